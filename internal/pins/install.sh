@@ -1,0 +1,61 @@
+#!/bin/sh
+# Installs a pinned PJRT plugin: install.sh cpu|tpu
+#
+# pip fetches the wheel named in pins.tsv, by hash, and its library is unpacked
+# into <user cache>/tpustrategy/plugins/<sha256 of the wheel>/. A second run finds
+# it there and does nothing. The directory appears by one rename, so a run that is
+# interrupted, or two at once, never leave half a plugin behind.
+# Prints the library's path as the last line of standard output.
+set -eu
+
+kind=${1:?usage: install.sh cpu|tpu}
+machine=$(uname -m)
+here=$(cd "$(dirname "$0")" && pwd)
+row=$(awk -F '\t' -v k="$kind" -v m="$machine" '$1 == k && $3 == m' "$here/pins.tsv")
+if [ -z "$row" ]; then
+  echo "install.sh: no $kind plugin is published for $machine (see pins.tsv)" >&2
+  exit 2
+fi
+# The fields hold no spaces: split the row into $1..$9.
+# shellcheck disable=SC2086
+set -- $row
+package=$4 version=$5 sha=$6 platform=$7 library=$8 header=$9
+
+plugins=${XDG_CACHE_HOME:-$HOME/.cache}/tpustrategy/plugins
+dir=$plugins/$sha
+path=$dir/$(basename "$library")
+if [ -f "$path" ]; then
+  echo "$path"
+  exit 0
+fi
+
+mkdir -p "$plugins"
+work=$(mktemp -d "$plugins/.install-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+echo "Installing $package $version with pip (once; clones share it) ..." >&2
+echo "$package==$version --hash=sha256:$sha" >"$work/requirements.txt"
+python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+  --platform "$platform" --python-version 3.11 --require-hashes \
+  -r "$work/requirements.txt" -d "$work/wheel" >&2
+
+mkdir "$work/plugin"
+python3 - "$work/wheel" "$work/plugin" "$library" "$header" <<'PY'
+import glob, os, shutil, sys, zipfile
+wheels, out, *members = sys.argv[1:]
+(wheel,) = glob.glob(os.path.join(wheels, "*.whl"))
+with zipfile.ZipFile(wheel) as z:
+    for member in members:
+        if member == "-":
+            continue
+        with z.open(member) as src, open(os.path.join(out, os.path.basename(member)), "wb") as dst:
+            shutil.copyfileobj(src, dst, 1 << 20)
+PY
+
+# Two installers may race: the first rename wins and the other finds its result.
+if ! mv -T "$work/plugin" "$dir" 2>/dev/null && [ ! -f "$path" ]; then
+  echo "install.sh: could not move the plugin to $dir" >&2
+  exit 1
+fi
+echo "$path"

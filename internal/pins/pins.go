@@ -1,0 +1,84 @@
+// Package pins names the PJRT plugin builds that this module is tested against
+// and where the installer (install.sh beside this file) leaves them.
+//
+// It holds facts only: nothing here reads the environment, the disk or the
+// network. The installer, the plugin search and the doctor command all read the
+// one table pins.tsv, so they cannot disagree about a version.
+package pins
+
+import (
+	_ "embed"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Pin is one pinned plugin build, as a wheel on PyPI.
+type Pin struct {
+	// Kind is "cpu" or "tpu".
+	Kind string
+	// GOARCH is the machine kind that the wheel is for.
+	GOARCH string
+	// Package and Version name the wheel exactly.
+	Package, Version string
+	// SHA256 is the wheel's hash in hex. It keys the cache directory, so that
+	// clones share one copy and a new pin never meets an old file.
+	SHA256 string
+	// Library is the shared library's path inside the wheel; Header that of its
+	// own pjrt_c_api.h, empty if it ships none.
+	Library, Header string
+}
+
+//go:embed pins.tsv
+var table string
+
+// All returns every pin, in the order of the table.
+func All() []Pin {
+	var pins []Pin
+	for line := range strings.Lines(table) {
+		f := strings.Split(strings.TrimSpace(line), "\t")
+		if strings.HasPrefix(line, "#") || len(f) != 9 {
+			continue
+		}
+		pins = append(pins, Pin{
+			Kind: f[0], GOARCH: f[1], Package: f[3], Version: f[4], SHA256: f[5],
+			Library: f[7], Header: strings.TrimPrefix(f[8], "-"),
+		})
+	}
+	return pins
+}
+
+// For returns the pin of a plugin kind on a machine kind (a GOARCH). The error
+// says what there is instead.
+func For(kind, goarch string) (Pin, error) {
+	all := All()
+	i := slices.IndexFunc(all, func(p Pin) bool { return p.Kind == kind && p.GOARCH == goarch })
+	if i >= 0 {
+		return all[i], nil
+	}
+	if slices.ContainsFunc(all, func(p Pin) bool { return p.Kind == kind }) {
+		return Pin{}, fmt.Errorf("pins: the %s plugin is not published for %s", kind, goarch)
+	}
+	return Pin{}, fmt.Errorf("pins: no plugin kind %q; there are \"cpu\" and \"tpu\"", kind)
+}
+
+// Dir is the pin's directory: <user cache>/tpustrategy/plugins/<sha256>, where
+// userCacheDir is what os.UserCacheDir returns.
+func (p Pin) Dir(userCacheDir string) string {
+	return filepath.Join(userCacheDir, "tpustrategy", "plugins", p.SHA256)
+}
+
+// LibraryPath is where the installer puts the shared library.
+func (p Pin) LibraryPath(userCacheDir string) string {
+	return filepath.Join(p.Dir(userCacheDir), filepath.Base(p.Library))
+}
+
+// HeaderPath is where the installer puts the wheel's pjrt_c_api.h, or "" if the
+// wheel ships none.
+func (p Pin) HeaderPath(userCacheDir string) string {
+	if p.Header == "" {
+		return ""
+	}
+	return filepath.Join(p.Dir(userCacheDir), filepath.Base(p.Header))
+}
