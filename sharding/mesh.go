@@ -1,0 +1,176 @@
+package sharding
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Axis is one named dimension of a [Mesh].
+type Axis struct {
+	Name string
+	Size int
+}
+
+// Mesh arranges devices on named axes. Device numbers run row-major over the
+// axes: the last axis varies fastest. On the mesh of a strategy, with axes
+// replica=R and logical=P, device r*P + p is logical device p of replica r.
+//
+// A Mesh is an immutable value: it holds no client and no device, is the same
+// on every host, and may be shared between goroutines. The zero Mesh has no
+// axes and one device.
+type Mesh struct {
+	axes []Axis
+}
+
+// NewMesh returns the mesh over axes, slowest first. It refuses an empty or
+// repeated name, a name with characters other than letters, digits, '_', '.'
+// and '-', a size below 1, and a mesh of more than math.MaxInt32 devices.
+// A mesh without axes is one device.
+func NewMesh(axes ...Axis) (Mesh, error) {
+	size := 1
+	for i, axis := range axes {
+		if err := checkAxisName(axis.Name); err != nil {
+			return Mesh{}, fmt.Errorf("sharding: mesh axis %d: %w", i, err)
+		}
+		if axis.Size < 1 {
+			return Mesh{}, fmt.Errorf("sharding: mesh axis %q has size %d; a size is at least 1", axis.Name, axis.Size)
+		}
+		if axis.Size > math.MaxInt32/size {
+			return Mesh{}, fmt.Errorf("sharding: mesh axis %q of size %d makes the mesh larger than %d devices",
+				axis.Name, axis.Size, math.MaxInt32)
+		}
+		size *= axis.Size
+		for _, earlier := range axes[:i] {
+			if earlier.Name == axis.Name {
+				return Mesh{}, fmt.Errorf("sharding: mesh axis %q is given twice; axis names are unique", axis.Name)
+			}
+		}
+	}
+	return Mesh{axes: slices.Clone(axes)}, nil
+}
+
+func checkAxisName(name string) error {
+	if name == "" {
+		return fmt.Errorf("the name is empty; name it, for example, %q", "data")
+	}
+	for _, r := range name {
+		if !isNameRune(r) {
+			return fmt.Errorf("name %q contains %q; use letters, digits, '_', '.' and '-'", name, r)
+		}
+	}
+	return nil
+}
+
+func isNameRune(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '.' || r == '-'
+}
+
+// Axes returns a copy of the axes, slowest first.
+func (m Mesh) Axes() []Axis { return slices.Clone(m.axes) }
+
+// AxisNames returns the names of the axes, slowest first.
+func (m Mesh) AxisNames() []string {
+	names := make([]string, len(m.axes))
+	for i, axis := range m.axes {
+		names[i] = axis.Name
+	}
+	return names
+}
+
+// Rank returns the number of axes.
+func (m Mesh) Rank() int { return len(m.axes) }
+
+// Size returns the number of devices, the product of the axis sizes.
+func (m Mesh) Size() int {
+	size := 1
+	for _, axis := range m.axes {
+		size *= axis.Size
+	}
+	return size
+}
+
+// AxisSize returns the size of the named axis, and whether the mesh has it.
+func (m Mesh) AxisSize(name string) (int, bool) {
+	if i := m.axisIndex(name); i >= 0 {
+		return m.axes[i].Size, true
+	}
+	return 0, false
+}
+
+func (m Mesh) axisIndex(name string) int {
+	return slices.IndexFunc(m.axes, func(a Axis) bool { return a.Name == name })
+}
+
+// Coordinates returns the place of a device on each axis, slowest axis first.
+// It returns nil if the mesh has no such device.
+func (m Mesh) Coordinates(device int) []int {
+	if device < 0 || device >= m.Size() {
+		return nil
+	}
+	coords := make([]int, len(m.axes))
+	for i := len(m.axes) - 1; i >= 0; i-- {
+		coords[i] = device % m.axes[i].Size
+		device /= m.axes[i].Size
+	}
+	return coords
+}
+
+// DeviceAt returns the device at the given coordinates, one per axis, slowest
+// axis first. It is the inverse of [Mesh.Coordinates].
+func (m Mesh) DeviceAt(coords []int) (int, error) {
+	if len(coords) != len(m.axes) {
+		return 0, fmt.Errorf("sharding: %d coordinates for %v; give one per axis (%d)", len(coords), m, len(m.axes))
+	}
+	device := 0
+	for i, axis := range m.axes {
+		if coords[i] < 0 || coords[i] >= axis.Size {
+			return 0, fmt.Errorf("sharding: coordinate %d on axis %q of %v; it is between 0 and %d",
+				coords[i], axis.Name, m, axis.Size-1)
+		}
+		device = device*axis.Size + coords[i]
+	}
+	return device, nil
+}
+
+// SortAxes returns names in the order of the mesh's axes, without repeats.
+// Names the mesh lacks come last, in the order given. Shardy wants sets of
+// axes, such as manual_axes, in this order.
+func (m Mesh) SortAxes(names []string) []string {
+	sorted := make([]string, 0, len(names))
+	for _, axis := range m.axes {
+		if slices.Contains(names, axis.Name) {
+			sorted = append(sorted, axis.Name)
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(sorted, name) {
+			sorted = append(sorted, name)
+		}
+	}
+	return sorted
+}
+
+// Equal reports whether both meshes have the same axes in the same order.
+func (m Mesh) Equal(other Mesh) bool { return slices.Equal(m.axes, other.axes) }
+
+// String returns the mesh as Mesh(replica=2, logical=4).
+func (m Mesh) String() string {
+	parts := make([]string, len(m.axes))
+	for i, axis := range m.axes {
+		parts[i] = axis.Name + "=" + strconv.Itoa(axis.Size)
+	}
+	return "Mesh(" + strings.Join(parts, ", ") + ")"
+}
+
+// Shardy returns the mesh as a Shardy operation named name, without a leading
+// '@': sdy.mesh @mesh = <["replica"=2, "logical"=4]>.
+func (m Mesh) Shardy(name string) string {
+	parts := make([]string, len(m.axes))
+	for i, axis := range m.axes {
+		parts[i] = quote(axis.Name) + "=" + strconv.Itoa(axis.Size)
+	}
+	return "sdy.mesh @" + symbol(name) + " = <[" + strings.Join(parts, ", ") + "]>"
+}

@@ -1,0 +1,162 @@
+package sharding
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// Range is the half-open interval of indices [Start, Stop) in one dimension.
+type Range struct {
+	Start, Stop int
+}
+
+// Len returns the number of indices in the range.
+func (r Range) Len() int { return r.Stop - r.Start }
+
+// String returns the range as 0:4.
+func (r Range) String() string { return strconv.Itoa(r.Start) + ":" + strconv.Itoa(r.Stop) }
+
+// ShardShape returns the shape of the piece that each device holds of a tensor
+// of the given shape. The pieces are equal: a spec that does not divide the
+// shape is an error (see [Spec.Validate]). Open dimensions count only the axes
+// they name.
+func ShardShape(mesh Mesh, spec Spec, shape []int) ([]int, error) {
+	if err := spec.Validate(mesh, shape); err != nil {
+		return nil, err
+	}
+	local := make([]int, len(shape))
+	for i, size := range shape {
+		local[i] = size / shards(mesh, spec.dims[i])
+	}
+	return local, nil
+}
+
+// GlobalShape is the inverse of [ShardShape]: the shape of the tensor of which
+// each device holds a piece of the given shape.
+func GlobalShape(mesh Mesh, spec Spec, local []int) ([]int, error) {
+	if err := spec.validateAxes(mesh); err != nil {
+		return nil, err
+	}
+	if len(local) != len(spec.dims) {
+		return nil, spec.Validate(mesh, local)
+	}
+	global := make([]int, len(local))
+	for i, size := range local {
+		n := shards(mesh, spec.dims[i])
+		if size < 0 || size > math.MaxInt/n {
+			return nil, fmt.Errorf("sharding: dimension %d: a piece of size %d on %d devices has no size", i, size, n)
+		}
+		global[i] = size * n
+	}
+	return global, nil
+}
+
+// shards returns over how many pieces a valid dimension is cut.
+func shards(mesh Mesh, dim Dim) int {
+	n := 1
+	for _, name := range dim.Axes {
+		size, _ := mesh.AxisSize(name)
+		n *= size
+	}
+	return n
+}
+
+// shardIndex returns which of those pieces the device at coords holds: the
+// place on the first axis counts most.
+func shardIndex(mesh Mesh, dim Dim, coords []int) int {
+	index := 0
+	for _, name := range dim.Axes {
+		i := mesh.axisIndex(name)
+		index = index*mesh.axes[i].Size + coords[i]
+	}
+	return index
+}
+
+// IndexRanges returns, per tensor dimension, the indices that a device holds.
+func IndexRanges(mesh Mesh, spec Spec, shape []int, device int) ([]Range, error) {
+	local, err := ShardShape(mesh, spec, shape)
+	if err != nil {
+		return nil, err
+	}
+	coords := mesh.Coordinates(device)
+	if coords == nil {
+		return nil, fmt.Errorf("sharding: no device %d in %v; devices are 0 to %d", device, mesh, mesh.Size()-1)
+	}
+	ranges := make([]Range, len(shape))
+	for i, size := range local {
+		start := shardIndex(mesh, spec.dims[i], coords) * size
+		ranges[i] = Range{start, start + size}
+	}
+	return ranges, nil
+}
+
+// DevicesHolding returns, ascending, the devices that hold the element of a
+// tensor at the given index (one entry per dimension).
+func DevicesHolding(mesh Mesh, spec Spec, shape, index []int) ([]int, error) {
+	local, err := ShardShape(mesh, spec, shape)
+	if err != nil {
+		return nil, err
+	}
+	if len(index) != len(shape) {
+		return nil, fmt.Errorf("sharding: index %v for a tensor of shape %v; give one entry per dimension", index, shape)
+	}
+	for i, at := range index {
+		if at < 0 || at >= shape[i] {
+			return nil, fmt.Errorf("sharding: index %d in dimension %d of a tensor of shape %v; it is between 0 and %d",
+				at, i, shape, shape[i]-1)
+		}
+	}
+	var devices []int
+	for device := range mesh.Size() {
+		coords := mesh.Coordinates(device)
+		holds := true
+		for i, at := range index {
+			holds = holds && at/local[i] == shardIndex(mesh, spec.dims[i], coords)
+		}
+		if holds {
+			devices = append(devices, device)
+		}
+	}
+	return devices, nil
+}
+
+// ReplicationFactor returns how many devices hold each element of a tensor: the
+// product of the axes that split no dimension.
+func ReplicationFactor(mesh Mesh, spec Spec) (int, error) {
+	if err := spec.validateAxes(mesh); err != nil {
+		return 0, err
+	}
+	n := mesh.Size()
+	for _, dim := range spec.dims {
+		n /= shards(mesh, dim)
+	}
+	return n, nil
+}
+
+// BytesPerDevice returns the bytes each device holds of a tensor whose elements
+// take elementBytes each.
+func BytesPerDevice(mesh Mesh, spec Spec, shape []int, elementBytes int) (int64, error) {
+	local, err := ShardShape(mesh, spec, shape)
+	if err != nil {
+		return 0, err
+	}
+	return sizeBytes(local, elementBytes)
+}
+
+func sizeBytes(shape []int, elementBytes int) (int64, error) {
+	if elementBytes < 1 {
+		return 0, fmt.Errorf("sharding: %d bytes per element; give the size of the element type, at least 1", elementBytes)
+	}
+	total := int64(elementBytes)
+	for _, size := range shape {
+		if size == 0 {
+			return 0, nil
+		}
+		if total > math.MaxInt64/int64(size) {
+			return 0, fmt.Errorf("sharding: a tensor of shape %v has more bytes than an int64 counts", shape)
+		}
+		total *= int64(size)
+	}
+	return total, nil
+}

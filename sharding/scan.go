@@ -1,0 +1,204 @@
+package sharding
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// SyntaxError reports where a text could not be read.
+type SyntaxError struct {
+	Form   string // what the text should be, such as "Shardy sharding"
+	Text   string
+	Offset int // byte offset into Text
+	Msg    string
+	err    error
+}
+
+// Error returns the problem, the offset and the text around it.
+func (e *SyntaxError) Error() string {
+	const span = 24
+	at := min(max(e.Offset, 0), len(e.Text))
+	near := e.Text[at:min(at+span, len(e.Text))]
+	return fmt.Sprintf("sharding: %s: %s at offset %d, near %q", e.Form, e.Msg, e.Offset, near)
+}
+
+// Unwrap returns [errors.ErrUnsupported] if the text is well formed but says
+// something that this package cannot hold.
+func (e *SyntaxError) Unwrap() error { return e.err }
+
+// scanner reads the small texts of this package. Its first error sticks, and
+// every later call reports failure.
+type scanner struct {
+	form string
+	text string
+	pos  int
+	err  error
+}
+
+func (s *scanner) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = &SyntaxError{Form: s.form, Text: s.text, Offset: s.pos, Msg: fmt.Sprintf(format, args...)}
+	}
+}
+
+func (s *scanner) unsupported(format string, args ...any) {
+	if s.err == nil {
+		s.err = &SyntaxError{Form: s.form, Text: s.text, Offset: s.pos,
+			Msg: fmt.Sprintf(format, args...), err: errors.ErrUnsupported}
+	}
+}
+
+func (s *scanner) skipSpace() {
+	for s.pos < len(s.text) && strings.IndexByte(" \t\r\n", s.text[s.pos]) >= 0 {
+		s.pos++
+	}
+}
+
+// accept skips spaces and then token, if it comes next.
+func (s *scanner) accept(token string) bool {
+	if s.err != nil {
+		return false
+	}
+	s.skipSpace()
+	if !strings.HasPrefix(s.text[s.pos:], token) {
+		return false
+	}
+	s.pos += len(token)
+	return true
+}
+
+func (s *scanner) expect(token string) bool {
+	if s.accept(token) {
+		return true
+	}
+	s.fail("expected %q", token)
+	return false
+}
+
+func (s *scanner) end() {
+	s.skipSpace()
+	if s.pos < len(s.text) {
+		s.fail("unexpected text after the end")
+	}
+}
+
+// list reads open item, item, ... close; item may be absent.
+func (s *scanner) list(open, close string, item func()) {
+	if !s.expect(open) || s.accept(close) {
+		return
+	}
+	for {
+		item()
+		if s.err != nil || s.accept(close) {
+			return
+		}
+		if !s.expect(",") {
+			return
+		}
+	}
+}
+
+// integer reads an unsigned decimal number of at most 18 digits.
+func (s *scanner) integer() int {
+	if s.err != nil {
+		return 0
+	}
+	s.skipSpace()
+	start := s.pos
+	for s.pos < len(s.text) && s.text[s.pos] >= '0' && s.text[s.pos] <= '9' {
+		s.pos++
+	}
+	digits := s.text[start:s.pos]
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		s.pos = start
+		s.fail("expected a number")
+	}
+	return int(n)
+}
+
+// quoted reads an MLIR string literal.
+func (s *scanner) quoted() string {
+	if !s.expect(`"`) {
+		return ""
+	}
+	var b strings.Builder
+	for s.pos < len(s.text) {
+		c := s.text[s.pos]
+		switch {
+		case c == '"':
+			s.pos++
+			return b.String()
+		case c == '\n':
+			s.fail("a string ends before its quote")
+			return ""
+		case c != '\\':
+			b.WriteByte(c)
+			s.pos++
+			continue
+		}
+		if n := s.escape(&b); n > 0 {
+			s.pos += n
+			continue
+		}
+		s.fail("unknown escape in a string")
+		return ""
+	}
+	s.fail("a string ends before its quote")
+	return ""
+}
+
+// escape reads the escape at the current position and returns its length.
+func (s *scanner) escape(b *strings.Builder) int {
+	rest := s.text[s.pos+1:]
+	if rest == "" {
+		return 0
+	}
+	switch rest[0] {
+	case '"', '\\':
+		b.WriteByte(rest[0])
+		return 2
+	case 'n':
+		b.WriteByte('\n')
+		return 2
+	case 't':
+		b.WriteByte('\t')
+		return 2
+	}
+	if len(rest) < 2 {
+		return 0
+	}
+	code, err := strconv.ParseUint(rest[:2], 16, 8)
+	if err != nil {
+		return 0
+	}
+	b.WriteByte(byte(code))
+	return 3
+}
+
+// symbol reads the name of an MLIR symbol after '@'.
+func (s *scanner) symbol() string {
+	if !s.expect("@") {
+		return ""
+	}
+	if s.pos < len(s.text) && s.text[s.pos] == '"' {
+		return s.quoted()
+	}
+	start := s.pos
+	for s.pos < len(s.text) && isSymbolByte(s.text[s.pos], s.pos == start) {
+		s.pos++
+	}
+	if s.pos == start {
+		s.fail("expected a name")
+	}
+	return s.text[start:s.pos]
+}
+
+func isSymbolByte(c byte, first bool) bool {
+	if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' {
+		return true
+	}
+	return !first && (c >= '0' && c <= '9' || c == '.' || c == '$')
+}

@@ -1,0 +1,97 @@
+package sharding
+
+// ParseShardy reads a Shardy sharding, in the form of [Spec.Shardy] or of
+// [Spec.ShardyBare], and returns the name of its mesh. Malformed text is a
+// [*SyntaxError]; so are sub-axes, priorities, unreduced axes and meshes
+// written in place, which a [Spec] cannot hold: these match
+// [errors.ErrUnsupported].
+func ParseShardy(text string) (meshName string, spec Spec, err error) {
+	s := &scanner{form: "Shardy sharding", text: text}
+	s.accept("#sdy.sharding")
+	s.expect("<")
+	if s.accept("mesh") {
+		s.unsupported("a mesh written in place; name the mesh")
+	}
+	meshName = s.symbol()
+	s.expect(",")
+	spec.dims = []Dim{}
+	s.list("[", "]", func() { spec.dims = append(spec.dims, s.shardyDim()) })
+	for s.accept(",") {
+		switch {
+		case s.accept("unreduced"):
+			s.unsupported("unreduced axes")
+		case spec.replicated != nil || !s.accept("replicated"):
+			s.fail("expected replicated={...} once")
+		default:
+			s.expect("=")
+			spec.replicated = []string{}
+			s.list("{", "}", func() { spec.replicated = append(spec.replicated, s.axisName()) })
+		}
+	}
+	s.expect(">")
+	s.end()
+	if s.err != nil {
+		return "", Spec{}, s.err
+	}
+	return meshName, spec, nil
+}
+
+func (s *scanner) shardyDim() Dim {
+	var dim Dim
+	s.list("{", "}", func() {
+		if dim.Open {
+			s.fail("'?' must come last")
+		}
+		if s.accept("?") {
+			dim.Open = true
+			return
+		}
+		dim.Axes = append(dim.Axes, s.axisName())
+	})
+	if s.err == nil && s.pos < len(s.text) && s.text[s.pos] == 'p' {
+		s.unsupported("a priority on a dimension")
+	}
+	return dim
+}
+
+func (s *scanner) axisName() string {
+	name := s.quoted()
+	if s.err == nil && name == "" {
+		s.fail("an axis name is empty")
+	}
+	if s.err == nil && s.pos < len(s.text) && s.text[s.pos] == ':' {
+		s.unsupported("a sub-axis of %q", name)
+	}
+	return name
+}
+
+// ParseShardyMesh reads a Shardy mesh, in the form of [Mesh.Shardy], and
+// returns its name. Malformed text is a [*SyntaxError]; an explicit device
+// order matches [errors.ErrUnsupported].
+func ParseShardyMesh(text string) (name string, mesh Mesh, err error) {
+	s := &scanner{form: "Shardy mesh", text: text}
+	s.expect("sdy.mesh")
+	name = s.symbol()
+	s.expect("=")
+	s.expect("<")
+	var axes []Axis
+	s.list("[", "]", func() {
+		axis := Axis{Name: s.axisName()}
+		s.expect("=")
+		axis.Size = s.integer()
+		axes = append(axes, axis)
+	})
+	if s.accept(",") {
+		s.unsupported("an explicit order of devices")
+	}
+	s.expect(">")
+	s.end()
+	if s.err != nil {
+		return "", Mesh{}, s.err
+	}
+	mesh, err = NewMesh(axes...)
+	if err != nil {
+		return "", Mesh{}, err
+	}
+	return name, mesh, nil
+}

@@ -1,0 +1,188 @@
+package sharding
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Dim says how one tensor dimension is split: over Axes, the major axis first.
+// No axes and not Open means the dimension stays whole on every device.
+//
+// Open lets the partitioner split the dimension further, over axes that are
+// not used elsewhere; a closed dimension is split exactly as written.
+type Dim struct {
+	Axes []string
+	Open bool
+}
+
+// Open is a dimension left to the partitioner, for use in [P]:
+// P("data", sharding.Open()).
+func Open(axes ...string) Dim { return Dim{Axes: axes, Open: true} }
+
+// Spec says how a tensor is laid over a [Mesh]: a [Dim] per tensor dimension,
+// and the axes over which it must stay replicated. The same spec serves every
+// tensor of its rank, on every mesh that has its axes.
+//
+// A Spec is an immutable value that may be shared between goroutines. The zero
+// Spec is that of a scalar.
+type Spec struct {
+	dims       []Dim
+	replicated []string
+	err        error
+}
+
+// P returns a closed spec from one part per tensor dimension: nil for a
+// dimension that stays whole, the name of an axis, a []string of axes with the
+// major one first, or a [Dim]. A part of another type makes the spec invalid,
+// which [Spec.Validate] and [Spec.Err] report.
+func P(parts ...any) Spec {
+	s := Spec{dims: make([]Dim, len(parts))}
+	for i, part := range parts {
+		switch part := part.(type) {
+		case nil:
+		case string:
+			s.dims[i].Axes = []string{part}
+		case []string:
+			s.dims[i].Axes = slices.Clone(part)
+		case Dim:
+			s.dims[i] = Dim{Axes: slices.Clone(part.Axes), Open: part.Open}
+		default:
+			if s.err == nil {
+				s.err = &SpecError{Problem: BadPart, Dim: i,
+					Hint: fmt.Sprintf("a part is nil, a string, a []string or a sharding.Dim, not %T", part)}
+			}
+		}
+	}
+	return s
+}
+
+// Replicated returns the spec of a tensor of the given rank of which every
+// device holds all. Its dimensions are closed.
+func Replicated(rank int) Spec { return Spec{dims: make([]Dim, max(rank, 0))} }
+
+// Unconstrained returns the spec of a tensor of the given rank whose
+// dimensions are all left to the partitioner.
+func Unconstrained(rank int) Spec {
+	s := Replicated(rank)
+	for i := range s.dims {
+		s.dims[i].Open = true
+	}
+	return s
+}
+
+// NewSpec returns the spec with the given dimensions.
+func NewSpec(dims ...Dim) Spec {
+	s := Spec{dims: make([]Dim, len(dims))}
+	for i, dim := range dims {
+		s.dims[i] = Dim{Axes: slices.Clone(dim.Axes), Open: dim.Open}
+	}
+	return s
+}
+
+// WithReplicated returns a copy of the spec that is explicitly replicated over
+// axes, and over no others: open dimensions may not be split over them.
+func (s Spec) WithReplicated(axes ...string) Spec {
+	s.replicated = slices.Clone(axes)
+	return s
+}
+
+// WithRank returns a copy of the spec with whole, closed dimensions appended
+// until it has the given rank. A spec of that rank or more is returned as is.
+func (s Spec) WithRank(rank int) Spec {
+	if rank > len(s.dims) {
+		s.dims = append(slices.Clone(s.dims), make([]Dim, rank-len(s.dims))...)
+	}
+	return s
+}
+
+// WithLeading returns a copy of the spec with dims put before its own, as for
+// a tensor that is stacked on new leading dimensions.
+func (s Spec) WithLeading(dims ...Dim) Spec {
+	s.dims = append(NewSpec(dims...).dims, s.dims...)
+	return s
+}
+
+// Canonical returns a copy of the spec whose explicitly replicated axes are in
+// the order of the mesh, as Shardy demands. The order of the axes within a
+// dimension has a meaning and is kept.
+func (s Spec) Canonical(mesh Mesh) Spec {
+	s.replicated = mesh.SortAxes(s.replicated)
+	return s
+}
+
+// Err returns what was wrong with the parts given to [P], or nil.
+func (s Spec) Err() error { return s.err }
+
+// Rank returns the number of dimensions.
+func (s Spec) Rank() int { return len(s.dims) }
+
+// Dim returns dimension i. A dimension beyond the rank is whole and closed.
+func (s Spec) Dim(i int) Dim {
+	if i < 0 || i >= len(s.dims) {
+		return Dim{}
+	}
+	return Dim{Axes: slices.Clone(s.dims[i].Axes), Open: s.dims[i].Open}
+}
+
+// Dims returns a copy of all dimensions.
+func (s Spec) Dims() []Dim { return NewSpec(s.dims...).dims }
+
+// ReplicatedAxes returns a copy of the explicitly replicated axes.
+func (s Spec) ReplicatedAxes() []string { return slices.Clone(s.replicated) }
+
+// UsedAxes returns the axes that split some dimension, in the order of the
+// dimensions.
+func (s Spec) UsedAxes() []string {
+	var axes []string
+	for _, dim := range s.dims {
+		axes = append(axes, dim.Axes...)
+	}
+	return axes
+}
+
+// IsReplicated reports whether no axis splits any dimension.
+func (s Spec) IsReplicated() bool {
+	return !slices.ContainsFunc(s.dims, func(d Dim) bool { return len(d.Axes) > 0 })
+}
+
+// Equal reports whether both specs say the same, in the same words.
+func (s Spec) Equal(other Spec) bool {
+	return (s.err == nil) == (other.err == nil) &&
+		slices.Equal(s.replicated, other.replicated) &&
+		slices.EqualFunc(s.dims, other.dims, func(a, b Dim) bool {
+			return a.Open == b.Open && slices.Equal(a.Axes, b.Axes)
+		})
+}
+
+// String returns the spec as P(data, nil, (model, expert)). An open dimension
+// ends in '?', and explicitly replicated axes follow as replicated=(x).
+func (s Spec) String() string {
+	parts := make([]string, 0, len(s.dims)+1)
+	for _, dim := range s.dims {
+		parts = append(parts, dim.String())
+	}
+	if len(s.replicated) > 0 {
+		parts = append(parts, "replicated=("+strings.Join(s.replicated, ", ")+")")
+	}
+	return "P(" + strings.Join(parts, ", ") + ")"
+}
+
+// String returns the dimension as it appears in [Spec.String].
+func (d Dim) String() string {
+	text := ""
+	switch len(d.Axes) {
+	case 0:
+		if !d.Open {
+			return "nil"
+		}
+	case 1:
+		text = d.Axes[0]
+	default:
+		text = "(" + strings.Join(d.Axes, ", ") + ")"
+	}
+	if d.Open {
+		text += "?"
+	}
+	return text
+}

@@ -1,0 +1,203 @@
+package sharding
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Problem is what a [SpecError] reports.
+type Problem int
+
+// The problems a spec can have.
+const (
+	// UnknownAxis: the spec names an axis that the mesh does not have.
+	UnknownAxis Problem = iota + 1
+	// RepeatedAxis: the spec uses an axis more than once.
+	RepeatedAxis
+	// RankMismatch: spec and tensor have different ranks.
+	RankMismatch
+	// Indivisible: the axes do not divide the dimension.
+	Indivisible
+	// NegativeSize: the tensor has a negative dimension.
+	NegativeSize
+	// BadPart: [P] was given a part of a type that it does not know.
+	BadPart
+)
+
+var problemNames = [...]string{"", "unknown axis", "repeated axis", "rank mismatch", "indivisible", "negative size", "bad part"}
+
+// String returns the problem in words.
+func (p Problem) String() string {
+	if p < UnknownAxis || p > BadPart {
+		return fmt.Sprintf("Problem(%d)", int(p))
+	}
+	return problemNames[p]
+}
+
+// SpecError is one problem of a [Spec] on a mesh and a tensor. Use [errors.As],
+// or [SpecErrors] for all problems of one validation.
+type SpecError struct {
+	Problem  Problem
+	Tensor   string // name of the tensor, if one was given
+	Dim      int    // tensor dimension, or -1 if the problem has none
+	DimSize  int    // elements in that dimension
+	Axis     string // mesh axis, or axes joined by ", "
+	AxisSize int    // devices on the axis, or the product over the axes
+	Hint     string // what to write instead
+}
+
+// Error returns the problem in one line.
+func (e *SpecError) Error() string {
+	var b strings.Builder
+	b.WriteString("sharding: ")
+	if e.Tensor != "" {
+		fmt.Fprintf(&b, "tensor %q: ", e.Tensor)
+	}
+	if e.Dim >= 0 {
+		fmt.Fprintf(&b, "dimension %d: ", e.Dim)
+	}
+	switch e.Problem {
+	case UnknownAxis:
+		fmt.Fprintf(&b, "the mesh has no axis %q", e.Axis)
+	case RepeatedAxis:
+		fmt.Fprintf(&b, "axis %q is used more than once", e.Axis)
+	case Indivisible:
+		fmt.Fprintf(&b, "size %d is not divisible by %d (axes %s)", e.DimSize, e.AxisSize, e.Axis)
+	case NegativeSize:
+		fmt.Fprintf(&b, "size %d is negative", e.DimSize)
+	default:
+		b.WriteString(e.Problem.String())
+	}
+	if e.Hint != "" {
+		b.WriteString("; ")
+		b.WriteString(e.Hint)
+	}
+	return b.String()
+}
+
+// SpecErrors returns every [*SpecError] within err, in order.
+func SpecErrors(err error) []*SpecError {
+	switch e := err.(type) {
+	case nil:
+		return nil
+	case *SpecError:
+		return []*SpecError{e}
+	case interface{ Unwrap() []error }:
+		var all []*SpecError
+		for _, inner := range e.Unwrap() {
+			all = append(all, SpecErrors(inner)...)
+		}
+		return all
+	default:
+		return SpecErrors(errors.Unwrap(err))
+	}
+}
+
+// Validate reports every reason why a tensor of the given shape cannot be laid
+// over the mesh as the spec says. The error joins one [*SpecError] per problem:
+// an unknown or repeated axis, another rank, a dimension that its axes do not
+// divide. A dimension of size 0 is divisible by anything.
+func (s Spec) Validate(mesh Mesh, shape []int) error {
+	return s.ValidateTensor(mesh, "", shape)
+}
+
+// ValidateTensor is [Spec.Validate] for a named tensor: the name is in the
+// errors.
+func (s Spec) ValidateTensor(mesh Mesh, tensor string, shape []int) error {
+	v := validation{spec: s, mesh: mesh, tensor: tensor}
+	v.checkParts()
+	v.checkAxes()
+	if len(shape) != len(s.dims) {
+		v.add(SpecError{Problem: RankMismatch, Dim: -1, Hint: fmt.Sprintf(
+			"%v has %d parts and the tensor's shape %v has rank %d; write %s",
+			s, len(s.dims), shape, len(shape), s.rankHint(len(shape)))})
+	}
+	for i, size := range shape {
+		v.checkDim(i, size)
+	}
+	return errors.Join(v.problems...)
+}
+
+// rankHint is the spec cut or filled to a rank.
+func (s Spec) rankHint(rank int) string {
+	fitted := s.WithRank(rank)
+	fitted.dims = fitted.dims[:rank]
+	return fitted.String()
+}
+
+// validateAxes checks the spec against the mesh alone.
+func (s Spec) validateAxes(mesh Mesh) error {
+	v := validation{spec: s, mesh: mesh}
+	v.checkParts()
+	v.checkAxes()
+	return errors.Join(v.problems...)
+}
+
+type validation struct {
+	spec     Spec
+	mesh     Mesh
+	tensor   string
+	problems []error
+}
+
+func (v *validation) add(e SpecError) {
+	e.Tensor = v.tensor
+	v.problems = append(v.problems, &e)
+}
+
+func (v *validation) checkParts() {
+	var bad *SpecError
+	if errors.As(v.spec.err, &bad) {
+		v.add(*bad)
+	}
+}
+
+func (v *validation) checkAxes() {
+	var seen []string
+	check := func(dim int, axes []string) {
+		for _, name := range axes {
+			size, ok := v.mesh.AxisSize(name)
+			switch {
+			case !ok:
+				v.add(SpecError{Problem: UnknownAxis, Dim: dim, Axis: name,
+					Hint: fmt.Sprintf("%v has axes %s", v.mesh, strings.Join(v.mesh.AxisNames(), ", "))})
+			case slices.Contains(seen, name):
+				v.add(SpecError{Problem: RepeatedAxis, Dim: dim, Axis: name, AxisSize: size,
+					Hint: "an axis splits or replicates a tensor once; remove one of its uses"})
+			}
+			seen = append(seen, name)
+		}
+	}
+	for i, dim := range v.spec.dims {
+		check(i, dim.Axes)
+	}
+	check(-1, v.spec.replicated)
+}
+
+func (v *validation) checkDim(i, size int) {
+	if size < 0 {
+		v.add(SpecError{Problem: NegativeSize, Dim: i, DimSize: size, Hint: "give the static size"})
+		return
+	}
+	if i >= len(v.spec.dims) {
+		return
+	}
+	axes := v.spec.dims[i].Axes
+	shards := 1
+	for _, name := range axes {
+		axisSize, ok := v.mesh.AxisSize(name)
+		if !ok || shards > (1<<31)/axisSize {
+			return // reported by checkAxes: unknown, or repeated beyond any mesh
+		}
+		shards *= axisSize
+	}
+	if size%shards != 0 {
+		v.add(SpecError{Problem: Indivisible, Dim: i, DimSize: size,
+			Axis: strings.Join(axes, ", "), AxisSize: shards,
+			Hint: fmt.Sprintf("pad the dimension to %d, or leave it whole (nil)", roundUp(size, shards))})
+	}
+}
+
+func roundUp(size, multiple int) int { return (size + multiple - 1) / multiple * multiple }
