@@ -1,0 +1,183 @@
+package lowering
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/go-xla/types"
+)
+
+// Target says which compiler the text is meant for. It decides only the few places where a
+// compiler needs the same program written differently; the meaning of the program never changes.
+type Target int
+
+const (
+	// TargetTPU writes plain StableHLO, as libtpu takes it.
+	TargetTPU Target = iota
+	// TargetCPU works around the XLA CPU compiler: it miscompiles an optimization_barrier with one
+	// operand (left out, since it orders nothing), and converts all weights of a mixed-precision
+	// model at once unless each dot makes its operands wait for each other.
+	TargetCPU
+)
+
+// String returns "TPU" or "CPU".
+func (t Target) String() string {
+	switch t {
+	case TargetTPU:
+		return "TPU"
+	case TargetCPU:
+		return "CPU"
+	}
+	return fmt.Sprintf("Target(%d)", int(t))
+}
+
+// Precision is the precision_config written on every dot_general and convolution. It matters on a
+// TPU, whose matrix unit multiplies bfloat16: DEFAULT rounds float32 operands to bfloat16 once, HIGH
+// uses three passes, HIGHEST six, which is close to float32.
+type Precision int
+
+const (
+	// PrecisionDefault is the fastest and least exact.
+	PrecisionDefault Precision = iota
+	// PrecisionHigh lies between the other two.
+	PrecisionHigh
+	// PrecisionHighest is the most exact.
+	PrecisionHighest
+)
+
+// String returns the name StableHLO uses: "DEFAULT", "HIGH" or "HIGHEST".
+func (p Precision) String() string {
+	switch p {
+	case PrecisionDefault:
+		return "DEFAULT"
+	case PrecisionHigh:
+		return "HIGH"
+	case PrecisionHighest:
+		return "HIGHEST"
+	}
+	return fmt.Sprintf("Precision(%d)", int(p))
+}
+
+// stableHLO maps p to the builder's enumeration; unknown values mean DEFAULT.
+func (p Precision) stableHLO() types.DotGeneralPrecisionType {
+	switch p {
+	case PrecisionHigh:
+		return types.DotGeneralPrecisionHigh
+	case PrecisionHighest:
+		return types.DotGeneralPrecisionHighest
+	}
+	return types.DotGeneralPrecisionDefault
+}
+
+// Options configures a Backend. The zero value lowers for a TPU with DEFAULT precision, passes
+// Identity through and compiles to a *Lowered that cannot run.
+type Options struct {
+	// Target is the compiler the text is meant for.
+	Target Target
+
+	// Precision is written on every dot_general and convolution.
+	Precision Precision
+
+	// Identity emits whatever stands for compute's Identity op, which GoMLX calls for nodes made by
+	// graph.IdentityWithCustomGradient. x is usable in f. The result may have another shape; GoMLX
+	// reads it back with OpShape. Nil returns x itself.
+	Identity func(f *Function, x *stablehlo.Value) (*stablehlo.Value, error)
+
+	// Compile turns a finished program into something that runs. Nil returns a *Lowered.
+	Compile func(*Program) (compute.Executable, error)
+
+	// Data moves tensors to and from devices. Nil refuses every transfer with ErrNoData.
+	Data compute.DataInterface
+
+	// Name is the backend's short name; "stablehlo" if empty.
+	Name string
+
+	// Description is the backend's long name; made from Name and Target if empty.
+	Description string
+
+	// NumDevices is what the backend reports as its number of devices; 1 if zero.
+	NumDevices int
+
+	// DeviceDescription names one device; "device N" if nil.
+	DeviceDescription func(compute.DeviceNum) string
+}
+
+// Backend is a compute.Backend that turns each graph into a StableHLO module. It holds no device and
+// is cheap to make: one per trace is fine. It is safe for concurrent use; its builders are not.
+type Backend struct {
+	opts      Options
+	finalized atomic.Bool
+}
+
+var _ compute.Backend = (*Backend)(nil)
+
+// New returns a Backend with the given options.
+func New(opts Options) *Backend {
+	if opts.Name == "" {
+		opts.Name = "stablehlo"
+	}
+	if opts.Description == "" {
+		opts.Description = fmt.Sprintf("%s: lowering to StableHLO for %s", opts.Name, opts.Target)
+	}
+	if opts.NumDevices <= 0 {
+		opts.NumDevices = 1
+	}
+	return &Backend{opts: opts}
+}
+
+// Name returns the short name of the backend.
+func (b *Backend) Name() string { return b.opts.Name }
+
+// String returns the same as Name.
+func (b *Backend) String() string { return b.opts.Name }
+
+// Description returns the long name of the backend.
+func (b *Backend) Description() string { return b.opts.Description }
+
+// NumDevices returns Options.NumDevices.
+func (b *Backend) NumDevices() int { return b.opts.NumDevices }
+
+// DeviceDescription names device num.
+func (b *Backend) DeviceDescription(num compute.DeviceNum) string {
+	if b.opts.DeviceDescription != nil {
+		return b.opts.DeviceDescription(num)
+	}
+	return fmt.Sprintf("device %d", num)
+}
+
+// Capabilities lists the supported ops and dtypes. The result is the caller's to change.
+func (b *Backend) Capabilities() compute.Capabilities { return capabilities() }
+
+// Builder starts a new computation. The name becomes the module's, with characters that MLIR does
+// not take in a bare symbol replaced.
+func (b *Backend) Builder(name string) compute.Builder { return newBuilder(b, name) }
+
+// Finalize makes the backend refuse further work. Programs already compiled stay valid.
+func (b *Backend) Finalize() { b.finalized.Store(true) }
+
+// IsFinalized reports whether Finalize was called.
+func (b *Backend) IsFinalized() bool { return b.finalized.Load() }
+
+// BufferFromFlatData hands over to Options.Data; without it the error is ErrNoData.
+func (b *Backend) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
+	if b.opts.Data == nil {
+		return nil, ErrNoData
+	}
+	return b.opts.Data.BufferFromFlatData(num, flat, shape)
+}
+
+// HasSharedBuffers hands over to Options.Data; without it the answer is false.
+func (b *Backend) HasSharedBuffers() bool {
+	return b.opts.Data != nil && b.opts.Data.HasSharedBuffers()
+}
+
+// NewSharedBuffer hands over to Options.Data; without it the error is ErrNoData.
+func (b *Backend) NewSharedBuffer(num compute.DeviceNum, shape shapes.Shape) (compute.Buffer, any, error) {
+	if b.opts.Data == nil {
+		return nil, nil, ErrNoData
+	}
+	return b.opts.Data.NewSharedBuffer(num, shape)
+}

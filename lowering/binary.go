@@ -1,0 +1,232 @@
+package lowering
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/go-xla/stablehlo"
+	xshapes "github.com/gomlx/go-xla/types/shapes"
+)
+
+// binaryOp writes an element-wise op of two operands of the same shape.
+type binaryOp = func(lhs, rhs *stablehlo.Value) (*stablehlo.Value, error)
+
+// binary adds an element-wise op, after spreading its operands to a common shape.
+func (f *Function) binary(name string, op binaryOp, lhs, rhs compute.Value) (compute.Value, error) {
+	return f.op(name, with(lhs, rhs), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		l, r, err := broadcastPair(in[0], in[1])
+		if err != nil {
+			return nil, err
+		}
+		return op(l, r)
+	})
+}
+
+// broadcastPair spreads two operands of one dtype to a common shape: a scalar to the other's shape, and,
+// at equal rank, axes of dimension 1.
+func broadcastPair(lhs, rhs *stablehlo.Value) (*stablehlo.Value, *stablehlo.Value, error) {
+	l, r := lhs.Shape(), rhs.Shape()
+	if l.DType != r.DType {
+		return nil, nil, fmt.Errorf("operands have dtypes %s and %s: convert one of them", l.DType, r.DType)
+	}
+	common, err := broadcastShape(l, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if lhs, err = spread(lhs, common); err != nil {
+		return nil, nil, err
+	}
+	rhs, err = spread(rhs, common)
+	return lhs, rhs, err
+}
+
+func broadcastShape(l, r xshapes.Shape) (xshapes.Shape, error) {
+	switch {
+	case r.IsScalar():
+		return l, nil
+	case l.IsScalar():
+		return r, nil
+	case l.Rank() != r.Rank():
+		return l, fmt.Errorf("operands have ranks %d and %d: only scalars are broadcast across ranks", l.Rank(), r.Rank())
+	}
+	common := l.Clone()
+	for axis, dim := range r.Dimensions {
+		switch {
+		case common.Dimensions[axis] == dim || dim == 1:
+		case common.Dimensions[axis] == 1:
+			common.Dimensions[axis] = dim
+		default:
+			return l, fmt.Errorf("axis %d has dimensions %d and %d: they must be equal, or one of them 1", axis, l.Dimensions[axis], dim)
+		}
+	}
+	return common, nil
+}
+
+// spread broadcasts v to shape, axis by axis, or from a scalar.
+func spread(v *stablehlo.Value, shape xshapes.Shape) (*stablehlo.Value, error) {
+	s := v.Shape()
+	if slices.Equal(s.Dimensions, shape.Dimensions) {
+		return v, nil
+	}
+	target := shape.Clone()
+	target.DType = s.DType
+	return stablehlo.BroadcastInDim(v, target, indices(s.Rank()))
+}
+
+// indices returns 0, 1, ..., n-1.
+func indices(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+func wantBool(x *stablehlo.Value) error {
+	if d := x.Shape().DType; d != dtypes.Bool {
+		return fmt.Errorf("logical ops want Bool, got %s: use the bitwise op", d)
+	}
+	return nil
+}
+
+func wantRepresentable(d dtypes.DType) error {
+	if !representable(d) {
+		return fmt.Errorf("dtype %s has no StableHLO type here", d)
+	}
+	return nil
+}
+
+// logical is op for booleans only; StableHLO has one op for bits and booleans.
+func logical(op binaryOp) binaryOp {
+	return func(lhs, rhs *stablehlo.Value) (*stablehlo.Value, error) {
+		if err := wantBool(lhs); err != nil {
+			return nil, err
+		}
+		return op(lhs, rhs)
+	}
+}
+
+// Add returns lhs + rhs.
+func (f *Function) Add(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("Add", stablehlo.Add, lhs, rhs)
+}
+
+// Atan2 returns the angle of the point (rhs, lhs).
+func (f *Function) Atan2(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("Atan2", stablehlo.Atan2, lhs, rhs)
+}
+
+// BitwiseAnd returns lhs & rhs.
+func (f *Function) BitwiseAnd(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("BitwiseAnd", stablehlo.And, lhs, rhs)
+}
+
+// BitwiseOr returns lhs | rhs.
+func (f *Function) BitwiseOr(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("BitwiseOr", stablehlo.Or, lhs, rhs)
+}
+
+// BitwiseXor returns lhs ^ rhs.
+func (f *Function) BitwiseXor(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("BitwiseXor", stablehlo.Xor, lhs, rhs)
+}
+
+// Div returns lhs / rhs.
+func (f *Function) Div(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("Div", stablehlo.Divide, lhs, rhs)
+}
+
+// LogicalAnd returns lhs && rhs.
+func (f *Function) LogicalAnd(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("LogicalAnd", logical(stablehlo.And), lhs, rhs)
+}
+
+// LogicalOr returns lhs || rhs.
+func (f *Function) LogicalOr(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("LogicalOr", logical(stablehlo.Or), lhs, rhs)
+}
+
+// LogicalXor returns lhs != rhs.
+func (f *Function) LogicalXor(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("LogicalXor", logical(stablehlo.Xor), lhs, rhs)
+}
+
+// Max returns the larger of each pair.
+func (f *Function) Max(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("Max", stablehlo.Maximum, lhs, rhs)
+}
+
+// Min returns the smaller of each pair.
+func (f *Function) Min(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("Min", stablehlo.Minimum, lhs, rhs)
+}
+
+// Mul returns lhs * rhs.
+func (f *Function) Mul(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("Mul", stablehlo.Multiply, lhs, rhs)
+}
+
+// Pow returns lhs to the power rhs.
+func (f *Function) Pow(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("Pow", stablehlo.Power, lhs, rhs)
+}
+
+// Rem returns the remainder of lhs / rhs, with the sign of lhs.
+func (f *Function) Rem(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("Rem", stablehlo.Remainder, lhs, rhs)
+}
+
+// ShiftLeft returns lhs << rhs.
+func (f *Function) ShiftLeft(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("ShiftLeft", stablehlo.ShiftLeft, lhs, rhs)
+}
+
+// ShiftRightArithmetic returns lhs >> rhs, copies of the sign bit coming in.
+func (f *Function) ShiftRightArithmetic(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("ShiftRightArithmetic", stablehlo.ShiftRightArithmetic, lhs, rhs)
+}
+
+// ShiftRightLogical returns lhs >> rhs, zeros coming in.
+func (f *Function) ShiftRightLogical(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("ShiftRightLogical", stablehlo.ShiftRightLogical, lhs, rhs)
+}
+
+// Sub returns lhs - rhs.
+func (f *Function) Sub(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.binary("Sub", stablehlo.Subtract, lhs, rhs)
+}
+
+// Clamp limits x to [min, max], each a scalar or of the shape of x.
+func (f *Function) Clamp(min, x, max compute.Value) (compute.Value, error) {
+	return f.op("Clamp", with(min, x, max), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		return stablehlo.Clamp(in[0], in[1], in[2])
+	})
+}
+
+// Where picks elements of onTrue where condition holds and of onFalse elsewhere. Scalars are broadcast.
+func (f *Function) Where(condition, onTrue, onFalse compute.Value) (compute.Value, error) {
+	return f.op("Where", with(condition, onTrue, onFalse), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		if in[0].Shape().DType != dtypes.Bool {
+			return nil, errors.New("the condition must be Bool")
+		}
+		// The condition may stay a scalar: select takes it so.
+		shape := in[0].Shape()
+		for _, v := range in[1:] {
+			if !v.Shape().IsScalar() {
+				shape = v.Shape()
+			}
+		}
+		for i := 1; i < 3; i++ {
+			if in[i].Shape().IsScalar() {
+				var err error
+				if in[i], err = spread(in[i], shape); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return stablehlo.Select(in[0], in[1], in[2])
+	})
+}

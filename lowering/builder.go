@@ -1,0 +1,193 @@
+package lowering
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/go-xla/types/shardy"
+)
+
+// Builder collects one computation. It is not safe for concurrent use.
+type Builder struct {
+	backend *Backend
+	name    string
+	module  *stablehlo.Builder
+	main    *Function
+	symbols names // names of top-level functions
+
+	meshes               []*shardy.DeviceMesh
+	replicas, partitions int
+	devices              []compute.DeviceNum
+	compiled             bool
+}
+
+var _ compute.Builder = (*Builder)(nil)
+
+func newBuilder(backend *Backend, name string) *Builder {
+	b := &Builder{
+		backend:    backend,
+		name:       name,
+		module:     stablehlo.New(name),
+		symbols:    names{},
+		replicas:   1,
+		partitions: 1,
+	}
+	b.main = newFunction(b, nil, b.module.Main(), compute.MainName)
+	b.symbols[compute.MainName] = true
+	return b
+}
+
+// Name returns the name given to Backend.Builder.
+func (b *Builder) Name() string { return b.name }
+
+// Backend returns the backend this builder belongs to.
+func (b *Builder) Backend() *Backend { return b.backend }
+
+// StableHLO returns the module being built.
+func (b *Builder) StableHLO() *stablehlo.Builder { return b.module }
+
+// Main returns the entry function.
+func (b *Builder) Main() compute.Function { return b.main }
+
+// check refuses work on a finalized backend or a compiled computation.
+func (b *Builder) check() error {
+	if b.backend.IsFinalized() {
+		return ErrFinalized
+	}
+	if b.compiled {
+		return ErrCompiled
+	}
+	return nil
+}
+
+// NewFunction adds a top-level function, to be called with Function.Call.
+func (b *Builder) NewFunction(name string) (compute.Function, error) {
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	if symbol := identifier(name); b.symbols[symbol] {
+		return nil, fmt.Errorf("lowering: function %q already exists in computation %q", name, b.name)
+	}
+	return newFunction(b, nil, b.module.NewFunction(b.symbols.pick(name)), name), nil
+}
+
+// OpShape returns the shape of a value of this computation.
+func (b *Builder) OpShape(op compute.Value) (shapes.Shape, error) {
+	w, err := b.main.own(op)
+	if err != nil {
+		return shapes.Invalid(), fmt.Errorf("lowering: OpShape: %w", err)
+	}
+	return w.shape, nil
+}
+
+// DistributedSPMD makes the program one for numDevices replicas.
+func (b *Builder) DistributedSPMD(numDevices int) error {
+	if err := b.check(); err != nil {
+		return err
+	}
+	if numDevices < 1 {
+		return fmt.Errorf("lowering: DistributedSPMD wants at least 1 device, got %d", numDevices)
+	}
+	b.module.WithNumReplicas(numDevices)
+	b.replicas, b.partitions = numDevices, 1
+	return nil
+}
+
+// DistributedAutoSharding makes the program one for the devices of the meshes, split by Shardy along the
+// shardings given to Parameter and Return.
+func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
+	if err := b.check(); err != nil {
+		return err
+	}
+	if len(meshes) == 0 {
+		return errors.New("lowering: DistributedAutoSharding wants at least one mesh")
+	}
+	b.meshes = nil
+	for _, m := range meshes {
+		mesh, err := shardy.NewDeviceMesh(m.Name, m.AxesSizes, m.AxesNames)
+		if err == nil && len(m.LogicalDeviceAssignment) > 0 {
+			err = mesh.SetLogicalDeviceAssignment(m.LogicalDeviceAssignment...)
+		}
+		if err != nil {
+			return fmt.Errorf("lowering: DistributedAutoSharding: mesh %q: %w", m.Name, err)
+		}
+		b.meshes = append(b.meshes, mesh)
+	}
+	b.module.WithShardy(b.meshes...)
+	b.replicas, b.partitions = 1, 1
+	for _, mesh := range b.meshes {
+		b.partitions = max(b.partitions, mesh.NumDevices())
+	}
+	return nil
+}
+
+// DeviceAssignment names the device of each replica or partition.
+func (b *Builder) DeviceAssignment(devices ...compute.DeviceNum) error {
+	if err := b.check(); err != nil {
+		return err
+	}
+	if want := b.replicas * b.partitions; len(devices) != want {
+		return fmt.Errorf("lowering: DeviceAssignment wants %d devices, got %d", want, len(devices))
+	}
+	for i, d := range devices {
+		if d < 0 || int(d) >= b.backend.NumDevices() {
+			return fmt.Errorf("lowering: DeviceAssignment: device %d is not in [0, %d)", d, b.backend.NumDevices())
+		}
+		if slices.Contains(devices[:i], d) {
+			return fmt.Errorf("lowering: DeviceAssignment: device %d is named twice", d)
+		}
+	}
+	b.devices = slices.Clone(devices)
+	return nil
+}
+
+// Compile finishes the computation. Without Options.Compile the result is a *Lowered. The builder
+// refuses further ops.
+func (b *Builder) Compile() (compute.Executable, error) {
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	if b.main.outputs == nil {
+		return nil, fmt.Errorf("lowering: computation %q: Return was not called on the main function", b.name)
+	}
+	b.compiled = true
+	program := &Program{
+		Name:           b.name,
+		Builder:        b.module,
+		Main:           b.main.fn,
+		ParameterNames: slices.Clone(b.main.parameterNames),
+		Parameters:     slices.Clone(b.main.parameters),
+		Outputs:        slices.Clone(b.main.outputs),
+		Replicas:       b.replicas,
+		Partitions:     b.partitions,
+		Devices:        b.devices,
+	}
+	if b.backend.opts.Compile != nil {
+		return b.backend.opts.Compile(program)
+	}
+	return &Lowered{program: program}, nil
+}
+
+// shardySpec converts a GoMLX sharding of a tensor of the given rank; nil stays nil.
+func (b *Builder) shardySpec(spec *compute.ShardingSpec) (*shardy.ShardingSpec, error) {
+	if spec == nil {
+		return nil, nil
+	}
+	i := slices.IndexFunc(b.meshes, func(m *shardy.DeviceMesh) bool { return m.Name() == spec.Mesh })
+	if i < 0 {
+		return nil, fmt.Errorf("mesh %q is not among those given to DistributedAutoSharding", spec.Mesh)
+	}
+	out := shardy.NewShardingSpec(b.meshes[i])
+	for _, axes := range spec.Axes {
+		if len(axes) == 0 {
+			out.AddReplicated()
+		} else {
+			out.AddShardedAxis(axes...)
+		}
+	}
+	return out, nil
+}

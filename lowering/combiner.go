@@ -1,0 +1,105 @@
+package lowering
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/go-xla/types"
+	xshapes "github.com/gomlx/go-xla/types/shapes"
+)
+
+// combiner is how two elements become one in a reduction, a scatter or an all-reduce.
+type combiner int
+
+const (
+	combineSum combiner = iota
+	combineProduct
+	combineMax
+	combineMin
+	combineAnd
+	combineOr
+	combineXor
+	selectGreaterOrEqual // the two that select, for SelectAndScatter
+	selectLessOrEqual
+)
+
+// combiners has, for each combiner, its op and the value that changes nothing.
+var combinerTable = [...]struct {
+	op      binaryOp
+	neutral scalarValue
+}{
+	combineSum:     {stablehlo.Add, valueZero},
+	combineProduct: {stablehlo.Multiply, valueOne},
+	combineMax:     {stablehlo.Maximum, valueLowest},
+	combineMin:     {stablehlo.Minimum, valueHighest},
+	combineAnd:     {stablehlo.And, valueAllOnes},
+	combineOr:      {stablehlo.Or, valueZero},
+	combineXor:     {stablehlo.Xor, valueZero},
+	selectGreaterOrEqual: {op: func(l, r *stablehlo.Value) (*stablehlo.Value, error) {
+		return stablehlo.Compare(l, r, types.CompareGE, comparisonType(l.Shape().DType))
+	}},
+	selectLessOrEqual: {op: func(l, r *stablehlo.Value) (*stablehlo.Value, error) {
+		return stablehlo.Compare(l, r, types.CompareLE, comparisonType(l.Shape().DType))
+	}},
+}
+
+// combinerOf maps GoMLX's reduction types.
+func combinerOf(t compute.ReduceOpType) (combiner, error) {
+	switch t {
+	case compute.ReduceOpSum:
+		return combineSum, nil
+	case compute.ReduceOpProduct:
+		return combineProduct, nil
+	case compute.ReduceOpMax:
+		return combineMax, nil
+	case compute.ReduceOpMin:
+		return combineMin, nil
+	}
+	return 0, fmt.Errorf("reduction %s is not one of Sum, Product, Max, Min", t)
+}
+
+type combinerKey struct {
+	kind  combiner
+	dtype dtypes.DType
+}
+
+// combiner returns the closure of f that combines two scalars, writing it on first use.
+func (f *Function) combiner(kind combiner, d dtypes.DType) (*stablehlo.Function, error) {
+	key := combinerKey{kind, d}
+	if closure, ok := f.combiners[key]; ok {
+		return closure, nil
+	}
+	closure := f.fn.Closure()
+	args, err := f.closureArgs(closure, d, d)
+	if err != nil {
+		return nil, err
+	}
+	v, err := combinerTable[kind].op(args[0], args[1])
+	if err != nil {
+		return nil, err
+	}
+	if err := closure.Return(v); err != nil {
+		return nil, err
+	}
+	f.combiners[key] = closure
+	return closure, nil
+}
+
+// closureArgs adds scalar arguments of the given dtypes to a closure.
+func (f *Function) closureArgs(closure *stablehlo.Function, ds ...dtypes.DType) ([]*stablehlo.Value, error) {
+	args := make([]*stablehlo.Value, len(ds))
+	for i, d := range ds {
+		var err error
+		if args[i], err = closure.NamedInput(f.names.pick("e"), xshapes.Make(d)); err != nil {
+			return nil, err
+		}
+	}
+	return args, nil
+}
+
+// neutral adds the constant that changes nothing when combined.
+func (f *Function) neutral(kind combiner, d dtypes.DType) (*stablehlo.Value, error) {
+	return constantScalar(f.fn, d, combinerTable[kind].neutral)
+}

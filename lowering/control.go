@@ -1,0 +1,91 @@
+package lowering
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/go-xla/stablehlo"
+)
+
+// closure checks that g is a finished closure of f.
+func (f *Function) closure(role string, g compute.Function) (*Function, error) {
+	c, ok := g.(*Function)
+	switch {
+	case !ok || c == nil:
+		return nil, fmt.Errorf("the %s is a %T, not a function of this backend", role, g)
+	case c.parent != f:
+		return nil, fmt.Errorf("the %s is not a closure of this function", role)
+	case c.outputs == nil:
+		return nil, fmt.Errorf("the %s has no Return", role)
+	}
+	return c, nil
+}
+
+// If runs one of two closures without parameters.
+func (f *Function) If(pred compute.Value, onTrue, onFalse compute.Function) ([]compute.Value, error) {
+	return f.ops("If", with(pred), func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
+		t, err := f.closure("true branch", onTrue)
+		if err != nil {
+			return nil, err
+		}
+		e, err := f.closure("false branch", onFalse)
+		if err != nil {
+			return nil, err
+		}
+		return stablehlo.If(in[0], t.fn, e.fn)
+	})
+}
+
+// While runs body on the state for as long as cond holds.
+func (f *Function) While(cond, body compute.Function, state ...compute.Value) ([]compute.Value, error) {
+	return f.ops("While", state, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
+		c, err := f.closure("condition", cond)
+		if err != nil {
+			return nil, err
+		}
+		b, err := f.closure("body", body)
+		if err != nil {
+			return nil, err
+		}
+		return stablehlo.While(c.fn, b.fn, in...)
+	})
+}
+
+// Sort sorts tensors of one shape together along axis, as comparator orders their elements.
+func (f *Function) Sort(comparator compute.Function, axis int, stable bool, operands ...compute.Value) ([]compute.Value, error) {
+	return f.ops("Sort", operands, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
+		c, err := f.closure("comparator", comparator)
+		if err != nil {
+			return nil, err
+		}
+		if len(in) == 0 {
+			return nil, errors.New("at least one tensor is needed")
+		}
+		axis, err := axisOf(axis, in[0].Shape().Rank())
+		if err != nil {
+			return nil, err
+		}
+		return stablehlo.Sort(c.fn, axis, stable, in...)
+	})
+}
+
+// Call runs another top-level function of the same computation.
+func (f *Function) Call(target compute.Function, operands ...compute.Value) ([]compute.Value, error) {
+	return f.ops("Call", operands, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
+		g, ok := target.(*Function)
+		switch {
+		case !ok || g == nil:
+			return nil, fmt.Errorf("the target is a %T, not a function of this backend", target)
+		case g.builder != f.builder:
+			return nil, errors.New("the target belongs to another computation")
+		case g.parent != nil:
+			return nil, errors.New("the target is a closure: only functions made by Builder.NewFunction can be called")
+		case g.outputs == nil:
+			return nil, fmt.Errorf("the target %q has no Return", g.name)
+		case len(in) == 0:
+			return nil, fmt.Errorf("the target %q takes no parameters, which the StableHLO builder cannot call: pass one it ignores", g.name)
+		}
+		return stablehlo.Call(g.fn, in...)
+	})
+}

@@ -1,0 +1,75 @@
+package lowering
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/go-xla/types"
+)
+
+// ConvGeneral convolves over any number of spatial axes. Missing strides and dilations are 1, missing
+// paddings 0, group counts below 1 are 1.
+func (f *Function) ConvGeneral(x, kernel compute.Value, axes compute.ConvolveAxesConfig,
+	strides []int, paddings [][2]int, inputDilations, kernelDilations []int,
+	channelGroups, batchGroups int) (compute.Value, error) {
+	return f.op("ConvGeneral", with(x, kernel), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		spatial := in[0].Shape().Rank() - 2
+		if spatial < 0 {
+			return nil, fmt.Errorf("the input needs a batch and a channel axis")
+		}
+		if kernelRank := in[1].Shape().Rank(); kernelRank != spatial+2 {
+			return nil, fmt.Errorf("the kernel has rank %d, the input %d", kernelRank, spatial+2)
+		}
+		for _, setting := range []struct {
+			name   string
+			values []int
+		}{{"strides", strides}, {"input dilations", inputDilations}, {"kernel dilations", kernelDilations}} {
+			if err := perAxis(setting.name, setting.values, spatial); err != nil {
+				return nil, err
+			}
+		}
+		if err := perAxis("paddings", paddings, spatial); err != nil {
+			return nil, err
+		}
+		if len(paddings) == 0 {
+			paddings = make([][2]int, spatial)
+		}
+		precision := f.builder.backend.opts.Precision.stableHLO()
+		return stablehlo.Convolution(in[0], in[1], orOnes(strides, spatial), paddings,
+			orOnes(inputDilations, spatial), orOnes(kernelDilations, spatial),
+			axes.InputBatch, axes.InputChannels, axes.InputSpatial,
+			axes.KernelInputChannels, axes.KernelOutputChannels, axes.KernelSpatial,
+			axes.OutputBatch, axes.OutputChannels, axes.OutputSpatial,
+			max(channelGroups, 1), max(batchGroups, 1), precision, precision)
+	})
+}
+
+// orOnes returns values, or n ones if there are none.
+func orOnes(values []int, n int) []int {
+	if len(values) > 0 {
+		return values
+	}
+	ones := make([]int, n)
+	for i := range ones {
+		ones[i] = 1
+	}
+	return ones
+}
+
+// FFT transforms along the last len(lengths) axes.
+func (f *Function) FFT(x compute.Value, kind compute.FFTType, lengths []int) (compute.Value, error) {
+	return f.op("FFT", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		kinds := map[compute.FFTType]types.FFTType{
+			compute.FFTForward:     types.FFTForward,
+			compute.FFTInverse:     types.FFTInverse,
+			compute.FFTForwardReal: types.FFTForwardReal,
+			compute.FFTInverseReal: types.FFTInverseReal,
+		}
+		k, ok := kinds[kind]
+		if !ok {
+			return nil, fmt.Errorf("unknown transform %s", kind)
+		}
+		return stablehlo.FFT(in[0], k, lengths...)
+	})
+}

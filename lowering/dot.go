@@ -1,0 +1,69 @@
+package lowering
+
+import (
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/go-xla/stablehlo"
+)
+
+// DotGeneral contracts axes of lhs and rhs and aligns batch axes. The result has the batch axes, then the
+// remaining ones of lhs, then those of rhs; its dtype is config.OutputDType, that of lhs by default.
+//
+// Sums are kept in config.AccumulatorDType. Where that is a wider type of the same kind as the operands',
+// the dot itself yields it, which a TPU does at no cost; otherwise the operands are converted first.
+func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
+	rhs compute.Value, rhsContracting, rhsBatch []int, config compute.DotGeneralConfig) (compute.Value, error) {
+	return f.op("DotGeneral", with(lhs, rhs), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		l, r := in[0], in[1]
+		operand := l.Shape().DType
+		output := config.OutputDType
+		if output == dtypes.InvalidDType {
+			output = operand
+		}
+		sum := config.AccumulatorDType
+		if sum == dtypes.InvalidDType {
+			sum = operand
+			if widens(operand, output) {
+				sum = output
+			}
+		}
+		if err := wantRepresentable(output); err != nil {
+			return nil, err
+		}
+		if err := wantRepresentable(sum); err != nil {
+			return nil, err
+		}
+		c := chain{fn: f.fn}
+		if sum != operand && f.builder.backend.opts.Target == TargetCPU {
+			// The CPU compiler widens the operands of a mixed dot into temporaries. Nothing else keeps it from
+			// doing so for all weights of a model before the first layer runs.
+			both, err := stablehlo.OptimizationBarrier(l, r)
+			if err != nil {
+				return nil, err
+			}
+			l, r = both[0], both[1]
+		}
+		if sum != operand && !widens(operand, sum) {
+			l, r = c.convert(l, sum), c.convert(r, sum)
+		}
+		precision := f.builder.backend.opts.Precision.stableHLO()
+		v := c.do(func() (*stablehlo.Value, error) {
+			return stablehlo.DotGeneral(l, lhsContracting, lhsBatch, r, rhsContracting, rhsBatch).
+				Precision(precision, precision).OutputDType(sum).Done()
+		})
+		return c.convert(v, output), c.err
+	})
+}
+
+// widens reports whether to holds every value of from, being of the same kind with more bits.
+func widens(from, to dtypes.DType) bool {
+	switch {
+	case from.IsFloat():
+		return to.IsFloat() && to.Bits() > from.Bits()
+	case from.IsComplex():
+		return to.IsComplex() && to.Bits() > from.Bits()
+	case from.IsInt():
+		return to.IsInt() && to.IsUnsigned() == from.IsUnsigned() && to.Bits() > from.Bits()
+	}
+	return false
+}

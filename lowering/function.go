@@ -1,0 +1,183 @@
+package lowering
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/notimplemented"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/go-xla/types/shardy"
+)
+
+// Function is one function of a computation: the entry function, another top-level one, or a closure.
+// Its methods each add ops to it. It is not safe for concurrent use.
+type Function struct {
+	notimplemented.Function // answers compute.ErrNotImplemented for what this package leaves out
+
+	builder *Builder
+	parent  *Function // nil for top-level functions
+	fn      *stablehlo.Function
+	name    string
+	names   names // shared with the enclosing functions
+
+	parameterNames []string
+	parameters     []shapes.Shape
+	outputs        []shapes.Shape // nil until Return
+
+	combiners map[combinerKey]*stablehlo.Function
+}
+
+var _ compute.Function = (*Function)(nil)
+
+func newFunction(b *Builder, parent *Function, fn *stablehlo.Function, name string) *Function {
+	f := &Function{
+		builder:   b,
+		parent:    parent,
+		fn:        fn,
+		name:      name,
+		names:     names{},
+		combiners: map[combinerKey]*stablehlo.Function{},
+	}
+	if parent != nil {
+		f.names = parent.names
+	}
+	f.Function = notimplemented.Function{ErrFn: func(op compute.OpType) error {
+		return &OpError{Op: op.String(), Function: name, Err: compute.ErrNotImplemented}
+	}}
+	return f
+}
+
+// Name returns the function's name, "" for a closure.
+func (f *Function) Name() string { return f.name }
+
+// Builder returns the computation f belongs to.
+func (f *Function) Builder() compute.Builder { return f.builder }
+
+// Parent returns the enclosing function of a closure, nil for a top-level function.
+func (f *Function) Parent() compute.Function {
+	if f.parent == nil {
+		return nil
+	}
+	return f.parent
+}
+
+// StableHLO returns the function being built. Ops added to it directly are seen by GoMLX once their
+// results are wrapped with Wrap.
+func (f *Function) StableHLO() *stablehlo.Function { return f.fn }
+
+// check refuses work where nothing can be added any more.
+func (f *Function) check() error {
+	if err := f.builder.check(); err != nil {
+		return err
+	}
+	if f.outputs != nil {
+		return errors.New("Return was already called on the function")
+	}
+	return nil
+}
+
+// Shape returns the shape of a value of this computation.
+func (f *Function) Shape(v compute.Value) (shapes.Shape, error) { return f.builder.OpShape(v) }
+
+// Closure starts a function nested in f, for If, While and Sort. It may use values of f.
+func (f *Function) Closure() (compute.Function, error) {
+	if err := f.check(); err != nil {
+		return nil, &OpError{Op: "Closure", Function: f.name, Err: err}
+	}
+	return newFunction(f.builder, f, f.fn.Closure(), ""), nil
+}
+
+// Parameter adds an argument. Names must be unique in a function.
+func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.ShardingSpec) (compute.Value, error) {
+	return f.op(fmt.Sprintf("Parameter %q", name), nil, func([]*stablehlo.Value) (*stablehlo.Value, error) {
+		if slices.Contains(f.parameterNames, name) {
+			return nil, errors.New("a parameter of this name already exists")
+		}
+		s, err := StableHLOShape(shape)
+		if err != nil {
+			return nil, err
+		}
+		sharding, err := f.builder.shardySpec(spec)
+		if err != nil {
+			return nil, err
+		}
+		v, err := f.fn.NamedInputWithSharding(f.names.pick(name), s, sharding)
+		if err != nil {
+			return nil, err
+		}
+		f.parameterNames = append(f.parameterNames, name)
+		f.parameters = append(f.parameters, shape.Clone())
+		return v, nil
+	})
+}
+
+// Constant adds a constant from a flat slice in row-major order. The data is copied into the program's
+// text, so large tensors are better passed as parameters.
+func (f *Function) Constant(flat any, dims ...int) (compute.Value, error) {
+	return f.op("Constant", nil, func([]*stablehlo.Value) (*stablehlo.Value, error) {
+		return f.constantFromFlat(flat, dims)
+	})
+}
+
+// Return ends the function with the given results.
+func (f *Function) Return(outputs []compute.Value, shardings []*compute.ShardingSpec) error {
+	_, err := f.ops("Return", outputs, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
+		if len(outputs) == 0 {
+			return nil, errors.New("at least one output is needed")
+		}
+		var specs []*shardy.ShardingSpec
+		if len(shardings) > 0 {
+			if len(shardings) != len(outputs) {
+				return nil, fmt.Errorf("%d shardings for %d outputs", len(shardings), len(outputs))
+			}
+			specs = make([]*shardy.ShardingSpec, len(shardings))
+			for i, s := range shardings {
+				var err error
+				if specs[i], err = f.builder.shardySpec(s); err != nil {
+					return nil, fmt.Errorf("output %d: %w", i, err)
+				}
+			}
+		}
+		if err := f.fn.ReturnWithShardingAndAttributes(in, specs, nil); err != nil {
+			return nil, err
+		}
+		f.outputs = make([]shapes.Shape, len(in))
+		for i, v := range in {
+			f.outputs[i] = ShapeOf(v.Shape())
+		}
+		return nil, nil
+	})
+	return err
+}
+
+// Identity returns x, or what Options.Identity makes of it.
+func (f *Function) Identity(x compute.Value) (compute.Value, error) {
+	return f.op("Identity", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		hook := f.builder.backend.opts.Identity
+		if hook == nil {
+			return in[0], nil
+		}
+		v, err := hook(f, in[0])
+		if err == nil && v == nil {
+			err = errors.New("Options.Identity returned neither a value nor an error")
+		}
+		return v, err
+	})
+}
+
+// representable reports whether the StableHLO builder can write the dtype.
+func representable(d dtypes.DType) bool {
+	switch d {
+	case dtypes.Bool, dtypes.Int8, dtypes.Int16, dtypes.Int32, dtypes.Int64,
+		dtypes.Uint8, dtypes.Uint16, dtypes.Uint32, dtypes.Uint64,
+		dtypes.Int4, dtypes.Uint4, dtypes.Int2, dtypes.Uint2,
+		dtypes.Float16, dtypes.BFloat16, dtypes.Float32, dtypes.Float64,
+		dtypes.Complex64, dtypes.Complex128:
+		return true
+	}
+	return false
+}

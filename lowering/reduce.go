@@ -1,0 +1,217 @@
+package lowering
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/go-xla/types"
+)
+
+// axisOf turns a negative axis into the one counted from the end.
+func axisOf(axis, rank int) (int, error) {
+	if axis < -rank || axis >= rank {
+		return 0, fmt.Errorf("axis %d is outside rank %d", axis, rank)
+	}
+	if axis < 0 {
+		axis += rank
+	}
+	return axis, nil
+}
+
+// reduce combines the elements along axes, all of them if none are given.
+func (f *Function) reduce(name string, kind combiner, logicalOnly bool, x compute.Value, axes []int) (compute.Value, error) {
+	return f.op(name, with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		if logicalOnly {
+			if err := wantBool(in[0]); err != nil {
+				return nil, err
+			}
+		}
+		shape := in[0].Shape()
+		over := indices(shape.Rank())
+		if len(axes) > 0 {
+			over = make([]int, len(axes))
+			for i, axis := range axes {
+				var err error
+				if over[i], err = axisOf(axis, shape.Rank()); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if len(over) == 0 { // a scalar
+			return in[0], nil
+		}
+		closure, err := f.combiner(kind, shape.DType)
+		if err != nil {
+			return nil, err
+		}
+		start, err := f.neutral(kind, shape.DType)
+		if err != nil {
+			return nil, err
+		}
+		return stablehlo.Reduce(in[0], start, closure, over...)
+	})
+}
+
+// ReduceSum adds up.
+func (f *Function) ReduceSum(x compute.Value, axes ...int) (compute.Value, error) {
+	return f.reduce("ReduceSum", combineSum, false, x, axes)
+}
+
+// ReduceProduct multiplies.
+func (f *Function) ReduceProduct(x compute.Value, axes ...int) (compute.Value, error) {
+	return f.reduce("ReduceProduct", combineProduct, false, x, axes)
+}
+
+// ReduceMax takes the largest.
+func (f *Function) ReduceMax(x compute.Value, axes ...int) (compute.Value, error) {
+	return f.reduce("ReduceMax", combineMax, false, x, axes)
+}
+
+// ReduceMin takes the smallest.
+func (f *Function) ReduceMin(x compute.Value, axes ...int) (compute.Value, error) {
+	return f.reduce("ReduceMin", combineMin, false, x, axes)
+}
+
+// ReduceBitwiseAnd combines with &.
+func (f *Function) ReduceBitwiseAnd(x compute.Value, axes ...int) (compute.Value, error) {
+	return f.reduce("ReduceBitwiseAnd", combineAnd, false, x, axes)
+}
+
+// ReduceBitwiseOr combines with |.
+func (f *Function) ReduceBitwiseOr(x compute.Value, axes ...int) (compute.Value, error) {
+	return f.reduce("ReduceBitwiseOr", combineOr, false, x, axes)
+}
+
+// ReduceBitwiseXor combines with ^.
+func (f *Function) ReduceBitwiseXor(x compute.Value, axes ...int) (compute.Value, error) {
+	return f.reduce("ReduceBitwiseXor", combineXor, false, x, axes)
+}
+
+// ReduceLogicalAnd tells whether all hold.
+func (f *Function) ReduceLogicalAnd(x compute.Value, axes ...int) (compute.Value, error) {
+	return f.reduce("ReduceLogicalAnd", combineAnd, true, x, axes)
+}
+
+// ReduceLogicalOr tells whether any holds.
+func (f *Function) ReduceLogicalOr(x compute.Value, axes ...int) (compute.Value, error) {
+	return f.reduce("ReduceLogicalOr", combineOr, true, x, axes)
+}
+
+// ReduceLogicalXor tells whether an odd number holds.
+func (f *Function) ReduceLogicalXor(x compute.Value, axes ...int) (compute.Value, error) {
+	return f.reduce("ReduceLogicalXor", combineXor, true, x, axes)
+}
+
+// ArgMinMax returns the index of the lowest or highest element along axis: the first of equal ones, and
+// the first NaN if there is any.
+func (f *Function) ArgMinMax(x compute.Value, axis int, outputDType dtypes.DType, isMin bool) (compute.Value, error) {
+	return f.op("ArgMinMax", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		shape := in[0].Shape()
+		axis, err := axisOf(axis, shape.Rank())
+		if err != nil {
+			return nil, err
+		}
+		if !outputDType.IsInt() || !representable(outputDType) {
+			return nil, fmt.Errorf("the index dtype must be an integer, got %s", outputDType)
+		}
+		closure, err := f.argCombiner(shape.DType, outputDType, isMin)
+		if err != nil {
+			return nil, err
+		}
+		worst := valueLowest
+		if isMin {
+			worst = valueHighest
+		}
+		c := chain{fn: f.fn}
+		positions := shape.Clone()
+		positions.DType = outputDType
+		counted := c.do(func() (*stablehlo.Value, error) { return f.fn.Iota(positions, axis) })
+		first := c.scalar(outputDType, valueZero)
+		start := c.scalar(shape.DType, worst)
+		return c.do(func() (*stablehlo.Value, error) {
+			out, err := stablehlo.MultiReduce([]*stablehlo.Value{counted, in[0]}, []*stablehlo.Value{first, start}, closure, axis)
+			if err != nil {
+				return nil, err
+			}
+			return out[0], nil
+		}), c.err
+	})
+}
+
+// argCombiner writes the closure that keeps the better of two (index, value) pairs. NaN beats everything,
+// and of equals the lower index wins, so that the order in which pairs meet does not matter.
+func (f *Function) argCombiner(value, index dtypes.DType, isMin bool) (*stablehlo.Function, error) {
+	better := types.CompareGT
+	if isMin {
+		better = types.CompareLT
+	}
+	closure := f.fn.Closure()
+	args, err := f.closureArgs(closure, index, value, index, value)
+	if err != nil {
+		return nil, err
+	}
+	li, lv, ri, rv := args[0], args[1], args[2], args[3]
+	c := chain{fn: closure}
+	left := c.compare(better, lv, rv)
+	tie := c.compare(types.CompareEQ, lv, rv)
+	if value.IsFloat() {
+		lnan, rnan := c.unary(isNaN, lv), c.unary(isNaN, rv)
+		left = c.binary(stablehlo.Or, left, c.binary(stablehlo.And, lnan, c.unary(stablehlo.Not, rnan)))
+		tie = c.binary(stablehlo.Or, tie, c.binary(stablehlo.And, lnan, rnan))
+	}
+	lower := c.binary(stablehlo.Minimum, li, ri)
+	outIndex := c.selects(left, li, c.selects(tie, lower, ri))
+	outValue := c.selects(left, lv, rv)
+	if c.err != nil {
+		return nil, c.err
+	}
+	return closure, closure.Return(outIndex, outValue)
+}
+
+// CumSum adds up along axis, from its start or, reversed, from its end; exclusive leaves the element at
+// hand out.
+func (f *Function) CumSum(x compute.Value, axis int, options compute.CumSumOptions) (compute.Value, error) {
+	return f.op("CumSum", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		shape := in[0].Shape()
+		axis, err := axisOf(axis, shape.Rank())
+		if err != nil {
+			return nil, err
+		}
+		length := shape.Dimensions[axis]
+		if shape.Size() == 0 {
+			return in[0], nil
+		}
+		c := chain{fn: f.fn}
+		zero := c.scalar(shape.DType, valueZero)
+		v := in[0]
+		if options.Exclusive { // shift by one, so that each element meets the sum before it
+			start, end := make([]int, shape.Rank()), make([]int, shape.Rank())
+			start[axis], end[axis] = 1, -1
+			if options.Reverse {
+				start[axis], end[axis] = -1, 1
+			}
+			v = c.do(func() (*stablehlo.Value, error) {
+				return stablehlo.Pad(in[0], zero, start, end, make([]int, shape.Rank()))
+			})
+		}
+		window, paddings := make([]int, shape.Rank()), make([][2]int, shape.Rank())
+		ones := make([]int, shape.Rank())
+		for i := range window {
+			window[i], ones[i] = 1, 1
+		}
+		window[axis] = length
+		paddings[axis] = [2]int{length - 1, 0}
+		if options.Reverse {
+			paddings[axis] = [2]int{0, length - 1}
+		}
+		return c.do(func() (*stablehlo.Value, error) {
+			closure, err := f.combiner(combineSum, shape.DType)
+			if err != nil {
+				return nil, err
+			}
+			return stablehlo.ReduceWindow(v, zero, closure, window, ones, ones, ones, paddings)
+		}), c.err
+	})
+}

@@ -1,0 +1,31 @@
+package lowering
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/go-xla/types"
+)
+
+// RNGBitGenerator fills shape with random bits by the Philox algorithm. The state is 2 or 3 Uint64.
+func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (newState, bits compute.Value, err error) {
+	out, err := f.ops("RNGBitGenerator", with(state), func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
+		s := in[0].Shape()
+		if s.DType != dtypes.Uint64 || s.Rank() != 1 || s.Dimensions[0] < 2 || s.Dimensions[0] > 3 {
+			return nil, fmt.Errorf("the Philox state must be Uint64 of dimension 2 or 3, got %s", s)
+		}
+		x, err := StableHLOShape(shape)
+		if err != nil {
+			return nil, err
+		}
+		next, values, err := stablehlo.RNGBitGenerator(in[0], x, types.RNGPhilox)
+		return []*stablehlo.Value{next, values}, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return out[0], out[1], nil
+}

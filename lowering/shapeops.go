@@ -1,0 +1,152 @@
+package lowering
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
+	xshapes "github.com/gomlx/go-xla/types/shapes"
+)
+
+// BroadcastInDim spreads x over shape; broadcastAxes has, for each axis of x, its place in shape.
+func (f *Function) BroadcastInDim(x compute.Value, shape shapes.Shape, broadcastAxes []int) (compute.Value, error) {
+	return f.op("BroadcastInDim", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		s, err := StableHLOShape(shape)
+		if err != nil {
+			return nil, err
+		}
+		return stablehlo.BroadcastInDim(in[0], s, broadcastAxes)
+	})
+}
+
+// Iota counts up from 0 along one axis of shape.
+func (f *Function) Iota(shape shapes.Shape, axis int) (compute.Value, error) {
+	return f.op("Iota", nil, func([]*stablehlo.Value) (*stablehlo.Value, error) {
+		s, err := StableHLOShape(shape)
+		if err != nil {
+			return nil, err
+		}
+		return f.fn.Iota(s, axis)
+	})
+}
+
+// Reshape gives x other dimensions of the same total size.
+func (f *Function) Reshape(x compute.Value, dimensions ...int) (compute.Value, error) {
+	return f.op("Reshape", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		s, err := StableHLOShape(shapes.Shape{DType: in[0].Shape().DType, Dimensions: dimensions})
+		if err != nil {
+			return nil, err
+		}
+		if slices.Equal(s.Dimensions, in[0].Shape().Dimensions) {
+			return in[0], nil
+		}
+		return stablehlo.Reshape(in[0], s)
+	})
+}
+
+// Transpose permutes axes: axis i of the result is axis permutation[i] of x.
+func (f *Function) Transpose(x compute.Value, permutation ...int) (compute.Value, error) {
+	return f.op("Transpose", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		return stablehlo.Transpose(in[0], permutation...)
+	})
+}
+
+// Reverse reverses the order along the given axes.
+func (f *Function) Reverse(x compute.Value, axes ...int) (compute.Value, error) {
+	return f.op("Reverse", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		return stablehlo.Reverse(in[0], axes...)
+	})
+}
+
+// Concatenate joins operands along axis.
+func (f *Function) Concatenate(axis int, operands ...compute.Value) (compute.Value, error) {
+	return f.op("Concatenate", operands, func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		if len(in) == 1 {
+			return in[0], nil
+		}
+		return stablehlo.Concatenate(axis, in...)
+	})
+}
+
+// Slice takes elements starts[i], starts[i]+strides[i], ... below limits[i] on each axis.
+func (f *Function) Slice(x compute.Value, starts, limits, strides []int) (compute.Value, error) {
+	return f.op("Slice", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		limits := slices.Clone(limits)
+		for axis, limit := range limits {
+			if limit == shapes.DynamicDim && axis < in[0].Shape().Rank() {
+				limits[axis] = in[0].Shape().Dimensions[axis]
+			}
+		}
+		return stablehlo.Slice(in[0], starts, limits, strides)
+	})
+}
+
+// Pad adds fill before, after and between the elements of each axis; negative amounts at the ends remove.
+func (f *Function) Pad(x, fill compute.Value, axes ...compute.PadAxis) (compute.Value, error) {
+	return f.op("Pad", with(x, fill), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		rank := in[0].Shape().Rank()
+		if len(axes) > rank {
+			return nil, fmt.Errorf("paddings of %d axes for rank %d", len(axes), rank)
+		}
+		if rank == 0 {
+			return in[0], nil
+		}
+		start, end, interior := make([]int, rank), make([]int, rank), make([]int, rank)
+		for i, axis := range axes {
+			start[i], end[i], interior[i] = axis.Start, axis.End, axis.Interior
+		}
+		return stablehlo.Pad(in[0], in[1], start, end, interior)
+	})
+}
+
+// Bitcast reinterprets the bits of x. Where the element sizes differ, the last axis splits or joins.
+func (f *Function) Bitcast(x compute.Value, target dtypes.DType) (compute.Value, error) {
+	return f.op("Bitcast", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		if err := wantRepresentable(target); err != nil {
+			return nil, err
+		}
+		if in[0].Shape().DType == target {
+			return in[0], nil
+		}
+		return stablehlo.BitcastConvert(in[0], target)
+	})
+}
+
+// startIndices makes one scalar per axis of the operand from what GoMLX gives: those scalars, or one vector.
+func startIndices(c *chain, given []*stablehlo.Value, rank int) []*stablehlo.Value {
+	if len(given) != 1 || given[0].Shape().Rank() != 1 {
+		return given
+	}
+	vector := given[0]
+	out := make([]*stablehlo.Value, rank)
+	for i := range out {
+		element := c.do(func() (*stablehlo.Value, error) {
+			return stablehlo.Slice(vector, []int{i}, []int{i + 1}, []int{1})
+		})
+		out[i] = c.do(func() (*stablehlo.Value, error) {
+			return stablehlo.Reshape(element, xshapes.Make(vector.Shape().DType))
+		})
+	}
+	return out
+}
+
+// DynamicSlice takes a block of the given sizes at computed start indices, which are clamped to fit.
+func (f *Function) DynamicSlice(x compute.Value, starts []compute.Value, sizes []int) (compute.Value, error) {
+	return f.op("DynamicSlice", append(with(x), starts...), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		c := chain{fn: f.fn}
+		at := startIndices(&c, in[1:], in[0].Shape().Rank())
+		return c.do(func() (*stablehlo.Value, error) { return stablehlo.DynamicSlice(in[0], at, sizes) }), c.err
+	})
+}
+
+// DynamicUpdateSlice writes update into x at computed start indices, which are clamped to fit.
+func (f *Function) DynamicUpdateSlice(x, update compute.Value, starts []compute.Value) (compute.Value, error) {
+	return f.op("DynamicUpdateSlice", append(with(x, update), starts...), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		c := chain{fn: f.fn}
+		at := startIndices(&c, in[2:], in[0].Shape().Rank())
+		return c.do(func() (*stablehlo.Value, error) { return stablehlo.DynamicUpdateSlice(in[0], in[1], at) }), c.err
+	})
+}

@@ -1,0 +1,184 @@
+package lowering
+
+import (
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/go-xla/types"
+)
+
+// unaryOp writes an element-wise op of one operand.
+type unaryOp = func(x *stablehlo.Value) (*stablehlo.Value, error)
+
+// unary adds an element-wise op that StableHLO has as it is.
+func (f *Function) unary(name string, op unaryOp, x compute.Value) (compute.Value, error) {
+	return f.op(name, with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) { return op(in[0]) })
+}
+
+// BitCount returns the number of set bits of each element.
+func (f *Function) BitCount(x compute.Value) (compute.Value, error) {
+	return f.unary("BitCount", stablehlo.Popcnt, x)
+}
+
+// BitwiseNot flips every bit.
+func (f *Function) BitwiseNot(x compute.Value) (compute.Value, error) {
+	return f.unary("BitwiseNot", stablehlo.Not, x)
+}
+
+// Ceil rounds up.
+func (f *Function) Ceil(x compute.Value) (compute.Value, error) {
+	return f.unary("Ceil", stablehlo.Ceil, x)
+}
+
+// Clz returns the number of leading zero bits of each element.
+func (f *Function) Clz(x compute.Value) (compute.Value, error) {
+	return f.unary("Clz", stablehlo.CountLeadingZeros, x)
+}
+
+// Cos returns the cosine.
+func (f *Function) Cos(x compute.Value) (compute.Value, error) {
+	return f.unary("Cos", stablehlo.Cosine, x)
+}
+
+// Erf returns the error function.
+func (f *Function) Erf(x compute.Value) (compute.Value, error) {
+	return f.unary("Erf", stablehlo.Erf, x)
+}
+
+// Exp returns e to the power x.
+func (f *Function) Exp(x compute.Value) (compute.Value, error) {
+	return f.unary("Exp", stablehlo.Exponential, x)
+}
+
+// Expm1 returns exp(x)-1, exact near zero.
+func (f *Function) Expm1(x compute.Value) (compute.Value, error) {
+	return f.unary("Expm1", stablehlo.ExponentialMinusOne, x)
+}
+
+// Floor rounds down.
+func (f *Function) Floor(x compute.Value) (compute.Value, error) {
+	return f.unary("Floor", stablehlo.Floor, x)
+}
+
+// IsFinite tells the elements that are neither infinite nor NaN.
+func (f *Function) IsFinite(x compute.Value) (compute.Value, error) {
+	return f.unary("IsFinite", stablehlo.IsFinite, x)
+}
+
+// IsNaN tells the elements that are NaN.
+func (f *Function) IsNaN(x compute.Value) (compute.Value, error) {
+	return f.unary("IsNaN", isNaN, x)
+}
+
+// isNaN compares x with itself, which only NaN differs from.
+func isNaN(x *stablehlo.Value) (*stablehlo.Value, error) {
+	return stablehlo.Compare(x, x, types.CompareNE, comparisonType(x.Shape().DType))
+}
+
+// Log returns the natural logarithm.
+func (f *Function) Log(x compute.Value) (compute.Value, error) {
+	return f.unary("Log", stablehlo.Log, x)
+}
+
+// Log1p returns log(1+x), exact near zero.
+func (f *Function) Log1p(x compute.Value) (compute.Value, error) {
+	return f.unary("Log1p", stablehlo.LogPlusOne, x)
+}
+
+// LogicalNot negates booleans.
+func (f *Function) LogicalNot(x compute.Value) (compute.Value, error) {
+	return f.unary("LogicalNot", func(x *stablehlo.Value) (*stablehlo.Value, error) {
+		if err := wantBool(x); err != nil {
+			return nil, err
+		}
+		return stablehlo.Not(x)
+	}, x)
+}
+
+// Logistic returns 1/(1+exp(-x)).
+func (f *Function) Logistic(x compute.Value) (compute.Value, error) {
+	return f.unary("Logistic", stablehlo.Logistic, x)
+}
+
+// Neg returns -x.
+func (f *Function) Neg(x compute.Value) (compute.Value, error) {
+	return f.unary("Neg", stablehlo.Negate, x)
+}
+
+// Round rounds to the nearest integer, halves to the even one.
+func (f *Function) Round(x compute.Value) (compute.Value, error) {
+	return f.unary("Round", stablehlo.RoundNearestEven, x)
+}
+
+// Rsqrt returns 1/sqrt(x).
+func (f *Function) Rsqrt(x compute.Value) (compute.Value, error) {
+	return f.unary("Rsqrt", stablehlo.Rsqrt, x)
+}
+
+// Sin returns the sine.
+func (f *Function) Sin(x compute.Value) (compute.Value, error) {
+	return f.unary("Sin", stablehlo.Sine, x)
+}
+
+// Sqrt returns the square root.
+func (f *Function) Sqrt(x compute.Value) (compute.Value, error) {
+	return f.unary("Sqrt", stablehlo.Sqrt, x)
+}
+
+// Tanh returns the hyperbolic tangent.
+func (f *Function) Tanh(x compute.Value) (compute.Value, error) {
+	return f.unary("Tanh", stablehlo.Tanh, x)
+}
+
+// Sign returns -1, 0 or 1, NaN for NaN. StableHLO has it for signed types; for unsigned ones it is min(x, 1).
+func (f *Function) Sign(x compute.Value) (compute.Value, error) {
+	return f.unary("Sign", func(x *stablehlo.Value) (*stablehlo.Value, error) {
+		d := x.Shape().DType
+		if !d.IsUnsigned() {
+			return stablehlo.Sign(x)
+		}
+		c := chain{fn: f.fn}
+		return c.binary(stablehlo.Minimum, x, c.scalar(d, valueOne)), c.err
+	}, x)
+}
+
+// Abs returns the absolute value: of a complex number its magnitude, as a real number.
+func (f *Function) Abs(x compute.Value) (compute.Value, error) {
+	return f.unary("Abs", func(x *stablehlo.Value) (*stablehlo.Value, error) {
+		switch d := x.Shape().DType; {
+		case d.IsUnsigned():
+			return x, nil
+		case !d.IsComplex():
+			return stablehlo.Abs(x)
+		}
+		// hypot, scaled by the larger part so that squares neither overflow nor vanish.
+		c := chain{fn: f.fn}
+		re := c.unary(stablehlo.Abs, c.unary(stablehlo.Real, x))
+		im := c.unary(stablehlo.Abs, c.unary(stablehlo.Imag, x))
+		large := c.binary(stablehlo.Maximum, re, im)
+		small := c.binary(stablehlo.Minimum, re, im)
+		if c.err != nil {
+			return nil, c.err
+		}
+		d := large.Shape().DType
+		zero := c.broadcast(c.scalar(d, valueZero), large.Shape())
+		infinity := c.broadcast(c.scalar(d, valueHighest), large.Shape())
+		ratio := c.binary(stablehlo.Divide, small, large)
+		root := c.unary(stablehlo.Sqrt, c.binary(stablehlo.Add, c.scalar(d, valueOne),
+			c.binary(stablehlo.Multiply, ratio, ratio)))
+		scaled := c.binary(stablehlo.Multiply, large, root)
+		scaled = c.selects(c.compare(types.CompareEQ, large, zero), zero, scaled)
+		scaled = c.selects(c.compare(types.CompareEQ, large, infinity), infinity, scaled)
+		return scaled, c.err
+	}, x)
+}
+
+// ConvertDType converts each element to dtype.
+func (f *Function) ConvertDType(x compute.Value, dtype dtypes.DType) (compute.Value, error) {
+	return f.unary("ConvertDType", func(x *stablehlo.Value) (*stablehlo.Value, error) {
+		if err := wantRepresentable(dtype); err != nil {
+			return nil, err
+		}
+		return stablehlo.Convert(x, dtype)
+	}, x)
+}

@@ -1,0 +1,164 @@
+package lowering
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
+	xshapes "github.com/gomlx/go-xla/types/shapes"
+)
+
+// Value is what this package hands to GoMLX as a compute.Value: an SSA value of a StableHLO function,
+// together with the Function it belongs to. It is immutable.
+type Value struct {
+	fn    *Function
+	value *stablehlo.Value
+	shape shapes.Shape
+}
+
+// Wrap makes v, a value of f, into a compute.Value.
+func Wrap(f *Function, v *stablehlo.Value) compute.Value { return f.wrap(v) }
+
+// Unwrap returns the StableHLO value inside a compute.Value made by this package.
+func Unwrap(v compute.Value) (*stablehlo.Value, error) {
+	w, ok := v.(*Value)
+	if !ok || w == nil {
+		return nil, fmt.Errorf("lowering: Unwrap wants a value made by this package, got %T", v)
+	}
+	return w.value, nil
+}
+
+// Function returns the function v was made in.
+func (v *Value) Function() *Function { return v.fn }
+
+// Shape returns the shape of v.
+func (v *Value) Shape() shapes.Shape { return v.shape }
+
+// String returns the SSA name and shape, like "%3 (Float32)[2 3]".
+func (v *Value) String() string { return v.value.String() + " " + v.shape.String() }
+
+// ShapeOf converts a shape of the StableHLO builder into one of GoMLX. The dimensions are copied.
+func ShapeOf(s xshapes.Shape) shapes.Shape {
+	return shapes.Shape{DType: s.DType, Dimensions: slices.Clone(s.Dimensions)}
+}
+
+// StableHLOShape converts a GoMLX shape into one of the StableHLO builder. Tuples, dynamic
+// dimensions and negative dimensions are errors. The dimensions are copied.
+func StableHLOShape(s shapes.Shape) (xshapes.Shape, error) {
+	switch {
+	case !s.Ok():
+		return xshapes.Shape{}, errors.New("lowering: invalid shape")
+	case s.IsTuple():
+		return xshapes.Shape{}, fmt.Errorf("lowering: tuple shape %s has no tensor type", s)
+	case s.IsDynamic():
+		return xshapes.Shape{}, fmt.Errorf("lowering: shape %s is dynamic: XLA compiles for fixed shapes, so trace once per shape, or pad", s)
+	}
+	for axis, dim := range s.Dimensions {
+		if dim < 0 {
+			return xshapes.Shape{}, fmt.Errorf("lowering: shape %s has negative dimension %d on axis %d", s, dim, axis)
+		}
+	}
+	if !representable(s.DType) {
+		return xshapes.Shape{}, fmt.Errorf("lowering: dtype %s has no StableHLO type here", s.DType)
+	}
+	return xshapes.Shape{DType: s.DType, Dimensions: slices.Clone(s.Dimensions)}, nil
+}
+
+// wrap makes v into a Value of f.
+func (f *Function) wrap(v *stablehlo.Value) *Value {
+	return &Value{fn: f, value: v, shape: ShapeOf(v.Shape())}
+}
+
+// own checks that v comes from this builder.
+func (f *Function) own(v compute.Value) (*Value, error) {
+	w, ok := v.(*Value)
+	switch {
+	case v == nil || (ok && w == nil):
+		return nil, errors.New("nil operand")
+	case !ok:
+		return nil, fmt.Errorf("operand is a %T of another backend", v)
+	case w.fn.builder != f.builder:
+		return nil, fmt.Errorf("operand %s comes from another computation, %q", w, w.fn.builder.name)
+	}
+	return w, nil
+}
+
+// lift makes w usable in f: values of f as they are, those of enclosing functions by reference, so that
+// an op lands in the function it was asked of even where all its operands come from outside.
+func (f *Function) lift(w *Value) (*stablehlo.Value, error) {
+	if w.fn == f {
+		return w.value, nil
+	}
+	for p := f.parent; p != nil; p = p.parent {
+		if p == w.fn {
+			return f.fn.UseParentValue(w.value)
+		}
+	}
+	return nil, fmt.Errorf("operand %s belongs to a function that does not enclose this one", w)
+}
+
+// ops adds ops to f: it resolves the operands, has emit write them, and wraps the results. Everything
+// that can fail ends as an *OpError.
+func (f *Function) ops(name string, operands []compute.Value,
+	emit func(in []*stablehlo.Value) ([]*stablehlo.Value, error)) (results []compute.Value, err error) {
+	e := &OpError{Op: name, Function: f.name}
+	// The StableHLO builder panics on some malformed arguments; callers get an error instead.
+	defer func() {
+		if r := recover(); r != nil {
+			if inner, ok := r.(error); ok {
+				e.Err = inner
+			} else {
+				e.Err = fmt.Errorf("%v", r)
+			}
+			results, err = nil, e
+		}
+	}()
+	if e.Err = f.check(); e.Err != nil {
+		return nil, e
+	}
+	in := make([]*stablehlo.Value, len(operands))
+	for i, operand := range operands {
+		w, err := f.own(operand)
+		if err == nil {
+			e.Operands = append(e.Operands, w.shape)
+			in[i], err = f.lift(w)
+		}
+		if err != nil {
+			e.Err = fmt.Errorf("operand %d: %w", i, err)
+			return nil, e
+		}
+	}
+	out, err := emit(in)
+	if err != nil {
+		var inner *OpError
+		if errors.As(err, &inner) { // a composite op failed in one of its parts
+			return nil, err
+		}
+		e.Err = err
+		return nil, e
+	}
+	results = make([]compute.Value, len(out))
+	for i, v := range out {
+		results[i] = f.wrap(v)
+	}
+	return results, nil
+}
+
+// op is ops for one result.
+func (f *Function) op(name string, operands []compute.Value,
+	emit func(in []*stablehlo.Value) (*stablehlo.Value, error)) (compute.Value, error) {
+	out, err := f.ops(name, operands, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
+		v, err := emit(in)
+		return []*stablehlo.Value{v}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}
+
+// with lists operands, for the calls of op and ops.
+func with(operands ...compute.Value) []compute.Value { return operands }
