@@ -1,0 +1,113 @@
+package module
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"tpustrategy/logical"
+	"tpustrategy/sharding"
+)
+
+// ReplicaAxis is the mesh axis of the replicas.
+const ReplicaAxis = "replica"
+
+// meshName is the mesh's symbol in the text.
+const meshName = "mesh"
+
+// Tensor says how an argument or a result of the step crosses the module's
+// border.
+type Tensor struct {
+	// Name is for people: reports and errors.
+	Name string
+	// PerReplica tensors differ between replicas; others are mirrored.
+	PerReplica bool
+	// Annotation splits the tensor over the logical devices. An assigned tensor
+	// is stored whole on each of them.
+	Annotation logical.Annotation
+	// Donated arguments give their memory to the result numbered Result, which
+	// must have the same shape and placement.
+	Donated bool
+	Result  int
+}
+
+// Signature describes a step function's arguments, in the order of its
+// parameters without the replica id, and its results.
+type Signature struct {
+	Arguments, Results []Tensor
+}
+
+// Placed is a Tensor with its shapes: what a runtime needs to make or read the
+// buffers. Shapes are in elements, row-major.
+type Placed struct {
+	Tensor
+	DType dtypes.DType
+	// Local is the shape in a replica, Global that of the module's argument, and
+	// Shard what one device holds.
+	Local, Global, Shard []int
+	// Spec lays Global over the mesh.
+	Spec sharding.Spec
+}
+
+// Module is an assembled step.
+type Module struct {
+	Name string
+	// Text is StableHLO in MLIR's text form.
+	Text []byte
+	// Mesh is the mesh that the specs speak of; partition i is its device i.
+	Mesh sharding.Mesh
+	// Arguments are the buffers of each device in order, Results likewise.
+	Arguments, Results []Placed
+}
+
+// place works out the shapes of a tensor at the border.
+func (w *writer) place(kind string, t Tensor, dtype dtypes.DType, local []int) (Placed, error) {
+	p := Placed{Tensor: t, DType: dtype, Local: local}
+	name := t.Name
+	if name == "" {
+		name = kind
+	}
+	if err := t.Annotation.Validate(name, local, w.logicalDevices); err != nil {
+		return p, err
+	}
+	spec := t.Annotation.Spec(len(local), w.factors)
+	p.Global = append([]int(nil), local...)
+	if t.PerReplica {
+		dims := spec.Dims()
+		if len(local) == 0 {
+			p.Global, dims = []int{1}, []sharding.Dim{{}}
+		}
+		p.Global[0] *= w.replicas
+		dims[0].Axes = append([]string{ReplicaAxis}, dims[0].Axes...)
+		spec = sharding.NewSpec(dims...)
+	}
+	p.Spec = spec
+	var err error
+	if p.Shard, err = sharding.ShardShape(w.mesh, spec, p.Global); err != nil {
+		return p, fmt.Errorf("module: %s %q: %w", kind, name, err)
+	}
+	return p, nil
+}
+
+// check holds the donations of a signature against its results.
+func (m *Module) check() error {
+	taken := map[int]string{}
+	for _, a := range m.Arguments {
+		if !a.Donated {
+			continue
+		}
+		if a.Result < 0 || a.Result >= len(m.Results) {
+			return fmt.Errorf("module: argument %q is donated to result %d of %d", a.Name, a.Result, len(m.Results))
+		}
+		r := m.Results[a.Result]
+		if other, ok := taken[a.Result]; ok {
+			return fmt.Errorf("module: arguments %q and %q are donated to the same result %q", other, a.Name, r.Name)
+		}
+		taken[a.Result] = a.Name
+		if a.DType != r.DType || !equal(a.Global, r.Global) || !a.Spec.Equal(r.Spec) {
+			return fmt.Errorf("module: argument %q (%s %v %s) is donated to result %q (%s %v %s): they must be alike",
+				a.Name, a.DType, a.Global, a.Spec, r.Name, r.DType, r.Global, r.Spec)
+		}
+	}
+	return nil
+}

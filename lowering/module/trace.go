@@ -1,0 +1,179 @@
+package module
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/go-xla/stablehlo"
+
+	"tpustrategy/logical"
+	"tpustrategy/lowering"
+)
+
+// Options say what a step is traced for.
+type Options struct {
+	// Replicas is R and LogicalDevices is P; zero means 1.
+	Replicas, LogicalDevices int
+	// Target and Precision are those of the lowering.
+	Target    lowering.Target
+	Precision lowering.Precision
+}
+
+// Trace is the backend of one graph: graph.NewGraph(trace, name). It remembers
+// what the graph's identity ops stand for, and assembles the module when the
+// graph is compiled. It is not safe for concurrent use and serves one graph.
+type Trace struct {
+	*lowering.Backend
+	opts      Options
+	builder   *builder
+	functions []*lowering.Function
+
+	pending     func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
+	markers     []emitter
+	annotations []logical.Annotation
+	regions     []region
+	open        bool // the last region is
+	channels    int
+}
+
+var (
+	_ compute.Backend = (*Trace)(nil)
+	_ logical.Target  = (*Trace)(nil)
+)
+
+// NewTrace returns the backend for the graph of one step.
+func NewTrace(opts Options) *Trace {
+	opts.Replicas = max(opts.Replicas, 1)
+	opts.LogicalDevices = max(opts.LogicalDevices, 1)
+	t := &Trace{opts: opts}
+	t.Backend = lowering.New(lowering.Options{
+		Target: opts.Target, Precision: opts.Precision, Name: "tpustrategy", Identity: t.identity,
+	})
+	return t
+}
+
+// builder remembers the functions of the computation, which StableHLO's builder
+// keeps to itself.
+type builder struct {
+	*lowering.Builder
+	trace *Trace
+}
+
+// Builder starts the computation. A trace has one.
+func (t *Trace) Builder(name string) compute.Builder {
+	t.builder = &builder{Builder: t.Backend.Builder(name).(*lowering.Builder), trace: t}
+	return t.builder
+}
+
+func (b *builder) NewFunction(name string) (compute.Function, error) {
+	f, err := b.Builder.NewFunction(name)
+	if err == nil {
+		b.trace.functions = append(b.trace.functions, f.(*lowering.Function))
+	}
+	return f, err
+}
+
+// main is the step function that is being traced.
+func (t *Trace) main() *stablehlo.Function {
+	return t.builder.Main().(*lowering.Function).StableHLO()
+}
+
+// LogicalDevices returns P.
+func (t *Trace) LogicalDevices() int { return t.opts.LogicalDevices }
+
+// Replicas returns R.
+func (t *Trace) Replicas() int { return t.opts.Replicas }
+
+// identity is called for each identity op of the graph.
+func (t *Trace) identity(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+	emit := t.pending
+	t.pending = nil
+	if emit == nil {
+		return x, nil
+	}
+	return emit(f, x)
+}
+
+// Next implements [logical.Target].
+func (t *Trace) Next(op logical.Op) {
+	t.pending = func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+		switch op.Kind {
+		case logical.OpAnnotate:
+			return t.annotate(f, x, op.Annotation)
+		case logical.OpSave:
+			op.Slot.Value = x
+			return x, nil
+		case logical.OpLoad, logical.OpZeros:
+			saved, ok := op.Slot.Value.(*stablehlo.Value)
+			if !ok {
+				return nil, errors.New("module: a region's result was read before it was traced")
+			}
+			if op.Kind == logical.OpLoad {
+				return saved, nil
+			}
+			return t.mark(f.StableHLO(), x, saved.Shape(), func(_ *writer, m mark) string {
+				return fmt.Sprintf("%s = stablehlo.constant dense<0.0> : %s", m.out, m.outType)
+			})
+		}
+		return nil, fmt.Errorf("module: unknown op kind %d", op.Kind)
+	}
+}
+
+// region is a range of the step's statements that runs on one logical device.
+type region struct{ device, begin, end int }
+
+// BeginRegion implements [logical.Target].
+func (t *Trace) BeginRegion(device int) error {
+	if t.open {
+		return &logical.Error{Op: "on", Dim: -1, Devices: t.opts.LogicalDevices,
+			Reason: "inside another region", Hint: "close the first region before the second"}
+	}
+	t.open = true
+	t.regions = append(t.regions, region{device: device, begin: len(t.main().Statements), end: -1})
+	return nil
+}
+
+// EndRegion implements [logical.Target].
+func (t *Trace) EndRegion() {
+	t.open = false
+	t.regions[len(t.regions)-1].end = len(t.main().Statements)
+}
+
+// InRegion implements [logical.Target].
+func (t *Trace) InRegion() bool { return t.open }
+
+// annotate marks a constraint. Its axes are known when all splits are.
+func (t *Trace) annotate(f *lowering.Function, x *stablehlo.Value, a logical.Annotation) (*stablehlo.Value, error) {
+	t.annotations = append(t.annotations, a)
+	rank := x.Shape().Rank()
+	if a.Kind() == logical.KindAssign {
+		return t.mark(f.StableHLO(), x, x.Shape(), func(w *writer, m mark) string { return w.assign(m, a.Device(), rank) })
+	}
+	return t.mark(f.StableHLO(), x, x.Shape(), func(w *writer, m mark) string {
+		if w.single() {
+			return w.unchanged(m)
+		}
+		spec := a.Spec(rank, w.factors).ShardyBare(meshName)
+		return fmt.Sprintf("%s = sdy.sharding_constraint %s %s : %s", m.out, m.in, spec, m.outType)
+	})
+}
+
+// assign writes the value that logical device k holds: the copies of all logical
+// devices stacked, of which slice k is used.
+func (w *writer) assign(m mark, k, rank int) string {
+	if w.single() {
+		return w.unchanged(m)
+	}
+	id := strings.TrimPrefix(m.out, "%")
+	stacked := "%assigned_" + id
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s = sdy.manual_computation(%s) in_shardings=[%s] out_shardings=[%s] manual_axes={%s} (%%held_%s: %s) {\n",
+		stacked, m.in, w.replicated(rank), w.stacked(rank+1), w.logicalAxes(), id, m.inType)
+	fmt.Fprintf(&b, "%s  %%slot_%s = stablehlo.reshape %%held_%s : (%s) -> %s\n", m.indent, id, id, m.inType, stack(m.inType, 1))
+	fmt.Fprintf(&b, "%s  sdy.return %%slot_%s : %s\n", m.indent, id, stack(m.inType, 1))
+	fmt.Fprintf(&b, "%s} : (%s) -> %s\n", m.indent, m.inType, stack(m.inType, w.logicalDevices))
+	b.WriteString(w.slice(m.indent, m.out, stacked, m.outType, k))
+	return b.String()
+}
