@@ -1,0 +1,207 @@
+package tpu
+
+import (
+	"fmt"
+	"slices"
+)
+
+// DeviceAssignment says which core of a slice is logical device p of replica r.
+//
+// A DeviceAssignment is an immutable value, the same on every host, and may be
+// shared between goroutines. The zero DeviceAssignment has no replicas.
+type DeviceAssignment struct {
+	topology Topology
+	replicas int
+	cores    int
+	assigned []int32 // replica, then logical core -> device index of the topology
+}
+
+// NewDeviceAssignment returns the assignment of cores[r][p] to logical core p of
+// replica r, for placements that [BuildDeviceAssignment] does not make. All
+// replicas have the same number of cores, and every coordinate has a device.
+// As in TensorFlow, a core may be given twice; a program cannot be compiled for
+// such an assignment (see [DeviceAssignment.Validate]).
+func NewDeviceAssignment(topology Topology, cores [][]Coordinates) (DeviceAssignment, error) {
+	a := DeviceAssignment{topology: topology, replicas: len(cores)}
+	if len(cores) > 0 {
+		a.cores = len(cores[0])
+	}
+	for r, row := range cores {
+		if len(row) != a.cores {
+			return DeviceAssignment{}, assignmentError("Cores", "replica %d has %d cores and replica 0 has %d; all have the same number",
+				r, len(row), a.cores)
+		}
+		for p, c := range row {
+			i, err := topology.find(c)
+			if err != nil {
+				return DeviceAssignment{}, fmt.Errorf("tpu: replica %d, logical core %d: %w", r, p, err)
+			}
+			a.assigned = append(a.assigned, int32(i))
+		}
+	}
+	return a, nil
+}
+
+// Validate reports the first core that is assigned twice, or nil.
+func (a DeviceAssignment) Validate() error {
+	seen := make(map[int32]int, len(a.assigned))
+	for k, i := range a.assigned {
+		if earlier, taken := seen[i]; taken {
+			return assignmentError("Cores", "the core at %v is logical core %d of replica %d and logical core %d of replica %d",
+				a.topology.coords[i], earlier%a.cores, earlier/a.cores, k%a.cores, k/a.cores)
+		}
+		seen[i] = k
+	}
+	return nil
+}
+
+// Topology returns the slice.
+func (a DeviceAssignment) Topology() Topology { return a.topology }
+
+// NumReplicas returns the number of replicas.
+func (a DeviceAssignment) NumReplicas() int { return a.replicas }
+
+// NumCoresPerReplica returns the number of logical cores of each replica.
+func (a DeviceAssignment) NumCoresPerReplica() int { return a.cores }
+
+// CoreAssignment returns a copy of the coordinates by replica and logical core.
+func (a DeviceAssignment) CoreAssignment() [][]Coordinates {
+	return table(a, func(i int32) Coordinates { return a.topology.coords[i] })
+}
+
+// DeviceIDs returns the runtime's device ids by replica and logical core. In
+// this order they are the devices of the partitions of a program: partition
+// r*NumCoresPerReplica + p runs on DeviceIDs()[r][p].
+func (a DeviceAssignment) DeviceIDs() [][]int {
+	return table(a, func(i int32) int { return a.topology.ids[i] })
+}
+
+func table[T any](a DeviceAssignment, value func(int32) T) [][]T {
+	rows := make([][]T, a.replicas)
+	for r := range rows {
+		rows[r] = make([]T, a.cores)
+		for p := range rows[r] {
+			rows[r][p] = value(a.assigned[r*a.cores+p])
+		}
+	}
+	return rows
+}
+
+// index returns the topology's number of the device of a logical core.
+func (a DeviceAssignment) index(replica, logical int) (int, error) {
+	if replica < 0 || replica >= a.replicas {
+		return 0, fmt.Errorf("tpu: no replica %d; the assignment has %d", replica, a.replicas)
+	}
+	if logical < 0 || logical >= a.cores {
+		return 0, fmt.Errorf("tpu: no logical core %d; replicas have %d", logical, a.cores)
+	}
+	return int(a.assigned[replica*a.cores+logical]), nil
+}
+
+// Coordinates returns the place of a logical core.
+func (a DeviceAssignment) Coordinates(replica, logical int) (Coordinates, error) {
+	i, err := a.index(replica, logical)
+	if err != nil {
+		return Coordinates{}, err
+	}
+	return a.topology.coords[i], nil
+}
+
+// DeviceID returns the runtime's id of the device of a logical core.
+func (a DeviceAssignment) DeviceID(replica, logical int) (int, error) {
+	i, err := a.index(replica, logical)
+	if err != nil {
+		return 0, err
+	}
+	return a.topology.ids[i], nil
+}
+
+// Task returns the task that has a logical core.
+func (a DeviceAssignment) Task(replica, logical int) (int, error) {
+	i, err := a.index(replica, logical)
+	if err != nil {
+		return 0, err
+	}
+	return i / a.topology.perTask, nil
+}
+
+// TPUOrdinal returns the number of a logical core within its task.
+func (a DeviceAssignment) TPUOrdinal(replica, logical int) (int, error) {
+	i, err := a.index(replica, logical)
+	if err != nil {
+		return 0, err
+	}
+	return i % a.topology.perTask, nil
+}
+
+// TPUDevice returns the name of the device of a logical core, such as
+// /job:worker/task:0/device:TPU:3; an empty job leaves out its part.
+func (a DeviceAssignment) TPUDevice(replica, logical int, job string) (string, error) {
+	i, err := a.index(replica, logical)
+	if err != nil {
+		return "", err
+	}
+	return deviceName(job, i/a.topology.perTask, "TPU", i%a.topology.perTask), nil
+}
+
+// HostDevice returns the name of the host of a logical core, such as
+// /job:worker/task:0/device:CPU:0.
+func (a DeviceAssignment) HostDevice(replica, logical int, job string) (string, error) {
+	i, err := a.index(replica, logical)
+	if err != nil {
+		return "", err
+	}
+	return deviceName(job, i/a.topology.perTask, "CPU", 0), nil
+}
+
+// LookupReplicas returns, ascending, the replicas whose given logical core is
+// on a task. It fails if there are none.
+func (a DeviceAssignment) LookupReplicas(task, logical int) ([]int, error) {
+	var replicas []int
+	if logical >= 0 && logical < a.cores {
+		for r := range a.replicas {
+			if int(a.assigned[r*a.cores+logical])/a.topology.perTask == task {
+				replicas = append(replicas, r)
+			}
+		}
+	}
+	if replicas == nil {
+		return nil, fmt.Errorf("tpu: no replica has its logical core %d on task %d", logical, task)
+	}
+	return replicas, nil
+}
+
+// Lookup is the inverse of [DeviceAssignment.DeviceID]: the logical core that
+// runs on the device with the given id, and whether there is one.
+func (a DeviceAssignment) Lookup(deviceID int) (replica, logical int, ok bool) {
+	i, ok := a.topology.byID[deviceID]
+	if !ok {
+		return 0, 0, false
+	}
+	k := slices.Index(a.assigned, i)
+	if k < 0 {
+		return 0, 0, false
+	}
+	return k / a.cores, k % a.cores, true
+}
+
+// Partition returns the partition of a program that a logical core runs:
+// replica*NumCoresPerReplica + logical. Collectives name devices by it.
+func (a DeviceAssignment) Partition(replica, logical int) (int, error) {
+	if _, err := a.index(replica, logical); err != nil {
+		return 0, err
+	}
+	return replica*a.cores + logical, nil
+}
+
+// Equal reports whether both assignments put the same logical cores on the same
+// cores of equal topologies.
+func (a DeviceAssignment) Equal(other DeviceAssignment) bool {
+	return a.replicas == other.replicas && a.cores == other.cores &&
+		slices.Equal(a.assigned, other.assigned) && a.topology.Equal(other.topology)
+}
+
+// String returns a line such as DeviceAssignment(4 replicas of 2 cores).
+func (a DeviceAssignment) String() string {
+	return fmt.Sprintf("DeviceAssignment(%d replicas of %d cores)", a.replicas, a.cores)
+}

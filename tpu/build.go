@@ -1,0 +1,284 @@
+package tpu
+
+import (
+	"fmt"
+	"slices"
+)
+
+// DeviceOrder is the order in which replicas and their cores walk the mesh.
+type DeviceOrder int
+
+const (
+	// AutoOrder is [RingOrder] where that is possible, else [MeshOrder].
+	AutoOrder DeviceOrder = iota
+	// RingOrder walks rings of neighbouring chips, so that collectives between
+	// consecutive replicas, and between the cores of one, are between
+	// neighbours. It needs replicas that fill the mesh, with all cores of a chip
+	// in one replica and no stride.
+	RingOrder
+	// MeshOrder walks the mesh row by row: core fastest, then x, y, z.
+	MeshOrder
+)
+
+// String returns AUTO, RING or MESH.
+func (o DeviceOrder) String() string {
+	switch o {
+	case AutoOrder:
+		return "AUTO"
+	case RingOrder:
+		return "RING"
+	case MeshOrder:
+		return "MESH"
+	}
+	return fmt.Sprintf("DeviceOrder(%d)", int(o))
+}
+
+// AssignmentOptions says how [BuildDeviceAssignment] places replicas. The zero
+// value is one replica of one core.
+type AssignmentOptions struct {
+	// ComputationShape is the block of cores of one replica, in x, y, z and
+	// core; nil is [1, 1, 1, 1]. Its size is the number of logical cores.
+	ComputationShape []int
+	// ComputationStride is the distance between the cores of a replica on each
+	// axis; nil is [1, 1, 1, 1]. Other replicas fill the gaps.
+	ComputationStride []int
+	// Replicas is the number of replicas; 0 is 1. [MaxReplicas] says how many
+	// fit.
+	Replicas int
+	// Order is the order in which replicas and cores walk the mesh.
+	Order DeviceOrder
+}
+
+// AssignmentError reports why an assignment cannot be made.
+type AssignmentError struct {
+	// Option is the field of [AssignmentOptions] to change, or "Cores" for the
+	// cores given to [NewDeviceAssignment].
+	Option string
+	// Fit is the number of replicas that fit, if Option is "Replicas".
+	Fit int
+	Msg string
+}
+
+// Error returns the problem in one line.
+func (e *AssignmentError) Error() string { return "tpu: device assignment: " + e.Option + ": " + e.Msg }
+
+func assignmentError(option, format string, args ...any) error {
+	return &AssignmentError{Option: option, Msg: fmt.Sprintf(format, args...)}
+}
+
+// BuildDeviceAssignment places replicas on a slice as TensorFlow's
+// DeviceAssignment.build does, core for core. Problems are
+// [*AssignmentError] values, checked in this order: the shape, the stride, the
+// footprint (shape times stride) against the mesh, the number of replicas, the
+// order.
+//
+// On a slice with missing devices, cores are dealt in task order, and the
+// computation shape gives only their number; strides are refused.
+//
+// The cost is linear in the cores assigned.
+func BuildDeviceAssignment(topology Topology, options AssignmentOptions) (DeviceAssignment, error) {
+	plan, err := newPlan(topology, options)
+	if err != nil {
+		return DeviceAssignment{}, err
+	}
+	a := DeviceAssignment{topology: topology, replicas: plan.replicas, cores: product(plan.shape)}
+	a.assigned = make([]int32, 0, a.replicas*a.cores)
+	put := func(c Coordinates) { a.assigned = append(a.assigned, topology.flat[topology.place(c)]) }
+	switch {
+	case topology.hasMissing():
+		for k := range a.replicas * a.cores {
+			a.assigned = append(a.assigned, int32(k))
+		}
+	case plan.ring:
+		plan.walkRings(put)
+	default:
+		plan.walkMesh(put)
+	}
+	return a, nil
+}
+
+// MaxReplicas returns how many replicas of the given shape and stride fit on a
+// slice; nil means [1, 1, 1, 1] for either. Its errors are those of
+// [BuildDeviceAssignment].
+func MaxReplicas(topology Topology, computationShape, computationStride []int) (int, error) {
+	plan, err := newPlan(topology, AssignmentOptions{ComputationShape: computationShape, ComputationStride: computationStride})
+	if err != nil {
+		return 0, err
+	}
+	return plan.fit, nil
+}
+
+// plan is a checked request.
+type plan struct {
+	mesh, shape, stride Coordinates
+	footprint           Coordinates // mesh cells that one block with its gaps spans
+	room                Coordinates // replicas that fit along each axis
+	fit                 int
+	replicas            int
+	ring                bool
+}
+
+func newPlan(topology Topology, options AssignmentOptions) (plan, error) {
+	p := plan{mesh: topology.mesh, replicas: options.Replicas}
+	if p.replicas == 0 {
+		p.replicas = 1
+	}
+	if topology.mesh == (Coordinates{}) {
+		return p, &TopologyError{Field: "MeshShape", Msg: "the topology is empty; make it with NewTopology"}
+	}
+	var err error
+	if p.shape, err = vector("ComputationShape", options.ComputationShape); err != nil {
+		return p, err
+	}
+	if p.stride, err = vector("ComputationStride", options.ComputationStride); err != nil {
+		return p, err
+	}
+	if err := positive("ComputationShape", p.shape); err != nil {
+		return p, err
+	}
+	if err := positive("ComputationStride", p.stride); err != nil {
+		return p, err
+	}
+	if err := p.measure(); err != nil {
+		return p, err
+	}
+	if topology.hasMissing() {
+		if p.stride != (Coordinates{1, 1, 1, 1}) {
+			return p, assignmentError("ComputationStride", "%v on a slice with %d missing devices; use no stride there",
+				p.stride, len(topology.flat)-len(topology.coords))
+		}
+		p.fit = min(p.fit, len(topology.coords)/product(p.shape))
+	}
+	if p.replicas < 0 {
+		return p, assignmentError("Replicas", "%d is negative", p.replicas)
+	}
+	if p.replicas > p.fit {
+		return p, &AssignmentError{Option: "Replicas", Fit: p.fit, Msg: fmt.Sprintf(
+			"%d replicas of shape %v and stride %v do not fit on a mesh of shape %v with %d devices; at most %d do",
+			p.replicas, p.shape, p.stride, p.mesh, len(topology.coords), p.fit)}
+	}
+	return p, p.chooseOrder(options.Order, topology.hasMissing())
+}
+
+func vector(option string, values []int) (Coordinates, error) {
+	if values == nil {
+		return Coordinates{1, 1, 1, 1}, nil
+	}
+	if len(values) != MeshRank {
+		return Coordinates{}, assignmentError(option, "%v has %d entries; give x, y, z and core", values, len(values))
+	}
+	return Coordinates(values), nil
+}
+
+func positive(option string, v Coordinates) error {
+	if slices.Min(v[:]) < 1 {
+		return assignmentError(option, "%v has an entry below 1", v)
+	}
+	return nil
+}
+
+// measure finds how many replicas fit along each axis.
+func (p *plan) measure() error {
+	p.fit = 1
+	for i := range p.mesh {
+		// The first comparison also keeps the product from overflowing.
+		if p.shape[i] > p.mesh[i]/p.stride[i] {
+			return assignmentError("ComputationShape", "shape %v with stride %v does not fit into the mesh %v: axis %q has %d places",
+				p.shape, p.stride, p.mesh, [...]string{"x", "y", "z", "core"}[i], p.mesh[i])
+		}
+		p.footprint[i] = p.shape[i] * p.stride[i]
+		p.room[i] = p.mesh[i] / p.footprint[i] * p.stride[i]
+		p.fit *= p.room[i]
+	}
+	return nil
+}
+
+func (p *plan) chooseOrder(order DeviceOrder, missing bool) error {
+	possible := p.shape[3] == p.mesh[3] && p.stride == (Coordinates{1, 1, 1, 1}) && p.replicas == product(p.room)
+	switch order {
+	case AutoOrder:
+		p.ring = possible
+	case RingOrder:
+		if !possible && !missing {
+			return assignmentError("Order", "RING needs replicas with all %d cores of each chip, no stride, and exactly %d of them; use AUTO or MESH",
+				p.mesh[3], p.fit)
+		}
+		p.ring = possible
+	case MeshOrder:
+	default:
+		return assignmentError("Order", "unknown order %v; use AutoOrder, RingOrder or MeshOrder", order)
+	}
+	return nil
+}
+
+func product(v Coordinates) int { return v[0] * v[1] * v[2] * v[3] }
+
+// walkRings puts replicas along a ring of blocks, and the cores of each along a
+// ring of chips, all cores of a chip in a row.
+func (p *plan) walkRings(put func(Coordinates)) {
+	outer := ring([3]int(p.room[:3]))
+	inner := ring([3]int(p.shape[:3]))
+	for _, block := range outer {
+		for _, chip := range inner {
+			for core := range p.mesh[3] {
+				put(Coordinates{
+					block[0]*p.shape[0] + chip[0],
+					block[1]*p.shape[1] + chip[1],
+					block[2]*p.shape[2] + chip[2],
+					core,
+				})
+			}
+		}
+	}
+}
+
+// walkMesh puts replicas on a grid as near to a cube as fits, core axis fastest,
+// then x, y, z; the cores of each are in row-major order.
+func (p *plan) walkMesh(put func(Coordinates)) {
+	grid := p.grid()
+	for r := range p.replicas {
+		var origin Coordinates
+		rest := r
+		for _, axis := range [...]int{3, 0, 1, 2} {
+			at := rest % grid[axis]
+			rest /= grid[axis]
+			origin[axis] = at/p.stride[axis]*p.footprint[axis] + at%p.stride[axis]
+		}
+		for k := range product(p.shape) {
+			c := rowMajor(k, p.shape)
+			for axis := range c {
+				c[axis] = origin[axis] + c[axis]*p.stride[axis]
+			}
+			put(c)
+		}
+	}
+}
+
+// grid shares the replicas among the axes, the tightest axis first; among
+// equals core comes before x, y and z.
+func (p *plan) grid() (grid Coordinates) {
+	axes := []int{3, 0, 1, 2}
+	slices.SortStableFunc(axes, func(a, b int) int { return p.room[a] - p.room[b] })
+	rest := p.replicas
+	for i, axis := range axes {
+		grid[axis] = min(ceilRoot(rest, len(axes)-i), p.room[axis])
+		rest = (rest + grid[axis] - 1) / grid[axis]
+	}
+	return grid
+}
+
+// ceilRoot returns the least g whose d-th power is at least n.
+func ceilRoot(n, d int) int {
+	if d == 1 {
+		return n
+	}
+	for g := 1; ; g++ {
+		power := 1
+		for range d {
+			power *= g
+		}
+		if power >= n {
+			return g
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package tpu
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Name returns the name given to the topology, or "".
+func (t Topology) Name() string { return t.name }
+
+// MeshShape returns the size of the mesh in x, y, z and core.
+func (t Topology) MeshShape() [MeshRank]int { return t.mesh }
+
+// MeshRank returns the number of axes of the mesh, which is always 4.
+func (t Topology) MeshRank() int { return MeshRank }
+
+// NumTasks returns the number of tasks (host processes).
+func (t Topology) NumTasks() int { return t.tasks }
+
+// NumTPUsPerTask returns the number of devices (cores) of each task.
+func (t Topology) NumTPUsPerTask() int { return t.perTask }
+
+// NumDevices returns the number of devices of all tasks.
+func (t Topology) NumDevices() int { return len(t.coords) }
+
+// DeviceCoordinates returns a copy of the coordinates by task and device.
+func (t Topology) DeviceCoordinates() [][]Coordinates { return byTask(t.coords, t.tasks, t.perTask) }
+
+// DeviceIDs returns a copy of the runtime's device ids by task and device.
+func (t Topology) DeviceIDs() [][]int { return byTask(t.ids, t.tasks, t.perTask) }
+
+func byTask[T any](flat []T, tasks, perTask int) [][]T {
+	rows := make([][]T, tasks)
+	for task := range rows {
+		rows[task] = slices.Clone(flat[task*perTask : (task+1)*perTask])
+	}
+	return rows
+}
+
+// MissingDevices returns the places of the mesh that have no device, with core
+// varying fastest and x slowest.
+func (t Topology) MissingDevices() []Coordinates {
+	var missing []Coordinates
+	for place, i := range t.flat {
+		if i < 0 {
+			missing = append(missing, rowMajor(place, t.mesh))
+		}
+	}
+	return missing
+}
+
+func (t Topology) hasMissing() bool { return len(t.coords) < len(t.flat) }
+
+// rowMajor returns the k-th place of a mesh, the last axis varying fastest.
+func rowMajor(k int, mesh Coordinates) (c Coordinates) {
+	for i := MeshRank - 1; i >= 0; i-- {
+		c[i] = k % mesh[i]
+		k /= mesh[i]
+	}
+	return c
+}
+
+// TaskOrdinalAtCoordinates returns the task that has the device at c. It fails
+// if c is outside the mesh or its device is missing.
+func (t Topology) TaskOrdinalAtCoordinates(c Coordinates) (int, error) {
+	i, err := t.find(c)
+	if err != nil {
+		return 0, err
+	}
+	return i / t.perTask, nil
+}
+
+// TPUDeviceOrdinalAtCoordinates returns the number, within its task, of the
+// device at c.
+func (t Topology) TPUDeviceOrdinalAtCoordinates(c Coordinates) (int, error) {
+	i, err := t.find(c)
+	if err != nil {
+		return 0, err
+	}
+	return i % t.perTask, nil
+}
+
+// DeviceIDAtCoordinates returns the runtime's id of the device at c.
+func (t Topology) DeviceIDAtCoordinates(c Coordinates) (int, error) {
+	i, err := t.find(c)
+	if err != nil {
+		return 0, err
+	}
+	return t.ids[i], nil
+}
+
+// CoordinatesOfDevice returns the place of the device with the given id, and
+// whether there is one.
+func (t Topology) CoordinatesOfDevice(id int) (Coordinates, bool) {
+	i, ok := t.byID[id]
+	if !ok {
+		return Coordinates{}, false
+	}
+	return t.coords[i], true
+}
+
+// TaskOfDevice returns the task that has the device with the given id, and
+// whether there is one.
+func (t Topology) TaskOfDevice(id int) (int, bool) {
+	i, ok := t.byID[id]
+	if !ok {
+		return 0, false
+	}
+	return int(i) / t.perTask, true
+}
+
+// TPUDeviceNameAtCoordinates returns the name of the device at c, such as
+// /job:worker/task:0/device:TPU:3; an empty job leaves out its part.
+func (t Topology) TPUDeviceNameAtCoordinates(c Coordinates, job string) (string, error) {
+	i, err := t.find(c)
+	if err != nil {
+		return "", err
+	}
+	return deviceName(job, i/t.perTask, "TPU", i%t.perTask), nil
+}
+
+// CPUDeviceNameAtCoordinates returns the name of the host of the device at c,
+// such as /job:worker/task:0/device:CPU:0.
+func (t Topology) CPUDeviceNameAtCoordinates(c Coordinates, job string) (string, error) {
+	i, err := t.find(c)
+	if err != nil {
+		return "", err
+	}
+	return deviceName(job, i/t.perTask, "CPU", 0), nil
+}
+
+// CPUDeviceNameAtTask returns the name of the host of a task.
+func (t Topology) CPUDeviceNameAtTask(task int, job string) (string, error) {
+	if task < 0 || task >= t.tasks {
+		return "", fmt.Errorf("tpu: no task %d; the topology has %d", task, t.tasks)
+	}
+	return deviceName(job, task, "CPU", 0), nil
+}
+
+func deviceName(job string, task int, kind string, ordinal int) string {
+	if job != "" {
+		job = "/job:" + job
+	}
+	return fmt.Sprintf("%s/task:%d/device:%s:%d", job, task, kind, ordinal)
+}

@@ -1,0 +1,79 @@
+package tpu
+
+// ring orders the chips of an x by y by z block so that consecutive chips, and
+// the last and the first, are neighbours wherever the sizes allow it: one axis
+// gives a line, even axes give a ring, and an odd axis beside another one
+// leaves the plain order, x fastest.
+func ring(sizes [3]int) [][3]int {
+	x, y, z := sizes[0], sizes[1], sizes[2]
+	long, odd := 0, false
+	for _, n := range sizes {
+		if n > 1 {
+			long++
+			odd = odd || n%2 == 1
+		}
+	}
+	order := make([][3]int, 0, x*y*z)
+	switch {
+	case long <= 1 || odd:
+		for k := range x * y * z {
+			order = append(order, [3]int{k % x, k / x % y, k / x / y})
+		}
+	case z == 1:
+		order = append(order, [3]int{})
+		for _, p := range openRing(x, y) {
+			order = append(order, [3]int{p[0], p[1], 0})
+		}
+	case y == 1:
+		order = append(order, [3]int{})
+		for _, p := range openRing(x, z) {
+			order = append(order, [3]int{p[0], 0, p[1]})
+		}
+	case x == 1:
+		order = append(order, [3]int{})
+		for _, p := range openRing(y, z) {
+			order = append(order, [3]int{0, p[0], p[1]})
+		}
+	default:
+		order = appendTower(append(order, [3]int{}), x, y, z)
+	}
+	return order
+}
+
+// appendTower walks the planes up, each but for its corner, and comes back down
+// through the corners.
+func appendTower(order [][3]int, x, y, z int) [][3]int {
+	plane := openRing(x, y)
+	for level := range z {
+		for i := range plane {
+			if level%2 == 1 {
+				i = len(plane) - 1 - i
+			}
+			order = append(order, [3]int{plane[i][0], plane[i][1], level})
+		}
+	}
+	for level := z - 1; level > 0; level-- {
+		order = append(order, [3]int{0, 0, level})
+	}
+	return order
+}
+
+// openRing walks a plane from beside its corner (0,0) to the other side of it:
+// to and fro over the rows without their first column, then back through that
+// column.
+func openRing(x, y int) [][2]int {
+	order := make([][2]int, 0, x*y)
+	for row := range y {
+		for i := 1; i < x; i++ {
+			at := i
+			if row%2 == 1 {
+				at = x - i
+			}
+			order = append(order, [2]int{at, row})
+		}
+	}
+	for row := y - 1; row > 0; row-- {
+		order = append(order, [2]int{0, row})
+	}
+	return order
+}
