@@ -1,6 +1,7 @@
 package lowering_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/gomlx/compute"
@@ -45,3 +46,6 @@ func must(t *testing.T) func(compute.Value, error) compute.Value {
 		return v
 	}
 }
+
+// count is strings.Count with its arguments' order kept apart from the tests.
+func count(text, part string) int { return strings.Count(text, part) }
