@@ -37,7 +37,7 @@ func (v *Value) Function() *Function { return v.fn }
 // Shape returns the shape of v.
 func (v *Value) Shape() shapes.Shape { return v.shape }
 
-// String returns the SSA name and shape, like "%3 (Float32)[2 3]".
+// String returns the SSA name and shape, like "%3 (Float32)[2, 3]".
 func (v *Value) String() string { return v.value.String() + " " + v.shape.String() }
 
 // ShapeOf converts a shape of the StableHLO builder into one of GoMLX. The dimensions are copied.
