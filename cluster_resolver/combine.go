@@ -1,0 +1,189 @@
+package clusterresolver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Simple resolves to a cluster that is given, as SimpleClusterResolver does.
+type Simple struct {
+	// Cluster is returned as a copy; an empty Source becomes "simple".
+	Cluster Cluster
+}
+
+// Name returns "simple".
+func (Simple) Name() string { return "simple" }
+
+// Resolve returns the cluster. A known task that a non-empty cluster lacks is a
+// [*LookupError]. It does not block.
+func (r Simple) Resolve(context.Context) (Cluster, error) {
+	c := r.Cluster.Clone()
+	if c.Source == "" {
+		c.Source = r.Name()
+	}
+	if c.Task.Known() && c.Spec.Len() > 0 && c.Task.Type != JobEvaluator {
+		if _, err := c.Spec.Address(c.Task.Type, c.Task.ID); err != nil {
+			return Cluster{}, err
+		}
+	}
+	return c, nil
+}
+
+// Union joins the specs of several resolvers, as UnionResolver does: jobs that only
+// one has are taken over; a dense job that several have is concatenated in order; a
+// job with gaps in one of them is merged by index, and an index that two claim is an
+// error. Everything else of the result, the task among it, comes from the first.
+type Union struct {
+	// Resolvers has at least one entry. All of them must resolve.
+	Resolvers []Resolver
+}
+
+// Name returns "union".
+func (Union) Name() string { return "union" }
+
+// Resolve asks each resolver in order.
+func (r Union) Resolve(ctx context.Context) (Cluster, error) {
+	if len(r.Resolvers) == 0 {
+		return Cluster{}, errors.New("clusterresolver: union: no resolvers; give at least one")
+	}
+	var first Cluster
+	specs := make([]ClusterSpec, len(r.Resolvers))
+	for i, each := range r.Resolvers {
+		c, err := each.Resolve(ctx)
+		if err != nil {
+			return Cluster{}, fmt.Errorf("clusterresolver: union: %s: %w", each.Name(), err)
+		}
+		if i == 0 {
+			first = c
+		}
+		specs[i] = c.Spec
+	}
+	spec, err := MergeSpecs(specs...)
+	if err != nil {
+		return Cluster{}, err
+	}
+	first.Spec, first.Source = spec, r.Name()
+	return first, nil
+}
+
+// MergeSpecs joins specs by the rules of [Union].
+func MergeSpecs(specs ...ClusterSpec) (ClusterSpec, error) {
+	merged := map[string]map[int]string{}
+	sparse := map[string]bool{}
+	for _, s := range specs {
+		for _, j := range s.jobs {
+			for i, t := range j.tasks {
+				sparse[j.name] = sparse[j.name] || t.Index != i
+			}
+		}
+	}
+	for _, s := range specs {
+		for _, j := range s.jobs {
+			tasks := merged[j.name]
+			if tasks == nil {
+				tasks = map[int]string{}
+				merged[j.name] = tasks
+			}
+			offset := 0
+			if !sparse[j.name] {
+				offset = len(tasks)
+			}
+			for _, t := range j.tasks {
+				if had, ok := tasks[offset+t.Index]; ok {
+					return ClusterSpec{}, parseError("cluster."+j.name, t.Address,
+						fmt.Sprintf("task %d is given twice, also as %q", t.Index, had), "give each index once")
+				}
+				tasks[offset+t.Index] = t.Address
+			}
+		}
+	}
+	return NewSparseClusterSpec(merged)
+}
+
+// Chain asks its resolvers in order and takes the first that applies. A resolver
+// that answers with an error matching [ErrNotDetected] is passed over; any other
+// error ends the search, because a source that is present but wrong must not be
+// replaced by a guess.
+type Chain struct {
+	Resolvers []Resolver
+}
+
+// Attempt is one resolver that a [Chain] asked.
+type Attempt struct {
+	// Resolver is its name; Err why it did not match, nil if it did.
+	Resolver string
+	Err      error
+}
+
+func (a Attempt) String() string {
+	if a.Err == nil {
+		return a.Resolver + ": matched"
+	}
+	// The error says "clusterresolver: name:" itself, which would be there twice.
+	s := strings.TrimPrefix(a.Err.Error(), "clusterresolver: ")
+	return a.Resolver + ": " + strings.TrimPrefix(s, a.Resolver+": ")
+}
+
+// ChainError says why no resolver of a [Chain] gave a cluster. If none applied it
+// matches [ErrNotDetected]; it matches the errors of all attempts otherwise.
+type ChainError struct {
+	// Attempts are the resolvers asked, in order.
+	Attempts []Attempt
+	// Stopped reports that the last attempt failed rather than not applied.
+	Stopped bool
+}
+
+func (e *ChainError) Error() string {
+	s := "clusterresolver: no resolver matched"
+	if e.Stopped {
+		s = "clusterresolver: a resolver matched but failed"
+	}
+	for _, a := range e.Attempts {
+		s += "\n\t" + a.String()
+	}
+	return s
+}
+
+// Unwrap returns the failure that stopped the chain, or the reasons of all.
+func (e *ChainError) Unwrap() []error {
+	if e.Stopped {
+		return []error{e.Attempts[len(e.Attempts)-1].Err}
+	}
+	errs := []error{ErrNotDetected}
+	for _, a := range e.Attempts {
+		errs = append(errs, a.Err)
+	}
+	return errs
+}
+
+// Name returns "chain".
+func (Chain) Name() string { return "chain" }
+
+// Resolve returns the first cluster found, or a [*ChainError].
+func (r Chain) Resolve(ctx context.Context) (Cluster, error) {
+	c, _, err := r.Explain(ctx)
+	return c, err
+}
+
+// Explain is Resolve that also reports each resolver asked and why it did not match.
+func (r Chain) Explain(ctx context.Context) (Cluster, []Attempt, error) {
+	var attempts []Attempt
+	for _, each := range r.Resolvers {
+		if err := ctx.Err(); err != nil {
+			attempts = append(attempts, Attempt{each.Name(), err})
+			return Cluster{}, attempts, &ChainError{slices.Clone(attempts), true}
+		}
+		c, err := each.Resolve(ctx)
+		attempts = append(attempts, Attempt{each.Name(), err})
+		switch {
+		case err == nil:
+			return c, attempts, nil
+		case !errors.Is(err, ErrNotDetected):
+			return Cluster{}, attempts, &ChainError{slices.Clone(attempts), true}
+		}
+	}
+	return Cluster{}, attempts, &ChainError{Attempts: slices.Clone(attempts)}
+}

@@ -1,0 +1,200 @@
+package clusterresolver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+
+	"cloud.google.com/go/compute/metadata"
+)
+
+// Metadata is what the metadata server of a machine says about its TPU slice. The
+// zero value stands for "no metadata server".
+type Metadata struct {
+	// AcceleratorType is the attribute "accelerator-type", such as "v4-32".
+	AcceleratorType string
+	// WorkerID is the attribute "agent-worker-number"; -1 if absent.
+	WorkerID int
+	// Endpoints is the attribute "worker-network-endpoints", by worker id.
+	Endpoints []Endpoint
+	// TPUEnv is the attribute "tpu-env".
+	TPUEnv TPUEnv
+	// Zone is such as "us-central2-b"; Project the project id.
+	Zone, Project string
+	// Preempted is instance/preempted.
+	Preempted bool
+}
+
+// known reports whether a metadata server has spoken.
+func (m Metadata) known() bool {
+	return m.AcceleratorType != "" || len(m.Endpoints) > 0 || m.TPUEnv.Len() > 0
+}
+
+// MetadataOptions configure a [MetadataClient]. The zero value is the default.
+type MetadataOptions struct {
+	// Transport carries the requests; nil means one of its own without a proxy. The
+	// requests name the server's fixed address, so a transport may send them elsewhere.
+	Transport http.RoundTripper
+	// Retry is how failures are tried again.
+	Retry Retry
+	// Logger is told of failures that are tried again; nil discards them.
+	Logger *slog.Logger
+}
+
+// MetadataClient reads the metadata server of a Google Cloud machine. It is safe for
+// concurrent use, and does nothing before its first call.
+//
+// Source: "About VM metadata", cloud.google.com/compute/docs/metadata/overview. The
+// keys of TPU VMs are those that Google's own frameworks read.
+type MetadataClient struct {
+	client *metadata.Client
+	retry  Retry
+	log    *slog.Logger
+}
+
+// NewMetadataClient returns a client.
+func NewMetadataClient(o MetadataOptions) *MetadataClient {
+	c := &http.Client{Transport: newMetadataTransport(o.Transport)}
+	log := o.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &MetadataClient{metadata.NewWithOptions(&metadata.Options{Client: c}), o.Retry, log}
+}
+
+// MetadataError is a key that could not be read.
+type MetadataError struct {
+	// Key is the path behind computeMetadata/v1/.
+	Key string
+	Err error
+}
+
+func (e *MetadataError) Error() string {
+	return fmt.Sprintf("clusterresolver: metadata %s: %v", e.Key, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *MetadataError) Unwrap() error { return e.Err }
+
+// Is matches [ErrNotFound] for a key that the server does not have, and
+// [ErrNotDetected] if there is no metadata server.
+func (e *MetadataError) Is(target error) bool {
+	switch target {
+	case ErrNotFound:
+		var nd metadata.NotDefinedError
+		return errors.As(e.Err, &nd)
+	case ErrNotDetected:
+		return errors.Is(e.Err, errNoServer) || errors.Is(e.Err, errForeign)
+	}
+	return false
+}
+
+// Get reads one key, such as "instance/attributes/accelerator-type". Errors are
+// [*MetadataError]; those that a second call may cure are tried again first.
+func (c *MetadataClient) Get(ctx context.Context, key string) (string, error) {
+	value := ""
+	err := c.retry.do(ctx, "get", c.again(key), func(ctx context.Context) error {
+		var err error
+		value, err = c.client.GetWithContext(ctx, key)
+		return err
+	})
+	if err != nil {
+		return "", &MetadataError{key, err}
+	}
+	return value, nil
+}
+
+func (c *MetadataClient) again(key string) func(error) bool {
+	return func(err error) bool {
+		ok := temporary(err)
+		if ok {
+			c.log.Warn("metadata server failed; trying again", "key", key, "error", err)
+		}
+		return ok
+	}
+}
+
+func temporary(err error) bool {
+	var status *statusError
+	switch {
+	case errors.Is(err, errNoServer), errors.Is(err, errForeign), errors.Is(err, errTooLarge):
+		return false
+	case errors.As(err, &status), errors.Is(err, errTransient), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, context.DeadlineExceeded):
+		return true
+	}
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
+}
+
+// attribute is Get for instance/attributes/, with "" for a key that is not there.
+func (c *MetadataClient) attribute(ctx context.Context, name string) (string, error) {
+	v, err := c.Get(ctx, "instance/attributes/"+name)
+	if errors.Is(err, ErrNotFound) {
+		return "", nil
+	}
+	return strings.TrimSpace(v), err
+}
+
+// Read reads all that [Metadata] holds. An error matches [ErrNotDetected] if there is
+// no metadata server here; a value that is there but malformed is a [*ParseError]. A
+// machine without a TPU gives a Metadata with no accelerator type and no endpoints.
+func (c *MetadataClient) Read(ctx context.Context) (Metadata, error) {
+	md := Metadata{WorkerID: -1}
+	var err error
+	text := func(name string) string {
+		if err != nil {
+			return ""
+		}
+		var s string
+		s, err = c.attribute(ctx, name)
+		return s
+	}
+	md.AcceleratorType = text("accelerator-type")
+	endpoints, worker, env := text("worker-network-endpoints"), text("agent-worker-number"), text("tpu-env")
+	if err != nil {
+		return Metadata{}, err
+	}
+	if md.AcceleratorType == "" && endpoints == "" && env == "" {
+		return md, nil
+	}
+	if env != "" {
+		if md.TPUEnv, err = ParseTPUEnv(env); err != nil {
+			return Metadata{}, err
+		}
+	}
+	md.AcceleratorType = first(md.AcceleratorType, md.TPUEnv.Get("ACCELERATOR_TYPE"))
+	if endpoints != "" {
+		if md.Endpoints, err = ParseEndpoints(endpoints); err != nil {
+			return Metadata{}, err
+		}
+	}
+	if worker = first(worker, md.TPUEnv.Get("WORKER_ID")); worker != "" {
+		if md.WorkerID, err = parseIndex("agent-worker-number", worker); err != nil {
+			return Metadata{}, err
+		}
+	}
+	// These only inform; a server that lacks them is no reason to stop.
+	if zone, err := c.Get(ctx, "instance/zone"); err == nil {
+		zone = strings.TrimSpace(zone)
+		md.Zone = zone[strings.LastIndexByte(zone, '/')+1:]
+	} else if !errors.Is(err, ErrNotFound) {
+		return Metadata{}, err
+	}
+	if project, err := c.Get(ctx, "project/project-id"); err == nil {
+		md.Project = strings.TrimSpace(project)
+	} else if !errors.Is(err, ErrNotFound) {
+		return Metadata{}, err
+	}
+	if v, err := c.Get(ctx, "instance/preempted"); err == nil {
+		md.Preempted = strings.TrimSpace(v) == "TRUE"
+	} else if !errors.Is(err, ErrNotFound) {
+		return Metadata{}, err
+	}
+	return md, nil
+}

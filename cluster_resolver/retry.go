@@ -1,0 +1,113 @@
+package clusterresolver
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Retry says how often and how fast a network call is tried again. The zero value is
+// the default. The caller's context bounds the whole.
+type Retry struct {
+	// Attempts is how many calls are made at most; 0 means 5.
+	Attempts int
+	// Timeout bounds one call; 0 means 3 s.
+	Timeout time.Duration
+	// Base is the pause after the first failure, which doubles from there up to Max;
+	// 0 means 100 ms and 5 s. Each pause is cut at random by up to a half, so that the
+	// hosts of a slice do not call in step.
+	Base, Max time.Duration
+	// Sleep waits between calls, and returns early with ctx's error; nil means a timer.
+	Sleep func(ctx context.Context, d time.Duration) error
+}
+
+func (r Retry) withDefaults() Retry {
+	if r.Attempts <= 0 {
+		r.Attempts = 5
+	}
+	if r.Timeout <= 0 {
+		r.Timeout = 3 * time.Second
+	}
+	if r.Base <= 0 {
+		r.Base = 100 * time.Millisecond
+	}
+	if r.Max <= 0 {
+		r.Max = 5 * time.Second
+	}
+	if r.Sleep == nil {
+		r.Sleep = sleep
+	}
+	return r
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// pause is the wait after failure number n, from 0. It needs defaults filled in.
+func (r Retry) pause(n int) time.Duration {
+	d := r.Max
+	if n < 30 && r.Base<<n < r.Max && r.Base<<n > 0 {
+		d = r.Base << n
+	}
+	return d - rand.N(d/2+1)
+}
+
+// RetryError is a call that failed for good.
+type RetryError struct {
+	// Op is the call, Attempts how often it was made.
+	Op       string
+	Attempts int
+	// Err is the context's error if that ended the tries, else the last failure.
+	Err error
+	// Last is the last failure; it is not matched where the context ended the tries,
+	// since what failed then says nothing about the server.
+	Last error
+}
+
+func (e *RetryError) Error() string {
+	s := fmt.Sprintf("failed after %d attempts: %v", e.Attempts, e.Err)
+	if e.Last != nil && e.Last != e.Err {
+		s += fmt.Sprintf(" (last failure: %v)", e.Last)
+	}
+	return e.Op + ": " + s
+}
+
+// Unwrap returns Err.
+func (e *RetryError) Unwrap() error { return e.Err }
+
+// do calls f until it succeeds, fails with an error that again rejects, the attempts
+// are used up or ctx ends. When ctx ends its error is the one that matches.
+func (r Retry) do(ctx context.Context, op string, again func(error) bool, f func(context.Context) error) error {
+	r = r.withDefaults()
+	var last error
+	for n := range r.Attempts {
+		if n > 0 {
+			if err := r.Sleep(ctx, r.pause(n-1)); err != nil {
+				return &RetryError{op, n, err, last}
+			}
+		}
+		call, cancel := context.WithTimeout(ctx, r.Timeout)
+		err := f(call)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ended := ctx.Err(); ended != nil {
+			return &RetryError{op, n + 1, ended, err}
+		}
+		if !again(err) {
+			return err
+		}
+		last = err
+	}
+	return &RetryError{op, r.Attempts, last, last}
+}

@@ -1,0 +1,169 @@
+package clusterresolver
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ClusterSpec says which tasks a job has and where each one listens: job name to
+// task index to address. It follows tf.train.ClusterSpec: task indices start at 0
+// and may have gaps. It is an immutable value, safe for concurrent use; its zero
+// value is the empty cluster (a job of one local process).
+type ClusterSpec struct {
+	jobs []jobSpec // by name
+}
+
+type jobSpec struct {
+	name  string
+	tasks []TaskAddress // by index
+}
+
+// TaskAddress is one task of a job.
+type TaskAddress struct {
+	// Index is the task's index in its job, from 0.
+	Index int
+	// Address is "host:port", or what a [Simple] cluster was given.
+	Address string
+}
+
+// NewClusterSpec makes a spec whose jobs are dense: the address at position i is
+// task i's. The map is not kept. A [*ParseError] names an empty job name or address.
+func NewClusterSpec(jobs map[string][]string) (ClusterSpec, error) {
+	sparse := make(map[string]map[int]string, len(jobs))
+	for name, addresses := range jobs {
+		tasks := make(map[int]string, len(addresses))
+		for i, a := range addresses {
+			tasks[i] = a
+		}
+		sparse[name] = tasks
+	}
+	return NewSparseClusterSpec(sparse)
+}
+
+// NewSparseClusterSpec makes a spec from task indices, which may have gaps. The
+// maps are not kept. A [*ParseError] names what is empty or negative.
+func NewSparseClusterSpec(jobs map[string]map[int]string) (ClusterSpec, error) {
+	var s ClusterSpec
+	for _, name := range slices.Sorted(maps.Keys(jobs)) {
+		j := jobSpec{name: name}
+		for _, i := range slices.Sorted(maps.Keys(jobs[name])) {
+			j.tasks = append(j.tasks, TaskAddress{i, jobs[name][i]})
+		}
+		if err := j.check(); err != nil {
+			return ClusterSpec{}, err
+		}
+		s.jobs = append(s.jobs, j)
+	}
+	return s, nil
+}
+
+func (j jobSpec) check() error {
+	if strings.TrimSpace(j.name) == "" {
+		return parseError("cluster", "", "empty job name", `name it, such as "worker"`)
+	}
+	for _, t := range j.tasks {
+		source := "cluster." + j.name
+		if t.Index < 0 {
+			return parseError(source, strconv.Itoa(t.Index), "negative task index", "task indices start at 0")
+		}
+		if strings.TrimSpace(t.Address) == "" {
+			return parseError(source+"["+strconv.Itoa(t.Index)+"]", "", "empty address", `write "host:port"`)
+		}
+	}
+	return nil
+}
+
+// Jobs returns the job names, sorted. The slice is the caller's.
+func (s ClusterSpec) Jobs() []string {
+	names := make([]string, len(s.jobs))
+	for i, j := range s.jobs {
+		names[i] = j.name
+	}
+	return names
+}
+
+func (s ClusterSpec) job(name string) (jobSpec, bool) {
+	i, ok := slices.BinarySearchFunc(s.jobs, name, func(j jobSpec, n string) int { return cmp.Compare(j.name, n) })
+	if !ok {
+		return jobSpec{}, false
+	}
+	return s.jobs[i], true
+}
+
+// NumTasks returns how many tasks a job has, gaps not counted; 0 for no such job.
+func (s ClusterSpec) NumTasks(job string) int {
+	j, _ := s.job(job)
+	return len(j.tasks)
+}
+
+// Len returns how many tasks all jobs have together.
+func (s ClusterSpec) Len() int {
+	n := 0
+	for _, j := range s.jobs {
+		n += len(j.tasks)
+	}
+	return n
+}
+
+// Tasks returns a job's tasks by ascending index, or a [*LookupError]. The slice is
+// the caller's.
+func (s ClusterSpec) Tasks(job string) ([]TaskAddress, error) {
+	j, ok := s.job(job)
+	if !ok {
+		return nil, &LookupError{Job: job, Index: -1, Have: s.Jobs()}
+	}
+	return slices.Clone(j.tasks), nil
+}
+
+// Address returns the address of one task, or a [*LookupError].
+func (s ClusterSpec) Address(job string, index int) (string, error) {
+	j, ok := s.job(job)
+	if !ok {
+		return "", &LookupError{Job: job, Index: -1, Have: s.Jobs()}
+	}
+	i, ok := slices.BinarySearchFunc(j.tasks, index, func(t TaskAddress, n int) int { return cmp.Compare(t.Index, n) })
+	if !ok {
+		e := &LookupError{Job: job, Index: max(index, 0)}
+		for _, t := range j.tasks[:min(len(j.tasks), 16)] {
+			e.Have = append(e.Have, strconv.Itoa(t.Index))
+		}
+		if len(j.tasks) > 16 {
+			e.Have = append(e.Have, "...")
+		}
+		return "", e
+	}
+	return j.tasks[i].Address, nil
+}
+
+// All ranges over all tasks: jobs by name, tasks by index.
+func (s ClusterSpec) All() iter.Seq2[Task, string] {
+	return func(yield func(Task, string) bool) {
+		for _, j := range s.jobs {
+			for _, t := range j.tasks {
+				if !yield(Task{j.name, t.Index}, t.Address) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Equal reports whether two specs have the same jobs, tasks and addresses.
+func (s ClusterSpec) Equal(o ClusterSpec) bool {
+	return slices.EqualFunc(s.jobs, o.jobs, func(a, b jobSpec) bool {
+		return a.name == b.name && slices.Equal(a.tasks, b.tasks)
+	})
+}
+
+// String is the JSON form.
+func (s ClusterSpec) String() string {
+	b, err := s.MarshalJSON()
+	if err != nil {
+		return "clusterresolver: " + err.Error()
+	}
+	return string(b)
+}

@@ -1,0 +1,161 @@
+package clusterresolver
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MarshalJSON writes jobs by name. A dense job is a list of addresses, one with
+// gaps an object from index to address: the two forms that TF_CONFIG knows.
+func (s ClusterSpec) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, j := range s.jobs {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if err := writeString(&b, j.name); err != nil {
+			return nil, err
+		}
+		b.WriteByte(':')
+		dense := len(j.tasks) == 0 || j.tasks[len(j.tasks)-1].Index == len(j.tasks)-1
+		open, shut := byte('['), byte(']')
+		if !dense {
+			open, shut = '{', '}'
+		}
+		b.WriteByte(open)
+		for k, t := range j.tasks {
+			if k > 0 {
+				b.WriteByte(',')
+			}
+			if !dense {
+				b.WriteString(`"` + strconv.Itoa(t.Index) + `":`)
+			}
+			if err := writeString(&b, t.Address); err != nil {
+				return nil, err
+			}
+		}
+		b.WriteByte(shut)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+func writeString(b *bytes.Buffer, s string) error {
+	t, err := json.Marshal(s)
+	b.Write(t)
+	return err
+}
+
+// UnmarshalJSON reads both forms that [ClusterSpec.MarshalJSON] writes. A job or an
+// index given twice is a [*ParseError], not a silent last-one-wins.
+func (s *ClusterSpec) UnmarshalJSON(data []byte) error {
+	spec, err := parseSpec(data)
+	if err != nil {
+		return err
+	}
+	*s = spec
+	return nil
+}
+
+func parseSpec(data []byte) (ClusterSpec, error) {
+	var s ClusterSpec
+	err := eachMember("cluster", data, func(name string, value json.RawMessage) error {
+		j := jobSpec{name: name}
+		if err := parseTasks(&j, value); err != nil {
+			return err
+		}
+		if err := j.check(); err != nil {
+			return err
+		}
+		s.jobs = append(s.jobs, j)
+		return nil
+	})
+	if err != nil {
+		return ClusterSpec{}, err
+	}
+	slices.SortFunc(s.jobs, func(a, b jobSpec) int { return strings.Compare(a.name, b.name) })
+	return s, nil
+}
+
+func parseTasks(j *jobSpec, value json.RawMessage) error {
+	source := "cluster." + j.name
+	if len(value) > 0 && value[0] == '[' {
+		var list []string
+		if err := json.Unmarshal(value, &list); err != nil {
+			e := parseError(source, string(value), "not a list of addresses", `write ["host:port", ...]`)
+			e.Err = err
+			return e
+		}
+		for i, a := range list {
+			j.tasks = append(j.tasks, TaskAddress{i, a})
+		}
+		return nil
+	}
+	err := eachMember(source, value, func(key string, v json.RawMessage) error {
+		i, err := strconv.Atoi(key)
+		// "01" and "1" would be two keys for one task.
+		if err != nil || i < 0 || strconv.Itoa(i) != key {
+			return parseError(source, key, "task index is not a plain number from 0 up", `write {"0": "host:port", ...}`)
+		}
+		var a string
+		if err := json.Unmarshal(v, &a); err != nil {
+			return parseError(source+"["+key+"]", string(v), "address is not a string", `write "host:port"`)
+		}
+		j.tasks = append(j.tasks, TaskAddress{i, a})
+		return nil
+	})
+	slices.SortFunc(j.tasks, func(a, b TaskAddress) int { return a.Index - b.Index })
+	return err
+}
+
+// eachMember walks the members of one JSON object in order. encoding/json alone
+// keeps the last of two equal keys, which would drop a whole job without a word.
+func eachMember(source string, data []byte, f func(name string, value json.RawMessage) error) error {
+	shape := func(err error) error {
+		e := parseError(source, string(data), "not a JSON object", `write {"worker": ["host:port", ...]}`)
+		e.Err = err
+		return e
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	t, err := d.Token()
+	if err != nil {
+		return shape(err)
+	}
+	if t != json.Delim('{') {
+		return shape(nil)
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return shape(err)
+		}
+		name, ok := t.(string)
+		if !ok {
+			return shape(errors.New("key is not a string"))
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return shape(err)
+		}
+		if seen[name] {
+			return parseError(source, name, "key given twice", "keep one of them")
+		}
+		seen[name] = true
+		if err := f(name, value); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return shape(err)
+	}
+	if d.More() {
+		return shape(errors.New("text after the object"))
+	}
+	return nil
+}

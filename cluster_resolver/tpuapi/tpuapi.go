@@ -1,0 +1,128 @@
+package tpuapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"google.golang.org/api/googleapi"
+	"google.golang.org/api/option"
+	tpu "google.golang.org/api/tpu/v2"
+
+	clusterresolver "tpustrategy/cluster_resolver"
+)
+
+// Client asks the Cloud TPU API, version 2. It implements
+// [clusterresolver.CloudAPI], is safe for concurrent use, and does not try a failed
+// call again: [clusterresolver.CloudTPU] does.
+type Client struct{ service *tpu.Service }
+
+var _ clusterresolver.CloudAPI = (*Client)(nil)
+
+// New returns a client. Without options it uses Application Default Credentials,
+// which it looks up at once: ctx bounds that.
+func New(ctx context.Context, options ...option.ClientOption) (*Client, error) {
+	s, err := tpu.NewService(ctx, options...)
+	if err != nil {
+		return nil, fmt.Errorf("tpuapi: new client: %w", err)
+	}
+	return &Client{s}, nil
+}
+
+// Node reads one node. Errors are [*clusterresolver.APIError].
+func (c *Client) Node(ctx context.Context, name string) (clusterresolver.Node, error) {
+	n, err := c.service.Projects.Locations.Nodes.Get(name).Context(ctx).Do()
+	if err != nil {
+		return clusterresolver.Node{}, apiError("nodes.get", name, err)
+	}
+	out := clusterresolver.Node{
+		Name: n.Name, AcceleratorType: n.AcceleratorType, State: n.State,
+		Health: n.Health, HealthDescription: n.HealthDescription,
+		QueuedResource: n.QueuedResource, Multislice: n.MultisliceNode,
+	}
+	if out.Name == "" {
+		out.Name = name
+	}
+	if a := n.AcceleratorConfig; a != nil {
+		out.Topology = a.Topology
+	}
+	if m := n.UpcomingMaintenance; m != nil {
+		out.Maintenance = m.MaintenanceStatus + " " + m.WindowStartTime
+	}
+	for _, e := range n.NetworkEndpoints {
+		if e == nil { // JSON null in the list
+			e = &tpu.NetworkEndpoint{}
+		}
+		w := clusterresolver.NodeEndpoint{IP: e.IpAddress, Port: int(e.Port)}
+		if e.AccessConfig != nil {
+			w.ExternalIP = e.AccessConfig.ExternalIp
+		}
+		out.Endpoints = append(out.Endpoints, w)
+	}
+	return out, nil
+}
+
+// maxSlices bounds the nodes of one request, against an answer that asks for more
+// memory than there is.
+const maxSlices = 1 << 12
+
+// QueuedResource reads one request. Errors are [*clusterresolver.APIError].
+func (c *Client) QueuedResource(ctx context.Context, name string) (clusterresolver.QueuedResource, error) {
+	q, err := c.service.Projects.Locations.QueuedResources.Get(name).Context(ctx).Do()
+	if err != nil {
+		return clusterresolver.QueuedResource{}, apiError("queuedResources.get", name, err)
+	}
+	out := clusterresolver.QueuedResource{Name: q.Name}
+	if s := q.State; s != nil {
+		out.State = s.State
+		if s.FailedData != nil && s.FailedData.Error != nil {
+			out.Detail = s.FailedData.Error.Message
+		}
+	}
+	if q.Tpu == nil {
+		return out, nil
+	}
+	for _, spec := range q.Tpu.NodeSpec {
+		if spec == nil {
+			continue
+		}
+		if spec.NodeId != "" {
+			out.Nodes = append(out.Nodes, spec.Parent+"/nodes/"+spec.NodeId)
+		}
+		m := spec.MultisliceParams
+		if m == nil {
+			continue
+		}
+		if m.NodeCount > maxSlices {
+			return clusterresolver.QueuedResource{}, &clusterresolver.APIError{Op: "queuedResources.get", Name: name, Code: 200,
+				Message: "answer names " + strconv.FormatInt(m.NodeCount, 10) + " nodes"}
+		}
+		prefix := m.NodeIdPrefix
+		if prefix == "" {
+			prefix = name[lastSlash(name)+1:]
+		}
+		for i := range m.NodeCount {
+			out.Nodes = append(out.Nodes, spec.Parent+"/nodes/"+prefix+"-"+strconv.FormatInt(i, 10))
+		}
+	}
+	return out, nil
+}
+
+func lastSlash(s string) int {
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i] == '/' {
+			return i
+		}
+	}
+	return -1
+}
+
+func apiError(op, name string, err error) error {
+	e := &clusterresolver.APIError{Op: op, Name: name, Err: err}
+	var g *googleapi.Error
+	if errors.As(err, &g) {
+		e.Code, e.Message = g.Code, g.Message
+	}
+	return e
+}

@@ -1,0 +1,158 @@
+package clusterresolver
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// TPUEnv is the metadata attribute "tpu-env": what the service told the TPU VM about
+// its slice, as keys and values. It is an immutable value.
+type TPUEnv struct {
+	pairs []envPair // by key
+}
+
+type envPair struct{ key, value string }
+
+// maxTPUEnv bounds the text, in bytes; real ones have a few thousand.
+const maxTPUEnv = 1 << 20
+
+// ParseTPUEnv reads the attribute. Its format is the part of YAML that the service
+// writes: one "KEY: value" a line, the value plain or in single or double quotes;
+// a line that starts with a space goes on with the plain value above it. Blank
+// lines and lines starting with '#' are skipped. Errors are [*ParseError]; a key
+// given twice is one.
+func ParseTPUEnv(text string) (TPUEnv, error) {
+	if len(text) > maxTPUEnv {
+		return TPUEnv{}, parseError("tpu-env", text, "longer than 1 MiB", "")
+	}
+	var env TPUEnv
+	plain := false // the last value may go on in the next line
+	for line := range strings.SplitSeq(text, "\n") {
+		trimmed := strings.TrimSpace(line)
+		if trimmed == "" || trimmed[0] == '#' || trimmed == "---" {
+			continue
+		}
+		if line[0] == ' ' || line[0] == '\t' {
+			if !plain {
+				return TPUEnv{}, parseError("tpu-env", line, "indented line without a plain value above it", "")
+			}
+			last := &env.pairs[len(env.pairs)-1]
+			last.value = strings.TrimSpace(last.value + " " + trimmed)
+			continue
+		}
+		key, value, ok := strings.Cut(trimmed, ":")
+		key = strings.TrimSpace(key)
+		if !ok || !validKey(key) {
+			return TPUEnv{}, parseError("tpu-env", line, "line is not KEY: value", "")
+		}
+		var err error
+		if value, plain, err = unquote(strings.TrimSpace(value)); err != nil {
+			return TPUEnv{}, err
+		}
+		env.pairs = append(env.pairs, envPair{key, value})
+	}
+	slices.SortStableFunc(env.pairs, func(a, b envPair) int { return cmp.Compare(a.key, b.key) })
+	for i := 1; i < len(env.pairs); i++ {
+		if env.pairs[i].key == env.pairs[i-1].key {
+			return TPUEnv{}, parseError("tpu-env", env.pairs[i].key, "key given twice", "")
+		}
+	}
+	return env, nil
+}
+
+func validKey(s string) bool {
+	if s == "" {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return true
+}
+
+func unquote(s string) (value string, plain bool, err error) {
+	if s == "" || (s[0] != '\'' && s[0] != '"') {
+		return s, true, nil
+	}
+	quote, body := s[0], s[1:]
+	end := len(body) - 1
+	if end < 0 || body[end] != quote {
+		return "", false, parseError("tpu-env", s, "value has an opening quote only", "")
+	}
+	body = body[:end]
+	if quote == '\'' {
+		// A quote inside is written twice; what is left over is a stray one.
+		if strings.IndexByte(body, '\'') < 0 {
+			return body, false, nil
+		}
+		if strings.IndexByte(strings.ReplaceAll(body, "''", ""), '\'') >= 0 {
+			return "", false, parseError("tpu-env", s, "stray quote inside the value", "")
+		}
+		return strings.ReplaceAll(body, "''", "'"), false, nil
+	}
+	var b strings.Builder
+	for i := 0; i < len(body); i++ {
+		c := body[i]
+		if c == '"' {
+			return "", false, parseError("tpu-env", s, "stray quote inside the value", "")
+		}
+		if c == '\\' {
+			i++
+			if i == len(body) {
+				return "", false, parseError("tpu-env", s, "value has an opening quote only", "")
+			}
+			switch body[i] {
+			case 'n':
+				c = '\n'
+			case 't':
+				c = '\t'
+			case '\\', '"', '/':
+				c = body[i]
+			default:
+				return "", false, parseError("tpu-env", s, "unknown escape in the value", "")
+			}
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), false, nil
+}
+
+// Get returns a value, or "" if the key is absent or empty.
+func (e TPUEnv) Get(key string) string {
+	i, ok := slices.BinarySearchFunc(e.pairs, key, func(p envPair, k string) int { return cmp.Compare(p.key, k) })
+	if !ok {
+		return ""
+	}
+	return e.pairs[i].value
+}
+
+// Keys returns the keys, sorted. The slice is the caller's.
+func (e TPUEnv) Keys() []string {
+	keys := make([]string, len(e.pairs))
+	for i, p := range e.pairs {
+		keys[i] = p.key
+	}
+	return keys
+}
+
+// Len returns the number of keys.
+func (e TPUEnv) Len() int { return len(e.pairs) }
+
+// String writes the pairs by key in the form that [ParseTPUEnv] reads.
+func (e TPUEnv) String() string {
+	var b strings.Builder
+	for _, p := range e.pairs {
+		b.WriteString(p.key + ": ")
+		if strings.ContainsAny(p.value, "\n") {
+			r := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`)
+			b.WriteString(`"` + r.Replace(p.value) + "\"\n")
+			continue
+		}
+		b.WriteString("'" + strings.ReplaceAll(p.value, "'", "''") + "'\n")
+	}
+	return b.String()
+}

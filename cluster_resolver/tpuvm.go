@@ -1,0 +1,62 @@
+package clusterresolver
+
+import (
+	"context"
+	"errors"
+)
+
+const tpuVMName = "tpu_vm"
+
+// TPUVM resolves on a Cloud TPU VM, from its metadata server, with the variables of
+// this process laid over it. It applies if there is a metadata server that knows of a
+// TPU, unless TPU_SKIP_MDS_QUERY is set.
+type TPUVM struct {
+	// Getenv reads the environment; nil means an empty one.
+	Getenv Getenv
+	// Metadata reads the metadata server; nil means a client with default options.
+	Metadata *MetadataClient
+	SliceOptions
+}
+
+// Name returns "tpu_vm".
+func (TPUVM) Name() string { return tpuVMName }
+
+// Resolve asks the metadata server. It blocks for as long as the client's [Retry]
+// allows, or until ctx ends. Errors are [*MetadataError], [*ParseError] and, where
+// variables contradict the metadata, [*CheckError].
+func (r TPUVM) Resolve(ctx context.Context) (Cluster, error) {
+	getenv := r.Getenv
+	if getenv == nil {
+		getenv = func(string) string { return "" }
+	}
+	env, err := ReadEnvironment(getenv)
+	if err != nil {
+		return Cluster{}, err
+	}
+	if env.SkipMetadata {
+		return Cluster{}, &NotDetectedError{Resolver: tpuVMName, Reason: "TPU_SKIP_MDS_QUERY is set"}
+	}
+	client := r.Metadata
+	if client == nil {
+		client = NewMetadataClient(MetadataOptions{})
+	}
+	md, err := client.Read(ctx)
+	switch {
+	case errors.Is(err, ErrNotDetected) && ctx.Err() == nil:
+		return Cluster{}, &NotDetectedError{Resolver: tpuVMName, Reason: "no metadata server", Err: err}
+	case err != nil:
+		return Cluster{}, err
+	case !md.known():
+		return Cluster{}, &NotDetectedError{Resolver: tpuVMName, Reason: "the metadata server knows of no TPU on this machine"}
+	}
+	if len(md.Endpoints) == 0 && len(env.Hostnames) == 0 && len(env.ProcessAddresses) == 0 {
+		// A TPU of one machine may come without the list.
+		a, err := parseAccelerator("accelerator-type", md.AcceleratorType)
+		if err != nil || a.minHosts > 1 {
+			return Cluster{}, parseError("worker-network-endpoints", "", "absent, though "+md.AcceleratorType+" has several workers",
+				"set TPU_WORKER_HOSTNAMES, or wait until the node is READY")
+		}
+		md.Endpoints = []Endpoint{{Host: "localhost"}}
+	}
+	return r.slice(tpuVMName, env, md)
+}
