@@ -1,0 +1,203 @@
+package sharding
+
+import (
+	"strconv"
+	"strings"
+)
+
+// String returns the sharding as HLO text, such as {replicated},
+// {maximal device=0}, {devices=[2,1]0,1}, {devices=[2,2]<=[4]} or
+// {devices=[2,1,2]0,2,1,3 last_tile_dim_replicate}.
+func (s OpSharding) String() string {
+	var b strings.Builder
+	b.WriteByte('{')
+	switch s.kind {
+	case KindMaximal:
+		b.WriteString("maximal device=")
+		b.WriteString(strconv.Itoa(s.device))
+	case KindTuple:
+		for i, e := range s.elements {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(e.String())
+		}
+	case KindTiled:
+		s.writeTiles(&b)
+	default:
+		b.WriteString(s.kind.String())
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+func (s OpSharding) writeTiles(b *strings.Builder) {
+	b.WriteString("devices=[")
+	writeInts(b, s.tiles.dims)
+	b.WriteByte(']')
+	if s.tiles.reshape == nil {
+		writeInts(b, s.tiles.devices)
+	} else {
+		b.WriteString("<=[")
+		writeInts(b, s.tiles.reshape)
+		b.WriteByte(']')
+		if !ascending(s.tiles.perm) {
+			b.WriteString("T(")
+			writeInts(b, s.tiles.perm)
+			b.WriteByte(')')
+		}
+	}
+	switch {
+	case s.lastTileReplicated():
+		b.WriteString(" last_tile_dim_replicate")
+	case len(s.subgroups) > 0:
+		b.WriteString(" last_tile_dims={")
+		for i, k := range s.subgroups {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(k.String())
+		}
+		b.WriteByte('}')
+	}
+}
+
+// lastTileReplicated reports whether the short form for a partial tile fits.
+func (s OpSharding) lastTileReplicated() bool {
+	return len(s.subgroups) == 1 && s.subgroups[0] == KindReplicated
+}
+
+func ascending(perm []int) bool {
+	for i, p := range perm {
+		if i != p {
+			return false
+		}
+	}
+	return true
+}
+
+func writeInts(b *strings.Builder, values []int) {
+	for i, v := range values {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(v))
+	}
+}
+
+// ParseOpSharding reads HLO text as [OpSharding.String] writes it. Malformed
+// text is a [*SyntaxError]; so are metadata and shard groups, which match
+// [errors.ErrUnsupported].
+func ParseOpSharding(text string) (OpSharding, error) {
+	s := &scanner{form: "HLO sharding", text: text}
+	op := s.opSharding(true)
+	s.end()
+	if s.err != nil {
+		return OpSharding{}, s.err
+	}
+	return op, nil
+}
+
+func (s *scanner) opSharding(tupleAllowed bool) OpSharding {
+	var op OpSharding
+	var err error
+	s.expect("{")
+	start := s.pos
+	switch {
+	case s.accept("replicated"):
+	case s.accept("manual"):
+		op = OpManual()
+	case s.accept("unknown"):
+		op = OpUnknown()
+	case s.accept("unreduced"):
+		op.kind = KindUnreduced
+	case s.accept("maximal"):
+		s.expect("device")
+		s.expect("=")
+		op, err = OpMaximal(s.integer())
+	case s.accept("devices"):
+		s.expect("=")
+		op, err = s.tileSharding()
+	case tupleAllowed:
+		return s.tupleSharding()
+	default:
+		s.fail("expected a sharding")
+	}
+	if err != nil && s.err == nil {
+		s.pos = start
+		s.fail("%v", err)
+	}
+	for _, word := range []string{"metadata", "shard_as", "shard_like"} {
+		if s.accept(word) {
+			s.unsupported("%s", word)
+		}
+	}
+	s.expect("}")
+	return op
+}
+
+// tupleSharding reads the rest of a tuple, whose brace is already read.
+func (s *scanner) tupleSharding() OpSharding {
+	op := OpSharding{kind: KindTuple}
+	if s.accept("}") {
+		return op
+	}
+	for s.err == nil {
+		s.skipSpace()
+		if s.pos < len(s.text) && s.text[s.pos] == '/' { // /*index=5*/, which XLA writes in long tuples
+			end := strings.Index(s.text[s.pos:], "*/")
+			if end < 0 {
+				s.fail("an unclosed comment")
+				break
+			}
+			s.pos += end + len("*/")
+		}
+		op.elements = append(op.elements, s.opSharding(false))
+		if s.accept("}") {
+			break
+		}
+		s.expect(",")
+	}
+	return op
+}
+
+func (s *scanner) tileSharding() (OpSharding, error) {
+	var dims, devices, reshape, perm []int
+	s.list("[", "]", func() { dims = append(dims, s.integer()) })
+	if s.accept("<=") {
+		s.list("[", "]", func() { reshape = append(reshape, s.integer()) })
+		if s.accept("T") {
+			perm = []int{}
+			s.list("(", ")", func() { perm = append(perm, s.integer()) })
+		}
+	} else {
+		devices = append([]int{}, s.integer())
+		for s.accept(",") {
+			devices = append(devices, s.integer())
+		}
+	}
+	var subgroups []Kind
+	if s.accept("last_tile_dim_replicate") {
+		subgroups = []Kind{KindReplicated}
+	} else if s.accept("last_tile_dims") {
+		s.expect("=")
+		s.list("{", "}", func() { subgroups = append(subgroups, s.subgroup()) })
+	}
+	switch {
+	case s.err != nil:
+		return OpSharding{}, nil
+	case devices == nil:
+		return OpIotaTile(dims, reshape, perm, subgroups...)
+	}
+	return OpSubgroupTile(dims, devices, subgroups...)
+}
+
+func (s *scanner) subgroup() Kind {
+	for _, k := range []Kind{KindReplicated, KindManual, KindUnreduced} {
+		if s.accept(k.String()) {
+			return k
+		}
+	}
+	s.fail("expected replicated, manual or unreduced")
+	return 0
+}

@@ -1,0 +1,245 @@
+package sharding
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Field numbers of xla.OpSharding.
+const (
+	opFieldType          = 1
+	opFieldTileDims      = 3
+	opFieldDevices       = 4
+	opFieldTuple         = 5
+	opFieldReplicateLast = 6
+	opFieldLastTileDims  = 8
+	opFieldIotaReshape   = 9
+	opFieldIotaPerm      = 10
+	opFieldIsShardGroup  = 11
+)
+
+// MarshalProto returns the sharding as a serialized xla.OpSharding, as
+// TensorFlow writes it. Replicated is the empty message. Devices in the iota
+// form stay in it; [OpSharding.Explicit] lists them.
+func (s OpSharding) MarshalProto() []byte {
+	if s.kind == KindReplicated {
+		return nil
+	}
+	b := appendVarint(nil, opFieldType, int(s.kind))
+	switch s.kind {
+	case KindMaximal:
+		b = appendPacked(b, opFieldTileDims, []int{1})
+		b = appendPacked(b, opFieldDevices, []int{s.device})
+	case KindTuple:
+		for _, e := range s.elements {
+			b = protowire.AppendTag(b, opFieldTuple, protowire.BytesType)
+			b = protowire.AppendBytes(b, e.MarshalProto())
+		}
+	case KindTiled:
+		b = appendPacked(b, opFieldTileDims, s.tiles.dims)
+		b = appendPacked(b, opFieldDevices, s.tiles.devices)
+		if s.lastTileReplicated() {
+			b = appendVarint(b, opFieldReplicateLast, 1)
+		} else {
+			kinds := make([]int, len(s.subgroups))
+			for i, k := range s.subgroups {
+				kinds[i] = int(k)
+			}
+			b = appendPacked(b, opFieldLastTileDims, kinds)
+		}
+		b = appendPacked(b, opFieldIotaReshape, s.tiles.reshape)
+		b = appendPacked(b, opFieldIotaPerm, s.tiles.perm)
+	}
+	return b
+}
+
+// Explicit returns the same sharding with its devices listed one by one, as
+// TensorFlow writes them.
+func (s OpSharding) Explicit() OpSharding {
+	if s.kind == KindTiled {
+		s.tiles = tiles{dims: s.tiles.dims, devices: s.tiles.expand()}
+	}
+	return s
+}
+
+func appendVarint(b []byte, field protowire.Number, v int) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(v))
+}
+
+func appendPacked(b []byte, field protowire.Number, values []int) []byte {
+	if len(values) == 0 {
+		return b
+	}
+	var packed []byte
+	for _, v := range values {
+		packed = protowire.AppendVarint(packed, uint64(v))
+	}
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), packed)
+}
+
+// opWire is the content of a message, unchecked.
+type opWire struct {
+	kind, replicateLast, shardGroup int
+	dims, devices, last             []int
+	reshape, perm                   []int
+	elements                        [][]byte
+}
+
+// ParseOpShardingProto reads a serialized xla.OpSharding, in the forms of
+// TensorFlow and of XLA. An empty message is replicated; whether a missing
+// annotation means the same is for the caller to say. Fields it does not know,
+// and metadata, are skipped; shard groups match [errors.ErrUnsupported].
+func ParseOpShardingProto(wire []byte) (OpSharding, error) { return parseOp(wire, true) }
+
+func parseOp(wire []byte, tupleAllowed bool) (OpSharding, error) {
+	var w opWire
+	for rest := wire; len(rest) > 0; {
+		field, kind, n := protowire.ConsumeTag(rest)
+		if n < 0 {
+			return OpSharding{}, fmt.Errorf("sharding: proto: %w at byte %d", protowire.ParseError(n), len(wire)-len(rest))
+		}
+		rest = rest[n:]
+		n, err := w.field(field, kind, rest)
+		if err != nil {
+			return OpSharding{}, fmt.Errorf("sharding: proto: field %d: %w", field, err)
+		}
+		rest = rest[n:]
+	}
+	if w.shardGroup != 0 {
+		return OpSharding{}, fmt.Errorf("sharding: proto: shard groups: %w", errors.ErrUnsupported)
+	}
+	return w.value(tupleAllowed)
+}
+
+func (w *opWire) field(field protowire.Number, kind protowire.Type, b []byte) (int, error) {
+	switch field {
+	case opFieldType:
+		return consumeInt(b, kind, &w.kind)
+	case opFieldReplicateLast:
+		return consumeInt(b, kind, &w.replicateLast)
+	case opFieldIsShardGroup:
+		return consumeInt(b, kind, &w.shardGroup)
+	case opFieldTileDims:
+		return consumeInts(b, kind, &w.dims)
+	case opFieldDevices:
+		return consumeInts(b, kind, &w.devices)
+	case opFieldLastTileDims:
+		return consumeInts(b, kind, &w.last)
+	case opFieldIotaReshape:
+		return consumeInts(b, kind, &w.reshape)
+	case opFieldIotaPerm:
+		return consumeInts(b, kind, &w.perm)
+	case opFieldTuple:
+		if kind != protowire.BytesType {
+			return 0, fmt.Errorf("wire type %d instead of a message", kind)
+		}
+		element, n := protowire.ConsumeBytes(b)
+		if n < 0 {
+			return 0, protowire.ParseError(n)
+		}
+		w.elements = append(w.elements, element)
+		return n, nil
+	}
+	n := protowire.ConsumeFieldValue(field, kind, b)
+	if n < 0 {
+		return 0, protowire.ParseError(n)
+	}
+	return n, nil
+}
+
+func (w *opWire) value(tupleAllowed bool) (OpSharding, error) {
+	switch kind := Kind(w.kind); kind {
+	case KindReplicated, KindManual, KindUnknown, KindUnreduced:
+		return OpSharding{kind: kind}, nil
+	case KindMaximal:
+		if len(w.devices) != 1 {
+			return OpSharding{}, fmt.Errorf("sharding: proto: maximal with %d devices; it has one", len(w.devices))
+		}
+		return OpMaximal(w.devices[0])
+	case KindTuple:
+		if !tupleAllowed {
+			return OpSharding{}, errors.New("sharding: proto: a tuple inside a tuple")
+		}
+		op := OpSharding{kind: KindTuple}
+		for i, element := range w.elements {
+			e, err := parseOp(element, false)
+			if err != nil {
+				return OpSharding{}, fmt.Errorf("element %d: %w", i, err)
+			}
+			op.elements = append(op.elements, e)
+		}
+		return op, nil
+	case KindTiled:
+		return w.tiled()
+	}
+	return OpSharding{}, fmt.Errorf("sharding: proto: unknown type %d", w.kind)
+}
+
+func (w *opWire) tiled() (OpSharding, error) {
+	var subgroups []Kind
+	for _, k := range w.last {
+		subgroups = append(subgroups, Kind(k))
+	}
+	if w.replicateLast != 0 {
+		if len(subgroups) > 0 {
+			return OpSharding{}, errors.New("sharding: proto: both replicate_on_last_tile_dim and last_tile_dims")
+		}
+		subgroups = []Kind{KindReplicated}
+	}
+	if len(w.reshape) > 0 {
+		if len(w.devices) > 0 {
+			return OpSharding{}, errors.New("sharding: proto: both listed and iota devices")
+		}
+		return OpIotaTile(w.dims, w.reshape, w.perm, subgroups...)
+	}
+	if len(w.devices) == 0 {
+		return OpSharding{}, errors.New("sharding: proto: tiles without devices")
+	}
+	return OpSubgroupTile(w.dims, w.devices, subgroups...)
+}
+
+func consumeInt(b []byte, kind protowire.Type, value *int) (int, error) {
+	if kind != protowire.VarintType {
+		return 0, fmt.Errorf("wire type %d instead of a varint", kind)
+	}
+	v, n := protowire.ConsumeVarint(b)
+	if n < 0 {
+		return 0, protowire.ParseError(n)
+	}
+	if int64(v) < math.MinInt32 || int64(v) > math.MaxInt32 {
+		return 0, fmt.Errorf("%d is out of range", int64(v))
+	}
+	*value = int(int64(v))
+	return n, nil
+}
+
+// consumeInts reads one number or a packed list.
+func consumeInts(b []byte, kind protowire.Type, values *[]int) (int, error) {
+	if kind != protowire.BytesType {
+		return appendInt(b, kind, values)
+	}
+	packed, n := protowire.ConsumeBytes(b)
+	if n < 0 {
+		return 0, protowire.ParseError(n)
+	}
+	for len(packed) > 0 {
+		m, err := appendInt(packed, protowire.VarintType, values)
+		if err != nil {
+			return 0, err
+		}
+		packed = packed[m:]
+	}
+	return n, nil
+}
+
+func appendInt(b []byte, kind protowire.Type, values *[]int) (int, error) {
+	var v int
+	n, err := consumeInt(b, kind, &v)
+	if err == nil {
+		*values = append(*values, v)
+	}
+	return n, err
+}

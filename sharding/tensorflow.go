@@ -1,0 +1,151 @@
+package sharding
+
+import (
+	"fmt"
+	"slices"
+)
+
+// UnknownSize is the size of a tensor dimension that is not known yet, in the
+// shapes given to [SplitToLogicalDevices] and [OpSplit].
+const UnknownSize = -1
+
+// AssignToLogicalDevice returns the sharding of TPUStrategy's
+// experimental_assign_to_logical_device: logical device logical of count holds
+// the tensor.
+func AssignToLogicalDevice(logical, count int) (OpSharding, error) {
+	if logical < 0 || logical >= count {
+		return OpSharding{}, fmt.Errorf("sharding: assign: no logical device %d; a replica has %d, numbered from 0", logical, count)
+	}
+	return OpMaximal(logical)
+}
+
+// ReplicateToLogicalDevices returns the sharding of TPUStrategy's
+// experimental_replicate_to_logical_devices.
+func ReplicateToLogicalDevices() OpSharding { return OpReplicated() }
+
+// SplitToLogicalDevices returns the sharding of TPUStrategy's
+// experimental_split_to_logical_devices: dimension i of a tensor is cut into
+// partitions[i] equal pieces, over all count logical devices.
+//
+// It checks in TensorFlow's order: the rank, that each partition divides its
+// dimension (a dimension of [UnknownSize] is not checked, one of size 0
+// divides), and that the product of the partitions is count. A nil shape is one
+// of unknown rank, which is refused; the shape of a scalar is []int{}.
+func SplitToLogicalDevices(shape, partitions []int, count int) (OpSharding, error) {
+	if shape == nil {
+		return OpSharding{}, fmt.Errorf("sharding: split: the tensor's rank is unknown; give its shape, []int{} for a scalar")
+	}
+	if len(partitions) != len(shape) {
+		return OpSharding{}, fmt.Errorf("sharding: split: %d partitions %v for the shape %v; give one for each of its %d dimensions",
+			len(partitions), partitions, shape, len(shape))
+	}
+	product := 1
+	for i, n := range partitions {
+		if n < 1 {
+			return OpSharding{}, fmt.Errorf("sharding: split: dimension %d in %d pieces; write 1 to leave it whole", i, n)
+		}
+		if size := shape[i]; size != UnknownSize && (size < 0 || size%n != 0) {
+			return OpSharding{}, &SpecError{Problem: Indivisible, Dim: i, DimSize: size, Axis: "partitions", AxisSize: n,
+				Hint: "pad the dimension, or split another"}
+		}
+		if product <= count {
+			product *= min(n, count+1)
+		}
+	}
+	if product != count {
+		return OpSharding{}, fmt.Errorf("sharding: split: the product of the partitions %v is not the number of logical devices, %d",
+			partitions, count)
+	}
+	if len(shape) == 0 {
+		return OpReplicated(), nil
+	}
+	op, err := OpTile(partitions, nil)
+	return op.Explicit(), err
+}
+
+// OpSplit returns the sharding of xla_sharding.split: dimension dim of a tensor
+// over devices 0 to count-1, unevenly if need be. A negative dim counts from
+// the end. The dimension must have at least count elements, unless it is of
+// [UnknownSize].
+func OpSplit(shape []int, dim, count int) (OpSharding, error) {
+	at := dim
+	if at < 0 {
+		at += len(shape)
+	}
+	if at < 0 || at >= len(shape) {
+		return OpSharding{}, fmt.Errorf("sharding: split: no dimension %d in the shape %v", dim, shape)
+	}
+	if count < 1 {
+		return OpSharding{}, fmt.Errorf("sharding: split: %d devices; give at least 1", count)
+	}
+	if size := shape[at]; size != UnknownSize && size < count {
+		return OpSharding{}, fmt.Errorf("sharding: split: dimension %d of the shape %v is smaller than the number of devices, %d",
+			dim, shape, count)
+	}
+	dims := slices.Repeat([]int{1}, len(shape))
+	dims[at] = count
+	op, err := OpTile(dims, nil)
+	if err != nil {
+		return OpSharding{}, err
+	}
+	return op.Explicit(), nil
+}
+
+// OpMeshSplit returns the sharding of xla_sharding.mesh_split over an array of
+// devices: tensor dimension i is split over array dimension mapping[i], or
+// whole if that is -1. The array has the given dims and lists its devices
+// row-major; nil devices are 0, 1, 2 and so on. Array dimensions in manual are
+// left to the program; the others hold copies.
+func OpMeshSplit(dims, devices, mapping, manual []int) (OpSharding, error) {
+	size, err := tileCount("mesh dimensions", dims)
+	if err != nil {
+		return OpSharding{}, err
+	}
+	var tile, order []int
+	use := func(d int) error {
+		if d >= len(dims) || d < 0 || slices.Contains(order, d) {
+			return fmt.Errorf("sharding: mesh split: no mesh dimension %d in %v, or it is used twice", d, dims)
+		}
+		order = append(order, d)
+		tile = append(tile, dims[d])
+		return nil
+	}
+	for _, d := range mapping {
+		if d == -1 {
+			tile = append(tile, 1)
+		} else if err := use(d); err != nil {
+			return OpSharding{}, err
+		}
+	}
+	var subgroups []Kind
+	for _, d := range manual {
+		if err := use(d); err != nil {
+			return OpSharding{}, err
+		}
+		subgroups = append(subgroups, KindManual)
+	}
+	if used := len(order); used < len(dims) {
+		copies := 1
+		for d, n := range dims {
+			if !slices.Contains(order[:used], d) {
+				order = append(order, d)
+				copies *= n
+			}
+		}
+		tile = append(tile, copies)
+		subgroups = append(subgroups, KindReplicated)
+	}
+	if len(tile) == 0 {
+		return OpReplicated(), nil
+	}
+	placed := tiles{reshape: dims, perm: order}.expand()
+	if devices != nil {
+		if len(devices) != size {
+			return OpSharding{}, fmt.Errorf("sharding: mesh split: %d devices for mesh dimensions %v; give %d", len(devices), dims, size)
+		}
+		for i, k := range placed {
+			placed[i] = devices[k]
+		}
+	}
+	return OpSubgroupTile(tile, placed, subgroups...)
+}
