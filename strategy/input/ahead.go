@@ -1,0 +1,252 @@
+package input
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// MapFunc turns one element into another. With [MapOptions].Parallel above 1 several calls run at a time.
+type MapFunc func(ctx context.Context, e Element) (Element, error)
+
+// MapOptions describes a Map. The zero value is: one call at a time, and nothing known of the results.
+type MapOptions struct {
+	Spec     Spec // of the results; zero: unknown. A result that does not fit it is an error
+	Parallel int  // calls at a time; 0 and 1 run in the caller's goroutine
+}
+
+// Map applies fn to every element and keeps their order, whatever Parallel is. A dataset of batches is taken to stay one:
+// fn may change the number of rows, not remove the batch axis (that is Unbatch). A restore calls fn again for elements it
+// has to read again, so fn should give the same result each time.
+func (d Dataset) Map(fn MapFunc, opts MapOptions) Dataset {
+	if fn == nil {
+		return fail("Map needs a function")
+	}
+	if opts.Parallel < 0 {
+		return fail("a map of %d calls at a time", opts.Parallel)
+	}
+	apply := func(ctx context.Context, e Element) (Element, error) {
+		out, err := fn(ctx, e)
+		if err == nil {
+			err = check(opts.Spec, out)
+		}
+		if err != nil {
+			return Element{}, fmt.Errorf("input: map: %w", err)
+		}
+		return out, nil
+	}
+	return d.then(func(in Source) Source {
+		return derived{in: in,
+			describe: func(info Info) Info {
+				info.Spec = opts.Spec
+				return info
+			},
+			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
+				if opts.Parallel > 1 {
+					return openAhead(ctx, in, pass, from, "map", opts.Parallel, apply)
+				}
+				return openMapper(ctx, in, pass, from, apply)
+			},
+		}
+	})
+}
+
+type mapper struct {
+	Iterator
+	fn MapFunc
+}
+
+// openMapper reads the same positions as a parallel map, which may point a few elements back.
+func openMapper(ctx context.Context, in Source, pass Pass, from State, fn MapFunc) (Iterator, error) {
+	it, at, err := openInput(ctx, in, pass, from, "map", 1)
+	if err != nil {
+		return nil, err
+	}
+	if err := drop(ctx, it, at[0]); err != nil {
+		it.Close()
+		return nil, err
+	}
+	return &mapper{it, fn}, nil
+}
+
+func (m *mapper) Next(ctx context.Context) (Element, error) {
+	e, err := m.Iterator.Next(ctx)
+	if err != nil {
+		return Element{}, err
+	}
+	return m.fn(ctx, e)
+}
+
+func (m *mapper) State() (State, error) { return stateOver("map", m.Iterator, 0) }
+
+// Prefetch keeps up to n elements ready, read by a goroutine of its own that starts with the first Next and ends at
+// Close. A count of 0 reads nothing ahead. The saved position counts only what was handed out; a restore reads at most 16
+// elements again.
+func (d Dataset) Prefetch(n int) Dataset {
+	if n < 0 {
+		return fail("prefetch of %d elements", n)
+	}
+	if n == 0 {
+		return d
+	}
+	return d.then(func(in Source) Source {
+		return derived{in: in,
+			describe: func(info Info) Info { return info },
+			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
+				return openAhead(ctx, in, pass, from, "prefetch", n, nil)
+			},
+		}
+	})
+}
+
+// ahead runs an input, and perhaps a function, in front of the consumer.
+type ahead struct {
+	op     string
+	fn     MapFunc
+	in     Iterator
+	depth  int
+	cancel context.CancelFunc
+	ctx    context.Context // of the goroutines, ended by Close
+
+	queue   chan *pending
+	started bool
+	all     sync.WaitGroup
+	first   *pending // taken from the queue, not handed out yet
+	end     error
+
+	mark  State // position of the input, since elements before what was handed out
+	since int64
+}
+
+type pending struct {
+	done chan struct{}
+	e    Element
+	err  error
+	// mark is the input's position before this element, where one was taken.
+	mark *State
+}
+
+const aheadMarks = 16 // elements from one mark to the next
+
+func openAhead(ctx context.Context, in Source, pass Pass, from State, op string, depth int, fn MapFunc) (Iterator, error) {
+	it, at, err := openInput(ctx, in, pass, from, op, 1)
+	if err != nil {
+		return nil, err
+	}
+	a := &ahead{op: op, fn: fn, in: it, depth: depth}
+	if err = drop(ctx, it, at[0]); err == nil {
+		a.mark, err = it.State()
+	}
+	if err != nil {
+		it.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// start runs the producer. The context carries the values of the first caller, not its deadline.
+func (a *ahead) start(ctx context.Context) {
+	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	// The consumer waits for one result while depth more are on their way.
+	a.queue = make(chan *pending, a.depth)
+	a.started = true
+	a.all.Add(1)
+	go a.produce()
+}
+
+func (a *ahead) produce() {
+	defer a.all.Done()
+	defer close(a.queue)
+	slots := make(chan struct{}, a.depth)
+	marks := &marker{in: a.in, every: aheadMarks, state: a.mark}
+	for {
+		p := &pending{done: make(chan struct{})}
+		p.e, p.err = marks.next(a.ctx)
+		if p.err == nil && marks.since == 1 {
+			state := marks.state
+			p.mark = &state
+		}
+		last := p.err != nil
+		if a.fn == nil || last {
+			close(p.done)
+		} else {
+			select {
+			case slots <- struct{}{}:
+			case <-a.ctx.Done():
+				return
+			}
+			a.all.Add(1)
+			go func() {
+				defer a.all.Done()
+				defer func() { <-slots }()
+				defer close(p.done)
+				p.e, p.err = a.fn(a.ctx, p.e)
+			}()
+		}
+		select {
+		case a.queue <- p:
+		case <-a.ctx.Done():
+			return
+		}
+		if last {
+			return
+		}
+	}
+}
+
+func (a *ahead) Next(ctx context.Context) (Element, error) {
+	if a.end != nil {
+		return Element{}, a.end
+	}
+	if !a.started {
+		a.start(ctx)
+	}
+	if a.first == nil {
+		select {
+		case p, ok := <-a.queue:
+			if !ok {
+				return Element{}, errClosed
+			}
+			a.first = p
+		case <-ctx.Done():
+			return Element{}, ctx.Err()
+		}
+	}
+	select {
+	case <-a.first.done:
+	case <-ctx.Done():
+		return Element{}, ctx.Err()
+	}
+	p := a.first
+	a.first = nil
+	if p.err != nil {
+		a.end = p.err
+		return Element{}, p.err
+	}
+	if p.mark != nil {
+		a.mark, a.since = *p.mark, 0
+	}
+	a.since++
+	return p.e, nil
+}
+
+func (a *ahead) State() (State, error) {
+	if a.end != nil && a.end != io.EOF {
+		return State{}, a.end
+	}
+	return State{Op: a.op, At: []int64{a.since}, In: []State{a.mark}}, nil
+}
+
+func (a *ahead) Close() error {
+	if a.started {
+		a.cancel()
+		for range a.queue { // until the producer closes it
+		}
+		a.all.Wait()
+	}
+	if a.end == nil {
+		a.end = errClosed
+	}
+	return a.in.Close()
+}

@@ -1,0 +1,174 @@
+package input
+
+import (
+	"context"
+	"fmt"
+	"io"
+)
+
+// Batch stacks size consecutive elements on a new axis 0. The last batch of a pass has fewer rows if the elements do not
+// divide, unless dropRemainder leaves it out; only then is the batch dimension of the spec known. The rows are copied
+// once.
+//
+// A dataset to be distributed is batched with the global batch size, the rows that all replicas consume in one step.
+func (d Dataset) Batch(size int, dropRemainder bool) Dataset {
+	if size < 1 {
+		return fail("a batch of %d rows: the batch size is at least 1", size)
+	}
+	return d.then(func(in Source) Source {
+		return derived{in: in,
+			describe: func(info Info) Info {
+				info.Spec = mapDims(info.Spec, func(dims []int) []int {
+					lead := Unknown
+					if dropRemainder {
+						lead = size
+					}
+					return append([]int{lead}, dims...)
+				})
+				info.BatchSize = size
+				if full := info.Cardinality / Cardinality(size); info.Cardinality >= 0 {
+					if !dropRemainder && info.Cardinality%Cardinality(size) != 0 {
+						full++
+					}
+					info.Cardinality = full
+				}
+				return info
+			},
+			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
+				it, _, err := openInput(ctx, in, pass, from, "batch", 0)
+				if err != nil {
+					return nil, err
+				}
+				return &batcher{Iterator: it, size: size, drop: dropRemainder}, nil
+			},
+		}
+	})
+}
+
+type batcher struct {
+	Iterator
+	size int
+	drop bool
+}
+
+func (b *batcher) Next(ctx context.Context) (Element, error) {
+	var parts []Element
+	for len(parts) < b.size {
+		e, err := b.Iterator.Next(ctx)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return Element{}, err
+		}
+		parts = append(parts, e)
+	}
+	if len(parts) == 0 || b.drop && len(parts) < b.size {
+		return Element{}, io.EOF
+	}
+	batch, err := joinElements(parts, true)
+	if err != nil {
+		return Element{}, fmt.Errorf("input: batch: %w", err)
+	}
+	return batch, nil
+}
+
+func (b *batcher) State() (State, error) { return stateOver("batch", b.Iterator) }
+
+// Unbatch yields the rows of every batch as elements of their own: the reverse of Batch. A restore reads the current
+// batch again.
+func (d Dataset) Unbatch() Dataset {
+	return d.then(func(in Source) Source {
+		return derived{in: in,
+			describe: func(info Info) Info {
+				rows := leadingDim(info.Spec)
+				if !info.Spec.IsZero() && rankZero(info.Spec) {
+					return Info{Cardinality: UnknownCardinality}
+				}
+				info.Spec = mapDims(info.Spec, func(dims []int) []int { return dims[1:] })
+				info.BatchSize = 0
+				switch {
+				case rows >= 0:
+					info.Cardinality = info.Cardinality.times(int64(rows))
+				case info.Cardinality > 0:
+					info.Cardinality = UnknownCardinality
+				}
+				return info
+			},
+			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
+				it, at, err := openInput(ctx, in, pass, from, "unbatch", 1)
+				if err != nil {
+					return nil, err
+				}
+				u := &unbatcher{Iterator: it, row: 0}
+				if err := u.restore(ctx, at[0]); err != nil {
+					it.Close()
+					return nil, err
+				}
+				return u, nil
+			},
+		}
+	})
+}
+
+func rankZero(spec Spec) bool {
+	for _, s := range spec.Leaves() {
+		if len(s.Dims) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+type unbatcher struct {
+	Iterator
+	before  State // of the input, before current
+	current rows
+	row     int
+}
+
+func (u *unbatcher) load(ctx context.Context) (err error) {
+	if u.before, err = u.Iterator.State(); err != nil {
+		return err
+	}
+	e, err := u.Iterator.Next(ctx)
+	if err != nil {
+		return err
+	}
+	n, err := rowsOf(e)
+	if err != nil {
+		return err
+	}
+	u.current, u.row = rows{of: e, n: n}, 0
+	return nil
+}
+
+func (u *unbatcher) restore(ctx context.Context, row int64) error {
+	if row == 0 {
+		return nil
+	}
+	if err := u.load(ctx); err == io.EOF || err == nil && row > int64(u.current.n) {
+		return fmt.Errorf("%w: row %d of a batch of %d", ErrState, row, u.current.n)
+	} else if err != nil {
+		return err
+	}
+	u.row = int(row)
+	return nil
+}
+
+func (u *unbatcher) Next(ctx context.Context) (Element, error) {
+	for u.row >= u.current.n {
+		if err := u.load(ctx); err != nil {
+			return Element{}, err
+		}
+	}
+	u.row++
+	return u.current.row(u.row - 1)
+}
+
+func (u *unbatcher) State() (State, error) {
+	if u.row >= u.current.n {
+		return stateOver("unbatch", u.Iterator, 0)
+	}
+	return State{Op: "unbatch", At: []int64{int64(u.row)}, In: []State{u.before}}, nil
+}

@@ -1,0 +1,98 @@
+package input
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// Cache keeps all elements in memory once a pass has come to its end; later passes read from there and not from the
+// input. An order chosen before the cache is therefore the order of all passes: shuffle after it. What is kept belongs to
+// this Dataset value and to those made from it, and is freed with them. A restore before the cache is full reads the
+// input from its start.
+func (d Dataset) Cache() Dataset {
+	shared := &store{}
+	return d.then(func(in Source) Source { return cached{in: in, all: shared} })
+}
+
+// store holds the elements after the first complete pass.
+type store struct {
+	mu   sync.Mutex
+	full bool
+	list []Element
+}
+
+func (s *store) get() ([]Element, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.list, s.full
+}
+
+func (s *store) put(list []Element) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.full {
+		s.list, s.full = list, true
+	}
+}
+
+type cached struct {
+	in  Source
+	all *store
+}
+
+func (c cached) Info() Info { return c.in.Info() }
+
+func (c cached) ShardFiles(num, index int) (Source, error) {
+	in, err := shardFiles(c.in, num, index)
+	if err != nil {
+		return nil, err
+	}
+	return cached{in: in, all: &store{}}, nil // other files, so another cache
+}
+
+func (c cached) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
+	if list, ok := c.all.get(); ok {
+		return openIndexed("cache", len(list), from, func(i int) (Element, error) { return list[i], nil })
+	}
+	skip := int64(0)
+	if !from.IsZero() {
+		if err := from.want("cache", 1, 0); err != nil {
+			return nil, err
+		}
+		skip = from.At[0]
+	}
+	in, err := c.in.Open(ctx, pass, State{})
+	if err != nil {
+		return nil, err
+	}
+	f := &filler{Iterator: in, all: c.all}
+	if err := drop(ctx, f, skip); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("input: cache: %w", err)
+	}
+	return f, nil
+}
+
+// filler reads the input and keeps what it reads.
+type filler struct {
+	Iterator
+	all  *store
+	list []Element
+}
+
+func (f *filler) Next(ctx context.Context) (Element, error) {
+	e, err := f.Iterator.Next(ctx)
+	switch err {
+	case nil:
+		f.list = append(f.list, e)
+	case io.EOF:
+		f.all.put(f.list)
+	}
+	return e, err
+}
+
+func (f *filler) State() (State, error) {
+	return State{Op: "cache", At: []int64{int64(len(f.list))}}, nil
+}

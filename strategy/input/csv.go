@@ -1,0 +1,188 @@
+package input
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/gomlx/compute/dtypes/float16"
+)
+
+// Column is one column of a CSV file to read.
+type Column struct {
+	Name string // key in the element, and the column's title if the file has a header; unique
+	// Index is the column's number from 0; with a header it is not used.
+	Index   int
+	Kind    Kind
+	Default string // stands for an empty field; "" makes an empty field of a number an error
+}
+
+// CSVOptions describes CSV files (RFC 4180, quotes included).
+type CSVOptions struct {
+	FileOptions
+	Columns []Column // at least one
+	Header  bool     // the first record of every file holds the titles
+	Comma   rune     // 0: a comma
+}
+
+// CSV makes a dataset of the records of CSV files: dictionaries from column name to a scalar of the column's kind. Fields
+// that are no value of their kind, records of other lengths than the first and missing titles match [ErrCorrupt].
+func CSV(paths []string, opts CSVOptions) Dataset {
+	opts.Columns = slices.Clone(opts.Columns)
+	spec := map[string]Spec{}
+	for _, c := range opts.Columns {
+		if _, twice := spec[c.Name]; twice || c.Name == "" {
+			return fail("csv: column name %q is empty or there twice", c.Name)
+		}
+		if !c.Kind.Valid() || c.Index < 0 {
+			return fail("csv: column %q has kind %v and index %d", c.Name, c.Kind, c.Index)
+		}
+		spec[c.Name] = Leaf(TensorSpec{Kind: c.Kind})
+	}
+	if len(spec) == 0 {
+		return fail("csv: no columns are chosen")
+	}
+	return fromFiles(paths, opts.FileOptions, "csv", Dict(spec), func(f *openFile, at int64) (recordReader, error) {
+		return openCSV(f, at, opts)
+	})
+}
+
+type csvReader struct {
+	r       *csv.Reader
+	base    int64 // offset at which r started
+	columns []Column
+	at      []int // field of each column
+}
+
+func openCSV(f *openFile, at int64, opts CSVOptions) (recordReader, error) {
+	c := &csvReader{columns: opts.Columns, at: make([]int, len(opts.Columns))}
+	for i, col := range opts.Columns {
+		c.at[i] = col.Index
+	}
+	fields := 0
+	open := func(offset int64) error {
+		r, err := f.from(offset)
+		if err != nil {
+			return err
+		}
+		c.r, c.base = csv.NewReader(r), offset
+		c.r.ReuseRecord, c.r.FieldsPerRecord = true, fields
+		if opts.Comma != 0 {
+			c.r.Comma = opts.Comma
+		}
+		return nil
+	}
+	if opts.Header {
+		if err := open(0); err != nil {
+			return nil, err
+		}
+		titles, err := c.r.Read()
+		if err == io.EOF {
+			return c, nil // an empty file has no records
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: header: %w", ErrCorrupt, err)
+		}
+		titles[0] = strings.TrimPrefix(titles[0], "\ufeff")
+		for i, col := range opts.Columns {
+			if c.at[i] = slices.Index(titles, col.Name); c.at[i] < 0 {
+				return nil, fmt.Errorf("%w: no column has the title %q, there are %q", ErrCorrupt, col.Name, titles)
+			}
+		}
+		fields = len(titles)
+		if at <= c.r.InputOffset() {
+			return c, nil
+		}
+	}
+	return c, open(at)
+}
+
+func (c *csvReader) offset() int64 { return c.base + c.r.InputOffset() }
+
+func (c *csvReader) next() (Element, error) {
+	record, err := c.r.Read()
+	if err == io.EOF {
+		return Element{}, io.EOF
+	}
+	if err != nil {
+		var parse *csv.ParseError
+		if errors.As(err, &parse) {
+			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		return Element{}, err
+	}
+	out := make(map[string]Element, len(c.columns))
+	for i, col := range c.columns {
+		if c.at[i] >= len(record) {
+			return Element{}, fmt.Errorf("%w: column %q is field %d, the record has %d fields", ErrCorrupt, col.Name, c.at[i], len(record))
+		}
+		field := record[c.at[i]]
+		if field == "" {
+			field = col.Default
+		}
+		t, err := parseScalar(col.Kind, field)
+		if err != nil {
+			return Element{}, fmt.Errorf("%w: column %q: %w", ErrCorrupt, col.Name, err)
+		}
+		out[col.Name] = Leaf(t)
+	}
+	return Dict(out), nil
+}
+
+// parseScalar reads a number, truth value or string; blanks around numbers are ignored.
+func parseScalar(kind Kind, text string) (Tensor, error) {
+	if kind == String {
+		return Scalar(strings.Clone(text)), nil
+	}
+	text = strings.TrimSpace(text)
+	bits := kind.Size() * 8
+	switch kind {
+	case Bool:
+		v, err := strconv.ParseBool(text)
+		return Scalar(v), err
+	case Int8, Int16, Int32, Int64:
+		v, err := strconv.ParseInt(text, 10, bits)
+		switch kind {
+		case Int8:
+			return Scalar(int8(v)), err
+		case Int16:
+			return Scalar(int16(v)), err
+		case Int32:
+			return Scalar(int32(v)), err
+		}
+		return Scalar(v), err
+	case Uint8, Uint16, Uint32, Uint64:
+		v, err := strconv.ParseUint(text, 10, bits)
+		switch kind {
+		case Uint8:
+			return Scalar(uint8(v)), err
+		case Uint16:
+			return Scalar(uint16(v)), err
+		case Uint32:
+			return Scalar(uint32(v)), err
+		}
+		return Scalar(v), err
+	case Complex64:
+		v, err := strconv.ParseComplex(text, 64)
+		return Scalar(complex64(v)), err
+	case Complex128:
+		v, err := strconv.ParseComplex(text, 128)
+		return Scalar(v), err
+	case Float64:
+		v, err := strconv.ParseFloat(text, 64)
+		return Scalar(v), err
+	}
+	v, err := strconv.ParseFloat(text, 32)
+	switch kind {
+	case Float16:
+		return Scalar(float16.FromFloat32(float32(v))), err
+	case BFloat16:
+		return Scalar(bfloat16.FromFloat32(float32(v))), err
+	}
+	return Scalar(float32(v)), err
+}

@@ -1,0 +1,315 @@
+package input
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+)
+
+// Options says for which replicas input is made. The zero value is one replica on one host, automatic policy and rule.
+type Options struct {
+	Replicas  int // of all hosts together; 0: one
+	Hosts     int // 0: one
+	HostIndex int // this host, from 0; its replicas are HostIndex*Replicas/Hosts and following
+	Policy    Policy
+	Rule      Rule
+	Epoch     uint64 // the pass to open, for loops that open the dataset once for each epoch
+
+	// AnyHost returns whether any host passes true: the hosts' vote on whether there is another step. It is called once for
+	// each step, and only where hosts can run out of data at different times; every host calls it equally often, until a
+	// step returns io.EOF or an error. Nil lets every host decide alone, which is right for a single one.
+	AnyHost func(ctx context.Context, mine bool) (bool, error)
+
+	// Replication chooses between one pipeline for each host and one for each replica (FromFunction only).
+	Replication Replication
+	// HostPipelines refuses PerReplica, as strategies whose replicas are fed by their host do.
+	HostPipelines bool
+	// PlaceOnDevice asks for pipelines that run on the device. There are none: it is refused.
+	PlaceOnDevice bool
+	// KeepOnHost says that elements are not to be sent to the device ahead of the step. Elements are host values here
+	// anyway; whoever feeds the devices reads it.
+	KeepOnHost bool
+}
+
+// Replication is how many input pipelines there are.
+type Replication uint8
+
+const (
+	PerWorker  Replication = iota // one for each host
+	PerReplica                    // one for each replica
+)
+
+// String returns the constant's name.
+func (r Replication) String() string {
+	switch r {
+	case PerWorker:
+		return "PerWorker"
+	case PerReplica:
+		return "PerReplica"
+	}
+	return fmt.Sprintf("Replication(%d)", uint8(r))
+}
+
+// normalize fills in the defaults and checks what does not depend on the data.
+func (o Options) normalize() (Options, error) {
+	if o.Replicas == 0 {
+		o.Replicas = 1
+	}
+	if o.Hosts == 0 {
+		o.Hosts = 1
+	}
+	switch {
+	case o.Replicas < 0 || o.Hosts < 0 || o.HostIndex < 0 || o.HostIndex >= o.Hosts:
+		return o, fmt.Errorf("input: host %d of %d with %d replicas: hosts are counted from 0, and there is at least one replica", o.HostIndex, o.Hosts, o.Replicas)
+	case o.Replicas%o.Hosts != 0:
+		return o, &UnevenReplicasError{Replicas: o.Replicas, Hosts: o.Hosts}
+	case o.Rule > Sizes:
+		return o, fmt.Errorf("input: unknown rule %v", o.Rule)
+	case o.Replication > PerReplica:
+		return o, fmt.Errorf("input: unknown replication %v", o.Replication)
+	case o.PlaceOnDevice && o.Replication != PerReplica:
+		return o, errors.New("input: PlaceOnDevice needs the replication PerReplica as well")
+	case o.PlaceOnDevice && !o.KeepOnHost:
+		return o, errors.New("input: PlaceOnDevice with the replication PerReplica needs KeepOnHost: what is made on the device is not sent there")
+	}
+	return o, nil
+}
+
+// Distributed is input for the replicas of one host. It is a value: it reads nothing before Open, and any number of
+// goroutines may open it.
+type Distributed struct {
+	opts    Options
+	streams []Dataset // one, or one for each local replica
+	local   int       // replicas of this host
+	spec    Spec
+	policy  Policy
+	rule    Rule
+	card    Cardinality
+	full    bool // a step needs data for all replicas
+	vote    bool // hosts may run out of data at different times
+	batched bool // the elements are known to be batches
+	rows    int  // largest share of a replica, Unknown if not known
+}
+
+// Distribute divides a dataset of global batches over hosts and replicas. All hosts call it with the same dataset and
+// options but for HostIndex.
+//
+// Every step gives each replica one part of a batch. With one replica the batches are passed on as they are. Data that
+// ends within a step gives the remaining replicas batches of no rows, unless all dimensions of the spec are known (from
+// Batch with dropRemainder): then a step that lacks data for any replica is left out.
+//
+// A dataset that is not batched is a [NotBatchedError], here or, if nothing is known of its elements, at the first one.
+// Other errors match [ErrNotShardable], [TooFewFilesError], [UnevenReplicasError] and errors.ErrUnsupported.
+func Distribute(ds Dataset, opts Options) (*Distributed, error) {
+	opts, err := opts.normalize()
+	if err != nil {
+		return nil, err
+	}
+	if err := ds.Err(); err != nil {
+		return nil, err
+	}
+	if opts.Replication == PerReplica {
+		return nil, fmt.Errorf("input: Distribute has one pipeline for each host: use FromFunction for the replication PerReplica: %w", errors.ErrUnsupported)
+	}
+	src, policy, err := divide(ds.source(), opts.Policy, opts.Hosts, opts.HostIndex)
+	if err != nil {
+		return nil, err
+	}
+	info := src.Info()
+	d := &Distributed{opts: opts, local: opts.Replicas / opts.Hosts, policy: policy, card: info.Cardinality, rows: Unknown}
+	stream := Dataset{src}
+	if opts.Replicas > 1 {
+		if err := checkBatched(info); err != nil {
+			return nil, err
+		}
+		if stream, err = d.cut(stream, info); err != nil {
+			return nil, err
+		}
+		if err := stream.Err(); err != nil {
+			return nil, err
+		}
+	}
+	d.streams = []Dataset{stream}
+	d.batched = info.BatchSize != 0
+	d.vote = opts.Hosts > 1 && policy != Data
+	d.settle(stream.Info())
+	return d, nil
+}
+
+// checkBatched refuses elements that are known to have no batch axis.
+func checkBatched(info Info) error {
+	paths := info.Spec.Paths()
+	for i, s := range info.Spec.Leaves() {
+		if len(s.Dims) == 0 || info.BatchSize == 0 && s.Dims[0] >= 0 {
+			return &NotBatchedError{Component: paths[i], Spec: s}
+		}
+	}
+	return nil
+}
+
+// cut appends what makes the replicas' parts of the batches.
+func (d *Distributed) cut(stream Dataset, info Info) (Dataset, error) {
+	n, hosts := d.opts.Replicas, d.opts.Hosts
+	global := leadingDim(info.Spec)
+	if global < 1 {
+		global = info.BatchSize
+	}
+	d.rule = d.opts.Rule
+	if d.rule == RuleAuto {
+		d.rule = Sizes
+		if d.policy == Data || global < 1 {
+			d.rule = Chunks
+		}
+	}
+	if d.rule == Sizes && global < 1 {
+		return Dataset{}, errors.New("input: the rule Sizes needs the global batch size, which is not known: batch the dataset with Batch, or use the rule Chunks")
+	}
+	if global >= 1 {
+		d.rows = (global + n - 1) / n
+	}
+	if d.rule == Chunks {
+		stream = stream.Rebatch(n)
+		d.card = info.Cardinality
+		if d.policy != Data {
+			d.card = d.card.times(int64(hosts))
+		}
+	} else {
+		host := d.opts.HostIndex
+		if d.policy == Data {
+			host = 0 // all hosts cut alike, then deal
+		}
+		sizes, err := BatchSizes(global, n, hosts, host)
+		if err != nil {
+			return Dataset{}, err
+		}
+		stream = stream.RebatchSizes(sizes)
+		d.card = stream.Info().Cardinality
+	}
+	if d.policy == Data && hosts > 1 {
+		stream = stream.Shard(hosts, d.opts.HostIndex)
+	}
+	return stream, nil
+}
+
+// settle derives how the input ends.
+func (d *Distributed) settle(info Info) {
+	d.spec = info.Spec
+	d.full = info.Cardinality == Infinite || staticSpec(info.Spec)
+	if info.Cardinality == Infinite {
+		d.vote = false
+	}
+}
+
+// FromFunction makes input from a function that returns, for one host, a dataset of batches for single replicas. It is
+// called once, with this host's [Context]; each replica takes the next element in turn. With the replication PerReplica
+// it is called once for each local replica, which then has a pipeline of its own; the Context counts replicas as
+// pipelines. Data that ends within a step is treated as in [Distribute].
+func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed, error) {
+	opts, err := opts.normalize()
+	if err != nil {
+		return nil, err
+	}
+	if fn == nil {
+		return nil, errors.New("input: FromFunction needs a function")
+	}
+	if opts.PlaceOnDevice {
+		return nil, fmt.Errorf("input: pipelines run on the host, PlaceOnDevice has no meaning: leave it out: %w", errors.ErrUnsupported)
+	}
+	if opts.Replication == PerReplica && opts.HostPipelines {
+		return nil, fmt.Errorf("input: this strategy has one pipeline for each host, not PerReplica: use the replication PerWorker: %w", errors.ErrUnsupported)
+	}
+	d := &Distributed{opts: opts, local: opts.Replicas / opts.Hosts, policy: Off, rows: Unknown, batched: true}
+	contexts := []Context{{opts.Hosts, opts.HostIndex, opts.Replicas}}
+	if opts.Replication == PerReplica {
+		contexts = nil
+		for i := range d.local {
+			contexts = append(contexts, Context{opts.Replicas, opts.HostIndex*d.local + i, opts.Replicas})
+		}
+	}
+	var all Info
+	for i, c := range contexts {
+		ds, err := fn(c)
+		if err == nil {
+			err = ds.Err()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("input: dataset of %v: %w", c, err)
+		}
+		d.streams = append(d.streams, ds)
+		info := ds.Info()
+		if i == 0 {
+			all = info
+			continue
+		}
+		spec, ok := merge(all.Spec, info.Spec)
+		if !ok && !all.Spec.IsZero() && !info.Spec.IsZero() {
+			return nil, fmt.Errorf("input: dataset of %v has elements %v, an earlier one %v: all replicas need the same", c, info.Spec, all.Spec)
+		}
+		all.Spec = spec
+		if all.Cardinality != info.Cardinality {
+			all.Cardinality = UnknownCardinality
+		}
+	}
+	d.vote = opts.Hosts > 1
+	d.rows = leadingDim(all.Spec)
+	if d.rows < 0 && all.BatchSize > 0 {
+		d.rows = all.BatchSize
+	}
+	d.settle(all)
+	d.card = UnknownCardinality
+	if all.Cardinality == Infinite {
+		d.card = Infinite
+	} else if n := Cardinality(d.local / len(d.streams)); all.Cardinality >= 0 && opts.Hosts == 1 && len(d.streams) == 1 {
+		d.card = all.Cardinality / n
+		if !d.full && all.Cardinality%n != 0 {
+			d.card++
+		}
+	}
+	return d, nil
+}
+
+// Spec describes the part of one replica; all have the same. It is zero if the dataset's is.
+func (d *Distributed) Spec() Spec { return d.spec }
+
+// LocalReplicas is the number of elements in each step: the replicas of this host.
+func (d *Distributed) LocalReplicas() int { return d.local }
+
+// Policy is the policy that really applied: what Auto came to.
+func (d *Distributed) Policy() Policy { return d.policy }
+
+// Rule is the rule that batches are cut by: RuleAuto where none is cut.
+func (d *Distributed) Rule() Rule { return d.rule }
+
+// Cardinality is the number of steps, as far as it is known beforehand.
+func (d *Distributed) Cardinality() Cardinality { return d.card }
+
+// MaxRows is the most rows a replica gets in a step, ceil(G/N) of a global batch of G: the static size to pad to. It is
+// Unknown if the batch size is; a Map that changes the number of rows makes it wrong.
+func (d *Distributed) MaxRows() int { return d.rows }
+
+// All iterates over the steps of one pass. It yields an error once, as the last thing.
+func (d *Distributed) All(ctx context.Context) iter.Seq2[Step, error] {
+	return func(yield func(Step, error) bool) {
+		steps, err := d.Open(ctx)
+		if err != nil {
+			yield(Step{}, err)
+			return
+		}
+		defer steps.Close()
+		steps.each(ctx, yield)
+	}
+}
+
+// Reduce runs fn over the steps of one pass, from an initial state.
+func Reduce[S any](ctx context.Context, d *Distributed, state S, fn func(S, Step) (S, error)) (S, error) {
+	for step, err := range d.All(ctx) {
+		if err == nil {
+			state, err = fn(state, step)
+		}
+		if err != nil {
+			return state, err
+		}
+	}
+	return state, nil
+}

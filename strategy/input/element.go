@@ -1,0 +1,194 @@
+package input
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Element is what a dataset yields: a nest of host tensors. A batch is an element whose tensors have the batch as axis 0.
+type Element = Nest[Tensor]
+
+// Unknown is a dimension, batch size or count that is not known before the data is seen.
+const Unknown = -1
+
+// TensorSpec describes a tensor before it is there. A dimension of [Unknown] may differ from element to element.
+type TensorSpec struct {
+	Kind Kind
+	Dims []int
+}
+
+// Spec describes the elements of a dataset. The zero Spec says that nothing is known.
+type Spec = Nest[TensorSpec]
+
+// Static reports whether all dimensions are known.
+func (s TensorSpec) Static() bool {
+	return !slices.ContainsFunc(s.Dims, func(d int) bool { return d < 0 })
+}
+
+// String prints kind and dimensions, such as "int64[? 3]".
+func (s TensorSpec) String() string {
+	dims := make([]string, len(s.Dims))
+	for i, d := range s.Dims {
+		dims[i] = "?"
+		if d >= 0 {
+			dims[i] = fmt.Sprint(d)
+		}
+	}
+	return s.Kind.String() + "[" + strings.Join(dims, " ") + "]"
+}
+
+// Equal reports whether both specs say the same.
+func (s TensorSpec) Equal(o TensorSpec) bool { return s.Kind == o.Kind && slices.Equal(s.Dims, o.Dims) }
+
+// SpecOf describes one element, with all dimensions known.
+func SpecOf(e Element) Spec {
+	spec, _ := MapNest(e, func(_ string, t Tensor) (TensorSpec, error) { return t.Spec(), nil })
+	return spec
+}
+
+// check reports where e is not what spec says; a zero spec accepts everything.
+func check(spec Spec, e Element) error {
+	if spec.IsZero() {
+		return nil
+	}
+	if !sameStructure(spec, e) {
+		return fmt.Errorf("input: element %v does not have the structure of the spec %v", e, spec)
+	}
+	want, got, paths := spec.Leaves(), e.Leaves(), spec.Paths()
+	for i := range want {
+		ok := want[i].Kind == got[i].Kind() && len(want[i].Dims) == got[i].Rank()
+		for axis := 0; ok && axis < len(want[i].Dims); axis++ {
+			ok = want[i].Dims[axis] < 0 || want[i].Dims[axis] == got[i].dims[axis]
+		}
+		if !ok {
+			return fmt.Errorf("input: component %q is %v, the spec says %v", paths[i], got[i], want[i])
+		}
+	}
+	return nil
+}
+
+// mapDims rewrites the dimensions of every component.
+func mapDims(spec Spec, f func(dims []int) []int) Spec {
+	out, _ := MapNest(spec, func(_ string, s TensorSpec) (TensorSpec, error) {
+		return TensorSpec{Kind: s.Kind, Dims: f(slices.Clone(s.Dims))}, nil
+	})
+	return out
+}
+
+// merge keeps what both specs agree on; false if not even structure, kinds and ranks agree.
+func merge(a, b Spec) (Spec, bool) {
+	if !sameStructure(a, b) {
+		return Spec{}, false
+	}
+	left, right := a.Leaves(), b.Leaves()
+	out := make([]TensorSpec, len(left))
+	for i := range left {
+		if left[i].Kind != right[i].Kind || len(left[i].Dims) != len(right[i].Dims) {
+			return Spec{}, false
+		}
+		dims := slices.Clone(left[i].Dims)
+		for axis := range dims {
+			if dims[axis] != right[i].Dims[axis] {
+				dims[axis] = Unknown
+			}
+		}
+		out[i] = TensorSpec{Kind: left[i].Kind, Dims: dims}
+	}
+	return unflatten(a, out), true
+}
+
+// staticSpec reports whether every dimension of every component is known.
+func staticSpec(spec Spec) bool {
+	if spec.IsZero() {
+		return false
+	}
+	return !slices.ContainsFunc(spec.Leaves(), func(s TensorSpec) bool { return !s.Static() })
+}
+
+// leadingDim is the known first dimension that all components share, else Unknown.
+func leadingDim(spec Spec) int {
+	out := Unknown
+	for i, s := range spec.Leaves() {
+		if len(s.Dims) == 0 || s.Dims[0] < 0 || i > 0 && s.Dims[0] != out {
+			return Unknown
+		}
+		out = s.Dims[0]
+	}
+	return out
+}
+
+// dummy is the element of no rows: axis 0 of every component is 0, unknown dimensions are 0, the rest is as in spec.
+func dummy(spec Spec) (Element, error) {
+	return MapNest(spec, func(_ string, s TensorSpec) (Tensor, error) {
+		dims := slices.Clone(s.Dims)
+		for i, d := range dims {
+			if i == 0 || d < 0 {
+				dims[i] = 0
+			}
+		}
+		return Zeros(s.Kind, dims...)
+	})
+}
+
+// rowsOf is the number of rows all components share; -1 with the reason if they do not, or have none.
+func rowsOf(e Element) (int, error) {
+	rows, paths := -1, e.Paths()
+	for i, t := range e.Leaves() {
+		if t.Rank() == 0 {
+			return -1, &NotBatchedError{Component: paths[i], Spec: t.Spec()}
+		}
+		if rows >= 0 && t.dims[0] != rows {
+			return -1, fmt.Errorf("input: all components need the same batch size: %q has %d rows, %q has %d", paths[0], rows, paths[i], t.dims[0])
+		}
+		rows = t.dims[0]
+	}
+	if rows < 0 {
+		return -1, fmt.Errorf("input: element %v has no tensors, so no rows", e)
+	}
+	return rows, nil
+}
+
+// rowRange views rows from to to-1 of every component; the range is cut to what each component has.
+func rowRange(e Element, from, to int) (Element, error) {
+	return MapNest(e, func(path string, t Tensor) (Tensor, error) {
+		if t.Rank() == 0 {
+			return Tensor{}, &NotBatchedError{Component: path, Spec: t.Spec()}
+		}
+		return t.Rows(min(from, t.dims[0]), min(to, t.dims[0]))
+	})
+}
+
+// joinElements stacks or concatenates the components of parts, of which there is at least one.
+func joinElements(parts []Element, stack bool) (Element, error) {
+	first := parts[0]
+	columns := make([][]Tensor, len(first.Leaves()))
+	for i, e := range parts {
+		if i > 0 && !sameStructure(first, e) {
+			return Element{}, fmt.Errorf("input: element %v does not have the structure of the batch's first, %v", e, first)
+		}
+		for c, t := range e.Leaves() {
+			columns[c] = append(columns[c], t)
+		}
+	}
+	joined, paths := make([]Tensor, len(columns)), first.Paths()
+	for c, column := range columns {
+		t, err := join(column, stack)
+		if err != nil {
+			return Element{}, fmt.Errorf("component %q: %w", paths[c], err)
+		}
+		joined[c] = t
+	}
+	return unflatten(first, joined), nil
+}
+
+// NotBatchedError says that a component has no batch axis to split over the replicas. A feature axis is never split in
+// its place.
+type NotBatchedError struct {
+	Component string // path of the tensor, "" for a dataset of single tensors
+	Spec      TensorSpec
+}
+
+func (e *NotBatchedError) Error() string {
+	return fmt.Sprintf("input: component %q (%v) has no batch axis to split over the replicas: batch the dataset with Batch(globalBatchSize, ...) first", e.Component, e.Spec)
+}

@@ -1,0 +1,220 @@
+package input
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+)
+
+// FileOptions says where files are. The zero value is the operating system's files.
+type FileOptions struct {
+	FS fs.FS // nil: paths are those of the operating system
+}
+
+// ErrCorrupt is matched by errors of files whose bytes are not what their format demands.
+var ErrCorrupt = errors.New("corrupt record")
+
+// FileError says where in which file reading failed.
+type FileError struct {
+	Path   string
+	Offset int64 // in bytes, of the record that could not be read
+	Err    error
+}
+
+func (e *FileError) Error() string {
+	return fmt.Sprintf("input: file %s at byte %d: %v", e.Path, e.Offset, e.Err)
+}
+
+func (e *FileError) Unwrap() error { return e.Err }
+
+// files reads records from files, one file after the other. Its position is file, byte offset.
+type files struct {
+	paths  []string
+	opts   FileOptions
+	op     string
+	spec   Spec
+	format func(f *openFile, offset int64) (recordReader, error)
+}
+
+// recordReader reads the records of one open file.
+type recordReader interface {
+	// next returns a record, or io.EOF at the end of the file.
+	next() (Element, error)
+	// offset is the byte position of the next record.
+	offset() int64
+}
+
+func fromFiles(paths []string, opts FileOptions, op string, spec Spec, format func(*openFile, int64) (recordReader, error)) Dataset {
+	return Dataset{files{slices.Clone(paths), opts, op, spec, format}}
+}
+
+func (s files) Info() Info {
+	info := Info{Spec: s.spec, Cardinality: UnknownCardinality, Files: true}
+	if len(s.paths) == 0 {
+		info.Cardinality = 0
+	}
+	return info
+}
+
+// TooFewFilesError says that the files cannot be divided because some host would get none.
+type TooFewFilesError struct {
+	Files, Hosts int
+}
+
+func (e *TooFewFilesError) Error() string {
+	return fmt.Sprintf("input: could not apply file based sharding: the dataset only has %d file(s), which is not enough for the required %d hosts: use the policy Data or Off, or more files", e.Files, e.Hosts)
+}
+
+func (s files) ShardFiles(num, index int) (Source, error) {
+	if len(s.paths) < num {
+		return nil, &TooFewFilesError{Files: len(s.paths), Hosts: num}
+	}
+	var mine []string
+	for i := index; i < len(s.paths); i += num {
+		mine = append(mine, s.paths[i])
+	}
+	s.paths = mine
+	return s, nil
+}
+
+func (s files) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
+	it := &fileIterator{files: s}
+	if !from.IsZero() {
+		if err := from.want(s.op, 2, 0); err != nil {
+			return nil, err
+		}
+		if from.At[0] > int64(len(s.paths)) {
+			return nil, fmt.Errorf("%w: file %d of %d", ErrState, from.At[0], len(s.paths))
+		}
+		it.at, it.start = int(from.At[0]), from.At[1]
+	}
+	return it, nil
+}
+
+type fileIterator struct {
+	files
+	at      int   // index of the current file
+	start   int64 // offset at which to open it
+	current *openFile
+	records recordReader
+}
+
+func (it *fileIterator) Next(ctx context.Context) (Element, error) {
+	for it.at < len(it.paths) {
+		if err := ctx.Err(); err != nil {
+			return Element{}, err
+		}
+		if it.records == nil {
+			if err := it.open(); err != nil {
+				return Element{}, err
+			}
+		}
+		offset := it.records.offset()
+		e, err := it.records.next()
+		if err == nil {
+			return e, nil
+		}
+		if err != io.EOF {
+			return Element{}, &FileError{it.paths[it.at], offset, err}
+		}
+		if err := it.Close(); err != nil {
+			return Element{}, err
+		}
+		it.at, it.start = it.at+1, 0
+	}
+	return Element{}, io.EOF
+}
+
+func (it *fileIterator) open() error {
+	path := it.paths[it.at]
+	f := &openFile{path: path, fsys: it.opts.FS}
+	if err := f.open(); err != nil {
+		return fmt.Errorf("input: %w", err)
+	}
+	records, err := it.format(f, it.start)
+	if err != nil {
+		f.Close()
+		return &FileError{path, it.start, err}
+	}
+	it.current, it.records = f, records
+	return nil
+}
+
+func (it *fileIterator) State() (State, error) {
+	offset := it.start
+	if it.records != nil {
+		offset = it.records.offset()
+	}
+	return State{Op: it.op, At: []int64{int64(it.at), offset}}, nil
+}
+
+func (it *fileIterator) Close() error {
+	if it.records == nil {
+		return nil
+	}
+	it.start, it.records = it.records.offset(), nil
+	if err := it.current.Close(); err != nil {
+		return fmt.Errorf("input: %w", err)
+	}
+	return nil
+}
+
+// openFile is a file that can be read from any byte, seekable or not.
+type openFile struct {
+	path string
+	fsys fs.FS
+	fs.File
+}
+
+func (f *openFile) open() (err error) {
+	if f.fsys != nil {
+		f.File, err = f.fsys.Open(f.path)
+	} else {
+		f.File, err = os.Open(f.path)
+	}
+	return err
+}
+
+// size is the length in bytes.
+func (f *openFile) size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// from returns a reader that starts at offset and ends the use of earlier ones. Too large an offset is an error: a
+// position that does not belong to this file.
+func (f *openFile) from(offset int64) (*bufio.Reader, error) {
+	const buffer = 1 << 16
+	if seeker, ok := f.File.(io.Seeker); ok {
+		size, err := f.size()
+		if err != nil {
+			return nil, err
+		}
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && offset > size {
+			return nil, fmt.Errorf("%w: byte %d of a file of %d", ErrState, offset, size)
+		}
+		_, err = seeker.Seek(offset, io.SeekStart)
+		return bufio.NewReaderSize(f.File, buffer), err
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	if err := f.open(); err != nil {
+		return nil, err
+	}
+	r := bufio.NewReaderSize(f.File, buffer)
+	if _, err := io.CopyN(io.Discard, r, offset); err == io.EOF {
+		return nil, fmt.Errorf("%w: the file is shorter than %d bytes", ErrState, offset)
+	} else if err != nil {
+		return nil, err
+	}
+	return r, nil
+}

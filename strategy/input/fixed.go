@@ -1,0 +1,63 @@
+package input
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+)
+
+// FixedOptions lays out files of binary records of one length, in bytes.
+type FixedOptions struct {
+	FileOptions
+	RecordBytes int // at least 1
+	HeaderBytes int // left out at the start of each file
+	FooterBytes int // left out at its end
+}
+
+// FixedRecords makes a dataset of the records of binary files: uint8 tensors of dimensions [RecordBytes]. A file whose
+// length without header and footer is no multiple of that is an error that matches [ErrCorrupt].
+func FixedRecords(paths []string, opts FixedOptions) Dataset {
+	if opts.RecordBytes < 1 || opts.HeaderBytes < 0 || opts.FooterBytes < 0 {
+		return fail("records of %d bytes with a header of %d and a footer of %d: a record has at least 1 byte, the others at least 0", opts.RecordBytes, opts.HeaderBytes, opts.FooterBytes)
+	}
+	spec := Leaf(TensorSpec{Kind: Uint8, Dims: []int{opts.RecordBytes}})
+	return fromFiles(paths, opts.FileOptions, "fixed", spec, func(f *openFile, at int64) (recordReader, error) {
+		size, err := f.size()
+		if err != nil {
+			return nil, err
+		}
+		body := size - int64(opts.HeaderBytes) - int64(opts.FooterBytes)
+		if body < 0 || body%int64(opts.RecordBytes) != 0 {
+			return nil, fmt.Errorf("%w: a file of %d bytes does not hold a header of %d, records of %d and a footer of %d", ErrCorrupt, size, opts.HeaderBytes, opts.RecordBytes, opts.FooterBytes)
+		}
+		at = max(at, int64(opts.HeaderBytes))
+		r, err := f.from(at)
+		if err != nil {
+			return nil, err
+		}
+		return &fixedReader{r: r, at: at, end: int64(opts.HeaderBytes) + body, size: opts.RecordBytes}, nil
+	})
+}
+
+type fixedReader struct {
+	r       *bufio.Reader
+	at, end int64
+	size    int
+}
+
+func (f *fixedReader) offset() int64 { return f.at }
+
+func (f *fixedReader) next() (Element, error) {
+	if f.at >= f.end {
+		return Element{}, io.EOF
+	}
+	if f.end-f.at < int64(f.size) {
+		return Element{}, fmt.Errorf("%w: byte %d is not the start of a record", ErrState, f.at)
+	}
+	data := make([]byte, f.size)
+	if _, err := io.ReadFull(f.r, data); err != nil {
+		return Element{}, fmt.Errorf("%w: the file became shorter while it was read: %w", ErrCorrupt, err)
+	}
+	f.at += int64(f.size)
+	return Leaf(Vector(data...)), nil
+}

@@ -1,0 +1,99 @@
+package input
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/gomlx/compute/dtypes/float16"
+)
+
+// Kind is the element type of a [Tensor]. The zero value, [Invalid], is the kind of no tensor.
+type Kind uint8
+
+// The kinds. String tensors hold raw bytes in Go strings; they live on the host only, and a Map has to turn them into
+// numbers before they can be fed to a device.
+const (
+	Invalid Kind = iota
+	Bool
+	Int8
+	Int16
+	Int32
+	Int64
+	Uint8
+	Uint16
+	Uint32
+	Uint64
+	Float16
+	BFloat16
+	Float32
+	Float64
+	Complex64
+	Complex128
+	String
+)
+
+type kindInfo struct {
+	name  string
+	bytes int
+	dtype dtypes.DType
+	empty storage
+}
+
+// kinds is indexed by Kind and never written.
+var kinds = [...]kindInfo{
+	Invalid:    {"invalid", 0, dtypes.InvalidDType, nil},
+	Bool:       {"bool", 1, dtypes.Bool, values[bool]{}},
+	Int8:       {"int8", 1, dtypes.Int8, values[int8]{}},
+	Int16:      {"int16", 2, dtypes.Int16, values[int16]{}},
+	Int32:      {"int32", 4, dtypes.Int32, values[int32]{}},
+	Int64:      {"int64", 8, dtypes.Int64, values[int64]{}},
+	Uint8:      {"uint8", 1, dtypes.Uint8, values[uint8]{}},
+	Uint16:     {"uint16", 2, dtypes.Uint16, values[uint16]{}},
+	Uint32:     {"uint32", 4, dtypes.Uint32, values[uint32]{}},
+	Uint64:     {"uint64", 8, dtypes.Uint64, values[uint64]{}},
+	Float16:    {"float16", 2, dtypes.Float16, values[float16.Float16]{}},
+	BFloat16:   {"bfloat16", 2, dtypes.BFloat16, values[bfloat16.BFloat16]{}},
+	Float32:    {"float32", 4, dtypes.Float32, values[float32]{}},
+	Float64:    {"float64", 8, dtypes.Float64, values[float64]{}},
+	Complex64:  {"complex64", 8, dtypes.Complex64, values[complex64]{}},
+	Complex128: {"complex128", 16, dtypes.Complex128, values[complex128]{}},
+	String:     {"string", 0, dtypes.InvalidDType, values[string]{}},
+}
+
+// Valid reports whether k is one of the kinds a tensor can have.
+func (k Kind) Valid() bool { return k > Invalid && int(k) < len(kinds) }
+
+// String returns the name, such as "float32".
+func (k Kind) String() string {
+	if int(k) < len(kinds) {
+		return kinds[k].name
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+// Size is the number of bytes of one value, 0 for strings and invalid kinds.
+func (k Kind) Size() int {
+	if !k.Valid() {
+		return 0
+	}
+	return kinds[k].bytes
+}
+
+// DType is the matching type of the compute module. It is false for strings, which no device holds.
+func (k Kind) DType() (dtypes.DType, bool) {
+	if !k.Valid() || k == String {
+		return dtypes.InvalidDType, false
+	}
+	return kinds[k].dtype, true
+}
+
+// KindOf is the kind for a type of the compute module; false if a host tensor cannot hold it.
+func KindOf(dtype dtypes.DType) (Kind, bool) {
+	for k := Bool; k < String; k++ {
+		if kinds[k].dtype == dtype {
+			return k, true
+		}
+	}
+	return Invalid, false
+}

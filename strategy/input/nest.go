@@ -1,0 +1,182 @@
+package input
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Nest is a tree of leaves: a leaf, an ordered tuple of nests, or a dictionary of named nests. Leaves are always visited
+// depth first, tuple members in order and dictionary entries in the byte order of their keys.
+//
+// A Nest is immutable and safe for any number of goroutines. The zero Nest has nothing, not even a leaf.
+type Nest[T any] struct {
+	shape nestShape
+	leaf  T
+	keys  []string
+	kids  []Nest[T]
+}
+
+type nestShape uint8
+
+const (
+	nestNothing nestShape = iota
+	nestLeaf
+	nestTuple
+	nestDict
+)
+
+// Leaf makes a nest of one leaf.
+func Leaf[T any](leaf T) Nest[T] { return Nest[T]{shape: nestLeaf, leaf: leaf} }
+
+// Tuple makes an ordered nest.
+func Tuple[T any](members ...Nest[T]) Nest[T] {
+	return Nest[T]{shape: nestTuple, kids: slices.Clone(members)}
+}
+
+// Dict makes a nest of named entries.
+func Dict[T any](entries map[string]Nest[T]) Nest[T] {
+	n := Nest[T]{shape: nestDict, keys: slices.Sorted(maps.Keys(entries))}
+	for _, k := range n.keys {
+		n.kids = append(n.kids, entries[k])
+	}
+	return n
+}
+
+// IsZero reports whether the nest has nothing in it.
+func (n Nest[T]) IsZero() bool { return n.shape == nestNothing }
+
+// IsLeaf reports whether the nest is a single leaf.
+func (n Nest[T]) IsLeaf() bool { return n.shape == nestLeaf }
+
+// Leaf returns the leaf of a single-leaf nest, else the zero T.
+func (n Nest[T]) Leaf() T { return n.leaf }
+
+// Len is the number of members of a tuple or entries of a dictionary.
+func (n Nest[T]) Len() int { return len(n.kids) }
+
+// At returns member i of a tuple, or entry i of a dictionary in key order; the zero Nest if there is none.
+func (n Nest[T]) At(i int) Nest[T] {
+	if i < 0 || i >= len(n.kids) {
+		return Nest[T]{}
+	}
+	return n.kids[i]
+}
+
+// Keys returns a copy of a dictionary's keys, sorted; nil for other nests.
+func (n Nest[T]) Keys() []string { return slices.Clone(n.keys) }
+
+// Get returns a dictionary's entry.
+func (n Nest[T]) Get(key string) (Nest[T], bool) {
+	i, ok := slices.BinarySearch(n.keys, key)
+	if !ok {
+		return Nest[T]{}, false
+	}
+	return n.kids[i], true
+}
+
+// Leaves returns the leaves in visiting order.
+func (n Nest[T]) Leaves() []T {
+	var out []T
+	n.visit("", func(_ string, leaf T) { out = append(out, leaf) })
+	return out
+}
+
+// Paths names the leaves in visiting order, such as "[0].image"; the path of a single leaf is "".
+func (n Nest[T]) Paths() []string {
+	var out []string
+	n.visit("", func(path string, _ T) { out = append(out, path) })
+	return out
+}
+
+func (n Nest[T]) visit(path string, f func(path string, leaf T)) {
+	switch n.shape {
+	case nestLeaf:
+		f(path, n.leaf)
+	case nestTuple, nestDict:
+		for i, kid := range n.kids {
+			kid.visit(n.step(path, i), f)
+		}
+	}
+}
+
+func (n Nest[T]) step(path string, i int) string {
+	if n.shape == nestDict {
+		return path + "." + n.keys[i]
+	}
+	return path + "[" + strconv.Itoa(i) + "]"
+}
+
+// MapNest applies f to every leaf, in visiting order, and keeps the structure. It stops at the first error.
+func MapNest[A, B any](n Nest[A], f func(path string, leaf A) (B, error)) (Nest[B], error) {
+	return mapNest(n, "", f)
+}
+
+func mapNest[A, B any](n Nest[A], path string, f func(string, A) (B, error)) (Nest[B], error) {
+	out := Nest[B]{shape: n.shape, keys: n.keys}
+	if n.shape == nestLeaf {
+		leaf, err := f(path, n.leaf)
+		if err != nil {
+			return Nest[B]{}, err
+		}
+		out.leaf = leaf
+		return out, nil
+	}
+	if len(n.kids) > 0 {
+		out.kids = make([]Nest[B], len(n.kids))
+	}
+	for i, kid := range n.kids {
+		mapped, err := mapNest(kid, n.step(path, i), f)
+		if err != nil {
+			return Nest[B]{}, err
+		}
+		out.kids[i] = mapped
+	}
+	return out, nil
+}
+
+// unflatten puts leaves, in visiting order, into the structure of n.
+func unflatten[A, B any](n Nest[A], leaves []B) Nest[B] {
+	next := 0
+	out, _ := MapNest(n, func(string, A) (B, error) {
+		next++
+		return leaves[next-1], nil
+	})
+	return out
+}
+
+// sameStructure reports whether both nests have the same tuples, keys and leaves.
+func sameStructure[A, B any](a Nest[A], b Nest[B]) bool {
+	if a.shape != b.shape || len(a.kids) != len(b.kids) || !slices.Equal(a.keys, b.keys) {
+		return false
+	}
+	for i := range a.kids {
+		if !sameStructure(a.kids[i], b.kids[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// String prints the structure with its leaves: (a, b) for tuples and {k: a} for dictionaries.
+func (n Nest[T]) String() string {
+	switch n.shape {
+	case nestLeaf:
+		return fmt.Sprint(n.leaf)
+	case nestTuple, nestDict:
+		parts := make([]string, len(n.kids))
+		for i, kid := range n.kids {
+			parts[i] = kid.String()
+			if n.shape == nestDict {
+				parts[i] = n.keys[i] + ": " + parts[i]
+			}
+		}
+		if n.shape == nestDict {
+			return "{" + strings.Join(parts, ", ") + "}"
+		}
+		return "(" + strings.Join(parts, ", ") + ")"
+	}
+	return "nothing"
+}

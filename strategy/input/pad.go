@@ -1,0 +1,74 @@
+package input
+
+import "fmt"
+
+// Pad extends every component of a batch to the given number of rows with zeros (empty strings, false), and returns a
+// bool mask of dimensions [rows] that is true for the rows of the data. A batch that has as many rows already is
+// returned as it is. Components of different row counts and batches of more rows are errors.
+//
+// A compiled step has one shape, so a short last batch needs either this, with the mask applied to the loss and the
+// metrics, or a second compilation for its exact shape (see [Uniform]).
+func Pad(e Element, rows int) (Element, Tensor, error) {
+	have, err := rowsOf(e)
+	if err != nil {
+		return Element{}, Tensor{}, err
+	}
+	if have > rows {
+		return Element{}, Tensor{}, fmt.Errorf("input: a batch of %d rows does not fit into %d", have, rows)
+	}
+	mask := make([]bool, rows)
+	for i := range have {
+		mask[i] = true
+	}
+	if have == rows {
+		return e, Vector(mask...), nil
+	}
+	out, err := MapNest(e, func(_ string, t Tensor) (Tensor, error) {
+		dims := t.Dims()
+		dims[0] = rows - have
+		fill, err := Zeros(t.Kind(), dims...)
+		if err != nil {
+			return Tensor{}, err
+		}
+		return join([]Tensor{t, fill}, false)
+	})
+	return out, Vector(mask...), err
+}
+
+// PadStep pads the elements of all replicas to the same number of rows, as [Pad] does, and returns a mask for each. With
+// rows 0 that number is the largest of this step on this host; all hosts need the same, so with several of them give a
+// fixed one, such as [Distributed.MaxRows].
+func PadStep(step Step, rows int) (Step, []Tensor, error) {
+	if rows == 0 {
+		for r, e := range step.Replicas {
+			n, err := rowsOf(e)
+			if err != nil {
+				return Step{}, nil, fmt.Errorf("replica %d: %w", r, err)
+			}
+			rows = max(rows, n)
+		}
+	}
+	out := Step{Index: step.Index, Real: step.Real, Replicas: make([]Element, len(step.Replicas))}
+	masks := make([]Tensor, len(step.Replicas))
+	for r, e := range step.Replicas {
+		var err error
+		if out.Replicas[r], masks[r], err = Pad(e, rows); err != nil {
+			return Step{}, nil, fmt.Errorf("replica %d: %w", r, err)
+		}
+	}
+	return out, masks, nil
+}
+
+// Uniform returns the number of rows that all replicas of a step have, and false if they differ or some component has no
+// rows. A uniform step can run in a program compiled for exactly its shape.
+func Uniform(step Step) (int, bool) {
+	rows := Unknown
+	for _, e := range step.Replicas {
+		n, err := rowsOf(e)
+		if err != nil || rows != Unknown && n != rows {
+			return 0, false
+		}
+		rows = n
+	}
+	return rows, rows != Unknown
+}

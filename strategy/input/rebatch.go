@@ -1,0 +1,319 @@
+package input
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Rule is how batches are cut for the replicas.
+type Rule uint8
+
+const (
+	// RuleAuto is Chunks for data dealt batch by batch (the policy Data, which Auto means for data that is not in files)
+	// and for batches of unknown size, and Sizes otherwise.
+	RuleAuto Rule = iota
+	// Chunks cuts every batch of b rows into N chunks of ceil(b/N) rows; the last ones are shorter or empty. It spreads a
+	// short last batch over the replicas.
+	Chunks
+	// Sizes gives every replica a fixed share of the global batch size, floor or ceil of G/N, and cuts the stream of all
+	// rows accordingly, whatever the batches are. A short last batch goes to the first replicas.
+	Sizes
+)
+
+// String returns the constant's name.
+func (r Rule) String() string {
+	switch r {
+	case RuleAuto:
+		return "RuleAuto"
+	case Chunks:
+		return "Chunks"
+	case Sizes:
+		return "Sizes"
+	}
+	return fmt.Sprintf("Rule(%d)", uint8(r))
+}
+
+// BatchSizes is what host of hosts cuts the stream into under the rule Sizes: N sizes, repeated over and over, whose sum
+// is the global batch size. Each step takes as many of them as the host has replicas; over all hosts a step takes the
+// global batch size, and no two replicas differ by more than one row. The sizes are those of the first host, rotated.
+func BatchSizes(global, replicas, hosts, host int) ([]int, error) {
+	if global < 1 || replicas < 1 || hosts < 1 || host < 0 || host >= hosts {
+		return nil, fmt.Errorf("input: no batch sizes for host %d of %d with %d replicas and a global batch of %d", host, hosts, replicas, global)
+	}
+	if replicas%hosts != 0 {
+		return nil, &UnevenReplicasError{Replicas: replicas, Hosts: hosts}
+	}
+	sizes := make([]int, replicas)
+	for i := range sizes {
+		first := (i + host*(replicas/hosts)) % replicas
+		sizes[i] = global / replicas
+		if first < global%replicas {
+			sizes[i]++
+		}
+	}
+	return sizes, nil
+}
+
+// share is the spec of one replica's part: the batch dimension is known if n divides it.
+func share(spec Spec, n int) Spec {
+	return mapDims(spec, func(dims []int) []int {
+		if len(dims) == 0 {
+			return dims
+		}
+		if dims[0] >= 0 && dims[0]%n == 0 {
+			dims[0] /= n
+		} else {
+			dims[0] = Unknown
+		}
+		return dims
+	})
+}
+
+// Rebatch cuts each batch into n chunks as the rule [Chunks] does; every component is cut by its own number of rows.
+// Nothing is copied. A restore reads the current batch again.
+func (d Dataset) Rebatch(n int) Dataset {
+	if n < 1 {
+		return fail("rebatch into %d chunks", n)
+	}
+	return d.then(func(in Source) Source {
+		return derived{in: in,
+			describe: func(info Info) Info {
+				info.Spec = share(info.Spec, n)
+				info.Cardinality = info.Cardinality.times(int64(n))
+				switch {
+				case info.BatchSize > 0 && info.BatchSize%n == 0:
+					info.BatchSize /= n
+				case info.BatchSize != 0:
+					info.BatchSize = Unknown
+				}
+				return info
+			},
+			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
+				it, at, err := openInput(ctx, in, pass, from, "chunks", 1)
+				if err != nil {
+					return nil, err
+				}
+				c := &chunker{Iterator: it, n: n, next: n}
+				if at[0] > 0 {
+					if err = c.load(ctx); err == io.EOF || at[0] > int64(n) {
+						err = fmt.Errorf("%w: chunk %d of %d", ErrState, at[0], n)
+					}
+					if err != nil {
+						it.Close()
+						return nil, err
+					}
+					c.next = int(at[0])
+				}
+				return c, nil
+			},
+		}
+	})
+}
+
+type chunker struct {
+	Iterator
+	n       int
+	before  State // of the input, before current
+	current Element
+	next    int // chunk of current
+}
+
+func (c *chunker) load(ctx context.Context) (err error) {
+	if c.before, err = c.Iterator.State(); err != nil {
+		return err
+	}
+	if c.current, err = c.Iterator.Next(ctx); err == nil {
+		c.next = 0
+	}
+	return err
+}
+
+func (c *chunker) Next(ctx context.Context) (Element, error) {
+	if c.next >= c.n {
+		if err := c.load(ctx); err != nil {
+			return Element{}, err
+		}
+	}
+	c.next++
+	return MapNest(c.current, func(path string, t Tensor) (Tensor, error) {
+		if t.Rank() == 0 {
+			return Tensor{}, &NotBatchedError{Component: path, Spec: t.Spec()}
+		}
+		chunk := (t.dims[0] + c.n - 1) / c.n
+		from := min((c.next-1)*chunk, t.dims[0])
+		return t.Rows(from, min(from+chunk, t.dims[0]))
+	})
+}
+
+func (c *chunker) State() (State, error) {
+	if c.next >= c.n {
+		return stateOver("chunks", c.Iterator, 0)
+	}
+	return State{Op: "chunks", At: []int64{int64(c.next)}, In: []State{c.before}}, nil
+}
+
+// RebatchSizes cuts the stream of all rows into batches of the given sizes, over and over, across the borders of the
+// incoming batches; a size of 0 yields an empty batch. The last batch may have fewer rows. All components need the same
+// number of rows. Rows are copied only where a batch comes from two others. A restore reads the current batch again.
+func (d Dataset) RebatchSizes(sizes []int) Dataset {
+	sizes = slices.Clone(sizes)
+	total := 0
+	for _, s := range sizes {
+		if s < 0 {
+			return fail("rebatch to sizes %v: they are not negative", sizes)
+		}
+		total += s
+	}
+	if total == 0 {
+		return fail("rebatch to sizes %v: at least one is not 0", sizes)
+	}
+	return d.then(func(in Source) Source {
+		return derived{in: in,
+			describe: func(info Info) Info {
+				known := slices.Min(sizes) == slices.Max(sizes)
+				info.Spec = mapDims(info.Spec, func(dims []int) []int {
+					if len(dims) > 0 && known && dims[0] >= 0 && dims[0]%sizes[0] == 0 {
+						dims[0] = sizes[0]
+					} else if len(dims) > 0 {
+						dims[0] = Unknown
+					}
+					return dims
+				})
+				info.BatchSize = Unknown
+				if known {
+					info.BatchSize = sizes[0]
+				}
+				if info.Cardinality > 0 {
+					info.Cardinality = UnknownCardinality
+				}
+				return info
+			},
+			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
+				it, at, err := openInput(ctx, in, pass, from, "sizes", 3)
+				if err != nil {
+					return nil, err
+				}
+				c := &cutter{Iterator: it, sizes: sizes, spec: in.Info().Spec}
+				if err := c.restore(ctx, at); err != nil {
+					it.Close()
+					return nil, err
+				}
+				return c, nil
+			},
+		}
+	})
+}
+
+type cutter struct {
+	Iterator
+	sizes   []int
+	spec    Spec
+	which   int // index of the next size
+	before  State
+	current Element
+	rows    int // of current
+	row     int // first of them not handed out
+	ended   bool
+}
+
+func (c *cutter) restore(ctx context.Context, at []int64) error {
+	if at[1] >= int64(len(c.sizes)) {
+		return fmt.Errorf("%w: size %d of %d", ErrState, at[1], len(c.sizes))
+	}
+	c.which, c.ended = int(at[1]), at[2] != 0
+	if at[0] == 0 {
+		return nil
+	}
+	if err := c.load(ctx); err == io.EOF || err == nil && at[0] > int64(c.rows) {
+		return fmt.Errorf("%w: row %d of a batch of %d", ErrState, at[0], c.rows)
+	} else if err != nil {
+		return err
+	}
+	c.row = int(at[0])
+	return nil
+}
+
+func (c *cutter) load(ctx context.Context) (err error) {
+	if c.before, err = c.Iterator.State(); err != nil {
+		return err
+	}
+	e, err := c.Iterator.Next(ctx)
+	if err != nil {
+		return err
+	}
+	if c.rows, err = rowsOf(e); err != nil {
+		return err
+	}
+	c.current, c.row = e, 0
+	return nil
+}
+
+func (c *cutter) Next(ctx context.Context) (Element, error) {
+	if c.ended {
+		return Element{}, io.EOF
+	}
+	want := c.sizes[c.which]
+	if want == 0 {
+		e, err := c.nothing(ctx)
+		if err == nil {
+			c.which = (c.which + 1) % len(c.sizes)
+		}
+		return e, err
+	}
+	var parts []Element
+	for have := 0; have < want; {
+		if c.row >= c.rows {
+			err := c.load(ctx)
+			if err == io.EOF {
+				c.ended = true
+				break
+			}
+			if err != nil {
+				return Element{}, err
+			}
+			continue
+		}
+		to := min(c.row+want-have, c.rows)
+		part, err := rowRange(c.current, c.row, to)
+		if err != nil {
+			return Element{}, err
+		}
+		have, c.row = have+to-c.row, to
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		return Element{}, io.EOF
+	}
+	c.which = (c.which + 1) % len(c.sizes)
+	out, err := joinElements(parts, false)
+	if err != nil {
+		return Element{}, fmt.Errorf("input: rebatch: %w", err)
+	}
+	return out, nil
+}
+
+// nothing is a batch of no rows. Where the spec does not tell its shape the next element does.
+func (c *cutter) nothing(ctx context.Context) (Element, error) {
+	if !c.spec.IsZero() {
+		return dummy(c.spec)
+	}
+	if c.current.IsZero() {
+		if err := c.load(ctx); err != nil {
+			return Element{}, err
+		}
+	}
+	return rowRange(c.current, 0, 0)
+}
+
+func (c *cutter) State() (State, error) {
+	ended := int64(0)
+	if c.ended {
+		ended = 1
+	}
+	if c.row >= c.rows {
+		return stateOver("sizes", c.Iterator, 0, int64(c.which), ended)
+	}
+	return State{Op: "sizes", At: []int64{int64(c.row), int64(c.which), ended}, In: []State{c.before}}, nil
+}

@@ -1,0 +1,221 @@
+package input
+
+import (
+	"context"
+	"fmt"
+	"io"
+)
+
+// Take yields the first n elements.
+func (d Dataset) Take(n int) Dataset {
+	if n < 0 {
+		return fail("take of %d elements", n)
+	}
+	return d.then(func(in Source) Source {
+		return derived{in: in,
+			describe: func(info Info) Info {
+				if info.Cardinality == Infinite || info.Cardinality > Cardinality(n) {
+					info.Cardinality = Cardinality(n)
+				}
+				return info
+			},
+			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
+				it, at, err := openInput(ctx, in, pass, from, "take", 1)
+				if err != nil {
+					return nil, err
+				}
+				return &taker{it, at[0], int64(n)}, nil
+			},
+		}
+	})
+}
+
+type taker struct {
+	Iterator
+	done, n int64
+}
+
+func (t *taker) Next(ctx context.Context) (Element, error) {
+	if t.done >= t.n {
+		return Element{}, io.EOF
+	}
+	e, err := t.Iterator.Next(ctx)
+	if err == nil {
+		t.done++
+	}
+	return e, err
+}
+
+func (t *taker) State() (State, error) { return stateOver("take", t.Iterator, t.done) }
+
+// Skip leaves out the first n elements of each pass.
+func (d Dataset) Skip(n int) Dataset {
+	if n < 0 {
+		return fail("skip of %d elements", n)
+	}
+	return d.then(func(in Source) Source {
+		return derived{in: in,
+			describe: func(info Info) Info {
+				if info.Cardinality >= 0 {
+					info.Cardinality = max(0, info.Cardinality-Cardinality(n))
+				}
+				return info
+			},
+			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
+				it, at, err := openInput(ctx, in, pass, from, "skip", 1)
+				if err != nil {
+					return nil, err
+				}
+				return &picker{Iterator: it, op: "skip", pos: at[0], keep: func(pos int64) bool { return pos >= int64(n) }}, nil
+			},
+		}
+	})
+}
+
+// Shard yields the elements whose number is index modulo num: one of num parts of the dataset. Every part reads all of
+// the input.
+func (d Dataset) Shard(num, index int) Dataset {
+	if num < 1 || index < 0 || index >= num {
+		return fail("shard %d of %d: the index is from 0 to one less than the number", index, num)
+	}
+	return d.then(func(in Source) Source {
+		return derived{in: in,
+			describe: func(info Info) Info {
+				if n := Cardinality(num); info.Cardinality >= 0 {
+					full, rest := info.Cardinality/n, info.Cardinality%n
+					info.Cardinality = full
+					if Cardinality(index) < rest {
+						info.Cardinality++
+					}
+				}
+				return info
+			},
+			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
+				it, at, err := openInput(ctx, in, pass, from, "shard", 1)
+				if err != nil {
+					return nil, err
+				}
+				keep := func(pos int64) bool { return pos%int64(num) == int64(index) }
+				return &picker{Iterator: it, op: "shard", pos: at[0], keep: keep}, nil
+			},
+		}
+	})
+}
+
+// picker keeps elements by their number.
+type picker struct {
+	Iterator
+	op   string
+	pos  int64
+	keep func(pos int64) bool
+}
+
+func (p *picker) Next(ctx context.Context) (Element, error) {
+	for {
+		e, err := p.Iterator.Next(ctx)
+		if err != nil {
+			return Element{}, err
+		}
+		p.pos++
+		if p.keep(p.pos - 1) {
+			return e, nil
+		}
+	}
+}
+
+func (p *picker) State() (State, error) { return stateOver(p.op, p.Iterator, p.pos) }
+
+// Concatenate yields the elements of d, then those of the others in order. The spec is what all agree on.
+func (d Dataset) Concatenate(others ...Dataset) Dataset {
+	c := concatenation{d.source()}
+	for _, o := range append([]Dataset{d}, others...) {
+		if o.Err() != nil {
+			return o
+		}
+	}
+	for _, o := range others {
+		c = append(c, o.source())
+	}
+	return Dataset{c}
+}
+
+type concatenation []Source
+
+func (c concatenation) Info() Info {
+	info := c[0].Info()
+	for _, s := range c[1:] {
+		next := s.Info()
+		spec, ok := merge(info.Spec, next.Spec)
+		if !ok {
+			spec = Spec{}
+		}
+		info.Spec = spec
+		info.Cardinality = info.Cardinality.plus(next.Cardinality)
+		info.Files = info.Files || next.Files
+		switch {
+		case info.BatchSize == 0 || next.BatchSize == 0:
+			info.BatchSize = 0
+		case info.BatchSize != next.BatchSize:
+			info.BatchSize = Unknown
+		}
+	}
+	return info
+}
+
+func (c concatenation) ShardFiles(num, index int) (Source, error) {
+	out := make(concatenation, len(c))
+	for i, s := range c {
+		part, err := shardFiles(s, num, index)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = part
+	}
+	return out, nil
+}
+
+func (c concatenation) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
+	it := &concatenator{parts: c, pass: pass}
+	inner := State{}
+	if !from.IsZero() {
+		if err := from.want("concatenate", 1, 1); err != nil {
+			return nil, err
+		}
+		if from.At[0] >= int64(len(c)) {
+			return nil, fmt.Errorf("%w: part %d of %d", ErrState, from.At[0], len(c))
+		}
+		it.at, inner = int(from.At[0]), from.In[0]
+	}
+	var err error
+	if it.in, err = c[it.at].Open(ctx, pass, inner); err != nil {
+		return nil, err
+	}
+	return it, nil
+}
+
+type concatenator struct {
+	parts concatenation
+	pass  Pass
+	at    int
+	in    Iterator
+}
+
+func (c *concatenator) Next(ctx context.Context) (Element, error) {
+	for {
+		e, err := c.in.Next(ctx)
+		if err != io.EOF || c.at+1 >= len(c.parts) {
+			return e, err
+		}
+		if err := c.in.Close(); err != nil {
+			return Element{}, err
+		}
+		c.at++
+		if c.in, err = c.parts[c.at].Open(ctx, c.pass, State{}); err != nil {
+			c.in = closed{}
+			return Element{}, err
+		}
+	}
+}
+
+func (c *concatenator) State() (State, error) { return stateOver("concatenate", c.in, int64(c.at)) }
+func (c *concatenator) Close() error          { return c.in.Close() }

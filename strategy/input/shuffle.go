@@ -1,0 +1,214 @@
+package input
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/bits"
+	"slices"
+)
+
+// ShuffleOptions chooses the random order. The zero value is seed 0 with another order in each pass.
+type ShuffleOptions struct {
+	Seed          uint64
+	SameEachEpoch bool // every pass of Repeat has the same order
+}
+
+// Shuffle yields the elements in a random order: it holds buffer elements and yields one of them at random, then puts the
+// next one in its place. A buffer of at least the number of elements makes all orders equally likely. The order depends
+// on seed and pass alone, so all hosts agree on it.
+//
+// The saved position holds the numbers of the buffered elements, not the elements: a restore reads them again, from a
+// position at most about two buffers before the oldest one. The input therefore has to yield the same elements again.
+func (d Dataset) Shuffle(buffer int, opts ShuffleOptions) Dataset {
+	if buffer < 1 {
+		return fail("a shuffle buffer of %d elements: it holds at least 1", buffer)
+	}
+	return d.then(func(in Source) Source {
+		return derived{in: in,
+			describe: func(info Info) Info { return info },
+			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
+				s := &shuffler{size: buffer, rng: mix(opts.Seed)}
+				if !opts.SameEachEpoch {
+					s.rng ^= mix(pass.Epoch + 0x51ed270b)
+				}
+				if err := s.open(ctx, in, pass, from); err != nil {
+					return nil, err
+				}
+				return s, nil
+			},
+		}
+	})
+}
+
+type held struct {
+	ord int64
+	e   Element
+}
+
+type bookmark struct {
+	ord   int64
+	state State
+}
+
+type shuffler struct {
+	in     Iterator
+	size   int
+	rng    uint64
+	buf    []held
+	pulled int64 // elements taken from the input
+	ended  bool
+	marks  []bookmark // positions of the input; the first is not after the oldest element in buf
+}
+
+// Counters of a saved position: two halves of the generator, pulled, ended, number of the mark, then the buffer.
+const shuffleFixed = 5
+
+func (s *shuffler) open(ctx context.Context, in Source, pass Pass, from State) (err error) {
+	inner, base := State{}, int64(0)
+	var want []int64
+	if !from.IsZero() {
+		if from.Op != "shuffle" || len(from.At) < shuffleFixed || len(from.At) > shuffleFixed+s.size || len(from.In) != 1 {
+			return fmt.Errorf("%w: not a position of a shuffle with a buffer of %d", ErrState, s.size)
+		}
+		if err := from.checkAt(); err != nil {
+			return err
+		}
+		s.rng = uint64(from.At[0])<<32 | uint64(uint32(from.At[1]))
+		s.pulled, s.ended, base = from.At[2], from.At[3] != 0, from.At[4]
+		want, inner = from.At[shuffleFixed:], from.In[0]
+		for _, ord := range want {
+			if ord < base || ord >= s.pulled {
+				return fmt.Errorf("%w: a shuffle buffer holds element %d, read were %d to %d", ErrState, ord, base, s.pulled)
+			}
+		}
+		if base > s.pulled {
+			return fmt.Errorf("%w: a shuffle mark at %d of %d elements", ErrState, base, s.pulled)
+		}
+	}
+	if s.in, err = in.Open(ctx, pass, inner); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			s.in.Close()
+		}
+	}()
+	s.marks = []bookmark{{base, inner}}
+	if from.IsZero() {
+		if s.marks[0].state, err = s.in.State(); err != nil {
+			return err
+		}
+	}
+	return s.reread(ctx, base, want)
+}
+
+// reread fills the buffer with the wanted elements, in that order, and brings the input to where it was.
+func (s *shuffler) reread(ctx context.Context, base int64, want []int64) error {
+	slot := make(map[int64]int, len(want))
+	for i, ord := range want {
+		slot[ord] = i
+	}
+	if len(slot) != len(want) {
+		return fmt.Errorf("%w: a shuffle buffer holds an element twice", ErrState)
+	}
+	s.buf = make([]held, len(want))
+	for ord := base; ord < s.pulled; ord++ {
+		e, err := s.in.Next(ctx)
+		if err == io.EOF {
+			return fmt.Errorf("%w: the data ends at element %d, the position is %d", ErrState, ord, s.pulled)
+		} else if err != nil {
+			return err
+		}
+		if i, ok := slot[ord]; ok {
+			s.buf[i] = held{ord, e}
+		}
+	}
+	return nil
+}
+
+// pull takes one element from the input.
+func (s *shuffler) pull(ctx context.Context) (held, error) {
+	if s.pulled-s.marks[len(s.marks)-1].ord >= int64(s.size) {
+		state, err := s.in.State()
+		if err != nil {
+			return held{}, err
+		}
+		s.marks = append(s.marks, bookmark{s.pulled, state})
+		s.forget()
+	}
+	e, err := s.in.Next(ctx)
+	if err != nil {
+		return held{}, err
+	}
+	s.pulled++
+	return held{s.pulled - 1, e}, nil
+}
+
+// forget drops the marks that no element in the buffer needs any more.
+func (s *shuffler) forget() {
+	oldest := s.pulled
+	for _, h := range s.buf {
+		oldest = min(oldest, h.ord)
+	}
+	for len(s.marks) > 1 && s.marks[1].ord <= oldest {
+		s.marks = slices.Delete(s.marks, 0, 1)
+	}
+}
+
+func (s *shuffler) Next(ctx context.Context) (Element, error) {
+	for !s.ended && len(s.buf) < s.size {
+		h, err := s.pull(ctx)
+		if err == io.EOF {
+			s.ended = true
+			break
+		} else if err != nil {
+			return Element{}, err
+		}
+		s.buf = append(s.buf, h)
+	}
+	if len(s.buf) == 0 {
+		return Element{}, io.EOF
+	}
+	i := s.below(len(s.buf))
+	out := s.buf[i]
+	last := len(s.buf) - 1
+	s.buf[i] = s.buf[last]
+	s.buf[last] = held{}
+	s.buf = s.buf[:last]
+	return out.e, nil
+}
+
+func (s *shuffler) State() (State, error) {
+	s.forget()
+	ended := int64(0)
+	if s.ended {
+		ended = 1
+	}
+	at := []int64{int64(s.rng >> 32), int64(s.rng & 0xffffffff), s.pulled, ended, s.marks[0].ord}
+	for _, h := range s.buf {
+		at = append(at, h.ord)
+	}
+	return State{Op: "shuffle", At: at, In: []State{s.marks[0].state}}, nil
+}
+
+func (s *shuffler) Close() error { return s.in.Close() }
+
+// below draws a number from 0 to n-1, without bias.
+func (s *shuffler) below(n int) int {
+	for {
+		s.rng += 0x9e3779b97f4a7c15
+		hi, lo := bits.Mul64(mix(s.rng), uint64(n))
+		if lo >= -uint64(n)%uint64(n) {
+			return int(hi)
+		}
+	}
+}
+
+// mix is the finalizer of the splitmix64 generator. The generator is spelled out here because saved positions and other
+// hosts rely on its numbers.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

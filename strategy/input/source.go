@@ -1,0 +1,223 @@
+package input
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+)
+
+// elements is a list of elements in memory.
+type elements struct {
+	list []Element
+	spec Spec
+}
+
+// FromElements makes a dataset that yields the given elements. Its spec is what all of them agree on, dimensions that
+// differ being unknown; elements of different structure, kind or rank leave it unknown altogether.
+func FromElements(list ...Element) Dataset {
+	var spec Spec
+	for i, e := range list {
+		if i == 0 {
+			spec = SpecOf(e)
+			continue
+		}
+		var ok bool
+		if spec, ok = merge(spec, SpecOf(e)); !ok {
+			spec = Spec{}
+			break
+		}
+	}
+	return Dataset{elements{list: append([]Element(nil), list...), spec: spec}}
+}
+
+func (s elements) Info() Info { return Info{Spec: s.spec, Cardinality: Cardinality(len(s.list))} }
+
+func (s elements) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
+	return openIndexed("elements", len(s.list), from, func(i int) (Element, error) { return s.list[i], nil })
+}
+
+// rows is a list of the rows of one element.
+type rows struct {
+	of Element
+	n  int
+}
+
+// FromSlices makes a dataset of the rows of e: element i holds row i of every component, without the leading axis. All
+// components need the same number of rows. Nothing is copied.
+func FromSlices(e Element) Dataset {
+	n, err := rowsOf(e)
+	if err != nil {
+		return Dataset{broken{fmt.Errorf("input: no slices: %w", err)}}
+	}
+	return Dataset{rows{of: e, n: n}}
+}
+
+func (s rows) Info() Info {
+	spec := mapDims(SpecOf(s.of), func(dims []int) []int { return dims[1:] })
+	return Info{Spec: spec, Cardinality: Cardinality(s.n)}
+}
+
+func (s rows) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
+	return openIndexed("slices", s.n, from, s.row)
+}
+
+func (s rows) row(i int) (Element, error) {
+	return MapNest(s.of, func(_ string, t Tensor) (Tensor, error) { return t.row(i), nil })
+}
+
+// counter is the numbers 0 to n-1.
+type counter int
+
+// Range makes a dataset of the int64 scalars 0 to n-1.
+func Range(n int) Dataset {
+	if n < 0 {
+		return fail("range of %d numbers", n)
+	}
+	return Dataset{counter(n)}
+}
+
+func (c counter) Info() Info {
+	return Info{Spec: Leaf(TensorSpec{Kind: Int64}), Cardinality: Cardinality(c)}
+}
+
+func (c counter) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
+	return openIndexed("range", int(c), from, func(i int) (Element, error) { return Leaf(Scalar(int64(i))), nil })
+}
+
+// indexed iterates over n elements found by number; its position is that number.
+type indexed struct {
+	op  string
+	n   int
+	pos int
+	get func(i int) (Element, error)
+}
+
+func openIndexed(op string, n int, from State, get func(int) (Element, error)) (Iterator, error) {
+	it := &indexed{op: op, n: n, get: get}
+	if !from.IsZero() {
+		if err := from.want(op, 1, 0); err != nil {
+			return nil, err
+		}
+		if from.At[0] > int64(n) {
+			return nil, fmt.Errorf("%w: element %d of %d", ErrState, from.At[0], n)
+		}
+		it.pos = int(from.At[0])
+	}
+	return it, nil
+}
+
+func (it *indexed) Next(ctx context.Context) (Element, error) {
+	if err := ctx.Err(); err != nil {
+		return Element{}, err
+	}
+	if it.pos >= it.n {
+		return Element{}, io.EOF
+	}
+	it.pos++
+	return it.get(it.pos - 1)
+}
+
+func (it *indexed) State() (State, error) { return State{Op: it.op, At: []int64{int64(it.pos)}}, nil }
+func (it *indexed) Close() error          { return nil }
+
+// SeqOptions says what is known of the elements of [FromSeq]. The zero value is: nothing is known of the elements, and
+// they are no batches.
+type SeqOptions struct {
+	Spec  Spec // zero: unknown
+	Count int  // number of elements; 0 is unknown, a negative number is infinite
+	// BatchSize is the rows of a full batch if the elements are batches already, Unknown if the size is not known, and 0
+	// if they are no batches.
+	BatchSize int
+}
+
+type seqSource struct {
+	open func(ctx context.Context, pass Pass) iter.Seq2[Element, error]
+	info Info
+}
+
+// FromSeq makes a dataset of a Go iterator. The function is called once for each pass, perhaps by several goroutines at
+// a time, and has to start from the beginning each time. An element that does not fit the spec is an error, and so is
+// the first error the iterator yields. A restore iterates again and drops what was already seen, so the iterator must
+// yield the same elements for the same pass.
+func FromSeq(open func(ctx context.Context, pass Pass) iter.Seq2[Element, error], opts SeqOptions) Dataset {
+	if open == nil {
+		return fail("FromSeq needs a function")
+	}
+	if opts.BatchSize < Unknown {
+		return fail("a batch size of %d rows", opts.BatchSize)
+	}
+	info := Info{Spec: opts.Spec, Cardinality: Cardinality(opts.Count), BatchSize: opts.BatchSize}
+	switch {
+	case opts.Count == 0:
+		info.Cardinality = UnknownCardinality
+	case opts.Count < 0:
+		info.Cardinality = Infinite
+	}
+	return Dataset{seqSource{open, info}}
+}
+
+func (s seqSource) Info() Info { return s.info }
+
+func (s seqSource) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
+	skip := int64(0)
+	if !from.IsZero() {
+		if err := from.want("seq", 1, 0); err != nil {
+			return nil, err
+		}
+		skip = from.At[0]
+	}
+	// The iterator outlives the call that opens it, so it must not die with that call's deadline.
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	next, stop := iter.Pull2(s.open(inner, pass))
+	it := &seqIterator{spec: s.info.Spec, next: next, stop: func() { cancel(); stop() }}
+	if err := drop(ctx, it, skip); err != nil {
+		it.Close()
+		return nil, err
+	}
+	return it, nil
+}
+
+type seqIterator struct {
+	spec Spec
+	next func() (Element, error, bool)
+	stop func()
+	pos  int64
+}
+
+func (it *seqIterator) Next(ctx context.Context) (Element, error) {
+	if err := ctx.Err(); err != nil {
+		return Element{}, err
+	}
+	e, err, ok := it.next()
+	if !ok {
+		return Element{}, io.EOF
+	}
+	if err == nil {
+		err = check(it.spec, e)
+	}
+	if err != nil {
+		return Element{}, fmt.Errorf("input: element %d of the iterator: %w", it.pos, err)
+	}
+	it.pos++
+	return e, nil
+}
+
+func (it *seqIterator) State() (State, error) { return State{Op: "seq", At: []int64{it.pos}}, nil }
+
+func (it *seqIterator) Close() error {
+	it.stop()
+	return nil
+}
+
+// drop reads n elements to get back to a position.
+func drop(ctx context.Context, it Iterator, n int64) error {
+	for i := int64(0); i < n; i++ {
+		if _, err := it.Next(ctx); err == io.EOF {
+			return fmt.Errorf("%w: the data ends after %d elements, the position is %d", ErrState, i, n)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package input
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Step is the input of one step: one element for each replica of this host, in the order of their ids.
+type Step struct {
+	Index    int64 // from 0
+	Replicas []Element
+	// Real says which replicas have data of the dataset. The others have stand-ins of no rows, for the end of the data;
+	// an empty share of a real batch counts as data.
+	Real []bool
+}
+
+// Steps is one pass over distributed input. One goroutine uses it at a time.
+type Steps struct {
+	d       *Distributed
+	streams []Iterator
+	ended   []bool
+	seen    Element // a real element, the model for stand-ins where no spec is known
+	index   int64
+	err     error // what Next returns from now on
+}
+
+// Open starts a pass from the beginning.
+func (d *Distributed) Open(ctx context.Context) (*Steps, error) { return d.OpenAt(ctx, State{}) }
+
+// OpenAt starts a pass at a position saved with [Steps.State], on the same host of as many hosts: the same steps follow
+// as followed then. Errors of other positions match [ErrState].
+func (d *Distributed) OpenAt(ctx context.Context, from State) (*Steps, error) {
+	s := &Steps{d: d, ended: make([]bool, len(d.streams))}
+	inner := make([]State, len(d.streams))
+	if !from.IsZero() {
+		if err := from.want("steps", 4, len(d.streams)); err != nil {
+			return nil, err
+		}
+		if from.At[1] != int64(d.opts.Replicas) || from.At[2] != int64(d.opts.Hosts) || from.At[3] != int64(d.opts.HostIndex) {
+			return nil, fmt.Errorf("%w: it is of host %d of %d with %d replicas, this is host %d of %d with %d", ErrState,
+				from.At[3], from.At[2], from.At[1], d.opts.HostIndex, d.opts.Hosts, d.opts.Replicas)
+		}
+		s.index, inner = from.At[0], from.In
+	}
+	for i, ds := range d.streams {
+		it, err := ds.OpenAt(ctx, Pass{Epoch: d.opts.Epoch}, inner[i])
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+		s.streams = append(s.streams, it)
+	}
+	return s, nil
+}
+
+// Next returns the next step, or io.EOF at the end, which stays the answer. After another error that answer stays as
+// well. Cancelling ctx in the middle of a step loses the position; open the input again at the last saved one.
+func (s *Steps) Next(ctx context.Context) (Step, error) {
+	if s.err != nil {
+		return Step{}, s.err
+	}
+	step, err := s.next(ctx)
+	if err != nil {
+		s.err = err
+		return Step{}, err
+	}
+	s.index++
+	return step, nil
+}
+
+func (s *Steps) next(ctx context.Context) (Step, error) {
+	n := s.d.local
+	step := Step{Index: s.index, Replicas: make([]Element, n), Real: make([]bool, n)}
+	have := 0
+	for r := range n {
+		which := r % len(s.streams)
+		if s.ended[which] {
+			continue
+		}
+		e, err := s.streams[which].Next(ctx)
+		if err == io.EOF {
+			s.ended[which] = true
+			continue
+		}
+		if err != nil {
+			return Step{}, err
+		}
+		if err := s.accept(e); err != nil {
+			return Step{}, err
+		}
+		step.Replicas[r], step.Real[r] = e, true
+		have++
+	}
+	more, err := s.more(ctx, have)
+	if err != nil {
+		return Step{}, err
+	}
+	if !more {
+		return Step{}, io.EOF
+	}
+	for r, real := range step.Real {
+		if real {
+			continue
+		}
+		if step.Replicas[r], err = s.standIn(); err != nil {
+			return Step{}, err
+		}
+	}
+	return step, nil
+}
+
+// accept checks the first element of a dataset that said nothing of its elements.
+func (s *Steps) accept(e Element) error {
+	if !s.seen.IsZero() {
+		return nil
+	}
+	s.seen = e
+	if s.d.opts.Replicas == 1 || s.d.batched || !s.d.spec.IsZero() {
+		return nil
+	}
+	leaves := e.Leaves()
+	if len(leaves) == 0 {
+		return nil
+	}
+	return &NotBatchedError{Component: e.Paths()[0], Spec: leaves[0].Spec()}
+}
+
+// more decides whether there is a step, on this host or with all others.
+func (s *Steps) more(ctx context.Context, have int) (bool, error) {
+	mine := have > 0
+	if s.d.full {
+		mine = have == s.d.local
+	}
+	if !s.d.vote || s.d.opts.AnyHost == nil {
+		return mine, nil
+	}
+	// Where every replica needs data, the question is whether any host lacks it.
+	any, err := s.d.opts.AnyHost(ctx, mine != s.d.full)
+	if err != nil {
+		return false, fmt.Errorf("input: vote on step %d: %w", s.index, err)
+	}
+	return any != s.d.full, nil
+}
+
+// standIn is an element of no rows.
+func (s *Steps) standIn() (Element, error) {
+	if !s.d.spec.IsZero() {
+		return dummy(s.d.spec)
+	}
+	if s.seen.IsZero() {
+		return Element{}, errors.New("input: other hosts have data for this step and this one has seen none, so it cannot tell the shape of an empty batch: give the dataset a spec")
+	}
+	return dummy(SpecOf(s.seen))
+}
+
+// State is the position before the next step; it can be asked for at any time but after an error.
+func (s *Steps) State() (State, error) {
+	if s.err != nil && s.err != io.EOF {
+		return State{}, fmt.Errorf("input: no position after an error: %w", s.err)
+	}
+	o := s.d.opts
+	state := State{Op: "steps", At: []int64{s.index, int64(o.Replicas), int64(o.Hosts), int64(o.HostIndex)}}
+	for _, it := range s.streams {
+		inner, err := it.State()
+		if err != nil {
+			return State{}, err
+		}
+		state.In = append(state.In, inner)
+	}
+	return state, nil
+}
+
+// Close releases files and goroutines. It may be called twice.
+func (s *Steps) Close() error {
+	var errs []error
+	for _, it := range s.streams {
+		errs = append(errs, it.Close())
+	}
+	s.err = errClosed
+	return errors.Join(errs...)
+}
+
+func (s *Steps) each(ctx context.Context, yield func(Step, error) bool) {
+	for {
+		step, err := s.Next(ctx)
+		if err == io.EOF || !yield(step, err) || err != nil {
+			return
+		}
+	}
+}
