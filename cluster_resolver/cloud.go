@@ -121,6 +121,9 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 		return c, nil
 	case strings.HasPrefix(tpu, DefaultRPCLayer+"://"):
 		addresses, err = ParseAddresses(source, tpu, r.port())
+	case r.API == nil && r.TPU == "":
+		return Cluster{}, &NotDetectedError{Resolver: cloudName,
+			Reason: source + " names " + tpu + ", but API is nil, so it cannot be looked up"}
 	default:
 		addresses, err = r.node(ctx, &c, tpu)
 	}

@@ -1,0 +1,102 @@
+package clusterresolver
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func v4Metadata(t *testing.T, extra string) Metadata {
+	t.Helper()
+	e, err := ParseTPUEnv(tpuEnvV4 + extra)
+	require.NoError(t, err)
+	hosts, err := ParseEndpoints("u:u:10.0.0.1,u:u:10.0.0.2,u:u:10.0.0.3,u:u:10.0.0.4")
+	require.NoError(t, err)
+	return Metadata{AcceleratorType: "v4-32", WorkerID: 2, Endpoints: hosts, TPUEnv: e}
+}
+
+func readEnv(t *testing.T, pairs ...string) Environment {
+	t.Helper()
+	e, err := ReadEnvironment(env(pairs...))
+	require.NoError(t, err)
+	return e
+}
+
+type codeSeverity struct {
+	Code     FindingCode
+	Severity Severity
+}
+
+func codes(findings []Finding) []codeSeverity {
+	var out []codeSeverity
+	for _, f := range findings {
+		out = append(out, codeSeverity{f.Code, f.Severity})
+	}
+	return out
+}
+
+func TestCheckFindsDisagreement(t *testing.T) {
+	const told = "MEGASCALE_COORDINATOR_ADDRESS: '10.9.0.1'\nMEGASCALE_NUM_SLICES: '2'\nMEGASCALE_SLICE_ID: '1'\n"
+	mega := func(coordinator, n, id string) []string {
+		return []string{"MEGASCALE_COORDINATOR_ADDRESS", coordinator, "MEGASCALE_NUM_SLICES", n, "MEGASCALE_SLICE_ID", id}
+	}
+	for name, c := range map[string]struct {
+		env   []string
+		extra string
+		want  []codeSeverity
+	}{
+		"all agrees": {[]string{"TPU_ACCELERATOR_TYPE", "v4-32", "TPU_TOPOLOGY", "2x2x4", "TPU_WORKER_ID", "2",
+			"TPU_WORKER_HOSTNAMES", "10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4", "TPU_PROCESS_BOUNDS", "1,1,4"}, "", nil},
+		"nothing set":                   {nil, "", nil},
+		"host names cannot be compared": {[]string{"TPU_WORKER_HOSTNAMES", "a,b,c,d"}, "", nil},
+		"accelerator type":              {[]string{"TPU_ACCELERATOR_TYPE", "v4-16"}, "", []codeSeverity{{FindingAcceleratorType, Error}}},
+		"unknown accelerator":           {[]string{"TPU_ACCELERATOR_TYPE", "v99-1"}, "", []codeSeverity{{FindingAcceleratorType, Error}, {FindingAcceleratorUnknown, Warning}}},
+		"topology":                      {[]string{"TPU_TOPOLOGY", "2x2x2"}, "", []codeSeverity{{FindingTopology, Error}}},
+		"topology against type":         {[]string{"TPU_TOPOLOGY", "2x2x2", "TPU_ACCELERATOR_TYPE", "v4-32"}, "", []codeSeverity{{FindingTopology, Error}, {FindingTopology, Error}}},
+		"malformed topology":            {[]string{"TPU_TOPOLOGY", "2*2"}, "", []codeSeverity{{FindingTopology, Error}, {FindingTopology, Warning}}},
+		"too few hosts":                 {[]string{"TPU_WORKER_HOSTNAMES", "a,b"}, "", []codeSeverity{{FindingWorkerCount, Error}}},
+		"localhost on purpose":          {[]string{"TPU_WORKER_HOSTNAMES", "localhost"}, "", []codeSeverity{{FindingWorkerCount, Warning}}},
+		"hosts of an earlier slice":     {[]string{"TPU_WORKER_HOSTNAMES", "10.0.0.1,10.0.0.9,10.0.0.3,10.0.0.4"}, "", []codeSeverity{{FindingWorkerHosts, Error}}},
+		"worker id of another host":     {[]string{"TPU_WORKER_HOSTNAMES", "a,b,c,d", "TPU_WORKER_ID", "1"}, "", []codeSeverity{{FindingWorkerID, Error}}},
+		"worker id out of range":        {[]string{"TPU_WORKER_HOSTNAMES", "a,b,c,d", "TPU_WORKER_ID", "4"}, "", []codeSeverity{{FindingWorkerID, Error}, {FindingWorkerID, Error}}},
+		"process bounds":                {[]string{"TPU_PROCESS_BOUNDS", "1,1,1"}, "", []codeSeverity{{FindingWorkerCount, Error}}},
+		"visible chips":                 {[]string{"TPU_VISIBLE_CHIPS", "0,1", "TPU_CHIPS_PER_PROCESS_BOUNDS", "1,1,1"}, "", []codeSeverity{{FindingVisibleChips, Error}}},
+		"multislice agrees":             {mega("10.9.0.1", "2", "1"), told, nil},
+		"stale coordinator":             {mega("10.8.0.1", "2", "1"), told, []codeSeverity{{FindingMegascaleStale, Error}}},
+		"stale slice count and id":      {mega("10.9.0.1", "3", "2"), told, []codeSeverity{{FindingMegascaleStale, Error}, {FindingMegascaleStale, Error}}},
+		"left over from another job":    {mega("10.8.0.1", "2", "1"), "", []codeSeverity{{FindingMegascaleUnconfirmed, Warning}}},
+		"slice id beyond the count":     {mega("10.8.0.1", "2", "2"), "", []codeSeverity{{FindingMegascaleStale, Error}, {FindingMegascaleUnconfirmed, Warning}}},
+		"half of the multislice is set": {[]string{"MEGASCALE_NUM_SLICES", "2"}, "", []codeSeverity{{FindingMegascaleIncomplete, Error}, {FindingMegascaleUnconfirmed, Warning}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, md := readEnv(t, c.env...), v4Metadata(t, c.extra)
+			got := Check(e, md)
+			assert.Equal(t, c.want, codes(got))
+			assert.Equal(t, got, Check(e, md), "findings must come in one order")
+			for _, f := range got {
+				assert.NotEmpty(t, f.Subject)
+				assert.NotEmpty(t, f.Do)
+			}
+		})
+	}
+}
+
+func TestCheckFindsContradictionsInsideTheMetadata(t *testing.T) {
+	md := v4Metadata(t, "")
+	md.WorkerID = 7
+	assert.Equal(t, []codeSeverity{{FindingWorkerID, Error}, {FindingWorkerID, Error}}, codes(Check(readEnv(t), md)))
+	md = v4Metadata(t, "")
+	md.Endpoints = md.Endpoints[:3]
+	assert.Equal(t, []codeSeverity{{FindingWorkerCount, Error}}, codes(Check(readEnv(t), md)))
+	md = v4Metadata(t, "")
+	md.Preempted = true
+	assert.Equal(t, []codeSeverity{{FindingPreempted, Error}}, codes(Check(readEnv(t), md)))
+}
+
+func TestCheckSeesOneTypeUnderTwoNames(t *testing.T) {
+	md := Metadata{AcceleratorType: "v5litepod-4", WorkerID: 0}
+	assert.Empty(t, Check(readEnv(t, "TPU_ACCELERATOR_TYPE", "v5e-4"), md))
+	md.AcceleratorType = "v7x-8"
+	assert.Empty(t, Check(readEnv(t, "TPU_ACCELERATOR_TYPE", "tpu7x-8"), md))
+}
