@@ -1,0 +1,112 @@
+// Package plugintest finds the real PJRT plugins for tests.
+package plugintest
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"tpustrategy/internal/pins"
+	"tpustrategy/pjrt"
+)
+
+// Require is the environment variable that, set to 1, turns a skip for a
+// missing plugin into a failure.
+const Require = "TPUSTRATEGY_REQUIRE_PLUGIN"
+
+// Path is the plugin library of a kind, "cpu" or "tpu", found as [pjrt.Find]
+// does. Without one the test is skipped with the reason, or fails if the
+// environment sets TPUSTRATEGY_REQUIRE_PLUGIN=1.
+func Path(t testing.TB, kind string) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = ""
+	}
+	found, err := pjrt.Find(pjrt.FindOptions{Kind: kind, Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: cache,
+		Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
+	if err != nil {
+		missing(t, err.Error())
+		return ""
+	}
+	return found.Path
+}
+
+// Open is the opened plugin of a kind. Do not open libtpu in a process that
+// does more than one test's work: it reads its environment once; see TPUEnv.
+func Open(t testing.TB, kind string) *pjrt.Plugin {
+	t.Helper()
+	p, err := pjrt.Open(Path(t, kind))
+	if err != nil {
+		t.Fatalf("plugintest: %v", err)
+	}
+	return p
+}
+
+// CPU is a client of the CPU plugin with so many devices, closed when the test
+// ends; a test that leaves something open in it fails.
+func CPU(t testing.TB, devices int) *pjrt.Client {
+	t.Helper()
+	c, err := Open(t, "cpu").NewClient(t.Context(), pjrt.ClientOptions{Options: map[string]any{"cpu_device_count": devices}})
+	if err != nil {
+		t.Fatalf("plugintest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("plugintest: %v", err)
+		}
+	})
+	return c
+}
+
+// Header is the official pjrt_c_api.h that came with the CPU plugin.
+func Header(t testing.TB) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		missing(t, err.Error())
+	}
+	pin, err := pins.For("cpu", runtime.GOARCH)
+	if err != nil {
+		missing(t, err.Error())
+	}
+	path := pin.HeaderPath(cache)
+	if _, err := os.Stat(path); err != nil {
+		missing(t, err.Error())
+	}
+	return path
+}
+
+// TPUEnv is what libtpu needs in its environment to work without a TPU, to be
+// set before the process starts.
+func TPUEnv() []string {
+	return []string{"TPU_SKIP_MDS_QUERY=1", "TPU_ACCELERATOR_TYPE=v5litepod-8", "TPU_WORKER_HOSTNAMES=localhost", "TPU_WORKER_ID=0"}
+}
+
+// Child runs the same test again in a process of its own, with extra
+// environment, and answers its output; the error is the process's. In the child
+// InChild is true. It is for what would take the process down, and for libtpu.
+func Child(t testing.TB, env ...string) (string, error) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v", "-test.count=1")
+	cmd.Env = append(append(os.Environ(), env...), childMark+"="+t.Name())
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+const childMark = "TPUSTRATEGY_TEST_CHILD"
+
+// InChild says whether this process was started by Child for this test.
+func InChild(t testing.TB) bool { return os.Getenv(childMark) == t.Name() }
+
+func missing(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv(Require) == "1" {
+		t.Fatalf("plugintest: %s=1, and %s", Require, why)
+	}
+	t.Skip(fmt.Sprintf("plugintest: %s", why))
+}

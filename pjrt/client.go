@@ -1,0 +1,207 @@
+package pjrt
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"tpustrategy/pjrt/internal/capi"
+	"tpustrategy/pjrt/internal/live"
+)
+
+// ClientOptions configure a client. The zero value asks for the plugin's
+// defaults.
+type ClientOptions struct {
+	// Options go to the plugin as they are: string, int64, int, []int64, []int,
+	// float32 or bool values. The XLA CPU plugin knows cpu_device_count, the
+	// number of devices, 1 to 1024.
+	Options map[string]any
+}
+
+// Client is a connection of one plugin to its devices. It is safe for
+// concurrent use. It owns its devices and memories; buffers, executables and
+// topologies made from it keep it open.
+type Client struct {
+	*core
+	plugin          *Plugin
+	platformName    string
+	platformVersion string
+	processIndex    int
+	devices         []*Device
+	addressable     []*Device
+	memories        []*Memory
+	byID            map[int]*Device
+	byHandle        map[capi.Device]*Device
+
+	closing sync.Mutex
+	closed  bool
+	result  error
+}
+
+// maxCPUDevices bounds cpu_device_count: the plugin allocates threads for each
+// device and does not check the number itself.
+const maxCPUDevices = 1024
+
+// NewClient opens the plugin's devices. For a TPU this takes seconds, and one
+// process at a time can hold them. Options of a wrong type give an
+// [*OptionError] before the plugin is called. If ctx ends first, NewClient
+// returns its error and closes the client when it comes.
+func (p *Plugin) NewClient(ctx context.Context, o ClientOptions) (*Client, error) {
+	options, err := namedValues(o.Options)
+	if err != nil {
+		return nil, err
+	}
+	if v, ok := o.Options["cpu_device_count"]; ok {
+		i := slices.IndexFunc(options, func(n capi.NamedValue) bool { return n.Name == "cpu_device_count" })
+		if n, ok := options[i].Value.(int64); !ok || n < 1 || n > maxCPUDevices {
+			return nil, &OptionError{"cpu_device_count", v, fmt.Sprintf("%v (%T) is not an int64 from 1 to %d", v, v, maxCPUDevices)}
+		}
+	}
+	return await(ctx, "create client", func() (*Client, error) { return p.newClient(options) }, func(c *Client) { c.Close() }, nil)
+}
+
+func (p *Plugin) newClient(options []capi.NamedValue) (*Client, error) {
+	handle, err := p.api.ClientCreate(options)
+	if err != nil {
+		return nil, p.wrap("create client", err)
+	}
+	c := &Client{core: &core{api: p.api, path: p.path, c: handle}, plugin: p}
+	c.refs.Store(1)
+	live.Add(live.Client, unsafe.Pointer(handle))
+	if err := c.read(); err != nil {
+		c.Close()
+		return nil, p.wrap("read client", err)
+	}
+	runtime.AddCleanup(c, func(c *core) {
+		if c.refs.Load() > 0 {
+			live.Reclaimed(live.Client, unsafe.Pointer(c.c))
+			c.drop()
+		}
+	}, c.core)
+	return c, nil
+}
+
+// read fills in all that a client says about itself, once.
+func (c *Client) read() (err error) {
+	if c.platformName, err = c.api.ClientPlatformName(c.c); err != nil {
+		return err
+	}
+	if c.platformVersion, err = c.api.ClientPlatformVersion(c.c); err != nil {
+		return err
+	}
+	if c.processIndex, err = c.api.ClientProcessIndex(c.c); err != nil {
+		return err
+	}
+	handles, err := c.api.ClientDevices(c.c)
+	if err != nil {
+		return err
+	}
+	memories, err := c.readMemories()
+	if err != nil {
+		return err
+	}
+	c.byID, c.byHandle = map[int]*Device{}, map[capi.Device]*Device{}
+	for _, h := range handles {
+		d, err := c.readDevice(h, memories)
+		if err != nil {
+			return err
+		}
+		c.devices = append(c.devices, d)
+		c.byID[d.ID()], c.byHandle[h] = d, d
+	}
+	local, err := c.api.ClientAddressableDevices(c.c)
+	if err != nil {
+		return err
+	}
+	for _, h := range local {
+		if d := c.byHandle[h]; d != nil {
+			c.addressable = append(c.addressable, d)
+		}
+	}
+	for _, m := range c.memories {
+		for _, h := range m.handles {
+			if d := c.byHandle[h]; d != nil {
+				m.devices = append(m.devices, d)
+			}
+		}
+	}
+	return nil
+}
+
+// Close ends the client. While buffers, executables or topologies of it are
+// open it does nothing and returns an [*OpenError] that counts them; close them
+// and call it again. Waits and calls whose context ended are waited for. After
+// success, a further Close returns the same result.
+func (c *Client) Close() error {
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	if c.closed {
+		return c.result
+	}
+	for k := childBuffer; k < childCall; k++ {
+		if c.children[k].Load() > 0 {
+			return c.openError("close client")
+		}
+	}
+	c.waits.drain()
+	err := c.core.close()
+	if _, open := err.(*OpenError); open {
+		return err
+	}
+	c.closed, c.result = true, err
+	return err
+}
+
+// Plugin is the plugin that the client was made from.
+func (c *Client) Plugin() *Plugin { return c.plugin }
+
+// PlatformName is such as "cpu" or "tpu".
+func (c *Client) PlatformName() string { return c.platformName }
+
+// PlatformVersion is the plugin's own text.
+func (c *Client) PlatformVersion() string { return c.platformVersion }
+
+// ProcessIndex is this process's number among the hosts of a slice.
+func (c *Client) ProcessIndex() int { return c.processIndex }
+
+// Devices are all devices, of all processes, in the plugin's order. The slice
+// is the caller's; the devices are the client's.
+func (c *Client) Devices() []*Device { return slices.Clone(c.devices) }
+
+// AddressableDevices are the devices of this process, in the plugin's order.
+func (c *Client) AddressableDevices() []*Device { return slices.Clone(c.addressable) }
+
+// Memories are the memories that this process can address.
+func (c *Client) Memories() []*Memory { return slices.Clone(c.memories) }
+
+// LookupDevice finds a device by its global id.
+func (c *Client) LookupDevice(id int) (*Device, error) {
+	if d := c.byID[id]; d != nil {
+		return d, nil
+	}
+	return nil, fmt.Errorf("pjrt: look up device: no device %d among %d: %w", id, len(c.devices), NotFound)
+}
+
+// DefaultDeviceAssignment is the plugin's choice of devices for a program:
+// element [r][p] is the global id for replica r and partition p.
+func (c *Client) DefaultDeviceAssignment(replicas, partitions int) ([][]int, error) {
+	if err := checkCounts(replicas, partitions, len(c.devices)); err != nil {
+		return nil, err
+	}
+	if err := c.retain(childCall); err != nil {
+		return nil, fmt.Errorf("pjrt: default device assignment: %w", err)
+	}
+	defer c.release(childCall)
+	flat, err := c.api.ClientDefaultAssignment(c.c, replicas, partitions)
+	if err != nil {
+		return nil, c.wrap("default device assignment", err)
+	}
+	out := make([][]int, replicas)
+	for r := range out {
+		out[r] = flat[r*partitions : (r+1)*partitions : (r+1)*partitions]
+	}
+	return out, nil
+}

@@ -1,0 +1,182 @@
+package pjrt
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// CompileOptions say for which devices and how to compile. The zero value is
+// one device of the plugin's choice, and no partitioner.
+type CompileOptions struct {
+	// Replicas and Partitions are the number of copies of the program and of the
+	// devices of one copy; 0 means 1.
+	Replicas, Partitions int
+	// DeviceAssignment is [replica][partition] to global device id; nil leaves
+	// the choice to the plugin.
+	DeviceAssignment [][]int
+	// SPMD has the compiler partition one program over Partitions devices.
+	SPMD bool
+	// Shardy has it read Shardy's shardings (sdy.) instead of GSPMD's.
+	Shardy bool
+	// DumpDir, if set, is a directory on the machine that compiles, for the
+	// program before and after optimization (XLA's --xla_dump_to).
+	DumpDir string
+	// Overrides are XLA debug options by name, such as "xla_dump_hlo_as_text":
+	// string, bool, int, int64 or float64 values. An unknown name is the
+	// plugin's error.
+	Overrides map[string]any
+}
+
+// maxDevices bounds replicas times partitions, over the largest slice known.
+const maxDevices = 1 << 20
+
+func checkCounts(replicas, partitions, devices int) error {
+	switch {
+	case replicas < 1 || replicas > maxDevices:
+		return &CompileError{"Replicas", fmt.Sprintf("%d is not from 1 to %d", replicas, maxDevices)}
+	case partitions < 1 || partitions > maxDevices:
+		return &CompileError{"Partitions", fmt.Sprintf("%d is not from 1 to %d", partitions, maxDevices)}
+	case replicas*partitions > devices:
+		return &CompileError{"Replicas", fmt.Sprintf("%d replicas of %d partitions need %d devices, there are %d", replicas, partitions, replicas*partitions, devices)}
+	}
+	return nil
+}
+
+// encode checks the options against the devices there are and writes a
+// CompileOptionsProto. known says whether a device id exists.
+func (o CompileOptions) encode(devices int, known func(id int) bool) ([]byte, error) {
+	replicas, partitions := max(o.Replicas, 0), max(o.Partitions, 0)
+	if o.Replicas == 0 {
+		replicas = 1
+	}
+	if o.Partitions == 0 {
+		partitions = 1
+	}
+	if err := checkCounts(replicas, partitions, devices); err != nil {
+		return nil, err
+	}
+	if err := o.checkAssignment(replicas, partitions, known); err != nil {
+		return nil, err
+	}
+
+	// ExecutableBuildOptionsProto. -1 leaves the device to the assignment.
+	var build []byte
+	build = appendInt(build, 1, -1)
+	build = appendInt(build, 4, int64(replicas))
+	build = appendInt(build, 5, int64(partitions))
+	build = appendBool(build, 6, o.SPMD)
+	if o.DeviceAssignment != nil {
+		build = appendMessage(build, 9, assignmentProto(o.DeviceAssignment))
+	}
+	build = appendBool(build, 19, o.Shardy)
+
+	out := appendMessage(nil, 3, build)
+	overrides := maps.Clone(o.Overrides)
+	if o.DumpDir != "" {
+		if strings.ContainsRune(o.DumpDir, 0) {
+			return nil, &CompileError{"DumpDir", "it holds a NUL"}
+		}
+		if overrides == nil {
+			overrides = map[string]any{}
+		}
+		if _, twice := overrides["xla_dump_to"]; twice {
+			return nil, &CompileError{"Overrides", "xla_dump_to is set by DumpDir too"}
+		}
+		overrides["xla_dump_to"] = o.DumpDir
+	}
+	for _, name := range slices.Sorted(maps.Keys(overrides)) {
+		value, err := overrideProto(name, overrides[name])
+		if err != nil {
+			return nil, err
+		}
+		entry := protowire.AppendTag(nil, 1, protowire.BytesType)
+		entry = protowire.AppendString(entry, name)
+		out = appendMessage(out, 7, appendMessage(entry, 2, value))
+	}
+	return out, nil
+}
+
+func (o CompileOptions) checkAssignment(replicas, partitions int, known func(id int) bool) error {
+	if o.DeviceAssignment == nil {
+		return nil
+	}
+	fail := func(format string, args ...any) error {
+		return &CompileError{"DeviceAssignment", fmt.Sprintf(format, args...)}
+	}
+	if len(o.DeviceAssignment) != replicas {
+		return fail("it has %d replicas, Replicas is %d", len(o.DeviceAssignment), replicas)
+	}
+	seen := map[int][2]int{}
+	for r, row := range o.DeviceAssignment {
+		if len(row) != partitions {
+			return fail("replica %d has %d partitions, Partitions is %d", r, len(row), partitions)
+		}
+		for p, id := range row {
+			if at, twice := seen[id]; twice {
+				return fail("device %d is at replica %d, partition %d and at replica %d, partition %d", id, at[0], at[1], r, p)
+			}
+			if known != nil && !known(id) {
+				return fail("replica %d, partition %d: there is no device %d", r, p, id)
+			}
+			seen[id] = [2]int{r, p}
+		}
+	}
+	return nil
+}
+
+// assignmentProto is a DeviceAssignmentProto, which lists per partition the
+// devices of all replicas.
+func assignmentProto(a [][]int) []byte {
+	partitions := len(a[0])
+	out := appendInt(nil, 1, int64(len(a)))
+	out = appendInt(out, 2, int64(partitions))
+	for p := range partitions {
+		var ids []byte
+		for r := range a {
+			ids = protowire.AppendVarint(ids, uint64(a[r][p]))
+		}
+		out = appendMessage(out, 3, appendMessage(nil, 1, ids))
+	}
+	return out
+}
+
+// overrideProto is an OptionOverrideProto.
+func overrideProto(name string, value any) ([]byte, error) {
+	if name == "" {
+		return nil, &CompileError{"Overrides", "an option has no name"}
+	}
+	switch v := value.(type) {
+	case string:
+		return protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), v), nil
+	case bool:
+		return protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.VarintType), protowire.EncodeBool(v)), nil
+	case int:
+		return protowire.AppendVarint(protowire.AppendTag(nil, 3, protowire.VarintType), uint64(v)), nil
+	case int64:
+		return protowire.AppendVarint(protowire.AppendTag(nil, 3, protowire.VarintType), uint64(v)), nil
+	case float64:
+		return protowire.AppendFixed64(protowire.AppendTag(nil, 4, protowire.Fixed64Type), math.Float64bits(v)), nil
+	}
+	return nil, &CompileError{"Overrides", fmt.Sprintf("%s: type %T cannot be passed: use string, bool, int, int64 or float64", name, value)}
+}
+
+func appendInt(b []byte, field protowire.Number, v int64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(v))
+}
+
+// appendBool leaves false out, as proto3 does.
+func appendBool(b []byte, field protowire.Number, v bool) []byte {
+	if !v {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), 1)
+}
+
+func appendMessage(b []byte, field protowire.Number, m []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
+}

@@ -1,0 +1,137 @@
+package pjrt
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"tpustrategy/pjrt/internal/capi"
+	"tpustrategy/pjrt/internal/live"
+)
+
+// childKind is a kind of object that keeps its client alive.
+type childKind int
+
+const (
+	childBuffer childKind = iota
+	childExecutable
+	childTopology
+	childCall
+	childKinds
+)
+
+// core is the inner half of a Client: what its children hold on to. Nothing in
+// it leads back to the Client, so that the garbage collector can tell when the
+// Client itself was dropped without Close.
+type core struct {
+	api  *capi.API
+	path string
+	c    capi.Client
+
+	// refs is one for the Client and one for each child; closedRefs or less
+	// once the C client is gone.
+	refs     atomic.Int64
+	children [childKinds]atomic.Int64
+
+	// launch is held while a program is enqueued on several devices, so that all
+	// devices see the launches of this client in one order. Collectives of two
+	// programs that meet in different orders would wait for each other for ever.
+	launch sync.Mutex
+
+	waits waits
+}
+
+const closedRefs = math.MinInt64 / 2
+
+// retain counts a child; it fails once the client is closed.
+func (c *core) retain(k childKind) error {
+	for {
+		n := c.refs.Load()
+		if n <= 0 {
+			return ErrClosed
+		}
+		if c.refs.CompareAndSwap(n, n+1) {
+			c.children[k].Add(1)
+			return nil
+		}
+	}
+}
+
+// add counts delta children more, for a caller that holds a reference itself.
+func (c *core) add(k childKind, delta int) {
+	if delta != 0 {
+		c.children[k].Add(int64(delta))
+		c.refs.Add(int64(delta))
+	}
+}
+
+// release counts a child less. The last one out ends a client that was dropped.
+func (c *core) release(k childKind) {
+	c.children[k].Add(-1)
+	c.drop()
+}
+
+func (c *core) drop() {
+	if c.refs.Add(-1) == 0 && c.refs.CompareAndSwap(0, closedRefs) {
+		_ = c.destroy() // nobody is left to tell
+	}
+}
+
+// close ends the client if it has no children.
+func (c *core) close() error {
+	if !c.refs.CompareAndSwap(1, closedRefs) {
+		return c.openError("close client")
+	}
+	return c.destroy()
+}
+
+func (c *core) destroy() error {
+	c.waits.close()
+	live.Remove(live.Client, unsafe.Pointer(c.c))
+	return c.wrap("close client", c.api.ClientDestroy(c.c))
+}
+
+func (c *core) openError(op string) error {
+	return &OpenError{Op: op, Buffers: int(c.children[childBuffer].Load()), Executables: int(c.children[childExecutable].Load()),
+		Topologies: int(c.children[childTopology].Load()), Calls: int(c.children[childCall].Load())}
+}
+
+func (c *core) wrap(op string, err error) error { return wrap(op, c.path, err) }
+
+// guard counts the users of a C object that Close may end while calls are under
+// way: the object goes when the last user does.
+type guard struct {
+	n atomic.Int64 // users, or closedRefs and up once closing
+}
+
+// enter counts a user; it fails once close was called.
+func (g *guard) enter() bool {
+	for {
+		n := g.n.Load()
+		if n < 0 {
+			return false
+		}
+		if g.n.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// leave answers true if the caller is the last user of a closed object and has
+// to end it.
+func (g *guard) leave() bool { return g.n.Add(-1) == closedRefs }
+
+// close answers first for the call that closed, and last if that caller has to
+// end the object at once.
+func (g *guard) close() (first, last bool) {
+	for {
+		n := g.n.Load()
+		if n < 0 {
+			return false, false
+		}
+		if g.n.CompareAndSwap(n, n+closedRefs) {
+			return true, n == 0
+		}
+	}
+}

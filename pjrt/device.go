@@ -1,0 +1,181 @@
+package pjrt
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"tpustrategy/pjrt/internal/capi"
+)
+
+// DeviceDescription is what is known of a device without opening it. It is
+// immutable and outlives its client or topology.
+type DeviceDescription struct{ info capi.DescriptionInfo }
+
+// ID is the device's number, unique over all processes.
+func (d *DeviceDescription) ID() int { return d.info.ID }
+
+// ProcessIndex is the process that can address the device.
+func (d *DeviceDescription) ProcessIndex() int { return d.info.Process }
+
+// Kind is the vendor's name, such as "TPU v5 lite".
+func (d *DeviceDescription) Kind() string { return d.info.Kind }
+
+// DebugString is the plugin's longer text.
+func (d *DeviceDescription) DebugString() string { return d.info.Debug }
+
+// String is the plugin's short text.
+func (d *DeviceDescription) String() string { return d.info.String }
+
+// Attributes are the plugin's, such as coords ([]int64: x, y, z) and
+// core_on_chip (int64) on a TPU. The map is the caller's.
+func (d *DeviceDescription) Attributes() map[string]any { return cloneAttributes(d.info.Attributes) }
+
+// Device is a device of a client. It belongs to the client and has no Close.
+// All but MemoryStats still answers after the client is closed.
+type Device struct {
+	DeviceDescription
+	core          *core
+	handle        capi.Device
+	addressable   bool
+	localID       int
+	memories      []*Memory
+	defaultMemory *Memory
+}
+
+// Addressable says whether this process can use the device.
+func (d *Device) Addressable() bool { return d.addressable }
+
+// LocalHardwareID numbers the device within its host; -1 if not known or not
+// addressable.
+func (d *Device) LocalHardwareID() int { return d.localID }
+
+// Memories are those that the device can address.
+func (d *Device) Memories() []*Memory { return slices.Clone(d.memories) }
+
+// DefaultMemory is where buffers go unless asked otherwise; nil if unknown.
+func (d *Device) DefaultMemory() *Memory { return d.defaultMemory }
+
+// Memory finds a memory of the device by its kind, such as "pinned_host".
+func (d *Device) Memory(kind string) (*Memory, error) {
+	var kinds []string
+	for _, m := range d.memories {
+		if m.Kind() == kind {
+			return m, nil
+		}
+		kinds = append(kinds, m.Kind())
+	}
+	return nil, fmt.Errorf("pjrt: device %d has no memory %q; it has %q: %w", d.ID(), kind, kinds, NotFound)
+}
+
+// MemoryStats is the allocator's account of a device, in bytes unless said. A
+// figure that the plugin does not keep is -1.
+type MemoryStats struct {
+	BytesInUse, PeakBytesInUse       int64
+	Allocations                      int64 // a count
+	LargestAllocation, BytesLimit    int64
+	BytesReserved, PeakBytesReserved int64
+	BytesReservableLimit             int64
+	LargestFreeBlock                 int64
+	PoolBytes, PeakPoolBytes         int64
+}
+
+// MemoryStats asks the allocator. Plugins without one, such as the CPU's,
+// answer an error that matches errors.ErrUnsupported.
+func (d *Device) MemoryStats() (MemoryStats, error) {
+	if err := d.core.retain(childCall); err != nil {
+		return MemoryStats{}, fmt.Errorf("pjrt: memory stats: %w", err)
+	}
+	defer d.core.release(childCall)
+	v, set, err := d.core.api.DeviceMemoryStats(d.handle)
+	if err != nil {
+		return MemoryStats{}, d.core.wrap("memory stats", err)
+	}
+	for i := range v {
+		if set>>i&1 == 0 {
+			v[i] = -1
+		}
+	}
+	return MemoryStats{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]}, nil
+}
+
+// Memory is a memory space of a client, such as a device's own or pinned host
+// memory. It belongs to the client and has no Close.
+type Memory struct {
+	core    *core
+	handle  capi.Memory
+	info    capi.MemoryInfo
+	handles []capi.Device
+	devices []*Device
+}
+
+// ID is unique among the client's memories.
+func (m *Memory) ID() int { return m.info.ID }
+
+// Kind is such as "device", "pinned_host" or "unpinned_host".
+func (m *Memory) Kind() string { return m.info.Kind }
+
+// KindID numbers the kind.
+func (m *Memory) KindID() int { return m.info.KindID }
+
+// DebugString is the plugin's longer text.
+func (m *Memory) DebugString() string { return m.info.Debug }
+
+// String is the plugin's short text.
+func (m *Memory) String() string { return m.info.String }
+
+// Devices are those that can address the memory.
+func (m *Memory) Devices() []*Device { return slices.Clone(m.devices) }
+
+// readMemories reads the client's memories, by handle.
+func (c *Client) readMemories() (map[capi.Memory]*Memory, error) {
+	handles, err := c.api.ClientMemories(c.c)
+	if err != nil {
+		if errors.Is(c.wrap("", err), errors.ErrUnsupported) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	out := map[capi.Memory]*Memory{}
+	for _, h := range handles {
+		info, err := c.api.DescribeMemory(h)
+		if err != nil {
+			return nil, err
+		}
+		m := &Memory{core: c.core, handle: h, info: info, handles: info.Devices}
+		c.memories, out[h] = append(c.memories, m), m
+	}
+	return out, nil
+}
+
+func (c *Client) readDevice(h capi.Device, memories map[capi.Memory]*Memory) (*Device, error) {
+	description, err := c.api.DeviceDescription(h)
+	if err != nil {
+		return nil, err
+	}
+	info, err := c.api.Describe(description)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{DeviceDescription: DeviceDescription{info}, core: c.core, handle: h, localID: -1}
+	if d.addressable, err = c.api.DeviceAddressable(h); err != nil {
+		return nil, err
+	}
+	if !d.addressable {
+		return d, nil
+	}
+	if id, err := c.api.DeviceLocalID(h); err == nil {
+		d.localID = id
+	}
+	if list, err := c.api.DeviceMemories(h); err == nil {
+		for _, m := range list {
+			if memories[m] != nil {
+				d.memories = append(d.memories, memories[m])
+			}
+		}
+	}
+	if m, err := c.api.DeviceDefaultMemory(h); err == nil {
+		d.defaultMemory = memories[m]
+	}
+	return d, nil
+}

@@ -1,0 +1,110 @@
+package pjrt
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// DType is the element type of a buffer, numbered as PJRT_Buffer_Type.
+type DType int
+
+// The element types. Pred is a boolean; F8 names carry exponent and mantissa
+// bits, then FN for "no infinities" and UZ for "no negative zero".
+const (
+	Invalid DType = iota
+	Pred
+	S8
+	S16
+	S32
+	S64
+	U8
+	U16
+	U32
+	U64
+	F16
+	F32
+	F64
+	BF16
+	C64
+	C128
+	F8E5M2
+	F8E4M3FN
+	F8E4M3B11FNUZ
+	F8E5M2FNUZ
+	F8E4M3FNUZ
+	S4
+	U4
+	Token
+	S2
+	U2
+	F8E4M3
+	F8E3M4
+	F8E8M0FNU
+	F4E2M1FN
+	S1
+	U1
+)
+
+// dtypes holds per type: XLA's name, the bits of one element, and XLA's own
+// number for it (PrimitiveType in xla_data.proto), which differs from PJRT's.
+var dtypes = [...]struct {
+	name string
+	bits int
+	xla  int
+}{
+	Invalid: {"INVALID", 0, 0}, Pred: {"PRED", 8, 1},
+	S8: {"S8", 8, 2}, S16: {"S16", 16, 3}, S32: {"S32", 32, 4}, S64: {"S64", 64, 5},
+	U8: {"U8", 8, 6}, U16: {"U16", 16, 7}, U32: {"U32", 32, 8}, U64: {"U64", 64, 9},
+	F16: {"F16", 16, 10}, F32: {"F32", 32, 11}, F64: {"F64", 64, 12}, BF16: {"BF16", 16, 16},
+	C64: {"C64", 64, 15}, C128: {"C128", 128, 18},
+	F8E5M2: {"F8E5M2", 8, 19}, F8E4M3FN: {"F8E4M3FN", 8, 20}, F8E4M3B11FNUZ: {"F8E4M3B11FNUZ", 8, 23},
+	F8E5M2FNUZ: {"F8E5M2FNUZ", 8, 24}, F8E4M3FNUZ: {"F8E4M3FNUZ", 8, 25},
+	S4: {"S4", 4, 21}, U4: {"U4", 4, 22}, Token: {"TOKEN", 0, 17}, S2: {"S2", 2, 26}, U2: {"U2", 2, 27},
+	F8E4M3: {"F8E4M3", 8, 28}, F8E3M4: {"F8E3M4", 8, 29}, F8E8M0FNU: {"F8E8M0FNU", 8, 33}, F4E2M1FN: {"F4E2M1FN", 4, 32},
+	S1: {"S1", 1, 30}, U1: {"U1", 1, 31},
+}
+
+// String is XLA's name, such as "F32".
+func (t DType) String() string {
+	if t < 0 || int(t) >= len(dtypes) {
+		return fmt.Sprintf("DType(%d)", int(t))
+	}
+	return dtypes[t].name
+}
+
+// Bits is the size of one element on the device in bits. It is 0 for Token,
+// Invalid and unknown types; Pred takes 8.
+func (t DType) Bits() int {
+	if t < 0 || int(t) >= len(dtypes) {
+		return 0
+	}
+	return dtypes[t].bits
+}
+
+// HostBytes is the size of one element in host memory in bytes: types of less
+// than a byte take a whole byte each there, in its low bits.
+func (t DType) HostBytes() int { return (t.Bits() + 7) / 8 }
+
+// dtypeOfXLA is the inverse of the table's XLA numbers.
+func dtypeOfXLA(n uint64) DType {
+	for t, d := range dtypes {
+		if t != int(Invalid) && uint64(d.xla) == n {
+			return DType(t)
+		}
+	}
+	return Invalid
+}
+
+// Element lists the Go types whose memory is laid out as a DType's: bool and
+// byte-sized types for the 8-bit kinds, uint16 for the bits of F16 and BF16.
+type Element interface {
+	~bool | ~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
+		~float32 | ~float64 | ~complex64 | ~complex128
+}
+
+// Bytes views the memory of s as bytes, in host byte order, without a copy. The
+// view shares s's memory: a write to one is seen in the other.
+func Bytes[T Element](s []T) []byte {
+	var zero T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))
+}

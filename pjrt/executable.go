@@ -1,0 +1,229 @@
+package pjrt
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"tpustrategy/pjrt/internal/capi"
+	"tpustrategy/pjrt/internal/live"
+)
+
+// Executable is a compiled program that is not loaded onto devices: what it is
+// called, what it costs, what it takes and gives. It is safe for concurrent
+// use. One from [Plugin.Compile] is the caller's to Close; one from
+// [LoadedExecutable.Executable] belongs to the loaded one.
+type Executable struct {
+	*executableHandle
+	owned  bool
+	mu     sync.Mutex
+	result error
+}
+
+// executableHandle is the inner half, without a way back to the Executable.
+type executableHandle struct {
+	guard
+	api  *capi.API
+	path string
+	x    capi.Executable
+	core *core // of a loaded executable; nil ahead of time
+}
+
+func newExecutable(api *capi.API, path string, c *core, x capi.Executable) *Executable {
+	e := &Executable{executableHandle: &executableHandle{api: api, path: path, x: x, core: c}, owned: c == nil}
+	live.Add(live.Executable, unsafe.Pointer(x))
+	if e.owned {
+		runtime.AddCleanup(e, func(h *executableHandle) {
+			if first, last := h.close(); first {
+				live.Reclaimed(live.Executable, unsafe.Pointer(h.x))
+				if last {
+					_ = h.destroy()
+				}
+			}
+		}, e.executableHandle)
+	}
+	return e
+}
+
+func (h *executableHandle) destroy() error {
+	live.Remove(live.Executable, unsafe.Pointer(h.x))
+	return h.api.ExecutableDestroy(h.x)
+}
+
+// call runs f on the live C object.
+func (h *executableHandle) call(op string, f func() error) error {
+	if !h.enter() {
+		return fmt.Errorf("pjrt: %s: executable: %w", op, ErrClosed)
+	}
+	defer func() {
+		if h.leave() {
+			_ = h.destroy()
+		}
+	}()
+	return wrap(op, h.path, f())
+}
+
+// Close gives the executable back once calls under way have returned. A second
+// Close returns the first result. One that belongs to a LoadedExecutable
+// answers [ErrBorrowed] and stays open.
+func (e *Executable) Close() error {
+	if !e.owned {
+		return ErrBorrowed
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, last := e.close(); last {
+		e.result = wrap("close executable", e.path, e.destroy())
+	}
+	return e.result
+}
+
+// Name is the module's name.
+func (e *Executable) Name() (s string, err error) {
+	err = e.call("executable name", func() error { s, err = e.api.ExecutableName(e.x); return err })
+	return s, err
+}
+
+// Fingerprint changes whenever the compiled program does; it is bytes, not text.
+func (e *Executable) Fingerprint() (s string, err error) {
+	err = e.call("fingerprint", func() error { s, err = e.api.ExecutableFingerprint(e.x); return err })
+	return s, err
+}
+
+// Counts are the replicas, the partitions of each, and the results per device.
+func (e *Executable) Counts() (replicas, partitions, outputs int, err error) {
+	err = e.call("executable counts", func() error {
+		replicas, partitions, outputs, err = e.api.ExecutableCounts(e.x)
+		return err
+	})
+	return replicas, partitions, outputs, err
+}
+
+// NumReplicas is the number of copies of the program.
+func (e *Executable) NumReplicas() (int, error) {
+	n, _, _, err := e.Counts()
+	return n, err
+}
+
+// NumPartitions is the number of devices of one replica.
+func (e *Executable) NumPartitions() (int, error) {
+	_, n, _, err := e.Counts()
+	return n, err
+}
+
+// SizeOfGeneratedCode is in bytes; -1 if the plugin does not know.
+func (e *Executable) SizeOfGeneratedCode() (n int64, err error) {
+	err = e.call("code size", func() error { n, err = e.api.ExecutableCodeSize(e.x); return err })
+	return n, err
+}
+
+// OutputDTypes are the element types of the results.
+func (e *Executable) OutputDTypes() (out []DType, err error) {
+	err = e.call("output types", func() error {
+		types, err := e.api.ExecutableOutputTypes(e.x)
+		for _, t := range types {
+			out = append(out, DType(t))
+		}
+		return err
+	})
+	return out, err
+}
+
+// OutputDims are the dimensions of the results, as one device has them.
+func (e *Executable) OutputDims() (out [][]int, err error) {
+	err = e.call("output dimensions", func() error {
+		all, err := e.api.ExecutableOutputDims(e.x)
+		for _, dims := range all {
+			row := make([]int, len(dims))
+			for i, d := range dims {
+				row[i] = int(d)
+			}
+			out = append(out, row)
+		}
+		return err
+	})
+	return out, err
+}
+
+// outputShapes are the results' shapes.
+func (e *Executable) outputShapes() (out []*shape, err error) {
+	err = e.call("output shapes", func() error {
+		types, err := e.api.ExecutableOutputTypes(e.x)
+		if err != nil {
+			return err
+		}
+		dims, err := e.api.ExecutableOutputDims(e.x)
+		if err != nil {
+			return err
+		}
+		if len(types) != len(dims) {
+			return fmt.Errorf("the plugin names %d result types and %d shapes", len(types), len(dims))
+		}
+		for i := range types {
+			out = append(out, shapeOf64(DType(types[i]), dims[i]))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// OutputMemoryKinds are the memories that the results live in.
+func (e *Executable) OutputMemoryKinds() (out []string, err error) {
+	err = e.call("output memory kinds", func() error { out, err = e.api.ExecutableOutputKinds(e.x); return err })
+	return out, err
+}
+
+// ParameterMemoryKinds are the memories that the arguments have to live in. It
+// needs PJRT 0.102; older plugins give an error that matches
+// errors.ErrUnsupported.
+func (e *Executable) ParameterMemoryKinds() (out []string, err error) {
+	err = e.call("parameter memory kinds", func() error { out, err = e.api.ExecutableParameterKinds(e.x); return err })
+	return out, err
+}
+
+// CostAnalysis is the compiler's estimate for one run on one device, such as
+// "flops" and "bytes accessed" (float32). The map is the caller's.
+func (e *Executable) CostAnalysis() (out map[string]any, err error) {
+	err = e.call("cost analysis", func() error { out, err = e.api.ExecutableCost(e.x); return err })
+	return out, err
+}
+
+// CompiledMemoryStats is what one device needs to run a program, in bytes. Host
+// figures are for memory of the host. What an older plugin does not know is 0.
+type CompiledMemoryStats struct {
+	GeneratedCode, Arguments, Outputs, Alias, Temp                     int64
+	HostGeneratedCode, HostArguments, HostOutputs, HostAlias, HostTemp int64
+	// Peak needs PJRT 0.72, Total 0.90, the rest 0.104.
+	Peak, Total                                              int64
+	TotalAllocation, IndefiniteAllocations, PeakUnpaddedHeap int64
+}
+
+// MemoryStats is the compiler's account of a program's memory. Alias counts the
+// arguments whose memory results take over: Arguments + Outputs + Temp - Alias
+// is what a run needs.
+func (e *Executable) MemoryStats() (s CompiledMemoryStats, err error) {
+	err = e.call("compiled memory stats", func() error {
+		v, err := e.api.ExecutableMemoryStats(e.x)
+		s = CompiledMemoryStats{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14]}
+		return err
+	})
+	return s, err
+}
+
+// OptimizedProgram is the program after optimization and partitioning, as one
+// device runs it; plugins answer "hlo_with_config" or "hlo".
+func (e *Executable) OptimizedProgram() (p Program, err error) {
+	err = e.call("optimized program", func() error {
+		p.Code, p.Format, err = e.api.ExecutableProgram(e.x)
+		return err
+	})
+	return p, err
+}
+
+// Serialize writes the executable out for [Client.Load] of the same plugin
+// build on the same kind of device.
+func (e *Executable) Serialize() (b []byte, err error) {
+	err = e.call("serialize", func() error { b, err = e.api.ExecutableSerialize(e.x); return err })
+	return b, err
+}

@@ -1,0 +1,142 @@
+package pjrt
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"tpustrategy/internal/pins"
+)
+
+// FindOptions say where to look for a plugin. Find reads nothing else.
+type FindOptions struct {
+	// Kind is "cpu", "tpu" or "cuda".
+	Kind string
+	// Path, if set, is the answer.
+	Path string
+	// Getenv reads the environment, as os.Getenv; nil means that nothing is set.
+	Getenv func(string) string
+	// GOARCH is the machine kind to find a plugin for, as runtime.GOARCH.
+	GOARCH string
+	// UserCacheDir is where the installer keeps plugins, as os.UserCacheDir
+	// answers; empty skips that place.
+	UserCacheDir string
+	// Stat looks at a file, as os.Stat.
+	Stat func(string) (fs.FileInfo, error)
+}
+
+// Candidate is a place that Find looked at.
+type Candidate struct {
+	// Source names the rule, such as "$TPU_LIBRARY_PATH".
+	Source string
+	Path   string
+	// Err is why it was passed over; nil for the one found.
+	Err error
+}
+
+// Found is where a plugin is.
+type Found struct {
+	Path   string
+	Source string
+	// Tried are the places looked at, in order, the found one last.
+	Tried []Candidate
+}
+
+// FindError is that no plugin was found. It matches fs.ErrNotExist.
+type FindError struct {
+	Kind  string
+	Tried []Candidate
+	// Hint says what to do.
+	Hint string
+}
+
+func (e *FindError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "pjrt: find %s plugin: none found; %s", e.Kind, e.Hint)
+	for _, c := range e.Tried {
+		fmt.Fprintf(&b, "\n\t%s: ", c.Source)
+		if c.Path != "" {
+			fmt.Fprintf(&b, "%s: ", c.Path)
+		}
+		b.WriteString(c.Err.Error())
+	}
+	return b.String()
+}
+
+// Unwrap answers fs.ErrNotExist.
+func (e *FindError) Unwrap() error { return fs.ErrNotExist }
+
+// errUnset is why a variable was passed over.
+var errUnset = errors.New("not set")
+
+// tpuPlaces are where TPU VM images keep libtpu.
+var tpuPlaces = []string{"/lib/libtpu.so", "/usr/lib/libtpu.so", "/usr/local/lib/libtpu.so"}
+
+// Find looks for a plugin library, in this order: Path; $TPUSTRATEGY_CPU_PLUGIN
+// (or _TPU_, _CUDA_); for a TPU $TPU_LIBRARY_PATH; the installer's place under
+// UserCacheDir; for a TPU /lib, /usr/lib and /usr/local/lib. A Path or a
+// variable that is set and wrong is an error: it is not passed over. If nothing
+// is found the error is a [*FindError].
+func Find(o FindOptions) (Found, error) {
+	hint, ok := map[string]string{"cpu": "run `make plugin`", "tpu": "run `make plugin-tpu`",
+		"cuda": "set $TPUSTRATEGY_CUDA_PLUGIN to its path"}[o.Kind]
+	if !ok {
+		return Found{}, &OptionError{"Kind", o.Kind, `plugin kinds are "cpu", "tpu" and "cuda"`}
+	}
+	if o.Stat == nil {
+		return Found{}, &OptionError{"Stat", nil, "it is needed; pass os.Stat"}
+	}
+	getenv := o.Getenv
+	if getenv == nil {
+		getenv = func(string) string { return "" }
+	}
+	var tried []Candidate
+	try := func(source, path string) bool {
+		info, err := o.Stat(path)
+		if err == nil && !info.Mode().IsRegular() {
+			err = errors.New("not a regular file")
+		}
+		tried = append(tried, Candidate{source, path, err})
+		return err == nil
+	}
+	found := func() (Found, error) {
+		last := tried[len(tried)-1]
+		return Found{Path: last.Path, Source: last.Source, Tried: tried}, nil
+	}
+
+	explicit := []Candidate{{Source: "Path", Path: o.Path}}
+	names := []string{"TPUSTRATEGY_" + strings.ToUpper(o.Kind) + "_PLUGIN"}
+	if o.Kind == "tpu" {
+		names = append(names, "TPU_LIBRARY_PATH")
+	}
+	for _, name := range names {
+		explicit = append(explicit, Candidate{Source: "$" + name, Path: getenv(name)})
+	}
+	for _, c := range explicit {
+		if c.Path == "" {
+			tried = append(tried, Candidate{c.Source, "", errUnset})
+			continue
+		}
+		if try(c.Source, c.Path) {
+			return found()
+		}
+		return Found{}, &FindError{Kind: o.Kind, Tried: tried, Hint: fmt.Sprintf("%s names %s, which cannot be used: correct or unset it", c.Source, c.Path)}
+	}
+	if pin, err := pins.For(o.Kind, o.GOARCH); err != nil {
+		tried = append(tried, Candidate{"installer", "", err})
+	} else if o.UserCacheDir == "" {
+		tried = append(tried, Candidate{"installer", "", errors.New("no user cache directory")})
+	} else if try("installer", pin.LibraryPath(o.UserCacheDir)) {
+		return found()
+	}
+	if o.Kind == "tpu" {
+		for _, p := range tpuPlaces {
+			if try(filepath.Dir(p), p) {
+				return found()
+			}
+		}
+	}
+	return Found{}, &FindError{Kind: o.Kind, Tried: tried, Hint: hint}
+}

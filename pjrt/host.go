@@ -1,0 +1,250 @@
+package pjrt
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"tpustrategy/pjrt/internal/capi"
+)
+
+// TransferError says what is wrong with a transfer before any plugin sees it.
+type TransferError struct {
+	// Op is the operation, such as "buffer from host".
+	Op     string
+	Detail string
+	// Err is ErrBusy, ErrClosed or nil.
+	Err error
+}
+
+func (e *TransferError) Error() string {
+	s := "pjrt: " + e.Op + ": " + e.Detail
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap answers the sentinel, which may be nil.
+func (e *TransferError) Unwrap() error { return e.Err }
+
+// zeroByte stands for the data of an empty tensor, whose slice has no address.
+var zeroByte byte
+
+// hostShape checks a transfer and answers its shape.
+func (c *Client) hostShape(ctx context.Context, op string, data []byte, dtype DType, dims []int, d *Device) (*shape, error) {
+	fail := func(format string, args ...any) error {
+		return &TransferError{Op: op, Detail: fmt.Sprintf(format, args...)}
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("pjrt: %s: %w", op, context.Cause(ctx))
+	}
+	switch {
+	case d == nil:
+		return nil, fail("no device was given")
+	case d.core != c.core:
+		return nil, fail("device %d belongs to another client", d.ID())
+	case !d.addressable:
+		return nil, fail("device %d belongs to process %d, this is process %d", d.ID(), d.ProcessIndex(), c.processIndex)
+	}
+	s, err := newShape(dtype, dims)
+	if err != nil {
+		return nil, fail("%v", err)
+	}
+	if len(data) != s.bytes {
+		return nil, fail("%v takes %d bytes, data has %d", s, s.bytes, len(data))
+	}
+	return s, nil
+}
+
+func address(data []byte) unsafe.Pointer {
+	if len(data) == 0 {
+		return unsafe.Pointer(&zeroByte)
+	}
+	return unsafe.Pointer(unsafe.SliceData(data))
+}
+
+// BufferFromHost copies data, row-major, to a device of this process. It has
+// read data when it returns, so that data can be changed; the transfer itself
+// may still be under way. Types of less than a byte take one byte an element.
+// The buffer is the caller's to Close. A wrong length, type, shape or device
+// gives a [*TransferError].
+func (c *Client) BufferFromHost(ctx context.Context, data []byte, dtype DType, dims []int, d *Device) (*Buffer, error) {
+	const op = "buffer from host"
+	s, err := c.hostShape(ctx, op, data, dtype, dims, d)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.retain(childBuffer); err != nil {
+		return nil, fmt.Errorf("pjrt: %s: %w", op, err)
+	}
+	h, err := c.api.BufferFromHost(c.c, address(data), int(dtype), s.dims, d.handle, nil)
+	if err != nil {
+		c.release(childBuffer)
+		return nil, c.wrap(op, err)
+	}
+	return newBuffer(c.core, h, s, d, nil), nil
+}
+
+// RefillFromHost is BufferFromHost into a Go Buffer that is closed or donated,
+// for loops that want no new Go objects: if shape and type are as before, it
+// allocates none. A live Buffer is refused with [ErrBusy].
+func (c *Client) RefillFromHost(ctx context.Context, into *Buffer, data []byte, dtype DType, dims []int, d *Device) error {
+	const op = "refill from host"
+	if into == nil || into.core != c.core {
+		return &TransferError{Op: op, Detail: "the buffer to fill is nil or of another client"}
+	}
+	s, err := c.refillShape(ctx, op, into, data, dtype, dims, d)
+	if err != nil {
+		return err
+	}
+	before, err := into.acquireEmpty()
+	if err != nil {
+		return &TransferError{Op: op, Detail: fmt.Sprintf("%v is live, close it first", into), Err: err}
+	}
+	if err := c.retain(childBuffer); err != nil {
+		into.settle(before)
+		return fmt.Errorf("pjrt: %s: %w", op, err)
+	}
+	h, err := c.api.BufferFromHost(c.c, address(data), int(dtype), s.dims, d.handle, nil)
+	if err != nil {
+		c.release(childBuffer)
+		into.settle(before)
+		return c.wrap(op, err)
+	}
+	into.fill(h, s, d, nil)
+	return nil
+}
+
+// refillShape is hostShape, but takes the buffer's shape if it is the same.
+func (c *Client) refillShape(ctx context.Context, op string, into *Buffer, data []byte, dtype DType, dims []int, d *Device) (*shape, error) {
+	s := into.shape.Load()
+	same := s.dtype == dtype && len(s.dims) == len(dims) && len(data) == s.bytes && d != nil && d.core == c.core && d.addressable && ctx.Err() == nil
+	for i := 0; same && i < len(dims); i++ {
+		same = s.dims[i] == int64(dims[i])
+	}
+	if same {
+		return s, nil
+	}
+	return c.hostShape(ctx, op, data, dtype, dims, d)
+}
+
+// Alignment is what BufferFromHostZeroCopy asks of its data, in bytes.
+const Alignment = 64
+
+// AlignedBytes makes a zeroed slice of n bytes that starts at a multiple of
+// Alignment.
+func AlignedBytes(n int) []byte {
+	b := make([]byte, n+Alignment)
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (Alignment - 1))
+	return b[skip : skip+n : skip+n]
+}
+
+// BufferFromHostZeroCopy makes a buffer that may be data itself, if the device
+// can address host memory, as the CPU plugin's can. data must be aligned (see
+// [AlignedBytes]; a plugin would copy silently otherwise, so that is a
+// [*TransferError]) and must not be written until released is closed, which
+// happens once the buffer is closed and no program uses it, or as soon as the
+// plugin has made its own copy. The binding keeps data alive that long.
+// [Client.BufferFromHost] is the copying twin.
+func (c *Client) BufferFromHostZeroCopy(ctx context.Context, data []byte, dtype DType, dims []int, d *Device) (b *Buffer, released <-chan struct{}, err error) {
+	const op = "zero-copy buffer from host"
+	s, err := c.hostShape(ctx, op, data, dtype, dims, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := address(data)
+	if off := uintptr(p) % Alignment; off != 0 && len(data) > 0 {
+		return nil, nil, &TransferError{Op: op, Detail: fmt.Sprintf("data starts %d bytes after a multiple of %d; allocate it with AlignedBytes, or use BufferFromHost", off, Alignment)}
+	}
+	if err := c.retain(childBuffer); err != nil {
+		return nil, nil, fmt.Errorf("pjrt: %s: %w", op, err)
+	}
+	pin := new(runtime.Pinner)
+	pin.Pin(p)
+	h, done, err := c.api.BufferFromHostZeroCopy(c.c, p, int(dtype), s.dims, d.handle)
+	if err != nil {
+		pin.Unpin()
+		c.release(childBuffer)
+		return nil, nil, c.wrap(op, err)
+	}
+	ch := make(chan struct{})
+	if err := c.notify(done, func(error) { pin.Unpin(); close(ch) }); err != nil {
+		// Not reachable while the pipe works; the pin is kept, as the plugin may read.
+		_ = newBuffer(c.core, h, s, d, nil).Close()
+		return nil, nil, c.wrap(op, err)
+	}
+	return newBuffer(c.core, h, s, d, nil), ch, nil
+}
+
+// ToHost copies the contents, row-major, into dst, whose length must be
+// [Buffer.Bytes], and returns when they are there. ctx bounds the wait for the
+// contents to be made; once they move, ToHost waits for them, so that dst is
+// never written after it returned.
+func (b *Buffer) ToHost(ctx context.Context, dst []byte) error {
+	const op = "buffer to host"
+	if err := b.Ready(ctx); err != nil {
+		return err
+	}
+	if err := b.acquire(); err != nil {
+		return fmt.Errorf("pjrt: %s: %v: %w", op, b, err)
+	}
+	defer b.release()
+	s := b.shape.Load()
+	if len(dst) != s.bytes {
+		return &TransferError{Op: op, Detail: fmt.Sprintf("%v takes %d bytes, dst has %d", s, s.bytes, len(dst))}
+	}
+	if len(dst) == 0 {
+		return nil
+	}
+	return b.core.wrap(op, b.core.api.BufferToHost(b.h.c, len(s.dims), address(dst), len(dst)))
+}
+
+// CopyToDevice starts a copy to another addressable device of the client and
+// answers the copy, the caller's to Close.
+func (b *Buffer) CopyToDevice(ctx context.Context, d *Device) (*Buffer, error) {
+	const op = "copy to device"
+	if d == nil || d.core != b.core || !d.addressable {
+		return nil, &TransferError{Op: op, Detail: "the device is nil, of another client, or of another process"}
+	}
+	return b.copyTo(ctx, op, d, nil, func(h capi.Buffer) (capi.Buffer, error) { return b.core.api.BufferToDevice(h, d.handle) })
+}
+
+// CopyToMemory starts a copy to another memory, such as "pinned_host", and
+// answers the copy, the caller's to Close.
+func (b *Buffer) CopyToMemory(ctx context.Context, m *Memory) (*Buffer, error) {
+	const op = "copy to memory"
+	if m == nil || m.core != b.core || len(m.devices) == 0 {
+		return nil, &TransferError{Op: op, Detail: "the memory is nil, of another client, or of no device"}
+	}
+	d := b.Device()
+	for i, o := range m.devices {
+		if o == d {
+			break
+		}
+		if i == len(m.devices)-1 {
+			d = m.devices[0]
+		}
+	}
+	return b.copyTo(ctx, op, d, m, func(h capi.Buffer) (capi.Buffer, error) { return b.core.api.BufferToMemory(h, m.handle) })
+}
+
+func (b *Buffer) copyTo(ctx context.Context, op string, d *Device, m *Memory, f func(capi.Buffer) (capi.Buffer, error)) (*Buffer, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("pjrt: %s: %w", op, context.Cause(ctx))
+	}
+	if err := b.acquire(); err != nil {
+		return nil, fmt.Errorf("pjrt: %s: %v: %w", op, b, err)
+	}
+	defer b.release()
+	if err := b.core.retain(childBuffer); err != nil {
+		return nil, fmt.Errorf("pjrt: %s: %w", op, err)
+	}
+	h, err := f(b.h.c)
+	if err != nil {
+		b.core.release(childBuffer)
+		return nil, b.core.wrap(op, err)
+	}
+	return newBuffer(b.core, h, b.shape.Load(), d, m), nil
+}

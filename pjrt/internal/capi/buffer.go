@@ -1,0 +1,105 @@
+package capi
+
+/*
+#include "shims.h"
+*/
+import "C"
+
+import "unsafe"
+
+func (a *API) BufferDestroy(b Buffer) error {
+	return a.err(C.tps_buffer_destroy(a.p, unsafe.Pointer(b)))
+}
+
+func (a *API) BufferIsDeleted(b Buffer) (bool, error) {
+	var n C.int
+	err := a.err(C.tps_buffer_is_deleted(a.p, unsafe.Pointer(b), &n))
+	return n != 0, err
+}
+
+func (a *API) BufferType(b Buffer) (int, error) {
+	var n C.int
+	err := a.err(C.tps_buffer_type(a.p, unsafe.Pointer(b), &n))
+	return int(n), err
+}
+
+func (a *API) BufferDims(b Buffer) ([]int64, error) {
+	var l C.tps_list
+	err := a.err(C.tps_buffer_dims(a.p, unsafe.Pointer(b), &l))
+	return append([]int64{}, unsafe.Slice((*int64)(l.p), l.n)...), err
+}
+
+// BufferSize is the size on the device in bytes.
+func (a *API) BufferSize(b Buffer) (int, error) {
+	var n C.size_t
+	err := a.err(C.tps_buffer_size(a.p, unsafe.Pointer(b), &n))
+	return int(n), err
+}
+
+func (a *API) BufferDevice(b Buffer) (Device, error) {
+	var d unsafe.Pointer
+	err := a.err(C.tps_buffer_device(a.p, unsafe.Pointer(b), &d))
+	return Device(d), err
+}
+
+func (a *API) BufferMemory(b Buffer) (Memory, error) {
+	var m unsafe.Pointer
+	err := a.err(C.tps_buffer_memory(a.p, unsafe.Pointer(b), &m))
+	return Memory(m), err
+}
+
+// BufferPointer is the address of the data, for tests of zero copy.
+func (a *API) BufferPointer(b Buffer) (uintptr, error) {
+	var p C.uintptr_t
+	err := a.err(C.tps_buffer_pointer(a.p, unsafe.Pointer(b), &p))
+	return uintptr(p), err
+}
+
+func (a *API) BufferToDevice(b Buffer, d Device) (Buffer, error) {
+	var out unsafe.Pointer
+	err := a.err(C.tps_buffer_to_device(a.p, unsafe.Pointer(b), unsafe.Pointer(d), &out))
+	return Buffer(out), err
+}
+
+func (a *API) BufferToMemory(b Buffer, m Memory) (Buffer, error) {
+	var out unsafe.Pointer
+	err := a.err(C.tps_buffer_to_memory(a.p, unsafe.Pointer(b), unsafe.Pointer(m), &out))
+	return Buffer(out), err
+}
+
+// BufferPoll answers a nil event once the contents are there, with the error of
+// the work that made them; otherwise the event to wait for, the caller's.
+func (a *API) BufferPoll(b Buffer) (Event, error) {
+	var e unsafe.Pointer
+	err := a.err(C.tps_buffer_poll(a.p, unsafe.Pointer(b), &e))
+	return Event(e), err
+}
+
+// EventFinish blocks the thread until the event is ready, and destroys it.
+func (a *API) EventFinish(e Event) error { return a.err(C.tps_event_finish(a.p, unsafe.Pointer(e))) }
+
+// BufferToHost copies row-major into n bytes at dst and returns when done.
+func (a *API) BufferToHost(b Buffer, rank int, dst unsafe.Pointer, n int) error {
+	return a.err(C.tps_buffer_to_host(a.p, unsafe.Pointer(b), C.size_t(rank), dst, C.size_t(n)))
+}
+
+// BufferHostSize is the number of bytes that BufferToHost writes.
+func (a *API) BufferHostSize(b Buffer, rank int) (int, error) {
+	var n C.size_t
+	err := a.err(C.tps_buffer_host_size(a.p, unsafe.Pointer(b), C.size_t(rank), &n))
+	return int(n), err
+}
+
+func (a *API) EventDestroy(e Event) { C.tps_event_destroy(a.p, unsafe.Pointer(e)) }
+
+// EventNotify has a 16-byte message {slot, error} written to fd, in host byte
+// order, once the event is ready; possibly before EventNotify returns. The
+// event may be destroyed at once. ErrorFrom reads the message's error.
+func (a *API) EventNotify(e Event, fd uintptr, slot uint64) error {
+	return a.err(C.tps_event_notify(a.p, unsafe.Pointer(e), C.int(fd), C.uint64_t(slot)))
+}
+
+// ErrorFrom takes the error of a notification over.
+func (a *API) ErrorFrom(address uint64) error {
+	return a.err(*(*unsafe.Pointer)(unsafe.Pointer(&address)))
+}

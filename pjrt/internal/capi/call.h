@@ -1,0 +1,67 @@
+// The machinery that the shims share. Private to this package.
+#ifndef TPUSTRATEGY_PJRT_CAPI_CALL_H_
+#define TPUSTRATEGY_PJRT_CAPI_CALL_H_
+
+#include "shims.h"
+
+typedef void *(*tps_fn)(void *);
+
+// The function in a slot, or NULL where the plugin's table ends before it.
+static inline tps_fn tps_find(const tps_Api *api, int slot) {
+  size_t offset = sizeof(tps_Api) + (size_t)slot * sizeof(void *);
+  if (offset + sizeof(void *) > api->struct_size) return NULL;
+  return *(tps_fn *)((const char *)api + offset);
+}
+
+static inline void *tps_call(const tps_Api *api, int slot, void *args) {
+  tps_fn f = tps_find(api, slot);
+  return f ? f(args) : TPS_MISSING(slot);
+}
+
+// An error that nobody is left to read.
+static inline void tps_discard(const tps_Api *api, void *e) {
+  if (e && !((uintptr_t)e & 1)) tps_error_destroy(api, e);
+}
+
+// ARGS declares a zeroed argument struct a with its size; CALL makes the call.
+#define ARGS(name, last, ...) \
+  tps_##name##_Args a = {.struct_size = TPS_SIZE(tps_##name##_Args, last), __VA_ARGS__}
+#define CALL(name) tps_call(api, TPS_SLOT_##name, &a)
+
+// The common shapes: one handle in, one field out.
+#define GET(fn, name, in, field, type)               \
+  void *fn(const tps_Api *api, void *h, type *out) { \
+    ARGS(name, field, .in = h);                      \
+    void *e = CALL(name);                            \
+    *out = a.field;                                  \
+    return e;                                        \
+  }
+#define GET_STR(fn, name, in, field)                             \
+  void *fn(const tps_Api *api, void *h, tps_str *out) {          \
+    ARGS(name, field##_size, .in = h);                           \
+    void *e = CALL(name);                                        \
+    *out = e ? (tps_str){0} : (tps_str){a.field, a.field##_size}; \
+    return e;                                                    \
+  }
+#define GET_LIST(fn, name, in, field, count, last)               \
+  void *fn(const tps_Api *api, void *h, tps_list *out) {         \
+    ARGS(name, last, .in = h);                                   \
+    void *e = CALL(name);                                        \
+    *out = e ? (tps_list){0} : (tps_list){a.field, a.count};     \
+    return e;                                                    \
+  }
+#define GET_BLOB(fn, name, in, owner_field)                      \
+  void *fn(const tps_Api *api, void *h, tps_blob *out) {         \
+    ARGS(name, owner_field##_deleter, .in = h);                  \
+    void *e = CALL(name);                                        \
+    *out = e ? (tps_blob){0}                                     \
+             : (tps_blob){a.owner_field, a.owner_field##_deleter, a.serialized_bytes, a.serialized_bytes_size}; \
+    return e;                                                    \
+  }
+#define DESTROY(fn, name, in)                                    \
+  void *fn(const tps_Api *api, void *h) {                        \
+    ARGS(name, in, .in = h);                                     \
+    return CALL(name);                                           \
+  }
+
+#endif

@@ -1,0 +1,362 @@
+// Package capi is the cgo half of the PJRT binding: one C shim per entry point
+// of the plugin's function table, and Go functions over them that carry no C
+// type. It checks nothing about lifetimes; package pjrt does.
+//
+// The C side declares the ABI itself (abi.h, slots.h). A test holds every
+// offset against the official headers at hand, so that nothing of those headers
+// has to be copied or present to build.
+package capi
+
+/*
+#cgo LDFLAGS: -ldl
+#cgo CFLAGS: -Wall -Wextra -Wno-missing-field-initializers
+#include <stdlib.h>
+#include "shims.h"
+#cgo noescape tps_api_of
+#cgo nocallback tps_api_of
+#cgo noescape tps_blob_drop
+#cgo nocallback tps_blob_drop
+#cgo noescape tps_buffer_destroy
+#cgo nocallback tps_buffer_destroy
+#cgo noescape tps_buffer_device
+#cgo nocallback tps_buffer_device
+#cgo noescape tps_buffer_dims
+#cgo nocallback tps_buffer_dims
+#cgo noescape tps_buffer_host_size
+#cgo nocallback tps_buffer_host_size
+#cgo noescape tps_buffer_is_deleted
+#cgo nocallback tps_buffer_is_deleted
+#cgo noescape tps_buffer_memory
+#cgo nocallback tps_buffer_memory
+#cgo noescape tps_buffer_pointer
+#cgo nocallback tps_buffer_pointer
+#cgo noescape tps_event_finish
+#cgo nocallback tps_event_finish
+#cgo noescape tps_buffer_poll
+#cgo nocallback tps_buffer_poll
+#cgo noescape tps_buffer_size
+#cgo nocallback tps_buffer_size
+#cgo noescape tps_buffer_to_device
+#cgo nocallback tps_buffer_to_device
+#cgo noescape tps_buffer_to_host
+#cgo nocallback tps_buffer_to_host
+#cgo noescape tps_buffer_to_memory
+#cgo nocallback tps_buffer_to_memory
+#cgo noescape tps_buffer_type
+#cgo nocallback tps_buffer_type
+#cgo noescape tps_client_addressable_devices
+#cgo nocallback tps_client_addressable_devices
+#cgo noescape tps_client_addressable_memories
+#cgo nocallback tps_client_addressable_memories
+#cgo noescape tps_client_buffer
+#cgo nocallback tps_client_buffer
+#cgo noescape tps_client_compile
+#cgo nocallback tps_client_compile
+#cgo noescape tps_client_create
+#cgo nocallback tps_client_create
+#cgo noescape tps_client_default_assignment
+#cgo nocallback tps_client_default_assignment
+#cgo noescape tps_client_deserialize
+#cgo nocallback tps_client_deserialize
+#cgo noescape tps_client_destroy
+#cgo nocallback tps_client_destroy
+#cgo noescape tps_client_devices
+#cgo nocallback tps_client_devices
+#cgo noescape tps_client_load
+#cgo nocallback tps_client_load
+#cgo noescape tps_client_platform_name
+#cgo nocallback tps_client_platform_name
+#cgo noescape tps_client_platform_version
+#cgo nocallback tps_client_platform_version
+#cgo noescape tps_client_process_index
+#cgo nocallback tps_client_process_index
+#cgo noescape tps_client_topology
+#cgo nocallback tps_client_topology
+#cgo noescape tps_compile
+#cgo nocallback tps_compile
+#cgo noescape tps_description_attributes
+#cgo nocallback tps_description_attributes
+#cgo noescape tps_description_debug
+#cgo nocallback tps_description_debug
+#cgo noescape tps_description_id
+#cgo nocallback tps_description_id
+#cgo noescape tps_description_kind
+#cgo nocallback tps_description_kind
+#cgo noescape tps_description_process
+#cgo nocallback tps_description_process
+#cgo noescape tps_description_string
+#cgo nocallback tps_description_string
+#cgo noescape tps_device_addressable
+#cgo nocallback tps_device_addressable
+#cgo noescape tps_device_default_memory
+#cgo nocallback tps_device_default_memory
+#cgo noescape tps_device_description
+#cgo nocallback tps_device_description
+#cgo noescape tps_device_local_id
+#cgo nocallback tps_device_local_id
+#cgo noescape tps_device_memories
+#cgo nocallback tps_device_memories
+#cgo noescape tps_device_memory_stats
+#cgo nocallback tps_device_memory_stats
+#cgo noescape tps_error_code
+#cgo nocallback tps_error_code
+#cgo noescape tps_error_destroy
+#cgo nocallback tps_error_destroy
+#cgo noescape tps_error_text
+#cgo nocallback tps_error_text
+#cgo noescape tps_event_destroy
+#cgo nocallback tps_event_destroy
+#cgo noescape tps_event_notify
+#cgo nocallback tps_event_notify
+#cgo noescape tps_executable_code_size
+#cgo nocallback tps_executable_code_size
+#cgo noescape tps_executable_cost
+#cgo nocallback tps_executable_cost
+#cgo noescape tps_executable_counts
+#cgo nocallback tps_executable_counts
+#cgo noescape tps_executable_destroy
+#cgo nocallback tps_executable_destroy
+#cgo noescape tps_executable_fingerprint
+#cgo nocallback tps_executable_fingerprint
+#cgo noescape tps_executable_memory_stats
+#cgo nocallback tps_executable_memory_stats
+#cgo noescape tps_executable_name
+#cgo nocallback tps_executable_name
+#cgo noescape tps_executable_output_dims
+#cgo nocallback tps_executable_output_dims
+#cgo noescape tps_executable_output_kinds
+#cgo nocallback tps_executable_output_kinds
+#cgo noescape tps_executable_output_types
+#cgo nocallback tps_executable_output_types
+#cgo noescape tps_executable_parameter_kinds
+#cgo nocallback tps_executable_parameter_kinds
+#cgo noescape tps_executable_program
+#cgo nocallback tps_executable_program
+#cgo noescape tps_executable_serialize
+#cgo nocallback tps_executable_serialize
+#cgo noescape tps_execute
+#cgo nocallback tps_execute
+#cgo noescape tps_extensions
+#cgo nocallback tps_extensions
+#cgo noescape tps_floor
+#cgo nocallback tps_floor
+#cgo noescape tps_launch_free
+#cgo nocallback tps_launch_free
+#cgo noescape tps_launch_new
+#cgo nocallback tps_launch_new
+#cgo noescape tps_loaded_assignment
+#cgo nocallback tps_loaded_assignment
+#cgo noescape tps_loaded_destroy
+#cgo nocallback tps_loaded_destroy
+#cgo noescape tps_loaded_devices
+#cgo nocallback tps_loaded_devices
+#cgo noescape tps_loaded_executable
+#cgo nocallback tps_loaded_executable
+#cgo noescape tps_memory_debug
+#cgo nocallback tps_memory_debug
+#cgo noescape tps_memory_devices
+#cgo nocallback tps_memory_devices
+#cgo noescape tps_memory_id
+#cgo nocallback tps_memory_id
+#cgo noescape tps_memory_kind
+#cgo nocallback tps_memory_kind
+#cgo noescape tps_memory_kind_id
+#cgo nocallback tps_memory_kind_id
+#cgo noescape tps_memory_string
+#cgo nocallback tps_memory_string
+#cgo noescape tps_plugin_attributes
+#cgo nocallback tps_plugin_attributes
+#cgo noescape tps_plugin_initialize
+#cgo nocallback tps_plugin_initialize
+#cgo noescape tps_slot_bound
+#cgo nocallback tps_slot_bound
+#cgo noescape tps_slot_minor
+#cgo nocallback tps_slot_minor
+#cgo noescape tps_slot_name
+#cgo nocallback tps_slot_name
+#cgo noescape tps_slot_reason
+#cgo nocallback tps_slot_reason
+#cgo noescape tps_topology_attributes
+#cgo nocallback tps_topology_attributes
+#cgo noescape tps_topology_create
+#cgo nocallback tps_topology_create
+#cgo noescape tps_topology_descriptions
+#cgo nocallback tps_topology_descriptions
+#cgo noescape tps_topology_deserialize
+#cgo nocallback tps_topology_deserialize
+#cgo noescape tps_topology_destroy
+#cgo nocallback tps_topology_destroy
+#cgo noescape tps_topology_fingerprint
+#cgo nocallback tps_topology_fingerprint
+#cgo noescape tps_topology_platform_name
+#cgo nocallback tps_topology_platform_name
+#cgo noescape tps_topology_platform_version
+#cgo nocallback tps_topology_platform_version
+#cgo noescape tps_topology_serialize
+#cgo nocallback tps_topology_serialize
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+)
+
+// Handles are addresses of the plugin's objects: C memory, never followed here.
+type (
+	Client      unsafe.Pointer
+	Device      unsafe.Pointer
+	Description unsafe.Pointer
+	Memory      unsafe.Pointer
+	Executable  unsafe.Pointer
+	Loaded      unsafe.Pointer
+	Buffer      unsafe.Pointer
+	Event       unsafe.Pointer
+	Topology    unsafe.Pointer
+)
+
+// API is a loaded plugin's function table. The library is never unloaded, so an
+// API is valid for the rest of the process.
+type API struct {
+	p            *C.tps_Api
+	Path         string
+	Major, Minor int
+}
+
+// MinMinor is the oldest API minor version supported: 0.57 settled the order of
+// the function table.
+const MinMinor = 57
+
+// Error is what a plugin answered, or a slot that it lacks (Slot not empty).
+type Error struct {
+	Code  int
+	Msg   string
+	Slot  string
+	Minor int
+}
+
+func (e *Error) Error() string {
+	if e.Slot != "" {
+		return fmt.Sprintf("PJRT_%s: not in this plugin, needs PJRT 0.%d", e.Slot, e.Minor)
+	}
+	return e.Msg
+}
+
+// CodeUnimplemented is the code of a missing slot.
+const CodeUnimplemented = 12
+
+// err turns what a shim returned into an error and frees it.
+func (a *API) err(e unsafe.Pointer) error {
+	if e == nil {
+		return nil
+	}
+	return a.slowErr(e)
+}
+
+func (a *API) slowErr(e unsafe.Pointer) error {
+	if n := uintptr(e); n&1 == 1 {
+		slot := C.int(n / 2)
+		return &Error{Code: CodeUnimplemented, Slot: C.GoString(C.tps_slot_name(slot)), Minor: int(C.tps_slot_minor(slot))}
+	}
+	s := C.tps_error_text(a.p, e)
+	err := &Error{Code: int(C.tps_error_code(a.p, e)), Msg: C.GoStringN(s.p, C.int(s.n))}
+	C.tps_error_destroy(a.p, e)
+	return err
+}
+
+// LoadError says which step of loading a library failed.
+type LoadError struct {
+	Step string // "dlopen", "symbol", "table"
+	Msg  string
+}
+
+func (e *LoadError) Error() string { return e.Step + ": " + e.Msg }
+
+// Load maps a library and takes its function table, without calling into it
+// otherwise. The library stays mapped for good.
+func Load(path string) (*API, error) {
+	// dlerror is kept per thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	var msg *C.char
+	lib := C.tps_open(name, &msg)
+	if lib == nil {
+		defer C.free(unsafe.Pointer(msg))
+		return nil, &LoadError{"dlopen", C.GoString(msg)}
+	}
+	p := C.tps_api_of(lib, &msg)
+	if p == nil {
+		if msg == nil {
+			return nil, &LoadError{"table", "GetPjrtApi returned nothing"}
+		}
+		defer C.free(unsafe.Pointer(msg))
+		return nil, &LoadError{"symbol", C.GoString(msg)}
+	}
+	a := &API{p: (*C.tps_Api)(p), Path: path}
+	if size := int(a.p.struct_size); size < int(unsafe.Sizeof(*a.p)) {
+		return nil, &LoadError{"table", fmt.Sprintf("the function table is %d bytes, smaller than its own head", size)}
+	}
+	a.Major, a.Minor = int(a.p.pjrt_api_version.major_version), int(a.p.pjrt_api_version.minor_version)
+	return a, nil
+}
+
+// Initialize must be the first call into a plugin, made once.
+func (a *API) Initialize() error { return a.err(C.tps_plugin_initialize(a.p)) }
+
+// Extensions lists the type numbers of the plugin's extensions.
+func (a *API) Extensions() []int {
+	var types [64]C.int
+	n := C.tps_extensions(a.p, &types[0], C.size_t(len(types)))
+	out := make([]int, n)
+	for i := range out {
+		out[i] = int(types[i])
+	}
+	return out
+}
+
+// Slot is one entry of the function table. Reason is why it is not bound.
+type Slot struct {
+	Name   string
+	Minor  int
+	Bound  bool
+	Reason string
+}
+
+// Slots lists the function table as this package knows it, in table order.
+func Slots() []Slot {
+	out := make([]Slot, C.TPS_SLOT_COUNT)
+	for i := range out {
+		s := C.int(i)
+		out[i] = Slot{Name: C.GoString(C.tps_slot_name(s)), Minor: int(C.tps_slot_minor(s)), Bound: C.tps_slot_bound(s) != 0}
+		if !out[i].Bound {
+			out[i].Reason = C.GoString(C.tps_slot_reason(s))
+		}
+	}
+	return out
+}
+
+func goString(s C.tps_str) string { return C.GoStringN(s.p, C.int(s.n)) }
+
+// handles copies a list of addresses that the plugin owns.
+func handles[T ~unsafe.Pointer](l C.tps_list) []T {
+	out := make([]T, l.n)
+	copy(out, unsafe.Slice((*T)(l.p), l.n))
+	return out
+}
+
+// blob copies bytes out of an object of the plugin's and frees the object.
+func (a *API) blob(e unsafe.Pointer, b *C.tps_blob) ([]byte, error) {
+	if e != nil {
+		return nil, a.err(e)
+	}
+	defer C.tps_blob_drop(b)
+	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(b.p)), b.n)...), nil
+}
+
+// chars is the address of a string's bytes for the length of one call.
+func chars(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData(s))) }
+
+func bytesOf(b []byte) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(b))) }

@@ -1,0 +1,127 @@
+package capi
+
+/*
+#include "shims.h"
+*/
+import "C"
+
+import "unsafe"
+
+// Attributes are the plugin's own.
+func (a *API) Attributes() (map[string]any, error) {
+	var l C.tps_list
+	if err := a.err(C.tps_plugin_attributes(a.p, &l)); err != nil {
+		return nil, err
+	}
+	return values(l), nil
+}
+
+func (a *API) ClientCreate(options []NamedValue) (Client, error) {
+	opts, free := named(options)
+	defer free()
+	var c unsafe.Pointer
+	err := a.err(C.tps_client_create(a.p, opts, C.size_t(len(options)), &c))
+	return Client(c), err
+}
+
+func (a *API) ClientDestroy(c Client) error {
+	return a.err(C.tps_client_destroy(a.p, unsafe.Pointer(c)))
+}
+
+// str calls a shim that answers one string.
+func (a *API) str(e unsafe.Pointer, s *C.tps_str) (string, error) {
+	if e != nil {
+		return "", a.err(e)
+	}
+	return goString(*s), nil
+}
+
+func (a *API) ClientPlatformName(c Client) (string, error) {
+	var s C.tps_str
+	return a.str(C.tps_client_platform_name(a.p, unsafe.Pointer(c), &s), &s)
+}
+
+func (a *API) ClientPlatformVersion(c Client) (string, error) {
+	var s C.tps_str
+	return a.str(C.tps_client_platform_version(a.p, unsafe.Pointer(c), &s), &s)
+}
+
+func (a *API) ClientProcessIndex(c Client) (int, error) {
+	var n C.int
+	err := a.err(C.tps_client_process_index(a.p, unsafe.Pointer(c), &n))
+	return int(n), err
+}
+
+// ClientTopology is borrowed from the client.
+func (a *API) ClientTopology(c Client) (Topology, error) {
+	var t unsafe.Pointer
+	err := a.err(C.tps_client_topology(a.p, unsafe.Pointer(c), &t))
+	return Topology(t), err
+}
+
+func (a *API) ClientDevices(c Client) ([]Device, error) {
+	var l C.tps_list
+	err := a.err(C.tps_client_devices(a.p, unsafe.Pointer(c), &l))
+	return handles[Device](l), err
+}
+
+func (a *API) ClientAddressableDevices(c Client) ([]Device, error) {
+	var l C.tps_list
+	err := a.err(C.tps_client_addressable_devices(a.p, unsafe.Pointer(c), &l))
+	return handles[Device](l), err
+}
+
+func (a *API) ClientMemories(c Client) ([]Memory, error) {
+	var l C.tps_list
+	err := a.err(C.tps_client_addressable_memories(a.p, unsafe.Pointer(c), &l))
+	return handles[Memory](l), err
+}
+
+// ClientDefaultAssignment answers device ids, replica-major.
+func (a *API) ClientDefaultAssignment(c Client, replicas, partitions int) ([]int, error) {
+	ids := make([]C.int, replicas*partitions)
+	err := a.err(C.tps_client_default_assignment(a.p, unsafe.Pointer(c), C.int(replicas), C.int(partitions), unsafe.SliceData(ids), C.size_t(len(ids))))
+	out := make([]int, len(ids))
+	for i, id := range ids {
+		out[i] = int(id)
+	}
+	return out, err
+}
+
+func (a *API) ClientCompile(c Client, code []byte, format string, options []byte) (Loaded, error) {
+	var x unsafe.Pointer
+	err := a.err(C.tps_client_compile(a.p, unsafe.Pointer(c), bytesOf(code), C.size_t(len(code)), chars(format), C.size_t(len(format)), bytesOf(options), C.size_t(len(options)), &x))
+	return Loaded(x), err
+}
+
+func (a *API) ClientDeserialize(c Client, serialized, options []byte) (Loaded, error) {
+	var x unsafe.Pointer
+	err := a.err(C.tps_client_deserialize(a.p, unsafe.Pointer(c), bytesOf(serialized), C.size_t(len(serialized)), bytesOf(options), C.size_t(len(options)), &x))
+	return Loaded(x), err
+}
+
+func (a *API) ClientLoad(c Client, x Executable, options []byte) (Loaded, error) {
+	var l unsafe.Pointer
+	err := a.err(C.tps_client_load(a.p, unsafe.Pointer(c), unsafe.Pointer(x), bytesOf(options), C.size_t(len(options)), &l))
+	return Loaded(l), err
+}
+
+// Host buffer semantics.
+const (
+	ImmutableOnlyDuringCall = 0
+	ImmutableZeroCopy       = 2
+)
+
+// BufferFromHost copies data before it returns. memory may be nil.
+func (a *API) BufferFromHost(c Client, data unsafe.Pointer, dtype int, dims []int64, d Device, m Memory) (Buffer, error) {
+	var b unsafe.Pointer
+	err := a.err(C.tps_client_buffer(a.p, unsafe.Pointer(c), data, C.int(dtype), (*C.int64_t)(unsafe.SliceData(dims)), C.size_t(len(dims)), ImmutableOnlyDuringCall, unsafe.Pointer(d), unsafe.Pointer(m), &b, nil))
+	return Buffer(b), err
+}
+
+// BufferFromHostZeroCopy may keep reading data until done is ready.
+func (a *API) BufferFromHostZeroCopy(c Client, data unsafe.Pointer, dtype int, dims []int64, d Device) (b Buffer, done Event, err error) {
+	var buffer, event unsafe.Pointer
+	err = a.err(C.tps_client_buffer(a.p, unsafe.Pointer(c), data, C.int(dtype), (*C.int64_t)(unsafe.SliceData(dims)), C.size_t(len(dims)), ImmutableZeroCopy, unsafe.Pointer(d), nil, &buffer, &event))
+	return Buffer(buffer), Event(event), err
+}

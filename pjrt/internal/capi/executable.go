@@ -1,0 +1,204 @@
+package capi
+
+/*
+#include "shims.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+func (a *API) ExecutableDestroy(x Executable) error {
+	return a.err(C.tps_executable_destroy(a.p, unsafe.Pointer(x)))
+}
+
+func (a *API) ExecutableName(x Executable) (string, error) {
+	var s C.tps_str
+	return a.str(C.tps_executable_name(a.p, unsafe.Pointer(x), &s), &s)
+}
+
+func (a *API) ExecutableFingerprint(x Executable) (string, error) {
+	var s C.tps_str
+	return a.str(C.tps_executable_fingerprint(a.p, unsafe.Pointer(x), &s), &s)
+}
+
+func (a *API) ExecutableCounts(x Executable) (replicas, partitions, outputs int, err error) {
+	var r, p, o C.size_t
+	err = a.err(C.tps_executable_counts(a.p, unsafe.Pointer(x), &r, &p, &o))
+	return int(r), int(p), int(o), err
+}
+
+func (a *API) ExecutableCodeSize(x Executable) (int64, error) {
+	var n C.int64_t
+	err := a.err(C.tps_executable_code_size(a.p, unsafe.Pointer(x), &n))
+	return int64(n), err
+}
+
+func (a *API) ExecutableCost(x Executable) (map[string]any, error) {
+	var l C.tps_list
+	if err := a.err(C.tps_executable_cost(a.p, unsafe.Pointer(x), &l)); err != nil {
+		return nil, err
+	}
+	return values(l), nil
+}
+
+// ExecutableMemoryStats answers fifteen figures in the order of the C struct;
+// what an older plugin does not know stays zero.
+func (a *API) ExecutableMemoryStats(x Executable) (stats [15]int64, err error) {
+	var out [15]C.int64_t
+	err = a.err(C.tps_executable_memory_stats(a.p, unsafe.Pointer(x), &out[0]))
+	for i, v := range out {
+		stats[i] = int64(v)
+	}
+	return stats, err
+}
+
+func (a *API) ExecutableOutputTypes(x Executable) ([]int, error) {
+	var l C.tps_list
+	if err := a.err(C.tps_executable_output_types(a.p, unsafe.Pointer(x), &l)); err != nil {
+		return nil, err
+	}
+	out := make([]int, l.n)
+	for i, t := range unsafe.Slice((*C.int)(l.p), l.n) {
+		out[i] = int(t)
+	}
+	return out, nil
+}
+
+func (a *API) ExecutableOutputDims(x Executable) ([][]int64, error) {
+	var dims *C.int64_t
+	var ranks C.tps_list
+	if err := a.err(C.tps_executable_output_dims(a.p, unsafe.Pointer(x), &dims, &ranks)); err != nil {
+		return nil, err
+	}
+	out := make([][]int64, ranks.n)
+	at := 0
+	for i, r := range unsafe.Slice((*C.size_t)(ranks.p), ranks.n) {
+		out[i] = make([]int64, r)
+		for k := range out[i] {
+			out[i][k] = int64(*(*C.int64_t)(unsafe.Add(unsafe.Pointer(dims), 8*at)))
+			at++
+		}
+	}
+	return out, nil
+}
+
+func (a *API) ExecutableOutputKinds(x Executable) ([]string, error) {
+	var kinds **C.char
+	var sizes C.tps_list
+	if err := a.err(C.tps_executable_output_kinds(a.p, unsafe.Pointer(x), &kinds, &sizes)); err != nil {
+		return nil, err
+	}
+	return strings(kinds, sizes), nil
+}
+
+func (a *API) ExecutableParameterKinds(x Executable) ([]string, error) {
+	var kinds **C.char
+	var sizes C.tps_list
+	if err := a.err(C.tps_executable_parameter_kinds(a.p, unsafe.Pointer(x), &kinds, &sizes)); err != nil {
+		return nil, err
+	}
+	return strings(kinds, sizes), nil
+}
+
+func strings(p **C.char, sizes C.tps_list) []string {
+	out := make([]string, sizes.n)
+	for i, n := range unsafe.Slice((*C.size_t)(sizes.p), sizes.n) {
+		out[i] = C.GoStringN(unsafe.Slice(p, sizes.n)[i], C.int(n))
+	}
+	return out
+}
+
+// ExecutableProgram is the program after optimization, and its format.
+func (a *API) ExecutableProgram(x Executable) ([]byte, string, error) {
+	var n C.size_t
+	var format C.tps_str
+	if err := a.err(C.tps_executable_program(a.p, unsafe.Pointer(x), nil, &n, &format)); err != nil {
+		return nil, "", err
+	}
+	code := make([]byte, n)
+	if n == 0 {
+		return code, goString(format), nil
+	}
+	if err := a.err(C.tps_executable_program(a.p, unsafe.Pointer(x), bytesOf(code), &n, &format)); err != nil {
+		return nil, "", err
+	}
+	return code[:n], goString(format), nil
+}
+
+func (a *API) ExecutableSerialize(x Executable) ([]byte, error) {
+	var b C.tps_blob
+	return a.blob(C.tps_executable_serialize(a.p, unsafe.Pointer(x), &b), &b)
+}
+
+func (a *API) LoadedDestroy(x Loaded) error {
+	return a.err(C.tps_loaded_destroy(a.p, unsafe.Pointer(x)))
+}
+
+// LoadedExecutable is a new handle, to be destroyed by the caller.
+func (a *API) LoadedExecutable(x Loaded) (Executable, error) {
+	var out unsafe.Pointer
+	err := a.err(C.tps_loaded_executable(a.p, unsafe.Pointer(x), &out))
+	return Executable(out), err
+}
+
+// LoadedDevices are the addressable devices in launch order.
+func (a *API) LoadedDevices(x Loaded) ([]Device, error) {
+	var l C.tps_list
+	err := a.err(C.tps_loaded_devices(a.p, unsafe.Pointer(x), &l))
+	return handles[Device](l), err
+}
+
+// LoadedAssignment is a serialized DeviceAssignmentProto.
+func (a *API) LoadedAssignment(x Loaded) ([]byte, error) {
+	var b C.tps_blob
+	return a.blob(C.tps_loaded_assignment(a.p, unsafe.Pointer(x), &b), &b)
+}
+
+// Launch holds the arrays of one Execute call, in C memory: the plugin reads
+// and writes them, and Go writes addresses of C objects into them. Args and
+// Outs are device-major; Drop is for handles to destroy after a launch, Keep
+// for the numbers of parameters that are not donated. Not for concurrent use.
+type Launch struct {
+	p             *C.tps_launch
+	devices, args int
+	Args          []Buffer
+	Outs          []Buffer
+	Drop          []Buffer
+	Keep          []int64
+}
+
+// NewLaunch allocates; Free gives back.
+func NewLaunch(devices, args, outs int) (*Launch, error) {
+	p := C.tps_launch_new(C.size_t(devices), C.size_t(args), C.size_t(outs))
+	if p == nil {
+		return nil, fmt.Errorf("out of memory for a launch of %d devices with %d arguments and %d results", devices, args, outs)
+	}
+	return &Launch{
+		p: p, devices: devices, args: args,
+		Args: unsafe.Slice((*Buffer)(unsafe.Pointer(p.args)), devices*args),
+		Drop: unsafe.Slice((*Buffer)(unsafe.Pointer(p.drop)), devices*args),
+		Outs: unsafe.Slice((*Buffer)(unsafe.Pointer(p.outs)), devices*outs),
+		Keep: unsafe.Slice((*int64)(unsafe.Pointer(p.keep)), args),
+	}, nil
+}
+
+// Free gives the memory back; the Launch must not be used again.
+func (l *Launch) Free() { C.tps_launch_free(l.p) }
+
+// Execute enqueues one launch. The first keep entries of Keep are not donated;
+// on success the first drop entries of Drop have been destroyed.
+func (a *API) Execute(x Loaded, l *Launch, keep, drop, launchID int) error {
+	return a.err(C.tps_execute(a.p, unsafe.Pointer(x), l.p, C.size_t(l.devices), C.size_t(l.args), C.size_t(keep), C.size_t(drop), C.int(launchID)))
+}
+
+// Floor runs n launches in C, each result replacing the argument of its number,
+// waits for the last, and answers the nanoseconds. Args end up holding the last
+// results. The program needs as many results as arguments.
+func (a *API) Floor(x Loaded, l *Launch, n int) (int64, error) {
+	var ns C.int64_t
+	err := a.err(C.tps_floor(a.p, unsafe.Pointer(x), l.p, C.size_t(l.devices), C.size_t(l.args), C.size_t(n), &ns))
+	return int64(ns), err
+}

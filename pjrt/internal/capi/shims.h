@@ -1,0 +1,153 @@
+// One shim per PJRT entry point. The argument struct lives on the C stack, so a
+// call costs one cgo transition and no allocation. A shim returns the plugin's
+// error object, NULL for success, or an odd number that names a missing slot
+// (see TPS_MISSING). Results go out by pointer and are zero on failure.
+#ifndef TPUSTRATEGY_PJRT_CAPI_SHIMS_H_
+#define TPUSTRATEGY_PJRT_CAPI_SHIMS_H_
+
+#include "abi.h"
+
+// Slot numbers, in table order.
+enum {
+#define TPS_BOUND(name, minor) TPS_SLOT_##name,
+#define TPS_UNBOUND(name, minor, reason) TPS_SLOT_##name,
+#include "slots.h"
+#undef TPS_BOUND
+#undef TPS_UNBOUND
+  TPS_SLOT_COUNT
+};
+
+// A missing slot as an error value: odd, so never the address of an object.
+#define TPS_MISSING(slot) ((void *)(uintptr_t)((slot) * 2 + 1))
+
+typedef struct { const char *p; size_t n; } tps_str;
+typedef struct { const void *p; size_t n; } tps_list;
+typedef struct { void *owner; void (*drop)(void *); const char *p; size_t n; } tps_blob;
+
+// Loading. tps_open returns NULL and a malloced message on failure.
+void *tps_open(const char *path, char **err);
+void *tps_api_of(void *lib, char **err);
+const char *tps_slot_name(int slot);
+int tps_slot_minor(int slot);
+int tps_slot_bound(int slot);
+const char *tps_slot_reason(int slot);
+
+// Errors. tps_error_take destroys the error.
+int tps_error_code(const tps_Api *api, void *err);
+tps_str tps_error_text(const tps_Api *api, void *err);
+void tps_error_destroy(const tps_Api *api, void *err);
+size_t tps_extensions(const tps_Api *api, int *types, size_t cap);
+
+void *tps_plugin_initialize(const tps_Api *api);
+void *tps_plugin_attributes(const tps_Api *api, tps_list *out);
+
+// Events. tps_event_notify writes {slot, error} to fd once the event is ready.
+void tps_event_destroy(const tps_Api *api, void *event);
+void *tps_event_notify(const tps_Api *api, void *event, int fd, uint64_t slot);
+
+void *tps_client_create(const tps_Api *api, const tps_NamedValue *opts, size_t n, void **client);
+void *tps_client_destroy(const tps_Api *api, void *client);
+void *tps_client_platform_name(const tps_Api *api, void *client, tps_str *out);
+void *tps_client_platform_version(const tps_Api *api, void *client, tps_str *out);
+void *tps_client_process_index(const tps_Api *api, void *client, int *out);
+void *tps_client_topology(const tps_Api *api, void *client, void **out);
+void *tps_client_devices(const tps_Api *api, void *client, tps_list *out);
+void *tps_client_addressable_devices(const tps_Api *api, void *client, tps_list *out);
+void *tps_client_addressable_memories(const tps_Api *api, void *client, tps_list *out);
+void *tps_client_default_assignment(const tps_Api *api, void *client, int replicas, int partitions, int *out, size_t n);
+void *tps_client_compile(const tps_Api *api, void *client, const char *code, size_t code_n, const char *format, size_t format_n, const char *opts, size_t opts_n, void **out);
+void *tps_client_load(const tps_Api *api, void *client, void *executable, const char *opts, size_t opts_n, void **out);
+void *tps_client_deserialize(const tps_Api *api, void *client, const char *p, size_t n, const char *opts, size_t opts_n, void **out);
+void *tps_client_buffer(const tps_Api *api, void *client, const void *data, int type, const int64_t *dims, size_t rank, int semantics, void *device, void *memory, void **buffer, void **done);
+
+void *tps_description_id(const tps_Api *api, void *d, int *out);
+void *tps_description_process(const tps_Api *api, void *d, int *out);
+void *tps_description_kind(const tps_Api *api, void *d, tps_str *out);
+void *tps_description_debug(const tps_Api *api, void *d, tps_str *out);
+void *tps_description_string(const tps_Api *api, void *d, tps_str *out);
+void *tps_description_attributes(const tps_Api *api, void *d, tps_list *out);
+void *tps_device_description(const tps_Api *api, void *d, void **out);
+void *tps_device_addressable(const tps_Api *api, void *d, int *out);
+void *tps_device_local_id(const tps_Api *api, void *d, int *out);
+void *tps_device_memories(const tps_Api *api, void *d, tps_list *out);
+void *tps_device_default_memory(const tps_Api *api, void *d, void **out);
+void *tps_device_memory_stats(const tps_Api *api, void *d, int64_t out[11], uint32_t *set);
+void *tps_memory_id(const tps_Api *api, void *m, int *out);
+void *tps_memory_kind(const tps_Api *api, void *m, tps_str *out);
+void *tps_memory_kind_id(const tps_Api *api, void *m, int *out);
+void *tps_memory_debug(const tps_Api *api, void *m, tps_str *out);
+void *tps_memory_string(const tps_Api *api, void *m, tps_str *out);
+void *tps_memory_devices(const tps_Api *api, void *m, tps_list *out);
+
+void *tps_executable_destroy(const tps_Api *api, void *x);
+void *tps_executable_name(const tps_Api *api, void *x, tps_str *out);
+void *tps_executable_fingerprint(const tps_Api *api, void *x, tps_str *out);
+void *tps_executable_counts(const tps_Api *api, void *x, size_t *replicas, size_t *partitions, size_t *outputs);
+void *tps_executable_code_size(const tps_Api *api, void *x, int64_t *out);
+void *tps_executable_cost(const tps_Api *api, void *x, tps_list *out);
+void *tps_executable_memory_stats(const tps_Api *api, void *x, int64_t out[15]);
+void *tps_executable_output_types(const tps_Api *api, void *x, tps_list *out);
+void *tps_executable_output_dims(const tps_Api *api, void *x, const int64_t **dims, tps_list *ranks);
+void *tps_executable_output_kinds(const tps_Api *api, void *x, const char *const **kinds, tps_list *sizes);
+void *tps_executable_parameter_kinds(const tps_Api *api, void *x, const char *const **kinds, tps_list *sizes);
+void *tps_executable_program(const tps_Api *api, void *x, char *code, size_t *code_n, tps_str *format);
+void *tps_executable_serialize(const tps_Api *api, void *x, tps_blob *out);
+
+void *tps_loaded_destroy(const tps_Api *api, void *x);
+void *tps_loaded_executable(const tps_Api *api, void *x, void **out);
+void *tps_loaded_devices(const tps_Api *api, void *x, tps_list *out);
+void *tps_loaded_assignment(const tps_Api *api, void *x, tps_blob *out);
+
+// The arrays of one launch, in one block of C memory: flat argument and result
+// handles (device-major), the lists of pointers into them, the parameter
+// numbers to keep, and the handles to destroy once the launch is enqueued.
+typedef struct {
+  void **args;
+  void **outs;
+  void **drop;
+  void ***arg_lists;
+  void ***out_lists;
+  int64_t *keep;
+} tps_launch;
+tps_launch *tps_launch_new(size_t devices, size_t args, size_t outs);
+void tps_launch_free(tps_launch *l);
+void *tps_execute(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t keep, size_t drop, int launch_id);
+
+void *tps_buffer_destroy(const tps_Api *api, void *b);
+void *tps_buffer_is_deleted(const tps_Api *api, void *b, int *out);
+void *tps_buffer_type(const tps_Api *api, void *b, int *out);
+void *tps_buffer_dims(const tps_Api *api, void *b, tps_list *out);
+void *tps_buffer_size(const tps_Api *api, void *b, size_t *out);
+void *tps_buffer_device(const tps_Api *api, void *b, void **out);
+void *tps_buffer_memory(const tps_Api *api, void *b, void **out);
+void *tps_buffer_pointer(const tps_Api *api, void *b, uintptr_t *out);
+void *tps_buffer_to_device(const tps_Api *api, void *b, void *device, void **out);
+void *tps_buffer_to_memory(const tps_Api *api, void *b, void *memory, void **out);
+// Polls: *event is NULL once the contents are there, and the returned error is
+// then the work's own; otherwise it is the event to wait for, the caller's.
+void *tps_buffer_poll(const tps_Api *api, void *b, void **event);
+// Waits for an event and destroys it.
+void *tps_event_finish(const tps_Api *api, void *event);
+// Copies row-major into dst and waits for the copy: dst is not touched later.
+void *tps_buffer_to_host(const tps_Api *api, void *b, size_t rank, void *dst, size_t n);
+void *tps_buffer_host_size(const tps_Api *api, void *b, size_t rank, size_t *n);
+
+void *tps_topology_create(const tps_Api *api, const char *name, size_t name_n, const tps_NamedValue *opts, size_t n, void **out);
+void *tps_topology_destroy(const tps_Api *api, void *t);
+void *tps_topology_platform_name(const tps_Api *api, void *t, tps_str *out);
+void *tps_topology_platform_version(const tps_Api *api, void *t, tps_str *out);
+void *tps_topology_descriptions(const tps_Api *api, void *t, tps_list *out);
+void *tps_topology_attributes(const tps_Api *api, void *t, tps_list *out);
+void *tps_topology_serialize(const tps_Api *api, void *t, tps_blob *out);
+void *tps_topology_deserialize(const tps_Api *api, const char *p, size_t n, void **out);
+void *tps_topology_fingerprint(const tps_Api *api, void *t, uint64_t *out);
+void *tps_compile(const tps_Api *api, void *topology, const char *code, size_t code_n, const char *format, size_t format_n, const char *opts, size_t opts_n, void **out);
+
+// Runs n launches in which every result takes the place of the argument with
+// the same number, in C throughout, and waits for the last. args and outs must
+// be equal. *ns is the time of the whole loop.
+void *tps_floor(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t n, int64_t *ns);
+
+void tps_blob_drop(tps_blob *b);
+
+#endif

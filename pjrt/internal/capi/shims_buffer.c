@@ -1,0 +1,227 @@
+// Buffers, events and launches: the calls of the step path.
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "call.h"
+
+// Events.
+
+static GET(event_ready, Event_IsReady, event, is_ready, int)
+
+static void *event_await(const tps_Api *api, void *event) {
+  ARGS(Event_Await, event, .event = event);
+  return CALL(Event_Await);
+}
+
+void tps_event_destroy(const tps_Api *api, void *event) {
+  if (!event) return;
+  ARGS(Event_Destroy, event, .event = event);
+  tps_discard(api, CALL(Event_Destroy));
+}
+
+typedef struct { int fd; uint64_t slot; } note;
+
+// Runs on whatever thread finishes the work, which may be one that is inside
+// another call of ours: so it must not enter Go, and does no more than write
+// the number of the wait and the error to a pipe.
+static void on_ready(void *error, void *arg) {
+  note *n = arg;
+  uint64_t message[2] = {n->slot, (uint64_t)(uintptr_t)error};
+  const char *p = (const char *)message;
+  size_t left = sizeof(message);
+  while (left) {
+    ssize_t w = write(n->fd, p, left);
+    if (w > 0) {
+      p += w;
+      left -= (size_t)w;
+    } else if (w < 0 && errno == EAGAIN) {
+      struct pollfd f = {.fd = n->fd, .events = POLLOUT};
+      poll(&f, 1, -1);
+    } else if (w < 0 && errno != EINTR) {
+      break;  // the reader is gone: nobody waits any more
+    }
+  }
+  free(n);
+}
+
+void *tps_event_notify(const tps_Api *api, void *event, int fd, uint64_t slot) {
+  note *n = malloc(sizeof(note));
+  *n = (note){fd, slot};
+  ARGS(Event_OnReady, user_arg, .event = event, .callback = on_ready, .user_arg = n);
+  void *e = CALL(Event_OnReady);
+  if (e) free(n);
+  return e;
+}
+
+// Buffers.
+
+void *tps_client_buffer(const tps_Api *api, void *client, const void *data, int type, const int64_t *dims, size_t rank, int semantics, void *device, void *memory, void **buffer, void **done) {
+  ARGS(Client_BufferFromHostBuffer, buffer, .client = client, .data = data, .type = type, .dims = dims, .num_dims = rank,
+       .host_buffer_semantics = semantics, .device = device, .memory = memory);
+  void *e = CALL(Client_BufferFromHostBuffer);
+  *buffer = e ? NULL : a.buffer;
+  if (done) {
+    *done = e ? NULL : a.done_with_host_buffer;
+  } else if (!e) {
+    tps_event_destroy(api, a.done_with_host_buffer);
+  }
+  return e;
+}
+
+void *tps_buffer_destroy(const tps_Api *api, void *b) {
+  ARGS(Buffer_Destroy, buffer, .buffer = b);
+  return CALL(Buffer_Destroy);
+}
+
+GET(tps_buffer_is_deleted, Buffer_IsDeleted, buffer, is_deleted, int)
+GET(tps_buffer_type, Buffer_ElementType, buffer, type, int)
+GET(tps_buffer_size, Buffer_OnDeviceSizeInBytes, buffer, on_device_size_in_bytes, size_t)
+GET(tps_buffer_device, Buffer_Device, buffer, device, void *)
+GET(tps_buffer_memory, Buffer_Memory, buffer, memory, void *)
+GET(tps_buffer_pointer, Buffer_UnsafePointer, buffer, buffer_pointer, uintptr_t)
+static GET(ready_event, Buffer_ReadyEvent, buffer, event, void *)
+
+void *tps_buffer_dims(const tps_Api *api, void *b, tps_list *out) {
+  ARGS(Buffer_Dimensions, num_dims, .buffer = b);
+  void *e = CALL(Buffer_Dimensions);
+  *out = e ? (tps_list){0} : (tps_list){a.dims, a.num_dims};
+  return e;
+}
+
+void *tps_buffer_to_device(const tps_Api *api, void *b, void *device, void **out) {
+  ARGS(Buffer_CopyToDevice, dst_buffer, .buffer = b, .dst_device = device);
+  void *e = CALL(Buffer_CopyToDevice);
+  *out = e ? NULL : a.dst_buffer;
+  return e;
+}
+
+void *tps_buffer_to_memory(const tps_Api *api, void *b, void *memory, void **out) {
+  ARGS(Buffer_CopyToMemory, dst_buffer, .buffer = b, .dst_memory = memory);
+  void *e = CALL(Buffer_CopyToMemory);
+  *out = e ? NULL : a.dst_buffer;
+  return e;
+}
+
+void *tps_buffer_poll(const tps_Api *api, void *b, void **event) {
+  int ready = 0;
+  void *e = ready_event(api, b, event);
+  if (e) {
+    *event = NULL;
+    return e;
+  }
+  e = event_ready(api, *event, &ready);
+  if (!e && !ready) return NULL;
+  if (!e) e = event_await(api, *event);
+  tps_event_destroy(api, *event);
+  *event = NULL;
+  return e;
+}
+
+void *tps_event_finish(const tps_Api *api, void *event) {
+  void *e = event_await(api, event);
+  tps_event_destroy(api, event);
+  return e;
+}
+
+enum { max_rank = 64 };
+
+// Without a layout the plugin would hand out the device's, which on a TPU is
+// often not row-major.
+static void *to_host(const tps_Api *api, void *b, size_t rank, void *dst, size_t *n, void **event) {
+  int64_t order[max_rank];
+  for (size_t i = 0; i < rank; i++) order[i] = (int64_t)(rank - 1 - i);
+  tps_Buffer_MemoryLayout layout = {.struct_size = TPS_SIZE(tps_Buffer_MemoryLayout, type), .type = 0};
+  layout.tiled = (tps_Buffer_MemoryLayout_Tiled){.struct_size = TPS_SIZE(tps_Buffer_MemoryLayout_Tiled, num_tiles),
+                                                 .minor_to_major = order, .minor_to_major_size = rank};
+  ARGS(Buffer_ToHostBuffer, event, .src = b, .host_layout = &layout, .dst = dst, .dst_size = *n);
+  void *e = CALL(Buffer_ToHostBuffer);
+  *n = a.dst_size;
+  *event = e ? NULL : a.event;
+  return e;
+}
+
+void *tps_buffer_to_host(const tps_Api *api, void *b, size_t rank, void *dst, size_t n) {
+  void *event = NULL;
+  void *e = to_host(api, b, rank, dst, &n, &event);
+  if (e) return e;
+  return event ? tps_event_finish(api, event) : NULL;
+}
+
+void *tps_buffer_host_size(const tps_Api *api, void *b, size_t rank, size_t *n) {
+  void *event = NULL;
+  *n = 0;
+  void *e = to_host(api, b, rank, NULL, n, &event);
+  if (!e) tps_event_destroy(api, event);
+  return e;
+}
+
+// Launches.
+
+tps_launch *tps_launch_new(size_t devices, size_t args, size_t outs) {
+  size_t flat_args = devices * args, flat_outs = devices * outs;
+  size_t words = 2 * flat_args + flat_outs + 2 * devices + args;
+  tps_launch *l = calloc(1, sizeof(tps_launch) + words * sizeof(void *));
+  if (!l) return NULL;
+  void **p = (void **)(l + 1);
+  l->args = p, p += flat_args;
+  l->drop = p, p += flat_args;
+  l->outs = p, p += flat_outs;
+  l->arg_lists = (void ***)p, p += devices;
+  l->out_lists = (void ***)p, p += devices;
+  l->keep = (int64_t *)p;
+  for (size_t d = 0; d < devices; d++) {
+    l->arg_lists[d] = l->args + d * args;
+    l->out_lists[d] = l->outs + d * outs;
+  }
+  return l;
+}
+
+void tps_launch_free(tps_launch *l) { free(l); }
+
+static void *launch(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t keep, int launch_id) {
+  tps_ExecuteOptions o = {.struct_size = TPS_SIZE(tps_ExecuteOptions, multi_slice_config), .launch_id = launch_id,
+                          .non_donatable_input_indices = l->keep, .num_non_donatable_input_indices = keep};
+  ARGS(LoadedExecutable_Execute, execute_device, .executable = x, .options = &o,
+       .argument_lists = (void *const *const *)l->arg_lists, .num_devices = devices, .num_args = args,
+       .output_lists = (void **const *)l->out_lists);
+  return CALL(LoadedExecutable_Execute);
+}
+
+void *tps_execute(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t keep, size_t drop, int launch_id) {
+  void *e = launch(api, x, l, devices, args, keep, launch_id);
+  if (e) return e;
+  for (size_t i = 0; i < drop; i++) tps_discard(api, tps_buffer_destroy(api, l->drop[i]));
+  return NULL;
+}
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void *tps_floor(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t n, int64_t *ns) {
+  size_t flat = devices * args;
+  int64_t start = now_ns();
+  for (size_t i = 0; i < n; i++) {
+    void *e = launch(api, x, l, devices, args, 0, 0);
+    if (e) return e;
+    for (size_t k = 0; k < flat; k++) {
+      tps_discard(api, tps_buffer_destroy(api, l->args[k]));
+      l->args[k] = l->outs[k];
+    }
+  }
+  for (size_t k = 0; k < flat; k++) {
+    void *event = NULL;
+    void *e = tps_buffer_poll(api, l->args[k], &event);
+    if (event) e = tps_event_finish(api, event);
+    if (e) return e;
+  }
+  *ns = now_ns() - start;
+  return NULL;
+}

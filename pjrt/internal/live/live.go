@@ -1,0 +1,114 @@
+// Package live counts the C objects that the binding holds, so that a test can
+// prove that none is left behind. Counting costs an atomic addition per object;
+// stacks are recorded only while a test asks for them.
+package live
+
+import (
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Kind is a kind of C object.
+type Kind int
+
+// The kinds.
+const (
+	Client Kind = iota
+	Buffer
+	Executable
+	Topology
+	Launch
+	Wait
+	kinds
+)
+
+var names = [kinds]string{"client", "buffer", "executable", "topology", "launch", "wait"}
+
+// String is the kind's name.
+func (k Kind) String() string { return names[k] }
+
+// The counters are of the process, as the objects are.
+var (
+	counts    [kinds]atomic.Int64
+	reclaimed [kinds]atomic.Int64
+	recording atomic.Bool
+	mu        sync.Mutex
+	stacks    = map[unsafe.Pointer]record{}
+	lost      []string
+)
+
+type record struct {
+	kind  Kind
+	stack string
+}
+
+// Add counts a new object.
+func Add(k Kind, p unsafe.Pointer) {
+	counts[k].Add(1)
+	if recording.Load() {
+		mu.Lock()
+		stacks[p] = record{k, string(debug.Stack())}
+		mu.Unlock()
+	}
+}
+
+// Remove counts an object as gone.
+func Remove(k Kind, p unsafe.Pointer) {
+	counts[k].Add(-1)
+	if recording.Load() {
+		mu.Lock()
+		delete(stacks, p)
+		mu.Unlock()
+	}
+}
+
+// Reclaimed notes that the garbage collector, not Close, ended an object.
+func Reclaimed(k Kind, p unsafe.Pointer) {
+	reclaimed[k].Add(1)
+	if recording.Load() {
+		mu.Lock()
+		lost = append(lost, fmt.Sprintf("%v reclaimed by the garbage collector, created at:\n%s", k, stacks[p].stack))
+		mu.Unlock()
+	}
+}
+
+// Counts answers the live objects by kind, and those that the garbage
+// collector had to end.
+func Counts() (alive, collected map[string]int) {
+	alive, collected = map[string]int{}, map[string]int{}
+	for k := range kinds {
+		alive[k.String()] = int(counts[k].Load())
+		collected[k.String()] = int(reclaimed[k].Load())
+	}
+	return alive, collected
+}
+
+// Record switches the recording of creation stacks on or off; off forgets them.
+func Record(on bool) {
+	recording.Store(on)
+	mu.Lock()
+	defer mu.Unlock()
+	if !on {
+		clear(stacks)
+		lost = nil
+	}
+}
+
+// Report lists the creation stacks of what is still alive and of what was
+// reclaimed, while recording.
+func Report() string {
+	mu.Lock()
+	defer mu.Unlock()
+	var all []string
+	for _, r := range slices.Collect(maps.Values(stacks)) {
+		all = append(all, fmt.Sprintf("%v still open, created at:\n%s", r.kind, r.stack))
+	}
+	slices.Sort(all)
+	return strings.Join(append(all, lost...), "\n")
+}

@@ -1,0 +1,241 @@
+package pjrt
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"tpustrategy/pjrt/internal/capi"
+	"tpustrategy/pjrt/internal/live"
+)
+
+// LoadedExecutable is a program on the devices of a client, ready to run. It is
+// safe for concurrent use, Execute included. It is the caller's to Close.
+type LoadedExecutable struct {
+	*loadedHandle
+	exec    *Executable
+	devices []*Device
+	outputs []*shape
+	// params is nil until the parameters are known.
+	params  atomic.Pointer[[]*shape]
+	checked atomic.Bool // the first results agreed with outputs
+	mu      sync.Mutex
+	result  error
+}
+
+// loadedHandle is the inner half, without a way back to the LoadedExecutable.
+type loadedHandle struct {
+	guard
+	core *core
+	x    capi.Loaded
+	exec *executableHandle
+
+	// free holds the launches that no Execute uses now.
+	launches sync.Mutex
+	free     []*launch
+}
+
+// destroy ends the C objects once no call uses them.
+func (h *loadedHandle) destroy() error {
+	for _, l := range h.free {
+		l.free()
+	}
+	h.free = nil
+	if _, last := h.exec.close(); last {
+		_ = h.exec.destroy()
+	}
+	live.Remove(live.Executable, unsafe.Pointer(h.x))
+	err := h.core.api.LoadedDestroy(h.x)
+	h.core.release(childExecutable)
+	return err
+}
+
+// Compile compiles a program for the client's devices and loads it. Malformed
+// options or programs that would crash a compiler give a [*CompileError] before
+// the plugin is called; a compiler's own refusal is an [*Error] with the whole
+// message in Log. It takes from milliseconds to minutes. If ctx ends first,
+// Compile returns its error; the compiler cannot be stopped, and what it makes
+// is dropped.
+func (c *Client) Compile(ctx context.Context, p Program, o CompileOptions) (*LoadedExecutable, error) {
+	format, err := p.check()
+	if err != nil {
+		return nil, err
+	}
+	options, err := o.encode(len(c.devices), func(id int) bool { return c.byID[id] != nil })
+	if err != nil {
+		return nil, err
+	}
+	return c.load(ctx, "compile", p.Code, func(code []byte) (capi.Loaded, error) {
+		return c.api.ClientCompile(c.c, code, format, options)
+	})
+}
+
+// LoadOptions configure Load.
+type LoadOptions struct {
+	// Compile, if not nil, replaces the options that the program was compiled
+	// with, such as its device assignment. Plugins may refuse that.
+	Compile *CompileOptions
+}
+
+// Load puts an executable on the client's devices that [Executable.Serialize]
+// wrote, on the same plugin build and kind of device. The bytes run as machine
+// code: load only what you wrote yourself.
+func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*LoadedExecutable, error) {
+	if len(serialized) == 0 {
+		return nil, &CompileError{"serialized executable", "it is empty"}
+	}
+	var options []byte
+	if o.Compile != nil {
+		var err error
+		if options, err = o.Compile.encode(len(c.devices), func(id int) bool { return c.byID[id] != nil }); err != nil {
+			return nil, err
+		}
+	}
+	return c.load(ctx, "load executable", serialized, func(b []byte) (capi.Loaded, error) {
+		return c.api.ClientDeserialize(c.c, b, options)
+	})
+}
+
+// load runs a call that makes a loaded executable from bytes.
+func (c *Client) load(ctx context.Context, op string, b []byte, f func([]byte) (capi.Loaded, error)) (*LoadedExecutable, error) {
+	if err := c.retain(childCall); err != nil {
+		return nil, fmt.Errorf("pjrt: %s: %w", op, err)
+	}
+	c.waits.begin()
+	if ctx.Done() != nil {
+		b = bytes.Clone(b) // the call may outlive the caller
+	}
+	return await(ctx, op, func() (*LoadedExecutable, error) {
+		x, err := f(b)
+		if err != nil {
+			return nil, c.wrap(op, err)
+		}
+		return c.newLoaded(x)
+	}, func(x *LoadedExecutable) { x.Close() }, func() {
+		c.release(childCall)
+		c.waits.end()
+	})
+}
+
+// newLoaded takes x over. The caller holds the client open.
+func (c *Client) newLoaded(x capi.Loaded) (*LoadedExecutable, error) {
+	inner, err := c.api.LoadedExecutable(x)
+	if err != nil {
+		_ = c.api.LoadedDestroy(x)
+		return nil, c.wrap("read executable", err)
+	}
+	c.add(childExecutable, 1)
+	live.Add(live.Executable, unsafe.Pointer(x))
+	e := newExecutable(c.api, c.path, c.core, inner)
+	l := &LoadedExecutable{loadedHandle: &loadedHandle{core: c.core, x: x, exec: e.executableHandle}, exec: e}
+	if err := l.read(c); err != nil {
+		l.Close()
+		return nil, err
+	}
+	runtime.AddCleanup(l, func(h *loadedHandle) {
+		if first, last := h.close(); first {
+			live.Reclaimed(live.Executable, unsafe.Pointer(h.x))
+			if last {
+				_ = h.destroy()
+			}
+		}
+	}, l.loadedHandle)
+	return l, nil
+}
+
+// read learns the devices and shapes. A plugin that does not tell the
+// parameters leaves them to SetParameters or the first call.
+func (l *LoadedExecutable) read(c *Client) error {
+	handles, err := c.api.LoadedDevices(l.x)
+	if err != nil {
+		return c.wrap("executable devices", err)
+	}
+	for _, h := range handles {
+		d := c.byHandle[h]
+		if d == nil {
+			return fmt.Errorf("pjrt: executable devices: the plugin names a device that the client does not have")
+		}
+		l.devices = append(l.devices, d)
+	}
+	if l.outputs, err = l.exec.outputShapes(); err != nil {
+		return err
+	}
+	if p, err := l.exec.OptimizedProgram(); err == nil {
+		if params, err := parameterShapes(p); err == nil {
+			l.params.Store(&params)
+		}
+	}
+	return nil
+}
+
+// Executable describes the program. It belongs to the LoadedExecutable.
+func (l *LoadedExecutable) Executable() *Executable { return l.exec }
+
+// AddressableDevices are this process's devices of the program in launch order:
+// element d is the device of args[d] and results[d] of Execute.
+func (l *LoadedExecutable) AddressableDevices() []*Device { return slices.Clone(l.devices) }
+
+// NumOutputs is the number of results per device.
+func (l *LoadedExecutable) NumOutputs() int { return len(l.outputs) }
+
+// TensorType is an element type and dimensions, major first.
+type TensorType struct {
+	DType DType
+	Dims  []int
+}
+
+// Parameters are the types of the arguments as one device takes them; nil and
+// false if neither the plugin nor SetParameters told.
+func (l *LoadedExecutable) Parameters() ([]TensorType, bool) {
+	p := l.params.Load()
+	if p == nil {
+		return nil, false
+	}
+	return tensorTypes(*p), true
+}
+
+// Outputs are the types of the results as one device gives them.
+func (l *LoadedExecutable) Outputs() []TensorType { return tensorTypes(l.outputs) }
+
+func tensorTypes(shapes []*shape) []TensorType {
+	out := make([]TensorType, len(shapes))
+	for i, s := range shapes {
+		out[i] = TensorType{s.dtype, slices.Clone(s.view)}
+	}
+	return out
+}
+
+// SetParameters declares the arguments' types, as one device takes them, where
+// the plugin does not tell them. Execute then checks against them. Without
+// either, the first successful Execute sets them.
+func (l *LoadedExecutable) SetParameters(types []TensorType) error {
+	shapes := make([]*shape, len(types))
+	for i, t := range types {
+		s, err := newShape(t.DType, t.Dims)
+		if err != nil {
+			return &ArgumentError{Device: -1, Index: i, Detail: err.Error()}
+		}
+		shapes[i] = s
+	}
+	if known := l.params.Load(); known != nil && !slices.EqualFunc(*known, shapes, (*shape).equal) {
+		return &ArgumentError{Device: -1, Index: -1, Detail: fmt.Sprintf("the program takes %v, not %v", *known, shapes)}
+	}
+	l.params.Store(&shapes)
+	return nil
+}
+
+// Close gives the program back once calls under way have returned; launches
+// already enqueued run to their end. A second Close returns the first result.
+func (l *LoadedExecutable) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, last := l.close(); last {
+		l.result = l.core.wrap("close executable", l.destroy())
+	}
+	return l.result
+}

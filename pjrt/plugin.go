@@ -1,0 +1,218 @@
+package pjrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"tpustrategy/pjrt/internal/capi"
+)
+
+// Version is a PJRT C API version.
+type Version struct{ Major, Minor int }
+
+// String is such as "0.81".
+func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
+
+// Plugin is a loaded and initialized PJRT plugin. It is safe for concurrent
+// use, and has no Close: a plugin stays loaded for the rest of the process,
+// because unmapping code that its threads and handles still use would crash.
+type Plugin struct {
+	api        *capi.API
+	path       string
+	attributes map[string]any
+}
+
+// opened holds the plugins of the process. A library can be mapped and
+// initialized only once per process, so this is the loader's state, not ours.
+var opened struct {
+	sync.Mutex
+	plugins []*Plugin
+}
+
+// Open loads the plugin library at path, checks that it speaks an API version
+// that this package knows (0.57 or newer), and initializes it. A file opened
+// twice, also by another name, is loaded once and answers the same Plugin.
+//
+// A file that is missing, no library, cut short, for another machine, no PJRT
+// plugin or too old gives a [*PluginError]; the file is examined before the
+// dynamic loader sees it. Loading runs the library's own initializers: open
+// only files that you trust. It takes from milliseconds to about a second.
+func Open(path string) (*Plugin, error) {
+	opened.Lock()
+	defer opened.Unlock()
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return nil, &PluginError{Path: path, Reason: PluginMissing, Err: err}
+	}
+	if info, err := os.Stat(full); err == nil {
+		for _, p := range opened.plugins {
+			if other, err := os.Stat(p.path); err == nil && os.SameFile(info, other) {
+				return p, nil
+			}
+		}
+	}
+	if err := checkLibrary(full); err != nil {
+		return nil, err
+	}
+	api, err := capi.Load(full)
+	if err != nil {
+		reason := PluginNotLoaded
+		var l *capi.LoadError
+		if errors.As(err, &l) && l.Step != "dlopen" {
+			reason = PluginBadTable
+			if l.Step == "symbol" {
+				reason = PluginNoEntry
+			}
+		}
+		return nil, &PluginError{Path: full, Reason: reason, Err: err}
+	}
+	if api.Major != 0 || api.Minor < capi.MinMinor {
+		return nil, &PluginError{Path: full, Reason: PluginVersion,
+			Detail: fmt.Sprintf("it speaks PJRT %d.%d, this package 0.%d and newer", api.Major, api.Minor, capi.MinMinor)}
+	}
+	if err := api.Initialize(); err != nil {
+		return nil, &PluginError{Path: full, Reason: PluginInitialize, Err: wrap("initialize", full, err)}
+	}
+	p := &Plugin{api: api, path: full}
+	if p.attributes, err = api.Attributes(); err != nil && !errors.Is(wrap("", full, err), errors.ErrUnsupported) {
+		return nil, &PluginError{Path: full, Reason: PluginInitialize, Err: wrap("read attributes", full, err)}
+	}
+	opened.plugins = append(opened.plugins, p)
+	return p, nil
+}
+
+// Path is the absolute path of the library.
+func (p *Plugin) Path() string { return p.path }
+
+// APIVersion is the version of the API that the plugin speaks.
+func (p *Plugin) APIVersion() Version { return Version{p.api.Major, p.api.Minor} }
+
+// Attributes are the plugin's own, such as xla_version and
+// stablehlo_current_version: string, int64, []int64, float32 or bool values.
+// The map is the caller's.
+func (p *Plugin) Attributes() map[string]any { return cloneAttributes(p.attributes) }
+
+// cloneAttributes copies an attribute map with its lists.
+func cloneAttributes(m map[string]any) map[string]any {
+	out := make(map[string]any, len(m))
+	for k, v := range m {
+		if l, ok := v.([]int64); ok {
+			v = slices.Clone(l)
+		}
+		out[k] = v
+	}
+	return out
+}
+
+// extensionNames are PJRT_Extension_Type's, by number.
+var extensionNames = [...]string{"Gpu_Custom_Call", "Profiler", "Custom_Partitioner", "Stream", "Layouts", "FFI",
+	"MemoryDescriptions", "Triton", "RawBuffer", "PhaseCompile", "Example", "Unknown", "CrossHostTransfers",
+	"ExecutableMetadata", "Callback", "HostAllocator", "TpuTopology", "TpuExecutable", "Megascale", "Shardings",
+	"AbiVersion", "Collectives", "MultiSlice", "HostMemoryAllocator"}
+
+// Extensions names the plugin's API extensions in the plugin's order; one that
+// has no name here is "Extension(n)".
+func (p *Plugin) Extensions() []string {
+	types := p.api.Extensions()
+	out := make([]string, len(types))
+	for i, t := range types {
+		if t >= 0 && t < len(extensionNames) {
+			out[i] = extensionNames[t]
+		} else {
+			out[i] = fmt.Sprintf("Extension(%d)", t)
+		}
+	}
+	return out
+}
+
+// String is such as "xla_cpu_pjrt.so (PJRT 0.81)".
+func (p *Plugin) String() string {
+	return fmt.Sprintf("%s (PJRT %v)", filepath.Base(p.path), p.APIVersion())
+}
+
+func (p *Plugin) wrap(op string, err error) error { return wrap(op, p.path, err) }
+
+// namedValues orders and checks options. An int is passed as int64.
+func namedValues(options map[string]any) ([]capi.NamedValue, error) {
+	out := make([]capi.NamedValue, 0, len(options))
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		v := options[name]
+		if name == "" || strings.ContainsRune(name, 0) {
+			return nil, &OptionError{name, v, "the name is empty or holds a NUL"}
+		}
+		switch x := v.(type) {
+		case string:
+			if strings.ContainsRune(x, 0) {
+				return nil, &OptionError{name, v, "the string holds a NUL"}
+			}
+		case int64, float32, bool:
+		case []int64:
+			v = slices.Clone(x)
+		case int:
+			v = int64(x)
+		case []int:
+			list := make([]int64, len(x))
+			for i, n := range x {
+				list[i] = int64(n)
+			}
+			v = list
+		default:
+			return nil, &OptionError{name, v, fmt.Sprintf("type %T cannot be passed: use string, int64, int, []int64, []int, float32 or bool", v)}
+		}
+		out = append(out, capi.NamedValue{Name: name, Value: v})
+	}
+	return out, nil
+}
+
+// await runs a call that C cannot interrupt. If ctx ends first, await returns
+// its error at once; the call goes on, and drop gets what it makes. A ctx that
+// cannot end costs no goroutine. done, if not nil, runs after the call in every
+// case.
+func await[T any](ctx context.Context, op string, call func() (T, error), drop func(T), done func()) (T, error) {
+	var zero T
+	if done == nil {
+		done = func() {}
+	}
+	if err := ctx.Err(); err != nil {
+		done()
+		return zero, fmt.Errorf("pjrt: %s: %w", op, context.Cause(ctx))
+	}
+	if ctx.Done() == nil {
+		defer done()
+		return call()
+	}
+	type answer struct {
+		v   T
+		err error
+	}
+	answers := make(chan answer)
+	go func() {
+		defer done()
+		v, err := call()
+		select {
+		case answers <- answer{v, err}:
+		case <-ctx.Done():
+			// The waiter may have left: only one of the two can take the value.
+			select {
+			case answers <- answer{v, err}:
+			default:
+				if err == nil {
+					drop(v)
+				}
+			}
+		}
+	}()
+	select {
+	case a := <-answers:
+		return a.v, a.err
+	case <-ctx.Done():
+		return zero, fmt.Errorf("pjrt: %s: %w", op, context.Cause(ctx))
+	}
+}

@@ -1,0 +1,225 @@
+package pjrt
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"tpustrategy/pjrt/internal/capi"
+	"tpustrategy/pjrt/internal/live"
+)
+
+// Topology describes the devices of a slice, which need not be at hand. It is
+// safe for concurrent use and is the caller's to Close; its values stay
+// readable after that, Serialize, Fingerprint and Compile do not.
+type Topology struct {
+	*topologyHandle
+	name            string
+	platformName    string
+	platformVersion string
+	attributes      map[string]any
+	devices         []*DeviceDescription
+	mu              sync.Mutex
+	result          error
+}
+
+// topologyHandle is the inner half, without a way back to the Topology.
+type topologyHandle struct {
+	guard
+	api  *capi.API
+	path string
+	t    capi.Topology
+	core *core // if it belongs to a client: it then ends with that
+}
+
+func (h *topologyHandle) destroy() error {
+	live.Remove(live.Topology, unsafe.Pointer(h))
+	if h.core != nil {
+		h.core.release(childTopology)
+		return nil
+	}
+	return h.api.TopologyDestroy(h.t)
+}
+
+func (h *topologyHandle) call(op string, f func() error) error {
+	if !h.enter() {
+		return fmt.Errorf("pjrt: %s: topology: %w", op, ErrClosed)
+	}
+	defer func() {
+		if h.leave() {
+			_ = h.destroy()
+		}
+	}()
+	return wrap(op, h.path, f())
+}
+
+// NewTopology describes a slice by name, such as "v5e:4x4" for libtpu. The
+// plugin defines names and options. No device is opened. A large slice takes
+// about a second. If ctx ends first, NewTopology returns its error.
+func (p *Plugin) NewTopology(ctx context.Context, name string, options map[string]any) (*Topology, error) {
+	values, err := namedValues(options)
+	if err != nil {
+		return nil, err
+	}
+	return await(ctx, "create topology", func() (*Topology, error) {
+		t, err := p.api.TopologyCreate(name, values)
+		if err != nil {
+			return nil, p.wrap("create topology", err)
+		}
+		return newTopology(p.api, p.path, nil, t, name)
+	}, func(t *Topology) { t.Close() }, nil)
+}
+
+// LoadTopology reads a topology that [Topology.Serialize] wrote. It needs PJRT
+// 0.75.
+func (p *Plugin) LoadTopology(ctx context.Context, serialized []byte) (*Topology, error) {
+	if ctx.Done() != nil {
+		serialized = bytes.Clone(serialized)
+	}
+	return await(ctx, "load topology", func() (*Topology, error) {
+		t, err := p.api.TopologyDeserialize(serialized)
+		if err != nil {
+			return nil, p.wrap("load topology", err)
+		}
+		return newTopology(p.api, p.path, nil, t, "")
+	}, func(t *Topology) { t.Close() }, nil)
+}
+
+// Topology describes the client's own devices. It keeps the client open until
+// it is closed.
+func (c *Client) Topology() (*Topology, error) {
+	if err := c.retain(childTopology); err != nil {
+		return nil, fmt.Errorf("pjrt: client topology: %w", err)
+	}
+	t, err := c.api.ClientTopology(c.c)
+	if err != nil {
+		c.release(childTopology)
+		return nil, c.wrap("client topology", err)
+	}
+	return newTopology(c.api, c.path, c.core, t, c.platformName)
+}
+
+func newTopology(api *capi.API, path string, c *core, handle capi.Topology, name string) (*Topology, error) {
+	t := &Topology{topologyHandle: &topologyHandle{api: api, path: path, t: handle, core: c}, name: name}
+	live.Add(live.Topology, unsafe.Pointer(t.topologyHandle))
+	if err := t.read(); err != nil {
+		t.Close()
+		return nil, wrap("read topology", path, err)
+	}
+	runtime.AddCleanup(t, func(h *topologyHandle) {
+		if first, last := h.close(); first {
+			live.Reclaimed(live.Topology, unsafe.Pointer(h))
+			if last {
+				_ = h.destroy()
+			}
+		}
+	}, t.topologyHandle)
+	return t, nil
+}
+
+func (t *Topology) read() (err error) {
+	if t.platformName, err = t.api.TopologyPlatformName(t.t); err != nil {
+		return err
+	}
+	if t.platformVersion, err = t.api.TopologyPlatformVersion(t.t); err != nil {
+		return err
+	}
+	if t.attributes, err = t.api.TopologyAttributes(t.t); err != nil {
+		return err
+	}
+	handles, err := t.api.TopologyDescriptions(t.t)
+	if err != nil {
+		return err
+	}
+	for _, h := range handles {
+		info, err := t.api.Describe(h)
+		if err != nil {
+			return err
+		}
+		t.devices = append(t.devices, &DeviceDescription{info})
+	}
+	return nil
+}
+
+// Name is the name that the topology was made by; the platform's for a
+// client's, empty for a loaded one.
+func (t *Topology) Name() string { return t.name }
+
+// PlatformName is such as "tpu".
+func (t *Topology) PlatformName() string { return t.platformName }
+
+// PlatformVersion is the plugin's own text.
+func (t *Topology) PlatformVersion() string { return t.platformVersion }
+
+// Attributes are the plugin's, such as wrap and twist. The map is the caller's.
+func (t *Topology) Attributes() map[string]any { return cloneAttributes(t.attributes) }
+
+// Devices are all devices of the slice in the plugin's order.
+func (t *Topology) Devices() []*DeviceDescription { return slices.Clone(t.devices) }
+
+// Serialize writes the topology out for [Plugin.LoadTopology].
+func (t *Topology) Serialize() (b []byte, err error) {
+	err = t.call("serialize topology", func() error { b, err = t.api.TopologySerialize(t.t); return err })
+	return b, err
+}
+
+// Fingerprint is equal for equal topologies. It needs PJRT 0.101.
+func (t *Topology) Fingerprint() (n uint64, err error) {
+	err = t.call("topology fingerprint", func() error { n, err = t.api.TopologyFingerprint(t.t); return err })
+	return n, err
+}
+
+// Close gives the topology back once calls under way have returned. A second
+// Close returns the first result.
+func (t *Topology) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, last := t.close(); last {
+		t.result = wrap("close topology", t.path, t.destroy())
+	}
+	return t.result
+}
+
+// Compile compiles ahead of time for a topology whose devices need not be at
+// hand. The executable tells memory and cost and can be serialized for
+// [Client.Load] on such devices. Errors and ctx are as for [Client.Compile].
+func (p *Plugin) Compile(ctx context.Context, t *Topology, program Program, o CompileOptions) (*Executable, error) {
+	const op = "compile"
+	if t == nil || t.api != p.api {
+		return nil, &CompileError{"Topology", "it is nil or of another plugin"}
+	}
+	format, err := program.check()
+	if err != nil {
+		return nil, err
+	}
+	ids := make(map[int]bool, len(t.devices))
+	for _, d := range t.devices {
+		ids[d.ID()] = true
+	}
+	options, err := o.encode(len(t.devices), func(id int) bool { return ids[id] })
+	if err != nil {
+		return nil, err
+	}
+	if !t.enter() {
+		return nil, fmt.Errorf("pjrt: %s: topology: %w", op, ErrClosed)
+	}
+	code := program.Code
+	if ctx.Done() != nil {
+		code = bytes.Clone(code)
+	}
+	return await(ctx, op, func() (*Executable, error) {
+		x, err := p.api.Compile(t.t, code, format, options)
+		if err != nil {
+			return nil, p.wrap(op, err)
+		}
+		return newExecutable(p.api, p.path, nil, x), nil
+	}, func(e *Executable) { e.Close() }, func() {
+		if t.leave() {
+			_ = t.destroy()
+		}
+	})
+}
