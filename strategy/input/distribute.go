@@ -132,7 +132,8 @@ func Distribute(ds Dataset, opts Options) (*Distributed, error) {
 	}
 	d.streams = []Dataset{stream}
 	d.batched = info.BatchSize != 0
-	d.vote = opts.Hosts > 1 && policy != Data
+	// Chunks dealt to the hosts come to the same number everywhere.
+	d.vote = opts.Hosts > 1 && (policy != Data || d.rule != Chunks)
 	d.settle(stream.Info())
 	return d, nil
 }
