@@ -107,7 +107,9 @@ func TestWrongArgumentsAreErrors(t *testing.T) {
 		{"constant of negative size", func(f compute.Function, _, _ compute.Value) (compute.Value, error) {
 			return f.Constant([]int8{1}, -1, -1)
 		}, "negative"},
-		{"parameter name taken", func(f compute.Function, _, _ compute.Value) (compute.Value, error) { return f.Parameter("x", f32(), nil) },
+		{"parameter name taken", func(f compute.Function, _, _ compute.Value) (compute.Value, error) {
+			return f.Parameter("x", f32(), nil)
+		},
 			"already exists"},
 		{"parameter of a dynamic shape", func(f compute.Function, _, _ compute.Value) (compute.Value, error) {
 			return f.Parameter("d", shapes.MakeDynamic(dtypes.Float32, []int{-1}, []string{"batch"}), nil)

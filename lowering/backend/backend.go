@@ -1,0 +1,221 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+
+	"tpustrategy/lowering"
+	"tpustrategy/pjrt"
+)
+
+// ErrFinalized is returned by every use of a backend, or of what came from it, after its Finalize.
+var ErrFinalized = errors.New("backend: it is finalized")
+
+// Options configures a Backend. The zero value suits the client's platform.
+type Options struct {
+	// Name is the backend's short name; "tpustrategy" if empty.
+	Name string
+
+	// Target is what programs are written for. Nil takes lowering.TargetCPU where the client says its
+	// platform is "cpu", and lowering.TargetTPU elsewhere.
+	Target *lowering.Target
+
+	// Precision is written on every dot_general and convolution.
+	Precision lowering.Precision
+
+	// AliasDonated lets results take the memory of donated arguments, which saves a copy of all
+	// variables in a training step. Which arguments are donated is known only when a program is first
+	// executed, so it is compiled then, once for each set of donated arguments; errors of the
+	// compiler come from Execute.
+	AliasDonated bool
+}
+
+// Backend runs graphs on the devices of a PJRT client. Device numbers are places in the client's
+// AddressableDevices. It is safe for concurrent use.
+type Backend struct {
+	*lowering.Backend
+	client  *pjrt.Client
+	devices []*pjrt.Device
+	opts    Options
+	owned   []func() error // what Close closes after its own things
+
+	mu     sync.Mutex
+	live   map[resource]struct{} // nil once closed
+	closed error
+}
+
+// resource is what a backend frees at its end.
+type resource interface{ Close() error }
+
+var _ compute.Backend = (*Backend)(nil)
+
+// New returns a backend over client, which must stay open until the backend is finalized.
+func New(client *pjrt.Client, opts Options) (*Backend, error) {
+	if client == nil {
+		return nil, errors.New("backend: New wants a client, got nil")
+	}
+	b := &Backend{client: client, devices: client.AddressableDevices(), opts: opts, live: map[resource]struct{}{}}
+	if len(b.devices) == 0 {
+		return nil, errors.New("backend: the client has no addressable device")
+	}
+	if b.opts.Name == "" {
+		b.opts.Name = "tpustrategy"
+	}
+	target := lowering.TargetTPU
+	if client.PlatformName() == "cpu" {
+		target = lowering.TargetCPU
+	}
+	if opts.Target != nil {
+		target = *opts.Target
+	}
+	b.Backend = lowering.New(lowering.Options{
+		Target:    target,
+		Precision: opts.Precision,
+		Compile:   b.compile,
+		Data:      data{b},
+		Name:      b.opts.Name,
+		Description: fmt.Sprintf("%s: %s, %d device(s), by %s", b.opts.Name, client.PlatformName(), len(b.devices),
+			client.Plugin()),
+		NumDevices: len(b.devices),
+		DeviceDescription: func(num compute.DeviceNum) string {
+			d, err := b.device(num)
+			if err != nil {
+				return err.Error()
+			}
+			return d.DebugString()
+		},
+	})
+	return b, nil
+}
+
+// Client returns the client the backend runs on.
+func (b *Backend) Client() *pjrt.Client { return b.client }
+
+// device returns device num.
+func (b *Backend) device(num compute.DeviceNum) (*pjrt.Device, error) {
+	if num < 0 || int(num) >= len(b.devices) {
+		return nil, fmt.Errorf("backend: device %d is not in [0, %d)", num, len(b.devices))
+	}
+	return b.devices[num], nil
+}
+
+// track takes charge of r, unless the backend is closed: then r is closed at once.
+func (b *Backend) track(r resource) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.live == nil {
+		return errors.Join(ErrFinalized, r.Close())
+	}
+	b.live[r] = struct{}{}
+	return nil
+}
+
+// free closes r, if that was not done before.
+func (b *Backend) free(r resource) error {
+	b.mu.Lock()
+	_, ok := b.live[r]
+	delete(b.live, r)
+	b.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return r.Close()
+}
+
+// check answers ErrFinalized after Close.
+func (b *Backend) check() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.live == nil {
+		return ErrFinalized
+	}
+	return nil
+}
+
+// Close frees all buffers and executables of the backend, and makes every use of it an error. A second
+// Close returns the first one's result.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	live := b.live
+	b.live = nil
+	b.mu.Unlock()
+	if live == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.closed
+	}
+	b.Backend.Finalize()
+	var errs []error
+	for r := range live {
+		if err := r.Close(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, end := range b.owned {
+		if err := end(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(errs) > 0 {
+		b.closed = fmt.Errorf("backend: closing %s: %w", b.opts.Name, errors.Join(errs...))
+	}
+	return b.closed
+}
+
+// Finalize is Close without its error, as compute.Backend has it.
+func (b *Backend) Finalize() { _ = b.Close() }
+
+// data is the backend's side that moves tensors.
+type data struct{ *Backend }
+
+// BufferFromFlatData copies flat, a Go slice in row-major order, to a device. It is the caller's again
+// when the call returns.
+func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
+	return d.fromFlat(num, flat, shape)
+}
+
+// HasSharedBuffers returns false: memory of the device is reached by copies only.
+func (data) HasSharedBuffers() bool { return false }
+
+// NewSharedBuffer returns an error matching errors.ErrUnsupported.
+func (data) NewSharedBuffer(compute.DeviceNum, shapes.Shape) (compute.Buffer, any, error) {
+	return nil, nil, fmt.Errorf("backend: shared buffers: %w: use BufferFromFlatData", errors.ErrUnsupported)
+}
+
+// fromFlat is BufferFromFlatData with this package's type.
+func (b *Backend) fromFlat(num compute.DeviceNum, flat any, shape shapes.Shape) (*Buffer, error) {
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	dev, err := b.device(num)
+	if err != nil {
+		return nil, err
+	}
+	wrap := func(err error) error { return fmt.Errorf("backend: transfer of %s to device %d: %w", shape, num, err) }
+	if _, err := lowering.StableHLOShape(shape); err != nil {
+		return nil, wrap(err)
+	}
+	t, err := pjrtType(shape.DType)
+	if err != nil {
+		return nil, wrap(err)
+	}
+	bytes, err := flatBytes(flat, shape.DType, shape.Size())
+	if err != nil {
+		return nil, wrap(err)
+	}
+	if shape.DType.IsPacked() {
+		bytes = unpack(bytes, shape.DType, shape.Size())
+	}
+	buf, err := b.client.BufferFromHost(context.Background(), bytes, t, shape.Dimensions, dev)
+	if err != nil {
+		return nil, wrap(err)
+	}
+	return b.newBuffer(buf, shape.Clone(), num)
+}

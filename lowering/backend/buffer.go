@@ -1,0 +1,112 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+
+	"tpustrategy/pjrt"
+)
+
+// Buffer is a tensor on a device. It holds the device's memory until Finalize, until it is donated to an
+// execution, or until the backend's Finalize; the garbage collector frees a forgotten one.
+type Buffer struct {
+	backend *Backend
+	buf     *pjrt.Buffer
+	shape   shapes.Shape
+	num     compute.DeviceNum
+}
+
+var _ compute.Buffer = (*Buffer)(nil)
+
+// tracked is a resource with the backend that keeps it: what a cleanup needs to free it.
+type tracked struct {
+	backend  *Backend
+	resource resource
+}
+
+// newBuffer takes charge of buf.
+func (b *Backend) newBuffer(buf *pjrt.Buffer, shape shapes.Shape, num compute.DeviceNum) (*Buffer, error) {
+	if err := b.track(buf); err != nil {
+		return nil, err
+	}
+	out := &Buffer{backend: b, buf: buf, shape: shape, num: num}
+	// GoMLX drops buffers without Finalize as a matter of course.
+	runtime.AddCleanup(out, func(t tracked) { _ = t.backend.free(t.resource) }, tracked{b, buf})
+	return out, nil
+}
+
+// Backend returns the backend that owns the buffer.
+func (b *Buffer) Backend() compute.Backend { return b.backend }
+
+// PJRT returns the buffer below. It stays this Buffer's to close.
+func (b *Buffer) PJRT() *pjrt.Buffer { return b.buf }
+
+// Finalize frees the device's memory. Finalizing twice, or a donated buffer, does nothing.
+func (b *Buffer) Finalize() error { return b.backend.free(b.buf) }
+
+// Shape returns the buffer's shape, also of a freed one.
+func (b *Buffer) Shape() (shapes.Shape, error) { return b.shape.Clone(), nil }
+
+// DeviceNum returns the device that holds the buffer.
+func (b *Buffer) DeviceNum() (compute.DeviceNum, error) { return b.num, nil }
+
+// ToFlatData waits for the buffer's value and copies it into flat, a Go slice of the dtype's Go type and of
+// the shape's size.
+func (b *Buffer) ToFlatData(flat any) error {
+	err := b.toFlat(flat)
+	runtime.KeepAlive(b)
+	if err != nil {
+		return fmt.Errorf("backend: reading %s from device %d: %w", b.shape, b.num, err)
+	}
+	return nil
+}
+
+func (b *Buffer) toFlat(flat any) error {
+	if err := b.backend.check(); err != nil {
+		return err
+	}
+	dst, err := flatBytes(flat, b.shape.DType, b.shape.Size())
+	if err != nil {
+		return err
+	}
+	if !b.shape.DType.IsPacked() {
+		return b.buf.ToHost(context.Background(), dst)
+	}
+	values := make([]byte, b.shape.Size())
+	if err := b.buf.ToHost(context.Background(), values); err != nil {
+		return err
+	}
+	pack(dst, values, b.shape.DType)
+	return nil
+}
+
+// Data returns an error matching errors.ErrUnsupported: memory of the device is reached by copies only.
+func (b *Buffer) Data() (any, error) {
+	return nil, fmt.Errorf("backend: direct access to a buffer: %w: use ToFlatData", errors.ErrUnsupported)
+}
+
+// CopyToDevice copies the buffer to another device, without a way through the host where the devices are
+// connected.
+func (b *Buffer) CopyToDevice(num compute.DeviceNum) (compute.Buffer, error) {
+	dev, err := b.backend.device(num)
+	if err != nil {
+		return nil, err
+	}
+	if num == b.num {
+		return nil, fmt.Errorf("backend: copy of %s: device %d holds it already", b.shape, num)
+	}
+	if err := b.backend.check(); err != nil {
+		return nil, err
+	}
+	buf, err := b.buf.CopyToDevice(context.Background(), dev)
+	runtime.KeepAlive(b)
+	if err != nil {
+		return nil, fmt.Errorf("backend: copy of %s to device %d: %w", b.shape, num, err)
+	}
+	return b.backend.newBuffer(buf, b.shape, num)
+}

@@ -1,0 +1,88 @@
+package backend
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"tpustrategy/pjrt"
+)
+
+// pjrtTypes pairs the dtypes of GoMLX with those of PJRT.
+var pjrtTypes = map[dtypes.DType]pjrt.DType{
+	dtypes.Bool:       pjrt.Pred,
+	dtypes.Int2:       pjrt.S2,
+	dtypes.Int4:       pjrt.S4,
+	dtypes.Int8:       pjrt.S8,
+	dtypes.Int16:      pjrt.S16,
+	dtypes.Int32:      pjrt.S32,
+	dtypes.Int64:      pjrt.S64,
+	dtypes.Uint2:      pjrt.U2,
+	dtypes.Uint4:      pjrt.U4,
+	dtypes.Uint8:      pjrt.U8,
+	dtypes.Uint16:     pjrt.U16,
+	dtypes.Uint32:     pjrt.U32,
+	dtypes.Uint64:     pjrt.U64,
+	dtypes.Float16:    pjrt.F16,
+	dtypes.BFloat16:   pjrt.BF16,
+	dtypes.Float32:    pjrt.F32,
+	dtypes.Float64:    pjrt.F64,
+	dtypes.Complex64:  pjrt.C64,
+	dtypes.Complex128: pjrt.C128,
+}
+
+// pjrtType converts a dtype of GoMLX.
+func pjrtType(d dtypes.DType) (pjrt.DType, error) {
+	if t, ok := pjrtTypes[d]; ok {
+		return t, nil
+	}
+	return pjrt.Invalid, fmt.Errorf("dtype %s is not supported", d)
+}
+
+// unpack spreads elements of less than a byte, which GoMLX keeps packed with the first in the low bits, to
+// one byte each, which PJRT takes. Signed ones are sign-extended.
+func unpack(packed []byte, d dtypes.DType, length int) []byte {
+	bits := d.Bits()
+	perByte := 8 / bits
+	signed := d == dtypes.Int2 || d == dtypes.Int4
+	out := make([]byte, length)
+	for i := range out {
+		v := packed[i/perByte] >> (i % perByte * bits) << (8 - bits)
+		if signed {
+			out[i] = byte(int8(v) >> (8 - bits))
+		} else {
+			out[i] = v >> (8 - bits)
+		}
+	}
+	return out
+}
+
+// pack is the inverse of unpack, into dst.
+func pack(dst, values []byte, d dtypes.DType) {
+	bits := d.Bits()
+	perByte := 8 / bits
+	mask := byte(1)<<bits - 1
+	clear(dst)
+	for i, v := range values {
+		dst[i/perByte] |= v & mask << (i % perByte * bits)
+	}
+}
+
+// flatBytes views a flat Go slice of the given dtype as bytes, without a copy.
+func flatBytes(flat any, d dtypes.DType, elements int) ([]byte, error) {
+	if flat == nil && elements == 0 {
+		return nil, nil
+	}
+	t := reflect.TypeOf(flat)
+	if t == nil || t.Kind() != reflect.Slice ||
+		(t.Elem() != d.GoType() && !(t.Elem().Kind() == reflect.Int && d == dtypes.Int64 && strconv.IntSize == 64)) {
+		return nil, fmt.Errorf("want a []%s for dtype %s, got %T", d.GoType(), d, flat)
+	}
+	bytes := dtypes.UnsafeByteSliceFromAny(flat)
+	if want := d.SizeForDimensions(elements); len(bytes) != want {
+		return nil, fmt.Errorf("want %d bytes for %d elements of %s, got %d", want, elements, d, len(bytes))
+	}
+	return bytes, nil
+}

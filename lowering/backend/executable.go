@@ -1,0 +1,284 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+
+	"tpustrategy/lowering"
+	"tpustrategy/pjrt"
+)
+
+// Executable is a computation that runs. It is safe for concurrent use. The program is compiled for the
+// devices it was assigned to, or, without an assignment, for each device at its first execution there.
+type Executable struct {
+	backend *Backend
+	state   *compiled
+}
+
+var _ compute.Executable = (*Executable)(nil)
+
+// compiled is the part of an Executable that its cleanup may hold on to.
+type compiled struct {
+	backend *Backend
+	program *lowering.Program
+	devices int // per execution
+
+	mu     sync.Mutex
+	loaded map[variant]*pjrt.LoadedExecutable // nil once closed
+}
+
+// variant is what a program is compiled anew for.
+type variant struct {
+	device  compute.DeviceNum // of programs for one device without an assignment
+	donated string            // with Options.AliasDonated, one byte per parameter
+}
+
+// literal is a rendered attribute, as the StableHLO builder writes it.
+type literal string
+
+// ToStableHLO returns the text of the attribute.
+func (l literal) ToStableHLO() string { return string(l) }
+
+// compile is lowering's Options.Compile.
+func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
+	for i, s := range slices.Concat(p.Parameters, p.Outputs) {
+		if _, err := pjrtType(s.DType); err != nil {
+			return nil, fmt.Errorf("backend: program %q: shape %d, %s: %w", p.Name, i, s, err)
+		}
+	}
+	state := &compiled{
+		backend: b,
+		program: p,
+		devices: p.Replicas * p.Partitions,
+		loaded:  map[variant]*pjrt.LoadedExecutable{},
+	}
+	if state.devices > len(b.devices) {
+		return nil, fmt.Errorf("backend: program %q is for %d devices, there are %d", p.Name, state.devices, len(b.devices))
+	}
+	if err := b.track(state); err != nil {
+		return nil, err
+	}
+	if !b.opts.AliasDonated {
+		first := variant{}
+		if len(p.Devices) == 1 {
+			first.device = p.Devices[0]
+		}
+		if _, err := state.load(first); err != nil {
+			return nil, errors.Join(err, b.free(state))
+		}
+	}
+	exe := &Executable{backend: b, state: state}
+	runtime.AddCleanup(exe, func(t tracked) { _ = t.backend.free(t.resource) }, tracked{b, state})
+	return exe, nil
+}
+
+// Close frees all variants.
+func (c *compiled) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for _, exe := range c.loaded {
+		errs = append(errs, exe.Close())
+	}
+	c.loaded = nil
+	return errors.Join(errs...)
+}
+
+// load returns a variant, compiling it on first use.
+func (c *compiled) load(v variant) (*pjrt.LoadedExecutable, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.loaded == nil {
+		return nil, ErrFinalized
+	}
+	if exe, ok := c.loaded[v]; ok {
+		return exe, nil
+	}
+	p := c.program
+	for i, input := range p.Main.Inputs {
+		if i < len(v.donated) && v.donated[i] != 0 {
+			if input.Attributes == nil {
+				input.Attributes = map[string]any{}
+			}
+			input.Attributes["jax.buffer_donor"] = literal("true")
+		} else {
+			delete(input.Attributes, "jax.buffer_donor")
+		}
+	}
+	text, err := p.Text()
+	if err != nil {
+		return nil, err
+	}
+	exe, err := c.backend.client.Compile(context.Background(), pjrt.Program{Code: text}, pjrt.CompileOptions{
+		Replicas:         p.Replicas,
+		Partitions:       p.Partitions,
+		DeviceAssignment: c.assignment(v),
+		SPMD:             p.Partitions > 1,
+		Shardy:           p.Partitions > 1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("backend: program %q: %w", p.Name, err)
+	}
+	c.loaded[v] = exe
+	return exe, nil
+}
+
+// assignment lists the global ids of the devices of each replica.
+func (c *compiled) assignment(v variant) [][]int {
+	p := c.program
+	out := make([][]int, p.Replicas)
+	for r := range out {
+		for i := range p.Partitions {
+			num := v.device
+			if c.devices > 1 {
+				num = compute.DeviceNum(r*p.Partitions + i)
+				if p.Devices != nil {
+					num = p.Devices[num]
+				}
+			}
+			out[r] = append(out[r], c.backend.devices[num].ID())
+		}
+	}
+	return out
+}
+
+// Finalize frees the compiled program.
+func (e *Executable) Finalize() { _ = e.backend.free(e.state) }
+
+// Inputs returns the names and shapes of the parameters, in order.
+func (e *Executable) Inputs() (names []string, inputShapes []shapes.Shape) {
+	return slices.Clone(e.state.program.ParameterNames), slices.Clone(e.state.program.Parameters)
+}
+
+// Outputs returns the shapes of the results, in order.
+func (e *Executable) Outputs() []shapes.Shape { return slices.Clone(e.state.program.Outputs) }
+
+// Program returns the program that runs. It must not be changed.
+func (e *Executable) Program() *lowering.Program { return e.state.program }
+
+// Execute runs the program and returns its results, which may still be on their way. Inputs are device by
+// device, all parameters of a device together; so are the results. Donated inputs belong to the execution,
+// whether it succeeds or not in the plugin; an error in the arguments leaves them as they were. On a program
+// without a device assignment, defaultDevice says where to run.
+func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
+	out, err := e.execute(inputs, donate, defaultDevice)
+	runtime.KeepAlive(e)
+	runtime.KeepAlive(inputs)
+	if err != nil {
+		return nil, fmt.Errorf("backend: executing %q: %w", e.state.program.Name, err)
+	}
+	return out, nil
+}
+
+func (e *Executable) execute(inputs []compute.Buffer, donate []bool, defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
+	b, p := e.backend, e.state.program
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	perDevice := len(p.Parameters)
+	if want := perDevice * e.state.devices; len(inputs) != want {
+		return nil, fmt.Errorf("%d inputs, want %d (%d parameters on %d devices)", len(inputs), want, perDevice, e.state.devices)
+	}
+	if len(donate) != 0 && len(donate) != len(inputs) {
+		return nil, fmt.Errorf("%d donate flags for %d inputs", len(donate), len(inputs))
+	}
+	mask, err := donation(donate, perDevice)
+	if err != nil {
+		return nil, err
+	}
+	v := variant{}
+	if e.state.devices == 1 {
+		if v.device = defaultDevice; len(p.Devices) == 1 {
+			v.device = p.Devices[0]
+		}
+		if _, err := b.device(v.device); err != nil {
+			return nil, err
+		}
+	}
+	args := make([][]*pjrt.Buffer, e.state.devices)
+	for i, input := range inputs {
+		buf, ok := input.(*Buffer)
+		switch {
+		case !ok || buf == nil:
+			return nil, fmt.Errorf("input %d is a %T, not a buffer of this backend", i, input)
+		case buf.backend != b:
+			return nil, fmt.Errorf("input %d is a buffer of another backend", i)
+		case p.Partitions == 1 && !buf.shape.Equal(p.Parameters[i%perDevice]):
+			return nil, fmt.Errorf("input %d, parameter %q, is %s, want %s", i, p.ParameterNames[i%perDevice], buf.shape, p.Parameters[i%perDevice])
+		}
+		args[i/perDevice] = append(args[i/perDevice], buf.buf)
+	}
+	if b.opts.AliasDonated {
+		v.donated = flags(mask)
+	}
+	exe, err := e.state.load(v)
+	if err != nil {
+		return nil, err
+	}
+	results := make([][]*pjrt.Buffer, e.state.devices)
+	for d := range results {
+		results[d] = make([]*pjrt.Buffer, len(p.Outputs))
+	}
+	if err := exe.Execute(context.Background(), args, results, pjrt.ExecuteOptions{Donate: mask}); err != nil {
+		return nil, err
+	}
+	return e.wrap(results, v.device)
+}
+
+// wrap makes buffers of the results.
+func (e *Executable) wrap(results [][]*pjrt.Buffer, single compute.DeviceNum) ([]compute.Buffer, error) {
+	var out []compute.Buffer
+	var errs []error
+	for d, row := range results {
+		num := single
+		if e.state.devices > 1 {
+			num = compute.DeviceNum(d)
+			if e.state.program.Devices != nil {
+				num = e.state.program.Devices[d]
+			}
+		}
+		for i, buf := range row {
+			shape := e.state.program.Outputs[i].Clone()
+			shape.Dimensions = slices.Clone(buf.Dims()) // one device's part of a sharded result
+			wrapped, err := e.backend.newBuffer(buf, shape, num)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			out = append(out, wrapped)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// donation reduces the flags of all inputs to one per parameter, which is what a program can be told.
+func donation(donate []bool, perDevice int) ([]bool, error) {
+	if !slices.Contains(donate, true) {
+		return nil, nil
+	}
+	mask := donate[:perDevice]
+	for i, d := range donate {
+		if d != mask[i%perDevice] {
+			return nil, fmt.Errorf("parameter %d is donated on some devices only", i%perDevice)
+		}
+	}
+	return mask, nil
+}
+
+// flags renders a donation mask as a map key.
+func flags(mask []bool) string {
+	key := make([]byte, len(mask))
+	for i, d := range mask {
+		if d {
+			key[i] = 1
+		}
+	}
+	return string(key)
+}

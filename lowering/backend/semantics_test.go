@@ -1,0 +1,234 @@
+package backend_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/gomlx/compute/dtypes/float16"
+	"github.com/gomlx/compute/shapes"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	nan = float32(math.NaN())
+	inf = float32(math.Inf(1))
+)
+
+// TestOpsThatAreWrittenInParts runs the ops that are more than one op of StableHLO.
+func TestOpsThatAreWrittenInParts(t *testing.T) {
+	b := newBackend(t)
+	do := must(t)
+	for _, test := range []struct {
+		name string
+		in   []tensor
+		body func(f compute.Function, x []compute.Value) compute.Value
+		want any
+	}{
+		{"magnitude of extreme complex numbers",
+			[]tensor{{flat: []complex64{3 + 4i, 0, complex(inf, 1), complex(-1, -inf), 3e30 + 4e30i, 3e-30 - 4e-30i}, dims: []int{6}}},
+			func(f compute.Function, x []compute.Value) compute.Value { return do(f.Abs(x[0])) },
+			[]float32{5, 0, inf, inf, 5e30, 5e-30}},
+		{"parts of real numbers", []tensor{{flat: []float32{2, -3}, dims: []int{2}}},
+			func(f compute.Function, x []compute.Value) compute.Value {
+				return do(f.Concatenate(0, do(f.Real(x[0])), do(f.Imag(x[0])), do(f.Conj(x[0]))))
+			}, []float32{2, -3, 0, 0, 2, -3}},
+		{"conjugate", []tensor{{flat: []complex64{1 + 2i}, dims: []int{1}}},
+			func(f compute.Function, x []compute.Value) compute.Value { return do(f.Conj(x[0])) }, []complex64{1 - 2i}},
+		{"sign of unsigned numbers", []tensor{{flat: []uint8{0, 1, 255}, dims: []int{3}}},
+			func(f compute.Function, x []compute.Value) compute.Value { return do(f.Sign(x[0])) }, []uint8{0, 1, 1}},
+		{"absolute value of unsigned numbers", []tensor{{flat: []uint8{0, 1, 255}, dims: []int{3}}},
+			func(f compute.Function, x []compute.Value) compute.Value { return do(f.Abs(x[0])) }, []uint8{0, 1, 255}},
+		{"first of the lowest", []tensor{{flat: []int32{4, 1, 1, 7}, dims: []int{4}}},
+			func(f compute.Function, x []compute.Value) compute.Value {
+				return do(f.ArgMinMax(x[0], -1, dtypes.Int32, true))
+			}, []int32{1}},
+		{"first not-a-number is the highest", []tensor{{flat: []float32{4, inf, nan, 7, nan, 1, -inf, 3}, dims: []int{2, 4}}},
+			func(f compute.Function, x []compute.Value) compute.Value {
+				return do(f.ArgMinMax(x[0], 1, dtypes.Int64, false))
+			}, []int64{2, 0}},
+		{"all at the worst value", []tensor{{flat: []float32{-inf, -inf}, dims: []int{2}}},
+			func(f compute.Function, x []compute.Value) compute.Value {
+				return do(f.ArgMinMax(x[0], 0, dtypes.Uint8, false))
+			}, []uint8{0}},
+		{"reductions of nothing are neutral", []tensor{{flat: []float32{}, dims: []int{0}}},
+			func(f compute.Function, x []compute.Value) compute.Value {
+				var parts []compute.Value
+				for _, reduce := range []func(compute.Value, ...int) (compute.Value, error){
+					f.ReduceSum, f.ReduceProduct, f.ReduceMax, f.ReduceMin,
+				} {
+					parts = append(parts, do(f.Reshape(do(reduce(x[0])), 1)))
+				}
+				return do(f.Concatenate(0, parts...))
+			}, []float32{0, 1, -inf, inf}},
+		{"integer maximum of nothing", []tensor{{flat: []int16{}, dims: []int{0}}},
+			func(f compute.Function, x []compute.Value) compute.Value { return do(f.ReduceMax(x[0])) }, []int16{math.MinInt16}},
+		{"unsigned minimum of nothing", []tensor{{flat: []uint32{}, dims: []int{0}}},
+			func(f compute.Function, x []compute.Value) compute.Value { return do(f.ReduceMin(x[0])) }, []uint32{math.MaxUint32}},
+		{"bits of nothing", []tensor{{flat: []uint8{}, dims: []int{0}}},
+			func(f compute.Function, x []compute.Value) compute.Value { return do(f.ReduceBitwiseAnd(x[0])) }, []uint8{255}},
+		{"cumulative sum, exclusive and reversed", []tensor{{flat: []int32{1, 2, 3, 4, 5, 6}, dims: []int{2, 3}}},
+			func(f compute.Function, x []compute.Value) compute.Value {
+				return do(f.CumSum(x[0], 1, compute.CumSumOptions{Exclusive: true, Reverse: true}))
+			}, []int32{5, 3, 0, 11, 6, 0}},
+		{"choice between scalars", []tensor{{flat: []bool{true, false}, dims: []int{2}}, {flat: []int8{1}}, {flat: []int8{2}}},
+			func(f compute.Function, x []compute.Value) compute.Value { return do(f.Where(x[0], x[1], x[2])) }, []int8{1, 2}},
+		{"choice by a scalar", []tensor{{flat: []bool{false}}, {flat: []int8{1}}, {flat: []int8{2, 3}, dims: []int{2}}},
+			func(f compute.Function, x []compute.Value) compute.Value { return do(f.Where(x[0], x[1], x[2])) }, []int8{2, 3}},
+		{"a barrier keeps values whatever its dependencies hold", []tensor{{flat: []float32{1, 2}, dims: []int{2}}, {flat: []float32{nan, inf}, dims: []int{2}}, {flat: []bool{}, dims: []int{0}}},
+			func(f compute.Function, x []compute.Value) compute.Value {
+				return do(f.SchedulingBarrier(do(f.Neg(x[0])), x[1], x[2]))
+			}, []float32{-1, -2}},
+		{"slice up to the end", []tensor{{flat: []int64{1, 2, 3}, dims: []int{3}}},
+			func(f compute.Function, x []compute.Value) compute.Value {
+				return do(f.Slice(x[0], []int{1}, []int{shapes.DynamicDim}, nil))
+			}, []int64{2, 3}},
+		{"start indices in one vector", []tensor{{flat: []int32{1, 2, 3, 4, 5, 6}, dims: []int{2, 3}}, {flat: []int32{1, 9}, dims: []int{2}}},
+			func(f compute.Function, x []compute.Value) compute.Value {
+				return do(f.DynamicSlice(x[0], x[1:], []int{1, 2}))
+			}, []int32{5, 6}},
+		{"bfloat16 dot with sums in float32", []tensor{{flat: halves(256, 1), dims: []int{1, 256}}, {flat: halves(256, 1.0078125), dims: []int{256, 1}}},
+			func(f compute.Function, x []compute.Value) compute.Value {
+				return do(f.DotGeneral(x[0], []int{1}, nil, x[1], []int{0}, nil, compute.DotGeneralConfig{AccumulatorDType: dtypes.Float32, OutputDType: dtypes.Float32}))
+			}, []float32{258}},
+		{"int8 dot into int32", []tensor{{flat: []int8{100, 100, 100}, dims: []int{3}}, {flat: []int8{100, 100, -100}, dims: []int{3}}},
+			func(f compute.Function, x []compute.Value) compute.Value {
+				return do(f.DotGeneral(x[0], []int{0}, nil, x[1], []int{0}, nil, compute.DotGeneralConfig{OutputDType: dtypes.Int32}))
+			}, []int32{10000}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := run(t, b, test.in, func(f compute.Function, x []compute.Value) []compute.Value {
+				return []compute.Value{test.body(f, x)}
+			})
+			if want, ok := test.want.([]float32); ok {
+				assertFloats(t, want, got[0].([]float32))
+				return
+			}
+			assert.Equal(t, test.want, got[0])
+		})
+	}
+}
+
+func assertFloats(t *testing.T, want, got []float32) {
+	t.Helper()
+	require.Len(t, got, len(want))
+	for i := range want {
+		switch w := float64(want[i]); {
+		case math.IsInf(w, 0) || w == 0:
+			assert.Equal(t, want[i], got[i], "element %d", i)
+		default:
+			assert.InEpsilon(t, w, float64(got[i]), 1e-6, "element %d", i)
+		}
+	}
+}
+
+// halves is n times the same bfloat16.
+func halves(n int, v float32) []bfloat16.BFloat16 {
+	out := make([]bfloat16.BFloat16, n)
+	for i := range out {
+		out[i] = bfloat16.FromFloat32(v)
+	}
+	return out
+}
+
+// TestEveryDTypeTravels sends values of each claimed dtype to the device, through a program as parameter and as
+// constant, and back.
+func TestEveryDTypeTravels(t *testing.T) {
+	b := newBackend(t)
+	values := map[dtypes.DType]tensor{
+		dtypes.Bool:       {flat: []bool{true, false, true}},
+		dtypes.Int8:       {flat: []int8{-128, 0, 127}},
+		dtypes.Int16:      {flat: []int16{-32768, 0, 32767}},
+		dtypes.Int32:      {flat: []int32{math.MinInt32, 0, math.MaxInt32}},
+		dtypes.Int64:      {flat: []int64{math.MinInt64, 0, math.MaxInt64}},
+		dtypes.Uint8:      {flat: []uint8{0, 1, 255}},
+		dtypes.Uint16:     {flat: []uint16{0, 1, 65535}},
+		dtypes.Uint32:     {flat: []uint32{0, 1, math.MaxUint32}},
+		dtypes.Uint64:     {flat: []uint64{0, 1, math.MaxUint64}},
+		dtypes.Float16:    {flat: []float16.Float16{float16.FromFloat32(1.5), 0x7C00, 0x8000}},
+		dtypes.BFloat16:   {flat: []bfloat16.BFloat16{bfloat16.FromFloat32(-2.5), 0x7F80, 1}},
+		dtypes.Float32:    {flat: []float32{math.Pi, -inf, math.SmallestNonzeroFloat32}},
+		dtypes.Float64:    {flat: []float64{math.Pi, math.Inf(1), math.SmallestNonzeroFloat64}},
+		dtypes.Complex64:  {flat: []complex64{1 - 2i, complex(inf, 0), 0}},
+		dtypes.Complex128: {flat: []complex128{1 - 2i, complex(0, math.Inf(-1)), 0}},
+		dtypes.Int4:       {flat: []uint8{0x8F, 0x07}, dtype: dtypes.Int4},  // -1, -8, 7
+		dtypes.Uint4:      {flat: []uint8{0x8F, 0x07}, dtype: dtypes.Uint4}, // 15, 8, 7
+		dtypes.Int2:       {flat: []uint8{0b011011}, dtype: dtypes.Int2},    // -1, -2, 1
+		dtypes.Uint2:      {flat: []uint8{0b011011}, dtype: dtypes.Uint2},   // 3, 2, 1
+	}
+	for d := range b.Capabilities().DTypes {
+		t.Run(d.String(), func(t *testing.T) {
+			x, ok := values[d]
+			require.True(t, ok, "a claimed dtype without a test")
+			x.dims = []int{3}
+			out := run(t, b, []tensor{x}, func(f compute.Function, in []compute.Value) []compute.Value {
+				out := []compute.Value{in[0], must(t)(f.Reshape(in[0], 3, 1))}
+				if !d.IsPacked() {
+					out = append(out, must(t)(f.Constant(x.flat, 3)))
+				}
+				return out
+			})
+			for i, got := range out {
+				assert.Equal(t, x.flat, got, "result %d", i)
+			}
+		})
+	}
+}
+
+// TestSmallIntegersAreSignExtended checks that packed values arrive as the numbers they stand for.
+func TestSmallIntegersAreSignExtended(t *testing.T) {
+	b := newBackend(t)
+	for _, test := range []struct {
+		dtype dtypes.DType
+		bytes []uint8
+		want  []int32
+	}{
+		{dtypes.Int4, []uint8{0x8F, 0x07}, []int32{-1, -8, 7}},
+		{dtypes.Uint4, []uint8{0x8F, 0x07}, []int32{15, 8, 7}},
+		{dtypes.Int2, []uint8{0b011011}, []int32{-1, -2, 1}},
+		{dtypes.Uint2, []uint8{0b011011}, []int32{3, 2, 1}},
+	} {
+		if !b.Capabilities().DTypes[test.dtype] {
+			continue
+		}
+		out := run(t, b, []tensor{{flat: test.bytes, dims: []int{3}, dtype: test.dtype}},
+			func(f compute.Function, x []compute.Value) []compute.Value {
+				return []compute.Value{must(t)(f.ConvertDType(x[0], dtypes.Int32))}
+			})
+		assert.Equal(t, test.want, out[0], "%s", test.dtype)
+	}
+}
+
+// TestLongConstantsKeepTheirBits checks the hexadecimal form of constants.
+func TestLongConstantsKeepTheirBits(t *testing.T) {
+	b := newBackend(t)
+	f32s, i64s, c64s, bools := make([]float32, 100), make([]int64, 100), make([]complex64, 100), make([]bool, 100)
+	for i := range f32s {
+		f32s[i] = float32(i) / 3
+		i64s[i] = int64(i) << 40
+		c64s[i] = complex(f32s[i], -f32s[i])
+		bools[i] = i%3 == 0
+	}
+	out := run(t, b, nil, func(f compute.Function, _ []compute.Value) []compute.Value {
+		do := must(t)
+		return []compute.Value{
+			do(f.Constant(f32s, 4, 25)), do(f.Constant(i64s, 100)), do(f.Constant(c64s, 100)), do(f.Constant(bools, 100)),
+		}
+	})
+	assert.Equal(t, []any{f32s, i64s, c64s, bools}, out)
+}
+
+func TestUnusedParametersScalarsAndEmptyTensors(t *testing.T) {
+	b := newBackend(t)
+	out := run(t, b, []tensor{
+		{flat: []float32{1, 2}, dims: []int{2}}, // unused
+		{flat: []float64{7}},
+		{flat: []int32{}, dims: []int{3, 0}},
+	}, func(_ compute.Function, x []compute.Value) []compute.Value {
+		return []compute.Value{x[1], x[2], x[1]}
+	})
+	assert.Equal(t, []any{[]float64{7}, []int32{}, []float64{7}}, out)
+}
