@@ -1,0 +1,166 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"tpustrategy/pjrt"
+)
+
+// Bound is a function with its arguments fixed, for a loop that launches one
+// program again and again: a launch looks nothing up and allocates nothing. Its
+// results are overwritten by each launch. It is safe for concurrent use; launches
+// take turns.
+type Bound struct {
+	program *program
+
+	mu         sync.Mutex
+	values     []Value
+	results    []Value
+	columns    [][]*pjrt.Buffer // of the results, by result, then device
+	args, outs [][]*pjrt.Buffer
+	generation int
+	closed     bool
+}
+
+// Bind fixes the function's arguments and compiles it. Host arguments are copied
+// now and closed with the Bound; others stay the caller's, open as long as it is
+// launched.
+func (f *Function) Bind(ctx context.Context, args ...any) (*Bound, error) {
+	values, release, err := f.place(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	p, err := f.program(ctx, values)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	b, err := p.bind(values)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	for i, arg := range args {
+		if _, ok := arg.(Value); !ok {
+			b.values = append(b.values, values[i])
+		}
+	}
+	return b, nil
+}
+
+// bind lays out a program's launch over values.
+func (p *program) bind(values []Value) (*Bound, error) {
+	b := &Bound{program: p, generation: -1}
+	buffers, err := buffersOf(values)
+	if err != nil {
+		return nil, err
+	}
+	b.columns = buffers
+	s := p.function.strategy
+	s.launch.Lock()
+	defer s.launch.Unlock()
+	b.layout(nil)
+	return b, nil
+}
+
+// layout arranges the matrices anew, keeping the results.
+func (b *Bound) layout(results [][]*pjrt.Buffer) {
+	b.args, b.outs = b.program.matrix(b.columns, results)
+	b.generation = b.program.function.strategy.generation
+}
+
+// Launch runs the function once. It returns when the work is under way; the
+// previous launch's results are given up. ctx bounds the wait for a turn.
+func (b *Bound) Launch(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.launch(ctx)
+}
+
+func (b *Bound) launch(ctx context.Context) error {
+	p := b.program
+	s := p.function.strategy
+	s.launch.Lock()
+	defer s.launch.Unlock()
+	if b.closed {
+		return fmt.Errorf("%w: bound function %s", ErrClosed, p.function.opts.Name)
+	}
+	if err := s.check(); err != nil {
+		return err
+	}
+	if b.generation != s.generation {
+		b.layout(b.resultColumns())
+	}
+	// Buffers of an earlier launch are closed, so that this one fills them again.
+	for j := range p.results {
+		for d := range b.outs {
+			if old := b.outs[d][j]; old != nil {
+				if err := old.Close(); err != nil {
+					return fmt.Errorf("strategy: %w", err)
+				}
+			}
+		}
+	}
+	if err := p.executable.Execute(ctx, b.args, b.outs, pjrt.ExecuteOptions{Donate: p.donate}); err != nil {
+		return fmt.Errorf("strategy: running %s: %w", p.function.opts.Name, err)
+	}
+	if b.results == nil && p.results > 0 {
+		return b.adopt()
+	}
+	return nil
+}
+
+// adopt makes values of the first launch's results. Later launches refill the
+// same buffers.
+func (b *Bound) adopt() error {
+	columns := b.resultColumns()
+	for j, r := range b.program.module.Results[:b.program.results] {
+		v, err := b.program.function.strategy.newValue(r.PerReplica, r.DType, r.Local, r.Annotation, columns[j])
+		if err != nil {
+			return err
+		}
+		b.results = append(b.results, v)
+	}
+	return nil
+}
+
+func (b *Bound) resultColumns() [][]*pjrt.Buffer {
+	columns := make([][]*pjrt.Buffer, b.program.results)
+	for j := range columns {
+		columns[j] = make([]*pjrt.Buffer, len(b.outs))
+		for d := range b.outs {
+			columns[j][d] = b.outs[d][j]
+		}
+	}
+	return columns
+}
+
+// Results returns the results of the latest launch. They are the Bound's: the next
+// launch overwrites them, and Close closes them. Before the first launch there are
+// none.
+func (b *Bound) Results() []Value {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.results
+}
+
+// Close closes the results and the host arguments' copies.
+func (b *Bound) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	var first error
+	for _, list := range [][]Value{b.results, b.values} {
+		for _, v := range list {
+			if err := v.Close(); err != nil && first == nil {
+				first = err
+			}
+		}
+	}
+	return first
+}

@@ -1,0 +1,46 @@
+// Package strategy runs step functions synchronously on R replicas, each of P
+// logical devices: TensorFlow's TPUStrategy, in Go.
+//
+// # A step
+//
+// A step function is written once, for one replica, with GoMLX's ops, layers and
+// optimizers. A [TPUStrategy] compiles it once into one program for all devices
+// and runs it; the replicas meet in collectives inside the program, such as the
+// sum of their gradients.
+//
+//	strat, err := strategy.New(sys, strategy.Options{Replicas: 4, LogicalDevices: 2})
+//	train := strat.TrainStep(store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+//		logits := layers.Dense(rc.Scope("hidden"), in[0], true, 10)
+//		return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{in[1]}, []*graph.Node{logits}))
+//	})
+//	for batch := range batches {
+//		loss, err := train.Run(ctx, batch.X, batch.Y)
+//		...
+//	}
+//
+// # Values
+//
+// What a step takes and gives lives on the devices: a [PerReplica] has its own
+// value on each replica, a [Mirrored] the same one. Host tensors are copied to the
+// devices where a step takes them, and values are copied back when they are read.
+// Runs are asynchronous: [Function.Run] returns when the work is under way, and
+// reading a result waits for it.
+//
+// # Variables
+//
+// The variables of a GoMLX model.Store live on the devices between steps, sharded
+// by [Options.Variables], and each step that changes one gives its memory to the
+// new value. The store's own copies are the initial values; [Variables.Pull]
+// brings the current ones back, for a checkpoint say.
+//
+// # Contexts
+//
+// Go has no thread-local stack of strategies. Inside a step function there is a
+// [ReplicaContext], outside there is the strategy itself: the types keep apart
+// what belongs where.
+//
+// # Concurrency
+//
+// A strategy is safe for concurrent use. Programs that span devices must reach all
+// of them in one order, so launches take turns; the work they start overlaps.
+package strategy

@@ -1,0 +1,67 @@
+package strategy
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrClosed is matched by errors from a strategy, or a value of it, that was
+// closed.
+var ErrClosed = errors.New("strategy: closed")
+
+// ArgumentError says why an argument cannot be given to a step.
+type ArgumentError struct {
+	// Function is the step function's name and Argument the argument's position,
+	// from 0.
+	Function string
+	Argument int
+	// Reason says what is wrong, Hint what to do instead.
+	Reason, Hint string
+	// Err is the cause, if there is one.
+	Err error
+}
+
+func (e *ArgumentError) Error() string {
+	text := fmt.Sprintf("strategy: %s: argument %d: %s", e.Function, e.Argument, e.Reason)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	if e.Hint != "" {
+		text += "; " + e.Hint
+	}
+	return text
+}
+
+func (e *ArgumentError) Unwrap() error { return e.Err }
+
+// TraceError is a panic of a step function while it was traced: GoMLX reports
+// errors that way, and so do this module's graph functions. The strategy and the
+// function stay usable.
+type TraceError struct {
+	// Function is the step function's name.
+	Function string
+	// Err is what it panicked with, as an error.
+	Err error
+}
+
+func (e *TraceError) Error() string {
+	return fmt.Sprintf("strategy: tracing %s: %v", e.Function, e.Err)
+}
+
+func (e *TraceError) Unwrap() error { return e.Err }
+
+// OptionError says which option of [New] does not fit.
+type OptionError struct {
+	Option, Reason string
+	Err            error
+}
+
+func (e *OptionError) Error() string {
+	text := fmt.Sprintf("strategy: option %s: %s", e.Option, e.Reason)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+func (e *OptionError) Unwrap() error { return e.Err }

@@ -1,0 +1,231 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"tpustrategy/logical"
+	"tpustrategy/pjrt"
+)
+
+// StepFunc is the text of a step: it builds the graph of one replica. It is called
+// once for each signature it is run with, not once for each run.
+type StepFunc func(rc *ReplicaContext, in []*graph.Node) []*graph.Node
+
+// FunctionOptions describe a step function. The zero value is a function without
+// variables whose host arguments are mirrored.
+type FunctionOptions struct {
+	// Name is for errors and profiles; "step" if empty.
+	Name string
+	// Store holds the variables that the function uses. Those that it changes
+	// keep the new value on the devices.
+	Store *model.Store
+	// Training is what Scope.IsTraining answers: dropout and batch
+	// normalisation behave as in training.
+	Training bool
+	// Arguments say how host arguments are split over the logical devices, by
+	// position. Missing ones are replicated.
+	Arguments []logical.Annotation
+	// Results do the same for the results.
+	Results []logical.Annotation
+	// SplitBatch cuts host arguments into the replicas' batches along dimension
+	// 0; otherwise each replica receives the whole argument.
+	SplitBatch bool
+
+	mirroredResults bool
+	// useAllRules refuses variable rules that match nothing.
+	useAllRules bool
+}
+
+// Function is a step function of a strategy, compiled once for each signature:
+// the dtypes, shapes and placements of its arguments. It is safe for concurrent
+// use.
+type Function struct {
+	strategy *TPUStrategy
+	step     StepFunc
+	opts     FunctionOptions
+
+	mu       sync.Mutex
+	programs map[string]*program
+}
+
+// Function returns a function of the strategy. Nothing is traced until it runs.
+func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
+	if opts.Name == "" {
+		opts.Name = "step"
+	}
+	return &Function{strategy: s, step: step, opts: opts, programs: map[string]*program{}}
+}
+
+// Run runs the function on every replica: TensorFlow's strategy.run. It is
+// f.Run.
+func (s *TPUStrategy) Run(ctx context.Context, f *Function, args ...any) ([]*PerReplica, error) {
+	if f == nil || f.strategy != s {
+		return nil, errors.New("strategy: mixing strategies: the function belongs to another one")
+	}
+	return f.Run(ctx, args...)
+}
+
+// Run runs the function on every replica and returns its results, one value a
+// result. An argument is a *[PerReplica] or *[Mirrored] of the strategy, which
+// stays the caller's, or a host value (see [TPUStrategy.Mirror]).
+//
+// Run returns when the work is under way: waiting is for the result's Ready and
+// Local. It blocks for the trace and the compilation of a new signature, for
+// copying host arguments, and for its turn. ctx bounds these; work under way
+// cannot be stopped.
+//
+// Errors: [*ArgumentError], [*TraceError], [*pjrt.Error], [ErrClosed].
+func (f *Function) Run(ctx context.Context, args ...any) ([]*PerReplica, error) {
+	values, release, err := f.place(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	p, err := f.program(ctx, values)
+	if err != nil {
+		return nil, err
+	}
+	results, err := p.run(ctx, values)
+	if err != nil {
+		return nil, err
+	}
+	perReplica := make([]*PerReplica, len(results))
+	for i, value := range results {
+		perReplica[i] = value.(*PerReplica)
+	}
+	return perReplica, nil
+}
+
+// place puts host arguments on the devices. release closes what it made.
+func (f *Function) place(ctx context.Context, args []any) (values []Value, release func(), err error) {
+	s := f.strategy
+	if err := s.check(); err != nil {
+		return nil, nil, err
+	}
+	var made []Value
+	release = func() {
+		for _, v := range made {
+			_ = v.Close()
+		}
+	}
+	fail := func(i int, reason, hint string, err error) ([]Value, func(), error) {
+		release()
+		return nil, nil, &ArgumentError{Function: f.opts.Name, Argument: i, Reason: reason, Hint: hint, Err: err}
+	}
+	for i, arg := range args {
+		if err := ctx.Err(); err != nil {
+			return fail(i, "not copied", "", err)
+		}
+		if v, ok := arg.(Value); ok {
+			if isNil(v) {
+				return fail(i, "no value", "give a value or a host tensor", nil)
+			}
+			if err := s.owns(v); err != nil {
+				return fail(i, "a value of another strategy", "copy it through the host", err)
+			}
+			values = append(values, v)
+			continue
+		}
+		var v Value
+		if f.opts.SplitBatch {
+			v, err = asValue(s.SplitBatch(ctx, arg, f.argument(i)))
+		} else {
+			v, err = asValue(s.Mirror(ctx, arg, f.argument(i)))
+		}
+		if err != nil {
+			return fail(i, fmt.Sprintf("a host value of type %T", arg), "", err)
+		}
+		values, made = append(values, v), append(made, v)
+	}
+	return values, release, nil
+}
+
+// asValue keeps a nil pointer from becoming a value.
+func asValue[T Value](v T, err error) (Value, error) {
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+func isNil(v Value) bool {
+	switch v := v.(type) {
+	case *PerReplica:
+		return v == nil
+	case *Mirrored:
+		return v == nil
+	}
+	return v == nil
+}
+
+func (f *Function) argument(i int) logical.Annotation { return at(f.opts.Arguments, i) }
+
+func (f *Function) result(i int) logical.Annotation { return at(f.opts.Results, i) }
+
+func at(annotations []logical.Annotation, i int) logical.Annotation {
+	if i < len(annotations) {
+		return annotations[i]
+	}
+	return logical.Annotation{}
+}
+
+// signature keys the programs of a function.
+func signature(values []Value) string {
+	var b strings.Builder
+	for _, v := range values {
+		base := v.base()
+		fmt.Fprintf(&b, "%s%v %s %t;", base.dtype, base.shape, base.annotation, base.perReplica)
+	}
+	return b.String()
+}
+
+// program returns the compiled step for the values' signature, compiling it if it
+// is new. One goroutine compiles at a time.
+func (f *Function) program(ctx context.Context, values []Value) (*program, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := signature(values)
+	if p, ok := f.programs[key]; ok {
+		return p, nil
+	}
+	p, err := f.compile(ctx, values)
+	if err != nil {
+		return nil, err
+	}
+	f.programs[key] = p
+	return p, nil
+}
+
+// Compiled returns the compiled step for arguments like these, without running it:
+// the module's text and placements, and the executable's statistics.
+func (f *Function) Compiled(ctx context.Context, args ...any) (*Compiled, error) {
+	values, release, err := f.place(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	p, err := f.program(ctx, values)
+	if err != nil {
+		return nil, err
+	}
+	return &Compiled{Module: p.module, Executable: p.executable}, nil
+}
+
+// buffersOf lists the buffers of values, by device.
+func buffersOf(values []Value) ([][]*pjrt.Buffer, error) {
+	all := make([][]*pjrt.Buffer, len(values))
+	for i, v := range values {
+		var err error
+		if all[i], err = v.base().live(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}

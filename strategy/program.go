@@ -1,0 +1,232 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/gobackend"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"tpustrategy/lowering/module"
+	"tpustrategy/pjrt"
+)
+
+// program is a compiled step: one signature of a function.
+type program struct {
+	function   *Function
+	module     *module.Module
+	executable *pjrt.LoadedExecutable
+	// variables are the program's arguments that are variables, in argument
+	// order; nil stands for an argument of the step, in its own order.
+	variables []*Variable
+	// updates are, for the results after the step's own, the argument that gave
+	// its memory.
+	updates []int
+	results int // the step's own
+	donate  []bool
+}
+
+// Compiled is what can be inspected of a compiled step. The executable stays the
+// strategy's.
+type Compiled struct {
+	Module     *module.Module
+	Executable *pjrt.LoadedExecutable
+}
+
+// compile traces, lowers and compiles the function for the values' signature.
+func (f *Function) compile(ctx context.Context, values []Value) (*program, error) {
+	m, variables, updates, err := f.lower(ctx, values)
+	if err != nil {
+		return nil, err
+	}
+	s := f.strategy
+	p := &program{function: f, module: m, variables: variables, updates: updates, results: len(m.Results) - len(updates)}
+	for _, a := range m.Arguments {
+		p.donate = append(p.donate, a.Donated)
+	}
+	assignment := [][]int{make([]int, len(s.devices))}
+	for i, device := range s.devices {
+		assignment[0][i] = device.ID()
+	}
+	single := len(s.devices) == 1
+	p.executable, err = s.sys.Client().Compile(ctx, pjrt.Program{Code: m.Text, Format: "mlir"}, pjrt.CompileOptions{
+		Replicas: 1, Partitions: len(s.devices), DeviceAssignment: assignment, SPMD: !single, Shardy: !single,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("strategy: compiling %s: %w", f.opts.Name, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		_ = p.executable.Close()
+		return nil, ErrClosed
+	}
+	s.programs = append(s.programs, p)
+	return p, nil
+}
+
+// lower traces the step for the values' signature and assembles its module.
+func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module, variables []*Variable, updates []int, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			cause, ok := r.(error)
+			if !ok {
+				cause = fmt.Errorf("panic: %v", r)
+			}
+			err = &TraceError{Function: f.opts.Name, Err: cause}
+		}
+	}()
+	s := f.strategy
+	t := module.NewTrace(module.Options{
+		Replicas: s.replicas, LogicalDevices: s.perReplica, Target: s.target, Precision: s.opts.Precision,
+	})
+	g := graph.NewGraph(t, f.opts.Name)
+	rc := &ReplicaContext{strategy: s, graph: g}
+	var vars *Variables
+	if f.opts.Store != nil {
+		model.SetStore(g, f.opts.Store)
+		rc.scope = f.opts.Store.RootScope()
+		f.opts.Store.SetTraining(g, f.opts.Training)
+		vars = s.Variables(f.opts.Store)
+	}
+	in := make([]*graph.Node, len(values))
+	for i, v := range values {
+		in[i] = graph.Parameter(g, fmt.Sprintf("argument_%d", i), shapes.Make(v.base().dtype, v.base().shape...))
+	}
+	outputs := slices.Clone(f.step(rc, in))
+	for i, node := range outputs {
+		if node == nil || node.Graph() != g {
+			return nil, nil, nil, &TraceError{Function: f.opts.Name, Err: fmt.Errorf("result %d is not a node of the step", i)}
+		}
+	}
+	own := len(outputs)
+	var changed []*model.Variable
+	if vars != nil {
+		for v := range f.opts.Store.IterVariables() {
+			if v.ChangedInGraph(g) {
+				changed = append(changed, v)
+				outputs = append(outputs, v.NodeValue(g))
+			}
+		}
+		// First values are computed on the host, by GoMLX's own backend.
+		host, err := gobackend.New("")
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("strategy: %w", err)
+		}
+		if err := f.opts.Store.InitializeVariables(host, nil); err != nil {
+			return nil, nil, nil, fmt.Errorf("strategy: initial values of %s: %w", f.opts.Name, err)
+		}
+	}
+	if len(outputs) == 0 {
+		return nil, nil, nil, &TraceError{Function: f.opts.Name, Err: fmt.Errorf("the step returns nothing and changes no variable")}
+	}
+	if err := g.Compile(outputs...); err != nil {
+		return nil, nil, nil, &TraceError{Function: f.opts.Name, Err: err}
+	}
+	var sig module.Signature
+	next := 0
+	for h := range g.NumParameters() {
+		name := g.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()
+		switch {
+		case name == module.ReplicaIDName:
+			continue
+		case next < len(values) && name == fmt.Sprintf("argument_%d", next):
+			base := values[next].base()
+			sig.Arguments = append(sig.Arguments, module.Tensor{Name: name, PerReplica: base.perReplica, Annotation: base.annotation})
+			variables = append(variables, nil)
+			next++
+		default:
+			v, err := vars.place(ctx, name)
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			tensor := module.Tensor{Name: name, Annotation: v.annotation}
+			if i := slices.IndexFunc(changed, func(c *model.Variable) bool { return c.Path() == name }); i >= 0 {
+				tensor.Donated, tensor.Result = true, own+i
+			}
+			sig.Arguments = append(sig.Arguments, tensor)
+			variables = append(variables, v)
+		}
+	}
+	for i := range own {
+		sig.Results = append(sig.Results, module.Tensor{
+			Name: fmt.Sprintf("result_%d", i), PerReplica: !f.opts.mirroredResults, Annotation: f.result(i)})
+	}
+	for _, c := range changed {
+		at := slices.IndexFunc(variables, func(v *Variable) bool { return v != nil && v.path == c.Path() })
+		sig.Results = append(sig.Results, module.Tensor{Name: c.Path(), Annotation: variables[at].annotation})
+		updates = append(updates, at)
+	}
+	if f.opts.useAllRules {
+		if err := vars.unusedRule(); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	if m, err = t.Module(g, sig); err != nil {
+		return nil, nil, nil, &TraceError{Function: f.opts.Name, Err: err}
+	}
+	return m, variables, updates, nil
+}
+
+// matrix lays out the arguments and results of a launch, device by device. The
+// results that update a variable are the variable's own buffers: they are donated
+// and used again by the same call.
+func (p *program) matrix(values [][]*pjrt.Buffer, results [][]*pjrt.Buffer) (args, outs [][]*pjrt.Buffer) {
+	devices := len(p.function.strategy.devices)
+	args, outs = make([][]*pjrt.Buffer, devices), make([][]*pjrt.Buffer, devices)
+	for d := range devices {
+		args[d] = make([]*pjrt.Buffer, len(p.variables))
+		next := 0
+		for i, v := range p.variables {
+			if v != nil {
+				args[d][i] = v.buffers[d]
+			} else {
+				args[d][i] = values[next][d]
+				next++
+			}
+		}
+		outs[d] = make([]*pjrt.Buffer, p.results+len(p.updates))
+		for j := range results {
+			outs[d][j] = results[j][d]
+		}
+		for k, from := range p.updates {
+			outs[d][p.results+k] = args[d][from]
+		}
+	}
+	return args, outs
+}
+
+// run launches the program on the values and returns its results.
+func (p *program) run(ctx context.Context, values []Value) ([]Value, error) {
+	s := p.function.strategy
+	buffers, err := buffersOf(values)
+	if err != nil {
+		return nil, err
+	}
+	s.launch.Lock()
+	defer s.launch.Unlock()
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	args, outs := p.matrix(buffers, nil)
+	if err := p.executable.Execute(ctx, args, outs, pjrt.ExecuteOptions{Donate: p.donate}); err != nil {
+		return nil, fmt.Errorf("strategy: running %s: %w", p.function.opts.Name, err)
+	}
+	results := make([]Value, p.results)
+	for j := range results {
+		column := make([]*pjrt.Buffer, len(outs))
+		for d := range outs {
+			column[d] = outs[d][j]
+		}
+		r := p.module.Results[j]
+		if results[j], err = s.newValue(r.PerReplica, r.DType, r.Local, r.Annotation, column); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+func (p *program) close() error { return p.executable.Close() }

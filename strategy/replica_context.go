@@ -1,0 +1,89 @@
+package strategy
+
+import (
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"tpustrategy/lowering/module"
+)
+
+// ReduceOp is how the replicas' values are combined.
+type ReduceOp int
+
+const (
+	// Sum adds them.
+	Sum ReduceOp = iota
+	// Mean is their sum over their number.
+	Mean
+)
+
+// String returns TensorFlow's name, SUM or MEAN.
+func (op ReduceOp) String() string {
+	switch op {
+	case Sum:
+		return "SUM"
+	case Mean:
+		return "MEAN"
+	}
+	return fmt.Sprintf("ReduceOp(%d)", int(op))
+}
+
+// ReplicaContext is what a step function sees of the strategy: it is given to the
+// function while it is traced and is of no use afterwards. Its methods build graph
+// and, like all graph functions, panic with their error.
+type ReplicaContext struct {
+	strategy *TPUStrategy
+	graph    *graph.Graph
+	scope    *model.Scope
+}
+
+// Strategy returns the strategy that runs the step.
+func (rc *ReplicaContext) Strategy() *TPUStrategy { return rc.strategy }
+
+// Graph returns the graph of the step.
+func (rc *ReplicaContext) Graph() *graph.Graph { return rc.graph }
+
+// NumReplicasInSync returns R.
+func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.replicas }
+
+// ReplicaIDInSyncGroup returns the number of the replica that runs the step, an
+// int32 scalar from 0 to R-1. It is a value of the running program, not of the
+// trace: the step is traced once for all replicas.
+func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node { return module.ReplicaID(rc.graph) }
+
+// Scope returns the scope of the store at the given path, or its root: where
+// layers make their variables. It panics if the function has no store.
+func (rc *ReplicaContext) Scope(path ...string) *model.Scope {
+	if rc.scope == nil {
+		panic(fmt.Errorf("strategy: the step function has no store; set FunctionOptions.Store"))
+	}
+	scope := rc.scope
+	for _, name := range path {
+		scope = scope.At("%s", name)
+	}
+	return scope
+}
+
+// AllReduce combines x over the replicas; each receives the result. The gradient
+// is the same reduction of the replicas' gradients. Mean divides before it sums,
+// as TensorFlow does on TPUs. One all-reduce is emitted.
+func (rc *ReplicaContext) AllReduce(op ReduceOp, x *graph.Node) *graph.Node {
+	switch op {
+	case Sum:
+		return module.AllReduce(x, module.Sum)
+	case Mean:
+		if !x.DType().IsFloat() && !x.DType().IsComplex() {
+			panic(fmt.Errorf("strategy: MEAN of %s, which has no fractions; convert it to a float first", x.Shape()))
+		}
+		return module.AllReduce(graph.MulScalar(x, 1/float64(rc.strategy.replicas)), module.Sum)
+	}
+	panic(fmt.Errorf("strategy: unknown reduction %s; use Sum or Mean", op))
+}
+
+// AllGather concatenates the replicas' x along axis, in replica order; each
+// receives the result. The gradient is summed and scattered back.
+func (rc *ReplicaContext) AllGather(x *graph.Node, axis int) *graph.Node {
+	return module.AllGather(x, axis)
+}

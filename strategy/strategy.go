@@ -1,0 +1,201 @@
+package strategy
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"weak"
+
+	"github.com/gomlx/gomlx/ml/model"
+
+	"tpustrategy/logical"
+	"tpustrategy/lowering"
+	"tpustrategy/pjrt"
+	"tpustrategy/tpu"
+	"tpustrategy/tpu/system"
+)
+
+// Options configure a strategy. The zero value is one replica for each device of
+// the system.
+type Options struct {
+	// Assignment says which device is which logical device of which replica. If
+	// it has no replicas, one is built from Replicas and LogicalDevices.
+	Assignment tpu.DeviceAssignment
+	// Replicas and LogicalDevices are used without an Assignment. LogicalDevices
+	// 0 means 1; Replicas 0 means as many as fit.
+	Replicas, LogicalDevices int
+	// Variables say how variables are split over the logical devices. A variable
+	// that no rule matches is replicated to all of them, as in TensorFlow.
+	Variables logical.Rules
+	// Precision of the matrix multiplications; the default is bfloat16 passes on
+	// a TPU.
+	Precision lowering.Precision
+}
+
+// TPUStrategy runs steps on the replicas of a device assignment. It is safe for
+// concurrent use.
+type TPUStrategy struct {
+	sys        *system.System
+	opts       Options
+	assignment tpu.DeviceAssignment
+	target     lowering.Target
+	// devices are the partitions' devices: device r*P + p is logical device p of
+	// replica r.
+	devices    []*pjrt.Device
+	replicas   int
+	perReplica int // logical devices of a replica
+
+	// launch makes programs reach all devices in one order. It guards the
+	// buffers of variables; generation counts the times that these changed other
+	// than by a step.
+	launch     sync.Mutex
+	generation int
+
+	mu        sync.Mutex
+	closed    bool
+	programs  []*program
+	values    map[weak.Pointer[distributed]]struct{}
+	variables map[*model.Store]*Variables
+	builtins  map[string]*Function
+}
+
+// New returns a strategy over the system's devices. The errors name the option
+// at fault ([*OptionError]).
+func New(sys *system.System, opts Options) (*TPUStrategy, error) {
+	assignment := opts.Assignment
+	if assignment.NumReplicas() == 0 {
+		var err error
+		if assignment, err = assign(sys.Topology(), opts.Replicas, opts.LogicalDevices); err != nil {
+			return nil, err
+		}
+	} else if opts.Replicas != 0 && opts.Replicas != assignment.NumReplicas() {
+		return nil, &OptionError{Option: "Replicas", Reason: fmt.Sprintf(
+			"%d, but the Assignment has %d; give one of them", opts.Replicas, assignment.NumReplicas())}
+	} else if opts.LogicalDevices != 0 && opts.LogicalDevices != assignment.NumCoresPerReplica() {
+		return nil, &OptionError{Option: "LogicalDevices", Reason: fmt.Sprintf(
+			"%d, but the Assignment has %d; give one of them", opts.LogicalDevices, assignment.NumCoresPerReplica())}
+	}
+	s := &TPUStrategy{
+		sys: sys, opts: opts, assignment: assignment,
+		replicas: assignment.NumReplicas(), perReplica: assignment.NumCoresPerReplica(),
+		values: map[weak.Pointer[distributed]]struct{}{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
+	}
+	if sys.Platform() == "cpu" {
+		s.target = lowering.TargetCPU
+	}
+	for _, replica := range assignment.DeviceIDs() {
+		for _, id := range replica {
+			device, ok := sys.Device(id)
+			if !ok {
+				return nil, &OptionError{Option: "Assignment", Reason: fmt.Sprintf("names device %d, which the system does not have", id)}
+			}
+			s.devices = append(s.devices, device)
+		}
+	}
+	return s, nil
+}
+
+// assign builds an assignment of the wanted size: the block of a replica takes
+// cores of a chip first, then neighbours.
+func assign(topology tpu.Topology, replicas, logicalDevices int) (tpu.DeviceAssignment, error) {
+	if replicas < 0 || logicalDevices < 0 {
+		return tpu.DeviceAssignment{}, &OptionError{Option: "Replicas", Reason: fmt.Sprintf(
+			"%d replicas of %d logical devices; both are counts", replicas, logicalDevices)}
+	}
+	rest := max(logicalDevices, 1)
+	shape := []int{1, 1, 1, 1}
+	mesh := topology.MeshShape()
+	for axis := len(mesh) - 1; axis >= 0; axis-- {
+		shape[axis] = gcd(rest, mesh[axis])
+		rest /= shape[axis]
+	}
+	if rest != 1 {
+		return tpu.DeviceAssignment{}, &OptionError{Option: "LogicalDevices", Reason: fmt.Sprintf(
+			"no block of %d devices divides the mesh %v; build an Assignment", logicalDevices, mesh)}
+	}
+	if replicas == 0 {
+		var err error
+		if replicas, err = tpu.MaxReplicas(topology, shape, nil); err != nil {
+			return tpu.DeviceAssignment{}, &OptionError{Option: "LogicalDevices", Reason: "does not fit", Err: err}
+		}
+	}
+	assignment, err := tpu.BuildDeviceAssignment(topology, tpu.AssignmentOptions{ComputationShape: shape, Replicas: replicas})
+	if err != nil {
+		return tpu.DeviceAssignment{}, &OptionError{Option: "Replicas", Reason: "does not fit", Err: err}
+	}
+	return assignment, nil
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// NumReplicasInSync returns R, the number of replicas.
+func (s *TPUStrategy) NumReplicasInSync() int { return s.replicas }
+
+// NumLogicalDevices returns P, the number of logical devices of a replica.
+func (s *TPUStrategy) NumLogicalDevices() int { return s.perReplica }
+
+// DeviceAssignment returns which device is which logical device of which replica.
+func (s *TPUStrategy) DeviceAssignment() tpu.DeviceAssignment { return s.assignment }
+
+// System returns the system the strategy runs on.
+func (s *TPUStrategy) System() *system.System { return s.sys }
+
+// hold registers a value for Close. The hold is weak.
+func (s *TPUStrategy) hold(v *distributed) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	p := weak.Make(v)
+	s.values[p] = struct{}{}
+	runtime.AddCleanup(v, s.forget, p)
+	return nil
+}
+
+func (s *TPUStrategy) drop(v *distributed) { s.forget(weak.Make(v)) }
+
+func (s *TPUStrategy) forget(p weak.Pointer[distributed]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.values, p)
+}
+
+func (s *TPUStrategy) check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Close releases the strategy's programs, variables and values. Work under way
+// runs to its end first. The system stays open. A second Close does nothing.
+func (s *TPUStrategy) Close() error {
+	s.launch.Lock()
+	defer s.launch.Unlock()
+	s.mu.Lock()
+	values, variables, programs := s.values, s.variables, s.programs
+	s.closed, s.values, s.variables, s.programs = true, nil, nil, nil
+	s.mu.Unlock()
+	var errs []error
+	for p := range values {
+		if v := p.Value(); v != nil {
+			errs = append(errs, v.free())
+		}
+	}
+	for _, v := range variables {
+		errs = append(errs, v.free())
+	}
+	for _, p := range programs {
+		errs = append(errs, p.close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,235 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+
+	"tpustrategy/logical"
+	"tpustrategy/pjrt"
+)
+
+// LossFunc builds a replica's loss: a scalar, the mean over the replica's batch.
+type LossFunc func(rc *ReplicaContext, in []*graph.Node) *graph.Node
+
+// TrainOptions configure a training step. The zero value works.
+type TrainOptions struct {
+	// Name is for errors and profiles; "train_step" if empty.
+	Name string
+	// Arguments say how the batch's tensors are split over the logical devices.
+	Arguments []logical.Annotation
+}
+
+// TrainStep is a training step: loss, gradients, one all-reduce for each gradient,
+// and the optimizer's update of the variables. It is safe for concurrent use.
+type TrainStep struct {
+	function *Function
+
+	mu    sync.Mutex
+	steps map[string]*trainBound
+}
+
+// trainBound is the step bound to buffers that each run fills with its batch.
+type trainBound struct {
+	bound   *Bound
+	layouts []layout
+	// feed are the values that host arguments are copied into, nil where the
+	// caller gives one.
+	feed []Value
+}
+
+// TrainStep returns a training step of the model that loss builds, over the
+// variables of store. The optimizer is any of GoMLX's that takes gradients
+// (Adam and its kin, SGD); another one is an error of the first Run.
+//
+// Gradients and loss are averaged over the replicas, so that a global batch gives
+// the step that one device would take on it, up to rounding.
+func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, loss LossFunc, opts ...TrainOptions) *TrainStep {
+	var o TrainOptions
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	if o.Name == "" {
+		o.Name = "train_step"
+	}
+	step := func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
+		l := loss(rc, in)
+		if l == nil || !l.IsScalar() || !l.DType().IsFloat() {
+			panic(fmt.Errorf("the loss must be a float scalar, the mean over the replica's batch"))
+		}
+		update, ok := opt.(train.OptimizeWithGradients)
+		if !ok {
+			panic(fmt.Errorf("optimizer %T does not take gradients; use one of the Adam family or SGD", opt))
+		}
+		scope := rc.scope
+		gradients := scope.BuildTrainableVariablesGradientsGraph(l)
+		if len(gradients) == 0 {
+			panic(fmt.Errorf("the loss uses no trainable variable of the store"))
+		}
+		for i, gradient := range gradients {
+			gradients[i] = rc.AllReduce(Mean, gradient)
+		}
+		update.UpdateGraphWithGradients(scope, gradients, l.DType())
+		return []*graph.Node{rc.AllReduce(Mean, l)}
+	}
+	return &TrainStep{
+		function: s.Function(step, FunctionOptions{
+			Name: o.Name, Store: store, Training: true, Arguments: o.Arguments, SplitBatch: true,
+			mirroredResults: true, useAllRules: true,
+		}),
+		steps: map[string]*trainBound{},
+	}
+}
+
+// Run takes one training step on a global batch and returns its loss, averaged
+// over the replicas. A host tensor is cut along dimension 0 among the replicas and
+// copied; a *[PerReplica] is the replicas' batches as they are.
+//
+// Run returns when the work is under way. The loss belongs to the step: the next
+// Run overwrites it, so read it before, or leave it: reading waits for the step.
+func (t *TrainStep) Run(ctx context.Context, batch ...any) (*Mirrored, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b, err := t.bind(ctx, batch)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.fill(ctx, b, batch); err != nil {
+		return nil, err
+	}
+	if err := b.bound.Launch(ctx); err != nil {
+		return nil, err
+	}
+	return b.bound.Results()[0].(*Mirrored), nil
+}
+
+// Compiled returns the compiled step for batches like this one.
+func (t *TrainStep) Compiled(ctx context.Context, batch ...any) (*Compiled, error) {
+	return t.function.Compiled(ctx, batch...)
+}
+
+// Bind fixes the step's batch, for a loop over resident data; see [Bound].
+func (t *TrainStep) Bind(ctx context.Context, batch ...any) (*Bound, error) {
+	return t.function.Bind(ctx, batch...)
+}
+
+// bind returns the bound step for the batch's signature.
+func (t *TrainStep) bind(ctx context.Context, batch []any) (*trainBound, error) {
+	key, err := t.key(batch)
+	if err != nil {
+		return nil, err
+	}
+	if b, ok := t.steps[key]; ok {
+		return b, nil
+	}
+	values, release, err := t.function.place(ctx, batch)
+	if err != nil {
+		return nil, err
+	}
+	p, err := t.function.program(ctx, values)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	b := &trainBound{feed: make([]Value, len(batch)), layouts: make([]layout, len(batch))}
+	if b.bound, err = p.bind(values); err != nil {
+		release()
+		return nil, err
+	}
+	s := t.function.strategy
+	for i, value := range values {
+		base := value.base()
+		if b.layouts[i], err = s.layout(base.dtype, base.shape, base.annotation, true); err != nil {
+			return nil, err
+		}
+		if _, ok := batch[i].(Value); !ok {
+			b.feed[i] = value
+		}
+	}
+	t.steps[key] = b
+	return b, nil
+}
+
+// key tells batches of different signatures apart.
+func (t *TrainStep) key(batch []any) (string, error) {
+	key := ""
+	for i, arg := range batch {
+		if v, ok := arg.(Value); ok && !isNil(v) {
+			key += "v" + signature([]Value{v})
+			continue
+		}
+		tensor, err := hostTensor(arg)
+		if err != nil {
+			return "", &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: fmt.Sprintf("a host value of type %T", arg), Err: err}
+		}
+		batch[i] = tensor
+		key += "h" + tensor.Shape().String()
+	}
+	return key, nil
+}
+
+// fill puts the batch where the bound step reads it.
+func (t *TrainStep) fill(ctx context.Context, b *trainBound, batch []any) error {
+	s := t.function.strategy
+	for i, arg := range batch {
+		if v, ok := arg.(Value); ok {
+			if err := s.owns(v); err != nil {
+				return &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: "a value of another strategy", Err: err}
+			}
+			buffers, err := v.base().live()
+			if err != nil {
+				return &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: "a closed value", Err: err}
+			}
+			b.bound.setColumn(i, buffers)
+			continue
+		}
+		tensor, err := hostTensor(arg)
+		if err != nil {
+			return err
+		}
+		feed, err := b.feed[i].base().live()
+		if err != nil {
+			return err
+		}
+		// The step under way keeps what it reads: closing gives up our hold only.
+		for _, old := range feed {
+			if err := old.Close(); err != nil {
+				return fmt.Errorf("strategy: %w", err)
+			}
+		}
+		l := &b.layouts[i]
+		err = s.upload(ctx, l, func(r int, use func([]byte)) error {
+			return tensor.ConstBytes(func(data []byte) { use(data[r*l.bytes : (r+1)*l.bytes]) })
+		}, feed)
+		if err != nil {
+			return &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: "not copied", Err: err}
+		}
+		b.bound.setColumn(i, feed)
+	}
+	return nil
+}
+
+// setColumn points an argument of the step at other buffers.
+func (b *Bound) setColumn(argument int, buffers []*pjrt.Buffer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.columns[argument] = buffers
+	next := 0
+	for i, v := range b.program.variables {
+		if v != nil {
+			continue
+		}
+		if next == argument {
+			for d := range b.args {
+				b.args[d][i] = buffers[d]
+			}
+			return
+		}
+		next++
+	}
+}

@@ -1,0 +1,309 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/logical"
+	"tpustrategy/pjrt"
+	"tpustrategy/sharding"
+)
+
+// layout says which part of a replica's tensor each logical device holds, and
+// moves parts between a row-major tensor and a row-major part. It is a value.
+type layout struct {
+	dtype dtypes.DType
+	wire  pjrt.DType
+	shape []int // of a replica's tensor
+	shard []int // of one logical device's part
+	// buffer is the part's shape as the program takes it: shard, but one element
+	// for the scalar of one replica.
+	buffer []int
+	// starts are each logical device's first index in every dimension.
+	starts     [][]int
+	whole      bool // each logical device holds all
+	bytes      int  // of a replica's tensor
+	shardBytes int
+}
+
+func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotation, perReplica bool) (layout, error) {
+	l := layout{dtype: dtype, shape: shape}
+	var err error
+	if l.wire, err = wireType(dtype); err != nil {
+		return l, err
+	}
+	if err := a.Validate("", shape, s.perReplica); err != nil {
+		return l, err
+	}
+	factors, err := logical.Factorize(s.perReplica, a)
+	if err != nil {
+		return l, err
+	}
+	mesh, err := sharding.NewMesh(factors.Axes()...)
+	if err != nil {
+		return l, err
+	}
+	spec := a.Spec(len(shape), factors)
+	if l.shard, err = sharding.ShardShape(mesh, spec, shape); err != nil {
+		return l, err
+	}
+	l.buffer = l.shard
+	if perReplica && len(shape) == 0 {
+		l.buffer = []int{1}
+	}
+	for p := range s.perReplica {
+		ranges, err := sharding.IndexRanges(mesh, spec, shape, p)
+		if err != nil {
+			return l, err
+		}
+		start := make([]int, len(ranges))
+		for i, r := range ranges {
+			start[i] = r.Start
+		}
+		l.starts = append(l.starts, start)
+	}
+	l.whole = a.Kind() != logical.KindSplit || s.perReplica == 1
+	element := l.wire.HostBytes()
+	l.bytes, l.shardBytes = element*size(shape), element*size(l.shard)
+	return l, nil
+}
+
+func size(dims []int) int {
+	n := 1
+	for _, d := range dims {
+		n *= d
+	}
+	return n
+}
+
+// part returns logical device p's part of a replica's tensor: a view of it where
+// the part is contiguous, otherwise a copy into scratch.
+func (l *layout) part(tensor []byte, p int, scratch *[]byte) []byte {
+	if l.whole {
+		return tensor
+	}
+	if len(*scratch) < l.shardBytes {
+		*scratch = make([]byte, l.shardBytes)
+	}
+	part := (*scratch)[:l.shardBytes]
+	l.each(p, func(inTensor, inPart, n int) { copy(part[inPart:inPart+n], tensor[inTensor:inTensor+n]) })
+	return part
+}
+
+// put writes logical device p's part into a replica's tensor.
+func (l *layout) put(tensor, part []byte, p int) {
+	if l.whole {
+		copy(tensor, part)
+		return
+	}
+	l.each(p, func(inTensor, inPart, n int) { copy(tensor[inTensor:inTensor+n], part[inPart:inPart+n]) })
+}
+
+// each walks the contiguous runs of a part: their byte offsets in the tensor and
+// in the part, and their length.
+func (l *layout) each(p int, visit func(inTensor, inPart, n int)) {
+	rank := len(l.shape)
+	run := l.wire.HostBytes() * l.shard[rank-1]
+	if run == 0 || l.shardBytes == 0 {
+		return
+	}
+	index := make([]int, rank)
+	for at := 0; at < l.shardBytes; at += run {
+		offset := 0
+		for d := range rank {
+			offset = offset*l.shape[d] + l.starts[p][d] + index[d]
+		}
+		visit(offset*l.wire.HostBytes(), at, run)
+		for d := rank - 2; d >= 0; d-- {
+			if index[d]++; index[d] < l.shard[d] {
+				break
+			}
+			index[d] = 0
+		}
+	}
+}
+
+// tensorReader gives replica r's tensor, row-major, for the time of a call.
+type tensorReader func(r int, use func(data []byte)) error
+
+// upload copies the replicas' tensors to the devices, into buffers. A nil buffer
+// is made, a closed one is used again. After an error no buffer is live.
+func (s *TPUStrategy) upload(ctx context.Context, l *layout, read tensorReader, buffers []*pjrt.Buffer) error {
+	var scratch []byte
+	client := s.sys.Client()
+	for r := range s.replicas {
+		var failed error
+		err := read(r, func(data []byte) {
+			if len(data) != l.bytes {
+				failed = fmt.Errorf("strategy: replica %d has %d bytes for %s%v, which is %d", r, len(data), l.dtype, l.shape, l.bytes)
+			}
+			for p := 0; p < s.perReplica && failed == nil; p++ {
+				d := r*s.perReplica + p
+				part := l.part(data, p, &scratch)
+				if buffers[d] == nil {
+					buffers[d], failed = client.BufferFromHost(ctx, part, l.wire, l.buffer, s.devices[d])
+				} else {
+					failed = client.RefillFromHost(ctx, buffers[d], part, l.wire, l.buffer, s.devices[d])
+				}
+				if failed != nil {
+					failed = fmt.Errorf("strategy: copying to replica %d, logical device %d: %w", r, p, failed)
+				}
+			}
+		})
+		if failed == nil {
+			failed = err
+		}
+		if failed != nil {
+			for _, b := range buffers {
+				if b != nil {
+					_ = b.Close()
+				}
+			}
+			return failed
+		}
+	}
+	return nil
+}
+
+// download copies a replica's tensor to the host.
+func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*pjrt.Buffer, replica int) (*tensors.Tensor, error) {
+	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica)
+	if err != nil {
+		return nil, err
+	}
+	tensor := tensors.FromShape(shapes.Make(v.dtype, v.shape...))
+	var failed error
+	err = tensor.MutableBytes(func(data []byte) {
+		parts := 1
+		if !l.whole {
+			parts = s.perReplica
+		}
+		for p := range parts {
+			part := data
+			if !l.whole {
+				part = make([]byte, l.shardBytes)
+			}
+			if err := buffers[replica*s.perReplica+p].ToHost(ctx, part); err != nil {
+				failed = fmt.Errorf("strategy: reading replica %d, logical device %d: %w", replica, p, err)
+				return
+			}
+			if !l.whole {
+				l.put(data, part, p)
+			}
+		}
+	})
+	if failed == nil && err != nil {
+		failed = fmt.Errorf("strategy: %w", err)
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	return tensor, nil
+}
+
+// hostTensor makes a GoMLX tensor of what a caller gave.
+func hostTensor(value any) (*tensors.Tensor, error) {
+	if t, ok := value.(*tensors.Tensor); ok {
+		return t, t.CheckValid()
+	}
+	return tensors.FromAnyValue(value)
+}
+
+// Mirror copies a host value to every replica: a *tensors.Tensor, or what
+// tensors.FromAnyValue takes (numbers and nested slices).
+func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotation) (*Mirrored, error) {
+	tensor, err := hostTensor(value)
+	if err != nil {
+		return nil, fmt.Errorf("strategy: mirror: %w", err)
+	}
+	v, err := s.place(ctx, false, tensor.DType(), tensor.Shape().Dimensions, a, func(_ int, use func([]byte)) error {
+		return tensor.ConstBytes(use)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*Mirrored), nil
+}
+
+// PerReplica copies a host value for each replica, in replica order. All have one
+// shape and dtype.
+func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
+	if len(values) != s.replicas {
+		return nil, fmt.Errorf("strategy: %d values for %d replicas", len(values), s.replicas)
+	}
+	all := make([]*tensors.Tensor, len(values))
+	for r, value := range values {
+		var err error
+		if all[r], err = hostTensor(value); err != nil {
+			return nil, fmt.Errorf("strategy: value of replica %d: %w", r, err)
+		}
+		if !all[r].Shape().Equal(all[0].Shape()) {
+			return nil, fmt.Errorf("strategy: value of replica %d has shape %s, that of replica 0 %s; a compiled step has one shape for all",
+				r, all[r].Shape(), all[0].Shape())
+		}
+	}
+	v, err := s.place(ctx, true, all[0].DType(), all[0].Shape().Dimensions, a, func(r int, use func([]byte)) error {
+		return all[r].ConstBytes(use)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*PerReplica), nil
+}
+
+// SplitBatch cuts a global batch into the replicas' batches along dimension 0,
+// whose size the number of replicas must divide.
+func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annotation) (*PerReplica, error) {
+	tensor, err := hostTensor(batch)
+	if err != nil {
+		return nil, fmt.Errorf("strategy: split batch: %w", err)
+	}
+	shape, err := s.batchShape(tensor.Shape().Dimensions)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.place(ctx, true, tensor.DType(), shape, a, func(r int, use func([]byte)) error {
+		return tensor.ConstBytes(func(data []byte) {
+			n := len(data) / s.replicas
+			use(data[r*n : (r+1)*n])
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*PerReplica), nil
+}
+
+// batchShape is the shape of a replica's part of a global batch.
+func (s *TPUStrategy) batchShape(global []int) ([]int, error) {
+	if len(global) == 0 {
+		return nil, fmt.Errorf("strategy: a scalar is no batch; mirror it, or give it a leading batch dimension")
+	}
+	if global[0]%s.replicas != 0 {
+		return nil, fmt.Errorf("strategy: a batch of %d rows does not divide among %d replicas; pad it to %d or drop %d rows",
+			global[0], s.replicas, (global[0]+s.replicas-1)/s.replicas*s.replicas, global[0]%s.replicas)
+	}
+	shape := append([]int(nil), global...)
+	shape[0] /= s.replicas
+	return shape, nil
+}
+
+// place uploads a new value. read calls use with replica r's tensor.
+func (s *TPUStrategy) place(ctx context.Context, perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, read tensorReader) (Value, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	l, err := s.layout(dtype, shape, a, perReplica)
+	if err != nil {
+		return nil, err
+	}
+	buffers := make([]*pjrt.Buffer, len(s.devices))
+	if err := s.upload(ctx, &l, read, buffers); err != nil {
+		return nil, err
+	}
+	return s.newValue(perReplica, dtype, shape, a, buffers)
+}

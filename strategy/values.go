@@ -1,0 +1,181 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/logical"
+	"tpustrategy/pjrt"
+)
+
+// distributed is a tensor on all devices of a strategy: a buffer for each logical
+// device of each replica.
+type distributed struct {
+	strategy   *TPUStrategy
+	dtype      dtypes.DType
+	shape      []int // of one replica's tensor
+	annotation logical.Annotation
+	perReplica bool
+
+	mu      sync.Mutex // guards closing
+	buffers []*pjrt.Buffer
+	closed  bool
+}
+
+// PerReplica is a value that differs between replicas. It lives on the devices
+// until Close. It is safe for concurrent use.
+type PerReplica struct{ distributed }
+
+// Mirrored is a value that is the same on each replica. It lives on the devices
+// until Close. It is safe for concurrent use.
+type Mirrored struct{ distributed }
+
+// Value is a *PerReplica or a *Mirrored.
+type Value interface {
+	// Shape is the dtype and the dimensions of one replica's tensor.
+	Shape() shapes.Shape
+	// Annotation says how a replica's tensor is split over its logical devices.
+	Annotation() logical.Annotation
+	// Local copies one replica's tensor to the host, waiting for it.
+	Local(ctx context.Context, replica int) (*tensors.Tensor, error)
+	// Ready waits until the value is computed on all devices; its error is that
+	// of the program that made it.
+	Ready(ctx context.Context) error
+	// Close releases the device memory. A second Close does nothing.
+	Close() error
+
+	base() *distributed
+}
+
+var (
+	_ Value = (*PerReplica)(nil)
+	_ Value = (*Mirrored)(nil)
+)
+
+func (v *distributed) base() *distributed { return v }
+
+// Shape returns the dtype and the dimensions of one replica's tensor.
+func (v *distributed) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape...) }
+
+// Annotation returns how a replica's tensor is split over its logical devices.
+func (v *distributed) Annotation() logical.Annotation { return v.annotation }
+
+// String says what the value is, without reading it.
+func (v *distributed) String() string {
+	kind := "Mirrored"
+	if v.perReplica {
+		kind = "PerReplica"
+	}
+	return fmt.Sprintf("%s(%s%v, %s)", kind, v.dtype, v.shape, v.annotation)
+}
+
+// live returns the buffers, or an error if the value was closed.
+func (v *distributed) live() ([]*pjrt.Buffer, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return nil, fmt.Errorf("%w: value %s", ErrClosed, v.String())
+	}
+	return v.buffers, nil
+}
+
+// Ready waits until the value is computed on all devices.
+func (v *distributed) Ready(ctx context.Context) error {
+	buffers, err := v.live()
+	if err != nil {
+		return err
+	}
+	for _, b := range buffers {
+		if err := b.Ready(ctx); err != nil {
+			return fmt.Errorf("strategy: %w", err)
+		}
+	}
+	return nil
+}
+
+// Close releases the device memory.
+func (v *distributed) Close() error {
+	v.strategy.drop(v)
+	return v.free()
+}
+
+func (v *distributed) free() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return nil
+	}
+	v.closed = true
+	var errs []error
+	for _, b := range v.buffers {
+		errs = append(errs, b.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Local copies one replica's tensor to the host, waiting for it.
+func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
+	if replica < 0 || replica >= v.strategy.replicas {
+		return nil, fmt.Errorf("strategy: replica %d of %d", replica, v.strategy.replicas)
+	}
+	buffers, err := v.live()
+	if err != nil {
+		return nil, err
+	}
+	return v.strategy.download(ctx, v, buffers, replica)
+}
+
+// LocalResults copies each replica's tensor to the host, in replica order:
+// TensorFlow's experimental_local_results.
+func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors.Tensor, error) {
+	if err := s.owns(value); err != nil {
+		return nil, err
+	}
+	results := make([]*tensors.Tensor, s.replicas)
+	for r := range results {
+		var err error
+		if results[r], err = value.Local(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// owns refuses the values of another strategy.
+func (s *TPUStrategy) owns(value Value) error {
+	if value == nil {
+		return errors.New("strategy: no value")
+	}
+	if other := value.base().strategy; other != s {
+		return fmt.Errorf("strategy: mixing strategies: value %s belongs to another one", value.base())
+	}
+	return nil
+}
+
+// newValue makes a value of the strategy over its buffers, which it owns from now
+// on. The strategy keeps a weak hold of it: a value that nobody kept is released
+// by the garbage collector, one that is kept by Close at the latest.
+func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, buffers []*pjrt.Buffer) (Value, error) {
+	var value Value
+	var base *distributed
+	if perReplica {
+		v := &PerReplica{}
+		value, base = v, &v.distributed
+	} else {
+		v := &Mirrored{}
+		value, base = v, &v.distributed
+	}
+	base.strategy, base.dtype, base.shape, base.annotation = s, dtype, slices.Clone(shape), a
+	base.perReplica, base.buffers = perReplica, buffers
+	if err := s.hold(base); err != nil {
+		return nil, errors.Join(err, base.free())
+	}
+	return value, nil
+}

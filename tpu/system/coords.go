@@ -1,0 +1,50 @@
+package system
+
+import (
+	"fmt"
+	"slices"
+
+	"tpustrategy/pjrt"
+	"tpustrategy/tpu"
+)
+
+// topologyOf builds the topology of TPU devices from their coordinates: "coords"
+// are the chip's x, y, z and "core_on_chip" the core.
+func topologyOf(devices []*pjrt.Device) (tpu.Topology, error) {
+	type placed struct {
+		process, id int
+		at          tpu.Coordinates
+	}
+	var all []placed
+	mesh := tpu.Coordinates{1, 1, 1, 1}
+	for _, device := range devices {
+		attributes := device.Attributes()
+		coords, ok := attributes["coords"].([]int64)
+		if !ok || len(coords) != 3 {
+			return tpu.Topology{}, fmt.Errorf("device %d (%s) has no coords attribute; open CPU devices with Options.CPUDevices",
+				device.ID(), device.Kind())
+		}
+		core, _ := attributes["core_on_chip"].(int64)
+		at := tpu.Coordinates{int(coords[0]), int(coords[1]), int(coords[2]), int(core)}
+		for axis := range at {
+			mesh[axis] = max(mesh[axis], at[axis]+1)
+		}
+		all = append(all, placed{device.ProcessIndex(), device.ID(), at})
+	}
+	slices.SortFunc(all, func(a, b placed) int {
+		if a.process != b.process {
+			return a.process - b.process
+		}
+		return a.id - b.id
+	})
+	var coords [][]tpu.Coordinates
+	var ids [][]int
+	for i, p := range all {
+		if i == 0 || p.process != all[i-1].process {
+			coords, ids = append(coords, nil), append(ids, nil)
+		}
+		last := len(coords) - 1
+		coords[last], ids[last] = append(coords[last], p.at), append(ids[last], p.id)
+	}
+	return tpu.NewTopology(tpu.TopologyOptions{MeshShape: mesh[:], DeviceCoordinates: coords, DeviceIDs: ids})
+}
