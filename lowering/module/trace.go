@@ -35,7 +35,6 @@ type Trace struct {
 	annotations []logical.Annotation
 	regions     []region
 	open        bool // the last region is
-	channels    int
 }
 
 var (

@@ -1,0 +1,64 @@
+# Targets a user needs: run, test. The others are for work on the module itself.
+#
+#   make run        train the digits example on 8 CPU devices
+#   make test       everything, on the real CPU plugin
+#   make race       the same under the race detector
+#   make asan       the cgo binding under the address sanitizer
+#   make debug      the cgo binding with a garbage collection at each handle's use
+#   make bench      benchmarks, one JSON object a line
+#   make lint       gofmt, go vet, staticcheck, and the import rules
+#   make fuzz       each fuzz target for FUZZTIME
+#   make plugin     install the pinned CPU plugin (done by run and test)
+#   make plugin-tpu install the pinned libtpu, for ahead-of-time compilation
+#   make test-aot   compile for TPU slices with libtpu's compiler
+
+GO       ?= go
+FUZZTIME ?= 20s
+STATICCHECK = $(GO) tool -modfile=internal/tools/go.mod staticcheck
+
+# A test that needs a plugin and does not find it fails.
+REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
+
+# Packages that must build and pass without cgo: the values and the lowering.
+PURE = ./sharding/... ./tpu ./logical/... ./lowering ./lowering/module ./cluster_resolver/... \
+       ./strategy/input/... ./internal/pins ./internal/safetensors
+
+.PHONY: run test pure race asan debug bench lint fuzz plugin plugin-tpu test-aot
+
+run: plugin
+	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/digits $(ARGS)
+
+test: plugin
+	$(GO) build ./...
+	CGO_ENABLED=0 $(GO) test $(PURE)
+	$(REQUIRE) $(GO) test -timeout 20m ./...
+
+race: plugin
+	$(REQUIRE) $(GO) test -race -timeout 40m ./...
+
+asan: plugin
+	$(REQUIRE) GODEBUG=cgocheck=1 $(GO) test -asan -timeout 20m ./pjrt/...
+
+debug: plugin
+	$(REQUIRE) GODEBUG=cgocheck=1 $(GO) test -tags debug -timeout 20m ./pjrt/...
+
+bench: plugin
+	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./internal/bench $(ARGS)
+
+lint:
+	@out=$$(gofmt -l . ); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
+	$(GO) vet ./...
+	$(STATICCHECK) ./...
+	internal/tools/imports.sh
+
+fuzz:
+	internal/tools/fuzz.sh $(FUZZTIME)
+
+plugin:
+	@internal/pins/install.sh cpu >/dev/null
+
+plugin-tpu:
+	@internal/pins/install.sh tpu >/dev/null
+
+test-aot: plugin plugin-tpu
+	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Describe|Golden' ./...
