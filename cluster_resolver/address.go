@@ -161,21 +161,26 @@ func joinPort(host string, port int) string {
 }
 
 // validHost accepts an IP address, or a name of letters, digits, '.', '-', '_' that
-// starts and ends with a letter or digit.
+// starts and ends with a letter or digit. An IPv6 zone has the characters of a name.
 func validHost(s string) bool {
 	if s == "" || len(s) > 255 {
 		return false
 	}
+	ipv6 := false
 	for i := range len(s) {
 		c := s[i]
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
 		case (c == '-' || c == '.' || c == '_') && i > 0 && i < len(s)-1:
+		case c == ':' || c == '%':
+			ipv6 = true
 		default:
-			// Only IPv6 has other characters, a zone among them.
-			_, err := netip.ParseAddr(s)
-			return err == nil && !strings.ContainsAny(s, ", \t\r\n/")
+			return false
 		}
 	}
-	return true
+	if !ipv6 {
+		return true
+	}
+	_, err := netip.ParseAddr(s)
+	return err == nil
 }
