@@ -191,7 +191,7 @@ func (t tiles) checkIota(size int) error {
 			return fmt.Errorf("sharding: %v is not a permutation", t.perm)
 		}
 	}
-	if len(t.perm) != len(t.reshape) {
+	if len(t.perm) != len(t.reshape) || len(t.perm) == 0 {
 		return fmt.Errorf("sharding: the permutation %v does not fit the dimensions %v", t.perm, t.reshape)
 	}
 	return nil

@@ -1,0 +1,246 @@
+package tpu
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// Accelerator is the kind and size of a slice: a generation, and chips in x, y
+// and z. It is a comparable value; the zero value is no slice.
+type Accelerator struct {
+	generation string
+	shape      [3]int
+}
+
+// AcceleratorError reports a text that is no accelerator.
+type AcceleratorError struct {
+	Text string
+	Msg  string // what is wrong, and what to write
+}
+
+// Error returns the problem in one line.
+func (e *AcceleratorError) Error() string {
+	return fmt.Sprintf("tpu: accelerator %q: %s", e.Text, e.Msg)
+}
+
+// ParseAccelerator reads an accelerator type, such as v5litepod-16, v4-8 or
+// v5p-128, or a topology, such as v5p:4x4x4. A type takes the shape that Cloud
+// TPU gives it by default; sizes that have none must be written as a topology.
+// Problems are [*AcceleratorError] values.
+//
+// The number of a type counts TensorCores for v2, v3, v4, v5p and tpu7x, and
+// chips for v5e and v6e: v4-8 has four chips, v6e-8 has eight.
+func ParseAccelerator(text string) (Accelerator, error) {
+	fail := func(format string, args ...any) (Accelerator, error) {
+		return Accelerator{}, &AcceleratorError{Text: text, Msg: fmt.Sprintf(format, args...)}
+	}
+	at := strings.IndexAny(text, "-:")
+	if at < 0 {
+		return fail("no size; write a type such as v5litepod-16 or a topology such as v5p:4x4x4")
+	}
+	g, ok := LookupGeneration(text[:at])
+	if !ok {
+		return fail("no generation %q; known are %s", text[:at], strings.Join(prefixes(), ", "))
+	}
+	a := Accelerator{generation: g.Name}
+	if text[at] == ':' {
+		if a.shape, ok = parseShape(text[at+1:], g.Dims); !ok {
+			return fail("%q is no shape; write %d numbers from 1, such as %s", text[at+1:], g.Dims, [...]string{2: "4x4", 3: "4x4x4"}[g.Dims])
+		}
+		if a.Chips() > g.MaxChips {
+			return fail("%d chips are more than the %d of a pod", a.Chips(), g.MaxChips)
+		}
+		return a, nil
+	}
+	count, ok := parseSize(text[at+1:])
+	if !ok {
+		return fail("%q is no number of cores or chips", text[at+1:])
+	}
+	chips := count
+	if g.CountsCores {
+		if count%g.CoresPerChip != 0 {
+			return fail("the number counts cores, of which a chip has %d", g.CoresPerChip)
+		}
+		chips = count / g.CoresPerChip
+	}
+	if chips > g.MaxChips {
+		return fail("%d chips are more than the %d of a pod", chips, g.MaxChips)
+	}
+	if a.shape, ok = defaultShape(g.Dims, chips); !ok {
+		return fail("%d chips have no default shape; write the topology, such as %s:%s", chips, g.Name, [...]string{2: "4x4", 3: "4x4x4"}[g.Dims])
+	}
+	return a, nil
+}
+
+func prefixes() []string {
+	var names []string
+	for _, g := range Generations() {
+		names = append(names, g.TypePrefix)
+		if g.Name != g.TypePrefix {
+			names = append(names, g.Name)
+		}
+	}
+	return names
+}
+
+// parseSize reads a decimal number from 1, without sign or leading zero.
+func parseSize(text string) (int, bool) {
+	if len(text) > 5 || text == "" || text[0] == '0' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	return int(n), err == nil
+}
+
+// parseShape reads numbers between 'x'. In two dimensions, a third of 1 may
+// follow, as the runtime writes it.
+func parseShape(text string, dims int) (shape [3]int, ok bool) {
+	parts := strings.Split(text, "x")
+	if len(parts) != dims && !(dims == 2 && len(parts) == 3 && parts[2] == "1") {
+		return shape, false
+	}
+	shape = [3]int{1, 1, 1}
+	for i, part := range parts {
+		if shape[i], ok = parseSize(part); !ok {
+			return shape, false
+		}
+	}
+	return shape, true
+}
+
+// defaultShape shares a power of two of chips among the dimensions, the last
+// getting the most; four chips in three dimensions are one host, 2x2x1.
+// It is the table of default shapes in the Cloud TPU documentation ("TPU
+// configurations"), of which 16x16x24 is the only one of another size.
+func defaultShape(dims, chips int) ([3]int, bool) {
+	if dims == 3 && chips == 16*16*24 {
+		return [3]int{16, 16, 24}, true
+	}
+	if chips < 1 || chips&(chips-1) != 0 {
+		return [3]int{}, false
+	}
+	k := bits.TrailingZeros(uint(chips))
+	switch {
+	case dims == 2:
+		return [3]int{1 << (k / 2), 1 << ((k + 1) / 2), 1}, true
+	case k < 3:
+		return [3]int{1 << (k / 2), 1 << ((k + 1) / 2), 1}, true
+	}
+	return [3]int{1 << (k / 3), 1 << ((k + 1) / 3), 1 << ((k + 2) / 3)}, true
+}
+
+// Generation returns the facts of the generation.
+func (a Accelerator) Generation() Generation {
+	g, _ := LookupGeneration(a.generation)
+	return g
+}
+
+// Shape returns the chips in x, y and z.
+func (a Accelerator) Shape() [3]int { return a.shape }
+
+// Chips returns the number of chips.
+func (a Accelerator) Chips() int { return a.shape[0] * a.shape[1] * a.shape[2] }
+
+// Cores returns the number of TensorCores.
+func (a Accelerator) Cores() int { return a.Chips() * a.Generation().CoresPerChip }
+
+// Devices returns the number of devices that the runtime makes of the slice.
+func (a Accelerator) Devices() int { return a.Chips() * a.Generation().DevicesPerChip }
+
+// Hosts returns the number of host machines.
+func (a Accelerator) Hosts() int {
+	block := a.hostShape()
+	hosts := 1
+	for i, n := range a.shape {
+		hosts *= (n + block[i] - 1) / max(block[i], 1)
+	}
+	if a.generation == "" {
+		return 0
+	}
+	return hosts
+}
+
+// hostShape returns the block of chips of one host: all of them if one host may
+// have that many, else 2x2x1.
+func (a Accelerator) hostShape() [3]int {
+	if a.Chips() <= a.Generation().MaxChipsPerHost {
+		return a.shape
+	}
+	return [3]int{min(2, a.shape[0]), min(2, a.shape[1]), 1}
+}
+
+// HBMBytes returns the memory of all chips.
+func (a Accelerator) HBMBytes() int64 { return int64(a.Chips()) * a.Generation().HBMBytes }
+
+// PeakFLOPS returns the peak of all chips in bfloat16 operations per second.
+func (a Accelerator) PeakFLOPS() float64 { return float64(a.Chips()) * a.Generation().PeakFLOPS }
+
+// Type returns the accelerator type, such as v5litepod-16. It says nothing of
+// the shape, and so may stand for another one.
+func (a Accelerator) Type() string {
+	g := a.Generation()
+	count := a.Chips()
+	if g.CountsCores {
+		count = a.Cores()
+	}
+	return g.TypePrefix + "-" + strconv.Itoa(count)
+}
+
+// String returns the topology string, such as v5e:4x4 or v5p:4x4x4, by which
+// libtpu knows the slice. [ParseAccelerator] reads it back.
+func (a Accelerator) String() string {
+	text := fmt.Sprintf("%s:%dx%d", a.generation, a.shape[0], a.shape[1])
+	if a.Generation().Dims == 3 {
+		text += "x" + strconv.Itoa(a.shape[2])
+	}
+	return text
+}
+
+// Topology returns the slice as it is laid out when nothing is missing: a task
+// per host, hosts and the chips of each in order with x fastest, then y and z,
+// and device ids counted up in that order. The runtime's own topology is what
+// counts on a real slice; this one serves to plan for a slice not at hand.
+func (a Accelerator) Topology() (Topology, error) {
+	if a.Chips() == 0 {
+		return Topology{}, topologyError("MeshShape", "no accelerator; make one with ParseAccelerator")
+	}
+	block, devices := a.hostShape(), a.Generation().DevicesPerChip
+	var hosts [3]int
+	for i, n := range a.shape {
+		if n%block[i] != 0 {
+			return Topology{}, topologyError("MeshShape", "%v cannot be shared among hosts of %dx%dx%d chips; use even sizes",
+				a, block[0], block[1], block[2])
+		}
+		hosts[i] = n / block[i]
+	}
+	var coords [][]Coordinates
+	eachXYZ(hosts, func(host [3]int) {
+		var task []Coordinates
+		eachXYZ(block, func(chip [3]int) {
+			for core := range devices {
+				task = append(task, Coordinates{
+					host[0]*block[0] + chip[0], host[1]*block[1] + chip[1], host[2]*block[2] + chip[2], core,
+				})
+			}
+		})
+		coords = append(coords, task)
+	})
+	return NewTopology(TopologyOptions{
+		MeshShape:         []int{a.shape[0], a.shape[1], a.shape[2], devices},
+		DeviceCoordinates: coords,
+		Name:              a.String(),
+	})
+}
+
+// eachXYZ visits a block, x fastest.
+func eachXYZ(block [3]int, visit func([3]int)) {
+	for z := range block[2] {
+		for y := range block[1] {
+			for x := range block[0] {
+				visit([3]int{x, y, z})
+			}
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package tpu
+
+import "slices"
+
+// Generation holds the facts of a TPU version.
+type Generation struct {
+	// Name is the name in topology strings, such as "v5e" in "v5e:4x4".
+	Name string
+	// TypePrefix is the name in accelerator types, such as "v5litepod" in
+	// "v5litepod-16".
+	TypePrefix string
+	// CountsCores says that the number in an accelerator type counts
+	// TensorCores; otherwise it counts chips.
+	CountsCores bool
+	// CoresPerChip is the number of TensorCores of a chip.
+	CoresPerChip int
+	// DevicesPerChip is the number of devices the runtime makes of a chip: less
+	// than CoresPerChip where it joins the cores into one.
+	DevicesPerChip int
+	// Dims is the number of dimensions of the interconnect, 2 or 3.
+	Dims int
+	// ChipsPerHost is the number of chips of each host of a slice of several
+	// hosts, and MaxChipsPerHost of a slice of one host.
+	ChipsPerHost, MaxChipsPerHost int
+	// MaxChips is the number of chips of a full pod.
+	MaxChips int
+	// HBMBytes is the memory of a chip. The runtime keeps some of it to itself.
+	HBMBytes int64
+	// PeakFLOPS is the peak of a chip in bfloat16 operations per second.
+	PeakFLOPS float64
+}
+
+const gibibyte = 1 << 30
+
+// Generations returns the known generations, oldest first.
+//
+// Sources: the Cloud TPU documentation ("TPU v2", "TPU v3", "TPU v4", "TPU
+// v5e", "TPU v5p", "TPU v6e", "TPU7x (Ironwood)" at docs.cloud.google.com/tpu)
+// for chips, memory and peaks, and the devices that libtpu describes for
+// topologies of each generation for DevicesPerChip.
+func Generations() []Generation {
+	return []Generation{
+		{"v2", "v2", true, 2, 2, 2, 4, 4, 256, 16 * gibibyte, 46e12},
+		{"v3", "v3", true, 2, 2, 2, 4, 4, 1024, 32 * gibibyte, 123e12},
+		{"v4", "v4", true, 2, 2, 3, 4, 4, 4096, 32 * gibibyte, 275e12},
+		{"v5e", "v5litepod", false, 1, 1, 2, 4, 8, 256, 16 * gibibyte, 197e12},
+		{"v5p", "v5p", true, 2, 1, 3, 4, 4, 8960, 95 * gibibyte, 459e12},
+		{"v6e", "v6e", false, 1, 1, 2, 4, 8, 256, 32 * gibibyte, 918e12},
+		{"tpu7x", "tpu7x", true, 2, 2, 3, 4, 4, 9216, 192 * gibibyte, 2307e12},
+	}
+}
+
+// LookupGeneration returns the generation with the given name or prefix of its
+// accelerator types; "v5lite" and "v7x" are known too.
+func LookupGeneration(name string) (Generation, bool) {
+	switch name {
+	case "v5lite":
+		name = "v5e"
+	case "v7x":
+		name = "tpu7x"
+	}
+	all := Generations()
+	i := slices.IndexFunc(all, func(g Generation) bool { return g.Name == name || g.TypePrefix == name })
+	if i < 0 {
+		return Generation{}, false
+	}
+	return all[i], true
+}
