@@ -9,12 +9,17 @@
 // runtime, from TensorFlow's wire form ([ParseTopologyProto]), or, for devices
 // that have no coordinates, such as those of a CPU, from [LogicalTopology].
 //
+// [ParseAccelerator] reads what users type (v5litepod-16, v4-8, v5p:4x4x4) into
+// an [Accelerator], which knows its chips, hosts, memory and peak, and the
+// topology it has when nothing is missing.
+//
 // # Device assignments
 //
 // A [DeviceAssignment] says which core is logical core p of replica r.
 // [BuildDeviceAssignment] makes one with TensorFlow's algorithm, core for core:
 //
-//	topology, err := tpu.LogicalTopology(tpu.LogicalOptions{Devices: 8})
+//	slice, err := tpu.ParseAccelerator("v3-8")
+//	topology, err := slice.Topology()
 //	assignment, err := tpu.BuildDeviceAssignment(topology, tpu.AssignmentOptions{
 //		ComputationShape: []int{1, 1, 1, 2}, // two cores per replica
 //		Replicas:         4,
@@ -31,7 +36,7 @@
 // The partition follows the replica id, so a collective over partitions is a
 // collective over replicas in their order. The device id does not: where
 // replicas fill the mesh, they walk a ring of neighbouring chips, not the rows
-// in which devices are numbered. On a mesh of 2x2 chips of two cores each:
+// in which devices are numbered. On a v3-8, 2x2 chips of two cores each:
 //
 //	 chips, with their device ids      replicas of [1, 1, 1, 2] in ring order
 //

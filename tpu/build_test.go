@@ -1,0 +1,239 @@
+package tpu
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func logical(t testing.TB, shape ...int) Topology {
+	t.Helper()
+	topology, err := LogicalTopology(LogicalOptions{MeshShape: shape})
+	require.NoError(t, err)
+	return topology
+}
+
+func TestAutoOrderWalksARing(t *testing.T) {
+	a, err := BuildDeviceAssignment(logical(t, 2, 2, 1, 2), AssignmentOptions{ComputationShape: []int{1, 1, 1, 2}, Replicas: 4})
+	require.NoError(t, err)
+	ordinals := [][]int{}
+	for r := range 4 {
+		var row []int
+		for p := range 2 {
+			ordinal, err := a.TPUOrdinal(r, p)
+			require.NoError(t, err)
+			row = append(row, ordinal)
+		}
+		ordinals = append(ordinals, row)
+	}
+	// A logical mesh counts y before x, so the ring is seen as 0, 2, 3, 1.
+	assert.Equal(t, [][]int{{0, 1}, {4, 5}, {6, 7}, {2, 3}}, ordinals)
+	assert.Equal(t, "DeviceAssignment(4 replicas of 2 cores)", a.String())
+	partial, err := BuildDeviceAssignment(logical(t, 2, 2, 1, 2), AssignmentOptions{ComputationShape: []int{1, 1, 1, 2}, Replicas: 3, Order: MeshOrder})
+	require.NoError(t, err)
+	auto, err := BuildDeviceAssignment(logical(t, 2, 2, 1, 2), AssignmentOptions{ComputationShape: []int{1, 1, 1, 2}, Replicas: 3})
+	require.NoError(t, err)
+	assert.True(t, partial.Equal(auto), "without all replicas, AUTO is MESH")
+}
+
+func TestBuildDeviceAssignmentNamesTheOption(t *testing.T) {
+	topology := logical(t, 2, 2, 1, 2)
+	for name, test := range map[string]struct {
+		options AssignmentOptions
+		option  string
+		fit     int
+	}{
+		"shape rank comes first": {AssignmentOptions{ComputationShape: []int{1}, ComputationStride: []int{1}}, "ComputationShape", 0},
+		"stride rank":            {AssignmentOptions{ComputationShape: []int{0, 1, 1, 1}, ComputationStride: []int{1}}, "ComputationStride", 0},
+		"shape sign":             {AssignmentOptions{ComputationShape: []int{0, 1, 1, 1}, ComputationStride: []int{0, 1, 1, 1}}, "ComputationShape", 0},
+		"stride sign":            {AssignmentOptions{ComputationStride: []int{0, 1, 1, 1}}, "ComputationStride", 0},
+		"footprint":              {AssignmentOptions{ComputationShape: []int{1, 2, 2, 2}}, "ComputationShape", 0},
+		"footprint overflow":     {AssignmentOptions{ComputationShape: []int{1 << 62, 1, 1, 1}, ComputationStride: []int{4, 1, 1, 1}}, "ComputationShape", 0},
+		"replicas":               {AssignmentOptions{ComputationShape: []int{1, 1, 1, 2}, Replicas: 5}, "Replicas", 4},
+		"negative replicas":      {AssignmentOptions{Replicas: -1}, "Replicas", 0},
+		"ring":                   {AssignmentOptions{Replicas: 3, Order: RingOrder}, "Order", 0},
+		"order":                  {AssignmentOptions{Order: 7}, "Order", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := BuildDeviceAssignment(topology, test.options)
+			var bad *AssignmentError
+			require.ErrorAs(t, err, &bad)
+			assert.Equal(t, test.option, bad.Option, err)
+			assert.Equal(t, test.fit, bad.Fit)
+		})
+	}
+	_, err := BuildDeviceAssignment(Topology{}, AssignmentOptions{})
+	assert.ErrorContains(t, err, "topology is empty")
+}
+
+func TestRandomAssignmentsAreBijections(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	built := 0
+	for range 8000 {
+		topology := randomTopology(t, rng)
+		options := AssignmentOptions{Order: DeviceOrder(rng.IntN(3))}
+		for range MeshRank {
+			options.ComputationShape = append(options.ComputationShape, rng.IntN(3)+1)
+			options.ComputationStride = append(options.ComputationStride, 1+rng.IntN(2)*rng.IntN(2))
+		}
+		most, err := MaxReplicas(topology, options.ComputationShape, options.ComputationStride)
+		if err != nil {
+			continue
+		}
+		options.Replicas = most
+		if rng.IntN(2) == 0 {
+			options.Replicas = rng.IntN(most) + 1
+		}
+		a, err := BuildDeviceAssignment(topology, options)
+		if options.Order == RingOrder && err != nil {
+			continue
+		}
+		require.NoError(t, err)
+		built++
+		require.NoError(t, a.Validate())
+		require.Equal(t, options.Replicas, a.NumReplicas())
+		require.Equal(t, product(Coordinates(options.ComputationShape)), a.NumCoresPerReplica())
+		for r, row := range a.DeviceIDs() {
+			for p, id := range row {
+				gotR, gotP, ok := a.Lookup(id)
+				require.True(t, ok)
+				require.Equal(t, [2]int{r, p}, [2]int{gotR, gotP})
+				c, err := a.Coordinates(r, p)
+				require.NoError(t, err)
+				same, err := topology.DeviceIDAtCoordinates(c)
+				require.NoError(t, err)
+				require.Equal(t, id, same)
+			}
+		}
+		options.Replicas = most + 1
+		_, err = BuildDeviceAssignment(topology, options)
+		require.Error(t, err)
+	}
+	assert.Greater(t, built, 300)
+}
+
+// randomTopology deals the places of a mesh, in any order, to tasks.
+func randomTopology(t testing.TB, rng *rand.Rand) Topology {
+	t.Helper()
+	shape := []int{rng.IntN(4) + 1, rng.IntN(4) + 1, rng.IntN(3) + 1, rng.IntN(2) + 1}
+	size := product(Coordinates(shape))
+	perTask := size
+	for _, n := range []int{2, 3, 4} {
+		if size%n == 0 && rng.IntN(2) == 0 {
+			perTask = size / n
+		}
+	}
+	var coords [][]Coordinates
+	var ids [][]int
+	for i, k := range rng.Perm(size) {
+		if i%perTask == 0 {
+			coords, ids = append(coords, nil), append(ids, nil)
+		}
+		coords[i/perTask] = append(coords[i/perTask], rowMajor(k, Coordinates(shape)))
+		ids[i/perTask] = append(ids[i/perTask], 1000+k)
+	}
+	if len(coords) > 1 && rng.IntN(4) == 0 { // a host is missing
+		coords, ids = coords[1:], ids[1:]
+	}
+	topology, err := NewTopology(TopologyOptions{MeshShape: shape, DeviceCoordinates: coords, DeviceIDs: ids})
+	require.NoError(t, err)
+	return topology
+}
+
+func TestRingsVisitNeighbours(t *testing.T) {
+	for _, sizes := range [][3]int{{4, 4, 1}, {2, 6, 1}, {4, 1, 4}, {1, 2, 8}, {4, 4, 4}, {2, 4, 6}} {
+		order := ring(sizes)
+		seen := map[[3]int]bool{}
+		for i, c := range order {
+			seen[c] = true
+			next, distance := order[(i+1)%len(order)], 0
+			for axis := range c {
+				distance += max(c[axis]-next[axis], next[axis]-c[axis])
+			}
+			assert.Equal(t, 1, distance, "%v: %v to %v", sizes, c, next)
+		}
+		assert.Len(t, seen, sizes[0]*sizes[1]*sizes[2])
+	}
+}
+
+// TestDeviceTablesMatchTensorFlow compares the device of every replica and core
+// with what TPUStrategy shows.
+func TestDeviceTablesMatchTensorFlow(t *testing.T) {
+	data, err := os.ReadFile("../testdata/goldens/sharding.json")
+	require.NoError(t, err)
+	var file struct {
+		Tables []struct {
+			Name     string
+			Mesh     []int
+			Shape    []int      `json:"computation_shape"`
+			Replicas *int       `json:"num_replicas"`
+			Devices  [][]string `json:"tpu_devices"`
+			Host     string     `json:"host_device"`
+		} `json:"device_tables"`
+	}
+	require.NoError(t, json.Unmarshal(data, &file))
+	require.Len(t, file.Tables, 8)
+	golden := readGolden(t).Topologies
+	names := map[string]string{"v2": "v2-8", "v3": "v3-32", "v4": "v4-32_2x2x4"}
+	for _, table := range file.Tables {
+		t.Run(table.Name, func(t *testing.T) {
+			topology := golden[names[table.Name[:2]]].build(t)
+			var a DeviceAssignment
+			if table.Replicas == nil { // no assignment: a replica per device, in task order
+				var cores [][]Coordinates
+				for _, task := range topology.DeviceCoordinates() {
+					for _, c := range task {
+						cores = append(cores, []Coordinates{c})
+					}
+				}
+				a, err = NewDeviceAssignment(topology, cores)
+			} else {
+				a, err = BuildDeviceAssignment(topology, AssignmentOptions{ComputationShape: table.Shape, Replicas: *table.Replicas})
+			}
+			require.NoError(t, err)
+			require.Len(t, table.Devices, a.NumReplicas())
+			for r, row := range table.Devices {
+				for p, want := range row {
+					got, err := a.TPUDevice(r, p, "worker")
+					require.NoError(t, err)
+					assert.Equal(t, strings.Replace(want, "/replica:0", "", 1), got)
+				}
+			}
+			host, err := a.HostDevice(0, 0, "worker")
+			require.NoError(t, err)
+			assert.Equal(t, strings.Replace(table.Host, "/replica:0", "", 1), host)
+		})
+	}
+}
+
+func TestLargeSliceIsAssignedInMilliseconds(t *testing.T) {
+	topology := logical(t, 16, 16, 16, 1)
+	start := time.Now()
+	a, err := BuildDeviceAssignment(topology, AssignmentOptions{ComputationShape: []int{2, 2, 1, 1}, Replicas: 1024})
+	require.NoError(t, err)
+	require.NoError(t, a.Validate())
+	assert.Less(t, time.Since(start), time.Second, "4096 devices take about a millisecond")
+}
+
+func BenchmarkBuildDeviceAssignment4096(b *testing.B) {
+	topology := logical(b, 16, 16, 16, 1)
+	for name, options := range map[string]AssignmentOptions{
+		"ring": {ComputationShape: []int{2, 2, 1, 1}, Replicas: 1024},
+		"mesh": {ComputationShape: []int{2, 2, 1, 1}, Replicas: 1024, Order: MeshOrder},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := BuildDeviceAssignment(topology, options); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
