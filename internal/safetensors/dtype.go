@@ -1,0 +1,84 @@
+package safetensors
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+)
+
+// DType is the name of an element type, as the format writes it.
+type DType string
+
+// The element types of the format. F4 and the F6 types are packed: their tensors have to fill whole bytes.
+const (
+	Bool       DType = "BOOL"
+	F4         DType = "F4"
+	F6E2M3     DType = "F6_E2M3"
+	F6E3M2     DType = "F6_E3M2"
+	U8         DType = "U8"
+	I8         DType = "I8"
+	F8E5M2     DType = "F8_E5M2"
+	F8E4M3     DType = "F8_E4M3"
+	F8E8M0     DType = "F8_E8M0"
+	F8E4M3FNUZ DType = "F8_E4M3FNUZ"
+	F8E5M2FNUZ DType = "F8_E5M2FNUZ"
+	I16        DType = "I16"
+	U16        DType = "U16"
+	F16        DType = "F16"
+	BF16       DType = "BF16"
+	I32        DType = "I32"
+	U32        DType = "U32"
+	F32        DType = "F32"
+	C64        DType = "C64"
+	F64        DType = "F64"
+	I64        DType = "I64"
+	U64        DType = "U64"
+)
+
+// Bits is the size of one element in bits, 0 for a type the format does not have.
+func (d DType) Bits() int {
+	switch d {
+	case F4:
+		return 4
+	case F6E2M3, F6E3M2:
+		return 6
+	case Bool, U8, I8, F8E5M2, F8E4M3, F8E8M0, F8E4M3FNUZ, F8E5M2FNUZ:
+		return 8
+	case I16, U16, F16, BF16:
+		return 16
+	case I32, U32, F32:
+		return 32
+	case C64, F64, I64, U64:
+		return 64
+	}
+	return 0
+}
+
+// size is the number of bytes of a tensor.
+func (d DType) size(shape []int64) (int64, error) {
+	width := d.Bits()
+	if width == 0 {
+		return 0, fmt.Errorf("%w: unknown dtype %q", ErrFormat, string(d))
+	}
+	n, empty := uint64(width), false
+	for _, dim := range shape {
+		if dim < 0 {
+			return 0, fmt.Errorf("%w: shape %v has a negative dimension", ErrFormat, shape)
+		}
+		empty = empty || dim == 0
+	}
+	if empty {
+		return 0, nil
+	}
+	for _, dim := range shape {
+		hi, lo := bits.Mul64(n, uint64(dim))
+		if hi != 0 || lo > math.MaxInt64 {
+			return 0, fmt.Errorf("%w: %s of shape %v has more bytes than can be counted", ErrFormat, d, shape)
+		}
+		n = lo
+	}
+	if n%8 != 0 {
+		return 0, fmt.Errorf("%w: %s of shape %v does not fill whole bytes", ErrFormat, d, shape)
+	}
+	return int64(n / 8), nil
+}

@@ -1,0 +1,327 @@
+package safetensors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// MaxHeaderBytes is the longest header the format allows.
+const MaxHeaderBytes = 100_000_000
+
+const (
+	lengthBytes = 8
+	metadataKey = "__metadata__"
+)
+
+// ErrFormat is matched by every error about bytes or tensors that do not follow the format.
+var ErrFormat = errors.New("safetensors: invalid")
+
+// Spec describes a tensor to write.
+type Spec struct {
+	Name  string
+	DType DType
+	Shape []int64 // row-major, none for a scalar
+}
+
+// Info is a tensor and its place in the data.
+type Info struct {
+	Spec
+	Offset int64 // from the start of the data, in bytes
+	Bytes  int64
+}
+
+// parseHeader reads the JSON header of a file whose data has the given number of bytes. The tensors come back in the
+// order of their data.
+func parseHeader(header []byte, data int64) ([]Info, map[string]string, error) {
+	if len(header) == 0 || header[0] != '{' {
+		return nil, nil, fmt.Errorf("%w: the header does not start with {", ErrFormat)
+	}
+	if !utf8.Valid(header) {
+		return nil, nil, fmt.Errorf("%w: the header is not UTF-8", ErrFormat)
+	}
+	d := &decoder{json.NewDecoder(bytes.NewReader(header))}
+	d.UseNumber()
+	var tensors []Info
+	var metadata map[string]string
+	err := d.object("header", func(name string) (err error) {
+		if name == metadataKey {
+			metadata, err = d.metadata()
+			return err
+		}
+		t, err := d.tensor(name)
+		tensors = append(tensors, t)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if rest := bytes.Trim(header[d.InputOffset():], " \t\r\n"); len(rest) > 0 {
+		return nil, nil, fmt.Errorf("%w: the header goes on after its object", ErrFormat)
+	}
+	return tensors, metadata, checkCover(tensors, data)
+}
+
+// checkCover sorts tensors by their place and checks that they cover the data exactly.
+func checkCover(tensors []Info, data int64) error {
+	slices.SortFunc(tensors, func(a, b Info) int {
+		switch {
+		case a.Offset != b.Offset:
+			return compare(a.Offset, b.Offset)
+		case a.Bytes != b.Bytes:
+			return compare(a.Bytes, b.Bytes)
+		}
+		return compare(a.Name, b.Name)
+	})
+	end := int64(0)
+	for _, t := range tensors {
+		if t.Offset < end {
+			return fmt.Errorf("%w: tensor %q starts at byte %d, inside the one that ends at %d", ErrFormat, t.Name, t.Offset, end)
+		}
+		if t.Offset > end {
+			return fmt.Errorf("%w: bytes %d to %d before tensor %q belong to no tensor", ErrFormat, end, t.Offset, t.Name)
+		}
+		if t.Bytes > data-end {
+			return fmt.Errorf("%w: tensor %q of %d bytes at byte %d goes beyond the data of %d", ErrFormat, t.Name, t.Bytes, end, data)
+		}
+		end += t.Bytes
+	}
+	if end != data {
+		return fmt.Errorf("%w: bytes %d to %d at the end belong to no tensor", ErrFormat, end, data)
+	}
+	return nil
+}
+
+func compare[T int64 | string](a, b T) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// decoder walks the header by tokens, which unlike decoding into a map shows keys that are there twice.
+type decoder struct{ *json.Decoder }
+
+func (d *decoder) token() (json.Token, error) {
+	t, err := d.Token()
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: header: %w", ErrFormat, err)
+	}
+	return t, nil
+}
+
+func (d *decoder) expect(delim json.Delim, what string) error {
+	t, err := d.token()
+	if err == nil && t != delim {
+		err = fmt.Errorf("%w: %s: found %v where %v belongs", ErrFormat, what, t, delim)
+	}
+	return err
+}
+
+// object calls field for every key, which has to consume the value.
+func (d *decoder) object(what string, field func(key string) error) error {
+	if err := d.expect('{', what); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		t, err := d.token()
+		if err != nil {
+			return err
+		}
+		key, ok := t.(string)
+		if !ok || seen[key] {
+			return fmt.Errorf("%w: %s: key %v is there twice or no string", ErrFormat, what, t)
+		}
+		seen[key] = true
+		if err := field(key); err != nil {
+			return err
+		}
+	}
+	return d.expect('}', what)
+}
+
+func (d *decoder) text(what string) (string, error) {
+	t, err := d.token()
+	if err != nil {
+		return "", err
+	}
+	s, ok := t.(string)
+	if !ok {
+		return "", fmt.Errorf("%w: %s is %v, not a string", ErrFormat, what, t)
+	}
+	return s, nil
+}
+
+func (d *decoder) metadata() (map[string]string, error) {
+	out := map[string]string{}
+	err := d.object(metadataKey, func(key string) (err error) {
+		out[key], err = d.text(metadataKey + "." + key)
+		return err
+	})
+	return out, err
+}
+
+// counts reads an array of whole numbers from 0.
+func (d *decoder) counts(what string) ([]int64, error) {
+	if err := d.expect('[', what); err != nil {
+		return nil, err
+	}
+	var out []int64
+	for d.More() {
+		t, err := d.token()
+		if err != nil {
+			return nil, err
+		}
+		number, _ := t.(json.Number)
+		v, err := strconv.ParseUint(number.String(), 10, 63)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s holds %v, not a whole number from 0", ErrFormat, what, t)
+		}
+		out = append(out, int64(v))
+	}
+	return out, d.expect(']', what)
+}
+
+func (d *decoder) tensor(name string) (Info, error) {
+	t := Info{Spec: Spec{Name: name}}
+	var offsets []int64
+	fields := 0
+	what := "tensor " + strconv.Quote(name)
+	err := d.object(what, func(key string) (err error) {
+		fields++
+		switch key {
+		case "dtype":
+			var s string
+			s, err = d.text(what + ": dtype")
+			t.DType = DType(s)
+		case "shape":
+			t.Shape, err = d.counts(what + ": shape")
+		case "data_offsets":
+			offsets, err = d.counts(what + ": data_offsets")
+		default:
+			err = fmt.Errorf("%w: %s: unknown field %q", ErrFormat, what, key)
+		}
+		return err
+	})
+	if err != nil {
+		return Info{}, err
+	}
+	if fields != 3 || len(offsets) != 2 || offsets[1] < offsets[0] {
+		return Info{}, fmt.Errorf("%w: %s needs dtype, shape and two ascending data_offsets", ErrFormat, what)
+	}
+	t.Offset, t.Bytes = offsets[0], offsets[1]-offsets[0]
+	size, err := t.DType.size(t.Shape)
+	if err != nil {
+		return Info{}, fmt.Errorf("%s: %w", what, err)
+	}
+	if size != t.Bytes {
+		return Info{}, fmt.Errorf("%w: %s is %s of shape %v, which is %d bytes, its data_offsets %v span %d", ErrFormat, what, t.DType, t.Shape, size, offsets, t.Bytes)
+	}
+	return t, nil
+}
+
+// Layout places tensors in the order in which they are written: larger element types first, so that all of them are
+// aligned, then by name.
+func Layout(tensors []Spec) ([]Info, error) {
+	out := make([]Info, len(tensors))
+	seen := map[string]bool{}
+	for i, s := range tensors {
+		size, err := s.DType.size(s.Shape)
+		if err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", s.Name, err)
+		}
+		if s.Name == metadataKey || seen[s.Name] || !utf8.ValidString(s.Name) {
+			return nil, fmt.Errorf("%w: tensor name %q is there twice, reserved or not UTF-8", ErrFormat, s.Name)
+		}
+		seen[s.Name] = true
+		s.Shape = slices.Clone(s.Shape)
+		out[i] = Info{Spec: s, Bytes: size}
+	}
+	slices.SortFunc(out, func(a, b Info) int {
+		if a, b := a.DType.Bits(), b.DType.Bits(); a != b {
+			return b - a
+		}
+		return compare(a.Name, b.Name)
+	})
+	end := int64(0)
+	for i := range out {
+		out[i].Offset = end
+		if end += out[i].Bytes; end < 0 {
+			return nil, fmt.Errorf("%w: the tensors have more bytes than can be counted", ErrFormat)
+		}
+	}
+	return out, nil
+}
+
+// appendHeader appends length and header, padded so that the data after it starts at a multiple of 8 bytes.
+func appendHeader(dst []byte, layout []Info, metadata map[string]string) ([]byte, error) {
+	start := len(dst)
+	dst = append(dst, make([]byte, lengthBytes)...)
+	dst = append(dst, '{')
+	if len(metadata) > 0 {
+		dst = append(dst, `"`+metadataKey+`":{`...)
+		for i, key := range slices.Sorted(maps.Keys(metadata)) {
+			if !utf8.ValidString(key) || !utf8.ValidString(metadata[key]) {
+				return nil, fmt.Errorf("%w: metadata %q is not UTF-8", ErrFormat, key)
+			}
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendText(dst, key)
+			dst = append(dst, ':')
+			dst = appendText(dst, metadata[key])
+		}
+		dst = append(dst, '}')
+	}
+	for i, t := range layout {
+		if i > 0 || len(metadata) > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendText(dst, t.Name)
+		dst = append(dst, `:{"dtype":"`+string(t.DType)+`","shape":[`...)
+		for j, dim := range t.Shape {
+			if j > 0 {
+				dst = append(dst, ',')
+			}
+			dst = strconv.AppendInt(dst, dim, 10)
+		}
+		dst = append(dst, `],"data_offsets":[`...)
+		dst = strconv.AppendInt(dst, t.Offset, 10)
+		dst = append(dst, ',')
+		dst = strconv.AppendInt(dst, t.Offset+t.Bytes, 10)
+		dst = append(dst, "]}"...)
+	}
+	dst = append(dst, '}')
+	for (len(dst)-start)%8 != 0 {
+		dst = append(dst, ' ')
+	}
+	length := len(dst) - start - lengthBytes
+	if length > MaxHeaderBytes {
+		return nil, fmt.Errorf("%w: a header of %d bytes, at most %d are allowed: use fewer or shorter names, or several files", ErrFormat, length, MaxHeaderBytes)
+	}
+	binary.LittleEndian.PutUint64(dst[start:], uint64(length))
+	return dst, nil
+}
+
+// appendText appends a JSON string.
+func appendText(dst []byte, s string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // strings always encode
+	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
+}

@@ -1,0 +1,149 @@
+package safetensors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+)
+
+// File is an open safetensors file. Any number of goroutines may use it, but for Close.
+type File struct {
+	src      io.ReaderAt
+	closer   io.Closer
+	base     int64 // where the data starts
+	tensors  []Info
+	byName   map[string]int
+	metadata map[string]string
+}
+
+// Open opens a file by path. Close it after use.
+func Open(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("safetensors: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("safetensors: %w", err)
+	}
+	out, err := New(f, info.Size())
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("safetensors: %s: %w", path, err)
+	}
+	out.closer = f
+	return out, nil
+}
+
+// New reads the header of a file of size bytes. Closing the result does not close src.
+func New(src io.ReaderAt, size int64) (*File, error) {
+	if size < lengthBytes {
+		return nil, fmt.Errorf("%w: %d bytes are too few for a file", ErrFormat, size)
+	}
+	var length [lengthBytes]byte
+	if err := readFull(src, length[:], 0); err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint64(length[:])
+	if n > MaxHeaderBytes {
+		return nil, fmt.Errorf("%w: a header of %d bytes, at most %d are allowed", ErrFormat, n, MaxHeaderBytes)
+	}
+	if int64(n) > size-lengthBytes {
+		return nil, fmt.Errorf("%w: a header of %d bytes in a file of %d", ErrFormat, n, size)
+	}
+	header := make([]byte, n)
+	if err := readFull(src, header, lengthBytes); err != nil {
+		return nil, err
+	}
+	f := &File{src: src, base: lengthBytes + int64(n)}
+	var err error
+	if f.tensors, f.metadata, err = parseHeader(header, size-f.base); err != nil {
+		return nil, err
+	}
+	f.byName = make(map[string]int, len(f.tensors))
+	for i, t := range f.tensors {
+		f.byName[t.Name] = i
+	}
+	return f, nil
+}
+
+// Parse reads a file that is in memory. Tensors read from it later are copies.
+func Parse(file []byte) (*File, error) { return New(bytes.NewReader(file), int64(len(file))) }
+
+// readFull reads all of p; a source that is shorter than it was said to be is an invalid file.
+func readFull(src io.ReaderAt, p []byte, at int64) error {
+	n, err := src.ReadAt(p, at)
+	if n == len(p) {
+		return nil
+	}
+	if err == io.EOF {
+		return fmt.Errorf("%w: the file ends at byte %d, before its end", ErrFormat, at+int64(n))
+	}
+	return fmt.Errorf("safetensors: %w", err)
+}
+
+// Tensors lists the tensors in the order of their data.
+func (f *File) Tensors() []Info {
+	out := slices.Clone(f.tensors)
+	for i := range out {
+		out[i].Shape = slices.Clone(out[i].Shape)
+	}
+	return out
+}
+
+// Tensor finds a tensor by name.
+func (f *File) Tensor(name string) (Info, bool) {
+	i, ok := f.byName[name]
+	if !ok {
+		return Info{}, false
+	}
+	t := f.tensors[i]
+	t.Shape = slices.Clone(t.Shape)
+	return t, true
+}
+
+// Metadata is a copy of the file's metadata, nil if it has none.
+func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
+
+// ReadAt fills p with the bytes of a tensor from an offset within it. A range that is not in the tensor is an error that
+// matches [ErrFormat]; nothing is read then.
+func (f *File) ReadAt(name string, p []byte, offset int64) error {
+	i, ok := f.byName[name]
+	if !ok {
+		return fmt.Errorf("%w: no tensor %q", ErrFormat, name)
+	}
+	t := f.tensors[i]
+	if offset < 0 || offset > t.Bytes || int64(len(p)) > t.Bytes-offset {
+		return fmt.Errorf("%w: no bytes %d to %d in tensor %q of %d", ErrFormat, offset, offset+int64(len(p)), name, t.Bytes)
+	}
+	if len(p) == 0 {
+		return nil
+	}
+	return readFull(f.src, p, f.base+t.Offset+offset)
+}
+
+// Read returns all bytes of a tensor. They take as much memory as the header says; its size was checked against the
+// file's.
+func (f *File) Read(name string) ([]byte, error) {
+	t, ok := f.Tensor(name)
+	if !ok {
+		return nil, fmt.Errorf("%w: no tensor %q", ErrFormat, name)
+	}
+	p := make([]byte, t.Bytes)
+	return p, f.ReadAt(name, p, 0)
+}
+
+// Close closes what Open opened. A second call does nothing.
+func (f *File) Close() error {
+	if f.closer == nil {
+		return nil
+	}
+	err := f.closer.Close()
+	f.closer = nil
+	return err
+}
