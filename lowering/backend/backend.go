@@ -219,3 +219,10 @@ func (b *Backend) fromFlat(num compute.DeviceNum, flat any, shape shapes.Shape) 
 	}
 	return b.newBuffer(buf, shape.Clone(), num)
 }
+
+// Live returns how many buffers and executables of the backend hold memory, for tests and diagnosis.
+func (b *Backend) Live() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.live)
+}

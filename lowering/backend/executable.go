@@ -32,6 +32,7 @@ type compiled struct {
 
 	mu     sync.Mutex
 	loaded map[variant]*pjrt.LoadedExecutable // nil once closed
+	first  *pjrt.LoadedExecutable
 }
 
 // variant is what a program is compiled anew for.
@@ -87,7 +88,7 @@ func (c *compiled) Close() error {
 	for _, exe := range c.loaded {
 		errs = append(errs, exe.Close())
 	}
-	c.loaded = nil
+	c.loaded, c.first = nil, nil
 	return errors.Join(errs...)
 }
 
@@ -127,6 +128,9 @@ func (c *compiled) load(v variant) (*pjrt.LoadedExecutable, error) {
 		return nil, fmt.Errorf("backend: program %q: %w", p.Name, err)
 	}
 	c.loaded[v] = exe
+	if c.first == nil {
+		c.first = exe
+	}
 	return exe, nil
 }
 
@@ -281,4 +285,16 @@ func flags(mask []bool) string {
 		}
 	}
 	return string(key)
+}
+
+// MemoryStats returns what the compiler says of the memory of the program, as compiled first; an error if it
+// was not compiled yet.
+func (e *Executable) MemoryStats() (pjrt.CompiledMemoryStats, error) {
+	c := e.state
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.first == nil {
+		return pjrt.CompiledMemoryStats{}, fmt.Errorf("backend: program %q: not compiled", c.program.Name)
+	}
+	return c.first.Executable().MemoryStats()
 }

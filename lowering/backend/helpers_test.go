@@ -1,6 +1,8 @@
 package backend_test
 
 import (
+	"context"
+	"math/rand"
 	"reflect"
 	"testing"
 
@@ -114,3 +116,20 @@ func must(t testing.TB) func(compute.Value, error) compute.Value {
 		return v
 	}
 }
+
+// ctx is the context of the examples.
+var ctx = context.Background()
+
+// openCPU opens the CPU plugin where there is no test to skip.
+func openCPU() (*pjrt.Plugin, error) {
+	find := findOptions()
+	find.Kind = "cpu"
+	found, err := pjrt.Find(find)
+	if err != nil {
+		return nil, err
+	}
+	return pjrt.Open(found.Path)
+}
+
+// newSource is a seeded source of the kind GoMLX's datasets take.
+func newSource() *rand.Rand { return rand.New(rand.NewSource(5)) }
