@@ -3,6 +3,8 @@ package clusterresolver
 import (
 	"strconv"
 	"strings"
+
+	"tpustrategy/tpu"
 )
 
 // Bounds is a grid of chips or processes along x, y and z. The zero value means
@@ -74,34 +76,16 @@ func parseTopology(source, text string) (chips int, err error) {
 	return chips, nil
 }
 
-// accelerator is what the resolvers need of an accelerator type.
+// accelerator is what the resolvers need of an accelerator type. Package tpu makes
+// more of one, but only of sizes with a default shape; a slice that was asked for by
+// its topology may have any size.
 type accelerator struct {
-	generation string
+	generation tpu.Generation
 	chips      int
-	// coresPerChip is the number of TensorCores of a chip.
-	coresPerChip int
 	// minHosts and maxHosts bracket the number of machines: a slice of 8 v5e or v6e
 	// chips comes on one machine or on two.
 	minHosts, maxHosts int
 }
-
-// generations maps the name in front of the dash. Where the number behind it counts
-// TensorCores, perCore is set; else it counts chips.
-// Source: "TPU versions", cloud.google.com/tpu/docs/system-architecture-tpu-vm, and
-// the page of each version.
-var generations = []struct {
-	name     string
-	cores    int
-	perCore  bool
-	bigHosts bool // machines of 8 chips exist
-}{
-	{"v2", 2, true, false}, {"v3", 2, true, false}, {"v4", 2, true, false},
-	{"v5litepod", 1, false, true}, {"v5e", 1, false, true},
-	{"v5p", 2, true, false}, {"v6e", 1, false, true},
-	{"tpu7x", 2, true, false}, {"v7x", 2, true, false},
-}
-
-const chipsPerHost = 4
 
 func parseAccelerator(source, text string) (accelerator, error) {
 	name, size, ok := strings.Cut(text, "-")
@@ -110,28 +94,26 @@ func parseAccelerator(source, text string) (accelerator, error) {
 		return accelerator{}, parseError(source, text, "not an accelerator type",
 			`write generation and size, such as "v4-32" or "v5litepod-16"`)
 	}
-	for _, g := range generations {
-		if g.name != name {
-			continue
+	g, ok := tpu.LookupGeneration(name)
+	if !ok {
+		var known []string
+		for _, g := range tpu.Generations() {
+			known = append(known, g.TypePrefix)
 		}
-		a := accelerator{generation: g.name, chips: int(n), coresPerChip: g.cores}
-		if g.perCore {
-			if a.chips%g.cores != 0 {
-				return accelerator{}, parseError(source, text, "odd number of cores",
-					"a "+name+" chip has "+strconv.Itoa(g.cores)+" cores")
-			}
-			a.chips /= g.cores
-		}
-		a.minHosts = (a.chips + chipsPerHost - 1) / chipsPerHost
-		a.maxHosts = a.minHosts
-		if g.bigHosts && a.chips <= 2*chipsPerHost {
-			a.minHosts = 1
-		}
-		return a, nil
+		return accelerator{}, parseError(source, text, "unknown TPU generation", "known: "+strings.Join(known, ", "))
 	}
-	var known []string
-	for _, g := range generations {
-		known = append(known, g.name)
+	a := accelerator{generation: g, chips: int(n)}
+	if g.CountsCores {
+		if a.chips%g.CoresPerChip != 0 {
+			return accelerator{}, parseError(source, text, "odd number of cores",
+				"a "+name+" chip has "+strconv.Itoa(g.CoresPerChip)+" cores")
+		}
+		a.chips /= g.CoresPerChip
 	}
-	return accelerator{}, parseError(source, text, "unknown TPU generation", "known: "+strings.Join(known, ", "))
+	a.maxHosts = (a.chips + g.ChipsPerHost - 1) / g.ChipsPerHost
+	a.minHosts = a.maxHosts
+	if a.chips <= g.MaxChipsPerHost {
+		a.minHosts = 1
+	}
+	return a, nil
 }

@@ -40,15 +40,15 @@ const (
 // Severity grades a finding.
 type Severity int
 
-// Severities. A job that starts with an Error hangs or computes on the wrong slice;
-// one that starts with a Warning may be meant so.
+// Severities. A job that starts with an error hangs or computes on the wrong slice;
+// a warning may be meant so.
 const (
-	Warning Severity = iota
-	Error
+	SeverityWarning Severity = iota
+	SeverityError
 )
 
 func (s Severity) String() string {
-	if s == Error {
+	if s == SeverityError {
 		return "error"
 	}
 	return "warning"
@@ -75,7 +75,7 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s: %s is %s, expected %s; %s", f.Severity, f.Code, f.Subject, f.Got, f.Want, f.Do)
 }
 
-// CheckError holds the findings of severity [Error] for which a resolver refused.
+// CheckError holds the findings of severity [SeverityError] for which a resolver refused.
 type CheckError struct {
 	// Resolver is the resolver's name; Findings has at least one entry.
 	Resolver string
@@ -107,7 +107,7 @@ func Check(env Environment, md Metadata) []Finding {
 	c.processes()
 	c.megascale()
 	if md.Preempted {
-		c.add(FindingPreempted, Error, "instance/preempted", "TRUE", "FALSE",
+		c.add(FindingPreempted, SeverityError, "instance/preempted", "TRUE", "FALSE",
 			"save a checkpoint and leave; the machine stops within seconds")
 	}
 	return c.found
@@ -127,16 +127,24 @@ func (c *checker) add(code FindingCode, s Severity, subject string, got, want an
 func (c *checker) accelerator() {
 	env, md := c.env, c.md
 	if env.AcceleratorType != "" && md.AcceleratorType != "" && !sameType(env.AcceleratorType, md.AcceleratorType) {
-		c.add(FindingAcceleratorType, Error, "TPU_ACCELERATOR_TYPE", env.AcceleratorType, md.AcceleratorType,
+		c.add(FindingAcceleratorType, SeverityError, "TPU_ACCELERATOR_TYPE", env.AcceleratorType, md.AcceleratorType,
 			"unset it, or set it to what the metadata says")
 	}
 	topology := md.TPUEnv.Get("TOPOLOGY")
-	if env.Topology != "" && topology != "" && env.Topology != topology {
-		c.add(FindingTopology, Error, "TPU_TOPOLOGY", env.Topology, topology,
+	if env.Topology != "" && topology != "" && flat(env.Topology) != flat(topology) {
+		c.add(FindingTopology, SeverityError, "TPU_TOPOLOGY", env.Topology, topology,
 			"unset it, or set it to what the metadata says")
 	}
 	c.shape("TPU_ACCELERATOR_TYPE", env.AcceleratorType, "TPU_TOPOLOGY", env.Topology, "TPU_WORKER_HOSTNAMES", len(env.Hostnames))
 	c.shape("accelerator-type", md.AcceleratorType, "TOPOLOGY in tpu-env", topology, "worker-network-endpoints", len(md.Endpoints))
+}
+
+// flat drops the third side of a topology of one layer: "4x4x1" is "4x4".
+func flat(topology string) string {
+	if strings.Count(topology, "x") == 2 {
+		return strings.TrimSuffix(topology, "x1")
+	}
+	return topology
 }
 
 // shape holds one source's type against its own topology and number of hosts.
@@ -145,7 +153,7 @@ func (c *checker) shape(typeName, typ, topoName, topology, hostsName string, hos
 	if topology != "" {
 		n, err := parseTopology(topoName, topology)
 		if err != nil {
-			c.add(FindingTopology, Warning, topoName, fmt.Sprintf("%q", topology), `such as "4x4" or "2x2x1"`, "correct it")
+			c.add(FindingTopology, SeverityWarning, topoName, fmt.Sprintf("%q", topology), `such as "4x4" or "2x2x1"`, "correct it")
 		}
 		chips = n
 	}
@@ -154,16 +162,16 @@ func (c *checker) shape(typeName, typ, topoName, topology, hostsName string, hos
 	}
 	a, err := parseAccelerator(typeName, typ)
 	if err != nil {
-		c.add(FindingAcceleratorUnknown, Warning, typeName, typ, `a known type such as "v4-32"`,
+		c.add(FindingAcceleratorUnknown, SeverityWarning, typeName, typ, `a known type such as "v4-32"`,
 			"check the spelling; worker counts are not verified")
 		return
 	}
 	if chips != 0 && chips != a.chips {
-		c.add(FindingTopology, Error, topoName, fmt.Sprintf("%s (%d chips)", topology, chips),
+		c.add(FindingTopology, SeverityError, topoName, fmt.Sprintf("%s (%d chips)", topology, chips),
 			fmt.Sprintf("%d chips for %s", a.chips, typ), "correct the one that is wrong")
 	}
 	if hosts != 0 && (hosts < a.minHosts || hosts > a.maxHosts) {
-		c.add(FindingWorkerCount, Error, hostsName, fmt.Sprintf("%d workers", hosts),
+		c.add(FindingWorkerCount, SeverityError, hostsName, fmt.Sprintf("%d workers", hosts),
 			fmt.Sprintf("%s for %s", hostRange(a), typ),
 			"a worker is missing, or the list is of another slice: set it again from the slice that is running")
 	}
@@ -178,8 +186,9 @@ func hostRange(a accelerator) string {
 
 // sameType sees that "v5e-16" and "v5litepod-16", or "v7x-8" and "tpu7x-8", are one.
 func sameType(a, b string) bool {
-	canon := strings.NewReplacer("v5e-", "v5litepod-", "tpu7x-", "v7x-")
-	return a == b || canon.Replace(a) == canon.Replace(b)
+	x, errX := parseAccelerator("", a)
+	y, errY := parseAccelerator("", b)
+	return a == b || (errX == nil && errY == nil && x == y)
 }
 
 func (c *checker) workers() {
@@ -189,9 +198,9 @@ func (c *checker) workers() {
 	}
 	if len(env.Hostnames) != len(md.Endpoints) {
 		// One process on a part of a slice says "localhost" on purpose.
-		severity := Error
+		severity := SeverityError
 		if len(env.Hostnames) == 1 && env.Hostnames[0] == "localhost" {
-			severity = Warning
+			severity = SeverityWarning
 		}
 		c.add(FindingWorkerCount, severity, "TPU_WORKER_HOSTNAMES", fmt.Sprintf("%d workers", len(env.Hostnames)),
 			fmt.Sprintf("%d from worker-network-endpoints", len(md.Endpoints)), "unset it, or list the workers of this slice")
@@ -200,7 +209,7 @@ func (c *checker) workers() {
 	for i, h := range env.Hostnames {
 		// Names and addresses cannot be compared without asking a name server.
 		if m := md.Endpoints[i].Host; isIP(h) && isIP(m) && h != m {
-			c.add(FindingWorkerHosts, Error, fmt.Sprintf("worker %d in TPU_WORKER_HOSTNAMES", i), h, m,
+			c.add(FindingWorkerHosts, SeverityError, fmt.Sprintf("worker %d in TPU_WORKER_HOSTNAMES", i), h, m,
 				"the variable is of an earlier slice: unset it")
 			return
 		}
@@ -214,22 +223,22 @@ func isIP(s string) bool {
 func (c *checker) workerID() {
 	env, md := c.env, c.md
 	if n := len(env.Hostnames); n > 0 && env.WorkerID >= n {
-		c.add(FindingWorkerID, Error, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("0 to %d", n-1),
+		c.add(FindingWorkerID, SeverityError, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("0 to %d", n-1),
 			"number the workers from 0 in the order of TPU_WORKER_HOSTNAMES")
 	}
 	if !c.hasMD {
 		return
 	}
 	if n := len(md.Endpoints); n > 0 && md.WorkerID >= n {
-		c.add(FindingWorkerID, Error, "agent-worker-number", md.WorkerID, fmt.Sprintf("0 to %d", n-1),
+		c.add(FindingWorkerID, SeverityError, "agent-worker-number", md.WorkerID, fmt.Sprintf("0 to %d", n-1),
 			"the metadata contradicts itself: delete the node and create it again")
 	}
 	if env.WorkerID >= 0 && md.WorkerID >= 0 && env.WorkerID != md.WorkerID && len(env.Hostnames) == len(md.Endpoints) {
-		c.add(FindingWorkerID, Error, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("%d from agent-worker-number", md.WorkerID),
+		c.add(FindingWorkerID, SeverityError, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("%d from agent-worker-number", md.WorkerID),
 			"unset it: every host has its own number, do not copy one host's variables to all")
 	}
 	if s := md.TPUEnv.Get("WORKER_ID"); s != "" && md.WorkerID >= 0 && s != fmt.Sprint(md.WorkerID) {
-		c.add(FindingWorkerID, Error, "WORKER_ID in tpu-env", s, fmt.Sprintf("%d from agent-worker-number", md.WorkerID),
+		c.add(FindingWorkerID, SeverityError, "WORKER_ID in tpu-env", s, fmt.Sprintf("%d from agent-worker-number", md.WorkerID),
 			"the metadata contradicts itself: restart the node")
 	}
 }
@@ -238,7 +247,7 @@ func (c *checker) processes() {
 	env := c.env
 	processes := len(env.ProcessAddresses)
 	if processes > 0 && env.TaskID >= processes {
-		c.add(FindingWorkerID, Error, "CLOUD_TPU_TASK_ID", env.TaskID, fmt.Sprintf("0 to %d", processes-1),
+		c.add(FindingWorkerID, SeverityError, "CLOUD_TPU_TASK_ID", env.TaskID, fmt.Sprintf("0 to %d", processes-1),
 			"number the processes from 0 in the order of TPU_PROCESS_ADDRESSES")
 	}
 	subject := "TPU_PROCESS_ADDRESSES"
@@ -248,12 +257,12 @@ func (c *checker) processes() {
 		}
 	}
 	if n := env.ProcessBounds.Size(); n > 0 && processes > 0 && n != processes {
-		c.add(FindingWorkerCount, Error, subject, fmt.Sprintf("%d processes", processes),
+		c.add(FindingWorkerCount, SeverityError, subject, fmt.Sprintf("%d processes", processes),
 			fmt.Sprintf("%d for TPU_PROCESS_BOUNDS=%s", n, env.ProcessBounds),
 			"list one address a process in TPU_PROCESS_ADDRESSES and set CLOUD_TPU_TASK_ID, or unset the bounds")
 	}
 	if n := env.ChipsPerProcess.Size(); n > 0 && env.VisibleChips != nil && n != len(env.VisibleChips) {
-		c.add(FindingVisibleChips, Error, "TPU_VISIBLE_CHIPS", fmt.Sprintf("%d chips", len(env.VisibleChips)),
+		c.add(FindingVisibleChips, SeverityError, "TPU_VISIBLE_CHIPS", fmt.Sprintf("%d chips", len(env.VisibleChips)),
 			fmt.Sprintf("%d for TPU_CHIPS_PER_PROCESS_BOUNDS=%s", n, env.ChipsPerProcess), "make the two agree")
 	}
 }
@@ -277,11 +286,11 @@ func (c *checker) megascale() {
 				missing = append(missing, v.name)
 			}
 		}
-		c.add(FindingMegascaleIncomplete, Error, "MEGASCALE_*", "without "+strings.Join(missing, ", "), "all of them or none",
+		c.add(FindingMegascaleIncomplete, SeverityError, "MEGASCALE_*", "without "+strings.Join(missing, ", "), "all of them or none",
 			"set the missing ones, or unset all for a job of one slice")
 	}
 	if m.NumSlices > 0 && m.SliceID >= m.NumSlices {
-		c.add(FindingMegascaleStale, Error, "MEGASCALE_SLICE_ID", m.SliceID, fmt.Sprintf("0 to %d", m.NumSlices-1),
+		c.add(FindingMegascaleStale, SeverityError, "MEGASCALE_SLICE_ID", m.SliceID, fmt.Sprintf("0 to %d", m.NumSlices-1),
 			"set MEGASCALE_* again for the slices that are running")
 	}
 	if !c.hasMD || c.md.TPUEnv.Len() == 0 {
@@ -290,19 +299,19 @@ func (c *checker) megascale() {
 	told, errs := parseMegascale(c.md.TPUEnv.Get)
 	if len(errs) > 0 || !told.IsSet() {
 		if m.NumSlices != 1 || m.Coordinator != "" {
-			c.add(FindingMegascaleUnconfirmed, Warning, "MEGASCALE_*", "set", "unset: the metadata knows of one slice",
+			c.add(FindingMegascaleUnconfirmed, SeverityWarning, "MEGASCALE_*", "set", "unset: the metadata knows of one slice",
 				"if this job has one slice, unset them: they may be left from an earlier job, and the start would wait for slices that are gone")
 		}
 		return
 	}
 	const do = "unset it, or take the metadata's value: it is left from before the slices were made again"
 	if told.NumSlices > 0 && m.NumSlices > 0 && told.NumSlices != m.NumSlices {
-		c.add(FindingMegascaleStale, Error, "MEGASCALE_NUM_SLICES", m.NumSlices, told.NumSlices, do)
+		c.add(FindingMegascaleStale, SeverityError, "MEGASCALE_NUM_SLICES", m.NumSlices, told.NumSlices, do)
 	}
 	if told.SliceID >= 0 && m.SliceID >= 0 && told.SliceID != m.SliceID {
-		c.add(FindingMegascaleStale, Error, "MEGASCALE_SLICE_ID", m.SliceID, told.SliceID, do)
+		c.add(FindingMegascaleStale, SeverityError, "MEGASCALE_SLICE_ID", m.SliceID, told.SliceID, do)
 	}
 	if told.Coordinator != "" && m.Coordinator != "" && told.Coordinator != m.Coordinator {
-		c.add(FindingMegascaleStale, Error, "MEGASCALE_COORDINATOR_ADDRESS", m.Coordinator, told.Coordinator, do)
+		c.add(FindingMegascaleStale, SeverityError, "MEGASCALE_COORDINATOR_ADDRESS", m.Coordinator, told.Coordinator, do)
 	}
 }

@@ -50,24 +50,24 @@ func TestCheckFindsDisagreement(t *testing.T) {
 			"TPU_WORKER_HOSTNAMES", "10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4", "TPU_PROCESS_BOUNDS", "1,1,4"}, "", nil},
 		"nothing set":                   {nil, "", nil},
 		"host names cannot be compared": {[]string{"TPU_WORKER_HOSTNAMES", "a,b,c,d"}, "", nil},
-		"accelerator type":              {[]string{"TPU_ACCELERATOR_TYPE", "v4-16"}, "", []codeSeverity{{FindingAcceleratorType, Error}}},
-		"unknown accelerator":           {[]string{"TPU_ACCELERATOR_TYPE", "v99-1"}, "", []codeSeverity{{FindingAcceleratorType, Error}, {FindingAcceleratorUnknown, Warning}}},
-		"topology":                      {[]string{"TPU_TOPOLOGY", "2x2x2"}, "", []codeSeverity{{FindingTopology, Error}}},
-		"topology against type":         {[]string{"TPU_TOPOLOGY", "2x2x2", "TPU_ACCELERATOR_TYPE", "v4-32"}, "", []codeSeverity{{FindingTopology, Error}, {FindingTopology, Error}}},
-		"malformed topology":            {[]string{"TPU_TOPOLOGY", "2*2"}, "", []codeSeverity{{FindingTopology, Error}, {FindingTopology, Warning}}},
-		"too few hosts":                 {[]string{"TPU_WORKER_HOSTNAMES", "a,b"}, "", []codeSeverity{{FindingWorkerCount, Error}}},
-		"localhost on purpose":          {[]string{"TPU_WORKER_HOSTNAMES", "localhost"}, "", []codeSeverity{{FindingWorkerCount, Warning}}},
-		"hosts of an earlier slice":     {[]string{"TPU_WORKER_HOSTNAMES", "10.0.0.1,10.0.0.9,10.0.0.3,10.0.0.4"}, "", []codeSeverity{{FindingWorkerHosts, Error}}},
-		"worker id of another host":     {[]string{"TPU_WORKER_HOSTNAMES", "a,b,c,d", "TPU_WORKER_ID", "1"}, "", []codeSeverity{{FindingWorkerID, Error}}},
-		"worker id out of range":        {[]string{"TPU_WORKER_HOSTNAMES", "a,b,c,d", "TPU_WORKER_ID", "4"}, "", []codeSeverity{{FindingWorkerID, Error}, {FindingWorkerID, Error}}},
-		"process bounds":                {[]string{"TPU_PROCESS_BOUNDS", "1,1,1"}, "", []codeSeverity{{FindingWorkerCount, Error}}},
-		"visible chips":                 {[]string{"TPU_VISIBLE_CHIPS", "0,1", "TPU_CHIPS_PER_PROCESS_BOUNDS", "1,1,1"}, "", []codeSeverity{{FindingVisibleChips, Error}}},
+		"accelerator type":              {[]string{"TPU_ACCELERATOR_TYPE", "v4-16"}, "", []codeSeverity{{FindingAcceleratorType, SeverityError}}},
+		"unknown accelerator":           {[]string{"TPU_ACCELERATOR_TYPE", "v99-1"}, "", []codeSeverity{{FindingAcceleratorType, SeverityError}, {FindingAcceleratorUnknown, SeverityWarning}}},
+		"topology":                      {[]string{"TPU_TOPOLOGY", "2x2x2"}, "", []codeSeverity{{FindingTopology, SeverityError}}},
+		"topology against type":         {[]string{"TPU_TOPOLOGY", "2x2x2", "TPU_ACCELERATOR_TYPE", "v4-32"}, "", []codeSeverity{{FindingTopology, SeverityError}, {FindingTopology, SeverityError}}},
+		"malformed topology":            {[]string{"TPU_TOPOLOGY", "2*2"}, "", []codeSeverity{{FindingTopology, SeverityError}, {FindingTopology, SeverityWarning}}},
+		"too few hosts":                 {[]string{"TPU_WORKER_HOSTNAMES", "a,b"}, "", []codeSeverity{{FindingWorkerCount, SeverityError}}},
+		"localhost on purpose":          {[]string{"TPU_WORKER_HOSTNAMES", "localhost"}, "", []codeSeverity{{FindingWorkerCount, SeverityWarning}}},
+		"hosts of an earlier slice":     {[]string{"TPU_WORKER_HOSTNAMES", "10.0.0.1,10.0.0.9,10.0.0.3,10.0.0.4"}, "", []codeSeverity{{FindingWorkerHosts, SeverityError}}},
+		"worker id of another host":     {[]string{"TPU_WORKER_HOSTNAMES", "a,b,c,d", "TPU_WORKER_ID", "1"}, "", []codeSeverity{{FindingWorkerID, SeverityError}}},
+		"worker id out of range":        {[]string{"TPU_WORKER_HOSTNAMES", "a,b,c,d", "TPU_WORKER_ID", "4"}, "", []codeSeverity{{FindingWorkerID, SeverityError}, {FindingWorkerID, SeverityError}}},
+		"process bounds":                {[]string{"TPU_PROCESS_BOUNDS", "1,1,1"}, "", []codeSeverity{{FindingWorkerCount, SeverityError}}},
+		"visible chips":                 {[]string{"TPU_VISIBLE_CHIPS", "0,1", "TPU_CHIPS_PER_PROCESS_BOUNDS", "1,1,1"}, "", []codeSeverity{{FindingVisibleChips, SeverityError}}},
 		"multislice agrees":             {mega("10.9.0.1", "2", "1"), told, nil},
-		"stale coordinator":             {mega("10.8.0.1", "2", "1"), told, []codeSeverity{{FindingMegascaleStale, Error}}},
-		"stale slice count and id":      {mega("10.9.0.1", "3", "2"), told, []codeSeverity{{FindingMegascaleStale, Error}, {FindingMegascaleStale, Error}}},
-		"left over from another job":    {mega("10.8.0.1", "2", "1"), "", []codeSeverity{{FindingMegascaleUnconfirmed, Warning}}},
-		"slice id beyond the count":     {mega("10.8.0.1", "2", "2"), "", []codeSeverity{{FindingMegascaleStale, Error}, {FindingMegascaleUnconfirmed, Warning}}},
-		"half of the multislice is set": {[]string{"MEGASCALE_NUM_SLICES", "2"}, "", []codeSeverity{{FindingMegascaleIncomplete, Error}, {FindingMegascaleUnconfirmed, Warning}}},
+		"stale coordinator":             {mega("10.8.0.1", "2", "1"), told, []codeSeverity{{FindingMegascaleStale, SeverityError}}},
+		"stale slice count and id":      {mega("10.9.0.1", "3", "2"), told, []codeSeverity{{FindingMegascaleStale, SeverityError}, {FindingMegascaleStale, SeverityError}}},
+		"left over from another job":    {mega("10.8.0.1", "2", "1"), "", []codeSeverity{{FindingMegascaleUnconfirmed, SeverityWarning}}},
+		"slice id beyond the count":     {mega("10.8.0.1", "2", "2"), "", []codeSeverity{{FindingMegascaleStale, SeverityError}, {FindingMegascaleUnconfirmed, SeverityWarning}}},
+		"half of the multislice is set": {[]string{"MEGASCALE_NUM_SLICES", "2"}, "", []codeSeverity{{FindingMegascaleIncomplete, SeverityError}, {FindingMegascaleUnconfirmed, SeverityWarning}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, md := readEnv(t, c.env...), v4Metadata(t, c.extra)
@@ -85,13 +85,20 @@ func TestCheckFindsDisagreement(t *testing.T) {
 func TestCheckFindsContradictionsInsideTheMetadata(t *testing.T) {
 	md := v4Metadata(t, "")
 	md.WorkerID = 7
-	assert.Equal(t, []codeSeverity{{FindingWorkerID, Error}, {FindingWorkerID, Error}}, codes(Check(readEnv(t), md)))
+	assert.Equal(t, []codeSeverity{{FindingWorkerID, SeverityError}, {FindingWorkerID, SeverityError}}, codes(Check(readEnv(t), md)))
 	md = v4Metadata(t, "")
 	md.Endpoints = md.Endpoints[:3]
-	assert.Equal(t, []codeSeverity{{FindingWorkerCount, Error}}, codes(Check(readEnv(t), md)))
+	assert.Equal(t, []codeSeverity{{FindingWorkerCount, SeverityError}}, codes(Check(readEnv(t), md)))
 	md = v4Metadata(t, "")
 	md.Preempted = true
-	assert.Equal(t, []codeSeverity{{FindingPreempted, Error}}, codes(Check(readEnv(t), md)))
+	assert.Equal(t, []codeSeverity{{FindingPreempted, SeverityError}}, codes(Check(readEnv(t), md)))
+}
+
+func TestCheckSeesOneTopologyInTwoForms(t *testing.T) {
+	e, err := ParseTPUEnv("TOPOLOGY: '4x4x1'")
+	require.NoError(t, err)
+	assert.Empty(t, Check(readEnv(t, "TPU_TOPOLOGY", "4x4"), Metadata{TPUEnv: e, WorkerID: -1}))
+	assert.Len(t, Check(readEnv(t, "TPU_TOPOLOGY", "4x8"), Metadata{TPUEnv: e, WorkerID: -1}), 1)
 }
 
 func TestCheckSeesOneTypeUnderTwoNames(t *testing.T) {

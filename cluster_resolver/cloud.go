@@ -138,7 +138,7 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 		jobs[r.CoordinatorName] = []string{r.CoordinatorAddress}
 	}
 	c.Spec, err = NewClusterSpec(jobs)
-	c.NumAccelerators = coresPerTask(c, len(addresses)/max(c.TPU.Multislice.NumSlices, 1))
+	c.NumAccelerators = devicesPerTask(c, len(addresses)/max(c.TPU.Multislice.NumSlices, 1))
 	return c, err
 }
 

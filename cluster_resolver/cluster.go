@@ -69,7 +69,8 @@ type Cluster struct {
 	RPCLayer string `json:"rpc_layer,omitempty"`
 	// Environment is TensorFlow's environment string: "" outside Google.
 	Environment string `json:"environment,omitempty"`
-	// NumAccelerators is how many TPU cores one task has; 0 if not known.
+	// NumAccelerators is how many TPU devices one task drives, as the runtime counts
+	// them: cores, or chips where it joins their cores. 0 if not known.
 	NumAccelerators int `json:"num_accelerators,omitempty"`
 	// TPU describes the slice; its zero value means that nothing is known of one.
 	TPU TPU `json:"tpu,omitzero"`
@@ -119,7 +120,7 @@ func (m Multislice) Global(workerID, workersPerSlice int) (rank, size int) {
 }
 
 // Master returns the address to connect to: SessionMaster if set; "" for an empty
-// cluster or one of a single task; otherwise this task's address with the RPC layer
+// cluster, an unknown task, or the only task of a TF_CONFIG, which is local; otherwise this task's address with the RPC layer
 // in front, as in "grpc://10.1.2.3:8470". A task that Spec lacks is a [*LookupError].
 func (c Cluster) Master() (string, error) {
 	switch {
@@ -200,7 +201,7 @@ func (c Cluster) String() string {
 	if m, err := c.Master(); err == nil {
 		line("master", m)
 	}
-	line("tpu cores per task", fmt.Sprint(c.NumAccelerators))
+	line("tpu devices per task", fmt.Sprint(c.NumAccelerators))
 	line("accelerator type", c.TPU.AcceleratorType)
 	line("topology", c.TPU.Topology)
 	line("node", c.TPU.Name)

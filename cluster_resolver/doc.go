@@ -43,7 +43,7 @@
 // [Check] compares the variables with the metadata and returns [Finding] values, each
 // with what to do. Variables that outlive the slice they were set for, such as
 // MEGASCALE_* after a pre-emption, make a job wait for machines that are gone, so
-// resolvers refuse findings of severity [Error] unless told otherwise.
+// resolvers refuse findings of severity [SeverityError] unless told otherwise.
 //
 // # The environment, time and the network
 //

@@ -33,11 +33,11 @@ func ExampleDefault() {
 		fmt.Println(a)
 	}
 	master, _ := cluster.Master()
-	fmt.Println(cluster.Task, master, cluster.NumAccelerators, "cores")
+	fmt.Println(cluster.Task, master, cluster.NumAccelerators, "devices")
 	// Output:
 	// tf_config: not detected: TF_CONFIG is not set
 	// gke: matched
-	// /job:worker/task:1 grpc://job-1.svc:8470 4 cores
+	// /job:worker/task:1 grpc://job-1.svc:8470 4 devices
 }
 
 func ExampleTFConfig() {

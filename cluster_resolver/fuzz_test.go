@@ -60,7 +60,7 @@ var parsers = map[string]struct {
 			if err != nil {
 				return longError(err)
 			}
-			if a.chips < 1 || a.minHosts < 1 || a.maxHosts < a.minHosts || a.coresPerChip < 1 {
+			if a.chips < 1 || a.minHosts < 1 || a.maxHosts < a.minHosts {
 				return "accepted a type without chips or hosts"
 			}
 			return ""

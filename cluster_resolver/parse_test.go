@@ -123,21 +123,23 @@ func TestParseTPUEnv(t *testing.T) {
 }
 
 func TestParseAccelerator(t *testing.T) {
-	for text, want := range map[string]accelerator{
-		"v2-8":         {"v2", 4, 2, 1, 1},
-		"v3-32":        {"v3", 16, 2, 4, 4},
-		"v4-32":        {"v4", 16, 2, 4, 4},
-		"v5p-4096":     {"v5p", 2048, 2, 512, 512},
-		"v5litepod-1":  {"v5litepod", 1, 1, 1, 1},
-		"v5litepod-8":  {"v5litepod", 8, 1, 1, 2},
-		"v5litepod-16": {"v5litepod", 16, 1, 4, 4},
-		"v6e-8":        {"v6e", 8, 1, 1, 2},
-		"v6e-256":      {"v6e", 256, 1, 64, 64},
-		"tpu7x-16":     {"tpu7x", 8, 2, 2, 2},
+	for text, want := range map[string]struct{ chips, devicesPerChip, minHosts, maxHosts int }{
+		"v2-8":         {4, 2, 1, 1},
+		"v3-32":        {16, 2, 4, 4},
+		"v4-32":        {16, 2, 4, 4},
+		"v4-24":        {12, 2, 3, 3}, // no default shape, but a slice of 2x2x3 is this
+		"v5p-4096":     {2048, 1, 512, 512},
+		"v5litepod-1":  {1, 1, 1, 1},
+		"v5litepod-8":  {8, 1, 1, 2},
+		"v5litepod-16": {16, 1, 4, 4},
+		"v6e-8":        {8, 1, 1, 2},
+		"v6e-256":      {256, 1, 64, 64},
+		"tpu7x-16":     {8, 2, 2, 2},
 	} {
 		got, err := parseAccelerator("type", text)
 		require.NoError(t, err, text)
-		assert.Equal(t, want, got, text)
+		assert.Equal(t, []int{want.chips, want.devicesPerChip, want.minHosts, want.maxHosts},
+			[]int{got.chips, got.generation.DevicesPerChip, got.minHosts, got.maxHosts}, text)
 	}
 	for text, want := range map[string]string{
 		"": "not an accelerator type", "v4": "not an accelerator type", "v4-": "not an accelerator type",

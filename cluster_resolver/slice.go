@@ -1,8 +1,6 @@
 package clusterresolver
 
-import (
-	"strconv"
-)
+import "strconv"
 
 // SliceOptions are common to the resolvers of a TPU slice. The zero value is the
 // default.
@@ -13,7 +11,7 @@ type SliceOptions struct {
 	Port int
 	// RPCLayer is the scheme of master addresses; "" means "grpc".
 	RPCLayer string
-	// AllowErrors lets Resolve succeed in spite of findings of severity [Error]; they
+	// AllowErrors lets Resolve succeed in spite of findings of severity [SeverityError]; they
 	// are in Cluster.Findings then. By default they are a [*CheckError].
 	AllowErrors bool
 }
@@ -46,7 +44,7 @@ func (o SliceOptions) slice(resolver string, env Environment, md Metadata) (Clus
 	c := Cluster{Source: resolver, RPCLayer: o.layer(), Findings: Check(env, md)}
 	var fatal []Finding
 	for _, f := range c.Findings {
-		if f.Severity == Error {
+		if f.Severity == SeverityError {
 			fatal = append(fatal, f)
 		}
 	}
@@ -106,7 +104,7 @@ func (o SliceOptions) slice(resolver string, env Environment, md Metadata) (Clus
 		return Cluster{}, err
 	}
 	c.Spec = spec
-	c.NumAccelerators = coresPerTask(c, len(addresses))
+	c.NumAccelerators = devicesPerTask(c, len(addresses))
 	return c, nil
 }
 
@@ -145,20 +143,20 @@ func multislice(env Environment, md Metadata) Multislice {
 	return Multislice{Coordinator: m.Coordinator, Port: m.Port, NumSlices: m.NumSlices, SliceID: m.SliceID}
 }
 
-// coresPerTask counts the TensorCores of one task, as TensorFlow counts TPU devices;
-// 0 where the type is not known or the chips do not divide among the tasks.
-func coresPerTask(c Cluster, tasks int) int {
+// devicesPerTask counts the devices that the runtime makes for one task; 0 where the
+// type is not known or the chips do not divide among the tasks.
+func devicesPerTask(c Cluster, tasks int) int {
 	a, err := parseAccelerator("", c.TPU.AcceleratorType)
 	if err != nil {
 		return 0
 	}
 	switch {
 	case c.TPU.VisibleChips != nil:
-		return len(c.TPU.VisibleChips) * a.coresPerChip
+		return len(c.TPU.VisibleChips) * a.generation.DevicesPerChip
 	case c.TPU.ChipsPerProcess != Bounds{}:
-		return c.TPU.ChipsPerProcess.Size() * a.coresPerChip
+		return c.TPU.ChipsPerProcess.Size() * a.generation.DevicesPerChip
 	case tasks > 0 && a.chips%tasks == 0:
-		return a.chips / tasks * a.coresPerChip
+		return a.chips / tasks * a.generation.DevicesPerChip
 	}
 	return 0
 }

@@ -2,7 +2,6 @@ package clusterresolver
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"strings"
 	"sync"
@@ -25,8 +24,8 @@ const (
 	EventMaintenanceEnd
 	// EventUnknown: the server gave a value that this package does not know.
 	EventUnknown
-	// EventWatchEnded: the server does not offer this key, so no more events of it
-	// will come; Err says why.
+	// EventWatchEnded: the server does not offer this key, or there is no server, so no
+	// more events of it will come; Err says why.
 	EventWatchEnded
 )
 
@@ -88,11 +87,12 @@ func (c *MetadataClient) watch(ctx context.Context, key string, events chan<- Ev
 	retry := c.retry.withDefaults()
 	last, etag, failures := "", "", 0
 	for ctx.Err() == nil {
+		asked := time.Now()
 		value, next, err := c.poll(ctx, key, etag)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case errors.Is(err, ErrNotFound), errors.Is(err, ErrNotDetected):
+		case err != nil && !temporary(err):
 			send(ctx, events, Event{Kind: EventWatchEnded, Key: key, Err: err})
 			return
 		case err != nil:
@@ -103,20 +103,20 @@ func (c *MetadataClient) watch(ctx context.Context, key string, events chan<- Ev
 			failures++
 			continue
 		}
-		if next == "" || (next == etag && value != last && last != "") {
-			// Without an ETag the server answers at once: do not spin.
+		failures = 0
+		// The same value comes back when the server's own time is up.
+		if value != last {
+			if e, ok := eventOf(key, last, value); ok && !send(ctx, events, e) {
+				return
+			}
+		}
+		// A server that does not hold requests must not be asked in a loop.
+		if next == "" || (next == etag && time.Since(asked) < time.Second) {
 			if retry.Sleep(ctx, retry.Max) != nil {
 				return
 			}
 		}
-		failures, etag = 0, next
-		if value == last {
-			continue // the server's own timeout
-		}
-		if e, ok := eventOf(key, last, value); ok && !send(ctx, events, e) {
-			return
-		}
-		last = value
+		last, etag = value, next
 	}
 }
 

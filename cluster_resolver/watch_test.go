@@ -107,6 +107,19 @@ func TestWatchEndsForKeysThatAreNotOffered(t *testing.T) {
 	})
 }
 
+func TestWatchEndsWhereItIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMetadataServer(v4Values())
+		s.fault = func(w http.ResponseWriter, _ *http.Request, _ int) bool { answer(403, "concealed")(w); return true }
+		events, _ := watchServer(t, s)
+		for e := range events {
+			assert.Equal(t, EventWatchEnded, e.Kind)
+			assert.ErrorContains(t, e.Err, "403")
+		}
+		assert.Equal(t, 1, s.count(keyPreempted))
+	})
+}
+
 func TestWatchStopsWithANonReceivingCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		values := v4Values()
@@ -125,10 +138,19 @@ func TestWatchStopsWithANonReceivingCaller(t *testing.T) {
 	})
 }
 
-func TestWatchWithoutETagDoesNotSpin(t *testing.T) {
+func TestWatchDoesNotSpinOnAServerThatDoesNotHoldRequests(t *testing.T) {
+	for _, etag := range []string{"", "always the same"} {
+		t.Run(etag, func(t *testing.T) { testNoSpin(t, etag) })
+	}
+}
+
+func testNoSpin(t *testing.T, etag string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMetadataServer(v4Values())
 		s.fault = func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+			if etag != "" {
+				w.Header().Set("ETag", etag)
+			}
 			answer(200, "FALSE")(w)
 			return true
 		}
@@ -141,6 +163,7 @@ func TestWatchWithoutETagDoesNotSpin(t *testing.T) {
 		}
 		quietFor(t, events, time.Minute)
 		assert.Less(t, s.count(keyPreempted), 20)
+		assert.Greater(t, s.count(keyPreempted), 5)
 		stop()
 	})
 }

@@ -32,7 +32,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(cluster.TPU.Name, cluster.Spec, cluster.NumAccelerators, "cores")
+	fmt.Println(cluster.TPU.Name, cluster.Spec, cluster.NumAccelerators, "devices")
 	// Output:
-	// my-tpu {"worker":["10.128.0.7:8470"]} 4 cores
+	// my-tpu {"worker":["10.128.0.7:8470"]} 4 devices
 }
