@@ -52,10 +52,11 @@ type TPUStrategy struct {
 	launch     sync.Mutex
 	generation int
 
-	mu        sync.Mutex
-	closed    bool
-	programs  []*program
-	values    map[weak.Pointer[distributed]]struct{}
+	mu       sync.Mutex
+	closed   bool
+	programs []*program
+	// values are the buffers of the values that are held or not yet collected.
+	values    map[weak.Pointer[distributed]][]*pjrt.Buffer
 	variables map[*model.Store]*Variables
 	builtins  map[string]*Function
 }
@@ -79,7 +80,7 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	s := &TPUStrategy{
 		sys: sys, opts: opts, assignment: assignment,
 		replicas: assignment.NumReplicas(), perReplica: assignment.NumCoresPerReplica(),
-		values: map[weak.Pointer[distributed]]struct{}{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
+		values: map[weak.Pointer[distributed]][]*pjrt.Buffer{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
 	}
 	if sys.Platform() == "cpu" {
 		s.target = lowering.TargetCPU
@@ -146,7 +147,8 @@ func (s *TPUStrategy) DeviceAssignment() tpu.DeviceAssignment { return s.assignm
 // System returns the system the strategy runs on.
 func (s *TPUStrategy) System() *system.System { return s.sys }
 
-// hold registers a value for Close. The hold is weak.
+// hold registers a value for Close. The value is held weakly, its buffers are
+// not: they are released when the value is closed or collected.
 func (s *TPUStrategy) hold(v *distributed) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,17 +156,29 @@ func (s *TPUStrategy) hold(v *distributed) error {
 		return ErrClosed
 	}
 	p := weak.Make(v)
-	s.values[p] = struct{}{}
-	runtime.AddCleanup(v, s.forget, p)
+	s.values[p] = v.buffers
+	runtime.AddCleanup(v, func(p weak.Pointer[distributed]) { _ = closeAll(s.drop(p)) }, p)
 	return nil
 }
 
-func (s *TPUStrategy) drop(v *distributed) { s.forget(weak.Make(v)) }
-
-func (s *TPUStrategy) forget(p weak.Pointer[distributed]) {
+// drop forgets a value and returns its buffers, if they are still the strategy's
+// to release.
+func (s *TPUStrategy) drop(p weak.Pointer[distributed]) []*pjrt.Buffer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	buffers := s.values[p]
 	delete(s.values, p)
+	return buffers
+}
+
+func closeAll(buffers []*pjrt.Buffer) error {
+	var errs []error
+	for _, b := range buffers {
+		if b != nil {
+			errs = append(errs, b.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (s *TPUStrategy) check() error {
@@ -186,10 +200,11 @@ func (s *TPUStrategy) Close() error {
 	s.closed, s.values, s.variables, s.programs = true, nil, nil, nil
 	s.mu.Unlock()
 	var errs []error
-	for p := range values {
+	for p, buffers := range values {
 		if v := p.Value(); v != nil {
 			errs = append(errs, v.free())
 		}
+		errs = append(errs, closeAll(buffers))
 	}
 	for _, v := range variables {
 		errs = append(errs, v.free())

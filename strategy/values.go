@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"weak"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -102,7 +103,7 @@ func (v *distributed) Ready(ctx context.Context) error {
 
 // Close releases the device memory.
 func (v *distributed) Close() error {
-	v.strategy.drop(v)
+	v.strategy.drop(weak.Make(v))
 	return v.free()
 }
 
@@ -113,11 +114,7 @@ func (v *distributed) free() error {
 		return nil
 	}
 	v.closed = true
-	var errs []error
-	for _, b := range v.buffers {
-		errs = append(errs, b.Close())
-	}
-	return errors.Join(errs...)
+	return closeAll(v.buffers)
 }
 
 // Local copies one replica's tensor to the host, waiting for it.

@@ -173,6 +173,6 @@ func (w *writer) assign(m mark, k, rank int) string {
 	fmt.Fprintf(&b, "%s  %%slot_%s = stablehlo.reshape %%held_%s : (%s) -> %s\n", m.indent, id, id, m.inType, stack(m.inType, 1))
 	fmt.Fprintf(&b, "%s  sdy.return %%slot_%s : %s\n", m.indent, id, stack(m.inType, 1))
 	fmt.Fprintf(&b, "%s} : (%s) -> %s\n", m.indent, m.inType, stack(m.inType, w.logicalDevices))
-	b.WriteString(w.slice(m.indent, m.out, stacked, m.outType, k))
+	b.WriteString(m.indent + w.slice(m.indent, m.out, stacked, m.outType, k))
 	return b.String()
 }
