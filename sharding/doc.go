@@ -24,4 +24,21 @@
 //
 // [Mesh.Shardy], [Spec.Shardy] and [Spec.ShardyBare] write the MLIR text of
 // the Shardy partitioner; [ParseShardy] and [ParseShardyMesh] read it back.
+//
+// # Shardings that name devices
+//
+// [OpSharding] is the older form, of XLA's GSPMD partitioner and of TensorFlow.
+// It reads and writes HLO text ([ParseOpSharding]) and the xla.OpSharding
+// message ([ParseOpShardingProto]). [AssignToLogicalDevice],
+// [ReplicateToLogicalDevices] and [SplitToLogicalDevices] make the shardings of
+// TensorFlow's TPUStrategy, with its checks in its order; [OpTile],
+// [OpPartialTile], [OpSubgroupTile], [OpSplit] and [OpMeshSplit] those of its
+// xla_sharding module. Where TensorFlow fails by accident (a zero or negative
+// partition, a negative device, an unknown rank), an error says so.
+// [Spec.OpSharding] and [SpecOf] convert.
+//
+// # Looking at a layout
+//
+// [Audit] reports what each device holds of a set of tensors, and the large ones
+// that are copied where they could be split. [Visualize] draws who holds what.
 package sharding

@@ -31,7 +31,7 @@ func (k Kind) String() string {
 
 // maxTiles bounds the devices of a tile assignment, so that a short text or
 // message cannot ask for unbounded memory.
-const maxTiles = 1 << 22
+const maxTiles = 1 << 20
 
 // OpSharding is a sharding in the older form of XLA's GSPMD partitioner and of
 // TensorFlow: it names devices, not axes. The zero value is replicated.

@@ -9,8 +9,8 @@ import (
 const MeshRank = 4
 
 // maxMeshSize bounds the cores of a mesh, so that a damaged description cannot
-// ask for unbounded memory. The largest slices have fewer than 2^14 cores.
-const maxMeshSize = 1 << 24
+// ask for unbounded memory. The largest slices have fewer than 2^15 cores.
+const maxMeshSize = 1 << 20
 
 // Coordinates is the place of a core in a TPU mesh, as (x, y, z, core): the
 // first three say which chip, the last which core of the chip.

@@ -1,0 +1,103 @@
+package sharding_test
+
+import (
+	"fmt"
+	"os"
+
+	"tpustrategy/sharding"
+)
+
+func exampleMesh() sharding.Mesh {
+	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "logical", Size: 4})
+	if err != nil {
+		panic(err)
+	}
+	return mesh
+}
+
+func ExampleP() {
+	mesh := exampleMesh()
+	spec := sharding.P("replica", "logical")
+	fmt.Println(mesh, spec)
+	fmt.Println(mesh.Shardy("mesh"))
+	fmt.Println(spec.Shardy("mesh"))
+	ranges, err := sharding.IndexRanges(mesh, spec, []int{8, 128}, 6)
+	fmt.Println("device 6 holds", ranges, err)
+	// Output:
+	// Mesh(replica=2, logical=4) P(replica, logical)
+	// sdy.mesh @mesh = <["replica"=2, "logical"=4]>
+	// #sdy.sharding<@mesh, [{"replica"}, {"logical"}]>
+	// device 6 holds [4:8 64:96] <nil>
+}
+
+func ExampleSpec_Validate() {
+	err := sharding.P("logical", "model").Validate(exampleMesh(), []int{6, 10})
+	for _, problem := range sharding.SpecErrors(err) {
+		fmt.Println(problem.Problem, "in dimension", problem.Dim)
+	}
+	fmt.Println(err)
+	// Output:
+	// unknown axis in dimension 1
+	// indivisible in dimension 0
+	// sharding: dimension 1: the mesh has no axis "model"; Mesh(replica=2, logical=4) has axes replica, logical
+	// sharding: dimension 0: size 6 is not divisible by 4 (axes logical); pad the dimension to 8, or leave it whole (nil)
+}
+
+func ExampleSpec_OpSharding() {
+	mesh := exampleMesh()
+	op, err := sharding.P("logical", nil).OpSharding(mesh)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(op)
+	fmt.Println(op.Explicit())
+	back, err := sharding.SpecOf(mesh, op, 2)
+	fmt.Println(back, err)
+	// Output:
+	// {devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}
+	// {devices=[4,1,2]0,4,1,5,2,6,3,7 last_tile_dim_replicate}
+	// P(logical, nil) <nil>
+}
+
+func ExampleSplitToLogicalDevices() {
+	op, err := sharding.SplitToLogicalDevices([]int{4, 6}, []int{2, 1}, 2)
+	fmt.Println(op, err)
+	_, err = sharding.SplitToLogicalDevices([]int{5, 6}, []int{2, 1}, 2)
+	fmt.Println(err)
+	// Output:
+	// {devices=[2,1]0,1} <nil>
+	// sharding: dimension 0: size 5 is not divisible by 2 (axes partitions); pad the dimension, or split another
+}
+
+func ExampleVisualize() {
+	err := sharding.Visualize(os.Stdout, exampleMesh(), sharding.P(nil, "logical"), []int{8, 128}, sharding.VisualizeOptions{})
+	if err != nil {
+		panic(err)
+	}
+	// Output:
+	// P(nil, logical) of [8 128] on Mesh(replica=2, logical=4), dimension 0 down, dimension 1 across
+	//       0:32   32:64   64:96   96:128
+	//     +------+-------+-------+--------+
+	// 0:8 | 0,4  | 1,5   | 2,6   | 3,7    |
+	//     +------+-------+-------+--------+
+}
+
+func ExampleAudit() {
+	report, err := sharding.Audit(exampleMesh(), []sharding.Tensor{
+		{Name: "weights", Shape: []int{512, 2048}, ElementBytes: 4, Spec: sharding.P(nil, "logical")},
+		{Name: "embedding", Shape: []int{32000, 512}, ElementBytes: 2, Spec: sharding.P(nil, nil)},
+	}, sharding.AuditOptions{CopyAxes: []string{"replica"}})
+	if err != nil {
+		panic(err)
+	}
+	if err := report.WriteTable(os.Stdout); err != nil {
+		panic(err)
+	}
+	// Output:
+	// Mesh(replica=2, logical=4), 8 devices
+	// tensor     shape        spec             bytes     per device  copies
+	// weights    [512 2048]   P(nil, logical)  4194304   1048576     2
+	// embedding  [32000 512]  P(nil, nil)      32768000  32768000    8
+	// total                                    36962304  33816576
+	// finding: embedding is copied over logical; splitting it would save 24576000 bytes per device; for example P(logical, nil)
+}
