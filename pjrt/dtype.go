@@ -85,6 +85,18 @@ func (t DType) Bits() int {
 // than a byte take a whole byte each there, in its low bits.
 func (t DType) HostBytes() int { return (t.Bits() + 7) / 8 }
 
+// needsMinor is the PJRT API minor version that brought the type; plugins index
+// a table with it unchecked.
+func (t DType) needsMinor() int {
+	switch t {
+	case S1, U1:
+		return 94
+	case F4E2M1FN, F8E8M0FNU:
+		return 63
+	}
+	return 0
+}
+
 // dtypeOfXLA is the inverse of the table's XLA numbers.
 func dtypeOfXLA(n uint64) DType {
 	for t, d := range dtypes {

@@ -1,8 +1,11 @@
 package pjrt
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -222,8 +225,35 @@ func (e *Executable) OptimizedProgram() (p Program, err error) {
 }
 
 // Serialize writes the executable out for [Client.Load] of the same plugin
-// build on the same kind of device.
+// build on the same kind of device: the plugin's bytes after a short header
+// with their checksum.
 func (e *Executable) Serialize() (b []byte, err error) {
 	err = e.call("serialize", func() error { b, err = e.api.ExecutableSerialize(e.x); return err })
-	return b, err
+	if err != nil {
+		return nil, err
+	}
+	return seal(b), nil
+}
+
+// serialMagic starts a serialized executable.
+const serialMagic = "TPUSTRATEGY EXE1"
+
+// seal puts magic and checksum before a plugin's bytes. Plugins map those as
+// machine code after few checks of their own: one wrong bit can end the process.
+func seal(b []byte) []byte {
+	sum := sha256.Sum256(b)
+	return slices.Concat([]byte(serialMagic), sum[:], b)
+}
+
+// unseal is the inverse of seal.
+func unseal(b []byte) ([]byte, error) {
+	const head = len(serialMagic) + sha256.Size
+	fail := func(detail string) error { return &CompileError{"serialized executable", detail} }
+	if len(b) < head || string(b[:len(serialMagic)]) != serialMagic {
+		return nil, fail("it was not written by Executable.Serialize")
+	}
+	if sum := sha256.Sum256(b[head:]); !bytes.Equal(sum[:], b[len(serialMagic):head]) {
+		return nil, fail("its checksum is wrong: it was cut short or changed")
+	}
+	return b[head:], nil
 }

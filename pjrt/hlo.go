@@ -10,6 +10,9 @@ import (
 // errHLO is what any malformed program proto gives.
 var errHLO = errors.New("malformed HLO proto")
 
+// errNoArray is a parameter that no buffer can be.
+var errNoArray = errors.New("a parameter is no array")
+
 // eachField walks the fields of a message. f gets varints as v and
 // length-delimited fields as b; other kinds are skipped.
 func eachField(m []byte, f func(n protowire.Number, v uint64, b []byte) error) error {
@@ -116,7 +119,7 @@ func shapeProto(m []byte) (*shape, error) {
 		return nil, err
 	}
 	if dtype == Invalid {
-		return nil, fmt.Errorf("%w: a parameter is no array", errHLO)
+		return nil, errNoArray
 	}
 	return shapeOf64(dtype, dims), nil
 }

@@ -55,6 +55,10 @@ func (c *Client) hostShape(ctx context.Context, op string, data []byte, dtype DT
 	if len(data) != s.bytes {
 		return nil, fail("%v takes %d bytes, data has %d", s, s.bytes, len(data))
 	}
+	if minor := dtype.needsMinor(); c.api.Minor < minor {
+		return nil, &Error{Op: op, Code: Unimplemented, Plugin: c.path, NeedsMinor: minor,
+			Msg: fmt.Sprintf("element type %v needs PJRT 0.%d, the plugin speaks 0.%d", dtype, minor, c.api.Minor)}
+	}
 	return s, nil
 }
 

@@ -3,6 +3,7 @@ package pjrt
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -83,20 +84,21 @@ type LoadOptions struct {
 }
 
 // Load puts an executable on the client's devices that [Executable.Serialize]
-// wrote, on the same plugin build and kind of device. The bytes run as machine
-// code: load only what you wrote yourself.
+// wrote, on the same plugin build and kind of device. Bytes that were cut short
+// or changed give a [*CompileError]. The bytes run as machine code, and a
+// checksum is no signature: load only what you wrote yourself.
 func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*LoadedExecutable, error) {
-	if len(serialized) == 0 {
-		return nil, &CompileError{"serialized executable", "it is empty"}
+	payload, err := unseal(serialized)
+	if err != nil {
+		return nil, err
 	}
 	var options []byte
 	if o.Compile != nil {
-		var err error
 		if options, err = o.Compile.encode(len(c.devices), func(id int) bool { return c.byID[id] != nil }); err != nil {
 			return nil, err
 		}
 	}
-	return c.load(ctx, "load executable", serialized, func(b []byte) (capi.Loaded, error) {
+	return c.load(ctx, "load executable", payload, func(b []byte) (capi.Loaded, error) {
 		return c.api.ClientDeserialize(c.c, b, options)
 	})
 }
@@ -166,8 +168,11 @@ func (l *LoadedExecutable) read(c *Client) error {
 		return err
 	}
 	if p, err := l.exec.OptimizedProgram(); err == nil {
-		if params, err := parameterShapes(p); err == nil {
+		switch params, err := parameterShapes(p); {
+		case err == nil:
 			l.params.Store(&params)
+		case errors.Is(err, errNoArray):
+			return &CompileError{"Program.Code", "a parameter of main is no array, such as a tuple: pass its elements one by one"}
 		}
 	}
 	return nil

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -65,6 +68,9 @@ func (p *Plugin) NewTopology(ctx context.Context, name string, options map[strin
 	if err != nil {
 		return nil, err
 	}
+	if err := checkTopologyName(name, options); err != nil {
+		return nil, err
+	}
 	return await(ctx, "create topology", func() (*Topology, error) {
 		t, err := p.api.TopologyCreate(name, values)
 		if err != nil {
@@ -72,6 +78,37 @@ func (p *Plugin) NewTopology(ctx context.Context, name string, options map[strin
 		}
 		return newTopology(p.api, p.path, nil, t, name)
 	}, func(t *Topology) { t.Close() }, nil)
+}
+
+// layoutInName finds the chips along each axis in a name such as "v5e:4x4".
+var layoutInName = regexp.MustCompile(`[:=_]([0-9]+(?:x[0-9]+)*)`)
+
+// checkTopologyName refuses what libtpu would divide by or run out of memory
+// on: an axis of no chips, and more chips than any slice has.
+func checkTopologyName(name string, options map[string]any) error {
+	slices := 1
+	switch n := options["num_slices"].(type) {
+	case int:
+		slices = n
+	case int64:
+		slices = int(n)
+	}
+	if slices < 1 || slices > maxDevices {
+		return &OptionError{"num_slices", slices, fmt.Sprintf("%d is not from 1 to %d", slices, maxDevices)}
+	}
+	m := layoutInName.FindStringSubmatch(name)
+	if m == nil {
+		return nil
+	}
+	chips := slices
+	for _, axis := range strings.Split(m[1], "x") {
+		n, err := strconv.Atoi(axis)
+		if err != nil || n < 1 || n > maxDevices || chips > maxDevices/n {
+			return &OptionError{"name", name, fmt.Sprintf("%q: axis %q is 0 or makes more than %d chips", name, axis, maxDevices)}
+		}
+		chips *= n
+	}
+	return nil
 }
 
 // LoadTopology reads a topology that [Topology.Serialize] wrote. It needs PJRT

@@ -110,5 +110,5 @@ func Report() string {
 		all = append(all, fmt.Sprintf("%v still open, created at:\n%s", r.kind, r.stack))
 	}
 	slices.Sort(all)
-	return strings.Join(append(all, lost...), "\n")
+	return strings.Join(append(all, lost...), "\n\n")
 }

@@ -1,0 +1,65 @@
+// Package floor measures what a step loop costs over the least it can cost: the
+// same program, run by [pjrt.LoadedExecutable.Repeat] in C and by a loop in Go,
+// in turn, in one process.
+package floor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"tpustrategy/pjrt"
+)
+
+// Options configure Measure. The zero value is the default.
+type Options struct {
+	// Rounds is how often both loops run; 0 means 50. Medians are over rounds.
+	Rounds int
+	// Steps is the launches in one round, after which the loop waits; 0 means 20.
+	Steps int
+}
+
+// Result is the median time of one step.
+type Result struct {
+	C, Go time.Duration
+}
+
+// Ratio is Go over C.
+func (r Result) Ratio() float64 { return float64(r.Go) / float64(r.C) }
+
+// String is such as "C 3.5µs, Go 3.9µs, ratio 1.11".
+func (r Result) String() string { return fmt.Sprintf("C %v, Go %v, ratio %.2f", r.C, r.Go, r.Ratio()) }
+
+// Measure runs the program's C loop and step in turn. state are the arguments,
+// per launch device; each run donates them all and puts the results in their
+// place. step is the Go loop's body.
+func Measure(ctx context.Context, x *pjrt.LoadedExecutable, state [][]*pjrt.Buffer, step func() error, o Options) (Result, error) {
+	rounds, steps := cmp.Or(o.Rounds, 50), cmp.Or(o.Steps, 20)
+	var inC, inGo []time.Duration
+	for range rounds {
+		took, err := x.Repeat(ctx, state, steps)
+		if err != nil {
+			return Result{}, fmt.Errorf("floor: %w", err)
+		}
+		inC = append(inC, took/time.Duration(steps))
+		start := time.Now()
+		for range steps {
+			if err := step(); err != nil {
+				return Result{}, fmt.Errorf("floor: step: %w", err)
+			}
+		}
+		for _, row := range state {
+			for _, b := range row {
+				if err := b.Ready(ctx); err != nil {
+					return Result{}, fmt.Errorf("floor: wait: %w", err)
+				}
+			}
+		}
+		inGo = append(inGo, time.Since(start)/time.Duration(steps))
+	}
+	slices.Sort(inC)
+	slices.Sort(inGo)
+	return Result{C: inC[len(inC)/2], Go: inGo[len(inGo)/2]}, nil
+}

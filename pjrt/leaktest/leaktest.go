@@ -1,0 +1,63 @@
+// Package leaktest makes a test fail for plugin objects that it leaves behind,
+// or that only the garbage collector ended.
+package leaktest
+
+import (
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"tpustrategy/pjrt/internal/live"
+)
+
+// TB is the part of testing.TB that Check uses.
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Errorf(format string, args ...any)
+}
+
+// Check records, from now to the end of the test, where plugin objects are made,
+// and fails the test at its end, after the cleanups registered later, if more
+// are open than now, or if the garbage collector ended any. It is for tests
+// that do not run in parallel with others that use plugins.
+func Check(t TB) {
+	t.Helper()
+	before, collected := live.Counts()
+	live.Record(true)
+	t.Cleanup(func() {
+		defer live.Record(false)
+		// Two cycles, so that cleanups queued by the first have run.
+		runtime.GC()
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond)
+		after, reclaimed := live.Counts()
+		for _, kind := range slices.Sorted(maps.Keys(after)) {
+			// Launch scratch lives and goes with its executable.
+			if n := after[kind] - before[kind]; n > 0 {
+				t.Errorf("pjrt/leaktest: %d %s objects left open\n%s", n, kind, stacks(kind))
+			}
+			if n := reclaimed[kind] - collected[kind]; n > 0 {
+				t.Errorf("pjrt/leaktest: %d %s objects ended by the garbage collector, not Close\n%s", n, kind, stacks(kind))
+			}
+		}
+	})
+}
+
+// Open counts the plugin objects that are open in the process, by kind.
+func Open() map[string]int {
+	alive, _ := live.Counts()
+	return alive
+}
+
+func stacks(kind string) string {
+	var out []string
+	for _, s := range strings.Split(live.Report(), "\n\n") {
+		if strings.HasPrefix(s, kind) {
+			out = append(out, s)
+		}
+	}
+	return strings.Join(out, "\n\n")
+}

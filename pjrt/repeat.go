@@ -1,0 +1,72 @@
+package pjrt
+
+import (
+	"context"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"tpustrategy/pjrt/internal/live"
+)
+
+// Repeat runs the program n times in a loop written in C, each result taking the
+// place of the argument of its number, waits for the last run, and answers the
+// time that took. All of state is donated and holds the last results
+// afterwards. It is the least that a step loop over this plugin can cost, to
+// compare other loops with (see package pjrt/floor). It cannot be interrupted:
+// ctx is looked at before it starts.
+func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int) (time.Duration, error) {
+	const op = "repeat"
+	if ctx.Err() != nil {
+		return 0, fmt.Errorf("pjrt: %s: %w", op, context.Cause(ctx))
+	}
+	if !l.enter() {
+		return 0, fmt.Errorf("pjrt: %s: executable: %w", op, ErrClosed)
+	}
+	defer func() {
+		if l.leave() {
+			_ = l.destroy()
+		}
+	}()
+	params, err := l.checkLists(state, state, ExecuteOptions{})
+	if err != nil {
+		return 0, err
+	}
+	width := len(l.outputs)
+	donate := make([]bool, width)
+	for i := range donate {
+		donate[i] = true
+		if params != nil && !params[i].equal(l.outputs[i]) {
+			return 0, &ArgumentError{Result: true, Device: -1, Index: -1, Detail: fmt.Sprintf("result %d is %v, which cannot be argument %d again: %v", i, l.outputs[i], i, params[i])}
+		}
+	}
+	s, err := l.getLaunch(len(l.devices), width, width)
+	if err != nil {
+		return 0, err
+	}
+	defer l.putLaunch(s)
+	if taken, err := l.takeArguments(s, params, state, donate); err != nil {
+		l.returnArguments(s, state, donate, taken)
+		return 0, err
+	}
+	if len(l.devices) > 1 {
+		l.core.launch.Lock()
+		defer l.core.launch.Unlock()
+	}
+	ns, err := l.core.api.Floor(l.x, s.Launch, n)
+	for d, row := range state {
+		for i, b := range row {
+			live.Remove(live.Buffer, unsafe.Pointer(b.h.c))
+			b.h.c = s.Args[d*width+i]
+			live.Add(live.Buffer, unsafe.Pointer(b.h.c))
+			b.claim.Store(0)
+			if gone, e := l.core.api.BufferIsDeleted(b.h.c); e == nil && gone {
+				_ = b.h.destroy()
+				b.settle(bufDonated)
+				continue
+			}
+			b.settle(0)
+		}
+	}
+	return time.Duration(ns), l.core.wrap(op, err)
+}

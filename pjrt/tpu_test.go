@@ -1,0 +1,112 @@
+package pjrt_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/plugintest"
+	"tpustrategy/pjrt"
+)
+
+// libtpu reads its environment once and may end the process, so each test of it
+// has a process of its own.
+func inTPUChild(t *testing.T) bool {
+	t.Helper()
+	plugintest.Path(t, "tpu")
+	if plugintest.InChild(t) {
+		return true
+	}
+	out, err := plugintest.Child(t, plugintest.TPUEnv()...)
+	require.NoError(t, err, out)
+	return false
+}
+
+func TestLibtpuCompilesAheadOfTimeForASliceThatIsNotThere(t *testing.T) {
+	if !inTPUChild(t) {
+		return
+	}
+	ctx := context.Background()
+	p := plugintest.Open(t, "tpu")
+	topology, err := p.NewTopology(ctx, "v5e:2x4", nil)
+	require.NoError(t, err)
+	require.Len(t, topology.Devices(), 8)
+	assert.Equal(t, "tpu", topology.PlatformName())
+	first := topology.Devices()[0].Attributes()
+	assert.Len(t, first["coords"], 3, "%v", first)
+
+	x, err := p.Compile(ctx, topology, addOne(8), spmd(8))
+	require.NoError(t, err)
+	stats, err := x.MemoryStats()
+	require.NoError(t, err)
+	assert.Positive(t, stats.Arguments)
+	assert.Equal(t, stats.Arguments, stats.Alias, "the donated argument is the result")
+	dims, err := x.OutputDims()
+	require.NoError(t, err)
+	assert.Equal(t, [][]int{{1, 8}}, dims)
+	cost, err := x.CostAnalysis()
+	require.NoError(t, err)
+	assert.Contains(t, cost, "flops")
+	program, err := x.OptimizedProgram()
+	require.NoError(t, err)
+	assert.NotEmpty(t, program.Code)
+	serialized, err := x.Serialize()
+	require.NoError(t, err)
+	assert.NotEmpty(t, serialized)
+	require.NoError(t, x.Close())
+	_, err = x.Name()
+	require.ErrorIs(t, err, pjrt.ErrClosed)
+
+	require.NoError(t, topology.Close())
+	_, err = p.Compile(ctx, topology, addOne(8), spmd(8))
+	require.ErrorIs(t, err, pjrt.ErrClosed)
+}
+
+func TestLibtpuTopologyRoundTripAndRefusals(t *testing.T) {
+	if !inTPUChild(t) {
+		return
+	}
+	ctx := context.Background()
+	p := plugintest.Open(t, "tpu")
+	topology, err := p.NewTopology(ctx, "v5e:2x4", nil)
+	require.NoError(t, err)
+	defer topology.Close()
+	b, err := topology.Serialize()
+	require.NoError(t, err)
+	again, err := p.LoadTopology(ctx, b)
+	require.NoError(t, err)
+	defer again.Close()
+	require.Len(t, again.Devices(), 8)
+	one, err := topology.Fingerprint()
+	require.NoError(t, err)
+	two, err := again.Fingerprint()
+	require.NoError(t, err)
+	assert.Equal(t, one, two)
+
+	var pe *pjrt.Error
+	for _, name := range []string{"v99:2x2", "v5e:axb", "v5e:3x5", "nonsense"} {
+		_, err := p.NewTopology(ctx, name, nil)
+		require.ErrorAs(t, err, &pe, "name %q", name)
+	}
+	var oe *pjrt.OptionError
+	for _, name := range []string{"v5e:0x0", "v5e:2x2x0", "v4:0x2x2", "v5e:65536x65536", "v5e:99999999999999999999x2"} {
+		_, err = p.NewTopology(ctx, name, nil)
+		require.ErrorAs(t, err, &oe, "libtpu would crash on %q", name)
+	}
+	for _, options := range []map[string]any{{"wrap": struct{}{}}, {"num_slices": 0}, {"num_slices": int64(1 << 40)}, {"": 1}} {
+		_, err = p.NewTopology(ctx, "v5e:2x4", options)
+		require.ErrorAs(t, err, &oe, "%v", options)
+	}
+	var ce *pjrt.CompileError
+	_, err = p.Compile(ctx, topology, addOne(16), spmd(16))
+	require.ErrorAs(t, err, &ce, "16 devices of 8")
+	_, err = p.Compile(ctx, topology, pjrt.Program{Code: []byte("module {")}, pjrt.CompileOptions{})
+	require.ErrorAs(t, err, &pe)
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = p.Compile(canceled, topology, addOne(8), spmd(8))
+	require.True(t, errors.Is(err, context.Canceled))
+}
