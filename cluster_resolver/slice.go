@@ -140,7 +140,7 @@ func multislice(env Environment, md Metadata) Multislice {
 		}
 		m = told
 	}
-	return Multislice{Coordinator: m.Coordinator, Port: m.Port, NumSlices: m.NumSlices, SliceID: m.SliceID}
+	return Multislice(m)
 }
 
 // devicesPerTask counts the devices that the runtime makes for one task; 0 where the
