@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"tpustrategy/pjrt"
+	"tpustrategy/tpu"
+)
+
+// The exit codes.
+const (
+	exitFailed = iota + 1
+	exitUsage
+	exitMissing
+	exitMemory
+	exitDied
+)
+
+// cli is the command line.
+type cli struct {
+	JSON bool `help:"Answer as one JSON value." name:"json"`
+
+	Doctor doctorCmd `cmd:"" help:"Say which plugins are here, and what would run."`
+	Child  childCmd  `cmd:"" hidden:"" help:"Do one piece of work for a parent process."`
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// exited is how kong's own exits (for --help) reach run.
+type exited int
+
+// run executes one command line and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) (code int) {
+	var c cli
+	defer func() {
+		if r := recover(); r != nil {
+			e, ok := r.(exited)
+			if !ok {
+				panic(r)
+			}
+			code = int(e)
+		}
+	}()
+	parser, err := kong.New(&c,
+		kong.Name("tpustrategy"),
+		kong.Description("Looks at TPU slices, places replicas on them and compiles steps for them."),
+		kong.Writers(a.stdout, a.stderr),
+		kong.Exit(func(code int) { panic(exited(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Bind(a),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+	)
+	if err != nil {
+		return a.fail(&c, err)
+	}
+	for i, arg := range args {
+		if arg == "-json" {
+			args[i] = "--json"
+		}
+	}
+	kctx, err := parser.Parse(args)
+	if err != nil {
+		return a.fail(&c, &usageError{fmt.Errorf("%w; see tpustrategy --help", err)})
+	}
+	if err := kctx.Run(&c); err != nil {
+		return a.fail(&c, err)
+	}
+	return 0
+}
+
+// failure is an error as JSON and across processes.
+type failure struct {
+	// Kind is usage, missing, memory, died or failed.
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+	// Log is what the compiler wrote, or its end.
+	Log string `json:"log,omitempty"`
+}
+
+func (f *failure) Error() string { return f.Message }
+
+var exitKinds = map[string]int{"failed": exitFailed, "usage": exitUsage, "missing": exitMissing, "memory": exitMemory, "died": exitDied}
+
+// failureOf sorts an error into a kind.
+func failureOf(err error) *failure {
+	var f *failure
+	if errors.As(err, &f) {
+		return f
+	}
+	f = &failure{Kind: "failed", Message: err.Error()}
+	var usage *usageError
+	var find *pjrt.FindError
+	var plugin *pjrt.PluginError
+	var died *childError
+	var accelerator *tpu.AcceleratorError
+	var assignment *tpu.AssignmentError
+	var compiler *pjrt.Error
+	switch {
+	case errors.As(err, &died):
+		f.Kind, f.Log = "died", died.Tail
+	case errors.As(err, &find), errors.As(err, &plugin):
+		f.Kind = "missing"
+	case errors.As(err, &usage), errors.As(err, &accelerator), errors.As(err, &assignment):
+		f.Kind = "usage"
+	case errors.As(err, &compiler):
+		f.Log = compiler.Log
+		if compiler.Code == pjrt.ResourceExhausted {
+			f.Kind = "memory"
+		}
+	}
+	return f
+}
+
+// fail reports an error and returns its exit code.
+func (a *app) fail(c *cli, err error) int {
+	f := failureOf(err)
+	if c.JSON {
+		_ = a.printJSON(map[string]any{"error": f})
+	}
+	fmt.Fprintf(a.stderr, "tpustrategy: %s\n", f.Message)
+	if f.Log != "" && f.Kind == "died" {
+		fmt.Fprintf(a.stderr, "The end of its log:\n%s\n", indent(f.Log, "  "))
+	}
+	return exitKinds[f.Kind]
+}
+
+func (a *app) printJSON(v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, "%s\n", b)
+	return err
+}
+
+func indent(text, by string) string {
+	return by + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+by)
+}

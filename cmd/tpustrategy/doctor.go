@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"tpustrategy/internal/pins"
+	"tpustrategy/pjrt"
+)
+
+type doctorCmd struct{}
+
+// Help is the text under --help.
+func (doctorCmd) Help() string {
+	return `Looks for each plugin where the library looks, opens it in a process of its own, and says what would run.
+
+Example:
+  tpustrategy doctor
+
+Ends with exit code 3 if nothing would run.`
+}
+
+// diagnosis is what doctor found.
+type diagnosis struct {
+	Go       string            `json:"go"`
+	Platform string            `json:"platform"`
+	CPUs     int               `json:"cpus"`
+	Env      map[string]string `json:"environment,omitempty"`
+	// TPUDevices are the device files of TPUs on this machine.
+	TPUDevices []string          `json:"tpu_devices"`
+	Plugins    []pluginDiagnosis `json:"plugins"`
+	Runs       []verdict         `json:"runs"`
+	// Actions are what to do about what is missing, the first one first.
+	Actions []string `json:"actions"`
+}
+
+type pluginDiagnosis struct {
+	Kind   string       `json:"kind"`
+	Usable bool         `json:"usable"`
+	Path   string       `json:"path,omitempty"`
+	Source string       `json:"source,omitempty"`
+	Pinned string       `json:"pinned,omitempty"`
+	Tried  []tried      `json:"tried"`
+	Probe  *probeAnswer `json:"probe,omitempty"`
+	Error  *failure     `json:"error,omitempty"`
+}
+
+type tried struct {
+	Source string `json:"source"`
+	Path   string `json:"path,omitempty"`
+	Result string `json:"result"`
+}
+
+// verdict says whether a kind of work would run here.
+type verdict struct {
+	Work string `json:"work"`
+	Can  bool   `json:"can"`
+	Why  string `json:"why"`
+}
+
+// environmentOfInterest are the variables that change what is found.
+var environmentOfInterest = []string{
+	"TPUSTRATEGY_CPU_PLUGIN", "TPUSTRATEGY_TPU_PLUGIN", "TPUSTRATEGY_CUDA_PLUGIN", "TPU_LIBRARY_PATH",
+	"TPU_NAME", "TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES", "TPU_ACCELERATOR_TYPE", "TPU_SKIP_MDS_QUERY", "TF_CONFIG",
+}
+
+func (c *doctorCmd) Run(ctx context.Context, a *app, root *cli) error {
+	d := a.diagnose(ctx)
+	if root.JSON {
+		if err := a.printJSON(d); err != nil {
+			return err
+		}
+	} else {
+		a.printDiagnosis(d)
+	}
+	if !slices.ContainsFunc(d.Runs, func(v verdict) bool { return v.Can }) {
+		return &failure{Kind: "missing", Message: "doctor: nothing would run here; " + strings.Join(d.Actions, "; ")}
+	}
+	return nil
+}
+
+func (a *app) diagnose(ctx context.Context) diagnosis {
+	d := diagnosis{
+		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
+		Env: map[string]string{}, TPUDevices: tpuDevices(), Actions: []string{},
+	}
+	for _, name := range environmentOfInterest {
+		if value := a.getenv(name); value != "" {
+			d.Env[name] = value
+		}
+	}
+	for _, kind := range []string{"cpu", "tpu", "cuda"} {
+		d.Plugins = append(d.Plugins, a.diagnosePlugin(ctx, kind, len(d.TPUDevices) > 0))
+	}
+	cpu, tpus, cuda := d.Plugins[0], d.Plugins[1], d.Plugins[2]
+	d.Runs = []verdict{
+		{Work: "steps on CPU devices", Can: cpu.Usable, Why: why(cpu)},
+		{Work: "steps on this machine's TPU", Can: tpus.Usable && tpus.Probe != nil && tpus.Probe.Devices > 0, Why: tpuWhy(tpus, d.TPUDevices)},
+		{Work: "compiling ahead of time for TPU slices", Can: tpus.Usable && tpus.Probe != nil && tpus.Probe.AheadOfTime, Why: why(tpus)},
+	}
+	for _, p := range []pluginDiagnosis{cpu, tpus} {
+		switch {
+		case p.Usable:
+		case p.Path == "" && len(p.Tried) > 0 && p.Tried[len(p.Tried)-1].Source != "installer" && strings.HasPrefix(p.Tried[len(p.Tried)-1].Source, "$"):
+			d.Actions = append(d.Actions, fmt.Sprintf("correct or unset %s", p.Tried[len(p.Tried)-1].Source))
+		case p.Path == "" && p.Pinned == "":
+			d.Actions = append(d.Actions, fmt.Sprintf("no %s plugin is published for %s: set $TPUSTRATEGY_%s_PLUGIN to one that you built", p.Kind, d.Platform, strings.ToUpper(p.Kind)))
+		case p.Path == "":
+			d.Actions = append(d.Actions, fmt.Sprintf("run `tpustrategy install %s`", p.Kind))
+		default:
+			d.Actions = append(d.Actions, fmt.Sprintf("replace %s, which cannot be used", p.Path))
+		}
+	}
+	if !cuda.Usable && cuda.Path != "" {
+		d.Actions = append(d.Actions, fmt.Sprintf("replace or unset %s, which cannot be used", cuda.Path))
+	}
+	return d
+}
+
+// tpuDevices are the device files of TPUs.
+func tpuDevices() []string {
+	found := []string{}
+	for _, pattern := range []string{"/dev/accel*", "/dev/vfio/[0-9]*"} {
+		// The patterns are well formed, which is Glob's only error.
+		matches, _ := filepath.Glob(pattern)
+		found = append(found, matches...)
+	}
+	return found
+}
+
+// find looks for a plugin as the library does.
+func (a *app) find(kind, path string) (pjrt.Found, error) {
+	return pjrt.Find(pjrt.FindOptions{Kind: kind, Path: path, Getenv: a.getenv, GOARCH: runtime.GOARCH,
+		UserCacheDir: a.cacheDir, Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
+}
+
+func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) pluginDiagnosis {
+	d := pluginDiagnosis{Kind: kind, Tried: []tried{}}
+	if pin, err := pins.For(kind, runtime.GOARCH); err == nil {
+		d.Pinned = pin.Package + " " + pin.Version
+	}
+	found, err := a.find(kind, "")
+	candidates := found.Tried
+	var missing *pjrt.FindError
+	if errors.As(err, &missing) {
+		candidates = missing.Tried
+	}
+	for _, c := range candidates {
+		if c.Source == "Path" { // there is no way to give one here
+			continue
+		}
+		t := tried{Source: c.Source, Path: c.Path, Result: "found"}
+		if c.Err != nil {
+			t.Result = c.Err.Error()
+		}
+		d.Tried = append(d.Tried, t)
+	}
+	if err != nil {
+		d.Error = failureOf(err)
+		return d
+	}
+	d.Path, d.Source = found.Path, found.Source
+	request := probeRequest{Path: found.Path, Kind: kind, Client: kind != "tpu" || haveTPU}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	answer, err := a.child(ctx, "opening the "+kind+" plugin", childRequest{Probe: &request}, kind == "tpu" && !haveTPU)
+	if err != nil {
+		d.Error = failureOf(err)
+		return d
+	}
+	d.Usable, d.Probe = true, answer.Probe
+	return d
+}
+
+// probeTimeout bounds the wait for a plugin: a TPU in use by another process can
+// make libtpu wait for ever.
+const probeTimeout = 2 * time.Minute
+
+func why(p pluginDiagnosis) string {
+	switch {
+	case p.Usable:
+		return p.Probe.Plugin
+	case p.Error != nil && p.Path != "":
+		return p.Error.Message
+	}
+	return "no " + p.Kind + " plugin found"
+}
+
+func tpuWhy(p pluginDiagnosis, devices []string) string {
+	switch {
+	case !p.Usable:
+		return why(p)
+	case len(devices) == 0:
+		return "no TPU on this machine: no /dev/accel* and no /dev/vfio/*"
+	case p.Probe.ClientError != "":
+		return p.Probe.ClientError
+	}
+	return fmt.Sprintf("%d devices", p.Probe.Devices)
+}

@@ -1,0 +1,51 @@
+// Command tpustrategy looks at TPU slices, places replicas on them and compiles
+// steps for them, with or without a TPU at hand.
+//
+//	tpustrategy doctor
+//	tpustrategy topology v5e:4x4
+//	tpustrategy assign v5p:2x2x2 --shape 1,1,2,1 --replicas 4
+//	tpustrategy compile --example digits --topology v5e:2x4 --logical 2
+//
+// Every command answers as text, or with --json as one JSON value. Exit codes: 0
+// done, 1 the work failed, 2 wrong usage, 3 a plugin is missing or unusable, 4 the
+// program does not fit into the memory, 5 the compiler's process died.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+)
+
+func main() { os.Exit(mainCode()) }
+
+// mainCode runs the command line of the process and returns its exit code.
+func mainCode() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = "" // the installer's place is then not looked at
+	}
+	executable, err := os.Executable()
+	if err != nil {
+		executable = os.Args[0]
+	}
+	a := &app{
+		stdout: os.Stdout, stderr: os.Stderr, stdin: os.Stdin, getenv: os.Getenv, environ: os.Environ(),
+		cacheDir: cache, executable: executable, argv0: os.Args[0],
+	}
+	return a.run(ctx, os.Args[1:])
+}
+
+// app is the process as the commands see it.
+type app struct {
+	stdout, stderr io.Writer
+	stdin          io.Reader
+	getenv         func(string) string
+	environ        []string
+	cacheDir       string
+	// executable and argv0 start this program again, as a child.
+	executable, argv0 string
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"tpustrategy/pjrt"
+)
+
+// probeRequest asks what a plugin is. Client opens its devices.
+type probeRequest struct {
+	Path   string `json:"path"`
+	Kind   string `json:"kind"`
+	Client bool   `json:"client"`
+}
+
+// probeAnswer is what a plugin is.
+type probeAnswer struct {
+	// Plugin is its file and the version of the API that it speaks.
+	Plugin      string            `json:"plugin"`
+	Attributes  map[string]string `json:"attributes"`
+	Extensions  []string          `json:"extensions"`
+	Platform    string            `json:"platform,omitempty"`
+	Devices     int               `json:"devices"`
+	DeviceKinds []string          `json:"device_kinds,omitempty"`
+	// ClientError is why its devices cannot be opened.
+	ClientError string `json:"client_error,omitempty"`
+	// AheadOfTime says that it describes slices that are not here, such as
+	// Topology.
+	AheadOfTime     bool   `json:"ahead_of_time"`
+	Topology        string `json:"topology,omitempty"`
+	TopologyDevices int    `json:"topology_devices,omitempty"`
+}
+
+// probeTopology is the slice that a TPU plugin is asked to describe.
+const probeTopology = "v5e:2x4"
+
+// probe opens a plugin and asks it.
+func probe(ctx context.Context, r probeRequest) (*probeAnswer, error) {
+	plugin, err := pjrt.Open(r.Path)
+	if err != nil {
+		return nil, err
+	}
+	answer := &probeAnswer{Plugin: plugin.String(), Attributes: map[string]string{}, Extensions: plugin.Extensions()}
+	for name, value := range plugin.Attributes() {
+		answer.Attributes[name] = fmt.Sprint(value)
+	}
+	if r.Client {
+		if err := probeClient(ctx, plugin, answer); err != nil {
+			answer.ClientError = err.Error()
+		}
+	}
+	if r.Kind == "tpu" {
+		topology, err := plugin.NewTopology(ctx, probeTopology, nil)
+		if err != nil {
+			return nil, err
+		}
+		defer topology.Close()
+		answer.AheadOfTime, answer.Topology, answer.TopologyDevices = true, probeTopology, len(topology.Devices())
+		answer.Platform = topology.PlatformVersion()
+	}
+	return answer, nil
+}
+
+func probeClient(ctx context.Context, plugin *pjrt.Plugin, answer *probeAnswer) error {
+	client, err := plugin.NewClient(ctx, pjrt.ClientOptions{})
+	if err != nil {
+		return err
+	}
+	answer.Platform, answer.Devices = client.PlatformVersion(), len(client.Devices())
+	for _, device := range client.Devices() {
+		if !slices.Contains(answer.DeviceKinds, device.Kind()) {
+			answer.DeviceKinds = append(answer.DeviceKinds, device.Kind())
+		}
+	}
+	return client.Close()
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/plugintest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"tpustrategy": func() { os.Exit(mainCode()) }})
+}
+
+// TestScripts runs the command line as its users do. A script whose name ends in
+// _cpu or _tpu needs that plugin, which it finds as $CPU_PLUGIN or $TPU_PLUGIN.
+func TestScripts(t *testing.T) {
+	for _, group := range []struct{ name, dir, kind string }{
+		{"none", "testdata/script", ""}, {"cpu", "testdata/script_cpu", "cpu"}, {"tpu", "testdata/script_tpu", "tpu"},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			library := ""
+			if group.kind != "" {
+				library = plugintest.Path(t, group.kind)
+			}
+			testscript.Run(t, testscript.Params{
+				Dir: group.dir,
+				Setup: func(env *testscript.Env) error {
+					env.Setenv("HOME", env.WorkDir)
+					env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
+					if library != "" {
+						env.Setenv("PLUGIN", library)
+					}
+					return nil
+				},
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"exitcode":       exitCode,
+					"abortingplugin": abortingPlugin,
+				},
+			})
+		})
+	}
+}
+
+// exitCode runs a command and compares its exit code: exitcode 3 tpustrategy doctor.
+func exitCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exitcode code command args...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	if exit, ok := err.(*exec.ExitError); ok {
+		got = exitText(exit.ExitCode())
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+}
+
+func exitText(code int) string { return string(rune('0' + code)) }
+
+// abortingPlugin builds a plugin that ends the process: abortingplugin FILE.
+func abortingPlugin(ts *testscript.TestScript, _ bool, args []string) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		ts.Fatalf("this script needs gcc: %v", err)
+	}
+	source := ts.MkAbs("plugin.c")
+	ts.Check(os.WriteFile(source, []byte(`#include <stdio.h>
+#include <stdlib.h>
+const void *GetPjrtApi(void) { fprintf(stderr, "first line\nCheck failed: this plugin aborts\n"); abort(); }
+`), 0o644))
+	out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", ts.MkAbs(args[0]), source).CombinedOutput()
+	if err != nil {
+		ts.Fatalf("gcc: %v\n%s", err, out)
+	}
+}
+
+func TestTailKeepsTheEndFromTheStartOfALine(t *testing.T) {
+	log := &tail{limit: 16}
+	for _, text := range []string{"one\n", "two\n", "three\n", "four\n", "five"} {
+		_, err := log.Write([]byte(text))
+		require.NoError(t, err)
+	}
+	require.Equal(t, "three\nfour\nfive", log.String())
+	_, err := log.Write([]byte("\xff and more than the limit holds"))
+	require.NoError(t, err)
+	require.Equal(t, "n the limit holds", "n "+log.String()[len(log.String())-15:])
+}
