@@ -241,3 +241,15 @@ func (v *Variable) upload(ctx context.Context, value *tensors.Tensor) error {
 	}
 	return nil
 }
+
+// Ready waits until the steps under way have computed the variable everywhere.
+func (v *Variable) Ready(ctx context.Context) error {
+	v.strategy.launch.Lock()
+	defer v.strategy.launch.Unlock()
+	for _, b := range v.buffers {
+		if err := b.Ready(ctx); err != nil {
+			return fmt.Errorf("strategy: variable %q: %w", v.path, err)
+		}
+	}
+	return nil
+}
