@@ -148,8 +148,8 @@ func (b *Backend) DeviceDescription(num compute.DeviceNum) string {
 	return fmt.Sprintf("device %d", num)
 }
 
-// Capabilities lists the supported ops and dtypes. The result is the caller's to change.
-func (b *Backend) Capabilities() compute.Capabilities { return capabilities() }
+// Capabilities lists the ops and dtypes that are lowered and that the target's compiler takes. The result is the caller's to change.
+func (b *Backend) Capabilities() compute.Capabilities { return capabilities(b.opts.Target) }
 
 // Builder starts a new computation. The name becomes the module's, with characters that MLIR does
 // not take in a bare symbol replaced.

@@ -6,7 +6,7 @@ import (
 )
 
 // capabilities lists what this package lowers. The list of ops is held against the methods by a test.
-func capabilities() compute.Capabilities {
+func capabilities(target Target) compute.Capabilities {
 	c := compute.Capabilities{
 		Functions:  true,
 		Operations: make(map[compute.OpType]bool, len(loweredOps)),
@@ -16,7 +16,9 @@ func capabilities() compute.Capabilities {
 		c.Operations[op] = true
 	}
 	for d := dtypes.InvalidDType + 1; d <= dtypes.Uint1; d++ {
-		if representable(d) {
+		// libtpu refuses 2-bit integers, which the CPU compiler takes.
+		twoBits := d == dtypes.Int2 || d == dtypes.Uint2
+		if representable(d) && (!twoBits || target == TargetCPU) {
 			c.DTypes[d] = true
 		}
 	}

@@ -76,13 +76,3 @@ func scalarText(d dtypes.DType, value scalarValue) (string, bool) {
 	}
 	return "-1", true
 }
-
-// constantFloat adds a constant scalar of a floating-point dtype.
-func (c *chain) float(d dtypes.DType, v float64) *stablehlo.Value {
-	return c.do(func() (*stablehlo.Value, error) {
-		if !d.IsFloat() || !representable(d) {
-			return nil, fmt.Errorf("dtype %s is not a floating-point type", d)
-		}
-		return constant(c.fn, float64Text(v), xshapes.Make(d))
-	})
-}

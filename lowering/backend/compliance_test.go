@@ -1,8 +1,6 @@
 package backend_test
 
 import (
-	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,6 +8,8 @@ import (
 	"github.com/gomlx/compute/support/backendtest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/plugintest"
 )
 
 const (
@@ -40,23 +40,19 @@ var complianceSkips = map[string]string{
 // compliancePasses is the least number of passes, groups included: a suite that shrinks unseen proves nothing.
 const compliancePasses = 316
 
-// complianceChild marks the process that runs the suite itself. It is a process of its own since a test cannot
-// ask its subtests whether they were skipped.
-const complianceChild = "LOWERING_COMPLIANCE_CHILD"
-
+// TestComplianceSuite runs the suite in a process of its own, since a test cannot ask its subtests whether they
+// were skipped.
 func TestComplianceSuite(t *testing.T) {
-	if os.Getenv(complianceChild) != "" {
+	if plugintest.InChild(t) {
 		backendtest.RunAll(t, newBackend(t), nil)
 		return
 	}
-	newBackend(t) // skips here where there is no plugin
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestComplianceSuite$", "-test.v")
-	cmd.Env = append(os.Environ(), complianceChild+"=1")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", failures(string(out)))
+	plugintest.Path(t, "cpu") // skips here where there is no plugin
+	out, err := plugintest.Child(t)
+	require.NoError(t, err, "%s", failures(out))
 
 	passes, skips := 0, map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^ *--- (PASS|SKIP|FAIL): TestComplianceSuite/(\S+)`).FindAllStringSubmatch(string(out), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^ *--- (PASS|SKIP|FAIL): TestComplianceSuite/(\S+)`).FindAllStringSubmatch(out, -1) {
 		switch m[1] {
 		case "PASS":
 			passes++

@@ -133,3 +133,12 @@ func openCPU() (*pjrt.Plugin, error) {
 
 // newSource is a seeded source of the kind GoMLX's datasets take.
 func newSource() *rand.Rand { return rand.New(rand.NewSource(5)) }
+
+// closure makes a closure of f with the given body.
+func closure(t testing.TB, f compute.Function, body func(c compute.Function) []compute.Value) compute.Function {
+	t.Helper()
+	c, err := f.Closure()
+	require.NoError(t, err)
+	require.NoError(t, c.Return(body(c), nil))
+	return c
+}
