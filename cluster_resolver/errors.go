@@ -83,17 +83,18 @@ func parseError(source, value, reason, hint string) *ParseError {
 
 // LookupError is a job or task that a [ClusterSpec] does not have.
 type LookupError struct {
-	// Job is the job asked for; Index the task asked for, or -1 if the job itself
-	// is missing.
+	// Job and Index are what was asked for.
 	Job   string
 	Index int
+	// NoJob reports that the job itself is missing; Index says nothing then.
+	NoJob bool
 	// Have lists what there is: job names, or the job's task indices as text.
 	Have []string
 }
 
 func (e *LookupError) Error() string {
 	have := strings.Join(e.Have, ", ")
-	if e.Index < 0 {
+	if e.NoJob {
 		return fmt.Sprintf("clusterresolver: no such job in cluster: %q (jobs: [%s])", e.Job, have)
 	}
 	return fmt.Sprintf("clusterresolver: no task with index %d in job %q (indices: [%s])", e.Index, e.Job, have)

@@ -114,7 +114,7 @@ func (s ClusterSpec) Len() int {
 func (s ClusterSpec) Tasks(job string) ([]TaskAddress, error) {
 	j, ok := s.job(job)
 	if !ok {
-		return nil, &LookupError{Job: job, Index: -1, Have: s.Jobs()}
+		return nil, &LookupError{Job: job, NoJob: true, Have: s.Jobs()}
 	}
 	return slices.Clone(j.tasks), nil
 }
@@ -123,11 +123,11 @@ func (s ClusterSpec) Tasks(job string) ([]TaskAddress, error) {
 func (s ClusterSpec) Address(job string, index int) (string, error) {
 	j, ok := s.job(job)
 	if !ok {
-		return "", &LookupError{Job: job, Index: -1, Have: s.Jobs()}
+		return "", &LookupError{Job: job, NoJob: true, Have: s.Jobs()}
 	}
 	i, ok := slices.BinarySearchFunc(j.tasks, index, func(t TaskAddress, n int) int { return cmp.Compare(t.Index, n) })
 	if !ok {
-		e := &LookupError{Job: job, Index: max(index, 0)}
+		e := &LookupError{Job: job, Index: index}
 		for _, t := range j.tasks[:min(len(j.tasks), 16)] {
 			e.Have = append(e.Have, strconv.Itoa(t.Index))
 		}
