@@ -29,10 +29,6 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// maxTiles bounds the devices of a tile assignment, so that a short text or
-// message cannot ask for unbounded memory.
-const maxTiles = 1 << 20
-
 // OpSharding is a sharding in the older form of XLA's GSPMD partitioner and of
 // TensorFlow: it names devices, not axes. The zero value is replicated.
 //
@@ -49,14 +45,6 @@ type OpSharding struct {
 	// tensor dimension.
 	subgroups []Kind
 	elements  []OpSharding // tuple
-}
-
-// tiles is an array of devices: explicit, or counted up over the dimensions
-// reshape and then transposed by perm (the iota form).
-type tiles struct {
-	dims          []int
-	devices       []int
-	reshape, perm []int
 }
 
 // OpReplicated returns the sharding of a tensor that every device holds whole.
@@ -131,21 +119,6 @@ func OpTuple(elements ...OpSharding) (OpSharding, error) {
 	return OpSharding{kind: KindTuple, elements: slices.Clone(elements)}, nil
 }
 
-// tileCount returns the product of dims.
-func tileCount(what string, dims []int) (int, error) {
-	size := 1
-	for _, n := range dims {
-		if n < 1 {
-			return 0, fmt.Errorf("sharding: %s %v have an entry below 1", what, dims)
-		}
-		if n > maxTiles/size {
-			return 0, fmt.Errorf("sharding: %s %v have more than %d tiles", what, dims, maxTiles)
-		}
-		size *= n
-	}
-	return size, nil
-}
-
 func (s OpSharding) checkTiles() error {
 	t := s.tiles
 	size, err := tileCount("tile dimensions", t.dims)
@@ -175,54 +148,6 @@ func (s OpSharding) checkTiles() error {
 		seen[d] = true
 	}
 	return nil
-}
-
-func (t tiles) checkIota(size int) error {
-	count, err := tileCount("iota dimensions", t.reshape)
-	if err != nil {
-		return err
-	}
-	if count != size {
-		return fmt.Errorf("sharding: iota dimensions %v count %d devices for tile dimensions %v; give %d", t.reshape, count, t.dims, size)
-	}
-	sorted := slices.Sorted(slices.Values(t.perm))
-	for i := range sorted {
-		if sorted[i] != i {
-			return fmt.Errorf("sharding: %v is not a permutation", t.perm)
-		}
-	}
-	if len(t.perm) != len(t.reshape) || len(t.perm) == 0 {
-		return fmt.Errorf("sharding: the permutation %v does not fit the dimensions %v", t.perm, t.reshape)
-	}
-	return nil
-}
-
-// expand returns the devices by row-major tile.
-func (t tiles) expand() []int {
-	if t.reshape == nil {
-		return slices.Clone(t.devices)
-	}
-	rank := len(t.reshape)
-	strides := make([]int, rank)
-	size := 1
-	for i := rank - 1; i >= 0; i-- {
-		strides[i] = size
-		size *= t.reshape[i]
-	}
-	devices := make([]int, size)
-	index := make([]int, rank)
-	for k := range devices {
-		for i, p := range t.perm {
-			devices[k] += index[i] * strides[p]
-		}
-		for i := rank - 1; i >= 0; i-- {
-			if index[i]++; index[i] < t.reshape[t.perm[i]] {
-				break
-			}
-			index[i] = 0
-		}
-	}
-	return devices
 }
 
 // Kind returns the kind of the sharding.
@@ -296,49 +221,4 @@ func (s OpSharding) Canonical() OpSharding {
 		}
 	}
 	return s
-}
-
-// IndexRanges returns, per dimension of a tensor of the given shape, the
-// indices that a device holds, and whether it holds any tile. A dimension of
-// size D in n tiles is cut at multiples of D/n rounded up, so that the last
-// tiles may be smaller or empty. Shardings that do not say who holds what
-// (manual, unknown, tuple, unreduced) are an error.
-func (s OpSharding) IndexRanges(shape []int, device int) ([]Range, bool, error) {
-	ranges := make([]Range, len(shape))
-	for i, size := range shape {
-		if size < 0 {
-			return nil, false, fmt.Errorf("sharding: dimension %d has size %d; give the static size", i, size)
-		}
-		ranges[i] = Range{0, size}
-	}
-	switch s.kind {
-	case KindReplicated:
-		return ranges, true, nil
-	case KindMaximal:
-		return ranges, s.device == device, nil
-	case KindTiled:
-	default:
-		return nil, false, fmt.Errorf("sharding: %v sharding does not say what a device holds", s.kind)
-	}
-	rank := len(s.tiles.dims) - len(s.subgroups)
-	if rank != len(shape) {
-		return nil, false, fmt.Errorf("sharding: %v tiles %d dimensions, and the shape %v has %d", s, rank, shape, len(shape))
-	}
-	if k := slices.IndexFunc(s.subgroups, func(k Kind) bool { return k != KindReplicated }); k >= 0 {
-		return nil, false, fmt.Errorf("sharding: %v has a subgroup that is %v, which does not say what a device holds", s, s.subgroups[k])
-	}
-	k := slices.Index(s.tiles.expand(), device)
-	if k < 0 {
-		return nil, false, nil
-	}
-	for i := len(s.tiles.dims) - 1; i >= 0; i-- {
-		n := s.tiles.dims[i]
-		if i < rank {
-			tile := shape[i]/n + min(shape[i]%n, 1)
-			start := min(k%n*tile, shape[i])
-			ranges[i] = Range{start, min(start+tile, shape[i])}
-		}
-		k /= n
-	}
-	return ranges, true, nil
 }

@@ -249,3 +249,43 @@ func FuzzParseOpShardingProto(f *testing.F) {
 		require.True(t, op.Equal(text))
 	})
 }
+
+func TestOpShardingTellsItsParts(t *testing.T) {
+	op, err := sharding.ParseOpSharding("{devices=[2,1,2,2]<=[8] last_tile_dims={manual, replicated}}")
+	require.NoError(t, err)
+	assert.Equal(t, sharding.KindTiled, op.Kind())
+	assert.Equal(t, "tiled", op.Kind().String())
+	assert.Equal(t, "Kind(9)", sharding.Kind(9).String())
+	assert.Equal(t, []int{2, 1, 2, 2}, op.TileDims())
+	assert.Equal(t, []int{2, 1}, op.TileShape())
+	assert.Equal(t, []sharding.Kind{sharding.KindManual, sharding.KindReplicated}, op.Subgroups())
+	assert.Equal(t, -1, op.Device())
+	one, err := sharding.OpMaximal(3)
+	require.NoError(t, err)
+	assert.Equal(t, 3, one.Device())
+	assert.Nil(t, one.TileDevices())
+	tuple, err := sharding.OpTuple(op, one)
+	require.NoError(t, err)
+	_, err = sharding.OpTuple(tuple)
+	assert.ErrorContains(t, err, "flatten")
+	whole, err := sharding.OpTile([]int{1, 1}, nil)
+	require.NoError(t, err)
+	pair, err := sharding.OpTuple(whole, one)
+	require.NoError(t, err)
+	assert.Equal(t, "{{replicated}, {maximal device=3}}", pair.Canonical().String())
+}
+
+func TestParseOpShardingProtoReadsUnpackedAndUnknownFields(t *testing.T) {
+	// Fields 3 and 4 one number at a time, tile_shape (2) and metadata (7).
+	op, err := sharding.ParseOpShardingProto(unhex(t, "0803"+"1802"+"1801"+"2001"+"2000"+"120108"+"3a00"))
+	require.NoError(t, err)
+	assert.Equal(t, "{devices=[2,1]1,0}", op.String())
+	for name, wire := range map[string]string{
+		"cut unknown field": "3a05", "cut list": "08031a0501", "cut list number": "08031a01ff", "string for tuple": "2801",
+		"cut tuple": "2a05", "last twice": "08031a02010122010030014a0100", "both last forms": "08031a03010101220100300142010" + "0",
+		"bad element": "08022a020809",
+	} {
+		_, err := sharding.ParseOpShardingProto(unhex(t, wire))
+		assert.Error(t, err, name)
+	}
+}

@@ -176,3 +176,25 @@ func FuzzParseShardy(f *testing.F) {
 		}
 	})
 }
+
+func TestSpecTellsItsParts(t *testing.T) {
+	s := sharding.P("a", nil, sharding.Open("b")).WithReplicated("c")
+	assert.Equal(t, sharding.Dim{Axes: []string{"b"}, Open: true}, s.Dim(2))
+	assert.Equal(t, sharding.Dim{}, s.Dim(3))
+	assert.Equal(t, []string{"a", "b"}, s.UsedAxes())
+	assert.Equal(t, []string{"c"}, s.ReplicatedAxes())
+	assert.False(t, s.IsReplicated())
+	assert.True(t, sharding.Unconstrained(2).IsReplicated())
+	assert.Equal(t, 3, s.Rank())
+	assert.Equal(t, 2, mesh2x4(t).Rank())
+	assert.Equal(t, `{"replica", "logical"}`, sharding.ShardyAxes(mesh2x4(t).SortAxes([]string{"logical", "replica"})))
+	assert.Equal(t, "Problem(0)", sharding.Problem(0).String())
+	assert.Equal(t, "indivisible", sharding.Indivisible.String())
+}
+
+func TestSyntaxErrorPointsAtThePlace(t *testing.T) {
+	_, _, err := sharding.ParseShardy(`<@m, [{"x"}, {"y]>`)
+	assert.EqualError(t, err, "sharding: Shardy sharding: a string ends before its quote at offset 18, near \"\"")
+	_, err = sharding.ParseOpSharding("{devices=[2,x]}")
+	assert.EqualError(t, err, "sharding: HLO sharding: expected a number at offset 12, near \"x]}\"")
+}

@@ -136,3 +136,21 @@ func FuzzParseTopologyProto(f *testing.F) {
 		require.True(t, topology.Equal(back))
 	})
 }
+
+func TestNamesAndOrdersPrint(t *testing.T) {
+	assert.Equal(t, []string{"AUTO", "RING", "MESH", "DeviceOrder(9)"},
+		[]string{AutoOrder.String(), RingOrder.String(), MeshOrder.String(), DeviceOrder(9).String()})
+	a, err := ParseAccelerator("v5p-16")
+	require.NoError(t, err)
+	assert.Equal(t, [3]int{2, 2, 2}, a.Shape())
+	topology, err := a.Topology()
+	require.NoError(t, err)
+	assert.Equal(t, "v5p:2x2x2", topology.Name())
+	for _, cut := range []string{"08", "0a05", "10", "1005", "0a0101", "1200", "2203000000", "10ffffffff7f"} {
+		wire, err := hex.DecodeString(cut)
+		require.NoError(t, err)
+		_, err = ParseTopologyProto(wire)
+		var bad *TopologyError
+		assert.ErrorAs(t, err, &bad, cut)
+	}
+}

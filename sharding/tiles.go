@@ -1,0 +1,81 @@
+package sharding
+
+import (
+	"fmt"
+	"slices"
+)
+
+// maxTiles bounds the devices of a tile assignment, so that a short text or
+// message cannot ask for unbounded memory.
+const maxTiles = 1 << 20
+
+// tiles is an array of devices: explicit, or counted up over the dimensions
+// reshape and then transposed by perm (the iota form).
+type tiles struct {
+	dims          []int
+	devices       []int
+	reshape, perm []int
+}
+
+// tileCount returns the product of dims.
+func tileCount(what string, dims []int) (int, error) {
+	size := 1
+	for _, n := range dims {
+		if n < 1 {
+			return 0, fmt.Errorf("sharding: %s %v have an entry below 1", what, dims)
+		}
+		if n > maxTiles/size {
+			return 0, fmt.Errorf("sharding: %s %v have more than %d tiles", what, dims, maxTiles)
+		}
+		size *= n
+	}
+	return size, nil
+}
+
+func (t tiles) checkIota(size int) error {
+	count, err := tileCount("iota dimensions", t.reshape)
+	if err != nil {
+		return err
+	}
+	if count != size {
+		return fmt.Errorf("sharding: iota dimensions %v count %d devices for tile dimensions %v; give %d", t.reshape, count, t.dims, size)
+	}
+	sorted := slices.Sorted(slices.Values(t.perm))
+	for i := range sorted {
+		if sorted[i] != i {
+			return fmt.Errorf("sharding: %v is not a permutation", t.perm)
+		}
+	}
+	if len(t.perm) != len(t.reshape) || len(t.perm) == 0 {
+		return fmt.Errorf("sharding: the permutation %v does not fit the dimensions %v", t.perm, t.reshape)
+	}
+	return nil
+}
+
+// expand returns the devices by row-major tile.
+func (t tiles) expand() []int {
+	if t.reshape == nil {
+		return slices.Clone(t.devices)
+	}
+	rank := len(t.reshape)
+	strides := make([]int, rank)
+	size := 1
+	for i := rank - 1; i >= 0; i-- {
+		strides[i] = size
+		size *= t.reshape[i]
+	}
+	devices := make([]int, size)
+	index := make([]int, rank)
+	for k := range devices {
+		for i, p := range t.perm {
+			devices[k] += index[i] * strides[p]
+		}
+		for i := rank - 1; i >= 0; i-- {
+			if index[i]++; index[i] < t.reshape[t.perm[i]] {
+				break
+			}
+			index[i] = 0
+		}
+	}
+	return devices
+}
