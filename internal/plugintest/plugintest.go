@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -109,4 +110,32 @@ func missing(t testing.TB, why string) {
 		t.Fatalf("plugintest: %s=1, and %s", Require, why)
 	}
 	t.Skip(fmt.Sprintf("plugintest: %s", why))
+}
+
+// Headers are the official pjrt_c_api.h files at hand: the CPU plugin's own, if
+// installed, and the one inside the go-xla module.
+func Headers(t testing.TB) map[string]string {
+	t.Helper()
+	out := map[string]string{"plugin": Header(t)}
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/gomlx/go-xla").Output()
+	if err != nil || strings.TrimSpace(string(dir)) == "" {
+		missing(t, fmt.Sprintf("go list cannot tell where go-xla is: %v", err))
+	}
+	out["go-xla"] = filepath.Join(strings.TrimSpace(string(dir)), "pjrt", "pjrt_c_api.h")
+	return out
+}
+
+// CompileC checks that C source compiles, with headers searched in dirs; it
+// fails the test with the compiler's words otherwise.
+func CompileC(t testing.TB, source string, dirs ...string) {
+	t.Helper()
+	args := []string{"-std=c11", "-Wall", "-fsyntax-only", "-x", "c", "-"}
+	for _, d := range dirs {
+		args = append(args, "-I"+d)
+	}
+	cmd := exec.Command("cc", args...)
+	cmd.Stdin = strings.NewReader(source)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("plugintest: cc: %v\n%s", err, out)
+	}
 }
