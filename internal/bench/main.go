@@ -1,0 +1,141 @@
+// Command bench measures the module on the XLA CPU plugin and prints one JSON
+// object a line: name, devices, us (median microseconds), allocs (Go heap
+// allocations an operation), and floor_us where there is a floor, measured in turn
+// in the same run. See docs/benchmarks.md for what each name means.
+//
+//	go run ./internal/bench            all
+//	go run ./internal/bench add_one    those whose name contains a word
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"tpustrategy/strategy"
+	"tpustrategy/tpu/system"
+)
+
+// row is one line of output.
+type row struct {
+	Name    string  `json:"name"`
+	Devices int     `json:"devices"`
+	Us      float64 `json:"us"`
+	Allocs  float64 `json:"allocs"`
+	FloorUs float64 `json:"floor_us,omitempty"`
+	Ratio   float64 `json:"ratio,omitempty"`
+	GBps    float64 `json:"gb_per_s,omitempty"`
+	Note    string  `json:"note,omitempty"`
+}
+
+// bench is one benchmark on a number of devices.
+type bench struct {
+	name    string
+	devices int
+	run     func(ctx context.Context, devices int) (row, error)
+}
+
+var benches = []bench{
+	{"add_one", 1, addOne}, {"add_one", 2, addOne}, {"add_one", 8, addOne},
+	{"execute_return", 8, executeReturn},
+	{"all_reduce_1MiB", 8, allReduce},
+	{"mlp_step", 8, mlpStep}, {"mlp_step_feed", 8, mlpStepFeed},
+	{"h2d", 8, hostToDevice},
+}
+
+func main() {
+	flag.Parse()
+	ctx := context.Background()
+	out := json.NewEncoder(os.Stdout)
+	for _, b := range benches {
+		if flag.NArg() > 0 && !slices.ContainsFunc(flag.Args(), func(word string) bool { return strings.Contains(b.name, word) }) {
+			continue
+		}
+		r, err := b.run(ctx, b.devices)
+		if err != nil {
+			fatal(fmt.Errorf("%s on %d devices: %w", b.name, b.devices, err))
+		}
+		r.Name, r.Devices = b.name, b.devices
+		if r.FloorUs > 0 {
+			r.Ratio = round(r.Us / r.FloorUs)
+		}
+		if err := out.Encode(r); err != nil {
+			fatal(err)
+		}
+	}
+}
+
+func fatal(err error) {
+	fmt.Fprintln(os.Stderr, "bench:", err)
+	os.Exit(1)
+}
+
+// open opens n CPU devices as n replicas.
+func open(ctx context.Context, n int) (*strategy.TPUStrategy, func(), error) {
+	sys, err := system.Open(ctx, system.Options{CPUDevices: n})
+	if err != nil {
+		return nil, nil, err
+	}
+	strat, err := strategy.New(sys, strategy.Options{Replicas: n})
+	if err != nil {
+		sys.Close()
+		return nil, nil, err
+	}
+	return strat, func() { strat.Close(); sys.Close() }, nil
+}
+
+// measured is the median time of an operation and its allocations.
+type measured struct {
+	us, allocs float64
+}
+
+// measure times rounds of n operations, each ended by wait, for about the given
+// time, after one round of warming up.
+func measure(d time.Duration, n int, op func() error, wait func() error) (measured, error) {
+	once := func() (time.Duration, error) {
+		start := time.Now()
+		for range n {
+			if err := op(); err != nil {
+				return 0, err
+			}
+		}
+		if err := wait(); err != nil {
+			return 0, err
+		}
+		return time.Since(start), nil
+	}
+	if _, err := once(); err != nil {
+		return measured{}, err
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var times []time.Duration
+	for end := time.Now().Add(d); time.Now().Before(end) || len(times) < 3; {
+		t, err := once()
+		if err != nil {
+			return measured{}, err
+		}
+		times = append(times, t)
+	}
+	runtime.ReadMemStats(&after)
+	return measured{
+		us:     round(median(times) / float64(n)),
+		allocs: round(float64(after.Mallocs-before.Mallocs) / float64(len(times)*n)),
+	}, nil
+}
+
+// median of durations, in microseconds.
+func median(times []time.Duration) float64 {
+	slices.Sort(times)
+	return float64(times[len(times)/2].Nanoseconds()) / 1e3
+}
+
+func round(x float64) float64 {
+	return float64(int64(x*100+0.5)) / 100
+}
