@@ -31,7 +31,7 @@ func newBuilder(backend *Backend, name string) *Builder {
 	b := &Builder{
 		backend:    backend,
 		name:       name,
-		module:     stablehlo.New(name),
+		module:     stablehlo.New(identifier(name)),
 		symbols:    names{},
 		replicas:   1,
 		partitions: 1,

@@ -16,7 +16,7 @@ func capabilities(target Target) compute.Capabilities {
 		c.Operations[op] = true
 	}
 	for d := dtypes.InvalidDType + 1; d <= dtypes.Uint1; d++ {
-		// libtpu refuses 2-bit integers, which the CPU compiler takes.
+		// libtpu takes 2-bit integers only in tensors that fill its tiles; the CPU compiler takes all.
 		twoBits := d == dtypes.Int2 || d == dtypes.Uint2
 		if representable(d) && (!twoBits || target == TargetCPU) {
 			c.DTypes[d] = true

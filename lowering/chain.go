@@ -67,3 +67,10 @@ func (c *chain) broadcast(x *stablehlo.Value, shape xshapes.Shape, axes ...int) 
 func (c *chain) scalar(d dtypes.DType, value scalarValue) *stablehlo.Value {
 	return c.do(func() (*stablehlo.Value, error) { return constantScalar(c.fn, d, value) })
 }
+
+// reshape gives x other dimensions of the same size.
+func (c *chain) reshape(x *stablehlo.Value, dims ...int) *stablehlo.Value {
+	return c.do(func() (*stablehlo.Value, error) {
+		return stablehlo.Reshape(x, xshapes.Make(x.Shape().DType, dims...))
+	})
+}

@@ -72,6 +72,12 @@ func TestWrongArgumentsAreErrors(t *testing.T) {
 		{"bitcast to no type", func(f compute.Function, x, _ compute.Value) (compute.Value, error) {
 			return f.Bitcast(x, dtypes.InvalidDType)
 		}, "no StableHLO type"},
+		{"bitcast that cannot join", func(f compute.Function, x, _ compute.Value) (compute.Value, error) {
+			return f.Bitcast(must(t)(f.Bitcast(x, dtypes.Int4)), dtypes.Uint8)
+		}, "wants a last axis of dimension 2, got [2 3 8]"},
+		{"bitcast that cannot join small integers", func(f compute.Function, x, _ compute.Value) (compute.Value, error) {
+			return f.Bitcast(must(t)(f.Bitcast(x, dtypes.Int2)), dtypes.Int4)
+		}, "wants a last axis of dimension 2, got [2 3 16]"},
 		{"index dtype", func(f compute.Function, x, _ compute.Value) (compute.Value, error) {
 			return f.ArgMinMax(x, 0, dtypes.Float32, true)
 		}, "must be an integer"},

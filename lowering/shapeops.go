@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
 	xshapes "github.com/gomlx/go-xla/types/shapes"
@@ -99,19 +98,6 @@ func (f *Function) Pad(x, fill compute.Value, axes ...compute.PadAxis) (compute.
 			start[i], end[i], interior[i] = axis.Start, axis.End, axis.Interior
 		}
 		return stablehlo.Pad(in[0], in[1], start, end, interior)
-	})
-}
-
-// Bitcast reinterprets the bits of x. Where the element sizes differ, the last axis splits or joins.
-func (f *Function) Bitcast(x compute.Value, target dtypes.DType) (compute.Value, error) {
-	return f.op("Bitcast", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		if err := wantRepresentable(target); err != nil {
-			return nil, err
-		}
-		if in[0].Shape().DType == target {
-			return in[0], nil
-		}
-		return stablehlo.BitcastConvert(in[0], target)
 	})
 }
 

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
 
 	"tpustrategy/lowering"
 	"tpustrategy/pjrt"
@@ -33,6 +36,9 @@ type Options struct {
 	// executed, so it is compiled then, once for each set of donated arguments; errors of the
 	// compiler come from Execute.
 	AliasDonated bool
+
+	// Identity emits what stands for compute's Identity op; see lowering.Options. Nil returns its operand.
+	Identity func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
 }
 
 // Backend runs graphs on the devices of a PJRT client. Device numbers are places in the client's
@@ -76,6 +82,7 @@ func New(client *pjrt.Client, opts Options) (*Backend, error) {
 	b.Backend = lowering.New(lowering.Options{
 		Target:    target,
 		Precision: opts.Precision,
+		Identity:  opts.Identity,
 		Compile:   b.compile,
 		Data:      data{b},
 		Name:      b.opts.Name,
@@ -156,6 +163,7 @@ func (b *Backend) Close() error {
 			errs = append(errs, err)
 		}
 	}
+	sortErrors(errs) // the set has no order
 	for _, end := range b.owned {
 		if err := end(); err != nil {
 			errs = append(errs, err)
@@ -167,6 +175,11 @@ func (b *Backend) Close() error {
 		b.closed = fmt.Errorf("backend: closing %s: %w", b.opts.Name, errors.Join(errs...))
 	}
 	return b.closed
+}
+
+// sortErrors orders errors by their text.
+func sortErrors(errs []error) {
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 }
 
 // Finalize is Close without its error, as compute.Backend has it.

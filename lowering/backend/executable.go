@@ -86,8 +86,11 @@ func (c *compiled) Close() error {
 	defer c.mu.Unlock()
 	var errs []error
 	for _, exe := range c.loaded {
-		errs = append(errs, exe.Close())
+		if err := exe.Close(); err != nil {
+			errs = append(errs, err)
+		}
 	}
+	sortErrors(errs)
 	c.loaded, c.first = nil, nil
 	return errors.Join(errs...)
 }

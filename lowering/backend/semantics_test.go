@@ -264,6 +264,12 @@ var ops = []opTest{
 			require.NoError(t, err)
 			return out[1]
 		}, []float32{32}},
+	{"small integers of bytes and back", []tensor{{flat: []uint8{0x8F, 0x07}, dims: []int{2}}},
+		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
+			do := must(t)
+			small := do(f.Bitcast(x[0], dtypes.Int4))
+			return do(f.Bitcast(do(f.Neg(do(f.Neg(small)))), dtypes.Uint8))
+		}, []uint8{0x8F, 0x07}},
 	{"branches within branches", []tensor{{flat: []bool{true}}, {flat: []float32{3}}},
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			do := must(t)
