@@ -113,10 +113,13 @@ func (d Dataset) OpenAt(ctx context.Context, pass Pass, from State) (Iterator, e
 	return &guard{in: it}, nil
 }
 
-// All iterates over one pass. It yields an error once, as the last thing.
-func (d Dataset) All(ctx context.Context) iter.Seq2[Element, error] {
+// All iterates over the first pass. It yields an error once, as the last thing.
+func (d Dataset) All(ctx context.Context) iter.Seq2[Element, error] { return d.Pass(ctx, Pass{}) }
+
+// Pass iterates over one pass. It yields an error once, as the last thing.
+func (d Dataset) Pass(ctx context.Context, pass Pass) iter.Seq2[Element, error] {
 	return func(yield func(Element, error) bool) {
-		it, err := d.Open(ctx)
+		it, err := d.OpenAt(ctx, pass, State{})
 		if err != nil {
 			yield(Element{}, err)
 			return

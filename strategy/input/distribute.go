@@ -118,12 +118,19 @@ func Distribute(ds Dataset, opts Options) (*Distributed, error) {
 	}
 	info := src.Info()
 	d := &Distributed{opts: opts, local: opts.Replicas / opts.Hosts, policy: policy, card: info.Cardinality, rows: Unknown}
+	global := leadingDim(info.Spec)
+	if global < 1 || info.BatchSize == 0 {
+		global = info.BatchSize
+	}
+	if global >= 1 {
+		d.rows = (global + opts.Replicas - 1) / opts.Replicas
+	}
 	stream := Dataset{src}
 	if opts.Replicas > 1 {
 		if err := checkBatched(info); err != nil {
 			return nil, err
 		}
-		if stream, err = d.cut(stream, info); err != nil {
+		if stream, err = d.cut(stream, info, global); err != nil {
 			return nil, err
 		}
 		if err := stream.Err(); err != nil {
@@ -150,12 +157,8 @@ func checkBatched(info Info) error {
 }
 
 // cut appends what makes the replicas' parts of the batches.
-func (d *Distributed) cut(stream Dataset, info Info) (Dataset, error) {
+func (d *Distributed) cut(stream Dataset, info Info, global int) (Dataset, error) {
 	n, hosts := d.opts.Replicas, d.opts.Hosts
-	global := leadingDim(info.Spec)
-	if global < 1 {
-		global = info.BatchSize
-	}
 	d.rule = d.opts.Rule
 	if d.rule == RuleAuto {
 		d.rule = Sizes
@@ -165,9 +168,6 @@ func (d *Distributed) cut(stream Dataset, info Info) (Dataset, error) {
 	}
 	if d.rule == Sizes && global < 1 {
 		return Dataset{}, errors.New("input: the rule Sizes needs the global batch size, which is not known: batch the dataset with Batch, or use the rule Chunks")
-	}
-	if global >= 1 {
-		d.rows = (global + n - 1) / n
 	}
 	if d.rule == Chunks {
 		stream = stream.Rebatch(n)

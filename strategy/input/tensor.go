@@ -33,7 +33,6 @@ type storage interface {
 	view(from, to int) storage
 	zeros(n int) storage
 	join(parts []storage, n int) storage
-	pick(at []int, width int) storage
 	flat() any
 	bytes() []byte
 }
@@ -91,14 +90,6 @@ func (v values[T]) join(parts []storage, n int) storage {
 	return out
 }
 
-func (v values[T]) pick(at []int, width int) storage {
-	out := make(values[T], 0, len(at)*width)
-	for _, i := range at {
-		out = append(out, v[i*width:(i+1)*width]...)
-	}
-	return out
-}
-
 func (v values[T]) bytes() []byte {
 	if len(v) == 0 || v.kind() == String {
 		return nil
@@ -136,25 +127,51 @@ func Zeros(kind Kind, dims ...int) (Tensor, error) {
 	if err != nil {
 		return Tensor{}, err
 	}
+	if size > math.MaxInt/16 { // beyond any address space, where make would panic
+		return Tensor{}, fmt.Errorf("input: a tensor of dimensions %v does not fit into memory", dims)
+	}
 	return Tensor{dims: slices.Clone(dims), data: kinds[kind].empty.zeros(size)}, nil
 }
 
-func sizeOf(dims []int) (int, error) {
-	size, empty := 1, false
-	for axis, d := range dims {
-		switch {
-		case d < 0:
-			return 0, fmt.Errorf("input: dimension %d of %v is negative", axis, dims)
-		case d == 0:
-			empty = true
-		case size > math.MaxInt/d:
-			return 0, fmt.Errorf("input: dimensions %v hold more values than an int counts", dims)
-		default:
-			size *= d
+// FromBytes makes a tensor from a copy of raw values in the machine's byte order, such as [Tensor.Bytes] gives. Strings
+// have no such form; a bool is a byte of 0 or 1.
+func FromBytes(kind Kind, data []byte, dims ...int) (Tensor, error) {
+	if kind == String {
+		return Tensor{}, fmt.Errorf("input: strings cannot be made from raw bytes")
+	}
+	t, err := Zeros(kind, dims...)
+	if err != nil {
+		return Tensor{}, err
+	}
+	if len(data) != t.Len()*kind.Size() {
+		return Tensor{}, fmt.Errorf("input: %d bytes do not fill %v, which has %d", len(data), t, t.Len()*kind.Size())
+	}
+	if kind == Bool {
+		for i, b := range data {
+			if b > 1 {
+				return Tensor{}, fmt.Errorf("input: byte %d is %d, a bool is 0 or 1", i, b)
+			}
 		}
 	}
-	if empty {
+	copy(t.Bytes(), data)
+	return t, nil
+}
+
+func sizeOf(dims []int) (int, error) {
+	for axis, d := range dims {
+		if d < 0 {
+			return 0, fmt.Errorf("input: dimension %d of %v is negative", axis, dims)
+		}
+	}
+	if slices.Contains(dims, 0) {
 		return 0, nil
+	}
+	size := 1
+	for _, d := range dims {
+		if size > math.MaxInt/d {
+			return 0, fmt.Errorf("input: dimensions %v hold more values than an int counts", dims)
+		}
+		size *= d
 	}
 	return size, nil
 }

@@ -1,0 +1,339 @@
+package input_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/strategy/input"
+)
+
+// stepsOf writes the steps of an outcome, all hosts together, as lists of lists.
+func stepsOf(t *testing.T, o outcome) string {
+	t.Helper()
+	require.NoError(t, o.err)
+	var out [][]any
+	for _, step := range o.steps {
+		var row []any
+		for _, e := range step {
+			row = append(row, nested(e.Leaf()))
+		}
+		out = append(out, row)
+	}
+	return fmt.Sprint(out)
+}
+
+func TestBatchSizesRotateByHost(t *testing.T) {
+	for host, want := range [][]int{{2, 2, 2, 1}, {2, 1, 2, 2}} {
+		got, err := input.BatchSizes(7, 4, 2, host)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	_, err := input.BatchSizes(7, 3, 2, 0)
+	var uneven *input.UnevenReplicasError
+	assert.ErrorAs(t, err, &uneven)
+	for _, bad := range [][4]int{{0, 1, 1, 0}, {1, 0, 1, 0}, {1, 1, 0, 0}, {1, 1, 1, 1}, {1, 1, 1, -1}} {
+		_, err := input.BatchSizes(bad[0], bad[1], bad[2], bad[3])
+		assert.Error(t, err, "%v", bad)
+	}
+}
+
+func TestBatchSizesOfEveryStepAreTheGlobalBatch(t *testing.T) {
+	for hosts := 1; hosts <= 4; hosts++ {
+		for local := 1; local <= 4; local++ {
+			for global := 1; global <= 20; global++ {
+				n := hosts * local
+				sums := make([]int, hosts) // by step within one round
+				for host := range hosts {
+					sizes, err := input.BatchSizes(global, n, hosts, host)
+					require.NoError(t, err)
+					for i, s := range sizes {
+						sums[i/local] += s
+						require.Contains(t, []int{global / n, (global + n - 1) / n}, s)
+					}
+				}
+				for _, sum := range sums {
+					require.Equal(t, global, sum)
+				}
+			}
+		}
+	}
+}
+
+func TestUnbatchedDataIsNeverSplit(t *testing.T) {
+	column, err := input.NewTensor([]float32{1, 2, 3, 4}, 2, 2)
+	require.NoError(t, err)
+	identity := func(_ context.Context, e input.Element) (input.Element, error) { return e, nil }
+	for name, ds := range map[string]input.Dataset{
+		"scalars":         input.Range(8),
+		"vectors":         input.FromSlices(input.Leaf(column)),
+		"static elements": input.FromElements(input.Leaf(column), input.Leaf(column)),
+		"unbatched":       input.Range(8).Batch(2, true).Unbatch(),
+		"unknown scalars": input.Range(8).Map(identity, input.MapOptions{}),
+		"unknown vectors": input.FromSlices(input.Leaf(column)).Map(identity, input.MapOptions{}),
+		"one of two":      input.FromElements(input.Tuple(input.Leaf(column), input.Leaf(input.Scalar[int32](1)))),
+		"scalar of batch": input.Range(8).Batch(4, false).Map(func(context.Context, input.Element) (input.Element, error) {
+			return input.Leaf(input.Scalar[int32](0)), nil
+		}, input.MapOptions{}),
+		"mixed with batch": input.Range(8).Batch(2, true).Concatenate(input.FromElements(input.Leaf(input.Vector[int64](1, 2)))),
+	} {
+		for _, rule := range []input.Rule{input.RuleAuto, input.Chunks} {
+			got := runCluster(t, ds, cluster{1, 2}, input.Options{Rule: rule}, -1)
+			var unbatched *input.NotBatchedError
+			assert.ErrorAs(t, got.err, &unbatched, name)
+		}
+		assert.NoError(t, runCluster(t, ds, cluster{1, 1}, input.Options{}, -1).err, "%s: one replica takes elements as they are", name)
+	}
+}
+
+func TestComponentsOfDifferentBatchSizes(t *testing.T) {
+	e := input.Tuple(input.Leaf(input.Vector[int64](1, 2, 3, 4)), input.Leaf(input.Vector[int64](7, 8)))
+	ds := input.FromElements(e).Concatenate(input.FromElements(input.Tuple(input.Leaf(input.Vector[int64](5)), input.Leaf(input.Vector[int64](9, 9, 9)))))
+	got := runCluster(t, ds, cluster{1, 2}, input.Options{}, -1)
+	require.NoError(t, got.err)
+	assert.JSONEq(t, `[{"PerReplica":[[1,2],[3,4]]},{"PerReplica":[[7],[8]]}]`, marshalStep(t, got.steps[0]))
+	assert.JSONEq(t, `[{"PerReplica":[[5],[]]},{"PerReplica":[[9,9],[9]]}]`, marshalStep(t, got.steps[1]))
+
+	sizes := ds.RebatchSizes([]int{1})
+	it, err := sizes.Open(context.Background())
+	require.NoError(t, err)
+	defer it.Close()
+	_, err = it.Next(context.Background())
+	assert.ErrorContains(t, err, "same batch size")
+}
+
+func TestRuleSizesNeedsABatchSize(t *testing.T) {
+	ds := ragged([]input.Element{input.Leaf(input.Vector[int32](1))})
+	assert.ErrorContains(t, runCluster(t, ds, cluster{1, 2}, input.Options{Rule: input.Sizes}, -1).err, "global batch size")
+	d, err := input.Distribute(ds, input.Options{Replicas: 2, Policy: input.Off})
+	require.NoError(t, err)
+	assert.Equal(t, input.Chunks, d.Rule(), "an unknown batch size leaves only chunks")
+}
+
+func TestRulesAndPoliciesThatApply(t *testing.T) {
+	files := textFiles(t, 2, 4, false).Batch(4, false)
+	memory := input.Range(8).Batch(4, false)
+	for name, c := range map[string]struct {
+		ds     input.Dataset
+		hosts  int
+		policy input.Policy
+		want   string
+	}{
+		"memory":          {memory, 1, input.Auto, "Data Chunks"},
+		"files":           {files, 1, input.Auto, "File Sizes"},
+		"files on 2":      {files, 2, input.Auto, "File Sizes"},
+		"memory off":      {memory, 2, input.Off, "Off Sizes"},
+		"file on 1 host":  {memory, 1, input.File, "File Sizes"},
+		"hint":            {memory, 2, input.Hint, "Hint Sizes"},
+		"files as data":   {files, 2, input.Data, "Data Chunks"},
+		"files and other": {files.Concatenate(files.Unbatch().Batch(2, false)), 2, input.Auto, "File Chunks"},
+		"files, memory":   {files.Concatenate(ragged(nil)), 2, input.Auto, "Data Chunks"},
+	} {
+		d, err := input.Distribute(c.ds, input.Options{Replicas: 4, Hosts: c.hosts, Policy: c.policy})
+		require.NoError(t, err, name)
+		assert.Equal(t, c.want, fmt.Sprint(d.Policy(), " ", d.Rule()), name)
+	}
+}
+
+func TestShardHintDividesWhereItStands(t *testing.T) {
+	ds := input.Range(8).ShardHint().Cache().Concatenate(input.Range(2)).Batch(2, false)
+	got := runCluster(t, ds, cluster{2, 2}, input.Options{Policy: input.Hint, Rule: input.Chunks}, -1)
+	// Each host cuts its own batches into two chunks and takes one in each step.
+	assert.Equal(t, "[[[0] [1]] [[2] [3]] [[4] [5]] [[6] [7]] [[0] [0]] [[1] [1]]]", stepsOf(t, got))
+	assert.ErrorContains(t, runCluster(t, ds, cluster{2, 2}, input.Options{}, -1).err, "policy Hint")
+}
+
+func TestFilesOfDifferentLengthEndTogether(t *testing.T) {
+	paths, opts := memory("1\n2\n3\n4\n5\n", "6\n")
+	ds := input.Lines(paths, opts).Map(parseNumber, input.MapOptions{Spec: input.Leaf(input.TensorSpec{Kind: input.Float32})})
+	got := runCluster(t, ds.Batch(4, false), cluster{2, 4}, input.Options{}, -1)
+	assert.Equal(t, "[[[1] [2] [6] []] [[3] [4] [] []] [[5] [] [] []]]", stepsOf(t, got), "a host out of data takes part until the last is")
+	got = runCluster(t, ds.Batch(1, true).Unbatch().Batch(4, true), cluster{2, 4}, input.Options{}, -1)
+	assert.Equal(t, "[]", stepsOf(t, got), "with all shapes known a step needs all replicas")
+}
+
+func TestPartialEnd(t *testing.T) {
+	from := func(ds input.Dataset) func(input.Options) (*input.Distributed, error) {
+		return func(o input.Options) (*input.Distributed, error) {
+			return input.FromFunction(func(input.Context) (input.Dataset, error) { return ds, nil }, o)
+		}
+	}
+	got := runHosts(t, cluster{1, 2}, input.Options{}, -1, from(input.Range(10).Batch(2, true)))
+	assert.Equal(t, "[[[0 1] [2 3]] [[4 5] [6 7]]]", stepsOf(t, got), "all shapes known: the fifth batch is left out")
+	got = runHosts(t, cluster{1, 2}, input.Options{}, -1, from(input.Range(10).Batch(2, false)))
+	assert.Equal(t, "[[[0 1] [2 3]] [[4 5] [6 7]] [[8 9] []]]", stepsOf(t, got))
+
+	d, err := from(input.Range(10).Batch(2, false))(input.Options{Replicas: 2})
+	require.NoError(t, err)
+	steps, err := d.Open(context.Background())
+	require.NoError(t, err)
+	defer steps.Close()
+	for _, want := range [][]bool{{true, true}, {true, true}, {true, false}} {
+		step, err := steps.Next(context.Background())
+		require.NoError(t, err)
+		assert.Equal(t, want, step.Real)
+	}
+	for range 3 {
+		_, err = steps.Next(context.Background())
+		assert.Equal(t, io.EOF, err, "the end stays")
+	}
+}
+
+func TestStandInsKeepKnownDimensions(t *testing.T) {
+	matrix, err := input.Zeros(input.Float32, 3, 4, 5)
+	require.NoError(t, err)
+	e := input.Dict(map[string]input.Element{"a": input.Leaf(matrix), "b": input.Leaf(input.Vector("x", "y", "z"))})
+	for _, ds := range []input.Dataset{
+		input.FromSlices(e).Batch(1, false),
+		input.FromSlices(e).Batch(1, false).Map(func(_ context.Context, e input.Element) (input.Element, error) { return e, nil }, input.MapOptions{}),
+	} {
+		d, err := input.FromFunction(func(input.Context) (input.Dataset, error) { return ds, nil }, input.Options{Replicas: 2})
+		require.NoError(t, err)
+		var last input.Step
+		for step, err := range d.All(context.Background()) {
+			require.NoError(t, err)
+			last = step
+		}
+		assert.Equal(t, []bool{true, false}, last.Real)
+		assert.Equal(t, "{a: float32[0 4 5], b: string[0]}", last.Replicas[1].String())
+	}
+}
+
+func TestCardinalityIsTheNumberOfSteps(t *testing.T) {
+	for n := range 12 {
+		for global := 1; global < 6; global++ {
+			for _, drop := range []bool{false, true} {
+				ds := input.Range(n).Batch(global, drop)
+				for replicas := 1; replicas <= 4; replicas++ {
+					for name, open := range map[string]func() (*input.Distributed, error){
+						"distribute": func() (*input.Distributed, error) {
+							return input.Distribute(ds, input.Options{Replicas: replicas})
+						},
+						"off": func() (*input.Distributed, error) {
+							return input.Distribute(ds, input.Options{Replicas: replicas, Policy: input.Off})
+						},
+						"function": func() (*input.Distributed, error) {
+							return input.FromFunction(func(input.Context) (input.Dataset, error) { return ds, nil }, input.Options{Replicas: replicas})
+						},
+					} {
+						d, err := open()
+						require.NoError(t, err)
+						count, err := input.Reduce(context.Background(), d, 0, func(c int, s input.Step) (int, error) {
+							for _, e := range s.Replicas {
+								if name != "function" {
+									require.LessOrEqual(t, e.Leaf().Dim(0), d.MaxRows())
+								}
+							}
+							return c + 1, nil
+						})
+						require.NoError(t, err)
+						if d.Cardinality() != input.UnknownCardinality {
+							require.EqualValues(t, count, d.Cardinality(), "%s: range(%d).batch(%d, %v) on %d", name, n, global, drop, replicas)
+						}
+					}
+				}
+			}
+		}
+	}
+	d, err := input.Distribute(input.Range(1).Repeat(-1).Batch(2, false), input.Options{Replicas: 2})
+	require.NoError(t, err)
+	assert.Equal(t, input.Infinite, d.Cardinality())
+}
+
+func TestOptionsThatMakeNoSense(t *testing.T) {
+	ds := input.Range(8).Batch(4, false)
+	for name, o := range map[string]input.Options{
+		"replicas":    {Replicas: -1},
+		"hosts":       {Hosts: -1},
+		"host":        {HostIndex: 1},
+		"negative":    {HostIndex: -1},
+		"policy":      {Policy: 9},
+		"rule":        {Rule: 9},
+		"replication": {Replication: 9},
+		"place":       {PlaceOnDevice: true},
+	} {
+		_, err := input.Distribute(ds, o)
+		assert.Error(t, err, name)
+		if name != "policy" && name != "rule" {
+			_, err = input.FromFunction(func(input.Context) (input.Dataset, error) { return ds, nil }, o)
+			assert.Error(t, err, name)
+		}
+	}
+	_, err := input.FromFunction(nil, input.Options{})
+	assert.Error(t, err)
+	_, err = input.FromFunction(hundreds, input.Options{Replication: input.PerReplica, PlaceOnDevice: true, KeepOnHost: true})
+	assert.ErrorIs(t, err, errors.ErrUnsupported)
+	broken := errors.New("no data")
+	_, err = input.FromFunction(func(input.Context) (input.Dataset, error) { return input.Dataset{}, broken }, input.Options{})
+	assert.ErrorIs(t, err, broken)
+	_, err = input.FromFunction(func(input.Context) (input.Dataset, error) { return input.Range(-1), nil }, input.Options{})
+	assert.Error(t, err)
+	_, err = input.FromFunction(func(c input.Context) (input.Dataset, error) {
+		if c.InputPipelineID == 0 {
+			return input.Range(3), nil
+		}
+		return input.Lines(nil, input.FileOptions{}), nil
+	}, input.Options{Replicas: 2, Replication: input.PerReplica})
+	assert.ErrorContains(t, err, "all replicas need the same")
+}
+
+func TestVoteErrorsEndTheSteps(t *testing.T) {
+	lost := errors.New("host lost")
+	d, err := input.Distribute(input.Range(8).Batch(4, false), input.Options{Replicas: 2, Hosts: 2, Policy: input.Off,
+		AnyHost: func(context.Context, bool) (bool, error) { return false, lost }})
+	require.NoError(t, err)
+	steps, err := d.Open(context.Background())
+	require.NoError(t, err)
+	defer steps.Close()
+	_, err = steps.Next(context.Background())
+	assert.ErrorIs(t, err, lost)
+	_, err = steps.State()
+	assert.ErrorIs(t, err, lost)
+}
+
+func TestStepPositionsOfOtherHostsAreRefused(t *testing.T) {
+	open := func(o input.Options) *input.Distributed {
+		d, err := input.Distribute(input.Range(8).Batch(4, false), o)
+		require.NoError(t, err)
+		return d
+	}
+	steps, err := open(input.Options{Replicas: 2}).Open(context.Background())
+	require.NoError(t, err)
+	defer steps.Close()
+	state, err := steps.State()
+	require.NoError(t, err)
+	for _, o := range []input.Options{{}, {Replicas: 4}, {Replicas: 2, Hosts: 2}, {Replicas: 2, Rule: input.Sizes}} {
+		_, err := open(o).OpenAt(context.Background(), state)
+		assert.ErrorIs(t, err, input.ErrState, "%+v", o)
+	}
+}
+
+func TestEpochChoosesTheOrder(t *testing.T) {
+	order := func(epoch uint64) string {
+		ds := input.Range(40).Shuffle(40, input.ShuffleOptions{}).Batch(4, false)
+		return stepsOf(t, runCluster(t, ds, cluster{1, 2}, input.Options{Epoch: epoch}, -1))
+	}
+	assert.Equal(t, order(1), order(1))
+	assert.NotEqual(t, order(1), order(2))
+}
+
+func TestContext(t *testing.T) {
+	c := input.Context{NumInputPipelines: 3, InputPipelineID: 1, NumReplicasInSync: 2}
+	assert.Equal(t, "Context(input pipeline id 1, total: 3)", c.String())
+	size, err := c.PerReplicaBatchSize(8)
+	require.NoError(t, err)
+	assert.Equal(t, 4, size)
+	for _, bad := range []int{7, -2} {
+		_, err = c.PerReplicaBatchSize(bad)
+		var indivisible *input.IndivisibleBatchError
+		require.ErrorAs(t, err, &indivisible)
+		assert.Equal(t, bad, indivisible.Global)
+	}
+	_, err = input.Context{}.PerReplicaBatchSize(8)
+	assert.Error(t, err)
+}
