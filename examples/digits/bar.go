@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"tpustrategy/examples/digits/job"
+)
+
+// bar shows progress: a bar that redraws itself on a terminal, a line now and then
+// elsewhere.
+type bar struct {
+	w        io.Writer
+	terminal bool
+	bar      *progressbar.ProgressBar
+	printed  time.Time
+	open     bool // the terminal's line is not ended
+}
+
+func newBar(w io.Writer) *bar {
+	file, ok := w.(*os.File)
+	if !ok {
+		return &bar{w: w}
+	}
+	info, err := file.Stat()
+	return &bar{w: w, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0}
+}
+
+// interval is the time between two lines where there is no terminal.
+const interval = 2 * time.Second
+
+func (b *bar) update(p job.Progress) {
+	text := fmt.Sprintf("loss %.4f  %6.0f examples/s", p.Loss, p.ExamplesPerSecond)
+	if !b.terminal {
+		if p.Step == 1 || p.Step == p.Steps || time.Since(b.printed) >= interval {
+			b.printed = time.Now()
+			fmt.Fprintf(b.w, "step %d of %d  %s\n", p.Step, p.Steps, text)
+		}
+		return
+	}
+	if b.bar == nil {
+		b.bar = progressbar.NewOptions(p.Steps, progressbar.OptionSetWriter(b.w), progressbar.OptionShowCount(),
+			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(true))
+	}
+	b.bar.Describe(text)
+	// A bar that cannot be drawn is no reason to stop training.
+	_ = b.bar.Set(p.Step)
+	b.open = true
+}
+
+// end leaves the bar as it is, and the cursor on a new line.
+func (b *bar) end() {
+	if b.open {
+		_ = b.bar.Exit()
+		fmt.Fprintln(b.w)
+		b.open = false
+	}
+}

@@ -1,0 +1,63 @@
+package job
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"tpustrategy/internal/idx"
+)
+
+// MNIST reads the four IDX files of MNIST, or of data in its form, from a
+// directory: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte
+// and t10k-labels-idx1-ubyte, each plain or compressed with the ending .gz. Errors
+// name the file; those of its format are [*idx.FormatError].
+func MNIST(dir string) (Data, error) {
+	train, err := readPair(dir, "train")
+	if err != nil {
+		return Data{}, err
+	}
+	test, err := readPair(dir, "t10k")
+	if err != nil {
+		return Data{}, err
+	}
+	if train.Features != test.Features {
+		return Data{}, fmt.Errorf("job: %s: images of %d pixels to train on and of %d to test", dir, train.Features, test.Features)
+	}
+	return Data{
+		Name: "IDX files in " + dir, Train: train, Test: test,
+		hidden: 256, batch: 256, epochs: 4, learningRate: 1e-3,
+	}, nil
+}
+
+// readPair reads the images and the labels of a set.
+func readPair(dir, name string) (Set, error) {
+	images, err := idx.ReadFile(filepath.Join(dir, name+"-images-idx3-ubyte"))
+	if err != nil {
+		return Set{}, fmt.Errorf("job: %w", err)
+	}
+	labels, err := idx.ReadFile(filepath.Join(dir, name+"-labels-idx1-ubyte"))
+	if err != nil {
+		return Set{}, fmt.Errorf("job: %w", err)
+	}
+	if len(images.Dims) != 3 || len(labels.Dims) != 1 || images.Dims[0] != labels.Dims[0] {
+		return Set{}, fmt.Errorf("job: %s: %s images of shape %v with labels of shape %v; need [count height width] and [count]",
+			dir, name, images.Dims, labels.Dims)
+	}
+	if len(images.Data) == 0 {
+		return Set{}, fmt.Errorf("job: %s: no %s images", dir, name)
+	}
+	set := Set{
+		Features: images.Dims[1] * images.Dims[2],
+		Images:   make([]float32, len(images.Data)), Labels: make([]int32, len(labels.Data)),
+	}
+	for i, pixel := range images.Data {
+		set.Images[i] = float32(pixel) / 255
+	}
+	for i, label := range labels.Data {
+		if label >= Classes {
+			return Set{}, fmt.Errorf("job: %s: %s label %d is %d; the classes are 0 to %d", dir, name, i, label, Classes-1)
+		}
+		set.Labels[i] = int32(label)
+	}
+	return set, nil
+}

@@ -1,0 +1,257 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+
+	"tpustrategy/strategy"
+	"tpustrategy/tpu/system"
+)
+
+// Hooks see the run. All may be nil.
+type Hooks struct {
+	// Show receives the tables of what runs where, before the first step.
+	Show io.Writer
+	// Progress is called after each step.
+	Progress func(Progress)
+}
+
+// Progress is how far a run is.
+type Progress struct {
+	// Step counts the steps taken, of Steps.
+	Step, Steps int
+	// Loss is the last one read.
+	Loss float64
+	// ExamplesPerSecond is the rate since the first step.
+	ExamplesPerSecond float64
+}
+
+// Result is what a run has come to. Its JSON form is the last line of command
+// digits.
+type Result struct {
+	Data string `json:"data"`
+	// Accuracy is the share of the held-out images classified rightly; nil if the
+	// run was interrupted before it was known. Of is their number.
+	Accuracy *float64 `json:"accuracy"`
+	Of       int      `json:"held_out"`
+	// Loss is the last training loss read, nil before the first.
+	Loss     *float64 `json:"loss"`
+	Replicas int      `json:"replicas"`
+	Logical  int      `json:"logical"`
+	Devices  int      `json:"devices"`
+	Batch    int      `json:"batch"`
+	Seed     uint64   `json:"seed"`
+	// Steps are those taken.
+	Steps int `json:"steps"`
+	// Seconds is the time of the whole run. CompileSeconds of them went to tracing
+	// and compiling the step, TrainSeconds to the steps, at ExamplesPerSecond.
+	Seconds           float64 `json:"seconds"`
+	CompileSeconds    float64 `json:"compile_seconds"`
+	TrainSeconds      float64 `json:"train_seconds"`
+	ExamplesPerSecond float64 `json:"examples_per_second"`
+	// Interrupted is that ctx ended before the run did.
+	Interrupted bool `json:"interrupted"`
+}
+
+// Load returns the data that the configuration names.
+func Load(cfg Config) (Data, error) {
+	if cfg.Data != "" {
+		return MNIST(cfg.Data)
+	}
+	return Digits(cfg.Seed)
+}
+
+// Run opens the devices, trains, tests and closes. When ctx ends it returns what
+// it has, with Interrupted set and ctx's error. Settings that cannot be run are a
+// [*UsageError].
+func Run(ctx context.Context, cfg Config, hooks Hooks) (result Result, err error) {
+	start := time.Now()
+	cfg = cfg.normalize()
+	result = Result{Replicas: cfg.Replicas, Logical: cfg.Logical, Devices: cfg.Devices, Batch: cfg.Batch, Seed: cfg.Seed}
+	defer func() {
+		result.Seconds = time.Since(start).Seconds()
+		result.Interrupted = err != nil && ctx.Err() != nil
+	}()
+	if err := cfg.check(); err != nil {
+		return result, err
+	}
+	data, err := Load(cfg)
+	if err != nil {
+		return result, err
+	}
+	if cfg, err = cfg.fit(data); err != nil {
+		return result, err
+	}
+	opts := system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin}
+	if _, err := system.Find(opts); err != nil {
+		return result, &UsageError{Flag: "plugin", Reason: "no PJRT plugin to run on", Err: err}
+	}
+	sys, err := system.Open(ctx, opts)
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, sys.Close()) }()
+	return Train(ctx, sys, cfg, data, hooks)
+}
+
+// Train trains and tests on devices that are open. It closes all it makes on
+// them. When ctx ends it returns what it has, with Interrupted set and ctx's
+// error; the step under way runs to its end.
+func Train(ctx context.Context, sys *system.System, cfg Config, data Data, hooks Hooks) (result Result, err error) {
+	start := time.Now()
+	cfg = cfg.normalize()
+	cfg.Devices = sys.Topology().NumDevices()
+	if err := cfg.check(); err != nil {
+		return result, err
+	}
+	if cfg, err = cfg.fit(data); err != nil {
+		return result, err
+	}
+	result = Result{
+		Data: data.Name, Of: data.Test.Len(), Replicas: cfg.Replicas, Logical: cfg.Logical,
+		Devices: cfg.Devices, Batch: cfg.Batch, Seed: cfg.Seed,
+	}
+	defer func() {
+		result.Seconds = time.Since(start).Seconds()
+		result.Interrupted = err != nil && ctx.Err() != nil
+	}()
+	opts, err := options(sys, cfg)
+	if err != nil {
+		return result, err
+	}
+	strat, err := strategy.New(sys, opts)
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, strat.Close()) }()
+
+	store := model.NewStore()
+	store.SetParam(model.ParamInitialSeed, int64(cfg.Seed))
+	r := runner{
+		strat: strat, store: store, cfg: cfg, data: data, hooks: hooks, result: &result,
+		hidden: roundUp(data.hidden, cfg.Logical),
+	}
+	if err := r.train(ctx); err != nil {
+		return result, err
+	}
+	accuracy, err := r.test(ctx)
+	if err != nil {
+		return result, err
+	}
+	result.Accuracy = &accuracy
+	return result, nil
+}
+
+// runner is one run.
+type runner struct {
+	strat  *strategy.TPUStrategy
+	store  *model.Store
+	cfg    Config
+	data   Data
+	hooks  Hooks
+	hidden int
+	result *Result
+}
+
+// train takes the steps.
+func (r *runner) train(ctx context.Context) error {
+	adam := optimizer.Adam().LearningRate(r.data.learningRate).Done()
+	step := r.strat.TrainStep(r.store, adam, Loss(r.hidden))
+	next, stop := iter.Pull(r.data.Train.Shuffled(r.cfg.Seed, r.cfg.Batch))
+	defer stop()
+
+	first, err := r.compile(ctx, step, next)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	batch := first
+	for i := 1; i <= r.cfg.Steps; i++ {
+		if i > 1 {
+			batch, _ = next()
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		value, err := step.Run(ctx, batch.Images, batch.Labels)
+		if err != nil {
+			return err
+		}
+		// Reading waits for the step: between readings the host prepares
+		// batches while the devices work.
+		if i == 1 || i%r.cfg.LossEvery == 0 || i == r.cfg.Steps {
+			loss, err := value.Float64(ctx)
+			if err != nil {
+				return err
+			}
+			r.result.Loss = &loss
+		}
+		r.result.Steps = i
+		elapsed := time.Since(start).Seconds()
+		r.result.TrainSeconds = elapsed
+		r.result.ExamplesPerSecond = float64(i*r.cfg.Batch) / elapsed
+		if r.hooks.Progress != nil {
+			r.hooks.Progress(Progress{Step: i, Steps: r.cfg.Steps, Loss: *r.result.Loss, ExamplesPerSecond: r.result.ExamplesPerSecond})
+		}
+	}
+	return nil
+}
+
+// compile compiles the step for its first batch, and shows what will run where.
+func (r *runner) compile(ctx context.Context, step *strategy.TrainStep, next func() (Batch, bool)) (Batch, error) {
+	start := time.Now()
+	batch, ok := next()
+	if !ok {
+		return batch, errors.New("job: no data to train on")
+	}
+	if _, err := step.Compiled(ctx, batch.Images, batch.Labels); err != nil {
+		return batch, err
+	}
+	r.result.CompileSeconds = time.Since(start).Seconds()
+	if r.hooks.Show == nil {
+		return batch, nil
+	}
+	return batch, show(r.hooks.Show, r.strat, r.strat.Variables(r.store).All(), r.data, r.cfg)
+}
+
+// test returns the share of the held-out images that are classified rightly.
+func (r *runner) test(ctx context.Context) (float64, error) {
+	f := r.strat.Function(Correct(r.hidden), strategy.FunctionOptions{Name: "correct", Store: r.store, SplitBatch: true})
+	right := 0.0
+	for batch := range r.data.Test.Once(r.cfg.Batch) {
+		results, err := f.Run(ctx, batch.Images, batch.Labels, batch.Mask)
+		if err != nil {
+			return 0, err
+		}
+		// Each replica holds the sum over all.
+		value, err := results[0].Local(ctx, 0)
+		if err = errors.Join(err, results[0].Close()); err != nil {
+			return 0, err
+		}
+		right += float64(tensors.ToScalar[float32](value))
+	}
+	return right / float64(r.data.Test.Len()), nil
+}
+
+// options are the strategy's. CPU devices have no neighbours, so replicas take
+// them in order; on a TPU the strategy finds blocks of neighbours.
+func options(sys *system.System, cfg Config) (strategy.Options, error) {
+	opts := strategy.Options{Replicas: cfg.Replicas, LogicalDevices: cfg.Logical, Variables: Variables(cfg.Logical)}
+	if sys.Platform() != "cpu" {
+		return opts, nil
+	}
+	assignment, err := inOrder(sys.Topology(), cfg.Replicas, cfg.Logical)
+	if err != nil {
+		return opts, fmt.Errorf("job: %w", err)
+	}
+	opts.Assignment = assignment
+	return opts, nil
+}

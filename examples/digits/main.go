@@ -1,0 +1,108 @@
+// Command digits trains a classifier of handwritten digits on a mesh of replicas
+// and logical devices; package job beside it says how. See README.md for what it
+// prints.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"tpustrategy/examples/digits/job"
+)
+
+// The exit codes.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // as a shell reports a program that SIGINT ended
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first Ctrl-C ends the run, a second one the process.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the command, with all it touches given. It returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	cfg, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitOK
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "digits:", err)
+		return exitUsage
+	}
+	bar := newBar(stderr)
+	result, err := job.Run(ctx, cfg, job.Hooks{Show: stdout, Progress: bar.update})
+	bar.end()
+	var usage *job.UsageError
+	if errors.As(err, &usage) {
+		fmt.Fprintln(stderr, "digits:", err)
+		return exitUsage
+	}
+	code := exitOK
+	switch {
+	case result.Interrupted:
+		fmt.Fprintf(stdout, "Interrupted after %d steps.\n", result.Steps)
+		code = exitInterrupted
+	case err != nil:
+		fmt.Fprintln(stderr, "digits:", err)
+		return exitFailed
+	default:
+		fmt.Fprintf(stdout, "Held-out accuracy %.2f %% of %d images, after %d steps in %.1f s (%.0f examples/s).\n",
+			*result.Accuracy*100, result.Of, result.Steps, result.Seconds, result.ExamplesPerSecond)
+	}
+	line, err := json.Marshal(result)
+	if err == nil {
+		_, err = fmt.Fprintf(stdout, "%s\n", line)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "digits:", err)
+		return exitFailed
+	}
+	return code
+}
+
+// parse reads the flags. Its errors are one line each.
+func parse(args []string, stderr io.Writer) (job.Config, error) {
+	var cfg job.Config
+	flags := flag.NewFlagSet("digits", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.IntVar(&cfg.Replicas, "replicas", 4, "replicas; the batch is cut among them")
+	flags.IntVar(&cfg.Logical, "logical", 2, "logical devices of a replica; the hidden layer is split over them")
+	flags.IntVar(&cfg.Devices, "devices", 8, "CPU devices to make; 0 uses the machine's TPU")
+	flags.IntVar(&cfg.Steps, "steps", 0, "training steps; 0 takes as many as the data wants")
+	flags.IntVar(&cfg.Batch, "batch", 0, "examples a step, of all replicas together; 0 takes what suits the data")
+	flags.Uint64Var(&cfg.Seed, "seed", 1, "decides the split, the order of the batches and the initial weights")
+	flags.StringVar(&cfg.Plugin, "plugin", "", "path of the PJRT plugin; empty finds the installed one")
+	flags.StringVar(&cfg.Data, "data", "", "directory of MNIST's IDX files, plain or .gz; empty trains on the digits that the module carries")
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(stderr, "usage: digits [flags]")
+		flags.SetOutput(stderr)
+		flags.PrintDefaults()
+		return cfg, err
+	}
+	if err == nil && flags.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q; there are only flags, see -help", flags.Arg(0))
+	}
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"replicas", cfg.Replicas}, {"logical", cfg.Logical}} {
+		if err == nil && f.value == 0 {
+			err = &job.UsageError{Flag: f.name, Reason: "0, but it counts: 1 or more"}
+		}
+	}
+	return cfg, err
+}
