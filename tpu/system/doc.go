@@ -13,6 +13,12 @@
 // Which plugin is used is never a guess: a plugin that is named and missing is an
 // error, not a reason to take another.
 //
+// # Slices that are not at hand
+//
+// [Describe] asks libtpu for the devices of a slice by name, such as "v5p:4x4x4",
+// with no TPU anywhere. The [Slice] compiles programs for it; a strategy over one
+// traces and compiles steps that only such a slice can run.
+//
 // # Ownership
 //
 // A System owns its client. Close strategies before it; Close then fails, naming

@@ -82,7 +82,11 @@ func Open(ctx context.Context, opts Options) (*System, error) {
 	if opts.CPUDevices > 0 {
 		s.topology, err = tpu.LogicalTopology(tpu.LogicalOptions{Devices: opts.CPUDevices, MeshShape: opts.MeshShape})
 	} else {
-		s.topology, err = topologyOf(client.Devices())
+		var devices []*pjrt.DeviceDescription
+		for _, device := range client.Devices() {
+			devices = append(devices, &device.DeviceDescription)
+		}
+		s.topology, err = topologyOf("", devices)
 	}
 	if err == nil {
 		err = s.checkDevices()

@@ -1,0 +1,102 @@
+package tpu_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/tpu"
+)
+
+// described is a topology as libtpu describes it; testdata/topologies is written
+// by a test of package system.
+type described struct {
+	Name        string
+	Accelerator string
+	Slices      int
+	Chips       int
+	Hosts       int
+	Devices     int
+	PerChip     int   `json:"devices_per_chip"`
+	HBMBytes    int64 `json:"hbm_bytes"`
+	Mesh        []int
+	Tasks       [][][5]int // id, x, y, z, core
+}
+
+func (d described) topology(t *testing.T) tpu.Topology {
+	t.Helper()
+	var coords [][]tpu.Coordinates
+	var ids [][]int
+	for _, task := range d.Tasks {
+		var row []tpu.Coordinates
+		var numbers []int
+		for _, device := range task {
+			numbers = append(numbers, device[0])
+			row = append(row, tpu.Coordinates{device[1], device[2], device[3], device[4]})
+		}
+		coords, ids = append(coords, row), append(ids, numbers)
+	}
+	topology, err := tpu.NewTopology(tpu.TopologyOptions{MeshShape: d.Mesh, DeviceCoordinates: coords, DeviceIDs: ids, Name: d.Name})
+	require.NoError(t, err)
+	return topology
+}
+
+func readDescribed(t *testing.T) []described {
+	t.Helper()
+	files, err := filepath.Glob("testdata/topologies/*.json")
+	require.NoError(t, err)
+	require.Len(t, files, 21)
+	var all []described
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var d described
+		require.NoError(t, json.Unmarshal(b, &d), file)
+		all = append(all, d)
+	}
+	return all
+}
+
+func TestAcceleratorsAreLaidOutAsLibtpuDescribesThem(t *testing.T) {
+	for _, d := range readDescribed(t) {
+		if d.Slices > 1 {
+			continue // an Accelerator is one slice
+		}
+		t.Run(d.Name, func(t *testing.T) {
+			a, err := tpu.ParseAccelerator(d.Name)
+			require.NoError(t, err)
+			assert.Equal(t, d.Accelerator, a.Type())
+			assert.Equal(t, d.Chips, a.Chips())
+			assert.Equal(t, d.Hosts, a.Hosts())
+			assert.Equal(t, d.Devices, a.Devices())
+			assert.Equal(t, d.PerChip, a.Generation().DevicesPerChip)
+			// Programs have most of the memory that a chip is sold with, and the
+			// runtime the rest.
+			share := float64(d.HBMBytes) * float64(d.PerChip) / float64(a.Generation().HBMBytes)
+			assert.InDelta(t, 0.97, share, 0.06, "share of the memory")
+			topology, err := a.Topology()
+			require.NoError(t, err)
+			real := d.topology(t)
+			assert.Equal(t, real.MeshShape(), topology.MeshShape())
+			assert.Equal(t, real.DeviceCoordinates(), topology.DeviceCoordinates())
+		})
+	}
+}
+
+func TestReplicasFillEveryDescribedSlice(t *testing.T) {
+	for _, d := range readDescribed(t) {
+		topology := d.topology(t)
+		shape := []int{1, 1, 1, topology.MeshShape()[3]}
+		replicas, err := tpu.MaxReplicas(topology, shape, nil)
+		require.NoError(t, err, d.Name)
+		assert.Equal(t, topology.NumDevices()/shape[3], replicas, d.Name)
+		a, err := tpu.BuildDeviceAssignment(topology, tpu.AssignmentOptions{ComputationShape: shape, Replicas: replicas})
+		require.NoError(t, err, d.Name)
+		require.NoError(t, a.Validate(), d.Name)
+		assert.Empty(t, topology.MissingDevices(), d.Name)
+	}
+}

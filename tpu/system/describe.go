@@ -1,0 +1,238 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"tpustrategy/pjrt"
+	"tpustrategy/tpu"
+)
+
+// DescribeOptions say how to describe a slice that is not at hand. The zero value
+// is what Cloud TPU gives by default.
+type DescribeOptions struct {
+	// Plugin is the path of libtpu. If empty, it is looked for as [pjrt.Find]
+	// says.
+	Plugin string
+	// Slices is the number of equal slices joined by the data-center network; 0
+	// is what the name says, or 1.
+	Slices int
+	// Wrap says along which of x, y and z the interconnect closes to a ring. If
+	// nil, it is what Cloud TPU builds: see [CloudWrap].
+	Wrap *[3]bool
+	// Options are handed to the plugin as they are, over those that follow from
+	// the fields above.
+	Options map[string]any
+	// Getenv reads the environment for the plugin search; nil is os.Getenv.
+	Getenv func(string) string
+	// Logger receives a line when the slice is described; nil discards.
+	Logger *slog.Logger
+}
+
+// Slice is a described slice of TPUs that need not be at hand: where its devices
+// are, and the plugin that can compile for them. It owns plugin memory until
+// Close; what its methods return stays valid. It is safe for concurrent use.
+type Slice struct {
+	plugin   *pjrt.Plugin
+	handle   *pjrt.Topology
+	topology tpu.Topology
+	facts    SliceFacts
+}
+
+// SliceFacts are what is known of a described slice, as data.
+type SliceFacts struct {
+	// Name is the name in canonical form, such as "v5e:4x4" or "2x v5e:4x4".
+	Name string `json:"name"`
+	// Accelerator is the type as Cloud TPU names it, such as "v5litepod-16".
+	Accelerator string `json:"accelerator"`
+	Slices      int    `json:"slices"`
+	// Kind is the plugin's name of the devices, such as "TPU v5 lite".
+	Kind           string `json:"kind"`
+	Chips          int    `json:"chips"`
+	Hosts          int    `json:"hosts"`
+	Devices        int    `json:"devices"`
+	DevicesPerChip int    `json:"devices_per_chip"`
+	// HBMBytes is the memory of one device that programs can use: what the plugin
+	// says, or the device's share of its chip where the plugin says the whole
+	// chip's for each of its devices, as libtpu does for v4.
+	HBMBytes int64 `json:"hbm_bytes"`
+	// PeakFLOPS is the peak of one device in bfloat16 operations a second, from
+	// [tpu.Generations].
+	PeakFLOPS float64 `json:"peak_flops"`
+	// Wrap says along which axes the interconnect closes to a ring, and Twist
+	// whether it is twisted as it does.
+	Wrap  [3]bool `json:"wrap"`
+	Twist bool    `json:"twist"`
+	// Plugin is the plugin's version text.
+	Plugin string `json:"plugin"`
+}
+
+// joined is a number of slices before a name, as in "2x v5e-256".
+var joined = regexp.MustCompile(`^([0-9]{1,4})\s*x\s+(.*)$`)
+
+// ParseSlices reads the name of a slice or of several: what
+// [tpu.ParseAccelerator] reads, with a number of slices before it if there are
+// more than one, as in "2x v5e-256". Problems are [*tpu.AcceleratorError] values.
+func ParseSlices(name string) (slices int, a tpu.Accelerator, err error) {
+	slices = 1
+	text := strings.TrimSpace(name)
+	if m := joined.FindStringSubmatch(text); m != nil {
+		// The expression lets digits through only, and few of them.
+		if slices, err = strconv.Atoi(m[1]); err != nil || slices < 1 {
+			return 0, a, &tpu.AcceleratorError{Text: name, Msg: "the number of slices is at least 1, as in \"2x v5e-256\""}
+		}
+		text = m[2]
+	}
+	a, err = tpu.ParseAccelerator(text)
+	return slices, a, err
+}
+
+// CloudWrap says along which axes Cloud TPU closes a slice's interconnect to
+// rings: a three-dimensional slice whose sizes are all multiples of 4 is a torus,
+// a two-dimensional one only as a full pod. Source: the Cloud TPU documentation,
+// "TPU configurations" (v4, v5p) and "TPU v5e", "TPU v6e" (pods of 16x16).
+func CloudWrap(a tpu.Accelerator) (wrap [3]bool) {
+	shape, g := a.Shape(), a.Generation()
+	if g.Dims == 3 {
+		torus := shape[0]%4 == 0 && shape[1]%4 == 0 && shape[2]%4 == 0
+		return [3]bool{torus, torus, torus}
+	}
+	pod := a.Chips() == g.MaxChips && a.Chips() > 0
+	return [3]bool{pod, pod, false}
+}
+
+// Describe describes a slice by name, through libtpu, without any TPU: "v5p:4x4x4",
+// an accelerator type such as "v5litepod-16" with Cloud TPU's default shape, or
+// several slices, "2x v5e-256". It takes milliseconds, most of it to load libtpu.
+//
+// libtpu reads its environment as it is loaded: without a TPU, start the process
+// with TPU_SKIP_MDS_QUERY=1, TPU_WORKER_HOSTNAMES=localhost, TPU_WORKER_ID=0 and
+// TPU_ACCELERATOR_TYPE set to any type, or it asks the network for the machine it
+// is on. Describe sets nothing. libtpu aborts the process for some programs that
+// it cannot compile: compile in a process of its own what must not take others
+// down.
+//
+// Errors: [*tpu.AcceleratorError] for the name, [*pjrt.FindError] without libtpu,
+// [*pjrt.PluginError], [*pjrt.Error] from libtpu.
+func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, error) {
+	start := time.Now()
+	slices, a, err := ParseSlices(name)
+	if err != nil {
+		return nil, fmt.Errorf("system: %w", err)
+	}
+	switch {
+	case opts.Slices < 0:
+		return nil, fmt.Errorf("system: %d slices; give a positive number, or 0 for what the name says", opts.Slices)
+	case opts.Slices > 0 && slices > 1 && slices != opts.Slices:
+		return nil, fmt.Errorf("system: %q has %d slices and the option %d; give one of them", name, slices, opts.Slices)
+	case opts.Slices > 0:
+		slices = opts.Slices
+	}
+	found, err := Find(Options{Plugin: opts.Plugin, Getenv: opts.Getenv})
+	if err != nil {
+		return nil, fmt.Errorf("system: %w", err)
+	}
+	plugin, err := pjrt.Open(found.Path)
+	if err != nil {
+		return nil, fmt.Errorf("system: %w", err)
+	}
+	wrap := CloudWrap(a)
+	if opts.Wrap != nil {
+		wrap = *opts.Wrap
+	}
+	options := map[string]any{"wrap": bits(wrap)}
+	if shape := a.Shape(); a.Hosts() == 1 {
+		options["chips_per_host_bounds"] = []int64{int64(shape[0]), int64(shape[1]), int64(shape[2])}
+	}
+	if slices > 1 {
+		options["num_slices"] = int64(slices)
+	}
+	for option, value := range opts.Options {
+		options[option] = value
+	}
+	handle, err := plugin.NewTopology(ctx, a.String(), options)
+	if err != nil {
+		return nil, fmt.Errorf("system: describing %s: %w", name, err)
+	}
+	s := &Slice{plugin: plugin, handle: handle}
+	if err := s.read(slices, a); err != nil {
+		return nil, errors.Join(fmt.Errorf("system: describing %s: %w", name, err), handle.Close())
+	}
+	if opts.Logger != nil {
+		opts.Logger.Info("slice described", "topology", s.topology.String(), "plugin", found.Path, "elapsed", time.Since(start))
+	}
+	return s, nil
+}
+
+func bits(wrap [3]bool) []int64 {
+	out := make([]int64, len(wrap))
+	for i, w := range wrap {
+		if w {
+			out[i] = 1
+		}
+	}
+	return out
+}
+
+// read takes the facts from the plugin's description.
+func (s *Slice) read(slices int, a tpu.Accelerator) error {
+	name := a.String()
+	if slices > 1 {
+		name = fmt.Sprintf("%dx %s", slices, name)
+	}
+	devices := s.handle.Devices()
+	var err error
+	if s.topology, err = topologyOf(name, devices); err != nil {
+		return err
+	}
+	g := a.Generation()
+	s.facts = SliceFacts{
+		Name: name, Accelerator: a.Type(), Slices: slices, Kind: devices[0].Kind(),
+		Chips: slices * a.Chips(), Hosts: s.topology.NumTasks(), Devices: len(devices), DevicesPerChip: g.DevicesPerChip,
+		PeakFLOPS: g.PeakFLOPS / float64(max(g.DevicesPerChip, 1)),
+		Plugin:    s.handle.PlatformVersion(),
+	}
+	attributes := s.handle.Attributes()
+	s.facts.HBMBytes, _ = attributes["device_memory_bytes_limit"].(int64)
+	if share := g.HBMBytes / int64(max(g.DevicesPerChip, 1)); s.facts.HBMBytes > share*5/4 {
+		s.facts.HBMBytes /= int64(g.DevicesPerChip)
+	}
+	if wrap, ok := attributes["wrap"].([]int64); ok {
+		for i := range min(len(wrap), len(s.facts.Wrap)) {
+			s.facts.Wrap[i] = wrap[i] != 0
+		}
+	}
+	switch twist := attributes["twist"].(type) {
+	case bool:
+		s.facts.Twist = twist
+	case int64:
+		s.facts.Twist = twist != 0
+	}
+	return nil
+}
+
+// Topology returns where the devices are.
+func (s *Slice) Topology() tpu.Topology { return s.topology }
+
+// Facts returns what is known of the slice.
+func (s *Slice) Facts() SliceFacts { return s.facts }
+
+// Plugin returns the plugin that compiles for the slice.
+func (s *Slice) Plugin() *pjrt.Plugin { return s.plugin }
+
+// Compile compiles a program for the slice; see [pjrt.Plugin.Compile].
+func (s *Slice) Compile(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+	return s.plugin.Compile(ctx, s.handle, program, opts)
+}
+
+// Fingerprint is equal for equal slices of one plugin version.
+func (s *Slice) Fingerprint() (uint64, error) { return s.handle.Fingerprint() }
+
+// Close gives the description back. A second Close returns the first result.
+func (s *Slice) Close() error { return s.handle.Close() }

@@ -1,0 +1,213 @@
+package system_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/plugintest"
+	"tpustrategy/pjrt"
+	"tpustrategy/tpu"
+	"tpustrategy/tpu/system"
+)
+
+var update = flag.Bool("update", false, "write the golden topologies anew")
+
+// described are the slices that are committed under tpu/testdata/topologies.
+var described = []string{
+	"v2-8", "v2:4x4", "v3-8", "v3-32", "v4-8", "v4:2x2x4", "v4-128",
+	"v5litepod-1", "v5litepod-4", "v5litepod-8", "v5e:4x4", "v5litepod-256", "2x v5litepod-16",
+	"v5p-8", "v5p:2x2x2", "v5p-128", "v5p:16x16x16", "v6e-8", "v6e-256", "tpu7x-8", "tpu7x:4x4x4",
+}
+
+// goldenTopology is a topology as it is committed.
+type goldenTopology struct {
+	system.SliceFacts
+	Mesh []int `json:"mesh"`
+	// Tasks lists, by task, its devices as id, x, y, z, core.
+	Tasks [][][5]int `json:"tasks"`
+}
+
+func goldenOf(s *system.Slice) goldenTopology {
+	t := s.Topology()
+	mesh := t.MeshShape()
+	g := goldenTopology{SliceFacts: s.Facts(), Mesh: mesh[:]}
+	g.Plugin = "" // a build's date is no fact of the slice
+	ids := t.DeviceIDs()
+	for task, coords := range t.DeviceCoordinates() {
+		var row [][5]int
+		for d, c := range coords {
+			row = append(row, [5]int{ids[task][d], c[0], c[1], c[2], c[3]})
+		}
+		g.Tasks = append(g.Tasks, row)
+	}
+	return g
+}
+
+// encode writes one task a line.
+func (g goldenTopology) encode(t *testing.T) []byte {
+	t.Helper()
+	tasks := g.Tasks
+	g.Tasks = nil
+	head, err := json.MarshalIndent(g, "", " ")
+	require.NoError(t, err)
+	var b bytes.Buffer
+	b.Write(bytes.TrimSuffix(head, []byte("null\n}")))
+	b.WriteString("[\n")
+	for i, task := range tasks {
+		line, err := json.Marshal(task)
+		require.NoError(t, err)
+		b.Write(line)
+		if i < len(tasks)-1 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteString("]}\n")
+	return b.Bytes()
+}
+
+func goldenPath(name string) string {
+	file := strings.NewReplacer(":", "_", " ", "_").Replace(name) + ".json"
+	return filepath.Join("..", "testdata", "topologies", file)
+}
+
+// child runs the test in a process whose environment libtpu can live with.
+func child(t *testing.T) bool {
+	t.Helper()
+	plugintest.Path(t, "tpu")
+	if plugintest.InChild(t) {
+		return true
+	}
+	out, err := plugintest.Child(t, append(plugintest.TPUEnv(), "TPU_LOG_DIR=disabled")...)
+	require.NoError(t, err, out)
+	return false
+}
+
+func TestTheGoldenTopologiesAreWhatLibtpuDescribes(t *testing.T) {
+	if *update {
+		for _, kv := range append(plugintest.TPUEnv(), "TPU_LOG_DIR=disabled") {
+			name, value, _ := strings.Cut(kv, "=")
+			t.Setenv(name, value)
+		}
+	} else if !child(t) {
+		return
+	}
+	for _, name := range described {
+		s, err := system.Describe(context.Background(), name, system.DescribeOptions{Plugin: plugintest.Path(t, "tpu")})
+		require.NoError(t, err, name)
+		got := goldenOf(s).encode(t)
+		if *update {
+			require.NoError(t, os.MkdirAll(filepath.Dir(goldenPath(name)), 0o755))
+			require.NoError(t, os.WriteFile(goldenPath(name), got, 0o644))
+		}
+		want, err := os.ReadFile(goldenPath(name))
+		require.NoError(t, err)
+		assert.Equal(t, string(want), string(got), name)
+		again, err := system.Describe(context.Background(), s.Facts().Name, system.DescribeOptions{Plugin: plugintest.Path(t, "tpu")})
+		require.NoError(t, err)
+		assert.True(t, again.Topology().Equal(s.Topology()), "%s by its canonical name", name)
+		one, err := s.Fingerprint()
+		require.NoError(t, err)
+		two, err := again.Fingerprint()
+		require.NoError(t, err)
+		assert.Equal(t, one, two)
+		require.NoError(t, again.Close())
+		require.NoError(t, s.Close())
+		require.NoError(t, s.Close(), "a second Close answers as the first")
+	}
+}
+
+func TestSlicesStandSideBySideAlongX(t *testing.T) {
+	b, err := os.ReadFile(goldenPath("2x v5litepod-16"))
+	require.NoError(t, err)
+	var g goldenTopology
+	require.NoError(t, json.Unmarshal(b, &g))
+	assert.Equal(t, []int{8, 4, 1, 1}, g.Mesh)
+	assert.Equal(t, 2, g.Slices)
+	assert.Len(t, g.Tasks, 8)
+	for task, devices := range g.Tasks {
+		for _, d := range devices {
+			assert.Equal(t, task >= 4, d[1] >= 4, "task %d device %v", task, d)
+		}
+	}
+}
+
+func TestDescribeRefusesWhatIsNoSlice(t *testing.T) {
+	ctx := context.Background()
+	for _, name := range []string{
+		"", "v99-8", "v5e", "v5e:", "v5e:0x4", "v5e:4x4x4x4", "v5e:-1x4", "v5p:99999x99999x99999", "v5litepod-7", "v5litepod-99999",
+		"0x v5e-8", "99999x v5e-8", "2x", "2x 2x v5e-8", "v5e:4×4", "v5e-8\x00", strings.Repeat("v5e-8", 1000),
+	} {
+		_, err := system.Describe(ctx, name, system.DescribeOptions{Plugin: "/nowhere/libtpu.so"})
+		var a *tpu.AcceleratorError
+		require.ErrorAs(t, err, &a, "name %.40q", name)
+	}
+	_, err := system.Describe(ctx, "v5e:4x4", system.DescribeOptions{Plugin: "/nowhere/libtpu.so"})
+	var find *pjrt.FindError
+	require.ErrorAs(t, err, &find)
+	_, err = system.Describe(ctx, "2x v5e:4x4", system.DescribeOptions{Slices: 3})
+	require.ErrorContains(t, err, "give one of them")
+	_, err = system.Describe(ctx, "v5e:4x4", system.DescribeOptions{Slices: -1})
+	require.ErrorContains(t, err, "positive")
+}
+
+func TestWhatLibtpuRefusesIsItsError(t *testing.T) {
+	if !child(t) {
+		return
+	}
+	var pe *pjrt.Error
+	for _, opts := range []system.DescribeOptions{
+		{Options: map[string]any{"bogus": 1}}, {Options: map[string]any{"wrap": "yes"}},
+		{Options: map[string]any{"chips_per_host_bounds": []int64{3, 3, 1}}},
+	} {
+		opts.Plugin = plugintest.Path(t, "tpu")
+		_, err := system.Describe(context.Background(), "v5e:4x4", opts)
+		require.ErrorAs(t, err, &pe, "%v", opts.Options)
+	}
+	s, err := system.Describe(context.Background(), "v5e:4x4", system.DescribeOptions{Plugin: plugintest.Path(t, "tpu"), Wrap: &[3]bool{true, false, false}})
+	require.NoError(t, err)
+	assert.Equal(t, [3]bool{true, false, false}, s.Facts().Wrap)
+	require.NoError(t, s.Close())
+	_, err = s.Compile(context.Background(), pjrt.Program{Code: []byte("module {}")}, pjrt.CompileOptions{})
+	require.ErrorIs(t, err, pjrt.ErrClosed)
+}
+
+func TestCloudWrapIsATorusForWholeCubesAndPods(t *testing.T) {
+	for name, want := range map[string][3]bool{
+		"v4:4x4x4": {true, true, true}, "v4:2x2x4": {}, "v5p:4x4x8": {true, true, true}, "v5p:2x4x4": {},
+		"v5e:16x16": {true, true, false}, "v5e:8x16": {}, "v6e-256": {true, true, false}, "v3:32x32": {true, true, false},
+	} {
+		_, a, err := system.ParseSlices(name)
+		require.NoError(t, err)
+		assert.Equal(t, want, system.CloudWrap(a), name)
+	}
+}
+
+func FuzzParseSlices(f *testing.F) {
+	for _, name := range append(described, "2x", "x v5e-8", "9999x v2-8", "0x v2-8", "2 x v5e:4x4") {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		slices, a, err := system.ParseSlices(name)
+		if err != nil {
+			return
+		}
+		if slices < 1 || a.Chips() < 1 {
+			t.Fatalf("%q: %d slices of %v", name, slices, a)
+		}
+		again, b, err := system.ParseSlices(fmt.Sprintf("%dx %s", slices, a))
+		if err != nil || again != slices || b != a {
+			t.Fatalf("%q reads back as %d, %v, %v", name, again, b, err)
+		}
+	})
+}
