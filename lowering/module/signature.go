@@ -25,6 +25,9 @@ type Tensor struct {
 	// Annotation splits the tensor over the logical devices. An assigned tensor
 	// is stored whole on each of them.
 	Annotation logical.Annotation
+	// PerStep arguments have a value for each of the signature's steps, along a
+	// leading dimension; others are the same for all of them.
+	PerStep bool
 	// Donated arguments give their memory to the result numbered Result, which
 	// must have the same shape and placement.
 	Donated bool
@@ -35,6 +38,11 @@ type Tensor struct {
 // parameters without the replica id, and its results.
 type Signature struct {
 	Arguments, Results []Tensor
+	// Steps, if positive, makes the module run the step that many times, in a
+	// loop on the devices: donated arguments carry over from one step to the
+	// next, and the other results are those of the last. 0 is the step itself,
+	// without a loop.
+	Steps int
 }
 
 // Placed is a Tensor with its shapes: what a runtime needs to make or read the
@@ -61,7 +69,7 @@ type Module struct {
 }
 
 // place works out the shapes of a tensor at the border.
-func (w *writer) place(kind string, t Tensor, dtype dtypes.DType, local []int) (Placed, error) {
+func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (Placed, error) {
 	p := Placed{Tensor: t, DType: dtype, Local: local}
 	name := t.Name
 	if name == "" {
@@ -80,6 +88,13 @@ func (w *writer) place(kind string, t Tensor, dtype dtypes.DType, local []int) (
 		p.Global[0] *= w.replicas
 		dims[0].Axes = append([]string{ReplicaAxis}, dims[0].Axes...)
 		spec = sharding.NewSpec(dims...)
+	}
+	if t.PerStep {
+		if steps == 0 || kind == "result" || t.Donated {
+			return p, fmt.Errorf("module: %s %q per step: only arguments of a loop that are not donated can be", kind, name)
+		}
+		p.Global = append([]int{steps}, p.Global...)
+		spec = spec.WithLeading(sharding.Dim{})
 	}
 	p.Spec = spec
 	var err error

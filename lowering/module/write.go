@@ -47,6 +47,9 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	}
 	w := &writer{trace: t, replicas: t.opts.Replicas, logicalDevices: t.opts.LogicalDevices, factors: factors, mesh: mesh}
 	m := &Module{Name: p.Name, Mesh: mesh}
+	if sig.Steps < 0 {
+		return nil, fmt.Errorf("module: step %q %d times", p.Name, sig.Steps)
+	}
 	if m.Arguments, m.Results, err = w.border(p, sig); err != nil {
 		return nil, err
 	}
@@ -64,7 +67,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 		}
 		w.functions = append(w.functions, strings.Replace(w.expand(text.String()), "func.func @", "func.func private @", 1)+"\n")
 	}
-	main := w.main(m, p)
+	main := w.main(m, p, sig.Steps)
 	var out strings.Builder
 	if t.opts.Replicas > 1 {
 		fmt.Fprintf(&out, "#replica_groups = %s\n", w.groups())
@@ -97,7 +100,7 @@ func (w *writer) border(p *lowering.Program, sig Signature) (args, results []Pla
 		if len(args) == len(sig.Arguments) {
 			return nil, nil, fmt.Errorf("module: step %q has parameter %q, for which the signature has no argument", p.Name, name)
 		}
-		placed, err := w.place("argument", sig.Arguments[len(args)], p.Parameters[i].DType, p.Parameters[i].Dimensions)
+		placed, err := w.place("argument", sig.Arguments[len(args)], sig.Steps, p.Parameters[i].DType, p.Parameters[i].Dimensions)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -108,7 +111,7 @@ func (w *writer) border(p *lowering.Program, sig Signature) (args, results []Pla
 			p.Name, len(args), len(p.Outputs), len(sig.Arguments), len(sig.Results))
 	}
 	for i, shape := range p.Outputs {
-		placed, err := w.place("result", sig.Results[i], shape.DType, shape.Dimensions)
+		placed, err := w.place("result", sig.Results[i], sig.Steps, shape.DType, shape.Dimensions)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -161,86 +164,16 @@ func (w *writer) statement(out *strings.Builder, s *stablehlo.Statement, indent 
 	return nil
 }
 
-// main writes the entry function: global tensors in and out, the step inside.
-func (w *writer) main(m *Module, p *lowering.Program) string {
-	f := p.Main
-	var params, outer, outerTypes, inSpecs, inner, call, callTypes []string
-	var pre, post strings.Builder
-	next := 0
-	for i, v := range f.Inputs {
-		local, typ := fmt.Sprintf("%%local%d", i), xlaType(v.Shape())
-		callTypes = append(callTypes, typ)
-		if p.ParameterNames[i] == ReplicaIDName {
-			outer, outerTypes = append(outer, "%replica_ids"), append(outerTypes, stack(typ, w.replicas))
-			inSpecs = append(inSpecs, sharding.P(ReplicaAxis).ShardyBare(meshName))
-			inner = append(inner, local+": "+stack(typ, 1))
-			fmt.Fprintf(&pre, "      %%replica_id = stablehlo.reshape %s : (%s) -> %s\n", local, stack(typ, 1), typ)
-			call = append(call, "%replica_id")
-			continue
-		}
-		a, name := m.Arguments[next], fmt.Sprintf("%%arg%d", next)
-		global, shard := tensorType(typ, a.Global), tensorType(typ, w.manual(a))
-		attributes := w.attributeList(a)
-		params = append(params, fmt.Sprintf("%s: %s%s", name, global, attributes))
-		outer, outerTypes = append(outer, name), append(outerTypes, global)
-		inSpecs = append(inSpecs, a.Spec.ShardyBare(meshName))
-		inner = append(inner, local+": "+shard)
-		if shard != typ {
-			fmt.Fprintf(&pre, "      %%scalar%d = stablehlo.reshape %s : (%s) -> %s\n", i, local, shard, typ)
-			local = fmt.Sprintf("%%scalar%d", i)
-		}
-		call = append(call, local)
-		next++
-	}
-	var results, resultTypes, outSpecs, innerTypes, returns, stepTypes, outs []string
-	for i, r := range m.Results {
-		typ := xlaType(f.Outputs[i].Shape())
-		global, shard := tensorType(typ, r.Global), tensorType(typ, w.manual(r))
-		results = append(results, global+w.attributeList(r))
-		resultTypes = append(resultTypes, global)
-		outSpecs = append(outSpecs, r.Spec.ShardyBare(meshName))
-		stepTypes = append(stepTypes, typ)
-		innerTypes = append(innerTypes, shard)
-		value := fmt.Sprintf("%%stepped#%d", i)
-		if shard != typ {
-			fmt.Fprintf(&post, "      %%vector%d = stablehlo.reshape %s : (%s) -> %s\n", i, value, typ, shard)
-			value = fmt.Sprintf("%%vector%d", i)
-		}
-		returns = append(returns, value)
-		outs = append(outs, fmt.Sprintf("%%out#%d", i))
-	}
-	list := func(s []string) string { return strings.Join(s, ", ") }
-	var b strings.Builder
-	fmt.Fprintf(&b, "  func.func @main(%s) -> (%s) {\n", list(params), list(results))
-	if slices.Contains(outer, "%replica_ids") {
-		fmt.Fprintf(&b, "    %%replica_ids = stablehlo.iota dim = 0 : tensor<%dxi32>\n", w.replicas)
-	}
-	body := fmt.Sprintf("%s      %%stepped:%d = func.call @step(%s) : (%s) -> (%s)\n%s",
-		pre.String(), len(m.Results), list(call), list(callTypes), list(stepTypes), post.String())
-	if w.single() {
-		// One device: the global tensors are the local ones.
-		for i := range outer {
-			body = replaceName(body, fmt.Sprintf("%%local%d", i), outer[i])
-		}
-		b.WriteString(strings.ReplaceAll(body, "      ", "    "))
-		fmt.Fprintf(&b, "    return %s : %s\n  }\n", list(returns), list(innerTypes))
-		return b.String()
-	}
-	fmt.Fprintf(&b, "    %%out:%d = sdy.manual_computation(%s) in_shardings=[%s] out_shardings=[%s] manual_axes={%q} (%s) {\n",
-		len(m.Results), list(outer), list(inSpecs), list(outSpecs), ReplicaAxis, list(inner))
-	b.WriteString(body)
-	fmt.Fprintf(&b, "      sdy.return %s : %s\n", list(returns), list(innerTypes))
-	fmt.Fprintf(&b, "    } : (%s) -> (%s)\n", list(outerTypes), list(resultTypes))
-	fmt.Fprintf(&b, "    return %s : %s\n  }\n", list(outs), list(resultTypes))
-	return b.String()
-}
-
 // manual is the shape of a tensor inside the computation that is manual over the
 // replicas: the global one with the replica axis divided out.
 func (w *writer) manual(p Placed) []int {
 	dims := slices.Clone(p.Global)
 	if p.PerReplica {
-		dims[0] /= w.replicas
+		at := 0
+		if p.PerStep {
+			at = 1
+		}
+		dims[at] /= w.replicas
 	}
 	return dims
 }

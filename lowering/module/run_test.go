@@ -1,0 +1,244 @@
+package module_test
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/plugintest"
+	"tpustrategy/logical"
+	"tpustrategy/lowering"
+	"tpustrategy/lowering/module"
+	"tpustrategy/pjrt"
+	"tpustrategy/sharding"
+)
+
+// runner compiles a module and runs it on CPU devices, with global float32 tensors
+// in and out.
+func run(t *testing.T, m *module.Module, args ...[]float32) [][]float32 {
+	t.Helper()
+	ctx := context.Background()
+	client := plugintest.CPU(t, m.Mesh.Size())
+	ids := make([]int, m.Mesh.Size())
+	for i := range ids {
+		ids[i] = i
+	}
+	many := len(ids) > 1
+	x, err := client.Compile(ctx, pjrt.Program{Code: m.Text, Format: "mlir"},
+		pjrt.CompileOptions{Replicas: 1, Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: many, Shardy: many})
+	require.NoError(t, err, "%s", m.Text)
+	defer x.Close()
+	in, out := make([][]*pjrt.Buffer, len(ids)), make([][]*pjrt.Buffer, len(ids))
+	donate := make([]bool, len(m.Arguments))
+	for d, device := range x.AddressableDevices() {
+		out[d] = make([]*pjrt.Buffer, len(m.Results))
+		for i, a := range m.Arguments {
+			donate[i] = a.Donated
+			shard := visit(t, m, a, d, args[i], nil)
+			data := make([]byte, 4*len(shard))
+			for k, v := range shard {
+				binary.LittleEndian.PutUint32(data[4*k:], math.Float32bits(v))
+			}
+			b, err := client.BufferFromHost(ctx, data, pjrt.F32, a.Shard, device)
+			require.NoError(t, err)
+			defer b.Close()
+			in[d] = append(in[d], b)
+		}
+	}
+	require.NoError(t, x.Execute(ctx, in, out, pjrt.ExecuteOptions{Donate: donate}))
+	var results [][]float32
+	for j, r := range m.Results {
+		global := make([]float32, size(r.Global))
+		for d := range out {
+			data := make([]byte, 4*size(r.Shard))
+			require.NoError(t, out[d][j].ToHost(ctx, data))
+			shard := make([]float32, size(r.Shard))
+			for k := range shard {
+				shard[k] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*k:]))
+			}
+			visit(t, m, r, d, global, shard)
+			require.NoError(t, out[d][j].Close())
+		}
+		results = append(results, global)
+	}
+	return results
+}
+
+// visit returns device d's shard of a global tensor, or writes it if it is given.
+func visit(t *testing.T, m *module.Module, p module.Placed, d int, global, shard []float32) []float32 {
+	ranges, err := sharding.IndexRanges(m.Mesh, p.Spec, p.Global, d)
+	require.NoError(t, err)
+	write := shard != nil
+	n := 0
+	var walk func(dim, offset int)
+	walk = func(dim, offset int) {
+		if dim == len(ranges) {
+			if write {
+				global[offset] = shard[n]
+			} else {
+				shard = append(shard, global[offset])
+			}
+			n++
+			return
+		}
+		for i := ranges[dim].Start; i < ranges[dim].Stop; i++ {
+			walk(dim+1, offset*p.Global[dim]+i)
+		}
+	}
+	walk(0, 0)
+	return shard
+}
+
+func size(dims []int) int {
+	n := 1
+	for _, d := range dims {
+		n *= d
+	}
+	return n
+}
+
+func count(n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(i)
+	}
+	return v
+}
+
+func build(t *testing.T, opts module.Options, sig module.Signature, step func(g *graph.Graph) []*graph.Node) *module.Module {
+	t.Helper()
+	tr := module.NewTrace(opts)
+	g := graph.NewGraph(tr, "step")
+	require.NoError(t, g.Compile(step(g)...))
+	m, err := tr.Module(g, sig)
+	require.NoError(t, err)
+	return m
+}
+
+func param(g *graph.Graph, name string, dims ...int) *graph.Node {
+	return graph.Parameter(g, name, shapes.Make(dtypes.Float32, dims...))
+}
+
+var meshes = [][2]int{{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 2}, {2, 4}}
+
+func TestCollectivesMeetAcrossReplicas(t *testing.T) {
+	for _, mesh := range meshes {
+		r, p := mesh[0], mesh[1]
+		m := build(t, module.Options{Replicas: r, LogicalDevices: p, Target: lowering.TargetCPU}, module.Signature{
+			Arguments: []module.Tensor{{Name: "x", PerReplica: true}},
+			Results: []module.Tensor{{Name: "sum"}, {Name: "max"}, {Name: "gathered"}, {Name: "scattered", PerReplica: true},
+				{Name: "id", PerReplica: true}},
+		}, func(g *graph.Graph) []*graph.Node {
+			x := param(g, "x", 4)
+			return []*graph.Node{
+				module.AllReduce(x, module.Sum), module.AllReduce(x, module.Max), module.AllGather(x, 0),
+				module.ReduceScatter(x, 0), graph.ConvertDType(module.ReplicaID(g), dtypes.Float32),
+			}
+		})
+		in := count(4 * r)
+		out := run(t, m, in)
+		sum, largest := make([]float32, 4), make([]float32, 4)
+		for i, v := range in {
+			sum[i%4] += v
+			largest[i%4] = max(largest[i%4], v)
+		}
+		assert.Equal(t, sum, out[0], "%dx%d sum", r, p)
+		assert.Equal(t, largest, out[1], "%dx%d max", r, p)
+		assert.Equal(t, in, out[2], "%dx%d gather", r, p)
+		assert.Equal(t, sum, out[3], "%dx%d scatter", r, p)
+		assert.Equal(t, count(r), out[4], "%dx%d replica ids", r, p)
+	}
+}
+
+func TestCollectivesHaveGradients(t *testing.T) {
+	// d/dx of sum(w * gather(x)) is w's part of this replica, once for each
+	// replica; that of sum(w * all_reduce(x)) is w, likewise.
+	m := build(t, module.Options{Replicas: 2, Target: lowering.TargetCPU}, module.Signature{
+		Arguments: []module.Tensor{{PerReplica: true}, {}, {}},
+		Results:   []module.Tensor{{PerReplica: true}, {PerReplica: true}},
+	}, func(g *graph.Graph) []*graph.Node {
+		x, w, v := param(g, "x", 2), param(g, "w", 4), param(g, "v", 2)
+		gathered := graph.Gradient(graph.ReduceAllSum(graph.Mul(w, module.AllGather(x, 0))), x)[0]
+		reduced := graph.Gradient(graph.ReduceAllSum(graph.Mul(v, module.AllReduce(x, module.Sum))), x)[0]
+		return []*graph.Node{gathered, reduced}
+	})
+	out := run(t, m, []float32{1, 2, 3, 4}, []float32{10, 20, 30, 40}, []float32{5, 6})
+	assert.Equal(t, []float32{20, 40, 60, 80}, out[0])
+	assert.Equal(t, []float32{10, 12, 10, 12}, out[1])
+}
+
+func TestPlacementsKeepTheNumbers(t *testing.T) {
+	// y = On(0, tanh(split(x) w)) assigned; the gradient of its sum by w.
+	step := func(p int) func(g *graph.Graph) []*graph.Node {
+		return func(g *graph.Graph) []*graph.Node {
+			x, w := param(g, "x", 4, 4), param(g, "w", 4, 8)
+			h := graph.MatMul(x, w)
+			if p > 0 {
+				h = logical.Split(h, 1, p)
+			}
+			tanh := func(h *graph.Node) *graph.Node { return graph.Tanh(graph.Add(h, graph.MatMul(x, w))) }
+			if p > 0 {
+				h = logical.Assign(logical.On(p-1, h, tanh), p/2)
+			} else {
+				h = tanh(h)
+			}
+			y := graph.ReduceAllSum(graph.Mul(h, h))
+			return []*graph.Node{y, graph.Gradient(y, w)[0]}
+		}
+	}
+	x, w := make([]float32, 16), make([]float32, 32)
+	for i := range w {
+		w[i] = float32(math.Sin(float64(i)))
+		x[i%16] = float32(math.Cos(float64(i))) / 3
+	}
+	sig := module.Signature{Arguments: []module.Tensor{{Name: "x"}, {Name: "w"}}, Results: make([]module.Tensor, 2)}
+	want := run(t, build(t, module.Options{Target: lowering.TargetCPU}, sig, step(0)), x, w)
+	for _, p := range []int{1, 2, 4} {
+		for _, r := range []int{1, 2} {
+			got := run(t, build(t, module.Options{Replicas: r, LogicalDevices: p, Target: lowering.TargetCPU}, sig, step(p)), x, w)
+			for i := range want {
+				assert.InDeltaSlice(t, want[i], got[i], 1e-5, "%d replicas of %d", r, p)
+			}
+		}
+	}
+}
+
+func TestALoopEqualsItsSteps(t *testing.T) {
+	// w <- w - 0.1 * mean over replicas of (w - x_i); the result is sum(w).
+	const steps = 5
+	step := func(p int) func(g *graph.Graph) []*graph.Node {
+		return func(g *graph.Graph) []*graph.Node {
+			w, x := param(g, "w", 4), param(g, "x", 2, 4)
+			gradient := graph.Sub(w, logical.Split(graph.ReduceMean(x, 0), p))
+			gradient = module.AllReduce(graph.MulScalar(gradient, 0.1), module.Sum)
+			w = graph.Sub(w, gradient)
+			return []*graph.Node{graph.ReduceAllSum(w), w}
+		}
+	}
+	for _, mesh := range meshes[:5] {
+		r, p := mesh[0], mesh[1]
+		opts := module.Options{Replicas: r, LogicalDevices: p, Target: lowering.TargetCPU}
+		split := logical.SplitInto(p)
+		w := module.Tensor{Name: "w", Donated: true, Result: 1, Annotation: split}
+		results := []module.Tensor{{Name: "sum", PerReplica: true}, {Name: "w", Annotation: split}}
+		single := build(t, opts, module.Signature{Arguments: []module.Tensor{w, {Name: "x", PerReplica: true}}, Results: results}, step(p))
+		loop := build(t, opts, module.Signature{Arguments: []module.Tensor{w, {Name: "x", PerReplica: true, PerStep: true}}, Results: results, Steps: steps}, step(p))
+		xs := count(steps * r * 2 * 4)
+		state := []float32{1, 2, 3, 4}
+		var want [][]float32
+		for i := range steps {
+			n := r * 2 * 4
+			want = run(t, single, state, xs[i*n:(i+1)*n])
+			state = want[1]
+		}
+		got := run(t, loop, []float32{1, 2, 3, 4}, xs)
+		assert.Equal(t, want, got, "%dx%d", r, p)
+	}
+}
