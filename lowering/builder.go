@@ -17,7 +17,8 @@ type Builder struct {
 	name    string
 	module  *stablehlo.Builder
 	main    *Function
-	symbols names // names of top-level functions
+	symbols names       // names of top-level functions
+	others  []*Function // the top-level functions besides main
 
 	meshes               []*shardy.DeviceMesh
 	replicas, partitions int
@@ -72,7 +73,9 @@ func (b *Builder) NewFunction(name string) (compute.Function, error) {
 	if symbol := identifier(name); b.symbols[symbol] {
 		return nil, fmt.Errorf("lowering: function %q already exists in computation %q", name, b.name)
 	}
-	return newFunction(b, nil, b.module.NewFunction(b.symbols.pick(name)), name), nil
+	f := newFunction(b, nil, b.module.NewFunction(b.symbols.pick(name)), name)
+	b.others = append(b.others, f)
+	return f, nil
 }
 
 // OpShape returns the shape of a value of this computation.
@@ -153,6 +156,11 @@ func (b *Builder) Compile() (compute.Executable, error) {
 	}
 	if b.main.outputs == nil {
 		return nil, fmt.Errorf("lowering: computation %q: Return was not called on the main function", b.name)
+	}
+	for _, f := range b.others {
+		if f.outputs == nil {
+			return nil, fmt.Errorf("lowering: computation %q: Return was not called on function %q", b.name, f.name)
+		}
 	}
 	b.compiled = true
 	program := &Program{

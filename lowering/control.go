@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
@@ -83,8 +84,15 @@ func (f *Function) Call(target compute.Function, operands ...compute.Value) ([]c
 			return nil, errors.New("the target is a closure: only functions made by Builder.NewFunction can be called")
 		case g.outputs == nil:
 			return nil, fmt.Errorf("the target %q has no Return", g.name)
-		case len(in) == 0:
-			return nil, fmt.Errorf("the target %q takes no parameters, which the StableHLO builder cannot call: pass one it ignores", g.name)
+		case len(in) != len(g.parameters):
+			return nil, fmt.Errorf("the target %q takes %d parameters, got %d", g.name, len(g.parameters), len(in))
+		}
+		if len(in) == 0 { // see Return
+			unused, err := constantScalar(f.fn, dtypes.Bool, valueZero)
+			if err != nil {
+				return nil, err
+			}
+			in = append(in, unused)
 		}
 		return stablehlo.Call(g.fn, in...)
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/compute/notimplemented"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
+	xshapes "github.com/gomlx/go-xla/types/shapes"
 	"github.com/gomlx/go-xla/types/shardy"
 )
 
@@ -140,6 +141,12 @@ func (f *Function) Return(outputs []compute.Value, shardings []*compute.Sharding
 				if specs[i], err = f.builder.shardySpec(s); err != nil {
 					return nil, fmt.Errorf("output %d: %w", i, err)
 				}
+			}
+		}
+		if f.parent == nil && f.name != compute.MainName && len(f.parameters) == 0 {
+			// The StableHLO builder calls no function without operands, so it gets one that it does not use.
+			if _, err := f.fn.NamedInput(f.names.pick("unused"), xshapes.Make(dtypes.Bool)); err != nil {
+				return nil, err
 			}
 		}
 		if err := f.fn.ReturnWithShardingAndAttributes(in, specs, nil); err != nil {

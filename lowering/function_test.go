@@ -105,7 +105,7 @@ func TestCallsToOtherFunctions(t *testing.T) {
 	out, err := f.Call(g, do(f.Parameter("x", f32(2), nil)))
 	require.NoError(t, err)
 	_, err = f.Call(g)
-	assert.ErrorContains(t, err, "no parameters")
+	assert.ErrorContains(t, err, "takes 1 parameters, got 0")
 	require.NoError(t, f.Return(out, nil))
 	exe, err := b.Compile()
 	require.NoError(t, err)

@@ -1,6 +1,7 @@
 package lowering
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -37,11 +38,12 @@ type Program struct {
 // Text returns the module as MLIR text. It writes the module anew on each call; the same graph gives
 // the same bytes.
 func (p *Program) Text() ([]byte, error) {
-	text, err := p.Builder.Build()
-	if err != nil {
+	var text bytes.Buffer
+	// Write and not Build: Build refuses closures that an op began and gave up, which are never written.
+	if err := p.Builder.Write(&text); err != nil {
 		return nil, fmt.Errorf("lowering: writing program %q: %w", p.Name, err)
 	}
-	return text, nil
+	return text.Bytes(), nil
 }
 
 // Lowered is the compute.Executable of a Backend made without Options.Compile: it carries the program

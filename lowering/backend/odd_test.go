@@ -51,6 +51,19 @@ func TestAnyNameIsFine(t *testing.T) {
 	}
 }
 
+func TestFunctionsWithoutParametersAreCalled(t *testing.T) {
+	b := newBackend(t)
+	got := run(t, b, nil, func(f compute.Function, _ []compute.Value) []compute.Value {
+		g, err := f.Builder().NewFunction("answer")
+		require.NoError(t, err)
+		require.NoError(t, g.Return([]compute.Value{must(t)(g.Constant([]int32{42}))}, nil))
+		out, err := f.Call(g)
+		require.NoError(t, err)
+		return out
+	})
+	assert.Equal(t, []any{[]int32{42}}, got)
+}
+
 // TestBitsOfSmallIntegers goes from bytes and words to small integers and back, with parameters and with
 // constants, which XLA folds by other code.
 func TestBitsOfSmallIntegers(t *testing.T) {
