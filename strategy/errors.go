@@ -34,6 +34,9 @@ func (e *ArgumentError) Error() string {
 
 func (e *ArgumentError) Unwrap() error { return e.Err }
 
+// Kind is the cause's, otherwise ValueError.
+func (e *ArgumentError) Kind() Kind { return kindOr(e.Err, ValueError) }
+
 // TraceError is a panic of a step function while it was traced: GoMLX reports
 // errors that way, and so do this module's graph functions. The strategy and the
 // function stay usable.
@@ -50,6 +53,9 @@ func (e *TraceError) Error() string {
 
 func (e *TraceError) Unwrap() error { return e.Err }
 
+// Kind is the cause's.
+func (e *TraceError) Kind() Kind { return kindOr(e.Err, KindUnknown) }
+
 // OptionError says which option of [New] does not fit.
 type OptionError struct {
 	Option, Reason string
@@ -65,3 +71,13 @@ func (e *OptionError) Error() string {
 }
 
 func (e *OptionError) Unwrap() error { return e.Err }
+
+// Kind is ValueError.
+func (e *OptionError) Kind() Kind { return ValueError }
+
+func kindOr(err error, otherwise Kind) Kind {
+	if k := KindOf(err); k != KindUnknown {
+		return k
+	}
+	return otherwise
+}

@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -67,7 +66,7 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 // f.Run.
 func (s *TPUStrategy) Run(ctx context.Context, f *Function, args ...any) ([]*PerReplica, error) {
 	if f == nil || f.strategy != s {
-		return nil, errors.New("strategy: mixing strategies: the function belongs to another one")
+		return nil, &StrategyError{Op: "run", Subject: "the function"}
 	}
 	return f.Run(ctx, args...)
 }
@@ -109,6 +108,9 @@ func (f *Function) place(ctx context.Context, args []any) (values []Value, relea
 	if err := s.check(); err != nil {
 		return nil, nil, err
 	}
+	if err := s.requireCross(ctx, f.opts.Name); err != nil {
+		return nil, nil, err
+	}
 	var made []Value
 	release = func() {
 		for _, v := range made {
@@ -129,6 +131,10 @@ func (f *Function) place(ctx context.Context, args []any) (values []Value, relea
 			}
 			if err := s.owns(v); err != nil {
 				return fail(i, "a value of another strategy", "copy it through the host", err)
+			}
+			if v.base().ragged != nil {
+				return fail(i, fmt.Sprintf("replicas have different shapes %v", v.base().ragged),
+					"a compiled step has one shape: pad the batches and pass the real sizes, or Reduce the value with an axis", nil)
 			}
 			values = append(values, v)
 			continue

@@ -84,7 +84,7 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 		Replicas: s.replicas, LogicalDevices: s.perReplica, Target: s.target, Precision: s.opts.Precision,
 	})
 	g := graph.NewGraph(t, f.opts.Name)
-	rc := &ReplicaContext{strategy: s, graph: g}
+	rc := &ReplicaContext{strategy: s, graph: g, ctx: withMode(ctx, mode{strategy: s, replica: true, update: -1})}
 	var vars *Variables
 	if f.opts.Store != nil {
 		model.SetStore(g, f.opts.Store)
@@ -120,6 +120,13 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 			return nil, nil, nil, fmt.Errorf("strategy: initial values of %s: %w", f.opts.Name, err)
 		}
 	}
+	var written []*captured
+	for _, c := range rc.captured {
+		if c.changed {
+			written = append(written, c)
+			outputs = append(outputs, c.now)
+		}
+	}
 	if len(outputs) == 0 {
 		return nil, nil, nil, &TraceError{Function: f.opts.Name, Err: fmt.Errorf("the step returns nothing and changes no variable")}
 	}
@@ -138,6 +145,17 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 			sig.Arguments = append(sig.Arguments, module.Tensor{Name: name, PerReplica: base.perReplica, Annotation: base.annotation})
 			variables = append(variables, nil)
 			next++
+		case rc.capturedAs(name) != nil:
+			c := rc.capturedAs(name)
+			tensor := module.Tensor{Name: c.variable.path, PerReplica: c.variable.perReplica(), Annotation: c.variable.annotation}
+			if i := slices.Index(written, c); i >= 0 {
+				tensor.Donated, tensor.Result = true, own+len(changed)+i
+			}
+			sig.Arguments = append(sig.Arguments, tensor)
+			variables = append(variables, c.variable)
+		case vars == nil:
+			return nil, nil, nil, &TraceError{Function: f.opts.Name, Err: fmt.Errorf(
+				"the step has a parameter %q of its own; pass it as an argument", name)}
 		default:
 			v, err := vars.place(ctx, name)
 			if err != nil {
@@ -156,9 +174,14 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 			Name: fmt.Sprintf("result_%d", i), PerReplica: !f.opts.mirroredResults, Annotation: f.result(i)})
 	}
 	for _, c := range changed {
-		at := slices.IndexFunc(variables, func(v *Variable) bool { return v != nil && v.path == c.Path() })
+		at := slices.IndexFunc(variables, func(v *Variable) bool { return v != nil && v.path == c.Path() && rc.capturing(v) == nil })
 		sig.Results = append(sig.Results, module.Tensor{Name: c.Path(), Annotation: variables[at].annotation})
 		updates = append(updates, at)
+	}
+	for _, c := range written {
+		v := c.variable
+		sig.Results = append(sig.Results, module.Tensor{Name: v.path, PerReplica: v.perReplica(), Annotation: v.annotation})
+		updates = append(updates, slices.Index(variables, v))
 	}
 	if f.opts.useAllRules {
 		if err := vars.unusedRule(); err != nil {
@@ -175,12 +198,16 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 // results that update a variable are the variable's own buffers: they are donated
 // and used again by the same call.
 func (p *program) matrix(values [][]*pjrt.Buffer, results [][]*pjrt.Buffer) (args, outs [][]*pjrt.Buffer) {
+	return p.matrixOf(p.variables, values, results)
+}
+
+func (p *program) matrixOf(variables []*Variable, values [][]*pjrt.Buffer, results [][]*pjrt.Buffer) (args, outs [][]*pjrt.Buffer) {
 	devices := len(p.function.strategy.devices)
 	args, outs = make([][]*pjrt.Buffer, devices), make([][]*pjrt.Buffer, devices)
 	for d := range devices {
-		args[d] = make([]*pjrt.Buffer, len(p.variables))
+		args[d] = make([]*pjrt.Buffer, len(variables))
 		next := 0
-		for i, v := range p.variables {
+		for i, v := range variables {
 			if v != nil {
 				args[d][i] = v.buffers[d]
 			} else {
@@ -199,19 +226,36 @@ func (p *program) matrix(values [][]*pjrt.Buffer, results [][]*pjrt.Buffer) (arg
 	return args, outs
 }
 
-// run launches the program on the values and returns its results.
-func (p *program) run(ctx context.Context, values []Value) ([]Value, error) {
+// run launches the program on the values and returns its results. Variables, if
+// given, take the places of those that the program was traced with.
+func (p *program) run(ctx context.Context, values []Value, variables ...*Variable) ([]Value, error) {
 	s := p.function.strategy
 	buffers, err := buffersOf(values)
 	if err != nil {
 		return nil, err
+	}
+	if len(variables) > 0 {
+		all := slices.Clone(p.variables)
+		for i, v := range all {
+			if v != nil {
+				all[i], variables = variables[0], variables[1:]
+			}
+		}
+		variables = all
+	} else {
+		variables = p.variables
 	}
 	s.launch.Lock()
 	defer s.launch.Unlock()
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	args, outs := p.matrix(buffers, nil)
+	for _, v := range variables {
+		if v != nil && v.closed {
+			return nil, v.live()
+		}
+	}
+	args, outs := p.matrixOf(variables, buffers, nil)
 	if err := p.executable.Execute(ctx, args, outs, pjrt.ExecuteOptions{Donate: p.donate}); err != nil {
 		return nil, fmt.Errorf("strategy: running %s: %w", p.function.opts.Name, err)
 	}

@@ -34,18 +34,6 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value) (*Mi
 	return results[0].(*Mirrored), nil
 }
 
-// builtin returns the strategy's own function of a name, making it once.
-func (s *TPUStrategy) builtin(name string, make func() *Function) *Function {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f, ok := s.builtins[name]
-	if !ok {
-		f = make()
-		s.builtins[name] = f
-	}
-	return f
-}
-
 // Value copies the value to the host.
 func (m *Mirrored) Value(ctx context.Context) (*tensors.Tensor, error) { return m.Local(ctx, 0) }
 

@@ -1,8 +1,10 @@
 package strategy
 
 import (
+	"context"
 	"fmt"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
@@ -35,9 +37,19 @@ func (op ReduceOp) String() string {
 // and, like all graph functions, panic with their error.
 type ReplicaContext struct {
 	strategy *TPUStrategy
+	ctx      context.Context
 	graph    *graph.Graph
 	scope    *model.Scope
+	// captured are the variables that the step touched, in the order of the
+	// first touch.
+	captured []*captured
+	// whole is the merge call that is being traced.
+	merging bool
 }
+
+// Context returns the context that the step is traced with, in replica context:
+// cross-replica calls refuse it.
+func (rc *ReplicaContext) Context() context.Context { return rc.ctx }
 
 // Strategy returns the strategy that runs the step.
 func (rc *ReplicaContext) Strategy() *TPUStrategy { return rc.strategy }
@@ -70,20 +82,41 @@ func (rc *ReplicaContext) Scope(path ...string) *model.Scope {
 // is the same reduction of the replicas' gradients. Mean divides before it sums,
 // as TensorFlow does on TPUs. One all-reduce is emitted.
 func (rc *ReplicaContext) AllReduce(op ReduceOp, x *graph.Node) *graph.Node {
+	rc.inReplica("AllReduce")
+	if err := rc.strategy.reducible(x.DType()); err != nil {
+		panic(err)
+	}
+	return rc.allReduce(op, x)
+}
+
+func (rc *ReplicaContext) allReduce(op ReduceOp, x *graph.Node) *graph.Node {
 	switch op {
 	case Sum:
 		return module.AllReduce(x, module.Sum)
 	case Mean:
 		if !x.DType().IsFloat() && !x.DType().IsComplex() {
-			panic(fmt.Errorf("strategy: MEAN of %s, which has no fractions; convert it to a float first", x.Shape()))
+			panic(fault(TypeError, "AllReduce", "convert it to a float first", "MEAN of %s, which has no fractions", x.Shape()))
 		}
 		return module.AllReduce(graph.MulScalar(x, 1/float64(rc.strategy.replicas)), module.Sum)
 	}
-	panic(fmt.Errorf("strategy: unknown reduction %s; use Sum or Mean", op))
+	panic(fault(AssertionError, "AllReduce", "use Sum or Mean", "unknown reduction %s", op))
+}
+
+// reducible refuses the dtypes that TensorFlow's op for TPUs cannot sum.
+func (s *TPUStrategy) reducible(dtype dtypes.DType) error {
+	if s.opts.Semantics != TensorFlowTPU {
+		return nil
+	}
+	switch dtype {
+	case dtypes.BFloat16, dtypes.Float16, dtypes.Float32, dtypes.Float64, dtypes.Int32, dtypes.Uint32:
+		return nil
+	}
+	return fault(TypeError, "AllReduce", "convert it, or leave Options.Semantics at its default", "TensorFlow's sum across TPU replicas has no dtype %s", dtype)
 }
 
 // AllGather concatenates the replicas' x along axis, in replica order; each
 // receives the result. The gradient is summed and scattered back.
 func (rc *ReplicaContext) AllGather(x *graph.Node, axis int) *graph.Node {
+	rc.inReplica("AllGather")
 	return module.AllGather(x, axis)
 }

@@ -28,6 +28,8 @@ type Options struct {
 	// Variables say how variables are split over the logical devices. A variable
 	// that no rule matches is replicated to all of them, as in TensorFlow.
 	Variables logical.Rules
+	// Semantics chooses between TensorFlow's strategies where they differ.
+	Semantics Semantics
 	// Precision of the matrix multiplications; the default is bfloat16 passes on
 	// a TPU.
 	Precision lowering.Precision
@@ -59,6 +61,7 @@ type TPUStrategy struct {
 	values    map[weak.Pointer[distributed]][]*pjrt.Buffer
 	variables map[*model.Store]*Variables
 	builtins  map[string]*Function
+	own       []*Variable // those of NewVariable
 }
 
 // New returns a strategy over the system's devices. The errors name the option
@@ -196,8 +199,8 @@ func (s *TPUStrategy) Close() error {
 	s.launch.Lock()
 	defer s.launch.Unlock()
 	s.mu.Lock()
-	values, variables, programs := s.values, s.variables, s.programs
-	s.closed, s.values, s.variables, s.programs = true, nil, nil, nil
+	values, variables, programs, own := s.values, s.variables, s.programs, s.own
+	s.closed, s.values, s.variables, s.programs, s.own = true, nil, nil, nil, nil
 	s.mu.Unlock()
 	var errs []error
 	for p, buffers := range values {
@@ -207,6 +210,9 @@ func (s *TPUStrategy) Close() error {
 		errs = append(errs, closeAll(buffers))
 	}
 	for _, v := range variables {
+		errs = append(errs, v.free())
+	}
+	for _, v := range own {
 		errs = append(errs, v.free())
 	}
 	for _, p := range programs {

@@ -24,10 +24,14 @@ type distributed struct {
 	shape      []int // of one replica's tensor
 	annotation logical.Annotation
 	perReplica bool
+	// ragged are the replicas' shapes where they differ: shape then holds the
+	// greatest size of each dimension, and the buffers are padded to it.
+	ragged [][]int
 
-	mu      sync.Mutex // guards closing
-	buffers []*pjrt.Buffer
-	closed  bool
+	mu         sync.Mutex // guards what follows
+	buffers    []*pjrt.Buffer
+	closed     bool
+	components []*Component
 }
 
 // PerReplica is a value that differs between replicas. It lives on the devices
@@ -126,7 +130,11 @@ func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 	if err != nil {
 		return nil, err
 	}
-	return v.strategy.download(ctx, v, buffers, replica)
+	tensor, err := v.strategy.download(ctx, v, buffers, replica)
+	if err != nil || v.ragged == nil {
+		return tensor, err
+	}
+	return cut(tensor, v.ragged[replica])
 }
 
 // LocalResults copies each replica's tensor to the host, in replica order:
@@ -151,7 +159,7 @@ func (s *TPUStrategy) owns(value Value) error {
 		return errors.New("strategy: no value")
 	}
 	if other := value.base().strategy; other != s {
-		return fmt.Errorf("strategy: mixing strategies: value %s belongs to another one", value.base())
+		return &StrategyError{Op: "value", Subject: value.base().String()}
 	}
 	return nil
 }

@@ -1,0 +1,198 @@
+package strategy
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// captured is a variable that a step touched while it was traced: an argument of
+// its program, and a result of it once it is written.
+type captured struct {
+	variable *Variable
+	name     string
+	now      *graph.Node // the variable's value at this point of the trace
+	changed  bool
+}
+
+// capture returns the step's hold of a variable, taking it at the first touch.
+func (rc *ReplicaContext) capture(op string, v *Variable) *captured {
+	if v == nil {
+		panic(fault(TypeError, op, "give a variable of the strategy", "no variable"))
+	}
+	if v.strategy != rc.strategy {
+		panic(&StrategyError{Op: op, Subject: fmt.Sprintf("variable %q", v.path)})
+	}
+	if c := rc.capturing(v); c != nil {
+		return c
+	}
+	c := &captured{variable: v, name: fmt.Sprintf("distributed_%d", len(rc.captured))}
+	c.now = graph.Parameter(rc.graph, c.name, shapes.Make(v.dtype, v.shape...))
+	rc.captured = append(rc.captured, c)
+	return c
+}
+
+func (rc *ReplicaContext) capturing(v *Variable) *captured {
+	for _, c := range rc.captured {
+		if c.variable == v {
+			return c
+		}
+	}
+	return nil
+}
+
+func (rc *ReplicaContext) capturedAs(name string) *captured {
+	for _, c := range rc.captured {
+		if c.name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// Read returns the variable in the replica: its own component of an [OnRead]
+// variable, without communication; the value that all share of an [OnWrite] one.
+// It sees the writes before it in the step. The variable becomes an argument of
+// the step, which gives its memory to the new value if it writes it.
+func (rc *ReplicaContext) Read(v *Variable) *graph.Node { return rc.capture("Read", v).now }
+
+// Assign gives the variable a new value and returns it. x is a node or a host
+// value.
+//
+// A write of an [OnRead] variable is the replica's own. That of an [OnWrite]
+// variable is aggregated over the replicas by one all-reduce in the step, as its
+// aggregation says; without one it panics with an [*Error] of kind ValueError,
+// unless [VariableOptions.LocalWrites] allows it. A host value is one value, not
+// one for each replica: SUM of it is an error, MEAN is the value.
+func (rc *ReplicaContext) Assign(v *Variable, x any) *graph.Node {
+	return rc.write("Assign", v, x, func(_, x *graph.Node) *graph.Node { return x })
+}
+
+// AssignAdd adds to the variable, like [ReplicaContext.Assign]: x is aggregated,
+// then added.
+func (rc *ReplicaContext) AssignAdd(v *Variable, x any) *graph.Node {
+	return rc.write("AssignAdd", v, x, graph.Add)
+}
+
+// AssignSub subtracts from the variable, like [ReplicaContext.AssignAdd].
+func (rc *ReplicaContext) AssignSub(v *Variable, x any) *graph.Node {
+	return rc.write("AssignSub", v, x, graph.Sub)
+}
+
+func (rc *ReplicaContext) write(op string, v *Variable, x any, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
+	c := rc.capture(op, v)
+	op = fmt.Sprintf("%s %q", op, v.path)
+	rc.inReplica(op)
+	return rc.set(op, c, rc.aggregate(op, v, x), apply)
+}
+
+// set writes x, which is aggregated already.
+func (rc *ReplicaContext) set(op string, c *captured, x *graph.Node, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
+	if !x.Shape().Equal(c.now.Shape()) {
+		panic(fault(ValueError, op, "give a value of the variable's shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), c.now.Shape()))
+	}
+	c.now, c.changed = apply(c.now, x), true
+	return c.now
+}
+
+// node makes a node of a host value, of the variable's dtype if it is a number.
+func (rc *ReplicaContext) node(op string, v *Variable, x any) (node *graph.Node, host bool) {
+	switch x := x.(type) {
+	case *graph.Node:
+		return x, false
+	case float64, float32, int, int32, int64:
+		if len(v.shape) == 0 {
+			return graph.Scalar(rc.graph, v.dtype, number(x)), true
+		}
+	}
+	t, err := hostTensor(x)
+	if err != nil {
+		panic(&Error{Op: op, Reason: fmt.Sprintf("a value of type %T", x), Hint: "give a node or a host tensor", Err: err, kind: TypeError})
+	}
+	return graph.ConstTensor(rc.graph, t), true
+}
+
+func number(x any) float64 {
+	switch x := x.(type) {
+	case float64:
+		return x
+	case float32:
+		return float64(x)
+	case int:
+		return float64(x)
+	case int32:
+		return float64(x)
+	case int64:
+		return float64(x)
+	}
+	return 0
+}
+
+// aggregate combines the replicas' values of a write as the variable says.
+func (rc *ReplicaContext) aggregate(op string, v *Variable, x any) *graph.Node {
+	node, host := rc.node(op, v, x)
+	if v.synchronization == OnRead {
+		return node
+	}
+	switch v.aggregation {
+	case AggregateNone:
+		if !v.localWrites && rc.strategy.replicas > 1 {
+			panic(rc.noAggregation(op))
+		}
+		return node
+	case AggregateSum:
+		if host && rc.strategy.replicas > 1 {
+			panic(notDistributed(op))
+		}
+	default:
+		if host {
+			return node // the same on every replica
+		}
+	}
+	return rc.combine(v.aggregation, node)
+}
+
+func (rc *ReplicaContext) noAggregation(op string) *Error {
+	return fault(ValueError, op, "set VariableOptions.Aggregation, or LocalWrites for components that may differ",
+		"a replica writes a mirrored variable that aggregates nothing")
+}
+
+func notDistributed(op string) *Error {
+	return fault(ValueError, op, "give each replica its own value, or use MEAN", "SUM of one value that is not distributed: how often it counts is not known")
+}
+
+// combine aggregates a value of each replica.
+func (rc *ReplicaContext) combine(a VariableAggregation, x *graph.Node) *graph.Node {
+	if err := rc.strategy.reducible(x.DType()); err != nil {
+		panic(err)
+	}
+	if a == AggregateFirst {
+		return rc.first(x)
+	}
+	reduction, err := a.ReduceOp()
+	if err != nil {
+		panic(err)
+	}
+	return rc.allReduce(reduction, x)
+}
+
+// first returns replica 0's x: the sum of it and the others' zeros.
+func (rc *ReplicaContext) first(x *graph.Node) *graph.Node {
+	if rc.strategy.replicas == 1 {
+		return x
+	}
+	if x.DType() == dtypes.Bool {
+		return graph.ConvertDType(rc.first(graph.ConvertDType(x, dtypes.Int32)), dtypes.Bool)
+	}
+	isFirst := graph.Equal(rc.ReplicaIDInSyncGroup(), graph.ScalarZero(rc.graph, rc.ReplicaIDInSyncGroup().DType()))
+	return rc.allReduce(Sum, graph.Where(isFirst, x, graph.ZerosLike(x)))
+}
+
+// inReplica refuses calls of the replica context inside a merge call.
+func (rc *ReplicaContext) inReplica(op string) {
+	if rc.merging {
+		panic(&ContextError{Op: op, Reason: "the replica context is used inside MergeCall", Hint: "use the merge context"})
+	}
+}

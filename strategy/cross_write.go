@@ -1,0 +1,262 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+)
+
+// Writes and reads of a variable from outside the replicas: from the host, from a
+// merge call, from an update. Nothing is aggregated on such a write.
+
+type writeOp struct {
+	name  string
+	apply func(old, x *graph.Node) *graph.Node
+}
+
+var (
+	opAssign = writeOp{"assign", func(_, x *graph.Node) *graph.Node { return x }}
+	opAdd    = writeOp{"assign_add", graph.Add}
+	opSub    = writeOp{"assign_sub", graph.Sub}
+)
+
+// Assign gives all components of the variable a new value, of its own shape and
+// dtype: a host value, a *[Mirrored], another *Variable, or a *[PerReplica] if the
+// components may differ (see [VariableOptions.LocalWrites]).
+//
+// An [OnRead] variable that is summed on read receives the value divided by the
+// number of replicas, so that a read gives it back; for integers the division
+// truncates.
+func (v *Variable) Assign(ctx context.Context, value any) error {
+	return v.crossWrite(ctx, opAssign, value)
+}
+
+// AssignAdd adds to all components. On an [OnRead] variable that is summed on read
+// it is an error, as there is no telling which component is to grow.
+func (v *Variable) AssignAdd(ctx context.Context, value any) error {
+	return v.crossWrite(ctx, opAdd, value)
+}
+
+// AssignSub subtracts from all components, like [Variable.AssignAdd].
+func (v *Variable) AssignSub(ctx context.Context, value any) error {
+	return v.crossWrite(ctx, opSub, value)
+}
+
+func (v *Variable) crossWrite(ctx context.Context, w writeOp, value any) error {
+	op := fmt.Sprintf("%s %q", w.name, v.path)
+	if err := v.crossUse(ctx, op); err != nil {
+		return err
+	}
+	if v.synchronization == OnRead && v.aggregation == AggregateSum && w.name != opAssign.name {
+		return fault(ValueError, op, "assign a total, or write in the replicas",
+			"a variable that is summed on read has no one component to change")
+	}
+	source, made, err := v.operand(ctx, op, value)
+	if err != nil {
+		return err
+	}
+	if tensor, ok := source.(*tensors.Tensor); ok {
+		if w.name == opAssign.name && (v.synchronization == OnWrite || v.aggregation != AggregateSum) {
+			return v.replace(ctx, op, tensor)
+		}
+		m, err := v.strategy.Mirror(ctx, tensor, v.annotation)
+		if err != nil {
+			return err
+		}
+		source, made = m, m
+	}
+	if made != nil {
+		defer made.Close()
+	}
+	share := v.synchronization == OnRead && v.aggregation == AggregateSum
+	_, err = v.strategy.call(ctx, builtinCall{
+		name: w.name, values: []Value{source.(Value)}, variables: []*Variable{v},
+		step: func(rc *ReplicaContext, held []*captured, in []*graph.Node) []*graph.Node {
+			x := in[0]
+			if share {
+				x = graph.Div(x, graph.Scalar(rc.graph, x.DType(), rc.strategy.replicas))
+			}
+			rc.set(op, held[0], x, w.apply)
+			return nil
+		},
+	})
+	return err
+}
+
+// crossUse refuses a use from a replica's code and from other strategies' scopes.
+func (v *Variable) crossUse(ctx context.Context, op string) error {
+	if m, ok := modeOf(ctx); ok && m.strategy == v.strategy && m.update >= 0 {
+		return nil
+	}
+	if err := v.strategy.requireOwn(ctx, op, fmt.Sprintf("variable %q", v.path)); err != nil {
+		return err
+	}
+	return v.strategy.requireCross(ctx, op)
+}
+
+// operand checks what is written: the result is a *tensors.Tensor of the
+// variable's shape, or a Value. made is a Value that the caller closes.
+func (v *Variable) operand(ctx context.Context, op string, value any) (source any, made Value, err error) {
+	if other, ok := value.(*Variable); ok && other != nil {
+		if other.strategy != v.strategy {
+			return nil, nil, &StrategyError{Op: op, Subject: fmt.Sprintf("variable %q", other.path)}
+		}
+		if other.synchronization == OnRead {
+			made, err = asValue(other.Read(ctx))
+		} else {
+			made, err = other.snapshot(ctx)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		value = made
+	}
+	x, ok := value.(Value)
+	if !ok {
+		tensor, err := v.hostValue(op, value)
+		return tensor, nil, err
+	}
+	fail := func(err error) (any, Value, error) {
+		if made != nil {
+			err = errors.Join(err, made.Close())
+		}
+		return nil, nil, err
+	}
+	if isNil(x) {
+		return fail(fault(TypeError, op, "give a value", "no value"))
+	}
+	if err := v.strategy.owns(x); err != nil {
+		return fail(err)
+	}
+	base := x.base()
+	if base.perReplica {
+		switch {
+		case v.synchronization == OnRead:
+			return fail(fault(TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read"))
+		case v.aggregation != AggregateNone && v.strategy.opts.Semantics != TensorFlowMirrored:
+			return fail(fault(TypeError, op, "reduce it first", "a PerReplica value where one for all replicas is expected"))
+		case !v.localWrites:
+			return fail(fault(TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value for a mirrored variable"))
+		}
+	}
+	if base.ragged != nil || !base.Shape().Equal(v.Shape()) {
+		return fail(fault(ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", base.Shape(), v.Shape()))
+	}
+	return x, made, nil
+}
+
+// hostValue is a host value in the variable's dtype: Go numbers convert.
+func (v *Variable) hostValue(op string, value any) (*tensors.Tensor, error) {
+	switch value.(type) {
+	case float64, float32, int, int32, int64:
+		if len(v.shape) == 0 && v.dtype != dtypes.Bool {
+			value = shapes.CastAsDType(value, v.dtype)
+		}
+	}
+	t, err := hostTensor(value)
+	if err != nil {
+		return nil, &Error{Op: op, Reason: fmt.Sprintf("a value of type %T", value), Hint: "give a number, a tensor or a distributed value", Err: err, kind: TypeError}
+	}
+	if !t.Shape().Equal(v.Shape()) {
+		return nil, fault(ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", t.Shape(), v.Shape())
+	}
+	return t, nil
+}
+
+// replace uploads a value to all components.
+func (v *Variable) replace(ctx context.Context, op string, value *tensors.Tensor) error {
+	s := v.strategy
+	s.launch.Lock()
+	defer s.launch.Unlock()
+	if err := v.live(); err != nil {
+		return err
+	}
+	if err := v.upload(ctx, value); err != nil {
+		return fmt.Errorf("strategy: %s: %w", op, err)
+	}
+	return nil
+}
+
+// Read returns the variable's value across replicas, on the devices: that of an
+// [OnWrite] variable, or an [OnRead] variable's components combined as its
+// aggregation says. Reading an OnRead variable that aggregates nothing is an
+// [*Error] of kind ValueError. The value is the caller's.
+func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
+	op := fmt.Sprintf("read %q", v.path)
+	if err := v.crossUse(ctx, op); err != nil {
+		return nil, err
+	}
+	if v.synchronization == OnRead && v.aggregation == AggregateNone {
+		_, err := v.aggregation.ReduceOp()
+		return nil, err
+	}
+	results, err := v.strategy.call(ctx, builtinCall{
+		name: "read", variables: []*Variable{v}, mirrored: true, results: one(v.annotation),
+		step: func(rc *ReplicaContext, held []*captured, _ []*graph.Node) []*graph.Node {
+			switch {
+			case v.synchronization == OnRead && v.aggregation != AggregateFirst:
+				reduction, _ := v.aggregation.ReduceOp()
+				return []*graph.Node{rc.allReduce(reduction, held[0].now)}
+			case v.perReplica():
+				return []*graph.Node{rc.first(held[0].now)}
+			}
+			return []*graph.Node{held[0].now}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results[0].(*Mirrored), nil
+}
+
+// Value copies the variable to the host: what [Variable.Read] gives. It waits for
+// the steps under way.
+func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
+	if v.synchronization == OnWrite {
+		if err := v.crossUse(ctx, fmt.Sprintf("read %q", v.path)); err != nil {
+			return nil, err
+		}
+		return v.Local(ctx, 0)
+	}
+	m, err := v.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	return m.Value(ctx)
+}
+
+// snapshot copies the components on the devices.
+func (v *Variable) snapshot(ctx context.Context) (Value, error) {
+	results, err := v.strategy.call(ctx, builtinCall{
+		name: "snapshot", variables: []*Variable{v}, mirrored: !v.perReplica(), results: one(v.annotation),
+		step: func(_ *ReplicaContext, held []*captured, _ []*graph.Node) []*graph.Node {
+			return []*graph.Node{held[0].now}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results[0], nil
+}
+
+// SaveValue returns what a checkpoint holds of the variable: an [OnWrite]
+// variable's value once, from replica 0; an [OnRead] one's components combined. One
+// that aggregates nothing cannot be saved: a ValueError.
+func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) { return v.Value(ctx) }
+
+// RestoreValue writes a checkpoint's value back, on any number of replicas: to all
+// components, divided among them for an [OnRead] variable that is summed. Integer
+// shares truncate, as in TensorFlow: 7 on 2 replicas reads back as 6.
+func (v *Variable) RestoreValue(ctx context.Context, saved *tensors.Tensor) error {
+	if v.synchronization == OnRead && v.aggregation == AggregateNone {
+		_, err := v.aggregation.ReduceOp()
+		return err
+	}
+	return v.Assign(ctx, saved)
+}

@@ -1,0 +1,121 @@
+package strategy
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind is the class of an error: the exception that TensorFlow raises for the
+// same mistake. [KindOf] finds it.
+type Kind int
+
+const (
+	// KindUnknown is the kind of errors from elsewhere.
+	KindUnknown Kind = iota
+	// ValueError is a value that does not fit.
+	ValueError
+	// TypeError is a value of the wrong sort or dtype.
+	TypeError
+	// RuntimeError is a call that does not belong where it was made.
+	RuntimeError
+	// NotImplementedError is what the strategy does not do.
+	NotImplementedError
+	// AssertionError is a nest, a destination or a value that breaks a
+	// precondition.
+	AssertionError
+	// InvalidArgumentError is a shape that an op cannot take.
+	InvalidArgumentError
+)
+
+// String returns TensorFlow's name of the exception.
+func (k Kind) String() string {
+	switch k {
+	case ValueError:
+		return "ValueError"
+	case TypeError:
+		return "TypeError"
+	case RuntimeError:
+		return "RuntimeError"
+	case NotImplementedError:
+		return "NotImplementedError"
+	case AssertionError:
+		return "AssertionError"
+	case InvalidArgumentError:
+		return "InvalidArgumentError"
+	}
+	return "unknown"
+}
+
+// KindOf returns the kind of the first error in err's chain that has one.
+func KindOf(err error) Kind {
+	var k interface{ Kind() Kind }
+	switch {
+	case errors.As(err, &k):
+		return k.Kind()
+	case errors.Is(err, ErrClosed):
+		return RuntimeError
+	}
+	return KindUnknown
+}
+
+// Error says what is wrong with a value, a variable or a nest that was given to
+// the strategy.
+type Error struct {
+	// Op is the operation, such as "reduce" or `assign "w"`.
+	Op string
+	// Reason says what is wrong, Hint what to write instead.
+	Reason, Hint string
+	// Err is the cause, if there is one.
+	Err  error
+	kind Kind
+}
+
+func (e *Error) Error() string {
+	text := fmt.Sprintf("strategy: %s: %s", e.Op, e.Reason)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	if e.Hint != "" {
+		text += "; " + e.Hint
+	}
+	return text
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Kind returns the class of the mistake.
+func (e *Error) Kind() Kind { return e.kind }
+
+func fault(kind Kind, op, hint, reason string, args ...any) *Error {
+	return &Error{Op: op, Reason: fmt.Sprintf(reason, args...), Hint: hint, kind: kind}
+}
+
+// ContextError is a call in the wrong context: a cross-replica call in a replica's
+// code, or the other way round.
+type ContextError struct {
+	// Op is the call.
+	Op string
+	// Reason says where it was made, Hint where it belongs.
+	Reason, Hint string
+}
+
+func (e *ContextError) Error() string {
+	return fmt.Sprintf("strategy: %s: %s; %s", e.Op, e.Reason, e.Hint)
+}
+
+// Kind is RuntimeError.
+func (e *ContextError) Kind() Kind { return RuntimeError }
+
+// StrategyError is a value, a variable, a function or a scope of one strategy that
+// met another strategy.
+type StrategyError struct {
+	// Op is the call and Subject what belongs to the other strategy.
+	Op, Subject string
+}
+
+func (e *StrategyError) Error() string {
+	return fmt.Sprintf("strategy: mixing strategies: %s: %s belongs to another strategy; copy values through the host", e.Op, e.Subject)
+}
+
+// Kind is RuntimeError.
+func (e *StrategyError) Kind() Kind { return RuntimeError }

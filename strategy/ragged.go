@@ -1,0 +1,161 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/logical"
+)
+
+// A compiled program has one shape for all replicas. A value whose replicas differ
+// in shape, such as the last batch of a dataset, is padded on the devices to the
+// greatest size of each dimension, and its real shapes are kept beside it.
+
+// RaggedPerReplica copies a host value for each replica, in replica order. The
+// values have one dtype and one rank; their shapes may differ and may be empty.
+// Such a value can be reduced along axes, gathered and read; as an argument of a
+// step it is refused, because a compiled step has one shape.
+func (s *TPUStrategy) RaggedPerReplica(ctx context.Context, values []any) (*PerReplica, error) {
+	all, err := s.hostTensors("ragged value", values)
+	if err != nil {
+		return nil, err
+	}
+	return s.perReplicaOf(ctx, all)
+}
+
+func (s *TPUStrategy) hostTensors(op string, values []any) ([]*tensors.Tensor, error) {
+	if len(values) != s.replicas {
+		return nil, fault(ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
+	}
+	all := make([]*tensors.Tensor, len(values))
+	for r, value := range values {
+		var err error
+		if all[r], err = hostTensor(value); err != nil {
+			return nil, &Error{Op: op, Reason: fmt.Sprintf("value of replica %d, of type %T", r, value), Err: err, kind: TypeError}
+		}
+	}
+	return all, nil
+}
+
+// perReplicaOf makes a value of the replicas' tensors, padding them if they
+// differ.
+func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor) (*PerReplica, error) {
+	dims := slices.Clone(all[0].Shape().Dimensions)
+	ragged := false
+	for r, t := range all {
+		shape := t.Shape()
+		if shape.DType != all[0].DType() || shape.Rank() != len(dims) {
+			return nil, fault(TypeError, "per-replica value", "give values of one dtype and rank",
+				"that of replica %d is %s, that of replica 0 %s", r, shape, all[0].Shape())
+		}
+		for d, n := range shape.Dimensions {
+			ragged = ragged || n != dims[d]
+			dims[d] = max(dims[d], n)
+		}
+	}
+	read := func(r int, use func([]byte)) error { return all[r].ConstBytes(use) }
+	if ragged {
+		element := elementBytes(all[0].DType())
+		read = func(r int, use func([]byte)) error {
+			padded := make([]byte, element*size(dims))
+			err := all[r].ConstBytes(func(data []byte) {
+				copyBlock(padded, dims, data, all[r].Shape().Dimensions, all[r].Shape().Dimensions, element)
+			})
+			if err == nil {
+				use(padded)
+			}
+			return err
+		}
+	}
+	v, err := s.place(ctx, true, all[0].DType(), dims, logical.Annotation{}, read)
+	if err != nil {
+		return nil, err
+	}
+	if ragged {
+		for _, t := range all {
+			v.base().ragged = append(v.base().ragged, slices.Clone(t.Shape().Dimensions))
+		}
+	}
+	return v.(*PerReplica), nil
+}
+
+func elementBytes(dtype dtypes.DType) int { return dtype.Size() }
+
+// cut returns the leading block of a tensor.
+func cut(t *tensors.Tensor, dims []int) (*tensors.Tensor, error) {
+	out := tensors.FromShape(shapes.Make(t.DType(), dims...))
+	err := t.ConstBytes(func(from []byte) {
+		_ = out.MutableBytes(func(to []byte) { copyBlock(to, dims, from, t.Shape().Dimensions, dims, elementBytes(t.DType())) })
+	})
+	if err != nil {
+		return nil, fmt.Errorf("strategy: %w", err)
+	}
+	return out, nil
+}
+
+// copyBlock copies the leading block of a row-major tensor to that of another.
+func copyBlock(to []byte, toDims []int, from []byte, fromDims, block []int, element int) {
+	if size(block) == 0 {
+		return
+	}
+	if len(block) == 0 {
+		copy(to, from[:element])
+		return
+	}
+	index := make([]int, len(block))
+	run := block[len(block)-1] * element
+	for {
+		i, j := 0, 0
+		for d := range block {
+			i, j = i*toDims[d]+index[d], j*fromDims[d]+index[d]
+		}
+		copy(to[i*element:i*element+run], from[j*element:j*element+run])
+		d := len(block) - 2
+		for ; d >= 0; d-- {
+			if index[d]++; index[d] < block[d] {
+				break
+			}
+			index[d] = 0
+		}
+		if d < 0 {
+			return
+		}
+	}
+}
+
+// sizesOf is the replicas' sizes of a ragged value, one vector a replica, for the
+// programs that mask the padding.
+func (s *TPUStrategy) sizesOf(ctx context.Context, v *distributed) (*PerReplica, error) {
+	sizes := make([]any, s.replicas)
+	for r := range sizes {
+		row := make([]int32, len(v.shape))
+		for d, n := range v.ragged[r] {
+			row[d] = int32(n)
+		}
+		sizes[r] = row
+	}
+	return s.PerReplica(ctx, sizes, logical.Annotation{})
+}
+
+// realElements is true for the elements of x that are no padding.
+func realElements(x, sizes *graph.Node) *graph.Node {
+	g := x.Graph()
+	var mask *graph.Node
+	for d := range x.Rank() {
+		at := graph.Iota(g, shapes.Make(dtypes.Int32, x.Shape().Dimensions...), d)
+		limit := graph.Reshape(graph.Slice(sizes, graph.AxisRange(d, d+1)))
+		inside := graph.LessThan(at, graph.BroadcastToDims(limit, x.Shape().Dimensions...))
+		if mask == nil {
+			mask = inside
+		} else {
+			mask = graph.LogicalAnd(mask, inside)
+		}
+	}
+	return mask
+}

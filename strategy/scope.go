@@ -1,0 +1,107 @@
+package strategy
+
+import "context"
+
+// Go has no stack of strategies for each thread. What TensorFlow keeps there, a
+// context.Context carries here: which strategy's code runs, and whether it is the
+// code of one replica or of all.
+
+type modeKey struct{}
+
+// mode is one entry of TensorFlow's stack. Without one, code runs outside every
+// strategy.
+type mode struct {
+	strategy *TPUStrategy
+	// replica is set in a replica context, eager the same for eager code.
+	replica bool
+	eager   *EagerContext
+	// update is the component that an update function runs for, or -1.
+	update int
+}
+
+func modeOf(ctx context.Context) (mode, bool) {
+	m, ok := ctx.Value(modeKey{}).(mode)
+	return m, ok
+}
+
+func withMode(ctx context.Context, m mode) context.Context {
+	return context.WithValue(ctx, modeKey{}, m)
+}
+
+// Scope returns ctx in the strategy's cross-replica context: TensorFlow's
+// strategy.scope. Calls that are given it are checked as TensorFlow checks calls
+// inside the scope; most calls do not need one. Entering the scope of another
+// strategy inside it is a [*StrategyError], entering it in a replica's code a
+// [*ContextError].
+func (s *TPUStrategy) Scope(ctx context.Context) (context.Context, error) {
+	if err := s.requireCross(ctx, "scope"); err != nil {
+		return nil, err
+	}
+	return withMode(ctx, mode{strategy: s, update: -1}), nil
+}
+
+// FromContext returns the strategy whose scope or replica code ctx belongs to,
+// and whether there is one: TensorFlow's get_strategy and has_strategy.
+func FromContext(ctx context.Context) (*TPUStrategy, bool) {
+	m, ok := modeOf(ctx)
+	return m.strategy, ok
+}
+
+// InCrossReplicaContext reports whether ctx is of code for all replicas: inside a
+// scope, a merge call or an update. Outside every strategy it is false.
+func InCrossReplicaContext(ctx context.Context) bool {
+	m, ok := modeOf(ctx)
+	return ok && !m.replica
+}
+
+// InReplicaContext reports whether ctx is of one replica's code. It is true
+// outside every strategy, as in TensorFlow, whose default strategy is one replica.
+func InReplicaContext(ctx context.Context) bool { return !InCrossReplicaContext(ctx) }
+
+// ReplicaContextOf returns the eager replica context that ctx belongs to, if any.
+func ReplicaContextOf(ctx context.Context) (*EagerContext, bool) {
+	m, _ := modeOf(ctx)
+	return m.eager, m.eager != nil
+}
+
+// UpdateReplicaID returns the component that an update function runs for, and
+// whether ctx belongs to one.
+func UpdateReplicaID(ctx context.Context) (int, bool) {
+	m, ok := modeOf(ctx)
+	if !ok || m.update < 0 {
+		return 0, false
+	}
+	return m.update, true
+}
+
+// requireCross refuses a replica's code and other strategies' scopes. Outside
+// every strategy is accepted.
+func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
+	m, ok := modeOf(ctx)
+	switch {
+	case !ok:
+		return nil
+	case m.strategy != s:
+		return &StrategyError{Op: op, Subject: "the scope of the call"}
+	case m.replica:
+		return &ContextError{Op: op, Reason: "called in a replica's code", Hint: "call it before or after, or inside MergeCall"}
+	}
+	return nil
+}
+
+// requireScope refuses all but the strategy's own scope.
+func (s *TPUStrategy) requireScope(ctx context.Context, op string) error {
+	if _, ok := modeOf(ctx); !ok {
+		return &ContextError{Op: op, Reason: "called outside the strategy's scope", Hint: "give it the context that Scope returns"}
+	}
+	return s.requireCross(ctx, op)
+}
+
+// requireOwn refuses the scopes of other strategies, for what belongs in every
+// context of its own.
+func (s *TPUStrategy) requireOwn(ctx context.Context, op, subject string) error {
+	if m, ok := modeOf(ctx); ok && m.strategy != s {
+		return &StrategyError{Op: op, Subject: subject}
+	}
+	return nil
+}

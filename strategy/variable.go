@@ -1,0 +1,319 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/logical"
+	"tpustrategy/pjrt"
+)
+
+// Variable is a variable on the devices of a strategy: a component for each
+// replica, split over its logical devices. An [OnWrite] variable is mirrored, its
+// components are equal; an [OnRead] one has a component of its own on each
+// replica. Steps update it in place. Its methods are safe for concurrent use.
+type Variable struct {
+	strategy   *TPUStrategy
+	path       string
+	dtype      dtypes.DType
+	shape      []int
+	annotation logical.Annotation
+	shardBytes int
+	trainable  bool
+
+	synchronization VariableSynchronization
+	aggregation     VariableAggregation
+	// localWrites lets replicas write their components apart. Such a variable and
+	// an OnRead one are stored per replica: the compiler takes what is stored
+	// mirrored for equal everywhere.
+	localWrites bool
+	column      int
+
+	buffers []*pjrt.Buffer // guarded by strategy.launch, as is closed
+	closed  bool
+
+	mu         sync.Mutex
+	components []*Component
+}
+
+// VariableOptions describe a variable. The zero value is a trainable mirrored
+// variable that replicas cannot write.
+type VariableOptions struct {
+	// Name is the variable's name; "Variable" if empty. Components are called
+	// Name, Name/replica_1 and so on.
+	Name string
+	// Trainable says whether optimizers change the variable; nil is true for
+	// OnWrite variables and false for OnRead ones.
+	Trainable       *bool
+	Synchronization VariableSynchronization
+	Aggregation     VariableAggregation
+	// Annotation splits the variable over the logical devices. If it says
+	// nothing, [Options.Variables] is asked by the name.
+	Annotation logical.Annotation
+	// LocalWrites lets each replica write its own component of an OnWrite
+	// variable that aggregates nothing, and lets PerReplica values be written to
+	// its components: they may then differ, and a read across replicas shows
+	// replica 0's. Without it such writes are errors.
+	LocalWrites bool
+	// ColocateWith puts the variable on the logical device of another one.
+	ColocateWith *Variable
+}
+
+// NewVariable makes a variable with the same first value on each replica:
+// TensorFlow's tf.Variable inside the scope. initial is a host value or a
+// func() any that returns one, which is called once.
+//
+// Errors: *[Error] of kind ValueError for options that do not fit, [*ContextError]
+// in replica code.
+func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts VariableOptions) (*Variable, error) {
+	name := opts.Name
+	if name == "" {
+		name = "Variable"
+	}
+	op := fmt.Sprintf("variable %q", name)
+	if err := s.requireCross(ctx, op); err != nil {
+		return nil, err
+	}
+	return s.newVariable(ctx, op, name, initial, opts)
+}
+
+func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial any, opts VariableOptions) (*Variable, error) {
+	switch opts.Synchronization {
+	case SyncAuto:
+		opts.Synchronization = OnWrite
+	case SyncNone:
+		return nil, fault(ValueError, op, "use OnWrite or OnRead", "synchronization NONE has no meaning on several replicas")
+	case OnWrite, OnRead:
+	default:
+		return nil, fault(ValueError, op, "use OnWrite or OnRead", "unknown synchronization %s", opts.Synchronization)
+	}
+	if opts.Aggregation < AggregateNone || opts.Aggregation > AggregateFirst {
+		return nil, fault(ValueError, op, "use AggregateNone, AggregateSum, AggregateMean or AggregateFirst", "unknown aggregation %s", opts.Aggregation)
+	}
+	if f, ok := initial.(func() any); ok {
+		initial = f()
+	}
+	value, err := hostTensor(initial)
+	if err != nil {
+		return nil, &Error{Op: op, Reason: fmt.Sprintf("initial value of type %T", initial), Err: err, kind: TypeError}
+	}
+	v := &Variable{
+		strategy: s, path: name, dtype: value.DType(), shape: slices.Clone(value.Shape().Dimensions), annotation: opts.Annotation,
+		synchronization: opts.Synchronization, aggregation: opts.Aggregation, localWrites: opts.LocalWrites,
+		trainable: opts.Synchronization == OnWrite, column: columnOf(ctx),
+	}
+	if opts.Trainable != nil {
+		v.trainable = *opts.Trainable
+	}
+	if other := opts.ColocateWith; other != nil {
+		if other.strategy != s {
+			return nil, fault(ValueError, op, "give a variable of this strategy", "colocated with variable %q of another strategy", other.path)
+		}
+		v.column = other.column
+	}
+	if opts.Aggregation == AggregateMean && !v.dtype.IsFloat() && !v.dtype.IsComplex() {
+		return nil, fault(ValueError, op, "use a float dtype or another aggregation", "aggregation MEAN of dtype %s, which has no fractions", v.dtype)
+	}
+	if v.annotation.Kind() == logical.None {
+		v.annotation, _ = s.opts.Variables.For(name, len(v.shape))
+	}
+	if err := v.annotation.Validate(name, v.shape, s.perReplica); err != nil {
+		return nil, &Error{Op: op, Reason: "its annotation does not fit", Err: err, kind: ValueError}
+	}
+	if err := v.upload(ctx, value); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errors.Join(ErrClosed, v.free())
+	}
+	s.own = append(s.own, v)
+	return v, nil
+}
+
+// DistributedVariables returns the variables that NewVariable made and nobody
+// closed, in order. Those of stores are in [Variables].
+func (s *TPUStrategy) DistributedVariables() []*Variable {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.own)
+}
+
+// Path returns the variable's path in its store, or the name it was made with.
+func (v *Variable) Path() string { return v.path }
+
+// ComponentName returns the name of a replica's component: the variable's for
+// replica 0, otherwise with "/replica_1" and so on.
+func (v *Variable) ComponentName(replica int) string {
+	if replica == 0 {
+		return v.path
+	}
+	return fmt.Sprintf("%s/replica_%d", v.path, replica)
+}
+
+// Shape returns the dtype and the dimensions of the whole variable.
+func (v *Variable) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape...) }
+
+// Annotation returns how the variable is split over the logical devices.
+func (v *Variable) Annotation() logical.Annotation { return v.annotation }
+
+// Trainable reports whether optimizers change the variable.
+func (v *Variable) Trainable() bool { return v.trainable }
+
+// Synchronization returns OnWrite or OnRead.
+func (v *Variable) Synchronization() VariableSynchronization { return v.synchronization }
+
+// Aggregation returns how the replicas' values are combined.
+func (v *Variable) Aggregation() VariableAggregation { return v.aggregation }
+
+// LocalWrites reports whether replicas may write their components apart.
+func (v *Variable) LocalWrites() bool { return v.localWrites }
+
+// Strategy returns the strategy whose variable it is.
+func (v *Variable) Strategy() *TPUStrategy { return v.strategy }
+
+// BytesPerDevice returns the bytes that each device holds of it.
+func (v *Variable) BytesPerDevice() int { return v.shardBytes }
+
+// String describes the variable without reading it.
+func (v *Variable) String() string {
+	return fmt.Sprintf("Variable(%q, %s%v, %s, %s, %s)", v.path, v.dtype, v.shape, v.synchronization, v.aggregation, v.annotation)
+}
+
+// perReplica reports whether the components are stored as different values.
+func (v *Variable) perReplica() bool { return v.synchronization == OnRead || v.localWrites }
+
+// key is equal for variables that one compiled program can serve in turn.
+func (v *Variable) key() string {
+	return fmt.Sprintf("%s%v %s %s %s %t", v.dtype, v.shape, v.annotation, v.synchronization, v.aggregation, v.localWrites)
+}
+
+// value is the variable's tensor as a distributed value without buffers.
+func (v *Variable) value() *distributed {
+	return &distributed{strategy: v.strategy, dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica()}
+}
+
+// Component returns a replica's component: a reference, which is the same object
+// each time.
+func (v *Variable) Component(replica int) (*Component, error) {
+	if replica < 0 || replica >= v.strategy.replicas {
+		return nil, fault(ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d", replica, v.strategy.replicas)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.components == nil {
+		for r := range v.strategy.replicas {
+			v.components = append(v.components, &Component{variable: v, replica: r})
+		}
+	}
+	return v.components[replica], nil
+}
+
+// Local copies one replica's component to the host. It waits for the steps under
+// way.
+func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
+	s := v.strategy
+	if replica < 0 || replica >= s.replicas {
+		return nil, fmt.Errorf("strategy: variable %q: replica %d of %d", v.path, replica, s.replicas)
+	}
+	// A step that is launched now would donate the buffers that are read.
+	s.launch.Lock()
+	defer s.launch.Unlock()
+	if err := v.live(); err != nil {
+		return nil, err
+	}
+	value, err := s.download(ctx, v.value(), v.buffers, replica)
+	if err != nil {
+		return nil, fmt.Errorf("strategy: variable %q: %w", v.path, err)
+	}
+	return value, nil
+}
+
+// live is called under strategy.launch.
+func (v *Variable) live() error {
+	if err := v.strategy.check(); err != nil {
+		return err
+	}
+	if v.closed {
+		return fmt.Errorf("%w: variable %q", ErrClosed, v.path)
+	}
+	return nil
+}
+
+// Ready waits until the steps under way have computed the variable everywhere.
+func (v *Variable) Ready(ctx context.Context) error {
+	v.strategy.launch.Lock()
+	defer v.strategy.launch.Unlock()
+	for _, b := range v.buffers {
+		if err := b.Ready(ctx); err != nil {
+			return fmt.Errorf("strategy: variable %q: %w", v.path, err)
+		}
+	}
+	return nil
+}
+
+// upload copies a value to all components. It waits for the launch lock only if
+// the variable lives already.
+func (v *Variable) upload(ctx context.Context, value *tensors.Tensor) error {
+	return v.uploadEach(ctx, func(_ int, use func([]byte)) error { return value.ConstBytes(use) })
+}
+
+func (v *Variable) uploadEach(ctx context.Context, read tensorReader) error {
+	s := v.strategy
+	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica())
+	if err != nil {
+		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
+	}
+	fresh := make([]*pjrt.Buffer, len(s.devices))
+	if err := s.upload(ctx, &l, read, fresh); err != nil {
+		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
+	}
+	v.shardBytes = l.shardBytes
+	if v.buffers == nil {
+		v.buffers = fresh
+		return nil
+	}
+	// Bound launches hold the buffers' addresses until they see a new generation.
+	var errs []error
+	for d, b := range v.buffers {
+		errs = append(errs, b.Close())
+		v.buffers[d] = fresh[d]
+	}
+	s.generation++
+	return errors.Join(errs...)
+}
+
+func (v *Variable) free() error {
+	var errs []error
+	for _, b := range v.buffers {
+		errs = append(errs, b.Close())
+	}
+	v.closed = true
+	return errors.Join(errs...)
+}
+
+// Close releases the variable's memory. Steps that use it fail from now on. A
+// store's variables close with the strategy. A second Close does nothing.
+func (v *Variable) Close() error {
+	s := v.strategy
+	s.launch.Lock()
+	defer s.launch.Unlock()
+	s.mu.Lock()
+	i := slices.Index(s.own, v)
+	if i >= 0 {
+		s.own = slices.Delete(s.own, i, i+1)
+	}
+	s.mu.Unlock()
+	if i < 0 && !v.closed {
+		return fault(ValueError, fmt.Sprintf("variable %q", v.path), "close the strategy", "belongs to a store")
+	}
+	return v.free()
+}

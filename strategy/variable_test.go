@@ -1,0 +1,121 @@
+package strategy_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+)
+
+// meshes are the sizes that the contract is tested on: replicas, logical devices.
+var meshes = [][2]int{{1, 1}, {2, 1}, {4, 1}, {2, 2}}
+
+func onMeshes(t *testing.T, run func(t *testing.T, s *strategy.TPUStrategy)) {
+	sys := openCPU(t, 4)
+	for _, m := range meshes {
+		t.Run(fmt.Sprintf("%dx%d", m[0], m[1]), func(t *testing.T) {
+			s, err := strategy.New(sys, strategy.Options{Replicas: m[0], LogicalDevices: m[1]})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, s.Close()) }()
+			run(t, s)
+		})
+	}
+}
+
+func components(t *testing.T, v interface {
+	Local(context.Context, int) (*tensors.Tensor, error)
+}, n int) []any {
+	t.Helper()
+	var all []any
+	for r := range n {
+		x, err := v.Local(context.Background(), r)
+		require.NoError(t, err)
+		all = append(all, x.Value())
+	}
+	return all
+}
+
+func TestReplicasWriteVariablesInTheStep(t *testing.T) {
+	ctx := context.Background()
+	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+		n := s.NumReplicasInSync()
+		for _, c := range []struct {
+			opts strategy.VariableOptions
+			want func(r int) float32 // of 10 after += id+1
+		}{
+			{strategy.VariableOptions{Aggregation: strategy.AggregateSum}, func(int) float32 { return 10 + float32(n*(n+1)/2) }},
+			{strategy.VariableOptions{Aggregation: strategy.AggregateMean}, func(int) float32 { return 10 + float32(n+1)/2 }},
+			{strategy.VariableOptions{Aggregation: strategy.AggregateFirst}, func(int) float32 { return 11 }},
+			{strategy.VariableOptions{LocalWrites: true}, func(r int) float32 { return 11 + float32(r) }},
+			{strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum}, func(r int) float32 { return 11 + float32(r) }},
+		} {
+			for _, initial := range []any{float32(10), []float32{10, 10, 10, 10}} {
+				opts := c.opts
+				if _, ok := initial.([]float32); ok && s.NumLogicalDevices() > 1 {
+					opts.Annotation = logical.SplitInto(s.NumLogicalDevices())
+				}
+				v, err := s.NewVariable(ctx, initial, opts)
+				require.NoError(t, err)
+				f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+					one := graph.ConvertDType(graph.AddScalar(rc.ReplicaIDInSyncGroup(), 1), dtypes.Float32)
+					x := graph.BroadcastToDims(one, v.Shape().Dimensions...)
+					return []*graph.Node{rc.AssignAdd(v, x)}
+				}, strategy.FunctionOptions{})
+				out, err := f.Run(ctx)
+				require.NoError(t, err)
+				for r, got := range components(t, v, n) {
+					want := any(c.want(r))
+					if _, ok := initial.([]float32); ok {
+						want = []float32{c.want(r), c.want(r), c.want(r), c.want(r)}
+					}
+					require.Equal(t, want, got, "%s, replica %d", v, r)
+					result, err := out[0].Local(ctx, r)
+					require.NoError(t, err)
+					require.Equal(t, want, result.Value())
+				}
+				require.NoError(t, v.Close())
+				_, err = f.Run(ctx)
+				require.ErrorIs(t, err, strategy.ErrClosed)
+			}
+		}
+	})
+}
+
+func TestAReplicaWriteWithoutAggregationIsRefused(t *testing.T) {
+	ctx := context.Background()
+	s, err := strategy.New(openCPU(t, 2), strategy.Options{})
+	require.NoError(t, err)
+	defer s.Close()
+	v, err := s.NewVariable(ctx, float32(10), strategy.VariableOptions{Name: "w"})
+	require.NoError(t, err)
+	_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		return []*graph.Node{rc.Assign(v, 3.0)}
+	}, strategy.FunctionOptions{}).Run(ctx)
+	require.Equal(t, strategy.ValueError, strategy.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, `"w"`)
+}
+
+func TestCheckpointRules(t *testing.T) {
+	ctx := context.Background()
+	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+		n := s.NumReplicasInSync()
+		v, err := s.NewVariable(ctx, int64(7), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		require.NoError(t, v.RestoreValue(ctx, tensors.FromScalar(int64(7))))
+		require.Equal(t, int64(7/n), components(t, v, n)[n-1])
+		saved, err := v.SaveValue(ctx)
+		require.NoError(t, err)
+		require.Equal(t, int64(7/n*n), saved.Value())
+		none, err := s.NewVariable(ctx, int64(7), strategy.VariableOptions{Synchronization: strategy.OnRead})
+		require.NoError(t, err)
+		_, err = none.SaveValue(ctx)
+		require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	})
+}

@@ -1,0 +1,7 @@
+package strategy
+
+import "context"
+
+type EagerContext struct{}
+
+func columnOf(ctx context.Context) int { return 0 }
