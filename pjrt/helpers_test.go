@@ -80,17 +80,21 @@ func two() pjrt.Program {
 		"%o = stablehlo.add %x, %x : tensor<2x3xf32>\n return %o, %y : tensor<2x3xf32>, tensor<4xi32>")
 }
 
-// spin counts to its S32 argument, to take time.
+// spin counts to its S32 argument with a matrix product in each round, so that
+// the plugin does not find it cheap enough to run inside the call.
 func spin() pjrt.Program {
-	return function("%n: tensor<i32>", "tensor<i32>", `
+	return function("%n: tensor<i32>", "tensor<i32>, tensor<128x128xf32>", `
 %zero = stablehlo.constant dense<0> : tensor<i32>
 %one = stablehlo.constant dense<1> : tensor<i32>
-%r:2 = stablehlo.while(%i = %zero, %end = %n) : tensor<i32>, tensor<i32>
+%m = stablehlo.constant dense<1.0> : tensor<128x128xf32>
+%r:3 = stablehlo.while(%i = %zero, %end = %n, %a = %m) : tensor<i32>, tensor<i32>, tensor<128x128xf32>
  cond { %c = stablehlo.compare LT, %i, %end : (tensor<i32>, tensor<i32>) -> tensor<i1>
   stablehlo.return %c : tensor<i1>
  } do { %next = stablehlo.add %i, %one : tensor<i32>
-  stablehlo.return %next, %end : tensor<i32>, tensor<i32> }
-return %r#0 : tensor<i32>`)
+  %b = stablehlo.dot_general %a, %a, contracting_dims = [1] x [0] : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+  %t = stablehlo.tanh %b : tensor<128x128xf32>
+  stablehlo.return %next, %end, %t : tensor<i32>, tensor<i32>, tensor<128x128xf32> }
+return %r#0, %r#2 : tensor<i32>, tensor<128x128xf32>`)
 }
 
 func compile(t testing.TB, c *pjrt.Client, p pjrt.Program, o pjrt.CompileOptions) *pjrt.LoadedExecutable {

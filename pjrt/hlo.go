@@ -45,81 +45,129 @@ func eachField(m []byte, f func(n protowire.Number, v uint64, b []byte) error) e
 	return nil
 }
 
-// parameterShapes reads the entry parameters of an optimized program: field 4
-// of an HloModuleProto is the program shape, and field 1 of
-// HloModuleProtoWithConfig the module.
-func parameterShapes(p Program) ([]*shape, error) {
+// parameterShapes reads the entry parameters of an optimized program, and
+// whether every parameter and result lies row-major: field 4 of an
+// HloModuleProto is the program shape, and field 1 of HloModuleProtoWithConfig
+// the module.
+func parameterShapes(p Program) (shapes []*shape, rowMajor bool, err error) {
 	module := p.Code
 	switch p.Format {
 	case FormatHLO:
 	case FormatHLOWithConfig:
-		module = nil
-		err := eachField(p.Code, func(n protowire.Number, _ uint64, b []byte) error {
-			if n == 1 && b != nil {
-				module = b
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
+		if module, err = field(p.Code, 1); err != nil {
+			return nil, false, err
 		}
 	default:
-		return nil, fmt.Errorf("parameters of format %q: %w", p.Format, errors.ErrUnsupported)
+		return nil, false, fmt.Errorf("parameters of format %q: %w", p.Format, errors.ErrUnsupported)
 	}
-	var programShape []byte
-	err := eachField(module, func(n protowire.Number, _ uint64, b []byte) error {
-		if n == 4 && b != nil {
-			programShape = b
+	programShape, err := field(module, 4)
+	if err != nil {
+		return nil, false, err
+	}
+	if programShape == nil {
+		return nil, false, fmt.Errorf("%w: no program shape", errHLO)
+	}
+	shapes, rowMajor = []*shape{}, true
+	err = eachField(programShape, func(n protowire.Number, _ uint64, b []byte) error {
+		switch {
+		case b == nil:
+		case n == 1: // a parameter
+			s, major, err := shapeProto(b)
+			if err == nil && s == nil {
+				err = errNoArray
+			}
+			shapes, rowMajor = append(shapes, s), rowMajor && major
+			return err
+		case n == 2: // the result
+			_, major, err := shapeProto(b)
+			rowMajor = rowMajor && major
+			return err
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if programShape == nil {
-		return nil, fmt.Errorf("%w: no program shape", errHLO)
-	}
-	shapes := []*shape{}
-	err = eachField(programShape, func(n protowire.Number, _ uint64, b []byte) error {
-		if n != 1 || b == nil {
-			return nil
+	return shapes, rowMajor, nil
+}
+
+// field is the last message or string of a number; nil if there is none.
+func field(m []byte, number protowire.Number) (found []byte, err error) {
+	err = eachField(m, func(n protowire.Number, _ uint64, b []byte) error {
+		if n == number && b != nil {
+			found = b
 		}
-		s, err := shapeProto(b)
-		shapes = append(shapes, s)
+		return nil
+	})
+	return found, err
+}
+
+// integers are the values of one repeated integer field, packed or not.
+func integers(list []int64, v uint64, b []byte) ([]int64, error) {
+	if b == nil {
+		return append(list, int64(v)), nil
+	}
+	for len(b) > 0 {
+		v, size := protowire.ConsumeVarint(b)
+		if size < 0 {
+			return nil, fmt.Errorf("%w: %v", errHLO, protowire.ParseError(size))
+		}
+		list, b = append(list, int64(v)), b[size:]
+	}
+	return list, nil
+}
+
+// shapeProto reads a ShapeProto: 2 the element type, 3 the dimensions, 4 the
+// elements of a tuple, 5 the layout. s is nil for a tuple.
+func shapeProto(m []byte) (s *shape, rowMajor bool, err error) {
+	var dtype DType
+	var dims []int64
+	rowMajor = true
+	err = eachField(m, func(n protowire.Number, v uint64, b []byte) (err error) {
+		switch n {
+		case 2:
+			dtype = dtypeOfXLA(v)
+		case 3:
+			dims, err = integers(dims, v, b)
+		case 4:
+			// The elements of a result are arrays; tuples in tuples are not
+			// followed, so that depth is bounded.
+			layout, err := field(b, 5)
+			if err != nil {
+				return err
+			}
+			major, err := isRowMajor(layout)
+			rowMajor = rowMajor && major
+			return err
+		case 5:
+			major, err := isRowMajor(b)
+			rowMajor = rowMajor && major
+			return err
+		}
 		return err
 	})
 	if err != nil {
-		return nil, err
-	}
-	return shapes, nil
-}
-
-// shapeProto reads a ShapeProto: 2 the element type, 3 the dimensions.
-func shapeProto(m []byte) (*shape, error) {
-	var dtype DType
-	dims := []int64{}
-	err := eachField(m, func(n protowire.Number, v uint64, b []byte) error {
-		switch {
-		case n == 2:
-			dtype = dtypeOfXLA(v)
-		case n == 3 && b == nil:
-			dims = append(dims, int64(v))
-		case n == 3:
-			for len(b) > 0 {
-				v, size := protowire.ConsumeVarint(b)
-				if size < 0 {
-					return fmt.Errorf("%w: dimensions: %v", errHLO, protowire.ParseError(size))
-				}
-				dims, b = append(dims, int64(v)), b[size:]
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if dtype == Invalid {
-		return nil, errNoArray
+		return nil, rowMajor, nil
 	}
-	return shapeOf64(dtype, dims), nil
+	return shapeOf64(dtype, dims), rowMajor, nil
+}
+
+// isRowMajor reads a LayoutProto: 1 lists the dimensions, minor to major.
+func isRowMajor(layout []byte) (bool, error) {
+	var order []int64
+	err := eachField(layout, func(n protowire.Number, v uint64, b []byte) (err error) {
+		if n == 1 {
+			order, err = integers(order, v, b)
+		}
+		return err
+	})
+	for i, d := range order {
+		if d != int64(len(order)-1-i) {
+			return false, err
+		}
+	}
+	return true, err
 }

@@ -71,7 +71,8 @@ func address(data []byte) unsafe.Pointer {
 
 // BufferFromHost copies data, row-major, to a device of this process. It has
 // read data when it returns, so that data can be changed; the transfer itself
-// may still be under way. Types of less than a byte take one byte an element.
+// may still be under way. Types of less than a byte take one byte an element,
+// the signed ones an int8.
 // The buffer is the caller's to Close. A wrong length, type, shape or device
 // gives a [*TransferError].
 func (c *Client) BufferFromHost(ctx context.Context, data []byte, dtype DType, dims []int, d *Device) (*Buffer, error) {
@@ -202,7 +203,23 @@ func (b *Buffer) ToHost(ctx context.Context, dst []byte) error {
 	if len(dst) == 0 {
 		return nil
 	}
-	return b.core.wrap(op, b.core.api.BufferToHost(b.h.c, len(s.dims), address(dst), len(dst)))
+	if err := b.core.api.BufferToHost(b.h.c, len(s.dims), address(dst), len(dst)); err != nil {
+		return b.core.wrap(op, err)
+	}
+	signExtend(dst, s.dtype)
+	return nil
+}
+
+// signExtend makes int8 values of S1, S2 and S4, as plugins differ on the upper
+// bits.
+func signExtend(data []byte, dtype DType) {
+	switch dtype {
+	case S1, S2, S4:
+		shift := 8 - dtype.Bits()
+		for i, v := range data {
+			data[i] = byte(int8(v<<shift) >> shift)
+		}
+	}
 }
 
 // CopyToDevice starts a copy to another addressable device of the client and

@@ -168,7 +168,11 @@ func (l *LoadedExecutable) read(c *Client) error {
 		return err
 	}
 	if p, err := l.exec.OptimizedProgram(); err == nil {
-		switch params, err := parameterShapes(p); {
+		params, rowMajor, err := parameterShapes(p)
+		switch {
+		case err == nil && !rowMajor && c.platformName == "cpu":
+			// It would hand results out in the device's order, whatever is asked.
+			return &CompileError{"Program.Code", "a parameter or result of main has a layout that is not row-major, which the CPU plugin cannot transfer: leave mhlo.layout_mode out"}
 		case err == nil:
 			l.params.Store(&params)
 		case errors.Is(err, errNoArray):
