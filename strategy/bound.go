@@ -3,7 +3,6 @@ package strategy
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"tpustrategy/pjrt"
 )
@@ -15,7 +14,7 @@ import (
 type Bound struct {
 	program *program
 
-	mu         sync.Mutex
+	// The rest is guarded by the strategy's launch lock.
 	values     []Value
 	results    []Value
 	columns    [][]*pjrt.Buffer // of the results, by result, then device
@@ -74,12 +73,6 @@ func (b *Bound) layout(results [][]*pjrt.Buffer) {
 // Launch runs the function once. It returns when the work is under way; the
 // previous launch's results are given up. ctx bounds the wait for a turn.
 func (b *Bound) Launch(ctx context.Context) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.launch(ctx)
-}
-
-func (b *Bound) launch(ctx context.Context) error {
 	p := b.program
 	s := p.function.strategy
 	s.launch.Lock()
@@ -87,8 +80,8 @@ func (b *Bound) launch(ctx context.Context) error {
 	if b.closed {
 		return fmt.Errorf("%w: bound function %s", ErrClosed, p.function.opts.Name)
 	}
-	if err := s.check(); err != nil {
-		return err
+	if s.isClosed.Load() {
+		return ErrClosed
 	}
 	if b.generation != s.generation {
 		b.layout(b.resultColumns())
@@ -137,19 +130,24 @@ func (b *Bound) resultColumns() [][]*pjrt.Buffer {
 	return columns
 }
 
+// lock takes the strategy's launch lock and returns how to give it back.
+func (b *Bound) lock() (unlock func()) {
+	launch := &b.program.function.strategy.launch
+	launch.Lock()
+	return launch.Unlock
+}
+
 // Results returns the results of the latest launch. They are the Bound's: the next
 // launch overwrites them, and Close closes them. Before the first launch there are
 // none.
 func (b *Bound) Results() []Value {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.lock()()
 	return b.results
 }
 
 // Close closes the results and the host arguments' copies.
 func (b *Bound) Close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.lock()()
 	if b.closed {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"weak"
 
 	"github.com/gomlx/gomlx/ml/model"
@@ -56,6 +57,7 @@ type TPUStrategy struct {
 
 	mu       sync.Mutex
 	closed   bool
+	isClosed atomic.Bool // closed, for the launch path
 	programs []*program
 	// values are the buffers of the values that are held or not yet collected.
 	values    map[weak.Pointer[distributed]][]*pjrt.Buffer
@@ -200,6 +202,7 @@ func (s *TPUStrategy) Close() error {
 	defer s.launch.Unlock()
 	s.mu.Lock()
 	values, variables, programs, own := s.values, s.variables, s.programs, s.own
+	s.isClosed.Store(true)
 	s.closed, s.values, s.variables, s.programs, s.own = true, nil, nil, nil, nil
 	s.mu.Unlock()
 	var errs []error

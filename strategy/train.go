@@ -216,8 +216,7 @@ func (t *TrainStep) fill(ctx context.Context, b *trainBound, batch []any) error 
 
 // setColumn points an argument of the step at other buffers.
 func (b *Bound) setColumn(argument int, buffers []*pjrt.Buffer) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.lock()()
 	b.columns[argument] = buffers
 	next := 0
 	for i, v := range b.program.variables {
