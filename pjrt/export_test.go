@@ -1,0 +1,23 @@
+package pjrt
+
+// What tests outside the package look at.
+
+// EncodeOptions encodes for devices 0 to n-1.
+func EncodeOptions(o CompileOptions, n int) ([]byte, error) {
+	return o.encode(n, func(id int) bool { return id >= 0 && id < n })
+}
+
+// DTypeNames and ExtensionNames are the tables that mirror C enums.
+func DTypeNames() []string {
+	var out []string
+	for _, d := range dtypes {
+		out = append(out, d.name)
+	}
+	return out
+}
+
+// CodeNames are the error codes' names by number.
+func CodeNames() []string { return codeNames[:] }
+
+// ExtensionNames are the extensions' names by number.
+func ExtensionNames() []string { return extensionNames[:] }
