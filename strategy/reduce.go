@@ -3,35 +3,220 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/logical"
 )
 
-// Reduce combines a value over the replicas, element by element, on the devices:
-// TensorFlow's strategy.reduce with axis None. Each replica receives the result.
-// A *[Mirrored] value's Mean is itself, and its Sum is R times the value.
-func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value) (*Mirrored, error) {
+// Reduce combines a value over the replicas, on the devices: TensorFlow's
+// strategy.reduce. The result is the same on each replica and is the caller's.
+//
+// Without axes it combines element by element, and all replicas have one shape.
+// With axes, which may be negative, each replica's tensor is summed along them
+// first and the sums are added. Mean then divides by the number of elements that
+// were summed, on all replicas together: it is the mean over the whole batch, also
+// if the replicas' shares of it differ or are empty, where a mean of means is not.
+//
+// The mean of integers is a float64. A *[Mirrored] value counts once for each
+// replica in a sum; without axes its mean is itself.
+//
+// Errors: [*ContextError] in replica code, [*StrategyError], [*Error] of kind
+// InvalidArgumentError for shapes that do not match.
+func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes ...int) (*Mirrored, error) {
+	if err := s.requireCross(ctx, "reduce"); err != nil {
+		return nil, err
+	}
 	if err := s.owns(value); err != nil {
 		return nil, err
 	}
-	f := s.builtin("reduce_"+op.String()+"_"+value.Annotation().String(), func() *Function {
-		reduce := func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{rc.AllReduce(op, in[0])}
-		}
-		f := s.Function(reduce, FunctionOptions{Name: "reduce", mirroredResults: true})
-		f.opts.Results = append(f.opts.Results, value.Annotation())
-		return f
-	})
-	p, err := f.program(ctx, []Value{value})
-	if err != nil {
+	if err := op.check("reduce"); err != nil {
 		return nil, err
 	}
-	results, err := p.run(ctx, []Value{value})
+	base := value.base()
+	if d := base.dtype; !d.IsFloat() && !d.IsInt() && !d.IsComplex() {
+		return nil, fault(TypeError, "reduce", "convert it to a number first", "%s of dtype %s", op, d)
+	}
+	if len(axes) == 0 {
+		return s.reduceElements(ctx, op, value)
+	}
+	return s.reduceAxes(ctx, op, value, axes)
+}
+
+func (s *TPUStrategy) reduceElements(ctx context.Context, op ReduceOp, value Value) (*Mirrored, error) {
+	base := value.base()
+	if base.ragged != nil {
+		return nil, fault(InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches", "replicas have different shapes %v", base.ragged)
+	}
+	if !base.perReplica {
+		switch {
+		case op == Mean:
+			return s.copyOf(ctx, value.(*Mirrored))
+		case s.opts.Semantics == TensorFlowMirrored:
+			return nil, fault(AssertionError, "reduce", "use MEAN, or multiply by the number of replicas", "SUM of a mirrored value")
+		}
+	}
+	if op == Mean && base.dtype.IsInt() && s.opts.Semantics == TensorFlowTPU {
+		return nil, fault(TypeError, "reduce", "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", base.dtype)
+	}
+	return s.callOne(ctx, builtinCall{
+		name: "reduce_" + op.String(), values: []Value{value}, mirrored: true, results: one(base.annotation),
+		step: func(rc *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
+			x := in[0]
+			if op == Mean && x.DType().IsInt() {
+				// The sum of integers is exact, a sum of their shares is not.
+				total := rc.allReduce(Sum, graph.ConvertDType(x, dtypes.Float64))
+				return []*graph.Node{graph.DivScalar(total, float64(s.replicas))}
+			}
+			return []*graph.Node{rc.allReduce(op, x)}
+		},
+	})
+}
+
+// copyOf is a value of the caller's own.
+func (s *TPUStrategy) copyOf(ctx context.Context, m *Mirrored) (*Mirrored, error) {
+	return s.callOne(ctx, builtinCall{
+		name: "copy", values: []Value{m}, mirrored: true, results: one(m.annotation),
+		step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node { return in },
+	})
+}
+
+func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mirrored, error) {
+	base := value.base()
+	rank := len(base.shape)
+	reduced := make([]bool, rank)
+	for _, axis := range axes {
+		if axis < -rank || axis >= rank || reduced[(axis+rank)%rank] {
+			return nil, fault(InvalidArgumentError, "reduce", "name each axis of the tensor once", "axes %v of a tensor of rank %d", axes, rank)
+		}
+		reduced[(axis+rank)%rank] = true
+	}
+	// count is how many elements are summed into one, on all replicas.
+	count := 0
+	for r := range s.replicas {
+		n := 1
+		for d, size := range base.shapeOf(r) {
+			if reduced[d] {
+				n *= size
+			} else if size != base.shapeOf(0)[d] {
+				return nil, fault(InvalidArgumentError, "reduce", "reduce the dimension that differs", "replicas have different shapes %v in dimension %d", base.ragged, d)
+			}
+		}
+		count += n
+	}
+	var dims []int
+	for d := range reduced {
+		if reduced[d] {
+			dims = append(dims, d)
+		}
+	}
+	values := []Value{value}
+	name := fmt.Sprintf("reduce_%s_%v", op, dims)
+	if op == Mean {
+		total, err := s.Mirror(ctx, float64(count), logical.Annotation{})
+		if err != nil {
+			return nil, err
+		}
+		defer total.Close()
+		values = append(values, total)
+	}
+	ragged := base.ragged != nil
+	if ragged {
+		sizes, err := s.sizesOf(ctx, base)
+		if err != nil {
+			return nil, err
+		}
+		defer sizes.Close()
+		values = append(values, sizes)
+		name += "_ragged"
+	}
+	return s.callOne(ctx, builtinCall{
+		name: name, values: values, mirrored: true,
+		step: func(rc *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
+			x := in[0]
+			if op == Mean && x.DType().IsInt() {
+				x = graph.ConvertDType(x, dtypes.Float64)
+			}
+			if ragged {
+				x = graph.Where(realElements(x, in[len(in)-1]), x, graph.ZerosLike(x))
+			}
+			sum := rc.allReduce(Sum, graph.ReduceSum(x, dims...))
+			if op == Mean {
+				sum = graph.Div(sum, graph.ConvertDType(in[1], sum.DType()))
+			}
+			return []*graph.Node{sum}
+		},
+	})
+}
+
+func (s *TPUStrategy) callOne(ctx context.Context, c builtinCall) (*Mirrored, error) {
+	results, err := s.call(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	return results[0].(*Mirrored), nil
+}
+
+// ReduceNest reduces every leaf of a nest: a value, a variable or a host value,
+// like [TPUStrategy.Reduce]. A host value is one value, not one for each replica:
+// without axes its MEAN is itself, and its SUM an [*Error] of kind ValueError,
+// unless it is zero or there is one replica. With axes it is the same value on
+// every replica.
+func (s *TPUStrategy) ReduceNest(ctx context.Context, op ReduceOp, nest any, axes ...int) (any, error) {
+	if err := s.requireCross(ctx, "reduce"); err != nil {
+		return nil, err
+	}
+	if err := op.check("reduce"); err != nil {
+		return nil, err
+	}
+	return mapNest("reduce", nest, func(_ string, x any) (any, error) { return s.reduceLeaf(ctx, op, x, axes) })
+}
+
+func (s *TPUStrategy) reduceLeaf(ctx context.Context, op ReduceOp, x any, axes []int) (any, error) {
+	switch x := x.(type) {
+	case Value:
+		return s.Reduce(ctx, op, x, axes...)
+	case *Variable:
+		if x.strategy != s {
+			return nil, &StrategyError{Op: "reduce", Subject: fmt.Sprintf("variable %q", x.path)}
+		}
+		v, err := x.snapshot(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer v.Close()
+		if x.localWrites && op == Mean && len(axes) == 0 {
+			return x.Read(ctx) // a mirrored variable's value is replica 0's
+		}
+		return s.Reduce(ctx, op, v, axes...)
+	case *Objects:
+		return nil, fault(TypeError, "reduce", "return tensors from the replicas", "values that are no tensors: %s", x)
+	}
+	tensor, err := hostTensor(x)
+	if err != nil {
+		return nil, &Error{Op: "reduce", Reason: fmt.Sprintf("a value of type %T", x), Err: err, kind: TypeError}
+	}
+	if len(axes) == 0 {
+		if op == Sum && s.replicas > 1 && !isZero(tensor) {
+			return nil, notDistributed("reduce")
+		}
+		return x, nil
+	}
+	m, err := s.Mirror(ctx, tensor, logical.Annotation{})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	return s.Reduce(ctx, op, m, axes...)
+}
+
+func isZero(t *tensors.Tensor) bool {
+	zero := true
+	err := t.ConstBytes(func(data []byte) { zero = !slices.ContainsFunc(data, func(b byte) bool { return b != 0 }) })
+	return err == nil && zero
 }
 
 // Value copies the value to the host.

@@ -1,0 +1,81 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/logical"
+	"tpustrategy/lowering/module"
+)
+
+// Gather concatenates the replicas' tensors along axis, in replica order, on the
+// devices: TensorFlow's strategy.gather. The sizes of that dimension may differ
+// between replicas, those of others may not. The result is the same on each
+// replica and is the caller's.
+//
+// Errors: [*ContextError] in replica code, where AllGather belongs;
+// [*StrategyError]; [*Error] of kind InvalidArgumentError for a scalar, an axis
+// that the tensors do not have and shapes that do not match.
+func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {
+	if err := s.requireCross(ctx, "gather"); err != nil {
+		return nil, err
+	}
+	if err := s.owns(value); err != nil {
+		return nil, err
+	}
+	return s.gather(ctx, value, axis)
+}
+
+func (s *TPUStrategy) gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {
+	base := value.base()
+	rank := len(base.shape)
+	switch {
+	case rank == 0:
+		return nil, fault(InvalidArgumentError, "gather", "give each a dimension of size 1", "scalars cannot be concatenated")
+	case axis < -rank || axis >= rank:
+		return nil, fault(InvalidArgumentError, "gather", "use an axis that the tensors have", "axis %d of tensors of rank %d", axis, rank)
+	}
+	axis = (axis + rank) % rank
+	sizes := make([]int, s.replicas)
+	total := 0
+	for r := range s.replicas {
+		shape := base.shapeOf(r)
+		for d, n := range shape {
+			if d != axis && n != base.shapeOf(0)[d] {
+				return nil, fault(InvalidArgumentError, "gather", "only the gathered dimension may differ", "replicas have different shapes %v", base.ragged)
+			}
+		}
+		sizes[r] = shape[axis]
+		total += sizes[r]
+	}
+	if total == 0 {
+		dims := slices.Clone(base.shape)
+		dims[axis] = 0
+		return s.Mirror(ctx, tensors.FromShape(shapes.Make(base.dtype, dims...)), logical.Annotation{})
+	}
+	// Programs are kept by name, which says all that they depend on but the
+	// arguments' shapes.
+	ragged := base.ragged != nil
+	return s.callOne(ctx, builtinCall{
+		name: fmt.Sprintf("gather_%d_%v_%t", axis, sizes, ragged), values: []Value{value}, mirrored: true,
+		step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
+			all := module.AllGather(in[0], axis)
+			if !ragged {
+				return []*graph.Node{all}
+			}
+			var parts []*graph.Node
+			for r, n := range sizes {
+				if n > 0 {
+					start := r * in[0].Shape().Dimensions[axis]
+					parts = append(parts, graph.SliceAxis(all, axis, graph.AxisRange(start, start+n)))
+				}
+			}
+			return []*graph.Node{graph.Concatenate(parts, axis)}
+		},
+	})
+}

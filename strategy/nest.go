@@ -1,0 +1,179 @@
+package strategy
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// A nest is a tree of slices, maps and structs around leaves: what a replica's
+// code takes and returns. A slice or a map is a nest if its elements are of an
+// interface type or nests themselves, such as []any and map[string]any; a struct
+// is one if all its fields are exported and such. Everything else is a leaf: a
+// []float32 is a host tensor.
+
+const maxDepth = 100
+
+func nestType(t reflect.Type, depth int) bool {
+	if depth > maxDepth {
+		return false
+	}
+	switch t.Kind() {
+	case reflect.Slice, reflect.Map:
+		e := t.Elem()
+		return e.Kind() == reflect.Interface || nestType(e, depth+1)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if !f.IsExported() || f.Type.Kind() != reflect.Interface && !nestType(f.Type, depth+1) {
+				return false
+			}
+		}
+		return t.NumField() > 0
+	}
+	return false
+}
+
+// zipNest walks nests of one structure together and puts what leaf returns for
+// each place into a nest of that structure.
+func zipNest(op string, nests []any, leaf func(path string, leaves []any) (any, error)) (any, error) {
+	values := make([]reflect.Value, len(nests))
+	for i, n := range nests {
+		values[i] = reflect.ValueOf(n)
+	}
+	out, err := zip(op, "", values, leaf, 0)
+	if err != nil || !out.IsValid() {
+		return nil, err
+	}
+	return out.Interface(), nil
+}
+
+func zip(op, path string, values []reflect.Value, leaf func(string, []any) (any, error), depth int) (reflect.Value, error) {
+	fail := func(format string, args ...any) (reflect.Value, error) {
+		at := "the nest"
+		if path != "" {
+			at = path
+		}
+		return reflect.Value{}, fault(AssertionError, op, "return the same structure on every replica", "%s: %s", at, fmt.Sprintf(format, args...))
+	}
+	if depth > maxDepth {
+		return reflect.Value{}, fault(ValueError, op, "return a tree", "a nest of more than %d levels, or one that holds itself", maxDepth)
+	}
+	first := values[0]
+	isNest := first.IsValid() && nestType(first.Type(), 0)
+	for i, v := range values {
+		if (v.IsValid() && nestType(v.Type(), 0)) != isNest || isNest && v.Type() != first.Type() {
+			return fail("replica %d has %s, replica 0 %s", i, typeName(v), typeName(first))
+		}
+	}
+	if !isNest {
+		leaves := make([]any, len(values))
+		for i, v := range values {
+			if v.IsValid() {
+				leaves[i] = v.Interface()
+			}
+		}
+		out, err := leaf(path, leaves)
+		return reflect.ValueOf(out), err
+	}
+	// part takes one member of each nest, unpacks interfaces, and stores the
+	// result where a member of the given type goes.
+	part := func(name string, member reflect.Type, get func(reflect.Value) reflect.Value) (reflect.Value, error) {
+		members := make([]reflect.Value, len(values))
+		for i, v := range values {
+			members[i] = get(v)
+			if members[i].IsValid() && members[i].Kind() == reflect.Interface {
+				members[i] = members[i].Elem()
+			}
+		}
+		out, err := zip(op, path+name, members, leaf, depth+1)
+		switch {
+		case err != nil:
+			return out, err
+		case !out.IsValid():
+			return reflect.Zero(member), nil
+		case !out.Type().AssignableTo(member):
+			return out, fault(TypeError, op, "use a field of type any", "%s%s of type %s cannot hold a %s", path, name, member, out.Type())
+		}
+		return out, nil
+	}
+	t := first.Type()
+	switch t.Kind() {
+	case reflect.Slice:
+		for i, v := range values {
+			if v.Len() != first.Len() {
+				return fail("replica %d has %d members, replica 0 %d", i, v.Len(), first.Len())
+			}
+		}
+		out := reflect.MakeSlice(t, first.Len(), first.Len())
+		for j := range first.Len() {
+			x, err := part(fmt.Sprintf("[%d]", j), t.Elem(), func(v reflect.Value) reflect.Value { return v.Index(j) })
+			if err != nil {
+				return out, err
+			}
+			out.Index(j).Set(x)
+		}
+		return out, nil
+	case reflect.Map:
+		keys := sortedKeys(first)
+		for i, v := range values {
+			if got := sortedKeys(v); !slices.EqualFunc(keys, got, func(a, b reflect.Value) bool { return a.Equal(b) }) {
+				return fail("replica %d has keys %v, replica 0 %v", i, got, keys)
+			}
+		}
+		out := reflect.MakeMap(t)
+		for _, key := range keys {
+			x, err := part(fmt.Sprintf("[%v]", key), t.Elem(), func(v reflect.Value) reflect.Value { return v.MapIndex(key) })
+			if err != nil {
+				return out, err
+			}
+			out.SetMapIndex(key, x)
+		}
+		return out, nil
+	}
+	out := reflect.New(t).Elem()
+	for j := range t.NumField() {
+		x, err := part("."+t.Field(j).Name, t.Field(j).Type, func(v reflect.Value) reflect.Value { return v.Field(j) })
+		if err != nil {
+			return out, err
+		}
+		out.Field(j).Set(x)
+	}
+	return out, nil
+}
+
+func sortedKeys(m reflect.Value) []reflect.Value {
+	keys := m.MapKeys()
+	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(fmt.Sprintf("%#v", a), fmt.Sprintf("%#v", b)) })
+	return keys
+}
+
+func typeName(v reflect.Value) string {
+	if !v.IsValid() {
+		return "nothing"
+	}
+	return v.Type().String()
+}
+
+// mapNest replaces the leaves of one nest.
+func mapNest(op string, nest any, leaf func(path string, x any) (any, error)) (any, error) {
+	return zipNest(op, []any{nest}, func(path string, leaves []any) (any, error) { return leaf(path, leaves[0]) })
+}
+
+// same reports whether two leaves are one object: the same pointer, the same
+// memory of a slice, or equal values of a type without identity, such as numbers.
+func same(a, b any) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	if x.Type() != y.Type() {
+		return false
+	}
+	switch x.Kind() {
+	case reflect.Slice, reflect.Map, reflect.Func:
+		return x.Pointer() == y.Pointer() && (x.Kind() != reflect.Slice || x.Len() == y.Len())
+	}
+	return x.Comparable() && x.Equal(y)
+}

@@ -1,0 +1,206 @@
+package strategy_test
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/strategy"
+)
+
+func TestReduceOfAnySplitIsReduceOfTheWhole(t *testing.T) {
+	ctx := context.Background()
+	rng := rand.New(rand.NewPCG(7, 7))
+	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+		n := s.NumReplicasInSync()
+		for range 12 {
+			rows := rng.IntN(9)
+			data := make([][3]float64, rows)
+			var sum [3]float64
+			for i := range data {
+				for j := range 3 {
+					data[i][j] = float64(rng.IntN(100))
+					sum[j] += data[i][j]
+				}
+			}
+			// Any split, empty shares included.
+			parts := make([]any, n)
+			for r := range n {
+				take := len(data)
+				if r < n-1 {
+					take = rng.IntN(len(data) + 1)
+				}
+				flat := []float64{}
+				for _, row := range data[:take] {
+					flat = append(flat, row[:]...)
+				}
+				data = data[take:]
+				parts[r] = tensors.FromFlatDataAndDimensions(flat, len(flat)/3, 3)
+			}
+			v, err := s.RaggedPerReplica(ctx, parts)
+			require.NoError(t, err)
+			for op, scale := range map[strategy.ReduceOp]float64{strategy.Sum: 1, strategy.Mean: float64(rows)} {
+				got, err := s.Reduce(ctx, op, v, 0)
+				require.NoError(t, err)
+				x, err := got.Value(ctx)
+				require.NoError(t, err)
+				for j, value := range x.Value().([]float64) {
+					if rows == 0 && op == strategy.Mean {
+						require.True(t, math.IsNaN(value))
+						continue
+					}
+					require.InDelta(t, sum[j]/scale, value, 1e-12)
+				}
+				both, err := s.Reduce(ctx, op, v, 0, -1)
+				require.NoError(t, err)
+				if rows > 0 {
+					total, err := both.Float64(ctx)
+					require.NoError(t, err)
+					want := sum[0] + sum[1] + sum[2]
+					if op == strategy.Mean {
+						want /= 3 * float64(rows)
+					}
+					require.InDelta(t, want, total, 1e-12)
+				}
+			}
+			all, err := s.Gather(ctx, v, 0)
+			require.NoError(t, err)
+			x, err := all.Value(ctx)
+			require.NoError(t, err)
+			require.Equal(t, []int{rows, 3}, x.Shape().Dimensions)
+			var flat []float64
+			require.NoError(t, x.ConstFlatData(func(f any) { flat = f.([]float64) }))
+			var column float64
+			for i := 0; i < len(flat); i += 3 {
+				column += flat[i]
+			}
+			require.Equal(t, sum[0], column)
+		}
+	})
+}
+
+func TestIntegersReduceExactly(t *testing.T) {
+	ctx := context.Background()
+	s, err := strategy.New(openCPU(t, 2), strategy.Options{})
+	require.NoError(t, err)
+	defer s.Close()
+	v, err := s.RaggedPerReplica(ctx, []any{[]int32{1, 2}, []int32{4}})
+	require.NoError(t, err)
+	mean, err := s.Reduce(ctx, strategy.Mean, v, 0)
+	require.NoError(t, err)
+	require.Equal(t, "(Float64)", mean.Shape().String())
+	x, err := mean.Float64(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 7.0/3, x)
+	_, err = s.Reduce(ctx, strategy.Sum, v)
+	require.Equal(t, strategy.InvalidArgumentError, strategy.KindOf(err), "%v", err)
+}
+
+type pair struct{ A, B any }
+
+func randomNest(rng *rand.Rand, depth int) any {
+	if depth == 0 || rng.IntN(3) == 0 {
+		return rng.IntN(3)
+	}
+	switch rng.IntN(3) {
+	case 0:
+		list := make([]any, rng.IntN(3))
+		for i := range list {
+			list[i] = randomNest(rng, depth-1)
+		}
+		return list
+	case 1:
+		m := map[string]any{}
+		for _, k := range []string{"x", "y", "z"}[:rng.IntN(4)] {
+			m[k] = randomNest(rng, depth-1)
+		}
+		return m
+	}
+	return pair{randomNest(rng, depth-1), randomNest(rng, depth-1)}
+}
+
+// shifted adds r to some of the leaves, the same ones for each r.
+func shifted(rng *rand.Rand, nest any, r int) any {
+	switch x := nest.(type) {
+	case int:
+		if rng.IntN(2) == 0 {
+			return x
+		}
+		return x + r
+	case []any:
+		out := make([]any, len(x))
+		for i := range x {
+			out[i] = shifted(rng, x[i], r)
+		}
+		return out
+	case map[string]any:
+		out := map[string]any{}
+		for _, k := range []string{"x", "y", "z"} {
+			if v, ok := x[k]; ok {
+				out[k] = shifted(rng, v, r)
+			}
+		}
+		return out
+	case pair:
+		return pair{shifted(rng, x.A, r), shifted(rng, x.B, r)}
+	}
+	return nest
+}
+
+// read replaces components by what they hold.
+func read(t *testing.T, nest any) any {
+	switch x := nest.(type) {
+	case *strategy.Component:
+		v, err := x.Local(context.Background())
+		require.NoError(t, err)
+		return int(v.Value().(int64))
+	case []any:
+		out := make([]any, len(x))
+		for i := range x {
+			out[i] = read(t, x[i])
+		}
+		return out
+	case map[string]any:
+		out := map[string]any{}
+		for k, v := range x {
+			out[k] = read(t, v)
+		}
+		return out
+	case pair:
+		return pair{read(t, x.A), read(t, x.B)}
+	}
+	return nest
+}
+
+func TestSelectUndoesRegroup(t *testing.T) {
+	ctx := context.Background()
+	s, err := strategy.New(openCPU(t, 3), strategy.Options{})
+	require.NoError(t, err)
+	defer s.Close()
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 60 {
+		base := randomNest(rng, 4)
+		seed := rng.Uint64()
+		nests := make([]any, 3)
+		for r := range nests {
+			nests[r] = shifted(rand.New(rand.NewPCG(seed, 0)), base, r)
+		}
+		grouped, err := s.Regroup(ctx, nests)
+		require.NoError(t, err)
+		var selected []any
+		for r := range nests {
+			one, err := s.SelectReplica(r, grouped)
+			require.NoError(t, err)
+			selected = append(selected, one)
+			require.Equal(t, nests[r], read(t, one))
+		}
+		// And regrouping what was selected gives the same values back.
+		again, err := s.Regroup(ctx, selected)
+		require.NoError(t, err)
+		require.Equal(t, grouped, again)
+	}
+}

@@ -1,0 +1,227 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/tensors"
+)
+
+// Objects is a per-replica value that is no tensor: one Go value for each replica,
+// in replica order. It is immutable.
+type Objects struct{ values []any }
+
+// NewObjects makes one of the replicas' values.
+func NewObjects(values ...any) *Objects { return &Objects{values: append([]any(nil), values...)} }
+
+// At returns a replica's value.
+func (o *Objects) At(replica int) any { return o.values[replica] }
+
+// Len is the number of replicas.
+func (o *Objects) Len() int { return len(o.values) }
+
+// String lists the values.
+func (o *Objects) String() string { return fmt.Sprintf("PerReplica%v", o.values) }
+
+// Regroup turns one nest for each replica, all of one structure, into one nest of
+// distributed values: what a run returns. A leaf that is the same object on every
+// replica stays that object; the components of one distributed value or variable,
+// in order, become it again; tensors and numbers become a *[PerReplica] on the
+// devices; other values an *[Objects]. Sameness is identity for pointers, and
+// equality for values without identity, such as numbers and strings. The nests'
+// structures must match: otherwise the error is an [*Error] of kind
+// AssertionError.
+//
+// A nest is made of slices and maps of any (or of nests) and of structs with such
+// fields, all exported.
+func (s *TPUStrategy) Regroup(ctx context.Context, nests []any) (any, error) {
+	return s.regroup(ctx, "regroup", nests, false)
+}
+
+func (s *TPUStrategy) regroup(ctx context.Context, op string, nests []any, alwaysWrap bool) (any, error) {
+	if len(nests) != s.replicas {
+		return nil, fault(ValueError, op, "give one for each replica", "%d nests for %d replicas", len(nests), s.replicas)
+	}
+	return zipNest(op, nests, func(path string, leaves []any) (any, error) {
+		if !alwaysWrap {
+			if out, ok := asOne(leaves); ok {
+				return out, nil
+			}
+		}
+		return s.wrap(ctx, op, path, leaves)
+	})
+}
+
+// asOne returns the one object that the leaves are or are components of.
+func asOne(leaves []any) (any, bool) {
+	unique := true
+	for _, x := range leaves[1:] {
+		unique = unique && same(leaves[0], x)
+	}
+	if unique {
+		return leaves[0], true
+	}
+	first, ok := leaves[0].(*Component)
+	if !ok {
+		return nil, false
+	}
+	for r, x := range leaves {
+		c, ok := x.(*Component)
+		if !ok || c.variable != first.variable || c.value != first.value || c.replica != r {
+			return nil, false
+		}
+	}
+	if first.variable != nil {
+		return first.variable, true
+	}
+	return first.value, true
+}
+
+// wrap makes a per-replica value of leaves.
+func (s *TPUStrategy) wrap(ctx context.Context, op, path string, leaves []any) (any, error) {
+	all := make([]*tensors.Tensor, len(leaves))
+	for r, x := range leaves {
+		var err error
+		switch x := x.(type) {
+		case *Component:
+			if all[r], err = x.Local(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		case nil, string, Value, *Variable, *Objects:
+			return NewObjects(leaves...), nil
+		}
+		if all[r], err = hostTensor(leaves[r]); err != nil {
+			return NewObjects(leaves...), nil
+		}
+	}
+	v, err := s.perReplicaOf(ctx, all)
+	if err != nil {
+		return nil, fmt.Errorf("strategy: %s%s: %w", op, path, err)
+	}
+	return v, nil
+}
+
+// SelectReplica is a replica's part of a nest: the replica's component of each
+// distributed value, all else as it is. Variables stay whole. It is the inverse of
+// [TPUStrategy.Regroup].
+func (s *TPUStrategy) SelectReplica(replica int, nest any) (any, error) {
+	if replica < 0 || replica >= s.replicas {
+		return nil, fault(ValueError, "select", "count from 0", "replica %d of %d", replica, s.replicas)
+	}
+	return mapNest("select", nest, func(path string, x any) (any, error) {
+		switch x := x.(type) {
+		case Value:
+			if isNil(x) {
+				return nil, fault(TypeError, "select", "give a value", "no value at %q", path)
+			}
+			if err := s.owns(x); err != nil {
+				return nil, err
+			}
+			return s.component(x, replica), nil
+		case *Objects:
+			if x.Len() != s.replicas {
+				return nil, fault(ValueError, "select", "give one for each replica", "%d objects for %d replicas", x.Len(), s.replicas)
+			}
+			return x.At(replica), nil
+		}
+		return x, nil
+	})
+}
+
+// Component returns a replica's part of a value, the same object each time.
+func (s *TPUStrategy) Component(value Value, replica int) (*Component, error) {
+	x, err := s.SelectReplica(replica, value)
+	if err != nil {
+		return nil, err
+	}
+	return x.(*Component), nil
+}
+
+// LocalResultsOf is TensorFlow's experimental_local_results of any nest: one nest
+// for each replica with the components of its distributed values and variables. A
+// nest without any gives itself, once. Nothing is copied; [TPUStrategy.LocalResults]
+// reads one value.
+func (s *TPUStrategy) LocalResultsOf(nest any) ([]any, error) {
+	distributed := false
+	if _, err := mapNest("local results", nest, func(_ string, x any) (any, error) {
+		switch x := x.(type) {
+		case Value, *Objects, *Variable:
+			distributed = true
+		case *Component:
+			_ = x
+		}
+		return nil, nil
+	}); err != nil {
+		return nil, err
+	}
+	if !distributed {
+		return []any{nest}, nil
+	}
+	results := make([]any, s.replicas)
+	for r := range results {
+		selected, err := s.SelectReplica(r, nest)
+		if err != nil {
+			return nil, err
+		}
+		results[r], err = mapNest("local results", selected, func(_ string, x any) (any, error) {
+			if v, ok := x.(*Variable); ok {
+				if v.strategy != s {
+					return nil, &StrategyError{Op: "local results", Subject: fmt.Sprintf("variable %q", v.path)}
+				}
+				return v.Component(r)
+			}
+			return x, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// ValueContext tells a function of [TPUStrategy.ValuesFromFunction] which
+// replica's value it makes.
+type ValueContext struct{ ReplicaIDInSyncGroup, NumReplicasInSync int }
+
+// String describes the context.
+func (c ValueContext) String() string {
+	return fmt.Sprintf("ValueContext(replica id %d, total replicas in sync: %d)", c.ReplicaIDInSyncGroup, c.NumReplicasInSync)
+}
+
+// ValuesFromFunction calls fn once for each replica, in order, and regroups what it
+// returns: TensorFlow's experimental_distribute_values_from_function. Every leaf
+// is wrapped, one that is the same object on all replicas too.
+func (s *TPUStrategy) ValuesFromFunction(ctx context.Context, fn func(ValueContext) (any, error)) (any, error) {
+	if err := s.requireCross(ctx, "values from function"); err != nil {
+		return nil, err
+	}
+	nests := make([]any, s.replicas)
+	for r := range nests {
+		var err error
+		if nests[r], err = fn(ValueContext{ReplicaIDInSyncGroup: r, NumReplicasInSync: s.replicas}); err != nil {
+			return nil, fmt.Errorf("strategy: values from function: replica %d: %w", r, err)
+		}
+	}
+	return s.regroup(ctx, "values from function", nests, true)
+}
+
+// Group waits until every distributed value and variable of a nest is computed:
+// TensorFlow's group.
+func (s *TPUStrategy) Group(ctx context.Context, nest any) error {
+	_, err := mapNest("group", nest, func(_ string, x any) (any, error) {
+		switch x := x.(type) {
+		case Value:
+			return nil, x.Ready(ctx)
+		case *Variable:
+			return nil, x.Ready(ctx)
+		case *Component:
+			if x.value != nil {
+				return nil, x.value.Ready(ctx)
+			}
+			return nil, x.variable.Ready(ctx)
+		}
+		return nil, nil
+	})
+	return err
+}
