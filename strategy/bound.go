@@ -122,10 +122,7 @@ func (b *Bound) adopt() error {
 func (b *Bound) resultColumns() [][]*pjrt.Buffer {
 	columns := make([][]*pjrt.Buffer, b.program.results)
 	for j := range columns {
-		columns[j] = make([]*pjrt.Buffer, len(b.outs))
-		for d := range b.outs {
-			columns[j][d] = b.outs[d][j]
-		}
+		columns[j] = b.program.column(b.outs, j)
 	}
 	return columns
 }

@@ -167,6 +167,8 @@ func isNil(v Value) bool {
 		return v == nil
 	case *Mirrored:
 		return v == nil
+	case *Stacked:
+		return v == nil
 	}
 	return v == nil
 }
@@ -187,7 +189,7 @@ func signature(values []Value) string {
 	var b strings.Builder
 	for _, v := range values {
 		base := v.base()
-		fmt.Fprintf(&b, "%s%v %s %t;", base.dtype, base.shape, base.annotation, base.perReplica)
+		fmt.Fprintf(&b, "%s%v %s %t %d;", base.dtype, base.shape, base.annotation, base.perReplica, base.steps)
 	}
 	return b.String()
 }
@@ -221,7 +223,7 @@ func (f *Function) Compiled(ctx context.Context, args ...any) (*Compiled, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Compiled{Module: p.module, Executable: p.executable}, nil
+	return &Compiled{Module: p.module, Executable: p.executable.Loaded()}, nil
 }
 
 // buffersOf lists the buffers of values, by device.

@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -12,13 +13,16 @@ import (
 
 	"tpustrategy/lowering/module"
 	"tpustrategy/pjrt"
+	"tpustrategy/tpu/system"
 )
 
 // program is a compiled step: one signature of a function.
 type program struct {
 	function   *Function
 	module     *module.Module
-	executable *pjrt.LoadedExecutable
+	executable system.Executable
+	// rows are the partitions that this process launches, in launch order.
+	rows []int
 	// variables are the program's arguments that are variables, in argument
 	// order; nil stands for an argument of the step, in its own order.
 	variables []*Variable
@@ -52,11 +56,14 @@ func (f *Function) compile(ctx context.Context, values []Value) (*program, error
 		assignment[0][i] = device.ID()
 	}
 	single := len(s.devices) == 1
-	p.executable, err = s.sys.Client().Compile(ctx, pjrt.Program{Code: m.Text, Format: "mlir"}, pjrt.CompileOptions{
+	p.executable, err = s.sys.Runtime().Compile(ctx, pjrt.Program{Code: m.Text, Format: "mlir"}, pjrt.CompileOptions{
 		Replicas: 1, Partitions: len(s.devices), DeviceAssignment: assignment, SPMD: !single, Shardy: !single,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("strategy: compiling %s: %w", f.opts.Name, err)
+	}
+	if p.rows, err = s.rows(p.executable); err != nil {
+		return nil, errors.Join(err, p.executable.Close())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,6 +141,9 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 		return nil, nil, nil, &TraceError{Function: f.opts.Name, Err: err}
 	}
 	var sig module.Signature
+	if sig.Steps, err = stepsOf(values); err != nil {
+		return nil, nil, nil, &TraceError{Function: f.opts.Name, Err: err}
+	}
 	next := 0
 	for h := range g.NumParameters() {
 		name := g.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()
@@ -142,7 +152,8 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 			continue
 		case next < len(values) && name == fmt.Sprintf("argument_%d", next):
 			base := values[next].base()
-			sig.Arguments = append(sig.Arguments, module.Tensor{Name: name, PerReplica: base.perReplica, Annotation: base.annotation})
+			sig.Arguments = append(sig.Arguments, module.Tensor{
+				Name: name, PerReplica: base.perReplica, PerStep: base.steps > 0, Annotation: base.annotation})
 			variables = append(variables, nil)
 			next++
 		case rc.capturedAs(name) != nil:
@@ -202,28 +213,37 @@ func (p *program) matrix(values [][]*pjrt.Buffer, results [][]*pjrt.Buffer) (arg
 }
 
 func (p *program) matrixOf(variables []*Variable, values [][]*pjrt.Buffer, results [][]*pjrt.Buffer) (args, outs [][]*pjrt.Buffer) {
-	devices := len(p.function.strategy.devices)
-	args, outs = make([][]*pjrt.Buffer, devices), make([][]*pjrt.Buffer, devices)
-	for d := range devices {
-		args[d] = make([]*pjrt.Buffer, len(variables))
+	args, outs = make([][]*pjrt.Buffer, len(p.rows)), make([][]*pjrt.Buffer, len(p.rows))
+	for row, d := range p.rows {
+		args[row] = make([]*pjrt.Buffer, len(variables))
 		next := 0
 		for i, v := range variables {
 			if v != nil {
-				args[d][i] = v.buffers[d]
+				args[row][i] = v.buffers[d]
 			} else {
-				args[d][i] = values[next][d]
+				args[row][i] = values[next][d]
 				next++
 			}
 		}
-		outs[d] = make([]*pjrt.Buffer, p.results+len(p.updates))
+		outs[row] = make([]*pjrt.Buffer, p.results+len(p.updates))
 		for j := range results {
-			outs[d][j] = results[j][d]
+			outs[row][j] = results[j][d]
 		}
 		for k, from := range p.updates {
-			outs[d][p.results+k] = args[d][from]
+			outs[row][p.results+k] = args[row][from]
 		}
 	}
 	return args, outs
+}
+
+// column returns a result's buffers by partition; those of other processes' are
+// nil.
+func (p *program) column(outs [][]*pjrt.Buffer, j int) []*pjrt.Buffer {
+	column := make([]*pjrt.Buffer, len(p.function.strategy.devices))
+	for row, d := range p.rows {
+		column[d] = outs[row][j]
+	}
+	return column
 }
 
 // run launches the program on the values and returns its results. Variables, if
@@ -261,10 +281,7 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 	}
 	results := make([]Value, p.results)
 	for j := range results {
-		column := make([]*pjrt.Buffer, len(outs))
-		for d := range outs {
-			column[d] = outs[d][j]
-		}
+		column := p.column(outs, j)
 		r := p.module.Results[j]
 		if results[j], err = s.newValue(r.PerReplica, r.DType, r.Local, r.Annotation, column); err != nil {
 			return nil, err

@@ -46,6 +46,7 @@ type TPUStrategy struct {
 	// devices are the partitions' devices: device r*P + p is logical device p of
 	// replica r.
 	devices    []*pjrt.Device
+	hosts      hosts
 	replicas   int
 	perReplica int // logical devices of a replica
 
@@ -98,6 +99,10 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 			}
 			s.devices = append(s.devices, device)
 		}
+	}
+	var err error
+	if s.hosts, err = hostsOf(sys, assignment); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -179,8 +184,11 @@ func (s *TPUStrategy) drop(p weak.Pointer[distributed]) []*pjrt.Buffer {
 func closeAll(buffers []*pjrt.Buffer) error {
 	var errs []error
 	for _, b := range buffers {
-		if b != nil {
-			errs = append(errs, b.Close())
+		if b == nil { // another process's
+			continue
+		}
+		if err := b.Close(); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

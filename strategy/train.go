@@ -197,10 +197,8 @@ func (t *TrainStep) fill(ctx context.Context, b *trainBound, batch []any) error 
 			return err
 		}
 		// The step under way keeps what it reads: closing gives up our hold only.
-		for _, old := range feed {
-			if err := old.Close(); err != nil {
-				return fmt.Errorf("strategy: %w", err)
-			}
+		if err := closeAll(feed); err != nil {
+			return fmt.Errorf("strategy: %w", err)
 		}
 		l := &b.layouts[i]
 		err = s.upload(ctx, l, func(r int, use func([]byte)) error {
@@ -224,8 +222,8 @@ func (b *Bound) setColumn(argument int, buffers []*pjrt.Buffer) {
 			continue
 		}
 		if next == argument {
-			for d := range b.args {
-				b.args[d][i] = buffers[d]
+			for row, d := range b.program.rows {
+				b.args[row][i] = buffers[d]
 			}
 			return
 		}

@@ -130,12 +130,13 @@ func (l *layout) each(p int, visit func(inTensor, inPart, n int)) {
 // tensorReader gives replica r's tensor, row-major, for the time of a call.
 type tensorReader func(r int, use func(data []byte)) error
 
-// upload copies the replicas' tensors to the devices, into buffers. A nil buffer
-// is made, a closed one is used again. After an error no buffer is live.
+// upload copies the replicas' tensors to this process's devices, into buffers. A
+// nil buffer is made, a closed one is used again. Replicas that have no device
+// here are not read. After an error no buffer is live.
 func (s *TPUStrategy) upload(ctx context.Context, l *layout, read tensorReader, buffers []*pjrt.Buffer) error {
 	var scratch []byte
-	client := s.sys.Client()
-	for r := range s.replicas {
+	rt := s.sys.Runtime()
+	for _, r := range s.hosts.replicas {
 		var failed error
 		err := read(r, func(data []byte) {
 			if len(data) != l.bytes {
@@ -143,11 +144,14 @@ func (s *TPUStrategy) upload(ctx context.Context, l *layout, read tensorReader, 
 			}
 			for p := 0; p < s.perReplica && failed == nil; p++ {
 				d := r*s.perReplica + p
+				if !s.hosts.local[d] {
+					continue
+				}
 				part := l.part(data, p, &scratch)
 				if buffers[d] == nil {
-					buffers[d], failed = client.BufferFromHost(ctx, part, l.wire, l.buffer, s.devices[d])
+					buffers[d], failed = rt.BufferFromHost(ctx, part, l.wire, l.buffer, s.devices[d])
 				} else {
-					failed = client.RefillFromHost(ctx, buffers[d], part, l.wire, l.buffer, s.devices[d])
+					failed = rt.RefillFromHost(ctx, buffers[d], part, l.wire, l.buffer, s.devices[d])
 				}
 				if failed != nil {
 					failed = fmt.Errorf("strategy: copying to replica %d, logical device %d: %w", r, p, failed)
@@ -158,41 +162,38 @@ func (s *TPUStrategy) upload(ctx context.Context, l *layout, read tensorReader, 
 			failed = err
 		}
 		if failed != nil {
-			for _, b := range buffers {
-				if b != nil {
-					_ = b.Close()
-				}
-			}
+			_ = closeAll(buffers)
 			return failed
 		}
 	}
 	return nil
 }
 
-// download copies a replica's tensor to the host.
+// download copies a replica's tensor to the host. One that is elsewhere is an
+// error, unless it is the same as that of a replica which is here.
 func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*pjrt.Buffer, replica int) (*tensors.Tensor, error) {
 	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := s.sources(&l, v.perReplica, replica)
 	if err != nil {
 		return nil, err
 	}
 	tensor := tensors.FromShape(shapes.Make(v.dtype, v.shape...))
 	var failed error
 	err = tensor.MutableBytes(func(data []byte) {
-		parts := 1
-		if !l.whole {
-			parts = s.perReplica
-		}
-		for p := range parts {
-			part := data
+		for _, from := range parts {
+			bytes := data
 			if !l.whole {
-				part = make([]byte, l.shardBytes)
+				bytes = make([]byte, l.shardBytes)
 			}
-			if err := buffers[replica*s.perReplica+p].ToHost(ctx, part); err != nil {
-				failed = fmt.Errorf("strategy: reading replica %d, logical device %d: %w", replica, p, err)
+			if err := buffers[from.partition].ToHost(ctx, bytes); err != nil {
+				failed = fmt.Errorf("strategy: reading replica %d, logical device %d: %w", from.partition/s.perReplica, from.logical, err)
 				return
 			}
 			if !l.whole {
-				l.put(data, part, p)
+				l.put(data, bytes, from.logical)
 			}
 		}
 	})

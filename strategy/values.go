@@ -24,6 +24,7 @@ type distributed struct {
 	shape      []int // of one replica's tensor
 	annotation logical.Annotation
 	perReplica bool
+	steps      int // of a Stacked value, otherwise 0
 	// ragged are the replicas' shapes where they differ: shape then holds the
 	// greatest size of each dimension, and the buffers are padded to it.
 	ragged [][]int
@@ -97,7 +98,15 @@ func (v *distributed) Ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return ready(ctx, buffers)
+}
+
+// ready waits for this process's buffers.
+func ready(ctx context.Context, buffers []*pjrt.Buffer) error {
 	for _, b := range buffers {
+		if b == nil { // another process's
+			continue
+		}
 		if err := b.Ready(ctx); err != nil {
 			return fmt.Errorf("strategy: %w", err)
 		}

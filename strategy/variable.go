@@ -252,10 +252,8 @@ func (v *Variable) live() error {
 func (v *Variable) Ready(ctx context.Context) error {
 	v.strategy.launch.Lock()
 	defer v.strategy.launch.Unlock()
-	for _, b := range v.buffers {
-		if err := b.Ready(ctx); err != nil {
-			return fmt.Errorf("strategy: variable %q: %w", v.path, err)
-		}
+	if err := ready(ctx, v.buffers); err != nil {
+		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
 	}
 	return nil
 }
@@ -282,22 +280,15 @@ func (v *Variable) uploadEach(ctx context.Context, read tensorReader) error {
 		return nil
 	}
 	// Bound launches hold the buffers' addresses until they see a new generation.
-	var errs []error
-	for d, b := range v.buffers {
-		errs = append(errs, b.Close())
-		v.buffers[d] = fresh[d]
-	}
+	err = closeAll(v.buffers)
+	copy(v.buffers, fresh)
 	s.generation++
-	return errors.Join(errs...)
+	return err
 }
 
 func (v *Variable) free() error {
-	var errs []error
-	for _, b := range v.buffers {
-		errs = append(errs, b.Close())
-	}
 	v.closed = true
-	return errors.Join(errs...)
+	return closeAll(v.buffers)
 }
 
 // Close releases the variable's memory. Steps that use it fail from now on. A

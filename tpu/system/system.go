@@ -34,8 +34,10 @@ type Options struct {
 
 // System is an open set of devices. Its methods are safe for concurrent use.
 type System struct {
-	client   *pjrt.Client
+	runtime  Runtime
+	client   *pjrt.Client // nil over another runtime
 	topology tpu.Topology
+	process  int
 	found    pjrt.Found
 	byID     map[int]*pjrt.Device
 }
@@ -74,7 +76,7 @@ func Open(ctx context.Context, opts Options) (*System, error) {
 	if err != nil {
 		return nil, fmt.Errorf("system: %w", err)
 	}
-	s := &System{client: client, found: found, byID: map[int]*pjrt.Device{}}
+	s := &System{runtime: clientRuntime{client}, client: client, found: found, byID: map[int]*pjrt.Device{}}
 	for _, device := range client.Devices() {
 		s.byID[device.ID()] = device
 	}
@@ -117,27 +119,39 @@ func Find(opts Options) (pjrt.Found, error) {
 	})
 }
 
-// checkDevices holds the topology against the client: every device that the
-// topology names must exist.
+// checkDevices holds the topology against the runtime: every device that the
+// topology names must exist, and the addressable ones are one task's.
 func (s *System) checkDevices() error {
-	for _, task := range s.topology.DeviceIDs() {
-		for _, id := range task {
+	s.process = -1
+	for task, ids := range s.topology.DeviceIDs() {
+		for i, id := range ids {
 			if s.byID[id] == nil {
 				return fmt.Errorf("the topology names device %d, which the client does not have", id)
 			}
+			mine := s.runtime.Addressable(id)
+			switch {
+			case mine && s.process < 0 && i == 0:
+				s.process = task
+			case mine != (s.process == task):
+				return fmt.Errorf("device %d of task %d: a process addresses the devices of one task, all of them", id, task)
+			}
 		}
+	}
+	if s.process < 0 {
+		return fmt.Errorf("this process addresses no device of the topology %s", s.topology)
 	}
 	return nil
 }
 
-// Client returns the client, which stays the system's to close.
+// Client returns the client, which stays the system's to close. It is nil if the
+// system was made by [New].
 func (s *System) Client() *pjrt.Client { return s.client }
 
 // Topology returns where the devices are.
 func (s *System) Topology() tpu.Topology { return s.topology }
 
 // Platform returns the plugin's platform name: "cpu" or "tpu".
-func (s *System) Platform() string { return s.client.PlatformName() }
+func (s *System) Platform() string { return s.runtime.PlatformName() }
 
 // Plugin returns which plugin is open and where it was found.
 func (s *System) Plugin() pjrt.Found { return s.found }
@@ -148,6 +162,6 @@ func (s *System) Device(id int) (*pjrt.Device, bool) {
 	return device, ok
 }
 
-// Close closes the client. It fails, naming them, while strategies or buffers of
+// Close closes the runtime. It fails, naming them, while strategies or buffers of
 // it are open; a second Close returns the first one's result.
-func (s *System) Close() error { return s.client.Close() }
+func (s *System) Close() error { return s.runtime.Close() }

@@ -1,0 +1,160 @@
+package strategy
+
+import (
+	"fmt"
+	"slices"
+
+	"tpustrategy/tpu"
+	"tpustrategy/tpu/system"
+)
+
+// hosts says which process has which partition. The processes are the topology's
+// tasks that have devices of the assignment, renumbered without gaps. It is a
+// value.
+type hosts struct {
+	process int // this one
+	count   int
+	of      []int  // partition to process
+	local   []bool // partitions of this process
+	// replicas are those with a logical device in this process, ascending.
+	replicas []int
+}
+
+func hostsOf(sys *system.System, assignment tpu.DeviceAssignment) (hosts, error) {
+	var h hosts
+	var tasks []int // of each process
+	for r := range assignment.NumReplicas() {
+		for p := range assignment.NumCoresPerReplica() {
+			task, err := assignment.Task(r, p)
+			if err != nil {
+				return h, &OptionError{Option: "Assignment", Reason: "does not fit the system", Err: err}
+			}
+			h.of, tasks = append(h.of, task), append(tasks, task)
+		}
+	}
+	slices.Sort(tasks)
+	tasks = slices.Compact(tasks)
+	h.count = len(tasks)
+	h.process, _ = slices.BinarySearch(tasks, sys.Process())
+	if !slices.Contains(tasks, sys.Process()) {
+		return h, &OptionError{Option: "Assignment", Reason: fmt.Sprintf(
+			"has no device of this process, which is process %d of %d; every process of the system takes part", sys.Process(), sys.NumProcesses())}
+	}
+	h.local = make([]bool, len(h.of))
+	for d, task := range h.of {
+		h.of[d], _ = slices.BinarySearch(tasks, task)
+		if h.local[d] = h.of[d] == h.process; h.local[d] {
+			h.replicas = append(h.replicas, d/assignment.NumCoresPerReplica())
+		}
+	}
+	h.replicas = slices.Compact(h.replicas)
+	return h, nil
+}
+
+// NumProcesses returns how many processes run the strategy together.
+func (s *TPUStrategy) NumProcesses() int { return s.hosts.count }
+
+// Process returns which of them this one is, from 0.
+func (s *TPUStrategy) Process() int { return s.hosts.process }
+
+// LocalReplicas returns, ascending, the replicas that have a logical device in
+// this process: those that it feeds. With one process they are all. A replica
+// whose logical devices are spread over processes is fed by each of them.
+func (s *TPUStrategy) LocalReplicas() []int { return slices.Clone(s.hosts.replicas) }
+
+// ProcessReplicas returns the replicas of each process, as LocalReplicas does for
+// this one: TensorFlow's host to replica map.
+func (s *TPUStrategy) ProcessReplicas() [][]int {
+	replicas := make([][]int, s.hosts.count)
+	for d, process := range s.hosts.of {
+		replicas[process] = append(replicas[process], d/s.perReplica)
+	}
+	for i := range replicas {
+		replicas[i] = slices.Compact(replicas[i])
+	}
+	return replicas
+}
+
+// LocalDevices returns the ids of this process's devices in the order of their
+// partitions: TensorFlow's worker devices.
+func (s *TPUStrategy) LocalDevices() []int {
+	var ids []int
+	for d, device := range s.devices {
+		if s.hosts.local[d] {
+			ids = append(ids, device.ID())
+		}
+	}
+	return ids
+}
+
+// RemoteError is a replica's tensor, or a part of it, that another process holds.
+type RemoteError struct {
+	// Replica and LogicalDevice say what is not here, Process who has it.
+	Replica, LogicalDevice, Process int
+	// Here is this process, and Local are its replicas.
+	Here  int
+	Local []int
+}
+
+func (e *RemoteError) Error() string {
+	return fmt.Sprintf("strategy: logical device %d of replica %d is in process %d, this is process %d with replicas %v; read it there, or Reduce or Gather it on the devices first",
+		e.LogicalDevice, e.Replica, e.Process, e.Here, e.Local)
+}
+
+// Kind is ValueError.
+func (e *RemoteError) Kind() Kind { return ValueError }
+
+// part is a part of a replica's tensor and where to read it.
+type part struct{ partition, logical int }
+
+// sources returns from which partitions of this process a replica's tensor can be
+// read: one for a tensor that is whole on each logical device, otherwise one for
+// each part. A mirrored tensor's parts can come from any replica.
+func (s *TPUStrategy) sources(l *layout, perReplica bool, replica int) ([]part, error) {
+	find := func(logical int) (int, bool) {
+		d := replica*s.perReplica + logical
+		if s.hosts.local[d] {
+			return d, true
+		}
+		if perReplica {
+			return 0, false
+		}
+		for _, r := range s.hosts.replicas {
+			if d := r*s.perReplica + logical; s.hosts.local[d] {
+				return d, true
+			}
+		}
+		return 0, false
+	}
+	var parts []part
+	for p := range s.perReplica {
+		d, ok := find(p)
+		switch {
+		case ok && l.whole:
+			return []part{{d, p}}, nil
+		case ok:
+			parts = append(parts, part{d, p})
+		case !l.whole || p == s.perReplica-1:
+			return nil, &RemoteError{Replica: replica, LogicalDevice: p, Process: s.hosts.of[replica*s.perReplica+p],
+				Here: s.hosts.process, Local: s.LocalReplicas()}
+		}
+	}
+	return parts, nil
+}
+
+// rows returns the partitions of an executable's launch rows.
+func (s *TPUStrategy) rows(x system.Executable) ([]int, error) {
+	partitions := make(map[int]int, len(s.devices))
+	for d, device := range s.devices {
+		partitions[device.ID()] = d
+	}
+	var rows []int
+	for _, device := range x.AddressableDevices() {
+		d, ok := partitions[device.ID()]
+		if !ok || !s.hosts.local[d] {
+			return nil, fmt.Errorf("strategy: the program runs on device %d, which is none of this process's %v", device.ID(), s.LocalDevices())
+		}
+		rows = append(rows, d)
+	}
+	return rows, nil
+}

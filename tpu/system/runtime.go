@@ -1,0 +1,88 @@
+package system
+
+import (
+	"context"
+	"fmt"
+
+	"tpustrategy/pjrt"
+	"tpustrategy/tpu"
+)
+
+// Runtime is what a System runs on, as one process sees it: a PJRT client, or
+// what stands for one. Its methods are safe for concurrent use.
+type Runtime interface {
+	// PlatformName is the plugin's, "cpu" or "tpu".
+	PlatformName() string
+	// Devices are the devices of all processes.
+	Devices() []*pjrt.Device
+	// Addressable reports whether this process can use the device of an id.
+	Addressable(id int) bool
+	// BufferFromHost and RefillFromHost copy a tensor to a device of this
+	// process; see [pjrt.Client].
+	BufferFromHost(ctx context.Context, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device) (*pjrt.Buffer, error)
+	RefillFromHost(ctx context.Context, into *pjrt.Buffer, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device) error
+	// Compile compiles a program for devices of any processes.
+	Compile(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (Executable, error)
+	// Close ends the process's use of its devices.
+	Close() error
+}
+
+// Executable is a compiled program as one process sees it.
+type Executable interface {
+	// AddressableDevices are this process's devices of the program: element d is
+	// the device of args[d] and results[d] of Execute.
+	AddressableDevices() []*pjrt.Device
+	// Execute launches the program on this process's devices; see
+	// [pjrt.LoadedExecutable.Execute]. Every process of the program launches it.
+	Execute(ctx context.Context, args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOptions) error
+	// Loaded is the plugin's executable, to inspect.
+	Loaded() *pjrt.LoadedExecutable
+	Close() error
+}
+
+// New returns a system over a runtime that is open. Each task of the topology is
+// a process; the runtime's addressable devices are those of one task. The runtime
+// is the system's to close from now on.
+func New(rt Runtime, topology tpu.Topology) (*System, error) {
+	s := &System{runtime: rt, topology: topology, byID: map[int]*pjrt.Device{}}
+	for _, device := range rt.Devices() {
+		s.byID[device.ID()] = device
+	}
+	if err := s.checkDevices(); err != nil {
+		return nil, fmt.Errorf("system: %w", err)
+	}
+	return s, nil
+}
+
+// clientRuntime is a client as the runtime of its process.
+type clientRuntime struct{ *pjrt.Client }
+
+func (c clientRuntime) Addressable(id int) bool {
+	device, err := c.LookupDevice(id)
+	return err == nil && device.Addressable()
+}
+
+func (c clientRuntime) Compile(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (Executable, error) {
+	x, err := c.Client.Compile(ctx, program, opts)
+	if err != nil {
+		return nil, err
+	}
+	return loaded{x}, nil
+}
+
+type loaded struct{ *pjrt.LoadedExecutable }
+
+func (l loaded) Loaded() *pjrt.LoadedExecutable { return l.LoadedExecutable }
+
+// Runtime returns what the system runs on, which stays the system's to close.
+func (s *System) Runtime() Runtime { return s.runtime }
+
+// Addressable reports whether this process can use the device of an id.
+func (s *System) Addressable(id int) bool { return s.runtime.Addressable(id) }
+
+// NumProcesses returns how many processes share the devices: the topology's
+// tasks.
+func (s *System) NumProcesses() int { return s.topology.NumTasks() }
+
+// Process returns which of them this one is, from 0: its task in the topology.
+func (s *System) Process() int { return s.process }
