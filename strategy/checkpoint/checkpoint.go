@@ -1,0 +1,329 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/internal/safetensors"
+	"tpustrategy/strategy"
+)
+
+// Info describes a saved variable.
+type Info struct {
+	Path string
+	// Shape is the dtype and the dimensions of the saved value. It is invalid if
+	// the file has a dtype that GoMLX does not.
+	Shape     shapes.Shape
+	Trainable bool
+	// Synchronization and Aggregation are those of the variable it was saved from:
+	// how its components became one value.
+	Synchronization strategy.VariableSynchronization
+	Aggregation     strategy.VariableAggregation
+}
+
+// Checkpoint is an open checkpoint. It is safe for concurrent use, but for Close,
+// which must come last.
+type Checkpoint struct {
+	path      string // of the tensor file
+	raw       *os.File
+	file      *safetensors.File
+	manifest  *manifest // nil for a file without one
+	variables []variable
+	metadata  map[string]string
+	step      int64
+}
+
+// variable is a saved variable and its tensor.
+type variable struct {
+	Info
+	tensor string
+	bytes  int64
+	sum    *checksum // nil if not known
+}
+
+// Open opens the checkpoint in a directory. It reads what the checkpoint says of
+// itself and compares that with the tensor file's header and length; the tensors
+// are read later. Errors about damage match [ErrCorrupt]. Close it after use.
+func Open(dir string) (*Checkpoint, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	path := filepath.Join(dir, manifestFile)
+	data, err := readLimited(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := parseManifest(data)
+	if err != nil {
+		return nil, &CorruptError{File: path, Reason: "no manifest", Err: err}
+	}
+	c, err := openTensors(filepath.Join(dir, variablesFile))
+	if err != nil {
+		return nil, err
+	}
+	if err := c.describe(m); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// FileOptions say how a tensor file is read. The zero value works.
+type FileOptions struct {
+	// Path gives the variable's path of a tensor's name; if nil, it is the name
+	// after a slash.
+	Path func(tensor string) string
+}
+
+// OpenFile opens a safetensors file of any origin as a checkpoint. Its step is -1,
+// and without checksums only its form can be verified.
+func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
+	c, err := openTensors(path)
+	if err != nil {
+		return nil, err
+	}
+	c.step, c.metadata = -1, c.file.Metadata()
+	seen := map[string]bool{}
+	for _, t := range c.file.Tensors() {
+		name := "/" + strings.TrimPrefix(t.Name, "/")
+		if opts.Path != nil {
+			name = opts.Path(t.Name)
+		}
+		if seen[name] {
+			c.Close()
+			return nil, &VariableError{Path: name, Reason: "two tensors have this path", Hint: "give them different ones with FileOptions.Path"}
+		}
+		seen[name] = true
+		shape, _ := shapeOf(t.Spec)
+		c.variables = append(c.variables, variable{Info: Info{Path: name, Shape: shape, Trainable: true, Synchronization: strategy.OnWrite}, tensor: t.Name, bytes: t.Bytes})
+	}
+	return c, nil
+}
+
+// openTensors opens a tensor file.
+func openTensors(path string) (*Checkpoint, error) {
+	raw, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, &CorruptError{File: path, Reason: "the file is missing", Err: err}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	info, err := raw.Stat()
+	if err == nil && info.IsDir() {
+		err = errors.New("it is a directory")
+	}
+	if err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("checkpoint: %s: %w", path, err)
+	}
+	file, err := safetensors.New(raw, info.Size())
+	if err != nil {
+		raw.Close()
+		return nil, &CorruptError{File: path, Reason: "no tensor file", Err: err}
+	}
+	return &Checkpoint{path: path, raw: raw, file: file}, nil
+}
+
+// describe takes over the manifest, if the file is the one that it describes.
+func (c *Checkpoint) describe(m *manifest) error {
+	corrupt := func(format string, args ...any) error {
+		return &CorruptError{File: c.path, Reason: fmt.Sprintf(format, args...)}
+	}
+	info, err := c.raw.Stat()
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	if info.Size() != m.Bytes {
+		return corrupt("it has %d bytes, %d were written", info.Size(), m.Bytes)
+	}
+	header := make([]byte, m.HeaderBytes)
+	if err := c.read(header, 0); err != nil {
+		return err
+	}
+	if got := checksum(0).plus(header); got != m.HeaderCRC32C {
+		return corrupt("its header's checksum is %s, %s was written", got, m.HeaderCRC32C)
+	}
+	places := map[string]int{}
+	for i, v := range m.Variables {
+		places[v.Tensor] = i
+	}
+	all := c.file.Tensors()
+	if len(all) != len(m.Variables) {
+		return corrupt("it has %d tensors, %d were written", len(all), len(m.Variables))
+	}
+	for _, t := range all {
+		i, ok := places[t.Name]
+		if !ok {
+			return corrupt("tensor %q was not written", t.Name)
+		}
+		v := m.Variables[i]
+		shape, ok := shapeOf(t.Spec)
+		if !ok {
+			return corrupt("tensor %q has dtype %s, which was not written", t.Name, t.DType)
+		}
+		synchronization, aggregation, _ := v.rules()
+		c.variables = append(c.variables, variable{tensor: t.Name, bytes: t.Bytes, sum: &v.CRC32C, Info: Info{
+			Path: v.Path, Shape: shape, Trainable: v.Trainable, Synchronization: synchronization, Aggregation: aggregation,
+		}})
+	}
+	c.manifest, c.step, c.metadata = m, m.Step, m.Metadata
+	return nil
+}
+
+func readLimited(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, &CorruptError{File: path, Reason: "the file is missing", Err: err}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	if len(data) > maxManifest {
+		return nil, &CorruptError{File: path, Reason: fmt.Sprintf("it has more than %d bytes", maxManifest)}
+	}
+	return data, nil
+}
+
+// Step returns the step it was saved at; -1 if it is a bare file.
+func (c *Checkpoint) Step() int64 { return c.step }
+
+// Metadata returns what was saved with it.
+func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata) }
+
+// Variables describes the saved variables, in the order of the file.
+func (c *Checkpoint) Variables() []Info {
+	out := make([]Info, len(c.variables))
+	for i, v := range c.variables {
+		out[i] = v.Info
+	}
+	return out
+}
+
+// Verify reads all of the checkpoint and compares it with its checksums. Damage is
+// a [*CorruptError], which names a variable if one is damaged.
+func (c *Checkpoint) Verify(ctx context.Context) error {
+	if c.manifest == nil {
+		return nil
+	}
+	var sum checksum
+	piece := make([]byte, 1<<20)
+	for at := int64(0); at < c.manifest.Bytes; {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("checkpoint: verifying %s: %w", c.path, err)
+		}
+		p := piece[:min(int64(len(piece)), c.manifest.Bytes-at)]
+		if err := c.read(p, at); err != nil {
+			return err
+		}
+		sum = sum.plus(p)
+		at += int64(len(p))
+	}
+	if sum == c.manifest.CRC32C {
+		return nil
+	}
+	for _, v := range c.variables {
+		if err := c.stream(ctx, v, make([]byte, min(v.bytes, int64(len(piece)))), nil); err != nil {
+			return err
+		}
+	}
+	return &CorruptError{File: c.path, Reason: fmt.Sprintf("its checksum is %s, %s was written", sum, c.manifest.CRC32C)}
+}
+
+func (c *Checkpoint) read(p []byte, at int64) error {
+	_, err := c.raw.ReadAt(p, at)
+	switch {
+	case errors.Is(err, io.EOF):
+		return &CorruptError{File: c.path, Reason: "it was cut short"}
+	case errors.Is(err, os.ErrClosed):
+		return fmt.Errorf("%w: %s", ErrClosed, c.path)
+	case err != nil:
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}
+
+// stream reads a variable through p, piece by piece, and compares its checksum.
+// With whole, p has all its bytes and keeps them.
+func (c *Checkpoint) stream(ctx context.Context, v variable, p []byte, whole []byte) error {
+	var sum checksum
+	for at := int64(0); at < v.bytes; {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("checkpoint: reading variable %q: %w", v.Path, err)
+		}
+		n := min(pieceBytes, v.bytes-at)
+		into := p
+		if whole != nil {
+			into = whole[at:]
+		}
+		n = min(n, int64(len(into)))
+		if err := c.file.ReadAt(v.tensor, into[:n], at); err != nil {
+			if errors.Is(err, os.ErrClosed) {
+				return fmt.Errorf("%w: %s", ErrClosed, c.path)
+			}
+			if errors.Is(err, safetensors.ErrFormat) {
+				return &CorruptError{File: c.path, Variable: v.Path, Reason: "not read", Err: err}
+			}
+			return &VariableError{Path: v.Path, Reason: "not read", Err: err}
+		}
+		sum = sum.plus(into[:n])
+		at += n
+	}
+	if v.sum != nil && *v.sum != sum {
+		return &CorruptError{File: c.path, Variable: v.Path, Reason: fmt.Sprintf("its checksum is %s, %s was written", sum, *v.sum)}
+	}
+	return nil
+}
+
+// Tensor reads one saved value, comparing its checksum. The tensor is the
+// caller's. A path that is not saved is an error that matches [ErrNone].
+func (c *Checkpoint) Tensor(ctx context.Context, path string) (*tensors.Tensor, error) {
+	i := slices.IndexFunc(c.variables, func(v variable) bool { return v.Path == path })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: no variable %q in %s", ErrNone, path, c.path)
+	}
+	return c.tensor(ctx, c.variables[i])
+}
+
+func (c *Checkpoint) tensor(ctx context.Context, v variable) (*tensors.Tensor, error) {
+	if !v.Shape.Ok() {
+		t, _ := c.file.Tensor(v.tensor)
+		return nil, &VariableError{Path: v.Path, Reason: fmt.Sprintf("GoMLX has no tensors of the file's dtype %s", t.DType)}
+	}
+	t := tensors.FromShape(v.Shape)
+	if v.bytes == 0 {
+		return t, nil
+	}
+	var failed error
+	err := t.MutableBytes(func(data []byte) { failed = c.stream(ctx, v, nil, data) })
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: variable %q: %w", v.Path, err)
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	return t, nil
+}
+
+// Close closes the files. A second Close does nothing.
+func (c *Checkpoint) Close() error {
+	if err := c.raw.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}

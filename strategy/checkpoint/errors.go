@@ -1,0 +1,106 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+var (
+	// ErrCorrupt is matched by errors about files that are damaged, cut short or
+	// not of this format. They are a [*CorruptError].
+	ErrCorrupt = errors.New("checkpoint: corrupt")
+	// ErrNone is matched where a directory holds no checkpoint, or not the one
+	// that was asked for.
+	ErrNone = errors.New("checkpoint: none")
+	// ErrStep is matched where a step cannot be saved because the directory has
+	// it, or a later one.
+	ErrStep = errors.New("checkpoint: step not after the last")
+	// ErrBusy is matched where another process writes to the directory.
+	ErrBusy = errors.New("checkpoint: directory in use")
+	// ErrClosed is matched by the errors of a closed checkpoint.
+	ErrClosed = errors.New("checkpoint: closed")
+)
+
+// CorruptError says which file is damaged and how it shows. It matches
+// [ErrCorrupt].
+type CorruptError struct {
+	// File is the path of the damaged file.
+	File string
+	// Variable is the variable whose bytes are damaged, if it is known.
+	Variable string
+	Reason   string
+	// Err is the cause, if there is one.
+	Err error
+}
+
+func (e *CorruptError) Error() string {
+	text := ErrCorrupt.Error() + ": " + e.File + ": "
+	if e.Variable != "" {
+		text += fmt.Sprintf("variable %q: ", e.Variable)
+	}
+	text += e.Reason
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// Is makes the error match ErrCorrupt.
+func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+
+// VariableError says why a variable cannot be saved or restored.
+type VariableError struct {
+	// Path is the variable's path.
+	Path string
+	// Reason says what is wrong, Hint what to do instead.
+	Reason, Hint string
+	// Err is the cause, if there is one.
+	Err error
+}
+
+func (e *VariableError) Error() string {
+	text := fmt.Sprintf("checkpoint: variable %q: %s", e.Path, e.Reason)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	if e.Hint != "" {
+		text += "; " + e.Hint
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e *VariableError) Unwrap() error { return e.Err }
+
+// MismatchError lists the variables that only one side has. Nothing was changed.
+type MismatchError struct {
+	// Missing are variables to restore that the checkpoint does not have.
+	Missing []string
+	// Unexpected are variables of the checkpoint that nothing takes.
+	Unexpected []string
+}
+
+func (e *MismatchError) Error() string {
+	var parts []string
+	if len(e.Missing) > 0 {
+		parts = append(parts, fmt.Sprintf("it has no %s (AllowMissing leaves them as they are)", few(e.Missing)))
+	}
+	if len(e.Unexpected) > 0 {
+		parts = append(parts, fmt.Sprintf("nothing takes its %s (AllowUnexpected leaves them out)", few(e.Unexpected)))
+	}
+	return "checkpoint: other variables: " + strings.Join(parts, ", ")
+}
+
+// few lists the first names of a list.
+func few(names []string) string {
+	const most = 5
+	text := fmt.Sprintf("%q", names[:min(len(names), most)])
+	if len(names) > most {
+		text += fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return text
+}

@@ -1,0 +1,28 @@
+//go:build unix
+
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// lock keeps other processes from writing to a directory. The system gives the
+// lock up when the process ends, however it does.
+func lock(dir string) (release func() error, err error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w: another process saves to %s; give each its own", ErrBusy, dir)
+		}
+		return nil, fmt.Errorf("checkpoint: locking %s: %w", dir, err)
+	}
+	return f.Close, nil
+}

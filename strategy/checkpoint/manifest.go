@@ -1,0 +1,157 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+
+	"tpustrategy/strategy"
+)
+
+const (
+	formatName    = "tpustrategy.checkpoint"
+	formatVersion = 1
+
+	manifestFile  = "checkpoint.json"
+	variablesFile = "variables.safetensors"
+
+	// maxManifest bounds what is read into memory: a hundred thousand variables
+	// take a tenth of it.
+	maxManifest = 256 << 20
+)
+
+// manifest is what a checkpoint says of itself, beside the tensors.
+type manifest struct {
+	Format   string            `json:"format"`
+	Version  int               `json:"version"`
+	Step     int64             `json:"step"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// Bytes and CRC32C are of the whole variables file.
+	Bytes  int64    `json:"bytes"`
+	CRC32C checksum `json:"crc32c"`
+	// HeaderBytes and HeaderCRC32C are of what comes before its tensors.
+	HeaderBytes  int64           `json:"header_bytes"`
+	HeaderCRC32C checksum        `json:"header_crc32c"`
+	Variables    []savedVariable `json:"variables"`
+}
+
+type savedVariable struct {
+	Path   string `json:"path"`
+	Tensor string `json:"tensor"` // its name in the variables file
+	// CRC32C is of the tensor's bytes.
+	CRC32C          checksum `json:"crc32c"`
+	Trainable       bool     `json:"trainable"`
+	Synchronization string   `json:"synchronization"`
+	Aggregation     string   `json:"aggregation"`
+}
+
+// signed is the file's outer form: a checksum of the exact bytes of the manifest.
+type signed struct {
+	CRC32C   checksum        `json:"crc32c"`
+	Manifest json.RawMessage `json:"checkpoint"`
+}
+
+// checksum is a CRC-32C, written as eight hexadecimal digits.
+type checksum uint32
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func (c checksum) plus(p []byte) checksum { return checksum(crc32.Update(uint32(c), castagnoli, p)) }
+
+func (c checksum) String() string { return fmt.Sprintf("%08x", uint32(c)) }
+
+// MarshalText writes the digits.
+func (c checksum) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads the digits.
+func (c *checksum) UnmarshalText(text []byte) error {
+	var v uint32
+	if n, err := fmt.Sscanf(string(text), "%08x", &v); err != nil || n != 1 || checksum(v).String() != string(text) {
+		return fmt.Errorf("checksum %q is not eight hexadecimal digits", text)
+	}
+	*c = checksum(v)
+	return nil
+}
+
+func (m *manifest) encode() ([]byte, error) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(signed{checksum(0).plus(body), body})
+}
+
+// parseManifest decodes what encode wrote. Anything else is an error.
+func parseManifest(data []byte) (*manifest, error) {
+	var s signed
+	if err := strict(data, &s); err != nil {
+		return nil, err
+	}
+	if got := checksum(0).plus(s.Manifest); got != s.CRC32C {
+		return nil, fmt.Errorf("its checksum is %s, it says %s", got, s.CRC32C)
+	}
+	// A later version may have fields that this one does not know.
+	var head struct {
+		Format  string `json:"format"`
+		Version int    `json:"version"`
+	}
+	if err := json.Unmarshal(s.Manifest, &head); err != nil {
+		return nil, err
+	}
+	if head.Format != formatName {
+		return nil, fmt.Errorf("its format is %q, not %q", head.Format, formatName)
+	}
+	if head.Version != formatVersion {
+		return nil, fmt.Errorf("its version is %d, this program reads %d: %w", head.Version, formatVersion, errors.ErrUnsupported)
+	}
+	m := &manifest{}
+	if err := strict(s.Manifest, m); err != nil {
+		return nil, err
+	}
+	paths, tensors := map[string]bool{}, map[string]bool{}
+	for _, v := range m.Variables {
+		if v.Path == "" || paths[v.Path] || tensors[v.Tensor] {
+			return nil, fmt.Errorf("variable %q (tensor %q) has no name, or is there twice", v.Path, v.Tensor)
+		}
+		paths[v.Path], tensors[v.Tensor] = true, true
+		if _, _, ok := v.rules(); !ok {
+			return nil, fmt.Errorf("variable %q has synchronization %q, aggregation %q", v.Path, v.Synchronization, v.Aggregation)
+		}
+	}
+	if m.Step < 0 || m.HeaderBytes < 0 || m.HeaderBytes > m.Bytes || m.HeaderBytes > maxManifest {
+		return nil, fmt.Errorf("step %d, a header of %d bytes in %d", m.Step, m.HeaderBytes, m.Bytes)
+	}
+	return m, nil
+}
+
+// rules returns what the names of the rules stand for; false if they are none.
+func (v savedVariable) rules() (strategy.VariableSynchronization, strategy.VariableAggregation, bool) {
+	for _, s := range []strategy.VariableSynchronization{strategy.OnWrite, strategy.OnRead} {
+		for a := strategy.AggregateNone; a <= strategy.AggregateFirst; a++ {
+			if s.String() == v.Synchronization && a.String() == v.Aggregation {
+				return s, a, true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+// strict decodes one JSON value with no unknown fields and nothing after it.
+func strict(data []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return errors.New("it ends before its end")
+		}
+		return err
+	}
+	if rest := strings.TrimSpace(string(data[d.InputOffset():])); rest != "" {
+		return errors.New("it goes on after its end")
+	}
+	return nil
+}

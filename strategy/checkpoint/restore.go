@@ -1,0 +1,101 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// RestoreOptions say how strict a restore is. The zero value asks for exactly the
+// saved variables, and for whole files.
+type RestoreOptions struct {
+	// AllowMissing leaves variables that the checkpoint does not have as they are.
+	AllowMissing bool
+	// AllowUnexpected leaves out saved variables that nothing takes.
+	AllowUnexpected bool
+	// SkipVerify does not read the whole checkpoint beforehand. Each variable's
+	// checksum is still compared before it is assigned, but damage in one leaves
+	// those before it restored.
+	SkipVerify bool
+}
+
+// Restore gives the variables of a group their saved values, on as many replicas
+// and split as they are now. A saved value that the group has no variable for goes
+// to its Create, if it has one.
+//
+// Names, shapes and dtypes of all variables, and the checkpoint's checksums, are
+// checked before anything changes. One variable is in host memory at a time. Other
+// variables are a [*MismatchError], wrong shapes and dtypes [*VariableError]s,
+// damage is a [*CorruptError].
+func (c *Checkpoint) Restore(ctx context.Context, g Group, opts RestoreOptions) error {
+	targets, err := c.match(g, opts)
+	if err != nil {
+		return err
+	}
+	if !opts.SkipVerify {
+		if err := c.Verify(ctx); err != nil {
+			return err
+		}
+	}
+	for i, v := range c.variables {
+		if targets[i] == nil && (g.Create == nil || !v.Shape.Ok()) {
+			continue
+		}
+		value, err := c.tensor(ctx, v)
+		if err != nil {
+			return err
+		}
+		if targets[i] != nil {
+			err = targets[i].RestoreValue(ctx, value)
+		} else {
+			err = g.Create(v.Info, value)
+		}
+		if err != nil {
+			return &VariableError{Path: v.Path, Reason: "not restored", Err: err}
+		}
+	}
+	return nil
+}
+
+// match finds the variable of each saved one, nil where there is none.
+func (c *Checkpoint) match(g Group, opts RestoreOptions) ([]Variable, error) {
+	targets := make([]Variable, len(c.variables))
+	index := make(map[string]int, len(c.variables))
+	for i, v := range c.variables {
+		index[v.Path] = i
+	}
+	known := make(map[string]bool, len(g.Variables))
+	mismatch := &MismatchError{}
+	var errs []error
+	for i, v := range g.Variables {
+		if v == nil {
+			return nil, fmt.Errorf("checkpoint: variable %d of the group is nil", i)
+		}
+		known[v.Path()] = true
+		if _, _, err := rules(v); err != nil {
+			errs = append(errs, err)
+		}
+		at, ok := index[v.Path()]
+		switch {
+		case !ok && !opts.AllowMissing:
+			mismatch.Missing = append(mismatch.Missing, v.Path())
+		case !ok:
+		case targets[at] != nil:
+			errs = append(errs, &VariableError{Path: v.Path(), Reason: "it is in the group twice", Hint: "give each variable a path of its own"})
+		case !v.Shape().Equal(c.variables[at].Shape):
+			errs = append(errs, &VariableError{Path: v.Path(), Reason: fmt.Sprintf("it is %s, the saved value %s", v.Shape(), c.variables[at].Shape),
+				Hint: "restore into a model of the saved shapes, or leave the variable out of the group"})
+		default:
+			targets[at] = v
+		}
+	}
+	for _, v := range c.variables {
+		if !known[v.Path] && (g.Create == nil || !v.Shape.Ok()) && !opts.AllowUnexpected {
+			mismatch.Unexpected = append(mismatch.Unexpected, v.Path)
+		}
+	}
+	if mismatch.Missing != nil || mismatch.Unexpected != nil {
+		errs = append(errs, mismatch)
+	}
+	return targets, errors.Join(errs...)
+}
