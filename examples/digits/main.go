@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"syscall"
 
 	"tpustrategy/examples/digits/job"
 )
@@ -26,7 +25,7 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	// The first Ctrl-C ends the run, a second one the process.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))

@@ -29,20 +29,16 @@ type Config struct {
 	LossEvery int
 }
 
-// UsageError says which setting cannot be run, and why.
+// UsageError says which setting cannot be run, and why, in one line.
 type UsageError struct {
 	// Flag is the setting, as the flag of command digits.
 	Flag   string
 	Reason string
-	Err    error
+	// Err is the cause, if there is one; Reason says what matters of it.
+	Err error
 }
 
-func (e *UsageError) Error() string {
-	if e.Err != nil {
-		return fmt.Sprintf("-%s: %s: %v", e.Flag, e.Reason, e.Err)
-	}
-	return fmt.Sprintf("-%s: %s", e.Flag, e.Reason)
-}
+func (e *UsageError) Error() string { return fmt.Sprintf("-%s: %s", e.Flag, e.Reason) }
 
 // Unwrap returns the cause.
 func (e *UsageError) Unwrap() error { return e.Err }
@@ -74,10 +70,10 @@ func (c Config) check() error {
 			return &UsageError{Flag: f.flag, Reason: fmt.Sprintf("%d, but it counts: %d or more", f.value, f.least)}
 		}
 	}
-	// In this order the product cannot overflow.
 	if c.Devices > maxDevices {
 		return &UsageError{Flag: "devices", Reason: fmt.Sprintf("%d; at most %d CPU devices", c.Devices, maxDevices)}
 	}
+	// Dividing keeps the product from overflowing.
 	if c.Devices > 0 && (c.Replicas > c.Devices || c.Logical > c.Devices/c.Replicas) {
 		return &UsageError{Flag: "replicas", Reason: fmt.Sprintf(
 			"%d replicas of %d logical devices do not fit on %d devices; lower -replicas or -logical, or raise -devices", c.Replicas, c.Logical, c.Devices)}
@@ -88,7 +84,7 @@ func (c Config) check() error {
 			err = errors.New("not a directory")
 		}
 		if err != nil {
-			return &UsageError{Flag: "data", Reason: "need a directory of MNIST's IDX files", Err: err}
+			return &UsageError{Flag: "data", Reason: fmt.Sprintf("need a directory of MNIST's IDX files: %v", err), Err: err}
 		}
 	}
 	return nil

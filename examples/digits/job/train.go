@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
+	"tpustrategy/pjrt"
 	"tpustrategy/strategy"
 	"tpustrategy/tpu/system"
 )
@@ -91,15 +93,24 @@ func Run(ctx context.Context, cfg Config, hooks Hooks) (result Result, err error
 		return result, err
 	}
 	opts := system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin}
-	if _, err := system.Find(opts); err != nil {
-		return result, &UsageError{Flag: "plugin", Reason: "no PJRT plugin to run on", Err: err}
-	}
-	sys, err := system.Open(ctx, opts)
+	sys, err := open(ctx, opts)
 	if err != nil {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, sys.Close()) }()
 	return Train(ctx, sys, cfg, data, hooks)
+}
+
+// open opens the devices. A plugin that is missing, or is none, is a usage error.
+func open(ctx context.Context, opts system.Options) (*system.System, error) {
+	sys, err := system.Open(ctx, opts)
+	if missing := (*pjrt.FindError)(nil); errors.As(err, &missing) {
+		return nil, &UsageError{Flag: "plugin", Reason: fmt.Sprintf("no %s plugin found: %s", missing.Kind, missing.Hint), Err: err}
+	}
+	if broken := (*pjrt.PluginError)(nil); errors.As(err, &broken) {
+		return nil, &UsageError{Flag: "plugin", Reason: err.Error(), Err: err}
+	}
+	return sys, err
 }
 
 // Train trains and tests on devices that are open. It closes all it makes on
@@ -191,6 +202,9 @@ func (r *runner) train(ctx context.Context) error {
 			loss, err := value.Float64(ctx)
 			if err != nil {
 				return err
+			}
+			if math.IsNaN(loss) || math.IsInf(loss, 0) {
+				return fmt.Errorf("job: the loss is %v at step %d: training diverged", loss, i)
 			}
 			r.result.Loss = &loss
 		}
