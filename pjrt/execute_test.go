@@ -224,8 +224,8 @@ func TestOneBufferInTwoArguments(t *testing.T) {
 func TestALaunchThatThePluginRefusesLeavesItsArguments(t *testing.T) {
 	leaktest.Check(t)
 	c := cpu(t, 1)
-	x := compile(t, c, function("%x: tensor<f32>", "tensor<1000000x1000000xf32>",
-		"%o = stablehlo.broadcast_in_dim %x, dims = [] : (tensor<f32>) -> tensor<1000000x1000000xf32>\n return %o : tensor<1000000x1000000xf32>"), pjrt.CompileOptions{})
+	x := compile(t, c, function("%x: tensor<f32>", "tensor<20000000x20000000xf32>",
+		"%o = stablehlo.broadcast_in_dim %x, dims = [] : (tensor<f32>) -> tensor<20000000x20000000xf32>\n return %o : tensor<20000000x20000000xf32>"), pjrt.CompileOptions{})
 	b := put(t, c, []float32{3}, pjrt.F32, nil, c.Devices()[0])
 	closed := put(t, c, []float32{3}, pjrt.F32, nil, c.Devices()[0])
 	closed.Close()

@@ -88,12 +88,12 @@ func TestRefillAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// rss is the process's resident memory in KiB.
+// rss is the process's resident memory in KiB; 0 where that tells nothing.
 func rss(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Skip("no /proc")
+	if err != nil || instrumented {
+		return 0
 	}
 	_, after, _ := strings.Cut(string(text), "VmRSS:")
 	n, err := strconv.Atoi(strings.Fields(after)[0])

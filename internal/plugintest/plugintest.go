@@ -110,7 +110,7 @@ func missing(t testing.TB, why string) {
 	if os.Getenv(Require) == "1" {
 		t.Fatalf("plugintest: %s=1, and %s", Require, why)
 	}
-	t.Skip(fmt.Sprintf("plugintest: %s", why))
+	t.Skipf("plugintest: %s", why)
 }
 
 // Headers are the official pjrt_c_api.h files at hand: the CPU plugin's own, if

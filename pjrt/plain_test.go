@@ -1,0 +1,5 @@
+//go:build !race && !asan
+
+package pjrt_test
+
+const instrumented = false
