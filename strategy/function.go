@@ -6,10 +6,12 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"tpustrategy/logical"
+	"tpustrategy/lowering/module"
 	"tpustrategy/pjrt"
 )
 
@@ -140,7 +142,9 @@ func (f *Function) place(ctx context.Context, args []any) (values []Value, relea
 			continue
 		}
 		var v Value
-		if f.opts.SplitBatch {
+		if shape, ok := arg.(shapes.Shape); ok {
+			v, err = s.abstract(shape, f.opts.SplitBatch, f.argument(i))
+		} else if f.opts.SplitBatch {
 			v, err = asValue(s.SplitBatch(ctx, arg, f.argument(i)))
 		} else {
 			v, err = asValue(s.Mirror(ctx, arg, f.argument(i)))
@@ -211,6 +215,18 @@ func (f *Function) program(ctx context.Context, values []Value) (*program, error
 	return p, nil
 }
 
+// Lowered traces and lowers the function for arguments like these, without
+// compiling it. Nothing is kept: each call traces anew.
+func (f *Function) Lowered(ctx context.Context, args ...any) (*module.Module, error) {
+	values, release, err := f.place(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	m, _, _, err := f.lower(ctx, values)
+	return m, err
+}
+
 // Compiled returns the compiled step for arguments like these, without running it:
 // the module's text and placements, and the executable's statistics.
 func (f *Function) Compiled(ctx context.Context, args ...any) (*Compiled, error) {
@@ -223,7 +239,7 @@ func (f *Function) Compiled(ctx context.Context, args ...any) (*Compiled, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Compiled{Module: p.module, Executable: p.executable.Loaded()}, nil
+	return p.compiled(), nil
 }
 
 // buffersOf lists the buffers of values, by device.

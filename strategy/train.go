@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"tpustrategy/logical"
+	"tpustrategy/lowering/module"
 	"tpustrategy/pjrt"
 )
 
@@ -111,6 +112,12 @@ func (t *TrainStep) Run(ctx context.Context, batch ...any) (*Mirrored, error) {
 // Compiled returns the compiled step for batches like this one.
 func (t *TrainStep) Compiled(ctx context.Context, batch ...any) (*Compiled, error) {
 	return t.function.Compiled(ctx, batch...)
+}
+
+// Lowered traces and lowers the step for batches like this one, without compiling
+// it.
+func (t *TrainStep) Lowered(ctx context.Context, batch ...any) (*module.Module, error) {
+	return t.function.Lowered(ctx, batch...)
 }
 
 // Bind fixes the step's batch, for a loop over resident data; see [Bound].

@@ -70,6 +70,44 @@ func addOne(ctx context.Context, devices int) (row, error) {
 	return row{Us: round(median(ours)), Allocs: allocs, FloorUs: round(median(floor))}, nil
 }
 
+// runSteps is 100 steps of x+1 in one launch, a loop on the devices. The floor is
+// the C loop's time for 100 launches.
+func runSteps(ctx context.Context, devices int) (row, error) {
+	single, err := addOne(ctx, devices)
+	if err != nil {
+		return row{}, err
+	}
+	strat, done, err := open(ctx, devices)
+	if err != nil {
+		return row{}, err
+	}
+	defer done()
+	const steps = 100
+	store := model.NewStore()
+	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		x := rc.Scope().VariableWithValue("x", tensors.FromScalarAndDimensions(float32(0), 1, 8))
+		x.SetNodeValue(graph.Add(x.NodeValue(rc.Graph()), in[0]))
+		return nil
+	}, strategy.FunctionOptions{Name: "add_many", Store: store})
+	one := make([]any, steps)
+	for i := range one {
+		one[i] = tensors.FromScalarAndDimensions(float32(1), devices, 8)
+	}
+	ones, err := strat.StackBatches(ctx, one, logical.Annotation{})
+	if err != nil {
+		return row{}, err
+	}
+	bound, err := f.Bind(ctx, ones)
+	if err != nil {
+		return row{}, err
+	}
+	defer bound.Close()
+	x, _ := strat.Variables(store).Lookup("/x")
+	m, err := measure(2*time.Second, 1, func() error { return bound.Launch(ctx) }, func() error { return x.Ready(ctx) })
+	return row{Us: m.us, Allocs: m.allocs, FloorUs: round(steps * single.FloorUs),
+		Note: "100 single launches from Go take " + time.Duration(steps*single.Us*1e3).Round(time.Microsecond).String()}, err
+}
+
 // executeReturn is how long a launch keeps its caller while a long program (of
 // tens of milliseconds) runs. The floor is the C loop's time of x+1.
 func executeReturn(ctx context.Context, devices int) (row, error) {

@@ -46,12 +46,22 @@ var benches = []bench{
 	{"execute_return", 8, executeReturn},
 	{"all_reduce_1MiB", 8, allReduce},
 	{"mlp_step", 8, mlpStep}, {"mlp_step_feed", 8, mlpStepFeed},
+	{"run_steps_100", 8, runSteps},
 	{"h2d", 8, hostToDevice},
+	{"lower", 8, lower}, {"compile", 8, compile},
+	{"first_step", 8, firstStep},
 }
 
 func main() {
+	child := flag.String("child", "", "take one step in this process and exit: used by first_step")
 	flag.Parse()
 	ctx := context.Background()
+	if *child != "" {
+		if err := childStep(ctx, *child); err != nil {
+			fatal(err)
+		}
+		return
+	}
 	out := json.NewEncoder(os.Stdout)
 	for _, b := range benches {
 		if flag.NArg() > 0 && !slices.ContainsFunc(flag.Args(), func(word string) bool { return strings.Contains(b.name, word) }) {

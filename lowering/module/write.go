@@ -61,6 +61,9 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 		return nil, err
 	}
 	for _, f := range t.functions {
+		if f.Name() == "step" || strings.HasPrefix(f.Name(), "region_") {
+			return nil, fmt.Errorf("module: a function of the step is named %q, as one of the module's own; name it otherwise", f.Name())
+		}
 		var text strings.Builder
 		if err := f.StableHLO().Write(&text, "  "); err != nil {
 			return nil, fmt.Errorf("module: function %q: %w", f.Name(), err)

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"tpustrategy/pjrt"
+	"tpustrategy/strategy"
+	"tpustrategy/tpu/system"
+)
+
+// lower is the trace of the MLP's training step, gradients and update included,
+// and its lowering to text.
+func lower(ctx context.Context, devices int) (row, error) {
+	strat, done, err := open(ctx, devices)
+	if err != nil {
+		return row{}, err
+	}
+	defer done()
+	var note string
+	mlp := newMLP(strat)
+	m, err := measure(2*time.Second, 1, func() error {
+		text, err := mlp.step.Lowered(ctx, mlp.x, mlp.y)
+		if err == nil {
+			note = fmt.Sprintf("%d bytes of text", len(text.Text))
+		}
+		return err
+	}, func() error { return nil })
+	return row{Us: m.us, Allocs: m.allocs, Note: note}, err
+}
+
+// compile is the plugin's compilation of that text.
+func compile(ctx context.Context, devices int) (row, error) {
+	strat, done, err := open(ctx, devices)
+	if err != nil {
+		return row{}, err
+	}
+	defer done()
+	mlp := newMLP(strat)
+	compiled, err := mlp.step.Compiled(ctx, mlp.x, mlp.y)
+	if err != nil {
+		return row{}, err
+	}
+	client := strat.System().Client()
+	opts := compileOptions(strat)
+	m, err := measure(3*time.Second, 1, func() error {
+		x, err := client.Compile(ctx, pjrt.Program{Code: compiled.Module.Text, Format: "mlir"}, opts)
+		if err != nil {
+			return err
+		}
+		return x.Close()
+	}, func() error { return nil })
+	return row{Us: m.us, Allocs: m.allocs}, err
+}
+
+func compileOptions(strat *strategy.TPUStrategy) pjrt.CompileOptions {
+	var ids []int
+	for _, replica := range strat.DeviceAssignment().DeviceIDs() {
+		ids = append(ids, replica...)
+	}
+	return pjrt.CompileOptions{Replicas: 1, Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: true, Shardy: true}
+}
+
+// firstStep is a process from its start to its first finished training step.
+func firstStep(ctx context.Context, devices int) (row, error) {
+	return startProcess(ctx, "compile")
+}
+
+// startProcess times child processes from outside.
+func startProcess(ctx context.Context, mode string) (row, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return row{}, err
+	}
+	var times []time.Duration
+	for i := range 8 {
+		start := time.Now()
+		cmd := exec.CommandContext(ctx, self, "-child", mode)
+		cmd.Stderr = os.Stderr
+		if err := cmd.Run(); err != nil {
+			return row{}, fmt.Errorf("child: %w", err)
+		}
+		if i > 0 { // the first fills caches: the page cache, and ours
+			times = append(times, time.Since(start))
+		}
+	}
+	return row{Us: round(median(times))}, nil
+}
+
+// childStep takes one training step of the MLP on 8 devices.
+func childStep(ctx context.Context, _ string) error {
+	sys, err := system.Open(ctx, system.Options{CPUDevices: 8})
+	if err != nil {
+		return err
+	}
+	defer sys.Close()
+	strat, err := strategy.New(sys, strategy.Options{Replicas: 8})
+	if err != nil {
+		return err
+	}
+	defer strat.Close()
+	mlp := newMLP(strat)
+	l, err := mlp.step.Run(ctx, mlp.x, mlp.y)
+	if err != nil {
+		return err
+	}
+	_, err = l.Float64(ctx)
+	return err
+}
