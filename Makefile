@@ -43,7 +43,7 @@ debug: plugin
 	$(REQUIRE) GODEBUG=cgocheck=1 $(GO) test -tags debug -timeout 20m ./pjrt/...
 
 bench: plugin
-	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./internal/bench $(ARGS)
+	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./cmd/bench $(ARGS)
 
 lint:
 	@out=$$(gofmt -l . ); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi

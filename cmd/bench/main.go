@@ -3,8 +3,8 @@
 // allocations an operation), and floor_us where there is a floor, measured in turn
 // in the same run. See docs/benchmarks.md for what each name means.
 //
-//	go run ./internal/bench            all
-//	go run ./internal/bench add_one    those whose name contains a word
+//	go run ./cmd/bench            all
+//	go run ./cmd/bench add_one    those whose name contains a word
 package main
 
 import (
