@@ -27,8 +27,8 @@ type CompileOptions struct {
 	// program before and after optimization (XLA's --xla_dump_to).
 	DumpDir string
 	// Overrides are XLA debug options by name, such as "xla_dump_hlo_as_text":
-	// string, bool, int, int64 or float64 values. An unknown name is the
-	// plugin's error.
+	// string, bool, int, int64 or float64 values. An unknown name or a wrong type
+	// is the plugin's error; a senseless value can end the process.
 	Overrides map[string]any
 }
 

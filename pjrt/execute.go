@@ -158,6 +158,12 @@ func (l *LoadedExecutable) execute(args, results [][]*Buffer, o ExecuteOptions) 
 
 // checkLists checks the numbers of devices, arguments and results.
 func (l *LoadedExecutable) checkLists(args, results [][]*Buffer, o ExecuteOptions) ([]*shape, error) {
+	if len(l.devices) == 0 {
+		return nil, &ArgumentError{Device: -1, Index: -1, Detail: "no device of this process takes part in the program"}
+	}
+	if int(int32(o.LaunchID)) != o.LaunchID {
+		return nil, &ArgumentError{Device: -1, Index: -1, Detail: fmt.Sprintf("LaunchID %d is not a 32-bit number", o.LaunchID)}
+	}
 	if len(args) != len(l.devices) {
 		return nil, &ArgumentError{Device: -1, Index: -1, Detail: fmt.Sprintf("%d lists for %d devices", len(args), len(l.devices))}
 	}

@@ -3,6 +3,7 @@ package pjrt_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -150,10 +151,11 @@ func TestExecuteRefusesWrongBuffers(t *testing.T) {
 			b.args = args{{b.y, b.a}}
 			return pjrt.ExecuteOptions{}
 		}, 0, 0, false, nil},
-		"Donate too short": {func(t *testing.T, b *bench) pjrt.ExecuteOptions { return donate(true) }, -1, -1, false, nil},
-		"Donate too long":  {func(t *testing.T, b *bench) pjrt.ExecuteOptions { return donate(true, true, true) }, -1, -1, false, nil},
-		"no results":       {func(t *testing.T, b *bench) pjrt.ExecuteOptions { b.results = nil; return pjrt.ExecuteOptions{} }, -1, -1, true, nil},
-		"a result missing": {func(t *testing.T, b *bench) pjrt.ExecuteOptions { b.results = rows(1, 1); return pjrt.ExecuteOptions{} }, 0, -1, true, nil},
+		"a launch id of 33 bits": {func(t *testing.T, b *bench) pjrt.ExecuteOptions { return pjrt.ExecuteOptions{LaunchID: 1 << 32} }, -1, -1, false, nil},
+		"Donate too short":       {func(t *testing.T, b *bench) pjrt.ExecuteOptions { return donate(true) }, -1, -1, false, nil},
+		"Donate too long":        {func(t *testing.T, b *bench) pjrt.ExecuteOptions { return donate(true, true, true) }, -1, -1, false, nil},
+		"no results":             {func(t *testing.T, b *bench) pjrt.ExecuteOptions { b.results = nil; return pjrt.ExecuteOptions{} }, -1, -1, true, nil},
+		"a result missing":       {func(t *testing.T, b *bench) pjrt.ExecuteOptions { b.results = rows(1, 1); return pjrt.ExecuteOptions{} }, 0, -1, true, nil},
 		"a live result": {func(t *testing.T, b *bench) pjrt.ExecuteOptions {
 			b.results = args{{b.a, nil}}
 			return pjrt.ExecuteOptions{}
@@ -350,4 +352,44 @@ func TestDonationCloseAndUseRaceWithoutHarm(t *testing.T) {
 		require.NoError(t, b.Close())
 		assert.Equal(t, pjrt.Closed, b.State())
 	}
+}
+
+// Two programs with collectives, launched from many goroutines: if the devices
+// saw them in different orders, each would wait for the other for ever.
+func TestConcurrentCollectivesDoNotWaitForEachOther(t *testing.T) {
+	leaktest.Check(t)
+	const n = 4
+	c := cpu(t, n)
+	sum := func(shape string) pjrt.Program {
+		return function("%x: tensor<"+shape+"xf32>", "tensor<"+shape+"xf32>", `%o = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+ %s = stablehlo.add %a, %b : tensor<f32>
+ stablehlo.return %s : tensor<f32> }) {replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids} : (tensor<`+shape+`xf32>) -> tensor<`+shape+`xf32>
+ return %o : tensor<`+shape+`xf32>`)
+	}
+	options := pjrt.CompileOptions{Replicas: n, DeviceAssignment: [][]int{{0}, {1}, {2}, {3}}}
+	var wg sync.WaitGroup
+	for _, size := range []int{64, 4096} {
+		x := compile(t, c, sum(strconv.Itoa(size)), options)
+		args := rows(n, 1)
+		for d, dev := range x.AddressableDevices() {
+			data := make([]float32, size)
+			data[0] = float32(d + 1)
+			args[d][0] = put(t, c, data, pjrt.F32, []int{size}, dev)
+		}
+		for range 3 {
+			wg.Go(func() {
+				for range 30 {
+					r := rows(n, 1)
+					if !assert.NoError(t, x.Execute(background, args, r, pjrt.ExecuteOptions{})) {
+						return
+					}
+					out := make([]float32, size)
+					assert.NoError(t, r[n-1][0].ToHost(background, pjrt.Bytes(out)))
+					assert.Equal(t, float32(1+2+3+4), out[0])
+					closeAll(r)
+				}
+			})
+		}
+	}
+	wg.Wait()
 }
