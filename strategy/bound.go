@@ -51,6 +51,9 @@ func (f *Function) Bind(ctx context.Context, args ...any) (*Bound, error) {
 
 // bind lays out a program's launch over values.
 func (p *program) bind(values []Value) (*Bound, error) {
+	if err := p.function.strategy.runnable("binding " + p.function.opts.Name); err != nil {
+		return nil, err
+	}
 	b := &Bound{program: p, generation: -1}
 	buffers, err := buffersOf(values)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/gomlx/compute/gobackend"
 	"github.com/gomlx/compute/shapes"
@@ -31,39 +32,31 @@ type program struct {
 	updates []int
 	results int // the step's own
 	donate  []bool
-}
-
-// Compiled is what can be inspected of a compiled step. The executable stays the
-// strategy's.
-type Compiled struct {
-	Module     *module.Module
-	Executable *pjrt.LoadedExecutable
+	// lowering and compiling are how long it took to make.
+	lowering, compiling time.Duration
 }
 
 // compile traces, lowers and compiles the function for the values' signature.
 func (f *Function) compile(ctx context.Context, values []Value) (*program, error) {
+	start := time.Now()
 	m, variables, updates, err := f.lower(ctx, values)
 	if err != nil {
 		return nil, err
 	}
+	lowered := time.Now()
 	s := f.strategy
 	p := &program{function: f, module: m, variables: variables, updates: updates, results: len(m.Results) - len(updates)}
 	for _, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
 	}
-	assignment := [][]int{make([]int, len(s.devices))}
-	for i, device := range s.devices {
-		assignment[0][i] = device.ID()
+	if p.executable, err = s.build(ctx, f.opts.Name, m); err != nil {
+		return nil, err
 	}
-	single := len(s.devices) == 1
-	p.executable, err = s.sys.Runtime().Compile(ctx, pjrt.Program{Code: m.Text, Format: "mlir"}, pjrt.CompileOptions{
-		Replicas: 1, Partitions: len(s.devices), DeviceAssignment: assignment, SPMD: !single, Shardy: !single,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("strategy: compiling %s: %w", f.opts.Name, err)
-	}
-	if p.rows, err = s.rows(p.executable); err != nil {
-		return nil, errors.Join(err, p.executable.Close())
+	p.lowering, p.compiling = lowered.Sub(start), time.Since(lowered)
+	if s.slice == nil {
+		if p.rows, err = s.rows(p.executable); err != nil {
+			return nil, errors.Join(err, p.executable.Close())
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,13 +111,15 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 				outputs = append(outputs, v.NodeValue(g))
 			}
 		}
-		// First values are computed on the host, by GoMLX's own backend.
-		host, err := gobackend.New("")
-		if err != nil {
-			return nil, nil, nil, fmt.Errorf("strategy: %w", err)
-		}
-		if err := f.opts.Store.InitializeVariables(host, nil); err != nil {
-			return nil, nil, nil, fmt.Errorf("strategy: initial values of %s: %w", f.opts.Name, err)
+		if s.slice == nil {
+			// First values are computed on the host, by GoMLX's own backend.
+			host, err := gobackend.New("")
+			if err != nil {
+				return nil, nil, nil, fmt.Errorf("strategy: %w", err)
+			}
+			if err := f.opts.Store.InitializeVariables(host, nil); err != nil {
+				return nil, nil, nil, fmt.Errorf("strategy: initial values of %s: %w", f.opts.Name, err)
+			}
 		}
 	}
 	var written []*captured
@@ -264,6 +259,9 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 		variables = all
 	} else {
 		variables = p.variables
+	}
+	if err := s.runnable("running " + p.function.opts.Name); err != nil {
+		return nil, err
 	}
 	s.launch.Lock()
 	defer s.launch.Unlock()

@@ -34,17 +34,23 @@ type Options struct {
 	// Precision of the matrix multiplications; the default is bfloat16 passes on
 	// a TPU.
 	Precision lowering.Precision
+	// Compiler compiles the steps, such as a cache of compiled programs; nil is
+	// the system's runtime. Ahead of time it is not asked.
+	Compiler Compiler
 }
 
 // TPUStrategy runs steps on the replicas of a device assignment. It is safe for
 // concurrent use.
 type TPUStrategy struct {
+	// sys is what the strategy runs on. Ahead of time it is nil, and the strategy
+	// compiles for slice.
 	sys        *system.System
+	slice      *system.Slice
 	opts       Options
 	assignment tpu.DeviceAssignment
 	target     lowering.Target
 	// devices are the partitions' devices: device r*P + p is logical device p of
-	// replica r.
+	// replica r. Ahead of time they are nil.
 	devices    []*pjrt.Device
 	hosts      hosts
 	replicas   int
@@ -70,10 +76,35 @@ type TPUStrategy struct {
 // New returns a strategy over the system's devices. The errors name the option
 // at fault ([*OptionError]).
 func New(sys *system.System, opts Options) (*TPUStrategy, error) {
+	s, err := newStrategy(sys.Topology(), opts)
+	if err != nil {
+		return nil, err
+	}
+	s.sys = sys
+	if sys.Platform() == "cpu" {
+		s.target = lowering.TargetCPU
+	}
+	for r, replica := range s.assignment.DeviceIDs() {
+		for p, id := range replica {
+			device, ok := sys.Device(id)
+			if !ok {
+				return nil, &OptionError{Option: "Assignment", Reason: fmt.Sprintf("names device %d, which the system does not have", id)}
+			}
+			s.devices[r*s.perReplica+p] = device
+		}
+	}
+	if s.hosts, err = hostsOf(sys, s.assignment); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// newStrategy is a strategy that does not know its devices yet.
+func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	assignment := opts.Assignment
 	if assignment.NumReplicas() == 0 {
 		var err error
-		if assignment, err = assign(sys.Topology(), opts.Replicas, opts.LogicalDevices); err != nil {
+		if assignment, err = assign(topology, opts.Replicas, opts.LogicalDevices); err != nil {
 			return nil, err
 		}
 	} else if opts.Replicas != 0 && opts.Replicas != assignment.NumReplicas() {
@@ -83,28 +114,11 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 		return nil, &OptionError{Option: "LogicalDevices", Reason: fmt.Sprintf(
 			"%d, but the Assignment has %d; give one of them", opts.LogicalDevices, assignment.NumCoresPerReplica())}
 	}
-	s := &TPUStrategy{
-		sys: sys, opts: opts, assignment: assignment,
+	return &TPUStrategy{
+		opts: opts, assignment: assignment, devices: make([]*pjrt.Device, assignment.NumReplicas()*assignment.NumCoresPerReplica()),
 		replicas: assignment.NumReplicas(), perReplica: assignment.NumCoresPerReplica(),
 		values: map[weak.Pointer[distributed]][]*pjrt.Buffer{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
-	}
-	if sys.Platform() == "cpu" {
-		s.target = lowering.TargetCPU
-	}
-	for _, replica := range assignment.DeviceIDs() {
-		for _, id := range replica {
-			device, ok := sys.Device(id)
-			if !ok {
-				return nil, &OptionError{Option: "Assignment", Reason: fmt.Sprintf("names device %d, which the system does not have", id)}
-			}
-			s.devices = append(s.devices, device)
-		}
-	}
-	var err error
-	if s.hosts, err = hostsOf(sys, assignment); err != nil {
-		return nil, err
-	}
-	return s, nil
+	}, nil
 }
 
 // assign builds an assignment of the wanted size: the block of a replica takes
@@ -154,7 +168,7 @@ func (s *TPUStrategy) NumLogicalDevices() int { return s.perReplica }
 // DeviceAssignment returns which device is which logical device of which replica.
 func (s *TPUStrategy) DeviceAssignment() tpu.DeviceAssignment { return s.assignment }
 
-// System returns the system the strategy runs on.
+// System returns the system the strategy runs on, or nil ahead of time.
 func (s *TPUStrategy) System() *system.System { return s.sys }
 
 // hold registers a value for Close. The value is held weakly, its buffers are

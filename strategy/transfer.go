@@ -134,6 +134,9 @@ type tensorReader func(r int, use func(data []byte)) error
 // nil buffer is made, a closed one is used again. Replicas that have no device
 // here are not read. After an error no buffer is live.
 func (s *TPUStrategy) upload(ctx context.Context, l *layout, read tensorReader, buffers []*pjrt.Buffer) error {
+	if s.slice != nil {
+		return nil // there is nowhere to copy to
+	}
 	var scratch []byte
 	rt := s.sys.Runtime()
 	for _, r := range s.hosts.replicas {
@@ -172,6 +175,9 @@ func (s *TPUStrategy) upload(ctx context.Context, l *layout, read tensorReader, 
 // download copies a replica's tensor to the host. One that is elsewhere is an
 // error, unless it is the same as that of a replica which is here.
 func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*pjrt.Buffer, replica int) (*tensors.Tensor, error) {
+	if err := s.runnable("reading a value"); err != nil {
+		return nil, err
+	}
 	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica)
 	if err != nil {
 		return nil, err

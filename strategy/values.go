@@ -89,6 +89,9 @@ func (v *distributed) live() ([]*pjrt.Buffer, error) {
 	if v.closed {
 		return nil, fmt.Errorf("%w: value %s", ErrClosed, v.String())
 	}
+	if err := v.strategy.runnable("reading " + v.String()); err != nil {
+		return nil, err
+	}
 	return v.buffers, nil
 }
 

@@ -66,18 +66,23 @@ func (vs *Variables) place(ctx context.Context, path string) (*Variable, error) 
 	if source == nil {
 		return nil, fmt.Errorf("strategy: the step has a parameter %q that is no variable of its store; pass it as an argument", path)
 	}
-	value, err := source.Value()
-	if err != nil {
-		return nil, fmt.Errorf("strategy: variable %q: %w", path, err)
-	}
-	v := &Variable{strategy: vs.strategy, path: path, dtype: value.DType(), shape: slices.Clone(value.Shape().Dimensions),
+	shape := source.Shape()
+	v := &Variable{strategy: vs.strategy, path: path, dtype: shape.DType, shape: slices.Clone(shape.Dimensions),
 		trainable: source.Trainable, synchronization: OnWrite}
 	var rule int
 	v.annotation, rule = vs.strategy.opts.Variables.For(path, len(v.shape))
 	if err := v.annotation.Validate(path, v.shape, vs.strategy.perReplica); err != nil {
 		return nil, fmt.Errorf("strategy: variable rule %d: %w", rule, err)
 	}
-	if err := v.upload(ctx, value); err != nil {
+	read := tensorReader(nil)
+	if vs.strategy.slice == nil { // ahead of time variables have no value
+		value, err := source.Value()
+		if err != nil {
+			return nil, fmt.Errorf("strategy: variable %q: %w", path, err)
+		}
+		read = func(_ int, use func([]byte)) error { return value.ConstBytes(use) }
+	}
+	if err := v.uploadEach(ctx, read); err != nil {
 		return nil, err
 	}
 	vs.mu.Lock()

@@ -1,0 +1,180 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gomlx/compute/shapes"
+
+	"tpustrategy/logical"
+	"tpustrategy/lowering/module"
+	"tpustrategy/pjrt"
+	"tpustrategy/tpu"
+	"tpustrategy/tpu/system"
+)
+
+// NewAheadOfTime returns a strategy over a described slice that need not be at
+// hand. Steps are traced, lowered and compiled as on a live system, for the
+// slice's real coordinates; nothing can run ([*AheadOfTimeError]). Variables get
+// no first values and arguments no contents, so that a model may be larger than
+// this machine; instead of a host tensor an argument may be its shape, a
+// shapes.Shape of the whole batch.
+//
+// [Function.Compiled] and [TrainStep.Compiled] give the compiled step. A program
+// that does not fit into the devices' memory is a [*MemoryError]. The slice stays
+// the caller's; close the strategy before it.
+func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
+	s, err := newStrategy(slice.Topology(), opts)
+	if err != nil {
+		return nil, err
+	}
+	s.slice = slice
+	return s, nil
+}
+
+// Slice returns the described slice that the strategy compiles for, or nil if it
+// runs on a system.
+func (s *TPUStrategy) Slice() *system.Slice { return s.slice }
+
+// AheadOfTimeError is that something was to run, or to be read, on a slice that is
+// only described.
+type AheadOfTimeError struct {
+	// Doing says what.
+	Doing string
+	// Slice is the slice's name.
+	Slice string
+}
+
+func (e *AheadOfTimeError) Error() string {
+	return fmt.Sprintf("strategy: %s: the strategy compiles ahead of time for %s, which is not here; open a system and use New to run", e.Doing, e.Slice)
+}
+
+// Is matches errors.ErrUnsupported.
+func (e *AheadOfTimeError) Is(target error) bool { return target == errors.ErrUnsupported }
+
+// runnable refuses what needs devices.
+func (s *TPUStrategy) runnable(doing string) error {
+	if s.slice == nil {
+		return nil
+	}
+	return &AheadOfTimeError{Doing: doing, Slice: s.slice.Facts().Name}
+}
+
+// abstract is a value without contents, in the place of a host argument.
+func (s *TPUStrategy) abstract(shape shapes.Shape, splitBatch bool, a logical.Annotation) (Value, error) {
+	if s.slice == nil {
+		return nil, errors.New("strategy: a shape has no contents; give a tensor, or compile ahead of time")
+	}
+	if !shape.Ok() {
+		return nil, fmt.Errorf("strategy: %s is no shape of an argument", shape)
+	}
+	dims := shape.Dimensions
+	if splitBatch {
+		var err error
+		if dims, err = s.batchShape(dims); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := s.layout(shape.DType, dims, a, splitBatch); err != nil {
+		return nil, err
+	}
+	return s.newValue(splitBatch, shape.DType, dims, a, make([]*pjrt.Buffer, len(s.devices)))
+}
+
+// Compiler compiles and loads programs for a client in the client's place, such
+// as a cache of compiled programs does. It is used where the system has a client.
+type Compiler interface {
+	Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error)
+}
+
+// Compiled is what can be inspected of a compiled step. Program and Executable
+// stay the strategy's.
+type Compiled struct {
+	// Name is the step function's.
+	Name string
+	// Module is the step as it was given to the compiler.
+	Module *module.Module
+	// Program is the compiled program: its memory, its cost and its text.
+	Program *pjrt.Executable
+	// Executable is the program on the devices; nil ahead of time.
+	Executable *pjrt.LoadedExecutable
+	// Variables says which of Module.Arguments are variables.
+	Variables []bool
+	// Assignment is what the program was compiled for.
+	Assignment tpu.DeviceAssignment
+	// Lowering is the time that tracing and lowering took, Compiling the time of
+	// the plugin's compiler.
+	Lowering, Compiling time.Duration
+
+	program *program
+}
+
+// compiled describes the program.
+func (p *program) compiled() *Compiled {
+	s := p.function.strategy
+	c := &Compiled{
+		Name: p.function.opts.Name, Module: p.module, Executable: p.executable.Loaded(), Assignment: s.assignment,
+		Lowering: p.lowering, Compiling: p.compiling, program: p,
+	}
+	if x, ok := p.executable.(aheadExecutable); ok {
+		c.Program = x.Executable
+	} else if c.Executable != nil {
+		c.Program = c.Executable.Executable()
+	}
+	for _, v := range p.variables {
+		c.Variables = append(c.Variables, v != nil)
+	}
+	return c
+}
+
+// compileOptions are those of a step's program.
+func (s *TPUStrategy) compileOptions() pjrt.CompileOptions {
+	assignment := [][]int{slices.Concat(s.assignment.DeviceIDs()...)}
+	partitions := len(assignment[0])
+	return pjrt.CompileOptions{
+		Replicas: 1, Partitions: partitions, DeviceAssignment: assignment, SPMD: partitions > 1, Shardy: partitions > 1,
+	}
+}
+
+// build compiles a step's module: onto the devices, or ahead of time.
+func (s *TPUStrategy) build(ctx context.Context, name string, m *module.Module) (system.Executable, error) {
+	code, opts := pjrt.Program{Code: m.Text, Format: pjrt.FormatMLIR}, s.compileOptions()
+	x, err := s.buildProgram(ctx, code, opts)
+	if err == nil {
+		return x, nil
+	}
+	if memory := memoryError(name, m, err); memory != nil {
+		return nil, memory
+	}
+	return nil, fmt.Errorf("strategy: compiling %s: %w", name, err)
+}
+
+func (s *TPUStrategy) buildProgram(ctx context.Context, code pjrt.Program, opts pjrt.CompileOptions) (system.Executable, error) {
+	if s.slice != nil {
+		x, err := s.slice.Compile(ctx, code, opts)
+		return aheadExecutable{x}, err
+	}
+	if client := s.sys.Client(); client != nil && s.opts.Compiler != nil {
+		x, err := s.opts.Compiler.Compile(ctx, client, code, opts)
+		return loadedExecutable{x}, err
+	}
+	return s.sys.Runtime().Compile(ctx, code, opts)
+}
+
+// loadedExecutable is a client's executable.
+type loadedExecutable struct{ *pjrt.LoadedExecutable }
+
+func (x loadedExecutable) Loaded() *pjrt.LoadedExecutable { return x.LoadedExecutable }
+
+// aheadExecutable is one for devices that are not here.
+type aheadExecutable struct{ *pjrt.Executable }
+
+func (aheadExecutable) AddressableDevices() []*pjrt.Device { return nil }
+func (aheadExecutable) Loaded() *pjrt.LoadedExecutable     { return nil }
+
+func (aheadExecutable) Execute(context.Context, [][]*pjrt.Buffer, [][]*pjrt.Buffer, pjrt.ExecuteOptions) error {
+	return &AheadOfTimeError{Doing: "running a program", Slice: "a described slice"}
+}

@@ -1,0 +1,124 @@
+package strategy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"tpustrategy/lowering/module"
+	"tpustrategy/pjrt"
+)
+
+// MemoryError is that a compiled step would not fit into the memory of a device.
+// It matches [pjrt.ResourceExhausted].
+type MemoryError struct {
+	// Function is the step function's name.
+	Function string
+	// Used, Limit and Excess are the compiler's figures for one device, in its
+	// own words, such as "31.26G"; empty if it gave none.
+	Used, Limit, Excess string
+	// Largest are the largest arguments of the step, by the bytes that one device
+	// holds of them.
+	Largest []TensorBytes
+	// Log is the compiler's whole message, with its largest allocations.
+	Log string
+	Err error
+}
+
+// TensorBytes is a tensor and what one device holds of it.
+type TensorBytes struct {
+	Name           string `json:"name"`
+	Shape          string `json:"shape"`
+	Annotation     string `json:"annotation"`
+	BytesPerDevice int64  `json:"bytes_per_device"`
+}
+
+func (e *MemoryError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "strategy: %s does not fit into the memory of a device", e.Function)
+	if e.Used != "" {
+		fmt.Fprintf(&b, ": %s of %s", e.Used, e.Limit)
+		if e.Excess != "" {
+			fmt.Fprintf(&b, ", %s too much", e.Excess)
+		}
+	}
+	for i, t := range e.Largest {
+		sep := ", "
+		if i == 0 {
+			sep = "; the largest arguments are "
+		}
+		fmt.Fprintf(&b, "%s%s %s (%s, %s a device)", sep, t.Name, t.Shape, t.Annotation, byteText(t.BytesPerDevice))
+	}
+	b.WriteString("; use more logical devices and split these tensors over them, or smaller batches")
+	return b.String()
+}
+
+func (e *MemoryError) Unwrap() error { return e.Err }
+
+// Kind is KindUnknown: TensorFlow's ResourceExhaustedError has none here.
+func (e *MemoryError) Kind() Kind { return KindUnknown }
+
+// The compiler's figures, as in "Used 31.26G of 15.75G hbm. Exceeded hbm capacity
+// by 15.51G.", or "the total memory required for HLO temporaries (25.00G) exceeds
+// available HBM (15.75G)".
+var (
+	usedMemory     = regexp.MustCompile(`[Uu]sed ([0-9.]+[A-Za-z]*) of ([0-9.]+[A-Za-z]*) hbm`)
+	requiredMemory = regexp.MustCompile(`memory required for [A-Za-z ]+ \(([0-9.]+[A-Za-z]*)\) exceeds available HBM \(([0-9.]+[A-Za-z]*)\)`)
+	exceededMemory = regexp.MustCompile(`[Ee]xceed[a-z]* [a-z ]*capacity by ([0-9.]+[A-Za-z]+)`)
+)
+
+// largestTensors bounds MemoryError.Largest.
+const largestTensors = 5
+
+// memoryError turns the compiler's refusal into a MemoryError, or returns nil if
+// it is about something else.
+func memoryError(name string, m *module.Module, err error) *MemoryError {
+	var refused *pjrt.Error
+	if !errors.As(err, &refused) || refused.Code != pjrt.ResourceExhausted {
+		return nil
+	}
+	e := &MemoryError{Function: name, Log: cmp.Or(refused.Log, refused.Msg), Err: err}
+	for _, figures := range []*regexp.Regexp{usedMemory, requiredMemory} {
+		if f := figures.FindStringSubmatch(e.Log); f != nil {
+			e.Used, e.Limit = f[1], f[2]
+		}
+	}
+	if f := exceededMemory.FindStringSubmatch(e.Log); f != nil {
+		e.Excess = f[1]
+	}
+	for _, a := range m.Arguments {
+		bytes := int64(a.DType.Size())
+		for _, d := range a.Shard {
+			bytes *= int64(d)
+		}
+		e.Largest = append(e.Largest, TensorBytes{
+			Name: a.Name, Shape: fmt.Sprintf("%s%v", a.DType, a.Local), Annotation: annotationText(a), BytesPerDevice: bytes,
+		})
+	}
+	slices.SortStableFunc(e.Largest, func(a, b TensorBytes) int { return cmp.Compare(b.BytesPerDevice, a.BytesPerDevice) })
+	e.Largest = e.Largest[:min(len(e.Largest), largestTensors)]
+	return e
+}
+
+// annotationText says how an argument is laid over the logical devices.
+func annotationText(p module.Placed) string {
+	if text := p.Annotation.String(); text != "none" {
+		return text
+	}
+	return "a whole copy"
+}
+
+func byteText(n int64) string {
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= unit.size {
+			return fmt.Sprintf("%.2f %s", float64(n)/float64(unit.size), unit.name)
+		}
+	}
+	return fmt.Sprintf("%d B", n)
+}
