@@ -95,8 +95,11 @@ const maxDevices = 256
 
 // fit fills in what depends on the data, and checks it.
 func (c Config) fit(d Data) (Config, error) {
+	if d.Hidden < 1 || d.Batch < 1 || d.Epochs < 1 || d.LearningRate <= 0 || d.Test.Len() == 0 {
+		return c, fmt.Errorf("job: the data %q lacks its hidden units, batch, epochs, learning rate or test images; all are positive", d.Name)
+	}
 	if c.Batch == 0 {
-		c.Batch = roundUp(d.batch, c.Replicas)
+		c.Batch = roundUp(d.Batch, c.Replicas)
 	}
 	if c.Batch%c.Replicas != 0 {
 		return c, &UsageError{Flag: "batch", Reason: fmt.Sprintf(
@@ -106,7 +109,7 @@ func (c Config) fit(d Data) (Config, error) {
 		return c, &UsageError{Flag: "batch", Reason: fmt.Sprintf("%d examples, but there are %d to train on", c.Batch, n)}
 	}
 	if c.Steps == 0 {
-		c.Steps = d.epochs * (d.Train.Len() / c.Batch)
+		c.Steps = d.Epochs * (d.Train.Len() / c.Batch)
 	}
 	return c, nil
 }

@@ -24,10 +24,13 @@ type Data struct {
 	// Train and Test have no example in common.
 	Train, Test Set
 
-	// What suits it: hidden units, examples a step, passes over Train, and Adam's
-	// learning rate.
-	hidden, batch, epochs int
-	learningRate          float64
+	// Hidden is the number of hidden units that suit it; Train rounds up to a
+	// multiple of the logical devices. Batch and Epochs are the examples of a step
+	// and the passes over Train, where the configuration names none. All are
+	// positive.
+	Hidden, Batch, Epochs int
+	// LearningRate is Adam's.
+	LearningRate float64
 }
 
 // Set is a list of labelled images.
@@ -121,7 +124,7 @@ func Digits(seed uint64) (Data, error) {
 	test := all.Len() / heldOut
 	return Data{
 		Name: "digits (8x8)", Train: all.subset(order[test:]), Test: all.subset(order[:test]),
-		hidden: 128, batch: 64, epochs: 40, learningRate: 2e-3,
+		Hidden: 128, Batch: 64, Epochs: 40, LearningRate: 2e-3,
 	}, nil
 }
 

@@ -151,7 +151,7 @@ func TestAccuracyCountsExactly(t *testing.T) {
 	defer func() { require.NoError(t, strat.Close()) }()
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(5))
-	r := runner{strat: strat, store: store, cfg: cfg, data: data, hidden: data.hidden, result: &Result{}}
+	r := runner{strat: strat, store: store, cfg: cfg, data: data, hidden: data.Hidden, result: &Result{}}
 	require.NoError(t, r.train(ctx))
 	got, err := r.test(ctx)
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -132,6 +133,22 @@ func TestARunThatIsInterruptedReturnsWhatItHas(t *testing.T) {
 	cfg.Steps = 1
 	_, err = job.Train(context.Background(), sys, cfg, data, job.Hooks{})
 	require.NoError(t, err, "the devices can be used again")
+}
+
+func TestDataThatCannotBeLearntIsAnError(t *testing.T) {
+	sys := openCPU(t, 2)
+	data, err := job.Digits(1)
+	require.NoError(t, err)
+	cfg := job.Config{Replicas: 2, Steps: 5}
+	unsuited := data
+	unsuited.Hidden = 0
+	_, err = job.Train(context.Background(), sys, cfg, unsuited, job.Hooks{})
+	require.ErrorContains(t, err, "hidden units")
+
+	data.Train.Images = slices.Repeat([]float32{float32(math.NaN())}, len(data.Train.Images))
+	result, err := job.Train(context.Background(), sys, cfg, data, job.Hooks{})
+	require.ErrorContains(t, err, "the loss is NaN at step 1")
+	assert.Nil(t, result.Loss, "a NaN has no JSON form")
 }
 
 func TestSettingsThatCannotBeRunNameTheirFlag(t *testing.T) {

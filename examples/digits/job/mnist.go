@@ -25,7 +25,7 @@ func MNIST(dir string) (Data, error) {
 	}
 	return Data{
 		Name: "IDX files in " + dir, Train: train, Test: test,
-		hidden: 256, batch: 256, epochs: 4, learningRate: 1e-3,
+		Hidden: 512, Batch: 128, Epochs: 5, LearningRate: 1e-3,
 	}, nil
 }
 

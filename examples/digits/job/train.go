@@ -148,7 +148,7 @@ func Train(ctx context.Context, sys *system.System, cfg Config, data Data, hooks
 	store.SetParam(model.ParamInitialSeed, int64(cfg.Seed))
 	r := runner{
 		strat: strat, store: store, cfg: cfg, data: data, hooks: hooks, result: &result,
-		hidden: roundUp(data.hidden, cfg.Logical),
+		hidden: roundUp(data.Hidden, cfg.Logical),
 	}
 	if err := r.train(ctx); err != nil {
 		return result, err
@@ -174,7 +174,7 @@ type runner struct {
 
 // train takes the steps.
 func (r *runner) train(ctx context.Context) error {
-	adam := optimizer.Adam().LearningRate(r.data.learningRate).Done()
+	adam := optimizer.Adam().LearningRate(r.data.LearningRate).Done()
 	step := r.strat.TrainStep(r.store, adam, Loss(r.hidden))
 	next, stop := iter.Pull(r.data.Train.Shuffled(r.cfg.Seed, r.cfg.Batch))
 	defer stop()
