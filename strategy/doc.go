@@ -37,7 +37,25 @@
 //
 // Go has no thread-local stack of strategies. Inside a step function there is a
 // [ReplicaContext], outside there is the strategy itself: the types keep apart
-// what belongs where.
+// what belongs where. What types cannot tell, a context.Context does: the one that
+// [TPUStrategy.Scope], [EagerContext.Context] and a merge call give carries whose
+// code runs, and calls in the wrong place are a [*ContextError], those that mix
+// strategies a [*StrategyError].
+//
+// # Variables of the strategy
+//
+// [TPUStrategy.NewVariable] makes a variable with TensorFlow's synchronization and
+// aggregation: mirrored ones, whose writes by the replicas are combined, and
+// sync-on-read ones, such as metrics, that each replica writes for itself and that
+// are combined when they are read. Steps read and write them by the methods of the
+// [ReplicaContext]; outside they have methods of their own.
+//
+// # Eager code
+//
+// [Extended.CallForEachReplica] runs a Go function once for each replica, as
+// MirroredStrategy does: for code that is not one compiled step. Its collectives,
+// variable writes and merge calls join the replicas, and each is a small program on
+// all devices.
 //
 // # Concurrency
 //

@@ -54,13 +54,19 @@ func (s *TPUStrategy) regroup(ctx context.Context, op string, nests []any, alway
 
 // asOne returns the one object that the leaves are or are components of.
 func asOne(leaves []any) (any, bool) {
-	unique := true
+	if whole, ok := containerOf(leaves); ok {
+		return whole, true
+	}
 	for _, x := range leaves[1:] {
-		unique = unique && same(leaves[0], x)
+		if !same(leaves[0], x) {
+			return nil, false
+		}
 	}
-	if unique {
-		return leaves[0], true
-	}
+	return leaves[0], true
+}
+
+// containerOf returns what the leaves are the components of, in order.
+func containerOf(leaves []any) (any, bool) {
 	first, ok := leaves[0].(*Component)
 	if !ok {
 		return nil, false

@@ -1,0 +1,355 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"tpustrategy/logical"
+)
+
+// EagerContext is the replica context of eager code: a Go function that runs once
+// for each replica, see [Extended.CallForEachReplica]. Its collectives, variable
+// writes and MergeCall join the replicas: all must make the same calls in the same
+// order, and each such call is one small program on all devices. It is of use
+// inside the function only.
+//
+// Tensors that it takes and gives are *[Component]s, a replica's part of a value on
+// the devices. Where one is expected, a host value will do: a number, a
+// *tensors.Tensor.
+type EagerContext struct {
+	strategy  *TPUStrategy
+	ctx       context.Context
+	coroutine *coroutine
+	replica   int
+	update    bool // an update's function: writes are the component's own
+}
+
+// ReplicaFunc is a replica's code.
+type ReplicaFunc func(rc *EagerContext, args ...any) (any, error)
+
+// CallForEachReplica runs fn once for each replica: TensorFlow's
+// call_for_each_replica, and run for eager code. Distributed values among the
+// nests args are split: a replica receives its component; variables and host values
+// are passed whole. The results are regrouped, see [TPUStrategy.Regroup].
+//
+// The replicas run one at a time, in order, each until it joins the others: fn
+// needs no locks.
+//
+// Errors: fn's own; [*PanicError]; [*JoinError] if the replicas do not make the
+// same joined calls; [*Error] for results of different structure; [*ContextError]
+// in replica code. The strategy stays usable.
+func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args ...any) (any, error) {
+	s := e.strategy
+	if err := s.requireCross(ctx, "call for each replica"); err != nil {
+		return nil, err
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	nests, err := s.splitArguments(args)
+	if err != nil {
+		return nil, err
+	}
+	results, err := runReplicas(ctx, s.replicas, func(c *coroutine, r int) (any, error) {
+		return fn(s.eager(ctx, c, r, false), nests[r]...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.regroup(ctx, "call for each replica", results, false)
+}
+
+func (s *TPUStrategy) eager(ctx context.Context, c *coroutine, r int, update bool) *EagerContext {
+	rc := &EagerContext{strategy: s, coroutine: c, replica: r, update: update}
+	m := mode{strategy: s, update: -1}
+	if update {
+		m.update = r
+	} else {
+		m.replica, m.eager = true, rc
+	}
+	rc.ctx = withMode(ctx, m)
+	return rc
+}
+
+// splitArguments gives each replica its part of the arguments.
+func (s *TPUStrategy) splitArguments(args []any) ([][]any, error) {
+	nests := make([][]any, s.replicas)
+	for r := range nests {
+		nests[r] = make([]any, len(args))
+		for i, arg := range args {
+			var err error
+			if nests[r][i], err = s.SelectReplica(r, arg); err != nil {
+				return nil, fmt.Errorf("strategy: argument %d: %w", i, err)
+			}
+		}
+	}
+	return nests, nil
+}
+
+// Strategy returns the strategy.
+func (rc *EagerContext) Strategy() *TPUStrategy { return rc.strategy }
+
+// Context returns the context of the replica's code: cross-replica calls that are
+// given it are refused.
+func (rc *EagerContext) Context() context.Context { return rc.ctx }
+
+// ReplicaIDInSyncGroup returns the replica's number, from 0.
+func (rc *EagerContext) ReplicaIDInSyncGroup() int { return rc.replica }
+
+// NumReplicasInSync returns the number of replicas.
+func (rc *EagerContext) NumReplicasInSync() int { return rc.strategy.replicas }
+
+// Device returns the name of the replica's device.
+func (rc *EagerContext) Device() string {
+	return rc.strategy.deviceName(rc.replica, columnOf(rc.ctx))
+}
+
+// join makes a joined call whose arguments and results are nests by replica.
+func (rc *EagerContext) join(call string, arg any, run func(args []any) ([]any, error)) (any, error) {
+	return rc.coroutine.join(&request{call: call, arg: arg, run: run})
+}
+
+// outer is the context of a joined call: that of the run, for all replicas.
+func (rc *EagerContext) outer() context.Context {
+	return withMode(rc.ctx, mode{strategy: rc.strategy, update: -1})
+}
+
+// MergeCall joins the replicas and runs fn once, in cross-replica context, with
+// the replicas' arguments regrouped: a tensor of each replica is a *[PerReplica].
+// Its result is split again, a replica receiving its part: TensorFlow's merge_call.
+// Functions that are called with the ctx that fn receives, such as
+// [TPUStrategy.Reduce] and [Extended.Update], work inside it; the replica context
+// does not. An error or a panic of fn is returned on every replica.
+func (rc *EagerContext) MergeCall(fn func(ctx context.Context, args ...any) (any, error), args ...any) (any, error) {
+	s := rc.strategy
+	return rc.join("MergeCall", args, func(all []any) ([]any, error) {
+		merged := make([]any, len(args))
+		for i := range args {
+			column := make([]any, len(all))
+			for r := range all {
+				mine, _ := all[r].([]any)
+				if len(mine) != len(args) {
+					return nil, fault(AssertionError, "MergeCall", "give the same arguments", "replica %d has %d arguments, replica 0 %d", r, len(mine), len(args))
+				}
+				column[r] = mine[i]
+			}
+			var err error
+			if merged[i], err = s.regroup(rc.outer(), "MergeCall", column, false); err != nil {
+				return nil, err
+			}
+		}
+		result, err := fn(rc.outer(), merged...)
+		if err != nil {
+			return nil, err
+		}
+		return s.split(result)
+	})
+}
+
+// split gives each replica its part of a nest.
+func (s *TPUStrategy) split(nest any) ([]any, error) {
+	parts := make([]any, s.replicas)
+	for r := range parts {
+		var err error
+		if parts[r], err = s.SelectReplica(r, nest); err != nil {
+			return nil, err
+		}
+	}
+	return parts, nil
+}
+
+// AllReduce combines the leaves of a nest over the replicas; each receives the
+// result: TensorFlow's all_reduce. The replicas' tensors have one shape.
+func (rc *EagerContext) AllReduce(op ReduceOp, nest any) (any, error) {
+	return rc.collective("AllReduce", nest, func(v Value) builtinCall {
+		return builtinCall{name: "all_reduce_" + op.String(), results: one(v.Annotation()),
+			step: func(c *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{c.AllReduce(op, in[0])}
+			}}
+	})
+}
+
+// AllGather concatenates the replicas' tensors along axis, in replica order; each
+// receives the result. Sizes may differ along axis.
+func (rc *EagerContext) AllGather(nest any, axis int) (any, error) {
+	s := rc.strategy
+	return rc.joinLeaves("AllGather", nest, func(v Value) (Value, error) {
+		return asValue(s.gather(rc.outer(), v, axis))
+	})
+}
+
+func (rc *EagerContext) collective(call string, nest any, program func(v Value) builtinCall) (any, error) {
+	s := rc.strategy
+	return rc.joinLeaves(call, nest, func(v Value) (Value, error) {
+		c := program(v)
+		c.values = []Value{v}
+		results, err := s.call(rc.outer(), c)
+		if err != nil {
+			return nil, err
+		}
+		return results[0], nil
+	})
+}
+
+// joinLeaves joins with a nest and replaces its leaves, each of which becomes one
+// value of all replicas for the time of the call.
+func (rc *EagerContext) joinLeaves(call string, nest any, run func(v Value) (Value, error)) (any, error) {
+	s := rc.strategy
+	return rc.join(call, nest, func(nests []any) ([]any, error) {
+		out, err := zipNest(call, nests, func(path string, leaves []any) (any, error) {
+			v, release, err := s.merge(rc.outer(), call, leaves)
+			if err != nil {
+				return nil, err
+			}
+			defer release()
+			if v.base().ragged != nil && call != "AllGather" {
+				return nil, fault(InvalidArgumentError, call, "give tensors of one shape", "the replicas' shapes differ: %v", v.base().ragged)
+			}
+			return run(v)
+		})
+		if err != nil {
+			return nil, err
+		}
+		return s.split(out)
+	})
+}
+
+// merge makes one value of the replicas' leaves: the value that they are
+// components of, or a new one. Equal host values are mirrored.
+func (s *TPUStrategy) merge(ctx context.Context, call string, leaves []any) (v Value, release func(), err error) {
+	keep := func() {}
+	x, whole := asOne(leaves)
+	if !whole {
+		if x, err = s.wrap(ctx, call, "", leaves); err != nil {
+			return nil, nil, err
+		}
+		if x, ok := x.(Value); ok {
+			return x, func() { _ = x.Close() }, nil
+		}
+		return nil, nil, fault(TypeError, call, "give a tensor", "values that are no tensors: %v", x)
+	}
+	switch x := x.(type) {
+	case Value:
+		return x, keep, nil
+	case *Variable:
+		if v, err = x.snapshot(ctx); err != nil {
+			return nil, nil, err
+		}
+		return v, func() { _ = v.Close() }, nil
+	case *Component: // of another replica, the same for all
+		t, err := x.Local(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s.mirrorOnce(ctx, call, t)
+	case nil, string:
+		return nil, nil, fault(TypeError, call, "give a tensor", "a %T", x)
+	}
+	return s.mirrorOnce(ctx, call, x)
+}
+
+func (s *TPUStrategy) mirrorOnce(ctx context.Context, call string, host any) (Value, func(), error) {
+	m, err := s.Mirror(ctx, host, logical.Annotation{})
+	if err != nil {
+		return nil, nil, &Error{Op: call, Reason: fmt.Sprintf("a value of type %T", host), Hint: "give a tensor", Err: err, kind: TypeError}
+	}
+	return m, func() { _ = m.Close() }, nil
+}
+
+// Call runs a compiled function on all replicas: each gives its arguments and
+// receives its results. All give the same function.
+func (rc *EagerContext) Call(f *Function, args ...any) ([]any, error) {
+	s := rc.strategy
+	if f == nil || f.strategy != s {
+		return nil, &StrategyError{Op: "Call", Subject: "the function"}
+	}
+	out, err := rc.join("Call of "+f.opts.Name, args, func(all []any) ([]any, error) {
+		values := make([]any, len(args))
+		for i := range args {
+			column := make([]any, len(all))
+			for r := range all {
+				mine := all[r].([]any)
+				if len(mine) != len(args) {
+					return nil, fault(AssertionError, "Call", "give the same arguments", "replica %d has %d arguments, replica 0 %d", r, len(mine), len(args))
+				}
+				column[r] = mine[i]
+			}
+			v, release, err := s.merge(rc.outer(), "Call", column)
+			if err != nil {
+				return nil, err
+			}
+			defer release()
+			values[i] = v
+		}
+		results, err := f.Run(rc.outer(), values...)
+		if err != nil {
+			return nil, err
+		}
+		nest := make([]any, len(results))
+		for i, x := range results {
+			nest[i] = x
+		}
+		return s.split(nest)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out.([]any), nil
+}
+
+// Add, Sub, Mul and Div are element by element, on the devices; a scalar goes with
+// any shape. They join the replicas.
+func (rc *EagerContext) Add(a, b any) (any, error) { return rc.binary("Add", graph.Add, a, b) }
+
+// Sub is a - b.
+func (rc *EagerContext) Sub(a, b any) (any, error) { return rc.binary("Sub", graph.Sub, a, b) }
+
+// Mul is a * b.
+func (rc *EagerContext) Mul(a, b any) (any, error) { return rc.binary("Mul", graph.Mul, a, b) }
+
+// Div is a / b; integers truncate.
+func (rc *EagerContext) Div(a, b any) (any, error) { return rc.binary("Div", graph.Div, a, b) }
+
+func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.Node, a, b any) (any, error) {
+	s := rc.strategy
+	return rc.join(name, [2]any{a, b}, func(all []any) ([]any, error) {
+		values := make([]Value, 2)
+		mirrored := rc.update
+		for i := range values {
+			column := make([]any, len(all))
+			for r := range all {
+				column[r] = all[r].([2]any)[i]
+			}
+			v, release, err := s.merge(rc.outer(), name, column)
+			if err != nil {
+				return nil, err
+			}
+			defer release()
+			values[i] = v
+			mirrored = mirrored && !v.base().perReplica
+		}
+		// A Go number takes the other operand's dtype.
+		for i := range values {
+			if number, ok := numberOf(all, i); ok && values[i].base().dtype != values[1-i].base().dtype {
+				v, release, err := s.mirrorOnce(rc.outer(), name, castNumber(number, values[1-i].base().dtype))
+				if err != nil {
+					return nil, err
+				}
+				defer release()
+				values[i] = v
+			}
+		}
+		results, err := s.call(rc.outer(), builtinCall{
+			name: "eager_" + name, values: values, mirrored: mirrored,
+			step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{apply(in[0], in[1])}
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+		return s.split(results[0])
+	})
+}

@@ -1,0 +1,234 @@
+package strategy
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+)
+
+// numberOf returns the Go number that all replicas gave as operand i.
+func numberOf(all []any, i int) (any, bool) {
+	first := all[0].([2]any)[i]
+	for _, pair := range all {
+		if !same(first, pair.([2]any)[i]) {
+			return nil, false
+		}
+	}
+	switch first.(type) {
+	case float64, float32, int, int32, int64:
+		return first, true
+	}
+	return nil, false
+}
+
+func castNumber(x any, dtype dtypes.DType) any {
+	if dtype == dtypes.Bool {
+		return x
+	}
+	return shapes.CastAsDType(x, dtype)
+}
+
+// Read returns the replica's component of a variable as it is now.
+func (rc *EagerContext) Read(v *Variable) (any, error) {
+	if err := rc.own("Read", v); err != nil {
+		return nil, err
+	}
+	return rc.join("Read "+v.path, nil, func([]any) ([]any, error) {
+		x, err := v.snapshot(rc.outer())
+		if err != nil {
+			return nil, err
+		}
+		if x, err = rc.apart(x); err != nil {
+			return nil, err
+		}
+		return rc.strategy.split(x)
+	})
+}
+
+// Assign gives the variable a new value, which it returns, by the rules of
+// [ReplicaContext.Assign]: an [OnRead] variable's component is the replica's own;
+// writes of an [OnWrite] variable are aggregated. A value that is the same object on
+// every replica is one value: SUM of it is an error, MEAN is the value.
+func (rc *EagerContext) Assign(v *Variable, x any) (any, error) { return rc.write(opAssign, v, x) }
+
+// AssignAdd adds to the variable, like Assign.
+func (rc *EagerContext) AssignAdd(v *Variable, x any) (any, error) { return rc.write(opAdd, v, x) }
+
+// AssignSub subtracts from the variable, like Assign.
+func (rc *EagerContext) AssignSub(v *Variable, x any) (any, error) { return rc.write(opSub, v, x) }
+
+func (rc *EagerContext) own(op string, v *Variable) error {
+	if v == nil {
+		return fault(TypeError, op, "give a variable of the strategy", "no variable")
+	}
+	if v.strategy != rc.strategy {
+		return &StrategyError{Op: op, Subject: fmt.Sprintf("variable %q", v.path)}
+	}
+	return nil
+}
+
+func (rc *EagerContext) write(w writeOp, v *Variable, x any) (any, error) {
+	if err := rc.own(w.name, v); err != nil {
+		return nil, err
+	}
+	op := fmt.Sprintf("%s %q", w.name, v.path)
+	return rc.join(w.name+" "+v.path, x, func(xs []any) ([]any, error) {
+		value, whole, release, err := rc.written(op, v, xs)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		aggregate := !rc.update && !whole
+		return rc.apply(builtinCall{
+			name: fmt.Sprintf("replica_%s_%t", w.name, aggregate), values: []Value{value}, variables: []*Variable{v},
+			step: func(c *ReplicaContext, held []*captured, in []*graph.Node) []*graph.Node {
+				x := in[0]
+				if aggregate {
+					x = c.aggregate(op, held[0].variable, x)
+				}
+				return []*graph.Node{c.set(op, held[0], x, w.apply)}
+			},
+		}, v)
+	})
+}
+
+// apply runs a write and gives each replica the variable's new value.
+func (rc *EagerContext) apply(c builtinCall, v *Variable) ([]any, error) {
+	c.mirrored, c.results = rc.update && !v.perReplica(), one(v.annotation)
+	results, err := rc.strategy.call(rc.outer(), c)
+	if err != nil {
+		return nil, err
+	}
+	return rc.strategy.split(results[0])
+}
+
+// apart makes a per-replica value of a mirrored one, in a replica's code: what a
+// replica reads is its own.
+func (rc *EagerContext) apart(x Value) (Value, error) {
+	m, ok := x.(*Mirrored)
+	if !ok || rc.update {
+		return x, nil
+	}
+	defer m.Close()
+	results, err := rc.strategy.call(rc.outer(), builtinCall{
+		name: "apart", values: []Value{m}, results: one(m.annotation),
+		step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node { return in },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results[0], nil
+}
+
+// written makes one value of what the replicas write. whole is set for a value
+// that is one for all and that an aggregation would leave as it is.
+func (rc *EagerContext) written(op string, v *Variable, xs []any) (value Value, whole bool, release func(), err error) {
+	s := rc.strategy
+	converted := make([]any, len(xs))
+	for r, x := range xs {
+		switch x.(type) {
+		case float64, float32, int, int32, int64:
+			if len(v.shape) == 0 {
+				x = castNumber(x, v.dtype)
+			}
+		}
+		converted[r] = x
+	}
+	object, one := asOne(converted)
+	_, host := hostObject(object)
+	whole = one && host && v.synchronization == OnWrite
+	if !rc.update && v.synchronization == OnWrite && s.replicas > 1 {
+		switch {
+		case v.aggregation == AggregateNone && !v.localWrites:
+			return nil, false, nil, (&ReplicaContext{}).noAggregation(op)
+		case v.aggregation == AggregateSum && whole:
+			return nil, false, nil, notDistributed(op)
+		}
+	}
+	if rc.update && !v.perReplica() && (!one || !host) {
+		if converted, err = rc.mirrorEqual(op, v, converted); err != nil {
+			return nil, false, nil, err
+		}
+	}
+	value, release, err = s.merge(rc.outer(), op, converted)
+	if err != nil {
+		return nil, false, nil, err
+	}
+	base := value.base()
+	if base.ragged != nil || !base.Shape().Equal(v.Shape()) {
+		release()
+		shape := base.Shape().String()
+		if base.ragged != nil {
+			shape = fmt.Sprint(base.ragged)
+		}
+		return nil, false, nil, fault(ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", shape, v.Shape())
+	}
+	return value, whole, release, nil
+}
+
+// hostObject reports whether a leaf is a host value.
+func hostObject(x any) (any, bool) {
+	switch x.(type) {
+	case nil, Value, *Variable, *Component, *Objects:
+		return nil, false
+	}
+	return x, true
+}
+
+// mirrorEqual checks that what an update writes to the components of a mirrored
+// variable is the same for all, as they have to stay.
+func (rc *EagerContext) mirrorEqual(op string, v *Variable, xs []any) ([]any, error) {
+	differ := fault(ValueError, op, "write one value, or create the variable with LocalWrites",
+		"different values for the components of a mirrored variable")
+	if object, ok := asOne(xs); ok {
+		if value, ok := object.(Value); ok && value.base().perReplica {
+			return nil, differ
+		}
+		return xs, nil
+	}
+	all, err := rc.strategy.hostTensors(op, xs)
+	if err != nil {
+		return nil, differ
+	}
+	for _, t := range all {
+		if !equalTensors(all[0], t) {
+			return nil, differ
+		}
+	}
+	for r := range xs {
+		xs[r] = all[0]
+	}
+	return xs, nil
+}
+
+func equalTensors(a, b *tensors.Tensor) bool {
+	if !a.Shape().Equal(b.Shape()) {
+		return false
+	}
+	equal := false
+	_ = a.ConstBytes(func(x []byte) {
+		_ = b.ConstBytes(func(y []byte) { equal = slices.Equal(x, y) })
+	})
+	return equal
+}
+
+// Update joins the replicas and updates the variable once: [Extended.Update] of the
+// merged arguments.
+func (rc *EagerContext) Update(v *Variable, fn UpdateFunc, args ...any) (any, error) {
+	s := rc.strategy
+	return rc.join("Update "+v.path, args, func(all []any) ([]any, error) {
+		merged, err := s.regroup(rc.outer(), "update", all, false)
+		if err != nil {
+			return nil, err
+		}
+		result, err := s.Extended().Update(rc.outer(), v, fn, merged.([]any)...)
+		if err != nil {
+			return nil, err
+		}
+		return s.split(result)
+	})
+}

@@ -1,0 +1,199 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+)
+
+// The replicas of eager code are coroutines: each is a goroutine, of which one
+// runs at a time, in replica order, until it ends or joins the others. So the
+// functions need no locks, and a run is the same each time.
+
+// JoinError says that the replicas of a run did not meet: one ended, or called
+// something else, while others waited for it.
+type JoinError struct {
+	// Calls are what each replica was at, "" for one that had ended.
+	Calls []string
+}
+
+func (e *JoinError) Error() string {
+	text := "strategy: the replicas made a different number of joined calls (collectives, variable writes, MergeCall):"
+	for r, call := range e.Calls {
+		if call == "" {
+			call = "the end"
+		}
+		text += fmt.Sprintf(" replica %d at %s,", r, call)
+	}
+	return text[:len(text)-1] + "; make the same calls on every replica"
+}
+
+// Kind is RuntimeError.
+func (e *JoinError) Kind() Kind { return RuntimeError }
+
+// PanicError is a panic of a user function. The strategy stays usable.
+type PanicError struct {
+	// Function says which function it was, Value is what it panicked with.
+	Function string
+	Value    any
+}
+
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("strategy: %s panicked: %v", e.Function, e.Value)
+}
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// request is a joined call of one replica.
+type request struct {
+	call string
+	arg  any
+	// run does the call for all replicas: args and results by replica.
+	run func(args []any) ([]any, error)
+}
+
+type answer struct {
+	value any
+	err   error
+}
+
+type outcome struct {
+	request *request // nil at the end
+	result  any
+	err     error
+}
+
+// coroutine is one replica of a run.
+type coroutine struct {
+	resume chan answer
+	yield  chan outcome
+	// running is true while the replica's own code runs.
+	running atomic.Bool
+	ended   bool
+}
+
+// join hands a call to all replicas and waits for its result.
+func (c *coroutine) join(r *request) (any, error) {
+	if !c.running.CompareAndSwap(true, false) {
+		return nil, &ContextError{Op: r.call, Reason: "the replica's code is not running: it has ended, or waits in MergeCall",
+			Hint: "use the replica context in the replica's own code only"}
+	}
+	c.yield <- outcome{request: r}
+	a := <-c.resume
+	return a.value, a.err
+}
+
+// step lets the replica run until it joins or ends.
+func (c *coroutine) step(a answer) outcome {
+	c.running.Store(true)
+	c.resume <- a
+	out := <-c.yield
+	if out.request == nil {
+		c.ended = true
+	}
+	return out
+}
+
+// runReplicas runs fn once for each of n replicas and returns their results.
+func runReplicas(ctx context.Context, n int, fn func(c *coroutine, replica int) (any, error)) ([]any, error) {
+	all := make([]*coroutine, n)
+	for r := range all {
+		c := &coroutine{resume: make(chan answer), yield: make(chan outcome)}
+		all[r] = c
+		go func() {
+			if a := <-c.resume; a.err != nil { // never started
+				c.yield <- outcome{err: a.err}
+				return
+			}
+			out := outcome{err: fmt.Errorf("strategy: replica %d ended its goroutine", r)}
+			defer func() {
+				if p := recover(); p != nil {
+					out = outcome{err: &PanicError{Function: fmt.Sprintf("replica %d", r), Value: p}}
+				}
+				c.running.Store(false)
+				c.yield <- out
+			}()
+			result, err := fn(c, r)
+			out = outcome{result: result, err: err}
+		}()
+	}
+	results, answers := make([]any, n), make([]answer, n)
+	for {
+		requests := make([]*request, n)
+		ends := 0
+		var failed error
+		for r, c := range all {
+			if failed != nil {
+				break
+			}
+			out := c.step(answers[r])
+			if requests[r] = out.request; out.request == nil {
+				results[r], failed = out.result, out.err
+				ends++
+			}
+		}
+		switch {
+		case failed == nil && ends == n:
+			return results, nil
+		case failed == nil:
+			failed = agree(requests)
+		}
+		if failed == nil {
+			failed = ctx.Err()
+		}
+		if failed != nil {
+			release(all, failed)
+			return nil, failed
+		}
+		args := make([]any, n)
+		for r := range args {
+			args[r] = requests[r].arg
+		}
+		values, err := guarded(requests[0].call, func() ([]any, error) { return requests[0].run(args) })
+		for r := range answers {
+			answers[r] = answer{err: err}
+			if err == nil {
+				answers[r].value = values[r]
+			}
+		}
+	}
+}
+
+// agree compares the replicas' calls.
+func agree(requests []*request) error {
+	calls := make([]string, len(requests))
+	for r, q := range requests {
+		if q != nil {
+			calls[r] = q.call
+		}
+	}
+	for _, call := range calls {
+		if call != calls[0] {
+			return &JoinError{Calls: calls}
+		}
+	}
+	return nil
+}
+
+// release lets the replicas that are not at their end run there, with an error
+// from every joined call.
+func release(all []*coroutine, err error) {
+	for _, c := range all {
+		for !c.ended {
+			c.step(answer{err: err})
+		}
+	}
+}
+
+func guarded(function string, f func() ([]any, error)) (values []any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			values, err = nil, &PanicError{Function: function, Value: p}
+		}
+	}()
+	return f()
+}
