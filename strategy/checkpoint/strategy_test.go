@@ -1,0 +1,361 @@
+package checkpoint_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/plugintest"
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/checkpoint"
+	"tpustrategy/tpu/system"
+)
+
+func openCPU(t testing.TB, devices int) *system.System {
+	t.Helper()
+	plugintest.Path(t, "cpu")
+	sys, err := system.Open(context.Background(), system.Options{CPUDevices: devices})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sys.Close()) })
+	return sys
+}
+
+func newStrategy(t testing.TB, sys *system.System, opts strategy.Options) *strategy.TPUStrategy {
+	t.Helper()
+	s, err := strategy.New(sys, opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func openDirectory(t testing.TB, opts checkpoint.Options) *checkpoint.Directory {
+	t.Helper()
+	d, err := checkpoint.OpenDirectory(t.TempDir(), opts)
+	require.NoError(t, err)
+	return d
+}
+
+// restore restores the last checkpoint.
+func restore(t testing.TB, d *checkpoint.Directory, g checkpoint.Group, opts checkpoint.RestoreOptions) {
+	t.Helper()
+	c, err := d.Latest()
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.Restore(context.Background(), g, opts))
+}
+
+// splits are the ways to lay an 8x4 matrix out on p logical devices.
+func splits(p int) []logical.Annotation {
+	all := []logical.Annotation{{}, logical.Replicated(), logical.SplitInto(p, 1), logical.SplitInto(1, p)}
+	if p == 4 {
+		all = append(all, logical.SplitInto(2, 2))
+	}
+	return all
+}
+
+// TestWhatIsRestoredIsWhatWasSaved saves under every number of replicas, logical
+// devices and split, and restores under every other.
+func TestWhatIsRestoredIsWhatWasSaved(t *testing.T) {
+	ctx := context.Background()
+	sys := openCPU(t, 8)
+	rng := rand.New(rand.NewPCG(11, 12))
+	type layout struct {
+		name  string
+		group checkpoint.Group
+		own   []*strategy.Variable
+		sum   *strategy.Variable
+	}
+	var layouts []layout
+	for _, size := range [][2]int{{1, 1}, {2, 1}, {4, 1}, {8, 1}, {1, 2}, {2, 2}, {4, 2}, {1, 4}, {2, 4}} {
+		s := newStrategy(t, sys, strategy.Options{Replicas: size[0], LogicalDevices: size[1]})
+		for _, a := range splits(size[1]) {
+			l := layout{name: fmt.Sprintf("%dx%d %s", size[0], size[1], a)}
+			add := func(initial any, opts strategy.VariableOptions) *strategy.Variable {
+				v, err := s.NewVariable(ctx, initial, opts)
+				require.NoError(t, err)
+				l.own, l.group = append(l.own, v), l.group.With(v)
+				return v
+			}
+			add(tensors.FromScalarAndDimensions(float32(0), 8, 4), strategy.VariableOptions{Name: "matrix", Annotation: a})
+			add(tensors.FromScalarAndDimensions(int8(0), 8, 4), strategy.VariableOptions{Name: "bytes", Annotation: a})
+			add(int64(0), strategy.VariableOptions{Name: "step"})
+			l.sum = add(tensors.FromScalarAndDimensions(float32(0), 8, 4), strategy.VariableOptions{
+				Name: "sum", Annotation: a, Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+			layouts = append(layouts, l)
+		}
+	}
+	d := openDirectory(t, checkpoint.Options{Keep: 1})
+	for step, from := range layouts {
+		matrix, bytes, sum := make([]float32, 32), make([]int8, 32), make([]float32, 32)
+		for i := range matrix {
+			matrix[i], bytes[i] = float32(rng.NormFloat64()), int8(rng.IntN(256)-128)
+			sum[i] = float32(rng.IntN(1000)) // a share of it is exact
+		}
+		values := map[string]*tensors.Tensor{
+			"matrix": tensors.FromFlatDataAndDimensions(matrix, 8, 4), "bytes": tensors.FromFlatDataAndDimensions(bytes, 8, 4),
+			"step": tensors.FromScalar(rng.Int64()), "sum": tensors.FromFlatDataAndDimensions(sum, 8, 4),
+		}
+		for _, v := range from.own {
+			require.NoError(t, v.Assign(ctx, values[v.Path()]))
+		}
+		require.NoError(t, d.Save(ctx, int64(step), from.group, checkpoint.SaveOptions{}))
+		for _, into := range layouts {
+			restore(t, d, into.group, checkpoint.RestoreOptions{})
+			n := into.sum.Strategy().NumReplicasInSync()
+			for _, v := range into.own {
+				got, err := v.Value(ctx)
+				require.NoError(t, err)
+				require.Equal(t, values[v.Path()].Value(), got.Value(), "%s from %s to %s", v.Path(), from.name, into.name)
+				// All components are written, not replica 0's alone.
+				last, err := v.Local(ctx, n-1)
+				require.NoError(t, err)
+				if v == into.sum {
+					require.Equal(t, sum[5]/float32(n), tensors.MustCopyFlatData[float32](last)[5])
+				} else {
+					require.Equal(t, got.Value(), last.Value())
+				}
+			}
+		}
+	}
+}
+
+func regression(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	h := graph.Tanh(layers.Dense(rc.Scope("hidden"), in[0], true, 16))
+	y := layers.Dense(rc.Scope("output"), h, true, 1)
+	return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
+}
+
+// TestTrainingGoesOnWhereItWas trains six steps at a stretch, and three and three
+// with a checkpoint between, restored before the first step or after one.
+func TestTrainingGoesOnWhereItWas(t *testing.T) {
+	ctx := context.Background()
+	sys := openCPU(t, 8)
+	rng := rand.New(rand.NewPCG(5, 6))
+	xs, ys := make([]*tensors.Tensor, 6), make([]*tensors.Tensor, 6)
+	for i := range xs {
+		x, y := make([]float32, 16*8), make([]float32, 16)
+		for j := range x {
+			x[j] = float32(rng.NormFloat64())
+			y[j/8] += x[j] / 4
+		}
+		xs[i], ys[i] = tensors.FromFlatDataAndDimensions(x, 16, 8), tensors.FromFlatDataAndDimensions(y, 16, 1)
+	}
+	type run struct {
+		strat *strategy.TPUStrategy
+		store *model.Store
+		train *strategy.TrainStep
+	}
+	begin := func(replicas, p int) run {
+		opts := strategy.Options{Replicas: replicas, LogicalDevices: p}
+		if p > 1 {
+			opts.Variables = logical.Rules{logical.Match(`hidden/.*weights`, logical.SplitInto(1, p))}
+		}
+		r := run{strat: newStrategy(t, sys, opts), store: model.NewStore()}
+		r.store.SetParam(model.ParamInitialSeed, int64(7))
+		r.train = r.strat.TrainStep(r.store, optimizer.Adam().LearningRate(0.05).Done(), regression)
+		return r
+	}
+	steps := func(r run, from, to int) (losses []float64) {
+		for i := from; i < to; i++ {
+			loss, err := r.train.Run(ctx, xs[i], ys[i])
+			require.NoError(t, err)
+			x, err := loss.Float64(ctx)
+			require.NoError(t, err)
+			losses = append(losses, x)
+		}
+		return losses
+	}
+	whole := begin(2, 2)
+	want := steps(whole, 0, 6)
+
+	first := begin(2, 2)
+	steps(first, 0, 3)
+	d := openDirectory(t, checkpoint.Options{})
+	require.NoError(t, d.Save(ctx, 3, checkpoint.Strategy(first.strat, first.store), checkpoint.SaveOptions{}))
+	require.Equal(t, want[3:], steps(first, 3, 6), "a save changes nothing")
+	restore(t, d, checkpoint.Strategy(first.strat, first.store), checkpoint.RestoreOptions{})
+	require.Equal(t, want[3:], steps(first, 3, 6), "back in the same run")
+
+	for _, size := range [][2]int{{2, 2}, {1, 1}, {4, 1}, {8, 1}, {1, 4}, {4, 2}} {
+		second := begin(size[0], size[1])
+		restore(t, d, checkpoint.Strategy(second.strat, second.store), checkpoint.RestoreOptions{})
+		got := steps(second, 3, 6)
+		if size == [2]int{2, 2} {
+			require.Equal(t, want[3:], got)
+		}
+		require.InDeltaSlice(t, want[3:], got, 1e-5, "%v", size)
+
+		third := begin(size[0], size[1])
+		steps(third, 4, 5) // the variables are on the devices
+		restore(t, d, checkpoint.Strategy(third.strat, third.store), checkpoint.RestoreOptions{})
+		require.Equal(t, got, steps(third, 3, 6), "%v", size)
+	}
+
+	// The same file fills a store that no strategy knows.
+	bare := model.NewStore()
+	restore(t, d, checkpoint.Store(bare), checkpoint.RestoreOptions{})
+	require.Equal(t, first.store.NumVariables(), bare.NumVariables())
+	for v := range first.store.IterVariables() {
+		same := bare.GetVariable(v.Path())
+		require.NotNil(t, same, v.Path())
+		require.Equal(t, v.Trainable, same.Trainable, v.Path())
+		require.True(t, v.Shape().Equal(same.Shape()))
+	}
+	c, err := d.Latest()
+	require.NoError(t, err)
+	defer c.Close()
+	for _, info := range c.Variables() {
+		saved, err := c.Tensor(ctx, info.Path)
+		require.NoError(t, err)
+		require.True(t, saved.Equal(bare.GetVariable(info.Path).MustValue()), info.Path)
+	}
+}
+
+// setComponents gives each replica's component its own number.
+func setComponents(t *testing.T, v *strategy.Variable, values []float64) {
+	t.Helper()
+	s := v.Strategy()
+	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{rc.Assign(v, graph.ConvertDType(in[0], v.Shape().DType))}
+	}, strategy.FunctionOptions{})
+	var each []any
+	for _, x := range values {
+		each = append(each, x)
+	}
+	x, err := s.PerReplica(context.Background(), each, logical.Annotation{})
+	require.NoError(t, err)
+	defer x.Close()
+	out, err := f.Run(context.Background(), x)
+	require.NoError(t, err)
+	require.NoError(t, out[0].Close())
+}
+
+// TestGoldenCheckpoints runs TensorFlow's recorded saves and restores.
+func TestGoldenCheckpoints(t *testing.T) {
+	data, err := os.ReadFile("../../testdata/goldens/strategy_semantics.json")
+	require.NoError(t, err)
+	type outcome struct {
+		Saved    float64
+		Restored json.RawMessage
+		Error    any
+	}
+	var goldens struct {
+		Cases []struct {
+			Section, Name   string
+			Inputs, Outputs json.RawMessage
+		}
+	}
+	require.NoError(t, json.Unmarshal(data, &goldens))
+	sys := openCPU(t, 4)
+	two := newStrategy(t, sys, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	four := newStrategy(t, sys, strategy.Options{Replicas: 4, LogicalDevices: 1})
+	ctx := context.Background()
+	ran := 0
+	for _, golden := range goldens.Cases {
+		if golden.Section != "checkpoint" {
+			continue
+		}
+		ran++
+		var inputs struct{ Components []float64 }
+		var outputs struct {
+			Same  *outcome
+			Four  *outcome `json:"into_4_replicas"`
+			Plain *outcome `json:"into_plain_variable"`
+		}
+		require.NoError(t, json.Unmarshal(golden.Inputs, &inputs))
+		require.NoError(t, json.Unmarshal(golden.Outputs, &outputs))
+		if outputs.Same == nil {
+			outputs.Same = &outcome{}
+			require.NoError(t, json.Unmarshal(golden.Outputs, outputs.Same))
+		}
+		t.Run(golden.Name, func(t *testing.T) {
+			opts := strategy.VariableOptions{Name: "v"}
+			if strings.Contains(golden.Name, "ON_READ") {
+				opts.Synchronization = strategy.OnRead
+			} else {
+				opts.LocalWrites = strings.Contains(golden.Name, "diverged")
+			}
+			for a := strategy.AggregateNone; a <= strategy.AggregateFirst; a++ {
+				if strings.Contains(golden.Name, "aggregation "+a.String()) || strings.Contains(golden.Name, "int64 "+a.String()) {
+					opts.Aggregation = a
+				}
+			}
+			initial := any(float64(0))
+			if strings.Contains(golden.Name, "int64") {
+				initial = int64(0)
+			}
+			variable := func(s *strategy.TPUStrategy, opts strategy.VariableOptions) *strategy.Variable {
+				v, err := s.NewVariable(ctx, initial, opts)
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, v.Close()) })
+				return v
+			}
+			saved := variable(two, opts)
+			if opts.Synchronization == strategy.OnRead || opts.LocalWrites {
+				setComponents(t, saved, inputs.Components)
+			} else {
+				require.NoError(t, saved.Assign(ctx, inputs.Components[0]))
+			}
+			d := openDirectory(t, checkpoint.Options{})
+			err := d.Save(ctx, 1, checkpoint.Group{}.With(saved), checkpoint.SaveOptions{})
+			want := []*outcome{outputs.Same, outputs.Four, outputs.Plain}
+			if want[0].Error != nil {
+				var failed *checkpoint.VariableError
+				require.ErrorAs(t, err, &failed)
+				require.Equal(t, "v", failed.Path)
+				steps, err := d.Steps()
+				require.NoError(t, err)
+				require.Empty(t, steps)
+				return
+			}
+			require.NoError(t, err)
+			c, err := d.Latest()
+			require.NoError(t, err)
+			defer c.Close()
+			value, err := c.Tensor(ctx, "v")
+			require.NoError(t, err)
+			for i, into := range []*strategy.Variable{saved, variable(four, opts), variable(two, strategy.VariableOptions{Name: "v"})} {
+				if want[i] == nil {
+					continue
+				}
+				require.InDelta(t, want[i].Saved, number(t, value), 0)
+				require.NoError(t, c.Restore(ctx, checkpoint.Group{}.With(into), checkpoint.RestoreOptions{}))
+				var components []float64
+				if i == 2 {
+					var plain struct{ Variable float64 }
+					require.NoError(t, json.Unmarshal(want[i].Restored, &plain))
+					components = []float64{plain.Variable, plain.Variable}
+				} else {
+					require.NoError(t, json.Unmarshal(want[i].Restored, &components))
+				}
+				for r, x := range components {
+					local, err := into.Local(ctx, r)
+					require.NoError(t, err)
+					require.InDelta(t, x, number(t, local), 0, "restore %d, replica %d", i, r)
+				}
+			}
+		})
+	}
+	require.GreaterOrEqual(t, ran, 10)
+}
+
+func number(t *testing.T, x *tensors.Tensor) float64 {
+	t.Helper()
+	if x.DType() == dtypes.Int64 {
+		return float64(tensors.ToScalar[int64](x))
+	}
+	return tensors.ToScalar[float64](x)
+}
