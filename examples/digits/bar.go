@@ -50,6 +50,9 @@ func (b *bar) update(p job.Progress) {
 	// A bar that cannot be drawn is no reason to stop training.
 	_ = b.bar.Set(p.Step)
 	b.open = true
+	if p.Step == p.Steps {
+		b.end()
+	}
 }
 
 // end leaves the bar as it is, and the cursor on a new line.
