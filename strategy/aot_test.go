@@ -188,3 +188,5 @@ func TestATooLargeModelIsRefusedWithItsLargestTensorsAndFitsWhenSplit(t *testing
 	assert.ErrorContains(t, err, "use more logical devices")
 	require.NoError(t, compile(8))
 }
+
+func zeros(shape shapes.Shape) *tensors.Tensor { return tensors.FromShape(shape) }

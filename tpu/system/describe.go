@@ -65,12 +65,22 @@ type SliceFacts struct {
 	// PeakFLOPS is the peak of one device in bfloat16 operations a second, from
 	// [tpu.Generations].
 	PeakFLOPS float64 `json:"peak_flops"`
+	// HBMBandwidth is the published rate of one device's memory in bytes a
+	// second.
+	HBMBandwidth float64 `json:"hbm_bandwidth"`
 	// Wrap says along which axes the interconnect closes to a ring, and Twist
 	// whether it is twisted as it does.
 	Wrap  [3]bool `json:"wrap"`
 	Twist bool    `json:"twist"`
 	// Plugin is the plugin's version text.
 	Plugin string `json:"plugin"`
+}
+
+// chipBandwidth is the rate of a chip's memory in bytes a second, by generation.
+// Source: the pages of the generations in the Cloud TPU documentation
+// (docs.cloud.google.com/tpu/docs/v2 and so on), "HBM bandwidth per chip".
+var chipBandwidth = map[string]float64{
+	"v2": 700e9, "v3": 900e9, "v4": 1228e9, "v5e": 819e9, "v5p": 2765e9, "v6e": 1638e9, "tpu7x": 7380e9,
 }
 
 // joined is a number of slices before a name, as in "2x v5e-256".
@@ -196,7 +206,8 @@ func (s *Slice) read(slices int, a tpu.Accelerator) error {
 		Name: name, Accelerator: a.Type(), Slices: slices, Kind: devices[0].Kind(),
 		Chips: slices * a.Chips(), Hosts: s.topology.NumTasks(), Devices: len(devices), DevicesPerChip: g.DevicesPerChip,
 		PeakFLOPS: g.PeakFLOPS / float64(max(g.DevicesPerChip, 1)),
-		Plugin:    s.handle.PlatformVersion(),
+		HBMBandwidth: chipBandwidth[g.Name] / float64(max(g.DevicesPerChip, 1)),
+		Plugin:       s.handle.PlatformVersion(),
 	}
 	attributes := s.handle.Attributes()
 	s.facts.HBMBytes, _ = attributes["device_memory_bytes_limit"].(int64)

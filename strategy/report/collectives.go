@@ -1,0 +1,200 @@
+package report
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Collective sums up the collectives of one kind over one axis.
+type Collective struct {
+	// Kind is the op's name: all-reduce, all-gather, reduce-scatter, all-to-all,
+	// collective-permute, collective-broadcast; or send, over the data-center
+	// network.
+	Kind string `json:"kind"`
+	// Axis is "replica" where groups join the same logical device of several
+	// replicas, "logical" where they join the logical devices of one replica,
+	// "replica+logical" otherwise, and "" for a send; "unknown" if the program
+	// gives the groups in a form that is not read, which then count as pairs.
+	Axis string `json:"axis"`
+	// GroupSize is the number of cores that one collective joins.
+	GroupSize int `json:"group_size"`
+	// Count is how often such a collective starts in a step, on one core. One
+	// that carries several tensors counts once.
+	Count int `json:"count"`
+	// Bytes is the size of its operands on one core, over the whole step.
+	Bytes int64 `json:"bytes"`
+	// Moved is what one core sends in a step if the group is a ring: the least
+	// that the operation needs.
+	Moved int64 `json:"moved_bytes"`
+	// InLoop says that some are in a loop whose number of rounds is not known;
+	// these count as one round.
+	InLoop bool `json:"unknown_rounds,omitempty"`
+}
+
+// collectiveKinds are the ops that move data between cores, under the names of
+// their starts.
+var collectiveKinds = map[string]string{
+	"all-reduce": "all-reduce", "all-reduce-start": "all-reduce",
+	"all-gather": "all-gather", "all-gather-start": "all-gather",
+	"reduce-scatter": "reduce-scatter",
+	"all-to-all":     "all-to-all", "ragged-all-to-all": "all-to-all",
+	"collective-permute": "collective-permute", "collective-permute-start": "collective-permute",
+	"collective-broadcast": "collective-broadcast",
+	"send":                 "send",
+}
+
+// collectives finds the collectives of a program of replicas times perReplica
+// partitions, most bytes first.
+func (m *hloModule) collectives(replicas, perReplica int) []Collective {
+	c := &counter{module: m, replicas: replicas, perReplica: perReplica, byKey: map[collectiveKey]*Collective{}}
+	c.walk(m.entry, 1, false, 0)
+	var all []Collective
+	for _, one := range c.byKey {
+		all = append(all, *one)
+	}
+	slices.SortFunc(all, func(a, b Collective) int {
+		return cmp.Or(cmp.Compare(b.Moved, a.Moved), cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Axis, b.Axis), cmp.Compare(a.GroupSize, b.GroupSize))
+	})
+	return all
+}
+
+type collectiveKey struct {
+	kind, axis string
+	size       int
+}
+
+// counter walks a program as it runs.
+type counter struct {
+	module               *hloModule
+	replicas, perReplica int
+	byKey                map[collectiveKey]*Collective
+	steps                int
+}
+
+// maxSteps bounds the walk of a damaged program, in which computations may call
+// each other without end.
+const maxSteps = 1 << 22
+
+// walk visits the instructions of a computation that runs times times.
+func (c *counter) walk(id uint64, times int, unknown bool, depth int) {
+	computation := c.module.computations[id]
+	if computation == nil || depth > maxDepth {
+		return
+	}
+	for _, i := range computation.instructions {
+		if c.steps++; c.steps > maxSteps {
+			return
+		}
+		if kind, ok := collectiveKinds[i.opcode]; ok {
+			if kind != "send" || !i.host {
+				c.add(kind, computation, i, times, unknown)
+			}
+			continue // what it calls combines elements
+		}
+		switch i.opcode {
+		case "async-update", "async-done":
+			continue // the start has counted it
+		case "while":
+			rounds, inLoop := i.trips, unknown
+			if rounds < 1 {
+				rounds, inLoop = 1, true
+			}
+			for _, called := range i.called {
+				c.walk(called, times*min(rounds, 1<<20), inLoop, depth+1)
+			}
+		default:
+			for _, called := range i.called {
+				c.walk(called, times, unknown, depth+1)
+			}
+		}
+	}
+}
+
+func (c *counter) add(kind string, computation *hloComputation, i *hloInstruction, times int, unknown bool) {
+	var bytes int64
+	for _, id := range i.operands {
+		if operand := computation.byID[id]; operand != nil {
+			bytes += operand.shape.bytes()
+		}
+	}
+	axis, size := "", 2
+	switch {
+	case kind == "send":
+	case kind == "collective-permute":
+		groups := make([][]int, len(i.pairs))
+		for k, pair := range i.pairs {
+			groups[k] = pair[:]
+		}
+		axis = c.axis(groups)
+	case i.unreadable && len(i.groups) == 0:
+		axis = "unknown"
+	default:
+		groups := i.groups
+		if len(groups) == 0 || len(groups) == 1 && len(groups[0]) == 0 {
+			groups = [][]int{make([]int, c.replicas*c.perReplica)}
+			for k := range groups[0] {
+				groups[0][k] = k
+			}
+		}
+		axis, size = c.axis(groups), len(groups[0])
+	}
+	if axis == "" && kind != "send" {
+		return // every core with itself
+	}
+	n := int64(size)
+	moved := bytes
+	switch kind {
+	case "all-reduce":
+		moved = 2 * bytes * (n - 1) / n
+	case "all-gather":
+		moved = bytes * (n - 1)
+	case "reduce-scatter", "all-to-all":
+		moved = bytes * (n - 1) / n
+	}
+	key := collectiveKey{kind, axis, size}
+	one := c.byKey[key]
+	if one == nil {
+		one = &Collective{Kind: kind, Axis: axis, GroupSize: size}
+		c.byKey[key] = one
+	}
+	one.Count += times
+	one.Bytes += int64(times) * bytes
+	one.Moved += int64(times) * moved
+	one.InLoop = one.InLoop || unknown
+}
+
+// axis says along what the partitions of the groups differ: partition r*P + p is
+// logical device p of replica r.
+func (c *counter) axis(groups [][]int) string {
+	var replica, logical bool
+	for _, group := range groups {
+		for _, partition := range group {
+			replica = replica || partition/c.perReplica != group[0]/c.perReplica
+			logical = logical || partition%c.perReplica != group[0]%c.perReplica
+		}
+	}
+	var parts []string
+	if replica {
+		parts = append(parts, "replica")
+	}
+	if logical {
+		parts = append(parts, "logical")
+	}
+	return strings.Join(parts, "+")
+}
+
+// knownTrips is how compilers note the rounds of a loop, in its configuration.
+var knownTrips = regexp.MustCompile(`"known_trip_count":\s*\{\s*"n":\s*"([0-9]{1,9})"`)
+
+func tripCount(config []byte) int {
+	if m := knownTrips.FindSubmatch(config); m != nil {
+		// The expression lets few digits through only.
+		n, _ := strconv.Atoi(string(m[1]))
+		return n
+	}
+	return 0
+}

@@ -1,0 +1,360 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"tpustrategy/pjrt"
+)
+
+// ErrProgram is matched by the error of a program that cannot be read.
+var ErrProgram = errors.New("report: malformed program")
+
+// The program that a compiler hands back is an HloModuleProto. Of its messages
+// these types keep what collectives are told by. Field numbers are from
+// xla/service/hlo.proto and xla/xla_data.proto.
+
+// hloModule is a program: its computations by id, and the one that runs.
+type hloModule struct {
+	computations map[uint64]*hloComputation
+	entry        uint64
+}
+
+type hloComputation struct {
+	instructions []*hloInstruction
+	byID         map[uint64]*hloInstruction
+}
+
+type hloInstruction struct {
+	id       uint64
+	name     string
+	opcode   string
+	shape    hloShape
+	operands []uint64
+	called   []uint64
+	groups   [][]int
+	pairs    [][2]int
+	trips    int // of a loop; 0 if it has no known number
+	host     bool
+	// unreadable are groups in a form that is not read.
+	unreadable bool
+}
+
+// hloShape is an array, or a tuple of shapes.
+type hloShape struct {
+	element  uint64
+	dims     []uint64
+	elements []hloShape
+}
+
+// maxDepth bounds nested shapes and calls of a damaged program.
+const maxDepth = 64
+
+// maxDevices bounds the devices that a damaged program can speak of.
+const maxDevices = 1 << 20
+
+// parseProgram reads an optimized program.
+func parseProgram(p pjrt.Program) (*hloModule, error) {
+	module := p.Code
+	switch p.Format {
+	case pjrt.FormatHLO:
+	case pjrt.FormatHLOWithConfig:
+		module = nil
+		if err := fields(p.Code, func(n protowire.Number, v value) error {
+			if n == 1 {
+				module = v.bytes
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, fmt.Errorf("report: a program of format %q: %w", p.Format, errors.ErrUnsupported)
+	}
+	m := &hloModule{computations: map[uint64]*hloComputation{}}
+	err := fields(module, func(n protowire.Number, v value) error {
+		switch n {
+		case 3:
+			id, c, err := parseComputation(v.bytes)
+			m.computations[id] = c
+			return err
+		case 6:
+			m.entry = v.number
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if m.computations[m.entry] == nil {
+		return nil, fmt.Errorf("%w: it has no entry computation", ErrProgram)
+	}
+	return m, nil
+}
+
+func parseComputation(b []byte) (id uint64, c *hloComputation, err error) {
+	c = &hloComputation{byID: map[uint64]*hloInstruction{}}
+	err = fields(b, func(n protowire.Number, v value) error {
+		switch n {
+		case 2:
+			i, err := parseInstruction(v.bytes)
+			if err != nil {
+				return err
+			}
+			c.instructions = append(c.instructions, i)
+			c.byID[i.id] = i
+		case 5:
+			id = v.number
+		}
+		return nil
+	})
+	return id, c, err
+}
+
+func parseInstruction(b []byte) (*hloInstruction, error) {
+	i := &hloInstruction{}
+	err := fields(b, func(n protowire.Number, v value) error {
+		var err error
+		switch n {
+		case 1:
+			i.name = string(v.bytes)
+		case 2:
+			i.opcode = string(v.bytes)
+		case 3:
+			i.shape, err = parseShape(v.bytes, 0)
+		case 35:
+			i.id = v.number
+		case 36:
+			i.operands, err = v.numbers(i.operands)
+		case 38:
+			i.called, err = v.numbers(i.called)
+		case 43:
+			i.trips = tripCount(v.bytes)
+		case 47:
+			i.host = v.number != 0
+		case 49:
+			var group []int
+			group, err = parseGroup(v.bytes)
+			i.groups = append(i.groups, group)
+		case 52:
+			var pair [2]int
+			err = fields(v.bytes, func(n protowire.Number, v value) error {
+				if (n == 1 || n == 2) && v.number < maxDevices {
+					pair[n-1] = int(v.number)
+				}
+				return nil
+			})
+			i.pairs = append(i.pairs, pair)
+		case 87:
+			i.groups, err = parseDeviceList(v.bytes)
+		case 92: // the iota of a device list, on its own in newer programs
+			i.groups, err = parseIota(v.bytes)
+		case 93: // groups by the axes of a mesh
+			i.unreadable = len(v.bytes) > 0
+		}
+		return err
+	})
+	return i, err
+}
+
+// parseDeviceList reads a CollectiveDeviceListProto: groups one by one, or as an
+// iota that is reshaped and transposed.
+func parseDeviceList(b []byte) (groups [][]int, err error) {
+	err = fields(b, func(n protowire.Number, v value) error {
+		switch n {
+		case 1:
+			group, err := parseGroup(v.bytes)
+			groups = append(groups, group)
+			return err
+		case 2:
+			iota, err := parseIota(v.bytes)
+			groups = append(groups, iota...)
+			return err
+		}
+		return nil
+	})
+	return groups, err
+}
+
+func parseGroup(b []byte) (group []int, err error) {
+	var ids []uint64
+	err = fields(b, func(n protowire.Number, v value) error {
+		var err error
+		if n == 1 {
+			ids, err = v.numbers(ids)
+		}
+		return err
+	})
+	for _, id := range ids {
+		if id >= maxDevices {
+			return nil, fmt.Errorf("%w: device %d", ErrProgram, id)
+		}
+		group = append(group, int(id))
+	}
+	return group, err
+}
+
+// parseIota reads an IotaReplicaGroupListProto: the numbers from 0 in the shape
+// reshape, transposed by perm, in groups of size.
+func parseIota(b []byte) ([][]int, error) {
+	var count, size uint64
+	var reshape, perm []uint64
+	err := fields(b, func(n protowire.Number, v value) (err error) {
+		switch n {
+		case 1:
+			count = v.number
+		case 2:
+			size = v.number
+		case 3:
+			reshape, err = v.numbers(reshape)
+		case 4:
+			perm, err = v.numbers(perm)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if count == 0 || size == 0 || count > maxDevices || size > maxDevices/count || len(reshape) != len(perm) {
+		return nil, fmt.Errorf("%w: %d groups of %d devices", ErrProgram, count, size)
+	}
+	total := count * size
+	product := uint64(1)
+	for _, n := range reshape {
+		if n == 0 || n > total/product {
+			return nil, fmt.Errorf("%w: %d devices in the shape %v", ErrProgram, total, reshape)
+		}
+		product *= n
+	}
+	seen := map[uint64]bool{}
+	for _, axis := range perm {
+		if axis >= uint64(len(reshape)) || seen[axis] {
+			return nil, fmt.Errorf("%w: the permutation %v", ErrProgram, perm)
+		}
+		seen[axis] = true
+	}
+	if product != total {
+		return nil, fmt.Errorf("%w: %d devices in the shape %v", ErrProgram, total, reshape)
+	}
+	strides := make([]uint64, len(reshape))
+	stride := uint64(1)
+	for axis := len(reshape) - 1; axis >= 0; axis-- {
+		strides[axis] = stride
+		stride *= reshape[axis]
+	}
+	groups := make([][]int, count)
+	index := make([]uint64, len(perm))
+	for k := range total {
+		id := uint64(0)
+		for place, axis := range perm {
+			id += index[place] * strides[axis]
+		}
+		groups[k/size] = append(groups[k/size], int(id))
+		for place := len(perm) - 1; place >= 0; place-- {
+			if index[place]++; index[place] < reshape[perm[place]] {
+				break
+			}
+			index[place] = 0
+		}
+	}
+	return groups, nil
+}
+
+// parseShape reads a ShapeProto.
+func parseShape(b []byte, depth int) (s hloShape, err error) {
+	if depth > maxDepth {
+		return s, fmt.Errorf("%w: tuples in tuples", ErrProgram)
+	}
+	err = fields(b, func(n protowire.Number, v value) (err error) {
+		switch n {
+		case 2:
+			s.element = v.number
+		case 3:
+			s.dims, err = v.numbers(s.dims)
+		case 4:
+			var element hloShape
+			element, err = parseShape(v.bytes, depth+1)
+			s.elements = append(s.elements, element)
+		}
+		return err
+	})
+	return s, err
+}
+
+// elementBits are the sizes of xla.PrimitiveType, by number, in bits.
+var elementBits = map[uint64]uint64{
+	1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 10: 16, 11: 32, 12: 64, 15: 64, 16: 16, 18: 128,
+	19: 8, 20: 8, 21: 4, 22: 4, 23: 8, 24: 8, 25: 8, 26: 2, 27: 2, 28: 8, 29: 8, 30: 1, 31: 1, 32: 4, 33: 8,
+}
+
+// bytes is the size of a shape, without padding.
+func (s hloShape) bytes() int64 {
+	total := int64(0)
+	for _, e := range s.elements {
+		total += e.bytes()
+	}
+	bits := elementBits[s.element]
+	for _, d := range s.dims {
+		if d != 0 && bits > 1<<50/d {
+			return total // damaged
+		}
+		bits *= d
+	}
+	return total + int64((bits+7)/8)
+}
+
+// value is a field's value: a number, or bytes.
+type value struct {
+	number uint64
+	bytes  []byte
+	packed bool
+}
+
+// numbers appends a repeated number, packed or not.
+func (v value) numbers(list []uint64) ([]uint64, error) {
+	if !v.packed {
+		return append(list, v.number), nil
+	}
+	for b := v.bytes; len(b) > 0; {
+		n, size := protowire.ConsumeVarint(b)
+		if size < 0 {
+			return nil, fmt.Errorf("%w: %w", ErrProgram, protowire.ParseError(size))
+		}
+		list, b = append(list, n), b[size:]
+	}
+	return list, nil
+}
+
+// fields walks a message's numbers and length-delimited fields.
+func fields(m []byte, visit func(n protowire.Number, v value) error) error {
+	for len(m) > 0 {
+		n, kind, size := protowire.ConsumeTag(m)
+		if size < 0 {
+			return fmt.Errorf("%w: %w", ErrProgram, protowire.ParseError(size))
+		}
+		m = m[size:]
+		var v value
+		use := true
+		switch kind {
+		case protowire.VarintType:
+			v.number, size = protowire.ConsumeVarint(m)
+		case protowire.BytesType:
+			v.bytes, size = protowire.ConsumeBytes(m)
+			v.packed = true
+		default:
+			size, use = protowire.ConsumeFieldValue(n, kind, m), false
+		}
+		if size < 0 {
+			return fmt.Errorf("%w: field %d: %w", ErrProgram, n, protowire.ParseError(size))
+		}
+		m = m[size:]
+		if use {
+			if err := visit(n, v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// WriteText writes the report for people, in about 80 columns.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s on %s: %d replicas of %d logical devices\n", r.Step, r.Target, r.Replicas, r.LogicalDevices)
+	r.memoryText(&b)
+	r.tensorsText(&b)
+	r.collectivesText(&b)
+	r.costText(&b)
+	for _, note := range r.Notes {
+		fmt.Fprintf(&b, "\nnote: %s\n", note)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// String is such as "v5e:2x4 (8 x TPU v5 lite, 1 hosts)".
+func (t Target) String() string {
+	text := t.Name
+	if t.Devices > 0 {
+		text += fmt.Sprintf(" (%d x %s", t.Devices, t.Kind)
+		if t.Hosts > 0 {
+			text += fmt.Sprintf(", hosts: %d", t.Hosts)
+		}
+		text += ")"
+	}
+	return text
+}
+
+// barWidth is the memory bar's, in characters.
+const barWidth = 50
+
+func (r *Report) memoryText(b *strings.Builder) {
+	m := r.Memory
+	b.WriteString("\nmemory of one core\n")
+	for _, part := range m.parts() {
+		fmt.Fprintf(b, "  %-12s %12s\n", part.Name, Bytes(part.Bytes))
+	}
+	fmt.Fprintf(b, "  %-12s %12s\n", "total", Bytes(m.Total))
+	if m.Peak > 0 {
+		fmt.Fprintf(b, "  %-12s %12s  (the compiler's figure, without the code)\n", "peak", Bytes(m.Peak))
+	}
+	if m.Limit == 0 {
+		fmt.Fprintf(b, "  verdict: %s: the memory of a core is not known\n", m.Verdict)
+		return
+	}
+	bar := ""
+	for _, part := range m.parts() {
+		if part.Bytes > 0 && part.Name != "aliased" {
+			n := int(float64(barWidth) * float64(part.Bytes) / float64(m.Limit))
+			bar += strings.Repeat(part.Letter, min(n, barWidth-min(len(bar), barWidth)))
+		}
+	}
+	fmt.Fprintf(b, "  [%s%s] of %s\n", bar, strings.Repeat(".", barWidth-len(bar)), Bytes(m.Limit))
+	fmt.Fprintf(b, "  verdict: %s: %.1f%% of the memory of a core\n", m.Verdict, 100*float64(m.Total)/float64(m.Limit))
+}
+
+// memoryPart is a part of a program's memory.
+type memoryPart struct {
+	Name   string
+	Letter string
+	Bytes  int64
+	Class  string
+}
+
+// parts are those of the bar: outputs that take over arguments count once.
+func (m Memory) parts() []memoryPart {
+	return []memoryPart{
+		{"arguments", "a", m.Arguments, "arguments"},
+		{"outputs", "o", m.Outputs - m.Aliased, "outputs"},
+		{"aliased", "", m.Aliased, "aliased"},
+		{"temporaries", "t", m.Temporaries, "temporaries"},
+		{"code", "c", m.Code, "code"},
+	}
+}
+
+// textTensors bounds the tensors of the text form; JSON has them all.
+const textTensors = 20
+
+func (r *Report) tensorsText(b *strings.Builder) {
+	largest := r.Largest("")
+	if len(largest) == 0 {
+		return
+	}
+	b.WriteString("\ntensors at the step's border, largest first\n")
+	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "  role\tname\tshape\ton one core\tbytes\tcopies\tlayout")
+	for _, x := range largest[:min(len(largest), textTensors)] {
+		fmt.Fprintf(t, "  %s\t%s\t%s%v\t%v\t%s\t%d\t%s\n", x.Role, x.Name, x.DType, x.Shape, x.Shard, Bytes(x.BytesPerCore), x.Copies, x.layout())
+	}
+	// A strings.Builder takes everything.
+	_ = t.Flush()
+	if n := len(largest) - textTensors; n > 0 {
+		fmt.Fprintf(b, "  and %d more\n", n)
+	}
+}
+
+// layout says in words where a tensor is.
+func (t Tensor) layout() string {
+	text := t.Annotation
+	if text == "none" {
+		text = "whole"
+	}
+	if t.PerReplica {
+		return text + ", per replica"
+	}
+	return text + ", mirrored"
+}
+
+func (r *Report) collectivesText(b *strings.Builder) {
+	b.WriteString("\ncollectives of one core in one step\n")
+	if len(r.Collectives) == 0 {
+		b.WriteString("  none\n")
+		return
+	}
+	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "  kind\taxis\tcores\tcount\toperands\tsent, at least")
+	for _, c := range r.Collectives {
+		fmt.Fprintf(t, "  %s\t%s\t%d\t%d\t%s\t%s\n", c.Kind, c.Axis, c.GroupSize, c.Count, Bytes(c.Bytes), Bytes(c.Moved))
+	}
+	// A strings.Builder takes everything.
+	_ = t.Flush()
+}
+
+func (r *Report) costText(b *strings.Builder) {
+	c := r.Cost
+	b.WriteString("\ncost, by the compiler's estimate\n")
+	if c.FLOPs >= 0 {
+		fmt.Fprintf(b, "  operations of one core  %s\n", SI(c.FLOPs, "FLOP"))
+	}
+	if c.BytesAccessed >= 0 {
+		fmt.Fprintf(b, "  bytes accessed          %s\n", Bytes(int64(c.BytesAccessed)))
+	}
+	if c.ModelFLOPs > 0 {
+		fmt.Fprintf(b, "  the model asks for      %s on all cores\n", SI(c.ModelFLOPs, "FLOP"))
+	}
+	if c.Seconds > 0 {
+		fmt.Fprintf(b, "  time of a step          %s\n", Seconds(c.Seconds))
+	}
+	if c.FloorSeconds > 0 {
+		fmt.Fprintf(b, "  at least                %s, at the published peak and rate of memory\n", Seconds(c.FloorSeconds))
+	}
+	if c.Utilization > 0 {
+		of := "estimate"
+		if c.Seconds == 0 {
+			of = "least time"
+		}
+		fmt.Fprintf(b, "  utilization             %.2f%% of the published peak in that %s, %s a core\n", 100*c.Utilization, of, SI(r.Target.PeakFLOPS, "FLOP/s"))
+	}
+	if r.CompilingSeconds > 0 {
+		fmt.Fprintf(b, "  to make                 %s to lower, %s to compile\n", Seconds(r.LoweringSeconds), Seconds(r.CompilingSeconds))
+	}
+}
+
+// Bytes writes a number of bytes, such as "1.50 MiB".
+func Bytes(n int64) string {
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= unit.size {
+			return fmt.Sprintf("%.2f %s", float64(n)/float64(unit.size), unit.name)
+		}
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// SI writes a number with a decimal prefix, such as "197.00 TFLOP/s".
+func SI(x float64, unit string) string {
+	for _, prefix := range []struct {
+		size float64
+		name string
+	}{{1e18, "E"}, {1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+		if x >= prefix.size {
+			return fmt.Sprintf("%.2f %s%s", x/prefix.size, prefix.name, unit)
+		}
+	}
+	return fmt.Sprintf("%.0f %s", x, unit)
+}
+
+// Seconds writes a time, such as "1.25 ms".
+func Seconds(s float64) string {
+	switch {
+	case s >= 1:
+		return fmt.Sprintf("%.2f s", s)
+	case s >= 1e-3:
+		return fmt.Sprintf("%.2f ms", s*1e3)
+	}
+	return fmt.Sprintf("%.1f us", s*1e6)
+}
