@@ -249,11 +249,21 @@ func (b *Buffer) Bytes() int { return b.shape.Load().bytes }
 // Device is where the buffer lives, or lived.
 func (b *Buffer) Device() *Device { return b.dev.Load() }
 
-// Memory is the memory it lives in; nil if it is the device's default one and
-// the plugin does not name it.
+// Memory is the memory that it lives in. Of a donated or closed buffer it is
+// the device's default one, unless it was known before; nil if the plugin names
+// no memories.
 func (b *Buffer) Memory() *Memory {
 	if m := b.mem.Load(); m != nil {
 		return m
+	}
+	if b.acquire() == nil {
+		defer b.release()
+		if h, err := b.core.api.BufferMemory(b.h.c); err == nil {
+			if m := b.core.memories[h]; m != nil {
+				b.mem.Store(m)
+				return m
+			}
+		}
 	}
 	return b.dev.Load().defaultMemory
 }

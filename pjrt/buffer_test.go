@@ -167,6 +167,23 @@ func TestCopiesToDevicesAndMemories(t *testing.T) {
 		require.NoError(t, b.Close())
 	}
 	assert.Equal(t, "device", src.Memory().Kind())
+	require.NoError(t, src.Close())
+	assert.Equal(t, "device", src.Memory().Kind())
+}
+
+func TestMemoriesDescribeThemselves(t *testing.T) {
+	c := cpu(t, 2)
+	seen := map[int]bool{}
+	for _, m := range c.Memories() {
+		assert.NotEmpty(t, m.Kind())
+		assert.NotEmpty(t, m.String())
+		assert.NotEmpty(t, m.DebugString())
+		assert.NotEmpty(t, m.Devices())
+		assert.False(t, seen[m.ID()], "ids are unique")
+		seen[m.ID()] = true
+		assert.Equal(t, m.Kind() == "device", m.KindID() == c.Devices()[0].DefaultMemory().KindID())
+	}
+	assert.Len(t, seen, len(c.Devices())*len(c.Devices()[0].Memories()))
 }
 
 func TestZeroCopyIsTheHostMemoryAndSaysWhenItIsFree(t *testing.T) {

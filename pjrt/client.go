@@ -103,6 +103,7 @@ func (c *Client) read() (err error) {
 	if err != nil {
 		return err
 	}
+	c.core.memories = memories
 	c.byID, c.byHandle = map[int]*Device{}, map[capi.Device]*Device{}
 	for _, h := range handles {
 		d, err := c.readDevice(h, memories)

@@ -3,6 +3,7 @@ package pjrt_test
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -177,6 +178,37 @@ func TestReplicasRunOnTheirAssignedDevices(t *testing.T) {
 		assert.Equal(t, []int{2, 0, 3}[id], dev.ID())
 		assert.Same(t, dev, r[d][0].Device())
 	}
+}
+
+func TestTheDeviceAssignmentComesBack(t *testing.T) {
+	leaktest.Check(t)
+	c := cpu(t, 4)
+	for _, want := range [][][]int{{{3}}, {{1, 0}, {3, 2}}, {{2}, {1}, {0}}, {{3, 1, 2, 0}}} {
+		x := compile(t, c, two(), pjrt.CompileOptions{Replicas: len(want), Partitions: len(want[0]), SPMD: len(want[0]) > 1, DeviceAssignment: want})
+		got, err := x.DeviceAssignment()
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+		require.NoError(t, x.Close())
+		_, err = x.DeviceAssignment()
+		require.ErrorIs(t, err, pjrt.ErrClosed)
+	}
+}
+
+func TestLoadingAnExecutableNeedsALaterPlugin(t *testing.T) {
+	leaktest.Check(t)
+	c := cpu(t, 2)
+	x := compile(t, c, addOne(2), spmd(2))
+	_, err := c.LoadExecutable(background, x.Executable(), spmd(2))
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	var pe *pjrt.Error
+	require.ErrorAs(t, err, &pe)
+	assert.Equal(t, 95, pe.NeedsMinor)
+	require.NoError(t, x.Close())
+	_, err = c.LoadExecutable(background, x.Executable(), spmd(2))
+	require.ErrorIs(t, err, pjrt.ErrClosed)
+	var ce *pjrt.CompileError
+	_, err = c.LoadExecutable(background, nil, spmd(2))
+	require.ErrorAs(t, err, &ce)
 }
 
 func TestCompileCanBeLeft(t *testing.T) {

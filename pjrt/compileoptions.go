@@ -145,6 +145,53 @@ func assignmentProto(a [][]int) []byte {
 	return out
 }
 
+// readAssignment is the inverse of assignmentProto.
+func readAssignment(b []byte) ([][]int, error) {
+	var replicas, partitions uint64
+	var columns [][]int64
+	err := eachField(b, func(n protowire.Number, v uint64, m []byte) error {
+		switch n {
+		case 1:
+			replicas = v
+		case 2:
+			partitions = v
+		case 3:
+			var column []int64
+			err := eachField(m, func(n protowire.Number, v uint64, m []byte) (err error) {
+				if n == 1 {
+					column, err = integers(column, v, m)
+				}
+				return err
+			})
+			columns = append(columns, column)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if uint64(len(columns)) != partitions {
+		return nil, fmt.Errorf("%w: a device assignment of %d partitions has %d", errHLO, partitions, len(columns))
+	}
+	for _, c := range columns {
+		if uint64(len(c)) != replicas {
+			return nil, fmt.Errorf("%w: a device assignment of %d replicas has %d", errHLO, replicas, len(c))
+		}
+	}
+	if partitions == 0 {
+		return nil, fmt.Errorf("%w: an empty device assignment", errHLO)
+	}
+	out := make([][]int, replicas)
+	for r := range out {
+		out[r] = make([]int, partitions)
+		for p := range out[r] {
+			out[r][p] = int(columns[p][r])
+		}
+	}
+	return out, nil
+}
+
 // overrideProto is an OptionOverrideProto.
 func overrideProto(name string, value any) ([]byte, error) {
 	if name == "" {

@@ -40,6 +40,9 @@ type core struct {
 	launch sync.Mutex
 
 	waits waits
+
+	// memories are the client's, by handle; written before any buffer exists.
+	memories map[capi.Memory]*Memory
 }
 
 const closedRefs = math.MinInt64 / 2

@@ -150,10 +150,10 @@ func (l *LoadedExecutable) execute(args, results [][]*Buffer, o ExecuteOptions) 
 		return l.core.wrap("execute", err)
 	}
 	if !l.checked.Load() {
-		l.learn(s, args)
+		err = l.learn(s, args)
 	}
 	l.finish(s, args, results, o.Donate)
-	return nil
+	return err
 }
 
 // checkLists checks the numbers of devices, arguments and results.
@@ -375,16 +375,21 @@ func (l *LoadedExecutable) finish(s *launch, args, results [][]*Buffer, donate [
 }
 
 // learn checks, once, that the plugin's results are of the types that it
-// announced, and keeps the parameters of a first call if nobody told them.
-func (l *LoadedExecutable) learn(s *launch, args [][]*Buffer) {
+// announced, as later checks rely on those, and keeps the parameters of a first
+// call if nobody told them.
+func (l *LoadedExecutable) learn(s *launch, args [][]*Buffer) error {
 	for j, want := range l.outputs {
 		dtype, err := l.core.api.BufferType(s.Outs[j])
 		if err != nil {
-			continue
+			return l.core.wrap("result type", err)
 		}
 		dims, err := l.core.api.BufferDims(s.Outs[j])
-		if have := shapeOf64(DType(dtype), dims); err == nil && !have.equal(want) {
-			return // keep asking; Dims of the results are the announced ones
+		if err != nil {
+			return l.core.wrap("result dimensions", err)
+		}
+		if have := shapeOf64(DType(dtype), dims); !have.equal(want) {
+			return &Error{Op: "execute", Code: Internal, Plugin: l.core.path,
+				Msg: fmt.Sprintf("result %d is %v, the plugin announced %v: close the results", j, have, want)}
 		}
 	}
 	if l.params.Load() == nil && len(args) > 0 {
@@ -395,4 +400,5 @@ func (l *LoadedExecutable) learn(s *launch, args [][]*Buffer) {
 		l.params.CompareAndSwap(nil, &params)
 	}
 	l.checked.Store(true)
+	return nil
 }

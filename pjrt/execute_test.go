@@ -354,8 +354,9 @@ func TestDonationCloseAndUseRaceWithoutHarm(t *testing.T) {
 	}
 }
 
-// Two programs with collectives, launched from many goroutines: if the devices
-// saw them in different orders, each would wait for the other for ever.
+// Two programs with collectives, launched from many goroutines. Devices that saw
+// them in different orders would wait for each other for ever, where the plugin
+// does not order launches itself.
 func TestConcurrentCollectivesDoNotWaitForEachOther(t *testing.T) {
 	leaktest.Check(t)
 	const n = 4
@@ -392,4 +393,25 @@ func TestConcurrentCollectivesDoNotWaitForEachOther(t *testing.T) {
 		}
 	}
 	wg.Wait()
+}
+
+func TestParametersThatNobodyTellsAreThoseOfTheFirstCall(t *testing.T) {
+	leaktest.Check(t)
+	b := newBench(t)
+	pjrt.ForgetParameters(b.x)
+	_, known := b.x.Parameters()
+	require.False(t, known)
+	var ae *pjrt.ArgumentError
+	uneven := [][]*pjrt.Buffer{{b.a, nil}}
+	require.ErrorAs(t, b.x.Execute(background, uneven, b.results, pjrt.ExecuteOptions{}), &ae)
+	require.NoError(t, b.x.Execute(background, b.args, b.results, pjrt.ExecuteOptions{}))
+	types, known := b.x.Parameters()
+	require.True(t, known)
+	assert.Equal(t, []pjrt.TensorType{{DType: pjrt.F32, Dims: []int{2, 3}}, {DType: pjrt.S32, Dims: []int{4}}}, types)
+	closeAll(b.results)
+	require.ErrorAs(t, b.x.Execute(background, [][]*pjrt.Buffer{{b.y, b.a}}, b.results, pjrt.ExecuteOptions{}), &ae)
+
+	pjrt.ForgetParameters(b.x)
+	require.NoError(t, b.x.SetParameters(types))
+	require.ErrorAs(t, b.x.Execute(background, [][]*pjrt.Buffer{{b.y, b.a}}, b.results, pjrt.ExecuteOptions{}), &ae)
 }

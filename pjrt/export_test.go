@@ -21,3 +21,6 @@ func CodeNames() []string { return codeNames[:] }
 
 // ExtensionNames are the extensions' names by number.
 func ExtensionNames() []string { return extensionNames[:] }
+
+// ForgetParameters makes x one whose plugin does not tell its parameters.
+func ForgetParameters(x *LoadedExecutable) { x.params.Store(nil) }

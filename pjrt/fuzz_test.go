@@ -3,6 +3,7 @@ package pjrt
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -136,4 +137,19 @@ func TestBytecodeThatMixesShardyAndGSPMDIsRefused(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
+}
+
+func FuzzReadAssignment(f *testing.F) {
+	f.Add(assignmentProto([][]int{{0, 1}, {2, 3}}))
+	f.Add(appendInt(nil, 1, 1<<40))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := readAssignment(b)
+		if err != nil || len(a) == 0 {
+			return
+		}
+		again, err := readAssignment(assignmentProto(a))
+		if err != nil || !reflect.DeepEqual(a, again) {
+			t.Fatalf("%v became %v, %v", a, again, err)
+		}
+	})
 }

@@ -103,6 +103,31 @@ func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*L
 	})
 }
 
+// LoadExecutable puts an executable that was compiled ahead of time by the same
+// plugin on the client's devices. It needs PJRT 0.95; older plugins give an
+// error that matches errors.ErrUnsupported, and [Executable.Serialize] with
+// [Client.Load] does the same. e stays open.
+func (c *Client) LoadExecutable(ctx context.Context, e *Executable, o CompileOptions) (*LoadedExecutable, error) {
+	if e == nil || e.api != c.api {
+		return nil, &CompileError{"Executable", "it is nil or of another plugin"}
+	}
+	options, err := o.encode(len(c.devices), func(id int) bool { return c.byID[id] != nil })
+	if err != nil {
+		return nil, err
+	}
+	return c.load(ctx, "load executable", nil, func([]byte) (x capi.Loaded, err error) {
+		if !e.enter() {
+			return nil, ErrClosed
+		}
+		defer func() {
+			if e.leave() {
+				_ = e.destroy()
+			}
+		}()
+		return c.api.ClientLoad(c.c, e.x, options)
+	})
+}
+
 // load runs a call that makes a loaded executable from bytes.
 func (c *Client) load(ctx context.Context, op string, b []byte, f func([]byte) (capi.Loaded, error)) (*LoadedExecutable, error) {
 	if err := c.retain(childCall); err != nil {
@@ -188,6 +213,27 @@ func (l *LoadedExecutable) Executable() *Executable { return l.exec }
 // AddressableDevices are this process's devices of the program in launch order:
 // element d is the device of args[d] and results[d] of Execute.
 func (l *LoadedExecutable) AddressableDevices() []*Device { return slices.Clone(l.devices) }
+
+// DeviceAssignment is [replica][partition] to global device id, of all processes.
+// It needs PJRT 0.79.
+func (l *LoadedExecutable) DeviceAssignment() ([][]int, error) {
+	const op = "device assignment"
+	if !l.enter() {
+		return nil, fmt.Errorf("pjrt: %s: executable: %w", op, ErrClosed)
+	}
+	b, err := l.core.api.LoadedAssignment(l.x)
+	if l.leave() {
+		_ = l.destroy()
+	}
+	if err != nil {
+		return nil, l.core.wrap(op, err)
+	}
+	assignment, err := readAssignment(b)
+	if err != nil {
+		return nil, fmt.Errorf("pjrt: %s: %w", op, err)
+	}
+	return assignment, nil
+}
 
 // NumOutputs is the number of results per device.
 func (l *LoadedExecutable) NumOutputs() int { return len(l.outputs) }

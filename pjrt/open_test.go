@@ -55,7 +55,13 @@ static struct api table = { .size = 40 + 8 * SLOTS, .vsize = 24, .major = MAJOR,
 struct message { size_t size; void *ext; void *error; const char *text; size_t n; };
 static int error;
 static void destroy(void *a) {}
-static void message(struct message *m) { m->text = "no such\ndevice today"; m->n = strlen(m->text); }
+static void message(struct message *m) { 
+#ifdef LOCKED
+  m->text = "cannot get the multi-process lockfile";
+#else
+  m->text = "no such\ndevice today";
+#endif
+  m->n = strlen(m->text); }
 static void *code(void *a) { ((int *)a)[6] = 14; return NULL; }
 static void *initialize(void *a) {
 #ifdef FAIL
@@ -140,6 +146,8 @@ func TestOpenRefusesFilesThatAreNoPlugin(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	_, err = pjrt.Open(fake(t, "fails2", "-DFAIL"))
 	require.ErrorIs(t, err, pjrt.Unavailable, "the plugin's own code is kept")
+	_, err = pjrt.Open(fake(t, "locked", "-DFAIL", "-DLOCKED"))
+	require.ErrorContains(t, err, "ALLOW_MULTIPLE_LIBTPU_LOAD=1", "what to do about a TPU in use")
 }
 
 func TestAPluginWithAShortTableIsUnsupportedNotACrash(t *testing.T) {

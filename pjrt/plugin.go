@@ -78,7 +78,11 @@ func Open(path string) (*Plugin, error) {
 			Detail: fmt.Sprintf("it speaks PJRT %d.%d, this package 0.%d and newer", api.Major, api.Minor, capi.MinMinor)}
 	}
 	if err := api.Initialize(); err != nil {
-		return nil, &PluginError{Path: full, Reason: PluginInitialize, Err: wrap("initialize", full, err)}
+		e := &PluginError{Path: full, Reason: PluginInitialize, Err: wrap("initialize", full, err)}
+		if strings.Contains(err.Error(), "lockfile") {
+			e.Detail = "another process has libtpu loaded and may be using the TPU: end it, or, to compile only, start this one with ALLOW_MULTIPLE_LIBTPU_LOAD=1"
+		}
+		return nil, e
 	}
 	p := &Plugin{api: api, path: full}
 	if p.attributes, err = api.Attributes(); err != nil && !errors.Is(wrap("", full, err), errors.ErrUnsupported) {

@@ -234,10 +234,8 @@ typedef struct { TPS_HEAD void *src; tps_Buffer_MemoryLayout *host_layout; void 
 typedef struct { TPS_HEAD void *buffer; size_t on_device_size_in_bytes; } tps_Buffer_OnDeviceSizeInBytes_Args;
 typedef struct { TPS_HEAD void *buffer; void *dst_device; void *dst_buffer; } tps_Buffer_CopyToDevice_Args;
 typedef struct { TPS_HEAD void *buffer; void *dst_memory; void *dst_buffer; } tps_Buffer_CopyToMemory_Args;
-typedef struct { TPS_HEAD void *buffer; void *device; } tps_Buffer_Device_Args;
 typedef struct { TPS_HEAD void *buffer; void *memory; } tps_Buffer_Memory_Args;
 typedef struct { TPS_HEAD void *buffer; void *event; } tps_Buffer_ReadyEvent_Args;
-typedef struct { TPS_HEAD void *buffer; uintptr_t buffer_pointer; } tps_Buffer_UnsafePointer_Args;
 
 // Topologies and ahead-of-time compilation.
 typedef struct { TPS_HEAD const char *topology_name; size_t topology_name_size; const tps_NamedValue *create_options; size_t num_options; void *topology; } tps_TopologyDescription_Create_Args;

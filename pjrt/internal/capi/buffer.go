@@ -36,23 +36,10 @@ func (a *API) BufferSize(b Buffer) (int, error) {
 	return int(n), err
 }
 
-func (a *API) BufferDevice(b Buffer) (Device, error) {
-	var d unsafe.Pointer
-	err := a.err(C.tps_buffer_device(a.p, unsafe.Pointer(b), &d))
-	return Device(d), err
-}
-
 func (a *API) BufferMemory(b Buffer) (Memory, error) {
 	var m unsafe.Pointer
 	err := a.err(C.tps_buffer_memory(a.p, unsafe.Pointer(b), &m))
 	return Memory(m), err
-}
-
-// BufferPointer is the address of the data, for tests of zero copy.
-func (a *API) BufferPointer(b Buffer) (uintptr, error) {
-	var p C.uintptr_t
-	err := a.err(C.tps_buffer_pointer(a.p, unsafe.Pointer(b), &p))
-	return uintptr(p), err
 }
 
 func (a *API) BufferToDevice(b Buffer, d Device) (Buffer, error) {
@@ -81,13 +68,6 @@ func (a *API) EventFinish(e Event) error { return a.err(C.tps_event_finish(a.p, 
 // BufferToHost copies row-major into n bytes at dst and returns when done.
 func (a *API) BufferToHost(b Buffer, rank int, dst unsafe.Pointer, n int) error {
 	return a.err(C.tps_buffer_to_host(a.p, unsafe.Pointer(b), C.size_t(rank), dst, C.size_t(n)))
-}
-
-// BufferHostSize is the number of bytes that BufferToHost writes.
-func (a *API) BufferHostSize(b Buffer, rank int) (int, error) {
-	var n C.size_t
-	err := a.err(C.tps_buffer_host_size(a.p, unsafe.Pointer(b), C.size_t(rank), &n))
-	return int(n), err
 }
 
 func (a *API) EventDestroy(e Event) { C.tps_event_destroy(a.p, unsafe.Pointer(e)) }

@@ -118,9 +118,7 @@ void *tps_buffer_is_deleted(const tps_Api *api, void *b, int *out);
 void *tps_buffer_type(const tps_Api *api, void *b, int *out);
 void *tps_buffer_dims(const tps_Api *api, void *b, tps_list *out);
 void *tps_buffer_size(const tps_Api *api, void *b, size_t *out);
-void *tps_buffer_device(const tps_Api *api, void *b, void **out);
 void *tps_buffer_memory(const tps_Api *api, void *b, void **out);
-void *tps_buffer_pointer(const tps_Api *api, void *b, uintptr_t *out);
 void *tps_buffer_to_device(const tps_Api *api, void *b, void *device, void **out);
 void *tps_buffer_to_memory(const tps_Api *api, void *b, void *memory, void **out);
 // Polls: *event is NULL once the contents are there, and the returned error is
@@ -130,7 +128,6 @@ void *tps_buffer_poll(const tps_Api *api, void *b, void **event);
 void *tps_event_finish(const tps_Api *api, void *event);
 // Copies row-major into dst and waits for the copy: dst is not touched later.
 void *tps_buffer_to_host(const tps_Api *api, void *b, size_t rank, void *dst, size_t n);
-void *tps_buffer_host_size(const tps_Api *api, void *b, size_t rank, size_t *n);
 
 void *tps_topology_create(const tps_Api *api, const char *name, size_t name_n, const tps_NamedValue *opts, size_t n, void **out);
 void *tps_topology_destroy(const tps_Api *api, void *t);

@@ -81,9 +81,7 @@ void *tps_buffer_destroy(const tps_Api *api, void *b) {
 GET(tps_buffer_is_deleted, Buffer_IsDeleted, buffer, is_deleted, int)
 GET(tps_buffer_type, Buffer_ElementType, buffer, type, int)
 GET(tps_buffer_size, Buffer_OnDeviceSizeInBytes, buffer, on_device_size_in_bytes, size_t)
-GET(tps_buffer_device, Buffer_Device, buffer, device, void *)
 GET(tps_buffer_memory, Buffer_Memory, buffer, memory, void *)
-GET(tps_buffer_pointer, Buffer_UnsafePointer, buffer, buffer_pointer, uintptr_t)
 static GET(ready_event, Buffer_ReadyEvent, buffer, event, void *)
 
 void *tps_buffer_dims(const tps_Api *api, void *b, tps_list *out) {
@@ -132,32 +130,16 @@ enum { max_rank = 64 };
 
 // Without a layout the plugin would hand out the device's, which on a TPU is
 // often not row-major.
-static void *to_host(const tps_Api *api, void *b, size_t rank, void *dst, size_t *n, void **event) {
+void *tps_buffer_to_host(const tps_Api *api, void *b, size_t rank, void *dst, size_t n) {
   int64_t order[max_rank];
   for (size_t i = 0; i < rank; i++) order[i] = (int64_t)(rank - 1 - i);
   tps_Buffer_MemoryLayout layout = {.struct_size = TPS_SIZE(tps_Buffer_MemoryLayout, type), .type = 0};
   layout.tiled = (tps_Buffer_MemoryLayout_Tiled){.struct_size = TPS_SIZE(tps_Buffer_MemoryLayout_Tiled, num_tiles),
                                                  .minor_to_major = order, .minor_to_major_size = rank};
-  ARGS(Buffer_ToHostBuffer, event, .src = b, .host_layout = &layout, .dst = dst, .dst_size = *n);
+  ARGS(Buffer_ToHostBuffer, event, .src = b, .host_layout = &layout, .dst = dst, .dst_size = n);
   void *e = CALL(Buffer_ToHostBuffer);
-  *n = a.dst_size;
-  *event = e ? NULL : a.event;
-  return e;
-}
-
-void *tps_buffer_to_host(const tps_Api *api, void *b, size_t rank, void *dst, size_t n) {
-  void *event = NULL;
-  void *e = to_host(api, b, rank, dst, &n, &event);
-  if (e) return e;
-  return event ? tps_event_finish(api, event) : NULL;
-}
-
-void *tps_buffer_host_size(const tps_Api *api, void *b, size_t rank, size_t *n) {
-  void *event = NULL;
-  *n = 0;
-  void *e = to_host(api, b, rank, NULL, n, &event);
-  if (!e) tps_event_destroy(api, event);
-  return e;
+  if (e || !a.event) return e;
+  return tps_event_finish(api, a.event);
 }
 
 // Launches.
