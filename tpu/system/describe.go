@@ -205,7 +205,7 @@ func (s *Slice) read(slices int, a tpu.Accelerator) error {
 	s.facts = SliceFacts{
 		Name: name, Accelerator: a.Type(), Slices: slices, Kind: devices[0].Kind(),
 		Chips: slices * a.Chips(), Hosts: s.topology.NumTasks(), Devices: len(devices), DevicesPerChip: g.DevicesPerChip,
-		PeakFLOPS: g.PeakFLOPS / float64(max(g.DevicesPerChip, 1)),
+		PeakFLOPS:    g.PeakFLOPS / float64(max(g.DevicesPerChip, 1)),
 		HBMBandwidth: chipBandwidth[g.Name] / float64(max(g.DevicesPerChip, 1)),
 		Plugin:       s.handle.PlatformVersion(),
 	}
