@@ -4,7 +4,7 @@
 #   make test       everything, on the real CPU plugin
 #   make race       the same under the race detector
 #   make asan       the cgo binding under the address sanitizer
-#   make debug      the cgo binding with a garbage collection at each handle's use
+#   make debug      the cgo binding under cgocheck2, with the garbage collector at work all the time
 #   make bench      benchmarks, one JSON object a line
 #   make lint       gofmt, go vet, staticcheck, and the import rules
 #   make fuzz       each fuzz target for FUZZTIME
@@ -21,7 +21,7 @@ REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 
 # Packages that must build and pass without cgo: the values and the lowering.
 PURE = ./sharding/... ./tpu ./logical/... ./lowering ./lowering/module ./cluster_resolver/... \
-       ./strategy/input/... ./internal/pins ./internal/safetensors
+       ./strategy/input/... ./internal/pins ./internal/protoint ./internal/safetensors
 
 .PHONY: run test pure race asan debug bench lint fuzz plugin plugin-tpu test-aot
 
@@ -40,7 +40,7 @@ asan: plugin
 	$(REQUIRE) GODEBUG=cgocheck=1 ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=0 $(GO) test -asan -timeout 20m ./pjrt/...
 
 debug: plugin
-	$(REQUIRE) GODEBUG=cgocheck=1 $(GO) test -tags debug -timeout 20m ./pjrt/...
+	$(REQUIRE) GOGC=1 GOEXPERIMENT=cgocheck2 $(GO) test -timeout 20m ./pjrt/...
 
 bench: plugin
 	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./cmd/bench $(ARGS)

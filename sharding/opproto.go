@@ -3,9 +3,10 @@ package sharding
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"tpustrategy/internal/protoint"
 )
 
 // Field numbers of xla.OpSharding.
@@ -117,21 +118,21 @@ func parseOp(wire []byte, tupleAllowed bool) (OpSharding, error) {
 func (w *opWire) field(field protowire.Number, kind protowire.Type, b []byte) (int, error) {
 	switch field {
 	case opFieldType:
-		return consumeInt(b, kind, &w.kind)
+		return protoint.Int(b, kind, &w.kind)
 	case opFieldReplicateLast:
-		return consumeInt(b, kind, &w.replicateLast)
+		return protoint.Int(b, kind, &w.replicateLast)
 	case opFieldIsShardGroup:
-		return consumeInt(b, kind, &w.shardGroup)
+		return protoint.Int(b, kind, &w.shardGroup)
 	case opFieldTileDims:
-		return consumeInts(b, kind, &w.dims)
+		return protoint.Ints(b, kind, &w.dims)
 	case opFieldDevices:
-		return consumeInts(b, kind, &w.devices)
+		return protoint.Ints(b, kind, &w.devices)
 	case opFieldLastTileDims:
-		return consumeInts(b, kind, &w.last)
+		return protoint.Ints(b, kind, &w.last)
 	case opFieldIotaReshape:
-		return consumeInts(b, kind, &w.reshape)
+		return protoint.Ints(b, kind, &w.reshape)
 	case opFieldIotaPerm:
-		return consumeInts(b, kind, &w.perm)
+		return protoint.Ints(b, kind, &w.perm)
 	case opFieldTuple:
 		if kind != protowire.BytesType {
 			return 0, fmt.Errorf("wire type %d instead of a message", kind)
@@ -199,47 +200,4 @@ func (w *opWire) tiled() (OpSharding, error) {
 		return OpSharding{}, errors.New("sharding: proto: tiles without devices")
 	}
 	return OpSubgroupTile(w.dims, w.devices, subgroups...)
-}
-
-func consumeInt(b []byte, kind protowire.Type, value *int) (int, error) {
-	if kind != protowire.VarintType {
-		return 0, fmt.Errorf("wire type %d instead of a varint", kind)
-	}
-	v, n := protowire.ConsumeVarint(b)
-	if n < 0 {
-		return 0, protowire.ParseError(n)
-	}
-	if int64(v) < math.MinInt32 || int64(v) > math.MaxInt32 {
-		return 0, fmt.Errorf("%d is out of range", int64(v))
-	}
-	*value = int(int64(v))
-	return n, nil
-}
-
-// consumeInts reads one number or a packed list.
-func consumeInts(b []byte, kind protowire.Type, values *[]int) (int, error) {
-	if kind != protowire.BytesType {
-		return appendInt(b, kind, values)
-	}
-	packed, n := protowire.ConsumeBytes(b)
-	if n < 0 {
-		return 0, protowire.ParseError(n)
-	}
-	for len(packed) > 0 {
-		m, err := appendInt(packed, protowire.VarintType, values)
-		if err != nil {
-			return 0, err
-		}
-		packed = packed[m:]
-	}
-	return n, nil
-}
-
-func appendInt(b []byte, kind protowire.Type, values *[]int) (int, error) {
-	var v int
-	n, err := consumeInt(b, kind, &v)
-	if err == nil {
-		*values = append(*values, v)
-	}
-	return n, err
 }

@@ -1,10 +1,9 @@
 package tpu
 
 import (
-	"fmt"
-	"math"
-
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"tpustrategy/internal/protoint"
 )
 
 // Field numbers of tensorflow.tpu.TopologyProto.
@@ -68,13 +67,13 @@ func ParseTopologyProto(wire []byte) (Topology, error) {
 		var err error
 		switch field {
 		case fieldMeshShape:
-			n, err = consumeInts(rest, kind, &mesh)
+			n, err = protoint.Ints(rest, kind, &mesh)
 		case fieldNumTasks:
-			n, err = consumeInt(rest, kind, &tasks)
+			n, err = protoint.Int(rest, kind, &tasks)
 		case fieldTPUsPerTask:
-			n, err = consumeInt(rest, kind, &perTask)
+			n, err = protoint.Int(rest, kind, &perTask)
 		case fieldCoordinates:
-			n, err = consumeInts(rest, kind, &numbers)
+			n, err = protoint.Ints(rest, kind, &numbers)
 		default:
 			if n = protowire.ConsumeFieldValue(field, kind, rest); n < 0 {
 				err = protowire.ParseError(n)
@@ -111,47 +110,4 @@ func fromNumbers(mesh []int, tasks, perTask int, numbers []int) (Topology, error
 		}
 	}
 	return NewTopology(TopologyOptions{MeshShape: mesh, DeviceCoordinates: coords})
-}
-
-func consumeInt(b []byte, kind protowire.Type, value *int) (int, error) {
-	if kind != protowire.VarintType {
-		return 0, fmt.Errorf("wire type %d instead of a varint", kind)
-	}
-	v, n := protowire.ConsumeVarint(b)
-	if n < 0 {
-		return 0, protowire.ParseError(n)
-	}
-	if int64(v) < math.MinInt32 || int64(v) > math.MaxInt32 {
-		return 0, fmt.Errorf("%d is not an int32", int64(v))
-	}
-	*value = int(int64(v))
-	return n, nil
-}
-
-// consumeInts reads one number or a packed list.
-func consumeInts(b []byte, kind protowire.Type, values *[]int) (int, error) {
-	packed, n := b, 0
-	if kind == protowire.BytesType {
-		if packed, n = protowire.ConsumeBytes(b); n < 0 {
-			return 0, protowire.ParseError(n)
-		}
-		for len(packed) > 0 {
-			m, err := appendInt(packed, protowire.VarintType, values)
-			if err != nil {
-				return 0, err
-			}
-			packed = packed[m:]
-		}
-		return n, nil
-	}
-	return appendInt(b, kind, values)
-}
-
-func appendInt(b []byte, kind protowire.Type, values *[]int) (int, error) {
-	var v int
-	n, err := consumeInt(b, kind, &v)
-	if err == nil {
-		*values = append(*values, v)
-	}
-	return n, err
 }
