@@ -1,0 +1,196 @@
+package simhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"tpustrategy/tpu"
+	"tpustrategy/tpu/system"
+)
+
+// Options configure a cluster.
+type Options struct {
+	// Processes is how many there are; it divides the number of devices.
+	Processes int
+	// Names are the processes' names in errors, such as host names; if nil they
+	// are "process 0" and so on.
+	Names []string
+	// MeshShape is the grid of the devices, as in [tpu.LogicalOptions].
+	MeshShape []int
+	// Patience bounds waits for other processes whose context has no earlier
+	// deadline; 0 is a minute.
+	Patience time.Duration
+}
+
+// Cluster is a number of simulated processes. It is safe for concurrent use.
+type Cluster struct {
+	base     *system.System
+	opts     Options
+	topology tpu.Topology
+
+	compiling sync.Mutex // guards programs
+	programs  map[string]*program
+
+	mu        sync.Mutex
+	processes []*process
+	opened    int
+	start     chan struct{} // closed when all processes are open
+	waiting   map[int]*arrival
+	broken    error
+}
+
+// New returns a cluster over the devices of a system that one process has to
+// itself. The system stays the caller's, to be closed after the processes.
+func New(base *system.System, opts Options) (*Cluster, error) {
+	devices := base.Topology().NumDevices()
+	if opts.Processes < 1 || devices%opts.Processes != 0 {
+		return nil, fmt.Errorf("simhost: %d processes on %d devices; give a number that divides them", opts.Processes, devices)
+	}
+	if opts.Names == nil {
+		for i := range opts.Processes {
+			opts.Names = append(opts.Names, fmt.Sprintf("process %d", i))
+		}
+	}
+	if len(opts.Names) != opts.Processes {
+		return nil, fmt.Errorf("simhost: %d names for %d processes", len(opts.Names), opts.Processes)
+	}
+	opts.Names = slices.Clone(opts.Names)
+	if opts.Patience == 0 {
+		opts.Patience = time.Minute
+	}
+	if opts.MeshShape == nil {
+		shape := base.Topology().MeshShape()
+		opts.MeshShape = shape[:]
+	}
+	topology, err := tpu.LogicalTopology(tpu.LogicalOptions{Devices: devices, MeshShape: opts.MeshShape, Tasks: opts.Processes})
+	if err != nil {
+		return nil, fmt.Errorf("simhost: %w", err)
+	}
+	return &Cluster{
+		base: base, opts: opts, topology: topology, programs: map[string]*program{},
+		processes: make([]*process, opts.Processes), start: make(chan struct{}), waiting: map[int]*arrival{},
+	}, nil
+}
+
+// Topology returns where the devices are; each task is a process.
+func (c *Cluster) Topology() tpu.Topology { return c.topology }
+
+// Open starts a process and returns its system. It waits until all processes are
+// open, as a slice's runtime does. Errors: [*MissingError].
+func (c *Cluster) Open(ctx context.Context, process int) (*system.System, error) {
+	rt, err := c.Connect(process)(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sys, err := system.New(rt, c.topology)
+	if err != nil {
+		return nil, errors.Join(err, rt.Close())
+	}
+	return sys, nil
+}
+
+// Connect returns what opens a process's devices, for [system.Options]. Each
+// process opens them once.
+func (c *Cluster) Connect(process int) func(context.Context) (system.Runtime, error) {
+	return func(ctx context.Context) (system.Runtime, error) {
+		p, err := c.join(process)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.await(ctx, process); err != nil {
+			return nil, err
+		}
+		return p, nil
+	}
+}
+
+// join adds a process that starts.
+func (c *Cluster) join(i int) (*process, error) {
+	if i < 0 || i >= c.opts.Processes {
+		return nil, fmt.Errorf("simhost: process %d of %d", i, c.opts.Processes)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.broken != nil {
+		return nil, c.broken
+	}
+	if c.processes[i] != nil {
+		return nil, fmt.Errorf("simhost: %s is open; a process opens its devices once", c.opts.Names[i])
+	}
+	p := newProcess(c, i)
+	c.processes[i] = p
+	if c.opened++; c.opened == c.opts.Processes {
+		close(c.start)
+	}
+	return p, nil
+}
+
+// await waits for all processes to start.
+func (c *Cluster) await(ctx context.Context, here int) error {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Patience)
+	defer cancel()
+	select {
+	case <-c.start:
+		return nil
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var missing []int
+	for i, p := range c.processes {
+		if p == nil {
+			missing = append(missing, i)
+		}
+	}
+	if missing == nil {
+		return nil // the last one came at the same time
+	}
+	err := c.missing("start-up", here, missing, context.Cause(ctx))
+	c.fail(err)
+	return err
+}
+
+func (c *Cluster) missing(op string, here int, missing []int, cause error) *MissingError {
+	e := &MissingError{Op: op, Here: here, Missing: missing, Err: cause}
+	for _, i := range missing {
+		e.Names = append(e.Names, c.opts.Names[i])
+	}
+	return e
+}
+
+// Kill ends a process without a word, as a crash does: whoever counts on it gets
+// a [*LostError].
+func (c *Cluster) Kill(process int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.processes[process]
+	if p == nil {
+		return
+	}
+	p.gone = true
+	for _, i := range sortedKeys(c.waiting) {
+		if a := c.waiting[i]; slices.Contains(a.program.processes, process) {
+			c.fail(c.lost(a.program, p))
+			return
+		}
+	}
+}
+
+func (c *Cluster) lost(x *program, p *process) *LostError {
+	return &LostError{Op: x.op(), Process: p.index, Name: c.opts.Names[p.index], Launches: p.launches}
+}
+
+// fail breaks the cluster and ends all waits. It is called under mu.
+func (c *Cluster) fail(err error) {
+	if c.broken == nil {
+		c.broken = err
+	}
+	for _, i := range sortedKeys(c.waiting) {
+		c.waiting[i].done <- c.broken
+		delete(c.waiting, i)
+	}
+}

@@ -1,0 +1,122 @@
+package simhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"tpustrategy/pjrt"
+	"tpustrategy/tpu/system"
+)
+
+// errEnded is matched by what a process does after its Close or Kill.
+var errEnded = errors.New("simhost: the process has ended")
+
+// process is one of a cluster. It implements [system.Runtime].
+type process struct {
+	cluster *Cluster
+	index   int
+	ids     []int // of its devices
+	open    atomic.Int64
+	turn    chan struct{} // held by the launch under way
+
+	gone     bool // guarded by cluster.mu
+	launches int  // likewise
+}
+
+var _ system.Runtime = (*process)(nil)
+
+func newProcess(c *Cluster, index int) *process {
+	return &process{cluster: c, index: index, ids: c.topology.DeviceIDs()[index], turn: make(chan struct{}, 1)}
+}
+
+func (p *process) PlatformName() string { return p.cluster.base.Platform() }
+
+func (p *process) Devices() []*pjrt.Device { return p.cluster.base.Runtime().Devices() }
+
+func (p *process) Addressable(id int) bool { return slices.Contains(p.ids, id) }
+
+// check refuses a device of another process, as a client does.
+func (p *process) check(d *pjrt.Device) error {
+	if d != nil && !p.Addressable(d.ID()) {
+		return fmt.Errorf("simhost: device %d is not of %s, which has devices %v", d.ID(), p.cluster.opts.Names[p.index], p.ids)
+	}
+	return p.alive()
+}
+
+func (p *process) alive() error {
+	p.cluster.mu.Lock()
+	defer p.cluster.mu.Unlock()
+	if p.gone {
+		return fmt.Errorf("%w: %s", errEnded, p.cluster.opts.Names[p.index])
+	}
+	return nil
+}
+
+func (p *process) BufferFromHost(ctx context.Context, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device) (*pjrt.Buffer, error) {
+	if err := p.check(d); err != nil {
+		return nil, err
+	}
+	return p.cluster.base.Runtime().BufferFromHost(ctx, data, dtype, dims, d)
+}
+
+func (p *process) RefillFromHost(ctx context.Context, into *pjrt.Buffer, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device) error {
+	if err := p.check(d); err != nil {
+		return err
+	}
+	return p.cluster.base.Runtime().RefillFromHost(ctx, into, data, dtype, dims, d)
+}
+
+// Compile compiles for any devices, some of which are the process's.
+func (p *process) Compile(ctx context.Context, code pjrt.Program, opts pjrt.CompileOptions) (system.Executable, error) {
+	if err := p.alive(); err != nil {
+		return nil, err
+	}
+	x, err := p.cluster.compile(ctx, p, code, opts)
+	if err != nil {
+		return nil, err
+	}
+	e := &executable{process: p, program: x}
+	for row, device := range x.loaded.AddressableDevices() {
+		if p.Addressable(device.ID()) {
+			e.devices, e.rows = append(e.devices, device), append(e.rows, row)
+		}
+	}
+	p.open.Add(1)
+	return e, nil
+}
+
+// Close ends the process. It fails while programs of it are open.
+func (p *process) Close() error {
+	if n := p.open.Load(); n > 0 {
+		return fmt.Errorf("simhost: %s: %d executables are open", p.cluster.opts.Names[p.index], n)
+	}
+	p.cluster.Kill(p.index)
+	return nil
+}
+
+// executable is a program as a process sees it.
+type executable struct {
+	process *process
+	program *program
+	devices []*pjrt.Device
+	rows    []int // of the whole launch
+
+	closing sync.Once
+	result  error
+}
+
+func (e *executable) AddressableDevices() []*pjrt.Device { return slices.Clone(e.devices) }
+
+func (e *executable) Loaded() *pjrt.LoadedExecutable { return e.program.loaded }
+
+func (e *executable) Close() error {
+	e.closing.Do(func() {
+		e.process.open.Add(-1)
+		e.result = e.process.cluster.release(e.program)
+	})
+	return e.result
+}

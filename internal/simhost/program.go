@@ -1,0 +1,94 @@
+package simhost
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"tpustrategy/pjrt"
+	"tpustrategy/tpu/system"
+)
+
+// program is a compiled program of the cluster.
+type program struct {
+	name, fingerprint string
+	processes         []int // those with devices of it, ascending
+	compiled          system.Executable
+	loaded            *pjrt.LoadedExecutable
+	users             int // guarded by Cluster.compiling
+}
+
+func (x *program) op() string { return fmt.Sprintf("launch of %q", x.name) }
+
+var moduleName = regexp.MustCompile(`(?m)^\s*module @([\w.\-]+)`)
+
+// compile returns the program of a text and options, compiling what is new.
+func (c *Cluster) compile(ctx context.Context, p *process, code pjrt.Program, opts pjrt.CompileOptions) (*program, error) {
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%s\n%d %d %v %t %t %v\n", code.Format, opts.Replicas, opts.Partitions, opts.DeviceAssignment, opts.SPMD, opts.Shardy, opts.Overrides)
+	hash.Write(code.Code)
+	key := hex.EncodeToString(hash.Sum(nil))
+	c.compiling.Lock()
+	defer c.compiling.Unlock()
+	x, ok := c.programs[key]
+	if !ok {
+		x = &program{name: "unnamed", fingerprint: key[:12]}
+		if m := moduleName.FindSubmatch(code.Code); m != nil {
+			x.name = string(m[1])
+		}
+		var err error
+		if x.processes, err = c.participants(p, x.name, opts.DeviceAssignment); err != nil {
+			return nil, err
+		}
+		if x.compiled, err = c.base.Runtime().Compile(ctx, code, opts); err != nil {
+			return nil, err
+		}
+		x.loaded = x.compiled.Loaded()
+		c.programs[key] = x
+	}
+	if !slices.Contains(x.processes, p.index) {
+		return nil, fmt.Errorf("simhost: compile %q: %s has none of its devices", x.name, c.opts.Names[p.index])
+	}
+	x.users++
+	return x, nil
+}
+
+// participants are the processes that have devices of an assignment.
+func (c *Cluster) participants(p *process, name string, assignment [][]int) ([]int, error) {
+	if assignment == nil {
+		return nil, fmt.Errorf("simhost: compile %q: no device assignment; with several processes a program names its devices", name)
+	}
+	var processes []int
+	for task, ids := range c.topology.DeviceIDs() {
+		for _, row := range assignment {
+			for _, id := range row {
+				if slices.Contains(ids, id) {
+					processes = append(processes, task)
+				}
+			}
+		}
+	}
+	processes = slices.Compact(processes)
+	if !slices.Contains(processes, p.index) {
+		return nil, fmt.Errorf("simhost: compile %q: %s has none of its devices %v", name, c.opts.Names[p.index], assignment)
+	}
+	return processes, nil
+}
+
+// release closes a program that nobody uses any more.
+func (c *Cluster) release(x *program) error {
+	c.compiling.Lock()
+	defer c.compiling.Unlock()
+	if x.users--; x.users > 0 {
+		return nil
+	}
+	for key, other := range c.programs {
+		if other == x {
+			delete(c.programs, key)
+		}
+	}
+	return x.compiled.Close()
+}
