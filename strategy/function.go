@@ -38,6 +38,10 @@ type FunctionOptions struct {
 	// SplitBatch cuts host arguments into the replicas' batches along dimension
 	// 0; otherwise each replica receives the whole argument.
 	SplitBatch bool
+	// LocalBatch does the same with what each process has of the batch: host
+	// arguments are the rows of the process's own replicas. It matters with
+	// several processes only.
+	LocalBatch bool
 
 	mirroredResults bool
 	// useAllRules refuses variable rules that match nothing.
@@ -144,8 +148,8 @@ func (f *Function) place(ctx context.Context, args []any) (values []Value, relea
 		var v Value
 		if shape, ok := arg.(shapes.Shape); ok {
 			v, err = s.abstract(shape, f.opts.SplitBatch, f.argument(i))
-		} else if f.opts.SplitBatch {
-			v, err = asValue(s.SplitBatch(ctx, arg, f.argument(i)))
+		} else if f.opts.SplitBatch || f.opts.LocalBatch {
+			v, err = asValue(s.splitBatch(ctx, arg, f.argument(i), f.opts.LocalBatch))
 		} else {
 			v, err = asValue(s.Mirror(ctx, arg, f.argument(i)))
 		}

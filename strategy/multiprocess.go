@@ -51,7 +51,11 @@ func hostsOf(sys *system.System, assignment tpu.DeviceAssignment) (hosts, error)
 	return h, nil
 }
 
-// NumProcesses returns how many processes run the strategy together.
+// several is false ahead of time, too: then nothing is known of processes.
+func (h *hosts) several() bool { return h.count > 1 }
+
+// NumProcesses returns how many processes run the strategy together, or 0 ahead of
+// time.
 func (s *TPUStrategy) NumProcesses() int { return s.hosts.count }
 
 // Process returns which of them this one is, from 0.

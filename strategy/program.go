@@ -38,13 +38,12 @@ type program struct {
 
 // compile traces, lowers and compiles the function for the values' signature.
 func (f *Function) compile(ctx context.Context, values []Value) (*program, error) {
-	start := time.Now()
+	start, s := time.Now(), f.strategy
 	m, variables, updates, err := f.lower(ctx, values)
-	if err != nil {
+	lowered := time.Now()
+	if err = s.agreeOnProgram(ctx, f, values, m, err); err != nil {
 		return nil, err
 	}
-	lowered := time.Now()
-	s := f.strategy
 	p := &program{function: f, module: m, variables: variables, updates: updates, results: len(m.Results) - len(updates)}
 	for _, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)

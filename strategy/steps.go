@@ -74,6 +74,9 @@ func (s *TPUStrategy) uploadSteps(ctx context.Context, l *layout, batches []*ten
 	stack := make([]byte, len(batches)*l.shardBytes)
 	var scratch []byte
 	for d, device := range s.devices {
+		if !s.hosts.local[d] {
+			continue
+		}
 		r, p := d/s.perReplica, d%s.perReplica
 		for i, batch := range batches {
 			err := batch.ConstBytes(func(data []byte) {
@@ -85,7 +88,7 @@ func (s *TPUStrategy) uploadSteps(ctx context.Context, l *layout, batches []*ten
 		}
 		var err error
 		dims := append([]int{len(batches)}, l.buffer...)
-		if buffers[d], err = s.sys.Client().BufferFromHost(ctx, stack, l.wire, dims, device); err != nil {
+		if buffers[d], err = s.sys.Runtime().BufferFromHost(ctx, stack, l.wire, dims, device); err != nil {
 			return fmt.Errorf("strategy: copying to replica %d, logical device %d: %w", r, p, err)
 		}
 	}

@@ -71,6 +71,9 @@ type TPUStrategy struct {
 	variables map[*model.Store]*Variables
 	builtins  map[string]*Function
 	own       []*Variable // those of NewVariable
+
+	exchanging sync.Mutex // held while an exchange is compiled
+	exchanges  []*exchange
 }
 
 // New returns a strategy over the system's devices. The errors name the option
@@ -223,9 +226,9 @@ func (s *TPUStrategy) Close() error {
 	s.launch.Lock()
 	defer s.launch.Unlock()
 	s.mu.Lock()
-	values, variables, programs, own := s.values, s.variables, s.programs, s.own
+	values, variables, programs, own, exchanges := s.values, s.variables, s.programs, s.own, s.exchanges
 	s.isClosed.Store(true)
-	s.closed, s.values, s.variables, s.programs, s.own = true, nil, nil, nil, nil
+	s.closed, s.values, s.variables, s.programs, s.own, s.exchanges = true, nil, nil, nil, nil, nil
 	s.mu.Unlock()
 	var errs []error
 	for p, buffers := range values {
@@ -242,6 +245,9 @@ func (s *TPUStrategy) Close() error {
 	}
 	for _, p := range programs {
 		errs = append(errs, p.close())
+	}
+	for _, x := range exchanges {
+		errs = append(errs, x.executable.Close())
 	}
 	return errors.Join(errs...)
 }

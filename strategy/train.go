@@ -24,6 +24,9 @@ type TrainOptions struct {
 	Name string
 	// Arguments say how the batch's tensors are split over the logical devices.
 	Arguments []logical.Annotation
+	// LocalBatch says that host tensors are not the global batch but the rows of
+	// this process's replicas; see [FunctionOptions.LocalBatch].
+	LocalBatch bool
 }
 
 // TrainStep is a training step: loss, gradients, one all-reduce for each gradient,
@@ -80,7 +83,7 @@ func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, los
 	}
 	return &TrainStep{
 		function: s.Function(step, FunctionOptions{
-			Name: o.Name, Store: store, Training: true, Arguments: o.Arguments, SplitBatch: true,
+			Name: o.Name, Store: store, Training: true, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch,
 			mirroredResults: true, useAllRules: true,
 		}),
 		steps: map[string]*trainBound{},
@@ -209,7 +212,8 @@ func (t *TrainStep) fill(ctx context.Context, b *trainBound, batch []any) error 
 		}
 		l := &b.layouts[i]
 		err = s.upload(ctx, l, func(r int, use func([]byte)) error {
-			return tensor.ConstBytes(func(data []byte) { use(data[r*l.bytes : (r+1)*l.bytes]) })
+			at := s.batchIndex(r, t.function.opts.LocalBatch)
+			return tensor.ConstBytes(func(data []byte) { use(data[at*l.bytes : (at+1)*l.bytes]) })
 		}, feed)
 		if err != nil {
 			return &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: "not copied", Err: err}

@@ -265,18 +265,28 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 // SplitBatch cuts a global batch into the replicas' batches along dimension 0,
 // whose size the number of replicas must divide.
 func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annotation) (*PerReplica, error) {
+	return s.splitBatch(ctx, batch, a, false)
+}
+
+// splitBatch cuts a global batch, or this process's rows of one.
+func (s *TPUStrategy) splitBatch(ctx context.Context, batch any, a logical.Annotation, local bool) (*PerReplica, error) {
 	tensor, err := hostTensor(batch)
 	if err != nil {
 		return nil, fmt.Errorf("strategy: split batch: %w", err)
 	}
-	shape, err := s.batchShape(tensor.Shape().Dimensions)
+	replicas := s.replicas
+	if local {
+		replicas = len(s.hosts.replicas)
+	}
+	shape, err := shareShape(tensor.Shape().Dimensions, replicas)
 	if err != nil {
 		return nil, err
 	}
 	v, err := s.place(ctx, true, tensor.DType(), shape, a, func(r int, use func([]byte)) error {
+		at := s.batchIndex(r, local)
 		return tensor.ConstBytes(func(data []byte) {
-			n := len(data) / s.replicas
-			use(data[r*n : (r+1)*n])
+			n := len(data) / replicas
+			use(data[at*n : (at+1)*n])
 		})
 	})
 	if err != nil {
@@ -286,16 +296,18 @@ func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annot
 }
 
 // batchShape is the shape of a replica's part of a global batch.
-func (s *TPUStrategy) batchShape(global []int) ([]int, error) {
-	if len(global) == 0 {
+func (s *TPUStrategy) batchShape(global []int) ([]int, error) { return shareShape(global, s.replicas) }
+
+func shareShape(batch []int, replicas int) ([]int, error) {
+	if len(batch) == 0 {
 		return nil, fmt.Errorf("strategy: a scalar is no batch; mirror it, or give it a leading batch dimension")
 	}
-	if global[0]%s.replicas != 0 {
+	if batch[0]%replicas != 0 {
 		return nil, fmt.Errorf("strategy: a batch of %d rows does not divide among %d replicas; pad it to %d or drop %d rows",
-			global[0], s.replicas, (global[0]+s.replicas-1)/s.replicas*s.replicas, global[0]%s.replicas)
+			batch[0], replicas, (batch[0]+replicas-1)/replicas*replicas, batch[0]%replicas)
 	}
-	shape := append([]int(nil), global...)
-	shape[0] /= s.replicas
+	shape := append([]int(nil), batch...)
+	shape[0] /= replicas
 	return shape, nil
 }
 

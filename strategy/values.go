@@ -149,16 +149,17 @@ func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 	return cut(tensor, v.ragged[replica])
 }
 
-// LocalResults copies each replica's tensor to the host, in replica order:
-// TensorFlow's experimental_local_results.
+// LocalResults copies the tensors of this process's replicas to the host, in
+// replica order (see [TPUStrategy.LocalReplicas]): TensorFlow's
+// experimental_local_results.
 func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors.Tensor, error) {
 	if err := s.owns(value); err != nil {
 		return nil, err
 	}
-	results := make([]*tensors.Tensor, s.replicas)
-	for r := range results {
+	results := make([]*tensors.Tensor, len(s.hosts.replicas))
+	for i, r := range s.hosts.replicas {
 		var err error
-		if results[r], err = value.Local(ctx, r); err != nil {
+		if results[i], err = value.Local(ctx, r); err != nil {
 			return nil, err
 		}
 	}

@@ -1,0 +1,126 @@
+package strategy
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tpustrategy/lowering/module"
+)
+
+// Every process traces, lowers and compiles its own program, and all must come to
+// the same one: processes that launch different programs hang a slice. So before a
+// program is compiled, the processes compare fingerprints of it.
+
+// MismatchError is processes that differ where all must be the same.
+type MismatchError struct {
+	// What is compared, such as `program "train_step"`.
+	What string
+	// Texts are what each process has, by process.
+	Texts []string
+	// Differing are the processes that have not what most have, ascending. Where
+	// no text is had by most, that of process 0 counts.
+	Differing []int
+}
+
+func (e *MismatchError) Error() string {
+	var same []int
+	for i := range e.Texts {
+		if !slices.Contains(e.Differing, i) {
+			same = append(same, i)
+		}
+	}
+	text := fmt.Sprintf("strategy: the processes differ in %s: ", e.What)
+	for _, i := range e.Differing {
+		text += fmt.Sprintf("process %d has %s; ", i, e.Texts[i])
+	}
+	return text + fmt.Sprintf("%s %s; start the same program with the same options and data sizes on each",
+		many("process", same), "has "+e.Texts[same[0]])
+}
+
+// Kind is ValueError.
+func (e *MismatchError) Kind() Kind { return ValueError }
+
+func many(noun string, list []int) string {
+	if len(list) == 1 {
+		return fmt.Sprintf("%s %d", noun, list[0])
+	}
+	return fmt.Sprintf("each of %ses %s", noun, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(list)), ", "), "[]"))
+}
+
+// Agree compares a text over the processes: what depends on files, flags or the
+// environment and must be the same on all, such as the number of examples. It
+// returns a [*MismatchError] on every process if one has another text. All
+// processes call it. The text is cut to 400 bytes in the error, not in the
+// comparison.
+func (s *TPUStrategy) Agree(ctx context.Context, what, text string) error {
+	return s.agree(ctx, what, text, []byte(text))
+}
+
+func (s *TPUStrategy) agree(ctx context.Context, what, text string, content []byte) error {
+	if !s.hosts.several() {
+		return nil
+	}
+	const most = 400
+	if len(text) > most {
+		text = text[:most] + "..."
+	}
+	sum := sha256.Sum256(content)
+	all, err := s.gatherBytes(ctx, "compare "+what, append(sum[:], text...))
+	if err != nil {
+		return err
+	}
+	counts := map[string]int{}
+	for _, row := range all {
+		if len(row) < len(sum) {
+			return fmt.Errorf("strategy: compare %s: a fingerprint of %d bytes", what, len(row))
+		}
+		counts[string(row[:len(sum)])]++
+	}
+	if len(counts) == 1 {
+		return nil
+	}
+	standard := string(all[0][:len(sum)])
+	for _, row := range all {
+		if key := string(row[:len(sum)]); counts[key] > counts[standard] {
+			standard = key
+		}
+	}
+	e := &MismatchError{What: what}
+	for i, row := range all {
+		e.Texts = append(e.Texts, fmt.Sprintf("%s (%x)", row[len(sum):], row[:6]))
+		if string(row[:len(sum)]) != standard {
+			e.Differing = append(e.Differing, i)
+		}
+	}
+	return e
+}
+
+// agreeOnProgram compares a program before it is compiled. A process that cannot
+// make one, failed, says so to the others instead of leaving them waiting; its own
+// error comes first.
+func (s *TPUStrategy) agreeOnProgram(ctx context.Context, f *Function, values []Value, m *module.Module, failed error) error {
+	if !s.hosts.several() {
+		return failed
+	}
+	what := fmt.Sprintf("program %q", f.opts.Name)
+	if failed != nil {
+		if err := s.agree(ctx, what, "no program, because of "+failed.Error(), []byte("failed")); err != nil {
+			if _, ok := err.(*MismatchError); !ok {
+				return fmt.Errorf("%w (and telling the other processes failed: %v)", failed, err)
+			}
+		}
+		return failed
+	}
+	var text strings.Builder
+	for i, v := range values {
+		if i > 0 {
+			text.WriteString(", ")
+		}
+		text.WriteString(v.base().String())
+	}
+	content := fmt.Appendf(nil, "%v\n", s.assignment.DeviceIDs())
+	return s.agree(ctx, what, fmt.Sprintf("arguments [%s]", text.String()), append(content, m.Text...))
+}

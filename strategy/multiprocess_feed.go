@@ -1,0 +1,82 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy/input"
+)
+
+// LocalPerReplica copies a host value for each replica of this process, in the
+// order of [TPUStrategy.LocalReplicas]: what a process has read for itself, such
+// as a step of input.Distribute. Every process calls it with values of one shape
+// and dtype; steps compare the shapes over the processes when they are compiled.
+func (s *TPUStrategy) LocalPerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
+	const op = "local values"
+	local := s.hosts.replicas
+	if len(values) != len(local) {
+		return nil, fault(ValueError, op, "give one value for each of LocalReplicas",
+			"%d values for the %d replicas %v of process %d", len(values), len(local), local, s.hosts.process)
+	}
+	all := make([]*tensors.Tensor, len(values))
+	for i, value := range values {
+		var err error
+		if all[i], err = hostTensor(value); err != nil {
+			return nil, &Error{Op: op, Reason: fmt.Sprintf("value of replica %d, of type %T", local[i], value), Err: err, kind: TypeError}
+		}
+		if !all[i].Shape().Equal(all[0].Shape()) {
+			return nil, fault(ValueError, op, "pad the batches: a compiled step has one shape for all",
+				"value of replica %d has shape %s, that of replica %d %s", local[i], all[i].Shape(), local[0], all[0].Shape())
+		}
+	}
+	v, err := s.place(ctx, true, all[0].DType(), all[0].Shape().Dimensions, a, func(r int, use func([]byte)) error {
+		return all[s.batchIndex(r, true)].ConstBytes(use)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*PerReplica), nil
+}
+
+// SplitLocalBatch cuts this process's rows of a global batch into the batches of
+// its replicas, along dimension 0.
+func (s *TPUStrategy) SplitLocalBatch(ctx context.Context, batch any, a logical.Annotation) (*PerReplica, error) {
+	return s.splitBatch(ctx, batch, a, true)
+}
+
+// batchIndex is which part of a batch is a replica's: of a global one, or of the
+// rows of this process's replicas.
+func (s *TPUStrategy) batchIndex(replica int, local bool) int {
+	if !local {
+		return replica
+	}
+	i, _ := slices.BinarySearch(s.hosts.replicas, replica)
+	return i
+}
+
+// InputOptions are the options by which input.Distribute gives this process the
+// data of its replicas, with the processes' vote on when the data ends. It is an
+// [*OptionError] if the replicas are not dealt to the processes in order and
+// evenly, as input deals data.
+func (s *TPUStrategy) InputOptions() (input.Options, error) {
+	o := input.Options{Replicas: s.replicas, Hosts: s.hosts.count, HostIndex: s.hosts.process, HostPipelines: true}
+	if !s.hosts.several() {
+		o.Hosts, o.HostIndex = 1, 0
+		return o, nil
+	}
+	next := 0
+	for i, replicas := range s.ProcessReplicas() {
+		if len(replicas) != s.replicas/s.hosts.count || replicas[0] != next {
+			return o, &OptionError{Option: "Assignment", Reason: fmt.Sprintf(
+				"process %d has replicas %v of %d; input needs them in order, %d for each of %d processes",
+				i, replicas, s.replicas, s.replicas/s.hosts.count, s.hosts.count)}
+		}
+		next += len(replicas)
+	}
+	o.AnyHost = s.AnyProcess
+	return o, nil
+}
