@@ -232,3 +232,23 @@ func (rc *EagerContext) Update(v *Variable, fn UpdateFunc, args ...any) (any, er
 		return s.split(result)
 	})
 }
+
+// NewVariable makes one variable for all replicas, with replica 0's first value:
+// what creating a variable in TensorFlow's run does. All give the same options.
+func (rc *EagerContext) NewVariable(initial any, opts VariableOptions) (*Variable, error) {
+	v, err := rc.join("NewVariable "+opts.Name, initial, func(all []any) ([]any, error) {
+		v, err := rc.strategy.NewVariable(rc.outer(), all[0], opts)
+		if err != nil {
+			return nil, err
+		}
+		same := make([]any, len(all))
+		for r := range same {
+			same[r] = v
+		}
+		return same, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*Variable), nil
+}

@@ -37,6 +37,9 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 		return nil, err
 	}
 	base := value.base()
+	if base.steps > 0 {
+		return nil, fault(TypeError, "reduce", "reduce the result of a step", "a value of several steps")
+	}
 	if d := base.dtype; !d.IsFloat() && !d.IsInt() && !d.IsComplex() {
 		return nil, fault(TypeError, "reduce", "convert it to a number first", "%s of dtype %s", op, d)
 	}

@@ -43,7 +43,7 @@ type ReplicaContext struct {
 	// captured are the variables that the step touched, in the order of the
 	// first touch.
 	captured []*captured
-	// whole is the merge call that is being traced.
+	// merging is set while a merge function is traced.
 	merging bool
 }
 
