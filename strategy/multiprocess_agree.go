@@ -53,7 +53,7 @@ func many(noun string, list []int) string {
 // Agree compares a text over the processes: what depends on files, flags or the
 // environment and must be the same on all, such as the number of examples. It
 // returns a [*MismatchError] on every process if one has another text. All
-// processes call it. The text is cut to 400 bytes in the error, not in the
+// processes call it. The text is cut to 300 bytes in the error, not in the
 // comparison.
 func (s *TPUStrategy) Agree(ctx context.Context, what, text string) error {
 	return s.agree(ctx, what, text, []byte(text))
@@ -63,7 +63,7 @@ func (s *TPUStrategy) agree(ctx context.Context, what, text string, content []by
 	if !s.hosts.several() {
 		return nil
 	}
-	const most = 400
+	const most = 300
 	if len(text) > most {
 		text = text[:most] + "..."
 	}

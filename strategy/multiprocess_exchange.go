@@ -13,25 +13,26 @@ import (
 	"tpustrategy/tpu/system"
 )
 
-// Processes exchange small host values through a collective on their devices: one
-// row of words for each process, gathered by all. No server, no port and no other
-// network is needed than what steps use.
+// Processes exchange small host values through a collective on their devices: a
+// row of words for each device, gathered by all. All devices take part, with equal
+// rows for those of a process: TPU compilers refuse collectives over a part of a
+// slice. No server, no port and no other network is needed than what steps use.
 //
 // An exchange is a launch like any other: all processes make it, in the same order
 // among their steps. Each message says what it is for, so that processes which got
 // out of step read so instead of each other's data.
 
 // exchange is the program that gathers a row of a number of words from each
-// process.
+// device.
 type exchange struct {
 	executable system.Executable
-	device     *pjrt.Device
+	devices    []*pjrt.Device // of this process, in launch order
 	words      int
 }
 
 // firstWords is the room for a message that is gathered in one launch: with the
-// header, 1020 bytes.
-const firstWords = 256
+// header, 508 bytes.
+const firstWords = 128
 
 // maxMessage bounds a message, in bytes. Exchanges are for small values.
 const maxMessage = 1 << 20
@@ -145,23 +146,29 @@ func (s *TPUStrategy) exchangeOnce(ctx context.Context, call string, words int, 
 	binary.LittleEndian.PutUint32(row, uint32(len(message)))
 	copy(row[4:], message)
 	rt := s.sys.Runtime()
-	in, err := rt.BufferFromHost(ctx, row, pjrt.S32, []int{1, words}, x.device)
-	if err != nil {
-		return nil, 0, err
+	ins, outs := make([][]*pjrt.Buffer, len(x.devices)), make([][]*pjrt.Buffer, len(x.devices))
+	defer func() {
+		for d := range x.devices {
+			err = errors.Join(err, closeAll(ins[d]), closeAll(outs[d]))
+		}
+	}()
+	for d, device := range x.devices {
+		in, err := rt.BufferFromHost(ctx, row, pjrt.S32, []int{1, words}, device)
+		if err != nil {
+			return nil, 0, err
+		}
+		ins[d], outs[d] = []*pjrt.Buffer{in}, []*pjrt.Buffer{nil}
 	}
-	defer in.Close()
-	outs := [][]*pjrt.Buffer{{nil}}
 	s.launch.Lock()
 	err = s.check()
 	if err == nil {
-		err = x.executable.Execute(ctx, [][]*pjrt.Buffer{{in}}, outs, pjrt.ExecuteOptions{})
+		err = x.executable.Execute(ctx, ins, outs, pjrt.ExecuteOptions{})
 	}
 	s.launch.Unlock()
 	if err != nil {
 		return nil, 0, err
 	}
-	defer outs[0][0].Close()
-	all := make([]byte, len(row)*s.hosts.count)
+	all := make([]byte, len(row)*len(s.devices))
 	if err := outs[0][0].ToHost(ctx, all); err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("not all of the %d processes came: %w", s.hosts.count, err)
@@ -169,7 +176,8 @@ func (s *TPUStrategy) exchangeOnce(ctx context.Context, call string, words int, 
 		return nil, 0, err
 	}
 	for i := range s.hosts.count {
-		row := all[i*4*words : (i+1)*4*words]
+		d := slices.Index(s.hosts.of, i)
+		row := all[d*4*words : (d+1)*4*words]
 		n := int(binary.LittleEndian.Uint32(row))
 		longest = max(longest, n)
 		rows = append(rows, row[4:4+min(n, 4*words-4)])
@@ -188,21 +196,12 @@ func (s *TPUStrategy) exchange(ctx context.Context, words int) (*exchange, error
 		return x, nil
 	}
 	x := &exchange{words: words}
-	var ids []int // a device of each process
-	for i := range s.hosts.count {
-		d := slices.Index(s.hosts.of, i)
-		ids = append(ids, s.devices[d].ID())
-		if i == s.hosts.process {
-			x.device = s.devices[d]
-		}
-	}
 	var err error
-	x.executable, err = s.sys.Runtime().Compile(ctx, pjrt.Program{Code: exchangeText(len(ids), words), Format: "mlir"}, pjrt.CompileOptions{
-		Replicas: 1, Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: true, Shardy: true,
-	})
+	x.executable, err = s.sys.Runtime().Compile(ctx, pjrt.Program{Code: exchangeText(len(s.devices), words), Format: pjrt.FormatMLIR}, s.compileOptions())
 	if err != nil {
 		return nil, err
 	}
+	x.devices = x.executable.AddressableDevices()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -221,15 +220,14 @@ func (s *TPUStrategy) exchangeOf(words int) *exchange {
 	return nil
 }
 
-// exchangeText is the program: each process holds a row, each receives all. It
-// is the same text on each.
-func exchangeText(processes, words int) []byte {
+// exchangeText is the program: each device holds a row, each receives all.
+func exchangeText(devices, words int) []byte {
 	return fmt.Appendf(nil, `module @exchange attributes {mhlo.num_replicas = 1 : i32, mhlo.num_partitions = %[1]d : i32} {
-  sdy.mesh @mesh = <["process"=%[1]d]>
-  func.func public @main(%%mine: tensor<%[1]dx%[2]dxi32> {sdy.sharding = #sdy.sharding<@mesh, [{"process"}, {}]>}) -> (tensor<%[1]dx%[2]dxi32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]>}) {
+  sdy.mesh @mesh = <["device"=%[1]d]>
+  func.func public @main(%%mine: tensor<%[1]dx%[2]dxi32> {sdy.sharding = #sdy.sharding<@mesh, [{"device"}, {}]>}) -> (tensor<%[1]dx%[2]dxi32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]>}) {
     %%all = sdy.sharding_constraint %%mine <@mesh, [{}, {}]> : tensor<%[1]dx%[2]dxi32>
     return %%all : tensor<%[1]dx%[2]dxi32>
   }
 }
-`, processes, words)
+`, devices, words)
 }

@@ -1,0 +1,41 @@
+package strategy
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/plugintest"
+	"tpustrategy/pjrt"
+	"tpustrategy/tpu/system"
+)
+
+// libtpu aborts on collectives over a part of a slice, so the exchange is on all of
+// it.
+func TestTheExchangeCompilesForAOTSlices(t *testing.T) {
+	path := plugintest.Path(t, "tpu")
+	if !plugintest.InChild(t) {
+		out, err := plugintest.Child(t, append(plugintest.TPUEnv(), "TPU_LOG_DIR=disabled")...)
+		require.NoError(t, err, out)
+		return
+	}
+	ctx := context.Background()
+	for _, name := range []string{"v5e:4x4", "v4:2x2x4", "v5p:4x4x4", "2x v5e:4x4"} {
+		t.Run(name, func(t *testing.T) {
+			slice, err := system.Describe(ctx, name, system.DescribeOptions{Plugin: path})
+			require.NoError(t, err)
+			defer slice.Close()
+			s, err := NewAheadOfTime(slice, Options{})
+			require.NoError(t, err)
+			defer s.Close()
+			x, err := slice.Compile(ctx, pjrt.Program{Code: exchangeText(len(s.devices), firstWords), Format: pjrt.FormatMLIR}, s.compileOptions())
+			require.NoError(t, err)
+			stats, err := x.MemoryStats()
+			require.NoError(t, err)
+			assert.GreaterOrEqual(t, stats.Outputs, int64(4*firstWords*len(s.devices)))
+			require.NoError(t, x.Close())
+		})
+	}
+}

@@ -1,0 +1,236 @@
+package strategy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/simhost"
+	"tpustrategy/strategy"
+)
+
+// scale is a step that differs by its factor.
+func scale(s *strategy.TPUStrategy, factor float64) *strategy.Function {
+	return s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{rc.AllReduce(strategy.Sum, graph.MulScalar(in[0], factor))}
+	}, strategy.FunctionOptions{Name: "scale", LocalBatch: true})
+}
+
+func ones(n int) *tensors.Tensor { return tensors.FromScalarAndDimensions(float32(1), n) }
+
+// run runs a step and reads its result.
+func run(ctx context.Context, f *strategy.Function, s *strategy.TPUStrategy, n int) error {
+	out, err := f.Run(ctx, ones(n))
+	if err != nil {
+		return err
+	}
+	_, err = out[0].Local(ctx, s.LocalReplicas()[0])
+	return errors.Join(err, out[0].Close())
+}
+
+func TestADifferenceBetweenProcessesIsAnErrorOnAll(t *testing.T) {
+	sys := openCPU(t, 4)
+	for name, c := range map[string]struct {
+		program func(ctx context.Context, s *strategy.TPUStrategy, odd bool) error
+		what    string
+		text    string // of the process that differs
+	}{
+		"another program": {what: `program "scale"`, text: "Float32[1]", program: func(ctx context.Context, s *strategy.TPUStrategy, odd bool) error {
+			factor := 2.0
+			if odd {
+				factor = 3
+			}
+			return run(ctx, scale(s, factor), s, 1)
+		}},
+		"another data size": {what: `program "scale"`, text: "Float32[5]", program: func(ctx context.Context, s *strategy.TPUStrategy, odd bool) error {
+			n := 4
+			if odd {
+				n = 5
+			}
+			return run(ctx, scale(s, 2), s, n)
+		}},
+		"a program that cannot be traced": {what: `program "scale"`, text: "no program, because of strategy: tracing scale", program: func(ctx context.Context, s *strategy.TPUStrategy, odd bool) error {
+			f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+				if odd {
+					panic(errors.New("no weights here"))
+				}
+				return in
+			}, strategy.FunctionOptions{Name: "scale"})
+			_, err := f.Run(ctx, ones(2))
+			var own *strategy.TraceError
+			if odd && assert.ErrorAs(t, err, &own) {
+				err = &strategy.MismatchError{What: `program "scale"`, Texts: make([]string, 4), Differing: []int{2}}
+				err.(*strategy.MismatchError).Texts[2] = "no program, because of strategy: tracing scale"
+			}
+			return err
+		}},
+		"another setting": {what: "batch size", text: "128", program: func(ctx context.Context, s *strategy.TPUStrategy, odd bool) error {
+			size := "64"
+			if odd {
+				size = "128"
+			}
+			return s.Agree(ctx, "batch size", size)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			errs := onHosts(t, sys, 4, strategy.Options{}, 20*time.Second, func(ctx context.Context, s *strategy.TPUStrategy) error {
+				return c.program(ctx, s, s.Process() == 2)
+			})
+			assert.Less(t, time.Since(start), 15*time.Second, "nobody waits for a deadline")
+			for i, err := range errs {
+				var mismatch *strategy.MismatchError
+				require.ErrorAs(t, err, &mismatch, "process %d", i)
+				assert.Equal(t, c.what, mismatch.What)
+				assert.Equal(t, []int{2}, mismatch.Differing)
+				assert.Contains(t, mismatch.Texts[2], c.text)
+				assert.Contains(t, err.Error(), "process 2 has "+mismatch.Texts[2])
+				assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
+			}
+		})
+	}
+}
+
+func TestProcessesThatAgreeGoOn(t *testing.T) {
+	sys := openCPU(t, 4)
+	all(t, onHosts(t, sys, 4, strategy.Options{}, 0, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		f := scale(s, 2)
+		for _, n := range []int{3, 4, 3} { // compiled twice
+			if err := run(ctx, f, s, n); err != nil {
+				return err
+			}
+		}
+		return s.Agree(ctx, "seed", "1")
+	}))
+}
+
+func TestProcessesOutOfStepAreToldSo(t *testing.T) {
+	sys := openCPU(t, 4)
+	for i, err := range onHosts(t, sys, 2, strategy.Options{}, 20*time.Second, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		if s.Process() == 1 {
+			return s.Barrier(ctx, "end of epoch")
+		}
+		_, err := s.GatherBytes(ctx, "losses", []byte("0.5"))
+		return err
+	}) {
+		var order *strategy.OrderError
+		require.ErrorAs(t, err, &order, "process %d", i)
+		assert.Equal(t, []string{"gather losses", "barrier end of epoch"}, order.Calls)
+		assert.Equal(t, strategy.RuntimeError, strategy.KindOf(err))
+	}
+}
+
+func TestAnAbsentProcessEndsTheOthersWaitByTheirDeadline(t *testing.T) {
+	sys := openCPU(t, 4)
+	const deadline = 300 * time.Millisecond
+	for name, c := range map[string]struct {
+		odd   func(ctx context.Context, s *strategy.TPUStrategy, step int) (end bool, err error)
+		check func(t *testing.T, err error)
+	}{
+		"late": {
+			odd: func(context.Context, *strategy.TPUStrategy, int) (bool, error) {
+				time.Sleep(3 * deadline)
+				return false, nil
+			},
+			check: func(t *testing.T, err error) {
+				var missing *simhost.MissingError
+				require.ErrorAs(t, err, &missing)
+				assert.Equal(t, []int{2}, missing.Missing)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+			},
+		},
+		"dead": {
+			odd: func(context.Context, *strategy.TPUStrategy, int) (bool, error) { return true, nil },
+			check: func(t *testing.T, err error) {
+				var lost *simhost.LostError
+				require.ErrorAs(t, err, &lost)
+				assert.Equal(t, 2, lost.Process)
+			},
+		},
+		"at another program": {
+			odd: func(ctx context.Context, s *strategy.TPUStrategy, _ int) (bool, error) {
+				return true, s.Barrier(ctx, "elsewhere")
+			},
+			check: func(t *testing.T, err error) {
+				var different *simhost.ProgramError
+				require.ErrorAs(t, err, &different)
+				assert.ErrorContains(t, err, `process 2 launches "exchange"`)
+				assert.ErrorContains(t, err, `launches "scale"`)
+			},
+		},
+		"with more data in a later step": {
+			odd: func(ctx context.Context, s *strategy.TPUStrategy, _ int) (bool, error) {
+				return true, run(ctx, scale(s, 2), s, 9)
+			},
+			check: func(t *testing.T, err error) {
+				var different *simhost.ProgramError
+				require.ErrorAs(t, err, &different)
+				assert.ErrorContains(t, err, "process 2 launches")
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			steps := map[int]int{}
+			errs := onHosts(t, sys, 4, strategy.Options{}, 30*time.Second, func(ctx context.Context, s *strategy.TPUStrategy) error {
+				f := scale(s, 2)
+				for step := range 5 {
+					if step == 2 && s.Process() == 2 {
+						if end, err := c.odd(ctx, s, step); end {
+							return err
+						}
+					}
+					limit := deadline
+					if step == 0 {
+						limit = 20 * time.Second // for the compilation
+					}
+					bounded, cancel := context.WithTimeout(ctx, limit)
+					start := time.Now()
+					err := run(bounded, f, s, 4)
+					cancel()
+					if err != nil {
+						if took := time.Since(start); took > limit+5*time.Second {
+							return fmt.Errorf("the error came after %v: %w", took, err)
+						}
+						return err
+					}
+					mu.Lock()
+					steps[s.Process()]++
+					mu.Unlock()
+				}
+				return nil
+			})
+			for i, err := range errs {
+				assert.Equal(t, 2, steps[i], "process %d", i)
+				if i != 2 {
+					c.check(t, err)
+				}
+			}
+		})
+	}
+}
+
+func TestAMissingProcessIsNamedByTheBarrier(t *testing.T) {
+	sys := openCPU(t, 4)
+	for i, err := range onHosts(t, sys, 4, strategy.Options{}, 30*time.Second, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		if s.Process() == 3 {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		defer cancel()
+		return s.Barrier(ctx, "start")
+	}) {
+		if i != 3 {
+			assert.ErrorContains(t, err, "process 3", "process %d", i)
+			assert.ErrorContains(t, err, "barrier start", "process %d", i)
+		}
+	}
+}
