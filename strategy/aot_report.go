@@ -24,11 +24,7 @@ func (c *Compiled) Report() (*report.Report, error) {
 // reportTarget describes what the strategy compiles for.
 func (s *TPUStrategy) reportTarget() report.Target {
 	if s.slice != nil {
-		facts := s.slice.Facts()
-		return report.Target{
-			Name: facts.Name, Kind: facts.Kind, Platform: facts.Plugin, Devices: facts.Devices, Chips: facts.Chips, Hosts: facts.Hosts,
-			HBMBytes: facts.HBMBytes, PeakFLOPS: facts.PeakFLOPS, HBMBandwidth: facts.HBMBandwidth,
-		}
+		return report.TargetOf(s.slice.Facts())
 	}
 	topology := s.sys.Topology()
 	t := report.Target{Name: topology.Name(), Devices: topology.NumDevices(), Hosts: topology.NumTasks()}

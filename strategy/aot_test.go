@@ -3,6 +3,7 @@ package strategy_test
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -25,7 +26,7 @@ import (
 // aotChild runs the test in a process whose environment libtpu can live with.
 func aotChild(t *testing.T) bool {
 	t.Helper()
-	plugintest.Path(t, "tpu")
+	libtpu(t)
 	if plugintest.InChild(t) {
 		return true
 	}
@@ -37,7 +38,7 @@ func aotChild(t *testing.T) bool {
 
 func describe(t testing.TB, name string) *system.Slice {
 	t.Helper()
-	slice, err := system.Describe(context.Background(), name, system.DescribeOptions{Plugin: plugintest.Path(t, "tpu")})
+	slice, err := system.Describe(context.Background(), name, system.DescribeOptions{Plugin: libtpu(t)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, slice.Close()) })
 	return slice
@@ -190,3 +191,13 @@ func TestATooLargeModelIsRefusedWithItsLargestTensorsAndFitsWhenSplit(t *testing
 }
 
 func zeros(shape shapes.Shape) *tensors.Tensor { return tensors.FromShape(shape) }
+
+// libtpu is the path of libtpu. Without it a test is skipped, unless the
+// environment asks for ahead-of-time compilation with TPUSTRATEGY_AOT=1.
+func libtpu(t testing.TB) string {
+	t.Helper()
+	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
+		t.Setenv(plugintest.Require, "")
+	}
+	return plugintest.Path(t, "tpu")
+}

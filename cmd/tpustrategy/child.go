@@ -20,13 +20,17 @@ import (
 // childRequest asks a child for one piece of work.
 type childRequest struct {
 	// Probe opens a plugin and says what it is.
-	Probe *probeRequest `json:"probe,omitempty"`
+	Probe    *probeRequest    `json:"probe,omitempty"`
+	Describe *describeRequest `json:"describe,omitempty"`
+	Compile  *compileRequest  `json:"compile,omitempty"`
 }
 
 // childAnswer is a child's answer, or its error.
 type childAnswer struct {
-	Probe *probeAnswer `json:"probe,omitempty"`
-	Error *failure     `json:"error,omitempty"`
+	Probe    *probeAnswer   `json:"probe,omitempty"`
+	Describe *described     `json:"describe,omitempty"`
+	Compile  *compileAnswer `json:"compile,omitempty"`
+	Error    *failure       `json:"error,omitempty"`
 }
 
 // childError is that a child ended without an answer.
@@ -169,6 +173,12 @@ func (a *app) answer(ctx context.Context, r childRequest) (*childAnswer, error) 
 	case r.Probe != nil:
 		p, err := probe(ctx, *r.Probe)
 		return &childAnswer{Probe: p}, err
+	case r.Describe != nil:
+		d, err := describe(ctx, *r.Describe)
+		return &childAnswer{Describe: d}, err
+	case r.Compile != nil:
+		c, err := compile(ctx, *r.Compile)
+		return &childAnswer{Compile: c}, err
 	}
 	return nil, usagef("child: the request asks for nothing")
 }

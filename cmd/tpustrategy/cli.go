@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"tpustrategy/pjrt"
+	"tpustrategy/strategy"
 	"tpustrategy/tpu"
 )
 
@@ -27,7 +28,15 @@ type cli struct {
 	JSON bool `help:"Answer as one JSON value." name:"json"`
 
 	Doctor doctorCmd `cmd:"" help:"Say which plugins are here, and what would run."`
-	Child  childCmd  `cmd:"" hidden:"" help:"Do one piece of work for a parent process."`
+
+	Topology  topologyCmd  `cmd:"" help:"Describe a slice: hosts, devices and where they are."`
+	Assign    assignCmd    `cmd:"" help:"Show which core is which logical device of which replica."`
+	Compile   compileCmd   `cmd:"" help:"Compile a step ahead of time and report what it needs."`
+	Report    reportCmd    `cmd:"" help:"Show a report that compile wrote."`
+	Visualize visualizeCmd `cmd:"" help:"Draw which devices hold which part of a tensor."`
+	Install   installCmd   `cmd:"" help:"Install the pinned plugins."`
+
+	Child childCmd `cmd:"" hidden:"" help:"Do one piece of work for a parent process."`
 }
 
 // usageError is a command line that makes no sense.
@@ -87,6 +96,18 @@ type failure struct {
 	Message string `json:"message"`
 	// Log is what the compiler wrote, or its end.
 	Log string `json:"log,omitempty"`
+	// Memory are the figures of a program that does not fit.
+	Memory *memoryFailure `json:"memory,omitempty"`
+
+	reported bool // as JSON already
+}
+
+// memoryFailure are the figures of a program that does not fit.
+type memoryFailure struct {
+	Used    string                 `json:"used,omitempty"`
+	Limit   string                 `json:"limit,omitempty"`
+	Excess  string                 `json:"excess,omitempty"`
+	Largest []strategy.TensorBytes `json:"largest"`
 }
 
 func (f *failure) Error() string { return f.Message }
@@ -107,12 +128,18 @@ func failureOf(err error) *failure {
 	var accelerator *tpu.AcceleratorError
 	var assignment *tpu.AssignmentError
 	var compiler *pjrt.Error
+	var memory *strategy.MemoryError
+	var option *strategy.OptionError
+	var topology *tpu.TopologyError
 	switch {
+	case errors.As(err, &memory):
+		f.Kind, f.Log = "memory", memory.Log
+		f.Memory = &memoryFailure{memory.Used, memory.Limit, memory.Excess, memory.Largest}
 	case errors.As(err, &died):
 		f.Kind, f.Log = "died", died.Tail
 	case errors.As(err, &find), errors.As(err, &plugin):
 		f.Kind = "missing"
-	case errors.As(err, &usage), errors.As(err, &accelerator), errors.As(err, &assignment):
+	case errors.As(err, &usage), errors.As(err, &accelerator), errors.As(err, &assignment), errors.As(err, &option), errors.As(err, &topology):
 		f.Kind = "usage"
 	case errors.As(err, &compiler):
 		f.Log = compiler.Log
@@ -126,7 +153,7 @@ func failureOf(err error) *failure {
 // fail reports an error and returns its exit code.
 func (a *app) fail(c *cli, err error) int {
 	f := failureOf(err)
-	if c.JSON {
+	if c.JSON && !f.reported {
 		_ = a.printJSON(map[string]any{"error": f})
 	}
 	fmt.Fprintf(a.stderr, "tpustrategy: %s\n", f.Message)

@@ -24,8 +24,11 @@ func TestScripts(t *testing.T) {
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			library := ""
-			if group.kind != "" {
-				library = plugintest.Path(t, group.kind)
+			switch group.kind {
+			case "cpu":
+				library = plugintest.Path(t, "cpu")
+			case "tpu":
+				library = libtpu(t)
 			}
 			testscript.Run(t, testscript.Params{
 				Dir: group.dir,
@@ -44,6 +47,16 @@ func TestScripts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// libtpu is the path of libtpu. Without it a test is skipped, unless the
+// environment asks for ahead-of-time compilation with TPUSTRATEGY_AOT=1.
+func libtpu(t testing.TB) string {
+	t.Helper()
+	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
+		t.Setenv(plugintest.Require, "")
+	}
+	return plugintest.Path(t, "tpu")
 }
 
 // exitCode runs a command and compares its exit code: exitcode 3 tpustrategy doctor.

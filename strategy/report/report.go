@@ -35,8 +35,6 @@ type Report struct {
 	CompilingSeconds float64 `json:"compiling_seconds,omitempty"`
 	// Notes say what the report could not find out.
 	Notes []string `json:"notes,omitempty"`
-
-	mesh sharding.Mesh
 }
 
 // Target is what a step was compiled for.
@@ -70,8 +68,11 @@ type Memory struct {
 	Code    int64 `json:"code"`
 	// Total is Arguments + Outputs - Aliased + Temporaries + Code.
 	Total int64 `json:"total"`
-	// Peak is the compiler's own figure, without the code; 0 if it gives none.
+	// Peak is the compiler's own figure, without the code, which may count what
+	// the others leave out; 0 if it gives none.
 	Peak int64 `json:"peak,omitempty"`
+	// Needs is the greater of Total and Peak + Code: what the verdict is about.
+	Needs int64 `json:"needs"`
 	// Limit is the core's memory; 0 if it is not known.
 	Limit   int64   `json:"limit,omitempty"`
 	Verdict Verdict `json:"verdict"`
@@ -113,9 +114,9 @@ type Tensor struct {
 	Copies int `json:"copies"`
 	// Donated says that a result takes over its memory.
 	Donated bool `json:"donated,omitempty"`
-
-	spec   sharding.Spec
-	global []int
+	// Starts are the first indices of the part that each logical device holds;
+	// none where each holds the whole.
+	Starts [][]int `json:"starts,omitempty"`
 }
 
 // Cost is the compiler's estimate of one run, and what follows from it.
@@ -170,8 +171,7 @@ func New(in Input) (*Report, error) {
 		LoweringSeconds: in.LoweringSeconds, CompilingSeconds: in.CompilingSeconds,
 	}
 	if in.Module != nil {
-		r.mesh = in.Module.Mesh
-		r.Mesh = r.mesh.String()
+		r.Mesh = in.Module.Mesh.String()
 		in.Text = in.Module.Text
 		if err := r.addTensors(in.Module, in.Variables); err != nil {
 			return nil, err
@@ -195,19 +195,32 @@ func (r *Report) note(format string, args ...any) {
 
 func (r *Report) addTensors(m *module.Module, variables []bool) error {
 	add := func(role string, p module.Placed) error {
-		copies, err := sharding.ReplicationFactor(r.mesh, p.Spec)
+		copies, err := sharding.ReplicationFactor(m.Mesh, p.Spec)
 		if err != nil {
 			return fmt.Errorf("report: %s %q: %w", role, p.Name, err)
 		}
 		if !p.PerReplica {
 			copies /= r.Replicas
 		}
-		r.Tensors = append(r.Tensors, Tensor{
+		t := Tensor{
 			Role: role, Name: p.Name, DType: p.DType.String(), Shape: nonNil(p.Local), Shard: nonNil(p.Shard),
 			PerReplica: p.PerReplica, Annotation: p.Annotation.String(), Spec: p.Spec.String(),
 			BytesPerCore: int64(p.DType.Size()) * product(p.Shard), TotalBytes: int64(p.DType.Size()) * product(p.Local),
-			Copies: max(copies, 1), Donated: p.Donated, spec: p.Spec, global: p.Global,
-		})
+			Copies: max(copies, 1), Donated: p.Donated,
+		}
+		for device := 0; device < r.LogicalDevices && t.Copies < r.LogicalDevices; device++ {
+			// The first devices of the mesh are replica 0's.
+			ranges, err := sharding.IndexRanges(m.Mesh, p.Spec, p.Global, device)
+			if err != nil {
+				return fmt.Errorf("report: %s %q: %w", role, p.Name, err)
+			}
+			start := []int{}
+			for _, r := range ranges {
+				start = append(start, r.Start)
+			}
+			t.Starts = append(t.Starts, start)
+		}
+		r.Tensors = append(r.Tensors, t)
 		return nil
 	}
 	updated := map[int]bool{}
@@ -258,11 +271,12 @@ func (r *Report) addMemory(p *pjrt.Executable) error {
 		Peak: stats.Peak, Limit: r.Target.HBMBytes, Verdict: Unknown,
 	}
 	m.Total = m.Arguments + m.Outputs - m.Aliased + m.Temporaries + m.Code
+	m.Needs = max(m.Total, m.Peak+m.Code)
 	switch {
 	case m.Limit == 0:
-	case m.Total > m.Limit:
+	case m.Needs > m.Limit:
 		m.Verdict = TooLarge
-	case m.Total > m.Limit/10*9:
+	case m.Needs > m.Limit/10*9:
 		m.Verdict = Tight
 	default:
 		m.Verdict = Fits

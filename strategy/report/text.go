@@ -60,7 +60,7 @@ func (r *Report) memoryText(b *strings.Builder) {
 		}
 	}
 	fmt.Fprintf(b, "  [%s%s] of %s\n", bar, strings.Repeat(".", barWidth-len(bar)), Bytes(m.Limit))
-	fmt.Fprintf(b, "  verdict: %s: %.1f%% of the memory of a core\n", m.Verdict, 100*float64(m.Total)/float64(m.Limit))
+	fmt.Fprintf(b, "  verdict: %s: %s, %.1f%% of the memory of a core\n", m.Verdict, Bytes(m.Needs), 100*float64(m.Needs)/float64(m.Limit))
 }
 
 // memoryPart is a part of a program's memory.

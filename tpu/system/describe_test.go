@@ -84,7 +84,7 @@ func goldenPath(name string) string {
 // child runs the test in a process whose environment libtpu can live with.
 func child(t *testing.T) bool {
 	t.Helper()
-	plugintest.Path(t, "tpu")
+	libtpu(t)
 	if plugintest.InChild(t) {
 		return true
 	}
@@ -103,7 +103,7 @@ func TestTheGoldenTopologiesAreWhatLibtpuDescribes(t *testing.T) {
 		return
 	}
 	for _, name := range described {
-		s, err := system.Describe(context.Background(), name, system.DescribeOptions{Plugin: plugintest.Path(t, "tpu")})
+		s, err := system.Describe(context.Background(), name, system.DescribeOptions{Plugin: libtpu(t)})
 		require.NoError(t, err, name)
 		got := goldenOf(s).encode(t)
 		if *update {
@@ -113,7 +113,7 @@ func TestTheGoldenTopologiesAreWhatLibtpuDescribes(t *testing.T) {
 		want, err := os.ReadFile(goldenPath(name))
 		require.NoError(t, err)
 		assert.Equal(t, string(want), string(got), name)
-		again, err := system.Describe(context.Background(), s.Facts().Name, system.DescribeOptions{Plugin: plugintest.Path(t, "tpu")})
+		again, err := system.Describe(context.Background(), s.Facts().Name, system.DescribeOptions{Plugin: libtpu(t)})
 		require.NoError(t, err)
 		assert.True(t, again.Topology().Equal(s.Topology()), "%s by its canonical name", name)
 		one, err := s.Fingerprint()
@@ -170,11 +170,11 @@ func TestWhatLibtpuRefusesIsItsError(t *testing.T) {
 		{Options: map[string]any{"bogus": 1}}, {Options: map[string]any{"wrap": "yes"}},
 		{Options: map[string]any{"chips_per_host_bounds": []int64{3, 3, 1}}},
 	} {
-		opts.Plugin = plugintest.Path(t, "tpu")
+		opts.Plugin = libtpu(t)
 		_, err := system.Describe(context.Background(), "v5e:4x4", opts)
 		require.ErrorAs(t, err, &pe, "%v", opts.Options)
 	}
-	s, err := system.Describe(context.Background(), "v5e:4x4", system.DescribeOptions{Plugin: plugintest.Path(t, "tpu"), Wrap: &[3]bool{true, false, false}})
+	s, err := system.Describe(context.Background(), "v5e:4x4", system.DescribeOptions{Plugin: libtpu(t), Wrap: &[3]bool{true, false, false}})
 	require.NoError(t, err)
 	assert.Equal(t, [3]bool{true, false, false}, s.Facts().Wrap)
 	require.NoError(t, s.Close())
@@ -210,4 +210,14 @@ func FuzzParseSlices(f *testing.F) {
 			t.Fatalf("%q reads back as %d, %v, %v", name, again, b, err)
 		}
 	})
+}
+
+// libtpu is the path of libtpu. Without it a test is skipped, unless the
+// environment asks for ahead-of-time compilation with TPUSTRATEGY_AOT=1.
+func libtpu(t testing.TB) string {
+	t.Helper()
+	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
+		t.Setenv(plugintest.Require, "")
+	}
+	return plugintest.Path(t, "tpu")
 }

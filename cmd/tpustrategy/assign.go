@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+
+	"tpustrategy/tpu"
+)
+
+type assignCmd struct {
+	Name     string `arg:"" help:"A slice, such as v5e:4x4 or v5p-128."`
+	Shape    []int  `help:"Block of one replica's cores, in x, y, z and core." default:"1,1,1,1"`
+	Stride   []int  `help:"Steps between the cores of a block."`
+	Replicas int    `help:"Replicas; 0 is as many as fit."`
+	Plugin   string `help:"Path of libtpu, instead of looking for it." type:"path"`
+}
+
+// Help is the text under --help.
+func (assignCmd) Help() string {
+	return `Shows which core is which logical device of which replica, as TensorFlow's device_assignment does it.
+
+Examples:
+  tpustrategy assign v4-8 --shape 1,1,1,2 --replicas 4
+  tpustrategy assign v5e:4x4 --shape 2,2,1,1 --json`
+}
+
+// assigned is one core of an assignment.
+type assigned struct {
+	Replica     int             `json:"replica"`
+	Logical     int             `json:"logical"`
+	Partition   int             `json:"partition"`
+	DeviceID    int             `json:"device_id"`
+	Coordinates tpu.Coordinates `json:"coordinates"`
+	Host        int             `json:"host"`
+}
+
+// Run shows the assignment.
+func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
+	d, err := a.describe(ctx, c.Name, c.Plugin)
+	if err != nil {
+		return err
+	}
+	t, err := d.topology()
+	if err != nil {
+		return err
+	}
+	replicas := c.Replicas
+	switch {
+	case replicas < 0:
+		return usagef("assign: --replicas %d: give a number from 1, or 0 for as many as fit", replicas)
+	case replicas == 0:
+		if replicas, err = tpu.MaxReplicas(t, c.Shape, c.Stride); err != nil {
+			return usagef("assign: %w", err)
+		}
+	}
+	assignment, err := tpu.BuildDeviceAssignment(t, tpu.AssignmentOptions{ComputationShape: c.Shape, ComputationStride: c.Stride, Replicas: replicas})
+	if err != nil {
+		return usagef("assign: %w", err)
+	}
+	var cores []assigned
+	at := map[tpu.Coordinates]string{}
+	ids := assignment.DeviceIDs()
+	for r, row := range assignment.CoreAssignment() {
+		for p, coordinates := range row {
+			host, err := assignment.Task(r, p)
+			if err != nil {
+				return err
+			}
+			cores = append(cores, assigned{r, p, r*len(row) + p, ids[r][p], coordinates, host})
+			at[coordinates] = fmt.Sprintf("r%d.%d", r, p)
+		}
+	}
+	if root.JSON {
+		return a.printJSON(map[string]any{
+			"topology": d.Facts.Name, "planned": d.Planned, "replicas": assignment.NumReplicas(),
+			"logical_devices": assignment.NumCoresPerReplica(), "cores": cores,
+		})
+	}
+	fmt.Fprintf(a.stdout, "%s: %d replicas of %d logical devices, %d of %d devices in use\n\n",
+		d.Facts.Name, assignment.NumReplicas(), assignment.NumCoresPerReplica(), len(cores), t.NumDevices())
+	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "replica\tlogical\tpartition\tdevice\t(x,y,z,core)\thost")
+	for _, core := range cores[:min(len(cores), maxListed)] {
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%s\t%d\n", core.Replica, core.Logical, core.Partition, core.DeviceID, core.Coordinates, core.Host)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	more(a.stdout, "cores (--json lists all)", len(cores)-maxListed)
+	fmt.Fprintln(a.stdout, "\nreplica.logical of each core")
+	drawMesh(a.stdout, t, d.Facts.Wrap, d.Facts.Slices, func(c tpu.Coordinates) string {
+		if text, ok := at[c]; ok {
+			return text
+		}
+		return "-"
+	})
+	return nil
+}
+
+// maxListed bounds the table of cores.
+const maxListed = 64

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"tpustrategy/strategy/report"
+	"tpustrategy/tpu/system"
+)
+
+type compileCmd struct {
+	File      string   `arg:"" optional:"" help:"A StableHLO module; without one, give --example." type:"path"`
+	Example   string   `help:"Compile this example model: digits, dense or placement."`
+	Topology  []string `help:"What to compile for, such as v5e:2x4, v5p-128, 2x v5e-256 or cpu:8; several are separated by commas." required:""`
+	Logical   int      `help:"Logical devices of a replica." default:"1"`
+	Replicas  int      `help:"Replicas; 0 is as many as fit."`
+	Width     int      `help:"Width of the example's layers; 0 is its own."`
+	Layers    int      `help:"Pairs of layers of the example; 0 is its own."`
+	Batch     int      `help:"Rows of one replica's batch; 0 is the example's own."`
+	Whole     bool     `help:"Keep a whole copy of every variable on each logical device."`
+	Precision string   `help:"Precision of matrix products: default or highest." enum:"default,highest" default:"default"`
+	Report    string   `help:"Write the report there: JSON, or a page if it ends in .html." type:"path"`
+	Text      string   `help:"Write the step's StableHLO there." type:"path"`
+	Plugin    string   `help:"Path of the plugin, instead of looking for it." type:"path"`
+}
+
+// Help is the text under --help.
+func (compileCmd) Help() string {
+	return `Compiles a step with the real compiler, for devices that need not be here, and reports the memory of each core, the collectives and the compiler's estimate of the cost. Each compilation runs in a process of its own.
+
+Examples:
+  tpustrategy compile --example digits --topology v5e:2x4 --logical 2
+  tpustrategy compile --example dense --width 32768 --topology v5e:4x4,v5p:2x2x4 --logical 8 --json
+  tpustrategy compile step.mlir --topology v5e:2x4 --report step.html
+
+Ends with exit code 4 if a program does not fit into the memory of a core.`
+}
+
+// compiled is the outcome for one topology.
+type compiled struct {
+	Topology string         `json:"topology"`
+	Report   *report.Report `json:"report,omitempty"`
+	Error    *failure       `json:"error,omitempty"`
+}
+
+func (c *compileCmd) Run(ctx context.Context, a *app, root *cli) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	var all []compiled
+	for _, topology := range c.Topology {
+		result := compiled{Topology: topology}
+		r, err := a.compile(ctx, c, topology)
+		if err != nil {
+			result.Error = failureOf(err)
+		} else {
+			result.Report = r
+			if r.Memory.Verdict == report.TooLarge {
+				result.Error = &failure{Kind: "memory", Message: fmt.Sprintf("%s on %s: %s of %s of a core's memory",
+					r.Step, topology, report.Bytes(r.Memory.Needs), report.Bytes(r.Memory.Limit))}
+			}
+		}
+		all = append(all, result)
+	}
+	if err := c.write(a, root, all); err != nil {
+		return err
+	}
+	failed := slices.IndexFunc(all, func(r compiled) bool { return r.Error != nil })
+	if failed < 0 {
+		return nil
+	}
+	e := *all[failed].Error
+	e.reported = root.JSON
+	if len(all) > 1 {
+		e.Message = all[failed].Topology + ": " + e.Message
+	}
+	return &e
+}
+
+// check refuses a command line that cannot be meant.
+func (c *compileCmd) check() error {
+	switch {
+	case c.File == "" && c.Example == "":
+		return usagef("compile: give a StableHLO file, or --example digits")
+	case c.File != "" && c.Example != "":
+		return usagef("compile: give a StableHLO file or --example, not both")
+	case c.Logical < 1:
+		return usagef("compile: --logical %d: give a number from 1", c.Logical)
+	case c.Replicas < 0:
+		return usagef("compile: --replicas %d: give a number from 1, or 0 for as many as fit", c.Replicas)
+	case len(c.Topology) > 1 && c.Text != "":
+		return usagef("compile: --text writes one file: give one --topology")
+	}
+	if c.Example != "" {
+		if _, _, err := findModel(c.Example, modelSize{c.Width, c.Layers, c.Batch}); err != nil {
+			return err
+		}
+	} else if info, err := os.Stat(c.File); err != nil {
+		return usagef("compile: %w", err)
+	} else if !info.Mode().IsRegular() {
+		return usagef("compile: %s is no file", c.File)
+	}
+	for i, topology := range c.Topology {
+		c.Topology[i] = strings.TrimSpace(topology)
+		if cpuDevices(c.Topology[i]) > 0 {
+			continue
+		}
+		if _, _, err := system.ParseSlices(c.Topology[i]); err != nil {
+			return usagef("compile: %w", err)
+		}
+	}
+	return nil
+}
+
+func (a *app) compile(ctx context.Context, c *compileCmd, topology string) (*report.Report, error) {
+	kind := "tpu"
+	if cpuDevices(topology) > 0 {
+		kind = "cpu"
+	}
+	found, err := a.find(kind, c.Plugin)
+	if err != nil {
+		return nil, err
+	}
+	what := c.Example
+	if what == "" {
+		what = filepath.Base(c.File)
+	}
+	answer, err := a.child(ctx, "compiling "+what+" for "+topology, childRequest{Compile: &compileRequest{
+		Plugin: found.Path, Topology: topology, Example: c.Example, Size: modelSize{c.Width, c.Layers, c.Batch}, File: c.File,
+		Replicas: c.Replicas, Logical: c.Logical, Whole: c.Whole, Precision: c.Precision, Text: c.Text,
+	}}, kind == "tpu")
+	if err != nil {
+		return nil, err
+	}
+	return answer.Compile.Report, nil
+}
+
+// write shows the outcomes and writes the report files.
+func (c *compileCmd) write(a *app, root *cli, all []compiled) error {
+	for i, r := range all {
+		if c.Report == "" || r.Report == nil {
+			continue
+		}
+		path := c.Report
+		if len(all) > 1 {
+			ext := filepath.Ext(path)
+			path = fmt.Sprintf("%s-%s%s", strings.TrimSuffix(path, ext), fileName(all[i].Topology), ext)
+		}
+		if err := writeReport(path, r.Report); err != nil {
+			return err
+		}
+	}
+	if root.JSON {
+		return a.printJSON(all)
+	}
+	for i, r := range all {
+		if i > 0 {
+			fmt.Fprintln(a.stdout)
+		}
+		if r.Report != nil {
+			if err := r.Report.WriteText(a.stdout); err != nil {
+				return err
+			}
+		} else if len(all) > 1 {
+			fmt.Fprintf(a.stdout, "%s: %s\n", r.Topology, r.Error.Message)
+		}
+	}
+	return nil
+}
+
+// fileName makes a topology's name fit for a file.
+func fileName(topology string) string {
+	return strings.NewReplacer(":", "_", " ", "_", "/", "_").Replace(topology)
+}
+
+// writeReport writes a report as JSON, or as a page.
+func writeReport(path string, r *report.Report) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return usagef("report: %w", err)
+	}
+	if ext := filepath.Ext(path); ext == ".html" || ext == ".htm" {
+		err = r.WriteHTML(f)
+	} else {
+		encoder := json.NewEncoder(f)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(r)
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/loss"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+)
+
+// modelSize is the size of an example model; 0 is the model's own default.
+type modelSize struct {
+	Width  int `json:"width,omitempty"`
+	Layers int `json:"layers,omitempty"`
+	// Batch is the number of rows of one replica's batch.
+	Batch int `json:"batch,omitempty"`
+}
+
+// exampleModel is a model to compile without writing one.
+type exampleModel struct {
+	name, about string
+	size        modelSize
+	// rules split the variables over p logical devices.
+	rules func(p int) logical.Rules
+	// loss builds a replica's loss from a batch of features and one of labels or
+	// targets.
+	loss func(size modelSize) strategy.LossFunc
+	// batch are the shapes of a batch of so many rows.
+	batch func(size modelSize, rows int) []shapes.Shape
+}
+
+var exampleModels = []exampleModel{
+	{
+		name: "digits", about: "a classifier of images of 28x28: one hidden layer, split over the logical devices",
+		size: modelSize{Width: 512, Layers: 1, Batch: 128}, rules: splitPairs,
+		loss: func(size modelSize) strategy.LossFunc {
+			return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				h := pairs(rc, in[0], size, 10)
+				return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits(in[1:2], []*graph.Node{h}))
+			}
+		},
+		batch: func(_ modelSize, rows int) []shapes.Shape {
+			return []shapes.Shape{shapes.Make(dtypes.Float32, rows, 28*28), shapes.Make(dtypes.Int32, rows, 1)}
+		},
+	},
+	{
+		name: "dense", about: "pairs of dense layers, the first split by columns and the second by rows",
+		size: modelSize{Width: 4096, Layers: 4, Batch: 128}, rules: splitPairs,
+		loss: func(size modelSize) strategy.LossFunc {
+			return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				return graph.ReduceAllMean(graph.Square(graph.Sub(pairs(rc, in[0], size, size.Width), in[1])))
+			}
+		},
+		batch: func(size modelSize, rows int) []shapes.Shape {
+			shape := shapes.Make(dtypes.Float32, rows, size.Width)
+			return []shapes.Shape{shape, shape}
+		},
+	},
+	{
+		name: "placement", about: "a little of everything: split, replicated and assigned tensors, and a region of one logical device",
+		size: modelSize{Width: 64, Layers: 1, Batch: 16},
+		rules: func(p int) logical.Rules {
+			return logical.Rules{
+				logical.Match(`/hidden/.*weights`, logical.SplitInto(1, p)),
+				logical.Match(`/output/.*weights`, logical.SplitInto(p, 1)),
+			}
+		},
+		loss: func(size modelSize) strategy.LossFunc {
+			return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				p := rc.Strategy().NumLogicalDevices()
+				h := graph.Tanh(logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, size.Width), 1, p))
+				h = logical.On(p-1, h, func(h *graph.Node) *graph.Node {
+					return graph.Add(h, graph.Tanh(layers.Dense(rc.Scope("expert"), h, true, size.Width)))
+				})
+				h = logical.Assign(h, p/2)
+				y := logical.Replicate(layers.Dense(rc.Scope("output"), h, true, 1))
+				return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
+			}
+		},
+		batch: func(size modelSize, rows int) []shapes.Shape {
+			return []shapes.Shape{shapes.Make(dtypes.Float32, rows, size.Width), shapes.Make(dtypes.Float32, rows, 1)}
+		},
+	},
+}
+
+// splitPairs splits the first layer of each pair by columns and the second by
+// rows, so that a pair needs one sum over the logical devices.
+func splitPairs(p int) logical.Rules {
+	return logical.Rules{
+		logical.Match(`/up[0-9]*/.*weights`, logical.SplitInto(1, p)),
+		logical.Match(`/up[0-9]*/.*biases`, logical.SplitInto(p)),
+		logical.Match(`/down[0-9]*/.*weights`, logical.SplitInto(p, 1)),
+	}
+}
+
+// pairs is a stack of pairs of dense layers: up to the width, and down to the
+// width again, or to outputs in the last one.
+func pairs(rc *strategy.ReplicaContext, x *graph.Node, size modelSize, outputs int) *graph.Node {
+	p := rc.Strategy().NumLogicalDevices()
+	for i := range size.Layers {
+		width := size.Width
+		if i == size.Layers-1 {
+			width = outputs
+		}
+		h := layers.Dense(rc.Scope(fmt.Sprintf("up%d", i)), x, true, size.Width)
+		h = graph.Max(logical.Split(h, 1, p), graph.ScalarZero(h.Graph(), h.DType()))
+		x = logical.Replicate(layers.Dense(rc.Scope(fmt.Sprintf("down%d", i)), h, true, width))
+	}
+	return x
+}
+
+// findModel returns the example of a name with its size filled in.
+func findModel(name string, size modelSize) (exampleModel, modelSize, error) {
+	var names []string
+	for _, m := range exampleModels {
+		if m.name != name {
+			names = append(names, m.name)
+			continue
+		}
+		for _, pair := range []struct {
+			flag       string
+			value, def *int
+		}{{"--width", &size.Width, &m.size.Width}, {"--layers", &size.Layers, &m.size.Layers}, {"--batch", &size.Batch, &m.size.Batch}} {
+			switch {
+			case *pair.value == 0:
+				*pair.value = *pair.def
+			case *pair.value < 0 || *pair.value > 1<<20:
+				return m, size, usagef("%s %d: give a number from 1 to %d", pair.flag, *pair.value, 1<<20)
+			}
+		}
+		return m, size, nil
+	}
+	return exampleModel{}, size, usagef("no example model %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// trainStep is a training step of the model with Adam.
+func (m exampleModel) trainStep(strat *strategy.TPUStrategy, size modelSize) *strategy.TrainStep {
+	store := model.NewStore()
+	store.SetParam(model.ParamInitialSeed, int64(42))
+	return strat.TrainStep(store, optimizer.Adam().LearningRate(1e-3).Done(), m.loss(size), strategy.TrainOptions{Name: m.name})
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"os"
+
+	"tpustrategy/strategy/report"
+)
+
+type reportCmd struct {
+	File   string `arg:"" help:"A report that compile wrote, as JSON." type:"path"`
+	Output string `help:"Write it there instead: JSON, or a page if it ends in .html." short:"o" type:"path"`
+}
+
+// Help is the text under --help.
+func (reportCmd) Help() string {
+	return `Shows a report again, or turns it into a page with pictures.
+
+Examples:
+  tpustrategy compile --example digits --topology v5e:2x4 --report step.json
+  tpustrategy report step.json -o step.html`
+}
+
+// Run shows the report.
+func (c *reportCmd) Run(a *app, root *cli) error {
+	data, err := os.ReadFile(c.File)
+	if err != nil {
+		return usagef("report: %w", err)
+	}
+	r, err := report.Parse(data)
+	if err != nil {
+		return usagef("%s: %w", c.File, err)
+	}
+	switch {
+	case c.Output != "":
+		return writeReport(c.Output, r)
+	case root.JSON:
+		return a.printJSON(r)
+	}
+	return r.WriteText(a.stdout)
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"tpustrategy/pjrt"
+	"tpustrategy/tpu"
+	"tpustrategy/tpu/system"
+)
+
+type topologyCmd struct {
+	Name   string `arg:"" help:"A slice, such as v5e:4x4, v5p-128 or \"2x v5e-256\"."`
+	Plugin string `help:"Path of libtpu, instead of looking for it." type:"path"`
+}
+
+// Help is the text under --help.
+func (topologyCmd) Help() string {
+	return `Describes a slice through libtpu: hosts, devices, where each is, and which axes close to a ring. Without libtpu it shows the layout as Cloud TPU plans it.
+
+Examples:
+  tpustrategy topology v5e:4x4
+  tpustrategy topology v5p-128 --json`
+}
+
+// describeRequest asks a child to describe a slice.
+type describeRequest struct {
+	Plugin string `json:"plugin"`
+	Name   string `json:"name"`
+}
+
+// described is a slice as data.
+type described struct {
+	Facts system.SliceFacts `json:"facts"`
+	// Planned says that libtpu was not asked.
+	Planned     bool                `json:"planned,omitempty"`
+	Mesh        []int               `json:"mesh"`
+	Coordinates [][]tpu.Coordinates `json:"coordinates"`
+	IDs         [][]int             `json:"device_ids"`
+}
+
+func (d *described) topology() (tpu.Topology, error) {
+	return tpu.NewTopology(tpu.TopologyOptions{
+		MeshShape: d.Mesh, DeviceCoordinates: d.Coordinates, DeviceIDs: d.IDs, Name: d.Facts.Name})
+}
+
+// describe does a describe request.
+func describe(ctx context.Context, r describeRequest) (*described, error) {
+	slice, err := system.Describe(ctx, r.Name, system.DescribeOptions{Plugin: r.Plugin})
+	if err != nil {
+		return nil, err
+	}
+	defer slice.Close()
+	t := slice.Topology()
+	mesh := t.MeshShape()
+	return &described{Facts: slice.Facts(), Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}, nil
+}
+
+// describe describes a slice, through libtpu if it is there.
+func (a *app) describe(ctx context.Context, name, plugin string) (*described, error) {
+	slices, accelerator, err := system.ParseSlices(name)
+	if err != nil {
+		return nil, err
+	}
+	found, err := a.find("tpu", plugin)
+	var missing *pjrt.FindError
+	switch {
+	case errors.As(err, &missing) && plugin == "" && slices == 1:
+		return plan(accelerator)
+	case err != nil:
+		return nil, err
+	}
+	answer, err := a.child(ctx, "describing "+name, childRequest{Describe: &describeRequest{Plugin: found.Path, Name: name}}, true)
+	if err != nil {
+		return nil, err
+	}
+	return answer.Describe, nil
+}
+
+// plan is the slice as it is laid out by default.
+func plan(a tpu.Accelerator) (*described, error) {
+	t, err := a.Topology()
+	if err != nil {
+		return nil, err
+	}
+	mesh := t.MeshShape()
+	g := a.Generation()
+	d := &described{Planned: true, Mesh: mesh[:], Coordinates: t.DeviceCoordinates()}
+	// The runtime numbers devices along x first, then y, z, whatever the host.
+	for _, row := range d.Coordinates {
+		var ids []int
+		for _, c := range row {
+			ids = append(ids, ((c[2]*mesh[1]+c[1])*mesh[0]+c[0])*mesh[3]+c[3])
+		}
+		d.IDs = append(d.IDs, ids)
+	}
+	d.Facts = system.SliceFacts{
+		Name: a.String(), Accelerator: a.Type(), Slices: 1, Kind: "TPU " + g.Name, Chips: a.Chips(), Hosts: a.Hosts(), Devices: a.Devices(),
+		DevicesPerChip: g.DevicesPerChip, HBMBytes: g.HBMBytes / int64(g.DevicesPerChip), PeakFLOPS: g.PeakFLOPS / float64(g.DevicesPerChip),
+		Wrap: system.CloudWrap(a),
+	}
+	return d, nil
+}
+
+// Run shows the topology.
+func (c *topologyCmd) Run(ctx context.Context, a *app, root *cli) error {
+	d, err := a.describe(ctx, c.Name, c.Plugin)
+	if err != nil {
+		return err
+	}
+	if root.JSON {
+		return a.printJSON(d)
+	}
+	t, err := d.topology()
+	if err != nil {
+		return err
+	}
+	f := d.Facts
+	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(w, "%s\t%s\n", f.Name, f.Kind)
+	fmt.Fprintf(w, "accelerator type\t%s\n", f.Accelerator)
+	fmt.Fprintf(w, "chips\t%d\n", f.Chips)
+	fmt.Fprintf(w, "devices\t%d, %d a chip\n", f.Devices, f.DevicesPerChip)
+	fmt.Fprintf(w, "hosts\t%d of %d devices\n", t.NumTasks(), t.NumTPUsPerTask())
+	fmt.Fprintf(w, "mesh\t%dx%dx%d chips, %d devices each\n", d.Mesh[0], d.Mesh[1], d.Mesh[2], d.Mesh[3])
+	fmt.Fprintf(w, "rings\t%s\n", rings(f))
+	fmt.Fprintf(w, "memory of a device\t%.2f GiB\n", float64(f.HBMBytes)/(1<<30))
+	fmt.Fprintf(w, "peak of a device\t%.0f TFLOP/s in bfloat16\n", f.PeakFLOPS/1e12)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if d.Planned {
+		fmt.Fprintln(a.stdout, "\nlibtpu is not installed: this is the layout as planned; run `tpustrategy install tpu` to ask it")
+	}
+	fmt.Fprintln(a.stdout, "\ndevice ids, with their host")
+	drawMesh(a.stdout, t, f.Wrap, f.Slices, func(at tpu.Coordinates) string {
+		id, err := t.DeviceIDAtCoordinates(at)
+		if err != nil {
+			return "-"
+		}
+		if at[3] > 0 {
+			return strconv.Itoa(id)
+		}
+		task, _ := t.TaskOfDevice(id)
+		return fmt.Sprintf("h%d:%d", task, id)
+	})
+	return nil
+}
+
+// rings names the axes that close.
+func rings(f system.SliceFacts) string {
+	var axes []string
+	for i, name := range []string{"x", "y", "z"} {
+		if f.Wrap[i] {
+			axes = append(axes, name)
+		}
+	}
+	switch {
+	case len(axes) == 0:
+		return "none"
+	case f.Twist:
+		return strings.Join(axes, ", ") + ", twisted"
+	}
+	return strings.Join(axes, ", ")
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+
+	"tpustrategy/sharding"
+)
+
+type visualizeCmd struct {
+	Spec    string `arg:"" help:"A sharding: the axes of each dimension, as in replica,-,logical, or Shardy's <@mesh, [...]>, or XLA's {devices=[2,2]0,1,2,3}."`
+	Shape   []int  `help:"Shape of the tensor." required:""`
+	Mesh    string `help:"Axes of the mesh, as in replica=2,logical=4; not for an XLA sharding."`
+	Devices int    `help:"Number of devices of an XLA sharding; 0 is as many as it names."`
+	Dims    []int  `help:"The dimensions to draw, down and across."`
+}
+
+// Help is the text under --help.
+func (visualizeCmd) Help() string {
+	return `Draws which devices hold which part of a tensor.
+
+Examples:
+  tpustrategy visualize replica,logical --shape 8,16 --mesh replica=2,logical=4
+  tpustrategy visualize -,a+b --shape 8,16 --mesh a=2,b=2
+  tpustrategy visualize "{devices=[2,2]0,1,2,3}" --shape 8,16
+
+A dimension that is not split is -, one that is split over two axes is a+b.`
+}
+
+// Run draws the sharding.
+func (c *visualizeCmd) Run(a *app, root *cli) error {
+	if root.JSON {
+		return usagef("visualize: a drawing has no JSON form; see sharding.Audit for figures")
+	}
+	options := sharding.VisualizeOptions{Dims: c.Dims}
+	if strings.HasPrefix(c.Spec, "{") {
+		op, err := sharding.ParseOpSharding(c.Spec)
+		if err != nil {
+			return usagef("visualize: %w", err)
+		}
+		devices := c.Devices
+		if devices == 0 {
+			devices = max(len(op.TileDevices()), op.Device()+1, 1)
+		}
+		if err := sharding.VisualizeOp(a.stdout, op, c.Shape, devices, options); err != nil {
+			return usagef("visualize: %w", err)
+		}
+		return nil
+	}
+	if c.Mesh == "" {
+		return usagef("visualize: give the mesh, as in --mesh replica=2,logical=4")
+	}
+	mesh, err := parseMesh(c.Mesh)
+	if err != nil {
+		return err
+	}
+	spec, err := parseSpec(c.Spec)
+	if err != nil {
+		return err
+	}
+	if err := spec.ValidateTensor(mesh, "", c.Shape); err != nil {
+		return usagef("visualize: %w", err)
+	}
+	if err := sharding.Visualize(a.stdout, mesh, spec, c.Shape, options); err != nil {
+		return usagef("visualize: %w", err)
+	}
+	return nil
+}
+
+// maxMesh bounds the devices that are drawn.
+const maxMesh = 1 << 16
+
+// parseMesh reads replica=2,logical=4.
+func parseMesh(text string) (sharding.Mesh, error) {
+	var axes []sharding.Axis
+	total := 1
+	for _, part := range strings.Split(text, ",") {
+		name, size, ok := strings.Cut(part, "=")
+		n, err := strconv.Atoi(size)
+		if !ok || err != nil || n < 1 || n > maxMesh/total {
+			return sharding.Mesh{}, usagef("visualize: --mesh %q: write axes with their sizes, as in replica=2,logical=4, of at most %d devices", part, maxMesh)
+		}
+		total *= n
+		axes = append(axes, sharding.Axis{Name: name, Size: n})
+	}
+	mesh, err := sharding.NewMesh(axes...)
+	if err != nil {
+		return mesh, usagef("visualize: --mesh: %w", err)
+	}
+	return mesh, nil
+}
+
+// parseSpec reads replica,-,a+b, or Shardy's text.
+func parseSpec(text string) (sharding.Spec, error) {
+	if strings.Contains(text, "<@") {
+		_, spec, err := sharding.ParseShardy(text)
+		if err != nil {
+			return spec, usagef("visualize: %w", err)
+		}
+		return spec, nil
+	}
+	var dims []sharding.Dim
+	for _, part := range strings.Split(text, ",") {
+		var dim sharding.Dim
+		if part != "-" && part != "" {
+			dim.Axes = strings.Split(part, "+")
+		}
+		dims = append(dims, dim)
+	}
+	return sharding.NewSpec(dims...), nil
+}

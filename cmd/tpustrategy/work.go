@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/lowering"
+	"tpustrategy/pjrt"
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/report"
+	"tpustrategy/tpu"
+	"tpustrategy/tpu/system"
+)
+
+// compileRequest asks a child to compile a step for one topology.
+type compileRequest struct {
+	// Plugin is the path of the plugin.
+	Plugin   string `json:"plugin"`
+	Topology string `json:"topology"`
+	// Example is the name of a model; without one, File is StableHLO.
+	Example             string    `json:"example,omitempty"`
+	Size                modelSize `json:"size"`
+	File                string    `json:"file,omitempty"`
+	Replicas            int       `json:"replicas,omitempty"`
+	Logical             int       `json:"logical,omitempty"`
+	Whole               bool      `json:"whole,omitempty"`
+	Precision           string    `json:"precision,omitempty"`
+	Text, Save, DumpDir string    `json:",omitempty"`
+}
+
+// compileAnswer is what came of it.
+type compileAnswer struct {
+	Report *report.Report `json:"report"`
+}
+
+// cpuTopology is a topology of devices of the CPU plugin, as in "cpu:8".
+var cpuTopology = regexp.MustCompile(`^cpu:([1-9][0-9]{0,3})$`)
+
+// cpuDevices is the number of devices of a CPU topology, or 0.
+func cpuDevices(topology string) int {
+	m := cpuTopology.FindStringSubmatch(topology)
+	if m == nil {
+		return 0
+	}
+	// The expression lets few digits through only.
+	n, _ := strconv.Atoi(m[1])
+	return n
+}
+
+// compile does a compile request.
+func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
+	if r.File != "" {
+		return compileFile(ctx, r)
+	}
+	m, size, err := findModel(r.Example, r.Size)
+	if err != nil {
+		return nil, err
+	}
+	opts := strategy.Options{Replicas: r.Replicas, LogicalDevices: r.Logical}
+	if r.Precision == "highest" {
+		opts.Precision = lowering.PrecisionHighest
+	}
+	if !r.Whole && max(r.Logical, 1) > 1 {
+		opts.Variables = m.rules(r.Logical)
+	}
+	strat, done, err := open(ctx, r, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var batch []any
+	for _, shape := range m.batch(size, size.Batch*strat.NumReplicasInSync()) {
+		if strat.Slice() != nil {
+			batch = append(batch, shape)
+		} else {
+			batch = append(batch, tensors.FromShape(shape))
+		}
+	}
+	compiled, err := m.trainStep(strat, size).Compiled(ctx, batch...)
+	if err != nil {
+		return nil, err
+	}
+	if r.Text != "" {
+		if err := os.WriteFile(r.Text, compiled.Module.Text, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	rep, err := compiled.Report()
+	if err != nil {
+		return nil, err
+	}
+	return &compileAnswer{Report: rep}, nil
+}
+
+// open opens a strategy over the request's topology.
+func open(ctx context.Context, r compileRequest, opts strategy.Options) (*strategy.TPUStrategy, func(), error) {
+	if n := cpuDevices(r.Topology); n > 0 {
+		sys, err := system.Open(ctx, system.Options{CPUDevices: n, Plugin: r.Plugin})
+		if err != nil {
+			return nil, nil, err
+		}
+		strat, err := strategy.New(sys, opts)
+		if err != nil {
+			return nil, nil, err
+		}
+		return strat, func() {
+			_ = strat.Close()
+			_ = sys.Close()
+		}, nil
+	}
+	slice, err := system.Describe(ctx, r.Topology, system.DescribeOptions{Plugin: r.Plugin})
+	if err != nil {
+		return nil, nil, err
+	}
+	strat, err := strategy.NewAheadOfTime(slice, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	return strat, func() {
+		_ = strat.Close()
+		_ = slice.Close()
+	}, nil
+}
+
+// partitionsOf reads how many devices a module is for.
+var partitionsOf = regexp.MustCompile(`mhlo\.num_partitions\s*=\s*([0-9]{1,6})`)
+
+// compileFile compiles a StableHLO file ahead of time.
+func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
+	text, err := os.ReadFile(r.File)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	if cpuDevices(r.Topology) > 0 {
+		return nil, usagef("a StableHLO file is compiled ahead of time, for a TPU slice such as v5e:2x4; the CPU plugin has no such compiler")
+	}
+	slice, err := system.Describe(ctx, r.Topology, system.DescribeOptions{Plugin: r.Plugin})
+	if err != nil {
+		return nil, err
+	}
+	defer slice.Close()
+	partitions := 1
+	if m := partitionsOf.FindSubmatch(text); m != nil {
+		// The expression lets few digits through only.
+		partitions, _ = strconv.Atoi(string(m[1]))
+	}
+	perReplica := max(r.Logical, 1)
+	if partitions < 1 || partitions%perReplica != 0 {
+		return nil, usagef("--logical %d does not divide the %d partitions of %s", perReplica, partitions, r.File)
+	}
+	assignment, err := tpu.BuildDeviceAssignment(slice.Topology(), tpu.AssignmentOptions{Replicas: partitions})
+	if err != nil {
+		return nil, usagef("%s is for %d devices: %w", r.File, partitions, err)
+	}
+	ids := [][]int{nil}
+	for _, replica := range assignment.DeviceIDs() {
+		ids[0] = append(ids[0], replica...)
+	}
+	program, err := slice.Compile(ctx, pjrt.Program{Code: text}, pjrt.CompileOptions{
+		Partitions: partitions, DeviceAssignment: ids, SPMD: partitions > 1, Shardy: strings.Contains(string(text), "sdy."), DumpDir: r.DumpDir,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("compiling %s: %w", r.File, err)
+	}
+	defer program.Close()
+	name, err := program.Name()
+	if err != nil {
+		return nil, err
+	}
+	rep, err := report.New(report.Input{
+		Step: name, Target: report.TargetOf(slice.Facts()), Replicas: partitions / perReplica, LogicalDevices: perReplica,
+		Program: program, Text: text,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &compileAnswer{Report: rep}, nil
+}

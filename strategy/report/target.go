@@ -1,0 +1,11 @@
+package report
+
+import "tpustrategy/tpu/system"
+
+// TargetOf describes a slice as a target.
+func TargetOf(facts system.SliceFacts) Target {
+	return Target{
+		Name: facts.Name, Kind: facts.Kind, Platform: facts.Plugin, Devices: facts.Devices, Chips: facts.Chips, Hosts: facts.Hosts,
+		HBMBytes: facts.HBMBytes, PeakFLOPS: facts.PeakFLOPS, HBMBandwidth: facts.HBMBandwidth,
+	}
+}
