@@ -1,3 +1,5 @@
+//go:build cgo
+
 package module_test
 
 import (
@@ -110,20 +112,6 @@ func count(n int) []float32 {
 		v[i] = float32(i)
 	}
 	return v
-}
-
-func build(t *testing.T, opts module.Options, sig module.Signature, step func(g *graph.Graph) []*graph.Node) *module.Module {
-	t.Helper()
-	tr := module.NewTrace(opts)
-	g := graph.NewGraph(tr, "step")
-	require.NoError(t, g.Compile(step(g)...))
-	m, err := tr.Module(g, sig)
-	require.NoError(t, err)
-	return m
-}
-
-func param(g *graph.Graph, name string, dims ...int) *graph.Node {
-	return graph.Parameter(g, name, shapes.Make(dtypes.Float32, dims...))
 }
 
 var meshes = [][2]int{{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 2}, {2, 4}}
@@ -240,5 +228,30 @@ func TestALoopEqualsItsSteps(t *testing.T) {
 		}
 		got := run(t, loop, []float32{1, 2, 3, 4}, xs)
 		assert.Equal(t, want, got, "%dx%d", r, p)
+	}
+}
+
+func TestLoopsOfTheStepMayHoldAnnotations(t *testing.T) {
+	// The marker of an annotation stands inside the loop body's closure.
+	m := build(t, module.Options{Replicas: 1, LogicalDevices: 2}, module.Signature{
+		Arguments: make([]module.Tensor, 1), Results: make([]module.Tensor, 1),
+	}, func(g *graph.Graph) []*graph.Node {
+		x := param(g, "x", 4, 4)
+		cond := graph.NewClosure(g, func(g *graph.Graph) []*graph.Node {
+			i := graph.Parameter(g, "i", shapes.Make(dtypes.Float32))
+			_ = graph.Parameter(g, "h", shapes.Make(dtypes.Float32, 4, 4))
+			return []*graph.Node{graph.LessThan(i, graph.Const(g, float32(3)))}
+		})
+		body := graph.NewClosure(g, func(g *graph.Graph) []*graph.Node {
+			i := graph.Parameter(g, "i", shapes.Make(dtypes.Float32))
+			h := graph.Parameter(g, "h", shapes.Make(dtypes.Float32, 4, 4))
+			return []*graph.Node{graph.AddScalar(i, 1), graph.AddScalar(logical.Split(h, 1, 2), 1)}
+		})
+		return graph.While(cond, body, graph.Const(g, float32(0)), x)[1:]
+	})
+	assert.Contains(t, string(m.Text), `<@mesh, [{}, {"logical"}]> : tensor<4x4xf32>`)
+	out := run(t, m, count(16))
+	for i, v := range out[0] {
+		assert.Equal(t, float32(i)+3, v)
 	}
 }
