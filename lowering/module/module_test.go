@@ -148,4 +148,3 @@ func TestTheTextIsTheSameEveryTime(t *testing.T) {
 		require.Equal(t, first, string(m.Text))
 	}
 }
-
