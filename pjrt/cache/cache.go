@@ -1,0 +1,215 @@
+package cache
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"tpustrategy/pjrt"
+)
+
+// Options configure a cache. The zero value works.
+type Options struct {
+	// MaxBytes is the size that the entries together keep to: of more, those that
+	// were not used for longest are removed. 0 is 4 GiB, negative is no bound.
+	MaxBytes int64
+	// Logger receives a line for each hit and miss (debug), and for each damaged
+	// entry and each failure to write (warn); nil discards.
+	Logger *slog.Logger
+}
+
+// defaultMaxBytes is MaxBytes of the zero Options.
+const defaultMaxBytes = 4 << 30
+
+// Cache is a directory of compiled programs. It is safe for concurrent use, by
+// several processes too, and has no Close.
+type Cache struct {
+	dir    string
+	max    int64
+	logger *slog.Logger
+	stats  struct{ hits, misses, corrupt, failed atomic.Int64 }
+}
+
+// Stats count what a Cache did in this process.
+type Stats struct {
+	// Hits were loaded, Misses compiled. Corrupt counts the misses of entries
+	// that were there and damaged or refused by the plugin.
+	Hits, Misses, Corrupt int64
+	// Failed counts the entries that could not be written.
+	Failed int64
+}
+
+// Open opens a cache in a directory, which it makes if there is none. Errors
+// match those of package fs.
+func Open(dir string, o Options) (*Cache, error) {
+	if dir == "" {
+		return nil, fmt.Errorf("cache: no directory: %w", fs.ErrInvalid)
+	}
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cache: %w", err)
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("cache: %w", err)
+	}
+	c := &Cache{dir: path, max: o.MaxBytes, logger: o.Logger}
+	if c.max == 0 {
+		c.max = defaultMaxBytes
+	}
+	if c.logger == nil {
+		c.logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+// Dir is the directory's absolute path.
+func (c *Cache) Dir() string { return c.dir }
+
+// Stats returns the counts so far.
+func (c *Cache) Stats() Stats {
+	return Stats{c.stats.hits.Load(), c.stats.misses.Load(), c.stats.corrupt.Load(), c.stats.failed.Load()}
+}
+
+// Compile loads the program from the cache, or compiles it and keeps it there.
+// The executable is the caller's to Close. Errors are those of
+// [pjrt.Client.Compile] only: trouble with the cache is logged. A program with
+// DumpDir is compiled each time, since that is what writes the dump.
+func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+	if opts.DumpDir != "" {
+		return client.Compile(ctx, program, opts)
+	}
+	identity, err := Identity(client)
+	if err != nil {
+		c.logger.Warn("compile cache unused", "error", err)
+		return client.Compile(ctx, program, opts)
+	}
+	k := keyOf(identity, client, program, opts)
+	if x := c.load(ctx, client, k); x != nil {
+		return x, nil
+	}
+	c.stats.misses.Add(1)
+	start := time.Now()
+	x, err := client.Compile(ctx, program, opts)
+	if err != nil {
+		return nil, err
+	}
+	c.logger.Debug("compile cache miss", "entry", c.path(k), "compiling", time.Since(start))
+	c.store(k, x)
+	return x, nil
+}
+
+func (c *Cache) path(k key) string { return filepath.Join(c.dir, hex.EncodeToString(k[:])) }
+
+// load returns the entry of a key, or nil if there is none that can be used.
+func (c *Cache) load(ctx context.Context, client *pjrt.Client, k key) *pjrt.LoadedExecutable {
+	path := c.path(k)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var payload []byte
+	if err == nil {
+		payload, err = decode(k, data)
+	}
+	var x *pjrt.LoadedExecutable
+	if err == nil {
+		start := time.Now()
+		x, err = client.Load(ctx, payload, pjrt.LoadOptions{})
+		if err == nil {
+			c.stats.hits.Add(1)
+			c.logger.Debug("compile cache hit", "entry", path, "loading", time.Since(start))
+			now := time.Now()
+			// The time of use decides what is removed first; it is no loss if it
+			// cannot be noted.
+			_ = os.Chtimes(path, now, now)
+			return x
+		}
+	}
+	if ctx.Err() != nil || errors.Is(err, pjrt.ErrClosed) {
+		return nil // nothing is wrong with the entry
+	}
+	c.stats.corrupt.Add(1)
+	c.logger.Warn("compile cache entry unusable, compiling again", "entry", path, "error", err)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.logger.Warn("compile cache entry not removed", "entry", path, "error", err)
+	}
+	return nil
+}
+
+// store keeps a program.
+func (c *Cache) store(k key, x *pjrt.LoadedExecutable) {
+	payload, err := x.Executable().Serialize()
+	if errors.Is(err, errors.ErrUnsupported) {
+		c.logger.Debug("compile cache unused: the plugin cannot serialize programs")
+		return
+	}
+	if err == nil && c.max > 0 && int64(len(payload)+headerSize) > c.max {
+		c.logger.Debug("compile cache: the program is larger than the cache", "bytes", len(payload))
+		return
+	}
+	if err == nil {
+		err = write(c.path(k), encode(k, payload))
+	}
+	if err != nil {
+		c.stats.failed.Add(1)
+		c.logger.Warn("compile cache entry not written", "entry", c.path(k), "error", err)
+		return
+	}
+	c.trim(c.path(k))
+}
+
+// abandoned is the age at which a file that is being written is taken for one
+// that a process left behind.
+const abandoned = time.Hour
+
+// trim removes the entries that were not used for longest until the rest keeps to
+// the bound. keep stays.
+func (c *Cache) trim(keep string) {
+	files, err := os.ReadDir(c.dir)
+	if err != nil {
+		c.logger.Warn("compile cache not trimmed", "error", err)
+		return
+	}
+	var entries []fs.FileInfo
+	total := int64(0)
+	for _, file := range files {
+		info, err := file.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			continue // another process removed it
+		}
+		if strings.HasPrefix(file.Name(), ".writing-") {
+			if time.Since(info.ModTime()) > abandoned {
+				_ = os.Remove(filepath.Join(c.dir, file.Name()))
+			}
+			continue
+		}
+		if name, err := hex.DecodeString(file.Name()); err != nil || len(name) != len(key{}) {
+			continue // not ours
+		}
+		entries = append(entries, info)
+		total += info.Size()
+	}
+	if c.max < 0 || total <= c.max {
+		return
+	}
+	slices.SortFunc(entries, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, info := range entries {
+		path := filepath.Join(c.dir, info.Name())
+		if total <= c.max || path == keep {
+			continue
+		}
+		if err := os.Remove(path); err == nil {
+			c.logger.Debug("compile cache entry removed for space", "entry", path)
+		}
+		total -= info.Size()
+	}
+}

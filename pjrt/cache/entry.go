@@ -1,0 +1,114 @@
+package cache
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"tpustrategy/pjrt"
+)
+
+// magic begins every entry; the number is the version of the form.
+const magic = "tpustrategy program 1\n"
+
+// headerSize is that of an entry's header: the magic, its key, the checksum of
+// the contents, and their length.
+const headerSize = len(magic) + 2*sha256.Size + 8
+
+// errCorrupt is matched by what is wrong with a damaged entry.
+var errCorrupt = errors.New("corrupt entry")
+
+// key is what an entry is found by.
+type key [sha256.Size]byte
+
+// keyOf hashes everything that a compiled program depends on.
+func keyOf(identity string, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) key {
+	hash := sha256.New()
+	// Every part is written with its length, so that none runs into the next.
+	text := func(s string) {
+		var size [8]byte
+		binary.LittleEndian.PutUint64(size[:], uint64(len(s)))
+		hash.Write(size[:])
+		io.WriteString(hash, s)
+	}
+	text(magic)
+	text(identity)
+	for _, device := range client.Devices() {
+		attributes := device.Attributes()
+		text(fmt.Sprintf("device %d of %d, %s, %v, %v", device.ID(), device.ProcessIndex(), device.Kind(), attributes["coords"], attributes["core_on_chip"]))
+	}
+	text(fmt.Sprintf("process %d", client.ProcessIndex()))
+	text(fmt.Sprintf("%d x %d, %v, spmd %t, shardy %t", opts.Replicas, opts.Partitions, opts.DeviceAssignment, opts.SPMD, opts.Shardy))
+	for _, name := range slices.Sorted(maps.Keys(opts.Overrides)) {
+		text(fmt.Sprintf("%s = %T %v", name, opts.Overrides[name], opts.Overrides[name]))
+	}
+	text(program.Format)
+	text(string(program.Code))
+	return key(hash.Sum(nil))
+}
+
+// encode is an entry's contents.
+func encode(k key, payload []byte) []byte {
+	out := make([]byte, 0, headerSize+len(payload))
+	out = append(out, magic...)
+	out = append(out, k[:]...)
+	sum := sha256.Sum256(payload)
+	out = append(out, sum[:]...)
+	out = binary.LittleEndian.AppendUint64(out, uint64(len(payload)))
+	return append(out, payload...)
+}
+
+// decode checks an entry's contents and returns the program.
+func decode(k key, data []byte) ([]byte, error) {
+	if len(data) < headerSize {
+		return nil, fmt.Errorf("%w: it ends after %d bytes", errCorrupt, len(data))
+	}
+	if string(data[:len(magic)]) != magic {
+		return nil, fmt.Errorf("%w: it is no program of this version", errCorrupt)
+	}
+	rest := data[len(magic):]
+	if !bytes.Equal(rest[:sha256.Size], k[:]) {
+		return nil, fmt.Errorf("%w: it is another program's", errCorrupt)
+	}
+	payload := data[headerSize:]
+	if n := binary.LittleEndian.Uint64(rest[2*sha256.Size:]); n != uint64(len(payload)) {
+		return nil, fmt.Errorf("%w: %d bytes of %d", errCorrupt, len(payload), n)
+	}
+	sum := sha256.Sum256(payload)
+	if !bytes.Equal(rest[sha256.Size:2*sha256.Size], sum[:]) {
+		return nil, fmt.Errorf("%w: its checksum is wrong", errCorrupt)
+	}
+	return payload, nil
+}
+
+// write makes a file appear whole or not at all.
+func write(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), tempPattern)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// tempPattern names files that are being written.
+const tempPattern = ".writing-*"

@@ -1,0 +1,54 @@
+package cache_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+
+	"tpustrategy/pjrt"
+	"tpustrategy/pjrt/cache"
+)
+
+// A program is compiled once, and loaded by whoever needs it again.
+func Example() {
+	ctx := context.Background()
+	userCache, err := os.UserCacheDir()
+	if err != nil {
+		panic(err)
+	}
+	found, err := pjrt.Find(pjrt.FindOptions{Kind: "cpu", Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: userCache,
+		Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
+	if err != nil {
+		panic(err)
+	}
+	plugin, err := pjrt.Open(found.Path)
+	if err != nil {
+		panic(err)
+	}
+	client, err := plugin.NewClient(ctx, pjrt.ClientOptions{})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	dir, err := os.MkdirTemp("", "programs-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+
+	programs, err := cache.Open(dir, cache.Options{})
+	if err != nil {
+		panic(err)
+	}
+	for range 3 {
+		x, err := programs.Compile(ctx, client, addition(1), pjrt.CompileOptions{})
+		if err != nil {
+			panic(err)
+		}
+		x.Close()
+	}
+	fmt.Println(programs.Stats().Misses, "compiled,", programs.Stats().Hits, "loaded")
+	// Output: 1 compiled, 2 loaded
+}

@@ -1,0 +1,32 @@
+package cache
+
+import (
+	"math"
+	"os"
+)
+
+// Rewrite gives an entry other contents, with everything about it in order.
+func Rewrite(path string, payload []byte) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, encode(key(data[len(magic):len(magic)+32]), payload), 0o600)
+}
+
+// Float32 is in the form of the host's little-endian memory.
+func Float32(b []byte) float32 {
+	return math.Float32frombits(uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24)
+}
+
+// Decode reads an entry that claims any key.
+func Decode(data []byte) ([]byte, error) {
+	var k key
+	if len(data) >= len(magic)+32 {
+		k = key(data[len(magic) : len(magic)+32])
+	}
+	return decode(k, data)
+}
+
+// Encode writes an entry of a fixed key.
+func Encode(payload []byte) []byte { return encode(key{1}, payload) }

@@ -1,0 +1,86 @@
+package cache
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"tpustrategy/pjrt"
+)
+
+// Identity names all of a client that a serialized program depends on: the
+// plugin's build, its API version, the platform's version, and for programs of the
+// CPU its instruction set. Serialized programs load where it is equal, and may
+// crash the process where it is not.
+func Identity(client *pjrt.Client) (string, error) {
+	return PluginIdentity(client.Plugin(), client.PlatformName(), client.PlatformVersion())
+}
+
+// PluginIdentity is [Identity] for a platform of a plugin that is not open.
+func PluginIdentity(plugin *pjrt.Plugin, platform, version string) (string, error) {
+	build, err := buildID(plugin.Path())
+	if err != nil {
+		return "", fmt.Errorf("cache: the build of %s: %w", plugin.Path(), err)
+	}
+	identity := fmt.Sprintf("%s; PJRT %v; build %s; %s", platform, plugin.APIVersion(), build, strings.Join(strings.Fields(version), " "))
+	if platform == "cpu" {
+		identity += "; " + runtime.GOARCH + " " + instructionSet()
+	}
+	return identity, nil
+}
+
+// buildID is the linker's build id of a library; of one without, a hash of its
+// contents.
+func buildID(path string) (string, error) {
+	f, err := elf.Open(path)
+	if err == nil {
+		defer f.Close()
+		if section := f.Section(".note.gnu.build-id"); section != nil {
+			note, err := section.Data()
+			// A note is three sizes and a name of four bytes before its contents.
+			if err == nil && len(note) > 16 && bytes.Equal(note[12:16], []byte("GNU\x00")) {
+				return hex.EncodeToString(note[16:]), nil
+			}
+		}
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return "", err
+	}
+	return "sha256:" + hex.EncodeToString(hash.Sum(nil)[:16]), nil
+}
+
+// instructionSet hashes what the processor can do, which compilers of the CPU make
+// use of; it is empty where the system does not tell.
+func instructionSet() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		if name = strings.TrimSpace(name); name == "flags" || name == "Features" {
+			flags := strings.Fields(value)
+			slices.Sort(flags)
+			sum := sha256.Sum256([]byte(strings.Join(flags, " ")))
+			return hex.EncodeToString(sum[:8])
+		}
+	}
+	return ""
+}
