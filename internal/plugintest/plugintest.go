@@ -21,7 +21,8 @@ const Require = "TPUSTRATEGY_REQUIRE_PLUGIN"
 
 // Path is the plugin library of a kind, "cpu" or "tpu", found as [pjrt.Find]
 // does. Without one the test is skipped with the reason, or fails if the
-// environment sets TPUSTRATEGY_REQUIRE_PLUGIN=1.
+// environment sets TPUSTRATEGY_REQUIRE_PLUGIN=1. A plugin that is not published
+// for this kind of machine is a skip either way.
 func Path(t testing.TB, kind string) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -31,6 +32,9 @@ func Path(t testing.TB, kind string) string {
 	found, err := pjrt.Find(pjrt.FindOptions{Kind: kind, Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: cache,
 		Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
 	if err != nil {
+		if _, unpublished := pins.For(kind, runtime.GOARCH); unpublished != nil {
+			t.Skipf("plugintest: %v", unpublished)
+		}
 		missing(t, err.Error())
 		return ""
 	}
