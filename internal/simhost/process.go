@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"tpustrategy/pjrt"
+	"tpustrategy/tpu"
 	"tpustrategy/tpu/system"
 )
 
@@ -36,6 +37,9 @@ func newProcess(c *Cluster, index int) *process {
 func (p *process) PlatformName() string { return p.cluster.base.Platform() }
 
 func (p *process) Devices() []*pjrt.Device { return p.cluster.base.Runtime().Devices() }
+
+// Topology says where the devices are.
+func (p *process) Topology() tpu.Topology { return p.cluster.topology }
 
 func (p *process) Addressable(id int) bool { return slices.Contains(p.ids, id) }
 

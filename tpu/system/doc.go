@@ -13,6 +13,30 @@
 // Which plugin is used is never a guess: a plugin that is named and missing is an
 // error, not a reason to take another.
 //
+// # Start-up on many hosts
+//
+// Every host of a slice runs the same program. Given a resolver, [Open] finds out
+// which hosts there are, holds the environment against the metadata, and counts
+// the devices against the cluster:
+//
+//	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+//	defer cancel()
+//	md := clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{})
+//	sys, err := system.Open(ctx, system.Options{
+//		Resolver: clusterresolver.Default(clusterresolver.DefaultOptions{Getenv: os.Getenv, Metadata: md}),
+//		Metadata: md,
+//		Logger:   slog.Default(),
+//	})
+//
+// A TPU's client waits until all hosts are up, and the plugin cannot be
+// interrupted. Open ends at ctx's deadline all the same, with a [*StartError] that
+// names the step and the hosts that do not answer. A TPU that another process has
+// is a [*LockedError], which names the process. [System.Shutdown] closes within a
+// deadline.
+//
+// [New] makes a system over a [Runtime] that is not a plugin's, or not all of one:
+// that is how several processes are simulated on one CPU client.
+//
 // # Slices that are not at hand
 //
 // [Describe] asks libtpu for the devices of a slice by name, such as "v5p:4x4x4",

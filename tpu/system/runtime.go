@@ -44,14 +44,19 @@ type Executable interface {
 // a process; the runtime's addressable devices are those of one task. The runtime
 // is the system's to close from now on.
 func New(rt Runtime, topology tpu.Topology) (*System, error) {
+	s, err := newSystem(rt, topology)
+	if err != nil {
+		return nil, fmt.Errorf("system: %w", err)
+	}
+	return s, nil
+}
+
+func newSystem(rt Runtime, topology tpu.Topology) (*System, error) {
 	s := &System{runtime: rt, topology: topology, byID: map[int]*pjrt.Device{}}
 	for _, device := range rt.Devices() {
 		s.byID[device.ID()] = device
 	}
-	if err := s.checkDevices(); err != nil {
-		return nil, fmt.Errorf("system: %w", err)
-	}
-	return s, nil
+	return s, s.checkDevices()
 }
 
 // clientRuntime is a client as the runtime of its process.

@@ -1,0 +1,165 @@
+package system
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Holder is a process that has the TPU.
+type Holder struct {
+	PID int
+	// Command is its command line, cut to a line; "" if it cannot be read.
+	Command string
+	// Holds are the files by which it is known: TPU devices, the lock file.
+	Holds []string
+}
+
+func (h Holder) String() string {
+	text := fmt.Sprintf("process %d", h.PID)
+	if h.Command != "" {
+		text += " (" + h.Command + ")"
+	}
+	return text + " has " + strings.Join(h.Holds, ", ") + " open"
+}
+
+// LockedError is a TPU that another process has. One process at a time can use a
+// host's TPU.
+type LockedError struct {
+	// Holders are the processes that have it, as far as this one may see them.
+	Holders []Holder
+	// LockFile is libtpu's lock file, if it exists.
+	LockFile string
+	// Err is what libtpu said.
+	Err error
+}
+
+func (e *LockedError) Error() string {
+	text := "the TPU is in use"
+	if len(e.Holders) > 0 {
+		pids := make([]string, len(e.Holders))
+		for i, h := range e.Holders {
+			if i == 0 {
+				text += ": "
+			} else {
+				text += ", "
+			}
+			text += h.String()
+			pids[i] = strconv.Itoa(h.PID)
+		}
+		text += "; end it with kill " + strings.Join(pids, " ") + ", or wait for it"
+	} else {
+		text += ", by no process that this user may see; run fuser as root on the TPU's device files"
+		if e.LockFile != "" {
+			text += fmt.Sprintf(", and if nobody uses it, remove what a crash left behind: sudo rm -f %s", e.LockFile)
+		}
+	}
+	return text + ": " + e.Err.Error()
+}
+
+func (e *LockedError) Unwrap() error { return e.Err }
+
+// hostFiles are the files of a host that tell who has its TPU.
+type hostFiles struct {
+	proc     string // the process file system
+	lockFile string
+	self     int
+}
+
+func thisHost() hostFiles {
+	return hostFiles{proc: "/proc", lockFile: "/tmp/libtpu_lockfile", self: os.Getpid()}
+}
+
+// explainLock returns a *LockedError if err is that of a TPU in use, otherwise nil.
+func explainLock(err error, host hostFiles) error {
+	var already *LockedError
+	// What libtpu says of a TPU that another process has.
+	words := []string{"lockfile", "already in use", "Device or resource busy", "already acquired"}
+	if errors.As(err, &already) || !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(err.Error(), w) }) {
+		return nil
+	}
+	e := &LockedError{Holders: host.holders(), Err: err}
+	if _, err := os.Stat(host.lockFile); err == nil {
+		e.LockFile = host.lockFile
+	}
+	return e
+}
+
+// holders are the other processes that have the TPU's files open, by process id.
+func (h hostFiles) holders() []Holder {
+	entries, err := os.ReadDir(h.proc)
+	if err != nil {
+		return nil
+	}
+	var out []Holder
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || pid == h.self {
+			continue
+		}
+		dir := filepath.Join(h.proc, entry.Name())
+		if holds := h.holds(dir); len(holds) > 0 {
+			out = append(out, Holder{PID: pid, Command: command(dir), Holds: holds})
+		}
+	}
+	slices.SortFunc(out, func(a, b Holder) int { return a.PID - b.PID })
+	return out
+}
+
+// holds are the TPU's files that a process has open. Other users' processes cannot
+// be looked into.
+func (h hostFiles) holds(dir string) []string {
+	fds, err := os.ReadDir(filepath.Join(dir, "fd"))
+	if err != nil {
+		return nil
+	}
+	lock, lockErr := os.Stat(h.lockFile)
+	var holds []string
+	for _, fd := range fds {
+		path := filepath.Join(dir, "fd", fd.Name())
+		target, err := os.Readlink(path)
+		if err != nil {
+			continue
+		}
+		switch {
+		case strings.HasPrefix(target, "/dev/accel"), strings.HasPrefix(target, "/dev/vfio/") && target != "/dev/vfio/vfio":
+			holds = append(holds, target)
+		case lockErr == nil && target == h.lockFile:
+			holds = append(holds, target)
+		case lockErr == nil && sameFile(path, lock):
+			holds = append(holds, h.lockFile)
+		}
+	}
+	slices.Sort(holds)
+	return slices.Compact(holds)
+}
+
+// sameFile sees through mounts and links that give the lock file another name.
+func sameFile(path string, lock os.FileInfo) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	a, okA := info.Sys().(*syscall.Stat_t)
+	b, okB := lock.Sys().(*syscall.Stat_t)
+	return okA && okB && a.Dev == b.Dev && a.Ino == b.Ino
+}
+
+// command is a process's command line in one line.
+func command(dir string) string {
+	data, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+	if err != nil {
+		return ""
+	}
+	text := strings.Join(strings.Fields(strings.ReplaceAll(string(data), "\x00", " ")), " ")
+	const most = 120
+	if len(text) > most {
+		text = text[:most] + "..."
+	}
+	return strconv.Quote(text)
+}
