@@ -1,0 +1,49 @@
+// Package feed puts a strategy's input on the devices ahead of the step that uses
+// it.
+//
+// # Feeding a step
+//
+// A [Feed] reads a distributed dataset in a goroutine of its own, copies each
+// replica's part to its devices, and keeps a few steps ready. The copies overlap
+// with the step under way.
+//
+//	data, err := input.Distribute(dataset.Batch(256, true), input.Options{Replicas: strat.NumReplicasInSync()})
+//	f, err := feed.New(ctx, strat, data, feed.Options{})
+//	defer f.Close()
+//	for batch, err := range f.All(ctx) {
+//		if err != nil {
+//			return err
+//		}
+//		loss, err := train.Run(ctx, batch.Args()...)
+//		...
+//	}
+//
+// [FromDataset], [FromTrain] and [FromSeq] distribute what they are given over the
+// strategy's replicas first.
+//
+// # Ownership
+//
+// A batch belongs to the feed: it is there until the next call of Next, All or
+// Close. A step that was launched with it keeps the device memory until it has
+// run.
+//
+// # Shapes
+//
+// A compiled step has one shape, and data seldom ends with a full batch. What to do
+// with the last, short one is the caller's choice: [Exact] runs it as it is, in a
+// program of its own, where all replicas have the same number of rows; [Pad] fills
+// every batch up with zeros to one shape and adds a mask to leave those rows out of
+// the loss. Batching with drop remainder leaves neither to do.
+//
+// # Positions
+//
+// [Feed.State] is the position of the input after the batch handed out last,
+// however many are ready: saved with a checkpoint, it has training go on with the
+// very next batch. See [Options.From].
+//
+// # Failure
+//
+// An error of the input, of a copy or of the context comes out of Next, once the
+// batches before it were handed out, and again after that. [Feed.Close] ends the
+// goroutine and returns when it has ended.
+package feed

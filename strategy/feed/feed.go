@@ -1,0 +1,229 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"runtime/debug"
+	"sync"
+
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/input"
+)
+
+const defaultDepth = 2
+
+// ErrClosed is matched by the errors of a feed that was closed.
+var ErrClosed = errors.New("feed: closed")
+
+// Feed is one pass over distributed input, on the devices of a strategy. One
+// goroutine calls Next, All and State; any may call Close.
+type Feed struct {
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when the goroutine has ended
+	ready  chan item
+	slots  chan struct{} // one for each batch that is ready or on its way
+	placer *placer
+
+	mu    sync.Mutex
+	held  *Batch
+	state input.State
+	end   error // what Next answers from now on
+
+	close    sync.Once
+	closeErr error
+}
+
+// item is a batch that is ready, with the position after it, or the end.
+type item struct {
+	batch *Batch
+	state input.State
+	err   error
+}
+
+// New opens the input and begins to feed. The input must be distributed over the
+// strategy's replicas, those of this process. The feed works until Close, or until
+// ctx ends. Errors: [*OptionError], and those of the input.
+func New(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*Feed, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	f, err := start(ctx, cancel, s, d, opts)
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	return f, nil
+}
+
+// start begins to feed. cancel ends ctx.
+func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*Feed, error) {
+	switch {
+	case s == nil || d == nil:
+		return nil, errors.New("feed: no strategy, or no input")
+	case opts.Depth < 0:
+		return nil, &OptionError{"Depth", fmt.Sprintf("%d steps; 0 is %d", opts.Depth, defaultDepth)}
+	case opts.Partial > Pad:
+		return nil, &OptionError{"Partial", fmt.Sprintf("%s is unknown; use Exact or Pad", opts.Partial)}
+	case opts.Rows < 0 || opts.Rows > 0 && opts.Partial != Pad:
+		return nil, &OptionError{"Rows", fmt.Sprintf("%d rows with %s; give the rows to pad to with Pad, or 0", opts.Rows, opts.Partial)}
+	}
+	if opts.Depth == 0 {
+		opts.Depth = defaultDepth
+	}
+	p, err := newPlacer(s, d, opts)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := d.OpenAt(ctx, opts.From)
+	if err != nil {
+		return nil, fmt.Errorf("feed: %w", err)
+	}
+	state, err := steps.State()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("feed: %w", err), steps.Close())
+	}
+	f := &Feed{
+		done: make(chan struct{}), ready: make(chan item, opts.Depth+1), slots: make(chan struct{}, opts.Depth),
+		placer: p, state: state, cancel: cancel,
+	}
+	go f.run(ctx, steps)
+	return f, nil
+}
+
+// run reads and places steps until the input ends, something fails, or ctx is
+// done. The last item says which.
+func (f *Feed) run(ctx context.Context, steps *input.Steps) {
+	defer close(f.done)
+	end := func(err error) {
+		if context.Cause(ctx) == ErrClosed {
+			err = ErrClosed
+		}
+		if closeErr := steps.Close(); err == io.EOF && closeErr != nil {
+			err = fmt.Errorf("feed: %w", closeErr)
+		}
+		// There is room: an item for each slot, and this one.
+		f.ready <- item{err: err}
+	}
+	for {
+		select {
+		case f.slots <- struct{}{}:
+		case <-ctx.Done():
+			end(fmt.Errorf("feed: %w", context.Cause(ctx)))
+			return
+		}
+		next, err := f.next(ctx, steps)
+		if err != nil {
+			end(err)
+			return
+		}
+		f.ready <- next
+	}
+}
+
+// next reads and places one step.
+func (f *Feed) next(ctx context.Context, steps *input.Steps) (next item, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &PanicError{Value: r, Stack: string(debug.Stack())}
+		}
+	}()
+	step, err := steps.Next(ctx)
+	if err == io.EOF {
+		return item{}, io.EOF
+	}
+	if err == nil {
+		next.state, err = steps.State()
+	}
+	if err != nil {
+		return item{}, fmt.Errorf("feed: %w", err)
+	}
+	next.batch, err = f.placer.place(ctx, step)
+	return next, err
+}
+
+// Next returns the next batch, which takes the place of the one before. ctx bounds
+// the wait for it; when it ends, nothing is lost and Next may be called again. At
+// the end of the input the error is io.EOF. After an error of the input that answer
+// stays.
+func (f *Feed) Next(ctx context.Context) (*Batch, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.end != nil {
+		return nil, f.end
+	}
+	var next item
+	select {
+	case next = <-f.ready:
+	default:
+		select {
+		case next = <-f.ready:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("feed: waiting for a batch: %w", context.Cause(ctx))
+		}
+	}
+	if err := f.drop(); next.err == nil && err != nil {
+		next = item{err: errors.Join(err, next.batch.close())}
+	}
+	if next.err != nil {
+		f.end = next.err
+		return nil, f.end
+	}
+	<-f.slots
+	f.held, f.state = next.batch, next.state
+	return next.batch, nil
+}
+
+// drop closes the batch that was handed out last.
+func (f *Feed) drop() error {
+	if f.held == nil {
+		return nil
+	}
+	err := f.held.close()
+	f.held = nil
+	return err
+}
+
+// All iterates over the batches that are left. It yields an error once, as the last
+// thing. The feed stays open.
+func (f *Feed) All(ctx context.Context) iter.Seq2[*Batch, error] {
+	return func(yield func(*Batch, error) bool) {
+		for {
+			batch, err := f.Next(ctx)
+			if err == io.EOF || !yield(batch, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// State is the position of the input after the batch that Next returned last. It
+// may be asked for after the end and after an error too.
+func (f *Feed) State() input.State {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.state
+}
+
+// Close ends the goroutine, waits for it, and releases the batches. A Next that
+// waits returns an error. An input that waits for data is told by its context, but
+// one that has none, such as a GoMLX dataset, ends its call first. A second Close
+// returns the result of the first.
+func (f *Feed) Close() error {
+	f.close.Do(func() {
+		f.cancel(ErrClosed)
+		<-f.done
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		errs := []error{f.drop()}
+		for len(f.ready) > 0 {
+			if next := <-f.ready; next.batch != nil {
+				errs = append(errs, next.batch.close())
+			}
+		}
+		errs = append(errs, f.placer.close())
+		f.end = ErrClosed
+		f.closeErr = errors.Join(errs...)
+	})
+	return f.closeErr
+}

@@ -1,0 +1,467 @@
+package feed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/train"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/plugintest"
+	"tpustrategy/logical"
+	"tpustrategy/pjrt/leaktest"
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/feed"
+	"tpustrategy/strategy/input"
+	"tpustrategy/strategy/input/gomlxdata"
+	"tpustrategy/tpu/system"
+)
+
+func newStrategy(t testing.TB, replicas, logicalDevices int) *strategy.TPUStrategy {
+	t.Helper()
+	plugintest.Path(t, "cpu")
+	sys, err := system.Open(context.Background(), system.Options{CPUDevices: replicas * logicalDevices})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sys.Close()) })
+	s, err := strategy.New(sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// pairs is a dataset of n rows of two components: a row of four floats from i, and
+// i itself.
+func pairs(n int) input.Dataset {
+	x, y := make([]float32, n*4), make([]int32, n)
+	for i := range n {
+		for j := range 4 {
+			x[i*4+j] = float32(i) + float32(j)/4
+		}
+		y[i] = int32(i)
+	}
+	floats, err := input.NewTensor(x, n, 4)
+	if err != nil {
+		panic(err)
+	}
+	return input.FromSlices(input.Tuple(input.Leaf(floats), input.Leaf(input.Vector(y...))))
+}
+
+func distribute(t testing.TB, s *strategy.TPUStrategy, ds input.Dataset) *input.Distributed {
+	t.Helper()
+	d, err := input.Distribute(ds, input.Options{Replicas: s.NumReplicasInSync()})
+	require.NoError(t, err)
+	return d
+}
+
+func open(t testing.TB, s *strategy.TPUStrategy, ds input.Dataset, opts feed.Options) *feed.Feed {
+	t.Helper()
+	f, err := feed.New(context.Background(), s, distribute(t, s, ds), opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
+
+// local reads a value of each replica back.
+func local(t testing.TB, v *strategy.PerReplica, replicas int) (all []any) {
+	t.Helper()
+	for r := range replicas {
+		x, err := v.Local(context.Background(), r)
+		require.NoError(t, err)
+		all = append(all, x.Value())
+	}
+	return all
+}
+
+// labels reads the rest of a feed: the labels of each replica of each step.
+func labels(t testing.TB, f *feed.Feed, s *strategy.TPUStrategy) (all [][]any) {
+	t.Helper()
+	for batch, err := range f.All(context.Background()) {
+		require.NoError(t, err)
+		all = append(all, local(t, batch.Values[1], s.NumReplicasInSync()))
+	}
+	return all
+}
+
+func TestTheDevicesHoldWhatTheInputHad(t *testing.T) {
+	ctx := context.Background()
+	for _, c := range []struct {
+		replicas, p int
+		split       logical.Annotation
+	}{{1, 1, logical.Annotation{}}, {2, 1, logical.Annotation{}}, {4, 1, logical.Annotation{}}, {2, 2, logical.SplitInto(1, 2)}, {2, 2, logical.SplitInto(2, 1)}} {
+		s := newStrategy(t, c.replicas, c.p)
+		ds := pairs(48).Shuffle(48, input.ShuffleOptions{Seed: 3}).Batch(8, true).Repeat(2)
+		for _, depth := range []int{0, 1, 5, 100} {
+			f := open(t, s, ds, feed.Options{Depth: depth, Annotations: []logical.Annotation{c.split}})
+			steps := 0
+			for step, err := range distribute(t, s, ds).All(ctx) {
+				require.NoError(t, err)
+				batch, err := f.Next(ctx)
+				require.NoError(t, err)
+				require.Equal(t, step.Index, batch.Index)
+				require.Nil(t, batch.Mask)
+				require.Len(t, batch.Args(), 2)
+				require.Equal(t, step.Replicas[0].Paths(), batch.Paths)
+				for leaf, v := range batch.Values {
+					for r, got := range local(t, v, c.replicas) {
+						want, err := gomlxdata.ToTensor(step.Replicas[r].Leaves()[leaf])
+						require.NoError(t, err)
+						require.Equal(t, want.Value(), got, "step %d, replica %d", steps, r)
+					}
+				}
+				steps++
+			}
+			require.Equal(t, 12, steps)
+			for range 2 {
+				_, err := f.Next(ctx)
+				require.Equal(t, io.EOF, err)
+			}
+			require.NoError(t, f.Close())
+		}
+	}
+}
+
+func TestAPositionGoesOnWithTheVeryNextBatch(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, 1)
+	ds := pairs(22).Shuffle(7, input.ShuffleOptions{Seed: 1}).Batch(4, true).Repeat(3)
+	want := labels(t, open(t, s, ds, feed.Options{}), s)
+	require.Len(t, want, 15)
+	for at := range len(want) + 1 {
+		f := open(t, s, ds, feed.Options{Depth: 1 + at%4})
+		for range at {
+			_, err := f.Next(ctx)
+			require.NoError(t, err)
+		}
+		data, err := f.State().Marshal()
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		from, err := input.ParseState(data)
+		require.NoError(t, err)
+		require.Equal(t, want[at:], append([][]any{}, labels(t, open(t, s, ds, feed.Options{From: from}), s)...), "from %d", at)
+	}
+	_, err := feed.New(ctx, s, distribute(t, s, ds), feed.Options{From: input.State{Op: "other"}})
+	require.ErrorIs(t, err, input.ErrState)
+}
+
+func TestPaddedBatchesHaveOneShapeAndAMask(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, 1)
+	for _, rows := range []int{0, 3} {
+		f := open(t, s, pairs(7).Batch(4, false), feed.Options{Partial: feed.Pad, Rows: rows})
+		batch, err := f.Next(ctx)
+		require.NoError(t, err)
+		require.Len(t, batch.Args(), 3)
+		if rows == 0 { // two, the largest share of a batch of four
+			require.Equal(t, []any{[]int32{0, 1}, []int32{2, 3}}, local(t, batch.Values[1], 2))
+			require.Equal(t, []any{[]bool{true, true}, []bool{true, true}}, local(t, batch.Mask, 2))
+		} else {
+			require.Equal(t, []any{[]int32{0, 1, 0}, []int32{2, 3, 0}}, local(t, batch.Values[1], 2))
+			require.Equal(t, []any{[]bool{true, true, false}, []bool{true, true, false}}, local(t, batch.Mask, 2))
+		}
+		batch, err = f.Next(ctx)
+		require.NoError(t, err)
+		require.Equal(t, []int{2, 1}, batch.Rows)
+		if rows == 0 {
+			require.Equal(t, []any{[]int32{4, 5}, []int32{6, 0}}, local(t, batch.Values[1], 2))
+			require.Equal(t, []any{[]bool{true, true}, []bool{true, false}}, local(t, batch.Mask, 2))
+			require.Equal(t, [][]float32{{6, 6.25, 6.5, 6.75}, {0, 0, 0, 0}}, local(t, batch.Values[0], 2)[1])
+		}
+		require.True(t, batch.Values[0].Shape().Equal(batch.Values[0].Shape()))
+		_, err = f.Next(ctx)
+		require.Equal(t, io.EOF, err)
+	}
+
+	// Nine rows of batches of four: one row is left, and a replica has none.
+	f := open(t, s, pairs(9).Batch(4, false), feed.Options{Partial: feed.Pad})
+	require.Equal(t, [][]any{{[]int32{0, 1}, []int32{2, 3}}, {[]int32{4, 5}, []int32{6, 7}}, {[]int32{8, 0}, []int32{0, 0}}}, labels(t, f, s))
+
+	f = open(t, s, pairs(8).Batch(4, false), feed.Options{Partial: feed.Pad, Rows: 1})
+	_, err := f.Next(ctx)
+	require.ErrorContains(t, err, "2 rows")
+}
+
+func TestAnExactBatchIsASecondShape(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, 1)
+	f := open(t, s, pairs(6).Batch(4, false), feed.Options{})
+	require.Equal(t, [][]any{{[]int32{0, 1}, []int32{2, 3}}, {[]int32{4}, []int32{5}}}, labels(t, f, s))
+
+	f = open(t, s, pairs(7).Batch(4, false), feed.Options{})
+	_, err := f.Next(ctx)
+	require.NoError(t, err)
+	state := f.State()
+	for range 2 {
+		_, err = f.Next(ctx)
+		var partial *feed.PartialError
+		require.ErrorAs(t, err, &partial)
+		require.Equal(t, int64(1), partial.Step)
+		require.Equal(t, []string{"float32[2 4]", "float32[1 4]"}, partial.Shapes)
+	}
+	require.Equal(t, state, f.State(), "the position is before the batch that failed")
+}
+
+func TestErrorsComeAfterTheBatchesBeforeThem(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, 1)
+	broken := errors.New("broken")
+	fails := func(at int32, with func() error) input.Dataset {
+		return pairs(40).Map(func(_ context.Context, e input.Element) (input.Element, error) {
+			if e.Leaves()[1].Flat().([]int32)[0] == at {
+				return input.Element{}, with()
+			}
+			return e, nil
+		}, input.MapOptions{Spec: pairs(1).Info().Spec}).Batch(4, true)
+	}
+	for name, c := range map[string]struct {
+		with  func() error
+		check func(err error)
+	}{
+		"error": {func() error { return broken }, func(err error) { require.ErrorIs(t, err, broken) }},
+		"panic": {func() error { panic("ouch") }, func(err error) {
+			var panicked *feed.PanicError
+			require.ErrorAs(t, err, &panicked)
+			require.Equal(t, "ouch", panicked.Value)
+			require.Contains(t, panicked.Stack, "feed_test.go")
+		}},
+	} {
+		f := open(t, s, fails(21, c.with), feed.Options{Depth: 3})
+		seen := 0
+		for _, err := range f.All(ctx) {
+			if err != nil {
+				c.check(err)
+				break
+			}
+			seen++
+		}
+		require.Equal(t, 5, seen, name)
+		_, err := f.Next(ctx)
+		c.check(err)
+		require.NoError(t, f.Close())
+	}
+
+	f := open(t, s, input.FromElements(input.Leaf(input.Vector("a", "b")), input.Leaf(input.Vector("c", "d"))).Unbatch().Batch(2, true), feed.Options{})
+	_, err := f.Next(ctx)
+	require.ErrorContains(t, err, "string")
+}
+
+// slow is a dataset that yields a batch each time it is allowed to.
+func slow(allow <-chan struct{}, read *atomic.Int64) func(context.Context) iter.Seq2[input.Element, error] {
+	return func(ctx context.Context) iter.Seq2[input.Element, error] {
+		return func(yield func(input.Element, error) bool) {
+			for i := int32(0); ; i++ {
+				select {
+				case <-allow:
+				case <-ctx.Done():
+					yield(input.Element{}, ctx.Err())
+					return
+				}
+				read.Add(1)
+				if !yield(input.Leaf(input.Vector(i, i)), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func TestTheFeedRunsAheadByItsDepth(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, 1)
+	allow := make(chan struct{})
+	close(allow)
+	var read atomic.Int64
+	f, err := feed.FromSeq(ctx, s, slow(allow, &read), input.SeqOptions{Count: -1}, feed.Options{Depth: 3})
+	require.NoError(t, err)
+	defer f.Close()
+	for handed := range int64(5) {
+		require.Eventually(t, func() bool { return read.Load() == handed+3 }, 5*time.Second, time.Millisecond, "ahead by three after %d", handed)
+		time.Sleep(5 * time.Millisecond)
+		require.Equal(t, handed+3, read.Load(), "and no further")
+		batch, err := f.Next(ctx)
+		require.NoError(t, err)
+		require.Equal(t, handed, batch.Index)
+	}
+}
+
+func TestACancelledWaitLosesNothing(t *testing.T) {
+	s := newStrategy(t, 2, 1)
+	allow := make(chan struct{})
+	var read atomic.Int64
+	f, err := feed.FromSeq(context.Background(), s, slow(allow, &read), input.SeqOptions{}, feed.Options{})
+	require.NoError(t, err)
+	defer f.Close()
+	for i := range 3 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		_, err := f.Next(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		cancel()
+		allow <- struct{}{}
+		batch, err := f.Next(context.Background())
+		require.NoError(t, err)
+		require.Equal(t, []any{[]int32{int32(i)}, []int32{int32(i)}}, local(t, batch.Values[0], 2))
+	}
+}
+
+func TestTheEndOfItsContextEndsTheFeed(t *testing.T) {
+	s := newStrategy(t, 2, 1)
+	var read atomic.Int64
+	ctx, cancel := context.WithCancelCause(context.Background())
+	f, err := feed.FromSeq(ctx, s, slow(make(chan struct{}), &read), input.SeqOptions{BatchSize: 2}, feed.Options{})
+	require.NoError(t, err)
+	defer f.Close()
+	time.AfterFunc(5*time.Millisecond, func() { cancel(nil) })
+	for range 2 {
+		_, err = f.Next(context.Background())
+		require.ErrorIs(t, err, context.Canceled)
+	}
+}
+
+func TestCloseEndsAWaitingNext(t *testing.T) {
+	leaktest.Check(t)
+	s := newStrategy(t, 2, 1)
+	var read atomic.Int64
+	allow := make(chan struct{}, 1)
+	allow <- struct{}{}
+	f, err := feed.FromSeq(context.Background(), s, slow(allow, &read), input.SeqOptions{BatchSize: 2}, feed.Options{})
+	require.NoError(t, err)
+	batch, err := f.Next(context.Background())
+	require.NoError(t, err)
+	time.AfterFunc(5*time.Millisecond, func() { _ = f.Close() })
+	_, err = f.Next(context.Background())
+	require.ErrorIs(t, err, feed.ErrClosed)
+	require.NoError(t, f.Close())
+	_, err = f.Next(context.Background())
+	require.ErrorIs(t, err, feed.ErrClosed)
+	_, err = batch.Values[0].Local(context.Background(), 0)
+	require.ErrorIs(t, err, strategy.ErrClosed, "its batches are closed with it")
+}
+
+func TestNothingIsLeftOnTheDevices(t *testing.T) {
+	leaktest.Check(t)
+	s := newStrategy(t, 2, 1)
+	for _, opts := range []feed.Options{{}, {Depth: 5, Partial: feed.Pad}} {
+		for handed := range 4 {
+			f, err := feed.FromDataset(context.Background(), s, pairs(15).Batch(4, false), opts)
+			require.NoError(t, err)
+			for range handed {
+				_, err := f.Next(context.Background())
+				require.NoError(t, err)
+			}
+			require.NoError(t, f.Close())
+		}
+	}
+}
+
+func TestAClosedStrategyIsAnError(t *testing.T) {
+	s := newStrategy(t, 2, 1)
+	f := open(t, s, pairs(400).Batch(4, true), feed.Options{Depth: 1})
+	require.NoError(t, s.Close())
+	var err error
+	for err == nil {
+		_, err = f.Next(context.Background())
+	}
+	require.ErrorIs(t, err, strategy.ErrClosed)
+}
+
+func TestOptionsThatDoNotFitAreNamed(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, 1)
+	d := distribute(t, s, pairs(8).Batch(4, true))
+	for option, opts := range map[string]feed.Options{
+		"Depth": {Depth: -1}, "Partial": {Partial: 9}, "Rows": {Rows: 4},
+	} {
+		var bad *feed.OptionError
+		_, err := feed.New(ctx, s, d, opts)
+		require.ErrorAs(t, err, &bad)
+		assert.Equal(t, option, bad.Option)
+	}
+	_, err := feed.New(ctx, nil, d, feed.Options{})
+	require.Error(t, err)
+	_, err = feed.New(ctx, s, nil, feed.Options{})
+	require.Error(t, err)
+	four, err := input.Distribute(pairs(8).Batch(4, true), input.Options{Replicas: 4})
+	require.NoError(t, err)
+	_, err = feed.New(ctx, s, four, feed.Options{})
+	require.ErrorContains(t, err, "Replicas 2")
+	_, err = feed.FromDataset(ctx, s, pairs(8), feed.Options{})
+	require.ErrorContains(t, err, "batch")
+	_, err = feed.FromSeq(ctx, s, nil, input.SeqOptions{}, feed.Options{})
+	require.Error(t, err)
+}
+
+// trainData is a GoMLX dataset of n batches of four.
+type trainData int
+
+func (d trainData) Name() string { return "data" }
+
+func (d trainData) Iter() iter.Seq2[train.Batch, error] {
+	return func(yield func(train.Batch, error) bool) {
+		for i := range int32(d) {
+			batch := train.Batch{
+				Inputs: []*tensors.Tensor{tensors.FromValue([][]float32{{float32(i)}, {1}, {2}, {3}})},
+				Labels: []*tensors.Tensor{tensors.FromValue([]int32{i, 1, 2, 3})},
+			}
+			if !yield(batch, nil) {
+				return
+			}
+		}
+	}
+}
+
+func TestAGoMLXDatasetIsFed(t *testing.T) {
+	s := newStrategy(t, 2, 1)
+	f, err := feed.FromTrain(context.Background(), s, trainData(3), gomlxdata.Options{}, feed.Options{})
+	require.NoError(t, err)
+	defer f.Close()
+	got := labels(t, f, s)
+	require.Equal(t, [][]any{{[]int32{0, 1}, []int32{2, 3}}, {[]int32{1, 1}, []int32{2, 3}}, {[]int32{2, 1}, []int32{2, 3}}}, got)
+}
+
+func TestPartialNames(t *testing.T) {
+	names := []string{feed.Exact.String(), feed.Pad.String(), feed.Partial(7).String()}
+	require.True(t, slices.Equal([]string{"Exact", "Pad", "Partial(7)"}, names), strings.Join(names, " "))
+}
+
+func Example() {
+	ctx := context.Background()
+	sys, err := system.Open(ctx, system.Options{CPUDevices: 2})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer sys.Close()
+	strat, err := strategy.New(sys, strategy.Options{Replicas: 2})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer strat.Close()
+	f, err := feed.FromDataset(ctx, strat, input.Range(7).Batch(4, false), feed.Options{Partial: feed.Pad})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer f.Close()
+	for batch, err := range f.All(ctx) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		values, _ := strat.LocalResults(ctx, batch.Values[0])
+		masks, _ := strat.LocalResults(ctx, batch.Mask)
+		fmt.Println(batch.Index, values[0].Value(), values[1].Value(), masks[1].Value())
+	}
+	// Output:
+	// 0 [0 1] [2 3] [true true]
+	// 1 [4 5] [6 0] [true false]
+}

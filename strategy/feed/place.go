@@ -1,0 +1,182 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/input"
+)
+
+// placer copies steps to the devices. The feed's goroutine uses it alone.
+type placer struct {
+	strategy *strategy.TPUStrategy
+	opts     Options
+	local    []int // the replicas that this process feeds
+	rows     int   // to pad to, or that a full batch has; 0 if not known yet
+
+	// staging are the tensors that a component of the replicas goes through, by
+	// leaf, then replica. A copy to the device has read them when it returns, so
+	// that the next step uses them again.
+	staging [][]*tensors.Tensor
+	values  []any                // scratch: one component on all replicas
+	full    *strategy.PerReplica // the mask of full batches
+}
+
+func newPlacer(s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*placer, error) {
+	p := &placer{strategy: s, opts: opts, local: s.LocalReplicas(), values: make([]any, s.NumReplicasInSync())}
+	if d.LocalReplicas() != len(p.local) {
+		return nil, fmt.Errorf("feed: the input is for %d replicas of this process, the strategy has %d; distribute it with Replicas %d, Hosts %d, HostIndex %d",
+			d.LocalReplicas(), len(p.local), s.NumReplicasInSync(), s.NumProcesses(), s.Process())
+	}
+	p.rows = opts.Rows
+	if p.rows == 0 && d.MaxRows() > 0 {
+		p.rows = d.MaxRows()
+	}
+	if p.rows == 0 && s.NumProcesses() > 1 {
+		return nil, &OptionError{"Rows", "the input does not say how many rows a replica has, and all processes need the same; give its spec or batch size, or Pad with Rows"}
+	}
+	return p, nil
+}
+
+// place copies one step to the devices. After an error nothing of it is left.
+func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err error) {
+	b = &Batch{Index: step.Index, Paths: step.Replicas[0].Paths()}
+	for _, e := range step.Replicas {
+		b.Rows = append(b.Rows, rowsOf(e))
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+			b = nil
+		}
+	}()
+	if p.opts.Partial == Pad {
+		if p.rows == 0 {
+			p.rows = slices.Max(b.Rows)
+		}
+		var masks []input.Tensor
+		if step, masks, err = input.PadStep(step, p.rows); err != nil {
+			return b, fmt.Errorf("feed: step %d: %w", b.Index, err)
+		}
+		if err := p.mask(ctx, b, masks); err != nil {
+			return b, err
+		}
+	}
+	columns := make([][]input.Tensor, len(b.Paths))
+	for _, e := range step.Replicas {
+		leaves := e.Leaves()
+		if len(leaves) != len(columns) {
+			return b, fmt.Errorf("feed: step %d: replicas have %d and %d components", b.Index, len(columns), len(leaves))
+		}
+		for leaf, t := range leaves {
+			columns[leaf] = append(columns[leaf], t)
+		}
+	}
+	for leaf, column := range columns {
+		if err := p.check(b, leaf, column); err != nil {
+			return b, err
+		}
+		v, err := p.copy(ctx, leaf, column, p.opts.annotation(leaf))
+		if err != nil {
+			return b, fmt.Errorf("feed: step %d: component %q: %w", b.Index, b.Paths[leaf], err)
+		}
+		b.Values = append(b.Values, v)
+	}
+	return b, nil
+}
+
+// check refuses a component whose shapes no one program can take.
+func (p *placer) check(b *Batch, leaf int, column []input.Tensor) error {
+	reason := ""
+	for _, t := range column {
+		switch {
+		case !t.Spec().Equal(column[0].Spec()):
+			reason = "a compiled step has one shape for all replicas"
+		case p.opts.Partial == Exact && p.strategy.NumProcesses() > 1 && t.Dim(0) != p.rows:
+			reason = fmt.Sprintf("all processes need the same shape, of %d rows", p.rows)
+		}
+	}
+	if reason == "" {
+		return nil
+	}
+	shapes := make([]string, len(column))
+	for r, t := range column {
+		shapes[r] = t.String()
+	}
+	return &PartialError{Step: b.Index, Component: b.Paths[leaf], Shapes: shapes, Reason: reason}
+}
+
+// mask gives a padded batch its mask. Full batches share one.
+func (p *placer) mask(ctx context.Context, b *Batch, masks []input.Tensor) (err error) {
+	full := !slices.ContainsFunc(b.Rows, func(rows int) bool { return rows != p.rows })
+	if full && p.full != nil {
+		b.Mask, b.shared = p.full, true
+		return nil
+	}
+	leaf := len(b.Paths) // after the components
+	if b.Mask, err = p.copy(ctx, leaf, masks, logical.Annotation{}); err != nil {
+		return fmt.Errorf("feed: step %d: mask: %w", b.Index, err)
+	}
+	if full {
+		p.full, b.shared = b.Mask, true
+	}
+	return nil
+}
+
+// copy copies one component of the local replicas to the devices.
+func (p *placer) copy(ctx context.Context, leaf int, column []input.Tensor, a logical.Annotation) (*strategy.PerReplica, error) {
+	for len(p.staging) <= leaf {
+		p.staging = append(p.staging, make([]*tensors.Tensor, len(p.local)))
+	}
+	dtype, ok := column[0].Kind().DType()
+	if !ok {
+		return nil, fmt.Errorf("%s cannot be on a device; turn it into numbers with Map", column[0])
+	}
+	shape := shapes.Make(dtype, column[0].Dims()...)
+	for r, t := range column {
+		staged := p.staging[leaf][r]
+		if staged == nil || !staged.Shape().Equal(shape) {
+			staged = tensors.FromShape(shape)
+			p.staging[leaf][r] = staged
+		}
+		if t.Len() == 0 {
+			continue
+		}
+		if err := staged.MutableBytes(func(data []byte) { copy(data, t.Bytes()) }); err != nil {
+			return nil, err
+		}
+	}
+	// The others' replicas are not read here, but have the same shape.
+	for r := range p.values {
+		p.values[r] = p.staging[leaf][0]
+	}
+	for i, r := range p.local {
+		p.values[r] = p.staging[leaf][i]
+	}
+	return p.strategy.PerReplica(ctx, p.values, a)
+}
+
+func (p *placer) close() error {
+	if p.full == nil {
+		return nil
+	}
+	err := p.full.Close()
+	p.full = nil
+	return err
+}
+
+// rowsOf is the first dimension of an element's first component, 0 if it has none.
+func rowsOf(e input.Element) int {
+	leaves := e.Leaves()
+	if len(leaves) == 0 {
+		return 0
+	}
+	return leaves[0].Dim(0)
+}

@@ -1,0 +1,76 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/gomlx/gomlx/ml/train"
+
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/input"
+	"tpustrategy/strategy/input/gomlxdata"
+)
+
+// FromDataset distributes a dataset of global batches over the strategy's replicas,
+// with the automatic policy, and feeds it. For other rules call input.Distribute
+// and [New].
+func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset, opts Options) (*Feed, error) {
+	if s == nil {
+		return nil, errors.New("feed: no strategy")
+	}
+	d, err := distribute(s, ds)
+	if err != nil {
+		return nil, err
+	}
+	return New(ctx, s, d, opts)
+}
+
+// FromTrain feeds a GoMLX dataset of global batches. A batch's components are its
+// inputs, then its labels. The tensors are copied and freed.
+func FromTrain(ctx context.Context, s *strategy.TPUStrategy, ds train.Dataset, data gomlxdata.Options, opts Options) (*Feed, error) {
+	return FromDataset(ctx, s, gomlxdata.FromTrain(ds, data), opts)
+}
+
+// FromSeq feeds a Go iterator of global batches. open starts it from the beginning,
+// for each pass; data says what is known of the elements, a BatchSize of 0 being
+// one that is not known. The iterator's context ends with the feed, so that one that
+// waits for data can give up.
+func FromSeq(ctx context.Context, s *strategy.TPUStrategy, open func(ctx context.Context) iter.Seq2[input.Element, error], data input.SeqOptions, opts Options) (*Feed, error) {
+	if s == nil || open == nil {
+		return nil, errors.New("feed: no strategy, or no iterator")
+	}
+	if data.BatchSize == 0 {
+		data.BatchSize = input.Unknown
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	pass := func(inner context.Context, _ input.Pass) iter.Seq2[input.Element, error] {
+		return func(yield func(input.Element, error) bool) {
+			// The pass ends when it is closed, or with the feed.
+			inner, end := context.WithCancelCause(inner)
+			defer end(nil)
+			defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()
+			open(inner)(yield)
+		}
+	}
+	d, err := distribute(s, input.FromSeq(pass, data))
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	f, err := start(ctx, cancel, s, d, opts)
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	return f, nil
+}
+
+func distribute(s *strategy.TPUStrategy, ds input.Dataset) (*input.Distributed, error) {
+	d, err := input.Distribute(ds, input.Options{Replicas: s.NumReplicasInSync(), Hosts: s.NumProcesses(), HostIndex: s.Process()})
+	if err != nil {
+		return nil, fmt.Errorf("feed: %w", err)
+	}
+	return d, nil
+}
