@@ -49,7 +49,7 @@ var benches = []bench{
 	{"run_steps_100", 8, runSteps},
 	{"h2d", 8, hostToDevice},
 	{"lower", 8, lower}, {"compile", 8, compile},
-	{"first_step", 8, firstStep},
+	{"first_step", 8, firstStep}, {"first_step_cached", 8, firstStepCached},
 }
 
 func main() {

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"tpustrategy/pjrt"
+	"tpustrategy/pjrt/cache"
 	"tpustrategy/strategy"
 	"tpustrategy/tpu/system"
 )
@@ -69,6 +71,16 @@ func firstStep(ctx context.Context, devices int) (row, error) {
 	return startProcess(ctx, "compile")
 }
 
+// firstStepCached is the same with the compiled step in a cache directory.
+func firstStepCached(ctx context.Context, devices int) (row, error) {
+	dir, err := os.MkdirTemp("", "bench-cache-")
+	if err != nil {
+		return row{}, err
+	}
+	defer os.RemoveAll(dir)
+	return startProcess(ctx, "cache="+dir)
+}
+
 // startProcess times child processes from outside.
 func startProcess(ctx context.Context, mode string) (row, error) {
 	self, err := os.Executable()
@@ -91,13 +103,19 @@ func startProcess(ctx context.Context, mode string) (row, error) {
 }
 
 // childStep takes one training step of the MLP on 8 devices.
-func childStep(ctx context.Context, _ string) error {
+func childStep(ctx context.Context, mode string) error {
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 8})
 	if err != nil {
 		return err
 	}
 	defer sys.Close()
-	strat, err := strategy.New(sys, strategy.Options{Replicas: 8})
+	opts := strategy.Options{Replicas: 8}
+	if dir, ok := strings.CutPrefix(mode, "cache="); ok {
+		if opts.Compiler, err = cache.Open(dir, cache.Options{}); err != nil {
+			return err
+		}
+	}
+	strat, err := strategy.New(sys, opts)
 	if err != nil {
 		return err
 	}
