@@ -1,0 +1,257 @@
+package strategy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"tpustrategy/logical"
+	"tpustrategy/lowering/module"
+	"tpustrategy/pjrt/cache"
+	"tpustrategy/sharding"
+	"tpustrategy/tpu"
+)
+
+// A step file holds a compiled step: a magic line, the header's length and the
+// header as JSON, the lengths and bytes of the module's text and of the
+// serialized program, and a checksum of all of it.
+
+const stepMagic = "tpustrategy step\n"
+
+// stepVersion is the version of the form. Another one is refused.
+const stepVersion = 1
+
+// stepHeader says what a step is and what it was compiled for.
+type stepHeader struct {
+	Version int    `json:"version"`
+	Step    string `json:"step"`
+	// Identity is the plugin's: see [cache.PluginIdentity].
+	Identity string `json:"plugin"`
+	// Devices is the kind of the devices.
+	Devices string `json:"devices"`
+	// Topology names the slice; Mesh, IDs and Coordinates are what counts.
+	Topology    string              `json:"topology"`
+	Mesh        tpu.Coordinates     `json:"mesh"`
+	IDs         [][]int             `json:"device_ids"`
+	Coordinates [][]tpu.Coordinates `json:"coordinates"`
+	Axes        []sharding.Axis     `json:"axes"`
+	Arguments   []stepTensor        `json:"arguments"`
+	Results     []stepTensor        `json:"results"`
+	Updates     []int               `json:"updates,omitempty"`
+	SplitBatch  bool                `json:"split_batch,omitempty"`
+	Training    bool                `json:"training,omitempty"`
+	Mirrored    bool                `json:"mirrored_results,omitempty"`
+	Layouts     []stepAnnotation    `json:"argument_annotations,omitempty"`
+}
+
+// stepTensor is a module.Placed.
+type stepTensor struct {
+	Name       string         `json:"name"`
+	Variable   bool           `json:"variable,omitempty"`
+	DType      string         `json:"dtype"`
+	Local      []int          `json:"local"`
+	Global     []int          `json:"global"`
+	Shard      []int          `json:"shard"`
+	Spec       string         `json:"spec"`
+	PerReplica bool           `json:"per_replica,omitempty"`
+	Annotation stepAnnotation `json:"annotation"`
+	Donated    bool           `json:"donated,omitempty"`
+	Result     int            `json:"result,omitempty"`
+}
+
+// stepAnnotation is a logical.Annotation.
+type stepAnnotation struct {
+	Kind   string `json:"kind"`
+	Device int    `json:"device,omitempty"`
+	Parts  []int  `json:"parts,omitempty"`
+}
+
+func annotationOut(a logical.Annotation) stepAnnotation {
+	switch a.Kind() {
+	case logical.KindAssign:
+		return stepAnnotation{Kind: "assign", Device: a.Device()}
+	case logical.KindReplicate:
+		return stepAnnotation{Kind: "replicate"}
+	case logical.KindSplit:
+		return stepAnnotation{Kind: "split", Parts: a.Parts()}
+	}
+	return stepAnnotation{Kind: "none"}
+}
+
+func (a stepAnnotation) in() (logical.Annotation, error) {
+	switch a.Kind {
+	case "none":
+		return logical.Annotation{}, nil
+	case "assign":
+		return logical.AssignTo(a.Device), nil
+	case "replicate":
+		return logical.Replicated(), nil
+	case "split":
+		return logical.SplitInto(a.Parts...), nil
+	}
+	return logical.Annotation{}, fmt.Errorf("annotation %q", a.Kind)
+}
+
+func tensorOut(p module.Placed, variable bool) stepTensor {
+	return stepTensor{
+		Name: p.Name, Variable: variable, DType: p.DType.String(), Local: p.Local, Global: p.Global, Shard: p.Shard,
+		Spec: p.Spec.Shardy("mesh"), PerReplica: p.PerReplica, Annotation: annotationOut(p.Annotation), Donated: p.Donated, Result: p.Result,
+	}
+}
+
+func (t stepTensor) in() (p module.Placed, err error) {
+	p.Name, p.Local, p.Global, p.Shard, p.PerReplica, p.Donated, p.Result = t.Name, t.Local, t.Global, t.Shard, t.PerReplica, t.Donated, t.Result
+	if p.DType, err = dtypes.DTypeString(t.DType); err != nil {
+		return p, fmt.Errorf("tensor %q: dtype %q", t.Name, t.DType)
+	}
+	if p.Annotation, err = t.Annotation.in(); err != nil {
+		return p, fmt.Errorf("tensor %q: %w", t.Name, err)
+	}
+	if _, p.Spec, err = sharding.ParseShardy(t.Spec); err != nil {
+		return p, fmt.Errorf("tensor %q: %w", t.Name, err)
+	}
+	return p, nil
+}
+
+// Save writes the compiled step, for [TPUStrategy.LoadStep] in another process, on
+// the same kind of devices with the same plugin build: ahead of time here, to run
+// there. Values of variables are not part of it; they belong to checkpoints.
+//
+// Errors: [*StepFileError] with StepUnsupported for a step that captures variables
+// made by NewVariable, or runs several steps in one launch; *[pjrt.Error] if the
+// plugin cannot serialize; those of w.
+func (c *Compiled) Save(w io.Writer) error {
+	p, s := c.program, c.program.function.strategy
+	if c.Program == nil {
+		return &StepFileError{Reason: StepUnsupported, Detail: "the runtime gives no compiled program to save"}
+	}
+	for i, v := range p.variables {
+		if v != nil && !s.inStore(p.function.opts.Store, v) {
+			return &StepFileError{Reason: StepUnsupported, Detail: fmt.Sprintf("the step uses variable %q, which belongs to no store", v.path)}
+		}
+		if c.Module.Arguments[i].PerStep {
+			return &StepFileError{Reason: StepUnsupported, Detail: "the step runs several times in one launch"}
+		}
+	}
+	h := stepHeader{
+		Version: stepVersion, Step: c.Name, Topology: s.assignment.Topology().Name(), Mesh: s.assignment.Topology().MeshShape(),
+		IDs: s.assignment.DeviceIDs(), Coordinates: s.assignment.CoreAssignment(), Axes: c.Module.Mesh.Axes(), Updates: p.updates,
+		SplitBatch: p.function.opts.SplitBatch, Training: p.function.opts.Training, Mirrored: p.function.opts.mirroredResults,
+	}
+	var err error
+	if h.Identity, h.Devices, err = s.identity(); err != nil {
+		return err
+	}
+	for i, a := range c.Module.Arguments {
+		h.Arguments = append(h.Arguments, tensorOut(a, p.variables[i] != nil))
+	}
+	for _, r := range c.Module.Results {
+		h.Results = append(h.Results, tensorOut(r, false))
+	}
+	for _, a := range p.function.opts.Arguments {
+		h.Layouts = append(h.Layouts, annotationOut(a))
+	}
+	program, err := c.Program.Serialize()
+	if err != nil {
+		return fmt.Errorf("strategy: saving %s: %w", c.Name, err)
+	}
+	data, err := encodeStep(h, c.Module.Text, program)
+	if err != nil {
+		return fmt.Errorf("strategy: saving %s: %w", c.Name, err)
+	}
+	if _, err := w.Write(data); err != nil {
+		return fmt.Errorf("strategy: saving %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// inStore reports whether a variable is the store's.
+func (s *TPUStrategy) inStore(store *model.Store, v *Variable) bool {
+	if store == nil {
+		return false
+	}
+	found, ok := s.Variables(store).Lookup(v.path)
+	return ok && found == v
+}
+
+// identity names the plugin and the kind of devices of the strategy. Where a slice
+// is described there is no client to ask: what both know is compared.
+func (s *TPUStrategy) identity() (plugin, devices string, err error) {
+	if s.slice != nil {
+		plugin, err = cache.PluginIdentity(s.slice.Plugin(), "tpu", "")
+		return plugin, s.slice.Facts().Kind, err
+	}
+	client := s.sys.Client()
+	if client == nil {
+		return "", "", &StepFileError{Reason: StepUnsupported, Detail: "the system has no client of a plugin"}
+	}
+	plugin, err = cache.PluginIdentity(client.Plugin(), client.PlatformName(), "")
+	return plugin, s.devices[0].Kind(), err
+}
+
+func encodeStep(h stepHeader, text, program []byte) ([]byte, error) {
+	header, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	b.WriteString(stepMagic)
+	for _, part := range [][]byte{header, text, program} {
+		var size [8]byte
+		binary.LittleEndian.PutUint64(size[:], uint64(len(part)))
+		b.Write(size[:])
+		b.Write(part)
+	}
+	sum := sha256.Sum256(b.Bytes())
+	b.Write(sum[:])
+	return b.Bytes(), nil
+}
+
+// decodeStep is the inverse of encodeStep. Errors are [*StepFileError].
+func decodeStep(data []byte) (h stepHeader, text, program []byte, err error) {
+	fail := func(reason StepReason, format string, args ...any) (stepHeader, []byte, []byte, error) {
+		return stepHeader{}, nil, nil, &StepFileError{Reason: reason, Detail: fmt.Sprintf(format, args...)}
+	}
+	if !bytes.HasPrefix(data, []byte(stepMagic)) {
+		return fail(StepNotAFile, "it does not begin as one")
+	}
+	if len(data) < len(stepMagic)+sha256.Size {
+		return fail(StepDamaged, "it ends after %d bytes", len(data))
+	}
+	body, sum := data[:len(data)-sha256.Size], data[len(data)-sha256.Size:]
+	if got := sha256.Sum256(body); !bytes.Equal(got[:], sum) {
+		return fail(StepDamaged, "its checksum is wrong")
+	}
+	rest := body[len(stepMagic):]
+	var parts [3][]byte
+	for i := range parts {
+		if len(rest) < 8 {
+			return fail(StepDamaged, "part %d is missing", i)
+		}
+		n := binary.LittleEndian.Uint64(rest)
+		if rest = rest[8:]; n > uint64(len(rest)) {
+			return fail(StepDamaged, "part %d has %d bytes of %d", i, len(rest), n)
+		}
+		parts[i], rest = rest[:n], rest[n:]
+	}
+	if len(rest) > 0 {
+		return fail(StepDamaged, "there is more after its end")
+	}
+	var version struct{ Version int }
+	if err := json.Unmarshal(parts[0], &version); err != nil {
+		return fail(StepDamaged, "its header: %v", err)
+	}
+	if version.Version != stepVersion {
+		return fail(StepVersion, "it has version %d, this program reads %d", version.Version, stepVersion)
+	}
+	if err := json.Unmarshal(parts[0], &h); err != nil {
+		return fail(StepDamaged, "its header: %v", err)
+	}
+	return h, parts[1], parts[2], nil
+}
