@@ -143,6 +143,11 @@ func Train(ctx context.Context, sys *system.System, cfg Config, data Data, hooks
 		return result, err
 	}
 	defer func() { err = errors.Join(err, strat.Close()) }()
+	// Hosts that differ would learn nonsense, or hang.
+	if err := strat.Agree(ctx, "the job's settings and data", fmt.Sprintf("%s: %d to train on, %d held out; batches of %d, %d steps, seed %d",
+		data.Name, data.Train.Len(), data.Test.Len(), cfg.Batch, cfg.Steps, cfg.Seed)); err != nil {
+		return result, err
+	}
 
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(cfg.Seed))
@@ -246,7 +251,7 @@ func (r *runner) test(ctx context.Context) (float64, error) {
 			return 0, err
 		}
 		// Each replica holds the sum over all.
-		value, err := results[0].Local(ctx, 0)
+		value, err := results[0].Local(ctx, r.strat.LocalReplicas()[0])
 		if err = errors.Join(err, results[0].Close()); err != nil {
 			return 0, err
 		}
