@@ -1,0 +1,156 @@
+// Command multihost trains the digits job of examples/digits on many hosts: on
+// simulated ones, which share this machine's CPU devices, or, with -slice, as one
+// of the hosts of a TPU slice. What each host does is the same in both, in
+// runHost. See docs/multihost.md.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	clusterresolver "tpustrategy/cluster_resolver"
+	"tpustrategy/examples/digits/job"
+	"tpustrategy/tpu/system"
+)
+
+// config is what to run.
+type config struct {
+	job.Config
+	// slice runs as one host of a TPU slice instead of simulating hosts.
+	slice bool
+	// hosts is the number of simulated hosts, and missing one that does not
+	// start, -1 for none.
+	hosts, missing int
+	// wait bounds the start-up, and each wait of a simulated host for another.
+	wait    time.Duration
+	verbose bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the command, with all it touches given. It returns the exit code: 0, 1
+// for a failure, 2 for settings that cannot be run.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	cfg, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "multihost:", err)
+		return 2
+	}
+	var logger *slog.Logger
+	if cfg.verbose {
+		logger = slog.New(slog.NewTextHandler(stderr, nil))
+	}
+	work := simulate
+	if cfg.slice {
+		work = onSlice
+	}
+	result, err := work(ctx, cfg, logger, stdout)
+	if err != nil {
+		fmt.Fprintln(stderr, "multihost:", err)
+		var usage *job.UsageError
+		if errors.As(err, &usage) {
+			return 2
+		}
+		return 1
+	}
+	line, err := json.Marshal(result)
+	if err == nil {
+		_, err = fmt.Fprintf(stdout, "%s\n", line)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "multihost:", err)
+		return 1
+	}
+	return 0
+}
+
+func parse(args []string, stderr io.Writer) (config, error) {
+	var cfg config
+	flags := flag.NewFlagSet("multihost", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.BoolVar(&cfg.slice, "slice", false, "be one host of a TPU slice; start the command on each of them")
+	flags.IntVar(&cfg.hosts, "hosts", 4, "simulated hosts")
+	flags.IntVar(&cfg.missing, "missing", -1, "simulated host that does not start")
+	flags.DurationVar(&cfg.wait, "wait", 5*time.Minute, "bound of the start-up, and of a simulated host's waits for others")
+	flags.BoolVar(&cfg.verbose, "v", false, "log the steps of the start-up")
+	flags.IntVar(&cfg.Devices, "devices", 8, "CPU devices to make, for all simulated hosts together")
+	flags.IntVar(&cfg.Logical, "logical", 2, "logical devices of a replica")
+	flags.IntVar(&cfg.Replicas, "replicas", 0, "replicas; 0 uses all devices")
+	flags.IntVar(&cfg.Steps, "steps", 0, "training steps; 0 takes as many as the data wants")
+	flags.IntVar(&cfg.Batch, "batch", 0, "examples a step, of all hosts together; 0 takes what suits the data")
+	flags.Uint64Var(&cfg.Seed, "seed", 1, "decides everything random, on every host alike")
+	flags.StringVar(&cfg.Plugin, "plugin", "", "path of the PJRT plugin; empty finds the installed one")
+	flags.StringVar(&cfg.Data, "data", "", "directory of MNIST's IDX files; empty trains on the digits that the module carries")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(stderr, "usage: multihost [flags]")
+			flags.SetOutput(stderr)
+			flags.PrintDefaults()
+		}
+		return cfg, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return cfg, fmt.Errorf("unexpected argument %q; there are only flags, see -help", flags.Arg(0))
+	case cfg.Logical < 1:
+		return cfg, &job.UsageError{Flag: "logical", Reason: fmt.Sprintf("%d, but it counts: 1 or more", cfg.Logical)}
+	case !cfg.slice && (cfg.Devices < 1 || cfg.hosts < 1 || cfg.Devices%cfg.hosts != 0):
+		return cfg, &job.UsageError{Flag: "hosts", Reason: fmt.Sprintf("%d hosts cannot share %d devices evenly", cfg.hosts, cfg.Devices)}
+	}
+	return cfg, nil
+}
+
+// runHost is what each host does: open its devices together with the others, train
+// and test on all of the slice, and shut down.
+func runHost(ctx context.Context, cfg config, opts system.Options, hooks job.Hooks) (result job.Result, err error) {
+	starting, cancel := context.WithTimeout(ctx, cfg.wait)
+	defer cancel()
+	sys, err := system.Open(starting, opts)
+	if err != nil {
+		return result, err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+		err = errors.Join(err, sys.Shutdown(closing))
+	}()
+	if cfg.Replicas == 0 {
+		cfg.Replicas = sys.Topology().NumDevices() / cfg.Logical
+	}
+	data, err := job.Load(cfg.Config)
+	if err != nil {
+		return result, err
+	}
+	if sys.Process() != 0 {
+		hooks.Show = nil // one host tells
+	}
+	return job.Train(ctx, sys, cfg.Config, data, hooks)
+}
+
+// onSlice is one host of a TPU slice.
+func onSlice(ctx context.Context, cfg config, logger *slog.Logger, stdout io.Writer) (job.Result, error) {
+	metadata := clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{Logger: logger})
+	return runHost(ctx, cfg, system.Options{
+		Plugin:   cfg.Plugin,
+		Resolver: clusterresolver.Default(clusterresolver.DefaultOptions{Getenv: os.Getenv, Metadata: metadata}),
+		Metadata: metadata,
+		Getenv:   os.Getenv,
+		Logger:   logger,
+	}, job.Hooks{Show: stdout})
+}

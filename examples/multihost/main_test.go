@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/examples/digits/job"
+	"tpustrategy/internal/plugintest"
+	"tpustrategy/strategy"
+	"tpustrategy/tpu/system"
+)
+
+func small(t testing.TB, hosts, logical int) config {
+	return config{hosts: hosts, missing: -1, wait: time.Minute, Config: job.Config{
+		Devices: 8, Logical: logical, Steps: 25, Seed: 3, LossEvery: 1, Plugin: plugintest.Path(t, "cpu"),
+	}}
+}
+
+// alone trains on the same devices in one process and returns the losses and the
+// accuracy.
+func alone(t testing.TB, cfg config) ([]float64, float64) {
+	t.Helper()
+	sys, err := system.Open(context.Background(), system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})
+	require.NoError(t, err)
+	defer sys.Close()
+	data, err := job.Load(cfg.Config)
+	require.NoError(t, err)
+	cfg.Replicas = cfg.Devices / cfg.Logical
+	var losses []float64
+	result, err := job.Train(context.Background(), sys, cfg.Config, data, job.Hooks{Progress: func(p job.Progress) { losses = append(losses, p.Loss) }})
+	require.NoError(t, err)
+	return losses, *result.Accuracy
+}
+
+func TestHostsTrainToTheSameLossesAsOneProcess(t *testing.T) {
+	for _, c := range []struct{ hosts, logical int }{{4, 2}, {4, 1}, {2, 4}, {8, 1}} {
+		t.Run(fmt.Sprintf("%d hosts, %d logical devices", c.hosts, c.logical), func(t *testing.T) {
+			cfg := small(t, c.hosts, c.logical)
+			want, accuracy := alone(t, cfg)
+			require.Len(t, want, cfg.Steps)
+			require.Less(t, want[cfg.Steps-1], want[0])
+			var mu sync.Mutex
+			got := map[int][]float64{}
+			outcomes, err := simulateEach(context.Background(), cfg, nil, func(host int, opts system.Options) (job.Result, error) {
+				return runHost(context.Background(), cfg, opts, job.Hooks{Progress: func(p job.Progress) {
+					mu.Lock()
+					defer mu.Unlock()
+					got[host] = append(got[host], p.Loss)
+				}})
+			})
+			require.NoError(t, err)
+			for host, o := range outcomes {
+				require.NoError(t, o.err, "host %d", host)
+				assert.Equal(t, want, got[host], "host %d", host)
+				assert.Equal(t, accuracy, *o.result.Accuracy, "host %d", host)
+			}
+		})
+	}
+}
+
+func TestAMissingHostIsNamedAtTheDeadline(t *testing.T) {
+	cfg := small(t, 4, 2)
+	cfg.missing, cfg.wait = 2, 400*time.Millisecond
+	start := time.Now()
+	outcomes, err := simulateEach(context.Background(), cfg, nil, func(_ int, opts system.Options) (job.Result, error) {
+		return runHost(context.Background(), cfg, opts, job.Hooks{})
+	})
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, time.Since(start), cfg.wait)
+	assert.Less(t, time.Since(start), cfg.wait+10*time.Second)
+	for host, o := range outcomes {
+		if host == cfg.missing {
+			continue
+		}
+		assert.ErrorIs(t, o.err, context.DeadlineExceeded)
+		assert.ErrorContains(t, o.err, "missing: /job:worker/task:2 (host-2:8476)")
+	}
+}
+
+func TestAHostWithOtherDataIsNamed(t *testing.T) {
+	cfg := small(t, 4, 2)
+	cfg.wait = 30 * time.Second
+	start := time.Now()
+	outcomes, err := simulateEach(context.Background(), cfg, nil, func(host int, opts system.Options) (job.Result, error) {
+		own := cfg
+		if host == 3 {
+			own.Batch = 128
+		}
+		return runHost(context.Background(), own, opts, job.Hooks{})
+	})
+	require.NoError(t, err)
+	for host, o := range outcomes {
+		var mismatch *strategy.MismatchError
+		require.ErrorAs(t, o.err, &mismatch, "host %d", host)
+		assert.Equal(t, []int{3}, mismatch.Differing)
+		assert.Contains(t, mismatch.Texts[3], "batches of 128")
+	}
+	assert.Less(t, time.Since(start), 25*time.Second, "nobody waits in vain")
+}
+
+func TestTheCommand(t *testing.T) {
+	plugin := plugintest.Path(t, "cpu")
+	for name, c := range map[string]struct {
+		args   []string
+		code   int
+		stdout []string
+		stderr []string
+	}{
+		"trains": {args: []string{"-steps", "20", "-v"}, stdout: []string{"Mesh(replica=4, logical=2)", "Host 0: held-out accuracy", "Host 3: held-out accuracy", "after 20 steps"},
+			stderr: []string{`msg="system: check devices" host=3`}},
+		"missing host":  {args: []string{"-missing", "1", "-wait", "200ms"}, code: 1, stderr: []string{"host 0: system: create client", "host-1:8476"}},
+		"uneven":        {args: []string{"-hosts", "3"}, code: 2, stderr: []string{"-hosts: 3 hosts cannot share 8 devices"}},
+		"no logical":    {args: []string{"-logical", "0"}, code: 2, stderr: []string{"-logical"}},
+		"too many":      {args: []string{"-replicas", "9", "-steps", "1"}, code: 2, stderr: []string{"-replicas"}},
+		"no such flag":  {args: []string{"-host", "3"}, code: 2, stderr: []string{"-host"}},
+		"argument":      {args: []string{"train"}, code: 2, stderr: []string{`unexpected argument "train"`}},
+		"help":          {args: []string{"-help"}, stderr: []string{"-slice"}},
+		"no TPU at all": {args: []string{"-slice", "-wait", "20s", "-plugin", "/no/such/libtpu.so"}, code: 1, stderr: []string{"multihost: system: "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "no TPU at all" {
+				t.Setenv("TPU_SKIP_MDS_QUERY", "1")
+				t.Setenv("TPU_WORKER_HOSTNAMES", "localhost")
+				t.Setenv("TPU_WORKER_ID", "0")
+			} else {
+				c.args = append([]string{"-plugin", plugin}, c.args...)
+			}
+			var stdout, stderr bytes.Buffer
+			require.Equal(t, c.code, run(context.Background(), c.args, &stdout, &stderr), "%s%s", &stdout, &stderr)
+			for _, want := range c.stdout {
+				assert.Contains(t, stdout.String(), want)
+			}
+			for _, want := range c.stderr {
+				assert.Contains(t, stderr.String(), want)
+			}
+			if len(c.stdout) > 0 {
+				lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
+				var result job.Result
+				require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &result))
+				assert.Equal(t, 20, result.Steps)
+				assert.Equal(t, 1, strings.Count(stdout.String(), "Mesh("), "one host shows the tables")
+			}
+		})
+	}
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+
+	clusterresolver "tpustrategy/cluster_resolver"
+	"tpustrategy/examples/digits/job"
+	"tpustrategy/internal/simhost"
+	"tpustrategy/tpu/system"
+)
+
+// simulate runs all hosts in this process, each on its share of the CPU devices.
+func simulate(ctx context.Context, cfg config, logger *slog.Logger, stdout io.Writer) (job.Result, error) {
+	outcomes, err := simulateEach(ctx, cfg, logger, func(_ int, opts system.Options) (job.Result, error) {
+		return runHost(ctx, cfg, opts, job.Hooks{Show: stdout})
+	})
+	if err != nil {
+		return job.Result{}, err
+	}
+	var errs []error
+	for host, o := range outcomes {
+		if o.err != nil {
+			errs = append(errs, fmt.Errorf("host %d: %w", host, o.err))
+			continue
+		}
+		if host != cfg.missing {
+			fmt.Fprintf(stdout, "Host %d: held-out accuracy %.2f %% of %d images, after %d steps.\n",
+				host, *o.result.Accuracy*100, o.result.Of, o.result.Steps)
+		}
+	}
+	if len(errs) > 0 {
+		return job.Result{}, errors.Join(errs...)
+	}
+	return outcomes[0].result, nil
+}
+
+// outcome is what a host came to.
+type outcome struct {
+	result job.Result
+	err    error
+}
+
+// simulateEach runs the program of each host at once, with the options by which it
+// opens its devices.
+func simulateEach(ctx context.Context, cfg config, logger *slog.Logger, program func(host int, opts system.Options) (job.Result, error)) (outcomes []outcome, err error) {
+	base, err := system.Open(ctx, system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, base.Close()) }()
+	var names, addresses []string
+	for i := range cfg.hosts {
+		names = append(names, fmt.Sprintf("host %d", i))
+		addresses = append(addresses, fmt.Sprintf("host-%d:8476", i))
+	}
+	cluster, err := simhost.New(base, simhost.Options{Processes: cfg.hosts, Names: names, Patience: cfg.wait})
+	if err != nil {
+		return nil, err
+	}
+	spec, err := clusterresolver.NewClusterSpec(map[string][]string{clusterresolver.JobWorker: addresses})
+	if err != nil {
+		return nil, err
+	}
+	outcomes = make([]outcome, cfg.hosts)
+	var wg sync.WaitGroup
+	for i := range cfg.hosts {
+		if i == cfg.missing {
+			continue
+		}
+		wg.Go(func() {
+			opts := system.Options{
+				CPUDevices: cfg.Devices, Connect: cluster.Connect(i),
+				Resolver: clusterresolver.Simple{Cluster: clusterresolver.Cluster{
+					Spec: spec, Task: clusterresolver.Task{Type: clusterresolver.JobWorker, ID: i}, NumAccelerators: cfg.Devices / cfg.hosts,
+				}},
+				Getenv: func(string) string { return "" },
+			}
+			if logger != nil {
+				opts.Logger = logger.With("host", i)
+			}
+			o := &outcomes[i]
+			o.result, o.err = program(i, opts)
+		})
+	}
+	wg.Wait()
+	return outcomes, nil
+}
