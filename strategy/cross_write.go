@@ -9,6 +9,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/logical"
 )
 
 // Writes and reads of a variable from outside the replicas: from the host, from a
@@ -186,7 +188,10 @@ func (v *Variable) replace(ctx context.Context, op string, value *tensors.Tensor
 // [OnWrite] variable, or an [OnRead] variable's components combined as its
 // aggregation says. Reading an OnRead variable that aggregates nothing is an
 // [*Error] of kind ValueError. The value is the caller's.
-func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
+func (v *Variable) Read(ctx context.Context) (*Mirrored, error) { return v.readAs(ctx, v.annotation) }
+
+// readAs is Read with the value split over the logical devices as a says.
+func (v *Variable) readAs(ctx context.Context, a logical.Annotation) (*Mirrored, error) {
 	op := fmt.Sprintf("read %q", v.path)
 	if err := v.crossUse(ctx, op); err != nil {
 		return nil, err
@@ -196,7 +201,7 @@ func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 		return nil, err
 	}
 	results, err := v.strategy.call(ctx, builtinCall{
-		name: "read", variables: []*Variable{v}, mirrored: true, results: one(v.annotation),
+		name: "read", variables: []*Variable{v}, mirrored: true, results: one(a),
 		step: func(rc *ReplicaContext, held []*captured, _ []*graph.Node) []*graph.Node {
 			switch {
 			case v.synchronization == OnRead && v.aggregation != AggregateFirst:
@@ -216,14 +221,22 @@ func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 
 // Value copies the variable to the host: what [Variable.Read] gives. It waits for
 // the steps under way.
+//
+// With several processes, all of them call it at the same point: a variable whose
+// parts or components are spread over processes is gathered on the devices first.
 func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
-	if v.synchronization == OnWrite {
+	everywhere := v.strategy.everywhere(v.perReplica(), v.annotation)
+	if v.synchronization == OnWrite && everywhere {
 		if err := v.crossUse(ctx, fmt.Sprintf("read %q", v.path)); err != nil {
 			return nil, err
 		}
 		return v.Local(ctx, 0)
 	}
-	m, err := v.Read(ctx)
+	a := v.annotation
+	if !v.strategy.everywhere(false, a) {
+		a = logical.Replicated()
+	}
+	m, err := v.readAs(ctx, a)
 	if err != nil {
 		return nil, err
 	}

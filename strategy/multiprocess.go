@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tpustrategy/logical"
 	"tpustrategy/tpu"
 	"tpustrategy/tpu/system"
 )
@@ -144,6 +145,28 @@ func (s *TPUStrategy) sources(l *layout, perReplica bool, replica int) ([]part, 
 		}
 	}
 	return parts, nil
+}
+
+// everywhere reports whether every process can read a tensor of such a placement
+// from its own devices. It is the same on all.
+func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
+	if !s.hosts.several() {
+		return true
+	}
+	if perReplica {
+		return false
+	}
+	if a.Kind() != logical.KindSplit || s.perReplica == 1 {
+		return true
+	}
+	columns := make([]map[int]bool, s.hosts.count)
+	for d, process := range s.hosts.of {
+		if columns[process] == nil {
+			columns[process] = map[int]bool{}
+		}
+		columns[process][d%s.perReplica] = true
+	}
+	return !slices.ContainsFunc(columns, func(c map[int]bool) bool { return len(c) < s.perReplica })
 }
 
 // rows returns the partitions of an executable's launch rows.

@@ -109,8 +109,7 @@ func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte)
 	if !s.hosts.several() {
 		return [][]byte{slices.Clone(mine)}, nil
 	}
-	message := binary.LittleEndian.AppendUint32(nil, uint32(len(call)))
-	message = append(append(message, call...), mine...)
+	message := appendMessage(nil, call, mine)
 	rows, longest, err := s.exchangeOnce(ctx, call, firstWords, message)
 	if err == nil && longest > 4*firstWords-4 {
 		words := 1 << bits.Len(uint(longest+3)/4)
@@ -122,17 +121,35 @@ func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte)
 	calls, values := make([]string, len(rows)), make([][]byte, len(rows))
 	same := true
 	for i, row := range rows {
-		if len(row) < 4 || uint64(binary.LittleEndian.Uint32(row)) > uint64(len(row)-4) {
+		var ok bool
+		if calls[i], values[i], ok = parseMessage(row); !ok {
 			return nil, fmt.Errorf("strategy: %s: process %d sent %d bytes that are no message", call, i, len(row))
 		}
-		n := int(binary.LittleEndian.Uint32(row))
-		calls[i], values[i] = string(row[4:4+n]), slices.Clone(row[4+n:])
 		same = same && calls[i] == call
 	}
 	if !same {
 		return nil, &OrderError{Calls: calls}
 	}
 	return values, nil
+}
+
+// appendMessage writes a message: the length of the call's name, the name, the
+// value.
+func appendMessage(b []byte, call string, value []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(call)))
+	return append(append(b, call...), value...)
+}
+
+// parseMessage reads what appendMessage writes. The value is a copy.
+func parseMessage(b []byte) (call string, value []byte, ok bool) {
+	if len(b) < 4 {
+		return "", nil, false
+	}
+	n, rest := binary.LittleEndian.Uint32(b), b[4:]
+	if uint64(n) > uint64(len(rest)) {
+		return "", nil, false
+	}
+	return string(rest[:n]), slices.Clone(rest[n:]), true
 }
 
 // exchangeOnce gathers messages, cut to the room there is, and tells the longest

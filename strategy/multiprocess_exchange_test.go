@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"bytes"
 	"context"
 	"testing"
 
@@ -38,4 +39,18 @@ func TestTheExchangeCompilesForAOTSlices(t *testing.T) {
 			require.NoError(t, x.Close())
 		})
 	}
+}
+
+func FuzzMessages(f *testing.F) {
+	f.Add([]byte(nil))
+	f.Add([]byte{3, 0, 0})
+	f.Add([]byte{255, 255, 255, 255, 1})
+	f.Add(appendMessage(nil, "barrier start", nil))
+	f.Add(appendMessage(nil, "", []byte("value")))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		call, value, ok := parseMessage(data)
+		if ok && !bytes.Equal(appendMessage(nil, call, value), data) {
+			t.Fatalf("%q and %q do not write %q back", call, value, data)
+		}
+	})
 }

@@ -367,3 +367,37 @@ func TestHostsShareADatasetUntilItEnds(t *testing.T) {
 		})
 	}
 }
+
+func TestVariablesSpreadOverProcessesAreReadWhole(t *testing.T) {
+	sys := openCPU(t, 8)
+	for _, mesh := range []struct{ processes, replicas, logical int }{{8, 4, 2}, {4, 2, 4}, {4, 4, 2}, {8, 1, 8}} {
+		want := make([]float32, 8)
+		for i := range want {
+			want[i] = float32(i)
+		}
+		all(t, onHosts(t, sys, mesh.processes, strategy.Options{Replicas: mesh.replicas, LogicalDevices: mesh.logical}, 0,
+			func(ctx context.Context, s *strategy.TPUStrategy) error {
+				split, err := s.NewVariable(ctx, want, strategy.VariableOptions{Annotation: logical.SplitInto(mesh.logical)})
+				if err != nil {
+					return err
+				}
+				counts, err := s.NewVariable(ctx, want, strategy.VariableOptions{
+					Synchronization: strategy.OnRead, Aggregation: strategy.AggregateMean, Annotation: logical.SplitInto(mesh.logical)})
+				if err != nil {
+					return err
+				}
+				own, err := s.NewVariable(ctx, want, strategy.VariableOptions{LocalWrites: true})
+				if err != nil {
+					return err
+				}
+				for _, v := range []*strategy.Variable{split, counts, own} {
+					got, err := v.Value(ctx)
+					if err != nil {
+						return fmt.Errorf("%s: %w", v, err)
+					}
+					assert.Equal(t, want, got.Value(), "%s in process %d", v, s.Process())
+				}
+				return nil
+			}))
+	}
+}
