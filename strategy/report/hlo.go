@@ -151,8 +151,9 @@ func parseInstruction(b []byte) (*hloInstruction, error) {
 			i.groups, err = parseDeviceList(v.bytes)
 		case 92: // the iota of a device list, on its own in newer programs
 			i.groups, err = parseIota(v.bytes)
-		case 93: // groups by the axes of a mesh
-			i.unreadable = len(v.bytes) > 0
+		case 93:
+			i.groups, err = parseMeshGroups(v.bytes)
+			i.unreadable = i.groups == nil
 		}
 		return err
 	})

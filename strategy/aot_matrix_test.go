@@ -1,0 +1,261 @@
+package strategy_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/loss"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/report"
+)
+
+// aotOnly skips a test that takes longer than the others unless the environment
+// asks for ahead-of-time compilation.
+func aotOnly(t *testing.T) {
+	t.Helper()
+	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
+		t.Skip("compiles for many slices; set TPUSTRATEGY_AOT=1")
+	}
+}
+
+// classifierRules and classifier are a hidden layer of 512, split by columns and
+// then by rows, and ten classes.
+func classifierRules(p int) logical.Rules {
+	return logical.Rules{
+		logical.Match(`hidden/.*weights`, logical.SplitInto(1, p)),
+		logical.Match(`hidden/.*biases`, logical.SplitInto(p)),
+		logical.Match(`output/.*weights`, logical.SplitInto(p, 1)),
+	}
+}
+
+func classifier(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	h := layers.Dense(rc.Scope("hidden"), in[0], true, 512)
+	h = graph.Tanh(logical.Split(h, 1, rc.Strategy().NumLogicalDevices()))
+	logits := logical.Replicate(layers.Dense(rc.Scope("output"), h, true, 10))
+	return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits(in[1:2], []*graph.Node{logits}))
+}
+
+func classifierStep(strat *strategy.TPUStrategy) *strategy.TrainStep {
+	return strat.TrainStep(storeWithSeed(), optimizer.Adam().LearningRate(1e-3).Done(), classifier)
+}
+
+func classifierBatch(rows int) []any {
+	return []any{shapes.Make(dtypes.Float32, rows, 784), shapes.Make(dtypes.Int32, rows, 1)}
+}
+
+// cores is the number of logical devices of the matrix's replicas.
+const cores = 2
+
+func TestAOTStepsCompileForEveryGenerationOnOneHostAndMany(t *testing.T) {
+	aotOnly(t)
+	for _, name := range []string{
+		"v2-8", "v2:4x4", "v3-8", "v3-32", "v4-8", "v4:2x2x4", "v5litepod-8", "v5e:4x4", "2x v5e:2x4", "v5p-8", "v5p:2x2x4",
+		"v6e-8", "v6e:4x4", "tpu7x-8", "tpu7x:2x2x4", "v5p:16x16x16",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !aotChild(t) {
+				return
+			}
+			steps := map[string]func(*strategy.TPUStrategy) (*strategy.TrainStep, []any){
+				"classifier": func(s *strategy.TPUStrategy) (*strategy.TrainStep, []any) {
+					return classifierStep(s), classifierBatch(32 * s.NumReplicasInSync())
+				},
+				"annotated": func(s *strategy.TPUStrategy) (*strategy.TrainStep, []any) {
+					x, y := batchShapes(16 * s.NumReplicasInSync())
+					return annotatedStep(s), []any{x, y}
+				},
+			}
+			rules := map[string]logical.Rules{"classifier": classifierRules(cores), "annotated": annotatedRules(cores)}
+			for _, model := range []string{"classifier", "annotated"} {
+				strat := ahead(t, name, strategy.Options{LogicalDevices: cores, Variables: rules[model]})
+				step, batch := steps[model](strat)
+				compiled, err := step.Compiled(context.Background(), batch...)
+				require.NoError(t, err)
+				r, err := compiled.Report()
+				require.NoError(t, err)
+				require.Equal(t, report.Fits, r.Memory.Verdict, model)
+				require.Equal(t, strat.Slice().Facts().Devices, r.Replicas*r.LogicalDevices)
+				require.Positive(t, r.Memory.Aliased, "variables are updated in place")
+				replica, _ := r.CollectiveBytes("replica")
+				require.Positive(t, replica, "gradients are summed: %+v", r.Collectives)
+				local, _ := r.CollectiveBytes("logical")
+				require.Positive(t, local, "activations are exchanged: %+v", r.Collectives)
+				t.Logf("%s on %s: %v to lower, %v to compile", model, name, compiled.Lowering.Round(time.Millisecond), compiled.Compiling.Round(time.Millisecond))
+			}
+		})
+	}
+}
+
+// TestAOTOurPartHardlyGrowsWithTheSlice compares tracing, lowering and reporting
+// for 8 and for 4096 chips, and all of the time with the compiler's alone.
+func TestAOTOurPartHardlyGrowsWithTheSlice(t *testing.T) {
+	aotOnly(t)
+	if !aotChild(t) {
+		return
+	}
+	ctx := context.Background()
+	measure := func(name string) (ours, total, compiler time.Duration) {
+		slice := describe(t, name)
+		var all [][3]time.Duration
+		for range 5 {
+			start := time.Now()
+			strat, err := strategy.NewAheadOfTime(slice, strategy.Options{LogicalDevices: cores, Variables: classifierRules(cores)})
+			require.NoError(t, err)
+			made := time.Since(start)
+			compiled, err := classifierStep(strat).Compiled(ctx, classifierBatch(32*strat.NumReplicasInSync())...)
+			require.NoError(t, err)
+			reported := time.Now()
+			_, err = compiled.Report()
+			require.NoError(t, err)
+			took := time.Since(reported)
+			all = append(all, [3]time.Duration{compiled.Lowering + took, time.Since(start), compiled.Compiling})
+			t.Logf("%s: strategy %v, lowering %v, compiling %v, report %v", name, made, compiled.Lowering, compiled.Compiling, took)
+			require.NoError(t, strat.Close())
+		}
+		slices.SortFunc(all, func(a, b [3]time.Duration) int { return int(a[0] - b[0]) })
+		return all[0][0], all[0][1], all[0][2]
+	}
+	small, _, _ := measure("v5p:2x2x2")
+	large, total, compiler := measure("v5p:16x16x16")
+	t.Logf("trace, lower and report: %v for 8 chips, %v for 4096: %.2fx; all of it over the compiler alone: %.3fx",
+		small, large, float64(large)/float64(small), float64(total)/float64(compiler))
+	assert.LessOrEqual(t, float64(total)/float64(compiler), 1.3)
+	assert.Less(t, large, small*6/5+time.Millisecond)
+}
+
+// reportOf compiles a training step with plain gradient descent.
+func reportOf(t *testing.T, name string, opts strategy.Options, loss strategy.LossFunc, batch ...any) *report.Report {
+	t.Helper()
+	strat := ahead(t, name, opts)
+	compiled, err := strat.TrainStep(storeWithSeed(), optimizer.StochasticGradientDescent().Done(), loss).Compiled(context.Background(), batch...)
+	require.NoError(t, err)
+	r, err := compiled.Report()
+	require.NoError(t, err)
+	return r
+}
+
+// stackOf is so many bias-free layers of one width.
+func stackOf(width, layersCount int, split bool) strategy.LossFunc {
+	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		x, p := in[0], rc.Strategy().NumLogicalDevices()
+		for i := range layersCount {
+			scope := "up"
+			if i%2 == 1 {
+				scope = "down"
+			}
+			x = layers.Dense(rc.Scope(scope+strconv.Itoa(i)), x, false, width)
+			switch {
+			case split && i%2 == 0:
+				x = graph.Tanh(logical.Split(x, 1, p))
+			case split:
+				x = logical.Replicate(x)
+			default:
+				x = graph.Tanh(x)
+			}
+		}
+		return graph.ReduceAllMean(graph.Square(graph.Sub(x, in[1])))
+	}
+}
+
+func TestCollectivesOfDataParallelTrainingAreTheGradients(t *testing.T) {
+	if !aotChild(t) {
+		return
+	}
+	const width, count = 256, 3
+	batch := shapes.Make(dtypes.Float32, 128, width)
+	r := reportOf(t, "v5e:2x4", strategy.Options{}, stackOf(width, count, false), batch, batch)
+	bytes, moved := r.CollectiveBytes("replica")
+	want := int64(count*width*width*4 + 4) // and the loss
+	assert.Equal(t, want, bytes, "%+v", r.Collectives)
+	assert.InDelta(t, 2*want*7/8, moved, 8)
+	for _, c := range r.Collectives {
+		assert.Equal(t, "replica", c.Axis)
+		assert.Equal(t, 8, c.GroupSize)
+	}
+}
+
+func TestCollectivesOfASplitDensePairAreItsActivations(t *testing.T) {
+	if !aotChild(t) {
+		return
+	}
+	const width, rows = 256, 64
+	batch := shapes.Make(dtypes.Float32, rows, width)
+	r := reportOf(t, "v5e:2x2", strategy.Options{Replicas: 1, LogicalDevices: 4, Variables: logical.Rules{
+		logical.Match(`up.*weights`, logical.SplitInto(1, 4)), logical.Match(`down.*weights`, logical.SplitInto(4, 1)),
+	}}, stackOf(width, 2, true), batch, batch)
+	bytes, _ := r.CollectiveBytes("logical")
+	// The second product is a sum over the logical devices; the backward pass of
+	// the first needs none, since nothing asks for the input's gradient.
+	assert.Equal(t, int64(rows*width*4), bytes, "%+v", r.Collectives)
+	require.Len(t, r.Collectives, 1)
+	assert.Equal(t, "all-reduce", r.Collectives[0].Kind)
+}
+
+// meshNumbers are the parts of a module's text that depend on its mesh.
+var meshNumbers = regexp.MustCompile(`(?m)^#replica_groups = .*$|mhlo\.num_partitions = \d+|sdy\.mesh @mesh = .*`)
+
+func TestTheStepsTextIsTheSameForCPUAndTPU(t *testing.T) {
+	if !aotChild(t) {
+		return
+	}
+	ctx := context.Background()
+	x, y := batchShapes(32)
+	tpuStrategy := ahead(t, "v5e:2x2", annotatedOptions())
+	tpuStep, err := annotatedStep(tpuStrategy).Compiled(ctx, x, y)
+	require.NoError(t, err)
+	cpuStrategy, err := strategy.New(openCPU(t, 4), annotatedOptions())
+	require.NoError(t, err)
+	defer cpuStrategy.Close()
+	cpuStep, err := annotatedStep(cpuStrategy).Compiled(ctx, tensors.FromShape(x), tensors.FromShape(y))
+	require.NoError(t, err)
+	assert.Equal(t, string(cpuStep.Module.Text), string(tpuStep.Module.Text))
+
+	// Another mesh changes the sizes of the mesh and nothing in the step.
+	wide := ahead(t, "v5e:4x4", strategy.Options{LogicalDevices: 2, Variables: annotatedRules(2)})
+	wideX, wideY := batchShapes(32 * 4)
+	wideStep, err := annotatedStep(wide).Compiled(ctx, wideX, wideY)
+	require.NoError(t, err)
+	body := func(text []byte) string {
+		_, after, ok := bytes.Cut(text, []byte("func.func private @step"))
+		require.True(t, ok)
+		return string(after)
+	}
+	scale := regexp.MustCompile(`dense<(5\.0|1\.25)e-01>`) // the mean over the replicas
+	assert.Equal(t, scale.ReplaceAllString(body(cpuStep.Module.Text), "dense<1/R>"), scale.ReplaceAllString(body(wideStep.Module.Text), "dense<1/R>"))
+	assert.NotEqual(t, meshNumbers.FindAllString(string(cpuStep.Module.Text), -1), meshNumbers.FindAllString(string(wideStep.Module.Text), -1))
+}
+
+func TestAheadOfTimeTextIsTheSameEachTime(t *testing.T) {
+	if !aotChild(t) {
+		return
+	}
+	var first []byte
+	for range 3 {
+		strat := ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2, Variables: annotatedRules(2)})
+		x, y := batchShapes(32)
+		step := strat.TrainStep(model.NewStore(), optimizer.Adam().Done(), annotated(2))
+		compiled, err := step.Compiled(context.Background(), x, y)
+		require.NoError(t, err)
+		if first == nil {
+			first = compiled.Module.Text
+		}
+		require.True(t, bytes.Equal(first, compiled.Module.Text))
+	}
+}
