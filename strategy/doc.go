@@ -57,6 +57,16 @@
 // variable writes and merge calls join the replicas, and each is a small program on
 // all devices.
 //
+// # Several processes
+//
+// On a slice of several hosts each process has a strategy over all devices and
+// addresses its own. It feeds and reads [TPUStrategy.LocalReplicas]; what is the
+// same on all replicas can be read everywhere. All processes make the same calls in
+// the same order. Before a program is compiled they compare it, so that a
+// difference is a [*MismatchError] that names who differs. [TPUStrategy.Barrier],
+// [TPUStrategy.GatherBytes] and [TPUStrategy.BroadcastBytes] carry small host values
+// over the devices.
+//
 // # Concurrency
 //
 // A strategy is safe for concurrent use. Programs that span devices must reach all
