@@ -58,6 +58,18 @@ func (rc *ReplicaContext) capturedAs(name string) *captured {
 // the step, which gives its memory to the new value if it writes it.
 func (rc *ReplicaContext) Read(v *Variable) *graph.Node { return rc.capture("Read", v).now }
 
+// ReadAcross returns the variable's value across replicas: an [OnRead] variable's
+// components combined as its aggregation says, by one all-reduce; that of an
+// [OnWrite] one as it is.
+func (rc *ReplicaContext) ReadAcross(v *Variable) *graph.Node {
+	c := rc.capture("ReadAcross", v)
+	rc.inReplica("ReadAcross")
+	if v.synchronization == OnWrite {
+		return c.now
+	}
+	return rc.combine(v.aggregation, c.now)
+}
+
 // Assign gives the variable a new value and returns it. x is a node or a host
 // value.
 //

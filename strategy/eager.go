@@ -113,7 +113,11 @@ func (rc *EagerContext) join(call string, arg any, run func(args []any) ([]any, 
 
 // outer is the context of a joined call: that of the run, for all replicas.
 func (rc *EagerContext) outer() context.Context {
-	return withMode(rc.ctx, mode{strategy: rc.strategy, update: -1})
+	m := mode{strategy: rc.strategy, update: -1}
+	if rc.update {
+		m.update = rc.replica
+	}
+	return withMode(rc.ctx, m)
 }
 
 // MergeCall joins the replicas and runs fn once, in cross-replica context, with
@@ -222,7 +226,8 @@ func (s *TPUStrategy) merge(ctx context.Context, call string, leaves []any) (v V
 	keep := func() {}
 	x, whole := asOne(leaves)
 	if !whole {
-		if x, err = s.wrap(ctx, call, "", leaves); err != nil {
+		_, updating := UpdateReplicaID(ctx)
+		if x, err = s.wrap(ctx, call, "", leaves, updating); err != nil {
 			return nil, nil, err
 		}
 		if x, ok := x.(Value); ok {

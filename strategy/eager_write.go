@@ -49,6 +49,25 @@ func (rc *EagerContext) Read(v *Variable) (any, error) {
 	})
 }
 
+// ReadAcross returns the variable's value across replicas, in a replica's code: its
+// components combined as the aggregation says. It is what TensorFlow's
+// variable_sync_on_read_context makes of a read.
+func (rc *EagerContext) ReadAcross(v *Variable) (any, error) {
+	if err := rc.own("ReadAcross", v); err != nil {
+		return nil, err
+	}
+	return rc.join("ReadAcross "+v.path, nil, func([]any) ([]any, error) {
+		x, err := asValue(v.Read(rc.outer()))
+		if err != nil {
+			return nil, err
+		}
+		if x, err = rc.apart(x); err != nil {
+			return nil, err
+		}
+		return rc.strategy.split(x)
+	})
+}
+
 // Assign gives the variable a new value, which it returns, by the rules of
 // [ReplicaContext.Assign]: an [OnRead] variable's component is the replica's own;
 // writes of an [OnWrite] variable are aggregated. A value that is the same object on
@@ -206,8 +225,8 @@ func (rc *EagerContext) mirrorEqual(op string, v *Variable, xs []any) ([]any, er
 }
 
 func equalTensors(a, b *tensors.Tensor) bool {
-	if !a.Shape().Equal(b.Shape()) {
-		return false
+	if a == b || !a.Shape().Equal(b.Shape()) {
+		return a == b // a tensor's bytes are locked while they are read
 	}
 	equal := false
 	_ = a.ConstBytes(func(x []byte) {

@@ -3,8 +3,11 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/logical"
 )
 
 // Objects is a per-replica value that is no tensor: one Go value for each replica,
@@ -48,7 +51,18 @@ func (s *TPUStrategy) regroup(ctx context.Context, op string, nests []any, alway
 				return out, nil
 			}
 		}
-		return s.wrap(ctx, op, path, leaves)
+		return s.wrap(ctx, op, path, leaves, false)
+	})
+}
+
+// group regroups what an update's functions returned: tensors that are equal on all
+// components are one mirrored value.
+func (s *TPUStrategy) group(ctx context.Context, op string, nests []any) (any, error) {
+	return zipNest(op, nests, func(path string, leaves []any) (any, error) {
+		if out, ok := asOne(leaves); ok {
+			return out, nil
+		}
+		return s.wrap(ctx, op, path, leaves, true)
 	})
 }
 
@@ -83,8 +97,9 @@ func containerOf(leaves []any) (any, bool) {
 	return first.value, true
 }
 
-// wrap makes a per-replica value of leaves.
-func (s *TPUStrategy) wrap(ctx context.Context, op, path string, leaves []any) (any, error) {
+// wrap makes a per-replica value of leaves; a mirrored one of equal tensors, if
+// equal is set.
+func (s *TPUStrategy) wrap(ctx context.Context, op, path string, leaves []any, equal bool) (any, error) {
 	all := make([]*tensors.Tensor, len(leaves))
 	for r, x := range leaves {
 		var err error
@@ -100,6 +115,9 @@ func (s *TPUStrategy) wrap(ctx context.Context, op, path string, leaves []any) (
 		if all[r], err = hostTensor(leaves[r]); err != nil {
 			return NewObjects(leaves...), nil
 		}
+	}
+	if equal && !slices.ContainsFunc(all, func(t *tensors.Tensor) bool { return !equalTensors(all[0], t) }) {
+		return s.Mirror(ctx, all[0], logical.Annotation{})
 	}
 	v, err := s.perReplicaOf(ctx, all)
 	if err != nil {
@@ -151,11 +169,9 @@ func (s *TPUStrategy) Component(value Value, replica int) (*Component, error) {
 func (s *TPUStrategy) LocalResultsOf(nest any) ([]any, error) {
 	distributed := false
 	if _, err := mapNest("local results", nest, func(_ string, x any) (any, error) {
-		switch x := x.(type) {
+		switch x.(type) {
 		case Value, *Objects, *Variable:
 			distributed = true
-		case *Component:
-			_ = x
 		}
 		return nil, nil
 	}); err != nil {

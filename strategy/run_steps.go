@@ -199,3 +199,53 @@ func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.C
 	}
 	return m, nil
 }
+
+// MakeNumpyDataset makes a dataset of host arrays: element i of it has row i of
+// each leaf of the nest, as TensorFlow's make_numpy_dataset. Slices are tuples, maps
+// of strings dictionaries; leaves are what tensors are made of, all with the same
+// number of rows.
+func (e *Extended) MakeNumpyDataset(nest any) (input.Dataset, error) {
+	element, err := elementOf(nest)
+	if err != nil {
+		return input.Dataset{}, err
+	}
+	ds := input.FromSlices(element)
+	return ds, ds.Err()
+}
+
+func elementOf(nest any) (input.Element, error) {
+	switch x := nest.(type) {
+	case []any:
+		members := make([]input.Element, len(x))
+		for i := range x {
+			var err error
+			if members[i], err = elementOf(x[i]); err != nil {
+				return input.Element{}, err
+			}
+		}
+		return input.Tuple(members...), nil
+	case map[string]any:
+		members := map[string]input.Element{}
+		for k := range x {
+			var err error
+			if members[k], err = elementOf(x[k]); err != nil {
+				return input.Element{}, err
+			}
+		}
+		return input.Dict(members), nil
+	}
+	t, err := hostTensor(nest)
+	if err != nil {
+		return input.Element{}, &Error{Op: "dataset", Reason: fmt.Sprintf("a leaf of type %T", nest), Err: err, kind: TypeError}
+	}
+	kind, ok := input.KindOf(t.DType())
+	if !ok {
+		return input.Element{}, fault(TypeError, "dataset", "convert it", "a leaf of dtype %s", t.DType())
+	}
+	var leaf input.Tensor
+	var failed error
+	if err := t.ConstBytes(func(data []byte) { leaf, failed = input.FromBytes(kind, data, t.Shape().Dimensions...) }); err != nil {
+		return input.Element{}, fmt.Errorf("strategy: dataset: %w", err)
+	}
+	return input.Leaf(leaf), failed
+}

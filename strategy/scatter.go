@@ -61,12 +61,13 @@ func (v *Variable) scatterRule(op ScatterOp, inStep bool) error {
 // Scatter combines the rows of a variable that indices name with updates and
 // returns the variable's new value: indices are integers [k], updates [k, ...] with
 // the variable's other dimensions. Rows named several times are combined several
-// times; which one replaces is not said.
+// times; of those that replace, the last counts.
 //
 // The aggregation is that of TensorFlow's sparse values: SUM applies the updates of
 // all replicas, MEAN the same with each divided by their number, ONLY_FIRST_REPLICA
 // replica 0's. ScatterUpdate, ScatterMin and ScatterMax know no SUM and MEAN. Cost:
-// multiplying and dividing take k times the variable's size in work.
+// multiplying and dividing take k times the variable's size in work, replacing
+// k times its rows.
 func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *graph.Node) *graph.Node {
 	c := rc.capture(op.String(), v)
 	rc.inReplica(op.String())
@@ -116,7 +117,7 @@ func (rc *ReplicaContext) scatter(op ScatterOp, c *captured, indices, updates *g
 	case ScatterMax:
 		now = graph.ScatterMax(old, at, updates, false, false)
 	case ScatterUpdate:
-		now = graph.ScatterUpdate(old, at, updates, false, false)
+		now = replaceRows(old, indices, updates)
 	case ScatterMul:
 		now = graph.Mul(old, rowFactors(old, indices, updates))
 	case ScatterDiv:
@@ -124,6 +125,23 @@ func (rc *ReplicaContext) scatter(op ScatterOp, c *captured, indices, updates *g
 	}
 	c.now, c.changed = now, true
 	return now
+}
+
+// replaceRows replaces each row of x by the last of the updates that name it.
+func replaceRows(x, indices, updates *graph.Node) *graph.Node {
+	g := x.Graph()
+	k, rows := indices.Shape().Dimensions[0], x.Shape().Dimensions[0]
+	shape := shapes.Make(dtypes.Int32, k, rows)
+	named := graph.Equal(graph.Iota(g, shape, 1), graph.BroadcastToDims(graph.ExpandAxes(graph.ConvertDType(indices, dtypes.Int32), -1), k, rows))
+	order := graph.Iota(g, shape, 0)
+	last := graph.ReduceMax(graph.Where(named, order, graph.Neg(graph.OnesLike(order))), 0)
+	zero := graph.ScalarZero(g, dtypes.Int32)
+	replaced := graph.GreaterOrEqual(last, zero)
+	from := graph.Gather(updates, graph.ExpandAxes(graph.Max(last, zero), -1))
+	for range x.Rank() - 1 {
+		replaced = graph.ExpandAxes(replaced, -1)
+	}
+	return graph.Where(graph.BroadcastToDims(replaced, x.Shape().Dimensions...), from, x)
 }
 
 // rowFactors is, for each row of x, the product of the updates that name it.

@@ -59,7 +59,7 @@ func (e *Extended) Update(ctx context.Context, v *Variable, fn UpdateFunc, args 
 	if err != nil {
 		return nil, err
 	}
-	return e.strategy.regroup(ctx, "update", results, false)
+	return e.strategy.group(ctx, "update", results)
 }
 
 // UpdateEach is [Extended.Update] with group=False: the components' results in
@@ -130,7 +130,7 @@ func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn Updat
 	if e.strategy.opts.Semantics != TensorFlowMirrored {
 		return results[0], nil
 	}
-	return e.strategy.regroup(ctx, "update non-slot", results, false)
+	return e.strategy.group(ctx, "update non-slot", results)
 }
 
 // UpdateNonSlotEach is [Extended.UpdateNonSlot] with group=False: the results, one

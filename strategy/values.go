@@ -197,3 +197,6 @@ func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int,
 	}
 	return value, nil
 }
+
+// Strategy returns the strategy whose value it is.
+func (v *distributed) Strategy() *TPUStrategy { return v.strategy }

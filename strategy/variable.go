@@ -237,6 +237,38 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 	return value, nil
 }
 
+// LocalPart copies what one logical device of a replica holds of the variable to
+// the host: its part of a variable that is split, otherwise a whole copy.
+func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*tensors.Tensor, error) {
+	s := v.strategy
+	d := replica*s.perReplica + logicalDevice
+	if replica < 0 || replica >= s.replicas || logicalDevice < 0 || logicalDevice >= s.perReplica {
+		return nil, fault(ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d, logical device %d of %d",
+			replica, s.replicas, logicalDevice, s.perReplica)
+	}
+	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica())
+	if err != nil {
+		return nil, err
+	}
+	s.launch.Lock()
+	defer s.launch.Unlock()
+	if err := v.live(); err != nil {
+		return nil, err
+	}
+	if v.buffers[d] == nil {
+		return nil, fmt.Errorf("strategy: variable %q: logical device %d of replica %d is another process's", v.path, logicalDevice, replica)
+	}
+	part := tensors.FromShape(shapes.Make(v.dtype, l.shard...))
+	var failed error
+	if err := part.MutableBytes(func(data []byte) { failed = v.buffers[d].ToHost(ctx, data) }); err != nil {
+		failed = err
+	}
+	if failed != nil {
+		return nil, fmt.Errorf("strategy: variable %q: %w", v.path, failed)
+	}
+	return part, nil
+}
+
 // live is called under strategy.launch.
 func (v *Variable) live() error {
 	if err := v.strategy.check(); err != nil {

@@ -1,0 +1,167 @@
+package conformance
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"strings"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/stretchr/testify/require"
+)
+
+// Cases write a replica's value as an expression of its id: id+1, [id, id+10].
+
+// evaluate computes an expression for a replica.
+func evaluate(c *caseRun, text string, id int) any {
+	text = strings.TrimSpace(text)
+	if strings.HasPrefix(text, "[") {
+		list := []any{}
+		for _, part := range splitTop(text[1 : len(text)-1]) {
+			list = append(list, evaluate(c, part, id))
+		}
+		return list
+	}
+	e, err := parser.ParseExpr(text)
+	if err != nil {
+		c.unmapped("expression %q", text)
+	}
+	return arithmetic(c, e, map[string]float64{"id": float64(id), "replica_id": float64(id)})
+}
+
+func splitTop(text string) (parts []string) {
+	depth, start := 0, 0
+	for i, r := range text {
+		switch r {
+		case '[', '(':
+			depth++
+		case ']', ')':
+			depth--
+		case ',':
+			if depth == 0 {
+				parts, start = append(parts, text[start:i]), i+1
+			}
+		}
+	}
+	return append(parts, text[start:])
+}
+
+func arithmetic(c *caseRun, e ast.Expr, names map[string]float64) float64 {
+	switch e := e.(type) {
+	case *ast.ParenExpr:
+		return arithmetic(c, e.X, names)
+	case *ast.BasicLit:
+		x, err := strconv.ParseFloat(e.Value, 64)
+		require.NoError(c, err)
+		return x
+	case *ast.Ident:
+		if x, ok := names[e.Name]; ok {
+			return x
+		}
+	case *ast.UnaryExpr:
+		if e.Op == token.SUB {
+			return -arithmetic(c, e.X, names)
+		}
+	case *ast.BinaryExpr:
+		x, y := arithmetic(c, e.X, names), arithmetic(c, e.Y, names)
+		switch e.Op {
+		case token.ADD:
+			return x + y
+		case token.SUB:
+			return x - y
+		case token.MUL:
+			return x * y
+		case token.QUO:
+			return x / y
+		}
+	}
+	c.unmapped("expression of %T", e)
+	return 0
+}
+
+// build makes a node of an expression.
+func build(c *caseRun, text string, names map[string]*graph.Node, calls map[string]func(*graph.Node) *graph.Node) *graph.Node {
+	e, err := parser.ParseExpr(text)
+	if err != nil {
+		c.unmapped("expression %q", text)
+	}
+	var node func(e ast.Expr) *graph.Node
+	node = func(e ast.Expr) *graph.Node {
+		switch e := e.(type) {
+		case *ast.ParenExpr:
+			return node(e.X)
+		case *ast.BasicLit:
+			x, err := strconv.ParseFloat(e.Value, 64)
+			require.NoError(c, err)
+			return graph.Const(names["id"].Graph(), float32(x))
+		case *ast.Ident:
+			if x, ok := names[e.Name]; ok {
+				return x
+			}
+		case *ast.CallExpr:
+			if f, ok := e.Fun.(*ast.Ident); ok && calls[f.Name] != nil && len(e.Args) == 1 {
+				return calls[f.Name](node(e.Args[0]))
+			}
+		case *ast.BinaryExpr:
+			x, y := node(e.X), node(e.Y)
+			switch e.Op {
+			case token.ADD:
+				return graph.Add(x, y)
+			case token.SUB:
+				return graph.Sub(x, y)
+			case token.MUL:
+				return graph.Mul(x, y)
+			case token.QUO:
+				return graph.Div(x, y)
+			}
+		}
+		c.unmapped("expression of %T", e)
+		return nil
+	}
+	return node(e)
+}
+
+// input returns an input's text.
+func (g golden) text(name string) string {
+	s, _ := g.Inputs[name].(string)
+	return s
+}
+
+// list returns an input that is a list.
+func (g golden) list(name string) []any {
+	l, _ := g.Inputs[name].([]any)
+	return l
+}
+
+// outputs returns the outputs that have names.
+func (g golden) outputs() map[string]any {
+	m, _ := g.Outputs.(map[string]any)
+	return m
+}
+
+// plainValue is a JSON value in Go: numbers as int or float64.
+func plainValue(x any) any {
+	switch x := x.(type) {
+	case json.Number:
+		if i, err := strconv.Atoi(x.String()); err == nil {
+			return i
+		}
+		f, _ := x.Float64()
+		return f
+	case []any:
+		list := make([]any, len(x))
+		for i := range x {
+			list[i] = plainValue(x[i])
+		}
+		return list
+	case map[string]any:
+		m := map[string]any{}
+		for k := range x {
+			m[k] = plainValue(x[k])
+		}
+		return m
+	}
+	return x
+}

@@ -1,0 +1,413 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/strategy/input"
+)
+
+// inputGolden is one run of TensorFlow: what went in and what came out.
+type inputGolden struct {
+	Section  string          `json:"section"`
+	Name     string          `json:"name"`
+	Strategy string          `json:"strategy"`
+	Inputs   inputInputs     `json:"inputs"`
+	Outputs  json.RawMessage `json:"outputs"`
+}
+
+// inputInputs are the inputs that cases of input, rebatching and sharding have. Absent ones are nil.
+type inputInputs struct {
+	Range           *int      `json:"range"`
+	GlobalBatch     *int      `json:"global_batch"`
+	Batch           *int      `json:"batch"`
+	PerReplicaBatch *int      `json:"per_replica_batch"`
+	DropRemainder   bool      `json:"drop_remainder"`
+	AutoShard       string    `json:"auto_shard"`
+	Policy          string    `json:"policy"`
+	Elements        [][]int32 `json:"elements"`
+	Files           *int      `json:"files"`
+	Lines           *int      `json:"lines"`
+	NumReplicas     *int      `json:"num_replicas"`
+}
+
+// inputCase runs a case of input, rebatching or sharding on package input.
+func inputCase(c *caseRun, g golden) {
+	var in inputGolden
+	require.NoError(c, json.Unmarshal(g.raw, &in))
+	runGolden(c.T, in)
+}
+
+// cluster is the shape a case runs on.
+type cluster struct{ hosts, replicas int }
+
+var workersText = regexp.MustCompile(`^(\d+) workers?, (\d+) replicas?$`)
+
+func clusterOf(t *testing.T, text string) cluster {
+	if m := workersText.FindStringSubmatch(text); m != nil {
+		return cluster{atoi(m[1]), atoi(m[2])}
+	}
+	if text == "-" {
+		return cluster{1, 1}
+	}
+	i := strings.LastIndexByte(text, '-')
+	n, err := strconv.Atoi(text[i+1:])
+	require.NoError(t, err, "strategy %q", text)
+	return cluster{1, n}
+}
+
+func atoi(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+var policyText = regexp.MustCompile(`\bpolicy ([A-Z]+)\b`)
+
+// policyOf finds the policy in the inputs, or in the name where cases keep it there.
+func policyOf(t *testing.T, c inputGolden) input.Policy {
+	text := c.Inputs.Policy + c.Inputs.AutoShard
+	if m := policyText.FindStringSubmatch(c.Name); text == "" && m != nil {
+		text = m[1]
+	}
+	return policyNamed(t, text)
+}
+
+func policyNamed(t *testing.T, text string) input.Policy {
+	p, ok := map[string]input.Policy{"": input.Auto, "OFF": input.Off, "AUTO": input.Auto, "FILE": input.File, "DATA": input.Data, "HINT": input.Hint}[text]
+	require.True(t, ok, "policy %q", text)
+	return p
+}
+
+func runGolden(t *testing.T, c inputGolden) {
+	in, cl := c.Inputs, clusterOf(t, c.Strategy)
+	opts := input.Options{Policy: policyOf(t, c), HostPipelines: strings.HasPrefix(c.Strategy, "tpu")}
+	switch {
+	case in.NumReplicas != nil:
+		runRebatch(t, c)
+	case in.PerReplicaBatch != nil:
+		runFromFunction(t, c, cl)
+	case in.Files != nil:
+		ds := textFiles(t, *in.Files, *in.Lines, strings.Contains(c.Name, "10*file+line")).Batch(*in.Batch, in.DropRemainder)
+		checkSteps(t, c, runCluster(t, ds, cl, opts, -1))
+	case in.Range != nil:
+		size := in.GlobalBatch
+		if size == nil {
+			size = in.Batch
+		}
+		require.NotNil(t, size, "inputs without a batch size")
+		ds := input.Range(*in.Range).Batch(*size, in.DropRemainder)
+		checkSteps(t, c, runCluster(t, ds, cl, opts, -1))
+	case in.Elements != nil:
+		list := make([]input.Element, len(in.Elements))
+		for i, v := range in.Elements {
+			list[i] = input.Leaf(input.Vector(v...))
+		}
+		ds := ragged(list)
+		if strings.Contains(c.Name, "static length") {
+			ds = input.FromElements(list...)
+			var unbatched *input.NotBatchedError
+			require.ErrorAs(t, runCluster(t, ds, cl, opts, -1).err, &unbatched, "a feature axis is never split")
+			return
+		}
+		checkSteps(t, c, runCluster(t, ds, cl, opts, -1))
+	default:
+		runNamed(t, c, cl, opts)
+	}
+}
+
+// outcome is what a run gave: the steps of all hosts put together, or an error.
+type outcome struct {
+	steps [][]input.Element
+	spec  input.Spec
+	err   error
+}
+
+// runCluster runs all hosts of a cluster at the same time, in lock step where they vote. A negative limit is no limit.
+func runCluster(t *testing.T, ds input.Dataset, cl cluster, opts input.Options, limit int) outcome {
+	t.Helper()
+	return runHosts(t, cl, opts, limit, func(o input.Options) (*input.Distributed, error) { return input.Distribute(ds, o) })
+}
+
+func runHosts(t *testing.T, cl cluster, opts input.Options, limit int, open func(input.Options) (*input.Distributed, error)) outcome {
+	t.Helper()
+	opts.Replicas, opts.Hosts = cl.replicas, cl.hosts
+	votes := newVote(cl.hosts)
+	opts.AnyHost = votes.any
+	parts := make([]outcome, cl.hosts)
+	made := make([]*input.Distributed, cl.hosts)
+	for h := range parts {
+		o := opts
+		o.HostIndex = h
+		d, err := open(o)
+		if err != nil {
+			return outcome{err: err}
+		}
+		made[h], parts[h].spec = d, d.Spec()
+	}
+	var wg sync.WaitGroup
+	for h := range parts {
+		wg.Go(func() {
+			for step, err := range made[h].All(context.Background()) {
+				if err != nil {
+					parts[h].err = err
+					return
+				}
+				parts[h].steps = append(parts[h].steps, step.Replicas)
+				if len(parts[h].steps) == limit {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	all := parts[0]
+	for _, p := range parts[1:] {
+		require.Len(t, p.steps, len(all.steps), "hosts take different numbers of steps")
+		for i := range p.steps {
+			all.steps[i] = append(all.steps[i], p.steps[i]...)
+		}
+		all.err = errors.Join(all.err, p.err)
+	}
+	return all
+}
+
+// vote is the exchange between hosts: everyone waits until all have voted.
+type vote struct {
+	mu      sync.Mutex
+	all     *sync.Cond
+	hosts   int
+	count   int
+	yes     bool
+	round   int
+	outcome bool
+}
+
+func newVote(hosts int) *vote {
+	v := &vote{hosts: hosts}
+	v.all = sync.NewCond(&v.mu)
+	return v
+}
+
+func (v *vote) any(_ context.Context, mine bool) (bool, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.yes = v.yes || mine
+	v.count++
+	round := v.round
+	if v.count == v.hosts {
+		v.outcome, v.yes, v.count = v.yes, false, 0
+		v.round++
+		v.all.Broadcast()
+	}
+	for v.round == round {
+		v.all.Wait()
+	}
+	return v.outcome, nil
+}
+
+// checkSteps compares a run with the steps, spec or error of the case.
+func checkSteps(t *testing.T, c inputGolden, got outcome) {
+	t.Helper()
+	var want struct {
+		Steps []json.RawMessage
+		Spec  *string `json:"element_spec"`
+		Error *struct{ Type, Message string }
+	}
+	if c.Outputs[0] == '[' {
+		require.NoError(t, json.Unmarshal(c.Outputs, &want.Steps))
+	} else {
+		require.NoError(t, json.Unmarshal(c.Outputs, &want))
+	}
+	if want.Error != nil {
+		checkError(t, want.Error.Type, want.Error.Message, got.err)
+		return
+	}
+	require.NoError(t, got.err)
+	require.Len(t, got.steps, len(want.Steps))
+	for i, step := range got.steps {
+		assert.JSONEq(t, string(want.Steps[i]), marshalStep(t, step), "step %d", i)
+	}
+	if want.Spec != nil {
+		assert.Equal(t, *want.Spec, specText(got.spec, clusterOf(t, c.Strategy).replicas))
+	}
+}
+
+// checkError holds TensorFlow's error types against the ones that stand for them.
+func checkError(t *testing.T, kind, message string, err error) {
+	t.Helper()
+	require.Error(t, err)
+	var unbatched *input.NotBatchedError
+	var few *input.TooFewFilesError
+	var uneven *input.UnevenReplicasError
+	switch {
+	case kind == "IndexError":
+		assert.ErrorAs(t, err, &unbatched)
+	case kind == "NotFoundError":
+		assert.ErrorIs(t, err, input.ErrNotShardable)
+	case strings.HasPrefix(message, "Could not apply FILE based sharding"):
+		assert.ErrorAs(t, err, &few)
+	case kind == "NotImplementedError":
+		assert.ErrorIs(t, err, errors.ErrUnsupported)
+	case strings.Contains(message, "same number of replicas"):
+		assert.ErrorAs(t, err, &uneven)
+	case kind == "ValueError", kind == "InvalidArgumentError":
+		assert.NotErrorIs(t, err, errors.ErrUnsupported, "a wrong argument, not something missing")
+	default:
+		t.Errorf("error type %s is not known to this test", kind)
+	}
+}
+
+// marshalStep writes a step in the notation of the cases: the values of the replicas at every leaf.
+func marshalStep(t *testing.T, replicas []input.Element) string {
+	t.Helper()
+	columns := map[string][]any{}
+	for _, e := range replicas {
+		for i, path := range e.Paths() {
+			columns[path] = append(columns[path], nested(e.Leaves()[i]))
+		}
+	}
+	text := render(replicas[0], "", func(path string) any {
+		if len(replicas) == 1 {
+			return map[string]any{"Tensor": columns[path][0]}
+		}
+		return map[string]any{"PerReplica": columns[path]}
+	})
+	out, err := json.Marshal(text)
+	require.NoError(t, err)
+	return string(out)
+}
+
+func render(e input.Element, path string, leaf func(path string) any) any {
+	if e.IsLeaf() {
+		return leaf(path)
+	}
+	if keys := e.Keys(); keys != nil {
+		out := map[string]any{}
+		for i, k := range keys {
+			out[k] = render(e.At(i), path+"."+k, leaf)
+		}
+		return out
+	}
+	out := []any{}
+	for i := range e.Len() {
+		out = append(out, render(e.At(i), fmt.Sprintf("%s[%d]", path, i), leaf))
+	}
+	return out
+}
+
+// nested turns a tensor into lists of lists.
+func nested(x input.Tensor) any {
+	var flat []any
+	switch v := x.Flat().(type) {
+	case []int64:
+		flat = toAny(v)
+	case []int32:
+		flat = toAny(v)
+	case []float32:
+		flat = toAny(v)
+	case []float64:
+		flat = toAny(v)
+	case []string:
+		flat = toAny(v)
+	default:
+		panic(fmt.Sprintf("no notation for %v", x))
+	}
+	for axis := x.Rank() - 1; axis >= 1; axis-- {
+		rest, size := []any{}, x.Dim(axis)
+		for i := 0; size > 0 && i < len(flat); i += size {
+			rest = append(rest, flat[i:i+size])
+		}
+		flat = rest
+	}
+	if x.Rank() == 0 {
+		return flat[0]
+	}
+	return flat
+}
+
+func toAny[T any](v []T) []any {
+	out := make([]any, len(v))
+	for i := range v {
+		out[i] = v[i]
+	}
+	return out
+}
+
+// specText writes a spec as TensorFlow prints it.
+func specText(spec input.Spec, replicas int) string {
+	if !spec.IsLeaf() {
+		var parts []string
+		for i, keys := 0, spec.Keys(); i < spec.Len(); i++ {
+			part := specText(spec.At(i), replicas)
+			if keys != nil {
+				part = "'" + keys[i] + "': " + part
+			}
+			parts = append(parts, part)
+		}
+		if spec.Keys() != nil {
+			return "{" + strings.Join(parts, ", ") + "}"
+		}
+		return "(" + strings.Join(parts, ", ") + ")"
+	}
+	s := spec.Leaf()
+	dims := make([]string, len(s.Dims))
+	for i, d := range s.Dims {
+		dims[i] = "None"
+		if d >= 0 {
+			dims[i] = strconv.Itoa(d)
+		}
+	}
+	shape := strings.Join(dims, ", ")
+	if len(dims) == 1 {
+		shape += ","
+	}
+	one := fmt.Sprintf("TensorSpec(shape=(%s), dtype=tf.%s, name=None)", shape, s.Kind)
+	if replicas == 1 {
+		return one
+	}
+	return "PerReplicaSpec(" + strings.Join(strings.Split(strings.Repeat(one+"\n", replicas-1)+one, "\n"), ", ") + ")"
+}
+
+// textFiles writes files of one number a line and reads them as float32.
+func textFiles(t *testing.T, files, lines int, tens bool) input.Dataset {
+	t.Helper()
+	dir, paths := t.TempDir(), []string(nil)
+	for f := range files {
+		base := f * lines
+		if tens {
+			base = 10 * f
+		}
+		var text strings.Builder
+		for l := range lines {
+			fmt.Fprintln(&text, base+l)
+		}
+		path := filepath.Join(dir, fmt.Sprintf("%03d.txt", f))
+		require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o600))
+		paths = append(paths, path)
+	}
+	return input.Lines(paths, input.FileOptions{}).Map(parseNumber, input.MapOptions{Spec: input.Leaf(input.TensorSpec{Kind: input.Float32})})
+}
+
+func parseNumber(_ context.Context, e input.Element) (input.Element, error) {
+	text, err := input.Flat[string](e.Leaf())
+	if err != nil {
+		return input.Element{}, err
+	}
+	v, err := strconv.ParseFloat(text[0], 32)
+	return input.Leaf(input.Scalar(float32(v))), err
+}

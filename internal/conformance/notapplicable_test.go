@@ -1,0 +1,67 @@
+package conformance
+
+import (
+	"regexp"
+	"strings"
+)
+
+// exception is a case, or a field of one, that does not apply.
+type exception struct {
+	file, section, name string // name is a regular expression
+	// field is a path into the outputs; empty stands for the whole case.
+	field  string
+	reason string
+}
+
+// exceptions is the whole list.
+var exceptions = []exception{
+	// What only Python can write.
+	{"strategy_semantics", "reduce", "axis not an int", "", "an axis is an int: another type does not compile"},
+	{"strategy_semantics", "context", "copy.copy", "", "copying a strategy by copy.copy is Python's; a *TPUStrategy is a pointer"},
+	{"strategy_semantics", "context", "left while a variable_creator_scope", "", "scopes are values of a context.Context, there is no stack to leave in the wrong order"},
+	{"strategy_semantics", "context", "experimental_set_strategy inside a scope", "", "there is no strategy of the process to set"},
+	{"strategy_semantics", "variable", "deepcopy", "", "deepcopy is Python's"},
+	{"strategy_semantics", "tpu_run", "called eagerly", "", "a step is a Function, compiled by its type: a plain function does not compile"},
+	{"strategy_semantics", "mirrored_write", "python 0 with SUM", "", "a crash inside TensorFlow on a Python zero; ours refuses it as any other number"},
+	{"strategy_semantics", "(gather|all_gather)", "IndexedSlices", "", "there are no sparse values"},
+	{"strategy_semantics", "run_return", "positional", "", "arguments are variadic: another type does not compile"},
+
+	{"strategy_semantics", "sync_on_read", "variable_sync_on_read_context", "read_value_inside", "reading across replicas is a call of its own, not a mode of another"},
+	{"strategy_semantics", "tpu_variable", ".*", "type", "the name of a Python class"},
+	{"strategy_semantics", "tpu_variable", ".*", "component_type", "the name of a Python class"},
+	{"strategy_semantics", "tpu_variable", ".*", "on_read_type", "the name of a Python class"},
+	{"strategy_semantics", "tpu_variable", ".*", "component_names", "components have no names of their own on logical devices"},
+	{"strategy_semantics", "tpu_variable", ".*", "inner_names", "components have no names of their own on logical devices"},
+	{"strategy_semantics", "tpu_variable", ".*", "no_initial_name", "a variable without a name is called Variable"},
+	{"strategy_semantics", "cluster_resolver", "(device dict and core count|TPUSystemMetadata from a device list.*|master_job)", "",
+		"helpers over TensorFlow's own device and job names; devices come from the PJRT client here"},
+
+	// What there is one of in a Python process.
+	{"strategy_semantics", "default", ".*", "second_instance", "there is no strategy of the process"},
+	{"strategy_semantics", "default", ".*", "non_slot", "names a variable of TensorFlow 1's graph"},
+	{"strategy_semantics", "default", ".*", "worker_devices", "one replica has a device here"},
+	{"strategy_semantics", "default", ".*", "parameter_devices", "one replica has a device here"},
+	{"strategy_semantics", "default", ".*", "broadcast", "an unwritten method there (\"TODO\")"},
+	{"strategy_semantics", "base", ".*", "duplicate_devices", "devices come from a DeviceAssignment, which has its own cases"},
+	{"strategy_semantics", "base", ".*", "has_logical_device_methods", "annotations are package logical's, for every strategy"},
+	{"strategy_semantics", "replica_context", ".*", "str_id", "replica contexts have no constructor"},
+	{"strategy_semantics", "replica_context", ".*", "none_id", "replica contexts have no constructor"},
+}
+
+// notApplicable returns why a case, or a field of it, does not apply.
+func notApplicable(file, section, name, _, field string) (string, bool) {
+	for _, e := range exceptions {
+		if e.file != file || e.field != field {
+			continue
+		}
+		if matches(e.section, section) && strings.Contains(name, e.name) || matches(e.section, section) && matches(e.name, name) {
+			return e.reason, true
+		}
+	}
+	return "", false
+}
+
+func matches(pattern, text string) bool {
+	ok, err := regexp.MatchString("^(?:"+pattern+")$", text)
+	return err == nil && ok
+}

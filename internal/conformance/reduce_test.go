@@ -1,0 +1,293 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/strategy"
+)
+
+var axisText = regexp.MustCompile(`\baxis (None|-?\d+|[\[(][-\d, ]*[\])])`)
+
+// axesOf finds the axes in the inputs, or in the name.
+func axesOf(c *caseRun, g golden) []int {
+	if axis, ok := g.Inputs["axis"]; ok {
+		switch axis := axis.(type) {
+		case nil:
+			return nil
+		case json.Number:
+			k, err := strconv.Atoi(axis.String())
+			require.NoError(c, err)
+			return []int{k}
+		case []any:
+			var axes []int
+			for _, a := range axis {
+				k, err := strconv.Atoi(a.(json.Number).String())
+				require.NoError(c, err)
+				axes = append(axes, k)
+			}
+			return axes
+		}
+		c.unmapped("axis %v", axis)
+	}
+	m := axisText.FindStringSubmatch(g.Name)
+	if m == nil || m[1] == "None" || strings.Contains(g.Name, "no axis") {
+		return nil
+	}
+	var axes []int
+	for _, f := range strings.FieldsFunc(m[1], func(r rune) bool { return strings.ContainsRune("[](), ", r) }) {
+		k, err := strconv.Atoi(f)
+		require.NoError(c, err)
+		axes = append(axes, k)
+	}
+	return axes
+}
+
+func reduceCase(c *caseRun, g golden, v *env) {
+	outputs := g.outputs()
+	// inner is the context and the strategy of the call.
+	ctx, s := v.ctx, v.s
+	reduceOne := func(op strategy.ReduceOp, x any, axes ...int) any { return c.either(s.ReduceNest(ctx, op, x, axes...)) }
+	value := func() any {
+		if values := g.list("values"); values != nil {
+			return v.perReplica(c, values, g.text("dtype"))
+		}
+		if x, ok := g.Inputs["value"]; ok {
+			switch x := x.(type) {
+			case map[string]any: // a nest of per-replica values
+				nest := map[string]any{}
+				for k, y := range x {
+					nest[k] = v.perReplica(c, y.([]any), "")
+				}
+				return nest
+			default:
+				return tensor(c, x, dtypeOf(g.text("dtype"), x))
+			}
+		}
+		return v.perReplica(c, []any{json.Number("1.0"), json.Number("2.0"), json.Number("3.0"), json.Number("4.0")}[:v.n], "")
+	}
+	name := g.Name
+	switch {
+	case strings.Contains(g.text("op"), "."):
+		// An enum of another type does not convert by itself: what is left to a
+		// caller is a number that is no reduction.
+		_, err := s.ReduceNest(ctx, strategy.ReduceOp(7), v.perReplica(c, []any{json.Number("1.0"), json.Number("2.0")}, ""), axesOf(c, g)...)
+		require.Error(c, err)
+		return
+	case g.text("op") != "":
+		op, err := strategy.ParseReduceOp(g.text("op"))
+		if err != nil {
+			c.check(g.Outputs, failed(err))
+			return
+		}
+		c.check(g.Outputs, reduceOne(op, value(), axesOf(c, g)...))
+	case strings.Contains(name, "replica context"):
+		x := value()
+		_, err := v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			return s.ReduceNest(rc.Context(), strategy.Sum, x)
+		})
+		c.check(g.Outputs, failed(err))
+	case strings.Contains(name, "another strategy"):
+		x := value()
+		other, err := v.other().Scope(ctx)
+		require.NoError(c, err)
+		_, err = s.ReduceNest(other, strategy.Sum, x)
+		c.check(g.Outputs, failed(err))
+	case strings.Contains(name, "result is a plain tensor"):
+		out, err := s.ReduceNest(ctx, strategy.Sum, value())
+		require.NoError(c, err)
+		require.IsType(c, &strategy.Mirrored{}, out, "one value, not one for each replica")
+	case strings.Contains(name, "variable"):
+		o := strategy.VariableOptions{}
+		if strings.Contains(name, "read") {
+			o.Synchronization, o.Aggregation = strategy.OnRead, strategy.AggregateSum
+		}
+		x := v.variable(c, tensor(c, g.Inputs["value"], dtypes.Float32), o)
+		got := map[string]any{"SUM": reduceOne(strategy.Sum, x, axesOf(c, g)...), "MEAN": reduceOne(strategy.Mean, x, axesOf(c, g)...)}
+		c.check(g.Outputs, got)
+	case outputs["mean_of_means"] != nil:
+		x := value()
+		means := make([]any, v.n)
+		for r, part := range g.list("values") {
+			flat, _ := flatten(part)
+			total := 0.0
+			for _, y := range flat {
+				total += y
+			}
+			means[r] = tensors.FromScalar(float32(total / float64(len(flat))))
+		}
+		m, err := s.RaggedPerReplica(ctx, means)
+		require.NoError(c, err)
+		c.check(g.Outputs, map[string]any{"MEAN_axis0": reduceOne(strategy.Mean, x, 0), "mean_of_means": reduceOne(strategy.Mean, m)})
+	case outputs["dtype"] != nil || strings.HasPrefix(name, "integer"):
+		op := strategy.Sum
+		if strings.Contains(name, "MEAN") {
+			op = strategy.Mean
+		}
+		out, err := s.ReduceNest(ctx, op, value(), axesOf(c, g)...)
+		if err != nil {
+			c.check(g.Outputs, failed(err))
+			return
+		}
+		c.check(g.Outputs, map[string]any{"dtype": strings.ToLower(out.(*strategy.Mirrored).Shape().DType.String()), "value": c.show(out)})
+	case outputs["SUM"] != nil || outputs["MEAN"] != nil:
+		x := value()
+		got := map[string]any{}
+		for k, op := range map[string]strategy.ReduceOp{"SUM": strategy.Sum, "MEAN": strategy.Mean} {
+			if _, ok := outputs[k]; ok {
+				got[k] = reduceOne(op, x, axesOf(c, g)...)
+			}
+		}
+		c.check(g.Outputs, got)
+	case g.Inputs["value"] != nil || g.Inputs["values"] != nil:
+		op := strategy.Sum
+		if strings.Contains(name, "MEAN") {
+			op = strategy.Mean
+		}
+		c.check(g.Outputs, reduceOne(op, value(), axesOf(c, g)...))
+	default:
+		c.unmapped("reduce %q", name)
+	}
+}
+
+func gatherCase(c *caseRun, g golden, v *env) {
+	ctx := v.ctx
+	values := g.list("values")
+	axis := 0
+	if axes := axesOf(c, g); len(axes) == 1 {
+		axis = axes[0]
+	}
+	switch {
+	case strings.Contains(g.Name, "IndexedSlices"):
+		c.unmapped("sparse values")
+	case strings.Contains(g.Name, "replica context"):
+		x := v.perReplica(c, []any{[]any{json.Number("1.0")}, []any{json.Number("2.0")}}, "")
+		_, err := v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			return v.s.Gather(rc.Context(), x, axis)
+		})
+		c.check(g.Outputs, failed(err))
+	case values != nil:
+		out, err := v.s.Gather(ctx, v.perReplica(c, values, g.text("dtype")), axis)
+		c.check(g.Outputs, c.either(out, err))
+	case g.Inputs["value"] != nil:
+		m, err := v.s.Mirror(ctx, tensor(c, g.Inputs["value"], dtypeOf("", g.Inputs["value"])), noAnnotation)
+		require.NoError(c, err)
+		out, err := v.s.Gather(ctx, m, axis)
+		c.check(g.Outputs, c.either(out, err))
+	default:
+		c.unmapped("gather %q", g.Name)
+	}
+}
+
+// replicaValue makes a replica's nest of tensors from expressions of its id.
+func replicaValue(c *caseRun, x any, id int) any {
+	switch x := x.(type) {
+	case string:
+		y := evaluate(c, x, id)
+		d := dtypes.Float32
+		if isIntegral(x) {
+			d = dtypes.Int32
+		}
+		return tensor(c, y, d)
+	case map[string]any:
+		m := map[string]any{}
+		for k, y := range x {
+			m[k] = replicaValue(c, y, id)
+		}
+		return m
+	}
+	return tensor(c, x, dtypeOf("", x))
+}
+
+// isIntegral reports whether an expression has neither a point nor a division.
+func isIntegral(text string) bool { return !strings.ContainsAny(text, "./") }
+
+func allReduceCase(c *caseRun, g golden, v *env) {
+	if g.text("y") != "" {
+		gradientCase(c, g, v)
+		return
+	}
+	outputs := g.outputs()
+	run := func(op strategy.ReduceOp) any {
+		return c.either(v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			x := replicaValue(c, g.Inputs["value"], rc.ReplicaIDInSyncGroup())
+			if t, ok := x.(*tensors.Tensor); ok && op == strategy.Mean { // means are of floats
+				x = tensors.FromScalar(float32(t.Value().(int32)))
+			}
+			return rc.AllReduce(op, x)
+		}))
+	}
+	switch {
+	case strings.Contains(g.Name, "cross-replica") || strings.Contains(g.Name, "scope"):
+		_, ok := strategy.ReplicaContextOf(v.scope(c))
+		require.False(c, ok, "there is no replica context to call it on")
+	case outputs["SUM"] != nil || outputs["MEAN"] != nil:
+		op, err := strategy.ParseReduceOp("sum")
+		require.NoError(c, err)
+		c.check(g.Outputs, map[string]any{"SUM": run(strategy.Sum), "MEAN": run(strategy.Mean), "string_op": run(op)})
+	case g.Inputs["value"] != nil:
+		op := strategy.Sum
+		if strings.Contains(g.Name, "MEAN") {
+			op = strategy.Mean
+		}
+		c.check(g.Outputs, run(op))
+	default:
+		c.unmapped("all_reduce %q", g.Name)
+	}
+}
+
+// gradientCase traces y of x, with all-reduces in it, and its gradient.
+func gradientCase(c *caseRun, g golden, v *env) {
+	f := v.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
+		names := map[string]*graph.Node{"id": id}
+		calls := map[string]func(*graph.Node) *graph.Node{
+			"all_sum":  func(x *graph.Node) *graph.Node { return rc.AllReduce(strategy.Sum, x) },
+			"all_mean": func(x *graph.Node) *graph.Node { return rc.AllReduce(strategy.Mean, x) },
+		}
+		x := build(c, g.text("x"), names, calls)
+		names["x"] = x
+		y := build(c, g.text("y"), names, calls)
+		return []*graph.Node{y, graph.Gradient(y, x)[0]}
+	}, strategy.FunctionOptions{})
+	out, err := f.Run(v.ctx)
+	require.NoError(c, err)
+	c.check(g.Outputs, map[string]any{"y": c.show(out[0]), "dy_dx": c.show(out[1])})
+}
+
+func allGatherCase(c *caseRun, g golden, v *env) {
+	axis := 0
+	if axes := axesOf(c, g); len(axes) == 1 {
+		axis = axes[0]
+	}
+	if strings.Contains(g.Name, "IndexedSlices") {
+		c.unmapped("sparse values")
+	}
+	run := func(ctx context.Context) any {
+		return c.either(v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			id := rc.ReplicaIDInSyncGroup()
+			if values := g.list("values"); values != nil {
+				return rc.AllGather(tensor(c, values[id], dtypeOf(g.text("dtype"), values)), axis)
+			}
+			return rc.AllGather(replicaValue(c, g.Inputs["value"], id), axis)
+		}))
+	}
+	if g.Inputs["value"] == nil && g.Inputs["values"] == nil {
+		c.unmapped("all_gather %q", g.Name)
+	}
+	got := run(v.ctx)
+	// A gathered value is the same on all replicas; theirs is one tensor each.
+	if d, ok := got.(distributed); ok {
+		d.kind = "PerReplica"
+		got = d
+	}
+	c.check(g.Outputs, got)
+}

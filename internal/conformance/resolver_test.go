@@ -1,0 +1,180 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/stretchr/testify/require"
+
+	clusterresolver "tpustrategy/cluster_resolver"
+)
+
+// recordedAPI answers with the nodes of a case.
+type recordedAPI struct {
+	nodes map[string]clusterresolver.Node
+	calls int
+}
+
+func (a *recordedAPI) Node(_ context.Context, name string) (clusterresolver.Node, error) {
+	a.calls++
+	n, ok := a.nodes[name]
+	if !ok {
+		return n, &clusterresolver.APIError{Op: "nodes.get", Name: name, Code: 404, Message: "not found"}
+	}
+	return n, nil
+}
+
+func (a *recordedAPI) QueuedResource(_ context.Context, name string) (clusterresolver.QueuedResource, error) {
+	a.calls++
+	return clusterresolver.QueuedResource{}, &clusterresolver.APIError{Op: "queuedResources.get", Name: name, Code: 404, Message: "not found"}
+}
+
+func nodeOf(name string, x map[string]any) clusterresolver.Node {
+	text := func(m map[string]any, k string) string { s, _ := m[k].(string); return s }
+	number := func(m map[string]any, k string) int {
+		n, _ := strconv.Atoi(strings.Trim(strings.TrimSpace(jsonText(m[k])), `"`))
+		return n
+	}
+	n := clusterresolver.Node{Name: name, AcceleratorType: "v2-8", State: text(x, "state"), Health: text(x, "health")}
+	if t := text(x, "acceleratorType"); t != "" {
+		n.AcceleratorType = t
+	}
+	if list, ok := x["networkEndpoints"].([]any); ok {
+		for _, e := range list {
+			m := e.(map[string]any)
+			n.Endpoints = append(n.Endpoints, clusterresolver.NodeEndpoint{IP: text(m, "ipAddress"), Port: number(m, "port")})
+		}
+	} else if ip := text(x, "ipAddress"); ip != "" {
+		n.Endpoints = []clusterresolver.NodeEndpoint{{IP: ip, Port: number(x, "port")}}
+	}
+	return n
+}
+
+func jsonText(x any) string {
+	b, _ := json.Marshal(x)
+	return string(b)
+}
+
+func resolverCase(c *caseRun, g golden) {
+	env := map[string]string{}
+	if m, ok := g.Inputs["env"].(map[string]any); ok {
+		for k, x := range m {
+			env[k] = x.(string)
+		}
+	}
+	api := &recordedAPI{nodes: map[string]clusterresolver.Node{}}
+	if m, ok := g.Inputs["nodes"].(map[string]any); ok {
+		for name, x := range m {
+			api.nodes[name] = nodeOf(name, x.(map[string]any))
+		}
+	}
+	r := clusterresolver.CloudTPU{
+		Project: "p", Zone: "z", API: api, Getenv: func(k string) string { return env[k] },
+		CoordinatorName: g.text("coordinator_name"), CoordinatorAddress: g.text("coordinator_address"),
+	}
+	if p := g.text("project"); p != "" {
+		r.Project = p
+	}
+	if z := g.text("zone"); z != "" {
+		r.Zone = z
+	}
+	r.JobName = g.text("job_name")
+	r.TPU = g.text("tpu")
+	if list, ok := g.Inputs["tpu"].([]any); ok {
+		if len(list) > 1 && !strings.HasPrefix(list[0].(string), "grpc://") {
+			c.unmapped("several TPUs by name")
+		}
+		var names []string
+		for _, x := range list {
+			names = append(names, x.(string))
+		}
+		r.TPU = strings.Join(names, ",")
+	}
+	ctx := context.Background()
+	switch {
+	case strings.HasPrefix(g.Name, "num_accelerators"):
+		r.TPU = "local"
+		cl, err := r.Resolve(ctx)
+		require.NoError(c, err)
+		c.check(g.Outputs, map[string]any{"TPU": float64(cl.NumAccelerators)})
+		return
+	case strings.HasPrefix(g.Name, "master() of task"):
+		masterCase(c, g)
+		return
+	case g.Inputs["tpu"] == nil && g.Inputs["env"] == nil && !strings.Contains(g.Name, "empty") && !strings.Contains(g.Name, "nothing") && !strings.Contains(g.Name, "no "):
+		c.unmapped("resolver %q", g.Name)
+	}
+	cl, err := r.Resolve(ctx)
+	if kind, ok := errorOf(g.Outputs); ok {
+		require.Error(c, err, "TensorFlow: %s", kind)
+		checkResolverError(c, kind, err)
+		return
+	}
+	require.NoError(c, err)
+	master, err := cl.Master()
+	require.NoError(c, err)
+	leader := cl.Leader()
+	spec := map[string]any{}
+	for _, job := range cl.Spec.Jobs() {
+		tasks, err := cl.Spec.Tasks(job)
+		require.NoError(c, err)
+		var list []any
+		for _, t := range tasks {
+			list = append(list, t.Address)
+		}
+		spec[job] = list
+	}
+	job := cl.Task.Type
+	if job == "" { // a cluster of one local process has no job
+		job = "worker"
+		if leader.Type == "" {
+			leader.Type, leader.ID = "worker", 0
+		}
+	}
+	c.check(g.Outputs, map[string]any{
+		"master": master, "get_master": master, "cluster_spec": spec, "task_type": job, "task_id": float64(max(cl.Task.ID, 0)), "job": job,
+		"leader": "/job:" + leader.Type + "/task:" + strconv.Itoa(max(leader.ID, 0)), "environment": cl.Environment,
+		"hardware_feature": nil, "api": api.calls > 0,
+	})
+}
+
+// checkResolverError holds TensorFlow's error types against the ones that stand
+// for them.
+func checkResolverError(c *caseRun, kind string, err error) {
+	var parse *clusterresolver.ParseError
+	var api *clusterresolver.APIError
+	var notReady *clusterresolver.NotReadyError
+	var lookup *clusterresolver.LookupError
+	ok := false
+	switch kind {
+	case "RuntimeError":
+		ok = errors.As(err, &notReady)
+	case "ValueError", "TypeError", "KeyError", "AttributeError", "NotImplementedError":
+		ok = errors.As(err, &parse) || errors.As(err, &api) || errors.As(err, &lookup) || errors.As(err, &notReady) || errors.Is(err, clusterresolver.ErrNotDetected)
+	default:
+		c.unmapped("error type %s", kind)
+	}
+	require.True(c, ok, "TensorFlow has a %s, ours is %T: %v", kind, err, err)
+}
+
+// masterCase asks for the addresses of tasks of a pod of four workers.
+func masterCase(c *caseRun, g golden) {
+	spec, err := clusterresolver.NewClusterSpec(map[string][]string{"worker": {"10.2.3.4:8470", "10.2.3.5:8470", "10.2.3.6:8470", "10.2.3.7:8470"}})
+	require.NoError(c, err)
+	cl := clusterresolver.Cluster{Spec: spec, Task: clusterresolver.Task{Type: "worker", ID: 2}, RPCLayer: clusterresolver.DefaultRPCLayer}
+	ask := func(job string, index int) any {
+		a, err := cl.MasterFor(clusterresolver.Task{Type: job, ID: index})
+		if err != nil {
+			var lookup *clusterresolver.LookupError
+			require.ErrorAs(c, err, &lookup)
+			return failure{kind: "ValueError", err: err}
+		}
+		return a
+	}
+	mine, err := cl.Master()
+	require.NoError(c, err)
+	c.check(g.Outputs, map[string]any{"task3": ask("worker", 3), "by_attr": mine, "unknown": ask("worker", 9), "unknown_job": ask("ps", 0)})
+}

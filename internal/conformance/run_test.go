@@ -1,0 +1,145 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var goldens = flag.String("goldens", "../../testdata/goldens", "directory of the case files")
+
+// golden is a case of strategy_semantics.json.
+type golden struct {
+	Section  string         `json:"section"`
+	Name     string         `json:"name"`
+	Strategy string         `json:"strategy"`
+	Inputs   map[string]any `json:"inputs"`
+	Outputs  any            `json:"outputs"`
+	raw      json.RawMessage
+}
+
+// tally counts the outcomes of a file.
+type tally struct {
+	pass, fail, notApplicable, unmapped, leftOut int
+	sections                                     map[string]*tally
+}
+
+func (s *tally) section(name string) *tally {
+	if s.sections == nil {
+		s.sections = map[string]*tally{}
+	}
+	if s.sections[name] == nil {
+		s.sections[name] = &tally{}
+	}
+	return s.sections[name]
+}
+
+// caseRun is one subtest.
+type caseRun struct {
+	*testing.T
+	file, section, name, strategy string
+	unmappedWhy                   string
+	leftOut                       int
+}
+
+// unmapped ends the case: nothing here knows how to run it.
+func (c *caseRun) unmapped(format string, args ...any) {
+	c.unmappedWhy = fmt.Sprintf(format, args...)
+	c.Fatalf("unmapped: %s", c.unmappedWhy)
+}
+
+// run runs one case as a subtest and counts it.
+func (s *tally) run(t *testing.T, file, section, name, strategy string, body func(c *caseRun)) {
+	c := &caseRun{file: file, section: section, name: name, strategy: strategy}
+	skipped := false
+	ok := t.Run(strings.Join([]string{section, name, strategy}, "/"), func(t *testing.T) {
+		c.T = t
+		if reason, ok := notApplicable(file, section, name, strategy, ""); ok {
+			skipped = true
+			t.Skip(reason)
+		}
+		body(c)
+	})
+	for _, s := range []*tally{s, s.section(section)} {
+		switch {
+		case skipped:
+			s.notApplicable++
+		case c.unmappedWhy != "":
+			s.unmapped++
+		case ok:
+			s.pass++
+		default:
+			s.fail++
+		}
+		s.leftOut += c.leftOut
+	}
+}
+
+func TestConformance(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(*goldens, "*.json"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files, "no case files in %s", *goldens)
+	w := newWorld(t)
+	var summary []string
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		name := strings.TrimSuffix(filepath.Base(path), ".json")
+		var s tally
+		t.Run(name, func(t *testing.T) {
+			switch {
+			case bytes.Contains(data, []byte(`"core_assignment"`)):
+				runAssignments(t, &s, name, data)
+			case bytes.Contains(data, []byte(`"tile_assignment_dimensions"`)):
+				runShardings(t, &s, name, data)
+			case bytes.Contains(data, []byte(`"op_counts"`)):
+				runGraphs(t, &s, name, data, w)
+			case bytes.Contains(data, []byte(`"section"`)):
+				runSemantics(t, &s, name, data, w)
+			default:
+				t.Skip("not a file of this form")
+			}
+		})
+		total := s.pass + s.fail + s.notApplicable + s.unmapped
+		if total == 0 {
+			continue
+		}
+		summary = append(summary, fmt.Sprintf("%-24s %4d cases: %4d pass, %d fail, %d not applicable (%.1f %%), %d unmapped; %d fields left out",
+			name, total, s.pass, s.fail, s.notApplicable, 100*float64(s.notApplicable)/float64(total), s.unmapped, s.leftOut))
+		if testing.Verbose() {
+			for _, section := range slices.Sorted(keysOf(s.sections)) {
+				x := s.sections[section]
+				summary = append(summary, fmt.Sprintf("    %-22s %4d pass, %d fail, %d not applicable, %d unmapped", section, x.pass, x.fail, x.notApplicable, x.unmapped))
+			}
+		}
+		if limit := 0.15; float64(s.notApplicable) > limit*float64(total) {
+			t.Errorf("%s: %d of %d cases are not applicable, more than %.0f %%", name, s.notApplicable, total, 100*limit)
+		}
+	}
+	fmt.Println(strings.Join(summary, "\n"))
+}
+
+func keysOf[V any](m map[string]V) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// decode keeps numbers as they are written: 1 and 1.0 differ in dtype.
+func decode(t testing.TB, data []byte, into any) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	require.NoError(t, d.Decode(into))
+}

@@ -1,0 +1,55 @@
+package conformance
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// section runs the cases of one section on one environment.
+type section func(c *caseRun, g golden, v *env)
+
+// sections are those that run on devices: once for each number of logical devices.
+var sections = map[string]section{
+	"reduce": reduceCase, "gather": gatherCase, "all_reduce": allReduceCase, "all_gather": allGatherCase,
+	"run_return": runReturnCase, "local_results": localResultsCase, "value_container": valueContainerCase,
+	"context": contextCase, "merge_call": mergeCallCase, "variable": variableCase,
+	"mirrored_write": mirroredWriteCase, "scatter": scatterCase, "sync_on_read": syncOnReadCase,
+	"checkpoint": checkpointCase, "update": updateCase, "non_slot": nonSlotCase, "colocate": colocateCase,
+	"broadcast_to": broadcastCase, "reduce_to": reduceToCase, "values_from_function": valuesFromFunctionCase,
+	"per_replica": perReplicaCase, "numpy_dataset": numpyDatasetCase, "run_steps": runStepsCase,
+	"default": defaultCase, "base": baseCase, "replica_context": replicaContextCase,
+	"tpu_run": tpuRunCase, "tpu_variable": tpuVariableCase,
+}
+
+// hostSections need no devices.
+var hostSections = map[string]func(c *caseRun, g golden){
+	"input": inputCase, "input_from_function": inputCase, "rebatch": inputCase, "auto_shard": inputCase,
+	"cluster_resolver": resolverCase,
+}
+
+func runSemantics(t *testing.T, s *tally, file string, data []byte, w *world) {
+	var all struct{ Cases []json.RawMessage }
+	decode(t, data, &all)
+	for _, raw := range all.Cases {
+		var g golden
+		decode(t, raw, &g)
+		g.raw = raw
+		s.run(t, file, g.Section, g.Name, g.Strategy, func(c *caseRun) {
+			if host, ok := hostSections[g.Section]; ok {
+				host(c, g)
+				return
+			}
+			run, ok := sections[g.Section]
+			if !ok {
+				c.unmapped("section %q", g.Section)
+			}
+			for _, p := range []int{1, 2} {
+				if strings.Contains(g.Strategy, "2x2") && p == 1 {
+					continue
+				}
+				run(c, g, w.envOf(c, g.Strategy, p))
+			}
+		})
+	}
+}

@@ -1,0 +1,298 @@
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+)
+
+var noAnnotation logical.Annotation
+
+// replicaNest is what replica r returned, worked back from what the run did: a
+// tensor of its own where the result is per replica, the one object elsewhere.
+func (c *caseRun) replicaNest(want any, r int) any {
+	if kind, values, ok := distributedOf(want); ok && kind == "PerReplica" {
+		return tensor(c, values[r], dtypeOf("", values[r]))
+	}
+	switch want := want.(type) {
+	case []any:
+		list := make([]any, len(want))
+		for i := range want {
+			list[i] = c.replicaNest(want[i], r)
+		}
+		return list
+	case map[string]any:
+		m := map[string]any{}
+		for k, x := range want {
+			m[k] = c.replicaNest(x, r)
+		}
+		return m
+	}
+	return plainValue(want)
+}
+
+func runReturnCase(c *caseRun, g golden, v *env) {
+	run := func(fn strategy.ReplicaFunc, args ...any) any {
+		return c.either(v.e.CallForEachReplica(v.ctx, fn, args...))
+	}
+	name := g.Name
+	id := func(rc *strategy.EagerContext) int { return rc.ReplicaIDInSyncGroup() }
+	_, isError := errorOf(g.Outputs)
+	switch {
+	case isError && strings.Contains(name, "length"):
+		c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) { return make([]any, id(rc)+1), nil }))
+	case isError && strings.Contains(name, "keys"):
+		c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			return map[string]any{fmt.Sprint(id(rc)): 1}, nil
+		}))
+	case isError && (strings.Contains(name, "tuple") || strings.Contains(name, "type") || strings.Contains(name, "kind") || strings.Contains(name, "structure")):
+		c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			if id(rc) == 0 {
+				return []any{1}, nil
+			}
+			return map[string]any{"a": 1}, nil
+		}))
+	case isError && (strings.Contains(name, "args") || strings.Contains(name, "positional")):
+		c.unmapped("positional arguments of another type")
+	case strings.HasPrefix(name, "args:"):
+		runArguments(c, g, v)
+	case g.Outputs == nil || g.Inputs["a"] == nil:
+		shared := map[string]any{}
+		c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			x := c.replicaNest(g.Outputs, id(rc))
+			if id(rc) == 0 {
+				shared["first"] = x
+			}
+			return x, nil
+		}))
+	default:
+		c.unmapped("run %q", name)
+	}
+}
+
+// runArguments checks what a replica is given: its part of distributed values,
+// tensors and variables whole.
+func runArguments(c *caseRun, g golden, v *env) {
+	want := g.Outputs.([]any)
+	_, sums, ok := distributedOf(want[1])
+	require.True(c, ok)
+	a := v.perReplica(c, g.list("a"), "")
+	b := tensor(c, g.Inputs["b"], dtypes.Float32)
+	// The second result adds to a what a mirrored-like value has for each replica.
+	parts := make([]any, v.n)
+	for r := range parts {
+		x, _ := flatten(sums[r])
+		y, _ := flatten(g.list("a")[r])
+		parts[r] = x[0] - y[0]
+	}
+	m := v.perReplica(c, parts, "float32")
+	w := v.variable(c, float32(1), strategy.VariableOptions{})
+	c.check(g.Outputs, c.either(v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, args ...any) (any, error) {
+		require.IsType(c, &strategy.Component{}, args[0])
+		require.Same(c, b, args[1], "a tensor is passed whole")
+		require.Same(c, w, args[3], "a variable stays distributed")
+		sum, err := rc.Add(args[0], args[1])
+		if err != nil {
+			return nil, err
+		}
+		second, err := rc.Add(args[0], args[2])
+		return []any{sum, second}, err
+	}, a, b, m, w)))
+}
+
+func localResultsCase(c *caseRun, g golden, v *env) {
+	results := func(x any) any {
+		list, err := v.s.LocalResultsOf(x)
+		require.NoError(c, err)
+		return c.show(list)
+	}
+	switch {
+	case strings.Contains(g.Name, "variable"):
+		o := strategy.VariableOptions{}
+		if strings.Contains(g.Name, "read") {
+			o.Synchronization = strategy.OnRead
+		}
+		c.check(g.Outputs, results(v.variable(c, float32(1), o)))
+	case g.list("values") != nil:
+		c.check(g.Outputs, results(v.perReplica(c, g.list("values"), "")))
+	case g.Inputs["value"] != nil:
+		var nest func(x any) any
+		nest = func(x any) any {
+			switch x := x.(type) {
+			case map[string]any:
+				m := map[string]any{}
+				for k, y := range x {
+					m[k] = nest(y)
+				}
+				return m
+			case []any:
+				if len(x) == v.n {
+					return v.perReplica(c, x, "")
+				}
+			}
+			return plainValue(x)
+		}
+		c.check(g.Outputs, results(nest(g.Inputs["value"])))
+	case strings.HasPrefix(g.Name, "default strategy"):
+		c.check(g.Outputs, results(float32(5)))
+	case strings.Contains(g.Name, "Mirrored"):
+		m, err := v.s.Mirror(v.ctx, tensor(c, g.Outputs.([]any)[0], dtypes.Float32), noAnnotation)
+		require.NoError(c, err)
+		c.check(g.Outputs, results(m))
+	default:
+		c.unmapped("local results %q", g.Name)
+	}
+}
+
+func valueContainerCase(c *caseRun, g golden, v *env) {
+	o := strategy.VariableOptions{}
+	if strings.Contains(g.Name, "sync-on-read") || strings.Contains(g.Name, "ON_READ") {
+		o.Synchronization = strategy.OnRead
+	}
+	w := v.variable(c, float32(1), o)
+	component, err := w.Component(1 % v.n)
+	require.NoError(c, err)
+	x := tensors.FromScalar(float32(1))
+	container := v.e.ValueContainer(component)
+	c.check(g.Outputs, map[string]any{
+		"component_gives_container": container == any(w),
+		"component_gives_itself":    container == any(component),
+		"container_gives_itself":    v.e.ValueContainer(w) == any(w),
+		"tensor_gives_itself":       v.e.ValueContainer(x) == any(x),
+	})
+}
+
+func valuesFromFunctionCase(c *caseRun, g golden, v *env) {
+	outputs := g.outputs()
+	if outputs["value_context"] != nil {
+		c.check(g.Outputs, map[string]any{
+			"value_context": strategy.ValueContext{ReplicaIDInSyncGroup: 2, NumReplicasInSync: 4}.String(),
+			"input_context": "Input" + inputContextText(1, 3), // the type is input.Context
+		})
+		return
+	}
+	// Each value is what the case's name says, or, for values that the name does
+	// not say, what the result was made of.
+	got := map[string]any{}
+	shared := float32(7)
+	for k, want := range outputs {
+		fn := func(x strategy.ValueContext) (any, error) { return c.replicaNest(want, x.ReplicaIDInSyncGroup), nil }
+		switch k {
+		case "id":
+			fn = func(x strategy.ValueContext) (any, error) { return 10 * x.ReplicaIDInSyncGroup, nil }
+		case "n":
+			fn = func(x strategy.ValueContext) (any, error) { return x.NumReplicasInSync, nil }
+		case "same_object_is_still_wrapped":
+			fn = func(strategy.ValueContext) (any, error) { return shared, nil }
+		}
+		got[k] = c.either(v.s.ValuesFromFunction(v.ctx, fn))
+	}
+	if len(outputs) > 0 {
+		c.check(g.Outputs, got)
+		return
+	}
+	c.unmapped("values from function %q", g.Name)
+}
+
+func perReplicaCase(c *caseRun, g golden, v *env) {
+	x := v.perReplica(c, []any{json.Number("1.0"), json.Number("2.0")}, "")
+	switch {
+	case g.Name == "repr":
+		require.Contains(c, x.String(), "PerReplica")
+		require.Equal(c, []any{1.0, 2.0}, c.show(x).(distributed).values)
+	case strings.Contains(g.Name, "convert") || strings.Contains(g.Name, "+"):
+		// There is no conversion by itself: a PerReplica where one value belongs is
+		// refused.
+		w := v.variable(c, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
+		require.Error(c, w.Assign(v.ctx, x))
+	default:
+		c.unmapped("per replica %q", g.Name)
+	}
+}
+
+func reduceToCase(c *caseRun, g golden, v *env) {
+	outputs := g.outputs()
+	w := v.variable(c, float32(9), strategy.VariableOptions{})
+	values := g.list("value")
+	if values == nil {
+		values = []any{json.Number("1.0"), json.Number("2.0"), json.Number("3.0"), json.Number("4.0")}[:v.n]
+	}
+	x := v.perReplica(c, values, "")
+	device := v.e.WorkerDevices(v.ctx)[0]
+	reduce := func(op strategy.ReduceOp, to strategy.Destination) any {
+		return c.either(v.e.ReduceTo(v.ctx, op, x, to))
+	}
+	got := map[string]any{}
+	for k := range outputs {
+		switch k {
+		case "to_variable":
+			got[k] = reduce(strategy.Sum, strategy.To(w))
+		case "to_itself":
+			got[k] = reduce(strategy.Mean, strategy.To(x))
+		case "to_device":
+			got[k] = reduce(strategy.Sum, strategy.ToDevices(device))
+		case "variable_untouched":
+			got[k] = allEqual(v.components(c, w)) && v.components(c, w)[0] == 9.0
+		case "list_destination": // the type has no lists; an empty destination is left
+			got[k] = reduce(strategy.Sum, strategy.Destination{})
+		case "none", "none_destination":
+			got[k] = reduce(strategy.Sum, strategy.Destination{})
+		case "variable_aggregation_as_op":
+			got[k] = reduce(strategy.ReduceOp(7), strategy.To(w))
+		case "bad_string":
+			_, err := strategy.ParseReduceOp("MAX")
+			got[k] = failed(err)
+		}
+	}
+	switch {
+	case strings.Contains(g.Name, "replica context"):
+		_, err := v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			return v.e.ReduceTo(rc.Context(), strategy.Sum, x, strategy.To(w))
+		})
+		c.check(g.Outputs, failed(err))
+		return
+	case strings.Contains(g.Name, "batch"):
+		out, err := v.e.BatchReduceTo(v.ctx, strategy.Sum, []strategy.ReducePair{{Value: x, To: strategy.To(x)}, {Value: x, To: strategy.To(w)}})
+		c.check(g.Outputs, c.either(out, err))
+		return
+	case len(got) == 0:
+		c.unmapped("reduce to %q", g.Name)
+	}
+	c.check(g.Outputs, got)
+}
+
+func broadcastCase(c *caseRun, g golden, v *env) {
+	w := v.variable(c, float32(1), strategy.VariableOptions{})
+	value := 3.0
+	if x, ok := g.Inputs["value"]; ok {
+		value = plainValue(x).(float64)
+	}
+	got := map[string]any{}
+	send := func(x any, to strategy.Destination) any { return c.either(v.e.BroadcastTo(v.ctx, x, to)) }
+	for k := range g.outputs() {
+		switch k {
+		case "none", "list": // the type has no lists; an empty destination is left
+			got[k] = send(value, strategy.Destination{})
+		case "python":
+			got[k] = send(value, strategy.To(w))
+		case "tensor":
+			got[k] = send(tensors.FromScalar(float32(value)), strategy.To(w))
+		case "to_one_device":
+			got[k] = send(tensors.FromScalar(float32(value)), strategy.ToDevices(v.e.WorkerDevices(v.ctx)[0]))
+		}
+	}
+	if len(got) == 0 {
+		c.unmapped("broadcast %q", g.Name)
+	}
+	if d, ok := got["to_one_device"].(distributed); ok {
+		got["to_one_device"] = d.values[0]
+	}
+	c.check(g.Outputs, got)
+}

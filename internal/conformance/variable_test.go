@@ -1,0 +1,336 @@
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/strategy"
+)
+
+var aggregations = map[string]strategy.VariableAggregation{
+	"NONE": strategy.AggregateNone, "SUM": strategy.AggregateSum, "MEAN": strategy.AggregateMean, "ONLY_FIRST_REPLICA": strategy.AggregateFirst,
+}
+
+var aggregationText = regexp.MustCompile(`\b(?:aggregation|int(?:32|64)) (NONE|SUM|MEAN|ONLY_FIRST_REPLICA)\b`)
+
+// aggregationOf finds the aggregation in the name.
+func aggregationOf(g golden) strategy.VariableAggregation {
+	if m := aggregationText.FindStringSubmatch(g.Name); m != nil {
+		return aggregations[m[1]]
+	}
+	for _, name := range []string{"ONLY_FIRST_REPLICA", "MEAN", "SUM", "NONE"} {
+		if strings.Contains(g.Name, name) {
+			return aggregations[name]
+		}
+	}
+	return strategy.AggregateNone
+}
+
+func shortDevices(names []string) []any {
+	var short []any
+	for _, name := range names {
+		short = append(short, name[strings.LastIndexByte(name, '/')+1:])
+	}
+	return short
+}
+
+func variableCase(c *caseRun, g golden, v *env) {
+	name := g.Name
+	make := func(o strategy.VariableOptions) any {
+		o.Name = "x"
+		x, err := v.s.NewVariable(v.ctx, float32(1), o)
+		if err != nil {
+			return failed(err)
+		}
+		defer x.Close()
+		return x.Trainable()
+	}
+	switch {
+	case g.Inputs["init"] != nil:
+		o := strategy.VariableOptions{Name: g.text("name")}
+		class := "MirroredVariable"
+		if strings.Contains(name, "read") || strings.Contains(name, "ON_READ") {
+			o.Synchronization, o.Aggregation, class = strategy.OnRead, aggregationOf(g), "SyncOnReadVariable"
+		}
+		if t, _ := g.outputs()["type"].(string); strings.HasPrefix(t, "TPUDistributed") {
+			class = t // the class of both sorts there
+		}
+		x := v.variable(c, tensor(c, g.Inputs["init"], dtypes.Float32), o)
+		var names []any
+		for r := range v.n {
+			names = append(names, x.ComponentName(r))
+		}
+		shape := strings.Trim(fmt.Sprint(x.Shape().Dimensions), "[]")
+		if x.Shape().Rank() == 1 {
+			shape += ","
+		}
+		devices := shortDevices(x.Devices())
+		for r := range devices { // replicas of several logical devices are further apart
+			if v.p > 1 {
+				devices[r] = fmt.Sprintf("device:CPU:%d", r)
+			}
+		}
+		c.check(g.Outputs, map[string]any{
+			"type": class, "names": names, "name": x.Path(), "devices": devices,
+			"values": v.components(c, x), "trainable": x.Trainable(), "dtype": strings.ToLower(x.Shape().DType.String()), "shape": "(" + shape + ")",
+			"synchronization": x.Synchronization().String(), "aggregation": x.Aggregation().String(),
+			"strategy_is": x.Strategy() == v.s, "is_mirrored": x.Synchronization() == strategy.OnWrite,
+		})
+	case strings.Contains(name, "random initializer"):
+		calls := 0
+		x := v.variable(c, func() any {
+			calls++
+			return rand.Float32()
+		}, strategy.VariableOptions{})
+		c.check(g.Outputs, map[string]any{"all_equal": allEqual(v.components(c, x)), "calls": float64(calls)})
+	case strings.Contains(name, "created in run") || strings.Contains(name, "created inside run") || strings.Contains(name, "created by all replicas"):
+		var made []*strategy.Variable
+		_, err := v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			x, err := rc.NewVariable(float32(rc.ReplicaIDInSyncGroup()+1), strategy.VariableOptions{Name: "x"})
+			made = append(made, x)
+			return nil, err
+		})
+		require.NoError(c, err)
+		c.Cleanup(func() { _ = made[0].Close() })
+		got := map[string]any{"same": true, "same_object": true, "values": v.components(c, made[0]), "type": "MirroredVariable", "is_mirrored": true, "one_variable": true}
+		for _, x := range made {
+			require.Same(c, made[0], x)
+		}
+		if t, _ := g.outputs()["type"].(string); strings.HasPrefix(t, "TPU") {
+			got["type"] = t
+		}
+		c.check(g.Outputs, got)
+	case strings.HasPrefix(name, "synchronization NONE"):
+		c.check(g.Outputs, make(strategy.VariableOptions{Synchronization: strategy.SyncNone}))
+	case strings.HasPrefix(name, "synchronization invalid"):
+		c.check(g.Outputs, make(strategy.VariableOptions{Synchronization: 9}))
+	case strings.HasPrefix(name, "aggregation invalid"):
+		c.check(g.Outputs, make(strategy.VariableOptions{Aggregation: 9}))
+	case strings.Contains(name, "int") && strings.Contains(name, "MEAN"):
+		_, err := v.s.NewVariable(v.ctx, int32(1), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
+		c.check(g.Outputs, failed(err))
+	case strings.Contains(name, "trainable"):
+		yes := true
+		got := map[string]any{}
+		for k := range g.outputs() {
+			o := strategy.VariableOptions{}
+			if strings.Contains(k, "read") {
+				o.Synchronization = strategy.OnRead
+			}
+			if strings.Contains(k, "true") || strings.Contains(k, "given") {
+				o.Trainable = &yes
+			}
+			got[k] = make(o)
+		}
+		if len(got) == 0 {
+			got["x"] = nil
+			c.check(g.Outputs, make(strategy.VariableOptions{Synchronization: strategy.OnRead}))
+			return
+		}
+		c.check(g.Outputs, got)
+	case strings.Contains(name, "another strategy"):
+		x := v.variable(c, float32(1), strategy.VariableOptions{})
+		other, err := v.other().Scope(v.ctx)
+		require.NoError(c, err)
+		c.check(g.Outputs, failed(x.AssignAdd(other, 1.0)))
+		_, err = x.Read(other)
+		c.check(g.Outputs, failed(err))
+	default:
+		c.unmapped("variable %q", name)
+	}
+}
+
+type write struct {
+	cross   func(x *strategy.Variable, value any) error
+	replica func(rc *strategy.EagerContext, x *strategy.Variable, value any) (any, error)
+}
+
+func (v *env) writes() map[string]write {
+	return map[string]write{
+		"assign": {func(x *strategy.Variable, value any) error { return x.Assign(v.ctx, value) },
+			func(rc *strategy.EagerContext, x *strategy.Variable, value any) (any, error) {
+				return rc.Assign(x, value)
+			}},
+		"assign_add": {func(x *strategy.Variable, value any) error { return x.AssignAdd(v.ctx, value) },
+			func(rc *strategy.EagerContext, x *strategy.Variable, value any) (any, error) {
+				return rc.AssignAdd(x, value)
+			}},
+		"assign_sub": {func(x *strategy.Variable, value any) error { return x.AssignSub(v.ctx, value) },
+			func(rc *strategy.EagerContext, x *strategy.Variable, value any) (any, error) {
+				return rc.AssignSub(x, value)
+			}},
+	}
+}
+
+var mirroredText = regexp.MustCompile(`^mirrored ([\d.]+)$`)
+
+func mirroredWriteCase(c *caseRun, g golden, v *env) {
+	aggregation := aggregationOf(g)
+	initial := g.Inputs["initial"]
+	if initial == nil {
+		initial = json.Number("10.0")
+	}
+	dtype := dtypeOf(g.text("dtype"), initial)
+	value := g.Inputs["value"]
+	_, values, isDistributed := distributedOf(value)
+	fresh := func() *strategy.Variable {
+		o := strategy.VariableOptions{Aggregation: aggregation}
+		// Components are written apart where the case does so.
+		if kind, _, ok := distributedOf(value); aggregation == strategy.AggregateNone || ok && kind == "PerReplica" {
+			o.LocalWrites = true
+		}
+		return v.variable(c, tensor(c, initial, dtype), o)
+	}
+	switch {
+	case strings.Contains(g.Name, "default strategy"):
+		x := v.variable(c, float32(10), strategy.VariableOptions{LocalWrites: true})
+		require.NoError(c, x.AssignAdd(v.ctx, 5.0))
+		c.check(g.Outputs, v.components(c, x))
+		return
+	case g.outputs()["cross_read"] != nil:
+		x := fresh()
+		reads, err := v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			if _, err := rc.Assign(x, replicaValue32(c, g.text("value"), rc)); err != nil {
+				return nil, err
+			}
+			return rc.Read(x)
+		})
+		require.NoError(c, err)
+		c.check(g.Outputs, map[string]any{"components": v.components(c, x), "cross_read": c.either(x.Read(v.ctx)), "replica_reads": c.show(reads)})
+		return
+	case strings.HasPrefix(g.Name, "update context"):
+		c.unmapped("mirrored write %q", g.Name)
+	}
+	got := map[string]any{}
+	replica := strings.HasPrefix(g.Name, "replica context")
+	for k := range g.outputs() {
+		w, ok := v.writes()[k]
+		if !ok {
+			c.unmapped("write %q", k)
+		}
+		x := fresh()
+		if replica {
+			var shared any
+			text, isText := value.(string)
+			switch {
+			case !isText:
+				shared = plainNumber(value)
+			case strings.HasPrefix(text, "one tensor object"):
+				shared = tensors.FromScalar(float32(evaluate(c, strings.TrimPrefix(text, "one tensor object "), 0).(float64)))
+			}
+			returned, err := v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+				y := shared
+				if m := constantText.FindStringSubmatch(text); m != nil {
+					y = tensor(c, evaluate(c, m[1], 0), dtype)
+				} else if y == nil {
+					y = tensor(c, evaluate(c, text, rc.ReplicaIDInSyncGroup()), dtype)
+				}
+				return w.replica(rc, x, y)
+			})
+			if err != nil {
+				got[k] = failed(err)
+				continue
+			}
+			got[k] = map[string]any{"components": v.components(c, x), "returned": c.show(returned)}
+			continue
+		}
+		var y any
+		text, _ := value.(string)
+		switch m := mirroredText.FindStringSubmatch(text); {
+		case m != nil:
+			y = v.variable(c, tensor(c, json.Number(m[1]), dtype), strategy.VariableOptions{})
+		case isDistributed && !allEqual(values) || isDistributed && strings.Contains(fmt.Sprint(value), "PerReplica"):
+			y = v.perReplica(c, values, strings.ToLower(dtype.String()))
+		case isDistributed:
+			mirrored, err := v.s.Mirror(v.ctx, tensor(c, values[0], dtype), noAnnotation)
+			require.NoError(c, err)
+			y = mirrored
+		case text == "":
+			y = plainNumber(value)
+		default:
+			c.unmapped("value %q", text)
+		}
+		if err := w.cross(x, y); err != nil {
+			got[k] = failed(err)
+			continue
+		}
+		// What a write returns there is the variable's new value, mirrored.
+		got[k] = map[string]any{"components": v.components(c, x), "returned_type": "Mirrored"}
+	}
+	if len(got) == 0 {
+		c.unmapped("mirrored write %q", g.Name)
+	}
+	c.check(g.Outputs, got)
+}
+
+var constantText = regexp.MustCompile(`^tf\.constant\(([\d.]+)\) made in each replica$`)
+
+func replicaValue32(c *caseRun, text string, rc *strategy.EagerContext) *tensors.Tensor {
+	return tensor(c, evaluate(c, text, rc.ReplicaIDInSyncGroup()), dtypes.Float32)
+}
+
+// plainNumber is a Python number: one object, wherever it is used.
+func plainNumber(x any) any {
+	switch y := plainValue(x).(type) {
+	case int:
+		return y
+	case float64:
+		return y
+	}
+	return nil
+}
+
+var scatterText = regexp.MustCompile(`index (\d+), value (\S+?),`)
+
+func scatterCase(c *caseRun, g golden, v *env) {
+	if strings.HasPrefix(g.Name, "sync") || strings.Contains(g.Name, "ON_READ") {
+		got := map[string]any{}
+		_, whole := errorOf(g.Outputs)
+		for op := strategy.ScatterAdd; op <= strategy.ScatterMax; op++ {
+			x := v.variable(c, []float32{1, 1, 1}, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+			got[op.String()] = failed(x.Scatter(v.ctx, op, []int32{1}, []float32{5}))
+			if whole {
+				c.check(g.Outputs, got[op.String()])
+			}
+		}
+		if !whole {
+			c.check(g.Outputs, got)
+		}
+		return
+	}
+	m := scatterText.FindStringSubmatch(g.Name)
+	if m == nil {
+		c.unmapped("scatter %q", g.Name)
+	}
+	aggregation := aggregationOf(g)
+	index := []int32{int32(evaluate(c, m[1], 0).(float64))}
+	got := map[string]any{}
+	for op := strategy.ScatterAdd; op <= strategy.ScatterMax; op++ {
+		if _, ok := g.outputs()[op.String()]; !ok {
+			continue
+		}
+		x := v.variable(c, tensor(c, g.Inputs["initial"], dtypes.Float32), strategy.VariableOptions{
+			Aggregation: aggregation, LocalWrites: aggregation == strategy.AggregateNone})
+		var err error
+		if strings.Contains(g.Name, "cross-replica") {
+			err = x.Scatter(v.ctx, op, index, []float32{float32(evaluate(c, m[2], 0).(float64))})
+		} else {
+			_, err = v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+				return rc.Scatter(op, x, index, []float32{float32(evaluate(c, m[2], rc.ReplicaIDInSyncGroup()).(float64))})
+			})
+		}
+		if err != nil {
+			got[op.String()] = failed(err)
+			continue
+		}
+		got[op.String()] = v.components(c, x)
+	}
+	c.check(g.Outputs, got)
+}
