@@ -49,7 +49,7 @@ func (h *loadedHandle) getLaunch(devices, args, results int) (*launch, error) {
 			h.launches.Unlock()
 			return l, nil
 		}
-		l.free() // from before the number of parameters was known
+		h.freeLaunch(l) // from before the number of parameters was known
 	}
 	h.launches.Unlock()
 	c, err := capi.NewLaunch(devices, args, results)
@@ -67,9 +67,9 @@ func (h *loadedHandle) putLaunch(l *launch) {
 	h.launches.Unlock()
 }
 
-func (l *launch) free() {
+func (h *loadedHandle) freeLaunch(l *launch) {
 	live.Remove(live.Launch, unsafe.Pointer(l.Launch))
-	l.Launch.Free()
+	h.core.api.FreeLaunch(l.Launch)
 }
 
 // Execute enqueues one run of the program on its devices and returns without
@@ -85,7 +85,9 @@ func (l *launch) free() {
 //
 // A wrong buffer gives an [*ArgumentError] and nothing is executed or donated.
 // If the plugin refuses the launch, buffers that it took are donated and all
-// others are as before. ctx is looked at once, before the launch. Programs on
+// others are as before. ctx is looked at once, before the launch. A launch that
+// donates waits for the eighth before it, if that one still runs: plugins keep a
+// donated buffer's handle busy until its run ends. Programs on
 // more than one device are enqueued one at a time per client.
 func (l *LoadedExecutable) Execute(ctx context.Context, args, results [][]*Buffer, o ExecuteOptions) error {
 	if ctx.Err() != nil {

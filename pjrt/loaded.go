@@ -44,7 +44,7 @@ type loadedHandle struct {
 // destroy ends the C objects once no call uses them.
 func (h *loadedHandle) destroy() error {
 	for _, l := range h.free {
-		l.free()
+		h.freeLaunch(l)
 	}
 	h.free = nil
 	if _, last := h.exec.close(); last {

@@ -9,19 +9,23 @@ import (
 	"tpustrategy/pjrt/internal/live"
 )
 
+// RepeatTime is how long a [LoadedExecutable.Repeat] took: until its first launch
+// had returned, and until all work was done.
+type RepeatTime struct{ Launched, Done time.Duration }
+
 // Repeat runs the program n times in a loop written in C, each result taking the
 // place of the argument of its number, waits for the last run, and answers the
 // time that took. All of state is donated and holds the last results
 // afterwards. It is the least that a step loop over this plugin can cost, to
 // compare other loops with (see package pjrt/floor). It cannot be interrupted:
 // ctx is looked at before it starts.
-func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int) (time.Duration, error) {
+func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int) (RepeatTime, error) {
 	const op = "repeat"
 	if ctx.Err() != nil {
-		return 0, fmt.Errorf("pjrt: %s: %w", op, context.Cause(ctx))
+		return RepeatTime{}, fmt.Errorf("pjrt: %s: %w", op, context.Cause(ctx))
 	}
 	if !l.enter() {
-		return 0, fmt.Errorf("pjrt: %s: executable: %w", op, ErrClosed)
+		return RepeatTime{}, fmt.Errorf("pjrt: %s: executable: %w", op, ErrClosed)
 	}
 	defer func() {
 		if l.leave() {
@@ -30,30 +34,30 @@ func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int)
 	}()
 	params, err := l.checkLists(state, state, ExecuteOptions{})
 	if err != nil {
-		return 0, err
+		return RepeatTime{}, err
 	}
 	width := len(l.outputs)
 	donate := make([]bool, width)
 	for i := range donate {
 		donate[i] = true
 		if params != nil && !params[i].equal(l.outputs[i]) {
-			return 0, &ArgumentError{Result: true, Device: -1, Index: -1, Detail: fmt.Sprintf("result %d is %v, which cannot be argument %d again: %v", i, l.outputs[i], i, params[i])}
+			return RepeatTime{}, &ArgumentError{Result: true, Device: -1, Index: -1, Detail: fmt.Sprintf("result %d is %v, which cannot be argument %d again: %v", i, l.outputs[i], i, params[i])}
 		}
 	}
 	s, err := l.getLaunch(len(l.devices), width, width)
 	if err != nil {
-		return 0, err
+		return RepeatTime{}, err
 	}
 	defer l.putLaunch(s)
 	if taken, err := l.takeArguments(s, params, state, donate); err != nil {
 		l.returnArguments(s, state, donate, taken)
-		return 0, err
+		return RepeatTime{}, err
 	}
 	if len(l.devices) > 1 {
 		l.core.launch.Lock()
 		defer l.core.launch.Unlock()
 	}
-	ns, err := l.core.api.Floor(l.x, s.Launch, n)
+	launched, done, err := l.core.api.Floor(l.x, s.Launch, n)
 	for d, row := range state {
 		for i, b := range row {
 			live.Remove(live.Buffer, unsafe.Pointer(b.h.c))
@@ -68,5 +72,5 @@ func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int)
 			b.settle(0)
 		}
 	}
-	return time.Duration(ns), l.core.wrap(op, err)
+	return RepeatTime{Launched: time.Duration(launched), Done: time.Duration(done)}, l.core.wrap(op, err)
 }

@@ -40,16 +40,11 @@ func addOne(ctx context.Context, devices int) (row, error) {
 		return row{}, err
 	}
 	// The C loop has a state of its own, on the same devices.
-	client := strat.System().Client()
-	var state [][]*pjrt.Buffer
-	for _, device := range compiled.Executable.AddressableDevices() {
-		b, err := client.BufferFromHost(ctx, make([]byte, 32), pjrt.F32, []int{1, 8}, device)
-		if err != nil {
-			return row{}, err
-		}
-		defer b.Close()
-		state = append(state, []*pjrt.Buffer{b})
+	state, release, err := stateOf(ctx, strat, compiled.Executable, 1, 8)
+	if err != nil {
+		return row{}, err
 	}
+	defer release()
 	const steps = 20
 	launch := func() error { return bound.Launch(ctx) }
 	wait := func() error { return x.Ready(ctx) }
@@ -60,7 +55,7 @@ func addOne(ctx context.Context, devices int) (row, error) {
 		if err != nil {
 			return row{}, err
 		}
-		floor = append(floor, took/steps)
+		floor = append(floor, took.Done/steps)
 		m, err := measure(0, steps, launch, wait)
 		if err != nil {
 			return row{}, err
@@ -108,44 +103,77 @@ func runSteps(ctx context.Context, devices int) (row, error) {
 		Note: "100 single launches from Go take " + time.Duration(steps*single.Us*1e3).Round(time.Microsecond).String()}, err
 }
 
-// executeReturn is how long a launch keeps its caller while a long program (of
-// tens of milliseconds) runs. The floor is the C loop's time of x+1.
+// executeReturn is how long a launch keeps its caller while a long program runs.
+// The floor is how long the same launch keeps C.
 func executeReturn(ctx context.Context, devices int) (row, error) {
-	floor, err := addOne(ctx, devices)
-	if err != nil {
-		return row{}, err
-	}
 	strat, done, err := open(ctx, devices)
 	if err != nil {
 		return row{}, err
 	}
 	defer done()
-	f := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		y := in[0]
+	store := model.NewStore()
+	f := strat.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		x := rc.Scope().VariableWithValue("x", tensors.FromScalarAndDimensions(float32(0.001), 512, 512))
+		y := x.NodeValue(rc.Graph())
 		for range 8 {
-			y = graph.MatMul(y, in[0])
+			y = graph.MatMul(y, x.NodeValue(rc.Graph()))
 		}
-		return []*graph.Node{y}
-	}, strategy.FunctionOptions{Name: "long"})
-	bound, err := f.Bind(ctx, tensors.FromScalarAndDimensions(float32(0.001), 512, 512))
+		x.SetNodeValue(y)
+		return nil
+	}, strategy.FunctionOptions{Name: "long", Store: store})
+	bound, err := f.Bind(ctx)
 	if err != nil {
 		return row{}, err
 	}
 	defer bound.Close()
-	var calls, whole []time.Duration
+	compiled, err := f.Compiled(ctx)
+	if err != nil {
+		return row{}, err
+	}
+	state, release, err := stateOf(ctx, strat, compiled.Executable, 512, 512)
+	if err != nil {
+		return row{}, err
+	}
+	defer release()
+	x, _ := strat.Variables(store).Lookup("/x")
+	var calls, whole, floor []time.Duration
 	for range 30 {
+		took, err := compiled.Executable.Repeat(ctx, state, 1)
+		if err != nil {
+			return row{}, err
+		}
+		floor = append(floor, took.Launched)
 		start := time.Now()
 		if err := bound.Launch(ctx); err != nil {
 			return row{}, err
 		}
 		calls = append(calls, time.Since(start))
-		if err := bound.Results()[0].Ready(ctx); err != nil {
+		if err := x.Ready(ctx); err != nil {
 			return row{}, err
 		}
 		whole = append(whole, time.Since(start))
 	}
-	return row{Us: round(median(calls)), FloorUs: floor.FloorUs,
+	return row{Us: round(median(calls)), FloorUs: round(median(floor)),
 		Note: "the program takes " + time.Duration(median(whole)*1e3).Round(time.Millisecond).String()}, nil
+}
+
+// stateOf makes a zeroed float32 state for a C loop on an executable's devices.
+func stateOf(ctx context.Context, strat *strategy.TPUStrategy, x *pjrt.LoadedExecutable, dims ...int) ([][]*pjrt.Buffer, func(), error) {
+	var state [][]*pjrt.Buffer
+	release := func() {
+		for _, row := range state {
+			_ = row[0].Close()
+		}
+	}
+	for _, device := range x.AddressableDevices() {
+		b, err := strat.System().Client().BufferFromHost(ctx, make([]byte, 4*dims[0]*dims[1]), pjrt.F32, dims, device)
+		if err != nil {
+			release()
+			return nil, nil, err
+		}
+		state = append(state, []*pjrt.Buffer{b})
+	}
+	return state, release, nil
 }
 
 // allReduce is an all-reduce of 1 MiB for each replica.

@@ -43,7 +43,7 @@ type bench struct {
 
 var benches = []bench{
 	{"add_one", 1, addOne}, {"add_one", 2, addOne}, {"add_one", 8, addOne},
-	{"execute_return", 8, executeReturn},
+	{"execute_return", 1, executeReturn}, {"execute_return", 2, executeReturn}, {"execute_return", 8, executeReturn},
 	{"all_reduce_1MiB", 8, allReduce},
 	{"mlp_step", 8, mlpStep}, {"mlp_step_feed", 8, mlpStepFeed},
 	{"run_steps_100", 8, runSteps},

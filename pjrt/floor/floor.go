@@ -43,7 +43,7 @@ func Measure(ctx context.Context, x *pjrt.LoadedExecutable, state [][]*pjrt.Buff
 		if err != nil {
 			return Result{}, fmt.Errorf("floor: %w", err)
 		}
-		inC = append(inC, took/time.Duration(steps))
+		inC = append(inC, took.Done/time.Duration(steps))
 		start := time.Now()
 		for range steps {
 			if err := step(); err != nil {

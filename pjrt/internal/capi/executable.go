@@ -159,8 +159,8 @@ func (a *API) LoadedAssignment(x Loaded) ([]byte, error) {
 
 // Launch holds the arrays of one Execute call, in C memory: the plugin reads
 // and writes them, and Go writes addresses of C objects into them. Args and
-// Outs are device-major; Drop is for handles to destroy after a launch, Keep
-// for the numbers of parameters that are not donated. Not for concurrent use.
+// Outs are device-major; Drop is for the handles that a launch donates, Keep for
+// the numbers of parameters that are not donated. Not for concurrent use.
 type Launch struct {
 	p             *C.tps_launch
 	devices, args int
@@ -170,7 +170,10 @@ type Launch struct {
 	Keep          []int64
 }
 
-// NewLaunch allocates; Free gives back.
+// LaunchDepth is how many launches may be under way before one waits.
+const LaunchDepth = C.TPS_LAUNCH_DEPTH
+
+// NewLaunch allocates; FreeLaunch gives back.
 func NewLaunch(devices, args, outs int) (*Launch, error) {
 	p := C.tps_launch_new(C.size_t(devices), C.size_t(args), C.size_t(outs))
 	if p == nil {
@@ -185,20 +188,22 @@ func NewLaunch(devices, args, outs int) (*Launch, error) {
 	}, nil
 }
 
-// Free gives the memory back; the Launch must not be used again.
-func (l *Launch) Free() { C.tps_launch_free(l.p) }
+// FreeLaunch destroys what the last launches donated, waiting for those under way,
+// and gives the memory back; the Launch must not be used again.
+func (a *API) FreeLaunch(l *Launch) { C.tps_launch_free(a.p, l.p) }
 
 // Execute enqueues one launch. The first keep entries of Keep are not donated;
-// on success the first drop entries of Drop have been destroyed.
+// on success the first drop entries of Drop are no longer the caller's: they are
+// destroyed by the launch that comes LaunchDepth later, which waits for this one.
 func (a *API) Execute(x Loaded, l *Launch, keep, drop, launchID int) error {
 	return a.err(C.tps_execute(a.p, unsafe.Pointer(x), l.p, C.size_t(l.devices), C.size_t(l.args), C.size_t(keep), C.size_t(drop), C.int(launchID)))
 }
 
 // Floor runs n launches in C, each result replacing the argument of its number,
-// waits for the last, and answers the nanoseconds. Args end up holding the last
-// results. The program needs as many results as arguments.
-func (a *API) Floor(x Loaded, l *Launch, n int) (int64, error) {
-	var ns C.int64_t
-	err := a.err(C.tps_floor(a.p, unsafe.Pointer(x), l.p, C.size_t(l.devices), C.size_t(l.args), C.size_t(n), &ns))
-	return int64(ns), err
+// waits for the last, and answers the nanoseconds of the first launch and of all. Args
+// end up holding the last results. The program needs as many results as arguments.
+func (a *API) Floor(x Loaded, l *Launch, n int) (launched, all int64, err error) {
+	var calls, ns C.int64_t
+	err = a.err(C.tps_floor(a.p, unsafe.Pointer(x), l.p, C.size_t(l.devices), C.size_t(l.args), C.size_t(n), &calls, &ns))
+	return int64(calls), int64(ns), err
 }

@@ -100,17 +100,28 @@ void *tps_loaded_assignment(const tps_Api *api, void *x, tps_blob *out);
 
 // The arrays of one launch, in one block of C memory: flat argument and result
 // handles (device-major), the lists of pointers into them, the parameter
-// numbers to keep, and the handles to destroy once the launch is enqueued.
+// numbers to keep, and the handles that the launch donates.
+//
+// Plugins may make the destruction of a donated buffer wait for the run that it
+// was donated to. So the handles of the last TPS_LAUNCH_DEPTH launches are kept,
+// in a ring: they hold no device memory any more, and a launch waits at most for
+// the one that many before it.
+enum { TPS_LAUNCH_DEPTH = 8 };
 typedef struct {
   void **args;
   void **outs;
   void **drop;
+  void **ring;
   void ***arg_lists;
   void ***out_lists;
   int64_t *keep;
+  size_t width;
+  size_t next;
+  size_t kept[TPS_LAUNCH_DEPTH];
 } tps_launch;
 tps_launch *tps_launch_new(size_t devices, size_t args, size_t outs);
-void tps_launch_free(tps_launch *l);
+// Waits for the launches under way whose donated handles are kept.
+void tps_launch_free(const tps_Api *api, tps_launch *l);
 void *tps_execute(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t keep, size_t drop, int launch_id);
 
 void *tps_buffer_destroy(const tps_Api *api, void *b);
@@ -142,8 +153,8 @@ void *tps_compile(const tps_Api *api, void *topology, const char *code, size_t c
 
 // Runs n launches in which every result takes the place of the argument with
 // the same number, in C throughout, and waits for the last. args and outs must
-// be equal. *ns is the time of the whole loop.
-void *tps_floor(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t n, int64_t *ns);
+// be equal. *launched is the time of the first launch, *ns that of the whole loop.
+void *tps_floor(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t n, int64_t *launched, int64_t *ns);
 
 void tps_blob_drop(tps_blob *b);
 

@@ -146,12 +146,14 @@ void *tps_buffer_to_host(const tps_Api *api, void *b, size_t rank, void *dst, si
 
 tps_launch *tps_launch_new(size_t devices, size_t args, size_t outs) {
   size_t flat_args = devices * args, flat_outs = devices * outs;
-  size_t words = 2 * flat_args + flat_outs + 2 * devices + args;
+  size_t words = (2 + TPS_LAUNCH_DEPTH) * flat_args + flat_outs + 2 * devices + args;
   tps_launch *l = calloc(1, sizeof(tps_launch) + words * sizeof(void *));
   if (!l) return NULL;
   void **p = (void **)(l + 1);
   l->args = p, p += flat_args;
   l->drop = p, p += flat_args;
+  l->ring = p, p += TPS_LAUNCH_DEPTH * flat_args;
+  l->width = flat_args;
   l->outs = p, p += flat_outs;
   l->arg_lists = (void ***)p, p += devices;
   l->out_lists = (void ***)p, p += devices;
@@ -163,7 +165,18 @@ tps_launch *tps_launch_new(size_t devices, size_t args, size_t outs) {
   return l;
 }
 
-void tps_launch_free(tps_launch *l) { free(l); }
+// Destroys what the oldest kept launch donated.
+static void launch_reap(const tps_Api *api, tps_launch *l) {
+  size_t slot = l->next % TPS_LAUNCH_DEPTH;
+  void **ring = l->ring + slot * l->width;
+  for (size_t i = 0; i < l->kept[slot]; i++) tps_discard(api, tps_buffer_destroy(api, ring[i]));
+  l->kept[slot] = 0;
+}
+
+void tps_launch_free(const tps_Api *api, tps_launch *l) {
+  for (size_t i = 0; i < TPS_LAUNCH_DEPTH; i++, l->next++) launch_reap(api, l);
+  free(l);
+}
 
 static void *launch(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t keep, int launch_id) {
   tps_ExecuteOptions o = {.struct_size = TPS_SIZE(tps_ExecuteOptions, multi_slice_config), .launch_id = launch_id,
@@ -177,7 +190,10 @@ static void *launch(const tps_Api *api, void *x, tps_launch *l, size_t devices, 
 void *tps_execute(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t keep, size_t drop, int launch_id) {
   void *e = launch(api, x, l, devices, args, keep, launch_id);
   if (e) return e;
-  for (size_t i = 0; i < drop; i++) tps_discard(api, tps_buffer_destroy(api, l->drop[i]));
+  launch_reap(api, l);
+  size_t slot = l->next++ % TPS_LAUNCH_DEPTH;
+  memcpy(l->ring + slot * l->width, l->drop, drop * sizeof(void *));
+  l->kept[slot] = drop;
   return NULL;
 }
 
@@ -187,12 +203,13 @@ static int64_t now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-void *tps_floor(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t n, int64_t *ns) {
+void *tps_floor(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t n, int64_t *launched, int64_t *ns) {
   size_t flat = devices * args;
   int64_t start = now_ns();
   for (size_t i = 0; i < n; i++) {
     void *e = launch(api, x, l, devices, args, 0, 0);
     if (e) return e;
+    if (i == 0) *launched = now_ns() - start;
     for (size_t k = 0; k < flat; k++) {
       tps_discard(api, tps_buffer_destroy(api, l->args[k]));
       l->args[k] = l->outs[k];
