@@ -61,7 +61,7 @@ func (e *OrderError) Kind() Kind { return RuntimeError }
 // [*OrderError] on all. ctx bounds the wait for the others; a process that does
 // not come is the error of the system's runtime, or ctx's.
 //
-// It costs a launch and a copy to the host: some hundred microseconds on a slice.
+// It costs a launch, and a copy to the host of half a kilobyte for each device.
 // It waits for the steps that were launched before it.
 func (s *TPUStrategy) GatherBytes(ctx context.Context, name string, mine []byte) ([][]byte, error) {
 	return s.gatherBytes(ctx, "gather "+name, mine)

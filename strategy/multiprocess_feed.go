@@ -48,6 +48,15 @@ func (s *TPUStrategy) SplitLocalBatch(ctx context.Context, batch any, a logical.
 	return s.splitBatch(ctx, batch, a, true)
 }
 
+// shares is among how many replicas a batch is cut: a global one, or the rows of
+// this process's replicas.
+func (s *TPUStrategy) shares(local bool) int {
+	if local {
+		return len(s.hosts.replicas)
+	}
+	return s.replicas
+}
+
 // batchIndex is which part of a batch is a replica's: of a global one, or of the
 // rows of this process's replicas.
 func (s *TPUStrategy) batchIndex(replica int, local bool) int {
@@ -62,6 +71,11 @@ func (s *TPUStrategy) batchIndex(replica int, local bool) int {
 // data of its replicas, with the processes' vote on when the data ends. It is an
 // [*OptionError] if the replicas are not dealt to the processes in order and
 // evenly, as input deals data.
+//
+// The vote is an exchange between the processes, launched where the input is read.
+// Input that is read ahead in a goroutine, beside the steps, must not vote: use data
+// that does not end differently on different hosts, such as one dataset that is
+// dealt to them, or a repeated one.
 func (s *TPUStrategy) InputOptions() (input.Options, error) {
 	o := input.Options{Replicas: s.replicas, Hosts: s.hosts.count, HostIndex: s.hosts.process, HostPipelines: true}
 	if !s.hosts.several() {

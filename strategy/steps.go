@@ -31,6 +31,11 @@ func (v *Stacked) Local(context.Context, int) (*tensors.Tensor, error) {
 // the replicas along dimension 0. All have one shape and dtype. The copies hold
 // the bytes of all steps: as many batches as fit beside the step itself.
 func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical.Annotation) (*Stacked, error) {
+	return s.stackBatches(ctx, batches, a, false)
+}
+
+// stackBatches stacks global batches, or this process's rows of them.
+func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical.Annotation, local bool) (*Stacked, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -48,7 +53,7 @@ func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical
 				i, all[i].Shape(), all[0].Shape())
 		}
 	}
-	shape, err := s.batchShape(all[0].Shape().Dimensions)
+	shape, err := shareShape(all[0].Shape().Dimensions, s.shares(local))
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +62,7 @@ func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical
 		return nil, err
 	}
 	buffers := make([]*pjrt.Buffer, len(s.devices))
-	if err := s.uploadSteps(ctx, &l, all, buffers); err != nil {
+	if err := s.uploadSteps(ctx, &l, all, buffers, local); err != nil {
 		return nil, errors.Join(err, closeAll(buffers))
 	}
 	v := &Stacked{}
@@ -70,7 +75,7 @@ func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical
 }
 
 // uploadSteps copies each device's part of every step, one after the other.
-func (s *TPUStrategy) uploadSteps(ctx context.Context, l *layout, batches []*tensors.Tensor, buffers []*pjrt.Buffer) error {
+func (s *TPUStrategy) uploadSteps(ctx context.Context, l *layout, batches []*tensors.Tensor, buffers []*pjrt.Buffer, local bool) error {
 	stack := make([]byte, len(batches)*l.shardBytes)
 	var scratch []byte
 	for d, device := range s.devices {
@@ -78,9 +83,10 @@ func (s *TPUStrategy) uploadSteps(ctx context.Context, l *layout, batches []*ten
 			continue
 		}
 		r, p := d/s.perReplica, d%s.perReplica
+		at := s.batchIndex(r, local)
 		for i, batch := range batches {
 			err := batch.ConstBytes(func(data []byte) {
-				copy(stack[i*l.shardBytes:], l.part(data[r*l.bytes:(r+1)*l.bytes], p, &scratch))
+				copy(stack[i*l.shardBytes:], l.part(data[at*l.bytes:(at+1)*l.bytes], p, &scratch))
 			})
 			if err != nil {
 				return fmt.Errorf("strategy: batch of step %d: %w", i, err)
@@ -134,7 +140,7 @@ func (t *TrainStep) RunSteps(ctx context.Context, batches ...[]any) (*Mirrored, 
 			}
 			column[step] = batch[i]
 		}
-		v, err := s.StackBatches(ctx, column, t.function.argument(i))
+		v, err := s.stackBatches(ctx, column, t.function.argument(i), t.function.opts.LocalBatch)
 		if err != nil {
 			return nil, &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: "not stacked", Err: err}
 		}

@@ -274,10 +274,7 @@ func (s *TPUStrategy) splitBatch(ctx context.Context, batch any, a logical.Annot
 	if err != nil {
 		return nil, fmt.Errorf("strategy: split batch: %w", err)
 	}
-	replicas := s.replicas
-	if local {
-		replicas = len(s.hosts.replicas)
-	}
+	replicas := s.shares(local)
 	shape, err := shareShape(tensor.Shape().Dimensions, replicas)
 	if err != nil {
 		return nil, err
