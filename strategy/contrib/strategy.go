@@ -1,0 +1,172 @@
+package contrib
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"tpustrategy/strategy"
+)
+
+// DistributionStrategy is the TensorFlow 1.9 face of a strategy. It is safe for
+// concurrent use.
+type DistributionStrategy struct {
+	strategy *strategy.TPUStrategy
+
+	mu        sync.Mutex
+	variables map[*strategy.Variable]*Variable
+	names     map[string]bool
+}
+
+// New returns the face of a strategy, which stays the caller's to close. Two faces of
+// one strategy know nothing of each other's variables.
+func New(s *strategy.TPUStrategy) *DistributionStrategy {
+	return &DistributionStrategy{strategy: s, variables: map[*strategy.Variable]*Variable{}, names: map[string]bool{}}
+}
+
+// Strategy returns the strategy that does the work.
+func (d *DistributionStrategy) Strategy() *strategy.TPUStrategy { return d.strategy }
+
+// NumTowers returns the number of towers, today's replicas.
+func (d *DistributionStrategy) NumTowers() int { return d.strategy.NumReplicasInSync() }
+
+// IsSingleTower reports whether there is one tower: CallForEachTower then calls its
+// function once.
+func (d *DistributionStrategy) IsSingleTower() bool { return d.NumTowers() == 1 }
+
+// WorkerDevices returns the towers' devices, in their order: the first logical device
+// of each.
+func (d *DistributionStrategy) WorkerDevices() []string {
+	return d.strategy.Extended().WorkerDevices(context.Background())
+}
+
+// ParameterDevices returns where variables live: the worker devices.
+func (d *DistributionStrategy) ParameterDevices() []string { return d.WorkerDevices() }
+
+// WorkerDeviceIndex returns each worker device's number, to be passed to
+// CallForEachTower, whose function then receives its own: a *[PerDevice], or the int 0
+// if there is a single tower.
+func (d *DistributionStrategy) WorkerDeviceIndex() any {
+	if d.IsSingleTower() {
+		return 0
+	}
+	ids := make([]any, d.NumTowers())
+	for i := range ids {
+		ids[i] = i
+	}
+	return &PerDevice{perDevice{d, strategy.NewObjects(ids...)}}
+}
+
+// NonSlotDevices returns where state that belongs to no variable lives. The variables
+// do not matter.
+func (d *DistributionStrategy) NonSlotDevices(...*Variable) []string {
+	return d.strategy.Extended().NonSlotDevices()
+}
+
+// Scope returns ctx in the strategy's cross-tower context, which the methods of this
+// package want. Entering it inside the scope of another strategy is a
+// *[strategy.StrategyError], in a tower's code a *[strategy.ContextError].
+func (d *DistributionStrategy) Scope(ctx context.Context) (context.Context, error) {
+	return d.strategy.Scope(ctx)
+}
+
+// requireCross accepts the strategy's own cross-tower context alone.
+func (d *DistributionStrategy) requireCross(ctx context.Context, op string) error {
+	if err := d.requireOwn(ctx, op); err != nil {
+		return err
+	}
+	if !strategy.InCrossReplicaContext(ctx) {
+		return &strategy.ContextError{Op: op, Reason: "called in a tower's code", Hint: "call it before or after, or inside TowerContext.MergeCall"}
+	}
+	return nil
+}
+
+// requireOwn accepts every context of the strategy.
+func (d *DistributionStrategy) requireOwn(ctx context.Context, op string) error {
+	switch s, ok := strategy.FromContext(ctx); {
+	case !ok:
+		return &strategy.ContextError{Op: op, Reason: "called outside the strategy's scope", Hint: "give it the context that Scope returns"}
+	case s != d.strategy:
+		return &strategy.StrategyError{Op: op, Subject: "the scope of the call"}
+	}
+	return nil
+}
+
+type colocateKey struct{}
+
+// ColocateVarsWith returns a context in which new variables go where v is. ctx is of
+// the strategy's scope, cross-tower or a tower's.
+func (d *DistributionStrategy) ColocateVarsWith(ctx context.Context, v *Variable) (context.Context, error) {
+	if err := d.requireOwn(ctx, "colocate"); err != nil {
+		return nil, err
+	}
+	if v == nil || v.d != d {
+		return nil, fault(strategy.ValueError, "colocate", "give a variable of this strategy", "no variable of this strategy")
+	}
+	return context.WithValue(ctx, colocateKey{}, v), nil
+}
+
+// ColocateVarsWithDevices returns a context in which new variables go to devices, as
+// NonSlotDevices gives them. Variables live on the worker devices here; for the
+// host's the error matches errors.ErrUnsupported.
+func (d *DistributionStrategy) ColocateVarsWithDevices(ctx context.Context, devices []string) (context.Context, error) {
+	if err := d.requireOwn(ctx, "colocate"); err != nil {
+		return nil, err
+	}
+	if !slices.Equal(devices, d.WorkerDevices()) {
+		return nil, fmt.Errorf("contrib: variables on devices %q: %w; use a Go variable on the host, or GetVariable, which mirrors it", devices, errors.ErrUnsupported)
+	}
+	return ctx, nil
+}
+
+// Configure is for TensorFlow's sessions, of which there are none: its error matches
+// errors.ErrUnsupported.
+func (d *DistributionStrategy) Configure(any) error {
+	return fmt.Errorf("contrib: configure: there are no sessions: %w; set strategy.Options and the options of tpu/system", errors.ErrUnsupported)
+}
+
+// Group waits until every distributed value and variable of a nest is computed.
+func (d *DistributionStrategy) Group(ctx context.Context, value any) error {
+	if err := d.requireCross(ctx, "group"); err != nil {
+		return err
+	}
+	inner, err := d.unwrap("group", value)
+	if err != nil {
+		return err
+	}
+	inner, err = mapNest("group", inner, func(x any) (any, error) {
+		if v, ok := x.(*Variable); ok && v != nil {
+			return v.inner, nil
+		}
+		return x, nil
+	})
+	if err != nil {
+		return err
+	}
+	return d.strategy.Group(ctx, inner)
+}
+
+// Unwrap returns the list of the values that a value has for the towers, in their
+// order: *[strategy.Component]s of a tensor or a variable, objects of what is no
+// tensor. Anything else, nests too, is a list of itself.
+func (d *DistributionStrategy) Unwrap(ctx context.Context, value any) ([]any, error) {
+	if err := d.requireCross(ctx, "unwrap"); err != nil {
+		return nil, err
+	}
+	switch x := value.(type) {
+	case *PerDevice, *Mirrored:
+		inner, err := d.unwrap("unwrap", x)
+		if err != nil {
+			return nil, err
+		}
+		return d.strategy.LocalResultsOf(inner)
+	case *Variable:
+		if x == nil || x.d != d {
+			return nil, &strategy.StrategyError{Op: "unwrap", Subject: "the variable"}
+		}
+		return d.strategy.LocalResultsOf(x.inner)
+	}
+	return []any{value}, nil
+}

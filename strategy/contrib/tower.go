@@ -1,0 +1,164 @@
+package contrib
+
+import (
+	"context"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+
+	"tpustrategy/strategy"
+)
+
+// Arithmetic is what a tower's code and an update compute with: element by element,
+// on the devices. Tensors are *[strategy.Component]s; numbers and host tensors will do
+// where one is expected. A Go int takes the other operand's dtype, and so does a
+// float64 beside floats: they may differ from tower to tower. Each call joins the
+// towers.
+type Arithmetic struct{ rc *strategy.EagerContext }
+
+// Add is a + b.
+func (a Arithmetic) Add(x, y any) (any, error) { return a.binary(a.rc.Add, x, y) }
+
+// Sub is a - b.
+func (a Arithmetic) Sub(x, y any) (any, error) { return a.binary(a.rc.Sub, x, y) }
+
+// Mul is a * b.
+func (a Arithmetic) Mul(x, y any) (any, error) { return a.binary(a.rc.Mul, x, y) }
+
+// Div is a / b; integers truncate.
+func (a Arithmetic) Div(x, y any) (any, error) { return a.binary(a.rc.Div, x, y) }
+
+func (a Arithmetic) binary(op func(x, y any) (any, error), x, y any) (any, error) {
+	return op(like(x, y), like(y, x))
+}
+
+// like is x in the dtype of other, if x is a number that has none of its own.
+func like(x, other any) any {
+	_, isInt := x.(int)
+	_, isFloat := x.(float64)
+	if !isInt && !isFloat {
+		return x
+	}
+	var dtype dtypes.DType
+	switch other := other.(type) {
+	case interface{ Shape() shapes.Shape }:
+		dtype = other.Shape().DType
+	case float32:
+		dtype = dtypes.Float32
+	case int32:
+		dtype = dtypes.Int32
+	default:
+		return x
+	}
+	if !dtype.IsFloat() && (isFloat || !dtype.IsInt()) {
+		return x
+	}
+	return shapes.CastAsDType(x, dtype)
+}
+
+// Call runs a compiled function on all towers; see [strategy.EagerContext.Call].
+func (a Arithmetic) Call(f *strategy.Function, args ...any) ([]any, error) {
+	return a.rc.Call(f, args...)
+}
+
+// TowerContext is what a tower's code sees of the strategy: tf.get_tower_context().
+// It is of use inside the function only, and not inside a merge call's.
+type TowerContext struct {
+	Arithmetic
+	d   *DistributionStrategy
+	ctx context.Context
+}
+
+// TowerFunc is a tower's code.
+type TowerFunc func(tc *TowerContext, args ...any) (any, error)
+
+// MergeFunc is the code of a merge call, for all towers: ctx is of the strategy's
+// cross-tower context, args are the towers' arguments merged.
+type MergeFunc func(ctx context.Context, d *DistributionStrategy, args ...any) (any, error)
+
+type towerKey struct{}
+
+// TowerContextOf returns the tower's context that ctx belongs to, if any.
+func TowerContextOf(ctx context.Context) (*TowerContext, bool) {
+	if _, ok := strategy.ReplicaContextOf(ctx); !ok {
+		return nil, false
+	}
+	tc, ok := ctx.Value(towerKey{}).(*TowerContext)
+	return tc, ok
+}
+
+// TowerID returns the tower's number, from 0.
+func (tc *TowerContext) TowerID() int { return tc.rc.ReplicaIDInSyncGroup() }
+
+// NumTowers returns the number of towers.
+func (tc *TowerContext) NumTowers() int { return tc.d.NumTowers() }
+
+// IsSingleTower reports whether there is one tower.
+func (tc *TowerContext) IsSingleTower() bool { return tc.d.IsSingleTower() }
+
+// Device returns the name of the tower's device.
+func (tc *TowerContext) Device() string { return tc.rc.Device() }
+
+// DistributionStrategy returns the strategy.
+func (tc *TowerContext) DistributionStrategy() *DistributionStrategy { return tc.d }
+
+// Context returns the context of the tower's code, for variables and for scopes.
+func (tc *TowerContext) Context() context.Context { return tc.ctx }
+
+// MergeCall joins the towers and runs fn once, in cross-tower context, with the
+// towers' arguments merged; its result is unwrapped and given back to each. All towers
+// make the same calls, otherwise each receives a *[strategy.JoinError].
+func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
+	d := tc.d
+	inner, err := d.unwrapAll("merge call", args)
+	if err != nil {
+		return nil, err
+	}
+	return tc.rc.MergeCall(func(ctx context.Context, merged ...any) (any, error) {
+		args, err := d.wrapAll("merge call", merged)
+		if err != nil {
+			return nil, err
+		}
+		result, err := fn(ctx, d, args...)
+		if err != nil {
+			return nil, err
+		}
+		return d.unwrap("merge call", result)
+	}, inner...)
+}
+
+// CallForEachTower runs fn once for each tower. PerDevice and Mirrored values among
+// the nests args are unwrapped, a tower receiving its own; all else is passed whole.
+// The results are merged: what is the same object on every tower stays it, the
+// components of one value become that value, all else becomes a [PerDevice].
+//
+// The towers run in turn, each until it joins the others; there is no option to run
+// them concurrently.
+//
+// Errors: fn's own; *[strategy.PanicError]; *[strategy.JoinError]; a
+// *[strategy.Error] of kind AssertionError for results of different structure.
+func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFunc, args ...any) (any, error) {
+	if err := d.requireCross(ctx, "call for each tower"); err != nil {
+		return nil, err
+	}
+	if fn == nil {
+		return nil, fault(strategy.TypeError, "call for each tower", "give the towers' code", "no function")
+	}
+	inner, err := d.unwrapAll("call for each tower", args)
+	if err != nil {
+		return nil, err
+	}
+	merged, err := d.strategy.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, args ...any) (any, error) {
+		tc := &TowerContext{Arithmetic: Arithmetic{rc}, d: d}
+		tc.ctx = context.WithValue(rc.Context(), towerKey{}, tc)
+		result, err := fn(tc, args...)
+		if err != nil {
+			return nil, err
+		}
+		return d.unwrap("call for each tower", result)
+	}, inner...)
+	if err != nil {
+		return nil, err
+	}
+	return d.wrap("call for each tower", merged)
+}

@@ -1,0 +1,141 @@
+package contrib
+
+import (
+	"context"
+	"fmt"
+
+	"tpustrategy/strategy"
+)
+
+// UpdateContext is what an update's function sees: one component of the variable, on
+// its device. It is of use inside the function only.
+type UpdateContext struct {
+	Arithmetic
+	d        *DistributionStrategy
+	variable *Variable
+	device   string
+	ctx      context.Context
+}
+
+// UpdateFunc updates one component of a variable. args are the component's part of
+// the update's arguments.
+type UpdateFunc func(u *UpdateContext, args ...any) (any, error)
+
+type updateKey struct{}
+
+// Context returns the context of the update: cross-tower, with the component's number.
+// Variables are read and written through it.
+func (u *UpdateContext) Context() context.Context { return u.ctx }
+
+// Variable returns the variable that is updated, nil for a non-slot update.
+func (u *UpdateContext) Variable() *Variable { return u.variable }
+
+// Device returns the name of the component's device.
+func (u *UpdateContext) Device() string { return u.device }
+
+// Read returns the component as it is now.
+func (u *UpdateContext) Read() (any, error) {
+	if u.variable == nil {
+		return nil, u.none("read")
+	}
+	return u.variable.Read(u.ctx)
+}
+
+// Assign writes the component and returns its new value.
+func (u *UpdateContext) Assign(x any) (any, error) {
+	if u.variable == nil {
+		return nil, u.none("assign")
+	}
+	return u.variable.Assign(u.ctx, x)
+}
+
+// AssignAdd adds to the component.
+func (u *UpdateContext) AssignAdd(x any) (any, error) {
+	if u.variable == nil {
+		return nil, u.none("assign_add")
+	}
+	return u.variable.AssignAdd(u.ctx, x)
+}
+
+// AssignSub subtracts from the component.
+func (u *UpdateContext) AssignSub(x any) (any, error) {
+	if u.variable == nil {
+		return nil, u.none("assign_sub")
+	}
+	return u.variable.AssignSub(u.ctx, x)
+}
+
+func (u *UpdateContext) none(op string) error {
+	return fault(strategy.ValueError, op, "use Update", "a non-slot update has no variable")
+}
+
+// Update runs fn on each component of the variable. The arguments have to be mirrored:
+// a [PerDevice] among the nests is of kind TypeError. They are unwrapped, a component
+// receiving its own. The results are merged as CallForEachTower merges.
+func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn UpdateFunc, args ...any) (any, error) {
+	if err := d.requireCross(ctx, "update"); err != nil {
+		return nil, err
+	}
+	switch {
+	case v == nil:
+		return nil, fault(strategy.AssertionError, "update", "give a variable of this strategy", "no variable")
+	case v.d != d:
+		return nil, &strategy.StrategyError{Op: "update", Subject: fmt.Sprintf("variable %q", v.Name())}
+	}
+	op := fmt.Sprintf("update %q", v.Name())
+	inner, err := d.mirroredArguments(op, args)
+	if err != nil {
+		return nil, err
+	}
+	result, err := d.strategy.Extended().Update(ctx, v.inner, d.updateFunc(op, v, fn), inner...)
+	if err != nil {
+		return nil, err
+	}
+	return d.wrap(op, result)
+}
+
+// UpdateNonSlot runs fn on the devices that NonSlotDevices gives, with mirrored
+// arguments as they are: once, on the first host, or once for each device if the
+// strategy has MirroredStrategy's semantics. No variable is written there.
+func (d *DistributionStrategy) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any, error) {
+	const op = "update non-slot"
+	if err := d.requireCross(ctx, op); err != nil {
+		return nil, err
+	}
+	inner, err := d.mirroredArguments(op, args)
+	if err != nil {
+		return nil, err
+	}
+	result, err := d.strategy.Extended().UpdateNonSlot(ctx, devices, d.updateFunc(op, nil, fn), inner...)
+	if err != nil {
+		return nil, err
+	}
+	return d.wrap(op, result)
+}
+
+func (d *DistributionStrategy) updateFunc(op string, v *Variable, fn UpdateFunc) strategy.UpdateFunc {
+	return func(su *strategy.UpdateContext, args ...any) (any, error) {
+		u := &UpdateContext{Arithmetic: Arithmetic{su.Ops()}, d: d, variable: v, device: su.Device()}
+		u.ctx = context.WithValue(su.Context(), updateKey{}, u)
+		result, err := fn(u, args...)
+		if err != nil {
+			return nil, err
+		}
+		return d.unwrap(op, result)
+	}
+}
+
+// mirroredArguments unwraps arguments and refuses values that differ between towers.
+func (d *DistributionStrategy) mirroredArguments(op string, args []any) ([]any, error) {
+	for i, arg := range args {
+		if _, err := mapNest(op, arg, func(x any) (any, error) {
+			if p, ok := x.(*PerDevice); ok {
+				return nil, fault(strategy.TypeError, op, "reduce it first", "argument %d, %v, is not mirrored", i, p)
+			}
+			return x, nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return d.unwrapAll(op, args)
+}

@@ -1,0 +1,217 @@
+package contrib
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+)
+
+// perDevice is what PerDevice and Mirrored have in common.
+type perDevice struct {
+	d *DistributionStrategy
+	// value is a strategy.Value or a *strategy.Objects.
+	value any
+}
+
+// PerDevice is a value that may differ between towers: a map from the towers'
+// devices to values. It is immutable and safe for concurrent use.
+type PerDevice struct{ perDevice }
+
+// Mirrored is a value that is the same on each tower: a map from the towers'
+// devices to values. It is immutable and safe for concurrent use.
+type Mirrored struct{ perDevice }
+
+// Devices returns the map's keys, in the order of the towers.
+func (p *perDevice) Devices() []string { return p.d.WorkerDevices() }
+
+// OnDevice reports whether the map has the device.
+func (p *perDevice) OnDevice(device string) bool { return slices.Contains(p.Devices(), device) }
+
+// Get returns what the map has for a device: a *[strategy.Component], which can be
+// copied to the host, or an object that is no tensor. A device that it does not have
+// is of kind ValueError.
+func (p *perDevice) Get(device string) (any, error) {
+	i := slices.Index(p.Devices(), device)
+	if i < 0 {
+		return nil, fault(strategy.ValueError, "get", "use a device of WorkerDevices", "no value on device %q, only on %s", device, strings.Join(p.Devices(), ", "))
+	}
+	return p.d.strategy.SelectReplica(i, p.value)
+}
+
+// Value returns the value as package strategy has it: a *[strategy.PerReplica], a
+// *[strategy.Mirrored] or a *[strategy.Objects].
+func (p *perDevice) Value() any { return p.value }
+
+// Close releases the device memory. A second Close does nothing.
+func (p *perDevice) Close() error {
+	if v, ok := p.value.(strategy.Value); ok {
+		return v.Close()
+	}
+	return nil
+}
+
+func (p *PerDevice) String() string { return fmt.Sprintf("PerDevice(%v)", p.value) }
+
+func (p *Mirrored) String() string { return fmt.Sprintf("Mirrored(%v)", p.value) }
+
+// PerDevice makes a value of one host value for each tower's device. The values
+// have one dtype and one rank. Other sets of devices are of kind ValueError.
+func (d *DistributionStrategy) PerDevice(ctx context.Context, values map[string]any) (*PerDevice, error) {
+	if err := d.requireCross(ctx, "per device"); err != nil {
+		return nil, err
+	}
+	devices := d.WorkerDevices()
+	ordered := make([]any, len(devices))
+	for i, device := range devices {
+		x, ok := values[device]
+		if !ok || len(values) != len(devices) {
+			return nil, fault(strategy.ValueError, "per device", "give one for each device of WorkerDevices", "%d values for %d devices, or none for %q", len(values), len(devices), device)
+		}
+		ordered[i] = x
+	}
+	v, err := d.strategy.ValuesFromFunction(ctx, func(c strategy.ValueContext) (any, error) { return ordered[c.ReplicaIDInSyncGroup], nil })
+	if err != nil {
+		return nil, err
+	}
+	switch v.(type) {
+	case strategy.Value, *strategy.Objects:
+		return &PerDevice{perDevice{d, v}}, nil
+	}
+	return nil, fault(strategy.ValueError, "per device", "make one value for each tensor", "nests as values")
+}
+
+// wrap turns package strategy's values in a nest into this package's.
+func (d *DistributionStrategy) wrap(op string, nest any) (any, error) {
+	return mapNest(op, nest, func(x any) (any, error) {
+		switch x := x.(type) {
+		case *strategy.PerReplica, *strategy.Objects:
+			return &PerDevice{perDevice{d, x}}, nil
+		case *strategy.Mirrored:
+			return &Mirrored{perDevice{d, x}}, nil
+		case *strategy.Variable:
+			return d.variable(x), nil
+		}
+		return x, nil
+	})
+}
+
+// unwrap is the inverse of wrap, for what goes into package strategy. Variables stay:
+// a tower's code and an update receive them whole.
+func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
+	return mapNest(op, nest, func(x any) (any, error) {
+		var p *perDevice
+		switch x := x.(type) {
+		case *PerDevice:
+			if x != nil {
+				p = &x.perDevice
+			}
+		case *Mirrored:
+			if x != nil {
+				p = &x.perDevice
+			}
+		case *Variable:
+			if x != nil && x.d != d {
+				return nil, &strategy.StrategyError{Op: op, Subject: "variable " + x.Name()}
+			}
+			return x, nil
+		default:
+			return x, nil
+		}
+		switch {
+		case p == nil:
+			return nil, fault(strategy.TypeError, op, "give a value", "no value")
+		case p.d != d:
+			return nil, &strategy.StrategyError{Op: op, Subject: fmt.Sprint(x)}
+		}
+		return p.value, nil
+	})
+}
+
+func (d *DistributionStrategy) unwrapAll(op string, args []any) ([]any, error) {
+	out := make([]any, len(args))
+	for i, arg := range args {
+		var err error
+		if out[i], err = d.unwrap(op, arg); err != nil {
+			return nil, fmt.Errorf("contrib: argument %d: %w", i, err)
+		}
+	}
+	return out, nil
+}
+
+func (d *DistributionStrategy) wrapAll(op string, args []any) ([]any, error) {
+	out := make([]any, len(args))
+	for i, arg := range args {
+		var err error
+		if out[i], err = d.wrap(op, arg); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Broadcast copies a host value, or one tower's tensor, to all towers. A destination
+// has to be the strategy's; the value is on every tower in any case.
+func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...strategy.Destination) (*Mirrored, error) {
+	if err := d.requireCross(ctx, "broadcast"); err != nil {
+		return nil, err
+	}
+	switch x := value.(type) {
+	case *Mirrored:
+		if x != nil && x.d == d {
+			return x, nil
+		}
+		return nil, &strategy.StrategyError{Op: "broadcast", Subject: "the value"}
+	case *PerDevice, *Variable:
+		return nil, fault(strategy.AssertionError, "broadcast", "reduce it", "a %T has several values", value)
+	case *strategy.Component:
+		t, err := x.Local(ctx)
+		if err != nil {
+			return nil, err
+		}
+		value = t
+	}
+	for _, dest := range to {
+		if _, err := d.strategy.Extended().BroadcastTo(ctx, value, dest); err != nil {
+			return nil, err
+		}
+	}
+	m, err := d.strategy.Mirror(ctx, value, logical.Annotation{})
+	if err != nil {
+		return nil, &Error{Op: "broadcast", Reason: fmt.Sprintf("a value of type %T", value), Hint: "give a number or a tensor", Err: err, Class: strategy.TypeError}
+	}
+	return &Mirrored{perDevice{d, m}}, nil
+}
+
+// To is where a variable or a value is, as the destination of a reduction or a
+// broadcast. [strategy.ToDevices] names devices.
+func To[T *Variable | *PerDevice | *Mirrored](x T) strategy.Destination {
+	switch x := any(x).(type) {
+	case *Variable:
+		if x != nil {
+			return strategy.To(x.inner)
+		}
+	case *PerDevice:
+		if x != nil {
+			return destinationOf(x.value)
+		}
+	case *Mirrored:
+		if x != nil {
+			return destinationOf(x.value)
+		}
+	}
+	return strategy.Destination{}
+}
+
+func destinationOf(value any) strategy.Destination {
+	switch v := value.(type) {
+	case *strategy.PerReplica:
+		return strategy.To(v)
+	case *strategy.Mirrored:
+		return strategy.To(v)
+	}
+	return strategy.Destination{}
+}

@@ -1,0 +1,236 @@
+package contrib
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/strategy"
+)
+
+// Variable is a variable with a component for each tower. A mirrored one's components
+// are equal; they are written in an update. A tower-local one's are the towers' own;
+// each is written in its tower's code, and they are combined where they are read
+// across towers, fetched or saved. Its methods are safe for concurrent use.
+type Variable struct {
+	d     *DistributionStrategy
+	inner *strategy.Variable
+}
+
+// variable returns the face of a variable, the same each time.
+func (d *DistributionStrategy) variable(inner *strategy.Variable) *Variable {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v := d.variables[inner]
+	if v == nil {
+		v = &Variable{d: d, inner: inner}
+		d.variables[inner] = v
+		d.names[inner.Path()] = true
+	}
+	return v
+}
+
+type localKey struct{}
+
+// TowerLocalVarScope returns a context in which GetVariable makes tower-local
+// variables: not trainable, one component for each tower, combined by the reduce
+// method, "sum" or "mean", where they are read across towers. ctx is of the
+// strategy's scope, cross-tower or a tower's.
+func (d *DistributionStrategy) TowerLocalVarScope(ctx context.Context, reduceMethod string) (context.Context, error) {
+	if err := d.requireOwn(ctx, "tower-local scope"); err != nil {
+		return nil, err
+	}
+	if _, err := reduceOp("tower-local scope", reduceMethod); err != nil {
+		return nil, err
+	}
+	return context.WithValue(ctx, localKey{}, reduceMethod), nil
+}
+
+// GetVariable makes a variable, mirrored or, inside TowerLocalVarScope, tower-local:
+// tf.get_variable inside the scope. All components have the same first value: initial,
+// a host value or a func() any that returns one, which is called once. In a tower's
+// code it joins the towers, which all make the variable and get the same one, with
+// the first tower's value.
+//
+// A name is given once, otherwise the error is of kind ValueError.
+func (d *DistributionStrategy) GetVariable(ctx context.Context, name string, initial any) (*Variable, error) {
+	op := fmt.Sprintf("variable %q", name)
+	if err := d.requireOwn(ctx, op); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	taken := d.names[name]
+	d.mu.Unlock()
+	if taken || name == "" {
+		return nil, fault(strategy.ValueError, op, "use another name, or keep the variable", "it has no name, or exists already")
+	}
+	opts := strategy.VariableOptions{Name: name}
+	if method, ok := ctx.Value(localKey{}).(string); ok {
+		opts.Synchronization, opts.Aggregation = strategy.OnRead, strategy.AggregateSum
+		if method == "mean" {
+			opts.Aggregation = strategy.AggregateMean
+		}
+	}
+	if with, ok := ctx.Value(colocateKey{}).(*Variable); ok {
+		opts.ColocateWith = with.inner
+	}
+	var inner *strategy.Variable
+	var err error
+	if rc, ok := strategy.ReplicaContextOf(ctx); ok {
+		inner, err = rc.NewVariable(initial, opts)
+	} else {
+		inner, err = d.strategy.NewVariable(ctx, initial, opts)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.variable(inner), nil
+}
+
+// Name returns the variable's name.
+func (v *Variable) Name() string { return v.inner.Path() }
+
+// Shape returns the dtype and the dimensions of a component.
+func (v *Variable) Shape() shapes.Shape { return v.inner.Shape() }
+
+// Devices returns the names of the components' devices, in the order of the towers.
+func (v *Variable) Devices() []string { return v.inner.Devices() }
+
+// TowerLocal reports whether the variable is tower-local, otherwise it is mirrored.
+func (v *Variable) TowerLocal() bool { return v.inner.Synchronization() == strategy.OnRead }
+
+// ReduceMethod returns "sum" or "mean" of a tower-local variable, and "" of a mirrored
+// one.
+func (v *Variable) ReduceMethod() string {
+	switch v.inner.Aggregation() {
+	case strategy.AggregateSum:
+		return "sum"
+	case strategy.AggregateMean:
+		return "mean"
+	}
+	return ""
+}
+
+// Trainable reports whether optimizers change the variable.
+func (v *Variable) Trainable() bool { return v.inner.Trainable() }
+
+// Variable returns the variable as package strategy has it.
+func (v *Variable) Variable() *strategy.Variable { return v.inner }
+
+func (v *Variable) String() string {
+	kind := "MirroredVariable"
+	if v.TowerLocal() {
+		kind = "TowerLocalVariable"
+	}
+	return fmt.Sprintf("%s(%s, %s)", kind, v.Name(), v.Shape())
+}
+
+// Read returns the variable: in a tower's code and in an update the component, a
+// *[strategy.Component]; in cross-tower context a *[Mirrored], combined if the
+// variable is tower-local.
+func (v *Variable) Read(ctx context.Context) (any, error) {
+	if err := v.d.requireOwn(ctx, "read "+v.Name()); err != nil {
+		return nil, err
+	}
+	if rc, ok := v.d.componentOps(ctx); ok {
+		return rc.Read(v.inner)
+	}
+	m, err := v.inner.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Mirrored{perDevice{v.d, m}}, nil
+}
+
+// componentOps returns what reads and writes components: in a tower's code, and in an
+// update of a variable.
+func (d *DistributionStrategy) componentOps(ctx context.Context) (*strategy.EagerContext, bool) {
+	if rc, ok := strategy.ReplicaContextOf(ctx); ok {
+		return rc, true
+	}
+	if _, ok := strategy.UpdateReplicaID(ctx); !ok {
+		return nil, false
+	}
+	u, ok := ctx.Value(updateKey{}).(*UpdateContext)
+	if !ok || u.d != d {
+		return nil, false
+	}
+	return u.rc, true
+}
+
+// Assign writes the component and returns its new value. A mirrored variable is
+// written in an update, with equal values on all towers; a tower-local one in a
+// tower's code. Elsewhere it is a *[strategy.ContextError].
+func (v *Variable) Assign(ctx context.Context, x any) (any, error) {
+	return v.write(ctx, "assign", (*strategy.EagerContext).Assign, x)
+}
+
+// AssignAdd adds to the component, like Assign.
+func (v *Variable) AssignAdd(ctx context.Context, x any) (any, error) {
+	return v.write(ctx, "assign_add", (*strategy.EagerContext).AssignAdd, x)
+}
+
+// AssignSub subtracts from the component, like Assign.
+func (v *Variable) AssignSub(ctx context.Context, x any) (any, error) {
+	return v.write(ctx, "assign_sub", (*strategy.EagerContext).AssignSub, x)
+}
+
+func (v *Variable) write(ctx context.Context, name string, write func(*strategy.EagerContext, *strategy.Variable, any) (any, error), x any) (any, error) {
+	op := fmt.Sprintf("%s %q", name, v.Name())
+	// Outside every scope the default strategy's single tower would run: neither a
+	// tower of this strategy nor an update of it.
+	if s, ok := strategy.FromContext(ctx); ok && s != v.d.strategy {
+		return nil, &strategy.StrategyError{Op: op, Subject: "the variable"}
+	}
+	_, inTower := strategy.ReplicaContextOf(ctx)
+	rc, ok := v.d.componentOps(ctx)
+	switch {
+	case v.TowerLocal() && !inTower:
+		return nil, &strategy.ContextError{Op: op, Reason: "a tower-local variable outside a tower's code", Hint: "write it in the function of CallForEachTower"}
+	case !v.TowerLocal() && (!ok || inTower):
+		return nil, &strategy.ContextError{Op: op, Reason: "a mirrored variable outside an update", Hint: "use DistributionStrategy.Update to modify it"}
+	}
+	return write(rc, v.inner, x)
+}
+
+// Save returns what a checkpoint holds of the variable: a mirrored one's value, a
+// tower-local one's components combined.
+func (v *Variable) Save(ctx context.Context) (*tensors.Tensor, error) { return v.inner.SaveValue(ctx) }
+
+// Restore writes a checkpoint's value to all components. That of a tower-local
+// variable that is summed is multiplied by 1/towers first, in its own dtype, so that a
+// read gives it back up to rounding; an integer cannot be multiplied by a fraction,
+// and the error is of kind TypeError.
+func (v *Variable) Restore(ctx context.Context, saved *tensors.Tensor) error {
+	if v.ReduceMethod() != "sum" {
+		return v.inner.RestoreValue(ctx, saved)
+	}
+	op := fmt.Sprintf("restore %q", v.Name())
+	if saved == nil || !saved.Shape().Equal(v.Shape()) {
+		return fault(strategy.ValueError, op, "give a value of its shape and dtype", "another value than %s", v.Shape())
+	}
+	if t := v.Shape().DType; !t.IsFloat() && !t.IsComplex() {
+		return fault(strategy.TypeError, op, "restore it with RestoreValue of package strategy, whose shares truncate", "a share of dtype %s", t)
+	}
+	n := v.d.NumTowers()
+	_, err := v.d.strategy.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		share, err := rc.Mul(saved, 1/float64(n))
+		if err != nil {
+			return nil, err
+		}
+		_, err = rc.Assign(v.inner, share)
+		return nil, err
+	})
+	return err
+}
+
+// Close releases the variable's memory; its name is free again.
+func (v *Variable) Close() error {
+	v.d.mu.Lock()
+	delete(v.d.variables, v.inner)
+	delete(v.d.names, v.Name())
+	v.d.mu.Unlock()
+	return v.inner.Close()
+}
