@@ -117,6 +117,10 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 		return nil, &OptionError{Option: "LogicalDevices", Reason: fmt.Sprintf(
 			"%d, but the Assignment has %d; give one of them", opts.LogicalDevices, assignment.NumCoresPerReplica())}
 	}
+	// TensorFlow takes an assignment that names a core twice; no program can.
+	if err := assignment.Validate(); err != nil {
+		return nil, &OptionError{Option: "Assignment", Reason: "names a core twice", Err: err}
+	}
 	return &TPUStrategy{
 		opts: opts, assignment: assignment, devices: make([]*pjrt.Device, assignment.NumReplicas()*assignment.NumCoresPerReplica()),
 		replicas: assignment.NumReplicas(), perReplica: assignment.NumCoresPerReplica(),
