@@ -9,6 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"tpustrategy/logical"
 	"tpustrategy/pjrt"
 	"tpustrategy/strategy"
 	"tpustrategy/tpu"
@@ -131,6 +132,7 @@ func failureOf(err error) *failure {
 	var memory *strategy.MemoryError
 	var option *strategy.OptionError
 	var topology *tpu.TopologyError
+	var annotation *logical.Error
 	switch {
 	case errors.As(err, &memory):
 		f.Kind, f.Log = "memory", memory.Log
@@ -139,7 +141,7 @@ func failureOf(err error) *failure {
 		f.Kind, f.Log = "died", died.Tail
 	case errors.As(err, &find), errors.As(err, &plugin):
 		f.Kind = "missing"
-	case errors.As(err, &usage), errors.As(err, &accelerator), errors.As(err, &assignment), errors.As(err, &option), errors.As(err, &topology):
+	case errors.As(err, &usage), errors.As(err, &accelerator), errors.As(err, &assignment), errors.As(err, &option), errors.As(err, &topology), errors.As(err, &annotation):
 		f.Kind = "usage"
 	case errors.As(err, &compiler):
 		f.Log = compiler.Log

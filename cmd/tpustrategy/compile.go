@@ -25,6 +25,7 @@ type compileCmd struct {
 	Whole     bool     `help:"Keep a whole copy of every variable on each logical device."`
 	Precision string   `help:"Precision of matrix products: default or highest." enum:"default,highest" default:"default"`
 	Report    string   `help:"Write the report there: JSON, or a page if it ends in .html." type:"path"`
+	Save      string   `help:"Write the compiled step there, to be loaded and run on such a slice." type:"path"`
 	Text      string   `help:"Write the step's StableHLO there." type:"path"`
 	Plugin    string   `help:"Path of the plugin, instead of looking for it." type:"path"`
 }
@@ -93,8 +94,10 @@ func (c *compileCmd) check() error {
 		return usagef("compile: --logical %d: give a number from 1", c.Logical)
 	case c.Replicas < 0:
 		return usagef("compile: --replicas %d: give a number from 1, or 0 for as many as fit", c.Replicas)
-	case len(c.Topology) > 1 && c.Text != "":
-		return usagef("compile: --text writes one file: give one --topology")
+	case len(c.Topology) > 1 && c.Text+c.Save != "":
+		return usagef("compile: --text and --save write one file: give one --topology")
+	case c.File != "" && c.Text+c.Save != "":
+		return usagef("compile: --text and --save are for --example")
 	}
 	if c.Example != "" {
 		if _, _, err := findModel(c.Example, modelSize{c.Width, c.Layers, c.Batch}); err != nil {
@@ -132,7 +135,7 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology string) (*rep
 	}
 	answer, err := a.child(ctx, "compiling "+what+" for "+topology, childRequest{Compile: &compileRequest{
 		Plugin: found.Path, Topology: topology, Example: c.Example, Size: modelSize{c.Width, c.Layers, c.Batch}, File: c.File,
-		Replicas: c.Replicas, Logical: c.Logical, Whole: c.Whole, Precision: c.Precision, Text: c.Text,
+		Replicas: c.Replicas, Logical: c.Logical, Whole: c.Whole, Precision: c.Precision, Text: c.Text, Save: c.Save,
 	}}, kind == "tpu")
 	if err != nil {
 		return nil, err

@@ -49,9 +49,9 @@ func drawMesh(w io.Writer, t tpu.Topology, wrap [3]bool, slices int, text func(t
 		}
 		var head strings.Builder
 		for x := range columns {
-			fmt.Fprintf(&head, " %-*s", width+1, fmt.Sprintf("x=%d%s", x, strings.TrimSpace(edge(wrap[1]))))
+			fmt.Fprintf(&head, "  %-*s", width, fmt.Sprintf("x=%d%s", x, strings.TrimSpace(edge(wrap[1]))))
 		}
-		fmt.Fprintf(w, "        %s\n", strings.TrimRight(head.String(), " "))
+		fmt.Fprintf(w, "         %s\n", strings.TrimRight(head.String(), " "))
 		for y := range rows {
 			var row strings.Builder
 			for x := range columns {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 
 	"tpustrategy/internal/plugintest"
 )
+
+var update = flag.Bool("update", false, "write the scripts' expected outputs anew")
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"tpustrategy": func() { os.Exit(mainCode()) }})
@@ -31,7 +34,8 @@ func TestScripts(t *testing.T) {
 				library = libtpu(t)
 			}
 			testscript.Run(t, testscript.Params{
-				Dir: group.dir,
+				UpdateScripts: *update,
+				Dir:           group.dir,
 				Setup: func(env *testscript.Env) error {
 					env.Setenv("HOME", env.WorkDir)
 					env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
@@ -85,8 +89,13 @@ func abortingPlugin(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	source := ts.MkAbs("plugin.c")
 	ts.Check(os.WriteFile(source, []byte(`#include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
-const void *GetPjrtApi(void) { fprintf(stderr, "first line\nCheck failed: this plugin aborts\n"); abort(); }
+const void *GetPjrtApi(void) {
+  fprintf(stderr, "first line\nCheck failed: this plugin aborts\n");
+  if (getenv("PLUGIN_IS_KILLED")) raise(SIGKILL);
+  abort();
+}
 `), 0o644))
 	out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", ts.MkAbs(args[0]), source).CombinedOutput()
 	if err != nil {

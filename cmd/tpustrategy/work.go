@@ -24,14 +24,17 @@ type compileRequest struct {
 	Plugin   string `json:"plugin"`
 	Topology string `json:"topology"`
 	// Example is the name of a model; without one, File is StableHLO.
-	Example             string    `json:"example,omitempty"`
-	Size                modelSize `json:"size"`
-	File                string    `json:"file,omitempty"`
-	Replicas            int       `json:"replicas,omitempty"`
-	Logical             int       `json:"logical,omitempty"`
-	Whole               bool      `json:"whole,omitempty"`
-	Precision           string    `json:"precision,omitempty"`
-	Text, Save, DumpDir string    `json:",omitempty"`
+	Example   string    `json:"example,omitempty"`
+	Size      modelSize `json:"size"`
+	File      string    `json:"file,omitempty"`
+	Replicas  int       `json:"replicas,omitempty"`
+	Logical   int       `json:"logical,omitempty"`
+	Whole     bool      `json:"whole,omitempty"`
+	Precision string    `json:"precision,omitempty"`
+	// Text and Save are files to write the step's StableHLO and the compiled step
+	// to.
+	Text string `json:"text,omitempty"`
+	Save string `json:"save,omitempty"`
 }
 
 // compileAnswer is what came of it.
@@ -91,11 +94,29 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 			return nil, err
 		}
 	}
+	if r.Save != "" {
+		if err := saveStep(r.Save, compiled); err != nil {
+			return nil, err
+		}
+	}
 	rep, err := compiled.Report()
 	if err != nil {
 		return nil, err
 	}
 	return &compileAnswer{Report: rep}, nil
+}
+
+// saveStep writes a compiled step.
+func saveStep(path string, compiled *strategy.Compiled) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	err = compiled.Save(f)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
 }
 
 // open opens a strategy over the request's topology.
@@ -163,7 +184,7 @@ func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) 
 		ids[0] = append(ids[0], replica...)
 	}
 	program, err := slice.Compile(ctx, pjrt.Program{Code: text}, pjrt.CompileOptions{
-		Partitions: partitions, DeviceAssignment: ids, SPMD: partitions > 1, Shardy: strings.Contains(string(text), "sdy."), DumpDir: r.DumpDir,
+		Partitions: partitions, DeviceAssignment: ids, SPMD: partitions > 1, Shardy: strings.Contains(string(text), "sdy."),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("compiling %s: %w", r.File, err)
