@@ -367,3 +367,33 @@ func TestATopologyHasOneTaskForThisProcess(t *testing.T) {
 	_, err = system.New(base.Runtime(), cluster.Topology())
 	assert.ErrorContains(t, err, "a process addresses the devices of one task")
 }
+
+// slow is a runtime that comes late, and tells when it is closed.
+type slow struct {
+	system.Runtime
+	closed chan struct{}
+}
+
+func (s slow) Close() error {
+	close(s.closed)
+	return nil
+}
+
+func TestDevicesThatComeTooLateAreClosed(t *testing.T) {
+	base, err := system.Open(context.Background(), system.Options{CPUDevices: 2, Plugin: plugintest.Path(t, "cpu")})
+	require.NoError(t, err)
+	defer base.Close()
+	closed := make(chan struct{})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	_, err = system.Open(ctx, system.Options{CPUDevices: 2, Connect: func(context.Context) (system.Runtime, error) {
+		time.Sleep(400 * time.Millisecond)
+		return slow{base.Runtime(), closed}, nil
+	}})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the devices that came late stay open")
+	}
+}
