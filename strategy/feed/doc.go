@@ -41,6 +41,14 @@
 // however many are ready: saved with a checkpoint, it has training go on with the
 // very next batch. See [Options.From].
 //
+// # Many processes
+//
+// Each process feeds its own replicas, in one shape: pad short batches, or batch
+// with drop remainder. Data in memory ends on all processes at the same step. Files
+// are divided among them and may not, which is an error that matches [ErrVote]:
+// repeat such a dataset without end and set [Options.EndTogether]. For the same reason an input given to [New] must not vote
+// on its end through the devices (input.Options.AnyHost).
+//
 // # Failure
 //
 // An error of the input, of a copy or of the context comes out of Next, once the

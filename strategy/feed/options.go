@@ -46,6 +46,10 @@ type Options struct {
 	// Annotations say how the components of a replica's part are split over its
 	// logical devices, in the order of the leaves. Missing ones are replicated.
 	Annotations []logical.Annotation
+	// EndTogether is the caller's word that all processes run out of data at the
+	// same step, or never, where the dataset does not show it: files that are
+	// repeated without end, say. See [ErrVote].
+	EndTogether bool
 	// From is the position to start at, as [Feed.State] gave it; zero is the
 	// beginning.
 	From input.State

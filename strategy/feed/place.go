@@ -25,16 +25,17 @@ type placer struct {
 	// leaf, then replica. A copy to the device has read them when it returns, so
 	// that the next step uses them again.
 	staging [][]*tensors.Tensor
-	values  []any                // scratch: one component on all replicas
+	values  []any                // scratch: one component of the local replicas
 	full    *strategy.PerReplica // the mask of full batches
 }
 
 func newPlacer(s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*placer, error) {
-	p := &placer{strategy: s, opts: opts, local: s.LocalReplicas(), values: make([]any, s.NumReplicasInSync())}
+	p := &placer{strategy: s, opts: opts, local: s.LocalReplicas()}
 	if d.LocalReplicas() != len(p.local) {
 		return nil, fmt.Errorf("feed: the input is for %d replicas of this process, the strategy has %d; distribute it with Replicas %d, Hosts %d, HostIndex %d",
 			d.LocalReplicas(), len(p.local), s.NumReplicasInSync(), s.NumProcesses(), s.Process())
 	}
+	p.values = make([]any, len(p.local))
 	p.rows = opts.Rows
 	if p.rows == 0 && d.MaxRows() > 0 {
 		p.rows = d.MaxRows()
@@ -153,14 +154,10 @@ func (p *placer) copy(ctx context.Context, leaf int, column []input.Tensor, a lo
 			return nil, err
 		}
 	}
-	// The others' replicas are not read here, but have the same shape.
-	for r := range p.values {
-		p.values[r] = p.staging[leaf][0]
+	for r, staged := range p.staging[leaf] {
+		p.values[r] = staged
 	}
-	for i, r := range p.local {
-		p.values[r] = p.staging[leaf][i]
-	}
-	return p.strategy.PerReplica(ctx, p.values, a)
+	return p.strategy.LocalPerReplica(ctx, p.values, a)
 }
 
 func (p *placer) close() error {

@@ -20,7 +20,7 @@ func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset,
 	if s == nil {
 		return nil, errors.New("feed: no strategy")
 	}
-	d, err := distribute(s, ds)
+	d, err := distribute(s, ds, opts.EndTogether)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func FromSeq(ctx context.Context, s *strategy.TPUStrategy, open func(ctx context
 			open(inner)(yield)
 		}
 	}
-	d, err := distribute(s, input.FromSeq(pass, data))
+	d, err := distribute(s, input.FromSeq(pass, data), opts.EndTogether)
 	if err != nil {
 		cancel(nil)
 		return nil, err
@@ -67,10 +67,34 @@ func FromSeq(ctx context.Context, s *strategy.TPUStrategy, open func(ctx context
 	return f, nil
 }
 
-func distribute(s *strategy.TPUStrategy, ds input.Dataset) (*input.Distributed, error) {
-	d, err := input.Distribute(ds, input.Options{Replicas: s.NumReplicasInSync(), Hosts: s.NumProcesses(), HostIndex: s.Process()})
+// distribute divides a dataset over the strategy's replicas and processes.
+func distribute(s *strategy.TPUStrategy, ds input.Dataset, together bool) (*input.Distributed, error) {
+	opts, err := s.InputOptions()
+	if err != nil {
+		return nil, fmt.Errorf("feed: %w", err)
+	}
+	if opts.AnyHost != nil {
+		opts.AnyHost = alone
+		if !together && ds.Info().Cardinality != input.Infinite {
+			opts.AnyHost = noVote
+		}
+	}
+	d, err := input.Distribute(ds, opts)
 	if err != nil {
 		return nil, fmt.Errorf("feed: %w", err)
 	}
 	return d, nil
 }
+
+// ErrVote is matched where processes may run out of data at different steps. They
+// would have to vote on each step, which is a launch on all devices; a feed that
+// runs ahead would make it at another point between the steps' launches on each
+// process.
+var ErrVote = errors.New("feed: processes that may run out of data at different steps cannot be fed ahead")
+
+func noVote(context.Context, bool) (bool, error) {
+	return false, fmt.Errorf("%w; repeat the dataset without end, count the steps and set EndTogether, or keep the data in memory", ErrVote)
+}
+
+// alone is the vote where it is known beforehand.
+func alone(_ context.Context, mine bool) (bool, error) { return mine, nil }

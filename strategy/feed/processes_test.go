@@ -1,0 +1,131 @@
+package feed_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/plugintest"
+	"tpustrategy/internal/simhost"
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/feed"
+	"tpustrategy/strategy/input"
+	"tpustrategy/tpu/system"
+)
+
+// onHosts runs a program on simulated processes at once.
+func onHosts(t *testing.T, processes, replicas int, program func(ctx context.Context, s *strategy.TPUStrategy) error) {
+	t.Helper()
+	plugintest.Path(t, "cpu")
+	sys, err := system.Open(context.Background(), system.Options{CPUDevices: replicas})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, sys.Close()) }()
+	cluster, err := simhost.New(sys, simhost.Options{Processes: processes})
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	for i := range processes {
+		all.Go(func() {
+			ctx := context.Background()
+			own, err := cluster.Open(ctx, i)
+			if !assert.NoError(t, err) {
+				return
+			}
+			s, err := strategy.New(own, strategy.Options{Replicas: replicas})
+			if assert.NoError(t, err) {
+				assert.NoError(t, program(ctx, s), "process %d", i)
+				assert.NoError(t, s.Close())
+			}
+			assert.NoError(t, own.Close())
+		})
+	}
+	all.Wait()
+}
+
+// TestEachProcessFeedsItsReplicas sums the batches over all replicas of all
+// processes.
+func TestEachProcessFeedsItsReplicas(t *testing.T) {
+	var mu sync.Mutex
+	sums := map[int][]int32{}
+	onHosts(t, 2, 4, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		f, err := feed.FromDataset(ctx, s, pairs(32).Batch(8, true), feed.Options{})
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		total := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{rc.AllReduce(strategy.Sum, graph.ReduceAllSum(in[1]))}
+		}, strategy.FunctionOptions{Name: "total"})
+		for batch, err := range f.All(ctx) {
+			if err != nil {
+				return err
+			}
+			if len(batch.Rows) != 2 {
+				return fmt.Errorf("rows %v", batch.Rows)
+			}
+			for i, r := range s.LocalReplicas() {
+				x, err := batch.Values[1].Local(ctx, r)
+				if err != nil {
+					return err
+				}
+				// Chunks of two rows are dealt to the processes in turn.
+				first := int32(batch.Index)*8 + int32(i*s.NumProcesses()+s.Process())*2
+				assert.Equal(t, []int32{first, first + 1}, x.Value(), "local replica %d", i)
+			}
+			out, err := total.Run(ctx, batch.Args()...)
+			if err != nil {
+				return err
+			}
+			x, err := out[0].Local(ctx, s.LocalReplicas()[0])
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			sums[s.Process()] = append(sums[s.Process()], x.Value().(int32))
+			mu.Unlock()
+		}
+		return nil
+	})
+	want := []int32{28, 92, 156, 220}
+	require.Equal(t, map[int][]int32{0: want, 1: want}, sums)
+}
+
+func TestProcessesThatMayEndApartAreToldSo(t *testing.T) {
+	var paths []string
+	dir := t.TempDir()
+	for i := range 2 {
+		paths = append(paths, filepath.Join(dir, fmt.Sprint(i)))
+		require.NoError(t, os.WriteFile(paths[i], []byte(strings.Repeat("7\n", 8+8*i)), 0o644))
+	}
+	numbers := input.Lines(paths, input.FileOptions{}).Map(func(context.Context, input.Element) (input.Element, error) {
+		return input.Leaf(input.Scalar(int32(7))), nil
+	}, input.MapOptions{Spec: input.Leaf(input.TensorSpec{Kind: input.Int32})})
+	onHosts(t, 2, 4, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		f, err := feed.FromDataset(ctx, s, numbers.Batch(8, true), feed.Options{})
+		if err != nil {
+			return err
+		}
+		_, err = f.Next(ctx)
+		assert.ErrorIs(t, err, feed.ErrVote)
+		if err := f.Close(); err != nil {
+			return err
+		}
+		f, err = feed.FromDataset(ctx, s, numbers.Repeat(-1).Batch(8, true), feed.Options{EndTogether: true})
+		if err != nil {
+			return err
+		}
+		for range 5 {
+			if _, err := f.Next(ctx); err != nil {
+				return err
+			}
+		}
+		return f.Close()
+	})
+}
