@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,6 +45,11 @@ func (s *starter) checkEnvironment(ctx context.Context) ([]clusterresolver.Findi
 	}
 	var refused []clusterresolver.Finding
 	findings := clusterresolver.Check(env, md)
+	for _, f := range s.cluster.Findings {
+		if !slices.Contains(findings, f) { // the resolver has asked more than this check
+			s.logger.Warn("system: environment", "finding", f.String())
+		}
+	}
 	for _, f := range findings {
 		s.logger.Warn("system: environment", "finding", f.String())
 		if f.Severity == clusterresolver.SeverityError {

@@ -40,7 +40,8 @@ type Options struct {
 	// the environment by itself.
 	Metadata *clusterresolver.MetadataClient
 	// AllowFindings starts in spite of findings that a job would hang or compute
-	// wrongly with; they are logged.
+	// wrongly with; they are logged. A resolver that checks refuses by itself, see
+	// [clusterresolver.SliceOptions].
 	AllowFindings bool
 	// Connect opens the devices in the place of a plugin, such as those of a
 	// simulated host. A runtime with a method Topology() tpu.Topology says where

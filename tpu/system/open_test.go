@@ -350,11 +350,16 @@ func TestShutdownIsBoundedByItsContext(t *testing.T) {
 }
 
 func TestFindingsCanBeAllowed(t *testing.T) {
+	var log bytes.Buffer
+	known := workers(t, 0, "a:1")
+	known.Findings = []clusterresolver.Finding{{Code: "other", Do: "look at the resolver"}}
 	sys, err := system.Open(context.Background(), system.Options{
-		CPUDevices: 2, Plugin: plugintest.Path(t, "cpu"), Cluster: workers(t, 0, "a:1"), AllowFindings: true,
+		CPUDevices: 2, Plugin: plugintest.Path(t, "cpu"), Cluster: known, AllowFindings: true, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Getenv: environment(map[string]string{"TPU_ACCELERATOR_TYPE": "v5litepod-16", "TPU_WORKER_HOSTNAMES": "a,b", "TPU_WORKER_ID": "0"}),
 	})
 	require.NoError(t, err)
+	assert.Contains(t, log.String(), "look at the resolver")
+	assert.Contains(t, log.String(), string(clusterresolver.FindingWorkerCount))
 	require.NoError(t, sys.Close())
 }
 
