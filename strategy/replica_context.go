@@ -120,3 +120,9 @@ func (rc *ReplicaContext) AllGather(x *graph.Node, axis int) *graph.Node {
 	rc.inReplica("AllGather")
 	return module.AllGather(x, axis)
 }
+
+// Broadcast returns replica 0's x on every replica: one all-reduce.
+func (rc *ReplicaContext) Broadcast(x *graph.Node) *graph.Node {
+	rc.inReplica("Broadcast")
+	return rc.first(x)
+}

@@ -36,6 +36,9 @@ var exceptions = []exception{
 	{"strategy_semantics", "cluster_resolver", "(device dict and core count|TPUSystemMetadata from a device list.*|master_job)", "",
 		"helpers over TensorFlow's own device and job names; devices come from the PJRT client here"},
 
+	{"sharding", ".*", "(tile|partial_tile|subgroup_tile) not ndarray", "", "a tile assignment is numbers by its type"},
+	{"sharding", ".*", "subgroup_tile modes not list", "", "modes are variadic: another type does not compile"},
+
 	// What there is one of in a Python process.
 	{"strategy_semantics", "default", ".*", "second_instance", "there is no strategy of the process"},
 	{"strategy_semantics", "default", ".*", "non_slot", "names a variable of TensorFlow 1's graph"},
@@ -65,3 +68,12 @@ func matches(pattern, text string) bool {
 	ok, err := regexp.MatchString("^(?:"+pattern+")$", text)
 	return err == nil && ok
 }
+
+// Reasons that cases of the other files give, by what is in them.
+const (
+	reasonAssignSPMD  = "TensorFlow cannot assign a tensor to a logical device under SPMD partitioning; here it can be"
+	reasonNotNumbers  = "a shape that is not a list of numbers does not compile"
+	reasonNotTopology = "another type than a topology does not compile"
+	reasonOtherRank   = "coordinates of another rank do not compile"
+	reasonMergeTrace  = "TensorFlow traces a merge call on TPUs with one symbolic tensor, so that the documented joining does not happen; here it does"
+)

@@ -48,6 +48,13 @@ type caseRun struct {
 	file, section, name, strategy string
 	unmappedWhy                   string
 	leftOut                       int
+	skipped                       bool
+}
+
+// skip ends a case that does not apply, for a reason of the list.
+func (c *caseRun) skip(reason string) {
+	c.skipped = true
+	c.Skip(reason)
 }
 
 // unmapped ends the case: nothing here knows how to run it.
@@ -59,18 +66,16 @@ func (c *caseRun) unmapped(format string, args ...any) {
 // run runs one case as a subtest and counts it.
 func (s *tally) run(t *testing.T, file, section, name, strategy string, body func(c *caseRun)) {
 	c := &caseRun{file: file, section: section, name: name, strategy: strategy}
-	skipped := false
 	ok := t.Run(strings.Join([]string{section, name, strategy}, "/"), func(t *testing.T) {
 		c.T = t
 		if reason, ok := notApplicable(file, section, name, strategy, ""); ok {
-			skipped = true
-			t.Skip(reason)
+			c.skip(reason)
 		}
 		body(c)
 	})
 	for _, s := range []*tally{s, s.section(section)} {
 		switch {
-		case skipped:
+		case c.skipped:
 			s.notApplicable++
 		case c.unmappedWhy != "":
 			s.unmapped++

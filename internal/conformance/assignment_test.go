@@ -1,0 +1,269 @@
+package conformance
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/tpu"
+)
+
+type goldenTopology struct {
+	MeshShape         []int               `json:"mesh_shape"`
+	DeviceCoordinates [][]tpu.Coordinates `json:"device_coordinates"`
+	MeshRank          int                 `json:"mesh_rank"`
+	NumTasks          int                 `json:"num_tasks"`
+	NumTPUsPerTask    int                 `json:"num_tpus_per_task"`
+	MissingDevices    []tpu.Coordinates   `json:"missing_devices"`
+	SerializedHex     string              `json:"serialized_hex"`
+	Inverse           []struct {
+		Coordinates   tpu.Coordinates
+		Task, Ordinal int
+		CPU, TPU      string
+	}
+}
+
+type assignmentGolden struct {
+	Name, Kind string
+	Input      json.RawMessage
+	Output     *struct {
+		NumReplicas       int                        `json:"num_replicas"`
+		NumCores          int                        `json:"num_cores_per_replica"`
+		CoreAssignment    [][]tpu.Coordinates        `json:"core_assignment"`
+		Task              [][]int                    `json:"task"`
+		TPUOrdinal        [][]int                    `json:"tpu_ordinal"`
+		TPUDevice         [][]string                 `json:"tpu_device"`
+		HostDevice        [][]string                 `json:"host_device"`
+		TPUDeviceNoJob    string                     `json:"tpu_device_no_job_0_0"`
+		HostDeviceNoJob   string                     `json:"host_device_no_job_0_0"`
+		LookupReplicas    map[string]json.RawMessage `json:"lookup_replicas"`
+		DeviceCoordinates [][]tpu.Coordinates        `json:"device_coordinates"`
+	}
+	Error *struct{ Message string }
+}
+
+type assignmentFile struct {
+	Topologies map[string]goldenTopology
+	Ring3D     map[string][][3]int `json:"ring_3d"`
+	Cases      []assignmentGolden
+}
+
+func (g goldenTopology) build(t testing.TB) tpu.Topology {
+	t.Helper()
+	topology, err := tpu.NewTopology(tpu.TopologyOptions{MeshShape: g.MeshShape, DeviceCoordinates: g.DeviceCoordinates})
+	require.NoError(t, err)
+	return topology
+}
+
+// runAssignments runs the cases of a file of topologies and device assignments on
+// package tpu.
+func runAssignments(t *testing.T, s *tally, file string, data []byte) {
+	var all assignmentFile
+	require.NoError(t, json.Unmarshal(data, &all))
+	for _, name := range slices.Sorted(keysOf(all.Topologies)) {
+		s.run(t, file, "topology", name, "-", func(c *caseRun) { checkTopology(c.T, all.Topologies[name]) })
+	}
+	for _, name := range slices.Sorted(keysOf(all.Ring3D)) {
+		s.run(t, file, "ring", name, "-", func(c *caseRun) { checkRing(c, name, all.Ring3D[name]) })
+	}
+	for _, g := range all.Cases {
+		s.run(t, file, g.Kind, g.Name, "-", func(c *caseRun) { assignmentCase(c, all, g) })
+	}
+}
+
+func checkTopology(t *testing.T, want goldenTopology) {
+	got := want.build(t)
+	shape := got.MeshShape()
+	assert.Equal(t, want.MeshShape, shape[:])
+	assert.Equal(t, want.MeshRank, got.MeshRank())
+	assert.Equal(t, want.NumTasks, got.NumTasks())
+	assert.Equal(t, want.NumTPUsPerTask, got.NumTPUsPerTask())
+	assert.Equal(t, want.DeviceCoordinates, got.DeviceCoordinates())
+	assert.Len(t, got.MissingDevices(), len(want.MissingDevices))
+	for i, m := range got.MissingDevices() {
+		assert.Equal(t, want.MissingDevices[i], m)
+	}
+	assert.Equal(t, want.SerializedHex, hex.EncodeToString(got.MarshalProto()))
+	back, err := tpu.ParseTopologyProto(unhex(t, want.SerializedHex))
+	require.NoError(t, err)
+	assert.True(t, got.Equal(back))
+	for _, inv := range want.Inverse {
+		task, err := got.TaskOrdinalAtCoordinates(inv.Coordinates)
+		if inv.Task < 0 {
+			assert.Error(t, err)
+			continue
+		}
+		require.NoError(t, err)
+		ordinal, err := got.TPUDeviceOrdinalAtCoordinates(inv.Coordinates)
+		require.NoError(t, err)
+		cpu, err := got.CPUDeviceNameAtCoordinates(inv.Coordinates, "worker")
+		require.NoError(t, err)
+		name, err := got.TPUDeviceNameAtCoordinates(inv.Coordinates, "worker")
+		require.NoError(t, err)
+		assert.Equal(t, []any{inv.Task, inv.Ordinal, inv.CPU, inv.TPU}, []any{task, ordinal, cpu, name})
+	}
+}
+
+// checkRing reads the ring off an assignment of single cores, one a place of the
+// mesh.
+func checkRing(c *caseRun, name string, want [][3]int) {
+	var x, y, z int
+	if n, err := fmt.Sscanf(name, "%dx%dx%d", &x, &y, &z); n != 3 || err != nil {
+		c.unmapped("ring %q", name)
+	}
+	topology, err := tpu.LogicalTopology(tpu.LogicalOptions{Devices: x * y * z, MeshShape: []int{x, y, z, 1}})
+	require.NoError(c, err)
+	a, err := tpu.BuildDeviceAssignment(topology, tpu.AssignmentOptions{Replicas: x * y * z, Order: tpu.RingOrder})
+	require.NoError(c, err)
+	var got [][3]int
+	for _, replica := range a.CoreAssignment() {
+		got = append(got, [3]int{replica[0][0], replica[0][1], replica[0][2]})
+	}
+	assert.Equal(c, want, got)
+}
+
+// assignmentCase runs one case by its kind.
+func assignmentCase(c *caseRun, all assignmentFile, g assignmentGolden) {
+	var in struct {
+		Topology string
+		Shape    json.RawMessage `json:"computation_shape"`
+		Stride   json.RawMessage `json:"computation_stride"`
+		Replicas int             `json:"num_replicas"`
+		Order    string          `json:"device_order_mode"`
+		Cores    json.RawMessage `json:"core_assignment"`
+		Mesh     []int           `json:"mesh_shape"`
+		Coords   json.RawMessage `json:"device_coordinates"`
+		Wire     string          `json:"serialized_hex"`
+		Task     int
+		Core     int
+	}
+	require.NoError(c, json.Unmarshal(g.Input, &in))
+	orders := map[string]tpu.DeviceOrder{"": tpu.AutoOrder, "AUTO": tpu.AutoOrder, "RING": tpu.RingOrder, "MESH": tpu.MeshOrder}
+	v28, known := all.Topologies["v2-8"]
+	topology := func() tpu.Topology {
+		if t, ok := all.Topologies[in.Topology]; ok {
+			return t.build(c)
+		}
+		require.True(c, known)
+		return v28.build(c)
+	}
+	switch g.Kind {
+	case "build":
+		options := tpu.AssignmentOptions{Replicas: in.Replicas, Order: orders[in.Order]}
+		if in.Shape != nil && json.Unmarshal(in.Shape, &options.ComputationShape) != nil ||
+			in.Stride != nil && json.Unmarshal(in.Stride, &options.ComputationStride) != nil {
+			c.skip(reasonNotNumbers)
+		}
+		if in.Replicas == 0 {
+			// Zero replicas means the default here; without replicas an assignment
+			// is made from its cores.
+			checkAssignment(c.T, g, func() (tpu.DeviceAssignment, error) { return tpu.NewDeviceAssignment(topology(), nil) })
+			return
+		}
+		checkAssignment(c.T, g, func() (tpu.DeviceAssignment, error) { return tpu.BuildDeviceAssignment(topology(), options) })
+	case "ctor":
+		if _, ok := all.Topologies[in.Topology]; !ok && in.Cores != nil {
+			c.skip(reasonNotTopology)
+		}
+		build := func() (tpu.DeviceAssignment, error) { // the case that starts from the wire form
+			topology, err := tpu.ParseTopologyProto(topology().MarshalProto())
+			require.NoError(c, err)
+			return tpu.BuildDeviceAssignment(topology, tpu.AssignmentOptions{Replicas: in.Replicas})
+		}
+		if in.Cores != nil {
+			var cores [][][]int
+			if json.Unmarshal(in.Cores, &cores) != nil || len(cores) > 0 && len(cores[0]) > 0 && len(cores[0][0]) != tpu.MeshRank {
+				c.skip(reasonOtherRank)
+			}
+			build = func() (tpu.DeviceAssignment, error) {
+				var placed [][]tpu.Coordinates
+				require.NoError(c, json.Unmarshal(in.Cores, &placed))
+				return tpu.NewDeviceAssignment(topology(), placed)
+			}
+		}
+		checkAssignment(c.T, g, build)
+	case "lookup":
+		a, err := tpu.BuildDeviceAssignment(topology(), tpu.AssignmentOptions{Replicas: 2})
+		require.NoError(c, err)
+		_, err = a.LookupReplicas(in.Task, in.Core)
+		assert.ErrorContains(c, err, "tpu: no replica has")
+	case "topology":
+		var coords [][][]int
+		if json.Unmarshal(in.Coords, &coords) != nil || len(coords) == 0 || len(coords[0]) == 0 || len(coords[0][0]) != tpu.MeshRank {
+			c.skip(reasonOtherRank)
+		}
+		var placed [][]tpu.Coordinates
+		require.NoError(c, json.Unmarshal(in.Coords, &placed))
+		_, err := tpu.NewTopology(tpu.TopologyOptions{MeshShape: in.Mesh, DeviceCoordinates: placed})
+		var bad *tpu.TopologyError
+		assert.ErrorAs(c, err, &bad)
+	case "topology_proto":
+		wire := unhex(c, in.Wire)
+		got, err := tpu.ParseTopologyProto(wire)
+		if g.Output == nil {
+			var bad *tpu.TopologyError
+			assert.ErrorAs(c, err, &bad)
+			return
+		}
+		require.NoError(c, err)
+		assert.Equal(c, g.Output.DeviceCoordinates, got.DeviceCoordinates())
+		assert.Equal(c, wire, got.MarshalProto())
+	default:
+		c.unmapped("kind %q", g.Kind)
+	}
+}
+
+func checkAssignment(t *testing.T, c assignmentGolden, build func() (tpu.DeviceAssignment, error)) {
+	t.Helper()
+	a, err := build()
+	if c.Output == nil {
+		assert.ErrorContains(t, err, "tpu: ", "TensorFlow: %v", c.Error)
+		return
+	}
+	require.NoError(t, err)
+	want := c.Output
+	assert.Equal(t, want.NumReplicas, a.NumReplicas())
+	assert.Equal(t, want.CoreAssignment, a.CoreAssignment())
+	if want.NumReplicas == 0 {
+		return
+	}
+	assert.Equal(t, want.NumCores, a.NumCoresPerReplica())
+	for r := range want.NumReplicas {
+		for p := range want.NumCores {
+			task, err1 := a.Task(r, p)
+			ordinal, err2 := a.TPUOrdinal(r, p)
+			device, err3 := a.TPUDevice(r, p, "worker")
+			host, err4 := a.HostDevice(r, p, "worker")
+			coords, err5 := a.Coordinates(r, p)
+			for _, err := range []error{err1, err2, err3, err4, err5} {
+				require.NoError(t, err)
+			}
+			assert.Equal(t, []any{want.Task[r][p], want.TPUOrdinal[r][p], want.TPUDevice[r][p], want.HostDevice[r][p], want.CoreAssignment[r][p]},
+				[]any{task, ordinal, device, host, coords})
+		}
+	}
+	device, err := a.TPUDevice(0, 0, "")
+	require.NoError(t, err)
+	assert.Equal(t, want.TPUDeviceNoJob, device)
+	host, err := a.HostDevice(0, 0, "")
+	require.NoError(t, err)
+	assert.Equal(t, want.HostDeviceNoJob, host)
+	for key, replicas := range want.LookupReplicas {
+		var task, core int
+		_, err := fmt.Sscanf(key, "%d/%d", &task, &core)
+		require.NoError(t, err)
+		got, err := a.LookupReplicas(task, core)
+		var want []int
+		if json.Unmarshal(replicas, &want) != nil {
+			assert.Error(t, err, "%s: %s", key, replicas)
+			continue
+		}
+		require.NoError(t, err)
+		assert.Equal(t, want, got, key)
+	}
+}
