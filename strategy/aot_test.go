@@ -190,8 +190,6 @@ func TestATooLargeModelIsRefusedWithItsLargestTensorsAndFitsWhenSplit(t *testing
 	require.NoError(t, compile(8))
 }
 
-func zeros(shape shapes.Shape) *tensors.Tensor { return tensors.FromShape(shape) }
-
 // libtpu is the path of libtpu. Without it a test is skipped, unless the
 // environment asks for ahead-of-time compilation with TPUSTRATEGY_AOT=1.
 func libtpu(t testing.TB) string {

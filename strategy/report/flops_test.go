@@ -32,3 +32,17 @@ func TestModelFLOPsOfEveryForm(t *testing.T) {
 		assert.Equal(t, c.want, modelFLOPs([]byte(c.text)), name)
 	}
 }
+
+func TestTheTimeIsTakenOutOfTheCompilersSum(t *testing.T) {
+	for _, c := range []struct {
+		sum     float32
+		seconds float64
+		untimed int
+	}{
+		{0.25, 0.25, 0}, {0, 0, 0}, {-8 + 0.0139, 0.0139, 8}, {-1 + 0.5, 0.5, 1}, {-3, 0, 0}, {-2.9999993, 0, 0}, {-5000.5, 0, 0},
+	} {
+		seconds, untimed := estimate(float64(c.sum))
+		assert.InDelta(t, c.seconds, seconds, 1e-6, "%v", c.sum)
+		assert.Equal(t, c.untimed, untimed, "%v", c.sum)
+	}
+}

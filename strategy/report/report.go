@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"tpustrategy/lowering/module"
@@ -126,8 +127,10 @@ type Cost struct {
 	FLOPs         float64 `json:"flops_per_core"`
 	BytesAccessed float64 `json:"bytes_accessed_per_core"`
 	// Seconds is the compiler's estimate of the time of a step; 0 if it gives
-	// none, as where it does not know the time of every operation.
+	// none. Untimed is the number of operations, such as collectives, whose time
+	// it does not know: the estimate is for the others.
 	Seconds float64 `json:"seconds,omitempty"`
+	Untimed int     `json:"untimed_operations,omitempty"`
 	// FloorSeconds is the least time that FLOPs and BytesAccessed take one core
 	// at its published peak and rate of memory, whichever is more; 0 if these are
 	// not known.
@@ -332,10 +335,12 @@ func (r *Report) addCost(p *pjrt.Executable, text []byte, ours bool) error {
 	if v, ok := number("bytes accessed"); ok {
 		r.Cost.BytesAccessed = v
 	}
-	if v, ok := number("optimal_seconds"); ok && v > 0 {
-		r.Cost.Seconds = v
-	} else {
-		r.note("the compiler does not know the time of every operation, and so estimates none")
+	v, ok := number("optimal_seconds")
+	if r.Cost.Seconds, r.Cost.Untimed = estimate(v); !ok || r.Cost.Seconds == 0 {
+		r.Cost.Seconds, r.Cost.Untimed = 0, 0
+		r.note("the compiler estimates no time")
+	} else if r.Cost.Untimed > 0 {
+		r.note("the compiler does not know the time of %d operations, such as collectives; its estimate is for the others", r.Cost.Untimed)
 	}
 	if r.Target.PeakFLOPS > 0 && r.Target.HBMBandwidth > 0 {
 		r.Cost.FloorSeconds = max(r.Cost.FLOPs/r.Target.PeakFLOPS, r.Cost.BytesAccessed/r.Target.HBMBandwidth, 0)
@@ -346,6 +351,25 @@ func (r *Report) addCost(p *pjrt.Executable, text []byte, ours bool) error {
 	}
 	return nil
 }
+
+// estimate takes apart the compiler's sum of its operations' seconds, in which one
+// that it cannot time counts -1. The sum is a float32: what remains beside several
+// of these is not exact to less than a microsecond, and nothing if it is as small.
+func estimate(sum float64) (seconds float64, untimed int) {
+	if sum > 0 {
+		return sum, 0
+	}
+	untimed = int(math.Ceil(-sum))
+	seconds = float64(untimed) + sum
+	if untimed > maxUntimed || seconds < 10*float64(untimed)*0x1p-23 {
+		return 0, 0
+	}
+	return seconds, untimed
+}
+
+// maxUntimed is the number of operations beside which a time is lost in the
+// rounding.
+const maxUntimed = 1 << 10
 
 // Largest returns the tensors of a role, or of all if it is empty, with the most
 // bytes per core first.
