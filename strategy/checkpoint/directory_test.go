@@ -124,7 +124,7 @@ func TestVariablesThatCannotBeSavedAreNamed(t *testing.T) {
 		err := d.Save(ctx, 1, c.group, SaveOptions{})
 		require.ErrorAs(t, err, &variable, name)
 		assert.Equal(t, c.want, variable.Path, name)
-		assert.Equal(t, []string{lockFile}, names(t, d.Path()), name)
+		assert.Subset(t, []string{lockFile}, names(t, d.Path()), name)
 	}
 	require.ErrorContains(t, d.Save(ctx, 1, Group{Variables: []Variable{nil}}, SaveOptions{}), "nil")
 	require.ErrorContains(t, d.Save(ctx, 1, numbers(1), SaveOptions{Metadata: map[string]string{metadataStep: "9"}}), metadataStep)

@@ -63,6 +63,7 @@
 //
 // # Many hosts
 //
-// The host that holds replica 0 saves. All hosts restore from the same directory,
-// each its own devices.
+// Of the processes that share a strategy one saves, and the others call [Follow] at
+// the same point: some variables are read by all of them together. All restore from
+// the same directory, each its own devices.
 package checkpoint

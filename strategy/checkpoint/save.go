@@ -6,12 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
-	"slices"
-	"strings"
-
-	"tpustrategy/internal/safetensors"
 )
 
 // SaveOptions describe a checkpoint. The zero value works.
@@ -36,6 +31,12 @@ const metadataStep = "tpustrategy.step"
 // before. Values are read and written one after another, so that about one
 // variable is in host memory at a time; nothing may change them meanwhile.
 func (d *Directory) Save(ctx context.Context, step int64, g Group, opts SaveOptions) error {
+	m := &manifest{Format: formatName, Version: formatVersion, Step: step, Metadata: opts.Metadata}
+	r, err := newReading(g, m)
+	if err != nil {
+		return err
+	}
+	defer r.drain(ctx)
 	if step < 0 {
 		return fmt.Errorf("checkpoint: step %d; steps are counted from 0", step)
 	}
@@ -48,7 +49,7 @@ func (d *Directory) Save(ctx context.Context, step int64, g Group, opts SaveOpti
 			return fmt.Errorf("%w: step %d, %s has step %d; save later steps, or call RemoveAfter", ErrStep, step, d.path, steps[len(steps)-1])
 		}
 		temp := filepath.Join(d.path, tempPrefix+stepName(step))
-		if err := d.commit(ctx, temp, step, g, opts); err != nil {
+		if err := d.commit(ctx, temp, m, r); err != nil {
 			// The next save clears away what this cannot.
 			_ = d.fs.RemoveAll(temp)
 			return err
@@ -65,18 +66,13 @@ func (d *Directory) Save(ctx context.Context, step int64, g Group, opts SaveOpti
 }
 
 // commit writes a checkpoint under a temporary name and puts it in place.
-func (d *Directory) commit(ctx context.Context, temp string, step int64, g Group, opts SaveOptions) error {
-	m := &manifest{Format: formatName, Version: formatVersion, Step: step, Metadata: opts.Metadata}
-	specs, err := describe(g, m)
-	if err != nil {
-		return err
-	}
-	fail := func(err error) error { return fmt.Errorf("checkpoint: saving step %d: %w", step, err) }
+func (d *Directory) commit(ctx context.Context, temp string, m *manifest, r *reading) error {
+	fail := func(err error) error { return fmt.Errorf("checkpoint: saving step %d: %w", m.Step, err) }
 	if err := d.fs.Mkdir(temp); err != nil {
 		return fail(err)
 	}
-	err = d.write(filepath.Join(temp, variablesFile), func(w io.Writer) error {
-		return writeVariables(ctx, w, m, specs, g.Variables)
+	err := d.write(filepath.Join(temp, variablesFile), func(w io.Writer) error {
+		return writeVariables(ctx, w, m, r)
 	})
 	if err != nil {
 		return fail(err)
@@ -98,7 +94,7 @@ func (d *Directory) commit(ctx context.Context, temp string, step int64, g Group
 	if err != nil {
 		return fail(err)
 	}
-	final := filepath.Join(d.path, stepName(step))
+	final := filepath.Join(d.path, stepName(m.Step))
 	if err := d.fs.Rename(temp, final); err != nil {
 		return fail(err)
 	}
@@ -124,91 +120,6 @@ func (d *Directory) write(path string, content func(io.Writer) error) error {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
-}
-
-// describe fills in the manifest's variables.
-func describe(g Group, m *manifest) ([]safetensors.Spec, error) {
-	specs := make([]safetensors.Spec, len(g.Variables))
-	m.Variables = make([]savedVariable, len(g.Variables))
-	seen := map[string]bool{}
-	var errs []error
-	for i, v := range g.Variables {
-		if v == nil {
-			return nil, fmt.Errorf("checkpoint: variable %d of the group is nil", i)
-		}
-		path := v.Path()
-		name := strings.TrimPrefix(path, "/")
-		if seen[name] || name == "" {
-			errs = append(errs, &VariableError{Path: path, Reason: "the path is empty, or there twice", Hint: "give each variable a path of its own"})
-			continue
-		}
-		seen[name] = true
-		synchronization, aggregation, err := rules(v)
-		errs = append(errs, err)
-		saved := savedVariable{Path: path, Tensor: name, Trainable: true, Synchronization: synchronization.String(), Aggregation: aggregation.String()}
-		if t, ok := v.(interface{ Trainable() bool }); ok {
-			saved.Trainable = t.Trainable()
-		}
-		m.Variables[i] = saved
-		if specs[i], err = specOf(path, name, v.Shape()); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	if _, ok := m.Metadata[metadataStep]; ok {
-		errs = append(errs, fmt.Errorf("checkpoint: metadata entry %q is reserved; use another name", metadataStep))
-	}
-	return specs, errors.Join(errs...)
-}
-
-// writeVariables streams the tensor file and notes its checksums in the manifest.
-func writeVariables(ctx context.Context, to io.Writer, m *manifest, specs []safetensors.Spec, group []Variable) error {
-	w := &summing{w: to}
-	metadata := map[string]string{metadataStep: fmt.Sprint(m.Step)}
-	maps.Copy(metadata, m.Metadata)
-	layout, err := safetensors.Layout(specs)
-	if err != nil {
-		return err
-	}
-	file, err := safetensors.NewWriter(w, specs, metadata)
-	if err != nil {
-		return err
-	}
-	m.HeaderBytes, m.HeaderCRC32C = w.bytes, w.sum
-	places := make(map[string]int, len(specs))
-	for i, s := range specs {
-		places[s.Name] = i
-	}
-	for _, t := range layout {
-		i := places[t.Name]
-		saved := &m.Variables[i]
-		value, err := group[i].SaveValue(ctx)
-		if err != nil {
-			return &VariableError{Path: saved.Path, Reason: "not read", Err: err}
-		}
-		if got, err := specOf(saved.Path, t.Name, value.Shape()); err != nil || got.DType != t.DType || !slices.Equal(got.Shape, t.Shape) {
-			return &VariableError{Path: saved.Path, Reason: fmt.Sprintf("its value is %s, its shape was %s", value.Shape(), group[i].Shape())}
-		}
-		if t.Bytes == 0 {
-			continue
-		}
-		var failed error
-		err = value.ConstBytes(func(data []byte) {
-			for piece := range slices.Chunk(data, pieceBytes) {
-				if failed = ctx.Err(); failed == nil {
-					failed = file.Write(t.Name, piece)
-				}
-				if failed != nil {
-					return
-				}
-				saved.CRC32C = saved.CRC32C.plus(piece)
-			}
-		})
-		if err = errors.Join(err, failed); err != nil {
-			return &VariableError{Path: saved.Path, Reason: "not written", Err: err}
-		}
-	}
-	m.Bytes, m.CRC32C = w.bytes, w.sum
-	return file.Finish()
 }
 
 // pieceBytes is what is written between two looks at the context.
