@@ -1,0 +1,481 @@
+package strategy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/input"
+	"tpustrategy/tpu/system"
+)
+
+// pages opens a strategy for the snippets of TensorFlow's pages.
+func pages(replicas, logicalDevices int) (strat *strategy.TPUStrategy, done func()) {
+	sys := ok(system.Open(context.Background(), system.Options{CPUDevices: replicas * logicalDevices}))
+	strat = ok(strategy.New(sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices}))
+	return strat, func() { _, _ = ok(0, strat.Close()), ok(0, sys.Close()) }
+}
+
+func ok[T any](x T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return x
+}
+
+// locals copies a value of each replica to the host.
+func locals(strat *strategy.TPUStrategy, nest any) (all []any) {
+	for _, x := range ok(strat.LocalResultsOf(nest)) {
+		if c, isComponent := x.(*strategy.Component); isComponent {
+			x = ok(c.Local(context.Background())).Value()
+		}
+		all = append(all, x)
+	}
+	return all
+}
+
+// one copies a value that all replicas share to the host.
+func one(m *strategy.Mirrored) any { return ok(m.Value(context.Background())).Value() }
+
+// A batch of eight, 0 to 3 on replica 0 and 4 to 7 on replica 1; then a partial batch
+// of six, whose mean has the denominator 6.
+func ExampleTPUStrategy_Reduce() {
+	ctx := context.Background()
+	strat, done := pages(2, 1)
+	defer done()
+
+	x := ok(strat.PerReplica(ctx, []any{[]float32{0, 1, 2, 3}, []float32{4, 5, 6, 7}}, logical.Annotation{}))
+	fmt.Println(one(ok(strat.Reduce(ctx, strategy.Sum, x))))
+	fmt.Println(one(ok(strat.Reduce(ctx, strategy.Mean, x))))
+	fmt.Println(one(ok(strat.Reduce(ctx, strategy.Sum, x, 0))))
+
+	partial := ok(strat.RaggedPerReplica(ctx, []any{[]float32{0, 1, 2, 3}, []float32{4, 5}}))
+	fmt.Println(one(ok(strat.Reduce(ctx, strategy.Mean, partial, 0))))
+	// Output:
+	// [4 6 8 10]
+	// [2 3 4 5]
+	// 28
+	// 2.5
+}
+
+// A constant is the same on every replica, a distributed value has a part for each.
+func ExampleTPUStrategy_Run() {
+	ctx := context.Background()
+	strat, done := pages(2, 1)
+	defer done()
+
+	double := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.MulScalar(in[0], 2)}
+	}, strategy.FunctionOptions{Name: "double"})
+	fmt.Println(locals(strat, ok(strat.Run(ctx, double, float32(3)))[0]))
+
+	replicas := ok(strat.ValuesFromFunction(ctx, func(c strategy.ValueContext) (any, error) {
+		return int32(c.NumReplicasInSync), nil
+	}))
+	fmt.Println(locals(strat, ok(strat.Run(ctx, double, replicas))[0]))
+	// Output:
+	// [6 6]
+	// [4 4]
+}
+
+// A constant for each replica, the replica's row of an array, the number of replicas.
+func ExampleTPUStrategy_ValuesFromFunction() {
+	ctx := context.Background()
+	strat, done := pages(3, 1)
+	defer done()
+
+	array := []float32{3, 2, 1}
+	for _, fn := range []func(strategy.ValueContext) (any, error){
+		func(strategy.ValueContext) (any, error) { return float32(1), nil },
+		func(c strategy.ValueContext) (any, error) { return array[c.ReplicaIDInSyncGroup], nil },
+		func(c strategy.ValueContext) (any, error) { return c.NumReplicasInSync, nil },
+	} {
+		fmt.Println(locals(strat, ok(strat.ValuesFromFunction(ctx, fn))))
+	}
+	// Output:
+	// [1 1 1]
+	// [3 2 1]
+	// [3 3 3]
+}
+
+// Inside the scope there is a current strategy; a variable has a component on each
+// replica, and knows its strategy outside the scope too.
+func ExampleTPUStrategy_Scope() {
+	ctx := context.Background()
+	strat, done := pages(2, 1)
+	defer done()
+
+	scope := ok(strat.Scope(ctx))
+	current, has := strategy.FromContext(scope)
+	_, outside := strategy.FromContext(ctx)
+	fmt.Println(current == strat, has, strategy.InCrossReplicaContext(scope), outside)
+
+	v := ok(strat.NewVariable(scope, float32(1), strategy.VariableOptions{}))
+	fmt.Println(locals(strat, v), strat.Extended().VariableCreatedInScope(v), strat.Extended().VariableCreatedInScope(nil))
+	// Output:
+	// true true true false
+	// [1 1] true false
+}
+
+// A dataset of global batches is cut among the replicas; the last batch is partial.
+func ExampleTPUStrategy_Iterate() {
+	ctx := context.Background()
+	strat, done := pages(2, 1)
+	defer done()
+
+	distributed := ok(input.Distribute(input.Range(10).Batch(4, false), ok(strat.InputOptions())))
+	iterator := ok(strat.Iterate(ctx, distributed))
+	defer iterator.Close()
+	for {
+		x, err := iterator.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		fmt.Println(locals(strat, ok(x, err)))
+	}
+	// Output:
+	// [[0 1] [2 3]]
+	// [[4 5] [6 7]]
+	// [[8] [9]]
+}
+
+// A function makes the dataset of a host, in batches for one replica.
+func ExampleTPUStrategy_Iterate_fromFunction() {
+	ctx := context.Background()
+	strat, done := pages(2, 1)
+	defer done()
+
+	distributed := ok(input.FromFunction(func(c input.Context) (input.Dataset, error) {
+		size, err := c.PerReplicaBatchSize(8)
+		return input.Range(16).Batch(size, true).Shard(c.NumInputPipelines, c.InputPipelineID), err
+	}, ok(strat.InputOptions())))
+	iterator := ok(strat.Iterate(ctx, distributed))
+	defer iterator.Close()
+	fmt.Println(distributed.Spec())
+	fmt.Println(locals(strat, ok(iterator.Next(ctx))))
+	// Output:
+	// int64[4]
+	// [[0 1 2 3] [4 5 6 7]]
+}
+
+// Host arrays as a dataset, which is then batched and distributed.
+func ExampleExtended_MakeNumpyDataset() {
+	ctx := context.Background()
+	strat, done := pages(2, 1)
+	defer done()
+
+	ds := ok(strat.Extended().MakeNumpyDataset([]float32{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}))
+	iterator := ok(strat.Iterate(ctx, ok(input.Distribute(ds.Batch(2, false), ok(strat.InputOptions())))))
+	defer iterator.Close()
+	fmt.Println(ds.Info().Spec, locals(strat, ok(iterator.Next(ctx))))
+	// Output: float32[] [[1] [1]]
+}
+
+// Each replica adds its id to three; a merge call adds up what all have.
+func ExampleExtended_CallForEachReplica() {
+	ctx := context.Background()
+	strat, done := pages(4, 1)
+	defer done()
+
+	// Called once, in cross-replica context.
+	mergeFn := func(ctx context.Context, args ...any) (any, error) {
+		return strat.ReduceNest(ctx, strategy.Sum, args[0])
+	}
+	// Called once for each replica.
+	fn := func(rc *strategy.EagerContext, args ...any) (any, error) {
+		v, err := rc.Add(args[0], int32(rc.ReplicaIDInSyncGroup()))
+		if err != nil {
+			return nil, err
+		}
+		sum, err := rc.MergeCall(mergeFn, v)
+		if err != nil {
+			return nil, err
+		}
+		return rc.Add(sum, v)
+	}
+	fmt.Println(locals(strat, ok(strat.Extended().CallForEachReplica(ctx, fn, int32(3)))))
+	// Output: [21 22 23 24]
+}
+
+// The same in a compiled step, where the merge call becomes one all-reduce.
+func ExampleReplicaContext_MergeCall() {
+	ctx := context.Background()
+	strat, done := pages(4, 1)
+	defer done()
+
+	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		v := graph.Add(in[0], rc.ReplicaIDInSyncGroup())
+		sum := rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+			return []*strategy.Merged{mc.Reduce(strategy.Sum, args[0])}
+		}, v)
+		return []*graph.Node{graph.Add(sum[0], v)}
+	}, strategy.FunctionOptions{Name: "three_plus_id"})
+	fmt.Println(locals(strat, ok(strat.Run(ctx, f, int32(3)))[0]))
+	// Output: [21 22 23 24]
+}
+
+// An update assigns to each component of a variable; the results are one value.
+func ExampleExtended_Update() {
+	ctx := context.Background()
+	strat, done := pages(2, 1)
+	defer done()
+
+	v := ok(strat.NewVariable(ctx, float32(5), strategy.VariableOptions{Aggregation: strategy.AggregateSum}))
+	result := ok(strat.Extended().Update(ctx, v, func(u *strategy.UpdateContext, _ ...any) (any, error) {
+		return u.Assign(float32(1))
+	}))
+	fmt.Printf("%T %v\n", result, locals(strat, result))
+	// Output: *strategy.Mirrored [1 1]
+}
+
+// The standard pattern for updating variables: merge the gradients of the replicas,
+// sum them where the variable is, update each of its components.
+func ExampleExtended_BatchReduceTo() {
+	ctx := context.Background()
+	strat, done := pages(4, 1)
+	defer done()
+	e := strat.Extended()
+
+	w := ok(strat.NewVariable(ctx, float32(5), strategy.VariableOptions{Name: "w"}))
+	ok(e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		gradient := float32(rc.ReplicaIDInSyncGroup())
+		return rc.MergeCall(func(ctx context.Context, gradients ...any) (any, error) {
+			sums, err := e.BatchReduceTo(ctx, strategy.Sum, []strategy.ReducePair{{Value: gradients[0], To: strategy.To(w)}})
+			if err != nil {
+				return nil, err
+			}
+			return e.Update(ctx, w, func(u *strategy.UpdateContext, args ...any) (any, error) {
+				return u.AssignSub(args[0])
+			}, sums[0])
+		}, gradient)
+	}))
+	fmt.Println(locals(strat, w))
+	// Output: [-1 -1 -1 -1]
+}
+
+// Slots are made where their variable is: here on the second logical device.
+func ExampleExtended_ColocateVarsWith() {
+	ctx := context.Background()
+	strat, done := pages(2, 2)
+	defer done()
+	e := strat.Extended()
+
+	scope := ok(strat.Scope(ctx))
+	v1 := ok(strat.NewVariable(ok(e.LogicalDevice(scope, 1)), float32(1), strategy.VariableOptions{Name: "var1"}))
+	with := ok(e.ColocateVarsWith(scope, v1))
+	v2 := ok(strat.NewVariable(with, float32(2), strategy.VariableOptions{Name: "var2"}))
+	v3 := ok(strat.NewVariable(with, float32(3), strategy.VariableOptions{Name: "var3"}))
+	fmt.Println(v1.Devices())
+	fmt.Println(v2.Devices())
+	ok(e.Update(ctx, v1, func(u *strategy.UpdateContext, args ...any) (any, error) {
+		sum, err := u.Ops().Add(args[0], args[1])
+		if err != nil {
+			return nil, err
+		}
+		return u.Assign(sum)
+	}, ok(e.ReadVar(ctx, v2)), ok(e.ReadVar(ctx, v3))))
+	fmt.Println(locals(strat, v1))
+	// Output:
+	// [/job:localhost/replica:0/task:0/device:CPU:1 /job:localhost/replica:0/task:0/device:CPU:3]
+	// [/job:localhost/replica:0/task:0/device:CPU:1 /job:localhost/replica:0/task:0/device:CPU:3]
+	// [5 5]
+}
+
+// State that belongs to no variable, such as a count of steps, lives on the first host.
+func ExampleExtended_UpdateNonSlot() {
+	ctx := context.Background()
+	strat, done := pages(2, 1)
+	defer done()
+	e := strat.Extended()
+
+	steps := 41
+	result := ok(e.UpdateNonSlot(ctx, e.NonSlotDevices(), func(_ *strategy.UpdateContext, args ...any) (any, error) {
+		steps += args[0].(int)
+		return steps, nil
+	}, 1))
+	fmt.Println(result)
+	// Output: 42
+}
+
+// A metric: each replica counts for itself in the step, and a read adds the counts.
+func ExampleVariable_Read() {
+	ctx := context.Background()
+	strat, done := pages(4, 1)
+	defer done()
+
+	seen := ok(strat.NewVariable(ctx, int32(0), strategy.VariableOptions{
+		Name: "examples_seen", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum,
+	}))
+	count := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		rc.AssignAdd(seen, graph.ReduceAllSum(in[0]))
+		return in
+	}, strategy.FunctionOptions{Name: "count", SplitBatch: true})
+	for range 2 {
+		ok(strat.Run(ctx, count, []int32{1, 2, 3, 4}))
+	}
+	fmt.Println(locals(strat, seen), one(ok(seen.Read(ctx))))
+	// Output: [2 4 6 8] 20
+}
+
+// Three steps on an iterator; the outputs are those of the last.
+func ExampleExtended_RunStepsOnIterator() {
+	ctx := context.Background()
+	strat, done := pages(2, 1)
+	defer done()
+
+	iterator := ok(strat.Iterate(ctx, ok(input.Distribute(input.Range(12).Batch(2, true), ok(strat.InputOptions())))))
+	defer iterator.Close()
+	m := ok(strat.Extended().RunStepsOnIterator(ctx, func(ctx context.Context, m *strategy.MultiStepContext, inputs any) error {
+		if err := m.SetLastStepOutput(ctx, "inputs", inputs); err != nil {
+			return err
+		}
+		return m.SetLastStepOutput(ctx, "sum", inputs, strategy.Sum)
+	}, iterator, 3, nil))
+	fmt.Println(locals(strat, m.LastStepOutputs()["inputs"]), one(m.LastStepOutputs()["sum"].(*strategy.Mirrored)))
+	// Output: [[4] [5]] [9]
+}
+
+// An addition whose result is assigned to logical device 0 of the replica's two.
+func ExampleTPUStrategy_Function_assignToLogicalDevice() {
+	ctx := context.Background()
+	strat, done := pages(4, 2)
+	defer done()
+
+	f := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{logical.Assign(graph.Add(in[0], in[0]), 0)}
+	}, strategy.FunctionOptions{Name: "add", SplitBatch: true})
+	fmt.Println(locals(strat, ok(strat.Run(ctx, f, []float32{1, 2, 3, 4}))[0]))
+	// Output: [[2] [4] [6] [8]]
+}
+
+// Images split over eight logical devices, two in width and four in height; logits and
+// labels are replicated for the loss. A split into another number of parts is refused.
+func ExampleTPUStrategy_Function_splitToLogicalDevices() {
+	ctx := context.Background()
+	strat, done := pages(1, 8)
+	defer done()
+
+	images := make([][][][]float32, 2)
+	for b := range images {
+		images[b] = make([][][]float32, 4)
+		for w := range images[b] {
+			images[b][w] = make([][]float32, 8)
+			for h := range images[b][w] {
+				images[b][w][h] = []float32{float32(b + 1)}
+			}
+		}
+	}
+	f := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		x := logical.Split(in[0], 1, 2, 4, 1)
+		output := logical.Replicate(graph.ReduceSum(x, 1, 2, 3))
+		labels := logical.Replicate(in[1])
+		return []*graph.Node{graph.ReduceAllMean(graph.Abs(graph.Sub(output, labels)))}
+	}, strategy.FunctionOptions{Name: "loss", Arguments: []logical.Annotation{logical.SplitInto(1, 2, 4, 1)}})
+	fmt.Println(locals(strat, ok(strat.Run(ctx, f, images, []float32{30, 60}))[0]))
+
+	bad := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{logical.Split(in[0], 2)}
+	}, strategy.FunctionOptions{Name: "bad"})
+	_, err := strat.Run(ctx, bad, []float32{1, 2})
+	fmt.Println(errors.As(err, new(*logical.Error)))
+	// Output:
+	// [3]
+	// true
+}
+
+// trainEpochs is a custom training loop: epochs over a dataset of pairs of global
+// batches, and the mean loss of each.
+func trainEpochs(ctx context.Context, strat *strategy.TPUStrategy, ds input.Dataset, epochs int) ([]float64, error) {
+	store := model.NewStore()
+	step := strat.TrainStep(store, optimizer.Adam().LearningRate(0.05).Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			hidden := graph.Tanh(layers.Dense(rc.Scope("hidden"), in[0], true, 8))
+			output := layers.Dense(rc.Scope("output"), hidden, true, 1)
+			return graph.ReduceAllMean(graph.Square(graph.Sub(output, in[1])))
+		})
+	opts, err := strat.InputOptions()
+	if err != nil {
+		return nil, err
+	}
+	var losses []float64
+	for epoch := range epochs {
+		opts.Epoch = uint64(epoch)
+		distributed, err := input.Distribute(ds, opts)
+		if err != nil {
+			return nil, err
+		}
+		batches, err := strat.Iterate(ctx, distributed)
+		if err != nil {
+			return nil, err
+		}
+		total, steps := 0.0, 0
+		for {
+			batch, err := batches.Next(ctx)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return nil, errors.Join(err, batches.Close())
+			}
+			pair := batch.([]any)
+			loss, err := step.Run(ctx, pair[0], pair[1])
+			if err != nil {
+				return nil, errors.Join(err, batches.Close())
+			}
+			value, err := loss.Float64(ctx)
+			if err != nil {
+				return nil, errors.Join(err, batches.Close())
+			}
+			total, steps = total+value, steps+1
+		}
+		if err := batches.Close(); err != nil {
+			return nil, err
+		}
+		losses = append(losses, total/float64(steps))
+	}
+	return losses, nil
+}
+
+// The loop learns y = 2x, on two replicas of two logical devices.
+func Example_customTrainingLoop() {
+	strat, done := pages(2, 2)
+	defer done()
+
+	const rows = 32
+	x, y := make([]float32, rows), make([]float32, rows)
+	for i := range x {
+		x[i] = float32(i)/rows - 0.5
+		y[i] = 2 * x[i]
+	}
+	ds := input.FromSlices(input.Tuple(
+		input.Leaf(ok(input.NewTensor(x, rows, 1))), input.Leaf(ok(input.NewTensor(y, rows, 1))))).
+		Shuffle(rows, input.ShuffleOptions{Seed: 1}).Batch(8, true)
+	losses := ok(trainEpochs(context.Background(), strat, ds, 40))
+	fmt.Println(len(losses), losses[0] > 0.05, losses[39] < 0.01)
+	// Output: 40 true true
+}
+
+// All replicas receive what they have together.
+func ExampleReplicaContext_AllReduce() {
+	ctx := context.Background()
+	strat, done := pages(4, 1)
+	defer done()
+
+	f := strat.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
+		return []*graph.Node{rc.AllReduce(strategy.Sum, id), rc.AllReduce(strategy.Mean, id)}
+	}, strategy.FunctionOptions{Name: "all_reduce"})
+	results := ok(strat.Run(ctx, f))
+	fmt.Println(locals(strat, results[0]), locals(strat, results[1]))
+	// Output: [6 6 6 6] [1.5 1.5 1.5 1.5]
+}
