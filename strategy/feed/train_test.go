@@ -100,7 +100,7 @@ func TestFedTrainingIsTheSameAsOnHostBatches(t *testing.T) {
 // It prints a JSON line for each.
 func BenchmarkFedStep(b *testing.B) {
 	ctx := context.Background()
-	const rows, turns, perTurn = 256, 41, 8
+	const rows, turns, perTurn = 256, 17, 24
 	s := newStrategy(b, 8, 1)
 	ds, x, y := digits(rows * 16)
 	step := mlp(s, 512)
