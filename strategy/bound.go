@@ -46,6 +46,7 @@ func (f *Function) Bind(ctx context.Context, args ...any) (*Bound, error) {
 			b.values = append(b.values, values[i])
 		}
 	}
+	b.values = append(b.values, values[len(args):]...)
 	return b, nil
 }
 

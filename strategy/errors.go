@@ -54,7 +54,7 @@ func (e *TraceError) Error() string {
 func (e *TraceError) Unwrap() error { return e.Err }
 
 // Kind is the cause's.
-func (e *TraceError) Kind() Kind { return kindOr(e.Err, KindUnknown) }
+func (e *TraceError) Kind() Kind { return KindOf(e.Err) }
 
 // OptionError says which option of [New] does not fit.
 type OptionError struct {

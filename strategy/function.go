@@ -42,6 +42,12 @@ type FunctionOptions struct {
 	// arguments are the rows of the process's own replicas. It matters with
 	// several processes only.
 	LocalBatch bool
+	// PadRagged accepts values whose replicas differ in shape, such as the last
+	// batch of a dataset: the step receives them padded, with zeros at the end of
+	// each dimension, and asks [ReplicaContext.RealSize] for the sizes. TensorFlow's
+	// RunOptions call it the dynamic batch size. Each greatest shape is compiled
+	// for itself.
+	PadRagged bool
 
 	mirroredResults bool
 	// useAllRules refuses variable rules that match nothing.
@@ -138,9 +144,9 @@ func (f *Function) place(ctx context.Context, args []any) (values []Value, relea
 			if err := s.owns(v); err != nil {
 				return fail(i, "a value of another strategy", "copy it through the host", err)
 			}
-			if v.base().ragged != nil {
+			if v.base().ragged != nil && !f.opts.PadRagged {
 				return fail(i, fmt.Sprintf("replicas have different shapes %v", v.base().ragged),
-					"a compiled step has one shape: pad the batches and pass the real sizes, or Reduce the value with an axis", nil)
+					"a compiled step has one shape: set FunctionOptions.PadRagged, or Reduce the value with an axis", nil)
 			}
 			values = append(values, v)
 			continue
@@ -157,6 +163,16 @@ func (f *Function) place(ctx context.Context, args []any) (values []Value, relea
 			return fail(i, fmt.Sprintf("a host value of type %T", arg), "", err)
 		}
 		values, made = append(values, v), append(made, v)
+	}
+	// The real sizes of ragged arguments follow the arguments.
+	for i := range args {
+		if base := values[i].base(); base.ragged != nil {
+			sizes, err := s.sizesOf(ctx, base)
+			if err != nil {
+				return fail(i, "its sizes are not copied", "", err)
+			}
+			values, made = append(values, sizes), append(made, sizes)
+		}
 	}
 	return values, release, nil
 }
@@ -197,7 +213,7 @@ func signature(values []Value) string {
 	var b strings.Builder
 	for _, v := range values {
 		base := v.base()
-		fmt.Fprintf(&b, "%s%v %s %t %d;", base.dtype, base.shape, base.annotation, base.perReplica, base.steps)
+		fmt.Fprintf(&b, "%s%v %s %t %d %t;", base.dtype, base.shape, base.annotation, base.perReplica, base.steps, base.ragged != nil)
 	}
 	return b.String()
 }

@@ -3,6 +3,9 @@ package strategy
 import (
 	"errors"
 	"fmt"
+
+	"tpustrategy/logical"
+	"tpustrategy/lowering/module"
 )
 
 // Kind is the class of an error: the exception that TensorFlow raises for the
@@ -49,9 +52,15 @@ func (k Kind) String() string {
 // KindOf returns the kind of the first error in err's chain that has one.
 func KindOf(err error) Kind {
 	var k interface{ Kind() Kind }
+	var annotation *logical.Error
+	var collective *module.CollectiveError
 	switch {
-	case errors.As(err, &k):
+	case errors.As(err, &k) && k.Kind() != KindUnknown:
 		return k.Kind()
+	case errors.As(err, &annotation):
+		return ValueError
+	case errors.As(err, &collective):
+		return InvalidArgumentError
 	case errors.Is(err, ErrClosed):
 		return RuntimeError
 	}

@@ -95,7 +95,11 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 	for i, v := range values {
 		in[i] = graph.Parameter(g, fmt.Sprintf("argument_%d", i), shapes.Make(v.base().dtype, v.base().shape...))
 	}
-	outputs := slices.Clone(f.step(rc, in))
+	rc.arguments = in
+	if f.opts.PadRagged {
+		rc.takeSizes(values)
+	}
+	outputs := slices.Clone(f.step(rc, rc.arguments))
 	for i, node := range outputs {
 		if node == nil || node.Graph() != g {
 			return nil, nil, nil, &TraceError{Function: f.opts.Name, Err: fmt.Errorf("result %d is not a node of the step", i)}

@@ -45,6 +45,9 @@ type ReplicaContext struct {
 	captured []*captured
 	// merging is set while a merge function is traced.
 	merging bool
+	// arguments are the step's, sizes the real sizes of those that are padded.
+	arguments []*graph.Node
+	sizes     map[int]*graph.Node
 }
 
 // Context returns the context that the step is traced with, in replica context:
@@ -125,4 +128,52 @@ func (rc *ReplicaContext) AllGather(x *graph.Node, axis int) *graph.Node {
 func (rc *ReplicaContext) Broadcast(x *graph.Node) *graph.Node {
 	rc.inReplica("Broadcast")
 	return rc.first(x)
+}
+
+// takeSizes takes the sizes off the program's arguments.
+func (rc *ReplicaContext) takeSizes(values []Value) {
+	rc.sizes = map[int]*graph.Node{}
+	var ragged []int
+	for i, v := range values {
+		if v.base().ragged != nil {
+			ragged = append(ragged, i)
+		}
+	}
+	n := len(values) - len(ragged)
+	for k, i := range ragged {
+		rc.sizes[i] = rc.arguments[n+k]
+	}
+	rc.arguments = rc.arguments[:n:n]
+}
+
+// RealSize returns the size of a dimension of the step's argument in the replica
+// that runs, an int32 scalar: less than the argument's own for one that was padded,
+// see [FunctionOptions.PadRagged].
+func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
+	if argument < 0 || argument >= len(rc.arguments) {
+		panic(fault(ValueError, "RealSize", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.arguments)))
+	}
+	x := rc.arguments[argument]
+	if axis < -x.Rank() || axis >= x.Rank() {
+		panic(fault(ValueError, "RealSize", "use an axis that the argument has", "axis %d of an argument of rank %d", axis, x.Rank()))
+	}
+	axis = (axis + x.Rank()) % x.Rank()
+	sizes, ok := rc.sizes[argument]
+	if !ok {
+		return graph.Const(rc.graph, int32(x.Shape().Dimensions[axis]))
+	}
+	return graph.Reshape(graph.Slice(sizes, graph.AxisRange(axis, axis+1)))
+}
+
+// RealElements is true for the elements of the step's argument that are no padding.
+func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
+	if argument < 0 || argument >= len(rc.arguments) {
+		panic(fault(ValueError, "RealElements", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.arguments)))
+	}
+	x := rc.arguments[argument]
+	sizes, ok := rc.sizes[argument]
+	if !ok || x.IsScalar() {
+		return graph.BroadcastToDims(graph.Const(rc.graph, true), x.Shape().Dimensions...)
+	}
+	return realElements(x, sizes)
 }

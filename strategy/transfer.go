@@ -3,6 +3,7 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -216,6 +217,11 @@ func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*p
 func hostTensor(value any) (*tensors.Tensor, error) {
 	if t, ok := value.(*tensors.Tensor); ok {
 		return t, t.CheckValid()
+	}
+	if v := reflect.ValueOf(value); v.Kind() == reflect.Slice && v.Len() == 0 {
+		if dtype := dtypes.FromGoType(v.Type().Elem()); dtype != dtypes.InvalidDType {
+			return tensors.FromShape(shapes.Make(dtype, 0)), nil
+		}
 	}
 	return tensors.FromAnyValue(value)
 }

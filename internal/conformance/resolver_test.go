@@ -65,14 +65,20 @@ func resolverCase(c *caseRun, g golden) {
 			env[k] = x.(string)
 		}
 	}
+	project, zone := "p", "z"
 	api := &recordedAPI{nodes: map[string]clusterresolver.Node{}}
 	if m, ok := g.Inputs["nodes"].(map[string]any); ok {
 		for name, x := range m {
 			api.nodes[name] = nodeOf(name, x.(map[string]any))
 		}
+		for name := range m { // where short names belong
+			if parts := strings.Split(name, "/"); len(parts) == 6 {
+				project, zone = parts[1], parts[3]
+			}
+		}
 	}
 	r := clusterresolver.CloudTPU{
-		Project: "p", Zone: "z", API: api, Getenv: func(k string) string { return env[k] },
+		Project: project, Zone: zone, API: api, Getenv: func(k string) string { return env[k] },
 		CoordinatorName: g.text("coordinator_name"), CoordinatorAddress: g.text("coordinator_address"),
 	}
 	if p := g.text("project"); p != "" {
@@ -84,9 +90,6 @@ func resolverCase(c *caseRun, g golden) {
 	r.JobName = g.text("job_name")
 	r.TPU = g.text("tpu")
 	if list, ok := g.Inputs["tpu"].([]any); ok {
-		if len(list) > 1 && !strings.HasPrefix(list[0].(string), "grpc://") {
-			c.unmapped("several TPUs by name")
-		}
 		var names []string
 		for _, x := range list {
 			names = append(names, x.(string))

@@ -19,7 +19,7 @@ var sections = map[string]section{
 	"broadcast_to": broadcastCase, "reduce_to": reduceToCase, "values_from_function": valuesFromFunctionCase,
 	"per_replica": perReplicaCase, "numpy_dataset": numpyDatasetCase, "run_steps": runStepsCase,
 	"default": defaultCase, "base": baseCase, "replica_context": replicaContextCase,
-	"tpu_run": tpuRunCase, "tpu_variable": tpuVariableCase,
+	"enums": enumsCase, "batch_reduce_to": reduceToCase, "tpu_run": tpuRunCase, "tpu_variable": tpuVariableCase,
 }
 
 // hostSections need no devices.

@@ -178,6 +178,12 @@ func valuesFromFunctionCase(c *caseRun, g golden, v *env) {
 		})
 		return
 	}
+	if _, _, ok := distributedOf(g.Outputs); ok || len(outputs) == 0 && g.Outputs != nil {
+		c.check(g.Outputs, c.either(v.s.ValuesFromFunction(v.ctx, func(x strategy.ValueContext) (any, error) {
+			return c.replicaNest(g.Outputs, x.ReplicaIDInSyncGroup), nil
+		})))
+		return
+	}
 	// Each value is what the case's name says, or, for values that the name does
 	// not say, what the result was made of.
 	got := map[string]any{}

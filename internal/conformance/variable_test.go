@@ -59,8 +59,8 @@ func variableCase(c *caseRun, g golden, v *env) {
 		if strings.Contains(name, "read") || strings.Contains(name, "ON_READ") {
 			o.Synchronization, o.Aggregation, class = strategy.OnRead, aggregationOf(g), "SyncOnReadVariable"
 		}
-		if t, _ := g.outputs()["type"].(string); strings.HasPrefix(t, "TPUDistributed") {
-			class = t // the class of both sorts there
+		if t, _ := g.outputs()["type"].(string); strings.HasPrefix(t, "TPUDistributed") || strings.HasSuffix(t, class) {
+			class = t // TPUDistributedVariable is of both sorts
 		}
 		x := v.variable(c, tensor(c, g.Inputs["init"], dtypes.Float32), o)
 		var names []any

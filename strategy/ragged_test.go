@@ -1,0 +1,37 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/strategy"
+)
+
+func TestRaggedArgumentsArePaddedOnRequest(t *testing.T) {
+	ctx := context.Background()
+	s, err := strategy.New(openCPU(t, 3), strategy.Options{})
+	require.NoError(t, err)
+	defer s.Close()
+	batch, err := s.RaggedPerReplica(ctx, []any{[]float32{1, 2, 3}, []float32{4}, []float32{}})
+	require.NoError(t, err)
+	step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		x := graph.AddScalar(in[0], 10) // the padding is 10 now
+		sum := graph.ReduceAllSum(graph.Where(rc.RealElements(0), x, graph.ZerosLike(x)))
+		count := graph.ConvertDType(rc.RealSize(0, -1), dtypes.Float32)
+		whole := graph.ConvertDType(rc.RealSize(1, 0), dtypes.Float32)
+		return []*graph.Node{sum, count, whole}
+	}
+	_, err = s.Function(step, strategy.FunctionOptions{}).Run(ctx, batch, []float32{7, 7})
+	var bad *strategy.ArgumentError
+	require.ErrorAs(t, err, &bad)
+	require.ErrorContains(t, err, "PadRagged")
+	out, err := s.Function(step, strategy.FunctionOptions{PadRagged: true}).Run(ctx, batch, []float32{7, 7})
+	require.NoError(t, err)
+	require.Equal(t, []any{float32(36), float32(14), float32(0)}, components(t, out[0], 3))
+	require.Equal(t, []any{float32(3), float32(1), float32(0)}, components(t, out[1], 3))
+	require.Equal(t, []any{float32(2), float32(2), float32(2)}, components(t, out[2], 3))
+}
