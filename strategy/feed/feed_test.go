@@ -181,8 +181,21 @@ func TestPaddedBatchesHaveOneShapeAndAMask(t *testing.T) {
 		require.Equal(t, io.EOF, err)
 	}
 
+	// All full batches share a mask, which outlives each of them.
+	f := open(t, s, pairs(22).Batch(4, false), feed.Options{Partial: feed.Pad})
+	masks := 0
+	for batch, err := range f.All(ctx) {
+		require.NoError(t, err)
+		full := []any{[]bool{true, true}, []bool{true, true}}
+		if masks++; masks == 6 {
+			full[0], full[1] = []bool{true, false}, []bool{true, false}
+		}
+		require.Equal(t, full, local(t, batch.Mask, 2), "batch %d", batch.Index)
+	}
+	require.Equal(t, 6, masks)
+
 	// Nine rows of batches of four: one row is left, and a replica has none.
-	f := open(t, s, pairs(9).Batch(4, false), feed.Options{Partial: feed.Pad})
+	f = open(t, s, pairs(9).Batch(4, false), feed.Options{Partial: feed.Pad})
 	require.Equal(t, [][]any{{[]int32{0, 1}, []int32{2, 3}}, {[]int32{4, 5}, []int32{6, 7}}, {[]int32{8, 0}, []int32{0, 0}}}, labels(t, f, s))
 
 	f = open(t, s, pairs(8).Batch(4, false), feed.Options{Partial: feed.Pad, Rows: 1})
@@ -346,19 +359,24 @@ func TestCloseEndsAWaitingNext(t *testing.T) {
 	require.ErrorIs(t, err, strategy.ErrClosed, "its batches are closed with it")
 }
 
-func TestNothingIsLeftOnTheDevices(t *testing.T) {
-	leaktest.Check(t)
+func TestABatchIsThereUntilTheNext(t *testing.T) {
+	ctx := context.Background()
 	s := newStrategy(t, 2, 1)
 	for _, opts := range []feed.Options{{}, {Depth: 5, Partial: feed.Pad}} {
-		for handed := range 4 {
-			f, err := feed.FromDataset(context.Background(), s, pairs(15).Batch(4, false), opts)
+		f := open(t, s, pairs(12).Batch(4, true), opts)
+		var before *feed.Batch
+		for batch, err := range f.All(ctx) {
 			require.NoError(t, err)
-			for range handed {
-				_, err := f.Next(context.Background())
-				require.NoError(t, err)
+			if before != nil {
+				_, err := before.Values[0].Local(ctx, 0)
+				require.ErrorIs(t, err, strategy.ErrClosed)
 			}
-			require.NoError(t, f.Close())
+			local(t, batch.Values[0], 2)
+			before = batch
 		}
+		require.NoError(t, f.Close())
+		_, err := before.Values[0].Local(ctx, 0)
+		require.ErrorIs(t, err, strategy.ErrClosed)
 	}
 }
 
