@@ -31,6 +31,33 @@ func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirro
 	return s.gather(ctx, value, axis)
 }
 
+// GatherNest gathers every leaf of a nest, like [TPUStrategy.Gather]. A host value is
+// one value and stays as it is; a variable's components are gathered.
+func (s *TPUStrategy) GatherNest(ctx context.Context, nest any, axis int) (any, error) {
+	if err := s.requireCross(ctx, "gather"); err != nil {
+		return nil, err
+	}
+	return mapNest("gather", nest, func(_ string, x any) (any, error) {
+		switch x := x.(type) {
+		case Value:
+			return s.Gather(ctx, x, axis)
+		case *Variable:
+			if x.strategy != s {
+				return nil, &StrategyError{Op: "gather", Subject: fmt.Sprintf("variable %q", x.path)}
+			}
+			v, err := x.snapshot(ctx)
+			if err != nil {
+				return nil, err
+			}
+			defer v.Close()
+			return s.gather(ctx, v, axis)
+		case *Objects:
+			return nil, fault(TypeError, "gather", "return tensors from the replicas", "values that are no tensors: %s", x)
+		}
+		return x, nil
+	})
+}
+
 func (s *TPUStrategy) gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {
 	base := value.base()
 	rank := len(base.shape)

@@ -247,6 +247,7 @@ func baseCase(c *caseRun, g golden, v *env) {
 		"between_graph": v.e.BetweenGraph(), "should_init": v.e.ShouldInit(), "should_checkpoint": v.e.ShouldCheckpoint(),
 		"should_save_summary": v.e.ShouldSaveSummary(), "require_static_shapes": v.e.RequireStaticShapes(),
 		"worker_devices": devices, "parameter_devices": parameters, "cluster_resolver": nil,
+		"num_hosts": float64(v.e.NumHosts()), "num_replicas_per_host": float64(v.e.NumReplicasPerHost()), "steps_per_run": float64(v.e.StepsPerRun()),
 	})
 }
 

@@ -178,9 +178,7 @@ func gatherCase(c *caseRun, g golden, v *env) {
 		out, err := v.s.Gather(ctx, v.perReplica(c, values, g.text("dtype")), axis)
 		c.check(g.Outputs, c.either(out, err))
 	case g.Inputs["value"] != nil:
-		m, err := v.s.Mirror(ctx, tensor(c, g.Inputs["value"], dtypeOf("", g.Inputs["value"])), noAnnotation)
-		require.NoError(c, err)
-		out, err := v.s.Gather(ctx, m, axis)
+		out, err := v.s.GatherNest(ctx, tensor(c, g.Inputs["value"], dtypeOf("", g.Inputs["value"])), axis)
 		c.check(g.Outputs, c.either(out, err))
 	default:
 		c.unmapped("gather %q", g.Name)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tpustrategy/sharding"
+	"tpustrategy/tpu"
 )
 
 type opGolden struct {
@@ -53,6 +54,7 @@ func runShardings(t *testing.T, s *tally, file string, data []byte) {
 			Hex    *string `json:"serialized_hex"`
 			Result []int   `json:"result"`
 		} `json:"get_sharding_tile_shape"`
+		Tables []deviceTable `json:"device_tables"`
 	}
 	require.NoError(t, json.Unmarshal(data, &all))
 	for _, g := range all.Cases {
@@ -69,6 +71,9 @@ func runShardings(t *testing.T, s *tally, file string, data []byte) {
 			checkOp(c.T, op, g)
 		})
 	}
+	for _, x := range all.Tables {
+		s.run(t, file, "device_tables", x.Name, "-", func(c *caseRun) { checkTable(c, x) })
+	}
 	for _, x := range all.TileShape {
 		if x.Hex == nil { // no sharding at all
 			continue
@@ -79,6 +84,71 @@ func runShardings(t *testing.T, s *tally, file string, data []byte) {
 			assert.Equal(c, x.Result, op.TileShape())
 		})
 	}
+}
+
+// deviceTable is the device of every logical device of every replica, by name.
+type deviceTable struct {
+	Name     string
+	Mesh     []int
+	Shape    []int      `json:"computation_shape"`
+	Replicas *int       `json:"num_replicas"`
+	Devices  [][]string `json:"tpu_devices"`
+	Host     string     `json:"host_device"`
+}
+
+// perHost is the block of chips that a host of a generation has.
+var perHost = map[string][3]int{"v2": {2, 2, 1}, "v3": {2, 2, 1}, "v4": {2, 2, 1}}
+
+// checkTable builds the slice host by host and the assignment on it.
+func checkTable(c *caseRun, x deviceTable) {
+	block, ok := perHost[x.Name[:2]]
+	if !ok || len(x.Mesh) != tpu.MeshRank {
+		c.unmapped("slice of %q", x.Name)
+	}
+	var tasks [][]tpu.Coordinates
+	for z := 0; z < x.Mesh[2]; z += block[2] {
+		for y := 0; y < x.Mesh[1]; y += block[1] {
+			for px := 0; px < x.Mesh[0]; px += block[0] {
+				var task []tpu.Coordinates
+				for dz := range block[2] {
+					for dy := range block[1] {
+						for dx := range block[0] {
+							for core := range x.Mesh[3] {
+								task = append(task, tpu.Coordinates{px + dx, y + dy, z + dz, core})
+							}
+						}
+					}
+				}
+				tasks = append(tasks, task)
+			}
+		}
+	}
+	topology, err := tpu.NewTopology(tpu.TopologyOptions{MeshShape: x.Mesh, DeviceCoordinates: tasks})
+	require.NoError(c, err)
+	var a tpu.DeviceAssignment
+	if x.Replicas == nil { // no assignment: a replica for each device, in task order
+		var cores [][]tpu.Coordinates
+		for _, task := range tasks {
+			for _, core := range task {
+				cores = append(cores, []tpu.Coordinates{core})
+			}
+		}
+		a, err = tpu.NewDeviceAssignment(topology, cores)
+	} else {
+		a, err = tpu.BuildDeviceAssignment(topology, tpu.AssignmentOptions{ComputationShape: x.Shape, Replicas: *x.Replicas})
+	}
+	require.NoError(c, err)
+	require.Len(c, x.Devices, a.NumReplicas())
+	for r, row := range x.Devices {
+		for p, want := range row {
+			got, err := a.TPUDevice(r, p, "worker")
+			require.NoError(c, err)
+			assert.Equal(c, strings.Replace(want, "/replica:0", "", 1), got)
+		}
+	}
+	host, err := a.HostDevice(0, 0, "worker")
+	require.NoError(c, err)
+	assert.Equal(c, strings.Replace(x.Host, "/replica:0", "", 1), host)
 }
 
 func checkOp(t *testing.T, op sharding.OpSharding, c opGolden) {

@@ -68,6 +68,21 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 			"scope_read": c.either(x.Read(scope)), "read_var": c.either(v.e.ReadVar(scope, x)),
 		}
 		c.check(g.Outputs, got)
+	case strings.Contains(name, "read_value=False"):
+		x := v.onRead(c, a, components, g.text("dtype"))
+		value := 8.0
+		if n, ok := plainNumber(g.Inputs["value"]).(float64); ok {
+			value = n
+		}
+		if err := x.Assign(ctx, value); err != nil {
+			c.check(g.Outputs, failed(err))
+			return
+		}
+		if _, ok := g.Outputs.([]any); ok {
+			c.check(g.Outputs, v.components(c, x))
+			return
+		}
+		c.check(g.Outputs, map[string]any{"components": v.components(c, x)})
 	case strings.Contains(name, "cross-replica write"):
 		got := map[string]any{}
 		for k := range g.outputs() {
@@ -149,8 +164,10 @@ func checkpointCase(c *caseRun, g golden, v *env) {
 	components := g.list("components")
 	a := aggregationOf(g)
 	dtype := g.text("dtype")
-	if m := strings.Index(g.Name, "int64"); m >= 0 {
-		dtype = "int64"
+	for _, d := range []string{"int32", "int64"} {
+		if strings.Contains(g.Name, d) {
+			dtype = d
+		}
 	}
 	o := strategy.VariableOptions{Aggregation: a}
 	if strings.HasPrefix(g.Name, "ON_READ") {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -14,6 +15,8 @@ import (
 )
 
 var noAnnotation logical.Annotation
+
+var errReplica = errors.New("raised in a replica")
 
 // replicaNest is what replica r returned, worked back from what the run did: a
 // tensor of its own where the result is per replica, the one object elsewhere.
@@ -60,17 +63,21 @@ func runReturnCase(c *caseRun, g golden, v *env) {
 			return map[string]any{"a": 1}, nil
 		}))
 	case isError && (strings.Contains(name, "args") || strings.Contains(name, "positional")):
-		c.unmapped("positional arguments of another type")
+		c.skip(reasonArguments)
+	case isError && (strings.Contains(name, "raises") || strings.Contains(name, "exception")):
+		_, err := v.e.CallForEachReplica(v.ctx, func(*strategy.EagerContext, ...any) (any, error) { return nil, errReplica })
+		require.ErrorIs(c, err, errReplica, "the user's own error comes through")
 	case strings.HasPrefix(name, "args:"):
 		runArguments(c, g, v)
 	case g.Outputs == nil || g.Inputs["a"] == nil:
-		shared := map[string]any{}
+		if kind, values, ok := distributedOf(g.Outputs); ok && kind == "Variable" {
+			// The components of one variable are the variable.
+			w := v.variable(c, tensor(c, values[0], dtypes.Float32), strategy.VariableOptions{})
+			c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) { return w.Component(id(rc)) }))
+			return
+		}
 		c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
-			x := c.replicaNest(g.Outputs, id(rc))
-			if id(rc) == 0 {
-				shared["first"] = x
-			}
-			return x, nil
+			return c.replicaNest(g.Outputs, id(rc)), nil
 		}))
 	default:
 		c.unmapped("run %q", name)
@@ -279,6 +286,13 @@ func broadcastCase(c *caseRun, g golden, v *env) {
 	value := 3.0
 	if x, ok := g.Inputs["value"]; ok {
 		value = plainValue(x).(float64)
+	}
+	if strings.Contains(g.Name, "replica context") {
+		_, err := v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			return v.e.BroadcastTo(rc.Context(), value, strategy.To(w))
+		})
+		c.check(g.Outputs, failed(err))
+		return
 	}
 	got := map[string]any{}
 	send := func(x any, to strategy.Destination) any { return c.either(v.e.BroadcastTo(v.ctx, x, to)) }

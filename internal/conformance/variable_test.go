@@ -188,6 +188,19 @@ func mirroredWriteCase(c *caseRun, g golden, v *env) {
 		}
 		return v.variable(c, tensor(c, initial, dtype), o)
 	}
+	if aggregation == strategy.AggregateMean && dtype.IsInt() {
+		_, err := v.s.NewVariable(v.ctx, int32(1), strategy.VariableOptions{Aggregation: aggregation})
+		if _, ok := errorOf(g.Outputs); ok {
+			c.check(g.Outputs, failed(err))
+			return
+		}
+		got := map[string]any{}
+		for k := range g.outputs() {
+			got[k] = failed(err)
+		}
+		c.check(g.Outputs, got)
+		return
+	}
 	switch {
 	case strings.Contains(g.Name, "default strategy"):
 		x := v.variable(c, float32(10), strategy.VariableOptions{LocalWrites: true})
@@ -205,8 +218,12 @@ func mirroredWriteCase(c *caseRun, g golden, v *env) {
 		require.NoError(c, err)
 		c.check(g.Outputs, map[string]any{"components": v.components(c, x), "cross_read": c.either(x.Read(v.ctx)), "replica_reads": c.show(reads)})
 		return
-	case strings.HasPrefix(g.Name, "update context"):
-		c.unmapped("mirrored write %q", g.Name)
+	case strings.Contains(g.Name, "another strategy"):
+		x := fresh()
+		other, err := v.other().Scope(v.ctx)
+		require.NoError(c, err)
+		c.check(g.Outputs, failed(x.Assign(other, 1.0)))
+		return
 	}
 	got := map[string]any{}
 	replica := strings.HasPrefix(g.Name, "replica context")
