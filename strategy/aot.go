@@ -81,7 +81,7 @@ func (s *TPUStrategy) abstract(shape shapes.Shape, splitBatch bool, a logical.An
 	if _, err := s.layout(shape.DType, dims, a, splitBatch); err != nil {
 		return nil, err
 	}
-	return s.newValue(splitBatch, shape.DType, dims, a, make([]*pjrt.Buffer, len(s.devices)))
+	return s.newValue(splitBatch, shape.DType, dims, a, nil)
 }
 
 // Compiler compiles and loads programs for a client in the client's place, such

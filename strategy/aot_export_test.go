@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"strings"
@@ -61,4 +62,15 @@ func DecodeStep(file []byte) error {
 		return &StepFileError{Reason: StepDamaged, Err: err}
 	}
 	return nil
+}
+
+// Lower traces and lowers a step without compiling it.
+func (t *TrainStep) Lower(ctx context.Context, batch ...any) error {
+	values, release, err := t.function.place(ctx, batch)
+	if err != nil {
+		return err
+	}
+	defer release()
+	_, _, _, err = t.function.lower(ctx, values)
+	return err
 }

@@ -3,9 +3,9 @@ package strategy_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -104,40 +104,63 @@ func TestAOTStepsCompileForEveryGenerationOnOneHostAndMany(t *testing.T) {
 }
 
 // TestAOTOurPartHardlyGrowsWithTheSlice compares tracing, lowering and reporting
-// for 8 and for 4096 chips, and all of the time with the compiler's alone.
+// for 8 and for 4096 chips, without the calls of the plugin that they make, and all
+// of the time with the compiler's alone. The least of several times is what the
+// work takes on a machine that others use too.
 func TestAOTOurPartHardlyGrowsWithTheSlice(t *testing.T) {
 	aotOnly(t)
 	if !aotChild(t) {
 		return
 	}
 	ctx := context.Background()
-	measure := func(name string) (ours, total, compiler time.Duration) {
-		slice := describe(t, name)
-		var all [][3]time.Duration
-		for range 5 {
+	least := func(times int, f func()) time.Duration {
+		best := time.Hour
+		for range times {
 			start := time.Now()
+			f()
+			best = min(best, time.Since(start))
+		}
+		return best
+	}
+	measure := func(name string) (ours time.Duration, ratio float64) {
+		slice := describe(t, name)
+		open := func() *strategy.TPUStrategy {
 			strat, err := strategy.NewAheadOfTime(slice, strategy.Options{LogicalDevices: cores, Variables: classifierRules(cores)})
 			require.NoError(t, err)
-			made := time.Since(start)
-			compiled, err := classifierStep(strat).Compiled(ctx, classifierBatch(32*strat.NumReplicasInSync())...)
-			require.NoError(t, err)
-			reported := time.Now()
-			_, err = compiled.Report()
-			require.NoError(t, err)
-			took := time.Since(reported)
-			all = append(all, [3]time.Duration{compiled.Lowering + took, time.Since(start), compiled.Compiling})
-			t.Logf("%s: strategy %v, lowering %v, compiling %v, report %v", name, made, compiled.Lowering, compiled.Compiling, took)
-			require.NoError(t, strat.Close())
+			return strat
 		}
-		slices.SortFunc(all, func(a, b [3]time.Duration) int { return int(a[0] - b[0]) })
-		return all[0][0], all[0][1], all[0][2]
+		assigning := least(10, func() { require.NoError(t, open().Close()) })
+		strat := open()
+		defer strat.Close()
+		lowering := least(60, func() {
+			require.NoError(t, classifierStep(strat).Lower(ctx, classifierBatch(32*strat.NumReplicasInSync())...))
+		})
+		start := time.Now()
+		compiled, err := classifierStep(strat).Compiled(ctx, classifierBatch(32*strat.NumReplicasInSync())...)
+		require.NoError(t, err)
+		_, err = compiled.Report()
+		require.NoError(t, err)
+		ratio = float64(time.Since(start)) / float64(compiled.Compiling)
+		reporting := least(60, func() {
+			_, err := compiled.Report()
+			require.NoError(t, err)
+		})
+		plugin := least(60, func() {
+			_, err1 := compiled.Program.OptimizedProgram()
+			_, err2 := compiled.Program.MemoryStats()
+			_, err3 := compiled.Program.CostAnalysis()
+			require.NoError(t, errors.Join(err1, err2, err3))
+		})
+		t.Logf("%s: assign devices %v, trace and lower %v, report %v of which the plugin takes %v; all of it %.3f times the compiler alone",
+			name, assigning, lowering, reporting, plugin, ratio)
+		return lowering + max(reporting-plugin, 0), ratio
 	}
-	small, _, _ := measure("v5p:2x2x2")
-	large, total, compiler := measure("v5p:16x16x16")
-	t.Logf("trace, lower and report: %v for 8 chips, %v for 4096: %.2fx; all of it over the compiler alone: %.3fx",
-		small, large, float64(large)/float64(small), float64(total)/float64(compiler))
-	assert.LessOrEqual(t, float64(total)/float64(compiler), 1.3)
-	assert.Less(t, large, small*6/5+time.Millisecond)
+	measure("v5p:2x2x2") // warms up the runtime and the compiler
+	small, _ := measure("v5p:2x2x2")
+	large, ratio := measure("v5p:16x16x16")
+	t.Logf("our part: %v for 8 chips, %v for 4096: %.2fx", small, large, float64(large)/float64(small))
+	assert.LessOrEqual(t, ratio, 1.3)
+	assert.LessOrEqual(t, float64(large)/float64(small), 1.2)
 }
 
 // reportOf compiles a training step with plain gradient descent.

@@ -74,16 +74,20 @@ func (vs *Variables) place(ctx context.Context, path string) (*Variable, error) 
 	if err := v.annotation.Validate(path, v.shape, vs.strategy.perReplica); err != nil {
 		return nil, fmt.Errorf("strategy: variable rule %d: %w", rule, err)
 	}
-	read := tensorReader(nil)
-	if vs.strategy.slice == nil { // ahead of time variables have no value
+	if vs.strategy.slice != nil { // ahead of time variables have no value
+		l, err := vs.strategy.layout(v.dtype, v.shape, v.annotation, v.perReplica())
+		if err != nil {
+			return nil, fmt.Errorf("strategy: variable %q: %w", path, err)
+		}
+		v.shardBytes = l.shardBytes
+	} else {
 		value, err := source.Value()
 		if err != nil {
 			return nil, fmt.Errorf("strategy: variable %q: %w", path, err)
 		}
-		read = func(_ int, use func([]byte)) error { return value.ConstBytes(use) }
-	}
-	if err := v.uploadEach(ctx, read); err != nil {
-		return nil, err
+		if err := v.upload(ctx, value); err != nil {
+			return nil, err
+		}
 	}
 	vs.mu.Lock()
 	defer vs.mu.Unlock()

@@ -180,19 +180,29 @@ func parseDeviceList(b []byte) (groups [][]int, err error) {
 }
 
 func parseGroup(b []byte) (group []int, err error) {
-	var ids []uint64
 	err = fields(b, func(n protowire.Number, v value) error {
-		var err error
-		if n == 1 {
-			ids, err = v.numbers(ids)
+		if n != 1 {
+			return nil
 		}
-		return err
+		if !v.packed {
+			group = append(group, int(min(v.number, maxDevices)))
+		}
+		if group == nil {
+			group = make([]int, 0, len(v.bytes)) // a byte or more each
+		}
+		for b := v.bytes; len(b) > 0; {
+			id, size := protowire.ConsumeVarint(b)
+			if size < 0 {
+				return fmt.Errorf("%w: %w", ErrProgram, protowire.ParseError(size))
+			}
+			group, b = append(group, int(min(id, maxDevices))), b[size:]
+		}
+		return nil
 	})
-	for _, id := range ids {
+	for _, id := range group {
 		if id >= maxDevices {
-			return nil, fmt.Errorf("%w: device %d", ErrProgram, id)
+			return nil, fmt.Errorf("%w: a device of more than %d", ErrProgram, maxDevices)
 		}
-		group = append(group, int(id))
 	}
 	return group, err
 }
