@@ -129,17 +129,12 @@ func (rc *EagerContext) outer() context.Context {
 func (rc *EagerContext) MergeCall(fn func(ctx context.Context, args ...any) (any, error), args ...any) (any, error) {
 	s := rc.strategy
 	return rc.join("MergeCall", args, func(all []any) ([]any, error) {
-		merged := make([]any, len(args))
-		for i := range args {
-			column := make([]any, len(all))
-			for r := range all {
-				mine, _ := all[r].([]any)
-				if len(mine) != len(args) {
-					return nil, fault(AssertionError, "MergeCall", "give the same arguments", "replica %d has %d arguments, replica 0 %d", r, len(mine), len(args))
-				}
-				column[r] = mine[i]
-			}
-			var err error
+		columns, err := columnsOf("MergeCall", all)
+		if err != nil {
+			return nil, err
+		}
+		merged := make([]any, len(columns))
+		for i, column := range columns {
 			if merged[i], err = s.regroup(rc.outer(), "MergeCall", column, false); err != nil {
 				return nil, err
 			}
@@ -150,6 +145,23 @@ func (rc *EagerContext) MergeCall(fn func(ctx context.Context, args ...any) (any
 		}
 		return s.split(result)
 	})
+}
+
+// columnsOf turns the replicas' argument lists into the arguments' lists by
+// replica.
+func columnsOf(call string, all []any) ([][]any, error) {
+	first, _ := all[0].([]any)
+	columns := make([][]any, len(first))
+	for r := range all {
+		mine, _ := all[r].([]any)
+		if len(mine) != len(first) {
+			return nil, fault(AssertionError, call, "give the same arguments on every replica", "replica %d has %d arguments, replica 0 %d", r, len(mine), len(first))
+		}
+		for i, x := range mine {
+			columns[i] = append(columns[i], x)
+		}
+	}
+	return columns, nil
 }
 
 // split gives each replica its part of a nest.
@@ -271,16 +283,12 @@ func (rc *EagerContext) Call(f *Function, args ...any) ([]any, error) {
 		return nil, &StrategyError{Op: "Call", Subject: "the function"}
 	}
 	out, err := rc.join("Call of "+f.opts.Name, args, func(all []any) ([]any, error) {
-		values := make([]any, len(args))
-		for i := range args {
-			column := make([]any, len(all))
-			for r := range all {
-				mine := all[r].([]any)
-				if len(mine) != len(args) {
-					return nil, fault(AssertionError, "Call", "give the same arguments", "replica %d has %d arguments, replica 0 %d", r, len(mine), len(args))
-				}
-				column[r] = mine[i]
-			}
+		columns, err := columnsOf("Call", all)
+		if err != nil {
+			return nil, err
+		}
+		values := make([]any, len(columns))
+		for i, column := range columns {
 			v, release, err := s.merge(rc.outer(), "Call", column)
 			if err != nil {
 				return nil, err

@@ -1,0 +1,299 @@
+package strategy_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+)
+
+// hostile is what the hostile calls have at hand.
+type hostile struct {
+	ctx      context.Context
+	s, other *strategy.TPUStrategy
+	e        *strategy.Extended
+	mine     *strategy.Variable   // mirrored, summed
+	onRead   *strategy.Variable   // summed on read
+	foreign  *strategy.Variable   // of the other strategy
+	value    *strategy.PerReplica // [1 2]
+	ragged   *strategy.PerReplica
+	theirs   *strategy.PerReplica // of the other strategy
+	closed   *strategy.PerReplica
+}
+
+func (h *hostile) run(fn strategy.ReplicaFunc, args ...any) error {
+	_, err := h.e.CallForEachReplica(h.ctx, fn, args...)
+	return err
+}
+
+func (h *hostile) step(f func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node, args ...any) error {
+	_, err := h.s.Function(f, strategy.FunctionOptions{}).Run(h.ctx, args...)
+	return err
+}
+
+type hostileCase struct {
+	name string
+	kind strategy.Kind // KindUnknown: any error
+	call func(h *hostile) error
+}
+
+func last[T any](_ T, err error) error { return err }
+
+// loop holds itself.
+func loop() []any {
+	l := []any{nil}
+	l[0] = l
+	return l
+}
+
+var hostileCases = []hostileCase{
+	{"reduce a value of another strategy", strategy.RuntimeError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, h.theirs)) }},
+	{"reduce a nil value", strategy.KindUnknown, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, nil)) }},
+	{"reduce a closed value", strategy.RuntimeError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, h.closed)) }},
+	{"reduce by an unknown op", strategy.AssertionError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, 7, h.value)) }},
+	{"reduce along an axis that is not there", strategy.InvalidArgumentError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, h.value, 0)) }},
+	{"reduce along one axis twice", strategy.InvalidArgumentError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, h.ragged, 0, -1)) }},
+	{"reduce along the smallest axis", strategy.InvalidArgumentError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, h.ragged, math.MinInt)) }},
+	{"reduce ragged batches element by element", strategy.InvalidArgumentError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Mean, h.ragged)) }},
+	{"reduce text", strategy.TypeError, func(h *hostile) error { return last(h.s.ReduceNest(h.ctx, strategy.Mean, "text")) }},
+	{"reduce objects", strategy.TypeError, func(h *hostile) error {
+		return last(h.s.ReduceNest(h.ctx, strategy.Sum, strategy.NewObjects("a", "b")))
+	}},
+	{"reduce a nest that holds itself", strategy.ValueError, func(h *hostile) error { return last(h.s.ReduceNest(h.ctx, strategy.Sum, loop())) }},
+	{"sum one number", strategy.ValueError, func(h *hostile) error { return last(h.s.ReduceNest(h.ctx, strategy.Sum, 3.0)) }},
+	{"gather scalars", strategy.InvalidArgumentError, func(h *hostile) error { return last(h.s.Gather(h.ctx, h.value, 0)) }},
+	{"gather along a far axis", strategy.InvalidArgumentError, func(h *hostile) error { return last(h.s.Gather(h.ctx, h.ragged, 1<<40)) }},
+	{"give a step a ragged batch", strategy.ValueError, func(h *hostile) error {
+		return h.step(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, h.ragged)
+	}},
+	{"give a step a value of another strategy", strategy.RuntimeError, func(h *hostile) error {
+		return h.step(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, h.theirs)
+	}},
+	{"a step that panics", strategy.KindUnknown, func(h *hostile) error {
+		return h.step(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { panic("no") })
+	}},
+	{"a step that returns nothing", strategy.KindUnknown, func(h *hostile) error {
+		return h.step(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { return nil })
+	}},
+	{"a step that returns a nil node", strategy.KindUnknown, func(h *hostile) error {
+		return h.step(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { return []*graph.Node{nil} })
+	}},
+	{"a step that reads a foreign variable", strategy.RuntimeError, func(h *hostile) error {
+		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			return []*graph.Node{rc.Read(h.foreign)}
+		})
+	}},
+	{"a step that reads no variable", strategy.TypeError, func(h *hostile) error {
+		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node { return []*graph.Node{rc.Read(nil)} })
+	}},
+	{"a step that writes another shape", strategy.ValueError, func(h *hostile) error {
+		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			return []*graph.Node{rc.Assign(h.mine, graph.Zeros(rc.Graph(), h.mineLike(3)))}
+		})
+	}},
+	{"a step that writes one number for a sum", strategy.ValueError, func(h *hostile) error {
+		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			return []*graph.Node{rc.AssignAdd(h.mine, 1.0)}
+		})
+	}},
+	{"a step that uses its context in a merge call", strategy.RuntimeError, func(h *hostile) error {
+		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			return rc.MergeCall(func(_ *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+				rc.AllReduce(strategy.Sum, rc.ReplicaIDInSyncGroup())
+				return args
+			}, rc.ReplicaIDInSyncGroup())
+		})
+	}},
+	{"a merge call that writes what differs", strategy.TypeError, func(h *hostile) error {
+		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			x := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), h.mine.Shape().DType)
+			return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+				mc.Assign(h.mine, args[0])
+				return args
+			}, x)
+		})
+	}},
+	{"a step that runs a step", strategy.RuntimeError, func(h *hostile) error {
+		return h.step(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			if _, err := h.s.Reduce(rc.Context(), strategy.Sum, h.value); err != nil {
+				panic(err)
+			}
+			return in
+		}, h.value)
+	}},
+	{"replicas that return other structures", strategy.AssertionError, func(h *hostile) error {
+		return h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			if rc.ReplicaIDInSyncGroup() == 0 {
+				return []any{1}, nil
+			}
+			return map[string]any{"a": 1}, nil
+		})
+	}},
+	{"a replica that returns a nest that holds itself", strategy.ValueError, func(h *hostile) error {
+		return h.run(func(*strategy.EagerContext, ...any) (any, error) { return loop(), nil })
+	}},
+	{"a replica that panics", strategy.KindUnknown, func(h *hostile) error {
+		return h.run(func(*strategy.EagerContext, ...any) (any, error) { panic(errors.New("no")) })
+	}},
+	{"a replica that ends its goroutine", strategy.KindUnknown, func(h *hostile) error {
+		return h.run(func(*strategy.EagerContext, ...any) (any, error) { runtime.Goexit(); return nil, nil })
+	}},
+	{"a replica that runs the replicas", strategy.RuntimeError, func(h *hostile) error {
+		return h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			return h.e.CallForEachReplica(rc.Context(), func(*strategy.EagerContext, ...any) (any, error) { return nil, nil })
+		})
+	}},
+	{"a replica that reduces text", strategy.TypeError, func(h *hostile) error {
+		return h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Sum, "text") })
+	}},
+	{"replicas that reduce other shapes", strategy.InvalidArgumentError, func(h *hostile) error {
+		return h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			return rc.AllReduce(strategy.Sum, make([]float32, rc.ReplicaIDInSyncGroup()+1))
+		})
+	}},
+	{"replicas that reduce other dtypes", strategy.TypeError, func(h *hostile) error {
+		return h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			if rc.ReplicaIDInSyncGroup() == 0 {
+				return rc.AllReduce(strategy.Sum, float32(1))
+			}
+			return rc.AllReduce(strategy.Sum, int32(2))
+		})
+	}},
+	{"replicas that give a merge call other arguments", strategy.AssertionError, func(h *hostile) error {
+		return h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			return rc.MergeCall(func(context.Context, ...any) (any, error) { return nil, nil }, make([]any, rc.ReplicaIDInSyncGroup())...)
+		})
+	}},
+	{"a replica context that is kept", strategy.RuntimeError, func(h *hostile) error {
+		var kept *strategy.EagerContext
+		if err := h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) { kept = rc; return nil, nil }); err != nil {
+			return err
+		}
+		return last(kept.AllReduce(strategy.Sum, float32(1)))
+	}},
+	{"an argument of another strategy", strategy.RuntimeError, func(h *hostile) error {
+		return h.run(func(*strategy.EagerContext, ...any) (any, error) { return nil, nil }, h.theirs)
+	}},
+	{"a write of a foreign variable", strategy.RuntimeError, func(h *hostile) error {
+		return h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.Assign(h.foreign, float32(1)) })
+	}},
+	{"a write of another dtype", strategy.ValueError, func(h *hostile) error { return h.mine.Assign(h.ctx, []int64{1}) }},
+	{"a write of no tensor", strategy.TypeError, func(h *hostile) error { return h.mine.Assign(h.ctx, struct{ A int }{1}) }},
+	{"a per-replica write from outside", strategy.TypeError, func(h *hostile) error { return h.mine.Assign(h.ctx, h.value) }},
+	{"an addition to what is summed on read", strategy.ValueError, func(h *hostile) error { return h.onRead.AssignAdd(h.ctx, 1.0) }},
+	{"a scatter of what is summed on read", strategy.ValueError, func(h *hostile) error { return h.onRead.Scatter(h.ctx, strategy.ScatterAdd, []int32{0}, []float32{1}) }},
+	{"a write in another strategy's scope", strategy.RuntimeError, func(h *hostile) error {
+		scope, err := h.other.Scope(h.ctx)
+		if err != nil {
+			return err
+		}
+		return h.mine.Assign(scope, 1.0)
+	}},
+	{"an update of a foreign variable", strategy.RuntimeError, func(h *hostile) error {
+		return last(h.e.Update(h.ctx, h.foreign, func(*strategy.UpdateContext, ...any) (any, error) { return nil, nil }))
+	}},
+	{"an update whose components part", strategy.ValueError, func(h *hostile) error {
+		return last(h.e.Update(h.ctx, h.mine, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.Assign(float32(u.ReplicaID())) }))
+	}},
+	{"an update that panics", strategy.KindUnknown, func(h *hostile) error {
+		return last(h.e.Update(h.ctx, h.mine, func(*strategy.UpdateContext, ...any) (any, error) { panic("no") }))
+	}},
+	{"a reduction to nowhere", strategy.AssertionError, func(h *hostile) error {
+		return last(h.e.ReduceTo(h.ctx, strategy.Sum, h.value, strategy.Destination{}))
+	}},
+	{"a reduction to an unknown device", strategy.ValueError, func(h *hostile) error {
+		return last(h.e.ReduceTo(h.ctx, strategy.Sum, h.value, strategy.ToDevices("/device:TPU:99")))
+	}},
+	{"a logical device out of range", strategy.ValueError, func(h *hostile) error { return last(h.e.LogicalDevice(h.ctx, -1)) }},
+	{"a variable with an annotation that does not fit", strategy.ValueError, func(h *hostile) error {
+		return last(h.s.NewVariable(h.ctx, []float32{1, 2, 3}, strategy.VariableOptions{Annotation: logical.SplitInto(2)}))
+	}},
+	{"a variable of a channel", strategy.TypeError, func(h *hostile) error {
+		return last(h.s.NewVariable(h.ctx, make(chan int), strategy.VariableOptions{}))
+	}},
+	{"too few values", strategy.ValueError, func(h *hostile) error { return last(h.s.RaggedPerReplica(h.ctx, []any{1.0})) }},
+	{"values of other ranks", strategy.TypeError, func(h *hostile) error {
+		return last(h.s.RaggedPerReplica(h.ctx, []any{[]float32{1}, float32(2)}))
+	}},
+	{"a cancelled run", strategy.KindUnknown, func(h *hostile) error {
+		ctx, cancel := context.WithCancel(h.ctx)
+		cancel()
+		_, err := h.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			return rc.AllReduce(strategy.Sum, tensors.FromScalar(float32(1)))
+		})
+		if !errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return err
+	}},
+	{"a cancelled step", strategy.KindUnknown, func(h *hostile) error {
+		ctx, cancel := context.WithCancel(h.ctx)
+		cancel()
+		_, err := h.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{}).Run(ctx, []float32{1})
+		if !errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return err
+	}},
+}
+
+func TestHostileCallsAreTypedErrors(t *testing.T) {
+	for _, p := range []int{1, 2} {
+		sys := openCPU(t, 2*p)
+		ctx := context.Background()
+		h := &hostile{ctx: ctx}
+		var err error
+		h.s, err = strategy.New(sys, strategy.Options{LogicalDevices: p})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, h.s.Close()) })
+		h.other, err = strategy.New(sys, strategy.Options{LogicalDevices: p})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, h.other.Close()) })
+		h.e = h.s.Extended()
+		h.mine, err = h.s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		h.onRead, err = h.s.NewVariable(ctx, float32(1), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		h.foreign, err = h.other.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		pair := []any{float32(1), float32(2)}
+		h.value, err = h.s.RaggedPerReplica(ctx, pair)
+		require.NoError(t, err)
+		h.ragged, err = h.s.RaggedPerReplica(ctx, []any{[]float32{1, 2}, []float32{}})
+		require.NoError(t, err)
+		h.theirs, err = h.other.RaggedPerReplica(ctx, pair)
+		require.NoError(t, err)
+		h.closed, err = h.s.RaggedPerReplica(ctx, pair)
+		require.NoError(t, err)
+		require.NoError(t, h.closed.Close())
+		for _, c := range hostileCases {
+			t.Run(c.name, func(t *testing.T) {
+				err := c.call(h)
+				require.Error(t, err)
+				if c.kind != strategy.KindUnknown {
+					require.Equal(t, c.kind, strategy.KindOf(err), "%T: %v", err, err)
+				}
+				// The strategy goes on as if nothing had happened.
+				sum, err := h.s.Reduce(ctx, strategy.Sum, h.value)
+				require.NoError(t, err)
+				got, err := sum.Float64(ctx)
+				require.NoError(t, err)
+				require.Equal(t, 3.0, got)
+				require.Equal(t, []any{float32(1), float32(1)}, components(t, h.mine, 2), "the variable is as it was")
+			})
+		}
+	}
+}
+
+// mineLike is a shape of n elements of the variable's dtype.
+func (h *hostile) mineLike(n int) shapes.Shape { return shapes.Make(dtypes.Float32, n) }

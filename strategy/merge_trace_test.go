@@ -1,0 +1,114 @@
+package strategy_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/input"
+)
+
+func TestMergeCallInAStep(t *testing.T) {
+	ctx := context.Background()
+	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+		n := s.NumReplicasInSync()
+		v, err := s.NewVariable(ctx, float32(10), strategy.VariableOptions{})
+		require.NoError(t, err)
+		metric, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
+			rc.AssignAdd(metric, id)
+			out := rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+				require.True(t, strategy.InCrossReplicaContext(mc.Context()))
+				mean := mc.Reduce(strategy.Mean, args[0])
+				mc.AssignSub(v, mean)
+				// Each replica's tensor is seen: the last one's minus the first one's.
+				all := mc.LocalResults(args[0])
+				require.Len(t, all, n)
+				spread := mc.Map(func(in []*graph.Node) *graph.Node { return graph.Sub(in[1], in[0]) }, all[0], all[n-1])
+				return []*strategy.Merged{spread, args[0], mc.Read(metric)}
+			}, id)
+			return append(out, rc.ReadAcross(metric), rc.Broadcast(graph.AddScalar(id, 5)))
+		}, strategy.FunctionOptions{})
+		out, err := f.Run(ctx)
+		require.NoError(t, err)
+		sum := float32(n * (n - 1) / 2)
+		for r := range n {
+			for i, want := range []float32{float32(n - 1), float32(r), sum, sum, 5} {
+				got, err := out[i].Local(ctx, r)
+				require.NoError(t, err)
+				require.Equal(t, want, got.Value(), "result %d of replica %d", i, r)
+			}
+			got, err := v.Local(ctx, r)
+			require.NoError(t, err)
+			require.Equal(t, 10-sum/float32(n), got.Value())
+			got, err = metric.Local(ctx, r)
+			require.NoError(t, err)
+			require.Equal(t, float32(r), got.Value(), "a metric is the replica's own")
+		}
+		total, err := metric.Value(ctx)
+		require.NoError(t, err)
+		require.Equal(t, sum, total.Value())
+	})
+}
+
+func TestAnOnReadWriteDoesNotCommunicate(t *testing.T) {
+	ctx := context.Background()
+	s, err := strategy.New(openCPU(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
+	require.NoError(t, err)
+	defer s.Close()
+	for sync, collectives := range map[strategy.VariableSynchronization]int{strategy.OnRead: 0, strategy.OnWrite: 1} {
+		v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: sync, Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		c, err := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			rc.AssignAdd(v, graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32))
+			return nil
+		}, strategy.FunctionOptions{}).Compiled(ctx)
+		require.NoError(t, err)
+		program := string(c.Module.Text)
+		require.Equal(t, collectives, strings.Count(program, `"stablehlo.all_reduce"`), sync)
+		require.Contains(t, program, "tf.aliasing_output", "the variable's memory is used again")
+	}
+}
+
+func TestRunStepsKeepTheLastOutputs(t *testing.T) {
+	ctx := context.Background()
+	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+		n := s.NumReplicasInSync()
+		d, err := input.Distribute(input.Range(4*n).Batch(n, false), input.Options{Replicas: n})
+		require.NoError(t, err)
+		it, err := s.Iterate(ctx, d)
+		require.NoError(t, err)
+		defer it.Close()
+		e := s.Extended()
+		m, err := e.RunStepsOnIterator(ctx, func(ctx context.Context, m *strategy.MultiStepContext, in any) error {
+			require.NoError(t, m.SetLastStepOutput(ctx, "total", in, strategy.Sum))
+			_, err := e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, args ...any) (any, error) {
+				return nil, m.SetNonTensorOutput(rc.Context(), "id", rc.ReplicaIDInSyncGroup())
+			}, in)
+			return err
+		}, it, 3, map[string]any{"before": 1})
+		require.NoError(t, err)
+		total, err := m.LastStepOutputs()["total"].(*strategy.Mirrored).Value(ctx)
+		require.NoError(t, err)
+		want := int64(0)
+		for r := range n {
+			want += int64(2*n + r)
+		}
+		require.Equal(t, []int64{want}, total.Value())
+		require.Equal(t, 1, m.LastStepOutputs()["before"])
+		require.Len(t, m.NonTensorOutputs()["id"], n)
+		// Two of four steps are left of five.
+		_, err = e.RunStepsOnIterator(ctx, func(context.Context, *strategy.MultiStepContext, any) error { return nil }, it, 5, nil)
+		require.NoError(t, err)
+		_, err = e.RunStepsOnIterator(ctx, func(context.Context, *strategy.MultiStepContext, any) error { return nil }, it, 1, nil)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	})
+}
