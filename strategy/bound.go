@@ -3,6 +3,7 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"tpustrategy/pjrt"
 )
@@ -15,7 +16,8 @@ type Bound struct {
 	program *program
 
 	// The rest is guarded by the strategy's launch lock.
-	values     []Value
+	held       []Value // the arguments: a value that nobody holds is collected
+	values     []Value // those that are closed with the Bound
 	results    []Value
 	columns    [][]*pjrt.Buffer // of the results, by result, then device
 	args, outs [][]*pjrt.Buffer
@@ -55,7 +57,7 @@ func (p *program) bind(values []Value) (*Bound, error) {
 	if err := p.function.strategy.runnable("binding " + p.function.opts.Name); err != nil {
 		return nil, err
 	}
-	b := &Bound{program: p, generation: -1}
+	b := &Bound{program: p, generation: -1, held: slices.Clone(values)}
 	buffers, err := buffersOf(values)
 	if err != nil {
 		return nil, err
