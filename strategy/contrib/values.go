@@ -160,6 +160,8 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...s
 		return nil, err
 	}
 	switch x := value.(type) {
+	case nil:
+		return nil, fault(strategy.TypeError, "broadcast", "give a number or a tensor", "no value")
 	case *Mirrored:
 		if x != nil && x.d == d {
 			return x, nil

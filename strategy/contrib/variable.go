@@ -66,6 +66,9 @@ func (d *DistributionStrategy) GetVariable(ctx context.Context, name string, ini
 	if taken || name == "" {
 		return nil, fault(strategy.ValueError, op, "use another name, or keep the variable", "it has no name, or exists already")
 	}
+	if initial == nil {
+		return nil, fault(strategy.TypeError, op, "give a value or a func() any", "no first value")
+	}
 	opts := strategy.VariableOptions{Name: name}
 	if method, ok := ctx.Value(localKey{}).(string); ok {
 		opts.Synchronization, opts.Aggregation = strategy.OnRead, strategy.AggregateSum

@@ -256,6 +256,8 @@ func TestVariablesAreMadeOnceForAllTowers(t *testing.T) {
 		require.NoError(t, v.Close())
 		_, err = d.GetVariable(ctx, "shared", float32(0))
 		require.NoError(t, err, "a closed variable's name is free")
+		_, err = d.GetVariable(ctx, "nothing", nil)
+		require.Equal(t, strategy.TypeError, strategy.KindOf(err))
 		_, err = d.TowerLocalVarScope(ctx, "max")
 		require.Equal(t, strategy.AssertionError, strategy.KindOf(err))
 		_, err = d.TowerLocalVarScope(context.Background(), "sum")

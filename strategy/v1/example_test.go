@@ -1,4 +1,4 @@
-package v1
+package v1_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"tpustrategy/strategy"
 	"tpustrategy/strategy/input"
+	v1 "tpustrategy/strategy/v1"
 	"tpustrategy/tpu/system"
 )
 
@@ -25,7 +26,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer strat.Close()
-	s := New(strat, Options{})
+	s := v1.New(strat, v1.Options{})
 
 	it, err := s.MakeDatasetIterator(ctx, input.Range(8).Batch(4, true))
 	if err != nil {
