@@ -8,9 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tpustrategy/internal/simhost"
 	"tpustrategy/strategy"
 	"tpustrategy/strategy/contrib"
 	"tpustrategy/strategy/input"
+	"tpustrategy/tpu/system"
 )
 
 func TestDatasetsDealWholeElements(t *testing.T) {
@@ -92,4 +94,25 @@ func TestWhatIsNoDatasetIsAValueError(t *testing.T) {
 	}
 	_, err := d.DistributeDataset(ctx, func() (input.Dataset, error) { return input.Dataset{}, mine })
 	require.ErrorIs(t, err, mine)
+}
+
+func TestDatasetsOfSeveralProcessesNameTheAlternative(t *testing.T) {
+	ctx := context.Background()
+	sys, err := system.Open(ctx, system.Options{CPUDevices: 2})
+	require.NoError(t, err)
+	defer sys.Close()
+	cluster, err := simhost.New(sys, simhost.Options{Processes: 2})
+	require.NoError(t, err)
+	own, err := cluster.Open(ctx, 0)
+	require.NoError(t, err)
+	defer own.Close()
+	s, err := strategy.New(own, strategy.Options{Replicas: 2})
+	require.NoError(t, err)
+	defer s.Close()
+	d := contrib.New(s)
+	ctx, err = d.Scope(ctx)
+	require.NoError(t, err)
+	_, err = d.DistributeDataset(ctx, func() (input.Dataset, error) { return input.Range(4), nil })
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "input.FromFunction")
 }
