@@ -138,8 +138,8 @@ func columnOf(ctx context.Context) int {
 
 // LogicalDevice returns a context in which new variables go to logical device k of
 // each replica, and WorkerDevices are those: TensorFlow's
-// experimental_logical_device. A variable that says nothing of its annotation is
-// assigned to the device.
+// experimental_logical_device. Variables go to logical device 0 otherwise. A variable
+// of another one that says nothing of its annotation is assigned to it.
 func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, error) {
 	if err := logical.AssignTo(k).Validate("", nil, e.strategy.perReplica); err != nil {
 		return nil, &Error{Op: "logical device", Reason: fmt.Sprintf("%d is not one of the replica's %d", k, e.strategy.perReplica),

@@ -124,6 +124,9 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 	if v.annotation.Kind() == logical.None {
 		v.annotation, _ = s.opts.Variables.For(name, len(v.shape))
 	}
+	if v.annotation.Kind() == logical.None && v.column > 0 {
+		v.annotation = logical.AssignTo(v.column)
+	}
 	if err := v.annotation.Validate(name, v.shape, s.perReplica); err != nil {
 		return nil, &Error{Op: op, Reason: "its annotation does not fit", Err: err, kind: ValueError}
 	}

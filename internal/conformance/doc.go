@@ -1,7 +1,7 @@
 // Package conformance runs recorded cases of TensorFlow's distribution stack on
 // this module: each is an input, by value or by name, and what TensorFlow answered.
 //
-//	go test ./internal/conformance
+//	go test -v ./internal/conformance
 //	go test ./internal/conformance -v -args -goldens DIR
 //
 // There is one subtest a case, called file/section/name/strategy, and a summary of

@@ -46,8 +46,6 @@ type traced struct {
 	args []any
 	// writes is set if the step writes a variable.
 	variable *strategy.Variable
-	// collectives is how many ours has where the op counts do not say.
-	collectives int
 	calls       *int
 	ragged      bool // arguments are padded
 }

@@ -71,6 +71,11 @@ func (s *tally) run(t *testing.T, file, section, name, strategy string, body fun
 		if reason, ok := notApplicable(file, section, name, strategy, ""); ok {
 			c.skip(reason)
 		}
+		defer func() { // a case that breaks is a failed case, not the end of the run
+			if p := recover(); p != nil {
+				t.Errorf("panic: %v", p)
+			}
+		}()
 		body(c)
 	})
 	for _, s := range []*tally{s, s.section(section)} {
