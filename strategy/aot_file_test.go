@@ -209,7 +209,7 @@ func TestWhatCannotBeSavedSaysSo(t *testing.T) {
 	assert.ErrorContains(t, err, "counter")
 }
 
-func TestAStepIsSavedForATPUAndRefusedHere(t *testing.T) {
+func TestAOTStepsAreSavedForATPUAndRefusedHere(t *testing.T) {
 	if !aotChild(t) {
 		return
 	}

@@ -70,7 +70,7 @@ func batchShapes(rows int) (x, y shapes.Shape) {
 	return shapes.Make(dtypes.Float32, rows, 8), shapes.Make(dtypes.Float32, rows, 1)
 }
 
-func TestAStepIsCompiledForASliceThatIsNotThereAndCannotRun(t *testing.T) {
+func TestAOTStepsAreCompiledForASliceThatIsNotThereAndCannotRun(t *testing.T) {
 	if !aotChild(t) {
 		return
 	}
@@ -126,7 +126,7 @@ func TestShapesStandForArgumentsAheadOfTimeOnly(t *testing.T) {
 	assert.ErrorContains(t, err, "compile ahead of time")
 }
 
-func TestBadShapesAreArgumentErrorsAheadOfTime(t *testing.T) {
+func TestAOTBadShapesAreArgumentErrors(t *testing.T) {
 	if !aotChild(t) {
 		return
 	}
@@ -156,7 +156,7 @@ func wideModel(width int) strategy.LossFunc {
 	}
 }
 
-func TestATooLargeModelIsRefusedWithItsLargestTensorsAndFitsWhenSplit(t *testing.T) {
+func TestAOTATooLargeModelIsRefusedWithItsLargestTensorsAndFitsWhenSplit(t *testing.T) {
 	if !aotChild(t) {
 		return
 	}

@@ -19,38 +19,33 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"tpustrategy": func() { os.Exit(mainCode()) }})
 }
 
-// TestScripts runs the command line as its users do. A script whose name ends in
-// _cpu or _tpu needs that plugin, which it finds as $CPU_PLUGIN or $TPU_PLUGIN.
+// The scripts run the command line as its users do. Those for a plugin find it as
+// $PLUGIN.
 func TestScripts(t *testing.T) {
-	for _, group := range []struct{ name, dir, kind string }{
-		{"none", "testdata/script", ""}, {"cpu", "testdata/script_cpu", "cpu"}, {"tpu", "testdata/script_tpu", "tpu"},
-	} {
-		t.Run(group.name, func(t *testing.T) {
-			library := ""
-			switch group.kind {
-			case "cpu":
-				library = plugintest.Path(t, "cpu")
-			case "tpu":
-				library = libtpu(t)
+	t.Run("none", func(t *testing.T) { scripts(t, "testdata/script", "") })
+	t.Run("cpu", func(t *testing.T) { scripts(t, "testdata/script_cpu", plugintest.Path(t, "cpu")) })
+}
+
+func TestAOTScripts(t *testing.T) { scripts(t, "testdata/script_tpu", libtpu(t)) }
+
+func scripts(t *testing.T, dir, plugin string) {
+	t.Helper()
+	testscript.Run(t, testscript.Params{
+		Dir:           dir,
+		UpdateScripts: *update,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
+			if plugin != "" {
+				env.Setenv("PLUGIN", plugin)
 			}
-			testscript.Run(t, testscript.Params{
-				UpdateScripts: *update,
-				Dir:           group.dir,
-				Setup: func(env *testscript.Env) error {
-					env.Setenv("HOME", env.WorkDir)
-					env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
-					if library != "" {
-						env.Setenv("PLUGIN", library)
-					}
-					return nil
-				},
-				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"exitcode":       exitCode,
-					"abortingplugin": abortingPlugin,
-				},
-			})
-		})
-	}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exitcode":       exitCode,
+			"abortingplugin": abortingPlugin,
+		},
+	})
 }
 
 // libtpu is the path of libtpu. Without it a test is skipped, unless the

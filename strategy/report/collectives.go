@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"cmp"
 	"regexp"
 	"slices"
@@ -191,6 +192,9 @@ func (c *counter) axis(groups [][]int) string {
 var knownTrips = regexp.MustCompile(`"known_trip_count":\s*\{\s*"n":\s*"([0-9]{1,9})"`)
 
 func tripCount(config []byte) int {
+	if !bytes.Contains(config, []byte("known_trip_count")) {
+		return 0
+	}
 	if m := knownTrips.FindSubmatch(config); m != nil {
 		// The expression lets few digits through only.
 		n, _ := strconv.Atoi(string(m[1]))

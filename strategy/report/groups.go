@@ -120,8 +120,13 @@ func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 			}))
 		}
 	}
-	at := map[uint64]int{}
-	var groups [][]int
+	size := uint64(1)
+	for d := range dims {
+		if joined[d] {
+			size *= dims[d]
+		}
+	}
+	flat, filled := make([]int, total), make([]uint64, total/size)
 	for device := range total {
 		key, rest, stride := uint64(0), device, uint64(1)
 		for d := len(dims) - 1; d >= 0; d-- {
@@ -131,12 +136,8 @@ func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 			}
 			rest /= dims[d]
 		}
-		group, ok := at[key]
-		if !ok {
-			group, at[key] = len(groups), len(groups)
-			groups = append(groups, nil)
-		}
-		groups[group] = append(groups[group], int(device))
+		flat[key*size+filled[key]] = int(device)
+		filled[key]++
 	}
-	return groups, nil
+	return cut(flat, int(size)), nil
 }

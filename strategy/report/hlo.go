@@ -255,14 +255,14 @@ func parseIota(b []byte) ([][]int, error) {
 		strides[axis] = stride
 		stride *= reshape[axis]
 	}
-	groups := make([][]int, count)
+	flat := make([]int, total)
 	index := make([]uint64, len(perm))
 	for k := range total {
 		id := uint64(0)
 		for place, axis := range perm {
 			id += index[place] * strides[axis]
 		}
-		groups[k/size] = append(groups[k/size], int(id))
+		flat[k] = int(id)
 		for place := len(perm) - 1; place >= 0; place-- {
 			if index[place]++; index[place] < reshape[perm[place]] {
 				break
@@ -270,7 +270,16 @@ func parseIota(b []byte) ([][]int, error) {
 			index[place] = 0
 		}
 	}
-	return groups, nil
+	return cut(flat, int(size)), nil
+}
+
+// cut divides a list into groups of a size.
+func cut(flat []int, size int) [][]int {
+	groups := make([][]int, len(flat)/size)
+	for i := range groups {
+		groups[i] = flat[i*size : (i+1)*size]
+	}
+	return groups
 }
 
 // parseShape reads a ShapeProto.

@@ -161,7 +161,7 @@ func TestDescribeRefusesWhatIsNoSlice(t *testing.T) {
 	require.ErrorContains(t, err, "positive")
 }
 
-func TestWhatLibtpuRefusesIsItsError(t *testing.T) {
+func TestDescribeGivesLibtpusErrors(t *testing.T) {
 	if !child(t) {
 		return
 	}
