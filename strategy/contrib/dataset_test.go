@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tpustrategy/internal/simhost"
@@ -103,16 +105,26 @@ func TestDatasetsOfSeveralProcessesNameTheAlternative(t *testing.T) {
 	defer sys.Close()
 	cluster, err := simhost.New(sys, simhost.Options{Processes: 2})
 	require.NoError(t, err)
-	own, err := cluster.Open(ctx, 0)
-	require.NoError(t, err)
-	defer own.Close()
-	s, err := strategy.New(own, strategy.Options{Replicas: 2})
-	require.NoError(t, err)
-	defer s.Close()
-	d := contrib.New(s)
-	ctx, err = d.Scope(ctx)
-	require.NoError(t, err)
-	_, err = d.DistributeDataset(ctx, func() (input.Dataset, error) { return input.Range(4), nil })
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorContains(t, err, "input.FromFunction")
+	var wg sync.WaitGroup
+	for process := range 2 {
+		wg.Go(func() {
+			own, err := cluster.Open(ctx, process)
+			if !assert.NoError(t, err) {
+				return
+			}
+			defer own.Close()
+			s, err := strategy.New(own, strategy.Options{Replicas: 2})
+			if !assert.NoError(t, err) {
+				return
+			}
+			defer s.Close()
+			d := contrib.New(s)
+			scope, err := d.Scope(ctx)
+			assert.NoError(t, err)
+			_, err = d.DistributeDataset(scope, func() (input.Dataset, error) { return input.Range(4), nil })
+			assert.ErrorIs(t, err, errors.ErrUnsupported)
+			assert.ErrorContains(t, err, "input.FromFunction")
+		})
+	}
+	wg.Wait()
 }
