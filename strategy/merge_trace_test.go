@@ -112,3 +112,47 @@ func TestRunStepsKeepTheLastOutputs(t *testing.T) {
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	})
 }
+
+func TestADistributedDatasetTrainsToItsMean(t *testing.T) {
+	ctx := context.Background()
+	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+		// 10 numbers in global batches of 4: the last one is short, some replicas
+		// have none of it.
+		d, err := s.DistributeDataset(input.Range(10).Batch(4, false), strategy.DistributeOptions{})
+		require.NoError(t, err)
+		total, err := s.NewVariable(ctx, int64(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		add := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			real := graph.Where(rc.RealElements(0), in[0], graph.ZerosLike(in[0]))
+			rc.AssignAdd(total, graph.ReduceAllSum(real))
+			return nil
+		}, strategy.FunctionOptions{PadRagged: true})
+		it, err := s.Iterate(ctx, d)
+		require.NoError(t, err)
+		defer it.Close()
+		var means []float64
+		for {
+			batch, err := it.Next(ctx)
+			if err == io.EOF {
+				break
+			}
+			require.NoError(t, err)
+			_, err = add.Run(ctx, batch)
+			require.NoError(t, err)
+			mean, err := s.Reduce(ctx, strategy.Mean, batch.(strategy.Value), 0)
+			require.NoError(t, err)
+			x, err := mean.Float64(ctx)
+			require.NoError(t, err)
+			means = append(means, x)
+		}
+		require.Equal(t, []float64{1.5, 5.5, 8.5}, means)
+		sum, err := total.Value(ctx)
+		require.NoError(t, err)
+		require.Equal(t, int64(45), sum.Value())
+		f, err := s.DistributeDatasetsFromFunction(func(c input.Context) (input.Dataset, error) {
+			return input.Range(8).Batch(2, false), nil
+		}, strategy.DistributeOptions{})
+		require.NoError(t, err)
+		require.Equal(t, s.NumReplicasInSync(), f.LocalReplicas())
+	})
+}

@@ -46,8 +46,8 @@ type traced struct {
 	args []any
 	// writes is set if the step writes a variable.
 	variable *strategy.Variable
-	calls       *int
-	ragged      bool // arguments are padded
+	calls    *int
+	ragged   bool // arguments are padded
 }
 
 func runGraphs(t *testing.T, s *tally, file string, data []byte, w *world) {

@@ -1,0 +1,197 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy/input"
+)
+
+// DistributeOptions say how data is shared out. The zero value is automatic
+// sharding and TensorFlow's rule for its case.
+type DistributeOptions struct {
+	// Policy is how files or elements are shared among hosts, Rule how batches are
+	// cut among replicas.
+	Policy input.Policy
+	Rule   input.Rule
+	// Epoch is the pass to open, for loops that open the data once for each.
+	Epoch uint64
+}
+
+func (s *TPUStrategy) inputOptions(o DistributeOptions) (input.Options, error) {
+	opts, err := s.InputOptions()
+	opts.Policy, opts.Rule, opts.Epoch = o.Policy, o.Rule, o.Epoch
+	return opts, err
+}
+
+// DistributeDataset shares the global batches of a dataset out among the replicas:
+// TensorFlow's experimental_distribute_dataset. [TPUStrategy.Iterate] puts them on
+// the devices.
+func (s *TPUStrategy) DistributeDataset(ds input.Dataset, o DistributeOptions) (*input.Distributed, error) {
+	opts, err := s.inputOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	return input.Distribute(ds, opts)
+}
+
+// DistributeDatasetsFromFunction calls fn for this process's dataset of batches for
+// single replicas: TensorFlow's distribute_datasets_from_function.
+func (s *TPUStrategy) DistributeDatasetsFromFunction(fn func(input.Context) (input.Dataset, error), o DistributeOptions) (*input.Distributed, error) {
+	opts, err := s.inputOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	return input.FromFunction(fn, opts)
+}
+
+// Inputs puts a step of distributed input on the devices: a nest like the
+// dataset's elements, tuples as []any and dictionaries as map[string]any, with a
+// *[PerReplica] at each leaf, ragged where the replicas' shares differ. Text stays
+// on the host, as *[Objects]. Of several processes each gives the inputs of its own
+// replicas, all of one shape.
+func (s *TPUStrategy) Inputs(ctx context.Context, step input.Step) (any, error) {
+	nests := make([]any, len(step.Replicas))
+	for r, e := range step.Replicas {
+		var err error
+		if nests[r], err = hostNest(e); err != nil {
+			return nil, fmt.Errorf("strategy: input of replica %d: %w", r, err)
+		}
+	}
+	if !s.hosts.several() {
+		return s.regroup(ctx, "inputs", nests, true)
+	}
+	return zipNest("inputs", nests, func(path string, leaves []any) (any, error) {
+		v, err := s.LocalPerReplica(ctx, leaves, logical.Annotation{})
+		if err != nil {
+			return nil, fmt.Errorf("strategy: inputs%s: %w", path, err)
+		}
+		return v, nil
+	})
+}
+
+// hostNest is an element with GoMLX tensors.
+func hostNest(e input.Element) (any, error) {
+	if e.IsLeaf() {
+		x := e.Leaf()
+		if text, ok := x.Flat().([]string); ok {
+			return text, nil
+		}
+		dtype, ok := x.Kind().DType()
+		if !ok {
+			return nil, fmt.Errorf("a tensor of kind %s has no place on a device", x.Kind())
+		}
+		t := tensors.FromShape(shapes.Make(dtype, x.Dims()...))
+		return t, t.MutableBytes(func(to []byte) { copy(to, x.Bytes()) })
+	}
+	if keys := e.Keys(); keys != nil {
+		m := map[string]any{}
+		for _, key := range keys {
+			member, _ := e.Get(key)
+			var err error
+			if m[key], err = hostNest(member); err != nil {
+				return nil, err
+			}
+		}
+		return m, nil
+	}
+	list := make([]any, e.Len())
+	for i := range list {
+		var err error
+		if list[i], err = hostNest(e.At(i)); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// Iterator is distributed input on the devices. One goroutine uses it at a time.
+type Iterator struct {
+	strategy *TPUStrategy
+	steps    *input.Steps
+}
+
+// Iterate opens distributed input as an iterator of values on the devices.
+func (s *TPUStrategy) Iterate(ctx context.Context, d *input.Distributed) (*Iterator, error) {
+	if err := s.requireCross(ctx, "iterate"); err != nil {
+		return nil, err
+	}
+	if d.LocalReplicas() != s.shares(true) {
+		return nil, fault(ValueError, "iterate", "distribute the dataset by InputOptions", "input for %d replicas, of which %d are here", d.LocalReplicas(), s.shares(true))
+	}
+	steps, err := d.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Iterator{strategy: s, steps: steps}, nil
+}
+
+// Next returns the next step's input, or io.EOF. It belongs outside the replicas'
+// code: inside it is a ValueError.
+func (it *Iterator) Next(ctx context.Context) (any, error) {
+	if m, ok := modeOf(ctx); ok && m.replica {
+		return nil, fault(ValueError, "next", "take the input before the run and pass it as an argument", "called in a replica's code")
+	}
+	step, err := it.steps.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return it.strategy.Inputs(ctx, step)
+}
+
+// Close releases the input.
+func (it *Iterator) Close() error { return it.steps.Close() }
+
+// MakeNumpyDataset makes a dataset of host arrays: element i of it has row i of
+// each leaf of the nest, as TensorFlow's make_numpy_dataset. Slices are tuples, maps
+// of strings dictionaries; leaves are what tensors are made of, all with the same
+// number of rows.
+func (e *Extended) MakeNumpyDataset(nest any) (input.Dataset, error) {
+	element, err := elementOf(nest)
+	if err != nil {
+		return input.Dataset{}, err
+	}
+	ds := input.FromSlices(element)
+	return ds, ds.Err()
+}
+
+func elementOf(nest any) (input.Element, error) {
+	switch x := nest.(type) {
+	case []any:
+		members := make([]input.Element, len(x))
+		for i := range x {
+			var err error
+			if members[i], err = elementOf(x[i]); err != nil {
+				return input.Element{}, err
+			}
+		}
+		return input.Tuple(members...), nil
+	case map[string]any:
+		members := map[string]input.Element{}
+		for k := range x {
+			var err error
+			if members[k], err = elementOf(x[k]); err != nil {
+				return input.Element{}, err
+			}
+		}
+		return input.Dict(members), nil
+	}
+	t, err := hostTensor(nest)
+	if err != nil {
+		return input.Element{}, &Error{Op: "dataset", Reason: fmt.Sprintf("a leaf of type %T", nest), Err: err, kind: TypeError}
+	}
+	kind, ok := input.KindOf(t.DType())
+	if !ok {
+		return input.Element{}, fault(TypeError, "dataset", "convert it", "a leaf of dtype %s", t.DType())
+	}
+	var leaf input.Tensor
+	var failed error
+	if err := t.ConstBytes(func(data []byte) { leaf, failed = input.FromBytes(kind, data, t.Shape().Dimensions...) }); err != nil {
+		return input.Element{}, fmt.Errorf("strategy: dataset: %w", err)
+	}
+	return input.Leaf(leaf), failed
+}
