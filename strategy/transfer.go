@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -214,10 +215,18 @@ func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*p
 }
 
 // hostTensor makes a GoMLX tensor of what a caller gave.
-func hostTensor(value any) (*tensors.Tensor, error) {
-	if t, ok := value.(*tensors.Tensor); ok {
+func hostTensor(value any) (t *tensors.Tensor, err error) {
+	if t, ok := value.(*tensors.Tensor); ok && t != nil {
 		return t, t.CheckValid()
+	} else if ok || value == nil {
+		return nil, errors.New("no value")
 	}
+	// GoMLX panics for some types that are no tensors.
+	defer func() {
+		if r := recover(); r != nil {
+			t, err = nil, fmt.Errorf("a %T is no tensor: %v", value, r)
+		}
+	}()
 	if v := reflect.ValueOf(value); v.Kind() == reflect.Slice && v.Len() == 0 {
 		if dtype := dtypes.FromGoType(v.Type().Elem()); dtype != dtypes.InvalidDType {
 			return tensors.FromShape(shapes.Make(dtype, 0)), nil
