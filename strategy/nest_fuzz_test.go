@@ -1,0 +1,93 @@
+package strategy_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/strategy"
+)
+
+// nestOf reads a nest off bytes.
+func nestOf(data []byte, depth int) (any, []byte) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	op, rest := data[0], data[1:]
+	n := int(op>>4) % 4
+	switch {
+	case depth > 6:
+	case op%7 == 0:
+		list := make([]any, n)
+		for i := range list {
+			list[i], rest = nestOf(rest, depth+1)
+		}
+		return list, rest
+	case op%7 == 1:
+		m := map[string]any{}
+		for i := range n {
+			m[strings.Repeat("k", i+int(op>>6))], rest = nestOf(rest, depth+1)
+		}
+		return m, rest
+	case op%7 == 2:
+		var p pair
+		p.A, rest = nestOf(rest, depth+1)
+		p.B, rest = nestOf(rest, depth+1)
+		return p, rest
+	case op%7 == 3:
+		return map[int][]any{n: {int(op)}}, rest
+	case op%7 == 4:
+		return strings.Repeat("x", n), rest
+	case op%7 == 5:
+		return make([]float32, n), rest
+	}
+	return int(op), rest
+}
+
+// FuzzRegroup gives two replicas nests that may or may not match: regrouping them
+// is an error of a kind, or it is undone by selecting.
+func FuzzRegroup(f *testing.F) {
+	f.Add([]byte{}, []byte{})
+	f.Add([]byte{0x27 - 4, 6, 13}, []byte{0x27 - 4, 6, 20})
+	f.Add([]byte{0x31, 7, 8, 9}, []byte{0x31, 7, 8, 10})
+	f.Add([]byte{2, 6, 4, 5}, []byte{2, 6, 4, 5})
+	f.Add([]byte{0x15}, []byte{0x25})
+	s, err := strategy.New(openCPU(f, 2), strategy.Options{})
+	require.NoError(f, err)
+	f.Cleanup(func() { _ = s.Close() })
+	ctx := context.Background()
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		x, _ := nestOf(a, 0)
+		y, _ := nestOf(b, 0)
+		grouped, err := s.Regroup(ctx, []any{x, y})
+		if err != nil {
+			require.NotEqual(t, strategy.KindUnknown, strategy.KindOf(err), "%v", err)
+			return
+		}
+		for r := range 2 {
+			one, err := s.SelectReplica(r, grouped)
+			require.NoError(t, err)
+			_, err = s.LocalResultsOf(one)
+			require.NoError(t, err)
+		}
+		again, err := s.Regroup(ctx, []any{grouped, grouped})
+		require.NoError(t, err)
+		_ = again
+	})
+}
+
+func FuzzParseReduceOp(f *testing.F) {
+	for _, name := range []string{"sum", "MEAN", "Mean", "max", "", "SUM "} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		op, err := strategy.ParseReduceOp(name)
+		if err != nil {
+			require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+			return
+		}
+		require.Equal(t, strings.ToUpper(name), op.String())
+	})
+}

@@ -1,0 +1,81 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+)
+
+func TestScatterOfASplitVariable(t *testing.T) {
+	ctx := context.Background()
+	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+		n, p := s.NumReplicasInSync(), s.NumLogicalDevices()
+		// Rows 1 and 1 again: what combines counts both, what replaces the last.
+		for op, want := range map[strategy.ScatterOp]float32{
+			strategy.ScatterAdd: 8 + 2 + 5, strategy.ScatterSub: 8 - 2 - 5, strategy.ScatterMul: 8 * 2 * 5, strategy.ScatterDiv: 8.0 / 2 / 5,
+			strategy.ScatterUpdate: 5, strategy.ScatterMin: 2, strategy.ScatterMax: 8,
+		} {
+			o := strategy.VariableOptions{Aggregation: strategy.AggregateFirst}
+			if p > 1 {
+				o.Annotation = logical.SplitInto(2, 1)
+			}
+			start := [][]float32{{8, 1}, {8, 1}, {8, 1}, {8, 1}}
+			v, err := s.NewVariable(ctx, start, o)
+			require.NoError(t, err)
+			expect := [][]float32{{8, 1}, {want, 1}, {8, 1}, {8, 1}}
+			rows := [][]float32{{2, 1}, {5, 1}}
+			for j, x := range map[strategy.ScatterOp]float32{strategy.ScatterAdd: 3, strategy.ScatterSub: -1} {
+				if j == op {
+					expect[1][1] = x
+				}
+			}
+			// In the step, where only replica 0's rows count.
+			_, err = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+				id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
+				return []*graph.Node{rc.Scatter(op, v, in[0], graph.Add(in[1], id))}
+			}, strategy.FunctionOptions{}).Run(ctx, []int32{1, 1}, rows)
+			require.NoError(t, err)
+			for r, got := range components(t, v, n) {
+				require.InDeltaSlice(t, expect[1], got.([][]float32)[1], 1e-6, "%s, replica %d", op, r)
+				require.Equal(t, expect[3], got.([][]float32)[3])
+			}
+			// And from outside.
+			require.NoError(t, v.Assign(ctx, start))
+			require.NoError(t, v.Scatter(ctx, op, []int32{1, 1}, rows))
+			require.InDeltaSlice(t, expect[1], components(t, v, n)[0].([][]float32)[1], 1e-6, op)
+			require.NoError(t, v.Close())
+		}
+	})
+}
+
+func TestLogicalDevicesHoldTheirParts(t *testing.T) {
+	ctx := context.Background()
+	s, err := strategy.New(openCPU(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
+	require.NoError(t, err)
+	defer s.Close()
+	split, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Annotation: logical.SplitInto(2)})
+	require.NoError(t, err)
+	require.NoError(t, split.AssignAdd(ctx, []float32{10, 10, 10, 10}))
+	for r := range 2 {
+		for p, want := range [][]float32{{11, 12}, {13, 14}} {
+			part, err := split.LocalPart(ctx, r, p)
+			require.NoError(t, err)
+			require.Equal(t, want, part.Value())
+		}
+	}
+	_, err = split.LocalPart(ctx, 0, 2)
+	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	on1, err := s.Extended().LogicalDevice(ctx, 1)
+	require.NoError(t, err)
+	v, err := s.NewVariable(on1, float32(1), strategy.VariableOptions{Name: "v"})
+	require.NoError(t, err)
+	require.Equal(t, logical.AssignTo(1).String(), v.Annotation().String())
+	require.Equal(t, s.Extended().WorkerDevices(on1), v.Devices())
+	require.Equal(t, []string{"v", "v/replica_1"}, []string{v.ComponentName(0), v.ComponentName(1)})
+}
