@@ -249,6 +249,19 @@ func TestAOTCollectivesOfDataParallelTrainingAreTheGradients(t *testing.T) {
 	}
 }
 
+func TestAOTCollectivesOfJoinedSlicesCrossTheNetworkOnce(t *testing.T) {
+	if !aotChild(t) {
+		return
+	}
+	const width, count = 256, 2
+	batch := shapes.Make(dtypes.Float32, 128, width)
+	r := reportOf(t, "2x v5e:2x2", strategy.Options{}, stackOf(width, count, false), batch, batch)
+	sent, _ := r.CollectiveBytes("slices")
+	// Of the gradients, each of a slice's four cores sends its quarter. The loss
+	// is padded to a tile.
+	assert.InDelta(t, count*width*width*4/4, sent, 512, "%+v", r.Collectives)
+}
+
 func TestAOTCollectivesOfASplitDensePairAreItsActivations(t *testing.T) {
 	if !aotChild(t) {
 		return

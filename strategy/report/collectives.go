@@ -17,8 +17,10 @@ type Collective struct {
 	Kind string `json:"kind"`
 	// Axis is "replica" where groups join the same logical device of several
 	// replicas, "logical" where they join the logical devices of one replica,
-	// "replica+logical" otherwise, and "" for a send; "unknown" if the program
-	// gives the groups in a form that is not read, which then count as pairs.
+	// "replica+logical" otherwise; "slices" for a send to another slice, over the
+	// data-center network, with which the compiler takes collectives of several
+	// slices apart; "unknown" if the program gives the groups in a form that is
+	// not read, which then count as pairs.
 	Axis string `json:"axis"`
 	// GroupSize is the number of cores that one collective joins.
 	GroupSize int `json:"group_size"`
@@ -91,7 +93,7 @@ func (c *counter) walk(id uint64, times int, unknown bool, depth int) {
 			return
 		}
 		if kind, ok := collectiveKinds[i.opcode]; ok {
-			if kind != "send" || !i.host {
+			if kind != "send" || !i.host || i.slices {
 				c.add(kind, computation, i, times, unknown)
 			}
 			continue // what it calls combines elements
@@ -125,6 +127,9 @@ func (c *counter) add(kind string, computation *hloComputation, i *hloInstructio
 	axis, size := "", 2
 	switch {
 	case kind == "send":
+		if i.slices {
+			axis = "slices"
+		}
 	case kind == "collective-permute":
 		groups := make([][]int, len(i.pairs))
 		for k, pair := range i.pairs {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -37,7 +38,9 @@ type hloInstruction struct {
 	groups   [][]int
 	pairs    [][2]int
 	trips    int // of a loop; 0 if it has no known number
-	host     bool
+	// host says that a send is to the host, slices that it is the host which
+	// sends on to another slice.
+	host, slices bool
 	// unreadable are groups in a form that is not read.
 	unreadable bool
 }
@@ -48,6 +51,9 @@ type hloShape struct {
 	dims     []uint64
 	elements []hloShape
 }
+
+// slicesHandler is what the attributes of a transfer between slices name.
+const slicesHandler = "xla_megascale_runtime"
 
 // maxDepth bounds nested shapes and calls of a damaged program.
 const maxDepth = 64
@@ -147,6 +153,8 @@ func parseInstruction(b []byte) (*hloInstruction, error) {
 				return nil
 			})
 			i.pairs = append(i.pairs, pair)
+		case 68:
+			i.slices = bytes.Contains(v.bytes, []byte(slicesHandler))
 		case 87:
 			i.groups, err = parseDeviceList(v.bytes)
 		case 92: // the iota of a device list, on its own in newer programs

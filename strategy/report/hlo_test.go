@@ -93,6 +93,7 @@ func TestCollectivesAreCountedWithTheirAxisAndBytes(t *testing.T) {
 		op(19, "send", floats(8, 4), []uint64{10}),
 		op(20, "send", floats(8, 4), []uint64{10}, number(nil, 47, 1)),
 		op(21, "add", floats(8, 4), []uint64{10, 10}),
+		op(22, "send", floats(8, 4), []uint64{10}, number(nil, 47, 1), message(nil, 68, []byte("handler xla_megascale_runtime"))),
 	))
 	assert.ElementsMatch(t, []Collective{
 		{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 2, Bytes: 384, Moved: 384},
@@ -101,6 +102,7 @@ func TestCollectivesAreCountedWithTheirAxisAndBytes(t *testing.T) {
 		{Kind: "all-to-all", Axis: "replica+logical", GroupSize: 4, Count: 1, Bytes: 128, Moved: 96},
 		{Kind: "collective-permute", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 128, Moved: 128},
 		{Kind: "send", GroupSize: 2, Count: 1, Bytes: 128, Moved: 128},
+		{Kind: "send", Axis: "slices", GroupSize: 2, Count: 1, Bytes: 128, Moved: 128},
 	}, find(t, p, 2, 2))
 }
 
