@@ -61,6 +61,7 @@ func runGraphs(t *testing.T, s *tally, file string, data []byte, w *world) {
 }
 
 func graphCase(c *caseRun, g graphGolden, w *world) {
+	w.need(c)
 	v := &env{w: w, ctx: w.t.Context(), n: g.Replicas, p: g.LogicalDevices, semantics: strategy.TensorFlowTPU}
 	v.s = w.get(v.semantics, v.n, v.p, "")
 	v.e = v.s.Extended()
@@ -364,6 +365,13 @@ func (v *env) stepOf(c *caseRun, g graphGolden) traced {
 				return []*strategy.Merged{mc.Reduce(op, args[0])}
 			}, x)[0]
 		})
+	case name == "scope inside run":
+		return step(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			if _, err := v.s.Scope(rc.Context()); err != nil {
+				panic(err)
+			}
+			return x
+		})
 	case name == "run inside run":
 		inner := v.s.Function(unary(addOne), strategy.FunctionOptions{})
 		return step(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
@@ -383,7 +391,7 @@ func (v *env) stepOf(c *caseRun, g graphGolden) traced {
 	case strings.Contains(name, "broadcast_to"):
 		return step(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return rc.Broadcast(x) })
 	case strings.HasPrefix(name, "plain run"), strings.HasPrefix(name, "run with"), strings.HasPrefix(name, "fn is traced once"),
-		strings.HasPrefix(name, "one replica"), strings.HasPrefix(name, "replica id"), strings.Contains(name, "replica_id"):
+		strings.HasPrefix(name, "one replica"), strings.HasPrefix(name, "replica id"), strings.HasPrefix(name, "PerReplica"), strings.Contains(name, "args"), strings.Contains(name, "replica_id"):
 		return step(addOne, 4)
 	case logicalText.MatchString(name):
 		k, _ := strconv.Atoi(logicalText.FindStringSubmatch(name)[1])

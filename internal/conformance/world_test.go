@@ -28,17 +28,30 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	plugin := plugintest.Path(t, "cpu")
-	sys, err := system.Open(context.Background(), system.Options{CPUDevices: 8, Plugin: plugin})
-	require.NoError(t, err)
-	w := &world{t: t, sys: sys, strategies: map[string]*strategy.TPUStrategy{}}
+	w := &world{t: t, strategies: map[string]*strategy.TPUStrategy{}}
 	t.Cleanup(func() {
 		for _, s := range w.strategies {
 			require.NoError(t, s.Close())
 		}
-		require.NoError(t, sys.Close())
+		if w.sys != nil {
+			require.NoError(t, w.sys.Close())
+		}
 	})
 	return w
+}
+
+// need opens the devices. Without the plugin the case is skipped, or fails where
+// plugins are required.
+func (w *world) need(c *caseRun) {
+	if w.sys != nil {
+		return
+	}
+	c.skipped = true
+	plugin := plugintest.Path(c.T, "cpu")
+	c.skipped = false
+	sys, err := system.Open(context.Background(), system.Options{CPUDevices: 8, Plugin: plugin})
+	require.NoError(c, err)
+	w.sys = sys
 }
 
 // get returns the strategy of some replicas and logical devices. Strategies of
@@ -69,6 +82,7 @@ var countText = regexp.MustCompile(`(\d+)\s*$`)
 
 // envOf makes the environment of a strategy's name, such as mirrored-2.
 func (w *world) envOf(c *caseRun, name string, p int) *env {
+	w.need(c)
 	v := &env{w: w, ctx: context.Background(), p: p, n: 2, semantics: strategy.TensorFlowTPU}
 	switch {
 	case name == "default":
