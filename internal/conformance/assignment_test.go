@@ -62,17 +62,17 @@ func (g goldenTopology) build(t testing.TB) tpu.Topology {
 
 // runAssignments runs the cases of a file of topologies and device assignments on
 // package tpu.
-func runAssignments(t *testing.T, s *tally, file string, data []byte) {
+func runAssignments(t *testing.T, s *tally, data []byte) {
 	var all assignmentFile
 	require.NoError(t, json.Unmarshal(data, &all))
 	for _, name := range slices.Sorted(keysOf(all.Topologies)) {
-		s.run(t, file, "topology", name, "-", func(c *caseRun) { checkTopology(c.T, all.Topologies[name]) })
+		s.run(t, "device_assignment", "topology", name, "-", func(c *caseRun) { checkTopology(c.T, all.Topologies[name]) })
 	}
 	for _, name := range slices.Sorted(keysOf(all.Ring3D)) {
-		s.run(t, file, "ring", name, "-", func(c *caseRun) { checkRing(c, name, all.Ring3D[name]) })
+		s.run(t, "device_assignment", "ring", name, "-", func(c *caseRun) { checkRing(c, name, all.Ring3D[name]) })
 	}
 	for _, g := range all.Cases {
-		s.run(t, file, g.Kind, g.Name, "-", func(c *caseRun) { assignmentCase(c, all, g) })
+		s.run(t, "device_assignment", g.Kind, g.Name, "-", func(c *caseRun) { assignmentCase(c, all, g) })
 	}
 }
 

@@ -125,7 +125,7 @@ func (c *caseRun) check(want, got any) { c.Helper(); c.compare("", want, got) }
 
 func (c *caseRun) compare(path string, want, got any) {
 	c.Helper()
-	if _, ok := notApplicable(c.file, c.section, c.name, c.strategy, path); ok && path != "" {
+	if _, ok := notApplicable(c.form, c.section, c.name, path); ok && path != "" {
 		c.leftOut++
 		return
 	}
@@ -212,7 +212,7 @@ func (c *caseRun) compare(path string, want, got any) {
 			at := strings.TrimPrefix(path+"."+k, ".")
 			y, ok := m[k]
 			if !ok {
-				if _, left := notApplicable(c.file, c.section, c.name, c.strategy, at); left {
+				if _, left := notApplicable(c.form, c.section, c.name, at); left {
 					c.leftOut++
 					continue
 				}

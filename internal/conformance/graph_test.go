@@ -50,13 +50,13 @@ type traced struct {
 	ragged   bool // arguments are padded
 }
 
-func runGraphs(t *testing.T, s *tally, file string, data []byte, w *world) {
+func runGraphs(t *testing.T, s *tally, data []byte, w *world) {
 	var all struct{ Cases []json.RawMessage }
 	require.NoError(t, json.Unmarshal(data, &all))
 	for _, raw := range all.Cases {
 		var g graphGolden
 		require.NoError(t, json.Unmarshal(raw, &g))
-		s.run(t, file, "graph", g.Name, fmt.Sprintf("%dx%d", g.Replicas, g.LogicalDevices), func(c *caseRun) { graphCase(c, g, w) })
+		s.run(t, "tpu_graph", "graph", g.Name, fmt.Sprintf("%dx%d", g.Replicas, g.LogicalDevices), func(c *caseRun) { graphCase(c, g, w) })
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 // exception is a case, or a field of one, that does not apply.
 type exception struct {
-	file, section, name string // name is a regular expression
+	form, section, name string // name is a regular expression
 	// field is a path into the outputs; empty stands for the whole case.
 	field  string
 	reason string
@@ -38,7 +38,7 @@ var exceptions = []exception{
 	{"strategy_semantics", "cluster_resolver", "(device dict and core count|TPUSystemMetadata from a device list.*|master_job)", "",
 		"helpers over TensorFlow's own device and job names; devices come from the PJRT client here"},
 
-	{"sharding", ".*", "(tile|partial_tile|subgroup_tile) not ndarray", "", "a tile assignment is numbers by its type"},
+	{"sharding", ".*", ".*not (ndarray|ndarrays|a list)", "", "a tile assignment is numbers by its type"},
 	{"sharding", ".*", "subgroup_tile modes not list", "", "modes are variadic: another type does not compile"},
 
 	// What there is one of in a Python process.
@@ -55,9 +55,9 @@ var exceptions = []exception{
 }
 
 // notApplicable returns why a case, or a field of it, does not apply.
-func notApplicable(file, section, name, _, field string) (string, bool) {
+func notApplicable(form, section, name, field string) (string, bool) {
 	for _, e := range exceptions {
-		if e.file != file || e.field != field {
+		if e.form != form || e.field != field {
 			continue
 		}
 		if matches(e.section, section) && strings.Contains(name, e.name) || matches(e.section, section) && matches(e.name, name) {

@@ -45,7 +45,7 @@ func (s *tally) section(name string) *tally {
 // caseRun is one subtest.
 type caseRun struct {
 	*testing.T
-	file, section, name, strategy string
+	form, section, name, strategy string
 	unmappedWhy                   string
 	leftOut                       int
 	skipped                       bool
@@ -63,12 +63,13 @@ func (c *caseRun) unmapped(format string, args ...any) {
 	c.Fatalf("unmapped: %s", c.unmappedWhy)
 }
 
-// run runs one case as a subtest and counts it.
-func (s *tally) run(t *testing.T, file, section, name, strategy string, body func(c *caseRun)) {
-	c := &caseRun{file: file, section: section, name: name, strategy: strategy}
+// run runs one case as a subtest and counts it. form is the name of the first file
+// of its form, by which the list of exceptions goes.
+func (s *tally) run(t *testing.T, form, section, name, strategy string, body func(c *caseRun)) {
+	c := &caseRun{form: form, section: section, name: name, strategy: strategy}
 	ok := t.Run(strings.Join([]string{section, name, strategy}, "/"), func(t *testing.T) {
 		c.T = t
-		if reason, ok := notApplicable(file, section, name, strategy, ""); ok {
+		if reason, ok := notApplicable(form, section, name, ""); ok {
 			c.skip(reason)
 		}
 		defer func() { // a case that breaks is a failed case, not the end of the run
@@ -107,13 +108,13 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			switch {
 			case bytes.Contains(data, []byte(`"core_assignment"`)):
-				runAssignments(t, &s, name, data)
+				runAssignments(t, &s, data)
 			case bytes.Contains(data, []byte(`"tile_assignment_dimensions"`)):
-				runShardings(t, &s, name, data)
+				runShardings(t, &s, data)
 			case bytes.Contains(data, []byte(`"op_counts"`)):
-				runGraphs(t, &s, name, data, w)
+				runGraphs(t, &s, data, w)
 			case bytes.Contains(data, []byte(`"section"`)):
-				runSemantics(t, &s, name, data, w)
+				runSemantics(t, &s, data, w)
 			default:
 				t.Skip("not a file of this form")
 			}

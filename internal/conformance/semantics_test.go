@@ -28,14 +28,14 @@ var hostSections = map[string]func(c *caseRun, g golden){
 	"cluster_resolver": resolverCase,
 }
 
-func runSemantics(t *testing.T, s *tally, file string, data []byte, w *world) {
+func runSemantics(t *testing.T, s *tally, data []byte, w *world) {
 	var all struct{ Cases []json.RawMessage }
 	decode(t, data, &all)
 	for _, raw := range all.Cases {
 		var g golden
 		decode(t, raw, &g)
 		g.raw = raw
-		s.run(t, file, g.Section, g.Name, g.Strategy, func(c *caseRun) {
+		s.run(t, "strategy_semantics", g.Section, g.Name, g.Strategy, func(c *caseRun) {
 			if host, ok := hostSections[g.Section]; ok {
 				host(c, g)
 				return

@@ -47,7 +47,7 @@ type opGolden struct {
 }
 
 // runShardings runs the cases of a file of OpShardings on package sharding.
-func runShardings(t *testing.T, s *tally, file string, data []byte) {
+func runShardings(t *testing.T, s *tally, data []byte) {
 	var all struct {
 		Cases     []opGolden
 		TileShape []struct {
@@ -58,7 +58,7 @@ func runShardings(t *testing.T, s *tally, file string, data []byte) {
 	}
 	require.NoError(t, json.Unmarshal(data, &all))
 	for _, g := range all.Cases {
-		s.run(t, file, g.API, g.Name, "-", func(c *caseRun) {
+		s.run(t, "sharding", g.API, g.Name, "-", func(c *caseRun) {
 			if g.Output == nil && g.Input.UnsetSPMD && strings.HasSuffix(g.API, "assign_to_logical_device") {
 				c.skip(reasonAssignSPMD)
 			}
@@ -72,13 +72,13 @@ func runShardings(t *testing.T, s *tally, file string, data []byte) {
 		})
 	}
 	for _, x := range all.Tables {
-		s.run(t, file, "device_tables", x.Name, "-", func(c *caseRun) { checkTable(c, x) })
+		s.run(t, "sharding", "device_tables", x.Name, "-", func(c *caseRun) { checkTable(c, x) })
 	}
 	for _, x := range all.TileShape {
 		if x.Hex == nil { // no sharding at all
 			continue
 		}
-		s.run(t, file, "get_sharding_tile_shape", "proto "+*x.Hex, "-", func(c *caseRun) {
+		s.run(t, "sharding", "get_sharding_tile_shape", "proto "+*x.Hex, "-", func(c *caseRun) {
 			op, err := sharding.ParseOpShardingProto(unhex(c, *x.Hex))
 			require.NoError(c, err)
 			assert.Equal(c, x.Result, op.TileShape())
