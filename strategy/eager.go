@@ -138,6 +138,15 @@ func (rc *EagerContext) MergeCall(fn func(ctx context.Context, args ...any) (any
 			if merged[i], err = s.regroup(rc.outer(), "MergeCall", column, false); err != nil {
 				return nil, err
 			}
+			// What a replica holds is its own, though it came from a mirrored value.
+			if merged[i], err = mapNest("MergeCall", merged[i], func(_ string, x any) (any, error) {
+				if m, ok := x.(*Mirrored); ok {
+					return rc.copyApart(m)
+				}
+				return x, nil
+			}); err != nil {
+				return nil, err
+			}
 		}
 		result, err := fn(rc.outer(), merged...)
 		if err != nil {

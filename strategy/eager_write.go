@@ -133,6 +133,11 @@ func (rc *EagerContext) apart(x Value) (Value, error) {
 		return x, nil
 	}
 	defer m.Close()
+	return rc.copyApart(m)
+}
+
+// copyApart is a mirrored value's copy with a component for each replica.
+func (rc *EagerContext) copyApart(m *Mirrored) (Value, error) {
 	results, err := rc.strategy.call(rc.outer(), builtinCall{
 		name: "apart", values: []Value{m}, results: one(m.annotation),
 		step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node { return in },

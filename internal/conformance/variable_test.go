@@ -307,12 +307,16 @@ func plainNumber(x any) any {
 var scatterText = regexp.MustCompile(`index (\d+), value (\S+?),`)
 
 func scatterCase(c *caseRun, g golden, v *env) {
-	if strings.HasPrefix(g.Name, "sync") || strings.Contains(g.Name, "ON_READ") {
+	if g.Section == "sync_on_read" || strings.HasPrefix(g.Name, "sync") || strings.Contains(g.Name, "ON_READ") {
 		got := map[string]any{}
 		_, whole := errorOf(g.Outputs)
 		for op := strategy.ScatterAdd; op <= strategy.ScatterMax; op++ {
 			x := v.variable(c, []float32{1, 1, 1}, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 			got[op.String()] = failed(x.Scatter(v.ctx, op, []int32{1}, []float32{5}))
+			_, err := v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+				return rc.Scatter(op, x, []int32{1}, []float32{5})
+			})
+			require.Equal(c, strategy.NotImplementedError, strategy.KindOf(err))
 			if whole {
 				c.check(g.Outputs, got[op.String()])
 			}
