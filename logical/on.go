@@ -13,7 +13,8 @@ import (
 //
 // f may use variables and constants from outside. Any other node from outside
 // must come in as an argument, see [OnMany]. Regions do not nest, and hold neither
-// annotations nor collectives: a replica's other devices do not run them.
+// annotations nor collectives: a replica's other devices do not run them. A region
+// has a gradient, but no second one: differentiating it again is an error.
 //
 // The result is sent from device k to the others, which costs its bytes on the
 // interconnect; so do the gradients that leave the region in the backward pass.
@@ -42,26 +43,26 @@ func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.N
 	if !g.IsMainFunc() {
 		fail("inside a closure (a loop body or a branch)", "move the region out of the closure")
 	}
+	r := &region{target: target, device: k}
 	begin(target, k)
 	first := graph.NodeId(len(g.Nodes()))
 	enters := make([]*graph.Node, len(inputs))
 	for i, input := range inputs {
-		// The gradient of the region is taken from its results to these nodes,
-		// and must not run on through them: see result.
-		enters[i] = graph.IdentityWithCustomGradient(input, func(_, _ *graph.Node) *graph.Node { return nil })
+		enters[i] = r.enter(input)
 	}
 	outputs := f(slices.Clone(enters))
 	target.EndRegion()
 	if len(outputs) == 0 {
 		fail("the region returns nothing", "return at least one node")
 	}
-	r := &region{target: target, device: k}
-	r.collect(g.Nodes()[first:], inputs, enters)
-	results := make([]*graph.Node, len(outputs))
 	for i, y := range outputs {
 		if y == nil || y.Graph() != g {
 			fail(fmt.Sprintf("result %d is not a node of this graph", i), "return nodes made from the arguments")
 		}
+	}
+	r.collect(g.Nodes()[first:], inputs, enters, outputs)
+	results := make([]*graph.Node, len(outputs))
+	for i, y := range outputs {
 		results[i] = r.result(y)
 	}
 	return results
@@ -74,12 +75,28 @@ type region struct {
 	// sources are the nodes outside of the region that gradients flow to, and
 	// leaves the nodes of the region that stand for them.
 	sources, leaves []*graph.Node
+	// backward is set while the region's gradient is traced.
+	backward bool
+}
+
+// enter returns the node that stands inside of the region for one from outside. The
+// gradient of the region is taken from its results to these nodes and ends there;
+// result carries it on. Another gradient that arrives here would be lost.
+func (r *region) enter(x *graph.Node) *graph.Node {
+	return graph.IdentityWithCustomGradient(x, func(_, _ *graph.Node) *graph.Node {
+		if !r.backward {
+			panic(&Error{Op: "on", Shape: x.Shape().Dimensions, Dim: -1, Devices: r.target.LogicalDevices(),
+				Reason: "a gradient arrives inside the region, past its results: a gradient of a gradient, or a node of the region that is used outside",
+				Hint:   "take second derivatives of ops outside of regions, and return what is used outside"})
+		}
+		return nil
+	})
 }
 
 // collect finds the region's sources: its arguments and the variables that its
-// ops read. Another node read from outside would lose its gradient at the
-// region's border, so it is refused unless it has no inputs (a constant).
-func (r *region) collect(nodes, inputs, enters []*graph.Node) {
+// ops read or that it returns. Another node from outside would lose its gradient at
+// the region's border, so it is refused unless it has no inputs (a constant).
+func (r *region) collect(nodes, inputs, enters, outputs []*graph.Node) {
 	add := func(source, leaf *graph.Node) {
 		if leaf.DType().IsFloat() && !slices.Contains(r.leaves, leaf) {
 			r.sources, r.leaves = append(r.sources, source), append(r.leaves, leaf)
@@ -89,20 +106,29 @@ func (r *region) collect(nodes, inputs, enters []*graph.Node) {
 		add(inputs[i], enter)
 	}
 	first := nodes[0].Id()
+	use := func(verb string, node *graph.Node) {
+		switch {
+		case node.Type() == graph.NodeTypeParameter:
+			// Those of closures are no variables.
+			if node.Function() == enters[0].Function() {
+				add(node, node)
+			}
+		case node.Id() < first && len(node.Inputs()) > 0:
+			panic(&Error{Op: "on", Shape: node.Shape().Dimensions, Dim: -1, Devices: r.target.LogicalDevices(),
+				Reason: fmt.Sprintf("the region %s node %q from outside", verb, node.String()),
+				Hint:   "pass it to OnMany as an argument"})
+		}
+	}
 	for _, node := range nodes {
 		if slices.Contains(enters, node) {
 			continue
 		}
 		for _, input := range node.Inputs() {
-			switch {
-			case input.Type() == graph.NodeTypeParameter:
-				add(input, input)
-			case input.Id() < first && len(input.Inputs()) > 0:
-				panic(&Error{Op: "on", Shape: input.Shape().Dimensions, Dim: -1, Devices: r.target.LogicalDevices(),
-					Reason: fmt.Sprintf("the region reads node %q from outside", input.String()),
-					Hint:   "pass it to OnMany as an argument"})
-			}
+			use("reads", input)
 		}
+	}
+	for _, output := range outputs {
+		use("returns", output)
 	}
 }
 
@@ -128,9 +154,11 @@ func (r *region) result(y *graph.Node) *graph.Node {
 		}
 		begin(r.target, r.device)
 		defer r.target.EndRegion()
-		adjoint = v
+		r.backward = true
+		defer func() { r.backward = false }()
 		// The adjoint depends on the step's variables too, but not through here.
-		gradients = graph.Gradient(graph.ReduceAllSum(graph.Mul(y, graph.StopGradient(v))), r.leaves...)
+		gradients = graph.Gradient(graph.ReduceAllSum(graph.Mul(y, r.enter(v))), r.leaves...)
+		adjoint = v
 		return gradients
 	}
 	var sum *graph.Node

@@ -1,0 +1,112 @@
+//go:build cgo
+
+package module_test
+
+import (
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/lowering"
+	"tpustrategy/lowering/module"
+)
+
+// onTwo runs a step of x = [1 2 3 4] and w = [5 6 7 8] on one replica of two logical
+// devices.
+func onTwo(t *testing.T, results int, step func(x, w *graph.Node) []*graph.Node) [][]float32 {
+	t.Helper()
+	m := build(t, module.Options{LogicalDevices: 2, Target: lowering.TargetCPU}, module.Signature{
+		Arguments: make([]module.Tensor, 2), Results: make([]module.Tensor, results),
+	}, func(g *graph.Graph) []*graph.Node { return step(param(g, "x", 4), param(g, "w", 4)) })
+	return run(t, m, []float32{1, 2, 3, 4}, []float32{5, 6, 7, 8})
+}
+
+func TestARegionThatReturnsAVariableKeepsItsGradient(t *testing.T) {
+	out := onTwo(t, 3, func(x, w *graph.Node) []*graph.Node {
+		y := logical.OnMany(1, []*graph.Node{x}, func(in []*graph.Node) []*graph.Node { return []*graph.Node{w, in[0]} })
+		by := graph.Gradient(graph.ReduceAllSum(graph.Mul(y[0], y[1])), w, x)
+		return []*graph.Node{y[0], by[0], by[1]}
+	})
+	assert.Equal(t, [][]float32{{5, 6, 7, 8}, {1, 2, 3, 4}, {5, 6, 7, 8}}, out)
+}
+
+func TestARegionMayHoldClosures(t *testing.T) {
+	out := onTwo(t, 2, func(x, w *graph.Node) []*graph.Node {
+		y := logical.On(1, x, func(x *graph.Node) *graph.Node {
+			falling := graph.Sort(graph.StopGradient(x), 0, false)
+			cond := graph.NewClosure(x.Graph(), func(g *graph.Graph) []*graph.Node {
+				count := graph.Parameter(g, "count", shapes.Make(dtypes.Int32))
+				_ = graph.Parameter(g, "sum", shapes.Make(dtypes.Float32, 4))
+				return []*graph.Node{graph.LessThan(count, graph.Const(g, int32(3)))}
+			})
+			body := graph.NewClosure(x.Graph(), func(g *graph.Graph) []*graph.Node {
+				count := graph.Parameter(g, "count", shapes.Make(dtypes.Int32))
+				sum := graph.Parameter(g, "sum", shapes.Make(dtypes.Float32, 4))
+				return []*graph.Node{graph.Add(count, graph.Const(g, int32(1))), graph.Add(sum, w)}
+			})
+			threeW := graph.While(cond, body, graph.Const(x.Graph(), int32(0)), graph.StopGradient(falling))[1]
+			return graph.Mul(x, graph.StopGradient(threeW))
+		})
+		return []*graph.Node{y, graph.Gradient(graph.ReduceAllSum(y), x)[0]}
+	})
+	assert.Equal(t, [][]float32{{19, 42, 69, 100}, {19, 21, 23, 25}}, out)
+}
+
+func TestARegionRefusesWhatWouldLoseItsGradient(t *testing.T) {
+	for name, c := range map[string]struct {
+		step func(x *graph.Node)
+		want string
+	}{
+		"a result that is a node from outside": {func(x *graph.Node) {
+			y := graph.Exp(x)
+			logical.On(0, x, func(*graph.Node) *graph.Node { return y })
+		}, "pass it to OnMany as an argument"},
+		"a second derivative": {func(x *graph.Node) {
+			y := logical.On(0, x, func(x *graph.Node) *graph.Node { return graph.Mul(x, graph.Mul(x, x)) })
+			first := graph.Gradient(graph.ReduceAllSum(y), x)[0]
+			graph.Gradient(graph.ReduceAllSum(first), x)
+		}, "a gradient of a gradient"},
+		"a second derivative by what was above the region": {func(x *graph.Node) {
+			y := logical.On(0, x, func(x *graph.Node) *graph.Node { return graph.MulScalar(x, 3) })
+			z := graph.Mul(y, graph.Mul(y, y))
+			first := graph.Gradient(graph.ReduceAllSum(z), x)[0]
+			graph.Gradient(graph.ReduceAllSum(first), x)
+		}, "a gradient of a gradient"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := graph.NewGraph(module.NewTrace(module.Options{LogicalDevices: 2}), "step")
+			x := param(g, "x", 4)
+			err := caught(func() { c.step(x) })
+			require.ErrorContains(t, err, c.want)
+			var placement *logical.Error
+			assert.ErrorAs(t, err, &placement)
+		})
+	}
+}
+
+func TestCollectivesOfEmptyTensorsAreEmpty(t *testing.T) {
+	m := build(t, module.Options{Replicas: 2, Target: lowering.TargetCPU}, module.Signature{
+		Arguments: []module.Tensor{{PerReplica: true}}, Results: make([]module.Tensor, 4),
+	}, func(g *graph.Graph) []*graph.Node {
+		x := param(g, "x", 2, 0)
+		return []*graph.Node{module.AllReduce(x, module.Sum), module.AllGather(x, 0), module.AllGather(x, 1), module.ReduceScatter(x, 0)}
+	})
+	for i, dims := range [][]int{{2, 0}, {4, 0}, {2, 0}, {1, 0}} {
+		assert.Equal(t, dims, m.Results[i].Local)
+	}
+	assert.Equal(t, make([][]float32, 4), emptied(run(t, m, nil)))
+}
+
+func emptied(all [][]float32) [][]float32 {
+	for i := range all {
+		if len(all[i]) == 0 {
+			all[i] = nil
+		}
+	}
+	return all
+}
