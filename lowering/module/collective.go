@@ -2,6 +2,7 @@ package module
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
@@ -164,6 +165,9 @@ func (w *writer) combiner(m mark, r Reduction) string {
 }
 
 func (w *writer) allReduce(m mark, r Reduction) string {
+	if slices.Contains(dimsOf(m.outType), 0) {
+		return empty(m)
+	}
 	if w.replicas == 1 {
 		return w.unchanged(m)
 	}
@@ -172,6 +176,9 @@ func (w *writer) allReduce(m mark, r Reduction) string {
 }
 
 func (w *writer) allGather(m mark, axis int) string {
+	if slices.Contains(dimsOf(m.outType), 0) {
+		return empty(m)
+	}
 	if w.replicas == 1 {
 		return w.unchanged(m)
 	}
@@ -180,6 +187,9 @@ func (w *writer) allGather(m mark, axis int) string {
 }
 
 func (w *writer) reduceScatter(m mark, axis int) string {
+	if slices.Contains(dimsOf(m.outType), 0) {
+		return empty(m)
+	}
 	if w.replicas == 1 {
 		return w.unchanged(m)
 	}
@@ -191,6 +201,11 @@ func (w *writer) reduceScatter(m mark, axis int) string {
 // constrain or to combine.
 func (w *writer) unchanged(m mark) string {
 	return fmt.Sprintf("%s = stablehlo.reshape %s : (%s) -> %s", m.out, m.in, m.inType, m.outType)
+}
+
+// empty writes a tensor without elements: collectives refuse them.
+func empty(m mark) string {
+	return fmt.Sprintf("%s = stablehlo.constant dense<> : %s", m.out, m.outType)
 }
 
 // scalarType is tensor<f32> for tensor<8x4xf32>.
