@@ -199,9 +199,10 @@ func (a Accelerator) String() string {
 }
 
 // Topology returns the slice as it is laid out when nothing is missing: a task
-// per host, hosts and the chips of each in order with x fastest, then y and z,
-// and device ids counted up in that order. The runtime's own topology is what
-// counts on a real slice; this one serves to plan for a slice not at hand.
+// per host, hosts and the chips of each in order with x fastest, then y and z. The
+// device ids are libtpu's: they count the chips of the whole slice in that order,
+// not host by host. The runtime's own topology is what counts on a real slice; this
+// one serves to plan for a slice not at hand.
 func (a Accelerator) Topology() (Topology, error) {
 	if a.Chips() == 0 {
 		return Topology{}, topologyError("MeshShape", "no accelerator; make one with ParseAccelerator")
@@ -216,20 +217,23 @@ func (a Accelerator) Topology() (Topology, error) {
 		hosts[i] = n / block[i]
 	}
 	var coords [][]Coordinates
+	var ids [][]int
 	eachXYZ(hosts, func(host [3]int) {
 		var task []Coordinates
+		var numbers []int
 		eachXYZ(block, func(chip [3]int) {
+			x, y, z := host[0]*block[0]+chip[0], host[1]*block[1]+chip[1], host[2]*block[2]+chip[2]
 			for core := range devices {
-				task = append(task, Coordinates{
-					host[0]*block[0] + chip[0], host[1]*block[1] + chip[1], host[2]*block[2] + chip[2], core,
-				})
+				task = append(task, Coordinates{x, y, z, core})
+				numbers = append(numbers, ((z*a.shape[1]+y)*a.shape[0]+x)*devices+core)
 			}
 		})
-		coords = append(coords, task)
+		coords, ids = append(coords, task), append(ids, numbers)
 	})
 	return NewTopology(TopologyOptions{
 		MeshShape:         []int{a.shape[0], a.shape[1], a.shape[2], devices},
 		DeviceCoordinates: coords,
+		DeviceIDs:         ids,
 		Name:              a.String(),
 	})
 }

@@ -96,7 +96,10 @@ func TestAcceleratorTopologiesMatchTensorFlow(t *testing.T) {
 		require.NoError(t, err)
 		got, err := a.Topology()
 		require.NoError(t, err)
-		assert.True(t, got.Equal(file.Topologies[golden].build(t)), text)
+		// TensorFlow's topologies have no device ids of the runtime.
+		want := file.Topologies[golden].build(t)
+		assert.Equal(t, want.MeshShape(), got.MeshShape(), text)
+		assert.Equal(t, want.DeviceCoordinates(), got.DeviceCoordinates(), text)
 	}
 }
 

@@ -83,6 +83,7 @@ func TestAcceleratorsAreLaidOutAsLibtpuDescribesThem(t *testing.T) {
 			real := d.topology(t)
 			assert.Equal(t, real.MeshShape(), topology.MeshShape())
 			assert.Equal(t, real.DeviceCoordinates(), topology.DeviceCoordinates())
+			assert.Equal(t, real.DeviceIDs(), topology.DeviceIDs())
 		})
 	}
 }
