@@ -67,6 +67,13 @@
 // [TPUStrategy.GatherBytes] and [TPUStrategy.BroadcastBytes] carry small host values
 // over the devices.
 //
+// # Without the devices
+//
+// [NewAheadOfTime] makes a strategy for a slice that is described, not open: steps
+// are traced, lowered and compiled by the TPU's own compiler, and Compiled.Report
+// says what they need. Compiled.Save keeps a compiled step in a file, and
+// [Options].Compiler takes a cache of compiled programs (package pjrt/cache).
+//
 // # Concurrency
 //
 // A strategy is safe for concurrent use. Programs that span devices must reach all
