@@ -7,8 +7,11 @@ import (
 )
 
 // Batch stacks size consecutive elements on a new axis 0. The last batch of a pass has fewer rows if the elements do not
-// divide, unless dropRemainder leaves it out; only then is the batch dimension of the spec known. The rows are copied
-// once.
+// divide, unless dropRemainder leaves it out; only then is the batch dimension of the spec known.
+//
+// Rows of one tensor in memory (of [FromSlices] or Unbatch) that follow each other make a batch that is a view of it, at
+// no cost; Shuffle, Repeat, Take, Skip, Shard, Concatenate and Cache in between keep them recognisable. Other elements are
+// copied once.
 //
 // A dataset to be distributed is batched with the global batch size, the rows that all replicas consume in one step.
 func (d Dataset) Batch(size int, dropRemainder bool) Dataset {
@@ -47,26 +50,31 @@ func (d Dataset) Batch(size int, dropRemainder bool) Dataset {
 
 type batcher struct {
 	Iterator
-	size int
-	drop bool
+	size  int
+	drop  bool
+	items []item // room for a batch, empty between calls
 }
 
 func (b *batcher) Next(ctx context.Context) (Element, error) {
-	var parts []Element
-	for len(parts) < b.size {
-		e, err := b.Iterator.Next(ctx)
+	items := b.items[:0]
+	defer func() {
+		clear(items) // what they refer to lives no longer than the batch
+		b.items = items
+	}()
+	for len(items) < b.size {
+		i, err := nextItem(ctx, b.Iterator)
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
 			return Element{}, err
 		}
-		parts = append(parts, e)
+		items = append(items, i)
 	}
-	if len(parts) == 0 || b.drop && len(parts) < b.size {
+	if len(items) == 0 || b.drop && len(items) < b.size {
 		return Element{}, io.EOF
 	}
-	batch, err := joinElements(parts, true)
+	batch, err := stackItems(items)
 	if err != nil {
 		return Element{}, fmt.Errorf("input: batch: %w", err)
 	}
@@ -100,7 +108,7 @@ func (d Dataset) Unbatch() Dataset {
 				if err != nil {
 					return nil, err
 				}
-				u := &unbatcher{Iterator: it, row: 0}
+				u := &unbatcher{Iterator: it, current: &rows{}}
 				if err := u.restore(ctx, at[0]); err != nil {
 					it.Close()
 					return nil, err
@@ -123,7 +131,7 @@ func rankZero(spec Spec) bool {
 type unbatcher struct {
 	Iterator
 	before  State // of the input, before current
-	current rows
+	current *rows
 	row     int
 }
 
@@ -139,7 +147,7 @@ func (u *unbatcher) load(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	u.current, u.row = rows{of: e, n: n}, 0
+	u.current, u.row = &rows{of: e, n: n}, 0
 	return nil
 }
 
@@ -156,14 +164,16 @@ func (u *unbatcher) restore(ctx context.Context, row int64) error {
 	return nil
 }
 
-func (u *unbatcher) Next(ctx context.Context) (Element, error) {
+func (u *unbatcher) Next(ctx context.Context) (Element, error) { return whole(u.nextItem(ctx)) }
+
+func (u *unbatcher) nextItem(ctx context.Context) (item, error) {
 	for u.row >= u.current.n {
 		if err := u.load(ctx); err != nil {
-			return Element{}, err
+			return item{}, err
 		}
 	}
 	u.row++
-	return u.current.row(u.row - 1)
+	return item{of: u.current, row: u.row - 1}, nil
 }
 
 func (u *unbatcher) State() (State, error) {

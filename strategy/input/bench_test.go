@@ -45,3 +45,40 @@ func BenchmarkStep(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkBatch reads batches of 256 images of 784 float32 with labels; bytes are those of a batch.
+func BenchmarkBatch(b *testing.B) {
+	const n, batch = 4096, 256
+	images, err := input.Zeros(input.Float32, n, 784)
+	if err != nil {
+		b.Fatal(err)
+	}
+	labels, err := input.Zeros(input.Int32, n)
+	if err != nil {
+		b.Fatal(err)
+	}
+	rows := input.FromSlices(input.Tuple(input.Leaf(images), input.Leaf(labels)))
+	for _, c := range []struct {
+		name string
+		ds   input.Dataset
+	}{
+		{"ordered", rows.Repeat(-1)},
+		{"shuffled", rows.Shuffle(n, input.ShuffleOptions{}).Repeat(-1)},
+		{"elements", input.New(opaque{source{rows}}).Repeat(-1)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			it, err := c.ds.Batch(batch, true).Open(context.Background())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer it.Close()
+			b.SetBytes(batch * 785 * 4)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := it.Next(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

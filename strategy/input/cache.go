@@ -20,16 +20,16 @@ func (d Dataset) Cache() Dataset {
 type store struct {
 	mu   sync.Mutex
 	full bool
-	list []Element
+	list []item
 }
 
-func (s *store) get() ([]Element, bool) {
+func (s *store) get() ([]item, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.list, s.full
 }
 
-func (s *store) put(list []Element) {
+func (s *store) put(list []item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.full {
@@ -54,7 +54,7 @@ func (c cached) ShardFiles(num, index int) (Source, error) {
 
 func (c cached) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
 	if list, ok := c.all.get(); ok {
-		return openIndexed("cache", len(list), from, func(i int) (Element, error) { return list[i], nil })
+		return openIndexed("cache", len(list), from, func(i int) item { return list[i] })
 	}
 	skip := int64(0)
 	if !from.IsZero() {
@@ -79,18 +79,20 @@ func (c cached) Open(ctx context.Context, pass Pass, from State) (Iterator, erro
 type filler struct {
 	Iterator
 	all  *store
-	list []Element
+	list []item
 }
 
-func (f *filler) Next(ctx context.Context) (Element, error) {
-	e, err := f.Iterator.Next(ctx)
+func (f *filler) Next(ctx context.Context) (Element, error) { return whole(f.nextItem(ctx)) }
+
+func (f *filler) nextItem(ctx context.Context) (item, error) {
+	i, err := nextItem(ctx, f.Iterator)
 	switch err {
 	case nil:
-		f.list = append(f.list, e)
+		f.list = append(f.list, i)
 	case io.EOF:
 		f.all.put(f.list)
 	}
-	return e, err
+	return i, err
 }
 
 func (f *filler) State() (State, error) {

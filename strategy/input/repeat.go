@@ -51,27 +51,29 @@ func (r *repeater) pass() Pass {
 	return Pass{Epoch: epoch}
 }
 
-func (r *repeater) Next(ctx context.Context) (Element, error) {
+func (r *repeater) Next(ctx context.Context) (Element, error) { return whole(r.nextItem(ctx)) }
+
+func (r *repeater) nextItem(ctx context.Context) (item, error) {
 	if r.count >= 0 && r.epoch >= r.count {
-		return Element{}, io.EOF
+		return item{}, io.EOF
 	}
 	for {
-		e, err := r.it.Next(ctx)
+		i, err := nextItem(ctx, r.it)
 		if err != io.EOF {
 			r.some = r.some || err == nil
-			return e, err
+			return i, err
 		}
 		// The finished pass stays open at the last end, so that its position can be saved.
 		if !r.some || r.count >= 0 && r.epoch+1 >= r.count {
-			return Element{}, io.EOF
+			return item{}, io.EOF
 		}
 		if err := r.it.Close(); err != nil {
-			return Element{}, err
+			return item{}, err
 		}
 		r.epoch, r.some = r.epoch+1, false
 		if r.it, err = r.in.Open(ctx, r.pass(), State{}); err != nil {
 			r.it = closed{}
-			return Element{}, err
+			return item{}, err
 		}
 	}
 }

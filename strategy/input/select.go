@@ -35,15 +35,17 @@ type taker struct {
 	done, n int64
 }
 
-func (t *taker) Next(ctx context.Context) (Element, error) {
+func (t *taker) Next(ctx context.Context) (Element, error) { return whole(t.nextItem(ctx)) }
+
+func (t *taker) nextItem(ctx context.Context) (item, error) {
 	if t.done >= t.n {
-		return Element{}, io.EOF
+		return item{}, io.EOF
 	}
-	e, err := t.Iterator.Next(ctx)
+	i, err := nextItem(ctx, t.Iterator)
 	if err == nil {
 		t.done++
 	}
-	return e, err
+	return i, err
 }
 
 func (t *taker) State() (State, error) { return stateOver("take", t.Iterator, t.done) }
@@ -110,15 +112,17 @@ type picker struct {
 	keep func(pos int64) bool
 }
 
-func (p *picker) Next(ctx context.Context) (Element, error) {
+func (p *picker) Next(ctx context.Context) (Element, error) { return whole(p.nextItem(ctx)) }
+
+func (p *picker) nextItem(ctx context.Context) (item, error) {
 	for {
-		e, err := p.Iterator.Next(ctx)
+		i, err := nextItem(ctx, p.Iterator)
 		if err != nil {
-			return Element{}, err
+			return item{}, err
 		}
 		p.pos++
 		if p.keep(p.pos - 1) {
-			return e, nil
+			return i, nil
 		}
 	}
 }
@@ -200,19 +204,21 @@ type concatenator struct {
 	in    Iterator
 }
 
-func (c *concatenator) Next(ctx context.Context) (Element, error) {
+func (c *concatenator) Next(ctx context.Context) (Element, error) { return whole(c.nextItem(ctx)) }
+
+func (c *concatenator) nextItem(ctx context.Context) (item, error) {
 	for {
-		e, err := c.in.Next(ctx)
+		i, err := nextItem(ctx, c.in)
 		if err != io.EOF || c.at+1 >= len(c.parts) {
-			return e, err
+			return i, err
 		}
 		if err := c.in.Close(); err != nil {
-			return Element{}, err
+			return item{}, err
 		}
 		c.at++
 		if c.in, err = c.parts[c.at].Open(ctx, c.pass, State{}); err != nil {
 			c.in = closed{}
-			return Element{}, err
+			return item{}, err
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (d Dataset) Shuffle(buffer int, opts ShuffleOptions) Dataset {
 
 type held struct {
 	ord int64
-	e   Element
+	item
 }
 
 type bookmark struct {
@@ -114,14 +114,14 @@ func (s *shuffler) reread(ctx context.Context, base int64, want []int64) error {
 	}
 	s.buf = make([]held, len(want))
 	for ord := base; ord < s.pulled; ord++ {
-		e, err := s.in.Next(ctx)
+		it, err := nextItem(ctx, s.in)
 		if err == io.EOF {
 			return fmt.Errorf("%w: the data ends at element %d, the position is %d", ErrState, ord, s.pulled)
 		} else if err != nil {
 			return err
 		}
 		if i, ok := slot[ord]; ok {
-			s.buf[i] = held{ord, e}
+			s.buf[i] = held{ord, it}
 		}
 	}
 	return nil
@@ -137,12 +137,12 @@ func (s *shuffler) pull(ctx context.Context) (held, error) {
 		s.marks = append(s.marks, bookmark{s.pulled, state})
 		s.forget()
 	}
-	e, err := s.in.Next(ctx)
+	it, err := nextItem(ctx, s.in)
 	if err != nil {
 		return held{}, err
 	}
 	s.pulled++
-	return held{s.pulled - 1, e}, nil
+	return held{s.pulled - 1, it}, nil
 }
 
 // forget drops the marks that no element in the buffer needs any more.
@@ -156,19 +156,21 @@ func (s *shuffler) forget() {
 	}
 }
 
-func (s *shuffler) Next(ctx context.Context) (Element, error) {
+func (s *shuffler) Next(ctx context.Context) (Element, error) { return whole(s.nextItem(ctx)) }
+
+func (s *shuffler) nextItem(ctx context.Context) (item, error) {
 	for !s.ended && len(s.buf) < s.size {
 		h, err := s.pull(ctx)
 		if err == io.EOF {
 			s.ended = true
 			break
 		} else if err != nil {
-			return Element{}, err
+			return item{}, err
 		}
 		s.buf = append(s.buf, h)
 	}
 	if len(s.buf) == 0 {
-		return Element{}, io.EOF
+		return item{}, io.EOF
 	}
 	i := s.below(len(s.buf))
 	out := s.buf[i]
@@ -176,7 +178,7 @@ func (s *shuffler) Next(ctx context.Context) (Element, error) {
 	s.buf[i] = s.buf[last]
 	s.buf[last] = held{}
 	s.buf = s.buf[:last]
-	return out.e, nil
+	return out.item, nil
 }
 
 func (s *shuffler) State() (State, error) {

@@ -34,7 +34,7 @@ func FromElements(list ...Element) Dataset {
 func (s elements) Info() Info { return Info{Spec: s.spec, Cardinality: Cardinality(len(s.list))} }
 
 func (s elements) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
-	return openIndexed("elements", len(s.list), from, func(i int) (Element, error) { return s.list[i], nil })
+	return openIndexed("elements", len(s.list), from, func(i int) item { return item{e: s.list[i]} })
 }
 
 // rows is a list of the rows of one element.
@@ -50,20 +50,22 @@ func FromSlices(e Element) Dataset {
 	if err != nil {
 		return Dataset{broken{fmt.Errorf("input: no slices: %w", err)}}
 	}
-	return Dataset{rows{of: e, n: n}}
+	return Dataset{&rows{of: e, n: n}}
 }
 
-func (s rows) Info() Info {
+func (s *rows) Info() Info {
 	spec := mapDims(SpecOf(s.of), func(dims []int) []int { return dims[1:] })
 	return Info{Spec: spec, Cardinality: Cardinality(s.n)}
 }
 
-func (s rows) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
-	return openIndexed("slices", s.n, from, s.row)
+func (s *rows) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
+	return openIndexed("slices", s.n, from, func(i int) item { return item{of: s, row: i} })
 }
 
-func (s rows) row(i int) (Element, error) {
-	return MapNest(s.of, func(_ string, t Tensor) (Tensor, error) { return t.row(i), nil })
+// at is row i, which must be in range.
+func (s *rows) at(i int) Element {
+	e, _ := MapNest(s.of, func(_ string, t Tensor) (Tensor, error) { return t.row(i), nil })
+	return e
 }
 
 // counter is the numbers 0 to n-1.
@@ -82,7 +84,7 @@ func (c counter) Info() Info {
 }
 
 func (c counter) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
-	return openIndexed("range", int(c), from, func(i int) (Element, error) { return Leaf(Scalar(int64(i))), nil })
+	return openIndexed("range", int(c), from, func(i int) item { return item{e: Leaf(Scalar(int64(i)))} })
 }
 
 // indexed iterates over n elements found by number; its position is that number.
@@ -90,10 +92,10 @@ type indexed struct {
 	op  string
 	n   int
 	pos int
-	get func(i int) (Element, error)
+	get func(i int) item
 }
 
-func openIndexed(op string, n int, from State, get func(int) (Element, error)) (Iterator, error) {
+func openIndexed(op string, n int, from State, get func(int) item) (Iterator, error) {
 	it := &indexed{op: op, n: n, get: get}
 	if !from.IsZero() {
 		if err := from.want(op, 1, 0); err != nil {
@@ -107,15 +109,17 @@ func openIndexed(op string, n int, from State, get func(int) (Element, error)) (
 	return it, nil
 }
 
-func (it *indexed) Next(ctx context.Context) (Element, error) {
+func (it *indexed) Next(ctx context.Context) (Element, error) { return whole(it.nextItem(ctx)) }
+
+func (it *indexed) nextItem(ctx context.Context) (item, error) {
 	if err := ctx.Err(); err != nil {
-		return Element{}, err
+		return item{}, err
 	}
 	if it.pos >= it.n {
-		return Element{}, io.EOF
+		return item{}, io.EOF
 	}
 	it.pos++
-	return it.get(it.pos - 1)
+	return it.get(it.pos - 1), nil
 }
 
 func (it *indexed) State() (State, error) { return State{Op: it.op, At: []int64{int64(it.pos)}}, nil }

@@ -33,6 +33,7 @@ type storage interface {
 	view(from, to int) storage
 	zeros(n int) storage
 	join(parts []storage, n int) storage
+	gather(rows []int, width int) storage
 	flat() any
 	bytes() []byte
 }
@@ -86,6 +87,14 @@ func (v values[T]) join(parts []storage, n int) storage {
 	out := make(values[T], 0, n)
 	for _, p := range parts {
 		out = append(out, p.(values[T])...)
+	}
+	return out
+}
+
+func (v values[T]) gather(rows []int, width int) storage {
+	out := make(values[T], 0, len(rows)*width)
+	for _, r := range rows {
+		out = append(out, v[r*width:(r+1)*width]...)
 	}
 	return out
 }
@@ -266,6 +275,13 @@ func (t Tensor) Rows(from, to int) (Tensor, error) {
 func (t Tensor) row(i int) Tensor {
 	w := t.width()
 	return Tensor{dims: t.dims[1:], data: t.data.view(i*w, (i+1)*w)}
+}
+
+// gather copies the rows of the given numbers into a tensor of their own. The numbers must be in range.
+func (t Tensor) gather(rows []int) Tensor {
+	dims := slices.Clone(t.dims)
+	dims[0] = len(rows)
+	return Tensor{dims: dims, data: t.data.gather(rows, t.width())}
 }
 
 // join concatenates tensors along axis 0 (stack false), or puts them side by side on a new axis 0 (stack true).
