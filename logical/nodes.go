@@ -93,6 +93,9 @@ func annotate(op string, x *graph.Node, a Annotation) *graph.Node {
 // targetOf returns the target of a node's graph, or panics with an error that
 // says why there is none.
 func targetOf(op string, x *graph.Node) Target {
+	if x == nil {
+		panic(&Error{Op: op, Dim: -1, Reason: "a nil node", Hint: "pass a node of the step"})
+	}
 	g := x.Graph()
 	target, ok := g.Backend().(Target)
 	if !ok {

@@ -20,6 +20,9 @@ import (
 // interconnect; so do the gradients that leave the region in the backward pass.
 // Values that the backward pass needs from the forward pass stay on device k.
 func On(k int, x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
+	if f == nil {
+		return OnMany(k, []*graph.Node{x}, nil)[0]
+	}
 	return OnMany(k, []*graph.Node{x}, func(in []*graph.Node) []*graph.Node {
 		return []*graph.Node{f(in[0])}
 	})[0]
@@ -40,6 +43,14 @@ func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.N
 			fmt.Sprintf("use a number from 0 to %d", target.LogicalDevices()-1))
 	}
 	g := inputs[0].Graph()
+	for i, input := range inputs {
+		if input == nil || input.Graph() != g {
+			fail(fmt.Sprintf("argument %d is not a node of this graph", i), "pass nodes of the step")
+		}
+	}
+	if f == nil {
+		fail("no function", "pass the function that builds the region")
+	}
 	if !g.IsMainFunc() {
 		fail("inside a closure (a loop body or a branch)", "move the region out of the closure")
 	}
