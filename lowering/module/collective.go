@@ -113,6 +113,9 @@ func ReplicaID(g *graph.Graph) *graph.Node {
 }
 
 func traceOf(op string, x *graph.Node) *Trace {
+	if x == nil {
+		panic(&CollectiveError{Op: op, Reason: "a nil node", Hint: "pass a node of the step"})
+	}
 	t, ok := x.Graph().Backend().(*Trace)
 	switch {
 	case !ok:

@@ -7,6 +7,8 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
+
+	"tpustrategy/logical"
 )
 
 // flow is what a step's statements define and use, by name.
@@ -72,10 +74,22 @@ func uses(s *stablehlo.Statement) []string {
 }
 
 // constant reports whether a value needs nothing to be made: it is then written
-// wherever it is read, instead of being carried across a region's border.
+// wherever it is read, instead of being carried across a region's border. So are
+// empty tensors, which the compiler drops on the way across.
 func (fl *flow) constant(name string) bool {
 	i, ok := fl.defined[name]
-	return ok && len(fl.uses[i]) == 0 && len(fl.statements[i].FunctionParameters) == 0
+	return fl.empty(name) || ok && len(fl.uses[i]) == 0 && len(fl.statements[i].FunctionParameters) == 0
+}
+
+func (fl *flow) empty(name string) bool { return slices.Contains(dimsOf(fl.types[name]), 0) }
+
+// again writes a constant again.
+func (w *writer) again(out *strings.Builder, fl *flow, name string) error {
+	if fl.empty(name) {
+		fmt.Fprintf(out, "    %s\n", empty(mark{out: name, outType: fl.types[name]}))
+		return nil
+	}
+	return w.statement(out, fl.statements[fl.defined[name]], "    ")
 }
 
 // border is what crosses a region's border.
@@ -138,9 +152,12 @@ func (fl *flow) borders(regions []region) []border {
 // function of its own.
 func (w *writer) region(fl *flow, n int, r region, b border) error {
 	for _, name := range b.lent {
-		if err := w.statement(&w.body, fl.statements[fl.defined[name]], "    "); err != nil {
+		if err := w.again(&w.body, fl, name); err != nil {
 			return err
 		}
+	}
+	if err := w.runsAlone(fl.statements[r.begin:r.end]); err != nil {
+		return err
 	}
 	results := append(slices.Clone(b.out), b.keep...)
 	if len(results) == 0 {
@@ -193,6 +210,44 @@ func (w *writer) region(fl *flow, n int, r region, b border) error {
 	return w.regionFunction(fl, n, r, b, results, outTypes)
 }
 
+// runsAlone refuses calls of functions that the other logical devices must run too.
+func (w *writer) runsAlone(statements []*stablehlo.Statement) error {
+	for _, s := range statements {
+		if f := w.callee(s); f != nil && w.together(f) {
+			return &logical.Error{Op: "on", Dim: -1, Devices: w.logicalDevices,
+				Reason: fmt.Sprintf("the region calls function %q, which holds an annotation or a collective", f.Name),
+				Hint:   "call it before or after the On region"}
+		}
+		for _, closure := range s.FunctionParameters {
+			if err := w.runsAlone(closure.Statements); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// callee is the function that a statement calls, or nil.
+func (w *writer) callee(s *stablehlo.Statement) *stablehlo.Function {
+	for _, f := range w.trace.functions {
+		if ref, ok := s.Attributes["callee"].(interface{ ToStableHLO() string }); ok && ref.ToStableHLO() == "@"+f.StableHLO().Name {
+			return f.StableHLO()
+		}
+	}
+	return nil
+}
+
+// together reports whether a function, or one that it calls, holds a marker.
+func (w *writer) together(f *stablehlo.Function) bool {
+	return slices.ContainsFunc(f.Statements, func(s *stablehlo.Statement) bool {
+		if _, ok := s.Attributes[markerAttribute]; ok {
+			return true
+		}
+		called := w.callee(s)
+		return called != nil && w.together(called) || slices.ContainsFunc(s.FunctionParameters, w.together)
+	})
+}
+
 func keptName(name string) string { return "%kept_" + strings.TrimPrefix(name, "%") }
 
 // regionFunction writes a region's body: its statements, run only where the
@@ -211,7 +266,7 @@ func (w *writer) regionFunction(fl *flow, n int, r region, b border, results, ou
 		fmt.Fprintf(f, "    %s = stablehlo.reshape %s : (%s) -> %s\n", name, keptName(name), stack(fl.types[name], 1), fl.types[name])
 	}
 	for _, name := range b.constants {
-		if err := w.statement(f, fl.statements[fl.defined[name]], "    "); err != nil {
+		if err := w.again(f, fl, name); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@
 package module_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -87,6 +88,65 @@ func TestARegionRefusesWhatWouldLoseItsGradient(t *testing.T) {
 			assert.ErrorAs(t, err, &placement)
 		})
 	}
+}
+
+func TestNilIsRefused(t *testing.T) {
+	g := graph.NewGraph(module.NewTrace(module.Options{LogicalDevices: 2}), "step")
+	x := param(g, "x", 4)
+	for name, call := range map[string]func(){
+		"split":               func() { logical.Split(nil, 2) },
+		"replicate":           func() { logical.Replicate(nil) },
+		"on":                  func() { logical.On(0, nil, graph.Neg) },
+		"on many":             func() { logical.OnMany(0, []*graph.Node{x, nil}, func(in []*graph.Node) []*graph.Node { return in }) },
+		"on without function": func() { logical.On(0, x, nil) },
+		"all-reduce":          func() { module.AllReduce(nil, module.Sum) },
+		"all-gather":          func() { module.AllGather(nil, 0) },
+	} {
+		err := caught(call)
+		var placement *logical.Error
+		var collective *module.CollectiveError
+		assert.True(t, errors.As(err, &placement) || errors.As(err, &collective), "%s: %v", name, err)
+	}
+}
+
+func TestARegionRefusesCallsThatAllDevicesMake(t *testing.T) {
+	inner := map[string]func(y *graph.Node) *graph.Node{
+		"annotation": func(y *graph.Node) *graph.Node { return logical.Split(y, 2) },
+		"collective": func(y *graph.Node) *graph.Node { return module.AllReduce(y, module.Sum) },
+		"nothing":    graph.Neg,
+	}
+	for name, body := range inner {
+		tr := module.NewTrace(module.Options{Replicas: 2, LogicalDevices: 2})
+		g := graph.NewGraph(tr, "step")
+		x := param(g, "x", 4)
+		f := graph.NewFunction(g, "region_0_f", func(g *graph.Graph) []*graph.Node { return []*graph.Node{body(param(g, "y", 4))} })
+		outer := graph.NewFunction(g, "outer", func(g *graph.Graph) []*graph.Node { return f.Call(param(g, "z", 4)) })
+		require.NoError(t, g.Compile(logical.On(1, x, func(x *graph.Node) *graph.Node { return outer.Call(x)[0] })))
+		_, err := tr.Module(g, module.Signature{Arguments: make([]module.Tensor, 1), Results: make([]module.Tensor, 1)})
+		if name == "nothing" {
+			require.NoError(t, err)
+			continue
+		}
+		var placement *logical.Error
+		require.ErrorAs(t, err, &placement)
+		assert.ErrorContains(t, err, `the region calls function "outer", which holds an annotation or a collective`)
+	}
+}
+
+func TestEmptyTensorsCrossRegions(t *testing.T) {
+	m := build(t, module.Options{LogicalDevices: 2, Target: lowering.TargetCPU}, module.Signature{
+		Arguments: make([]module.Tensor, 2), Results: make([]module.Tensor, 3),
+	}, func(g *graph.Graph) []*graph.Node {
+		x, e := param(g, "x", 4), param(g, "e", 4, 0)
+		y := logical.OnMany(1, []*graph.Node{x, e}, func(in []*graph.Node) []*graph.Node {
+			return []*graph.Node{graph.Add(in[0], graph.ReduceSum(in[1], 1)), graph.Add(in[1], in[1])}
+		})
+		z := logical.OnMany(1, []*graph.Node{y[0], logical.Assign(y[1], 0)}, func(in []*graph.Node) []*graph.Node {
+			return []*graph.Node{graph.Neg(in[0]), in[1]}
+		})
+		return []*graph.Node{z[0], z[1], y[1]}
+	})
+	assert.Equal(t, [][]float32{{-1, -2, -3, -4}, nil, nil}, emptied(run(t, m, []float32{1, 2, 3, 4}, nil)))
 }
 
 func TestCollectivesOfEmptyTensorsAreEmpty(t *testing.T) {

@@ -3,6 +3,7 @@ package module
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gomlx/compute"
@@ -162,7 +163,7 @@ func (t *Trace) annotate(f *lowering.Function, x *stablehlo.Value, a logical.Ann
 // assign writes the value that logical device k holds: the copies of all logical
 // devices stacked, of which slice k is used.
 func (w *writer) assign(m mark, k, rank int) string {
-	if w.single() {
+	if w.single() || slices.Contains(dimsOf(m.outType), 0) {
 		return w.unchanged(m)
 	}
 	id := strings.TrimPrefix(m.out, "%")

@@ -2,6 +2,7 @@ package module
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,6 +24,9 @@ type writer struct {
 	body                     strings.Builder // the step's statements
 	functions                []string        // the regions' functions
 }
+
+// ownFunction matches the names of the module's own functions.
+var ownFunction = regexp.MustCompile(`^(step|region_\d+)$`)
 
 // Module assembles the step of a graph that was traced on t and compiled. The
 // signature has an entry for each parameter of the graph but the replica id, and
@@ -61,7 +65,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 		return nil, err
 	}
 	for _, f := range t.functions {
-		if f.Name() == "step" || strings.HasPrefix(f.Name(), "region_") {
+		if ownFunction.MatchString(f.StableHLO().Name) {
 			return nil, fmt.Errorf("module: a function of the step is named %q, as one of the module's own; name it otherwise", f.Name())
 		}
 		var text strings.Builder
