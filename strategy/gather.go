@@ -61,6 +61,9 @@ func (s *TPUStrategy) GatherNest(ctx context.Context, nest any, axis int) (any, 
 func (s *TPUStrategy) gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {
 	base := value.base()
 	rank := len(base.shape)
+	if s.replicas == 1 && s.opts.Semantics == TensorFlowMirrored {
+		return s.copyOf(ctx, value) // there is nothing to concatenate it with, along any axis
+	}
 	switch {
 	case rank == 0:
 		return nil, fault(InvalidArgumentError, "gather", "give each a dimension of size 1", "scalars cannot be concatenated")

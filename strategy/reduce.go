@@ -3,6 +3,7 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
@@ -25,7 +26,8 @@ import (
 // replica in a sum; without axes its mean is itself.
 //
 // Errors: [*ContextError] in replica code, [*StrategyError], [*Error] of kind
-// InvalidArgumentError for shapes that do not match.
+// InvalidArgumentError for shapes that do not match and an axis named twice, and
+// of kind ValueError for one that the tensors do not have.
 func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes ...int) (*Mirrored, error) {
 	if err := s.requireCross(ctx, "reduce"); err != nil {
 		return nil, err
@@ -54,10 +56,13 @@ func (s *TPUStrategy) reduceElements(ctx context.Context, op ReduceOp, value Val
 	if base.ragged != nil {
 		return nil, fault(InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches", "replicas have different shapes %v", base.ragged)
 	}
+	if s.replicas == 1 && base.perReplica && s.opts.Semantics == TensorFlowMirrored {
+		return s.copyOf(ctx, value) // of one replica: also an integer stays one
+	}
 	if !base.perReplica {
 		switch {
 		case op == Mean:
-			return s.copyOf(ctx, value.(*Mirrored))
+			return s.copyOf(ctx, value)
 		case s.opts.Semantics == TensorFlowMirrored:
 			return nil, fault(AssertionError, "reduce", "use MEAN, or multiply by the number of replicas", "SUM of a mirrored value")
 		}
@@ -80,9 +85,9 @@ func (s *TPUStrategy) reduceElements(ctx context.Context, op ReduceOp, value Val
 }
 
 // copyOf is a value of the caller's own.
-func (s *TPUStrategy) copyOf(ctx context.Context, m *Mirrored) (*Mirrored, error) {
+func (s *TPUStrategy) copyOf(ctx context.Context, value Value) (*Mirrored, error) {
 	return s.callOne(ctx, builtinCall{
-		name: "copy", values: []Value{m}, mirrored: true, results: one(m.annotation),
+		name: "copy", values: []Value{value}, mirrored: true, results: one(value.base().annotation),
 		step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node { return in },
 	})
 }
@@ -92,8 +97,11 @@ func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, 
 	rank := len(base.shape)
 	reduced := make([]bool, rank)
 	for _, axis := range axes {
-		if axis < -rank || axis >= rank || reduced[(axis+rank)%rank] {
-			return nil, fault(InvalidArgumentError, "reduce", "name each axis of the tensor once", "axes %v of a tensor of rank %d", axes, rank)
+		if axis < -rank || axis >= rank {
+			return nil, fault(ValueError, "reduce", "name an axis of the tensor", "axes %v of a tensor of rank %d", axes, rank)
+		}
+		if reduced[(axis+rank)%rank] {
+			return nil, fault(InvalidArgumentError, "reduce", "name each axis once", "axes %v of a tensor of rank %d", axes, rank)
 		}
 		reduced[(axis+rank)%rank] = true
 	}
@@ -174,6 +182,9 @@ func (s *TPUStrategy) ReduceNest(ctx context.Context, op ReduceOp, nest any, axe
 	}
 	if err := op.check("reduce"); err != nil {
 		return nil, err
+	}
+	if s.opts.Semantics == TensorFlowTPU && op == Sum && len(axes) == 0 && nest != nil && nestType(reflect.TypeOf(nest), 0) {
+		return nil, fault(ValueError, "reduce", "reduce its values one by one, or leave Options.Semantics at its default", "a nest, which TensorFlow's TPU strategy does not take apart")
 	}
 	return mapNest("reduce", nest, func(_ string, x any) (any, error) { return s.reduceLeaf(ctx, op, x, axes) })
 }

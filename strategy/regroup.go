@@ -163,21 +163,22 @@ func (s *TPUStrategy) Component(value Value, replica int) (*Component, error) {
 }
 
 // LocalResultsOf is TensorFlow's experimental_local_results of any nest: one nest
-// for each replica with the components of its distributed values and variables. A
-// nest without any gives itself, once. Nothing is copied; [TPUStrategy.LocalResults]
-// reads one value.
+// for each replica with the components of its distributed values and variables,
+// also if it has none of them. What is no nest, but one host value, gives itself,
+// once. Nothing is copied; [TPUStrategy.LocalResults] reads one value.
 func (s *TPUStrategy) LocalResultsOf(nest any) ([]any, error) {
-	distributed := false
-	if _, err := mapNest("local results", nest, func(_ string, x any) (any, error) {
+	single := false
+	if _, err := mapNest("local results", nest, func(path string, x any) (any, error) {
 		switch x.(type) {
 		case Value, *Objects, *Variable:
-			distributed = true
+		default:
+			single = path == ""
 		}
 		return nil, nil
 	}); err != nil {
 		return nil, err
 	}
-	if !distributed {
+	if single {
 		return []any{nest}, nil
 	}
 	results := make([]any, s.replicas)

@@ -50,6 +50,7 @@ func (v *Variable) scatterRule(op ScatterOp, inStep bool) error {
 		return fault(ValueError, name, "assign it", "a scalar has no rows")
 	case v.synchronization == OnRead:
 		return fault(NotImplementedError, name, "assign it", "a variable that is combined on read has no scatter")
+	case !inStep && v.strategy.opts.Semantics == TensorFlowTPU: // one value for all components
 	case op >= ScatterUpdate && v.aggregation != AggregateNone && v.aggregation != AggregateFirst:
 		return fault(NotImplementedError, name, "use aggregation NONE or ONLY_FIRST_REPLICA", "aggregation %s has no meaning for it", v.aggregation)
 	case inStep && v.strategy.opts.Semantics == TensorFlowTPU && v.aggregation != AggregateNone:

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/gomlx/compute/dtypes/float16"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
@@ -76,6 +78,10 @@ func (c *caseRun) show(x any) any {
 			d.values = append(d.values, c.show(x.At(r)))
 		}
 		return d
+	case float16.Float16:
+		return float64(x.Float32())
+	case bfloat16.BFloat16:
+		return float64(x.Float32())
 	case fmt.Stringer:
 		return x.String()
 	}

@@ -62,7 +62,12 @@ func reduceCase(c *caseRun, g golden, v *env) {
 		}
 		if x, ok := g.Inputs["value"]; ok {
 			switch x := x.(type) {
-			case map[string]any: // a nest of per-replica values
+			case map[string]any: // a nest of per-replica values, or one mirrored value
+				if kind, values, ok := distributedOf(x); ok && kind == "Mirrored" {
+					m, err := v.s.Mirror(ctx, tensor(c, values[0], dtypeOf(g.text("dtype"), values[0])), noAnnotation)
+					require.NoError(c, err)
+					return m
+				}
 				nest := map[string]any{}
 				for k, y := range x {
 					nest[k] = v.perReplica(c, y.([]any), "")
@@ -79,7 +84,7 @@ func reduceCase(c *caseRun, g golden, v *env) {
 	case strings.Contains(g.text("op"), "."):
 		// An enum of another type does not convert by itself: what is left to a
 		// caller is a number that is no reduction.
-		_, err := s.ReduceNest(ctx, strategy.ReduceOp(7), v.perReplica(c, []any{json.Number("1.0"), json.Number("2.0")}, ""), axesOf(c, g)...)
+		_, err := s.ReduceNest(ctx, strategy.ReduceOp(7), v.perReplica(c, upTo(v.n), ""), axesOf(c, g)...)
 		require.Error(c, err)
 		return
 	case g.text("op") != "":
@@ -169,7 +174,11 @@ func gatherCase(c *caseRun, g golden, v *env) {
 	case strings.Contains(g.Name, "IndexedSlices"):
 		c.unmapped("sparse values")
 	case strings.Contains(g.Name, "replica context"):
-		x := v.perReplica(c, []any{[]any{json.Number("1.0")}, []any{json.Number("2.0")}}, "")
+		vectors := make([]any, v.n)
+		for r := range vectors {
+			vectors[r] = []any{json.Number("1.0")}
+		}
+		x := v.perReplica(c, vectors, "")
 		_, err := v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
 			return v.s.Gather(rc.Context(), x, axis)
 		})
@@ -185,20 +194,27 @@ func gatherCase(c *caseRun, g golden, v *env) {
 	}
 }
 
-// replicaValue makes a replica's nest of tensors from expressions of its id.
-func replicaValue(c *caseRun, x any, id int) any {
+// replicaValue makes a replica's nest of tensors from expressions of its id:
+// floats, or integers where the expressions are of integers.
+func replicaValue(c *caseRun, x any, id int, floats bool) any {
 	switch x := x.(type) {
 	case string:
 		y := evaluate(c, x, id)
 		d := dtypes.Float32
-		if isIntegral(x) {
+		if isIntegral(x) && !floats {
 			d = dtypes.Int32
 		}
 		return tensor(c, y, d)
+	case []any:
+		list := make([]any, len(x))
+		for i, y := range x {
+			list[i] = replicaValue(c, y, id, floats)
+		}
+		return list
 	case map[string]any:
 		m := map[string]any{}
 		for k, y := range x {
-			m[k] = replicaValue(c, y, id)
+			m[k] = replicaValue(c, y, id, floats)
 		}
 		return m
 	}
@@ -216,11 +232,7 @@ func allReduceCase(c *caseRun, g golden, v *env) {
 	outputs := g.outputs()
 	run := func(op strategy.ReduceOp) any {
 		return c.either(v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
-			x := replicaValue(c, g.Inputs["value"], rc.ReplicaIDInSyncGroup())
-			if t, ok := x.(*tensors.Tensor); ok && op == strategy.Mean { // means are of floats
-				x = tensors.FromScalar(float32(t.Value().(int32)))
-			}
-			return rc.AllReduce(op, x)
+			return rc.AllReduce(op, replicaValue(c, g.Inputs["value"], rc.ReplicaIDInSyncGroup(), op == strategy.Mean)) // means are of floats
 		}))
 	}
 	switch {
@@ -235,6 +247,13 @@ func allReduceCase(c *caseRun, g golden, v *env) {
 		op := strategy.Sum
 		if strings.Contains(g.Name, "MEAN") {
 			op = strategy.Mean
+		}
+		if text := g.text("op"); text != "" {
+			var err error
+			if op, err = strategy.ParseReduceOp(text); err != nil {
+				c.check(g.Outputs, failed(err))
+				return
+			}
 		}
 		c.check(g.Outputs, run(op))
 	default:
@@ -275,7 +294,7 @@ func allGatherCase(c *caseRun, g golden, v *env) {
 			if values := g.list("values"); values != nil {
 				return rc.AllGather(tensor(c, values[id], dtypeOf(g.text("dtype"), values)), axis)
 			}
-			return rc.AllGather(replicaValue(c, g.Inputs["value"], id), axis)
+			return rc.AllGather(replicaValue(c, g.Inputs["value"], id, false), axis)
 		}))
 	}
 	if g.Inputs["value"] == nil && g.Inputs["values"] == nil {
@@ -283,9 +302,23 @@ func allGatherCase(c *caseRun, g golden, v *env) {
 	}
 	got := run(v.ctx)
 	// A gathered value is the same on all replicas; theirs is one tensor each.
-	if d, ok := got.(distributed); ok {
-		d.kind = "PerReplica"
-		got = d
+	c.check(g.Outputs, eachOwn(got))
+}
+
+// eachOwn says that the mirrored values of a nest are one for each replica.
+func eachOwn(x any) any {
+	switch x := x.(type) {
+	case distributed:
+		x.kind = "PerReplica"
+		return x
+	case []any:
+		for i := range x {
+			x[i] = eachOwn(x[i])
+		}
+	case map[string]any:
+		for k := range x {
+			x[k] = eachOwn(x[k])
+		}
 	}
-	c.check(g.Outputs, got)
+	return x
 }

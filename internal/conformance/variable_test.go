@@ -54,20 +54,20 @@ func variableCase(c *caseRun, g golden, v *env) {
 	}
 	switch {
 	case g.Inputs["init"] != nil:
-		o := strategy.VariableOptions{Name: g.text("name")}
+		o := strategy.VariableOptions{Name: g.text("name"), Aggregation: aggregationOf(g)}
 		class := "MirroredVariable"
 		if strings.Contains(name, "read") || strings.Contains(name, "ON_READ") {
-			o.Synchronization, o.Aggregation, class = strategy.OnRead, aggregationOf(g), "SyncOnReadVariable"
+			o.Synchronization, class = strategy.OnRead, "SyncOnReadVariable"
 		}
 		if t, _ := g.outputs()["type"].(string); strings.HasPrefix(t, "TPUDistributed") || strings.HasSuffix(t, class) {
 			class = t // TPUDistributedVariable is of both sorts
 		}
-		x := v.variable(c, tensor(c, g.Inputs["init"], dtypes.Float32), o)
+		x := v.variable(c, tensor(c, g.Inputs["init"], dtypeOf(g.text("dtype"), g.Inputs["init"])), o)
 		var names []any
 		for r := range v.n {
 			names = append(names, x.ComponentName(r))
 		}
-		shape := strings.Trim(fmt.Sprint(x.Shape().Dimensions), "[]")
+		shape := strings.ReplaceAll(strings.Trim(fmt.Sprint(x.Shape().Dimensions), "[]"), " ", ", ")
 		if x.Shape().Rank() == 1 {
 			shape += ","
 		}
@@ -278,8 +278,13 @@ func mirroredWriteCase(c *caseRun, g golden, v *env) {
 			got[k] = failed(err)
 			continue
 		}
-		// What a write returns there is the variable's new value, mirrored.
-		got[k] = map[string]any{"components": v.components(c, x), "returned_type": "Mirrored"}
+		// What a write returns there is the variable's new value, mirrored; with one
+		// replica, its one component.
+		returned := "Mirrored"
+		if v.n == 1 {
+			returned = map[strategy.Semantics]string{strategy.TensorFlowMirrored: "_UnreadVariable", strategy.TensorFlowTPU: "EagerTensor"}[v.semantics]
+		}
+		got[k] = map[string]any{"components": v.components(c, x), "returned_type": returned}
 	}
 	if len(got) == 0 {
 		c.unmapped("mirrored write %q", g.Name)
