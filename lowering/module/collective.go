@@ -3,6 +3,7 @@ package module
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
@@ -62,7 +63,7 @@ func (e *CollectiveError) Error() string {
 // with its error.
 func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 	t := traceOf("all_reduce", x)
-	t.collective(func(m mark, w *writer) string { return w.allReduce(m, reduction) }, nil)
+	t.collective(false, func(m mark, w *writer) string { return w.allReduce(m, reduction) }, nil)
 	return graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node {
 		if reduction != Sum {
 			panic(&CollectiveError{Op: "all_reduce", Shape: x.Shape().Dimensions,
@@ -77,7 +78,7 @@ func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 func AllGather(x *graph.Node, axis int) *graph.Node {
 	t := traceOf("all_gather", x)
 	axis = checkAxis("all_gather", x, axis)
-	t.collective(func(m mark, w *writer) string { return w.allGather(m, axis) }, func(dims []int) {
+	t.collective(false, func(m mark, w *writer) string { return w.allGather(m, axis) }, func(dims []int) {
 		dims[axis] *= t.opts.Replicas
 	})
 	return graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node { return ReduceScatter(v, axis) })
@@ -94,7 +95,7 @@ func ReduceScatter(x *graph.Node, axis int) *graph.Node {
 			Reason: fmt.Sprintf("dimension %d of size %d is not divisible by %d replicas", axis, size, t.opts.Replicas),
 			Hint:   "pad the dimension or scatter another one"})
 	}
-	t.collective(func(m mark, w *writer) string { return w.reduceScatter(m, axis) }, func(dims []int) {
+	t.collective(true, func(m mark, w *writer) string { return w.reduceScatter(m, axis) }, func(dims []int) {
 		dims[axis] /= t.opts.Replicas
 	})
 	return graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node { return AllGather(v, axis) })
@@ -140,13 +141,15 @@ func checkAxis(op string, x *graph.Node, axis int) int {
 }
 
 // collective says that the next identity op is the collective that emit writes,
-// of which resize changes the dimensions.
-func (t *Trace) collective(emit func(m mark, w *writer) string, resize func(dims []int)) {
+// of which resize changes the dimensions. differs says that replicas receive
+// different values.
+func (t *Trace) collective(differs bool, emit func(m mark, w *writer) string, resize func(dims []int)) {
 	t.pending = func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		shape := x.Shape().Clone()
 		if resize != nil {
 			resize(shape.Dimensions)
 		}
+		t.across[strconv.Itoa(len(t.markers))] = differs
 		return t.mark(f.StableHLO(), x, shape, func(w *writer, m mark) string { return emit(m, w) })
 	}
 }

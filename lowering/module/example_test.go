@@ -25,7 +25,7 @@ func Example() {
 	}
 	m, err := t.Module(g, module.Signature{
 		Arguments: []module.Tensor{{Name: "x", PerReplica: true}, {Name: "w", Annotation: logical.SplitInto(1, 2)}},
-		Results:   []module.Tensor{{Name: "y", PerReplica: true, Annotation: logical.SplitInto(1, 2)}},
+		Results:   []module.Tensor{{Name: "y", PerReplica: true}},
 	})
 	if err != nil {
 		log.Fatal(err)

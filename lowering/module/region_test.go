@@ -149,6 +149,24 @@ func TestEmptyTensorsCrossRegions(t *testing.T) {
 	assert.Equal(t, [][]float32{{-1, -2, -3, -4}, nil, nil}, emptied(run(t, m, []float32{1, 2, 3, 4}, nil)))
 }
 
+func TestAResultIsSplitUnlikeTheOpThatMadeIt(t *testing.T) {
+	// Left to the border of the manual computation, this move ends the process.
+	rows, columns := logical.SplitInto(4, 1, 1, 1), logical.SplitInto(1, 1, 2, 2)
+	m := build(t, module.Options{Replicas: 2, LogicalDevices: 4, Target: lowering.TargetCPU}, module.Signature{
+		Arguments: []module.Tensor{{Annotation: columns, Donated: true, Result: 1}},
+		Results:   []module.Tensor{{PerReplica: true}, {Annotation: columns}},
+	}, func(g *graph.Graph) []*graph.Node {
+		y := logical.Apply(graph.Neg(param(g, "x", 8, 8, 2, 4)), rows)
+		return []*graph.Node{y, y}
+	})
+	in := count(8 * 8 * 2 * 4)
+	out := run(t, m, in)
+	for i, v := range in {
+		in[i] = -v
+	}
+	assert.Equal(t, [][]float32{append(in, in...), in}, out)
+}
+
 func TestCollectivesOfEmptyTensorsAreEmpty(t *testing.T) {
 	m := build(t, module.Options{Replicas: 2, Target: lowering.TargetCPU}, module.Signature{
 		Arguments: []module.Tensor{{PerReplica: true}}, Results: make([]module.Tensor, 4),

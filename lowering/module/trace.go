@@ -33,6 +33,7 @@ type Trace struct {
 
 	pending     func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
 	markers     []emitter
+	across      map[string]bool // of the markers of collectives: whether replicas receive different values
 	annotations []logical.Annotation
 	regions     []region
 	open        bool // the last region is
@@ -47,7 +48,7 @@ var (
 func NewTrace(opts Options) *Trace {
 	opts.Replicas = max(opts.Replicas, 1)
 	opts.LogicalDevices = max(opts.LogicalDevices, 1)
-	t := &Trace{opts: opts}
+	t := &Trace{opts: opts, across: map[string]bool{}}
 	t.Backend = lowering.New(lowering.Options{
 		Target: opts.Target, Precision: opts.Precision, Name: "tpustrategy", Identity: t.identity,
 	})

@@ -60,7 +60,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	step, err := w.step(p.Main)
+	step, err := w.step(p.Main, m.Results)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (w *writer) border(p *lowering.Program, sig Signature) (args, results []Pla
 }
 
 // step writes the step function.
-func (w *writer) step(f *stablehlo.Function) (string, error) {
+func (w *writer) step(f *stablehlo.Function, results []Placed) (string, error) {
 	var params, types []string
 	for _, v := range f.Inputs {
 		params = append(params, v.String()+": "+xlaType(v.Shape()))
@@ -152,12 +152,34 @@ func (w *writer) step(f *stablehlo.Function) (string, error) {
 			i = regions[n].end - 1
 			continue
 		}
+		if i == len(f.Statements)-1 {
+			w.giveBack(f.Statements[i], results)
+			continue
+		}
 		if err := w.statement(&w.body, f.Statements[i], "    "); err != nil {
 			return "", err
 		}
 	}
 	return fmt.Sprintf("  func.func private @step(%s) -> (%s) {\n%s  }\n",
 		strings.Join(params, ", "), strings.Join(types, ", "), w.body.String()), nil
+}
+
+// giveBack writes the step's return. A result that is split is split here: the
+// compiler ends the process when it has to move a value from one split to another
+// at the border of the manual computation.
+func (w *writer) giveBack(s *stablehlo.Statement, results []Placed) {
+	var names, types []string
+	for i, v := range s.Inputs {
+		name, typ := v.String(), xlaType(v.Shape())
+		if r := results[i]; r.Annotation.Kind() == logical.KindSplit && !w.single() {
+			split := fmt.Sprintf("%%split_result_%d", i)
+			fmt.Fprintf(&w.body, "    %s = sdy.sharding_constraint %s %s : %s\n",
+				split, name, r.Annotation.Spec(len(r.Local), w.factors).ShardyBare(meshName), typ)
+			name = split
+		}
+		names, types = append(names, name), append(types, typ)
+	}
+	fmt.Fprintf(&w.body, "    return %s : %s\n", strings.Join(names, ", "), strings.Join(types, ", "))
 }
 
 // statement writes one statement, markers expanded.
