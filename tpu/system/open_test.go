@@ -164,7 +164,7 @@ func TestEachFailureOfAStartUpNamesItsStep(t *testing.T) {
 				var plugin *pjrt.PluginError
 				assert.ErrorAs(t, err, &plugin)
 			}},
-		"plugin hangs as it is opened": {opts: system.Options{Plugin: pluginInC(t, "-DHANG_INITIALIZE", `-DTEXT="-"`)}, limit: 100 * time.Millisecond,
+		"plugin hangs as it is opened": {opts: system.Options{Plugin: pluginInC(t, "-DHANG_INITIALIZE", `-DTEXT="-"`)}, limit: 2 * time.Second,
 			step: system.StepOpen, words: []string{"the step took"},
 			check: func(t *testing.T, err error) { assert.ErrorIs(t, err, context.DeadlineExceeded) }},
 		"plugin fails": {opts: system.Options{Plugin: pluginInC(t, `-DTEXT="no such device today"`)}, step: system.StepClient,
@@ -194,7 +194,7 @@ func TestEachFailureOfAStartUpNamesItsStep(t *testing.T) {
 		"a mesh that does not fit": {opts: system.Options{CPUDevices: 8, Plugin: cpu, MeshShape: []int{3, 1, 1, 1}}, step: system.StepTopology},
 		"devices without coordinates": {opts: system.Options{Plugin: cpu}, step: system.StepTopology,
 			words: []string{"no coords attribute"}},
-		"devices that never open": {opts: system.Options{Connect: func(context.Context) (system.Runtime, error) { select {} }}, limit: 50 * time.Millisecond,
+		"devices that never open": {opts: system.Options{Connect: func(context.Context) (system.Runtime, error) { select {} }}, limit: 2 * time.Second,
 			step:  system.StepClient,
 			check: func(t *testing.T, err error) { assert.ErrorIs(t, err, context.DeadlineExceeded) }},
 	} {
@@ -222,7 +222,7 @@ func TestEachFailureOfAStartUpNamesItsStep(t *testing.T) {
 				c.check(t, err)
 			}
 			if c.limit > 0 {
-				assert.Less(t, time.Since(start), c.limit+2*time.Second, "the context bounds it")
+				assert.Less(t, time.Since(start), c.limit+20*time.Second, "the context bounds it")
 			}
 		})
 	}
@@ -237,13 +237,13 @@ func TestAHangingClientNamesTheHostsThatDoNotAnswer(t *testing.T) {
 	require.NoError(t, err)
 	absent := gone.Addr().String()
 	require.NoError(t, gone.Close())
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	start := time.Now()
 	_, err = system.Open(ctx, system.Options{
 		Plugin: plugin, Getenv: empty, Cluster: workers(t, 0, absent, present.Addr().String(), absent, present.Addr().String()),
 	})
-	assert.Less(t, time.Since(start), 5*time.Second)
+	assert.Less(t, time.Since(start), 20*time.Second)
 	var failed *system.StartError
 	require.ErrorAs(t, err, &failed)
 	assert.Equal(t, system.StepClient, failed.Step)
@@ -261,7 +261,7 @@ func TestAMissingSimulatedHostIsNamedWithItsAddress(t *testing.T) {
 	cluster, err := simhost.New(base, simhost.Options{Processes: 4})
 	require.NoError(t, err)
 	addresses := []string{"host-a:8476", "host-b:8476", "host-c:8476", "host-d:8476"}
-	const limit = 300 * time.Millisecond
+	const limit = 2 * time.Second
 	errs := make([]error, 4)
 	var wg sync.WaitGroup
 	start := time.Now()
@@ -280,7 +280,7 @@ func TestAMissingSimulatedHostIsNamedWithItsAddress(t *testing.T) {
 	wg.Wait()
 	took := time.Since(start)
 	assert.GreaterOrEqual(t, took, limit)
-	assert.Less(t, took, limit+2*time.Second, "at the deadline")
+	assert.Less(t, took, limit+20*time.Second, "at the deadline")
 	for i, err := range errs {
 		if i == 2 {
 			continue
