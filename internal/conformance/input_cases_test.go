@@ -33,6 +33,10 @@ func ragged(list []input.Element) input.Dataset {
 // runRebatch runs the chunks of the legacy rebatching. The inputs describe the first output; the others name their own.
 func runRebatch(t *testing.T, c inputGolden) {
 	var want map[string]json.RawMessage
+	if len(c.Outputs) > 0 && c.Outputs[0] == '[' {
+		checkPieces(t, c, input.Range(*c.Inputs.Range).Batch(*c.Inputs.Batch, c.Inputs.DropRemainder).Rebatch(*c.Inputs.NumReplicas))
+		return
+	}
 	require.NoError(t, json.Unmarshal(c.Outputs, &want))
 	params := map[string][3]int{ // range, batch, chunks
 		"ex1":         {*c.Inputs.Range, *c.Inputs.Batch, *c.Inputs.NumReplicas},
@@ -52,6 +56,18 @@ func runRebatch(t *testing.T, c inputGolden) {
 		require.NoError(t, err)
 		assert.JSONEq(t, string(steps), string(text), name)
 	}
+}
+
+// checkPieces compares the elements of a dataset with the case's list.
+func checkPieces(t *testing.T, c inputGolden, ds input.Dataset) {
+	var got []any
+	for e, err := range ds.All(context.Background()) {
+		require.NoError(t, err)
+		got = append(got, nested(e.Leaf()))
+	}
+	text, err := json.Marshal(got)
+	require.NoError(t, err)
+	assert.JSONEq(t, string(c.Outputs), string(text))
 }
 
 func runFromFunction(t *testing.T, c inputGolden, cl cluster) {

@@ -41,6 +41,10 @@ type inputInputs struct {
 	Files           *int      `json:"files"`
 	Lines           *int      `json:"lines"`
 	NumReplicas     *int      `json:"num_replicas"`
+	BatchSizes      []int     `json:"batch_sizes"`
+	NumWorkers      *int      `json:"num_workers"`
+	ReplicasEach    int       `json:"num_replicas_per_worker"`
+	WorkerIndex     int       `json:"worker_index"`
 }
 
 // inputCase runs a case of input, rebatching or sharding on package input.
@@ -99,6 +103,14 @@ func runGolden(t *testing.T, c inputGolden) {
 	switch {
 	case in.NumReplicas != nil:
 		runRebatch(t, c)
+	case in.BatchSizes != nil:
+		checkPieces(t, c, input.Range(*in.Range).Batch(*in.Batch, in.DropRemainder).RebatchSizes(in.BatchSizes))
+	case in.NumWorkers != nil:
+		sizes, err := input.BatchSizes(*in.GlobalBatch, *in.NumWorkers*in.ReplicasEach, *in.NumWorkers, in.WorkerIndex)
+		require.NoError(t, err)
+		text, err := json.Marshal(sizes)
+		require.NoError(t, err)
+		assert.JSONEq(t, string(c.Outputs), string(text))
 	case in.PerReplicaBatch != nil:
 		runFromFunction(t, c, cl)
 	case in.Files != nil:

@@ -70,7 +70,7 @@ func (o Options) normalize() (Options, error) {
 		return o, fmt.Errorf("input: unknown replication %v", o.Replication)
 	case o.PlaceOnDevice && o.Replication != PerReplica:
 		return o, errors.New("input: PlaceOnDevice needs the replication PerReplica as well")
-	case o.PlaceOnDevice && !o.KeepOnHost:
+	case o.PlaceOnDevice && !o.KeepOnHost && !o.HostPipelines: // which refuse PerReplica whatever else is asked
 		return o, errors.New("input: PlaceOnDevice with the replication PerReplica needs KeepOnHost: what is made on the device is not sent there")
 	}
 	return o, nil
