@@ -274,8 +274,35 @@ func reduceToCase(c *caseRun, g golden, v *env) {
 		})
 		c.check(g.Outputs, failed(err))
 		return
-	case strings.Contains(g.Name, "batch"):
-		out, err := v.e.BatchReduceTo(v.ctx, strategy.Sum, []strategy.ReducePair{{Value: x, To: strategy.To(x)}, {Value: x, To: strategy.To(w)}})
+	case strings.Contains(g.Name, "another strategy"):
+		other, err := v.other().Scope(v.ctx)
+		require.NoError(c, err)
+		if g.Section == "batch_reduce_to" {
+			_, err = v.e.BatchReduceTo(other, strategy.Sum, []strategy.ReducePair{{Value: x, To: strategy.To(w)}})
+		} else {
+			_, err = v.e.ReduceTo(other, strategy.Sum, x, strategy.To(w))
+		}
+		c.check(g.Outputs, failed(err))
+		return
+	case g.Section == "batch_reduce_to" || strings.Contains(g.Name, "batch"):
+		// The values of each pair, to themselves and to a variable in turn.
+		var pairs []strategy.ReducePair
+		for i, values := range g.list("values") {
+			part, ok := values.([]any)
+			if !ok {
+				c.unmapped("values of pairs %v", values)
+			}
+			y := v.perReplica(c, part, "")
+			pairs = append(pairs, strategy.ReducePair{Value: y, To: []strategy.Destination{strategy.To(y), strategy.To(w)}[i%2]})
+		}
+		if pairs == nil {
+			pairs = []strategy.ReducePair{{Value: x, To: strategy.To(x)}, {Value: x, To: strategy.To(w)}}
+		}
+		op := strategy.Sum
+		if strings.Contains(g.Name, "MEAN") {
+			op = strategy.Mean
+		}
+		out, err := v.e.BatchReduceTo(v.ctx, op, pairs)
 		c.check(g.Outputs, c.either(out, err))
 		return
 	case len(got) == 0:
@@ -294,6 +321,13 @@ func broadcastCase(c *caseRun, g golden, v *env) {
 		_, err := v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
 			return v.e.BroadcastTo(rc.Context(), value, strategy.To(w))
 		})
+		c.check(g.Outputs, failed(err))
+		return
+	}
+	if strings.Contains(g.Name, "another strategy") {
+		other, err := v.other().Scope(v.ctx)
+		require.NoError(c, err)
+		_, err = v.e.BroadcastTo(other, value, strategy.To(w))
 		c.check(g.Outputs, failed(err))
 		return
 	}
