@@ -137,9 +137,9 @@ func ExampleFind() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// pjrt: find cpu plugin: none found; $TPUSTRATEGY_CPU_PLUGIN names /no/such.so, which cannot be used: correct or unset it
+	// pjrt: find cpu plugin: none found; $TPUSTRATEGY_CPU_PLUGIN is /no/such.so: no such file or directory; correct or unset it
 	// 	Path: not set
-	// 	$TPUSTRATEGY_CPU_PLUGIN: /no/such.so: stat /no/such.so: no such file or directory
+	// 	$TPUSTRATEGY_CPU_PLUGIN: /no/such.so: no such file or directory
 }
 
 func ExampleOpen() {

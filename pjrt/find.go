@@ -80,8 +80,11 @@ var tpuPlaces = []string{"/lib/libtpu.so", "/usr/lib/libtpu.so", "/usr/local/lib
 // variable that is set and wrong is an error: it is not passed over. If nothing
 // is found the error is a [*FindError].
 func Find(o FindOptions) (Found, error) {
-	hint, ok := map[string]string{"cpu": "run `make plugin`", "tpu": "run `make plugin-tpu`",
-		"cuda": "set $TPUSTRATEGY_CUDA_PLUGIN to its path"}[o.Kind]
+	hint, ok := map[string]string{
+		"cpu":  "run `go run tpustrategy/cmd/tpustrategy install cpu`, or `make plugin` in a clone",
+		"tpu":  "run `go run tpustrategy/cmd/tpustrategy install tpu`, or `make plugin-tpu` in a clone",
+		"cuda": "set $TPUSTRATEGY_CUDA_PLUGIN to its path",
+	}[o.Kind]
 	if !ok {
 		return Found{}, &OptionError{"Kind", o.Kind, `plugin kinds are "cpu", "tpu" and "cuda"`}
 	}
@@ -95,6 +98,9 @@ func Find(o FindOptions) (Found, error) {
 	var tried []Candidate
 	try := func(source, path string) bool {
 		info, err := o.Stat(path)
+		if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
+			err = cause.Err // the candidate has the path
+		}
 		if err == nil && !info.Mode().IsRegular() {
 			err = errors.New("not a regular file")
 		}
@@ -122,12 +128,12 @@ func Find(o FindOptions) (Found, error) {
 		if try(c.Source, c.Path) {
 			return found()
 		}
-		return Found{}, &FindError{Kind: o.Kind, Tried: tried, Hint: fmt.Sprintf("%s names %s, which cannot be used: correct or unset it", c.Source, c.Path)}
+		return Found{}, &FindError{Kind: o.Kind, Tried: tried, Hint: fmt.Sprintf("%s is %s: %v; correct or unset it", c.Source, c.Path, tried[len(tried)-1].Err)}
 	}
 	if pin, err := pins.For(o.Kind, o.GOARCH); err != nil {
 		tried = append(tried, Candidate{"installer", "", err})
 	} else if o.UserCacheDir == "" {
-		tried = append(tried, Candidate{"installer", "", errors.New("no user cache directory")})
+		tried = append(tried, Candidate{"installer", "", errors.New("no user cache directory: neither $XDG_CACHE_HOME nor $HOME is an absolute path")})
 	} else if try("installer", pin.LibraryPath(o.UserCacheDir)) {
 		return found()
 	}

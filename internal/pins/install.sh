@@ -21,7 +21,20 @@ fi
 set -- $row
 package=$4 version=$5 sha=$6 platform=$7 library=$8 header=$9
 
-plugins=${XDG_CACHE_HOME:-$HOME/.cache}/tpustrategy/plugins
+# fail WHY...: one line, and what to do without this script.
+fail() {
+  echo "install.sh: $*" >&2
+  exit 1
+}
+variable=TPUSTRATEGY_$(echo "$kind" | tr '[:lower:]' '[:upper:]')_PLUGIN
+
+cache=${XDG_CACHE_HOME:-${HOME:-}/.cache}
+case $cache in
+  /.cache) fail "no cache directory: set XDG_CACHE_HOME or HOME" ;;
+  /*) ;;
+  *) fail "XDG_CACHE_HOME is $cache, a relative path, which programs ignore: make it absolute" ;;
+esac
+plugins=$cache/tpustrategy/plugins
 dir=$plugins/$sha
 path=$dir/$(basename "$library")
 if [ -f "$path" ]; then
@@ -29,8 +42,10 @@ if [ -f "$path" ]; then
   exit 0
 fi
 
-mkdir -p "$plugins"
-work=$(mktemp -d "$plugins/.install-XXXXXX")
+python3 -m pip --version >/dev/null ||
+  fail "needs python3 with pip; without them, unpack $(basename "$library") from the wheel of $package $version (a zip file) yourself and set $variable to its path"
+{ mkdir -p "$plugins" && work=$(mktemp -d "$plugins/.install-XXXXXX"); } ||
+  fail "cannot write to $plugins; set XDG_CACHE_HOME to a directory that you can write to"
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
@@ -38,7 +53,8 @@ echo "Installing $package $version with pip (once; clones share it) ..." >&2
 echo "$package==$version --hash=sha256:$sha" >"$work/requirements.txt"
 python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
   --platform "$platform" --python-version 3.11 --require-hashes \
-  -r "$work/requirements.txt" -d "$work/wheel" >&2
+  -r "$work/requirements.txt" -d "$work/wheel" >&2 ||
+  fail "pip could not fetch $package $version; its message is above"
 
 mkdir "$work/plugin"
 python3 - "$work/wheel" "$work/plugin" "$library" "$header" <<'PY'
@@ -55,7 +71,6 @@ PY
 
 # Two installers may race: the first rename wins and the other finds its result.
 if ! mv -T "$work/plugin" "$dir" 2>/dev/null && [ ! -f "$path" ]; then
-  echo "install.sh: could not move the plugin to $dir" >&2
-  exit 1
+  fail "could not move the plugin to $dir"
 fi
 echo "$path"
