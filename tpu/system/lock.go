@@ -64,15 +64,17 @@ func (e *LockedError) Error() string {
 
 func (e *LockedError) Unwrap() error { return e.Err }
 
-// hostFiles are the files of a host that tell who has its TPU.
+// hostFiles are the files of a host that tell of its TPU and of who has it.
 type hostFiles struct {
+	dev      string // the device files
+	pci      string // the devices of the PCI bus
 	proc     string // the process file system
 	lockFile string
 	self     int
 }
 
 func thisHost() hostFiles {
-	return hostFiles{proc: "/proc", lockFile: "/tmp/libtpu_lockfile", self: os.Getpid()}
+	return hostFiles{dev: "/dev", pci: "/sys/bus/pci/devices", proc: "/proc", lockFile: "/tmp/libtpu_lockfile", self: os.Getpid()}
 }
 
 // explainLock returns a *LockedError if err is that of a TPU in use, otherwise nil.

@@ -22,7 +22,8 @@ type Options struct {
 	// [CPUDevices/2, 1, 1, 2], or [CPUDevices, 1, 1, 1] for an odd number.
 	MeshShape []int
 	// Plugin is the path of the plugin's shared library. If empty, it is looked
-	// for as [pjrt.Find] says.
+	// for as [pjrt.Find] says, and one for a TPU is opened only where there are
+	// signs of a TPU.
 	Plugin string
 	// ClientOptions are handed to the plugin as they are.
 	ClientOptions map[string]any
@@ -72,7 +73,8 @@ type opened struct {
 //
 // Errors are a [*StartError], which names the step and the hosts that are missing,
 // with one of these inside: an error of the resolver; [*clusterresolver.CheckError];
-// [*pjrt.FindError] when no plugin is found; [*LockedError] when another process
+// [*pjrt.FindError] when no plugin is found; [ErrNoTPU] when it is for a TPU that
+// this machine does not have; [*LockedError] when another process
 // has the TPU; [*pjrt.PluginError] when the plugin cannot be opened; [*pjrt.Error]
 // from the plugin itself; [*tpu.TopologyError] for a mesh that does not fit;
 // [*CountError]; ctx's error.
@@ -154,6 +156,9 @@ func (s *starter) open(ctx context.Context) (o opened, err error) {
 	}
 	o.found, err = step(ctx, s, StepFind, nil, func(context.Context) (pjrt.Found, []any, error) {
 		found, err := Find(s.opts)
+		if err == nil {
+			err = s.checkPresent(thisHost())
+		}
 		return found, []any{"path", found.Path, "source", found.Source}, err
 	})
 	if err != nil {

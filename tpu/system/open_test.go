@@ -101,7 +101,7 @@ static void *initialize(void *a) {
 }
 static void *client(void *a) {
 #ifdef HANG_CLIENT
-  sleep(3);
+  sleep(8); /* longer than any test's deadline */
 #endif
   return &error;
 }

@@ -1,0 +1,59 @@
+package system
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSignsOfATPU(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  bool
+	}{
+		"nothing":                     {nil, false},
+		"accel":                       {map[string]string{"dev/accel0": ""}, true},
+		"vfio":                        {map[string]string{"dev/vfio/vfio": "", "dev/vfio/0": ""}, true},
+		"vfio without an IOMMU":       {map[string]string{"dev/vfio/vfio": "", "dev/vfio/noiommu-0": ""}, true},
+		"the driver of vfio alone":    {map[string]string{"dev/vfio/vfio": ""}, false},
+		"a device that no driver has": {map[string]string{"pci/0000:00:05.0/vendor": "0x1ae0\n"}, true},
+		"devices of others":           {map[string]string{"pci/0000:00:05.0/vendor": "0x8086\n"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for path, text := range c.files {
+				path = filepath.Join(dir, path)
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+			}
+			host := hostFiles{dev: filepath.Join(dir, "dev"), pci: filepath.Join(dir, "pci")}
+			assert.Equal(t, c.want, host.mayHaveTPU())
+			s := &starter{}
+			assert.Equal(t, !c.want, s.checkPresent(host) != nil)
+			for _, asked := range []Options{{CPUDevices: 1}, {Plugin: "/libtpu.so"}} {
+				s := &starter{opts: asked}
+				assert.NoError(t, s.checkPresent(host))
+			}
+		})
+	}
+}
+
+func TestATPUPluginThatWasOnlyFoundIsNotOpenedWithoutATPU(t *testing.T) {
+	if thisHost().mayHaveTPU() {
+		t.Skip("this machine may have a TPU")
+	}
+	// Opening it would be another error: it is no plugin.
+	self, err := os.Executable()
+	require.NoError(t, err)
+	_, err = Open(context.Background(), Options{Getenv: func(name string) string {
+		return map[string]string{"TPU_LIBRARY_PATH": self}[name]
+	}})
+	require.ErrorIs(t, err, ErrNoTPU)
+	var start *StartError
+	require.ErrorAs(t, err, &start)
+	assert.Equal(t, StepFind, start.Step)
+}
