@@ -26,7 +26,11 @@ type FunctionOptions struct {
 	// Name is for errors and profiles; "step" if empty.
 	Name string
 	// Store holds the variables that the function uses. Those that it changes
-	// keep the new value on the devices.
+	// keep the new value on the devices. All replicas share them: what a replica
+	// writes to one that is trainable or no float must be the same on each, or it is
+	// an [*Error] of kind ValueError. Other floats that may differ, such as the
+	// running averages of a batch normalisation, are averaged over the replicas.
+	// Random numbers come from one such variable: replicas draw the same ones.
 	Store *model.Store
 	// Training is what Scope.IsTraining answers: dropout and batch
 	// normalisation behave as in training.

@@ -114,6 +114,9 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 				outputs = append(outputs, v.NodeValue(g))
 			}
 		}
+		if err := rc.settle(changed, outputs[own:], in, values); err != nil {
+			return nil, nil, nil, &TraceError{Function: f.opts.Name, Err: err}
+		}
 		if s.slice == nil {
 			// First values are computed on the host, by GoMLX's own backend.
 			host, err := gobackend.New("")

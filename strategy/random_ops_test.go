@@ -161,7 +161,7 @@ func (g *generator) plain() (instruction, bool) {
 		y, ok := g.pickWhere(func(o kind) bool {
 			return o.dtype == dtypes.Int32 && o.exact && len(o.dims) <= 2 && o.size() <= 32
 		})
-		if !ok || rank == 0 || k.dims[0] == 0 || k.size()*g.kinds[y].size() > 2048 {
+		if !ok || rank == 0 || k.dims[0] == 0 || float && g.kinds[y].size() == 0 || k.size()*g.kinds[y].size() > 2048 {
 			return none()
 		}
 		join(g.kinds[y])

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gomlx/compute"
@@ -33,7 +34,7 @@ type Trace struct {
 
 	pending     func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
 	markers     []emitter
-	across      map[string]bool // of the markers of collectives: whether replicas receive different values
+	across      map[string]bool // markers that do not follow their operand: whether their value differs between replicas
 	annotations []logical.Annotation
 	regions     []region
 	open        bool // the last region is
@@ -114,6 +115,7 @@ func (t *Trace) Next(op logical.Op) {
 			if op.Kind == logical.OpLoad {
 				return saved, nil
 			}
+			t.across[strconv.Itoa(len(t.markers))] = false // zeros everywhere
 			return t.mark(f.StableHLO(), x, saved.Shape(), func(_ *writer, m mark) string {
 				return fmt.Sprintf("%s = stablehlo.constant dense<0.0> : %s", m.out, m.outType)
 			})

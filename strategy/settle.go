@@ -1,0 +1,44 @@
+package strategy
+
+import (
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"tpustrategy/lowering/module"
+)
+
+// settle makes what the step writes to a store's variables equal on all replicas,
+// which the compiler takes for granted. values are the new values of the changed
+// variables. A layer's own averages, such as those of a batch normalisation, are
+// averaged over the replicas; any other value that may differ is an error.
+func (rc *ReplicaContext) settle(changed []*model.Variable, values, in []*graph.Node, arguments []Value) error {
+	var differing []*graph.Node
+	for i, v := range arguments {
+		if v.base().perReplica {
+			differing = append(differing, in[i])
+		}
+	}
+	for _, c := range rc.captured {
+		if c.variable.perReplica() {
+			differing = append(differing, rc.graph.GetParameterByName(c.name))
+		}
+	}
+	differs, err := module.Differs(values, differing)
+	if err != nil {
+		return fmt.Errorf("strategy: %w", err)
+	}
+	for i, v := range changed {
+		switch {
+		case !differs[i]:
+		case !v.Trainable && v.DType().IsFloat():
+			values[i] = rc.allReduce(Mean, values[i])
+		default:
+			return fault(ValueError, fmt.Sprintf("write of variable %q", v.Path()),
+				"AllReduce what is written, or give it to a NewVariable that is OnRead",
+				"a replica writes a value of its own to a variable that all share")
+		}
+	}
+	return nil
+}
