@@ -397,6 +397,7 @@ func ExampleTPUStrategy_Function_splitToLogicalDevices() {
 // batches, and the mean loss of each.
 func trainEpochs(ctx context.Context, strat *strategy.TPUStrategy, ds input.Dataset, epochs int) ([]float64, error) {
 	store := model.NewStore()
+	store.SetParam(model.ParamInitialSeed, int64(1))
 	step := strat.TrainStep(store, optimizer.Adam().LearningRate(0.05).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			hidden := graph.Tanh(layers.Dense(rc.Scope("hidden"), in[0], true, 8))
@@ -461,8 +462,8 @@ func Example_customTrainingLoop() {
 		input.Leaf(ok(input.NewTensor(x, rows, 1))), input.Leaf(ok(input.NewTensor(y, rows, 1))))).
 		Shuffle(rows, input.ShuffleOptions{Seed: 1}).Batch(8, true)
 	losses := ok(trainEpochs(context.Background(), strat, ds, 40))
-	fmt.Println(len(losses), losses[0] > 0.05, losses[39] < 0.01)
-	// Output: 40 true true
+	fmt.Println(len(losses), losses[39] < losses[0]/10)
+	// Output: 40 true
 }
 
 // All replicas receive what they have together.

@@ -73,6 +73,7 @@ func ExampleTPUStrategy_TrainStep() {
 	defer strat.Close()
 
 	store := model.NewStore()
+	store.SetParam(model.ParamInitialSeed, int64(1))
 	step := strat.TrainStep(store, optimizer.Adam().LearningRate(0.05).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			hidden := logical.Split(graph.Tanh(layers.Dense(rc.Scope("hidden"), in[0], true, 8)), 1, 2)
