@@ -203,22 +203,3 @@ func (s OpSharding) Equal(other OpSharding) bool {
 		slices.EqualFunc(s.elements, other.elements, OpSharding.Equal) &&
 		slices.Equal(s.TileDevices(), other.TileDevices())
 }
-
-// Canonical returns the sharding as XLA normalises it: a tiling that splits no
-// dimension and whose subgroups are all replicated becomes replicated.
-func (s OpSharding) Canonical() OpSharding {
-	switch s.kind {
-	case KindTuple:
-		elements := make([]OpSharding, len(s.elements))
-		for i, e := range s.elements {
-			elements[i] = e.Canonical()
-		}
-		s.elements = elements
-	case KindTiled:
-		whole := !slices.ContainsFunc(s.TileShape(), func(n int) bool { return n > 1 })
-		if whole && !slices.ContainsFunc(s.subgroups, func(k Kind) bool { return k != KindReplicated }) {
-			return OpReplicated()
-		}
-	}
-	return s
-}

@@ -39,6 +39,7 @@ var exceptions = []exception{
 		"helpers over TensorFlow's own device and job names; devices come from the PJRT client here"},
 
 	{"sharding", ".*", ".*not (ndarray|ndarrays|a list)", "", "a tile assignment is numbers by its type"},
+	{"sharding", ".*", "split_to_logical_devices \\[\\] shape=\\[\\] logical_devices=1.*", "", "a crash inside TensorFlow on an empty list; a scalar on one logical device is whole"},
 	{"sharding", ".*", "subgroup_tile modes not list", "", "modes are variadic: another type does not compile"},
 
 	// What there is one of in a Python process.
@@ -77,6 +78,7 @@ const (
 	reasonAssignSPMD  = "TensorFlow cannot assign a tensor to a logical device under SPMD partitioning; here it can be"
 	reasonNotNumbers  = "a shape that is not a list of numbers does not compile"
 	reasonNotTopology = "another type than a topology does not compile"
+	reasonNegative    = "a negative coordinate counts from the end of NumPy's arrays there; here it is outside the mesh"
 	reasonOtherRank   = "coordinates of another rank do not compile"
 	reasonArguments   = "arguments are variadic: another type does not compile"
 	reasonStaticRank  = "the rank of a tensor is always known"

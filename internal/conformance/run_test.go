@@ -96,6 +96,11 @@ func (s *tally) run(t *testing.T, form, section, name, strategy string, body fun
 
 func TestConformance(t *testing.T) { runFiles(t, *goldens) }
 
+// TestFurtherCases runs a sample of what generate/ wrote by running TensorFlow.
+func TestFurtherCases(t *testing.T) {
+	runFiles(t, filepath.Join("..", "..", "testdata", "goldens", "more"))
+}
+
 // TestDerivedCases runs cases that nobody recorded: they were worked out by hand
 // from the documented rules, for the forms that the recorded ones leave out.
 func TestDerivedCases(t *testing.T) { runFiles(t, filepath.Join("testdata", "derived")) }
