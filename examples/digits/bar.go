@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+	"golang.org/x/sys/unix"
 
 	"tpustrategy/examples/digits/job"
 )
@@ -16,6 +17,7 @@ import (
 type bar struct {
 	w        io.Writer
 	terminal bool
+	width    int // columns
 	bar      *progressbar.ProgressBar
 	printed  time.Time
 	open     bool // the terminal's line is not ended
@@ -27,8 +29,18 @@ func newBar(w io.Writer) *bar {
 		return &bar{w: w}
 	}
 	info, err := file.Stat()
-	return &bar{w: w, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0}
+	b := &bar{w: w, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, width: wide}
+	if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+		b.width = int(size.Col)
+	}
+	// A line that is longer than the terminal could not be drawn over.
+	b.terminal = b.terminal && b.width >= narrow
+	return b
 }
+
+// A terminal of wide columns has room for everything, one of fewer than narrow
+// for no bar at all.
+const wide, narrow = 80, 50
 
 // interval is the time between two lines where there is no terminal.
 const interval = 2 * time.Second
@@ -44,7 +56,11 @@ func (b *bar) update(p job.Progress) {
 	}
 	if b.bar == nil {
 		b.bar = progressbar.NewOptions(p.Steps, progressbar.OptionSetWriter(b.w), progressbar.OptionShowCount(),
-			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(true))
+			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionSetPredictTime(b.width >= wide), progressbar.OptionSetElapsedTime(b.width >= wide))
+	}
+	if b.width < wide {
+		text = fmt.Sprintf("loss %.4f", p.Loss)
 	}
 	b.bar.Describe(text)
 	// A bar that cannot be drawn is no reason to stop training.

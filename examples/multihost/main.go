@@ -42,7 +42,7 @@ func main() {
 }
 
 // run is the command, with all it touches given. It returns the exit code: 0, 1
-// for a failure, 2 for settings that cannot be run.
+// for a failure, 2 for settings that cannot be run, 130 after an interrupt.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -61,6 +61,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		work = onSlice
 	}
 	result, err := work(ctx, cfg, logger, stdout)
+	if err != nil && ctx.Err() != nil {
+		fmt.Fprintln(stderr, "multihost: interrupted")
+		return 130
+	}
 	if err != nil {
 		fmt.Fprintln(stderr, "multihost:", err)
 		var usage *job.UsageError
@@ -110,8 +114,12 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return cfg, fmt.Errorf("unexpected argument %q; there are only flags, see -help", flags.Arg(0))
 	case cfg.Logical < 1:
 		return cfg, &job.UsageError{Flag: "logical", Reason: fmt.Sprintf("%d, but it counts: 1 or more", cfg.Logical)}
+	case cfg.wait <= 0:
+		return cfg, &job.UsageError{Flag: "wait", Reason: fmt.Sprintf("%v, but it is a time to wait: more than 0", cfg.wait)}
 	case !cfg.slice && (cfg.Devices < 1 || cfg.hosts < 1 || cfg.Devices%cfg.hosts != 0):
 		return cfg, &job.UsageError{Flag: "hosts", Reason: fmt.Sprintf("%d hosts cannot share %d devices evenly", cfg.hosts, cfg.Devices)}
+	case !cfg.slice && (cfg.missing < -1 || cfg.missing >= cfg.hosts):
+		return cfg, &job.UsageError{Flag: "missing", Reason: fmt.Sprintf("%d, but the hosts are 0 to %d; -1 is none", cfg.missing, cfg.hosts-1)}
 	}
 	return cfg, nil
 }

@@ -107,6 +107,25 @@ func TestAHostWithOtherDataIsNamed(t *testing.T) {
 	assert.Less(t, time.Since(start), 25*time.Second, "nobody waits in vain")
 }
 
+func TestAnInterruptIsOneLine(t *testing.T) {
+	plugin := plugintest.Path(t, "cpu")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var stderr bytes.Buffer
+	// The first line of the tables comes when the devices are open.
+	stdout := writer(func([]byte) { cancel() })
+	require.Equal(t, 130, run(ctx, []string{"-plugin", plugin, "-steps", "1000000"}, stdout, &stderr))
+	assert.Equal(t, "multihost: interrupted\n", stderr.String())
+}
+
+// writer tells of each write.
+type writer func([]byte)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(p)
+	return len(p), nil
+}
+
 func TestTheCommand(t *testing.T) {
 	plugin := plugintest.Path(t, "cpu")
 	for name, c := range map[string]struct {
@@ -121,6 +140,8 @@ func TestTheCommand(t *testing.T) {
 		"uneven":        {args: []string{"-hosts", "3"}, code: 2, stderr: []string{"-hosts: 3 hosts cannot share 8 devices"}},
 		"no logical":    {args: []string{"-logical", "0"}, code: 2, stderr: []string{"-logical"}},
 		"too many":      {args: []string{"-replicas", "9", "-steps", "1"}, code: 2, stderr: []string{"-replicas"}},
+		"no such host":  {args: []string{"-missing", "4"}, code: 2, stderr: []string{"-missing: 4, but the hosts are 0 to 3"}},
+		"no wait":       {args: []string{"-wait", "0s"}, code: 2, stderr: []string{"-wait: 0s"}},
 		"no such flag":  {args: []string{"-host", "3"}, code: 2, stderr: []string{"-host"}},
 		"argument":      {args: []string{"train"}, code: 2, stderr: []string{`unexpected argument "train"`}},
 		"help":          {args: []string{"-help"}, stderr: []string{"-slice"}},
@@ -141,6 +162,9 @@ func TestTheCommand(t *testing.T) {
 			}
 			for _, want := range c.stderr {
 				assert.Contains(t, stderr.String(), want)
+			}
+			if c.code == 2 {
+				assert.Equal(t, 1, strings.Count(stderr.String(), "\n"), "%s", &stderr)
 			}
 			if len(c.stdout) > 0 {
 				lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")

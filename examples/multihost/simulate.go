@@ -25,6 +25,10 @@ func simulate(ctx context.Context, cfg config, logger *slog.Logger, stdout io.Wr
 	var errs []error
 	for host, o := range outcomes {
 		if o.err != nil {
+			// What no host can run is told once.
+			if usage := (*job.UsageError)(nil); errors.As(o.err, &usage) {
+				return job.Result{}, usage
+			}
 			errs = append(errs, fmt.Errorf("host %d: %w", host, o.err))
 			continue
 		}

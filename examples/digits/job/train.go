@@ -101,11 +101,19 @@ func Run(ctx context.Context, cfg Config, hooks Hooks) (result Result, err error
 	return Train(ctx, sys, cfg, data, hooks)
 }
 
-// open opens the devices. A plugin that is missing, or is none, is a usage error.
+// open opens the devices. A plugin that is missing, or is none, is a usage error,
+// and so is a missing TPU.
 func open(ctx context.Context, opts system.Options) (*system.System, error) {
 	sys, err := system.Open(ctx, opts)
 	if missing := (*pjrt.FindError)(nil); errors.As(err, &missing) {
-		return nil, &UsageError{Flag: "plugin", Reason: fmt.Sprintf("no %s plugin found: %s", missing.Kind, missing.Hint), Err: err}
+		reason := fmt.Sprintf("no %s plugin found: %s", missing.Kind, missing.Hint)
+		if opts.Plugin != "" && len(missing.Tried) > 0 {
+			reason = fmt.Sprintf("no %s plugin found: %s: %v", missing.Kind, opts.Plugin, missing.Tried[len(missing.Tried)-1].Err)
+		}
+		return nil, &UsageError{Flag: "plugin", Reason: reason, Err: err}
+	}
+	if errors.Is(err, system.ErrNoTPU) {
+		return nil, &UsageError{Flag: "devices", Reason: "0 is the machine's TPU, but it has none: no /dev/accel*, no /dev/vfio/*", Err: err}
 	}
 	if broken := (*pjrt.PluginError)(nil); errors.As(err, &broken) {
 		return nil, &UsageError{Flag: "plugin", Reason: err.Error(), Err: err}
