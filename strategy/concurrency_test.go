@@ -1,0 +1,205 @@
+package strategy_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/pjrt/leaktest"
+	"tpustrategy/strategy"
+	"tpustrategy/tpu/system"
+)
+
+var concurrentFor = flag.Duration("concurrent.for", 3*time.Second, "how long many goroutines use one strategy")
+
+// residentBytes is the memory of the process, or 0 where there is no /proc.
+func residentBytes() int {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kb, _ := strconv.Atoi(strings.Fields(rest)[0])
+			return kb << 10
+		}
+	}
+	return 0
+}
+
+// Functions, training steps, loops, reads, writes and Close meet on one strategy.
+// Nothing is lost, left or torn: a mirrored variable is read whole, of one step.
+func TestManyGoroutinesShareAStrategy(t *testing.T) {
+	leaktest.Check(t)
+	ctx := context.Background()
+	sys, err := system.Open(ctx, system.Options{CPUDevices: 4})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, sys.Close()) }()
+	s, err := strategy.New(sys, strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{logical.Match(`hidden/.*weights`, logical.SplitInto(1, 2))}})
+	require.NoError(t, err)
+
+	store := model.NewStore()
+	store.SetParam(model.ParamInitialSeed, int64(1))
+	x, y := batch(8, 8)
+	train := s.TrainStep(store, optimizer.Adam().LearningRate(0.001).Done(), annotated(2))
+	counts := model.NewStore()
+	counter := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		n := rc.Scope().VariableWithValue("n", []int32{0, 0, 0, 0})
+		next := graph.AddScalar(logical.Split(n.NodeValue(rc.Graph()), 2), 1)
+		n.SetNodeValue(next)
+		return []*graph.Node{next}
+	}, strategy.FunctionOptions{Name: "count", Store: counts})
+	total, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "total", Aggregation: strategy.AggregateSum})
+	require.NoError(t, err)
+	adder := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{rc.AssignAdd(total, in[0])}
+	}, strategy.FunctionOptions{Name: "add"})
+	_, err = counter.Run(ctx)
+	require.NoError(t, err)
+	_, err = train.Run(ctx, x, y)
+	require.NoError(t, err)
+
+	var counted, added, other atomic.Int64
+	counted.Store(1)
+	workers := []func(i int) error{
+		func(int) error { _, err := train.Run(ctx, x, y); return err },
+		func(int) error { _, err := train.RunSteps(ctx, []any{x, y}, []any{x, y}); return err },
+		func(int) error {
+			out, err := counter.Run(ctx)
+			if err != nil {
+				return err
+			}
+			counted.Add(1)
+			return errors.Join(out[0].Ready(ctx), out[0].Close(), out[0].Close())
+		},
+		func(int) error {
+			out, err := adder.Run(ctx, float32(1))
+			if err != nil {
+				return err
+			}
+			added.Add(2)
+			return out[0].Close()
+		},
+		func(int) error { added.Add(1); return total.AssignAdd(ctx, float32(1)) },
+		func(int) error {
+			v, ok := s.Variables(counts).Lookup("/n")
+			if !ok {
+				return fmt.Errorf("the counter is gone: %w", strategy.ErrClosed) // a closed strategy has no variables
+			}
+			value, err := v.Value(ctx)
+			if err != nil {
+				return err
+			}
+			if n := value.Value().([]int32); n[0] != n[1] || n[0] != n[2] || n[0] != n[3] {
+				return fmt.Errorf("a torn read: %v", n)
+			}
+			return nil
+		},
+		func(int) error { _, err := s.Variables(store).All()[0].Local(ctx, 1); return err },
+		func(i int) error { // a new signature each time, for a while
+			n := 1 + i%3
+			f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{rc.AllReduce(strategy.Sum, logical.On(1, in[0], graph.Neg))}
+			}, strategy.FunctionOptions{})
+			if i >= 12 {
+				time.Sleep(5 * time.Millisecond)
+				return nil
+			}
+			out, err := f.Run(ctx, make([]float32, n))
+			if err != nil {
+				return err
+			}
+			return out[0].Close()
+		},
+		func(i int) error { // a value that others close while it is used
+			v, err := s.Mirror(ctx, tensors.FromScalarAndDimensions(float32(i), 256), logical.SplitInto(2))
+			if err != nil {
+				return err
+			}
+			var all sync.WaitGroup
+			all.Go(func() { _ = v.Close() })
+			all.Go(func() {
+				if got, err := v.Local(ctx, 0); err == nil && got.Value().([]float32)[255] != float32(i) {
+					panic("a closed value was read")
+				}
+			})
+			all.Wait()
+			other.Add(1)
+			return nil
+		},
+	}
+	var all sync.WaitGroup
+	failed := make(chan error, len(workers)*2)
+	start := time.Now()
+	var settled int
+	for w, work := range workers {
+		for range 2 {
+			all.Go(func() {
+				for i := 0; time.Since(start) < *concurrentFor; i++ {
+					if err := work(i); err != nil {
+						failed <- fmt.Errorf("worker %d: %w", w, err)
+						return
+					}
+				}
+			})
+		}
+	}
+	time.Sleep(*concurrentFor / 2)
+	debug.FreeOSMemory()
+	settled = residentBytes()
+	all.Wait()
+	close(failed)
+	for err := range failed {
+		t.Error(err)
+	}
+	debug.FreeOSMemory()
+	grown := residentBytes() - settled
+	t.Logf("%d counts, %d added, %d values; resident %d MiB, grown by %d MiB in the second half",
+		counted.Load(), added.Load(), other.Load(), settled>>20, grown>>20)
+	assert.Less(t, grown, 64<<20)
+	v, _ := s.Variables(counts).Lookup("/n")
+	n, err := v.Value(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, int32(counted.Load()), n.Value().([]int32)[0])
+	sum, err := total.Value(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, float32(added.Load()), sum.Value())
+
+	// Close meets work under way: it ends with ErrClosed, or before.
+	for _, work := range workers {
+		all.Go(func() {
+			for i := 0; ; i++ {
+				if err := work(i); err != nil {
+					assert.ErrorIs(t, err, strategy.ErrClosed)
+					return
+				}
+				if i > 10000 {
+					return
+				}
+			}
+		})
+	}
+	time.Sleep(50 * time.Millisecond)
+	require.NoError(t, s.Close())
+	all.Wait()
+	require.NoError(t, s.Close())
+	runtime.GC()
+}
