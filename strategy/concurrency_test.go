@@ -113,7 +113,14 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 			}
 			return nil
 		},
-		func(int) error { _, err := s.Variables(store).All()[0].Local(ctx, 1); return err },
+		func(int) error {
+			all := s.Variables(store).All()
+			if len(all) == 0 {
+				return fmt.Errorf("the model's variables are gone: %w", strategy.ErrClosed)
+			}
+			_, err := all[0].Local(ctx, 1)
+			return err
+		},
 		func(i int) error { // a new signature each time, for a while
 			n := 1 + i%3
 			f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {

@@ -264,7 +264,9 @@ func TestProcessesAndGoroutinesShareADirectory(t *testing.T) {
 	assert.Equal(t, int64(16), stats.Hits+stats.Misses)
 	assert.Zero(t, stats.Corrupt)
 	assert.Zero(t, stats.Failed)
-	assert.Len(t, entries(t, dir), 5)
+	if !plugintest.InChild(t) { // when the others have ended, nothing is half written
+		assert.Len(t, entries(t, dir), 5)
+	}
 }
 
 func TestTheIdentityNamesTheBuild(t *testing.T) {
