@@ -103,7 +103,7 @@ func (b *Bound) Launch(ctx context.Context) error {
 		}
 	}
 	if err := p.executable.Execute(ctx, b.args, b.outs, pjrt.ExecuteOptions{Donate: p.donate}); err != nil {
-		return fmt.Errorf("strategy: running %s: %w", p.function.opts.Name, err)
+		return closedMeanwhile(fmt.Errorf("strategy: running %s: %w", p.function.opts.Name, err))
 	}
 	if b.results == nil && p.results > 0 {
 		return b.adopt()

@@ -3,11 +3,22 @@ package strategy
 import (
 	"errors"
 	"fmt"
+
+	"tpustrategy/pjrt"
 )
 
 // ErrClosed is matched by errors from a strategy, or a value of it, that was
 // closed.
 var ErrClosed = errors.New("strategy: closed")
+
+// closedMeanwhile makes the error of a call whose buffers were closed under way match
+// [ErrClosed], as it does where they were closed before.
+func closedMeanwhile(err error) error {
+	if errors.Is(err, pjrt.ErrClosed) && !errors.Is(err, ErrClosed) {
+		return fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	return err
+}
 
 // ArgumentError says why an argument cannot be given to a step.
 type ArgumentError struct {

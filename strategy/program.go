@@ -281,7 +281,7 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 	}
 	args, outs := p.matrixOf(variables, buffers, nil)
 	if err := p.executable.Execute(ctx, args, outs, pjrt.ExecuteOptions{Donate: p.donate}); err != nil {
-		return nil, fmt.Errorf("strategy: running %s: %w", p.function.opts.Name, err)
+		return nil, closedMeanwhile(fmt.Errorf("strategy: running %s: %w", p.function.opts.Name, err))
 	}
 	results := make([]Value, p.results)
 	for j := range results {

@@ -197,7 +197,7 @@ func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*p
 				bytes = make([]byte, l.shardBytes)
 			}
 			if err := buffers[from.partition].ToHost(ctx, bytes); err != nil {
-				failed = fmt.Errorf("strategy: reading replica %d, logical device %d: %w", from.partition/s.perReplica, from.logical, err)
+				failed = closedMeanwhile(fmt.Errorf("strategy: reading replica %d, logical device %d: %w", from.partition/s.perReplica, from.logical, err))
 				return
 			}
 			if !l.whole {

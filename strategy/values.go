@@ -111,7 +111,7 @@ func ready(ctx context.Context, buffers []*pjrt.Buffer) error {
 			continue
 		}
 		if err := b.Ready(ctx); err != nil {
-			return fmt.Errorf("strategy: %w", err)
+			return closedMeanwhile(fmt.Errorf("strategy: %w", err))
 		}
 	}
 	return nil
