@@ -202,19 +202,13 @@ func (t *TrainStep) fill(ctx context.Context, b *trainBound, batch []any) error 
 		if err != nil {
 			return err
 		}
-		feed, err := b.feed[i].base().live()
-		if err != nil {
-			return err
-		}
-		// The step under way keeps what it reads: closing gives up our hold only.
-		if err := closeAll(feed); err != nil {
-			return fmt.Errorf("strategy: %w", err)
-		}
 		l := &b.layouts[i]
-		err = s.upload(ctx, l, func(r int, use func([]byte)) error {
-			at := s.batchIndex(r, t.function.opts.LocalBatch)
-			return tensor.ConstBytes(func(data []byte) { use(data[at*l.bytes : (at+1)*l.bytes]) })
-		}, feed)
+		feed, err := b.feed[i].base().refill(func(buffers []*pjrt.Buffer) error {
+			return s.upload(ctx, l, func(r int, use func([]byte)) error {
+				at := s.batchIndex(r, t.function.opts.LocalBatch)
+				return tensor.ConstBytes(func(data []byte) { use(data[at*l.bytes : (at+1)*l.bytes]) })
+			}, buffers)
+		})
 		if err != nil {
 			return &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: "not copied", Err: err}
 		}

@@ -95,6 +95,21 @@ func (v *distributed) live() ([]*pjrt.Buffer, error) {
 	return v.buffers, nil
 }
 
+// refill gives up the contents and calls fill to put others into the same buffers. A
+// Close meanwhile waits, so that it closes the new contents too.
+func (v *distributed) refill(fill func(buffers []*pjrt.Buffer) error) ([]*pjrt.Buffer, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return nil, fmt.Errorf("%w: value %s", ErrClosed, v.String())
+	}
+	// The step under way keeps what it reads: closing gives up our hold only.
+	if err := closeAll(v.buffers); err != nil {
+		return nil, fmt.Errorf("strategy: %w", err)
+	}
+	return v.buffers, fill(v.buffers)
+}
+
 // Ready waits until the value is computed on all devices.
 func (v *distributed) Ready(ctx context.Context) error {
 	buffers, err := v.live()
