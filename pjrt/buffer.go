@@ -140,9 +140,9 @@ func (b *Buffer) acquireEmpty() (state uint32, err error) {
 }
 
 // fill puts a new handle into a buffer that the caller holds alone, with a
-// reference to the client, and makes it live.
+// reference to the client, and makes it live. The caller counts it.
 func (b *Buffer) fill(handle capi.Buffer, s *shape, d *Device, m *Memory) {
-	live.Add(live.Buffer, unsafe.Pointer(handle))
+	live.Track(live.Buffer, unsafe.Pointer(handle))
 	b.h.c = handle
 	if b.shape.Load() != s {
 		b.shape.Store(s)

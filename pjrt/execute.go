@@ -32,15 +32,24 @@ type launch struct {
 
 // What a result slot holds, where not a state to restore.
 const (
-	slotNew    uint32 = 1 + iota // nil: gets a new Buffer
-	slotAlias                    // a buffer donated in the same call
-	slotUnused                   // not looked at yet
+	slotNew     uint32 = 1 + iota // nil: gets a new Buffer
+	slotAlias                     // a buffer donated in the same call
+	slotInPlace                   // one that is the argument of the same number
+	slotUnused                    // not looked at yet
 )
 
 // launchIDs numbers launches, so that a buffer can tell whose it is.
 var launchIDs atomic.Uint64
 
+// getLaunch takes a launch that is not in use, or makes one. A loop that launches
+// and launches finds its own in spare.
 func (h *loadedHandle) getLaunch(devices, args, results int) (*launch, error) {
+	if l := h.spare.Swap(nil); l != nil {
+		if l.args == args {
+			return l, nil
+		}
+		h.freeLaunch(l) // from before the number of parameters was known
+	}
 	h.launches.Lock()
 	for n := len(h.free); n > 0; n = len(h.free) {
 		l := h.free[n-1]
@@ -49,10 +58,10 @@ func (h *loadedHandle) getLaunch(devices, args, results int) (*launch, error) {
 			h.launches.Unlock()
 			return l, nil
 		}
-		h.freeLaunch(l) // from before the number of parameters was known
+		h.freeLaunch(l)
 	}
 	h.launches.Unlock()
-	c, err := capi.NewLaunch(devices, args, results)
+	c, err := h.core.api.NewLaunch(h.x, devices, args, results)
 	if err != nil {
 		return nil, fmt.Errorf("pjrt: execute: %w", err)
 	}
@@ -62,9 +71,11 @@ func (h *loadedHandle) getLaunch(devices, args, results int) (*launch, error) {
 }
 
 func (h *loadedHandle) putLaunch(l *launch) {
-	h.launches.Lock()
-	h.free = append(h.free, l)
-	h.launches.Unlock()
+	if other := h.spare.Swap(l); other != nil {
+		h.launches.Lock()
+		h.free = append(h.free, other)
+		h.launches.Unlock()
+	}
 }
 
 func (h *loadedHandle) freeLaunch(l *launch) {
@@ -118,7 +129,10 @@ func (l *LoadedExecutable) execute(args, results [][]*Buffer, o ExecuteOptions) 
 	}
 	defer l.putLaunch(s)
 
-	n, err := l.takeArguments(s, params, args, o.Donate)
+	for k := range s.taken {
+		s.taken[k] = slotUnused
+	}
+	n, err := l.takeArguments(s, params, args, results, o.Donate)
 	if err != nil {
 		l.returnArguments(s, args, o.Donate, n)
 		return err
@@ -143,7 +157,7 @@ func (l *LoadedExecutable) execute(args, results [][]*Buffer, o ExecuteOptions) 
 	if len(l.devices) > 1 {
 		l.core.launch.Lock()
 	}
-	err = l.core.api.Execute(l.x, s.Launch, keep, drop, o.LaunchID)
+	err = l.core.api.Execute(s.Launch, keep, drop, o.LaunchID)
 	if len(l.devices) > 1 {
 		l.core.launch.Unlock()
 	}
@@ -195,7 +209,7 @@ func (l *LoadedExecutable) checkLists(args, results [][]*Buffer, o ExecuteOption
 
 // takeArguments enters every argument, donated ones alone, and answers how many
 // it entered; one that is wrong is not among them.
-func (l *LoadedExecutable) takeArguments(s *launch, params []*shape, args [][]*Buffer, donate []bool) (int, error) {
+func (l *LoadedExecutable) takeArguments(s *launch, params []*shape, args, results [][]*Buffer, donate []bool) (int, error) {
 	n := 0
 	for d, row := range args {
 		for i, b := range row {
@@ -210,7 +224,7 @@ func (l *LoadedExecutable) takeArguments(s *launch, params []*shape, args [][]*B
 			var err error
 			if alone {
 				if err = b.acquireAlone(); err == nil {
-					b.claim.Store(s.id)
+					s.donated(b, d, i, results)
 				}
 			} else {
 				err = b.acquire()
@@ -229,6 +243,16 @@ func (l *LoadedExecutable) takeArguments(s *launch, params []*shape, args [][]*B
 		}
 	}
 	return n, nil
+}
+
+// donated notes that argument i of device d is the launch's alone, so that a result
+// may take its place: the one of its number, or whichever finds the claim.
+func (s *launch) donated(b *Buffer, d, i int, results [][]*Buffer) {
+	if i < s.results && results != nil && results[d][i] == b {
+		s.taken[d*s.results+i] = slotInPlace
+		return
+	}
+	b.claim.Store(s.id)
 }
 
 // explain says why argument i of device d could not be entered.
@@ -274,12 +298,12 @@ func (l *LoadedExecutable) returnArguments(s *launch, args [][]*Buffer, donate [
 
 // takeResults enters the buffers that are to be filled again.
 func (l *LoadedExecutable) takeResults(s *launch, results [][]*Buffer) error {
-	for k := range s.taken {
-		s.taken[k] = slotUnused
-	}
 	for d, row := range results {
 		for j, b := range row {
 			k := d*len(row) + j
+			if s.taken[k] == slotInPlace {
+				continue
+			}
 			if b == nil {
 				s.taken[k] = slotNew
 				continue
@@ -294,7 +318,7 @@ func (l *LoadedExecutable) takeResults(s *launch, results [][]*Buffer) error {
 			state, err := b.acquireEmpty()
 			if err != nil {
 				detail := "it is live: close it, donate it in this call, or pass nil"
-				if b.claim.Load() == s.id|1 {
+				if occurrences(results, b) > 1 {
 					detail = "it is there twice"
 				}
 				return &ArgumentError{Result: true, Device: d, Index: j, Detail: detail, Err: err}
@@ -306,12 +330,23 @@ func (l *LoadedExecutable) takeResults(s *launch, results [][]*Buffer) error {
 	return nil
 }
 
+func occurrences(rows [][]*Buffer, b *Buffer) (n int) {
+	for _, row := range rows {
+		for _, other := range row {
+			if other == b {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // returnResults undoes takeResults, whole or in part.
 func (l *LoadedExecutable) returnResults(s *launch, results [][]*Buffer) {
 	for d, row := range results {
 		for j, b := range row {
 			switch state := s.taken[d*len(row)+j]; state {
-			case slotNew, slotUnused:
+			case slotNew, slotUnused, slotInPlace:
 			case slotAlias:
 				b.claim.Store(s.id)
 			default:
@@ -345,16 +380,19 @@ func (l *LoadedExecutable) refused(s *launch, args, results [][]*Buffer, donate 
 
 // finish hands out the results of a launch. Donated handles are already gone.
 func (l *LoadedExecutable) finish(s *launch, args, results [][]*Buffer, donate []bool) {
-	delta := 0
-	for _, row := range args {
+	gone, filled, fresh := 0, 0, 0
+	for d, row := range args {
 		for i, b := range row {
 			if donate == nil || !donate[i] {
 				b.release()
 				continue
 			}
-			live.Remove(live.Buffer, unsafe.Pointer(b.h.c))
+			live.Untrack(unsafe.Pointer(b.h.c))
 			b.h.c = nil
-			delta--
+			gone++
+			if i < s.results && results[d][i] == b {
+				continue
+			}
 			if b.claim.Load() == s.id { // no result takes its place
 				b.claim.Store(0)
 				b.settle(bufDonated)
@@ -362,18 +400,22 @@ func (l *LoadedExecutable) finish(s *launch, args, results [][]*Buffer, donate [
 		}
 	}
 	for d, row := range results {
-		delta += len(row)
 		for j, b := range row {
 			h := s.Outs[d*len(row)+j]
 			if b == nil {
 				row[j] = newBuffer(l.core, h, l.outputs[j], l.devices[d], nil)
+				fresh++
 				continue
 			}
-			b.claim.Store(0)
+			if s.taken[d*len(row)+j] != slotInPlace {
+				b.claim.Store(0)
+			}
 			b.fill(h, l.outputs[j], l.devices[d], nil)
+			filled++
 		}
 	}
-	l.core.add(childBuffer, delta)
+	live.Count(live.Buffer, filled-gone)
+	l.core.add(childBuffer, filled+fresh-gone)
 }
 
 // learn checks, once, that the plugin's results are of the types that it

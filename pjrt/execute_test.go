@@ -3,6 +3,7 @@ package pjrt_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strconv"
 	"sync"
 	"testing"
@@ -286,6 +287,10 @@ func TestRepeatRefusesWhatCannotLoop(t *testing.T) {
 	require.ErrorAs(t, err, &ae)
 	_, err = x.Repeat(background, [][]*pjrt.Buffer{{}}, 3)
 	require.ErrorAs(t, err, &ae)
+	for _, n := range []int{0, -1, math.MinInt} {
+		_, err = x.Repeat(background, [][]*pjrt.Buffer{{b}}, n)
+		require.ErrorContains(t, err, "one is the least")
+	}
 	assert.Equal(t, []float32{1, 2}, get[float32](t, b, 2))
 }
 

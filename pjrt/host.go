@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"tpustrategy/pjrt/internal/capi"
+	"tpustrategy/pjrt/internal/live"
 )
 
 // TransferError says what is wrong with a transfer before any plugin sees it.
@@ -118,6 +119,7 @@ func (c *Client) RefillFromHost(ctx context.Context, into *Buffer, data []byte, 
 		into.settle(before)
 		return c.wrap(op, err)
 	}
+	live.Count(live.Buffer, 1)
 	into.fill(h, s, d, nil)
 	return nil
 }

@@ -36,13 +36,17 @@ type loadedHandle struct {
 	x    capi.Loaded
 	exec *executableHandle
 
-	// free holds the launches that no Execute uses now.
+	// spare and free hold the launches that no Execute uses now.
+	spare    atomic.Pointer[launch]
 	launches sync.Mutex
-	free     []*launch
+	free     []*launch // guarded by launches
 }
 
 // destroy ends the C objects once no call uses them.
 func (h *loadedHandle) destroy() error {
+	if l := h.spare.Swap(nil); l != nil {
+		h.freeLaunch(l)
+	}
 	for _, l := range h.free {
 		h.freeLaunch(l)
 	}

@@ -13,16 +13,19 @@ import (
 // had returned, and until all work was done.
 type RepeatTime struct{ Launched, Done time.Duration }
 
-// Repeat runs the program n times in a loop written in C, each result taking the
-// place of the argument of its number, waits for the last run, and answers the
-// time that took. All of state is donated and holds the last results
-// afterwards. It is the least that a step loop over this plugin can cost, to
-// compare other loops with (see package pjrt/floor). It cannot be interrupted:
+// Repeat runs the program n times, at least once, in a loop written in C, each
+// result taking the place of the argument of its number, waits for the last run,
+// and answers the time that took. All of state is donated and holds the last
+// results afterwards. It is the least that a step loop over this plugin can cost,
+// to compare other loops with (see package pjrt/floor). It cannot be interrupted:
 // ctx is looked at before it starts.
 func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int) (RepeatTime, error) {
 	const op = "repeat"
 	if ctx.Err() != nil {
 		return RepeatTime{}, fmt.Errorf("pjrt: %s: %w", op, context.Cause(ctx))
+	}
+	if n < 1 {
+		return RepeatTime{}, fmt.Errorf("pjrt: %s: %d runs; one is the least", op, n)
 	}
 	if !l.enter() {
 		return RepeatTime{}, fmt.Errorf("pjrt: %s: executable: %w", op, ErrClosed)
@@ -49,7 +52,7 @@ func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int)
 		return RepeatTime{}, err
 	}
 	defer l.putLaunch(s)
-	if taken, err := l.takeArguments(s, params, state, donate); err != nil {
+	if taken, err := l.takeArguments(s, params, state, nil, donate); err != nil {
 		l.returnArguments(s, state, donate, taken)
 		return RepeatTime{}, err
 	}
@@ -57,7 +60,7 @@ func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int)
 		l.core.launch.Lock()
 		defer l.core.launch.Unlock()
 	}
-	launched, done, err := l.core.api.Floor(l.x, s.Launch, n)
+	launched, done, err := l.core.api.Floor(s.Launch, n)
 	for d, row := range state {
 		for i, b := range row {
 			live.Remove(live.Buffer, unsafe.Pointer(b.h.c))

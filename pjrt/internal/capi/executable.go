@@ -162,25 +162,24 @@ func (a *API) LoadedAssignment(x Loaded) ([]byte, error) {
 // Outs are device-major; Drop is for the handles that a launch donates, Keep for
 // the numbers of parameters that are not donated. Not for concurrent use.
 type Launch struct {
-	p             *C.tps_launch
-	devices, args int
-	Args          []Buffer
-	Outs          []Buffer
-	Drop          []Buffer
-	Keep          []int64
+	p    *C.tps_launch
+	Args []Buffer
+	Outs []Buffer
+	Drop []Buffer
+	Keep []int64
 }
 
 // LaunchDepth is how many launches may be under way before one waits.
 const LaunchDepth = C.TPS_LAUNCH_DEPTH
 
-// NewLaunch allocates; FreeLaunch gives back.
-func NewLaunch(devices, args, outs int) (*Launch, error) {
-	p := C.tps_launch_new(C.size_t(devices), C.size_t(args), C.size_t(outs))
+// NewLaunch allocates; FreeLaunch gives back, before x ends.
+func (a *API) NewLaunch(x Loaded, devices, args, outs int) (*Launch, error) {
+	p := C.tps_launch_new(a.p, unsafe.Pointer(x), C.size_t(devices), C.size_t(args), C.size_t(outs))
 	if p == nil {
 		return nil, fmt.Errorf("out of memory for a launch of %d devices with %d arguments and %d results", devices, args, outs)
 	}
 	return &Launch{
-		p: p, devices: devices, args: args,
+		p:    p,
 		Args: unsafe.Slice((*Buffer)(unsafe.Pointer(p.args)), devices*args),
 		Drop: unsafe.Slice((*Buffer)(unsafe.Pointer(p.drop)), devices*args),
 		Outs: unsafe.Slice((*Buffer)(unsafe.Pointer(p.outs)), devices*outs),
@@ -190,20 +189,20 @@ func NewLaunch(devices, args, outs int) (*Launch, error) {
 
 // FreeLaunch destroys what the last launches donated, waiting for those under way,
 // and gives the memory back; the Launch must not be used again.
-func (a *API) FreeLaunch(l *Launch) { C.tps_launch_free(a.p, l.p) }
+func (a *API) FreeLaunch(l *Launch) { C.tps_launch_free(l.p) }
 
 // Execute enqueues one launch. The first keep entries of Keep are not donated;
 // on success the first drop entries of Drop are no longer the caller's: they are
 // destroyed by the launch that comes LaunchDepth later, which waits for this one.
-func (a *API) Execute(x Loaded, l *Launch, keep, drop, launchID int) error {
-	return a.err(C.tps_execute(a.p, unsafe.Pointer(x), l.p, C.size_t(l.devices), C.size_t(l.args), C.size_t(keep), C.size_t(drop), C.int(launchID)))
+func (a *API) Execute(l *Launch, keep, drop, launchID int) error {
+	return a.err(C.tps_execute(C.uintptr_t(uintptr(unsafe.Pointer(l.p))), C.size_t(keep), C.size_t(drop), C.int(launchID)))
 }
 
 // Floor runs n launches in C, each result replacing the argument of its number,
 // waits for the last, and answers the nanoseconds of the first launch and of all. Args
 // end up holding the last results. The program needs as many results as arguments.
-func (a *API) Floor(x Loaded, l *Launch, n int) (launched, all int64, err error) {
+func (a *API) Floor(l *Launch, n int) (launched, all int64, err error) {
 	var calls, ns C.int64_t
-	err = a.err(C.tps_floor(a.p, unsafe.Pointer(x), l.p, C.size_t(l.devices), C.size_t(l.args), C.size_t(n), &calls, &ns))
+	err = a.err(C.tps_floor(l.p, C.size_t(n), &calls, &ns))
 	return int64(calls), int64(ns), err
 }

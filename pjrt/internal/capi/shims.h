@@ -108,6 +108,10 @@ void *tps_loaded_assignment(const tps_Api *api, void *x, tps_blob *out);
 // the one that many before it.
 enum { TPS_LAUNCH_DEPTH = 8 };
 typedef struct {
+  const tps_Api *api;
+  void *executable;
+  size_t devices;
+  size_t parameters;
   void **args;
   void **outs;
   void **drop;
@@ -119,10 +123,11 @@ typedef struct {
   size_t next;
   size_t kept[TPS_LAUNCH_DEPTH];
 } tps_launch;
-tps_launch *tps_launch_new(size_t devices, size_t args, size_t outs);
+tps_launch *tps_launch_new(const tps_Api *api, void *executable, size_t devices, size_t args, size_t outs);
 // Waits for the launches under way whose donated handles are kept.
-void tps_launch_free(const tps_Api *api, tps_launch *l);
-void *tps_execute(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t keep, size_t drop, int launch_id);
+void tps_launch_free(tps_launch *l);
+// The launch is an integer, as cgo looks at every pointer that it passes.
+void *tps_execute(uintptr_t launch, size_t keep, size_t drop, int launch_id);
 
 void *tps_buffer_destroy(const tps_Api *api, void *b);
 void *tps_buffer_is_deleted(const tps_Api *api, void *b, int *out);
@@ -154,7 +159,7 @@ void *tps_compile(const tps_Api *api, void *topology, const char *code, size_t c
 // Runs n launches in which every result takes the place of the argument with
 // the same number, in C throughout, and waits for the last. args and outs must
 // be equal. *launched is the time of the first launch, *ns that of the whole loop.
-void *tps_floor(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t n, int64_t *launched, int64_t *ns);
+void *tps_floor(tps_launch *l, size_t n, int64_t *launched, int64_t *ns);
 
 void tps_blob_drop(tps_blob *b);
 

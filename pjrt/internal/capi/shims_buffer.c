@@ -144,11 +144,12 @@ void *tps_buffer_to_host(const tps_Api *api, void *b, size_t rank, void *dst, si
 
 // Launches.
 
-tps_launch *tps_launch_new(size_t devices, size_t args, size_t outs) {
+tps_launch *tps_launch_new(const tps_Api *api, void *executable, size_t devices, size_t args, size_t outs) {
   size_t flat_args = devices * args, flat_outs = devices * outs;
   size_t words = (2 + TPS_LAUNCH_DEPTH) * flat_args + flat_outs + 2 * devices + args;
   tps_launch *l = calloc(1, sizeof(tps_launch) + words * sizeof(void *));
   if (!l) return NULL;
+  l->api = api, l->executable = executable, l->devices = devices, l->parameters = args;
   void **p = (void **)(l + 1);
   l->args = p, p += flat_args;
   l->drop = p, p += flat_args;
@@ -166,31 +167,33 @@ tps_launch *tps_launch_new(size_t devices, size_t args, size_t outs) {
 }
 
 // Destroys what the oldest kept launch donated.
-static void launch_reap(const tps_Api *api, tps_launch *l) {
+static void launch_reap(tps_launch *l) {
   size_t slot = l->next % TPS_LAUNCH_DEPTH;
   void **ring = l->ring + slot * l->width;
-  for (size_t i = 0; i < l->kept[slot]; i++) tps_discard(api, tps_buffer_destroy(api, ring[i]));
+  for (size_t i = 0; i < l->kept[slot]; i++) tps_discard(l->api, tps_buffer_destroy(l->api, ring[i]));
   l->kept[slot] = 0;
 }
 
-void tps_launch_free(const tps_Api *api, tps_launch *l) {
-  for (size_t i = 0; i < TPS_LAUNCH_DEPTH; i++, l->next++) launch_reap(api, l);
+void tps_launch_free(tps_launch *l) {
+  for (size_t i = 0; i < TPS_LAUNCH_DEPTH; i++, l->next++) launch_reap(l);
   free(l);
 }
 
-static void *launch(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t keep, int launch_id) {
+static void *launch(tps_launch *l, size_t keep, int launch_id) {
+  const tps_Api *api = l->api;
   tps_ExecuteOptions o = {.struct_size = TPS_SIZE(tps_ExecuteOptions, multi_slice_config), .launch_id = launch_id,
                           .non_donatable_input_indices = l->keep, .num_non_donatable_input_indices = keep};
-  ARGS(LoadedExecutable_Execute, execute_device, .executable = x, .options = &o,
-       .argument_lists = (void *const *const *)l->arg_lists, .num_devices = devices, .num_args = args,
+  ARGS(LoadedExecutable_Execute, execute_device, .executable = l->executable, .options = &o,
+       .argument_lists = (void *const *const *)l->arg_lists, .num_devices = l->devices, .num_args = l->parameters,
        .output_lists = (void **const *)l->out_lists);
   return CALL(LoadedExecutable_Execute);
 }
 
-void *tps_execute(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t keep, size_t drop, int launch_id) {
-  void *e = launch(api, x, l, devices, args, keep, launch_id);
+void *tps_execute(uintptr_t address, size_t keep, size_t drop, int launch_id) {
+  tps_launch *l = (tps_launch *)address;
+  void *e = launch(l, keep, launch_id);
   if (e) return e;
-  launch_reap(api, l);
+  launch_reap(l);
   size_t slot = l->next++ % TPS_LAUNCH_DEPTH;
   memcpy(l->ring + slot * l->width, l->drop, drop * sizeof(void *));
   l->kept[slot] = drop;
@@ -203,11 +206,12 @@ static int64_t now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-void *tps_floor(const tps_Api *api, void *x, tps_launch *l, size_t devices, size_t args, size_t n, int64_t *launched, int64_t *ns) {
-  size_t flat = devices * args;
+void *tps_floor(tps_launch *l, size_t n, int64_t *launched, int64_t *ns) {
+  const tps_Api *api = l->api;
+  size_t flat = l->devices * l->parameters;
   int64_t start = now_ns();
   for (size_t i = 0; i < n; i++) {
-    void *e = launch(api, x, l, devices, args, 0, 0);
+    void *e = launch(l, 0, 0);
     if (e) return e;
     if (i == 0) *launched = now_ns() - start;
     for (size_t k = 0; k < flat; k++) {

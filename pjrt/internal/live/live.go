@@ -50,7 +50,25 @@ type record struct {
 
 // Add counts a new object.
 func Add(k Kind, p unsafe.Pointer) {
-	counts[k].Add(1)
+	Count(k, 1)
+	Track(k, p)
+}
+
+// Remove counts an object as gone.
+func Remove(k Kind, p unsafe.Pointer) {
+	Count(k, -1)
+	Untrack(p)
+}
+
+// Count is the counting half of Add and Remove, for several objects at once.
+func Count(k Kind, delta int) {
+	if delta != 0 {
+		counts[k].Add(int64(delta))
+	}
+}
+
+// Track is the other half of Add: it records where the object was made.
+func Track(k Kind, p unsafe.Pointer) {
 	if recording.Load() {
 		mu.Lock()
 		stacks[p] = record{k, string(debug.Stack())}
@@ -58,9 +76,8 @@ func Add(k Kind, p unsafe.Pointer) {
 	}
 }
 
-// Remove counts an object as gone.
-func Remove(k Kind, p unsafe.Pointer) {
-	counts[k].Add(-1)
+// Untrack is the other half of Remove.
+func Untrack(p unsafe.Pointer) {
 	if recording.Load() {
 		mu.Lock()
 		delete(stacks, p)
