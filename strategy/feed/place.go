@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/tensors"
-
 	"tpustrategy/logical"
 	"tpustrategy/strategy"
 	"tpustrategy/strategy/input"
@@ -21,12 +18,8 @@ type placer struct {
 	local    []int // the replicas that this process feeds
 	rows     int   // to pad to, or that a full batch has; 0 if not known yet
 
-	// staging are the tensors that a component of the replicas goes through, by
-	// leaf, then replica. A copy to the device has read them when it returns, so
-	// that the next step uses them again.
-	staging [][]*tensors.Tensor
-	values  []any                // scratch: one component of the local replicas
-	full    *strategy.PerReplica // the mask of full batches
+	values []any                // scratch: one component of the local replicas
+	full   *strategy.PerReplica // the mask of full batches
 }
 
 func newPlacer(s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*placer, error) {
@@ -84,7 +77,7 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 		if err := p.check(b, leaf, column); err != nil {
 			return b, err
 		}
-		v, err := p.copy(ctx, leaf, column, p.opts.annotation(leaf))
+		v, err := p.copy(ctx, column, p.opts.annotation(leaf))
 		if err != nil {
 			return b, fmt.Errorf("feed: step %d: component %q: %w", b.Index, b.Paths[leaf], err)
 		}
@@ -121,8 +114,7 @@ func (p *placer) mask(ctx context.Context, b *Batch, masks []input.Tensor) (err 
 		b.Mask, b.shared = p.full, true
 		return nil
 	}
-	leaf := len(b.Paths) // after the components
-	if b.Mask, err = p.copy(ctx, leaf, masks, logical.Annotation{}); err != nil {
+	if b.Mask, err = p.copy(ctx, masks, logical.Annotation{}); err != nil {
 		return fmt.Errorf("feed: step %d: mask: %w", b.Index, err)
 	}
 	if full {
@@ -131,31 +123,11 @@ func (p *placer) mask(ctx context.Context, b *Batch, masks []input.Tensor) (err 
 	return nil
 }
 
-// copy copies one component of the local replicas to the devices.
-func (p *placer) copy(ctx context.Context, leaf int, column []input.Tensor, a logical.Annotation) (*strategy.PerReplica, error) {
-	for len(p.staging) <= leaf {
-		p.staging = append(p.staging, make([]*tensors.Tensor, len(p.local)))
-	}
-	dtype, ok := column[0].Kind().DType()
-	if !ok {
-		return nil, fmt.Errorf("%s cannot be on a device; turn it into numbers with Map", column[0])
-	}
-	shape := shapes.Make(dtype, column[0].Dims()...)
+// copy copies one component of the local replicas to the devices, from where the
+// input has it.
+func (p *placer) copy(ctx context.Context, column []input.Tensor, a logical.Annotation) (*strategy.PerReplica, error) {
 	for r, t := range column {
-		staged := p.staging[leaf][r]
-		if staged == nil || !staged.Shape().Equal(shape) {
-			staged = tensors.FromShape(shape)
-			p.staging[leaf][r] = staged
-		}
-		if t.Len() == 0 {
-			continue
-		}
-		if err := staged.MutableBytes(func(data []byte) { copy(data, t.Bytes()) }); err != nil {
-			return nil, err
-		}
-	}
-	for r, staged := range p.staging[leaf] {
-		p.values[r] = staged
+		p.values[r] = t
 	}
 	return p.strategy.LocalPerReplica(ctx, p.values, a)
 }
