@@ -11,6 +11,7 @@
 #   make plugin     install the pinned CPU plugin (done by run and test)
 #   make plugin-tpu install the pinned libtpu, for ahead-of-time compilation
 #   make test-aot   compile for TPU slices with libtpu's compiler
+#   make test-python read our files with the official Python packages
 
 GO       ?= go
 FUZZTIME ?= 20s
@@ -23,7 +24,7 @@ REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 PURE = ./sharding/... ./tpu ./logical/... ./lowering ./lowering/module ./cluster_resolver/... \
        ./strategy/input/... ./internal/pins ./internal/protoint ./internal/safetensors
 
-.PHONY: run test pure race asan debug bench lint fuzz plugin plugin-tpu plugins test-aot
+.PHONY: run test pure race asan debug bench lint fuzz plugin plugin-tpu plugins test-aot test-python
 
 run: plugin
 	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/digits $(ARGS)
@@ -67,3 +68,6 @@ plugins: plugin
 # What compiles for many slices, or starts a process for each, is not part of test.
 test-aot: plugin plugin-tpu
 	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' ./tpu/system ./strategy ./cmd/tpustrategy
+
+test-python:
+	packages=$$(internal/tools/python.sh) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./internal/safetensors ./strategy/checkpoint

@@ -321,7 +321,8 @@ func TestFileAppearsCompleteOrNotAtAll(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestOfficialPackageReadsOurFile needs Python with safetensors and numpy: TPUSTRATEGY_PYTHON names the interpreter.
+// TestOfficialPackageReadsOurFile needs Python with safetensors and numpy, as make test-python has them:
+// TPUSTRATEGY_PYTHON names another interpreter.
 func TestOfficialPackageReadsOurFile(t *testing.T) {
 	if os.Getenv("TPUSTRATEGY_PYTHON_TESTS") != "1" {
 		t.Skip("TPUSTRATEGY_PYTHON_TESTS=1 runs this test")
