@@ -10,6 +10,7 @@ import (
 
 	"tpustrategy/lowering/module"
 	"tpustrategy/pjrt"
+	"tpustrategy/strategy/report"
 )
 
 // MemoryError is that a compiled step would not fit into the memory of a device.
@@ -50,7 +51,7 @@ func (e *MemoryError) Error() string {
 		if i == 0 {
 			sep = "; the largest arguments are "
 		}
-		fmt.Fprintf(&b, "%s%s %s (%s, %s a device)", sep, t.Name, t.Shape, t.Annotation, byteText(t.BytesPerDevice))
+		fmt.Fprintf(&b, "%s%s %s (%s, %s a device)", sep, t.Name, t.Shape, t.Annotation, report.Bytes(t.BytesPerDevice))
 	}
 	b.WriteString("; use more logical devices and split these tensors over them, or smaller batches")
 	return b.String()
@@ -109,16 +110,4 @@ func annotationText(p module.Placed) string {
 		return text
 	}
 	return "a whole copy"
-}
-
-func byteText(n int64) string {
-	for _, unit := range []struct {
-		size int64
-		name string
-	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if n >= unit.size {
-			return fmt.Sprintf("%.2f %s", float64(n)/float64(unit.size), unit.name)
-		}
-	}
-	return fmt.Sprintf("%d B", n)
 }
