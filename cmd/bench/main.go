@@ -45,7 +45,7 @@ var benches = []bench{
 	{"add_one", 1, addOne}, {"add_one", 2, addOne}, {"add_one", 8, addOne},
 	{"execute_return", 1, executeReturn}, {"execute_return", 2, executeReturn}, {"execute_return", 8, executeReturn},
 	{"all_reduce_1MiB", 8, allReduce},
-	{"mlp_step", 8, mlpStep}, {"mlp_step_feed", 8, mlpStepFeed},
+	{"mlp_step", 8, mlpStep}, {"mlp_step_feed", 8, mlpStepFeed}, {"mlp_step_prefetch", 8, mlpStepPrefetch},
 	{"run_steps_100", 8, runSteps},
 	{"h2d", 8, hostToDevice},
 	{"lower", 8, lower}, {"compile", 8, compile},
@@ -72,7 +72,7 @@ func main() {
 			fatal(fmt.Errorf("%s on %d devices: %w", b.name, b.devices, err))
 		}
 		r.Name, r.Devices = b.name, b.devices
-		if r.FloorUs > 0 {
+		if r.FloorUs > 0 && r.Ratio == 0 {
 			r.Ratio = round(r.Us / r.FloorUs)
 		}
 		if err := out.Encode(r); err != nil {

@@ -2,13 +2,8 @@ package feed_test
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"math/rand/v2"
-	"runtime"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
@@ -18,7 +13,6 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/logical"
 	"tpustrategy/strategy"
 	"tpustrategy/strategy/feed"
 	"tpustrategy/strategy/input"
@@ -92,80 +86,4 @@ func TestFedTrainingIsTheSameAsOnHostBatches(t *testing.T) {
 		got = append(got, value)
 	}
 	require.Equal(t, want, got)
-}
-
-// BenchmarkFedStep compares the step on fed batches with the step on data that
-// stays on the devices, in turns: 784-512-512-10, batch 256, 8 replicas, SGD. One
-// feed reads batches that are in memory, the other puts each together from its rows.
-// It prints a JSON line for each.
-func BenchmarkFedStep(b *testing.B) {
-	ctx := context.Background()
-	const rows, turns, perTurn = 256, 17, 24
-	s := newStrategy(b, 8, 1)
-	ds, x, y := digits(rows * 16)
-	step := mlp(s, 512)
-	resident := make([]any, 2)
-	var err error
-	resident[0], err = s.SplitBatch(ctx, tensors.FromFlatDataAndDimensions(x[:rows*784], rows, 784), logical.Annotation{})
-	require.NoError(b, err)
-	resident[1], err = s.SplitBatch(ctx, tensors.FromFlatDataAndDimensions(y[:rows], rows, 1), logical.Annotation{})
-	require.NoError(b, err)
-	defer runtime.KeepAlive(resident) // a bound step holds their memory, not them
-	bound, err := step.Bind(ctx, resident...)
-	require.NoError(b, err)
-	defer bound.Close()
-	run := func(launch func() (strategy.Value, error)) float64 {
-		start := time.Now()
-		var l strategy.Value
-		for range perTurn {
-			if l, err = launch(); err != nil {
-				b.Fatal(err)
-			}
-		}
-		if err := l.Ready(ctx); err != nil {
-			b.Fatal(err)
-		}
-		return float64(time.Since(start).Nanoseconds()) / 1e3 / perTurn
-	}
-	launches := []func() (strategy.Value, error){func() (strategy.Value, error) {
-		if err := bound.Launch(ctx); err != nil {
-			return nil, err
-		}
-		return bound.Results()[0], nil
-	}}
-	names := []string{"mlp_step_prefetched", "mlp_step_prefetched_rows"}
-	for _, ds := range []input.Dataset{ds.Batch(rows, true).Cache().Repeat(-1), ds.Batch(rows, true).Repeat(-1)} {
-		f := open(b, s, ds, feed.Options{})
-		launches = append(launches, func() (strategy.Value, error) {
-			batch, err := f.Next(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return step.Run(ctx, batch.Args()...)
-		})
-	}
-	for b.Loop() {
-		// Ratios are taken turn by turn, so that other load counts on both sides.
-		times, ratios := make([][]float64, len(launches)), make([][]float64, len(launches))
-		for turn := range turns + 1 {
-			for i, launch := range launches {
-				if t := run(launch); turn > 0 { // the first is to warm up
-					times[i] = append(times[i], t)
-					ratios[i] = append(ratios[i], t/times[0][turn-1])
-				}
-			}
-		}
-		for i, name := range names {
-			row := map[string]any{"name": name, "devices": 8, "us": median(times[i+1]), "floor_us": median(times[0]), "ratio": median(ratios[i+1])}
-			line, err := json.Marshal(row)
-			require.NoError(b, err)
-			fmt.Println(string(line))
-			b.ReportMetric(median(ratios[i+1]), name+"-ratio")
-		}
-	}
-}
-
-func median(x []float64) float64 {
-	x = slices.Sorted(slices.Values(x))
-	return x[len(x)/2]
 }
