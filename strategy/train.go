@@ -3,9 +3,11 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
@@ -53,6 +55,11 @@ type trainBound struct {
 //
 // Gradients and loss are averaged over the replicas, so that a global batch gives
 // the step that one device would take on it, up to rounding.
+//
+// As in GoMLX's trainer, what the layers' regularizers add (parameters such as
+// regularizer.ParamL2, train.AddRegularizationLoss) is part of the loss, and the
+// updates that layers ask for after each step (train.AddPerStepUpdateGraphFn) are
+// made.
 func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, loss LossFunc, opts ...TrainOptions) *TrainStep {
 	var o TrainOptions
 	if len(opts) > 0 {
@@ -66,6 +73,7 @@ func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, los
 		if l == nil || !l.IsScalar() || !l.DType().IsFloat() {
 			panic(fmt.Errorf("the loss must be a float scalar, the mean over the replica's batch"))
 		}
+		l = regularized(l)
 		update, ok := opt.(train.OptimizeWithGradients)
 		if !ok {
 			panic(fmt.Errorf("optimizer %T does not take gradients; use one of the Adam family or SGD", opt))
@@ -79,6 +87,7 @@ func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, los
 			gradients[i] = rc.AllReduce(Mean, gradient)
 		}
 		update.UpdateGraphWithGradients(scope, gradients, l.DType())
+		train.ExecPerStepUpdateGraphFn(rc.graph)
 		return []*graph.Node{rc.AllReduce(Mean, l)}
 	}
 	return &TrainStep{
@@ -90,6 +99,31 @@ func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, los
 	}
 }
 
+// regularized adds the regularization terms of the graph's layers to the loss,
+// unless the loss function has done so itself.
+func regularized(l *graph.Node) *graph.Node {
+	terms := train.GetRegularizationLoss(l.Graph())
+	if terms == nil {
+		return l
+	}
+	seen := map[*graph.Node]bool{}
+	var within func(n *graph.Node) bool
+	within = func(n *graph.Node) bool {
+		if n == terms {
+			return true
+		}
+		if seen[n] {
+			return false
+		}
+		seen[n] = true
+		return slices.ContainsFunc(n.Inputs(), within)
+	}
+	if within(l) {
+		return l
+	}
+	return graph.Add(l, graph.ConvertDType(terms, l.DType()))
+}
+
 // Run takes one training step on a global batch and returns its loss, averaged
 // over the replicas. A host tensor is cut along dimension 0 among the replicas and
 // copied; a *[PerReplica] is the replicas' batches as they are.
@@ -99,6 +133,10 @@ func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, los
 func (t *TrainStep) Run(ctx context.Context, batch ...any) (*Mirrored, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	batch, err := t.hostTensors(batch)
+	if err != nil {
+		return nil, err
+	}
 	b, err := t.bind(ctx, batch)
 	if err != nil {
 		return nil, err
@@ -130,10 +168,7 @@ func (t *TrainStep) Bind(ctx context.Context, batch ...any) (*Bound, error) {
 
 // bind returns the bound step for the batch's signature.
 func (t *TrainStep) bind(ctx context.Context, batch []any) (*trainBound, error) {
-	key, err := t.key(batch)
-	if err != nil {
-		return nil, err
-	}
+	key := t.key(batch)
 	if b, ok := t.steps[key]; ok {
 		return b, nil
 	}
@@ -165,22 +200,41 @@ func (t *TrainStep) bind(ctx context.Context, batch []any) (*trainBound, error) 
 	return b, nil
 }
 
-// key tells batches of different signatures apart.
-func (t *TrainStep) key(batch []any) (string, error) {
-	key := ""
+// hostTensors returns the batch with a tensor for each host value. The caller's
+// slice stays as it is: it may be given again, with other contents.
+func (t *TrainStep) hostTensors(batch []any) ([]any, error) {
+	copied := false
 	for i, arg := range batch {
 		if v, ok := arg.(Value); ok && !isNil(v) {
-			key += "v" + signature([]Value{v})
 			continue
 		}
 		tensor, err := hostTensor(arg)
 		if err != nil {
-			return "", &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: fmt.Sprintf("a host value of type %T", arg), Err: err}
+			return nil, &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: fmt.Sprintf("a host value of type %T", arg), Err: err}
+		}
+		if arg == any(tensor) {
+			continue
+		}
+		if !copied {
+			batch, copied = slices.Clone(batch), true
 		}
 		batch[i] = tensor
-		key += "h" + tensor.Shape().String()
 	}
-	return key, nil
+	return batch, nil
+}
+
+// key tells batches of different signatures apart: values and tensors.
+func (t *TrainStep) key(batch []any) string {
+	key := ""
+	for _, arg := range batch {
+		switch arg := arg.(type) {
+		case Value:
+			key += "v" + signature([]Value{arg})
+		case *tensors.Tensor:
+			key += "h" + arg.Shape().String()
+		}
+	}
+	return key
 }
 
 // fill puts the batch where the bound step reads it.
@@ -198,10 +252,7 @@ func (t *TrainStep) fill(ctx context.Context, b *trainBound, batch []any) error 
 			b.bound.setColumn(i, buffers)
 			continue
 		}
-		tensor, err := hostTensor(arg)
-		if err != nil {
-			return err
-		}
+		tensor := arg.(*tensors.Tensor)
 		l := &b.layouts[i]
 		feed, err := b.feed[i].base().refill(func(buffers []*pjrt.Buffer) error {
 			return s.upload(ctx, l, func(r int, use func([]byte)) error {
