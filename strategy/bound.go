@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"tpustrategy/pjrt"
 )
@@ -133,24 +134,22 @@ func (b *Bound) resultColumns() [][]*pjrt.Buffer {
 	return columns
 }
 
-// lock takes the strategy's launch lock and returns how to give it back.
-func (b *Bound) lock() (unlock func()) {
-	launch := &b.program.function.strategy.launch
-	launch.Lock()
-	return launch.Unlock
-}
+// launchLock is what guards a Bound.
+func (b *Bound) launchLock() *sync.Mutex { return &b.program.function.strategy.launch }
 
 // Results returns the results of the latest launch. They are the Bound's: the next
 // launch overwrites them, and Close closes them. Before the first launch there are
 // none.
 func (b *Bound) Results() []Value {
-	defer b.lock()()
+	b.launchLock().Lock()
+	defer b.launchLock().Unlock()
 	return b.results
 }
 
 // Close closes the results and the host arguments' copies.
 func (b *Bound) Close() error {
-	defer b.lock()()
+	b.launchLock().Lock()
+	defer b.launchLock().Unlock()
 	if b.closed {
 		return nil
 	}

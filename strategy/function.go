@@ -151,7 +151,7 @@ func (f *Function) place(ctx context.Context, args []any) (values []Value, relea
 			}
 			if v.base().ragged != nil && !f.opts.PadRagged {
 				return fail(i, fmt.Sprintf("replicas have different shapes %v", v.base().ragged),
-					"a compiled step has one shape: set FunctionOptions.PadRagged, or Reduce the value with an axis", nil)
+					f.raggedHint(), nil)
 			}
 			values = append(values, v)
 			continue
@@ -180,6 +180,14 @@ func (f *Function) place(ctx context.Context, args []any) (values []Value, relea
 		}
 	}
 	return values, release, nil
+}
+
+// raggedHint says what to do with replicas of different shapes.
+func (f *Function) raggedHint() string {
+	if f.opts.mirroredResults {
+		return "a compiled step has one shape: pad the batch, as package feed does, and weigh its rows by the mask"
+	}
+	return "a compiled step has one shape: set FunctionOptions.PadRagged, or Reduce the value with an axis"
 }
 
 // asValue keeps a nil pointer from becoming a value.

@@ -14,7 +14,6 @@ import (
 
 	"tpustrategy/logical"
 	"tpustrategy/lowering/module"
-	"tpustrategy/pjrt"
 )
 
 // LossFunc builds a replica's loss: a scalar, the mean over the replica's batch.
@@ -38,15 +37,10 @@ type TrainStep struct {
 
 	mu    sync.Mutex
 	steps map[string]*trainBound
-}
-
-// trainBound is the step bound to buffers that each run fills with its batch.
-type trainBound struct {
-	bound   *Bound
-	layouts []layout
-	// feed are the values that host arguments are copied into, nil where the
-	// caller gives one.
-	feed []Value
+	// last is the step that ran last, hosts are the tensors of the batch under
+	// way, nil for values.
+	last  *trainBound
+	hosts []*tensors.Tensor
 }
 
 // TrainStep returns a training step of the model that loss builds, over the
@@ -133,15 +127,12 @@ func regularized(l *graph.Node) *graph.Node {
 func (t *TrainStep) Run(ctx context.Context, batch ...any) (*Mirrored, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	batch, err := t.hostTensors(batch)
-	if err != nil {
-		return nil, err
-	}
 	b, err := t.bind(ctx, batch)
+	defer clear(t.hosts) // they are the caller's, not ours to keep
 	if err != nil {
 		return nil, err
 	}
-	if err := t.fill(ctx, b, batch); err != nil {
+	if err := b.fill(ctx, batch, t.hosts); err != nil {
 		return nil, err
 	}
 	if err := b.bound.Launch(ctx); err != nil {
@@ -164,125 +155,4 @@ func (t *TrainStep) Lowered(ctx context.Context, batch ...any) (*module.Module, 
 // Bind fixes the step's batch, for a loop over resident data; see [Bound].
 func (t *TrainStep) Bind(ctx context.Context, batch ...any) (*Bound, error) {
 	return t.function.Bind(ctx, batch...)
-}
-
-// bind returns the bound step for the batch's signature.
-func (t *TrainStep) bind(ctx context.Context, batch []any) (*trainBound, error) {
-	key := t.key(batch)
-	if b, ok := t.steps[key]; ok {
-		return b, nil
-	}
-	values, release, err := t.function.place(ctx, batch)
-	if err != nil {
-		return nil, err
-	}
-	p, err := t.function.program(ctx, values)
-	if err != nil {
-		release()
-		return nil, err
-	}
-	b := &trainBound{feed: make([]Value, len(batch)), layouts: make([]layout, len(batch))}
-	if b.bound, err = p.bind(values); err != nil {
-		release()
-		return nil, err
-	}
-	s := t.function.strategy
-	for i, value := range values {
-		base := value.base()
-		if b.layouts[i], err = s.layout(base.dtype, base.shape, base.annotation, true); err != nil {
-			return nil, err
-		}
-		if _, ok := batch[i].(Value); !ok {
-			b.feed[i] = value
-		}
-	}
-	t.steps[key] = b
-	return b, nil
-}
-
-// hostTensors returns the batch with a tensor for each host value. The caller's
-// slice stays as it is: it may be given again, with other contents.
-func (t *TrainStep) hostTensors(batch []any) ([]any, error) {
-	copied := false
-	for i, arg := range batch {
-		if v, ok := arg.(Value); ok && !isNil(v) {
-			continue
-		}
-		tensor, err := hostTensor(arg)
-		if err != nil {
-			return nil, &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: fmt.Sprintf("a host value of type %T", arg), Err: err}
-		}
-		if arg == any(tensor) {
-			continue
-		}
-		if !copied {
-			batch, copied = slices.Clone(batch), true
-		}
-		batch[i] = tensor
-	}
-	return batch, nil
-}
-
-// key tells batches of different signatures apart: values and tensors.
-func (t *TrainStep) key(batch []any) string {
-	key := ""
-	for _, arg := range batch {
-		switch arg := arg.(type) {
-		case Value:
-			key += "v" + signature([]Value{arg})
-		case *tensors.Tensor:
-			key += "h" + arg.Shape().String()
-		}
-	}
-	return key
-}
-
-// fill puts the batch where the bound step reads it.
-func (t *TrainStep) fill(ctx context.Context, b *trainBound, batch []any) error {
-	s := t.function.strategy
-	for i, arg := range batch {
-		if v, ok := arg.(Value); ok {
-			if err := s.owns(v); err != nil {
-				return &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: "a value of another strategy", Err: err}
-			}
-			buffers, err := v.base().live()
-			if err != nil {
-				return &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: "a closed value", Err: err}
-			}
-			b.bound.setColumn(i, buffers)
-			continue
-		}
-		tensor := arg.(*tensors.Tensor)
-		l := &b.layouts[i]
-		feed, err := b.feed[i].base().refill(func(buffers []*pjrt.Buffer) error {
-			return s.upload(ctx, l, func(r int, use func([]byte)) error {
-				at := s.batchIndex(r, t.function.opts.LocalBatch)
-				return tensor.ConstBytes(func(data []byte) { use(data[at*l.bytes : (at+1)*l.bytes]) })
-			}, buffers)
-		})
-		if err != nil {
-			return &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: "not copied", Err: err}
-		}
-		b.bound.setColumn(i, feed)
-	}
-	return nil
-}
-
-// setColumn points an argument of the step at other buffers.
-func (b *Bound) setColumn(argument int, buffers []*pjrt.Buffer) {
-	defer b.lock()()
-	b.columns[argument] = buffers
-	next := 0
-	for i, v := range b.program.variables {
-		if v != nil {
-			continue
-		}
-		if next == argument {
-			for row, d := range b.program.rows {
-				b.args[row][i] = buffers[d]
-			}
-			return
-		}
-		next++
-	}
 }

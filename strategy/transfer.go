@@ -140,35 +140,55 @@ func (s *TPUStrategy) upload(ctx context.Context, l *layout, read tensorReader, 
 		return nil // there is nowhere to copy to
 	}
 	var scratch []byte
-	rt := s.sys.Runtime()
 	for _, r := range s.hosts.replicas {
 		var failed error
-		err := read(r, func(data []byte) {
-			if len(data) != l.bytes {
-				failed = fmt.Errorf("strategy: replica %d has %d bytes for %s%v, which is %d", r, len(data), l.dtype, l.shape, l.bytes)
-			}
-			for p := 0; p < s.perReplica && failed == nil; p++ {
-				d := r*s.perReplica + p
-				if !s.hosts.local[d] {
-					continue
-				}
-				part := l.part(data, p, &scratch)
-				if buffers[d] == nil {
-					buffers[d], failed = rt.BufferFromHost(ctx, part, l.wire, l.buffer, s.devices[d])
-				} else {
-					failed = rt.RefillFromHost(ctx, buffers[d], part, l.wire, l.buffer, s.devices[d])
-				}
-				if failed != nil {
-					failed = fmt.Errorf("strategy: copying to replica %d, logical device %d: %w", r, p, failed)
-				}
-			}
-		})
+		err := read(r, func(data []byte) { failed = s.uploadReplica(ctx, l, r, data, &scratch, buffers) })
 		if failed == nil {
 			failed = err
 		}
 		if failed != nil {
 			_ = closeAll(buffers)
 			return failed
+		}
+	}
+	return nil
+}
+
+// uploadBatch is upload of a batch, cut among the replicas along dimension 0.
+func (s *TPUStrategy) uploadBatch(ctx context.Context, l *layout, batch []byte, local bool, buffers []*pjrt.Buffer) error {
+	if s.slice != nil {
+		return nil
+	}
+	var scratch []byte
+	for _, r := range s.hosts.replicas {
+		at := s.batchIndex(r, local)
+		if err := s.uploadReplica(ctx, l, r, batch[at*l.bytes:(at+1)*l.bytes], &scratch, buffers); err != nil {
+			_ = closeAll(buffers)
+			return err
+		}
+	}
+	return nil
+}
+
+// uploadReplica copies replica r's tensor to its devices of this process.
+func (s *TPUStrategy) uploadReplica(ctx context.Context, l *layout, r int, data []byte, scratch *[]byte, buffers []*pjrt.Buffer) (err error) {
+	if len(data) != l.bytes {
+		return fmt.Errorf("strategy: replica %d has %d bytes for %s%v, which is %d", r, len(data), l.dtype, l.shape, l.bytes)
+	}
+	rt := s.sys.Runtime()
+	for p := range s.perReplica {
+		d := r*s.perReplica + p
+		if !s.hosts.local[d] {
+			continue
+		}
+		part := l.part(data, p, scratch)
+		if buffers[d] == nil {
+			buffers[d], err = rt.BufferFromHost(ctx, part, l.wire, l.buffer, s.devices[d])
+		} else {
+			err = rt.RefillFromHost(ctx, buffers[d], part, l.wire, l.buffer, s.devices[d])
+		}
+		if err != nil {
+			return fmt.Errorf("strategy: copying to replica %d, logical device %d: %w", r, p, err)
 		}
 	}
 	return nil

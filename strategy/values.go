@@ -82,6 +82,18 @@ func (v *distributed) String() string {
 	return fmt.Sprintf("%s(%s%v, %s)", kind, v.dtype, v.shape, v.annotation)
 }
 
+// like is a value without buffers, to compare others with.
+func (v *distributed) like() *distributed {
+	return &distributed{dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica, steps: v.steps, ragged: v.ragged}
+}
+
+// isLike says whether two values have the same signature: a program that takes one
+// takes the other.
+func (v *distributed) isLike(o *distributed) bool {
+	return v.dtype == o.dtype && slices.Equal(v.shape, o.shape) && v.annotation.Equal(o.annotation) &&
+		v.perReplica == o.perReplica && v.steps == o.steps && (v.ragged != nil) == (o.ragged != nil)
+}
+
 // live returns the buffers, or an error if the value was closed.
 func (v *distributed) live() ([]*pjrt.Buffer, error) {
 	v.mu.Lock()
@@ -89,8 +101,8 @@ func (v *distributed) live() ([]*pjrt.Buffer, error) {
 	if v.closed {
 		return nil, fmt.Errorf("%w: value %s", ErrClosed, v.String())
 	}
-	if err := v.strategy.runnable("reading " + v.String()); err != nil {
-		return nil, err
+	if v.strategy.slice != nil {
+		return nil, v.strategy.runnable("reading " + v.String())
 	}
 	return v.buffers, nil
 }

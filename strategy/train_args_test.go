@@ -1,0 +1,84 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+)
+
+// The caller's arguments stay the caller's: a slice that is filled anew for each
+// step is read anew.
+func TestTrainStepReadsItsArgumentsAnew(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		w := rc.Scope().VariableWithValue("w", float32(0))
+		return graph.Add(graph.ReduceAllMean(in[0]), graph.MulScalar(w.NodeValue(rc.Graph()), 0))
+	})
+	x := []float32{1, 1, 1, 1}
+	args := []any{x}
+	for i := range 3 {
+		for j := range x {
+			x[j] = float32(i)
+		}
+		loss, err := step.Run(ctx, args...)
+		require.NoError(t, err)
+		value, err := loss.Float64(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, float64(i), value)
+	}
+	assert.IsType(t, []float32{}, args[0])
+}
+
+func TestTrainStepRefusesRaggedValues(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllSum(in[0])
+	})
+	x, err := s.RaggedPerReplica(ctx, []any{[]float32{1, 2}, []float32{3}})
+	require.NoError(t, err)
+	for range 2 {
+		_, err = step.Run(ctx, x)
+		var argument *strategy.ArgumentError
+		require.ErrorAs(t, err, &argument)
+		assert.Contains(t, argument.Hint, "package feed")
+	}
+}
+
+// A step that is fed from the host makes a few closures, however many replicas and
+// rows there are; one on resident values makes none.
+func TestTrainStepAllocatesLittle(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 8, strategy.Options{Replicas: 4, LogicalDevices: 2})
+	step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), annotated(2))
+	x, y := batch(64, 8)
+	px, err := s.SplitBatch(ctx, x, logical.Annotation{})
+	require.NoError(t, err)
+	py, err := s.SplitBatch(ctx, y, logical.Annotation{})
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		batch []any
+		most  float64
+	}{"host": {[]any{x, y}, 16}, "resident": {[]any{px, py}, 0}} {
+		run := func() {
+			loss, err := step.Run(ctx, c.batch...)
+			if err == nil {
+				err = loss.Ready(ctx)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		run()
+		assert.LessOrEqual(t, testing.AllocsPerRun(50, run), c.most, name)
+	}
+}
