@@ -39,7 +39,8 @@
 //
 // [Feed.State] is the position of the input after the batch handed out last,
 // however many are ready: saved with a checkpoint, it has training go on with the
-// very next batch. See [Options.From].
+// very next batch, on one host also for another number of replicas. See
+// [Options.From].
 //
 // # Many processes
 //

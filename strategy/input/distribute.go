@@ -89,6 +89,7 @@ type Distributed struct {
 	full    bool // a step needs data for all replicas
 	vote    bool // hosts may run out of data at different times
 	batched bool // the elements are known to be batches
+	whole   bool // the stream is cut from global batches
 	rows    int  // largest share of a replica, Unknown if not known
 }
 
@@ -117,7 +118,7 @@ func Distribute(ds Dataset, opts Options) (*Distributed, error) {
 		return nil, err
 	}
 	info := src.Info()
-	d := &Distributed{opts: opts, local: opts.Replicas / opts.Hosts, policy: policy, card: info.Cardinality, rows: Unknown}
+	d := &Distributed{opts: opts, local: opts.Replicas / opts.Hosts, policy: policy, card: info.Cardinality, rows: Unknown, whole: true}
 	global := leadingDim(info.Spec)
 	if global < 1 || info.BatchSize == 0 {
 		global = info.BatchSize

@@ -307,9 +307,66 @@ func TestStepPositionsOfOtherHostsAreRefused(t *testing.T) {
 	defer steps.Close()
 	state, err := steps.State()
 	require.NoError(t, err)
-	for _, o := range []input.Options{{}, {Replicas: 4}, {Replicas: 2, Hosts: 2}, {Replicas: 2, Rule: input.Sizes}} {
+	for _, o := range []input.Options{{Replicas: 2, Hosts: 2}, {Replicas: 4, Hosts: 2}, {Replicas: 2, Rule: input.Sizes}} {
 		_, err := open(o).OpenAt(context.Background(), state)
 		assert.ErrorIs(t, err, input.ErrState, "%+v", o)
+	}
+	perReplica, err := input.FromFunction(func(input.Context) (input.Dataset, error) { return input.Range(8).Batch(1, false), nil }, input.Options{Replicas: 4})
+	require.NoError(t, err)
+	_, err = perReplica.OpenAt(context.Background(), state)
+	assert.ErrorIs(t, err, input.ErrState)
+	assert.ErrorContains(t, err, "step 0 was next")
+}
+
+// A run that goes on with another number of replicas sees the global batches that it would have seen.
+func TestPositionsFitAnotherNumberOfReplicas(t *testing.T) {
+	ctx := context.Background()
+	ds := input.Range(41).Shuffle(7, input.ShuffleOptions{Seed: 3}).Repeat(2).Batch(6, false)
+	rest := func(steps *input.Steps) (rows [][]any, indices []int64) {
+		for {
+			step, err := steps.Next(ctx)
+			if err == io.EOF {
+				return rows, indices
+			}
+			require.NoError(t, err)
+			var batch []any
+			for _, e := range step.Replicas {
+				batch = append(batch, nested(e.Leaf()).([]any)...)
+			}
+			rows, indices = append(rows, batch), append(indices, step.Index)
+		}
+	}
+	for _, rule := range []input.Rule{input.RuleAuto, input.Chunks, input.Sizes} {
+		open := func(replicas int) *input.Distributed {
+			d, err := input.Distribute(ds, input.Options{Replicas: replicas, Rule: rule})
+			require.NoError(t, err)
+			return d
+		}
+		for before := 1; before <= 8; before++ {
+			for after := 1; after <= 8; after++ {
+				for _, at := range []int{0, 1, 5, 13, 14} {
+					steps, err := open(before).Open(ctx)
+					require.NoError(t, err)
+					for range at {
+						_, err := steps.Next(ctx)
+						require.NoError(t, err)
+					}
+					state, err := steps.State()
+					require.NoError(t, err)
+					data, err := state.Marshal()
+					require.NoError(t, err)
+					state, err = input.ParseState(data)
+					require.NoError(t, err)
+					resumed, err := open(after).OpenAt(ctx, state)
+					require.NoError(t, err)
+					want, wantIndices := rest(steps)
+					got, indices := rest(resumed)
+					require.Equal(t, want, got, "%v from %d to %d replicas after %d steps", rule, before, after, at)
+					require.Equal(t, wantIndices, indices)
+					require.NoError(t, errors.Join(steps.Close(), resumed.Close()))
+				}
+			}
+		}
 	}
 }
 

@@ -31,5 +31,6 @@
 // # Positions
 //
 // Iterators and [Steps] tell their position as a [State], small plain data, from which they resume exactly: in the middle
-// of an epoch, a batch, or a shuffle. Random order depends on seed and epoch only.
+// of an epoch, a batch, or a shuffle; on one host also for another number of replicas. Random order depends on seed and
+// epoch only.
 package input

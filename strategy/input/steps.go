@@ -30,7 +30,8 @@ type Steps struct {
 func (d *Distributed) Open(ctx context.Context) (*Steps, error) { return d.OpenAt(ctx, State{}) }
 
 // OpenAt starts a pass at a position saved with [Steps.State], on the same host of as many hosts: the same steps follow
-// as followed then. Errors of other positions match [ErrState].
+// as followed then. On one host the number of replicas may be another one, for input made by [Distribute]: the same
+// global batches follow. Errors of other positions match [ErrState].
 func (d *Distributed) OpenAt(ctx context.Context, from State) (*Steps, error) {
 	s := &Steps{d: d, ended: make([]bool, len(d.streams))}
 	inner := make([]State, len(d.streams))
@@ -38,11 +39,16 @@ func (d *Distributed) OpenAt(ctx context.Context, from State) (*Steps, error) {
 		if err := from.want("steps", 4, len(d.streams)); err != nil {
 			return nil, err
 		}
-		if from.At[1] != int64(d.opts.Replicas) || from.At[2] != int64(d.opts.Hosts) || from.At[3] != int64(d.opts.HostIndex) {
-			return nil, fmt.Errorf("%w: it is of host %d of %d with %d replicas, this is host %d of %d with %d", ErrState,
-				from.At[3], from.At[2], from.At[1], d.opts.HostIndex, d.opts.Hosts, d.opts.Replicas)
-		}
 		s.index, inner = from.At[0], from.In
+		if from.At[1] != int64(d.opts.Replicas) || from.At[2] != int64(d.opts.Hosts) || from.At[3] != int64(d.opts.HostIndex) {
+			global, ok := d.recut(from)
+			if !ok {
+				return nil, fmt.Errorf("%w: it is of host %d of %d with %d replicas, this is host %d of %d with %d; step %d was next: "+
+					"begin there, with Skip of the batches before it, or go on with as many hosts and replicas", ErrState,
+					from.At[3], from.At[2], from.At[1], d.opts.HostIndex, d.opts.Hosts, d.opts.Replicas, from.At[0])
+			}
+			inner = []State{global}
+		}
 	}
 	for i, ds := range d.streams {
 		it, err := ds.OpenAt(ctx, Pass{Epoch: d.opts.Epoch}, inner[i])
@@ -53,6 +59,34 @@ func (d *Distributed) OpenAt(ctx context.Context, from State) (*Steps, error) {
 		s.streams = append(s.streams, it)
 	}
 	return s, nil
+}
+
+// recut turns a position between steps on one host into that of as many global batches cut for this number of replicas.
+func (d *Distributed) recut(from State) (State, bool) {
+	if !d.whole || d.opts.Hosts != 1 || from.At[2] != 1 || from.At[3] != 0 {
+		return State{}, false
+	}
+	at := from.In[0]
+	row, ended := int64(0), int64(0) // of the batch under way, where rows are cut as a stream
+	switch {
+	case from.At[1] <= 1: // nothing is cut for one replica
+	case at.want("chunks", 1, 1) == nil && at.At[0] == 0:
+		at = at.In[0]
+	case at.want("sizes", 3, 1) == nil && (at.At[1] == 0 || at.At[2] != 0): // after a whole step, or all of them
+		row, ended = at.At[0], at.At[2]
+		at = at.In[0]
+	default:
+		return State{}, false
+	}
+	switch {
+	case d.rule == Sizes:
+		return State{Op: "sizes", At: []int64{row, 0, ended}, In: []State{at}}, true
+	case row != 0:
+		return State{}, false
+	case d.rule == Chunks:
+		return State{Op: "chunks", At: []int64{0}, In: []State{at}}, true
+	}
+	return at, true
 }
 
 // Next returns the next step, or io.EOF at the end, which stays the answer. After another error that answer stays as
