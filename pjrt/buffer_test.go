@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tpustrategy/internal/plugintest"
 	"tpustrategy/pjrt"
 	"tpustrategy/pjrt/leaktest"
 )
@@ -366,4 +367,22 @@ func TestDroppedObjectsAreEndedByTheCollector(t *testing.T) {
 		now := leaktest.Open()
 		return now["buffer"] == before["buffer"] && now["executable"] == before["executable"] && now["topology"] == before["topology"] && now["client"] <= before["client"]+1
 	}, 10*time.Second, 10*time.Millisecond)
+}
+
+// A buffer that was dropped does not keep its client open, also before the garbage
+// collector has found it; one that is held does.
+func TestClientClosesOverDroppedBuffers(t *testing.T) {
+	for range 20 {
+		c, err := plugintest.Open(t, "cpu").NewClient(background, pjrt.ClientOptions{})
+		require.NoError(t, err)
+		_, err = c.BufferFromHost(background, make([]byte, 4), pjrt.F32, []int{1}, c.Devices()[0])
+		require.NoError(t, err)
+		held, err := c.BufferFromHost(background, make([]byte, 4), pjrt.F32, []int{1}, c.Devices()[0])
+		require.NoError(t, err)
+		var open *pjrt.OpenError
+		require.ErrorAs(t, c.Close(), &open)
+		assert.Equal(t, 1, open.Buffers)
+		require.NoError(t, held.Close())
+		require.NoError(t, c.Close())
+	}
 }

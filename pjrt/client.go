@@ -134,7 +134,8 @@ func (c *Client) read() (err error) {
 
 // Close ends the client. While buffers, executables or topologies of it are
 // open it does nothing and returns an [*OpenError] that counts them; close them
-// and call it again. Waits and calls whose context ended are waited for. After
+// and call it again. Those that nobody holds any more are closed by the garbage
+// collector, which Close runs if it finds any open. Waits and calls whose context ended are waited for. After
 // success, a further Close returns the same result.
 func (c *Client) Close() error {
 	c.closing.Lock()
@@ -142,10 +143,8 @@ func (c *Client) Close() error {
 	if c.closed {
 		return c.result
 	}
-	for k := childBuffer; k < childCall; k++ {
-		if c.children[k].Load() > 0 {
-			return c.openError("close client")
-		}
+	if !c.settled() {
+		return c.openError("close client")
 	}
 	c.waits.drain()
 	err := c.core.close()

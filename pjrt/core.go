@@ -2,8 +2,10 @@ package pjrt
 
 import (
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"tpustrategy/pjrt/internal/capi"
@@ -87,6 +89,44 @@ func (c *core) close() error {
 		return c.openError("close client")
 	}
 	return c.destroy()
+}
+
+// settled says whether no object of the client is open. Those that were dropped
+// without Close count until the garbage collector has ended them, so it is given a
+// turn before the answer is no.
+func (c *core) settled() bool {
+	open := func() bool {
+		for k := childBuffer; k < childCall; k++ {
+			if c.children[k].Load() > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	if !open() {
+		return true
+	}
+	collect()
+	// Cleanups run side by side: others may end after the one that was waited for.
+	for range 20 {
+		if !open() {
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
+}
+
+// collect runs the garbage collector and waits for the cleanups that it starts, for
+// a moment: they run on goroutines of their own.
+func collect() {
+	ran := make(chan struct{})
+	runtime.AddCleanup(new(*core), func(ran chan struct{}) { close(ran) }, ran)
+	runtime.GC()
+	select {
+	case <-ran:
+	case <-time.After(time.Second):
+	}
 }
 
 func (c *core) destroy() error {

@@ -53,7 +53,7 @@ func Open(t testing.TB, kind string) *pjrt.Plugin {
 }
 
 // CPU is a client of the CPU plugin with so many devices, closed when the test
-// ends; a test that leaves something open in it fails.
+// ends; a test that still holds something open in it fails.
 func CPU(t testing.TB, devices int) *pjrt.Client {
 	t.Helper()
 	c, err := Open(t, "cpu").NewClient(t.Context(), pjrt.ClientOptions{Options: map[string]any{"cpu_device_count": devices}})
