@@ -85,6 +85,12 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		return a.fail(&c, &usageError{fmt.Errorf("%w; see tpustrategy --help", err)})
 	}
 	if err := kctx.Run(&c); err != nil {
+		// Whatever was under way failed for it, in one way or another.
+		var signal *interrupted
+		if errors.As(context.Cause(ctx), &signal) {
+			a.fail(&c, &failure{Kind: "interrupted", Message: signal.Error()})
+			return signal.code()
+		}
 		return a.fail(&c, err)
 	}
 	return 0
@@ -92,7 +98,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 
 // failure is an error as JSON and across processes.
 type failure struct {
-	// Kind is usage, missing, memory, died or failed.
+	// Kind is usage, missing, memory, died, interrupted or failed.
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
 	// Log is what the compiler wrote, or its end.

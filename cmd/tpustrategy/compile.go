@@ -57,6 +57,9 @@ func (c *compileCmd) Run(ctx context.Context, a *app, root *cli) error {
 	for _, topology := range c.Topology {
 		result := compiled{Topology: topology}
 		r, err := a.compile(ctx, c, topology)
+		if ctx.Err() != nil {
+			return fmt.Errorf("compile: %w", context.Cause(ctx))
+		}
 		if err != nil {
 			result.Error = failureOf(err)
 		} else {

@@ -74,6 +74,9 @@ var environmentOfInterest = []string{
 
 func (c *doctorCmd) Run(ctx context.Context, a *app, root *cli) error {
 	d := a.diagnose(ctx)
+	if ctx.Err() != nil {
+		return fmt.Errorf("doctor: %w", context.Cause(ctx))
+	}
 	if root.JSON {
 		if err := a.printJSON(d); err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	"tpustrategy/internal/pins"
 )
@@ -51,7 +53,15 @@ func (c *installCmd) Run(ctx context.Context, a *app, root *cli) error {
 		var out bytes.Buffer
 		cmd := exec.CommandContext(ctx, "sh", filepath.Join(dir, "install.sh"), kind)
 		cmd.Env, cmd.Stdout, cmd.Stderr = a.environ, &out, a.stderr
+		// The script and its pip end together, and the script clears away what it
+		// has begun.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+		cmd.WaitDelay = 10 * time.Second
 		if err := cmd.Run(); err != nil {
+			if ctx.Err() != nil {
+				return fmt.Errorf("install %s: %w", kind, context.Cause(ctx))
+			}
 			return &failure{Kind: "missing", Message: fmt.Sprintf("install %s: %v; its messages are above", kind, err)}
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
