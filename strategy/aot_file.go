@@ -2,9 +2,11 @@ package strategy
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -13,6 +15,7 @@ import (
 
 	"tpustrategy/logical"
 	"tpustrategy/lowering/module"
+	"tpustrategy/pjrt"
 	"tpustrategy/pjrt/cache"
 	"tpustrategy/sharding"
 	"tpustrategy/tpu"
@@ -25,7 +28,7 @@ import (
 const stepMagic = "tpustrategy step\n"
 
 // stepVersion is the version of the form. Another one is refused.
-const stepVersion = 1
+const stepVersion = 2
 
 // stepHeader says what a step is and what it was compiled for.
 type stepHeader struct {
@@ -44,25 +47,33 @@ type stepHeader struct {
 	Arguments   []stepTensor        `json:"arguments"`
 	Results     []stepTensor        `json:"results"`
 	Updates     []int               `json:"updates,omitempty"`
-	SplitBatch  bool                `json:"split_batch,omitempty"`
-	Training    bool                `json:"training,omitempty"`
-	Mirrored    bool                `json:"mirrored_results,omitempty"`
-	Layouts     []stepAnnotation    `json:"argument_annotations,omitempty"`
+	// Steps is the number of steps of a loop, 0 for a step without one.
+	Steps      int              `json:"steps,omitempty"`
+	SplitBatch bool             `json:"split_batch,omitempty"`
+	LocalBatch bool             `json:"local_batch,omitempty"`
+	PadRagged  bool             `json:"pad_ragged,omitempty"`
+	Training   bool             `json:"training,omitempty"`
+	Mirrored   bool             `json:"mirrored_results,omitempty"`
+	Layouts    []stepAnnotation `json:"argument_annotations,omitempty"`
 }
 
 // stepTensor is a module.Placed.
 type stepTensor struct {
-	Name       string         `json:"name"`
-	Variable   bool           `json:"variable,omitempty"`
-	DType      string         `json:"dtype"`
-	Local      []int          `json:"local"`
-	Global     []int          `json:"global"`
-	Shard      []int          `json:"shard"`
-	Spec       string         `json:"spec"`
-	PerReplica bool           `json:"per_replica,omitempty"`
-	Annotation stepAnnotation `json:"annotation"`
-	Donated    bool           `json:"donated,omitempty"`
-	Result     int            `json:"result,omitempty"`
+	Name     string `json:"name"`
+	Variable bool   `json:"variable,omitempty"`
+	// Distributed is set for a variable that belongs to no store.
+	Distributed *stepVariable  `json:"distributed,omitempty"`
+	DType       string         `json:"dtype"`
+	Local       []int          `json:"local"`
+	Global      []int          `json:"global"`
+	Shard       []int          `json:"shard"`
+	Spec        string         `json:"spec"`
+	PerReplica  bool           `json:"per_replica,omitempty"`
+	PerStep     bool           `json:"per_step,omitempty"`
+	Ragged      bool           `json:"ragged,omitempty"` // an argument whose replicas differ in shape
+	Annotation  stepAnnotation `json:"annotation"`
+	Donated     bool           `json:"donated,omitempty"`
+	Result      int            `json:"result,omitempty"`
 }
 
 // stepAnnotation is a logical.Annotation.
@@ -101,12 +112,13 @@ func (a stepAnnotation) in() (logical.Annotation, error) {
 func tensorOut(p module.Placed, variable bool) stepTensor {
 	return stepTensor{
 		Name: p.Name, Variable: variable, DType: p.DType.String(), Local: p.Local, Global: p.Global, Shard: p.Shard,
-		Spec: p.Spec.Shardy("mesh"), PerReplica: p.PerReplica, Annotation: annotationOut(p.Annotation), Donated: p.Donated, Result: p.Result,
+		Spec: p.Spec.Shardy("mesh"), PerReplica: p.PerReplica, PerStep: p.PerStep, Annotation: annotationOut(p.Annotation), Donated: p.Donated, Result: p.Result,
 	}
 }
 
 func (t stepTensor) in() (p module.Placed, err error) {
-	p.Name, p.Local, p.Global, p.Shard, p.PerReplica, p.Donated, p.Result = t.Name, t.Local, t.Global, t.Shard, t.PerReplica, t.Donated, t.Result
+	p.Name, p.Local, p.Global, p.Shard = t.Name, t.Local, t.Global, t.Shard
+	p.PerReplica, p.PerStep, p.Donated, p.Result = t.PerReplica, t.PerStep, t.Donated, t.Result
 	if p.DType, err = dtypes.DTypeString(t.DType); err != nil {
 		return p, fmt.Errorf("tensor %q: dtype %q", t.Name, t.DType)
 	}
@@ -121,35 +133,44 @@ func (t stepTensor) in() (p module.Placed, err error) {
 
 // Save writes the compiled step, for [TPUStrategy.LoadStep] in another process, on
 // the same kind of devices with the same plugin build: ahead of time here, to run
-// there. Values of variables are not part of it; they belong to checkpoints.
+// there. Values of variables are not part of it; they belong to checkpoints. The
+// file names the variables, those of the store and distributed ones, and says what
+// they are. A loop of steps (see [Stacked]) is saved with its number of steps. With
+// an [Options].Compiler the step is compiled once more, by the plugin itself: what
+// comes out of a cache cannot be written out again by all plugins.
 //
-// Errors: [*StepFileError] with StepUnsupported for a step that captures variables
-// made by NewVariable, or runs several steps in one launch; *[pjrt.Error] if the
-// plugin cannot serialize; those of w.
+// Errors: [*StepFileError] with StepVariable if two distributed variables of the
+// step have one name, with StepUnsupported if the runtime has no program to save;
+// *[pjrt.Error] if the plugin cannot serialize; those of w.
 func (c *Compiled) Save(w io.Writer) error {
 	p, s := c.program, c.program.function.strategy
 	if c.Program == nil {
 		return &StepFileError{Reason: StepUnsupported, Detail: "the runtime gives no compiled program to save"}
 	}
-	for i, v := range p.variables {
-		if v != nil && !s.inStore(p.function.opts.Store, v) {
-			return &StepFileError{Reason: StepUnsupported, Detail: fmt.Sprintf("the step uses variable %q, which belongs to no store", v.path)}
-		}
-		if c.Module.Arguments[i].PerStep {
-			return &StepFileError{Reason: StepUnsupported, Detail: "the step runs several times in one launch"}
-		}
-	}
 	h := stepHeader{
 		Version: stepVersion, Step: c.Name, Topology: s.assignment.Topology().Name(), Mesh: s.assignment.Topology().MeshShape(),
 		IDs: s.assignment.DeviceIDs(), Coordinates: s.assignment.CoreAssignment(), Axes: c.Module.Mesh.Axes(), Updates: p.updates,
-		SplitBatch: p.function.opts.SplitBatch, Training: p.function.opts.Training, Mirrored: p.function.opts.mirroredResults,
+		SplitBatch: p.function.opts.SplitBatch, LocalBatch: p.function.opts.LocalBatch, Training: p.function.opts.Training,
+		PadRagged: p.function.opts.PadRagged, Mirrored: p.function.opts.mirroredResults,
 	}
 	var err error
 	if h.Identity, h.Devices, err = s.identity(); err != nil {
 		return err
 	}
+	next := 0
 	for i, a := range c.Module.Arguments {
-		h.Arguments = append(h.Arguments, tensorOut(a, p.variables[i] != nil))
+		t := tensorOut(a, p.variables[i] != nil)
+		if err := s.saveVariable(p, i, &t); err != nil {
+			return err
+		}
+		if a.PerStep {
+			h.Steps = a.Global[0]
+		}
+		if !t.Variable {
+			t.Ragged = p.ragged[next]
+			next++
+		}
+		h.Arguments = append(h.Arguments, t)
 	}
 	for _, r := range c.Module.Results {
 		h.Results = append(h.Results, tensorOut(r, false))
@@ -157,7 +178,7 @@ func (c *Compiled) Save(w io.Writer) error {
 	for _, a := range p.function.opts.Arguments {
 		h.Layouts = append(h.Layouts, annotationOut(a))
 	}
-	program, err := c.Program.Serialize()
+	program, err := p.serialize(c)
 	if err != nil {
 		return fmt.Errorf("strategy: saving %s: %w", c.Name, err)
 	}
@@ -169,6 +190,24 @@ func (c *Compiled) Save(w io.Writer) error {
 		return fmt.Errorf("strategy: saving %s: %w", c.Name, err)
 	}
 	return nil
+}
+
+// serialize writes the program out, as the compiler made it.
+func (p *program) serialize(c *Compiled) ([]byte, error) {
+	s := p.function.strategy
+	if p.code != nil {
+		return p.code, nil
+	}
+	if s.slice != nil || s.opts.Compiler == nil {
+		return c.Program.Serialize()
+	}
+	// The compiler may have loaded it from a cache: see program.code.
+	x, err := s.sys.Client().Compile(context.Background(), pjrt.Program{Code: p.module.Text, Format: pjrt.FormatMLIR}, s.compileOptions())
+	if err != nil {
+		return nil, err
+	}
+	code, err := x.Executable().Serialize()
+	return code, errors.Join(err, x.Close())
 }
 
 // inStore reports whether a variable is the store's.

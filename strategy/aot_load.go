@@ -33,15 +33,19 @@ const (
 	// device assignment on it.
 	StepTopology
 	StepAssignment
-	// StepVariable is one whose variables do not fit those of the store.
+	// StepVariable is one whose variables do not fit those of the store, or the
+	// distributed ones.
 	StepVariable
 	// StepUnsupported is what cannot be saved.
 	StepUnsupported
+	// StepArguments is a loaded step that is run for other arguments, or as a loop
+	// of another number of steps, than it was compiled for.
+	StepArguments
 )
 
 var stepReasons = [...]string{"", "it is no step file", "it is damaged", "it has another version", "it was compiled by another plugin",
 	"it was compiled for other devices", "it was compiled for another topology", "it was compiled for another device assignment",
-	"its variables do not fit", "it cannot be saved"}
+	"its variables do not fit", "it cannot be saved", "it was compiled for other arguments"}
 
 // String is a phrase.
 func (r StepReason) String() string {
@@ -54,6 +58,9 @@ func (r StepReason) String() string {
 // StepFileError is why a compiled step cannot be saved or loaded.
 type StepFileError struct {
 	Reason StepReason
+	// Variable is the name of the variable that does not fit, where Reason is
+	// StepVariable.
+	Variable string
 	// Detail says what was found and what was expected.
 	Detail string
 	Err    error
@@ -61,6 +68,9 @@ type StepFileError struct {
 
 func (e *StepFileError) Error() string {
 	text := fmt.Sprintf("strategy: step file: %s", e.Reason)
+	if e.Variable != "" {
+		text += fmt.Sprintf(": variable %q", e.Variable)
+	}
 	if e.Detail != "" {
 		text += ": " + e.Detail
 	}
@@ -75,20 +85,29 @@ func (e *StepFileError) Unwrap() error { return e.Err }
 
 // LoadStep reads a step that [Compiled.Save] wrote and puts it on the devices,
 // without tracing or compiling anything. The function runs for the arguments that
-// the step was compiled for; others are a [*TraceError]. store holds the step's
-// variables, with values: load a checkpoint or build the model before.
+// the step was compiled for; others are a [*TraceError] of a [*StepFileError] with
+// StepArguments. A loop of steps takes stacked values of as many steps, see
+// [TPUStrategy.StackBatches].
+//
+// store holds the step's variables, with values: load a checkpoint or build the
+// model before. Distributed variables, which [TPUStrategy.NewVariable] makes, are
+// those that [LoadOptions] gives, or else the strategy's own of the same names; the
+// step reads and writes them from now on. They must be as they were when the step
+// was saved: dtype, shape, synchronization, aggregation, local writes, annotation.
 //
 // The file holds machine code: load only what you wrote yourself. It is read
-// whole. Errors: [*StepFileError], [*AheadOfTimeError], *[pjrt.Error].
-func (s *TPUStrategy) LoadStep(ctx context.Context, r io.Reader, store *model.Store) (*Function, error) {
-	f, _, err := s.loadStep(ctx, r, store)
+// whole. Errors: [*StepFileError], one joined for each distributed variable that
+// does not fit, [*AheadOfTimeError], *[pjrt.Error].
+func (s *TPUStrategy) LoadStep(ctx context.Context, r io.Reader, store *model.Store, opts ...LoadOptions) (*Function, error) {
+	f, _, err := s.loadStep(ctx, r, store, opts)
 	return f, err
 }
 
 // LoadTrainStep is [TPUStrategy.LoadStep] for a step that was made by
-// [TPUStrategy.TrainStep].
-func (s *TPUStrategy) LoadTrainStep(ctx context.Context, r io.Reader, store *model.Store) (*TrainStep, error) {
-	f, h, err := s.loadStep(ctx, r, store)
+// [TPUStrategy.TrainStep]. One that was saved as a loop runs by
+// [TrainStep.RunSteps].
+func (s *TPUStrategy) LoadTrainStep(ctx context.Context, r io.Reader, store *model.Store, opts ...LoadOptions) (*TrainStep, error) {
+	f, h, err := s.loadStep(ctx, r, store, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +117,7 @@ func (s *TPUStrategy) LoadTrainStep(ctx context.Context, r io.Reader, store *mod
 	return &TrainStep{function: f, steps: map[string]*trainBound{}}, nil
 }
 
-func (s *TPUStrategy) loadStep(ctx context.Context, r io.Reader, store *model.Store) (*Function, stepHeader, error) {
+func (s *TPUStrategy) loadStep(ctx context.Context, r io.Reader, store *model.Store, opts []LoadOptions) (*Function, stepHeader, error) {
 	if err := s.runnable("loading a step"); err != nil {
 		return nil, stepHeader{}, err
 	}
@@ -121,8 +140,8 @@ func (s *TPUStrategy) loadStep(ctx context.Context, r io.Reader, store *model.St
 		return nil, h, &StepFileError{Reason: StepDamaged, Err: err}
 	}
 	f := s.Function(func(*ReplicaContext, []*graph.Node) []*graph.Node {
-		panic(errors.New("the step was loaded from a file, which holds it for other arguments"))
-	}, FunctionOptions{Name: h.Step, Store: store, Training: h.Training, SplitBatch: h.SplitBatch, mirroredResults: h.Mirrored})
+		panic(errors.New("the step was loaded from a file, which has nothing to trace"))
+	}, FunctionOptions{Name: h.Step, Store: store, Training: h.Training, SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, PadRagged: h.PadRagged, mirroredResults: h.Mirrored})
 	for _, a := range h.Layouts {
 		annotation, err := a.in()
 		if err != nil {
@@ -130,38 +149,95 @@ func (s *TPUStrategy) loadStep(ctx context.Context, r io.Reader, store *model.St
 		}
 		f.opts.Arguments = append(f.opts.Arguments, annotation)
 	}
-	p, err := s.loadProgram(ctx, f, m, h, code)
+	var o LoadOptions
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	variables, err := s.distributedVariables(h, m, o)
+	if err != nil {
+		return nil, h, err
+	}
+	p, err := s.loadProgram(ctx, f, m, h, variables, code)
 	if err != nil {
 		return nil, h, err
 	}
 	var values []Value
-	for _, a := range h.Arguments {
-		if a.Variable {
+	for i, a := range m.Arguments {
+		if h.Arguments[i].Variable {
 			continue
 		}
-		placed, err := a.in()
-		if err != nil {
-			return nil, h, &StepFileError{Reason: StepDamaged, Err: err}
+		v := &PerReplica{distributed{strategy: s, dtype: a.DType, shape: a.Local, annotation: a.Annotation, perReplica: a.PerReplica}}
+		if a.PerStep {
+			v.steps = h.Steps
 		}
-		values = append(values, &PerReplica{distributed{
-			strategy: s, dtype: placed.DType, shape: placed.Local, annotation: placed.Annotation, perReplica: placed.PerReplica}})
+		if h.Arguments[i].Ragged {
+			v.ragged = [][]int{}
+		}
+		values = append(values, v)
 	}
 	f.programs[signature(values)] = p
+	f.refuse = func(others []Value) error {
+		return &TraceError{Function: h.Step, Err: &StepFileError{Reason: StepArguments, Detail: otherArguments(values, others)}}
+	}
 	return f, h, nil
 }
 
-// loadProgram finds the step's variables and puts its program on the devices.
-func (s *TPUStrategy) loadProgram(ctx context.Context, f *Function, m *module.Module, h stepHeader, code []byte) (*program, error) {
-	p := &program{function: f, module: m, updates: h.Updates, results: len(m.Results) - len(h.Updates)}
+// otherArguments says how the arguments of a loaded step differ from those that it
+// was compiled for.
+func otherArguments(want, got []Value) string {
+	const loaded = "the step was loaded from a file: "
+	if len(got) != len(want) {
+		return fmt.Sprintf(loaded+"it takes %d arguments, not %d", len(want), len(got))
+	}
+	steps, err := stepsOf(got)
+	if err != nil {
+		return loaded + err.Error()
+	}
+	switch wanted, _ := stepsOf(want); {
+	case wanted == steps:
+	case wanted == 0:
+		return fmt.Sprintf(loaded+"it is one step, not a loop of %d; run it for each batch", steps)
+	case steps == 0:
+		return fmt.Sprintf(loaded+"it is a loop of %d steps; stack as many batches, with RunSteps or StackBatches", wanted)
+	default:
+		return fmt.Sprintf(loaded+"it is a loop of %d steps, not of %d; stack as many batches", wanted, steps)
+	}
+	describe := func(v Value) string {
+		text := v.base().String()
+		if v.base().steps > 0 {
+			text += fmt.Sprintf(" in each of %d steps", v.base().steps)
+		}
+		return text
+	}
+	for i, v := range got {
+		if signature(got[i:i+1]) != signature(want[i:i+1]) {
+			return fmt.Sprintf(loaded+"argument %d is %s, and the step takes %s", i, describe(v), describe(want[i]))
+		}
+	}
+	return loaded + "it holds the step for other arguments"
+}
+
+// loadProgram finds the step's variables in the store and puts its program on the
+// devices. distributed are its other variables.
+func (s *TPUStrategy) loadProgram(ctx context.Context, f *Function, m *module.Module, h stepHeader, distributed []*Variable, code []byte) (*program, error) {
+	p := &program{function: f, module: m, updates: h.Updates, results: len(m.Results) - len(h.Updates), code: code}
+	for _, a := range h.Arguments {
+		if !a.Variable {
+			p.ragged = append(p.ragged, a.Ragged)
+		}
+	}
 	for i, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
-		if !h.Arguments[i].Variable {
-			p.variables = append(p.variables, nil)
+		if !h.Arguments[i].Variable || distributed[i] != nil {
+			p.variables = append(p.variables, distributed[i])
 			continue
 		}
 		v, err := s.storedVariable(ctx, f.opts.Store, a)
 		if err != nil {
 			return nil, err
+		}
+		if slices.Contains(distributed, v) {
+			return nil, &StepFileError{Reason: StepVariable, Variable: a.Name, Detail: "LoadOptions.Variables gives the store's variable for another one"}
 		}
 		p.variables = append(p.variables, v)
 	}
@@ -186,7 +262,7 @@ func (s *TPUStrategy) loadProgram(ctx context.Context, f *Function, m *module.Mo
 // storedVariable returns the store's variable for an argument of a step.
 func (s *TPUStrategy) storedVariable(ctx context.Context, store *model.Store, a module.Placed) (*Variable, error) {
 	fail := func(format string, args ...any) (*Variable, error) {
-		return nil, &StepFileError{Reason: StepVariable, Detail: fmt.Sprintf("variable %q: %s", a.Name, fmt.Sprintf(format, args...))}
+		return nil, &StepFileError{Reason: StepVariable, Variable: a.Name, Detail: fmt.Sprintf(format, args...)}
 	}
 	if store == nil {
 		return fail("there is no store; give the one that holds it")
@@ -264,10 +340,42 @@ func (h stepHeader) module(text []byte) (*module.Module, error) {
 			*list.to = append(*list.to, placed)
 		}
 	}
-	for _, at := range h.Updates {
-		if at < 0 || at >= len(h.Arguments) || !h.Arguments[at].Variable || len(h.Updates) > len(h.Results) {
-			return nil, fmt.Errorf("the update of argument %d", at)
-		}
+	if err := h.check(m); err != nil {
+		return nil, err
 	}
 	return m, nil
+}
+
+// check holds the parts of a header against each other.
+func (h stepHeader) check(m *module.Module) error {
+	if len(h.Updates) > len(h.Results) {
+		return fmt.Errorf("%d updates among %d results", len(h.Updates), len(h.Results))
+	}
+	own := len(h.Results) - len(h.Updates)
+	for k, at := range h.Updates {
+		if at < 0 || at >= len(h.Arguments) || !h.Arguments[at].Variable || !h.Arguments[at].Donated || h.Arguments[at].Result != own+k {
+			return fmt.Errorf("the update of argument %d", at)
+		}
+	}
+	loop := false
+	for i, t := range h.Arguments {
+		if t.Distributed != nil {
+			if !t.Variable {
+				return fmt.Errorf("tensor %q is distributed and no variable", t.Name)
+			}
+			if _, err := t.Distributed.in(m.Arguments[i]); err != nil {
+				return err
+			}
+		}
+		if t.PerStep {
+			loop = true
+			if t.Variable || t.Donated || h.Steps < 1 || len(t.Global) == 0 || t.Global[0] != h.Steps || t.Shard[0] != h.Steps {
+				return fmt.Errorf("tensor %q has shape %v for %d steps", t.Name, t.Global, h.Steps)
+			}
+		}
+	}
+	if loop != (h.Steps != 0) {
+		return fmt.Errorf("%d steps", h.Steps)
+	}
+	return nil
 }

@@ -67,6 +67,10 @@ type Function struct {
 	step     StepFunc
 	opts     FunctionOptions
 
+	// refuse is set for a function from a file: the error of arguments that it was
+	// not compiled for.
+	refuse func(values []Value) error
+
 	mu       sync.Mutex
 	programs map[string]*program
 }
@@ -239,6 +243,9 @@ func (f *Function) program(ctx context.Context, values []Value) (*program, error
 	key := signature(values)
 	if p, ok := f.programs[key]; ok {
 		return p, nil
+	}
+	if f.refuse != nil {
+		return nil, f.refuse(values)
 	}
 	p, err := f.compile(ctx, values)
 	if err != nil {

@@ -27,6 +27,12 @@ type program struct {
 	// variables are the program's arguments that are variables, in argument
 	// order; nil stands for an argument of the step, in its own order.
 	variables []*Variable
+	// ragged says which of the step's arguments, in their own order, are padded
+	// values whose replicas differ in shape.
+	ragged []bool
+	// code is the serialized program of a step from a file: some plugins write out a
+	// program that they loaded without its machine code.
+	code []byte
 	// updates are, for the results after the step's own, the argument that gave
 	// its memory.
 	updates []int
@@ -47,6 +53,9 @@ func (f *Function) compile(ctx context.Context, values []Value) (*program, error
 	p := &program{function: f, module: m, variables: variables, updates: updates, results: len(m.Results) - len(updates)}
 	for _, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
+	}
+	for _, v := range values {
+		p.ragged = append(p.ragged, v.base().ragged != nil)
 	}
 	if p.executable, err = s.build(ctx, f.opts.Name, m); err != nil {
 		return nil, err
