@@ -134,6 +134,7 @@ func Find(o FindOptions) (Found, error) {
 		tried = append(tried, Candidate{"installer", "", err})
 	} else if o.UserCacheDir == "" {
 		tried = append(tried, Candidate{"installer", "", errors.New("no user cache directory: neither $XDG_CACHE_HOME nor $HOME is an absolute path")})
+		hint = fmt.Sprintf("set $HOME, where plugins are installed, or $%s to a plugin's path; then, if there is none, %s", names[0], hint)
 	} else if try("installer", pin.LibraryPath(o.UserCacheDir)) {
 		return found()
 	}

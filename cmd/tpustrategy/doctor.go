@@ -116,6 +116,8 @@ func (a *app) diagnose(ctx context.Context) diagnosis {
 			d.Actions = append(d.Actions, fmt.Sprintf("correct or unset %s", p.Tried[len(p.Tried)-1].Source))
 		case p.Path == "" && p.Pinned == "":
 			d.Actions = append(d.Actions, fmt.Sprintf("no %s plugin is published for %s: set $TPUSTRATEGY_%s_PLUGIN to one that you built", p.Kind, d.Platform, strings.ToUpper(p.Kind)))
+		case p.Path == "" && a.cacheDir == "":
+			d.Actions = append(d.Actions, fmt.Sprintf("set $HOME, then run `tpustrategy install %s` if the plugin is not there", p.Kind))
 		case p.Path == "":
 			d.Actions = append(d.Actions, fmt.Sprintf("run `tpustrategy install %s`", p.Kind))
 		default:
