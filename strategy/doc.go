@@ -33,6 +33,12 @@
 // new value. The store's own copies are the initial values; [Variables.Pull]
 // brings the current ones back, for a checkpoint say.
 //
+// # Random numbers
+//
+// The state of a store's random generator is one mirrored variable, so the replicas
+// of a step draw the same numbers, each on its own part of the batch.
+// [ReplicaContext.OwnRandomNumbers] gives each its own: other dropout masks.
+//
 // # Contexts
 //
 // Go has no thread-local stack of strategies. Inside a step function there is a

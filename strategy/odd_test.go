@@ -314,6 +314,84 @@ func TestReplicasShareDropoutMasks(t *testing.T) {
 	assert.Contains(t, masks[0], float32(2))
 }
 
+// With numbers of their own, replicas have masks of their own: the logical devices of
+// a replica the same, each step others, and the store's state stays one. Other
+// replicas do not change what a replica draws.
+func TestReplicasDrawRandomNumbersOfTheirOwn(t *testing.T) {
+	ctx := context.Background()
+	masks := func(replicas, logicalDevices int, loop bool) (all [][]float32) {
+		s := newStrategy(t, replicas*logicalDevices, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices})
+		store := model.NewStore()
+		store.SetParam(model.ParamInitialSeed, int64(3))
+		f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			rc.OwnRandomNumbers()
+			rc.OwnRandomNumbers()
+			x := logical.Split(graph.OnesLike(graph.BroadcastPrefix(graph.ReduceAllMean(in[0]), 64)), logicalDevices)
+			return []*graph.Node{layers.DropoutStatic(rc.Scope(), layers.DropoutStatic(rc.Scope(), x, 0.5), 0.5)}
+		}, strategy.FunctionOptions{Store: store, Training: true})
+		for range 3 {
+			arg := any(float32(1))
+			if loop {
+				stacked, err := s.StackBatches(ctx, []any{make([]float32, replicas), make([]float32, replicas)}, logical.Annotation{})
+				require.NoError(t, err)
+				arg = stacked
+			}
+			out, err := f.Run(ctx, arg)
+			require.NoError(t, err)
+			for r := range replicas {
+				mask, err := out[0].Local(ctx, r)
+				require.NoError(t, err)
+				all = append(all, mask.Value().([]float32))
+			}
+		}
+		state, ok := s.Variables(store).Lookup("/" + model.RNGStateVariableName)
+		require.True(t, ok)
+		first, err := state.Local(ctx, 0)
+		require.NoError(t, err)
+		for r := range replicas {
+			other, err := state.Local(ctx, r)
+			require.NoError(t, err)
+			assert.True(t, first.Equal(other), "replica %d", r)
+		}
+		return all
+	}
+	for _, loop := range []bool{false, true} {
+		got := masks(4, 2, loop)
+		for i, mask := range got {
+			for j := range i {
+				assert.NotEqual(t, mask, got[j], "%d %d", i, j)
+			}
+			zeros := 0
+			for _, x := range mask {
+				if x == 0 {
+					zeros++
+				}
+			}
+			assert.InDelta(t, 48, zeros, 14, "a share of 3/4")
+		}
+		pair := masks(2, 1, loop)
+		for step := range 3 {
+			assert.Equal(t, got[4*step:4*step+2], pair[2*step:2*step+2], "step %d", step)
+		}
+	}
+}
+
+func TestRandomNumbersAreSplitFirst(t *testing.T) {
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	for name, store := range map[string]*model.Store{"drawn before": model.NewStore(), "no store": nil} {
+		_, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			if store != nil {
+				in[0] = layers.DropoutStatic(rc.Scope(), in[0], 0.5)
+			}
+			rc.OwnRandomNumbers()
+			return in
+		}, strategy.FunctionOptions{Store: store, Training: true}).Run(context.Background(), []float32{1, 2})
+		var trace *strategy.TraceError
+		require.ErrorAs(t, err, &trace, name)
+		t.Log(err)
+	}
+}
+
 // Batch normalisation keeps running averages: those of the replicas' batches are
 // averaged.
 func TestReplicasShareTheAveragesOfBatchNormalisation(t *testing.T) {

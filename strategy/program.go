@@ -109,6 +109,7 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 		rc.takeSizes(values)
 	}
 	outputs := slices.Clone(f.step(rc, rc.arguments))
+	rc.settleRandom()
 	for i, node := range outputs {
 		if node == nil || node.Graph() != g {
 			return nil, nil, nil, &TraceError{Function: f.opts.Name, Err: fmt.Errorf("result %d is not a node of the step", i)}

@@ -48,6 +48,9 @@ type ReplicaContext struct {
 	// arguments are the step's, sizes the real sizes of those that are padded.
 	arguments []*graph.Node
 	sizes     map[int]*graph.Node
+	// randomNext is the state of the store's generator after the step, if the
+	// replicas draw numbers of their own.
+	randomNext *graph.Node
 }
 
 // Context returns the context that the step is traced with, in replica context:
