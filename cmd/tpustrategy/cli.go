@@ -54,6 +54,8 @@ type exited int
 // run executes one command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) (code int) {
 	var c cli
+	out := &output{w: a.stdout}
+	a.stdout = out
 	defer func() {
 		if r := recover(); r != nil {
 			e, ok := r.(exited)
@@ -91,7 +93,12 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 			a.fail(&c, &failure{Kind: "interrupted", Message: signal.Error()})
 			return signal.code()
 		}
-		return a.fail(&c, err)
+		if out.err == nil {
+			return a.fail(&c, err)
+		}
+	}
+	if out.err != nil {
+		return a.fail(&c, fmt.Errorf("the answer is not complete: %w", out.err))
 	}
 	return 0
 }

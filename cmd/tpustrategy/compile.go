@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -186,19 +187,12 @@ func fileName(topology string) string {
 
 // writeReport writes a report as JSON, or as a page.
 func writeReport(path string, r *report.Report) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return usagef("report: %w", err)
-	}
-	if ext := filepath.Ext(path); ext == ".html" || ext == ".htm" {
-		err = r.WriteHTML(f)
-	} else {
-		encoder := json.NewEncoder(f)
+	return writeFile(path, func(w io.Writer) error {
+		if ext := filepath.Ext(path); ext == ".html" || ext == ".htm" {
+			return r.WriteHTML(w)
+		}
+		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
-		err = encoder.Encode(r)
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
+		return encoder.Encode(r)
+	})
 }

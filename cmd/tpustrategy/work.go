@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strconv"
@@ -90,12 +91,16 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 		return nil, err
 	}
 	if r.Text != "" {
-		if err := os.WriteFile(r.Text, compiled.Module.Text, 0o644); err != nil {
+		err := writeFile(r.Text, func(w io.Writer) error {
+			_, err := w.Write(compiled.Module.Text)
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
 	if r.Save != "" {
-		if err := saveStep(r.Save, compiled); err != nil {
+		if err := writeFile(r.Save, compiled.Save); err != nil {
 			return nil, err
 		}
 	}
@@ -104,19 +109,6 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 		return nil, err
 	}
 	return &compileAnswer{Report: rep}, nil
-}
-
-// saveStep writes a compiled step.
-func saveStep(path string, compiled *strategy.Compiled) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return usagef("%w", err)
-	}
-	err = compiled.Save(f)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
 }
 
 // open opens a strategy over the request's topology.

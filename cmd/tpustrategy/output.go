@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// writeFile writes a file whole or not at all: an earlier one stays as it is until
+// the new one is on its way under its name. What is no regular file, such as a
+// pipe, is written to directly.
+func writeFile(path string, write func(io.Writer) error) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		return usagef("%s is a directory", path)
+	}
+	beside := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d.tmp", filepath.Base(path), os.Getpid()))
+	if err == nil && !info.Mode().IsRegular() {
+		beside = path
+	}
+	f, err := os.Create(beside)
+	if os.IsPermission(err) && info != nil {
+		beside = path // in a directory that takes no other files
+		f, err = os.Create(path)
+	}
+	// The name beside is nobody's business.
+	named := func(err error) error {
+		if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
+			err = cause.Err
+		}
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err != nil {
+		return &usageError{named(err)}
+	}
+	err = write(f)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil && beside == path {
+		return nil
+	}
+	if err == nil && info != nil {
+		err = os.Chmod(beside, info.Mode().Perm())
+	}
+	if err == nil {
+		err = os.Rename(beside, path)
+	}
+	if err != nil {
+		if beside != path {
+			_ = os.Remove(beside)
+		}
+		return named(err)
+	}
+	return nil
+}
+
+// output is the standard output. It remembers that a write failed, so that no
+// command ends well whose answer did not arrive.
+type output struct {
+	w   io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.w.Write(p)
+	if err != nil && o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
