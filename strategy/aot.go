@@ -84,6 +84,37 @@ func (s *TPUStrategy) abstract(shape shapes.Shape, splitBatch bool, a logical.An
 	return s.newValue(splitBatch, shape.DType, dims, a, nil)
 }
 
+// abstractStack is a stacked value without contents.
+func (s *TPUStrategy) abstractStack(batches []any, a logical.Annotation) (*Stacked, error) {
+	var first shapes.Shape
+	for i, batch := range batches {
+		shape, ok := batch.(shapes.Shape)
+		if !ok {
+			tensor, err := hostTensor(batch)
+			if err != nil {
+				return nil, fmt.Errorf("strategy: batch of step %d: %w", i, err)
+			}
+			shape = tensor.Shape()
+		}
+		if i == 0 {
+			first = shape
+		} else if !shape.Equal(first) {
+			return nil, fmt.Errorf("strategy: the batch of step %d has shape %s, that of step 0 %s; a loop has one shape for all", i, shape, first)
+		}
+	}
+	one, err := s.abstract(first, true, a)
+	if err != nil {
+		return nil, err
+	}
+	v := &Stacked{}
+	base := one.base()
+	v.strategy, v.dtype, v.shape, v.annotation, v.perReplica, v.steps = s, base.dtype, base.shape, a, true, len(batches)
+	if err := s.hold(&v.distributed); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
 // Compiler compiles and loads programs for a client in the client's place, such
 // as a cache of compiled programs does. It is used where the system has a client.
 type Compiler interface {

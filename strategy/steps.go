@@ -29,7 +29,8 @@ func (v *Stacked) Local(context.Context, int) (*tensors.Tensor, error) {
 
 // StackBatches copies a global batch for each step to the devices, each cut among
 // the replicas along dimension 0. All have one shape and dtype. The copies hold
-// the bytes of all steps: as many batches as fit beside the step itself.
+// the bytes of all steps: as many batches as fit beside the step itself. Ahead of
+// time a shapes.Shape may stand for a batch, and nothing is copied.
 func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical.Annotation) (*Stacked, error) {
 	return s.stackBatches(ctx, batches, a, false)
 }
@@ -41,6 +42,9 @@ func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical
 	}
 	if len(batches) == 0 {
 		return nil, errors.New("strategy: no batches to stack")
+	}
+	if s.slice != nil {
+		return s.abstractStack(batches, a)
 	}
 	all := make([]*tensors.Tensor, len(batches))
 	for i, batch := range batches {
