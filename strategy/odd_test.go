@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/layers/norm"
 	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -458,4 +459,23 @@ func TestReplicasMayNotWriteTheirOwnToWhatAllShare(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+}
+
+// The TPU compiler takes the replicas' own generators, in a model with dropout.
+func TestAOTStepsDrawRandomNumbersOfTheirOwn(t *testing.T) {
+	if !aotChild(t) {
+		return
+	}
+	strat := ahead(t, "v5e:2x4", strategy.Options{Replicas: 4, LogicalDevices: 2})
+	store := model.NewStore()
+	step := strat.TrainStep(store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		rc.OwnRandomNumbers()
+		h := logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, 256), 1, 2)
+		h = layers.DropoutStatic(rc.Scope("dropout"), h, 0.5)
+		return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("output"), h, true, 1), in[1])))
+	})
+	x, y := batchShapes(64)
+	compiled, err := step.Compiled(context.Background(), x, y)
+	require.NoError(t, err)
+	assert.Contains(t, string(compiled.Module.Text), "rng_bit_generator")
 }
