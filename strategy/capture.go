@@ -177,11 +177,11 @@ func notDistributed(op string) *Error {
 
 // combine aggregates a value of each replica.
 func (rc *ReplicaContext) combine(a VariableAggregation, x *graph.Node) *graph.Node {
+	if a == AggregateFirst {
+		return rc.first(x) // of any dtype: it is moved, not summed
+	}
 	if err := rc.strategy.reducible(x.DType()); err != nil {
 		panic(err)
-	}
-	if a == AggregateFirst {
-		return rc.first(x)
 	}
 	reduction, err := a.ReduceOp()
 	if err != nil {

@@ -59,6 +59,20 @@ func TestMergeCallInAStep(t *testing.T) {
 	})
 }
 
+func TestAMergeCallMayBeTheStepsFirstCall(t *testing.T) {
+	s := openWith(t, strategy.Options{Replicas: 2})
+	f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.Merged) []*strategy.Merged {
+			return []*strategy.Merged{mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), float32(3)) })}
+		})
+	}, strategy.FunctionOptions{})
+	out, err := f.Run(context.Background())
+	require.NoError(t, err)
+	got, err := out[0].Local(context.Background(), 1)
+	require.NoError(t, err)
+	require.Equal(t, float32(3), got.Value())
+}
+
 func TestAnOnReadWriteDoesNotCommunicate(t *testing.T) {
 	ctx := context.Background()
 	s, err := strategy.New(openCPU(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
@@ -100,4 +101,30 @@ func TestLocalResultsOfANestAreOneForEachReplica(t *testing.T) {
 	list, err = s.LocalResultsOf(5.0)
 	require.NoError(t, err)
 	require.Equal(t, []any{5.0}, list)
+}
+
+// TensorFlow's sum across TPU replicas has few dtypes, but what the first replica has is
+// moved and not summed.
+func TestTPUSemanticsMoveTheFirstReplicasValueOfAnyDType(t *testing.T) {
+	ctx := context.Background()
+	s := openWith(t, strategy.Options{Replicas: 2, Semantics: strategy.TensorFlowTPU})
+	for aggregation, refused := range map[strategy.VariableAggregation]bool{strategy.AggregateFirst: false, strategy.AggregateSum: true} {
+		x, err := s.NewVariable(ctx, int64(10), strategy.VariableOptions{Aggregation: aggregation})
+		require.NoError(t, err)
+		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			own := graph.AddScalar(graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Int64), 5)
+			return []*graph.Node{rc.AssignAdd(x, own)}
+		}, strategy.FunctionOptions{})
+		_, err = f.Run(ctx)
+		if refused {
+			require.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
+			continue
+		}
+		require.NoError(t, err)
+		for r := range 2 {
+			got, err := x.Local(ctx, r)
+			require.NoError(t, err)
+			require.Equal(t, int64(15), got.Value())
+		}
+	}
 }

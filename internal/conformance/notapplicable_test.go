@@ -82,5 +82,9 @@ const (
 	reasonOtherRank   = "coordinates of another rank do not compile"
 	reasonArguments   = "arguments are variadic: another type does not compile"
 	reasonStaticRank  = "the rank of a tensor is always known"
+	reasonMergeAxis   = "TensorFlow cannot reduce along an axis in a traced merge call, which would nest computations; here it can"
+	reasonMergeBranch = "a merge call in a branch or a loop is refused in every step, as MirroredStrategy does; TensorFlow's TPU trace does not notice"
+	reasonMergeValue  = "a merge function takes and returns values of the step: a Python number does not compile"
+	reasonZero        = "a crash inside TensorFlow on a Python zero; ours takes it as any other number"
 	reasonMergeTrace  = "TensorFlow traces a merge call on TPUs with one symbolic tensor, so that the documented joining does not happen; here it does"
 )

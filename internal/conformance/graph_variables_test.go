@@ -1,0 +1,138 @@
+package conformance
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/strategy"
+)
+
+var (
+	aggregatedText = regexp.MustCompile(`\baggregation|\b(?:NONE|SUM|MEAN|ONLY_FIRST_REPLICA) in run\b`)
+	accessText     = regexp.MustCompile(`\b(assign_add|assign_sub|assign|scatter_(?:add|sub|mul|div|update|min|max)|read_value|read|value\(\))(?:\W|$)`)
+	onReadText     = regexp.MustCompile(`(?i)\bon_read\b|sync.?on.?read`)
+	valueDtype     = regexp.MustCompile(`\b(?:of )?an? (\w+) (?:tensor|value)\b`)
+	variableDtype  = regexp.MustCompile(`variable of (?:dtype )?(\w+)`)
+	numberText     = regexp.MustCompile(`\bpython\b[a-z ]*(-?[\d.]+)`)
+	constText      = regexp.MustCompile(`tf\.constant\((-?[\d.]+)`)
+)
+
+// declared makes the variable that a name describes, of a value and of rows if the
+// step scatters.
+func (v *env) declared(c *caseRun, name string, written, rows bool) (*strategy.Variable, error) {
+	o := strategy.VariableOptions{Aggregation: aggregationOf(golden{Name: name})}
+	if onReadText.MatchString(name) {
+		o.Synchronization = strategy.OnRead
+	} else { // TensorFlow writes the components of a mirrored variable apart without an aggregation
+		o.LocalWrites = written && o.Aggregation == strategy.AggregateNone
+	}
+	d := dtypeIn(valueDtype.ReplaceAllString(name, ""))
+	if m := variableDtype.FindStringSubmatch(name); m != nil && dtypeText.MatchString(m[1]) {
+		d = dtypeIn(m[1])
+	}
+	one := json.Number("1")
+	var initial any = one
+	if rows {
+		initial = []any{one, one, one}
+	}
+	x, err := v.s.NewVariable(v.ctx, tensor(c, initial, d), o)
+	if err == nil {
+		c.Cleanup(func() { _ = x.Close() })
+	}
+	return x, err
+}
+
+// variables is a step that reads and writes a variable.
+func (v *env) variables(c *caseRun, g graphGolden, x *traced) {
+	name := g.Name
+	var calls []string
+	for _, m := range accessText.FindAllStringSubmatch(name, -1) {
+		calls = append(calls, m[1])
+	}
+	switch {
+	case len(calls) > 0:
+	case writes(g) > 0 || g.Error != nil:
+		calls = []string{"assign_add"}
+	case g.Counts["ReadVariableOp"] > 0:
+		calls = []string{"read"}
+	default:
+		c.unmapped("step %q", name)
+	}
+	reads := func(call string) bool { return call == "read" || call == "read_value" || call == "value()" }
+	written := slices.ContainsFunc(calls, func(call string) bool { return !reads(call) })
+	rows := strings.HasPrefix(calls[0], "scatter_")
+	value := v.valueIn(c, g)
+	x.variable, x.err = v.declared(c, name, written, rows)
+	if strings.Contains(name, "variable of another strategy") {
+		other := *v
+		other.s = v.other()
+		x.variable, x.err = other.declared(c, name, written, rows)
+	}
+	x.step = func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		var y *graph.Node
+		for i, call := range calls {
+			given := func() any {
+				if i > 0 {
+					return graph.MulScalar(rc.Read(x.variable), 2)
+				}
+				return value(rc)
+			}
+			switch {
+			case reads(call):
+				y = graph.AddScalar(rc.Read(x.variable), 1)
+			case call == "assign":
+				y = rc.Assign(x.variable, given())
+			case call == "assign_add":
+				y = rc.AssignAdd(x.variable, given())
+			case call == "assign_sub":
+				y = rc.AssignSub(x.variable, given())
+			default:
+				for op := strategy.ScatterAdd; op <= strategy.ScatterMax; op++ {
+					if op.String() == call {
+						y = rc.Scatter(op, x.variable, graph.Const(rc.Graph(), []int32{1}), graph.Const(rc.Graph(), []float32{5}))
+					}
+				}
+			}
+		}
+		return []*graph.Node{y}
+	}
+}
+
+// valueIn is what a step gives to a variable: a Python number, a constant, or a value
+// of the replica's own.
+func (v *env) valueIn(c *caseRun, g graphGolden) func(rc *strategy.ReplicaContext) any {
+	name := g.Name
+	d := dtypeIn(name)
+	if m := valueDtype.FindStringSubmatch(name); m != nil && dtypeText.MatchString(m[1]) {
+		d = dtypeIn(m[1])
+	}
+	if m := constText.FindStringSubmatch(name); m != nil {
+		number := evaluate(c, m[1], 0).(float64)
+		return func(rc *strategy.ReplicaContext) any { return graph.Scalar(rc.Graph(), d, number) }
+	}
+	if m := numberText.FindStringSubmatch(name); m != nil {
+		number := evaluate(c, m[1], 0).(float64)
+		if number == 0 && g.Error != nil && g.Error.Type == "AttributeError" {
+			c.skip(reasonZero)
+		}
+		return func(*strategy.ReplicaContext) any {
+			if !strings.Contains(m[1], ".") {
+				return int(number)
+			}
+			return number
+		}
+	}
+	if strings.Contains(name, "another shape") || strings.Contains(name, "wrong shape") {
+		return func(rc *strategy.ReplicaContext) any {
+			return graph.ConstTensor(rc.Graph(), tensors.FromValue([]float32{1, 2}))
+		}
+	}
+	return func(rc *strategy.ReplicaContext) any {
+		return graph.AddScalar(graph.ConvertDType(rc.ReplicaIDInSyncGroup(), d), 1)
+	}
+}
