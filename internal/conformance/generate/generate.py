@@ -2,7 +2,7 @@
 
     python generate.py DIR [PART ...]
 
-The parts are values, variables, input, control, assignment and sharding; all of
+The parts are values, variables, input, control, assignment, sharding and graph; all of
 them without a name. Afterwards, where jaxlib is:
 
     python hlo.py DIR/sharding.json
@@ -13,7 +13,7 @@ import sys
 
 from common import Cases
 
-PARTS = ("values", "variables", "input", "control", "assignment", "sharding")
+PARTS = ("values", "variables", "input", "control", "assignment", "sharding", "graph")
 CONVENTIONS = "the form of strategy_semantics.json"
 
 
