@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -166,11 +167,14 @@ func (b *trainBound) fill(ctx context.Context, batch []any, hosts []*tensors.Ten
 func (s *TPUStrategy) feed(ctx context.Context, slot *trainSlot, host *tensors.Tensor, local bool) ([]*pjrt.Buffer, error) {
 	return slot.feed.refill(func(buffers []*pjrt.Buffer) error {
 		var failed error
-		err := host.ConstBytes(func(data []byte) { failed = s.uploadBatch(ctx, &slot.layout, data, local, buffers) })
-		if failed != nil {
-			return failed
-		}
-		return err
+		l := &slot.layout
+		err := host.ConstBytes(func(data []byte) {
+			failed = s.uploadHeld(ctx, l, func(r int) []byte {
+				at := s.batchIndex(r, local)
+				return data[at*l.bytes : (at+1)*l.bytes]
+			}, buffers)
+		})
+		return cmp.Or(failed, err)
 	})
 }
 

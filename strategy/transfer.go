@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,187 +13,7 @@ import (
 
 	"tpustrategy/logical"
 	"tpustrategy/pjrt"
-	"tpustrategy/sharding"
 )
-
-// layout says which part of a replica's tensor each logical device holds, and
-// moves parts between a row-major tensor and a row-major part. It is a value.
-type layout struct {
-	dtype dtypes.DType
-	wire  pjrt.DType
-	shape []int // of a replica's tensor
-	shard []int // of one logical device's part
-	// buffer is the part's shape as the program takes it: shard, but one element
-	// for the scalar of one replica.
-	buffer []int
-	// starts are each logical device's first index in every dimension.
-	starts     [][]int
-	whole      bool // each logical device holds all
-	bytes      int  // of a replica's tensor
-	shardBytes int
-}
-
-func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotation, perReplica bool) (layout, error) {
-	l := layout{dtype: dtype, shape: shape}
-	var err error
-	if l.wire, err = wireType(dtype); err != nil {
-		return l, err
-	}
-	if err := a.Validate("", shape, s.perReplica); err != nil {
-		return l, err
-	}
-	factors, err := logical.Factorize(s.perReplica, a)
-	if err != nil {
-		return l, err
-	}
-	mesh, err := sharding.NewMesh(factors.Axes()...)
-	if err != nil {
-		return l, err
-	}
-	spec := a.Spec(len(shape), factors)
-	if l.shard, err = sharding.ShardShape(mesh, spec, shape); err != nil {
-		return l, err
-	}
-	l.buffer = l.shard
-	if perReplica && len(shape) == 0 {
-		l.buffer = []int{1}
-	}
-	for p := range s.perReplica {
-		ranges, err := sharding.IndexRanges(mesh, spec, shape, p)
-		if err != nil {
-			return l, err
-		}
-		start := make([]int, len(ranges))
-		for i, r := range ranges {
-			start[i] = r.Start
-		}
-		l.starts = append(l.starts, start)
-	}
-	l.whole = a.Kind() != logical.KindSplit || s.perReplica == 1
-	element := l.wire.HostBytes()
-	l.bytes, l.shardBytes = element*size(shape), element*size(l.shard)
-	return l, nil
-}
-
-func size(dims []int) int {
-	n := 1
-	for _, d := range dims {
-		n *= d
-	}
-	return n
-}
-
-// part returns logical device p's part of a replica's tensor: a view of it where
-// the part is contiguous, otherwise a copy into scratch.
-func (l *layout) part(tensor []byte, p int, scratch *[]byte) []byte {
-	if l.whole {
-		return tensor
-	}
-	if len(*scratch) < l.shardBytes {
-		*scratch = make([]byte, l.shardBytes)
-	}
-	part := (*scratch)[:l.shardBytes]
-	l.each(p, func(inTensor, inPart, n int) { copy(part[inPart:inPart+n], tensor[inTensor:inTensor+n]) })
-	return part
-}
-
-// put writes logical device p's part into a replica's tensor.
-func (l *layout) put(tensor, part []byte, p int) {
-	if l.whole {
-		copy(tensor, part)
-		return
-	}
-	l.each(p, func(inTensor, inPart, n int) { copy(tensor[inTensor:inTensor+n], part[inPart:inPart+n]) })
-}
-
-// each walks the contiguous runs of a part: their byte offsets in the tensor and
-// in the part, and their length.
-func (l *layout) each(p int, visit func(inTensor, inPart, n int)) {
-	rank := len(l.shape)
-	run := l.wire.HostBytes() * l.shard[rank-1]
-	if run == 0 || l.shardBytes == 0 {
-		return
-	}
-	index := make([]int, rank)
-	for at := 0; at < l.shardBytes; at += run {
-		offset := 0
-		for d := range rank {
-			offset = offset*l.shape[d] + l.starts[p][d] + index[d]
-		}
-		visit(offset*l.wire.HostBytes(), at, run)
-		for d := rank - 2; d >= 0; d-- {
-			if index[d]++; index[d] < l.shard[d] {
-				break
-			}
-			index[d] = 0
-		}
-	}
-}
-
-// tensorReader gives replica r's tensor, row-major, for the time of a call.
-type tensorReader func(r int, use func(data []byte)) error
-
-// upload copies the replicas' tensors to this process's devices, into buffers. A
-// nil buffer is made, a closed one is used again. Replicas that have no device
-// here are not read. After an error no buffer is live.
-func (s *TPUStrategy) upload(ctx context.Context, l *layout, read tensorReader, buffers []*pjrt.Buffer) error {
-	if s.slice != nil {
-		return nil // there is nowhere to copy to
-	}
-	var scratch []byte
-	for _, r := range s.hosts.replicas {
-		var failed error
-		err := read(r, func(data []byte) { failed = s.uploadReplica(ctx, l, r, data, &scratch, buffers) })
-		if failed == nil {
-			failed = err
-		}
-		if failed != nil {
-			_ = closeAll(buffers)
-			return failed
-		}
-	}
-	return nil
-}
-
-// uploadBatch is upload of a batch, cut among the replicas along dimension 0.
-func (s *TPUStrategy) uploadBatch(ctx context.Context, l *layout, batch []byte, local bool, buffers []*pjrt.Buffer) error {
-	if s.slice != nil {
-		return nil
-	}
-	var scratch []byte
-	for _, r := range s.hosts.replicas {
-		at := s.batchIndex(r, local)
-		if err := s.uploadReplica(ctx, l, r, batch[at*l.bytes:(at+1)*l.bytes], &scratch, buffers); err != nil {
-			_ = closeAll(buffers)
-			return err
-		}
-	}
-	return nil
-}
-
-// uploadReplica copies replica r's tensor to its devices of this process.
-func (s *TPUStrategy) uploadReplica(ctx context.Context, l *layout, r int, data []byte, scratch *[]byte, buffers []*pjrt.Buffer) (err error) {
-	if len(data) != l.bytes {
-		return fmt.Errorf("strategy: replica %d has %d bytes for %s%v, which is %d", r, len(data), l.dtype, l.shape, l.bytes)
-	}
-	rt := s.sys.Runtime()
-	for p := range s.perReplica {
-		d := r*s.perReplica + p
-		if !s.hosts.local[d] {
-			continue
-		}
-		part := l.part(data, p, scratch)
-		if buffers[d] == nil {
-			buffers[d], err = rt.BufferFromHost(ctx, part, l.wire, l.buffer, s.devices[d])
-		} else {
-			err = rt.RefillFromHost(ctx, buffers[d], part, l.wire, l.buffer, s.devices[d])
-		}
-		if err != nil {
-			return fmt.Errorf("strategy: copying to replica %d, logical device %d: %w", r, p, err)
-		}
-	}
-	return nil
-}
 
 // download copies a replica's tensor to the host. One that is elsewhere is an
 // error, unless it is the same as that of a replica which is here.
@@ -262,9 +83,7 @@ func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotatio
 	if err != nil {
 		return nil, fmt.Errorf("strategy: mirror: %w", err)
 	}
-	v, err := s.place(ctx, false, tensor.DType(), tensor.Shape().Dimensions, a, func(_ int, use func([]byte)) error {
-		return tensor.ConstBytes(use)
-	})
+	v, err := s.placeOf(ctx, tensor, false, tensor.Shape().Dimensions, a, func(_ int, data []byte) []byte { return data })
 	if err != nil {
 		return nil, err
 	}
@@ -314,12 +133,9 @@ func (s *TPUStrategy) splitBatch(ctx context.Context, batch any, a logical.Annot
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.place(ctx, true, tensor.DType(), shape, a, func(r int, use func([]byte)) error {
-		at := s.batchIndex(r, local)
-		return tensor.ConstBytes(func(data []byte) {
-			n := len(data) / replicas
-			use(data[at*n : (at+1)*n])
-		})
+	v, err := s.placeOf(ctx, tensor, true, shape, a, func(r int, data []byte) []byte {
+		at, n := s.batchIndex(r, local), len(data)/replicas
+		return data[at*n : (at+1)*n]
 	})
 	if err != nil {
 		return nil, err
@@ -345,6 +161,22 @@ func shareShape(batch []int, replicas int) ([]int, error) {
 
 // place uploads a new value. read calls use with replica r's tensor.
 func (s *TPUStrategy) place(ctx context.Context, perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, read tensorReader) (Value, error) {
+	return s.placed(perReplica, dtype, shape, a, func(l *layout, buffers []*pjrt.Buffer) error { return s.upload(ctx, l, read, buffers) })
+}
+
+// placeOf is place for parts of one tensor: part answers replica r's.
+func (s *TPUStrategy) placeOf(ctx context.Context, tensor *tensors.Tensor, perReplica bool, shape []int, a logical.Annotation, part func(r int, data []byte) []byte) (Value, error) {
+	return s.placed(perReplica, tensor.DType(), shape, a, func(l *layout, buffers []*pjrt.Buffer) error {
+		var failed error
+		err := tensor.ConstBytes(func(data []byte) {
+			failed = s.uploadHeld(ctx, l, func(r int) []byte { return part(r, data) }, buffers)
+		})
+		return cmp.Or(failed, err)
+	})
+}
+
+// placed makes a value of the buffers that upload fills.
+func (s *TPUStrategy) placed(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, upload func(*layout, []*pjrt.Buffer) error) (Value, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -353,7 +185,7 @@ func (s *TPUStrategy) place(ctx context.Context, perReplica bool, dtype dtypes.D
 		return nil, err
 	}
 	buffers := make([]*pjrt.Buffer, len(s.devices))
-	if err := s.upload(ctx, &l, read, buffers); err != nil {
+	if err := upload(&l, buffers); err != nil {
 		return nil, err
 	}
 	return s.newValue(perReplica, dtype, shape, a, buffers)
