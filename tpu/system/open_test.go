@@ -349,6 +349,21 @@ func TestShutdownIsBoundedByItsContext(t *testing.T) {
 	require.NoError(t, base.Close(), "a second close returns the first result")
 }
 
+func TestASystemInUseSaysWhatToCloseFirst(t *testing.T) {
+	sys, err := system.Open(context.Background(), system.Options{CPUDevices: 1, Plugin: plugintest.Path(t, "cpu")})
+	require.NoError(t, err)
+	rt := sys.Runtime()
+	buffer, err := rt.BufferFromHost(context.Background(), make([]byte, 4), pjrt.F32, nil, rt.Devices()[0])
+	require.NoError(t, err)
+	err = sys.Close()
+	var open *pjrt.OpenError
+	require.ErrorAs(t, err, &open)
+	assert.Equal(t, 1, open.Buffers)
+	assert.ErrorContains(t, err, "close the strategies on it first")
+	require.NoError(t, buffer.Close())
+	require.NoError(t, sys.Close())
+}
+
 func TestFindingsCanBeAllowed(t *testing.T) {
 	var log bytes.Buffer
 	known := workers(t, 0, "a:1")

@@ -2,6 +2,7 @@ package system
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -89,7 +90,13 @@ func (s *System) Device(id int) (*pjrt.Device, bool) {
 
 // Close closes the runtime. It fails, naming them, while strategies or buffers of
 // it are open; a second Close returns the first one's result.
-func (s *System) Close() error { return s.runtime.Close() }
+func (s *System) Close() error {
+	err := s.runtime.Close()
+	if open := (*pjrt.OpenError)(nil); errors.As(err, &open) {
+		return fmt.Errorf("system: close: %w; close the strategies on it first", err)
+	}
+	return err
+}
 
 // Shutdown is Close bounded by ctx: closing a client waits for the calls under way,
 // and a plugin may not come back from one. What ctx cuts short goes on in the
