@@ -54,6 +54,9 @@ var benches = []bench{
 
 func main() {
 	child := flag.String("child", "", "take one step in this process and exit: used by first_step")
+	flag.Usage = func() {
+		fmt.Fprintf(flag.CommandLine.Output(), "usage: bench [word ...]\n\nRuns the benchmarks whose name contains a word, or all: %s.\n", names())
+	}
 	flag.Parse()
 	ctx := context.Background()
 	if *child != "" {
@@ -62,11 +65,13 @@ func main() {
 		}
 		return
 	}
+	chosen, err := choose(flag.Args())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	}
 	out := json.NewEncoder(os.Stdout)
-	for _, b := range benches {
-		if flag.NArg() > 0 && !slices.ContainsFunc(flag.Args(), func(word string) bool { return strings.Contains(b.name, word) }) {
-			continue
-		}
+	for _, b := range chosen {
 		r, err := b.run(ctx, b.devices)
 		if err != nil {
 			fatal(fmt.Errorf("%s on %d devices: %w", b.name, b.devices, err))
@@ -79,6 +84,34 @@ func main() {
 			fatal(err)
 		}
 	}
+}
+
+// choose returns the benchmarks whose name contains a word, in their order.
+func choose(words []string) ([]bench, error) {
+	if len(words) == 0 {
+		return benches, nil
+	}
+	var chosen []bench
+	for _, b := range benches {
+		if slices.ContainsFunc(words, func(word string) bool { return strings.Contains(b.name, word) }) {
+			chosen = append(chosen, b)
+		}
+	}
+	for _, word := range words {
+		if !slices.ContainsFunc(chosen, func(b bench) bool { return strings.Contains(b.name, word) }) {
+			return nil, fmt.Errorf("no benchmark is called %q; there are %s", word, names())
+		}
+	}
+	return chosen, nil
+}
+
+// names lists the benchmarks.
+func names() string {
+	var all []string
+	for _, b := range benches {
+		all = append(all, b.name)
+	}
+	return strings.Join(slices.Compact(all), ", ")
 }
 
 func fatal(err error) {
