@@ -54,11 +54,17 @@ func (e *ArgumentError) Kind() Kind { return kindOr(e.Err, ValueError) }
 type TraceError struct {
 	// Function is the step function's name.
 	Function string
+	// Where is the line of the step's code that panicked, or that called what did:
+	// "model.go:12". It is empty if that is not known.
+	Where string
 	// Err is what it panicked with, as an error.
 	Err error
 }
 
 func (e *TraceError) Error() string {
+	if e.Where != "" {
+		return fmt.Sprintf("strategy: tracing %s: at %s: %v", e.Function, e.Where, e.Err)
+	}
 	return fmt.Sprintf("strategy: tracing %s: %v", e.Function, e.Err)
 }
 

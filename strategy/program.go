@@ -84,9 +84,12 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 			if !ok {
 				cause = fmt.Errorf("panic: %v", r)
 			}
-			err = &TraceError{Function: f.opts.Name, Err: cause}
+			err = &TraceError{Function: f.opts.Name, Where: panickedAt(), Err: cause}
 		}
 	}()
+	if f.step == nil {
+		return nil, nil, nil, &TraceError{Function: f.opts.Name, Err: errors.New("there is no step function: it is nil")}
+	}
 	s := f.strategy
 	t := module.NewTrace(module.Options{
 		Replicas: s.replicas, LogicalDevices: s.perReplica, Target: s.target, Precision: s.opts.Precision,

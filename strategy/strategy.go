@@ -79,6 +79,9 @@ type TPUStrategy struct {
 // New returns a strategy over the system's devices. The errors name the option
 // at fault ([*OptionError]).
 func New(sys *system.System, opts Options) (*TPUStrategy, error) {
+	if sys == nil {
+		return nil, errors.New("strategy: there is no system: it is nil; see the error of system.Open")
+	}
 	s, err := newStrategy(sys.Topology(), opts)
 	if err != nil {
 		return nil, err

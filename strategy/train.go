@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -63,6 +64,9 @@ func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, los
 		o.Name = "train_step"
 	}
 	step := func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
+		if loss == nil {
+			panic(errors.New("there is no loss function: it is nil"))
+		}
 		l := loss(rc, in)
 		if l == nil || !l.IsScalar() || !l.DType().IsFloat() {
 			panic(fmt.Errorf("the loss must be a float scalar, the mean over the replica's batch"))

@@ -1,0 +1,86 @@
+package strategy_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+)
+
+func TestTraceErrorsNameTheLine(t *testing.T) {
+	s := newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2})
+	ctx := context.Background()
+	line := func() int { // of the caller, one below
+		_, _, line, _ := runtime.Caller(1)
+		return line + 1
+	}
+	at := 0
+	for name, step := range map[string]func(in []*graph.Node) *graph.Node{
+		"an index": func(in []*graph.Node) *graph.Node {
+			at = line()
+			return in[1]
+		},
+		"a GoMLX function": func(in []*graph.Node) *graph.Node {
+			at = line()
+			return graph.Add(in[0], graph.Const(in[0].Graph(), []float32{1, 2}))
+		},
+		"an annotation": func(in []*graph.Node) *graph.Node {
+			at = line()
+			return logical.Split(in[0], 2, 2)
+		},
+		"within a region": func(in []*graph.Node) *graph.Node {
+			return logical.On(1, in[0], func(x *graph.Node) *graph.Node {
+				at = line()
+				return graph.Reshape(x, 7)
+			})
+		},
+		"a text": func(in []*graph.Node) *graph.Node {
+			at = line()
+			panic("a text")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{step(in)}
+			}, strategy.FunctionOptions{})
+			_, err := f.Run(ctx, []float32{1, 2, 3})
+			var trace *strategy.TraceError
+			require.ErrorAs(t, err, &trace)
+			assert.Equal(t, fmt.Sprintf("where_test.go:%d", at), trace.Where)
+			assert.ErrorContains(t, err, "tracing step: at where_test.go:")
+
+			train := s.TrainStep(model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				return step(in)
+			})
+			_, err = train.Run(ctx, []float32{1, 2, 3})
+			require.ErrorAs(t, err, &trace)
+			assert.Equal(t, fmt.Sprintf("where_test.go:%d", at), trace.Where)
+		})
+	}
+}
+
+func TestNilsAreNamed(t *testing.T) {
+	s := newStrategy(t, 1, strategy.Options{})
+	ctx := context.Background()
+	_, err := s.Function(nil, strategy.FunctionOptions{}).Run(ctx)
+	assert.ErrorContains(t, err, "there is no step function")
+	_, err = s.TrainStep(model.NewStore(), optimizer.Adam().Done(), nil).Run(ctx, []float32{1})
+	assert.ErrorContains(t, err, "there is no loss function")
+	_, err = strategy.New(nil, strategy.Options{})
+	assert.ErrorContains(t, err, "system.Open")
+	var trace *strategy.TraceError
+	_, err = s.TrainStep(model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllMean(in[0])
+	}).Run(ctx, []float32{1})
+	require.ErrorAs(t, err, &trace)
+	assert.Empty(t, trace.Where, "no line of the step's own has panicked")
+}
