@@ -77,7 +77,9 @@ func (rc *ReplicaContext) ReadAcross(v *Variable) *graph.Node {
 // variable is aggregated over the replicas by one all-reduce in the step, as its
 // aggregation says; without one it panics with an [*Error] of kind ValueError,
 // unless [VariableOptions.LocalWrites] allows it. A host value is one value, not
-// one for each replica: SUM of it is an error, MEAN is the value.
+// one for each replica: SUM of it is an error, MEAN is the value. A Go number takes a
+// scalar variable's dtype; one that does not fit it, such as 2.5 or 1e10 for an Int32,
+// is an [*Error].
 func (rc *ReplicaContext) Assign(v *Variable, x any) *graph.Node {
 	return rc.write("Assign", v, x, func(_, x *graph.Node) *graph.Node { return x })
 }
@@ -111,12 +113,13 @@ func (rc *ReplicaContext) set(op string, c *captured, x *graph.Node, apply func(
 
 // node makes a node of a host value, of the variable's dtype if it is a number.
 func (rc *ReplicaContext) node(op string, v *Variable, x any) (node *graph.Node, host bool) {
-	switch x := x.(type) {
-	case *graph.Node:
-		return x, false
-	case float64, float32, int, int32, int64:
-		if len(v.shape) == 0 {
-			return graph.Scalar(rc.graph, v.dtype, number(x)), true
+	if node, ok := x.(*graph.Node); ok {
+		return node, false
+	}
+	if isNumber(x) && len(v.shape) == 0 {
+		var err error
+		if x, err = numberAs(op, x, v.dtype); err != nil {
+			panic(err)
 		}
 	}
 	t, err := hostTensor(x)
@@ -124,22 +127,6 @@ func (rc *ReplicaContext) node(op string, v *Variable, x any) (node *graph.Node,
 		panic(&Error{Op: op, Reason: fmt.Sprintf("a value of type %T", x), Hint: "give a node or a host tensor", Err: err, kind: TypeError})
 	}
 	return graph.ConstTensor(rc.graph, t), true
-}
-
-func number(x any) float64 {
-	switch x := x.(type) {
-	case float64:
-		return x
-	case float32:
-		return float64(x)
-	case int:
-		return float64(x)
-	case int32:
-		return float64(x)
-	case int64:
-		return float64(x)
-	}
-	return 0
 }
 
 // aggregate combines the replicas' values of a write as the variable says.

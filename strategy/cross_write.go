@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
@@ -29,7 +27,9 @@ var (
 
 // Assign gives all components of the variable a new value, of its own shape and
 // dtype: a host value, a *[Mirrored], another *Variable, or a *[PerReplica] if the
-// components may differ (see [VariableOptions.LocalWrites]).
+// components may differ (see [VariableOptions.LocalWrites]). A Go number takes a
+// scalar variable's dtype; one that does not fit it, such as 2.5 or 1e10 for an Int32,
+// is an [*Error].
 //
 // An [OnRead] variable that is summed on read receives the value divided by the
 // number of replicas, so that a read gives it back; for integers the division
@@ -152,12 +152,12 @@ func (v *Variable) operand(ctx context.Context, op string, value any) (source an
 	return x, made, nil
 }
 
-// hostValue is a host value in the variable's dtype: Go numbers convert.
+// hostValue is a host value in the variable's dtype: Go numbers convert if they fit.
 func (v *Variable) hostValue(op string, value any) (*tensors.Tensor, error) {
-	switch value.(type) {
-	case float64, float32, int, int32, int64:
-		if len(v.shape) == 0 && v.dtype != dtypes.Bool {
-			value = shapes.CastAsDType(value, v.dtype)
+	if isNumber(value) && len(v.shape) == 0 {
+		var err error
+		if value, err = numberAs(op, value, v.dtype); err != nil {
+			return nil, err
 		}
 	}
 	t, err := hostTensor(value)

@@ -323,6 +323,14 @@ func (rc *EagerContext) Call(f *Function, args ...any) ([]any, error) {
 
 // Add, Sub, Mul and Div are element by element, on the devices; a scalar goes with
 // any shape. They join the replicas.
+//
+// A Go number (int, int32, int64, float32 or float64, which may differ from replica
+// to replica) takes the other operand's dtype. As in TensorFlow a float is never an
+// integer: 2.5, or 2.0, beside an Int32 is an [*Error] of kind TypeError. A number out
+// of the dtype's range, or an integer that a float dtype does not have, is a
+// ValueError; a float beside floats is rounded. Of two numbers a float comes before an
+// integer, and int and float64 take the dtype of the other. Other values do not
+// convert: operands of different dtypes are an InvalidArgumentError.
 func (rc *EagerContext) Add(a, b any) (any, error) { return rc.binary("Add", graph.Add, a, b) }
 
 // Sub is a - b.
@@ -337,12 +345,19 @@ func (rc *EagerContext) Div(a, b any) (any, error) { return rc.binary("Div", gra
 func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.Node, a, b any) (any, error) {
 	s := rc.strategy
 	return rc.join(name, [2]any{a, b}, func(all []any) ([]any, error) {
+		columns, err := operands(name, all)
+		if err != nil {
+			return nil, err
+		}
 		values := make([]Value, 2)
 		mirrored := rc.update
-		for i := range values {
-			column := make([]any, len(all))
-			for r := range all {
-				column[r] = all[r].([2]any)[i]
+		// A number waits for the other operand, whose dtype it takes.
+		for _, i := range order(columns) {
+			column := columns[i]
+			if other := values[1-i]; other != nil && allNumbers(column) {
+				if column, err = numbersAs(name, column, other.base().dtype); err != nil {
+					return nil, err
+				}
 			}
 			v, release, err := s.merge(rc.outer(), name, column)
 			if err != nil {
@@ -352,16 +367,8 @@ func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.
 			values[i] = v
 			mirrored = mirrored && !v.base().perReplica
 		}
-		// A Go number takes the other operand's dtype.
-		for i := range values {
-			if number, ok := numberOf(all, i); ok && values[i].base().dtype != values[1-i].base().dtype {
-				v, release, err := s.mirrorOnce(rc.outer(), name, castNumber(number, values[1-i].base().dtype))
-				if err != nil {
-					return nil, err
-				}
-				defer release()
-				values[i] = v
-			}
+		if a, b := values[0].base().dtype, values[1].base().dtype; a != b {
+			return nil, fault(InvalidArgumentError, name, "convert one of them in a compiled function", "a %s beside a %s", a, b)
 		}
 		results, err := s.call(rc.outer(), builtinCall{
 			name: "eager_" + name, values: values, mirrored: mirrored,
@@ -374,4 +381,43 @@ func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.
 		}
 		return s.split(results[0])
 	})
+}
+
+// operands are the two operands, each by replica. Numbers on both sides are brought
+// to one dtype.
+func operands(name string, all []any) (columns [2][]any, err error) {
+	var numbers []any
+	for _, pair := range all {
+		for i, x := range pair.([2]any) {
+			columns[i] = append(columns[i], x)
+			numbers = append(numbers, x)
+		}
+	}
+	if !allNumbers(numbers) {
+		return columns, nil
+	}
+	dtype := numbersDType(numbers...)
+	for i := range columns {
+		if columns[i], err = numbersAs(name, columns[i], dtype); err != nil {
+			return columns, err
+		}
+	}
+	return columns, nil
+}
+
+// order is that in which operands become values: numbers last.
+func order(columns [2][]any) [2]int {
+	if allNumbers(columns[0]) {
+		return [2]int{1, 0}
+	}
+	return [2]int{0, 1}
+}
+
+func allNumbers(column []any) bool {
+	for _, x := range column {
+		if !isNumber(x) {
+			return false
+		}
+	}
+	return true
 }

@@ -4,33 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 )
-
-// numberOf returns the Go number that all replicas gave as operand i.
-func numberOf(all []any, i int) (any, bool) {
-	first := all[0].([2]any)[i]
-	for _, pair := range all {
-		if !same(first, pair.([2]any)[i]) {
-			return nil, false
-		}
-	}
-	switch first.(type) {
-	case float64, float32, int, int32, int64:
-		return first, true
-	}
-	return nil, false
-}
-
-func castNumber(x any, dtype dtypes.DType) any {
-	if dtype == dtypes.Bool {
-		return x
-	}
-	return shapes.CastAsDType(x, dtype)
-}
 
 // Read returns the replica's component of a variable as it is now.
 func (rc *EagerContext) Read(v *Variable) (any, error) {
@@ -71,7 +47,8 @@ func (rc *EagerContext) ReadAcross(v *Variable) (any, error) {
 // Assign gives the variable a new value, which it returns, by the rules of
 // [ReplicaContext.Assign]: an [OnRead] variable's component is the replica's own;
 // writes of an [OnWrite] variable are aggregated. A value that is the same object on
-// every replica is one value: SUM of it is an error, MEAN is the value.
+// every replica is one value: SUM of it is an error, MEAN is the value. A Go number
+// takes a scalar variable's dtype; one that it does not fit is an [*Error].
 func (rc *EagerContext) Assign(v *Variable, x any) (any, error) { return rc.write(opAssign, v, x) }
 
 // AssignAdd adds to the variable, like Assign.
@@ -154,10 +131,9 @@ func (rc *EagerContext) written(op string, v *Variable, xs []any) (value Value, 
 	s := rc.strategy
 	converted := make([]any, len(xs))
 	for r, x := range xs {
-		switch x.(type) {
-		case float64, float32, int, int32, int64:
-			if len(v.shape) == 0 {
-				x = castNumber(x, v.dtype)
+		if isNumber(x) && len(v.shape) == 0 {
+			if x, err = numberAs(op, x, v.dtype); err != nil {
+				return nil, false, nil, err
 			}
 		}
 		converted[r] = x

@@ -3,58 +3,27 @@ package contrib
 import (
 	"context"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-
 	"tpustrategy/strategy"
 )
 
 // Arithmetic is what a tower's code and an update compute with: element by element,
 // on the devices. Tensors are *[strategy.Component]s; numbers and host tensors will do
-// where one is expected. A Go int takes the other operand's dtype, and so does a
-// float64 beside floats: they may differ from tower to tower. Each call joins the
-// towers.
+// where one is expected. A Go number takes the other operand's dtype and may differ
+// from tower to tower; one that does not fit is an error, see
+// [strategy.EagerContext.Add]. Each call joins the towers.
 type Arithmetic struct{ rc *strategy.EagerContext }
 
 // Add is a + b.
-func (a Arithmetic) Add(x, y any) (any, error) { return a.binary(a.rc.Add, x, y) }
+func (a Arithmetic) Add(x, y any) (any, error) { return a.rc.Add(x, y) }
 
 // Sub is a - b.
-func (a Arithmetic) Sub(x, y any) (any, error) { return a.binary(a.rc.Sub, x, y) }
+func (a Arithmetic) Sub(x, y any) (any, error) { return a.rc.Sub(x, y) }
 
 // Mul is a * b.
-func (a Arithmetic) Mul(x, y any) (any, error) { return a.binary(a.rc.Mul, x, y) }
+func (a Arithmetic) Mul(x, y any) (any, error) { return a.rc.Mul(x, y) }
 
 // Div is a / b; integers truncate.
-func (a Arithmetic) Div(x, y any) (any, error) { return a.binary(a.rc.Div, x, y) }
-
-func (a Arithmetic) binary(op func(x, y any) (any, error), x, y any) (any, error) {
-	return op(like(x, y), like(y, x))
-}
-
-// like is x in the dtype of other, if x is a number that has none of its own.
-func like(x, other any) any {
-	_, isInt := x.(int)
-	_, isFloat := x.(float64)
-	if !isInt && !isFloat {
-		return x
-	}
-	var dtype dtypes.DType
-	switch other := other.(type) {
-	case interface{ Shape() shapes.Shape }:
-		dtype = other.Shape().DType
-	case float32:
-		dtype = dtypes.Float32
-	case int32:
-		dtype = dtypes.Int32
-	default:
-		return x
-	}
-	if !dtype.IsFloat() && (isFloat || !dtype.IsInt()) {
-		return x
-	}
-	return shapes.CastAsDType(x, dtype)
-}
+func (a Arithmetic) Div(x, y any) (any, error) { return a.rc.Div(x, y) }
 
 // Call runs a compiled function on all towers; see [strategy.EagerContext.Call].
 func (a Arithmetic) Call(f *strategy.Function, args ...any) ([]any, error) {
