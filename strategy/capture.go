@@ -28,6 +28,9 @@ func (rc *ReplicaContext) capture(op string, v *Variable) *captured {
 	if c := rc.capturing(v); c != nil {
 		return c
 	}
+	if !rc.inMain() {
+		panic(&ContextError{Op: op, Reason: fmt.Sprintf("variable %q is met first inside a loop body or a branch of the step", v.path), Hint: "call Read before it"})
+	}
 	c := &captured{variable: v, name: fmt.Sprintf("distributed_%d", len(rc.captured))}
 	c.now = graph.Parameter(rc.graph, c.name, shapes.Make(v.dtype, v.shape...))
 	rc.captured = append(rc.captured, c)
@@ -55,7 +58,9 @@ func (rc *ReplicaContext) capturedAs(name string) *captured {
 // Read returns the variable in the replica: its own component of an [OnRead]
 // variable, without communication; the value that all share of an [OnWrite] one.
 // It sees the writes before it in the step. The variable becomes an argument of
-// the step, which gives its memory to the new value if it writes it.
+// the step, which gives its memory to the new value if it writes it. A loop body or a
+// branch of the step sees a variable that was read before it, and writes none: it
+// returns the value that is written after it. Otherwise it is a [*ContextError].
 func (rc *ReplicaContext) Read(v *Variable) *graph.Node { return rc.capture("Read", v).now }
 
 // ReadAcross returns the variable's value across replicas: an [OnRead] variable's
@@ -107,8 +112,16 @@ func (rc *ReplicaContext) set(op string, c *captured, x *graph.Node, apply func(
 	if !x.Shape().Equal(c.now.Shape()) {
 		panic(fault(ValueError, op, "give a value of the variable's shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), c.now.Shape()))
 	}
+	rc.writesInMain(op)
 	c.now, c.changed = apply(c.now, x), true
 	return c.now
+}
+
+// writesInMain refuses a write whose result the step's other ops cannot see.
+func (rc *ReplicaContext) writesInMain(op string) {
+	if !rc.inMain() {
+		panic(&ContextError{Op: op, Reason: "called inside a loop body or a branch of the step", Hint: "return the value from there and write it after"})
+	}
 }
 
 // node makes a node of a host value, of the variable's dtype if it is a number.
@@ -185,8 +198,9 @@ func (rc *ReplicaContext) first(x *graph.Node) *graph.Node {
 	if x.DType() == dtypes.Bool {
 		return graph.ConvertDType(rc.first(graph.ConvertDType(x, dtypes.Int32)), dtypes.Bool)
 	}
-	isFirst := graph.Equal(rc.ReplicaIDInSyncGroup(), graph.ScalarZero(rc.graph, rc.ReplicaIDInSyncGroup().DType()))
-	return rc.allReduce(Sum, graph.Where(isFirst, x, graph.ZerosLike(x)))
+	id := rc.ReplicaIDInSyncGroup()
+	zeros := graph.BroadcastToDims(rc.constant(x.DType(), 0), x.Shape().Dimensions...)
+	return rc.allReduce(Sum, graph.Where(graph.Equal(id, rc.constant(id.DType(), 0)), x, zeros))
 }
 
 // inReplica refuses calls of the replica context inside a merge call.

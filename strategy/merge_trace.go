@@ -36,7 +36,7 @@ func (m *Merged) String() string {
 // once and so is fn. Collectives are emitted where fn combines values.
 func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) []*Merged, args ...*graph.Node) []*graph.Node {
 	rc.inReplica("MergeCall")
-	if f := rc.graph.CurrentFunc(); f != nil && !f.IsMain() { // nil before the first node
+	if !rc.inMain() {
 		panic(&ContextError{Op: "MergeCall", Reason: "called inside a loop body or a branch of the step", Hint: "call it outside"})
 	}
 	merged := make([]*Merged, len(args))

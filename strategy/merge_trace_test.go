@@ -73,6 +73,53 @@ func TestAMergeCallMayBeTheStepsFirstCall(t *testing.T) {
 	require.Equal(t, float32(3), got.Value())
 }
 
+// A branch sees what the step has: it names itself what it cannot do.
+func TestBranchesOfAStepUseWhatWasThereBefore(t *testing.T) {
+	ctx := context.Background()
+	s := openWith(t, strategy.Options{Replicas: 2})
+	v, err := s.NewVariable(ctx, []float32{1, 2}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
+	require.NoError(t, err)
+	two := func(rc *strategy.ReplicaContext) *graph.Node { return graph.Const(rc.Graph(), []float32{2, 2}) }
+	row := func(rc *strategy.ReplicaContext) *graph.Node { return graph.Const(rc.Graph(), []int32{0}) }
+	for name, c := range map[string]struct {
+		before func(rc *strategy.ReplicaContext)
+		branch func(rc *strategy.ReplicaContext) *graph.Node
+		want   string
+	}{
+		"a variable that was read": {func(rc *strategy.ReplicaContext) { rc.Read(v) }, func(rc *strategy.ReplicaContext) *graph.Node { return rc.Read(v) }, ""},
+		"the id that was asked for": {func(rc *strategy.ReplicaContext) { rc.ReplicaIDInSyncGroup() }, func(rc *strategy.ReplicaContext) *graph.Node {
+			return graph.BroadcastToDims(graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32), 2)
+		}, ""},
+		"a sum":                {nil, func(rc *strategy.ReplicaContext) *graph.Node { return rc.AllReduce(strategy.Sum, two(rc)) }, ""},
+		"a mean":               {nil, func(rc *strategy.ReplicaContext) *graph.Node { return rc.AllReduce(strategy.Mean, two(rc)) }, ""},
+		"a broadcast":          {func(rc *strategy.ReplicaContext) { rc.ReplicaIDInSyncGroup() }, func(rc *strategy.ReplicaContext) *graph.Node { return rc.Broadcast(two(rc)) }, ""},
+		"a variable met first": {nil, func(rc *strategy.ReplicaContext) *graph.Node { return rc.Read(v) }, "call Read before it"},
+		"an id met first":      {nil, func(rc *strategy.ReplicaContext) *graph.Node { return rc.ReplicaIDInSyncGroup() }, "call it before"},
+		"a write":              {func(rc *strategy.ReplicaContext) { rc.Read(v) }, func(rc *strategy.ReplicaContext) *graph.Node { return rc.Assign(v, two(rc)) }, "write it after"},
+		"a scatter": {func(rc *strategy.ReplicaContext) { rc.Read(v) }, func(rc *strategy.ReplicaContext) *graph.Node {
+			return rc.Scatter(strategy.ScatterAdd, v, row(rc), graph.Const(rc.Graph(), []float32{2}))
+		}, "write it after"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+				if c.before != nil {
+					c.before(rc)
+				}
+				on := graph.Const(rc.Graph(), true)
+				branch := func(*graph.Graph) []*graph.Node { return []*graph.Node{c.branch(rc)} }
+				return graph.If(on, graph.NewClosure(rc.Graph(), branch), graph.NewClosure(rc.Graph(), branch))
+			}, strategy.FunctionOptions{})
+			_, err := f.Run(ctx)
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+			require.Equal(t, strategy.RuntimeError, strategy.KindOf(err))
+		})
+	}
+}
+
 func TestAnOnReadWriteDoesNotCommunicate(t *testing.T) {
 	ctx := context.Background()
 	s, err := strategy.New(openCPU(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})

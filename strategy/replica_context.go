@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
@@ -68,8 +69,26 @@ func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.replicas 
 
 // ReplicaIDInSyncGroup returns the number of the replica that runs the step, an
 // int32 scalar from 0 to R-1. It is a value of the running program, not of the
-// trace: the step is traced once for all replicas.
-func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node { return module.ReplicaID(rc.graph) }
+// trace: the step is traced once for all replicas. A loop body or a branch uses what
+// was asked for before it.
+func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node {
+	if !rc.inMain() && rc.graph.GetParameterByName(module.ReplicaIDName) == nil {
+		panic(&ContextError{Op: "ReplicaIDInSyncGroup", Reason: "called first inside a loop body or a branch of the step", Hint: "call it before"})
+	}
+	return module.ReplicaID(rc.graph)
+}
+
+// constant makes a scalar. GoMLX's own makes one node of a number for the whole graph,
+// which belongs to the branch that asked first and is of no use in another.
+func (rc *ReplicaContext) constant(dtype dtypes.DType, x float64) *graph.Node {
+	return graph.Const(rc.graph, shapes.CastAsDType(x, dtype))
+}
+
+// inMain is false inside a loop body or a branch.
+func (rc *ReplicaContext) inMain() bool {
+	f := rc.graph.CurrentFunc()
+	return f == nil || f.IsMain() // nil before the first node
+}
 
 // Scope returns the scope of the store at the given path, or its root: where
 // layers make their variables. It panics if the function has no store.
@@ -103,7 +122,7 @@ func (rc *ReplicaContext) allReduce(op ReduceOp, x *graph.Node) *graph.Node {
 		if !x.DType().IsFloat() && !x.DType().IsComplex() {
 			panic(fault(TypeError, "AllReduce", "convert it to a float first", "MEAN of %s, which has no fractions", x.Shape()))
 		}
-		return module.AllReduce(graph.MulScalar(x, 1/float64(rc.strategy.replicas)), module.Sum)
+		return module.AllReduce(graph.Mul(x, rc.constant(x.DType(), 1/float64(rc.strategy.replicas))), module.Sum)
 	}
 	panic(fault(AssertionError, "AllReduce", "use Sum or Mean", "unknown reduction %s", op))
 }

@@ -72,6 +72,7 @@ func (v *Variable) scatterRule(op ScatterOp, inStep bool) error {
 func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *graph.Node) *graph.Node {
 	c := rc.capture(op.String(), v)
 	rc.inReplica(op.String())
+	rc.writesInMain(op.String())
 	if err := v.scatterRule(op, true); err != nil {
 		panic(err)
 	}
