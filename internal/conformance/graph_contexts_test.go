@@ -94,15 +94,17 @@ func (v *env) merging(c *caseRun, g graphGolden, x *traced) {
 // reduced, or one number.
 func (v *env) mergedWrite(c *caseRun, g graphGolden, x *traced) {
 	name := g.Name
-	x.variable, x.err = v.declared(c, name, writes(g) > 0, false)
+	on, err := v.declared(c, name, writes(g) > 0, false)
+	x.err = err
+	x.variables = []*strategy.Variable{on}
 	reads := writes(g) == 0
-	if reads && v.n > 1 && x.variable != nil && x.variable.Synchronization() == strategy.OnRead {
+	if reads && v.n > 1 && on != nil && on.Synchronization() == strategy.OnRead {
 		c.skip(reasonMergeTrace)
 	}
 	x.step = func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
 			if reads {
-				return []*strategy.Merged{mc.Map(func(in []*graph.Node) *graph.Node { return graph.AddScalar(in[0], 1) }, mc.Read(x.variable))}
+				return []*strategy.Merged{mc.Map(func(in []*graph.Node) *graph.Node { return graph.AddScalar(in[0], 1) }, mc.Read(on))}
 			}
 			y := mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), float32(1)) })
 			if strings.Contains(name, "reduce") {
@@ -110,11 +112,11 @@ func (v *env) mergedWrite(c *caseRun, g graphGolden, x *traced) {
 			}
 			switch {
 			case g.Counts["AssignAddVariableOp"] > 0:
-				mc.AssignAdd(x.variable, y)
+				mc.AssignAdd(on, y)
 			case g.Counts["AssignSubVariableOp"] > 0:
-				mc.AssignSub(x.variable, y)
+				mc.AssignSub(on, y)
 			default:
-				mc.Assign(x.variable, y)
+				mc.Assign(on, y)
 			}
 			return args
 		}, graph.AddScalar(graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32), 1))

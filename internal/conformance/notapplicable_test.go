@@ -85,6 +85,10 @@ const (
 	reasonMergeAxis   = "TensorFlow cannot reduce along an axis in a traced merge call, which would nest computations; here it can"
 	reasonMergeBranch = "a merge call in a branch or a loop is refused in every step, as MirroredStrategy does; TensorFlow's TPU trace does not notice"
 	reasonMergeValue  = "a merge function takes and returns values of the step: a Python number does not compile"
+	reasonScatterSPMD = "TensorFlow has no scatter of a variable that is split for SPMD partitioning; here it is as any other"
+	reasonWriteBranch = "a step writes a variable outside its branches and loops, with what they return"
+	reasonSparse      = "there are no sparse values"
+	reasonLocal       = "in a step a replica's tensor is a node: there is nothing to take apart"
 	reasonZero        = "a crash inside TensorFlow on a Python zero; ours takes it as any other number"
 	reasonMergeTrace  = "TensorFlow traces a merge call on TPUs with one symbolic tensor, so that the documented joining does not happen; here it does"
 )

@@ -125,6 +125,7 @@ def write(path):
     annotations(add)
     inputs(add)
     variables(add)
+    others(add)
     with open(path, "w") as f:
         json.dump({"oracle": "tensorflow " + tf.__version__, "generator": "generate.py", "conventions": "the form of tpu_graph.json", "cases": cases}, f)
         f.write("\n")
@@ -545,6 +546,47 @@ def variables(add):
         v = c.variable("SUM")
         c.run(lambda: written(v, "assign_add", own("int32")))
     add("assign_add of an int32 tensor, mirrored variable of float32, aggregation SUM", 2, 1, dtype, assigned=False)
+
+
+def others(add):
+    for aggregation in AGGREGATIONS:
+        for op in ("assign", "assign_add"):
+            def write_split(c):
+                v = c.variable(aggregation)
+                c.run(lambda: written(v, op, own()))
+            add("%s on a SPMD variable in run, aggregation %s" % (op, aggregation), 2, 4, write_split, spmd=True)
+
+        def read_split(c):
+            v = c.variable(aggregation)
+            c.run(lambda: v.read_value() + 1.)
+        add("read_value on a SPMD variable in run, aggregation %s" % aggregation, 2, 4, read_split, spmd=True)
+
+        def two(c):
+            v, w = c.variable(aggregation), c.variable(aggregation)
+
+            def step():
+                v.assign(own())
+                w.assign(own())
+            c.run(step)
+        add("two variables assigned in run, aggregation %s" % aggregation, 4, 2, two)
+
+        def returned(c):
+            v = c.variable(aggregation)
+            c.run(lambda: v.assign(own()) + 1.)
+        add("assign returns the new value: mirrored variable, aggregation %s, tensor value" % aggregation, 4, 2, returned)
+
+    def scatter_split(c):
+        v = c.variable("NONE", value=[1., 1., 1., 1.])
+        c.run(lambda: nothing(v.scatter_add(tf.IndexedSlices(tf.constant([5.]), tf.constant([1])))))
+    add("scatter_add on a SPMD variable in run, aggregation NONE", 2, 4, scatter_split, spmd=True)
+    for op in ("SUM", "MEAN"):
+        add("all_reduce %s inside tf.while_loop" % op, 4, 2, steps(
+            lambda x: tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, context().all_reduce(op, y)), (0, x))[1]))
+        add("all_reduce %s inside tf.cond" % op, 4, 2, steps(lambda x: tf.cond(x[0] > 0, lambda: context().all_reduce(op, x), lambda: x)))
+        add("reduce %s of the result of run" % op, 4, 2, lambda c: c.s.reduce(op, c.run(lambda x: x + 1., c.input()), axis=None))
+    add("gather of the result of run", 4, 2, lambda c: c.s.gather(c.run(lambda x: x + 1., c.input()), axis=0))
+    add("fn is a tf.function", 4, 2, lambda c: c.run(tf.function(lambda x: x + 1.), c.input()))
+    add("a slice of 8 with 3 replicas", 3, 2, steps(lambda x: x + 1.))
 
 
 def written(v, op, value):
