@@ -17,6 +17,9 @@ var (
 	ErrDonated = errors.New("pjrt: buffer was donated")
 	// ErrBusy: another call is using the buffer in a way that excludes this one.
 	ErrBusy = errors.New("pjrt: buffer is in use by another call")
+	// ErrDeserialized: the program came from serialized bytes, so that it cannot be
+	// serialized again: a plugin may write it without its machine code.
+	ErrDeserialized = errors.New("pjrt: the program came from serialized bytes; keep those")
 	// ErrBorrowed: the object belongs to another one, which is to be closed instead.
 	ErrBorrowed = errors.New("pjrt: not owned, close its owner instead")
 )

@@ -31,6 +31,8 @@ type executableHandle struct {
 	path string
 	x    capi.Executable
 	core *core // of a loaded executable; nil ahead of time
+	// deserialized says that it came from serialized bytes.
+	deserialized bool
 }
 
 func newExecutable(api *capi.API, path string, c *core, x capi.Executable) *Executable {
@@ -226,8 +228,13 @@ func (e *Executable) OptimizedProgram() (p Program, err error) {
 
 // Serialize writes the executable out for [Client.Load] of the same plugin
 // build on the same kind of device: the plugin's bytes after a short header
-// with their checksum.
+// with their checksum. One that [Client.Load] made is refused with
+// [ErrDeserialized]: the CPU plugin, for one, would write it without its machine
+// code, and what is loaded from that fails when it runs.
 func (e *Executable) Serialize() (b []byte, err error) {
+	if e.deserialized {
+		return nil, fmt.Errorf("pjrt: serialize: %w", ErrDeserialized)
+	}
 	err = e.call("serialize", func() error { b, err = e.api.ExecutableSerialize(e.x); return err })
 	if err != nil {
 		return nil, err

@@ -102,9 +102,14 @@ func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*L
 			return nil, err
 		}
 	}
-	return c.load(ctx, "load executable", payload, func(b []byte) (capi.Loaded, error) {
+	l, err := c.load(ctx, "load executable", payload, func(b []byte) (capi.Loaded, error) {
 		return c.api.ClientDeserialize(c.c, b, options)
 	})
+	if err != nil {
+		return nil, err
+	}
+	l.exec.deserialized = true
+	return l, nil
 }
 
 // LoadExecutable puts an executable that was compiled ahead of time by the same

@@ -159,6 +159,9 @@ func TestSerializedExecutableRunsAgain(t *testing.T) {
 	require.NoError(t, y.Execute(background, state, state, pjrt.ExecuteOptions{Donate: []bool{true}}))
 	assert.Equal(t, float32(1), get[float32](t, state[1][0], 8)[7])
 
+	_, err = y.Executable().Serialize()
+	require.ErrorIs(t, err, pjrt.ErrDeserialized)
+
 	other := spmd(2)
 	other.DeviceAssignment = [][]int{{1, 0}}
 	z, err := c.Load(background, b, pjrt.LoadOptions{Compile: &other})

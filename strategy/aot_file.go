@@ -135,9 +135,9 @@ func (t stepTensor) in() (p module.Placed, err error) {
 // the same kind of devices with the same plugin build: ahead of time here, to run
 // there. Values of variables are not part of it; they belong to checkpoints. The
 // file names the variables, those of the store and distributed ones, and says what
-// they are. A loop of steps (see [Stacked]) is saved with its number of steps. With
-// an [Options].Compiler the step is compiled once more, by the plugin itself: what
-// comes out of a cache cannot be written out again by all plugins.
+// they are. A loop of steps (see [Stacked]) is saved with its number of steps. A step
+// that [Options].Compiler found in a cache is compiled once more: what comes out of
+// one cannot be written out again ([pjrt.ErrDeserialized]).
 //
 // Errors: [*StepFileError] with StepVariable if two distributed variables of the
 // step have one name, with StepUnsupported if the runtime has no program to save;
@@ -198,15 +198,16 @@ func (p *program) serialize(c *Compiled) ([]byte, error) {
 	if p.code != nil {
 		return p.code, nil
 	}
-	if s.slice != nil || s.opts.Compiler == nil {
-		return c.Program.Serialize()
+	code, err := c.Program.Serialize()
+	if !errors.Is(err, pjrt.ErrDeserialized) {
+		return code, err
 	}
-	// The compiler may have loaded it from a cache: see program.code.
+	// The compiler found it in a cache.
 	x, err := s.sys.Client().Compile(context.Background(), pjrt.Program{Code: p.module.Text, Format: pjrt.FormatMLIR}, s.compileOptions())
 	if err != nil {
 		return nil, err
 	}
-	code, err := x.Executable().Serialize()
+	code, err = x.Executable().Serialize()
 	return code, errors.Join(err, x.Close())
 }
 
