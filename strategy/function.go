@@ -17,7 +17,7 @@ import (
 
 // StepFunc is the text of a step: it builds the graph of one replica. It is called
 // once for each signature it is run with, not once for each run. It must not run
-// its own function: that waits for itself.
+// its own function, nor another one over its store: that waits for itself.
 type StepFunc func(rc *ReplicaContext, in []*graph.Node) []*graph.Node
 
 // FunctionOptions describe a step function. The zero value is a function without

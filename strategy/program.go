@@ -91,6 +91,13 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 		return nil, nil, nil, &TraceError{Function: f.opts.Name, Err: errors.New("there is no step function: it is nil")}
 	}
 	s := f.strategy
+	if f.opts.Store != nil {
+		var done func()
+		if ctx, done, err = s.Variables(f.opts.Store).exclusive(ctx); err != nil {
+			return nil, nil, nil, fmt.Errorf("strategy: tracing %s: waiting for the store: %w", f.opts.Name, err)
+		}
+		defer done()
+	}
 	t := module.NewTrace(module.Options{
 		Replicas: s.replicas, LogicalDevices: s.perReplica, Target: s.target, Precision: s.opts.Precision,
 	})

@@ -19,6 +19,12 @@ type Variables struct {
 	strategy *TPUStrategy
 	store    *model.Store
 
+	// turn holds one token: GoMLX's stores are not safe for concurrent use, so
+	// traces, which make variables there, take turns with Pull and Push.
+	turn chan struct{}
+	// placing keeps a variable from being put on the devices twice.
+	placing sync.Mutex
+
 	mu        sync.Mutex // guards the list; buffers are guarded by strategy.launch
 	list      []*Variable
 	rulesUsed []bool
@@ -31,12 +37,29 @@ func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 	defer s.mu.Unlock()
 	v, ok := s.variables[store]
 	if !ok {
-		v = &Variables{strategy: s, store: store, rulesUsed: make([]bool, len(s.opts.Variables))}
+		v = &Variables{strategy: s, store: store, turn: make(chan struct{}, 1), rulesUsed: make([]bool, len(s.opts.Variables))}
 		if !s.closed {
 			s.variables[store] = v
 		}
 	}
 	return v
+}
+
+// turnKey marks the context of code that has the turn of a store.
+type turnKey struct{ of *Variables }
+
+// exclusive waits for the turn to use the store, unless ctx has it already. done
+// gives it back.
+func (vs *Variables) exclusive(ctx context.Context) (held context.Context, done func(), err error) {
+	if ctx.Value(turnKey{vs}) != nil {
+		return ctx, func() {}, nil
+	}
+	select {
+	case vs.turn <- struct{}{}:
+		return context.WithValue(ctx, turnKey{vs}, true), func() { <-vs.turn }, nil
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
 }
 
 // All returns the variables in the order of their arrival.
@@ -59,6 +82,8 @@ func (vs *Variables) Lookup(path string) (*Variable, bool) {
 
 // place returns the variable of a path, copying it to the devices if it is new.
 func (vs *Variables) place(ctx context.Context, path string) (*Variable, error) {
+	vs.placing.Lock()
+	defer vs.placing.Unlock()
 	if v, ok := vs.Lookup(path); ok {
 		return v, nil
 	}
@@ -117,6 +142,11 @@ func (vs *Variables) unusedRule() error {
 // Pull copies the variables' values back to the store, for a checkpoint say. It
 // waits for the steps under way.
 func (vs *Variables) Pull(ctx context.Context) error {
+	ctx, done, err := vs.exclusive(ctx)
+	if err != nil {
+		return fmt.Errorf("strategy: waiting for the store: %w", err)
+	}
+	defer done()
 	for _, v := range vs.All() {
 		value, err := v.Value(ctx)
 		if err != nil {
@@ -132,6 +162,11 @@ func (vs *Variables) Pull(ctx context.Context) error {
 // Push copies the store's values to the devices, after a checkpoint was loaded
 // say.
 func (vs *Variables) Push(ctx context.Context) error {
+	ctx, done, err := vs.exclusive(ctx)
+	if err != nil {
+		return fmt.Errorf("strategy: waiting for the store: %w", err)
+	}
+	defer done()
 	for _, v := range vs.All() {
 		value, err := vs.store.GetVariable(v.path).Value()
 		if err != nil {

@@ -1,0 +1,108 @@
+package strategy_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/strategy"
+)
+
+// A trainer and an evaluator that start together, and others who pull, share a
+// store that is itself not safe for concurrent use.
+func TestTracesAndPullsTakeTurnsOnAStore(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	x, y := batch(8, 3)
+	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		h := layers.Dense(rc.Scope("hidden"), in[0], true, 4)
+		return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("output"), h, true, 1), in[1])))
+	}
+	for range 3 {
+		store := model.NewStore()
+		vs := s.Variables(store)
+		train := s.TrainStep(store, optimizer.Adam().Done(), loss)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := train.Run(ctx, x, y)
+			assert.NoError(t, err)
+		})
+		for range 3 {
+			eval := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{loss(rc, in)}
+			}, strategy.FunctionOptions{Store: store, SplitBatch: true})
+			wg.Go(func() {
+				_, err := eval.Run(ctx, x, y)
+				assert.NoError(t, err)
+			})
+			wg.Go(func() {
+				for range 5 {
+					assert.NoError(t, vs.Pull(ctx))
+					assert.NoError(t, vs.Push(ctx))
+				}
+			})
+		}
+		wg.Wait()
+		paths := map[string]int{}
+		for _, v := range vs.All() {
+			paths[v.Path()]++
+		}
+		for path, n := range paths {
+			assert.Equal(t, 1, n, "%s is on the devices once", path)
+		}
+		assert.Contains(t, paths, "/hidden/dense/weights")
+	}
+}
+
+func TestTheWaitForAStoreIsBounded(t *testing.T) {
+	s := newStrategy(t, 1, strategy.Options{})
+	store := model.NewStore()
+	tracing, stop := make(chan struct{}), make(chan struct{})
+	slow := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		close(tracing)
+		<-stop
+		return in
+	}, strategy.FunctionOptions{Store: store})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := slow.Run(context.Background(), []float32{1})
+		ended <- err
+	}()
+	<-tracing
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	other := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{Store: store})
+	_, err := other.Run(ctx, []float32{1})
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorIs(t, s.Variables(store).Pull(ctx), context.DeadlineExceeded)
+	close(stop)
+	require.NoError(t, <-ended)
+	_, err = other.Run(context.Background(), []float32{1})
+	require.NoError(t, err)
+}
+
+// What a step asks for while it is traced has its turn already.
+func TestPullingWithinATraceDoesNotWaitForIt(t *testing.T) {
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	store := model.NewStore()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+			if err := s.Variables(store).Pull(mc.Context()); err != nil {
+				panic(err)
+			}
+			return args
+		}, in...)
+	}, strategy.FunctionOptions{Store: store})
+	_, err := f.Run(ctx, []float32{1})
+	require.NoError(t, err)
+}
