@@ -31,6 +31,7 @@ var (
 	logicalText   = regexp.MustCompile(`logical_device\((-?\d+)\)`)
 	reductionText = regexp.MustCompile(`\b(?:SUM|MEAN|MAX|MIN|PROD|CONCAT)\b`)
 	otherText     = regexp.MustCompile(`\b(?:unknown|invalid|other|unsupported|wrong)\b[a-z_ ]*\b(?:reduction|op|reduce_op|ReduceOp)\b`)
+	talkText      = regexp.MustCompile(`(?i)reduc|gather|\bsum|\bmean|all.?to.?all|collective|cross.?replica|broadcast`)
 	branchText    = regexp.MustCompile(`\b(?:cond|while|while_loop|branch|loop)\b`)
 	insideText    = regexp.MustCompile(`^(.+?) (?:inside|in) (?:a )?(?:run|replica context)\b`)
 )
@@ -145,7 +146,7 @@ func (v *env) stepOf(c *caseRun, g graphGolden) *traced {
 		v.merging(c, g, x)
 	case is("variable", "aggregation", "scatter_", "assign_add", "assign_sub") || aggregatedText.MatchString(name) || writes(g) > 0 || has("ReadVariableOp"):
 		v.variables(c, g, x)
-	case is("all_reduce", "all_gather") || has("CrossReplicaSum") || has("AllToAll"):
+	case is("all_reduce", "all_gather") || talkText.MatchString(name) && (has("CrossReplicaSum") || has("AllToAll")):
 		v.collective(c, g, x)
 	case is("logical_device") || has("XlaSharding"):
 		v.annotated(c, g, x)
@@ -313,8 +314,13 @@ func (v *env) annotated(c *caseRun, g graphGolden, x *traced) {
 			kind, recorded, devices = op.Sharding.Type, op.Sharding.Dims, op.Sharding.Devices
 		}
 	}
-	switch {
-	case strings.Contains(lower, "split"), kind == "OTHER":
+	for _, k := range []string{"split_to", "replicate_to", "assign_to"} {
+		if strings.Contains(name, k) {
+			kind = k // the graph tells where the name does not
+		}
+	}
+	switch kind {
+	case "split_to", "OTHER":
 		parts = recorded
 		switch m := partsText.FindStringSubmatch(name); {
 		case m != nil:
@@ -343,9 +349,9 @@ func (v *env) annotated(c *caseRun, g graphGolden, x *traced) {
 			}
 		}
 		annotate = func(y *graph.Node) *graph.Node { return logical.Split(y, parts...) }
-	case strings.Contains(name, "replicate_to"), kind == "REPLICATED":
+	case "replicate_to", "REPLICATED":
 		annotate = logical.Replicate
-	case strings.Contains(name, "assign_to"), kind == "MAXIMAL":
+	case "assign_to", "MAXIMAL":
 		if strings.Contains(lower, "spmd") && g.Error != nil {
 			c.skip(reasonAssignSPMD)
 		}
