@@ -69,7 +69,8 @@ func (a *app) describe(ctx context.Context, name, plugin string) (*described, er
 	found, err := a.find("tpu", plugin)
 	var missing *pjrt.FindError
 	switch {
-	case errors.As(err, &missing) && plugin == "" && slices == 1:
+	case errors.As(err, &missing) && plugin == "" && slices == 1 && !strings.HasPrefix(missing.Tried[len(missing.Tried)-1].Source, "$"):
+		// No libtpu anywhere; one that a variable names wrongly is an error.
 		return plan(accelerator)
 	case err != nil:
 		return nil, err
