@@ -99,7 +99,8 @@ func (s *TPUStrategy) Run(ctx context.Context, f *Function, args ...any) ([]*Per
 // Run returns when the work is under way: waiting is for the result's Ready and
 // Local. It blocks for the trace and the compilation of a new signature, for
 // copying host arguments, and for its turn. ctx bounds these; work under way
-// cannot be stopped.
+// cannot be stopped. A compilation that outlives ctx runs to its end and is lost,
+// so give the first run of a signature more time than the later ones.
 //
 // Errors: [*ArgumentError], [*TraceError], [*pjrt.Error], [ErrClosed].
 func (f *Function) Run(ctx context.Context, args ...any) ([]*PerReplica, error) {
