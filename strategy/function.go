@@ -71,8 +71,10 @@ type Function struct {
 	// not compiled for.
 	refuse func(values []Value) error
 
+	compiling chan struct{} // holds one token: one goroutine traces and compiles
+
 	mu       sync.Mutex
-	programs map[string]*program
+	programs map[string]*program // guarded by mu
 }
 
 // Function returns a function of the strategy. Nothing is traced until it runs.
@@ -80,7 +82,7 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 	if opts.Name == "" {
 		opts.Name = "step"
 	}
-	return &Function{strategy: s, step: step, opts: opts, programs: map[string]*program{}}
+	return &Function{strategy: s, step: step, opts: opts, compiling: make(chan struct{}, 1), programs: map[string]*program{}}
 }
 
 // Run runs the function on every replica: TensorFlow's strategy.run. It is
@@ -99,8 +101,8 @@ func (s *TPUStrategy) Run(ctx context.Context, f *Function, args ...any) ([]*Per
 // Run returns when the work is under way: waiting is for the result's Ready and
 // Local. It blocks for the trace and the compilation of a new signature, for
 // copying host arguments, and for its turn. ctx bounds these; work under way
-// cannot be stopped. A compilation that outlives ctx runs to its end and is lost,
-// so give the first run of a signature more time than the later ones.
+// cannot be stopped. A compilation that outlives ctx goes on, and a later run of the
+// signature waits for it instead of beginning another.
 //
 // Errors: [*ArgumentError], [*TraceError], [*pjrt.Error], [ErrClosed].
 func (f *Function) Run(ctx context.Context, args ...any) ([]*PerReplica, error) {
@@ -239,21 +241,37 @@ func signature(values []Value) string {
 // program returns the compiled step for the values' signature, compiling it if it
 // is new. One goroutine compiles at a time.
 func (f *Function) program(ctx context.Context, values []Value) (*program, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	key := signature(values)
-	if p, ok := f.programs[key]; ok {
+	if p := f.compiled(key); p != nil {
 		return p, nil
 	}
 	if f.refuse != nil {
 		return nil, f.refuse(values)
 	}
+	select {
+	case f.compiling <- struct{}{}:
+		defer func() { <-f.compiling }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("strategy: waiting for a compilation of %s: %w", f.opts.Name, context.Cause(ctx))
+	}
+	if p := f.compiled(key); p != nil {
+		return p, nil
+	}
 	p, err := f.compile(ctx, values)
 	if err != nil {
 		return nil, err
 	}
+	f.mu.Lock()
 	f.programs[key] = p
+	f.mu.Unlock()
 	return p, nil
+}
+
+// compiled returns the program of a signature, or nil.
+func (f *Function) compiled(key string) *program {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.programs[key]
 }
 
 // Lowered traces and lowers the function for arguments like these, without

@@ -57,7 +57,7 @@ func (f *Function) compile(ctx context.Context, values []Value) (*program, error
 	for _, v := range values {
 		p.ragged = append(p.ragged, v.base().ragged != nil)
 	}
-	if p.executable, err = s.build(ctx, f.opts.Name, m); err != nil {
+	if p.executable, err = s.buildOnce(ctx, f.opts.Name, m); err != nil {
 		return nil, err
 	}
 	p.lowering, p.compiling = lowered.Sub(start), time.Since(lowered)

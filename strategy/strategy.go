@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"runtime"
@@ -66,6 +67,8 @@ type TPUStrategy struct {
 	closed   bool
 	isClosed atomic.Bool // closed, for the launch path
 	programs []*program
+	// buildings are the compilations under way, by their module's text.
+	buildings map[[sha256.Size]byte]*building
 	// values are the buffers of the values that are held or not yet collected.
 	values    map[weak.Pointer[distributed]][]*pjrt.Buffer
 	variables map[*model.Store]*Variables
@@ -128,6 +131,7 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 		opts: opts, assignment: assignment, devices: make([]*pjrt.Device, assignment.NumReplicas()*assignment.NumCoresPerReplica()),
 		replicas: assignment.NumReplicas(), perReplica: assignment.NumCoresPerReplica(),
 		values: map[weak.Pointer[distributed]][]*pjrt.Buffer{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
+		buildings: map[[sha256.Size]byte]*building{},
 	}, nil
 }
 
@@ -234,10 +238,11 @@ func (s *TPUStrategy) Close() error {
 	defer s.launch.Unlock()
 	s.mu.Lock()
 	values, variables, programs, own, exchanges := s.values, s.variables, s.programs, s.own, s.exchanges
+	buildings := s.buildings
 	s.isClosed.Store(true)
-	s.closed, s.values, s.variables, s.programs, s.own, s.exchanges = true, nil, nil, nil, nil, nil
+	s.closed, s.values, s.variables, s.programs, s.own, s.exchanges, s.buildings = true, nil, nil, nil, nil, nil, nil
 	s.mu.Unlock()
-	var errs []error
+	errs := closeBuildings(buildings)
 	for p, buffers := range values {
 		if v := p.Value(); v != nil {
 			errs = append(errs, v.free())

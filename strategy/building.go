@@ -1,0 +1,91 @@
+package strategy
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"tpustrategy/lowering/module"
+	"tpustrategy/tpu/system"
+)
+
+// A compiler cannot be stopped, and may take longer than whoever asks has time. So a
+// compilation goes on when the context of its caller ends, and who asks for the same
+// module again waits for that one: a deadline that is too short for a compilation
+// costs tries, not compilations.
+
+// building is a compilation under way. x and err are set when done is closed; x
+// belongs to who takes the building off the strategy's list.
+type building struct {
+	done chan struct{}
+	x    system.Executable
+	err  error
+}
+
+// buildOnce compiles a module, or waits for the compilation of it that is under way.
+func (s *TPUStrategy) buildOnce(ctx context.Context, name string, m *module.Module) (system.Executable, error) {
+	key := sha256.Sum256(m.Text)
+	for {
+		b, err := s.startBuilding(ctx, key, name, m)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("strategy: compiling %s, which goes on for a later call: %w", name, context.Cause(ctx))
+		}
+		s.mu.Lock()
+		mine := s.buildings[key] == b
+		if mine {
+			delete(s.buildings, key)
+		}
+		s.mu.Unlock()
+		if mine || b.err != nil {
+			return b.x, b.err
+		}
+		// Another function took it: it had the same module.
+	}
+}
+
+// startBuilding returns the compilation of the module that is under way, or begins
+// one.
+func (s *TPUStrategy) startBuilding(ctx context.Context, key [sha256.Size]byte, name string, m *module.Module) (*building, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	if b, ok := s.buildings[key]; ok {
+		return b, nil
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("strategy: compiling %s: %w", name, context.Cause(ctx))
+	}
+	b := &building{done: make(chan struct{})}
+	s.buildings[key] = b
+	go func() {
+		defer close(b.done)
+		b.err = errors.New("strategy: the compiler ended its goroutine") // unless it returns
+		defer func() {
+			if r := recover(); r != nil {
+				b.err = fmt.Errorf("strategy: compiling %s: panic: %v\n%s", name, r, debug.Stack())
+			}
+		}()
+		b.x, b.err = s.build(context.WithoutCancel(ctx), name, m)
+	}()
+	return b, nil
+}
+
+// closeBuildings waits for the compilations that nobody waits for any more.
+func closeBuildings(all map[[sha256.Size]byte]*building) (errs []error) {
+	for _, b := range all {
+		<-b.done
+		if b.err == nil {
+			errs = append(errs, b.x.Close())
+		}
+	}
+	return errs
+}

@@ -1,0 +1,132 @@
+package strategy_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/pjrt"
+	"tpustrategy/pjrt/leaktest"
+	"tpustrategy/strategy"
+	"tpustrategy/tpu/system"
+)
+
+// slowCompiler holds each compilation until it may go on.
+type slowCompiler struct {
+	begun atomic.Int64
+	goOn  chan struct{}
+}
+
+func (c *slowCompiler) Compile(ctx context.Context, client *pjrt.Client, p pjrt.Program, o pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+	c.begun.Add(1)
+	<-c.goOn
+	return client.Compile(ctx, p, o)
+}
+
+func slowStrategy(t *testing.T) (*strategy.TPUStrategy, *slowCompiler) {
+	leaktest.Check(t)
+	compiler := &slowCompiler{goOn: make(chan struct{})}
+	sys, err := system.Open(context.Background(), system.Options{CPUDevices: 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sys.Close()) })
+	s, err := strategy.New(sys, strategy.Options{Replicas: 2, Compiler: compiler})
+	require.NoError(t, err)
+	return s, compiler
+}
+
+func double(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+	return []*graph.Node{graph.MulScalar(in[0], 2)}
+}
+
+// Deadlines that are shorter than a compilation cost tries, not compilations.
+func TestACompilationOutlivesItsDeadline(t *testing.T) {
+	s, compiler := slowStrategy(t)
+	f := s.Function(double, strategy.FunctionOptions{})
+	for range 5 {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+		_, err := f.Run(ctx, float32(1))
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "goes on for a later call")
+	}
+	close(compiler.goOn)
+	out, err := f.Run(context.Background(), float32(1))
+	require.NoError(t, err)
+	got, err := out[0].Local(context.Background(), 1)
+	require.NoError(t, err)
+	assert.Equal(t, float32(2), got.Value())
+	assert.Equal(t, int64(1), compiler.begun.Load())
+	require.NoError(t, s.Close())
+}
+
+// A caller does not wait for another's compilation longer than its own context.
+func TestAWaitForAnotherCompilationIsBounded(t *testing.T) {
+	s, compiler := slowStrategy(t)
+	f := s.Function(double, strategy.FunctionOptions{})
+	var first error
+	var wait sync.WaitGroup
+	wait.Go(func() { _, first = f.Run(context.Background(), float32(1)) })
+	require.Eventually(t, func() bool { return compiler.begun.Load() == 1 }, 10*time.Second, time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	_, err := f.Run(ctx, []float32{1, 2}) // another signature
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	close(compiler.goOn)
+	wait.Wait()
+	require.NoError(t, first)
+	require.NoError(t, s.Close())
+}
+
+// Functions with the same module share a compilation under way, and have a program
+// each.
+func TestFunctionsOfOneModuleHaveAProgramEach(t *testing.T) {
+	s, compiler := slowStrategy(t)
+	var wait sync.WaitGroup
+	errs := make([]error, 4)
+	for i := range errs {
+		wait.Go(func() {
+			_, errs[i] = s.Function(double, strategy.FunctionOptions{}).Run(context.Background(), float32(1))
+		})
+	}
+	require.Eventually(t, func() bool { return compiler.begun.Load() > 0 }, 10*time.Second, time.Millisecond)
+	close(compiler.goOn)
+	wait.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.Close())
+}
+
+// A compilation that nobody waits for any more is ended by Close.
+func TestCloseEndsACompilationUnderWay(t *testing.T) {
+	s, compiler := slowStrategy(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	_, err := s.Function(double, strategy.FunctionOptions{}).Run(ctx, float32(1))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	time.AfterFunc(20*time.Millisecond, func() { close(compiler.goOn) })
+	require.NoError(t, s.Close())
+	_, err = s.Function(double, strategy.FunctionOptions{}).Run(context.Background(), float32(1))
+	require.ErrorIs(t, err, strategy.ErrClosed)
+}
+
+// panicking is a compiler with a mistake in it.
+type panicking struct{}
+
+func (panicking) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+	panic("a mistake")
+}
+
+func TestACompilersPanicIsAnError(t *testing.T) {
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2, Compiler: panicking{}})
+	for range 2 {
+		_, err := s.Function(double, strategy.FunctionOptions{}).Run(context.Background(), float32(1))
+		require.ErrorContains(t, err, "panic: a mistake")
+	}
+}
