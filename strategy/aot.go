@@ -27,6 +27,9 @@ import (
 // that does not fit into the devices' memory is a [*MemoryError]. The slice stays
 // the caller's; close the strategy before it.
 func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
+	if slice == nil {
+		return nil, errors.New("strategy: there is no slice: it is nil; see the error of system.Describe")
+	}
 	s, err := newStrategy(slice.Topology(), opts)
 	if err != nil {
 		return nil, err

@@ -267,11 +267,17 @@ func (s *TPUStrategy) storedVariable(ctx context.Context, store *model.Store, a 
 	if store == nil {
 		return fail("there is no store; give the one that holds it")
 	}
+	vars := s.Variables(store)
+	ctx, done, err := vars.exclusive(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("strategy: loading a step: waiting for its store: %w", err)
+	}
+	defer done()
 	source := store.GetVariable(a.Name)
 	if source == nil || !source.HasValue() {
 		return fail("the store has no value of it; load a checkpoint or build the model before")
 	}
-	v, err := s.Variables(store).place(ctx, a.Name)
+	v, err := vars.place(ctx, a.Name)
 	switch {
 	case err != nil:
 		return nil, err

@@ -77,6 +77,8 @@ func TestNilsAreNamed(t *testing.T) {
 	assert.ErrorContains(t, err, "there is no loss function")
 	_, err = strategy.New(nil, strategy.Options{})
 	assert.ErrorContains(t, err, "system.Open")
+	_, err = strategy.NewAheadOfTime(nil, strategy.Options{})
+	assert.ErrorContains(t, err, "system.Describe")
 	var trace *strategy.TraceError
 	_, err = s.TrainStep(model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(in[0])
