@@ -50,7 +50,7 @@ func addOne(ctx context.Context, devices int) (row, error) {
 	wait := func() error { return x.Ready(ctx) }
 	var ours, floor []time.Duration
 	var allocs float64
-	for range 60 {
+	for range rounds(60) {
 		took, err := compiled.Executable.Repeat(ctx, state, steps)
 		if err != nil {
 			return row{}, err
@@ -79,12 +79,12 @@ func runSteps(ctx context.Context, devices int) (row, error) {
 	defer done()
 	const steps = 100
 	store := model.NewStore()
-	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+	f := strat.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		x := rc.Scope().VariableWithValue("x", tensors.FromScalarAndDimensions(float32(0), 1, 8))
-		x.SetNodeValue(graph.Add(x.NodeValue(rc.Graph()), in[0]))
+		x.SetNodeValue(graph.AddScalar(x.NodeValue(rc.Graph()), 1))
 		return nil
 	}, strategy.FunctionOptions{Name: "add_many", Store: store})
-	one := make([]any, steps)
+	one := make([]any, steps) // a batch for each step makes the loop
 	for i := range one {
 		one[i] = tensors.FromScalarAndDimensions(float32(1), devices, 8)
 	}
@@ -137,7 +137,7 @@ func executeReturn(ctx context.Context, devices int) (row, error) {
 	defer release()
 	x, _ := strat.Variables(store).Lookup("/x")
 	var calls, whole, floor []time.Duration
-	for range 200 / devices { // with few devices a return takes either of two ways
+	for range rounds(200 / devices) { // with few devices a return takes either of two ways
 		took, err := compiled.Executable.Repeat(ctx, state, 1)
 		if err != nil {
 			return row{}, err

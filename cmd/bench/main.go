@@ -133,6 +133,12 @@ func open(ctx context.Context, n int) (*strategy.TPUStrategy, func(), error) {
 	return strat, func() { strat.Close(); sys.Close() }, nil
 }
 
+// effort is the share of the usual time and rounds; a test lowers it.
+var effort = 1.0
+
+// rounds is n, or less with less effort: two at least, one to warm up.
+func rounds(n int) int { return max(2, int(float64(n)*effort)) }
+
 // measured is the median time of an operation and its allocations.
 type measured struct {
 	us, allocs float64
@@ -159,7 +165,7 @@ func measure(d time.Duration, n int, op func() error, wait func() error) (measur
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	var times []time.Duration
-	for end := time.Now().Add(d); time.Now().Before(end) || len(times) < 3; {
+	for end := time.Now().Add(time.Duration(float64(d) * effort)); time.Now().Before(end) || len(times) < 3; {
 		t, err := once()
 		if err != nil {
 			return measured{}, err

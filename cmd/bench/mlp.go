@@ -161,7 +161,8 @@ func againstResident(ctx context.Context, devices int, fed func(*mlp) (run func(
 			return nil
 		},
 	}
-	const turns, steps = 60, 10
+	const steps = 10
+	turns := rounds(60)
 	var times [2][]time.Duration
 	var ratios []float64
 	for turn := range turns {

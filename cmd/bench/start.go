@@ -88,7 +88,7 @@ func startProcess(ctx context.Context, mode string) (row, error) {
 		return row{}, err
 	}
 	var times []time.Duration
-	for i := range 8 {
+	for i := range rounds(8) {
 		start := time.Now()
 		cmd := exec.CommandContext(ctx, self, "-child", mode)
 		cmd.Stderr = os.Stderr
