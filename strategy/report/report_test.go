@@ -114,6 +114,15 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+func TestTheTextMovesNoCursor(t *testing.T) {
+	r := sample()
+	r.Step, r.Notes = "step\x1b[2J", append(r.Notes, "a\rb\u009bc")
+	var b bytes.Buffer
+	require.NoError(t, r.WriteText(&b))
+	assert.Contains(t, b.String(), "step\ufffd[2J on v5e:2x2")
+	assert.Contains(t, b.String(), "note: a\ufffdb\ufffdc\n")
+}
+
 func TestThePageStandsAlone(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, sample().WriteHTML(&b))

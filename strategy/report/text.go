@@ -5,9 +5,11 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 )
 
-// WriteText writes the report for people, in about 80 columns.
+// WriteText writes the report for people, in about 80 columns. A control character
+// in a name, which could move a terminal's cursor, is written as U+FFFD.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s: %d replicas of %d logical devices\n", r.Step, r.Target, r.Replicas, r.LogicalDevices)
@@ -18,8 +20,15 @@ func (r *Report) WriteText(w io.Writer) error {
 	for _, note := range r.Notes {
 		fmt.Fprintf(&b, "\nnote: %s\n", note)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, strings.Map(printable, b.String()))
 	return err
+}
+
+func printable(r rune) rune {
+	if unicode.IsControl(r) && r != '\n' {
+		return unicode.ReplacementChar
+	}
+	return r
 }
 
 // String is such as "v5e:2x4 (8 x TPU v5 lite, 1 hosts)".
