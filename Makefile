@@ -34,8 +34,8 @@ test: plugins
 	CGO_ENABLED=0 $(GO) test $(PURE)
 	$(REQUIRE) $(GO) test -timeout 20m ./...
 
-# GoMLX's Go backend, which tests compare with, steps past the end of a slice with a
-# pointer that it does not use: checkptr, which -race brings, ends the process there.
+# GoMLX's Go backend, which tests compare with, makes pointers from integers in its
+# matrix product: checkptr, which -race brings, would end the process there.
 race: plugins
 	$(REQUIRE) $(GO) test -race -gcflags=github.com/gomlx/compute/...=-d=checkptr=0 -timeout 40m ./...
 
