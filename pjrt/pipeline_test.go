@@ -48,14 +48,15 @@ func TestDonatingLaunchesArePipelined(t *testing.T) {
 		require.NoError(t, x.Execute(background, state, state, pjrt.ExecuteOptions{Donate: []bool{true}}))
 		return time.Since(start)
 	}
-	var calls, runs time.Duration
+	// The fastest of several, as on a busy machine any call may have to wait.
+	call, whole := time.Hour, time.Hour
 	for range 5 {
-		calls += run()
 		start := time.Now()
+		call = min(call, run())
 		require.NoError(t, b.Ready(background))
-		runs += time.Since(start)
+		whole = min(whole, time.Since(start))
 	}
-	assert.Less(t, calls, runs/2, "a launch returns while its program runs")
+	assert.Less(t, call, whole/2, "a launch returns while its program runs")
 	for range 20 { // more than may be under way: later ones wait for earlier ones
 		run()
 	}
