@@ -232,8 +232,8 @@ func slow(t *testing.T, c *pjrt.Client, x *pjrt.LoadedExecutable, n int32) *pjrt
 	return r[0][0]
 }
 
-// aWhile is rounds for about a tenth of a second.
-const aWhile = 500
+// aWhile is rounds for some tenths of a second.
+const aWhile = 1500
 
 func TestWaitsEndWithTheirContextAndTheWorkGoesOn(t *testing.T) {
 	leaktest.Check(t)

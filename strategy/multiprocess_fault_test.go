@@ -224,7 +224,7 @@ func TestAMissingProcessIsNamedByTheBarrier(t *testing.T) {
 		if s.Process() == 3 {
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
 		return s.Barrier(ctx, "start")
 	}) {

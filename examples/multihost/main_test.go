@@ -69,7 +69,7 @@ func TestHostsTrainToTheSameLossesAsOneProcess(t *testing.T) {
 
 func TestAMissingHostIsNamedAtTheDeadline(t *testing.T) {
 	cfg := small(t, 4, 2)
-	cfg.missing, cfg.wait = 2, 400*time.Millisecond
+	cfg.missing, cfg.wait = 2, 2*time.Second
 	start := time.Now()
 	outcomes, err := simulateEach(context.Background(), cfg, nil, func(_ int, opts system.Options) (job.Result, error) {
 		return runHost(context.Background(), cfg, opts, job.Hooks{})
