@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/require"
 
+	"tpustrategy/internal/inputcases"
 	"tpustrategy/strategy"
 	"tpustrategy/strategy/input"
 )
@@ -97,7 +98,7 @@ func runStepsCase(c *caseRun, g golden, v *env) {
 		if text == "" {
 			text = "range(12).batch(2)"
 		}
-		ds, ok := parsePipeline(text)
+		ds, ok := inputcases.Pipeline(text)
 		require.True(c, ok)
 		d, err := input.Distribute(ds, input.Options{Replicas: v.n})
 		require.NoError(c, err)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"tpustrategy/internal/inputcases"
 )
 
 // section runs the cases of one section on one environment.
@@ -21,6 +23,9 @@ var sections = map[string]section{
 	"default": defaultCase, "base": baseCase, "replica_context": replicaContextCase,
 	"enums": enumsCase, "batch_reduce_to": reduceToCase, "tpu_run": tpuRunCase, "tpu_variable": tpuVariableCase,
 }
+
+// inputCase runs a case of input, rebatching or sharding on package input.
+func inputCase(c *caseRun, g golden) { inputcases.Run(c.T, g.raw) }
 
 // hostSections need no devices.
 var hostSections = map[string]func(c *caseRun, g golden){

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"tpustrategy/internal/inputcases"
 	"tpustrategy/strategy/input"
 )
 
@@ -81,7 +82,7 @@ func TestWrongArgumentsAreTheDatasetsError(t *testing.T) {
 		"skip":        good.Skip(-1),
 		"prefetch":    good.Prefetch(-1),
 		"map":         good.Map(nil, input.MapOptions{}),
-		"parallel":    good.Map(onInts(nil), input.MapOptions{Parallel: -1}),
+		"parallel":    good.Map(inputcases.OnInts(nil), input.MapOptions{Parallel: -1}),
 		"shard":       good.Shard(2, 2),
 		"shard none":  good.Shard(0, 0),
 		"rebatch":     good.Rebatch(0),

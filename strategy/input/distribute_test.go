@@ -10,18 +10,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tpustrategy/internal/inputcases"
 	"tpustrategy/strategy/input"
 )
 
 // stepsOf writes the steps of an outcome, all hosts together, as lists of lists.
-func stepsOf(t *testing.T, o outcome) string {
+func stepsOf(t *testing.T, o inputcases.Outcome) string {
 	t.Helper()
-	require.NoError(t, o.err)
+	require.NoError(t, o.Err)
 	var out [][]any
-	for _, step := range o.steps {
+	for _, step := range o.Steps {
 		var row []any
 		for _, e := range step {
-			row = append(row, nested(e.Leaf()))
+			row = append(row, inputcases.Nested(e.Leaf()))
 		}
 		out = append(out, row)
 	}
@@ -83,21 +84,21 @@ func TestUnbatchedDataIsNeverSplit(t *testing.T) {
 		"mixed with batch": input.Range(8).Batch(2, true).Concatenate(input.FromElements(input.Leaf(input.Vector[int64](1, 2)))),
 	} {
 		for _, rule := range []input.Rule{input.RuleAuto, input.Chunks} {
-			got := runCluster(t, ds, cluster{1, 2}, input.Options{Rule: rule}, -1)
+			got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{Rule: rule}, -1)
 			var unbatched *input.NotBatchedError
-			assert.ErrorAs(t, got.err, &unbatched, name)
+			assert.ErrorAs(t, got.Err, &unbatched, name)
 		}
-		assert.NoError(t, runCluster(t, ds, cluster{1, 1}, input.Options{}, -1).err, "%s: one replica takes elements as they are", name)
+		assert.NoError(t, inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 1}, input.Options{}, -1).Err, "%s: one replica takes elements as they are", name)
 	}
 }
 
 func TestComponentsOfDifferentBatchSizes(t *testing.T) {
 	e := input.Tuple(input.Leaf(input.Vector[int64](1, 2, 3, 4)), input.Leaf(input.Vector[int64](7, 8)))
 	ds := input.FromElements(e).Concatenate(input.FromElements(input.Tuple(input.Leaf(input.Vector[int64](5)), input.Leaf(input.Vector[int64](9, 9, 9)))))
-	got := runCluster(t, ds, cluster{1, 2}, input.Options{}, -1)
-	require.NoError(t, got.err)
-	assert.JSONEq(t, `[{"PerReplica":[[1,2],[3,4]]},{"PerReplica":[[7],[8]]}]`, marshalStep(t, got.steps[0]))
-	assert.JSONEq(t, `[{"PerReplica":[[5],[]]},{"PerReplica":[[9,9],[9]]}]`, marshalStep(t, got.steps[1]))
+	got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{}, -1)
+	require.NoError(t, got.Err)
+	assert.JSONEq(t, `[{"PerReplica":[[1,2],[3,4]]},{"PerReplica":[[7],[8]]}]`, inputcases.MarshalStep(t, got.Steps[0]))
+	assert.JSONEq(t, `[{"PerReplica":[[5],[]]},{"PerReplica":[[9,9],[9]]}]`, inputcases.MarshalStep(t, got.Steps[1]))
 
 	sizes := ds.RebatchSizes([]int{1})
 	it, err := sizes.Open(context.Background())
@@ -108,15 +109,15 @@ func TestComponentsOfDifferentBatchSizes(t *testing.T) {
 }
 
 func TestRuleSizesNeedsABatchSize(t *testing.T) {
-	ds := ragged([]input.Element{input.Leaf(input.Vector[int32](1))})
-	assert.ErrorContains(t, runCluster(t, ds, cluster{1, 2}, input.Options{Rule: input.Sizes}, -1).err, "global batch size")
+	ds := inputcases.Ragged([]input.Element{input.Leaf(input.Vector[int32](1))})
+	assert.ErrorContains(t, inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{Rule: input.Sizes}, -1).Err, "global batch size")
 	d, err := input.Distribute(ds, input.Options{Replicas: 2, Policy: input.Off})
 	require.NoError(t, err)
 	assert.Equal(t, input.Chunks, d.Rule(), "an unknown batch size leaves only chunks")
 }
 
 func TestRulesAndPoliciesThatApply(t *testing.T) {
-	files := textFiles(t, 2, 4, false).Batch(4, false)
+	files := inputcases.TextFiles(t, 2, 4, false).Batch(4, false)
 	memory := input.Range(8).Batch(4, false)
 	for name, c := range map[string]struct {
 		ds     input.Dataset
@@ -132,7 +133,7 @@ func TestRulesAndPoliciesThatApply(t *testing.T) {
 		"hint":            {memory, 2, input.Hint, "Hint Sizes"},
 		"files as data":   {files, 2, input.Data, "Data Chunks"},
 		"files and other": {files.Concatenate(files.Unbatch().Batch(2, false)), 2, input.Auto, "File Chunks"},
-		"files, memory":   {files.Concatenate(ragged(nil)), 2, input.Auto, "Data Chunks"},
+		"files, memory":   {files.Concatenate(inputcases.Ragged(nil)), 2, input.Auto, "Data Chunks"},
 	} {
 		d, err := input.Distribute(c.ds, input.Options{Replicas: 4, Hosts: c.hosts, Policy: c.policy})
 		require.NoError(t, err, name)
@@ -142,18 +143,18 @@ func TestRulesAndPoliciesThatApply(t *testing.T) {
 
 func TestShardHintDividesWhereItStands(t *testing.T) {
 	ds := input.Range(8).ShardHint().Cache().Concatenate(input.Range(2)).Batch(2, false)
-	got := runCluster(t, ds, cluster{2, 2}, input.Options{Policy: input.Hint, Rule: input.Chunks}, -1)
+	got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{Policy: input.Hint, Rule: input.Chunks}, -1)
 	// Each host cuts its own batches into two chunks and takes one in each step.
 	assert.Equal(t, "[[[0] [1]] [[2] [3]] [[4] [5]] [[6] [7]] [[0] [0]] [[1] [1]]]", stepsOf(t, got))
-	assert.ErrorContains(t, runCluster(t, ds, cluster{2, 2}, input.Options{}, -1).err, "policy Hint")
+	assert.ErrorContains(t, inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{}, -1).Err, "policy Hint")
 }
 
 func TestFilesOfDifferentLengthEndTogether(t *testing.T) {
 	paths, opts := memory("1\n2\n3\n4\n5\n", "6\n")
-	ds := input.Lines(paths, opts).Map(parseNumber, input.MapOptions{Spec: input.Leaf(input.TensorSpec{Kind: input.Float32})})
-	got := runCluster(t, ds.Batch(4, false), cluster{2, 4}, input.Options{}, -1)
+	ds := input.Lines(paths, opts).Map(inputcases.ParseNumber, input.MapOptions{Spec: input.Leaf(input.TensorSpec{Kind: input.Float32})})
+	got := inputcases.RunCluster(t, ds.Batch(4, false), inputcases.Cluster{Hosts: 2, Replicas: 4}, input.Options{}, -1)
 	assert.Equal(t, "[[[1] [2] [6] []] [[3] [4] [] []] [[5] [] [] []]]", stepsOf(t, got), "a host out of data takes part until the last is")
-	got = runCluster(t, ds.Batch(1, true).Unbatch().Batch(4, true), cluster{2, 4}, input.Options{}, -1)
+	got = inputcases.RunCluster(t, ds.Batch(1, true).Unbatch().Batch(4, true), inputcases.Cluster{Hosts: 2, Replicas: 4}, input.Options{}, -1)
 	assert.Equal(t, "[]", stepsOf(t, got), "with all shapes known a step needs all replicas")
 }
 
@@ -163,9 +164,9 @@ func TestPartialEnd(t *testing.T) {
 			return input.FromFunction(func(input.Context) (input.Dataset, error) { return ds, nil }, o)
 		}
 	}
-	got := runHosts(t, cluster{1, 2}, input.Options{}, -1, from(input.Range(10).Batch(2, true)))
+	got := inputcases.RunHosts(t, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{}, -1, from(input.Range(10).Batch(2, true)))
 	assert.Equal(t, "[[[0 1] [2 3]] [[4 5] [6 7]]]", stepsOf(t, got), "all shapes known: the fifth batch is left out")
-	got = runHosts(t, cluster{1, 2}, input.Options{}, -1, from(input.Range(10).Batch(2, false)))
+	got = inputcases.RunHosts(t, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{}, -1, from(input.Range(10).Batch(2, false)))
 	assert.Equal(t, "[[[0 1] [2 3]] [[4 5] [6 7]] [[8 9] []]]", stepsOf(t, got))
 
 	d, err := from(input.Range(10).Batch(2, false))(input.Options{Replicas: 2})
@@ -266,7 +267,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 	}
 	_, err := input.FromFunction(nil, input.Options{})
 	assert.Error(t, err)
-	_, err = input.FromFunction(hundreds, input.Options{Replication: input.PerReplica, PlaceOnDevice: true, KeepOnHost: true})
+	_, err = input.FromFunction(inputcases.Hundreds, input.Options{Replication: input.PerReplica, PlaceOnDevice: true, KeepOnHost: true})
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
 	broken := errors.New("no data")
 	_, err = input.FromFunction(func(input.Context) (input.Dataset, error) { return input.Dataset{}, broken }, input.Options{})
@@ -331,7 +332,7 @@ func TestPositionsFitAnotherNumberOfReplicas(t *testing.T) {
 			require.NoError(t, err)
 			var batch []any
 			for _, e := range step.Replicas {
-				batch = append(batch, nested(e.Leaf()).([]any)...)
+				batch = append(batch, inputcases.Nested(e.Leaf()).([]any)...)
 			}
 			rows, indices = append(rows, batch), append(indices, step.Index)
 		}
@@ -373,7 +374,7 @@ func TestPositionsFitAnotherNumberOfReplicas(t *testing.T) {
 func TestEpochChoosesTheOrder(t *testing.T) {
 	order := func(epoch uint64) string {
 		ds := input.Range(40).Shuffle(40, input.ShuffleOptions{}).Batch(4, false)
-		return stepsOf(t, runCluster(t, ds, cluster{1, 2}, input.Options{Epoch: epoch}, -1))
+		return stepsOf(t, inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{Epoch: epoch}, -1))
 	}
 	assert.Equal(t, order(1), order(1))
 	assert.NotEqual(t, order(1), order(2))

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tpustrategy/internal/inputcases"
 	"tpustrategy/strategy/input"
 )
 
@@ -61,13 +62,13 @@ func pipelines(t *testing.T) map[string]input.Dataset {
 	column, err := input.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 3, 2)
 	require.NoError(t, err)
 	nest := input.Tuple(input.Leaf(input.Vector[int64](7, 8, 9)), input.Dict(map[string]input.Element{"x": input.Leaf(column)}))
-	files := textFiles(t, 3, 7, false)
+	files := inputcases.TextFiles(t, 3, 7, false)
 	return map[string]input.Dataset{
 		"zero":              {},
 		"range":             input.Range(10),
 		"slices":            input.FromSlices(nest),
 		"elements":          input.FromElements(nest, nest),
-		"seq":               ragged([]input.Element{input.Leaf(input.Vector[int32](1, 2)), input.Leaf(input.Vector[int32](3))}),
+		"seq":               inputcases.Ragged([]input.Element{input.Leaf(input.Vector[int32](1, 2)), input.Leaf(input.Vector[int32](3))}),
 		"files":             files,
 		"batch":             input.Range(10).Batch(3, false),
 		"unbatch":           input.Range(10).Batch(4, false).Unbatch(),
@@ -184,10 +185,10 @@ func TestDistributedPartsTogetherAreTheWhole(t *testing.T) {
 		drop := rng.IntN(3) == 0
 		ds := input.Range(n).Batch(global, drop)
 		name := fmt.Sprintf("range(%d).batch(%d, %v), %d hosts of %d replicas, %v, %v", n, global, drop, hosts, local, policy, rule)
-		got := runCluster(t, ds, cluster{hosts, hosts * local}, input.Options{Policy: policy, Rule: rule}, -1)
-		require.NoError(t, got.err, name)
+		got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: hosts, Replicas: hosts * local}, input.Options{Policy: policy, Rule: rule}, -1)
+		require.NoError(t, got.Err, name)
 		seen := map[int64]int{}
-		for i, step := range got.steps {
+		for i, step := range got.Steps {
 			require.Len(t, step, hosts*local, name)
 			rows := 0
 			for _, e := range step {

@@ -1,4 +1,7 @@
-package conformance
+// Package inputcases runs recorded cases of TensorFlow's input distribution on package
+// input: splitting and rebatching, functions for each host, auto-sharding. It needs no
+// plugin, so that both the tests of package input and the whole conformance run use it.
+package inputcases
 
 import (
 	"context"
@@ -19,17 +22,17 @@ import (
 	"tpustrategy/strategy/input"
 )
 
-// inputGolden is one run of TensorFlow: what went in and what came out.
-type inputGolden struct {
+// recorded is one run of TensorFlow: what went in and what came out.
+type recorded struct {
 	Section  string          `json:"section"`
 	Name     string          `json:"name"`
 	Strategy string          `json:"strategy"`
-	Inputs   inputInputs     `json:"inputs"`
+	Inputs   inputs          `json:"inputs"`
 	Outputs  json.RawMessage `json:"outputs"`
 }
 
-// inputInputs are the inputs that cases of input, rebatching and sharding have. Absent ones are nil.
-type inputInputs struct {
+// inputs are the inputs that cases of input, rebatching and sharding have. Absent ones are nil.
+type inputs struct {
 	Range           *int      `json:"range"`
 	GlobalBatch     *int      `json:"global_batch"`
 	Batch           *int      `json:"batch"`
@@ -47,29 +50,29 @@ type inputInputs struct {
 	WorkerIndex     int       `json:"worker_index"`
 }
 
-// inputCase runs a case of input, rebatching or sharding on package input.
-func inputCase(c *caseRun, g golden) {
-	var in inputGolden
-	require.NoError(c, json.Unmarshal(g.raw, &in))
-	runGolden(c.T, in)
+// Run runs one case, given as it is recorded.
+func Run(t *testing.T, raw json.RawMessage) {
+	var c recorded
+	require.NoError(t, json.Unmarshal(raw, &c))
+	runGolden(t, c)
 }
 
-// cluster is the shape a case runs on.
-type cluster struct{ hosts, replicas int }
+// Cluster is the shape a case runs on.
+type Cluster struct{ Hosts, Replicas int }
 
 var workersText = regexp.MustCompile(`^(\d+) workers?, (\d+) replicas?$`)
 
-func clusterOf(t *testing.T, text string) cluster {
+func clusterOf(t *testing.T, text string) Cluster {
 	if m := workersText.FindStringSubmatch(text); m != nil {
-		return cluster{atoi(m[1]), atoi(m[2])}
+		return Cluster{atoi(m[1]), atoi(m[2])}
 	}
 	if text == "-" {
-		return cluster{1, 1}
+		return Cluster{1, 1}
 	}
 	i := strings.LastIndexByte(text, '-')
 	n, err := strconv.Atoi(text[i+1:])
 	require.NoError(t, err, "strategy %q", text)
-	return cluster{1, n}
+	return Cluster{1, n}
 }
 
 func atoi(s string) int {
@@ -83,7 +86,7 @@ func atoi(s string) int {
 var policyText = regexp.MustCompile(`\bpolicy ([A-Z]+)\b`)
 
 // policyOf finds the policy in the inputs, or in the name where cases keep it there.
-func policyOf(t *testing.T, c inputGolden) input.Policy {
+func policyOf(t *testing.T, c recorded) input.Policy {
 	text := c.Inputs.Policy + c.Inputs.AutoShard
 	if m := policyText.FindStringSubmatch(c.Name); text == "" && m != nil {
 		text = m[1]
@@ -97,7 +100,7 @@ func policyNamed(t *testing.T, text string) input.Policy {
 	return p
 }
 
-func runGolden(t *testing.T, c inputGolden) {
+func runGolden(t *testing.T, c recorded) {
 	in, cl := c.Inputs, clusterOf(t, c.Strategy)
 	opts := input.Options{Policy: policyOf(t, c), HostPipelines: strings.HasPrefix(c.Strategy, "tpu")}
 	switch {
@@ -114,8 +117,8 @@ func runGolden(t *testing.T, c inputGolden) {
 	case in.PerReplicaBatch != nil:
 		runFromFunction(t, c, cl)
 	case in.Files != nil:
-		ds := textFiles(t, *in.Files, *in.Lines, strings.Contains(c.Name, "10*file+line")).Batch(*in.Batch, in.DropRemainder)
-		checkSteps(t, c, runCluster(t, ds, cl, opts, -1))
+		ds := TextFiles(t, *in.Files, *in.Lines, strings.Contains(c.Name, "10*file+line")).Batch(*in.Batch, in.DropRemainder)
+		checkSteps(t, c, RunCluster(t, ds, cl, opts, -1))
 	case in.Range != nil:
 		size := in.GlobalBatch
 		if size == nil {
@@ -123,64 +126,65 @@ func runGolden(t *testing.T, c inputGolden) {
 		}
 		require.NotNil(t, size, "inputs without a batch size")
 		ds := input.Range(*in.Range).Batch(*size, in.DropRemainder)
-		checkSteps(t, c, runCluster(t, ds, cl, opts, -1))
+		checkSteps(t, c, RunCluster(t, ds, cl, opts, -1))
 	case in.Elements != nil:
 		list := make([]input.Element, len(in.Elements))
 		for i, v := range in.Elements {
 			list[i] = input.Leaf(input.Vector(v...))
 		}
-		ds := ragged(list)
+		ds := Ragged(list)
 		if strings.Contains(c.Name, "static length") {
 			ds = input.FromElements(list...)
 			var unbatched *input.NotBatchedError
-			require.ErrorAs(t, runCluster(t, ds, cl, opts, -1).err, &unbatched, "a feature axis is never split")
+			require.ErrorAs(t, RunCluster(t, ds, cl, opts, -1).Err, &unbatched, "a feature axis is never split")
 			return
 		}
-		checkSteps(t, c, runCluster(t, ds, cl, opts, -1))
+		checkSteps(t, c, RunCluster(t, ds, cl, opts, -1))
 	default:
 		runNamed(t, c, cl, opts)
 	}
 }
 
-// outcome is what a run gave: the steps of all hosts put together, or an error.
-type outcome struct {
-	steps [][]input.Element
-	spec  input.Spec
-	err   error
+// Outcome is what a run gave: the steps of all hosts put together, or an error.
+type Outcome struct {
+	Steps [][]input.Element
+	Spec  input.Spec
+	Err   error
 }
 
-// runCluster runs all hosts of a cluster at the same time, in lock step where they vote. A negative limit is no limit.
-func runCluster(t *testing.T, ds input.Dataset, cl cluster, opts input.Options, limit int) outcome {
+// RunCluster runs all hosts of a cluster at the same time, in lock step where they vote. A negative limit is no limit.
+func RunCluster(t *testing.T, ds input.Dataset, cl Cluster, opts input.Options, limit int) Outcome {
 	t.Helper()
-	return runHosts(t, cl, opts, limit, func(o input.Options) (*input.Distributed, error) { return input.Distribute(ds, o) })
+	return RunHosts(t, cl, opts, limit, func(o input.Options) (*input.Distributed, error) { return input.Distribute(ds, o) })
 }
 
-func runHosts(t *testing.T, cl cluster, opts input.Options, limit int, open func(input.Options) (*input.Distributed, error)) outcome {
+// RunHosts is RunCluster of what open makes on each host.
+func RunHosts(t *testing.T, cl Cluster, opts input.Options, limit int, open func(input.Options) (*input.Distributed, error)) Outcome {
 	t.Helper()
-	opts.Replicas, opts.Hosts = cl.replicas, cl.hosts
-	votes := newVote(cl.hosts)
+	opts.Replicas, opts.Hosts = cl.Replicas, cl.Hosts
+	votes := newVote(cl.Hosts)
 	opts.AnyHost = votes.any
-	parts := make([]outcome, cl.hosts)
-	made := make([]*input.Distributed, cl.hosts)
+	parts := make([]Outcome, cl.Hosts)
+	made := make([]*input.Distributed, cl.Hosts)
 	for h := range parts {
 		o := opts
 		o.HostIndex = h
 		d, err := open(o)
 		if err != nil {
-			return outcome{err: err}
+			return Outcome{Err: err}
 		}
-		made[h], parts[h].spec = d, d.Spec()
+		made[h], parts[h].Spec = d, d.Spec()
 	}
 	var wg sync.WaitGroup
 	for h := range parts {
 		wg.Go(func() {
 			for step, err := range made[h].All(context.Background()) {
 				if err != nil {
-					parts[h].err = err
+					parts[h].Err = err
 					return
 				}
-				parts[h].steps = append(parts[h].steps, step.Replicas)
-				if len(parts[h].steps) == limit {
+				parts[h].Steps = append(parts[h].Steps, step.Replicas)
+				if len(parts[h].Steps) == limit {
 					return
 				}
 			}
@@ -189,11 +193,11 @@ func runHosts(t *testing.T, cl cluster, opts input.Options, limit int, open func
 	wg.Wait()
 	all := parts[0]
 	for _, p := range parts[1:] {
-		require.Len(t, p.steps, len(all.steps), "hosts take different numbers of steps")
-		for i := range p.steps {
-			all.steps[i] = append(all.steps[i], p.steps[i]...)
+		require.Len(t, p.Steps, len(all.Steps), "hosts take different numbers of steps")
+		for i := range p.Steps {
+			all.Steps[i] = append(all.Steps[i], p.Steps[i]...)
 		}
-		all.err = errors.Join(all.err, p.err)
+		all.Err = errors.Join(all.Err, p.Err)
 	}
 	return all
 }
@@ -233,7 +237,7 @@ func (v *vote) any(_ context.Context, mine bool) (bool, error) {
 }
 
 // checkSteps compares a run with the steps, spec or error of the case.
-func checkSteps(t *testing.T, c inputGolden, got outcome) {
+func checkSteps(t *testing.T, c recorded, got Outcome) {
 	t.Helper()
 	var want struct {
 		Steps []json.RawMessage
@@ -246,16 +250,16 @@ func checkSteps(t *testing.T, c inputGolden, got outcome) {
 		require.NoError(t, json.Unmarshal(c.Outputs, &want))
 	}
 	if want.Error != nil {
-		checkError(t, want.Error.Type, want.Error.Message, got.err)
+		checkError(t, want.Error.Type, want.Error.Message, got.Err)
 		return
 	}
-	require.NoError(t, got.err)
-	require.Len(t, got.steps, len(want.Steps))
-	for i, step := range got.steps {
-		assert.JSONEq(t, string(want.Steps[i]), marshalStep(t, step), "step %d", i)
+	require.NoError(t, got.Err)
+	require.Len(t, got.Steps, len(want.Steps))
+	for i, step := range got.Steps {
+		assert.JSONEq(t, string(want.Steps[i]), MarshalStep(t, step), "step %d", i)
 	}
 	if want.Spec != nil {
-		assert.Equal(t, *want.Spec, specText(got.spec, clusterOf(t, c.Strategy).replicas))
+		assert.Equal(t, *want.Spec, specText(got.Spec, clusterOf(t, c.Strategy).Replicas))
 	}
 }
 
@@ -284,13 +288,13 @@ func checkError(t *testing.T, kind, message string, err error) {
 	}
 }
 
-// marshalStep writes a step in the notation of the cases: the values of the replicas at every leaf.
-func marshalStep(t *testing.T, replicas []input.Element) string {
+// MarshalStep writes a step in the notation of the cases: the values of the replicas at every leaf.
+func MarshalStep(t *testing.T, replicas []input.Element) string {
 	t.Helper()
 	columns := map[string][]any{}
 	for _, e := range replicas {
 		for i, path := range e.Paths() {
-			columns[path] = append(columns[path], nested(e.Leaves()[i]))
+			columns[path] = append(columns[path], Nested(e.Leaves()[i]))
 		}
 	}
 	text := render(replicas[0], "", func(path string) any {
@@ -322,8 +326,8 @@ func render(e input.Element, path string, leaf func(path string) any) any {
 	return out
 }
 
-// nested turns a tensor into lists of lists.
-func nested(x input.Tensor) any {
+// Nested turns a tensor into lists of lists.
+func Nested(x input.Tensor) any {
 	var flat []any
 	switch v := x.Flat().(type) {
 	case []int64:
@@ -395,8 +399,8 @@ func specText(spec input.Spec, replicas int) string {
 	return "PerReplicaSpec(" + strings.Join(strings.Split(strings.Repeat(one+"\n", replicas-1)+one, "\n"), ", ") + ")"
 }
 
-// textFiles writes files of one number a line and reads them as float32.
-func textFiles(t *testing.T, files, lines int, tens bool) input.Dataset {
+// TextFiles writes files of one number a line and reads them as float32.
+func TextFiles(t *testing.T, files, lines int, tens bool) input.Dataset {
 	t.Helper()
 	dir, paths := t.TempDir(), []string(nil)
 	for f := range files {
@@ -412,10 +416,11 @@ func textFiles(t *testing.T, files, lines int, tens bool) input.Dataset {
 		require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o600))
 		paths = append(paths, path)
 	}
-	return input.Lines(paths, input.FileOptions{}).Map(parseNumber, input.MapOptions{Spec: input.Leaf(input.TensorSpec{Kind: input.Float32})})
+	return input.Lines(paths, input.FileOptions{}).Map(ParseNumber, input.MapOptions{Spec: input.Leaf(input.TensorSpec{Kind: input.Float32})})
 }
 
-func parseNumber(_ context.Context, e input.Element) (input.Element, error) {
+// ParseNumber maps a line of text to its number, a float32.
+func ParseNumber(_ context.Context, e input.Element) (input.Element, error) {
 	text, err := input.Flat[string](e.Leaf())
 	if err != nil {
 		return input.Element{}, err
