@@ -6,55 +6,75 @@ import "fmt"
 // and left after it, or given back if it comes to nothing.
 
 // takeArguments enters every argument, donated ones alone, and answers how many
-// it entered; one that is wrong is not among them.
-func (l *LoadedExecutable) takeArguments(s *launch, params []*shape, args, results [][]*Buffer, donate []bool) (int, error) {
-	n := 0
+// it entered; one that is wrong is not among them. It fills the launch's lists: the
+// handles, those that it donates, and the parameters to keep.
+func (l *LoadedExecutable) takeArguments(s *launch, args, results [][]*Buffer, donate []bool) (n, keep, drop int, err error) {
+	s.inPlace = 0
+	params := s.params
 	for d, row := range args {
+		device := l.devices[d]
+		var into []*Buffer
+		if results != nil {
+			into = results[d]
+		}
 		for i, b := range row {
 			if b == nil || b.core != l.core {
-				detail := "it is nil"
-				if b != nil {
-					detail = "it belongs to another client"
-				}
-				return n, &ArgumentError{Device: d, Index: i, Detail: detail}
+				return n, 0, 0, foreign(b, false, d, i)
 			}
-			alone := donate != nil && donate[i]
-			var err error
-			if alone {
-				if err = b.acquireAlone(); err == nil {
-					s.donated(b, d, i, results)
+			if donate != nil && donate[i] {
+				if err := b.acquireAlone(); err != nil {
+					return n, 0, 0, occupied(args, donate, d, i, err)
 				}
+				if i < len(into) && into[i] == b {
+					s.inPlace++
+				} else {
+					b.claim.Store(s.id) // whichever result finds it may have its place
+				}
+				s.Drop[drop] = b.h.c
+				drop++
 			} else {
-				err = b.acquire()
+				if err := b.acquire(); err != nil {
+					return n, 0, 0, occupied(args, donate, d, i, err)
+				}
+				if d == 0 {
+					s.Keep[keep] = int64(i)
+					keep++
+				}
 			}
-			if err != nil {
-				return n, l.explain(s, args, donate, d, i, err)
-			}
+			s.Args[n] = b.h.c
 			n++
-			if have := b.dev.Load(); have != l.devices[d] {
-				return n, &ArgumentError{Device: d, Index: i, Detail: fmt.Sprintf("it is on device %d, this launch position is device %d; copy it with CopyToDevice", have.ID(), l.devices[d].ID())}
+			have := b.shape.Load()
+			if b.dev.Load() != device || params != nil && params[i] != have && !params[i].equal(have) {
+				return n, 0, 0, l.misfit(params, d, i, b)
 			}
-			if params != nil && !params[i].equal(b.shape.Load()) {
-				return n, &ArgumentError{Device: d, Index: i, Detail: fmt.Sprintf("it is %v, the program takes %v", b.shape.Load(), params[i])}
-			}
-			s.Args[d*len(row)+i] = b.h.c
 		}
 	}
-	return n, nil
+	return n, keep, drop, nil
 }
 
-// donated notes that argument i of device d is the launch's alone, so that a result
-// may take its place: the one of its number, or whichever finds the claim.
-func (s *launch) donated(b *Buffer, d, i int, results [][]*Buffer) {
-	if i < s.results && results != nil && results[d][i] == b {
-		s.taken[d*s.results+i] = slotInPlace
-		return
+// foreign is the error of a buffer that is no buffer of this client.
+func foreign(b *Buffer, result bool, device, index int) error {
+	detail := "it is nil"
+	if b != nil {
+		detail = "it belongs to another client"
 	}
-	b.claim.Store(s.id)
+	return &ArgumentError{Result: result, Device: device, Index: index, Detail: detail}
 }
 
-// explain says why argument i of device d could not be entered.
-func (l *LoadedExecutable) explain(s *launch, args [][]*Buffer, donate []bool, d, i int, err error) error {
+// misfit is the error of an argument that was entered, but is on another device or
+// of another type.
+func (l *LoadedExecutable) misfit(params []*shape, d, i int, b *Buffer) error {
+	e := &ArgumentError{Device: d, Index: i}
+	if have, want := b.dev.Load(), l.devices[d]; have != want {
+		e.Detail = fmt.Sprintf("it is on device %d, this launch position is device %d; copy it with CopyToDevice", have.ID(), want.ID())
+	} else {
+		e.Detail = fmt.Sprintf("it is %v, the program takes %v", b.shape.Load(), params[i])
+	}
+	return e
+}
+
+// occupied says why argument i of device d could not be entered.
+func occupied(args [][]*Buffer, donate []bool, d, i int, err error) error {
 	b := args[d][i]
 	e := &ArgumentError{Device: d, Index: i, Err: err}
 	if err != ErrBusy {
@@ -77,7 +97,7 @@ func (l *LoadedExecutable) explain(s *launch, args [][]*Buffer, donate []bool, d
 }
 
 // returnArguments undoes the first n entries of takeArguments.
-func (l *LoadedExecutable) returnArguments(s *launch, args [][]*Buffer, donate []bool, n int) {
+func (l *LoadedExecutable) returnArguments(args [][]*Buffer, donate []bool, n int) {
 	for _, row := range args {
 		for i, b := range row {
 			if n == 0 {
@@ -94,20 +114,25 @@ func (l *LoadedExecutable) returnArguments(s *launch, args [][]*Buffer, donate [
 	}
 }
 
-// takeResults enters the buffers that are to be filled again.
-func (l *LoadedExecutable) takeResults(s *launch, results [][]*Buffer) error {
+// takeResults enters the buffers that are to be filled again, except those that
+// take the place of the argument of their number.
+func (l *LoadedExecutable) takeResults(s *launch, args, results [][]*Buffer, donate []bool) error {
+	for k := range s.taken {
+		s.taken[k] = slotUnused
+	}
 	for d, row := range results {
 		for j, b := range row {
 			k := d*len(row) + j
-			if s.taken[k] == slotInPlace {
-				continue
-			}
 			if b == nil {
 				s.taken[k] = slotNew
 				continue
 			}
+			if inPlace(args[d], donate, j, b) {
+				s.taken[k] = slotInPlace
+				continue
+			}
 			if b.core != l.core {
-				return &ArgumentError{Result: true, Device: d, Index: j, Detail: "it belongs to another client"}
+				return foreign(b, true, d, j)
 			}
 			if b.claim.CompareAndSwap(s.id, s.id|1) {
 				s.taken[k] = slotAlias
@@ -126,6 +151,11 @@ func (l *LoadedExecutable) takeResults(s *launch, results [][]*Buffer) error {
 		}
 	}
 	return nil
+}
+
+// inPlace says whether result j, b, takes the place of the argument of its number.
+func inPlace(args []*Buffer, donate []bool, j int, b *Buffer) bool {
+	return j < len(args) && donate != nil && donate[j] && args[j] == b
 }
 
 func occurrences(rows [][]*Buffer, b *Buffer) (n int) {

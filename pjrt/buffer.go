@@ -119,6 +119,11 @@ func (b *Buffer) acquireAlone() error {
 	if b.word.CompareAndSwap(0, bufExclusive) {
 		return nil
 	}
+	return b.occupied()
+}
+
+// occupied says why acquireAlone failed.
+func (b *Buffer) occupied() error {
 	if err := stateError(b.word.Load()); err != nil {
 		return err
 	}

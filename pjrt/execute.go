@@ -41,60 +41,55 @@ func (l *LoadedExecutable) Execute(ctx context.Context, args, results [][]*Buffe
 	if ctx.Err() != nil {
 		return fmt.Errorf("pjrt: execute: %w", context.Cause(ctx))
 	}
-	if !l.enter() {
-		return fmt.Errorf("pjrt: execute: executable: %w", ErrClosed)
+	if l.firstState.CompareAndSwap(firstIdle, firstTaken) {
+		s := l.first
+		done, err := l.executeInPlace(s, args, results, &o)
+		if !l.firstState.CompareAndSwap(firstTaken, firstIdle) {
+			l.park(s)
+		}
+		if done {
+			return err
+		}
 	}
-	err := l.execute(args, results, o)
-	if l.leave() {
-		_ = l.destroy()
+	return l.executeAny(args, results, o)
+}
+
+// executeAny is Execute of any arguments and results.
+func (l *LoadedExecutable) executeAny(args, results [][]*Buffer, o ExecuteOptions) error {
+	if !l.fits(args, results, o) {
+		return l.explainLists(args, results, o)
 	}
+	s, err := l.getLaunch(len(l.devices), len(args[0]), len(l.outputs))
+	if err != nil {
+		return fmt.Errorf("pjrt: execute: executable: %w", err)
+	}
+	err = l.execute(s, args, results, o)
+	l.putLaunch(s)
 	return err
 }
 
-func (l *LoadedExecutable) execute(args, results [][]*Buffer, o ExecuteOptions) error {
-	params, err := l.checkLists(args, results, o)
-	if err != nil {
-		return err
-	}
-	nargs := 0
-	if len(args) > 0 {
-		nargs = len(args[0])
-	}
-	s, err := l.getLaunch(len(l.devices), nargs, len(l.outputs))
-	if err != nil {
-		return err
-	}
-	defer l.putLaunch(s)
-
-	for k := range s.taken {
-		s.taken[k] = slotUnused
-	}
-	n, err := l.takeArguments(s, params, args, results, o.Donate)
-	if err != nil {
-		l.returnArguments(s, args, o.Donate, n)
-		return err
-	}
-	if err := l.takeResults(s, results); err != nil {
-		l.returnResults(s, results)
-		l.returnArguments(s, args, o.Donate, n)
-		return err
-	}
-	keep, drop := 0, 0
-	for i := range nargs {
-		if o.Donate == nil || !o.Donate[i] {
-			s.Keep[keep] = int64(i)
-			keep++
-			continue
+func (l *LoadedExecutable) execute(s *launch, args, results [][]*Buffer, o ExecuteOptions) error {
+	if s.params == nil {
+		if p := l.params.Load(); p != nil {
+			s.params = *p
 		}
-		for d := range args {
-			s.Drop[drop] = s.Args[d*nargs+i]
-			drop++
+	}
+	n, keep, drop, err := l.takeArguments(s, args, results, o.Donate)
+	if err != nil {
+		l.returnArguments(args, o.Donate, n)
+		return err
+	}
+	if s.inPlace < len(s.taken) {
+		if err := l.takeResults(s, args, results, o.Donate); err != nil {
+			l.returnResults(s, results)
+			l.returnArguments(args, o.Donate, n)
+			return err
 		}
 	}
 	if len(l.devices) > 1 {
 		l.core.launch.Lock()
 	}
-	err = l.core.api.Execute(s.Launch, keep, drop, o.LaunchID)
+	err = l.core.api.Execute(&s.Launch, keep, drop, o.LaunchID)
 	if len(l.devices) > 1 {
 		l.core.launch.Unlock()
 	}
@@ -102,52 +97,22 @@ func (l *LoadedExecutable) execute(args, results [][]*Buffer, o ExecuteOptions) 
 		l.refused(s, args, results, o.Donate)
 		return l.core.wrap("execute", err)
 	}
-	if !l.checked.Load() {
+	if !s.checked {
 		err = l.learn(s, args)
 	}
-	l.finish(s, args, results, o.Donate)
+	l.leaveArguments(s, args, results, o.Donate)
+	if s.inPlace < len(s.taken) {
+		l.fillResults(s, results)
+	}
 	return err
-}
-
-// checkLists checks the numbers of devices, arguments and results.
-func (l *LoadedExecutable) checkLists(args, results [][]*Buffer, o ExecuteOptions) ([]*shape, error) {
-	if len(l.devices) == 0 {
-		return nil, &ArgumentError{Device: -1, Index: -1, Detail: "no device of this process takes part in the program"}
-	}
-	if int(int32(o.LaunchID)) != o.LaunchID {
-		return nil, &ArgumentError{Device: -1, Index: -1, Detail: fmt.Sprintf("LaunchID %d is not a 32-bit number", o.LaunchID)}
-	}
-	if len(args) != len(l.devices) {
-		return nil, &ArgumentError{Device: -1, Index: -1, Detail: fmt.Sprintf("%d lists for %d devices", len(args), len(l.devices))}
-	}
-	if len(results) != len(l.devices) {
-		return nil, &ArgumentError{Result: true, Device: -1, Index: -1, Detail: fmt.Sprintf("%d lists for %d devices", len(results), len(l.devices))}
-	}
-	var params []*shape
-	want := 0
-	if p := l.params.Load(); p != nil {
-		params, want = *p, len(*p)
-	} else if len(args) > 0 {
-		want = len(args[0])
-	}
-	for d := range args {
-		if len(args[d]) != want {
-			return nil, &ArgumentError{Device: d, Index: -1, Detail: fmt.Sprintf("%d buffers, the program takes %d", len(args[d]), want)}
-		}
-		if len(results[d]) != len(l.outputs) {
-			return nil, &ArgumentError{Result: true, Device: d, Index: -1, Detail: fmt.Sprintf("%d entries, the program gives %d", len(results[d]), len(l.outputs))}
-		}
-	}
-	if o.Donate != nil && len(o.Donate) != want {
-		return nil, &ArgumentError{Device: -1, Index: -1, Detail: fmt.Sprintf("Donate has %d entries, the program takes %d arguments", len(o.Donate), want)}
-	}
-	return params, nil
 }
 
 // refused sorts out a launch that the plugin did not take: it may have taken
 // some donated buffers all the same.
 func (l *LoadedExecutable) refused(s *launch, args, results [][]*Buffer, donate []bool) {
-	l.returnResults(s, results)
+	if s.inPlace < len(s.taken) {
+		l.returnResults(s, results)
+	}
 	for _, row := range args {
 		for i, b := range row {
 			if donate == nil || !donate[i] {
@@ -165,47 +130,61 @@ func (l *LoadedExecutable) refused(s *launch, args, results [][]*Buffer, donate 
 	}
 }
 
-// finish hands out the results of a launch. Donated handles are already gone.
-func (l *LoadedExecutable) finish(s *launch, args, results [][]*Buffer, donate []bool) {
-	gone, filled, fresh := 0, 0, 0
+// leaveArguments ends a launch's use of its arguments. Donated handles are already
+// gone; a result that takes the place of the argument of its number is put there.
+func (l *LoadedExecutable) leaveArguments(s *launch, args, results [][]*Buffer, donate []bool) {
+	gone := 0
 	for d, row := range args {
+		into := results[d]
 		for i, b := range row {
-			if donate == nil || !donate[i] {
+			switch {
+			case donate == nil || !donate[i]:
 				b.release()
-				continue
-			}
-			live.Untrack(unsafe.Pointer(b.h.c))
-			b.h.c = nil
-			gone++
-			if i < s.results && results[d][i] == b {
-				continue
-			}
-			if b.claim.Load() == s.id { // no result takes its place
-				b.claim.Store(0)
-				b.settle(bufDonated)
+			case i < len(into) && into[i] == b:
+				live.Untrack(unsafe.Pointer(b.h.c))
+				b.fill(s.Outs[d*s.results+i], l.outputs[i], l.devices[d], nil)
+			default:
+				live.Untrack(unsafe.Pointer(b.h.c))
+				b.h.c = nil
+				gone++
+				if b.claim.Load() == s.id { // no result takes its place
+					b.claim.Store(0)
+					b.settle(bufDonated)
+				}
 			}
 		}
 	}
-	for d, row := range results {
-		for j, b := range row {
-			h := s.Outs[d*len(row)+j]
-			if b == nil {
-				row[j] = newBuffer(l.core, h, l.outputs[j], l.devices[d], nil)
-				fresh++
-				continue
-			}
-			if s.taken[d*len(row)+j] != slotInPlace {
-				b.claim.Store(0)
-			}
-			b.fill(h, l.outputs[j], l.devices[d], nil)
-			filled++
-		}
+	if gone > 0 {
+		live.Count(live.Buffer, -gone)
+		l.core.add(childBuffer, -gone)
 	}
-	live.Count(live.Buffer, filled-gone)
-	l.core.add(childBuffer, filled+fresh-gone)
 }
 
-// learn checks, once, that the plugin's results are of the types that it
+// fillResults hands out the other results.
+func (l *LoadedExecutable) fillResults(s *launch, results [][]*Buffer) {
+	filled := 0
+	for d, row := range results {
+		for j, b := range row {
+			k := d*len(row) + j
+			switch s.taken[k] {
+			case slotInPlace:
+			case slotNew:
+				l.core.add(childBuffer, 1)
+				row[j] = newBuffer(l.core, s.Outs[k], l.outputs[j], l.devices[d], nil)
+			default:
+				b.claim.Store(0)
+				b.fill(s.Outs[k], l.outputs[j], l.devices[d], nil)
+				filled++
+			}
+		}
+	}
+	if filled > 0 {
+		live.Count(live.Buffer, filled)
+		l.core.add(childBuffer, filled)
+	}
+}
+
+// learn checks, once for a launch, that the plugin's results are of the types that it
 // announced, as later checks rely on those, and keeps the parameters of a first
 // call if nobody told them.
 func (l *LoadedExecutable) learn(s *launch, args [][]*Buffer) error {
@@ -223,13 +202,13 @@ func (l *LoadedExecutable) learn(s *launch, args [][]*Buffer) error {
 				Msg: fmt.Sprintf("result %d is %v, the plugin announced %v: close the results", j, have, want)}
 		}
 	}
-	if l.params.Load() == nil && len(args) > 0 {
+	if l.params.Load() == nil {
 		params := make([]*shape, len(args[0]))
 		for i, b := range args[0] {
 			params[i] = b.shape.Load()
 		}
-		l.params.CompareAndSwap(nil, &params)
+		l.params.CompareAndSwap(nil, l.share(params))
 	}
-	l.checked.Store(true)
+	s.checked = true
 	return nil
 }

@@ -359,6 +359,77 @@ func TestDonationCloseAndUseRaceWithoutHarm(t *testing.T) {
 	}
 }
 
+// A loop in place is under way on each of several states while the executable
+// closes: each launch runs or says that it is closed, and nothing is left behind.
+func TestLoopsInPlaceRaceWithCloseWithoutHarm(t *testing.T) {
+	leaktest.Check(t)
+	c := cpu(t, 1)
+	for range 30 {
+		x := compile(t, c, addOne(1), pjrt.CompileOptions{})
+		started := make(chan struct{}, 4)
+		var wg sync.WaitGroup
+		for range cap(started) {
+			b := put(t, c, make([]float32, 8), pjrt.F32, []int{1, 8}, c.Devices()[0])
+			state := [][]*pjrt.Buffer{{b}}
+			wg.Go(func() {
+				n := 0
+				for {
+					err := x.Execute(background, state, state, pjrt.ExecuteOptions{Donate: []bool{true}})
+					if err != nil {
+						assert.ErrorIs(t, err, pjrt.ErrClosed)
+						break
+					}
+					if n++; n == 10 {
+						started <- struct{}{}
+					}
+				}
+				assert.Equal(t, float32(n), get[float32](t, b, 8)[0], "every launch that gave no error counts")
+			})
+		}
+		for range cap(started) {
+			<-started
+		}
+		require.NoError(t, x.Close())
+		wg.Wait()
+	}
+}
+
+// A call in place that is wrong, or whose buffers another call uses, gives the error
+// of any other call and leaves everything as it was.
+func TestLoopsInPlaceRefuseWhatAnyCallRefuses(t *testing.T) {
+	leaktest.Check(t)
+	c := cpu(t, 2)
+	x := compile(t, c, many(2, 2), spmd(2))
+	o := pjrt.ExecuteOptions{Donate: []bool{true, true}}
+	state := rows(2, 2)
+	for d, dev := range x.AddressableDevices() {
+		for i := range state[d] {
+			state[d][i] = put(t, c, make([]float32, 4), pjrt.F32, []int{1, 4}, dev)
+		}
+	}
+	require.NoError(t, x.Execute(background, state, state, o))
+	_, foreign, _ := step(t, 2, 2)
+	wrong := put(t, c, make([]float32, 8), pjrt.F32, []int{2, 4}, c.Devices()[1])
+	closed := put(t, c, make([]float32, 4), pjrt.F32, []int{1, 4}, c.Devices()[1])
+	require.NoError(t, closed.Close())
+	for name, b := range map[string]*pjrt.Buffer{"nil": nil, "of another client": foreign[1][1], "of another shape": wrong,
+		"closed": closed, "of another device": state[0][1], "twice": state[1][0]} {
+		t.Run(name, func(t *testing.T) {
+			bad := [][]*pjrt.Buffer{state[0], {state[1][0], b}}
+			var ae *pjrt.ArgumentError
+			require.ErrorAs(t, x.Execute(background, bad, bad, o), &ae)
+			assert.Equal(t, 1, ae.Device)
+			for _, row := range state {
+				for _, b := range row {
+					assert.Equal(t, pjrt.Live, b.State())
+				}
+			}
+		})
+	}
+	require.NoError(t, x.Execute(background, state, state, o))
+	assert.Equal(t, float32(2), get[float32](t, state[1][1], 4)[0])
+}
+
 // Two programs with collectives, launched from many goroutines. Devices that saw
 // them in different orders would wait for each other for ever, where the plugin
 // does not order launches itself.
@@ -409,6 +480,7 @@ func TestParametersThatNobodyTellsAreThoseOfTheFirstCall(t *testing.T) {
 	var ae *pjrt.ArgumentError
 	uneven := [][]*pjrt.Buffer{{b.a, nil}}
 	require.ErrorAs(t, b.x.Execute(background, uneven, b.results, pjrt.ExecuteOptions{}), &ae)
+	require.Error(t, b.x.Execute(background, [][]*pjrt.Buffer{{b.a}}, b.results, pjrt.ExecuteOptions{}), "the plugin counts them")
 	require.NoError(t, b.x.Execute(background, b.args, b.results, pjrt.ExecuteOptions{}))
 	types, known := b.x.Parameters()
 	require.True(t, known)

@@ -23,4 +23,9 @@ func CodeNames() []string { return codeNames[:] }
 func ExtensionNames() []string { return extensionNames[:] }
 
 // ForgetParameters makes x one whose plugin does not tell its parameters.
-func ForgetParameters(x *LoadedExecutable) { x.params.Store(nil) }
+func ForgetParameters(x *LoadedExecutable) {
+	x.params.Store(nil)
+	if x.first != nil {
+		x.first.params = nil
+	}
+}

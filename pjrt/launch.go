@@ -3,7 +3,6 @@ package pjrt
 import (
 	"fmt"
 	"sync/atomic"
-	"unsafe"
 
 	"tpustrategy/pjrt/internal/capi"
 	"tpustrategy/pjrt/internal/live"
@@ -11,9 +10,13 @@ import (
 
 // launch is the scratch of one Execute call.
 type launch struct {
-	*capi.Launch
+	capi.Launch
 	id            uint64 // even; id|1 marks a buffer that is argument and result
 	args, results int
+	first         bool     // the executable's first; see loadedHandle
+	params        []*shape // nil until they are known
+	checked       bool     // the results of an earlier call were of the announced types
+	inPlace       int      // results that take the place of the argument of their number
 	taken         []uint32 // per result slot: the state to restore, or one of below
 }
 
@@ -28,44 +31,151 @@ const (
 // launchIDs numbers launches, so that a buffer can tell whose it is.
 var launchIDs atomic.Uint64
 
-// getLaunch takes a launch that is not in use, or makes one. A loop that launches
-// and launches finds its own in spare.
+// The state of an executable's first launch.
+const (
+	firstNone uint32 = iota // there is none yet
+	firstIdle               // ready to be taken; it counts as a user of the executable
+	firstTaken
+	firstRetired // the executable is closed
+)
+
+// getLaunch takes a launch that is not in use, or makes one, and enters the
+// executable. A loop that launches and launches takes the first again and again,
+// which is all that such a call has to do: it is a user already.
 func (h *loadedHandle) getLaunch(devices, args, results int) (*launch, error) {
-	if l := h.spare.Swap(nil); l != nil {
-		if l.args == args {
-			return l, nil
+	if h.firstState.CompareAndSwap(firstIdle, firstTaken) {
+		if h.first.args == args {
+			return h.first, nil
 		}
-		h.freeLaunch(l) // from before the number of parameters was known
+		h.dismiss() // it is from before the number of parameters was known
+	}
+	return h.anotherLaunch(devices, args, results)
+}
+
+func (h *loadedHandle) anotherLaunch(devices, args, results int) (*launch, error) {
+	if !h.enter() {
+		return nil, ErrClosed
 	}
 	h.launches.Lock()
+	defer h.launches.Unlock()
 	for n := len(h.free); n > 0; n = len(h.free) {
 		l := h.free[n-1]
 		h.free = h.free[:n-1]
 		if l.args == args {
-			h.launches.Unlock()
 			return l, nil
 		}
 		h.freeLaunch(l)
 	}
-	h.launches.Unlock()
 	c, err := h.core.api.NewLaunch(h.x, devices, args, results)
 	if err != nil {
-		return nil, fmt.Errorf("pjrt: execute: %w", err)
+		h.exit()
+		return nil, err
 	}
 	l := &launch{Launch: c, id: launchIDs.Add(1) << 1, args: args, results: results, taken: make([]uint32, devices*results)}
-	live.Add(live.Launch, unsafe.Pointer(c))
+	live.Add(live.Launch, l.Address())
+	if h.first == nil {
+		h.first, l.first = l, true
+		h.firstState.CompareAndSwap(firstNone, firstTaken)
+	}
 	return l, nil
 }
 
+// putLaunch ends the use of a launch. The first stays a user of the executable.
 func (h *loadedHandle) putLaunch(l *launch) {
-	if other := h.spare.Swap(l); other != nil {
-		h.launches.Lock()
-		h.free = append(h.free, other)
-		h.launches.Unlock()
+	if !l.first || !h.firstState.CompareAndSwap(firstTaken, firstIdle) {
+		h.park(l)
 	}
 }
 
+// park keeps a launch for a call that comes while the first is taken.
+func (h *loadedHandle) park(l *launch) {
+	h.launches.Lock()
+	h.free = append(h.free, l)
+	h.launches.Unlock()
+	h.exit()
+}
+
+// dismiss makes the first launch, which the caller has taken, one of the others.
+func (h *loadedHandle) dismiss() {
+	l := h.first
+	h.launches.Lock()
+	h.first, l.first = nil, false
+	h.firstState.CompareAndSwap(firstTaken, firstNone)
+	h.launches.Unlock()
+	h.park(l)
+}
+
+// exit leaves, and ends a closed executable that nobody else uses.
+func (h *loadedHandle) exit() {
+	if h.leave() {
+		_ = h.destroy()
+	}
+}
+
+// end closes the executable, once; it goes with its last user.
+func (h *loadedHandle) end() (first bool, err error) {
+	first, last := h.close()
+	if first && h.firstState.Swap(firstRetired) == firstIdle {
+		h.launches.Lock()
+		h.free = append(h.free, h.first)
+		h.launches.Unlock()
+		last = h.leave()
+	}
+	if last {
+		err = h.destroy()
+	}
+	return first, err
+}
+
 func (h *loadedHandle) freeLaunch(l *launch) {
-	live.Remove(live.Launch, unsafe.Pointer(l.Launch))
-	h.core.api.FreeLaunch(l.Launch)
+	live.Remove(live.Launch, l.Address())
+	h.core.api.FreeLaunch(&l.Launch)
+}
+
+// explainLists says what is wrong with the numbers of devices, arguments and
+// results of a call.
+func (l *LoadedExecutable) explainLists(args, results [][]*Buffer, o ExecuteOptions) error {
+	if len(l.devices) == 0 {
+		return &ArgumentError{Device: -1, Index: -1, Detail: "no device of this process takes part in the program"}
+	}
+	if len(args) != len(l.devices) {
+		return &ArgumentError{Device: -1, Index: -1, Detail: fmt.Sprintf("%d lists for %d devices", len(args), len(l.devices))}
+	}
+	if len(results) != len(l.devices) {
+		return &ArgumentError{Result: true, Device: -1, Index: -1, Detail: fmt.Sprintf("%d lists for %d devices", len(results), len(l.devices))}
+	}
+	want := len(args[0])
+	if p := l.params.Load(); p != nil {
+		want = len(*p)
+	}
+	for d := range args {
+		if len(args[d]) != want {
+			return &ArgumentError{Device: d, Index: -1, Detail: fmt.Sprintf("%d buffers, the program takes %d", len(args[d]), want)}
+		}
+		if len(results[d]) != len(l.outputs) {
+			return &ArgumentError{Result: true, Device: d, Index: -1, Detail: fmt.Sprintf("%d entries, the program gives %d", len(results[d]), len(l.outputs))}
+		}
+	}
+	if o.Donate != nil && len(o.Donate) != want {
+		return &ArgumentError{Device: -1, Index: -1, Detail: fmt.Sprintf("Donate has %d entries, the program takes %d arguments", len(o.Donate), want)}
+	}
+	return &ArgumentError{Device: -1, Index: -1, Detail: fmt.Sprintf("LaunchID %d is not a 32-bit number", o.LaunchID)}
+}
+
+// fits says whether explainLists would find nothing.
+func (l *LoadedExecutable) fits(args, results [][]*Buffer, o ExecuteOptions) bool {
+	n := len(l.devices)
+	if n == 0 || len(args) != n || len(results) != n || int(int32(o.LaunchID)) != o.LaunchID {
+		return false
+	}
+	want := len(args[0])
+	if p := l.params.Load(); p != nil && len(*p) != want || o.Donate != nil && len(o.Donate) != want {
+		return false
+	}
+	for d, row := range args {
+		if len(row) != want || len(results[d]) != len(l.outputs) {
+			return false
+		}
+	}
+	return true
 }

@@ -23,10 +23,9 @@ type LoadedExecutable struct {
 	devices []*Device
 	outputs []*shape
 	// params is nil until the parameters are known.
-	params  atomic.Pointer[[]*shape]
-	checked atomic.Bool // the first results agreed with outputs
-	mu      sync.Mutex
-	result  error
+	params atomic.Pointer[[]*shape]
+	mu     sync.Mutex
+	result error
 }
 
 // loadedHandle is the inner half, without a way back to the LoadedExecutable.
@@ -36,17 +35,16 @@ type loadedHandle struct {
 	x    capi.Loaded
 	exec *executableHandle
 
-	// spare and free hold the launches that no Execute uses now.
-	spare    atomic.Pointer[launch]
-	launches sync.Mutex
-	free     []*launch // guarded by launches
+	// Launches are kept for the next call. The first belongs to who takes it by
+	// firstState; free holds the others that no call uses.
+	firstState atomic.Uint32
+	first      *launch
+	launches   sync.Mutex
+	free       []*launch // guarded by launches
 }
 
 // destroy ends the C objects once no call uses them.
 func (h *loadedHandle) destroy() error {
-	if l := h.spare.Swap(nil); l != nil {
-		h.freeLaunch(l)
-	}
 	for _, l := range h.free {
 		h.freeLaunch(l)
 	}
@@ -174,11 +172,9 @@ func (c *Client) newLoaded(x capi.Loaded) (*LoadedExecutable, error) {
 		return nil, err
 	}
 	runtime.AddCleanup(l, func(h *loadedHandle) {
-		if first, last := h.close(); first {
-			live.Reclaimed(live.Executable, unsafe.Pointer(h.x))
-			if last {
-				_ = h.destroy()
-			}
+		x := unsafe.Pointer(h.x)
+		if first, _ := h.end(); first {
+			live.Reclaimed(live.Executable, x)
 		}
 	}, l.loadedHandle)
 	return l, nil
@@ -208,7 +204,7 @@ func (l *LoadedExecutable) read(c *Client) error {
 			// It would hand results out in the device's order, whatever is asked.
 			return &CompileError{"Program.Code", "a parameter or result of main has a layout that is not row-major, which the CPU plugin cannot transfer: leave mhlo.layout_mode out"}
 		case err == nil:
-			l.params.Store(&params)
+			l.params.Store(l.share(params))
 		case errors.Is(err, errNoArray):
 			return &CompileError{"Program.Code", "a parameter of main is no array, such as a tuple: pass its elements one by one"}
 		}
@@ -231,9 +227,7 @@ func (l *LoadedExecutable) DeviceAssignment() ([][]int, error) {
 		return nil, fmt.Errorf("pjrt: %s: executable: %w", op, ErrClosed)
 	}
 	b, err := l.core.api.LoadedAssignment(l.x)
-	if l.leave() {
-		_ = l.destroy()
-	}
+	l.exit()
 	if err != nil {
 		return nil, l.core.wrap(op, err)
 	}
@@ -289,8 +283,22 @@ func (l *LoadedExecutable) SetParameters(types []TensorType) error {
 	if known := l.params.Load(); known != nil && !slices.EqualFunc(*known, shapes, (*shape).equal) {
 		return &ArgumentError{Device: -1, Index: -1, Detail: fmt.Sprintf("the program takes %v, not %v", *known, shapes)}
 	}
-	l.params.Store(&shapes)
+	l.params.Store(l.share(shapes))
 	return nil
+}
+
+// share lets parameters of a result's type share it, so that a buffer that goes in
+// and out is compared by its address.
+func (l *LoadedExecutable) share(params []*shape) *[]*shape {
+	for i, p := range params {
+		for _, out := range l.outputs {
+			if p.equal(out) {
+				params[i] = out
+				break
+			}
+		}
+	}
+	return &params
 }
 
 // Close gives the program back once calls under way have returned; launches
@@ -298,8 +306,8 @@ func (l *LoadedExecutable) SetParameters(types []TensorType) error {
 func (l *LoadedExecutable) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, last := l.close(); last {
-		l.result = l.core.wrap("close executable", l.destroy())
+	if first, err := l.end(); first {
+		l.result = l.core.wrap("close executable", err)
 	}
 	return l.result
 }

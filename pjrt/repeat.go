@@ -27,40 +27,36 @@ func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int)
 	if n < 1 {
 		return RepeatTime{}, fmt.Errorf("pjrt: %s: %d runs; one is the least", op, n)
 	}
-	if !l.enter() {
-		return RepeatTime{}, fmt.Errorf("pjrt: %s: executable: %w", op, ErrClosed)
-	}
-	defer func() {
-		if l.leave() {
-			_ = l.destroy()
-		}
-	}()
-	params, err := l.checkLists(state, state, ExecuteOptions{})
-	if err != nil {
-		return RepeatTime{}, err
+	if !l.fits(state, state, ExecuteOptions{}) {
+		return RepeatTime{}, l.explainLists(state, state, ExecuteOptions{})
 	}
 	width := len(l.outputs)
 	donate := make([]bool, width)
 	for i := range donate {
 		donate[i] = true
-		if params != nil && !params[i].equal(l.outputs[i]) {
-			return RepeatTime{}, &ArgumentError{Result: true, Device: -1, Index: -1, Detail: fmt.Sprintf("result %d is %v, which cannot be argument %d again: %v", i, l.outputs[i], i, params[i])}
-		}
 	}
 	s, err := l.getLaunch(len(l.devices), width, width)
 	if err != nil {
-		return RepeatTime{}, err
+		return RepeatTime{}, fmt.Errorf("pjrt: %s: executable: %w", op, err)
 	}
 	defer l.putLaunch(s)
-	if taken, err := l.takeArguments(s, params, state, nil, donate); err != nil {
-		l.returnArguments(s, state, donate, taken)
+	if p := l.params.Load(); p != nil {
+		s.params = *p
+		for i, want := range s.params {
+			if !want.equal(l.outputs[i]) {
+				return RepeatTime{}, &ArgumentError{Result: true, Device: -1, Index: -1, Detail: fmt.Sprintf("result %d is %v, which cannot be argument %d again: %v", i, l.outputs[i], i, want)}
+			}
+		}
+	}
+	if taken, _, _, err := l.takeArguments(s, state, nil, donate); err != nil {
+		l.returnArguments(state, donate, taken)
 		return RepeatTime{}, err
 	}
 	if len(l.devices) > 1 {
 		l.core.launch.Lock()
 		defer l.core.launch.Unlock()
 	}
-	launched, done, err := l.core.api.Floor(s.Launch, n)
+	launched, done, err := l.core.api.Floor(&s.Launch, n)
 	for d, row := range state {
 		for i, b := range row {
 			live.Remove(live.Buffer, unsafe.Pointer(b.h.c))

@@ -128,8 +128,6 @@ package capi
 #cgo nocallback tps_executable_program
 #cgo noescape tps_executable_serialize
 #cgo nocallback tps_executable_serialize
-#cgo noescape tps_execute
-#cgo nocallback tps_execute
 #cgo noescape tps_extensions
 #cgo nocallback tps_extensions
 #cgo noescape tps_floor

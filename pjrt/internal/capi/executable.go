@@ -169,16 +169,19 @@ type Launch struct {
 	Keep []int64
 }
 
+// Address is that of the launch's C memory, its name among the objects held.
+func (l *Launch) Address() unsafe.Pointer { return unsafe.Pointer(l.p) }
+
 // LaunchDepth is how many launches may be under way before one waits.
 const LaunchDepth = C.TPS_LAUNCH_DEPTH
 
 // NewLaunch allocates; FreeLaunch gives back, before x ends.
-func (a *API) NewLaunch(x Loaded, devices, args, outs int) (*Launch, error) {
+func (a *API) NewLaunch(x Loaded, devices, args, outs int) (Launch, error) {
 	p := C.tps_launch_new(a.p, unsafe.Pointer(x), C.size_t(devices), C.size_t(args), C.size_t(outs))
 	if p == nil {
-		return nil, fmt.Errorf("out of memory for a launch of %d devices with %d arguments and %d results", devices, args, outs)
+		return Launch{}, fmt.Errorf("out of memory for a launch of %d devices with %d arguments and %d results", devices, args, outs)
 	}
-	return &Launch{
+	return Launch{
 		p:    p,
 		Args: unsafe.Slice((*Buffer)(unsafe.Pointer(p.args)), devices*args),
 		Drop: unsafe.Slice((*Buffer)(unsafe.Pointer(p.drop)), devices*args),
@@ -195,7 +198,22 @@ func (a *API) FreeLaunch(l *Launch) { C.tps_launch_free(l.p) }
 // on success the first drop entries of Drop are no longer the caller's: they are
 // destroyed by the launch that comes LaunchDepth later, which waits for this one.
 func (a *API) Execute(l *Launch, keep, drop, launchID int) error {
-	return a.err(C.tps_execute(C.uintptr_t(uintptr(unsafe.Pointer(l.p))), C.size_t(keep), C.size_t(drop), C.int(launchID)))
+	C.tps_execute(C.uintptr_t(uintptr(unsafe.Pointer(l.p))), C.size_t(keep), C.size_t(drop), C.int(launchID))
+	return a.LaunchError(l)
+}
+
+// ExecuteInPlace enqueues a launch that donates all arguments, of which there are as
+// many as results; on success Args are the results. If it failed, LaunchError is next.
+func (l *Launch) ExecuteInPlace() (failed bool) {
+	C.tps_execute_in_place(C.uintptr_t(uintptr(unsafe.Pointer(l.p))))
+	return l.p.error != nil
+}
+
+// LaunchError is the error of a launch, taken out of it.
+func (a *API) LaunchError(l *Launch) error {
+	e := l.p.error
+	l.p.error = nil
+	return a.err(e)
 }
 
 // Floor runs n launches in C, each result replacing the argument of its number,

@@ -109,7 +109,8 @@ void *tps_loaded_assignment(const tps_Api *api, void *x, tps_blob *out);
 enum { TPS_LAUNCH_DEPTH = 8 };
 typedef struct {
   const tps_Api *api;
-  void *executable;
+  tps_LoadedExecutable_Execute_Args call;
+  tps_ExecuteOptions options;
   size_t devices;
   size_t parameters;
   void **args;
@@ -119,6 +120,7 @@ typedef struct {
   void ***arg_lists;
   void ***out_lists;
   int64_t *keep;
+  void *error;
   size_t width;
   size_t next;
   size_t kept[TPS_LAUNCH_DEPTH];
@@ -126,8 +128,11 @@ typedef struct {
 tps_launch *tps_launch_new(const tps_Api *api, void *executable, size_t devices, size_t args, size_t outs);
 // Waits for the launches under way whose donated handles are kept.
 void tps_launch_free(tps_launch *l);
-// The launch is an integer, as cgo looks at every pointer that it passes.
-void *tps_execute(uintptr_t launch, size_t keep, size_t drop, int launch_id);
+// The error goes into the launch, as a result costs a crossing more than reading
+// it there; and the launch is an integer, as cgo looks at every pointer it passes.
+void tps_execute(uintptr_t launch, size_t keep, size_t drop, int launch_id);
+// Donates all arguments; on success args are the results.
+void tps_execute_in_place(uintptr_t launch);
 
 void *tps_buffer_destroy(const tps_Api *api, void *b);
 void *tps_buffer_is_deleted(const tps_Api *api, void *b, int *out);

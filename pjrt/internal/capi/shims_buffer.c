@@ -149,7 +149,7 @@ tps_launch *tps_launch_new(const tps_Api *api, void *executable, size_t devices,
   size_t words = (2 + TPS_LAUNCH_DEPTH) * flat_args + flat_outs + 2 * devices + args;
   tps_launch *l = calloc(1, sizeof(tps_launch) + words * sizeof(void *));
   if (!l) return NULL;
-  l->api = api, l->executable = executable, l->devices = devices, l->parameters = args;
+  l->api = api, l->devices = devices, l->parameters = args;
   void **p = (void **)(l + 1);
   l->args = p, p += flat_args;
   l->drop = p, p += flat_args;
@@ -159,6 +159,10 @@ tps_launch *tps_launch_new(const tps_Api *api, void *executable, size_t devices,
   l->arg_lists = (void ***)p, p += devices;
   l->out_lists = (void ***)p, p += devices;
   l->keep = (int64_t *)p;
+  l->options = (tps_ExecuteOptions){.struct_size = TPS_SIZE(tps_ExecuteOptions, multi_slice_config), .non_donatable_input_indices = l->keep};
+  l->call = (tps_LoadedExecutable_Execute_Args){
+      .struct_size = TPS_SIZE(tps_LoadedExecutable_Execute_Args, execute_device), .executable = executable, .options = &l->options,
+      .argument_lists = (void *const *const *)l->arg_lists, .num_devices = devices, .num_args = args, .output_lists = (void **const *)l->out_lists};
   for (size_t d = 0; d < devices; d++) {
     l->arg_lists[d] = l->args + d * args;
     l->out_lists[d] = l->outs + d * outs;
@@ -180,24 +184,31 @@ void tps_launch_free(tps_launch *l) {
 }
 
 static void *launch(tps_launch *l, size_t keep, int launch_id) {
-  const tps_Api *api = l->api;
-  tps_ExecuteOptions o = {.struct_size = TPS_SIZE(tps_ExecuteOptions, multi_slice_config), .launch_id = launch_id,
-                          .non_donatable_input_indices = l->keep, .num_non_donatable_input_indices = keep};
-  ARGS(LoadedExecutable_Execute, execute_device, .executable = l->executable, .options = &o,
-       .argument_lists = (void *const *const *)l->arg_lists, .num_devices = l->devices, .num_args = l->parameters,
-       .output_lists = (void **const *)l->out_lists);
-  return CALL(LoadedExecutable_Execute);
+  l->options.launch_id = launch_id;
+  l->options.num_non_donatable_input_indices = keep;
+  return tps_call(l->api, TPS_SLOT_LoadedExecutable_Execute, &l->call);
 }
 
-void *tps_execute(uintptr_t address, size_t keep, size_t drop, int launch_id) {
-  tps_launch *l = (tps_launch *)address;
-  void *e = launch(l, keep, launch_id);
-  if (e) return e;
+// Keeps the handles that a launch donated.
+static void launch_keep(tps_launch *l, void **donated, size_t n) {
   launch_reap(l);
   size_t slot = l->next++ % TPS_LAUNCH_DEPTH;
-  memcpy(l->ring + slot * l->width, l->drop, drop * sizeof(void *));
-  l->kept[slot] = drop;
-  return NULL;
+  memcpy(l->ring + slot * l->width, donated, n * sizeof(void *));
+  l->kept[slot] = n;
+}
+
+void tps_execute(uintptr_t address, size_t keep, size_t drop, int launch_id) {
+  tps_launch *l = (tps_launch *)address;
+  l->error = launch(l, keep, launch_id);
+  if (!l->error) launch_keep(l, l->drop, drop);
+}
+
+void tps_execute_in_place(uintptr_t address) {
+  tps_launch *l = (tps_launch *)address;
+  l->error = launch(l, 0, 0);
+  if (l->error) return;
+  launch_keep(l, l->args, l->width);
+  memcpy(l->args, l->outs, l->width * sizeof(void *));
 }
 
 static int64_t now_ns(void) {

@@ -67,6 +67,9 @@ func Count(k Kind, delta int) {
 	}
 }
 
+// Recording says whether Track and Untrack have an effect.
+func Recording() bool { return recording.Load() }
+
 // Track is the other half of Add: it records where the object was made.
 func Track(k Kind, p unsafe.Pointer) {
 	if recording.Load() {
