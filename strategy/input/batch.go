@@ -50,31 +50,31 @@ func (d Dataset) Batch(size int, dropRemainder bool) Dataset {
 
 type batcher struct {
 	Iterator
-	size  int
-	drop  bool
-	items []item // room for a batch, empty between calls
+	size int
+	drop bool
+	runs []run // room for a batch, empty between calls
 }
 
 func (b *batcher) Next(ctx context.Context) (Element, error) {
-	items := b.items[:0]
+	runs, have := b.runs[:0], 0
 	defer func() {
-		clear(items) // what they refer to lives no longer than the batch
-		b.items = items
+		clear(runs) // what they refer to lives no longer than the batch
+		b.runs = runs
 	}()
-	for len(items) < b.size {
-		i, err := nextItem(ctx, b.Iterator)
+	for have < b.size {
+		r, err := nextRun(ctx, b.Iterator, b.size-have)
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
 			return Element{}, err
 		}
-		items = append(items, i)
+		runs, have = appendRun(runs, r), have+r.n
 	}
-	if len(items) == 0 || b.drop && len(items) < b.size {
+	if have == 0 || b.drop && have < b.size {
 		return Element{}, io.EOF
 	}
-	batch, err := stackItems(items)
+	batch, err := stackRuns(runs, have)
 	if err != nil {
 		return Element{}, fmt.Errorf("input: batch: %w", err)
 	}

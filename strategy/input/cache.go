@@ -54,7 +54,7 @@ func (c cached) ShardFiles(num, index int) (Source, error) {
 
 func (c cached) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
 	if list, ok := c.all.get(); ok {
-		return openIndexed("cache", len(list), from, func(i int) item { return list[i] })
+		return openIndexed("cache", len(list), from, nil, func(i int) item { return list[i] })
 	}
 	skip := int64(0)
 	if !from.IsZero() {

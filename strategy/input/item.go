@@ -40,30 +40,62 @@ func whole(i item, err error) (Element, error) {
 	return i.element(), nil
 }
 
-// stackItems stacks at least one item on a new axis 0. Rows of one table that follow each other are a view of it, other
-// rows of one table are copied once.
-func stackItems(items []item) (Element, error) {
-	first, together := items[0], true
-	for i, it := range items {
-		if it.of == nil || it.of != first.of {
-			return joinElements(elementsOf(items), true)
+// run is the elements from an item on: n rows of a table that follow each other, or one element that is there.
+type run struct {
+	item
+	n int
+}
+
+// runner is an itemizer that can tell several elements at once.
+type runner interface {
+	nextRun(ctx context.Context, most int) (run, error)
+}
+
+// nextRun takes the next elements of any iterator, at least one and no more than most.
+func nextRun(ctx context.Context, it Iterator, most int) (run, error) {
+	if lazy, ok := it.(runner); ok {
+		return lazy.nextRun(ctx, most)
+	}
+	i, err := nextItem(ctx, it)
+	return run{i, 1}, err
+}
+
+// appendRun appends to runs, or to the last of them if next goes on where that one ends.
+func appendRun(runs []run, next run) []run {
+	if n := len(runs); n > 0 && next.of != nil && runs[n-1].of == next.of && runs[n-1].row+runs[n-1].n == next.row {
+		runs[n-1].n += next.n
+		return runs
+	}
+	return append(runs, next)
+}
+
+// stackRuns stacks the n elements of at least one run on a new axis 0. Rows of one table that follow each other are a
+// view of it, other rows of one table are copied once.
+func stackRuns(runs []run, n int) (Element, error) {
+	first := runs[0]
+	if first.of != nil && len(runs) == 1 {
+		return rowRange(first.of.of, first.row, first.row+n)
+	}
+	numbers := make([]int, 0, n)
+	for _, r := range runs {
+		if r.of == nil || r.of != first.of {
+			return joinElements(elementsOf(runs, n), true)
 		}
-		together = together && it.row == first.row+i
-	}
-	if together {
-		return rowRange(first.of.of, first.row, first.row+len(items))
-	}
-	numbers := make([]int, len(items))
-	for i, it := range items {
-		numbers[i] = it.row
+		for i := range r.n {
+			numbers = append(numbers, r.row+i)
+		}
 	}
 	return MapNest(first.of.of, func(_ string, t Tensor) (Tensor, error) { return t.gather(numbers), nil })
 }
 
-func elementsOf(items []item) []Element {
-	out := make([]Element, len(items))
-	for i, it := range items {
-		out[i] = it.element()
+func elementsOf(runs []run, n int) []Element {
+	out := make([]Element, 0, n)
+	for _, r := range runs {
+		for i := range r.n {
+			one := r.item
+			one.row += i
+			out = append(out, one.element())
+		}
 	}
 	return out
 }

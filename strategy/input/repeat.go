@@ -54,26 +54,31 @@ func (r *repeater) pass() Pass {
 func (r *repeater) Next(ctx context.Context) (Element, error) { return whole(r.nextItem(ctx)) }
 
 func (r *repeater) nextItem(ctx context.Context) (item, error) {
+	one, err := r.nextRun(ctx, 1)
+	return one.item, err
+}
+
+func (r *repeater) nextRun(ctx context.Context, most int) (run, error) {
 	if r.count >= 0 && r.epoch >= r.count {
-		return item{}, io.EOF
+		return run{}, io.EOF
 	}
 	for {
-		i, err := nextItem(ctx, r.it)
+		next, err := nextRun(ctx, r.it, most)
 		if err != io.EOF {
 			r.some = r.some || err == nil
-			return i, err
+			return next, err
 		}
 		// The finished pass stays open at the last end, so that its position can be saved.
 		if !r.some || r.count >= 0 && r.epoch+1 >= r.count {
-			return item{}, io.EOF
+			return run{}, io.EOF
 		}
 		if err := r.it.Close(); err != nil {
-			return item{}, err
+			return run{}, err
 		}
 		r.epoch, r.some = r.epoch+1, false
 		if r.it, err = r.in.Open(ctx, r.pass(), State{}); err != nil {
 			r.it = closed{}
-			return item{}, err
+			return run{}, err
 		}
 	}
 }

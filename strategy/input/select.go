@@ -38,14 +38,19 @@ type taker struct {
 func (t *taker) Next(ctx context.Context) (Element, error) { return whole(t.nextItem(ctx)) }
 
 func (t *taker) nextItem(ctx context.Context) (item, error) {
+	one, err := t.nextRun(ctx, 1)
+	return one.item, err
+}
+
+func (t *taker) nextRun(ctx context.Context, most int) (run, error) {
 	if t.done >= t.n {
-		return item{}, io.EOF
+		return run{}, io.EOF
 	}
-	i, err := nextItem(ctx, t.Iterator)
+	next, err := nextRun(ctx, t.Iterator, int(min(int64(most), t.n-t.done)))
 	if err == nil {
-		t.done++
+		t.done += int64(next.n)
 	}
-	return i, err
+	return next, err
 }
 
 func (t *taker) State() (State, error) { return stateOver("take", t.Iterator, t.done) }
@@ -207,18 +212,23 @@ type concatenator struct {
 func (c *concatenator) Next(ctx context.Context) (Element, error) { return whole(c.nextItem(ctx)) }
 
 func (c *concatenator) nextItem(ctx context.Context) (item, error) {
+	one, err := c.nextRun(ctx, 1)
+	return one.item, err
+}
+
+func (c *concatenator) nextRun(ctx context.Context, most int) (run, error) {
 	for {
-		i, err := nextItem(ctx, c.in)
+		next, err := nextRun(ctx, c.in, most)
 		if err != io.EOF || c.at+1 >= len(c.parts) {
-			return i, err
+			return next, err
 		}
 		if err := c.in.Close(); err != nil {
-			return item{}, err
+			return run{}, err
 		}
 		c.at++
 		if c.in, err = c.parts[c.at].Open(ctx, c.pass, State{}); err != nil {
 			c.in = closed{}
-			return item{}, err
+			return run{}, err
 		}
 	}
 }

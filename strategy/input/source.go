@@ -34,7 +34,7 @@ func FromElements(list ...Element) Dataset {
 func (s elements) Info() Info { return Info{Spec: s.spec, Cardinality: Cardinality(len(s.list))} }
 
 func (s elements) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
-	return openIndexed("elements", len(s.list), from, func(i int) item { return item{e: s.list[i]} })
+	return openIndexed("elements", len(s.list), from, nil, func(i int) item { return item{e: s.list[i]} })
 }
 
 // rows is a list of the rows of one element.
@@ -59,7 +59,7 @@ func (s *rows) Info() Info {
 }
 
 func (s *rows) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
-	return openIndexed("slices", s.n, from, func(i int) item { return item{of: s, row: i} })
+	return openIndexed("slices", s.n, from, s, func(i int) item { return item{of: s, row: i} })
 }
 
 // at is row i, which must be in range.
@@ -84,7 +84,7 @@ func (c counter) Info() Info {
 }
 
 func (c counter) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
-	return openIndexed("range", int(c), from, func(i int) item { return item{e: Leaf(Scalar(int64(i)))} })
+	return openIndexed("range", int(c), from, nil, func(i int) item { return item{e: Leaf(Scalar(int64(i)))} })
 }
 
 // indexed iterates over n elements found by number; its position is that number.
@@ -93,10 +93,12 @@ type indexed struct {
 	n   int
 	pos int
 	get func(i int) item
+	// table, if not nil, says that element i is its row i.
+	table *rows
 }
 
-func openIndexed(op string, n int, from State, get func(int) item) (Iterator, error) {
-	it := &indexed{op: op, n: n, get: get}
+func openIndexed(op string, n int, from State, table *rows, get func(int) item) (Iterator, error) {
+	it := &indexed{op: op, n: n, get: get, table: table}
 	if !from.IsZero() {
 		if err := from.want(op, 1, 0); err != nil {
 			return nil, err
@@ -112,14 +114,23 @@ func openIndexed(op string, n int, from State, get func(int) item) (Iterator, er
 func (it *indexed) Next(ctx context.Context) (Element, error) { return whole(it.nextItem(ctx)) }
 
 func (it *indexed) nextItem(ctx context.Context) (item, error) {
+	r, err := it.nextRun(ctx, 1)
+	return r.item, err
+}
+
+func (it *indexed) nextRun(ctx context.Context, most int) (run, error) {
 	if err := ctx.Err(); err != nil {
-		return item{}, err
+		return run{}, err
 	}
 	if it.pos >= it.n {
-		return item{}, io.EOF
+		return run{}, io.EOF
 	}
-	it.pos++
-	return it.get(it.pos - 1), nil
+	r := run{it.get(it.pos), 1}
+	if it.table != nil {
+		r.n = min(most, it.n-it.pos)
+	}
+	it.pos += r.n
+	return r, nil
 }
 
 func (it *indexed) State() (State, error) { return State{Op: it.op, At: []int64{int64(it.pos)}}, nil }
