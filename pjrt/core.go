@@ -43,6 +43,9 @@ type core struct {
 
 	waits waits
 
+	// lastShape is that of the last copy from the host.
+	lastShape atomic.Pointer[shape]
+
 	// memories are the client's, by handle; written before any buffer exists.
 	memories map[capi.Memory]*Memory
 }

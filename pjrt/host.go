@@ -49,9 +49,13 @@ func (c *Client) hostShape(ctx context.Context, op string, data []byte, dtype DT
 	case !d.addressable:
 		return nil, fail("device %d belongs to process %d, this is process %d", d.ID(), d.ProcessIndex(), c.processIndex)
 	}
-	s, err := newShape(dtype, dims)
-	if err != nil {
-		return nil, fail("%v", err)
+	s := c.lastShape.Load() // the parts of a batch come one after the other, all of one shape
+	if s == nil || !s.is(dtype, dims) {
+		var err error
+		if s, err = newShape(dtype, dims); err != nil {
+			return nil, fail("%v", err)
+		}
+		c.lastShape.Store(s)
 	}
 	if len(data) != s.bytes {
 		return nil, fail("%v takes %d bytes, data has %d", s, s.bytes, len(data))
@@ -127,11 +131,7 @@ func (c *Client) RefillFromHost(ctx context.Context, into *Buffer, data []byte, 
 // refillShape is hostShape, but takes the buffer's shape if it is the same.
 func (c *Client) refillShape(ctx context.Context, op string, into *Buffer, data []byte, dtype DType, dims []int, d *Device) (*shape, error) {
 	s := into.shape.Load()
-	same := s.dtype == dtype && len(s.dims) == len(dims) && len(data) == s.bytes && d != nil && d.core == c.core && d.addressable && ctx.Err() == nil
-	for i := 0; same && i < len(dims); i++ {
-		same = s.dims[i] == int64(dims[i])
-	}
-	if same {
+	if s.is(dtype, dims) && len(data) == s.bytes && d != nil && d.core == c.core && d.addressable && ctx.Err() == nil {
 		return s, nil
 	}
 	return c.hostShape(ctx, op, data, dtype, dims, d)

@@ -63,6 +63,19 @@ func (s *shape) equal(o *shape) bool {
 	return s == o || s.dtype == o.dtype && slices.Equal(s.dims, o.dims)
 }
 
+// is says whether newShape would make s of these.
+func (s *shape) is(dtype DType, dims []int) bool {
+	if s.dtype != dtype || len(s.dims) != len(dims) {
+		return false
+	}
+	for i, d := range dims {
+		if s.dims[i] != int64(d) {
+			return false
+		}
+	}
+	return true
+}
+
 // String is such as F32[2,8].
 func (s *shape) String() string {
 	var b strings.Builder

@@ -34,6 +34,16 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 	if err := a.Validate("", shape, s.perReplica); err != nil {
 		return l, err
 	}
+	element := l.wire.HostBytes()
+	l.bytes = element * size(shape)
+	if l.whole = a.Kind() != logical.KindSplit || s.perReplica == 1; l.whole {
+		l.shard, l.shardBytes = shape, l.bytes
+		l.buffer = l.shard
+		if perReplica && len(shape) == 0 {
+			l.buffer = oneElement
+		}
+		return l, nil
+	}
 	factors, err := logical.Factorize(s.perReplica, a)
 	if err != nil {
 		return l, err
@@ -47,9 +57,6 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 		return l, err
 	}
 	l.buffer = l.shard
-	if perReplica && len(shape) == 0 {
-		l.buffer = []int{1}
-	}
 	for p := range s.perReplica {
 		ranges, err := sharding.IndexRanges(mesh, spec, shape, p)
 		if err != nil {
@@ -61,11 +68,12 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 		}
 		l.starts = append(l.starts, start)
 	}
-	l.whole = a.Kind() != logical.KindSplit || s.perReplica == 1
-	element := l.wire.HostBytes()
-	l.bytes, l.shardBytes = element*size(shape), element*size(l.shard)
+	l.shardBytes = element * size(l.shard)
 	return l, nil
 }
+
+// oneElement are the dimensions of a buffer for the scalar of one replica.
+var oneElement = []int{1}
 
 func size(dims []int) int {
 	n := 1

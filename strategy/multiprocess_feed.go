@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"tpustrategy/logical"
+	"tpustrategy/pjrt"
 	"tpustrategy/strategy/input"
 )
 
@@ -35,6 +36,35 @@ func (s *TPUStrategy) LocalPerReplica(ctx context.Context, values []any, a logic
 	}
 	v, err := s.place(ctx, true, all[0].shape.DType, all[0].shape.Dimensions, a, func(r int, use func([]byte)) error {
 		return all[s.batchIndex(r, true)].read(use)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*PerReplica), nil
+}
+
+// LocalTensors is LocalPerReplica for tensors of package input, which it copies from
+// where they lie; much is copied to the devices side by side. It is what a feed calls
+// for each batch.
+func (s *TPUStrategy) LocalTensors(ctx context.Context, values []input.Tensor, a logical.Annotation) (*PerReplica, error) {
+	const op = "local tensors"
+	local := s.hosts.replicas
+	if len(values) != len(local) {
+		return nil, fault(ValueError, op, "give one tensor for each of LocalReplicas",
+			"%d tensors for the %d replicas %v of process %d", len(values), len(local), local, s.hosts.process)
+	}
+	dtype, ok := values[0].Kind().DType()
+	if !ok {
+		return nil, fault(TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", values[0])
+	}
+	for i, t := range values {
+		if !t.Like(values[0]) {
+			return nil, fault(ValueError, op, "pad the batches: a compiled step has one shape for all",
+				"tensor of replica %d is %s, that of replica %d %s", local[i], t, local[0], values[0])
+		}
+	}
+	v, err := s.placed(true, dtype, values[0].Dims(), a, func(l *layout, buffers []*pjrt.Buffer) error {
+		return s.uploadHeld(ctx, l, func(r int) []byte { return values[s.batchIndex(r, true)].Bytes() }, buffers)
 	})
 	if err != nil {
 		return nil, err

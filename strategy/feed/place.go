@@ -18,8 +18,8 @@ type placer struct {
 	local    []int // the replicas that this process feeds
 	rows     int   // to pad to, or that a full batch has; 0 if not known yet
 
-	values []any                // scratch: one component of the local replicas
-	full   *strategy.PerReplica // the mask of full batches
+	columns [][]input.Tensor     // scratch: the components of the local replicas
+	full    *strategy.PerReplica // the mask of full batches
 }
 
 func newPlacer(s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*placer, error) {
@@ -28,7 +28,6 @@ func newPlacer(s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*pl
 		return nil, fmt.Errorf("feed: the input is for %d replicas of this process, the strategy has %d; distribute it with Replicas %d, Hosts %d, HostIndex %d",
 			d.LocalReplicas(), len(p.local), s.NumReplicasInSync(), s.NumProcesses(), s.Process())
 	}
-	p.values = make([]any, len(p.local))
 	p.rows = opts.Rows
 	if p.rows == 0 && d.MaxRows() > 0 {
 		p.rows = d.MaxRows()
@@ -63,21 +62,14 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 			return b, err
 		}
 	}
-	columns := make([][]input.Tensor, len(b.Paths))
-	for _, e := range step.Replicas {
-		leaves := e.Leaves()
-		if len(leaves) != len(columns) {
-			return b, fmt.Errorf("feed: step %d: replicas have %d and %d components", b.Index, len(columns), len(leaves))
-		}
-		for leaf, t := range leaves {
-			columns[leaf] = append(columns[leaf], t)
-		}
+	if err := p.transpose(b, step); err != nil {
+		return b, err
 	}
-	for leaf, column := range columns {
+	for leaf, column := range p.columns {
 		if err := p.check(b, leaf, column); err != nil {
 			return b, err
 		}
-		v, err := p.copy(ctx, column, p.opts.annotation(leaf))
+		v, err := p.strategy.LocalTensors(ctx, column, p.opts.annotation(leaf))
 		if err != nil {
 			return b, fmt.Errorf("feed: step %d: component %q: %w", b.Index, b.Paths[leaf], err)
 		}
@@ -86,12 +78,30 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 	return b, nil
 }
 
+// transpose gathers the components of the replicas in p.columns.
+func (p *placer) transpose(b *Batch, step input.Step) error {
+	p.columns = slices.Grow(p.columns[:0], len(b.Paths))[:len(b.Paths)]
+	for leaf := range p.columns {
+		p.columns[leaf] = p.columns[leaf][:0]
+	}
+	for _, e := range step.Replicas {
+		leaves := e.Leaves()
+		if len(leaves) != len(p.columns) {
+			return fmt.Errorf("feed: step %d: replicas have %d and %d components", b.Index, len(p.columns), len(leaves))
+		}
+		for leaf, t := range leaves {
+			p.columns[leaf] = append(p.columns[leaf], t)
+		}
+	}
+	return nil
+}
+
 // check refuses a component whose shapes no one program can take.
 func (p *placer) check(b *Batch, leaf int, column []input.Tensor) error {
 	reason := ""
 	for _, t := range column {
 		switch {
-		case !t.Spec().Equal(column[0].Spec()):
+		case !t.Like(column[0]):
 			reason = "a compiled step has one shape for all replicas"
 		case p.opts.Partial == Exact && p.strategy.NumProcesses() > 1 && t.Dim(0) != p.rows:
 			reason = fmt.Sprintf("all processes need the same shape, of %d rows", p.rows)
@@ -114,22 +124,13 @@ func (p *placer) mask(ctx context.Context, b *Batch, masks []input.Tensor) (err 
 		b.Mask, b.shared = p.full, true
 		return nil
 	}
-	if b.Mask, err = p.copy(ctx, masks, logical.Annotation{}); err != nil {
+	if b.Mask, err = p.strategy.LocalTensors(ctx, masks, logical.Annotation{}); err != nil {
 		return fmt.Errorf("feed: step %d: mask: %w", b.Index, err)
 	}
 	if full {
 		p.full, b.shared = b.Mask, true
 	}
 	return nil
-}
-
-// copy copies one component of the local replicas to the devices, from where the
-// input has it.
-func (p *placer) copy(ctx context.Context, column []input.Tensor, a logical.Annotation) (*strategy.PerReplica, error) {
-	for r, t := range column {
-		p.values[r] = t
-	}
-	return p.strategy.LocalPerReplica(ctx, p.values, a)
 }
 
 func (p *placer) close() error {

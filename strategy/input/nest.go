@@ -79,8 +79,31 @@ func (n Nest[T]) Get(key string) (Nest[T], bool) {
 
 // Leaves returns the leaves in visiting order.
 func (n Nest[T]) Leaves() []T {
-	var out []T
-	n.visit("", func(_ string, leaf T) { out = append(out, leaf) })
+	count := n.count()
+	if count == 0 {
+		return nil
+	}
+	return n.appendLeaves(make([]T, 0, count))
+}
+
+// count is the number of leaves.
+func (n Nest[T]) count() (c int) {
+	if n.shape == nestLeaf {
+		return 1
+	}
+	for i := range n.kids {
+		c += n.kids[i].count()
+	}
+	return c
+}
+
+func (n Nest[T]) appendLeaves(out []T) []T {
+	if n.shape == nestLeaf {
+		return append(out, n.leaf)
+	}
+	for i := range n.kids {
+		out = n.kids[i].appendLeaves(out)
+	}
 	return out
 }
 

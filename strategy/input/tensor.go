@@ -248,6 +248,9 @@ func Flat[T Value](t Tensor) ([]T, error) {
 // Spec describes t with all dimensions known.
 func (t Tensor) Spec() TensorSpec { return TensorSpec{Kind: t.Kind(), Dims: t.Dims()} }
 
+// Like reports whether t has the kind and the dimensions of o.
+func (t Tensor) Like(o Tensor) bool { return t.Kind() == o.Kind() && slices.Equal(t.dims, o.dims) }
+
 // String gives kind and dimensions, such as "float32[2 3]".
 func (t Tensor) String() string { return t.Spec().String() }
 
