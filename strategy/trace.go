@@ -1,0 +1,237 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/gobackend"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"tpustrategy/lowering/module"
+)
+
+// trace is one run of a step function over a graph, on the way to a module.
+type trace struct {
+	f      *Function
+	values []Value
+	module *module.Trace
+	graph  *graph.Graph
+	rc     *ReplicaContext
+	vars   *Variables // of the function's store, nil without one
+
+	// outputs are the step's own, then those that change variables: of the store,
+	// and captured ones.
+	outputs []*graph.Node
+	own     int
+	changed []*model.Variable
+	written []*captured
+
+	// variables are the module's arguments that are variables, nil for the others;
+	// updates are the arguments whose memory the results after the step's own take.
+	variables []*Variable
+	updates   []int
+}
+
+// lower traces the step for the values' signature and assembles its module.
+func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module, variables []*Variable, updates []int, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			cause, ok := r.(error)
+			if !ok {
+				cause = fmt.Errorf("panic: %v", r)
+			}
+			err = &TraceError{Function: f.opts.Name, Where: panickedAt(), Err: cause}
+		}
+	}()
+	if f.step == nil {
+		return nil, nil, nil, f.traceError(errors.New("there is no step function: it is nil"))
+	}
+	if f.opts.Store != nil {
+		var done func()
+		if ctx, done, err = f.strategy.Variables(f.opts.Store).exclusive(ctx); err != nil {
+			return nil, nil, nil, fmt.Errorf("strategy: tracing %s: waiting for the store: %w", f.opts.Name, err)
+		}
+		defer done()
+	}
+	t := f.newTrace(ctx, values)
+	if err := t.run(); err != nil {
+		return nil, nil, nil, err
+	}
+	if m, err = t.assemble(ctx); err != nil {
+		return nil, nil, nil, err
+	}
+	return m, t.variables, t.updates, nil
+}
+
+func (f *Function) traceError(err error) error { return &TraceError{Function: f.opts.Name, Err: err} }
+
+// newTrace begins a graph.
+func (f *Function) newTrace(ctx context.Context, values []Value) *trace {
+	s := f.strategy
+	t := &trace{f: f, values: values, module: module.NewTrace(module.Options{
+		Replicas: s.replicas, LogicalDevices: s.perReplica, Target: s.target, Precision: s.opts.Precision,
+	})}
+	t.graph = graph.NewGraph(t.module, f.opts.Name)
+	t.rc = &ReplicaContext{strategy: s, graph: t.graph, ctx: withMode(ctx, mode{strategy: s, replica: true, update: -1})}
+	if store := f.opts.Store; store != nil {
+		model.SetStore(t.graph, store)
+		store.SetTraining(t.graph, f.opts.Training)
+		t.rc.scope = store.RootScope()
+		t.vars = s.Variables(store)
+	}
+	return t
+}
+
+// run runs the step function and gathers what it returns and changes.
+func (t *trace) run() error {
+	f, rc, in := t.f, t.rc, make([]*graph.Node, len(t.values))
+	for i, v := range t.values {
+		in[i] = graph.Parameter(t.graph, argumentName(i), shapes.Make(v.base().dtype, v.base().shape...))
+	}
+	rc.arguments = in
+	if f.opts.PadRagged {
+		rc.takeSizes(t.values)
+	}
+	t.outputs = slices.Clone(f.step(rc, rc.arguments))
+	rc.settleRandom()
+	for i, node := range t.outputs {
+		if node == nil || node.Graph() != t.graph {
+			return f.traceError(fmt.Errorf("result %d is not a node of the step", i))
+		}
+	}
+	t.own = len(t.outputs)
+	if err := t.gatherChanged(in); err != nil {
+		return err
+	}
+	for _, c := range rc.captured {
+		if c.changed {
+			t.written = append(t.written, c)
+			t.outputs = append(t.outputs, c.now)
+		}
+	}
+	if len(t.outputs) == 0 {
+		return f.traceError(errors.New("the step returns nothing and changes no variable"))
+	}
+	if err := t.graph.Compile(t.outputs...); err != nil {
+		return f.traceError(err)
+	}
+	return nil
+}
+
+// gatherChanged gathers the store's variables that the step changes, and gives new
+// ones their first values.
+func (t *trace) gatherChanged(in []*graph.Node) error {
+	store := t.f.opts.Store
+	if store == nil {
+		return nil
+	}
+	for v := range store.IterVariables() {
+		if v.ChangedInGraph(t.graph) {
+			t.changed = append(t.changed, v)
+			t.outputs = append(t.outputs, v.NodeValue(t.graph))
+		}
+	}
+	if err := t.rc.settle(t.changed, t.outputs[t.own:], in, t.values); err != nil {
+		return t.f.traceError(err)
+	}
+	if t.f.strategy.slice != nil {
+		return nil // ahead of time there are no values
+	}
+	// First values are computed on the host, by GoMLX's own backend.
+	host, err := gobackend.New("")
+	if err != nil {
+		return fmt.Errorf("strategy: %w", err)
+	}
+	if err := store.InitializeVariables(host, nil); err != nil {
+		return fmt.Errorf("strategy: initial values of %s: %w", t.f.opts.Name, err)
+	}
+	return nil
+}
+
+func argumentName(i int) string { return fmt.Sprintf("argument_%d", i) }
+
+// assemble makes the module of the graph that was traced.
+func (t *trace) assemble(ctx context.Context) (*module.Module, error) {
+	var sig module.Signature
+	var err error
+	if sig.Steps, err = stepsOf(t.values); err != nil {
+		return nil, t.f.traceError(err)
+	}
+	next := 0 // of the values
+	for h := range t.graph.NumParameters() {
+		name := t.graph.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()
+		switch {
+		case name == module.ReplicaIDName:
+		case next < len(t.values) && name == argumentName(next):
+			base := t.values[next].base()
+			sig.Arguments = append(sig.Arguments, module.Tensor{
+				Name: name, PerReplica: base.perReplica, PerStep: base.steps > 0, Annotation: base.annotation})
+			t.variables = append(t.variables, nil)
+			next++
+		default:
+			argument, variable, err := t.variable(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			sig.Arguments, t.variables = append(sig.Arguments, argument), append(t.variables, variable)
+		}
+	}
+	sig.Results = t.results()
+	if t.f.opts.useAllRules {
+		if err := t.vars.unusedRule(); err != nil {
+			return nil, err
+		}
+	}
+	m, err := t.module.Module(t.graph, sig)
+	if err != nil {
+		return nil, t.f.traceError(err)
+	}
+	return m, nil
+}
+
+// variable is the variable that a parameter stands for, as an argument.
+func (t *trace) variable(ctx context.Context, name string) (module.Tensor, *Variable, error) {
+	if c := t.rc.capturedAs(name); c != nil {
+		v := c.variable
+		tensor := module.Tensor{Name: v.path, PerReplica: v.perReplica(), Annotation: v.annotation}
+		if i := slices.Index(t.written, c); i >= 0 {
+			tensor.Donated, tensor.Result = true, t.own+len(t.changed)+i
+		}
+		return tensor, v, nil
+	}
+	if t.vars == nil {
+		return module.Tensor{}, nil, t.f.traceError(fmt.Errorf("the step has a parameter %q of its own; pass it as an argument", name))
+	}
+	v, err := t.vars.place(ctx, name)
+	if err != nil {
+		return module.Tensor{}, nil, err
+	}
+	tensor := module.Tensor{Name: name, Annotation: v.annotation}
+	if i := slices.IndexFunc(t.changed, func(c *model.Variable) bool { return c.Path() == name }); i >= 0 {
+		tensor.Donated, tensor.Result = true, t.own+i
+	}
+	return tensor, v, nil
+}
+
+// results describes the outputs and sets updates. The arguments are known.
+func (t *trace) results() (results []module.Tensor) {
+	for i := range t.own {
+		results = append(results, module.Tensor{
+			Name: fmt.Sprintf("result_%d", i), PerReplica: !t.f.opts.mirroredResults, Annotation: t.f.result(i)})
+	}
+	for _, c := range t.changed {
+		at := slices.IndexFunc(t.variables, func(v *Variable) bool { return v != nil && v.path == c.Path() && t.rc.capturing(v) == nil })
+		results = append(results, module.Tensor{Name: c.Path(), Annotation: t.variables[at].annotation})
+		t.updates = append(t.updates, at)
+	}
+	for _, c := range t.written {
+		v := c.variable
+		results = append(results, module.Tensor{Name: v.path, PerReplica: v.perReplica(), Annotation: v.annotation})
+		t.updates = append(t.updates, slices.Index(t.variables, v))
+	}
+	return results
+}
