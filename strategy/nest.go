@@ -42,29 +42,36 @@ func zipNest(op string, nests []any, leaf func(path string, leaves []any) (any, 
 	for i, n := range nests {
 		values[i] = reflect.ValueOf(n)
 	}
-	out, err := zip(op, "", values, leaf, 0)
+	out, err := (&zipper{op, leaf}).zip("", values, 0)
 	if err != nil || !out.IsValid() {
 		return nil, err
 	}
 	return out.Interface(), nil
 }
 
-func zip(op, path string, values []reflect.Value, leaf func(string, []any) (any, error), depth int) (reflect.Value, error) {
-	fail := func(format string, args ...any) (reflect.Value, error) {
-		at := "the nest"
-		if path != "" {
-			at = path
-		}
-		return reflect.Value{}, fault(AssertionError, op, "return the same structure on every replica", "%s: %s", at, fmt.Sprintf(format, args...))
+// zipper walks nests of one structure together.
+type zipper struct {
+	op   string
+	leaf func(path string, leaves []any) (any, error)
+}
+
+// differ is the error of nests that differ at a path.
+func (z *zipper) differ(path, format string, args ...any) (reflect.Value, error) {
+	if path == "" {
+		path = "the nest"
 	}
+	return reflect.Value{}, fault(AssertionError, z.op, "return the same structure on every replica", "%s: %s", path, fmt.Sprintf(format, args...))
+}
+
+func (z *zipper) zip(path string, values []reflect.Value, depth int) (reflect.Value, error) {
 	if depth > maxDepth {
-		return reflect.Value{}, fault(ValueError, op, "return a tree", "a nest of more than %d levels, or one that holds itself", maxDepth)
+		return reflect.Value{}, fault(ValueError, z.op, "return a tree", "a nest of more than %d levels, or one that holds itself", maxDepth)
 	}
 	first := values[0]
 	isNest := first.IsValid() && nestType(first.Type(), 0)
 	for i, v := range values {
 		if (v.IsValid() && nestType(v.Type(), 0)) != isNest || isNest && v.Type() != first.Type() {
-			return fail("replica %d has %s, replica 0 %s", i, typeName(v), typeName(first))
+			return z.differ(path, "replica %d has %s, replica 0 %s", i, typeName(v), typeName(first))
 		}
 	}
 	if !isNest {
@@ -74,71 +81,82 @@ func zip(op, path string, values []reflect.Value, leaf func(string, []any) (any,
 				leaves[i] = v.Interface()
 			}
 		}
-		out, err := leaf(path, leaves)
+		out, err := z.leaf(path, leaves)
 		return reflect.ValueOf(out), err
 	}
-	// part takes one member of each nest, unpacks interfaces, and stores the
-	// result where a member of the given type goes.
-	part := func(name string, member reflect.Type, get func(reflect.Value) reflect.Value) (reflect.Value, error) {
-		members := make([]reflect.Value, len(values))
-		for i, v := range values {
-			members[i] = get(v)
-			if members[i].IsValid() && members[i].Kind() == reflect.Interface {
-				members[i] = members[i].Elem()
-			}
-		}
-		out, err := zip(op, path+name, members, leaf, depth+1)
-		switch {
-		case err != nil:
-			return out, err
-		case !out.IsValid():
-			return reflect.Zero(member), nil
-		case !out.Type().AssignableTo(member):
-			return out, fault(TypeError, op, "use a field of type any", "%s%s of type %s cannot hold a %s", path, name, member, out.Type())
-		}
-		return out, nil
-	}
-	t := first.Type()
-	switch t.Kind() {
+	switch first.Kind() {
 	case reflect.Slice:
-		for i, v := range values {
-			if v.Len() != first.Len() {
-				return fail("replica %d has %d members, replica 0 %d", i, v.Len(), first.Len())
-			}
-		}
-		out := reflect.MakeSlice(t, first.Len(), first.Len())
-		for j := range first.Len() {
-			x, err := part(fmt.Sprintf("[%d]", j), t.Elem(), func(v reflect.Value) reflect.Value { return v.Index(j) })
-			if err != nil {
-				return out, err
-			}
-			out.Index(j).Set(x)
-		}
-		return out, nil
+		return z.slices(path, values, depth)
 	case reflect.Map:
-		keys := sortedKeys(first)
-		for i, v := range values {
-			if got := sortedKeys(v); !slices.EqualFunc(keys, got, func(a, b reflect.Value) bool { return a.Equal(b) }) {
-				return fail("replica %d has keys %v, replica 0 %v", i, got, keys)
-			}
-		}
-		out := reflect.MakeMap(t)
-		for _, key := range keys {
-			x, err := part(fmt.Sprintf("[%v]", key), t.Elem(), func(v reflect.Value) reflect.Value { return v.MapIndex(key) })
-			if err != nil {
-				return out, err
-			}
-			out.SetMapIndex(key, x)
-		}
-		return out, nil
+		return z.maps(path, values, depth)
 	}
-	out := reflect.New(t).Elem()
-	for j := range t.NumField() {
-		x, err := part("."+t.Field(j).Name, t.Field(j).Type, func(v reflect.Value) reflect.Value { return v.Field(j) })
+	out := reflect.New(first.Type()).Elem()
+	for j := range first.NumField() {
+		field := first.Type().Field(j)
+		x, err := z.member(path+"."+field.Name, field.Type, values, depth, func(v reflect.Value) reflect.Value { return v.Field(j) })
 		if err != nil {
 			return out, err
 		}
 		out.Field(j).Set(x)
+	}
+	return out, nil
+}
+
+func (z *zipper) slices(path string, values []reflect.Value, depth int) (reflect.Value, error) {
+	first := values[0]
+	for i, v := range values {
+		if v.Len() != first.Len() {
+			return z.differ(path, "replica %d has %d members, replica 0 %d", i, v.Len(), first.Len())
+		}
+	}
+	out := reflect.MakeSlice(first.Type(), first.Len(), first.Len())
+	for j := range first.Len() {
+		x, err := z.member(fmt.Sprintf("%s[%d]", path, j), first.Type().Elem(), values, depth, func(v reflect.Value) reflect.Value { return v.Index(j) })
+		if err != nil {
+			return out, err
+		}
+		out.Index(j).Set(x)
+	}
+	return out, nil
+}
+
+func (z *zipper) maps(path string, values []reflect.Value, depth int) (reflect.Value, error) {
+	first := values[0]
+	keys := sortedKeys(first)
+	for i, v := range values {
+		if got := sortedKeys(v); !slices.EqualFunc(keys, got, func(a, b reflect.Value) bool { return a.Equal(b) }) {
+			return z.differ(path, "replica %d has keys %v, replica 0 %v", i, got, keys)
+		}
+	}
+	out := reflect.MakeMap(first.Type())
+	for _, key := range keys {
+		x, err := z.member(fmt.Sprintf("%s[%v]", path, key), first.Type().Elem(), values, depth, func(v reflect.Value) reflect.Value { return v.MapIndex(key) })
+		if err != nil {
+			return out, err
+		}
+		out.SetMapIndex(key, x)
+	}
+	return out, nil
+}
+
+// member zips one member of each nest, unpacked of interfaces: get takes it out. The
+// result goes where a member of the given type goes.
+func (z *zipper) member(path string, t reflect.Type, values []reflect.Value, depth int, get func(reflect.Value) reflect.Value) (reflect.Value, error) {
+	members := make([]reflect.Value, len(values))
+	for i, v := range values {
+		members[i] = get(v)
+		if members[i].IsValid() && members[i].Kind() == reflect.Interface {
+			members[i] = members[i].Elem()
+		}
+	}
+	out, err := z.zip(path, members, depth+1)
+	switch {
+	case err != nil:
+		return out, err
+	case !out.IsValid():
+		return reflect.Zero(t), nil
+	case !out.Type().AssignableTo(t):
+		return out, fault(TypeError, z.op, "use a field of type any", "%s of type %s cannot hold a %s", path, t, out.Type())
 	}
 	return out, nil
 }
