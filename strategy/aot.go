@@ -150,7 +150,7 @@ type Compiled struct {
 func (p *program) compiled() *Compiled {
 	s := p.function.strategy
 	c := &Compiled{
-		Name: p.function.opts.Name, Module: p.module, Executable: p.executable.Loaded(), Assignment: s.assignment,
+		Name: p.function.opts.Name, Module: p.module, Executable: system.Loaded(p.executable), Assignment: s.assignment,
 		Lowering: p.lowering, Compiling: p.compiling, program: p,
 	}
 	if x, ok := p.executable.(aheadExecutable); ok {
@@ -193,21 +193,18 @@ func (s *TPUStrategy) buildProgram(ctx context.Context, code pjrt.Program, opts 
 	}
 	if client := s.sys.Client(); client != nil && s.opts.Compiler != nil {
 		x, err := s.opts.Compiler.Compile(ctx, client, code, opts)
-		return loadedExecutable{x}, err
+		if err != nil {
+			return nil, err
+		}
+		return x, nil
 	}
 	return s.sys.Runtime().Compile(ctx, code, opts)
 }
-
-// loadedExecutable is a client's executable.
-type loadedExecutable struct{ *pjrt.LoadedExecutable }
-
-func (x loadedExecutable) Loaded() *pjrt.LoadedExecutable { return x.LoadedExecutable }
 
 // aheadExecutable is one for devices that are not here.
 type aheadExecutable struct{ *pjrt.Executable }
 
 func (aheadExecutable) AddressableDevices() []*pjrt.Device { return nil }
-func (aheadExecutable) Loaded() *pjrt.LoadedExecutable     { return nil }
 
 func (aheadExecutable) Execute(context.Context, [][]*pjrt.Buffer, [][]*pjrt.Buffer, pjrt.ExecuteOptions) error {
 	return &AheadOfTimeError{Doing: "running a program", Slice: "a described slice"}

@@ -246,7 +246,7 @@ func (s *TPUStrategy) loadProgram(ctx context.Context, f *Function, m *module.Mo
 	if err != nil {
 		return nil, fmt.Errorf("strategy: loading %s: %w", h.Step, err)
 	}
-	p.executable, p.compiling = loadedExecutable{x}, time.Since(start)
+	p.executable, p.compiling = x, time.Since(start)
 	if p.rows, err = s.rows(p.executable); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}

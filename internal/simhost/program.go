@@ -46,7 +46,7 @@ func (c *Cluster) compile(ctx context.Context, p *process, code pjrt.Program, op
 		if x.compiled, err = c.base.Runtime().Compile(ctx, code, opts); err != nil {
 			return nil, err
 		}
-		x.loaded = x.compiled.Loaded()
+		x.loaded = system.Loaded(x.compiled)
 		c.programs[key] = x
 	}
 	if !slices.Contains(x.processes, p.index) {

@@ -27,7 +27,9 @@ type Runtime interface {
 	Close() error
 }
 
-// Executable is a compiled program as one process sees it.
+// Executable is a compiled program as one process sees it. A client's
+// [pjrt.LoadedExecutable] is one; others tell what they run by a method Loaded, see
+// [Loaded].
 type Executable interface {
 	// AddressableDevices are this process's devices of the program: element d is
 	// the device of args[d] and results[d] of Execute.
@@ -35,9 +37,18 @@ type Executable interface {
 	// Execute launches the program on this process's devices; see
 	// [pjrt.LoadedExecutable.Execute]. Every process of the program launches it.
 	Execute(ctx context.Context, args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOptions) error
-	// Loaded is the plugin's executable, to inspect.
-	Loaded() *pjrt.LoadedExecutable
 	Close() error
+}
+
+// Loaded returns the plugin's executable behind x, to inspect; nil if there is none.
+func Loaded(x Executable) *pjrt.LoadedExecutable {
+	switch x := x.(type) {
+	case *pjrt.LoadedExecutable:
+		return x
+	case interface{ Loaded() *pjrt.LoadedExecutable }:
+		return x.Loaded()
+	}
+	return nil
 }
 
 // New returns a system over a runtime that is open. Each task of the topology is
@@ -72,12 +83,8 @@ func (c clientRuntime) Compile(ctx context.Context, program pjrt.Program, opts p
 	if err != nil {
 		return nil, err
 	}
-	return loaded{x}, nil
+	return x, nil
 }
-
-type loaded struct{ *pjrt.LoadedExecutable }
-
-func (l loaded) Loaded() *pjrt.LoadedExecutable { return l.LoadedExecutable }
 
 // Runtime returns what the system runs on, which stays the system's to close.
 func (s *System) Runtime() Runtime { return s.runtime }
