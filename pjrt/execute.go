@@ -3,6 +3,7 @@ package pjrt
 import (
 	"context"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"tpustrategy/pjrt/internal/live"
@@ -209,6 +210,9 @@ func (l *LoadedExecutable) learn(s *launch, args [][]*Buffer) error {
 		}
 		l.params.CompareAndSwap(nil, l.share(params))
 	}
+	s.params = *l.params.Load()
 	s.checked = true
+	// Only then the type of a buffer stays the same, object and all: see share.
+	s.loops = len(s.params) > 0 && slices.Equal(s.params, l.outputs)
 	return nil
 }

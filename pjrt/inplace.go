@@ -14,8 +14,8 @@ import (
 // launches the plugin fills the caches with its own code, and then each line that a
 // launch touches costs a miss, which the time of a small program shows.
 func (l *LoadedExecutable) executeInPlace(s *launch, args, results [][]*Buffer, o *ExecuteOptions) (bool, error) {
-	width := len(s.params)
-	if len(args) != len(l.devices) || len(results) != len(args) || width != s.results || width != len(o.Donate) || !s.checked || o.LaunchID != 0 {
+	width := len(o.Donate)
+	if !s.loops || width != s.args || len(args) != len(l.devices) || len(results) != len(args) || o.LaunchID != 0 {
 		return false, nil
 	}
 	n := 0
@@ -60,6 +60,9 @@ func (l *LoadedExecutable) executeInPlace(s *launch, args, results [][]*Buffer, 
 			}
 			b.h.c = s.Args[n]
 			n++
+			if b.mem.Load() != nil {
+				b.mem.Store(nil) // a result is in the device's own memory, whatever the argument was in
+			}
 			if !b.word.CompareAndSwap(bufExclusive, 0) {
 				b.settle(0)
 			}

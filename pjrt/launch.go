@@ -16,6 +16,7 @@ type launch struct {
 	first         bool     // the executable's first; see loadedHandle
 	params        []*shape // nil until they are known
 	checked       bool     // the results of an earlier call were of the announced types
+	loops         bool     // checked, and each result is of the type of the parameter of its number
 	inPlace       int      // results that take the place of the argument of their number
 	taken         []uint32 // per result slot: the state to restore, or one of below
 }

@@ -287,15 +287,12 @@ func (l *LoadedExecutable) SetParameters(types []TensorType) error {
 	return nil
 }
 
-// share lets parameters of a result's type share it, so that a buffer that goes in
-// and out is compared by its address.
+// share lets a parameter share the type of the result of its number, if that is the
+// same, so that a buffer that goes in and out is compared by its address.
 func (l *LoadedExecutable) share(params []*shape) *[]*shape {
 	for i, p := range params {
-		for _, out := range l.outputs {
-			if p.equal(out) {
-				params[i] = out
-				break
-			}
+		if i < len(l.outputs) && p.equal(l.outputs[i]) {
+			params[i] = l.outputs[i]
 		}
 	}
 	return &params

@@ -63,6 +63,7 @@ func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int)
 			b.h.c = s.Args[d*width+i]
 			live.Add(live.Buffer, unsafe.Pointer(b.h.c))
 			b.claim.Store(0)
+			b.mem.Store(nil)
 			if gone, e := l.core.api.BufferIsDeleted(b.h.c); e == nil && gone {
 				_ = b.h.destroy()
 				b.settle(bufDonated)
