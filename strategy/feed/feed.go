@@ -125,7 +125,7 @@ func (f *Feed) run(ctx context.Context, steps *input.Steps) {
 func (f *Feed) next(ctx context.Context, steps *input.Steps) (next item, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &PanicError{Value: r, Stack: string(debug.Stack())}
+			err = fmt.Errorf("feed: %w", &PanicError{Function: "the input", Value: r, Stack: string(debug.Stack())})
 		}
 	}()
 	step, err := steps.Next(ctx)

@@ -227,27 +227,31 @@ func TestErrorsComeAfterTheBatchesBeforeThem(t *testing.T) {
 	ctx := context.Background()
 	s := newStrategy(t, 2, 1)
 	broken := errors.New("broken")
-	fails := func(at int32, with func() error) input.Dataset {
+	fails := func(at int32, with func() error, parallel int) input.Dataset {
 		return pairs(40).Map(func(_ context.Context, e input.Element) (input.Element, error) {
 			if e.Leaves()[1].Flat().([]int32)[0] == at {
 				return input.Element{}, with()
 			}
 			return e, nil
-		}, input.MapOptions{Spec: pairs(1).Info().Spec}).Batch(4, true)
+		}, input.MapOptions{Spec: pairs(1).Info().Spec, Parallel: parallel})
+	}
+	panics := func() error { panic("ouch") }
+	panicked := func(err error) {
+		var panicked *feed.PanicError
+		require.ErrorAs(t, err, &panicked)
+		require.Equal(t, "ouch", panicked.Value)
+		require.Contains(t, panicked.Stack, "feed_test.go")
 	}
 	for name, c := range map[string]struct {
-		with  func() error
+		data  input.Dataset
 		check func(err error)
 	}{
-		"error": {func() error { return broken }, func(err error) { require.ErrorIs(t, err, broken) }},
-		"panic": {func() error { panic("ouch") }, func(err error) {
-			var panicked *feed.PanicError
-			require.ErrorAs(t, err, &panicked)
-			require.Equal(t, "ouch", panicked.Value)
-			require.Contains(t, panicked.Stack, "feed_test.go")
-		}},
+		"error":                   {fails(21, func() error { return broken }, 1), func(err error) { require.ErrorIs(t, err, broken) }},
+		"panic":                   {fails(21, panics, 1), panicked},
+		"panic of a parallel map": {fails(21, panics, 2), panicked},
+		"panic ahead of the feed": {fails(21, panics, 1).Prefetch(2), panicked},
 	} {
-		f := open(t, s, fails(21, c.with), feed.Options{Depth: 3})
+		f := open(t, s, c.data.Batch(4, true), feed.Options{Depth: 3})
 		seen := 0
 		for _, err := range f.All(ctx) {
 			if err != nil {

@@ -86,11 +86,4 @@ func (e *PartialError) Error() string {
 
 // PanicError is a panic of the dataset, in a function of its Map say. The process
 // and the strategy go on.
-type PanicError struct {
-	// Value is what it panicked with.
-	Value any
-	// Stack is where.
-	Stack string
-}
-
-func (e *PanicError) Error() string { return fmt.Sprintf("feed: the input panicked: %v", e.Value) }
+type PanicError = input.PanicError

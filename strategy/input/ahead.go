@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// MapFunc turns one element into another. With [MapOptions].Parallel above 1 several calls run at a time.
+// MapFunc turns one element into another. With [MapOptions].Parallel above 1 several calls run at a time. A panic is a
+// [*PanicError] of the element's Next, and the process goes on.
 type MapFunc func(ctx context.Context, e Element) (Element, error)
 
 // MapOptions describes a Map. The zero value is: one call at a time, and nothing known of the results.
@@ -26,8 +27,12 @@ func (d Dataset) Map(fn MapFunc, opts MapOptions) Dataset {
 	if opts.Parallel < 0 {
 		return fail("a map of %d calls at a time", opts.Parallel)
 	}
+	call := func(ctx context.Context, e Element) (out Element, err error) {
+		defer caught("the function of Map", &err)
+		return fn(ctx, e)
+	}
 	apply := func(ctx context.Context, e Element) (Element, error) {
-		out, err := fn(ctx, e)
+		out, err := call(ctx, e)
 		if err == nil {
 			err = check(opts.Spec, out)
 		}
@@ -162,7 +167,7 @@ func (a *ahead) produce() {
 	marks := &marker{in: a.in, every: aheadMarks, state: a.mark}
 	for {
 		p := &pending{done: make(chan struct{})}
-		p.e, p.err = marks.next(a.ctx)
+		p.e, p.err = a.read(marks)
 		if p.err == nil && marks.since == 1 {
 			state := marks.state
 			p.mark = &state
@@ -181,7 +186,9 @@ func (a *ahead) produce() {
 				defer a.all.Done()
 				defer func() { <-slots }()
 				defer close(p.done)
-				p.e, p.err = a.fn(a.ctx, p.e)
+				e := p.e
+				p.e, p.err = Element{}, errExited
+				p.e, p.err = a.fn(a.ctx, e)
 			}()
 		}
 		select {
@@ -195,6 +202,12 @@ func (a *ahead) produce() {
 	}
 }
 
+// read takes the next element of the input. Nobody else would recover its panic here.
+func (a *ahead) read(marks *marker) (e Element, err error) {
+	defer caught("the input of "+a.op, &err)
+	return marks.next(a.ctx)
+}
+
 func (a *ahead) Next(ctx context.Context) (Element, error) {
 	if a.end != nil {
 		return Element{}, a.end
@@ -206,7 +219,10 @@ func (a *ahead) Next(ctx context.Context) (Element, error) {
 		select {
 		case p, ok := <-a.queue:
 			if !ok {
-				return Element{}, errClosed
+				if a.end = errExited; a.ctx.Err() != nil {
+					a.end = errClosed
+				}
+				return Element{}, a.end
 			}
 			a.first = p
 		case <-ctx.Done():

@@ -76,8 +76,16 @@ type Dataset struct {
 	src Source
 }
 
-// New makes a dataset of a source.
-func New(src Source) Dataset { return Dataset{src: src} }
+// New makes a dataset of a source. A panic of its Open, ShardFiles or iterators is a [*PanicError].
+func New(src Source) Dataset {
+	if src == nil {
+		return Dataset{}
+	}
+	if files, ok := src.(FileSharder); ok {
+		return Dataset{foreignFiles{foreign{src}, files}}
+	}
+	return Dataset{foreign{src}}
+}
 
 // Info describes the elements.
 func (d Dataset) Info() Info { return d.source().Info() }

@@ -37,6 +37,9 @@ func shardFiles(src Source, num, index int) (Source, error) {
 	if s, ok := src.(FileSharder); ok {
 		return s.ShardFiles(num, index)
 	}
+	if f, ok := src.(foreign); ok {
+		src = f.Source
+	}
 	return nil, fmt.Errorf("%w: %T does not read files: use the policy Data or Off", ErrNotShardable, src)
 }
 

@@ -206,7 +206,7 @@ func (d *Distributed) settle(info Info) {
 // FromFunction makes input from a function that returns, for one host, a dataset of batches for single replicas. It is
 // called once, with this host's [Context]; each replica takes the next element in turn. With the replication PerReplica
 // it is called once for each local replica, which then has a pipeline of its own; the Context counts replicas as
-// pipelines. Data that ends within a step is treated as in [Distribute].
+// pipelines. Data that ends within a step is treated as in [Distribute]. A panic of fn is a [*PanicError].
 func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed, error) {
 	opts, err := opts.normalize()
 	if err != nil {
@@ -231,7 +231,7 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 	}
 	var all Info
 	for i, c := range contexts {
-		ds, err := fn(c)
+		ds, err := pipeline(fn, c)
 		if err == nil {
 			err = ds.Err()
 		}
@@ -269,6 +269,11 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 		}
 	}
 	return d, nil
+}
+
+func pipeline(fn func(Context) (Dataset, error), c Context) (ds Dataset, err error) {
+	defer caught("the function of FromFunction", &err)
+	return fn(c)
 }
 
 // Spec describes the part of one replica; all have the same. It is zero if the dataset's is.

@@ -33,4 +33,9 @@
 // Iterators and [Steps] tell their position as a [State], small plain data, from which they resume exactly: in the middle
 // of an epoch, a batch, or a shuffle; on one host also for another number of replicas. Random order depends on seed and
 // epoch only.
+//
+// # Failure
+//
+// An error of a function or a source comes out of Next, after the elements before it, and is the answer from then on. So
+// does a panic, as a [PanicError], whichever goroutine it was on: the process goes on.
 package input

@@ -154,7 +154,7 @@ type seqSource struct {
 // FromSeq makes a dataset of a Go iterator. The function is called once for each pass, perhaps by several goroutines at
 // a time, and has to start from the beginning each time. An element that does not fit the spec is an error, and so is
 // the first error the iterator yields. A restore iterates again and drops what was already seen, so the iterator must
-// yield the same elements for the same pass.
+// yield the same elements for the same pass. A panic, of the function or of its iterator, is a [*PanicError].
 func FromSeq(open func(ctx context.Context, pass Pass) iter.Seq2[Element, error], opts SeqOptions) Dataset {
 	if open == nil {
 		return fail("FromSeq needs a function")
@@ -184,8 +184,17 @@ func (s seqSource) Open(ctx context.Context, pass Pass, from State) (Iterator, e
 	}
 	// The iterator outlives the call that opens it, so it must not die with that call's deadline.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	next, stop := iter.Pull2(s.open(inner, pass))
-	it := &seqIterator{spec: s.info.Spec, next: next, stop: func() { cancel(); stop() }}
+	seq, err := s.start(inner, pass)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	it := &seqIterator{spec: s.info.Spec}
+	next, stop := iter.Pull2(func(yield func(Element, error) bool) {
+		defer caught("the iterator of FromSeq", &it.panicked) // here, where the stack is still the iterator's
+		seq(yield)
+	})
+	it.next, it.stop = next, func() { cancel(); stop() }
 	if err := drop(ctx, it, skip); err != nil {
 		it.Close()
 		return nil, err
@@ -193,11 +202,17 @@ func (s seqSource) Open(ctx context.Context, pass Pass, from State) (Iterator, e
 	return it, nil
 }
 
+func (s seqSource) start(ctx context.Context, pass Pass) (seq iter.Seq2[Element, error], err error) {
+	defer caught("the function of FromSeq", &err)
+	return s.open(ctx, pass), nil
+}
+
 type seqIterator struct {
-	spec Spec
-	next func() (Element, error, bool)
-	stop func()
-	pos  int64
+	spec     Spec
+	next     func() (Element, error, bool)
+	stop     func()
+	pos      int64
+	panicked error
 }
 
 func (it *seqIterator) Next(ctx context.Context) (Element, error) {
@@ -205,7 +220,11 @@ func (it *seqIterator) Next(ctx context.Context) (Element, error) {
 		return Element{}, err
 	}
 	e, err, ok := it.next()
-	if !ok {
+	switch {
+	case ok:
+	case it.panicked != nil:
+		err = it.panicked
+	default:
 		return Element{}, io.EOF
 	}
 	if err == nil {
@@ -221,7 +240,11 @@ func (it *seqIterator) Next(ctx context.Context) (Element, error) {
 func (it *seqIterator) State() (State, error) { return State{Op: "seq", At: []int64{it.pos}}, nil }
 
 func (it *seqIterator) Close() error {
+	before := it.panicked
 	it.stop()
+	if before == nil { // otherwise Next has said it
+		return it.panicked
+	}
 	return nil
 }
 
