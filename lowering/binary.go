@@ -134,11 +134,6 @@ func (f *Function) BitwiseXor(lhs, rhs compute.Value) (compute.Value, error) {
 	return f.binary("BitwiseXor", stablehlo.Xor, lhs, rhs)
 }
 
-// Div returns lhs / rhs.
-func (f *Function) Div(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.binary("Div", stablehlo.Divide, lhs, rhs)
-}
-
 // LogicalAnd returns lhs && rhs.
 func (f *Function) LogicalAnd(lhs, rhs compute.Value) (compute.Value, error) {
 	return f.binary("LogicalAnd", logical(stablehlo.And), lhs, rhs)
@@ -172,11 +167,6 @@ func (f *Function) Mul(lhs, rhs compute.Value) (compute.Value, error) {
 // Pow returns lhs to the power rhs.
 func (f *Function) Pow(lhs, rhs compute.Value) (compute.Value, error) {
 	return f.binary("Pow", stablehlo.Power, lhs, rhs)
-}
-
-// Rem returns the remainder of lhs / rhs, with the sign of lhs.
-func (f *Function) Rem(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.binary("Rem", stablehlo.Remainder, lhs, rhs)
 }
 
 // ShiftLeft returns lhs << rhs.

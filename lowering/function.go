@@ -30,6 +30,9 @@ type Function struct {
 	outputs        []shapes.Shape // nil until Return
 
 	combiners map[combinerKey]*stablehlo.Function
+
+	definitions map[string]*stablehlo.Statement // of the first indexed statements, by the name of a result
+	indexed     int
 }
 
 var _ compute.Function = (*Function)(nil)
@@ -42,6 +45,8 @@ func newFunction(b *Builder, parent *Function, fn *stablehlo.Function, name stri
 		name:      name,
 		names:     names{},
 		combiners: map[combinerKey]*stablehlo.Function{},
+
+		definitions: map[string]*stablehlo.Statement{},
 	}
 	if parent != nil {
 		f.names = parent.names

@@ -287,6 +287,48 @@ var ops = []opTest{
 			require.NoError(t, err)
 			return out[0]
 		}, []float32{6}},
+	{"integers by 0 that the compiler knows", []tensor{{flat: []int32{7}}},
+		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
+			do := must(t)
+			five, zero := do(f.Constant([]int32{5})), do(f.Constant([]int32{0}))
+			parts := []compute.Value{
+				do(f.Div(five, zero)), do(f.Rem(five, zero)),
+				do(f.Div(five, do(f.Mul(x[0], zero)))), do(f.Rem(five, do(f.Sub(x[0], x[0])))),
+				do(f.Div(x[0], do(f.Div(zero, zero)))),
+			}
+			one := do(f.Constant([]int32{1}))
+			state := []compute.Value{zero, zero, one} // of a loop that runs once, which the compiler unrolls
+			cond := closure(t, f, func(c compute.Function) []compute.Value {
+				v := loopState(t, c)
+				return []compute.Value{do(c.LessThan(v[0], one))}
+			})
+			body := closure(t, f, func(c compute.Function) []compute.Value {
+				v := loopState(t, c)
+				return []compute.Value{do(c.Add(v[0], one)), v[1], do(c.Div(five, v[1]))}
+			})
+			out, err := f.While(cond, body, state...)
+			require.NoError(t, err)
+			parts = append(parts, out[2])
+			for i, p := range parts {
+				parts[i] = do(f.Reshape(p, 1))
+			}
+			parts = append(parts, do(f.Div(five, do(f.Constant([]int32{0, 2, 0}, 3)))))
+			for _, flat := range []any{[]int8{0}, []int16{0}, []int64{0}, []uint8{0}, []uint16{0}, []uint32{0}, []uint64{0}} {
+				by := do(f.Constant(flat))
+				parts = append(parts, do(f.Reshape(do(f.ConvertDType(do(f.Div(by, by)), dtypes.Int32)), 1)))
+			}
+			return do(f.Concatenate(0, parts...))
+		}, []int32{-1, 5, -1, 5, -7, -1, -1, 2, -1, -1, -1, -1, 255, 65535, -1, -1}},
+}
+
+// loopState gives a closure the three integers that the loop of a test carries.
+func loopState(t testing.TB, c compute.Function) []compute.Value {
+	t.Helper()
+	v := make([]compute.Value, 3)
+	for i := range v {
+		v[i] = must(t)(c.Parameter(string(rune('p'+i)), shapes.Make(dtypes.Int32), nil))
+	}
+	return v
 }
 
 func TestOps(t *testing.T) {

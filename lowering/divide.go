@@ -1,0 +1,107 @@
+package lowering
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/go-xla/stablehlo"
+)
+
+// Div returns lhs / rhs. An integer divided by 0 is -1, all bits set for an unsigned one.
+func (f *Function) Div(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.divide("Div", stablehlo.Divide, lhs, rhs)
+}
+
+// Rem returns the remainder of lhs / rhs, with the sign of lhs. That of an integer by 0 is lhs.
+func (f *Function) Rem(lhs, rhs compute.Value) (compute.Value, error) {
+	return f.divide("Rem", stablehlo.Remainder, lhs, rhs)
+}
+
+// divide adds a division. XLA folds one of integers that it knows with the host's instruction, which ends the
+// process where the divisor is 0. What it may come to know is therefore hidden from it behind a barrier: not
+// only constants, since it also knows x*0 and the values of a loop that runs once. A barrier of two operands
+// is one that every target takes, see TargetCPU.
+func (f *Function) divide(name string, op binaryOp, lhs, rhs compute.Value) (compute.Value, error) {
+	return f.op(name, with(lhs, rhs), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		l, r := in[0], in[1]
+		if l.Shape().DType == r.Shape().DType && l.Shape().DType.IsInt() && !f.folds(r).safe() && !f.folds(l).runtime {
+			hidden, err := stablehlo.OptimizationBarrier(l, r)
+			if err != nil {
+				return nil, err
+			}
+			l, r = hidden[0], hidden[1]
+		}
+		l, r, err := broadcastPair(l, r)
+		if err != nil {
+			return nil, err
+		}
+		return op(l, r)
+	})
+}
+
+// known is what is certain of a value, whatever the compiler makes of the program.
+type known struct {
+	nonzero bool // a constant without a 0
+	runtime bool // data that arrives when the program runs: the compiler cannot know it
+}
+
+func (k known) safe() bool { return k.nonzero || k.runtime }
+
+// folds follows v through ops that only move elements to the constant or the argument they come from.
+func (f *Function) folds(v *stablehlo.Value) known {
+	name := v.String()
+	for {
+		s := f.definition(name)
+		if s == nil {
+			break
+		}
+		switch s.OpType.ToStableHLO() {
+		case "stablehlo.constant":
+			text, ok := s.Attributes["value"].(literal)
+			return known{nonzero: ok && withoutZero(string(text))}
+		case "stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose", "stablehlo.slice", "stablehlo.reverse":
+			name = s.Inputs[0].String()
+		default:
+			return known{}
+		}
+	}
+	// An argument of a closure or of a function that is called may be a constant of the caller's; so may a
+	// scalar one of the main function, where it is the number of the one replica there is.
+	i := slices.IndexFunc(f.builder.main.fn.Inputs, func(in *stablehlo.Value) bool { return in.String() == name })
+	return known{runtime: i >= 0 && f.top() == f.builder.main && !f.builder.main.fn.Inputs[i].Shape().IsScalar()}
+}
+
+// top returns the top-level function that f is nested in.
+func (f *Function) top() *Function {
+	for f.parent != nil {
+		f = f.parent
+	}
+	return f
+}
+
+// definition returns the statement of f, or of a function around it, that makes the named value; nil for an
+// argument.
+func (f *Function) definition(name string) *stablehlo.Statement {
+	for ; f != nil; f = f.parent {
+		for ; f.indexed < len(f.fn.Statements); f.indexed++ {
+			for _, out := range f.fn.Statements[f.indexed].Outputs {
+				f.definitions[out.String()] = f.fn.Statements[f.indexed]
+			}
+		}
+		if s := f.definitions[name]; s != nil {
+			return s
+		}
+	}
+	return nil
+}
+
+// withoutZero reports whether the text of an integer constant surely has no 0 among its elements. Elements
+// in hexadecimal are not looked at.
+func withoutZero(attribute string) bool {
+	elements, _, _ := strings.Cut(strings.TrimPrefix(attribute, "dense<"), ">")
+	if elements == "" || strings.Contains(elements, `"`) {
+		return false
+	}
+	return !slices.Contains(strings.FieldsFunc(elements, func(c rune) bool { return strings.ContainsRune("[], ", c) }), "0")
+}
