@@ -190,17 +190,21 @@ func (rc *ReplicaContext) combine(a VariableAggregation, x *graph.Node) *graph.N
 	return rc.allReduce(reduction, x)
 }
 
-// first returns replica 0's x: the sum of it and the others' zeros.
+// first returns replica 0's x.
 func (rc *ReplicaContext) first(x *graph.Node) *graph.Node {
 	if rc.strategy.replicas == 1 {
 		return x
 	}
+	return rc.of(rc.constant(dtypes.Int32, 0), x)
+}
+
+// of returns a replica's x: the sum of it and the others' zeros.
+func (rc *ReplicaContext) of(replica, x *graph.Node) *graph.Node {
 	if x.DType() == dtypes.Bool {
-		return graph.ConvertDType(rc.first(graph.ConvertDType(x, dtypes.Int32)), dtypes.Bool)
+		return graph.ConvertDType(rc.of(replica, graph.ConvertDType(x, dtypes.Int32)), dtypes.Bool)
 	}
-	id := rc.ReplicaIDInSyncGroup()
 	zeros := graph.BroadcastToDims(rc.constant(x.DType(), 0), x.Shape().Dimensions...)
-	return rc.allReduce(Sum, graph.Where(graph.Equal(id, rc.constant(id.DType(), 0)), x, zeros))
+	return rc.allReduce(Sum, graph.Where(graph.Equal(rc.ReplicaIDInSyncGroup(), replica), x, zeros))
 }
 
 // inReplica refuses calls of the replica context inside a merge call.

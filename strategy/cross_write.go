@@ -35,18 +35,18 @@ var (
 // number of replicas, so that a read gives it back; for integers the division
 // truncates.
 func (v *Variable) Assign(ctx context.Context, value any) error {
-	return v.crossWrite(ctx, opAssign, value)
+	return v.write(ctx, opAssign, value)
 }
 
 // AssignAdd adds to all components. On an [OnRead] variable that is summed on read
 // it is an error, as there is no telling which component is to grow.
 func (v *Variable) AssignAdd(ctx context.Context, value any) error {
-	return v.crossWrite(ctx, opAdd, value)
+	return v.write(ctx, opAdd, value)
 }
 
 // AssignSub subtracts from all components, like [Variable.AssignAdd].
 func (v *Variable) AssignSub(ctx context.Context, value any) error {
-	return v.crossWrite(ctx, opSub, value)
+	return v.write(ctx, opSub, value)
 }
 
 func (v *Variable) crossWrite(ctx context.Context, w writeOp, value any) error {
@@ -188,7 +188,15 @@ func (v *Variable) replace(ctx context.Context, op string, value *tensors.Tensor
 // [OnWrite] variable, or an [OnRead] variable's components combined as its
 // aggregation says. Reading an OnRead variable that aggregates nothing is an
 // [*Error] of kind ValueError. The value is the caller's.
-func (v *Variable) Read(ctx context.Context) (*Mirrored, error) { return v.readAs(ctx, v.annotation) }
+//
+// In an update of the strategy, that is with [UpdateContext.Context], it is the
+// update's component alone.
+func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
+	if rc := v.updater(ctx); rc != nil && v.perReplica() {
+		return v.componentAs(ctx, rc.replica, v.annotation)
+	}
+	return v.readAs(ctx, v.annotation)
+}
 
 // readAs is Read with the value split over the logical devices as a says.
 func (v *Variable) readAs(ctx context.Context, a logical.Annotation) (*Mirrored, error) {
@@ -225,6 +233,14 @@ func (v *Variable) readAs(ctx context.Context, a logical.Annotation) (*Mirrored,
 // With several processes, all of them call it at the same point: a variable whose
 // parts or components are spread over processes is gathered on the devices first.
 func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
+	if rc := v.updater(ctx); rc != nil && v.perReplica() {
+		return v.componentValue(ctx, rc.replica)
+	}
+	return v.combined(ctx)
+}
+
+// combined is Value in every context: the components combined.
+func (v *Variable) combined(ctx context.Context) (*tensors.Tensor, error) {
 	everywhere := v.strategy.everywhere(v.perReplica(), v.annotation)
 	if v.synchronization == OnWrite && everywhere {
 		if err := v.crossUse(ctx, fmt.Sprintf("read %q", v.path)); err != nil {
@@ -261,7 +277,7 @@ func (v *Variable) snapshot(ctx context.Context) (Value, error) {
 // SaveValue returns what a checkpoint holds of the variable: an [OnWrite]
 // variable's value once, from replica 0; an [OnRead] one's components combined. One
 // that aggregates nothing cannot be saved: a ValueError.
-func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) { return v.Value(ctx) }
+func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) { return v.combined(ctx) }
 
 // RestoreValue writes a checkpoint's value back, on any number of replicas: to all
 // components, divided among them for an [OnRead] variable that is summed. Integer
@@ -271,5 +287,5 @@ func (v *Variable) RestoreValue(ctx context.Context, saved *tensors.Tensor) erro
 		_, err := v.aggregation.ReduceOp()
 		return err
 	}
-	return v.Assign(ctx, saved)
+	return v.crossWrite(ctx, opAssign, saved)
 }

@@ -190,7 +190,7 @@ func (rc *EagerContext) mirrorEqual(op string, v *Variable, xs []any) ([]any, er
 		}
 		return xs, nil
 	}
-	all, err := rc.strategy.hostTensors(op, xs)
+	all, err := rc.hostValues(op, xs)
 	if err != nil {
 		return nil, differ
 	}

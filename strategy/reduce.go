@@ -203,7 +203,7 @@ func (s *TPUStrategy) reduceLeaf(ctx context.Context, op ReduceOp, x any, axes [
 		}
 		defer v.Close()
 		if x.localWrites && op == Mean && len(axes) == 0 {
-			return x.Read(ctx) // a mirrored variable's value is replica 0's
+			return x.readAs(ctx, x.annotation) // a mirrored variable's value is replica 0's
 		}
 		return s.Reduce(ctx, op, v, axes...)
 	case *Objects:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -59,27 +58,46 @@ func (v *Variable) scatterRule(op ScatterOp, inStep bool) error {
 	return nil
 }
 
+// scatterShapes refuses rows that do not fit the variable.
+func (v *Variable) scatterShapes(name string, indices, updates shapes.Shape) error {
+	if indices.Rank() != 1 || !indices.DType.IsInt() {
+		return fault(ValueError, name, "give a vector of row numbers", "indices of shape %s", indices)
+	}
+	want := shapes.Make(v.dtype, append([]int{indices.Dimensions[0]}, v.shape[1:]...)...)
+	if !updates.Equal(want) {
+		return fault(ValueError, name, "give one row for each index", "updates of shape %s where %s is needed", updates, want)
+	}
+	return nil
+}
+
 // Scatter combines the rows of a variable that indices name with updates and
 // returns the variable's new value: indices are integers [k], updates [k, ...] with
 // the variable's other dimensions. Rows named several times are combined several
-// times; of those that replace, the last counts.
+// times, in turn; of those that replace, the last counts. An index that names no row
+// is ignored.
 //
 // The aggregation is that of TensorFlow's sparse values: SUM applies the updates of
 // all replicas, MEAN the same with each divided by their number, ONLY_FIRST_REPLICA
 // replica 0's. ScatterUpdate, ScatterMin and ScatterMax know no SUM and MEAN. Cost:
-// multiplying and dividing take k times the variable's size in work, replacing
-// k times its rows.
+// k rows of work; multiplying, dividing and replacing take them one after the other,
+// and have no gradient.
 func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *graph.Node) *graph.Node {
 	c := rc.capture(op.String(), v)
 	rc.inReplica(op.String())
 	rc.writesInMain(op.String())
+	name := fmt.Sprintf("%s %q", op, v.path)
 	if err := v.scatterRule(op, true); err != nil {
 		panic(err)
 	}
 	if v.aggregation == AggregateNone && !v.localWrites && rc.strategy.replicas > 1 {
-		panic(rc.noAggregation(fmt.Sprintf("%s %q", op, v.path)))
+		panic(rc.noAggregation(name))
 	}
-	indices, updates = rc.aggregateRows(v.aggregation, indices, updates)
+	if err := v.scatterShapes(name, indices.Shape(), updates.Shape()); err != nil {
+		panic(err)
+	}
+	if indices.Shape().Size() > 0 {
+		indices, updates = rc.aggregateRows(v.aggregation, indices, updates)
+	}
 	return rc.scatter(op, c, indices, updates)
 }
 
@@ -97,74 +115,23 @@ func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates 
 	return indices, updates
 }
 
+// scatter writes rows that are aggregated already.
 func (rc *ReplicaContext) scatter(op ScatterOp, c *captured, indices, updates *graph.Node) *graph.Node {
-	name := fmt.Sprintf("%s %q", op, c.variable.path)
-	old := c.now
-	if indices.Rank() != 1 || !indices.DType().IsInt() {
-		panic(fault(ValueError, name, "give a vector of row numbers", "indices of shape %s", indices.Shape()))
+	if err := c.variable.scatterShapes(fmt.Sprintf("%s %q", op, c.variable.path), indices.Shape(), updates.Shape()); err != nil {
+		panic(err)
 	}
-	want := shapes.Make(old.DType(), append([]int{indices.Shape().Dimensions[0]}, old.Shape().Dimensions[1:]...)...)
-	if !updates.Shape().Equal(want) {
-		panic(fault(ValueError, name, "give one row for each index", "updates of shape %s where %s is needed", updates.Shape(), want))
-	}
-	at := graph.ExpandAxes(indices, -1)
-	var now *graph.Node
-	switch op {
-	case ScatterAdd:
-		now = graph.ScatterSum(old, at, updates, false, false)
-	case ScatterSub:
-		now = graph.ScatterSum(old, at, graph.Neg(updates), false, false)
-	case ScatterMin:
-		now = graph.ScatterMin(old, at, updates, false, false)
-	case ScatterMax:
-		now = graph.ScatterMax(old, at, updates, false, false)
-	case ScatterUpdate:
-		now = replaceRows(old, indices, updates)
-	case ScatterMul:
-		now = graph.Mul(old, rowFactors(old, indices, updates))
-	case ScatterDiv:
-		now = graph.Div(old, rowFactors(old, indices, updates))
-	}
-	c.now, c.changed = now, true
-	return now
-}
-
-// replaceRows replaces each row of x by the last of the updates that name it.
-func replaceRows(x, indices, updates *graph.Node) *graph.Node {
-	g := x.Graph()
-	k, rows := indices.Shape().Dimensions[0], x.Shape().Dimensions[0]
-	shape := shapes.Make(dtypes.Int32, k, rows)
-	named := graph.Equal(graph.Iota(g, shape, 1), graph.BroadcastToDims(graph.ExpandAxes(graph.ConvertDType(indices, dtypes.Int32), -1), k, rows))
-	order := graph.Iota(g, shape, 0)
-	last := graph.ReduceMax(graph.Where(named, order, graph.Neg(graph.OnesLike(order))), 0)
-	zero := graph.ScalarZero(g, dtypes.Int32)
-	replaced := graph.GreaterOrEqual(last, zero)
-	from := graph.Gather(updates, graph.ExpandAxes(graph.Max(last, zero), -1))
-	for range x.Rank() - 1 {
-		replaced = graph.ExpandAxes(replaced, -1)
-	}
-	return graph.Where(graph.BroadcastToDims(replaced, x.Shape().Dimensions...), from, x)
-}
-
-// rowFactors is, for each row of x, the product of the updates that name it.
-func rowFactors(x, indices, updates *graph.Node) *graph.Node {
-	g := x.Graph()
-	k := indices.Shape().Dimensions[0]
-	dims := append([]int{k}, x.Shape().Dimensions...)
-	row := graph.Iota(g, shapes.Make(dtypes.Int32, dims...), 1)
-	lead := make([]int, len(dims))
-	for i := range lead {
-		lead[i] = 1
-	}
-	lead[0] = k
-	index := graph.BroadcastToDims(graph.Reshape(graph.ConvertDType(indices, dtypes.Int32), lead...), dims...)
-	update := graph.BroadcastToDims(graph.ExpandAxes(updates, 1), dims...)
-	return graph.ReduceMultiply(graph.Where(graph.Equal(row, index), update, graph.OnesLike(update)), 0)
+	c.now, c.changed = scatterRows(op, c.now, indices, updates), true
+	return c.now
 }
 
 // Scatter combines rows of all components with host values, or mirrored ones, from
-// outside the replicas; see [ReplicaContext.Scatter]. Nothing is aggregated.
+// outside the replicas; see [ReplicaContext.Scatter]. Nothing is aggregated. In an
+// update it is [UpdateContext.Scatter].
 func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates any) error {
+	if rc := v.updater(ctx); rc != nil {
+		_, err := rc.Scatter(op, v, rc.part(indices), rc.part(updates))
+		return err
+	}
 	name := fmt.Sprintf("%s %q", op, v.path)
 	if err := v.crossUse(ctx, name); err != nil {
 		return err
@@ -186,6 +153,9 @@ func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates a
 		}
 		values = append(values, m)
 	}
+	if err := v.scatterShapes(name, values[0].Shape(), values[1].Shape()); err != nil {
+		return err
+	}
 	_, err := v.strategy.call(ctx, builtinCall{
 		name: op.String(), values: values, variables: []*Variable{v},
 		step: func(rc *ReplicaContext, held []*captured, in []*graph.Node) []*graph.Node {
@@ -194,33 +164,4 @@ func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates a
 		},
 	})
 	return err
-}
-
-// Scatter is [ReplicaContext.Scatter] for eager code.
-func (rc *EagerContext) Scatter(op ScatterOp, v *Variable, indices, updates any) (any, error) {
-	if err := rc.own(op.String(), v); err != nil {
-		return nil, err
-	}
-	s := rc.strategy
-	return rc.join(op.String()+" "+v.path, [2]any{indices, updates}, func(all []any) ([]any, error) {
-		values := make([]Value, 2)
-		for i := range values {
-			column := make([]any, len(all))
-			for r := range all {
-				column[r] = all[r].([2]any)[i]
-			}
-			x, release, err := s.merge(rc.outer(), op.String(), column)
-			if err != nil {
-				return nil, err
-			}
-			defer release()
-			values[i] = x
-		}
-		return rc.apply(builtinCall{
-			name: "replica_" + op.String(), values: values, variables: []*Variable{v},
-			step: func(c *ReplicaContext, held []*captured, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{c.Scatter(op, held[0].variable, in[0], in[1])}
-			},
-		}, v)
-	})
 }

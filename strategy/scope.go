@@ -15,8 +15,10 @@ type mode struct {
 	// replica is set in a replica context, eager the same for eager code.
 	replica bool
 	eager   *EagerContext
-	// update is the component that an update function runs for, or -1.
-	update int
+	// update is the component that an update function runs for, or -1. updater is
+	// set in the function's own code.
+	update  int
+	updater *EagerContext
 }
 
 func modeOf(ctx context.Context) (mode, bool) {

@@ -3,6 +3,11 @@ package strategy
 import (
 	"context"
 	"fmt"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/logical"
 )
 
 // UpdateContext is what an update's function sees: one component of the variable,
@@ -18,7 +23,10 @@ type UpdateContext struct {
 type UpdateFunc func(u *UpdateContext, args ...any) (any, error)
 
 // Context returns the context of the update: cross-replica, with the component's
-// number.
+// number. The variables' own methods that are given it act on the component: Assign,
+// AssignAdd, AssignSub and Scatter write it alone and join the components' functions
+// as those of the UpdateContext do; Read and Value give it, not what the components
+// combine to.
 func (u *UpdateContext) Context() context.Context { return u.rc.ctx }
 
 // Variable returns the variable that is updated, nil for a non-slot update.
@@ -40,13 +48,75 @@ func (u *UpdateContext) Read() (any, error) { return u.rc.Read(u.variable) }
 // Assign writes the component and returns its new value; nothing is aggregated. A
 // mirrored variable's components take equal values, unless they may differ (see
 // [VariableOptions.LocalWrites]).
-func (u *UpdateContext) Assign(x any) (any, error) { return u.rc.write(opAssign, u.variable, x) }
+func (u *UpdateContext) Assign(x any) (any, error) {
+	return u.rc.write(opAssign, u.variable, u.rc.part(x))
+}
 
 // AssignAdd adds to the component.
-func (u *UpdateContext) AssignAdd(x any) (any, error) { return u.rc.write(opAdd, u.variable, x) }
+func (u *UpdateContext) AssignAdd(x any) (any, error) {
+	return u.rc.write(opAdd, u.variable, u.rc.part(x))
+}
 
 // AssignSub subtracts from the component.
-func (u *UpdateContext) AssignSub(x any) (any, error) { return u.rc.write(opSub, u.variable, x) }
+func (u *UpdateContext) AssignSub(x any) (any, error) {
+	return u.rc.write(opSub, u.variable, u.rc.part(x))
+}
+
+// Scatter combines rows of the component with updates and returns its new value: as
+// [ReplicaContext.Scatter] does, but of whatever aggregation the variable is nothing
+// is aggregated. A mirrored variable's components take equal rows, unless they may
+// differ.
+func (u *UpdateContext) Scatter(op ScatterOp, indices, updates any) (any, error) {
+	return u.rc.Scatter(op, u.variable, u.rc.part(indices), u.rc.part(updates))
+}
+
+// updater returns the update of the variable's strategy that ctx belongs to, or nil.
+func (v *Variable) updater(ctx context.Context) *EagerContext {
+	m, _ := modeOf(ctx)
+	if m.updater == nil || m.strategy != v.strategy {
+		return nil
+	}
+	return m.updater
+}
+
+// part is the component's part of a value: the functions may have made one each.
+func (rc *EagerContext) part(x any) any {
+	v, ok := x.(Value)
+	_, updating := UpdateReplicaID(rc.ctx) // false in a non-slot update that is one for all
+	if !ok || !updating || isNil(v) || rc.strategy.owns(v) != nil {
+		return x
+	}
+	return rc.strategy.component(v, rc.replica)
+}
+
+// write writes the component of ctx's update, or all of them.
+func (v *Variable) write(ctx context.Context, w writeOp, value any) error {
+	if rc := v.updater(ctx); rc != nil {
+		_, err := rc.write(w, v, rc.part(value))
+		return err
+	}
+	return v.crossWrite(ctx, w, value)
+}
+
+// componentAs is one component on all replicas, split over the logical devices as a
+// says.
+func (v *Variable) componentAs(ctx context.Context, replica int, a logical.Annotation) (*Mirrored, error) {
+	of, err := v.strategy.Mirror(ctx, int32(replica), logical.Annotation{})
+	if err != nil {
+		return nil, err
+	}
+	defer of.Close()
+	results, err := v.strategy.call(ctx, builtinCall{
+		name: "read_component", values: []Value{of}, variables: []*Variable{v}, mirrored: true, results: one(a),
+		step: func(rc *ReplicaContext, held []*captured, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{rc.of(in[0], held[0].now)}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results[0].(*Mirrored), nil
+}
 
 // Update runs fn on each component of the variable: TensorFlow's update with
 // group=True. Distributed values among args are split to the components. What the
@@ -99,6 +169,7 @@ func (e *Extended) update(ctx context.Context, v *Variable, n int, fn UpdateFunc
 	}
 	return runReplicas(ctx, n, func(c *coroutine, r int) (any, error) {
 		u := &UpdateContext{rc: s.eager(ctx, c, r, true), variable: v}
+		u.rc.ctx = withMode(ctx, mode{strategy: s, update: r, updater: u.rc})
 		column := columnOf(ctx)
 		if v != nil {
 			column = v.column
@@ -106,6 +177,39 @@ func (e *Extended) update(ctx context.Context, v *Variable, n int, fn UpdateFunc
 		u.device = s.deviceName(r, column)
 		return fn(u, nests[r]...)
 	})
+}
+
+// componentValue copies one component to the host, of whichever process it is.
+func (v *Variable) componentValue(ctx context.Context, replica int) (*tensors.Tensor, error) {
+	s, a := v.strategy, v.annotation
+	if s.everywhere(true, a) {
+		return v.Local(ctx, replica)
+	}
+	if !s.everywhere(false, a) {
+		a = logical.Replicated()
+	}
+	m, err := v.componentAs(ctx, replica, a)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	return m.Value(ctx)
+}
+
+// hostValues are host copies of what the functions give, components among them.
+func (rc *EagerContext) hostValues(op string, xs []any) ([]*tensors.Tensor, error) {
+	given := make([]any, len(xs))
+	for i, x := range xs {
+		given[i] = x
+		if c, ok := x.(*Component); ok {
+			t, err := c.Local(rc.ctx)
+			if err != nil {
+				return nil, err
+			}
+			given[i] = t
+		}
+	}
+	return rc.strategy.hostTensors(op, given)
 }
 
 // NonSlotDevices returns where state that belongs to no variable lives: the first
