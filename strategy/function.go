@@ -3,6 +3,7 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 
@@ -96,7 +97,8 @@ func (s *TPUStrategy) Run(ctx context.Context, f *Function, args ...any) ([]*Per
 
 // Run runs the function on every replica and returns its results, one value a
 // result. An argument is a *[PerReplica] or *[Mirrored] of the strategy, which
-// stays the caller's, or a host value (see [TPUStrategy.Mirror]).
+// stays the caller's, or a host value (see [TPUStrategy.Mirror]): one tensor, not a
+// nest of them. Variables are no arguments, the step captures them.
 //
 // Run returns when the work is under way: waiting is for the result's Ready and
 // Local. It blocks for the trace and the compilation of a new signature, for
@@ -172,7 +174,7 @@ func (f *Function) place(ctx context.Context, args []any) (values []Value, relea
 			v, err = asValue(s.Mirror(ctx, arg, f.argument(i)))
 		}
 		if err != nil {
-			return fail(i, fmt.Sprintf("a host value of type %T", arg), "", err)
+			return fail(i, fmt.Sprintf("a host value of type %T", arg), argumentHint(arg), err)
 		}
 		values, made = append(values, v), append(made, v)
 	}
@@ -187,6 +189,22 @@ func (f *Function) place(ctx context.Context, args []any) (values []Value, relea
 		}
 	}
 	return values, release, nil
+}
+
+// argumentHint says what to do with what is no tensor.
+func argumentHint(arg any) string {
+	switch arg.(type) {
+	case nil:
+		return "give a value or a host tensor"
+	case *Variable:
+		return "read the variable in the step, with ReplicaContext.Read"
+	case *Component:
+		return "give the whole value"
+	}
+	if nestType(reflect.TypeOf(arg), 0) {
+		return "give its leaves one by one, as arguments of their own"
+	}
+	return ""
 }
 
 // raggedHint says what to do with replicas of different shapes.

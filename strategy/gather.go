@@ -20,7 +20,8 @@ import (
 //
 // Errors: [*ContextError] in replica code, where AllGather belongs;
 // [*StrategyError]; [*Error] of kind InvalidArgumentError for a scalar, an axis
-// that the tensors do not have and shapes that do not match.
+// that the tensors do not have and shapes that do not match, and of kind TypeError
+// for a *[Stacked].
 func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {
 	if err := s.requireCross(ctx, "gather"); err != nil {
 		return nil, err
@@ -61,6 +62,9 @@ func (s *TPUStrategy) GatherNest(ctx context.Context, nest any, axis int) (any, 
 func (s *TPUStrategy) gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {
 	base := value.base()
 	rank := len(base.shape)
+	if base.steps > 0 {
+		return nil, fault(TypeError, "gather", "gather the result of a step", "a value of several steps")
+	}
 	if s.replicas == 1 && s.opts.Semantics == TensorFlowMirrored {
 		return s.copyOf(ctx, value) // there is nothing to concatenate it with, along any axis
 	}

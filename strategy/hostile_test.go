@@ -3,8 +3,10 @@ package strategy_test
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -29,6 +31,7 @@ type hostile struct {
 	ragged   *strategy.PerReplica
 	theirs   *strategy.PerReplica // of the other strategy
 	closed   *strategy.PerReplica
+	steps    *strategy.Stacked
 }
 
 func (h *hostile) run(fn strategy.ReplicaFunc, args ...any) error {
@@ -41,6 +44,11 @@ func (h *hostile) step(f func(rc *strategy.ReplicaContext, in []*graph.Node) []*
 	return err
 }
 
+// give gives a step an argument.
+func (h *hostile) give(arg any) error {
+	return h.step(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, arg)
+}
+
 type hostileCase struct {
 	name string
 	kind strategy.Kind // KindUnknown: any error
@@ -48,6 +56,22 @@ type hostileCase struct {
 }
 
 func last[T any](_ T, err error) error { return err }
+
+// hints is err if it is of an argument and says what to do.
+func hints(err error, hint string) error {
+	if bad := (*strategy.ArgumentError)(nil); !errors.As(err, &bad) || !strings.Contains(bad.Hint, hint) {
+		return nil
+	}
+	return err
+}
+
+// panickedWith is err if it is of a function that panicked with value.
+func panickedWith(err, value error) error {
+	if panicked := (*strategy.PanicError)(nil); !errors.As(err, &panicked) || panicked.Value != value || !errors.Is(err, value) {
+		return nil
+	}
+	return err
+}
 
 // loop holds itself.
 func loop() []any {
@@ -79,6 +103,12 @@ var hostileCases = []hostileCase{
 	{"give a step a value of another strategy", strategy.RuntimeError, func(h *hostile) error {
 		return h.step(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, h.theirs)
 	}},
+	{"give a step a dictionary", strategy.ValueError, func(h *hostile) error {
+		return hints(h.give(map[string]any{"x": h.value}), "leaves one by one")
+	}},
+	{"give a step a tuple", strategy.ValueError, func(h *hostile) error { return hints(h.give([]any{h.value, h.value}), "leaves one by one") }},
+	{"give a step a variable", strategy.ValueError, func(h *hostile) error { return hints(h.give(h.mine), "ReplicaContext.Read") }},
+	{"give a step nothing", strategy.ValueError, func(h *hostile) error { return hints(h.give(nil), "give a value") }},
 	{"a step that panics", strategy.KindUnknown, func(h *hostile) error {
 		return h.step(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { panic("no") })
 	}},
@@ -218,6 +248,27 @@ var hostileCases = []hostileCase{
 	{"a variable with an annotation that does not fit", strategy.ValueError, func(h *hostile) error {
 		return last(h.s.NewVariable(h.ctx, []float32{1, 2, 3}, strategy.VariableOptions{Annotation: logical.SplitInto(2)}))
 	}},
+	{"a variable whose first value panics", strategy.KindUnknown, func(h *hostile) error {
+		_, err := h.s.NewVariable(h.ctx, func() any { panic(io.ErrNoProgress) }, strategy.VariableOptions{})
+		return panickedWith(err, io.ErrNoProgress)
+	}},
+	{"a variable of a replica whose first value panics", strategy.KindUnknown, func(h *hostile) error {
+		return panickedWith(h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			return rc.NewVariable(func() any { panic(io.ErrNoProgress) }, strategy.VariableOptions{})
+		}), io.ErrNoProgress)
+	}},
+	{"values of a function that panics", strategy.KindUnknown, func(h *hostile) error {
+		_, err := h.s.ValuesFromFunction(h.ctx, func(c strategy.ValueContext) (any, error) {
+			if c.ReplicaIDInSyncGroup == 1 {
+				panic(io.ErrNoProgress)
+			}
+			return float32(1), nil
+		})
+		return panickedWith(err, io.ErrNoProgress)
+	}},
+	{"gather several steps", strategy.TypeError, func(h *hostile) error { return last(h.s.Gather(h.ctx, h.steps, 0)) }},
+	{"gather a nest of several steps", strategy.TypeError, func(h *hostile) error { return last(h.s.GatherNest(h.ctx, []any{h.steps}, 0)) }},
+	{"reduce several steps", strategy.TypeError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, h.steps)) }},
 	{"a variable of a channel", strategy.TypeError, func(h *hostile) error {
 		return last(h.s.NewVariable(h.ctx, make(chan int), strategy.VariableOptions{}))
 	}},
@@ -276,6 +327,8 @@ func TestHostileCallsAreTypedErrors(t *testing.T) {
 		h.closed, err = h.s.RaggedPerReplica(ctx, pair)
 		require.NoError(t, err)
 		require.NoError(t, h.closed.Close())
+		h.steps, err = h.s.StackBatches(ctx, []any{[]float32{1, 2}, []float32{3, 4}}, logical.Annotation{})
+		require.NoError(t, err)
 		for _, c := range hostileCases {
 			t.Run(c.name, func(t *testing.T) {
 				err := c.call(h)

@@ -20,7 +20,7 @@ import (
 // RaggedPerReplica copies a host value for each replica, in replica order. The
 // values have one dtype and one rank; their shapes may differ and may be empty.
 // Such a value can be reduced along axes, gathered and read; as an argument of a
-// step it is refused, because a compiled step has one shape.
+// step, which has one shape, it is refused unless [FunctionOptions].PadRagged.
 func (s *TPUStrategy) RaggedPerReplica(ctx context.Context, values []any) (*PerReplica, error) {
 	all, err := s.hostTensors("ragged value", values)
 	if err != nil {

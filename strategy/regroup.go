@@ -214,7 +214,8 @@ func (c ValueContext) String() string {
 
 // ValuesFromFunction calls fn once for each replica, in order, and regroups what it
 // returns: TensorFlow's experimental_distribute_values_from_function. Every leaf
-// is wrapped, one that is the same object on all replicas too.
+// is wrapped, one that is the same object on all replicas too. A panic of fn is a
+// [*PanicError].
 func (s *TPUStrategy) ValuesFromFunction(ctx context.Context, fn func(ValueContext) (any, error)) (any, error) {
 	if err := s.requireCross(ctx, "values from function"); err != nil {
 		return nil, err
@@ -222,7 +223,8 @@ func (s *TPUStrategy) ValuesFromFunction(ctx context.Context, fn func(ValueConte
 	nests := make([]any, s.replicas)
 	for r := range nests {
 		var err error
-		if nests[r], err = fn(ValueContext{ReplicaIDInSyncGroup: r, NumReplicasInSync: s.replicas}); err != nil {
+		c := ValueContext{ReplicaIDInSyncGroup: r, NumReplicasInSync: s.replicas}
+		if nests[r], err = guarded("the function", func() (any, error) { return fn(c) }); err != nil {
 			return nil, fmt.Errorf("strategy: values from function: replica %d: %w", r, err)
 		}
 	}

@@ -189,10 +189,11 @@ func release(all []*coroutine, err error) {
 	}
 }
 
-func guarded(function string, f func() ([]any, error)) (values []any, err error) {
+// guarded calls a user function; a panic of it is an error.
+func guarded[T any](function string, f func() (T, error)) (value T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			values, err = nil, &PanicError{Function: function, Value: p}
+			err = &PanicError{Function: function, Value: p}
 		}
 	}()
 	return f()

@@ -71,7 +71,7 @@ type VariableOptions struct {
 // func() any that returns one, which is called once.
 //
 // Errors: *[Error] of kind ValueError for options that do not fit, [*ContextError]
-// in replica code.
+// in replica code, [*PanicError] if the function panics.
 func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts VariableOptions) (*Variable, error) {
 	name := opts.Name
 	if name == "" {
@@ -98,7 +98,10 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 		return nil, fault(ValueError, op, "use AggregateNone, AggregateSum, AggregateMean or AggregateFirst", "unknown aggregation %s", opts.Aggregation)
 	}
 	if f, ok := initial.(func() any); ok {
-		initial = f()
+		var err error
+		if initial, err = guarded("the initial value of "+op, func() (any, error) { return f(), nil }); err != nil {
+			return nil, err
+		}
 	}
 	value, err := hostTensor(initial)
 	if err != nil {

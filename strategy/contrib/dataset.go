@@ -22,8 +22,9 @@ type PerDeviceDataset struct {
 // batched for one tower. Elements at the end that do not suffice for all towers are
 // dropped.
 //
-// An invalid dataset is of kind ValueError. With several processes the error matches
-// errors.ErrUnsupported: use input.FromFunction and TPUStrategy.Iterate.
+// An invalid dataset is of kind ValueError, a panic of fn a *[strategy.PanicError].
+// With several processes the error matches errors.ErrUnsupported: use
+// input.FromFunction and TPUStrategy.Iterate.
 func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() (input.Dataset, error)) (*PerDeviceDataset, error) {
 	if err := d.requireCross(ctx, "distribute dataset"); err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() 
 	if fn == nil {
 		return nil, fault(strategy.ValueError, "distribute dataset", "give a function that returns a dataset", "no function")
 	}
-	ds, err := fn()
+	ds, err := called(fn)
 	if err == nil {
 		err = ds.Err()
 	}
@@ -42,6 +43,16 @@ func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() 
 		return nil, &Error{Op: "distribute dataset", Reason: "the function returned no dataset", Err: err, Class: strategy.ValueError}
 	}
 	return &PerDeviceDataset{d, ds}, nil
+}
+
+// called calls fn; a panic of it is an error.
+func called(fn func() (input.Dataset, error)) (ds input.Dataset, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &strategy.PanicError{Function: "the function", Value: p}
+		}
+	}()
+	return fn()
 }
 
 // MakeOneShotIterator starts a pass over the dataset.

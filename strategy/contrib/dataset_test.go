@@ -94,7 +94,10 @@ func TestWhatIsNoDatasetIsAValueError(t *testing.T) {
 		_, err := d.DistributeDataset(ctx, fn)
 		require.Equal(t, strategy.ValueError, strategy.KindOf(err), name)
 	}
-	_, err := d.DistributeDataset(ctx, func() (input.Dataset, error) { return input.Dataset{}, mine })
+	_, err := d.DistributeDataset(ctx, func() (input.Dataset, error) { panic(mine) })
+	require.ErrorAs(t, err, new(*strategy.PanicError))
+	require.ErrorIs(t, err, mine)
+	_, err = d.DistributeDataset(ctx, func() (input.Dataset, error) { return input.Dataset{}, mine })
 	require.ErrorIs(t, err, mine)
 }
 
