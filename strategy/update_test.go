@@ -1,0 +1,132 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+)
+
+func TestUpdateScattersTheComponentOnce(t *testing.T) {
+	ctx := context.Background()
+	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+		n, e := s.NumReplicasInSync(), s.Extended()
+		for _, a := range []strategy.VariableAggregation{strategy.AggregateNone, strategy.AggregateSum, strategy.AggregateMean, strategy.AggregateFirst} {
+			for name, scatter := range map[string]func(u *strategy.UpdateContext) (any, error){
+				"update": func(u *strategy.UpdateContext) (any, error) {
+					return u.Scatter(strategy.ScatterAdd, []int32{1}, []float32{10})
+				},
+				"ops": func(u *strategy.UpdateContext) (any, error) {
+					return u.Ops().Scatter(strategy.ScatterAdd, u.Variable(), []int32{1}, []float32{10})
+				},
+				"variable": func(u *strategy.UpdateContext) (any, error) {
+					return nil, u.Variable().Scatter(u.Context(), strategy.ScatterAdd, []int32{1}, []float32{10})
+				},
+			} {
+				v, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Aggregation: a})
+				require.NoError(t, err)
+				_, err = e.Update(ctx, v, func(u *strategy.UpdateContext, _ ...any) (any, error) { return scatter(u) })
+				require.NoError(t, err, "%s, %s", name, a)
+				for _, got := range components(t, v, n) {
+					require.Equal(t, []float32{1, 12, 3, 4}, got, "%s, %s", name, a)
+				}
+			}
+		}
+		// Rows of the component's own, where components may differ.
+		v, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{LocalWrites: true})
+		require.NoError(t, err)
+		own := func(u *strategy.UpdateContext, _ ...any) (any, error) {
+			rows := make([]int32, 1+u.ReplicaID()) // row 0, as often as the number says
+			updates := make([]float32, len(rows))
+			for i := range updates {
+				updates[i] = 1
+			}
+			return u.Scatter(strategy.ScatterAdd, rows, updates)
+		}
+		_, err = e.Update(ctx, v, own)
+		require.NoError(t, err)
+		for r, got := range components(t, v, n) {
+			require.Equal(t, []float32{float32(2 + r), 2, 3, 4}, got)
+		}
+		mirrored, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		_, err = e.Update(ctx, mirrored, own)
+		if n > 1 {
+			require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+			require.Equal(t, []float32{1, 2, 3, 4}, components(t, mirrored, n)[n-1])
+		}
+	})
+}
+
+func TestVariablesActOnTheComponentInAnUpdate(t *testing.T) {
+	ctx := context.Background()
+	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+		n, e := s.NumReplicasInSync(), s.Extended()
+		w, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		m, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		numbers := make([]any, n)
+		for r := range numbers {
+			numbers[r] = float32(r + 1)
+		}
+		each, err := s.PerReplica(ctx, numbers, logical.Annotation{})
+		require.NoError(t, err)
+		same, err := s.Mirror(ctx, float32(2), logical.Annotation{})
+		require.NoError(t, err)
+		_, err = e.Update(ctx, m, func(u *strategy.UpdateContext, args ...any) (any, error) {
+			ctx := u.Context()
+			require.NoError(t, w.AssignAdd(ctx, 1)) // 2
+			require.NoError(t, w.AssignAdd(ctx, same))
+			require.NoError(t, w.AssignSub(ctx, 1)) // 3
+			read, err := w.Read(ctx)
+			require.NoError(t, err)
+			require.NoError(t, w.AssignAdd(ctx, read)) // 6
+			require.NoError(t, m.Assign(ctx, each))
+			require.NoError(t, m.AssignAdd(ctx, args[0])) // 2 (r + 1)
+			mine, err := m.Value(ctx)
+			require.NoError(t, err)
+			require.Equal(t, float32(2*(u.ReplicaID()+1)), mine.Value())
+			part, err := m.Read(ctx)
+			require.NoError(t, err)
+			require.NoError(t, m.AssignAdd(ctx, part)) // 4 (r + 1)
+			whole, err := m.SaveValue(ctx)
+			require.NoError(t, err)
+			require.Equal(t, float32(2*n*(n+1)), whole.Value())
+			return nil, nil
+		}, each)
+		require.NoError(t, err)
+		for r, got := range components(t, w, n) {
+			require.Equal(t, float32(6), got)
+			require.Equal(t, float32(4*(r+1)), components(t, m, n)[r])
+		}
+		total, err := m.Value(ctx)
+		require.NoError(t, err)
+		require.Equal(t, float32(2*n*(n+1)), total.Value())
+	})
+}
+
+func TestAMirroredVariablesComponentsStayEqualInAnUpdate(t *testing.T) {
+	ctx := context.Background()
+	s, err := strategy.New(openCPU(t, 2), strategy.Options{Replicas: 2})
+	require.NoError(t, err)
+	defer s.Close()
+	w, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{})
+	require.NoError(t, err)
+	_, err = s.Extended().Update(ctx, w, func(u *strategy.UpdateContext, _ ...any) (any, error) {
+		return nil, w.AssignAdd(u.Context(), float32(u.ReplicaID()))
+	})
+	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	_, err = s.Extended().Update(ctx, w, func(u *strategy.UpdateContext, _ ...any) (any, error) {
+		if u.ReplicaID() == 1 {
+			return nil, w.AssignAdd(u.Context(), 1)
+		}
+		return nil, nil
+	})
+	var join *strategy.JoinError
+	require.ErrorAs(t, err, &join)
+	require.Equal(t, []any{float32(1), float32(1)}, components(t, w, 2))
+}
