@@ -53,7 +53,8 @@ func (f *Function) While(cond, body compute.Function, state ...compute.Value) ([
 	})
 }
 
-// Sort sorts tensors of one shape together along axis, as comparator orders their elements.
+// Sort sorts tensors of one shape together along axis, as comparator orders their elements. For the CPU every
+// sort is stable, see TargetCPU.
 func (f *Function) Sort(comparator compute.Function, axis int, stable bool, operands ...compute.Value) ([]compute.Value, error) {
 	return f.ops("Sort", operands, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
 		c, err := f.closure("comparator", comparator)
@@ -67,7 +68,7 @@ func (f *Function) Sort(comparator compute.Function, axis int, stable bool, oper
 		if err != nil {
 			return nil, err
 		}
-		return stablehlo.Sort(c.fn, axis, stable, in...)
+		return stablehlo.Sort(c.fn, axis, stable || f.builder.backend.opts.Target == TargetCPU, in...)
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/go-xla/stablehlo"
-	"github.com/gomlx/go-xla/types"
 )
 
 // ConvGeneral convolves over any number of spatial axes. Missing strides and dilations are 1, missing
@@ -55,21 +54,4 @@ func orOnes(values []int, n int) []int {
 		ones[i] = 1
 	}
 	return ones
-}
-
-// FFT transforms along the last len(lengths) axes.
-func (f *Function) FFT(x compute.Value, kind compute.FFTType, lengths []int) (compute.Value, error) {
-	return f.op("FFT", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		kinds := map[compute.FFTType]types.FFTType{
-			compute.FFTForward:     types.FFTForward,
-			compute.FFTInverse:     types.FFTInverse,
-			compute.FFTForwardReal: types.FFTForwardReal,
-			compute.FFTInverseReal: types.FFTInverseReal,
-		}
-		k, ok := kinds[kind]
-		if !ok {
-			return nil, fmt.Errorf("unknown transform %s", kind)
-		}
-		return stablehlo.FFT(in[0], k, lengths...)
-	})
 }

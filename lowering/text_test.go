@@ -184,3 +184,19 @@ func TestPublicDistributionIsWritten(t *testing.T) {
 	assert.Contains(t, got, `sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>`)
 	assert.Equal(t, []int{1, 8, 8}, []int{p.Replicas, p.Partitions, len(p.Devices)})
 }
+
+func TestSortsForTheCPUAreStable(t *testing.T) {
+	body := func(stable bool) func(f compute.Function) []compute.Value {
+		return func(f compute.Function) []compute.Value {
+			x := must(t)(f.Parameter("x", f32(2), nil))
+			out, err := f.Sort(closure(t, f, func(c compute.Function) []compute.Value {
+				return []compute.Value{must(t)(c.LessThan(must(t)(c.Parameter("l", f32(), nil)), must(t)(c.Parameter("r", f32(), nil))))}
+			}), 0, stable, x)
+			assert.NoError(t, err)
+			return out
+		}
+	}
+	assert.Contains(t, lower(t, lowering.Options{Target: lowering.TargetCPU}, body(false)), "is_stable = true")
+	assert.Contains(t, lower(t, lowering.Options{Target: lowering.TargetTPU}, body(false)), "is_stable = false")
+	assert.Contains(t, lower(t, lowering.Options{Target: lowering.TargetTPU}, body(true)), "is_stable = true")
+}
