@@ -72,7 +72,10 @@ func (f *Function) Sort(comparator compute.Function, axis int, stable bool, oper
 	})
 }
 
-// Call runs another top-level function of the same computation.
+// maxCallDepth bounds how deep calls nest: XLA's compilers recurse over them, and thousands end the process.
+const maxCallDepth = 256
+
+// Call runs another top-level function of the same computation. Calls nest 256 deep at most.
 func (f *Function) Call(target compute.Function, operands ...compute.Value) ([]compute.Value, error) {
 	return f.ops("Call", operands, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
 		g, ok := target.(*Function)
@@ -87,6 +90,9 @@ func (f *Function) Call(target compute.Function, operands ...compute.Value) ([]c
 			return nil, fmt.Errorf("the target %q has no Return", g.name)
 		case len(in) != len(g.parameters):
 			return nil, fmt.Errorf("the target %q takes %d parameters, got %d", g.name, len(g.parameters), len(in))
+		case g.calls >= maxCallDepth:
+			return nil, fmt.Errorf("the target %q makes calls %d deep already, the most there may be: repeat with While, or call fewer functions from one another",
+				g.name, g.calls)
 		}
 		if len(in) == 0 { // see Return
 			unused, err := constantScalar(f.fn, dtypes.Bool, valueZero)
@@ -95,6 +101,10 @@ func (f *Function) Call(target compute.Function, operands ...compute.Value) ([]c
 			}
 			in = append(in, unused)
 		}
-		return stablehlo.Call(g.fn, in...)
+		out, err := stablehlo.Call(g.fn, in...)
+		if err == nil {
+			f.top().calls = max(f.top().calls, g.calls+1)
+		}
+		return out, err
 	})
 }

@@ -28,6 +28,7 @@ type Function struct {
 	parameterNames []string
 	parameters     []shapes.Shape
 	outputs        []shapes.Shape // nil until Return
+	calls          int            // of a top-level function: how deep the calls in it nest
 
 	combiners map[combinerKey]*stablehlo.Function
 
