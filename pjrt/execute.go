@@ -34,10 +34,10 @@ type ExecuteOptions struct {
 //
 // A wrong buffer gives an [*ArgumentError] and nothing is executed or donated.
 // If the plugin refuses the launch, buffers that it took are donated and all
-// others are as before. ctx is looked at once, before the launch. A launch that
-// donates waits for the eighth before it, if that one still runs: plugins keep a
-// donated buffer's handle busy until its run ends. Programs on
-// more than one device are enqueued one at a time per client.
+// others are as before. ctx is looked at once, before the launch. A launch waits for
+// the eighth of this program before it, if that one still runs: plugins keep a
+// donated buffer's handle busy until its run ends, and have queues of a fixed length.
+// Programs on more than one device are enqueued one at a time per client.
 func (l *LoadedExecutable) Execute(ctx context.Context, args, results [][]*Buffer, o ExecuteOptions) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("pjrt: execute: %w", context.Cause(ctx))
@@ -59,6 +59,11 @@ func (l *LoadedExecutable) Execute(ctx context.Context, args, results [][]*Buffe
 func (l *LoadedExecutable) executeAny(args, results [][]*Buffer, o ExecuteOptions) error {
 	if !l.fits(args, results, o) {
 		return l.explainLists(args, results, o)
+	}
+	if len(l.devices) > 1 {
+		// Taken first, so that all goroutines use one launch, with one ring of eight.
+		l.core.launch.Lock()
+		defer l.core.launch.Unlock()
 	}
 	s, err := l.getLaunch(len(l.devices), len(args[0]), len(l.outputs))
 	if err != nil {
@@ -87,13 +92,7 @@ func (l *LoadedExecutable) execute(s *launch, args, results [][]*Buffer, o Execu
 			return err
 		}
 	}
-	if len(l.devices) > 1 {
-		l.core.launch.Lock()
-	}
 	err = l.core.api.Execute(&s.Launch, keep, drop, o.LaunchID)
-	if len(l.devices) > 1 {
-		l.core.launch.Unlock()
-	}
 	if err != nil {
 		l.refused(s, args, results, o.Donate)
 		return l.core.wrap("execute", err)

@@ -400,6 +400,37 @@ func TestConcurrentCollectivesDoNotWaitForEachOther(t *testing.T) {
 	wg.Wait()
 }
 
+// Thousands of launches that donate nothing, with a collective, and nobody waits: the
+// plugin's queues hold about a thousand parts, after which it would wait for itself.
+func TestLaunchesThatNobodyWaitsForAreBounded(t *testing.T) {
+	leaktest.Check(t)
+	const n = 4
+	c := cpu(t, n)
+	x := compile(t, c, function("%x: tensor<8xf32>", "tensor<8xf32>", `%o = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+ %s = stablehlo.add %a, %b : tensor<f32>
+ stablehlo.return %s : tensor<f32> }) {replica_groups = dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids} : (tensor<8xf32>) -> tensor<8xf32>
+ return %o : tensor<8xf32>`), pjrt.CompileOptions{Replicas: n, DeviceAssignment: [][]int{{0}, {1}, {2}, {3}}})
+	args := rows(n, 1)
+	for d, dev := range x.AddressableDevices() {
+		args[d][0] = put(t, c, ones(8), pjrt.F32, []int{8}, dev)
+	}
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			r := rows(n, 1)
+			for range 4000 {
+				closeAll(r)
+				if !assert.NoError(t, x.Execute(background, args, r, pjrt.ExecuteOptions{})) {
+					return
+				}
+			}
+			assert.Equal(t, float32(2), get[float32](t, r[n-1][0], 8)[0])
+			closeAll(r)
+		})
+	}
+	wg.Wait()
+}
+
 func TestParametersThatNobodyTellsAreThoseOfTheFirstCall(t *testing.T) {
 	leaktest.Check(t)
 	b := newBench(t)

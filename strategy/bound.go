@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -110,13 +111,35 @@ func (b *Bound) run(ctx context.Context) error {
 			}
 		}
 	}
-	if err := p.executable.Execute(ctx, b.args, b.outs, pjrt.ExecuteOptions{Donate: p.donate}); err != nil {
+	o := pjrt.ExecuteOptions{Donate: p.donate}
+	err := p.executable.Execute(ctx, b.args, b.outs, o)
+	for err != nil && b.letGo(err) {
+		err = p.executable.Execute(ctx, b.args, b.outs, o)
+	}
+	if err != nil {
 		return closedMeanwhile(fmt.Errorf("strategy: running %s: %w", p.function.opts.Name, err))
 	}
 	if b.results == nil && p.results > 0 {
 		return b.adopt()
 	}
 	return nil
+}
+
+// letGo answers whether a launch failed because somebody reads a result of the one
+// before. The results are left to the readers then, and others take their place.
+func (b *Bound) letGo(err error) bool {
+	var wrong *pjrt.ArgumentError
+	if b.results == nil || !errors.Is(err, pjrt.ErrBusy) || !errors.As(err, &wrong) || !wrong.Result || wrong.Index >= b.program.results {
+		return false
+	}
+	for _, v := range b.results {
+		_ = v.Close() // it is closed; this ends the strategy's hold
+	}
+	b.results = nil
+	for d := range b.outs {
+		clear(b.outs[d][:b.program.results])
+	}
+	return true
 }
 
 // adopt makes values of the first launch's results. Later launches refill the

@@ -37,3 +37,40 @@ func TestABoundHoldsItsArguments(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []float32{2, 3}, got.Value())
 }
+
+// A reader that still holds the loss of a step does not keep the next from running.
+func TestAResultThatIsBeingReadDoesNotStopTheNextLaunch(t *testing.T) {
+	ctx := context.Background()
+	strat := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{rc.AllReduce(strategy.Sum, in[0]), graph.MulScalar(in[0], 2)}
+	}, strategy.FunctionOptions{})
+	b, err := f.Bind(ctx, tensors.FromValue([]float32{1, 2}))
+	require.NoError(t, err)
+	defer b.Close()
+	require.NoError(t, b.Launch(ctx))
+	stop, read := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(read)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, v := range b.Results() {
+				if _, err := v.Local(ctx, 1); err != nil {
+					assert.ErrorIs(t, err, strategy.ErrClosed)
+				}
+			}
+		}
+	}()
+	for range 2000 {
+		require.NoError(t, b.Launch(ctx))
+	}
+	close(stop)
+	<-read
+	got, err := b.Results()[1].Local(ctx, 0)
+	require.NoError(t, err)
+	assert.Equal(t, []float32{2, 4}, got.Value())
+}

@@ -127,7 +127,8 @@ func regularized(l *graph.Node) *graph.Node {
 // copied; a *[PerReplica] is the replicas' batches as they are.
 //
 // Run returns when the work is under way. The loss belongs to the step: the next
-// Run overwrites it, so read it before, or leave it: reading waits for the step.
+// Run overwrites it, so read it before, or leave it: reading waits for the step. A
+// loss that another goroutine reads at that moment is left to it, and closed.
 func (t *TrainStep) Run(ctx context.Context, batch ...any) (*Mirrored, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -105,7 +105,9 @@ void *tps_loaded_assignment(const tps_Api *api, void *x, tps_blob *out);
 // Plugins may make the destruction of a donated buffer wait for the run that it
 // was donated to. So the handles of the last TPS_LAUNCH_DEPTH launches are kept,
 // in a ring: they hold no device memory any more, and a launch waits at most for
-// the one that many before it.
+// the one that many before it. A launch that donates nothing keeps the events of its
+// end instead, for the same bound: with more launches under way than its queues
+// hold, a plugin runs their parts in threads that others wait for, for ever.
 enum { TPS_LAUNCH_DEPTH = 8 };
 typedef struct {
   const tps_Api *api;
@@ -117,6 +119,8 @@ typedef struct {
   void **outs;
   void **drop;
   void **ring;
+  void **events;
+  void **ring_events;
   void ***arg_lists;
   void ***out_lists;
   int64_t *keep;
@@ -124,6 +128,7 @@ typedef struct {
   size_t width;
   size_t next;
   size_t kept[TPS_LAUNCH_DEPTH];
+  size_t awaited[TPS_LAUNCH_DEPTH];
 } tps_launch;
 tps_launch *tps_launch_new(const tps_Api *api, void *executable, size_t devices, size_t args, size_t outs);
 // Waits for the launches under way whose donated handles are kept.

@@ -146,7 +146,7 @@ void *tps_buffer_to_host(const tps_Api *api, void *b, size_t rank, void *dst, si
 
 tps_launch *tps_launch_new(const tps_Api *api, void *executable, size_t devices, size_t args, size_t outs) {
   size_t flat_args = devices * args, flat_outs = devices * outs;
-  size_t words = (2 + TPS_LAUNCH_DEPTH) * flat_args + flat_outs + 2 * devices + args;
+  size_t words = (2 + TPS_LAUNCH_DEPTH) * flat_args + flat_outs + (3 + TPS_LAUNCH_DEPTH) * devices + args;
   tps_launch *l = calloc(1, sizeof(tps_launch) + words * sizeof(void *));
   if (!l) return NULL;
   l->api = api, l->devices = devices, l->parameters = args;
@@ -156,6 +156,8 @@ tps_launch *tps_launch_new(const tps_Api *api, void *executable, size_t devices,
   l->ring = p, p += TPS_LAUNCH_DEPTH * flat_args;
   l->width = flat_args;
   l->outs = p, p += flat_outs;
+  l->events = p, p += devices;
+  l->ring_events = p, p += TPS_LAUNCH_DEPTH * devices;
   l->arg_lists = (void ***)p, p += devices;
   l->out_lists = (void ***)p, p += devices;
   l->keep = (int64_t *)p;
@@ -170,12 +172,14 @@ tps_launch *tps_launch_new(const tps_Api *api, void *executable, size_t devices,
   return l;
 }
 
-// Destroys what the oldest kept launch donated.
+// Destroys what the oldest kept launch donated, and waits for its end if it donated
+// nothing. The error of a run is that of its results.
 static void launch_reap(tps_launch *l) {
   size_t slot = l->next % TPS_LAUNCH_DEPTH;
-  void **ring = l->ring + slot * l->width;
+  void **ring = l->ring + slot * l->width, **events = l->ring_events + slot * l->devices;
   for (size_t i = 0; i < l->kept[slot]; i++) tps_discard(l->api, tps_buffer_destroy(l->api, ring[i]));
-  l->kept[slot] = 0;
+  for (size_t i = 0; i < l->awaited[slot]; i++) tps_discard(l->api, tps_event_finish(l->api, events[i]));
+  l->kept[slot] = l->awaited[slot] = 0;
 }
 
 void tps_launch_free(tps_launch *l) {
@@ -189,22 +193,27 @@ static void *launch(tps_launch *l, size_t keep, int launch_id) {
   return tps_call(l->api, TPS_SLOT_LoadedExecutable_Execute, &l->call);
 }
 
-// Keeps the handles that a launch donated.
+// Keeps the handles that a launch donated, or else its events.
 static void launch_keep(tps_launch *l, void **donated, size_t n) {
   launch_reap(l);
   size_t slot = l->next++ % TPS_LAUNCH_DEPTH;
   memcpy(l->ring + slot * l->width, donated, n * sizeof(void *));
   l->kept[slot] = n;
+  if (n) return;
+  memcpy(l->ring_events + slot * l->devices, l->events, l->devices * sizeof(void *));
+  l->awaited[slot] = l->devices;
 }
 
 void tps_execute(uintptr_t address, size_t keep, size_t drop, int launch_id) {
   tps_launch *l = (tps_launch *)address;
+  l->call.device_complete_events = drop ? NULL : l->events;
   l->error = launch(l, keep, launch_id);
   if (!l->error) launch_keep(l, l->drop, drop);
 }
 
 void tps_execute_in_place(uintptr_t address) {
   tps_launch *l = (tps_launch *)address;
+  l->call.device_complete_events = NULL;
   l->error = launch(l, 0, 0);
   if (l->error) return;
   launch_keep(l, l->args, l->width);
@@ -221,6 +230,7 @@ void *tps_floor(tps_launch *l, size_t n, int64_t *launched, int64_t *ns) {
   const tps_Api *api = l->api;
   size_t flat = l->devices * l->parameters;
   int64_t start = now_ns();
+  l->call.device_complete_events = NULL;
   for (size_t i = 0; i < n; i++) {
     void *e = launch(l, 0, 0);
     if (e) return e;
