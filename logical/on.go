@@ -55,14 +55,14 @@ func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.N
 		fail("inside a closure (a loop body or a branch)", "move the region out of the closure")
 	}
 	r := &region{target: target, device: k}
-	begin(target, k)
 	first := graph.NodeId(len(g.Nodes()))
 	enters := make([]*graph.Node, len(inputs))
-	for i, input := range inputs {
-		enters[i] = r.enter(input)
-	}
-	outputs := f(slices.Clone(enters))
-	target.EndRegion()
+	outputs := r.run(func() []*graph.Node {
+		for i, input := range inputs {
+			enters[i] = r.enter(input)
+		}
+		return f(slices.Clone(enters))
+	})
 	if len(outputs) == 0 {
 		fail("the region returns nothing", "return at least one node")
 	}
@@ -88,6 +88,14 @@ type region struct {
 	sources, leaves []*graph.Node
 	// backward is set while the region's gradient is traced.
 	backward bool
+}
+
+// run returns what body traces inside the region. A panic of body ends the region
+// too: the step may recover from it and go on.
+func (r *region) run(body func() []*graph.Node) []*graph.Node {
+	begin(r.target, r.device)
+	defer r.target.EndRegion()
+	return body()
 }
 
 // enter returns the node that stands inside of the region for one from outside. The
@@ -163,12 +171,12 @@ func (r *region) result(y *graph.Node) *graph.Node {
 		if v == adjoint {
 			return gradients
 		}
-		begin(r.target, r.device)
-		defer r.target.EndRegion()
-		r.backward = true
-		defer func() { r.backward = false }()
-		// The adjoint depends on the step's variables too, but not through here.
-		gradients = graph.Gradient(graph.ReduceAllSum(graph.Mul(y, r.enter(v))), r.leaves...)
+		gradients = r.run(func() []*graph.Node {
+			r.backward = true
+			defer func() { r.backward = false }()
+			// The adjoint depends on the step's variables too, but not through here.
+			return graph.Gradient(graph.ReduceAllSum(graph.Mul(y, r.enter(v))), r.leaves...)
+		})
 		adjoint = v
 		return gradients
 	}

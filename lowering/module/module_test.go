@@ -148,3 +148,26 @@ func TestTheTextIsTheSameEveryTime(t *testing.T) {
 		require.Equal(t, first, string(m.Text))
 	}
 }
+
+func TestTensorsOfLessThanAByteStayInsideAStep(t *testing.T) {
+	for d, wider := range map[dtypes.DType]string{dtypes.Int4: "Int8", dtypes.Int2: "Int8", dtypes.Uint4: "Uint8", dtypes.Uint2: "Uint8"} {
+		tr := module.NewTrace(module.Options{})
+		g := graph.NewGraph(tr, "step")
+		x := graph.Parameter(g, "x", shapes.Make(dtypes.Int8, 4))
+		require.NoError(t, g.Compile(graph.ConvertDType(x, d)))
+		_, err := tr.Module(g, module.Signature{Arguments: make([]module.Tensor, 1), Results: []module.Tensor{{Name: "small"}}})
+		var refused *module.DTypeError
+		require.ErrorAs(t, err, &refused)
+		assert.Equal(t, &module.DTypeError{Kind: "result", Name: "small", DType: d}, refused)
+		assert.ErrorContains(t, err, `result "small" has dtype `+d.String())
+		assert.ErrorContains(t, err, "convert it to "+wider+" there")
+
+		tr = module.NewTrace(module.Options{})
+		g = graph.NewGraph(tr, "step")
+		x = graph.Parameter(g, "x", shapes.Make(d, 4))
+		require.NoError(t, g.Compile(graph.ConvertDType(x, dtypes.Int8)))
+		_, err = tr.Module(g, module.Signature{Arguments: make([]module.Tensor, 1), Results: make([]module.Tensor, 1)})
+		require.ErrorAs(t, err, &refused)
+		assert.Equal(t, "argument", refused.Kind)
+	}
+}

@@ -188,3 +188,26 @@ func emptied(all [][]float32) [][]float32 {
 	}
 	return all
 }
+
+func TestARegionThatPanicsIsClosed(t *testing.T) {
+	m := build(t, module.Options{LogicalDevices: 2, Target: lowering.TargetCPU}, module.Signature{
+		Arguments: make([]module.Tensor, 1), Results: make([]module.Tensor, 2),
+	}, func(g *graph.Graph) []*graph.Node {
+		x := param(g, "x", 4)
+		cause := errors.New("no second layer")
+		assert.Same(t, cause, caught(func() {
+			logical.On(1, x, func(x *graph.Node) *graph.Node {
+				graph.Exp(x)
+				panic(cause)
+			})
+		}))
+		assert.ErrorContains(t, caught(func() {
+			logical.On(0, x, func(x *graph.Node) *graph.Node {
+				return logical.On(1, x, func(x *graph.Node) *graph.Node { return x })
+			})
+		}), "inside another region")
+		y := logical.Split(graph.Neg(x), 2)
+		return []*graph.Node{y, logical.On(1, y, func(y *graph.Node) *graph.Node { return graph.Add(y, y) })}
+	})
+	assert.Equal(t, [][]float32{{-1, -2, -3, -4}, {-2, -4, -6, -8}}, run(t, m, []float32{1, 2, 3, 4}))
+}

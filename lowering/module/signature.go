@@ -68,12 +68,35 @@ type Module struct {
 	Arguments, Results []Placed
 }
 
+// DTypeError says that a tensor has a dtype that does not cross the border of a step.
+type DTypeError struct {
+	// Kind is "argument" or "result", Name the tensor's.
+	Kind, Name string
+	DType      dtypes.DType
+}
+
+func (e *DTypeError) Error() string {
+	return fmt.Sprintf("module: %s %q has dtype %s, whose elements of less than a byte stay inside a step; convert it to %s there",
+		e.Kind, e.Name, e.DType, e.wider())
+}
+
+// wider is the dtype of a byte that holds the tensor's values.
+func (e *DTypeError) wider() dtypes.DType {
+	if e.DType == dtypes.Uint4 || e.DType == dtypes.Uint2 {
+		return dtypes.Uint8
+	}
+	return dtypes.Int8
+}
+
 // place works out the shapes of a tensor at the border.
 func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (Placed, error) {
 	p := Placed{Tensor: t, DType: dtype, Local: local}
 	name := t.Name
 	if name == "" {
 		name = kind
+	}
+	if dtype.IsPacked() {
+		return p, &DTypeError{Kind: kind, Name: name, DType: dtype}
 	}
 	if err := t.Annotation.Validate(name, local, w.logicalDevices); err != nil {
 		return p, err
