@@ -185,10 +185,14 @@ func (rc *EagerContext) mirrorEqual(op string, v *Variable, xs []any) ([]any, er
 	differ := fault(ValueError, op, "write one value, or create the variable with LocalWrites",
 		"different values for the components of a mirrored variable")
 	if object, ok := asOne(xs); ok {
+		of, ok := object.(*Variable)
 		if value, ok := object.(Value); ok && value.base().perReplica {
 			return nil, differ
 		}
-		return xs, nil
+		if !ok || !of.perReplica() {
+			return xs, nil
+		}
+		xs = of.each() // its components may be equal
 	}
 	all, err := rc.hostValues(op, xs)
 	if err != nil {

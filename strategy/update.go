@@ -196,6 +196,15 @@ func (v *Variable) componentValue(ctx context.Context, replica int) (*tensors.Te
 	return m.Value(ctx)
 }
 
+// each lists the variable's components.
+func (v *Variable) each() []any {
+	all := make([]any, v.strategy.replicas)
+	for r := range all {
+		all[r], _ = v.Component(r) // r is one of them
+	}
+	return all
+}
+
 // hostValues are host copies of what the functions give, components among them.
 func (rc *EagerContext) hostValues(op string, xs []any) ([]*tensors.Tensor, error) {
 	given := make([]any, len(xs))

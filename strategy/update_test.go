@@ -120,6 +120,22 @@ func TestAMirroredVariablesComponentsStayEqualInAnUpdate(t *testing.T) {
 		return nil, w.AssignAdd(u.Context(), float32(u.ReplicaID()))
 	})
 	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	// Another variable's components are written if they are equal.
+	m, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{LocalWrites: true})
+	require.NoError(t, err)
+	for _, write := range []func(u *strategy.UpdateContext) (any, error){
+		func(u *strategy.UpdateContext) (any, error) { return nil, w.Assign(u.Context(), m) },
+		func(u *strategy.UpdateContext) (any, error) { return u.Assign(m) },
+	} {
+		fn := func(u *strategy.UpdateContext, _ ...any) (any, error) { return write(u) }
+		require.NoError(t, m.Assign(ctx, 1))
+		_, err := s.Extended().Update(ctx, w, fn)
+		require.NoError(t, err)
+		_, err = s.Extended().Update(ctx, m, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.Assign(float32(u.ReplicaID())) })
+		require.NoError(t, err)
+		_, err = s.Extended().Update(ctx, w, fn)
+		require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	}
 	_, err = s.Extended().Update(ctx, w, func(u *strategy.UpdateContext, _ ...any) (any, error) {
 		if u.ReplicaID() == 1 {
 			return nil, w.AssignAdd(u.Context(), 1)
