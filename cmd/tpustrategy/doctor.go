@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -43,14 +46,16 @@ type diagnosis struct {
 }
 
 type pluginDiagnosis struct {
-	Kind   string       `json:"kind"`
-	Usable bool         `json:"usable"`
-	Path   string       `json:"path,omitempty"`
-	Source string       `json:"source,omitempty"`
-	Pinned string       `json:"pinned,omitempty"`
-	Tried  []tried      `json:"tried"`
-	Probe  *probeAnswer `json:"probe,omitempty"`
-	Error  *failure     `json:"error,omitempty"`
+	Kind   string `json:"kind"`
+	Usable bool   `json:"usable"`
+	Path   string `json:"path,omitempty"`
+	Source string `json:"source,omitempty"`
+	Pinned string `json:"pinned,omitempty"`
+	// Damaged says that the file is the installer's, but not what it put there.
+	Damaged bool         `json:"damaged,omitempty"`
+	Tried   []tried      `json:"tried"`
+	Probe   *probeAnswer `json:"probe,omitempty"`
+	Error   *failure     `json:"error,omitempty"`
 }
 
 type tried struct {
@@ -120,6 +125,8 @@ func (a *app) diagnose(ctx context.Context) diagnosis {
 			d.Actions = append(d.Actions, fmt.Sprintf("set $HOME, then run `tpustrategy install %s` if the plugin is not there", p.Kind))
 		case p.Path == "":
 			d.Actions = append(d.Actions, fmt.Sprintf("run `tpustrategy install %s`", p.Kind))
+		case p.Damaged:
+			d.Actions = append(d.Actions, fmt.Sprintf("run `tpustrategy install %s` again: %s is damaged", p.Kind, p.Path))
 		default:
 			d.Actions = append(d.Actions, fmt.Sprintf("replace %s, which cannot be used", p.Path))
 		}
@@ -179,10 +186,27 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 	answer, err := a.child(ctx, "opening the "+kind+" plugin", childRequest{Probe: &request}, kind == "tpu" && !haveTPU)
 	if err != nil {
 		d.Error = failureOf(err)
+		d.Damaged = found.Source == "installer" && damaged(kind, found.Path)
 		return d
 	}
 	d.Usable, d.Probe = true, answer.Probe
 	return d
+}
+
+// damaged reports whether the installed plugin of a kind is not the pinned one.
+func damaged(kind, path string) bool {
+	pin, err := pins.For(kind, runtime.GOARCH)
+	if err != nil {
+		return false
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return false // what is wrong is not its content
+	}
+	defer file.Close()
+	hash := sha256.New()
+	_, err = io.Copy(hash, file)
+	return err == nil && hex.EncodeToString(hash.Sum(nil)) != pin.LibrarySHA256
 }
 
 // probeTimeout bounds the wait for a plugin: a TPU in use by another process can

@@ -43,6 +43,8 @@ func (a *app) printPlugin(p pluginDiagnosis) {
 	switch {
 	case p.Usable:
 		state = "usable"
+	case p.Damaged:
+		state = "damaged"
 	case p.Path != "":
 		state = "cannot be used"
 	case p.Kind == "cuda":

@@ -20,7 +20,7 @@ type installCmd struct {
 
 // Help is the text under --help.
 func (installCmd) Help() string {
-	return `Installs the plugins that this module is tested with: pip fetches the pinned wheels, by hash, and their libraries go to the user's cache directory. Needs sh, awk and python3 with pip. What is there already is left alone.
+	return `Installs the plugins that this module is tested with: pip fetches the pinned wheels, by hash, and their libraries go to the user's cache directory. Needs sh, awk and python3 with pip. What is there already and whole is left alone; a file that was cut short or changed is fetched again.
 
 Examples:
   tpustrategy install cpu

@@ -1,15 +1,20 @@
 package main
 
 import (
+	"errors"
 	"flag"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
+	"tpustrategy/internal/pins"
 	"tpustrategy/internal/plugintest"
 )
 
@@ -44,6 +49,7 @@ func scripts(t *testing.T, dir, plugin string) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exitcode":       exitCode,
 			"abortingplugin": abortingPlugin,
+			"cutshort":       cutShort,
 		},
 	})
 }
@@ -96,6 +102,23 @@ const void *GetPjrtApi(void) {
 	if err != nil {
 		ts.Fatalf("gcc: %v\n%s", err, out)
 	}
+}
+
+// cutShort installs the start of $PLUGIN in the script's cache: cutshort BYTES.
+func cutShort(ts *testscript.TestScript, _ bool, args []string) {
+	pin, err := pins.For("cpu", runtime.GOARCH)
+	ts.Check(err)
+	length, err := strconv.ParseInt(args[0], 10, 64)
+	ts.Check(err)
+	from, err := os.Open(ts.Getenv("PLUGIN"))
+	ts.Check(err)
+	defer from.Close()
+	path := pin.LibraryPath(ts.Getenv("XDG_CACHE_HOME"))
+	ts.Check(os.MkdirAll(filepath.Dir(path), 0o755))
+	to, err := os.Create(path)
+	ts.Check(err)
+	_, err = io.CopyN(to, from, length)
+	ts.Check(errors.Join(err, to.Close()))
 }
 
 func TestTailKeepsTheEndFromTheStartOfALine(t *testing.T) {

@@ -3,8 +3,9 @@
 #
 # pip fetches the wheel named in pins.tsv, by hash, and its library is unpacked
 # into <user cache>/tpustrategy/plugins/<sha256 of the wheel>/. A second run finds
-# it there and does nothing. The directory appears by one rename, so a run that is
-# interrupted, or two at once, never leave half a plugin behind.
+# it there, holds it against the library's own hash, and does nothing; a file that
+# was cut short or changed is replaced. The directory appears by one rename, so a
+# run that is interrupted, or two at once, never leave half a plugin behind.
 # Prints the library's path as the last line of standard output.
 set -eu
 
@@ -16,10 +17,10 @@ if [ -z "$row" ]; then
   echo "install.sh: no $kind plugin is published for $machine (see pins.tsv)" >&2
   exit 2
 fi
-# The fields hold no spaces: split the row into $1..$9.
+# The fields hold no spaces: split the row into $1..${10}.
 # shellcheck disable=SC2086
 set -- $row
-package=$4 version=$5 sha=$6 platform=$7 library=$8 header=$9
+package=$4 version=$5 sha=$6 platform=$7 library=$8 header=$9 library_sha=${10}
 
 # fail WHY...: one line, and what to do without this script.
 fail() {
@@ -37,10 +38,16 @@ esac
 plugins=$cache/tpustrategy/plugins
 dir=$plugins/$sha
 path=$dir/$(basename "$library")
-if [ -f "$path" ]; then
+
+# pinned FILE: whether it is the pinned library.
+pinned() {
+  [ -f "$1" ] && [ "$(sha256sum <"$1")" = "$library_sha  -" ]
+}
+if pinned "$path"; then
   echo "$path"
   exit 0
 fi
+[ ! -e "$path" ] || echo "install.sh: $path is damaged: it is not the library of $package $version" >&2
 
 python3 -m pip --version >/dev/null ||
   fail "needs python3 with pip; without them, unpack $(basename "$library") from the wheel of $package $version (a zip file) yourself and set $variable to its path"
@@ -69,8 +76,15 @@ with zipfile.ZipFile(wheel) as z:
             shutil.copyfileobj(src, dst, 1 << 20)
 PY
 
+pinned "$work/plugin/$(basename "$library")" ||
+  fail "the library of $package $version did not unpack whole into $plugins: is the disk full?"
+
+# What is damaged goes away first; programs that have it open keep it.
+if [ -e "$dir" ] && ! pinned "$path"; then
+  mv -T "$dir" "$work/damaged" 2>/dev/null || true
+fi
 # Two installers may race: the first rename wins and the other finds its result.
-if ! mv -T "$work/plugin" "$dir" 2>/dev/null && [ ! -f "$path" ]; then
+if ! mv -T "$work/plugin" "$dir" 2>/dev/null && ! pinned "$path"; then
   fail "could not move the plugin to $dir"
 fi
 echo "$path"

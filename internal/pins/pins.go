@@ -28,6 +28,9 @@ type Pin struct {
 	// Library is the shared library's path inside the wheel; Header that of its
 	// own pjrt_c_api.h, empty if it ships none.
 	Library, Header string
+	// LibrarySHA256 is the shared library's own hash in hex: a file at LibraryPath
+	// with another one is not what the installer put there.
+	LibrarySHA256 string
 }
 
 //go:embed pins.tsv
@@ -38,12 +41,12 @@ func All() []Pin {
 	var pins []Pin
 	for line := range strings.Lines(table) {
 		f := strings.Split(strings.TrimSpace(line), "\t")
-		if strings.HasPrefix(line, "#") || len(f) != 9 {
+		if strings.HasPrefix(line, "#") || len(f) != 10 {
 			continue
 		}
 		pins = append(pins, Pin{
 			Kind: f[0], GOARCH: f[1], Package: f[3], Version: f[4], SHA256: f[5],
-			Library: f[7], Header: strings.TrimPrefix(f[8], "-"),
+			Library: f[7], Header: strings.TrimPrefix(f[8], "-"), LibrarySHA256: f[9],
 		})
 	}
 	return pins

@@ -19,6 +19,7 @@ func TestEveryLineOfTheTableIsAPin(t *testing.T) {
 	require.Len(t, pins, lines)
 	for _, pin := range pins {
 		assert.Regexp(t, `^[0-9a-f]{64}$`, pin.SHA256)
+		assert.Regexp(t, `^[0-9a-f]{64}$`, pin.LibrarySHA256)
 		assert.Regexp(t, `^\d+\.\d+\.\d+$`, pin.Version)
 		found, err := For(pin.Kind, pin.GOARCH)
 		require.NoError(t, err)
