@@ -58,6 +58,12 @@ func (v *Variable) crossWrite(ctx context.Context, w writeOp, value any) error {
 		return fault(ValueError, op, "assign a total, or write in the replicas",
 			"a variable that is summed on read has no one component to change")
 	}
+	share := v.synchronization == OnRead && v.aggregation == AggregateSum
+	if share {
+		if err := number(op, v.dtype); err != nil {
+			return err
+		}
+	}
 	source, made, err := v.operand(ctx, op, value)
 	if err != nil {
 		return err
@@ -75,7 +81,6 @@ func (v *Variable) crossWrite(ctx context.Context, w writeOp, value any) error {
 	if made != nil {
 		defer made.Close()
 	}
-	share := v.synchronization == OnRead && v.aggregation == AggregateSum
 	_, err = v.strategy.call(ctx, builtinCall{
 		name: w.name, values: []Value{source.(Value)}, variables: []*Variable{v},
 		step: func(rc *ReplicaContext, held []*captured, in []*graph.Node) []*graph.Node {
@@ -207,6 +212,11 @@ func (v *Variable) readAs(ctx context.Context, a logical.Annotation) (*Mirrored,
 	if v.synchronization == OnRead && v.aggregation == AggregateNone {
 		_, err := v.aggregation.ReduceOp()
 		return nil, err
+	}
+	if v.synchronization == OnRead && v.aggregation != AggregateFirst {
+		if err := number(op, v.dtype); err != nil {
+			return nil, err
+		}
 	}
 	results, err := v.strategy.call(ctx, builtinCall{
 		name: "read", variables: []*Variable{v}, mirrored: true, results: one(a),

@@ -3,6 +3,7 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -229,6 +230,9 @@ func (rc *EagerContext) joinLeaves(call string, nest any, run func(v Value) (Val
 				return nil, err
 			}
 			defer release()
+			if v.base().steps > 0 {
+				return nil, fault(TypeError, call, "give the result of a step", "a value of several steps")
+			}
 			if v.base().ragged != nil && call != "AllGather" {
 				return nil, fault(InvalidArgumentError, call, "give tensors of one shape", "the replicas' shapes differ: %v", v.base().ragged)
 			}
@@ -245,6 +249,11 @@ func (rc *EagerContext) joinLeaves(call string, nest any, run func(v Value) (Val
 // components of, or a new one. Equal host values are mirrored.
 func (s *TPUStrategy) merge(ctx context.Context, call string, leaves []any) (v Value, release func(), err error) {
 	keep := func() {}
+	for _, x := range leaves {
+		if err := s.ownsLeaf(call, x); err != nil {
+			return nil, nil, err
+		}
+	}
 	x, whole := asOne(leaves)
 	if !whole {
 		_, updating := UpdateReplicaID(ctx)
@@ -370,6 +379,10 @@ func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.
 		if a, b := values[0].base().dtype, values[1].base().dtype; a != b {
 			return nil, fault(InvalidArgumentError, name, "convert one of them in a compiled function", "a %s beside a %s", a, b)
 		}
+		ragged, err := raggedOperands(name, values[0].base(), values[1].base())
+		if err != nil {
+			return nil, err
+		}
 		results, err := s.call(rc.outer(), builtinCall{
 			name: "eager_" + name, values: values, mirrored: mirrored,
 			step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
@@ -379,8 +392,34 @@ func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.
 		if err != nil {
 			return nil, err
 		}
+		results[0].base().ragged = ragged
 		return s.split(results[0])
 	})
+}
+
+// raggedOperands are the replicas' shapes of an operation's result, if they differ:
+// the operands have the same, or one of them is a scalar.
+func raggedOperands(name string, a, b *distributed) ([][]int, error) {
+	for _, v := range []*distributed{a, b} {
+		if v.steps > 0 {
+			return nil, fault(TypeError, name, "give the result of a step", "a value of several steps")
+		}
+	}
+	switch {
+	case a.ragged == nil && b.ragged == nil:
+		return nil, nil
+	case len(b.shape) == 0:
+		return a.ragged, nil
+	case len(a.shape) == 0:
+		return b.ragged, nil
+	}
+	for r := range a.strategy.replicas {
+		if !slices.Equal(a.shapeOf(r), b.shapeOf(r)) {
+			return nil, fault(InvalidArgumentError, name, "give operands of one shape on each replica, or a scalar",
+				"replica %d has a %v beside a %v", r, a.shapeOf(r), b.shapeOf(r))
+		}
+	}
+	return a.ragged, nil
 }
 
 // operands are the two operands, each by replica. Numbers on both sides are brought

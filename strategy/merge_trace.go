@@ -10,8 +10,19 @@ import (
 )
 
 // MergeContext is the cross-replica context of a merge call in a step: what it
-// builds belongs to all replicas. It is of use inside the merge function only.
-type MergeContext struct{ rc *ReplicaContext }
+// builds belongs to all replicas. It is of use inside the merge function only: after
+// it, its methods panic with a [*ContextError].
+type MergeContext struct {
+	rc   *ReplicaContext
+	over bool
+}
+
+// open panics once the merge call is over.
+func (mc *MergeContext) open(op string) {
+	if mc.over {
+		panic(&ContextError{Op: op, Reason: "the merge call is over", Hint: "use its context inside its function only"})
+	}
+}
 
 // Merged is a tensor of a step seen from all replicas: a different one on each, or
 // the same.
@@ -46,9 +57,10 @@ func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) [
 		}
 		merged[i] = &Merged{node: x}
 	}
+	mc := &MergeContext{rc: rc}
 	rc.merging = true
-	defer func() { rc.merging = false }()
-	results := fn(&MergeContext{rc: rc}, merged...)
+	defer func() { rc.merging, mc.over = false, true }()
+	results := fn(mc, merged...)
 	nodes := make([]*graph.Node, len(results))
 	for i, m := range results {
 		if m == nil || m.node.Graph() != rc.graph {
@@ -70,10 +82,14 @@ func (mc *MergeContext) Strategy() *TPUStrategy { return mc.rc.strategy }
 // Reduce combines a value over the replicas: one all-reduce. With axes each
 // replica's tensor is reduced along them first, all of the same size.
 func (mc *MergeContext) Reduce(op ReduceOp, x *Merged, axes ...int) *Merged {
+	mc.open("Reduce")
 	if err := op.check("reduce"); err != nil {
 		panic(err)
 	}
 	node := x.node
+	if op == Mean && node.DType().IsInt() && len(axes) > 0 {
+		panic(fault(TypeError, "reduce", "convert it to a float first", "MEAN of dtype %s in a step", node.DType()))
+	}
 	if len(axes) > 0 {
 		if op == Mean {
 			node = graph.ReduceMean(node, axes...)
@@ -93,6 +109,7 @@ func (mc *MergeContext) Reduce(op ReduceOp, x *Merged, axes ...int) *Merged {
 // LocalResults are the replicas' tensors, in replica order, each known to all: one
 // all-gather.
 func (mc *MergeContext) LocalResults(x *Merged) []*Merged {
+	mc.open("LocalResults")
 	results := make([]*Merged, mc.rc.strategy.replicas)
 	all := module.AllGather(graph.ExpandAxes(x.node, 0), 0)
 	for r := range results {
@@ -102,21 +119,34 @@ func (mc *MergeContext) LocalResults(x *Merged) []*Merged {
 	return results
 }
 
-// Map applies graph functions to values: the result is the same on every replica
-// if all of them are.
+// Map applies a graph function to values: the result is the same on every replica
+// if all of them are, and f uses nothing else that differs.
 func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*Merged) *Merged {
+	mc.open("Map")
 	nodes := make([]*graph.Node, len(in))
 	mirrored := true
 	for i, m := range in {
 		nodes[i] = m.node
 		mirrored = mirrored && m.mirrored
 	}
-	return &Merged{node: f(nodes), mirrored: mirrored}
+	out := f(nodes)
+	if out == nil || out.Graph() != mc.rc.graph {
+		panic(fault(TypeError, "Map", "return a node of the step", "the function returns none"))
+	}
+	if mirrored {
+		differs, err := mc.rc.differs([]*graph.Node{out})
+		if err != nil {
+			panic(err)
+		}
+		mirrored = !differs[0]
+	}
+	return &Merged{node: out, mirrored: mirrored}
 }
 
 // Read returns a variable's value across replicas: combined, for one that is
 // combined on read.
 func (mc *MergeContext) Read(v *Variable) *Merged {
+	mc.open("Read")
 	c := mc.rc.capture("Read", v)
 	if v.synchronization == OnWrite {
 		if v.localWrites {
@@ -139,6 +169,7 @@ func (mc *MergeContext) AssignAdd(v *Variable, x *Merged) { mc.write(opAdd, v, x
 func (mc *MergeContext) AssignSub(v *Variable, x *Merged) { mc.write(opSub, v, x) }
 
 func (mc *MergeContext) write(w writeOp, v *Variable, x *Merged) {
+	mc.open(w.name)
 	c := mc.rc.capture(w.name, v)
 	op := fmt.Sprintf("%s %q", w.name, v.path)
 	node := x.node

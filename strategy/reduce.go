@@ -42,8 +42,8 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 	if base.steps > 0 {
 		return nil, fault(TypeError, "reduce", "reduce the result of a step", "a value of several steps")
 	}
-	if d := base.dtype; !d.IsFloat() && !d.IsInt() && !d.IsComplex() {
-		return nil, fault(TypeError, "reduce", "convert it to a number first", "%s of dtype %s", op, d)
+	if err := number("reduce", base.dtype); err != nil {
+		return nil, err
 	}
 	if len(axes) == 0 {
 		return s.reduceElements(ctx, op, value)

@@ -105,6 +105,9 @@ func (s *TPUStrategy) wrap(ctx context.Context, op, path string, leaves []any, e
 		var err error
 		switch x := x.(type) {
 		case *Component:
+			if err := s.ownsLeaf(op, x); err != nil {
+				return nil, err
+			}
 			if all[r], err = x.Local(ctx); err != nil {
 				return nil, err
 			}

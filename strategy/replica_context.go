@@ -48,7 +48,10 @@ type ReplicaContext struct {
 	merging bool
 	// arguments are the step's, sizes the real sizes of those that are padded.
 	arguments []*graph.Node
-	sizes     map[int]*graph.Node
+	// values are what the step is traced for, parameters what stands for them.
+	values     []Value
+	parameters []*graph.Node
+	sizes      map[int]*graph.Node
 	// randomNext is the state of the store's generator after the step, if the
 	// replicas draw numbers of their own.
 	randomNext *graph.Node
@@ -127,8 +130,20 @@ func (rc *ReplicaContext) allReduce(op ReduceOp, x *graph.Node) *graph.Node {
 	panic(fault(AssertionError, "AllReduce", "use Sum or Mean", "unknown reduction %s", op))
 }
 
-// reducible refuses the dtypes that TensorFlow's op for TPUs cannot sum.
+// number refuses the dtypes that cannot be summed.
+func number(op string, dtype dtypes.DType) error {
+	if dtype.IsFloat() || dtype.IsInt() || dtype.IsComplex() {
+		return nil
+	}
+	return fault(TypeError, op, "convert it to a number first", "a sum or a mean of dtype %s", dtype)
+}
+
+// reducible refuses the dtypes that cannot be summed, or not by TensorFlow's op for
+// TPUs.
 func (s *TPUStrategy) reducible(dtype dtypes.DType) error {
+	if err := number("AllReduce", dtype); err != nil {
+		return err
+	}
 	if s.opts.Semantics != TensorFlowTPU {
 		return nil
 	}

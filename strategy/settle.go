@@ -13,21 +13,10 @@ import (
 // which the compiler takes for granted. values are the new values of the changed
 // variables. A layer's own averages, such as those of a batch normalisation, are
 // averaged over the replicas; any other value that may differ is an error.
-func (rc *ReplicaContext) settle(changed []*model.Variable, values, in []*graph.Node, arguments []Value) error {
-	var differing []*graph.Node
-	for i, v := range arguments {
-		if v.base().perReplica {
-			differing = append(differing, in[i])
-		}
-	}
-	for _, c := range rc.captured {
-		if c.variable.perReplica() {
-			differing = append(differing, rc.graph.GetParameterByName(c.name))
-		}
-	}
-	differs, err := module.Differs(values, differing)
+func (rc *ReplicaContext) settle(changed []*model.Variable, values []*graph.Node) error {
+	differs, err := rc.differs(values)
 	if err != nil {
-		return fmt.Errorf("strategy: %w", err)
+		return err
 	}
 	for i, v := range changed {
 		switch {
@@ -41,4 +30,24 @@ func (rc *ReplicaContext) settle(changed []*model.Variable, values, in []*graph.
 		}
 	}
 	return nil
+}
+
+// differs says which nodes of the step may differ between replicas.
+func (rc *ReplicaContext) differs(nodes []*graph.Node) ([]bool, error) {
+	var differing []*graph.Node
+	for i, v := range rc.values {
+		if v.base().perReplica {
+			differing = append(differing, rc.parameters[i])
+		}
+	}
+	for _, c := range rc.captured {
+		if c.variable.perReplica() {
+			differing = append(differing, rc.graph.GetParameterByName(c.name))
+		}
+	}
+	differs, err := module.Differs(nodes, differing)
+	if err != nil {
+		return nil, fmt.Errorf("strategy: %w", err)
+	}
+	return differs, nil
 }

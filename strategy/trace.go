@@ -92,7 +92,7 @@ func (t *trace) run() error {
 	for i, v := range t.values {
 		in[i] = graph.Parameter(t.graph, argumentName(i), shapes.Make(v.base().dtype, v.base().shape...))
 	}
-	rc.arguments = in
+	rc.arguments, rc.values, rc.parameters = in, t.values, in
 	if f.opts.PadRagged {
 		rc.takeSizes(t.values)
 	}
@@ -104,7 +104,7 @@ func (t *trace) run() error {
 		}
 	}
 	t.own = len(t.outputs)
-	if err := t.gatherChanged(in); err != nil {
+	if err := t.gatherChanged(); err != nil {
 		return err
 	}
 	for _, c := range rc.captured {
@@ -124,7 +124,7 @@ func (t *trace) run() error {
 
 // gatherChanged gathers the store's variables that the step changes, and gives new
 // ones their first values.
-func (t *trace) gatherChanged(in []*graph.Node) error {
+func (t *trace) gatherChanged() error {
 	store := t.f.opts.Store
 	if store == nil {
 		return nil
@@ -135,7 +135,7 @@ func (t *trace) gatherChanged(in []*graph.Node) error {
 			t.outputs = append(t.outputs, v.NodeValue(t.graph))
 		}
 	}
-	if err := t.rc.settle(t.changed, t.outputs[t.own:], in, t.values); err != nil {
+	if err := t.rc.settle(t.changed, t.outputs[t.own:]); err != nil {
 		return t.f.traceError(err)
 	}
 	if t.f.strategy.slice != nil {

@@ -204,6 +204,38 @@ func (s *TPUStrategy) owns(value Value) error {
 	return nil
 }
 
+// ownsLeaf refuses a leaf of a nest that is another strategy's.
+func (s *TPUStrategy) ownsLeaf(op string, x any) error {
+	var of *TPUStrategy
+	switch x := x.(type) {
+	case *Component:
+		if x == nil {
+			return fault(TypeError, op, "give a tensor", "no component")
+		}
+		if x.variable != nil {
+			of = x.variable.strategy
+		} else {
+			of = x.value.base().strategy
+		}
+	case *Variable:
+		if x == nil {
+			return fault(TypeError, op, "give a tensor", "no variable")
+		}
+		of = x.strategy
+	case Value:
+		if isNil(x) {
+			return fault(TypeError, op, "give a tensor", "no value")
+		}
+		of = x.base().strategy
+	default:
+		return nil
+	}
+	if of != s {
+		return &StrategyError{Op: op, Subject: fmt.Sprint(x)}
+	}
+	return nil
+}
+
 // newValue makes a value of the strategy over its buffers, which it owns from now
 // on. The strategy keeps a weak hold of it: a value that nobody kept is released
 // by the garbage collector, one that is kept by Close at the latest.
