@@ -129,6 +129,9 @@ func (rc *EagerContext) outer() context.Context {
 // does not. An error or a panic of fn is returned on every replica.
 func (rc *EagerContext) MergeCall(fn func(ctx context.Context, args ...any) (any, error), args ...any) (any, error) {
 	s := rc.strategy
+	if err := rc.inReplica("MergeCall"); err != nil {
+		return nil, err
+	}
 	return rc.join("MergeCall", args, func(all []any) ([]any, error) {
 		columns, err := columnsOf("MergeCall", all)
 		if err != nil {
@@ -155,6 +158,14 @@ func (rc *EagerContext) MergeCall(fn func(ctx context.Context, args ...any) (any
 		}
 		return s.split(result)
 	})
+}
+
+// inReplica refuses what an update's function cannot do: it is no replica's code.
+func (rc *EagerContext) inReplica(op string) error {
+	if !rc.update {
+		return nil
+	}
+	return &ContextError{Op: op, Reason: "called in an update, which has no replica context", Hint: "call it in the replicas' code, before the update"}
 }
 
 // columnsOf turns the replicas' argument lists into the arguments' lists by
@@ -189,6 +200,9 @@ func (s *TPUStrategy) split(nest any) ([]any, error) {
 // AllReduce combines the leaves of a nest over the replicas; each receives the
 // result: TensorFlow's all_reduce. The replicas' tensors have one shape.
 func (rc *EagerContext) AllReduce(op ReduceOp, nest any) (any, error) {
+	if err := rc.inReplica("AllReduce"); err != nil {
+		return nil, err
+	}
 	return rc.collective("AllReduce", nest, func(v Value) builtinCall {
 		return builtinCall{name: "all_reduce_" + op.String(), results: one(v.Annotation()),
 			step: func(c *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
@@ -201,6 +215,9 @@ func (rc *EagerContext) AllReduce(op ReduceOp, nest any) (any, error) {
 // receives the result. Sizes may differ along axis.
 func (rc *EagerContext) AllGather(nest any, axis int) (any, error) {
 	s := rc.strategy
+	if err := rc.inReplica("AllGather"); err != nil {
+		return nil, err
+	}
 	return rc.joinLeaves("AllGather", nest, func(v Value) (Value, error) {
 		return asValue(s.gather(rc.outer(), v, axis))
 	})

@@ -76,8 +76,7 @@ func (s *TPUStrategy) reduceElements(ctx context.Context, op ReduceOp, value Val
 			x := in[0]
 			if op == Mean && x.DType().IsInt() {
 				// The sum of integers is exact, a sum of their shares is not.
-				total := rc.allReduce(Sum, graph.ConvertDType(x, dtypes.Float64))
-				return []*graph.Node{graph.DivScalar(total, float64(s.replicas))}
+				return []*graph.Node{graph.DivScalar(rc.sumOfIntegers(x), float64(s.replicas))}
 			}
 			return []*graph.Node{rc.allReduce(op, x)}
 		},
@@ -148,19 +147,41 @@ func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, 
 		name: name, values: values, mirrored: true,
 		step: func(rc *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
 			x := in[0]
-			if op == Mean && x.DType().IsInt() {
-				x = graph.ConvertDType(x, dtypes.Float64)
-			}
 			if ragged {
 				x = graph.Where(realElements(x, in[len(in)-1]), x, graph.ZerosLike(x))
 			}
-			sum := rc.allReduce(Sum, graph.ReduceSum(x, dims...))
+			var sum *graph.Node
+			if op == Mean && x.DType().IsInt() {
+				sum = rc.sumOfIntegers(x, dims...)
+			} else {
+				sum = rc.allReduce(Sum, graph.ReduceSum(x, dims...))
+			}
 			if op == Mean {
 				sum = graph.Div(sum, graph.ConvertDType(in[1], sum.DType()))
 			}
 			return []*graph.Node{sum}
 		},
 	})
+}
+
+// sumOfIntegers sums along axes, none if there are none given, and over the replicas,
+// as a float64 that is rounded once: integers of 64 bits are summed in two halves,
+// which a sum of 2^31 of them does not overflow.
+func (rc *ReplicaContext) sumOfIntegers(x *graph.Node, axes ...int) *graph.Node {
+	sum := func(x *graph.Node) *graph.Node {
+		if len(axes) > 0 {
+			x = graph.ReduceSum(x, axes...)
+		}
+		return rc.allReduce(Sum, x)
+	}
+	if x.DType() != dtypes.Int64 && x.DType() != dtypes.Uint64 {
+		return sum(graph.ConvertDType(x, dtypes.Float64))
+	}
+	unit := graph.Scalar(x.Graph(), x.DType(), 1<<32)
+	high := graph.Div(x, unit)
+	low := graph.Sub(x, graph.Mul(high, unit))
+	whole := graph.MulScalar(graph.ConvertDType(sum(high), dtypes.Float64), float64(1<<32))
+	return graph.Add(whole, graph.ConvertDType(sum(low), dtypes.Float64))
 }
 
 func (s *TPUStrategy) callOne(ctx context.Context, c builtinCall) (*Mirrored, error) {

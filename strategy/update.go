@@ -3,6 +3,7 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
@@ -234,7 +235,8 @@ func (e *Extended) NonSlotDevices() []string {
 // UpdateNonSlot runs fn on the non-slot devices: TensorFlow's update_non_slot. As
 // in TPUStrategy it runs once, on the first host, with args as they are, and its
 // result is returned as it is; as in MirroredStrategy, if [Options.Semantics] says
-// so, it runs once for each device with its part of the arguments.
+// so, it runs once for each device with its part of the arguments; devices are then
+// all of NonSlotDevices.
 func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any, error) {
 	results, err := e.UpdateNonSlotEach(ctx, devices, fn, args...)
 	if err != nil {
@@ -257,6 +259,9 @@ func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn U
 		return nil, fault(AssertionError, "update non-slot", "use NonSlotDevices", "no devices")
 	}
 	if s.opts.Semantics == TensorFlowMirrored {
+		if err := e.wholeNonSlot(ctx, devices); err != nil {
+			return nil, err
+		}
 		return e.update(ctx, nil, s.replicas, fn, args)
 	}
 	return runReplicas(ctx, 1, func(c *coroutine, r int) (any, error) {
@@ -264,4 +269,20 @@ func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn U
 		rc.ctx = withMode(ctx, mode{strategy: s, update: -1})
 		return fn(&UpdateContext{rc: rc, device: s.hostName(0)}, args...)
 	})
+}
+
+// wholeNonSlot refuses devices that are not all of the worker devices, in order: an
+// update's operations join all of them.
+func (e *Extended) wholeNonSlot(ctx context.Context, devices []string) error {
+	all := e.WorkerDevices(ctx)
+	for _, d := range devices {
+		if !slices.Contains(all, d) {
+			return fault(ValueError, "update non-slot", "use NonSlotDevices", "%q is no device of the strategy", d)
+		}
+	}
+	if !slices.Equal(devices, all) {
+		return fault(NotImplementedError, "update non-slot", "use NonSlotDevices, and do nothing on the others",
+			"%d of the %d devices, or another order", len(devices), len(all))
+	}
+	return nil
 }
