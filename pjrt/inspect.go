@@ -3,7 +3,6 @@ package pjrt
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 )
@@ -19,8 +18,8 @@ const mlirBytecodeMagic = "ML\xefR"
 // on the thread's stack.
 const maxNesting = 256
 
-// gspmdCalls are the custom calls that GSPMD reads as shardings.
-var gspmdCalls = []string{"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"}
+// maxCalls bounds calls within calls, for the same reason.
+const maxCalls = 256
 
 // moduleFacts is what one pass over a module's text gathers.
 type moduleFacts struct {
@@ -32,25 +31,31 @@ type moduleFacts struct {
 	order    []string
 	defined  map[string]bool
 	refs     map[string][]string
+
+	shardings map[string]string  // of the values that @Sharding gave
+	constants map[string][]int64 // of integer values, while they are few
+	bounded   map[string]bool    // type aliases with a bounded dimension
+	unread    int                // bytes of operations that could not be read
 }
 
-// inspect answers a CompileError for MLIR that crashes compilers. In bytecode it
-// sees only the mix of Shardy and GSPMD.
-func inspect(code []byte) error {
-	f := moduleFacts{defined: map[string]bool{}, refs: map[string][]string{}}
+// inspect answers a CompileError for MLIR that crashes compilers, which for some
+// depends on whether they are to read Shardy's shardings. In bytecode it sees
+// only which strings there are.
+func inspect(code []byte, shardy bool) error {
+	f := moduleFacts{defined: map[string]bool{}, refs: map[string][]string{}, shardings: map[string]string{}, constants: map[string][]int64{}, bounded: map[string]bool{}}
+	scan := f.scan
 	if bytes.HasPrefix(code, []byte(mlirBytecodeMagic)) {
-		// Bytecode keeps its strings NUL-terminated in one section.
-		f.sdy = bytes.Contains(code, []byte("\x00sdy\x00"))
-		for _, name := range gspmdCalls {
-			if bytes.Contains(code, []byte("\x00"+name+"\x00")) {
-				f.gspmd = name
-			}
-		}
-	} else if err := f.scan(string(code)); err != nil {
+		scan = func(s string) error { return f.scanBytecode(s, shardy) }
+	}
+	if err := scan(string(code)); err != nil {
 		return err
 	}
-	if f.sdy && f.gspmd != "" {
+	switch {
+	case f.gspmd == "":
+	case f.sdy:
 		return codeError("it has both Shardy (sdy.) and the GSPMD custom call @%s, which crashes the compiler: use sdy.sharding_constraint and sdy.manual_computation instead", f.gspmd)
+	case shardy:
+		return codeError("it has the GSPMD custom call @%s, and CompileOptions.Shardy is set, which crashes the compiler: use sdy.sharding_constraint and sdy.manual_computation instead, or leave Shardy unset", f.gspmd)
 	}
 	return f.recursion()
 }
@@ -63,41 +68,57 @@ func codeError(format string, args ...any) error {
 func (f *moduleFacts) scan(s string) error {
 	depth := 0
 	before, last := "", "" // the two tokens before this one, without punctuation but "="
+	end := byte(0)         // the last byte of what came before, without space
 	for i := 0; i < len(s); {
+		if i = skipSpace(s, i); i == len(s) {
+			break
+		}
 		start := i
 		switch c := s[i]; {
 		case c == '"':
 			text, n := scanString(s[i:])
 			i += n
-			f.quoted(text, before, last)
+			// A location can be "name"(inner) too: in brackets, or after "at".
+			if at := skipSpace(s, i); at < len(s) && s[at] == '(' && !strings.ContainsRune("([,", rune(end)) && last != "at" {
+				if err := f.operation(text, s[i:], before, last); err != nil {
+					return err
+				}
+			}
 			before, last = last, "\""+text
-		case c == '/' && strings.HasPrefix(s[i:], "//"):
-			end := strings.IndexByte(s[i:], '\n')
-			if end < 0 {
-				return nil
-			}
-			i += end
 		case c == '@':
-			i++
-			if i < len(s) && s[i] == '"' {
-				_, n := scanString(s[i:])
-				i += n
+			var name string
+			name, i = readSymbol(s, i)
+			if last == "func.func" || before == "func.func" && (last == "private" || last == "public" || last == "nested") {
+				if err := f.header(name, s[i:]); err != nil {
+					return err
+				}
+			} else if f.function != "" && !strings.HasSuffix(last, "custom_call") {
+				f.refs[f.function] = append(f.refs[f.function], name)
 			}
-			for i < len(s) && isName(s[i]) {
-				i++
+			before, last = last, s[start:i]
+		case c == '%' || c == '#' || c == '!':
+			i = endOfSuffix(s, i+1)
+			if strings.HasPrefix(s[start+1:i], "sdy.") && c != '%' {
+				f.sdy = true
 			}
-			f.symbol(strings.Trim(s[start+1:i], "\""), before, last)
+			if at := skipSpace(s, i); c == '!' && at < len(s) && s[at] == '=' {
+				types, _ := readTypes(s, at+1)
+				f.bounded[s[start:i]] = f.hasBounds(strings.Join(types, ""))
+			}
 			before, last = last, s[start:i]
 		case isName(c):
-			for i < len(s) && isName(s[i]) {
-				i++
-			}
+			i = endOfName(s, i)
 			word := s[start:i]
 			if strings.HasPrefix(word, "sdy.") {
 				f.sdy = true
 			}
 			if word == "tensor" && i < len(s) && s[i] == '<' {
 				if err := checkDims(s[i+1:]); err != nil {
+					return err
+				}
+			}
+			if at := skipSpace(s, i); at == len(s) || s[at] != '=' {
+				if err := f.operation(word, s[i:], before, last); err != nil {
 					return err
 				}
 			}
@@ -113,137 +134,220 @@ func (f *moduleFacts) scan(s string) error {
 			}
 			i++
 		case c == '=':
-			before, last = last, "="
 			i++
+			if err := checkKey(strings.TrimPrefix(last, "\""), s[skipSpace(s, i):]); err != nil {
+				return err
+			}
+			before, last = last, "="
 		default:
 			i++
+		}
+		end = s[i-1]
+		if f.unread > 4*len(s)+1<<16 {
+			return codeError("it has too many operations without a type")
 		}
 	}
 	return nil
 }
 
-// quoted takes a string: an operation in generic form, or an attribute's value.
-func (f *moduleFacts) quoted(text, before, last string) {
+// checkKey looks at an attribute's name before its value.
+func checkKey(key, value string) error {
 	switch {
-	case last == "=" && before == "call_target_name":
-		f.gspmdCall(text)
-	case last == "=" && before == "sym_name":
-		if f.function == "\"" {
-			f.define(text)
+	case key == aliasKey:
+		return errAliasKey()
+	case key == autoKey && strings.HasPrefix(value, "true"):
+		return errAutoKey("= true ")
+	case strings.HasPrefix(key, exportPrefix):
+		return errExportKey(key)
+	}
+	return nil
+}
+
+// The module attributes that crash compilers.
+const (
+	aliasKey = "mhlo.input_output_alias"
+	autoKey  = "mhlo.use_auto_spmd_partitioning"
+)
+
+func errAliasKey() error {
+	return codeError("it has the module attribute %s, which crashes the compiler: put tf.aliasing_output or jax.buffer_donor on the arguments of main", aliasKey)
+}
+
+func errAutoKey(value string) error {
+	return codeError("it has the module attribute %s %swhich aborts the compiler: leave it out, and give shardings", autoKey, value)
+}
+
+func errExportKey(key string) error {
+	return codeError("it has %s, the form in which compilers hand shardings on, which crashes them if malformed: use sdy.mesh, sdy.sharding and sdy.manual_computation", key)
+}
+
+// operation takes the name of an operation and the text after it. A word that
+// is none has no such text.
+func (f *moduleFacts) operation(name, rest, before, last string) error {
+	dialect, short := "", name
+	if at := strings.LastIndexByte(name, '.'); at >= 0 {
+		dialect, short = name[:at], name[at+1:]
+	}
+	f.sdy = f.sdy || dialect == "sdy"
+	result := ""
+	if last == "=" && strings.HasPrefix(before, "%") {
+		result = before
+		delete(f.shardings, result)
+		delete(f.constants, result)
+	}
+	switch {
+	case name == "func.func" || short == "custom_call":
+	case dialect == "":
+		return nil
+	case short == "infeed" || short == "outfeed":
+		return codeError("it has %s, which waits for ever, for there is no infeed here: use arguments and results", name)
+	case short == "constant":
+		if result != "" {
+			f.constant(result, rest)
 		}
-	case text == "func.func":
-		f.function = "\"" // its name follows as sym_name
-	case strings.HasPrefix(text, "sdy."):
-		f.sdy = true
+		return nil
+	case short == "pad" || short == "dynamic_pad" || short == "reduce_window":
+	default:
+		return nil
+	}
+	if name == "func.func" && !strings.HasPrefix(rest[skipSpace(rest, 0):], "(") {
+		return nil // its name comes next
+	}
+	op, ok := readOperation(rest)
+	if !ok {
+		f.unread += op.n
+		return nil
+	}
+	switch short {
+	case "func":
+		return f.genericFunction(&op)
+	case "custom_call":
+		target := op.target
+		if target == "" {
+			target, _ = op.text("call_target_name")
+		}
+		if slices.Contains(gspmdCalls, target) {
+			f.gspmd = target
+		}
+		if target == "Sharding" && result != "" {
+			f.shardings[result], _ = op.text("mhlo.sharding")
+		}
+		return customCall(&op, f.shardings)
+	}
+	return checkPadding(short, &op, f.constants)
+}
+
+// constant remembers a short list of integers.
+func (f *moduleFacts) constant(result, rest string) {
+	rest = rest[:min(len(rest), 256)]
+	at := strings.Index(rest, "dense<")
+	if at < 0 || strings.ContainsAny(rest[:at], "%:") {
+		return
+	}
+	inside := rest[at+len("dense<"):]
+	if end := strings.IndexByte(inside, '>'); end >= 0 {
+		f.constants[result] = integersIn(inside[:end])
 	}
 }
 
-// symbol takes an @name.
-func (f *moduleFacts) symbol(name, before, last string) {
-	switch {
-	case last == "func.func" || before == "func.func" && (last == "private" || last == "public" || last == "nested"):
-		f.define(name)
-		return
-	case strings.HasSuffix(last, "custom_call"):
-		f.gspmdCall(name)
-		return
+// header takes a function's name and the text after it, in custom form.
+func (f *moduleFacts) header(name, rest string) error {
+	f.define(name)
+	i := skipSpace(rest, 0)
+	if i == len(rest) || rest[i] != '(' {
+		return nil
 	}
-	if f.function != "" {
-		f.refs[f.function] = append(f.refs[f.function], name)
+	end := endOfGroup(rest, i)
+	if end == 0 {
+		f.unread += len(rest)
+		return nil
 	}
+	types := splitList(rest[i+1 : end-1])
+	if i = skipSpace(rest, end); strings.HasPrefix(rest[i:], "->") {
+		results, end := readTypes(rest, i+2)
+		if end == 0 {
+			f.unread += len(rest)
+			return nil
+		}
+		types, i = append(types, results...), skipSpace(rest, end)
+	}
+	if strings.HasPrefix(rest[i:], "attributes") {
+		if i = skipSpace(rest, i+len("attributes")); i < len(rest) && rest[i] == '{' {
+			if end = endOfGroup(rest, i); end == 0 {
+				f.unread += len(rest)
+				return nil
+			}
+			i = skipSpace(rest, end)
+		}
+	}
+	return f.signature(name, types, i < len(rest) && rest[i] == '{')
+}
+
+// genericFunction takes a "func.func" operation.
+func (f *moduleFacts) genericFunction(op *operation) error {
+	name, ok := op.text("sym_name")
+	if !ok {
+		return nil
+	}
+	f.define(name)
+	body := false
+	for _, region := range op.regions {
+		body = body || strings.HasPrefix(region, "{") && skipSpace(region, 1) < len(region)-1
+	}
+	return f.signature(name, []string{op.attrs["function_type"]}, body)
+}
+
+// signature looks at what a function takes and gives.
+func (f *moduleFacts) signature(name string, types []string, body bool) error {
+	if !body {
+		return codeError("function @%s has no body, which crashes the compiler: give it one, or use stablehlo.custom_call", name)
+	}
+	if name != "main" {
+		return nil
+	}
+	for _, t := range types {
+		if f.hasBounds(t) {
+			return codeError("main has the bounded dynamic type %s, and buffers have no dynamic size: pad to a static shape and pass the size as an argument of its own", t)
+		}
+	}
+	return nil
+}
+
+// hasBounds tells whether a tensor<?x..., encoding> is in a type's text.
+func (f *moduleFacts) hasBounds(t string) bool {
+	for i := 0; i < len(t); {
+		switch start := i; {
+		case t[i] == '"':
+			_, n := scanString(t[i:])
+			i += n
+		case t[i] == '!':
+			i = endOfSuffix(t, i+1)
+			if f.bounded[t[start:i]] {
+				return true
+			}
+		case isName(t[i]):
+			i = endOfName(t, i)
+			if t[start:i] != "tensor" || i == len(t) || t[i] != '<' {
+				continue
+			}
+			end := endOfGroup(t, i)
+			if end == 0 {
+				return false
+			}
+			parts := splitList(t[i+1 : end-1])
+			if len(parts) > 1 && strings.Contains(parts[0], "?") {
+				return true
+			}
+			i = end
+		default:
+			i++
+		}
+	}
+	return false
 }
 
 func (f *moduleFacts) define(name string) {
 	f.function = name
 	f.order = append(f.order, name)
 	f.defined[name] = true
-}
-
-func (f *moduleFacts) gspmdCall(name string) {
-	if slices.Contains(gspmdCalls, name) {
-		f.gspmd = name
-	}
-}
-
-// recursion finds a function that reaches itself: XLA has no recursion, and its
-// inliner follows one until the stack ends.
-func (f *moduleFacts) recursion() error {
-	const onPath, done = 1, 2
-	state := map[string]int{}
-	type frame struct {
-		name string
-		next int
-	}
-	for _, root := range f.order {
-		if state[root] == done {
-			continue
-		}
-		state[root] = onPath
-		for stack := []frame{{root, 0}}; len(stack) > 0; {
-			top := &stack[len(stack)-1]
-			refs := f.refs[top.name]
-			if top.next == len(refs) {
-				state[top.name] = done
-				stack = stack[:len(stack)-1]
-				continue
-			}
-			callee := refs[top.next]
-			top.next++
-			switch {
-			case state[callee] == onPath:
-				return codeError("function @%s calls itself by way of @%s; XLA has no recursion, use stablehlo.while", callee, top.name)
-			case state[callee] == 0 && f.defined[callee]:
-				state[callee] = onPath
-				stack = append(stack, frame{callee, 0})
-			}
-		}
-	}
-	return nil
-}
-
-// checkDims looks at the text after "tensor<": dimensions whose product no
-// address can count abort the compiler.
-func checkDims(s string) error {
-	total := uint64(1)
-	for i := 0; i < len(s); {
-		start := i
-		for i < len(s) && s[i] >= '0' && s[i] <= '9' {
-			i++
-		}
-		if i == start || i == len(s) || s[i] != 'x' {
-			return nil
-		}
-		var d uint64
-		for _, c := range []byte(s[start:i]) {
-			if d > math.MaxInt64/10-1 {
-				return codeError("dimension %s of a tensor is too large", s[start:i])
-			}
-			d = d*10 + uint64(c-'0')
-		}
-		// 16 bytes is the largest element.
-		if d > 0 && total > math.MaxInt64/16/d {
-			return codeError("tensor<%s...> has more elements than memory can address", s[:i])
-		}
-		total *= max(d, 1)
-		i++
-	}
-	return nil
-}
-
-func isName(c byte) bool {
-	return c == '_' || c == '$' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-}
-
-// scanString reads a quoted MLIR string at the start of s: its text and its
-// length with the quotes. An unterminated one goes to the end.
-func scanString(s string) (text string, n int) {
-	for i := 1; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			i++
-		case '"':
-			return s[1:i], i + 1
-		}
-	}
-	return s[1:], len(s)
 }

@@ -65,7 +65,7 @@ func (h *loadedHandle) destroy() error {
 // Compile returns its error; the compiler cannot be stopped, and what it makes
 // is dropped.
 func (c *Client) Compile(ctx context.Context, p Program, o CompileOptions) (*LoadedExecutable, error) {
-	format, err := p.check()
+	format, err := p.check(o)
 	if err != nil {
 		return nil, err
 	}
@@ -196,6 +196,11 @@ func (l *LoadedExecutable) read(c *Client) error {
 	}
 	if l.outputs, err = l.exec.outputShapes(); err != nil {
 		return err
+	}
+	for j, out := range l.outputs {
+		if len(out.dims) > maxRank {
+			return &CompileError{"Program.Code", fmt.Sprintf("result %d of main has rank %d; %d is the limit of what can be copied to the host", j, len(out.dims), maxRank)}
+		}
 	}
 	if p, err := l.exec.OptimizedProgram(); err == nil {
 		params, rowMajor, err := parameterShapes(p)

@@ -17,8 +17,9 @@ const (
 	FormatHLOWithConfig = "hlo_with_config"
 )
 
-// check answers the format, or what keeps the program from any compiler.
-func (p Program) check() (string, error) {
+// check answers the format, or what keeps the program from any compiler that
+// gets these options.
+func (p Program) check(o CompileOptions) (string, error) {
 	format := p.Format
 	switch format {
 	case "":
@@ -33,7 +34,7 @@ func (p Program) check() (string, error) {
 	if format != FormatMLIR {
 		return format, nil
 	}
-	if err := inspect(p.Code); err != nil {
+	if err := inspect(p.Code, o.Shardy); err != nil {
 		return "", err
 	}
 	return format, nil

@@ -1,0 +1,167 @@
+package pjrt
+
+import (
+	"slices"
+	"strings"
+)
+
+// This file knows the custom calls that compilers look into, and with which
+// operands, results and attributes they crash over them. A target that is not
+// here is the compiler's to refuse, which it does with an error.
+
+// gspmdCalls are the custom calls that GSPMD reads as shardings.
+var gspmdCalls = []string{"Sharding", fullToShard, shardToFull}
+
+const (
+	fullToShard = "SPMDFullToShardShape"
+	shardToFull = "SPMDShardToFullShape"
+)
+
+// mhloCalls are the operations that a compiler makes of a custom call @mhlo.x
+// with its attributes in mhlo.attributes.
+var mhloCalls = []string{"acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "sinh", "tan", "topk"}
+
+// mhloCrashes are further names that compilers look for, to know them in
+// bytecode, where other strings start with "mhlo." too.
+var mhloCrashes = []string{"atan", "erf_inv", "ragged_all_to_all", "ragged_dot", "scan", "square", "top_k"}
+
+// exportPrefix starts the names that Shardy gives to what it exports.
+const exportPrefix = "xla.sdy."
+
+// internalCall says why nobody but a compiler may write a custom call; "" if
+// that is not so.
+func internalCall(target string) string {
+	switch {
+	case target == "SliceToDynamic":
+		return "use stablehlo.set_dimension_size"
+	case strings.HasPrefix(target, "__onednn$"):
+		return "use stablehlo.dot_general, stablehlo.convolution and the like, which the compiler turns into it"
+	case strings.HasPrefix(target, exportPrefix):
+		return "use sdy.sharding, sdy.sharding_constraint and sdy.manual_computation"
+	}
+	return ""
+}
+
+// customCall looks at one custom call; shardings has the mhlo.sharding of each
+// value that @Sharding gave so far.
+func customCall(op *operation, shardings map[string]string) error {
+	target := op.target
+	if target == "" {
+		target, _ = op.text("call_target_name")
+	}
+	if instead := internalCall(target); instead != "" {
+		return codeError("custom call @%s is the compiler's own and crashes it elsewhere: %s", target, instead)
+	}
+	if name, ok := strings.CutPrefix(target, "mhlo."); ok {
+		return mhloCall(name, op)
+	}
+	switch target {
+	case "Sharding":
+		if _, ok := op.text("mhlo.sharding"); !ok {
+			return codeError("custom call @Sharding has no string mhlo.sharding, which crashes the compiler: write {mhlo.sharding = \"{devices=[2]<=[2]}\"}, or use sdy.sharding_constraint")
+		}
+	case fullToShard, shardToFull:
+		return manualCall(target, op, shardings)
+	case "TopK":
+		results := op.outs
+		if len(results) == 1 {
+			if inside, ok := strings.CutPrefix(results[0], "tuple<"); ok {
+				results = splitList(strings.TrimSuffix(inside, ">"))
+			}
+		}
+		if len(op.ins) == 0 || len(results) < 2 {
+			return codeError("custom call @TopK has %d operands and %d results, which crashes the compiler: it takes the values and gives values and indices; use chlo.top_k", len(op.ins), len(results))
+		}
+	case "Eigh", "Qr":
+		if len(op.ins) != 1 || len(op.outs) != 2 || !isMatrix(op.ins[0]) {
+			return codeError("custom call @%s has the type %s, which crashes the compiler: it takes one tensor of rank 2 or more and gives two", target, op.signature())
+		}
+	case "ProductOfElementaryHouseholderReflectors":
+		if len(op.ins) != 2 || len(op.outs) != 1 || !isMatrix(op.ins[0]) {
+			return codeError("custom call @%s has the type %s, which crashes the compiler: it takes a tensor of rank 2 or more and the scales of its reflectors, and gives one tensor", target, op.signature())
+		}
+	}
+	return nil
+}
+
+func (op *operation) signature() string {
+	return "(" + strings.Join(op.ins, ", ") + ") -> (" + strings.Join(op.outs, ", ") + ")"
+}
+
+func isMatrix(t string) bool {
+	dims, ok := tensorDims(t)
+	return !ok || len(dims) >= 2 // an alias is not followed
+}
+
+// mhloCall looks at a custom call @mhlo.name.
+func mhloCall(name string, op *operation) error {
+	if !slices.Contains(mhloCalls, name) {
+		return codeError("custom call @mhlo.%s is no operation that compilers know, which crashes them: write the operation of stablehlo or chlo itself", name)
+	}
+	attributes, ok := op.attrs["mhlo.attributes"]
+	if !ok || !strings.HasPrefix(attributes, "{") {
+		return codeError("custom call @mhlo.%s has no dictionary mhlo.attributes, which crashes the compiler: write chlo.%s itself", name, strings.Replace(name, "topk", "top_k", 1))
+	}
+	if v, ok := op.attrs["api_version"]; ok && !slices.Equal(integersIn(strings.SplitN(v, ":", 2)[0]), []int64{1}) {
+		return codeError("custom call @mhlo.%s has api_version %s, which crashes the compiler: leave it out", name, v)
+	}
+	if name != "topk" {
+		return nil
+	}
+	inner := operation{attrs: map[string]string{}}
+	inner.dictionary(attributes)
+	if k, ok := inner.attrs["k"]; ok && (k == "" || k[0] < '0' || k[0] > '9') {
+		return codeError("custom call @mhlo.topk has k = %s, which crashes the compiler: write an integer, or chlo.top_k itself", k)
+	}
+	if largest, ok := inner.attrs["largest"]; ok && largest != "true" && largest != "false" {
+		return codeError("custom call @mhlo.topk has largest = %s, which crashes the compiler: write true or false, or chlo.top_k itself", largest)
+	}
+	return nil
+}
+
+// manualCall looks at a change between full and shard shapes. The partitioner
+// checks that manual shardings are on the shard's side and that the shapes fit,
+// and aborts the process where they do not.
+func manualCall(target string, op *operation, shardings map[string]string) error {
+	own, ok := op.text("mhlo.sharding")
+	if !ok {
+		return codeError("custom call @%s has no string mhlo.sharding, which crashes the compiler; use sdy.manual_computation", target)
+	}
+	if len(op.operands) != 1 || len(op.ins) != 1 || len(op.outs) != 1 {
+		return codeError("custom call @%s has the type %s, it has one operand and one result; use sdy.manual_computation", target, op.signature())
+	}
+	from, ok := shardings[op.operands[0]]
+	if !ok {
+		return codeError("the operand %s of custom call @%s is not the result of a custom call @Sharding, which crashes the compiler; use sdy.manual_computation", op.operands[0], target)
+	}
+	shard := own
+	if target == shardToFull {
+		shard = from
+	}
+	if !strings.Contains(shard, "manual") {
+		return codeError("custom call @%s has sharding %q on the shard's side, which crashes the compiler: write \"{manual}\" there, or use sdy.manual_computation", target, shard)
+	}
+	in, known := tensorDims(op.ins[0])
+	out, alsoKnown := tensorDims(op.outs[0])
+	if known && alsoKnown && !slices.Equal(tile(in, from), tile(out, own)) {
+		return codeError("custom call @%s goes from %s with sharding %q to %s with sharding %q, whose shards differ, which crashes the compiler; use sdy.manual_computation", target, op.ins[0], from, op.outs[0], own)
+	}
+	return nil
+}
+
+// tile is the shape of one shard under a GSPMD sharding.
+func tile(dims []int64, sharding string) []int64 {
+	counts, ok := strings.CutPrefix(sharding, "{devices=[")
+	if !ok {
+		return dims
+	}
+	counts, _, _ = strings.Cut(counts, "]")
+	n := integersIn(counts)
+	out := slices.Clone(dims)
+	for i := range min(len(out), len(n)) {
+		if n[i] > 0 && out[i] >= 0 {
+			out[i] = out[i]/n[i] + min(out[i]%n[i], 1)
+		}
+	}
+	return out
+}
