@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -261,6 +262,16 @@ func TestWritingToDimsDefeatsNoCheck(t *testing.T) {
 	b.args[0][0] = wrong
 	var ae *pjrt.ArgumentError
 	require.ErrorAs(t, b.x.Execute(background, b.args, b.results, pjrt.ExecuteOptions{}), &ae)
+}
+
+func TestAResultOfTooManyDimensionsIsRefused(t *testing.T) {
+	leaktest.Check(t)
+	deep := "tensor<4x" + strings.Repeat("1x", 64) + "f32>"
+	var refused *pjrt.CompileError
+	_, err := cpu(t, 1).Compile(background, function("%x: tensor<4xf32>", deep,
+		"%o = stablehlo.reshape %x : (tensor<4xf32>) -> "+deep+"\n return %o : "+deep), pjrt.CompileOptions{})
+	require.ErrorAs(t, err, &refused)
+	assert.ErrorContains(t, err, "rank 65")
 }
 
 func TestExecuteHonoursContextAndClose(t *testing.T) {

@@ -7,9 +7,12 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tpustrategy/pjrt"
 	"tpustrategy/strategy"
 )
 
@@ -228,4 +231,28 @@ func TestANonSlotUpdateNamesTheDevicesThatItRunsOn(t *testing.T) {
 	assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
 	_, err = e.UpdateNonSlotEach(ctx, e.NonSlotDevices()[:1], f)
 	assert.Equal(t, strategy.NotImplementedError, strategy.KindOf(err))
+}
+
+func TestATensorThatIsTooLargeForTheDevicesIsNoTensorOnTheHost(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 1, strategy.Options{Replicas: 1})
+	results, err := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.BroadcastPrefix(graph.Const(rc.Graph(), []float32{1, 2}), 1<<40)}
+	}, strategy.FunctionOptions{}).Run(ctx)
+	if err == nil {
+		_, err = results[0].Local(ctx, 0)
+	}
+	assert.ErrorIs(t, err, pjrt.ResourceExhausted)
+}
+
+func TestATrainingStepWithoutABatchSaysWhichArgument(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 1, strategy.Options{Replicas: 1})
+	step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllSum(in[0])
+	})
+	_, err := step.Run(ctx, (*strategy.PerReplica)(nil))
+	var wrong *strategy.ArgumentError
+	require.ErrorAs(t, err, &wrong)
+	assert.ErrorContains(t, err, "no value")
 }

@@ -91,7 +91,10 @@ func (t *TrainStep) read(batch []any) error {
 	t.hosts = slices.Grow(t.hosts[:0], len(batch))[:len(batch)]
 	for i, arg := range batch {
 		t.hosts[i] = nil
-		if v, ok := arg.(Value); ok && !isNil(v) {
+		if v, ok := arg.(Value); ok {
+			if isNil(v) {
+				return &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: "no value: a nil pointer"}
+			}
 			continue
 		}
 		tensor, err := hostTensor(arg)

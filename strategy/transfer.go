@@ -29,6 +29,12 @@ func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*p
 	if err != nil {
 		return nil, err
 	}
+	// A run that failed, such as for want of memory, has nothing to make room for.
+	for _, from := range parts {
+		if err := buffers[from.partition].Ready(ctx); err != nil {
+			return nil, closedMeanwhile(fmt.Errorf("strategy: reading replica %d, logical device %d: %w", from.partition/s.perReplica, from.logical, err))
+		}
+	}
 	tensor := tensors.FromShape(shapes.Make(v.dtype, v.shape...))
 	var failed error
 	err = tensor.MutableBytes(func(data []byte) {
