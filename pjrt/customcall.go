@@ -73,11 +73,11 @@ func customCall(op *operation, shardings map[string]string) error {
 			return codeError("custom call @TopK has %d operands and %d results, which crashes the compiler: it takes the values and gives values and indices; use chlo.top_k", len(op.ins), len(results))
 		}
 	case "Eigh", "Qr":
-		if len(op.ins) != 1 || len(op.outs) != 2 || !isMatrix(op.ins[0]) {
-			return codeError("custom call @%s has the type %s, which crashes the compiler: it takes one tensor of rank 2 or more and gives two", target, op.signature())
+		if len(op.ins) != 1 || len(op.outs) != 2 || !isDecomposition(op.ins[0], op.outs[0], op.outs[1]) {
+			return codeError("custom call @%s has the type %s, which crashes the compiler: it takes one tensor of rank 2 or more, and gives one of its shape and one of its batch and its smaller side", target, op.signature())
 		}
 	case "ProductOfElementaryHouseholderReflectors":
-		if len(op.ins) != 2 || len(op.outs) != 1 || !isMatrix(op.ins[0]) {
+		if len(op.ins) != 2 || len(op.outs) != 1 || !areReflectors(op.ins[0], op.ins[1]) {
 			return codeError("custom call @%s has the type %s, which crashes the compiler: it takes a tensor of rank 2 or more and the scales of its reflectors, and gives one tensor", target, op.signature())
 		}
 	}
@@ -88,9 +88,22 @@ func (op *operation) signature() string {
 	return "(" + strings.Join(op.ins, ", ") + ") -> (" + strings.Join(op.outs, ", ") + ")"
 }
 
-func isMatrix(t string) bool {
-	dims, ok := tensorDims(t)
-	return !ok || len(dims) >= 2 // an alias is not followed
+// isDecomposition tells whether the results of a decomposition fit its operand.
+// Aliases of types are not followed.
+func isDecomposition(in, out, diagonal string) bool {
+	dims, ok := tensorDims(in)
+	same, alsoOK := tensorDims(out)
+	short, allOK := tensorDims(diagonal)
+	n := len(dims)
+	return !ok || !alsoOK || !allOK || n >= 2 && slices.Equal(dims, same) &&
+		slices.Equal(short, append(slices.Clone(dims[:n-2]), min(dims[n-2], dims[n-1])))
+}
+
+// areReflectors tells whether there is a scale for each column of a matrix.
+func areReflectors(matrix, scales string) bool {
+	dims, ok := tensorDims(matrix)
+	s, alsoOK := tensorDims(scales)
+	return !ok || !alsoOK || len(dims) >= 2 && len(s) == len(dims)-1
 }
 
 // mhloCall looks at a custom call @mhlo.name.
@@ -105,18 +118,31 @@ func mhloCall(name string, op *operation) error {
 	if v, ok := op.attrs["api_version"]; ok && !slices.Equal(integersIn(strings.SplitN(v, ":", 2)[0]), []int64{1}) {
 		return codeError("custom call @mhlo.%s has api_version %s, which crashes the compiler: leave it out", name, v)
 	}
+	if v, ok := op.attrs["has_side_effect"]; ok && v != "false" {
+		return codeError("custom call @mhlo.%s has a side effect, which crashes the compiler: leave has_side_effect out", name)
+	}
+	if v, ok := op.attrs["backend_config"]; ok && v != `""` {
+		return codeError("custom call @mhlo.%s has backend_config %s, which crashes the compiler: leave it out", name, v)
+	}
 	if name != "topk" {
 		return nil
 	}
 	inner := operation{attrs: map[string]string{}}
 	inner.dictionary(attributes)
-	if k, ok := inner.attrs["k"]; ok && (k == "" || k[0] < '0' || k[0] > '9') {
+	if k, ok := inner.attrs["k"]; ok && !isCount(k) {
 		return codeError("custom call @mhlo.topk has k = %s, which crashes the compiler: write an integer, or chlo.top_k itself", k)
 	}
 	if largest, ok := inner.attrs["largest"]; ok && largest != "true" && largest != "false" {
 		return codeError("custom call @mhlo.topk has largest = %s, which crashes the compiler: write true or false, or chlo.top_k itself", largest)
 	}
 	return nil
+}
+
+// isCount tells whether an attribute is an integer of at least 0, such as 2 : i64.
+func isCount(v string) bool {
+	n, _, _ := strings.Cut(v, ":")
+	n = strings.TrimSpace(n)
+	return n != "" && strings.Trim(n, "0123456789") == ""
 }
 
 // manualCall looks at a change between full and shard shapes. The partitioner
