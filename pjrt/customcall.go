@@ -1,6 +1,7 @@
 package pjrt
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -115,14 +116,16 @@ func mhloCall(name string, op *operation) error {
 	if !ok || !strings.HasPrefix(attributes, "{") {
 		return codeError("custom call @mhlo.%s has no dictionary mhlo.attributes, which crashes the compiler: write chlo.%s itself", name, strings.Replace(name, "topk", "top_k", 1))
 	}
-	if v, ok := op.attrs["api_version"]; ok && !slices.Equal(integersIn(strings.SplitN(v, ":", 2)[0]), []int64{1}) {
-		return codeError("custom call @mhlo.%s has api_version %s, which crashes the compiler: leave it out", name, v)
-	}
-	if v, ok := op.attrs["has_side_effect"]; ok && v != "false" {
-		return codeError("custom call @mhlo.%s has a side effect, which crashes the compiler: leave has_side_effect out", name)
-	}
-	if v, ok := op.attrs["backend_config"]; ok && v != `""` {
-		return codeError("custom call @mhlo.%s has backend_config %s, which crashes the compiler: leave it out", name, v)
+	for _, key := range slices.Sorted(maps.Keys(op.attrs)) {
+		switch v := op.attrs[key]; key {
+		case "call_target_name", "mhlo.attributes", "mhlo.version", "mhlo.sharding":
+			continue
+		case "backend_config", "called_computations":
+			if v == `""` || v == "[]" {
+				continue
+			}
+		}
+		return codeError("custom call @mhlo.%s has the attribute %s = %s, with which compilers do not know it and crash: leave it out", name, key, op.attrs[key])
 	}
 	if name != "topk" {
 		return nil
