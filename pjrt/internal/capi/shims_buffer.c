@@ -183,6 +183,10 @@ static void launch_reap(tps_launch *l) {
 }
 
 void tps_launch_free(tps_launch *l) {
+  for (size_t slot = 0; slot < TPS_LAUNCH_DEPTH; slot++) {
+    for (size_t i = 0; i < l->awaited[slot]; i++) tps_event_destroy(l->api, l->ring_events[slot * l->devices + i]);
+    l->awaited[slot] = 0;
+  }
   for (size_t i = 0; i < TPS_LAUNCH_DEPTH; i++, l->next++) launch_reap(l);
   free(l);
 }
