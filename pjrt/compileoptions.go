@@ -21,7 +21,8 @@ type CompileOptions struct {
 	DeviceAssignment [][]int
 	// SPMD has the compiler partition one program over Partitions devices.
 	SPMD bool
-	// Shardy has it read Shardy's shardings (sdy.) instead of GSPMD's.
+	// Shardy has it read Shardy's shardings (sdy.) instead of GSPMD's. A program with
+	// custom calls of GSPMD, such as @Sharding, is refused then: it ends the process.
 	Shardy bool
 	// DumpDir, if set, is a directory on the machine that compiles, for the
 	// program before and after optimization (XLA's --xla_dump_to).

@@ -40,6 +40,9 @@ func checkLibrary(path string) error {
 	if runtime.GOOS != "linux" {
 		return nil
 	}
+	if info.Size() == 0 {
+		return fail(PluginNotLibrary, "the file is empty", nil)
+	}
 	var magic [4]byte
 	if _, err := io.ReadFull(f, magic[:]); err != nil || string(magic[:]) != elf.ELFMAG {
 		return fail(PluginNotLibrary, fmt.Sprintf("the file starts with %q, not the ELF magic", magic[:]), nil)
