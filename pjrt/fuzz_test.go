@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
-	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -60,29 +59,6 @@ func FuzzCompileOptions(f *testing.F) {
 	})
 }
 
-// Any text as an operation is read to a place within it.
-func FuzzReadOperation(f *testing.F) {
-	f.Add("@f(%x#1, %y) {a = 1 : i32, \"b\" = [2, #c<d>], e} : (tensor<4x?xf32, #b>, !t) -> (i1, tuple<i2>) loc(#l)")
-	f.Add("(%x) <{a = {b = \"}\"}}> ({ ^bb0: }, {}) {c} : () -> () // d")
-	f.Add("%x, %c, low = [-1], high = array<i64: 2> : (")
-	f.Fuzz(func(t *testing.T, s string) {
-		op, ok := readOperation(s)
-		if op.n < 0 || op.n > len(s) {
-			t.Fatalf("read %d of %d bytes", op.n, len(s))
-		}
-		if ok && op.n == 0 {
-			t.Fatal("read nothing")
-		}
-		for _, list := range [][]string{op.operands, op.ins, op.outs, op.regions} {
-			for _, e := range list {
-				if e == "" || !strings.Contains(s, e) {
-					t.Fatalf("%q is not from the text", e)
-				}
-			}
-		}
-	})
-}
-
 // Any bytes as a program proto give shapes or an error, in bounded depth.
 func FuzzParameterShapes(f *testing.F) {
 	shape := appendMessage(appendInt(nil, 2, 11), 3, []byte{2, 3})
@@ -125,29 +101,6 @@ func TestParameterShapesOfAModule(t *testing.T) {
 	}
 }
 
-// The text scanner ends, does not panic, and gives only errors of ours.
-func FuzzInspect(f *testing.F) {
-	f.Add("module { func.func @main() { call @main() : () -> () } }")
-	f.Add("sdy.mesh stablehlo.custom_call @Sharding \"call_target_name\" = \"Sharding\"")
-	f.Add("tensor<1x2x99999999999999999999xf32> // comment\n\"unterminated")
-	f.Add(mlirBytecodeMagic + "\x00sdy\x00Sharding\x00")
-	f.Add("@\"quoted\" @ = \"\\")
-	f.Add("%0 = stablehlo.custom_call @Sharding(%x) {mhlo.sharding = \"{devices=[2]}\"} : (tensor<4xf32>) -> tensor<4xf32>\n%1 = stablehlo.custom_call @SPMDFullToShardShape(%0) {mhlo.sharding = \"{manual}\"} : (tensor<4xf32>) -> tensor<2xf32>")
-	f.Add("%o = \"stablehlo.custom_call\"(%x) <{call_target_name = \"mhlo.topk\", mhlo.attributes = {k = 1, largest}}> : (tuple<!t>) -> (i1, i2)")
-	f.Add("stablehlo.pad %x, %c, low = [9223372036854775807], high = [-1], interior = [0] : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>")
-	f.Add("!t = tensor<?xf32, #b> func.func private @main(%x: !t loc(\"a\"(#l))) -> (!t {a = \"b\"}) attributes {x} { // }")
-	f.Add("\"func.func\"() <{function_type = () -> (), sym_name = \"f\\41\"}> ({ }) : () -> ()")
-	f.Add(strings.Repeat("(<[{", 100))
-	f.Fuzz(func(t *testing.T, s string) {
-		if err := inspect([]byte(s), len(s)%2 == 0); err != nil {
-			var ce *CompileError
-			if !errors.As(err, &ce) {
-				t.Fatalf("untyped: %v", err)
-			}
-		}
-	})
-}
-
 func FuzzUnseal(f *testing.F) {
 	f.Add(seal([]byte("payload")))
 	f.Add([]byte(serialMagic))
@@ -157,45 +110,6 @@ func FuzzUnseal(f *testing.F) {
 			t.Fatal("accepted what seal did not write")
 		}
 	})
-}
-
-func TestBytecodeThatMixesShardyAndGSPMDIsRefused(t *testing.T) {
-	for text, bad := range map[string]bool{"\x00sdy\x00x\x00Sharding\x00": true, "\x00sdy\x00": false, "\x00Sharding\x00mhlo.sharding\x00": false, "\x00sdy\x00ShardingX\x00": false} {
-		if err := inspect([]byte(mlirBytecodeMagic+text), false); (err != nil) != bad {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
-}
-
-// Bytecode shows its strings and no more.
-func TestBytecodeIsScreenedByItsStrings(t *testing.T) {
-	for text, want := range map[string]struct{ gspmd, shardy bool }{
-		"\x00add_v1\x00main\x00":                                          {},
-		"\x00Sharding\x00mhlo.sharding\x00":                               {shardy: true},
-		"\x00Sharding\x00":                                                {true, true},
-		"\x00SPMDFullToShardShape\x00mhlo.sharding\x00":                   {true, true},
-		"\x00SPMDFullToShardShape\x00mhlo.sharding\x00{manual}\x00":       {shardy: true},
-		"\x00mhlo.input_output_alias\x00":                                 {true, true},
-		"\x00mhlo.use_auto_spmd_partitioning\x00":                         {shardy: true},
-		"\x00xla.sdy.meshes\x00":                                          {true, true},
-		"\x00xla.sdy.GlobalToLocalShape\x00":                              {true, true},
-		"\x00my_xla.sdy.meshes\x00":                                       {},
-		"\x00infeed_v1\x00":                                               {true, true},
-		"\x00outfeed\x00":                                                 {true, true},
-		"\x00infeed_rate\x00":                                             {},
-		"\x00SliceToDynamic\x00":                                          {true, true},
-		"\x00__onednn$matmul\x00":                                         {true, true},
-		"\x00mhlo.topk\x00":                                               {true, true},
-		"\x00mhlo.scan\x00":                                               {true, true},
-		"\x00mhlo.topk\x00mhlo.attributes\x00":                            {},
-		"\x00mhlo.num_partitions\x00mhlo.frontend_attributes\x00TopK\x00": {},
-	} {
-		for shardy, bad := range map[bool]bool{false: want.gspmd, true: want.shardy} {
-			if err := inspect([]byte(mlirBytecodeMagic+text), shardy); (err != nil) != bad {
-				t.Errorf("%q, Shardy %v: %v", text, shardy, err)
-			}
-		}
-	}
 }
 
 func FuzzReadAssignment(f *testing.F) {

@@ -1,6 +1,10 @@
 package pjrt
 
-import "fmt"
+import (
+	"fmt"
+
+	"tpustrategy/pjrt/internal/screen"
+)
 
 // Program is code for a compiler. The call that takes it does not change Code.
 type Program struct {
@@ -34,8 +38,8 @@ func (p Program) check(o CompileOptions) (string, error) {
 	if format != FormatMLIR {
 		return format, nil
 	}
-	if err := inspect(p.Code, o.Shardy); err != nil {
-		return "", err
+	if err := screen.MLIR(p.Code, o.Shardy); err != nil {
+		return "", &CompileError{"Program.Code", err.Error()}
 	}
 	return format, nil
 }

@@ -1,4 +1,4 @@
-package pjrt
+package screen
 
 // recursion finds a function that reaches itself: XLA has no recursion, and its
 // inliner follows one until the stack ends, as it does a long chain of calls.

@@ -1,4 +1,4 @@
-package pjrt
+package screen
 
 import (
 	"bytes"
@@ -6,10 +6,6 @@ import (
 	"slices"
 	"strings"
 )
-
-// This file looks for what is known to take the process down inside a compiler
-// instead of giving an error. It is no verifier: what it lets pass, the compiler
-// judges.
 
 // mlirBytecodeMagic starts MLIR bytecode.
 const mlirBytecodeMagic = "ML\xefR"
@@ -38,10 +34,10 @@ type moduleFacts struct {
 	unread    int                // bytes of operations that could not be read
 }
 
-// inspect answers a CompileError for MLIR that crashes compilers, which for some
-// depends on whether they are to read Shardy's shardings. In bytecode it sees
-// only which strings there are.
-func inspect(code []byte, shardy bool) error {
+// MLIR says what of a program is known to crash compilers, which for some of it
+// depends on whether they are to read Shardy's shardings. In bytecode it sees only
+// which strings there are. The error tells what to write instead.
+func MLIR(code []byte, shardy bool) error {
 	f := moduleFacts{defined: map[string]bool{}, refs: map[string][]string{}, shardings: map[string]string{}, constants: map[string][]int64{}, bounded: map[string]bool{}}
 	scan := f.scan
 	if bytes.HasPrefix(code, []byte(mlirBytecodeMagic)) {
@@ -60,9 +56,7 @@ func inspect(code []byte, shardy bool) error {
 	return f.recursion()
 }
 
-func codeError(format string, args ...any) error {
-	return &CompileError{"Program.Code", fmt.Sprintf(format, args...)}
-}
+func codeError(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
 // scan goes over the tokens of MLIR text.
 func (f *moduleFacts) scan(s string) error {

@@ -1,4 +1,4 @@
-package pjrt
+package screen
 
 import "strings"
 
