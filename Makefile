@@ -29,10 +29,12 @@ PURE = ./pjrt/internal/screen ./sharding/... ./tpu ./logical/... ./lowering ./lo
 run: plugin
 	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/digits $(ARGS)
 
-test: plugins
+test: plugins pure
 	$(GO) build ./...
-	CGO_ENABLED=0 $(GO) test $(PURE)
 	$(REQUIRE) $(GO) test -timeout 20m ./...
+
+pure:
+	CGO_ENABLED=0 $(GO) test $(PURE)
 
 # GoMLX's Go backend, which tests compare with, makes pointers from integers in its
 # matrix product: checkptr, which -race brings, would end the process there.

@@ -245,6 +245,14 @@ func TestATensorThatIsTooLargeForTheDevicesIsNoTensorOnTheHost(t *testing.T) {
 	assert.ErrorIs(t, err, pjrt.ResourceExhausted)
 }
 
+func TestAComponentOfNothingIsNoTensor(t *testing.T) {
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	_, err := s.Extended().CallForEachReplica(context.Background(), func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		return rc.Add(&strategy.Component{}, 1)
+	})
+	assert.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
+}
+
 func TestATrainingStepWithoutABatchSaysWhichArgument(t *testing.T) {
 	ctx := context.Background()
 	s := newStrategy(t, 1, strategy.Options{Replicas: 1})

@@ -15,6 +15,9 @@ func scatterRows(op ScatterOp, x, indices, updates *graph.Node) *graph.Node {
 	}
 	indices = rowNumbers(indices, x.Shape().Dimensions[0])
 	at := graph.ExpandAxes(indices, -1)
+	if op == ScatterAdd || op == ScatterSub || op == ScatterMin || op == ScatterMax {
+		updates = ofNamedRows(indices, updates) // these have gradients
+	}
 	switch op {
 	case ScatterAdd:
 		return graph.ScatterSum(x, at, updates, false, false)
@@ -48,6 +51,17 @@ func rowNumbers(indices *graph.Node, n int) *graph.Node {
 	zero := graph.ZerosLike(wide)
 	named := graph.LogicalAnd(graph.GreaterOrEqual(wide, zero), graph.LessThan(wide, graph.AddScalar(zero, n)))
 	return graph.ConvertDType(graph.Where(named, wide, graph.AddScalar(zero, -1)), dtype)
+}
+
+// ofNamedRows makes zeros of the updates whose index is -1: they go nowhere, and
+// nothing comes back to them as a gradient.
+func ofNamedRows(indices, updates *graph.Node) *graph.Node {
+	named := graph.GreaterOrEqual(indices, graph.ZerosLike(indices))
+	for named.Rank() < updates.Rank() {
+		named = graph.ExpandAxes(named, -1)
+	}
+	named = graph.BroadcastToDims(named, updates.Shape().Dimensions...)
+	return graph.Where(named, updates, graph.ZerosLike(updates))
 }
 
 // realRows makes -1 of the indices beyond a replica's own: what pads them names the

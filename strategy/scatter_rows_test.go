@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tpustrategy/strategy"
@@ -189,5 +190,28 @@ func TestAStepReadsAndDifferentiatesAfterAScatter(t *testing.T) {
 		got, err := out[0].Local(ctx, 0)
 		require.NoError(t, err)
 		require.Equal(t, []float32{2, 40, 6, 8}, got.Value())
+	})
+}
+
+// An index that names no row takes its update nowhere, and no gradient comes back.
+func TestAnUpdateOfNoRowHasNoGradient(t *testing.T) {
+	ctx := context.Background()
+	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+		for op, want := range map[strategy.ScatterOp][]float32{
+			strategy.ScatterAdd: {0, 0, 100, 1000}, strategy.ScatterSub: {0, 0, -100, -1000}, strategy.ScatterMax: {0, 0, 100, 1000},
+		} {
+			v, err := s.NewVariable(ctx, []float32{1, 2, 3}, strategy.VariableOptions{LocalWrites: true})
+			require.NoError(t, err)
+			results, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+				indices := graph.Const(rc.Graph(), []int64{-1, 7, 1, 2})
+				now := rc.Scatter(op, v, indices, in[0])
+				weighted := graph.ReduceAllSum(graph.Mul(now, graph.Const(rc.Graph(), []float32{10, 100, 1000})))
+				return graph.Gradient(weighted, in[0])
+			}, strategy.FunctionOptions{}).Run(ctx, []float32{9, 9, 9, 9})
+			require.NoError(t, err)
+			got, err := results[0].Local(ctx, 0)
+			require.NoError(t, err)
+			assert.Equal(t, want, got.Value(), "%v", op)
+		}
 	})
 }

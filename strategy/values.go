@@ -209,8 +209,8 @@ func (s *TPUStrategy) ownsLeaf(op string, x any) error {
 	var of *TPUStrategy
 	switch x := x.(type) {
 	case *Component:
-		if x == nil {
-			return fault(TypeError, op, "give a tensor", "no component")
+		if x == nil || x.variable == nil && x.value == nil {
+			return fault(TypeError, op, "give a tensor", "a component of nothing")
 		}
 		if x.variable != nil {
 			of = x.variable.strategy
