@@ -45,9 +45,7 @@ func (l *LoadedExecutable) Execute(ctx context.Context, args, results [][]*Buffe
 	if l.firstState.CompareAndSwap(firstIdle, firstTaken) {
 		s := l.first
 		done, err := l.executeInPlace(s, args, results, &o)
-		if !l.firstState.CompareAndSwap(firstTaken, firstIdle) {
-			l.park(s)
-		}
+		l.putLaunch(s)
 		if done {
 			return err
 		}
