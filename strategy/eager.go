@@ -25,6 +25,7 @@ type EagerContext struct {
 	coroutine *coroutine
 	replica   int
 	update    bool // an update's function: writes are the component's own
+	some      bool // one of fewer functions than there are components: no writes
 }
 
 // ReplicaFunc is a replica's code.

@@ -67,8 +67,17 @@ func (rc *EagerContext) own(op string, v *Variable) error {
 	return nil
 }
 
+// writes is own for what writes the variable.
+func (rc *EagerContext) writes(op string, v *Variable) error {
+	if rc.some {
+		return &ContextError{Op: op, Reason: "called in an update of some of the devices, while a write is of all components",
+			Hint: "give the update all of NonSlotDevices, or write outside"}
+	}
+	return rc.own(op, v)
+}
+
 func (rc *EagerContext) write(w writeOp, v *Variable, x any) (any, error) {
-	if err := rc.own(w.name, v); err != nil {
+	if err := rc.writes(w.name, v); err != nil {
 		return nil, err
 	}
 	op := fmt.Sprintf("%s %q", w.name, v.path)

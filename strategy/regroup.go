@@ -170,6 +170,9 @@ func (s *TPUStrategy) Component(value Value, replica int) (*Component, error) {
 // also if it has none of them. What is no nest, but one host value, gives itself,
 // once. Nothing is copied; [TPUStrategy.LocalResults] reads one value.
 func (s *TPUStrategy) LocalResultsOf(nest any) ([]any, error) {
+	if o, ok := nest.(*Objects); ok && o != nil {
+		return slices.Clone(o.values), nil // as many as were made
+	}
 	single := false
 	if _, err := mapNest("local results", nest, func(path string, x any) (any, error) {
 		switch x.(type) {

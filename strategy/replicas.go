@@ -100,6 +100,12 @@ func (c *coroutine) step(a answer) outcome {
 
 // runReplicas runs fn once for each of n replicas and returns their results.
 func runReplicas(ctx context.Context, n int, fn func(c *coroutine, replica int) (any, error)) ([]any, error) {
+	return runSome(ctx, n, n, fn)
+}
+
+// runSome runs fn n times. What joins them is done for width replicas, of which those
+// beyond do what the last one does.
+func runSome(ctx context.Context, n, width int, fn func(c *coroutine, replica int) (any, error)) ([]any, error) {
 	all := make([]*coroutine, n)
 	for r := range all {
 		c := &coroutine{resume: make(chan answer), yield: make(chan outcome)}
@@ -149,9 +155,9 @@ func runReplicas(ctx context.Context, n int, fn func(c *coroutine, replica int) 
 			release(all, failed)
 			return nil, failed
 		}
-		args := make([]any, n)
+		args := make([]any, width)
 		for r := range args {
-			args[r] = requests[r].arg
+			args[r] = requests[min(r, n-1)].arg
 		}
 		values, err := guarded(requests[0].call, func() ([]any, error) { return requests[0].run(args) })
 		for r := range answers {

@@ -10,7 +10,7 @@ import (
 // may differ. In an update each component takes its own rows, once, and nothing is
 // aggregated: see [UpdateContext.Scatter].
 func (rc *EagerContext) Scatter(op ScatterOp, v *Variable, indices, updates any) (any, error) {
-	if err := rc.own(op.String(), v); err != nil {
+	if err := rc.writes(op.String(), v); err != nil {
 		return nil, err
 	}
 	s := rc.strategy

@@ -3,7 +3,6 @@ package strategy
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
@@ -159,23 +158,20 @@ func (e *Extended) UpdateEach(ctx context.Context, v *Variable, fn UpdateFunc, a
 			}
 		}
 	}
-	return e.update(ctx, v, s.replicas, fn, args)
+	return e.update(ctx, v, v.Devices(), fn, args)
 }
 
-func (e *Extended) update(ctx context.Context, v *Variable, n int, fn UpdateFunc, args []any) ([]any, error) {
+// update runs fn once for each device, with the arguments' components in that order.
+func (e *Extended) update(ctx context.Context, v *Variable, devices []string, fn UpdateFunc, args []any) ([]any, error) {
 	s := e.strategy
 	nests, err := s.splitArguments(args)
 	if err != nil {
 		return nil, err
 	}
-	return runReplicas(ctx, n, func(c *coroutine, r int) (any, error) {
-		u := &UpdateContext{rc: s.eager(ctx, c, r, true), variable: v}
+	return runSome(ctx, len(devices), s.replicas, func(c *coroutine, r int) (any, error) {
+		u := &UpdateContext{rc: s.eager(ctx, c, r, true), variable: v, device: devices[r]}
+		u.rc.some = len(devices) < s.replicas
 		u.rc.ctx = withMode(ctx, mode{strategy: s, update: r, updater: u.rc})
-		column := columnOf(ctx)
-		if v != nil {
-			column = v.column
-		}
-		u.device = s.deviceName(r, column)
 		return fn(u, nests[r]...)
 	})
 }
@@ -220,69 +216,4 @@ func (rc *EagerContext) hostValues(op string, xs []any) ([]*tensors.Tensor, erro
 		}
 	}
 	return rc.strategy.hostTensors(op, given)
-}
-
-// NonSlotDevices returns where state that belongs to no variable lives: the first
-// host for TPUStrategy, all worker devices for MirroredStrategy.
-func (e *Extended) NonSlotDevices() []string {
-	s := e.strategy
-	if s.opts.Semantics == TensorFlowMirrored {
-		return e.WorkerDevices(context.Background())
-	}
-	return []string{s.hostName(0)}
-}
-
-// UpdateNonSlot runs fn on the non-slot devices: TensorFlow's update_non_slot. As
-// in TPUStrategy it runs once, on the first host, with args as they are, and its
-// result is returned as it is; as in MirroredStrategy, if [Options.Semantics] says
-// so, it runs once for each device with its part of the arguments; devices are then
-// all of NonSlotDevices.
-func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any, error) {
-	results, err := e.UpdateNonSlotEach(ctx, devices, fn, args...)
-	if err != nil {
-		return nil, err
-	}
-	if e.strategy.opts.Semantics != TensorFlowMirrored {
-		return results[0], nil
-	}
-	return e.strategy.group(ctx, "update non-slot", results)
-}
-
-// UpdateNonSlotEach is [Extended.UpdateNonSlot] with group=False: the results, one
-// a run of fn.
-func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn UpdateFunc, args ...any) ([]any, error) {
-	s := e.strategy
-	if err := s.requireCross(ctx, "update non-slot"); err != nil {
-		return nil, err
-	}
-	if len(devices) == 0 {
-		return nil, fault(AssertionError, "update non-slot", "use NonSlotDevices", "no devices")
-	}
-	if s.opts.Semantics == TensorFlowMirrored {
-		if err := e.wholeNonSlot(ctx, devices); err != nil {
-			return nil, err
-		}
-		return e.update(ctx, nil, s.replicas, fn, args)
-	}
-	return runReplicas(ctx, 1, func(c *coroutine, r int) (any, error) {
-		rc := s.eager(ctx, c, r, true)
-		rc.ctx = withMode(ctx, mode{strategy: s, update: -1})
-		return fn(&UpdateContext{rc: rc, device: s.hostName(0)}, args...)
-	})
-}
-
-// wholeNonSlot refuses devices that are not all of the worker devices, in order: an
-// update's operations join all of them.
-func (e *Extended) wholeNonSlot(ctx context.Context, devices []string) error {
-	all := e.WorkerDevices(ctx)
-	for _, d := range devices {
-		if !slices.Contains(all, d) {
-			return fault(ValueError, "update non-slot", "use NonSlotDevices", "%q is no device of the strategy", d)
-		}
-	}
-	if !slices.Equal(devices, all) {
-		return fault(NotImplementedError, "update non-slot", "use NonSlotDevices, and do nothing on the others",
-			"%d of the %d devices, or another order", len(devices), len(all))
-	}
-	return nil
 }

@@ -1,0 +1,138 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+)
+
+// number reads a scalar, wherever it is.
+func number(t *testing.T, ctx context.Context, x any) float32 {
+	t.Helper()
+	switch x := x.(type) {
+	case *strategy.Component:
+		v, err := x.Local(ctx)
+		require.NoError(t, err)
+		return tensors.ToScalar[float32](v)
+	case *strategy.Mirrored:
+		v, err := x.Value(ctx)
+		require.NoError(t, err)
+		return tensors.ToScalar[float32](v)
+	case float32:
+		return x
+	}
+	t.Fatalf("a %T", x)
+	return 0
+}
+
+// What TensorFlow 2.21's MirroredStrategy of four devices gives for the same devices
+// and functions.
+func TestANonSlotUpdateOfSomeDevicesRunsOnceForEach(t *testing.T) {
+	ctx := context.Background()
+	for _, logicalDevices := range []int{1, 2} {
+		s := newStrategy(t, 4*logicalDevices, strategy.Options{Replicas: 4, LogicalDevices: logicalDevices, Semantics: strategy.TensorFlowMirrored})
+		e := s.Extended()
+		d := e.NonSlotDevices()
+		parts, err := s.PerReplica(ctx, []any{float32(0), float32(1), float32(2), float32(3)}, logical.Annotation{})
+		require.NoError(t, err)
+		for name, c := range map[string]struct {
+			devices []string
+			plain   []float32 // of each run
+			parts   []float32 // with a component of an argument added
+		}{
+			"the first":   {d[:1], []float32{5}, []float32{5}},
+			"another":     {d[2:3], []float32{5}, []float32{5}},
+			"two":         {d[1:3], []float32{5, 5}, []float32{5, 6}},
+			"out of turn": {[]string{d[3], d[0]}, []float32{5, 5}, []float32{5, 6}},
+			"one twice":   {[]string{d[1], d[1]}, []float32{5, 5}, []float32{5, 6}},
+			"three":       {d[1:], []float32{5, 5, 5}, []float32{5, 6, 7}},
+			"reversed":    {[]string{d[3], d[2], d[1], d[0]}, []float32{5, 5, 5, 5}, []float32{5, 6, 7, 8}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				var ids []int
+				var devices []string
+				fn := func(u *strategy.UpdateContext, args ...any) (any, error) {
+					ids, devices = append(ids, u.ReplicaID()), append(devices, u.Device())
+					if len(args) == 0 {
+						return u.Ops().Add(tensors.FromScalar(float32(2)), 3)
+					}
+					return u.Ops().Add(args[0], 5)
+				}
+				for _, with := range []struct {
+					args []any
+					want []float32
+				}{{nil, c.plain}, {[]any{parts}, c.parts}} {
+					ids, devices = nil, nil
+					results, err := e.UpdateNonSlotEach(ctx, c.devices, fn, with.args...)
+					require.NoError(t, err)
+					var got []float32
+					for _, x := range results {
+						got = append(got, number(t, ctx, x))
+					}
+					assert.Equal(t, with.want, got)
+					assert.Equal(t, []int{0, 1, 2, 3}[:len(c.devices)], ids)
+					assert.Equal(t, c.devices, devices)
+
+					grouped, err := e.UpdateNonSlot(ctx, c.devices, fn, with.args...)
+					require.NoError(t, err)
+					if len(c.devices) == 1 {
+						assert.Equal(t, with.want[0], number(t, ctx, grouped))
+						continue
+					}
+					all, err := s.LocalResultsOf(grouped)
+					require.NoError(t, err)
+					got = nil
+					for _, x := range all {
+						got = append(got, number(t, ctx, x))
+					}
+					assert.Equal(t, with.want, got)
+				}
+			})
+		}
+	}
+}
+
+func TestANonSlotUpdateOfSomeDevicesWritesNoVariable(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 4, strategy.Options{Replicas: 4, Semantics: strategy.TensorFlowMirrored})
+	e := s.Extended()
+	v, err := s.NewVariable(ctx, tensors.FromScalar(float32(1)), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
+	require.NoError(t, err)
+	write := map[string]strategy.UpdateFunc{
+		"assign": func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.Ops().Assign(v, float32(2)) },
+		"method": func(u *strategy.UpdateContext, _ ...any) (any, error) { return nil, v.AssignAdd(u.Context(), 1) },
+		"scatter": func(u *strategy.UpdateContext, _ ...any) (any, error) {
+			return u.Ops().Scatter(strategy.ScatterAdd, v, 0, 1)
+		},
+	}
+	for name, fn := range write {
+		_, err := e.UpdateNonSlot(ctx, e.NonSlotDevices()[1:3], fn)
+		var wrong *strategy.ContextError
+		assert.ErrorAs(t, err, &wrong, name)
+	}
+	got, err := e.UpdateNonSlotEach(ctx, e.NonSlotDevices()[1:3], func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.Ops().Read(v) })
+	require.NoError(t, err)
+	assert.Equal(t, []float32{1, 1}, []float32{number(t, ctx, got[0]), number(t, ctx, got[1])})
+	// All of them write it, in any order.
+	d := e.NonSlotDevices()
+	_, err = e.UpdateNonSlot(ctx, []string{d[3], d[2], d[1], d[0]}, write["method"])
+	require.NoError(t, err)
+	now, err := v.Value(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, float32(2), tensors.ToScalar[float32](now))
+	// A variable that the functions return is the variable.
+	same, err := e.UpdateNonSlot(ctx, d[1:3], func(*strategy.UpdateContext, ...any) (any, error) { return v, nil })
+	require.NoError(t, err)
+	assert.Same(t, v, same)
+	texts, err := e.UpdateNonSlot(ctx, d[1:3], func(u *strategy.UpdateContext, _ ...any) (any, error) {
+		return map[string]any{"a": "text", "b": []any{u.Device()}}, nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]any{"a": "text", "b": []any{strategy.NewObjects(d[1], d[2])}}, texts)
+}
