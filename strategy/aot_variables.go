@@ -117,7 +117,7 @@ func (s *TPUStrategy) distributedVariables(h stepHeader, m *module.Module, opts 
 		case v == nil:
 			fail(a.Name, nil, "LoadOptions.Variables has no variable for this name; the step has %s", want.kind())
 		case v.strategy != s:
-			fail(a.Name, &StrategyError{Op: "load step", Subject: fmt.Sprintf("variable %q", v.path)}, "")
+			fail(a.Name, s.ownsVariable("load step", v), "")
 		case v.kind() != want.kind():
 			fail(a.Name, nil, "it is %s here, and %s in the step", v.kind(), want.kind())
 		case again:

@@ -19,11 +19,8 @@ type captured struct {
 
 // capture returns the step's hold of a variable, taking it at the first touch.
 func (rc *ReplicaContext) capture(op string, v *Variable) *captured {
-	if v == nil {
-		panic(fault(TypeError, op, "give a variable of the strategy", "no variable"))
-	}
-	if v.strategy != rc.strategy {
-		panic(&StrategyError{Op: op, Subject: fmt.Sprintf("variable %q", v.path)})
+	if err := rc.strategy.ownsVariable(op, v); err != nil {
+		panic(err)
 	}
 	if c := rc.capturing(v); c != nil {
 		return c

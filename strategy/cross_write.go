@@ -110,8 +110,8 @@ func (v *Variable) crossUse(ctx context.Context, op string) error {
 // variable's shape, or a Value. made is a Value that the caller closes.
 func (v *Variable) operand(ctx context.Context, op string, value any) (source any, made Value, err error) {
 	if other, ok := value.(*Variable); ok && other != nil {
-		if other.strategy != v.strategy {
-			return nil, nil, &StrategyError{Op: op, Subject: fmt.Sprintf("variable %q", other.path)}
+		if err := v.strategy.ownsVariable(op, other); err != nil {
+			return nil, nil, err
 		}
 		if other.synchronization == OnRead {
 			made, err = asValue(other.Read(ctx))

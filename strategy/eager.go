@@ -145,7 +145,7 @@ func (rc *EagerContext) MergeCall(fn func(ctx context.Context, args ...any) (any
 			}
 			// What a replica holds is its own, though it came from a mirrored value.
 			if merged[i], err = mapNest("MergeCall", merged[i], func(_ string, x any) (any, error) {
-				if m, ok := x.(*Mirrored); ok {
+				if m, ok := x.(*Mirrored); ok && m != nil {
 					return rc.copyApart(m)
 				}
 				return x, nil

@@ -10,7 +10,7 @@ import (
 
 // Read returns the replica's component of a variable as it is now.
 func (rc *EagerContext) Read(v *Variable) (any, error) {
-	if err := rc.own("Read", v); err != nil {
+	if err := rc.strategy.ownsVariable("Read", v); err != nil {
 		return nil, err
 	}
 	return rc.join("Read "+v.path, nil, func([]any) ([]any, error) {
@@ -29,7 +29,7 @@ func (rc *EagerContext) Read(v *Variable) (any, error) {
 // components combined as the aggregation says. It is what TensorFlow's
 // variable_sync_on_read_context makes of a read.
 func (rc *EagerContext) ReadAcross(v *Variable) (any, error) {
-	if err := rc.own("ReadAcross", v); err != nil {
+	if err := rc.strategy.ownsVariable("ReadAcross", v); err != nil {
 		return nil, err
 	}
 	return rc.join("ReadAcross "+v.path, nil, func([]any) ([]any, error) {
@@ -57,23 +57,13 @@ func (rc *EagerContext) AssignAdd(v *Variable, x any) (any, error) { return rc.w
 // AssignSub subtracts from the variable, like Assign.
 func (rc *EagerContext) AssignSub(v *Variable, x any) (any, error) { return rc.write(opSub, v, x) }
 
-func (rc *EagerContext) own(op string, v *Variable) error {
-	if v == nil {
-		return fault(TypeError, op, "give a variable of the strategy", "no variable")
-	}
-	if v.strategy != rc.strategy {
-		return &StrategyError{Op: op, Subject: fmt.Sprintf("variable %q", v.path)}
-	}
-	return nil
-}
-
-// writes is own for what writes the variable.
+// writes refuses to write a variable of another strategy, and part of one.
 func (rc *EagerContext) writes(op string, v *Variable) error {
 	if rc.some {
 		return &ContextError{Op: op, Reason: "called in an update of some of the devices, while a write is of all components",
 			Hint: "give the update all of NonSlotDevices, or write outside"}
 	}
-	return rc.own(op, v)
+	return rc.strategy.ownsVariable(op, v)
 }
 
 func (rc *EagerContext) write(w writeOp, v *Variable, x any) (any, error) {
@@ -140,6 +130,9 @@ func (rc *EagerContext) written(op string, v *Variable, xs []any) (value Value, 
 	s := rc.strategy
 	converted := make([]any, len(xs))
 	for r, x := range xs {
+		if err = s.ownsLeaf(op, x); err != nil {
+			return nil, false, nil, err
+		}
 		if isNumber(x) && len(v.shape) == 0 {
 			if x, err = numberAs(op, x, v.dtype); err != nil {
 				return nil, false, nil, err
@@ -233,6 +226,9 @@ func equalTensors(a, b *tensors.Tensor) bool {
 // merged arguments.
 func (rc *EagerContext) Update(v *Variable, fn UpdateFunc, args ...any) (any, error) {
 	s := rc.strategy
+	if err := s.ownsVariable("Update", v); err != nil {
+		return nil, err
+	}
 	return rc.join("Update "+v.path, args, func(all []any) ([]any, error) {
 		merged, err := s.regroup(rc.outer(), "update", all, false)
 		if err != nil {

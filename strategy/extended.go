@@ -196,11 +196,8 @@ func (e *Extended) destination(op string, d Destination) error {
 	s := e.strategy
 	switch x := d.of.(type) {
 	case *Variable:
-		if x != nil && x.strategy != s {
-			return &StrategyError{Op: op, Subject: fmt.Sprintf("variable %q", x.path)}
-		}
 		if x != nil {
-			return nil
+			return s.ownsVariable(op, x)
 		}
 	case Value:
 		if !isNil(x) {

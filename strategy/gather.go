@@ -43,8 +43,8 @@ func (s *TPUStrategy) GatherNest(ctx context.Context, nest any, axis int) (any, 
 		case Value:
 			return s.Gather(ctx, x, axis)
 		case *Variable:
-			if x.strategy != s {
-				return nil, &StrategyError{Op: "gather", Subject: fmt.Sprintf("variable %q", x.path)}
+			if err := s.ownsVariable("gather", x); err != nil {
+				return nil, err
 			}
 			v, err := x.snapshot(ctx)
 			if err != nil {

@@ -215,8 +215,8 @@ func (s *TPUStrategy) reduceLeaf(ctx context.Context, op ReduceOp, x any, axes [
 	case Value:
 		return s.Reduce(ctx, op, x, axes...)
 	case *Variable:
-		if x.strategy != s {
-			return nil, &StrategyError{Op: "reduce", Subject: fmt.Sprintf("variable %q", x.path)}
+		if err := s.ownsVariable("reduce", x); err != nil {
+			return nil, err
 		}
 		v, err := x.snapshot(ctx)
 		if err != nil {

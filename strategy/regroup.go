@@ -82,12 +82,12 @@ func asOne(leaves []any) (any, bool) {
 // containerOf returns what the leaves are the components of, in order.
 func containerOf(leaves []any) (any, bool) {
 	first, ok := leaves[0].(*Component)
-	if !ok {
+	if !ok || first == nil {
 		return nil, false
 	}
 	for r, x := range leaves {
 		c, ok := x.(*Component)
-		if !ok || c.variable != first.variable || c.value != first.value || c.replica != r {
+		if !ok || c == nil || c.variable != first.variable || c.value != first.value || c.replica != r {
 			return nil, false
 		}
 	}
@@ -147,6 +147,9 @@ func (s *TPUStrategy) SelectReplica(replica int, nest any) (any, error) {
 			}
 			return s.component(x, replica), nil
 		case *Objects:
+			if x == nil {
+				return nil, fault(TypeError, "select", "give a value", "no value at %q", path)
+			}
 			if x.Len() != s.replicas {
 				return nil, fault(ValueError, "select", "give one for each replica", "%d objects for %d replicas", x.Len(), s.replicas)
 			}
@@ -158,6 +161,9 @@ func (s *TPUStrategy) SelectReplica(replica int, nest any) (any, error) {
 
 // Component returns a replica's part of a value, the same object each time.
 func (s *TPUStrategy) Component(value Value, replica int) (*Component, error) {
+	if err := s.owns(value); err != nil {
+		return nil, err
+	}
 	x, err := s.SelectReplica(replica, value)
 	if err != nil {
 		return nil, err
@@ -195,8 +201,8 @@ func (s *TPUStrategy) LocalResultsOf(nest any) ([]any, error) {
 		}
 		results[r], err = mapNest("local results", selected, func(_ string, x any) (any, error) {
 			if v, ok := x.(*Variable); ok {
-				if v.strategy != s {
-					return nil, &StrategyError{Op: "local results", Subject: fmt.Sprintf("variable %q", v.path)}
+				if err := s.ownsVariable("local results", v); err != nil {
+					return nil, err
 				}
 				return v.Component(r)
 			}
@@ -241,6 +247,9 @@ func (s *TPUStrategy) ValuesFromFunction(ctx context.Context, fn func(ValueConte
 // TensorFlow's group.
 func (s *TPUStrategy) Group(ctx context.Context, nest any) error {
 	_, err := mapNest("group", nest, func(_ string, x any) (any, error) {
+		if err := s.ownsLeaf("group", x); err != nil {
+			return nil, err
+		}
 		switch x := x.(type) {
 		case Value:
 			return nil, x.Ready(ctx)

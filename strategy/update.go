@@ -143,13 +143,13 @@ func (e *Extended) UpdateEach(ctx context.Context, v *Variable, fn UpdateFunc, a
 	if err := s.requireCross(ctx, op); err != nil {
 		return nil, err
 	}
-	if v.strategy != s {
-		return nil, &StrategyError{Op: op, Subject: fmt.Sprintf("variable %q", v.path)}
+	if err := s.ownsVariable(op, v); err != nil {
+		return nil, err
 	}
 	if v.aggregation != AggregateNone && v.synchronization == OnWrite && s.opts.Semantics != TensorFlowMirrored {
 		for i, arg := range args {
 			if _, err := mapNest(op, arg, func(path string, x any) (any, error) {
-				if p, ok := x.(*PerReplica); ok {
+				if p, ok := x.(*PerReplica); ok && p != nil {
 					return nil, fault(TypeError, op, "reduce it first", "argument %d%s, %s, is not mirrored", i, path, &p.distributed)
 				}
 				return x, nil

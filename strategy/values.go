@@ -195,11 +195,22 @@ func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors
 
 // owns refuses the values of another strategy.
 func (s *TPUStrategy) owns(value Value) error {
-	if value == nil {
-		return errors.New("strategy: no value")
+	if isNil(value) {
+		return fault(TypeError, "value", "give a value of the strategy", "no value")
 	}
 	if other := value.base().strategy; other != s {
 		return &StrategyError{Op: "value", Subject: value.base().String()}
+	}
+	return nil
+}
+
+// ownsVariable refuses no variable, and those of another strategy.
+func (s *TPUStrategy) ownsVariable(op string, v *Variable) error {
+	if v == nil {
+		return fault(TypeError, op, "give a variable of the strategy", "no variable")
+	}
+	if v.strategy != s {
+		return &StrategyError{Op: op, Subject: fmt.Sprintf("variable %q", v.path)}
 	}
 	return nil
 }
@@ -218,10 +229,7 @@ func (s *TPUStrategy) ownsLeaf(op string, x any) error {
 			of = x.value.base().strategy
 		}
 	case *Variable:
-		if x == nil {
-			return fault(TypeError, op, "give a tensor", "no variable")
-		}
-		of = x.strategy
+		return s.ownsVariable(op, x)
 	case Value:
 		if isNil(x) {
 			return fault(TypeError, op, "give a tensor", "no value")
