@@ -1,49 +1,13 @@
 package sharding_test
 
 import (
-	"encoding/hex"
-	"encoding/json"
 	"os"
-	"strconv"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/sharding"
+	"tpustrategy/internal/valuecases"
 )
-
-type opGolden struct {
-	Name, API string
-	Input     struct {
-		Logical   int             `json:"num_logical_devices"`
-		Shape     []*int          `json:"tensor_shape"`
-		Arg       json.RawMessage `json:"arg"`
-		Fn        string          `json:"fn"`
-		Core      int             `json:"core"`
-		Tiles     any             `json:"tile_assignment"`
-		Modes     any             `json:"subgroup_modes"`
-		SplitDim  int             `json:"split_dimension"`
-		Devices   int             `json:"num_devices"`
-		Override  []*int          `json:"input_shape"`
-		Mesh      any             `json:"device_mesh"`
-		Mapping   []int           `json:"tensor_split_dims_mapping"`
-		Manual    []int           `json:"manual_mesh_dims"`
-		Outputs   int             `json:"outputs"`
-		Output    int             `json:"value_index"`
-		Device    int             `json:"device"`
-		AsTuple   bool            `json:"assign_tuple_sharding"`
-		UnsetSPMD bool            `json:"experimental_spmd_xla_partitioning"`
-	}
-	Output *struct {
-		Hex    string              `json:"serialized_hex"`
-		Shards map[string][][2]int `json:"shards"`
-		HLO    string              `json:"hlo_sharding"`
-		XLAHex string              `json:"hlo_roundtrip_hex"`
-		Iota   string              `json:"hlo_sharding_iota"`
-	}
-	Error *struct{ Message string }
-}
 
 // notGo are the cases whose input has no counterpart in Go's types.
 var notGo = map[string]bool{
@@ -54,160 +18,8 @@ var notGo = map[string]bool{
 func TestOpShardingMatchesTensorFlow(t *testing.T) {
 	data, err := os.ReadFile("../testdata/goldens/sharding.json")
 	require.NoError(t, err)
-	var file struct {
-		Cases     []opGolden
-		TileShape []struct {
-			Hex    *string `json:"serialized_hex"`
-			Result []int   `json:"result"`
-		} `json:"get_sharding_tile_shape"`
-	}
-	require.NoError(t, json.Unmarshal(data, &file))
-	require.Len(t, file.Cases, 53)
-	for _, c := range file.Cases {
-		t.Run(c.Name, func(t *testing.T) {
-			if notGo[c.Name] {
-				t.Skip("the input has no counterpart in Go's types")
-			}
-			op, err := buildOp(t, c)
-			if c.Output == nil || c.Name == "assign_device -1 (not checked here)" {
-				assert.ErrorContains(t, err, "sharding: ")
-				return
-			}
-			require.NoError(t, err)
-			checkOp(t, op, c)
-		})
-	}
-	for _, c := range file.TileShape {
-		if c.Hex == nil {
-			continue
-		}
-		op, err := sharding.ParseOpShardingProto(unhex(t, *c.Hex))
-		require.NoError(t, err)
-		assert.Equal(t, c.Result, op.TileShape(), *c.Hex)
-	}
-}
-
-func checkOp(t *testing.T, op sharding.OpSharding, c opGolden) {
-	want := c.Output
-	assert.Equal(t, want.Hex, hex.EncodeToString(op.MarshalProto()))
-	assert.Equal(t, want.HLO, op.Canonical().String())
-	for _, wire := range []string{want.Hex, want.XLAHex} {
-		back, err := sharding.ParseOpShardingProto(unhex(t, wire))
-		require.NoError(t, err)
-		assert.True(t, back.Canonical().Equal(op.Canonical()), "%s: %v", wire, back)
-	}
-	for _, text := range []string{want.HLO, want.Iota} {
-		if text == "" {
-			continue
-		}
-		back, err := sharding.ParseOpSharding(text)
-		require.NoError(t, err)
-		assert.Equal(t, text, back.String())
-		assert.True(t, back.Equal(op.Canonical()), text)
-	}
-	for device, want := range want.Shards {
-		number := 5 // any device will do for "*"
-		if device != "*" {
-			var err error
-			number, err = strconv.Atoi(device)
-			require.NoError(t, err)
-		}
-		shape := sizes(c.Input.Shape)
-		if c.Input.Override != nil {
-			shape = sizes(c.Input.Override)
-		}
-		got, holds, err := op.IndexRanges(shape, number)
-		require.NoError(t, err)
-		assert.True(t, holds)
-		ranges := make([]sharding.Range, len(want))
-		for i, r := range want {
-			ranges[i] = sharding.Range{Start: r[0], Stop: r[1]}
-		}
-		assert.Equal(t, ranges, got, "device %s", device)
-	}
-}
-
-func buildOp(t *testing.T, c opGolden) (sharding.OpSharding, error) {
-	in := c.Input
-	switch c.API {
-	case "TPUStrategy.experimental_assign_to_logical_device":
-		var logical int
-		require.NoError(t, json.Unmarshal(in.Arg, &logical))
-		return sharding.AssignToLogicalDevice(logical, in.Logical)
-	case "TPUStrategy.experimental_replicate_to_logical_devices":
-		return sharding.ReplicateToLogicalDevices(), nil
-	case "TPUStrategy.experimental_split_to_logical_devices":
-		var partitions []int
-		require.NoError(t, json.Unmarshal(in.Arg, &partitions))
-		return sharding.SplitToLogicalDevices(sizes(in.Shape), partitions, in.Logical)
-	case "xla_sharding.replicate":
-		return sharding.OpTuple(sharding.OpReplicated())
-	case "xla_sharding.assign_device":
-		elements := make([]sharding.OpSharding, in.Outputs)
-		var err error
-		elements[in.Output], err = sharding.OpMaximal(in.Device)
-		require.NoError(t, err)
-		return sharding.OpTuple(elements...)
-	}
-	switch in.Fn {
-	case "replicate":
-		return sharding.OpReplicated(), nil
-	case "assign_device":
-		return sharding.OpMaximal(in.Core)
-	case "tile":
-		return sharding.OpTile(array(in.Tiles))
-	case "partial_tile":
-		return sharding.OpPartialTile(array(in.Tiles))
-	case "subgroup_tile":
-		dims, devices := array(in.Tiles)
-		return sharding.OpSubgroupTile(dims, devices, sharding.KindManual, sharding.KindManual)
-	case "split":
-		shape := sizes(in.Shape)
-		if in.Override != nil {
-			shape = sizes(in.Override)
-		}
-		return sharding.OpSplit(shape, in.SplitDim, in.Devices)
-	case "mesh_split_sharding":
-		dims, devices := array(in.Mesh)
-		return sharding.OpMeshSplit(dims, devices, in.Mapping, in.Manual)
-	}
-	t.Fatalf("unknown case %s %s", c.API, in.Fn)
-	return sharding.OpSharding{}, nil
-}
-
-// array returns the dimensions and the elements of a nested list.
-func array(v any) (dims, elements []int) {
-	list, ok := v.([]any)
-	if !ok {
-		return nil, []int{int(v.(float64))}
-	}
-	for i, item := range list {
-		inner, more := array(item)
-		if i == 0 {
-			dims = append([]int{len(list)}, inner...)
-		}
-		elements = append(elements, more...)
-	}
-	return dims, elements
-}
-
-func sizes(shape []*int) []int {
-	if shape == nil {
-		return nil
-	}
-	out := make([]int, len(shape))
-	for i, n := range shape {
-		out[i] = sharding.UnknownSize
-		if n != nil {
-			out[i] = *n
-		}
-	}
-	return out
-}
-
-func unhex(t testing.TB, text string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(text)
+	cases, err := valuecases.Shardings(data)
 	require.NoError(t, err)
-	return b
+	require.Len(t, cases, 64)
+	valuecases.Run(t, cases, func(name string) bool { return notGo[name] })
 }

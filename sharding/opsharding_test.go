@@ -1,6 +1,7 @@
 package sharding_test
 
 import (
+	"encoding/hex"
 	"errors"
 	"math/rand/v2"
 	"testing"
@@ -288,4 +289,11 @@ func TestParseOpShardingProtoReadsUnpackedAndUnknownFields(t *testing.T) {
 		_, err := sharding.ParseOpShardingProto(unhex(t, wire))
 		assert.Error(t, err, name)
 	}
+}
+
+func unhex(t testing.TB, text string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(text)
+	require.NoError(t, err)
+	return b
 }

@@ -89,20 +89,6 @@ func TestParseAcceleratorRefuses(t *testing.T) {
 	}
 }
 
-func TestAcceleratorTopologiesMatchTensorFlow(t *testing.T) {
-	file := readGolden(t)
-	for text, golden := range map[string]string{"v2-8": "v2-8", "v3-32": "v3-32", "v3-128": "v3-128", "v5e-16": "v5e-16_4x4"} {
-		a, err := ParseAccelerator(text)
-		require.NoError(t, err)
-		got, err := a.Topology()
-		require.NoError(t, err)
-		// TensorFlow's topologies have no device ids of the runtime.
-		want := file.Topologies[golden].build(t)
-		assert.Equal(t, want.MeshShape(), got.MeshShape(), text)
-		assert.Equal(t, want.DeviceCoordinates(), got.DeviceCoordinates(), text)
-	}
-}
-
 func TestAcceleratorTopologyRefusesOddBlocks(t *testing.T) {
 	a, err := ParseAccelerator("v5p:3x4x4")
 	require.NoError(t, err)

@@ -1,10 +1,7 @@
 package tpu
 
 import (
-	"encoding/json"
 	"math/rand/v2"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -159,56 +156,6 @@ func TestRingsVisitNeighbours(t *testing.T) {
 			assert.Equal(t, 1, distance, "%v: %v to %v", sizes, c, next)
 		}
 		assert.Len(t, seen, sizes[0]*sizes[1]*sizes[2])
-	}
-}
-
-// TestDeviceTablesMatchTensorFlow compares the device of every replica and core
-// with what TPUStrategy shows.
-func TestDeviceTablesMatchTensorFlow(t *testing.T) {
-	data, err := os.ReadFile("../testdata/goldens/sharding.json")
-	require.NoError(t, err)
-	var file struct {
-		Tables []struct {
-			Name     string
-			Mesh     []int
-			Shape    []int      `json:"computation_shape"`
-			Replicas *int       `json:"num_replicas"`
-			Devices  [][]string `json:"tpu_devices"`
-			Host     string     `json:"host_device"`
-		} `json:"device_tables"`
-	}
-	require.NoError(t, json.Unmarshal(data, &file))
-	require.Len(t, file.Tables, 8)
-	golden := readGolden(t).Topologies
-	names := map[string]string{"v2": "v2-8", "v3": "v3-32", "v4": "v4-32_2x2x4"}
-	for _, table := range file.Tables {
-		t.Run(table.Name, func(t *testing.T) {
-			topology := golden[names[table.Name[:2]]].build(t)
-			var a DeviceAssignment
-			if table.Replicas == nil { // no assignment: a replica per device, in task order
-				var cores [][]Coordinates
-				for _, task := range topology.DeviceCoordinates() {
-					for _, c := range task {
-						cores = append(cores, []Coordinates{c})
-					}
-				}
-				a, err = NewDeviceAssignment(topology, cores)
-			} else {
-				a, err = BuildDeviceAssignment(topology, AssignmentOptions{ComputationShape: table.Shape, Replicas: *table.Replicas})
-			}
-			require.NoError(t, err)
-			require.Len(t, table.Devices, a.NumReplicas())
-			for r, row := range table.Devices {
-				for p, want := range row {
-					got, err := a.TPUDevice(r, p, "worker")
-					require.NoError(t, err)
-					assert.Equal(t, strings.Replace(want, "/replica:0", "", 1), got)
-				}
-			}
-			host, err := a.HostDevice(0, 0, "worker")
-			require.NoError(t, err)
-			assert.Equal(t, strings.Replace(table.Host, "/replica:0", "", 1), host)
-		})
 	}
 }
 

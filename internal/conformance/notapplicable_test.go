@@ -3,6 +3,8 @@ package conformance
 import (
 	"regexp"
 	"strings"
+
+	"tpustrategy/internal/valuecases"
 )
 
 // exception is a case, or a field of one, that does not apply.
@@ -73,13 +75,19 @@ func matches(pattern, text string) bool {
 	return err == nil && ok
 }
 
+// valueReasons are those of the cases that need no devices.
+var valueReasons = map[valuecases.Why]string{
+	valuecases.AssignSPMD:  reasonAssignSPMD,
+	valuecases.NotNumbers:  "a shape that is not a list of numbers does not compile",
+	valuecases.NotTopology: "another type than a topology does not compile",
+	valuecases.OtherRank:   "coordinates of another rank do not compile",
+	valuecases.Negative:    reasonNegative,
+}
+
 // Reasons that cases of the other files give, by what is in them.
 const (
 	reasonAssignSPMD  = "TensorFlow cannot assign a tensor to a logical device under SPMD partitioning; here it can be"
-	reasonNotNumbers  = "a shape that is not a list of numbers does not compile"
-	reasonNotTopology = "another type than a topology does not compile"
 	reasonNegative    = "a negative coordinate counts from the end of NumPy's arrays there; here it is outside the mesh"
-	reasonOtherRank   = "coordinates of another rank do not compile"
 	reasonArguments   = "arguments are variadic: another type does not compile"
 	reasonStaticRank  = "the rank of a tensor is always known"
 	reasonMergeAxis   = "TensorFlow cannot reduce along an axis in a traced merge call, which would nest computations; here it can"

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/valuecases"
 )
 
 var goldens = flag.String("goldens", "../../testdata/goldens", "directory of the case files")
@@ -105,6 +107,17 @@ func TestFurtherCases(t *testing.T) {
 // from the documented rules, for the forms that the recorded ones leave out.
 func TestDerivedCases(t *testing.T) { runFiles(t, filepath.Join("testdata", "derived")) }
 
+// runValues runs the cases of a file that needs no devices.
+func runValues(t *testing.T, s *tally, form string, data []byte, read func([]byte) ([]valuecases.Case, error)) {
+	cases, err := read(data)
+	require.NoError(t, err)
+	for _, x := range cases {
+		s.run(t, form, x.Section, x.Name, "-", func(c *caseRun) {
+			x.Run(&valuecases.T{T: c.T, NotApplicable: func(why valuecases.Why) { c.skip(valueReasons[why]) }, Unmapped: c.unmapped})
+		})
+	}
+}
+
 func runFiles(t *testing.T, dir string) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	require.NoError(t, err)
@@ -119,9 +132,9 @@ func runFiles(t *testing.T, dir string) {
 		t.Run(name, func(t *testing.T) {
 			switch {
 			case bytes.Contains(data, []byte(`"core_assignment"`)):
-				runAssignments(t, &s, data)
+				runValues(t, &s, "device_assignment", data, valuecases.Assignments)
 			case bytes.Contains(data, []byte(`"tile_assignment_dimensions"`)):
-				runShardings(t, &s, data)
+				runValues(t, &s, "sharding", data, valuecases.Shardings)
 			case bytes.Contains(data, []byte(`"op_counts"`)):
 				runGraphs(t, &s, data, w)
 			case bytes.Contains(data, []byte(`"section"`)):

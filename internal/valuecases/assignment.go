@@ -1,9 +1,10 @@
-package conformance
+package valuecases
 
 import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -61,20 +62,33 @@ func (g goldenTopology) build(t testing.TB) tpu.Topology {
 	return topology
 }
 
-// runAssignments runs the cases of a file of topologies and device assignments on
+// Assignments are the cases of a file of topologies, rings and device assignments, on
 // package tpu.
-func runAssignments(t *testing.T, s *tally, data []byte) {
+func Assignments(data []byte) ([]Case, error) {
 	var all assignmentFile
-	require.NoError(t, json.Unmarshal(data, &all))
-	for _, name := range slices.Sorted(keysOf(all.Topologies)) {
-		s.run(t, "device_assignment", "topology", name, "-", func(c *caseRun) { checkTopology(c.T, all.Topologies[name]) })
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, err
 	}
-	for _, name := range slices.Sorted(keysOf(all.Ring3D)) {
-		s.run(t, "device_assignment", "ring", name, "-", func(c *caseRun) { checkRing(c, name, all.Ring3D[name]) })
+	var cases []Case
+	for _, name := range slices.Sorted(maps.Keys(all.Topologies)) {
+		cases = append(cases, Case{"topology", name, func(c *T) { checkTopology(c.T, all.Topologies[name]) }})
+	}
+	for _, name := range slices.Sorted(maps.Keys(all.Ring3D)) {
+		cases = append(cases, Case{"ring", name, func(c *T) { checkRing(c, name, all.Ring3D[name]) }})
 	}
 	for _, g := range all.Cases {
-		s.run(t, "device_assignment", g.Kind, g.Name, "-", func(c *caseRun) { assignmentCase(c, all, g) })
+		cases = append(cases, Case{g.Kind, g.Name, func(c *T) { assignmentCase(c, all, g) }})
 	}
+	return cases, nil
+}
+
+// Topology is the topology of a file of assignments that has a name.
+func Topology(t testing.TB, data []byte, name string) tpu.Topology {
+	t.Helper()
+	var all assignmentFile
+	require.NoError(t, json.Unmarshal(data, &all))
+	require.Contains(t, all.Topologies, name)
+	return all.Topologies[name].build(t)
 }
 
 func checkTopology(t *testing.T, want goldenTopology) {
@@ -112,10 +126,10 @@ func checkTopology(t *testing.T, want goldenTopology) {
 
 // checkRing reads the ring off an assignment of single cores, one a place of the
 // mesh.
-func checkRing(c *caseRun, name string, want [][3]int) {
+func checkRing(c *T, name string, want [][3]int) {
 	var x, y, z int
 	if n, err := fmt.Sscanf(name, "%dx%dx%d", &x, &y, &z); n != 3 || err != nil {
-		c.unmapped("ring %q", name)
+		c.Unmapped("ring %q", name)
 	}
 	topology, err := tpu.LogicalTopology(tpu.LogicalOptions{Devices: x * y * z, MeshShape: []int{x, y, z, 1}})
 	require.NoError(c, err)
@@ -129,7 +143,7 @@ func checkRing(c *caseRun, name string, want [][3]int) {
 }
 
 // assignmentCase runs one case by its kind.
-func assignmentCase(c *caseRun, all assignmentFile, g assignmentGolden) {
+func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 	var in struct {
 		Topology string
 		Shape    json.RawMessage `json:"computation_shape"`
@@ -158,7 +172,7 @@ func assignmentCase(c *caseRun, all assignmentFile, g assignmentGolden) {
 		options := tpu.AssignmentOptions{Replicas: in.Replicas, Order: orders[in.Order]}
 		if in.Shape != nil && json.Unmarshal(in.Shape, &options.ComputationShape) != nil ||
 			in.Stride != nil && json.Unmarshal(in.Stride, &options.ComputationStride) != nil {
-			c.skip(reasonNotNumbers)
+			c.NotApplicable(NotNumbers)
 		}
 		if in.Replicas == 0 {
 			// Zero replicas means the default here; without replicas an assignment
@@ -169,7 +183,7 @@ func assignmentCase(c *caseRun, all assignmentFile, g assignmentGolden) {
 		checkAssignment(c.T, g, func() (tpu.DeviceAssignment, error) { return tpu.BuildDeviceAssignment(topology(), options) })
 	case "ctor":
 		if _, ok := all.Topologies[in.Topology]; !ok && in.Cores != nil {
-			c.skip(reasonNotTopology)
+			c.NotApplicable(NotTopology)
 		}
 		build := func() (tpu.DeviceAssignment, error) { // the case that starts from the wire form
 			topology, err := tpu.ParseTopologyProto(topology().MarshalProto())
@@ -179,10 +193,10 @@ func assignmentCase(c *caseRun, all assignmentFile, g assignmentGolden) {
 		if in.Cores != nil {
 			var cores [][][]int
 			if json.Unmarshal(in.Cores, &cores) != nil || len(cores) > 0 && len(cores[0]) > 0 && len(cores[0][0]) != tpu.MeshRank {
-				c.skip(reasonOtherRank)
+				c.NotApplicable(OtherRank)
 			}
 			if g.Output != nil && strings.Contains(string(in.Cores), "-") {
-				c.skip(reasonNegative)
+				c.NotApplicable(Negative)
 			}
 			build = func() (tpu.DeviceAssignment, error) {
 				var placed [][]tpu.Coordinates
@@ -199,7 +213,7 @@ func assignmentCase(c *caseRun, all assignmentFile, g assignmentGolden) {
 	case "topology":
 		var coords [][][]int
 		if json.Unmarshal(in.Coords, &coords) != nil || len(coords) == 0 || len(coords[0]) == 0 || len(coords[0][0]) != tpu.MeshRank {
-			c.skip(reasonOtherRank)
+			c.NotApplicable(OtherRank)
 		}
 		var placed [][]tpu.Coordinates
 		require.NoError(c, json.Unmarshal(in.Coords, &placed))
@@ -218,7 +232,7 @@ func assignmentCase(c *caseRun, all assignmentFile, g assignmentGolden) {
 		assert.Equal(c, g.Output.DeviceCoordinates, got.DeviceCoordinates())
 		assert.Equal(c, wire, got.MarshalProto())
 	default:
-		c.unmapped("kind %q", g.Kind)
+		c.Unmapped("kind %q", g.Kind)
 	}
 }
 

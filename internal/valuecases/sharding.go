@@ -1,4 +1,4 @@
-package conformance
+package valuecases
 
 import (
 	"encoding/hex"
@@ -46,44 +46,50 @@ type opGolden struct {
 	Error *struct{ Message string }
 }
 
-// runShardings runs the cases of a file of OpShardings on package sharding.
-func runShardings(t *testing.T, s *tally, data []byte) {
+// Shardings are the cases of a file of OpShardings, on packages sharding and tpu.
+func Shardings(data []byte) ([]Case, error) {
 	var all struct {
 		Cases     []opGolden
 		TileShape []struct {
 			Hex    *string `json:"serialized_hex"`
-			Result []int   `json:"result"`
+			Result []int
 		} `json:"get_sharding_tile_shape"`
 		Tables []deviceTable `json:"device_tables"`
 	}
-	require.NoError(t, json.Unmarshal(data, &all))
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, err
+	}
+	var cases []Case
 	for _, g := range all.Cases {
-		s.run(t, "sharding", g.API, g.Name, "-", func(c *caseRun) {
-			if g.Output == nil && g.Input.UnsetSPMD && strings.HasSuffix(g.API, "assign_to_logical_device") {
-				c.skip(reasonAssignSPMD)
-			}
-			op, err := buildOp(c, g)
-			if g.Output == nil || g.Input.Core < 0 || g.Input.Device < 0 {
-				assert.ErrorContains(c, err, "sharding: ")
-				return
-			}
-			require.NoError(c, err)
-			checkOp(c.T, op, g)
-		})
+		cases = append(cases, Case{g.API, g.Name, func(c *T) { checkOpCase(c, g) }})
 	}
 	for _, x := range all.Tables {
-		s.run(t, "sharding", "device_tables", x.Name, "-", func(c *caseRun) { checkTable(c, x) })
+		cases = append(cases, Case{"device_tables", x.Name, func(c *T) { checkTable(c, x) }})
 	}
 	for _, x := range all.TileShape {
 		if x.Hex == nil { // no sharding at all
 			continue
 		}
-		s.run(t, "sharding", "get_sharding_tile_shape", "proto "+*x.Hex, "-", func(c *caseRun) {
+		cases = append(cases, Case{"get_sharding_tile_shape", "proto " + *x.Hex, func(c *T) {
 			op, err := sharding.ParseOpShardingProto(unhex(c, *x.Hex))
 			require.NoError(c, err)
 			assert.Equal(c, x.Result, op.TileShape())
-		})
+		}})
 	}
+	return cases, nil
+}
+
+func checkOpCase(c *T, g opGolden) {
+	if g.Output == nil && g.Input.UnsetSPMD && strings.HasSuffix(g.API, "assign_to_logical_device") {
+		c.NotApplicable(AssignSPMD)
+	}
+	op, err := buildOp(c, g)
+	if g.Output == nil || g.Input.Core < 0 || g.Input.Device < 0 {
+		assert.ErrorContains(c, err, "sharding: ")
+		return
+	}
+	require.NoError(c, err)
+	checkOp(c.T, op, g)
 }
 
 // deviceTable is the device of every logical device of every replica, by name.
@@ -100,10 +106,10 @@ type deviceTable struct {
 var perHost = map[string][3]int{"v2": {2, 2, 1}, "v3": {2, 2, 1}, "v4": {2, 2, 1}}
 
 // checkTable builds the slice host by host and the assignment on it.
-func checkTable(c *caseRun, x deviceTable) {
+func checkTable(c *T, x deviceTable) {
 	block, ok := perHost[x.Name[:2]]
 	if !ok || len(x.Mesh) != tpu.MeshRank {
-		c.unmapped("slice of %q", x.Name)
+		c.Unmapped("slice of %q", x.Name)
 	}
 	var tasks [][]tpu.Coordinates
 	for z := 0; z < x.Mesh[2]; z += block[2] {
@@ -198,7 +204,7 @@ func checkOp(t *testing.T, op sharding.OpSharding, c opGolden) {
 	}
 }
 
-func buildOp(t *caseRun, c opGolden) (sharding.OpSharding, error) {
+func buildOp(t *T, c opGolden) (sharding.OpSharding, error) {
 	in := c.Input
 	switch c.API {
 	case "TPUStrategy.experimental_assign_to_logical_device":
@@ -239,7 +245,7 @@ func buildOp(t *caseRun, c opGolden) (sharding.OpSharding, error) {
 			modes, known = append(modes, kind), known && ok
 		}
 		if !known {
-			t.unmapped("modes %v", in.Modes)
+			t.Unmapped("modes %v", in.Modes)
 		}
 		return sharding.OpSubgroupTile(dims, devices, modes...)
 	case "split":
@@ -252,7 +258,7 @@ func buildOp(t *caseRun, c opGolden) (sharding.OpSharding, error) {
 		dims, devices := array(in.Mesh)
 		return sharding.OpMeshSplit(dims, devices, in.Mapping, in.Manual)
 	}
-	t.unmapped("%s %s", c.API, in.Fn)
+	t.Unmapped("%s %s", c.API, in.Fn)
 	return sharding.OpSharding{}, nil
 }
 

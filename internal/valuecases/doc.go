@@ -1,0 +1,49 @@
+// Package valuecases runs recorded cases of TensorFlow's topologies, device assignments
+// and shardings on packages tpu and sharding. It needs no plugin and no cgo, so that both
+// the tests of those packages and the whole conformance run use it.
+package valuecases
+
+import "testing"
+
+// Case is one recorded case.
+type Case struct {
+	Section, Name string
+	Run           func(t *T)
+}
+
+// T is a running case. Both functions end it.
+type T struct {
+	*testing.T
+	// NotApplicable is for a case that cannot be written here.
+	NotApplicable func(Why)
+	// Unmapped is for a case that nothing here knows how to run.
+	Unmapped func(format string, args ...any)
+}
+
+// Why is why a case does not apply.
+type Why uint8
+
+// The reasons.
+const (
+	// AssignSPMD: TensorFlow refuses what is possible here.
+	AssignSPMD Why = iota
+	// NotNumbers, NotTopology and OtherRank: the input does not compile.
+	NotNumbers
+	NotTopology
+	OtherRank
+	// Negative: a coordinate counts from the end of a NumPy array.
+	Negative
+)
+
+// Run runs cases as subtests, those left out that left answers true for.
+func Run(t *testing.T, cases []Case, left func(name string) bool) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.Section+"/"+c.Name, func(t *testing.T) {
+			if left != nil && left(c.Name) {
+				t.Skip("the input cannot be written in Go")
+			}
+			c.Run(&T{T: t, NotApplicable: func(why Why) { t.Skipf("not applicable: %d", why) }, Unmapped: t.Fatalf})
+		})
+	}
+}
