@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
 
 	"tpustrategy/logical"
 	"tpustrategy/pjrt"
@@ -13,9 +13,10 @@ import (
 )
 
 // LocalPerReplica copies a host value for each replica of this process, in the
-// order of [TPUStrategy.LocalReplicas]: what a process has read for itself, such
-// as a step of input.Distribute, whose tensors are taken as they are. Every process calls it with values of one shape
-// and dtype; steps compare the shapes over the processes when they are compiled.
+// order of [TPUStrategy.LocalReplicas]: what a process has read for itself. Tensors
+// of package input go to [TPUStrategy.LocalTensors]. Every process calls it with values
+// of one shape and dtype; steps compare the shapes over the processes when they are
+// compiled.
 func (s *TPUStrategy) LocalPerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
 	const op = "local values"
 	local := s.hosts.replicas
@@ -23,24 +24,39 @@ func (s *TPUStrategy) LocalPerReplica(ctx context.Context, values []any, a logic
 		return nil, fault(ValueError, op, "give one value for each of LocalReplicas",
 			"%d values for the %d replicas %v of process %d", len(values), len(local), local, s.hosts.process)
 	}
-	all := make([]hostPart, len(values))
+	if held, ok := allTensors(values); ok {
+		return s.LocalTensors(ctx, held, a)
+	}
+	all := make([]*tensors.Tensor, len(values))
 	for i, value := range values {
 		var err error
-		if all[i], err = hostPartOf(value); err != nil {
+		if all[i], err = hostTensor(value); err != nil {
 			return nil, &Error{Op: op, Reason: fmt.Sprintf("value of replica %d, of type %T", local[i], value), Err: err, kind: TypeError}
 		}
-		if !all[i].shape.Equal(all[0].shape) {
+		if !all[i].Shape().Equal(all[0].Shape()) {
 			return nil, fault(ValueError, op, "pad the batches: a compiled step has one shape for all",
-				"value of replica %d has shape %s, that of replica %d %s", local[i], all[i].shape, local[0], all[0].shape)
+				"value of replica %d has shape %s, that of replica %d %s", local[i], all[i].Shape(), local[0], all[0].Shape())
 		}
 	}
-	v, err := s.place(ctx, true, all[0].shape.DType, all[0].shape.Dimensions, a, func(r int, use func([]byte)) error {
-		return all[s.batchIndex(r, true)].read(use)
+	v, err := s.place(ctx, true, all[0].DType(), all[0].Shape().Dimensions, a, func(r int, use func([]byte)) error {
+		return all[s.batchIndex(r, true)].ConstBytes(use)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return v.(*PerReplica), nil
+}
+
+// allTensors are values that are all tensors of package input.
+func allTensors(values []any) ([]input.Tensor, bool) {
+	all := make([]input.Tensor, len(values))
+	for i, value := range values {
+		var ok bool
+		if all[i], ok = value.(input.Tensor); !ok {
+			return nil, false
+		}
+	}
+	return all, true
 }
 
 // LocalTensors is LocalPerReplica for tensors of package input, which it copies from
@@ -70,28 +86,6 @@ func (s *TPUStrategy) LocalTensors(ctx context.Context, values []input.Tensor, a
 		return nil, err
 	}
 	return v.(*PerReplica), nil
-}
-
-// hostPart is a replica's host value: its shape, and its bytes for the time of a call.
-type hostPart struct {
-	shape shapes.Shape
-	read  func(use func(data []byte)) error
-}
-
-// hostPartOf reads an input.Tensor where it lies, and makes a tensor of anything else.
-func hostPartOf(value any) (hostPart, error) {
-	if t, ok := value.(input.Tensor); ok {
-		dtype, ok := t.Kind().DType()
-		if !ok {
-			return hostPart{}, fmt.Errorf("%s cannot be on a device; turn it into numbers with Map", t)
-		}
-		return hostPart{shapes.Make(dtype, t.Dims()...), func(use func([]byte)) error { use(t.Bytes()); return nil }}, nil
-	}
-	t, err := hostTensor(value)
-	if err != nil {
-		return hostPart{}, err
-	}
-	return hostPart{t.Shape(), t.ConstBytes}, nil
 }
 
 // SplitLocalBatch cuts this process's rows of a global batch into the batches of
