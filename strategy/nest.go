@@ -1,9 +1,11 @@
 package strategy
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -38,11 +40,16 @@ func nestType(t reflect.Type, depth int) bool {
 // zipNest walks nests of one structure together and puts what leaf returns for
 // each place into a nest of that structure.
 func zipNest(op string, nests []any, leaf func(path string, leaves []any) (any, error)) (any, error) {
+	return zipNestAt(op, "", nests, leaf)
+}
+
+// zipNestAt is zipNest for nests that errors call by a name, in front of the path.
+func zipNestAt(op, name string, nests []any, leaf func(path string, leaves []any) (any, error)) (any, error) {
 	values := make([]reflect.Value, len(nests))
 	for i, n := range nests {
 		values[i] = reflect.ValueOf(n)
 	}
-	out, err := (&zipper{op, leaf}).zip("", values, 0)
+	out, err := (&zipper{op, name, leaf}).zip(name, values, 0)
 	if err != nil || !out.IsValid() {
 		return nil, err
 	}
@@ -52,20 +59,22 @@ func zipNest(op string, nests []any, leaf func(path string, leaves []any) (any, 
 // zipper walks nests of one structure together.
 type zipper struct {
 	op   string
+	name string
 	leaf func(path string, leaves []any) (any, error)
 }
 
 // differ is the error of nests that differ at a path.
 func (z *zipper) differ(path, format string, args ...any) (reflect.Value, error) {
-	if path == "" {
-		path = "the nest"
-	}
-	return reflect.Value{}, fault(AssertionError, z.op, "return the same structure on every replica", "%s: %s", path, fmt.Sprintf(format, args...))
+	return reflect.Value{}, fault(AssertionError, z.op, "return the same structure on every replica", "%s: %s", cmp.Or(path, "the nest"), fmt.Sprintf(format, args...))
 }
 
 func (z *zipper) zip(path string, values []reflect.Value, depth int) (reflect.Value, error) {
 	if depth > maxDepth {
-		return reflect.Value{}, fault(ValueError, z.op, "return a tree", "a nest of more than %d levels, or one that holds itself", maxDepth)
+		text := fmt.Sprintf("a nest of more than %d levels, or one that holds itself", maxDepth)
+		if z.name != "" {
+			text = z.name + ": " + text
+		}
+		return reflect.Value{}, fault(ValueError, z.op, "make it a tree", "%s", text)
 	}
 	first := values[0]
 	isNest := first.IsValid() && nestType(first.Type(), 0)
@@ -111,7 +120,7 @@ func (z *zipper) slices(path string, values []reflect.Value, depth int) (reflect
 	}
 	out := reflect.MakeSlice(first.Type(), first.Len(), first.Len())
 	for j := range first.Len() {
-		x, err := z.member(fmt.Sprintf("%s[%d]", path, j), first.Type().Elem(), values, depth, func(v reflect.Value) reflect.Value { return v.Index(j) })
+		x, err := z.member(path+"["+strconv.Itoa(j)+"]", first.Type().Elem(), values, depth, func(v reflect.Value) reflect.Value { return v.Index(j) })
 		if err != nil {
 			return out, err
 		}
@@ -123,9 +132,12 @@ func (z *zipper) slices(path string, values []reflect.Value, depth int) (reflect
 func (z *zipper) maps(path string, values []reflect.Value, depth int) (reflect.Value, error) {
 	first := values[0]
 	keys := sortedKeys(first)
+	if slices.ContainsFunc(keys, func(k reflect.Value) bool { return !k.Equal(k) }) {
+		return first, fault(ValueError, z.op, "use keys that can be found", "%s has a NaN among its keys", cmp.Or(path, "the nest"))
+	}
 	for i, v := range values {
 		if got := sortedKeys(v); !slices.EqualFunc(keys, got, func(a, b reflect.Value) bool { return a.Equal(b) }) {
-			return z.differ(path, "replica %d has keys %v, replica 0 %v", i, got, keys)
+			return z.differ(path, "replica %d has keys %v, replica 0 %v", i, interfaces(got), interfaces(keys))
 		}
 	}
 	out := reflect.MakeMap(first.Type())
@@ -156,14 +168,36 @@ func (z *zipper) member(path string, t reflect.Type, values []reflect.Value, dep
 	case !out.IsValid():
 		return reflect.Zero(t), nil
 	case !out.Type().AssignableTo(t):
-		return out, fault(TypeError, z.op, "use a field of type any", "%s of type %s cannot hold a %s", path, t, out.Type())
+		return out, fault(TypeError, z.op, "use a member of type any", "%s of type %s cannot hold a %s", path, t, out.Type())
 	}
 	return out, nil
 }
 
+func interfaces(values []reflect.Value) []any {
+	all := make([]any, len(values))
+	for i, v := range values {
+		all[i] = v.Interface()
+	}
+	return all
+}
+
+// sortedKeys orders numbers by size, and other keys by their text.
 func sortedKeys(m reflect.Value) []reflect.Value {
 	keys := m.MapKeys()
-	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(fmt.Sprintf("%#v", a), fmt.Sprintf("%#v", b)) })
+	of := reflect.Zero(m.Type().Key())
+	slices.SortFunc(keys, func(a, b reflect.Value) int {
+		switch {
+		case of.CanInt():
+			return cmp.Compare(a.Int(), b.Int())
+		case of.CanUint():
+			return cmp.Compare(a.Uint(), b.Uint())
+		case of.CanFloat():
+			return cmp.Compare(a.Float(), b.Float())
+		case of.Kind() == reflect.String:
+			return strings.Compare(a.String(), b.String())
+		}
+		return strings.Compare(fmt.Sprintf("%#v", a), fmt.Sprintf("%#v", b))
+	})
 	return keys
 }
 
@@ -176,11 +210,15 @@ func typeName(v reflect.Value) string {
 
 // mapNest replaces the leaves of one nest.
 func mapNest(op string, nest any, leaf func(path string, x any) (any, error)) (any, error) {
-	return zipNest(op, []any{nest}, func(path string, leaves []any) (any, error) { return leaf(path, leaves[0]) })
+	return mapNestAt(op, "", nest, leaf)
 }
 
-// same reports whether two leaves are one object: the same pointer, the same
-// memory of a slice, or equal values of a type without identity, such as numbers.
+func mapNestAt(op, name string, nest any, leaf func(path string, x any) (any, error)) (any, error) {
+	return zipNestAt(op, name, []any{nest}, func(path string, leaves []any) (any, error) { return leaf(path, leaves[0]) })
+}
+
+// same reports whether two leaves are one object: the same pointer or closure, the
+// same memory of a slice, or equal values of a type without identity, such as numbers.
 func same(a, b any) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -190,8 +228,18 @@ func same(a, b any) bool {
 		return false
 	}
 	switch x.Kind() {
-	case reflect.Slice, reflect.Map, reflect.Func:
+	case reflect.Func:
+		return closureOf(x) == closureOf(y)
+	case reflect.Slice, reflect.Map:
 		return x.Pointer() == y.Pointer() && (x.Kind() != reflect.Slice || x.Len() == y.Len())
 	}
 	return x.Comparable() && x.Equal(y)
+}
+
+// closureOf tells a function from others of the same code, which reflect's Pointer
+// does not: it is the address of what the function captured.
+func closureOf(f reflect.Value) uint64 {
+	p := reflect.New(f.Type())
+	p.Elem().Set(f)
+	return reflect.NewAt(reflect.TypeFor[uintptr](), p.UnsafePointer()).Elem().Uint()
 }

@@ -2,11 +2,14 @@ package strategy_test
 
 import (
 	"context"
+	"math"
+	"reflect"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tpustrategy/strategy"
@@ -127,4 +130,35 @@ func TestTPUSemanticsMoveTheFirstReplicasValueOfAnyDType(t *testing.T) {
 			require.Equal(t, int64(15), got.Value())
 		}
 	}
+}
+
+// Two functions are one object if they captured the same variables, not if they have
+// the same text.
+func TestClosuresOfOneTextAreTwoObjects(t *testing.T) {
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	var numbers []func() int
+	for n := range 3 {
+		numbers = append(numbers, func() int { return n })
+	}
+	one, two := numbers[1], numbers[2]
+	grouped, err := s.Regroup(context.Background(), []any{[]any{one, one}, []any{one, two}})
+	require.NoError(t, err)
+	list := grouped.([]any)
+	assert.Equal(t, 1, list[0].(func() int)())
+	assert.Equal(t, 2, list[1].(*strategy.Objects).At(1).(func() int)())
+	assert.Equal(t, reflect.ValueOf(one).Pointer(), reflect.ValueOf(two).Pointer(), "which have one text")
+}
+
+// A map's members are told apart by keys that can be found again, and named in the
+// order of their size.
+func TestMapsOfNestsHaveAnOrder(t *testing.T) {
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	ctx := context.Background()
+	_, err := s.Regroup(ctx, []any{map[int]any{10: "a", 2: "b", -1: "c"}, map[int]any{2: "b"}})
+	require.Equal(t, strategy.AssertionError, strategy.KindOf(err))
+	require.ErrorContains(t, err, "replica 1 has keys [2], replica 0 [-1 2 10]")
+	nan := map[float64]any{math.NaN(): "a"}
+	_, err = s.Regroup(ctx, []any{nan, nan})
+	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	require.ErrorContains(t, err, "NaN among its keys")
 }
