@@ -71,6 +71,6 @@ func (t *TrainStep) Lower(ctx context.Context, batch ...any) error {
 		return err
 	}
 	defer release()
-	_, _, _, err = t.function.lower(ctx, values)
+	_, _, err = t.function.lower(ctx, values)
 	return err
 }

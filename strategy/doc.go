@@ -18,6 +18,10 @@
 //		...
 //	}
 //
+// A step that takes and gives nests of tensors, variables and other values, such as a
+// batch by names and a mode, is a [TPUStrategy.NestFunction]. What is no tensor is
+// part of the signature: the step is compiled for each such value.
+//
 // # Values
 //
 // What a step takes and gives lives on the devices: a [PerReplica] has its own

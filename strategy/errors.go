@@ -26,6 +26,9 @@ type ArgumentError struct {
 	// from 0.
 	Function string
 	Argument int
+	// Path is the place in the nests of a [NestFunction], such as args[0].Images;
+	// otherwise it is empty.
+	Path string
 	// Reason says what is wrong, Hint what to do instead.
 	Reason, Hint string
 	// Err is the cause, if there is one.
@@ -33,7 +36,11 @@ type ArgumentError struct {
 }
 
 func (e *ArgumentError) Error() string {
-	text := fmt.Sprintf("strategy: %s: argument %d: %s", e.Function, e.Argument, e.Reason)
+	where := e.Path
+	if where == "" {
+		where = fmt.Sprintf("argument %d", e.Argument)
+	}
+	text := fmt.Sprintf("strategy: %s: %s: %s", e.Function, where, e.Reason)
 	if e.Err != nil {
 		text += ": " + e.Err.Error()
 	}

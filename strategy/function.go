@@ -98,7 +98,8 @@ func (s *TPUStrategy) Run(ctx context.Context, f *Function, args ...any) ([]*Per
 // Run runs the function on every replica and returns its results, one value a
 // result. An argument is a *[PerReplica] or *[Mirrored] of the strategy, which
 // stays the caller's, or a host value (see [TPUStrategy.Mirror]): one tensor, not a
-// nest of them. Variables are no arguments, the step captures them.
+// nest of them, which [TPUStrategy.NestFunction] takes. Variables are no arguments,
+// the step captures them.
 //
 // Run returns when the work is under way: waiting is for the result's Ready and
 // Local. It blocks for the trace and the compilation of a new signature, for
@@ -108,24 +109,30 @@ func (s *TPUStrategy) Run(ctx context.Context, f *Function, args ...any) ([]*Per
 //
 // Errors: [*ArgumentError], [*TraceError], [*pjrt.Error], [ErrClosed].
 func (f *Function) Run(ctx context.Context, args ...any) ([]*PerReplica, error) {
+	_, results, err := f.run(ctx, args)
+	return results, err
+}
+
+// run is Run, and says which program ran.
+func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica, error) {
 	values, release, err := f.place(ctx, args)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer release()
 	p, err := f.program(ctx, values)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	results, err := p.run(ctx, values)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	perReplica := make([]*PerReplica, len(results))
 	for i, value := range results {
 		perReplica[i] = value.(*PerReplica)
 	}
-	return perReplica, nil
+	return p, perReplica, nil
 }
 
 // place puts host arguments on the devices. release closes what it made.
@@ -202,7 +209,7 @@ func argumentHint(arg any) string {
 		return "give the whole value"
 	}
 	if nestType(reflect.TypeOf(arg), 0) {
-		return "give its leaves one by one, as arguments of their own"
+		return "give its leaves one by one, or make the step by NestFunction"
 	}
 	return ""
 }
@@ -300,7 +307,7 @@ func (f *Function) Lowered(ctx context.Context, args ...any) (*module.Module, er
 		return nil, err
 	}
 	defer release()
-	m, _, _, err := f.lower(ctx, values)
+	m, _, err := f.lower(ctx, values)
 	return m, err
 }
 

@@ -104,7 +104,7 @@ var hostileCases = []hostileCase{
 		return h.step(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, h.theirs)
 	}},
 	{"give a step a dictionary", strategy.ValueError, func(h *hostile) error {
-		return hints(h.give(map[string]any{"x": h.value}), "leaves one by one")
+		return hints(h.give(map[string]any{"x": h.value}), "NestFunction")
 	}},
 	{"give a step a tuple", strategy.ValueError, func(h *hostile) error { return hints(h.give([]any{h.value, h.value}), "leaves one by one") }},
 	{"give a step a variable", strategy.ValueError, func(h *hostile) error { return hints(h.give(h.mine), "ReplicaContext.Read") }},

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/require"
 
 	"tpustrategy/strategy"
@@ -75,6 +77,44 @@ func FuzzRegroup(f *testing.F) {
 		again, err := s.Regroup(ctx, []any{grouped, grouped})
 		require.NoError(t, err)
 		_ = again
+	})
+}
+
+// FuzzNestFunction gives a step any nest: it is traced with the same nest, or there is
+// an error of a kind.
+func FuzzNestFunction(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{0x27 - 4, 6, 13})
+	f.Add([]byte{0x31, 7, 8, 9})
+	f.Add([]byte{2, 5, 0x25})
+	s, err := strategy.New(openCPU(f, 2), strategy.Options{})
+	require.NoError(f, err)
+	f.Cleanup(func() { _ = s.Close() })
+	ctx := context.Background()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		nest, _ := nestOf(data, 0)
+		tensors := 0
+		count := func(x any) any {
+			switch x.(type) {
+			case *graph.Node, int, []float32:
+				tensors++
+			}
+			return x
+		}
+		mapped(nest, count)
+		given := tensors
+		step := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
+			tensors = 0
+			mapped(args[0], count)
+			return []any{args[0], graph.Scalar(rc.Graph(), dtypes.Float32, 1)}
+		}, strategy.FunctionOptions{})
+		m, err := step.Lowered(ctx, nest)
+		if err != nil {
+			require.NotEqual(t, strategy.KindUnknown, strategy.KindOf(err), "%v", err)
+			return
+		}
+		require.Equal(t, given, tensors)
+		require.Len(t, m.Results, given+1)
 	})
 }
 

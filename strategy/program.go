@@ -32,7 +32,9 @@ type program struct {
 	// its memory.
 	updates []int
 	results int // the step's own
-	donate  []bool
+	// structure is the nest that a [NestFunction]'s step returned.
+	structure any
+	donate    []bool
 	// lowering and compiling are how long it took to make.
 	lowering, compiling time.Duration
 }
@@ -40,12 +42,12 @@ type program struct {
 // compile traces, lowers and compiles the function for the values' signature.
 func (f *Function) compile(ctx context.Context, values []Value) (*program, error) {
 	start, s := time.Now(), f.strategy
-	m, variables, updates, err := f.lower(ctx, values)
+	m, t, err := f.lower(ctx, values)
 	lowered := time.Now()
 	if err = s.agreeOnProgram(ctx, f, values, m, err); err != nil {
 		return nil, err
 	}
-	p := &program{function: f, module: m, variables: variables, updates: updates, results: len(m.Results) - len(updates)}
+	p := &program{function: f, module: m, variables: t.variables, updates: t.updates, results: len(m.Results) - len(t.updates), structure: t.rc.structure}
 	for _, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
 	}

@@ -37,7 +37,8 @@ type trace struct {
 }
 
 // lower traces the step for the values' signature and assembles its module.
-func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module, variables []*Variable, updates []int, err error) {
+// Without an error the trace is complete.
+func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module, t *trace, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			cause, ok := r.(error)
@@ -48,23 +49,23 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 		}
 	}()
 	if f.step == nil {
-		return nil, nil, nil, f.traceError(errors.New("there is no step function: it is nil"))
+		return nil, nil, f.traceError(errors.New("there is no step function: it is nil"))
 	}
 	if f.opts.Store != nil {
 		var done func()
 		if ctx, done, err = f.strategy.Variables(f.opts.Store).exclusive(ctx); err != nil {
-			return nil, nil, nil, fmt.Errorf("strategy: tracing %s: waiting for the store: %w", f.opts.Name, err)
+			return nil, nil, fmt.Errorf("strategy: tracing %s: waiting for the store: %w", f.opts.Name, err)
 		}
 		defer done()
 	}
-	t := f.newTrace(ctx, values)
+	t = f.newTrace(ctx, values)
 	if err := t.run(); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	if m, err = t.assemble(ctx); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	return m, t.variables, t.updates, nil
+	return m, t, nil
 }
 
 func (f *Function) traceError(err error) error { return &TraceError{Function: f.opts.Name, Err: err} }

@@ -1,0 +1,224 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"tpustrategy/lowering/module"
+)
+
+// NestStepFunc is the text of a step that takes and gives nests. args are those of
+// [NestFunction.Run], with a *graph.Node in place of each tensor and all else as it
+// was given; they are the step's own. It returns a nest with a *graph.Node for each
+// tensor; what holds no nodes, such as nil, a number or a variable, is handed to the
+// caller of each run as it is. It is called once for each signature; see [StepFunc].
+type NestStepFunc func(rc *ReplicaContext, args []any) any
+
+// NestFunction is a step function that takes and gives nests: what TensorFlow's run
+// makes of args, kwargs and the returned structure. For each structure of the
+// arguments there is a [Function] of their leaves. It is safe for concurrent use.
+//
+// A nest is made of slices and maps of any (or of nests) and of structs with such
+// fields, all exported. Keyword arguments are a map[string]any or such a struct. At
+// a leaf there is
+//
+//   - a tensor: a *[PerReplica] or *[Mirrored] of the strategy, or a host value, which
+//     is a *tensors.Tensor, a number or a bool, or slices of them. The step has a
+//     *graph.Node for it;
+//   - a *[Variable], which the step reads and writes by its [ReplicaContext];
+//   - [Objects] that are the same on every replica: the step has that object. One trace
+//     stands for all replicas, so others are an error;
+//   - anything else: nil, a string, a value of a named type such as time.Duration, an
+//     array or a struct that is no nest, a pointer, a channel or a function.
+//
+// All but tensors are static: the step sees the value itself, and another one is
+// another signature, for which it is traced and compiled again. Statics are compared
+// by ==, pointers and functions by identity; so a function literal or a pointer that
+// is made anew for each run compiles each time, and is kept as long as the
+// NestFunction. A number that the step must know while it is traced, such as an axis,
+// is given as Objects or as a value of a named type.
+type NestFunction struct {
+	strategy *TPUStrategy
+	step     NestStepFunc
+	opts     FunctionOptions
+
+	mu        sync.Mutex
+	functions []nestSignature // guarded by mu
+}
+
+// nestSignature is the function for one structure of the arguments and its statics.
+type nestSignature struct {
+	args     []any // with a nil *graph.Node in place of each tensor
+	function *Function
+}
+
+// NestFunction returns a function of the strategy whose step takes and gives nests.
+// Nothing is traced until it runs.
+//
+// The options Arguments and Results go by the position of the tensors among the
+// leaves of all arguments, and of the result: slices and struct fields in order, the
+// values of a map by ascending key. SplitBatch and LocalBatch cut every host tensor;
+// give what the replicas share as a *[Mirrored]. [ReplicaContext.RealSize] counts the
+// tensors too.
+func (s *TPUStrategy) NestFunction(step NestStepFunc, opts FunctionOptions) *NestFunction {
+	if opts.Name == "" {
+		opts.Name = "step"
+	}
+	return &NestFunction{strategy: s, step: step, opts: opts}
+}
+
+// Run runs the function on every replica, like [Function.Run], and returns the nest
+// that the step returned, with a *[PerReplica] in place of each node. These are the
+// caller's, and all else in it is as the step returned it.
+//
+// Errors: those of Function.Run, an [*ArgumentError] with the leaf's Path; an
+// [*Error] for arguments or a result that are no nest, the latter in a
+// [*TraceError]: of kind ValueError for one that is too deep or holds itself, and
+// TypeError for a member that cannot hold what stands for a tensor, or a result that
+// is a nil node, a node of another graph, or a value that is no nest but has nodes in
+// it, such as a []*graph.Node.
+func (f *NestFunction) Run(ctx context.Context, args ...any) (any, error) {
+	function, paths, values, err := f.function(args)
+	if err != nil {
+		return nil, err
+	}
+	p, results, err := function.run(ctx, values)
+	if err != nil {
+		return nil, located(err, paths)
+	}
+	return fill(f.opts.Name, p.structure, results)
+}
+
+// Lowered is [Function.Lowered] of the nests' tensors, in the order of their leaves.
+func (f *NestFunction) Lowered(ctx context.Context, args ...any) (*module.Module, error) {
+	function, paths, values, err := f.function(args)
+	if err != nil {
+		return nil, err
+	}
+	m, err := function.Lowered(ctx, values...)
+	return m, located(err, paths)
+}
+
+// Compiled is [Function.Compiled] of the nests' tensors, in the order of their leaves.
+func (f *NestFunction) Compiled(ctx context.Context, args ...any) (*Compiled, error) {
+	function, paths, values, err := f.function(args)
+	if err != nil {
+		return nil, err
+	}
+	c, err := function.Compiled(ctx, values...)
+	return c, located(err, paths)
+}
+
+// located gives the error of a tensor its place in the nests.
+func located(err error, paths []string) error {
+	if wrong, ok := err.(*ArgumentError); ok {
+		wrong.at(paths[wrong.Argument])
+	}
+	return err
+}
+
+// at sets the place of a leaf.
+func (e *ArgumentError) at(path string) {
+	e.Path = path
+	_, _ = fmt.Sscanf(path, "args[%d]", &e.Argument) // every path begins so
+}
+
+// function returns the function for the structure of the arguments, making it if it
+// is new, and their tensors with the paths of these.
+func (f *NestFunction) function(args []any) (function *Function, paths []string, values []any, err error) {
+	template, paths, values, err := f.flatten(args)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, known := range f.functions {
+		if equalNests(known.args, template) {
+			return known.function, paths, values, nil
+		}
+	}
+	if !equalNests(template, template) {
+		return nil, nil, nil, fault(ValueError, f.opts.Name, "give a NaN as a tensor", "a static value is not equal to itself")
+	}
+	var step StepFunc
+	if f.step != nil {
+		step = f.flatStep(template)
+	}
+	function = f.strategy.Function(step, f.opts)
+	f.functions = append(f.functions, nestSignature{template, function})
+	return function, paths, values, nil
+}
+
+// equalNests reports whether nests have one structure and the same leaves.
+func equalNests(a, b []any) bool {
+	_, err := zipNest("compare", []any{a, b}, func(_ string, leaves []any) (any, error) {
+		if !same(leaves[0], leaves[1]) {
+			return nil, errors.New("another leaf")
+		}
+		return nil, nil
+	})
+	return err == nil
+}
+
+// flatten takes the tensors out of the arguments.
+func (f *NestFunction) flatten(args []any) (template []any, paths []string, values []any, err error) {
+	nest, err := mapNestAt(f.opts.Name, "args", args, func(path string, x any) (any, error) {
+		static, isTensor, wrong := f.strategy.nestLeaf(x)
+		switch {
+		case wrong != nil:
+			wrong.Function = f.opts.Name
+			wrong.at(path)
+			return nil, wrong
+		case isTensor:
+			paths, values = append(paths, path), append(values, x)
+			return (*graph.Node)(nil), nil
+		}
+		return static, nil
+	})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return nest.([]any), paths, values, nil
+}
+
+// fill puts the leaves, in order, in place of the nil pointers of their type.
+func fill[T any](op string, template any, leaves []*T) (any, error) {
+	return mapNest(op, template, func(_ string, x any) (any, error) {
+		if empty, ok := x.(*T); ok && empty == nil {
+			x, leaves = leaves[0], leaves[1:]
+		}
+		return x, nil
+	})
+}
+
+// flatStep is the step for arguments of one structure, as a step of their tensors.
+func (f *NestFunction) flatStep(template []any) StepFunc {
+	return func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
+		args, err := fill(f.opts.Name, template, in)
+		if err != nil {
+			panic(err)
+		}
+		var nodes []*graph.Node
+		rc.structure, err = mapNestAt(f.opts.Name, "result", f.step(rc, args.([]any)), func(path string, x any) (any, error) {
+			node, ok := x.(*graph.Node)
+			switch {
+			case !ok:
+				return x, f.isResult(path, x)
+			case node == nil:
+				return nil, fault(TypeError, f.opts.Name, "return a node, or nil of no type", "%s is a nil node", path)
+			case node.Graph() != rc.graph:
+				return nil, fault(TypeError, f.opts.Name, "return nodes of this trace", "%s is a node of another graph", path)
+			}
+			nodes = append(nodes, node)
+			return (*PerReplica)(nil), nil
+		})
+		if err != nil {
+			panic(err)
+		}
+		return nodes
+	}
+}

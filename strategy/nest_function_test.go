@@ -1,0 +1,477 @@
+package strategy_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/pjrt/leaktest"
+	"tpustrategy/strategy"
+)
+
+// mapped replaces the leaves of a nest of the sorts that these tests make.
+func mapped(nest any, leaf func(x any) any) any {
+	switch x := nest.(type) {
+	case []any:
+		out := make([]any, len(x))
+		for i := range x {
+			out[i] = mapped(x[i], leaf)
+		}
+		return out
+	case map[string]any:
+		out := map[string]any{}
+		for _, k := range slices.Sorted(maps.Keys(x)) {
+			out[k] = mapped(x[k], leaf)
+		}
+		return out
+	case map[int][]any:
+		out := map[int][]any{}
+		for _, k := range slices.Sorted(maps.Keys(x)) {
+			out[k] = mapped(x[k], leaf).([]any)
+		}
+		return out
+	case pair:
+		return pair{mapped(x.A, leaf), mapped(x.B, leaf)}
+	}
+	return leaf(nest)
+}
+
+// closeAll closes the results of a run.
+func closeAll(t *testing.T, nest any) {
+	t.Helper()
+	mapped(nest, func(x any) any {
+		if v, ok := x.(*strategy.PerReplica); ok {
+			require.NoError(t, v.Close())
+		}
+		return nil
+	})
+}
+
+// replicaValues is a tensor that a test gives to each replica.
+type replicaValues []any
+
+// localValues reads the results of a run.
+func localValues(t *testing.T, nest any, replicas int) any {
+	t.Helper()
+	return mapped(nest, func(x any) any {
+		if v, ok := x.(*strategy.PerReplica); ok {
+			return replicaValues(components(t, v, replicas))
+		}
+		return x
+	})
+}
+
+// nestMaker makes random arguments.
+type nestMaker struct {
+	t        *testing.T
+	rng      *rand.Rand
+	s        *strategy.TPUStrategy
+	replicas int
+	variable *strategy.Variable
+}
+
+func (m *nestMaker) numbers() []float32 {
+	return []float32{float32(m.rng.IntN(100)), float32(m.rng.IntN(100))}
+}
+
+// make returns a nest, and the same nest with the numbers that each replica is to
+// receive in place of the tensors.
+func (m *nestMaker) make(depth int) (nest, want any) {
+	if depth > 0 && m.rng.IntN(4) > 0 {
+		return m.branch(depth)
+	}
+	ctx, same := context.Background(), func(x any) replicaValues { return slices.Repeat(replicaValues{x}, m.replicas) }
+	switch x := m.numbers(); m.rng.IntN(10) {
+	case 0:
+		return x, same(x)
+	case 1:
+		return tensors.FromValue(x), same(x)
+	case 2:
+		return x[0], same(x[0])
+	case 3:
+		v, err := m.s.Mirror(ctx, x, logical.Annotation{})
+		require.NoError(m.t, err)
+		return v, same(x)
+	case 4:
+		var all replicaValues
+		for range m.replicas {
+			all = append(all, m.numbers())
+		}
+		v, err := m.s.PerReplica(ctx, all, logical.Annotation{})
+		require.NoError(m.t, err)
+		return v, all
+	case 5:
+		return strategy.NewObjects(slices.Repeat([]any{"same"}, m.replicas)...), "same"
+	case 6:
+		return m.variable, m.variable
+	case 7:
+		return nil, nil
+	case 8:
+		return time.Duration(m.rng.IntN(3)), nil
+	}
+	text := fmt.Sprint("text ", m.rng.IntN(3))
+	return text, text
+}
+
+func (m *nestMaker) branch(depth int) (nest, want any) {
+	members := func(n int) (list, wants []any) {
+		list, wants = make([]any, n), make([]any, n)
+		for i := range n {
+			list[i], wants[i] = m.make(depth - 1)
+		}
+		return list, wants
+	}
+	switch m.rng.IntN(4) {
+	case 0:
+		list, wants := members(m.rng.IntN(4))
+		return list, wants
+	case 1:
+		list, wants := members(m.rng.IntN(4))
+		nest, want := map[string]any{}, map[string]any{}
+		for i, k := range []string{"x", "y", "z"}[:len(list)] {
+			nest[k], want[k] = list[i], wants[i]
+		}
+		return nest, want
+	case 2:
+		a, wantA := members(1)
+		b, wantB := members(2)
+		return map[int][]any{2: a, 10: b}, map[int][]any{2: wantA, 10: wantB}
+	}
+	list, wants := members(2)
+	return pair{list[0], list[1]}, pair{wants[0], wants[1]}
+}
+
+// What goes into a step comes out of it in the same structure, each leaf with its own
+// numbers on each replica.
+func TestNestsGoThroughAStep(t *testing.T) {
+	leaktest.Check(t)
+	ctx := context.Background()
+	for _, mesh := range [][2]int{{1, 1}, {2, 1}, {4, 1}, {2, 2}} {
+		replicas := mesh[0]
+		s := newStrategy(t, 4, strategy.Options{Replicas: replicas, LogicalDevices: mesh[1]})
+		variable, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{})
+		require.NoError(t, err)
+		m := &nestMaker{t, rand.New(rand.NewPCG(uint64(mesh[0]), uint64(mesh[1]))), s, replicas, variable}
+		traces := 0
+		f := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
+			traces++
+			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
+			id = graph.Add(id, rc.Read(variable)) // so that a nest without tensors has a program too
+			got := mapped(args, func(x any) any {
+				if node, ok := x.(*graph.Node); ok {
+					return graph.Add(node, id)
+				}
+				if _, ok := x.(time.Duration); ok {
+					return nil
+				}
+				return x
+			})
+			return pair{got, id}
+		}, strategy.FunctionOptions{})
+		for range 12 {
+			args, wants := make([]any, m.rng.IntN(3)), []any{}
+			for i := range args {
+				var want any
+				args[i], want = m.make(4)
+				wants = append(wants, want)
+			}
+			want := mapped(wants, func(x any) any {
+				all, ok := x.(replicaValues)
+				if !ok {
+					return x
+				}
+				out := make(replicaValues, replicas)
+				for r, x := range all {
+					plus := float32(r + 1)
+					switch x := x.(type) {
+					case float32:
+						out[r] = x + plus
+					case []float32:
+						out[r] = []float32{x[0] + plus, x[1] + plus}
+					}
+				}
+				return out
+			})
+			var ids replicaValues
+			for r := range replicas {
+				ids = append(ids, float32(r+1))
+			}
+			before := traces
+			for range 2 { // the second time the program is there
+				out, err := f.Run(ctx, args...)
+				require.NoError(t, err)
+				require.Equal(t, pair{want, ids}, localValues(t, out, replicas), "%v of %v", mesh, args)
+				closeAll(t, out)
+			}
+			require.LessOrEqual(t, traces, before+1)
+			mapped(args, func(x any) any {
+				if v, ok := x.(strategy.Value); ok {
+					require.NoError(t, v.Ready(ctx), "it stays the caller's")
+					require.NoError(t, v.Close())
+				}
+				return nil
+			})
+		}
+	}
+}
+
+type level int
+
+// Another static value, structure or shape is traced once, and never again.
+func TestEachStaticIsTracedOnce(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	v, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{})
+	require.NoError(t, err)
+	w, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{})
+	require.NoError(t, err)
+	var adders []func(*graph.Node) *graph.Node
+	for n := range 3 {
+		adders = append(adders, func(x *graph.Node) *graph.Node { return graph.AddScalar(x, float64(n)) })
+	}
+	add1, add2 := adders[1], adders[2]
+	both := func(x any) any { return strategy.NewObjects(x, x) }
+	x := []float32{1}
+	calls := [][]any{
+		{x}, {x, nil}, {x, "a"}, {x, "b"}, {x, level(1)}, {x, level(2)}, {x, time.Duration(1)},
+		{x, add1}, {x, add2}, {x, v}, {x, w}, {x, &level2}, {x, [2]int{1, 2}}, {x, both(3)}, {x, both(4)},
+		{x, []any{}}, {x, map[string]any{}}, {x, map[int]any{}}, {x, []any{nil}}, {x, []any{"a"}}, {x, pair{}}, {x, pair{A: "a"}}, {x, pair{B: "a"}},
+		{[]any{x}}, {[]any{x}, []any{}}, {map[string]any{"x": x}}, {map[string]any{"y": x}}, {[]float32{1, 2}}, {[]int32{1}}, {"a", x}, {x, struct{ a any }{"a"}},
+	}
+	traces := 0
+	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
+		traces++
+		var first *graph.Node
+		mapped(args, func(x any) any {
+			if node, ok := x.(*graph.Node); ok {
+				first = node
+			}
+			return x
+		})
+		if len(args) > 1 {
+			if add, ok := args[1].(func(*graph.Node) *graph.Node); ok {
+				return add(first)
+			}
+		}
+		return graph.Neg(first)
+	}, strategy.FunctionOptions{})
+	for range 2 {
+		for i, args := range calls {
+			out, err := f.Run(ctx, args...)
+			require.NoError(t, err, "%d: %v", i, args)
+			closeAll(t, out)
+		}
+		require.Equal(t, len(calls), traces)
+	}
+	for i, want := range []float32{2, 3} {
+		out, err := f.Run(ctx, x, []any{add1, add2}[i])
+		require.NoError(t, err)
+		require.Equal(t, []any{[]float32{want}, []float32{want}}, components(t, out.(*strategy.PerReplica), 2), "each closure has its own number")
+	}
+	for i, again := range []any{strings.Clone("a"), time.Duration(1), [2]int{1, 2}, both(3), map[string]any{}} { // made anew, and equal
+		out, err := f.Run(ctx, []float32{2}, again)
+		require.NoError(t, err, i)
+		closeAll(t, out)
+	}
+	require.Equal(t, len(calls), traces)
+}
+
+var level2 = level(2)
+
+// A result's structure is that of the program that ran.
+func TestAResultsStructureMayGoByTheShape(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
+		x := args[0].(*graph.Node)
+		out := map[string]any{}
+		for i, k := range []string{"x", "y", "z"}[:x.Shape().Dimensions[0]] {
+			out[k] = []any{k, graph.SliceAxis(x, 0, graph.AxisElem(i))}
+		}
+		return out
+	}, strategy.FunctionOptions{})
+	for range 2 {
+		for n := 1; n <= 3; n++ {
+			out, err := f.Run(ctx, []float32{7, 8, 9}[:n])
+			require.NoError(t, err)
+			require.Len(t, out, n)
+			_, err = f.Lowered(ctx, []float32{7, 8, 9}[:n%3+1]) // which is another trace
+			require.NoError(t, err)
+			x := out.(map[string]any)["x"].([]any)
+			require.Equal(t, "x", x[0])
+			x[0] = "changed: it is the caller's"
+			closeAll(t, out)
+		}
+	}
+}
+
+// A step reads and writes the variables of its arguments.
+func TestVariablesInNestsAreWritten(t *testing.T) {
+	ctx := context.Background()
+	for _, mesh := range [][2]int{{4, 1}, {2, 2}} {
+		s := newStrategy(t, 4, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
+		sum, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		local, err := s.NewVariable(ctx, []float32{0, 0}, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		f := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
+			model := args[0].(map[string]any)
+			x := args[1].(pair).A.(*graph.Node)
+			rc.AssignAdd(model["local"].(*strategy.Variable), x)
+			return []any{model["sum"], rc.AssignAdd(model["sum"].(*strategy.Variable), graph.ReduceAllSum(x))}
+		}, strategy.FunctionOptions{})
+		for step := range 3 {
+			out, err := f.Run(ctx, map[string]any{"sum": sum, "local": local}, pair{A: []float32{1, 2}})
+			require.NoError(t, err)
+			require.Same(t, sum, out.([]any)[0])
+			total := float32(1 + 3*(step+1)*mesh[0])
+			require.Equal(t, slices.Repeat([]any{total}, mesh[0]), components(t, out.([]any)[1].(*strategy.PerReplica), mesh[0]))
+			require.Equal(t, slices.Repeat([]any{total}, mesh[0]), components(t, sum, mesh[0]))
+			n := float32(step + 1)
+			require.Equal(t, slices.Repeat([]any{[]float32{n, 2 * n}}, mesh[0]), components(t, local, mesh[0]))
+		}
+	}
+}
+
+// Every host tensor of the nests is cut, and what is mirrored stays whole.
+func TestNestsOfBatchesAreCut(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	scale, err := s.Mirror(ctx, float32(10), logical.Annotation{})
+	require.NoError(t, err)
+	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
+		b := args[0].(map[string]any)
+		return []any{graph.Mul(b["x"].(*graph.Node), b["z"].(*graph.Node)), b["y"].([]any)[0]}
+	}, strategy.FunctionOptions{SplitBatch: true})
+	out, err := f.Run(ctx, map[string]any{"x": []float32{1, 2, 3, 4}, "y": []any{[][]int32{{1}, {2}}}, "z": scale})
+	require.NoError(t, err)
+	require.Equal(t, []any{
+		replicaValues{[]float32{10, 20}, []float32{30, 40}},
+		replicaValues{[][]int32{{1}}, [][]int32{{2}}},
+	}, localValues(t, out, 2))
+}
+
+// Annotations go by the leaves' order, which goes by the size of numeric keys; real
+// sizes do too.
+func TestLeavesHaveAnOrder(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	split := logical.SplitInto(2)
+	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
+		m := args[0].(map[int]any)
+		return pair{B: m[2], A: []any{m[-1], m[10]}}
+	}, strategy.FunctionOptions{Arguments: []logical.Annotation{{}, split}, Results: []logical.Annotation{{}, {}, split}})
+	nest := map[int]any{10: []float32{1, 2}, 2: []float64{3, 4}, -1: []int32{5, 6}}
+	c, err := f.Compiled(ctx, nest)
+	require.NoError(t, err)
+	require.Equal(t, []dtypes.DType{dtypes.Int32, dtypes.Float64, dtypes.Float32},
+		[]dtypes.DType{c.Module.Arguments[0].DType, c.Module.Arguments[1].DType, c.Module.Arguments[2].DType})
+	require.Equal(t, split, c.Module.Arguments[1].Annotation)
+	out, err := f.Run(ctx, nest)
+	require.NoError(t, err)
+	p := out.(pair)
+	assert.Equal(t, split, p.B.(*strategy.PerReplica).Annotation())
+	assert.Equal(t, logical.Annotation{}, p.A.([]any)[1].(*strategy.PerReplica).Annotation())
+	assert.Equal(t, []any{[]float64{3, 4}, []float64{3, 4}}, components(t, p.B.(*strategy.PerReplica), 2))
+
+	padded := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
+		return []any{rc.RealSize(1, 0), args[1].(pair).B}
+	}, strategy.FunctionOptions{PadRagged: true})
+	ragged, err := s.RaggedPerReplica(ctx, []any{[]float32{1}, []float32{2, 3, 4}})
+	require.NoError(t, err)
+	out, err = padded.Run(ctx, []float32{1}, pair{A: "static", B: ragged})
+	require.NoError(t, err)
+	require.Equal(t, []any{replicaValues{int32(1), int32(3)}, replicaValues{[]float32{1, 0, 0}, []float32{2, 3, 4}}}, localValues(t, out, 2))
+}
+
+// Goroutines that bring the same structures compile each once.
+func TestGoroutinesShareANestFunction(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	var traces atomic.Int64
+	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
+		traces.Add(1)
+		return []any{args[0], graph.Neg(args[1].(pair).B.(*graph.Node))}
+	}, strategy.FunctionOptions{})
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			for i := range 6 {
+				name, x := fmt.Sprint("kind ", (g+i)%3), float32(g*10+i)
+				out, err := f.Run(ctx, name, pair{B: x})
+				if !assert.NoError(t, err) {
+					return
+				}
+				assert.Equal(t, name, out.([]any)[0])
+				got, err := out.([]any)[1].(*strategy.PerReplica).Local(ctx, 1)
+				assert.NoError(t, err)
+				assert.Equal(t, -x, got.Value())
+			}
+		})
+	}
+	all.Wait()
+	require.Equal(t, int64(3), traces.Load())
+}
+
+// deep is a nest of n levels around x.
+func deep(n int, x any) any {
+	for range n {
+		x = []any{x}
+	}
+	return x
+}
+
+// A nest is as deep in the step as it is outside.
+func TestNestsAreDeep(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any { return args[0] }, strategy.FunctionOptions{})
+	for n, taken := range map[int]bool{0: true, 50: true, 98: true, 99: true, 100: false, 200: false} {
+		out, err := f.Run(ctx, deep(n, float32(n)))
+		if !taken {
+			require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+			require.ErrorContains(t, err, "args: a nest of more than 100 levels")
+			continue
+		}
+		require.NoError(t, err, n)
+		for range n {
+			out = out.([]any)[0]
+		}
+		require.Equal(t, []any{float32(n), float32(n)}, components(t, out.(*strategy.PerReplica), 2))
+	}
+}
+
+// A nest function of shapes is compiled for a slice that is not there.
+func TestAOTNestsOfShapes(t *testing.T) {
+	if !aotChild(t) {
+		return
+	}
+	ctx := context.Background()
+	s := ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2})
+	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
+		b := args[0].(pair)
+		return map[string]any{"sum": graph.ReduceAllSum(b.A.(*graph.Node)), "name": b.B}
+	}, strategy.FunctionOptions{SplitBatch: true})
+	args := pair{shapes.Make(dtypes.Float32, 8, 3), "v5e"}
+	c, err := f.Compiled(ctx, args)
+	require.NoError(t, err)
+	assert.Equal(t, []int{2, 3}, c.Module.Arguments[0].Local)
+	_, err = f.Run(ctx, args)
+	var refused *strategy.AheadOfTimeError
+	require.ErrorAs(t, err, &refused)
+}
