@@ -210,3 +210,18 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 	require.NoError(t, s.Close())
 	runtime.GC()
 }
+
+func TestACancelledRunTracesNothing(t *testing.T) {
+	s := newStrategy(t, 1, strategy.Options{Replicas: 1})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	traces := 0
+	for range 20 {
+		_, err := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			traces++
+			return []*graph.Node{graph.Const(rc.Graph(), float32(1))}
+		}, strategy.FunctionOptions{}).Run(ctx)
+		assert.ErrorIs(t, err, context.Canceled)
+	}
+	assert.Zero(t, traces)
+}

@@ -208,7 +208,7 @@ func argumentHint(arg any) string {
 	case *Component:
 		return "give the whole value"
 	}
-	if nestType(reflect.TypeOf(arg), 0) {
+	if isNest(reflect.TypeOf(arg)) {
 		return "give its leaves one by one, or make the step by NestFunction"
 	}
 	return ""
@@ -273,11 +273,17 @@ func (f *Function) program(ctx context.Context, values []Value) (*program, error
 	if f.refuse != nil {
 		return nil, f.refuse(values)
 	}
+	late := func() error {
+		return fmt.Errorf("strategy: waiting for a compilation of %s: %w", f.opts.Name, context.Cause(ctx))
+	}
+	if ctx.Err() != nil { // of two ready cases select takes any
+		return nil, late()
+	}
 	select {
 	case f.compiling <- struct{}{}:
 		defer func() { <-f.compiling }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("strategy: waiting for a compilation of %s: %w", f.opts.Name, context.Cause(ctx))
+		return nil, late()
 	}
 	if p := f.compiled(key); p != nil {
 		return p, nil

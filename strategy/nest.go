@@ -1,245 +1,40 @@
 package strategy
 
 import (
-	"cmp"
-	"fmt"
 	"reflect"
-	"slices"
-	"strconv"
-	"strings"
+
+	"tpustrategy/strategy/internal/nest"
 )
 
-// A nest is a tree of slices, maps and structs around leaves: what a replica's
-// code takes and returns. A slice or a map is a nest if its elements are of an
-// interface type or nests themselves, such as []any and map[string]any; a struct
-// is one if all its fields are exported and such. Everything else is a leaf: a
-// []float32 is a host tensor.
+func isNest(t reflect.Type) bool { return nest.Is(t) }
 
-const maxDepth = 100
-
-func nestType(t reflect.Type, depth int) bool {
-	if depth > maxDepth {
-		return false
-	}
-	switch t.Kind() {
-	case reflect.Slice, reflect.Map:
-		e := t.Elem()
-		return e.Kind() == reflect.Interface || nestType(e, depth+1)
-	case reflect.Struct:
-		for i := range t.NumField() {
-			f := t.Field(i)
-			if !f.IsExported() || f.Type.Kind() != reflect.Interface && !nestType(f.Type, depth+1) {
-				return false
-			}
-		}
-		return t.NumField() > 0
-	}
-	return false
-}
+// same reports whether two leaves are one object.
+func same(a, b any) bool { return nest.Same(a, b) }
 
 // zipNest walks nests of one structure together and puts what leaf returns for
 // each place into a nest of that structure.
 func zipNest(op string, nests []any, leaf func(path string, leaves []any) (any, error)) (any, error) {
-	return zipNestAt(op, "", nests, leaf)
-}
-
-// zipNestAt is zipNest for nests that errors call by a name, in front of the path.
-func zipNestAt(op, name string, nests []any, leaf func(path string, leaves []any) (any, error)) (any, error) {
-	values := make([]reflect.Value, len(nests))
-	for i, n := range nests {
-		values[i] = reflect.ValueOf(n)
-	}
-	out, err := (&zipper{op, name, leaf}).zip(name, values, 0)
-	if err != nil || !out.IsValid() {
-		return nil, err
-	}
-	return out.Interface(), nil
-}
-
-// zipper walks nests of one structure together.
-type zipper struct {
-	op   string
-	name string
-	leaf func(path string, leaves []any) (any, error)
-}
-
-// differ is the error of nests that differ at a path.
-func (z *zipper) differ(path, format string, args ...any) (reflect.Value, error) {
-	return reflect.Value{}, fault(AssertionError, z.op, "return the same structure on every replica", "%s: %s", cmp.Or(path, "the nest"), fmt.Sprintf(format, args...))
-}
-
-func (z *zipper) zip(path string, values []reflect.Value, depth int) (reflect.Value, error) {
-	if depth > maxDepth {
-		text := fmt.Sprintf("a nest of more than %d levels, or one that holds itself", maxDepth)
-		if z.name != "" {
-			text = z.name + ": " + text
-		}
-		return reflect.Value{}, fault(ValueError, z.op, "make it a tree", "%s", text)
-	}
-	first := values[0]
-	isNest := first.IsValid() && nestType(first.Type(), 0)
-	for i, v := range values {
-		if (v.IsValid() && nestType(v.Type(), 0)) != isNest || isNest && v.Type() != first.Type() {
-			return z.differ(path, "replica %d has %s, replica 0 %s", i, typeName(v), typeName(first))
-		}
-	}
-	if !isNest {
-		leaves := make([]any, len(values))
-		for i, v := range values {
-			if v.IsValid() {
-				leaves[i] = v.Interface()
-			}
-		}
-		out, err := z.leaf(path, leaves)
-		return reflect.ValueOf(out), err
-	}
-	switch first.Kind() {
-	case reflect.Slice:
-		return z.slices(path, values, depth)
-	case reflect.Map:
-		return z.maps(path, values, depth)
-	}
-	out := reflect.New(first.Type()).Elem()
-	for j := range first.NumField() {
-		field := first.Type().Field(j)
-		x, err := z.member(path+"."+field.Name, field.Type, values, depth, func(v reflect.Value) reflect.Value { return v.Field(j) })
-		if err != nil {
-			return out, err
-		}
-		out.Field(j).Set(x)
-	}
-	return out, nil
-}
-
-func (z *zipper) slices(path string, values []reflect.Value, depth int) (reflect.Value, error) {
-	first := values[0]
-	for i, v := range values {
-		if v.Len() != first.Len() {
-			return z.differ(path, "replica %d has %d members, replica 0 %d", i, v.Len(), first.Len())
-		}
-	}
-	out := reflect.MakeSlice(first.Type(), first.Len(), first.Len())
-	for j := range first.Len() {
-		x, err := z.member(path+"["+strconv.Itoa(j)+"]", first.Type().Elem(), values, depth, func(v reflect.Value) reflect.Value { return v.Index(j) })
-		if err != nil {
-			return out, err
-		}
-		out.Index(j).Set(x)
-	}
-	return out, nil
-}
-
-func (z *zipper) maps(path string, values []reflect.Value, depth int) (reflect.Value, error) {
-	first := values[0]
-	keys := sortedKeys(first)
-	if slices.ContainsFunc(keys, func(k reflect.Value) bool { return !k.Equal(k) }) {
-		return first, fault(ValueError, z.op, "use keys that can be found", "%s has a NaN among its keys", cmp.Or(path, "the nest"))
-	}
-	for i, v := range values {
-		if got := sortedKeys(v); !slices.EqualFunc(keys, got, func(a, b reflect.Value) bool { return a.Equal(b) }) {
-			return z.differ(path, "replica %d has keys %v, replica 0 %v", i, interfaces(got), interfaces(keys))
-		}
-	}
-	out := reflect.MakeMap(first.Type())
-	for _, key := range keys {
-		x, err := z.member(fmt.Sprintf("%s[%v]", path, key), first.Type().Elem(), values, depth, func(v reflect.Value) reflect.Value { return v.MapIndex(key) })
-		if err != nil {
-			return out, err
-		}
-		out.SetMapIndex(key, x)
-	}
-	return out, nil
-}
-
-// member zips one member of each nest, unpacked of interfaces: get takes it out. The
-// result goes where a member of the given type goes.
-func (z *zipper) member(path string, t reflect.Type, values []reflect.Value, depth int, get func(reflect.Value) reflect.Value) (reflect.Value, error) {
-	members := make([]reflect.Value, len(values))
-	for i, v := range values {
-		members[i] = get(v)
-		if members[i].IsValid() && members[i].Kind() == reflect.Interface {
-			members[i] = members[i].Elem()
-		}
-	}
-	out, err := z.zip(path, members, depth+1)
-	switch {
-	case err != nil:
-		return out, err
-	case !out.IsValid():
-		return reflect.Zero(t), nil
-	case !out.Type().AssignableTo(t):
-		return out, fault(TypeError, z.op, "use a member of type any", "%s of type %s cannot hold a %s", path, t, out.Type())
-	}
-	return out, nil
-}
-
-func interfaces(values []reflect.Value) []any {
-	all := make([]any, len(values))
-	for i, v := range values {
-		all[i] = v.Interface()
-	}
-	return all
-}
-
-// sortedKeys orders numbers by size, and other keys by their text.
-func sortedKeys(m reflect.Value) []reflect.Value {
-	keys := m.MapKeys()
-	of := reflect.Zero(m.Type().Key())
-	slices.SortFunc(keys, func(a, b reflect.Value) int {
-		switch {
-		case of.CanInt():
-			return cmp.Compare(a.Int(), b.Int())
-		case of.CanUint():
-			return cmp.Compare(a.Uint(), b.Uint())
-		case of.CanFloat():
-			return cmp.Compare(a.Float(), b.Float())
-		case of.Kind() == reflect.String:
-			return strings.Compare(a.String(), b.String())
-		}
-		return strings.Compare(fmt.Sprintf("%#v", a), fmt.Sprintf("%#v", b))
-	})
-	return keys
-}
-
-func typeName(v reflect.Value) string {
-	if !v.IsValid() {
-		return "nothing"
-	}
-	return v.Type().String()
+	out, err := nest.Zip("", nests, leaf)
+	return out, nestFault(op, err)
 }
 
 // mapNest replaces the leaves of one nest.
-func mapNest(op string, nest any, leaf func(path string, x any) (any, error)) (any, error) {
-	return mapNestAt(op, "", nest, leaf)
+func mapNest(op string, x any, leaf func(path string, x any) (any, error)) (any, error) {
+	return mapNestAt(op, "", x, leaf)
 }
 
-func mapNestAt(op, name string, nest any, leaf func(path string, x any) (any, error)) (any, error) {
-	return zipNestAt(op, name, []any{nest}, func(path string, leaves []any) (any, error) { return leaf(path, leaves[0]) })
+// mapNestAt is mapNest for a nest that errors call by a name.
+func mapNestAt(op, name string, x any, leaf func(path string, x any) (any, error)) (any, error) {
+	out, err := nest.Map(name, x, leaf)
+	return out, nestFault(op, err)
 }
 
-// same reports whether two leaves are one object: the same pointer or closure, the
-// same memory of a slice, or equal values of a type without identity, such as numbers.
-func same(a, b any) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
-	if x.Type() != y.Type() {
-		return false
-	}
-	switch x.Kind() {
-	case reflect.Func:
-		return closureOf(x) == closureOf(y)
-	case reflect.Slice, reflect.Map:
-		return x.Pointer() == y.Pointer() && (x.Kind() != reflect.Slice || x.Len() == y.Len())
-	}
-	return x.Comparable() && x.Equal(y)
-}
+var nestKinds = map[nest.Mistake]Kind{nest.Structure: AssertionError, nest.Depth: ValueError, nest.Size: ValueError, nest.Key: ValueError, nest.Member: TypeError}
 
-// closureOf tells a function from others of the same code, which reflect's Pointer
-// does not: it is the address of what the function captured.
-func closureOf(f reflect.Value) uint64 {
-	p := reflect.New(f.Type())
-	p.Elem().Set(f)
-	return reflect.NewAt(reflect.TypeFor[uintptr](), p.UnsafePointer()).Elem().Uint()
+// nestFault is the error of an operation on a nest.
+func nestFault(op string, err error) error {
+	if wrong, ok := err.(*nest.Error); ok {
+		return fault(nestKinds[wrong.Mistake], op, wrong.Hint, "%s", wrong.Reason)
+	}
+	return err
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/strategy/internal/nest"
 )
 
 // anyMembers is what to do with what is no nest and has members.
@@ -79,7 +81,7 @@ func staticLeaf(x any) *ArgumentError {
 		return nil
 	case !v.Comparable():
 		return &ArgumentError{Reason: fmt.Sprintf("a %T, which is no tensor, no nest, and cannot be compared", x), Hint: anyMembers}
-	case v.Kind() == reflect.Pointer && nestType(v.Type().Elem(), 0):
+	case v.Kind() == reflect.Pointer && isNest(v.Type().Elem()):
 		return &ArgumentError{Reason: fmt.Sprintf("a %T, which would be compared as a pointer", x), Hint: "give the nest itself"}
 	case holds(v, 0, isTensorObject):
 		return &ArgumentError{Reason: fmt.Sprintf("a %T: it is no nest, and it has tensors in it", x), Hint: anyMembers}
@@ -98,7 +100,7 @@ func isTensorObject(t reflect.Type) bool {
 // holds reports whether a value has something of a type in it. Pointers are not
 // followed.
 func holds(v reflect.Value, depth int, wanted func(reflect.Type) bool) bool {
-	if !v.IsValid() || depth > maxDepth {
+	if !v.IsValid() || depth > nest.MaxDepth {
 		return false
 	}
 	if wanted(v.Type()) {
@@ -147,7 +149,7 @@ func (f *NestFunction) isResult(path string, x any) error {
 	v, pointsToNest := reflect.ValueOf(x), false
 	if v.Kind() == reflect.Pointer { // what it points to may be in use elsewhere: its type is all that is looked at
 		v = reflect.Zero(v.Type().Elem())
-		pointsToNest = nestType(v.Type(), 0)
+		pointsToNest = isNest(v.Type())
 	}
 	if pointsToNest || holds(v, 0, func(t reflect.Type) bool { return t == reflect.TypeFor[*graph.Node]() }) {
 		return fault(TypeError, f.opts.Name, anyMembers, "%s is a %T: it is no nest, and may have nodes in it", path, x)

@@ -204,7 +204,7 @@ func (s *TPUStrategy) ReduceNest(ctx context.Context, op ReduceOp, nest any, axe
 	if err := op.check("reduce"); err != nil {
 		return nil, err
 	}
-	if s.opts.Semantics == TensorFlowTPU && op == Sum && len(axes) == 0 && nest != nil && nestType(reflect.TypeOf(nest), 0) {
+	if s.opts.Semantics == TensorFlowTPU && op == Sum && len(axes) == 0 && nest != nil && isNest(reflect.TypeOf(nest)) {
 		return nil, fault(ValueError, "reduce", "reduce its values one by one, or leave Options.Semantics at its default", "a nest, which TensorFlow's TPU strategy does not take apart")
 	}
 	return mapNest("reduce", nest, func(_ string, x any) (any, error) { return s.reduceLeaf(ctx, op, x, axes) })

@@ -1,0 +1,279 @@
+// Package nest walks nests: trees of slices, maps and structs around leaves, which are
+// what a replica's code takes and returns.
+//
+// A slice or a map is a nest if its elements are of an interface type or nests
+// themselves, such as []any and map[string]any; a struct is one if all its fields are
+// exported and such. Everything else is a leaf: a []float32 is a host tensor. Slices and
+// fields are walked in order, maps by ascending key.
+package nest
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// MaxDepth is how many levels a nest may have.
+	MaxDepth = 100
+	// MaxSize is how many leaves and branches: one that is in many places counts in
+	// each, so that a few slices are too many if they hold each other twice.
+	MaxSize = 1 << 20
+)
+
+// Mistake is what is wrong with a nest.
+type Mistake uint8
+
+const (
+	// Structure: nests that are walked together differ.
+	Structure Mistake = iota
+	// Depth: there are too many levels, or no end of them.
+	Depth
+	// Size: there are too many members.
+	Size
+	// Key: a key of a map that is not equal to itself.
+	Key
+	// Member: a member whose type cannot hold the leaf that takes its place.
+	Member
+)
+
+// Error says what is wrong, and what to do instead.
+type Error struct {
+	Mistake      Mistake
+	Reason, Hint string
+}
+
+func (e *Error) Error() string { return e.Reason + "; " + e.Hint }
+
+// Is reports whether values of a type are nests.
+func Is(t reflect.Type) bool { return isNest(t, 0) }
+
+func isNest(t reflect.Type, depth int) bool {
+	if depth > MaxDepth {
+		return false
+	}
+	switch t.Kind() {
+	case reflect.Slice, reflect.Map:
+		e := t.Elem()
+		return e.Kind() == reflect.Interface || isNest(e, depth+1)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if !f.IsExported() || f.Type.Kind() != reflect.Interface && !isNest(f.Type, depth+1) {
+				return false
+			}
+		}
+		return t.NumField() > 0
+	}
+	return false
+}
+
+// Zip walks nests of one structure, at least one, together and puts what leaf returns
+// for each place into a nest of that structure. A path is such as .Field[0][key]; name
+// stands before it, where the nests have one. Errors: [*Error], and those of leaf.
+func Zip(name string, nests []any, leaf func(path string, leaves []any) (any, error)) (any, error) {
+	values := make([]reflect.Value, len(nests))
+	for i, n := range nests {
+		values[i] = reflect.ValueOf(n)
+	}
+	out, err := (&zipper{name: name, leaf: leaf}).zip(name, values, 0)
+	if err != nil || !out.IsValid() {
+		return nil, err
+	}
+	return out.Interface(), nil
+}
+
+// Map is Zip of one nest: it replaces its leaves.
+func Map(name string, nest any, leaf func(path string, x any) (any, error)) (any, error) {
+	return Zip(name, []any{nest}, func(path string, leaves []any) (any, error) { return leaf(path, leaves[0]) })
+}
+
+// zipper walks nests of one structure together.
+type zipper struct {
+	name string
+	leaf func(path string, leaves []any) (any, error)
+	size int
+}
+
+// differ is the error of nests that differ at a path.
+func (z *zipper) differ(path, format string, args ...any) (reflect.Value, error) {
+	return reflect.Value{}, &Error{Structure, cmp.Or(path, "the nest") + ": " + fmt.Sprintf(format, args...), "return the same structure on every replica"}
+}
+
+func (z *zipper) tooMuch(m Mistake, format string, limit int) (reflect.Value, error) {
+	text := fmt.Sprintf(format, limit)
+	if z.name != "" {
+		text = z.name + ": " + text
+	}
+	return reflect.Value{}, &Error{m, text, "make it a tree"}
+}
+
+func (z *zipper) zip(path string, values []reflect.Value, depth int) (reflect.Value, error) {
+	z.size++
+	switch {
+	case depth > MaxDepth:
+		return z.tooMuch(Depth, "a nest of more than %d levels, or one that holds itself", MaxDepth)
+	case z.size > MaxSize:
+		return z.tooMuch(Size, "a nest of more than %d members", MaxSize)
+	}
+	first := values[0]
+	branch := first.IsValid() && Is(first.Type())
+	for i, v := range values {
+		if (v.IsValid() && Is(v.Type())) != branch || branch && v.Type() != first.Type() {
+			return z.differ(path, "replica %d has %s, replica 0 %s", i, typeName(v), typeName(first))
+		}
+	}
+	if !branch {
+		leaves := make([]any, len(values))
+		for i, v := range values {
+			if v.IsValid() {
+				leaves[i] = v.Interface()
+			}
+		}
+		out, err := z.leaf(path, leaves)
+		return reflect.ValueOf(out), err
+	}
+	switch first.Kind() {
+	case reflect.Slice:
+		return z.slices(path, values, depth)
+	case reflect.Map:
+		return z.maps(path, values, depth)
+	}
+	out := reflect.New(first.Type()).Elem()
+	for j := range first.NumField() {
+		field := first.Type().Field(j)
+		x, err := z.member(path+"."+field.Name, field.Type, values, depth, func(v reflect.Value) reflect.Value { return v.Field(j) })
+		if err != nil {
+			return out, err
+		}
+		out.Field(j).Set(x)
+	}
+	return out, nil
+}
+
+func (z *zipper) slices(path string, values []reflect.Value, depth int) (reflect.Value, error) {
+	first := values[0]
+	for i, v := range values {
+		if v.Len() != first.Len() {
+			return z.differ(path, "replica %d has %d members, replica 0 %d", i, v.Len(), first.Len())
+		}
+	}
+	out := reflect.MakeSlice(first.Type(), first.Len(), first.Len())
+	for j := range first.Len() {
+		x, err := z.member(path+"["+strconv.Itoa(j)+"]", first.Type().Elem(), values, depth, func(v reflect.Value) reflect.Value { return v.Index(j) })
+		if err != nil {
+			return out, err
+		}
+		out.Index(j).Set(x)
+	}
+	return out, nil
+}
+
+func (z *zipper) maps(path string, values []reflect.Value, depth int) (reflect.Value, error) {
+	first := values[0]
+	keys := sortedKeys(first)
+	if slices.ContainsFunc(keys, func(k reflect.Value) bool { return !k.Equal(k) }) {
+		return first, &Error{Key, cmp.Or(path, "the nest") + " has a NaN among its keys", "use keys that can be found"}
+	}
+	for i, v := range values {
+		if got := sortedKeys(v); !slices.EqualFunc(keys, got, func(a, b reflect.Value) bool { return a.Equal(b) }) {
+			return z.differ(path, "replica %d has keys %v, replica 0 %v", i, interfaces(got), interfaces(keys))
+		}
+	}
+	out := reflect.MakeMap(first.Type())
+	for _, key := range keys {
+		x, err := z.member(fmt.Sprintf("%s[%v]", path, key), first.Type().Elem(), values, depth, func(v reflect.Value) reflect.Value { return v.MapIndex(key) })
+		if err != nil {
+			return out, err
+		}
+		out.SetMapIndex(key, x)
+	}
+	return out, nil
+}
+
+// member zips one member of each nest, unpacked of interfaces: get takes it out. The
+// result goes where a member of the given type goes.
+func (z *zipper) member(path string, t reflect.Type, values []reflect.Value, depth int, get func(reflect.Value) reflect.Value) (reflect.Value, error) {
+	members := make([]reflect.Value, len(values))
+	for i, v := range values {
+		members[i] = get(v)
+		if members[i].IsValid() && members[i].Kind() == reflect.Interface {
+			members[i] = members[i].Elem()
+		}
+	}
+	out, err := z.zip(path, members, depth+1)
+	switch {
+	case err != nil:
+		return out, err
+	case !out.IsValid():
+		return reflect.Zero(t), nil
+	case !out.Type().AssignableTo(t):
+		return out, &Error{Member, fmt.Sprintf("%s of type %s cannot hold a %s", path, t, out.Type()), "use a member of type any"}
+	}
+	return out, nil
+}
+
+func interfaces(values []reflect.Value) []any {
+	all := make([]any, len(values))
+	for i, v := range values {
+		all[i] = v.Interface()
+	}
+	return all
+}
+
+// sortedKeys orders numbers by size, and other keys by their text.
+func sortedKeys(m reflect.Value) []reflect.Value {
+	keys := m.MapKeys()
+	of := reflect.Zero(m.Type().Key())
+	slices.SortFunc(keys, func(a, b reflect.Value) int {
+		switch {
+		case of.CanInt():
+			return cmp.Compare(a.Int(), b.Int())
+		case of.CanUint():
+			return cmp.Compare(a.Uint(), b.Uint())
+		case of.CanFloat():
+			return cmp.Compare(a.Float(), b.Float())
+		case of.Kind() == reflect.String:
+			return strings.Compare(a.String(), b.String())
+		}
+		return strings.Compare(fmt.Sprintf("%#v", a), fmt.Sprintf("%#v", b))
+	})
+	return keys
+}
+
+func typeName(v reflect.Value) string {
+	if !v.IsValid() {
+		return "nothing"
+	}
+	return v.Type().String()
+}
+
+// Same reports whether two leaves are one object: the same pointer or closure, the
+// same memory of a slice, or equal values of a type without identity, such as numbers.
+func Same(a, b any) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	if x.Type() != y.Type() {
+		return false
+	}
+	switch x.Kind() {
+	case reflect.Func:
+		return closureOf(x) == closureOf(y)
+	case reflect.Slice, reflect.Map:
+		return x.Pointer() == y.Pointer() && (x.Kind() != reflect.Slice || x.Len() == y.Len())
+	}
+	return x.Comparable() && x.Equal(y)
+}
+
+// closureOf tells a function from others of the same code, which reflect's Pointer
+// does not: it is the address of what the function captured.
+func closureOf(f reflect.Value) uint64 {
+	p := reflect.New(f.Type())
+	p.Elem().Set(f)
+	return reflect.NewAt(reflect.TypeFor[uintptr](), p.UnsafePointer()).Elem().Uint()
+}
