@@ -115,7 +115,10 @@ type Iterator struct {
 	steps    *input.Steps
 }
 
-// Iterate opens distributed input as an iterator of values on the devices.
+// Iterate opens distributed input, from its beginning, as an iterator of values on
+// the devices. Close it. Each pass of the same input has the same order: to shuffle
+// anew, distribute the dataset with another epoch ([DistributeOptions].Epoch). Package
+// feed does the same ahead of the step.
 func (s *TPUStrategy) Iterate(ctx context.Context, d *input.Distributed) (*Iterator, error) {
 	if err := s.requireCross(ctx, "iterate"); err != nil {
 		return nil, err
@@ -130,8 +133,10 @@ func (s *TPUStrategy) Iterate(ctx context.Context, d *input.Distributed) (*Itera
 	return &Iterator{strategy: s, steps: steps}, nil
 }
 
-// Next returns the next step's input, or io.EOF. It belongs outside the replicas'
-// code: inside it is a ValueError.
+// Next returns the next step's input, or io.EOF: a *PerReplica for a dataset of
+// single tensors, []any of them for tuples, map[string]any for dictionaries. Give
+// the members to a step one by one. They are the caller's. It belongs outside the
+// replicas' code: inside it is a ValueError.
 func (it *Iterator) Next(ctx context.Context) (any, error) {
 	if m, ok := modeOf(ctx); ok && m.replica {
 		return nil, fault(ValueError, "next", "take the input before the run and pass it as an argument", "called in a replica's code")

@@ -96,7 +96,10 @@ func (rc *ReplicaContext) inMain() bool {
 }
 
 // Scope returns the scope of the store at the given path, or its root: where
-// layers make their variables. It panics if the function has no store.
+// layers make their variables. Two layers at one path share their variables, also
+// by mistake: give each layer a path of its own. (GoMLX's Scope.In, as in
+// rc.Scope().In("hidden"), panics for a path that was used.) It panics if the
+// function has no store.
 func (rc *ReplicaContext) Scope(path ...string) *model.Scope {
 	if rc.scope == nil {
 		panic(fmt.Errorf("strategy: the step function has no store; set FunctionOptions.Store"))

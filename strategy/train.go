@@ -17,7 +17,9 @@ import (
 	"tpustrategy/lowering/module"
 )
 
-// LossFunc builds a replica's loss: a scalar, the mean over the replica's batch.
+// LossFunc builds a replica's loss: a float scalar, the mean over the replica's
+// batch. Some of GoMLX's losses, such as the cross-entropies, give a value for each
+// example: take graph.ReduceAllMean. Package feed says what to do with padded rows.
 type LossFunc func(rc *ReplicaContext, in []*graph.Node) *graph.Node
 
 // TrainOptions configure a training step. The zero value works.
@@ -123,8 +125,9 @@ func regularized(l *graph.Node) *graph.Node {
 }
 
 // Run takes one training step on a global batch and returns its loss, averaged
-// over the replicas. A host tensor is cut along dimension 0 among the replicas and
-// copied; a *[PerReplica] is the replicas' batches as they are.
+// over the replicas. The arguments are the in of the [LossFunc], one tensor each. A
+// host tensor is cut along dimension 0 among the replicas and copied (as in
+// [TPUStrategy.Mirror]); a *[PerReplica] is the replicas' batches as they are.
 //
 // Run returns when the work is under way. The loss belongs to the step: the next
 // Run overwrites it, so read it before, or leave it: reading waits for the step. A

@@ -83,7 +83,8 @@ func hostTensor(value any) (t *tensors.Tensor, err error) {
 }
 
 // Mirror copies a host value to every replica: a *tensors.Tensor, or what
-// tensors.FromAnyValue takes (numbers and nested slices).
+// tensors.FromAnyValue takes (numbers and nested slices). Nested slices are copied
+// number by number each time, about 0.1 us for each: make a tensor of large ones.
 func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotation) (*Mirrored, error) {
 	tensor, err := hostTensor(value)
 	if err != nil {

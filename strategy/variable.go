@@ -47,7 +47,8 @@ type Variable struct {
 // variable that replicas cannot write.
 type VariableOptions struct {
 	// Name is the variable's name; "Variable" if empty. Components are called
-	// Name, Name/replica_1 and so on.
+	// Name, Name/replica_1 and so on. Two variables may have one name; what finds
+	// variables by name, a checkpoint or a saved step, then refuses them.
 	Name string
 	// Trainable says whether optimizers change the variable; nil is true for
 	// OnWrite variables and false for OnRead ones.

@@ -35,6 +35,18 @@
 // every batch up with zeros to one shape and adds a mask to leave those rows out of
 // the loss. Batching with drop remainder leaves neither to do.
 //
+// A training step averages the replicas' losses, and with the mask they have
+// different numbers of rows. The mean over the rows of the whole batch, from the
+// losses of a replica's rows:
+//
+//	mask := graph.ConvertDType(in[2], losses.DType())
+//	rows := rc.AllReduce(strategy.Sum, graph.ReduceAllSum(mask)) // of all replicas
+//	mean := graph.Div(graph.ReduceAllSum(graph.Mul(losses, mask)), rows)
+//	return graph.MulScalar(mean, float64(rc.NumReplicasInSync()))
+//
+// For a metric, add the masked sum and the number of rows to two sync-on-read
+// variables that aggregate sums, and divide when the pass is over.
+//
 // # Positions
 //
 // [Feed.State] is the position of the input after the batch handed out last,

@@ -14,8 +14,12 @@ import (
 )
 
 // FromDataset distributes a dataset of global batches over the strategy's replicas,
-// with the automatic policy, and feeds it. For other rules call input.Distribute
+// with the automatic policy, and feeds it once. For other rules call input.Distribute
 // and [New].
+//
+// A second feed of the same dataset has the same order, shuffled or not. For several
+// epochs repeat the dataset after its Shuffle, which shuffles each anew, or give New
+// what TPUStrategy.DistributeDataset makes with another Epoch for each.
 func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset, opts Options) (*Feed, error) {
 	if s == nil {
 		return nil, errors.New("feed: no strategy")

@@ -124,9 +124,9 @@ func CloudWrap(a tpu.Accelerator) (wrap [3]bool) {
 // libtpu reads its environment as it is loaded: without a TPU, start the process
 // with TPU_SKIP_MDS_QUERY=1, TPU_WORKER_HOSTNAMES=localhost, TPU_WORKER_ID=0 and
 // TPU_ACCELERATOR_TYPE set to any type, or it asks the network for the machine it
-// is on. Describe sets nothing. libtpu aborts the process for some programs that
-// it cannot compile: compile in a process of its own what must not take others
-// down.
+// is on, over and over: minutes, which ctx cannot cut short. Describe sets nothing.
+// libtpu aborts the process for some programs that it cannot compile: compile in a
+// process of its own what must not take others down.
 //
 // Errors: [*tpu.AcceleratorError] for the name, [*pjrt.FindError] without libtpu,
 // [*pjrt.PluginError], [*pjrt.Error] from libtpu.
