@@ -50,7 +50,8 @@ type Slot struct{ Value any }
 
 // Assign returns x as logical device k of the replica holds it: the other logical
 // devices receive that value where they use the result. The gradient is assigned
-// to the same device.
+// to the same device. Like all functions on nodes it panics with an [*Error], here if
+// the replica has no device k; devices count from 0.
 func Assign(x *graph.Node, k int) *graph.Node { return annotate("assign", x, AssignTo(k)) }
 
 // Replicate returns x with a whole copy on every logical device of the replica.
@@ -60,7 +61,8 @@ func Replicate(x *graph.Node) *graph.Node { return annotate("replicate", x, Repl
 // Split returns x cut into parts over the logical devices of the replica:
 // dimension i into parts[i] pieces, 1 for a dimension that stays whole. There is
 // one number a dimension, each divides its dimension, and their product is the
-// number of logical devices. The gradient is cut the same way.
+// number of logical devices; otherwise it panics with an [*Error] that names the
+// dimension. The gradient is cut the same way.
 func Split(x *graph.Node, parts ...int) *graph.Node {
 	return annotate("split", x, SplitInto(parts...))
 }

@@ -29,8 +29,10 @@ func (s *TPUStrategy) inputOptions(o DistributeOptions) (input.Options, error) {
 }
 
 // DistributeDataset shares the global batches of a dataset out among the replicas:
-// TensorFlow's experimental_distribute_dataset. [TPUStrategy.Iterate] puts them on
-// the devices.
+// TensorFlow's experimental_distribute_dataset. The dataset is batched with the global
+// batch size, along dimension 0. It is input.Distribute with the strategy's
+// [TPUStrategy.InputOptions], and has their errors. [TPUStrategy.Iterate] puts the
+// batches on the devices, package feed ahead of the step.
 func (s *TPUStrategy) DistributeDataset(ds input.Dataset, o DistributeOptions) (*input.Distributed, error) {
 	opts, err := s.inputOptions(o)
 	if err != nil {
@@ -40,7 +42,9 @@ func (s *TPUStrategy) DistributeDataset(ds input.Dataset, o DistributeOptions) (
 }
 
 // DistributeDatasetsFromFunction calls fn for this process's dataset of batches for
-// single replicas: TensorFlow's distribute_datasets_from_function.
+// single replicas, of which each replica takes the next: TensorFlow's
+// experimental_distribute_datasets_from_function. It is input.FromFunction with the
+// strategy's [TPUStrategy.InputOptions], and has their errors.
 func (s *TPUStrategy) DistributeDatasetsFromFunction(fn func(input.Context) (input.Dataset, error), o DistributeOptions) (*input.Distributed, error) {
 	opts, err := s.inputOptions(o)
 	if err != nil {

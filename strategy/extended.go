@@ -189,7 +189,9 @@ type Destination struct {
 // To is where a variable or a value is: on all replicas.
 func To[T *Variable | *PerReplica | *Mirrored](x T) Destination { return Destination{of: x} }
 
-// ToDevices are devices by name.
+// ToDevices are devices by name, as [Extended.WorkerDevices] and
+// [Extended.NonSlotDevices] give them. Another name is an error of the call that is
+// given the destination.
 func ToDevices(names ...string) Destination { return Destination{devices: names} }
 
 func (e *Extended) destination(op string, d Destination) error {
@@ -223,9 +225,13 @@ func (e *Extended) destination(op string, d Destination) error {
 	return fault(AssertionError, op, "use To or ToDevices", "no destination")
 }
 
-// ReduceTo is [TPUStrategy.ReduceNest] of one value, to a destination. The result is
-// on every replica, of which the destination is some; the destination itself is not
-// changed.
+// ReduceTo is [TPUStrategy.ReduceNest] of one value, without axes, to a destination:
+// TensorFlow's reduce_to. The result is on every replica, of which the destination is
+// some; the destination itself is not changed. It is the caller's.
+//
+// Errors: those of ReduceNest; *[Error] of kind ValueError for a device that is not the
+// strategy's, of kind AssertionError for no destination; *[StrategyError] for a
+// destination of another strategy.
 func (e *Extended) ReduceTo(ctx context.Context, op ReduceOp, value any, to Destination) (any, error) {
 	if err := e.strategy.requireCross(ctx, "reduce to"); err != nil {
 		return nil, err
@@ -245,7 +251,9 @@ type ReducePair struct {
 	To    Destination
 }
 
-// BatchReduceTo is ReduceTo of several values, in order.
+// BatchReduceTo is ReduceTo of several values, in order: TensorFlow's
+// batch_reduce_to. Each is a small program of its own. The first value that fails ends
+// it, and its error says which.
 func (e *Extended) BatchReduceTo(ctx context.Context, op ReduceOp, pairs []ReducePair) ([]any, error) {
 	results := make([]any, len(pairs))
 	for i, p := range pairs {
