@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -77,13 +78,13 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	if err != nil {
 		return a.fail(&c, err)
 	}
-	for i, arg := range args {
-		if arg == "-json" {
-			args[i] = "--json"
-		}
-	}
+	args = plainArgs(args)
 	kctx, err := parser.Parse(args)
-	if err != nil {
+	switch {
+	case out.err != nil: // of the help
+		return a.fail(&c, incomplete(out.err))
+	case err != nil:
+		c.JSON = c.JSON || slices.Contains(args, "--json") // it may stand behind what is wrong
 		return a.fail(&c, &usageError{fmt.Errorf("%w; see tpustrategy --help", err)})
 	}
 	if err := kctx.Run(&c); err != nil {
@@ -98,10 +99,12 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		}
 	}
 	if out.err != nil {
-		return a.fail(&c, fmt.Errorf("the answer is not complete: %w", out.err))
+		return a.fail(&c, incomplete(out.err))
 	}
 	return 0
 }
+
+func incomplete(err error) error { return fmt.Errorf("the answer is not complete: %w", err) }
 
 // failure is an error as JSON and across processes.
 type failure struct {

@@ -117,6 +117,9 @@ func (c *compileCmd) check() error {
 		if cpuDevices(c.Topology[i]) > 0 {
 			continue
 		}
+		if strings.HasPrefix(c.Topology[i], "cpu") {
+			return usagef("compile: --topology %q: write cpu:8, with a number of devices from 1 to 9999", c.Topology[i])
+		}
 		if _, _, err := system.ParseSlices(c.Topology[i]); err != nil {
 			return usagef("compile: %w", err)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -61,6 +62,9 @@ func (c *installCmd) Run(ctx context.Context, a *app, root *cli) error {
 		if err := cmd.Run(); err != nil {
 			if ctx.Err() != nil {
 				return fmt.Errorf("install %s: %w", kind, context.Cause(ctx))
+			}
+			if errors.Is(err, exec.ErrNotFound) {
+				return &failure{Kind: "missing", Message: fmt.Sprintf("install %s: %v", kind, err)}
 			}
 			return &failure{Kind: "missing", Message: fmt.Sprintf("install %s: %v; its messages are above", kind, err)}
 		}

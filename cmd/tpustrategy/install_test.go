@@ -74,3 +74,11 @@ func TestFailuresOfAllKindsHaveTheirExitCode(t *testing.T) {
 	assert.Equal(t, &failure{Kind: "died", Message: "compiling: the process died: signal: killed (killed from outside, as the kernel does when memory runs out)", Log: "the end"}, f)
 	assert.Same(t, f, failureOf(f), "a failure from a child stays as it is")
 }
+
+func TestAnInstallerThatCannotStartPointsToNoMessages(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	code, _, stderr := commandLine(t, nil, "install", "cpu")
+	assert.Equal(t, exitMissing, code)
+	assert.Contains(t, stderr, `"sh": executable file not found`)
+	assert.NotContains(t, stderr, "above")
+}

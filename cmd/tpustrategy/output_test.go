@@ -66,6 +66,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 func TestAnAnswerThatCannotBeWrittenIsAnError(t *testing.T) {
 	for _, line := range []string{
 		"doctor", "doctor --json", "topology v5e:4x4", "assign v5e:4x4", "visualize a,- --shape 4,4 --mesh a=2",
+		"--help", "doctor --help",
 	} {
 		var errs bytes.Buffer
 		a := &app{stdout: fullDisk{}, stderr: &errs, stdin: strings.NewReader(""), getenv: func(string) string { return "" }}
