@@ -5,14 +5,20 @@
 //
 //	go run ./cmd/bench            all
 //	go run ./cmd/bench add_one    those whose name contains a word
+//
+// Exit codes: 0 done, 1 a benchmark failed, 2 wrong usage, 130 interrupted, after
+// the lines of what was done.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
@@ -52,38 +58,78 @@ var benches = []bench{
 	{"first_step", 8, firstStep}, {"first_step_cached", 8, firstStepCached},
 }
 
+// The exit codes.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // as a shell reports a program that SIGINT ended
+)
+
 func main() {
-	child := flag.String("child", "", "take one step in this process and exit: used by first_step")
-	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "usage: bench [word ...]\n\nRuns the benchmarks whose name contains a word, or all: %s.\n", names())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	// The first Ctrl-C ends the benchmark under way, a second one the process.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the command, with all it touches given. It returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	child := flags.String("child", "", "take one step in this process and exit: used by first_step")
+	flags.Usage = func() {
+		fmt.Fprintf(stderr, "usage: bench [word ...]\n\nRuns the benchmarks whose name contains a word, or all: %s.\n", names())
 	}
-	flag.Parse()
-	ctx := context.Background()
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return exitOK
+	} else if err != nil {
+		return exitUsage
+	}
+	var err error
 	if *child != "" {
-		if err := childStep(ctx, *child); err != nil {
-			fatal(err)
+		err = childStep(ctx, *child)
+	} else {
+		var chosen []bench
+		if chosen, err = choose(flags.Args()); err != nil {
+			fmt.Fprintln(stderr, "bench:", err)
+			return exitUsage
 		}
-		return
+		err = runAll(ctx, chosen, stdout)
 	}
-	chosen, err := choose(flag.Args())
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(2)
+	switch {
+	case err == nil:
+		return exitOK
+	case ctx.Err() != nil: // whatever was under way failed for it
+		if *child == "" { // the parent speaks for its children
+			fmt.Fprintln(stderr, "bench: interrupted")
+		}
+		return exitInterrupted
 	}
-	out := json.NewEncoder(os.Stdout)
+	fmt.Fprintln(stderr, "bench:", err)
+	return exitFailed
+}
+
+// runAll prints a line for each benchmark when it is done.
+func runAll(ctx context.Context, chosen []bench, stdout io.Writer) error {
+	out := json.NewEncoder(stdout)
 	for _, b := range chosen {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		r, err := b.run(ctx, b.devices)
 		if err != nil {
-			fatal(fmt.Errorf("%s on %d devices: %w", b.name, b.devices, err))
+			return fmt.Errorf("%s on %d devices: %w", b.name, b.devices, err)
 		}
 		r.Name, r.Devices = b.name, b.devices
 		if r.FloorUs > 0 && r.Ratio == 0 {
 			r.Ratio = round(r.Us / r.FloorUs)
 		}
 		if err := out.Encode(r); err != nil {
-			fatal(err)
+			return err
 		}
 	}
+	return nil
 }
 
 // choose returns the benchmarks whose name contains a word, in their order.
@@ -112,11 +158,6 @@ func names() string {
 		all = append(all, b.name)
 	}
 	return strings.Join(slices.Compact(all), ", ")
-}
-
-func fatal(err error) {
-	fmt.Fprintln(os.Stderr, "bench:", err)
-	os.Exit(1)
 }
 
 // open opens n CPU devices as n replicas.

@@ -1,9 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -11,9 +18,12 @@ import (
 	"tpustrategy/internal/plugintest"
 )
 
+// asCommand makes the test binary the command itself.
+const asCommand = "BENCH_TEST_AS_COMMAND"
+
 // The benchmarks that start processes start this one.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "-child" {
+	if len(os.Args) > 1 && os.Args[1] == "-child" || os.Getenv(asCommand) == "1" {
 		main()
 		return
 	}
@@ -47,4 +57,48 @@ func TestWordsChooseBenchmarks(t *testing.T) {
 	assert.Equal(t, []string{"add_one", "add_one", "add_one", "h2d"}, got)
 	_, err = choose([]string{"add", "nothing"})
 	assert.ErrorContains(t, err, `no benchmark is called "nothing"; there are add_one, execute_return, `)
+}
+
+func TestWrongUsageIsExitCode2(t *testing.T) {
+	for _, line := range []string{"nothing", "-bogus"} {
+		var stdout, stderr bytes.Buffer
+		assert.Equal(t, exitUsage, run(t.Context(), strings.Fields(line), &stdout, &stderr), line)
+		assert.Empty(t, stdout.String())
+		assert.NotEmpty(t, stderr.String())
+	}
+	var stdout, stderr bytes.Buffer
+	assert.Equal(t, exitOK, run(t.Context(), []string{"-help"}, &stdout, &stderr))
+	assert.Contains(t, stderr.String(), "usage: bench [word ...]")
+}
+
+// TestCtrlCEndsTheBenchmarkUnderWay interrupts a real process after its first line.
+func TestCtrlCEndsTheBenchmarkUnderWay(t *testing.T) {
+	plugintest.Path(t, "cpu")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "add_one", "mlp_step")
+	cmd.Env = append(os.Environ(), asCommand+"=1", "TF_CPP_MIN_LOG_LEVEL=2")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	pipe, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	out := json.NewDecoder(pipe)
+	var first row
+	require.NoError(t, out.Decode(&first), stderr.String())
+	assert.Equal(t, "add_one", first.Name)
+
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	interrupted := time.Now()
+	for err = nil; err == nil; { // whole lines only
+		err = out.Decode(&row{})
+	}
+	assert.Equal(t, io.EOF, err)
+	err = cmd.Wait()
+	require.NoError(t, ctx.Err(), "the process hung")
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	assert.Equal(t, exitInterrupted, exit.ExitCode(), stderr.String())
+	assert.Equal(t, "bench: interrupted\n", stderr.String())
+	assert.Less(t, time.Since(interrupted), 10*time.Second)
 }
