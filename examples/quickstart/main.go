@@ -42,7 +42,8 @@ func main() {
 	}
 	value, err := loss.Float64(ctx)
 	check(err)
-	fmt.Println("fitted:", value < 1e-3, "on", strat.NumReplicasInSync(), "replicas")
+	_, err = fmt.Println("fitted:", value < 1e-3, "on", strat.NumReplicasInSync(), "replicas")
+	check(err)
 }
 
 func check(err error) {
