@@ -30,12 +30,19 @@
 // Runs are asynchronous: [Function.Run] returns when the work is under way, and
 // reading a result waits for it.
 //
+// # Input
+//
+// A batch in host memory is an argument of [TrainStep.Run]. Datasets are described with
+// package strategy/input, divided by [TPUStrategy.DistributeDataset] and put on the
+// devices by [TPUStrategy.Iterate], or by package strategy/feed while the step before
+// runs, which also pads the last batch.
+//
 // # Variables
 //
 // The variables of a GoMLX model.Store live on the devices between steps, sharded
 // by [Options.Variables], and each step that changes one gives its memory to the
 // new value. The store's own copies are the initial values; [Variables.Pull]
-// brings the current ones back, for a checkpoint say.
+// brings the current ones back. Package strategy/checkpoint saves and restores them.
 //
 // # Random numbers
 //
