@@ -28,7 +28,9 @@
 // value on each replica, a [Mirrored] the same one. Host tensors are copied to the
 // devices where a step takes them, and values are copied back when they are read.
 // Runs are asynchronous: [Function.Run] returns when the work is under way, and
-// reading a result waits for it.
+// reading a result waits for it. Close results that are no longer wanted in loops:
+// the garbage collector releases them too, but later. The loss of a training step
+// needs no Close.
 //
 // # Input
 //

@@ -254,10 +254,11 @@ func isZero(t *tensors.Tensor) bool {
 	return err == nil && zero
 }
 
-// Value copies the value to the host.
+// Value copies the value to the host, waiting for it: [Mirrored.Local] of any replica.
 func (m *Mirrored) Value(ctx context.Context) (*tensors.Tensor, error) { return m.Local(ctx, 0) }
 
-// Float64 copies a scalar to the host as a float64, waiting for it.
+// Float64 copies a scalar, or a tensor of one element, to the host as a float64,
+// waiting for it. Errors are those of [Mirrored.Local], and one for another shape.
 func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
 	t, err := m.Value(ctx)
 	if err != nil {

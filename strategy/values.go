@@ -122,7 +122,8 @@ func (v *distributed) refill(fill func(buffers []*pjrt.Buffer) error) ([]*pjrt.B
 	return v.buffers, fill(v.buffers)
 }
 
-// Ready waits until the value is computed on all devices.
+// Ready waits until the value is computed on all devices. Its error is that of the
+// program that made it, [ErrClosed], or ctx's: the work goes on then.
 func (v *distributed) Ready(ctx context.Context) error {
 	buffers, err := v.live()
 	if err != nil {
@@ -144,7 +145,9 @@ func ready(ctx context.Context, buffers []*pjrt.Buffer) error {
 	return nil
 }
 
-// Close releases the device memory.
+// Close releases the device memory at once; what is dropped without it is released by
+// the garbage collector, which does not see how much that is, or with the strategy.
+// Steps under way that read the value are not disturbed. A second Close does nothing.
 func (v *distributed) Close() error {
 	v.strategy.drop(weak.Make(v))
 	return v.free()
@@ -160,7 +163,11 @@ func (v *distributed) free() error {
 	return closeAll(v.buffers)
 }
 
-// Local copies one replica's tensor to the host, waiting for it.
+// Local copies one replica's tensor, counted from 0, to the host, waiting for it. A
+// logical split is put together again. The tensor is the caller's.
+//
+// Errors: that of the program that made the value; [ErrClosed]; *[RemoteError] for a
+// replica of another process; *[AheadOfTimeError].
 func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
 	if replica < 0 || replica >= v.strategy.replicas {
 		return nil, fmt.Errorf("strategy: replica %d of %d", replica, v.strategy.replicas)
