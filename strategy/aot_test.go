@@ -97,6 +97,8 @@ func TestAOTStepsAreCompiledForASliceThatIsNotThereAndCannotRun(t *testing.T) {
 	_, err = step.Run(ctx, tensors.FromShape(x), tensors.FromShape(y))
 	require.ErrorAs(t, err, &refused)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
+	_, err = step.Run(ctx, x, y)
+	require.ErrorAs(t, err, &refused)
 	_, err = step.Bind(ctx, x, y)
 	require.ErrorAs(t, err, &refused)
 	value, err := strat.Mirror(ctx, []float32{1, 2}, logical.Annotation{})

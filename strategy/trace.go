@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/gomlx/compute/gobackend"
 	"github.com/gomlx/compute/shapes"
@@ -44,6 +46,9 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 			cause, ok := r.(error)
 			if !ok {
 				cause = fmt.Errorf("panic: %v", r)
+			}
+			if _, ok := r.(runtime.Error); ok && strings.Contains(cause.Error(), "index out of range") {
+				cause = fmt.Errorf("%w; the step received %d arguments", cause, len(values))
 			}
 			err = &TraceError{Function: f.opts.Name, Where: panickedAt(), Err: cause}
 		}

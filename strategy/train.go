@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,12 +67,18 @@ func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, los
 		o.Name = "train_step"
 	}
 	step := func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
-		if loss == nil {
+		switch {
+		case loss == nil:
 			panic(errors.New("there is no loss function: it is nil"))
+		case rc.scope == nil:
+			panic(errors.New("there is no store of variables to train: it is nil"))
 		}
 		l := loss(rc, in)
-		if l == nil || !l.IsScalar() || !l.DType().IsFloat() {
-			panic(fmt.Errorf("the loss must be a float scalar, the mean over the replica's batch"))
+		if l == nil {
+			panic(errors.New("the loss function returned no node; return a float scalar, the mean over the replica's batch"))
+		}
+		if !l.IsScalar() || !l.DType().IsFloat() {
+			panic(fmt.Errorf("the loss is %s; return a float scalar, the mean over the replica's batch", l.Shape()))
 		}
 		l = regularized(l)
 		update, ok := opt.(train.OptimizeWithGradients)
@@ -135,6 +142,10 @@ func regularized(l *graph.Node) *graph.Node {
 func (t *TrainStep) Run(ctx context.Context, batch ...any) (*Mirrored, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	s := t.function.strategy
+	if err := cmp.Or(s.runnable("running a training step"), s.check()); err != nil {
+		return nil, err
+	}
 	b, err := t.bind(ctx, batch)
 	defer clear(t.hosts) // they are the caller's, not ours to keep
 	if err != nil {

@@ -99,7 +99,7 @@ func (t *TrainStep) read(batch []any) error {
 		}
 		tensor, err := hostTensor(arg)
 		if err != nil {
-			return &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: fmt.Sprintf("a host value of type %T", arg), Err: err}
+			return &ArgumentError{Function: t.function.opts.Name, Argument: i, Reason: fmt.Sprintf("a host value of type %T", arg), Hint: argumentHint(arg), Err: err}
 		}
 		t.hosts[i] = tensor
 	}

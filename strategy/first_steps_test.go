@@ -1,0 +1,77 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/strategy"
+)
+
+// What is often written wrong first, and what the error says of it.
+func TestErrorsOfFirstStepsSayWhatToDo(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	sgd := optimizer.StochasticGradientDescent().Done()
+	x := [][]float32{{1}, {2}}
+	dense := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return layers.Dense(rc.Scope("a"), in[0], true, 2)
+	}
+	mean := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllMean(dense(rc, in))
+	}
+	for name, c := range map[string]struct {
+		store *model.Store
+		loss  strategy.LossFunc
+		batch []any
+		want  []string
+	}{
+		"no store":             {nil, mean, []any{x}, []string{"no store of variables to train"}},
+		"no loss function":     {model.NewStore(), nil, []any{x}, []string{"no loss function"}},
+		"no loss":              {model.NewStore(), func(*strategy.ReplicaContext, []*graph.Node) *graph.Node { return nil }, []any{x}, []string{"returned no node"}},
+		"a loss for each row":  {model.NewStore(), dense, []any{x}, []string{"the loss is (Float32)[1, 2]", "return a float scalar"}},
+		"an argument too few":  {model.NewStore(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node { return in[1] }, []any{x}, []string{"index out of range [1]", "the step received 1 arguments"}},
+		"arguments in a slice": {model.NewStore(), mean, []any{[]any{x, x}}, []string{"argument 0", "give its leaves one by one"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := s.TrainStep(c.store, sgd, c.loss).Run(ctx, c.batch...)
+			require.Error(t, err)
+			for _, want := range c.want {
+				assert.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
+
+func TestATrainStepOfAClosedStrategyIsErrClosed(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 1, strategy.Options{Replicas: 1})
+	train := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
+	})
+	_, err := train.Run(ctx, [][]float32{{1}})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	_, err = train.Run(ctx, [][]float32{{1}})
+	assert.Equal(t, strategy.ErrClosed, err)
+}
+
+func TestShapesAreForLoweringNotForRunning(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 1, strategy.Options{Replicas: 1})
+	train := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
+	})
+	_, err := train.Run(ctx, shapes.Make(dtypes.Float32, 1, 1))
+	var wrong *strategy.ArgumentError
+	require.ErrorAs(t, err, &wrong)
+	assert.Zero(t, wrong.Argument)
+}

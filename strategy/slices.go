@@ -1,0 +1,66 @@
+package strategy
+
+import (
+	"reflect"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+)
+
+// tensorOfSlices makes a tensor of nested slices, a row at a time. It leaves the others
+// to GoMLX, which looks at each number by reflection to find the shape: those that are
+// ragged or empty, and types that are no dtype's own.
+func tensorOfSlices(value any) (t *tensors.Tensor, ok bool) {
+	v := reflect.ValueOf(value)
+	if !v.IsValid() || v.Kind() != reflect.Slice {
+		return nil, false
+	}
+	element := v.Type()
+	var dims []int
+	for first := v; element.Kind() == reflect.Slice; element = element.Elem() {
+		if first.Len() == 0 {
+			return nil, false
+		}
+		dims = append(dims, first.Len())
+		first = first.Index(0)
+	}
+	dtype := dtypes.FromGoType(element)
+	own := dtype != dtypes.InvalidDType && (dtype.GoType() == element || element == reflect.TypeFor[int]() && dtype == dtypes.Int64)
+	if !own || !rectangular(v, dims) {
+		return nil, false
+	}
+	t = tensors.FromShape(shapes.Make(dtype, dims...))
+	err := t.MutableFlatData(func(flat any) { copyRows(reflect.ValueOf(flat), v, len(dims)) })
+	return t, err == nil
+}
+
+func rectangular(v reflect.Value, dims []int) bool {
+	if v.Len() != dims[0] {
+		return false
+	}
+	for i := 0; len(dims) > 1 && i < dims[0]; i++ {
+		if !rectangular(v.Index(i), dims[1:]) {
+			return false
+		}
+	}
+	return true
+}
+
+// copyRows copies nested slices into flat and returns how much of it is left.
+func copyRows(flat, v reflect.Value, rank int) reflect.Value {
+	if rank == 1 {
+		if row, ok := v.Interface().([]int); ok {
+			into := flat.Interface().([]int64)
+			for i, n := range row {
+				into[i] = int64(n)
+			}
+			return flat.Slice(len(row), flat.Len())
+		}
+		return flat.Slice(reflect.Copy(flat, v), flat.Len())
+	}
+	for i := range v.Len() {
+		flat = copyRows(flat, v.Index(i), rank-1)
+	}
+	return flat
+}
