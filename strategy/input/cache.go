@@ -8,9 +8,9 @@ import (
 )
 
 // Cache keeps all elements in memory once a pass has come to its end; later passes read from there and not from the
-// input. An order chosen before the cache is therefore the order of all passes: shuffle after it. What is kept belongs to
-// this Dataset value and to those made from it, and is freed with them. A restore before the cache is full reads the
-// input from its start.
+// input. The input is read as for the first pass, so an order chosen before the cache is the order of all passes: shuffle
+// after it. What is kept belongs to this Dataset value and to those made from it, and is freed with them. A restore
+// before the cache is full reads the input from its start.
 func (d Dataset) Cache() Dataset {
 	shared := &store{}
 	return d.then(func(in Source) Source { return cached{in: in, all: shared} })
@@ -52,7 +52,7 @@ func (c cached) ShardFiles(num, index int) (Source, error) {
 	return cached{in: in, all: &store{}}, nil // other files, so another cache
 }
 
-func (c cached) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
+func (c cached) Open(ctx context.Context, _ Pass, from State) (Iterator, error) {
 	if list, ok := c.all.get(); ok {
 		return openIndexed("cache", len(list), from, nil, func(i int) item { return list[i] })
 	}
@@ -63,7 +63,8 @@ func (c cached) Open(ctx context.Context, pass Pass, from State) (Iterator, erro
 		}
 		skip = from.At[0]
 	}
-	in, err := c.in.Open(ctx, pass, State{})
+	// A restore in a later pass fills the cache again, with the order that it had.
+	in, err := c.in.Open(ctx, Pass{}, State{})
 	if err != nil {
 		return nil, err
 	}
