@@ -345,8 +345,12 @@ func Nested(x input.Tensor) any {
 	}
 	for axis := x.Rank() - 1; axis >= 1; axis-- {
 		rest, size := []any{}, x.Dim(axis)
-		for i := 0; size > 0 && i < len(flat); i += size {
-			rest = append(rest, flat[i:i+size])
+		rows := 1
+		for i := range axis {
+			rows *= x.Dim(i)
+		}
+		for i := range rows {
+			rest = append(rest, flat[i*size:(i+1)*size])
 		}
 		flat = rest
 	}

@@ -44,7 +44,7 @@ func (d Dataset) Map(fn MapFunc, opts MapOptions) Dataset {
 	return d.then(func(in Source) Source {
 		return derived{in: in,
 			describe: func(info Info) Info {
-				info.Spec = opts.Spec
+				info.Spec, info.recut = opts.Spec, true
 				return info
 			},
 			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {

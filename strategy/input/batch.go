@@ -28,7 +28,7 @@ func (d Dataset) Batch(size int, dropRemainder bool) Dataset {
 					}
 					return append([]int{lead}, dims...)
 				})
-				info.BatchSize = size
+				info.BatchSize, info.recut = size, false
 				if full := info.Cardinality / Cardinality(size); info.Cardinality >= 0 {
 					if !dropRemainder && info.Cardinality%Cardinality(size) != 0 {
 						full++

@@ -37,6 +37,10 @@ type Info struct {
 	BatchSize int
 	// Files says that the elements are read from files, which several hosts can divide among themselves.
 	Files bool
+
+	// recut says that something after Batch may have given the batches other numbers of rows: BatchSize is what is
+	// expected of them, not what to cut by.
+	recut bool
 }
 
 // Pass tells a source which pass over the data is opened: 0, or what Repeat counts. Sources with a random order derive
@@ -205,10 +209,10 @@ func (c Cardinality) times(n int64) Cardinality {
 	switch {
 	case c == 0 || n == 0:
 		return 0
-	case c == UnknownCardinality:
-		return UnknownCardinality
 	case c == Infinite || n < 0:
 		return Infinite
+	case c == UnknownCardinality:
+		return UnknownCardinality
 	case int64(c) > math.MaxInt64/n:
 		return UnknownCardinality
 	}

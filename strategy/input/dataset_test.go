@@ -57,6 +57,7 @@ func TestOperations(t *testing.T) {
 		"rebatch":          {input.Range(5).Batch(5, true).Rebatch(3), "[[0 1] [2 3] [4]]", 3, "int64[?]"},
 		"rebatch evenly":   {input.Range(6).Batch(6, true).Rebatch(3), "[[0 1] [2 3] [4 5]]", 3, "int64[2]"},
 		"sizes":            {input.Range(7).Batch(3, false).RebatchSizes([]int{2, 0}), "[[0 1] [] [2 3] [] [4 5] [] [6]]", input.UnknownCardinality, "int64[?]"},
+		"sizes of nothing": {input.Range(0).Batch(3, false).RebatchSizes([]int{0, 2}), "[[]]", input.UnknownCardinality, "int64[?]"},
 		"sizes static":     {input.Range(6).Batch(3, true).RebatchSizes([]int{1}), "[[0] [1] [2] [3] [4] [5]]", input.UnknownCardinality, "int64[1]"},
 		"ragged":           {input.FromElements(input.Leaf(input.Vector[int64](1, 2)), input.Leaf(input.Vector[int64](3))), "[[1 2] [3]]", 2, "int64[?]"},
 		"mixed batches":    {input.Range(2).Batch(1, true).Concatenate(input.Range(2).Batch(2, true)), "[[0] [1] [0 1]]", 3, "int64[?]"},
@@ -251,6 +252,29 @@ func TestCacheReadsItsInputOnce(t *testing.T) {
 	assert.EqualValues(t, 8, read.Load())
 	assert.Len(t, ints(t, ds), 5)
 	assert.EqualValues(t, 8, read.Load())
+}
+
+func TestCacheHasOneOrderInAllPasses(t *testing.T) {
+	open := func() input.Dataset {
+		return input.Range(8).Shuffle(8, input.ShuffleOptions{Seed: 1}).Cache().Repeat(3)
+	}
+	ctx := context.Background()
+	it, err := open().Open(ctx)
+	require.NoError(t, err)
+	first := drain(t, it, 8)
+	assert.Equal(t, first, drain(t, it, 8))
+	state, err := it.State()
+	require.NoError(t, err)
+	require.NoError(t, it.Close())
+
+	it, err = open().OpenAt(ctx, input.Pass{}, state)
+	require.NoError(t, err)
+	assert.Equal(t, first, drain(t, it, 9), "a restore in the third pass, with nothing in the cache")
+	require.NoError(t, it.Close())
+	it, err = open().OpenAt(ctx, input.Pass{Epoch: 5}, input.State{})
+	require.NoError(t, err)
+	assert.Equal(t, first, drain(t, it, 8), "another epoch")
+	require.NoError(t, it.Close())
 }
 
 func TestSourceOfOnesOwn(t *testing.T) {

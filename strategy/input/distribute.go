@@ -97,8 +97,8 @@ type Distributed struct {
 // options but for HostIndex.
 //
 // Every step gives each replica one part of a batch. With one replica the batches are passed on as they are. Data that
-// ends within a step gives the remaining replicas batches of no rows, unless all dimensions of the spec are known (from
-// Batch with dropRemainder): then a step that lacks data for any replica is left out.
+// ends within a step gives the remaining replicas batches of no rows, unless the dataset never ends or all dimensions of
+// its spec are known (from Batch with dropRemainder): then a step that lacks data for any replica is left out.
 //
 // A dataset that is not batched is a [NotBatchedError], here or, if nothing is known of its elements, at the first one.
 // Other errors match [ErrNotShardable], [TooFewFilesError], [UnevenReplicasError] and errors.ErrUnsupported.
@@ -119,9 +119,9 @@ func Distribute(ds Dataset, opts Options) (*Distributed, error) {
 	}
 	info := src.Info()
 	d := &Distributed{opts: opts, local: opts.Replicas / opts.Hosts, policy: policy, card: info.Cardinality, rows: Unknown, whole: true}
-	global := leadingDim(info.Spec)
+	global, sure := leadingDim(info.Spec), true
 	if global < 1 || info.BatchSize == 0 {
-		global = info.BatchSize
+		global, sure = info.BatchSize, !info.recut
 	}
 	if global >= 1 {
 		d.rows = (global + opts.Replicas - 1) / opts.Replicas
@@ -131,7 +131,7 @@ func Distribute(ds Dataset, opts Options) (*Distributed, error) {
 		if err := checkBatched(info); err != nil {
 			return nil, err
 		}
-		if stream, err = d.cut(stream, info, global); err != nil {
+		if stream, err = d.cut(stream, info, global, sure); err != nil {
 			return nil, err
 		}
 		if err := stream.Err(); err != nil {
@@ -142,7 +142,7 @@ func Distribute(ds Dataset, opts Options) (*Distributed, error) {
 	d.batched = info.BatchSize != 0
 	// Chunks dealt to the hosts come to the same number everywhere.
 	d.vote = opts.Hosts > 1 && (policy != Data || d.rule != Chunks)
-	d.settle(stream.Info())
+	d.settle(stream.Info().Spec, info)
 	return d, nil
 }
 
@@ -157,13 +157,13 @@ func checkBatched(info Info) error {
 	return nil
 }
 
-// cut appends what makes the replicas' parts of the batches.
-func (d *Distributed) cut(stream Dataset, info Info, global int) (Dataset, error) {
+// cut appends what makes the replicas' parts of the batches. The global batch size is sure, or what is expected.
+func (d *Distributed) cut(stream Dataset, info Info, global int, sure bool) (Dataset, error) {
 	n, hosts := d.opts.Replicas, d.opts.Hosts
 	d.rule = d.opts.Rule
 	if d.rule == RuleAuto {
 		d.rule = Sizes
-		if d.policy == Data || global < 1 {
+		if d.policy == Data || global < 1 || !sure {
 			d.rule = Chunks
 		}
 	}
@@ -194,9 +194,9 @@ func (d *Distributed) cut(stream Dataset, info Info, global int) (Dataset, error
 	return stream, nil
 }
 
-// settle derives how the input ends.
-func (d *Distributed) settle(info Info) {
-	d.spec = info.Spec
+// settle derives how the input ends: the dataset decides, whatever its cut parts look like.
+func (d *Distributed) settle(part Spec, info Info) {
+	d.spec = part
 	d.full = info.Cardinality == Infinite || staticSpec(info.Spec)
 	if info.Cardinality == Infinite {
 		d.vote = false
@@ -258,7 +258,7 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 	if d.rows < 0 && all.BatchSize > 0 {
 		d.rows = all.BatchSize
 	}
-	d.settle(all)
+	d.settle(all.Spec, all)
 	d.card = UnknownCardinality
 	if all.Cardinality == Infinite {
 		d.card = Infinite

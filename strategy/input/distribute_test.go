@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -141,6 +142,57 @@ func TestRulesAndPoliciesThatApply(t *testing.T) {
 	}
 }
 
+func TestMappedBatchesAreCutAsTheyCome(t *testing.T) {
+	files := func(batch int, drop bool) input.Dataset {
+		return inputcases.TextFiles(t, 2, 5, false).Batch(batch, drop)
+	}
+	static := input.Leaf(input.TensorSpec{Kind: input.Float32, Dims: []int{8}})
+	same := func(_ context.Context, e input.Element) (input.Element, error) { return e, nil }
+	twice := func(_ context.Context, e input.Element) (input.Element, error) {
+		v, err := input.Flat[float32](e.Leaf())
+		return input.Leaf(input.Vector(append(slices.Clone(v), v...)...)), err
+	}
+	for name, c := range map[string]struct {
+		ds   input.Dataset
+		rule input.Rule
+		want string
+	}{
+		"unmapped":       {files(8, false), input.Sizes, "[[[0 1] [2 3] [4 5] [6 7]] [[8 9] [] [] []]]"},
+		"mapped":         {files(8, false).Map(same, input.MapOptions{Spec: files(8, false).Info().Spec}), input.Chunks, "[[[0 1] [2 3] [4 5] [6 7]] [[8] [9] [] []]]"},
+		"told":           {files(8, true).Map(same, input.MapOptions{Spec: static}), input.Sizes, "[[[0 1] [2 3] [4 5] [6 7]]]"},
+		"doubled":        {files(4, false).Map(twice, input.MapOptions{}).Take(1), input.Chunks, "[[[0 1] [2 3] [0 1] [2 3]]]"},
+		"cut before":     {files(8, false).Rebatch(2), input.Chunks, "[[[0] [1] [2] [3]] [[4] [5] [6] [7]] [[8] [] [] []] [[9] [] [] []]]"},
+		"sizes before":   {files(10, false).RebatchSizes([]int{6}), input.Chunks, "[[[0 1] [2 3] [4 5] []] [[6] [7] [8] [9]]]"},
+		"batched anew":   {files(8, false).Map(same, input.MapOptions{}).Unbatch().Batch(8, false), input.Sizes, "[[[0 1] [2 3] [4 5] [6 7]] [[8 9] [] [] []]]"},
+		"one of several": {files(8, false).Concatenate(files(8, false).Map(same, input.MapOptions{})).Take(1), input.Chunks, "[[[0 1] [2 3] [4 5] [6 7]]]"},
+	} {
+		d, err := input.Distribute(c.ds, input.Options{Replicas: 4})
+		require.NoError(t, err, name)
+		assert.Equal(t, c.rule, d.Rule(), name)
+		got := inputcases.RunCluster(t, c.ds, inputcases.Cluster{Hosts: 1, Replicas: 4}, input.Options{}, -1)
+		assert.Equal(t, c.want, stepsOf(t, got), name)
+	}
+	d, err := input.Distribute(files(8, false).Map(same, input.MapOptions{}), input.Options{Replicas: 4})
+	require.NoError(t, err)
+	assert.Equal(t, 2, d.MaxRows(), "the size to pad to is what Batch says")
+}
+
+func TestFilesRepeatedForEverNeedNoVote(t *testing.T) {
+	ds := inputcases.TextFiles(t, 2, 3, false).Batch(2, false).Repeat(-1)
+	assert.Equal(t, input.Infinite, ds.Info().Cardinality)
+	d, err := input.Distribute(ds, input.Options{Replicas: 2, Hosts: 2, AnyHost: func(context.Context, bool) (bool, error) {
+		return false, errors.New("a vote")
+	}})
+	require.NoError(t, err)
+	steps, err := d.Open(context.Background())
+	require.NoError(t, err)
+	defer steps.Close()
+	for range 20 {
+		_, err := steps.Next(context.Background())
+		require.NoError(t, err)
+	}
+}
+
 func TestShardHintDividesWhereItStands(t *testing.T) {
 	ds := input.Range(8).ShardHint().Cache().Concatenate(input.Range(2)).Batch(2, false)
 	got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{Policy: input.Hint, Rule: input.Chunks}, -1)
@@ -156,6 +208,8 @@ func TestFilesOfDifferentLengthEndTogether(t *testing.T) {
 	assert.Equal(t, "[[[1] [2] [6] []] [[3] [4] [] []] [[5] [] [] []]]", stepsOf(t, got), "a host out of data takes part until the last is")
 	got = inputcases.RunCluster(t, ds.Batch(1, true).Unbatch().Batch(4, true), inputcases.Cluster{Hosts: 2, Replicas: 4}, input.Options{}, -1)
 	assert.Equal(t, "[]", stepsOf(t, got), "with all shapes known a step needs all replicas")
+	got = inputcases.RunCluster(t, ds.Batch(1, true), inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{}, -1)
+	assert.Equal(t, "[[[1] []] [[] [6]] [[2] []]]", stepsOf(t, got), "the dataset's shapes, although the parts have none")
 }
 
 func TestPartialEnd(t *testing.T) {

@@ -12,7 +12,8 @@ type Rule uint8
 
 const (
 	// RuleAuto is Chunks for data dealt batch by batch (the policy Data, which Auto means for data that is not in files)
-	// and for batches of unknown size, and Sizes otherwise.
+	// and for batches of unknown size, and Sizes otherwise. After Map, Rebatch and RebatchSizes the size is known only if
+	// the spec tells it, which a Map's Spec or Batch with dropRemainder can do.
 	RuleAuto Rule = iota
 	// Chunks cuts every batch of b rows into N chunks of ceil(b/N) rows; the last ones are shorter or empty. It spreads a
 	// short last batch over the replicas.
@@ -80,7 +81,7 @@ func (d Dataset) Rebatch(n int) Dataset {
 	return d.then(func(in Source) Source {
 		return derived{in: in,
 			describe: func(info Info) Info {
-				info.Spec = share(info.Spec, n)
+				info.Spec, info.recut = share(info.Spec, n), true
 				info.Cardinality = info.Cardinality.times(int64(n))
 				switch {
 				case info.BatchSize > 0 && info.BatchSize%n == 0:
@@ -181,11 +182,11 @@ func (d Dataset) RebatchSizes(sizes []int) Dataset {
 					}
 					return dims
 				})
-				info.BatchSize = Unknown
+				info.BatchSize, info.recut = Unknown, true
 				if known {
 					info.BatchSize = sizes[0]
 				}
-				if info.Cardinality > 0 {
+				if info.Cardinality > 0 || info.Cardinality == 0 && slices.Min(sizes) == 0 {
 					info.Cardinality = UnknownCardinality
 				}
 				return info

@@ -6,7 +6,8 @@ import (
 )
 
 // Repeat runs through the dataset count times, or for ever if count is negative. Each time is a [Pass] of its own, so a
-// Shuffle before it has another order each time. A dataset of no elements ends at once, even if repeated for ever.
+// Shuffle before it has another order each time. A dataset of no elements ends at once, even if repeated for ever; one
+// whose number of elements is unknown counts as infinite then.
 func (d Dataset) Repeat(count int) Dataset {
 	return d.then(func(in Source) Source {
 		return derived{in: in,

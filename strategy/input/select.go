@@ -160,7 +160,7 @@ func (c concatenation) Info() Info {
 		}
 		info.Spec = spec
 		info.Cardinality = info.Cardinality.plus(next.Cardinality)
-		info.Files = info.Files || next.Files
+		info.Files, info.recut = info.Files || next.Files, info.recut || next.recut
 		switch {
 		case info.BatchSize == 0 || next.BatchSize == 0:
 			info.BatchSize = 0
