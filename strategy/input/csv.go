@@ -30,8 +30,12 @@ type CSVOptions struct {
 	Comma   rune     // 0: a comma
 }
 
-// CSV makes a dataset of the records of CSV files: dictionaries from column name to a scalar of the column's kind. Fields
-// that are no value of their kind, records of other lengths than the first and missing titles match [ErrCorrupt].
+// byteOrderMark is what some programs begin a text in UTF-8 with.
+const byteOrderMark = "\ufeff"
+
+// CSV makes a dataset of the records of CSV files: dictionaries from column name to a scalar of the column's kind. Empty
+// lines are no records, and a byte order mark is no part of the first. Fields that are no value of their kind, records of
+// other lengths than the first and missing titles match [ErrCorrupt].
 func CSV(paths []string, opts CSVOptions) Dataset {
 	opts.Columns = slices.Clone(opts.Columns)
 	spec := map[string]Spec{}
@@ -70,6 +74,12 @@ func openCSV(f *openFile, at int64, opts CSVOptions) (recordReader, error) {
 		if err != nil {
 			return err
 		}
+		if mark, _ := r.Peek(len(byteOrderMark)); offset == 0 && string(mark) == byteOrderMark {
+			offset += int64(len(byteOrderMark))
+			if _, err := r.Discard(len(byteOrderMark)); err != nil {
+				return err
+			}
+		}
 		c.r, c.base = csv.NewReader(r), offset
 		c.r.ReuseRecord, c.r.FieldsPerRecord = true, fields
 		if opts.Comma != 0 {
@@ -88,14 +98,13 @@ func openCSV(f *openFile, at int64, opts CSVOptions) (recordReader, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: header: %w", ErrCorrupt, err)
 		}
-		titles[0] = strings.TrimPrefix(titles[0], "\ufeff")
 		for i, col := range opts.Columns {
 			if c.at[i] = slices.Index(titles, col.Name); c.at[i] < 0 {
 				return nil, fmt.Errorf("%w: no column has the title %q, there are %q", ErrCorrupt, col.Name, titles)
 			}
 		}
 		fields = len(titles)
-		if at <= c.r.InputOffset() {
+		if at <= c.offset() {
 			return c, nil
 		}
 	}

@@ -171,6 +171,33 @@ func TestCSVReadsColumnsByTitleAndKind(t *testing.T) {
 	assert.Equal(t, []string{"string[3]", "bool[3]", "float32[3]", "int16[3]"}, got)
 }
 
+func TestCSVMayBeginWithAByteOrderMark(t *testing.T) {
+	columns := []input.Column{{Name: "a", Kind: input.Int32}, {Name: "b", Index: 1, Kind: input.Int32}}
+	for name, c := range map[string]struct {
+		text   string
+		header bool
+	}{
+		"titles":        {"\ufeffa,b\n1,2\n3,4\n", true},
+		"quoted titles": {"\ufeff\"a\",\"b\"\r\n1,2\r\n3,4\r\n", true},
+		"no titles":     {"\ufeff1,2\n3,4\n", false},
+		"quoted":        {"\ufeff\"1\",2\n3,4", false},
+	} {
+		paths, opts := memory(c.text, c.text)
+		ds := input.CSV(paths, input.CSVOptions{FileOptions: opts, Columns: columns, Header: c.header})
+		it, err := ds.Open(context.Background())
+		require.NoError(t, err, name)
+		first := drain(t, it, 1)
+		state, err := it.State()
+		require.NoError(t, err, name)
+		require.NoError(t, it.Close())
+		require.Equal(t, []string{".aint32[] [1] .bint32[] [2] "}, first, name)
+		it, err = ds.OpenAt(context.Background(), input.Pass{}, state)
+		require.NoError(t, err, name)
+		assert.Len(t, drain(t, it, 9), 3, name)
+		require.NoError(t, it.Close())
+	}
+}
+
 func TestCSVRefusesWhatDoesNotParse(t *testing.T) {
 	column := func(kind input.Kind) []input.Column { return []input.Column{{Name: "v", Kind: kind, Index: 1}} }
 	for name, c := range map[string]struct {
