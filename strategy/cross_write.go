@@ -86,7 +86,7 @@ func (v *Variable) crossWrite(ctx context.Context, w writeOp, value any) error {
 		step: func(rc *ReplicaContext, held []*captured, in []*graph.Node) []*graph.Node {
 			x := in[0]
 			if share {
-				x = graph.Div(x, graph.Scalar(rc.graph, x.DType(), rc.strategy.replicas))
+				x = rc.share(x)
 			}
 			rc.set(op, held[0], x, w.apply)
 			return nil

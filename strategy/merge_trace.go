@@ -179,7 +179,7 @@ func (mc *MergeContext) write(w writeOp, v *Variable, x *Merged) {
 	case v.synchronization == OnRead && v.aggregation == AggregateSum && w.name != opAssign.name:
 		panic(fault(ValueError, op, "assign a total, or write in the replicas", "a variable that is summed on read has no one component to change"))
 	case v.synchronization == OnRead && v.aggregation == AggregateSum:
-		node = graph.Div(node, graph.Scalar(mc.rc.graph, node.DType(), mc.rc.strategy.replicas))
+		node = mc.rc.share(node)
 	case !x.mirrored && !v.localWrites && mc.rc.strategy.replicas > 1:
 		panic(fault(TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value where one for all replicas is expected"))
 	}

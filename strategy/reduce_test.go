@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/gomlx/compute/dtypes/float16"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
@@ -203,4 +205,31 @@ func TestSelectUndoesRegroup(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, grouped, again)
 	}
+}
+
+// TestMeansInHalfPrecisionAreNotBiased holds means and shares against those of float32:
+// a third is off by 0.2 % in bfloat16, and by 0.02 % in float16.
+func TestMeansInHalfPrecisionAreNotBiased(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 3, strategy.Options{Replicas: 3})
+	for name, values := range map[string][]any{
+		"float16":  {float16.FromFloat32(1.5), float16.FromFloat32(2.5), float16.FromFloat32(3)},
+		"bfloat16": {bfloat16.FromFloat32(1.5), bfloat16.FromFloat32(2.5), bfloat16.FromFloat32(3)},
+	} {
+		x, err := s.RaggedPerReplica(ctx, values)
+		require.NoError(t, err)
+		mean, err := s.Reduce(ctx, strategy.Mean, x)
+		require.NoError(t, err)
+		got, err := mean.Value(ctx)
+		require.NoError(t, err)
+		want := map[string]any{"float16": float16.FromFloat32(7. / 3), "bfloat16": bfloat16.FromFloat32(7. / 3)}[name]
+		require.Equal(t, want, got.Value(), name)
+	}
+	// Times the reciprocal it would be 682.
+	v, err := s.NewVariable(ctx, float16.FromFloat32(0), strategy.VariableOptions{Name: "sum", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	require.NoError(t, err)
+	require.NoError(t, v.Assign(ctx, float16.FromFloat32(2047)))
+	share, err := v.Local(ctx, 0)
+	require.NoError(t, err)
+	require.Equal(t, float16.FromFloat32(682.5), share.Value())
 }

@@ -130,9 +130,22 @@ func (rc *ReplicaContext) allReduce(op ReduceOp, x *graph.Node) *graph.Node {
 		if !x.DType().IsFloat() && !x.DType().IsComplex() {
 			panic(fault(TypeError, "AllReduce", "convert it to a float first", "MEAN of %s, which has no fractions", x.Shape()))
 		}
-		return module.AllReduce(graph.Mul(x, rc.constant(x.DType(), 1/float64(rc.strategy.replicas))), module.Sum)
+		return module.AllReduce(rc.share(x), module.Sum)
 	}
 	panic(fault(AssertionError, "AllReduce", "use Sum or Mean", "unknown reduction %s", op))
+}
+
+// share is x over the number of replicas; integers truncate. The reciprocal of a
+// number that is no power of two is coarse in half precision.
+func (rc *ReplicaContext) share(x *graph.Node) *graph.Node {
+	n, dtype := rc.strategy.replicas, x.DType()
+	switch {
+	case dtype.IsInt():
+		return graph.Div(x, graph.Scalar(rc.graph, dtype, n))
+	case dtype.IsHalfPrecision() && n&(n-1) != 0:
+		return graph.ConvertDType(rc.share(graph.ConvertDType(x, dtypes.Float32)), dtype)
+	}
+	return graph.Mul(x, rc.constant(dtype, 1/float64(n)))
 }
 
 // number refuses the dtypes that cannot be summed.

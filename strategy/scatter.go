@@ -106,7 +106,7 @@ func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates 
 	switch a {
 	case AggregateSum, AggregateMean:
 		if a == AggregateMean {
-			updates = graph.DivScalar(updates, float64(rc.strategy.replicas))
+			updates = rc.share(updates)
 		}
 		return module.AllGather(indices, 0), module.AllGather(updates, 0)
 	case AggregateFirst:
