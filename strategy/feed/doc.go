@@ -59,8 +59,9 @@
 // Each process feeds its own replicas, in one shape: pad short batches, or batch
 // with drop remainder. Data in memory ends on all processes at the same step. Files
 // are divided among them and may not, which is an error that matches [ErrVote]:
-// repeat such a dataset without end and set [Options.EndTogether]. For the same reason an input given to [New] must not vote
-// on its end through the devices (input.Options.AnyHost).
+// repeat such a dataset without end, or set [Options.EndTogether]. For the same
+// reason an input given to [New] must not vote on its end through the devices
+// (input.Options.AnyHost).
 //
 // # Failure
 //

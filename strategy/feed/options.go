@@ -47,8 +47,8 @@ type Options struct {
 	// logical devices, in the order of the leaves. Missing ones are replicated.
 	Annotations []logical.Annotation
 	// EndTogether is the caller's word that all processes run out of data at the
-	// same step, or never, where the dataset does not show it: files that are
-	// repeated without end, say. See [ErrVote].
+	// same step where the dataset does not show it: files of as many records, say.
+	// See [ErrVote].
 	EndTogether bool
 	// From is the position to start at, as [Feed.State] gave it; zero is the
 	// beginning.

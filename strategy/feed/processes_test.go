@@ -117,7 +117,7 @@ func TestProcessesThatMayEndApartAreToldSo(t *testing.T) {
 		if err := f.Close(); err != nil {
 			return err
 		}
-		f, err = feed.FromDataset(ctx, s, numbers.Repeat(-1).Batch(8, true), feed.Options{EndTogether: true})
+		f, err = feed.FromDataset(ctx, s, numbers.Repeat(-1).Batch(8, true), feed.Options{})
 		if err != nil {
 			return err
 		}

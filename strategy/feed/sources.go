@@ -97,7 +97,7 @@ func distribute(s *strategy.TPUStrategy, ds input.Dataset, together bool) (*inpu
 var ErrVote = errors.New("feed: processes that may run out of data at different steps cannot be fed ahead")
 
 func noVote(context.Context, bool) (bool, error) {
-	return false, fmt.Errorf("%w; repeat the dataset without end, count the steps and set EndTogether, or keep the data in memory", ErrVote)
+	return false, fmt.Errorf("%w; repeat the dataset without end and count the steps, set EndTogether if they end together, or keep the data in memory", ErrVote)
 }
 
 // alone is the vote where it is known beforehand.
