@@ -128,6 +128,8 @@ func parseTask(value json.RawMessage) (Task, error) {
 		return Task{}, err
 	case t.Type == "" && hasIndex:
 		return Task{}, parseError("task", string(value), "index without a type", `write {"type": "worker", "index": 0}`)
+	case t.Type != "" && !hasIndex: // every worker would be worker 0, and the chief
+		return Task{}, parseError("task", string(value), "type without an index", `write {"type": "worker", "index": 0}`)
 	}
 	return t, nil
 }

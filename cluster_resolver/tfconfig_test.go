@@ -58,6 +58,7 @@ func TestTFConfigMalformedNamesThePlace(t *testing.T) {
 		`{"cluster":[]}`:                         "TF_CONFIG.cluster: not a JSON object",
 		`{"cluster":{},"task":7}`:                "TF_CONFIG.task: not a JSON object",
 		`{"task":{"index":0}}`:                   "TF_CONFIG.task: index without a type",
+		`{"task":{"type":"worker"}}`:             "TF_CONFIG.task: type without an index",
 		`{"task":{"type":"worker","index":-1}}`:  "TF_CONFIG.task.index: not an index",
 		`{"task":{"type":"worker","index":1.5}}`: "TF_CONFIG.task.index: not an index",
 		`{"task":{"type":7,"index":0}}`:          "TF_CONFIG.task.type: not a string",
