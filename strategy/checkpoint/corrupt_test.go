@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/safetensors"
 )
 
 // restoreOf opens and restores a checkpoint into fresh variables.
@@ -137,4 +139,25 @@ func FuzzManifest(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, m, again)
 	})
+}
+
+func TestBytesThatAreNoTruthValuesAreRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "flags.safetensors")
+	for _, bytes := range [][]byte{{0, 1, 1}, {0, 1, 2}, {255, 0, 0}} {
+		f, err := safetensors.Create(path, []safetensors.Spec{{Name: "flags", DType: safetensors.Bool, Shape: []int64{3}}}, nil)
+		require.NoError(t, err)
+		require.NoError(t, f.Write("flags", bytes))
+		require.NoError(t, f.Commit())
+		c, err := OpenFile(path, FileOptions{})
+		require.NoError(t, err)
+		got, err := c.Tensor(context.Background(), "/flags")
+		if bytes[2] == 1 {
+			require.NoError(t, err)
+			require.Equal(t, []bool{false, true, true}, got.Value())
+		} else {
+			require.ErrorIs(t, err, ErrCorrupt)
+			require.ErrorContains(t, err, "truth value")
+		}
+		require.NoError(t, c.Close())
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"tpustrategy/internal/safetensors"
@@ -108,7 +109,16 @@ func (c *Checkpoint) tensor(ctx context.Context, v variable) (*tensors.Tensor, e
 		return t, nil
 	}
 	var failed error
-	err := t.MutableBytes(func(data []byte) { failed = c.stream(ctx, v, nil, data) })
+	err := t.MutableBytes(func(data []byte) {
+		failed = c.stream(ctx, v, nil, data)
+		if failed != nil || v.Shape.DType != dtypes.Bool {
+			return
+		}
+		// A Go bool of another byte is neither true nor false.
+		if i := slices.IndexFunc(data, func(b byte) bool { return b > 1 }); i >= 0 {
+			failed = &CorruptError{File: c.path, Variable: v.Path, Reason: fmt.Sprintf("truth value %d is the byte %d", i, data[i])}
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: variable %q: %w", v.Path, err)
 	}
