@@ -142,7 +142,7 @@ func Distribute(ds Dataset, opts Options) (*Distributed, error) {
 	d.batched = info.BatchSize != 0
 	// Chunks dealt to the hosts come to the same number everywhere.
 	d.vote = opts.Hosts > 1 && (policy != Data || d.rule != Chunks)
-	d.settle(stream.Info().Spec, info)
+	d.settle(stream.Info().Spec, ds.Info()) // the undivided dataset's, which is the same on all hosts
 	return d, nil
 }
 
@@ -206,7 +206,8 @@ func (d *Distributed) settle(part Spec, info Info) {
 // FromFunction makes input from a function that returns, for one host, a dataset of batches for single replicas. It is
 // called once, with this host's [Context]; each replica takes the next element in turn. With the replication PerReplica
 // it is called once for each local replica, which then has a pipeline of its own; the Context counts replicas as
-// pipelines. Data that ends within a step is treated as in [Distribute]. A panic of fn is a [*PanicError].
+// pipelines. Data that ends within a step is treated as in [Distribute]. The datasets of all hosts need the same spec, and
+// all of them or none have to be infinite: a host asks no other how they end. A panic of fn is a [*PanicError].
 func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed, error) {
 	opts, err := opts.normalize()
 	if err != nil {

@@ -193,6 +193,23 @@ func TestFilesRepeatedForEverNeedNoVote(t *testing.T) {
 	}
 }
 
+func TestAHostWithoutAShareDoesNotWaitForAVote(t *testing.T) {
+	// The second host has no row, and is not to wait for a vote that the first never takes part in.
+	ds := input.Range(1).ShardHint().Repeat(-1).Batch(2, false)
+	votes := 0
+	for host, want := range []error{nil, io.EOF} {
+		d, err := input.Distribute(ds, input.Options{Replicas: 2, Hosts: 2, HostIndex: host, Policy: input.Hint,
+			AnyHost: func(context.Context, bool) (bool, error) { votes++; return false, nil }})
+		require.NoError(t, err)
+		steps, err := d.Open(context.Background())
+		require.NoError(t, err)
+		_, err = steps.Next(context.Background())
+		assert.Equal(t, want, err)
+		require.NoError(t, steps.Close())
+	}
+	assert.Zero(t, votes)
+}
+
 func TestShardHintDividesWhereItStands(t *testing.T) {
 	ds := input.Range(8).ShardHint().Cache().Concatenate(input.Range(2)).Batch(2, false)
 	got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{Policy: input.Hint, Rule: input.Chunks}, -1)
