@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -256,6 +258,37 @@ func TestEncodedOptionsAreTheseBytes(t *testing.T) {
 			got, err := pjrt.EncodeOptions(tc.o, 4)
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, hex.EncodeToString(got))
+		})
+	}
+}
+
+func TestMaximaKeepNaNUnlessAskedToBeFast(t *testing.T) {
+	leaktest.Check(t)
+	c := cpu(t, 1)
+	nan := float32(math.NaN())
+	p := function("%x: tensor<2xf32>, %y: tensor<2xf32>", "tensor<2xf32>", "%o = stablehlo.maximum %x, %y : tensor<2xf32>\n return %o : tensor<2xf32>")
+	for name, tc := range map[string]struct {
+		overrides map[string]any
+		want      bool
+	}{
+		"no overrides":      {nil, true},
+		"another override":  {map[string]any{"xla_embed_ir_in_executable": false}, true},
+		"asked to be fast":  {map[string]any{"xla_cpu_enable_fast_min_max": true}, false},
+		"asked to be exact": {map[string]any{"xla_cpu_enable_fast_min_max": false}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := maps.Clone(tc.overrides)
+			x := compile(t, c, p, pjrt.CompileOptions{Overrides: tc.overrides})
+			defer x.Close()
+			assert.Equal(t, given, tc.overrides, "the caller's map")
+			l, r := put(t, c, []float32{nan, 1}, pjrt.F32, []int{2}, c.Devices()[0]), put(t, c, []float32{1, nan}, pjrt.F32, []int{2}, c.Devices()[0])
+			defer l.Close()
+			defer r.Close()
+			out := rows(1, 1)
+			require.NoError(t, x.Execute(background, [][]*pjrt.Buffer{{l, r}}, out, pjrt.ExecuteOptions{}))
+			defer closeAll(out)
+			got := get[float32](t, out[0][0], 2)
+			assert.Equal(t, tc.want, got[0] != got[0] && got[1] != got[1], "%v", got)
 		})
 	}
 }

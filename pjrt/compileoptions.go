@@ -29,8 +29,23 @@ type CompileOptions struct {
 	DumpDir string
 	// Overrides are XLA debug options by name, such as "xla_dump_hlo_as_text":
 	// string, bool, int, int64 or float64 values. An unknown name or a wrong type
-	// is the plugin's error; a senseless value can end the process.
+	// is the plugin's error; a senseless value can end the process. For a CPU client
+	// xla_cpu_enable_fast_min_max is false unless it is set here: its fast maximum and
+	// minimum, of single values and of reductions, drop NaN.
 	Overrides map[string]any
+}
+
+const fastMinMax = "xla_cpu_enable_fast_min_max"
+
+// on is o with what is the default for a platform.
+func (o CompileOptions) on(platform string) CompileOptions {
+	if _, set := o.Overrides[fastMinMax]; platform != "cpu" || set {
+		return o
+	}
+	overrides := map[string]any{fastMinMax: false}
+	maps.Copy(overrides, o.Overrides)
+	o.Overrides = overrides
+	return o
 }
 
 // maxDevices bounds replicas times partitions, over the largest slice known.

@@ -16,7 +16,7 @@ import (
 )
 
 // magic begins every entry; the number is the version of the form.
-const magic = "tpustrategy program 1\n"
+const magic = "tpustrategy program 2\n"
 
 // headerSize is that of an entry's header: the magic, its key, the checksum of
 // the contents, and their length.
