@@ -166,7 +166,22 @@ func (f *Function) Mul(lhs, rhs compute.Value) (compute.Value, error) {
 
 // Pow returns lhs to the power rhs.
 func (f *Function) Pow(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.binary("Pow", stablehlo.Power, lhs, rhs)
+	return f.binary("Pow", func(l, r *stablehlo.Value) (*stablehlo.Value, error) {
+		d := l.Shape().DType
+		wide, ok := signedAbove[d]
+		if !ok {
+			return stablehlo.Power(l, r)
+		}
+		// XLA takes the upper half of the exponents for negative ones. The low bits of a product do not depend on
+		// the bits above.
+		c := chain{fn: f.fn}
+		return c.convert(c.binary(stablehlo.Power, c.convert(l, wide), c.convert(r, wide)), d), c.err
+	}, lhs, rhs)
+}
+
+// signedAbove has the signed type that holds every value of an unsigned one.
+var signedAbove = map[dtypes.DType]dtypes.DType{
+	dtypes.Uint8: dtypes.Int16, dtypes.Uint16: dtypes.Int32, dtypes.Uint32: dtypes.Int64,
 }
 
 // ShiftLeft returns lhs << rhs.

@@ -7,11 +7,13 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/go-xla/types"
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
 // Bitcast reinterprets the bits of x. Where the element sizes differ, the last axis splits or joins: a smaller
-// target gets a new last axis, a larger one takes up the last axis, which must have the right dimension.
+// target gets a new last axis, a larger one takes up the last axis, which must have the right dimension. A Bool is a
+// byte of 0 or 1, and any other byte than 0 is true; complex numbers have no bits.
 func (f *Function) Bitcast(x compute.Value, target dtypes.DType) (compute.Value, error) {
 	return f.op("Bitcast", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		if err := wantRepresentable(target); err != nil {
@@ -21,6 +23,15 @@ func (f *Function) Bitcast(x compute.Value, target dtypes.DType) (compute.Value,
 		switch {
 		case source == target:
 			return in[0], nil
+		case source.IsComplex() || target.IsComplex():
+			return nil, fmt.Errorf("the bits of %s cannot be taken for %s: split a complex number with Real and Imag, join one with Complex", source, target)
+		case source == dtypes.Bool && target.Bits() == 8:
+			return stablehlo.Convert(in[0], target)
+		case target == dtypes.Bool && source.Bits() == 8:
+			c := chain{fn: f.fn}
+			return c.compare(types.CompareNE, in[0], c.broadcast(c.scalar(source, valueZero), in[0].Shape())), c.err
+		case source == dtypes.Bool || target == dtypes.Bool:
+			return nil, fmt.Errorf("the bits of %s cannot be taken for %s: Bool goes to and from integers of 8 bits only", source, target)
 		case !source.IsPacked() && !target.IsPacked():
 			return stablehlo.BitcastConvert(in[0], target)
 		}

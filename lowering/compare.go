@@ -1,6 +1,8 @@
 package lowering
 
 import (
+	"errors"
+
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
@@ -18,8 +20,21 @@ func comparisonType(d dtypes.DType) types.ComparisonType {
 	return types.CompareSigned
 }
 
+// wantOrder refuses what complex numbers have no answer to: the CPU compiler ends the process over it.
+func wantOrder(x *stablehlo.Value, dir types.ComparisonDirection) error {
+	if x.Shape().DType.IsComplex() && dir != types.CompareEQ && dir != types.CompareNE {
+		return errNoOrder
+	}
+	return nil
+}
+
+var errNoOrder = errors.New("complex numbers have no order: compare their magnitudes or parts")
+
 func (f *Function) compare(name string, dir types.ComparisonDirection, lhs, rhs compute.Value) (compute.Value, error) {
 	return f.binary(name, func(l, r *stablehlo.Value) (*stablehlo.Value, error) {
+		if err := wantOrder(l, dir); err != nil {
+			return nil, err
+		}
 		return stablehlo.Compare(l, r, dir, comparisonType(l.Shape().DType))
 	}, lhs, rhs)
 }
@@ -28,6 +43,9 @@ func (f *Function) compare(name string, dir types.ComparisonDirection, lhs, rhs 
 // usual order for floats only, and StableHLO has it for them only.
 func (f *Function) compareTotal(name string, dir types.ComparisonDirection, lhs, rhs compute.Value) (compute.Value, error) {
 	return f.binary(name, func(l, r *stablehlo.Value) (*stablehlo.Value, error) {
+		if l.Shape().DType.IsComplex() {
+			return nil, errNoOrder
+		}
 		kind := comparisonType(l.Shape().DType)
 		if kind == types.CompareFloat {
 			kind = types.CompareTotalOrder

@@ -1,6 +1,7 @@
 package lowering
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -25,6 +26,9 @@ func (f *Function) Rem(lhs, rhs compute.Value) (compute.Value, error) {
 func (f *Function) divide(name string, op binaryOp, lhs, rhs compute.Value) (compute.Value, error) {
 	return f.op(name, with(lhs, rhs), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		l, r := in[0], in[1]
+		if name == "Rem" && l.Shape().DType.IsComplex() {
+			return nil, errors.New("complex numbers have no remainder")
+		}
 		if l.Shape().DType == r.Shape().DType && l.Shape().DType.IsInt() && !f.folds(r).safe() && !f.folds(l).runtime {
 			hidden, err := stablehlo.OptimizationBarrier(l, r)
 			if err != nil {

@@ -1,17 +1,47 @@
 package lowering
 
 import (
+	"math"
+	"strconv"
+
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
+	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
 // Gather takes slices of x at computed positions, as XLA's Gather without batching axes.
 func (f *Function) Gather(x, starts compute.Value, indexVectorAxis int,
 	offsetOutputAxes, collapsedSliceAxes, startIndexMap, sliceSizes []int, indicesAreSorted bool) (compute.Value, error) {
 	return f.op("Gather", with(x, starts), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		return stablehlo.Gather(in[0], in[1], indexVectorAxis, offsetOutputAxes, collapsedSliceAxes,
+		c := chain{fn: f.fn}
+		at := wideIndex(&c, in[1])
+		if c.err != nil {
+			return nil, c.err
+		}
+		return stablehlo.Gather(in[0], at, indexVectorAxis, offsetOutputAxes, collapsedSliceAxes,
 			nil, nil, startIndexMap, sliceSizes, indicesAreSorted)
 	})
+}
+
+// wideIndex makes indices signed and wide: XLA takes the upper half of an unsigned type for negative numbers in
+// some passes, and in others wants the dimension itself to fit into the type. Uint64 stops at the largest Int64,
+// past the end of any axis.
+func wideIndex(c *chain, x *stablehlo.Value) *stablehlo.Value {
+	d := x.Shape().DType
+	if d.IsInt() && d.Bits() < 32 {
+		return c.convert(x, dtypes.Int32)
+	}
+	switch d {
+	case dtypes.Uint32:
+		return c.convert(x, dtypes.Int64)
+	case dtypes.Uint64:
+		largest := c.do(func() (*stablehlo.Value, error) {
+			return constant(c.fn, strconv.FormatInt(math.MaxInt64, 10), xshapes.Make(d))
+		})
+		return c.convert(c.binary(stablehlo.Minimum, x, largest), dtypes.Int64)
+	}
+	return x
 }
 
 // scatter combines updates into x at computed positions, as XLA's Scatter without batching axes.
@@ -22,7 +52,12 @@ func (f *Function) scatter(name string, kind combiner, x, positions, updates com
 		if err != nil {
 			return nil, err
 		}
-		return stablehlo.Scatter(in[0], in[1], in[2], updateWindowAxes, insertedWindowAxes, nil, nil,
+		c := chain{fn: f.fn}
+		at := wideIndex(&c, in[1])
+		if c.err != nil {
+			return nil, c.err
+		}
+		return stablehlo.Scatter(in[0], at, in[2], updateWindowAxes, insertedWindowAxes, nil, nil,
 			scatterAxesToOperandAxes, indexVectorAxis, indicesAreSorted, uniqueIndices, closure)
 	})
 }

@@ -79,8 +79,34 @@ func (f *Function) Slice(x compute.Value, starts, limits, strides []int) (comput
 				limits[axis] = in[0].Shape().Dimensions[axis]
 			}
 		}
+		if empty, ok := emptySlice(in[0].Shape(), starts, limits, strides); ok {
+			c := chain{fn: f.fn}
+			return c.broadcast(c.scalar(empty.DType, valueZero), empty), c.err
+		}
 		return stablehlo.Slice(in[0], starts, limits, strides)
 	})
+}
+
+// emptySlice is the shape of a slice that takes nothing from the end of an axis, which the StableHLO builder
+// refuses; false if it is to judge the slice.
+func emptySlice(x xshapes.Shape, starts, limits, strides []int) (xshapes.Shape, bool) {
+	rank := x.Rank()
+	if len(starts) != rank || len(limits) != rank || len(strides) != 0 && len(strides) != rank {
+		return x, false
+	}
+	out, atEnd := x.Clone(), false
+	for axis, dim := range x.Dimensions {
+		start, limit, stride := starts[axis], limits[axis], 1
+		if len(strides) > 0 {
+			stride = strides[axis]
+		}
+		if start < 0 || start > limit || limit > dim || stride < 1 {
+			return x, false
+		}
+		out.Dimensions[axis] = (limit - start + stride - 1) / stride
+		atEnd = atEnd || start == dim
+	}
+	return out, atEnd
 }
 
 // Pad adds fill before, after and between the elements of each axis; negative amounts at the ends remove.
@@ -103,7 +129,11 @@ func (f *Function) Pad(x, fill compute.Value, axes ...compute.PadAxis) (compute.
 
 // startIndices makes one scalar per axis of the operand from what GoMLX gives: those scalars, or one vector.
 func startIndices(c *chain, given []*stablehlo.Value, rank int) []*stablehlo.Value {
-	if len(given) != 1 || given[0].Shape().Rank() != 1 {
+	given = slices.Clone(given)
+	for i, v := range given {
+		given[i] = wideIndex(c, v)
+	}
+	if c.err != nil || len(given) != 1 || given[0].Shape().Rank() != 1 {
 		return given
 	}
 	vector := given[0]

@@ -32,7 +32,22 @@ func (f *Function) Ceil(x compute.Value) (compute.Value, error) {
 
 // Clz returns the number of leading zero bits of each element.
 func (f *Function) Clz(x compute.Value) (compute.Value, error) {
-	return f.unary("Clz", stablehlo.CountLeadingZeros, x)
+	return f.unary("Clz", func(x *stablehlo.Value) (*stablehlo.Value, error) {
+		d := x.Shape().DType
+		unsigned, ok := unsignedOf[d]
+		if !ok {
+			return stablehlo.CountLeadingZeros(x)
+		}
+		// XLA counts in 64 bits where it folds negative constants.
+		c := chain{fn: f.fn}
+		bits := c.do(func() (*stablehlo.Value, error) { return bitcast(x, unsigned) })
+		return c.convert(c.unary(stablehlo.CountLeadingZeros, bits), d), c.err
+	}, x)
+}
+
+// unsignedOf has the unsigned type of the size of a signed one.
+var unsignedOf = map[dtypes.DType]dtypes.DType{
+	dtypes.Int8: dtypes.Uint8, dtypes.Int16: dtypes.Uint16, dtypes.Int32: dtypes.Uint32, dtypes.Int64: dtypes.Uint64,
 }
 
 // Cos returns the cosine.
@@ -173,12 +188,22 @@ func (f *Function) Abs(x compute.Value) (compute.Value, error) {
 	}, x)
 }
 
-// ConvertDType converts each element to dtype.
+// ConvertDType converts each element to dtype: of a complex number its real part, unless dtype is complex too. A
+// Bool holds where a number is not 0, be it for its imaginary part only.
 func (f *Function) ConvertDType(x compute.Value, dtype dtypes.DType) (compute.Value, error) {
 	return f.unary("ConvertDType", func(x *stablehlo.Value) (*stablehlo.Value, error) {
 		if err := wantRepresentable(dtype); err != nil {
 			return nil, err
 		}
-		return stablehlo.Convert(x, dtype)
+		if !x.Shape().DType.IsComplex() || dtype.IsComplex() {
+			return stablehlo.Convert(x, dtype)
+		}
+		// Compilers crash over a conversion in one step.
+		c := chain{fn: f.fn}
+		if dtype == dtypes.Bool {
+			zero := c.broadcast(c.scalar(x.Shape().DType, valueZero), x.Shape())
+			return c.compare(types.CompareNE, x, zero), c.err
+		}
+		return c.convert(c.unary(stablehlo.Real, x), dtype), c.err
 	}, x)
 }

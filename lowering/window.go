@@ -2,6 +2,7 @@ package lowering
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/go-xla/stablehlo"
@@ -27,6 +28,15 @@ func (f *Function) ReduceWindow(x compute.Value, reduction compute.ReduceOpType,
 		}
 		if err := windowArgs(shape.Rank(), window, strides, paddings); err != nil {
 			return nil, err
+		}
+		if shape.IsScalar() {
+			return in[0], nil
+		}
+		inputDilations := slices.Clone(inputDilations)
+		for axis := range min(len(inputDilations), shape.Rank()) {
+			if shape.Dimensions[axis] == 0 && inputDilations[axis] > 0 { // no gaps in nothing; the StableHLO builder sees one less
+				inputDilations[axis] = 1
+			}
 		}
 		closure, err := f.combiner(kind, shape.DType)
 		if err != nil {
