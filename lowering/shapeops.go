@@ -3,6 +3,7 @@ package lowering
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
@@ -158,11 +159,27 @@ func (f *Function) DynamicSlice(x compute.Value, starts []compute.Value, sizes [
 	})
 }
 
+// clampStarts keeps a block of part within whole. The op does so by itself, but not where XLA splits the axis over
+// devices: there it would write nothing.
+func clampStarts(c *chain, at []*stablehlo.Value, whole, part xshapes.Shape) {
+	for axis := range min(len(at), whole.Rank(), part.Rank()) {
+		room := whole.Dimensions[axis] - part.Dimensions[axis]
+		if c.err != nil || room < 0 || !at[axis].Shape().IsScalar() || !at[axis].Shape().DType.IsInt() {
+			return // for the op to say
+		}
+		d := at[axis].Shape().DType
+		last := c.do(func() (*stablehlo.Value, error) { return constant(c.fn, strconv.Itoa(room), xshapes.Make(d)) })
+		lowest := c.scalar(d, valueZero)
+		at[axis] = c.do(func() (*stablehlo.Value, error) { return stablehlo.Clamp(lowest, at[axis], last) })
+	}
+}
+
 // DynamicUpdateSlice writes update into x at computed start indices, which are clamped to fit.
 func (f *Function) DynamicUpdateSlice(x, update compute.Value, starts []compute.Value) (compute.Value, error) {
 	return f.op("DynamicUpdateSlice", append(with(x, update), starts...), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		c := chain{fn: f.fn}
 		at := startIndices(&c, in[2:], in[0].Shape().Rank())
+		clampStarts(&c, at, in[0].Shape(), in[1].Shape())
 		return c.do(func() (*stablehlo.Value, error) { return stablehlo.DynamicUpdateSlice(in[0], in[1], at) }), c.err
 	})
 }

@@ -255,3 +255,30 @@ func TestLoopsOfTheStepMayHoldAnnotations(t *testing.T) {
 		assert.Equal(t, float32(i)+3, v)
 	}
 }
+
+// TestUpdatesPastTheEndAreClampedInSplitTensors holds updates of split tensors against those of whole ones.
+func TestUpdatesPastTheEndAreClampedInSplitTensors(t *testing.T) {
+	x, update := count(8), []float32{-1, -2, -3, -4}
+	for _, p := range []int{1, 2, 4} {
+		for n := 1; n <= 4; n++ {
+			for _, at := range []float32{-3, 0, 1, 5, 7, 200} {
+				m := build(t, module.Options{LogicalDevices: p, Target: lowering.TargetCPU}, module.Signature{
+					Arguments: []module.Tensor{{}, {}, {}}, Results: []module.Tensor{{}, {}},
+				}, func(g *graph.Graph) []*graph.Node {
+					whole, part := logical.Split(param(g, "x", 8), p), graph.Slice(param(g, "u", 4), graph.AxisRange(0, n))
+					from := graph.ConvertDType(param(g, "at"), dtypes.Int32)
+					constant := graph.Const(g, int32(at))
+					return []*graph.Node{
+						logical.Split(graph.DynamicUpdateSlice(whole, part, []*graph.Node{from}), p),
+						logical.Split(graph.DynamicUpdateSlice(whole, part, []*graph.Node{constant}), p),
+					}
+				})
+				want := count(8)
+				copy(want[min(max(int(at), 0), 8-n):], update[:n])
+				for i, got := range run(t, m, x, update, []float32{at}) {
+					assert.Equal(t, want, got, "%d values at %v over %d devices, result %d", n, at, p, i)
+				}
+			}
+		}
+	}
+}
