@@ -83,6 +83,10 @@ type Options struct {
 	// Precision is written on every dot_general and convolution.
 	Precision Precision
 
+	// Partitioned says that the compiler splits the program over devices, which Builder.DistributedAutoSharding
+	// says of one computation: ops that its partitioner gets wrong are written otherwise.
+	Partitioned bool
+
 	// Identity emits whatever stands for compute's Identity op, which GoMLX calls for nodes made by
 	// graph.IdentityWithCustomGradient. x is usable in f. The result may have another shape; GoMLX
 	// reads it back with OpShape. Nil returns x itself.

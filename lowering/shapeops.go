@@ -1,7 +1,6 @@
 package lowering
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -108,24 +107,6 @@ func emptySlice(x xshapes.Shape, starts, limits, strides []int) (xshapes.Shape, 
 		atEnd = atEnd || start == dim
 	}
 	return out, atEnd
-}
-
-// Pad adds fill before, after and between the elements of each axis; negative amounts at the ends remove.
-func (f *Function) Pad(x, fill compute.Value, axes ...compute.PadAxis) (compute.Value, error) {
-	return f.op("Pad", with(x, fill), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		rank := in[0].Shape().Rank()
-		if len(axes) > rank {
-			return nil, fmt.Errorf("paddings of %d axes for rank %d", len(axes), rank)
-		}
-		if rank == 0 {
-			return in[0], nil
-		}
-		start, end, interior := make([]int, rank), make([]int, rank), make([]int, rank)
-		for i, axis := range axes {
-			start[i], end[i], interior[i] = axis.Start, axis.End, axis.Interior
-		}
-		return stablehlo.Pad(in[0], in[1], start, end, interior)
-	})
 }
 
 // startIndices makes one scalar per axis of the operand from what GoMLX gives: those scalars, or one vector.

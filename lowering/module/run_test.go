@@ -8,6 +8,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -280,5 +281,41 @@ func TestUpdatesPastTheEndAreClampedInSplitTensors(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestPaddingsOfSplitTensors holds paddings whose result or operand is split against those of whole tensors.
+func TestPaddingsOfSplitTensors(t *testing.T) {
+	const n, p = 4, 2
+	var pads []compute.PadAxis
+	for start := -2; start < 4; start++ {
+		for end := -2; end < 4; end++ {
+			for gap := range 3 {
+				// Even results can be split. XLA crops where the paddings take away more than there is.
+				if size := n + (n-1)*gap + start + end; size > 0 && size%p == 0 {
+					pads = append(pads, compute.PadAxis{Start: start, End: end, Interior: gap})
+				}
+			}
+		}
+	}
+	pads = append(pads, compute.PadAxis{Start: -5, End: 5}, compute.PadAxis{Start: 5, End: -5}, compute.PadAxis{Start: -8, End: 3, Interior: 1})
+	build := func(t *testing.T, logicalDevices int) *module.Module {
+		results := make([]module.Tensor, 2*len(pads))
+		return build(t, module.Options{LogicalDevices: logicalDevices, Target: lowering.TargetCPU}, module.Signature{
+			Arguments: []module.Tensor{{}}, Results: results,
+		}, func(g *graph.Graph) []*graph.Node {
+			x := param(g, "x", n)
+			var out []*graph.Node
+			for _, pad := range pads {
+				fill := graph.Const(g, float32(-1))
+				out = append(out, logical.Split(graph.Pad(x, fill, pad), logicalDevices),
+					graph.Pad(logical.Split(x, logicalDevices), fill, pad))
+			}
+			return out
+		})
+	}
+	want := run(t, build(t, 1), count(n))
+	for i, got := range run(t, build(t, p), count(n)) {
+		assert.Equal(t, want[i], got, "%+v", pads[i/2])
 	}
 }

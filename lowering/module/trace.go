@@ -52,6 +52,7 @@ func NewTrace(opts Options) *Trace {
 	t := &Trace{opts: opts, across: map[string]bool{}}
 	t.Backend = lowering.New(lowering.Options{
 		Target: opts.Target, Precision: opts.Precision, Name: "tpustrategy", Identity: t.identity,
+		Partitioned: opts.LogicalDevices > 1,
 	})
 	return t
 }

@@ -1,0 +1,103 @@
+package lowering
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/go-xla/stablehlo"
+)
+
+// Pad adds fill before, after and between the elements of each axis; negative amounts at the ends remove.
+func (f *Function) Pad(x, fill compute.Value, axes ...compute.PadAxis) (compute.Value, error) {
+	return f.op("Pad", with(x, fill), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+		rank := in[0].Shape().Rank()
+		if len(axes) > rank {
+			return nil, fmt.Errorf("paddings of %d axes for rank %d", len(axes), rank)
+		}
+		if rank == 0 {
+			return in[0], nil
+		}
+		start, end, interior := make([]int, rank), make([]int, rank), make([]int, rank)
+		for i, axis := range axes {
+			start[i], end[i], interior[i] = axis.Start, axis.End, axis.Interior
+		}
+		c := chain{fn: f.fn}
+		x := in[0]
+		if f.partitioned() {
+			for axis, gap := range interior {
+				x, end[axis], interior[axis] = gaps(&c, x, in[1], axis, gap, end[axis])
+			}
+			if slices.Max(interior) <= 0 {
+				if out, ok := onlyFill(&c, x, in[1], start, end); ok {
+					return out, c.err
+				}
+				x = crop(&c, x, start, end)
+			}
+		}
+		return c.do(func() (*stablehlo.Value, error) { return stablehlo.Pad(x, in[1], start, end, interior) }), c.err
+	})
+}
+
+// partitioned reports whether the compiler splits the program over devices.
+func (f *Function) partitioned() bool {
+	return f.builder.backend.opts.Partitioned || f.builder.partitions > 1
+}
+
+// gaps puts gap times fill behind each element along axis, and returns what is left to pad at the end and between.
+// XLA's partitioner takes the wrong elements where it splits an axis with paddings between them, and ends the process
+// where those at its ends are negative besides; so each element gets an axis of its own, whose end is padded.
+func gaps(c *chain, x, fill *stablehlo.Value, axis, gap, end int) (*stablehlo.Value, int, int) {
+	const most = 1 << 40 // what is beyond is refused before it is compiled
+	if c.err != nil || gap <= 0 {
+		return x, end, gap
+	}
+	dims := x.Shape().Dimensions
+	switch {
+	case dims[axis] < 2:
+		return x, end, 0
+	case gap > most/dims[axis]:
+		return x, end, gap
+	}
+	apart := c.reshape(x, slices.Insert(slices.Clone(dims), axis+1, 1)...)
+	after, none := make([]int, len(dims)+1), make([]int, len(dims)+1)
+	after[axis+1] = gap
+	padded := c.do(func() (*stablehlo.Value, error) { return stablehlo.Pad(apart, fill, none, after, none) })
+	joined := slices.Clone(dims)
+	joined[axis] *= 1 + gap
+	return c.reshape(padded, joined...), end - gap, 0
+}
+
+// onlyFill is the result of paddings that take away all of x; false if some of it stays.
+func onlyFill(c *chain, x, fill *stablehlo.Value, start, end []int) (*stablehlo.Value, bool) {
+	if c.err != nil || !fill.Shape().IsScalar() || fill.Shape().DType != x.Shape().DType {
+		return nil, false
+	}
+	out, gone := x.Shape().Clone(), false
+	for axis, dim := range x.Shape().Dimensions {
+		out.Dimensions[axis] = dim + start[axis] + end[axis]
+		if out.Dimensions[axis] < 0 {
+			return nil, false // for the op to refuse
+		}
+		gone = gone || max(-start[axis], 0) >= dim-max(-end[axis], 0)
+	}
+	if !gone {
+		return nil, false
+	}
+	return c.broadcast(fill, out), true
+}
+
+// crop takes away what start and end say with negative numbers, and makes those 0. XLA's partitioner takes a pad that
+// removes as much as it adds for none.
+func crop(c *chain, x *stablehlo.Value, start, end []int) *stablehlo.Value {
+	dims := x.Shape().Dimensions
+	if c.err != nil || slices.Min(start) >= 0 && slices.Min(end) >= 0 {
+		return x
+	}
+	from, to := make([]int, len(dims)), slices.Clone(dims)
+	for axis, dim := range dims {
+		from[axis], to[axis] = max(-start[axis], 0), dim-max(-end[axis], 0)
+		start[axis], end[axis] = max(start[axis], 0), max(end[axis], 0)
+	}
+	return c.do(func() (*stablehlo.Value, error) { return stablehlo.Slice(x, from, to, nil) })
+}
