@@ -23,25 +23,45 @@ func (f *Function) Pad(x, fill compute.Value, axes ...compute.PadAxis) (compute.
 			start[i], end[i], interior[i] = axis.Start, axis.End, axis.Interior
 		}
 		c := chain{fn: f.fn}
-		x := in[0]
-		if f.partitioned() {
-			for axis, gap := range interior {
-				x, end[axis], interior[axis] = gaps(&c, x, in[1], axis, gap, end[axis])
-			}
-			if slices.Max(interior) <= 0 {
-				if out, ok := onlyFill(&c, x, in[1], start, end); ok {
-					return out, c.err
-				}
-				x = crop(&c, x, start, end)
-			}
-		}
-		return c.do(func() (*stablehlo.Value, error) { return stablehlo.Pad(x, in[1], start, end, interior) }), c.err
+		return f.pad(&c, in[0], in[1], start, end, interior), c.err
 	})
+}
+
+// pad is Pad of rank 1 or more. It writes to start, end and interior.
+func (f *Function) pad(c *chain, x, fill *stablehlo.Value, start, end, interior []int) *stablehlo.Value {
+	if f.partitioned() {
+		for axis, gap := range interior {
+			x, end[axis], interior[axis] = gaps(c, x, fill, axis, gap, end[axis])
+		}
+		if slices.Max(interior) <= 0 {
+			if out, ok := onlyFill(c, x, fill, start, end); ok {
+				return out
+			}
+			x = crop(c, x, start, end)
+		}
+		x = f.padded(c, x, fill)
+	}
+	return c.do(func() (*stablehlo.Value, error) { return stablehlo.Pad(x, fill, start, end, interior) })
 }
 
 // partitioned reports whether the compiler splits the program over devices.
 func (f *Function) partitioned() bool {
 	return f.builder.backend.opts.Partitioned || f.builder.partitions > 1
+}
+
+// padded gives x a name of its own where it is to be padded with fill: XLA's partitioner keeps the parts of an operand
+// that it padded for one window for others of the same form, whatever they are padded with.
+func (f *Function) padded(c *chain, x, fill *stablehlo.Value) *stablehlo.Value {
+	if !f.partitioned() {
+		return x
+	}
+	return c.do(func() (*stablehlo.Value, error) {
+		both, err := stablehlo.OptimizationBarrier(x, fill)
+		if err != nil {
+			return nil, err
+		}
+		return both[0], nil
+	})
 }
 
 // gaps puts gap times fill behind each element along axis, and returns what is left to pad at the end and between.
