@@ -61,6 +61,8 @@ type csvReader struct {
 	base    int64 // offset at which r started
 	columns []Column
 	at      []int // field of each column
+	// untitled is set if r starts with a file's first record, and it is data.
+	untitled bool
 }
 
 func openCSV(f *openFile, at int64, opts CSVOptions) (recordReader, error) {
@@ -108,12 +110,17 @@ func openCSV(f *openFile, at int64, opts CSVOptions) (recordReader, error) {
 			return c, nil
 		}
 	}
+	c.untitled = !opts.Header && at == 0
 	return c, open(at)
 }
 
 func (c *csvReader) offset() int64 { return c.base + c.r.InputOffset() }
 
 func (c *csvReader) next() (Element, error) {
+	hint := ""
+	if c.untitled && c.r.InputOffset() == 0 {
+		hint = "; if the first record holds the titles, set CSVOptions.Header"
+	}
 	record, err := c.r.Read()
 	if err == io.EOF {
 		return Element{}, io.EOF
@@ -136,7 +143,7 @@ func (c *csvReader) next() (Element, error) {
 		}
 		t, err := parseScalar(col.Kind, field)
 		if err != nil {
-			return Element{}, fmt.Errorf("%w: column %q: %w", ErrCorrupt, col.Name, err)
+			return Element{}, fmt.Errorf("%w: column %q: %w%s", ErrCorrupt, col.Name, err, hint)
 		}
 		out[col.Name] = Leaf(t)
 	}

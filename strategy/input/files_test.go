@@ -198,6 +198,21 @@ func TestCSVMayBeginWithAByteOrderMark(t *testing.T) {
 	}
 }
 
+func TestCSVWithTitlesThatNobodyTookOutSaysSo(t *testing.T) {
+	column := []input.Column{{Name: "x", Kind: input.Float32}}
+	read := func(text string) (err error) {
+		paths, opts := memory(text)
+		for _, e := range input.CSV(paths, input.CSVOptions{FileOptions: opts, Columns: column}).All(context.Background()) {
+			err = e
+		}
+		return err
+	}
+	assert.ErrorContains(t, read("x,y\n1,2\n"), "set CSVOptions.Header")
+	err := read("1,2\nx,y\n")
+	require.ErrorIs(t, err, input.ErrCorrupt)
+	assert.NotContains(t, err.Error(), "Header", "a later record is no title")
+}
+
 func TestCSVRefusesWhatDoesNotParse(t *testing.T) {
 	column := func(kind input.Kind) []input.Column { return []input.Column{{Name: "v", Kind: kind, Index: 1}} }
 	for name, c := range map[string]struct {
