@@ -25,6 +25,7 @@ func addOne(ctx context.Context, devices int) (row, error) {
 		return row{}, err
 	}
 	defer done()
+	short := untilReady(ctx)
 	store := model.NewStore()
 	f := strat.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		x := rc.Scope().VariableWithValue("x", tensors.FromScalarAndDimensions(float32(0), 1, 8))
@@ -59,7 +60,7 @@ func addOne(ctx context.Context, devices int) (row, error) {
 				return 0, err
 			}
 		}
-		err := x.Ready(ctx)
+		err := x.Ready(short)
 		return time.Since(start) / steps, err
 	}
 	return inTurn(inGo, inC, steps)
@@ -118,6 +119,7 @@ func runSteps(ctx context.Context, devices int) (row, error) {
 		return row{}, err
 	}
 	defer done()
+	short := untilReady(ctx)
 	const steps = 100
 	store := model.NewStore()
 	f := strat.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
@@ -139,7 +141,7 @@ func runSteps(ctx context.Context, devices int) (row, error) {
 	}
 	defer bound.Close()
 	x, _ := strat.Variables(store).Lookup("/x")
-	m, err := measure(2*time.Second, 1, func() error { return bound.Launch(ctx) }, func() error { return x.Ready(ctx) })
+	m, err := measure(2*time.Second, 1, func() error { return bound.Launch(ctx) }, func() error { return x.Ready(short) })
 	return row{Us: m.us, Allocs: m.allocs, FloorUs: round(steps * single.FloorUs),
 		Note: "100 single launches from Go take " + time.Duration(steps*single.Us*1e3).Round(time.Microsecond).String()}, err
 }
@@ -152,6 +154,7 @@ func executeReturn(ctx context.Context, devices int) (row, error) {
 		return row{}, err
 	}
 	defer done()
+	short := untilReady(ctx)
 	store := model.NewStore()
 	f := strat.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		x := rc.Scope().VariableWithValue("x", tensors.FromScalarAndDimensions(float32(0.001), 512, 512))
@@ -189,7 +192,7 @@ func executeReturn(ctx context.Context, devices int) (row, error) {
 			return row{}, err
 		}
 		calls = append(calls, time.Since(start))
-		if err := x.Ready(ctx); err != nil {
+		if err := x.Ready(short); err != nil {
 			return row{}, err
 		}
 		whole = append(whole, time.Since(start))
@@ -224,6 +227,7 @@ func allReduce(ctx context.Context, devices int) (row, error) {
 		return row{}, err
 	}
 	defer done()
+	short := untilReady(ctx)
 	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{rc.AllReduce(strategy.Sum, in[0])}
 	}, strategy.FunctionOptions{Name: "all_reduce"})
@@ -232,7 +236,7 @@ func allReduce(ctx context.Context, devices int) (row, error) {
 		return row{}, err
 	}
 	defer bound.Close()
-	m, err := measure(2*time.Second, 1, func() error { return bound.Launch(ctx) }, func() error { return bound.Results()[0].Ready(ctx) })
+	m, err := measure(2*time.Second, 1, func() error { return bound.Launch(ctx) }, func() error { return bound.Results()[0].Ready(short) })
 	return row{Us: m.us, Allocs: m.allocs}, err
 }
 

@@ -160,6 +160,10 @@ func names() string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
+// untilReady is ctx for waits of a few milliseconds, which need no way out: a wait that
+// can be broken off costs some allocations.
+func untilReady(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+
 // open opens n CPU devices as n replicas.
 func open(ctx context.Context, n int) (*strategy.TPUStrategy, func(), error) {
 	sys, err := system.Open(ctx, system.Options{CPUDevices: n})

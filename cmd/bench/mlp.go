@@ -65,6 +65,7 @@ func mlpStep(ctx context.Context, devices int) (row, error) {
 		return row{}, err
 	}
 	defer done()
+	short := untilReady(ctx)
 	m := newMLP(strat)
 	x, err := strat.SplitBatch(ctx, m.x, logical.Annotation{})
 	if err != nil {
@@ -79,7 +80,7 @@ func mlpStep(ctx context.Context, devices int) (row, error) {
 		return row{}, err
 	}
 	defer bound.Close()
-	got, err := measure(5*time.Second, 20, func() error { return bound.Launch(ctx) }, func() error { return bound.Results()[0].Ready(ctx) })
+	got, err := measure(5*time.Second, 20, func() error { return bound.Launch(ctx) }, func() error { return bound.Results()[0].Ready(short) })
 	return row{Us: got.us, Allocs: got.allocs}, err
 }
 
@@ -143,6 +144,7 @@ func againstResident(ctx context.Context, devices int, fed func(*mlp) (run func(
 		return row{}, err
 	}
 	defer done()
+	short := untilReady(ctx)
 	m := newMLP(strat)
 	bound, err := m.step.Bind(ctx, m.x, m.y)
 	if err != nil {
@@ -166,13 +168,13 @@ func againstResident(ctx context.Context, devices int, fed func(*mlp) (run func(
 		},
 	}
 	const steps = 2
-	turns := rounds(300)
+	turns := rounds(600)
 	var times [2][]time.Duration
 	var ratios []float64
 	for turn := range turns {
 		for i := range 2 {
 			way := (turn + i) % 2
-			t, allocs, err := timed(steps, ways[way], func() error { return loss.Ready(ctx) })
+			t, allocs, err := timed(steps, ways[way], func() error { return loss.Ready(short) })
 			if err != nil {
 				return row{}, err
 			}
