@@ -49,6 +49,10 @@ func (f *Function) While(cond, body compute.Function, state ...compute.Value) ([
 		if err != nil {
 			return nil, err
 		}
+		in, err = f.lasting(b, in)
+		if err != nil {
+			return nil, err
+		}
 		return stablehlo.While(c.fn, b.fn, in...)
 	})
 }

@@ -30,6 +30,8 @@ type Function struct {
 	outputs        []shapes.Shape // nil until Return
 	calls          int            // of a top-level function: how deep the calls in it nest
 
+	updatesState bool // of a closure: it may update an argument, see lasting
+
 	combiners map[combinerKey]*stablehlo.Function
 
 	definitions map[string]*stablehlo.Statement // of the first indexed statements, by the name of a result

@@ -1,0 +1,90 @@
+package lowering
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/go-xla/types"
+	xshapes "github.com/gomlx/go-xla/types/shapes"
+)
+
+// apart keeps the CPU compiler from writing part into whole while it still reads part's elements there, where part is
+// computed from whole: then later elements come from earlier ones. It sees that the two are the same tensor, except
+// where whole is another's reshape, as ops besides Reshape become (Gather, CumSum, MatMul). So whole becomes a tensor
+// of its own, without what is overwritten anyway: what computes nothing would be simplified away, and barriers are
+// gone before the ops are fused.
+func (f *Function) apart(c *chain, whole, part *stablehlo.Value, at []*stablehlo.Value) *stablehlo.Value {
+	if c.err != nil || f.builder.backend.opts.Target != TargetCPU || f.ownTensor(whole) {
+		return whole
+	}
+	shape := whole.Shape()
+	var inside *stablehlo.Value
+	for axis := range min(len(at), shape.Rank(), part.Shape().Rank()) {
+		size := part.Shape().Dimensions[axis]
+		if c.err != nil || size > shape.Dimensions[axis] || !at[axis].Shape().IsScalar() || !at[axis].Shape().DType.IsInt() {
+			return whole // for the op to refuse
+		}
+		if size == shape.Dimensions[axis] {
+			continue
+		}
+		place := xshapes.Make(at[axis].Shape().DType, shape.Dimensions...)
+		i := c.do(func() (*stablehlo.Value, error) { return c.fn.Iota(place, axis) })
+		after := c.do(func() (*stablehlo.Value, error) {
+			return constant(c.fn, strconv.Itoa(size), xshapes.Make(place.DType))
+		})
+		first := c.broadcast(at[axis], place)
+		behind := c.broadcast(c.binary(stablehlo.Add, at[axis], after), place)
+		for _, within := range []*stablehlo.Value{c.compare(types.CompareGE, i, first), c.compare(types.CompareLT, i, behind)} {
+			if inside != nil {
+				within = c.binary(stablehlo.And, inside, within)
+			}
+			inside = within
+		}
+	}
+	if c.err != nil || inside == nil {
+		return whole
+	}
+	nothing := c.broadcast(c.scalar(shape.DType, valueZero), xshapes.Make(shape.DType, shape.Dimensions...))
+	return c.selects(inside, nothing, whole)
+}
+
+// ownTensor reports whether the compiler surely makes v no reshape of another tensor: an argument of the step or of a
+// loop's body, the same number everywhere or a tensor updated in part; loops and chains of updates stay in place.
+func (f *Function) ownTensor(v *stablehlo.Value) bool {
+	s := f.definition(v.String())
+	if s == nil {
+		for g := f; g.parent != nil; g = g.parent {
+			g.updatesState = true
+		}
+		// Called functions become part of their callers, whose arguments may be reshapes.
+		return f.top() == f.builder.main
+	}
+	switch s.OpType.ToStableHLO() {
+	case "stablehlo.constant":
+		return true
+	case "stablehlo.dynamic_update_slice":
+		return !slices.Equal(s.Inputs[0].Shape().Dimensions, s.Inputs[1].Shape().Dimensions)
+	case "stablehlo.broadcast_in_dim":
+		return s.Inputs[0].Shape().IsScalar()
+	}
+	return false
+}
+
+// lasting hides from the CPU compiler how often a loop runs whose body updates its state: the body of one that runs
+// once becomes part of the function around it, where the state may be a reshape.
+func (f *Function) lasting(body *Function, state []*stablehlo.Value) ([]*stablehlo.Value, error) {
+	if f.builder.backend.opts.Target != TargetCPU || !body.updatesState {
+		return state, nil
+	}
+	second, err := constantScalar(f.fn, dtypes.Bool, valueZero) // see TargetCPU
+	if err != nil {
+		return nil, err
+	}
+	hidden, err := stablehlo.OptimizationBarrier(append(slices.Clone(state), second)...)
+	if err != nil {
+		return nil, err
+	}
+	return hidden[:len(state)], nil
+}
