@@ -9,18 +9,33 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// closure checks that g is a finished closure of f.
+// closure checks that g is a finished closure of f or of a function around it: GoMLX makes all closures in main.
 func (f *Function) closure(role string, g compute.Function) (*Function, error) {
 	c, ok := g.(*Function)
 	switch {
 	case !ok || c == nil:
 		return nil, fmt.Errorf("the %s is a %T, not a function of this backend", role, g)
-	case c.parent != f:
+	case c.parent == nil || !f.within(c.parent):
 		return nil, fmt.Errorf("the %s is not a closure of this function", role)
 	case c.outputs == nil:
 		return nil, fmt.Errorf("the %s has no Return", role)
 	}
+	if c.parent != f {
+		fn, moved := *c.fn, *c
+		fn.Parent, moved.fn, moved.parent = f.fn, &fn, f
+		return &moved, nil
+	}
 	return c, nil
+}
+
+// within reports whether f is outer or is nested in it.
+func (f *Function) within(outer *Function) bool {
+	for ; f != nil; f = f.parent {
+		if f == outer {
+			return true
+		}
+	}
+	return false
 }
 
 // If runs one of two closures without parameters.
