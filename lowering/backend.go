@@ -87,6 +87,10 @@ type Options struct {
 	// says of one computation: ops that its partitioner gets wrong are written otherwise.
 	Partitioned bool
 
+	// Whole, if there is one, keeps a value whole at this point of a partitioned program, on each device: what a
+	// gather reads, a scatter's updates and positions. x is usable in f.
+	Whole func(f *Function, x *stablehlo.Value) (*stablehlo.Value, error)
+
 	// Identity emits whatever stands for compute's Identity op, which GoMLX calls for nodes made by
 	// graph.IdentityWithCustomGradient. x is usable in f. The result may have another shape; GoMLX
 	// reads it back with OpShape. Nil returns x itself.

@@ -16,12 +16,20 @@ func (f *Function) Gather(x, starts compute.Value, indexVectorAxis int,
 	return f.op("Gather", with(x, starts), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		c := chain{fn: f.fn}
 		at := wideIndex(&c, in[1])
+		whole := c.do(func() (*stablehlo.Value, error) { return f.whole(in[0]) })
 		if c.err != nil {
 			return nil, c.err
 		}
-		return stablehlo.Gather(in[0], at, indexVectorAxis, offsetOutputAxes, collapsedSliceAxes,
+		return stablehlo.Gather(whole, at, indexVectorAxis, offsetOutputAxes, collapsedSliceAxes,
 			nil, nil, startIndexMap, sliceSizes, indicesAreSorted)
 	})
+}
+
+func (f *Function) whole(x *stablehlo.Value) (*stablehlo.Value, error) {
+	if keep := f.builder.backend.opts.Whole; keep != nil {
+		return keep(f, x)
+	}
+	return x, nil
 }
 
 // wideIndex makes indices signed and wide: XLA takes the upper half of an unsigned type for negative numbers in
@@ -54,10 +62,12 @@ func (f *Function) scatter(name string, kind combiner, x, positions, updates com
 		}
 		c := chain{fn: f.fn}
 		at := wideIndex(&c, in[1])
+		at = c.do(func() (*stablehlo.Value, error) { return f.whole(at) })
+		updates := c.do(func() (*stablehlo.Value, error) { return f.whole(in[2]) })
 		if c.err != nil {
 			return nil, c.err
 		}
-		return stablehlo.Scatter(in[0], at, in[2], updateWindowAxes, insertedWindowAxes, nil, nil,
+		return stablehlo.Scatter(in[0], at, updates, updateWindowAxes, insertedWindowAxes, nil, nil,
 			scatterAxesToOperandAxes, indexVectorAxis, indicesAreSorted, uniqueIndices, closure)
 	})
 }

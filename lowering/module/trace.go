@@ -50,11 +50,31 @@ func NewTrace(opts Options) *Trace {
 	opts.Replicas = max(opts.Replicas, 1)
 	opts.LogicalDevices = max(opts.LogicalDevices, 1)
 	t := &Trace{opts: opts, across: map[string]bool{}}
-	t.Backend = lowering.New(lowering.Options{
+	lowered := lowering.Options{
 		Target: opts.Target, Precision: opts.Precision, Name: "tpustrategy", Identity: t.identity,
 		Partitioned: opts.LogicalDevices > 1,
-	})
+	}
+	if opts.LogicalDevices >= 4 && opts.Replicas > 1 { // a grid needs four, and one replica has no other groups
+		lowered.Whole = t.whole
+	}
+	t.Backend = lowering.New(lowered)
 	return t
+}
+
+// whole keeps a value on every logical device if there are tensors that are split in a
+// grid: for parts of gathers and scatters of such, XLA's partitioner looks for groups of
+// devices that there are not, and ends the process.
+func (t *Trace) whole(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+	if t.open {
+		return x, nil // on one device
+	}
+	rank := x.Shape().Rank()
+	return t.mark(f.StableHLO(), x, x.Shape(), func(w *writer, m mark) string {
+		if len(w.factors) < 2 {
+			return w.unchanged(m)
+		}
+		return fmt.Sprintf("%s = sdy.sharding_constraint %s %s : %s", m.out, m.in, logical.Replicated().Spec(rank, w.factors).ShardyBare(meshName), m.outType)
+	})
 }
 
 // builder remembers the functions of the computation, which StableHLO's builder
