@@ -7,7 +7,6 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
-	"github.com/gomlx/go-xla/types"
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
@@ -29,7 +28,7 @@ func (f *Function) Bitcast(x compute.Value, target dtypes.DType) (compute.Value,
 			return stablehlo.Convert(in[0], target)
 		case target == dtypes.Bool && source.Bits() == 8:
 			c := chain{fn: f.fn}
-			return c.compare(types.CompareNE, in[0], c.broadcast(c.scalar(source, valueZero), in[0].Shape())), c.err
+			return c.nonzero(in[0]), c.err
 		case source == dtypes.Bool || target == dtypes.Bool:
 			return nil, fmt.Errorf("the bits of %s cannot be taken for %s: Bool goes to and from integers of 8 bits only", source, target)
 		case !source.IsPacked() && !target.IsPacked():

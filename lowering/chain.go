@@ -69,6 +69,16 @@ func (c *chain) scalar(d dtypes.DType, value scalarValue) *stablehlo.Value {
 }
 
 // reshape gives x other dimensions of the same size.
+// zeros is 0 everywhere.
+func (c *chain) zeros(shape xshapes.Shape) *stablehlo.Value {
+	return c.broadcast(c.scalar(shape.DType, valueZero), xshapes.Make(shape.DType, shape.Dimensions...))
+}
+
+// nonzero holds where x is not 0.
+func (c *chain) nonzero(x *stablehlo.Value) *stablehlo.Value {
+	return c.compare(types.CompareNE, x, c.zeros(x.Shape()))
+}
+
 func (c *chain) reshape(x *stablehlo.Value, dims ...int) *stablehlo.Value {
 	return c.do(func() (*stablehlo.Value, error) {
 		return stablehlo.Reshape(x, xshapes.Make(x.Shape().DType, dims...))

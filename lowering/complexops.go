@@ -40,6 +40,6 @@ func (f *Function) Imag(x compute.Value) (compute.Value, error) {
 			return stablehlo.Imag(x)
 		}
 		c := chain{fn: f.fn}
-		return c.broadcast(c.scalar(x.Shape().DType, valueZero), x.Shape()), c.err
+		return c.zeros(x.Shape()), c.err
 	}, x)
 }

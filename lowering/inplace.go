@@ -46,8 +46,7 @@ func (f *Function) apart(c *chain, whole, part *stablehlo.Value, at []*stablehlo
 	if c.err != nil || inside == nil {
 		return whole
 	}
-	nothing := c.broadcast(c.scalar(shape.DType, valueZero), xshapes.Make(shape.DType, shape.Dimensions...))
-	return c.selects(inside, nothing, whole)
+	return c.selects(inside, c.zeros(shape), whole)
 }
 
 // ownTensor reports whether the compiler surely makes v no reshape of another tensor: an argument of the step or of a

@@ -81,7 +81,7 @@ func (f *Function) Slice(x compute.Value, starts, limits, strides []int) (comput
 		}
 		if empty, ok := emptySlice(in[0].Shape(), starts, limits, strides); ok {
 			c := chain{fn: f.fn}
-			return c.broadcast(c.scalar(empty.DType, valueZero), empty), c.err
+			return c.zeros(empty), c.err
 		}
 		return stablehlo.Slice(in[0], starts, limits, strides)
 	})

@@ -176,7 +176,7 @@ func (f *Function) Abs(x compute.Value) (compute.Value, error) {
 			return nil, c.err
 		}
 		d := large.Shape().DType
-		zero := c.broadcast(c.scalar(d, valueZero), large.Shape())
+		zero := c.zeros(large.Shape())
 		infinity := c.broadcast(c.scalar(d, valueHighest), large.Shape())
 		ratio := c.binary(stablehlo.Divide, small, large)
 		root := c.unary(stablehlo.Sqrt, c.binary(stablehlo.Add, c.scalar(d, valueOne),
@@ -201,8 +201,7 @@ func (f *Function) ConvertDType(x compute.Value, dtype dtypes.DType) (compute.Va
 		// Compilers crash over a conversion in one step.
 		c := chain{fn: f.fn}
 		if dtype == dtypes.Bool {
-			zero := c.broadcast(c.scalar(x.Shape().DType, valueZero), x.Shape())
-			return c.compare(types.CompareNE, x, zero), c.err
+			return c.nonzero(x), c.err
 		}
 		return c.convert(c.unary(stablehlo.Real, x), dtype), c.err
 	}, x)

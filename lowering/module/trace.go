@@ -73,7 +73,7 @@ func (t *Trace) whole(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Valu
 		if len(w.factors) < 2 {
 			return w.unchanged(m)
 		}
-		return fmt.Sprintf("%s = sdy.sharding_constraint %s %s : %s", m.out, m.in, logical.Replicated().Spec(rank, w.factors).ShardyBare(meshName), m.outType)
+		return w.constrain(m, logical.Replicated(), rank)
 	})
 }
 
@@ -179,9 +179,13 @@ func (t *Trace) annotate(f *lowering.Function, x *stablehlo.Value, a logical.Ann
 		if w.single() {
 			return w.unchanged(m)
 		}
-		spec := a.Spec(rank, w.factors).ShardyBare(meshName)
-		return fmt.Sprintf("%s = sdy.sharding_constraint %s %s : %s", m.out, m.in, spec, m.outType)
+		return w.constrain(m, a, rank)
 	})
+}
+
+// constrain writes that a value is split as a says from here on.
+func (w *writer) constrain(m mark, a logical.Annotation, rank int) string {
+	return fmt.Sprintf("%s = sdy.sharding_constraint %s %s : %s", m.out, m.in, a.Spec(rank, w.factors).ShardyBare(meshName), m.outType)
 }
 
 // assign writes the value that logical device k holds: the copies of all logical
