@@ -1,7 +1,6 @@
 package strategy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,8 +142,11 @@ func (t *TrainStep) Run(ctx context.Context, batch ...any) (*Mirrored, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.function.strategy
-	if err := cmp.Or(s.runnable("running a training step"), s.check()); err != nil {
+	if err := s.runnable("running a training step"); err != nil {
 		return nil, err
+	}
+	if s.isClosed.Load() {
+		return nil, ErrClosed
 	}
 	b, err := t.bind(ctx, batch)
 	defer clear(t.hosts) // they are the caller's, not ours to keep
