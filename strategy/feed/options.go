@@ -35,7 +35,9 @@ func (p Partial) String() string {
 // batches as they are.
 type Options struct {
 	// Depth is the number of steps that are ready or on their way beyond the one
-	// handed out; 0 is 2. Each takes a batch of device memory.
+	// handed out; 0 is 2. Each takes a batch of device memory. Once half of them, or
+	// of two both, are used up the feed goes on to read: more of them even out an
+	// input that is slow now and then.
 	Depth int
 	// Partial says what to do with a short batch.
 	Partial Partial
