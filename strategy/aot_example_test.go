@@ -20,7 +20,7 @@ import (
 )
 
 // The step is compiled for a slice of 16 chips that need not be here. libtpu has
-// to be installed, and its variables set before the process starts: see
+// to be installed, and its variables set before it is loaded: see
 // system.Describe.
 func ExampleNewAheadOfTime() {
 	ctx := context.Background()

@@ -121,15 +121,16 @@ func CloudWrap(a tpu.Accelerator) (wrap [3]bool) {
 // an accelerator type such as "v5litepod-16" with Cloud TPU's default shape, or
 // several slices, "2x v5e-256". It takes milliseconds, most of it to load libtpu.
 //
-// libtpu reads its environment as it is loaded: without a TPU, start the process
-// with TPU_SKIP_MDS_QUERY=1, TPU_WORKER_HOSTNAMES=localhost, TPU_WORKER_ID=0 and
-// TPU_ACCELERATOR_TYPE set to any type, or it asks the network for the machine it
-// is on, over and over: minutes, which ctx cannot cut short. Describe sets nothing.
+// libtpu reads its environment as it is loaded. Without a TPU, set
+// TPU_SKIP_MDS_QUERY=1, TPU_WORKER_HOSTNAMES=localhost, TPU_WORKER_ID=0 and
+// TPU_ACCELERATOR_TYPE to any type before, in the shell or with os.Setenv, or it
+// asks the network for the machine it is on, over and over: minutes, which ctx
+// cannot cut short, and so [ErrMetadataQuery] instead. Describe sets nothing.
 // libtpu aborts the process for some programs that it cannot compile: compile in a
 // process of its own what must not take others down.
 //
 // Errors: [*tpu.AcceleratorError] for the name, [*pjrt.FindError] without libtpu,
-// [*pjrt.PluginError], [*pjrt.Error] from libtpu.
+// [ErrMetadataQuery], [*pjrt.PluginError], [*pjrt.Error] from libtpu.
 func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, error) {
 	start := time.Now()
 	slices, a, err := ParseSlices(name)
@@ -147,6 +148,9 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 	found, err := Find(Options{Plugin: opts.Plugin, Getenv: opts.Getenv})
 	if err != nil {
 		return nil, fmt.Errorf("system: %w", err)
+	}
+	if err := opts.checkQuery(thisHost()); err != nil {
+		return nil, fmt.Errorf("system: describing %s: %w", name, err)
 	}
 	plugin, err := pjrt.Open(found.Path)
 	if err != nil {

@@ -38,6 +38,12 @@ func TestSignsOfATPU(t *testing.T) {
 				s := &starter{opts: asked}
 				assert.NoError(t, s.checkPresent(host))
 			}
+			without := func(string) string { return "" }
+			assert.Equal(t, !c.want, DescribeOptions{Getenv: without}.checkQuery(host) != nil)
+			assert.NoError(t, DescribeOptions{Getenv: without, Plugin: "/libtpu.so"}.checkQuery(host))
+			assert.NoError(t, DescribeOptions{Getenv: func(name string) string {
+				return map[string]string{"TPU_SKIP_MDS_QUERY": "1"}[name]
+			}}.checkQuery(host))
 		})
 	}
 }
@@ -56,4 +62,16 @@ func TestATPUPluginThatWasOnlyFoundIsNotOpenedWithoutATPU(t *testing.T) {
 	var start *StartError
 	require.ErrorAs(t, err, &start)
 	assert.Equal(t, StepFind, start.Step)
+}
+
+func TestASliceIsNotDescribedByAskingTheNetwork(t *testing.T) {
+	if thisHost().mayHaveTPU() {
+		t.Skip("this machine may have a TPU")
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	_, err = Describe(context.Background(), "v5e:4x4", DescribeOptions{Getenv: func(name string) string {
+		return map[string]string{"TPU_LIBRARY_PATH": self}[name]
+	}})
+	require.ErrorIs(t, err, ErrMetadataQuery)
 }
