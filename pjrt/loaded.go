@@ -65,7 +65,7 @@ func (h *loadedHandle) destroy() error {
 // Compile returns its error; the compiler cannot be stopped, and what it makes
 // is dropped.
 func (c *Client) Compile(ctx context.Context, p Program, o CompileOptions) (*LoadedExecutable, error) {
-	format, err := p.check(o)
+	format, err := p.check(o, c.platformName)
 	if err != nil {
 		return nil, err
 	}

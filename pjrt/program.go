@@ -21,9 +21,9 @@ const (
 	FormatHLOWithConfig = "hlo_with_config"
 )
 
-// check answers the format, or what keeps the program from any compiler that
-// gets these options.
-func (p Program) check(o CompileOptions) (string, error) {
+// check answers the format, or what keeps the program from any compiler, or from
+// that of a platform, that gets these options.
+func (p Program) check(o CompileOptions, platform string) (string, error) {
 	format := p.Format
 	switch format {
 	case "":
@@ -38,7 +38,11 @@ func (p Program) check(o CompileOptions) (string, error) {
 	if format != FormatMLIR {
 		return format, nil
 	}
-	if err := screen.MLIR(p.Code, o.Shardy); err != nil {
+	err := screen.MLIR(p.Code, o.Shardy)
+	if err == nil && platform == "tpu" {
+		err = screen.TPU(p.Code)
+	}
+	if err != nil {
 		return "", &CompileError{"Program.Code", err.Error()}
 	}
 	return format, nil

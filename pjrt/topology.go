@@ -229,7 +229,7 @@ func (p *Plugin) Compile(ctx context.Context, t *Topology, program Program, o Co
 	if t == nil || t.api != p.api {
 		return nil, &CompileError{"Topology", "it is nil or of another plugin"}
 	}
-	format, err := program.check(o)
+	format, err := program.check(o, t.platformName)
 	if err != nil {
 		return nil, err
 	}

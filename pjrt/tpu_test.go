@@ -103,6 +103,9 @@ func TestLibtpuTopologyRoundTripAndRefusals(t *testing.T) {
 	var ce *pjrt.CompileError
 	_, err = p.Compile(ctx, topology, addOne(16), spmd(16))
 	require.ErrorAs(t, err, &ce, "16 devices of 8")
+	_, err = p.Compile(ctx, topology, pjrt.Program{Code: []byte("func.func @main(%x: tensor<2xcomplex<f64>>) -> tensor<2xcomplex<f64>> {\n" +
+		"  %y = stablehlo.negate %x : tensor<2xcomplex<f64>>\n  return %y : tensor<2xcomplex<f64>>\n}")}, pjrt.CompileOptions{})
+	require.ErrorAs(t, err, &ce, "libtpu would end the process")
 	_, err = p.Compile(ctx, topology, pjrt.Program{Code: []byte("module {")}, pjrt.CompileOptions{})
 	require.ErrorAs(t, err, &pe)
 	canceled, cancel := context.WithCancel(ctx)
