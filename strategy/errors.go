@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"tpustrategy/pjrt"
+	"tpustrategy/strategy/internal/errtext"
 )
 
 // ErrClosed is matched by errors from a strategy, or a value of it, that was
@@ -40,14 +41,7 @@ func (e *ArgumentError) Error() string {
 	if where == "" {
 		where = fmt.Sprintf("argument %d", e.Argument)
 	}
-	text := fmt.Sprintf("strategy: %s: %s: %s", e.Function, where, e.Reason)
-	if e.Err != nil {
-		text += ": " + e.Err.Error()
-	}
-	if e.Hint != "" {
-		text += "; " + e.Hint
-	}
-	return text
+	return errtext.Of("strategy: "+e.Function+": "+where, e.Reason, e.Err, e.Hint)
 }
 
 func (e *ArgumentError) Unwrap() error { return e.Err }
@@ -87,11 +81,7 @@ type OptionError struct {
 }
 
 func (e *OptionError) Error() string {
-	text := fmt.Sprintf("strategy: option %s: %s", e.Option, e.Reason)
-	if e.Err != nil {
-		text += ": " + e.Err.Error()
-	}
-	return text
+	return errtext.Of("strategy: option "+e.Option, e.Reason, e.Err, "")
 }
 
 func (e *OptionError) Unwrap() error { return e.Err }

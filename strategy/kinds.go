@@ -6,6 +6,7 @@ import (
 
 	"tpustrategy/logical"
 	"tpustrategy/lowering/module"
+	"tpustrategy/strategy/internal/errtext"
 )
 
 // Kind is the class of an error: the exception that TensorFlow raises for the
@@ -80,14 +81,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	text := fmt.Sprintf("strategy: %s: %s", e.Op, e.Reason)
-	if e.Err != nil {
-		text += ": " + e.Err.Error()
-	}
-	if e.Hint != "" {
-		text += "; " + e.Hint
-	}
-	return text
+	return errtext.Of("strategy: "+e.Op, e.Reason, e.Err, e.Hint)
 }
 
 func (e *Error) Unwrap() error { return e.Err }

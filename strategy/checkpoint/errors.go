@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"tpustrategy/strategy/internal/errtext"
 )
 
 var (
@@ -63,14 +65,7 @@ type VariableError struct {
 }
 
 func (e *VariableError) Error() string {
-	text := fmt.Sprintf("checkpoint: variable %q: %s", e.Path, e.Reason)
-	if e.Err != nil {
-		text += ": " + e.Err.Error()
-	}
-	if e.Hint != "" {
-		text += "; " + e.Hint
-	}
-	return text
+	return errtext.Of(fmt.Sprintf("checkpoint: variable %q", e.Path), e.Reason, e.Err, e.Hint)
 }
 
 // Unwrap returns the cause.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"tpustrategy/strategy"
+	"tpustrategy/strategy/internal/errtext"
 )
 
 // Error says what is wrong with a value, a variable or an argument. Calls in the
@@ -21,14 +22,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	text := fmt.Sprintf("contrib: %s: %s", e.Op, e.Reason)
-	if e.Err != nil {
-		text += ": " + e.Err.Error()
-	}
-	if e.Hint != "" {
-		text += "; " + e.Hint
-	}
-	return text
+	return errtext.Of("contrib: "+e.Op, e.Reason, e.Err, e.Hint)
 }
 
 func (e *Error) Unwrap() error { return e.Err }

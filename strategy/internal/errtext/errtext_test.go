@@ -1,0 +1,36 @@
+package errtext_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/checkpoint"
+	"tpustrategy/strategy/contrib"
+	"tpustrategy/strategy/internal/errtext"
+)
+
+func TestWhatIsNotThereIsLeftOut(t *testing.T) {
+	cause := errors.New("cause")
+	assert.Equal(t, "a: b", errtext.Of("a", "b", nil, ""))
+	assert.Equal(t, "a: b: cause", errtext.Of("a", "b", cause, ""))
+	assert.Equal(t, "a: b; do c", errtext.Of("a", "b", nil, "do c"))
+	assert.Equal(t, "a: b: cause; do c", errtext.Of("a", "b", cause, "do c"))
+}
+
+func TestErrorsReadAlike(t *testing.T) {
+	cause := errors.New("cause")
+	for want, err := range map[string]error{
+		"strategy: reduce: no value: cause; give one":          &strategy.Error{Op: "reduce", Reason: "no value", Err: cause, Hint: "give one"},
+		"contrib: reduce: no value: cause; give one":           &contrib.Error{Op: "reduce", Reason: "no value", Err: cause, Hint: "give one"},
+		"strategy: f: argument 2: no value: cause; give one":   &strategy.ArgumentError{Function: "f", Argument: 2, Reason: "no value", Err: cause, Hint: "give one"},
+		"strategy: f: args[0].X: no value: cause; give one":    &strategy.ArgumentError{Function: "f", Path: "args[0].X", Reason: "no value", Err: cause, Hint: "give one"},
+		"strategy: option Replicas: too many: cause":           &strategy.OptionError{Option: "Replicas", Reason: "too many", Err: cause},
+		`checkpoint: variable "/w": no value: cause; give one`: &checkpoint.VariableError{Path: "/w", Reason: "no value", Err: cause, Hint: "give one"},
+	} {
+		assert.EqualError(t, err, want)
+		assert.ErrorIs(t, err, cause)
+	}
+}
