@@ -50,7 +50,7 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 			if _, ok := r.(runtime.Error); ok && strings.Contains(cause.Error(), "index out of range") {
 				cause = fmt.Errorf("%w; the step received %d arguments", cause, len(values))
 			}
-			err = &TraceError{Function: f.opts.Name, Where: panickedAt(), Err: cause}
+			err = f.withoutRows(values, &TraceError{Function: f.opts.Name, Where: panickedAt(), Err: cause})
 		}
 	}()
 	if f.step == nil {
@@ -71,6 +71,20 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 		return nil, nil, err
 	}
 	return m, t, nil
+}
+
+// withoutRows says of a trace that failed with a batch of no rows that the batch is why:
+// many ops take such a batch, but not GoMLX's broadcasts, which gradients are full of.
+func (f *Function) withoutRows(values []Value, err error) error {
+	for i, v := range values {
+		if base := v.base(); len(base.shape) > 0 && base.shape[0] == 0 {
+			return &ArgumentError{
+				Function: f.opts.Name, Argument: i, Reason: fmt.Sprintf("no rows: a replica's part is %s%v", base.dtype, base.shape),
+				Hint: "leave out batches without rows", Err: err,
+			}
+		}
+	}
+	return err
 }
 
 func (f *Function) traceError(err error) error { return &TraceError{Function: f.opts.Name, Err: err} }

@@ -4,7 +4,11 @@ import (
 	"context"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/assert"
@@ -81,4 +85,36 @@ func TestTrainStepAllocatesLittle(t *testing.T) {
 		run()
 		assert.LessOrEqual(t, testing.AllocsPerRun(50, run), c.most, name)
 	}
+}
+
+// A batch of no rows runs where its ops take it; where one does not, the error says so.
+func TestABatchWithoutRowsRunsOrIsNamed(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	none := tensors.FromShape(shapes.Make(dtypes.Float32, 0, 3))
+	step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
+	})
+	_, run := step.Run(ctx, none)
+	_, steps := step.RunSteps(ctx, []any{none}, []any{none})
+	_, compiled := step.Compiled(ctx, none)
+	for _, err := range []error{run, steps, compiled} {
+		var argument *strategy.ArgumentError
+		require.ErrorAs(t, err, &argument)
+		assert.Contains(t, argument.Reason, "no rows: a replica's part is Float32[0 3]")
+		assert.Equal(t, "leave out batches without rows", argument.Hint)
+		var trace *strategy.TraceError
+		assert.ErrorAs(t, err, &trace)
+	}
+	_, err := step.Run(ctx, [][]float32{})
+	require.ErrorContains(t, err, "an empty [][]float32 does not say how long its rows are")
+
+	double := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.MulScalar(in[0], 2)}
+	}, strategy.FunctionOptions{SplitBatch: true})
+	results, err := double.Run(ctx, none)
+	require.NoError(t, err)
+	value, err := results[0].Local(ctx, 0)
+	require.NoError(t, err)
+	assert.Equal(t, []int{0, 3}, value.Shape().Dimensions)
 }

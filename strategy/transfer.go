@@ -78,6 +78,9 @@ func hostTensor(value any) (t *tensors.Tensor, err error) {
 		if dtype := dtypes.FromGoType(v.Type().Elem()); dtype != dtypes.InvalidDType {
 			return tensors.FromShape(shapes.Make(dtype, 0)), nil
 		}
+		if element, rank := innermost(v.Type()); rank > 1 && dtypes.FromGoType(element) != dtypes.InvalidDType {
+			return nil, fmt.Errorf("an empty %T does not say how long its rows are; where no rows are wanted, give tensors.FromShape with a first dimension of 0", value)
+		}
 	}
 	if t, ok := tensorOfSlices(value); ok {
 		return t, nil

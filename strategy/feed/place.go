@@ -54,6 +54,10 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 		if p.rows == 0 {
 			p.rows = slices.Max(b.Rows)
 		}
+		if p.rows == 0 {
+			return b, fmt.Errorf("feed: step %d: %w", b.Index,
+				&OptionError{"Rows", "0 is the first batch's rows, but that has none; say how many to pad to, or leave out batches without rows"})
+		}
 		var masks []input.Tensor
 		if step, masks, err = input.PadStep(step, p.rows); err != nil {
 			return b, fmt.Errorf("feed: step %d: %w", b.Index, err)
