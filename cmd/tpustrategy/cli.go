@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"tpustrategy/internal/command"
 	"tpustrategy/logical"
 	"tpustrategy/pjrt"
 	"tpustrategy/strategy"
@@ -89,10 +90,10 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	}
 	if err := kctx.Run(&c); err != nil {
 		// Whatever was under way failed for it, in one way or another.
-		var signal *interrupted
+		var signal *command.Signal
 		if errors.As(context.Cause(ctx), &signal) {
 			a.fail(&c, &failure{Kind: "interrupted", Message: signal.Error()})
-			return signal.code()
+			return signal.Code()
 		}
 		if out.err == nil {
 			return a.fail(&c, err)

@@ -13,25 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tpustrategy/internal/command"
 	"tpustrategy/internal/plugintest"
 )
-
-func TestASignalEndsTheContextOnce(t *testing.T) {
-	for signal, want := range map[syscall.Signal]string{syscall.SIGINT: "interrupted", syscall.SIGTERM: "terminated"} {
-		ctx, stop := untilSignal(t.Context())
-		defer stop()
-		require.NoError(t, syscall.Kill(os.Getpid(), signal))
-		select {
-		case <-ctx.Done():
-		case <-time.After(10 * time.Second):
-			t.Fatal("the signal did not arrive")
-		}
-		assert.EqualError(t, context.Cause(ctx), want)
-	}
-	ctx, stop := untilSignal(t.Context())
-	stop()
-	assert.ErrorIs(t, context.Cause(ctx), context.Canceled)
-}
 
 // interruptedRun runs a command line that is interrupted once the file exists, or
 // at once if there is no name.
@@ -40,12 +24,12 @@ func interruptedRun(t *testing.T, environ []string, once string, args ...string)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	if once == "" {
-		cancel(&interrupted{syscall.SIGINT})
+		cancel(&command.Signal{Signal: syscall.SIGINT})
 	} else {
 		go func() {
 			for ctx.Err() == nil {
 				if _, err := os.Stat(once); err == nil {
-					cancel(&interrupted{syscall.SIGTERM})
+					cancel(&command.Signal{Signal: syscall.SIGTERM})
 				}
 				time.Sleep(5 * time.Millisecond)
 			}

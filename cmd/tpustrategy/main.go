@@ -16,15 +16,15 @@ import (
 	"context"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"tpustrategy/internal/command"
 )
 
 func main() { os.Exit(mainCode()) }
 
 // mainCode runs the command line of the process and returns its exit code.
 func mainCode() int {
-	ctx, stop := untilSignal(context.Background())
+	ctx, stop := command.UntilSignal(context.Background())
 	defer stop()
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -39,39 +39,6 @@ func mainCode() int {
 		cacheDir: cache, executable: executable, argv0: os.Args[0],
 	}
 	return a.run(ctx, os.Args[1:])
-}
-
-// interrupted is why the work of a command was given up: a signal to the process.
-type interrupted struct{ signal syscall.Signal }
-
-func (e *interrupted) Error() string {
-	if e.signal == syscall.SIGTERM {
-		return "terminated"
-	}
-	return "interrupted"
-}
-
-// code is the exit code, that of a shell for a process which a signal has ended.
-func (e *interrupted) code() int { return 128 + int(e.signal) }
-
-// untilSignal returns a context that ends with the first signal to the process, by
-// an *interrupted. The second ends the process.
-func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(parent)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		select {
-		case s := <-signals:
-			signal.Stop(signals)
-			cancel(&interrupted{s.(syscall.Signal)})
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		cancel(nil)
-	}
 }
 
 // app is the process as the commands see it.

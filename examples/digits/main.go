@@ -11,35 +11,23 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 
 	"tpustrategy/examples/digits/job"
+	"tpustrategy/internal/command"
 )
 
-// The exit codes.
-const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitInterrupted = 130 // as a shell reports a program that SIGINT ended
-)
+func main() { os.Exit(command.Main(run)) }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	// The first Ctrl-C ends the run, a second one the process.
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// run is the command, with all it touches given. It returns the exit code.
+// run is the command, with all it touches given. It returns the exit code, after an
+// interrupt that of a shell, 130.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
-		return exitOK
+		return command.OK
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "digits:", err)
-		return exitUsage
+		return command.Usage
 	}
 	bar := newBar(stderr)
 	result, err := job.Run(ctx, cfg, job.Hooks{Show: stdout, Progress: bar.update})
@@ -47,16 +35,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var usage *job.UsageError
 	if errors.As(err, &usage) {
 		fmt.Fprintln(stderr, "digits:", err)
-		return exitUsage
+		return command.Usage
 	}
-	code := exitOK
+	code := command.OK
 	switch {
 	case result.Interrupted:
 		fmt.Fprintf(stdout, "Interrupted after %d steps.\n", result.Steps)
-		code = exitInterrupted
+		code = command.Cause(ctx).Code()
 	case err != nil:
 		fmt.Fprintln(stderr, "digits:", err)
-		return exitFailed
+		return command.Failed
 	default:
 		fmt.Fprintf(stdout, "Held-out accuracy %.2f %% of %d images, after %d steps in %.1f s (%.0f examples/s).\n",
 			*result.Accuracy*100, result.Of, result.Steps, result.Seconds, result.ExamplesPerSecond)
@@ -67,7 +55,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "digits:", err)
-		return exitFailed
+		return command.Failed
 	}
 	return code
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tpustrategy/examples/digits/job"
+	"tpustrategy/internal/command"
 	"tpustrategy/internal/plugintest"
 )
 
@@ -43,7 +44,7 @@ func TestTheLastLineIsJSON(t *testing.T) {
 	plugin := plugintest.Path(t, "cpu")
 	var stdout, stderr bytes.Buffer
 	code := run(context.Background(), []string{"-plugin", plugin, "-steps", "20", "-seed", "5", "-batch", "32"}, &stdout, &stderr)
-	require.Equal(t, exitOK, code, "%s", stderr.String())
+	require.Equal(t, command.OK, code, "%s", stderr.String())
 	fields := lastLine(t, stdout.String())
 	assert.Equal(t, 4.0, fields["replicas"])
 	assert.Equal(t, 2.0, fields["logical"])
@@ -66,7 +67,7 @@ func TestBadFlagsGiveOneLineAndCode2(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			require.Equal(t, exitUsage, run(context.Background(), strings.Fields(args), &stdout, &stderr))
+			require.Equal(t, command.Usage, run(context.Background(), strings.Fields(args), &stdout, &stderr))
 			assert.Empty(t, stdout.String())
 			assert.Equal(t, 1, strings.Count(stderr.String(), "\n"), "%s", stderr.String())
 			assert.True(t, strings.HasPrefix(stderr.String(), "digits: "), "%s", stderr.String())
@@ -76,7 +77,7 @@ func TestBadFlagsGiveOneLineAndCode2(t *testing.T) {
 
 func TestHelpNamesEveryFlag(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitOK, run(context.Background(), []string{"-help"}, &stdout, &stderr))
+	require.Equal(t, command.OK, run(context.Background(), []string{"-help"}, &stdout, &stderr))
 	for _, name := range []string{"replicas", "logical", "devices", "steps", "batch", "seed", "plugin", "data"} {
 		assert.Contains(t, stderr.String(), "  -"+name+" ")
 	}
@@ -108,7 +109,7 @@ func TestCtrlCEndsTheRunCleanly(t *testing.T) {
 	require.NoError(t, ctx.Err(), "the process hung")
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
-	assert.Equal(t, exitInterrupted, exit.ExitCode(), "%v", rest)
+	assert.Equal(t, 130, exit.ExitCode(), "%v", rest)
 	assert.Less(t, time.Since(interrupted), 20*time.Second)
 	assert.NotContains(t, strings.Join(rest, "\n"), "goroutine")
 

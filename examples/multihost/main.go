@@ -13,12 +13,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	clusterresolver "tpustrategy/cluster_resolver"
 	"tpustrategy/examples/digits/job"
+	"tpustrategy/internal/command"
 	"tpustrategy/tpu/system"
 )
 
@@ -35,22 +34,19 @@ type config struct {
 	verbose bool
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { os.Exit(command.Main(run)) }
 
 // run is the command, with all it touches given. It returns the exit code: 0, 1
-// for a failure, 2 for settings that cannot be run, 130 after an interrupt.
+// for a failure, 2 for settings that cannot be run, 130 after an interrupt. The last
+// line, also after an interrupt, is the result as JSON.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
-		return 0
+		return command.OK
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "multihost:", err)
-		return 2
+		return command.Usage
 	}
 	var logger *slog.Logger
 	if cfg.verbose {
@@ -61,17 +57,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		work = onSlice
 	}
 	result, err := work(ctx, cfg, logger, stdout)
-	if err != nil && ctx.Err() != nil {
-		fmt.Fprintln(stderr, "multihost: interrupted")
-		return 130
-	}
-	if err != nil {
+	code := command.OK
+	switch usage := (*job.UsageError)(nil); {
+	case err == nil:
+	case errors.As(err, &usage):
 		fmt.Fprintln(stderr, "multihost:", err)
-		var usage *job.UsageError
-		if errors.As(err, &usage) {
-			return 2
+		return command.Usage
+	case ctx.Err() != nil:
+		signal := command.Cause(ctx)
+		fmt.Fprintln(stderr, "multihost:", signal)
+		if code = signal.Code(); result.Devices == 0 { // they were not open yet
+			result = job.Result{Replicas: cfg.Replicas, Logical: cfg.Logical, Devices: cfg.Devices, Batch: cfg.Batch, Seed: cfg.Seed}
 		}
-		return 1
+		result.Interrupted = true
+	default:
+		fmt.Fprintln(stderr, "multihost:", err)
+		return command.Failed
 	}
 	line, err := json.Marshal(result)
 	if err == nil {
@@ -79,9 +80,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "multihost:", err)
-		return 1
+		return command.Failed
 	}
-	return 0
+	return code
 }
 
 func parse(args []string, stderr io.Writer) (config, error) {

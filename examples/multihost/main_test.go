@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tpustrategy/examples/digits/job"
+	"tpustrategy/internal/command"
 	"tpustrategy/internal/plugintest"
 	"tpustrategy/strategy"
 	"tpustrategy/tpu/system"
@@ -113,9 +115,28 @@ func TestAnInterruptIsOneLine(t *testing.T) {
 	defer cancel()
 	var stderr bytes.Buffer
 	// The first line of the tables comes when the devices are open.
-	stdout := writer(func([]byte) { cancel() })
+	var last []byte
+	stdout := writer(func(p []byte) { cancel(); last = bytes.Clone(p) })
 	require.Equal(t, 130, run(ctx, []string{"-plugin", plugin, "-steps", "1000000"}, stdout, &stderr))
 	assert.Equal(t, "multihost: interrupted\n", stderr.String())
+	var result job.Result
+	require.NoError(t, json.Unmarshal(last, &result), "%s", last)
+	assert.True(t, result.Interrupted)
+	assert.Equal(t, 4, result.Replicas)
+	assert.Nil(t, result.Accuracy)
+}
+
+func TestAnInterruptBeforeTheDevicesAreOpenHasItsJSONToo(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(&command.Signal{Signal: syscall.SIGTERM})
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, 143, run(ctx, []string{"-plugin", plugintest.Path(t, "cpu"), "-seed", "7"}, &stdout, &stderr))
+	assert.Equal(t, "multihost: terminated\n", stderr.String())
+	var result job.Result
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &result), "%s", &stdout)
+	assert.True(t, result.Interrupted)
+	assert.Equal(t, 8, result.Devices)
+	assert.Equal(t, uint64(7), result.Seed)
 }
 
 // writer tells of each write.

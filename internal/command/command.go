@@ -1,0 +1,70 @@
+// Package command is what the module's commands share: their exit codes, and how a
+// signal ends them.
+package command
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// The exit codes that all commands have. A command may have more.
+const (
+	OK     = 0
+	Failed = 1 // the work failed
+	Usage  = 2 // the command line makes no sense
+)
+
+// Signal is why the work of a command was given up: a signal to the process.
+type Signal struct{ Signal syscall.Signal }
+
+func (s *Signal) Error() string {
+	if s.Signal == syscall.SIGTERM {
+		return "terminated"
+	}
+	return "interrupted"
+}
+
+// Code is the exit code, that of a shell for a process which the signal has ended: 130
+// for SIGINT.
+func (s *Signal) Code() int { return 128 + int(s.Signal) }
+
+// Cause is the signal that ended ctx. A context that ended otherwise, and one that has
+// not, counts as interrupted.
+func Cause(ctx context.Context) *Signal {
+	if s := (*Signal)(nil); errors.As(context.Cause(ctx), &s) {
+		return s
+	}
+	return &Signal{syscall.SIGINT}
+}
+
+// UntilSignal returns a context that ends with the first SIGINT or SIGTERM to the
+// process, by a *[Signal]. The second ends the process. stop releases what it takes.
+func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		select {
+		case s := <-signals:
+			signal.Stop(signals)
+			cancel(&Signal{s.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel(nil)
+	}
+}
+
+// Main runs the command that this process is, until it ends or a signal ends its
+// context, and returns the exit code.
+func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) int {
+	ctx, stop := UntilSignal(context.Background())
+	defer stop()
+	return run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+}
