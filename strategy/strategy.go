@@ -151,7 +151,7 @@ func assign(topology tpu.Topology, replicas, logicalDevices int) (tpu.DeviceAssi
 	}
 	if rest != 1 {
 		return tpu.DeviceAssignment{}, &OptionError{Option: "LogicalDevices", Reason: fmt.Sprintf(
-			"no block of %d devices divides the mesh %v; build an Assignment", logicalDevices, mesh)}
+			"no block of %d devices divides the mesh %v; take another number, or build an Assignment", logicalDevices, mesh)}
 	}
 	if replicas == 0 {
 		var err error

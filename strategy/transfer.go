@@ -68,6 +68,9 @@ func hostTensor(value any) (t *tensors.Tensor, err error) {
 	} else if ok || value == nil {
 		return nil, errors.New("no value")
 	}
+	if isNest(reflect.TypeOf(value)) {
+		return nil, errors.New("a nest is no tensor")
+	}
 	// GoMLX panics for some types that are no tensors.
 	defer func() {
 		if r := recover(); r != nil {

@@ -41,7 +41,7 @@ func (c *installCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 	dir, err := os.MkdirTemp("", "tpustrategy-install-")
 	if err != nil {
-		return err
+		return &failure{Kind: "missing", Message: fmt.Sprintf("install: no place for the installer: %v; set TMPDIR to a directory that you can write to", err)}
 	}
 	defer os.RemoveAll(dir)
 	for name, text := range map[string]string{"install.sh": pins.Script, "pins.tsv": pins.Table()} {

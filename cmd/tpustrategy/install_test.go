@@ -75,6 +75,13 @@ func TestFailuresOfAllKindsHaveTheirExitCode(t *testing.T) {
 	assert.Same(t, f, failureOf(f), "a failure from a child stays as it is")
 }
 
+func TestAnInstallWithoutAPlaceForItsFilesSaysWhichToSet(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
+	code, _, stderr := commandLine(t, nil, "install", "cpu")
+	assert.Equal(t, exitMissing, code)
+	assert.Contains(t, stderr, "set TMPDIR")
+}
+
 func TestAnInstallerThatCannotStartPointsToNoMessages(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	code, _, stderr := commandLine(t, nil, "install", "cpu")

@@ -50,7 +50,7 @@ func (d *described) topology() (tpu.Topology, error) {
 
 // describe does a describe request.
 func describe(ctx context.Context, r describeRequest) (*described, error) {
-	slice, err := system.Describe(ctx, r.Name, system.DescribeOptions{Plugin: r.Plugin})
+	slice, err := describeSlice(ctx, r.Name, r.Plugin)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +58,16 @@ func describe(ctx context.Context, r describeRequest) (*described, error) {
 	t := slice.Topology()
 	mesh := t.MeshShape()
 	return &described{Facts: slice.Facts(), Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}, nil
+}
+
+// describeSlice describes a slice through a plugin. A name that only the plugin finds
+// out to be none, such as v5e:3x5, is wrong usage too.
+func describeSlice(ctx context.Context, name, plugin string) (*system.Slice, error) {
+	slice, err := system.Describe(ctx, name, system.DescribeOptions{Plugin: plugin})
+	if refused := (*pjrt.Error)(nil); errors.As(err, &refused) && refused.Code == pjrt.InvalidArgument {
+		return nil, &usageError{err}
+	}
+	return slice, err
 }
 
 // describe describes a slice, through libtpu if it is there.

@@ -127,7 +127,7 @@ func open(ctx context.Context, r compileRequest, opts strategy.Options) (*strate
 			_ = sys.Close()
 		}, nil
 	}
-	slice, err := system.Describe(ctx, r.Topology, system.DescribeOptions{Plugin: r.Plugin})
+	slice, err := describeSlice(ctx, r.Topology, r.Plugin)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -153,7 +153,7 @@ func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) 
 	if cpuDevices(r.Topology) > 0 {
 		return nil, usagef("a StableHLO file is compiled ahead of time, for a TPU slice such as v5e:2x4; the CPU plugin has no such compiler")
 	}
-	slice, err := system.Describe(ctx, r.Topology, system.DescribeOptions{Plugin: r.Plugin})
+	slice, err := describeSlice(ctx, r.Topology, r.Plugin)
 	if err != nil {
 		return nil, err
 	}

@@ -50,13 +50,22 @@ type variable struct {
 
 // Open opens the checkpoint in a directory. It reads what the checkpoint says of
 // itself and compares that with the tensor file's header and length; the tensors
-// are read later. Errors about damage match [ErrCorrupt]. Close it after use.
+// are read later. Errors about damage match [ErrCorrupt]; where there is no such
+// directory, or it is one of checkpoints ([OpenDirectory]), they match [ErrNone].
+// Close it after use.
 func Open(dir string) (*Checkpoint, error) {
-	if _, err := os.Stat(dir); err != nil {
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", ErrNone, err)
+	} else if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
 	path := filepath.Join(dir, manifestFile)
 	data, err := readLimited(path)
+	if errors.Is(err, os.ErrNotExist) {
+		if steps, listing := stepsIn(dir); listing == nil && len(steps) > 0 {
+			return nil, fmt.Errorf("%w: %s is a directory of checkpoints; open it with OpenDirectory", ErrNone, dir)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -37,6 +37,11 @@ func TestSavesAreListedOpenedAndTakeTurns(t *testing.T) {
 	requireNumbers(t, nine, 9)
 	_, err = d.Open(11)
 	require.ErrorIs(t, err, ErrNone)
+	_, err = Open(d.Path())
+	require.ErrorIs(t, err, ErrNone)
+	require.ErrorContains(t, err, "OpenDirectory")
+	_, err = Open(filepath.Join(d.Path(), "elsewhere"))
+	require.ErrorIs(t, err, ErrNone)
 
 	for _, step := range []int64{0, 11, 12345678901} {
 		require.ErrorIs(t, d.Save(ctx, step, numbers(1), SaveOptions{}), ErrStep)

@@ -82,7 +82,7 @@ type PartialError struct {
 }
 
 func (e *PartialError) Error() string {
-	return fmt.Sprintf("feed: step %d: component %q is %v on the replicas: %s; pad the batches (Partial: Pad), or batch with drop remainder",
+	return fmt.Sprintf("feed: step %d: component %q is %v on the replicas: %s; pad the batches (Partial: Pad), or batch by a multiple of the replicas with drop remainder",
 		e.Step, e.Component, e.Shapes, e.Reason)
 }
 
