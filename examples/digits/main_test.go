@@ -63,7 +63,7 @@ func TestTheLastLineIsJSON(t *testing.T) {
 func TestBadFlagsGiveOneLineAndCode2(t *testing.T) {
 	for _, args := range []string{
 		"-replicas 0", "-logical 0", "-replicas 5", "-batch 6", "-batch -1", "-bogus", "-steps x", "-seed -1", "stray",
-		"-data does/not/exist", "-plugin does/not/exist.so", "-devices 100000",
+		"-data does/not/exist", "-data .", "-plugin does/not/exist.so", "-devices 100000",
 	} {
 		t.Run(args, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

@@ -122,6 +122,16 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	case !cfg.slice && (cfg.missing < -1 || cfg.missing >= cfg.hosts):
 		return cfg, &job.UsageError{Flag: "missing", Reason: fmt.Sprintf("%d, but the hosts are 0 to %d; -1 is none", cfg.missing, cfg.hosts-1)}
 	}
+	replicas := cfg.Replicas
+	if replicas == 0 {
+		replicas = cfg.Devices / cfg.Logical
+	}
+	// Replicas take the devices in order, so that the last host is the first without.
+	if used := replicas * cfg.Logical; !cfg.slice && replicas > 0 && used <= cfg.Devices-cfg.Devices/cfg.hosts {
+		return cfg, &job.UsageError{Flag: "replicas", Reason: fmt.Sprintf(
+			"%d replicas of %d logical devices take %d of the %d devices, and the last of %d hosts has none of them; raise -replicas or -logical, or lower -devices",
+			replicas, cfg.Logical, used, cfg.Devices, cfg.hosts)}
+	}
 	return cfg, nil
 }
 

@@ -1,7 +1,9 @@
 package job
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"tpustrategy/internal/idx"
@@ -31,13 +33,13 @@ func MNIST(dir string) (Data, error) {
 
 // readPair reads the images and the labels of a set.
 func readPair(dir, name string) (Set, error) {
-	images, err := idx.ReadFile(filepath.Join(dir, name+"-images-idx3-ubyte"))
+	images, err := readFile(dir, name+"-images-idx3-ubyte")
 	if err != nil {
-		return Set{}, fmt.Errorf("job: %w", err)
+		return Set{}, err
 	}
-	labels, err := idx.ReadFile(filepath.Join(dir, name+"-labels-idx1-ubyte"))
+	labels, err := readFile(dir, name+"-labels-idx1-ubyte")
 	if err != nil {
-		return Set{}, fmt.Errorf("job: %w", err)
+		return Set{}, err
 	}
 	if len(images.Dims) != 3 || len(labels.Dims) != 1 || images.Dims[0] != labels.Dims[0] {
 		return Set{}, fmt.Errorf("job: %s: %s images of shape %v with labels of shape %v; need [count height width] and [count]",
@@ -60,4 +62,17 @@ func readPair(dir, name string) (Set, error) {
 		set.Labels[i] = int32(label)
 	}
 	return set, nil
+}
+
+// readFile reads one of the four files. A directory that lacks it is a [*UsageError].
+func readFile(dir, name string) (idx.Array, error) {
+	t, err := idx.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return t, &UsageError{Flag: "data", Err: err, Reason: fmt.Sprintf(
+			"%s has neither %s nor %s.gz; it needs the images and labels of train and t10k, named so", dir, name, name)}
+	}
+	if err != nil {
+		return t, fmt.Errorf("job: %w", err)
+	}
+	return t, nil
 }
