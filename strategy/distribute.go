@@ -152,7 +152,8 @@ func (it *Iterator) Next(ctx context.Context) (any, error) {
 	return it.strategy.Inputs(ctx, step)
 }
 
-// Close releases the input.
+// Close releases the input. What Next gave stays the caller's. A second Close does
+// nothing.
 func (it *Iterator) Close() error { return it.steps.Close() }
 
 // MakeNumpyDataset makes a dataset of host arrays: element i of it has row i of

@@ -22,7 +22,8 @@ var _ Value = (*Stacked)(nil)
 // Steps returns the number of steps.
 func (v *Stacked) Steps() int { return v.steps }
 
-// Local is not for stacked values: they are written by the host and read by steps.
+// Local is not for stacked values, which are written by the host and read by steps: its
+// error always matches errors.ErrUnsupported.
 func (v *Stacked) Local(context.Context, int) (*tensors.Tensor, error) {
 	return nil, fmt.Errorf("strategy: reading %s back: %w; keep the host's batches", v.String(), errors.ErrUnsupported)
 }
@@ -30,7 +31,8 @@ func (v *Stacked) Local(context.Context, int) (*tensors.Tensor, error) {
 // StackBatches copies a global batch for each step to the devices, each cut among
 // the replicas along dimension 0. All have one shape and dtype. The copies hold
 // the bytes of all steps: as many batches as fit beside the step itself. Ahead of
-// time a shapes.Shape may stand for a batch, and nothing is copied.
+// time a shapes.Shape may stand for a batch, and nothing is copied. The result is the
+// caller's to Close; a loop that is under way keeps the memory until it has run.
 func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical.Annotation) (*Stacked, error) {
 	return s.stackBatches(ctx, batches, a, false)
 }

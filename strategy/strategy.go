@@ -79,8 +79,9 @@ type TPUStrategy struct {
 	exchanges  []*exchange
 }
 
-// New returns a strategy over the system's devices. The errors name the option
-// at fault ([*OptionError]).
+// New returns a strategy over the system's devices. It compiles nothing and holds no
+// device memory yet. The system stays the caller's, and several strategies may share it;
+// close them before it. Errors name the option at fault ([*OptionError]).
 func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	if sys == nil {
 		return nil, errors.New("strategy: there is no system: it is nil; see the error of system.Open")

@@ -69,12 +69,12 @@ func hostTensor(value any) (t *tensors.Tensor, err error) {
 		return nil, errors.New("no value")
 	}
 	if isNest(reflect.TypeOf(value)) {
-		return nil, errors.New("a nest is no tensor")
+		return nil, fmt.Errorf("a %T is a nest", value)
 	}
 	// GoMLX panics for some types that are no tensors.
 	defer func() {
 		if r := recover(); r != nil {
-			t, err = nil, fmt.Errorf("a %T is no tensor: %v", value, r)
+			t, err = nil, fmt.Errorf("a %T: %v", value, r)
 		}
 	}()
 	if v := reflect.ValueOf(value); v.Kind() == reflect.Slice && v.Len() == 0 {
@@ -93,11 +93,17 @@ func hostTensor(value any) (t *tensors.Tensor, err error) {
 
 // Mirror copies a host value to every replica: a *tensors.Tensor, or what
 // tensors.FromAnyValue takes (numbers and nested slices). Nested slices are copied
-// into a tensor first, row by row.
+// into a tensor first, row by row. The annotation splits it over the logical devices
+// of each replica; its zero value is a whole copy on each.
+//
+// When Mirror returns, as with all calls that copy host values, the host value has been
+// read and is the caller's to change or to finalize; the copy may still be under way.
+// The result is the caller's to Close. Errors: an [*Error] of kind ValueError for what is
+// no tensor, a [*logical.Error] for an annotation that does not fit, [ErrClosed].
 func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotation) (*Mirrored, error) {
 	tensor, err := hostTensor(value)
 	if err != nil {
-		return nil, fmt.Errorf("strategy: mirror: %w", err)
+		return nil, noTensor("mirror", err)
 	}
 	v, err := s.placeOf(ctx, tensor, false, tensor.Shape().Dimensions, a, func(_ int, data []byte) []byte { return data })
 	if err != nil {
@@ -106,21 +112,29 @@ func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotatio
 	return v.(*Mirrored), nil
 }
 
-// PerReplica copies a host value for each replica, in replica order. All have one
-// shape and dtype.
+// noTensor is the error of a host value that is no tensor.
+func noTensor(op string, err error) error {
+	return &Error{Op: op, Reason: "no tensor", Err: err, kind: ValueError}
+}
+
+// PerReplica copies a host value for each replica, in replica order; see
+// [TPUStrategy.Mirror]. All have one shape and dtype: another one, and another number of
+// values than replicas, is an [*Error] of kind ValueError.
+// [TPUStrategy.RaggedPerReplica] takes other shapes, and [TPUStrategy.LocalPerReplica]
+// the values of this process's replicas alone.
 func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
 	if len(values) != s.replicas {
-		return nil, fmt.Errorf("strategy: %d values for %d replicas", len(values), s.replicas)
+		return nil, fault(ValueError, "per-replica value", "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
 	}
 	all := make([]*tensors.Tensor, len(values))
 	for r, value := range values {
 		var err error
 		if all[r], err = hostTensor(value); err != nil {
-			return nil, fmt.Errorf("strategy: value of replica %d: %w", r, err)
+			return nil, noTensor(fmt.Sprintf("value of replica %d", r), err)
 		}
 		if !all[r].Shape().Equal(all[0].Shape()) {
-			return nil, fmt.Errorf("strategy: value of replica %d has shape %s, that of replica 0 %s; a compiled step has one shape for all",
-				r, all[r].Shape(), all[0].Shape())
+			return nil, fault(ValueError, "per-replica value", "a compiled step has one shape for all: pad the values, or see RaggedPerReplica",
+				"that of replica %d has shape %s, that of replica 0 %s", r, all[r].Shape(), all[0].Shape())
 		}
 	}
 	v, err := s.place(ctx, true, all[0].DType(), all[0].Shape().Dimensions, a, func(r int, use func([]byte)) error {
@@ -132,8 +146,9 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 	return v.(*PerReplica), nil
 }
 
-// SplitBatch cuts a global batch into the replicas' batches along dimension 0,
-// whose size the number of replicas must divide.
+// SplitBatch cuts a global batch into the replicas' batches along dimension 0, whose
+// size the number of replicas must divide, or it is an [*Error] of kind ValueError.
+// Otherwise it is like [TPUStrategy.Mirror].
 func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annotation) (*PerReplica, error) {
 	return s.splitBatch(ctx, batch, a, false)
 }
@@ -142,7 +157,7 @@ func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annot
 func (s *TPUStrategy) splitBatch(ctx context.Context, batch any, a logical.Annotation, local bool) (*PerReplica, error) {
 	tensor, err := hostTensor(batch)
 	if err != nil {
-		return nil, fmt.Errorf("strategy: split batch: %w", err)
+		return nil, noTensor("split batch", err)
 	}
 	replicas := s.shares(local)
 	shape, err := shareShape(tensor.Shape().Dimensions, replicas)
@@ -164,11 +179,11 @@ func (s *TPUStrategy) batchShape(global []int) ([]int, error) { return shareShap
 
 func shareShape(batch []int, replicas int) ([]int, error) {
 	if len(batch) == 0 {
-		return nil, fmt.Errorf("strategy: a scalar is no batch; mirror it, or give it a leading batch dimension")
+		return nil, fault(ValueError, "split batch", "mirror it, or give it a leading batch dimension", "a scalar is no batch")
 	}
 	if batch[0]%replicas != 0 {
-		return nil, fmt.Errorf("strategy: a batch of %d rows does not divide among %d replicas; pad it to %d or drop %d rows",
-			batch[0], replicas, (batch[0]+replicas-1)/replicas*replicas, batch[0]%replicas)
+		hint := fmt.Sprintf("pad it to %d or drop %d rows", (batch[0]+replicas-1)/replicas*replicas, batch[0]%replicas)
+		return nil, fault(ValueError, "split batch", hint, "a batch of %d rows does not divide among %d replicas", batch[0], replicas)
 	}
 	shape := append([]int(nil), batch...)
 	shape[0] /= replicas

@@ -184,8 +184,9 @@ func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 }
 
 // LocalResults copies the tensors of this process's replicas to the host, in
-// replica order (see [TPUStrategy.LocalReplicas]): TensorFlow's
-// experimental_local_results.
+// replica order (see [TPUStrategy.LocalReplicas]), waiting for them: TensorFlow's
+// experimental_local_results. The tensors are the caller's. Errors: those of
+// [PerReplica.Local], a [*StrategyError].
 func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors.Tensor, error) {
 	if err := s.owns(value); err != nil {
 		return nil, err

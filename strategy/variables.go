@@ -62,7 +62,8 @@ func (vs *Variables) exclusive(ctx context.Context) (held context.Context, done 
 	}
 }
 
-// All returns the variables in the order of their arrival.
+// All returns the variables in the order of their arrival, in a slice of the caller's:
+// none before the first step that uses them was traced. They stay the strategy's.
 func (vs *Variables) All() []*Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -140,7 +141,8 @@ func (vs *Variables) unusedRule() error {
 }
 
 // Pull copies the variables' values back to the store, for a checkpoint say. It
-// waits for the steps under way.
+// waits for the steps under way. With several processes, all of them call it at the
+// same point; see [Variable.Value]. After an error some variables have been copied.
 func (vs *Variables) Pull(ctx context.Context) error {
 	ctx, done, err := vs.exclusive(ctx)
 	if err != nil {
@@ -152,7 +154,11 @@ func (vs *Variables) Pull(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := vs.store.GetVariable(v.path).SetValue(value); err != nil {
+		held, err := vs.held(v.path)
+		if err != nil {
+			return err
+		}
+		if err := held.SetValue(value); err != nil {
 			return fmt.Errorf("strategy: variable %q: %w", v.path, err)
 		}
 	}
@@ -160,7 +166,8 @@ func (vs *Variables) Pull(ctx context.Context) error {
 }
 
 // Push copies the store's values to the devices, after a checkpoint was loaded
-// say.
+// say. Each process copies to its own devices, so that all stores hold the same values
+// and all processes call it. After an error some variables have been copied.
 func (vs *Variables) Push(ctx context.Context) error {
 	ctx, done, err := vs.exclusive(ctx)
 	if err != nil {
@@ -168,7 +175,11 @@ func (vs *Variables) Push(ctx context.Context) error {
 	}
 	defer done()
 	for _, v := range vs.All() {
-		value, err := vs.store.GetVariable(v.path).Value()
+		held, err := vs.held(v.path)
+		if err != nil {
+			return err
+		}
+		value, err := held.Value()
 		if err != nil {
 			return fmt.Errorf("strategy: variable %q: %w", v.path, err)
 		}
@@ -177,6 +188,15 @@ func (vs *Variables) Push(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// held is the store's variable of a path, which may have been deleted meanwhile.
+func (vs *Variables) held(path string) (*model.Variable, error) {
+	if v := vs.store.GetVariable(path); v != nil {
+		return v, nil
+	}
+	return nil, fault(ValueError, fmt.Sprintf("variable %q", path), "delete a store's variables before its first step, or make a new store",
+		"it is on the devices, but no longer in its store")
 }
 
 func (vs *Variables) free() error {
