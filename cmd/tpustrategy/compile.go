@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -103,6 +104,12 @@ func (c *compileCmd) check() error {
 	case c.File != "" && c.Text+c.Save != "":
 		return usagef("compile: --text and --save are for --example")
 	}
+	// A compilation may take minutes: what cannot be written is said before it.
+	for _, out := range [][2]string{{"report", c.Report}, {"text", c.Text}, {"save", c.Save}} {
+		if err := checkPlace(out[1]); err != nil {
+			return usagef("compile: --%s: %w", out[0], err)
+		}
+	}
 	if c.Example != "" {
 		if _, _, err := findModel(c.Example, modelSize{c.Width, c.Layers, c.Batch}); err != nil {
 			return err
@@ -150,8 +157,15 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology string) (*rep
 	return answer.Compile.Report, nil
 }
 
-// write shows the outcomes and writes the report files.
-func (c *compileCmd) write(a *app, root *cli, all []compiled) error {
+// write writes the report files and shows the outcomes, also those whose file could not
+// be written.
+func (c *compileCmd) write(a *app, root *cli, all []compiled) (err error) {
+	var unwritten []error
+	defer func() {
+		if err == nil && unwritten != nil {
+			err = &failure{Kind: "failed", Message: errors.Join(unwritten...).Error(), reported: root.JSON}
+		}
+	}()
 	for i, r := range all {
 		if c.Report == "" || r.Report == nil {
 			continue
@@ -162,7 +176,7 @@ func (c *compileCmd) write(a *app, root *cli, all []compiled) error {
 			path = fmt.Sprintf("%s-%s%s", strings.TrimSuffix(path, ext), fileName(all[i].Topology), ext)
 		}
 		if err := writeReport(path, r.Report); err != nil {
-			return err
+			unwritten = append(unwritten, err)
 		}
 	}
 	if root.JSON {

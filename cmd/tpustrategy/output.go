@@ -7,7 +7,36 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
+
+// checkPlace says why no file could be written at a path, as far as that shows without
+// writing.
+func checkPlace(path string) error {
+	if path == "" {
+		return nil
+	}
+	if info, err := os.Stat(path); err == nil {
+		if info.IsDir() {
+			return fmt.Errorf("%s is a directory; name a file", path)
+		}
+		return nil
+	}
+	dir := filepath.Dir(path)
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is no directory", dir)
+	}
+	if err := syscall.Access(dir, accessWrite); err != nil {
+		return fmt.Errorf("writing to %s: %w", dir, err)
+	}
+	return nil
+}
+
+const accessWrite = 2 // W_OK
 
 // writeFile writes a file whole or not at all: an earlier one stays as it is until
 // the new one is on its way under its name. What is no regular file, such as a

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"tpustrategy/strategy/report"
 )
 
 func TestAFileIsWrittenWholeOrNotAtAll(t *testing.T) {
@@ -76,4 +78,38 @@ func TestAnAnswerThatCannotBeWrittenIsAnError(t *testing.T) {
 	out := &output{w: fullDisk{}}
 	_, err := out.Write(nil)
 	assert.True(t, errors.Is(err, syscall.ENOSPC) && out.err == err)
+}
+
+func TestACompilationWhoseFilesHaveNoPlaceIsNotBegun(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for _, flag := range []string{"--report", "--text", "--save"} {
+		for path, want := range map[string]string{
+			dir: "is a directory", filepath.Join(dir, "none", "x"): "no such file or directory", filepath.Join(file, "x"): "is no directory",
+		} {
+			// Nothing could be compiled: there is no plugin.
+			code, stdout, stderr := commandLine(t, []string{"TPUSTRATEGY_CPU_PLUGIN=/none"}, "compile", "--example", "digits", "--topology", "cpu:2", flag, path)
+			assert.Equal(t, exitUsage, code)
+			assert.Empty(t, stdout)
+			assert.Contains(t, stderr, "tpustrategy: compile: "+flag+": ")
+			assert.Contains(t, stderr, want)
+		}
+	}
+	for _, path := range []string{"", file, filepath.Join(dir, "new"), "/dev/null"} {
+		assert.NoError(t, checkPlace(path), path)
+	}
+}
+
+func TestAnAnswerIsShownThoughItsReportCannotBeWritten(t *testing.T) {
+	for _, asJSON := range []bool{false, true} {
+		var out bytes.Buffer
+		a := &app{stdout: &out}
+		c := &compileCmd{Report: filepath.Join(t.TempDir(), "none", "x.json")}
+		err := c.write(a, &cli{JSON: asJSON}, []compiled{{Topology: "cpu:2", Report: &report.Report{Step: "digits"}}})
+		var f *failure
+		require.ErrorAs(t, err, &f)
+		assert.Equal(t, &failure{Kind: "failed", Message: "writing " + c.Report + ": no such file or directory", reported: asJSON}, f)
+		assert.Contains(t, out.String(), "digits")
+	}
 }

@@ -65,10 +65,14 @@ func ReadFile(path string) (Array, error) {
 		var gzErr error
 		if f, gzErr = os.Open(path + ".gz"); gzErr == nil {
 			path, err = path+".gz", nil
+		} else if errors.Is(gzErr, os.ErrNotExist) {
+			err = fmt.Errorf("%w (nor with .gz)", err)
+		} else {
+			err = gzErr
 		}
 	}
 	if err != nil {
-		return Array{}, fmt.Errorf("idx: %w (nor with .gz)", err)
+		return Array{}, fmt.Errorf("idx: %w", err)
 	}
 	defer f.Close()
 	a, err := Read(f)

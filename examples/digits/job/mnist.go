@@ -3,6 +3,7 @@ package job
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -70,6 +71,9 @@ func readFile(dir, name string) (idx.Array, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return t, &UsageError{Flag: "data", Err: err, Reason: fmt.Sprintf(
 			"%s has neither %s nor %s.gz; it needs the images and labels of train and t10k, named so", dir, name, name)}
+	}
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		return t, &UsageError{Flag: "data", Reason: path.Error(), Err: err}
 	}
 	if err != nil {
 		return t, fmt.Errorf("job: %w", err)
