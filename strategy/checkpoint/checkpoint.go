@@ -34,8 +34,9 @@ type Checkpoint struct {
 	path      string // of the tensor file
 	raw       *os.File
 	file      *safetensors.File
-	manifest  *manifest // nil for a file without one
-	variables []variable
+	manifest  *manifest  // nil for a file without one
+	variables []variable // in the order of the file
+	order     []int      // their indices in the order in which they were saved
 	metadata  map[string]string
 	step      int64
 }
@@ -111,6 +112,7 @@ func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
 		}
 		seen[name] = true
 		shape, _ := shapeOf(t.Spec)
+		c.order = append(c.order, len(c.variables))
 		c.variables = append(c.variables, variable{Info: Info{Path: name, Shape: shape, Trainable: true, Synchronization: strategy.OnWrite}, tensor: t.Name, bytes: t.Bytes})
 	}
 	return c, nil
@@ -160,6 +162,7 @@ func (c *Checkpoint) describe(m *manifest) error {
 	if got := checksum(0).plus(header); got != m.HeaderCRC32C {
 		return corrupt("its header's checksum is %s, %s was written", got, m.HeaderCRC32C)
 	}
+	c.order = make([]int, len(m.Variables))
 	places := map[string]int{}
 	for i, v := range m.Variables {
 		places[v.Tensor] = i
@@ -178,6 +181,7 @@ func (c *Checkpoint) describe(m *manifest) error {
 		if !ok {
 			return corrupt("tensor %q has dtype %s, which was not written", t.Name, t.DType)
 		}
+		c.order[i] = len(c.variables)
 		synchronization, aggregation, _ := v.rules()
 		c.variables = append(c.variables, variable{tensor: t.Name, bytes: t.Bytes, sum: &v.CRC32C, Info: Info{
 			Path: v.Path, Shape: shape, Trainable: v.Trainable, Synchronization: synchronization, Aggregation: aggregation,

@@ -21,7 +21,9 @@ type RestoreOptions struct {
 
 // Restore gives the variables of a group their saved values, on as many replicas
 // and split as they are now. A saved value that the group has no variable for goes
-// to its Create, if it has one.
+// to its Create, if it has one. Variables are restored in the order of the group that was
+// saved, so that a model finds those that are created in the order in which it made them,
+// and its steps are the same programs as before: a cache of compiled programs has them.
 //
 // Names, shapes and dtypes of all variables, and the checkpoint's checksums, are
 // checked before anything changes. One variable is in host memory at a time. Other
@@ -37,7 +39,8 @@ func (c *Checkpoint) Restore(ctx context.Context, g Group, opts RestoreOptions) 
 			return err
 		}
 	}
-	for i, v := range c.variables {
+	for _, i := range c.order {
+		v := c.variables[i]
 		if targets[i] == nil && (g.Create == nil || !v.Shape.Ok()) {
 			continue
 		}

@@ -1,0 +1,47 @@
+package checkpoint_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/checkpoint"
+)
+
+// A cache of compiled programs has the step of a run that goes on.
+func TestAStepIsTheSameProgramAfterARestore(t *testing.T) {
+	ctx := context.Background()
+	sys := openCPU(t, 2)
+	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		x := graph.Tanh(layers.Dense(rc.Scope("z"), in[0], true, 4))
+		x = layers.DropoutStatic(rc.Scope("dropout"), x, 0.5)
+		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("a"), x, true, 1)))
+	}
+	x := [][]float32{{1, 2}, {3, 4}}
+	made := func() (*strategy.TPUStrategy, *model.Store, *strategy.TrainStep) {
+		s, store := newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
+		return s, store, s.TrainStep(store, optimizer.Adam().Done(), loss)
+	}
+	s, store, step := made()
+	_, err := step.Run(ctx, x)
+	require.NoError(t, err)
+	want, err := step.Lowered(ctx, x)
+	require.NoError(t, err)
+	d := openDirectory(t, checkpoint.Options{})
+	require.NoError(t, d.Save(ctx, 1, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
+
+	for step := int64(2); step < 4; step++ { // the second from what the first has saved
+		s, store, again := made()
+		restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
+		got, err := again.Lowered(ctx, x)
+		require.NoError(t, err)
+		require.Equal(t, want.Text, got.Text)
+		require.NoError(t, d.Save(ctx, step, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
+	}
+}
