@@ -207,6 +207,8 @@ func argumentHint(arg any) string {
 		return "read the variable in the step, with ReplicaContext.Read"
 	case *Component:
 		return "give the whole value"
+	case *Objects:
+		return "a step takes tensors: turn text into numbers with the dataset's Map, or run eager code with Extended.CallForEachReplica"
 	}
 	if isNest(reflect.TypeOf(arg)) {
 		return "give its leaves one by one, or make the step by NestFunction"

@@ -108,6 +108,9 @@ var hostileCases = []hostileCase{
 	}},
 	{"give a step a tuple", strategy.ValueError, func(h *hostile) error { return hints(h.give([]any{h.value, h.value}), "leaves one by one") }},
 	{"give a step a variable", strategy.ValueError, func(h *hostile) error { return hints(h.give(h.mine), "ReplicaContext.Read") }},
+	{"give a step text", strategy.ValueError, func(h *hostile) error {
+		return hints(h.give(strategy.NewObjects("a", "b")), "the dataset's Map")
+	}},
 	{"give a step nothing", strategy.ValueError, func(h *hostile) error { return hints(h.give(nil), "give a value") }},
 	{"a step that panics", strategy.KindUnknown, func(h *hostile) error {
 		return h.step(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { panic("no") })
