@@ -128,6 +128,11 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	if err := assignment.Validate(); err != nil {
 		return nil, &OptionError{Option: "Assignment", Reason: "names a core twice", Err: err}
 	}
+	for i, rule := range opts.Variables {
+		if rule.Pattern == nil {
+			return nil, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d has no pattern; make it with logical.Match", i)}
+		}
+	}
 	return &TPUStrategy{
 		opts: opts, assignment: assignment, devices: make([]*pjrt.Device, assignment.NumReplicas()*assignment.NumCoresPerReplica()),
 		replicas: assignment.NumReplicas(), perReplica: assignment.NumCoresPerReplica(),

@@ -90,7 +90,7 @@ func (m *mapper) State() (State, error) { return stateOver("map", m.Iterator, 0)
 // elements again.
 func (d Dataset) Prefetch(n int) Dataset {
 	if n < 0 {
-		return fail("prefetch of %d elements", n)
+		return fail("prefetch of %d elements: give a number from 0", n)
 	}
 	if n == 0 {
 		return d

@@ -182,13 +182,13 @@ func joinElements(parts []Element, stack bool) (Element, error) {
 	return unflatten(first, joined), nil
 }
 
-// NotBatchedError says that a component has no batch axis to split over the replicas. A feature axis is never split in
-// its place.
+// NotBatchedError says that a component has no batch axis, to split over the replicas say. A feature axis is never split
+// in its place.
 type NotBatchedError struct {
 	Component string // path of the tensor, "" for a dataset of single tensors
 	Spec      TensorSpec
 }
 
 func (e *NotBatchedError) Error() string {
-	return fmt.Sprintf("input: component %q (%v) has no batch axis to split over the replicas: batch the dataset with Batch(globalBatchSize, ...) first", e.Component, e.Spec)
+	return fmt.Sprintf("input: component %q (%v) has no batch axis to take rows from; make batches with Batch first, of the global batch size where replicas share them", e.Component, e.Spec)
 }

@@ -76,7 +76,7 @@ func share(spec Spec, n int) Spec {
 // Nothing is copied. A restore reads the current batch again.
 func (d Dataset) Rebatch(n int) Dataset {
 	if n < 1 {
-		return fail("rebatch into %d chunks", n)
+		return fail("rebatch into %d chunks: give a number from 1", n)
 	}
 	return d.then(func(in Source) Source {
 		return derived{in: in,

@@ -6,10 +6,10 @@ import (
 	"io"
 )
 
-// Take yields the first n elements.
+// Take yields the first n elements, all of them if there are fewer. n is from 0: TensorFlow's -1, for all, is no Take.
 func (d Dataset) Take(n int) Dataset {
 	if n < 0 {
-		return fail("take of %d elements", n)
+		return fail("take of %d elements: give a number from 0", n)
 	}
 	return d.then(func(in Source) Source {
 		return derived{in: in,
@@ -58,7 +58,7 @@ func (t *taker) State() (State, error) { return stateOver("take", t.Iterator, t.
 // Skip leaves out the first n elements of each pass.
 func (d Dataset) Skip(n int) Dataset {
 	if n < 0 {
-		return fail("skip of %d elements", n)
+		return fail("skip of %d elements: give a number from 0", n)
 	}
 	return d.then(func(in Source) Source {
 		return derived{in: in,

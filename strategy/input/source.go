@@ -74,7 +74,7 @@ type counter int
 // Range makes a dataset of the int64 scalars 0 to n-1.
 func Range(n int) Dataset {
 	if n < 0 {
-		return fail("range of %d numbers", n)
+		return fail("range of %d numbers: give a number from 0", n)
 	}
 	return Dataset{counter(n)}
 }
