@@ -123,6 +123,10 @@ type Iterator struct {
 // the devices. Close it. Each pass of the same input has the same order: to shuffle
 // anew, distribute the dataset with another epoch ([DistributeOptions].Epoch). Package
 // feed does the same ahead of the step.
+//
+// With several processes all batches need one shape: batch with drop remainder, or pad
+// with package feed. A process whose own shares of a short batch differ has an error from
+// Next, of which the others learn nothing.
 func (s *TPUStrategy) Iterate(ctx context.Context, d *input.Distributed) (*Iterator, error) {
 	if err := s.requireCross(ctx, "iterate"); err != nil {
 		return nil, err
