@@ -53,7 +53,7 @@ type outcome struct {
 // simulateEach runs the program of each host at once, with the options by which it
 // opens its devices.
 func simulateEach(ctx context.Context, cfg config, logger *slog.Logger, program func(host int, opts system.Options) (job.Result, error)) (outcomes []outcome, err error) {
-	base, err := system.Open(ctx, system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})
+	base, err := job.Open(ctx, system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})
 	if err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func Run(ctx context.Context, cfg Config, hooks Hooks) (result Result, err error
 		return result, err
 	}
 	opts := system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin}
-	sys, err := open(ctx, opts)
+	sys, err := Open(ctx, opts)
 	if err != nil {
 		return result, err
 	}
@@ -101,9 +101,9 @@ func Run(ctx context.Context, cfg Config, hooks Hooks) (result Result, err error
 	return Train(ctx, sys, cfg, data, hooks)
 }
 
-// open opens the devices. A plugin that is missing, or is none, is a usage error,
+// Open opens the devices. A plugin that is missing, or is none, is a [*UsageError],
 // and so is a missing TPU.
-func open(ctx context.Context, opts system.Options) (*system.System, error) {
+func Open(ctx context.Context, opts system.Options) (*system.System, error) {
 	sys, err := system.Open(ctx, opts)
 	if missing := (*pjrt.FindError)(nil); errors.As(err, &missing) {
 		reason := fmt.Sprintf("no %s plugin found: %s", missing.Kind, missing.Hint)
