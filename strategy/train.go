@@ -138,6 +138,11 @@ func regularized(l *graph.Node) *graph.Node {
 // Run returns when the work is under way. The loss belongs to the step: the next
 // Run overwrites it, so read it before, or leave it: reading waits for the step. A
 // loss that another goroutine reads at that moment is left to it, and closed.
+//
+// With several processes each gives the whole batch, or its own rows if
+// [TrainOptions] say so. Errors: [*ArgumentError] for an argument, [*TraceError] for
+// the step, [ErrClosed], and those of the compiler for a new signature. After an
+// error no step was taken.
 func (t *TrainStep) Run(ctx context.Context, batch ...any) (*Mirrored, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,8 +6,8 @@
 //	go run ./cmd/bench            all
 //	go run ./cmd/bench add_one    those whose name contains a word
 //
-// Exit codes: 0 done, 1 a benchmark failed, 2 wrong usage, 130 interrupted, after
-// the lines of what was done.
+// Exit codes: 0 done, 1 a benchmark failed, 2 wrong usage, 130 interrupted (143 by
+// SIGTERM), after the lines of what was done.
 package main
 
 import (
@@ -18,12 +18,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"tpustrategy/internal/command"
 	"tpustrategy/strategy"
 	"tpustrategy/tpu/system"
 )
@@ -58,20 +58,7 @@ var benches = []bench{
 	{"first_step", 8, firstStep}, {"first_step_cached", 8, firstStepCached},
 }
 
-// The exit codes.
-const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitInterrupted = 130 // as a shell reports a program that SIGINT ended
-)
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	// The first Ctrl-C ends the benchmark under way, a second one the process.
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { os.Exit(command.Main(run)) }
 
 // run is the command, with all it touches given. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -82,9 +69,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "usage: bench [word ...]\n\nRuns the benchmarks whose name contains a word, or all: %s.\n", names())
 	}
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return exitOK
+		return command.OK
 	} else if err != nil {
-		return exitUsage
+		return command.Usage
 	}
 	var err error
 	if *child != "" {
@@ -93,21 +80,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		var chosen []bench
 		if chosen, err = choose(flags.Args()); err != nil {
 			fmt.Fprintln(stderr, "bench:", err)
-			return exitUsage
+			return command.Usage
 		}
 		err = runAll(ctx, chosen, stdout)
 	}
 	switch {
 	case err == nil:
-		return exitOK
+		return command.OK
 	case ctx.Err() != nil: // whatever was under way failed for it
 		if *child == "" { // the parent speaks for its children
-			fmt.Fprintln(stderr, "bench: interrupted")
+			fmt.Fprintln(stderr, "bench:", command.Cause(ctx))
 		}
-		return exitInterrupted
+		return command.Cause(ctx).Code()
 	}
 	fmt.Fprintln(stderr, "bench:", err)
-	return exitFailed
+	return command.Failed
 }
 
 // runAll prints a line for each benchmark when it is done.

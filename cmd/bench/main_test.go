@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tpustrategy/internal/command"
 	"tpustrategy/internal/plugintest"
 )
 
@@ -62,12 +63,12 @@ func TestWordsChooseBenchmarks(t *testing.T) {
 func TestWrongUsageIsExitCode2(t *testing.T) {
 	for _, line := range []string{"nothing", "-bogus"} {
 		var stdout, stderr bytes.Buffer
-		assert.Equal(t, exitUsage, run(t.Context(), strings.Fields(line), &stdout, &stderr), line)
+		assert.Equal(t, command.Usage, run(t.Context(), strings.Fields(line), &stdout, &stderr), line)
 		assert.Empty(t, stdout.String())
 		assert.NotEmpty(t, stderr.String())
 	}
 	var stdout, stderr bytes.Buffer
-	assert.Equal(t, exitOK, run(t.Context(), []string{"-help"}, &stdout, &stderr))
+	assert.Equal(t, command.OK, run(t.Context(), []string{"-help"}, &stdout, &stderr))
 	assert.Contains(t, stderr.String(), "usage: bench [word ...]")
 }
 
@@ -98,7 +99,7 @@ func TestCtrlCEndsTheBenchmarkUnderWay(t *testing.T) {
 	require.NoError(t, ctx.Err(), "the process hung")
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
-	assert.Equal(t, exitInterrupted, exit.ExitCode(), stderr.String())
+	assert.Equal(t, 130, exit.ExitCode(), stderr.String())
 	assert.Equal(t, "bench: interrupted\n", stderr.String())
 	assert.Less(t, time.Since(interrupted), 10*time.Second)
 }

@@ -41,6 +41,7 @@
 //
 //	mask := graph.ConvertDType(in[2], losses.DType())
 //	rows := rc.AllReduce(strategy.Sum, graph.ReduceAllSum(mask)) // of all replicas
+//	rows = graph.MaxScalar(rows, 1)                               // a batch without rows has no loss
 //	mean := graph.Div(graph.ReduceAllSum(graph.Mul(losses, mask)), rows)
 //	return graph.MulScalar(mean, float64(rc.NumReplicasInSync()))
 //
