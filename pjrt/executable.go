@@ -30,13 +30,15 @@ type executableHandle struct {
 	api  *capi.API
 	path string
 	x    capi.Executable
-	core *core // of a loaded executable; nil ahead of time
+	// loaded is the program that it belongs to, which ends right after it; nil ahead
+	// of time.
+	loaded *loadedHandle
 	// deserialized says that it came from serialized bytes.
 	deserialized bool
 }
 
-func newExecutable(api *capi.API, path string, c *core, x capi.Executable) *Executable {
-	e := &Executable{executableHandle: &executableHandle{api: api, path: path, x: x, core: c}, owned: c == nil}
+func newExecutable(api *capi.API, path string, loaded *loadedHandle, x capi.Executable) *Executable {
+	e := &Executable{executableHandle: &executableHandle{api: api, path: path, x: x, loaded: loaded}, owned: loaded == nil}
 	live.Add(live.Executable, unsafe.Pointer(x))
 	if e.owned {
 		runtime.AddCleanup(e, func(h *executableHandle) {
@@ -53,7 +55,11 @@ func newExecutable(api *capi.API, path string, c *core, x capi.Executable) *Exec
 
 func (h *executableHandle) destroy() error {
 	live.Remove(live.Executable, unsafe.Pointer(h.x))
-	return h.api.ExecutableDestroy(h.x)
+	err := h.api.ExecutableDestroy(h.x)
+	if h.loaded != nil {
+		return h.loaded.unload()
+	}
+	return err
 }
 
 // call runs f on the live C object.

@@ -43,15 +43,21 @@ type loadedHandle struct {
 	free       []*launch // guarded by launches
 }
 
-// destroy ends the C objects once no call uses them.
+// destroy ends the C objects once no call uses them. Those that ask the program
+// about itself use both: plugins look into the loaded program then.
 func (h *loadedHandle) destroy() error {
 	for _, l := range h.free {
 		h.freeLaunch(l)
 	}
 	h.free = nil
 	if _, last := h.exec.close(); last {
-		_ = h.exec.destroy()
+		return h.exec.destroy()
 	}
+	return nil
+}
+
+// unload is the last part of destroy.
+func (h *loadedHandle) unload() error {
 	live.Remove(live.Executable, unsafe.Pointer(h.x))
 	err := h.core.api.LoadedDestroy(h.x)
 	h.core.release(childExecutable)
@@ -165,8 +171,9 @@ func (c *Client) newLoaded(x capi.Loaded) (*LoadedExecutable, error) {
 	}
 	c.add(childExecutable, 1)
 	live.Add(live.Executable, unsafe.Pointer(x))
-	e := newExecutable(c.api, c.path, c.core, inner)
-	l := &LoadedExecutable{loadedHandle: &loadedHandle{core: c.core, x: x, exec: e.executableHandle}, exec: e}
+	h := &loadedHandle{core: c.core, x: x}
+	l := &LoadedExecutable{loadedHandle: h, exec: newExecutable(c.api, c.path, h, inner)}
+	h.exec = l.exec.executableHandle
 	if err := l.read(c); err != nil {
 		l.Close()
 		return nil, err

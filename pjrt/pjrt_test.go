@@ -2,6 +2,7 @@ package pjrt_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -178,6 +179,32 @@ func TestSerializedExecutableRunsAgain(t *testing.T) {
 	tooMany := spmd(3)
 	_, err = c.Load(background, b, pjrt.LoadOptions{Compile: &tooMany})
 	require.ErrorAs(t, err, &ce)
+}
+
+// What a plugin tells about a program it reads from the loaded one.
+func TestAProgramCanBeClosedWhileItIsSerialized(t *testing.T) {
+	leaktest.Check(t)
+	c := cpu(t, 1)
+	for range 20 {
+		x := compile(t, c, addOne(1), pjrt.CompileOptions{})
+		var started, ended sync.WaitGroup
+		for range 2 {
+			started.Add(1)
+			ended.Go(func() {
+				var err error
+				for n := 0; err == nil; n++ {
+					_, err = x.Executable().Serialize()
+					if n == 0 {
+						started.Done()
+					}
+				}
+				assert.ErrorIs(t, err, pjrt.ErrClosed)
+			})
+		}
+		started.Wait()
+		require.NoError(t, x.Close())
+		ended.Wait()
+	}
 }
 
 func TestDumpDirGetsTheProgram(t *testing.T) {
