@@ -21,8 +21,8 @@ const (
 	FormatHLOWithConfig = "hlo_with_config"
 )
 
-// check answers the format, or what keeps the program from any compiler, or from
-// that of a platform, that gets these options.
+// check answers the format, or what keeps the program from any compiler for a
+// platform that gets these options.
 func (p Program) check(o CompileOptions, platform string) (string, error) {
 	format := p.Format
 	switch format {
@@ -38,7 +38,7 @@ func (p Program) check(o CompileOptions, platform string) (string, error) {
 	if format != FormatMLIR {
 		return format, nil
 	}
-	err := screen.MLIR(p.Code, o.Shardy)
+	err := screen.MLIR(p.Code, screen.Options{Shardy: o.Shardy, Host: platform == "cpu"})
 	if err == nil && platform == "tpu" {
 		err = screen.TPU(p.Code)
 	}

@@ -5,7 +5,7 @@ import "strings"
 // scanBytecode looks at the strings of MLIR bytecode, which keeps them
 // NUL-terminated in one section: names of dialects, operations and attributes,
 // and texts. What uses which, it does not see.
-func (f *moduleFacts) scanBytecode(s string, shardy bool) error {
+func (f *moduleFacts) scanBytecode(s string) error {
 	has := func(name string) bool { return strings.Contains(s, "\x00"+name+"\x00") }
 	f.sdy = has("sdy")
 	for _, name := range gspmdCalls {
@@ -20,10 +20,17 @@ func (f *moduleFacts) scanBytecode(s string, shardy bool) error {
 	switch {
 	case has(aliasKey):
 		return errAliasKey()
-	case shardy && has(autoKey):
+	case f.Shardy && has(autoKey):
 		return errAutoKey("")
 	case strings.Contains(s, "\x00"+exportPrefix):
 		return errExportKey(exportPrefix)
+	case strings.Contains(s, "\x00"+layoutPrefix):
+		return errLayoutKey(layoutPrefix)
+	}
+	for _, check := range []func(string) error{checkShardingsIn, checkMeshesInBytes} {
+		if err := check(s); err != nil {
+			return err
+		}
 	}
 	for _, name := range []string{"infeed", "outfeed"} {
 		// VHLO, the form that is kept, adds a version.

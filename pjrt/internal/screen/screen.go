@@ -17,8 +17,17 @@ const maxNesting = 256
 // maxCalls bounds calls within calls, for the same reason.
 const maxCalls = 256
 
+// Options say who is to compile a program.
+type Options struct {
+	// Shardy is that shardings of Shardy are read, and not GSPMD's.
+	Shardy bool
+	// Host is that the program is for processors of the host.
+	Host bool
+}
+
 // moduleFacts is what one pass over a module's text gathers.
 type moduleFacts struct {
+	Options
 	sdy   bool
 	gspmd string
 
@@ -32,16 +41,19 @@ type moduleFacts struct {
 	constants map[string][]int64 // of integer values, while they are few
 	bounded   map[string]bool    // type aliases with a bounded dimension
 	unread    int                // bytes of operations that could not be read
+
+	// The manual shardings of GSPMD there are, those that its custom calls have, those
+	// of @Sharding alone, and the changes back to full shapes.
+	manual, manualCalls, manualShardings, fulls int
 }
 
-// MLIR says what of a program is known to crash compilers, which for some of it
-// depends on whether they are to read Shardy's shardings. In bytecode it sees only
+// MLIR says what of a program is known to crash compilers. In bytecode it sees only
 // which strings there are. The error tells what to write instead.
-func MLIR(code []byte, shardy bool) error {
-	f := moduleFacts{defined: map[string]bool{}, refs: map[string][]string{}, shardings: map[string]string{}, constants: map[string][]int64{}, bounded: map[string]bool{}}
+func MLIR(code []byte, o Options) error {
+	f := moduleFacts{Options: o, defined: map[string]bool{}, refs: map[string][]string{}, shardings: map[string]string{}, constants: map[string][]int64{}, bounded: map[string]bool{}}
 	scan := f.scan
 	if bytes.HasPrefix(code, []byte(mlirBytecodeMagic)) {
-		scan = func(s string) error { return f.scanBytecode(s, shardy) }
+		scan = f.scanBytecode
 	}
 	if err := scan(string(code)); err != nil {
 		return err
@@ -50,8 +62,11 @@ func MLIR(code []byte, shardy bool) error {
 	case f.gspmd == "":
 	case f.sdy:
 		return codeError("it has both Shardy (sdy.) and the GSPMD custom call @%s, which crashes the compiler: use sdy.sharding_constraint and sdy.manual_computation instead", f.gspmd)
-	case shardy:
+	case o.Shardy:
 		return codeError("it has the GSPMD custom call @%s, and CompileOptions.Shardy is set, which crashes the compiler: use sdy.sharding_constraint and sdy.manual_computation instead, or leave Shardy unset", f.gspmd)
+	}
+	if f.manual > f.manualCalls || f.manualShardings > 0 && f.fulls == 0 {
+		return codeError("it has the sharding \"{manual}\" elsewhere than on the custom calls @Sharding, @SPMDFullToShardShape and @SPMDShardToFullShape together, which crashes the compiler: leave it out, or use sdy.manual_computation")
 	}
 	return f.recursion()
 }
@@ -72,6 +87,12 @@ func (f *moduleFacts) scan(s string) error {
 		case c == '"':
 			text, n := scanString(s[i:])
 			i += n
+			if err := checkShardingsIn(text); err != nil {
+				return err
+			}
+			if err := checkSubAxis(s[i:]); err != nil {
+				return err
+			}
 			// A location can be "name"(inner) too: in brackets, or after "at".
 			if at := skipSpace(s, i); at < len(s) && s[at] == '(' && !strings.ContainsRune("([,", rune(end)) && last != "at" {
 				if err := f.operation(text, s[i:], before, last); err != nil {
@@ -121,6 +142,11 @@ func (f *moduleFacts) scan(s string) error {
 			if depth++; depth > maxNesting {
 				return codeError("brackets are nested more than %d deep at byte %d, which overflows the compiler's stack", maxNesting, i)
 			}
+			if strings.HasPrefix(s[i:], `<["`) {
+				if err := checkMesh(s[i:max(endOfGroup(s, i), i)]); err != nil {
+					return err
+				}
+			}
 			i++
 		case c == ')' || c == ']' || c == '}' || c == '>':
 			if depth > 0 && (c != '>' || i == 0 || s[i-1] != '-') {
@@ -129,7 +155,7 @@ func (f *moduleFacts) scan(s string) error {
 			i++
 		case c == '=':
 			i++
-			if err := checkKey(strings.TrimPrefix(last, "\""), s[skipSpace(s, i):]); err != nil {
+			if err := f.checkKey(strings.TrimPrefix(last, "\""), s[skipSpace(s, i):]); err != nil {
 				return err
 			}
 			before, last = last, "="
@@ -145,7 +171,7 @@ func (f *moduleFacts) scan(s string) error {
 }
 
 // checkKey looks at an attribute's name before its value.
-func checkKey(key, value string) error {
+func (f *moduleFacts) checkKey(key, value string) error {
 	switch {
 	case key == aliasKey:
 		return errAliasKey()
@@ -153,6 +179,16 @@ func checkKey(key, value string) error {
 		return errAutoKey("= true ")
 	case strings.HasPrefix(key, exportPrefix):
 		return errExportKey(key)
+	case strings.HasPrefix(key, layoutPrefix):
+		return errLayoutKey(key)
+	case key == "dim_numbers" || key == "dimension_numbers":
+		return checkDimNumbers(value)
+	case key == "mhlo.sharding" && strings.HasPrefix(value, `"`):
+		text, _ := scanString(value)
+		if strings.Contains(text, "manual") {
+			f.manual++
+		}
+		return checkSharding(text)
 	}
 	return nil
 }
@@ -161,6 +197,8 @@ func checkKey(key, value string) error {
 const (
 	aliasKey = "mhlo.input_output_alias"
 	autoKey  = "mhlo.use_auto_spmd_partitioning"
+	// layoutPrefix starts the names of layouts and tiles of main's parameters and result.
+	layoutPrefix = "mhlo.xla_entry_computation_"
 )
 
 func errAliasKey() error {
@@ -169,6 +207,10 @@ func errAliasKey() error {
 
 func errAutoKey(value string) error {
 	return codeError("it has the module attribute %s %swhich aborts the compiler: leave it out, and give shardings", autoKey, value)
+}
+
+func errLayoutKey(key string) error {
+	return codeError("it has the module attribute %s, which crashes the compiler if it does not fit: leave it out, for buffers have the device's own layout", key)
 }
 
 func errExportKey(key string) error {
@@ -201,6 +243,16 @@ func (f *moduleFacts) operation(name, rest, before, last string) error {
 		}
 		return nil
 	case short == "pad" || short == "dynamic_pad" || short == "reduce_window":
+	case f.Host && (short == "divide" || short == "remainder" || short == "broadcast_in_dim"):
+		op, _ := readOperation(rest)
+		if short != "broadcast_in_dim" {
+			return f.checkDivision(name, &op)
+		}
+		if of, known := f.constants[append(op.operands, "")[0]]; known && result != "" {
+			f.constants[result] = of
+		}
+		return nil
+	case f.Host && (short == "sort" || short == "fft"):
 	default:
 		return nil
 	}
@@ -222,11 +274,24 @@ func (f *moduleFacts) operation(name, rest, before, last string) error {
 		}
 		if slices.Contains(gspmdCalls, target) {
 			f.gspmd = target
+			if text, _ := op.text("mhlo.sharding"); strings.Contains(text, "manual") {
+				f.manualCalls++
+				if target == "Sharding" {
+					f.manualShardings++
+				}
+			}
+			if target == shardToFull {
+				f.fulls++
+			}
 		}
 		if target == "Sharding" && result != "" {
 			f.shardings[result], _ = op.text("mhlo.sharding")
 		}
 		return customCall(&op, f.shardings)
+	case "sort":
+		return checkSort(&op)
+	case "fft":
+		return checkFFT(&op)
 	}
 	return checkPadding(short, &op, f.constants)
 }
@@ -239,7 +304,7 @@ func (f *moduleFacts) constant(result, rest string) {
 		return
 	}
 	inside := rest[at+len("dense<"):]
-	if end := strings.IndexByte(inside, '>'); end >= 0 {
+	if end := strings.IndexByte(inside, '>'); end >= 0 && integerType.MatchString(inside[end+1:]) {
 		f.constants[result] = integersIn(inside[:end])
 	}
 }
@@ -342,6 +407,8 @@ func (f *moduleFacts) hasBounds(t string) bool {
 
 func (f *moduleFacts) define(name string) {
 	f.function = name
+	clear(f.constants)
+	clear(f.shardings)
 	f.order = append(f.order, name)
 	f.defined[name] = true
 }

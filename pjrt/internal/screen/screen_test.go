@@ -19,7 +19,7 @@ func FuzzMLIR(f *testing.F) {
 	f.Add("\"func.func\"() <{function_type = () -> (), sym_name = \"f\\41\"}> ({ }) : () -> ()")
 	f.Add(strings.Repeat("(<[{", 100))
 	f.Fuzz(func(t *testing.T, s string) {
-		_ = MLIR([]byte(s), len(s)%2 == 0)
+		_ = MLIR([]byte(s), Options{Shardy: len(s)%2 == 0, Host: len(s)%4 < 2})
 	})
 }
 
@@ -48,7 +48,7 @@ func FuzzReadOperation(f *testing.F) {
 
 func TestBytecodeThatMixesShardyAndGSPMDIsRefused(t *testing.T) {
 	for text, bad := range map[string]bool{"\x00sdy\x00x\x00Sharding\x00": true, "\x00sdy\x00": false, "\x00Sharding\x00mhlo.sharding\x00": false, "\x00sdy\x00ShardingX\x00": false} {
-		if err := MLIR([]byte(mlirBytecodeMagic+text), false); (err != nil) != bad {
+		if err := MLIR([]byte(mlirBytecodeMagic+text), Options{}); (err != nil) != bad {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -78,7 +78,7 @@ func TestBytecodeIsScreenedByItsStrings(t *testing.T) {
 		"\x00mhlo.num_partitions\x00mhlo.frontend_attributes\x00TopK\x00": {},
 	} {
 		for shardy, bad := range map[bool]bool{false: want.gspmd, true: want.shardy} {
-			if err := MLIR([]byte(mlirBytecodeMagic+text), shardy); (err != nil) != bad {
+			if err := MLIR([]byte(mlirBytecodeMagic+text), Options{Shardy: shardy}); (err != nil) != bad {
 				t.Errorf("%q, Shardy %v: %v", text, shardy, err)
 			}
 		}

@@ -1,0 +1,253 @@
+package screen
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// GSPMD's shardings are strings in a program. Compilers read them with few checks and
+// believe the numbers: a list of devices that is not as long as its tiles writes past
+// the end of memory, and a tile count of 0 is divided by.
+
+// maxTiles bounds the devices of a sharding or of a mesh, over the largest slice known.
+const maxTiles = 1 << 20
+
+// tiling is what a sharding with tiles says, in either of its forms.
+type tiling struct {
+	tiles    []int64 // per dimension, and then for subgroups
+	devices  []int64 // nil if they are counted up, by reshape and perm
+	reshape  []int64
+	perm     []int64
+	subgroup int // trailing tiles that are no dimensions
+}
+
+// check answers what is wrong, or "".
+func (t *tiling) check() string {
+	n := product(t.tiles)
+	switch {
+	case n == 0:
+		return "its tiles are not numbers from 1, or more than a million together"
+	case t.subgroup > len(t.tiles):
+		return "it has fewer tiles than last_tile_dims"
+	case t.devices == nil && product(t.reshape) != n:
+		return "its tiles are not as many as its devices"
+	case t.devices == nil:
+		return permutation(t.perm, len(t.reshape))
+	case int64(len(t.devices)) != n:
+		return "its tiles are not as many as its devices"
+	}
+	seen := make(map[int64]bool, n)
+	for _, d := range t.devices {
+		if d < 0 || d >= n || seen[d] {
+			return "its devices are not the numbers from 0, each once"
+		}
+		seen[d] = true
+	}
+	return ""
+}
+
+// product is 0 if a factor is below 1 or the product is beyond maxTiles.
+func product(list []int64) int64 {
+	n := int64(1)
+	for _, v := range list {
+		if v < 1 || v > maxTiles/n {
+			return 0
+		}
+		n *= v
+	}
+	return n
+}
+
+func permutation(perm []int64, n int) string {
+	if perm == nil {
+		return ""
+	}
+	seen := map[int64]bool{}
+	for _, p := range perm {
+		if p < 0 || p >= int64(n) || seen[p] {
+			return "its T(...) is no permutation"
+		}
+		seen[p] = true
+	}
+	if len(perm) != n {
+		return "its T(...) is no permutation"
+	}
+	return ""
+}
+
+// checkSharding looks at the value of mhlo.sharding.
+func checkSharding(s string) error {
+	why := ""
+	if strings.HasPrefix(s, "{") {
+		why = shardingText(s, true)
+	} else {
+		why = shardingProto([]byte(s), true)
+	}
+	if why != "" {
+		return codeError("the sharding %.200q: %s, which crashes the compiler: write one such as \"{devices=[2,1]<=[2]}\", or use sdy.sharding and sdy.sharding_group", s, why)
+	}
+	return nil
+}
+
+const (
+	noSharding = "it is none"
+	groupOf    = "it has shard_as or shard_like"
+)
+
+var (
+	plainSharding = regexp.MustCompile(`^\{\s*(replicated|manual|unreduced|maximal device=[0-9]{1,7})` + shardingEnd)
+	tiledSharding = regexp.MustCompile(`^\{\s*devices=\[([0-9, ]+)\](?:<=\[([0-9, ]+)\](?:T\(([0-9, ]+)\))?|([0-9, ]+))` +
+		`( last_tile_dim_replicate| last_tile_dims=\{([a-z, ]*)\})?` + shardingEnd)
+)
+
+const shardingEnd = `(?: metadata=\{.*\})?\s*\}$`
+
+// shardingText reads the form that compilers print.
+func shardingText(s string, tuple bool) string {
+	s = strings.TrimSpace(s)
+	if strings.HasPrefix(s, "{mesh") || plainSharding.MatchString(s) {
+		return "" // a mesh's names are the compiler's to check
+	}
+	if inside, ok := strings.CutPrefix(s, "{"); ok && tuple && (inside == "}" || strings.HasPrefix(strings.TrimSpace(inside), "{")) {
+		inside, ok = strings.CutSuffix(inside, "}")
+		if !ok {
+			return noSharding
+		}
+		for _, element := range splitList(inside) {
+			if why := shardingText(element, false); why != "" {
+				return why
+			}
+		}
+		return ""
+	}
+	m := tiledSharding.FindStringSubmatch(s)
+	if m == nil {
+		if strings.Contains(s, " shard_as ") || strings.Contains(s, " shard_like ") {
+			return groupOf
+		}
+		return noSharding
+	}
+	t := tiling{tiles: numbers(m[1]), reshape: numbers(m[2]), perm: numbers(m[3]), devices: numbers(m[4])}
+	switch {
+	case m[5] == "":
+	case m[6] == "" && strings.HasSuffix(m[5], "e"):
+		t.subgroup = 1
+	default:
+		kinds := map[string]bool{}
+		for _, kind := range splitList(m[6]) {
+			if kinds[kind] || kind != "manual" && kind != "replicated" && kind != "unreduced" {
+				return "its last_tile_dims are not manual, replicated or unreduced, each once"
+			}
+			kinds[kind] = true
+			t.subgroup++
+		}
+	}
+	return t.check()
+}
+
+// numbers reads a list; what is no number of 64 bits is -1.
+func numbers(s string) (list []int64) {
+	for _, word := range splitList(s) {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			n = -1
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
+// The types of an OpSharding that matter here: of the others only a tuple has more
+// to it.
+const (
+	tiledType   = 3
+	unknownType = 5
+)
+
+// shardingProto reads a serialized OpSharding: 1 the type, 3 the tiles, 4 the
+// devices, 5 a tuple's elements, 6 and 8 the subgroups, 9 and 10 how devices are
+// counted up, 11 that it is of a group.
+func shardingProto(b []byte, tuple bool) (why string) {
+	var t tiling
+	kind, replicate := uint64(0), false
+	for len(b) > 0 {
+		n, wire, size := protowire.ConsumeTag(b)
+		if size < 0 {
+			return noSharding
+		}
+		b = b[size:]
+		var v uint64
+		var m []byte
+		switch wire {
+		case protowire.VarintType:
+			v, size = protowire.ConsumeVarint(b)
+		case protowire.BytesType:
+			m, size = protowire.ConsumeBytes(b)
+		default:
+			size = protowire.ConsumeFieldValue(n, wire, b)
+		}
+		if size < 0 {
+			return noSharding
+		}
+		b = b[size:]
+		list := map[protowire.Number]*[]int64{3: &t.tiles, 4: &t.devices, 9: &t.reshape, 10: &t.perm}[n]
+		switch {
+		case list != nil && wire == protowire.VarintType:
+			*list = append(*list, int64(v))
+		case list != nil:
+			for len(m) > 0 {
+				v, size := protowire.ConsumeVarint(m)
+				if size < 0 {
+					return noSharding
+				}
+				*list, m = append(*list, int64(v)), m[size:]
+			}
+		case n == 1:
+			kind = v
+		case n == 5 && !tuple:
+			return "it has tuples in tuples"
+		case n == 5:
+			if why := shardingProto(m, false); why != "" {
+				return why
+			}
+		case n == 11 && v != 0:
+			return groupOf
+		case n == 6:
+			replicate = v != 0
+		case n == 8 && wire == protowire.BytesType:
+			t.subgroup += len(m)
+		case n == 8:
+			t.subgroup++
+		}
+	}
+	switch kind {
+	case tiledType:
+	case unknownType:
+		return noSharding
+	default:
+		return ""
+	}
+	if replicate {
+		t.subgroup = max(t.subgroup, 1)
+	}
+	return t.check()
+}
+
+// shardingLooks finds what is a sharding by its looks: the text of one in a program's
+// text, wherever it stands, and among the strings of bytecode, which end with a NUL.
+var shardingLooks = regexp.MustCompile(`(?:^|[^{])(\{+(?:devices=|maximal|replicated|manual|unknown|unreduced)[^\x00]*)`)
+
+func checkShardingsIn(s string) error {
+	if !strings.Contains(s, "{") {
+		return nil
+	}
+	for _, m := range shardingLooks.FindAllStringSubmatch(s, -1) {
+		if err := checkSharding(m[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
