@@ -2,6 +2,7 @@ package pjrt_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -83,6 +84,16 @@ func sorted(compare, attributes string) pjrt.Program {
 
 func fft(in, length string) pjrt.Program {
 	return function("%x: "+in, in, fmt.Sprintf("%%o = stablehlo.fft %%x, type = FFT, length = [%s] : (%s) -> %[2]s\n return %%o : %[2]s", length, in))
+}
+
+func permuted(attributes string) pjrt.Program {
+	return function("%x: "+f4, f4, "%o = \"stablehlo.collective_permute\"(%x) {source_target_pairs = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>"+attributes+"} : (tensor<4xf32>) -> tensor<4xf32>\n return %o : tensor<4xf32>")
+}
+
+// doubled is chain(n) with two calls in each function.
+func doubled(n int) pjrt.Program {
+	call := regexp.MustCompile(`%o = (call @f\d+)\(%x\)( : .*)`)
+	return pjrt.Program{Code: call.ReplaceAll(chain(n).Code, []byte("%a = $1(%x)$2\n %o = $1(%a)$2"))}
 }
 
 // divided is a constant by what z defines.
@@ -222,6 +233,10 @@ func TestWhatCompilersTakeIsLeftToThem(t *testing.T) {
 		"@mhlo.erf":                             {call(f4, "@mhlo.erf(%x) {mhlo.attributes = {}, mhlo.version = 1 : i64}", f4), spmd(2)},
 		"@mhlo.erf with what it may have":       {function("%x: "+f4, f4, "%o = \"stablehlo.custom_call\"(%x) <{backend_config = \"\", call_target_name = \"mhlo.erf\", called_computations = []}> {mhlo.sharding = \"{replicated}\", mhlo.attributes = {}, mhlo.version = 1 : i64} : (tensor<4xf32>) -> tensor<4xf32>\n return %o : tensor<4xf32>"), spmd(2)},
 		"shardings of tiles by GSPMD":           {sharding("{devices=[2]1,0}"), gspmd},
+		"a permutation of partitions":           {permuted(", channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>"), spmd(2)},
+		"a permutation of replicas":             {permuted(""), pjrt.CompileOptions{Replicas: 2}},
+		"calls that double a few times":         {doubled(5), pjrt.CompileOptions{}},
+		"a sort by greater or equal":            {sorted("%c = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>", ""), pjrt.CompileOptions{}},
 		"a sort by less":                        {sorted("%c = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>", ""), pjrt.CompileOptions{}},
 		"a stable sort by less or equal":        {sorted("%c = stablehlo.compare LE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>", "is_stable = true, "), pjrt.CompileOptions{}},
 		"a sort by not less or equal":           {sorted("%d = stablehlo.compare LE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>\n%c = stablehlo.not %d : tensor<i1>", ""), pjrt.CompileOptions{}},

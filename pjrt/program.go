@@ -38,7 +38,7 @@ func (p Program) check(o CompileOptions, platform string) (string, error) {
 	if format != FormatMLIR {
 		return format, nil
 	}
-	err := screen.MLIR(p.Code, screen.Options{Shardy: o.Shardy, Host: platform == "cpu"})
+	err := screen.MLIR(p.Code, screen.Options{Shardy: o.Shardy, Host: platform == "cpu", Replicas: o.Replicas, Partitions: o.Partitions})
 	if err == nil && platform == "tpu" {
 		err = screen.TPU(p.Code)
 	}

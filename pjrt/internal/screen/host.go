@@ -11,7 +11,7 @@ import (
 
 var (
 	assignments  = regexp.MustCompile(`%[\w$.-]+(?::[0-9]+)?\s*=`)
-	direction    = regexp.MustCompile(`\bcompare"?\s+(EQ|NE|GE|LE)\b|comparison_direction\s+(EQ|NE|GE|LE)\s*>`)
+	direction    = regexp.MustCompile(`\bcompare"?\s+(EQ|NE|LE)\b|comparison_direction\s+(EQ|NE|LE)\s*>`)
 	constantTrue = regexp.MustCompile(`constant[^:]*dense<true>`)
 	integerType  = regexp.MustCompile(`^\s*:\s*(?:!|tensor<(?:[0-9?]+x)*u?i[0-9])`) // an alias may be one
 )

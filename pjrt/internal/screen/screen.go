@@ -23,6 +23,8 @@ type Options struct {
 	Shardy bool
 	// Host is that the program is for processors of the host.
 	Host bool
+	// Replicas and Partitions are the copies of the program and their parts; 0 is 1.
+	Replicas, Partitions int
 }
 
 // moduleFacts is what one pass over a module's text gathers.
@@ -36,6 +38,7 @@ type moduleFacts struct {
 	order    []string
 	defined  map[string]bool
 	refs     map[string][]string
+	called   []string // by custom calls
 
 	shardings map[string]string  // of the values that @Sharding gave
 	constants map[string][]int64 // of integer values, while they are few
@@ -67,6 +70,9 @@ func MLIR(code []byte, o Options) error {
 	}
 	if f.manual > f.manualCalls || f.manualShardings > 0 && f.fulls == 0 {
 		return codeError("it has the sharding \"{manual}\" elsewhere than on the custom calls @Sharding, @SPMDFullToShardShape and @SPMDShardToFullShape together, which crashes the compiler: leave it out, or use sdy.manual_computation")
+	}
+	if err := f.missing(); err != nil {
+		return err
 	}
 	return f.recursion()
 }
@@ -242,7 +248,7 @@ func (f *moduleFacts) operation(name, rest, before, last string) error {
 			f.constant(result, rest)
 		}
 		return nil
-	case short == "pad" || short == "dynamic_pad" || short == "reduce_window":
+	case short == "pad" || short == "dynamic_pad" || short == "reduce_window" || short == "collective_permute":
 	case f.Host && (short == "divide" || short == "remainder" || short == "broadcast_in_dim"):
 		op, _ := readOperation(rest)
 		if short != "broadcast_in_dim" {
@@ -287,7 +293,10 @@ func (f *moduleFacts) operation(name, rest, before, last string) error {
 		if target == "Sharding" && result != "" {
 			f.shardings[result], _ = op.text("mhlo.sharding")
 		}
+		f.symbols(op.attrs["called_computations"])
 		return customCall(&op, f.shardings)
+	case "collective_permute":
+		return f.checkPermute(&op)
 	case "sort":
 		return checkSort(&op)
 	case "fft":
