@@ -1,5 +1,7 @@
 package pjrt
 
+import "google.golang.org/protobuf/encoding/protowire"
+
 // What tests outside the package look at.
 
 // EncodeOptions encodes for devices 0 to n-1.
@@ -28,4 +30,9 @@ func ForgetParameters(x *LoadedExecutable) {
 	if x.first != nil {
 		x.first.params = nil
 	}
+}
+
+// Field is the last message or string of a number in a serialized message.
+func Field(message []byte, number int) ([]byte, error) {
+	return field(message, protowire.Number(number))
 }

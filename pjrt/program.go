@@ -35,12 +35,20 @@ func (p Program) check(o CompileOptions, platform string) (string, error) {
 	if len(p.Code) == 0 {
 		return "", &CompileError{"Program.Code", "it is empty"}
 	}
-	if format != FormatMLIR {
-		return format, nil
-	}
-	err := screen.MLIR(p.Code, screen.Options{Shardy: o.Shardy, Host: platform == "cpu", Replicas: o.Replicas, Partitions: o.Partitions})
-	if err == nil && platform == "tpu" {
-		err = screen.TPU(p.Code)
+	var err error
+	switch module := p.Code; format {
+	case FormatMLIR:
+		err = screen.MLIR(p.Code, screen.Options{Shardy: o.Shardy, Host: platform == "cpu", Replicas: o.Replicas, Partitions: o.Partitions})
+		if err == nil && platform == "tpu" {
+			err = screen.TPU(p.Code)
+		}
+	case FormatHLOWithConfig:
+		if module, err = field(p.Code, 1); err != nil {
+			return format, nil // the plugin says what is wrong
+		}
+		fallthrough
+	case FormatHLO:
+		err = screen.HLO(module)
 	}
 	if err != nil {
 		return "", &CompileError{"Program.Code", err.Error()}

@@ -4,8 +4,10 @@
 //
 // MLIR text is read token by token (screen.go, text.go), and the operations that can
 // do harm are read whole (operation.go): calls (calls.go), custom calls of compilers
-// (customcall.go) and paddings (padding.go). Of bytecode there are only the strings
-// (bytecode.go).
+// (customcall.go), paddings (padding.go), and what the host's compiler makes of sorts,
+// transforms and constants (host.go). Shardings and meshes are read for their numbers
+// (gspmd.go, mesh.go). Of bytecode there are only the strings (bytecode.go), of an HLO
+// proto whether it was optimized (hlo.go).
 //
 // It is a value: no plugin, no cgo, no state.
 package screen
