@@ -35,7 +35,10 @@ type CompileOptions struct {
 	Overrides map[string]any
 }
 
-const fastMinMax = "xla_cpu_enable_fast_min_max"
+const (
+	fastMinMax = "xla_cpu_enable_fast_min_max"
+	splitCount = "xla_cpu_parallel_codegen_split_count"
+)
 
 // on is o with what is the default for a platform.
 func (o CompileOptions) on(platform string) CompileOptions {
@@ -213,13 +216,17 @@ func overrideProto(name string, value any) ([]byte, error) {
 	if name == "" {
 		return nil, &CompileError{"Overrides", "an option has no name"}
 	}
+	if v, ok := value.(int); ok {
+		value = int64(v)
+	}
+	if v, ok := value.(int64); ok && v < 0 && name == splitCount {
+		return nil, &CompileError{"Overrides", fmt.Sprintf("%s: %d is below 0, which ends the process", name, v)}
+	}
 	switch v := value.(type) {
 	case string:
 		return protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), v), nil
 	case bool:
 		return protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.VarintType), protowire.EncodeBool(v)), nil
-	case int:
-		return protowire.AppendVarint(protowire.AppendTag(nil, 3, protowire.VarintType), uint64(v)), nil
 	case int64:
 		return protowire.AppendVarint(protowire.AppendTag(nil, 3, protowire.VarintType), uint64(v)), nil
 	case float64:
