@@ -96,6 +96,10 @@ func doubled(n int) pjrt.Program {
 	return pjrt.Program{Code: call.ReplaceAll(chain(n).Code, []byte("%a = $1(%x)$2\n %o = $1(%a)$2"))}
 }
 
+func dilated(by, size string) pjrt.Program {
+	return function("%x: tensor<1x4x1xf32>, %k: tensor<2x1x1xf32>", "tensor<1x"+size+"x1xf32>", "%o = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {lhs_dilate = ["+by+"]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<1x4x1xf32>, tensor<2x1x1xf32>) -> tensor<1x"+size+"x1xf32>\n return %o : tensor<1x"+size+"x1xf32>")
+}
+
 // divided is a constant by what z defines.
 func divided(z string) pjrt.Program {
 	return function("%a: tensor<i32>", "tensor<i32>", "%x = stablehlo.constant dense<1> : tensor<i32>\n"+z+"\n%o = stablehlo.divide %x, %z : tensor<i32>\n return %o : tensor<i32>")
@@ -187,6 +191,7 @@ var crashing = map[string]struct {
 	"more layouts than results":             {withAttributes("mhlo.xla_entry_computation_result_layout = [dense<0> : tensor<1xindex>, dense<0> : tensor<1xindex>]"), "layout"},
 	"a part of an axis beyond memory":       {sharded(`sdy.sharding_constraint %x <@mesh, [{"d":(` + maxInt + ")" + maxInt + "}]>"), "axis"},
 	"a mesh beyond memory":                  {pjrt.Program{Code: []byte(strings.Replace(string(addOne(2).Code), `"d"=2]`, `"d"=`+maxInt+`]`, 1))}, "mesh"},
+	"a convolution dilated for ever":        {dilated("1000000000000", "3000000000000"), "dilates"},
 	"a dimension of a convolution":          {function("%x: tensor<1x4x1xf32>, %k: tensor<2x1x1xf32>", "tensor<1x3x1xf32>", "%o = stablehlo.convolution(%x, %k) dim_numbers = [b, "+maxInt+", f]x[0, i, o]->[b, 0, f], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<1x4x1xf32>, tensor<2x1x1xf32>) -> tensor<1x3x1xf32>\n return %o : tensor<1x3x1xf32>"), "convolution"},
 	"a sort by less or equal":               {sorted("%c = stablehlo.compare LE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>", ""), "LE"},
 	"a sort by equality, in generic form":   {sorted("%c = \"stablehlo.compare\"(%a, %b) <{comparison_direction = #stablehlo<comparison_direction EQ>}> : (tensor<f32>, tensor<f32>) -> tensor<i1>", "is_stable = false, "), "EQ"},
@@ -237,6 +242,7 @@ func TestWhatCompilersTakeIsLeftToThem(t *testing.T) {
 		"a permutation of replicas":             {permuted(""), pjrt.CompileOptions{Replicas: 2}},
 		"calls that double a few times":         {doubled(5), pjrt.CompileOptions{}},
 		"a sort by greater or equal":            {sorted("%c = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>", ""), pjrt.CompileOptions{}},
+		"a dilated convolution":                 {dilated("3", "9"), pjrt.CompileOptions{}},
 		"a sort by less":                        {sorted("%c = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>", ""), pjrt.CompileOptions{}},
 		"a stable sort by less or equal":        {sorted("%c = stablehlo.compare LE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>", "is_stable = true, "), pjrt.CompileOptions{}},
 		"a sort by not less or equal":           {sorted("%d = stablehlo.compare LE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>\n%c = stablehlo.not %d : tensor<i1>", ""), pjrt.CompileOptions{}},

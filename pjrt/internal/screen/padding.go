@@ -83,3 +83,17 @@ func checkPadding(name string, op *operation, constants map[string][]int64) erro
 	}
 	return nil
 }
+
+// maxDilation bounds what a convolution puts between elements: compilers that count the
+// operations of one go from element to element.
+const maxDilation = 1 << 24
+
+// checkDilation looks at [2, 1] or array<i64: 2, 1>.
+func checkDilation(value string) error {
+	for _, n := range integersIn(value[:endOfValue(value, 0)]) {
+		if n > maxDilation {
+			return codeError("a convolution dilates its operand by %d, which takes the compiler for ever: %d is the most", n, maxDilation)
+		}
+	}
+	return nil
+}

@@ -189,6 +189,8 @@ func (f *moduleFacts) checkKey(key, value string) error {
 		return errLayoutKey(key)
 	case key == "dim_numbers" || key == "dimension_numbers":
 		return checkDimNumbers(value)
+	case key == "lhs_dilate" || key == "lhs_dilation":
+		return checkDilation(value)
 	case key == "mhlo.sharding" && strings.HasPrefix(value, `"`):
 		text, _ := scanString(value)
 		if strings.Contains(text, "manual") {
