@@ -29,6 +29,8 @@ const (
 	AssertionError
 	// InvalidArgumentError is a shape that an op cannot take.
 	InvalidArgumentError
+	// OutOfRangeError is input that has ended.
+	OutOfRangeError
 )
 
 // String returns TensorFlow's name of the exception.
@@ -46,6 +48,8 @@ func (k Kind) String() string {
 		return "AssertionError"
 	case InvalidArgumentError:
 		return "InvalidArgumentError"
+	case OutOfRangeError:
+		return "OutOfRangeError"
 	}
 	return "unknown"
 }

@@ -166,9 +166,15 @@ func TestRunStepsKeepTheLastOutputs(t *testing.T) {
 		require.Equal(t, []int64{want}, total.Value())
 		require.Equal(t, 1, m.LastStepOutputs()["before"])
 		require.Len(t, m.NonTensorOutputs()["id"], n)
-		// Two of four steps are left of five.
-		_, err = e.RunStepsOnIterator(ctx, func(context.Context, *strategy.MultiStepContext, any) error { return nil }, it, 5, nil)
-		require.NoError(t, err)
+		// One of four steps is left.
+		m, err = e.RunStepsOnIterator(ctx, func(_ context.Context, m *strategy.MultiStepContext, _ any) error {
+			steps, _ := m.LastStepOutputs()["steps"].(int)
+			return m.SetLastStepOutput(ctx, "steps", steps+1)
+		}, it, 5, nil)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		require.Equal(t, strategy.OutOfRangeError, strategy.KindOf(err))
+		require.ErrorContains(t, err, "after 1 of 5 steps")
+		require.Equal(t, 1, m.LastStepOutputs()["steps"], "the steps that ran")
 		_, err = e.RunStepsOnIterator(ctx, func(context.Context, *strategy.MultiStepContext, any) error { return nil }, it, 1, nil)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	})

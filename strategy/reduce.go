@@ -78,6 +78,11 @@ func (s *TPUStrategy) reduceElements(ctx context.Context, op ReduceOp, value Val
 				// The sum of integers is exact, a sum of their shares is not.
 				return []*graph.Node{graph.DivScalar(rc.sumOfIntegers(x), float64(s.replicas))}
 			}
+			if op == Mean && x.DType().IsHalfPrecision() {
+				// So are shares of half precision: each is rounded, and their sum again.
+				mean := rc.allReduce(op, graph.ConvertDType(x, dtypes.Float32))
+				return []*graph.Node{graph.ConvertDType(mean, x.DType())}
+			}
 			return []*graph.Node{rc.allReduce(op, x)}
 		},
 	})
@@ -150,14 +155,18 @@ func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, 
 			if ragged {
 				x = graph.Where(realElements(x, in[len(in)-1]), x, graph.ZerosLike(x))
 			}
-			var sum *graph.Node
-			if op == Mean && x.DType().IsInt() {
-				sum = rc.sumOfIntegers(x, dims...)
-			} else {
-				sum = rc.allReduce(Sum, graph.ReduceSum(x, dims...))
+			dtype := x.DType()
+			if op == Mean && dtype.IsHalfPrecision() {
+				// Which neither the sum of a batch nor the number of its elements fits.
+				x = graph.ConvertDType(x, dtypes.Float32)
 			}
+			if op == Mean && dtype.IsInt() {
+				sum := rc.sumOfIntegers(x, dims...)
+				return []*graph.Node{graph.Div(sum, in[1])}
+			}
+			sum := rc.allReduce(Sum, graph.ReduceSum(x, dims...))
 			if op == Mean {
-				sum = graph.Div(sum, graph.ConvertDType(in[1], sum.DType()))
+				sum = graph.ConvertDType(graph.Div(sum, graph.ConvertDType(in[1], sum.DType())), dtype)
 			}
 			return []*graph.Node{sum}
 		},

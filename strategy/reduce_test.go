@@ -225,6 +225,31 @@ func TestMeansInHalfPrecisionAreNotBiased(t *testing.T) {
 		want := map[string]any{"float16": float16.FromFloat32(7. / 3), "bfloat16": bfloat16.FromFloat32(7. / 3)}[name]
 		require.Equal(t, want, got.Value(), name)
 	}
+	// A mean is rounded once, not in each replica's share.
+	six := newStrategy(t, 6, strategy.Options{Replicas: 6})
+	var sixths []any
+	for _, v := range []float32{1.5, 2.5, 3, 4, 5, 6.25} {
+		sixths = append(sixths, float16.FromFloat32(v))
+	}
+	x, err := six.RaggedPerReplica(ctx, sixths)
+	require.NoError(t, err)
+	mean, err := six.Reduce(ctx, strategy.Mean, x)
+	require.NoError(t, err)
+	got, err := mean.Value(ctx)
+	require.NoError(t, err)
+	require.Equal(t, float16.FromFloat32(22.25/6), got.Value())
+	// And that of a batch whose sum, and whose size, are more than the dtype holds.
+	many := make([]float16.Float16, 70000)
+	for i := range many {
+		many[i] = float16.FromFloat32(3)
+	}
+	x, err = s.RaggedPerReplica(ctx, []any{many, many[:1], many[:0]})
+	require.NoError(t, err)
+	mean, err = s.Reduce(ctx, strategy.Mean, x, 0)
+	require.NoError(t, err)
+	got, err = mean.Value(ctx)
+	require.NoError(t, err)
+	require.Equal(t, float16.FromFloat32(3), got.Value())
 	// Times the reciprocal it would be 682.
 	v, err := s.NewVariable(ctx, float16.FromFloat32(0), strategy.VariableOptions{Name: "sum", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)

@@ -3,7 +3,6 @@ package strategy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 )
@@ -74,8 +73,10 @@ func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, 
 // RunStepsOnIterator calls fn for each of several steps, in cross-replica context,
 // with the step's input: TensorFlow's experimental_run_steps_on_iterator. The
 // context that it returns holds the outputs of the last step. initial are its
-// outputs before the first step, and may be nil. Iterations 0 means 1. Input that
-// ends early ends the steps, with io.ErrUnexpectedEOF if there was none.
+// outputs before the first step, and may be nil. Iterations 0 means 1.
+//
+// Input that ends early is an [*Error] of kind OutOfRangeError, which wraps
+// io.ErrUnexpectedEOF. The context is returned with it, unless there was no step.
 func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.Context, m *MultiStepContext, inputs any) error,
 	it StepIterator, iterations int, initial map[string]any) (*MultiStepContext, error) {
 	s := e.strategy
@@ -93,10 +94,12 @@ func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.C
 	for i := range max(iterations, 1) {
 		inputs, err := it.Next(cross)
 		if errors.Is(err, io.EOF) {
+			err := fault(OutOfRangeError, "run steps", "repeat the dataset, or ask for fewer", "the input ended after %d of %d steps", i, max(iterations, 1))
+			err.Err = io.ErrUnexpectedEOF
 			if i == 0 {
-				return nil, fmt.Errorf("strategy: run steps: no input: %w", io.ErrUnexpectedEOF)
+				m = nil
 			}
-			break
+			return m, err
 		}
 		if err != nil {
 			return nil, err
