@@ -213,8 +213,8 @@ func (v *Variable) readAs(ctx context.Context, a logical.Annotation) (*Mirrored,
 		_, err := v.aggregation.ReduceOp()
 		return nil, err
 	}
-	if v.synchronization == OnRead && v.aggregation != AggregateFirst {
-		if err := number(op, v.dtype); err != nil {
+	if v.synchronization == OnRead && v.aggregation != AggregateFirst && v.strategy.replicas > 1 {
+		if err := summed(op, v.dtype); err != nil {
 			return nil, err
 		}
 	}
@@ -222,9 +222,10 @@ func (v *Variable) readAs(ctx context.Context, a logical.Annotation) (*Mirrored,
 		name: "read", variables: []*Variable{v}, mirrored: true, results: one(a),
 		step: func(rc *ReplicaContext, held []*captured, _ []*graph.Node) []*graph.Node {
 			switch {
+			case rc.strategy.replicas == 1:
 			case v.synchronization == OnRead && v.aggregation != AggregateFirst:
 				reduction, _ := v.aggregation.ReduceOp()
-				return []*graph.Node{rc.allReduce(reduction, held[0].now)}
+				return []*graph.Node{rc.reduceOutside(reduction, held[0].now)}
 			case v.perReplica():
 				return []*graph.Node{rc.first(held[0].now)}
 			}

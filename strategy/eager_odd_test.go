@@ -168,7 +168,14 @@ func TestSumsAndMeansOfWhatIsNoNumberAreRefusedInSteps(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, strategy.TypeError, strategy.KindOf(v.Assign(ctx, false)))
 	_, err = v.Read(ctx)
-	assert.Equal(t, strategy.TypeError, strategy.KindOf(err))
+	assert.Equal(t, strategy.InvalidArgumentError, strategy.KindOf(err))
+	// One replica's has nothing to be added to.
+	one := newStrategy(t, 1, strategy.Options{Replicas: 1})
+	v, err = one.NewVariable(ctx, true, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	require.NoError(t, err)
+	got, err := v.Value(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, true, got.Value())
 }
 
 func TestTheMeanOfLargeIntegersIsExact(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 // were summed, on all replicas together: it is the mean over the whole batch, also
 // if the replicas' shares of it differ or are empty, where a mean of means is not.
 //
-// The mean of integers is a float64. A *[Mirrored] value counts once for each
+// The mean of integers is a float64, of those of 8 and 16 bits a float32. A *[Mirrored] value counts once for each
 // replica in a sum; without axes its mean is itself.
 //
 // Errors: [*ContextError] in replica code, [*StrategyError], [*Error] of kind
@@ -42,7 +42,10 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 	if base.steps > 0 {
 		return nil, fault(TypeError, "reduce", "reduce the result of a step", "a value of several steps")
 	}
-	if err := number("reduce", base.dtype); err != nil {
+	if len(axes) == 0 && s.replicas == 1 && !summable(base.dtype) {
+		return s.copyOf(ctx, value) // there is nothing to add
+	}
+	if err := summed("reduce", base.dtype); err != nil {
 		return nil, err
 	}
 	if len(axes) == 0 {
@@ -76,16 +79,29 @@ func (s *TPUStrategy) reduceElements(ctx context.Context, op ReduceOp, value Val
 			x := in[0]
 			if op == Mean && x.DType().IsInt() {
 				// The sum of integers is exact, a sum of their shares is not.
-				return []*graph.Node{graph.DivScalar(rc.sumOfIntegers(x), float64(s.replicas))}
+				mean := graph.DivScalar(rc.sumOfIntegers(x), float64(s.replicas))
+				return []*graph.Node{graph.ConvertDType(mean, meanOf(x.DType()))}
 			}
-			if op == Mean && x.DType().IsHalfPrecision() {
-				// So are shares of half precision: each is rounded, and their sum again.
-				mean := rc.allReduce(op, graph.ConvertDType(x, dtypes.Float32))
-				return []*graph.Node{graph.ConvertDType(mean, x.DType())}
-			}
-			return []*graph.Node{rc.allReduce(op, x)}
+			return []*graph.Node{rc.reduceOutside(op, x)}
 		},
 	})
+}
+
+// reduceOutside is an all-reduce outside a step, where what it moves does not matter. The
+// shares of a mean are of a dtype in which they are not rounded, nor their sum again.
+func (rc *ReplicaContext) reduceOutside(op ReduceOp, x *graph.Node) *graph.Node {
+	if op != Mean || !x.DType().IsHalfPrecision() {
+		return rc.allReduce(op, x)
+	}
+	return graph.ConvertDType(rc.allReduce(op, graph.ConvertDType(x, dtypes.Float32)), x.DType())
+}
+
+// meanOf is the dtype of a mean of integers: TensorFlow's of a true division.
+func meanOf(dtype dtypes.DType) dtypes.DType {
+	if dtype.Size() <= 2 {
+		return dtypes.Float32
+	}
+	return dtypes.Float64
 }
 
 // copyOf is a value of the caller's own.
@@ -162,7 +178,7 @@ func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, 
 			}
 			if op == Mean && dtype.IsInt() {
 				sum := rc.sumOfIntegers(x, dims...)
-				return []*graph.Node{graph.Div(sum, in[1])}
+				return []*graph.Node{graph.ConvertDType(graph.Div(sum, in[1]), meanOf(dtype))}
 			}
 			sum := rc.allReduce(Sum, graph.ReduceSum(x, dims...))
 			if op == Mean {

@@ -100,6 +100,14 @@ func TestIntegersReduceExactly(t *testing.T) {
 	require.Equal(t, 7.0/3, x)
 	_, err = s.Reduce(ctx, strategy.Sum, v)
 	require.Equal(t, strategy.InvalidArgumentError, strategy.KindOf(err), "%v", err)
+	// Small ones have a smaller mean.
+	v, err = s.RaggedPerReplica(ctx, []any{[]uint8{255, 250}, []uint8{254}})
+	require.NoError(t, err)
+	mean, err = s.Reduce(ctx, strategy.Mean, v, 0)
+	require.NoError(t, err)
+	small, err := mean.Value(ctx)
+	require.NoError(t, err)
+	require.Equal(t, float32(253), small.Value())
 }
 
 type pair struct{ A, B any }

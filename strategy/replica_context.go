@@ -148,12 +148,19 @@ func (rc *ReplicaContext) share(x *graph.Node) *graph.Node {
 	return graph.Mul(x, rc.constant(dtype, 1/float64(n)))
 }
 
-// number refuses the dtypes that cannot be summed.
-func number(op string, dtype dtypes.DType) error {
-	if dtype.IsFloat() || dtype.IsInt() || dtype.IsComplex() {
+func summable(dtype dtypes.DType) bool { return dtype.IsFloat() || dtype.IsInt() || dtype.IsComplex() }
+
+// number refuses the dtypes that cannot be summed, where a step is traced.
+func number(op string, dtype dtypes.DType) error { return numberOf(TypeError, op, dtype) }
+
+// summed is number where tensors are at hand: TensorFlow's kinds of error differ.
+func summed(op string, dtype dtypes.DType) error { return numberOf(InvalidArgumentError, op, dtype) }
+
+func numberOf(kind Kind, op string, dtype dtypes.DType) error {
+	if summable(dtype) {
 		return nil
 	}
-	return fault(TypeError, op, "convert it to a number first", "a sum or a mean of dtype %s", dtype)
+	return fault(kind, op, "convert it to a number first", "a sum or a mean of dtype %s", dtype)
 }
 
 // reducible refuses the dtypes that cannot be summed, or not by TensorFlow's op for
