@@ -80,21 +80,21 @@ func contextCase(c *caseRun, g golden, v *env) {
 		s, ok := strategy.FromContext(v.scope(c))
 		c.check(g.Outputs, ok && s == v.s)
 	case strings.HasPrefix(name, "nested scope of another"), strings.HasPrefix(name, "default strategy scope() inside"):
-		_, err := v.other().Scope(v.scope(c))
+		_, err := v.other(c).Scope(v.scope(c))
 		c.check(g.Outputs, failed(err))
 	case strings.HasPrefix(name, "scope() inside run"):
 		c.check(g.Outputs, inRun(func(ctx context.Context) error { _, err := v.s.Scope(ctx); return err }))
 	case strings.HasPrefix(name, "scope() of another strategy inside run"):
-		c.check(g.Outputs, inRun(func(ctx context.Context) error { _, err := v.other().Scope(ctx); return err }))
+		c.check(g.Outputs, inRun(func(ctx context.Context) error { _, err := v.other(c).Scope(ctx); return err }))
 	case strings.HasPrefix(name, "run() inside run() of another"), strings.Contains(name, "another strategy inside run"):
 		c.check(g.Outputs, inRun(func(ctx context.Context) error {
-			_, err := v.other().Extended().CallForEachReplica(ctx, noop)
+			_, err := v.other(c).Extended().CallForEachReplica(ctx, noop)
 			return err
 		}))
 	case strings.HasPrefix(name, "run() inside run()"), strings.HasPrefix(name, "call_for_each_replica inside"):
 		c.check(g.Outputs, inRun(func(ctx context.Context) error { _, err := v.e.CallForEachReplica(ctx, noop); return err }))
 	case strings.HasPrefix(name, "run() inside the scope of another"):
-		other, err := v.other().Scope(ctx)
+		other, err := v.other(c).Scope(ctx)
 		require.NoError(c, err)
 		_, err = v.e.CallForEachReplica(other, noop)
 		c.check(g.Outputs, failed(err))
@@ -117,11 +117,11 @@ func contextCase(c *caseRun, g golden, v *env) {
 	case strings.HasPrefix(name, "experimental_set_strategy S2"):
 		scope := v.scope(c)
 		s, _ := strategy.FromContext(scope)
-		four, err := v.other().Scope(ctx)
+		four, err := v.other(c).Scope(ctx)
 		require.NoError(c, err)
 		o, _ := strategy.FromContext(four)
 		_, has := strategy.FromContext(ctx)
-		c.check(g.Outputs, []any{s == v.s, o == v.other(), has})
+		c.check(g.Outputs, []any{s == v.s, o == v.other(c), has})
 	default:
 		c.unmapped("context %q", name)
 	}
@@ -221,7 +221,7 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 func replicaContextCase(c *caseRun, g golden, v *env) {
 	// Replica contexts are made by the strategy only; one of another strategy is
 	// met as its context.
-	other := v.other()
+	other := v.other(c)
 	_, err := other.Extended().CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
 		return nil, v.s.Group(rc.Context(), nil)
 	})

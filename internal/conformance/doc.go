@@ -18,7 +18,8 @@
 //
 // # How answers compare
 //
-// Values compare as values, with the rounding of float32; errors by their kind,
+// Values compare as values, with the rounding of float32, or of half precision where a
+// case has such a dtype; errors by their kind,
 // TypeError and AttributeError being one: both say that a value is of the wrong
 // sort. Texts of errors are each project's own. A tensor that TensorFlow leaves on
 // one device is a value on all replicas here and must be equal on them; what it

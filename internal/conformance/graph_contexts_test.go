@@ -128,7 +128,7 @@ func (v *env) mergedWrite(c *caseRun, g graphGolden, x *traced) {
 func (v *env) inside(c *caseRun, what string, x *traced) bool {
 	s := v.s
 	if strings.Contains(what, "another strategy") {
-		s = v.other()
+		s = v.other(c)
 	}
 	value := v.argument(c, dtypes.Float32, []int{4}).(*strategy.PerReplica)
 	to := strategy.To(value)

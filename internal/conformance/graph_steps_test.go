@@ -156,7 +156,7 @@ func (v *env) stepOf(c *caseRun, g graphGolden) *traced {
 	case is("scope of another strategy", "another strategy's scope"):
 		v.plain(c, g, x)
 		var err error
-		x.ctx, err = v.other().Scope(v.ctx)
+		x.ctx, err = v.other(c).Scope(v.ctx)
 		require.NoError(c, err)
 	case is("local_results inside run", "local_results in run"):
 		c.skip(reasonLocal)

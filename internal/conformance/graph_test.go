@@ -71,7 +71,7 @@ func runGraphs(t *testing.T, s *tally, data []byte, w *world) {
 func graphCase(c *caseRun, g graphGolden, w *world) {
 	w.need(c)
 	v := &env{w: w, ctx: w.t.Context(), n: g.Replicas, p: g.LogicalDevices, semantics: strategy.TensorFlowTPU}
-	v.s = w.get(v.semantics, v.n, v.p, "")
+	v.s = w.get(c, v.semantics, v.n, v.p, "")
 	v.e = v.s.Extended()
 	x := v.stepOf(c, g)
 	if x == nil {

@@ -73,7 +73,7 @@ func (v *env) variables(c *caseRun, g graphGolden, x *traced) {
 	value := v.valueIn(c, g)
 	owner := *v
 	if strings.Contains(name, "variable of another strategy") {
-		owner.s = v.other()
+		owner.s = v.other(c)
 	}
 	n := 1
 	if strings.Contains(name, "two variables") {

@@ -77,7 +77,7 @@ func reduceCase(c *caseRun, g golden, v *env) {
 				return tensor(c, x, dtypeOf(g.text("dtype"), x))
 			}
 		}
-		return v.perReplica(c, []any{json.Number("1.0"), json.Number("2.0"), json.Number("3.0"), json.Number("4.0")}[:v.n], "")
+		return v.perReplica(c, upTo(v.n), "")
 	}
 	name := g.Name
 	switch {
@@ -102,7 +102,7 @@ func reduceCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, failed(err))
 	case strings.Contains(name, "another strategy"):
 		x := value()
-		other, err := v.other().Scope(ctx)
+		other, err := v.other(c).Scope(ctx)
 		require.NoError(c, err)
 		_, err = s.ReduceNest(other, strategy.Sum, x)
 		c.check(g.Outputs, failed(err))

@@ -51,6 +51,9 @@ type caseRun struct {
 	unmappedWhy                   string
 	leftOut                       int
 	skipped                       bool
+	// ulp is how far numbers of half precision may be from each other, of their size:
+	// TensorFlow rounds more than once.
+	ulp float64
 }
 
 // skip ends a case that does not apply, for a reason of the list.

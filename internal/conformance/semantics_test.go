@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -49,9 +50,20 @@ func runSemantics(t *testing.T, s *tally, data []byte, w *world) {
 			if !ok {
 				c.unmapped("section %q", g.Section)
 			}
+			switch g.text("dtype") {
+			case "float16", "half":
+				c.ulp = 0x1p-10
+			case "bfloat16":
+				c.ulp = 0x1p-7
+			}
 			for _, p := range []int{1, 2} {
 				if strings.Contains(g.Strategy, "2x2") && p == 1 {
 					continue
+				}
+				if m := countText.FindStringSubmatch(g.Strategy); m != nil && p > 1 {
+					if n, err := strconv.Atoi(m[1]); err == nil && n*p > maxDevices {
+						continue
+					}
 				}
 				run(c, g, w.envOf(c, g.Strategy, p))
 			}

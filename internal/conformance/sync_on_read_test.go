@@ -3,6 +3,9 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
@@ -20,12 +23,45 @@ func (v *env) onRead(c *caseRun, a strategy.VariableAggregation, components []an
 	return x
 }
 
+// upTo is 1.0 .. n.
 func upTo(n int) []any {
 	var list []any
 	for i := range n {
-		list = append(list, json.Number([]string{"1.0", "2.0", "3.0", "4.0"}[i]))
+		list = append(list, json.Number(fmt.Sprintf("%d.0", i+1)))
 	}
 	return list
+}
+
+var (
+	numbersText = regexp.MustCompile(`-?\d+(?:\.\d*)?`)
+	callText    = regexp.MustCompile(`\b(assign|assign_add|assign_sub)\((-?[\d.]+)\)`)
+	intoText    = regexp.MustCompile(`^into_(\d+)_replicas?$`)
+)
+
+// given is the numbers that a text such as PerReplica(3,4) names, or 1.0 .. n.
+func (v *env) given(text string) []any {
+	var list []any
+	if _, rest, ok := strings.Cut(text, "PerReplica("); ok {
+		inside, _, _ := strings.Cut(rest, ")")
+		for _, x := range numbersText.FindAllString(inside, -1) {
+			list = append(list, json.Number(strings.TrimSuffix(x, ".")))
+		}
+	}
+	if len(list) != v.n { // such as 1..n
+		return upTo(v.n)
+	}
+	return list
+}
+
+// float is a number of the inputs.
+func (g golden) float(name string, otherwise float64) float64 {
+	switch x := plainNumber(g.Inputs[name]).(type) {
+	case int:
+		return float64(x)
+	case float64:
+		return x
+	}
+	return otherwise
 }
 
 func syncOnReadCase(c *caseRun, g golden, v *env) {
@@ -70,10 +106,7 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, got)
 	case strings.Contains(name, "read_value=False"):
 		x := v.onRead(c, a, components, g.text("dtype"))
-		value := 8.0
-		if n, ok := plainNumber(g.Inputs["value"]).(float64); ok {
-			value = n
-		}
+		value := g.float("value", 8)
 		if err := x.Assign(ctx, value); err != nil {
 			c.check(g.Outputs, failed(err))
 			return
@@ -109,14 +142,14 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 		x := v.onRead(c, a, components, g.text("dtype"))
 		c.check(g.Outputs, map[string]any{"read_value": read(x), "value": host(x), "numpy": host(x)})
 	case strings.Contains(name, "of a PerReplica"):
-		x := v.onRead(c, a, upTo(v.n), "")
-		c.check(g.Outputs, failed(x.Assign(ctx, v.perReplica(c, upTo(v.n), ""))))
+		x := v.onRead(c, a, components, g.text("dtype"))
+		c.check(g.Outputs, failed(x.Assign(ctx, v.perReplica(c, v.given(g.text("value")), g.text("dtype")))))
 	case strings.HasPrefix(name, "integer SUM"):
 		x := v.variable(c, tensor(c, json.Number("0"), dtypeOf(g.text("dtype"), g.Inputs["value"])), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 		require.NoError(c, x.Assign(ctx, plainNumber(g.Inputs["value"])))
 		c.check(g.Outputs, map[string]any{"components": v.components(c, x), "read": read(x)})
 	case strings.Contains(name, "update"):
-		x := v.onRead(c, a, upTo(v.n), "")
+		x := v.onRead(c, a, components, g.text("dtype"))
 		reads, err := v.e.UpdateEach(ctx, x, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.Read() })
 		require.NoError(c, err)
 		c.check(g.Outputs, c.show(reads))
@@ -153,7 +186,7 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 		}
 		c.check(g.Outputs, map[string]any{"default": def.Trainable(), "given": given.Trainable(), "True": given.Trainable(), "true": given.Trainable()})
 	case strings.Contains(name, "default strategy") || strings.Contains(name, "outside"):
-		x := v.onRead(c, a, upTo(v.n), "")
+		x := v.onRead(c, a, components, g.text("dtype"))
 		c.check(g.Outputs, read(x))
 	default:
 		c.unmapped("sync on read %q", name)
@@ -206,13 +239,13 @@ func checkpointCase(c *caseRun, g golden, v *env) {
 	}
 	got := map[string]any{"same": same}
 	for k := range g.outputs() {
-		switch k {
-		case "into_4_replicas":
-			got[k] = restore(v.w.get(v.semantics, 4, v.p, ""), o, false)
-		case "into_2_replicas":
-			got[k] = restore(v.w.get(v.semantics, 2, v.p, ""), o, false)
-		case "into_plain_variable":
-			got[k] = restore(v.w.get(v.semantics, 1, v.p, ""), strategy.VariableOptions{}, true)
+		switch m := intoText.FindStringSubmatch(k); {
+		case m != nil:
+			n, err := strconv.Atoi(m[1])
+			require.NoError(c, err)
+			got[k] = restore(v.w.get(c, v.semantics, n, min(v.p, maxDevices/n), ""), o, false)
+		case k == "into_plain_variable":
+			got[k] = restore(v.w.get(c, v.semantics, 1, v.p, ""), strategy.VariableOptions{}, true)
 		}
 	}
 	c.check(g.Outputs, got)
@@ -220,10 +253,7 @@ func checkpointCase(c *caseRun, g golden, v *env) {
 
 func updateCase(c *caseRun, g golden, v *env) {
 	ctx, name := v.ctx, g.Name
-	initial := 5.0
-	if x, ok := g.Inputs["initial"]; ok {
-		initial = plainValue(x).(float64)
-	}
+	initial := g.float("initial", 5)
 	fresh := func(o strategy.VariableOptions) *strategy.Variable { return v.variable(c, float32(initial), o) }
 	after := func(x *strategy.Variable, err error) {
 		if err != nil {
@@ -244,7 +274,19 @@ func updateCase(c *caseRun, g golden, v *env) {
 	switch {
 	case strings.Contains(name, "grouped result"):
 		x := fresh(strategy.VariableOptions{})
-		out, err := v.e.Update(ctx, x, assign, 1.0)
+		call, by := "assign", 1.0
+		if m := callText.FindStringSubmatch(name); m != nil {
+			call, by = m[1], evaluate(c, m[2], 0).(float64)
+		}
+		out, err := v.e.Update(ctx, x, func(u *strategy.UpdateContext, args ...any) (any, error) {
+			switch call {
+			case "assign_add":
+				return u.AssignAdd(args[0])
+			case "assign_sub":
+				return u.AssignSub(args[0])
+			}
+			return u.Assign(args[0])
+		}, by)
 		c.check(g.Outputs, []any{c.either(out, err), v.components(c, x)})
 	case strings.Contains(name, "fn sees each component"):
 		x := fresh(strategy.VariableOptions{})
@@ -274,14 +316,21 @@ func updateCase(c *caseRun, g golden, v *env) {
 	case strings.HasPrefix(g.text("args"), "PerReplica"):
 		a := aggregationOf(g)
 		x := fresh(strategy.VariableOptions{Aggregation: a, LocalWrites: true})
-		after(x, ignore(v.e.Update(ctx, x, add, v.perReplica(c, upTo(v.n), ""))))
+		after(x, ignore(v.e.Update(ctx, x, add, v.perReplica(c, v.given(g.text("args")), "float32"))))
 	case strings.HasPrefix(g.text("args"), "Mirrored"):
+		initial = g.float("initial", 4)
 		x := fresh(strategy.VariableOptions{})
-		x4 := float32(4)
-		require.NoError(c, x.Assign(ctx, x4))
-		m, err := v.s.Mirror(ctx, float32(1), noAnnotation)
+		mirrored, keyword, _ := strings.Cut(g.text("args"), ")")
+		one, two := 1.0, 2.0
+		if m := numbersText.FindString(mirrored); m != "" {
+			one = evaluate(c, m, 0).(float64)
+		}
+		if m := numbersText.FindString(keyword); m != "" {
+			two = evaluate(c, m, 0).(float64)
+		}
+		m, err := v.s.Mirror(ctx, float32(one), noAnnotation)
 		require.NoError(c, err)
-		after(x, ignore(v.e.Update(ctx, x, add, m, 2.0)))
+		after(x, ignore(v.e.Update(ctx, x, add, m, two)))
 	case strings.Contains(name, "other mirrored variable"):
 		x, y := fresh(strategy.VariableOptions{}), v.variable(c, float32(2), strategy.VariableOptions{})
 		after(x, ignore(v.e.Update(ctx, x, add, y)))
@@ -290,11 +339,11 @@ func updateCase(c *caseRun, g golden, v *env) {
 		after(x, ignore(v.e.Update(ctx, x, assign, 2.0)))
 	case strings.Contains(name, "another strategy"):
 		x := fresh(strategy.VariableOptions{})
-		other, err := v.other().Scope(ctx)
+		other, err := v.other(c).Scope(ctx)
 		require.NoError(c, err)
 		after(x, ignore(v.e.Update(other, x, assign, 2.0)))
 	case strings.Contains(name, "foreign") || strings.Contains(name, "variable of"):
-		x, err := v.other().NewVariable(ctx, float32(1), strategy.VariableOptions{})
+		x, err := v.other(c).NewVariable(ctx, float32(1), strategy.VariableOptions{})
 		require.NoError(c, err)
 		defer x.Close()
 		require.Error(c, ignore(v.e.Update(ctx, x, assign, 2.0)))
@@ -309,7 +358,7 @@ func updateCase(c *caseRun, g golden, v *env) {
 		})))
 	case g.text("grad") != "":
 		x := fresh(strategy.VariableOptions{})
-		rate := plainValue(g.Inputs["lr"]).(float64)
+		rate := g.float("lr", 0.1)
 		after(x, ignore(v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
 			return rc.MergeCall(func(ctx context.Context, args ...any) (any, error) {
 				sums, err := v.e.BatchReduceTo(ctx, strategy.Sum, []strategy.ReducePair{{Value: args[0], To: strategy.To(x)}})
@@ -379,7 +428,7 @@ func nonSlotCase(c *caseRun, g golden, v *env) {
 		out, err := v.e.UpdateNonSlotEach(ctx, devices, give(4))
 		c.check(g.Outputs, c.either(out, err))
 	case strings.HasPrefix(g.text("args"), "PerReplica"):
-		out, err := v.e.UpdateNonSlot(ctx, devices, give(0), v.perReplica(c, upTo(v.n), ""))
+		out, err := v.e.UpdateNonSlot(ctx, devices, give(0), v.perReplica(c, v.given(g.text("args")), "float32"))
 		c.check(g.Outputs, c.either(out, err))
 	case strings.Contains(name, "replica context"):
 		_, err := v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
@@ -413,11 +462,11 @@ func colocateCase(c *caseRun, g golden, v *env) {
 	case strings.HasPrefix(g.Name, "outside"):
 		c.check(g.Outputs, try(v.ctx, w))
 	case strings.Contains(g.Name, "scope of another") || strings.Contains(g.Name, "another strategy's scope") || strings.Contains(g.Name, "inside the scope"):
-		other, err := v.other().Scope(v.ctx)
+		other, err := v.other(c).Scope(v.ctx)
 		require.NoError(c, err)
 		c.check(g.Outputs, try(other, w))
 	case strings.Contains(g.Name, "variable of another strategy"):
-		x, err := v.other().NewVariable(v.ctx, float32(1), strategy.VariableOptions{})
+		x, err := v.other(c).NewVariable(v.ctx, float32(1), strategy.VariableOptions{})
 		require.NoError(c, err)
 		defer x.Close()
 		c.check(g.Outputs, try(scope, x))

@@ -238,7 +238,7 @@ func reduceToCase(c *caseRun, g golden, v *env) {
 	w := v.variable(c, float32(9), strategy.VariableOptions{})
 	values := g.list("value")
 	if values == nil {
-		values = []any{json.Number("1.0"), json.Number("2.0"), json.Number("3.0"), json.Number("4.0")}[:v.n]
+		values = upTo(v.n)
 	}
 	x := v.perReplica(c, values, "")
 	device := v.e.WorkerDevices(v.ctx)[0]
@@ -275,7 +275,7 @@ func reduceToCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, failed(err))
 		return
 	case strings.Contains(g.Name, "another strategy"):
-		other, err := v.other().Scope(v.ctx)
+		other, err := v.other(c).Scope(v.ctx)
 		require.NoError(c, err)
 		if g.Section == "batch_reduce_to" {
 			_, err = v.e.BatchReduceTo(other, strategy.Sum, []strategy.ReducePair{{Value: x, To: strategy.To(w)}})
@@ -313,10 +313,7 @@ func reduceToCase(c *caseRun, g golden, v *env) {
 
 func broadcastCase(c *caseRun, g golden, v *env) {
 	w := v.variable(c, float32(1), strategy.VariableOptions{})
-	value := 3.0
-	if x, ok := g.Inputs["value"]; ok {
-		value = plainValue(x).(float64)
-	}
+	value := g.float("value", 3)
 	if strings.Contains(g.Name, "replica context") {
 		_, err := v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
 			return v.e.BroadcastTo(rc.Context(), value, strategy.To(w))
@@ -325,7 +322,7 @@ func broadcastCase(c *caseRun, g golden, v *env) {
 		return
 	}
 	if strings.Contains(g.Name, "another strategy") {
-		other, err := v.other().Scope(v.ctx)
+		other, err := v.other(c).Scope(v.ctx)
 		require.NoError(c, err)
 		_, err = v.e.BroadcastTo(other, value, strategy.To(w))
 		c.check(g.Outputs, failed(err))

@@ -113,8 +113,12 @@ func variableCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, make(strategy.VariableOptions{Synchronization: 9}))
 	case strings.HasPrefix(name, "aggregation invalid"):
 		c.check(g.Outputs, make(strategy.VariableOptions{Aggregation: 9}))
-	case strings.Contains(name, "int") && strings.Contains(name, "MEAN"):
-		_, err := v.s.NewVariable(v.ctx, int32(1), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
+	case (strings.Contains(name, "int") || strings.Contains(name, "bool")) && strings.Contains(name, "MEAN"):
+		o := strategy.VariableOptions{Aggregation: strategy.AggregateMean}
+		if strings.Contains(name, "read") || strings.Contains(name, "ON_READ") {
+			o.Synchronization = strategy.OnRead
+		}
+		_, err := v.s.NewVariable(v.ctx, tensor(c, json.Number("1"), dtypeIn(name)), o)
 		c.check(g.Outputs, failed(err))
 	case strings.Contains(name, "trainable"):
 		yes := true
@@ -137,7 +141,7 @@ func variableCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, got)
 	case strings.Contains(name, "another strategy"):
 		x := v.variable(c, float32(1), strategy.VariableOptions{})
-		other, err := v.other().Scope(v.ctx)
+		other, err := v.other(c).Scope(v.ctx)
 		require.NoError(c, err)
 		c.check(g.Outputs, failed(x.AssignAdd(other, 1.0)))
 		_, err = x.Read(other)
@@ -169,7 +173,7 @@ func (v *env) writes() map[string]write {
 	}
 }
 
-var mirroredText = regexp.MustCompile(`^mirrored ([\d.]+)$`)
+var mirroredText = regexp.MustCompile(`^mirrored (-?[\d.]+)$`)
 
 func mirroredWriteCase(c *caseRun, g golden, v *env) {
 	aggregation := aggregationOf(g)
@@ -220,7 +224,7 @@ func mirroredWriteCase(c *caseRun, g golden, v *env) {
 		return
 	case strings.Contains(g.Name, "another strategy"):
 		x := fresh()
-		other, err := v.other().Scope(v.ctx)
+		other, err := v.other(c).Scope(v.ctx)
 		require.NoError(c, err)
 		c.check(g.Outputs, failed(x.Assign(other, 1.0)))
 		return
@@ -270,7 +274,9 @@ func mirroredWriteCase(c *caseRun, g golden, v *env) {
 			require.NoError(c, err)
 			y = mirrored
 		case text == "":
-			y = plainNumber(value)
+			if y = plainNumber(value); y == nil { // a list of them
+				y = tensor(c, value, dtype)
+			}
 		default:
 			c.unmapped("value %q", text)
 		}
@@ -292,7 +298,7 @@ func mirroredWriteCase(c *caseRun, g golden, v *env) {
 	c.check(g.Outputs, got)
 }
 
-var constantText = regexp.MustCompile(`^tf\.constant\(([\d.]+)\) made in each replica$`)
+var constantText = regexp.MustCompile(`^tf\.constant\((-?[\d.]+)[^)]*\) made in each replica$`)
 
 func replicaValue32(c *caseRun, text string, rc *strategy.EagerContext) *tensors.Tensor {
 	return tensor(c, evaluate(c, text, rc.ReplicaIDInSyncGroup()), dtypes.Float32)

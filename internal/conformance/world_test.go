@@ -49,20 +49,23 @@ func (w *world) need(c *caseRun) {
 	c.skipped = true
 	plugin := plugintest.Path(c.T, "cpu")
 	c.skipped = false
-	sys, err := system.Open(context.Background(), system.Options{CPUDevices: 8, Plugin: plugin})
+	sys, err := system.Open(context.Background(), system.Options{CPUDevices: maxDevices, Plugin: plugin})
 	require.NoError(c, err)
 	w.sys = sys
 }
 
+// maxDevices is how many devices there are: sixteen replicas, or eight of two.
+const maxDevices = 16
+
 // get returns the strategy of some replicas and logical devices. Strategies of
 // another tag are others, of the same kind.
-func (w *world) get(semantics strategy.Semantics, replicas, logicalDevices int, tag string) *strategy.TPUStrategy {
+func (w *world) get(c *caseRun, semantics strategy.Semantics, replicas, logicalDevices int, tag string) *strategy.TPUStrategy {
 	key := fmt.Sprint(semantics, replicas, logicalDevices, tag)
 	s, ok := w.strategies[key]
 	if !ok {
 		var err error
 		s, err = strategy.New(w.sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Semantics: semantics})
-		require.NoError(w.t, err)
+		require.NoError(c, err)
 		w.strategies[key] = s
 	}
 	return s
@@ -98,13 +101,15 @@ func (w *world) envOf(c *caseRun, name string, p int) *env {
 	default:
 		c.unmapped("strategy %q", name)
 	}
-	v.s = w.get(v.semantics, v.n, p, "")
+	v.s = w.get(c, v.semantics, v.n, p, "")
 	v.e = v.s.Extended()
 	return v
 }
 
 // other is another strategy with as many replicas.
-func (v *env) other() *strategy.TPUStrategy { return v.w.get(v.semantics, v.n, 1, "other") }
+func (v *env) other(c *caseRun) *strategy.TPUStrategy {
+	return v.w.get(c, v.semantics, v.n, 1, "other")
+}
 
 // scope is the context of the strategy's scope.
 func (v *env) scope(c *caseRun) context.Context {
@@ -148,7 +153,18 @@ func dtypeOf(name string, x any) dtypes.DType {
 	if isInt(x) {
 		return dtypes.Int32
 	}
+	if isBool(x) {
+		return dtypes.Bool
+	}
 	return dtypes.Float32
+}
+
+func isBool(x any) bool {
+	if list, ok := x.([]any); ok {
+		return len(list) > 0 && isBool(list[0])
+	}
+	_, ok := x.(bool)
+	return ok
 }
 
 func isInt(x any) bool {
@@ -187,6 +203,11 @@ func flatten(x any) (flat []float64, dims []int) {
 		flat = []float64{x}
 	case int:
 		flat = []float64{float64(x)}
+	case bool:
+		flat = []float64{0}
+		if x {
+			flat[0] = 1
+		}
 	}
 	return flat, dims
 }
@@ -198,7 +219,11 @@ func tensor(c *caseRun, x any, dtype dtypes.DType) *tensors.Tensor {
 	if len(flat) == 0 {
 		return t
 	}
-	made, err := tensors.FromAnyValue(shapes.CastAsDType(flat, dtype))
+	cast := dtype
+	if dtype == dtypes.Bool { // of as many bytes
+		cast = dtypes.Uint8
+	}
+	made, err := tensors.FromAnyValue(shapes.CastAsDType(flat, cast))
 	require.NoError(c, err)
 	require.NoError(c, made.ConstBytes(func(from []byte) {
 		require.NoError(c, t.MutableBytes(func(to []byte) { copy(to, from) }))
