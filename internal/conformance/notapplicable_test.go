@@ -82,6 +82,7 @@ var valueReasons = map[valuecases.Why]string{
 	valuecases.NotTopology: "another type than a topology does not compile",
 	valuecases.OtherRank:   "coordinates of another rank do not compile",
 	valuecases.Negative:    reasonNegative,
+	valuecases.Repeated:    "two devices of one place are refused here; TensorFlow forgets the first",
 }
 
 // Reasons that cases of the other files give, by what is in them.

@@ -47,6 +47,31 @@ type assignmentGolden struct {
 		DeviceCoordinates [][]tpu.Coordinates        `json:"device_coordinates"`
 	}
 	Error *struct{ Message string }
+	// Found is the output of a lookup: a list.
+	Found json.RawMessage `json:"-"`
+}
+
+// UnmarshalJSON reads a case, whose output may be a list.
+func (g *assignmentGolden) UnmarshalJSON(data []byte) error {
+	type plain assignmentGolden
+	var head struct{ Output json.RawMessage }
+	if err := json.Unmarshal(data, &head); err != nil {
+		return err
+	}
+	if len(head.Output) == 0 || head.Output[0] != '[' {
+		return json.Unmarshal(data, (*plain)(g))
+	}
+	var rest map[string]json.RawMessage
+	if err := json.Unmarshal(data, &rest); err != nil {
+		return err
+	}
+	g.Found = rest["output"]
+	delete(rest, "output")
+	data, err := json.Marshal(rest)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, (*plain)(g))
 }
 
 type assignmentFile struct {
@@ -148,7 +173,7 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 		Topology string
 		Shape    json.RawMessage `json:"computation_shape"`
 		Stride   json.RawMessage `json:"computation_stride"`
-		Replicas int             `json:"num_replicas"`
+		Replicas *int            `json:"num_replicas"`
 		Order    string          `json:"device_order_mode"`
 		Cores    json.RawMessage `json:"core_assignment"`
 		Mesh     []int           `json:"mesh_shape"`
@@ -156,25 +181,37 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 		Wire     string          `json:"serialized_hex"`
 		Task     int
 		Core     int
+		Build    *struct {
+			Topology string
+			Shape    []int  `json:"computation_shape"`
+			Stride   []int  `json:"computation_stride"`
+			Replicas int    `json:"num_replicas"`
+			Order    string `json:"device_order_mode"`
+		}
 	}
 	require.NoError(c, json.Unmarshal(g.Input, &in))
+	replicas := 1 // TensorFlow's default
+	if in.Replicas != nil {
+		replicas = *in.Replicas
+	}
 	orders := map[string]tpu.DeviceOrder{"": tpu.AutoOrder, "AUTO": tpu.AutoOrder, "RING": tpu.RingOrder, "MESH": tpu.MeshOrder}
-	v28, known := all.Topologies["v2-8"]
+	// A topology has a name in the file, perhaps with a note of its form.
+	name, _, _ := strings.Cut(in.Topology, " (")
+	recorded, known := all.Topologies[name]
 	topology := func() tpu.Topology {
-		if t, ok := all.Topologies[in.Topology]; ok {
-			return t.build(c)
+		if !known {
+			c.NotApplicable(NotTopology)
 		}
-		require.True(c, known)
-		return v28.build(c)
+		return recorded.build(c)
 	}
 	switch g.Kind {
 	case "build":
-		options := tpu.AssignmentOptions{Replicas: in.Replicas, Order: orders[in.Order]}
+		options := tpu.AssignmentOptions{Replicas: replicas, Order: orders[in.Order]}
 		if in.Shape != nil && json.Unmarshal(in.Shape, &options.ComputationShape) != nil ||
 			in.Stride != nil && json.Unmarshal(in.Stride, &options.ComputationStride) != nil {
 			c.NotApplicable(NotNumbers)
 		}
-		if in.Replicas == 0 {
+		if replicas == 0 && g.Error == nil {
 			// Zero replicas means the default here; without replicas an assignment
 			// is made from its cores.
 			checkAssignment(c.T, g, func() (tpu.DeviceAssignment, error) { return tpu.NewDeviceAssignment(topology(), nil) })
@@ -182,13 +219,16 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 		}
 		checkAssignment(c.T, g, func() (tpu.DeviceAssignment, error) { return tpu.BuildDeviceAssignment(topology(), options) })
 	case "ctor":
-		if _, ok := all.Topologies[in.Topology]; !ok && in.Cores != nil {
-			c.NotApplicable(NotTopology)
-		}
 		build := func() (tpu.DeviceAssignment, error) { // the case that starts from the wire form
 			topology, err := tpu.ParseTopologyProto(topology().MarshalProto())
 			require.NoError(c, err)
-			return tpu.BuildDeviceAssignment(topology, tpu.AssignmentOptions{Replicas: in.Replicas})
+			options := tpu.AssignmentOptions{Replicas: replicas, Order: orders[in.Order]}
+			for from, to := range map[*json.RawMessage]*[]int{&in.Shape: &options.ComputationShape, &in.Stride: &options.ComputationStride} {
+				if *from != nil {
+					require.NoError(c, json.Unmarshal(*from, to))
+				}
+			}
+			return tpu.BuildDeviceAssignment(topology, options)
 		}
 		if in.Cores != nil {
 			var cores [][][]int
@@ -206,10 +246,21 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 		}
 		checkAssignment(c.T, g, build)
 	case "lookup":
-		a, err := tpu.BuildDeviceAssignment(topology(), tpu.AssignmentOptions{Replicas: 2})
+		options := tpu.AssignmentOptions{Replicas: replicas}
+		if b := in.Build; b != nil {
+			options = tpu.AssignmentOptions{Replicas: b.Replicas, ComputationShape: b.Shape, ComputationStride: b.Stride, Order: orders[b.Order]}
+		}
+		a, err := tpu.BuildDeviceAssignment(topology(), options)
 		require.NoError(c, err)
-		_, err = a.LookupReplicas(in.Task, in.Core)
-		assert.ErrorContains(c, err, "tpu: no replica has")
+		found, err := a.LookupReplicas(in.Task, in.Core)
+		if g.Error != nil {
+			assert.ErrorContains(c, err, "tpu: no replica has")
+			return
+		}
+		require.NoError(c, err)
+		text, err := json.Marshal(found)
+		require.NoError(c, err)
+		assert.JSONEq(c, string(g.Found), string(text))
 	case "topology":
 		var coords [][][]int
 		if json.Unmarshal(in.Coords, &coords) != nil || len(coords) == 0 || len(coords[0]) == 0 || len(coords[0][0]) != tpu.MeshRank {
@@ -217,7 +268,15 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 		}
 		var placed [][]tpu.Coordinates
 		require.NoError(c, json.Unmarshal(in.Coords, &placed))
-		_, err := tpu.NewTopology(tpu.TopologyOptions{MeshShape: in.Mesh, DeviceCoordinates: placed})
+		made, err := tpu.NewTopology(tpu.TopologyOptions{MeshShape: in.Mesh, DeviceCoordinates: placed})
+		if g.Error == nil {
+			if repeated(placed) {
+				c.NotApplicable(Repeated)
+			}
+			require.NoError(c, err)
+			assert.Equal(c, placed, made.DeviceCoordinates())
+			return
+		}
 		var bad *tpu.TopologyError
 		assert.ErrorAs(c, err, &bad)
 	case "topology_proto":
@@ -284,4 +343,18 @@ func checkAssignment(t *testing.T, c assignmentGolden, build func() (tpu.DeviceA
 		require.NoError(t, err)
 		assert.Equal(t, want, got, key)
 	}
+}
+
+// repeated reports whether two devices have one place.
+func repeated(placed [][]tpu.Coordinates) bool {
+	seen := map[tpu.Coordinates]bool{}
+	for _, task := range placed {
+		for _, at := range task {
+			if seen[at] {
+				return true
+			}
+			seen[at] = true
+		}
+	}
+	return false
 }

@@ -33,6 +33,8 @@ const (
 	OtherRank
 	// Negative: a coordinate counts from the end of a NumPy array.
 	Negative
+	// Repeated: two devices have one place, of which TensorFlow forgets one.
+	Repeated
 )
 
 // Run runs cases as subtests, those left out that left answers true for.
