@@ -96,6 +96,7 @@ const (
 	reasonMergeValue  = "a merge function takes and returns values of the step: a Python number does not compile"
 	reasonScatterSPMD = "TensorFlow has no scatter of a variable that is split for SPMD partitioning; here it is as any other"
 	reasonWriteBranch = "a step writes a variable outside its branches and loops, with what they return"
+	reasonTPUs        = "a resolver has one TPU: a list of them does not compile"
 	reasonSparse      = "there are no sparse values"
 	reasonLocal       = "in a step a replica's tensor is a node: there is nothing to take apart"
 	reasonZero        = "a crash inside TensorFlow on a Python zero; ours takes it as any other number"
