@@ -276,7 +276,10 @@ var hostileCases = []hostileCase{
 		return last(h.s.NewVariable(h.ctx, make(chan int), strategy.VariableOptions{}))
 	}},
 	{"too few values", strategy.ValueError, func(h *hostile) error { return last(h.s.RaggedPerReplica(h.ctx, []any{1.0})) }},
-	{"values of other ranks", strategy.TypeError, func(h *hostile) error {
+	{"values of other dtypes", strategy.TypeError, func(h *hostile) error {
+		return last(h.s.RaggedPerReplica(h.ctx, []any{[]float32{1}, []int32{2}}))
+	}},
+	{"values of other ranks", strategy.InvalidArgumentError, func(h *hostile) error {
 		return last(h.s.RaggedPerReplica(h.ctx, []any{[]float32{1}, float32(2)}))
 	}},
 	{"a cancelled run", strategy.KindUnknown, func(h *hostile) error {

@@ -51,7 +51,11 @@ func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor) (
 	for r, t := range all {
 		shape := t.Shape()
 		if shape.DType != all[0].DType() || shape.Rank() != len(dims) {
-			return nil, fault(TypeError, "per-replica value", "give values of one dtype and rank",
+			kind := TypeError
+			if shape.DType == all[0].DType() {
+				kind = InvalidArgumentError
+			}
+			return nil, fault(kind, "per-replica value", "give values of one dtype and rank",
 				"that of replica %d is %s, that of replica 0 %s", r, shape, all[0].Shape())
 		}
 		for d, n := range shape.Dimensions {

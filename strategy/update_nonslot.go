@@ -28,7 +28,7 @@ func (e *Extended) NonSlotDevices() []string {
 func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any, error) {
 	const op = "update non-slot"
 	s := e.strategy
-	results, err := e.UpdateNonSlotEach(ctx, devices, fn, args...)
+	results, err := e.updateNonSlot(ctx, devices, fn, args)
 	switch {
 	case err != nil:
 		return nil, err
@@ -49,8 +49,18 @@ func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn Updat
 }
 
 // UpdateNonSlotEach is [Extended.UpdateNonSlot] with group=False: the results, one
-// a run of fn.
+// a run of fn. A distributed one of the first host's is taken apart, see
+// [TPUStrategy.LocalResultsOf].
 func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn UpdateFunc, args ...any) ([]any, error) {
+	results, err := e.updateNonSlot(ctx, devices, fn, args)
+	if err != nil || e.strategy.opts.Semantics == TensorFlowMirrored {
+		return results, err
+	}
+	return e.strategy.LocalResultsOf(results[0])
+}
+
+// updateNonSlot gives the result of each run.
+func (e *Extended) updateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args []any) ([]any, error) {
 	const op = "update non-slot"
 	s := e.strategy
 	if err := s.requireCross(ctx, op); err != nil {

@@ -136,3 +136,27 @@ func TestANonSlotUpdateOfSomeDevicesWritesNoVariable(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, map[string]any{"a": "text", "b": []any{strategy.NewObjects(d[1], d[2])}}, texts)
 }
+
+// What TPUStrategy gives without grouping.
+func TestANonSlotUpdateOfTheHostTakesItsResultApart(t *testing.T) {
+	ctx := context.Background()
+	for _, logicalDevices := range []int{1, 2} {
+		s := newStrategy(t, 2*logicalDevices, strategy.Options{Replicas: 2, LogicalDevices: logicalDevices})
+		e := s.Extended()
+		parts, err := s.PerReplica(ctx, []any{float32(1), float32(2)}, logical.Annotation{})
+		require.NoError(t, err)
+		first := func(_ *strategy.UpdateContext, args ...any) (any, error) { return args[0], nil }
+		results, err := e.UpdateNonSlotEach(ctx, e.NonSlotDevices(), first, parts)
+		require.NoError(t, err)
+		require.Len(t, results, 2)
+		for r, x := range results {
+			assert.Equal(t, float32(r+1), number(t, ctx, x))
+		}
+		whole, err := e.UpdateNonSlot(ctx, e.NonSlotDevices(), first, parts)
+		require.NoError(t, err)
+		assert.Same(t, parts, whole)
+		results, err = e.UpdateNonSlotEach(ctx, e.NonSlotDevices(), first, float32(4))
+		require.NoError(t, err)
+		assert.Equal(t, []any{float32(4)}, results)
+	}
+}
