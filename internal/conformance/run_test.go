@@ -54,7 +54,11 @@ type caseRun struct {
 	// ulp is how far numbers of half precision may be from each other, of their size:
 	// TensorFlow rounds more than once.
 	ulp float64
+	// refused is why the replicas' values are none, which ends the case.
+	refused failure
 }
+
+type refused struct{}
 
 // skip ends a case that does not apply, for a reason of the list.
 func (c *caseRun) skip(reason string) {

@@ -65,7 +65,26 @@ func runSemantics(t *testing.T, s *tally, data []byte, w *world) {
 						continue
 					}
 				}
-				run(c, g, w.envOf(c, g.Strategy, p))
+				func() {
+					defer func() {
+						switch p := recover().(type) {
+						case nil:
+						case refused:
+							var got any = c.refused
+							if _, whole := errorOf(g.Outputs); !whole {
+								each := map[string]any{}
+								for k := range g.outputs() {
+									each[k] = c.refused
+								}
+								got = each
+							}
+							c.check(g.Outputs, got)
+						default:
+							panic(p)
+						}
+					}()
+					run(c, g, w.envOf(c, g.Strategy, p))
+				}()
 			}
 		})
 	}

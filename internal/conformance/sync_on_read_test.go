@@ -425,7 +425,11 @@ func nonSlotCase(c *caseRun, g golden, v *env) {
 		}
 		c.check(g.Outputs, got)
 	case strings.Contains(name, "group=False"):
-		out, err := v.e.UpdateNonSlotEach(ctx, devices, give(4))
+		var args []any
+		if text := g.text("args"); strings.HasPrefix(text, "PerReplica") {
+			args = []any{v.perReplica(c, v.given(text), "float32")}
+		}
+		out, err := v.e.UpdateNonSlotEach(ctx, devices, give(4), args...)
 		c.check(g.Outputs, c.either(out, err))
 	case strings.HasPrefix(g.text("args"), "PerReplica"):
 		out, err := v.e.UpdateNonSlot(ctx, devices, give(0), v.perReplica(c, v.given(g.text("args")), "float32"))
