@@ -113,7 +113,8 @@ func (v *Variable) operand(ctx context.Context, op string, value any) (source an
 		if err := v.strategy.ownsVariable(op, other); err != nil {
 			return nil, nil, err
 		}
-		if other.synchronization == OnRead {
+		// A mirrored variable takes components, as of any distributed value.
+		if v.synchronization == OnRead || other.synchronization == OnRead && v.strategy.replicas == 1 {
 			made, err = asValue(other.Read(ctx))
 		} else {
 			made, err = other.snapshot(ctx)

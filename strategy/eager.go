@@ -199,7 +199,8 @@ func (s *TPUStrategy) split(nest any) ([]any, error) {
 }
 
 // AllReduce combines the leaves of a nest over the replicas; each receives the
-// result: TensorFlow's all_reduce. The replicas' tensors have one shape.
+// result: TensorFlow's all_reduce. The replicas' tensors have one shape. The mean of
+// integers is that of [TPUStrategy.Reduce].
 func (rc *EagerContext) AllReduce(op ReduceOp, nest any) (any, error) {
 	if err := rc.inReplica("AllReduce"); err != nil {
 		return nil, err
@@ -207,7 +208,17 @@ func (rc *EagerContext) AllReduce(op ReduceOp, nest any) (any, error) {
 	return rc.collective("AllReduce", nest, func(v Value) builtinCall {
 		return builtinCall{name: "all_reduce_" + op.String(), results: one(v.Annotation()),
 			step: func(c *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{c.AllReduce(op, in[0])}
+				x := in[0]
+				s := c.strategy
+				switch integers := x.DType().IsInt(); {
+				case s.replicas == 1 && (!summable(x.DType()) || integers && s.opts.Semantics == TensorFlowMirrored):
+					return in // there is nothing to add
+				case !summable(x.DType()):
+					panic(summed("AllReduce", x.DType()))
+				case op == Mean && integers && s.opts.Semantics != TensorFlowTPU:
+					return []*graph.Node{c.meanOfIntegers(x)}
+				}
+				return []*graph.Node{c.AllReduce(op, x)}
 			}}
 	})
 }

@@ -78,9 +78,7 @@ func (s *TPUStrategy) reduceElements(ctx context.Context, op ReduceOp, value Val
 		step: func(rc *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
 			x := in[0]
 			if op == Mean && x.DType().IsInt() {
-				// The sum of integers is exact, a sum of their shares is not.
-				mean := graph.DivScalar(rc.sumOfIntegers(x), float64(s.replicas))
-				return []*graph.Node{graph.ConvertDType(mean, meanOf(x.DType()))}
+				return []*graph.Node{rc.meanOfIntegers(x)}
 			}
 			return []*graph.Node{rc.reduceOutside(op, x)}
 		},
@@ -94,6 +92,12 @@ func (rc *ReplicaContext) reduceOutside(op ReduceOp, x *graph.Node) *graph.Node 
 		return rc.allReduce(op, x)
 	}
 	return graph.ConvertDType(rc.allReduce(op, graph.ConvertDType(x, dtypes.Float32)), x.DType())
+}
+
+// meanOfIntegers is over the replicas. Their sum is exact, a sum of their shares is not.
+func (rc *ReplicaContext) meanOfIntegers(x *graph.Node) *graph.Node {
+	mean := graph.DivScalar(rc.sumOfIntegers(x), float64(rc.strategy.replicas))
+	return graph.ConvertDType(mean, meanOf(x.DType()))
 }
 
 // meanOf is the dtype of a mean of integers: TensorFlow's of a true division.

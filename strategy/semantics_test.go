@@ -162,3 +162,90 @@ func TestMapsOfNestsHaveAnOrder(t *testing.T) {
 	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
 	require.ErrorContains(t, err, "NaN among its keys")
 }
+
+// What MirroredStrategy gives for the mean of replicas' integers; TPUStrategy has none.
+func TestReplicasAverageIntegers(t *testing.T) {
+	ctx := context.Background()
+	mean := func(s *strategy.TPUStrategy, x func(id int) any) ([]any, error) {
+		out, err := s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			return rc.AllReduce(strategy.Mean, x(rc.ReplicaIDInSyncGroup()))
+		})
+		if err != nil {
+			return nil, err
+		}
+		var all []any
+		for r := range s.NumReplicasInSync() {
+			part, err := out.(*strategy.PerReplica).Local(ctx, r)
+			require.NoError(t, err)
+			all = append(all, part.Value())
+		}
+		return all, nil
+	}
+	ints := func(id int) any { return tensors.FromScalar(int32(id + 1)) }
+	for _, p := range []int{1, 2} {
+		for _, semantics := range []strategy.Semantics{0, strategy.TensorFlowMirrored} {
+			s := newStrategy(t, 2*p, strategy.Options{Replicas: 2, LogicalDevices: p, Semantics: semantics})
+			got, err := mean(s, ints)
+			require.NoError(t, err)
+			require.Equal(t, []any{1.5, 1.5}, got)
+			got, err = mean(s, func(id int) any { return tensors.FromScalar(uint8(255 - id)) })
+			require.NoError(t, err)
+			require.Equal(t, []any{float32(254.5), float32(254.5)}, got)
+			_, err = mean(s, func(id int) any { return tensors.FromScalar(id > 0) })
+			require.Equal(t, strategy.InvalidArgumentError, strategy.KindOf(err), "%v", err)
+		}
+		_, err := mean(newStrategy(t, 2*p, strategy.Options{Replicas: 2, LogicalDevices: p, Semantics: strategy.TensorFlowTPU}), ints)
+		require.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
+	}
+	got, err := mean(newStrategy(t, 1, strategy.Options{Replicas: 1, Semantics: strategy.TensorFlowMirrored}), ints)
+	require.NoError(t, err)
+	require.Equal(t, []any{int32(1)}, got)
+}
+
+// A sync-on-read variable is read where another takes its value, and is a value of each
+// replica where a mirrored one would.
+func TestASyncOnReadVariableAsAValue(t *testing.T) {
+	ctx := context.Background()
+	for _, p := range []int{1, 2} {
+		s := newStrategy(t, 2*p, strategy.Options{Replicas: 2, LogicalDevices: p})
+		onRead := func() *strategy.Variable {
+			v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+			require.NoError(t, err)
+			_, err = s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+				return rc.Assign(v, float32(2*rc.ReplicaIDInSyncGroup()+1))
+			})
+			require.NoError(t, err)
+			return v
+		}
+		components := func(v *strategy.Variable) []any {
+			var all []any
+			for r := range 2 {
+				part, err := v.Local(ctx, r)
+				require.NoError(t, err)
+				all = append(all, part.Value())
+			}
+			return all
+		}
+		value := onRead()
+		to := onRead()
+		require.NoError(t, to.Assign(ctx, value))
+		require.Equal(t, []any{float32(2), float32(2)}, components(to))
+		for _, aggregation := range []strategy.VariableAggregation{strategy.AggregateNone, strategy.AggregateSum} {
+			v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Aggregation: aggregation})
+			require.NoError(t, err)
+			require.Equal(t, strategy.TypeError, strategy.KindOf(v.Assign(ctx, value)))
+			_, err = s.Extended().Update(ctx, v, func(u *strategy.UpdateContext, _ ...any) (any, error) { return nil, nil }, value)
+			if aggregation == strategy.AggregateNone {
+				require.NoError(t, err)
+			} else {
+				require.Equal(t, strategy.TypeError, strategy.KindOf(err))
+			}
+		}
+		apart, err := s.NewVariable(ctx, float32(10), strategy.VariableOptions{LocalWrites: true})
+		require.NoError(t, err)
+		require.NoError(t, apart.AssignAdd(ctx, value))
+		require.Equal(t, []any{float32(11), float32(13)}, components(apart))
+		require.NoError(t, to.Assign(ctx, apart), "its value is replica 0's")
+		require.Equal(t, []any{float32(5.5), float32(5.5)}, components(to))
+	}
+}

@@ -152,6 +152,9 @@ func (e *Extended) UpdateEach(ctx context.Context, v *Variable, fn UpdateFunc, a
 				if p, ok := x.(*PerReplica); ok && p != nil {
 					return nil, fault(TypeError, op, "reduce it first", "argument %d%s, %s, is not mirrored", i, path, &p.distributed)
 				}
+				if w, ok := x.(*Variable); ok && w != nil && w.synchronization == OnRead {
+					return nil, fault(TypeError, op, "read it first", "argument %d%s, the sync-on-read variable %q, is not mirrored", i, path, w.path)
+				}
 				return x, nil
 			}); err != nil {
 				return nil, err
