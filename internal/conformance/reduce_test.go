@@ -196,25 +196,25 @@ func gatherCase(c *caseRun, g golden, v *env) {
 
 // replicaValue makes a replica's nest of tensors from expressions of its id:
 // floats, or integers where the expressions are of integers.
-func replicaValue(c *caseRun, x any, id int, floats bool) any {
+func replicaValue(c *caseRun, x any, id int) any {
 	switch x := x.(type) {
 	case string:
 		y := evaluate(c, x, id)
 		d := dtypes.Float32
-		if isIntegral(x) && !floats {
+		if isIntegral(x) {
 			d = dtypes.Int32
 		}
 		return tensor(c, y, d)
 	case []any:
 		list := make([]any, len(x))
 		for i, y := range x {
-			list[i] = replicaValue(c, y, id, floats)
+			list[i] = replicaValue(c, y, id)
 		}
 		return list
 	case map[string]any:
 		m := map[string]any{}
 		for k, y := range x {
-			m[k] = replicaValue(c, y, id, floats)
+			m[k] = replicaValue(c, y, id)
 		}
 		return m
 	}
@@ -232,7 +232,7 @@ func allReduceCase(c *caseRun, g golden, v *env) {
 	outputs := g.outputs()
 	run := func(op strategy.ReduceOp) any {
 		return c.either(v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
-			return rc.AllReduce(op, replicaValue(c, g.Inputs["value"], rc.ReplicaIDInSyncGroup(), op == strategy.Mean)) // means are of floats
+			return rc.AllReduce(op, replicaValue(c, g.Inputs["value"], rc.ReplicaIDInSyncGroup()))
 		}))
 	}
 	switch {
@@ -294,7 +294,7 @@ func allGatherCase(c *caseRun, g golden, v *env) {
 			if values := g.list("values"); values != nil {
 				return rc.AllGather(tensor(c, values[id], dtypeOf(g.text("dtype"), values)), axis)
 			}
-			return rc.AllGather(replicaValue(c, g.Inputs["value"], id, false), axis)
+			return rc.AllGather(replicaValue(c, g.Inputs["value"], id), axis)
 		}))
 	}
 	if g.Inputs["value"] == nil && g.Inputs["values"] == nil {
