@@ -2,10 +2,12 @@
 
     python generate.py DIR [PART ...]
 
-The parts are values, variables, input, control, assignment, sharding and graph; all of
-them without a name. Afterwards, where jaxlib is:
+The parts are values, variables, input, control, assignment, sharding and graph, and
+forms, nested, resolver, slices and shards, which vary dtypes, shapes, nests, names and
+slices; all of them without a name. Afterwards, where jaxlib is:
 
     python hlo.py DIR/sharding.json
+    python hlo.py DIR/shards.json
 """
 
 import importlib
@@ -13,7 +15,7 @@ import sys
 
 from common import Cases
 
-PARTS = ("values", "variables", "input", "control", "assignment", "sharding", "graph")
+PARTS = ("values", "variables", "input", "control", "assignment", "sharding", "graph", "forms", "nested", "resolver", "slices", "shards")
 CONVENTIONS = "the form of strategy_semantics.json"
 
 
