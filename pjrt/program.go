@@ -39,7 +39,7 @@ func (p Program) check(o CompileOptions, platform string) (string, error) {
 	switch module := p.Code; format {
 	case FormatMLIR:
 		err = screen.MLIR(p.Code, screen.Options{Shardy: o.Shardy, Host: platform == "cpu", Replicas: o.Replicas, Partitions: o.Partitions})
-		if err == nil && platform == "tpu" {
+		if err == nil && platform == "tpu" && o.Partitions > 1 {
 			err = screen.TPU(p.Code)
 		}
 	case FormatHLOWithConfig:

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// TPU says what of a program is known to end the process in libtpu's compiler: any
-// use of complex<f64>. Bytecode encodes its types, and passes.
+// TPU says what of a program is known to end the process as libtpu's compiler
+// partitions it: complex<f64>, where parts of it meet. Bytecode encodes its types, and
+// passes.
 func TPU(code []byte) error {
 	if bytes.HasPrefix(code, []byte(mlirBytecodeMagic)) {
 		return nil
@@ -25,7 +26,7 @@ func TPU(code []byte) error {
 			i += len(word)
 			// The dimensions before an element type are of its word: 2xcomplex.
 			if strings.HasSuffix(word, "complex") && i < len(s) && s[i] == '<' && strings.HasPrefix(s[skipSpace(s, i+1):], "f64") {
-				return codeError("it has complex<f64> at byte %d, which crashes the TPU compiler: use complex<f32> (Complex64)", i-len("complex"))
+				return codeError("it has complex<f64> at byte %d, which crashes the TPU compiler as it partitions the program: use complex<f32> (Complex64)", i-len("complex"))
 			}
 		default:
 			i++
