@@ -26,6 +26,7 @@ func main() {
 	defer strat.Close()
 
 	store := model.NewStore()
+	store.SetParam(model.ParamInitialSeed, int64(1)) // the same first values in each run
 	step := strat.TrainStep(store, optimizer.Adam().LearningRate(0.05).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			hidden := graph.Tanh(layers.Dense(rc.Scope("hidden"), in[0], true, 16))
