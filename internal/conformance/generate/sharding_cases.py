@@ -26,6 +26,21 @@ def proto(p):
             "replicate_on_last_tile_dim": p.replicate_on_last_tile_dim, "last_tile_dims": [name(t) for t in p.last_tile_dims], "tuple_shardings": [proto(x) for x in p.tuple_shardings]}
 
 
+def annotated(strategies, kind, arg, shape, cores, spmd):
+    """What gives the sharding that a strategy's annotation leaves; strategies keeps those that were made."""
+    if (cores, spmd) not in strategies:
+        strategies[cores, spmd] = tpu_host(1, cores, spmd)
+    s = strategies[cores, spmd]
+
+    def f():
+        with tf.Graph().as_default():
+            x = tf.compat.v1.placeholder(tf.float32, shape)
+            call = getattr(s, "experimental_" + kind)
+            y = call(x) if arg is None else call(x, arg)
+            return y.op.get_attr("sharding")
+    return f
+
+
 def write(path):
     cases = []
 
@@ -40,16 +55,7 @@ def write(path):
     strategies = {}
 
     def method(kind, arg, shape, cores, spmd):
-        if (cores, spmd) not in strategies:
-            strategies[cores, spmd] = tpu_host(1, cores, spmd)
-        s = strategies[cores, spmd]
-
-        def f():
-            with tf.Graph().as_default():
-                x = tf.compat.v1.placeholder(tf.float32, shape)
-                call = getattr(s, "experimental_" + kind)
-                y = call(x) if arg is None else call(x, arg)
-                return y.op.get_attr("sharding")
+        f = annotated(strategies, kind, arg, shape, cores, spmd)
         add("%s %s shape=%s logical_devices=%d%s" % (kind, arg, shape, cores, " spmd" if spmd else ""), "TPUStrategy.experimental_" + kind,
             {"num_logical_devices": cores, "tensor_shape": shape, "arg": arg, "experimental_spmd_xla_partitioning": spmd}, f)
 

@@ -5,8 +5,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.python.compiler.xla.experimental import xla_sharding
-from common import message_of, tpu_host
-from sharding_cases import described
+from common import message_of
+from sharding_cases import annotated, described
 
 
 def write(path):
@@ -31,16 +31,7 @@ def write(path):
     strategies = {}
 
     def method(kind, arg, shape, cores, spmd):
-        if (cores, spmd) not in strategies:
-            strategies[cores, spmd] = tpu_host(1, cores, spmd)
-        s = strategies[cores, spmd]
-
-        def f():
-            with tf.Graph().as_default():
-                x = tf.compat.v1.placeholder(tf.float32, shape)
-                call = getattr(s, 'experimental_' + kind)
-                y = call(x) if arg is None else call(x, arg)
-                return y.op.get_attr('sharding')
+        f = annotated(strategies, kind, arg, shape, cores, spmd)
         add('%s: %s of %s over %d%s' % (kind, arg, shape, cores, ' (SPMD)' if spmd else ''), 'TPUStrategy.experimental_' + kind, {'num_logical_devices': cores, 'tensor_shape': shape, 'arg': arg, 'experimental_spmd_xla_partitioning': spmd}, f)
     for cores in (3, 6, 8):
         for _ in range(25):
