@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"tpustrategy/internal/protoint"
 )
 
 // errHLO is what any malformed program proto gives.
@@ -16,30 +18,12 @@ var errNoArray = errors.New("a parameter is no array")
 // eachField walks the fields of a message. f gets varints as v and
 // length-delimited fields as b; other kinds are skipped.
 func eachField(m []byte, f func(n protowire.Number, v uint64, b []byte) error) error {
-	for len(m) > 0 {
-		n, kind, size := protowire.ConsumeTag(m)
-		if size < 0 {
-			return fmt.Errorf("%w: %v", errHLO, protowire.ParseError(size))
+	for field, err := range protoint.Fields(m) {
+		if err != nil {
+			return fmt.Errorf("%w: %v", errHLO, err)
 		}
-		m = m[size:]
-		var v uint64
-		var b []byte
-		switch kind {
-		case protowire.VarintType:
-			v, size = protowire.ConsumeVarint(m)
-		case protowire.BytesType:
-			b, size = protowire.ConsumeBytes(m)
-		default:
-			size = protowire.ConsumeFieldValue(n, kind, m)
-		}
-		if size < 0 {
-			return fmt.Errorf("%w: field %d: %v", errHLO, n, protowire.ParseError(size))
-		}
-		m = m[size:]
-		if kind == protowire.VarintType || kind == protowire.BytesType {
-			if err := f(n, v, b); err != nil {
-				return err
-			}
+		if err := f(field.Number, field.Value, field.Bytes); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -104,15 +88,9 @@ func field(m []byte, number protowire.Number) (found []byte, err error) {
 
 // integers are the values of one repeated integer field, packed or not.
 func integers(list []int64, v uint64, b []byte) ([]int64, error) {
-	if b == nil {
-		return append(list, int64(v)), nil
-	}
-	for len(b) > 0 {
-		v, size := protowire.ConsumeVarint(b)
-		if size < 0 {
-			return nil, fmt.Errorf("%w: %v", errHLO, protowire.ParseError(size))
-		}
-		list, b = append(list, int64(v)), b[size:]
+	list, err := protoint.Numbers(list, protoint.Field{Value: v, Bytes: b})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", errHLO, err)
 	}
 	return list, nil
 }

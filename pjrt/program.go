@@ -38,10 +38,7 @@ func (p Program) check(o CompileOptions, platform string) (string, error) {
 	var err error
 	switch module := p.Code; format {
 	case FormatMLIR:
-		err = screen.MLIR(p.Code, screen.Options{Shardy: o.Shardy, Host: platform == "cpu", Replicas: o.Replicas, Partitions: o.Partitions})
-		if err == nil && platform == "tpu" && o.Partitions > 1 {
-			err = screen.TPU(p.Code)
-		}
+		err = screen.MLIR(p.Code, screen.Options{Shardy: o.Shardy, Host: platform == "cpu", TPU: platform == "tpu", Replicas: o.Replicas, Partitions: o.Partitions})
 	case FormatHLOWithConfig:
 		if module, err = field(p.Code, 1); err != nil {
 			return format, nil // the plugin says what is wrong

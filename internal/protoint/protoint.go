@@ -1,5 +1,6 @@
-// Package protoint reads the int32 fields of protobuf messages that this module
-// decodes by hand: one number, or a repeated field in its packed or its plain form.
+// Package protoint walks the protobuf messages that this module decodes by hand, and
+// reads their numbers: one, or a repeated field in its packed or its plain form, as
+// int32 or as they are.
 package protoint
 
 import (

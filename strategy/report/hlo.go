@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"tpustrategy/internal/protoint"
 	"tpustrategy/pjrt"
 )
 
@@ -342,46 +343,21 @@ type value struct {
 
 // numbers appends a repeated number, packed or not.
 func (v value) numbers(list []uint64) ([]uint64, error) {
-	if !v.packed {
-		return append(list, v.number), nil
-	}
-	for b := v.bytes; len(b) > 0; {
-		n, size := protowire.ConsumeVarint(b)
-		if size < 0 {
-			return nil, fmt.Errorf("%w: %w", ErrProgram, protowire.ParseError(size))
-		}
-		list, b = append(list, n), b[size:]
+	list, err := protoint.Numbers(list, protoint.Field{Value: v.number, Bytes: v.bytes})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProgram, err)
 	}
 	return list, nil
 }
 
 // fields walks a message's numbers and length-delimited fields.
 func fields(m []byte, visit func(n protowire.Number, v value) error) error {
-	for len(m) > 0 {
-		n, kind, size := protowire.ConsumeTag(m)
-		if size < 0 {
-			return fmt.Errorf("%w: %w", ErrProgram, protowire.ParseError(size))
+	for f, err := range protoint.Fields(m) {
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrProgram, err)
 		}
-		m = m[size:]
-		var v value
-		use := true
-		switch kind {
-		case protowire.VarintType:
-			v.number, size = protowire.ConsumeVarint(m)
-		case protowire.BytesType:
-			v.bytes, size = protowire.ConsumeBytes(m)
-			v.packed = true
-		default:
-			size, use = protowire.ConsumeFieldValue(n, kind, m), false
-		}
-		if size < 0 {
-			return fmt.Errorf("%w: field %d: %w", ErrProgram, n, protowire.ParseError(size))
-		}
-		m = m[size:]
-		if use {
-			if err := visit(n, v); err != nil {
-				return err
-			}
+		if err := visit(f.Number, value{f.Value, f.Bytes, f.Bytes != nil}); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"tpustrategy/internal/protoint"
 )
 
 // GSPMD's shardings are strings in a program. Compilers read them with few checks and
@@ -173,52 +175,30 @@ const (
 func shardingProto(b []byte, tuple bool) (why string) {
 	var t tiling
 	kind, replicate := uint64(0), false
-	for len(b) > 0 {
-		n, wire, size := protowire.ConsumeTag(b)
-		if size < 0 {
+	for f, err := range protoint.Fields(b) {
+		if err != nil {
 			return noSharding
 		}
-		b = b[size:]
-		var v uint64
-		var m []byte
-		switch wire {
-		case protowire.VarintType:
-			v, size = protowire.ConsumeVarint(b)
-		case protowire.BytesType:
-			m, size = protowire.ConsumeBytes(b)
-		default:
-			size = protowire.ConsumeFieldValue(n, wire, b)
-		}
-		if size < 0 {
-			return noSharding
-		}
-		b = b[size:]
-		list := map[protowire.Number]*[]int64{3: &t.tiles, 4: &t.devices, 9: &t.reshape, 10: &t.perm}[n]
-		switch {
-		case list != nil && wire == protowire.VarintType:
-			*list = append(*list, int64(v))
+		list := map[protowire.Number]*[]int64{3: &t.tiles, 4: &t.devices, 9: &t.reshape, 10: &t.perm}[f.Number]
+		switch n := f.Number; {
 		case list != nil:
-			for len(m) > 0 {
-				v, size := protowire.ConsumeVarint(m)
-				if size < 0 {
-					return noSharding
-				}
-				*list, m = append(*list, int64(v)), m[size:]
+			if *list, err = protoint.Numbers(*list, f); err != nil {
+				return noSharding
 			}
 		case n == 1:
-			kind = v
+			kind = f.Value
 		case n == 5 && !tuple:
 			return "it has tuples in tuples"
 		case n == 5:
-			if why := shardingProto(m, false); why != "" {
+			if why := shardingProto(f.Bytes, false); why != "" {
 				return why
 			}
-		case n == 11 && v != 0:
+		case n == 11 && f.Value != 0:
 			return groupOf
 		case n == 6:
-			replicate = v != 0
-		case n == 8 && wire == protowire.BytesType:
-			t.subgroup += len(m)
+			replicate = f.Value != 0
+		case n == 8 && f.Bytes != nil:
+			t.subgroup += len(f.Bytes)
 		case n == 8:
 			t.subgroup++
 		}

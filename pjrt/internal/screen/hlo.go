@@ -1,51 +1,37 @@
 package screen
 
-import "google.golang.org/protobuf/encoding/protowire"
+import "tpustrategy/internal/protoint"
 
 // HLO says what of a serialized HloModuleProto is known to crash compilers: one that a
 // compiler has optimized. Field 3 is a computation, 7 the schedule; of a computation 2
 // is an instruction, and of that 2 the opcode.
 func HLO(module []byte) error {
 	found := ""
-	fields(module, func(n protowire.Number, m []byte) {
-		switch n {
-		case 3:
-			fields(m, func(n protowire.Number, m []byte) {
-				if n == 2 && isFusion(m) {
-					found = "fusions"
-				}
-			})
-		case 7:
+	for f := range protoint.Fields(module) { // what is malformed the compiler refuses
+		switch {
+		case f.Bytes == nil:
+		case f.Number == 3 && hasFusion(f.Bytes):
+			found = "fusions"
+		case f.Number == 7:
 			found = "a schedule"
 		}
-	})
+	}
 	if found == "" {
 		return nil
 	}
 	return codeError("it has %s, as a program has that a compiler optimized, and another optimization crashes on that: compile the program that it was made from, or use Executable.Serialize and Client.Load", found)
 }
 
-func isFusion(instruction []byte) (fusion bool) {
-	fields(instruction, func(n protowire.Number, m []byte) { fusion = fusion || n == 2 && string(m) == "fusion" })
-	return fusion
-}
-
-// fields calls f for the messages and strings of a message, up to what is malformed,
-// which the compiler refuses.
-func fields(m []byte, f func(n protowire.Number, m []byte)) {
-	for len(m) > 0 {
-		n, kind, size := protowire.ConsumeTag(m)
-		if size < 0 {
-			return
+func hasFusion(computation []byte) bool {
+	for instruction := range protoint.Fields(computation) {
+		if instruction.Number != 2 {
+			continue
 		}
-		m = m[size:]
-		if size = protowire.ConsumeFieldValue(n, kind, m); size < 0 {
-			return
+		for f := range protoint.Fields(instruction.Bytes) {
+			if f.Number == 2 && string(f.Bytes) == "fusion" {
+				return true
+			}
 		}
-		if kind == protowire.BytesType {
-			value, _ := protowire.ConsumeBytes(m)
-			f(n, value)
-		}
-		m = m[size:]
 	}
+	return false
 }

@@ -21,8 +21,8 @@ const maxCalls = 256
 type Options struct {
 	// Shardy is that shardings of Shardy are read, and not GSPMD's.
 	Shardy bool
-	// Host is that the program is for processors of the host.
-	Host bool
+	// Host is that the program is for processors of the host, TPU that it is for TPUs.
+	Host, TPU bool
 	// Replicas and Partitions are the copies of the program and their parts; 0 is 1.
 	Replicas, Partitions int
 }
@@ -137,6 +137,10 @@ func (f *moduleFacts) scan(s string) error {
 				if err := checkDims(s[i+1:]); err != nil {
 					return err
 				}
+			}
+			// The dimensions before an element type are of its word: 2xcomplex.
+			if f.TPU && f.Partitions > 1 && strings.HasSuffix(word, "complex") && strings.HasPrefix(s[i:], "<") && strings.HasPrefix(s[skipSpace(s, i+1):], "f64") {
+				return codeError("it has complex<f64> at byte %d, which crashes the TPU compiler as it partitions the program: use complex<f32> (Complex64)", i-len("complex"))
 			}
 			if at := skipSpace(s, i); at == len(s) || s[at] != '=' {
 				if err := f.operation(word, s[i:], before, last); err != nil {
