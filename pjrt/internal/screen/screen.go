@@ -122,6 +122,11 @@ func (f *moduleFacts) scan(s string) error {
 			if strings.HasPrefix(s[start+1:i], "sdy.") && c != '%' {
 				f.sdy = true
 			}
+			if word := s[start:i]; (word == "#stablehlo.conv" || word == "#mhlo.conv") && i < len(s) && s[i] == '<' {
+				if err := checkDimNumbers(s[i:max(endOfGroup(s, i), i)]); err != nil {
+					return err
+				}
+			}
 			if at := skipSpace(s, i); c == '!' && at < len(s) && s[at] == '=' {
 				types, _ := readTypes(s, at+1)
 				f.bounded[s[start:i]] = f.hasBounds(strings.Join(types, ""))
@@ -191,8 +196,8 @@ func (f *moduleFacts) checkKey(key, value string) error {
 		return errExportKey(key)
 	case strings.HasPrefix(key, layoutPrefix):
 		return errLayoutKey(key)
-	case key == "dim_numbers" || key == "dimension_numbers":
-		return checkDimNumbers(value)
+	case key == "dim_numbers" && strings.HasPrefix(value, "["):
+		return checkDimNumbers(value[:endOfDimNumbers(value)])
 	case key == "lhs_dilate" || key == "lhs_dilation":
 		return checkDilation(value)
 	case key == "mhlo.sharding" && strings.HasPrefix(value, `"`):
