@@ -66,29 +66,33 @@ func (s *TPUStrategy) runnable(doing string) error {
 	return &AheadOfTimeError{Doing: doing, Slice: s.slice.Facts().Name}
 }
 
-// abstract is a value without contents, in the place of a host argument.
-func (s *TPUStrategy) abstract(shape shapes.Shape, splitBatch bool, a logical.Annotation) (Value, error) {
-	if s.slice == nil {
-		return nil, errors.New("strategy: a shape has no contents; give a tensor, or compile ahead of time")
-	}
+// abstract is a value without contents, in the place of a host argument. A local
+// batch is that of this process's replicas.
+func (s *TPUStrategy) abstract(shape shapes.Shape, splitBatch, local bool, a logical.Annotation) (Value, error) {
 	if !shape.Ok() {
 		return nil, fmt.Errorf("strategy: %s is no shape of an argument", shape)
 	}
 	dims := shape.Dimensions
 	if splitBatch {
 		var err error
-		if dims, err = s.batchShape(dims); err != nil {
+		// Ahead of time there are no processes: the batch is the whole one.
+		if dims, err = shareShape(dims, s.shares(local && s.slice == nil)); err != nil {
 			return nil, err
 		}
 	}
 	if _, err := s.layout(shape.DType, dims, a, splitBatch); err != nil {
 		return nil, err
 	}
-	return s.newValue(splitBatch, shape.DType, dims, a, nil)
+	v, err := s.newValue(splitBatch, shape.DType, dims, a, nil)
+	if err != nil {
+		return nil, err
+	}
+	v.base().outline = true
+	return v, nil
 }
 
 // abstractStack is a stacked value without contents.
-func (s *TPUStrategy) abstractStack(batches []any, a logical.Annotation) (*Stacked, error) {
+func (s *TPUStrategy) abstractStack(batches []any, a logical.Annotation, local bool) (*Stacked, error) {
 	var first shapes.Shape
 	for i, batch := range batches {
 		shape, ok := batch.(shapes.Shape)
@@ -105,13 +109,14 @@ func (s *TPUStrategy) abstractStack(batches []any, a logical.Annotation) (*Stack
 			return nil, fmt.Errorf("strategy: the batch of step %d has shape %s, that of step 0 %s; a loop has one shape for all", i, shape, first)
 		}
 	}
-	one, err := s.abstract(first, true, a)
+	one, err := s.abstract(first, true, local, a)
 	if err != nil {
 		return nil, err
 	}
 	v := &Stacked{}
 	base := one.base()
 	v.strategy, v.dtype, v.shape, v.annotation, v.perReplica, v.steps = s, base.dtype, base.shape, a, true, len(batches)
+	v.outline = true
 	if err := s.hold(&v.distributed); err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func DecodeStep(file []byte) error {
 
 // Lower traces and lowers a step without compiling it.
 func (t *TrainStep) Lower(ctx context.Context, batch ...any) error {
-	values, release, err := t.function.place(ctx, batch)
+	values, release, err := t.function.place(ctx, batch, toCompile)
 	if err != nil {
 		return err
 	}

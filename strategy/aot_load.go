@@ -274,10 +274,13 @@ func (s *TPUStrategy) storedVariable(ctx context.Context, store *model.Store, a 
 	}
 	defer done()
 	source := store.GetVariable(a.Name)
-	if source == nil || !source.HasValue() {
+	if source == nil {
 		return fail("the store has no value of it; load a checkpoint or build the model before")
 	}
-	v, err := vars.place(ctx, a.Name)
+	v, err := vars.place(a.Name)
+	if err == nil {
+		err = arrive(ctx, v)
+	}
 	switch {
 	case err != nil:
 		return nil, err

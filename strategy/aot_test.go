@@ -115,19 +115,6 @@ func TestAOTStepsAreCompiledForASliceThatIsNotThereAndCannotRun(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestShapesStandForArgumentsAheadOfTimeOnly(t *testing.T) {
-	sys := openCPU(t, 2)
-	strat, err := strategy.New(sys, strategy.Options{})
-	require.NoError(t, err)
-	defer strat.Close()
-	assert.Nil(t, strat.Slice())
-	x, y := batchShapes(32)
-	_, err = annotatedStep(strat).Compiled(context.Background(), x, y)
-	var argument *strategy.ArgumentError
-	require.ErrorAs(t, err, &argument)
-	assert.ErrorContains(t, err, "compile ahead of time")
-}
-
 func TestAOTBadShapesAreArgumentErrors(t *testing.T) {
 	if !aotChild(t) {
 		return

@@ -31,16 +31,16 @@ type Bound struct {
 // now and closed with the Bound; others stay the caller's, open as long as it is
 // launched.
 func (f *Function) Bind(ctx context.Context, args ...any) (*Bound, error) {
-	values, release, err := f.place(ctx, args)
+	values, release, err := f.place(ctx, args, toRun)
 	if err != nil {
 		return nil, err
 	}
-	p, err := f.program(ctx, values)
+	p, err := f.program(ctx, values, toRun)
 	if err != nil {
 		release()
 		return nil, err
 	}
-	b, err := p.bind(values)
+	b, err := p.bind(ctx, values)
 	if err != nil {
 		release()
 		return nil, err
@@ -55,8 +55,11 @@ func (f *Function) Bind(ctx context.Context, args ...any) (*Bound, error) {
 }
 
 // bind lays out a program's launch over values.
-func (p *program) bind(values []Value) (*Bound, error) {
+func (p *program) bind(ctx context.Context, values []Value) (*Bound, error) {
 	if err := p.function.strategy.runnable("binding " + p.function.opts.Name); err != nil {
+		return nil, err
+	}
+	if err := arrive(ctx, p.variables...); err != nil {
 		return nil, err
 	}
 	b := &Bound{program: p, generation: -1, held: slices.Clone(values)}

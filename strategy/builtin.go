@@ -54,7 +54,7 @@ func (s *TPUStrategy) call(ctx context.Context, c builtinCall) ([]Value, error) 
 		}
 		return s.Function(step, FunctionOptions{Name: c.name, mirroredResults: c.mirrored, Results: c.results})
 	})
-	p, err := f.program(ctx, c.values)
+	p, err := f.program(ctx, c.values, toRun)
 	if err != nil {
 		return nil, err
 	}

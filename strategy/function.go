@@ -115,12 +115,12 @@ func (f *Function) Run(ctx context.Context, args ...any) ([]*PerReplica, error) 
 
 // run is Run, and says which program ran.
 func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica, error) {
-	values, release, err := f.place(ctx, args)
+	values, release, err := f.place(ctx, args, toRun)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer release()
-	p, err := f.program(ctx, values)
+	p, err := f.program(ctx, values, toRun)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -135,8 +135,18 @@ func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica
 	return p, perReplica, nil
 }
 
+// purpose is what a program is asked for.
+type purpose int
+
+const (
+	// toRun needs contents: of the arguments, and of the variables.
+	toRun purpose = iota
+	// toCompile needs shapes.
+	toCompile
+)
+
 // place puts host arguments on the devices. release closes what it made.
-func (f *Function) place(ctx context.Context, args []any) (values []Value, release func(), err error) {
+func (f *Function) place(ctx context.Context, args []any, to purpose) (values []Value, release func(), err error) {
 	s := f.strategy
 	if err := s.check(); err != nil {
 		return nil, nil, err
@@ -165,6 +175,9 @@ func (f *Function) place(ctx context.Context, args []any) (values []Value, relea
 			if err := s.owns(v); err != nil {
 				return fail(i, "a value of another strategy", "copy it through the host", err)
 			}
+			if v.base().outline && to == toRun && s.slice == nil {
+				return fail(i, "made of shapes, which have no contents", argumentHint(shapes.Shape{}), nil)
+			}
 			if v.base().ragged != nil && !f.opts.PadRagged {
 				return fail(i, fmt.Sprintf("replicas have different shapes %v", v.base().ragged),
 					f.raggedHint(), nil)
@@ -174,7 +187,10 @@ func (f *Function) place(ctx context.Context, args []any) (values []Value, relea
 		}
 		var v Value
 		if shape, ok := arg.(shapes.Shape); ok {
-			v, err = s.abstract(shape, f.opts.SplitBatch, f.argument(i))
+			if to == toRun && s.slice == nil {
+				return fail(i, "a shape, which has no contents", argumentHint(arg), nil)
+			}
+			v, err = s.abstract(shape, f.opts.SplitBatch || f.opts.LocalBatch, f.opts.LocalBatch, f.argument(i))
 		} else if f.opts.SplitBatch || f.opts.LocalBatch {
 			v, err = asValue(s.splitBatch(ctx, arg, f.argument(i), f.opts.LocalBatch))
 		} else {
@@ -203,6 +219,8 @@ func argumentHint(arg any) string {
 	switch arg.(type) {
 	case nil:
 		return "give a value or a host tensor"
+	case shapes.Shape:
+		return "give a tensor; Compiled and Lowered take shapes"
 	case *Variable:
 		return "read the variable in the step, with ReplicaContext.Read"
 	case *Component:
@@ -267,7 +285,7 @@ func signature(values []Value) string {
 
 // program returns the compiled step for the values' signature, compiling it if it
 // is new. One goroutine compiles at a time.
-func (f *Function) program(ctx context.Context, values []Value) (*program, error) {
+func (f *Function) program(ctx context.Context, values []Value, to purpose) (*program, error) {
 	key := signature(values)
 	if p := f.compiled(key); p != nil {
 		return p, nil
@@ -290,7 +308,7 @@ func (f *Function) program(ctx context.Context, values []Value) (*program, error
 	if p := f.compiled(key); p != nil {
 		return p, nil
 	}
-	p, err := f.compile(ctx, values)
+	p, err := f.compile(ctx, values, to)
 	if err != nil {
 		return nil, err
 	}
@@ -308,9 +326,10 @@ func (f *Function) compiled(key string) *program {
 }
 
 // Lowered traces and lowers the function for arguments like these, without
-// compiling it. Nothing is kept: each call traces anew.
+// compiling it. Arguments and variables are as in [Function.Compiled]. Nothing is
+// kept: each call traces anew.
 func (f *Function) Lowered(ctx context.Context, args ...any) (*module.Module, error) {
-	values, release, err := f.place(ctx, args)
+	values, release, err := f.place(ctx, args, toCompile)
 	if err != nil {
 		return nil, err
 	}
@@ -320,14 +339,21 @@ func (f *Function) Lowered(ctx context.Context, args ...any) (*module.Module, er
 }
 
 // Compiled returns the compiled step for arguments like these, without running it:
-// the module's text and placements, and the executable's statistics.
+// the module's text and placements, and the executable's statistics. A later run with
+// such arguments takes this program.
+//
+// Instead of a host tensor an argument may be its shape, a shapes.Shape of the whole
+// batch (with [FunctionOptions.LocalBatch], of this process's rows); for a loop,
+// [TPUStrategy.StackBatches] stacks shapes. No first values of variables are made
+// and nothing is copied for them: that happens when a step runs, or when a variable is
+// read.
 func (f *Function) Compiled(ctx context.Context, args ...any) (*Compiled, error) {
-	values, release, err := f.place(ctx, args)
+	values, release, err := f.place(ctx, args, toCompile)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	p, err := f.program(ctx, values)
+	p, err := f.program(ctx, values, toCompile)
 	if err != nil {
 		return nil, err
 	}

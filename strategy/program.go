@@ -40,10 +40,13 @@ type program struct {
 }
 
 // compile traces, lowers and compiles the function for the values' signature.
-func (f *Function) compile(ctx context.Context, values []Value) (*program, error) {
+func (f *Function) compile(ctx context.Context, values []Value, to purpose) (*program, error) {
 	start, s := time.Now(), f.strategy
 	m, t, err := f.lower(ctx, values)
 	lowered := time.Now()
+	if err == nil && to == toRun {
+		err = t.arrive(ctx) // before the compiler, which takes longer
+	}
 	if err = s.agreeOnProgram(ctx, f, values, m, err); err != nil {
 		return nil, err
 	}
@@ -134,6 +137,9 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 		variables = p.variables
 	}
 	if err := s.runnable("running " + p.function.opts.Name); err != nil {
+		return nil, err
+	}
+	if err := arrive(ctx, variables...); err != nil {
 		return nil, err
 	}
 	s.launch.Lock()

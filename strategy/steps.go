@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"tpustrategy/logical"
@@ -30,9 +32,10 @@ func (v *Stacked) Local(context.Context, int) (*tensors.Tensor, error) {
 
 // StackBatches copies a global batch for each step to the devices, each cut among
 // the replicas along dimension 0. All have one shape and dtype. The copies hold
-// the bytes of all steps: as many batches as fit beside the step itself. Ahead of
-// time a shapes.Shape may stand for a batch, and nothing is copied. The result is the
-// caller's to Close; a loop that is under way keeps the memory until it has run.
+// the bytes of all steps: as many batches as fit beside the step itself. Where a
+// shapes.Shape stands for a batch nothing is copied: such a value is for
+// [TrainStep.Compiled] and its like, and cannot run. The result is the caller's to
+// Close; a loop that is under way keeps the memory until it has run.
 func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical.Annotation) (*Stacked, error) {
 	return s.stackBatches(ctx, batches, a, false)
 }
@@ -45,8 +48,9 @@ func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical
 	if len(batches) == 0 {
 		return nil, errors.New("strategy: no batches to stack")
 	}
-	if s.slice != nil {
-		return s.abstractStack(batches, a)
+	isShape := func(batch any) bool { _, ok := batch.(shapes.Shape); return ok }
+	if s.slice != nil || slices.ContainsFunc(batches, isShape) {
+		return s.abstractStack(batches, a, local)
 	}
 	all := make([]*tensors.Tensor, len(batches))
 	for i, batch := range batches {
@@ -152,12 +156,12 @@ func (t *TrainStep) RunSteps(ctx context.Context, batches ...[]any) (*Mirrored, 
 		}
 		stacked[i] = v
 	}
-	values, release, err := t.function.place(ctx, stacked)
+	values, release, err := t.function.place(ctx, stacked, toRun)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	p, err := t.function.program(ctx, values)
+	p, err := t.function.program(ctx, values, toRun)
 	if err != nil {
 		return nil, err
 	}

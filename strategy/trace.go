@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gomlx/compute/gobackend"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
@@ -67,7 +66,7 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 	if err := t.run(); err != nil {
 		return nil, nil, err
 	}
-	if m, err = t.assemble(ctx); err != nil {
+	if m, err = t.assemble(); err != nil {
 		return nil, nil, err
 	}
 	return m, t, nil
@@ -142,8 +141,7 @@ func (t *trace) run() error {
 	return nil
 }
 
-// gatherChanged gathers the store's variables that the step changes, and gives new
-// ones their first values.
+// gatherChanged gathers the store's variables that the step changes.
 func (t *trace) gatherChanged() error {
 	store := t.f.opts.Store
 	if store == nil {
@@ -158,24 +156,13 @@ func (t *trace) gatherChanged() error {
 	if err := t.rc.settle(t.changed, t.outputs[t.own:]); err != nil {
 		return t.f.traceError(err)
 	}
-	if t.f.strategy.slice != nil {
-		return nil // ahead of time there are no values
-	}
-	// First values are computed on the host, by GoMLX's own backend.
-	host, err := gobackend.New("")
-	if err != nil {
-		return fmt.Errorf("strategy: %w", err)
-	}
-	if err := store.InitializeVariables(host, nil); err != nil {
-		return fmt.Errorf("strategy: initial values of %s: %w", t.f.opts.Name, err)
-	}
 	return nil
 }
 
 func argumentName(i int) string { return fmt.Sprintf("argument_%d", i) }
 
 // assemble makes the module of the graph that was traced.
-func (t *trace) assemble(ctx context.Context) (*module.Module, error) {
+func (t *trace) assemble() (*module.Module, error) {
 	var sig module.Signature
 	var err error
 	if sig.Steps, err = stepsOf(t.values); err != nil {
@@ -193,7 +180,7 @@ func (t *trace) assemble(ctx context.Context) (*module.Module, error) {
 			t.variables = append(t.variables, nil)
 			next++
 		default:
-			argument, variable, err := t.variable(ctx, name)
+			argument, variable, err := t.variable(name)
 			if err != nil {
 				return nil, err
 			}
@@ -214,7 +201,7 @@ func (t *trace) assemble(ctx context.Context) (*module.Module, error) {
 }
 
 // variable is the variable that a parameter stands for, as an argument.
-func (t *trace) variable(ctx context.Context, name string) (module.Tensor, *Variable, error) {
+func (t *trace) variable(name string) (module.Tensor, *Variable, error) {
 	if c := t.rc.capturedAs(name); c != nil {
 		v := c.variable
 		tensor := module.Tensor{Name: v.path, PerReplica: v.perReplica(), Annotation: v.annotation}
@@ -226,7 +213,7 @@ func (t *trace) variable(ctx context.Context, name string) (module.Tensor, *Vari
 	if t.vars == nil {
 		return module.Tensor{}, nil, t.f.traceError(fmt.Errorf("the step has a parameter %q of its own; pass it as an argument", name))
 	}
-	v, err := t.vars.place(ctx, name)
+	v, err := t.vars.place(name)
 	if err != nil {
 		return module.Tensor{}, nil, err
 	}

@@ -49,7 +49,7 @@ func (t *TrainStep) bind(ctx context.Context, batch []any) (*trainBound, error) 
 			args[i] = host
 		}
 	}
-	values, release, err := t.function.place(ctx, args)
+	values, release, err := t.function.place(ctx, args, toRun)
 	if err != nil {
 		return nil, err
 	}
@@ -64,12 +64,12 @@ func (t *TrainStep) bind(ctx context.Context, batch []any) (*trainBound, error) 
 
 // bindTo binds the step to the values of a batch.
 func (t *TrainStep) bindTo(ctx context.Context, values []Value) (*trainBound, error) {
-	p, err := t.function.program(ctx, values)
+	p, err := t.function.program(ctx, values, toRun)
 	if err != nil {
 		return nil, err
 	}
 	b := &trainBound{slots: make([]trainSlot, len(t.hosts))}
-	if b.bound, err = p.bind(values); err != nil {
+	if b.bound, err = p.bind(ctx, values); err != nil {
 		return nil, err
 	}
 	for i, host := range t.hosts {

@@ -174,9 +174,7 @@ func (s *TPUStrategy) splitBatch(ctx context.Context, batch any, a logical.Annot
 	return v.(*PerReplica), nil
 }
 
-// batchShape is the shape of a replica's part of a global batch.
-func (s *TPUStrategy) batchShape(global []int) ([]int, error) { return shareShape(global, s.replicas) }
-
+// shareShape is the shape of a replica's part of a batch.
 func shareShape(batch []int, replicas int) ([]int, error) {
 	if len(batch) == 0 {
 		return nil, fault(ValueError, "split batch", "mirror it, or give it a leading batch dimension", "a scalar is no batch")

@@ -28,6 +28,8 @@ type distributed struct {
 	// ragged are the replicas' shapes where they differ: shape then holds the
 	// greatest size of each dimension, and the buffers are padded to it.
 	ragged [][]int
+	// outline says that there are no contents: a shape stands in their place.
+	outline bool
 
 	mu         sync.Mutex // guards what follows
 	buffers    []*pjrt.Buffer
@@ -103,6 +105,9 @@ func (v *distributed) live() ([]*pjrt.Buffer, error) {
 	}
 	if v.strategy.slice != nil {
 		return nil, v.strategy.runnable("reading " + v.String())
+	}
+	if v.outline {
+		return nil, fault(ValueError, v.String(), "give tensors", "made of shapes, which have no contents")
 	}
 	return v.buffers, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -38,6 +39,9 @@ type Variable struct {
 
 	buffers []*pjrt.Buffer // guarded by strategy.launch, as is closed
 	closed  bool
+	// waiting are those of the store whose value has yet to arrive in the buffers, which
+	// are nil then.
+	waiting atomic.Pointer[Variables]
 
 	mu         sync.Mutex
 	components []*Component
@@ -231,6 +235,9 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 	if replica < 0 || replica >= s.replicas {
 		return nil, fmt.Errorf("strategy: variable %q: replica %d of %d", v.path, replica, s.replicas)
 	}
+	if err := arrive(ctx, v); err != nil {
+		return nil, err
+	}
 	// A step that is launched now would donate the buffers that are read.
 	s.launch.Lock()
 	defer s.launch.Unlock()
@@ -255,6 +262,9 @@ func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*
 	}
 	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica())
 	if err != nil {
+		return nil, err
+	}
+	if err := arrive(ctx, v); err != nil {
 		return nil, err
 	}
 	s.launch.Lock()
@@ -289,6 +299,9 @@ func (v *Variable) live() error {
 
 // Ready waits until the steps under way have computed the variable everywhere.
 func (v *Variable) Ready(ctx context.Context) error {
+	if err := arrive(ctx, v); err != nil {
+		return err
+	}
 	v.strategy.launch.Lock()
 	defer v.strategy.launch.Unlock()
 	if err := ready(ctx, v.buffers); err != nil {
@@ -316,6 +329,7 @@ func (v *Variable) uploadEach(ctx context.Context, read tensorReader) error {
 	v.shardBytes = l.shardBytes
 	if v.buffers == nil {
 		v.buffers = fresh
+		v.waiting.Store(nil)
 		return nil
 	}
 	// Bound launches hold the buffers' addresses until they see a new generation.

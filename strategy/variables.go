@@ -11,10 +11,10 @@ import (
 )
 
 // Variables are the variables of a store on the devices of a strategy. A variable
-// arrives there, with the store's value, when a step that uses it is first
-// traced, and is mirrored: the same on every replica, split over the logical
-// devices by [Options.Variables]. Steps update it in place. It is safe for
-// concurrent use.
+// is known when a step that uses it is first traced, and arrives on the devices, with
+// the store's value, when such a step first runs. It is mirrored: the same on every
+// replica, split over the logical devices by [Options.Variables]. Steps update it in
+// place. It is safe for concurrent use.
 type Variables struct {
 	strategy *TPUStrategy
 	store    *model.Store
@@ -81,8 +81,9 @@ func (vs *Variables) Lookup(path string) (*Variable, bool) {
 	return vs.list[i], true
 }
 
-// place returns the variable of a path, copying it to the devices if it is new.
-func (vs *Variables) place(ctx context.Context, path string) (*Variable, error) {
+// place returns the variable of a path, which has its place on the devices from now
+// on, and a value there when it arrives.
+func (vs *Variables) place(path string) (*Variable, error) {
 	vs.placing.Lock()
 	defer vs.placing.Unlock()
 	if v, ok := vs.Lookup(path); ok {
@@ -100,20 +101,13 @@ func (vs *Variables) place(ctx context.Context, path string) (*Variable, error) 
 	if err := v.annotation.Validate(path, v.shape, vs.strategy.perReplica); err != nil {
 		return nil, fmt.Errorf("strategy: variable rule %d: %w", rule, err)
 	}
-	if vs.strategy.slice != nil { // ahead of time variables have no value
-		l, err := vs.strategy.layout(v.dtype, v.shape, v.annotation, v.perReplica())
-		if err != nil {
-			return nil, fmt.Errorf("strategy: variable %q: %w", path, err)
-		}
-		v.shardBytes = l.shardBytes
-	} else {
-		value, err := source.Value()
-		if err != nil {
-			return nil, fmt.Errorf("strategy: variable %q: %w", path, err)
-		}
-		if err := v.upload(ctx, value); err != nil {
-			return nil, err
-		}
+	l, err := vs.strategy.layout(v.dtype, v.shape, v.annotation, v.perReplica())
+	if err != nil {
+		return nil, fmt.Errorf("strategy: variable %q: %w", path, err)
+	}
+	v.shardBytes = l.shardBytes
+	if vs.strategy.slice == nil { // ahead of time variables have no value
+		v.waiting.Store(vs)
 	}
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -175,6 +169,9 @@ func (vs *Variables) Push(ctx context.Context) error {
 	}
 	defer done()
 	for _, v := range vs.All() {
+		if v.waiting.Load() != nil {
+			continue // it arrives with the store's value
+		}
 		held, err := vs.held(v.path)
 		if err != nil {
 			return err

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gomlx/gomlx/core/tensors"
-
 	"tpustrategy/lowering"
 	"tpustrategy/pjrt"
 	"tpustrategy/strategy"
@@ -80,11 +78,7 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 	defer done()
 	var batch []any
 	for _, shape := range m.batch(size, size.Batch*strat.NumReplicasInSync()) {
-		if strat.Slice() != nil {
-			batch = append(batch, shape)
-		} else {
-			batch = append(batch, tensors.FromShape(shape))
-		}
+		batch = append(batch, shape)
 	}
 	compiled, err := m.trainStep(strat, size).Compiled(ctx, batch...)
 	if err != nil {

@@ -1,0 +1,113 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/compute/gobackend"
+
+	"tpustrategy/pjrt"
+)
+
+// A program needs the shapes of a store's variables, a run needs their values. So a
+// trace gives a variable its place, and its value arrives later: before the first
+// run, or when somebody reads it. A program that is only compiled makes no values.
+
+// arrive brings the values of the trace's variables to the devices, and gives the
+// store's other variables their first values too, as GoMLX does.
+func (t *trace) arrive(ctx context.Context) error {
+	if t.vars != nil {
+		if err := t.vars.initialize(ctx); err != nil {
+			return fmt.Errorf("strategy: initial values of %s: %w", t.f.opts.Name, err)
+		}
+	}
+	return arrive(ctx, t.variables...)
+}
+
+// initialize makes the first values of the store's variables that have none.
+func (vs *Variables) initialize(ctx context.Context) error {
+	_, done, err := vs.exclusive(ctx)
+	if err != nil {
+		return fmt.Errorf("waiting for the store: %w", err)
+	}
+	defer done()
+	// They are computed on the host, by GoMLX's own backend.
+	host, err := gobackend.New("")
+	if err != nil {
+		return err
+	}
+	return vs.store.InitializeVariables(host, nil)
+}
+
+// arrive brings the store's values of variables that wait for them to the devices.
+// It is not called under the launch lock.
+func arrive(ctx context.Context, variables ...*Variable) error {
+	var made map[*Variables]bool
+	for _, v := range variables {
+		if v == nil {
+			continue
+		}
+		vs := v.waiting.Load()
+		if vs == nil {
+			continue
+		}
+		if !made[vs] {
+			if err := vs.initialize(ctx); err != nil {
+				return fmt.Errorf("strategy: initial value of variable %q: %w", v.path, err)
+			}
+			if made == nil {
+				made = map[*Variables]bool{}
+			}
+			made[vs] = true
+		}
+		if err := vs.bring(ctx, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bring copies the store's value of a variable to the devices.
+func (vs *Variables) bring(ctx context.Context, v *Variable) error {
+	_, done, err := vs.exclusive(ctx)
+	if err != nil {
+		return fmt.Errorf("strategy: variable %q: waiting for the store: %w", v.path, err)
+	}
+	defer done()
+	if v.waiting.Load() == nil {
+		return nil // it came meanwhile
+	}
+	s := vs.strategy
+	if err := s.check(); err != nil {
+		return err
+	}
+	held, err := vs.held(v.path)
+	if err != nil {
+		return err
+	}
+	value, err := held.Value()
+	if err != nil {
+		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
+	}
+	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica())
+	if err != nil {
+		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
+	}
+	fresh := make([]*pjrt.Buffer, len(s.devices))
+	if err := s.upload(ctx, &l, func(_ int, use func([]byte)) error { return value.ConstBytes(use) }, fresh); err != nil {
+		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
+	}
+	// Meanwhile somebody may have assigned a value, or closed the strategy.
+	s.launch.Lock()
+	defer s.launch.Unlock()
+	if err := v.live(); err != nil {
+		return errors.Join(err, closeAll(fresh))
+	}
+	if v.buffers != nil {
+		return closeAll(fresh)
+	}
+	v.buffers = fresh
+	v.waiting.Store(nil)
+	return nil
+}
