@@ -11,6 +11,10 @@ import (
 //
 // Sums are kept in config.AccumulatorDType. Where that is a wider type of the same kind as the operands',
 // the dot itself yields it, which a TPU does at no cost; otherwise the operands are converted first.
+//
+// Half-precision operands with sums in float32 and a result of their own dtype, as GoMLX asks for, are one dot
+// that yields half precision: compilers keep the sums of such a dot in float32, and where its parts lie on
+// several devices they are sent in half precision, which is half the bytes.
 func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
 	rhs compute.Value, rhsContracting, rhsBatch []int, config compute.DotGeneralConfig) (compute.Value, error) {
 	return f.op("DotGeneral", with(lhs, rhs), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
@@ -33,6 +37,7 @@ func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
 		if err := wantRepresentable(sum); err != nil {
 			return nil, err
 		}
+		half := sum == dtypes.Float32 && operand.IsHalfPrecision()
 		c := chain{fn: f.fn}
 		if sum != operand && f.builder.backend.opts.Target == TargetCPU {
 			// The CPU compiler widens the operands of a mixed dot into temporaries. Nothing else keeps it from
@@ -46,11 +51,19 @@ func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
 		if sum != operand && !widens(operand, sum) {
 			l, r = c.convert(l, sum), c.convert(r, sum)
 		}
-		precision := f.builder.backend.opts.Precision.stableHLO()
-		v := c.do(func() (*stablehlo.Value, error) {
-			return stablehlo.DotGeneral(l, lhsContracting, lhsBatch, r, rhsContracting, rhsBatch).
-				Precision(precision, precision).OutputDType(sum).Done()
-		})
+		if half && output == operand {
+			sum = output
+		}
+		p := product{l, r, lhsContracting, lhsBatch, rhsContracting, rhsBatch}
+		v := c.dot(p, sum, f.builder.backend.opts.Precision)
+		switch {
+		case c.err != nil:
+			return nil, c.err
+		case half:
+			f.halves.multiplied(in[0], in[1], v)
+		case operand == dtypes.Float32 && output == dtypes.Float32:
+			f.gradient(p, v)
+		}
 		return c.convert(v, output), c.err
 	})
 }

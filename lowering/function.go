@@ -36,6 +36,8 @@ type Function struct {
 
 	definitions map[string]*stablehlo.Statement // of the first indexed statements, by the name of a result
 	indexed     int
+
+	halves halves
 }
 
 var _ compute.Function = (*Function)(nil)

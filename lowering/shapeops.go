@@ -49,7 +49,11 @@ func (f *Function) Reshape(x compute.Value, dimensions ...int) (compute.Value, e
 // Transpose permutes axes: axis i of the result is axis permutation[i] of x.
 func (f *Function) Transpose(x compute.Value, permutation ...int) (compute.Value, error) {
 	return f.op("Transpose", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		return stablehlo.Transpose(in[0], permutation...)
+		v, err := stablehlo.Transpose(in[0], permutation...)
+		if err == nil {
+			f.halves.transposed(in[0], v, slices.Clone(permutation))
+		}
+		return v, err
 	})
 }
 

@@ -104,9 +104,16 @@ func TestMixedPrecisionDot(t *testing.T) {
 	accumulate := compute.DotGeneralConfig{AccumulatorDType: dtypes.Float32}
 
 	got := dot(dtypes.BFloat16, accumulate, lowering.TargetTPU)
-	assert.Contains(t, got, "(tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xf32>", "the dot itself widens")
-	assert.Contains(t, got, `"stablehlo.convert"(%0) : (tensor<4x4xf32>) -> tensor<4x4xbf16>`, "the result keeps the operands' dtype")
+	assert.Contains(t, got, "(tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xbf16>", "the result keeps the operands' dtype")
 	assert.NotContains(t, got, "optimization_barrier")
+	assert.NotContains(t, got, "f32")
+
+	got = dot(dtypes.BFloat16, compute.DotGeneralConfig{AccumulatorDType: dtypes.Float32, OutputDType: dtypes.Float32}, lowering.TargetTPU)
+	assert.Contains(t, got, "(tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xf32>", "the dot itself widens")
+	assert.NotContains(t, got, "stablehlo.convert")
+
+	got = dot(dtypes.BFloat16, compute.DotGeneralConfig{AccumulatorDType: dtypes.Float64}, lowering.TargetTPU)
+	assert.Contains(t, got, "(tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xf64>", "more than what compilers keep sums in")
 
 	assert.Contains(t, dot(dtypes.BFloat16, accumulate, lowering.TargetCPU), "optimization_barrier")
 	assert.NotContains(t, dot(dtypes.Float32, accumulate, lowering.TargetCPU), "optimization_barrier")

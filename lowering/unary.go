@@ -195,6 +195,9 @@ func (f *Function) ConvertDType(x compute.Value, dtype dtypes.DType) (compute.Va
 		if err := wantRepresentable(dtype); err != nil {
 			return nil, err
 		}
+		if n, ok := f.halves.again[x.String()]; ok && n.dtype == dtype {
+			return n.write()
+		}
 		if !x.Shape().DType.IsComplex() || dtype.IsComplex() {
 			return stablehlo.Convert(x, dtype)
 		}

@@ -1,0 +1,141 @@
+// Package hlotest reads optimized programs for tests that count what a compiler
+// made of a module: products, collectives, and what stands in a branch.
+package hlotest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/protoint"
+	"tpustrategy/pjrt"
+)
+
+// Op is one instruction of an optimized program.
+type Op struct {
+	// Code is the instruction's opcode, as in "all-reduce".
+	Code string
+	// DType is the element type of the result's first tensor, as in "f32", and
+	// Bytes the size of all its tensors.
+	DType string
+	Bytes int64
+	// Guarded says that the instruction is in a branch of a conditional, so that
+	// some devices do not run it.
+	Guarded bool
+}
+
+type computation struct {
+	ops    []Op
+	called [][]uint64 // of each op
+}
+
+var elements = map[uint64]struct {
+	name string
+	bits int64
+}{
+	1: {"pred", 8}, 2: {"s8", 8}, 3: {"s16", 16}, 4: {"s32", 32}, 5: {"s64", 64}, 6: {"u8", 8}, 7: {"u16", 16},
+	8: {"u32", 32}, 9: {"u64", 64}, 10: {"f16", 16}, 11: {"f32", 32}, 12: {"f64", 64}, 16: {"bf16", 16},
+	15: {"c64", 64}, 18: {"c128", 128},
+}
+
+// Ops returns the instructions of an executable's optimized program that its entry
+// reaches, those of fusions, loops and branches included.
+func Ops(t testing.TB, x *pjrt.Executable) []Op {
+	t.Helper()
+	p, err := x.OptimizedProgram()
+	require.NoError(t, err)
+	code := p.Code
+	if p.Format == pjrt.FormatHLOWithConfig {
+		each(t, p.Code, func(f protoint.Field) {
+			if f.Number == 1 {
+				code = f.Bytes
+			}
+		})
+	}
+	all := map[uint64]*computation{}
+	var entry uint64
+	each(t, code, func(f protoint.Field) {
+		switch f.Number {
+		case 3:
+			id, c := read(t, f.Bytes)
+			all[id] = c
+		case 6:
+			entry = f.Value
+		}
+	})
+	var out []Op
+	var walk func(id uint64, guarded bool)
+	walk = func(id uint64, guarded bool) {
+		require.Contains(t, all, id)
+		for i, op := range all[id].ops {
+			op.Guarded = guarded
+			out = append(out, op)
+			for _, called := range all[id].called[i] {
+				walk(called, guarded || op.Code == "conditional")
+			}
+		}
+	}
+	walk(entry, false)
+	return out
+}
+
+func read(t testing.TB, b []byte) (id uint64, c *computation) {
+	c = &computation{}
+	each(t, b, func(f protoint.Field) {
+		switch f.Number {
+		case 2:
+			var op Op
+			var called []uint64
+			each(t, f.Bytes, func(f protoint.Field) {
+				switch f.Number {
+				case 2:
+					op.Code = string(f.Bytes)
+				case 3:
+					op.DType, op.Bytes = shape(t, f.Bytes)
+				case 38:
+					var err error
+					called, err = protoint.Numbers(called, f)
+					require.NoError(t, err)
+				}
+			})
+			c.ops, c.called = append(c.ops, op), append(c.called, called)
+		case 5:
+			id = f.Value
+		}
+	})
+	return id, c
+}
+
+func shape(t testing.TB, b []byte) (dtype string, bytes int64) {
+	size := int64(1)
+	each(t, b, func(f protoint.Field) {
+		switch f.Number {
+		case 2:
+			dtype, size = elements[f.Value].name, size*elements[f.Value].bits
+		case 3:
+			dims, err := protoint.Numbers[int64](nil, f)
+			require.NoError(t, err)
+			for _, d := range dims {
+				size *= d
+			}
+		case 4:
+			first, n := shape(t, f.Bytes)
+			if dtype == "" || dtype == "tuple" {
+				dtype = first
+			}
+			bytes += n
+		}
+	})
+	if bytes == 0 && dtype != "" {
+		bytes = size / 8
+	}
+	return dtype, bytes
+}
+
+func each(t testing.TB, b []byte, visit func(protoint.Field)) {
+	t.Helper()
+	for f, err := range protoint.Fields(b) {
+		require.NoError(t, err)
+		visit(f)
+	}
+}
