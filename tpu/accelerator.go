@@ -2,7 +2,7 @@ package tpu
 
 import (
 	"fmt"
-	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -18,20 +18,34 @@ type Accelerator struct {
 type AcceleratorError struct {
 	Text string
 	Msg  string // what is wrong, and what to write
+	// Nearest are slices that exist, next to the one that was asked for: types such
+	// as v5p-384 where a type was, topologies such as v5e:4x4 where a topology was.
+	// It is empty where the generation or the size cannot be read.
+	Nearest []string
 }
+
+// maxQuoted bounds the text that an error repeats, in bytes.
+const maxQuoted = 100
 
 // Error returns the problem in one line.
 func (e *AcceleratorError) Error() string {
-	return fmt.Sprintf("tpu: accelerator %q: %s", e.Text, e.Msg)
+	text := e.Text
+	if len(text) > maxQuoted {
+		text = text[:maxQuoted] + "..."
+	}
+	return fmt.Sprintf("tpu: accelerator %q: %s", text, e.Msg)
 }
 
 // ParseAccelerator reads an accelerator type, such as v5litepod-16, v4-8 or
-// v5p-128, or a topology, such as v5p:4x4x4. A type takes the shape that Cloud
-// TPU gives it by default; sizes that have none must be written as a topology.
-// Problems are [*AcceleratorError] values.
+// v5p-384, or a topology, such as v5p:4x4x4. A type takes the shape that Cloud
+// TPU gives it by default. Problems are [*AcceleratorError] values: a type or a
+// shape that does not exist is refused with the nearest that do.
 //
 // The number of a type counts TensorCores for v2, v3, v4, v5p and tpu7x, and
 // chips for v5e and v6e: v4-8 has four chips, v6e-8 has eight.
+//
+// A topology may be any in which chips are joined, also one that no type names,
+// such as v4:4x4x20, and the part of one machine, such as v5e:1x2.
 func ParseAccelerator(text string) (Accelerator, error) {
 	fail := func(format string, args ...any) (Accelerator, error) {
 		return Accelerator{}, &AcceleratorError{Text: text, Msg: fmt.Sprintf(format, args...)}
@@ -42,36 +56,79 @@ func ParseAccelerator(text string) (Accelerator, error) {
 	}
 	g, ok := LookupGeneration(text[:at])
 	if !ok {
-		return fail("no generation %q; known are %s", text[:at], strings.Join(prefixes(), ", "))
+		return fail("no generation %.40q; known are %s", text[:at], strings.Join(prefixes(), ", "))
 	}
-	a := Accelerator{generation: g.Name}
 	if text[at] == ':' {
-		if a.shape, ok = parseShape(text[at+1:], g.Dims); !ok {
-			return fail("%q is no shape; write %d numbers from 1, such as %s", text[at+1:], g.Dims, [...]string{2: "4x4", 3: "4x4x4"}[g.Dims])
-		}
-		if a.Chips() > g.MaxChips {
-			return fail("%d chips are more than the %d of a pod", a.Chips(), g.MaxChips)
-		}
+		return parseTopology(text, text[at+1:], g)
+	}
+	return parseType(text, text[at+1:], g)
+}
+
+// parseTopology reads the shape of a topology.
+func parseTopology(text, shape string, g Generation) (Accelerator, error) {
+	a := Accelerator{generation: g.Name}
+	var ok bool
+	if a.shape, ok = parseShape(shape, g.Dims); !ok {
+		return Accelerator{}, &AcceleratorError{Text: text, Msg: fmt.Sprintf("%.40q is no shape; write %d numbers from 1, such as %s",
+			shape, g.Dims, [...]string{2: "4x4", 3: "4x4x4"}[g.Dims])}
+	}
+	msg := ""
+	switch {
+	case a.Chips() > g.MaxChips:
+		msg = fmt.Sprintf("%d chips are more than the %d of a pod", a.Chips(), g.MaxChips)
+	case !g.joined(a.shape):
+		msg = fmt.Sprintf("no %s slice has this shape; there are %s", g.Name, g.shapesText())
+	default:
 		return a, nil
 	}
-	count, ok := parseSize(text[at+1:])
+	e := &AcceleratorError{Text: text}
+	for _, near := range g.nearest(a.Chips()) {
+		e.Nearest = append(e.Nearest, near.String())
+	}
+	e.Msg = msg + nearestText(e.Nearest)
+	return Accelerator{}, e
+}
+
+// parseType reads the size of an accelerator type.
+func parseType(text, size string, g Generation) (Accelerator, error) {
+	count, ok := parseSize(size)
 	if !ok {
-		return fail("%q is no number of cores or chips", text[at+1:])
+		return Accelerator{}, &AcceleratorError{Text: text, Msg: fmt.Sprintf("%.40q is no number of cores or chips", size)}
 	}
-	chips := count
+	chips, odd := count, false
 	if g.CountsCores {
-		if count%g.CoresPerChip != 0 {
-			return fail("the number counts cores, of which a chip has %d", g.CoresPerChip)
-		}
-		chips = count / g.CoresPerChip
+		chips, odd = count/g.CoresPerChip, count%g.CoresPerChip != 0
 	}
-	if chips > g.MaxChips {
-		return fail("%d chips are more than the %d of a pod", chips, g.MaxChips)
+	msg := ""
+	switch {
+	case odd:
+		msg = fmt.Sprintf("the number counts cores, of which a chip has %d", g.CoresPerChip)
+	case chips > g.MaxChips:
+		msg = fmt.Sprintf("%d chips are more than the %d of a pod", chips, g.MaxChips)
+	case !slices.Contains(g.sizes(), chips):
+		msg = fmt.Sprintf("%d chips have no default shape", chips)
+	default:
+		return Accelerator{generation: g.Name, shape: g.typeShape(chips)}, nil
 	}
-	if a.shape, ok = defaultShape(g.Dims, chips); !ok {
-		return fail("%d chips have no default shape; write the topology, such as %s:%s", chips, g.Name, [...]string{2: "4x4", 3: "4x4x4"}[g.Dims])
+	e := &AcceleratorError{Text: text}
+	if odd {
+		chips++ // between the two
 	}
-	return a, nil
+	var shapes []string
+	for _, near := range g.nearest(chips) {
+		e.Nearest = append(e.Nearest, near.Type())
+		shapes = append(shapes, fmt.Sprintf("%s (%s)", near.Type(), near))
+	}
+	e.Msg = msg + nearestText(shapes)
+	return Accelerator{}, e
+}
+
+// nearestText is the end of a message that names what exists.
+func nearestText(names []string) string {
+	if len(names) == 1 {
+		return "; the nearest is " + names[0]
+	}
+	return "; the nearest are " + strings.Join(names, " and ")
 }
 
 func prefixes() []string {
@@ -110,27 +167,6 @@ func parseShape(text string, dims int) (shape [3]int, ok bool) {
 	return shape, true
 }
 
-// defaultShape shares a power of two of chips among the dimensions, the last
-// getting the most; four chips in three dimensions are one host, 2x2x1.
-// It is the table of default shapes in the Cloud TPU documentation ("TPU
-// configurations"), of which 16x16x24 is the only one of another size.
-func defaultShape(dims, chips int) ([3]int, bool) {
-	if dims == 3 && chips == 16*16*24 {
-		return [3]int{16, 16, 24}, true
-	}
-	if chips < 1 || chips&(chips-1) != 0 {
-		return [3]int{}, false
-	}
-	k := bits.TrailingZeros(uint(chips))
-	switch {
-	case dims == 2:
-		return [3]int{1 << (k / 2), 1 << ((k + 1) / 2), 1}, true
-	case k < 3:
-		return [3]int{1 << (k / 2), 1 << ((k + 1) / 2), 1}, true
-	}
-	return [3]int{1 << (k / 3), 1 << ((k + 1) / 3), 1 << ((k + 2) / 3)}, true
-}
-
 // Generation returns the facts of the generation.
 func (a Accelerator) Generation() Generation {
 	g, _ := LookupGeneration(a.generation)
@@ -151,13 +187,12 @@ func (a Accelerator) Devices() int { return a.Chips() * a.Generation().DevicesPe
 
 // Hosts returns the number of host machines.
 func (a Accelerator) Hosts() int {
-	block := a.hostShape()
-	hosts := 1
-	for i, n := range a.shape {
-		hosts *= (n + block[i] - 1) / max(block[i], 1)
-	}
 	if a.generation == "" {
 		return 0
+	}
+	hosts := 1
+	for i, n := range a.hostShape() {
+		hosts *= a.shape[i] / n
 	}
 	return hosts
 }
@@ -165,10 +200,10 @@ func (a Accelerator) Hosts() int {
 // hostShape returns the block of chips of one host: all of them if one host may
 // have that many, else 2x2x1.
 func (a Accelerator) hostShape() [3]int {
-	if a.Chips() <= a.Generation().MaxChipsPerHost {
+	if a.Generation().onHost(a.shape) {
 		return a.shape
 	}
-	return [3]int{min(2, a.shape[0]), min(2, a.shape[1]), 1}
+	return [3]int{2, 2, 1}
 }
 
 // HBMBytes returns the memory of all chips.
@@ -191,11 +226,7 @@ func (a Accelerator) Type() string {
 // String returns the topology string, such as v5e:4x4 or v5p:4x4x4, by which
 // libtpu knows the slice. [ParseAccelerator] reads it back.
 func (a Accelerator) String() string {
-	text := fmt.Sprintf("%s:%dx%d", a.generation, a.shape[0], a.shape[1])
-	if a.Generation().Dims == 3 {
-		text += "x" + strconv.Itoa(a.shape[2])
-	}
-	return text
+	return a.generation + ":" + shapeText(a.shape, max(a.Generation().Dims, 2))
 }
 
 // Topology returns the slice as it is laid out when nothing is missing: a task
@@ -210,10 +241,6 @@ func (a Accelerator) Topology() (Topology, error) {
 	block, devices := a.hostShape(), a.Generation().DevicesPerChip
 	var hosts [3]int
 	for i, n := range a.shape {
-		if n%block[i] != 0 {
-			return Topology{}, topologyError("MeshShape", "%v cannot be shared among hosts of %dx%dx%d chips; use even sizes",
-				a, block[0], block[1], block[2])
-		}
 		hosts[i] = n / block[i]
 	}
 	var coords [][]Coordinates

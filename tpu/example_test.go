@@ -30,7 +30,7 @@ func ExampleBuildDeviceAssignment() {
 }
 
 func ExampleParseAccelerator() {
-	for _, text := range []string{"v5litepod-16", "v5p-128", "v5p:4x4x12"} {
+	for _, text := range []string{"v5litepod-16", "v4-8", "v5p-128", "v5p-384"} {
 		a, err := tpu.ParseAccelerator(text)
 		if err != nil {
 			panic(err)
@@ -41,9 +41,10 @@ func ExampleParseAccelerator() {
 	fmt.Println(err)
 	// Output:
 	// v5litepod-16: v5e:4x4, 16 chips, 16 devices, 4 hosts
+	// v4-8: v4:2x2x1, 4 chips, 4 devices, 1 hosts
 	// v5p-128: v5p:4x4x4, 64 chips, 64 devices, 16 hosts
-	// v5p:4x4x12: v5p:4x4x12, 192 chips, 192 devices, 48 hosts
-	// tpu: accelerator "v4-12": 6 chips have no default shape; write the topology, such as v4:4x4x4
+	// v5p-384: v5p:4x4x12, 192 chips, 192 devices, 48 hosts
+	// tpu: accelerator "v4-12": 6 chips have no default shape; the nearest are v4-8 (v4:2x2x1) and v4-16 (v4:2x2x2)
 }
 
 func ExampleLogicalTopology() {

@@ -15,7 +15,8 @@ type Generation struct {
 	// CoresPerChip is the number of TensorCores of a chip.
 	CoresPerChip int
 	// DevicesPerChip is the number of devices the runtime makes of a chip: less
-	// than CoresPerChip where it joins the cores into one.
+	// than CoresPerChip where it joins the cores into one, as those of v4
+	// (megacore) and of v5p.
 	DevicesPerChip int
 	// Dims is the number of dimensions of the interconnect, 2 or 3.
 	Dims int
@@ -26,6 +27,8 @@ type Generation struct {
 	MaxChips int
 	// HBMBytes is the memory of a chip. The runtime keeps some of it to itself.
 	HBMBytes int64
+	// HBMBandwidth is the rate of a chip's memory in bytes per second.
+	HBMBandwidth float64
 	// PeakFLOPS is the peak of a chip in bfloat16 operations per second.
 	PeakFLOPS float64
 }
@@ -36,17 +39,18 @@ const gibibyte = 1 << 30
 //
 // Sources: the Cloud TPU documentation ("TPU v2", "TPU v3", "TPU v4", "TPU
 // v5e", "TPU v5p", "TPU v6e", "TPU7x (Ironwood)" at docs.cloud.google.com/tpu)
-// for chips, memory and peaks, and the devices that libtpu describes for
-// topologies of each generation for DevicesPerChip.
+// for chips, cores, memory and peaks, and the public table of slices in
+// AI-Hypercomputer/maxtext (accelerator_to_spec_map) for DevicesPerChip.
+// testdata/generations.tsv and testdata/slices.tsv hold them as figures.
 func Generations() []Generation {
 	return []Generation{
-		{"v2", "v2", true, 2, 2, 2, 4, 4, 256, 16 * gibibyte, 46e12},
-		{"v3", "v3", true, 2, 2, 2, 4, 4, 1024, 32 * gibibyte, 123e12},
-		{"v4", "v4", true, 2, 2, 3, 4, 4, 4096, 32 * gibibyte, 275e12},
-		{"v5e", "v5litepod", false, 1, 1, 2, 4, 8, 256, 16 * gibibyte, 197e12},
-		{"v5p", "v5p", true, 2, 1, 3, 4, 4, 8960, 95 * gibibyte, 459e12},
-		{"v6e", "v6e", false, 1, 1, 2, 4, 8, 256, 32 * gibibyte, 918e12},
-		{"tpu7x", "tpu7x", true, 2, 2, 3, 4, 4, 9216, 192 * gibibyte, 2307e12},
+		{"v2", "v2", true, 2, 2, 2, 4, 4, 256, 16 * gibibyte, 700e9, 46e12},
+		{"v3", "v3", true, 2, 2, 2, 4, 4, 1024, 32 * gibibyte, 900e9, 123e12},
+		{"v4", "v4", true, 2, 1, 3, 4, 4, 4096, 32 * gibibyte, 1228e9, 275e12},
+		{"v5e", "v5litepod", false, 1, 1, 2, 4, 8, 256, 16 * gibibyte, 819e9, 197e12},
+		{"v5p", "v5p", true, 2, 1, 3, 4, 4, 8960, 95 * gibibyte, 2765e9, 459e12},
+		{"v6e", "v6e", false, 1, 1, 2, 4, 8, 256, 32 * gibibyte, 1640e9, 918e12},
+		{"tpu7x", "tpu7x", true, 2, 2, 3, 4, 4, 9216, 192 * gibibyte, 7380e9, 2307e12},
 	}
 }
 

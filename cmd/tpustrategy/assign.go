@@ -21,7 +21,7 @@ func (assignCmd) Help() string {
 	return `Shows which core is which logical device of which replica, as TensorFlow's device_assignment does it.
 
 Examples:
-  tpustrategy assign v4-8 --shape 1,1,1,2 --replicas 4
+  tpustrategy assign v3-8 --shape 1,1,1,2 --replicas 4
   tpustrategy assign v5e:4x4 --shape 2,2,1,1 --json`
 }
 

@@ -51,16 +51,11 @@ func (e *childError) Error() string {
 	return text
 }
 
-// childEnv is what libtpu needs to be set to work without a TPU. What the user has
-// set stays.
-var childEnv = []string{
-	"TPU_SKIP_MDS_QUERY=1", "TPU_ACCELERATOR_TYPE=v5litepod-8", "TPU_WORKER_HOSTNAMES=localhost", "TPU_WORKER_ID=0",
-	"ALLOW_MULTIPLE_LIBTPU_LOAD=1", "TPU_LOG_DIR=disabled", "TPU_STDERR_LOG_LEVEL=3", "TF_CPP_MIN_LOG_LEVEL=2", "TPU_MIN_LOG_LEVEL=3",
-}
+// childEnv keeps a plugin's log to itself. What the user has set stays.
+var childEnv = []string{"TPU_LOG_DIR=disabled", "TPU_STDERR_LOG_LEVEL=3", "TF_CPP_MIN_LOG_LEVEL=2", "TPU_MIN_LOG_LEVEL=3"}
 
-// child starts this program again to answer a request. withoutTPU adds the
-// environment in which libtpu does not look for a TPU.
-func (a *app) child(ctx context.Context, doing string, request childRequest, withoutTPU bool) (*childAnswer, error) {
+// child starts this program again to answer a request. quiet adds childEnv.
+func (a *app) child(ctx context.Context, doing string, request childRequest, quiet bool) (*childAnswer, error) {
 	input, err := json.Marshal(request)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
@@ -76,7 +71,7 @@ func (a *app) child(ctx context.Context, doing string, request childRequest, wit
 	// A signal in a plugin is caught by the Go runtime, whose account of its own
 	// goroutines would hide what the plugin said.
 	cmd.Env = append(a.environ[:len(a.environ):len(a.environ)], "GOTRACEBACK=none")
-	if withoutTPU {
+	if quiet {
 		for _, setting := range childEnv {
 			name, _, _ := strings.Cut(setting, "=")
 			if a.getenv(name) == "" {

@@ -51,7 +51,7 @@ func interruptedRun(t *testing.T, environ []string, once string, args ...string)
 
 func TestAnInterruptIsOneLineAndItsExitCode(t *testing.T) {
 	for _, line := range []string{
-		"doctor", "topology v5e:4x4", "assign v4-8 --shape 1,1,1,2", "compile --example digits --topology cpu:2",
+		"doctor", "topology v5e:4x4", "assign v3-8 --shape 1,1,1,2", "compile --example digits --topology cpu:2",
 		"compile --example digits --topology cpu:2,cpu:4", "install cpu",
 	} {
 		code, stdout, stderr := interruptedRun(t, os.Environ(), "", strings.Fields(line)...)

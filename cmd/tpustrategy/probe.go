@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"tpustrategy/pjrt"
+	"tpustrategy/tpu/system"
 )
 
 // probeRequest asks what a plugin is. Client opens its devices.
@@ -38,6 +39,15 @@ const probeTopology = "v5e:2x4"
 
 // probe opens a plugin and asks it.
 func probe(ctx context.Context, r probeRequest) (*probeAnswer, error) {
+	var slice *system.Slice
+	if r.Kind == "tpu" {
+		// It comes first, as it sets what libtpu reads where there is no TPU.
+		var err error
+		if slice, err = system.Describe(ctx, probeTopology, system.DescribeOptions{Plugin: r.Path}); err != nil {
+			return nil, err
+		}
+		defer slice.Close()
+	}
 	plugin, err := pjrt.Open(r.Path)
 	if err != nil {
 		return nil, err
@@ -51,14 +61,9 @@ func probe(ctx context.Context, r probeRequest) (*probeAnswer, error) {
 			answer.ClientError = err.Error()
 		}
 	}
-	if r.Kind == "tpu" {
-		topology, err := plugin.NewTopology(ctx, probeTopology, nil)
-		if err != nil {
-			return nil, err
-		}
-		defer topology.Close()
-		answer.AheadOfTime, answer.Topology, answer.TopologyDevices = true, probeTopology, len(topology.Devices())
-		answer.Platform = topology.PlatformVersion()
+	if slice != nil {
+		facts := slice.Facts()
+		answer.AheadOfTime, answer.Topology, answer.TopologyDevices, answer.Platform = true, facts.Name, facts.Devices, facts.Plugin
 	}
 	return answer, nil
 }

@@ -61,7 +61,7 @@ func describe(ctx context.Context, r describeRequest) (*described, error) {
 }
 
 // describeSlice describes a slice through a plugin. A name that only the plugin finds
-// out to be none, such as v5e:3x5, is wrong usage too.
+// out to be none is wrong usage too.
 func describeSlice(ctx context.Context, name, plugin string) (*system.Slice, error) {
 	slice, err := system.Describe(ctx, name, system.DescribeOptions{Plugin: plugin})
 	if refused := (*pjrt.Error)(nil); errors.As(err, &refused) && refused.Code == pjrt.InvalidArgument {
@@ -100,19 +100,11 @@ func plan(a tpu.Accelerator) (*described, error) {
 	}
 	mesh := t.MeshShape()
 	g := a.Generation()
-	d := &described{Planned: true, Mesh: mesh[:], Coordinates: t.DeviceCoordinates()}
-	// The runtime numbers devices along x first, then y, z, whatever the host.
-	for _, row := range d.Coordinates {
-		var ids []int
-		for _, c := range row {
-			ids = append(ids, ((c[2]*mesh[1]+c[1])*mesh[0]+c[0])*mesh[3]+c[3])
-		}
-		d.IDs = append(d.IDs, ids)
-	}
+	d := &described{Planned: true, Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}
 	d.Facts = system.SliceFacts{
 		Name: a.String(), Accelerator: a.Type(), Slices: 1, Kind: "TPU " + g.Name, Chips: a.Chips(), Hosts: a.Hosts(), Devices: a.Devices(),
 		DevicesPerChip: g.DevicesPerChip, HBMBytes: g.HBMBytes / int64(g.DevicesPerChip), PeakFLOPS: g.PeakFLOPS / float64(g.DevicesPerChip),
-		Wrap: system.CloudWrap(a),
+		HBMBandwidth: g.HBMBandwidth / float64(g.DevicesPerChip), Wrap: system.CloudWrap(a),
 	}
 	return d, nil
 }

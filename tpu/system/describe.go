@@ -29,9 +29,13 @@ type DescribeOptions struct {
 	// Options are handed to the plugin as they are, over those that follow from
 	// the fields above.
 	Options map[string]any
+	// KeepEnvironment leaves the process's environment as it is on a machine
+	// without a TPU, where Describe sets otherwise what libtpu reads.
+	KeepEnvironment bool
 	// Getenv reads the environment for the plugin search; nil is os.Getenv.
 	Getenv func(string) string
-	// Logger receives a line when the slice is described; nil discards.
+	// Logger receives a line when the slice is described, and one with the
+	// variables that Describe has set; nil discards.
 	Logger *slog.Logger
 }
 
@@ -58,15 +62,14 @@ type SliceFacts struct {
 	Hosts          int    `json:"hosts"`
 	Devices        int    `json:"devices"`
 	DevicesPerChip int    `json:"devices_per_chip"`
-	// HBMBytes is the memory of one device that programs can use: what the plugin
-	// says, or the device's share of its chip where the plugin says the whole
-	// chip's for each of its devices, as libtpu does for v4.
+	// HBMBytes is the memory of one device that programs can use, as the plugin
+	// says.
 	HBMBytes int64 `json:"hbm_bytes"`
 	// PeakFLOPS is the peak of one device in bfloat16 operations a second, from
 	// [tpu.Generations].
 	PeakFLOPS float64 `json:"peak_flops"`
 	// HBMBandwidth is the published rate of one device's memory in bytes a
-	// second.
+	// second, from [tpu.Generations].
 	HBMBandwidth float64 `json:"hbm_bandwidth"`
 	// Wrap says along which axes the interconnect closes to a ring, and Twist
 	// whether it is twisted as it does.
@@ -74,13 +77,6 @@ type SliceFacts struct {
 	Twist bool    `json:"twist"`
 	// Plugin is the plugin's version text.
 	Plugin string `json:"plugin"`
-}
-
-// chipBandwidth is the rate of a chip's memory in bytes a second, by generation.
-// Source: the pages of the generations in the Cloud TPU documentation
-// (docs.cloud.google.com/tpu/docs/v2 and so on), "HBM bandwidth per chip".
-var chipBandwidth = map[string]float64{
-	"v2": 700e9, "v3": 900e9, "v4": 1228e9, "v5e": 819e9, "v5p": 2765e9, "v6e": 1638e9, "tpu7x": 7380e9,
 }
 
 // joined is a number of slices before a name, as in "2x v5e-256".
@@ -95,7 +91,7 @@ func ParseSlices(name string) (slices int, a tpu.Accelerator, err error) {
 	if m := joined.FindStringSubmatch(text); m != nil {
 		// The expression lets digits through only, and few of them.
 		if slices, err = strconv.Atoi(m[1]); err != nil || slices < 1 {
-			return 0, a, &tpu.AcceleratorError{Text: name, Msg: "the number of slices is at least 1, as in \"2x v5e-256\""}
+			return 0, a, &tpu.AcceleratorError{Text: name, Msg: "the number of slices is at least 1, as in 2x " + m[2]}
 		}
 		text = m[2]
 	}
@@ -104,33 +100,52 @@ func ParseSlices(name string) (slices int, a tpu.Accelerator, err error) {
 }
 
 // CloudWrap says along which axes Cloud TPU closes a slice's interconnect to
-// rings: a three-dimensional slice whose sizes are all multiples of 4 is a torus,
-// a two-dimensional one only as a full pod. Source: the Cloud TPU documentation,
-// "TPU configurations" (v4, v5p) and "TPU v5e", "TPU v6e" (pods of 16x16).
+// rings: a three-dimensional slice whose sizes are all multiples of 4 is a torus;
+// in two dimensions an axis is a ring where it is as long as a pod's, 16 chips for
+// v5e and v6e, and for v2 and v3 the whole pod is a torus. Sources: the Cloud TPU
+// documentation, "TPU configurations", and the public table of slices in
+// AI-Hypercomputer/maxtext.
 func CloudWrap(a tpu.Accelerator) (wrap [3]bool) {
 	shape, g := a.Shape(), a.Generation()
-	if g.Dims == 3 {
-		torus := shape[0]%4 == 0 && shape[1]%4 == 0 && shape[2]%4 == 0
-		return [3]bool{torus, torus, torus}
+	switch g.Name {
+	case "":
+		return wrap
+	case "v2", "v3":
+		pod := a.Chips() == g.MaxChips
+		return [3]bool{pod, pod, false}
+	case "v5e", "v6e":
+		return [3]bool{shape[0] == 16, shape[1] == 16, false}
 	}
-	pod := a.Chips() == g.MaxChips && a.Chips() > 0
-	return [3]bool{pod, pod, false}
+	torus := shape[0]%4 == 0 && shape[1]%4 == 0 && shape[2]%4 == 0
+	return [3]bool{torus, torus, torus}
 }
+
+// maxDevices bounds the devices of all slices together: several times what jobs
+// use, and a minute of libtpu's time.
+const maxDevices = 1 << 17
 
 // Describe describes a slice by name, through libtpu, without any TPU: "v5p:4x4x4",
 // an accelerator type such as "v5litepod-16" with Cloud TPU's default shape, or
 // several slices, "2x v5e-256". It takes milliseconds, most of it to load libtpu.
 //
-// libtpu reads its environment as it is loaded. Without a TPU, set
-// TPU_SKIP_MDS_QUERY=1, TPU_WORKER_HOSTNAMES=localhost, TPU_WORKER_ID=0 and
-// TPU_ACCELERATOR_TYPE to any type before, in the shell or with os.Setenv, or it
-// asks the network for the machine it is on, over and over: minutes, which ctx
-// cannot cut short, and so [ErrMetadataQuery] instead. Describe sets nothing.
+// The devices are those of the real runtime: v4 and v5p have one for each chip,
+// which joins its two cores (megacore), v2, v3 and tpu7x one for each core.
+//
+// libtpu reads its environment as it is loaded. On a machine that shows no sign of a
+// TPU (no /dev/accel*, no /dev/vfio/*, no such device on the PCI bus) Describe sets,
+// in the environment of this process and only where nothing is set, TPU_SKIP_MDS_QUERY=1,
+// TPU_ACCELERATOR_TYPE, TPU_WORKER_HOSTNAMES=localhost and TPU_WORKER_ID=0, as libtpu
+// would ask the network for minutes otherwise, and ALLOW_MULTIPLE_LIBTPU_LOAD=1, so
+// that several programs can compile side by side. Logger is told of them. Call
+// Describe before other goroutines of the program read or change the environment
+// through C. A machine with a TPU keeps its environment.
+//
 // libtpu aborts the process for some programs that it cannot compile: compile in a
 // process of its own what must not take others down.
 //
-// Errors: [*tpu.AcceleratorError] for the name, [*pjrt.FindError] without libtpu,
-// [ErrMetadataQuery], [*pjrt.PluginError], [*pjrt.Error] from libtpu.
+// Errors: [*tpu.AcceleratorError] for a name of no slice that exists,
+// [*pjrt.FindError] without libtpu, [ErrMetadataQuery], [*pjrt.PluginError],
+// [*pjrt.Error] from libtpu.
 func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, error) {
 	start := time.Now()
 	slices, a, err := ParseSlices(name)
@@ -145,11 +160,14 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 	case opts.Slices > 0:
 		slices = opts.Slices
 	}
+	if slices > maxDevices/a.Devices() {
+		return nil, fmt.Errorf("system: %d slices of %d devices are more than the %d devices that are described at once", slices, a.Devices(), maxDevices)
+	}
 	found, err := Find(Options{Plugin: opts.Plugin, Getenv: opts.Getenv})
 	if err != nil {
 		return nil, fmt.Errorf("system: %w", err)
 	}
-	if err := opts.checkQuery(thisHost()); err != nil {
+	if err := prepare(thisHost(), a, opts); err != nil {
 		return nil, fmt.Errorf("system: describing %s: %w", name, err)
 	}
 	plugin, err := pjrt.Open(found.Path)
@@ -161,6 +179,10 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 		wrap = *opts.Wrap
 	}
 	options := map[string]any{"wrap": bits(wrap)}
+	if g := a.Generation(); g.DevicesPerChip < g.CoresPerChip {
+		// Without it libtpu describes v4 as it was before its cores were joined.
+		options["chip_config_name"] = "megacore"
+	}
 	if shape := a.Shape(); a.Hosts() == 1 {
 		options["chips_per_host_bounds"] = []int64{int64(shape[0]), int64(shape[1]), int64(shape[2])}
 	}
@@ -206,18 +228,17 @@ func (s *Slice) read(slices int, a tpu.Accelerator) error {
 		return err
 	}
 	g := a.Generation()
+	// The options may have libtpu make other devices of a chip than the runtime.
+	perChip := max(len(devices)/(slices*a.Chips()), 1)
 	s.facts = SliceFacts{
 		Name: name, Accelerator: a.Type(), Slices: slices, Kind: devices[0].Kind(),
-		Chips: slices * a.Chips(), Hosts: s.topology.NumTasks(), Devices: len(devices), DevicesPerChip: g.DevicesPerChip,
-		PeakFLOPS:    g.PeakFLOPS / float64(max(g.DevicesPerChip, 1)),
-		HBMBandwidth: chipBandwidth[g.Name] / float64(max(g.DevicesPerChip, 1)),
+		Chips: slices * a.Chips(), Hosts: s.topology.NumTasks(), Devices: len(devices), DevicesPerChip: perChip,
+		PeakFLOPS:    g.PeakFLOPS / float64(perChip),
+		HBMBandwidth: g.HBMBandwidth / float64(perChip),
 		Plugin:       s.handle.PlatformVersion(),
 	}
 	attributes := s.handle.Attributes()
 	s.facts.HBMBytes, _ = attributes["device_memory_bytes_limit"].(int64)
-	if share := g.HBMBytes / int64(max(g.DevicesPerChip, 1)); s.facts.HBMBytes > share*5/4 {
-		s.facts.HBMBytes /= int64(g.DevicesPerChip)
-	}
 	if wrap, ok := attributes["wrap"].([]int64); ok {
 		for i := range min(len(wrap), len(s.facts.Wrap)) {
 			s.facts.Wrap[i] = wrap[i] != 0

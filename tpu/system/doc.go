@@ -41,8 +41,8 @@
 //
 // [Describe] asks libtpu for the devices of a slice by name, such as "v5p:4x4x4",
 // with no TPU anywhere. The [Slice] compiles programs for it; a strategy over one
-// traces and compiles steps that only such a slice can run. Describe says which
-// environment libtpu wants where there is no TPU.
+// traces and compiles steps that only such a slice can run. On a machine without a
+// TPU Describe sets the environment that libtpu wants there.
 //
 // # Ownership
 //

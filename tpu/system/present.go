@@ -12,14 +12,15 @@ import (
 var ErrNoTPU = errors.New("this machine has no TPU: there is no /dev/accel*, no /dev/vfio/* and no PCI device of Google's; " +
 	"set CPUDevices to run on CPU devices, use Describe to compile for a slice, or name the Plugin to open it all the same")
 
-// ErrMetadataQuery is that libtpu was not loaded to describe a slice: on a machine
-// without a TPU it would first ask the metadata server of a cloud for minutes.
+// ErrMetadataQuery is that libtpu was not loaded to describe a slice, as
+// [DescribeOptions.KeepEnvironment] asks to leave the environment as it is: on a
+// machine without a TPU libtpu would first ask the metadata server of a cloud for
+// minutes.
 var ErrMetadataQuery = errors.New("libtpu would ask the network for minutes which machine this is, as it has no TPU; " +
-	"set TPU_SKIP_MDS_QUERY=1, TPU_ACCELERATOR_TYPE=v5litepod-8, TPU_WORKER_HOSTNAMES=localhost and TPU_WORKER_ID=0 in the environment, " +
-	"also with os.Setenv before libtpu is loaded, or name the Plugin to load it all the same")
+	"leave KeepEnvironment unset, or set TPU_SKIP_MDS_QUERY=1, TPU_WORKER_HOSTNAMES=localhost, TPU_WORKER_ID=0")
 
-// googlePCI is Google's vendor number on the PCI bus. Its virtual network cards
-// have it too: a machine with it may have a TPU.
+// googlePCI is Google's vendor number on the PCI bus. Its virtual network cards and
+// disks have it too, which are told by their class.
 const googlePCI = "0x1ae0"
 
 // mayHaveTPU says whether the machine shows any sign of a TPU.
@@ -31,11 +32,26 @@ func (h hostFiles) mayHaveTPU() bool {
 	}
 	vendors, _ := filepath.Glob(filepath.Join(h.pci, "*", "vendor"))
 	for _, path := range vendors {
-		if text, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(text)) == googlePCI {
+		if line(path) == googlePCI && !diskOrNetwork(line(filepath.Join(filepath.Dir(path), "class"))) {
 			return true
 		}
 	}
 	return false
+}
+
+// diskOrNetwork says whether a PCI class, such as 0x020000, is that of a disk (01)
+// or a network card (02).
+func diskOrNetwork(class string) bool {
+	return strings.HasPrefix(class, "0x01") || strings.HasPrefix(class, "0x02")
+}
+
+// line is a file's text, "" if it cannot be read.
+func line(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // checkPresent refuses a TPU plugin that was found, and not named, on a machine
@@ -45,17 +61,4 @@ func (s *starter) checkPresent(host hostFiles) error {
 		return nil
 	}
 	return ErrNoTPU
-}
-
-// checkQuery refuses to have a TPU plugin that was found, and not named, look for
-// the machine's TPU in the network.
-func (o DescribeOptions) checkQuery(host hostFiles) error {
-	getenv := o.Getenv
-	if getenv == nil {
-		getenv = os.Getenv
-	}
-	if o.Plugin != "" || getenv("TPU_SKIP_MDS_QUERY") != "" || host.mayHaveTPU() {
-		return nil
-	}
-	return ErrMetadataQuery
 }

@@ -1,13 +1,17 @@
 package system
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"tpustrategy/tpu"
 )
 
 func TestSignsOfATPU(t *testing.T) {
@@ -22,6 +26,10 @@ func TestSignsOfATPU(t *testing.T) {
 		"the driver of vfio alone":    {map[string]string{"dev/vfio/vfio": ""}, false},
 		"a device that no driver has": {map[string]string{"pci/0000:00:05.0/vendor": "0x1ae0\n"}, true},
 		"devices of others":           {map[string]string{"pci/0000:00:05.0/vendor": "0x8086\n"}, false},
+		"a virtual network card":      {map[string]string{"pci/0000:00:05.0/vendor": "0x1ae0\n", "pci/0000:00:05.0/class": "0x020000\n"}, false},
+		"a virtual disk":              {map[string]string{"pci/0000:00:05.0/vendor": "0x1ae0\n", "pci/0000:00:05.0/class": "0x010802\n"}, false},
+		"an accelerator": {map[string]string{"pci/0000:00:05.0/vendor": "0x1ae0\n", "pci/0000:00:05.0/class": "0x020000\n",
+			"pci/0000:00:06.0/vendor": "0x1ae0\n", "pci/0000:00:06.0/class": "0x120000\n"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -38,12 +46,6 @@ func TestSignsOfATPU(t *testing.T) {
 				s := &starter{opts: asked}
 				assert.NoError(t, s.checkPresent(host))
 			}
-			without := func(string) string { return "" }
-			assert.Equal(t, !c.want, DescribeOptions{Getenv: without}.checkQuery(host) != nil)
-			assert.NoError(t, DescribeOptions{Getenv: without, Plugin: "/libtpu.so"}.checkQuery(host))
-			assert.NoError(t, DescribeOptions{Getenv: func(name string) string {
-				return map[string]string{"TPU_SKIP_MDS_QUERY": "1"}[name]
-			}}.checkQuery(host))
 		})
 	}
 }
@@ -64,14 +66,50 @@ func TestATPUPluginThatWasOnlyFoundIsNotOpenedWithoutATPU(t *testing.T) {
 	assert.Equal(t, StepFind, start.Step)
 }
 
-func TestASliceIsNotDescribedByAskingTheNetwork(t *testing.T) {
-	if thisHost().mayHaveTPU() {
-		t.Skip("this machine may have a TPU")
-	}
-	self, err := os.Executable()
+// anySlice is a slice to describe.
+func anySlice(t *testing.T) tpu.Accelerator {
+	t.Helper()
+	a, err := tpu.ParseAccelerator("v5p-384")
 	require.NoError(t, err)
-	_, err = Describe(context.Background(), "v5e:4x4", DescribeOptions{Getenv: func(name string) string {
-		return map[string]string{"TPU_LIBRARY_PATH": self}[name]
-	}})
-	require.ErrorIs(t, err, ErrMetadataQuery)
+	return a
+}
+
+// unset clears the variables that prepare sets, until the test ends.
+func unset(t *testing.T) {
+	t.Helper()
+	for _, s := range withoutTPU(anySlice(t)) {
+		t.Setenv(s.name, "")
+	}
+}
+
+func TestOnlyWhatNobodyHasSetIsSetAndOnlyWithoutATPU(t *testing.T) {
+	dir := t.TempDir()
+	nothing := hostFiles{dev: dir, pci: dir}
+	withTPU := hostFiles{dev: t.TempDir(), pci: dir}
+	require.NoError(t, os.WriteFile(filepath.Join(withTPU.dev, "accel0"), nil, 0o644))
+	environ := func() map[string]string {
+		set := map[string]string{}
+		for _, s := range withoutTPU(anySlice(t)) {
+			if value := os.Getenv(s.name); value != "" {
+				set[s.name] = value
+			}
+		}
+		return set
+	}
+	unset(t)
+	require.NoError(t, prepare(withTPU, anySlice(t), DescribeOptions{}))
+	assert.Empty(t, environ(), "a machine with a TPU keeps its environment")
+	require.ErrorIs(t, prepare(nothing, anySlice(t), DescribeOptions{KeepEnvironment: true}), ErrMetadataQuery)
+	assert.ErrorContains(t, prepare(nothing, anySlice(t), DescribeOptions{KeepEnvironment: true}), "TPU_ACCELERATOR_TYPE=v5p-384")
+	assert.Empty(t, environ())
+	var log bytes.Buffer
+	require.NoError(t, os.Setenv("TPU_WORKER_ID", "7"))
+	require.NoError(t, prepare(nothing, anySlice(t), DescribeOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+	assert.Equal(t, map[string]string{"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5p-384", "TPU_WORKER_HOSTNAMES": "localhost",
+		"TPU_WORKER_ID": "7", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}, environ())
+	assert.Contains(t, log.String(), "TPU_SKIP_MDS_QUERY=1 TPU_ACCELERATOR_TYPE=v5p-384 TPU_WORKER_HOSTNAMES=localhost ALLOW_MULTIPLE_LIBTPU_LOAD=1\n")
+	log.Reset()
+	require.NoError(t, prepare(nothing, anySlice(t), DescribeOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+	assert.Empty(t, log.String(), "nothing is left to set")
+	require.NoError(t, prepare(nothing, anySlice(t), DescribeOptions{KeepEnvironment: true}))
 }
