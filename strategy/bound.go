@@ -28,7 +28,8 @@ type Bound struct {
 }
 
 // Bind fixes the function's arguments and compiles it. Host arguments are copied
-// now and closed with the Bound; others stay the caller's, open as long as it is
+// now and closed with the Bound, and so are values that come in another layout than
+// the function's; others stay the caller's, open as long as it is
 // launched.
 func (f *Function) Bind(ctx context.Context, args ...any) (*Bound, error) {
 	values, release, err := f.place(ctx, args, toRun)
@@ -46,7 +47,7 @@ func (f *Function) Bind(ctx context.Context, args ...any) (*Bound, error) {
 		return nil, err
 	}
 	for i, arg := range args {
-		if _, ok := arg.(Value); !ok {
+		if given, ok := arg.(Value); !ok || given != values[i] { // copied, or laid out anew
 			b.values = append(b.values, values[i])
 		}
 	}

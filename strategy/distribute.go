@@ -3,6 +3,7 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
@@ -20,11 +21,21 @@ type DistributeOptions struct {
 	Rule   input.Rule
 	// Epoch is the pass to open, for loops that open the data once for each.
 	Epoch uint64
+	// Arguments say how a replica's part of each tensor is split over its logical
+	// devices, in the order of an element's leaves (members of a tuple in order, of a
+	// dictionary by ascending key); missing ones are whole on each. A part is copied
+	// to the device that is to hold it, so that none holds the whole. One that does
+	// not fit is an [*Error] that names the leaf and wraps a [*logical.Error], where
+	// the batch is put on the devices.
+	Arguments []logical.Annotation
 }
 
 func (s *TPUStrategy) inputOptions(o DistributeOptions) (input.Options, error) {
 	opts, err := s.InputOptions()
 	opts.Policy, opts.Rule, opts.Epoch = o.Policy, o.Rule, o.Epoch
+	if len(o.Arguments) > 0 {
+		opts.Layout = slices.Clone(o.Arguments)
+	}
 	return opts, err
 }
 
@@ -57,8 +68,8 @@ func (s *TPUStrategy) DistributeDatasetsFromFunction(fn func(input.Context) (inp
 // dataset's elements, tuples as []any and dictionaries as map[string]any, with a
 // *[PerReplica] at each leaf, ragged where the replicas' shares differ. Text stays
 // on the host, as *[Objects]. Of several processes each gives the inputs of its own
-// replicas, all of one shape.
-func (s *TPUStrategy) Inputs(ctx context.Context, step input.Step) (any, error) {
+// replicas, all of one shape. Arguments are those of [DistributeOptions].
+func (s *TPUStrategy) Inputs(ctx context.Context, step input.Step, arguments ...logical.Annotation) (any, error) {
 	nests := make([]any, len(step.Replicas))
 	for r, e := range step.Replicas {
 		var err error
@@ -66,16 +77,30 @@ func (s *TPUStrategy) Inputs(ctx context.Context, step input.Step) (any, error) 
 			return nil, fmt.Errorf("strategy: input of replica %d: %w", r, err)
 		}
 	}
-	if !s.hosts.several() {
-		return s.regroup(ctx, "inputs", nests, true)
-	}
-	return zipNest("inputs", nests, func(path string, leaves []any) (any, error) {
-		v, err := s.LocalPerReplica(ctx, leaves, logical.Annotation{})
+	leaf := -1
+	nest, err := zipNest("inputs", nests, func(path string, leaves []any) (any, error) {
+		leaf++
+		v, err := s.inputLeaf(ctx, path, leaves, at(arguments, leaf))
 		if err != nil {
 			return nil, fmt.Errorf("strategy: inputs%s: %w", path, err)
 		}
 		return v, nil
 	})
+	if err == nil && leaf+1 < len(arguments) {
+		err = fault(ValueError, "inputs", "annotate an element's leaves in their order", "%d annotations for the %d leaves of an element", len(arguments), leaf+1)
+	}
+	return nest, err
+}
+
+// inputLeaf puts one component of a step on the devices.
+func (s *TPUStrategy) inputLeaf(ctx context.Context, path string, leaves []any, a logical.Annotation) (any, error) {
+	if _, text := leaves[0].([]string); text && a.Kind() != logical.None {
+		return nil, fault(TypeError, "inputs", "leave its annotation out", "text, which stays on the host, annotated %s", a)
+	}
+	if s.hosts.several() {
+		return s.LocalPerReplica(ctx, leaves, a)
+	}
+	return s.wrap(ctx, "inputs", path, leaves, false, a)
 }
 
 // hostNest is an element with GoMLX tensors.
@@ -115,8 +140,9 @@ func hostNest(e input.Element) (any, error) {
 
 // Iterator is distributed input on the devices. One goroutine uses it at a time.
 type Iterator struct {
-	strategy *TPUStrategy
-	steps    *input.Steps
+	strategy  *TPUStrategy
+	steps     *input.Steps
+	arguments []logical.Annotation
 }
 
 // Iterate opens distributed input, from its beginning, as an iterator of values on
@@ -138,7 +164,8 @@ func (s *TPUStrategy) Iterate(ctx context.Context, d *input.Distributed) (*Itera
 	if err != nil {
 		return nil, err
 	}
-	return &Iterator{strategy: s, steps: steps}, nil
+	arguments, _ := d.Layout().([]logical.Annotation)
+	return &Iterator{strategy: s, steps: steps, arguments: arguments}, nil
 }
 
 // Next returns the next step's input, or io.EOF: a *PerReplica for a dataset of
@@ -153,7 +180,7 @@ func (it *Iterator) Next(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return it.strategy.Inputs(ctx, step)
+	return it.strategy.Inputs(ctx, step, it.arguments...)
 }
 
 // Close releases the input. What Next gave stays the caller's. A second Close does

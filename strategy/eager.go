@@ -286,7 +286,7 @@ func (s *TPUStrategy) merge(ctx context.Context, call string, leaves []any) (v V
 	x, whole := asOne(leaves)
 	if !whole {
 		_, updating := UpdateReplicaID(ctx)
-		if x, err = s.wrap(ctx, call, "", leaves, updating); err != nil {
+		if x, err = s.wrap(ctx, call, "", leaves, updating, logical.Annotation{}); err != nil {
 			return nil, nil, err
 		}
 		if x, ok := x.(Value); ok {

@@ -36,8 +36,12 @@ type FunctionOptions struct {
 	// Training is what Scope.IsTraining answers: dropout and batch
 	// normalisation behave as in training.
 	Training bool
-	// Arguments say how host arguments are split over the logical devices, by
-	// position. Missing ones are replicated.
+	// Arguments say how arguments are split over the logical devices, by position.
+	// Host arguments without one are replicated, values stay as they are. A value
+	// that comes in another layout is laid out anew before each run, which costs a
+	// copy: let the input split it ([DistributeOptions].Arguments, package feed's
+	// Annotations). One that does not fit is an [*ArgumentError] that wraps a
+	// [*logical.Error].
 	Arguments []logical.Annotation
 	// Results do the same for the results.
 	Results []logical.Annotation
@@ -154,6 +158,9 @@ func (f *Function) place(ctx context.Context, args []any, to purpose) (values []
 	if err := s.requireCross(ctx, f.opts.Name); err != nil {
 		return nil, nil, err
 	}
+	if err := f.unusedAnnotation(len(args)); err != nil {
+		return nil, nil, err
+	}
 	var made []Value
 	release = func() {
 		for _, v := range made {
@@ -182,7 +189,15 @@ func (f *Function) place(ctx context.Context, args []any, to purpose) (values []
 				return fail(i, fmt.Sprintf("replicas have different shapes %v", v.base().ragged),
 					f.raggedHint(), nil)
 			}
-			values = append(values, v)
+			as, copied, err := s.as(ctx, v, f.argument(i))
+			if err != nil {
+				release()
+				return nil, nil, f.notLaidOut(i, err)
+			}
+			if copied {
+				made = append(made, as)
+			}
+			values = append(values, as)
 			continue
 		}
 		var v Value

@@ -26,7 +26,7 @@ func (s *TPUStrategy) RaggedPerReplica(ctx context.Context, values []any) (*PerR
 	if err != nil {
 		return nil, err
 	}
-	return s.perReplicaOf(ctx, all)
+	return s.perReplicaOf(ctx, all, logical.Annotation{})
 }
 
 func (s *TPUStrategy) hostTensors(op string, values []any) ([]*tensors.Tensor, error) {
@@ -44,8 +44,8 @@ func (s *TPUStrategy) hostTensors(op string, values []any) ([]*tensors.Tensor, e
 }
 
 // perReplicaOf makes a value of the replicas' tensors, padding them if they
-// differ.
-func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor) (*PerReplica, error) {
+// differ: then also to what a's parts divide.
+func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a logical.Annotation) (*PerReplica, error) {
 	dims := slices.Clone(all[0].Shape().Dimensions)
 	ragged := false
 	for r, t := range all {
@@ -65,6 +65,11 @@ func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor) (
 	}
 	read := func(r int, use func([]byte)) error { return all[r].ConstBytes(use) }
 	if ragged {
+		for d, parts := range a.Parts() {
+			if d < len(dims) && parts > 0 {
+				dims[d] = (dims[d] + parts - 1) / parts * parts
+			}
+		}
 		element := elementBytes(all[0].DType())
 		read = func(r int, use func([]byte)) error {
 			padded := make([]byte, element*size(dims))
@@ -77,7 +82,7 @@ func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor) (
 			return err
 		}
 	}
-	v, err := s.place(ctx, true, all[0].DType(), dims, logical.Annotation{}, read)
+	v, err := s.place(ctx, true, all[0].DType(), dims, a, read)
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (s *TPUStrategy) regroup(ctx context.Context, op string, nests []any, alway
 				return out, nil
 			}
 		}
-		return s.wrap(ctx, op, path, leaves, false)
+		return s.wrap(ctx, op, path, leaves, false, logical.Annotation{})
 	})
 }
 
@@ -62,7 +62,7 @@ func (s *TPUStrategy) group(ctx context.Context, op string, nests []any) (any, e
 		if out, ok := asOne(leaves); ok {
 			return out, nil
 		}
-		return s.wrap(ctx, op, path, leaves, true)
+		return s.wrap(ctx, op, path, leaves, true, logical.Annotation{})
 	})
 }
 
@@ -97,9 +97,9 @@ func containerOf(leaves []any) (any, bool) {
 	return first.value, true
 }
 
-// wrap makes a per-replica value of leaves; a mirrored one of equal tensors, if
-// equal is set.
-func (s *TPUStrategy) wrap(ctx context.Context, op, path string, leaves []any, equal bool) (any, error) {
+// wrap makes a per-replica value of leaves, laid out as a says; a mirrored one of equal
+// tensors, if equal is set.
+func (s *TPUStrategy) wrap(ctx context.Context, op, path string, leaves []any, equal bool, a logical.Annotation) (any, error) {
 	all := make([]*tensors.Tensor, len(leaves))
 	for r, x := range leaves {
 		var err error
@@ -120,9 +120,9 @@ func (s *TPUStrategy) wrap(ctx context.Context, op, path string, leaves []any, e
 		}
 	}
 	if equal && !slices.ContainsFunc(all, func(t *tensors.Tensor) bool { return !equalTensors(all[0], t) }) {
-		return s.Mirror(ctx, all[0], logical.Annotation{})
+		return s.Mirror(ctx, all[0], a)
 	}
-	v, err := s.perReplicaOf(ctx, all)
+	v, err := s.perReplicaOf(ctx, all, a)
 	if err != nil {
 		return nil, fmt.Errorf("strategy: %s%s: %w", op, path, err)
 	}

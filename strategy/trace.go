@@ -111,7 +111,8 @@ func (t *trace) run() error {
 	for i, v := range t.values {
 		in[i] = graph.Parameter(t.graph, argumentName(i), shapes.Make(v.base().dtype, v.base().shape...))
 	}
-	rc.arguments, rc.values, rc.parameters = in, t.values, in
+	rc.values, rc.parameters = t.values, slices.Clone(in)
+	rc.arguments = t.place(in)
 	if f.opts.PadRagged {
 		rc.takeSizes(t.values)
 	}
@@ -176,7 +177,7 @@ func (t *trace) assemble() (*module.Module, error) {
 		case next < len(t.values) && name == argumentName(next):
 			base := t.values[next].base()
 			sig.Arguments = append(sig.Arguments, module.Tensor{
-				Name: name, PerReplica: base.perReplica, PerStep: base.steps > 0, Annotation: base.annotation})
+				Name: name, PerReplica: base.perReplica, PerStep: base.steps > 0, Annotation: t.annotationOf(next)})
 			t.variables = append(t.variables, nil)
 			next++
 		default:

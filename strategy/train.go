@@ -26,7 +26,8 @@ type LossFunc func(rc *ReplicaContext, in []*graph.Node) *graph.Node
 type TrainOptions struct {
 	// Name is for errors and profiles; "train_step" if empty.
 	Name string
-	// Arguments say how the batch's tensors are split over the logical devices.
+	// Arguments say how the batch's tensors are split over the logical devices, also
+	// those that come as values; see [FunctionOptions.Arguments].
 	Arguments []logical.Annotation
 	// LocalBatch says that host tensors are not the global batch but the rows of
 	// this process's replicas; see [FunctionOptions.LocalBatch].
@@ -152,6 +153,14 @@ func (t *TrainStep) Run(ctx context.Context, batch ...any) (*Mirrored, error) {
 	}
 	if s.isClosed.Load() {
 		return nil, ErrClosed
+	}
+	if !t.laidOut(batch) {
+		laid, release, err := t.layOut(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		batch = laid
 	}
 	b, err := t.bind(ctx, batch)
 	defer clear(t.hosts) // they are the caller's, not ours to keep

@@ -46,7 +46,8 @@ type Options struct {
 	// batch's.
 	Rows int
 	// Annotations say how the components of a replica's part are split over its
-	// logical devices, in the order of the leaves. Missing ones are replicated.
+	// logical devices, in the order of the leaves. Missing ones are replicated; with
+	// none at all the data's count, see strategy.DistributeOptions.
 	Annotations []logical.Annotation
 	// EndTogether is the caller's word that all processes run out of data at the
 	// same step where the dataset does not show it: files of as many records, say.

@@ -24,6 +24,9 @@ type placer struct {
 
 func newPlacer(s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*placer, error) {
 	p := &placer{strategy: s, opts: opts, local: s.LocalReplicas()}
+	if layout, ok := d.Layout().([]logical.Annotation); ok && len(opts.Annotations) == 0 {
+		p.opts.Annotations = layout
+	}
 	if d.LocalReplicas() != len(p.local) {
 		return nil, fmt.Errorf("feed: the input is for %d replicas of this process, the strategy has %d; distribute it with Replicas %d, Hosts %d, HostIndex %d",
 			d.LocalReplicas(), len(p.local), s.NumReplicasInSync(), s.NumProcesses(), s.Process())
@@ -68,6 +71,10 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 	}
 	if err := p.transpose(b, step); err != nil {
 		return b, err
+	}
+	if len(p.opts.Annotations) > len(p.columns) {
+		return b, fmt.Errorf("feed: step %d: %w", b.Index, &OptionError{"Annotations", fmt.Sprintf(
+			"%d for the %d components %v", len(p.opts.Annotations), len(p.columns), b.Paths)})
 	}
 	for leaf, column := range p.columns {
 		if err := p.check(b, leaf, column); err != nil {

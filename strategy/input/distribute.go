@@ -21,6 +21,10 @@ type Options struct {
 	// step returns io.EOF or an error. Nil lets every host decide alone, which is right for a single one.
 	AnyHost func(ctx context.Context, mine bool) (bool, error)
 
+	// Layout is for whoever puts the elements on devices, who reads it from [Distributed.Layout]: how each part is to lie
+	// there. Nothing here looks at it.
+	Layout any
+
 	// Replication chooses between one pipeline for each host and one for each replica (FromFunction only).
 	Replication Replication
 	// HostPipelines refuses PerReplica, as strategies whose replicas are fed by their host do.
@@ -282,6 +286,9 @@ func (d *Distributed) Spec() Spec { return d.spec }
 
 // LocalReplicas is the number of elements in each step: the replicas of this host.
 func (d *Distributed) LocalReplicas() int { return d.local }
+
+// Layout is that of the options.
+func (d *Distributed) Layout() any { return d.opts.Layout }
 
 // Policy is the policy that really applied: what Auto came to.
 func (d *Distributed) Policy() Policy { return d.policy }

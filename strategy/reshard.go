@@ -1,0 +1,142 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"tpustrategy/logical"
+)
+
+// A value has a layout from where it was made. A step that asks for another one by
+// [FunctionOptions].Arguments gets it: the value is laid out anew before the step, by
+// a program of its own that moves parts between the logical devices of a replica.
+
+// laidOut says whether a value is on the logical devices as a asks. A value that a
+// does not place is, and so is one that a wants whole and each device holds.
+func (v *distributed) laidOut(a logical.Annotation) bool {
+	if v.strategy.perReplica == 1 || a.Kind() == logical.None {
+		return true
+	}
+	if a.Kind() != logical.KindSplit {
+		return v.annotation.Kind() != logical.KindSplit
+	}
+	return v.annotation.Equal(a)
+}
+
+// as returns the value laid out as a asks: itself where it is, otherwise a copy, which
+// the caller closes. An annotation that does not fit the value's shape is a
+// [*logical.Error]. A stacked value stays as it is: its loop lays out each step's part.
+func (s *TPUStrategy) as(ctx context.Context, v Value, a logical.Annotation) (out Value, copied bool, err error) {
+	base := v.base()
+	if err := a.Validate("", base.shape, s.perReplica); err != nil {
+		return nil, false, err
+	}
+	if base.steps > 0 || base.laidOut(a) {
+		return v, false, nil
+	}
+	if s.slice != nil {
+		out, err = s.newValue(base.perReplica, base.dtype, base.shape, a, nil)
+	} else {
+		out, err = s.reshard(ctx, v, a)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	out.base().ragged = base.ragged
+	return out, true, nil
+}
+
+// reshard copies a value into another layout. Nothing goes through the host.
+func (s *TPUStrategy) reshard(ctx context.Context, v Value, a logical.Annotation) (Value, error) {
+	if _, err := v.base().live(); err != nil {
+		return nil, err
+	}
+	out, err := s.call(ctx, builtinCall{
+		name: "lay_out", values: []Value{v}, mirrored: !v.base().perReplica, results: one(a),
+		step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node { return in },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("strategy: laying out %s as %s: %w", v.base(), a, err)
+	}
+	return out[0], nil
+}
+
+// place puts the arguments' annotations on those parameters of the step that do not
+// come in that layout: the values of a loop's steps.
+func (t *trace) place(in []*graph.Node) []*graph.Node {
+	for i := range in {
+		if a := t.f.argument(i); !t.values[i].base().laidOut(a) {
+			in[i] = logical.Apply(in[i], a)
+		}
+	}
+	return in
+}
+
+// annotationOf is how argument i of the module is placed: as the function says, if its
+// value is laid out so.
+func (t *trace) annotationOf(i int) logical.Annotation {
+	base := t.values[i].base()
+	if a := t.f.argument(i); a.Kind() != logical.None && base.laidOut(a) {
+		return a
+	}
+	return base.annotation
+}
+
+// unusedAnnotation refuses annotations of arguments that are not given.
+func (f *Function) unusedAnnotation(args int) error {
+	for i := args; i < len(f.opts.Arguments); i++ {
+		if a := f.opts.Arguments[i]; a.Kind() != logical.None {
+			return &ArgumentError{Function: f.opts.Name, Argument: i, Reason: fmt.Sprintf("annotated %s, but the step has %d arguments", a, args),
+				Hint: "annotate the arguments that it has, in their order"}
+		}
+	}
+	return nil
+}
+
+// laidOut says whether the values of the batch are laid out as the step's arguments are.
+func (t *TrainStep) laidOut(batch []any) bool {
+	for i, arg := range batch {
+		if v, ok := arg.(Value); ok && !isNil(v) && !v.base().laidOut(t.function.argument(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// layOut returns the batch with its values as the step's arguments are laid out. The
+// batch stays as it is. release closes the copies.
+func (t *TrainStep) layOut(ctx context.Context, batch []any) (laid []any, release func(), err error) {
+	f, laid := t.function, batch
+	var copies []Value
+	release = func() {
+		for _, v := range copies {
+			_ = v.Close()
+		}
+	}
+	for i, arg := range batch {
+		v, ok := arg.(Value)
+		if !ok || isNil(v) || f.strategy.owns(v) != nil { // which is said later
+			continue
+		}
+		as, copied, err := f.strategy.as(ctx, v, f.argument(i))
+		if err != nil {
+			release()
+			return nil, nil, f.notLaidOut(i, err)
+		}
+		if !copied {
+			continue
+		}
+		if copies == nil {
+			laid = slices.Clone(batch)
+		}
+		laid[i], copies = as, append(copies, as)
+	}
+	return laid, release, nil
+}
+
+func (f *Function) notLaidOut(argument int, err error) *ArgumentError {
+	return &ArgumentError{Function: f.opts.Name, Argument: argument, Reason: "not laid out as " + f.argument(argument).String(), Err: err}
+}

@@ -1,0 +1,213 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/feed"
+	"tpustrategy/strategy/input"
+)
+
+// rowsDataset is a dataset of (x, y) batches: x is [n, 4] of 0, 1, ..., y is [n] of the rows.
+func rowsDataset(t *testing.T, s *strategy.TPUStrategy, n, batch int) input.Dataset {
+	t.Helper()
+	x, y := make([][]float32, n), make([]float32, n)
+	for i := range x {
+		y[i] = float32(i)
+		for j := range 4 {
+			x[i] = append(x[i], float32(i*4+j))
+		}
+	}
+	ds, err := s.Extended().MakeNumpyDataset([]any{x, y})
+	require.NoError(t, err)
+	return ds.Batch(batch, false)
+}
+
+// shards are the dimensions of each device's part of a value.
+func shards(t *testing.T, v strategy.Value) (dims [][]int) {
+	t.Helper()
+	_, err := v.Local(context.Background(), 0)
+	require.NoError(t, err)
+	buffers, err := strategy.BuffersOf(v)
+	require.NoError(t, err)
+	for _, b := range buffers {
+		dims = append(dims, b.Dims())
+	}
+	return dims
+}
+
+func twice(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+	return []*graph.Node{graph.MulScalar(in[0], 2)}
+}
+
+func TestDistributedInputIsSplitFromTheStart(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	columns := []logical.Annotation{logical.SplitInto(1, 2)}
+	d, err := s.DistributeDataset(rowsDataset(t, s, 8, 4), strategy.DistributeOptions{Arguments: columns})
+	require.NoError(t, err)
+	it, err := s.Iterate(ctx, d)
+	require.NoError(t, err)
+	defer it.Close()
+	step, err := it.Next(ctx)
+	require.NoError(t, err)
+	x, y := step.([]any)[0].(*strategy.PerReplica), step.([]any)[1].(*strategy.PerReplica)
+	assert.Equal(t, [][]int{{2, 2}, {2, 2}, {2, 2}, {2, 2}}, shards(t, x), "no device holds the whole")
+	assert.Equal(t, [][]int{{2}, {2}, {2}, {2}}, shards(t, y))
+	f := s.Function(twice, strategy.FunctionOptions{Arguments: columns})
+	m, err := f.Lowered(ctx, x)
+	require.NoError(t, err)
+	assert.Equal(t, []int{2, 2}, m.Arguments[0].Shard)
+	assert.Contains(t, string(m.Text), `tensor<4x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"replica"}, {"logical"}]>}`)
+
+	fed, err := feed.New(ctx, s, d, feed.Options{})
+	require.NoError(t, err)
+	defer fed.Close()
+	b, err := fed.Next(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, [][]int{{2, 2}, {2, 2}, {2, 2}, {2, 2}}, shards(t, b.Values[0]))
+}
+
+func TestInputThatCannotBeSplitSaysWhich(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 6, strategy.Options{Replicas: 2, LogicalDevices: 3})
+	for says, annotations := range map[string][]logical.Annotation{
+		"dimension 1 of size 4 is not divisible into 3 parts": {logical.SplitInto(1, 3)},
+		"1 parts [3] for 2 dimensions":                        {logical.SplitInto(3)},
+		"3 annotations for the 2 leaves":                      {{}, {}, logical.SplitInto(3)},
+	} {
+		d, err := s.DistributeDataset(rowsDataset(t, s, 8, 4), strategy.DistributeOptions{Arguments: annotations})
+		require.NoError(t, err)
+		it, err := s.Iterate(ctx, d)
+		require.NoError(t, err)
+		_, err = it.Next(ctx)
+		require.ErrorContains(t, err, says)
+		require.NoError(t, it.Close())
+		if len(annotations) == 1 {
+			var wrong *logical.Error
+			require.ErrorAs(t, err, &wrong)
+			assert.ErrorContains(t, err, "inputs[0]")
+		}
+	}
+	x, err := s.PerReplica(ctx, []any{[][]float32{{1, 2, 3, 4}}, [][]float32{{1, 2, 3, 4}}}, logical.Annotation{})
+	require.NoError(t, err)
+	opts := strategy.FunctionOptions{Name: "halves", Arguments: []logical.Annotation{logical.SplitInto(1, 3)}}
+	_, err = s.Function(twice, opts).Run(ctx, x)
+	var wrong *strategy.ArgumentError
+	require.ErrorAs(t, err, &wrong)
+	require.ErrorContains(t, err, "halves: argument 0: not laid out as split(1, 3): logical: split of shape [1 4]: dimension 1 of size 4 is not divisible into 3 parts")
+	_, err = s.TrainStep(model.NewStore(), optimizer.Adam().Done(), nil, strategy.TrainOptions{Arguments: opts.Arguments}).Run(ctx, x)
+	require.ErrorAs(t, err, &wrong)
+	require.ErrorContains(t, err, "dimension 1 of size 4")
+	opts.Arguments = []logical.Annotation{{}, logical.SplitInto(3)}
+	_, err = s.Function(twice, opts).Run(ctx, x)
+	require.ErrorContains(t, err, "annotated split(3), but the step has 1 arguments")
+}
+
+// A value that comes in another layout is laid out as the step asks, wherever a step
+// takes values.
+func TestAStepLaysItsArgumentsOut(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	columns := []logical.Annotation{logical.SplitInto(1, 2)}
+	host := []any{[][]float32{{1, 2, 3, 4}, {5, 6, 7, 8}}, [][]float32{{9, 10, 11, 12}, {13, 14, 15, 16}}}
+	want := []any{[][]float32{{2, 4, 6, 8}, {10, 12, 14, 16}}, [][]float32{{18, 20, 22, 24}, {26, 28, 30, 32}}}
+	for _, from := range []logical.Annotation{{}, logical.SplitInto(2, 1), columns[0], logical.Replicated()} {
+		x, err := s.PerReplica(ctx, host, from)
+		require.NoError(t, err)
+		for _, to := range [][]logical.Annotation{columns, {logical.SplitInto(2, 1)}, {logical.Replicated()}, {logical.AssignTo(1)}, nil} {
+			f := s.Function(twice, strategy.FunctionOptions{Arguments: to})
+			m, err := f.Lowered(ctx, x)
+			require.NoError(t, err)
+			expected := from
+			if len(to) > 0 {
+				expected = to[0]
+			}
+			assert.Equal(t, expected.String(), m.Arguments[0].Annotation.String())
+			out, err := f.Run(ctx, x)
+			require.NoError(t, err)
+			assert.Equal(t, want, components(t, out[0], 2))
+
+			bound, err := f.Bind(ctx, x)
+			require.NoError(t, err)
+			require.NoError(t, bound.Launch(ctx))
+			require.NoError(t, bound.Launch(ctx))
+			assert.Equal(t, want, components(t, bound.Results()[0], 2))
+			require.NoError(t, bound.Close())
+
+			nest := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
+				return map[string]any{"y": twice(rc, []*graph.Node{args[0].([]any)[0].(*graph.Node)})[0]}
+			}, strategy.FunctionOptions{Arguments: to})
+			m, err = nest.Lowered(ctx, []any{x})
+			require.NoError(t, err)
+			assert.Equal(t, expected.String(), m.Arguments[0].Annotation.String())
+			y, err := nest.Run(ctx, []any{x})
+			require.NoError(t, err)
+			assert.Equal(t, want, components(t, y.(map[string]any)["y"].(strategy.Value), 2))
+		}
+		assert.Equal(t, host, components(t, x, 2), "the caller's value stays")
+		require.NoError(t, x.Close())
+	}
+	same, err := s.Mirror(ctx, host[0], logical.Annotation{})
+	require.NoError(t, err)
+	f := s.Function(twice, strategy.FunctionOptions{Arguments: columns})
+	m, err := f.Lowered(ctx, same)
+	require.NoError(t, err)
+	assert.Equal(t, []int{2, 2}, m.Arguments[0].Shard)
+	stacked, err := s.StackBatches(ctx, []any{[][]float32{{1, 2}, {3, 4}}, [][]float32{{5, 6}, {7, 8}}}, logical.Annotation{})
+	require.NoError(t, err)
+	m, err = f.Lowered(ctx, stacked)
+	require.NoError(t, err)
+	assert.Contains(t, string(m.Text), `sdy.sharding_constraint %argument_0 <@mesh, [{}, {"logical"}]>`)
+	out, err := f.Run(ctx, stacked)
+	require.NoError(t, err)
+	assert.Equal(t, []any{[][]float32{{10, 12}}, [][]float32{{14, 16}}}, components(t, out[0], 2))
+}
+
+func TestATrainingStepLaysItsBatchOut(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		w := rc.Scope().VariableWithValue("w", tensors.FromValue([]float32{1, 1, 1, 1}))
+		return graph.ReduceAllMean(graph.Square(graph.Mul(in[0], graph.ExpandLeftToRank(w.NodeValue(rc.Graph()), 2))))
+	}
+	x := [][]float32{{1, 2, 3, 4}, {5, 6, 7, 8}}
+	var losses []float64
+	for _, split := range []bool{false, true} {
+		o := strategy.TrainOptions{}
+		if split {
+			o.Arguments = []logical.Annotation{logical.SplitInto(1, 2)}
+		}
+		step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().WithLearningRate(0.01).Done(), loss, o)
+		var last float64
+		for range 3 {
+			v, err := s.SplitBatch(ctx, x, logical.Annotation{})
+			require.NoError(t, err)
+			l, err := step.Run(ctx, v)
+			require.NoError(t, err)
+			last, err = l.Float64(ctx)
+			require.NoError(t, err)
+			require.NoError(t, v.Close())
+		}
+		losses = append(losses, last)
+		v, err := s.SplitBatch(ctx, x, logical.Annotation{})
+		require.NoError(t, err)
+		c, err := step.Compiled(ctx, v)
+		require.NoError(t, err)
+		if split {
+			assert.Equal(t, []int{1, 2}, c.Module.Arguments[0].Shard)
+		} else {
+			assert.Equal(t, []int{1, 4}, c.Module.Arguments[0].Shard)
+		}
+	}
+	assert.InDelta(t, losses[0], losses[1], 1e-5)
+}
