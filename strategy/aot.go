@@ -169,18 +169,21 @@ func (p *program) compiled() *Compiled {
 	return c
 }
 
-// compileOptions are those of a step's program.
-func (s *TPUStrategy) compileOptions() pjrt.CompileOptions {
-	assignment := [][]int{slices.Concat(s.assignment.DeviceIDs()...)}
-	partitions := len(assignment[0])
+// compileOptions are those of a program of so many replicas with an equal share of the
+// strategy's devices each.
+func (s *TPUStrategy) compileOptions(replicas int) pjrt.CompileOptions {
+	replicas = max(replicas, 1)
+	devices := slices.Concat(s.assignment.DeviceIDs()...)
+	partitions := len(devices) / replicas
 	return pjrt.CompileOptions{
-		Replicas: 1, Partitions: partitions, DeviceAssignment: assignment, SPMD: partitions > 1, Shardy: partitions > 1,
+		Replicas: replicas, Partitions: partitions, DeviceAssignment: slices.Collect(slices.Chunk(devices, partitions)),
+		SPMD: partitions > 1, Shardy: partitions > 1,
 	}
 }
 
 // build compiles a step's module: onto the devices, or ahead of time.
 func (s *TPUStrategy) build(ctx context.Context, name string, m *module.Module) (system.Executable, error) {
-	code, opts := pjrt.Program{Code: m.Text, Format: pjrt.FormatMLIR}, s.compileOptions()
+	code, opts := pjrt.Program{Code: m.Text, Format: pjrt.FormatMLIR}, s.compileOptions(m.Replicas)
 	x, err := s.buildProgram(ctx, code, opts)
 	if err == nil {
 		return x, nil

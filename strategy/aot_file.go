@@ -48,7 +48,9 @@ type stepHeader struct {
 	Results     []stepTensor        `json:"results"`
 	Updates     []int               `json:"updates,omitempty"`
 	// Steps is the number of steps of a loop, 0 for a step without one.
-	Steps      int              `json:"steps,omitempty"`
+	Steps int `json:"steps,omitempty"`
+	// Replicas are the program's, of one partition each; 0 is one replica of all devices.
+	Replicas   int              `json:"replicas,omitempty"`
 	SplitBatch bool             `json:"split_batch,omitempty"`
 	LocalBatch bool             `json:"local_batch,omitempty"`
 	PadRagged  bool             `json:"pad_ragged,omitempty"`
@@ -157,6 +159,9 @@ func (c *Compiled) Save(w io.Writer) error {
 	if h.Identity, h.Devices, err = s.identity(); err != nil {
 		return err
 	}
+	if c.Module.Partitions == 1 {
+		h.Replicas = c.Module.Replicas
+	}
 	next := 0
 	for i, a := range c.Module.Arguments {
 		t := tensorOut(a, p.variables[i] != nil)
@@ -203,7 +208,7 @@ func (p *program) serialize(c *Compiled) ([]byte, error) {
 		return code, err
 	}
 	// The compiler found it in a cache.
-	x, err := s.sys.Client().Compile(context.Background(), pjrt.Program{Code: p.module.Text, Format: pjrt.FormatMLIR}, s.compileOptions())
+	x, err := s.sys.Client().Compile(context.Background(), pjrt.Program{Code: p.module.Text, Format: pjrt.FormatMLIR}, s.compileOptions(p.module.Replicas))
 	if err != nil {
 		return nil, err
 	}

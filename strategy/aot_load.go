@@ -330,7 +330,10 @@ func (h stepHeader) module(text []byte) (*module.Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &module.Module{Name: h.Step, Text: text, Mesh: mesh}
+	m := &module.Module{Name: h.Step, Text: text, Mesh: mesh, Replicas: max(h.Replicas, 1)}
+	if m.Partitions = mesh.Size() / m.Replicas; m.Replicas*m.Partitions != mesh.Size() {
+		return nil, fmt.Errorf("%d replicas on %d devices", m.Replicas, mesh.Size())
+	}
 	for _, list := range []struct {
 		from []stepTensor
 		to   *[]module.Placed

@@ -214,7 +214,7 @@ func (s *TPUStrategy) exchange(ctx context.Context, words int) (*exchange, error
 	}
 	x := &exchange{words: words}
 	var err error
-	x.executable, err = s.sys.Runtime().Compile(ctx, pjrt.Program{Code: exchangeText(len(s.devices), words), Format: pjrt.FormatMLIR}, s.compileOptions())
+	x.executable, err = s.sys.Runtime().Compile(ctx, pjrt.Program{Code: exchangeText(len(s.devices), words), Format: pjrt.FormatMLIR}, s.compileOptions(1))
 	if err != nil {
 		return nil, err
 	}

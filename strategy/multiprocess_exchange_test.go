@@ -31,7 +31,7 @@ func TestTheExchangeCompilesForAOTSlices(t *testing.T) {
 			s, err := NewAheadOfTime(slice, Options{})
 			require.NoError(t, err)
 			defer s.Close()
-			x, err := slice.Compile(ctx, pjrt.Program{Code: exchangeText(len(s.devices), firstWords), Format: pjrt.FormatMLIR}, s.compileOptions())
+			x, err := slice.Compile(ctx, pjrt.Program{Code: exchangeText(len(s.devices), firstWords), Format: pjrt.FormatMLIR}, s.compileOptions(1))
 			require.NoError(t, err)
 			stats, err := x.MemoryStats()
 			require.NoError(t, err)

@@ -92,7 +92,7 @@ func (f *Function) traceError(err error) error { return &TraceError{Function: f.
 func (f *Function) newTrace(ctx context.Context, values []Value) *trace {
 	s := f.strategy
 	t := &trace{f: f, values: values, module: module.NewTrace(module.Options{
-		Replicas: s.replicas, LogicalDevices: s.perReplica, Target: s.target, Precision: s.opts.Precision,
+		Replicas: s.replicas, LogicalDevices: s.perReplica, Programs: true, Target: s.target, Precision: s.opts.Precision,
 	})}
 	t.graph = graph.NewGraph(t.module, f.opts.Name)
 	t.rc = &ReplicaContext{strategy: s, graph: t.graph, ctx: withMode(ctx, mode{strategy: s, replica: true, update: -1})}

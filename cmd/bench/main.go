@@ -54,7 +54,7 @@ var benches = []bench{
 	{"mlp_step", 8, mlpStep}, {"mlp_step_feed", 8, mlpStepFeed}, {"mlp_step_prefetch", 8, mlpStepPrefetch},
 	{"run_steps_100", 8, runSteps},
 	{"h2d", 8, hostToDevice},
-	{"lower", 8, lower}, {"compile", 8, compile},
+	{"lower", 8, lower}, {"compile", 8, compile}, {"compile_variables", 8, compileVariables},
 	{"first_step", 8, firstStep}, {"first_step_cached", 8, firstStepCached},
 }
 

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
+	"tpustrategy/lowering/module"
 	"tpustrategy/pjrt"
 	"tpustrategy/pjrt/cache"
 	"tpustrategy/strategy"
@@ -47,7 +49,7 @@ func compile(ctx context.Context, devices int) (row, error) {
 		return row{}, err
 	}
 	client := strat.System().Client()
-	opts := compileOptions(strat)
+	opts := compileOptions(strat, compiled.Module)
 	m, err := measure(3*time.Second, 1, func() error {
 		x, err := client.Compile(ctx, pjrt.Program{Code: compiled.Module.Text, Format: "mlir"}, opts)
 		if err != nil {
@@ -58,12 +60,15 @@ func compile(ctx context.Context, devices int) (row, error) {
 	return row{Us: m.us, Allocs: m.allocs}, err
 }
 
-func compileOptions(strat *strategy.TPUStrategy) pjrt.CompileOptions {
+func compileOptions(strat *strategy.TPUStrategy, m *module.Module) pjrt.CompileOptions {
 	var ids []int
 	for _, replica := range strat.DeviceAssignment().DeviceIDs() {
 		ids = append(ids, replica...)
 	}
-	return pjrt.CompileOptions{Replicas: 1, Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: true, Shardy: true}
+	return pjrt.CompileOptions{
+		Replicas: m.Replicas, Partitions: m.Partitions, DeviceAssignment: slices.Collect(slices.Chunk(ids, m.Partitions)),
+		SPMD: m.Partitions > 1, Shardy: m.Partitions > 1,
+	}
 }
 
 // firstStep is a process from its start to its first finished training step.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -135,8 +136,20 @@ func open(ctx context.Context, r compileRequest, opts strategy.Options) (*strate
 	}, nil
 }
 
-// partitionsOf reads how many devices a module is for.
-var partitionsOf = regexp.MustCompile(`mhlo\.num_partitions\s*=\s*([0-9]{1,6})`)
+// replicasOf and partitionsOf read how many devices a module is for.
+var (
+	replicasOf   = regexp.MustCompile(`mhlo\.num_replicas\s*=\s*([0-9]{1,6})`)
+	partitionsOf = regexp.MustCompile(`mhlo\.num_partitions\s*=\s*([0-9]{1,6})`)
+)
+
+// numberOf is the number that an expression finds in a text, 1 if there is none.
+func numberOf(expression *regexp.Regexp, text []byte) int {
+	n := 1
+	if m := expression.FindSubmatch(text); m != nil {
+		n, _ = strconv.Atoi(string(m[1])) // the expression lets few digits through only
+	}
+	return n
+}
 
 // compileFile compiles a StableHLO file ahead of time.
 func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
@@ -152,25 +165,20 @@ func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) 
 		return nil, err
 	}
 	defer slice.Close()
-	partitions := 1
-	if m := partitionsOf.FindSubmatch(text); m != nil {
-		// The expression lets few digits through only.
-		partitions, _ = strconv.Atoi(string(m[1]))
-	}
-	perReplica := max(r.Logical, 1)
-	if partitions < 1 || partitions%perReplica != 0 {
+	replicas, partitions, perReplica := numberOf(replicasOf, text), numberOf(partitionsOf, text), max(r.Logical, 1)
+	if replicas < 1 || partitions < 1 || partitions%perReplica != 0 {
 		return nil, usagef("--logical %d does not divide the %d partitions of %s", perReplica, partitions, r.File)
 	}
-	assignment, err := tpu.BuildDeviceAssignment(slice.Topology(), tpu.AssignmentOptions{Replicas: partitions})
+	assignment, err := tpu.BuildDeviceAssignment(slice.Topology(), tpu.AssignmentOptions{Replicas: replicas * partitions})
 	if err != nil {
-		return nil, usagef("%s is for %d devices: %w", r.File, partitions, err)
+		return nil, usagef("%s is for %d devices: %w", r.File, replicas*partitions, err)
 	}
-	ids := [][]int{nil}
+	var ids []int
 	for _, replica := range assignment.DeviceIDs() {
-		ids[0] = append(ids[0], replica...)
+		ids = append(ids, replica...)
 	}
 	program, err := slice.Compile(ctx, pjrt.Program{Code: text}, pjrt.CompileOptions{
-		Partitions: partitions, DeviceAssignment: ids, SPMD: partitions > 1, Shardy: strings.Contains(string(text), "sdy."),
+		Replicas: replicas, Partitions: partitions, DeviceAssignment: slices.Collect(slices.Chunk(ids, partitions)), SPMD: partitions > 1, Shardy: strings.Contains(string(text), "sdy."),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("compiling %s: %w", r.File, err)
@@ -181,7 +189,7 @@ func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) 
 		return nil, err
 	}
 	rep, err := report.New(report.Input{
-		Step: name, Target: report.TargetOf(slice.Facts()), Replicas: partitions / perReplica, LogicalDevices: perReplica,
+		Step: name, Target: report.TargetOf(slice.Facts()), Replicas: replicas * partitions / perReplica, LogicalDevices: perReplica,
 		Program: program, Text: text,
 	})
 	if err != nil {

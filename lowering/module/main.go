@@ -36,15 +36,17 @@ func (w *writer) main(m *Module, p *lowering.Program, steps int) string {
 	e.giveResults(p)
 	var b strings.Builder
 	fmt.Fprintf(&b, "  func.func @main(%s) -> (%s) {\n", list(e.params), list(e.results))
-	if slices.Contains(e.outer, "%replica_ids") {
+	switch {
+	case !slices.Contains(e.outer, "%replica_ids"):
+	case w.programs:
+		b.WriteString("    %replica_number = stablehlo.replica_id : tensor<ui32>\n" +
+			"    %replica_scalar = stablehlo.convert %replica_number : (tensor<ui32>) -> tensor<i32>\n" +
+			"    %replica_ids = stablehlo.reshape %replica_scalar : (tensor<i32>) -> tensor<1xi32>\n")
+	default:
 		fmt.Fprintf(&b, "    %%replica_ids = stablehlo.iota dim = 0 : tensor<%dxi32>\n", w.replicas)
 	}
 	body := e.pre.String() + e.call() + e.post.String()
-	if w.single() {
-		// One device: the global tensors are the local ones.
-		for i := range e.outer {
-			body = replaceName(body, fmt.Sprintf("%%local%d", i), e.outer[i])
-		}
+	if w.single() { // the global tensors are the local ones
 		b.WriteString(body)
 		fmt.Fprintf(&b, "    return %s : %s\n  }\n", list(e.returns), list(e.localTypes))
 		return b.String()
@@ -68,12 +70,18 @@ func (e *entry) takeArguments(p *lowering.Program) {
 			e.outer, e.outerTypes = append(e.outer, "%replica_ids"), append(e.outerTypes, stack(typ, e.w.replicas))
 			e.inSpecs = append(e.inSpecs, sharding.P(ReplicaAxis).ShardyBare(meshName))
 			e.inner = append(e.inner, local+": "+stack(typ, 1))
+			if e.w.single() {
+				local = "%replica_ids"
+			}
 			fmt.Fprintf(&e.pre, "      %%replica_id = stablehlo.reshape %s : (%s) -> %s\n", local, stack(typ, 1), typ)
 			e.values, e.perStep, e.argument = append(e.values, "%replica_id"), append(e.perStep, -1), append(e.argument, -1)
 			continue
 		}
 		a, name := e.m.Arguments[next], fmt.Sprintf("%%arg%d", next)
 		global, shard := tensorType(typ, a.Global), tensorType(typ, e.w.manual(a))
+		if e.w.single() {
+			global, local = shard, name
+		}
 		e.params = append(e.params, name+": "+global+e.w.attributeList(a))
 		e.outer, e.outerTypes = append(e.outer, name), append(e.outerTypes, global)
 		e.inSpecs = append(e.inSpecs, a.Spec.ShardyBare(meshName))
@@ -95,6 +103,9 @@ func (e *entry) giveResults(p *lowering.Program) {
 	for i, r := range e.m.Results {
 		typ := xlaType(p.Main.Outputs[i].Shape())
 		global, shard := tensorType(typ, r.Global), tensorType(typ, e.w.manual(r))
+		if e.w.single() {
+			global = shard
+		}
 		e.results = append(e.results, global+e.w.attributeList(r))
 		e.globalTypes = append(e.globalTypes, global)
 		e.outSpecs = append(e.outSpecs, r.Spec.ShardyBare(meshName))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/compute"
@@ -33,9 +34,9 @@ func run(t *testing.T, m *module.Module, args ...[]float32) [][]float32 {
 	for i := range ids {
 		ids[i] = i
 	}
-	many := len(ids) > 1
+	many := m.Partitions > 1
 	x, err := client.Compile(ctx, pjrt.Program{Code: m.Text, Format: "mlir"},
-		pjrt.CompileOptions{Replicas: 1, Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: many, Shardy: many})
+		pjrt.CompileOptions{Replicas: m.Replicas, Partitions: m.Partitions, DeviceAssignment: slices.Collect(slices.Chunk(ids, m.Partitions)), SPMD: many, Shardy: many})
 	require.NoError(t, err, "%s", m.Text)
 	defer x.Close()
 	in, out := make([][]*pjrt.Buffer, len(ids)), make([][]*pjrt.Buffer, len(ids))

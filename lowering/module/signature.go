@@ -62,8 +62,13 @@ type Module struct {
 	Name string
 	// Text is StableHLO in MLIR's text form.
 	Text []byte
-	// Mesh is the mesh that the specs speak of; partition i is its device i.
+	// Mesh is the mesh that the specs speak of; partition i is its device i, or replica i
+	// where there are several.
 	Mesh sharding.Mesh
+	// Replicas and Partitions are the copies of the program and their parts, for the
+	// compiler: 1 and R x P, whose arguments are global tensors with shardings for Shardy,
+	// or R and 1, whose arguments are a device's own.
+	Replicas, Partitions int
 	// Arguments are the buffers of each device in order, Results likewise.
 	Arguments, Results []Placed
 }

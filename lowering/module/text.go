@@ -2,7 +2,6 @@ package module
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,10 +93,5 @@ func dimsOf(typ string) []int {
 }
 
 func rankOf(typ string) int { return len(dimsOf(typ)) }
-
-// replaceName replaces a value's name where it stands as a whole.
-func replaceName(text, name, by string) string {
-	return regexp.MustCompile(regexp.QuoteMeta(name)+`\b`).ReplaceAllString(text, by)
-}
 
 func equal(a, b []int) bool { return slices.Equal(a, b) }

@@ -18,6 +18,10 @@ import (
 type Options struct {
 	// Replicas is R and LogicalDevices is P; zero means 1.
 	Replicas, LogicalDevices int
+	// Programs lets a step without logical devices (P = 1) be a program of R replicas of one
+	// partition each, instead of R partitions: see [Module].Replicas. Nothing is left for a
+	// partitioner to do then, whose time grows with the square of the variables.
+	Programs bool
 	// Target and Precision are those of the lowering.
 	Target    lowering.Target
 	Precision lowering.Precision

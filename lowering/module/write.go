@@ -21,6 +21,7 @@ type writer struct {
 	factors                  logical.Factors
 	mesh                     sharding.Mesh
 	channels                 int
+	programs                 bool            // R programs of one partition each
 	body                     strings.Builder // the step's statements
 	functions                []string        // the regions' functions
 }
@@ -50,7 +51,10 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 		return nil, fmt.Errorf("module: %w", err)
 	}
 	w := &writer{trace: t, replicas: t.opts.Replicas, logicalDevices: t.opts.LogicalDevices, factors: factors, mesh: mesh}
-	m := &Module{Name: p.Name, Mesh: mesh}
+	m := &Module{Name: p.Name, Mesh: mesh, Replicas: 1, Partitions: mesh.Size()}
+	if t.opts.Programs && t.opts.LogicalDevices == 1 {
+		w.programs, m.Replicas, m.Partitions = true, mesh.Size(), 1
+	}
 	if sig.Steps < 0 {
 		return nil, fmt.Errorf("module: step %q %d times", p.Name, sig.Steps)
 	}
@@ -79,8 +83,8 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	if t.opts.Replicas > 1 {
 		fmt.Fprintf(&out, "#replica_groups = %s\n", w.groups())
 	}
-	fmt.Fprintf(&out, "module @%s attributes {mhlo.num_replicas = 1 : i32, mhlo.num_partitions = %d : i32} {\n",
-		stablehlo.NormalizeIdentifier(p.Name), mesh.Size())
+	fmt.Fprintf(&out, "module @%s attributes {mhlo.num_replicas = %d : i32, mhlo.num_partitions = %d : i32} {\n",
+		stablehlo.NormalizeIdentifier(p.Name), m.Replicas, m.Partitions)
 	if !w.single() {
 		fmt.Fprintf(&out, "  %s\n", mesh.Shardy(meshName))
 	}
@@ -94,9 +98,9 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	return m, nil
 }
 
-// single reports whether there is but one device, and so no mesh: the plugins run
-// Shardy's passes for more than one partition only.
-func (w *writer) single() bool { return w.mesh.Size() == 1 }
+// single reports whether the program has but one partition, and so no mesh: the plugins run
+// Shardy's passes for more than one only.
+func (w *writer) single() bool { return w.programs || w.mesh.Size() == 1 }
 
 // border places the step's arguments and results.
 func (w *writer) border(p *lowering.Program, sig Signature) (args, results []Placed, err error) {

@@ -1,0 +1,60 @@
+//go:build cgo
+
+package module_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/lowering"
+	"tpustrategy/lowering/module"
+)
+
+// A step without logical devices, as a program for each replica, gives the numbers that it gives as
+// one of R partitions, alone and in a loop, and leaves nothing to a partitioner.
+func TestProgramsOfReplicasGiveTheNumbersOfPartitions(t *testing.T) {
+	const steps = 3
+	step := func(g *graph.Graph) []*graph.Node {
+		w, x, s := param(g, "w", 4), param(g, "x", 4), param(g, "s")
+		id := graph.ConvertDType(module.ReplicaID(g), dtypes.Float32)
+		scattered := module.ReduceScatter(logical.Assign(logical.Split(x, 1), 0), 0)
+		w = graph.Add(w, module.AllReduce(graph.Mul(x, id), module.Sum))
+		return []*graph.Node{w, scattered, graph.Add(s, id), module.AllGather(x, 0), module.AllReduce(x, module.Max)}
+	}
+	for _, r := range []int{1, 2, 4} {
+		for _, n := range []int{0, steps} {
+			sig := module.Signature{
+				Arguments: []module.Tensor{{Name: "w", Donated: true}, {Name: "x", PerReplica: true, PerStep: n > 0}, {Name: "s", PerReplica: true}},
+				Results:   []module.Tensor{{Name: "w"}, {PerReplica: true}, {PerReplica: true}, {}, {}}, Steps: n,
+			}
+			var want [][]float32
+			for _, programs := range []bool{false, true} {
+				m := build(t, module.Options{Replicas: r, Programs: programs, Target: lowering.TargetCPU}, sig, step)
+				got := run(t, m, []float32{1, 2, 3, 4}, count(max(n, 1)*r*4), count(r))
+				if !programs {
+					require.Equal(t, []int{1, r}, []int{m.Replicas, m.Partitions})
+					want = got
+					continue
+				}
+				require.Equal(t, []int{r, 1}, []int{m.Replicas, m.Partitions})
+				assert.Equal(t, want, got, "%d replicas, %d steps", r, n)
+				assert.NotContains(t, string(m.Text), "sdy.")
+				assert.Contains(t, string(m.Text), fmt.Sprintf("mhlo.num_replicas = %d", r))
+			}
+		}
+	}
+}
+
+// Logical devices need partitions.
+func TestProgramsOfLogicalDevicesAreOneProgram(t *testing.T) {
+	m := build(t, module.Options{Replicas: 2, LogicalDevices: 2, Programs: true, Target: lowering.TargetCPU},
+		module.Signature{Arguments: make([]module.Tensor, 1), Results: make([]module.Tensor, 1)},
+		func(g *graph.Graph) []*graph.Node { return []*graph.Node{graph.AddScalar(param(g, "x", 4), 1)} })
+	assert.Equal(t, []int{1, 4}, []int{m.Replicas, m.Partitions})
+}
