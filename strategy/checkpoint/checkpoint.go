@@ -3,14 +3,16 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/gomlx/compute/shapes"
 
+	"tpustrategy/internal/files"
 	"tpustrategy/internal/safetensors"
 	"tpustrategy/strategy"
 )
@@ -51,10 +53,14 @@ type variable struct {
 
 // Open opens the checkpoint in a directory. It reads what the checkpoint says of
 // itself and compares that with the tensor file's header and length; the tensors
-// are read later. Errors about damage match [ErrCorrupt]; where there is no such
-// directory, or it is one of checkpoints ([OpenDirectory]), they match [ErrNone].
-// Close it after use.
+// are read later. Errors about damage match [ErrCorrupt], so do files that cannot be
+// read and what is no file; a checkpoint of a later version is a [*VersionError];
+// where there is no such directory, or it is one of checkpoints ([OpenDirectory]),
+// they match [ErrNone]. A URL is a [*PathError]. Close it after use.
 func Open(dir string) (*Checkpoint, error) {
+	if err := files.Local(dir); err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", ErrNone, err)
 	} else if err != nil {
@@ -71,10 +77,14 @@ func Open(dir string) (*Checkpoint, error) {
 		return nil, err
 	}
 	m, err := parseManifest(data)
+	if later := (*VersionError)(nil); errors.As(err, &later) {
+		later.File = path
+		return nil, later
+	}
 	if err != nil {
 		return nil, &CorruptError{File: path, Reason: "no manifest", Err: err}
 	}
-	c, err := openTensors(filepath.Join(dir, variablesFile))
+	c, err := openTensors(filepath.Join(dir, variablesFile), files.OpenHere)
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +103,10 @@ type FileOptions struct {
 }
 
 // OpenFile opens a safetensors file of any origin as a checkpoint. Its step is -1,
-// and without checksums only its form can be verified.
+// and without checksums only its form can be verified. A path that is a URL, a pipe, a
+// device or a directory is a [*PathError].
 func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
-	c, err := openTensors(path)
+	c, err := openTensors(path, files.Open)
 	if err != nil {
 		return nil, err
 	}
@@ -119,21 +130,10 @@ func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
 }
 
 // openTensors opens a tensor file.
-func openTensors(path string) (*Checkpoint, error) {
-	raw, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, &CorruptError{File: path, Reason: "the file is missing", Err: err}
-	}
+func openTensors(path string, open func(string) (*os.File, fs.FileInfo, error)) (*Checkpoint, error) {
+	raw, info, err := open(path)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
-	}
-	info, err := raw.Stat()
-	if err == nil && info.IsDir() {
-		err = errors.New("it is a directory")
-	}
-	if err != nil {
-		raw.Close()
-		return nil, fmt.Errorf("checkpoint: %s: %w", path, err)
+		return nil, unreadable(path, err)
 	}
 	file, err := safetensors.New(raw, info.Size())
 	if err != nil {
@@ -192,22 +192,29 @@ func (c *Checkpoint) describe(m *manifest) error {
 }
 
 func readLimited(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, &CorruptError{File: path, Reason: "the file is missing", Err: err}
-	}
+	f, _, err := files.OpenHere(path)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, unreadable(path, err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
+	data, err := files.All(f, maxManifest)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
-	}
-	if len(data) > maxManifest {
-		return nil, &CorruptError{File: path, Reason: fmt.Sprintf("it has more than %d bytes", maxManifest)}
+		return nil, unreadable(path, err)
 	}
 	return data, nil
+}
+
+// unreadable is the error of a file of a checkpoint that cannot be read. It is damage,
+// unless the file may be whole and it is this process that may not read it, or that has
+// no means left to.
+func unreadable(path string, err error) error {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return &CorruptError{File: path, Reason: "the file is missing", Err: err}
+	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return &CorruptError{File: path, Reason: "it cannot be read", Err: err}
 }
 
 // Step returns the step it was saved at; -1 if it is a bare file.
@@ -227,6 +234,9 @@ func (c *Checkpoint) Variables() []Info {
 
 // Close closes the files. A second Close does nothing.
 func (c *Checkpoint) Close() error {
+	if c.raw == nil {
+		return nil
+	}
 	if err := c.raw.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("checkpoint: %w", err)
 	}

@@ -77,10 +77,10 @@ func TestAForeignEntryIsNoCheckpoint(t *testing.T) {
 
 func TestOneProcessSavesAtATime(t *testing.T) {
 	d := newDirectory(t, Options{})
-	release, err := lock(d.Path())
+	locked, err := lock(d.Path())
 	require.NoError(t, err)
 	require.ErrorIs(t, d.Save(context.Background(), 1, numbers(1), SaveOptions{}), ErrBusy)
-	require.NoError(t, release())
+	require.NoError(t, locked.Close())
 	require.NoError(t, d.Save(context.Background(), 1, numbers(1), SaveOptions{}))
 }
 

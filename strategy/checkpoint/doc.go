@@ -51,10 +51,18 @@
 // then renames its directory: a killed process, a full disk or a loss of power
 // leaves the earlier checkpoints as they were, and what it left of the new one is
 // cleared away by the next save. Old checkpoints are removed after that, whole. One
-// process saves to a directory at a time ([ErrBusy]); any number may read.
+// process saves to a directory at a time ([ErrBusy]); any number may read. Two runs that
+// were given the same directory do not mix their checkpoints: the second one's save is an
+// [*OwnerError], which names the first.
 //
 // Damaged and cut files are refused with errors that match [ErrCorrupt], before any
-// variable changes.
+// variable changes. So are pipes, devices and links in the place of a checkpoint's files.
+// Paths are those of the local file system; a URL is a [*PathError].
+//
+// # Trust
+//
+// The checksums find damage, not malice: who can write to the directory can give a model
+// other values. A checkpoint holds no code, and reading one runs none.
 //
 // # Memory
 //

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"tpustrategy/internal/files"
 	"tpustrategy/strategy/internal/errtext"
 )
 
@@ -53,6 +55,64 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 
 // Is makes the error match ErrCorrupt.
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+
+// PathError is that a path is not used: it is a URL, or what is there is a pipe, a
+// device, or a link where none is followed.
+type PathError = files.Error
+
+// VersionError is a checkpoint that a later version of this program wrote, in a form
+// that this one does not read. It is no damage: nothing goes back over it to an earlier
+// checkpoint. It matches errors.ErrUnsupported.
+type VersionError struct {
+	// File is the path of the manifest.
+	File string
+	// Version is its version, Reads the last one that this program reads.
+	Version, Reads int
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("checkpoint: %s: its version is %d, this program reads %d: use the program that wrote it, or a later one, or remove the checkpoint", e.File, e.Version, e.Reads)
+}
+
+// Is makes the error match errors.ErrUnsupported.
+func (e *VersionError) Is(target error) bool { return target == errors.ErrUnsupported }
+
+// OwnerError is that another run saves to the directory: one that is running, or that
+// saved there since this one looked last. It matches [ErrBusy]. Give each run a
+// directory of its own; where this run is to go on from what the other one saved, open
+// the directory anew, or set [Options].TakeOver.
+type OwnerError struct {
+	// Directory is the directory's path.
+	Directory string
+	// Host and PID are the other run's process, Since the time of its last save and
+	// Step the step that it saved; they are zero if the other run left no word.
+	Host  string
+	PID   int
+	Since time.Time
+	Step  int64
+	// Running says that the process still runs on this machine. Otherwise it may have
+	// ended, or run elsewhere.
+	Running bool
+}
+
+func (e *OwnerError) Error() string {
+	who := "another run"
+	if e.PID != 0 {
+		who = fmt.Sprintf("process %d on %s", e.PID, e.Host)
+		if e.Running {
+			who += ", which still runs,"
+		}
+	}
+	when := ""
+	if !e.Since.IsZero() {
+		when = fmt.Sprintf(" at %s", e.Since.Format(time.RFC3339))
+	}
+	return fmt.Sprintf("%v: %s saved step %d to %s%s; give each run a directory of its own, or open the directory again to go on from there (Options.TakeOver takes it from a process that runs)",
+		ErrBusy, who, e.Step, e.Directory, when)
+}
+
+// Is makes the error match ErrBusy.
+func (e *OwnerError) Is(target error) bool { return target == ErrBusy }
 
 // VariableError says why a variable cannot be saved or restored.
 type VariableError struct {

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -64,7 +65,8 @@ func parseStep(name string) (int64, bool) {
 	return step, ok && err == nil && step >= 0 && stepName(step) == name
 }
 
-// stepsIn lists the steps of a directory, ascending.
+// stepsIn lists the steps of a directory, ascending. A folder that has a step's name and
+// nothing of a checkpoint in it is none.
 func stepsIn(dir string) ([]int64, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -72,12 +74,23 @@ func stepsIn(dir string) ([]int64, error) {
 	}
 	var steps []int64
 	for _, e := range entries {
-		if step, ok := parseStep(e.Name()); ok && e.IsDir() {
+		if step, ok := parseStep(e.Name()); ok && e.IsDir() && holdsCheckpoint(filepath.Join(dir, e.Name())) {
 			steps = append(steps, step)
 		}
 	}
 	slices.Sort(steps)
 	return steps, nil
+}
+
+// holdsCheckpoint reports whether a folder has a file of a checkpoint, whole or not. One
+// that cannot be looked into counts.
+func holdsCheckpoint(dir string) bool {
+	for _, name := range []string{manifestFile, variablesFile} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil || !errors.Is(err, os.ErrNotExist) {
+			return true
+		}
+	}
+	return false
 }
 
 // leftovers lists what a save that was interrupted left behind.

@@ -2,5 +2,19 @@
 
 package checkpoint
 
-// lock does nothing where the system has no lock that ends with the process.
-func lock(string) (release func() error, err error) { return func() error { return nil }, nil }
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"tpustrategy/internal/files"
+)
+
+// lock locks nothing where the system has no lock that ends with the process.
+func lock(dir string) (*os.File, error) {
+	f, err := files.OpenLock(filepath.Join(dir, lockFile), 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	return f, nil
+}

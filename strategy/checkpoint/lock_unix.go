@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"tpustrategy/internal/files"
 )
 
-// lock keeps other processes from writing to a directory. The system gives the
-// lock up when the process ends, however it does.
-func lock(dir string) (release func() error, err error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
+// lock keeps other processes from writing to a directory until the file is closed. The
+// system gives the lock up when the process ends, however it does.
+func lock(dir string) (*os.File, error) {
+	f, err := files.OpenLock(filepath.Join(dir, lockFile), 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
@@ -24,5 +26,5 @@ func lock(dir string) (release func() error, err error) {
 		}
 		return nil, fmt.Errorf("checkpoint: locking %s: %w", dir, err)
 	}
-	return f.Close, nil
+	return f, nil
 }

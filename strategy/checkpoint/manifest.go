@@ -87,6 +87,9 @@ func (m *manifest) encode() ([]byte, error) {
 
 // parseManifest decodes what encode wrote. Anything else is an error.
 func parseManifest(data []byte) (*manifest, error) {
+	if version := laterVersion(data); version != 0 {
+		return nil, &VersionError{File: manifestFile, Version: version, Reads: formatVersion}
+	}
 	var s signed
 	if err := strict(data, &s); err != nil {
 		return nil, err
@@ -94,7 +97,6 @@ func parseManifest(data []byte) (*manifest, error) {
 	if got := checksum(0).plus(s.Manifest); got != s.CRC32C {
 		return nil, fmt.Errorf("its checksum is %s, it says %s", got, s.CRC32C)
 	}
-	// A later version may have fields that this one does not know.
 	var head struct {
 		Format  string `json:"format"`
 		Version int    `json:"version"`
@@ -106,7 +108,7 @@ func parseManifest(data []byte) (*manifest, error) {
 		return nil, fmt.Errorf("its format is %q, not %q", head.Format, formatName)
 	}
 	if head.Version != formatVersion {
-		return nil, fmt.Errorf("its version is %d, this program reads %d: %w", head.Version, formatVersion, errors.ErrUnsupported)
+		return nil, fmt.Errorf("its version is %d, and there are 1 to %d", head.Version, formatVersion)
 	}
 	m := &manifest{}
 	if err := strict(s.Manifest, m); err != nil {
@@ -126,6 +128,27 @@ func parseManifest(data []byte) (*manifest, error) {
 		return nil, fmt.Errorf("step %d, a header of %d bytes in %d", m.Step, m.HeaderBytes, m.Bytes)
 	}
 	return m, nil
+}
+
+// laterVersion returns the version of a manifest that a later program wrote, whole; 0 if
+// this is none. Such a manifest may have fields that this program does not know, and
+// another checksum.
+func laterVersion(data []byte) int {
+	var outer struct {
+		CRC32C   *checksum       `json:"crc32c"`
+		Manifest json.RawMessage `json:"checkpoint"`
+	}
+	var head struct {
+		Format  string `json:"format"`
+		Version int    `json:"version"`
+	}
+	if json.Unmarshal(data, &outer) != nil || json.Unmarshal(outer.Manifest, &head) != nil || head.Format != formatName || head.Version <= formatVersion {
+		return 0
+	}
+	if outer.CRC32C != nil && checksum(0).plus(outer.Manifest) != *outer.CRC32C {
+		return 0 // damage
+	}
+	return head.Version
 }
 
 // rules returns what the names of the rules stand for; false if they are none.

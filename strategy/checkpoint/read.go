@@ -17,6 +17,9 @@ import (
 // Verify reads all of the checkpoint and compares it with its checksums. Damage is
 // a [*CorruptError], which names a variable if one is damaged.
 func (c *Checkpoint) Verify(ctx context.Context) error {
+	if c.raw == nil {
+		return errNotOpened
+	}
 	if c.manifest == nil {
 		return nil
 	}
@@ -44,6 +47,9 @@ func (c *Checkpoint) Verify(ctx context.Context) error {
 	return &CorruptError{File: c.path, Reason: fmt.Sprintf("its checksum is %s, %s was written", sum, c.manifest.CRC32C)}
 }
 
+// errNotOpened is the error of the zero Checkpoint.
+var errNotOpened = fmt.Errorf("%w: the checkpoint was not opened; use Open", ErrClosed)
+
 func (c *Checkpoint) read(p []byte, at int64) error {
 	_, err := c.raw.ReadAt(p, at)
 	switch {
@@ -52,7 +58,7 @@ func (c *Checkpoint) read(p []byte, at int64) error {
 	case errors.Is(err, os.ErrClosed):
 		return fmt.Errorf("%w: %s", ErrClosed, c.path)
 	case err != nil:
-		return fmt.Errorf("checkpoint: %w", err)
+		return unreadable(c.path, err)
 	}
 	return nil
 }
@@ -78,6 +84,10 @@ func (c *Checkpoint) stream(ctx context.Context, v variable, p []byte, whole []b
 			if errors.Is(err, safetensors.ErrFormat) {
 				return &CorruptError{File: c.path, Variable: v.Path, Reason: "not read", Err: err}
 			}
+			if corrupt := (*CorruptError)(nil); errors.As(unreadable(c.path, err), &corrupt) {
+				corrupt.Variable = v.Path
+				return corrupt
+			}
 			return &VariableError{Path: v.Path, Reason: "not read", Err: err}
 		}
 		sum = sum.plus(into[:n])
@@ -92,6 +102,9 @@ func (c *Checkpoint) stream(ctx context.Context, v variable, p []byte, whole []b
 // Tensor reads one saved value, comparing its checksum. The tensor is the
 // caller's. A path that is not saved is an error that matches [ErrNone].
 func (c *Checkpoint) Tensor(ctx context.Context, path string) (*tensors.Tensor, error) {
+	if c.raw == nil {
+		return nil, errNotOpened
+	}
 	i := slices.IndexFunc(c.variables, func(v variable) bool { return v.Path == path })
 	if i < 0 {
 		return nil, fmt.Errorf("%w: no variable %q in %s", ErrNone, path, c.path)

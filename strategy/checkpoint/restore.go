@@ -30,6 +30,9 @@ type RestoreOptions struct {
 // variables are a [*MismatchError], wrong shapes and dtypes [*VariableError]s,
 // damage is a [*CorruptError].
 func (c *Checkpoint) Restore(ctx context.Context, g Group, opts RestoreOptions) error {
+	if c.raw == nil {
+		return errNotOpened
+	}
 	targets, err := c.match(g, opts)
 	if err != nil {
 		return err

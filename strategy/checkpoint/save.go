@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 )
 
@@ -24,7 +25,8 @@ var ErrKept = errors.New("checkpoint: saved, but older ones stay")
 const metadataStep = "tpustrategy.step"
 
 // Save saves a group of variables as the checkpoint of a step, which has to come
-// after the last one: else the error matches [ErrStep].
+// after the last one: else the error matches [ErrStep]. Where another run saves, it is
+// an [*OwnerError].
 //
 // The checkpoint appears when all of it is on the disk, or not at all: after an
 // error, and after the process was killed, the directory holds what it held
@@ -54,6 +56,7 @@ func (d *Directory) Save(ctx context.Context, step int64, g Group, opts SaveOpti
 			_ = d.fs.RemoveAll(temp)
 			return err
 		}
+		d.saw(step)
 		steps = append(steps, step)
 		for d.keep > 0 && len(steps) > d.keep {
 			if err := d.remove(steps[0]); err != nil {
@@ -95,6 +98,12 @@ func (d *Directory) commit(ctx context.Context, temp string, m *manifest, r *rea
 		return fail(err)
 	}
 	final := filepath.Join(d.path, stepName(m.Step))
+	// An empty folder of this name is no checkpoint; what is in another is not ours.
+	if inside, err := os.ReadDir(final); err == nil && len(inside) == 0 {
+		if err := d.fs.RemoveAll(final); err != nil {
+			return fail(err)
+		}
+	}
 	if err := d.fs.Rename(temp, final); err != nil {
 		return fail(err)
 	}

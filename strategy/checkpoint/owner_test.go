@@ -1,0 +1,127 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func again(t *testing.T, d *Directory, opts Options) *Directory {
+	t.Helper()
+	other, err := OpenDirectory(d.Path(), opts)
+	require.NoError(t, err)
+	return other
+}
+
+func TestTwoRunsDoNotMixTheirCheckpoints(t *testing.T) {
+	ctx := context.Background()
+	first := newDirectory(t, Options{})
+	second := again(t, first, Options{})
+	require.NoError(t, first.Save(ctx, 1, numbers(1), SaveOptions{}))
+	err := second.Save(ctx, 2, numbers(2), SaveOptions{})
+	var owner *OwnerError
+	require.ErrorAs(t, err, &owner)
+	require.ErrorIs(t, err, ErrBusy)
+	assert.Equal(t, os.Getpid(), owner.PID)
+	assert.EqualValues(t, 1, owner.Step)
+	assert.False(t, owner.Running, "it is this process")
+	assert.ErrorContains(t, err, first.Path())
+	require.ErrorIs(t, second.RemoveAfter(0), ErrBusy)
+	require.NoError(t, first.Save(ctx, 3, numbers(3), SaveOptions{}), "the first goes on")
+
+	// A run that goes on from where the other one is takes over.
+	require.NoError(t, latest(t, second).Close())
+	require.NoError(t, second.Save(ctx, 4, numbers(4), SaveOptions{}))
+	require.ErrorAs(t, first.Save(ctx, 5, numbers(5), SaveOptions{}), &owner)
+	third := again(t, first, Options{})
+	require.NoError(t, third.Save(ctx, 5, numbers(5), SaveOptions{}))
+	require.ErrorAs(t, second.Save(ctx, 6, numbers(6), SaveOptions{}), &owner)
+	require.NoError(t, again(t, first, Options{TakeOver: true}).Save(ctx, 6, numbers(6), SaveOptions{}))
+	steps, err := first.Steps()
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 3, 4, 5, 6}, steps)
+}
+
+// TestSaverThatStays saves once and waits for its parent.
+func TestSaverThatStays(t *testing.T) {
+	dir := os.Getenv("CHECKPOINT_TEST_STAY_IN")
+	if dir == "" {
+		t.Skip("run by TestAProcessThatRunsOwnsItsDirectory")
+	}
+	d, err := OpenDirectory(dir, Options{})
+	require.NoError(t, err)
+	require.NoError(t, d.Save(context.Background(), 1, numbers(1), SaveOptions{}))
+	os.Stdout.WriteString("saved\n")
+	os.Stdin.Read(make([]byte, 1))
+}
+
+func TestAProcessThatRunsOwnsItsDirectory(t *testing.T) {
+	if startOfProcess(os.Getpid()) == "" {
+		t.Skip("the system does not tell processes apart")
+	}
+	ctx := context.Background()
+	dir := filepath.Join(t.TempDir(), "run")
+	saver := exec.Command(os.Args[0], "-test.run=^TestSaverThatStays$")
+	saver.Env = append(os.Environ(), "CHECKPOINT_TEST_STAY_IN="+dir)
+	in, err := saver.StdinPipe()
+	require.NoError(t, err)
+	out, err := saver.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, saver.Start())
+	_, err = out.Read(make([]byte, 100))
+	require.NoError(t, err)
+
+	d, err := OpenDirectory(dir, Options{})
+	require.NoError(t, err)
+	requireNumbers(t, latest(t, d), 1)
+	err = d.Save(ctx, 2, numbers(2), SaveOptions{})
+	var owner *OwnerError
+	require.ErrorAs(t, err, &owner)
+	assert.Equal(t, saver.Process.Pid, owner.PID)
+	assert.True(t, owner.Running)
+	assert.ErrorContains(t, err, "still runs")
+	assert.False(t, owner.Since.IsZero())
+	require.NoError(t, in.Close())
+	require.NoError(t, saver.Wait())
+	require.NoError(t, d.Save(ctx, 2, numbers(2), SaveOptions{}), "its process has ended")
+}
+
+func TestARecordThatIsNotWholeSaysNothing(t *testing.T) {
+	ctx := context.Background()
+	for _, content := range []string{"", "x", "{", `{"id":""}`, `{"id":"x","pid":-1}`, `{"id":"x","boot":"` + bootOfMachine() + `","pid":1,"started":"x"}`, strings.Repeat("x", 2*maxRecord)} {
+		d := newDirectory(t, Options{})
+		require.NoError(t, os.WriteFile(filepath.Join(d.Path(), lockFile), []byte(content), 0o644))
+		require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}), content)
+		require.NoError(t, d.Save(ctx, 2, numbers(1), SaveOptions{}), content)
+	}
+}
+
+func TestAZeroDirectoryOrCheckpointIsClosed(t *testing.T) {
+	ctx := context.Background()
+	var d Directory
+	_, err := d.Steps()
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = d.Latest()
+	require.ErrorIs(t, err, ErrClosed)
+	_, _, err = d.LatestIntact(ctx)
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, d.Save(ctx, 1, numbers(1), SaveOptions{}), ErrClosed)
+	require.ErrorIs(t, d.RemoveAfter(1), ErrClosed)
+	_, err = d.Open(1)
+	require.ErrorIs(t, err, ErrClosed)
+	var c Checkpoint
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, c.Verify(ctx), ErrClosed)
+	_, err = c.Tensor(ctx, "/a")
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, c.Restore(ctx, Group{}, RestoreOptions{}), ErrClosed)
+	require.Empty(t, c.Variables())
+	require.True(t, errors.Is(errNotOpen, ErrClosed))
+}

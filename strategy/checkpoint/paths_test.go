@@ -1,0 +1,152 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// within fails the test if f hangs.
+func within(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it hangs")
+	}
+}
+
+func TestAURLIsNoPathOfACheckpoint(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, url := range []string{"gs://bucket/run", "s3://b/x", "https://host/x", filepath.Join("gs://bucket", "run")} {
+		_, errDirectory := OpenDirectory(url, Options{})
+		_, errOpen := Open(url)
+		_, errFile := OpenFile(url, FileOptions{})
+		for _, err := range []error{errDirectory, errOpen, errFile} {
+			var path *PathError
+			require.ErrorAs(t, err, &path)
+			require.Equal(t, url, path.Path)
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+		}
+	}
+	require.Empty(t, names(t, "."))
+}
+
+// TestNothingInACheckpointHangs puts what is no file in the place of each of a
+// checkpoint's files.
+func TestNothingInACheckpointHangs(t *testing.T) {
+	ctx := context.Background()
+	pipe := func(path string) error { return syscall.Mkfifo(path, 0o644) }
+	folder := func(path string) error { return os.Mkdir(path, 0o755) }
+	link := func(path string) error {
+		return errors.Join(os.WriteFile(path+".target", nil, 0o644), os.Symlink(path+".target", path))
+	}
+	device := func(path string) error { return os.Symlink("/dev/zero", path) }
+	for what, put := range map[string]func(string) error{"a pipe": pipe, "a directory": folder, "a link": link, "a device": device} {
+		within(t, func() {
+			d := newDirectory(t, Options{})
+			require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}))
+			for step := int64(2); step < 4; step++ {
+				require.NoError(t, d.Save(ctx, step, numbers(float32(step)), SaveOptions{}))
+				path := filepath.Join(d.Path(), stepName(step), []string{manifestFile, variablesFile}[step-2])
+				require.NoError(t, os.Remove(path))
+				require.NoError(t, put(path))
+				_, err := d.Open(step)
+				require.ErrorIs(t, err, ErrCorrupt, what)
+				var kind *PathError
+				require.ErrorAs(t, err, &kind, what)
+			}
+			c, passed, err := d.LatestIntact(ctx)
+			require.NoError(t, err, what)
+			require.Equal(t, int64(1), c.Step())
+			require.Len(t, passed, 2)
+			require.NoError(t, c.Close())
+
+			path := filepath.Join(t.TempDir(), "file")
+			require.NoError(t, put(path))
+			_, err = OpenFile(path, FileOptions{})
+			require.Error(t, err, what)
+
+			locked := newDirectory(t, Options{})
+			require.NoError(t, put(filepath.Join(locked.Path(), lockFile)))
+			var kind *PathError
+			require.ErrorAs(t, locked.Save(ctx, 1, numbers(1), SaveOptions{}), &kind, what)
+		})
+	}
+}
+
+func TestATensorFileMayBeALink(t *testing.T) {
+	d := newDirectory(t, Options{})
+	require.NoError(t, d.Save(context.Background(), 1, numbers(1), SaveOptions{}))
+	link := filepath.Join(t.TempDir(), "model.safetensors")
+	require.NoError(t, os.Symlink(filepath.Join(d.Path(), stepName(1), variablesFile), link))
+	c, err := OpenFile(link, FileOptions{})
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+}
+
+func TestALaterVersionIsNotPassedOver(t *testing.T) {
+	ctx := context.Background()
+	d := newDirectory(t, Options{})
+	require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}))
+	require.NoError(t, d.Save(ctx, 2, numbers(2), SaveOptions{}))
+	path := filepath.Join(d.Path(), stepName(2), manifestFile)
+	body := `{"format":"tpustrategy.checkpoint","version":2,"step":2,"new":{}}`
+	sum := checksum(0).plus([]byte(body)).String()
+	for _, text := range []string{
+		`{"crc32c":"` + sum + `","checkpoint":` + body + `}`,
+		`{"crc32c":"` + sum + `","checkpoint":` + body + `,"signature":"x"}`,
+		`{"sha256":"another","checkpoint":` + body + `}`,
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		_, openErr := d.Open(2)
+		_, latestErr := d.Latest()
+		_, _, intactErr := d.LatestIntact(ctx)
+		for _, err := range []error{openErr, latestErr, intactErr} {
+			var later *VersionError
+			require.ErrorAs(t, err, &later, text)
+			assert.Equal(t, 2, later.Version)
+			assert.Equal(t, path, later.File)
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+			require.NotErrorIs(t, err, ErrCorrupt)
+		}
+	}
+	// A version that only damage made is damage.
+	require.NoError(t, os.WriteFile(path, []byte(`{"crc32c":"00000000","checkpoint":`+body+`}`), 0o644))
+	c, passed, err := d.LatestIntact(ctx)
+	require.NoError(t, err)
+	require.Len(t, passed, 1)
+	require.NoError(t, c.Close())
+}
+
+func TestWhatThisProcessMayNotReadIsNotPassedOver(t *testing.T) {
+	require.ErrorIs(t, unreadable("x", &fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}), fs.ErrPermission)
+	for err, damage := range map[error]bool{syscall.EACCES: false, syscall.EMFILE: false, syscall.ENOMEM: false, syscall.EIO: true, syscall.EISDIR: true, syscall.ELOOP: true} {
+		assert.Equal(t, damage, errors.Is(unreadable("x", &fs.PathError{Op: "read", Path: "x", Err: err}), ErrCorrupt), "%v", err)
+	}
+}
+
+func TestAFolderWithAStepsNameAloneBlocksNothing(t *testing.T) {
+	ctx := context.Background()
+	d := newDirectory(t, Options{Keep: 1})
+	for _, step := range []int64{2, math.MaxInt64} {
+		require.NoError(t, os.Mkdir(filepath.Join(d.Path(), stepName(step)), 0o755))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(d.Path(), stepName(math.MaxInt64), "other"), nil, 0o644))
+	for step := int64(1); step < 4; step++ {
+		require.NoError(t, d.Save(ctx, step, numbers(float32(step)), SaveOptions{}), "step %d", step)
+		requireNumbers(t, latest(t, d), float32(step))
+	}
+	require.Equal(t, []string{lockFile, "step-0000000003", "step-9223372036854775807"}, names(t, d.Path()))
+}
