@@ -13,7 +13,7 @@ type assignCmd struct {
 	Shape    []int  `help:"Block of one replica's cores, in x, y, z and core." default:"1,1,1,1"`
 	Stride   []int  `help:"Steps between the cores of a block."`
 	Replicas int    `help:"Replicas; 0 is as many as fit."`
-	Plugin   string `help:"Path of libtpu, instead of looking for it." type:"path"`
+	Plugin   string `help:"Path of libtpu, instead of looking for it." type:"localpath"`
 }
 
 // Help is the text under --help.

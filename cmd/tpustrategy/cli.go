@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 
 	"tpustrategy/internal/command"
+	"tpustrategy/internal/files"
 	"tpustrategy/logical"
 	"tpustrategy/pjrt"
 	"tpustrategy/strategy"
@@ -50,6 +52,23 @@ func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
+// localPath reads a path of this machine's file system, and refuses a URL before it
+// becomes part of one.
+func localPath(ctx *kong.DecodeContext, target reflect.Value) error {
+	var path string
+	if err := ctx.Scan.PopValueInto("file", &path); err != nil {
+		return err
+	}
+	if err := files.Local(path); err != nil {
+		return err
+	}
+	if path != "" && path != "-" {
+		path = kong.ExpandPath(path)
+	}
+	target.SetString(path)
+	return nil
+}
+
 // exited is how kong's own exits (for --help) reach run.
 type exited int
 
@@ -73,6 +92,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		kong.Writers(a.stdout, a.stderr),
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.NamedMapper("localpath", kong.MapperFunc(localPath)),
 		kong.Bind(a),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)

@@ -16,7 +16,7 @@ import (
 )
 
 type compileCmd struct {
-	File      string   `arg:"" optional:"" help:"A StableHLO module; without one, give --example." type:"path"`
+	File      string   `arg:"" optional:"" help:"A StableHLO module; without one, give --example." type:"localpath"`
 	Example   string   `help:"Compile this example model: digits, dense or placement."`
 	Topology  []string `help:"What to compile for, such as v5e:2x4, v5p-128, 2x v5e-256 or cpu:8; several are separated by commas." required:""`
 	Logical   int      `help:"Logical devices of a replica." default:"1"`
@@ -26,10 +26,10 @@ type compileCmd struct {
 	Batch     int      `help:"Rows of one replica's batch; 0 is the example's own."`
 	Whole     bool     `help:"Keep a whole copy of every variable on each logical device."`
 	Precision string   `help:"Precision of matrix products: default or highest." enum:"default,highest" default:"default"`
-	Report    string   `help:"Write the report there: JSON, or a page if it ends in .html." type:"path"`
-	Save      string   `help:"Write the compiled step there, to be loaded and run on such a slice." type:"path"`
-	Text      string   `help:"Write the step's StableHLO there." type:"path"`
-	Plugin    string   `help:"Path of the plugin, instead of looking for it." type:"path"`
+	Report    string   `help:"Write the report there: JSON, or a page if it ends in .html." type:"localpath"`
+	Save      string   `help:"Write the compiled step there, to be loaded and run on such a slice." type:"localpath"`
+	Text      string   `help:"Write the step's StableHLO there." type:"localpath"`
+	Plugin    string   `help:"Path of the plugin, instead of looking for it." type:"localpath"`
 }
 
 // Help is the text under --help.

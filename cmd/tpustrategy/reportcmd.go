@@ -1,14 +1,17 @@
 package main
 
 import (
-	"os"
-
+	"tpustrategy/internal/files"
 	"tpustrategy/strategy/report"
 )
 
+// maxReport bounds a report that is read: those of the largest steps have a few
+// megabytes.
+const maxReport = 256 << 20
+
 type reportCmd struct {
-	File   string `arg:"" help:"A report that compile wrote, as JSON." type:"path"`
-	Output string `help:"Write it there instead: JSON, or a page if it ends in .html." short:"o" type:"path"`
+	File   string `arg:"" help:"A report that compile wrote, as JSON." type:"localpath"`
+	Output string `help:"Write it there instead: JSON, or a page if it ends in .html." short:"o" type:"localpath"`
 }
 
 // Help is the text under --help.
@@ -22,7 +25,7 @@ Examples:
 
 // Run shows the report.
 func (c *reportCmd) Run(a *app, root *cli) error {
-	data, err := os.ReadFile(c.File)
+	data, err := files.Read(c.File, maxReport)
 	if err != nil {
 		return usagef("report: %w", err)
 	}

@@ -15,7 +15,7 @@ import (
 
 type topologyCmd struct {
 	Name   string `arg:"" help:"A slice, such as v5e:4x4, v5p-128 or \"2x v5e-256\"."`
-	Plugin string `help:"Path of libtpu, instead of looking for it." type:"path"`
+	Plugin string `help:"Path of libtpu, instead of looking for it." type:"localpath"`
 }
 
 // Help is the text under --help.

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"tpustrategy/internal/files"
 	"tpustrategy/lowering"
 	"tpustrategy/pjrt"
 	"tpustrategy/strategy"
@@ -151,9 +151,12 @@ func numberOf(expression *regexp.Regexp, text []byte) int {
 	return n
 }
 
+// maxProgram bounds a program that is read: compilers take no message of 2 GiB.
+const maxProgram = 2<<30 - 1
+
 // compileFile compiles a StableHLO file ahead of time.
 func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
-	text, err := os.ReadFile(r.File)
+	text, err := files.Read(r.File, maxProgram)
 	if err != nil {
 		return nil, usagef("%w", err)
 	}

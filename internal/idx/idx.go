@@ -19,6 +19,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"tpustrategy/internal/files"
 )
 
 // MaxBytes is the size of the largest array that Read takes.
@@ -60,10 +62,10 @@ func formatError(format string, args ...any) error {
 // decide whether a file is compressed, not its name. Errors: [*FormatError], and
 // those of os.Open.
 func ReadFile(path string) (Array, error) {
-	f, err := os.Open(path)
+	f, _, err := files.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		var gzErr error
-		if f, gzErr = os.Open(path + ".gz"); gzErr == nil {
+		if f, _, gzErr = files.Open(path + ".gz"); gzErr == nil {
 			path, err = path+".gz", nil
 		} else if errors.Is(gzErr, os.ErrNotExist) {
 			err = fmt.Errorf("%w (nor with .gz)", err)

@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
+
+	localfiles "tpustrategy/internal/files"
 )
 
 // FileOptions says where files are. The zero value is the operating system's files.
@@ -174,11 +175,21 @@ type openFile struct {
 func (f *openFile) open() (err error) {
 	if f.fsys != nil {
 		f.File, err = f.fsys.Open(f.path)
-	} else {
-		f.File, err = os.Open(f.path)
+		return err
 	}
-	return err
+	// What cannot be read from any byte on, as a position demands, is refused: pipes,
+	// which would also wait for their other end, and devices.
+	file, _, err := localfiles.Open(f.path)
+	if err != nil {
+		return err
+	}
+	f.File = file
+	return nil
 }
+
+// PathError is that a path is not read: it is a URL, or what is there is a pipe, a
+// device or a directory. Give [FileOptions].FS for files that are elsewhere.
+type PathError = localfiles.Error
 
 // size is the length in bytes.
 func (f *openFile) size() (int64, error) {

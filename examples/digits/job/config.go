@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"tpustrategy/internal/files"
 )
 
 // Config says what to run. Zero fields mean what their comments say.
@@ -79,9 +81,12 @@ func (c Config) check() error {
 			"%d replicas of %d logical devices do not fit on %d devices; lower -replicas or -logical, or raise -devices", c.Replicas, c.Logical, c.Devices)}
 	}
 	if c.Data != "" {
-		info, err := os.Stat(c.Data)
-		if err == nil && !info.IsDir() {
-			err = errors.New("not a directory")
+		err := files.Local(c.Data)
+		if err == nil {
+			var info os.FileInfo
+			if info, err = os.Stat(c.Data); err == nil && !info.IsDir() {
+				err = errors.New("not a directory")
+			}
 		}
 		if err != nil {
 			return &UsageError{Flag: "data", Reason: fmt.Sprintf("need a directory of MNIST's IDX files: %v", err), Err: err}
