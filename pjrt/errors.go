@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"tpustrategy/internal/files"
 	"tpustrategy/pjrt/internal/capi"
 )
 
@@ -121,6 +122,7 @@ type PluginReason int
 const (
 	PluginMissing    PluginReason = iota + 1 // no such file, or not readable
 	PluginNotFile                            // a directory, a pipe, ...
+	PluginUntrusted                          // others can put another library there
 	PluginNotLibrary                         // not a shared library of this system
 	PluginTruncated                          // a shared library that ends too early
 	PluginWrongArch                          // a shared library for other machines
@@ -129,15 +131,21 @@ const (
 	PluginBadTable                           // GetPjrtApi answered nothing usable
 	PluginVersion                            // an API version that this package does not speak
 	PluginInitialize                         // PJRT_Plugin_Initialize failed
+	PluginChanged                            // not the library of OpenOptions.SHA256
 )
 
 var pluginReasons = map[PluginReason]string{PluginMissing: "missing", PluginNotFile: "not a regular file",
+	PluginUntrusted: "not trusted", PluginChanged: "another library",
 	PluginNotLibrary: "not a shared library", PluginTruncated: "truncated", PluginWrongArch: "built for another machine",
 	PluginNoEntry: "not a PJRT plugin", PluginNotLoaded: "cannot be loaded", PluginBadTable: "bad function table",
 	PluginVersion: "unsupported API version", PluginInitialize: "failed to initialize"}
 
 // String is a short phrase.
 func (r PluginReason) String() string { return pluginReasons[r] }
+
+// PathError is that a path is not used: it is a URL, what is there is a pipe or a
+// device, or others could change it. See its Reason, Found and Hint.
+type PathError = files.Error
 
 // PluginError is why Open refused a file. It matches what Err matches, such as
 // fs.ErrNotExist.

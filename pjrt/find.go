@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"tpustrategy/internal/files"
 	"tpustrategy/internal/pins"
 )
 
@@ -97,7 +98,10 @@ func Find(o FindOptions) (Found, error) {
 	}
 	var tried []Candidate
 	try := func(source, path string) bool {
-		info, err := o.Stat(path)
+		info, err := fs.FileInfo(nil), files.Local(path)
+		if err == nil {
+			info, err = o.Stat(path)
+		}
 		if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
 			err = cause.Err // the candidate has the path
 		}

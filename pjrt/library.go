@@ -1,12 +1,17 @@
 package pjrt
 
 import (
+	"crypto/sha256"
 	"debug/elf"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
+
+	"tpustrategy/internal/files"
 )
 
 // machines maps GOARCH to the ELF machine and class of its libraries.
@@ -18,6 +23,77 @@ var machines = map[string]struct {
 	"arm64": {elf.EM_AARCH64, elf.ELFCLASS64},
 }
 
+// OpenOptions say which files are opened as plugins. The zero value trusts root's files
+// and those of the process's own user.
+type OpenOptions struct {
+	// SHA256 is the library's hash in hexadecimal digits; another library is refused. It
+	// reads the whole file: about a second for libtpu. "" takes any.
+	SHA256 string
+	// Owners are the ids of further users whose files, folders and links are trusted:
+	// those of a build user, say, where the program runs as root.
+	Owners []int
+}
+
+// Inspect makes all the checks of [Open] without loading anything, and returns the
+// library's absolute path without links. The file must be a regular one. It, each
+// folder on the way to it and each link that leads there must belong to root, to the
+// user of this process or to one of Owners, and others may not write to it; a group
+// may, if it is one of the system's or the process is in it. A folder like /tmp, with
+// the sticky bit, is passed. What is refused is a [*PluginError] that says what to
+// change: with PluginUntrusted its cause is a [*PathError].
+func Inspect(path string, opts ...OpenOptions) (string, error) { return inspect(path, opts) }
+
+func inspect(path string, opts []OpenOptions) (string, error) {
+	var o OpenOptions
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	real, err := files.Trust{Owners: o.Owners}.OfProcess().File(path)
+	if err != nil {
+		if full, err := filepath.Abs(path); err == nil {
+			path = full
+		}
+		e := &PluginError{Path: path, Reason: PluginMissing, Err: err}
+		if wrong := (*PathError)(nil); errors.As(err, &wrong) {
+			switch wrong.Reason {
+			case files.NotRegular:
+				e.Reason = PluginNotFile
+			case files.Foreign, files.Writable:
+				e.Reason = PluginUntrusted
+			}
+		}
+		return "", e
+	}
+	if err := checkLibrary(real); err != nil {
+		return "", err
+	}
+	if o.SHA256 == "" {
+		return real, nil
+	}
+	found, err := hashOf(real)
+	if err != nil {
+		return "", &PluginError{Path: real, Reason: PluginMissing, Err: err}
+	}
+	if !strings.EqualFold(found, o.SHA256) {
+		return "", &PluginError{Path: real, Reason: PluginChanged, Detail: fmt.Sprintf("its SHA-256 is %s, not %s", found, o.SHA256)}
+	}
+	return real, nil
+}
+
+// hashOf is a file's SHA-256 in hexadecimal digits.
+func hashOf(path string) (string, error) {
+	f, _, err := files.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
 // checkLibrary looks at a file before the dynamic loader does: the loader runs
 // the constructors of whatever it maps, and a truncated library kills the
 // process with a bus error.
@@ -25,14 +101,7 @@ func checkLibrary(path string) error {
 	fail := func(r PluginReason, detail string, err error) error {
 		return &PluginError{Path: path, Reason: r, Detail: detail, Err: err}
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return fail(PluginMissing, "", err)
-	}
-	if !info.Mode().IsRegular() {
-		return fail(PluginNotFile, info.Mode().Type().String(), nil)
-	}
-	f, err := os.Open(path)
+	f, info, err := files.Open(path)
 	if err != nil {
 		return fail(PluginMissing, "", err)
 	}

@@ -41,15 +41,18 @@ var opened struct {
 // twice, also by another name, is loaded once and answers the same Plugin.
 //
 // A file that is missing, no library, cut short, for another machine, no PJRT
-// plugin or too old gives a [*PluginError]; the file is examined before the
-// dynamic loader sees it. Loading runs the library's own initializers: open
-// only files that you trust. It takes from milliseconds to about a second.
-func Open(path string) (*Plugin, error) {
+// plugin or too old gives a [*PluginError]. Loading runs the library's own
+// initializers, so that each Open first makes sure that nobody but root, this user
+// and [OpenOptions].Owners can put another library there: see [Inspect]. The loader
+// gets the absolute path without links. It takes from milliseconds to about a second.
+//
+// At most one opts is given.
+func Open(path string, opts ...OpenOptions) (*Plugin, error) {
 	opened.Lock()
 	defer opened.Unlock()
-	full, err := filepath.Abs(path)
+	full, err := inspect(path, opts)
 	if err != nil {
-		return nil, &PluginError{Path: path, Reason: PluginMissing, Err: err}
+		return nil, err
 	}
 	if info, err := os.Stat(full); err == nil {
 		for _, p := range opened.plugins {
@@ -57,9 +60,6 @@ func Open(path string) (*Plugin, error) {
 				return p, nil
 			}
 		}
-	}
-	if err := checkLibrary(full); err != nil {
-		return nil, err
 	}
 	api, err := capi.Load(full)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"tpustrategy/internal/files"
 	"tpustrategy/internal/pins"
 	"tpustrategy/pjrt"
 )
@@ -51,11 +52,15 @@ type pluginDiagnosis struct {
 	Path   string `json:"path,omitempty"`
 	Source string `json:"source,omitempty"`
 	Pinned string `json:"pinned,omitempty"`
+	// SHA256 is the library's hash.
+	SHA256 string `json:"sha256,omitempty"`
 	// Damaged says that the file is the installer's, but not what it put there.
 	Damaged bool         `json:"damaged,omitempty"`
 	Tried   []tried      `json:"tried"`
 	Probe   *probeAnswer `json:"probe,omitempty"`
 	Error   *failure     `json:"error,omitempty"`
+	// Fix is what to do about Error, if that is known.
+	Fix string `json:"fix,omitempty"`
 }
 
 type tried struct {
@@ -125,6 +130,8 @@ func (a *app) diagnose(ctx context.Context) diagnosis {
 			d.Actions = append(d.Actions, fmt.Sprintf("set $HOME, then run `tpustrategy install %s` if the plugin is not there", p.Kind))
 		case p.Path == "":
 			d.Actions = append(d.Actions, fmt.Sprintf("run `tpustrategy install %s`", p.Kind))
+		case p.Fix != "":
+			d.Actions = append(d.Actions, p.Fix)
 		case p.Damaged:
 			d.Actions = append(d.Actions, fmt.Sprintf("run `tpustrategy install %s` again: %s is damaged", p.Kind, p.Path))
 		default:
@@ -181,33 +188,53 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 		return d
 	}
 	d.Path, d.Source = found.Path, found.Source
+	if _, err := pjrt.Inspect(found.Path); err != nil {
+		d.Error = failureOf(err)
+		d.Fix = fixOf(err)
+	}
+	d.SHA256, d.Damaged = hash(found, kind)
+	if d.Damaged && d.Error == nil {
+		d.Error = &failure{Kind: "missing", Message: fmt.Sprintf("%s is not the library of %s: its SHA-256 is %s", found.Path, d.Pinned, d.SHA256)}
+	}
+	if d.Error != nil {
+		return d // what is not trusted is not loaded
+	}
 	request := probeRequest{Path: found.Path, Kind: kind, Client: kind != "tpu" || haveTPU}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	answer, err := a.child(ctx, "opening the "+kind+" plugin", childRequest{Probe: &request}, kind == "tpu" && !haveTPU)
 	if err != nil {
 		d.Error = failureOf(err)
-		d.Damaged = found.Source == "installer" && damaged(kind, found.Path)
 		return d
 	}
 	d.Usable, d.Probe = true, answer.Probe
 	return d
 }
 
-// damaged reports whether the installed plugin of a kind is not the pinned one.
-func damaged(kind, path string) bool {
-	pin, err := pins.For(kind, runtime.GOARCH)
+// hash is the SHA-256 of a plugin, empty if it cannot be read, and whether it is the
+// installer's file but not what that put there.
+func hash(found pjrt.Found, kind string) (sum string, damaged bool) {
+	file, _, err := files.Open(found.Path)
 	if err != nil {
-		return false
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return false // what is wrong is not its content
+		return "", false // what is wrong is not its content
 	}
 	defer file.Close()
 	hash := sha256.New()
-	_, err = io.Copy(hash, file)
-	return err == nil && hex.EncodeToString(hash.Sum(nil)) != pin.LibrarySHA256
+	if _, err = io.Copy(hash, file); err != nil {
+		return "", false
+	}
+	sum = hex.EncodeToString(hash.Sum(nil))
+	pin, err := pins.For(kind, runtime.GOARCH)
+	return sum, err == nil && found.Source == "installer" && sum != pin.LibrarySHA256
+}
+
+// fixOf is what to do about a plugin that others can change.
+func fixOf(err error) string {
+	var wrong *pjrt.PathError
+	if !errors.As(err, &wrong) {
+		return ""
+	}
+	return wrong.Hint
 }
 
 // probeTimeout bounds the wait for a plugin: a TPU in use by another process can

@@ -61,6 +61,9 @@ func (a *app) printPlugin(p pluginDiagnosis) {
 	if p.Pinned != "" {
 		fmt.Fprintf(w, "  pinned     %s\n", p.Pinned)
 	}
+	if p.SHA256 != "" {
+		fmt.Fprintf(w, "  sha256     %s\n", p.SHA256)
+	}
 	if p.Error != nil && p.Path != "" {
 		fmt.Fprintf(w, "  error      %s\n", p.Error.Message)
 		if p.Error.Log != "" {

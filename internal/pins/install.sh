@@ -8,6 +8,8 @@
 # run that is interrupted, or two at once, never leave half a plugin behind.
 # Prints the library's path as the last line of standard output.
 set -eu
+# What others could write to would not be loaded.
+umask go-w
 
 kind=${1:?usage: install.sh cpu|tpu}
 machine=$(uname -m)

@@ -20,6 +20,9 @@ type DescribeOptions struct {
 	// Plugin is the path of libtpu. If empty, it is looked for as [pjrt.Find]
 	// says.
 	Plugin string
+	// PluginCheck says whose plugin files are trusted, and the plugin's hash if it is
+	// to be a certain one; see [pjrt.Inspect].
+	PluginCheck pjrt.OpenOptions
 	// Slices is the number of equal slices joined by the data-center network; 0
 	// is what the name says, or 1.
 	Slices int
@@ -170,7 +173,7 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 	if err := prepare(thisHost(), a, opts); err != nil {
 		return nil, fmt.Errorf("system: describing %s: %w", name, err)
 	}
-	plugin, err := pjrt.Open(found.Path)
+	plugin, err := pjrt.Open(found.Path, opts.PluginCheck)
 	if err != nil {
 		return nil, fmt.Errorf("system: %w", err)
 	}

@@ -25,6 +25,9 @@ type Options struct {
 	// for as [pjrt.Find] says, and one for a TPU is opened only where there are
 	// signs of a TPU.
 	Plugin string
+	// PluginCheck says whose plugin files are trusted, and the plugin's hash if it is
+	// to be a certain one; see [pjrt.Inspect].
+	PluginCheck pjrt.OpenOptions
 	// ClientOptions are handed to the plugin as they are.
 	ClientOptions map[string]any
 	// Getenv reads the environment for the plugin search and the check of the
@@ -165,7 +168,7 @@ func (s *starter) open(ctx context.Context) (o opened, err error) {
 		return o, err
 	}
 	plugin, err := step(ctx, s, StepOpen, nil, func(context.Context) (*pjrt.Plugin, []any, error) {
-		plugin, err := pjrt.Open(o.found.Path)
+		plugin, err := pjrt.Open(o.found.Path, s.opts.PluginCheck)
 		if err != nil {
 			return nil, nil, err
 		}
