@@ -1,48 +1,74 @@
 package clusterresolver
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 
 	"tpustrategy/tpu"
 )
 
-// Bounds is a grid of chips or processes along x, y and z. The zero value means
-// "not told".
-type Bounds [3]int
+// Bounds is a grid of chips or processes along x, y and z, with the number of
+// devices of a chip behind it where that is told, as tpu7x does; a 0 there means
+// "not told". The zero value is a grid that is not told.
+type Bounds [4]int
 
-// maxBound bounds one side: no slice is near it, and the product stays an int.
-const maxBound = 1 << 16
+// maxBound bounds one side, and maxChips a grid: no slice is near either.
+const (
+	maxBound = 1 << 16
+	maxChips = 1 << 20
+)
 
-// ParseBounds reads "2,2,1", the form of TPU_PROCESS_BOUNDS and its kin. source
-// names the input in errors, which are [*ParseError].
+// ParseBounds reads "2,2,1" or "2,2,1,2", the forms of TPU_PROCESS_BOUNDS and its
+// kin. source names the input in errors, which are [*ParseError].
 func ParseBounds(source, text string) (Bounds, error) {
+	bad := func() (Bounds, error) {
+		return Bounds{}, parseError(source, text, "not three sides", `write three positive numbers, such as "2,2,1", and for tpu7x a fourth if it has one`)
+	}
 	var b Bounds
 	i := 0
 	for part := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseUint(strings.TrimSpace(part), 10, 32)
-		if i == 3 || err != nil || n == 0 || n > maxBound {
-			return Bounds{}, parseError(source, text, "not three sides", `write three positive numbers, such as "2,2,1"`)
+		if i == len(b) || err != nil || n == 0 || n > maxBound {
+			return bad()
 		}
 		b[i] = int(n)
 		i++
 	}
-	if i != 3 {
-		return Bounds{}, parseError(source, text, "not three sides", `write three positive numbers, such as "2,2,1"`)
+	if i < 3 || b[0]*b[1] > maxChips || b[0]*b[1]*b[2] > maxChips || b.Size() > maxChips {
+		return bad()
 	}
 	return b, nil
 }
 
-// Size is how many cells the grid has; 0 for the zero value.
-func (b Bounds) Size() int { return b[0] * b[1] * b[2] }
+// Size is how many cells the grid has, the fourth number among them; 0 for the zero
+// value.
+func (b Bounds) Size() int { return b.chips() * max(b[3], 1) }
+
+// chips is the size along x, y and z.
+func (b Bounds) chips() int { return b[0] * b[1] * b[2] }
+
+// fits says whether the grid has so many cells, with or without its fourth number.
+func (b Bounds) fits(n int) bool { return n == b.chips() || n == b.Size() }
+
+// told are the numbers that were told.
+func (b Bounds) told() []int {
+	if b[3] == 0 {
+		return b[:3]
+	}
+	return b[:]
+}
 
 // String is the form that [ParseBounds] reads; "" for the zero value.
 func (b Bounds) String() string {
 	if b == (Bounds{}) {
 		return ""
 	}
-	return joinInts(b[:])
+	return joinInts(b.told())
 }
+
+// MarshalJSON writes the three or four numbers.
+func (b Bounds) MarshalJSON() ([]byte, error) { return json.Marshal(b.told()) }
 
 func joinInts(list []int) string {
 	var s []byte
@@ -67,7 +93,9 @@ func parseTopology(source, text string) (chips int, err error) {
 		if err != nil || n == 0 || n > maxBound || sides == 3 {
 			return bad()
 		}
-		chips *= int(n)
+		if chips *= int(n); chips > maxChips {
+			return bad()
+		}
 		sides++
 	}
 	if sides < 2 {
@@ -76,9 +104,10 @@ func parseTopology(source, text string) (chips int, err error) {
 	return chips, nil
 }
 
-// accelerator is what the resolvers need of an accelerator type. Package tpu makes
-// more of one, but only of sizes with a default shape; a slice that was asked for by
-// its topology may have any size.
+// accelerator is what the resolvers infer from an accelerator type, by a table that
+// may be behind the world: what contradicts it is a warning. Package tpu makes more of
+// a type, but only of sizes with a default shape; a slice that was asked for by its
+// topology may have any size.
 type accelerator struct {
 	generation tpu.Generation
 	chips      int

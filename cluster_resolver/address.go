@@ -12,6 +12,9 @@ const (
 	// DefaultPort is where TensorFlow's TPU workers listen, and what an address
 	// without a port is given.
 	DefaultPort = 8470
+	// RuntimePort is where the TPU runtime of a host listens for those of the others,
+	// unless TPU_PROCESS_ADDRESSES or TPU_PROCESS_PORT say otherwise.
+	RuntimePort = 8471
 )
 
 // maxWorkers bounds any list of hosts: more than the largest slice by far, small

@@ -40,8 +40,9 @@ const (
 // Severity grades a finding.
 type Severity int
 
-// Severities. A job that starts with an error hangs or computes on the wrong slice;
-// a warning may be meant so.
+// Severities. An error is a contradiction between facts, of the environment and the
+// metadata: a job that starts with it hangs or computes on the wrong slice. A warning
+// may be meant so, or contradicts only what is inferred from a table of accelerators.
 const (
 	SeverityWarning Severity = iota
 	SeverityError
@@ -132,7 +133,7 @@ func (c *checker) accelerator() {
 	}
 	topology := md.TPUEnv.Get("TOPOLOGY")
 	if env.Topology != "" && topology != "" && flat(env.Topology) != flat(topology) {
-		c.add(FindingTopology, SeverityError, "TPU_TOPOLOGY", env.Topology, topology,
+		c.add(FindingTopology, c.unlessPart(), "TPU_TOPOLOGY", env.Topology, topology,
 			"unset it, or set it to what the metadata says")
 	}
 	c.shape("TPU_ACCELERATOR_TYPE", env.AcceleratorType, "TPU_TOPOLOGY", env.Topology, "TPU_WORKER_HOSTNAMES", len(env.Hostnames))
@@ -147,7 +148,18 @@ func flat(topology string) string {
 	return topology
 }
 
-// shape holds one source's type against its own topology and number of hosts.
+// unlessPart is the severity of what differs from the metadata: an error, unless the
+// environment says by its process grid that the job is on a part of the slice.
+func (c *checker) unlessPart() Severity {
+	env := c.env
+	if env.alone() || len(env.Hostnames) > 0 && len(env.Hostnames) < len(c.md.Endpoints) && env.ProcessBounds.fits(len(env.Hostnames)) {
+		return SeverityWarning
+	}
+	return SeverityError
+}
+
+// shape holds one source's type against its own topology and number of hosts. What
+// the type says of them is inferred.
 func (c *checker) shape(typeName, typ, topoName, topology, hostsName string, hosts int) {
 	chips := 0
 	if topology != "" {
@@ -167,13 +179,13 @@ func (c *checker) shape(typeName, typ, topoName, topology, hostsName string, hos
 		return
 	}
 	if chips != 0 && chips != a.chips {
-		c.add(FindingTopology, SeverityError, topoName, fmt.Sprintf("%s (%d chips)", topology, chips),
+		c.add(FindingTopology, SeverityWarning, topoName, fmt.Sprintf("%s (%d chips)", topology, chips),
 			fmt.Sprintf("%d chips for %s", a.chips, typ), "correct the one that is wrong")
 	}
 	if hosts != 0 && (hosts < a.minHosts || hosts > a.maxHosts) {
-		c.add(FindingWorkerCount, SeverityError, hostsName, fmt.Sprintf("%d workers", hosts),
+		c.add(FindingWorkerCount, SeverityWarning, hostsName, fmt.Sprintf("%d workers", hosts),
 			fmt.Sprintf("%s for %s", hostRange(a), typ),
-			"a worker is missing, or the list is of another slice: set it again from the slice that is running")
+			"if a worker is missing or the list is of another slice, set it again from the slice that is running")
 	}
 }
 
@@ -198,7 +210,7 @@ func (c *checker) workers() {
 	}
 	if len(env.Hostnames) != len(md.Endpoints) {
 		// One process on a part of a slice says "localhost" on purpose.
-		severity := SeverityError
+		severity := c.unlessPart()
 		if len(env.Hostnames) == 1 && env.Hostnames[0] == "localhost" {
 			severity = SeverityWarning
 		}
@@ -222,8 +234,12 @@ func isIP(s string) bool {
 
 func (c *checker) workerID() {
 	env, md := c.env, c.md
+	own := SeverityError
+	if env.alone() {
+		own = SeverityWarning // the number is that of the host in its slice
+	}
 	if n := len(env.Hostnames); n > 0 && env.WorkerID >= n {
-		c.add(FindingWorkerID, SeverityError, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("0 to %d", n-1),
+		c.add(FindingWorkerID, own, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("0 to %d", n-1),
 			"number the workers from 0 in the order of TPU_WORKER_HOSTNAMES")
 	}
 	if !c.hasMD {
@@ -234,7 +250,7 @@ func (c *checker) workerID() {
 			"the metadata contradicts itself: delete the node and create it again")
 	}
 	if env.WorkerID >= 0 && md.WorkerID >= 0 && env.WorkerID != md.WorkerID && len(env.Hostnames) == len(md.Endpoints) {
-		c.add(FindingWorkerID, SeverityError, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("%d from agent-worker-number", md.WorkerID),
+		c.add(FindingWorkerID, own, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("%d from agent-worker-number", md.WorkerID),
 			"unset it: every host has its own number, do not copy one host's variables to all")
 	}
 	if s := md.TPUEnv.Get("WORKER_ID"); s != "" && md.WorkerID >= 0 && s != fmt.Sprint(md.WorkerID) {
@@ -256,15 +272,36 @@ func (c *checker) processes() {
 			processes, subject = len(c.md.Endpoints), "worker-network-endpoints"
 		}
 	}
-	if n := env.ProcessBounds.Size(); n > 0 && processes > 0 && n != processes {
-		c.add(FindingWorkerCount, SeverityError, subject, fmt.Sprintf("%d processes", processes),
-			fmt.Sprintf("%d for TPU_PROCESS_BOUNDS=%s", n, env.ProcessBounds),
-			"list one address a process in TPU_PROCESS_ADDRESSES and set CLOUD_TPU_TASK_ID, or unset the bounds")
+	if n := env.ProcessBounds.Size(); n > 0 && processes > 0 && !env.ProcessBounds.fits(processes) {
+		severity, do := SeverityError, "list one address a process in TPU_PROCESS_ADDRESSES and set CLOUD_TPU_TASK_ID, or unset the bounds"
+		if env.alone() {
+			severity, do = SeverityWarning, "this process computes alone, on its own host; unset the bounds for a job of all hosts"
+		}
+		c.add(FindingWorkerCount, severity, subject, fmt.Sprintf("%d processes", processes),
+			fmt.Sprintf("%d for TPU_PROCESS_BOUNDS=%s", n, env.ProcessBounds), do)
 	}
-	if n := env.ChipsPerProcess.Size(); n > 0 && env.VisibleChips != nil && n != len(env.VisibleChips) {
-		c.add(FindingVisibleChips, SeverityError, "TPU_VISIBLE_CHIPS", fmt.Sprintf("%d chips", len(env.VisibleChips)),
-			fmt.Sprintf("%d for TPU_CHIPS_PER_PROCESS_BOUNDS=%s", n, env.ChipsPerProcess), "make the two agree")
+	if env.alone() && len(env.ProcessAddresses) == 0 && env.TaskID > 0 {
+		c.add(FindingWorkerID, SeverityError, "CLOUD_TPU_TASK_ID", env.TaskID, "0 for TPU_PROCESS_BOUNDS="+env.ProcessBounds.String(), "make the two agree")
 	}
+	told := orBounds(Bounds{}, c.md, "TPU_PROCESS_BOUNDS", "HOST_BOUNDS")
+	if n := len(c.md.Endpoints); n > 0 && told != (Bounds{}) && !told.fits(n) {
+		c.add(FindingWorkerCount, SeverityError, "worker-network-endpoints", fmt.Sprintf("%d workers", n),
+			fmt.Sprintf("%d for the process bounds %s in tpu-env", told.Size(), told), "the metadata contradicts itself: wait until the node is READY")
+	}
+	chips, visible := env.ChipsPerProcess, len(env.VisibleChips)
+	if chips == (Bounds{}) || env.VisibleChips == nil || chips.fits(visible) {
+		return
+	}
+	name, severity := "TPU_CHIPS_PER_PROCESS_BOUNDS", SeverityError
+	if env.chipsOfHost {
+		// A process may see a part of its host's chips.
+		name = "TPU_CHIPS_PER_HOST_BOUNDS"
+		if visible < chips.chips() {
+			severity = SeverityWarning
+		}
+	}
+	c.add(FindingVisibleChips, severity, "TPU_VISIBLE_CHIPS", fmt.Sprintf("%d chips", visible),
+		fmt.Sprintf("%d for %s=%s", chips.chips(), name, chips), "make the two agree")
 }
 
 func (c *checker) megascale() {

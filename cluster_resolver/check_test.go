@@ -53,14 +53,18 @@ func TestCheckFindsDisagreement(t *testing.T) {
 		"accelerator type":              {[]string{"TPU_ACCELERATOR_TYPE", "v4-16"}, "", []codeSeverity{{FindingAcceleratorType, SeverityError}}},
 		"unknown accelerator":           {[]string{"TPU_ACCELERATOR_TYPE", "v99-1"}, "", []codeSeverity{{FindingAcceleratorType, SeverityError}, {FindingAcceleratorUnknown, SeverityWarning}}},
 		"topology":                      {[]string{"TPU_TOPOLOGY", "2x2x2"}, "", []codeSeverity{{FindingTopology, SeverityError}}},
-		"topology against type":         {[]string{"TPU_TOPOLOGY", "2x2x2", "TPU_ACCELERATOR_TYPE", "v4-32"}, "", []codeSeverity{{FindingTopology, SeverityError}, {FindingTopology, SeverityError}}},
+		"topology against type":         {[]string{"TPU_TOPOLOGY", "2x2x2", "TPU_ACCELERATOR_TYPE", "v4-32"}, "", []codeSeverity{{FindingTopology, SeverityError}, {FindingTopology, SeverityWarning}}},
 		"malformed topology":            {[]string{"TPU_TOPOLOGY", "2*2"}, "", []codeSeverity{{FindingTopology, SeverityError}, {FindingTopology, SeverityWarning}}},
 		"too few hosts":                 {[]string{"TPU_WORKER_HOSTNAMES", "a,b"}, "", []codeSeverity{{FindingWorkerCount, SeverityError}}},
 		"localhost on purpose":          {[]string{"TPU_WORKER_HOSTNAMES", "localhost"}, "", []codeSeverity{{FindingWorkerCount, SeverityWarning}}},
 		"hosts of an earlier slice":     {[]string{"TPU_WORKER_HOSTNAMES", "10.0.0.1,10.0.0.9,10.0.0.3,10.0.0.4"}, "", []codeSeverity{{FindingWorkerHosts, SeverityError}}},
 		"worker id of another host":     {[]string{"TPU_WORKER_HOSTNAMES", "a,b,c,d", "TPU_WORKER_ID", "1"}, "", []codeSeverity{{FindingWorkerID, SeverityError}}},
 		"worker id out of range":        {[]string{"TPU_WORKER_HOSTNAMES", "a,b,c,d", "TPU_WORKER_ID", "4"}, "", []codeSeverity{{FindingWorkerID, SeverityError}, {FindingWorkerID, SeverityError}}},
-		"process bounds":                {[]string{"TPU_PROCESS_BOUNDS", "1,1,1"}, "", []codeSeverity{{FindingWorkerCount, SeverityError}}},
+		"one host alone":                {[]string{"TPU_PROCESS_BOUNDS", "1,1,1"}, "", []codeSeverity{{FindingWorkerCount, SeverityWarning}}},
+		"process bounds":                {[]string{"TPU_PROCESS_BOUNDS", "1,1,2"}, "", []codeSeverity{{FindingWorkerCount, SeverityError}}},
+		"a part of the hosts":           {[]string{"TPU_PROCESS_BOUNDS", "1,1,2", "TPU_WORKER_HOSTNAMES", "a,b", "TPU_WORKER_ID", "1"}, "", []codeSeverity{{FindingWorkerCount, SeverityWarning}}},
+		"two of the host's chips":       {[]string{"TPU_VISIBLE_CHIPS", "0,1", "TPU_CHIPS_PER_HOST_BOUNDS", "2,2,1"}, "", []codeSeverity{{FindingVisibleChips, SeverityWarning}}},
+		"more than the host's chips":    {[]string{"TPU_VISIBLE_CHIPS", "0,1,2,3,4", "TPU_CHIPS_PER_HOST_BOUNDS", "2,2,1"}, "", []codeSeverity{{FindingVisibleChips, SeverityError}}},
 		"visible chips":                 {[]string{"TPU_VISIBLE_CHIPS", "0,1", "TPU_CHIPS_PER_PROCESS_BOUNDS", "1,1,1"}, "", []codeSeverity{{FindingVisibleChips, SeverityError}}},
 		"multislice agrees":             {mega("10.9.0.1", "2", "1"), told, nil},
 		"stale coordinator":             {mega("10.8.0.1", "2", "1"), told, []codeSeverity{{FindingMegascaleStale, SeverityError}}},
@@ -88,7 +92,8 @@ func TestCheckFindsContradictionsInsideTheMetadata(t *testing.T) {
 	assert.Equal(t, []codeSeverity{{FindingWorkerID, SeverityError}, {FindingWorkerID, SeverityError}}, codes(Check(readEnv(t), md)))
 	md = v4Metadata(t, "")
 	md.Endpoints = md.Endpoints[:3]
-	assert.Equal(t, []codeSeverity{{FindingWorkerCount, SeverityError}}, codes(Check(readEnv(t), md)))
+	assert.Equal(t, []codeSeverity{{FindingWorkerCount, SeverityWarning}, {FindingWorkerCount, SeverityError}}, codes(Check(readEnv(t), md)),
+		"the type only lets one infer how many there are, the process bounds say it")
 	md = v4Metadata(t, "")
 	md.Preempted = true
 	assert.Equal(t, []codeSeverity{{FindingPreempted, SeverityError}}, codes(Check(readEnv(t), md)))

@@ -139,6 +139,7 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	}
 	c.Spec, err = NewClusterSpec(jobs)
 	c.NumAccelerators = devicesPerTask(c, len(addresses)/max(c.TPU.Multislice.NumSlices, 1))
+	c.AcceleratorsInferred = c.NumAccelerators > 0
 	return c, err
 }
 

@@ -72,6 +72,9 @@ type Cluster struct {
 	// NumAccelerators is how many TPU devices one task drives, as the runtime counts
 	// them: cores, or chips where it joins their cores. 0 if not known.
 	NumAccelerators int `json:"num_accelerators,omitempty"`
+	// AcceleratorsInferred says that NumAccelerators follows from the accelerator
+	// type by a table, and was not told: devices that are another number are right.
+	AcceleratorsInferred bool `json:"accelerators_inferred,omitempty"`
 	// TPU describes the slice; its zero value means that nothing is known of one.
 	TPU TPU `json:"tpu,omitzero"`
 	// Findings are the suspicious but not fatal results of [Check].

@@ -45,6 +45,10 @@
 // MEGASCALE_* after a pre-emption, make a job wait for machines that are gone, so
 // resolvers refuse findings of severity [SeverityError] unless told otherwise.
 //
+// Only facts can contradict each other: the variables, the metadata, and the devices
+// that a plugin opens. What follows from an accelerator's type by a table (its chips,
+// hosts and devices) is inferred, and what differs from it is a warning.
+//
 // # The environment, time and the network
 //
 // Variables are read through a [Getenv] that the caller gives; an empty variable

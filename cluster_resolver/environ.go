@@ -20,12 +20,19 @@ type Environment struct {
 	// ProcessAddresses is TPU_PROCESS_ADDRESSES, "host:port" of every process of the
 	// slice. The TPU runtime itself listens there: do not bind these ports.
 	ProcessAddresses []string
+	// ProcessPort is TPU_PROCESS_PORT, where the TPU runtime of this process listens,
+	// and, where the processes have no addresses, those of the other hosts; 0 if not
+	// set.
+	ProcessPort int
 	// TaskID is CLOUD_TPU_TASK_ID, this process's place among them; -1 if not set.
 	TaskID int
 	// ProcessBounds is TPU_PROCESS_BOUNDS or TPU_HOST_BOUNDS.
 	ProcessBounds Bounds
 	// ChipsPerProcess is TPU_CHIPS_PER_PROCESS_BOUNDS or TPU_CHIPS_PER_HOST_BOUNDS.
 	ChipsPerProcess Bounds
+	// chipsOfHost says that ChipsPerProcess was told under the older name, which is
+	// the host's.
+	chipsOfHost bool
 	// VisibleChips is TPU_VISIBLE_CHIPS or TPU_VISIBLE_DEVICES; nil if not set.
 	VisibleChips []int
 	// AcceleratorType is TPU_ACCELERATOR_TYPE, Topology TPU_TOPOLOGY in chips.
@@ -36,6 +43,12 @@ type Environment struct {
 	SkipMetadata bool
 	// Megascale holds MEGASCALE_COORDINATOR_ADDRESS, _PORT, _NUM_SLICES, _SLICE_ID.
 	Megascale Megascale
+}
+
+// alone reports that the process grid is this one process, though there may be more
+// hosts: a job on one host of a slice.
+func (e Environment) alone() bool {
+	return e.ProcessBounds.Size() == 1 && len(e.ProcessAddresses) < 2
 }
 
 // Megascale is the multislice part of an environment or of the metadata.
@@ -74,6 +87,12 @@ func ReadEnvironment(getenv Getenv) (Environment, error) {
 		SkipMetadata:    r.flag("TPU_SKIP_MDS_QUERY"),
 		Megascale:       r.megascale(),
 	}
+	if v := r.first("TPU_PROCESS_PORT"); v.text != "" {
+		port, err := parsePort(v.name, v.text)
+		r.keep(err)
+		e.ProcessPort = port
+	}
+	e.chipsOfHost = r.first("TPU_CHIPS_PER_PROCESS_BOUNDS").text == ""
 	if v := r.first("TPU_WORKER_HOSTNAMES"); v.text != "" {
 		hosts, err := ParseHosts(v.name, v.text)
 		r.keep(err)

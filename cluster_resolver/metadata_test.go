@@ -35,7 +35,7 @@ func TestTPUVMResolvesFromMetadata(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, `{"worker":["10.0.0.1:8470","10.0.0.2:8470","10.0.0.3:8470","10.0.0.4:8470"]}`, got.Spec.String())
 	assert.Equal(t, Task{"worker", 2}, got.Task)
-	assert.Equal(t, 8, got.NumAccelerators)
+	assert.Equal(t, 4, got.NumAccelerators)
 	assert.Equal(t, TPU{
 		AcceleratorType: "v4-32", Topology: "2x2x4", Name: "my-tpu", Zone: "us-central2-b", Project: "my-project",
 		Hosts:         []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"},

@@ -71,32 +71,9 @@ func (o SliceOptions) slice(resolver string, env Environment, md Metadata) (Clus
 	c.TPU.ChipsPerProcess = orBounds(c.TPU.ChipsPerProcess, md, "TPU_CHIPS_PER_PROCESS_BOUNDS", "CHIPS_PER_HOST_BOUNDS")
 	c.TPU.Multislice = multislice(env, md)
 
-	addresses := env.ProcessAddresses
-	id, idName := env.TaskID, "CLOUD_TPU_TASK_ID"
-	if len(addresses) == 0 {
-		for _, h := range c.TPU.Hosts {
-			addresses = append(addresses, joinPort(h, o.port()))
-		}
-	}
-	if id < 0 {
-		if id, idName = env.WorkerID, "TPU_WORKER_ID"; id < 0 && md.known() {
-			id, idName = md.WorkerID, "agent-worker-number"
-		}
-		// A worker's number is a process's number only where each worker runs one.
-		if n, hosts := len(addresses), len(c.TPU.Hosts); hosts > 0 && n != hosts && n > 1 {
-			return Cluster{}, parseError("CLOUD_TPU_TASK_ID", "", "not set, with "+strconv.Itoa(n)+" processes on "+
-				strconv.Itoa(hosts)+" hosts", "set it to this process's place in TPU_PROCESS_ADDRESSES")
-		}
-	}
-	switch {
-	case id < 0 && len(addresses) == 1:
-		id = 0
-	case id < 0:
-		return Cluster{}, parseError("TPU_WORKER_ID", "", "not set, with "+strconv.Itoa(len(addresses))+" workers",
-			"set it to this worker's place in the list of workers")
-	case id >= len(addresses):
-		return Cluster{}, parseError(idName, strconv.Itoa(id), "out of range, with "+strconv.Itoa(len(addresses))+" tasks",
-			"write a number below that")
+	addresses, id, err := o.tasks(env, md, c.TPU.Hosts)
+	if err != nil {
+		return Cluster{}, err
 	}
 	c.Task = Task{o.job(), id}
 	spec, err := NewClusterSpec(map[string][]string{o.job(): addresses})
@@ -104,8 +81,56 @@ func (o SliceOptions) slice(resolver string, env Environment, md Metadata) (Clus
 		return Cluster{}, err
 	}
 	c.Spec = spec
-	c.NumAccelerators = devicesPerTask(c, len(addresses))
+	processes := len(addresses)
+	if env.alone() {
+		processes = max(processes, len(c.TPU.Hosts)) // the others have their share of the chips
+	}
+	c.NumAccelerators = devicesPerTask(c, processes)
+	c.AcceleratorsInferred = c.NumAccelerators > 0
 	return c, nil
+}
+
+// tasks are the addresses of the processes and the place of this one among them.
+func (o SliceOptions) tasks(env Environment, md Metadata, hosts []string) (addresses []string, id int, err error) {
+	worker, workerName := env.WorkerID, "TPU_WORKER_ID"
+	if worker < 0 && md.known() {
+		worker, workerName = md.WorkerID, "agent-worker-number"
+	}
+	addresses = env.ProcessAddresses
+	if len(addresses) == 0 {
+		if env.alone() && len(hosts) > 1 {
+			own := "localhost"
+			if worker >= 0 && worker < len(hosts) {
+				own = hosts[worker]
+			}
+			hosts = []string{own}
+		}
+		for _, h := range hosts {
+			addresses = append(addresses, joinPort(h, o.port()))
+		}
+	}
+	n := len(addresses)
+	id, idName := env.TaskID, "CLOUD_TPU_TASK_ID"
+	if id < 0 {
+		// A worker's number is a process's number only where each worker runs one.
+		if len(hosts) > 0 && n != len(hosts) && n > 1 {
+			return nil, 0, parseError("CLOUD_TPU_TASK_ID", "", "not set, with "+strconv.Itoa(n)+" processes on "+
+				strconv.Itoa(len(hosts))+" hosts", "set it to this process's place in TPU_PROCESS_ADDRESSES")
+		}
+		id, idName = worker, workerName
+		if n == 1 && (id < 0 || env.alone() || len(env.ProcessAddresses) == 1) {
+			id = 0 // a job of one process, whatever the number of its host
+		}
+	}
+	switch {
+	case id < 0:
+		return nil, 0, parseError("TPU_WORKER_ID", "", "not set, with "+strconv.Itoa(n)+" workers",
+			"set it to this worker's place in the list of workers")
+	case id >= n:
+		return nil, 0, parseError(idName, strconv.Itoa(id), "out of range, with "+strconv.Itoa(n)+" tasks",
+			"write a number below that")
+	}
+	return addresses, id, nil
 }
 
 func first(list ...string) string {
@@ -143,20 +168,23 @@ func multislice(env Environment, md Metadata) Multislice {
 	return Multislice(m)
 }
 
-// devicesPerTask counts the devices that the runtime makes for one task; 0 where the
+// devicesPerTask infers the devices that the runtime makes for one task; 0 where the
 // type is not known or the chips do not divide among the tasks.
 func devicesPerTask(c Cluster, tasks int) int {
 	a, err := parseAccelerator("", c.TPU.AcceleratorType)
 	if err != nil {
 		return 0
 	}
-	switch {
+	perChip := a.generation.DevicesPerChip
+	switch bounds := c.TPU.ChipsPerProcess; {
 	case c.TPU.VisibleChips != nil:
-		return len(c.TPU.VisibleChips) * a.generation.DevicesPerChip
-	case c.TPU.ChipsPerProcess != Bounds{}:
-		return c.TPU.ChipsPerProcess.Size() * a.generation.DevicesPerChip
+		return len(c.TPU.VisibleChips) * perChip
+	case bounds != Bounds{} && bounds[3] > 0:
+		return bounds.Size()
+	case bounds != Bounds{}:
+		return bounds.chips() * perChip
 	case tasks > 0 && a.chips%tasks == 0:
-		return a.chips / tasks * a.generation.DevicesPerChip
+		return a.chips / tasks * perChip
 	}
 	return 0
 }

@@ -50,9 +50,11 @@ func (r TPUVM) Resolve(ctx context.Context) (Cluster, error) {
 		return Cluster{}, &NotDetectedError{Resolver: tpuVMName, Reason: "the metadata server knows of no TPU on this machine"}
 	}
 	if len(md.Endpoints) == 0 && len(env.Hostnames) == 0 && len(env.ProcessAddresses) == 0 {
-		// A TPU of one machine may come without the list.
+		// A TPU of one machine may come without the list. How many there are is told by
+		// the process grid; without one it is inferred.
+		bounds := orBounds(env.ProcessBounds, md, "TPU_PROCESS_BOUNDS", "HOST_BOUNDS")
 		a, err := parseAccelerator("accelerator-type", md.AcceleratorType)
-		if err != nil || a.minHosts > 1 {
+		if bounds.Size() > 1 || bounds == (Bounds{}) && err == nil && a.minHosts > 1 {
 			return Cluster{}, parseError("worker-network-endpoints", "", "absent, though "+md.AcceleratorType+" has several workers",
 				"set TPU_WORKER_HOSTNAMES, or wait until the node is READY")
 		}

@@ -103,7 +103,7 @@ func TestNodeByNameBecomesACluster(t *testing.T) {
 	assert.Equal(t, `{"worker":["10.130.0.31:8470","10.130.0.32:8470"]}`, got.Spec.String())
 	assert.Equal(t, "v4-16", got.TPU.AcceleratorType)
 	assert.Equal(t, "2x2x2", got.TPU.Topology)
-	assert.Equal(t, 8, got.NumAccelerators)
+	assert.Equal(t, 4, got.NumAccelerators)
 
 	r.External = true
 	got, err = r.Resolve(t.Context())
@@ -126,7 +126,7 @@ func TestQueuedResourceBecomesACluster(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, `{"worker":["10.130.0.31:8470","10.130.0.32:8470","10.130.1.31:8470","10.130.1.32:8470"]}`, got.Spec.String())
 	assert.Equal(t, 2, got.TPU.Multislice.NumSlices)
-	assert.Equal(t, 8, got.NumAccelerators)
+	assert.Equal(t, 4, got.NumAccelerators)
 
 	s.resources[queues+"my-request"] = queued(`{"state": "FAILED", "failedData": {"error": {"code": 8, "message": "no capacity"}}}`)
 	_, err = r.Resolve(t.Context())

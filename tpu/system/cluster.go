@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
-	"sync"
-	"time"
 
 	clusterresolver "tpustrategy/cluster_resolver"
 	"tpustrategy/pjrt"
@@ -108,46 +105,11 @@ func (s *starter) host(process int) Host {
 	return Host{Task: clusterresolver.Task{Type: clusterresolver.JobWorker, ID: process}}
 }
 
-// probeTimeout bounds the question which hosts are missing, once a start-up has
-// failed.
-const probeTimeout = 2 * time.Second
-
-// unreachable are the other workers that take no connection at their addresses.
-// The TPU runtime listens there while it waits for the slice.
-func (s *starter) unreachable(ctx context.Context) []Host {
-	dial := s.opts.Dial
-	if dial == nil {
-		dial = new(net.Dialer).DialContext
-	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	workers := s.workers()
-	errs := make([]error, len(workers))
-	var wg sync.WaitGroup
-	for i, w := range workers {
-		if w.Task == s.cluster.Task {
-			continue
-		}
-		wg.Go(func() {
-			conn, err := dial(ctx, "tcp", w.Address)
-			if errs[i] = err; err == nil {
-				_ = conn.Close()
-			}
-		})
-	}
-	wg.Wait()
-	var missing []Host
-	for i, w := range workers {
-		if errs[i] != nil {
-			missing = append(missing, Host{Task: w.Task, Address: w.Address, Err: errs[i]})
-		}
-	}
-	return missing
-}
-
-// CountError is another number of devices or processes than the cluster promises.
+// CountError is another number of devices, chips or processes than the cluster
+// promises.
 type CountError struct {
-	// What is counted: "processes" or "devices of this process".
+	// What is counted: "processes", "chips of this process" or "devices of this
+	// process".
 	What       string
 	Seen, Want int
 	// Source says where the expectation comes from.
@@ -172,23 +134,46 @@ func (s *starter) checkCounts(sys *System) error {
 		return &CountError{What: "processes", Seen: sys.NumProcesses(), Want: want, Source: source,
 			Hint: "start one process on each host, and see that all have the slice's own variables"}
 	}
-	if want := s.cluster.NumAccelerators; want > 0 {
-		seen := 0
-		for _, id := range sys.topology.DeviceIDs()[sys.process] {
-			if sys.Addressable(id) {
-				seen++
-			}
-		}
-		if seen != want {
-			return &CountError{What: "devices of this process", Seen: seen, Want: want, Source: source,
-				Hint: "see TPU_VISIBLE_CHIPS and TPU_CHIPS_PER_PROCESS_BOUNDS, and the machine for a chip that failed"}
-		}
+	if err := s.checkChips(sys, source); err != nil {
+		return err
 	}
 	if workers := s.workers(); len(workers) > 1 {
 		at, _ := s.cluster.TPU.Multislice.Global(s.cluster.Task.ID, len(workers))
 		if at != sys.process && s.cluster.Task.Known() {
 			s.logger.Warn("system: the runtime numbers this process differently", "task", s.cluster.Task.String(), "process", sys.process)
 		}
+	}
+	return nil
+}
+
+// checkChips holds this process's devices against the chips and the devices that it
+// was told of. A number that was only inferred, from the type of the accelerator, is
+// a warning: the devices that are there are right.
+func (s *starter) checkChips(sys *System, source string) error {
+	const hint = "see TPU_VISIBLE_CHIPS and TPU_CHIPS_PER_PROCESS_BOUNDS, and the machine for a chip that failed"
+	devices, chips := 0, map[[3]int]bool{}
+	for _, id := range sys.topology.DeviceIDs()[sys.process] {
+		if at, ok := sys.topology.CoordinatesOfDevice(id); ok && sys.Addressable(id) {
+			devices++
+			chips[[3]int(at[:3])] = true
+		}
+	}
+	told := s.cluster.TPU.ChipsPerProcess
+	want := told[0] * told[1] * told[2]
+	if s.cluster.TPU.VisibleChips != nil {
+		want = len(s.cluster.TPU.VisibleChips)
+	}
+	if want > 0 && want != len(chips) {
+		return &CountError{What: "chips of this process", Seen: len(chips), Want: want, Source: source, Hint: hint}
+	}
+	want = s.cluster.NumAccelerators
+	switch {
+	case want == 0 || want == devices:
+	case s.cluster.AcceleratorsInferred:
+		s.logger.Warn("system: another number of devices than the accelerator type lets expect", "devices", devices, "expected", want,
+			"accelerator_type", s.cluster.TPU.AcceleratorType)
+	default:
+		return &CountError{What: "devices of this process", Seen: devices, Want: want, Source: source, Hint: hint}
 	}
 	return nil
 }

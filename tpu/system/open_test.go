@@ -116,7 +116,7 @@ void *GetPjrtApi(void) {
 
 func TestEachFailureOfAStartUpNamesItsStep(t *testing.T) {
 	cpu := plugintest.Path(t, "cpu")
-	wrongCount := environment(map[string]string{"TPU_ACCELERATOR_TYPE": "v5litepod-16", "TPU_WORKER_HOSTNAMES": "a,b", "TPU_WORKER_ID": "0"})
+	wrongCount := environment(map[string]string{"TPU_HOST_BOUNDS": "1,1,4", "TPU_WORKER_HOSTNAMES": "a,b", "TPU_WORKER_ID": "0"})
 	stale := environment(map[string]string{
 		"MEGASCALE_COORDINATOR_ADDRESS": "10.9.0.7", "MEGASCALE_NUM_SLICES": "2", "MEGASCALE_SLICE_ID": "1"})
 	tpuEnv := map[string]string{
@@ -128,6 +128,8 @@ func TestEachFailureOfAStartUpNamesItsStep(t *testing.T) {
 	four := workers(t, 0, "10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1")
 	chips := workers(t, 0, "localhost:1")
 	chips.NumAccelerators = 4
+	seen := workers(t, 0, "localhost:1")
+	seen.TPU.VisibleChips, seen.TPU.ChipsPerProcess = []int{0, 1, 2}, clusterresolver.Bounds{2, 2, 1}
 	for name, c := range map[string]struct {
 		opts  system.Options
 		limit time.Duration
@@ -191,6 +193,8 @@ func TestEachFailureOfAStartUpNamesItsStep(t *testing.T) {
 			}},
 		"other devices than the cluster has": {opts: system.Options{CPUDevices: 3, Plugin: cpu, Cluster: chips, Getenv: empty}, step: system.StepDevices,
 			words: []string{"3 devices of this process, but the cluster of test says 4"}},
+		"fewer chips than the process was told": {opts: system.Options{CPUDevices: 8, Plugin: cpu, Cluster: seen, Getenv: empty}, step: system.StepDevices,
+			words: []string{"4 chips of this process, but the cluster of test says 3"}},
 		"a mesh that does not fit": {opts: system.Options{CPUDevices: 8, Plugin: cpu, MeshShape: []int{3, 1, 1, 1}}, step: system.StepTopology},
 		"devices without coordinates": {opts: system.Options{Plugin: cpu}, step: system.StepTopology,
 			words: []string{"no coords attribute"}},
@@ -252,6 +256,32 @@ func TestAHangingClientNamesTheHostsThatDoNotAnswer(t *testing.T) {
 	assert.ErrorContains(t, err, "missing: /job:worker/task:2 ("+absent+"): ")
 	assert.ErrorContains(t, err, "on every host")
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestInferredDevicesAreNoReasonToRefuseThoseThatAreThere(t *testing.T) {
+	// A v4-8 whose cores are not joined, or a table that is behind the world.
+	for _, accelerator := range []string{"v4-8", "v5litepod-4"} {
+		known, err := clusterresolver.GKE{Getenv: environment(map[string]string{
+			"TPU_WORKER_HOSTNAMES": "localhost", "TPU_ACCELERATOR_TYPE": accelerator, "TPU_CHIPS_PER_HOST_BOUNDS": "2,2,1"})}.Resolve(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 4, known.NumAccelerators)
+		var log bytes.Buffer
+		sys, err := system.Open(t.Context(), system.Options{CPUDevices: 8, Plugin: plugintest.Path(t, "cpu"), Cluster: &known, Getenv: empty,
+			Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		require.NoError(t, err)
+		assert.Contains(t, log.String(), "devices=8 expected=4 accelerator_type="+accelerator)
+		require.NoError(t, sys.Close())
+	}
+	// A real v4-8: one device a chip, as the resolver expects.
+	known, err := clusterresolver.GKE{Getenv: environment(map[string]string{
+		"TPU_WORKER_HOSTNAMES": "localhost", "TPU_ACCELERATOR_TYPE": "v4-8", "TPU_CHIPS_PER_HOST_BOUNDS": "2,2,1"})}.Resolve(t.Context())
+	require.NoError(t, err)
+	var log bytes.Buffer
+	sys, err := system.Open(t.Context(), system.Options{CPUDevices: 4, MeshShape: []int{2, 2, 1, 1}, Plugin: plugintest.Path(t, "cpu"), Cluster: &known,
+		Getenv: empty, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	assert.NotContains(t, log.String(), "level=WARN")
+	require.NoError(t, sys.Close())
 }
 
 func TestAMissingSimulatedHostIsNamedWithItsAddress(t *testing.T) {
@@ -370,7 +400,7 @@ func TestFindingsCanBeAllowed(t *testing.T) {
 	known.Findings = []clusterresolver.Finding{{Code: "other", Do: "look at the resolver"}}
 	sys, err := system.Open(context.Background(), system.Options{
 		CPUDevices: 2, Plugin: plugintest.Path(t, "cpu"), Cluster: known, AllowFindings: true, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Getenv: environment(map[string]string{"TPU_ACCELERATOR_TYPE": "v5litepod-16", "TPU_WORKER_HOSTNAMES": "a,b", "TPU_WORKER_ID": "0"}),
+		Getenv: environment(map[string]string{"TPU_HOST_BOUNDS": "1,1,4", "TPU_WORKER_HOSTNAMES": "a,b", "TPU_WORKER_ID": "0"}),
 	})
 	require.NoError(t, err)
 	assert.Contains(t, log.String(), "look at the resolver")

@@ -48,7 +48,9 @@ type StartError struct {
 	// began.
 	Step    string
 	Elapsed time.Duration
-	// Missing are the hosts that did not answer, where the step waited for hosts.
+	// Missing are the hosts that did not answer, where the step waited for hosts. It
+	// is empty where none of them takes a connection, which says nothing: a firewall
+	// may be between them; Hint says so.
 	Missing []Host
 	// Hint says what to do, if that is known.
 	Hint string
@@ -144,9 +146,8 @@ func (s *starter) explain(ctx context.Context, e *StartError) error {
 			e.Missing = append(e.Missing, s.host(i))
 		}
 	case e.Step == StepClient && ctx.Err() != nil && s.others() > 0:
-		if e.Missing = s.unreachable(context.WithoutCancel(ctx)); len(e.Missing) == 0 {
-			e.Hint = "all other hosts answer at their addresses; see their logs for one that fails later"
-		}
+		r := s.reach(context.WithoutCancel(ctx))
+		e.Missing, e.Hint = r.missing, r.hint()
 		e.Hint = strings.TrimPrefix(e.Hint+"; start the same program on every host of the slice, about the same time", "; ")
 	}
 	if e.Step == StepOpen || e.Step == StepClient {

@@ -1,0 +1,96 @@
+package system_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	clusterresolver "tpustrategy/cluster_resolver"
+	"tpustrategy/tpu/system"
+)
+
+// network takes connections at some addresses and refuses all others.
+type network struct {
+	mu     sync.Mutex
+	listen []string
+	silent []string // hosts of unknown names
+	asked  []string
+}
+
+func (n *network) dial(_ context.Context, _, address string) (net.Conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asked = append(n.asked, address)
+	host, _, err := net.SplitHostPort(address)
+	switch {
+	case err != nil:
+		return nil, err
+	case slices.Contains(n.listen, address):
+		here, there := net.Pipe()
+		return here, there.Close()
+	case slices.Contains(n.silent, host):
+		return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}}
+	}
+	return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+}
+
+func TestAStartUpThatHangsAsksWhereTheRuntimeListens(t *testing.T) {
+	plugin := pluginInC(t, "-DHANG_CLIENT", `-DTEXT="-"`)
+	hosts := []string{"a:8470", "b:8470", "c:8470", "d:8470"} // as a resolver makes them of host names
+	for name, c := range map[string]struct {
+		env     map[string]string
+		workers []string
+		network *network
+		asked   []string
+		missing []int
+		words   []string
+	}{
+		"one of them is not there": {nil, hosts, &network{listen: []string{"b:8471", "d:8471"}}, []string{"b:8471", "c:8471", "d:8471"},
+			[]int{2}, []string{"missing: /job:worker/task:2 (c:8471): "}},
+		"all are there": {nil, hosts, &network{listen: []string{"b:8471", "c:8471", "d:8471"}}, []string{"b:8471", "c:8471", "d:8471"},
+			nil, []string{"all other hosts answer"}},
+		"TensorFlow's server is not the runtime": {nil, hosts, &network{listen: []string{"b:8471", "c:8470", "d:8471"}}, []string{"b:8471", "c:8471", "d:8471"},
+			[]int{2}, nil},
+		"every probe is refused": {nil, hosts, &network{}, []string{"b:8471", "c:8471", "d:8471"},
+			nil, []string{"which hosts are missing is unknown: none of the 3 others takes a connection where its TPU runtime would listen, such as /job:worker/task:1 (b:8471): "}},
+		"a name that nobody knows": {nil, hosts, &network{silent: []string{"d"}}, []string{"b:8471", "c:8471", "d:8471"},
+			[]int{3}, []string{"which hosts are missing is unknown", "no such host"}},
+		"another port": {map[string]string{"TPU_PROCESS_PORT": "8476"}, hosts, &network{listen: []string{"b:8476", "c:8476"}}, []string{"b:8476", "c:8476", "d:8476"},
+			[]int{3}, nil},
+		"addresses of their own": {map[string]string{"TPU_PROCESS_ADDRESSES": "a:1,b:2,c:3,d:4"}, hosts, &network{listen: []string{"b:2", "c:3"}}, []string{"b:2", "c:3", "d:4"},
+			[]int{3}, []string{"missing: /job:worker/task:3 (d:4): "}},
+		"a cluster that names ports": {nil, []string{"a:2222", "b:2222", "c:2222"}, &network{listen: []string{"b:2222", "c:8471"}}, []string{"b:2222", "c:2222", "c:8471"},
+			nil, []string{"all other hosts answer"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			_, err := system.Open(ctx, system.Options{Plugin: plugin, Getenv: environment(c.env), Cluster: workers(t, 0, c.workers...), Dial: c.network.dial})
+			var failed *system.StartError
+			require.ErrorAs(t, err, &failed)
+			require.Equal(t, system.StepClient, failed.Step)
+			slices.Sort(c.network.asked)
+			assert.Equal(t, c.asked, c.network.asked)
+			var missing []int
+			for _, h := range failed.Missing {
+				assert.Error(t, h.Err)
+				missing = append(missing, h.Task.ID)
+			}
+			assert.Equal(t, c.missing, missing, "%v", err)
+			for _, word := range append(c.words, "on every host of the slice") {
+				assert.ErrorContains(t, err, word)
+			}
+			assert.True(t, errors.Is(err, context.DeadlineExceeded))
+		})
+	}
+	assert.Equal(t, 8471, clusterresolver.RuntimePort)
+}
