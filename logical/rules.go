@@ -10,6 +10,18 @@ type Rule struct {
 	Pattern *regexp.Regexp
 	// Annotation is what a matching variable gets.
 	Annotation Annotation
+	// Optional says that there need be no variable for the rule. Without it a rule
+	// that reaches none is an error: a split that was asked for and would be dropped.
+	Optional bool
+}
+
+// Reaches reports whether the rule is for variables of this path and rank. A split
+// into another number of dimensions than rank is not.
+func (r Rule) Reaches(path string, rank int) bool {
+	if r.Annotation.kind == KindSplit && len(r.Annotation.parts) != rank {
+		return false
+	}
+	return r.Pattern.MatchString(path)
 }
 
 // Rules annotate variables by path: the first match wins, and a variable that
@@ -28,10 +40,7 @@ func Match(pattern string, annotation Annotation) Rule {
 // passed over, so that a rule for a matrix leaves the scalars beside it alone.
 func (rules Rules) For(path string, rank int) (Annotation, int) {
 	for i, rule := range rules {
-		if rule.Annotation.kind == KindSplit && len(rule.Annotation.parts) != rank {
-			continue
-		}
-		if rule.Pattern.MatchString(path) {
+		if rule.Reaches(path, rank) {
 			return rule.Annotation, i
 		}
 	}

@@ -142,6 +142,7 @@ func (s *TPUStrategy) loadStep(ctx context.Context, r io.Reader, store *model.St
 	f := s.Function(func(*ReplicaContext, []*graph.Node) []*graph.Node {
 		panic(errors.New("the step was loaded from a file, which has nothing to trace"))
 	}, FunctionOptions{Name: h.Step, Store: store, Training: h.Training, SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, PadRagged: h.PadRagged, mirroredResults: h.Mirrored})
+	s.rules.came(f)
 	for _, a := range h.Layouts {
 		annotation, err := a.in()
 		if err != nil {

@@ -37,7 +37,18 @@ func (vs *Variables) initialize(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return vs.store.InitializeVariables(host, nil)
+	if err := vs.store.InitializeVariables(host, nil); err != nil {
+		return err
+	}
+	// What a backend holds cannot be used by the one of a later call.
+	for v := range vs.store.IterVariables() {
+		if value, err := v.Value(); err == nil {
+			if err := value.ToLocal(); err != nil {
+				return fmt.Errorf("initial value of %q: %w", v.Path(), err)
+			}
+		}
+	}
+	return nil
 }
 
 // arrive brings the store's values of variables that wait for them to the devices.

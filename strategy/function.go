@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -60,8 +61,8 @@ type FunctionOptions struct {
 	PadRagged bool
 
 	mirroredResults bool
-	// useAllRules refuses variable rules that match nothing.
-	useAllRules bool
+	// wholeModel says that the step has all variables of its store.
+	wholeModel bool
 }
 
 // Function is a step function of a strategy, compiled once for each signature:
@@ -76,6 +77,7 @@ type Function struct {
 	// not compiled for.
 	refuse func(values []Value) error
 
+	traced    atomic.Bool   // once
 	compiling chan struct{} // holds one token: one goroutine traces and compiles
 
 	mu       sync.Mutex
@@ -87,6 +89,7 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 	if opts.Name == "" {
 		opts.Name = "step"
 	}
+	s.rules.awaits(opts.Store)
 	return &Function{strategy: s, step: step, opts: opts, compiling: make(chan struct{}, 1), programs: map[string]*program{}}
 }
 

@@ -29,6 +29,14 @@ type Options struct {
 	Replicas, LogicalDevices int
 	// Variables say how variables are split over the logical devices. A variable
 	// that no rule matches is replicated to all of them, as in TensorFlow.
+	//
+	// A rule that no variable of its name and rank is found for is an [*OptionError],
+	// unless it is Optional. It is looked for among the variables of the step's store,
+	// those of other stores and those of [TPUStrategy.NewVariable], and the error is
+	// that of the last function that could make one: tracing a function refuses no
+	// rule while others that have a store were made and not traced yet. A training
+	// step has the whole model of its store, and waits for functions over other
+	// stores only.
 	Variables logical.Rules
 	// Semantics chooses between TensorFlow's strategies where they differ.
 	Semantics Semantics
@@ -74,6 +82,7 @@ type TPUStrategy struct {
 	variables map[*model.Store]*Variables
 	builtins  map[string]*Function
 	own       []*Variable // those of NewVariable
+	rules     ruleUse
 
 	exchanging sync.Mutex // held while an exchange is compiled
 	exchanges  []*exchange
@@ -137,7 +146,7 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 		opts: opts, assignment: assignment, devices: make([]*pjrt.Device, assignment.NumReplicas()*assignment.NumCoresPerReplica()),
 		replicas: assignment.NumReplicas(), perReplica: assignment.NumCoresPerReplica(),
 		values: map[weak.Pointer[distributed]][]*pjrt.Buffer{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
-		buildings: map[[sha256.Size]byte]*building{},
+		buildings: map[[sha256.Size]byte]*building{}, rules: ruleUse{reached: make([]bool, len(opts.Variables))},
 	}, nil
 }
 

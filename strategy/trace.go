@@ -189,10 +189,8 @@ func (t *trace) assemble() (*module.Module, error) {
 		}
 	}
 	sig.Results = t.results()
-	if t.f.opts.useAllRules {
-		if err := t.vars.unusedRule(); err != nil {
-			return nil, err
-		}
+	if err := t.checkRules(); err != nil {
+		return nil, err
 	}
 	m, err := t.module.Module(t.graph, sig)
 	if err != nil {

@@ -100,7 +100,7 @@ func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, los
 	return &TrainStep{
 		function: s.Function(step, FunctionOptions{
 			Name: o.Name, Store: store, Training: true, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch,
-			mirroredResults: true, useAllRules: true,
+			mirroredResults: true, wholeModel: true,
 		}),
 		steps: map[string]*trainBound{},
 	}

@@ -147,6 +147,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 		return nil, errors.Join(ErrClosed, v.free())
 	}
 	s.own = append(s.own, v)
+	s.rules.reaches(s.opts.Variables, name, len(v.shape))
 	return v, nil
 }
 

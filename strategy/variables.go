@@ -25,9 +25,8 @@ type Variables struct {
 	// placing keeps a variable from being put on the devices twice.
 	placing sync.Mutex
 
-	mu        sync.Mutex // guards the list; buffers are guarded by strategy.launch
-	list      []*Variable
-	rulesUsed []bool
+	mu   sync.Mutex // guards the list; buffers are guarded by strategy.launch
+	list []*Variable
 }
 
 // Variables returns the variables of a store. The same store gives the same
@@ -37,7 +36,7 @@ func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 	defer s.mu.Unlock()
 	v, ok := s.variables[store]
 	if !ok {
-		v = &Variables{strategy: s, store: store, turn: make(chan struct{}, 1), rulesUsed: make([]bool, len(s.opts.Variables))}
+		v = &Variables{strategy: s, store: store, turn: make(chan struct{}, 1)}
 		if !s.closed {
 			s.variables[store] = v
 		}
@@ -112,26 +111,7 @@ func (vs *Variables) place(path string) (*Variable, error) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	vs.list = append(vs.list, v)
-	if rule >= 0 {
-		vs.rulesUsed[rule] = true
-	}
 	return v, nil
-}
-
-// unusedRule reports a rule that no variable matched: a sharding that was asked
-// for and would be dropped.
-func (vs *Variables) unusedRule() error {
-	vs.mu.Lock()
-	defer vs.mu.Unlock()
-	var errs []error
-	for i, used := range vs.rulesUsed {
-		if !used {
-			rule := vs.strategy.opts.Variables[i]
-			errs = append(errs, &OptionError{Option: "Variables", Reason: fmt.Sprintf(
-				"rule %d (%q to %s) matches no variable of the step", i, rule.Pattern, rule.Annotation)})
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // Pull copies the variables' values back to the store, for a checkpoint say. It

@@ -1,0 +1,202 @@
+package strategy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"tpustrategy/logical"
+)
+
+// A variable rule that reaches no variable is a split that was asked for and would be
+// dropped. It is an error of the step that is traced when it can be told: when no
+// variable that the strategy knows has the rule's name and rank, and no function is
+// left that could still make one. See [Options.Variables].
+
+// ruleUse is what the strategy knows of its rules. It is safe for concurrent use.
+type ruleUse struct {
+	mu sync.Mutex
+	// reached says of each rule whether a variable was found for it.
+	reached []bool
+	// untraced counts, by store, the functions that were made and never traced: they
+	// may make the variables that a rule is for.
+	untraced map[*model.Store]int
+}
+
+// reaches marks the rules that a variable is found for.
+func (u *ruleUse) reaches(rules logical.Rules, path string, rank int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i, rule := range rules {
+		u.reached[i] = u.reached[i] || rule.Reaches(path, rank)
+	}
+}
+
+// named is a variable as the rules see it.
+type named struct {
+	path  string
+	shape shapes.Shape
+}
+
+// awaits counts a new function over a store.
+func (u *ruleUse) awaits(store *model.Store) {
+	if len(u.reached) == 0 || store == nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.untraced == nil {
+		u.untraced = map[*model.Store]int{}
+	}
+	u.untraced[store]++
+}
+
+// came says that a function was traced for the first time.
+func (u *ruleUse) came(f *Function) {
+	store := f.opts.Store
+	if len(u.reached) == 0 || store == nil || f.traced.Swap(true) {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.untraced[store]--; u.untraced[store] <= 0 {
+		delete(u.untraced, store)
+	}
+}
+
+// knownVariables are the variables that the rules are held against: all of the traced
+// function's store, used by the step or not, and those that the strategy has elsewhere.
+func (t *trace) knownVariables() (known []named) {
+	s := t.f.strategy
+	if store := t.f.opts.Store; store != nil {
+		for v := range store.IterVariables() {
+			known = append(known, named{v.Path(), v.Shape()})
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.own {
+		known = append(known, named{v.path, v.Shape()})
+	}
+	for _, vs := range s.variables {
+		if vs == t.vars {
+			continue
+		}
+		for _, v := range vs.All() {
+			known = append(known, named{v.path, v.Shape()})
+		}
+	}
+	return known
+}
+
+// checkRules reports the rules that reach no variable, once a step that has variables
+// was traced.
+func (t *trace) checkRules() error {
+	s := t.f.strategy
+	rules := s.opts.Variables
+	if len(rules) == 0 || !slices.ContainsFunc(t.variables, func(v *Variable) bool { return v != nil }) {
+		return nil
+	}
+	known := t.knownVariables()
+	s.rules.came(t.f)
+	s.rules.mu.Lock()
+	defer s.rules.mu.Unlock()
+	var errs []error
+	for i, rule := range rules {
+		if s.rules.reached[i] = s.rules.reached[i] || slices.ContainsFunc(known, func(v named) bool {
+			return rule.Reaches(v.path, v.shape.Rank())
+		}); s.rules.reached[i] || rule.Optional {
+			continue
+		}
+		errs = append(errs, &OptionError{Option: "Variables", Reason: unreached(i, rule, known)})
+	}
+	if t.mayStillCome() {
+		return nil
+	}
+	return errors.Join(errs...)
+}
+
+// mayStillCome reports whether a function that was never traced may make the variables
+// that a rule is for. A training step has all variables of its store.
+func (t *trace) mayStillCome() bool {
+	for store := range t.f.strategy.rules.untraced {
+		if store != t.f.opts.Store || !t.f.opts.wholeModel {
+			return true
+		}
+	}
+	return false
+}
+
+// unreached says why a rule reaches no variable.
+func unreached(i int, rule logical.Rule, known []named) string {
+	text := fmt.Sprintf("rule %d (%q to %s)", i, rule.Pattern, rule.Annotation)
+	var others []string
+	for _, v := range known {
+		if rule.Pattern.MatchString(v.path) {
+			others = append(others, describeNamed(v))
+		}
+	}
+	if len(others) > 0 {
+		const most = 3
+		more := ""
+		if len(others) > most {
+			more = fmt.Sprintf(" and %d more", len(others)-most)
+		}
+		return fmt.Sprintf("%s splits a variable of %d dimensions, and those of its name have others: %s%s; give as many parts as the variable has dimensions",
+			text, len(rule.Annotation.Parts()), strings.Join(others[:min(most, len(others))], ", "), more)
+	}
+	text += " matches no variable"
+	if near := nearest(rule.Pattern, known); len(near) > 0 {
+		text += "; the nearest names are " + strings.Join(near, ", ")
+	}
+	return text + "; set Optional in a rule that may match nothing"
+}
+
+func describeNamed(v named) string { return fmt.Sprintf("%q is %s", v.path, v.shape) }
+
+// nearest returns the variables whose names come nearest to a pattern's text.
+func nearest(pattern *regexp.Regexp, known []named) (names []string) {
+	text := strings.Map(func(r rune) rune {
+		if strings.ContainsRune(`\^$.*+?()[]{}|`, r) {
+			return -1
+		}
+		return r
+	}, pattern.String())
+	sorted := slices.Clone(known)
+	cost := func(v named) int { return within(text, v.path) }
+	slices.SortStableFunc(sorted, func(a, b named) int {
+		return cmp.Or(cmp.Compare(cost(a), cost(b)), cmp.Compare(len(a.path), len(b.path)))
+	})
+	for _, v := range sorted[:min(3, len(sorted))] {
+		names = append(names, describeNamed(v))
+	}
+	return names
+}
+
+// within is the least number of edits that make text a part of name.
+func within(text, name string) int {
+	if len(text) > 200 { // a pattern that long is no name with a slip
+		text = text[:200]
+	}
+	row := make([]int, len(name)+1)
+	for i := range len(text) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(name) {
+			edit := before
+			if text[i] != name[j] {
+				edit++
+			}
+			before = row[j+1]
+			row[j+1] = min(edit, before+1, row[j]+1)
+		}
+	}
+	return slices.Min(row)
+}

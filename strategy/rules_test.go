@@ -1,0 +1,173 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+)
+
+// dense is a step of one dense layer in the named scope.
+func dense(scope string) strategy.StepFunc {
+	return func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{layers.Dense(rc.Scope(scope), in[0], true, 4)}
+	}
+}
+
+func denseLoss(scope string) strategy.LossFunc {
+	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllMean(dense(scope)(rc, in)[0])
+	}
+}
+
+func sgd() optimizer.Interface { return optimizer.StochasticGradientDescent().Done() }
+
+func TestARuleThatReachesNothingIsAnErrorEverywhere(t *testing.T) {
+	ctx := context.Background()
+	x := [][]float32{{1, 2}, {3, 4}}
+	rules := logical.Rules{logical.Match("/hiden/dense/weights", logical.SplitInto(1, 2)), logical.Match("/hidden/dense/biases", logical.SplitInto(1, 2))}
+	calls := map[string]func(s *strategy.TPUStrategy, store *model.Store) error{
+		"Function": func(s *strategy.TPUStrategy, store *model.Store) error {
+			_, err := s.Function(dense("hidden"), strategy.FunctionOptions{Store: store}).Run(ctx, x)
+			return err
+		},
+		"NestFunction": func(s *strategy.TPUStrategy, store *model.Store) error {
+			_, err := s.NestFunction(func(rc *strategy.ReplicaContext, in []any) any {
+				return dense("hidden")(rc, []*graph.Node{in[0].(*graph.Node)})[0]
+			}, strategy.FunctionOptions{Store: store}).Run(ctx, x)
+			return err
+		},
+		"bound": func(s *strategy.TPUStrategy, store *model.Store) error {
+			_, err := s.Function(dense("hidden"), strategy.FunctionOptions{Store: store}).Bind(ctx, x)
+			return err
+		},
+		"TrainStep": func(s *strategy.TPUStrategy, store *model.Store) error {
+			_, err := s.TrainStep(store, sgd(), denseLoss("hidden")).Run(ctx, x)
+			return err
+		},
+		"a loop": func(s *strategy.TPUStrategy, store *model.Store) error {
+			_, err := s.TrainStep(store, sgd(), denseLoss("hidden")).RunSteps(ctx, []any{x}, []any{x})
+			return err
+		},
+		"lowered only": func(s *strategy.TPUStrategy, store *model.Store) error {
+			_, err := s.Function(dense("hidden"), strategy.FunctionOptions{Store: store}).Lowered(ctx, x)
+			return err
+		},
+		"a captured variable": func(s *strategy.TPUStrategy, _ *model.Store) error {
+			v, err := s.NewVariable(ctx, x, strategy.VariableOptions{Name: "/hidden/dense/weights"})
+			require.NoError(t, err)
+			_, err = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{rc.Read(v)}
+			}, strategy.FunctionOptions{}).Run(ctx)
+			return err
+		},
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			s := newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2, Variables: rules})
+			err := call(s, model.NewStore())
+			var wrong *strategy.OptionError
+			require.ErrorAs(t, err, &wrong)
+			assert.Equal(t, "Variables", wrong.Option)
+			assert.ErrorContains(t, err, `rule 0 ("/hiden/dense/weights" to split(1, 2)) matches no variable; the nearest names are "/hidden/dense/weights" is (Float32)[2, `)
+		})
+	}
+}
+
+func TestARuleOfAnotherRankNamesTheVariable(t *testing.T) {
+	s := newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2,
+		Variables: logical.Rules{logical.Match("biases", logical.SplitInto(1, 2))}})
+	_, err := s.TrainStep(model.NewStore(), sgd(), denseLoss("hidden")).Run(context.Background(), [][]float32{{1, 2}})
+	var wrong *strategy.OptionError
+	require.ErrorAs(t, err, &wrong)
+	assert.ErrorContains(t, err, `rule 0 ("biases" to split(1, 2)) splits a variable of 2 dimensions, and those of its name have others: "/hidden/dense/biases" is (Float32)[4]`)
+}
+
+func TestRulesOfOneModelAmongSeveral(t *testing.T) {
+	ctx := context.Background()
+	x := [][]float32{{1, 2}, {3, 4}}
+	rules := logical.Rules{
+		logical.Match("/encoder/.*weights", logical.SplitInto(1, 2)),
+		logical.Match("/decoder/.*weights", logical.SplitInto(1, 2)),
+	}
+	open := func(t *testing.T, rules logical.Rules) *strategy.TPUStrategy {
+		return newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2, Variables: rules})
+	}
+	t.Run("functions made before the first is traced", func(t *testing.T) {
+		s, store := open(t, rules), model.NewStore()
+		encode := s.Function(dense("encoder"), strategy.FunctionOptions{Store: store})
+		decode := s.Function(dense("decoder"), strategy.FunctionOptions{Store: store})
+		for _, f := range []*strategy.Function{encode, decode} {
+			_, err := f.Run(ctx, x)
+			require.NoError(t, err)
+		}
+	})
+	t.Run("two training steps of two stores", func(t *testing.T) {
+		s := open(t, rules)
+		a := s.TrainStep(model.NewStore(), sgd(), denseLoss("encoder"))
+		b := s.TrainStep(model.NewStore(), sgd(), denseLoss("decoder"))
+		for _, step := range []*strategy.TrainStep{a, b} {
+			_, err := step.Run(ctx, x)
+			require.NoError(t, err)
+		}
+	})
+	t.Run("the last function tells", func(t *testing.T) {
+		s, store := open(t, append(rules[:2:2], logical.Match("/decodr/", logical.SplitInto(1, 2)))), model.NewStore()
+		encode := s.Function(dense("encoder"), strategy.FunctionOptions{Store: store})
+		decode := s.Function(dense("decoder"), strategy.FunctionOptions{Store: store})
+		_, err := encode.Run(ctx, x)
+		require.NoError(t, err)
+		_, err = decode.Run(ctx, x)
+		require.ErrorContains(t, err, `rule 2 ("/decodr/" to split(1, 2)) matches no variable; the nearest names are "/decoder/`)
+	})
+	t.Run("a training step has its whole model", func(t *testing.T) {
+		s, store := open(t, rules), model.NewStore()
+		step := s.TrainStep(store, sgd(), denseLoss("encoder"))
+		s.Function(dense("encoder"), strategy.FunctionOptions{Store: store})
+		_, err := step.Run(ctx, x)
+		require.ErrorContains(t, err, `rule 1`)
+	})
+	t.Run("variables that the step does not use", func(t *testing.T) {
+		s, store := open(t, rules[1:]), model.NewStore()
+		store.RootScope().In("decoder").VariableWithShape("weights", shapes.Make(dtypes.Float32, 2, 4))
+		_, err := s.Function(dense("encoder"), strategy.FunctionOptions{Store: store}).Run(ctx, x)
+		require.NoError(t, err)
+	})
+	t.Run("variables of the scope", func(t *testing.T) {
+		s := open(t, rules[1:])
+		v, err := s.NewVariable(ctx, x, strategy.VariableOptions{Name: "/decoder/weights"})
+		require.NoError(t, err)
+		require.NoError(t, v.Close())
+		_, err = s.Function(dense("encoder"), strategy.FunctionOptions{Store: model.NewStore()}).Run(ctx, x)
+		require.NoError(t, err)
+	})
+	t.Run("optional", func(t *testing.T) {
+		rule := rules[1]
+		rule.Optional = true
+		s := open(t, logical.Rules{rules[0], rule})
+		_, err := s.TrainStep(model.NewStore(), sgd(), denseLoss("encoder")).Run(ctx, x)
+		require.NoError(t, err)
+	})
+	t.Run("behind a rule that takes all", func(t *testing.T) {
+		s := open(t, append(logical.Rules{logical.Match("weights", logical.SplitInto(1, 2))}, rules[0]))
+		_, err := s.TrainStep(model.NewStore(), sgd(), denseLoss("encoder")).Run(ctx, x)
+		require.NoError(t, err)
+	})
+	t.Run("a step without variables", func(t *testing.T) {
+		s := open(t, rules)
+		_, err := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{graph.Neg(in[0])}
+		}, strategy.FunctionOptions{}).Run(ctx, x)
+		require.NoError(t, err)
+	})
+}
