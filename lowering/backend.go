@@ -83,6 +83,9 @@ type Options struct {
 	// Precision is written on every dot_general and convolution.
 	Precision Precision
 
+	// Random is the generator of random bits.
+	Random Random
+
 	// Partitioned says that the compiler splits the program over devices, which Builder.DistributedAutoSharding
 	// says of one computation: ops that its partitioner gets wrong are written otherwise.
 	Partitioned bool

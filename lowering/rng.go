@@ -10,8 +10,15 @@ import (
 	"github.com/gomlx/go-xla/types"
 )
 
-// RNGBitGenerator fills shape with random bits by the Philox algorithm. The state is 2 or 3 Uint64.
+// RNGBitGenerator fills shape with random bits, by the Philox algorithm or what
+// Options.Random says. The state is 2 or 3 Uint64.
 func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (newState, bits compute.Value, err error) {
+	if f.builder.backend.opts.Random == RandomPCG {
+		if newState, bits, err = f.pcgBits(state, shape); err != nil {
+			return nil, nil, &OpError{Op: "RNGBitGenerator", Function: f.name, Err: err}
+		}
+		return newState, bits, nil
+	}
 	out, err := f.ops("RNGBitGenerator", with(state), func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
 		s := in[0].Shape()
 		if s.DType != dtypes.Uint64 || s.Rank() != 1 || s.Dimensions[0] < 2 || s.Dimensions[0] > 3 {

@@ -31,6 +31,9 @@ type Options struct {
 	// Precision is written on every dot_general and convolution.
 	Precision lowering.Precision
 
+	// Random is the generator of random bits.
+	Random lowering.Random
+
 	// AliasDonated lets results take the memory of donated arguments, which saves a copy of all
 	// variables in a training step. Which arguments are donated is known only when a program is first
 	// executed, so it is compiled then, once for each set of donated arguments; errors of the
@@ -82,6 +85,7 @@ func New(client *pjrt.Client, opts Options) (*Backend, error) {
 	b.Backend = lowering.New(lowering.Options{
 		Target:    target,
 		Precision: opts.Precision,
+		Random:    opts.Random,
 		Identity:  opts.Identity,
 		Compile:   b.compile,
 		Data:      data{b},

@@ -22,9 +22,10 @@ type Options struct {
 	// partition each, instead of R partitions: see [Module].Replicas. Nothing is left for a
 	// partitioner to do then, whose time grows with the square of the variables.
 	Programs bool
-	// Target and Precision are those of the lowering.
+	// Target, Precision and Random are those of the lowering.
 	Target    lowering.Target
 	Precision lowering.Precision
+	Random    lowering.Random
 }
 
 // Trace is the backend of one graph: graph.NewGraph(trace, name). It remembers
@@ -55,7 +56,7 @@ func NewTrace(opts Options) *Trace {
 	opts.LogicalDevices = max(opts.LogicalDevices, 1)
 	t := &Trace{opts: opts, across: map[string]bool{}}
 	lowered := lowering.Options{
-		Target: opts.Target, Precision: opts.Precision, Name: "tpustrategy", Identity: t.identity,
+		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.identity,
 		Partitioned: opts.LogicalDevices > 1,
 	}
 	if opts.LogicalDevices >= 4 && opts.Replicas > 1 { // a grid needs four, and one replica has no other groups

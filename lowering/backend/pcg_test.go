@@ -1,0 +1,64 @@
+package backend_test
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/lowering"
+	"tpustrategy/lowering/backend"
+)
+
+// TestPCGIsGos holds the generator's bits, and the state after, against Go's own, as the
+// Go backend of GoMLX draws them.
+func TestPCGIsGos(t *testing.T) {
+	b := newBackend(t, backend.Options{Random: lowering.RandomPCG})
+	for _, shape := range []shapes.Shape{
+		shapes.Make(dtypes.Uint32), shapes.Make(dtypes.Uint32, 1), shapes.Make(dtypes.Uint32, 7), shapes.Make(dtypes.Uint64, 3),
+		shapes.Make(dtypes.Uint32, 5, 3), shapes.Make(dtypes.Uint32, 4, 6), shapes.Make(dtypes.Uint32, 3, 1, 5, 7), shapes.Make(dtypes.Uint32, 130, 131),
+		shapes.Make(dtypes.Uint8, 3, 5, 9), shapes.Make(dtypes.Uint8, 300, 8), shapes.Make(dtypes.Uint16, 5, 7, 3), shapes.Make(dtypes.Uint16, 2, 66),
+		shapes.Make(dtypes.Uint32, 5000), shapes.Make(dtypes.Uint32, 70, 70, 2), shapes.Make(dtypes.Uint64, 65, 65), shapes.Make(dtypes.Uint32, 9, 4097, 3),
+		shapes.Make(dtypes.Uint32, 0, 3),
+	} {
+		t.Run(shape.String(), func(t *testing.T) {
+			state := []uint64{0x123456789abcdef0, 0xfedcba9876543210, 42}
+			out := run(t, b, []tensor{{flat: state, dims: []int{3}}}, func(f compute.Function, x []compute.Value) []compute.Value {
+				next, bits, err := f.RNGBitGenerator(x[0], shape)
+				require.NoError(t, err)
+				return []compute.Value{next, bits}
+			})
+			rng := rand.NewPCG(state[0], state[1])
+			want := make([]byte, 0, shape.ByteSize()+8)
+			for len(want) < int(shape.ByteSize()) {
+				want = binary.LittleEndian.AppendUint64(want, rng.Uint64())
+			}
+			var got []byte
+			switch flat := out[1].(type) {
+			case []uint8:
+				got = flat
+			case []uint16:
+				for _, x := range flat {
+					got = binary.LittleEndian.AppendUint16(got, x)
+				}
+			case []uint32:
+				for _, x := range flat {
+					got = binary.LittleEndian.AppendUint32(got, x)
+				}
+			case []uint64:
+				for _, x := range flat {
+					got = binary.LittleEndian.AppendUint64(got, x)
+				}
+			}
+			assert.Equal(t, string(want[:shape.ByteSize()]), string(got))
+			after, err := rng.MarshalBinary()
+			require.NoError(t, err)
+			assert.Equal(t, []uint64{binary.LittleEndian.Uint64(after[4:]), binary.LittleEndian.Uint64(after[12:]), 42}, out[0])
+		})
+	}
+}
