@@ -177,6 +177,9 @@ func (b *Bound) launchLock() *sync.Mutex { return &b.program.function.strategy.l
 func (b *Bound) Results() []Value {
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()
+	if b.program.givesNothing() {
+		return nil
+	}
 	return b.results
 }
 

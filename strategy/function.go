@@ -17,7 +17,8 @@ import (
 	"tpustrategy/pjrt"
 )
 
-// StepFunc is the text of a step: it builds the graph of one replica. It is called
+// StepFunc is the text of a step: it builds the graph of one replica, and gives its
+// results, of which there may be none. It is called
 // once for each signature it is run with, not once for each run. It must not run
 // its own function, nor another one over its store: that waits for itself.
 type StepFunc func(rc *ReplicaContext, in []*graph.Node) []*graph.Node

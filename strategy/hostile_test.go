@@ -115,9 +115,6 @@ var hostileCases = []hostileCase{
 	{"a step that panics", strategy.KindUnknown, func(h *hostile) error {
 		return h.step(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { panic("no") })
 	}},
-	{"a step that returns nothing", strategy.KindUnknown, func(h *hostile) error {
-		return h.step(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { return nil })
-	}},
 	{"a step that returns a nil node", strategy.KindUnknown, func(h *hostile) error {
 		return h.step(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { return []*graph.Node{nil} })
 	}},

@@ -93,7 +93,6 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 		"a key that is not itself":             {kind: strategy.ValueError, says: "args[1] has a NaN among its keys", args: []any{1, map[float64]any{math.NaN(): "a"}}},
 		"no step":                              {says: "no step function", args: one, step: nil},
 		"a step that panics":                   {says: "at nest_function_hostile_test.go:", args: one, is: io.ErrNoProgress, step: func(*strategy.ReplicaContext, []any) any { panic(io.ErrNoProgress) }},
-		"a step that returns no tensor":        {says: "returns nothing", args: one, step: returns(func(*graph.Node) any { return "done" })},
 		"a step that returns a nil node":       {kind: strategy.TypeError, says: "result[a] is a nil node", args: one, step: returns(func(*graph.Node) any { return map[string]any{"a": (*graph.Node)(nil)} })},
 		"a step that returns a stray node":     {kind: strategy.TypeError, says: "result[1] is a node of another graph", args: one, step: returns(func(x *graph.Node) any { return []any{x, stray} })},
 		"a step that returns a list of nodes":  {kind: strategy.TypeError, says: "result.B is a []*graph.Node", args: one, step: returns(func(x *graph.Node) any { return pair{B: []*graph.Node{x}} })},

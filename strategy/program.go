@@ -164,7 +164,13 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 			return nil, err
 		}
 	}
+	if p.givesNothing() {
+		return nil, results[0].Close()
+	}
 	return results, nil
 }
+
+// givesNothing says whether the program's one result only stands for there being none.
+func (p *program) givesNothing() bool { return p.results == 1 && p.module.Results[0].Name == noResult }
 
 func (p *program) close() error { return p.executable.Close() }

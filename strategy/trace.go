@@ -28,6 +28,9 @@ type trace struct {
 	// and captured ones.
 	outputs []*graph.Node
 	own     int
+	// nothing is set if the step gives nothing and changes nothing: its one output
+	// stands for that.
+	nothing bool
 	changed []*model.Variable
 	written []*captured
 
@@ -133,8 +136,8 @@ func (t *trace) run() error {
 			t.outputs = append(t.outputs, c.now)
 		}
 	}
-	if len(t.outputs) == 0 {
-		return f.traceError(errors.New("the step returns nothing and changes no variable"))
+	if len(t.outputs) == 0 { // a program gives something
+		t.outputs, t.own, t.nothing = []*graph.Node{graph.Const(t.graph, false)}, 1, true
 	}
 	if err := t.graph.Compile(t.outputs...); err != nil {
 		return f.traceError(err)
@@ -159,6 +162,9 @@ func (t *trace) gatherChanged() error {
 	}
 	return nil
 }
+
+// noResult names the result of a program whose step gives nothing.
+const noResult = "no_result"
 
 func argumentName(i int) string { return fmt.Sprintf("argument_%d", i) }
 
@@ -225,6 +231,9 @@ func (t *trace) variable(name string) (module.Tensor, *Variable, error) {
 
 // results describes the outputs and sets updates. The arguments are known.
 func (t *trace) results() (results []module.Tensor) {
+	if t.nothing {
+		return []module.Tensor{{Name: noResult}}
+	}
 	for i := range t.own {
 		results = append(results, module.Tensor{
 			Name: fmt.Sprintf("result_%d", i), PerReplica: !t.f.opts.mirroredResults, Annotation: t.f.result(i)})
