@@ -118,6 +118,9 @@ func (s *TPUStrategy) LoadTrainStep(ctx context.Context, r io.Reader, store *mod
 }
 
 func (s *TPUStrategy) loadStep(ctx context.Context, r io.Reader, store *model.Store, opts []LoadOptions) (*Function, stepHeader, error) {
+	if err := untraced(ctx, "loading a step", insteadOfMeeting); err != nil {
+		return nil, stepHeader{}, err
+	}
 	if err := s.runnable("loading a step"); err != nil {
 		return nil, stepHeader{}, err
 	}

@@ -32,6 +32,9 @@ type Bound struct {
 // the function's; others stay the caller's, open as long as it is
 // launched.
 func (f *Function) Bind(ctx context.Context, args ...any) (*Bound, error) {
+	if err := untraced(ctx, "binding "+f.opts.Name, insteadOfRunning); err != nil {
+		return nil, err
+	}
 	values, release, err := f.place(ctx, args, toRun)
 	if err != nil {
 		return nil, err
@@ -85,6 +88,9 @@ func (b *Bound) layout(results [][]*pjrt.Buffer) {
 // Launch runs the function once. It returns when the work is under way; the
 // previous launch's results are given up. ctx bounds the wait for a turn.
 func (b *Bound) Launch(ctx context.Context) error {
+	if tracingOf(ctx) != nil {
+		return untraced(ctx, "launching "+b.program.function.opts.Name, insteadOfRunning)
+	}
 	s := b.program.function.strategy
 	s.launch.Lock()
 	err := b.run(ctx)

@@ -34,6 +34,9 @@ type builtinCall struct {
 
 // call compiles a program once for each kind of variable and runs it on these.
 func (s *TPUStrategy) call(ctx context.Context, c builtinCall) ([]Value, error) {
+	if err := untraced(ctx, c.name, insteadOfRunning); err != nil {
+		return nil, err
+	}
 	name := c.name
 	if c.mirrored {
 		name += " mirrored"
@@ -44,13 +47,14 @@ func (s *TPUStrategy) call(ctx context.Context, c builtinCall) ([]Value, error) 
 	for _, v := range c.variables {
 		name += " " + v.key()
 	}
+	callName, variables, build := c.name, c.variables, c.step // the program does not hold the values
 	f := s.builtin(name, func() *Function {
 		step := func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
-			held := make([]*captured, len(c.variables))
-			for i, v := range c.variables {
-				held[i] = rc.capture(c.name, v)
+			held := make([]*captured, len(variables))
+			for i, v := range variables {
+				held[i] = rc.capture(callName, v)
 			}
-			return c.step(rc, held, in)
+			return build(rc, held, in)
 		}
 		return s.Function(step, FunctionOptions{Name: c.name, mirroredResults: c.mirrored, Results: c.results})
 	})

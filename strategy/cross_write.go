@@ -95,6 +95,11 @@ func (v *Variable) crossWrite(ctx context.Context, w writeOp, value any) error {
 	return err
 }
 
+// eagerUse refuses a read of the variable where a step is traced.
+func (v *Variable) eagerUse(ctx context.Context, doing string) error {
+	return untraced(ctx, fmt.Sprintf("%s %q", doing, v.path), "use MergeContext.Read, ReplicaContext.Read or UpdateContext.Read")
+}
+
 // crossUse refuses a use from a replica's code and from other strategies' scopes.
 func (v *Variable) crossUse(ctx context.Context, op string) error {
 	if m, ok := modeOf(ctx); ok && m.strategy == v.strategy && m.update >= 0 {
@@ -198,6 +203,9 @@ func (v *Variable) replace(ctx context.Context, op string, value *tensors.Tensor
 // In an update of the strategy, that is with [UpdateContext.Context], it is the
 // update's component alone.
 func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
+	if err := v.eagerUse(ctx, "read"); err != nil {
+		return nil, err
+	}
 	if rc := v.updater(ctx); rc != nil && v.perReplica() {
 		return v.componentAs(ctx, rc.replica, v.annotation)
 	}
@@ -245,6 +253,9 @@ func (v *Variable) readAs(ctx context.Context, a logical.Annotation) (*Mirrored,
 // With several processes, all of them call it at the same point: a variable whose
 // parts or components are spread over processes is gathered on the devices first.
 func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
+	if err := v.eagerUse(ctx, "value of"); err != nil {
+		return nil, err
+	}
 	if rc := v.updater(ctx); rc != nil && v.perReplica() {
 		return v.componentValue(ctx, rc.replica)
 	}
@@ -289,12 +300,20 @@ func (v *Variable) snapshot(ctx context.Context) (Value, error) {
 // SaveValue returns what a checkpoint holds of the variable: an [OnWrite]
 // variable's value once, from replica 0; an [OnRead] one's components combined. One
 // that aggregates nothing cannot be saved: a ValueError.
-func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) { return v.combined(ctx) }
+func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) {
+	if err := v.eagerUse(ctx, "save"); err != nil {
+		return nil, err
+	}
+	return v.combined(ctx)
+}
 
 // RestoreValue writes a checkpoint's value back, on any number of replicas: to all
 // components, divided among them for an [OnRead] variable that is summed. Integer
 // shares truncate, as in TensorFlow: 7 on 2 replicas reads back as 6.
 func (v *Variable) RestoreValue(ctx context.Context, saved *tensors.Tensor) error {
+	if err := untraced(ctx, fmt.Sprintf("restore %q", v.path), insteadOfMeeting); err != nil {
+		return err
+	}
 	if v.synchronization == OnRead && v.aggregation == AggregateNone {
 		_, err := v.aggregation.ReduceOp()
 		return err

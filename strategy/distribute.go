@@ -70,6 +70,9 @@ func (s *TPUStrategy) DistributeDatasetsFromFunction(fn func(input.Context) (inp
 // on the host, as *[Objects]. Of several processes each gives the inputs of its own
 // replicas, all of one shape. Arguments are those of [DistributeOptions].
 func (s *TPUStrategy) Inputs(ctx context.Context, step input.Step, arguments ...logical.Annotation) (any, error) {
+	if err := untraced(ctx, "inputs", insteadOfLoading); err != nil {
+		return nil, err
+	}
 	nests := make([]any, len(step.Replicas))
 	for r, e := range step.Replicas {
 		var err error
@@ -154,7 +157,7 @@ type Iterator struct {
 // with package feed. A process whose own shares of a short batch differ has an error from
 // Next, of which the others learn nothing.
 func (s *TPUStrategy) Iterate(ctx context.Context, d *input.Distributed) (*Iterator, error) {
-	if err := s.requireCross(ctx, "iterate"); err != nil {
+	if err := s.requireEager(ctx, "iterate", insteadOfLoading); err != nil {
 		return nil, err
 	}
 	if d.LocalReplicas() != s.shares(true) {
@@ -175,6 +178,9 @@ func (s *TPUStrategy) Iterate(ctx context.Context, d *input.Distributed) (*Itera
 func (it *Iterator) Next(ctx context.Context) (any, error) {
 	if m, ok := modeOf(ctx); ok && m.replica {
 		return nil, fault(ValueError, "next", "take the input before the run and pass it as an argument", "called in a replica's code")
+	}
+	if err := untraced(ctx, "next", insteadOfLoading); err != nil {
+		return nil, err
 	}
 	step, err := it.steps.Next(ctx)
 	if err != nil {

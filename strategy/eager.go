@@ -26,6 +26,8 @@ type EagerContext struct {
 	replica   int
 	update    bool // an update's function: writes are the component's own
 	some      bool // one of fewer functions than there are components: no writes
+	// tracing is set in an update of a compiled step.
+	tracing *tracing
 }
 
 // ReplicaFunc is a replica's code.
@@ -44,7 +46,7 @@ type ReplicaFunc func(rc *EagerContext, args ...any) (any, error)
 // in replica code. The strategy stays usable.
 func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args ...any) (any, error) {
 	s := e.strategy
-	if err := s.requireCross(ctx, "call for each replica"); err != nil {
+	if err := s.requireEager(ctx, "call for each replica", insteadOfRunning); err != nil {
 		return nil, err
 	}
 	if err := s.check(); err != nil {
@@ -98,18 +100,25 @@ func (rc *EagerContext) Strategy() *TPUStrategy { return rc.strategy }
 func (rc *EagerContext) Context() context.Context { return rc.ctx }
 
 // ReplicaIDInSyncGroup returns the replica's number, from 0.
-func (rc *EagerContext) ReplicaIDInSyncGroup() int { return rc.replica }
+func (rc *EagerContext) ReplicaIDInSyncGroup() int {
+	rc.one("ReplicaIDInSyncGroup")
+	return rc.replica
+}
 
 // NumReplicasInSync returns the number of replicas.
 func (rc *EagerContext) NumReplicasInSync() int { return rc.strategy.replicas }
 
 // Device returns the name of the replica's device.
 func (rc *EagerContext) Device() string {
+	rc.one("Device")
 	return rc.strategy.deviceName(rc.replica, columnOf(rc.ctx))
 }
 
 // join makes a joined call whose arguments and results are nests by replica.
 func (rc *EagerContext) join(call string, arg any, run func(args []any) ([]any, error)) (any, error) {
+	if rc.tracing != nil {
+		return nil, &ContextError{Op: call, Reason: "called in an update of a compiled step, where it would run once and not in each run", Hint: insteadOfRunning}
+	}
 	return rc.coroutine.join(&request{call: call, arg: arg, run: run})
 }
 
@@ -382,6 +391,9 @@ func (rc *EagerContext) Div(a, b any) (any, error) { return rc.binary("Div", gra
 
 func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.Node, a, b any) (any, error) {
 	s := rc.strategy
+	if rc.tracing != nil {
+		return rc.tracing.binary(name, apply, a, b)
+	}
 	return rc.join(name, [2]any{a, b}, func(all []any) ([]any, error) {
 		columns, err := operands(name, all)
 		if err != nil {

@@ -13,6 +13,9 @@ func (rc *EagerContext) Read(v *Variable) (any, error) {
 	if err := rc.strategy.ownsVariable("Read", v); err != nil {
 		return nil, err
 	}
+	if rc.tracing != nil {
+		return rc.tracing.read(v, false)
+	}
 	return rc.join("Read "+v.path, nil, func([]any) ([]any, error) {
 		x, err := v.snapshot(rc.outer())
 		if err != nil {
@@ -31,6 +34,9 @@ func (rc *EagerContext) Read(v *Variable) (any, error) {
 func (rc *EagerContext) ReadAcross(v *Variable) (any, error) {
 	if err := rc.strategy.ownsVariable("ReadAcross", v); err != nil {
 		return nil, err
+	}
+	if rc.tracing != nil {
+		return rc.tracing.read(v, true)
 	}
 	return rc.join("ReadAcross "+v.path, nil, func([]any) ([]any, error) {
 		x, err := asValue(v.Read(rc.outer()))
@@ -71,6 +77,9 @@ func (rc *EagerContext) write(w writeOp, v *Variable, x any) (any, error) {
 		return nil, err
 	}
 	op := fmt.Sprintf("%s %q", w.name, v.path)
+	if rc.tracing != nil {
+		return rc.tracing.written(v, rc.tracing.write(w, v, x))
+	}
 	return rc.join(w.name+" "+v.path, x, func(xs []any) ([]any, error) {
 		value, whole, release, err := rc.written(op, v, xs)
 		if err != nil {
@@ -228,6 +237,9 @@ func (rc *EagerContext) Update(v *Variable, fn UpdateFunc, args ...any) (any, er
 	s := rc.strategy
 	if err := s.ownsVariable("Update", v); err != nil {
 		return nil, err
+	}
+	if rc.tracing != nil {
+		return s.Extended().Update(rc.ctx, v, fn, args...)
 	}
 	return rc.join("Update "+v.path, args, func(all []any) ([]any, error) {
 		merged, err := s.regroup(rc.outer(), "update", all, false)

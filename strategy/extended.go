@@ -113,7 +113,9 @@ func (e *Extended) VariableCreatedInScope(v *Variable) bool {
 }
 
 // ColocateVarsWith returns a context in which new variables go where v is:
-// TensorFlow's colocate_vars_with. ctx is of the strategy's scope.
+// TensorFlow's colocate_vars_with. Those of v's shape, such as an optimizer's slots, are
+// split over the logical devices as v is, unless their own annotation says otherwise.
+// ctx is of the strategy's scope.
 func (e *Extended) ColocateVarsWith(ctx context.Context, v *Variable) (context.Context, error) {
 	if err := e.strategy.requireScope(ctx, "colocate"); err != nil {
 		return nil, err
@@ -125,8 +127,11 @@ func (e *Extended) ColocateVarsWith(ctx context.Context, v *Variable) (context.C
 		}
 		return nil, fault(ValueError, "colocate", "give a variable of this strategy", "%s", what)
 	}
-	return context.WithValue(ctx, columnKey{}, v.column), nil
+	return context.WithValue(context.WithValue(ctx, columnKey{}, v.column), colocateKey{}, v), nil
 }
+
+// colocateKey holds the variable that new ones go to.
+type colocateKey struct{}
 
 type columnKey struct{}
 
@@ -145,11 +150,13 @@ func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, e
 		return nil, &Error{Op: "logical device", Reason: fmt.Sprintf("%d is not one of the replica's %d", k, e.strategy.perReplica),
 			Hint: fmt.Sprintf("use a number from 0 to %d", e.strategy.perReplica-1), Err: err, kind: ValueError}
 	}
-	return context.WithValue(ctx, columnKey{}, k), nil
+	return context.WithValue(context.WithValue(ctx, columnKey{}, k), colocateKey{}, (*Variable)(nil)), nil
 }
 
 // Devices returns the names of the variable's components' devices, in replica
-// order.
+// order: of each replica the logical device that the component is named by, as in
+// TensorFlow. The replica's other logical devices hold a part of the variable, or a copy
+// of it, too: [Variable.Shards] lists them all.
 func (v *Variable) Devices() []string {
 	names := make([]string, v.strategy.replicas)
 	for r := range names {
@@ -179,70 +186,22 @@ func (e *Extended) ReadVar(ctx context.Context, v *Variable) (*Mirrored, error) 
 	return v.Read(ctx)
 }
 
-// Destination says where a reduced or broadcast value goes. The zero value is none,
-// which is refused.
-type Destination struct {
-	of      any
-	devices []string
-}
-
-// To is where a variable or a value is: on all replicas.
-func To[T *Variable | *PerReplica | *Mirrored](x T) Destination { return Destination{of: x} }
-
-// ToDevices are devices by name, as [Extended.WorkerDevices] and
-// [Extended.NonSlotDevices] give them. Another name is an error of the call that is
-// given the destination.
-func ToDevices(names ...string) Destination { return Destination{devices: names} }
-
-func (e *Extended) destination(op string, d Destination) error {
-	s := e.strategy
-	switch x := d.of.(type) {
-	case *Variable:
-		if x != nil {
-			return s.ownsVariable(op, x)
-		}
-	case Value:
-		if !isNil(x) {
-			return s.owns(x)
-		}
-	default:
-		for _, name := range d.devices {
-			known := false
-			for r := range s.replicas {
-				known = known || name == s.hostName(r)
-				for p := range s.perReplica {
-					known = known || name == s.deviceName(r, p)
-				}
-			}
-			if !known {
-				return fault(ValueError, op, "use a name of WorkerDevices", "device %q is not the strategy's", name)
-			}
-		}
-		if len(d.devices) > 0 {
-			return nil
-		}
-	}
-	return fault(AssertionError, op, "use To or ToDevices", "no destination")
-}
-
-// ReduceTo is [TPUStrategy.ReduceNest] of one value, without axes, to a destination:
-// TensorFlow's reduce_to. The result is on every replica, of which the destination is
-// some; the destination itself is not changed. It is the caller's.
+// ReduceTo reduces a value, or the values of a nest, to a destination, without axes:
+// TensorFlow's reduce_to. See [TPUStrategy.ReduceNest] for what is reduced, and [To] and
+// [ToDevices] for where it comes to be; the destination itself is not changed. The
+// result is the caller's: a *[Mirrored], on fewer devices if the destination is some of
+// them, or a *tensors.Tensor if it is a host. In a merge call of a compiled step, with
+// [MergeContext.Context], it takes and gives *[Merged] values and is part of the step.
 //
 // Errors: those of ReduceNest; *[Error] of kind ValueError for a device that is not the
 // strategy's, of kind AssertionError for no destination; *[StrategyError] for a
 // destination of another strategy.
 func (e *Extended) ReduceTo(ctx context.Context, op ReduceOp, value any, to Destination) (any, error) {
-	if err := e.strategy.requireCross(ctx, "reduce to"); err != nil {
+	results, err := e.reduceTo(ctx, "reduce to", op, []ReducePair{{value, to}})
+	if err != nil {
 		return nil, err
 	}
-	if err := op.check("reduce to"); err != nil {
-		return nil, err
-	}
-	if err := e.destination("reduce to", to); err != nil {
-		return nil, err
-	}
-	return e.strategy.ReduceNest(ctx, op, value)
+	return results[0], nil
 }
 
 // ReducePair is a value of [Extended.BatchReduceTo] and where it goes.
@@ -251,30 +210,30 @@ type ReducePair struct {
 	To    Destination
 }
 
-// BatchReduceTo is ReduceTo of several values, in order: TensorFlow's
-// batch_reduce_to. Each is a small program of its own. The first value that fails ends
-// it, and its error says which.
+// BatchReduceTo is [Extended.ReduceTo] of several values, in order: TensorFlow's
+// batch_reduce_to. All are reduced by one program, which is compiled for their shapes
+// and kept. If one of them cannot be reduced, none is, and the error says which.
 func (e *Extended) BatchReduceTo(ctx context.Context, op ReduceOp, pairs []ReducePair) ([]any, error) {
-	results := make([]any, len(pairs))
-	for i, p := range pairs {
-		var err error
-		if results[i], err = e.ReduceTo(ctx, op, p.Value, p.To); err != nil {
-			return nil, fmt.Errorf("strategy: value %d: %w", i, err)
-		}
-	}
-	return results, nil
+	return e.reduceTo(ctx, "batch reduce to", op, pairs)
 }
 
 // BroadcastTo puts a host value on the destination: TensorFlow's broadcast_to. As
 // in TPUStrategy it is returned as it is, since what a step takes is copied there
-// anyway; numbers are too in MirroredStrategy, whose tensors become *[Mirrored].
+// anyway; numbers are too in MirroredStrategy, whose tensors become *[Mirrored]. In a
+// merge call of a compiled step *[Merged] values become replica 0's on all replicas.
 func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (any, error) {
 	s := e.strategy
 	if err := s.requireCross(ctx, "broadcast"); err != nil {
 		return nil, err
 	}
-	if err := e.destination("broadcast", to); err != nil {
+	p, err := e.destination("broadcast", to)
+	if err != nil {
 		return nil, err
+	}
+	if t, err := s.crossTracing(ctx, "broadcast"); err != nil {
+		return nil, err
+	} else if t != nil {
+		return t.broadcast(value)
 	}
 	switch value.(type) {
 	case int, int32, int64, float32, float64, bool, Value, *Variable:
@@ -283,5 +242,13 @@ func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (
 	if s.opts.Semantics != TensorFlowMirrored {
 		return value, nil
 	}
-	return s.Mirror(ctx, value, logical.Annotation{})
+	t, err := hostTensor(value)
+	if err != nil {
+		return nil, noTensor("broadcast", err)
+	}
+	m, err := s.Mirror(ctx, t, p.of(t.Shape().Dimensions, logical.Annotation{}))
+	if err != nil {
+		return nil, err
+	}
+	return s.settle(ctx, m, p)
 }

@@ -159,7 +159,7 @@ func (f *Function) place(ctx context.Context, args []any, to purpose) (values []
 	if err := s.check(); err != nil {
 		return nil, nil, err
 	}
-	if err := s.requireCross(ctx, f.opts.Name); err != nil {
+	if err := s.requireEager(ctx, f.opts.Name, insteadOfRunning); err != nil {
 		return nil, nil, err
 	}
 	if err := f.unusedAnnotation(len(args)); err != nil {
@@ -192,6 +192,13 @@ func (f *Function) place(ctx context.Context, args []any, to purpose) (values []
 			if v.base().ragged != nil && !f.opts.PadRagged {
 				return fail(i, fmt.Sprintf("replicas have different shapes %v", v.base().ragged),
 					f.raggedHint(), nil)
+			}
+			if v.base().only != nil {
+				all, _, err := s.spread(ctx, []Value{v})
+				if err != nil {
+					return fail(i, "on some devices, and not copied to the others", "", err)
+				}
+				v, made = all[0], append(made, all[0])
 			}
 			as, copied, err := s.as(ctx, v, f.argument(i))
 			if err != nil {

@@ -23,7 +23,7 @@ import (
 // that the tensors do not have and shapes that do not match, and of kind TypeError
 // for a *[Stacked].
 func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {
-	if err := s.requireCross(ctx, "gather"); err != nil {
+	if err := s.requireEager(ctx, "gather", "use MergeContext.Gather, GatherNest, or ReplicaContext.AllGather"); err != nil {
 		return nil, err
 	}
 	if err := s.owns(value); err != nil {
@@ -37,6 +37,11 @@ func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirro
 func (s *TPUStrategy) GatherNest(ctx context.Context, nest any, axis int) (any, error) {
 	if err := s.requireCross(ctx, "gather"); err != nil {
 		return nil, err
+	}
+	if t, err := s.crossTracing(ctx, "gather"); err != nil {
+		return nil, err
+	} else if t != nil {
+		return t.gatherNest(nest, axis)
 	}
 	return mapNest("gather", nest, func(_ string, x any) (any, error) {
 		switch x := x.(type) {

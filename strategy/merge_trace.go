@@ -3,7 +3,9 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"tpustrategy/lowering/module"
@@ -20,19 +22,38 @@ type MergeContext struct {
 // open panics once the merge call is over.
 func (mc *MergeContext) open(op string) {
 	if mc.over {
-		panic(&ContextError{Op: op, Reason: "the merge call is over", Hint: "use its context inside its function only"})
+		panic(mc.ended(op))
 	}
+}
+
+func (mc *MergeContext) ended(op string) *ContextError {
+	return &ContextError{Op: op, Reason: "the merge call is over", Hint: "use its context inside its function only"}
+}
+
+// given refuses what is no value of the merge call's step.
+func (mc *MergeContext) given(op string, x *Merged) *graph.Node {
+	if x == nil || x.node == nil || x.node.Graph() != mc.rc.graph {
+		panic(fault(TypeError, op, "give values of this merge call", "a merged value of nothing, or of another step"))
+	}
+	return x.node
 }
 
 // Merged is a tensor of a step seen from all replicas: a different one on each, or
 // the same.
 type Merged struct {
+	mc   *MergeContext
 	node *graph.Node
 	// mirrored values are the same on every replica.
 	mirrored bool
 }
 
-// Shape is a replica's.
+// Shape is the dtype and the dimensions of one replica's tensor.
+func (m *Merged) Shape() shapes.Shape { return m.node.Shape() }
+
+// Mirrored reports whether the value is known to be the same on every replica.
+func (m *Merged) Mirrored() bool { return m.mirrored }
+
+// String says what the value is.
 func (m *Merged) String() string {
 	if m.mirrored {
 		return fmt.Sprintf("Mirrored(%s)", m.node.Shape())
@@ -50,20 +71,20 @@ func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) [
 	if !rc.inMain() {
 		panic(&ContextError{Op: "MergeCall", Reason: "called inside a loop body or a branch of the step", Hint: "call it outside"})
 	}
+	mc := &MergeContext{rc: rc}
 	merged := make([]*Merged, len(args))
 	for i, x := range args {
 		if x == nil || x.Graph() != rc.graph {
 			panic(fault(TypeError, "MergeCall", "give nodes of the step", "argument %d is no node of it", i))
 		}
-		merged[i] = &Merged{node: x}
+		merged[i] = &Merged{mc: mc, node: x}
 	}
-	mc := &MergeContext{rc: rc}
 	rc.merging = true
 	defer func() { rc.merging, mc.over = false, true }()
 	results := fn(mc, merged...)
 	nodes := make([]*graph.Node, len(results))
 	for i, m := range results {
-		if m == nil || m.node.Graph() != rc.graph {
+		if m == nil || m.node == nil || m.node.Graph() != rc.graph {
 			panic(fault(TypeError, "MergeCall", "return values of the merge context", "result %d is none of it", i))
 		}
 		nodes[i] = m.node
@@ -71,9 +92,16 @@ func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) [
 	return nodes
 }
 
-// Context returns a context in cross-replica mode.
+// Context returns the merge call's context, which is cross-replica. Given to
+// [Extended.ReduceTo], [Extended.BatchReduceTo], [Extended.Update],
+// [Extended.UpdateEach], [Extended.UpdateNonSlot], [Extended.BroadcastTo],
+// [TPUStrategy.ReduceNest], [TPUStrategy.GatherNest] and the variables' Assign,
+// AssignAdd, AssignSub and Scatter it makes them build the step's graph: they take and
+// give *[Merged] values, and do in each run what they say. All other calls refuse it
+// with a [*ContextError], since they would act once, while the step is traced.
 func (mc *MergeContext) Context() context.Context {
-	return withMode(mc.rc.ctx, mode{strategy: mc.rc.strategy, update: -1})
+	t := &tracing{rc: mc.rc, merge: mc}
+	return withTracing(withMode(mc.rc.ctx, mode{strategy: mc.rc.strategy, update: -1}), t)
 }
 
 // Strategy returns the strategy.
@@ -86,7 +114,7 @@ func (mc *MergeContext) Reduce(op ReduceOp, x *Merged, axes ...int) *Merged {
 	if err := op.check("reduce"); err != nil {
 		panic(err)
 	}
-	node := x.node
+	node := mc.given("reduce", x)
 	if op == Mean && node.DType().IsInt() && len(axes) > 0 {
 		panic(fault(TypeError, "reduce", "convert it to a float first", "MEAN of dtype %s in a step", node.DType()))
 	}
@@ -98,25 +126,51 @@ func (mc *MergeContext) Reduce(op ReduceOp, x *Merged, axes ...int) *Merged {
 		}
 	}
 	if x.mirrored && op == Mean {
-		return &Merged{node: node, mirrored: true}
+		return &Merged{mc: mc, node: node, mirrored: true}
 	}
 	if err := mc.rc.strategy.reducible(node.DType()); err != nil {
 		panic(err)
 	}
-	return &Merged{node: mc.rc.allReduce(op, node), mirrored: true}
+	return &Merged{mc: mc, node: mc.rc.allReduce(op, node), mirrored: true}
+}
+
+// Gather concatenates the replicas' tensors along axis, in replica order: one
+// all-gather.
+func (mc *MergeContext) Gather(x *Merged, axis int) *Merged {
+	mc.open("Gather")
+	return &Merged{mc: mc, node: module.AllGather(mc.given("gather", x), axis), mirrored: true}
 }
 
 // LocalResults are the replicas' tensors, in replica order, each known to all: one
-// all-gather.
+// all-gather, or none if they are the same.
 func (mc *MergeContext) LocalResults(x *Merged) []*Merged {
 	mc.open("LocalResults")
+	mc.given("LocalResults", x)
+	if x.mirrored {
+		return slices.Repeat([]*Merged{x}, mc.rc.strategy.replicas)
+	}
 	results := make([]*Merged, mc.rc.strategy.replicas)
 	all := module.AllGather(graph.ExpandAxes(x.node, 0), 0)
 	for r := range results {
 		part := graph.SliceAxis(all, 0, graph.AxisRange(r, r+1))
-		results[r] = &Merged{node: graph.Reshape(part, x.node.Shape().Dimensions...), mirrored: true}
+		results[r] = &Merged{mc: mc, node: graph.Reshape(part, x.node.Shape().Dimensions...), mirrored: true}
 	}
 	return results
+}
+
+// localResults is [TPUStrategy.LocalResultsOf] of a merged value.
+func (m *Merged) localResults() ([]any, error) {
+	return traced(func() []any {
+		if m.mc == nil {
+			panic(fault(TypeError, "LocalResults", "give values of a merge call", "a merged value of nothing"))
+		}
+		parts := m.mc.LocalResults(m)
+		all := make([]any, len(parts))
+		for r, part := range parts {
+			all[r] = part
+		}
+		return all
+	})
 }
 
 // Map applies a graph function to values: the result is the same on every replica
@@ -126,7 +180,7 @@ func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*Merged)
 	nodes := make([]*graph.Node, len(in))
 	mirrored := true
 	for i, m := range in {
-		nodes[i] = m.node
+		nodes[i] = mc.given("Map", m)
 		mirrored = mirrored && m.mirrored
 	}
 	out := f(nodes)
@@ -140,7 +194,7 @@ func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*Merged)
 		}
 		mirrored = !differs[0]
 	}
-	return &Merged{node: out, mirrored: mirrored}
+	return &Merged{mc: mc, node: out, mirrored: mirrored}
 }
 
 // Read returns a variable's value across replicas: combined, for one that is
@@ -150,11 +204,11 @@ func (mc *MergeContext) Read(v *Variable) *Merged {
 	c := mc.rc.capture("Read", v)
 	if v.synchronization == OnWrite {
 		if v.localWrites {
-			return &Merged{node: mc.rc.first(c.now), mirrored: true}
+			return &Merged{mc: mc, node: mc.rc.first(c.now), mirrored: true}
 		}
-		return &Merged{node: c.now, mirrored: true}
+		return &Merged{mc: mc, node: c.now, mirrored: true}
 	}
-	return &Merged{node: mc.rc.combine(v.aggregation, c.now), mirrored: true}
+	return &Merged{mc: mc, node: mc.rc.combine(v.aggregation, c.now), mirrored: true}
 }
 
 // Assign gives all components of the variable a new value, by the rules of
@@ -172,7 +226,7 @@ func (mc *MergeContext) write(w writeOp, v *Variable, x *Merged) {
 	mc.open(w.name)
 	c := mc.rc.capture(w.name, v)
 	op := fmt.Sprintf("%s %q", w.name, v.path)
-	node := x.node
+	node := mc.given(op, x)
 	switch {
 	case v.synchronization == OnRead && !x.mirrored:
 		panic(fault(TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read"))

@@ -115,17 +115,17 @@ type part struct{ partition, logical int }
 // sources returns from which partitions of this process a replica's tensor can be
 // read: one for a tensor that is whole on each logical device, otherwise one for
 // each part. A mirrored tensor's parts can come from any replica.
-func (s *TPUStrategy) sources(l *layout, perReplica bool, replica int) ([]part, error) {
+func (s *TPUStrategy) sources(l *layout, v *distributed, replica int) ([]part, error) {
 	find := func(logical int) (int, bool) {
 		d := replica*s.perReplica + logical
-		if s.hosts.local[d] {
+		if s.hosts.local[d] && v.on(d) {
 			return d, true
 		}
-		if perReplica {
+		if v.perReplica {
 			return 0, false
 		}
 		for _, r := range s.hosts.replicas {
-			if d := r*s.perReplica + logical; s.hosts.local[d] {
+			if d := r*s.perReplica + logical; s.hosts.local[d] && v.on(d) {
 				return d, true
 			}
 		}

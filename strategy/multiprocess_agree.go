@@ -56,6 +56,9 @@ func many(noun string, list []int) string {
 // processes call it. The text is cut to 300 bytes in the error, not in the
 // comparison.
 func (s *TPUStrategy) Agree(ctx context.Context, what, text string) error {
+	if err := untraced(ctx, "compare "+what, insteadOfMeeting); err != nil {
+		return err
+	}
 	return s.agree(ctx, what, text, []byte(text))
 }
 

@@ -121,6 +121,11 @@ func (p *program) column(outs [][]*pjrt.Buffer, j int) []*pjrt.Buffer {
 // given, take the places of those that the program was traced with.
 func (p *program) run(ctx context.Context, values []Value, variables ...*Variable) ([]Value, error) {
 	s := p.function.strategy
+	values, release, err := s.spread(ctx, values)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	buffers, err := buffersOf(values)
 	if err != nil {
 		return nil, err

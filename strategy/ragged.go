@@ -22,6 +22,9 @@ import (
 // Such a value can be reduced along axes, gathered and read; as an argument of a
 // step, which has one shape, it is refused unless [FunctionOptions].PadRagged.
 func (s *TPUStrategy) RaggedPerReplica(ctx context.Context, values []any) (*PerReplica, error) {
+	if err := untraced(ctx, "per-replica value", insteadOfGiving); err != nil {
+		return nil, err
+	}
 	all, err := s.hostTensors("ragged value", values)
 	if err != nil {
 		return nil, err

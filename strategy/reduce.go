@@ -29,7 +29,7 @@ import (
 // InvalidArgumentError for shapes that do not match and an axis named twice, and
 // of kind ValueError for one that the tensors do not have.
 func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes ...int) (*Mirrored, error) {
-	if err := s.requireCross(ctx, "reduce"); err != nil {
+	if err := s.requireEager(ctx, "reduce", "use MergeContext.Reduce, ReduceNest, or Extended.ReduceTo"); err != nil {
 		return nil, err
 	}
 	if err := s.owns(value); err != nil {
@@ -39,50 +39,24 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 		return nil, err
 	}
 	base := value.base()
+	if len(axes) == 0 {
+		how, err := s.planOf(op, base)
+		if err != nil {
+			return nil, err
+		}
+		results, err := s.reduceAtOnce(ctx, op, []reduction{{value: value, how: how, annotation: base.annotation}})
+		if err != nil {
+			return nil, err
+		}
+		return results[0].(*Mirrored), nil
+	}
 	if base.steps > 0 {
 		return nil, fault(TypeError, "reduce", "reduce the result of a step", "a value of several steps")
-	}
-	if len(axes) == 0 && s.replicas == 1 && !summable(base.dtype) {
-		return s.copyOf(ctx, value) // there is nothing to add
 	}
 	if err := summed("reduce", base.dtype); err != nil {
 		return nil, err
 	}
-	if len(axes) == 0 {
-		return s.reduceElements(ctx, op, value)
-	}
 	return s.reduceAxes(ctx, op, value, axes)
-}
-
-func (s *TPUStrategy) reduceElements(ctx context.Context, op ReduceOp, value Value) (*Mirrored, error) {
-	base := value.base()
-	if base.ragged != nil {
-		return nil, fault(InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches", "replicas have different shapes %v", base.ragged)
-	}
-	if s.replicas == 1 && base.perReplica && s.opts.Semantics == TensorFlowMirrored {
-		return s.copyOf(ctx, value) // of one replica: also an integer stays one
-	}
-	if !base.perReplica {
-		switch {
-		case op == Mean:
-			return s.copyOf(ctx, value)
-		case s.opts.Semantics == TensorFlowMirrored:
-			return nil, fault(AssertionError, "reduce", "use MEAN, or multiply by the number of replicas", "SUM of a mirrored value")
-		}
-	}
-	if op == Mean && base.dtype.IsInt() && s.opts.Semantics == TensorFlowTPU {
-		return nil, fault(TypeError, "reduce", "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", base.dtype)
-	}
-	return s.callOne(ctx, builtinCall{
-		name: "reduce_" + op.String(), values: []Value{value}, mirrored: true, results: one(base.annotation),
-		step: func(rc *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
-			x := in[0]
-			if op == Mean && x.DType().IsInt() {
-				return []*graph.Node{rc.meanOfIntegers(x)}
-			}
-			return []*graph.Node{rc.reduceOutside(op, x)}
-		},
-	})
 }
 
 // reduceOutside is an all-reduce outside a step, where what it moves does not matter. The
@@ -110,8 +84,13 @@ func meanOf(dtype dtypes.DType) dtypes.DType {
 
 // copyOf is a value of the caller's own.
 func (s *TPUStrategy) copyOf(ctx context.Context, value Value) (*Mirrored, error) {
+	return s.copyAs(ctx, value, value.Annotation())
+}
+
+// copyAs is a copy that is split over the logical devices as a says.
+func (s *TPUStrategy) copyAs(ctx context.Context, value Value, a logical.Annotation) (*Mirrored, error) {
 	return s.callOne(ctx, builtinCall{
-		name: "copy", values: []Value{value}, mirrored: true, results: one(value.base().annotation),
+		name: "copy", values: []Value{value}, mirrored: true, results: one(a),
 		step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node { return in },
 	})
 }
@@ -233,12 +212,30 @@ func (s *TPUStrategy) ReduceNest(ctx context.Context, op ReduceOp, nest any, axe
 	if err := op.check("reduce"); err != nil {
 		return nil, err
 	}
-	if s.opts.Semantics == TensorFlowTPU && op == Sum && len(axes) == 0 && nest != nil && isNest(reflect.TypeOf(nest)) {
-		return nil, fault(ValueError, "reduce", "reduce its values one by one, or leave Options.Semantics at its default", "a nest, which TensorFlow's TPU strategy does not take apart")
+	if t, err := s.crossTracing(ctx, "reduce"); err != nil {
+		return nil, err
+	} else if t != nil {
+		return t.reduceNest(op, "reduce", nest, axes)
+	}
+	if len(axes) == 0 {
+		results, err := s.Extended().reduceNests(ctx, op, "reduce", []any{nest}, []place{{}})
+		if err != nil {
+			return nil, err
+		}
+		return results[0], nil
 	}
 	return mapNest("reduce", nest, func(_ string, x any) (any, error) { return s.reduceLeaf(ctx, op, x, axes) })
 }
 
+// reducesNest refuses the nests that TensorFlow's TPU strategy does not reduce.
+func (s *TPUStrategy) reducesNest(op ReduceOp, nest any) error {
+	if s.opts.Semantics == TensorFlowTPU && op == Sum && nest != nil && isNest(reflect.TypeOf(nest)) {
+		return fault(ValueError, "reduce", "reduce its values one by one, or leave Options.Semantics at its default", "a nest, which TensorFlow's TPU strategy does not take apart")
+	}
+	return nil
+}
+
+// reduceLeaf reduces a leaf of a nest along axes.
 func (s *TPUStrategy) reduceLeaf(ctx context.Context, op ReduceOp, x any, axes []int) (any, error) {
 	switch x := x.(type) {
 	case Value:
@@ -252,22 +249,11 @@ func (s *TPUStrategy) reduceLeaf(ctx context.Context, op ReduceOp, x any, axes [
 			return nil, err
 		}
 		defer v.Close()
-		if x.localWrites && op == Mean && len(axes) == 0 {
-			return x.readAs(ctx, x.annotation) // a mirrored variable's value is replica 0's
-		}
 		return s.Reduce(ctx, op, v, axes...)
-	case *Objects:
-		return nil, fault(TypeError, "reduce", "return tensors from the replicas", "values that are no tensors: %s", x)
 	}
-	tensor, err := hostTensor(x)
+	tensor, err := reducible("reduce", x)
 	if err != nil {
-		return nil, &Error{Op: "reduce", Reason: fmt.Sprintf("a value of type %T", x), Err: err, kind: TypeError}
-	}
-	if len(axes) == 0 {
-		if op == Sum && s.replicas > 1 && !isZero(tensor) {
-			return nil, notDistributed("reduce")
-		}
-		return x, nil
+		return nil, err
 	}
 	m, err := s.Mirror(ctx, tensor, logical.Annotation{})
 	if err != nil {
@@ -275,6 +261,30 @@ func (s *TPUStrategy) reduceLeaf(ctx context.Context, op ReduceOp, x any, axes [
 	}
 	defer m.Close()
 	return s.Reduce(ctx, op, m, axes...)
+}
+
+// reducible is a host value as a tensor.
+func reducible(op string, x any) (*tensors.Tensor, error) {
+	if o, ok := x.(*Objects); ok {
+		return nil, fault(TypeError, op, "return tensors from the replicas", "values that are no tensors: %s", o)
+	}
+	tensor, err := hostTensor(x)
+	if err != nil {
+		return nil, &Error{Op: op, Reason: fmt.Sprintf("a value of type %T", x), Err: err, kind: TypeError}
+	}
+	return tensor, nil
+}
+
+// reduceHost reduces one host value without axes: it is its own mean.
+func (s *TPUStrategy) reduceHost(op ReduceOp, x any) (any, error) {
+	tensor, err := reducible("reduce", x)
+	if err != nil {
+		return nil, err
+	}
+	if op == Sum && s.replicas > 1 && !isZero(tensor) {
+		return nil, notDistributed("reduce")
+	}
+	return x, nil
 }
 
 func isZero(t *tensors.Tensor) bool {
@@ -289,6 +299,9 @@ func (m *Mirrored) Value(ctx context.Context) (*tensors.Tensor, error) { return 
 // Float64 copies a scalar, or a tensor of one element, to the host as a float64,
 // waiting for it. Errors are those of [Mirrored.Local], and one for another shape.
 func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
+	if err := untraced(ctx, "read", insteadOfReading); err != nil {
+		return 0, err
+	}
 	t, err := m.Value(ctx)
 	if err != nil {
 		return 0, err

@@ -38,6 +38,9 @@ func (o *Objects) String() string { return fmt.Sprintf("PerReplica%v", o.values)
 // A nest is made of slices and maps of any (or of nests) and of structs with such
 // fields, all exported.
 func (s *TPUStrategy) Regroup(ctx context.Context, nests []any) (any, error) {
+	if err := untraced(ctx, "regroup", insteadOfWrapping); err != nil {
+		return nil, err
+	}
 	return s.regroup(ctx, "regroup", nests, false)
 }
 
@@ -179,9 +182,14 @@ func (s *TPUStrategy) LocalResultsOf(nest any) ([]any, error) {
 	if o, ok := nest.(*Objects); ok && o != nil {
 		return slices.Clone(o.values), nil // as many as were made
 	}
+	if m, ok := nest.(*Merged); ok && m != nil {
+		return m.localResults()
+	}
 	single := false
 	if _, err := mapNest("local results", nest, func(path string, x any) (any, error) {
 		switch x.(type) {
+		case *Merged:
+			return nil, fault(TypeError, "local results", "take them one by one", "a nest of merged values at %q", path)
 		case Value, *Objects, *Variable:
 		default:
 			single = path == ""
@@ -229,7 +237,7 @@ func (c ValueContext) String() string {
 // is wrapped, one that is the same object on all replicas too. A panic of fn is a
 // [*PanicError].
 func (s *TPUStrategy) ValuesFromFunction(ctx context.Context, fn func(ValueContext) (any, error)) (any, error) {
-	if err := s.requireCross(ctx, "values from function"); err != nil {
+	if err := s.requireEager(ctx, "values from function", insteadOfGiving); err != nil {
 		return nil, err
 	}
 	nests := make([]any, s.replicas)
@@ -246,6 +254,9 @@ func (s *TPUStrategy) ValuesFromFunction(ctx context.Context, fn func(ValueConte
 // Group waits until every distributed value and variable of a nest is computed:
 // TensorFlow's group.
 func (s *TPUStrategy) Group(ctx context.Context, nest any) error {
+	if err := untraced(ctx, "group", insteadOfWaiting); err != nil {
+		return err
+	}
 	_, err := mapNest("group", nest, func(_ string, x any) (any, error) {
 		if err := s.ownsLeaf("group", x); err != nil {
 			return nil, err

@@ -33,6 +33,9 @@ func (m *MultiStepContext) NonTensorOutputs() map[string]any { return maps.Clone
 // there is one. In a replica's code, whose context ctx then is, it joins the
 // replicas and needs an op: an [*Error] of kind AssertionError otherwise.
 func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, output any, op ...ReduceOp) error {
+	if err := untraced(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
+		return err
+	}
 	if rc, ok := ReplicaContextOf(ctx); ok {
 		if len(op) == 0 {
 			return fault(AssertionError, "step output "+name, "give one, or return the output and set it outside", "a replica's output needs a reduction")
@@ -58,6 +61,9 @@ func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, o
 // SetNonTensorOutput keeps an output that is no tensor: as it is, or, in a
 // replica's code, what all replicas gave, see [TPUStrategy.LocalResultsOf].
 func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, output any) error {
+	if err := untraced(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
+		return err
+	}
 	if rc, ok := ReplicaContextOf(ctx); ok {
 		_, err := rc.MergeCall(func(_ context.Context, args ...any) (any, error) {
 			results, err := m.strategy.LocalResultsOf(args[0])
@@ -80,7 +86,7 @@ func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, 
 func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.Context, m *MultiStepContext, inputs any) error,
 	it StepIterator, iterations int, initial map[string]any) (*MultiStepContext, error) {
 	s := e.strategy
-	if err := s.requireCross(ctx, "run steps"); err != nil {
+	if err := s.requireEager(ctx, "run steps", insteadOfRunning); err != nil {
 		return nil, err
 	}
 	if iterations < 0 {

@@ -128,6 +128,11 @@ func (rc *ReplicaContext) scatter(op ScatterOp, c *captured, indices, updates *g
 // outside the replicas; see [ReplicaContext.Scatter]. Nothing is aggregated. In an
 // update it is [UpdateContext.Scatter].
 func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates any) error {
+	if t, err := v.strategy.crossTracing(ctx, fmt.Sprintf("%s %q", op, v.path)); err != nil {
+		return err
+	} else if t != nil {
+		return t.scatter(op, v, indices, updates)
+	}
 	if rc := v.updater(ctx); rc != nil {
 		_, err := rc.Scatter(op, v, rc.part(indices), rc.part(updates))
 		return err

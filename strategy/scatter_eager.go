@@ -18,6 +18,9 @@ func (rc *EagerContext) Scatter(op ScatterOp, v *Variable, indices, updates any)
 	if err := v.scatterRule(op, !rc.update); err != nil {
 		return nil, err
 	}
+	if rc.tracing != nil {
+		return rc.tracing.written(v, rc.tracing.scatter(op, v, indices, updates))
+	}
 	return rc.join(op.String()+" "+v.path, [2]any{indices, updates}, func(all []any) ([]any, error) {
 		values := make([]Value, 2)
 		for i := range values {

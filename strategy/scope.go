@@ -91,6 +91,15 @@ func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
 	return nil
 }
 
+// requireEager is requireCross for what acts at once: it refuses a step that is traced
+// too, and says what to write instead.
+func (s *TPUStrategy) requireEager(ctx context.Context, op, instead string) error {
+	if err := s.requireCross(ctx, op); err != nil {
+		return err
+	}
+	return untraced(ctx, op, instead)
+}
+
 // requireScope refuses all but the strategy's own scope.
 func (s *TPUStrategy) requireScope(ctx context.Context, op string) error {
 	if _, ok := modeOf(ctx); !ok {

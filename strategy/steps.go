@@ -42,6 +42,9 @@ func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical
 
 // stackBatches stacks global batches, or this process's rows of them.
 func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical.Annotation, local bool) (*Stacked, error) {
+	if err := untraced(ctx, "stack batches", insteadOfGiving); err != nil {
+		return nil, err
+	}
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -130,6 +133,9 @@ func stepsOf(values []Value) (int, error) {
 // and the last step's loss that as many calls of Run give. A loop is compiled for
 // each number of steps.
 func (t *TrainStep) RunSteps(ctx context.Context, batches ...[]any) (*Mirrored, error) {
+	if err := untraced(ctx, t.function.opts.Name, insteadOfRunning); err != nil {
+		return nil, err
+	}
 	if len(batches) == 0 {
 		return nil, errors.New("strategy: no batches to run")
 	}

@@ -89,8 +89,9 @@ func TestTheWaitForAStoreIsBounded(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What a step asks for while it is traced has its turn already.
-func TestPullingWithinATraceDoesNotWaitForIt(t *testing.T) {
+// A pull within a trace, which would be made once and not in each run, is refused at
+// once: it does not wait for the trace's turn.
+func TestPullingWithinATraceIsRefused(t *testing.T) {
 	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
 	store := model.NewStore()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -104,5 +105,7 @@ func TestPullingWithinATraceDoesNotWaitForIt(t *testing.T) {
 		}, in...)
 	}, strategy.FunctionOptions{Store: store})
 	_, err := f.Run(ctx, []float32{1})
-	require.NoError(t, err)
+	var wrong *strategy.ContextError
+	require.ErrorAs(t, err, &wrong)
+	require.Contains(t, wrong.Hint, "before or after the run")
 }

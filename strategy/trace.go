@@ -98,7 +98,8 @@ func (f *Function) newTrace(ctx context.Context, values []Value) *trace {
 		Replicas: s.replicas, LogicalDevices: s.perReplica, Programs: true, Target: s.target, Precision: s.opts.Precision,
 	})}
 	t.graph = graph.NewGraph(t.module, f.opts.Name)
-	t.rc = &ReplicaContext{strategy: s, graph: t.graph, ctx: withMode(ctx, mode{strategy: s, replica: true, update: -1})}
+	t.rc = &ReplicaContext{strategy: s, graph: t.graph}
+	t.rc.ctx = withTracing(withMode(ctx, mode{strategy: s, replica: true, update: -1}), &tracing{rc: t.rc})
 	if store := f.opts.Store; store != nil {
 		model.SetStore(t.graph, store)
 		store.SetTraining(t.graph, f.opts.Training)

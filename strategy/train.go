@@ -145,6 +145,9 @@ func regularized(l *graph.Node) *graph.Node {
 // the step, [ErrClosed], and those of the compiler for a new signature. After an
 // error no step was taken.
 func (t *TrainStep) Run(ctx context.Context, batch ...any) (*Mirrored, error) {
+	if err := untraced(ctx, t.function.opts.Name, insteadOfRunning); err != nil {
+		return nil, err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.function.strategy

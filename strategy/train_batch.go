@@ -28,6 +28,8 @@ type trainSlot struct {
 	host   shapes.Shape
 	// like is what the caller's values are like: a value without buffers.
 	like *distributed
+	// spread is what a value of some devices was copied to.
+	spread Value
 }
 
 // bind returns the bound step for the batch's signature, and sets t.hosts.
@@ -156,6 +158,14 @@ func (b *trainBound) fill(ctx context.Context, batch []any, hosts []*tensors.Ten
 		v := batch[i].(Value)
 		if err := f.strategy.owns(v); err != nil {
 			return fail(i, "a value of another strategy", err)
+		}
+		if v.base().only != nil {
+			all, _, err := f.strategy.spread(ctx, []Value{v})
+			if err != nil {
+				return fail(i, "on some devices, and not copied to the others", err)
+			}
+			v = all[0]
+			b.slots[i].spread = v
 		}
 		buffers, err := v.base().live()
 		if err != nil {

@@ -33,10 +33,13 @@ func (u *UpdateContext) Context() context.Context { return u.rc.ctx }
 func (u *UpdateContext) Variable() *Variable { return u.variable }
 
 // ReplicaID returns the component's number.
-func (u *UpdateContext) ReplicaID() int { return u.rc.replica }
+func (u *UpdateContext) ReplicaID() int { return u.rc.ReplicaIDInSyncGroup() }
 
 // Device returns the name of the component's device.
-func (u *UpdateContext) Device() string { return u.device }
+func (u *UpdateContext) Device() string {
+	u.rc.one("Device")
+	return u.device
+}
 
 // Ops returns the arithmetic of the component's device: Add, Sub, Mul, Div and
 // compiled functions, on all components at once.
@@ -91,6 +94,12 @@ func (rc *EagerContext) part(x any) any {
 
 // write writes the component of ctx's update, or all of them.
 func (v *Variable) write(ctx context.Context, w writeOp, value any) error {
+	op := fmt.Sprintf("%s %q", w.name, v.path)
+	if t, err := v.strategy.crossTracing(ctx, op); err != nil {
+		return err
+	} else if t != nil {
+		return t.write(w, v, value)
+	}
 	if rc := v.updater(ctx); rc != nil {
 		_, err := rc.write(w, v, rc.part(value))
 		return err
@@ -125,6 +134,11 @@ func (v *Variable) componentAs(ctx context.Context, replica int, a logical.Annot
 // A *[PerReplica] argument of a variable that aggregates is an [*Error] of kind
 // TypeError, unless [Options.Semantics] is [TensorFlowMirrored]: reduce it first.
 func (e *Extended) Update(ctx context.Context, v *Variable, fn UpdateFunc, args ...any) (any, error) {
+	if t, err := e.strategy.crossTracing(ctx, "update"); err != nil {
+		return nil, err
+	} else if t != nil {
+		return e.tracedUpdate(ctx, t, v, fn, args)
+	}
 	results, err := e.UpdateEach(ctx, v, fn, args...)
 	if err != nil {
 		return nil, err
@@ -146,7 +160,16 @@ func (e *Extended) UpdateEach(ctx context.Context, v *Variable, fn UpdateFunc, a
 	if err := s.ownsVariable(op, v); err != nil {
 		return nil, err
 	}
-	if v.aggregation != AggregateNone && v.synchronization == OnWrite && s.opts.Semantics != TensorFlowMirrored {
+	if t, err := s.crossTracing(ctx, op); err != nil {
+		return nil, err
+	} else if t != nil {
+		result, err := e.tracedUpdate(ctx, t, v, fn, args)
+		if err != nil {
+			return nil, err
+		}
+		return t.each(op, result)
+	}
+	if needsMirrored(v) {
 		for i, arg := range args {
 			if _, err := mapNest(op, arg, func(path string, x any) (any, error) {
 				if p, ok := x.(*PerReplica); ok && p != nil {
@@ -162,6 +185,18 @@ func (e *Extended) UpdateEach(ctx context.Context, v *Variable, fn UpdateFunc, a
 		}
 	}
 	return e.update(ctx, v, v.Devices(), fn, args)
+}
+
+// tracedUpdate is Update in a merge call of a compiled step.
+func (e *Extended) tracedUpdate(ctx context.Context, t *tracing, v *Variable, fn UpdateFunc, args []any) (any, error) {
+	if v == nil {
+		return nil, fault(AssertionError, "update", "give a variable of the strategy", "no variable")
+	}
+	op := fmt.Sprintf("update %q", v.path)
+	if err := e.strategy.ownsVariable(op, v); err != nil {
+		return nil, err
+	}
+	return t.update(ctx, op, v, fn, args)
 }
 
 // update runs fn once for each device, with the arguments' components in that order.

@@ -28,6 +28,11 @@ func (e *Extended) NonSlotDevices() []string {
 func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any, error) {
 	const op = "update non-slot"
 	s := e.strategy
+	if t, err := s.crossTracing(ctx, op); err != nil {
+		return nil, err
+	} else if t != nil {
+		return e.tracedNonSlot(ctx, t, devices, fn, args)
+	}
 	results, err := e.updateNonSlot(ctx, devices, fn, args)
 	switch {
 	case err != nil:
@@ -52,11 +57,59 @@ func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn Updat
 // a run of fn. A distributed one of the first host's is taken apart, see
 // [TPUStrategy.LocalResultsOf].
 func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn UpdateFunc, args ...any) ([]any, error) {
+	const op = "update non-slot"
+	if t, err := e.strategy.crossTracing(ctx, op); err != nil {
+		return nil, err
+	} else if t != nil {
+		result, err := e.tracedNonSlot(ctx, t, devices, fn, args)
+		if err != nil {
+			return nil, err
+		}
+		return t.each(op, result)
+	}
 	results, err := e.updateNonSlot(ctx, devices, fn, args)
 	if err != nil || e.strategy.opts.Semantics == TensorFlowMirrored {
 		return results, err
 	}
 	return e.strategy.LocalResultsOf(results[0])
+}
+
+// nonSlot refuses devices on which a non-slot update does not run.
+func (e *Extended) nonSlot(ctx context.Context, op string, devices []string) error {
+	s := e.strategy
+	if len(devices) == 0 {
+		return fault(AssertionError, op, "use NonSlotDevices", "no devices")
+	}
+	all := e.NonSlotDevices()
+	if s.opts.Semantics == TensorFlowMirrored {
+		all = e.WorkerDevices(ctx)
+	}
+	if len(devices) > len(all) {
+		return fault(ValueError, op, "use NonSlotDevices", "%d devices, where there are %d", len(devices), len(all))
+	}
+	for _, d := range devices {
+		if slices.Contains(all, d) {
+			continue
+		}
+		if s.opts.Semantics != TensorFlowMirrored {
+			return fault(ValueError, op, "use NonSlotDevices", "%q: a non-slot update runs on the first host, %q, alone", d, all[0])
+		}
+		return fault(ValueError, op, "use NonSlotDevices", "%q is no device of the strategy", d)
+	}
+	return nil
+}
+
+// tracedNonSlot is UpdateNonSlot in a merge call of a compiled step. There is no host in
+// it: the function builds graph, once, for all devices.
+func (e *Extended) tracedNonSlot(ctx context.Context, t *tracing, devices []string, fn UpdateFunc, args []any) (any, error) {
+	const op = "update non-slot"
+	if err := e.nonSlot(ctx, op, devices); err != nil {
+		return nil, err
+	}
+	if len(devices) < e.strategy.replicas && e.strategy.opts.Semantics == TensorFlowMirrored {
+		return nil, &ContextError{Op: op, Reason: "of some of the devices, in a compiled step that runs on all", Hint: "give it all of NonSlotDevices"}
+	}
+	return t.update(ctx, op, nil, fn, args)
 }
 
 // updateNonSlot gives the result of each run.
@@ -66,8 +119,8 @@ func (e *Extended) updateNonSlot(ctx context.Context, devices []string, fn Updat
 	if err := s.requireCross(ctx, op); err != nil {
 		return nil, err
 	}
-	if len(devices) == 0 {
-		return nil, fault(AssertionError, op, "use NonSlotDevices", "no devices")
+	if err := e.nonSlot(ctx, op, devices); err != nil {
+		return nil, err
 	}
 	if s.opts.Semantics != TensorFlowMirrored {
 		return runReplicas(ctx, 1, func(c *coroutine, r int) (any, error) {
@@ -75,15 +128,6 @@ func (e *Extended) updateNonSlot(ctx context.Context, devices []string, fn Updat
 			rc.ctx = withMode(ctx, mode{strategy: s, update: -1})
 			return fn(&UpdateContext{rc: rc, device: s.hostName(0)}, args...)
 		})
-	}
-	if len(devices) > s.replicas {
-		return nil, fault(ValueError, op, "use NonSlotDevices", "%d devices for %d replicas", len(devices), s.replicas)
-	}
-	all := e.WorkerDevices(ctx)
-	for _, d := range devices {
-		if !slices.Contains(all, d) {
-			return nil, fault(ValueError, op, "use NonSlotDevices", "%q is no device of the strategy", d)
-		}
 	}
 	return e.update(ctx, nil, devices, fn, args)
 }

@@ -31,6 +31,9 @@ type distributed struct {
 	// outline says that there are no contents: a shape stands in their place.
 	outline bool
 
+	// only says which partitions hold a mirrored value that is not on all; see keep.
+	only []bool
+
 	mu         sync.Mutex // guards what follows
 	buffers    []*pjrt.Buffer
 	closed     bool
@@ -51,6 +54,8 @@ type Value interface {
 	Shape() shapes.Shape
 	// Annotation says how a replica's tensor is split over its logical devices.
 	Annotation() logical.Annotation
+	// Shards lists the devices that hold it and what each of them holds.
+	Shards() []Shard
 	// Local copies one replica's tensor to the host, waiting for it.
 	Local(ctx context.Context, replica int) (*tensors.Tensor, error)
 	// Ready waits until the value is computed on all devices; its error is that
@@ -130,6 +135,9 @@ func (v *distributed) refill(fill func(buffers []*pjrt.Buffer) error) ([]*pjrt.B
 // Ready waits until the value is computed on all devices. Its error is that of the
 // program that made it, [ErrClosed], or ctx's: the work goes on then.
 func (v *distributed) Ready(ctx context.Context) error {
+	if err := untraced(ctx, "wait", insteadOfWaiting); err != nil {
+		return err
+	}
 	buffers, err := v.live()
 	if err != nil {
 		return err
@@ -174,6 +182,9 @@ func (v *distributed) free() error {
 // Errors: that of the program that made the value; [ErrClosed]; *[RemoteError] for a
 // replica of another process; *[AheadOfTimeError].
 func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
+	if err := untraced(ctx, "read", insteadOfReading); err != nil {
+		return nil, err
+	}
 	if replica < 0 || replica >= v.strategy.replicas {
 		return nil, fmt.Errorf("strategy: replica %d of %d", replica, v.strategy.replicas)
 	}
@@ -193,6 +204,9 @@ func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 // experimental_local_results. The tensors are the caller's. Errors: those of
 // [PerReplica.Local], a [*StrategyError].
 func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors.Tensor, error) {
+	if err := untraced(ctx, "local results", "use MergeContext.LocalResults, or read after the run"); err != nil {
+		return nil, err
+	}
 	if err := s.owns(value); err != nil {
 		return nil, err
 	}

@@ -67,7 +67,8 @@ type VariableOptions struct {
 	// its components: they may then differ, and a read across replicas shows
 	// replica 0's. Without it such writes are errors.
 	LocalWrites bool
-	// ColocateWith puts the variable on the logical device of another one.
+	// ColocateWith puts the variable where another one is: on its logical device
+	// and, if they have one shape and the Annotation says nothing, split as that is.
 	ColocateWith *Variable
 }
 
@@ -83,7 +84,7 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 		name = "Variable"
 	}
 	op := fmt.Sprintf("variable %q", name)
-	if err := s.requireCross(ctx, op); err != nil {
+	if err := s.requireEager(ctx, op, insteadOfMaking); err != nil {
 		return nil, err
 	}
 	return s.newVariable(ctx, op, name, initial, opts)
@@ -120,11 +121,18 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 	if opts.Trainable != nil {
 		v.trainable = *opts.Trainable
 	}
-	if other := opts.ColocateWith; other != nil {
+	other := opts.ColocateWith
+	if other == nil {
+		other, _ = ctx.Value(colocateKey{}).(*Variable)
+	}
+	if other != nil {
 		if other.strategy != s {
 			return nil, fault(ValueError, op, "give a variable of this strategy", "colocated with variable %q of another strategy", other.path)
 		}
 		v.column = other.column
+		if v.annotation.Kind() == logical.None && slices.Equal(v.shape, other.shape) {
+			v.annotation = other.annotation
+		}
 	}
 	if opts.Aggregation == AggregateMean && !v.dtype.IsFloat() && !v.dtype.IsComplex() {
 		return nil, fault(ValueError, op, "use a float dtype or another aggregation", "aggregation MEAN of dtype %s, which has no fractions", v.dtype)
@@ -232,6 +240,9 @@ func (v *Variable) Component(replica int) (*Component, error) {
 // Local copies one replica's component to the host. It waits for the steps under
 // way.
 func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
+	if err := untraced(ctx, fmt.Sprintf("read %q", v.path), insteadOfReading); err != nil {
+		return nil, err
+	}
 	s := v.strategy
 	if replica < 0 || replica >= s.replicas {
 		return nil, fmt.Errorf("strategy: variable %q: replica %d of %d", v.path, replica, s.replicas)
@@ -255,6 +266,9 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 // LocalPart copies what one logical device of a replica holds of the variable to
 // the host: its part of a variable that is split, otherwise a whole copy.
 func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*tensors.Tensor, error) {
+	if err := untraced(ctx, fmt.Sprintf("read %q", v.path), insteadOfReading); err != nil {
+		return nil, err
+	}
 	s := v.strategy
 	d := replica*s.perReplica + logicalDevice
 	if replica < 0 || replica >= s.replicas || logicalDevice < 0 || logicalDevice >= s.perReplica {
@@ -300,6 +314,9 @@ func (v *Variable) live() error {
 
 // Ready waits until the steps under way have computed the variable everywhere.
 func (v *Variable) Ready(ctx context.Context) error {
+	if err := untraced(ctx, fmt.Sprintf("wait for %q", v.path), insteadOfWaiting); err != nil {
+		return err
+	}
 	if err := arrive(ctx, v); err != nil {
 		return err
 	}

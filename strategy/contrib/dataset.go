@@ -78,6 +78,9 @@ type Iterator struct {
 
 // Initialize starts from the beginning.
 func (it *Iterator) Initialize(ctx context.Context) error {
+	if err := eager(ctx, "initialize"); err != nil {
+		return err
+	}
 	if err := it.Close(); err != nil {
 		return err
 	}

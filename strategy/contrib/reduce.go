@@ -24,7 +24,10 @@ func reduceOp(op, method string) (strategy.ReduceOp, error) {
 
 // Reduce combines a value over the towers, by "sum" or "mean"; the result is on every
 // tower and the caller's. Without a destination it is where value is; with one, which
-// has to be the strategy's, there too.
+// has to be the strategy's, it is there.
+//
+// To one or some of the worker devices, it is on these alone; to several destinations
+// it is everywhere.
 //
 // value is a [PerDevice] or a tower-local variable, otherwise the error is of kind
 // AssertionError; with a single tower a host value will do.
@@ -41,20 +44,22 @@ func (d *DistributionStrategy) Reduce(ctx context.Context, method string, value 
 		return nil, err
 	}
 	defer done()
-	if len(to) == 0 {
-		to = []strategy.Destination{destinationOf(inner)}
+	if len(to) != 1 { // nowhere in particular, or to several: everywhere
+		to = append(slices.Clone(to), destinationOf(inner))
 	}
-	// A destination is checked and then holds: the result is everywhere.
 	var result any
 	for _, dest := range to {
-		if result != nil {
-			_ = result.(*strategy.Mirrored).Close()
+		if v, ok := result.(*strategy.Mirrored); ok {
+			_ = v.Close()
 		}
 		if result, err = d.strategy.Extended().ReduceTo(ctx, op, inner, dest); err != nil {
 			return nil, err
 		}
 	}
-	return &Mirrored{perDevice{d, result}}, nil
+	if m, ok := result.(*strategy.Mirrored); ok {
+		return &Mirrored{perDevice{d, m}}, nil
+	}
+	return nil, fault(strategy.ValueError, "reduce", "reduce to the worker devices, and Fetch the result", "to a host, which has no tower")
 }
 
 // reducible returns a value that Reduce takes; done releases what was made for it.

@@ -83,8 +83,21 @@ func (d *DistributionStrategy) requireCross(ctx context.Context, op string) erro
 	return nil
 }
 
+// eager refuses a compiled step that is being traced: the towers' code and what belongs
+// to it act at once.
+func eager(ctx context.Context, op string) error {
+	if !strategy.Tracing(ctx) {
+		return nil
+	}
+	return &strategy.ContextError{Op: op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run",
+		Hint: "use strategy.MergeContext and strategy.Extended there, or call it before or after the step"}
+}
+
 // requireOwn accepts every context of the strategy.
 func (d *DistributionStrategy) requireOwn(ctx context.Context, op string) error {
+	if err := eager(ctx, op); err != nil {
+		return err
+	}
 	switch s, ok := strategy.FromContext(ctx); {
 	case !ok:
 		return &strategy.ContextError{Op: op, Reason: "called outside the strategy's scope", Hint: "give it the context that Scope returns"}

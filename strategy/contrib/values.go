@@ -26,7 +26,20 @@ type PerDevice struct{ perDevice }
 type Mirrored struct{ perDevice }
 
 // Devices returns the map's keys, in the order of the towers.
-func (p *perDevice) Devices() []string { return p.d.WorkerDevices() }
+func (p *perDevice) Devices() []string {
+	all := p.d.WorkerDevices()
+	v, ok := p.value.(strategy.Value)
+	if !ok {
+		return all
+	}
+	var held []string
+	for _, shard := range v.Shards() {
+		if slices.Contains(all, shard.Device) {
+			held = append(held, shard.Device)
+		}
+	}
+	return held
+}
 
 // OnDevice reports whether the map has the device.
 func (p *perDevice) OnDevice(device string) bool { return slices.Contains(p.Devices(), device) }
@@ -35,8 +48,8 @@ func (p *perDevice) OnDevice(device string) bool { return slices.Contains(p.Devi
 // copied to the host, or an object that is no tensor. A device that it does not have
 // is of kind ValueError.
 func (p *perDevice) Get(device string) (any, error) {
-	i := slices.Index(p.Devices(), device)
-	if i < 0 {
+	i := slices.Index(p.d.WorkerDevices(), device)
+	if i < 0 || !p.OnDevice(device) {
 		return nil, fault(strategy.ValueError, "get", "use a device of WorkerDevices", "no value on device %q, only on %s", device, strings.Join(p.Devices(), ", "))
 	}
 	return p.d.strategy.SelectReplica(i, p.value)

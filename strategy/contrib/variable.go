@@ -182,6 +182,9 @@ func (v *Variable) AssignSub(ctx context.Context, x any) (any, error) {
 
 func (v *Variable) write(ctx context.Context, name string, write func(*strategy.EagerContext, *strategy.Variable, any) (any, error), x any) (any, error) {
 	op := fmt.Sprintf("%s %q", name, v.Name())
+	if err := eager(ctx, op); err != nil {
+		return nil, err
+	}
 	// Outside every scope the default strategy's single tower would run: neither a
 	// tower of this strategy nor an update of it.
 	if s, ok := strategy.FromContext(ctx); ok && s != v.d.strategy {

@@ -57,8 +57,20 @@ func New(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, opt
 	return f, nil
 }
 
+// eager refuses a compiled step that is being traced.
+func eager(ctx context.Context, op string) error {
+	if !strategy.Tracing(ctx) {
+		return nil
+	}
+	return &strategy.ContextError{Op: op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run",
+		Hint: "take the batch before the run, and pass it as an argument"}
+}
+
 // start begins to feed. cancel ends ctx.
 func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*Feed, error) {
+	if err := eager(ctx, "feed"); err != nil {
+		return nil, err
+	}
 	switch {
 	case s == nil || d == nil:
 		return nil, errors.New("feed: no strategy, or no input")
@@ -148,6 +160,9 @@ func (f *Feed) next(ctx context.Context, steps *input.Steps) (next item, err err
 // the end of the input the error is io.EOF. After an error of the input that answer
 // stays.
 func (f *Feed) Next(ctx context.Context) (*Batch, error) {
+	if err := eager(ctx, "next"); err != nil {
+		return nil, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.end != nil {

@@ -21,6 +21,9 @@ import (
 // epochs repeat the dataset after its Shuffle, which shuffles each anew, or give New
 // what TPUStrategy.DistributeDataset makes with another Epoch for each.
 func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset, opts Options) (*Feed, error) {
+	if err := eager(ctx, "feed"); err != nil {
+		return nil, err
+	}
 	if s == nil {
 		return nil, errors.New("feed: no strategy")
 	}
@@ -34,6 +37,9 @@ func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset,
 // FromTrain feeds a GoMLX dataset of global batches. A batch's components are its
 // inputs, then its labels. The tensors are copied and freed.
 func FromTrain(ctx context.Context, s *strategy.TPUStrategy, ds train.Dataset, data gomlxdata.Options, opts Options) (*Feed, error) {
+	if err := eager(ctx, "feed"); err != nil {
+		return nil, err
+	}
 	return FromDataset(ctx, s, gomlxdata.FromTrain(ds, data), opts)
 }
 
@@ -42,6 +48,9 @@ func FromTrain(ctx context.Context, s *strategy.TPUStrategy, ds train.Dataset, d
 // one that is not known. The iterator's context ends with the feed, so that one that
 // waits for data can give up.
 func FromSeq(ctx context.Context, s *strategy.TPUStrategy, open func(ctx context.Context) iter.Seq2[input.Element, error], data input.SeqOptions, opts Options) (*Feed, error) {
+	if err := eager(ctx, "feed"); err != nil {
+		return nil, err
+	}
 	if s == nil || open == nil {
 		return nil, errors.New("feed: no strategy, or no iterator")
 	}

@@ -50,6 +50,9 @@ func (s *Strategy) MakeInputFnIterator(ctx context.Context, fn func(input.Contex
 }
 
 func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) (*input.Distributed, error)) (*InputIterator, error) {
+	if err := eager(ctx, "make an iterator"); err != nil {
+		return nil, err
+	}
 	// Scope refuses what is not cross-replica context.
 	if _, err := s.Scope(ctx); err != nil {
 		return nil, err
@@ -66,8 +69,20 @@ func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) 
 	return it, it.Initialize(ctx)
 }
 
+// eager refuses a compiled step that is being traced.
+func eager(ctx context.Context, op string) error {
+	if !strategy.Tracing(ctx) {
+		return nil
+	}
+	return &strategy.ContextError{Op: op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run",
+		Hint: "take the input before the run, and pass it as an argument"}
+}
+
 // Initialize starts from the beginning of the data.
 func (it *InputIterator) Initialize(ctx context.Context) error {
+	if err := eager(ctx, "initialize"); err != nil {
+		return err
+	}
 	if err := it.Close(); err != nil {
 		return err
 	}
@@ -80,6 +95,9 @@ func (it *InputIterator) Initialize(ctx context.Context) error {
 // *[strategy.PerReplica] at each leaf. The end is io.EOF. It belongs outside the
 // replicas' code: inside it is a ValueError.
 func (it *InputIterator) GetNext(ctx context.Context) (any, error) {
+	if err := eager(ctx, "next"); err != nil {
+		return nil, err
+	}
 	if it.it == nil {
 		return nil, fmt.Errorf("v1: next: %w: the iterator; call Initialize", strategy.ErrClosed)
 	}

@@ -1,0 +1,184 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+)
+
+// sizes are the dimensions that each device holds, by device.
+func sizes(shards []strategy.Shard) map[string][]int {
+	all := map[string][]int{}
+	for _, s := range shards {
+		all[s.Device] = s.Size
+	}
+	return all
+}
+
+// What is reduced to a split variable is split as it is: each device holds its part and
+// no more.
+func TestReductionsGoWhereTheirDestinationIs(t *testing.T) {
+	ctx := context.Background()
+	s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	e := s.Extended()
+	rows := func(k float32) [][]float32 { return [][]float32{{k, 2}, {3, 4}, {5, 6}, {7, 8}} }
+	v, err := s.NewVariable(ctx, rows(0), strategy.VariableOptions{Annotation: logical.SplitInto(2, 1)})
+	require.NoError(t, err)
+	x, err := s.PerReplica(ctx, []any{rows(1), rows(3)}, logical.Annotation{})
+	require.NoError(t, err)
+	small, err := s.PerReplica(ctx, []any{float32(1), float32(2)}, logical.Annotation{})
+	require.NoError(t, err)
+	columns, err := s.PerReplica(ctx, []any{rows(1), rows(3)}, logical.SplitInto(1, 2))
+	require.NoError(t, err)
+	want := [][]float32{{4, 4}, {6, 8}, {10, 12}, {14, 16}}
+	for name, c := range map[string]struct {
+		value any
+		to    strategy.Destination
+		size  []int
+		want  any
+	}{
+		"to a split variable":              {x, strategy.To(v), []int{2, 2}, want},
+		"of another split":                 {columns, strategy.To(v), []int{2, 2}, want},
+		"to a split value":                 {x, strategy.To(columns), []int{4, 1}, want},
+		"to itself":                        {columns, strategy.To(columns), []int{4, 1}, want},
+		"of another shape":                 {small, strategy.To(v), []int{}, float32(3)},
+		"to all devices":                   {x, strategy.ToDevices(e.WorkerDevices(ctx)...), []int{4, 2}, want},
+		"a variable to itself":             {v, strategy.To(v), []int{2, 2}, [][]float32{{0, 4}, {6, 8}, {10, 12}, {14, 16}}},
+		"in a nest, to the split variable": {x, strategy.To(v), []int{2, 2}, want},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := e.ReduceTo(ctx, strategy.Sum, c.value, c.to)
+			require.NoError(t, err)
+			m := got.(*strategy.Mirrored)
+			require.Len(t, m.Shards(), 4)
+			for device, size := range sizes(m.Shards()) {
+				require.Equal(t, c.size, size, device)
+			}
+			for r := range 2 {
+				got, err := m.Local(ctx, r)
+				require.NoError(t, err)
+				require.Equal(t, c.want, got.Value())
+			}
+			require.NoError(t, m.Close())
+			require.Empty(t, m.Shards())
+		})
+	}
+	require.Equal(t, "[2:4 0:2] on "+v.Shards()[1].Device, v.Shards()[1].String())
+}
+
+// A destination of some devices holds the result alone; what takes it then copies it
+// where it is needed.
+func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
+	ctx := context.Background()
+	s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	e := s.Extended()
+	second, err := e.LogicalDevice(ctx, 1)
+	require.NoError(t, err)
+	x, err := s.PerReplica(ctx, []any{[]float32{1, 2}, []float32{3, 4}}, logical.SplitInto(2))
+	require.NoError(t, err)
+	for name, devices := range map[string][]string{
+		"one device":              e.WorkerDevices(ctx)[1:],
+		"another logical device":  e.WorkerDevices(second)[:1],
+		"two of different kinds":  {e.WorkerDevices(second)[1], e.WorkerDevices(ctx)[0]},
+		"both of the one replica": {e.WorkerDevices(ctx)[0], e.WorkerDevices(second)[0]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := e.ReduceTo(ctx, strategy.Sum, x, strategy.ToDevices(devices...))
+			require.NoError(t, err)
+			m := got.(*strategy.Mirrored)
+			require.ElementsMatch(t, devices, func() (all []string) {
+				for _, s := range m.Shards() {
+					require.Equal(t, []int{2}, s.Size, "a device holds all of it")
+					require.Equal(t, 8, s.Bytes)
+					all = append(all, s.Device)
+				}
+				return all
+			}())
+			for r := range 2 {
+				got, err := m.Local(ctx, r)
+				require.NoError(t, err)
+				require.Equal(t, []float32{4, 6}, got.Value())
+			}
+			// It is a value like others where one is taken.
+			double := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{graph.Add(in[0], in[0])}
+			}, strategy.FunctionOptions{})
+			out, err := double.Run(ctx, m)
+			require.NoError(t, err)
+			require.Equal(t, []any{[]float32{8, 12}, []float32{8, 12}}, components(t, out[0], 2))
+			b, err := double.Bind(ctx, m)
+			require.NoError(t, err)
+			require.NoError(t, b.Launch(ctx))
+			require.Equal(t, []any{[]float32{8, 12}, []float32{8, 12}}, components(t, b.Results()[0], 2))
+			require.NoError(t, b.Close())
+			v, err := s.NewVariable(ctx, []float32{0, 0}, strategy.VariableOptions{Annotation: logical.SplitInto(2)})
+			require.NoError(t, err)
+			require.NoError(t, v.Assign(ctx, m))
+			require.Equal(t, []any{[]float32{4, 6}, []float32{4, 6}}, components(t, v, 2))
+			mean, err := s.Reduce(ctx, strategy.Mean, m)
+			require.NoError(t, err)
+			require.Len(t, mean.Shards(), 4)
+			require.Len(t, m.Shards(), len(devices), "it is still there alone")
+			require.NoError(t, m.Close())
+		})
+	}
+	_, err = e.ReduceTo(ctx, strategy.Sum, x, strategy.ToDevices("/device:TPU:99"))
+	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	// In a step, which runs on all devices, it is refused.
+	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+			return []*strategy.Merged{must(e.ReduceTo(mc.Context(), strategy.Sum, args[0], strategy.ToDevices(e.WorkerDevices(ctx)[0]))).(*strategy.Merged)}
+		}, in...)
+	}, strategy.FunctionOptions{})
+	_, err = f.Run(ctx, x)
+	require.ErrorContains(t, err, "a compiled step that runs on all")
+}
+
+// A slot goes where its variable is, also if that is in parts.
+func TestASlotIsSplitAsItsVariable(t *testing.T) {
+	ctx := context.Background()
+	s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{logical.Match("own", logical.SplitInto(1, 2))}})
+	e := s.Extended()
+	rows := tensors.FromValue([][]float32{{1, 2}, {3, 4}})
+	v, err := s.NewVariable(ctx, rows, strategy.VariableOptions{Name: "v", Annotation: logical.SplitInto(2, 1)})
+	require.NoError(t, err)
+	scope, err := s.Scope(ctx)
+	require.NoError(t, err)
+	beside, err := e.ColocateVarsWith(scope, v)
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		ctx     context.Context
+		initial any
+		opts    strategy.VariableOptions
+		size    []int
+	}{
+		"by the option":             {ctx, rows, strategy.VariableOptions{ColocateWith: v}, []int{1, 2}},
+		"by the context":            {beside, rows, strategy.VariableOptions{}, []int{1, 2}},
+		"of another shape":          {beside, float32(0), strategy.VariableOptions{}, []int{}},
+		"of another rank":           {beside, []float32{1, 2}, strategy.VariableOptions{}, []int{2}},
+		"with an annotation of its": {beside, rows, strategy.VariableOptions{Annotation: logical.SplitInto(1, 2)}, []int{2, 1}},
+		"whole on purpose":          {beside, rows, strategy.VariableOptions{Annotation: logical.Replicated()}, []int{2, 2}},
+		"of a rule's name":          {beside, rows, strategy.VariableOptions{Name: "own"}, []int{1, 2}},
+		"beside nothing":            {scope, rows, strategy.VariableOptions{}, []int{2, 2}},
+	} {
+		slot, err := s.NewVariable(c.ctx, c.initial, c.opts)
+		require.NoError(t, err, name)
+		require.Len(t, slot.Shards(), 4)
+		for device, size := range sizes(slot.Shards()) {
+			require.Equal(t, c.size, size, "%s on %s", name, device)
+		}
+	}
+	// The names are those of the components; the shards say who holds what.
+	require.Len(t, v.Devices(), 2)
+	held := sizes(v.Shards())
+	require.Len(t, held, 4)
+	for _, name := range v.Devices() {
+		require.Contains(t, held, name)
+	}
+}

@@ -1,0 +1,236 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"tpustrategy/logical"
+)
+
+// Values are reduced element by element in one program, however many there are: each
+// launch costs more than a small all-reduce does.
+
+// reduction is what becomes of one value or variable in such a program.
+type reduction struct {
+	value    Value
+	variable *Variable
+	how      reduceHow
+	// annotation is the result's, to where it goes.
+	annotation logical.Annotation
+	to         place
+}
+
+// reduceHow is how a value is reduced; it is part of the program's name.
+type reduceHow byte
+
+const (
+	reduceCopy  reduceHow = 'c' // the same on all replicas: nothing is to be done
+	reduceFirst reduceHow = '1' // replica 0's
+	reduceAll   reduceHow = 'r'
+)
+
+// planOf says how a distributed value is reduced without axes.
+func (s *TPUStrategy) planOf(op ReduceOp, base *distributed) (reduceHow, error) {
+	switch {
+	case base.steps > 0:
+		return 0, fault(TypeError, "reduce", "reduce the result of a step", "a value of several steps")
+	case s.replicas == 1 && !summable(base.dtype):
+		return reduceCopy, nil // there is nothing to add
+	}
+	if err := summed("reduce", base.dtype); err != nil {
+		return 0, err
+	}
+	switch {
+	case base.ragged != nil:
+		return 0, fault(InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches", "replicas have different shapes %v", base.ragged)
+	case s.replicas == 1 && base.perReplica && s.opts.Semantics == TensorFlowMirrored:
+		return reduceCopy, nil // of one replica: also an integer stays one
+	case !base.perReplica && op == Mean:
+		return reduceCopy, nil
+	case !base.perReplica && s.opts.Semantics == TensorFlowMirrored:
+		return 0, fault(AssertionError, "reduce", "use MEAN, or multiply by the number of replicas", "SUM of a mirrored value")
+	case op == Mean && base.dtype.IsInt() && s.opts.Semantics == TensorFlowTPU:
+		return 0, fault(TypeError, "reduce", "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", base.dtype)
+	}
+	return reduceAll, nil
+}
+
+// reduceTo is [Extended.BatchReduceTo].
+func (e *Extended) reduceTo(ctx context.Context, call string, op ReduceOp, pairs []ReducePair) ([]any, error) {
+	s := e.strategy
+	if err := s.requireCross(ctx, call); err != nil {
+		return nil, err
+	}
+	if err := op.check(call); err != nil {
+		return nil, err
+	}
+	t, err := s.crossTracing(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	values, places := make([]any, len(pairs)), make([]place, len(pairs))
+	for i, pair := range pairs {
+		values[i] = pair.Value
+		if places[i], err = e.destination(call, pair.To); err != nil {
+			return nil, valueAt(i, len(pairs), err)
+		}
+	}
+	if t == nil {
+		return e.reduceNests(ctx, op, call, values, places)
+	}
+	for i, value := range values {
+		if values[i], err = t.reduceTo(call, op, value, places[i]); err != nil {
+			return nil, valueAt(i, len(pairs), err)
+		}
+	}
+	return values, nil
+}
+
+// valueAt says which of several values an error is of.
+func valueAt(i, of int, err error) error {
+	if of == 1 {
+		return err
+	}
+	return fmt.Errorf("strategy: value %d: %w", i, err)
+}
+
+// reduceNests reduces the leaves of nests in one program.
+func (e *Extended) reduceNests(ctx context.Context, op ReduceOp, call string, nests []any, places []place) ([]any, error) {
+	var all []reduction
+	results := make([]any, len(nests))
+	for i, nest := range nests {
+		var err error
+		if results[i], err = e.strategy.planNest(op, nest, places[i], &all); err != nil {
+			return nil, valueAt(i, len(nests), err)
+		}
+	}
+	reduced, err := e.strategy.reduceAtOnce(ctx, op, all)
+	if err != nil {
+		return nil, err
+	}
+	for i := range results {
+		results[i], err = mapNest(call, results[i], func(_ string, x any) (any, error) {
+			if at, ok := x.(reductionAt); ok {
+				return reduced[at], nil
+			}
+			return x, nil
+		})
+		if err != nil {
+			return nil, errors.Join(err, closeResults(reduced))
+		}
+	}
+	return results, nil
+}
+
+// reductionAt stands for a reduced value, by its number.
+type reductionAt int
+
+// planNest plans the reduction of a nest's leaves, and puts their numbers in their
+// place.
+func (s *TPUStrategy) planNest(op ReduceOp, nest any, to place, all *[]reduction) (any, error) {
+	if err := s.reducesNest(op, nest); err != nil {
+		return nil, err
+	}
+	return mapNest("reduce", nest, func(_ string, x any) (any, error) {
+		r := reduction{to: to}
+		var err error
+		switch x := x.(type) {
+		case Value:
+			if err = s.owns(x); err == nil {
+				r.value, r.annotation = x, to.of(x.base().shape, x.Annotation())
+				r.how, err = s.planOf(op, x.base())
+			}
+		case *Variable:
+			if err = s.ownsVariable("reduce", x); err == nil {
+				r.variable, r.annotation = x, to.of(x.shape, x.annotation)
+				if r.how, err = s.planOf(op, x.value()); x.localWrites && op == Mean {
+					r.how, err = reduceFirst, nil // a mirrored variable's value is replica 0's
+				}
+			}
+		default:
+			return s.reduceHost(op, x)
+		}
+		if err != nil {
+			return nil, err
+		}
+		*all = append(*all, r)
+		return reductionAt(len(*all) - 1), nil
+	})
+}
+
+// reduceAtOnce runs the program of some reductions and brings the results to where they
+// go.
+func (s *TPUStrategy) reduceAtOnce(ctx context.Context, op ReduceOp, all []reduction) ([]any, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	c := builtinCall{mirrored: true}
+	var name strings.Builder
+	name.WriteString("reduce_" + op.String() + "_")
+	for _, r := range all {
+		if r.variable != nil {
+			c.variables = append(c.variables, r.variable)
+			name.WriteByte('v')
+		} else {
+			c.values = append(c.values, r.value)
+		}
+		name.WriteByte(byte(r.how))
+		c.results = append(c.results, r.annotation)
+	}
+	c.name = name.String()
+	plan := c.name[len("reduce_"+op.String()+"_"):] // all that the program keeps
+	c.step = func(rc *ReplicaContext, held []*captured, in []*graph.Node) (out []*graph.Node) {
+		for i := 0; i < len(plan); i++ {
+			var x *graph.Node
+			if plan[i] == 'v' {
+				x, held = held[0].now, held[1:]
+				i++
+			} else {
+				x, in = in[0], in[1:]
+			}
+			out = append(out, rc.reduceOne(op, reduceHow(plan[i]), x))
+		}
+		return out
+	}
+	values, err := s.call(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]any, len(values))
+	for i, v := range values {
+		results[i] = v
+	}
+	for i, v := range values {
+		if results[i], err = s.settle(ctx, v.(*Mirrored), all[i].to); err != nil {
+			return nil, errors.Join(err, closeResults(results))
+		}
+	}
+	return results, nil
+}
+
+// reduceOne is one value of the program.
+func (rc *ReplicaContext) reduceOne(op ReduceOp, how reduceHow, x *graph.Node) *graph.Node {
+	switch {
+	case how == reduceCopy:
+		return x
+	case how == reduceFirst:
+		return rc.first(x)
+	case op == Mean && x.DType().IsInt():
+		return rc.meanOfIntegers(x)
+	}
+	return rc.reduceOutside(op, x)
+}
+
+func closeResults(results []any) error {
+	var errs []error
+	for _, x := range results {
+		if v, ok := x.(Value); ok && !isNil(v) {
+			errs = append(errs, v.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

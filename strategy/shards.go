@@ -1,0 +1,82 @@
+package strategy
+
+import (
+	"fmt"
+
+	"tpustrategy/pjrt"
+)
+
+// Shard is what one device holds of a value or of a variable.
+type Shard struct {
+	// Replica and LogicalDevice say which device it is, Device is its name.
+	Replica, LogicalDevice int
+	Device                 string
+	// Start is the first index of the replica's tensor that it holds in each
+	// dimension, Size how many it holds.
+	Start, Size []int
+	// Bytes is the memory that they take.
+	Bytes int
+}
+
+// String says which indices are where, such as "[0:4 0:8] on /job:worker/...".
+func (s Shard) String() string {
+	ranges := make([]string, len(s.Start))
+	for i, start := range s.Start {
+		ranges[i] = fmt.Sprintf("%d:%d", start, start+s.Size[i])
+	}
+	return fmt.Sprintf("%v on %s", ranges, s.Device)
+}
+
+// shards lists the devices that hold something. Buffers of this process are asked for
+// their sizes; those of others hold as much.
+func (s *TPUStrategy) shards(v *distributed, buffers []*pjrt.Buffer) []Shard {
+	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica)
+	if err != nil || s.slice != nil {
+		return nil
+	}
+	var all []Shard
+	for d := range s.devices {
+		if !v.on(d) || len(buffers) == 0 {
+			continue
+		}
+		shard := Shard{Replica: d / s.perReplica, LogicalDevice: d % s.perReplica, Size: append([]int{}, l.shard...), Bytes: l.shardBytes}
+		shard.Device = s.deviceName(shard.Replica, shard.LogicalDevice)
+		shard.Start = make([]int, len(l.shard))
+		if !l.whole {
+			copy(shard.Start, l.starts[shard.LogicalDevice])
+		}
+		if b := buffers[d]; b != nil {
+			if dims := b.Dims(); len(dims) == len(shard.Size) {
+				copy(shard.Size, dims)
+			}
+			if id := b.Device().ID(); id != s.devices[d].ID() { // it would be elsewhere
+				shard.Device = fmt.Sprintf("device %d", id)
+			}
+		}
+		all = append(all, shard)
+	}
+	return all
+}
+
+// Shards lists the devices that hold the value and what each of them holds, by replica,
+// then logical device: none of a closed value, and ahead of time.
+func (v *distributed) Shards() []Shard {
+	buffers, err := v.live()
+	if err != nil {
+		return nil
+	}
+	return v.strategy.shards(v, buffers)
+}
+
+// Shards lists the devices that hold the variable and what each of them holds, by
+// replica, then logical device: a part on each logical device of a variable that is
+// split, otherwise a whole copy on each, also of one that is assigned to one of them.
+// None of a closed variable, and ahead of time.
+func (v *Variable) Shards() []Shard {
+	v.strategy.launch.Lock()
+	defer v.strategy.launch.Unlock()
+	if v.live() != nil {
+		return nil
+	}
+	return v.strategy.shards(v.value(), v.buffers)
+}

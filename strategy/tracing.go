@@ -1,0 +1,256 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// A step's code runs once for each signature, while it is traced. What it is to do in
+// each run has to be built into its graph: a call that acts at once would act once, and
+// never again. So the contexts of a trace carry it, and every call that takes a context
+// either builds graph there or refuses.
+
+type tracingKey struct{}
+
+// tracing is the trace that a context belongs to.
+type tracing struct {
+	rc *ReplicaContext
+	// merge is set in a merge call, updating in the function of an update there.
+	merge    *MergeContext
+	updating bool
+}
+
+func tracingOf(ctx context.Context) *tracing {
+	t, _ := ctx.Value(tracingKey{}).(*tracing)
+	return t
+}
+
+func withTracing(ctx context.Context, t *tracing) context.Context {
+	return context.WithValue(ctx, tracingKey{}, t)
+}
+
+// Tracing reports whether ctx is of a compiled step that is being traced: that of
+// [ReplicaContext.Context], [MergeContext.Context] and what is derived from them. Calls
+// that act at once, rather than in each run of the step, refuse it with a
+// [*ContextError].
+func Tracing(ctx context.Context) bool { return tracingOf(ctx) != nil }
+
+// What to write instead of a call that acts at once.
+const (
+	insteadOfReading  = "return it from the step, and read it after the run"
+	insteadOfGiving   = "pass it to the step as an argument, or make a constant of it with graph.Const"
+	insteadOfRunning  = "call the step's Go function itself, or run it before or after"
+	insteadOfMaking   = "make it before the step runs"
+	insteadOfMeeting  = "call it before or after the step"
+	insteadOfLoading  = "take the input before the run, and pass it as an argument"
+	insteadOfCopying  = "copy between the store and the devices before or after the run"
+	insteadOfWaiting  = "wait after the run"
+	insteadOfWrapping = "the values of a merge call are wrapped already: return them"
+)
+
+// untraced refuses the contexts of steps that are being traced.
+func untraced(ctx context.Context, op, instead string) error {
+	if tracingOf(ctx) == nil {
+		return nil
+	}
+	return &ContextError{Op: op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run", Hint: instead}
+}
+
+// crossTracing returns the trace whose merge call ctx belongs to, if it belongs to one:
+// the call is to build graph.
+func (s *TPUStrategy) crossTracing(ctx context.Context, op string) (*tracing, error) {
+	t := tracingOf(ctx)
+	switch {
+	case t == nil:
+		return nil, nil
+	case t.rc.strategy != s:
+		return nil, &StrategyError{Op: op, Subject: "the step that is being traced"}
+	case t.merge == nil:
+		return nil, &ContextError{Op: op, Reason: "called in a replica's code", Hint: "call it inside MergeCall, with the context of the MergeContext"}
+	case t.merge.over:
+		return nil, t.merge.ended(op)
+	}
+	return t, nil
+}
+
+// traced calls what builds graph, which panics with its error, and returns that.
+func traced[T any](f func() T) (result T, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			cause, ok := r.(error)
+			if !ok {
+				cause = fmt.Errorf("panic: %v", r)
+			}
+			err = cause
+		}
+	}()
+	return f(), nil
+}
+
+// merged is a leaf as a value of all replicas. host is set for one that the step's code
+// gave: one value, not one for each replica.
+func (t *tracing) merged(op string, x any, like *Variable) (m *Merged, host bool) {
+	mc := t.merge
+	switch x := x.(type) {
+	case *Merged:
+		if x == nil || x.node == nil || x.node.Graph() != t.rc.graph {
+			panic(fault(TypeError, op, "give values of this merge call", "a merged value of nothing, or of another step"))
+		}
+		return x, false
+	case *graph.Node:
+		if x == nil || x.Graph() != t.rc.graph {
+			panic(fault(TypeError, op, "give nodes of this step", "no node, or one of another step"))
+		}
+		return mc.of(x), false
+	case *Variable:
+		c := t.rc.capture(op, x)
+		return &Merged{mc: mc, node: c.now, mirrored: !x.perReplica()}, false
+	case Value, *Component, *Objects:
+		panic(&ContextError{Op: op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", x), Hint: "pass it to the step as an argument"})
+	}
+	if like == nil {
+		like = &Variable{shape: oneElement} // numbers keep their own dtype
+	}
+	node, _ := t.rc.node(op, like, x)
+	return &Merged{mc: mc, node: node, mirrored: true}, true
+}
+
+// of is a node of the step as a value of all replicas.
+func (mc *MergeContext) of(node *graph.Node) *Merged {
+	differs, err := mc.rc.differs([]*graph.Node{node})
+	if err != nil {
+		panic(err)
+	}
+	return &Merged{mc: mc, node: node, mirrored: !differs[0]}
+}
+
+// reduceNest is [TPUStrategy.ReduceNest] in a merge call.
+func (t *tracing) reduceNest(op ReduceOp, call string, nest any, axes []int) (any, error) {
+	return traced(func() any {
+		out, err := mapNest(call, nest, func(_ string, x any) (any, error) {
+			m, host := t.merged(call, x, nil)
+			if host && len(axes) == 0 {
+				if op == Sum && t.rc.strategy.replicas > 1 && !hostZero(x) {
+					return nil, notDistributed(call)
+				}
+				return x, nil
+			}
+			if v, ok := x.(*Variable); ok && v.localWrites && op == Mean && len(axes) == 0 {
+				return t.merge.Read(v), nil
+			}
+			return t.merge.Reduce(op, m, axes...), nil
+		})
+		if err != nil {
+			panic(err)
+		}
+		return out
+	})
+}
+
+func hostZero(x any) bool {
+	t, err := hostTensor(x)
+	return err == nil && isZero(t)
+}
+
+// gatherNest is [TPUStrategy.GatherNest] in a merge call.
+func (t *tracing) gatherNest(nest any, axis int) (any, error) {
+	return traced(func() any {
+		out, err := mapNest("gather", nest, func(_ string, x any) (any, error) {
+			m, host := t.merged("gather", x, nil)
+			if host {
+				return x, nil
+			}
+			return t.merge.Gather(m, axis), nil
+		})
+		if err != nil {
+			panic(err)
+		}
+		return out
+	})
+}
+
+// reduceTo is [Extended.ReduceTo] in a merge call.
+func (t *tracing) reduceTo(call string, op ReduceOp, nest any, to place) (any, error) {
+	if to.host || to.only != nil {
+		return nil, &ContextError{Op: call, Reason: "to a host or to some devices, in a compiled step that runs on all",
+			Hint: "give a variable, a value or all worker devices, or return it and reduce it after the run"}
+	}
+	reduced, err := t.reduceNest(op, call, nest, nil)
+	if err != nil {
+		return nil, err
+	}
+	return traced(func() any {
+		out, err := mapNest(call, reduced, func(_ string, x any) (any, error) {
+			m, ok := x.(*Merged)
+			if !ok {
+				return x, nil
+			}
+			return &Merged{mc: m.mc, node: to.split(m.node), mirrored: m.mirrored}, nil
+		})
+		if err != nil {
+			panic(err)
+		}
+		return out
+	})
+}
+
+// broadcast is [Extended.BroadcastTo] in a merge call: replica 0's tensor for all.
+func (t *tracing) broadcast(value any) (any, error) {
+	return traced(func() any {
+		out, err := mapNest("broadcast", value, func(_ string, x any) (any, error) {
+			m, ok := x.(*Merged)
+			if !ok || m.mirrored {
+				return x, nil
+			}
+			return &Merged{mc: m.mc, node: t.rc.first(m.node), mirrored: true}, nil
+		})
+		if err != nil {
+			panic(err)
+		}
+		return out
+	})
+}
+
+// write is a write of a variable in a merge call, or in an update there.
+func (t *tracing) write(w writeOp, v *Variable, value any) error {
+	_, err := traced(func() *graph.Node {
+		op := fmt.Sprintf("%s %q", w.name, v.path)
+		c := t.rc.capture(op, v)
+		m, _ := t.merged(op, value, v)
+		if !t.updating {
+			t.merge.write(w, v, m)
+			return c.now
+		}
+		t.equal(op, v, m)
+		return t.rc.set(op, c, m.node, w.apply)
+	})
+	return err
+}
+
+// equal refuses to write to the components of a mirrored variable what may differ.
+func (t *tracing) equal(op string, v *Variable, all ...*Merged) {
+	for _, m := range all {
+		if !m.mirrored && !v.perReplica() {
+			panic(fault(ValueError, op, "write one value, or create the variable with LocalWrites", "different values for the components of a mirrored variable"))
+		}
+	}
+}
+
+// scatter is [Variable.Scatter] in a merge call, or in an update there.
+func (t *tracing) scatter(op ScatterOp, v *Variable, indices, updates any) error {
+	_, err := traced(func() *graph.Node {
+		name := fmt.Sprintf("%s %q", op, v.path)
+		c := t.rc.capture(name, v)
+		if err := v.scatterRule(op, false); err != nil {
+			panic(err)
+		}
+		i, _ := t.merged(name, indices, nil)
+		u, _ := t.merged(name, updates, nil)
+		t.equal(name, v, i, u)
+		t.rc.writesInMain(name)
+		return t.rc.scatter(op, c, i.node, u.node)
+	})
+	return err
+}

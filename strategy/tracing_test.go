@@ -1,0 +1,604 @@
+package strategy_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/contrib"
+	"tpustrategy/strategy/feed"
+	"tpustrategy/strategy/input"
+	"tpustrategy/strategy/input/gomlxdata"
+	"tpustrategy/strategy/v1"
+)
+
+// tracingWorld is what the calls of the table are made on.
+type tracingWorld struct {
+	s         *strategy.TPUStrategy
+	e         *strategy.Extended
+	v         *strategy.Variable
+	component *strategy.Component
+	value     *strategy.PerReplica
+	mirrored  *strategy.Mirrored
+	stacked   *strategy.Stacked
+	function  *strategy.Function
+	nested    *strategy.NestFunction
+	train     *strategy.TrainStep
+	bound     *strategy.Bound
+	store     *model.Store
+	iterator  *strategy.Iterator
+	steps     *strategy.MultiStepContext
+	data      *input.Distributed
+	feed      *feed.Feed
+	d         *contrib.DistributionStrategy
+	dv        *contrib.Variable
+	dset      *contrib.PerDeviceDataset
+	dit       *contrib.Iterator
+	dmirrored *contrib.Mirrored
+	one       *v1.Strategy
+	oneIt     *v1.InputIterator
+	// merged is the merge call's value, nil where there is none.
+	merged *strategy.Merged
+}
+
+var none logical.Annotation
+
+// pure calls do nothing at once: they look at the context, or make another of it.
+const pure = "pure"
+
+// builds calls build the step's graph in a merge call, and refuse a replica's code.
+const builds = "builds"
+
+// tracingCalls are all calls that take a context, by package, type and name.
+var tracingCalls = map[string]struct {
+	does string // refuses, if empty
+	call func(ctx context.Context, w *tracingWorld) error
+}{
+	"strategy.FromContext":                     {does: pure},
+	"strategy.InCrossReplicaContext":           {does: pure},
+	"strategy.InReplicaContext":                {does: pure},
+	"strategy.ReplicaContextOf":                {does: pure},
+	"strategy.UpdateReplicaID":                 {does: pure},
+	"strategy.Tracing":                         {does: pure},
+	"strategy.Extended.WorkerDevices":          {does: pure},
+	"strategy.Extended.ParameterDevices":       {does: pure},
+	"strategy.Extended.LogicalDevice":          {does: pure},
+	"strategy.Extended.ColocateVarsWith":       {does: pure},
+	"strategy.TPUStrategy.Scope":               {does: pure},
+	"contrib.DistributionStrategy.Scope":       {does: pure},
+	"contrib.TowerContextOf":                   {does: pure},
+	"v1.Strategy.ExperimentalMakeNumpyDataset": {does: pure},
+	"v1.Extended.ExperimentalMakeNumpyDataset": {does: pure},
+
+	"strategy.Variable.Assign":    {builds, func(ctx context.Context, w *tracingWorld) error { return w.v.Assign(ctx, float32(1)) }},
+	"strategy.Variable.AssignAdd": {builds, func(ctx context.Context, w *tracingWorld) error { return w.v.AssignAdd(ctx, float32(1)) }},
+	"strategy.Variable.AssignSub": {builds, func(ctx context.Context, w *tracingWorld) error { return w.v.AssignSub(ctx, float32(1)) }},
+	"strategy.Variable.Scatter": {builds, func(ctx context.Context, w *tracingWorld) error {
+		return w.dv.Variable().Scatter(ctx, strategy.ScatterAdd, []int32{0}, []float32{1})
+	}},
+	"strategy.Extended.ReduceTo": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.e.ReduceTo(ctx, strategy.Mean, w.merged, strategy.To(w.v))
+		return err
+	}},
+	"strategy.Extended.BatchReduceTo": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.e.BatchReduceTo(ctx, strategy.Mean, []strategy.ReducePair{{Value: w.merged, To: strategy.To(w.v)}})
+		return err
+	}},
+	"strategy.Extended.BroadcastTo": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.e.BroadcastTo(ctx, w.merged, strategy.To(w.v))
+		return err
+	}},
+	"strategy.Extended.Update": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.e.Update(ctx, w.v, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(float32(1)) })
+		return err
+	}},
+	"strategy.Extended.UpdateEach": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.e.UpdateEach(ctx, w.v, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(float32(1)) })
+		return err
+	}},
+	"strategy.Extended.UpdateNonSlot": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.e.UpdateNonSlot(ctx, w.e.NonSlotDevices(), func(u *strategy.UpdateContext, _ ...any) (any, error) { return 1, nil })
+		return err
+	}},
+	"strategy.Extended.UpdateNonSlotEach": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.e.UpdateNonSlotEach(ctx, w.e.NonSlotDevices(), func(u *strategy.UpdateContext, _ ...any) (any, error) { return 1, nil })
+		return err
+	}},
+	"strategy.TPUStrategy.ReduceNest": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.s.ReduceNest(ctx, strategy.Mean, w.merged)
+		return err
+	}},
+	"v1.Strategy.Reduce": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.one.Reduce(ctx, strategy.Mean, w.merged)
+		return err
+	}},
+	"strategy.TPUStrategy.GatherNest": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.s.GatherNest(ctx, []any{w.dv.Variable()}, 0)
+		return err
+	}},
+
+	"strategy.Variable.Read":            {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.Read(ctx)) }},
+	"strategy.Variable.Value":           {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.Value(ctx)) }},
+	"strategy.Variable.SaveValue":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.SaveValue(ctx)) }},
+	"strategy.Variable.RestoreValue":    {call: func(ctx context.Context, w *tracingWorld) error { return w.v.RestoreValue(ctx, nil) }},
+	"strategy.Variable.Local":           {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.Local(ctx, 0)) }},
+	"strategy.Variable.LocalPart":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.LocalPart(ctx, 0, 0)) }},
+	"strategy.Variable.Ready":           {call: func(ctx context.Context, w *tracingWorld) error { return w.v.Ready(ctx) }},
+	"strategy.Extended.ReadVar":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.e.ReadVar(ctx, w.v)) }},
+	"strategy.Component.Local":          {call: func(ctx context.Context, w *tracingWorld) error { return second(w.component.Local(ctx)) }},
+	"strategy.Mirrored.Value":           {call: func(ctx context.Context, w *tracingWorld) error { return second(w.mirrored.Value(ctx)) }},
+	"strategy.Mirrored.Float64":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.mirrored.Float64(ctx)) }},
+	"strategy.distributed.Local":        {call: func(ctx context.Context, w *tracingWorld) error { return second(w.value.Local(ctx, 0)) }},
+	"strategy.distributed.Ready":        {call: func(ctx context.Context, w *tracingWorld) error { return w.value.Ready(ctx) }},
+	"strategy.TPUStrategy.LocalResults": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.LocalResults(ctx, w.value)) }},
+	"strategy.TPUStrategy.Group":        {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Group(ctx, []any{}) }},
+	"strategy.TPUStrategy.Regroup":      {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Regroup(ctx, []any{1, 1})) }},
+	"strategy.TPUStrategy.ValuesFromFunction": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.ValuesFromFunction(ctx, func(strategy.ValueContext) (any, error) { return 1, nil }))
+	}},
+	"strategy.TPUStrategy.Reduce": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.Reduce(ctx, strategy.Sum, w.value))
+	}},
+	"strategy.TPUStrategy.Gather": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Gather(ctx, w.value, 0)) }},
+	"strategy.TPUStrategy.NewVariable": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.NewVariable(ctx, float32(1), strategy.VariableOptions{}))
+	}},
+	"strategy.TPUStrategy.Mirror": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Mirror(ctx, 1, none)) }},
+	"strategy.TPUStrategy.PerReplica": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.PerReplica(ctx, []any{1, 1}, none))
+	}},
+	"strategy.TPUStrategy.RaggedPerReplica": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.RaggedPerReplica(ctx, []any{1, 1}))
+	}},
+	"strategy.TPUStrategy.SplitBatch": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.SplitBatch(ctx, []float32{1, 2}, none))
+	}},
+	"strategy.TPUStrategy.SplitLocalBatch": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.SplitLocalBatch(ctx, []float32{1, 2}, none))
+	}},
+	"strategy.TPUStrategy.LocalPerReplica": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.LocalPerReplica(ctx, []any{1, 1}, none))
+	}},
+	"strategy.TPUStrategy.LocalTensors": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.LocalTensors(ctx, nil, none))
+	}},
+	"strategy.TPUStrategy.StackBatches": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.StackBatches(ctx, []any{[]float32{1, 2}}, none))
+	}},
+	"strategy.TPUStrategy.Inputs":    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Inputs(ctx, input.Step{})) }},
+	"strategy.TPUStrategy.Iterate":   {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Iterate(ctx, w.data)) }},
+	"strategy.Iterator.Next":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.iterator.Next(ctx)) }},
+	"strategy.TPUStrategy.Run":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Run(ctx, w.function)) }},
+	"strategy.Function.Run":          {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Run(ctx)) }},
+	"strategy.Function.Lowered":      {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Lowered(ctx)) }},
+	"strategy.Function.Compiled":     {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Compiled(ctx)) }},
+	"strategy.Function.Bind":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Bind(ctx)) }},
+	"strategy.Bound.Launch":          {call: func(ctx context.Context, w *tracingWorld) error { return w.bound.Launch(ctx) }},
+	"strategy.NestFunction.Run":      {call: func(ctx context.Context, w *tracingWorld) error { return second(w.nested.Run(ctx)) }},
+	"strategy.NestFunction.Lowered":  {call: func(ctx context.Context, w *tracingWorld) error { return second(w.nested.Lowered(ctx)) }},
+	"strategy.NestFunction.Compiled": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.nested.Compiled(ctx)) }},
+	"strategy.TrainStep.Run":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Run(ctx)) }},
+	"strategy.TrainStep.RunSteps":    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.RunSteps(ctx, []any{})) }},
+	"strategy.TrainStep.Lowered":     {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Lowered(ctx)) }},
+	"strategy.TrainStep.Compiled":    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Compiled(ctx)) }},
+	"strategy.TrainStep.Bind":        {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Bind(ctx)) }},
+	"strategy.TPUStrategy.LoadStep": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.LoadStep(ctx, &bytes.Buffer{}, nil))
+	}},
+	"strategy.TPUStrategy.LoadTrainStep": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.LoadTrainStep(ctx, &bytes.Buffer{}, nil))
+	}},
+	"strategy.Variables.Pull":             {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Pull(ctx) }},
+	"strategy.Variables.Push":             {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Push(ctx) }},
+	"strategy.TPUStrategy.Agree":          {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Agree(ctx, "a", "b") }},
+	"strategy.TPUStrategy.GatherBytes":    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.GatherBytes(ctx, "a", nil)) }},
+	"strategy.TPUStrategy.Barrier":        {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Barrier(ctx, "a") }},
+	"strategy.TPUStrategy.BroadcastBytes": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.BroadcastBytes(ctx, "a", nil)) }},
+	"strategy.TPUStrategy.AnyProcess":     {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.AnyProcess(ctx, true)) }},
+	"strategy.Extended.CallForEachReplica": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.e.CallForEachReplica(ctx, func(*strategy.EagerContext, ...any) (any, error) { return nil, nil }))
+	}},
+	"strategy.Extended.RunStepsOnIterator": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.e.RunStepsOnIterator(ctx, nil, w.iterator, 1, nil))
+	}},
+	"strategy.MultiStepContext.SetLastStepOutput":  {call: func(ctx context.Context, w *tracingWorld) error { return w.steps.SetLastStepOutput(ctx, "a", 1) }},
+	"strategy.MultiStepContext.SetNonTensorOutput": {call: func(ctx context.Context, w *tracingWorld) error { return w.steps.SetNonTensorOutput(ctx, "a", 1) }},
+
+	"contrib.DistributionStrategy.DistributeDataset": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.DistributeDataset(ctx, func() (input.Dataset, error) { return input.Range(3), nil }))
+	}},
+	"contrib.PerDeviceDataset.MakeOneShotIterator": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dset.MakeOneShotIterator(ctx)) }},
+	"contrib.Iterator.Initialize":                  {call: func(ctx context.Context, w *tracingWorld) error { return w.dit.Initialize(ctx) }},
+	"contrib.Iterator.GetNext":                     {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dit.GetNext(ctx)) }},
+	"contrib.DistributionStrategy.Reduce": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.Reduce(ctx, "sum", w.dmirrored))
+	}},
+	"contrib.DistributionStrategy.BatchReduce": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.BatchReduce(ctx, "sum", nil))
+	}},
+	"contrib.DistributionStrategy.Fetch": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.Fetch(ctx, w.dmirrored, contrib.FetchOptions{}))
+	}},
+	"contrib.DistributionStrategy.ColocateVarsWith": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.d.ColocateVarsWith(ctx, w.dv)) }},
+	"contrib.DistributionStrategy.ColocateVarsWithDevices": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.ColocateVarsWithDevices(ctx, w.d.WorkerDevices()))
+	}},
+	"contrib.DistributionStrategy.Group":  {call: func(ctx context.Context, w *tracingWorld) error { return w.d.Group(ctx, w.dmirrored) }},
+	"contrib.DistributionStrategy.Unwrap": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.d.Unwrap(ctx, w.dmirrored)) }},
+	"contrib.DistributionStrategy.CallForEachTower": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.CallForEachTower(ctx, func(*contrib.TowerContext, ...any) (any, error) { return nil, nil }))
+	}},
+	"contrib.DistributionStrategy.Update": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.Update(ctx, w.dv, func(u *contrib.UpdateContext, _ ...any) (any, error) { return u.Assign([]float32{1, 2}) }))
+	}},
+	"contrib.DistributionStrategy.UpdateNonSlot": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.UpdateNonSlot(ctx, w.d.NonSlotDevices(), func(*contrib.UpdateContext, ...any) (any, error) { return nil, nil }))
+	}},
+	"contrib.DistributionStrategy.PerDevice": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.d.PerDevice(ctx, nil)) }},
+	"contrib.DistributionStrategy.Broadcast": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.d.Broadcast(ctx, 1)) }},
+	"contrib.DistributionStrategy.TowerLocalVarScope": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.TowerLocalVarScope(ctx, "sum"))
+	}},
+	"contrib.DistributionStrategy.GetVariable": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.d.GetVariable(ctx, "x", 1)) }},
+	"contrib.Variable.Read":                    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dv.Read(ctx)) }},
+	"contrib.Variable.Assign":                  {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dv.Assign(ctx, 1)) }},
+	"contrib.Variable.AssignAdd":               {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dv.AssignAdd(ctx, 1)) }},
+	"contrib.Variable.AssignSub":               {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dv.AssignSub(ctx, 1)) }},
+	"contrib.Variable.Save":                    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dv.Save(ctx)) }},
+	"contrib.Variable.Restore":                 {call: func(ctx context.Context, w *tracingWorld) error { return w.dv.Restore(ctx, nil) }},
+
+	"v1.Strategy.MakeDatasetIterator": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.one.MakeDatasetIterator(ctx, input.Range(4).Batch(2, true)))
+	}},
+	"v1.Strategy.MakeInputFnIterator": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.one.MakeInputFnIterator(ctx, func(input.Context) (input.Dataset, error) { panic("called") }, input.PerWorker))
+	}},
+	"v1.InputIterator.Initialize": {call: func(ctx context.Context, w *tracingWorld) error { return w.oneIt.Initialize(ctx) }},
+	"v1.InputIterator.GetNext":    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.oneIt.GetNext(ctx)) }},
+	"v1.InputIterator.Next":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.oneIt.Next(ctx)) }},
+	"v1.Strategy.ExperimentalRun": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.one.ExperimentalRun(ctx, nil, nil)) }},
+	"v1.Strategy.ExperimentalRunV2": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.one.ExperimentalRunV2(ctx, nil))
+	}},
+
+	"feed.New": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(feed.New(ctx, w.s, w.data, feed.Options{}))
+	}},
+	"feed.FromDataset": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(feed.FromDataset(ctx, w.s, input.Range(4).Batch(2, true), feed.Options{}))
+	}},
+	"feed.Feed.Next": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.feed.Next(ctx)) }},
+	"feed.Feed.All": {call: func(ctx context.Context, w *tracingWorld) error {
+		for _, err := range w.feed.All(ctx) {
+			return err
+		}
+		return nil
+	}},
+	"feed.FromTrain": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(feed.FromTrain(ctx, w.s, nil, gomlxdata.Options{}, feed.Options{}))
+	}},
+	"feed.FromSeq": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(feed.FromSeq(ctx, w.s, nil, input.SeqOptions{}, feed.Options{}))
+	}},
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// tracingNames are the functions of a package that take a context first.
+func tracingNames(t *testing.T, dir string) (names []string) {
+	notTests := func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }
+	packages, err := parser.ParseDir(token.NewFileSet(), dir, notTests, 0) //nolint:staticcheck // names are all that is wanted
+	require.NoError(t, err)
+	for name, p := range packages {
+		for _, f := range p.Files {
+			for _, d := range f.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if !ok || !fn.Name.IsExported() || len(fn.Type.Params.List) == 0 {
+					continue
+				}
+				selector, ok := fn.Type.Params.List[0].Type.(*ast.SelectorExpr)
+				if !ok || selector.Sel.Name != "Context" || fmt.Sprint(selector.X) != "context" {
+					continue
+				}
+				full := name + "."
+				if fn.Recv != nil {
+					of := fn.Recv.List[0].Type
+					if star, ok := of.(*ast.StarExpr); ok {
+						of = star.X
+					}
+					ident, ok := of.(*ast.Ident)
+					if !ok || !ident.IsExported() && ident.Name != "distributed" {
+						continue
+					}
+					full += ident.Name + "."
+				}
+				names = append(names, full+fn.Name.Name)
+			}
+		}
+	}
+	return names
+}
+
+// No call is forgotten: a new one has no line, and this says so.
+func TestEveryCallThatTakesAContextIsInTheTable(t *testing.T) {
+	var all []string
+	for _, dir := range []string{".", "contrib", "v1", "feed"} {
+		all = append(all, tracingNames(t, filepath.FromSlash(dir))...)
+	}
+	all = slices.DeleteFunc(all, func(name string) bool {
+		return name == "strategy.Stacked.Local" || // never read
+			name == "strategy.aheadExecutable.Execute"
+	})
+	for _, name := range all {
+		require.Contains(t, tracingCalls, name, "give it a line: does it build graph where a step is traced, or refuse?")
+	}
+	for name := range tracingCalls {
+		require.Contains(t, all, name, "there is no such call")
+	}
+}
+
+// What acts at once is refused where a step is traced, in its replica's code and in a
+// merge call; what builds graph works there.
+func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
+	ctx := context.Background()
+	s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	w := &tracingWorld{s: s, e: s.Extended(), store: model.NewStore(), d: contrib.New(s), one: v1.New(s, v1.Options{})}
+	var err error
+	w.v, err = s.NewVariable(ctx, float32(0), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
+	require.NoError(t, err)
+	w.component, err = w.v.Component(0)
+	require.NoError(t, err)
+	w.value, err = s.PerReplica(ctx, []any{float32(1), float32(2)}, none)
+	require.NoError(t, err)
+	w.mirrored, err = s.Mirror(ctx, float32(1), none)
+	require.NoError(t, err)
+	w.function = s.Function(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { return nil }, strategy.FunctionOptions{})
+	w.nested = s.NestFunction(func(*strategy.ReplicaContext, []any) any { return nil }, strategy.FunctionOptions{})
+	w.train = s.TrainStep(w.store, optimizer.Adam().Done(), nil)
+	w.bound, err = w.function.Bind(ctx)
+	require.NoError(t, err)
+	w.data, err = s.DistributeDataset(input.Range(64).Batch(4, true), strategy.DistributeOptions{})
+	require.NoError(t, err)
+	w.iterator, err = s.Iterate(ctx, w.data)
+	require.NoError(t, err)
+	defer w.iterator.Close()
+	w.feed, err = feed.New(ctx, s, w.data, feed.Options{})
+	require.NoError(t, err)
+	defer w.feed.Close()
+	w.steps, err = w.e.RunStepsOnIterator(ctx, func(context.Context, *strategy.MultiStepContext, any) error { return nil }, w.iterator, 1, nil)
+	require.NoError(t, err)
+	scope, err := s.Scope(ctx)
+	require.NoError(t, err)
+	w.dv, err = w.d.GetVariable(scope, "dv", []float32{1, 2})
+	require.NoError(t, err)
+	w.dset, err = w.d.DistributeDataset(scope, func() (input.Dataset, error) { return input.Range(8), nil })
+	require.NoError(t, err)
+	w.dit, err = w.dset.MakeOneShotIterator(scope)
+	require.NoError(t, err)
+	w.dmirrored, err = w.d.Broadcast(scope, float32(1))
+	require.NoError(t, err)
+	w.oneIt, err = w.one.MakeDatasetIterator(scope, input.Range(64).Batch(4, true))
+	require.NoError(t, err)
+	defer w.oneIt.Close()
+
+	made := len(s.DistributedVariables())
+	tried := 0
+	try := func(where string, ctx context.Context, building bool) {
+		for _, name := range slices.Sorted(maps.Keys(tracingCalls)) {
+			c := tracingCalls[name]
+			if c.does == pure {
+				continue
+			}
+			tried++
+			err := c.call(ctx, w)
+			if building && c.does == builds {
+				require.NoError(t, err, "%s %s", name, where)
+				continue
+			}
+			if name == "strategy.Iterator.Next" && strategy.KindOf(err) == strategy.ValueError {
+				continue // TensorFlow's of next in a replica's code
+			}
+			var wrong *strategy.ContextError
+			require.ErrorAs(t, err, &wrong, "%s %s", name, where)
+			require.NotEmpty(t, wrong.Hint, name)
+			require.Equal(t, strategy.RuntimeError, strategy.KindOf(err))
+		}
+	}
+	var kept context.Context
+	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		require.True(t, strategy.Tracing(rc.Context()))
+		try("in a replica's code", rc.Context(), false)
+		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+			w.merged = args[0]
+			require.True(t, strategy.Tracing(mc.Context()))
+			try("in a merge call", mc.Context(), true)
+			inner, err := s.Scope(mc.Context())
+			require.NoError(t, err)
+			colocated, err := w.e.ColocateVarsWith(inner, w.v)
+			require.NoError(t, err)
+			try("in a scope in a merge call", colocated, true)
+			kept = mc.Context()
+			return args
+		}, in...)
+	}, strategy.FunctionOptions{})
+	_, err = f.Run(ctx, w.value)
+	require.NoError(t, err)
+	require.Greater(t, tried, 200)
+	try("after the merge call", kept, false)
+	require.Len(t, s.DistributedVariables(), made)
+	require.False(t, strategy.Tracing(ctx))
+	_, err = w.oneIt.GetNext(ctx)
+	require.NoError(t, err, "a refused call changes nothing")
+}
+
+// The pages' pattern of an optimizer: a merge call, gradients reduced to the variables,
+// each variable updated. It does in each run what it says.
+func TestAnOptimizerOfThePagesInACompiledStep(t *testing.T) {
+	ctx := context.Background()
+	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+		n, e := s.NumReplicasInSync(), s.Extended()
+		for _, semantics := range []string{"reduce to", "batch reduce to"} {
+			v, err := s.NewVariable(ctx, []float32{10, 20}, strategy.VariableOptions{Aggregation: strategy.AggregateMean})
+			require.NoError(t, err)
+			w, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{})
+			require.NoError(t, err)
+			step := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+				return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+					pairs := []strategy.ReducePair{{Value: args[0], To: strategy.To(v)}, {Value: args[1], To: strategy.To(w)}}
+					var reduced []any
+					if semantics == "reduce to" {
+						for _, p := range pairs {
+							reduced = append(reduced, must(e.ReduceTo(mc.Context(), strategy.Mean, p.Value, p.To)))
+						}
+					} else {
+						reduced = must(e.BatchReduceTo(mc.Context(), strategy.Mean, pairs))
+					}
+					var out []*strategy.Merged
+					for i, x := range []*strategy.Variable{v, w} {
+						updated := must(e.Update(mc.Context(), x, func(u *strategy.UpdateContext, args ...any) (any, error) {
+							part, err := u.Ops().Mul(args[0], 0.5)
+							if err != nil {
+								return nil, err
+							}
+							return u.AssignSub(part)
+						}, reduced[i]))
+						out = append(out, updated.(*strategy.Merged))
+						require.True(t, out[i].Mirrored())
+					}
+					return out
+				}, in...)
+			}, strategy.FunctionOptions{})
+			rows := func(r int) []float32 { return []float32{float32(2 * r), 4} }
+			var gradients, scalars []any
+			for r := range n {
+				gradients, scalars = append(gradients, rows(r)), append(scalars, float32(r+1))
+			}
+			g, err := s.PerReplica(ctx, gradients, none)
+			require.NoError(t, err)
+			h, err := s.PerReplica(ctx, scalars, none)
+			require.NoError(t, err)
+			for i := range 3 {
+				out, err := step.Run(ctx, g, h)
+				require.NoError(t, err)
+				want := []float32{10 - float32(i+1)*float32(n-1)/2, 20 - float32(i+1)*2}
+				for r := range n {
+					got, err := v.Local(ctx, r)
+					require.NoError(t, err)
+					require.Equal(t, want, got.Value(), "run %d", i)
+					got, err = out[0].Local(ctx, r)
+					require.NoError(t, err)
+					require.Equal(t, want, got.Value())
+					got, err = w.Local(ctx, r)
+					require.NoError(t, err)
+					require.InDelta(t, 1-float64(i+1)*float64(n+1)/4, got.Value(), 1e-6)
+				}
+			}
+		}
+	})
+}
+
+// A variable's own methods, given a merge call's context, act in each run.
+func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
+	ctx := context.Background()
+	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+		n := s.NumReplicasInSync()
+		v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{})
+		require.NoError(t, err)
+		rows, err := s.NewVariable(ctx, []float32{0, 0}, strategy.VariableOptions{})
+		require.NoError(t, err)
+		apart, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{LocalWrites: true})
+		require.NoError(t, err)
+		metric, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		outside, err := s.Mirror(ctx, float32(1), none)
+		require.NoError(t, err)
+		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
+			return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+				c, e := mc.Context(), s.Extended()
+				require.NoError(t, v.AssignAdd(c, 1))
+				total := must(e.ReduceTo(c, strategy.Sum, args[0], strategy.To(v)))
+				require.NoError(t, v.AssignAdd(c, total))
+				require.NoError(t, rows.Scatter(c, strategy.ScatterAdd, []int32{1}, []float32{2}))
+				require.NoError(t, apart.Assign(c, args[0]))
+				require.NoError(t, metric.Assign(c, v))
+				if n > 1 {
+					require.Equal(t, strategy.TypeError, strategy.KindOf(v.Assign(c, args[0])), "it differs")
+				}
+				require.Equal(t, strategy.ValueError, strategy.KindOf(v.Assign(c, []float32{1, 2})), "of another shape")
+				var wrong *strategy.ContextError
+				require.ErrorAs(t, v.Assign(c, outside), &wrong, "no value of the step")
+				all := must(s.GatherNest(c, []any{args[1], 3.0}, 0)).([]any)
+				require.Equal(t, 3.0, all[1])
+				// Each component of an update, and what it gave.
+				each := must(e.UpdateEach(c, apart, func(u *strategy.UpdateContext, args ...any) (any, error) {
+					require.True(t, strategy.Tracing(u.Context()))
+					require.NoError(t, apart.AssignAdd(u.Context(), args[0]))
+					require.ErrorAs(t, second(u.Ops().AllReduce(strategy.Sum, args[0])), &wrong)
+					require.ErrorAs(t, second(u.Ops().Call(nil)), new(*strategy.StrategyError))
+					require.ErrorAs(t, second(u.Ops().NewVariable(1, strategy.VariableOptions{})), &wrong)
+					return u.Read()
+				}, args[0]))
+				require.Len(t, each, n)
+				_, err := e.Update(c, v, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.ReplicaID(), nil })
+				require.ErrorAs(t, err, &wrong, "there is one trace for all")
+				state := must(e.UpdateNonSlot(c, e.NonSlotDevices(), func(u *strategy.UpdateContext, args ...any) (any, error) {
+					return u.Ops().Add(args[0], 1)
+				}, total))
+				first := must(e.BroadcastTo(c, args[0], strategy.To(v))).(*strategy.Merged)
+				parts := must(s.LocalResultsOf(args[0]))
+				require.Len(t, parts, n)
+				return []*strategy.Merged{all[0].(*strategy.Merged), each[n-1].(*strategy.Merged), first, state.(*strategy.Merged), parts[n-1].(*strategy.Merged)}
+			}, id, graph.Reshape(id, 1))
+		}, strategy.FunctionOptions{})
+		sum := float32(n * (n - 1) / 2)
+		var ids []float32
+		for r := range n {
+			ids = append(ids, float32(r))
+		}
+		for i := range 3 {
+			out, err := f.Run(ctx)
+			require.NoError(t, err)
+			total := float32(i+1) * (1 + sum)
+			for r := range n {
+				for k, want := range []any{ids, 2 * float32(n-1), float32(0), sum + 1, float32(n - 1)} {
+					got, err := out[k].Local(ctx, r)
+					require.NoError(t, err)
+					require.Equal(t, want, got.Value(), "result %d of replica %d in run %d", k, r, i)
+				}
+			}
+			require.Equal(t, slices.Repeat([]any{total}, n), components(t, v, n))
+			require.Equal(t, slices.Repeat([]any{[]float32{0, 2 * float32(i+1)}}, n), components(t, rows, n))
+			for r, got := range components(t, apart, n) {
+				require.Equal(t, 2*float32(r), got)
+			}
+			got, err := metric.Value(ctx)
+			require.NoError(t, err)
+			require.InDelta(t, total, got.Value(), 1e-5)
+		}
+	})
+}
+
+func must[T any](x T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
