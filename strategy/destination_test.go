@@ -10,6 +10,7 @@ import (
 
 	"tpustrategy/logical"
 	"tpustrategy/strategy"
+	"tpustrategy/tpu"
 )
 
 // sizes are the dimensions that each device holds, by device.
@@ -180,5 +181,51 @@ func TestASlotIsSplitAsItsVariable(t *testing.T) {
 	require.Len(t, held, 4)
 	for _, name := range v.Devices() {
 		require.Contains(t, held, name)
+	}
+}
+
+// A host is a place too: the result is in its memory.
+func TestReductionsToAHostAreInItsMemory(t *testing.T) {
+	ctx := context.Background()
+	sys := openCPU(t, 4)
+	// On a CPU device 0 has the host's name: leave it out.
+	assignment, err := tpu.NewDeviceAssignment(sys.Topology(), [][]tpu.Coordinates{{sys.Topology().DeviceCoordinates()[0][2]}, {sys.Topology().DeviceCoordinates()[0][3]}})
+	require.NoError(t, err)
+	s, err := strategy.New(sys, strategy.Options{Assignment: assignment})
+	require.NoError(t, err)
+	defer s.Close()
+	e := s.Extended()
+	x, err := s.PerReplica(ctx, []any{[]float32{1, 2}, []float32{3, 4}}, logical.Annotation{})
+	require.NoError(t, err)
+	got, err := e.BatchReduceTo(ctx, strategy.Mean, []strategy.ReducePair{{Value: x, To: strategy.ToDevices(e.NonSlotDevices()...)}, {Value: x, To: strategy.To(x)}})
+	require.NoError(t, err)
+	require.Equal(t, []float32{2, 3}, got[0].(*tensors.Tensor).Value())
+	require.Len(t, got[1].(*strategy.Mirrored).Shards(), 2)
+	_, err = e.ReduceTo(ctx, strategy.Sum, x, strategy.ToDevices(append(e.NonSlotDevices(), e.WorkerDevices(ctx)...)...))
+	require.ErrorContains(t, err, "a host beside devices")
+}
+
+// State that belongs to no variable lives on the non-slot devices, and nowhere else.
+func TestNonSlotDevicesAreThoseThatHoldTheState(t *testing.T) {
+	ctx := context.Background()
+	fn := func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.Device(), nil }
+	for _, semantics := range []strategy.Semantics{strategy.Default, strategy.TensorFlowTPU, strategy.TensorFlowMirrored} {
+		s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2, Semantics: semantics})
+		e := s.Extended()
+		for _, wrong := range [][]string{{"/device:CPU:99"}, {"anything"}, {e.NonSlotDevices()[0], "anything"}, nil} {
+			_, err := e.UpdateNonSlot(ctx, wrong, fn)
+			require.Error(t, err, "%q", wrong)
+			require.NotEqual(t, strategy.KindUnknown, strategy.KindOf(err))
+		}
+		if semantics != strategy.TensorFlowMirrored {
+			_, err := e.UpdateNonSlot(ctx, e.WorkerDevices(ctx)[1:], fn)
+			require.ErrorContains(t, err, "runs on the first host")
+		}
+		got, err := e.UpdateNonSlotEach(ctx, e.NonSlotDevices(), fn)
+		require.NoError(t, err)
+		require.Len(t, got, len(e.NonSlotDevices()))
+		for i, device := range e.NonSlotDevices() {
+			require.Equal(t, device, got[i])
+		}
 	}
 }
