@@ -24,8 +24,11 @@ type Target interface {
 // Op is what an identity op of the graph stands for in the lowered program.
 type Op struct {
 	Kind OpKind
-	// Annotation is set for OpAnnotate.
+	// Annotation is set for OpAnnotate. Adjoint says that the operand is the adjoint
+	// of an annotated tensor: what is made from it then belongs to the place, as what
+	// makes the tensor does.
 	Annotation Annotation
+	Adjoint    bool
 	// Slot holds a value from OpSave for OpLoad and OpZeros.
 	Slot *Slot
 }
@@ -76,7 +79,9 @@ func Apply(x *graph.Node, a Annotation) *graph.Node {
 	return annotate(a.String(), x, a)
 }
 
-func annotate(op string, x *graph.Node, a Annotation) *graph.Node {
+func annotate(op string, x *graph.Node, a Annotation) *graph.Node { return place(op, x, a, false) }
+
+func place(op string, x *graph.Node, a Annotation, adjoint bool) *graph.Node {
 	target := targetOf(op, x)
 	if err := a.Validate("", x.Shape().Dimensions, target.LogicalDevices()); err != nil {
 		panic(err)
@@ -86,9 +91,9 @@ func annotate(op string, x *graph.Node, a Annotation) *graph.Node {
 			Reason: "inside a region that runs on one logical device",
 			Hint:   "annotate before or after the On region"})
 	}
-	target.Next(Op{Kind: OpAnnotate, Annotation: a})
+	target.Next(Op{Kind: OpAnnotate, Annotation: a, Adjoint: adjoint})
 	return graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node {
-		return annotate(op, v, a)
+		return place(op, v, a, !adjoint)
 	})
 }
 

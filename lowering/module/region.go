@@ -23,11 +23,31 @@ type flow struct {
 	uses [][]string
 	// regionOf is the number of a statement's region, or -1.
 	regionOf []int
+	// alias says of which value another is a name; uses know it, the statements' texts do not.
+	alias map[string]string
+}
+
+// region is a set of the step's statements that run on one logical device.
+type region struct {
+	device     int
+	statements []int
+}
+
+// regionsOf are the regions that the step asked for.
+func regionsOf(brackets []bracket) []region {
+	regions := make([]region, len(brackets))
+	for n, b := range brackets {
+		regions[n].device = b.device
+		for i := b.begin; i < b.end; i++ {
+			regions[n].statements = append(regions[n].statements, i)
+		}
+	}
+	return regions
 }
 
 func newFlow(f *stablehlo.Function, regions []region) *flow {
 	fl := &flow{
-		statements: f.Statements, defined: map[string]int{}, types: map[string]string{}, dtypes: map[string]dtypes.DType{},
+		statements: f.Statements, defined: map[string]int{}, alias: map[string]string{}, types: map[string]string{}, dtypes: map[string]dtypes.DType{},
 		uses: make([][]string, len(f.Statements)), regionOf: make([]int, len(f.Statements)),
 	}
 	know := func(v *stablehlo.Value) {
@@ -42,7 +62,12 @@ func newFlow(f *stablehlo.Function, regions []region) *flow {
 			fl.defined[v.String()] = i
 		}
 		fl.uses[i] = uses(s)
-		fl.regionOf[i] = slices.IndexFunc(regions, func(r region) bool { return i >= r.begin && i < r.end })
+		fl.regionOf[i] = -1
+	}
+	for n, r := range regions {
+		for _, i := range r.statements {
+			fl.regionOf[i] = n
+		}
 	}
 	return fl
 }
@@ -151,12 +176,11 @@ func (fl *flow) borders(regions []region) []border {
 // region writes the call of region number n into the step and its body as a
 // function of its own.
 func (w *writer) region(fl *flow, n int, r region, b border) error {
-	for _, name := range b.lent {
-		if err := w.again(&w.body, fl, name); err != nil {
-			return err
-		}
+	statements := make([]*stablehlo.Statement, len(r.statements))
+	for k, i := range r.statements {
+		statements[k] = fl.statements[i]
 	}
-	if err := w.runsAlone(fl.statements[r.begin:r.end]); err != nil {
+	if err := w.runsAlone(statements); err != nil {
 		return err
 	}
 	results := append(slices.Clone(b.out), b.keep...)
@@ -207,7 +231,7 @@ func (w *writer) region(fl *flow, n int, r region, b border) error {
 			fmt.Fprintf(&w.body, "    %s = stablehlo.reshape %s : (%s) -> %s\n", keptName(name), stacked, typ, typ)
 		}
 	}
-	return w.regionFunction(fl, n, r, b, results, outTypes)
+	return w.regionFunction(fl, n, r.device, statements, b, results, outTypes)
 }
 
 // runsAlone refuses calls of functions that the other logical devices must run too.
@@ -252,7 +276,7 @@ func keptName(name string) string { return "%kept_" + strings.TrimPrefix(name, "
 
 // regionFunction writes a region's body: its statements, run only where the
 // partition is the region's device.
-func (w *writer) regionFunction(fl *flow, n int, r region, b border, results, outTypes []string) error {
+func (w *writer) regionFunction(fl *flow, n, device int, statements []*stablehlo.Statement, b border, results, outTypes []string) error {
 	var params []string
 	for _, name := range b.in {
 		params = append(params, name+": "+fl.types[name])
@@ -273,7 +297,7 @@ func (w *writer) regionFunction(fl *flow, n int, r region, b border, results, ou
 	fmt.Fprintf(f, "    %%region_partition = stablehlo.partition_id : tensor<ui32>\n")
 	fmt.Fprintf(f, "    %%region_devices = stablehlo.constant dense<%d> : tensor<ui32>\n", w.logicalDevices)
 	fmt.Fprintf(f, "    %%region_device = stablehlo.remainder %%region_partition, %%region_devices : tensor<ui32>\n")
-	fmt.Fprintf(f, "    %%region_assigned = stablehlo.constant dense<%d> : tensor<ui32>\n", r.device)
+	fmt.Fprintf(f, "    %%region_assigned = stablehlo.constant dense<%d> : tensor<ui32>\n", device)
 	fmt.Fprintf(f, "    %%region_here = stablehlo.compare EQ, %%region_device, %%region_assigned : (tensor<ui32>, tensor<ui32>) -> tensor<i1>\n")
 	var types, zeros []string
 	for i, name := range results {
@@ -281,7 +305,7 @@ func (w *writer) regionFunction(fl *flow, n int, r region, b border, results, ou
 		zeros = append(zeros, fmt.Sprintf("%%skipped_%d", i))
 	}
 	fmt.Fprintf(f, "    %%region_out:%d = \"stablehlo.if\"(%%region_here) ({\n", len(results))
-	for _, s := range fl.statements[r.begin:r.end] {
+	for _, s := range statements {
 		if err := w.statement(f, s, "      "); err != nil {
 			return err
 		}

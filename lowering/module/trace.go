@@ -3,9 +3,7 @@ package module
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/go-xla/stablehlo"
@@ -41,7 +39,9 @@ type Trace struct {
 	markers     []emitter
 	across      map[string]bool // markers that do not follow their operand: whether their value differs between replicas
 	annotations []logical.Annotation
-	regions     []region
+	placed      map[string]logical.Kind // what markers of annotations ask for
+	assigned    map[string]assignment   // markers of assigned tensors of the step itself
+	regions     []bracket
 	open        bool // the last region is
 }
 
@@ -54,7 +54,7 @@ var (
 func NewTrace(opts Options) *Trace {
 	opts.Replicas = max(opts.Replicas, 1)
 	opts.LogicalDevices = max(opts.LogicalDevices, 1)
-	t := &Trace{opts: opts, across: map[string]bool{}}
+	t := &Trace{opts: opts, across: map[string]bool{}, placed: map[string]logical.Kind{}, assigned: map[string]assignment{}}
 	lowered := lowering.Options{
 		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.identity,
 		Partitioned: opts.LogicalDevices > 1,
@@ -129,7 +129,7 @@ func (t *Trace) Next(op logical.Op) {
 	t.pending = func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		switch op.Kind {
 		case logical.OpAnnotate:
-			return t.annotate(f, x, op.Annotation)
+			return t.annotate(f, x, op.Annotation, op.Adjoint)
 		case logical.OpSave:
 			op.Slot.Value = x
 			return x, nil
@@ -150,8 +150,8 @@ func (t *Trace) Next(op logical.Op) {
 	}
 }
 
-// region is a range of the step's statements that runs on one logical device.
-type region struct{ device, begin, end int }
+// bracket is a range of the step's statements that runs on one logical device.
+type bracket struct{ device, begin, end int }
 
 // BeginRegion implements [logical.Target].
 func (t *Trace) BeginRegion(device int) error {
@@ -160,7 +160,7 @@ func (t *Trace) BeginRegion(device int) error {
 			Reason: "inside another region", Hint: "close the first region before the second"}
 	}
 	t.open = true
-	t.regions = append(t.regions, region{device: device, begin: len(t.main().Statements), end: -1})
+	t.regions = append(t.regions, bracket{device: device, begin: len(t.main().Statements), end: -1})
 	return nil
 }
 
@@ -173,12 +173,14 @@ func (t *Trace) EndRegion() {
 // InRegion implements [logical.Target].
 func (t *Trace) InRegion() bool { return t.open }
 
-// annotate marks a constraint. Its axes are known when all splits are.
-func (t *Trace) annotate(f *lowering.Function, x *stablehlo.Value, a logical.Annotation) (*stablehlo.Value, error) {
+// annotate marks a constraint. Its axes are known when all splits are. A tensor that is assigned in a closure or a
+// function, or that has parts on several devices, becomes whole on all of them; see [placement] for others.
+func (t *Trace) annotate(f *lowering.Function, x *stablehlo.Value, a logical.Annotation, adjoint bool) (*stablehlo.Value, error) {
 	t.annotations = append(t.annotations, a)
-	rank := x.Shape().Rank()
-	if a.Kind() == logical.KindAssign {
-		return t.mark(f.StableHLO(), x, x.Shape(), func(w *writer, m mark) string { return w.assign(m, a.Device(), rank) })
+	rank, number := x.Shape().Rank(), strconv.Itoa(len(t.markers))
+	t.placed[number] = a.Kind()
+	if a.Kind() == logical.KindAssign && f.StableHLO() == t.main() {
+		t.assigned[number] = assignment{a.Device(), adjoint}
 	}
 	return t.mark(f.StableHLO(), x, x.Shape(), func(w *writer, m mark) string {
 		if w.single() {
@@ -191,22 +193,4 @@ func (t *Trace) annotate(f *lowering.Function, x *stablehlo.Value, a logical.Ann
 // constrain writes that a value is split as a says from here on.
 func (w *writer) constrain(m mark, a logical.Annotation, rank int) string {
 	return fmt.Sprintf("%s = sdy.sharding_constraint %s %s : %s", m.out, m.in, a.Spec(rank, w.factors).ShardyBare(meshName), m.outType)
-}
-
-// assign writes the value that logical device k holds: the copies of all logical
-// devices stacked, of which slice k is used.
-func (w *writer) assign(m mark, k, rank int) string {
-	if w.single() || slices.Contains(dimsOf(m.outType), 0) {
-		return w.unchanged(m)
-	}
-	id := strings.TrimPrefix(m.out, "%")
-	stacked := "%assigned_" + id
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s = sdy.manual_computation(%s) in_shardings=[%s] out_shardings=[%s] manual_axes={%s} (%%held_%s: %s) {\n",
-		stacked, m.in, w.replicated(rank), w.stacked(rank+1), w.logicalAxes(), id, m.inType)
-	fmt.Fprintf(&b, "%s  %%slot_%s = stablehlo.reshape %%held_%s : (%s) -> %s\n", m.indent, id, id, m.inType, stack(m.inType, 1))
-	fmt.Fprintf(&b, "%s  sdy.return %%slot_%s : %s\n", m.indent, id, stack(m.inType, 1))
-	fmt.Fprintf(&b, "%s} : (%s) -> %s\n", m.indent, m.inType, stack(m.inType, w.logicalDevices))
-	b.WriteString(m.indent + w.slice(m.indent, m.out, stacked, m.outType, k))
-	return b.String()
 }

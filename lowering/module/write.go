@@ -24,6 +24,7 @@ type writer struct {
 	programs                 bool            // R programs of one partition each
 	body                     strings.Builder // the step's statements
 	functions                []string        // the regions' functions
+	alias                    map[string]string
 }
 
 // ownFunction matches the names of the module's own functions.
@@ -64,7 +65,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	step, err := w.step(p.Main, m.Results)
+	step, err := w.step(p, m)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +133,8 @@ func (w *writer) border(p *lowering.Program, sig Signature) (args, results []Pla
 }
 
 // step writes the step function.
-func (w *writer) step(f *stablehlo.Function, results []Placed) (string, error) {
+func (w *writer) step(p *lowering.Program, m *Module) (string, error) {
+	f := p.Main
 	var params, types []string
 	for _, v := range f.Inputs {
 		params = append(params, v.String()+": "+xlaType(v.Shape()))
@@ -141,26 +143,40 @@ func (w *writer) step(f *stablehlo.Function, results []Placed) (string, error) {
 		types = append(types, xlaType(v.Shape()))
 	}
 	// With one logical device, its regions are the step.
-	regions := w.trace.regions
-	if w.logicalDevices == 1 {
-		regions = nil
+	var regions []region
+	if w.logicalDevices > 1 {
+		regions = regionsOf(w.trace.regions)
 	}
 	fl := newFlow(f, regions)
+	if w.logicalDevices > 1 {
+		regions = w.locate(fl, f, p.ParameterNames, m.Arguments).schedule(regions)
+	}
+	w.alias = fl.alias
 	borders := fl.borders(regions)
-	for i := 0; i < len(f.Statements); i++ {
-		// Regions that trace to nothing have no statement to stand at.
-		if n := fl.regionOf[i]; n >= 0 {
-			if err := w.region(fl, n, regions[n], borders[n]); err != nil {
+	for _, b := range borders {
+		for _, name := range b.lent {
+			if err := w.again(&w.body, fl, name); err != nil {
 				return "", err
 			}
-			i = regions[n].end - 1
+		}
+	}
+	for _, unit := range fl.order(regions) {
+		// Regions that trace to nothing have no statement to stand at.
+		if unit >= 0 {
+			if err := w.region(fl, unit, regions[unit], borders[unit]); err != nil {
+				return "", err
+			}
 			continue
 		}
-		if i == len(f.Statements)-1 {
-			w.giveBack(f.Statements[i], results)
+		s := fl.statements[^unit]
+		if ^unit == len(fl.statements)-1 {
+			w.giveBack(s, m.Results)
 			continue
 		}
-		if err := w.statement(&w.body, f.Statements[i], "    "); err != nil {
+		if len(s.Outputs) == 1 && fl.alias[s.Outputs[0].String()] != "" {
+			continue
+		}
+		if err := w.statement(&w.body, s, "    "); err != nil {
 			return "", err
 		}
 	}
@@ -174,7 +190,7 @@ func (w *writer) step(f *stablehlo.Function, results []Placed) (string, error) {
 func (w *writer) giveBack(s *stablehlo.Statement, results []Placed) {
 	var names, types []string
 	for i, v := range s.Inputs {
-		name, typ := v.String(), xlaType(v.Shape())
+		name, typ := w.canonical(v.String()), xlaType(v.Shape())
 		if r := results[i]; r.Annotation.Kind() == logical.KindSplit && !w.single() {
 			split := fmt.Sprintf("%%split_result_%d", i)
 			fmt.Fprintf(&w.body, "    %s = sdy.sharding_constraint %s %s : %s\n",
@@ -192,9 +208,24 @@ func (w *writer) statement(out *strings.Builder, s *stablehlo.Statement, indent 
 	if err := s.Write(&text, indent); err != nil {
 		return fmt.Errorf("module: %w", err)
 	}
-	out.WriteString(w.expand(text.String()))
+	written := text.String()
+	if len(w.alias) > 0 {
+		written = valueName.ReplaceAllStringFunc(written, w.canonical)
+	}
+	out.WriteString(w.expand(written))
 	out.WriteByte('\n')
 	return nil
+}
+
+// valueName matches the names of values in a statement's text.
+var valueName = regexp.MustCompile(`%\w+`)
+
+// canonical returns the name of the value that another is a name of.
+func (w *writer) canonical(name string) string {
+	if of, ok := w.alias[name]; ok {
+		return of
+	}
+	return name
 }
 
 // manual is the shape of a tensor inside the computation that is manual over the
