@@ -12,7 +12,8 @@ type Kind int
 const (
 	// None leaves the placement to the partitioner.
 	None Kind = iota
-	// KindAssign uses the value of one logical device.
+	// KindAssign makes the tensor on one logical device. An argument or a variable of a
+	// step is stored whole on every logical device all the same.
 	KindAssign
 	// KindReplicate keeps a whole copy on every logical device.
 	KindReplicate
@@ -28,7 +29,9 @@ type Annotation struct {
 	parts  []int
 }
 
-// AssignTo is the annotation of [Assign].
+// AssignTo is the annotation of [Assign]. An argument or a variable that it annotates
+// is stored whole on every logical device of the replica: memory is saved by
+// [SplitInto].
 func AssignTo(device int) Annotation { return Annotation{kind: KindAssign, device: device} }
 
 // Replicated is the annotation of [Replicate].

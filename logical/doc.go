@@ -5,7 +5,7 @@
 //
 //   - [Split] cuts a tensor's dimensions into parts, one part a logical device.
 //   - [Replicate] keeps a whole copy on every logical device.
-//   - [Assign] uses the value that one logical device holds.
+//   - [Assign] makes a tensor on one logical device: its op runs there alone.
 //
 // A fourth, [On], runs a whole region of the step on one logical device while
 // the others skip it.
@@ -16,6 +16,9 @@
 // value and the same gradient, placed as asked. On the step's arguments and
 // variables, which exist before the step does, use the values: [SplitInto],
 // [Replicated], [AssignTo] and, for many variables at once, [Rules].
+//
+// Of arguments and variables, which no op makes, only a split saves memory: one that is
+// assigned to a logical device is stored whole on each, as one that is replicated.
 //
 // # Placement never changes a result
 //

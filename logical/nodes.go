@@ -51,10 +51,21 @@ const (
 // belongs to the target.
 type Slot struct{ Value any }
 
-// Assign returns x as logical device k of the replica holds it: the other logical
-// devices receive that value where they use the result. The gradient is assigned
-// to the same device. Like all functions on nodes it panics with an [*Error], here if
-// the replica has no device k; devices count from 0.
+// Assign makes x on logical device k of the replica alone: the op that makes x runs
+// there, and with it the ops before it that nothing else reads and the ops of its
+// gradient. The other logical devices skip them and receive x where they use it,
+// which costs its bytes on the interconnect; ops that are assigned to the same device
+// one after another send nothing in between. It returns x, as a node to go on with.
+//
+// Nothing moves where x is whole on every logical device anyway: an argument, a
+// variable, a constant, the result of a collective, or one of these reshaped. An op on
+// split tensors stays in parts, and x then becomes whole on every device; random
+// numbers, and ops in the body of a loop or in a branch, are made on all devices. The
+// first assignment of a tensor counts. To run several ops on one device whatever reads
+// them, use [On].
+//
+// Like all functions on nodes it panics with an [*Error], here if the replica has no
+// device k; devices count from 0.
 func Assign(x *graph.Node, k int) *graph.Node { return annotate("assign", x, AssignTo(k)) }
 
 // Replicate returns x with a whole copy on every logical device of the replica.

@@ -123,6 +123,8 @@ type generator struct {
 	code   []instruction
 	region bool // inside a region or a closure: no annotations, collectives or regions
 	depth  int
+	assign int  // percent of the values that are assigned, besides those annotated anyway
+	on     bool // inside a region
 }
 
 var randomDTypes = []dtypes.DType{
@@ -182,12 +184,16 @@ func (g *generator) maybeAnnotation(dims []int, percent int) logical.Annotation 
 }
 
 // newRandomProgram makes up the program of a seed.
-func newRandomProgram(seed uint64) *randomProgram {
+func newRandomProgram(seed uint64) *randomProgram { return newAssignedProgram(seed, 0) }
+
+// newAssignedProgram makes up the program of a seed in which so many percent of the values are assigned, those of
+// loop bodies and branches included.
+func newAssignedProgram(seed uint64, percent int) *randomProgram {
 	rng := rand.New(rand.NewPCG(seed, 0x5eed))
 	meshes := [][2]int{{1, 2}, {2, 1}, {2, 2}, {2, 2}, {4, 1}, {1, 4}, {2, 4}, {4, 2}, {1, 8}, {8, 1}, {1, 1}}
 	mesh := meshes[rng.IntN(len(meshes))]
 	p := &randomProgram{seed: seed, replicas: mesh[0], devices: mesh[1], loop: rng.IntN(4) == 0}
-	g := &generator{rng: rng, p: p}
+	g := &generator{rng: rng, p: p, assign: percent}
 	for range 1 + rng.IntN(3) {
 		k := kind{dtype: randomDTypes[rng.IntN(len(randomDTypes))], exact: true, mirrored: g.chance(40)}
 		k.dims = g.dims(k.dtype)
@@ -261,6 +267,10 @@ func (g *generator) grow(n int) {
 		if ok {
 			g.add(in)
 		}
+		if ok && !g.on && g.assign > 0 && g.p.devices > 1 && g.chance(g.assign) {
+			x := len(g.kinds) - 1
+			g.add(instruction{op: "annotate", in: []int{x}, note: logical.AssignTo(g.rng.IntN(g.p.devices)), kinds: []kind{g.kinds[x]}})
+		}
 	}
 }
 
@@ -295,7 +305,7 @@ func (g *generator) annotate() (instruction, bool) {
 }
 
 func (g *generator) makeRegion() (instruction, bool) {
-	inner := &generator{rng: g.rng, p: g.p, region: true}
+	inner := &generator{rng: g.rng, p: g.p, region: true, on: true}
 	in := instruction{op: "region", ints: []int{g.rng.IntN(g.p.devices)}, body: &block{}}
 	for range 1 + g.rng.IntN(3) {
 		x := g.pick()
@@ -356,7 +366,7 @@ func (g *generator) collective() (instruction, bool) {
 // closure makes a loop or a branch. Its body may read any value of the function
 // around it.
 func (g *generator) closure() (instruction, bool) {
-	inner := &generator{rng: g.rng, p: g.p, region: true, depth: g.depth + 1, kinds: slices.Clone(g.kinds)}
+	inner := &generator{rng: g.rng, p: g.p, region: true, depth: g.depth + 1, kinds: slices.Clone(g.kinds), assign: g.assign, on: g.on}
 	if g.chance(50) {
 		pred, ok := g.pickWhere(func(k kind) bool { return k.dtype == dtypes.Bool && len(k.dims) == 0 && k.exact })
 		if !ok {

@@ -32,13 +32,23 @@ var (
 // 5e-4 of the tensor's largest element (or of 1), what passed through bfloat16 to
 // a tenth.
 func TestRandomProgramsAreTheSameOnEveryMesh(t *testing.T) {
+	runRandomPrograms(t, newRandomProgram)
+}
+
+// TestRandomProgramsWithAssignedTensorsAreTheSameOnEveryMesh does so for programs of which a third of the values or
+// more are assigned to a logical device.
+func TestRandomProgramsWithAssignedTensorsAreTheSameOnEveryMesh(t *testing.T) {
+	runRandomPrograms(t, func(seed uint64) *randomProgram { return newAssignedProgram(seed, 30+int(seed%3)*25) })
+}
+
+func runRandomPrograms(t *testing.T, make func(seed uint64) *randomProgram) {
 	sys := openCPU(t, 8)
 	programs := *randomPrograms
 	if testing.Short() {
 		programs = min(programs, 25)
 	}
 	for seed := *randomSeed; seed < *randomSeed+uint64(programs); seed++ {
-		p := newRandomProgram(seed)
+		p := make(seed)
 		for _, number := range strings.Fields(*randomReduce) {
 			i, err := strconv.Atoi(number)
 			smaller := p.smaller()

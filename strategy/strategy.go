@@ -28,7 +28,8 @@ type Options struct {
 	// 0 means 1; Replicas 0 means as many as fit.
 	Replicas, LogicalDevices int
 	// Variables say how variables are split over the logical devices. A variable
-	// that no rule matches is replicated to all of them, as in TensorFlow.
+	// that no rule matches is replicated to all of them, as in TensorFlow; one that
+	// a rule assigns to one of them is stored whole on all of them too.
 	//
 	// A rule that no variable of its name and rank is found for is an [*OptionError],
 	// unless it is Optional. It is looked for among the variables of the step's store,

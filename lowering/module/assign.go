@@ -217,16 +217,21 @@ func (p *placement) grow() bool {
 
 // backward reports whether a statement makes something of the adjoints of device k and of what it has.
 func (p *placement) backward(i, k int) bool {
-	from := false
-	for _, name := range p.fl.uses[i] {
-		switch {
-		case p.adjoints[k][name]:
-			from = true
-		case !p.held[k][name] && !p.fl.constant(name):
-			return false
-		}
+	adjoint := func(name string) bool { return p.adjoints[k][name] }
+	return slices.ContainsFunc(p.fl.uses[i], adjoint) && !slices.ContainsFunc(p.fl.uses[i], func(name string) bool {
+		return !adjoint(name) && !p.within(name, k, 8)
+	})
+}
+
+// within reports whether device k has a value or can make it of what it has, in so many ops.
+func (p *placement) within(name string, k, ops int) bool {
+	if p.held[k][name] || p.fl.constant(name) {
+		return true
 	}
-	return from
+	i, ok := p.fl.defined[name]
+	return ok && ops > 0 && p.device[i] == everywhere && p.alone(i) && !slices.ContainsFunc(p.fl.uses[i], func(operand string) bool {
+		return !p.within(operand, k, ops-1)
+	})
 }
 
 // schedule adds the regions of the statements that are assigned: those of a device between two crossings of its

@@ -163,11 +163,13 @@ func (w *writer) attributes(first string) string {
 		first, w.channels)
 }
 
-func (w *writer) combiner(m mark, r Reduction) string {
+func (w *writer) combiner(m mark, r Reduction) string { return w.combine(m, r.String()) }
+
+func (w *writer) combine(m mark, op string) string {
 	scalar := scalarType(m.inType)
 	id := strings.TrimPrefix(m.out, "%")
 	return fmt.Sprintf("({\n%[1]s  ^combine(%%lhs_%[4]s: %[2]s, %%rhs_%[4]s: %[2]s):\n%[1]s    %%both_%[4]s = stablehlo.%[3]s %%lhs_%[4]s, %%rhs_%[4]s : %[2]s\n%[1]s    stablehlo.return %%both_%[4]s : %[2]s\n%[1]s})",
-		m.indent, scalar, r, id)
+		m.indent, scalar, op, id)
 }
 
 func (w *writer) allReduce(m mark, r Reduction) string {

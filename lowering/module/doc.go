@@ -32,9 +32,13 @@
 //
 // Ops between BeginRegion and EndRegion (see [tpustrategy/logical.On]) are moved
 // into a function of their own, which runs inside a nested manual computation,
-// under a stablehlo.if on partition_id. Values that leave the region are stacked
-// over the logical devices and the region's slice is taken; values that only other
-// regions of the same device read stay where they are.
+// under a stablehlo.if on partition_id. A value that leaves the region is sent to all
+// logical devices by an all-reduce, to which the others add zeros; values that only
+// other regions of the same device read stay where they are.
+//
+// What makes a tensor that [tpustrategy/logical.Assign] puts on one device becomes a
+// region too, with what only it needs and with what its gradient does; the ops of one
+// device between two values that cross its border are one region.
 //
 // # Same text everywhere
 //

@@ -203,9 +203,13 @@ func (w *writer) region(fl *flow, n int, r region, b border) error {
 	}
 	for i, name := range results {
 		typ := fl.types[name]
-		outTypes = append(outTypes, stack(typ, 1))
-		globalTypes = append(globalTypes, stack(typ, w.logicalDevices))
-		outSpecs = append(outSpecs, w.stacked(rankOf(typ)+1))
+		if i < len(b.out) {
+			outTypes, globalTypes = append(outTypes, typ), append(globalTypes, typ)
+			outSpecs = append(outSpecs, w.replicated(rankOf(typ)))
+		} else {
+			outTypes, globalTypes = append(outTypes, stack(typ, 1)), append(globalTypes, stack(typ, w.logicalDevices))
+			outSpecs = append(outSpecs, w.stacked(rankOf(typ)+1))
+		}
 		returns = append(returns, fmt.Sprintf("%%region_%d_out#%d", n, i))
 	}
 	var localTypes []string
@@ -221,15 +225,12 @@ func (w *writer) region(fl *flow, n int, r region, b border) error {
 	fmt.Fprintf(&w.body, "      sdy.return %s : %s\n", list(returns), list(outTypes))
 	fmt.Fprintf(&w.body, "    } : (%s) -> (%s)\n", list(inTypes), list(globalTypes))
 	for i, name := range results {
-		stacked := fmt.Sprintf("%%region_%d#%d", n, i)
-		if i < len(b.out) {
-			w.body.WriteString("    " + w.slice("    ", name, stacked, fl.types[name], r.device) + "\n")
-		} else {
-			// A value that stays is only renamed: regions that read it take the
-			// whole stack, of which each device holds its own slot.
-			typ := stack(fl.types[name], w.logicalDevices)
-			fmt.Fprintf(&w.body, "    %s = stablehlo.reshape %s : (%s) -> %s\n", keptName(name), stacked, typ, typ)
+		// A result is only renamed. Regions that read one that stays take the whole
+		// stack, of which each device holds its own slot.
+		if i >= len(b.out) {
+			name = keptName(name)
 		}
+		fmt.Fprintf(&w.body, "    %s = stablehlo.reshape %%region_%d#%d : (%s) -> %s\n", name, n, i, globalTypes[i], globalTypes[i])
 	}
 	return w.regionFunction(fl, n, r.device, statements, b, results, outTypes)
 }
@@ -317,13 +318,30 @@ func (w *writer) regionFunction(fl *flow, n, device int, statements []*stablehlo
 	fmt.Fprintf(f, "      stablehlo.return %s : %s\n    }) : (tensor<i1>) -> (%s)\n",
 		strings.Join(zeros, ", "), strings.Join(types, ", "), strings.Join(types, ", "))
 	var slots []string
-	for i := range results {
+	for i, name := range results {
 		slots = append(slots, fmt.Sprintf("%%slot_%d", i))
-		fmt.Fprintf(f, "    %s = stablehlo.reshape %%region_out#%d : (%s) -> %s\n", slots[i], i, types[i], outTypes[i])
+		out := mark{indent: "    ", out: slots[i], in: fmt.Sprintf("%%region_out#%d", i), inType: types[i], outType: outTypes[i]}
+		if i < len(b.out) {
+			fmt.Fprintf(f, "    %s\n", w.send(out, fl.dtypes[name]))
+		} else {
+			fmt.Fprintf(f, "    %s\n", w.unchanged(out))
+		}
 	}
 	fmt.Fprintf(f, "    return %s : %s\n  }\n", strings.Join(slots, ", "), strings.Join(outTypes, ", "))
 	w.functions = append(w.functions, f.String())
 	return nil
+}
+
+// send writes the value of the one device of a replica that has it, to all of them: the
+// others have zeros.
+func (w *writer) send(m mark, dtype dtypes.DType) string {
+	op := Sum.String()
+	if dtype == dtypes.Bool {
+		op = "or"
+	}
+	w.channels++
+	return fmt.Sprintf("%s = \"stablehlo.all_reduce\"(%s) %s {channel_handle = #stablehlo.channel_handle<handle = %d, type = 1>, replica_groups = #logical_groups, use_global_device_ids} : (%s) -> %s",
+		m.out, m.in, w.combine(m, op), w.channels, m.inType, m.outType)
 }
 
 // zeroLiteral is the dense literal of a dtype's zero.

@@ -31,6 +31,19 @@ func (w *writer) groups() string {
 	return b.String()
 }
 
+// logicalGroups writes groups of the partitions of one replica.
+func (w *writer) logicalGroups() string {
+	groups := make([]string, w.replicas)
+	for r := range groups {
+		partitions := make([]string, w.logicalDevices)
+		for p := range partitions {
+			partitions[p] = strconv.Itoa(r*w.logicalDevices + p)
+		}
+		groups[r] = "[" + strings.Join(partitions, ", ") + "]"
+	}
+	return fmt.Sprintf("dense<[%s]> : tensor<%dx%dxi64>", strings.Join(groups, ", "), w.replicas, w.logicalDevices)
+}
+
 // logicalAxes writes the logical axes as a list of names.
 func (w *writer) logicalAxes() string {
 	names := w.factors.Names()
@@ -49,18 +62,6 @@ func (w *writer) stacked(rank int) string {
 	dims := make([]sharding.Dim, rank)
 	dims[0].Axes = w.factors.Names()
 	return sharding.NewSpec(dims...).ShardyBare(meshName)
-}
-
-// slice writes out = the slot of logical device k of a stacked value.
-func (w *writer) slice(indent, out, stacked, typ string, k int) string {
-	ranges := []string{fmt.Sprintf("%d:%d", k, k+1)}
-	for _, dim := range dimsOf(typ) {
-		ranges = append(ranges, fmt.Sprintf("0:%d", dim))
-	}
-	slot := "%taken_" + strings.TrimPrefix(out, "%")
-	return fmt.Sprintf("%s = stablehlo.slice %s [%s] : (%s) -> %s\n%s%s = stablehlo.reshape %s : (%s) -> %s",
-		slot, stacked, strings.Join(ranges, ", "), stack(typ, w.logicalDevices), stack(typ, 1),
-		indent, out, slot, stack(typ, 1), typ)
 }
 
 // stack is a tensor type with a leading dimension: tensor<2x8xf32> for

@@ -84,6 +84,9 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	if t.opts.Replicas > 1 {
 		fmt.Fprintf(&out, "#replica_groups = %s\n", w.groups())
 	}
+	if len(w.functions) > len(t.functions) { // there are regions
+		fmt.Fprintf(&out, "#logical_groups = %s\n", w.logicalGroups())
+	}
 	fmt.Fprintf(&out, "module @%s attributes {mhlo.num_replicas = %d : i32, mhlo.num_partitions = %d : i32} {\n",
 		stablehlo.NormalizeIdentifier(p.Name), m.Replicas, m.Partitions)
 	if !w.single() {
