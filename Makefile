@@ -21,7 +21,7 @@ STATICCHECK = $(GO) tool -modfile=internal/tools/go.mod staticcheck
 REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 
 # Packages that must build and pass without cgo: the values and the lowering.
-PURE = ./pjrt/internal/screen ./sharding/... ./tpu ./logical/... ./lowering ./lowering/module ./cluster_resolver/... \
+PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./lowering ./lowering/module ./cluster_resolver/... \
        ./strategy/input/... ./strategy/internal/nest ./internal/pins ./internal/protoint ./internal/safetensors
 
 .PHONY: run test pure race asan debug bench lint fuzz plugin plugin-tpu plugins test-aot test-python

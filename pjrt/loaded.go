@@ -71,7 +71,7 @@ func (h *loadedHandle) unload() error {
 // Compile returns its error; the compiler cannot be stopped, and what it makes
 // is dropped.
 func (c *Client) Compile(ctx context.Context, p Program, o CompileOptions) (*LoadedExecutable, error) {
-	format, err := p.check(o, c.platformName)
+	p, err := p.check(o, c.platformName)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (c *Client) Compile(ctx context.Context, p Program, o CompileOptions) (*Loa
 		return nil, err
 	}
 	return c.load(ctx, "compile", p.Code, func(code []byte) (capi.Loaded, error) {
-		return c.api.ClientCompile(c.c, code, format, options)
+		return c.api.ClientCompile(c.c, code, p.Format, options)
 	})
 }
 

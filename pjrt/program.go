@@ -3,7 +3,7 @@ package pjrt
 import (
 	"fmt"
 
-	"tpustrategy/pjrt/internal/screen"
+	"tpustrategy/internal/screen"
 )
 
 // Program is code for a compiler. The call that takes it does not change Code.
@@ -21,34 +21,33 @@ const (
 	FormatHLOWithConfig = "hlo_with_config"
 )
 
-// check answers the format, or what keeps the program from any compiler for a
-// platform that gets these options.
-func (p Program) check(o CompileOptions, platform string) (string, error) {
-	format := p.Format
-	switch format {
+// check answers the program as a compiler for a platform is to get it with these options,
+// format included, or what keeps it from any.
+func (p Program) check(o CompileOptions, platform string) (Program, error) {
+	switch p.Format {
 	case "":
-		format = FormatMLIR
+		p.Format = FormatMLIR
 	case FormatMLIR, FormatHLO, FormatHLOWithConfig:
 	default:
-		return "", &CompileError{"Program.Format", fmt.Sprintf("%q is none of %q, %q, %q", format, FormatMLIR, FormatHLO, FormatHLOWithConfig)}
+		return p, &CompileError{"Program.Format", fmt.Sprintf("%q is none of %q, %q, %q", p.Format, FormatMLIR, FormatHLO, FormatHLOWithConfig)}
 	}
 	if len(p.Code) == 0 {
-		return "", &CompileError{"Program.Code", "it is empty"}
+		return p, &CompileError{"Program.Code", "it is empty"}
 	}
 	var err error
-	switch module := p.Code; format {
+	switch module := p.Code; p.Format {
 	case FormatMLIR:
-		err = screen.MLIR(p.Code, screen.Options{Shardy: o.Shardy, Host: platform == "cpu", TPU: platform == "tpu", Replicas: o.Replicas, Partitions: o.Partitions})
+		p.Code, err = screen.MLIR(p.Code, screen.Options{Shardy: o.Shardy, Host: platform == "cpu", TPU: platform == "tpu", Replicas: o.Replicas, Partitions: o.Partitions})
 	case FormatHLOWithConfig:
 		if module, err = field(p.Code, 1); err != nil {
-			return format, nil // the plugin says what is wrong
+			return p, nil // the plugin says what is wrong
 		}
 		fallthrough
 	case FormatHLO:
 		err = screen.HLO(module)
 	}
 	if err != nil {
-		return "", &CompileError{"Program.Code", err.Error()}
+		return p, &CompileError{"Program.Code", err.Error()}
 	}
-	return format, nil
+	return p, nil
 }

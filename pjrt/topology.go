@@ -229,7 +229,7 @@ func (p *Plugin) Compile(ctx context.Context, t *Topology, program Program, o Co
 	if t == nil || t.api != p.api {
 		return nil, &CompileError{"Topology", "it is nil or of another plugin"}
 	}
-	format, err := program.check(o, t.platformName)
+	program, err := program.check(o, t.platformName)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +249,7 @@ func (p *Plugin) Compile(ctx context.Context, t *Topology, program Program, o Co
 		code = bytes.Clone(code)
 	}
 	return await(ctx, op, func() (*Executable, error) {
-		x, err := p.api.Compile(t.t, code, format, options)
+		x, err := p.api.Compile(t.t, code, program.Format, options)
 		if err != nil {
 			return nil, p.wrap(op, err)
 		}

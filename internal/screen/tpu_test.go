@@ -13,11 +13,11 @@ func TestWhatTheTPUCompilerCannotRead(t *testing.T) {
 		mlirBytecodeMagic + "complex<f64>":                              false,
 		"func.func @complex(%x: tensor<f64>) -> tensor<f64> { return }": false,
 	} {
-		if err := MLIR([]byte(code), Options{TPU: true, Partitions: 2}); (err != nil) != bad {
+		if _, err := MLIR([]byte(code), Options{TPU: true, Partitions: 2}); (err != nil) != bad {
 			t.Errorf("%q: %v", code, err)
 		}
 		for _, o := range []Options{{TPU: true, Partitions: 1}, {Partitions: 2}} {
-			if err := MLIR([]byte(code), o); err != nil {
+			if _, err := MLIR([]byte(code), o); err != nil {
 				t.Errorf("%q, %+v: %v", code, o, err)
 			}
 		}

@@ -1,7 +1,6 @@
 package screen
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
@@ -43,50 +42,46 @@ func internalCall(target string) string {
 	return ""
 }
 
-// customCall looks at one custom call; shardings has the mhlo.sharding of each
-// value that @Sharding gave so far.
-func customCall(op *operation, shardings map[string]string) error {
-	target := op.target
-	if target == "" {
-		target, _ = op.text("call_target_name")
-	}
+// customCall looks at one custom call.
+func (f *checker) customCall(op *Operation) error {
+	target := op.target()
 	if instead := internalCall(target); instead != "" {
 		return codeError("custom call @%s is the compiler's own and crashes it elsewhere: %s", target, instead)
 	}
 	if name, ok := strings.CutPrefix(target, "mhlo."); ok {
-		return mhloCall(name, op)
+		return f.mhloCall(name, op)
 	}
 	switch target {
 	case "Sharding":
-		if _, ok := op.text("mhlo.sharding"); !ok {
+		if _, ok := f.text(op, "mhlo.sharding"); !ok {
 			return codeError("custom call @Sharding has no string mhlo.sharding, which crashes the compiler: write {mhlo.sharding = \"{devices=[2]<=[2]}\"}, or use sdy.sharding_constraint")
 		}
 	case fullToShard, shardToFull:
-		return manualCall(target, op, shardings)
+		return f.manualCall(target, op)
 	case "TopK":
-		results := op.outs
+		results := op.Outs
 		if len(results) == 1 {
 			if inside, ok := strings.CutPrefix(results[0], "tuple<"); ok {
 				results = splitList(strings.TrimSuffix(inside, ">"))
 			}
 		}
-		if len(op.ins) == 0 || len(results) < 2 {
-			return codeError("custom call @TopK has %d operands and %d results, which crashes the compiler: it takes the values and gives values and indices; use chlo.top_k", len(op.ins), len(results))
+		if len(op.Ins) == 0 || len(results) < 2 {
+			return codeError("custom call @TopK has %d operands and %d results, which crashes the compiler: it takes the values and gives values and indices; use chlo.top_k", len(op.Ins), len(results))
 		}
 	case "Eigh", "Qr":
-		if len(op.ins) != 1 || len(op.outs) != 2 || !isDecomposition(op.ins[0], op.outs[0], op.outs[1]) {
+		if len(op.Ins) != 1 || len(op.Outs) != 2 || !isDecomposition(op.Ins[0], op.Outs[0], op.Outs[1]) {
 			return codeError("custom call @%s has the type %s, which crashes the compiler: it takes one tensor of rank 2 or more, and gives one of its shape and one of its batch and its smaller side", target, op.signature())
 		}
 	case "ProductOfElementaryHouseholderReflectors":
-		if len(op.ins) != 2 || len(op.outs) != 1 || !areReflectors(op.ins[0], op.ins[1]) {
+		if len(op.Ins) != 2 || len(op.Outs) != 1 || !areReflectors(op.Ins[0], op.Ins[1]) {
 			return codeError("custom call @%s has the type %s, which crashes the compiler: it takes a tensor of rank 2 or more and the scales of its reflectors, and gives one tensor", target, op.signature())
 		}
 	}
 	return nil
 }
 
-func (op *operation) signature() string {
-	return "(" + strings.Join(op.ins, ", ") + ") -> (" + strings.Join(op.outs, ", ") + ")"
+func (op *Operation) signature() string {
+	return "(" + strings.Join(op.Ins, ", ") + ") -> (" + strings.Join(op.Outs, ", ") + ")"
 }
 
 // isDecomposition tells whether the results of a decomposition fit its operand.
@@ -108,34 +103,33 @@ func areReflectors(matrix, scales string) bool {
 }
 
 // mhloCall looks at a custom call @mhlo.name.
-func mhloCall(name string, op *operation) error {
+func (f *checker) mhloCall(name string, op *Operation) error {
 	if !slices.Contains(mhloCalls, name) {
 		return codeError("custom call @mhlo.%s is no operation that compilers know, which crashes them: write the operation of stablehlo or chlo itself", name)
 	}
-	attributes, ok := op.attrs["mhlo.attributes"]
-	if !ok || !strings.HasPrefix(attributes, "{") {
+	attributes := f.resolve(op.get("mhlo.attributes"))
+	if !strings.HasPrefix(attributes, "{") {
 		return codeError("custom call @mhlo.%s has no dictionary mhlo.attributes, which crashes the compiler: write chlo.%s itself", name, strings.Replace(name, "topk", "top_k", 1))
 	}
-	for _, key := range slices.Sorted(maps.Keys(op.attrs)) {
-		switch v := op.attrs[key]; key {
+	for _, a := range op.Attrs {
+		switch a.Key {
 		case "call_target_name", "mhlo.attributes", "mhlo.version", "mhlo.sharding":
 			continue
 		case "backend_config", "called_computations":
-			if v == `""` || v == "[]" {
+			if a.Value == `""` || a.Value == "[]" {
 				continue
 			}
 		}
-		return codeError("custom call @mhlo.%s has the attribute %s = %s, with which compilers do not know it and crash: leave it out", name, key, op.attrs[key])
+		return codeError("custom call @mhlo.%s has the attribute %s = %s, with which compilers do not know it and crash: leave it out", name, a.Key, a.Value)
 	}
 	if name != "topk" {
 		return nil
 	}
-	inner := operation{attrs: map[string]string{}}
-	inner.dictionary(attributes)
-	if k, ok := inner.attrs["k"]; ok && !isCount(k) {
+	inner := dictionaryOf(attributes)
+	if k, ok := lookup(inner, "k"); ok && !isCount(k) {
 		return codeError("custom call @mhlo.topk has k = %s, which crashes the compiler: write an integer, or chlo.top_k itself", k)
 	}
-	if largest, ok := inner.attrs["largest"]; ok && largest != "true" && largest != "false" {
+	if largest, ok := lookup(inner, "largest"); ok && largest != "true" && largest != "false" {
 		return codeError("custom call @mhlo.topk has largest = %s, which crashes the compiler: write true or false, or chlo.top_k itself", largest)
 	}
 	return nil
@@ -151,17 +145,17 @@ func isCount(v string) bool {
 // manualCall looks at a change between full and shard shapes. The partitioner
 // checks that manual shardings are on the shard's side and that the shapes fit,
 // and aborts the process where they do not.
-func manualCall(target string, op *operation, shardings map[string]string) error {
-	own, ok := op.text("mhlo.sharding")
+func (f *checker) manualCall(target string, op *Operation) error {
+	own, ok := f.text(op, "mhlo.sharding")
 	if !ok {
 		return codeError("custom call @%s has no string mhlo.sharding, which crashes the compiler; use sdy.manual_computation", target)
 	}
-	if len(op.operands) != 1 || len(op.ins) != 1 || len(op.outs) != 1 {
+	if len(op.Operands) != 1 || len(op.Ins) != 1 || len(op.Outs) != 1 {
 		return codeError("custom call @%s has the type %s, it has one operand and one result; use sdy.manual_computation", target, op.signature())
 	}
-	from, ok := shardings[op.operands[0]]
+	from, ok := f.shardings[op.Operands[0]]
 	if !ok {
-		return codeError("the operand %s of custom call @%s is not the result of a custom call @Sharding, which crashes the compiler; use sdy.manual_computation", op.operands[0], target)
+		return codeError("the operand %s of custom call @%s is not the result of a custom call @Sharding, which crashes the compiler; use sdy.manual_computation", op.Operands[0], target)
 	}
 	shard := own
 	if target == shardToFull {
@@ -170,10 +164,10 @@ func manualCall(target string, op *operation, shardings map[string]string) error
 	if !strings.Contains(shard, "manual") {
 		return codeError("custom call @%s has sharding %q on the shard's side, which crashes the compiler: write \"{manual}\" there, or use sdy.manual_computation", target, shard)
 	}
-	in, known := tensorDims(op.ins[0])
-	out, alsoKnown := tensorDims(op.outs[0])
+	in, known := tensorDims(op.Ins[0])
+	out, alsoKnown := tensorDims(op.Outs[0])
 	if known && alsoKnown && !slices.Equal(tile(in, from), tile(out, own)) {
-		return codeError("custom call @%s goes from %s with sharding %q to %s with sharding %q, whose shards differ, which crashes the compiler; use sdy.manual_computation", target, op.ins[0], from, op.outs[0], own)
+		return codeError("custom call @%s goes from %s with sharding %q to %s with sharding %q, whose shards differ, which crashes the compiler; use sdy.manual_computation", target, op.Ins[0], from, op.Outs[0], own)
 	}
 	return nil
 }

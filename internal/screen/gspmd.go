@@ -216,8 +216,8 @@ func shardingProto(b []byte, tuple bool) (why string) {
 	return t.check()
 }
 
-// shardingLooks finds what is a sharding by its looks: the text of one in a program's
-// text, wherever it stands, and among the strings of bytecode, which end with a NUL.
+// shardingLooks finds what is a sharding by its looks among the strings of bytecode, which
+// end with a NUL and do not say whose they are.
 var shardingLooks = regexp.MustCompile(`(?:^|[^{])(\{+(?:devices=|maximal|replicated|manual|unknown|unreduced)[^\x00]*)`)
 
 func checkShardingsIn(s string) error {

@@ -19,36 +19,49 @@ func FuzzMLIR(f *testing.F) {
 	f.Add("\"func.func\"() <{function_type = () -> (), sym_name = \"f\\41\"}> ({ }) : () -> ()")
 	f.Add(strings.Repeat("(<[{", 100))
 	f.Fuzz(func(t *testing.T, s string) {
-		_ = MLIR([]byte(s), Options{Shardy: len(s)%2 == 0, Host: len(s)%4 < 2})
+		_, _ = MLIR([]byte(s), Options{Shardy: len(s)%2 == 0, Host: len(s)%4 < 2})
 	})
 }
 
-// Any text as an operation is read to a place within it.
-func FuzzReadOperation(f *testing.F) {
-	f.Add("@f(%x#1, %y) {a = 1 : i32, \"b\" = [2, #c<d>], e} : (tensor<4x?xf32, #b>, !t) -> (i1, tuple<i2>) loc(#l)")
-	f.Add("(%x) <{a = {b = \"}\"}}> ({ ^bb0: }, {}) {c} : () -> () // d")
-	f.Add("%x, %c, low = [-1], high = array<i64: 2> : (")
+// Any text is read to operations of which every part is from it.
+func FuzzRead(f *testing.F) {
+	f.Add("%a = stablehlo.f @f(%x#1, %y) {a = 1 : i32, \"b\" = [2, #c<d>], e} : (tensor<4x?xf32, #b>, !t) -> (i1, tuple<i2>) loc(#l)")
+	f.Add("\"a.b\"(%x) <{a = {b = \"}\"}}> ({ ^bb0: }, {}) {c} : () -> () // d")
+	f.Add("stablehlo.pad %x, %c, low = [-1], high = array<i64: 2> : (")
+	f.Add("#a = [b]x[c]->\n!t = tensor<?x!u>\nmodule { func.func @f(%x: !t {a = #a}) { return } {-# #-} }")
 	f.Fuzz(func(t *testing.T, s string) {
-		op, ok := readOperation(s)
-		if op.n < 0 || op.n > len(s) {
-			t.Fatalf("read %d of %d bytes", op.n, len(s))
+		if newChecker(Options{}).tokens(s) != nil {
+			return
 		}
-		if ok && op.n == 0 {
-			t.Fatal("read nothing")
-		}
-		for _, list := range [][]string{op.operands, op.ins, op.outs, op.regions} {
-			for _, e := range list {
-				if e == "" || !strings.Contains(s, e) {
-					t.Fatalf("%q is not from the text", e)
+		top, _ := read(s)
+		var look func(r *Region)
+		look = func(r *Region) {
+			for _, op := range r.Ops {
+				if op.at < 0 || op.at > op.name || op.name >= op.end || op.end > len(s) {
+					t.Fatalf("%s stands at %d, %d, %d of %d", op.Name, op.at, op.name, op.end, len(s))
+				}
+				if op.operandsAt > op.operandsEnd || op.operandsEnd > op.end {
+					t.Fatalf("%s has operands at %d to %d", op.Name, op.operandsAt, op.operandsEnd)
+				}
+				for _, list := range [][]string{op.Operands, op.Ins, op.Outs, op.Results} {
+					for _, e := range list {
+						if e == "" || !strings.Contains(s, e) {
+							t.Fatalf("%q is not from the text", e)
+						}
+					}
+				}
+				for _, inner := range op.Regions {
+					look(inner)
 				}
 			}
 		}
+		look(top)
 	})
 }
 
 func TestBytecodeThatMixesShardyAndGSPMDIsRefused(t *testing.T) {
 	for text, bad := range map[string]bool{"\x00sdy\x00x\x00Sharding\x00": true, "\x00sdy\x00": false, "\x00Sharding\x00mhlo.sharding\x00": false, "\x00sdy\x00ShardingX\x00": false} {
-		if err := MLIR([]byte(mlirBytecodeMagic+text), Options{}); (err != nil) != bad {
+		if _, err := MLIR([]byte(mlirBytecodeMagic+text), Options{}); (err != nil) != bad {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -78,7 +91,7 @@ func TestBytecodeIsScreenedByItsStrings(t *testing.T) {
 		"\x00mhlo.num_partitions\x00mhlo.frontend_attributes\x00TopK\x00": {},
 	} {
 		for shardy, bad := range map[bool]bool{false: want.gspmd, true: want.shardy} {
-			if err := MLIR([]byte(mlirBytecodeMagic+text), Options{Shardy: shardy}); (err != nil) != bad {
+			if _, err := MLIR([]byte(mlirBytecodeMagic+text), Options{Shardy: shardy}); (err != nil) != bad {
 				t.Errorf("%q, Shardy %v: %v", text, shardy, err)
 			}
 		}

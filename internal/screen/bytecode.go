@@ -5,7 +5,7 @@ import "strings"
 // scanBytecode looks at the strings of MLIR bytecode, which keeps them
 // NUL-terminated in one section: names of dialects, operations and attributes,
 // and texts. What uses which, it does not see.
-func (f *moduleFacts) scanBytecode(s string) error {
+func (f *checker) scanBytecode(s string) error {
 	has := func(name string) bool { return strings.Contains(s, "\x00"+name+"\x00") }
 	f.sdy = has("sdy")
 	for _, name := range gspmdCalls {

@@ -11,28 +11,22 @@ const maxPadded = math.MaxInt64 / 16
 
 // checkPadding looks at a pad or a reduce_window: compilers pad with what is
 // positive first and crop afterwards, and what they make in between has to have
-// a size. constants are the integers of values known so far.
-func checkPadding(name string, op *operation, constants map[string][]int64) error {
-	if len(op.ins) == 0 {
-		return nil
+// a size.
+func (f *checker) checkPadding(name string, op *Operation) error {
+	if err := op.typed(); err != nil {
+		return err
 	}
-	dims, ok := tensorDims(op.ins[0])
-	if !ok {
-		dims = nil // an alias is not followed; the numbers alone are looked at
-	}
+	dims, _ := tensorDims(f.resolve(op.Ins[0]))
 	attr := func(keys ...string) []int64 {
 		for _, k := range keys {
-			if v, ok := op.attrs[k]; ok {
-				return integersIn(v)
+			if v, ok := op.has(k); ok {
+				return integersIn(f.resolve(v))
 			}
 		}
 		return nil
 	}
 	operand := func(i int) []int64 {
-		if i < len(op.operands) {
-			return constants[op.operands[i]]
-		}
-		return nil
+		return f.constants[op.operand(i)]
 	}
 	var low, high, interior []int64
 	switch name {
@@ -77,23 +71,9 @@ func checkPadding(name string, op *operation, constants map[string][]int64) erro
 			size += more
 		}
 		if !fits || total > maxPadded/max(size, 1) {
-			return codeError("%s pads dimension %d of %s by %d and %d with %d between elements, which is more than memory can address and aborts the compiler: take the crop before the padding", name, i, strings.TrimSpace(op.ins[0]), l, h, in)
+			return codeError("it pads dimension %d of %s by %d and %d with %d between elements, which is more than memory can address and aborts the compiler: take the crop before the padding", i, strings.TrimSpace(op.Ins[0]), l, h, in)
 		}
 		total *= max(size, 1)
-	}
-	return nil
-}
-
-// maxDilation bounds what a convolution puts between elements: compilers that count the
-// operations of one go from element to element.
-const maxDilation = 1 << 24
-
-// checkDilation looks at [2, 1] or array<i64: 2, 1>.
-func checkDilation(value string) error {
-	for _, n := range integersIn(value[:endOfValue(value, 0)]) {
-		if n > maxDilation {
-			return codeError("a convolution dilates its operand by %d, which takes the compiler for ever: %d is the most", n, maxDilation)
-		}
 	}
 	return nil
 }

@@ -156,29 +156,6 @@ func endOfGroup(s string, i int) int {
 	return 0
 }
 
-// endOfValue is where a value ends: before a comma, a colon or a closing
-// bracket that is not its own.
-func endOfValue(s string, i int) int {
-	for i < len(s) {
-		switch s[i] {
-		case ',', ':', ')', ']', '}', '>', '\n':
-			return i
-		case '"':
-			_, n := scanString(s[i:])
-			i += n
-		case '(', '[', '{', '<':
-			end := endOfGroup(s, i)
-			if end == 0 {
-				return len(s)
-			}
-			i = end
-		default:
-			i++
-		}
-	}
-	return i
-}
-
 // splitList cuts at the commas outside brackets and strings. Elements are
 // trimmed and not empty.
 func splitList(s string) (list []string) {

@@ -53,33 +53,3 @@ func checkMeshesInBytes(s string) error {
 		s = after
 	}
 }
-
-var dimNumber = regexp.MustCompile(`[0-9]{4,}`)
-
-// checkDimNumbers looks at the dimensions of a convolution, [b, 0, f]x[0, i, o]->[b, 0, f]
-// and no more: a list as long as the largest is made of each.
-func checkDimNumbers(value string) error {
-	if n := dimNumber.FindString(value); n != "" {
-		return codeError("a convolution has dimension %s, which ends the compiler's memory", n)
-	}
-	return nil
-}
-
-// endOfDimNumbers is the end of [...]x[...]->[...], which starts s.
-func endOfDimNumbers(s string) int {
-	end := 0
-	for _, sign := range []string{"", "x", "->"} {
-		i := skipSpace(s, end)
-		if !strings.HasPrefix(s[i:], sign) {
-			break
-		}
-		if i = skipSpace(s, i+len(sign)); i == len(s) || s[i] != '[' {
-			break
-		}
-		if i = endOfGroup(s, i); i == 0 {
-			break
-		}
-		end = i
-	}
-	return end
-}

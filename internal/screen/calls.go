@@ -5,20 +5,8 @@ import "strings"
 // maxAllCalls bounds the calls of a program in total, as compilers inline them.
 const maxAllCalls = 1 << 20
 
-// symbols remembers the functions that a custom call names.
-func (f *moduleFacts) symbols(list string) {
-	for {
-		at := strings.IndexByte(list, '@')
-		if at < 0 {
-			return
-		}
-		name, end := readSymbol(list, at)
-		f.called, list = append(f.called, name), list[end:]
-	}
-}
-
 // missing finds a function that a custom call names and that there is not.
-func (f *moduleFacts) missing() error {
+func (f *checker) missing() error {
 	for _, name := range f.called {
 		if !f.defined[name] {
 			return codeError("a custom call names @%s among its called_computations, and there is no such function, which crashes the compiler: define it, or leave it out", name)
@@ -29,18 +17,18 @@ func (f *moduleFacts) missing() error {
 
 // checkPermute looks at the pairs of a collective_permute: compilers believe them where
 // there is one replica, or one partition.
-func (f *moduleFacts) checkPermute(op *operation) error {
-	pairs := op.attrs["source_target_pairs"]
-	if !strings.HasPrefix(pairs, "dense<") || strings.Contains(pairs, `"`) {
+func (f *checker) checkPermute(op *Operation) error {
+	pairs := f.resolve(op.get("source_target_pairs"))
+	if !strings.HasPrefix(pairs, "dense<") {
 		return nil
 	}
 	limit, of := int64(max(f.Replicas, 1)), "replica"
-	if _, channel := op.attrs["channel_handle"]; channel {
+	if _, channel := op.has("channel_handle"); channel {
 		limit, of = int64(max(f.Partitions, 1)), "partition"
 	}
 	for _, id := range integersIn(pairs) {
 		if id >= limit {
-			return codeError("a collective_permute is over %s %d, and there are %d: with a channel_handle its numbers are partitions, without one replicas", of, id, limit)
+			return codeError("it is over %s %d, and there are %d: with a channel_handle its numbers are partitions, without one replicas", of, id, limit)
 		}
 	}
 	return nil
@@ -48,7 +36,7 @@ func (f *moduleFacts) checkPermute(op *operation) error {
 
 // recursion finds a function that reaches itself: XLA has no recursion, and its
 // inliner follows one until the stack ends, as it does a long chain of calls.
-func (f *moduleFacts) recursion() error {
+func (f *checker) recursion() error {
 	const onPath, done = 1, 2
 	state := map[string]int{}
 	calls := map[string]int{} // within a call of the function, one in another
