@@ -49,7 +49,7 @@ func TestADivisionByWhatFoldingMakesZeroIsNoTrap(t *testing.T) {
 			for form, division := range map[string]string{
 				"custom":    fmt.Sprintf("%%o = stablehlo.%s %%c, %%z : T", op),
 				"generic":   fmt.Sprintf("%%o = \"stablehlo.%s\"(%%c, %%z) : (T, T) -> T", op),
-				"in a loop": fmt.Sprintf("%%s = stablehlo.constant dense<0> : tensor<i32>\n%%o, %%t, %%v = stablehlo.while(%%a = %%c, %%b = %%s, %%d = %%z) : T, tensor<i32>, T cond { %%u = stablehlo.constant dense<1> : tensor<i32>\n %%m = stablehlo.compare LT, %%b, %%u : (tensor<i32>, tensor<i32>) -> tensor<i1>\n stablehlo.return %%m : tensor<i1> } do { %%u = stablehlo.constant dense<1> : tensor<i32>\n %%m = stablehlo.add %%b, %%u : tensor<i32>\n %%w = stablehlo.%s %%c, %%d : T\n stablehlo.return %%w, %%m, %%d : T, tensor<i32>, T }", op),
+				"in a loop": fmt.Sprintf("%%first = stablehlo.constant dense<0> : tensor<i32>\n%%o, %%t, %%v = stablehlo.while(%%a = %%c, %%b = %%first, %%d = %%z) : T, tensor<i32>, T cond { %%u = stablehlo.constant dense<1> : tensor<i32>\n %%m = stablehlo.compare LT, %%b, %%u : (tensor<i32>, tensor<i32>) -> tensor<i1>\n stablehlo.return %%m : tensor<i1> } do { %%u = stablehlo.constant dense<1> : tensor<i32>\n %%m = stablehlo.add %%b, %%u : tensor<i32>\n %%w = stablehlo.%s %%c, %%d : T\n stablehlo.return %%w, %%m, %%d : T, tensor<i32>, T }", op),
 			} {
 				t.Run(name+", "+op+", "+form, func(t *testing.T) {
 					text := "!t = tensor<4xi32>\nmodule { func.func private @zero() -> T { %n = stablehlo.constant dense<0> : T\n return %n : T }\nfunc.func public @main(%x: T) -> T {\n%c = stablehlo.constant dense<7> : T\n%n = stablehlo.constant dense<0> : T\n" + z + "\n" + division + "\nreturn %o : T } }"

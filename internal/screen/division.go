@@ -83,7 +83,12 @@ func (f *checker) checkDivision(op *Operation) error {
 		return nil
 	}
 	types := []string{op.Ins[0], op.Ins[len(op.Ins)-1]}
-	hidden := fmt.Sprintf("%%screened_%d", len(f.edits))
+	if f.hidden == "" {
+		for f.hidden = "%screened_"; strings.Contains(f.code, f.hidden); {
+			f.hidden += "_"
+		}
+	}
+	hidden := fmt.Sprintf("%s%d", f.hidden, len(f.edits))
 	f.edits = append(f.edits,
 		edit{op.at, op.at, fmt.Sprintf("%s:2 = \"stablehlo.optimization_barrier\"(%s, %s) : (%s, %s) -> (%[4]s, %[5]s)\n", hidden, lhs, rhs, types[0], types[1])},
 		edit{op.operandsAt, op.operandsEnd, hidden + "#0, " + hidden + "#1"})

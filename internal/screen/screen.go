@@ -48,6 +48,7 @@ type checker struct {
 	constants map[string][]int64 // of integer values, while they are few
 	folds     map[string]bool    // the values that a compiler may come to know
 	edits     []edit
+	hidden    string // starts the names of what is hidden
 
 	// The manual shardings of GSPMD there are, those that its custom calls have, those
 	// of @Sharding alone, and the changes back to full shapes.
