@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"tpustrategy/errkind"
 )
 
 // FindingCode names a kind of finding. Codes are stable: match on them.
@@ -91,6 +93,9 @@ func (e *CheckError) Error() string {
 	}
 	return b.String()
 }
+
+// Kind is ValueError.
+func (*CheckError) Kind() errkind.Kind { return errkind.ValueError }
 
 // Has reports whether there is a finding of this code.
 func (e *CheckError) Has(code FindingCode) bool {

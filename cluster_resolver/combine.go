@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"tpustrategy/errkind"
 )
 
 // Simple resolves to a cluster that is given, as SimpleClusterResolver does.
@@ -145,6 +147,11 @@ func (e *ChainError) Error() string {
 		s += "\n\t" + a.String()
 	}
 	return s
+}
+
+// Kind is that of what stopped the chain, otherwise RuntimeError.
+func (e *ChainError) Kind() errkind.Kind {
+	return errkind.Or(errors.Join(e.Unwrap()...), errkind.RuntimeError)
 }
 
 // Unwrap returns the failure that stopped the chain, or the reasons of all.

@@ -1,19 +1,20 @@
 package clusterresolver
 
 import (
-	"errors"
 	"fmt"
 	"strings"
+
+	"tpustrategy/errkind"
 )
 
 // ErrNotDetected is matched by every error that only says "this source does not
 // apply here": a variable that is not set, a metadata server that is not there.
 // A [Chain] goes on to its next resolver for such an error and for no other.
-var ErrNotDetected = errors.New("clusterresolver: not detected")
+var ErrNotDetected = errkind.New(errkind.NotFoundError, "clusterresolver: not detected")
 
 // ErrNotFound is matched when a named node, queued resource or metadata key does
 // not exist on a server that did answer.
-var ErrNotFound = errors.New("clusterresolver: not found")
+var ErrNotFound = errkind.New(errkind.NotFoundError, "clusterresolver: not found")
 
 // NotDetectedError is the reason why a resolver does not apply. It matches
 // [ErrNotDetected], and whatever Err holds.
@@ -33,6 +34,9 @@ func (e *NotDetectedError) Error() string {
 	}
 	return s
 }
+
+// Kind is NotFoundError.
+func (*NotDetectedError) Kind() errkind.Kind { return errkind.NotFoundError }
 
 // Is reports a match with [ErrNotDetected].
 func (e *NotDetectedError) Is(target error) bool { return target == ErrNotDetected }
@@ -68,6 +72,9 @@ func (e *ParseError) Error() string {
 	return b.String()
 }
 
+// Kind is ValueError.
+func (*ParseError) Kind() errkind.Kind { return errkind.ValueError }
+
 // Unwrap returns the cause.
 func (e *ParseError) Unwrap() error { return e.Err }
 
@@ -100,6 +107,9 @@ func (e *LookupError) Error() string {
 	return fmt.Sprintf("clusterresolver: no task with index %d in job %q (indices: [%s])", e.Index, e.Job, have)
 }
 
+// Kind is ValueError.
+func (*LookupError) Kind() errkind.Kind { return errkind.ValueError }
+
 // NotReadyError is a node or a queued resource that exists but cannot be used now.
 type NotReadyError struct {
 	// Name is the resource name, State and Health are the service's own words.
@@ -123,6 +133,9 @@ func (e *NotReadyError) Error() string {
 	}
 	return s + "; wait for it, or set PollInterval to let the resolver wait"
 }
+
+// Kind is RuntimeError.
+func (*NotReadyError) Kind() errkind.Kind { return errkind.RuntimeError }
 
 // APIError is a call to the Cloud TPU API that failed.
 type APIError struct {
@@ -155,6 +168,9 @@ func (e *APIError) Error() string {
 	return s
 }
 
+// Kind follows the HTTP status; it is UnavailableError if no answer came.
+func (e *APIError) Kind() errkind.Kind { return apiKind(e.Code) }
+
 // Is matches [ErrNotFound] for status 404.
 func (e *APIError) Is(target error) bool { return target == ErrNotFound && e.Code == 404 }
 
@@ -175,4 +191,21 @@ func orUnknown(s string) string {
 		return "unknown"
 	}
 	return s
+}
+
+// apiKind is what an HTTP status comes to.
+func apiKind(code int) errkind.Kind {
+	switch code {
+	case 400, 409, 412:
+		return errkind.ValueError
+	case 401, 403:
+		return errkind.PermissionDeniedError
+	case 404:
+		return errkind.NotFoundError
+	case 429:
+		return errkind.ResourceExhaustedError
+	case 0, 500, 502, 503, 504:
+		return errkind.UnavailableError
+	}
+	return errkind.RuntimeError
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"cloud.google.com/go/compute/metadata"
+
+	"tpustrategy/errkind"
 )
 
 // Metadata is what the metadata server of a machine says about its TPU slice. The
@@ -77,6 +79,9 @@ type MetadataError struct {
 func (e *MetadataError) Error() string {
 	return fmt.Sprintf("clusterresolver: metadata %s: %v", e.Key, e.Err)
 }
+
+// Kind is the cause's, otherwise UnavailableError.
+func (e *MetadataError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.UnavailableError) }
 
 // Unwrap returns the cause.
 func (e *MetadataError) Unwrap() error { return e.Err }

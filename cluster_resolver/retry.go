@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"tpustrategy/errkind"
 )
 
 // Retry says how often and how fast a network call is tried again. The zero value is
@@ -80,6 +82,9 @@ func (e *RetryError) Error() string {
 	}
 	return e.Op + ": " + s
 }
+
+// Kind is the cause's, otherwise UnavailableError.
+func (e *RetryError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.UnavailableError) }
 
 // Unwrap returns Err.
 func (e *RetryError) Unwrap() error { return e.Err }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"tpustrategy/errkind"
 )
 
 // Kind tells the annotations apart.
@@ -105,6 +107,9 @@ func (e *Error) Error() string {
 	}
 	return b.String()
 }
+
+// Kind is ValueError.
+func (*Error) Kind() errkind.Kind { return errkind.ValueError }
 
 // Validate checks the annotation against a tensor of the given shape on a replica
 // of devices logical devices. The order of the checks is TensorFlow's: for a

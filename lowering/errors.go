@@ -1,26 +1,27 @@
 package lowering
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
+
+	"tpustrategy/errkind"
 )
 
 var (
 	// ErrNoData is returned by transfers on a Backend made without Options.Data.
-	ErrNoData = errors.New("lowering: this backend only lowers, it holds no data: set Options.Data, or use package lowering/backend")
+	ErrNoData = errkind.New(errkind.RuntimeError, "lowering: this backend only lowers, it holds no data: set Options.Data, or use package lowering/backend")
 
 	// ErrNotExecutable is returned by Lowered.Execute.
-	ErrNotExecutable = errors.New("lowering: this program was only lowered, it cannot run: set Options.Compile, or use package lowering/backend")
+	ErrNotExecutable = errkind.New(errkind.RuntimeError, "lowering: this program was only lowered, it cannot run: set Options.Compile, or use package lowering/backend")
 
 	// ErrFinalized is returned by every use of a builder whose backend was finalized.
-	ErrFinalized = errors.New("lowering: backend is finalized")
+	ErrFinalized = errkind.New(errkind.RuntimeError, "lowering: backend is finalized")
 
 	// ErrCompiled is returned by uses of a builder after Compile.
-	ErrCompiled = errors.New("lowering: computation is already compiled")
+	ErrCompiled = errkind.New(errkind.RuntimeError, "lowering: computation is already compiled")
 )
 
 // OpError says which op could not be lowered, on what operands, and why.
@@ -51,6 +52,9 @@ func (e *OpError) Error() string {
 	sb.WriteString(e.Err.Error())
 	return sb.String()
 }
+
+// Kind is the reason's, otherwise InvalidArgumentError.
+func (e *OpError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.InvalidArgumentError) }
 
 // Unwrap returns the reason.
 func (e *OpError) Unwrap() error { return e.Err }

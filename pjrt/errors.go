@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"tpustrategy/errkind"
 	"tpustrategy/internal/files"
 	"tpustrategy/pjrt/internal/capi"
 )
@@ -13,16 +14,16 @@ import (
 // Sentinel errors. Errors of this package match them with errors.Is.
 var (
 	// ErrClosed: the object, or the client that it belongs to, is closed.
-	ErrClosed = errors.New("pjrt: closed")
+	ErrClosed = errkind.New(errkind.RuntimeError, "pjrt: closed")
 	// ErrDonated: the buffer was given to a program as a donated argument.
-	ErrDonated = errors.New("pjrt: buffer was donated")
+	ErrDonated = errkind.New(errkind.RuntimeError, "pjrt: buffer was donated")
 	// ErrBusy: another call is using the buffer in a way that excludes this one.
-	ErrBusy = errors.New("pjrt: buffer is in use by another call")
+	ErrBusy = errkind.New(errkind.RuntimeError, "pjrt: buffer is in use by another call")
 	// ErrDeserialized: the program came from serialized bytes, so that it cannot be
 	// serialized again: a plugin may write it without its machine code.
-	ErrDeserialized = errors.New("pjrt: the program came from serialized bytes; keep those")
+	ErrDeserialized = errkind.New(errkind.NotImplementedError, "pjrt: the program came from serialized bytes; keep those")
 	// ErrBorrowed: the object belongs to another one, which is to be closed instead.
-	ErrBorrowed = errors.New("pjrt: not owned, close its owner instead")
+	ErrBorrowed = errkind.New(errkind.RuntimeError, "pjrt: not owned, close its owner instead")
 )
 
 // Code is a PJRT error code. It is itself an error, so that
@@ -65,6 +66,37 @@ func (c Code) Error() string {
 	return codeNames[c]
 }
 
+// Kind is that of TensorFlow for the same code.
+func (c Code) Kind() errkind.Kind { return codeKind(c) }
+
+func codeKind(c Code) errkind.Kind {
+	switch c {
+	case Cancelled:
+		return errkind.CancelledError
+	case InvalidArgument:
+		return errkind.InvalidArgumentError
+	case DeadlineExceeded:
+		return errkind.DeadlineExceededError
+	case NotFound:
+		return errkind.NotFoundError
+	case PermissionDenied, Unauthenticated:
+		return errkind.PermissionDeniedError
+	case ResourceExhausted:
+		return errkind.ResourceExhaustedError
+	case FailedPrecondition, Aborted, AlreadyExists:
+		return errkind.FailedPreconditionError
+	case OutOfRange:
+		return errkind.OutOfRangeError
+	case Unimplemented:
+		return errkind.NotImplementedError
+	case Unavailable:
+		return errkind.UnavailableError
+	case DataLoss:
+		return errkind.DataLossError
+	}
+	return errkind.InternalError
+}
+
 // Is makes Unimplemented match errors.ErrUnsupported.
 func (c Code) Is(target error) bool { return c == Unimplemented && target == errors.ErrUnsupported }
 
@@ -88,6 +120,9 @@ type Error struct {
 func (e *Error) Error() string {
 	return fmt.Sprintf("pjrt: %s: %s: %s (%s)", e.Op, e.Code.Error(), e.Msg, filepath.Base(e.Plugin))
 }
+
+// Kind is the code's.
+func (e *Error) Kind() errkind.Kind { return e.Code.Kind() }
 
 // Unwrap answers the code.
 func (e *Error) Unwrap() error { return e.Code }
@@ -134,6 +169,16 @@ const (
 	PluginChanged                            // not the library of OpenOptions.SHA256
 )
 
+func (r PluginReason) kind() errkind.Kind {
+	switch r {
+	case PluginMissing:
+		return errkind.NotFoundError
+	case PluginUntrusted, PluginChanged:
+		return errkind.PermissionDeniedError
+	}
+	return errkind.RuntimeError
+}
+
 var pluginReasons = map[PluginReason]string{PluginMissing: "missing", PluginNotFile: "not a regular file",
 	PluginUntrusted: "not trusted", PluginChanged: "another library",
 	PluginNotLibrary: "not a shared library", PluginTruncated: "truncated", PluginWrongArch: "built for another machine",
@@ -168,6 +213,9 @@ func (e *PluginError) Error() string {
 	return s
 }
 
+// Kind says whether the file is not there, not to be trusted, or no plugin.
+func (e *PluginError) Kind() errkind.Kind { return e.Reason.kind() }
+
 // Unwrap answers the cause, which may be nil.
 func (e *PluginError) Unwrap() error { return e.Err }
 
@@ -182,6 +230,9 @@ func (e *OptionError) Error() string {
 	return fmt.Sprintf("pjrt: option %q: %s", e.Name, e.Detail)
 }
 
+// Kind is ValueError.
+func (*OptionError) Kind() errkind.Kind { return errkind.ValueError }
+
 // CompileError says what is wrong with a program or its options before any
 // plugin sees them.
 type CompileError struct {
@@ -191,6 +242,9 @@ type CompileError struct {
 }
 
 func (e *CompileError) Error() string { return fmt.Sprintf("pjrt: compile: %s: %s", e.Field, e.Detail) }
+
+// Kind is InvalidArgumentError.
+func (*CompileError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
 
 // OpenError says what keeps an object from closing. Close can be called again.
 type OpenError struct {
@@ -213,6 +267,9 @@ func (e *OpenError) Error() string {
 	}
 	return fmt.Sprintf("pjrt: %s: still open: %s", e.Op, strings.Join(parts, ", "))
 }
+
+// Kind is FailedPreconditionError: what is open has to be closed.
+func (*OpenError) Kind() errkind.Kind { return errkind.FailedPreconditionError }
 
 // ArgumentError names one buffer of an Execute call. Nothing was executed.
 type ArgumentError struct {
@@ -247,6 +304,9 @@ func (e *ArgumentError) Error() string {
 	}
 	return s
 }
+
+// Kind is the cause's, otherwise InvalidArgumentError.
+func (e *ArgumentError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.InvalidArgumentError) }
 
 // Unwrap answers the sentinel, which may be nil.
 func (e *ArgumentError) Unwrap() error { return e.Err }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"tpustrategy/errkind"
 	"tpustrategy/internal/files"
 	"tpustrategy/internal/pins"
 )
@@ -47,15 +48,16 @@ type Found struct {
 
 // FindError is that no plugin was found. It matches fs.ErrNotExist.
 type FindError struct {
-	Kind  string
-	Tried []Candidate
+	// Plugin is what was looked for: "cpu", "tpu" or "cuda".
+	Plugin string
+	Tried  []Candidate
 	// Hint says what to do.
 	Hint string
 }
 
 func (e *FindError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "pjrt: find %s plugin: none found; %s", e.Kind, e.Hint)
+	fmt.Fprintf(&b, "pjrt: find %s plugin: none found; %s", e.Plugin, e.Hint)
 	for _, c := range e.Tried {
 		fmt.Fprintf(&b, "\n\t%s: ", c.Source)
 		if c.Path != "" {
@@ -65,6 +67,9 @@ func (e *FindError) Error() string {
 	}
 	return b.String()
 }
+
+// Kind is NotFoundError.
+func (*FindError) Kind() errkind.Kind { return errkind.NotFoundError }
 
 // Unwrap answers fs.ErrNotExist.
 func (e *FindError) Unwrap() error { return fs.ErrNotExist }
@@ -132,7 +137,7 @@ func Find(o FindOptions) (Found, error) {
 		if try(c.Source, c.Path) {
 			return found()
 		}
-		return Found{}, &FindError{Kind: o.Kind, Tried: tried, Hint: fmt.Sprintf("%s is %s: %v; correct or unset it", c.Source, c.Path, tried[len(tried)-1].Err)}
+		return Found{}, &FindError{Plugin: o.Kind, Tried: tried, Hint: fmt.Sprintf("%s is %s: %v; correct or unset it", c.Source, c.Path, tried[len(tried)-1].Err)}
 	}
 	if pin, err := pins.For(o.Kind, o.GOARCH); err != nil {
 		tried = append(tried, Candidate{"installer", "", err})
@@ -149,5 +154,5 @@ func Find(o FindOptions) (Found, error) {
 			}
 		}
 	}
-	return Found{}, &FindError{Kind: o.Kind, Tried: tried, Hint: hint}
+	return Found{}, &FindError{Plugin: o.Kind, Tried: tried, Hint: hint}
 }

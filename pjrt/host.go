@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"tpustrategy/errkind"
 	"tpustrategy/pjrt/internal/capi"
 	"tpustrategy/pjrt/internal/live"
 )
@@ -26,6 +27,9 @@ func (e *TransferError) Error() string {
 	}
 	return s
 }
+
+// Kind is InvalidArgumentError.
+func (*TransferError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
 
 // Unwrap answers the sentinel, which may be nil.
 func (e *TransferError) Unwrap() error { return e.Err }

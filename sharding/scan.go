@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"tpustrategy/errkind"
 )
 
 // SyntaxError reports where a text could not be read.
@@ -23,6 +25,9 @@ func (e *SyntaxError) Error() string {
 	near := e.Text[at:min(at+span, len(e.Text))]
 	return fmt.Sprintf("sharding: %s: %s at offset %d, near %q", e.Form, e.Msg, e.Offset, near)
 }
+
+// Kind is ValueError.
+func (*SyntaxError) Kind() errkind.Kind { return errkind.ValueError }
 
 // Unwrap returns [errors.ErrUnsupported] if the text is well formed but says
 // something that this package cannot hold.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"tpustrategy/errkind"
 )
 
 // Problem is what a [SpecError] reports.
@@ -76,6 +78,9 @@ func (e *SpecError) Error() string {
 	}
 	return b.String()
 }
+
+// Kind is ValueError.
+func (*SpecError) Kind() errkind.Kind { return errkind.ValueError }
 
 // SpecErrors returns every [*SpecError] within err, in order.
 func SpecErrors(err error) []*SpecError {

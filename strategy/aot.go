@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomlx/compute/shapes"
 
+	"tpustrategy/errkind"
 	"tpustrategy/logical"
 	"tpustrategy/lowering/module"
 	"tpustrategy/pjrt"
@@ -54,6 +55,9 @@ type AheadOfTimeError struct {
 func (e *AheadOfTimeError) Error() string {
 	return fmt.Sprintf("strategy: %s: the strategy compiles ahead of time for %s, which is not here; open a system and use New to run", e.Doing, e.Slice)
 }
+
+// Kind is NotImplementedError.
+func (*AheadOfTimeError) Kind() errkind.Kind { return errkind.NotImplementedError }
 
 // Is matches errors.ErrUnsupported.
 func (e *AheadOfTimeError) Is(target error) bool { return target == errors.ErrUnsupported }

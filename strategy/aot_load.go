@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"tpustrategy/errkind"
 	"tpustrategy/lowering/module"
 	"tpustrategy/pjrt"
 	"tpustrategy/sharding"
@@ -78,6 +79,19 @@ func (e *StepFileError) Error() string {
 		text += ": " + e.Err.Error()
 	}
 	return text
+}
+
+// Kind is DataLossError for a file that is damaged, NotImplementedError for what cannot be saved, otherwise ValueError.
+func (e *StepFileError) Kind() errkind.Kind { return e.Reason.kind() }
+
+func (r StepReason) kind() Kind {
+	switch r {
+	case StepDamaged:
+		return errkind.DataLossError
+	case StepVersion, StepUnsupported:
+		return errkind.NotImplementedError
+	}
+	return errkind.ValueError
 }
 
 // Unwrap returns the cause, which may be nil.

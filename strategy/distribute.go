@@ -19,7 +19,7 @@ type DistributeOptions struct {
 	// cut among replicas.
 	Policy input.Policy
 	Rule   input.Rule
-	// Epoch is the pass to open, for loops that open the data once for each.
+	// Epoch is the first pass to open; each further one is the next.
 	Epoch uint64
 	// Arguments say how a replica's part of each tensor is split over its logical
 	// devices, in the order of an element's leaves (members of a tuple in order, of a
@@ -148,10 +148,10 @@ type Iterator struct {
 	arguments []logical.Annotation
 }
 
-// Iterate opens distributed input, from its beginning, as an iterator of values on
-// the devices. Close it. Each pass of the same input has the same order: to shuffle
-// anew, distribute the dataset with another epoch ([DistributeOptions].Epoch). Package
-// feed does the same ahead of the step.
+// Iterate opens the next pass of distributed input, from its beginning, as an iterator
+// of values on the devices. Close it. A shuffle has another order in each pass, unless
+// its options say otherwise, as in TensorFlow; of several processes each opens as many.
+// Package feed does the same ahead of the step.
 //
 // With several processes all batches need one shape: batch with drop remainder, or pad
 // with package feed. A process whose own shares of a short batch differ has an error from

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 
+	"tpustrategy/errkind"
 	"tpustrategy/pjrt"
 	"tpustrategy/strategy/internal/errtext"
 )
 
 // ErrClosed is matched by errors from a strategy, or a value of it, that was
 // closed.
-var ErrClosed = errors.New("strategy: closed")
+var ErrClosed = errkind.New(RuntimeError, "strategy: closed")
 
 // closedMeanwhile makes the error of a call whose buffers were closed under way match
 // [ErrClosed], as it does where they were closed before.
@@ -47,7 +48,7 @@ func (e *ArgumentError) Error() string {
 func (e *ArgumentError) Unwrap() error { return e.Err }
 
 // Kind is the cause's, otherwise ValueError.
-func (e *ArgumentError) Kind() Kind { return kindOr(e.Err, ValueError) }
+func (e *ArgumentError) Kind() Kind { return errkind.Or(e.Err, ValueError) }
 
 // TraceError is a panic of a step function while it was traced: GoMLX reports
 // errors that way, and so do this module's graph functions. The strategy and the
@@ -88,10 +89,3 @@ func (e *OptionError) Unwrap() error { return e.Err }
 
 // Kind is ValueError.
 func (e *OptionError) Kind() Kind { return ValueError }
-
-func kindOr(err error, otherwise Kind) Kind {
-	if k := KindOf(err); k != KindUnknown {
-		return k
-	}
-	return otherwise
-}

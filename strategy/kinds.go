@@ -1,76 +1,40 @@
 package strategy
 
 import (
-	"errors"
 	"fmt"
 
-	"tpustrategy/logical"
-	"tpustrategy/lowering/module"
+	"tpustrategy/errkind"
 	"tpustrategy/strategy/internal/errtext"
 )
 
-// Kind is the class of an error: the exception that TensorFlow raises for the
-// same mistake. [KindOf] finds it.
-type Kind int
+// Kind is the class of an error: the exception that TensorFlow raises for the same
+// mistake. [KindOf] finds it. It is [errkind.Kind], which has all of them.
+type Kind = errkind.Kind
 
+// The kinds that TensorFlow's distribution strategies raise.
 const (
 	// KindUnknown is the kind of errors from elsewhere.
-	KindUnknown Kind = iota
+	KindUnknown = errkind.Unknown
 	// ValueError is a value that does not fit.
-	ValueError
+	ValueError = errkind.ValueError
 	// TypeError is a value of the wrong sort or dtype.
-	TypeError
+	TypeError = errkind.TypeError
 	// RuntimeError is a call that does not belong where it was made.
-	RuntimeError
+	RuntimeError = errkind.RuntimeError
 	// NotImplementedError is what the strategy does not do.
-	NotImplementedError
+	NotImplementedError = errkind.NotImplementedError
 	// AssertionError is a nest, a destination or a value that breaks a
 	// precondition.
-	AssertionError
+	AssertionError = errkind.AssertionError
 	// InvalidArgumentError is a shape that an op cannot take.
-	InvalidArgumentError
+	InvalidArgumentError = errkind.InvalidArgumentError
 	// OutOfRangeError is input that has ended.
-	OutOfRangeError
+	OutOfRangeError = errkind.OutOfRangeError
 )
 
-// String returns TensorFlow's name of the exception.
-func (k Kind) String() string {
-	switch k {
-	case ValueError:
-		return "ValueError"
-	case TypeError:
-		return "TypeError"
-	case RuntimeError:
-		return "RuntimeError"
-	case NotImplementedError:
-		return "NotImplementedError"
-	case AssertionError:
-		return "AssertionError"
-	case InvalidArgumentError:
-		return "InvalidArgumentError"
-	case OutOfRangeError:
-		return "OutOfRangeError"
-	}
-	return "unknown"
-}
-
-// KindOf returns the kind of the first error in err's chain that has one.
-func KindOf(err error) Kind {
-	var k interface{ Kind() Kind }
-	var annotation *logical.Error
-	var collective *module.CollectiveError
-	switch {
-	case errors.As(err, &k) && k.Kind() != KindUnknown:
-		return k.Kind()
-	case errors.As(err, &annotation):
-		return ValueError
-	case errors.As(err, &collective):
-		return InvalidArgumentError
-	case errors.Is(err, ErrClosed):
-		return RuntimeError
-	}
-	return KindUnknown
-}
+// KindOf returns the kind of the first error in err's tree that has one, of whichever
+// package: [errkind.Of].
+func KindOf(err error) Kind { return errkind.Of(err) }
 
 // Error says what is wrong with a value, a variable or a nest that was given to
 // the strategy.

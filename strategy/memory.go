@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"tpustrategy/errkind"
 	"tpustrategy/lowering/module"
 	"tpustrategy/pjrt"
 	"tpustrategy/strategy/report"
@@ -59,8 +60,8 @@ func (e *MemoryError) Error() string {
 
 func (e *MemoryError) Unwrap() error { return e.Err }
 
-// Kind is KindUnknown: TensorFlow's ResourceExhaustedError has none here.
-func (e *MemoryError) Kind() Kind { return KindUnknown }
+// Kind is ResourceExhaustedError.
+func (*MemoryError) Kind() Kind { return errkind.ResourceExhaustedError }
 
 // The compiler's figures, as in "Used 31.26G of 15.75G hbm. Exceeded hbm capacity
 // by 15.51G.", or "the total memory required for HLO temporaries (25.00G) exceeds

@@ -132,7 +132,7 @@ func (s *TPUStrategy) batchIndex(replica int, local bool) int {
 // that does not end differently on different hosts, such as one dataset that is
 // dealt to them, or a repeated one.
 func (s *TPUStrategy) InputOptions() (input.Options, error) {
-	o := input.Options{Replicas: s.replicas, Hosts: s.hosts.count, HostIndex: s.hosts.process, HostPipelines: true}
+	o := input.Options{Replicas: s.replicas, Hosts: s.hosts.count, HostIndex: s.hosts.process, HostPipelines: true, Logger: s.opts.Logger}
 	if !s.hosts.several() {
 		o.Hosts, o.HostIndex = 1, 0
 		return o, nil

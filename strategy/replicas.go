@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+
+	"tpustrategy/errkind"
 )
 
 // The replicas of eager code are coroutines: each is a goroutine, of which one
@@ -41,6 +43,9 @@ type PanicError struct {
 func (e *PanicError) Error() string {
 	return fmt.Sprintf("strategy: %s panicked: %v", e.Function, e.Value)
 }
+
+// Kind is that of what the function panicked with.
+func (e *PanicError) Kind() errkind.Kind { return errkind.Of(e.Unwrap()) }
 
 // Unwrap returns the value if it is an error.
 func (e *PanicError) Unwrap() error {

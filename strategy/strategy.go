@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -44,6 +45,9 @@ type Options struct {
 	// Precision of the matrix multiplications; the default is bfloat16 passes on
 	// a TPU.
 	Precision lowering.Precision
+	// Logger receives what is no error and may still surprise, such as input that
+	// every host reads whole. Nil discards.
+	Logger *slog.Logger
 	// Compiler compiles the steps, such as a cache of compiled programs; nil is
 	// the system's runtime. Ahead of time it is not asked.
 	Compiler Compiler

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"tpustrategy/errkind"
 )
 
 // Accelerator is the kind and size of a slice: a generation, and chips in x, y
@@ -35,6 +37,9 @@ func (e *AcceleratorError) Error() string {
 	}
 	return fmt.Sprintf("tpu: accelerator %q: %s", text, e.Msg)
 }
+
+// Kind is ValueError.
+func (*AcceleratorError) Kind() errkind.Kind { return errkind.ValueError }
 
 // ParseAccelerator reads an accelerator type, such as v5litepod-16, v4-8 or
 // v5p-384, or a topology, such as v5p:4x4x4. A type takes the shape that Cloud

@@ -3,6 +3,8 @@ package tpu
 import (
 	"fmt"
 	"slices"
+
+	"tpustrategy/errkind"
 )
 
 // DeviceOrder is the order in which replicas and their cores walk the mesh.
@@ -61,6 +63,9 @@ type AssignmentError struct {
 
 // Error returns the problem in one line.
 func (e *AssignmentError) Error() string { return "tpu: device assignment: " + e.Option + ": " + e.Msg }
+
+// Kind is ValueError.
+func (*AssignmentError) Kind() errkind.Kind { return errkind.ValueError }
 
 func assignmentError(option, format string, args ...any) error {
 	return &AssignmentError{Option: option, Msg: fmt.Sprintf(format, args...)}

@@ -3,6 +3,8 @@ package tpu
 import (
 	"fmt"
 	"slices"
+
+	"tpustrategy/errkind"
 )
 
 // MeshRank is the number of axes of a TPU mesh: x, y, z and core.
@@ -61,6 +63,9 @@ type TopologyError struct {
 
 // Error returns the problem in one line.
 func (e *TopologyError) Error() string { return "tpu: topology: " + e.Field + ": " + e.Msg }
+
+// Kind is ValueError.
+func (*TopologyError) Kind() errkind.Kind { return errkind.ValueError }
 
 func topologyError(field, format string, args ...any) error {
 	return &TopologyError{Field: field, Msg: fmt.Sprintf(format, args...)}

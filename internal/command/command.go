@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"tpustrategy/errkind"
 )
 
 // The exit codes that all commands have. A command may have more.
@@ -27,6 +29,9 @@ func (s *Signal) Error() string {
 	}
 	return "interrupted"
 }
+
+// Kind is CancelledError.
+func (*Signal) Kind() errkind.Kind { return errkind.CancelledError }
 
 // Code is the exit code, that of a shell for a process which the signal has ended: 130
 // for SIGINT.

@@ -3,6 +3,8 @@ package files
 import (
 	"errors"
 	"fmt"
+
+	"tpustrategy/errkind"
 )
 
 // Reason says why a path is not used.
@@ -60,7 +62,20 @@ func (e *Error) Error() string {
 	return text
 }
 
+// Kind is NotImplementedError for a URL, PermissionDeniedError for what others could change, otherwise ValueError.
+func (e *Error) Kind() errkind.Kind { return e.Reason.kind() }
+
 // Is makes the error of a URL match errors.ErrUnsupported.
 func (e *Error) Is(target error) bool {
 	return e.Reason == URL && target == errors.ErrUnsupported
+}
+
+func (r Reason) kind() errkind.Kind {
+	switch r {
+	case URL:
+		return errkind.NotImplementedError
+	case Link, Foreign, Writable:
+		return errkind.PermissionDeniedError
+	}
+	return errkind.ValueError
 }

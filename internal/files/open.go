@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"tpustrategy/errkind"
 )
 
 // Open opens a regular file to read. It does not wait for a pipe's other end, and
@@ -116,7 +118,7 @@ func Read(path string, limit int64) ([]byte, error) {
 }
 
 // ErrTooLong is matched by the error of All for a reader that goes on.
-var ErrTooLong = errors.New("more bytes than are read")
+var ErrTooLong = errkind.New(errkind.ValueError, "more bytes than are read")
 
 // All reads what r has, which is at most limit bytes.
 func All(r io.Reader, limit int64) ([]byte, error) {

@@ -20,6 +20,7 @@ import (
 	"io"
 	"os"
 
+	"tpustrategy/errkind"
 	"tpustrategy/internal/files"
 )
 
@@ -53,6 +54,9 @@ func (e *FormatError) Error() string {
 	}
 	return "idx: " + e.File + ": " + e.Reason
 }
+
+// Kind is DataLossError.
+func (*FormatError) Kind() errkind.Kind { return errkind.DataLossError }
 
 func formatError(format string, args ...any) error {
 	return &FormatError{Reason: fmt.Sprintf(format, args...)}

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"unicode/utf8"
+
+	"tpustrategy/errkind"
 )
 
 // MaxHeaderBytes is the longest header the format allows.
@@ -22,7 +23,7 @@ const (
 )
 
 // ErrFormat is matched by every error about bytes or tensors that do not follow the format.
-var ErrFormat = errors.New("safetensors: invalid")
+var ErrFormat = errkind.New(errkind.DataLossError, "safetensors: invalid")
 
 // Spec describes a tensor to write.
 type Spec struct {

@@ -3,6 +3,8 @@ package simhost
 import (
 	"fmt"
 	"strings"
+
+	"tpustrategy/errkind"
 )
 
 // MissingError is a wait for processes that ended before they came.
@@ -21,6 +23,9 @@ type MissingError struct {
 func (e *MissingError) Error() string {
 	return fmt.Sprintf("simhost: %s: process %d waited in vain for %s: %v", e.Op, e.Here, strings.Join(e.Names, ", "), e.Err)
 }
+
+// Kind is UnavailableError.
+func (*MissingError) Kind() errkind.Kind { return errkind.UnavailableError }
 
 func (e *MissingError) Unwrap() error { return e.Err }
 
@@ -41,6 +46,9 @@ type LostError struct {
 func (e *LostError) Error() string {
 	return fmt.Sprintf("simhost: %s: %s ended after %d launches", e.Op, e.Name, e.Launches)
 }
+
+// Kind is UnavailableError.
+func (*LostError) Kind() errkind.Kind { return errkind.UnavailableError }
 
 // Launching is what a process is about to launch.
 type Launching struct {
@@ -69,3 +77,6 @@ func (e *ProgramError) Error() string {
 	}
 	return "simhost: the processes launch different programs: " + strings.Join(texts, "; ")
 }
+
+// Kind is RuntimeError.
+func (*ProgramError) Kind() errkind.Kind { return errkind.RuntimeError }

@@ -16,6 +16,7 @@ forbid() {
     bad=1
   fi
 }
+forbid 'errkind'                 '.*'
 forbid 'sharding'                'pjrt.*|tpu.*|logical.*|lowering.*|strategy.*|cluster_resolver.*'
 forbid 'tpu'                     'pjrt.*|tpu/.*|logical.*|lowering.*|strategy.*|cluster_resolver.*'
 forbid 'logical'                 'pjrt.*|tpu.*|lowering.*|strategy.*|cluster_resolver.*'

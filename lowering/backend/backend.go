@@ -12,12 +12,13 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
 
+	"tpustrategy/errkind"
 	"tpustrategy/lowering"
 	"tpustrategy/pjrt"
 )
 
 // ErrFinalized is returned by every use of a backend, or of what came from it, after its Finalize.
-var ErrFinalized = errors.New("backend: it is finalized")
+var ErrFinalized = errkind.New(errkind.RuntimeError, "backend: it is finalized")
 
 // Options configures a Backend. The zero value suits the client's platform.
 type Options struct {

@@ -12,6 +12,7 @@ import (
 	xlashapes "github.com/gomlx/go-xla/types/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"tpustrategy/errkind"
 	"tpustrategy/lowering"
 )
 
@@ -56,6 +57,9 @@ type CollectiveError struct {
 func (e *CollectiveError) Error() string {
 	return fmt.Sprintf("module: %s of shape %v: %s; %s", e.Op, e.Shape, e.Reason, e.Hint)
 }
+
+// Kind is InvalidArgumentError.
+func (*CollectiveError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
 
 // AllReduce returns the reduction of x over the replicas, the same on each. The
 // gradient of a Sum is the Sum of the replicas' gradients; other reductions have

@@ -158,7 +158,7 @@ func TestTensorsOfLessThanAByteStayInsideAStep(t *testing.T) {
 		_, err := tr.Module(g, module.Signature{Arguments: make([]module.Tensor, 1), Results: []module.Tensor{{Name: "small"}}})
 		var refused *module.DTypeError
 		require.ErrorAs(t, err, &refused)
-		assert.Equal(t, &module.DTypeError{Kind: "result", Name: "small", DType: d}, refused)
+		assert.Equal(t, &module.DTypeError{Role: "result", Name: "small", DType: d}, refused)
 		assert.ErrorContains(t, err, `result "small" has dtype `+d.String())
 		assert.ErrorContains(t, err, "convert it to "+wider+" there")
 

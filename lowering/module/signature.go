@@ -5,6 +5,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"tpustrategy/errkind"
 	"tpustrategy/logical"
 	"tpustrategy/sharding"
 )
@@ -75,15 +76,18 @@ type Module struct {
 
 // DTypeError says that a tensor has a dtype that does not cross the border of a step.
 type DTypeError struct {
-	// Kind is "argument" or "result", Name the tensor's.
-	Kind, Name string
+	// Role is "argument" or "result", Name the tensor's.
+	Role, Name string
 	DType      dtypes.DType
 }
 
 func (e *DTypeError) Error() string {
 	return fmt.Sprintf("module: %s %q has dtype %s, whose elements of less than a byte stay inside a step; convert it to %s there",
-		e.Kind, e.Name, e.DType, e.wider())
+		e.Role, e.Name, e.DType, e.wider())
 }
+
+// Kind is TypeError.
+func (*DTypeError) Kind() errkind.Kind { return errkind.TypeError }
 
 // wider is the dtype of a byte that holds the tensor's values.
 func (e *DTypeError) wider() dtypes.DType {
@@ -101,7 +105,7 @@ func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, loc
 		name = kind
 	}
 	if dtype.IsPacked() {
-		return p, &DTypeError{Kind: kind, Name: name, DType: dtype}
+		return p, &DTypeError{Role: kind, Name: name, DType: dtype}
 	}
 	if err := t.Annotation.Validate(name, local, w.logicalDevices); err != nil {
 		return p, err

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"tpustrategy/errkind"
 	"tpustrategy/internal/files"
 	"tpustrategy/strategy/internal/errtext"
 )
@@ -13,17 +14,17 @@ import (
 var (
 	// ErrCorrupt is matched by errors about files that are damaged, cut short or
 	// not of this format. They are a [*CorruptError].
-	ErrCorrupt = errors.New("checkpoint: corrupt")
+	ErrCorrupt = errkind.New(errkind.DataLossError, "checkpoint: corrupt")
 	// ErrNone is matched where a directory holds no checkpoint, or not the one
 	// that was asked for.
-	ErrNone = errors.New("checkpoint: none")
+	ErrNone = errkind.New(errkind.NotFoundError, "checkpoint: none")
 	// ErrStep is matched where a step cannot be saved because the directory has
 	// it, or a later one.
-	ErrStep = errors.New("checkpoint: step not after the last")
+	ErrStep = errkind.New(errkind.ValueError, "checkpoint: step not after the last")
 	// ErrBusy is matched where another process writes to the directory.
-	ErrBusy = errors.New("checkpoint: directory in use")
+	ErrBusy = errkind.New(errkind.FailedPreconditionError, "checkpoint: directory in use")
 	// ErrClosed is matched by the errors of a closed checkpoint.
-	ErrClosed = errors.New("checkpoint: closed")
+	ErrClosed = errkind.New(errkind.RuntimeError, "checkpoint: closed")
 )
 
 // CorruptError says which file is damaged and how it shows. It matches
@@ -50,6 +51,9 @@ func (e *CorruptError) Error() string {
 	return text
 }
 
+// Kind is DataLossError.
+func (*CorruptError) Kind() errkind.Kind { return errkind.DataLossError }
+
 // Unwrap returns the cause.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
@@ -73,6 +77,9 @@ type VersionError struct {
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("checkpoint: %s: its version is %d, this program reads %d: use the program that wrote it, or a later one, or remove the checkpoint", e.File, e.Version, e.Reads)
 }
+
+// Kind is NotImplementedError.
+func (*VersionError) Kind() errkind.Kind { return errkind.NotImplementedError }
 
 // Is makes the error match errors.ErrUnsupported.
 func (e *VersionError) Is(target error) bool { return target == errors.ErrUnsupported }
@@ -111,6 +118,9 @@ func (e *OwnerError) Error() string {
 		ErrBusy, who, e.Step, e.Directory, when)
 }
 
+// Kind is FailedPreconditionError.
+func (*OwnerError) Kind() errkind.Kind { return errkind.FailedPreconditionError }
+
 // Is makes the error match ErrBusy.
 func (e *OwnerError) Is(target error) bool { return target == ErrBusy }
 
@@ -127,6 +137,9 @@ type VariableError struct {
 func (e *VariableError) Error() string {
 	return errtext.Of(fmt.Sprintf("checkpoint: variable %q", e.Path), e.Reason, e.Err, e.Hint)
 }
+
+// Kind is the cause's, otherwise ValueError.
+func (e *VariableError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.ValueError) }
 
 // Unwrap returns the cause.
 func (e *VariableError) Unwrap() error { return e.Err }
@@ -149,6 +162,9 @@ func (e *MismatchError) Error() string {
 	}
 	return "checkpoint: other variables: " + strings.Join(parts, ", ")
 }
+
+// Kind is ValueError.
+func (*MismatchError) Kind() errkind.Kind { return errkind.ValueError }
 
 // few lists the first names of a list.
 func few(names []string) string {

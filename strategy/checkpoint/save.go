@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"tpustrategy/errkind"
 )
 
 // SaveOptions describe a checkpoint. The zero value works.
@@ -19,7 +21,7 @@ type SaveOptions struct {
 
 // ErrKept is matched where a step was saved, but older ones that it should have
 // replaced could not be removed. The next save tries again.
-var ErrKept = errors.New("checkpoint: saved, but older ones stay")
+var ErrKept = errkind.New(errkind.RuntimeError, "checkpoint: saved, but older ones stay")
 
 // metadataStep is the entry of the tensor file's header that holds the step.
 const metadataStep = "tpustrategy.step"

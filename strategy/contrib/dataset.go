@@ -72,6 +72,7 @@ type Iterator struct {
 	d       *DistributionStrategy
 	ds      input.Dataset
 	pass    input.Iterator
+	epoch   uint64 // of the pass to open
 	index   int64
 	expired bool
 }
@@ -84,11 +85,12 @@ func (it *Iterator) Initialize(ctx context.Context) error {
 	if err := it.Close(); err != nil {
 		return err
 	}
-	pass, err := it.ds.Open(ctx)
+	pass, err := it.ds.OpenAt(ctx, input.Pass{Epoch: it.epoch}, input.State{})
 	if err != nil {
 		return err
 	}
 	it.pass, it.index, it.expired = pass, 0, false
+	it.epoch++ // a shuffle has another order in each pass
 	return nil
 }
 

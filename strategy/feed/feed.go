@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"tpustrategy/errkind"
 	"tpustrategy/strategy"
 	"tpustrategy/strategy/input"
 )
@@ -16,7 +17,7 @@ import (
 const defaultDepth = 2
 
 // ErrClosed is matched by the errors of a feed that was closed.
-var ErrClosed = errors.New("feed: closed")
+var ErrClosed = errkind.New(errkind.RuntimeError, "feed: closed")
 
 // Feed is one pass over distributed input, on the devices of a strategy. One
 // goroutine calls Next, All and State; any may call Close.

@@ -3,6 +3,7 @@ package feed
 import (
 	"fmt"
 
+	"tpustrategy/errkind"
 	"tpustrategy/logical"
 	"tpustrategy/strategy/input"
 )
@@ -70,6 +71,9 @@ type OptionError struct{ Option, Reason string }
 
 func (e *OptionError) Error() string { return fmt.Sprintf("feed: option %s: %s", e.Option, e.Reason) }
 
+// Kind is ValueError.
+func (*OptionError) Kind() errkind.Kind { return errkind.ValueError }
+
 // PartialError says that a batch cannot be fed as it is.
 type PartialError struct {
 	// Step is the step's index in the input.
@@ -86,6 +90,9 @@ func (e *PartialError) Error() string {
 	return fmt.Sprintf("feed: step %d: component %q is %v on the replicas: %s; pad the batches (Partial: Pad), or batch by a multiple of the replicas with drop remainder",
 		e.Step, e.Component, e.Shapes, e.Reason)
 }
+
+// Kind is ValueError.
+func (*PartialError) Kind() errkind.Kind { return errkind.ValueError }
 
 // PanicError is a panic of the dataset, in a function of its Map say. The process
 // and the strategy go on.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomlx/gomlx/ml/train"
 
+	"tpustrategy/errkind"
 	"tpustrategy/strategy"
 	"tpustrategy/strategy/input"
 	"tpustrategy/strategy/input/gomlxdata"
@@ -103,7 +104,7 @@ func distribute(s *strategy.TPUStrategy, ds input.Dataset, together bool) (*inpu
 // would have to vote on each step, which is a launch on all devices; a feed that
 // runs ahead would make it at another point between the steps' launches on each
 // process.
-var ErrVote = errors.New("feed: processes that may run out of data at different steps cannot be fed ahead")
+var ErrVote = errkind.New(errkind.NotImplementedError, "feed: processes that may run out of data at different steps cannot be fed ahead")
 
 func noVote(context.Context, bool) (bool, error) {
 	return false, fmt.Errorf("%w; repeat the dataset without end and count the steps, set EndTogether if they end together, or keep the data in memory", ErrVote)

@@ -1,6 +1,10 @@
 package input
 
-import "fmt"
+import (
+	"fmt"
+
+	"tpustrategy/errkind"
+)
 
 // Context tells a function that makes a dataset for which host it does so. The zero value is invalid; a single host and
 // replica is Context{1, 0, 1}.
@@ -36,6 +40,9 @@ func (e *IndivisibleBatchError) Error() string {
 	return msg
 }
 
+// Kind is ValueError.
+func (*IndivisibleBatchError) Kind() errkind.Kind { return errkind.ValueError }
+
 // UnevenReplicasError says that the hosts do not have the same number of replicas.
 type UnevenReplicasError struct {
 	Replicas, Hosts int
@@ -44,3 +51,6 @@ type UnevenReplicasError struct {
 func (e *UnevenReplicasError) Error() string {
 	return fmt.Sprintf("input: every host needs the same number of replicas, but %d replicas in sync cannot be divided by %d hosts", e.Replicas, e.Hosts)
 }
+
+// Kind is ValueError.
+func (*UnevenReplicasError) Kind() errkind.Kind { return errkind.ValueError }

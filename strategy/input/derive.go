@@ -2,8 +2,9 @@ package input
 
 import (
 	"context"
-	"errors"
 	"fmt"
+
+	"tpustrategy/errkind"
 )
 
 // derived is a dataset made from one other: the description of an operation, which can be put on another input when
@@ -31,7 +32,7 @@ func (d derived) ShardFiles(num, index int) (Source, error) {
 
 // ErrNotShardable is matched by the error of the FILE policy on a dataset that does not read files. Its text is that of
 // TensorFlow's NotFoundError.
-var ErrNotShardable = errors.New("input: found an unshardable source dataset")
+var ErrNotShardable = errkind.New(errkind.NotFoundError, "input: found an unshardable source dataset")
 
 func shardFiles(src Source, num, index int) (Source, error) {
 	if s, ok := src.(FileSharder); ok {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
+	"sync/atomic"
 )
 
 // Options says for which replicas input is made. The zero value is one replica on one host, automatic policy and rule.
@@ -14,7 +16,9 @@ type Options struct {
 	HostIndex int // this host, from 0; its replicas are HostIndex*Replicas/Hosts and following
 	Policy    Policy
 	Rule      Rule
-	Epoch     uint64 // the pass to open, for loops that open the dataset once for each epoch
+	// Epoch is the first pass to open. Each further Open of the Distributed is the next one, in which a Shuffle has another
+	// order, unless its options say otherwise; so is a loop that distributes anew, with another Epoch, for each pass.
+	Epoch uint64
 
 	// AnyHost returns whether any host passes true: the hosts' vote on whether there is another step. It is called once for
 	// each step, and only where hosts can run out of data at different times; every host calls it equally often, until a
@@ -24,6 +28,10 @@ type Options struct {
 	// Layout is for whoever puts the elements on devices, who reads it from [Distributed.Layout]: how each part is to lie
 	// there. Nothing here looks at it.
 	Layout any
+
+	// Logger is warned where the policy Auto deals the elements of a dataset that reads no files to several hosts, each of
+	// which then runs the whole pipeline. Nil discards.
+	Logger *slog.Logger
 
 	// Replication chooses between one pipeline for each host and one for each replica (FromFunction only).
 	Replication Replication
@@ -80,10 +88,11 @@ func (o Options) normalize() (Options, error) {
 	return o, nil
 }
 
-// Distributed is input for the replicas of one host. It is a value: it reads nothing before Open, and any number of
-// goroutines may open it.
+// Distributed is input for the replicas of one host. It reads nothing before Open, and any number of goroutines may open
+// it. It counts the passes that were opened: hosts that divide one dataset open it equally often.
 type Distributed struct {
 	opts    Options
+	passes  atomic.Uint64
 	streams []Dataset // one, or one for each local replica
 	local   int       // replicas of this host
 	spec    Spec
@@ -120,6 +129,10 @@ func Distribute(ds Dataset, opts Options) (*Distributed, error) {
 	src, policy, err := divide(ds.source(), opts.Policy, opts.Hosts, opts.HostIndex)
 	if err != nil {
 		return nil, err
+	}
+	if opts.Policy == Auto && policy == Data && opts.Hosts > 1 && opts.Logger != nil {
+		opts.Logger.Warn("input: the dataset reads no files that could be shared out, so every host runs the whole pipeline and takes its part of the elements; "+
+			"use the policy Off, and a dataset that each host divides by itself, to avoid the redundant work", "hosts", opts.Hosts, "policy", policy.String())
 	}
 	info := src.Info()
 	d := &Distributed{opts: opts, local: opts.Replicas / opts.Hosts, policy: policy, card: info.Cardinality, rows: Unknown, whole: true}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"tpustrategy/errkind"
 )
 
 // Element is what a dataset yields: a nest of host tensors. A batch is an element whose tensors have the batch as axis 0.
@@ -192,3 +194,6 @@ type NotBatchedError struct {
 func (e *NotBatchedError) Error() string {
 	return fmt.Sprintf("input: component %q (%v) has no batch axis to take rows from; make batches with Batch first, of the global batch size where replicas share them", e.Component, e.Spec)
 }
+
+// Kind is ValueError.
+func (*NotBatchedError) Kind() errkind.Kind { return errkind.ValueError }

@@ -3,12 +3,12 @@ package input
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"slices"
 
+	"tpustrategy/errkind"
 	localfiles "tpustrategy/internal/files"
 )
 
@@ -18,7 +18,7 @@ type FileOptions struct {
 }
 
 // ErrCorrupt is matched by errors of files whose bytes are not what their format demands.
-var ErrCorrupt = errors.New("corrupt record")
+var ErrCorrupt = errkind.New(errkind.DataLossError, "corrupt record")
 
 // FileError says where in which file reading failed.
 type FileError struct {
@@ -30,6 +30,9 @@ type FileError struct {
 func (e *FileError) Error() string {
 	return fmt.Sprintf("input: file %s at byte %d: %v", e.Path, e.Offset, e.Err)
 }
+
+// Kind is the cause's, otherwise DataLossError.
+func (e *FileError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.DataLossError) }
 
 func (e *FileError) Unwrap() error { return e.Err }
 
@@ -70,6 +73,9 @@ type TooFewFilesError struct {
 func (e *TooFewFilesError) Error() string {
 	return fmt.Sprintf("input: could not apply file based sharding: the dataset only has %d file(s), which is not enough for the required %d hosts: use the policy Data or Off, or more files", e.Files, e.Hosts)
 }
+
+// Kind is InvalidArgumentError.
+func (*TooFewFilesError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
 
 func (s files) ShardFiles(num, index int) (Source, error) {
 	if len(s.paths) < num {

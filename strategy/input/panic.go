@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+
+	"tpustrategy/errkind"
 )
 
 // PanicError is a panic of a function or a source that was given to a dataset, on whatever goroutine it ran. It is the
@@ -21,6 +23,15 @@ type PanicError struct {
 func (e *PanicError) Error() string {
 	return fmt.Sprintf("input: %s panicked: %v", e.Function, e.Value)
 }
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// Kind is that of what the function panicked with.
+func (e *PanicError) Kind() errkind.Kind { return errkind.Of(e.Unwrap()) }
 
 // caught, deferred, turns a panic of what runs into an error.
 func caught(function string, err *error) {

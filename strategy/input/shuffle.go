@@ -11,7 +11,7 @@ import (
 // ShuffleOptions chooses the random order. The zero value is seed 0 with another order in each pass.
 type ShuffleOptions struct {
 	Seed          uint64
-	SameEachEpoch bool // every pass of Repeat has the same order
+	SameEachEpoch bool // every pass of Repeat, and of a Distributed, has the same order
 }
 
 // Shuffle yields the elements in a random order: it holds buffer elements and yields one of them at random, then puts the

@@ -2,8 +2,9 @@ package input
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
+
+	"tpustrategy/errkind"
 )
 
 // State is a position in a dataset: plain data, small, never the elements themselves (see each operation for what a
@@ -16,7 +17,7 @@ type State struct {
 }
 
 // ErrState is matched by errors of states that do not fit the dataset they are given to.
-var ErrState = errors.New("input: the saved position does not fit this dataset")
+var ErrState = errkind.New(errkind.ValueError, "input: the saved position does not fit this dataset")
 
 // IsZero reports whether s is the start of a dataset.
 func (s State) IsZero() bool { return s.Op == "" && len(s.At) == 0 && len(s.In) == 0 }

@@ -23,10 +23,11 @@ type Steps struct {
 	ended   []bool
 	seen    Element // a real element, the model for stand-ins where no spec is known
 	index   int64
-	err     error // what Next returns from now on
+	pass    uint64 // of the Distributed, from 0
+	err     error  // what Next returns from now on
 }
 
-// Open starts a pass from the beginning.
+// Open starts the next pass from its beginning: the first one is Options.Epoch.
 func (d *Distributed) Open(ctx context.Context) (*Steps, error) { return d.OpenAt(ctx, State{}) }
 
 // OpenAt starts a pass at a position saved with [Steps.State], on the same host of as many hosts: the same steps follow
@@ -35,10 +36,24 @@ func (d *Distributed) Open(ctx context.Context) (*Steps, error) { return d.OpenA
 func (d *Distributed) OpenAt(ctx context.Context, from State) (*Steps, error) {
 	s := &Steps{d: d, ended: make([]bool, len(d.streams))}
 	inner := make([]State, len(d.streams))
-	if !from.IsZero() {
-		if err := from.want("steps", 4, len(d.streams)); err != nil {
+	if from.IsZero() {
+		s.pass = d.passes.Add(1) - 1
+	} else {
+		// Positions of the first pass do not name it.
+		counters := 4
+		if len(from.At) == 5 {
+			counters = 5
+		}
+		if err := from.want("steps", counters, len(d.streams)); err != nil {
 			return nil, err
 		}
+		if counters == 5 {
+			if from.At[4] < 0 {
+				return nil, fmt.Errorf("%w: pass %d", ErrState, from.At[4])
+			}
+			s.pass = uint64(from.At[4])
+		}
+		d.passed(s.pass)
 		s.index, inner = from.At[0], from.In
 		if from.At[1] != int64(d.opts.Replicas) || from.At[2] != int64(d.opts.Hosts) || from.At[3] != int64(d.opts.HostIndex) {
 			global, ok := d.recut(from)
@@ -51,7 +66,7 @@ func (d *Distributed) OpenAt(ctx context.Context, from State) (*Steps, error) {
 		}
 	}
 	for i, ds := range d.streams {
-		it, err := ds.OpenAt(ctx, Pass{Epoch: d.opts.Epoch}, inner[i])
+		it, err := ds.OpenAt(ctx, Pass{Epoch: d.opts.Epoch + s.pass}, inner[i])
 		if err != nil {
 			s.Close()
 			return nil, err
@@ -59,6 +74,16 @@ func (d *Distributed) OpenAt(ctx context.Context, from State) (*Steps, error) {
 		s.streams = append(s.streams, it)
 	}
 	return s, nil
+}
+
+// passed counts a pass that is gone on with, so that the next one to open is another.
+func (d *Distributed) passed(pass uint64) {
+	for {
+		n := d.passes.Load()
+		if n > pass || d.passes.CompareAndSwap(n, pass+1) {
+			return
+		}
+	}
 }
 
 // recut turns a position between steps on one host into that of as many global batches cut for this number of replicas.
@@ -196,6 +221,9 @@ func (s *Steps) State() (State, error) {
 	}
 	o := s.d.opts
 	state := State{Op: "steps", At: []int64{s.index, int64(o.Replicas), int64(o.Hosts), int64(o.HostIndex)}}
+	if s.pass > 0 {
+		state.At = append(state.At, int64(s.pass))
+	}
 	for _, it := range s.streams {
 		inner, err := it.State()
 		if err != nil {

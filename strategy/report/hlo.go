@@ -7,12 +7,13 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"tpustrategy/errkind"
 	"tpustrategy/internal/protoint"
 	"tpustrategy/pjrt"
 )
 
 // ErrProgram is matched by the error of a program that cannot be read.
-var ErrProgram = errors.New("report: malformed program")
+var ErrProgram = errkind.New(errkind.ValueError, "report: malformed program")
 
 // The program that a compiler hands back is an HloModuleProto. Of its messages
 // these types keep what collectives are told by. Field numbers are from

@@ -3,13 +3,14 @@ package report
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+
+	"tpustrategy/errkind"
 )
 
 // ErrFormat is matched by the error of [Parse] for what is no report.
-var ErrFormat = errors.New("report: not a report")
+var ErrFormat = errkind.New(errkind.ValueError, "report: not a report")
 
 // Parse reads the JSON form of a report. Errors match [ErrFormat].
 func Parse(data []byte) (*Report, error) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	clusterresolver "tpustrategy/cluster_resolver"
+	"tpustrategy/errkind"
 	"tpustrategy/pjrt"
 )
 
@@ -120,6 +121,9 @@ type CountError struct {
 func (e *CountError) Error() string {
 	return fmt.Sprintf("%d %s, but %s says %d; %s", e.Seen, e.What, e.Source, e.Want, e.Hint)
 }
+
+// Kind is RuntimeError.
+func (*CountError) Kind() errkind.Kind { return errkind.RuntimeError }
 
 // checkCounts holds the devices against the cluster.
 func (s *starter) checkCounts(sys *System) error {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"tpustrategy/errkind"
 )
 
 // Holder is a process that has the TPU.
@@ -61,6 +63,9 @@ func (e *LockedError) Error() string {
 	}
 	return text + ": " + e.Err.Error()
 }
+
+// Kind is FailedPreconditionError: the other process has to end.
+func (*LockedError) Kind() errkind.Kind { return errkind.FailedPreconditionError }
 
 func (e *LockedError) Unwrap() error { return e.Err }
 

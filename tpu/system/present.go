@@ -1,22 +1,23 @@
 package system
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"tpustrategy/errkind"
 )
 
 // ErrNoTPU is that this machine has no TPU, so that libtpu was not asked to open
 // one: it would ask the metadata server of a cloud for minutes.
-var ErrNoTPU = errors.New("this machine has no TPU: there is no /dev/accel*, no /dev/vfio/* and no PCI device of Google's; " +
+var ErrNoTPU = errkind.New(errkind.NotFoundError, "this machine has no TPU: there is no /dev/accel*, no /dev/vfio/* and no PCI device of Google's; "+
 	"set CPUDevices to run on CPU devices, use Describe to compile for a slice, or name the Plugin to open it all the same")
 
 // ErrMetadataQuery is that libtpu was not loaded to describe a slice, as
 // [DescribeOptions.KeepEnvironment] asks to leave the environment as it is: on a
 // machine without a TPU libtpu would first ask the metadata server of a cloud for
 // minutes.
-var ErrMetadataQuery = errors.New("libtpu would ask the network for minutes which machine this is, as it has no TPU; " +
+var ErrMetadataQuery = errkind.New(errkind.FailedPreconditionError, "libtpu would ask the network for minutes which machine this is, as it has no TPU; "+
 	"leave KeepEnvironment unset, or set TPU_SKIP_MDS_QUERY=1, TPU_WORKER_HOSTNAMES=localhost, TPU_WORKER_ID=0")
 
 // googlePCI is Google's vendor number on the PCI bus. Its virtual network cards and

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	clusterresolver "tpustrategy/cluster_resolver"
+	"tpustrategy/errkind"
 )
 
 // The steps of a start-up, as a [StartError] and the log name them.
@@ -77,6 +78,9 @@ func (e *StartError) Error() string {
 	}
 	return b.String()
 }
+
+// Kind is the cause's, otherwise RuntimeError.
+func (e *StartError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.RuntimeError) }
 
 func (e *StartError) Unwrap() error { return e.Err }
 

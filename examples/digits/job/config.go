@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"tpustrategy/errkind"
 	"tpustrategy/internal/files"
 )
 
@@ -41,6 +42,9 @@ type UsageError struct {
 }
 
 func (e *UsageError) Error() string { return fmt.Sprintf("-%s: %s", e.Flag, e.Reason) }
+
+// Kind is ValueError.
+func (*UsageError) Kind() errkind.Kind { return errkind.ValueError }
 
 // Unwrap returns the cause.
 func (e *UsageError) Unwrap() error { return e.Err }

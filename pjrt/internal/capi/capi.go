@@ -193,6 +193,8 @@ import (
 	"fmt"
 	"runtime"
 	"unsafe"
+
+	"tpustrategy/errkind"
 )
 
 // Handles are addresses of the plugin's objects: C memory, never followed here.
@@ -235,6 +237,9 @@ func (e *Error) Error() string {
 	return e.Msg
 }
 
+// Kind is InternalError: package pjrt says what the code means.
+func (*Error) Kind() errkind.Kind { return errkind.InternalError }
+
 // CodeUnimplemented is the code of a missing slot.
 const CodeUnimplemented = 12
 
@@ -264,6 +269,9 @@ type LoadError struct {
 }
 
 func (e *LoadError) Error() string { return e.Step + ": " + e.Msg }
+
+// Kind is InternalError: package pjrt says what is wrong with the file.
+func (*LoadError) Kind() errkind.Kind { return errkind.InternalError }
 
 // Load maps a library and takes its function table, without calling into it
 // otherwise. The library stays mapped for good.

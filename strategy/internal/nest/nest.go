@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"tpustrategy/errkind"
 )
 
 const (
@@ -47,6 +49,9 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.Reason + "; " + e.Hint }
+
+// Kind is ValueError.
+func (*Error) Kind() errkind.Kind { return errkind.ValueError }
 
 // Is reports whether values of a type are nests.
 func Is(t reflect.Type) bool { return isNest(t, 0) }
