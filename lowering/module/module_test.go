@@ -168,6 +168,6 @@ func TestTensorsOfLessThanAByteStayInsideAStep(t *testing.T) {
 		require.NoError(t, g.Compile(graph.ConvertDType(x, dtypes.Int8)))
 		_, err = tr.Module(g, module.Signature{Arguments: make([]module.Tensor, 1), Results: make([]module.Tensor, 1)})
 		require.ErrorAs(t, err, &refused)
-		assert.Equal(t, "argument", refused.Kind)
+		assert.Equal(t, "argument", refused.Role)
 	}
 }

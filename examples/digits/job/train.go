@@ -106,9 +106,9 @@ func Run(ctx context.Context, cfg Config, hooks Hooks) (result Result, err error
 func Open(ctx context.Context, opts system.Options) (*system.System, error) {
 	sys, err := system.Open(ctx, opts)
 	if missing := (*pjrt.FindError)(nil); errors.As(err, &missing) {
-		reason := fmt.Sprintf("no %s plugin found: %s", missing.Kind, missing.Hint)
+		reason := fmt.Sprintf("no %s plugin found: %s", missing.Plugin, missing.Hint)
 		if opts.Plugin != "" && len(missing.Tried) > 0 {
-			reason = fmt.Sprintf("no %s plugin found: %s: %v", missing.Kind, opts.Plugin, missing.Tried[len(missing.Tried)-1].Err)
+			reason = fmt.Sprintf("no %s plugin found: %s: %v", missing.Plugin, opts.Plugin, missing.Tried[len(missing.Tried)-1].Err)
 		}
 		return nil, &UsageError{Flag: "plugin", Reason: reason, Err: err}
 	}
