@@ -1,6 +1,7 @@
 package sharding
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -188,6 +189,9 @@ func (s *scanner) tileSharding() (OpSharding, error) {
 		return OpSharding{}, nil
 	case devices == nil:
 		return OpIotaTile(dims, reshape, perm, subgroups...)
+	}
+	if len(dims) == 0 {
+		return OpSharding{}, errors.New("sharding: no tile dimensions")
 	}
 	return OpSubgroupTile(dims, devices, subgroups...)
 }

@@ -67,7 +67,8 @@ func OpMaximal(device int) (OpSharding, error) {
 
 // OpTile returns the sharding that cuts dimension i of a tensor into dims[i]
 // tiles. The tile at row-major place k is held by devices[k]; devices are all
-// different. Nil devices are 0, 1, 2 and so on.
+// different. Nil devices are 0, 1, 2 and so on. No dims are the one tile of a
+// scalar, whole on its one device.
 func OpTile(dims, devices []int) (OpSharding, error) {
 	return OpSubgroupTile(dims, devices)
 }
@@ -125,7 +126,7 @@ func (s OpSharding) checkTiles() error {
 	if err != nil {
 		return err
 	}
-	if len(s.subgroups) > len(t.dims) || len(t.dims) == 0 {
+	if len(s.subgroups) > len(t.dims) {
 		return fmt.Errorf("sharding: tile dimensions %v are too few for %d subgroups; each subgroup has a dimension",
 			t.dims, len(s.subgroups))
 	}

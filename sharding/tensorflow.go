@@ -93,9 +93,10 @@ func OpSplit(shape []int, dim, count int) (OpSharding, error) {
 
 // OpMeshSplit returns the sharding of xla_sharding.mesh_split over an array of
 // devices: tensor dimension i is split over array dimension mapping[i], or
-// whole if that is -1. The array has the given dims and lists its devices
-// row-major; nil devices are 0, 1, 2 and so on. Array dimensions in manual are
-// left to the program; the others hold copies.
+// whole if that is negative, as -1. Any number of dimensions may be whole. The
+// array has the given dims and lists its devices row-major; nil devices are 0, 1,
+// 2 and so on. Array dimensions in manual are left to the program; the others
+// hold copies.
 func OpMeshSplit(dims, devices, mapping, manual []int) (OpSharding, error) {
 	size, err := tileCount("mesh dimensions", dims)
 	if err != nil {
@@ -104,14 +105,14 @@ func OpMeshSplit(dims, devices, mapping, manual []int) (OpSharding, error) {
 	var tile, order []int
 	use := func(d int) error {
 		if d >= len(dims) || d < 0 || slices.Contains(order, d) {
-			return fmt.Errorf("sharding: mesh split: no mesh dimension %d in %v, or it is used twice", d, dims)
+			return fmt.Errorf("sharding: mesh split: no mesh dimension %d in %v, or it is used twice; use each of 0 to %d once, and -1 for a dimension that stays whole", d, dims, len(dims)-1)
 		}
 		order = append(order, d)
 		tile = append(tile, dims[d])
 		return nil
 	}
 	for _, d := range mapping {
-		if d == -1 {
+		if d < 0 {
 			tile = append(tile, 1)
 		} else if err := use(d); err != nil {
 			return OpSharding{}, err

@@ -42,6 +42,9 @@ var exceptions = []exception{
 
 	{"sharding", ".*", ".*not (an )?(ndarray|ndarrays|a list|list).*", "", "a tile assignment is numbers by its type"},
 	{"sharding", ".*", "split_to_logical_devices \\[\\] shape=\\[\\] logical_devices=1.*", "", "a crash inside TensorFlow on an empty list; a scalar on one logical device is whole"},
+	{"sharding", ".*", "split_to_logical_devices: \\[\\] of \\[\\] over 1( .*)?", "", "a crash inside TensorFlow on an empty list; a scalar on one logical device is whole"},
+	{"sharding", ".*", "mesh .*: \\[\\] manual (None|\\[\\])", "", "a crash inside TensorFlow on an empty list; a scalar on a mesh is whole"},
+	{"sharding", ".*", "partial_tile \\[\\] of .*", "", "there is no last dimension for the copies; TensorFlow writes it and XLA drops it"},
 	{"sharding", ".*", "subgroup_tile modes not list", "", "modes are variadic: another type does not compile"},
 
 	// What there is one of in a Python process.
@@ -77,12 +80,14 @@ func matches(pattern, text string) bool {
 
 // valueReasons are those of the cases that need no devices.
 var valueReasons = map[valuecases.Why]string{
-	valuecases.AssignSPMD:  reasonAssignSPMD,
-	valuecases.NotNumbers:  "a shape that is not a list of numbers does not compile",
-	valuecases.NotTopology: "another type than a topology does not compile",
-	valuecases.OtherRank:   "coordinates of another rank do not compile",
-	valuecases.Negative:    reasonNegative,
-	valuecases.Repeated:    "two devices of one place are refused here; TensorFlow forgets the first",
+	valuecases.AssignSPMD:   reasonAssignSPMD,
+	valuecases.NotNumbers:   "a shape that is not a list of numbers does not compile",
+	valuecases.NotTopology:  "another type than a topology does not compile",
+	valuecases.OtherRank:    "coordinates of another rank do not compile",
+	valuecases.Negative:     reasonNegative,
+	valuecases.Repeated:     "two devices of one place are refused here; TensorFlow forgets the first",
+	valuecases.Unreduced:    "XLA has subgroups of parts of a sum; TensorFlow refuses them",
+	valuecases.NoShardingOp: "unspecified dimensions are of an op of TensorFlow's graphs",
 }
 
 // Reasons that cases of the other files give, by what is in them.

@@ -35,6 +35,10 @@ const (
 	Negative
 	// Repeated: two devices have one place, of which TensorFlow forgets one.
 	Repeated
+	// Unreduced: XLA has subgroups of parts of a sum, TensorFlow refuses them.
+	Unreduced
+	// NoShardingOp: unspecified dimensions are of an op of TensorFlow's graphs.
+	NoShardingOp
 )
 
 // Run runs cases as subtests, those left out that left answers true for.

@@ -3,6 +3,7 @@ package valuecases
 import (
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,6 +34,8 @@ type opInput struct {
 	Output    int             `json:"value_index"`
 	Device    int             `json:"device"`
 	AsTuple   bool            `json:"assign_tuple_sharding"`
+	UseOp     bool            `json:"use_sharding_op"`
+	Unnamed   []int           `json:"unspecified_dims"`
 	UnsetSPMD bool            `json:"experimental_spmd_xla_partitioning"`
 }
 
@@ -45,6 +48,8 @@ type opGolden struct {
 		HLO    string              `json:"hlo_sharding"`
 		XLAHex string              `json:"hlo_roundtrip_hex"`
 		Iota   string              `json:"hlo_sharding_iota"`
+		// Refused is XLA's error for what TensorFlow writes without a look at it.
+		Refused string `json:"hlo_error"`
 	}
 	Error *struct{ Message string }
 }
@@ -90,8 +95,14 @@ func checkOpCase(c *T, g opGolden) {
 	if g.Output == nil && g.Input.UnsetSPMD && strings.HasSuffix(g.API, "assign_to_logical_device") {
 		c.NotApplicable(AssignSPMD)
 	}
+	if g.Output == nil && slices.Contains(modesOf(g.Input), "UNREDUCED") {
+		c.NotApplicable(Unreduced)
+	}
+	if g.Output == nil && len(g.Input.Unnamed) > 0 && !g.Input.UseOp {
+		c.NotApplicable(NoShardingOp)
+	}
 	op, err := buildOp(c, g)
-	if g.Output == nil || g.Input.Core < 0 || g.Input.Device < 0 {
+	if g.Output == nil || g.Output.Refused != "" || g.Input.Core < 0 || g.Input.Device < 0 {
 		assert.ErrorContains(c, err, "sharding: ")
 		return
 	}
@@ -263,6 +274,9 @@ func buildOp(t *T, c opGolden) (sharding.OpSharding, error) {
 		in.Core += in.Device
 	}
 	op, err := buildFunction(t, c, fn, in)
+	if err == nil && in.AsTuple && in.UseOp {
+		op = sharding.OpReplicated() // TensorFlow forgets the sharding itself
+	}
 	if err == nil && (in.AsTuple || in.Outputs > 0) {
 		elements := make([]sharding.OpSharding, max(in.Outputs, 1))
 		require.Less(t, in.Output, len(elements))
@@ -286,20 +300,20 @@ func buildFunction(t *T, c opGolden, fn string, in opInput) (sharding.OpSharding
 		return sharding.OpPartialTile(array(in.Tiles))
 	case "subgroup_tile":
 		dims, devices := array(in.Tiles)
-		kinds, known := map[string]sharding.Kind{"MANUAL": sharding.KindManual, "REPLICATED": sharding.KindReplicated, "UNREDUCED": sharding.KindUnreduced, "UNKNOWN": sharding.KindUnknown}, true
+		kinds := map[string]sharding.Kind{"MANUAL": sharding.KindManual, "REPLICATED": sharding.KindReplicated, "UNREDUCED": sharding.KindUnreduced,
+			"UNKNOWN": sharding.KindUnknown, "MAXIMAL": sharding.KindMaximal, "OTHER": sharding.KindTiled, "TUPLE": sharding.KindTuple}
 		var modes []sharding.Kind
-		list, _ := in.Modes.([]any)
-		for _, mode := range list {
-			kind, ok := kinds[mode.(string)]
-			modes, known = append(modes, kind), known && ok
-		}
-		if !known {
-			t.Unmapped("modes %v", in.Modes)
+		for _, mode := range modesOf(in) {
+			kind, ok := kinds[mode]
+			if !ok {
+				t.Unmapped("modes %v", in.Modes)
+			}
+			modes = append(modes, kind)
 		}
 		return sharding.OpSubgroupTile(dims, devices, modes...)
 	case "split":
 		shape := sizes(in.Shape)
-		if in.Override != nil {
+		if len(in.Override) > 0 { // an empty one is none
 			shape = sizes(in.Override)
 		}
 		return sharding.OpSplit(shape, in.SplitDim, in.Devices)
@@ -309,6 +323,18 @@ func buildFunction(t *T, c opGolden, fn string, in opInput) (sharding.OpSharding
 	}
 	t.Unmapped("%s %s", c.API, fn)
 	return sharding.OpSharding{}, nil
+}
+
+// modesOf are the names of the kinds of a case's subgroups.
+func modesOf(in opInput) []string {
+	list, _ := in.Modes.([]any)
+	var modes []string
+	for _, mode := range list {
+		if name, ok := mode.(string); ok {
+			modes = append(modes, name)
+		}
+	}
+	return modes
 }
 
 // array returns the dimensions and the elements of a nested list.

@@ -3,11 +3,12 @@
     python generate.py DIR [PART ...]
 
 The parts are values, variables, input, control, assignment, sharding and graph, and
-forms, nested, resolver, slices and shards, which vary dtypes, shapes, nests, names and
-slices; all of them without a name. Afterwards, where jaxlib is:
+forms, nested, resolver, slices, shards and meshes, which vary dtypes, shapes, nests, names,
+slices and meshes; all of them without a name. Afterwards, where jaxlib is:
 
     python hlo.py DIR/sharding.json
     python hlo.py DIR/shards.json
+    python hlo.py DIR/meshes.json
 """
 
 import importlib
@@ -15,7 +16,7 @@ import sys
 
 from common import Cases
 
-PARTS = ("values", "variables", "input", "control", "assignment", "sharding", "graph", "forms", "nested", "resolver", "slices", "shards")
+PARTS = ("values", "variables", "input", "control", "assignment", "sharding", "graph", "forms", "nested", "resolver", "slices", "shards", "meshes")
 CONVENTIONS = "the form of strategy_semantics.json"
 
 
