@@ -20,7 +20,8 @@ import (
 // ErrFinalized is returned by every use of a backend, or of what came from it, after its Finalize.
 var ErrFinalized = errkind.New(errkind.RuntimeError, "backend: it is finalized")
 
-// Options configures a Backend. The zero value suits the client's platform.
+// Options configures a Backend. The zero value suits the client's platform; with it, New(nil, Options{}) is a
+// backend of one CPU device.
 type Options struct {
 	// Name is the backend's short name; "tpustrategy" if empty.
 	Name string
@@ -64,10 +65,11 @@ type resource interface{ Close() error }
 
 var _ compute.Backend = (*Backend)(nil)
 
-// New returns a backend over client, which must stay open until the backend is finalized.
+// New returns a backend over client, which must stay open until the backend is finalized. Without a client
+// it opens one of its own, with one device of the CPU plugin, which is found as [NewFromConfig] finds it.
 func New(client *pjrt.Client, opts Options) (*Backend, error) {
 	if client == nil {
-		return nil, errors.New("backend: New wants a client, got nil")
+		return NewFromConfig(context.Background(), "", opts, pjrt.FindOptions{})
 	}
 	b := &Backend{client: client, devices: client.AddressableDevices(), opts: opts, live: map[resource]struct{}{}}
 	if len(b.devices) == 0 {

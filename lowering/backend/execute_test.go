@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tpustrategy/internal/plugintest"
 	"tpustrategy/lowering"
 	"tpustrategy/lowering/backend"
 	"tpustrategy/pjrt"
@@ -284,9 +285,31 @@ func TestCloseFreesEverythingAndRefusesUse(t *testing.T) {
 	assert.ErrorIs(t, err, lowering.ErrFinalized)
 	assert.NoError(t, x.Finalize())
 	exe.Finalize()
+}
 
-	_, err = backend.New(nil, backend.Options{})
-	assert.Error(t, err)
+// TestZeroOptionsAreOneCPUDevice makes backends of nothing: no client, no options, no places to look in.
+func TestZeroOptionsAreOneCPUDevice(t *testing.T) {
+	path := plugintest.Path(t, "cpu")
+	backend.Register("tpustrategy-zero", pjrt.FindOptions{})
+	for name, open := range map[string]func() (compute.Backend, error){
+		"no client": func() (compute.Backend, error) { return backend.New(nil, backend.Options{}) },
+		"no config": func() (compute.Backend, error) {
+			return backend.NewFromConfig(t.Context(), "", backend.Options{}, pjrt.FindOptions{})
+		},
+		"registered": func() (compute.Backend, error) { return compute.NewWithConfig("tpustrategy-zero:") },
+	} {
+		b, err := open()
+		require.NoError(t, err, name)
+		assert.Equal(t, 1, b.NumDevices(), name)
+		assert.Equal(t, pair[0].flat, flat(t, buffer(t, b.(*backend.Backend), pair[0])), name)
+		require.NoError(t, b.(*backend.Backend).Close(), "%s: its client is its own", name)
+	}
+	t.Setenv("TPUSTRATEGY_CPU_PLUGIN", path+".gone")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	_, err := backend.New(nil, backend.Options{})
+	var missing *pjrt.FindError
+	require.ErrorAs(t, err, &missing)
+	assert.ErrorContains(t, err, path+".gone")
 }
 
 func TestForgottenBuffersAreCollected(t *testing.T) {

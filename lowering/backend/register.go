@@ -3,7 +3,9 @@ package backend
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -15,7 +17,8 @@ import (
 
 // Register offers backends to GoMLX under name, so that compute.NewWithConfig("name:config"), or the
 // GOMLX_BACKEND variable set to it, makes one. find says where plugins are looked for, as pjrt.Find takes
-// it; its Kind and Path come from the config. Registering a name again replaces it.
+// it; its Kind and Path come from the config, and the zero value looks where the commands do. Registering a
+// name again replaces it.
 //
 // Register changes a table of package compute that has no lock: call it before backends are made.
 //
@@ -31,12 +34,14 @@ func Register(name string, find pjrt.FindOptions) {
 }
 
 // NewFromConfig opens a plugin and a client of its own for a backend, which closes the client with itself.
-// ctx bounds the opening.
+// ctx bounds the opening. The zero pjrt.FindOptions look where the commands do: at what the environment names
+// and where the installer puts plugins. A plugin that is not there is a *pjrt.FindError, which lists the
+// places.
 //
 // The config is a plugin's kind, "cpu", "tpu" or "cuda" ("cpu" if empty), or the absolute path of one, then
 // any of these, each after a comma:
 //
-//	devices=N          number of devices of the CPU plugin
+//	devices=N          number of devices of the CPU plugin; 1 unless given
 //	precision=P        default, high or highest
 //	alias              Options.AliasDonated
 //
@@ -45,6 +50,9 @@ func NewFromConfig(ctx context.Context, config string, opts Options, find pjrt.F
 	parsed, err := parseConfig(config)
 	if err != nil {
 		return nil, err
+	}
+	if find.Stat == nil && find.Getenv == nil && find.GOARCH == "" && find.UserCacheDir == "" {
+		find = here()
 	}
 	find.Kind, find.Path = parsed.kind, parsed.path
 	found, err := pjrt.Find(find)
@@ -56,7 +64,9 @@ func NewFromConfig(ctx context.Context, config string, opts Options, find pjrt.F
 		return nil, fmt.Errorf("backend: config %q: %w", config, err)
 	}
 	var clientOpts pjrt.ClientOptions
-	if parsed.devices > 0 {
+	if parsed.kind == "cpu" && parsed.path == "" {
+		clientOpts.Options = map[string]any{"cpu_device_count": int64(max(parsed.devices, 1))}
+	} else if parsed.devices > 0 {
 		clientOpts.Options = map[string]any{"cpu_device_count": int64(parsed.devices)}
 	}
 	client, err := plugin.NewClient(ctx, clientOpts)
@@ -74,6 +84,13 @@ func NewFromConfig(ctx context.Context, config string, opts Options, find pjrt.F
 	}
 	b.owned = append(b.owned, client.Close)
 	return b, nil
+}
+
+// here looks for plugins with the environment and the files of this process.
+func here() pjrt.FindOptions {
+	// Without a home directory there is no installer's place to look in.
+	cache, _ := os.UserCacheDir()
+	return pjrt.FindOptions{Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: cache, Stat: os.Stat}
 }
 
 // config is a parsed configuration string.
