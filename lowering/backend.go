@@ -90,6 +90,9 @@ type Options struct {
 	// says of one computation: ops that its partitioner gets wrong are written otherwise.
 	Partitioned bool
 
+	// Unfused writes batch normalisations as reductions and elementwise ops, which say what of a batch they combine.
+	Unfused bool
+
 	// Whole, if there is one, keeps a value whole at this point of a partitioned program, on each device: what a
 	// gather reads, a scatter's updates and positions. x is usable in f.
 	Whole func(f *Function, x *stablehlo.Value) (*stablehlo.Value, error)

@@ -15,6 +15,7 @@ import (
 
 	"tpustrategy/logical"
 	"tpustrategy/lowering/module"
+	"tpustrategy/lowering/ragged"
 	"tpustrategy/pjrt"
 	"tpustrategy/pjrt/cache"
 	"tpustrategy/sharding"
@@ -54,6 +55,7 @@ type stepHeader struct {
 	SplitBatch bool             `json:"split_batch,omitempty"`
 	LocalBatch bool             `json:"local_batch,omitempty"`
 	PadRagged  bool             `json:"pad_ragged,omitempty"`
+	Keep       bool             `json:"keep_padding,omitempty"`
 	Training   bool             `json:"training,omitempty"`
 	Mirrored   bool             `json:"mirrored_results,omitempty"`
 	Layouts    []stepAnnotation `json:"argument_annotations,omitempty"`
@@ -64,18 +66,22 @@ type stepTensor struct {
 	Name     string `json:"name"`
 	Variable bool   `json:"variable,omitempty"`
 	// Distributed is set for a variable that belongs to no store.
-	Distributed *stepVariable  `json:"distributed,omitempty"`
-	DType       string         `json:"dtype"`
-	Local       []int          `json:"local"`
-	Global      []int          `json:"global"`
-	Shard       []int          `json:"shard"`
-	Spec        string         `json:"spec"`
-	PerReplica  bool           `json:"per_replica,omitempty"`
-	PerStep     bool           `json:"per_step,omitempty"`
-	Ragged      bool           `json:"ragged,omitempty"` // an argument whose replicas differ in shape
-	Annotation  stepAnnotation `json:"annotation"`
-	Donated     bool           `json:"donated,omitempty"`
-	Result      int            `json:"result,omitempty"`
+	Distributed *stepVariable `json:"distributed,omitempty"`
+	DType       string        `json:"dtype"`
+	Local       []int         `json:"local"`
+	Global      []int         `json:"global"`
+	Shard       []int         `json:"shard"`
+	Spec        string        `json:"spec"`
+	PerReplica  bool          `json:"per_replica,omitempty"`
+	PerStep     bool          `json:"per_step,omitempty"`
+	Ragged      bool          `json:"ragged,omitempty"` // an argument whose replicas differ in shape
+	// Sizes are, of such an argument's dimensions, the padded size it has, or -1; Cut are
+	// the padded dimensions of a result.
+	Sizes      []int          `json:"padded_sizes,omitempty"`
+	Cut        []ragged.Dim   `json:"padded,omitempty"`
+	Annotation stepAnnotation `json:"annotation"`
+	Donated    bool           `json:"donated,omitempty"`
+	Result     int            `json:"result,omitempty"`
 }
 
 // stepAnnotation is a logical.Annotation.
@@ -153,7 +159,7 @@ func (c *Compiled) Save(w io.Writer) error {
 		Version: stepVersion, Step: c.Name, Topology: s.assignment.Topology().Name(), Mesh: s.assignment.Topology().MeshShape(),
 		IDs: s.assignment.DeviceIDs(), Coordinates: s.assignment.CoreAssignment(), Axes: c.Module.Mesh.Axes(), Updates: p.updates,
 		SplitBatch: p.function.opts.SplitBatch, LocalBatch: p.function.opts.LocalBatch, Training: p.function.opts.Training,
-		PadRagged: p.function.opts.PadRagged, Mirrored: p.function.opts.mirroredResults,
+		PadRagged: p.function.opts.PadRagged, Keep: p.function.opts.KeepPadding, Mirrored: p.function.opts.mirroredResults,
 	}
 	var err error
 	if h.Identity, h.Devices, err = s.identity(); err != nil {
@@ -173,12 +179,19 @@ func (c *Compiled) Save(w io.Writer) error {
 		}
 		if !t.Variable {
 			t.Ragged = p.ragged[next]
+			if t.Ragged {
+				t.Sizes = p.padding.of[next]
+			}
 			next++
 		}
 		h.Arguments = append(h.Arguments, t)
 	}
-	for _, r := range c.Module.Results {
-		h.Results = append(h.Results, tensorOut(r, false))
+	for j, r := range c.Module.Results {
+		t := tensorOut(r, false)
+		if j < len(p.cut) {
+			t.Cut = p.cut[j]
+		}
+		h.Results = append(h.Results, t)
 	}
 	for _, a := range p.function.opts.Arguments {
 		h.Layouts = append(h.Layouts, annotationOut(a))

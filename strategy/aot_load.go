@@ -158,7 +158,7 @@ func (s *TPUStrategy) loadStep(ctx context.Context, r io.Reader, store *model.St
 	}
 	f := s.Function(func(*ReplicaContext, []*graph.Node) []*graph.Node {
 		panic(errors.New("the step was loaded from a file, which has nothing to trace"))
-	}, FunctionOptions{Name: h.Step, Store: store, Training: h.Training, SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, PadRagged: h.PadRagged, mirroredResults: h.Mirrored})
+	}, FunctionOptions{Name: h.Step, Store: store, Training: h.Training, SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, PadRagged: h.PadRagged, KeepPadding: h.Keep, mirroredResults: h.Mirrored})
 	s.rules.came(f)
 	for _, a := range h.Layouts {
 		annotation, err := a.in()
@@ -189,7 +189,7 @@ func (s *TPUStrategy) loadStep(ctx context.Context, r io.Reader, store *model.St
 			v.steps = h.Steps
 		}
 		if h.Arguments[i].Ragged {
-			v.ragged = [][]int{}
+			v.ragged = standIn(a.Local, h.Arguments[i].Sizes)
 		}
 		values = append(values, v)
 	}
@@ -239,6 +239,7 @@ func otherArguments(want, got []Value) string {
 // devices. distributed are its other variables.
 func (s *TPUStrategy) loadProgram(ctx context.Context, f *Function, m *module.Module, h stepHeader, distributed []*Variable, code []byte) (*program, error) {
 	p := &program{function: f, module: m, updates: h.Updates, results: len(m.Results) - len(h.Updates), code: code}
+	p.setPadding(h)
 	for _, a := range h.Arguments {
 		if !a.Variable {
 			p.ragged = append(p.ragged, a.Ragged)

@@ -161,6 +161,7 @@ func (b *Bound) adopt() error {
 		if err != nil {
 			return err
 		}
+		b.program.cutTo(j, v.base(), b.held)
 		b.results = append(b.results, v)
 	}
 	return nil

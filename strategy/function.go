@@ -10,6 +10,7 @@ import (
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"tpustrategy/logical"
@@ -55,11 +56,20 @@ type FunctionOptions struct {
 	// several processes only.
 	LocalBatch bool
 	// PadRagged accepts values whose replicas differ in shape, such as the last
-	// batch of a dataset: the step receives them padded, with zeros at the end of
-	// each dimension, and asks [ReplicaContext.RealSize] for the sizes. TensorFlow's
-	// RunOptions call it the dynamic batch size. Each greatest shape is compiled
-	// for itself.
+	// batch of a dataset, and with SplitBatch host batches that do not divide among
+	// the replicas. The step is written for the padded shape and computes what it
+	// would compute without padding: reductions and gradients leave it out, means
+	// divide by the real sizes, results are cut to them. An op that cannot, such as a
+	// reverse along the padded dimension, is a [*TraceError] that wraps a
+	// [*ragged.Error]. TensorFlow's RunOptions call it the dynamic batch size. Each
+	// greatest shape is compiled for itself, and the step function called three times
+	// for that, two times more for each further size that differs. Batches without
+	// padding have the program that they have without this option.
 	PadRagged bool
+	// KeepPadding is PadRagged for a step that masks the padding itself: it receives
+	// zeros at the end of each dimension, asks [ReplicaContext.RealSize] for the sizes,
+	// and its results keep what it makes of the padding.
+	KeepPadding bool
 
 	mirroredResults bool
 	// wholeModel says that the step has all variables of its store.
@@ -189,7 +199,7 @@ func (f *Function) place(ctx context.Context, args []any, to purpose) (values []
 			if v.base().outline && to == toRun && s.slice == nil {
 				return fail(i, "made of shapes, which have no contents", argumentHint(shapes.Shape{}), nil)
 			}
-			if v.base().ragged != nil && !f.opts.PadRagged {
+			if v.base().ragged != nil && !f.takesRagged() {
 				return fail(i, fmt.Sprintf("replicas have different shapes %v", v.base().ragged),
 					f.raggedHint(), nil)
 			}
@@ -217,6 +227,8 @@ func (f *Function) place(ctx context.Context, args []any, to purpose) (values []
 				return fail(i, "a shape, which has no contents", argumentHint(arg), nil)
 			}
 			v, err = s.abstract(shape, f.opts.SplitBatch || f.opts.LocalBatch, f.opts.LocalBatch, f.argument(i))
+		} else if batch, ok := f.unevenBatch(arg); ok {
+			v, err = asValue(s.splitUneven(ctx, batch, f.argument(i)))
 		} else if f.opts.SplitBatch || f.opts.LocalBatch {
 			v, err = asValue(s.splitBatch(ctx, arg, f.argument(i), f.opts.LocalBatch))
 		} else {
@@ -260,11 +272,29 @@ func argumentHint(arg any) string {
 	return ""
 }
 
+// takesRagged says whether values may differ in shape between replicas.
+func (f *Function) takesRagged() bool { return f.opts.PadRagged || f.opts.KeepPadding }
+
+// padding is what of the values' padding the step's program leaves out.
+func (f *Function) padding(values []Value) (p padding) {
+	if f.opts.PadRagged && !f.opts.KeepPadding {
+		p = paddingOf(values)
+	}
+	return p
+}
+
+// unevenBatch is a host batch that does not divide among the replicas, if the function
+// takes it.
+func (f *Function) unevenBatch(arg any) (batch *tensors.Tensor, ok bool) {
+	if !f.takesRagged() || !f.opts.SplitBatch && !f.opts.LocalBatch {
+		return nil, false
+	}
+	batch, err := hostTensor(arg)
+	return batch, err == nil && f.strategy.uneven(batch)
+}
+
 // raggedHint says what to do with replicas of different shapes.
 func (f *Function) raggedHint() string {
-	if f.opts.mirroredResults {
-		return "a compiled step has one shape: pad the batch, as package feed does, and weigh its rows by the mask"
-	}
 	return "a compiled step has one shape: set FunctionOptions.PadRagged, or Reduce the value with an axis"
 }
 
@@ -302,9 +332,14 @@ func at(annotations []logical.Annotation, i int) logical.Annotation {
 // signature keys the programs of a function.
 func signature(values []Value) string {
 	var b strings.Builder
-	for _, v := range values {
+	padded := paddingOf(values)
+	for i, v := range values {
 		base := v.base()
-		fmt.Fprintf(&b, "%s%v %s %t %d %t;", base.dtype, base.shape, base.annotation, base.perReplica, base.steps, base.ragged != nil)
+		fmt.Fprintf(&b, "%s%v %s %t %d %t", base.dtype, base.shape, base.annotation, base.perReplica, base.steps, base.ragged != nil)
+		if base.ragged != nil {
+			fmt.Fprintf(&b, " %v", padded.of[i])
+		}
+		b.WriteByte(';')
 	}
 	return b.String()
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tpustrategy/lowering/module"
+	"tpustrategy/lowering/ragged"
 	"tpustrategy/pjrt"
 	"tpustrategy/tpu/system"
 )
@@ -25,6 +26,10 @@ type program struct {
 	// ragged says which of the step's arguments, in their own order, are padded
 	// values whose replicas differ in shape.
 	ragged []bool
+	// padding is what the program leaves out, cut are the padded dimensions of the
+	// step's own results, nil without padding.
+	padding padding
+	cut     [][]ragged.Dim
 	// code is the serialized program of a step from a file: some plugins write out a
 	// program that they loaded without its machine code.
 	code []byte
@@ -50,7 +55,8 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (*pr
 	if err = s.agreeOnProgram(ctx, f, values, m, err); err != nil {
 		return nil, err
 	}
-	p := &program{function: f, module: m, variables: t.variables, updates: t.updates, results: len(m.Results) - len(t.updates), structure: t.rc.structure}
+	p := &program{function: f, module: m, variables: t.variables, updates: t.updates, results: len(m.Results) - len(t.updates), structure: t.rc.structure,
+		padding: paddingOf(values), cut: t.cut}
 	for _, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
 	}
@@ -168,6 +174,7 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 		if results[j], err = s.newValue(r.PerReplica, r.DType, r.Local, r.Annotation, column); err != nil {
 			return nil, err
 		}
+		p.cutTo(j, results[j].base(), values)
 	}
 	if p.givesNothing() {
 		return nil, results[0].Close()

@@ -19,8 +19,9 @@ import (
 
 // RaggedPerReplica copies a host value for each replica, in replica order. The
 // values have one dtype and one rank; their shapes may differ and may be empty.
-// Such a value can be reduced along axes, gathered and read; as an argument of a
-// step, which has one shape, it is refused unless [FunctionOptions].PadRagged.
+// Such a value can be reduced along axes, gathered and read, and be an argument of a
+// training step; as that of another step, which has one shape, it is refused unless
+// [FunctionOptions].PadRagged.
 func (s *TPUStrategy) RaggedPerReplica(ctx context.Context, values []any) (*PerReplica, error) {
 	if err := untraced(ctx, "per-replica value", insteadOfGiving); err != nil {
 		return nil, err
@@ -68,6 +69,11 @@ func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a
 	}
 	read := func(r int, use func([]byte)) error { return all[r].ConstBytes(use) }
 	if ragged {
+		for d := range dims {
+			if slices.ContainsFunc(all, func(t *tensors.Tensor) bool { return t.Shape().Dimensions[d] != dims[d] }) {
+				dims[d] = max(dims[d], 2) // a size of 1 is broadcast, which a batch is not
+			}
+		}
 		for d, parts := range a.Parts() {
 			if d < len(dims) && parts > 0 {
 				dims[d] = (dims[d] + parts - 1) / parts * parts

@@ -52,6 +52,8 @@ type ReplicaContext struct {
 	values     []Value
 	parameters []*graph.Node
 	sizes      map[int]*graph.Node
+	// padding is that of the arguments, nil without any.
+	padding *padding
 	// structure is the nest of the results, if the step returns one.
 	structure any
 	// randomNext is the state of the store's generator after the step, if the

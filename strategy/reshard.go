@@ -37,7 +37,7 @@ func (s *TPUStrategy) as(ctx context.Context, v Value, a logical.Annotation) (ou
 	if base.steps > 0 || base.laidOut(a) {
 		return v, false, nil
 	}
-	if s.slice != nil {
+	if s.slice != nil || base.outline {
 		out, err = s.newValue(base.perReplica, base.dtype, base.shape, a, nil)
 	} else {
 		out, err = s.reshard(ctx, v, a)
@@ -45,7 +45,7 @@ func (s *TPUStrategy) as(ctx context.Context, v Value, a logical.Annotation) (ou
 	if err != nil {
 		return nil, false, err
 	}
-	out.base().ragged = base.ragged
+	out.base().ragged, out.base().outline = base.ragged, base.outline
 	return out, true, nil
 }
 

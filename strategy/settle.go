@@ -12,7 +12,7 @@ import (
 // settle makes what the step writes to a store's variables equal on all replicas,
 // which the compiler takes for granted. values are the new values of the changed
 // variables. A layer's own averages, such as those of a batch normalisation, are
-// averaged over the replicas; any other value that may differ is an error.
+// averaged over the replicas, by their rows; any other value that may differ is an error.
 func (rc *ReplicaContext) settle(changed []*model.Variable, values []*graph.Node) error {
 	differs, err := rc.differs(values)
 	if err != nil {
@@ -22,7 +22,7 @@ func (rc *ReplicaContext) settle(changed []*model.Variable, values []*graph.Node
 		switch {
 		case !differs[i]:
 		case !v.Trainable && v.DType().IsFloat():
-			values[i] = rc.allReduce(Mean, values[i])
+			values[i] = rc.meanOfStates(values[i])
 		default:
 			return fault(ValueError, fmt.Sprintf("write of variable %q", v.Path()),
 				"AllReduce what is written, or give it to a NewVariable that is OnRead",

@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"tpustrategy/lowering/module"
+	"tpustrategy/lowering/ragged"
 )
 
 // trace is one run of a step function over a graph, on the way to a module.
@@ -33,6 +34,12 @@ type trace struct {
 	nothing bool
 	changed []*model.Variable
 	written []*captured
+
+	// padding is that of the values, cut are the padded dimensions of the step's own
+	// results. again is set for a trace that only shows what depends on the padding.
+	padding padding
+	cut     [][]ragged.Dim
+	again   bool
 
 	// variables are the module's arguments that are variables, nil for the others;
 	// updates are the arguments whose memory the results after the step's own take.
@@ -66,8 +73,14 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 		defer done()
 	}
 	t = f.newTrace(ctx, values)
+	t.padding = f.padding(values)
 	if err := t.run(); err != nil {
 		return nil, nil, err
+	}
+	if len(t.padding.sizes) > 0 {
+		if err := t.leaveOutPadding(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
 	if m, err = t.assemble(); err != nil {
 		return nil, nil, err
@@ -96,6 +109,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value) *trace {
 	s := f.strategy
 	t := &trace{f: f, values: values, module: module.NewTrace(module.Options{
 		Replicas: s.replicas, LogicalDevices: s.perReplica, Programs: true, Target: s.target, Precision: s.opts.Precision,
+		Padded: len(f.padding(values).sizes) > 0,
 	})}
 	t.graph = graph.NewGraph(t.module, f.opts.Name)
 	t.rc = &ReplicaContext{strategy: s, graph: t.graph}
@@ -117,8 +131,11 @@ func (t *trace) run() error {
 	}
 	rc.values, rc.parameters = t.values, slices.Clone(in)
 	rc.arguments = t.place(in)
-	if f.opts.PadRagged {
+	if f.takesRagged() {
 		rc.takeSizes(t.values)
+	}
+	if len(t.padding.sizes) > 0 {
+		rc.padding = &t.padding
 	}
 	t.outputs = slices.Clone(f.step(rc, rc.arguments))
 	rc.settleRandom()

@@ -80,7 +80,8 @@ func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, los
 		if !l.IsScalar() || !l.DType().IsFloat() {
 			panic(fmt.Errorf("the loss is %s; return a float scalar, the mean over the replica's batch", l.Shape()))
 		}
-		l = regularized(l)
+		l = rc.weighted(regularized(l))
+		rows, _ := rc.rows()
 		update, ok := opt.(train.OptimizeWithGradients)
 		if !ok {
 			panic(fmt.Errorf("optimizer %T does not take gradients; use one of the Adam family or SGD", opt))
@@ -91,16 +92,20 @@ func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, los
 			panic(fmt.Errorf("the loss uses no trainable variable of the store"))
 		}
 		for i, gradient := range gradients {
+			if rows != nil { // what has no rows has no mean, nor gradients of it
+				gradient = rc.ifRows(rows, gradient, graph.ZerosLike(gradient))
+			}
 			gradients[i] = rc.AllReduce(Mean, gradient)
 		}
 		update.UpdateGraphWithGradients(scope, gradients, l.DType())
 		train.ExecPerStepUpdateGraphFn(rc.graph)
+		rc.keepStates(rows)
 		return []*graph.Node{rc.AllReduce(Mean, l)}
 	}
 	return &TrainStep{
 		function: s.Function(step, FunctionOptions{
 			Name: o.Name, Store: store, Training: true, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch,
-			mirroredResults: true, wholeModel: true,
+			mirroredResults: true, wholeModel: true, PadRagged: true,
 		}),
 		steps: map[string]*trainBound{},
 	}
@@ -164,6 +169,13 @@ func (t *TrainStep) Run(ctx context.Context, batch ...any) (*Mirrored, error) {
 		}
 		defer release()
 		batch = laid
+	}
+	if err := t.read(batch); err != nil {
+		return nil, err
+	}
+	if t.uneven(batch) {
+		clear(t.hosts)
+		return t.runUneven(ctx, batch)
 	}
 	b, err := t.bind(ctx, batch)
 	defer clear(t.hosts) // they are the caller's, not ours to keep

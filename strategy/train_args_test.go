@@ -42,22 +42,6 @@ func TestTrainStepReadsItsArgumentsAnew(t *testing.T) {
 	assert.IsType(t, []float32{}, args[0])
 }
 
-func TestTrainStepRefusesRaggedValues(t *testing.T) {
-	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
-	step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllSum(in[0])
-	})
-	x, err := s.RaggedPerReplica(ctx, []any{[]float32{1, 2}, []float32{3}})
-	require.NoError(t, err)
-	for range 2 {
-		_, err = step.Run(ctx, x)
-		var argument *strategy.ArgumentError
-		require.ErrorAs(t, err, &argument)
-		assert.Contains(t, argument.Hint, "package feed")
-	}
-}
-
 // A step that is fed from the host makes a few closures, however many replicas and
 // rows there are; one on resident values makes none.
 func TestTrainStepAllocatesLittle(t *testing.T) {

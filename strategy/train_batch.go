@@ -32,11 +32,8 @@ type trainSlot struct {
 	spread Value
 }
 
-// bind returns the bound step for the batch's signature, and sets t.hosts.
+// bind returns the bound step for the signature of the batch, which was read.
 func (t *TrainStep) bind(ctx context.Context, batch []any) (*trainBound, error) {
-	if err := t.read(batch); err != nil {
-		return nil, err
-	}
 	if t.last != nil && t.last.takes(batch, t.hosts) {
 		return t.last, nil
 	}
@@ -209,4 +206,37 @@ func (b *Bound) setColumn(argument int, buffers []*pjrt.Buffer) {
 		}
 		next++
 	}
+}
+
+// uneven reports whether replicas receive different numbers of rows of the batch, which was
+// read.
+func (t *TrainStep) uneven(batch []any) bool {
+	for i, host := range t.hosts {
+		if host != nil && t.function.strategy.uneven(host) {
+			return true
+		}
+		if host == nil && batch[i].(Value).base().ragged != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// runUneven takes a step on a batch of which replicas receive different numbers of rows. It
+// is no batch of a loop: nothing is kept for the next.
+func (t *TrainStep) runUneven(ctx context.Context, batch []any) (*Mirrored, error) {
+	values, release, err := t.function.place(ctx, batch, toRun)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	p, err := t.function.program(ctx, values, toRun)
+	if err != nil {
+		return nil, err
+	}
+	results, err := p.run(ctx, values)
+	if err != nil {
+		return nil, err
+	}
+	return results[0].(*Mirrored), nil
 }

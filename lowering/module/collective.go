@@ -154,6 +154,7 @@ func (t *Trace) collective(differs bool, emit func(m mark, w *writer) string, re
 			resize(shape.Dimensions)
 		}
 		t.across[strconv.Itoa(len(t.markers))] = differs
+		t.collectives[strconv.Itoa(len(t.markers))] = true
 		return t.mark(f.StableHLO(), x, shape, func(w *writer, m mark) string { return emit(m, w) })
 	}
 }

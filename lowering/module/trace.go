@@ -24,6 +24,8 @@ type Options struct {
 	Target    lowering.Target
 	Precision lowering.Precision
 	Random    lowering.Random
+	// Padded says that arguments are padded, so that [Trace.LeaveOutPadding] follows.
+	Padded bool
 }
 
 // Trace is the backend of one graph: graph.NewGraph(trace, name). It remembers
@@ -38,6 +40,7 @@ type Trace struct {
 	pending     func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
 	markers     []emitter
 	across      map[string]bool // markers that do not follow their operand: whether their value differs between replicas
+	collectives map[string]bool // markers that combine the replicas' values
 	annotations []logical.Annotation
 	placed      map[string]logical.Kind // what markers of annotations ask for
 	assigned    map[string]assignment   // markers of assigned tensors of the step itself
@@ -54,10 +57,10 @@ var (
 func NewTrace(opts Options) *Trace {
 	opts.Replicas = max(opts.Replicas, 1)
 	opts.LogicalDevices = max(opts.LogicalDevices, 1)
-	t := &Trace{opts: opts, across: map[string]bool{}, placed: map[string]logical.Kind{}, assigned: map[string]assignment{}}
+	t := &Trace{opts: opts, across: map[string]bool{}, collectives: map[string]bool{}, placed: map[string]logical.Kind{}, assigned: map[string]assignment{}}
 	lowered := lowering.Options{
 		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.identity,
-		Partitioned: opts.LogicalDevices > 1,
+		Partitioned: opts.LogicalDevices > 1, Unfused: opts.Padded,
 	}
 	if opts.LogicalDevices >= 4 && opts.Replicas > 1 { // a grid needs four, and one replica has no other groups
 		lowered.Whole = t.whole

@@ -1,0 +1,76 @@
+package module
+
+import (
+	"fmt"
+
+	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"tpustrategy/lowering"
+	"tpustrategy/lowering/ragged"
+)
+
+// Resized is a step that was traced for other sizes of its padded dimensions.
+type Resized struct {
+	Trace *Trace
+	Graph *graph.Graph
+	Sizes []int
+}
+
+// LeaveOutPadding rewrites the step of a graph that was compiled on t so that what it computes
+// is of the real elements of its padded arguments alone; see package ragged. sizes are the padded
+// sizes, sources where the step finds the real ones, and others the step for other sizes: two
+// for each of them, which it alone differs in. The result are the dimensions of the step's
+// results. Errors are [*ragged.Error].
+func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.Source, others []Resized) ([][]ragged.Dim, error) {
+	base, err := t.traced(g, sizes)
+	if err != nil {
+		return nil, err
+	}
+	var all []ragged.Traced
+	for _, other := range others {
+		traced, err := other.Trace.traced(other.Graph, other.Sizes)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, traced)
+	}
+	plan, err := ragged.Compare(base, all)
+	if err != nil {
+		return nil, err
+	}
+	results := plan.Results()
+	at, err := plan.Apply(sources)
+	if err != nil {
+		return nil, err
+	}
+	for i := range t.regions {
+		r := &t.regions[i]
+		r.begin, r.end = at[r.begin], at[r.end]
+	}
+	return results, nil
+}
+
+func (t *Trace) traced(g *graph.Graph, sizes []int) (ragged.Traced, error) {
+	lowered, ok := g.Executable().(*lowering.Lowered)
+	if !ok {
+		return ragged.Traced{}, fmt.Errorf("module: graph %q was not compiled on this trace", g.Name())
+	}
+	traced := ragged.Traced{Program: lowered.Program(), Sizes: sizes, Marker: t.padded}
+	for _, f := range t.functions {
+		traced.Functions = append(traced.Functions, f.StableHLO())
+	}
+	return traced, nil
+}
+
+// padded says what a marker does to a padded value: see [ragged.Marker].
+func (t *Trace) padded(s *stablehlo.Statement) (op string, known bool) {
+	number, ok := s.Attributes[markerAttribute].(string)
+	if !ok {
+		return "", false
+	}
+	if t.collectives[number] {
+		return "a collective", true
+	}
+	return "", true
+}

@@ -1,0 +1,242 @@
+package ragged
+
+import (
+	"slices"
+
+	"github.com/gomlx/go-xla/stablehlo"
+)
+
+// elementwise ops, and those that move or lay out whole values, keep the invariant.
+var elementwise = map[string]bool{
+	"abs": true, "add": true, "and": true, "atan2": true, "cbrt": true, "ceil": true, "clamp": true, "compare": true,
+	"complex": true, "convert": true, "cosine": true, "count_leading_zeros": true, "divide": true, "erf": true,
+	"exponential": true, "exponential_minus_one": true, "floor": true, "imag": true, "is_finite": true, "log": true,
+	"log_plus_one": true, "logistic": true, "maximum": true, "minimum": true, "multiply": true, "negate": true, "not": true,
+	"optimization_barrier": true, "or": true, "popcnt": true, "power": true, "real": true, "remainder": true,
+	"round_nearest_afz": true, "round_nearest_even": true, "rsqrt": true, "select": true, "shift_left": true,
+	"shift_right_arithmetic": true, "shift_right_logical": true, "sign": true, "sine": true, "sqrt": true, "subtract": true,
+	"tan": true, "tanh": true, "xor": true, "transpose": true, "broadcast_in_dim": true, "iota": true, "return": true,
+	"reduce_precision": true, "batch_norm_inference": true,
+	// Their bodies are walked; what they carry keeps its shape.
+	"while": true, "if": true, "case": true,
+	// Random bits are as good as any others.
+	"rng_bit_generator": true,
+}
+
+// rule makes a statement that concerns padded dimensions keep the invariant: it changes the
+// operands of the copy that is written. s is the statement as it was compared.
+func (r *rewriter) rule(s, copied *stablehlo.Statement) error {
+	name := opName(s)
+	if elementwise[name] {
+		return r.sameAttributes(s)
+	}
+	switch name {
+	case "reshape":
+		return r.reshape(s)
+	case "reduce":
+		return r.reduce(s, copied)
+	case "dot_general":
+		return r.dot(s, copied)
+	case "convolution":
+		return r.convolution(s, copied)
+	case "reduce_window":
+		return r.reduceWindow(s, copied)
+	case "select_and_scatter":
+		return r.selectAndScatter(s)
+	case "slice":
+		return r.slice(s)
+	case "pad":
+		return r.pad(s)
+	case "concatenate":
+		return r.along(s, "joining rows of which the last are padding has padding in the middle",
+			"concatenate along another dimension, or give the parts as results", numbers(flag(s, "dimension")))
+	case "reverse":
+		return r.along(s, "the padding would come first", "reverse before batching, or along another dimension", ints(s, "dimensions"))
+	case "sort":
+		return r.along(s, "padding would be sorted among the rows", "sort along another dimension, or give the rows as a result and sort them there",
+			numbers(flag(s, "dimension")))
+	case "dynamic_slice":
+		return r.dynamicSlice(s)
+	case "dynamic_update_slice":
+		return r.dynamicUpdateSlice(s)
+	case "gather":
+		return r.gather(s, copied)
+	case "scatter":
+		return r.scatter(s, copied)
+	case "bitcast_convert":
+		if v := s.Inputs[0]; v.Shape().Rank() != s.Outputs[0].Shape().Rank() {
+			return r.along(s, "its bytes are numbers of other sizes", "", []int{min(v.Shape().Rank(), s.Outputs[0].Shape().Rank())})
+		}
+		return nil
+	case "fft":
+		rank, n := s.Inputs[0].Shape().Rank(), len(ints(s, "fft_length"))
+		return r.along(s, "each output is of all rows", "", indexes(rank-n, rank))
+	case "custom_call":
+		if op, known := mark(r.marker, s); known && op == "" {
+			return nil
+		} else if known {
+			return r.refuse(s, 0, -1, op, "the replicas' real sizes differ",
+				"reduce the padded dimension first, or return the value and reduce or gather it outside the step")
+		}
+	}
+	return r.refuse(s, 0, -1, name, "it is not known how to leave padding out of it",
+		"do it outside the step, or mask the padding in the step (FunctionOptions.KeepPadding)")
+}
+
+// refuse names a statement's operand and its padded dimension; dim -1 is its first.
+func (r *rewriter) refuse(s *stablehlo.Statement, operand, dim int, op, reason, hint string) error {
+	e := &Error{Op: op, Dim: dim, Reason: reason, Hint: hint}
+	v := s.Outputs[0]
+	if operand < len(s.Inputs) {
+		v = s.Inputs[operand]
+	}
+	e.Shape = slices.Clone(v.Shape().Dimensions)
+	if all := padded(r.dims[v.String()]); dim < 0 && len(all) > 0 {
+		e.Dim = all[0]
+	}
+	return e
+}
+
+// sameAttributes refuses a statement that means something else for other sizes.
+func (r *rewriter) sameAttributes(s *stablehlo.Statement) error {
+	for _, key := range r.varying[s] {
+		return r.refuse(s, 0, -1, opName(s), "its "+key+" changes with a padded size", "")
+	}
+	return nil
+}
+
+// along refuses an op along padded dimensions of an operand, where they are in a list.
+func (r *rewriter) along(s *stablehlo.Statement, reason, hint string, list []int) error {
+	for i, v := range s.Inputs {
+		if at := among(r.dims[v.String()], list); len(at) > 0 {
+			return r.refuse(s, i, at[0], opName(s), reason, hint)
+		}
+	}
+	return nil
+}
+
+func indexes(from, to int) (all []int) {
+	for i := max(from, 0); i < to; i++ {
+		all = append(all, i)
+	}
+	return all
+}
+
+// reshape keeps the invariant where a padded dimension leads those that it is joined with or
+// cut into: the real rows then stay in front.
+func (r *rewriter) reshape(s *stablehlo.Statement) error {
+	in, out := s.Inputs[0], s.Outputs[0]
+	from, to := r.shapes[in.String()], r.shapes[out.String()]
+	fromDims, toDims := r.dims[in.String()], r.dims[out.String()]
+	n := len(from)
+	if slices.Contains(from[0], 0) {
+		return nil
+	}
+	for i, j := 0, 0; i < len(from[0]) || j < len(to[0]); {
+		a, b := ones(n), ones(n)
+		firstIn, firstOut := i, j
+		take := func(product []int, of shapes, at *int) {
+			for k := range product {
+				product[k] *= of[k][*at]
+			}
+			*at++
+		}
+		if i < len(from[0]) {
+			take(a, from, &i)
+		}
+		if j < len(to[0]) {
+			take(b, to, &j)
+		}
+		for !slices.Equal(a, b) {
+			if i < len(from[0]) && (a[0] <= b[0] || j == len(to[0])) {
+				take(a, from, &i)
+			} else if j < len(to[0]) {
+				take(b, to, &j)
+			} else {
+				break
+			}
+		}
+		if !leads(fromDims, from[0], firstIn, i) || !leads(toDims, to[0], firstOut, j) {
+			return r.refuse(s, 0, -1, "reshape", "its padded dimension is mixed with one before it",
+				"move the padded dimension to the front of those that are joined (graph.Transpose)")
+		}
+	}
+	return nil
+}
+
+func ones(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = 1
+	}
+	return all
+}
+
+// leads reports whether at most one of the dimensions from to to is padded, and none but those of
+// size 1 is before it.
+func leads(dims []Dim, sizes []int, from, to int) bool {
+	first := true
+	for d := from; d < to; d++ {
+		if dims[d].Padded() && !first {
+			return false
+		}
+		if dims[d].Padded() || sizes[d] != 1 {
+			first = false
+		}
+	}
+	return true
+}
+
+// slice takes all of a padded dimension, or nothing is known of what it takes.
+func (r *rewriter) slice(s *stablehlo.Statement) error {
+	starts, limits, strides := ints(s, "start_indices"), ints(s, "limit_indices"), ints(s, "strides")
+	v := s.Inputs[0]
+	for _, d := range padded(r.dims[v.String()]) {
+		if starts[d] != 0 || limits[d] != v.Shape().Dimensions[d] || strides[d] != 1 || !r.dims[s.Outputs[0].String()][d].Padded() {
+			return r.refuse(s, 0, d, "slice", "a replica may have fewer rows than it takes",
+				"slice along another dimension, or choose rows by their contents with graph.Where")
+		}
+	}
+	for _, key := range r.varying[s] {
+		if key != "limit_indices" {
+			return r.sameAttributes(s)
+		}
+	}
+	return nil
+}
+
+func (r *rewriter) pad(s *stablehlo.Statement) error {
+	low, high, between := ints(s, "edge_padding_low"), ints(s, "edge_padding_high"), ints(s, "interior_padding")
+	for _, v := range []*stablehlo.Value{s.Inputs[0], s.Outputs[0]} {
+		for _, d := range padded(r.dims[v.String()]) {
+			if low[d] != 0 || high[d] != 0 || between[d] != 0 {
+				return r.refuse(s, 0, d, "pad", "what is added would follow the padding", "pad along another dimension, or before batching")
+			}
+		}
+	}
+	return r.sameAttributes(s)
+}
+
+// wholeDims are the dimensions of a that b has whole, so that a start along them is 0.
+func (r *rewriter) wholeDims(s *stablehlo.Statement, whole, part *stablehlo.Value, reason, hint string) error {
+	a, b := r.dims[whole.String()], r.dims[part.String()]
+	for d := range a {
+		if a[d] != b[d] || a[d].Padded() && whole.Shape().Dimensions[d] != part.Shape().Dimensions[d] {
+			return r.refuse(s, 0, d, opName(s), reason, hint)
+		}
+	}
+	return nil
+}
+
+func (r *rewriter) dynamicSlice(s *stablehlo.Statement) error {
+	for _, key := range r.varying[s] {
+		if key != "slice_sizes" {
+			return r.sameAttributes(s)
+		}
+	}
+	return r.wholeDims(s, s.Inputs[0], s.Outputs[0], "it may take padding", "slice along another dimension")
+}
+
+func (r *rewriter) dynamicUpdateSlice(s *stablehlo.Statement) error {
+	return r.wholeDims(s, s.Inputs[0], s.Inputs[1], "it would write padding, or into it", "update along another dimension")
+}

@@ -1,0 +1,73 @@
+package ragged
+
+import "slices"
+
+// Dim is a dimension of a value: Times as long as the padded size numbered Size. Times 0 is a
+// dimension that depends on no padded size.
+type Dim struct{ Size, Times int }
+
+// Padded reports whether the dimension has padding.
+func (d Dim) Padded() bool { return d.Times > 0 }
+
+// shapes are a value's dimensions in each of the programs that are compared.
+type shapes [][]int
+
+// dims says how the dimensions depend on the sizes. sizes are those of each program. at is the
+// first dimension that is no multiple of one size, or -1.
+func (s shapes) dims(sizes [][]int) (dims []Dim, at int) {
+	dims = make([]Dim, len(s[0]))
+	for d, n := range s[0] {
+		for k := 1; k < len(s); k++ {
+			if s[k][d] == n {
+				continue
+			}
+			size := differing(sizes[0], sizes[k])
+			times := n / sizes[0][size]
+			if times*sizes[0][size] != n || times*sizes[k][size] != s[k][d] || dims[d].Padded() && dims[d] != (Dim{size, times}) {
+				return nil, d
+			}
+			dims[d] = Dim{size, times}
+		}
+		// A dimension must follow its size in each of the programs.
+		for k := 1; k < len(s); k++ {
+			want := n
+			if dims[d].Padded() {
+				want = dims[d].Times * sizes[k][dims[d].Size]
+			}
+			if s[k][d] != want {
+				return nil, d
+			}
+		}
+	}
+	return dims, -1
+}
+
+// differing is the one size in which two programs differ.
+func differing(a, b []int) int {
+	for i := range a {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return 0
+}
+
+// padded lists the dimensions that have padding.
+func padded(dims []Dim) (all []int) {
+	for d, dim := range dims {
+		if dim.Padded() {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// among lists the padded dimensions that are in a list.
+func among(dims []Dim, list []int) (all []int) {
+	for _, d := range padded(dims) {
+		if slices.Contains(list, d) {
+			all = append(all, d)
+		}
+	}
+	return all
+}

@@ -1,0 +1,258 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"tpustrategy/logical"
+	"tpustrategy/lowering/module"
+	"tpustrategy/lowering/ragged"
+)
+
+// A step that takes padded values is traced for its padded shape and for two other sizes of
+// each padded dimension, which show what in it depends on them; see package ragged. Its
+// program receives the real sizes, and what it gives is cut to them.
+
+// paddedSize is a size that padded dimensions of arguments share.
+type paddedSize struct {
+	// argument and dim are the first such dimension, length is the padded size.
+	argument, dim, length int
+}
+
+// padding are the padded dimensions of a step's arguments.
+type padding struct {
+	sizes []paddedSize
+	of    [][]int // of the arguments' dimensions, which of the sizes it is, or -1
+}
+
+// paddingOf finds the padded dimensions of values. Dimensions of one number whose real sizes
+// are the same on each replica have one size: the rows of an input and of its labels.
+func paddingOf(values []Value) (p padding) {
+	for i, v := range values {
+		base := v.base()
+		of := make([]int, len(base.shape))
+		for d, length := range base.shape {
+			of[d] = -1
+			if !slices.ContainsFunc(base.ragged, func(real []int) bool { return real[d] != length }) {
+				continue
+			}
+			of[d] = slices.IndexFunc(p.sizes, func(s paddedSize) bool {
+				if s.dim != d || s.length != length {
+					return false
+				}
+				other := values[s.argument].base().ragged
+				for r, real := range base.ragged {
+					if real[d] != other[r][d] {
+						return false
+					}
+				}
+				return true
+			})
+			if of[d] < 0 {
+				of[d] = len(p.sizes)
+				p.sizes = append(p.sizes, paddedSize{i, d, length})
+			}
+		}
+		p.of = append(p.of, of)
+	}
+	return p
+}
+
+// resize is the number that a padded size is multiplied with in the other traces.
+var resize = []int{2, 5}
+
+// leaveOutPadding rewrites the traced step. The context has the store's turn.
+func (t *trace) leaveOutPadding(ctx context.Context) error {
+	sizes := make([]int, len(t.padding.sizes))
+	sources := make([]ragged.Source, len(sizes))
+	ordinal := map[int]int{} // of the arguments that come with their sizes
+	for i, v := range t.values {
+		if v.base().ragged != nil {
+			ordinal[i] = len(ordinal)
+		}
+	}
+	for i, size := range t.padding.sizes {
+		sizes[i] = size.length
+		sources[i] = ragged.Source{Parameter: argumentName(len(t.values) - len(ordinal) + ordinal[size.argument]), Index: size.dim}
+	}
+	var others []module.Resized
+	for i := range sizes {
+		for _, times := range resize {
+			resized := slices.Clone(sizes)
+			resized[i] *= times
+			other, err := t.resized(ctx, resized)
+			if err != nil {
+				return t.f.traceError(err)
+			}
+			defer other.graph.Finalize()
+			others = append(others, module.Resized{Trace: other.module, Graph: other.graph, Sizes: resized})
+		}
+	}
+	var err error
+	if t.cut, err = t.module.LeaveOutPadding(t.graph, sizes, sources, others); err != nil {
+		return t.f.traceError(err)
+	}
+	t.cut = t.cut[:t.own]
+	return nil
+}
+
+// resized traces the step for other padded sizes. It changes no variable.
+func (t *trace) resized(ctx context.Context, sizes []int) (other *trace, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			cause, ok := r.(error)
+			if !ok {
+				cause = fmt.Errorf("%v", r)
+			}
+			err = &ragged.Error{Dim: -1, Reason: fmt.Sprintf("the step cannot be traced for padded dimensions of %v", sizes), Err: cause,
+				Hint: "take dimensions from the arguments' shapes, or mask the padding in the step (FunctionOptions.KeepPadding)"}
+		}
+	}()
+	values := make([]Value, len(t.values))
+	for i, v := range t.values {
+		like := v.base().like()
+		like.strategy, like.shape = t.f.strategy, slices.Clone(like.shape)
+		for d, size := range t.padding.of[i] {
+			if size >= 0 {
+				like.shape[d] = sizes[size]
+			}
+		}
+		values[i] = &abstractValue{distributed: like, Value: v}
+	}
+	other = t.f.newTrace(ctx, values)
+	other.padding, other.again = t.padding, true
+	if err := other.run(); err != nil {
+		return nil, err
+	}
+	return other, nil
+}
+
+// abstractValue is a value without contents, of another shape than the one that it stands for.
+type abstractValue struct {
+	Value
+	distributed *distributed
+}
+
+func (v *abstractValue) base() *distributed { return v.distributed }
+
+// cutTo gives a step's result the real sizes that the values have.
+func (p *program) cutTo(result int, v *distributed, values []Value) {
+	if p.cut == nil || !slices.ContainsFunc(p.cut[result], ragged.Dim.Padded) {
+		return
+	}
+	all := make([][]int, p.function.strategy.replicas)
+	for r := range all {
+		all[r] = slices.Clone(v.shape)
+		for d, dim := range p.cut[result] {
+			if dim.Padded() {
+				size := p.padding.sizes[dim.Size]
+				all[r][d] = dim.Times * values[size.argument].base().ragged[r][size.dim]
+			}
+		}
+	}
+	v.ragged = all
+}
+
+// splitUneven cuts a batch as TensorFlow does: each replica but the last ones takes as many
+// rows as it needs that all are taken.
+func (s *TPUStrategy) splitUneven(ctx context.Context, batch *tensors.Tensor, a logical.Annotation) (*PerReplica, error) {
+	dims := batch.Shape().Dimensions
+	share := (dims[0] + s.replicas - 1) / s.replicas
+	row := elementBytes(batch.DType()) * size(dims[1:])
+	all := make([]*tensors.Tensor, s.replicas)
+	var failed error
+	err := batch.ConstBytes(func(data []byte) {
+		for r := range all {
+			from, to := min(r*share, dims[0]), min((r+1)*share, dims[0])
+			shape := batch.Shape().Clone()
+			shape.Dimensions[0] = to - from
+			all[r] = tensors.FromShape(shape)
+			if to > from {
+				failed = errors.Join(failed, all[r].MutableBytes(func(into []byte) { copy(into, data[from*row:to*row]) }))
+			}
+		}
+	})
+	if err = errors.Join(failed, err); err != nil {
+		return nil, fmt.Errorf("strategy: %w", err)
+	}
+	return s.perReplicaOf(ctx, all, a)
+}
+
+// uneven reports whether a host batch does not divide among the replicas. With several
+// processes it must.
+func (s *TPUStrategy) uneven(batch *tensors.Tensor) bool {
+	shape := batch.Shape()
+	return !s.hosts.several() && shape.Rank() > 0 && shape.Dimensions[0]%s.replicas != 0
+}
+
+// rows are the replica's real rows, an int32 scalar, and those of all replicas; nil if no
+// argument has padded rows. Arguments that have other numbers of rows than each other are an
+// [*Error].
+func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
+	if rc.padding == nil {
+		return nil, nil
+	}
+	first := -1
+	for i, of := range rc.padding.of {
+		switch {
+		case len(of) == 0 || of[0] < 0:
+		case first < 0:
+			first = i
+		case of[0] != rc.padding.of[first][0]:
+			panic(fault(ValueError, "rows", "give tensors of the same rows",
+				"arguments %d and %d have other numbers of rows", first, i))
+		}
+	}
+	if first < 0 {
+		return nil, nil
+	}
+	mine = rc.RealSize(first, 0)
+	return mine, rc.allReduce(Sum, mine)
+}
+
+// weighted is a replica's mean of its rows so that the replicas' mean is that of all rows. A
+// replica without rows has 0.
+func (rc *ReplicaContext) weighted(mean *graph.Node) *graph.Node {
+	rows, all := rc.rows()
+	if rows == nil {
+		return mean
+	}
+	in := dtypes.Float32
+	if mean.DType() == dtypes.Float64 {
+		in = dtypes.Float64
+	}
+	share := graph.Div(graph.ConvertDType(rows, in), graph.ConvertDType(all, in))
+	share = graph.StopGradient(graph.MulScalar(share, float64(rc.strategy.replicas)))
+	whole := graph.ConvertDType(graph.Mul(graph.ConvertDType(mean, in), share), mean.DType())
+	return rc.ifRows(rows, whole, graph.ZerosLike(whole))
+}
+
+// ifRows is x on replicas that have rows, and otherwise y.
+func (rc *ReplicaContext) ifRows(rows, x, y *graph.Node) *graph.Node {
+	return graph.Where(graph.GreaterThan(rows, graph.ZerosLike(rows)), x, y)
+}
+
+// meanOfStates averages what replicas have made of a value that all share, weighted by their
+// rows; what one without rows has made of it does not count.
+func (rc *ReplicaContext) meanOfStates(x *graph.Node) *graph.Node {
+	rows, _ := rc.rows()
+	if rows == nil {
+		return rc.allReduce(Mean, x)
+	}
+	return rc.allReduce(Mean, rc.weighted(x))
+}
+
+// keepStates leaves the replica's own states as they were on replicas without rows.
+func (rc *ReplicaContext) keepStates(rows *graph.Node) {
+	for _, c := range rc.captured {
+		if rows != nil && c.changed && c.variable.perReplica() {
+			c.now = rc.ifRows(rows, c.now, rc.graph.GetParameterByName(c.name))
+		}
+	}
+}

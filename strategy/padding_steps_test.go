@@ -1,0 +1,297 @@
+package strategy_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/lowering/ragged"
+	"tpustrategy/strategy"
+)
+
+// 11 rows in batches of 4 on two replicas: 2+2, 2+2, 2+1.
+func TestAnEpochThatDoesNotDivideIsTrainedWhole(t *testing.T) {
+	ctx := context.Background()
+	rng := rand.New(rand.NewPCG(3, 4))
+	x, y := normals(rng, 11, 8), normals(rng, 11, 1)
+	adam := func() optimizer.Interface { return optimizer.Adam().LearningRate(0.01).Done() }
+	newStore := func() *model.Store {
+		store := model.NewStore()
+		store.SetParam(model.ParamInitialSeed, int64(42))
+		return store
+	}
+	epoch := func(s *strategy.TPUStrategy, step *strategy.TrainStep) (losses []float64) {
+		for pass := range 2 {
+			for from := 0; from < 11; from += 4 {
+				batch := take([]*tensors.Tensor{x, y}, from, min(from+4, 11))
+				var loss *strategy.Mirrored
+				var err error
+				if pass == 1 && s.NumReplicasInSync() == 2 && from == 8 { // as values, such as Iterate gives
+					var values []any
+					for i := range batch {
+						parts := append(take([]*tensors.Tensor{x, y}[i:i+1], 8, 10), take([]*tensors.Tensor{x, y}[i:i+1], 10, 11)...)
+						v, err := s.RaggedPerReplica(ctx, parts)
+						require.NoError(t, err)
+						values = append(values, v)
+					}
+					loss, err = step.Run(ctx, values...)
+				} else {
+					loss, err = step.Run(ctx, batch...)
+				}
+				require.NoError(t, err)
+				value, err := loss.Float64(ctx)
+				require.NoError(t, err)
+				losses = append(losses, value)
+			}
+		}
+		return losses
+	}
+	one := newStrategy(t, 1, strategy.Options{})
+	want := epoch(one, one.TrainStep(newStore(), adam(), annotated(1)))
+	for _, p := range []int{1, 2} {
+		s := newStrategy(t, 2*p, strategy.Options{Replicas: 2, LogicalDevices: p})
+		step := s.TrainStep(newStore(), adam(), annotated(p))
+		assert.InDeltaSlice(t, want, epoch(s, step), 2e-4)
+		// A full batch has the program that it had.
+		full, err := step.Lowered(ctx, take([]*tensors.Tensor{x, y}, 0, 4)...)
+		require.NoError(t, err)
+		padded, err := step.Lowered(ctx, take([]*tensors.Tensor{x, y}, 8, 11)...)
+		require.NoError(t, err)
+		assert.Equal(t, len(full.Arguments)+2, len(padded.Arguments))
+		assert.NotContains(t, string(full.Text), "stablehlo.select")
+		assert.Contains(t, string(padded.Text), "stablehlo.select")
+	}
+}
+
+func TestStatesOfReplicasWithoutRowsStay(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	seen, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Name: "seen", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	require.NoError(t, err)
+	store := model.NewStore()
+	step := s.TrainStep(store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		w := rc.Scope().VariableWithValue("w", float32(1)).NodeValue(rc.Graph())
+		mean := graph.ReduceAllMean(in[0])
+		rc.Assign(seen, mean)
+		return graph.Mul(w, mean)
+	})
+	loss, err := step.Run(ctx, []float32{4})
+	require.NoError(t, err)
+	value, err := loss.Float64(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, 4.0, value)
+	var got []any
+	for r := range 2 {
+		c, err := seen.Component(r)
+		require.NoError(t, err)
+		x, err := c.Local(ctx)
+		require.NoError(t, err)
+		got = append(got, x.Value())
+	}
+	assert.Equal(t, []any{float32(4), float32(1)}, got)
+}
+
+// What cannot leave padding out is refused by name, and is no error without padding.
+func TestWhatCannotLeavePaddingOutIsRefused(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	x, err := s.RaggedPerReplica(ctx, []any{[][]float32{{1, 2}, {3, 4}, {5, 6}}, [][]float32{{7, 8}}})
+	require.NoError(t, err)
+	even, err := s.PerReplica(ctx, []any{[][]float32{{1, 2}, {3, 4}, {5, 6}}, [][]float32{{7, 8}, {9, 10}, {11, 12}}}, logical.Annotation{})
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		op   string
+		dim  int
+		step func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node
+	}{
+		"reverse": {"reverse", 0, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node { return graph.Reverse(x, 0) }},
+		"concatenate": {"concatenate", 0, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			return graph.Concatenate([]*graph.Node{x, x}, 0)
+		}},
+		"slice": {"slice", 0, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			return graph.Slice(x, graph.AxisRange(0, 1))
+		}},
+		"sort": {"sort", 0, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node { return graph.Sort(x, 0, true) }},
+		"mixed": {"reshape", 1, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			return graph.Reshape(graph.Transpose(x, 0, 1), -1)
+		}},
+		"sum over replicas": {"a collective", 0, func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			return rc.AllReduce(strategy.Sum, x)
+		}},
+		"all gather": {"a collective", 0, func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			return rc.AllGather(x, 0)
+		}},
+		"dynamic slice": {"dynamic_slice", 0, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			return graph.DynamicSlice(x, []*graph.Node{graph.Const(x.Graph(), int32(0)), graph.Const(x.Graph(), int32(0))}, []int{1, 2})
+		}},
+		"windows": {"reduce_window", 1, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			return graph.MaxPool(graph.Reshape(x, 1, -1, 2)).Window(2).Strides(1).NoPadding().Done()
+		}},
+		"odd numbers": {"constant", -1, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			return graph.MulScalar(x, math.Log(float64(x.Shape().Dimensions[0])))
+		}},
+		"branches on the size": {"", -1, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			if x.Shape().Dimensions[0] > 3 {
+				return graph.Neg(x)
+			}
+			return graph.Sin(x)
+		}},
+		"one size only": {"", -1, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			return graph.Add(x, graph.Const(x.Graph(), [][]float32{{1, 1}, {2, 2}, {3, 3}}))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{c.step(rc, in[0])}
+			}
+			f := s.Function(step, strategy.FunctionOptions{Name: "f", PadRagged: true})
+			_, err := f.Run(ctx, x)
+			var wrong *ragged.Error
+			require.ErrorAs(t, err, &wrong)
+			assert.Equal(t, c.op, wrong.Op)
+			assert.Equal(t, c.dim, wrong.Dim, err)
+			assert.NotEmpty(t, wrong.Reason)
+			var trace *strategy.TraceError
+			require.ErrorAs(t, err, &trace)
+			_, err = f.Run(ctx, even)
+			require.NoError(t, err)
+			_, err = s.Function(step, strategy.FunctionOptions{KeepPadding: true}).Run(ctx, x)
+			require.NoError(t, err)
+		})
+	}
+}
+
+// Ops on rows that may not look at others.
+func TestOpsThatKeepRowsApart(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	one := newStrategy(t, 1, strategy.Options{})
+	rng := rand.New(rand.NewPCG(5, 6))
+	x, at := normals(rng, 4, 3), classes(rng, 3, 4, 1)
+	batch := []*tensors.Tensor{x, at}
+	args := poisoned(t, s, batch, []int{3, 1}, 3)
+	f := func(s *strategy.TPUStrategy) *strategy.Function {
+		return s.Function(keptApart, strategy.FunctionOptions{PadRagged: true})
+	}
+	got, err := f(s).Run(ctx, args...)
+	require.NoError(t, err)
+	for r, rows := range [][2]int{{0, 3}, {3, 4}} {
+		want, err := f(one).Run(ctx, take(batch, rows[0], rows[1])...)
+		require.NoError(t, err)
+		for i := range want {
+			a, err := want[i].Local(ctx, 0)
+			require.NoError(t, err)
+			b, err := got[i].Local(ctx, r)
+			require.NoError(t, err)
+			require.Equal(t, a.Shape().String(), b.Shape().String(), "result %d", i)
+			assert.True(t, a.InDelta(b, 1e-4), "result %d of replica %d: %s, want %s", i, r, b, a)
+		}
+	}
+}
+
+func keptApart(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+	x, at := in[0], in[1] // [n, 3], [n, 1]
+	g, n := x.Graph(), x.Shape().Dimensions[0]
+	iota := graph.Iota(g, at.Shape(), 0)
+	picked := graph.Gather(x, graph.Concatenate([]*graph.Node{iota, at}, -1))
+	return []*graph.Node{
+		picked, graph.ScatterSum(graph.Zeros(g, in[0].Shape()), graph.Concatenate([]*graph.Node{iota, at}, -1), picked, false, false),
+		graph.ScatterSum(graph.BroadcastToDims(graph.Const(g, float32(1)), 3, 3), at, x, false, false),
+		graph.ScatterMax(graph.BroadcastToDims(graph.Const(g, float32(-5)), 3, 3), at, x, false, false),
+		graph.Slice(x, graph.AxisRange(), graph.AxisRange(1, 3)), graph.Concatenate([]*graph.Node{x, graph.Neg(x)}, 1),
+		graph.Reverse(x, 1), graph.Reshape(x, n*3), graph.Reshape(x, 1, n, 3, 1), graph.Reshape(graph.Reshape(x, -1), -1, 3),
+		graph.DotGeneral(x, []int{0}, nil, x, []int{0}, nil), graph.CumSum(x, 0),
+		graph.MulScalar(graph.ReduceSum(x, 0), 1/math.Sqrt(float64(n))),
+		graph.AddScalar(graph.ReduceSum(x, 0), float64(n-1)), graph.Where(graph.GreaterThan(x, graph.ZerosLike(x)), x, graph.Neg(x)),
+		graph.ReduceAllMean(graph.OneHot(graph.Squeeze(at, 1), 3, dtypes.Float32)), graph.TransposeAllAxes(x, 1, 0),
+		graph.ReduceAndKeep(x, graph.ReduceMean, 0), graph.Sort(x, 1, true), graph.CumSum(graph.Reverse(x, 1), 1),
+	}
+}
+
+// A sequence that is padded in its second dimension, beside rows that are not.
+func TestPaddedSequences(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	x := []any{[][]float32{{1, 2, 3}, {4, 5, 6}}, [][]float32{{7}, {9}}}
+	v, err := s.RaggedPerReplica(ctx, x)
+	require.NoError(t, err)
+	step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.ReduceMean(in[0], 1), graph.ReduceAllMean(in[0]), graph.ReduceMean(in[0], 0), graph.Softmax(in[0], 1)}
+	}
+	out, err := s.Function(step, strategy.FunctionOptions{PadRagged: true}).Run(ctx, v)
+	require.NoError(t, err)
+	assert.Equal(t, []any{[]float32{2, 5}, []float32{7, 9}}, components(t, out[0], 2))
+	assert.Equal(t, []any{float32(3.5), float32(8)}, components(t, out[1], 2))
+	assert.Equal(t, []any{[]float32{2.5, 3.5, 4.5}, []float32{8}}, components(t, out[2], 2))
+	assert.Equal(t, [][]float32{{1}, {1}}, components(t, out[3], 2)[1])
+	// Rows and length differ, and so do two arguments.
+	both, err := s.RaggedPerReplica(ctx, []any{[][]float32{{1, 2, 3}, {4, 5, 6}}, [][]float32{{7, 8}}})
+	require.NoError(t, err)
+	rows, err := s.RaggedPerReplica(ctx, []any{[]float32{1, 2}, []float32{3}})
+	require.NoError(t, err)
+	out, err = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		weighted := graph.Mul(in[0], graph.ExpandAxes(in[1], -1))
+		return []*graph.Node{graph.ReduceAllMean(in[0]), graph.ReduceMean(weighted, 0), graph.ReduceAllSum(weighted)}
+	}, strategy.FunctionOptions{PadRagged: true}).Run(ctx, both, rows)
+	require.NoError(t, err)
+	assert.Equal(t, []any{float32(3.5), float32(7.5)}, components(t, out[0], 2))
+	assert.Equal(t, []any{[]float32{4.5, 6, 7.5}, []float32{21, 24}}, components(t, out[1], 2))
+	assert.Equal(t, []any{float32(36), float32(45)}, components(t, out[2], 2))
+}
+
+func TestHostBatchesAreCutUnevenlyOnRequest(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.ReduceAllMean(in[0]), graph.MulScalar(in[0], 2)}
+	}, strategy.FunctionOptions{SplitBatch: true, PadRagged: true, Arguments: []logical.Annotation{logical.SplitInto(2)}})
+	out, err := f.Run(ctx, []float32{1, 2, 3, 4, 5, 6, 7})
+	require.NoError(t, err)
+	assert.Equal(t, []any{float32(2.5), float32(6)}, components(t, out[0], 2))
+	assert.Equal(t, []any{[]float32{2, 4, 6, 8}, []float32{10, 12, 14}}, components(t, out[1], 2))
+	out, err = f.Run(ctx, []float32{1, 2, 3, 4, 5}) // 3 and 2, padded to what two devices share
+	require.NoError(t, err)
+	assert.Equal(t, []any{float32(2), float32(4.5)}, components(t, out[0], 2))
+	out, err = f.Run(ctx, []float32{8})
+	require.NoError(t, err)
+	assert.Equal(t, float32(8), components(t, out[0], 2)[0])
+	assert.Equal(t, []any{[]float32{16}, []float32{}}, components(t, out[1], 2))
+}
+
+func TestTrainingBatchesOfOtherRows(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		y := layers.Dense(rc.Scope("a"), in[0], true, 1)
+		return graph.Add(graph.ReduceAllMean(y), graph.ReduceAllMean(in[1]))
+	})
+	x, err := s.RaggedPerReplica(ctx, []any{[][]float32{{1}, {2}}, [][]float32{{3}}})
+	require.NoError(t, err)
+	y, err := s.RaggedPerReplica(ctx, []any{[]float32{1}, []float32{2, 3}})
+	require.NoError(t, err)
+	_, err = step.Run(ctx, x, y)
+	var fault *strategy.Error
+	require.ErrorAs(t, err, &fault)
+	assert.ErrorContains(t, err, "arguments 0 and 1 have other numbers of rows")
+	_, err = step.RunSteps(ctx, []any{[][]float32{{1}, {2}, {3}}, []float32{1, 2, 3}})
+	var argument *strategy.ArgumentError
+	require.ErrorAs(t, err, &argument)
+	assert.ErrorContains(t, err, "3 rows does not divide among 2 replicas")
+	_, err = step.Run(ctx, []float32{}, []float32{})
+	require.Error(t, err)
+	assert.False(t, errors.Is(err, context.Canceled))
+	assert.False(t, strings.Contains(err.Error(), "panic"), err)
+}
