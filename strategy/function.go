@@ -226,7 +226,11 @@ func (f *Function) place(ctx context.Context, args []any, to purpose) (values []
 			if to == toRun && s.slice == nil {
 				return fail(i, "a shape, which has no contents", argumentHint(arg), nil)
 			}
-			v, err = s.abstract(shape, f.opts.SplitBatch || f.opts.LocalBatch, f.opts.LocalBatch, f.argument(i))
+			if shape.Ok() && f.takesUneven() && s.uneven(shape) {
+				v, err = s.abstractUneven(shape, f.argument(i))
+			} else {
+				v, err = s.abstract(shape, f.opts.SplitBatch || f.opts.LocalBatch, f.opts.LocalBatch, f.argument(i))
+			}
 		} else if batch, ok := f.unevenBatch(arg); ok {
 			v, err = asValue(s.splitUneven(ctx, batch, f.argument(i)))
 		} else if f.opts.SplitBatch || f.opts.LocalBatch {
@@ -283,14 +287,19 @@ func (f *Function) padding(values []Value) (p padding) {
 	return p
 }
 
+// takesUneven says whether host batches need not divide among the replicas.
+func (f *Function) takesUneven() bool {
+	return f.takesRagged() && (f.opts.SplitBatch || f.opts.LocalBatch)
+}
+
 // unevenBatch is a host batch that does not divide among the replicas, if the function
 // takes it.
 func (f *Function) unevenBatch(arg any) (batch *tensors.Tensor, ok bool) {
-	if !f.takesRagged() || !f.opts.SplitBatch && !f.opts.LocalBatch {
+	if !f.takesUneven() {
 		return nil, false
 	}
 	batch, err := hostTensor(arg)
-	return batch, err == nil && f.strategy.uneven(batch)
+	return batch, err == nil && f.strategy.uneven(batch.Shape())
 }
 
 // raggedHint says what to do with replicas of different shapes.

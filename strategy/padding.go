@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
@@ -184,10 +185,32 @@ func (s *TPUStrategy) splitUneven(ctx context.Context, batch *tensors.Tensor, a 
 	return s.perReplicaOf(ctx, all, a)
 }
 
+// abstractUneven is splitUneven of a batch of which only the shape is known.
+func (s *TPUStrategy) abstractUneven(batch shapes.Shape, a logical.Annotation) (Value, error) {
+	rows := batch.Dimensions[0]
+	share := (rows + s.replicas - 1) / s.replicas
+	padded := slices.Clone(batch.Dimensions)
+	padded[0] = max(share, 2)
+	if parts := a.Parts(); len(parts) > 0 && parts[0] > 0 {
+		padded[0] = (padded[0] + parts[0] - 1) / parts[0] * parts[0]
+	}
+	whole := batch.Clone()
+	whole.Dimensions[0] = padded[0] * s.replicas
+	v, err := s.abstract(whole, true, false, a)
+	if err != nil {
+		return nil, err
+	}
+	for r := range s.replicas {
+		real := slices.Clone(padded)
+		real[0] = max(min(share, rows-r*share), 0)
+		v.base().ragged = append(v.base().ragged, real)
+	}
+	return v, nil
+}
+
 // uneven reports whether a host batch does not divide among the replicas. With several
 // processes it must.
-func (s *TPUStrategy) uneven(batch *tensors.Tensor) bool {
-	shape := batch.Shape()
+func (s *TPUStrategy) uneven(shape shapes.Shape) bool {
 	return !s.hosts.several() && shape.Rank() > 0 && shape.Dimensions[0]%s.replicas != 0
 }
 
@@ -195,8 +218,8 @@ func (s *TPUStrategy) uneven(batch *tensors.Tensor) bool {
 // argument has padded rows. Arguments that have other numbers of rows than each other are an
 // [*Error].
 func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
-	if rc.padding == nil {
-		return nil, nil
+	if rc.padding == nil || rc.allRows != nil {
+		return rc.realRows, rc.allRows
 	}
 	first := -1
 	for i, of := range rc.padding.of {
@@ -212,8 +235,9 @@ func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
 	if first < 0 {
 		return nil, nil
 	}
-	mine = rc.RealSize(first, 0)
-	return mine, rc.allReduce(Sum, mine)
+	rc.realRows = rc.RealSize(first, 0)
+	rc.allRows = rc.allReduce(Sum, rc.realRows)
+	return rc.realRows, rc.allRows
 }
 
 // weighted is a replica's mean of its rows so that the replicas' mean is that of all rows. A

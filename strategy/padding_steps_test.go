@@ -3,12 +3,14 @@ package strategy_test
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/layers"
@@ -294,4 +296,86 @@ func TestTrainingBatchesOfOtherRows(t *testing.T) {
 	require.Error(t, err)
 	assert.False(t, errors.Is(err, context.Canceled))
 	assert.False(t, strings.Contains(err.Error(), "panic"), err)
+}
+
+func TestLoopsAndBranchesLeavePaddingOut(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	one := newStrategy(t, 1, strategy.Options{})
+	step := func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		x := in[0]
+		g, n := x.Graph(), x.Shape().Dimensions[0]
+		cond := graph.NewClosure(g, func(g *graph.Graph) []*graph.Node {
+			i := graph.Parameter(g, "i", shapes.Make(dtypes.Int32))
+			graph.Parameter(g, "x", x.Shape())
+			return []*graph.Node{graph.LessThan(i, graph.Const(g, int32(3)))}
+		})
+		body := graph.NewClosure(g, func(g *graph.Graph) []*graph.Node {
+			i := graph.Parameter(g, "j", shapes.Make(dtypes.Int32))
+			y := graph.Parameter(g, "y", x.Shape())
+			mean := graph.Div(graph.ReduceSum(y, 0), graph.Const(g, float32(n)))
+			return []*graph.Node{graph.AddScalar(i, 1), graph.Add(graph.Mul(y, graph.Const(g, float32(0.5))), graph.BroadcastPrefix(mean, n))}
+		})
+		looped := graph.While(cond, body, graph.Const(g, int32(0)), x)[1]
+		branch := func(f func() *graph.Node) *graph.Function {
+			return graph.NewClosure(g, func(*graph.Graph) []*graph.Node { return []*graph.Node{f()} })
+		}
+		chosen := graph.If(graph.GreaterThan(graph.ReduceAllMean(x), graph.Const(g, float32(0))),
+			branch(func() *graph.Node { return graph.Div(graph.ReduceSum(x, 0), graph.Const(g, float32(n))) }),
+			branch(func() *graph.Node { return graph.ReduceMax(x, 0) }))[0]
+		return []*graph.Node{looped, chosen}
+	}
+	x := normals(rand.New(rand.NewPCG(7, 8)), 5, 3)
+	f := func(s *strategy.TPUStrategy) *strategy.Function {
+		return s.Function(step, strategy.FunctionOptions{PadRagged: true})
+	}
+	got, err := f(s).Run(ctx, poisoned(t, s, []*tensors.Tensor{x}, []int{3, 2}, 3)...)
+	require.NoError(t, err)
+	for r, rows := range [][2]int{{0, 3}, {3, 5}} {
+		want, err := f(one).Run(ctx, take([]*tensors.Tensor{x}, rows[0], rows[1])...)
+		require.NoError(t, err)
+		for i := range want {
+			a, err := want[i].Local(ctx, 0)
+			require.NoError(t, err)
+			b, err := got[i].Local(ctx, r)
+			require.NoError(t, err)
+			assert.True(t, a.InDelta(b, 1e-5), "result %d of replica %d: %s, want %s", i, r, b, a)
+		}
+	}
+}
+
+// Distributed input ends with an uneven batch, which a step takes as it comes.
+func TestDistributedInputIsTrainedToItsEnd(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	w := func(rc *strategy.ReplicaContext) *graph.Node {
+		return rc.Scope().VariableWithValue("w", float32(0)).NodeValue(rc.Graph())
+	}
+	step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.Add(graph.ReduceAllMean(in[1]), graph.Mul(w(rc), graph.ZerosLike(graph.ReduceAllMean(in[0]))))
+		})
+	d, err := s.DistributeDataset(rowsDataset(t, s, 11, 4), strategy.DistributeOptions{})
+	require.NoError(t, err)
+	it, err := s.Iterate(ctx, d)
+	require.NoError(t, err)
+	defer it.Close()
+	var losses []float64
+	for {
+		batch, err := it.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		loss, err := step.Run(ctx, batch.([]any)...)
+		require.NoError(t, err)
+		value, err := loss.Float64(ctx)
+		require.NoError(t, err)
+		losses = append(losses, value)
+	}
+	assert.Equal(t, []float64{1.5, 5.5, 9}, losses)
+	// The program for the end can be made beforehand, from shapes.
+	c, err := step.Compiled(ctx, shapes.Make(dtypes.Float32, 3, 4), shapes.Make(dtypes.Float32, 3))
+	require.NoError(t, err)
+	assert.Equal(t, []int{2, 4}, c.Module.Arguments[0].Local)
 }

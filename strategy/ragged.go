@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"tpustrategy/logical"
+	"tpustrategy/strategy/input"
 )
 
 // A compiled program has one shape for all replicas. A value whose replicas differ
@@ -31,6 +32,32 @@ func (s *TPUStrategy) RaggedPerReplica(ctx context.Context, values []any) (*PerR
 		return nil, err
 	}
 	return s.perReplicaOf(ctx, all, logical.Annotation{})
+}
+
+// RaggedTensors is [TPUStrategy.RaggedPerReplica] for tensors of package input, split
+// over the logical devices as a says; those of one shape are not padded. It is for one
+// process, and an [*Error] with several.
+func (s *TPUStrategy) RaggedTensors(ctx context.Context, values []input.Tensor, a logical.Annotation) (*PerReplica, error) {
+	const op = "ragged tensors"
+	if s.hosts.several() {
+		return nil, fault(ValueError, op, "pad the batches", "several processes need values of one shape")
+	}
+	if len(values) != s.replicas || !slices.ContainsFunc(values, func(t input.Tensor) bool { return !t.Like(values[0]) }) {
+		return s.LocalTensors(ctx, values, a)
+	}
+	all := make([]*tensors.Tensor, len(values))
+	for r, t := range values {
+		host, err := hostNest(input.Leaf(t))
+		if err != nil {
+			return nil, fmt.Errorf("strategy: %s: %w", op, err)
+		}
+		tensor, ok := host.(*tensors.Tensor)
+		if !ok {
+			return nil, fault(TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", t)
+		}
+		all[r] = tensor
+	}
+	return s.perReplicaOf(ctx, all, a)
 }
 
 func (s *TPUStrategy) hostTensors(op string, values []any) ([]*tensors.Tensor, error) {

@@ -52,8 +52,10 @@ type ReplicaContext struct {
 	values     []Value
 	parameters []*graph.Node
 	sizes      map[int]*graph.Node
-	// padding is that of the arguments, nil without any.
-	padding *padding
+	// padding is that of the arguments, nil without any; realRows and allRows are the
+	// replica's rows and those of all, once they were asked for.
+	padding           *padding
+	realRows, allRows *graph.Node
 	// structure is the nest of the results, if the step returns one.
 	structure any
 	// randomNext is the state of the store's generator after the step, if the

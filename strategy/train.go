@@ -19,7 +19,8 @@ import (
 
 // LossFunc builds a replica's loss: a float scalar, the mean over the replica's
 // batch. Some of GoMLX's losses, such as the cross-entropies, give a value for each
-// example: take graph.ReduceAllMean. Package feed says what to do with padded rows.
+// example: take graph.ReduceAllMean. Of an uneven batch it is the mean over the
+// replica's real rows without more ado; see [TrainStep.Run].
 type LossFunc func(rc *ReplicaContext, in []*graph.Node) *graph.Node
 
 // TrainOptions configure a training step. The zero value works.
@@ -140,6 +141,16 @@ func regularized(l *graph.Node) *graph.Node {
 // over the replicas. The arguments are the in of the [LossFunc], one tensor each. A
 // host tensor is cut along dimension 0 among the replicas and copied (as in
 // [TPUStrategy.Mirror]); a *[PerReplica] is the replicas' batches as they are.
+//
+// A batch that does not divide among the replicas is cut as TensorFlow cuts it: of 3
+// rows 2 replicas receive 2 and 1, of 1 row 1 and none. It is padded, and the padding
+// left out as [FunctionOptions].PadRagged says; each replica's loss and gradients are
+// weighted by its rows, so that they are the means over the rows of the whole batch.
+// Layers' averages, such as a batch normalisation's, are weighted likewise, and a
+// replica without rows leaves its own states as they are. Such a batch, and values
+// whose replicas have different rows, have a program of their own: that of even batches
+// is what it is without them. The loss must be a mean over rows; a sum is weighted just
+// so. With several processes batches must divide.
 //
 // Run returns when the work is under way. The loss belongs to the step: the next
 // Run overwrites it, so read it before, or leave it: reading waits for the step. A

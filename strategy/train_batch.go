@@ -212,7 +212,7 @@ func (b *Bound) setColumn(argument int, buffers []*pjrt.Buffer) {
 // read.
 func (t *TrainStep) uneven(batch []any) bool {
 	for i, host := range t.hosts {
-		if host != nil && t.function.strategy.uneven(host) {
+		if host != nil && t.function.strategy.uneven(host.Shape()) {
 			return true
 		}
 		if host == nil && batch[i].(Value).base().ragged != nil {

@@ -270,7 +270,7 @@ func (c *comparer) constant(s *stablehlo.Statement, operand int, constants []*st
 		return nil
 	case len(padded(dims)) == 0:
 		return refuse("its elements change with a padded size")
-	case !slices.Equal(padded(dims), []int{0}):
+	case !leading(padded(dims), base.Shape().Dimensions):
 		return refuse("its elements differ, and its padded dimension is not the first")
 	}
 	// The rows that there are for each size must be the same.
@@ -307,4 +307,9 @@ func (p *Plan) Results() [][]Dim {
 		all = append(all, p.dims[v.String()])
 	}
 	return all
+}
+
+// leading reports whether the one padded dimension has only such of size 1 before it.
+func leading(padded, shape []int) bool {
+	return len(padded) == 1 && !slices.ContainsFunc(shape[:padded[0]], func(n int) bool { return n != 1 })
 }

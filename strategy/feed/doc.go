@@ -33,7 +33,9 @@
 // with the last, short one is the caller's choice: [Exact] runs it as it is, in a
 // program of its own, where all replicas have the same number of rows; [Pad] fills
 // every batch up with zeros to one shape and adds a mask to leave those rows out of
-// the loss. Batching with drop remainder leaves neither to do.
+// the loss; [Uneven] hands it to a training step, which leaves the padding out and takes
+// the mean over the rows of the whole batch. Batching with drop remainder leaves none of
+// it to do.
 //
 // A training step averages the replicas' losses, and with the mask they have
 // different numbers of rows. The mean over the rows of the whole batch, from the

@@ -77,8 +77,10 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 		return nil, errors.New("feed: no strategy, or no input")
 	case opts.Depth < 0:
 		return nil, &OptionError{"Depth", fmt.Sprintf("%d steps; 0 is %d", opts.Depth, defaultDepth)}
-	case opts.Partial > Pad:
-		return nil, &OptionError{"Partial", fmt.Sprintf("%s is unknown; use Exact or Pad", opts.Partial)}
+	case opts.Partial > Uneven:
+		return nil, &OptionError{"Partial", fmt.Sprintf("%s is unknown; use Exact, Pad or Uneven", opts.Partial)}
+	case opts.Partial == Uneven && s.NumProcesses() > 1:
+		return nil, &OptionError{"Partial", "Uneven with several processes, which need batches of one shape; use Pad"}
 	case opts.Rows < 0 || opts.Rows > 0 && opts.Partial != Pad:
 		return nil, &OptionError{"Rows", fmt.Sprintf("%d rows with %s; give the rows to pad to with Pad, or 0", opts.Rows, opts.Partial)}
 	}

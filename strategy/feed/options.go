@@ -19,6 +19,10 @@ const (
 	// Pad fills every replica's part up with zeros to the same number of rows, and
 	// gives each batch a mask of the rows of the data.
 	Pad
+	// Uneven feeds it as it is too, also where replicas have different numbers of rows:
+	// the values know them. A training step takes the exact mean over such a batch, a
+	// function takes it with PadRagged. It is for one process.
+	Uneven
 )
 
 // String returns the constant's name.
@@ -28,6 +32,8 @@ func (p Partial) String() string {
 		return "Exact"
 	case Pad:
 		return "Pad"
+	case Uneven:
+		return "Uneven"
 	}
 	return fmt.Sprintf("Partial(%d)", uint8(p))
 }
@@ -87,7 +93,7 @@ type PartialError struct {
 }
 
 func (e *PartialError) Error() string {
-	return fmt.Sprintf("feed: step %d: component %q is %v on the replicas: %s; pad the batches (Partial: Pad), or batch by a multiple of the replicas with drop remainder",
+	return fmt.Sprintf("feed: step %d: component %q is %v on the replicas: %s; take them as they are (Partial: Uneven), pad them (Partial: Pad), or batch by a multiple of the replicas with drop remainder",
 		e.Step, e.Component, e.Shapes, e.Reason)
 }
 

@@ -77,10 +77,13 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 			"%d for the %d components %v", len(p.opts.Annotations), len(p.columns), b.Paths)})
 	}
 	for leaf, column := range p.columns {
-		if err := p.check(b, leaf, column); err != nil {
+		put := p.strategy.LocalTensors
+		if p.opts.Partial == Uneven {
+			put = p.strategy.RaggedTensors
+		} else if err := p.check(b, leaf, column); err != nil {
 			return b, err
 		}
-		v, err := p.strategy.LocalTensors(ctx, column, p.opts.annotation(leaf))
+		v, err := put(ctx, column, p.opts.annotation(leaf))
 		if err != nil {
 			return b, fmt.Errorf("feed: step %d: component %q: %w", b.Index, b.Paths[leaf], err)
 		}
