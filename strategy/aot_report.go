@@ -7,7 +7,7 @@ import (
 )
 
 // Report returns what is known of the step before it runs: memory, shardings,
-// collectives and the compiler's estimate of its cost. It is plain data and
+// collectives and the estimate of its cost. It is plain data and
 // outlives the strategy. Reading it takes milliseconds.
 func (c *Compiled) Report() (*report.Report, error) {
 	if c.Program == nil {

@@ -34,7 +34,7 @@ type compileCmd struct {
 
 // Help is the text under --help.
 func (compileCmd) Help() string {
-	return `Compiles a step with the real compiler, for devices that need not be here, and reports the memory of each core, the collectives and the compiler's estimate of the cost. Each compilation runs in a process of its own.
+	return `Compiles a step with the real compiler, for devices that need not be here, and reports the memory of each core, the collectives and an estimate of the cost. Each compilation runs in a process of its own.
 
 Examples:
   tpustrategy compile --example digits --topology v5e:2x4 --logical 2

@@ -85,7 +85,7 @@ const maxSteps = 1 << 22
 // walk visits the instructions of a computation that runs times times.
 func (c *counter) walk(id uint64, times int, unknown bool, depth int) {
 	computation := c.module.computations[id]
-	if computation == nil || depth > maxDepth {
+	if computation == nil || depth > maxDepth || times == 0 {
 		return
 	}
 	for _, i := range computation.instructions {
@@ -102,12 +102,12 @@ func (c *counter) walk(id uint64, times int, unknown bool, depth int) {
 		case "async-update", "async-done":
 			continue // the start has counted it
 		case "while":
-			rounds, inLoop := i.trips, unknown
-			if rounds < 1 {
-				rounds, inLoop = 1, true
+			rounds, known := c.module.rounds(computation, i)
+			if !known {
+				rounds = 1
 			}
 			for _, called := range i.called {
-				c.walk(called, times*min(rounds, 1<<20), inLoop, depth+1)
+				c.walk(called, product64(times, rounds), unknown || !known, depth+1)
 			}
 		default:
 			for _, called := range i.called {
@@ -155,11 +155,11 @@ func (c *counter) add(kind string, computation *hloComputation, i *hloInstructio
 	moved := bytes
 	switch kind {
 	case "all-reduce":
-		moved = 2 * bytes * (n - 1) / n
+		moved = 2 * share(bytes, n)
 	case "all-gather":
-		moved = bytes * (n - 1)
+		moved = product64(bytes, n-1)
 	case "reduce-scatter", "all-to-all":
-		moved = bytes * (n - 1) / n
+		moved = share(bytes, n)
 	}
 	key := collectiveKey{kind, axis, size}
 	one := c.byKey[key]
@@ -167,11 +167,27 @@ func (c *counter) add(kind string, computation *hloComputation, i *hloInstructio
 		one = &Collective{Kind: kind, Axis: axis, GroupSize: size}
 		c.byKey[key] = one
 	}
-	one.Count += times
-	one.Bytes += int64(times) * bytes
-	one.Moved += int64(times) * moved
+	one.Count = min(one.Count+times, maxRounds)
+	one.Bytes = sum64(one.Bytes, product64(int64(times), bytes))
+	one.Moved = sum64(one.Moved, product64(int64(times), moved))
 	one.InLoop = one.InLoop || unknown
 }
+
+// share is n-1 of n parts of so many bytes.
+func share(bytes, n int64) int64 { return min(product64(bytes, n-1)/n, maxFigure/2) }
+
+// product64 and sum64 are products and sums of figures from 0, of which none is more
+// than a damaged program can make of them.
+func product64[T int | int64](a, b T) T {
+	if b > 0 && a > maxFigure/b {
+		return maxFigure
+	}
+	return a * b
+}
+
+func sum64(a, b int64) int64 { return min(a, maxFigure) + min(b, maxFigure) }
+
+const maxFigure = 1 << 61
 
 // axis says along what the partitions of the groups differ: partition r*P + p is
 // logical device p of replica r.

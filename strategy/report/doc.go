@@ -1,5 +1,5 @@
 // Package report says what a compiled step will need before it runs: the memory of
-// each core, which collectives it makes, how long the compiler thinks it takes.
+// each core, which collectives it makes, what it computes and moves.
 //
 //	compiled, err := step.Compiled(ctx, images, labels)
 //	r, err := compiled.Report()
@@ -7,17 +7,19 @@
 //
 // # Where the figures come from
 //
-// Memory and cost are the compiler's: PJRT's compiled memory statistics and cost
-// analysis of one core's program. The collectives are read from the optimized
-// program, after the partitioner has put its own in, with the loops' rounds
-// counted. Shardings are the step's, as it was lowered. A core's memory is what
-// the plugin says programs may use, its peak what is published for the chip:
-// see [tpustrategy/tpu.Generations] for the sources.
+// Memory is the compiler's account of one core's program. Operations and bytes are
+// its cost analysis, which counts a loop once, and what the other rounds of loops add
+// by the optimized program. The collectives are read from the optimized program too,
+// after the partitioner has put its own in, with the loops' rounds counted. Shardings
+// are the step's, as it was lowered. A core's memory is what the plugin says programs
+// may use, its peak and the rate of its memory what is published for the chip: see
+// [tpustrategy/tpu.Generations] for the sources.
 //
-// Model FLOPs utilization is what the model asks for, matrix products and
-// convolutions as they were written, over what the cores could do in the
-// compiler's estimate of the time at their published peak. The estimate knows
-// nothing of waiting for the network or the input, so the real figure is lower.
+// The roofline is a bound and no time of a step: what the operations take one after
+// another at the peak or the rate, whichever is more, without those whose time is not
+// known, such as collectives. Model FLOPs utilization is what the model asks for,
+// matrix products and convolutions as they were written, over what the cores could do
+// in the roofline: the real figure is lower.
 //
 // # Forms
 //

@@ -10,11 +10,11 @@ import (
 // A report that was kept as JSON is shown again.
 func ExampleParse() {
 	r, err := report.Parse([]byte(`{
-		"version": 1, "step": "train_step", "target": {"name": "v5e:2x4", "kind": "TPU v5 lite", "devices": 8, "hosts": 1, "hbm_bytes": 17179869184},
+		"version": 2, "step": "train_step", "target": {"name": "v5e:2x4", "kind": "TPU v5 lite", "devices": 8, "hosts": 1, "hbm_bytes": 17179869184},
 		"replicas": 4, "logical_devices": 2,
 		"memory": {"arguments": 3221225472, "outputs": 3221225472, "aliased": 3221225472, "temporaries": 1073741824, "total": 4294967296, "needs": 4294967296,
 			"limit": 17179869184, "verdict": "fits"},
-		"tensors": [], "cost": {"flops_per_core": 1e9, "bytes_accessed_per_core": 2147483648, "seconds": 0.002},
+		"tensors": [], "cost": {"flops_per_core": 1e9, "bytes_accessed_per_core": 2147483648, "roofline_seconds": 0.002},
 		"collectives": [{"kind": "all-reduce", "axis": "replica", "group_size": 4, "count": 1, "bytes": 1048576, "moved_bytes": 1572864}]
 	}`))
 	if err != nil {
@@ -42,9 +42,9 @@ func ExampleParse() {
 	//   kind        axis     cores  count  operands  sent, at least
 	//   all-reduce  replica  4      1      1.00 MiB  1.50 MiB
 	//
-	// cost, by the compiler's estimate
+	// cost, estimated
 	//   operations of one core  1.00 GFLOP
 	//   bytes accessed          2.00 GiB
-	//   time of a step          2.00 ms
+	//   roofline                2.00 ms, operation after operation at the published peak and rate of memory
 	// gradients: 1.00 MiB
 }

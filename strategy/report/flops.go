@@ -16,38 +16,39 @@ var (
 )
 
 // modelFLOPs counts the operations of the matrix products and convolutions of a
-// StableHLO text, a multiplication and an addition as two.
-func modelFLOPs(text []byte) float64 {
-	total := 0.0
+// StableHLO text, a multiplication and an addition as two, as often as they run, and
+// the loops whose number of rounds is not known, which count as one.
+func modelFLOPs(text []byte) (flops float64, unknown int) {
+	structure := parseText(string(text))
 	for _, form := range []*regexp.Regexp{genericDot, prettyDot} {
-		for _, m := range form.FindAllSubmatch(text, -1) {
-			lhs, out := tensorDims(string(m[2])), tensorDims(string(m[3]))
-			flops := 2 * elements(out)
-			for _, dim := range numbers(string(m[1])) {
+		for _, m := range form.FindAllSubmatchIndex(text, -1) {
+			lhs, out := tensorDims(string(text[m[4]:m[5]])), tensorDims(string(text[m[6]:m[7]]))
+			products := 2 * elements(out)
+			for _, dim := range numbers(string(text[m[2]:m[3]])) {
 				if dim < len(lhs) {
-					flops *= float64(lhs[dim])
+					products *= float64(lhs[dim])
 				}
 			}
-			total += flops
+			flops += products * structure.times(m[0])
 		}
 	}
-	for _, m := range plainDot.FindAllSubmatch(text, -1) {
-		lhs, out := tensorDims(string(m[1])), tensorDims(string(m[2]))
+	for _, m := range plainDot.FindAllSubmatchIndex(text, -1) {
+		lhs, out := tensorDims(string(text[m[2]:m[3]])), tensorDims(string(text[m[4]:m[5]]))
 		if len(lhs) > 0 {
-			total += 2 * elements(out) * float64(lhs[len(lhs)-1])
+			flops += 2 * elements(out) * float64(lhs[len(lhs)-1]) * structure.times(m[0])
 		}
 	}
-	for _, m := range convolve.FindAllSubmatch(text, -1) {
-		kernel, out := tensorDims(string(m[2])), tensorDims(string(m[3]))
-		flops := 2 * elements(out) * elements(kernel)
-		for i, role := range strings.Split(string(m[1]), ",") {
+	for _, m := range convolve.FindAllSubmatchIndex(text, -1) {
+		kernel, out := tensorDims(string(text[m[4]:m[5]])), tensorDims(string(text[m[6]:m[7]]))
+		products := 2 * elements(out) * elements(kernel)
+		for i, role := range strings.Split(string(text[m[2]:m[3]]), ",") {
 			if strings.TrimSpace(role) == "o" && i < len(kernel) && kernel[i] > 0 {
-				flops /= float64(kernel[i])
+				products /= float64(kernel[i])
 			}
 		}
-		total += flops
+		flops += products * structure.times(m[0])
 	}
-	return total
+	return flops, structure.unknown
 }
 
 // tensorDims reads the dimensions of a type such as tensor<8x4xf32>.

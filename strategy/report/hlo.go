@@ -28,6 +28,9 @@ type hloModule struct {
 type hloComputation struct {
 	instructions []*hloInstruction
 	byID         map[uint64]*hloInstruction
+	parameters   map[uint64]*hloInstruction // by number
+	root         uint64
+	uses         map[uint64][]use // by value; made when first asked for
 }
 
 type hloInstruction struct {
@@ -39,19 +42,22 @@ type hloInstruction struct {
 	called   []uint64
 	groups   [][]int
 	pairs    [][2]int
-	trips    int // of a loop; 0 if it has no known number
+	// trips are the rounds of a loop that the compiler has noted; 0 without a note.
+	trips int
+	// index is that of a get-tuple-element, number that of a parameter, direction a
+	// comparison's, such as LT, and target a custom call's.
+	index, number     uint64
+	direction, target string
+	// scalar is the value of an integer constant of one element.
+	scalar    int64
+	hasScalar bool
+	// product is what a matrix product or a convolution sums over.
+	product hloProduct
 	// host says that a send is to the host, slices that it is the host which
 	// sends on to another slice.
 	host, slices bool
 	// unreadable are groups in a form that is not read.
 	unreadable bool
-}
-
-// hloShape is an array, or a tuple of shapes.
-type hloShape struct {
-	element  uint64
-	dims     []uint64
-	elements []hloShape
 }
 
 // slicesHandler is what the attributes of a transfer between slices name.
@@ -103,7 +109,7 @@ func parseProgram(p pjrt.Program) (*hloModule, error) {
 }
 
 func parseComputation(b []byte) (id uint64, c *hloComputation, err error) {
-	c = &hloComputation{byID: map[uint64]*hloInstruction{}}
+	c = &hloComputation{byID: map[uint64]*hloInstruction{}, parameters: map[uint64]*hloInstruction{}}
 	err = fields(b, func(n protowire.Number, v value) error {
 		switch n {
 		case 2:
@@ -113,8 +119,13 @@ func parseComputation(b []byte) (id uint64, c *hloComputation, err error) {
 			}
 			c.instructions = append(c.instructions, i)
 			c.byID[i.id] = i
+			if i.opcode == "parameter" {
+				c.parameters[i.number] = i
+			}
 		case 5:
 			id = v.number
+		case 6:
+			c.root = v.number
 		}
 		return nil
 	})
@@ -132,6 +143,16 @@ func parseInstruction(b []byte) (*hloInstruction, error) {
 			i.opcode = string(v.bytes)
 		case 3:
 			i.shape, err = parseShape(v.bytes, 0)
+		case 8:
+			i.scalar, i.hasScalar, err = parseScalar(v.bytes)
+		case 9:
+			i.number = v.number
+		case 13:
+			i.index = v.number
+		case 15, 16, 30, 50, 61:
+			err = i.product.parse(n, v)
+		case 28:
+			i.target = string(v.bytes)
 		case 35:
 			i.id = v.number
 		case 36:
@@ -155,6 +176,8 @@ func parseInstruction(b []byte) (*hloInstruction, error) {
 				return nil
 			})
 			i.pairs = append(i.pairs, pair)
+		case 63:
+			i.direction = string(v.bytes)
 		case 68:
 			i.slices = bytes.Contains(v.bytes, []byte(slicesHandler))
 		case 87:
@@ -290,49 +313,6 @@ func cut(flat []int, size int) [][]int {
 		groups[i] = flat[i*size : (i+1)*size]
 	}
 	return groups
-}
-
-// parseShape reads a ShapeProto.
-func parseShape(b []byte, depth int) (s hloShape, err error) {
-	if depth > maxDepth {
-		return s, fmt.Errorf("%w: tuples in tuples", ErrProgram)
-	}
-	err = fields(b, func(n protowire.Number, v value) (err error) {
-		switch n {
-		case 2:
-			s.element = v.number
-		case 3:
-			s.dims, err = v.numbers(s.dims)
-		case 4:
-			var element hloShape
-			element, err = parseShape(v.bytes, depth+1)
-			s.elements = append(s.elements, element)
-		}
-		return err
-	})
-	return s, err
-}
-
-// elementBits are the sizes of xla.PrimitiveType, by number, in bits.
-var elementBits = map[uint64]uint64{
-	1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 10: 16, 11: 32, 12: 64, 15: 64, 16: 16, 18: 128,
-	19: 8, 20: 8, 21: 4, 22: 4, 23: 8, 24: 8, 25: 8, 26: 2, 27: 2, 28: 8, 29: 8, 30: 1, 31: 1, 32: 4, 33: 8,
-}
-
-// bytes is the size of a shape, without padding.
-func (s hloShape) bytes() int64 {
-	total := int64(0)
-	for _, e := range s.elements {
-		total += e.bytes()
-	}
-	bits := elementBits[s.element]
-	for _, d := range s.dims {
-		if d != 0 && bits > 1<<50/d {
-			return total // damaged
-		}
-		bits *= d
-	}
-	return total + int64((bits+7)/8)
 }
 
 // value is a field's value: a number, or bytes.

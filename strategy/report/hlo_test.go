@@ -125,6 +125,115 @@ func TestCollectivesInLoopsAndCallsAreCountedAsOftenAsTheyRun(t *testing.T) {
 	assert.Equal(t, []Collective{{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 1, Bytes: 16, Moved: 16, InLoop: true}}, find(t, p, 2, 1))
 }
 
+// scalar is the shape of an s32, and integer a constant of it.
+var scalar = number(nil, 2, 4)
+
+func integer(id, n uint64) []byte {
+	return op(id, "constant", scalar, nil, message(nil, 8, packed(nil, 4, n)))
+}
+
+// loop is a program of a loop over a counter, which begins at 3 and is moved by the
+// operation step in the body, beside an all-reduce of 16 bytes.
+func loop(condition, step [][]byte, init ...[]byte) pjrt.Program {
+	state := message(message(nil, 4, scalar), 4, floats(4))
+	element := func(id, of, k uint64, shape []byte) []byte {
+		return op(id, "get-tuple-element", shape, []uint64{of}, number(nil, 13, k))
+	}
+	body := append([][]byte{op(200, "parameter", state, nil), element(201, 200, 0, scalar), element(202, 200, 1, floats(4)),
+		op(203, "all-reduce", floats(4), []uint64{202}, grouped([]uint64{0, 1}))}, step...)
+	body = append(body, op(209, "tuple", state, []uint64{208, 203}))
+	cond := append([][]byte{op(300, "parameter", state, nil), element(301, 300, 0, scalar)}, condition...)
+	if init == nil {
+		init = [][]byte{integer(101, 3)}
+	}
+	main := append(init, op(102, "parameter", floats(4), nil), op(103, "tuple", state, []uint64{101, 102}),
+		op(104, "while", state, []uint64{103}, packed(nil, 38, 2, 3)))
+	return program(1, number(computation(1, main...), 6, 104), number(computation(2, body...), 6, 209), number(computation(3, cond...), 6, 309),
+		number(computation(4, op(400, "parameter", scalar, nil), integer(401, 2), op(402, "add", scalar, []uint64{400, 401})), 6, 402))
+}
+
+func TestRoundsAreReadFromALoopsCondition(t *testing.T) {
+	compare := func(direction string, left, right uint64) []byte {
+		return op(309, "compare", number(nil, 2, 1), []uint64{left, right}, message(nil, 63, []byte(direction)))
+	}
+	minus := ^uint64(0) // -1
+	one := [][]byte{integer(204, 1), op(208, "add", scalar, []uint64{201, 204})}
+	for name, c := range map[string]struct {
+		p    pjrt.Program
+		want int // -1 is not known
+	}{
+		"less than":            {loop([][]byte{integer(302, 27), compare("LT", 301, 302)}, one), 24},
+		"at most":              {loop([][]byte{integer(302, 27), compare("LE", 301, 302)}, one), 25},
+		"the limit first":      {loop([][]byte{integer(302, 27), compare("GT", 302, 301)}, one), 24},
+		"not equal":            {loop([][]byte{integer(302, 27), compare("NE", 301, 302)}, one), 24},
+		"an offset":            {loop([][]byte{integer(302, 27), integer(303, 2), op(304, "add", scalar, []uint64{301, 303}), compare("LT", 304, 302)}, one), 22},
+		"downwards":            {loop([][]byte{integer(302, minus-6), compare("GT", 301, 302)}, [][]byte{integer(204, 5), op(208, "subtract", scalar, []uint64{201, 204})}), 2},
+		"by twos, in a fusion": {loop([][]byte{integer(302, 10), compare("LT", 301, 302)}, [][]byte{op(208, "fusion", scalar, []uint64{201}, packed(nil, 38, 4))}), 4},
+		"a copied counter":     {loop([][]byte{integer(302, 27), compare("LT", 301, 302)}, [][]byte{op(205, "copy", scalar, []uint64{201}), integer(204, 1), op(208, "add", scalar, []uint64{205, 204})}), 24},
+		"no round":             {loop([][]byte{integer(302, 3), compare("LT", 301, 302)}, one), 0},
+		"an unknown limit":     {loop([][]byte{op(302, "custom-call", scalar, nil), compare("LT", 301, 302)}, one), -1},
+		"an unknown start":     {loop([][]byte{integer(302, 27), compare("LT", 301, 302)}, one, op(101, "parameter", scalar, nil, number(nil, 9, 1))), -1},
+		"a counter that stays": {loop([][]byte{integer(302, 27), compare("LT", 301, 302)}, [][]byte{integer(204, 0), op(208, "add", scalar, []uint64{201, 204})}), -1},
+		"the wrong way":        {loop([][]byte{integer(302, 27), compare("LT", 301, 302)}, [][]byte{integer(204, minus), op(208, "add", scalar, []uint64{201, 204})}), -1},
+		"past it":              {loop([][]byte{integer(302, 4), compare("NE", 301, 302)}, [][]byte{integer(204, 2), op(208, "add", scalar, []uint64{201, 204})}), -1},
+		"another comparison":   {loop([][]byte{integer(302, 27), compare("EQ", 301, 302)}, one), -1},
+		"nothing":              {loop(nil, nil), -1},
+	} {
+		all := find(t, c.p, 2, 1)
+		if c.want == 0 {
+			assert.Empty(t, all, name)
+			continue
+		}
+		require.Len(t, all, 1, name)
+		assert.Equal(t, c.want < 0, all[0].InLoop, name)
+		assert.Equal(t, max(c.want, 1), all[0].Count, name)
+		assert.EqualValues(t, 16*max(c.want, 1), all[0].Bytes, name)
+	}
+}
+
+func TestWorkCountsRoundsPartsAndTheMainMemory(t *testing.T) {
+	target := Target{PeakFLOPS: 100, HBMBandwidth: 10}
+	// Ten rounds of a product of 2x3 and 3x4, of which the right operand is cut out of
+	// a stack of 8 in a fusion, and the left one lies in another memory.
+	near := message(floats(2, 3), 5, number(nil, 8, 1))
+	body := number(computation(2,
+		op(20, "parameter", near, nil), op(21, "parameter", floats(8, 3, 4), nil, number(nil, 9, 1)),
+		op(22, "fusion", floats(2, 4), []uint64{20, 21}, packed(nil, 38, 3)),
+		op(23, "all-reduce", floats(2, 4), []uint64{22}, grouped([]uint64{0, 1})),
+	), 6, 22)
+	fused := number(computation(3,
+		op(30, "parameter", near, nil), op(31, "parameter", floats(8, 3, 4), nil, number(nil, 9, 1)),
+		op(32, "dynamic-slice", floats(1, 3, 4), []uint64{31}), op(33, "bitcast", floats(3, 4), []uint64{32}),
+		op(34, "dot", floats(2, 4), []uint64{30, 33}, message(nil, 30, packed(nil, 1, 1))),
+	), 6, 34)
+	known := message(nil, 43, []byte(`{"known_trip_count":{"n":"10"}}`))
+	m, err := parseProgram(program(1, body, fused, computation(1, op(10, "parameter", floats(1), nil),
+		op(11, "while", floats(1), []uint64{10}, packed(nil, 38, 2), known))))
+	require.NoError(t, err)
+	all := m.work(target, false)
+	assert.Equal(t, 10*(2.0*2*3*4+8), all.flops, "products and the sums of the all-reduce")
+	assert.Equal(t, traffic{bytes: 10 * (24 + 48 + 32 + 64), main: 10 * (48 + 32 + 64)}, all.traffic)
+	assert.InDelta(t, 10*(48+32)/10.0, all.seconds, 1e-9, "the fusion is bound by its traffic with the main memory")
+	assert.Equal(t, 10.0, all.untimed)
+	assert.Zero(t, all.loops)
+	once := m.work(target, true)
+	assert.Equal(t, 56.0, once.flops)
+	assert.Equal(t, 1.0, once.untimed)
+}
+
+func TestAConvolutionCountsWhatLiesInside(t *testing.T) {
+	for want, w := range map[float64]windowDim{
+		3 * 6: {size: 3, stride: 1, dilation: 1, base: 1}, 3*8 - 2: {size: 3, stride: 1, low: 1, dilation: 1, base: 1},
+		4: {size: 1, stride: 1, dilation: 1, base: 2, low: 0},
+	} {
+		out := map[float64]int64{18: 6, 22: 8, 4: 8}[want]
+		assert.Equal(t, want, w.inside(8, out), "%+v", w)
+	}
+	p := hloProduct{inputFeature: 3, outputFeature: 3, inputSpatial: []uint64{1, 2}, outSpatial: []uint64{1, 2},
+		window: []windowDim{{3, 1, 0, 1, 1}, {3, 1, 0, 1, 1}}}
+	assert.Equal(t, 2.0*2*6*6*4*3*9, p.convolution(hloShape{dims: []uint64{2, 8, 8, 3}}, hloShape{}, hloShape{dims: []uint64{2, 6, 6, 4}}))
+}
+
 func TestGroupsAreReadInEveryForm(t *testing.T) {
 	iota := func(count, size uint64, reshape, perm []uint64) []byte {
 		return packed(packed(number(number(nil, 1, count), 2, size), 3, reshape...), 4, perm...)
@@ -228,6 +337,8 @@ func FuzzParseProgram(f *testing.F) {
 	f.Add(program(1, computation(1, op(1, "parameter", floats(4), nil), op(2, "all-reduce", floats(4), []uint64{1}, grouped([]uint64{0, 1})))).Code)
 	f.Add(program(1, computation(1, op(1, "while", floats(4), nil, packed(nil, 38, 1)))).Code)
 	f.Add([]byte{0x0a, 0x00})
+	f.Add(loop([][]byte{integer(302, 27), op(309, "compare", number(nil, 2, 1), []uint64{301, 302}, message(nil, 63, []byte("LT")))},
+		[][]byte{integer(204, 1), op(208, "add", scalar, []uint64{201, 204})}).Code)
 	f.Fuzz(func(t *testing.T, code []byte) {
 		for _, format := range []string{pjrt.FormatHLO, pjrt.FormatHLOWithConfig} {
 			m, err := parseProgram(pjrt.Program{Code: code, Format: format})
@@ -235,9 +346,12 @@ func FuzzParseProgram(f *testing.F) {
 				continue
 			}
 			for _, c := range m.collectives(2, 2) {
-				if c.Count < 1 || c.GroupSize < 1 {
+				if c.Count < 1 || c.GroupSize < 1 || c.Bytes < 0 || c.Moved < 0 {
 					t.Fatalf("%+v", c)
 				}
+			}
+			if w := m.work(Target{PeakFLOPS: 1, HBMBandwidth: 1}, false); w.flops < 0 || w.seconds < 0 || w.traffic.bytes < 0 {
+				t.Fatalf("%+v", w)
 			}
 		}
 	})

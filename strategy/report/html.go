@@ -14,8 +14,9 @@ var pageText string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"bytes": Bytes, "si": SI, "seconds": Seconds,
-	"percent": func(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) },
-	"dims":    dimsText, "layout": Tensor.layout,
+	"accessed": func(x float64) string { return Bytes(int64(x)) },
+	"percent":  func(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) },
+	"dims":     dimsText, "layout": Tensor.layout,
 }).Parse(pageText))
 
 // WriteHTML writes the report as one page with pictures: the memory of a core,

@@ -12,7 +12,8 @@ import (
 // ErrFormat is matched by the error of [Parse] for what is no report.
 var ErrFormat = errkind.New(errkind.ValueError, "report: not a report")
 
-// Parse reads the JSON form of a report. Errors match [ErrFormat].
+// Parse reads the JSON form of a report, also of version 1, whose figures of loops get
+// a note. Errors match [ErrFormat].
 func Parse(data []byte) (*Report, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	var r Report
@@ -21,6 +22,10 @@ func Parse(data []byte) (*Report, error) {
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return nil, fmt.Errorf("%w: there is more after it", ErrFormat)
+	}
+	if r.Version == 1 {
+		r.Version = FormatVersion
+		r.note("the report is of an older version, which counted what is in loops once")
 	}
 	switch {
 	case r.Version == 0:

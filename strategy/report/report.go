@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"tpustrategy/lowering/module"
@@ -13,8 +12,9 @@ import (
 )
 
 // FormatVersion is the version of the report's JSON form. It grows when a field
-// changes its meaning; new fields leave it.
-const FormatVersion = 1
+// changes its meaning; new fields leave it. Version 1 counted what is in a loop once,
+// and had a sum of the compiler's, "seconds", in the place of "roofline_seconds".
+const FormatVersion = 2
 
 // Report is what is known of a compiled step before it runs. It is plain data:
 // its JSON form holds all of it. Sizes are in bytes, times in seconds.
@@ -120,28 +120,35 @@ type Tensor struct {
 	Starts [][]int `json:"starts,omitempty"`
 }
 
-// Cost is the compiler's estimate of one run, and what follows from it.
+// Cost is an estimate of one run, and what follows from it. What is in a loop counts
+// as often as the loop runs, where that is known; a note says where it is not, and
+// such a loop counts as one round.
 type Cost struct {
-	// FLOPs and BytesAccessed are one core's; negative if the compiler gives
-	// none.
+	// FLOPs and BytesAccessed are one core's: the compiler's account, which counts
+	// each loop once, and the other rounds of its loops by the optimized program.
+	// They are negative if the compiler gives none.
 	FLOPs         float64 `json:"flops_per_core"`
 	BytesAccessed float64 `json:"bytes_accessed_per_core"`
-	// Seconds is the compiler's estimate of the time of a step; 0 if it gives
-	// none. Untimed is the number of operations, such as collectives, whose time
-	// it does not know: the estimate is for the others.
-	Seconds float64 `json:"seconds,omitempty"`
-	Untimed int     `json:"untimed_operations,omitempty"`
-	// FloorSeconds is the least time that FLOPs and BytesAccessed take one core
-	// at its published peak and rate of memory, whichever is more; 0 if these are
-	// not known.
+	// RooflineSeconds is the least time of one core's operations one after another:
+	// of each the more of its arithmetic at the target's published peak and its
+	// traffic with the main memory at the published rate. It is not the time of a
+	// step: operations rarely reach the peak, some run side by side, and those whose
+	// time is not known, collectives, transfers and kernels, are left out. It is 0
+	// where the peak, the rate or the optimized program is not known.
+	RooflineSeconds float64 `json:"roofline_seconds,omitempty"`
+	// Untimed is how many operations of a step RooflineSeconds leaves out.
+	Untimed int `json:"untimed_operations,omitempty"`
+	// FloorSeconds is the least time of the same operations all at once: the more of
+	// their arithmetic at the peak and their traffic with the main memory at the rate;
+	// 0 if these are not known.
 	FloorSeconds float64 `json:"floor_seconds,omitempty"`
 	// ModelFLOPs counts the matrix products and convolutions of the step as it
 	// was written, on all replicas: what the model asks for, without what
-	// splitting it adds. A loop's body counts once.
+	// splitting it adds.
 	ModelFLOPs float64 `json:"model_flops"`
-	// Utilization is ModelFLOPs over what all cores can do in that time at their
-	// published peak: in Seconds, or in FloorSeconds where there is no estimate;
-	// 0 if one of these is not known.
+	// Utilization is ModelFLOPs over what all cores can do at their published peak in
+	// RooflineSeconds, or in FloorSeconds where there is none: more than a run
+	// reaches. It is 0 if one of these is not known.
 	Utilization float64 `json:"model_flops_utilization,omitempty"`
 }
 
@@ -183,10 +190,12 @@ func New(in Input) (*Report, error) {
 	if err := r.addMemory(in.Program); err != nil {
 		return nil, err
 	}
-	if err := r.addCollectives(in.Program); err != nil {
+	program, err := r.optimized(in.Program)
+	if err != nil {
 		return nil, err
 	}
-	if err := r.addCost(in.Program, in.Text, in.Module != nil); err != nil {
+	r.addCollectives(program)
+	if err := r.addCost(in.Program, program, in.Text, in.Module != nil); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -288,20 +297,26 @@ func (r *Report) addMemory(p *pjrt.Executable) error {
 	return nil
 }
 
-func (r *Report) addCollectives(p *pjrt.Executable) error {
+// optimized reads the optimized program; nil, with a note, if there is none to read.
+func (r *Report) optimized(p *pjrt.Executable) (*hloModule, error) {
 	program, err := p.OptimizedProgram()
 	if errors.Is(err, errors.ErrUnsupported) {
-		r.note("the plugin does not give the optimized program, so the collectives are not known")
-		return nil
+		r.note("the plugin does not give the optimized program, so the collectives are not known, and what is in loops counts once")
+		return nil, nil
 	} else if err != nil {
-		return fmt.Errorf("report: %w", err)
+		return nil, fmt.Errorf("report: %w", err)
 	}
 	m, err := parseProgram(program)
 	if errors.Is(err, errors.ErrUnsupported) {
-		r.note("the optimized program is in a form that is not read (%s), so the collectives are not known", program.Format)
-		return nil
-	} else if err != nil {
-		return err
+		r.note("the optimized program is in a form that is not read (%s), so the collectives are not known, and what is in loops counts once", program.Format)
+		return nil, nil
+	}
+	return m, err
+}
+
+func (r *Report) addCollectives(m *hloModule) {
+	if m == nil {
+		return
 	}
 	if all := m.collectives(r.Replicas, r.LogicalDevices); all != nil {
 		r.Collectives = all
@@ -309,67 +324,7 @@ func (r *Report) addCollectives(p *pjrt.Executable) error {
 	if slices.ContainsFunc(r.Collectives, func(c Collective) bool { return c.InLoop }) {
 		r.note("some collectives are in a loop whose number of rounds is not known; they are counted for one round")
 	}
-	return nil
 }
-
-func (r *Report) addCost(p *pjrt.Executable, text []byte, ours bool) error {
-	r.Cost = Cost{FLOPs: -1, BytesAccessed: -1, ModelFLOPs: modelFLOPs(text)}
-	if ours {
-		// The step function is one replica's.
-		r.Cost.ModelFLOPs *= float64(r.Replicas)
-	}
-	cost, err := p.CostAnalysis()
-	if errors.Is(err, errors.ErrUnsupported) {
-		r.note("the plugin estimates no cost")
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	number := func(name string) (float64, bool) {
-		v, ok := cost[name].(float32)
-		return float64(v), ok
-	}
-	if v, ok := number("flops"); ok {
-		r.Cost.FLOPs = v
-	}
-	if v, ok := number("bytes accessed"); ok {
-		r.Cost.BytesAccessed = v
-	}
-	v, ok := number("optimal_seconds")
-	if r.Cost.Seconds, r.Cost.Untimed = estimate(v); !ok || r.Cost.Seconds == 0 {
-		r.Cost.Seconds, r.Cost.Untimed = 0, 0
-		r.note("the compiler estimates no time")
-	} else if r.Cost.Untimed > 0 {
-		r.note("the compiler does not know the time of %d operations, such as collectives; its estimate is for the others", r.Cost.Untimed)
-	}
-	if r.Target.PeakFLOPS > 0 && r.Target.HBMBandwidth > 0 {
-		r.Cost.FloorSeconds = max(r.Cost.FLOPs/r.Target.PeakFLOPS, r.Cost.BytesAccessed/r.Target.HBMBandwidth, 0)
-	}
-	seconds := cmp.Or(r.Cost.Seconds, r.Cost.FloorSeconds)
-	if can := r.Target.PeakFLOPS * float64(r.Replicas*r.LogicalDevices) * seconds; can > 0 {
-		r.Cost.Utilization = r.Cost.ModelFLOPs / can
-	}
-	return nil
-}
-
-// estimate takes apart the compiler's sum of its operations' seconds, in which one
-// that it cannot time counts -1. The sum is a float32: what remains beside several
-// of these is not exact to less than a microsecond, and nothing if it is as small.
-func estimate(sum float64) (seconds float64, untimed int) {
-	if sum > 0 {
-		return sum, 0
-	}
-	untimed = int(math.Ceil(-sum))
-	seconds = float64(untimed) + sum
-	if untimed > maxUntimed || seconds < 10*float64(untimed)*0x1p-23 {
-		return 0, 0
-	}
-	return seconds, untimed
-}
-
-// maxUntimed is the number of operations beside which a time is lost in the
-// rounding.
-const maxUntimed = 1 << 10
 
 // Largest returns the tensors of a role, or of all if it is empty, with the most
 // bytes per core first.

@@ -39,7 +39,7 @@ func sample() *Report {
 			{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 3, Bytes: 4 << 20, Moved: 4 << 20},
 			{Kind: "all-gather", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 1 << 20, Moved: 1 << 20, InLoop: true},
 		},
-		Cost:  Cost{FLOPs: 2e12, BytesAccessed: 3e9, Seconds: 0.02, FloorSeconds: 0.0125, ModelFLOPs: 7e12, Utilization: 0.44},
+		Cost:  Cost{FLOPs: 2e12, BytesAccessed: 3e9, RooflineSeconds: 0.02, Untimed: 36, FloorSeconds: 0.0125, ModelFLOPs: 7e12, Utilization: 0.44},
 		Notes: []string{"a note"}, LoweringSeconds: 0.002, CompilingSeconds: 1.5,
 	}
 }
@@ -59,7 +59,7 @@ func TestTheTextSaysEverything(t *testing.T) {
 
 func TestTheTextOfABareReport(t *testing.T) {
 	var b bytes.Buffer
-	r := &Report{Version: 1, Step: "s", Replicas: 1, LogicalDevices: 1, Memory: Memory{Verdict: Unknown}, Cost: Cost{FLOPs: -1, BytesAccessed: -1}}
+	r := &Report{Version: FormatVersion, Step: "s", Replicas: 1, LogicalDevices: 1, Memory: Memory{Verdict: Unknown}, Cost: Cost{FLOPs: -1, BytesAccessed: -1}}
 	require.NoError(t, r.WriteText(&b))
 	assert.Contains(t, b.String(), "verdict: unknown")
 	assert.Contains(t, b.String(), "collectives of one core in one step\n  none")
@@ -83,7 +83,7 @@ func TestParseRefusesWhatIsNoReport(t *testing.T) {
 	require.NoError(t, err)
 	for name, text := range map[string]string{
 		"nothing": "", "text": "hello", "another object": "{}", "a list": "[]", "a string": `"x"`,
-		"another version": strings.Replace(string(good), `"version":1`, `"version":7`, 1),
+		"another version": strings.Replace(string(good), `"version":2`, `"version":7`, 1),
 		"two of them":     string(good) + string(good),
 		"cut":             string(good[:len(good)/2]),
 		"a wrong type":    strings.Replace(string(good), `"replicas":2`, `"replicas":"2"`, 1),
@@ -96,6 +96,16 @@ func TestParseRefusesWhatIsNoReport(t *testing.T) {
 		_, err := Parse([]byte(text))
 		require.ErrorIs(t, err, ErrFormat, name)
 	}
+}
+
+func TestAReportOfTheFirstVersionSaysSo(t *testing.T) {
+	r, err := Parse([]byte(`{"version":1,"replicas":1,"logical_devices":1,"cost":{"flops_per_core":1,"seconds":-35.98}}`))
+	require.NoError(t, err)
+	assert.Equal(t, FormatVersion, r.Version)
+	assert.Contains(t, r.Notes[0], "counted what is in loops once")
+	var b bytes.Buffer
+	require.NoError(t, r.WriteText(&b))
+	assert.NotContains(t, b.String(), "-35", "no negative time is shown")
 }
 
 func FuzzParse(f *testing.F) {
@@ -127,7 +137,7 @@ func TestThePageStandsAlone(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, sample().WriteHTML(&b))
 	text := b.String()
-	for _, want := range []string{"train_step", "v5e:2x2", "all-gather", "replica", "/up/weights", "11.00 GiB", "fits", "44.00%"} {
+	for _, want := range []string{"train_step", "v5e:2x2", "all-gather", "replica", "/up/weights", "11.00 GiB", "fits", "44.00%", "roofline", "without 36 operations", "2.79 GiB"} {
 		assert.Contains(t, text, want)
 	}
 	assert.NotContains(t, text, "<script")

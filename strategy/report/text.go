@@ -141,7 +141,7 @@ func (r *Report) collectivesText(b *strings.Builder) {
 
 func (r *Report) costText(b *strings.Builder) {
 	c := r.Cost
-	b.WriteString("\ncost, by the compiler's estimate\n")
+	b.WriteString("\ncost, estimated\n")
 	if c.FLOPs >= 0 {
 		fmt.Fprintf(b, "  operations of one core  %s\n", SI(c.FLOPs, "FLOP"))
 	}
@@ -151,18 +151,21 @@ func (r *Report) costText(b *strings.Builder) {
 	if c.ModelFLOPs > 0 {
 		fmt.Fprintf(b, "  the model asks for      %s on all cores\n", SI(c.ModelFLOPs, "FLOP"))
 	}
-	if c.Seconds > 0 {
-		fmt.Fprintf(b, "  time of a step          %s\n", Seconds(c.Seconds))
+	if c.RooflineSeconds > 0 {
+		fmt.Fprintf(b, "  roofline                %s, operation after operation at the published peak and rate of memory\n", Seconds(c.RooflineSeconds))
+		if c.Untimed > 0 {
+			fmt.Fprintf(b, "                          without %d operations whose time is not known\n", c.Untimed)
+		}
 	}
 	if c.FloorSeconds > 0 {
-		fmt.Fprintf(b, "  at least                %s, at the published peak and rate of memory\n", Seconds(c.FloorSeconds))
+		fmt.Fprintf(b, "  at least                %s, all at once\n", Seconds(c.FloorSeconds))
 	}
 	if c.Utilization > 0 {
-		of := "estimate"
-		if c.Seconds == 0 {
+		of := "roofline"
+		if c.RooflineSeconds == 0 {
 			of = "least time"
 		}
-		fmt.Fprintf(b, "  utilization             %.2f%% of the published peak in that %s, %s a core\n", 100*c.Utilization, of, SI(r.Target.PeakFLOPS, "FLOP/s"))
+		fmt.Fprintf(b, "  utilization             at most %.2f%% of the published peak, %s a core, by that %s\n", 100*c.Utilization, SI(r.Target.PeakFLOPS, "FLOP/s"), of)
 	}
 	if r.CompilingSeconds > 0 {
 		fmt.Fprintf(b, "  to make                 %s to lower, %s to compile\n", Seconds(r.LoweringSeconds), Seconds(r.CompilingSeconds))

@@ -1,0 +1,72 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+
+	"tpustrategy/pjrt"
+)
+
+// addCost takes the compiler's account of a program, in which each loop counts once,
+// and adds what the other rounds do by the optimized program, which is nil if it
+// cannot be read. text is the StableHLO, of one replica if it is ours.
+func (r *Report) addCost(p *pjrt.Executable, m *hloModule, text []byte, ours bool) error {
+	flops, unknown := modelFLOPs(text)
+	r.Cost = Cost{FLOPs: -1, BytesAccessed: -1, ModelFLOPs: flops}
+	if unknown > 0 {
+		r.note("%d loops of the step as it was written run for a number of rounds that is not known; what the model asks for counts one", unknown)
+	}
+	if ours {
+		// The step function is one replica's.
+		r.Cost.ModelFLOPs *= float64(r.Replicas)
+	}
+	var all, once work
+	if m != nil {
+		all, once = m.work(r.Target, false), m.work(r.Target, true)
+	}
+	if all.cut || once.cut {
+		r.note("the optimized program is too large to be counted to its end: what is in loops counts once, and there is no roofline")
+		m, all, once = nil, work{}, work{}
+	}
+	cost, err := p.CostAnalysis()
+	if errors.Is(err, errors.ErrUnsupported) {
+		r.note("the plugin estimates no cost")
+	} else if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	number := func(name string, more float64) float64 {
+		v, ok := cost[name].(float32)
+		if !ok || v < 0 || math.IsInf(float64(v), 0) || v != v {
+			return -1
+		}
+		return float64(v) + max(more, 0)
+	}
+	r.Cost.FLOPs = number("flops", all.flops-once.flops)
+	r.Cost.BytesAccessed = number("bytes accessed", all.traffic.bytes-once.traffic.bytes)
+	r.addRoofline(m, all)
+	return nil
+}
+
+// addRoofline adds the times that follow from a program's work.
+func (r *Report) addRoofline(m *hloModule, all work) {
+	if all.loops > 0 {
+		r.note("%d loops run for a number of rounds that is not known; what is in them counts for one", all.loops)
+	}
+	target := r.Target
+	if target.PeakFLOPS <= 0 || target.HBMBandwidth <= 0 {
+		r.note("the peak and the memory's rate of %s are not known, so no time is estimated", target.Name)
+		return
+	}
+	flops, moved := r.Cost.FLOPs, r.Cost.BytesAccessed
+	if m != nil {
+		flops, moved = all.atOnce.flops, all.atOnce.main
+		r.Cost.RooflineSeconds, r.Cost.Untimed = all.seconds, int(min(all.untimed, maxRounds))
+	}
+	r.Cost.FloorSeconds = max(flops/target.PeakFLOPS, moved/target.HBMBandwidth, 0)
+	seconds := cmp.Or(r.Cost.RooflineSeconds, r.Cost.FloorSeconds)
+	if can := target.PeakFLOPS * float64(r.Replicas*r.LogicalDevices) * seconds; can > 0 {
+		r.Cost.Utilization = r.Cost.ModelFLOPs / can
+	}
+}

@@ -1,0 +1,131 @@
+package report
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// hloShape is an array, or a tuple of shapes. Memory is where it lies: 0 is the
+// device's main memory.
+type hloShape struct {
+	element  uint64
+	dims     []uint64
+	elements []hloShape
+	memory   uint64
+}
+
+// parseShape reads a ShapeProto.
+func parseShape(b []byte, depth int) (s hloShape, err error) {
+	if depth > maxDepth {
+		return s, fmt.Errorf("%w: tuples in tuples", ErrProgram)
+	}
+	err = fields(b, func(n protowire.Number, v value) (err error) {
+		switch n {
+		case 2:
+			s.element = v.number
+		case 3:
+			s.dims, err = v.numbers(s.dims)
+		case 4:
+			var element hloShape
+			element, err = parseShape(v.bytes, depth+1)
+			s.elements = append(s.elements, element)
+		case 5: // the layout
+			err = fields(v.bytes, func(n protowire.Number, v value) error {
+				if n == 8 {
+					s.memory = v.number
+				}
+				return nil
+			})
+		}
+		return err
+	})
+	return s, err
+}
+
+// parseScalar reads the value of a LiteralProto of one integer.
+func parseScalar(b []byte) (n int64, ok bool, err error) {
+	err = fields(b, func(field protowire.Number, v value) error {
+		if field < 4 || field > 7 { // s32s, s64s, u32s and u64s
+			return nil
+		}
+		list, err := v.numbers(nil)
+		if n, ok = 0, len(list) == 1; ok {
+			n = int64(list[0])
+		}
+		return err
+	})
+	return n, ok, err
+}
+
+// elementBits are the sizes of xla.PrimitiveType, by number, in bits.
+var elementBits = map[uint64]uint64{
+	1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 10: 16, 11: 32, 12: 64, 15: 64, 16: 16, 18: 128,
+	19: 8, 20: 8, 21: 4, 22: 4, 23: 8, 24: 8, 25: 8, 26: 2, 27: 2, 28: 8, 29: 8, 30: 1, 31: 1, 32: 4, 33: 8,
+}
+
+// bytes is the size of a shape, without padding.
+func (s hloShape) bytes() int64 {
+	total := int64(0)
+	for _, e := range s.elements {
+		total += e.bytes()
+	}
+	bits := elementBits[s.element]
+	for _, d := range s.dims {
+		if d != 0 && bits > 1<<50/d {
+			return total // damaged
+		}
+		bits *= d
+	}
+	return total + int64((bits+7)/8)
+}
+
+// count is the number of elements, those of a tuple among them.
+func (s hloShape) count() float64 {
+	if s.elements != nil {
+		total := 0.0
+		for _, e := range s.elements {
+			total += e.count()
+		}
+		return total
+	}
+	n := 1.0
+	for _, d := range s.dims {
+		n *= float64(d)
+	}
+	return n
+}
+
+// dim is a dimension, 1 where there is none.
+func (s hloShape) dim(d uint64) float64 {
+	if d >= uint64(len(s.dims)) {
+		return 1
+	}
+	return float64(s.dims[d])
+}
+
+// in is the number of bytes that lie in the device's main memory.
+func (s hloShape) in() traffic {
+	if s.elements != nil {
+		var t traffic
+		for _, e := range s.elements {
+			t = t.plus(e.in())
+		}
+		return t
+	}
+	return s.moved(float64(s.bytes()))
+}
+
+// moved is so many bytes of a shape's memory.
+func (s hloShape) moved(bytes float64) traffic {
+	if s.memory != 0 {
+		return traffic{bytes: bytes}
+	}
+	return traffic{bytes, bytes}
+}
+
+// traffic is what an operation reads and writes: of all memories, and of the
+// device's main memory alone.
+type traffic struct{ bytes, main float64 }
+
+func (t traffic) plus(o traffic) traffic { return traffic{t.bytes + o.bytes, t.main + o.main} }

@@ -1,0 +1,116 @@
+package report
+
+import "google.golang.org/protobuf/encoding/protowire"
+
+// hloProduct says what a matrix product or a convolution multiplies and sums.
+type hloProduct struct {
+	contracting []uint64 // of the left operand of a matrix product
+	window      []windowDim
+	// Dimensions of a convolution.
+	inputBatch, inputFeature, outputFeature uint64
+	inputSpatial, kernelSpatial, outSpatial []uint64
+	featureGroups, batchGroups              uint64
+}
+
+// windowDim is a dimension of a convolution's window.
+type windowDim struct{ size, stride, low, dilation, base int64 }
+
+// parse reads a field of an instruction: 15 the window, 16 a convolution's
+// dimensions, 30 a matrix product's, 50 and 61 the groups.
+func (p *hloProduct) parse(field protowire.Number, v value) error {
+	switch field {
+	case 15:
+		return fields(v.bytes, func(n protowire.Number, v value) error {
+			if n != 1 {
+				return nil
+			}
+			d := windowDim{size: 1, stride: 1, dilation: 1, base: 1}
+			err := fields(v.bytes, func(n protowire.Number, v value) error {
+				for k, to := range map[protowire.Number]*int64{1: &d.size, 2: &d.stride, 3: &d.low, 5: &d.dilation, 6: &d.base} {
+					if n == k {
+						*to = int64(v.number)
+					}
+				}
+				return nil
+			})
+			p.window = append(p.window, d)
+			return err
+		})
+	case 16:
+		return fields(v.bytes, func(n protowire.Number, v value) (err error) {
+			switch n {
+			case 7:
+				p.inputBatch = v.number
+			case 8:
+				p.inputFeature = v.number
+			case 10:
+				p.outputFeature = v.number
+			case 6:
+				p.kernelSpatial, err = v.numbers(p.kernelSpatial)
+			case 11:
+				p.inputSpatial, err = v.numbers(p.inputSpatial)
+			case 12:
+				p.outSpatial, err = v.numbers(p.outSpatial)
+			}
+			return err
+		})
+	case 30:
+		return fields(v.bytes, func(n protowire.Number, v value) (err error) {
+			if n == 1 {
+				p.contracting, err = v.numbers(p.contracting)
+			}
+			return err
+		})
+	case 50:
+		p.featureGroups = v.number
+	case 61:
+		p.batchGroups = v.number
+	}
+	return nil
+}
+
+// dot counts a matrix product's operations, a multiplication and an addition as two.
+func (p hloProduct) dot(left, out hloShape) float64 {
+	flops := 2 * out.count()
+	for _, d := range p.contracting {
+		flops *= left.dim(d)
+	}
+	return flops
+}
+
+// convolution counts a convolution's operations: for each element of the result the
+// products whose input lies inside, and not in the padding or between dilated rows.
+func (p hloProduct) convolution(in, kernel, out hloShape) float64 {
+	flops := 2 * in.dim(p.inputFeature) / float64(max(p.featureGroups, 1)) *
+		out.dim(p.outputFeature) * in.dim(p.inputBatch) / float64(max(p.batchGroups, 1))
+	for i, w := range p.window {
+		if i < len(p.inputSpatial) && i < len(p.outSpatial) {
+			flops *= w.inside(int64(in.dim(p.inputSpatial[i])), int64(out.dim(p.outSpatial[i])))
+		}
+	}
+	return flops
+}
+
+// maxInside bounds what is counted one by one; a larger window is taken for full.
+const maxInside = 1 << 22
+
+// inside counts the places of the window in one dimension that lie on the input,
+// over all places of the result.
+func (w windowDim) inside(in, out int64) float64 {
+	if w.low == 0 && w.base == 1 && (out-1)*w.stride+(w.size-1)*w.dilation < in {
+		return float64(w.size) * float64(out)
+	}
+	if w.size < 1 || out < 1 || in < 1 || w.base < 1 || w.size > maxInside/out {
+		return max(float64(w.size), 0) * max(float64(out), 0)
+	}
+	n := 0
+	for k := range w.size {
+		for o := range out {
+			at := o*w.stride + k*w.dilation - w.low
+			if at >= 0 && at%w.base == 0 && at/w.base < in {
+				n++
+			}
+		}
+	}
+	return float64(n)
+}
