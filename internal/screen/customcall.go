@@ -68,6 +68,9 @@ func (f *checker) customCall(op *Operation) error {
 		if len(op.Ins) == 0 || len(results) < 2 {
 			return codeError("custom call @TopK has %d operands and %d results, which crashes the compiler: it takes the values and gives values and indices; use chlo.top_k", len(op.Ins), len(results))
 		}
+		if f.TPU && len(f.resolve(op.get("called_computations"))) <= len("[]") {
+			return codeError("custom call @TopK has no comparator among its called_computations, which crashes the TPU compiler: use chlo.top_k")
+		}
 	case "Eigh", "Qr":
 		if len(op.Ins) != 1 || len(op.Outs) != 2 || !isDecomposition(op.Ins[0], op.Outs[0], op.Outs[1]) {
 			return codeError("custom call @%s has the type %s, which crashes the compiler: it takes one tensor of rank 2 or more, and gives one of its shape and one of its batch and its smaller side", target, op.signature())

@@ -455,10 +455,11 @@ func (r *reader) value(i int) int {
 				i = r.group(i)
 			}
 		case c == '-' || c == '+' || isName(c):
+			start := i
 			for i++; i < len(s) && (isName(s[i]) || (s[i] == '-' || s[i] == '+') && (s[i-1] == 'e' || s[i-1] == 'E')); {
 				i++
 			}
-			if i < len(s) && s[i] == '<' {
+			if i < len(s) && (s[i] == '<' || s[i] == '(' && s[start:i] == "loc") {
 				i = r.group(i)
 			}
 		default:
