@@ -76,7 +76,7 @@ func (p *Plugin) newClient(options []capi.NamedValue) (*Client, error) {
 		return nil, p.wrap("read client", err)
 	}
 	runtime.AddCleanup(c, func(c *core) {
-		if c.refs.Load() > 0 {
+		if c.refs.Load() > 0 && !c.closing.Load() {
 			live.Reclaimed(live.Client, unsafe.Pointer(c.c))
 			c.drop()
 		}
@@ -133,10 +133,15 @@ func (c *Client) read() (err error) {
 }
 
 // Close ends the client. While buffers, executables or topologies of it are
-// open it does nothing and returns an [*OpenError] that counts them; close them
-// and call it again. Those that nobody holds any more are closed by the garbage
-// collector, which Close runs if it finds any open. Waits and calls whose context ended are waited for. After
-// success, a further Close returns the same result.
+// open, or other goroutines are in its calls, it does nothing and returns an
+// [*OpenError] that counts them; close them and call it again. Those that nobody holds
+// any more are closed by the garbage collector, which Close runs if it finds any open.
+//
+// Compilations and executions whose caller has left, because its context ended, are
+// waited for a second at most. What still goes on then is left behind: Close succeeds,
+// and the plugin's client is destroyed when the last of it ends. So a program can end
+// in the middle of a compilation that takes minutes. After success, a further Close
+// returns the same result.
 func (c *Client) Close() error {
 	c.closing.Lock()
 	defer c.closing.Unlock()
@@ -146,7 +151,11 @@ func (c *Client) Close() error {
 	if !c.settled() {
 		return c.openError("close client")
 	}
-	c.waits.drain()
+	if !c.worked() {
+		c.leave()
+		c.closed = true
+		return nil
+	}
 	err := c.core.close()
 	if _, open := err.(*OpenError); open {
 		return err

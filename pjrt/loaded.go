@@ -146,7 +146,8 @@ func (c *Client) load(ctx context.Context, op string, b []byte, f func([]byte) (
 	if err := c.retain(childCall); err != nil {
 		return nil, fmt.Errorf("pjrt: %s: %w", op, err)
 	}
-	c.waits.begin()
+	defer c.release(childCall)
+	c.add(childWork, 1)
 	if ctx.Done() != nil {
 		b = bytes.Clone(b) // the call may outlive the caller
 	}
@@ -157,8 +158,7 @@ func (c *Client) load(ctx context.Context, op string, b []byte, f func([]byte) (
 		}
 		return c.newLoaded(x)
 	}, func(x *LoadedExecutable) { x.Close() }, func() {
-		c.release(childCall)
-		c.waits.end()
+		c.release(childWork)
 	})
 }
 
