@@ -27,6 +27,7 @@ type ClientOptions struct {
 type Client struct {
 	*core
 	plugin          *Plugin
+	options         map[string]any
 	platformName    string
 	platformVersion string
 	processIndex    int
@@ -60,15 +61,15 @@ func (p *Plugin) NewClient(ctx context.Context, o ClientOptions) (*Client, error
 			return nil, &OptionError{"cpu_device_count", v, fmt.Sprintf("%v (%T) is not an int64 from 1 to %d", v, v, maxCPUDevices)}
 		}
 	}
-	return await(ctx, "create client", func() (*Client, error) { return p.newClient(options) }, func(c *Client) { c.Close() }, nil)
+	return await(ctx, "create client", func() (*Client, error) { return p.newClient(options, cloneAttributes(o.Options)) }, func(c *Client) { c.Close() }, nil)
 }
 
-func (p *Plugin) newClient(options []capi.NamedValue) (*Client, error) {
+func (p *Plugin) newClient(options []capi.NamedValue, given map[string]any) (*Client, error) {
 	handle, err := p.api.ClientCreate(options)
 	if err != nil {
 		return nil, p.wrap("create client", err)
 	}
-	c := &Client{core: &core{api: p.api, path: p.path, c: handle}, plugin: p}
+	c := &Client{core: &core{api: p.api, path: p.path, c: handle}, plugin: p, options: given}
 	c.refs.Store(1)
 	live.Add(live.Client, unsafe.Pointer(handle))
 	if err := c.read(); err != nil {
@@ -162,6 +163,14 @@ func (c *Client) Close() error {
 	}
 	c.closed, c.result = true, err
 	return err
+}
+
+// Options are those that the client was made with. They are the caller's.
+func (c *Client) Options() ClientOptions {
+	if c.options == nil {
+		return ClientOptions{}
+	}
+	return ClientOptions{Options: cloneAttributes(c.options)}
 }
 
 // Plugin is the plugin that the client was made from.
