@@ -49,8 +49,10 @@ type Options struct {
 	// Logger receives what is no error and may still surprise, such as input that
 	// every host reads whole. Nil discards.
 	Logger *slog.Logger
-	// Compiler compiles the steps, such as a cache of compiled programs; nil is
-	// the system's runtime. Ahead of time it is not asked.
+	// Compiler compiles the steps, such as a cache of compiled programs (package
+	// pjrt/cache) or workers, which a compiler's crash does not take this process down
+	// with (pjrt/worker); nil is the system's runtime. Ahead of time it is asked if it
+	// is a [TopologyCompiler].
 	Compiler Compiler
 }
 

@@ -16,7 +16,8 @@ import (
 
 // Command says which program to start.
 type Command struct {
-	// Args are the program's path and its arguments.
+	// Path is the program. Args are its arguments, the first of them its name.
+	Path string
 	Args []string
 	// Env is its whole environment.
 	Env []string
@@ -61,7 +62,8 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	defer answers.Close()
 	defer answerEnd.Close()
 	log := &tail{limit: 16 << 10}
-	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	cmd := exec.CommandContext(ctx, c.Path)
+	cmd.Args = c.Args
 	// A signal in C code is caught by the Go runtime, whose account of its own
 	// goroutines would hide what that code said.
 	cmd.Env = append(c.Env[:len(c.Env):len(c.Env)], "GOTRACEBACK=none")
@@ -70,7 +72,7 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	isolate(cmd)
 	cmd.WaitDelay = time.Second // for outputs that something else holds
 	if err := cmd.Start(); err != nil {
-		return nil, &StartError{c.Args[0], err}
+		return nil, &StartError{c.Path, err}
 	}
 	input.Close()
 	answerEnd.Close()

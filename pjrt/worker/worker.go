@@ -138,7 +138,7 @@ func (c *Compiler) compile(ctx context.Context, platform string, r request) (pjr
 		defer cancel()
 	}
 	start := time.Now()
-	out, err := child.Run(limited, child.Command{Args: c.opts.Command, Env: c.environ(platform)}, data)
+	out, err := child.Run(limited, child.Command{Path: c.opts.Command[0], Args: c.opts.Command, Env: c.environ(platform)}, data)
 	if err != nil {
 		err = explain(ctx, c.opts.Timeout, err)
 		c.opts.Logger.Warn("compile worker gave no answer", "elapsed", time.Since(start), "error", err)
