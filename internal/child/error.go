@@ -1,6 +1,10 @@
 package child
 
-import "fmt"
+import (
+	"fmt"
+
+	"tpustrategy/errkind"
+)
 
 // Error is that a child ended without an answer.
 type Error struct {
@@ -18,6 +22,9 @@ func (e *Error) Error() string {
 	return text
 }
 
+// Kind is InternalError.
+func (*Error) Kind() errkind.Kind { return errkind.InternalError }
+
 // Killed reports whether something outside ended the child, such as the kernel where
 // memory ran out.
 func (e *Error) Killed() bool { return e.State == "signal: killed" }
@@ -30,6 +37,9 @@ type StartError struct {
 }
 
 func (e *StartError) Error() string { return fmt.Sprintf("starting %s: %v", e.Path, e.Err) }
+
+// Kind is that of the cause, or UnavailableError.
+func (e *StartError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.UnavailableError) }
 
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"tpustrategy/errkind"
 	"tpustrategy/internal/child"
 )
 
@@ -60,6 +61,21 @@ func (e *Error) Error() string {
 		text += "\nthe end of what it wrote:\n" + e.Tail
 	}
 	return text
+}
+
+// Kind is UnavailableError for a worker that could not be started, DeadlineExceededError
+// for one that took too long, ResourceExhaustedError for one that something outside
+// ended, otherwise InternalError.
+func (e *Error) Kind() errkind.Kind {
+	switch {
+	case e.Reason == NotStarted:
+		return errkind.UnavailableError
+	case e.Reason == TimedOut:
+		return errkind.DeadlineExceededError
+	case e.Killed:
+		return errkind.ResourceExhaustedError
+	}
+	return errkind.InternalError
 }
 
 // Unwrap returns the cause, which may be nil.
