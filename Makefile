@@ -11,6 +11,7 @@
 #   make plugin     install the pinned CPU plugin (done by run and test)
 #   make plugin-tpu install the pinned libtpu, for ahead-of-time compilation
 #   make test-aot   compile for TPU slices with libtpu's compiler
+#   make corpus     compile many real programs at their real size, with both compilers (an hour)
 #   make test-python read our files with the official Python packages
 
 GO       ?= go
@@ -24,7 +25,7 @@ REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./lowering ./lowering/module ./cluster_resolver/... \
        ./strategy/input/... ./strategy/internal/nest ./internal/pins ./internal/protoint ./internal/safetensors
 
-.PHONY: run test pure race asan debug bench lint fuzz plugin plugin-tpu plugins test-aot test-python
+.PHONY: run test pure race asan debug bench lint fuzz plugin plugin-tpu plugins test-aot corpus test-python
 
 run: plugin
 	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/digits $(ARGS)
@@ -72,6 +73,11 @@ plugins: plugin
 # What compiles for many slices, or starts a process for each, is not part of test.
 test-aot: plugin plugin-tpu
 	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' ./tpu/system ./strategy ./cmd/tpustrategy
+
+# A table of what came of it is written to CORPUS.
+CORPUS ?= $(CURDIR)/corpus.md
+corpus: plugin plugin-tpu
+	$(REQUIRE) TPUSTRATEGY_CORPUS=$(CORPUS) $(GO) test -count=1 -timeout 6h -run 'Corpus|GivesTheNumbers' ./internal/corpus
 
 test-python:
 	packages=$$(internal/tools/python.sh) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./internal/safetensors ./strategy/checkpoint

@@ -25,7 +25,6 @@ type Topology struct {
 	platformName    string
 	platformVersion string
 	attributes      map[string]any
-	options         map[string]any
 	devices         []*DeviceDescription
 	mu              sync.Mutex
 	result          error
@@ -77,11 +76,7 @@ func (p *Plugin) NewTopology(ctx context.Context, name string, options map[strin
 		if err != nil {
 			return nil, p.wrap("create topology", err)
 		}
-		described, err := newTopology(p.api, p.path, nil, t, name)
-		if err == nil {
-			described.options = cloneAttributes(options)
-		}
-		return described, err
+		return newTopology(p.api, p.path, nil, t, name)
 	}, func(t *Topology) { t.Close() }, nil)
 }
 
@@ -191,20 +186,6 @@ func (t *Topology) read() (err error) {
 // client's, empty for a loaded one.
 func (t *Topology) Name() string { return t.name }
 
-// Options are those that [Plugin.NewTopology] was given beside the name; ok is false for
-// a topology of other origin. They are the caller's.
-func (t *Topology) Options() (options map[string]any, ok bool) {
-	return cloneAttributes(t.options), t.options != nil
-}
-
-// PluginPath is the path of the plugin that describes the topology.
-func (t *Topology) PluginPath() string {
-	if t.topologyHandle == nil {
-		return ""
-	}
-	return t.path
-}
-
 // PlatformName is such as "tpu".
 func (t *Topology) PlatformName() string { return t.platformName }
 
@@ -244,17 +225,9 @@ func (t *Topology) Close() error {
 // hand. The executable tells memory and cost and can be serialized for
 // [Client.Load] on such devices. Errors and ctx are as for [Client.Compile].
 func (p *Plugin) Compile(ctx context.Context, t *Topology, program Program, o CompileOptions) (*Executable, error) {
-	if t == nil || t.topologyHandle == nil || t.api != p.api {
-		return nil, &CompileError{"Topology", "it is nil or of another plugin"}
-	}
-	return t.Compile(ctx, program, o)
-}
-
-// Compile is [Plugin.Compile] by the topology's own plugin.
-func (t *Topology) Compile(ctx context.Context, program Program, o CompileOptions) (*Executable, error) {
 	const op = "compile"
-	if t.topologyHandle == nil {
-		return nil, errNotMade(op, "topology", "NewTopology")
+	if t == nil || t.api != p.api {
+		return nil, &CompileError{"Topology", "it is nil or of another plugin"}
 	}
 	program, err := program.check(o, t.platformName)
 	if err != nil {
@@ -276,11 +249,11 @@ func (t *Topology) Compile(ctx context.Context, program Program, o CompileOption
 		code = bytes.Clone(code)
 	}
 	return await(ctx, op, func() (*Executable, error) {
-		x, err := t.api.Compile(t.t, code, program.Format, options)
+		x, err := p.api.Compile(t.t, code, program.Format, options)
 		if err != nil {
-			return nil, wrap(op, t.path, err)
+			return nil, p.wrap(op, err)
 		}
-		return newExecutable(t.api, t.path, nil, x), nil
+		return newExecutable(p.api, p.path, nil, x), nil
 	}, func(e *Executable) { e.Close() }, func() {
 		if t.leave() {
 			_ = t.destroy()

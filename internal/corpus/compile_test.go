@@ -1,0 +1,197 @@
+package corpus_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/corpus"
+	"tpustrategy/internal/plugintest"
+	"tpustrategy/lowering/module"
+	"tpustrategy/strategy"
+	"tpustrategy/tpu/system"
+)
+
+// devices is what a mesh of the corpus has.
+const devices = 8
+
+// openCPU opens the CPU plugin with a mesh's devices.
+func openCPU(t testing.TB) *system.System {
+	t.Helper()
+	sys, err := system.Open(t.Context(), system.Options{Plugin: plugintest.Path(t, "cpu"), CPUDevices: devices})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sys.Close()) })
+	return sys
+}
+
+// over is a strategy for a program.
+func over(t testing.TB, sys *system.System, replicas, logicalDevices int, p corpus.Program) *strategy.TPUStrategy {
+	t.Helper()
+	s, err := strategy.New(sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: p.Rules(logicalDevices)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// ahead is a strategy for a program on an entry's slice.
+func ahead(t testing.TB, e corpus.Entry, p corpus.Program) *strategy.TPUStrategy {
+	t.Helper()
+	slice, err := system.Describe(t.Context(), e.Slice, system.DescribeOptions{Plugin: plugintest.Path(t, "tpu")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, slice.Close()) })
+	s, err := strategy.NewAheadOfTime(slice, strategy.Options{Replicas: e.Replicas, LogicalDevices: e.Logical, Variables: p.Rules(e.Logical)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// result is what came of compiling a program.
+type result struct {
+	Name, Platform, Mesh string
+	Parameters, Bytes    int
+	Lowering, Compiling  time.Duration
+}
+
+func resultOf(e corpus.Entry, platform string, m *module.Module, store *model.Store) result {
+	r := result{Name: e.Name, Platform: platform, Mesh: fmt.Sprintf("%dx%d", e.Replicas, e.Logical), Bytes: len(m.Text)}
+	for v := range store.IterVariables() {
+		if v.Trainable {
+			r.Parameters += v.Shape().Size()
+		}
+	}
+	return r
+}
+
+// compiled compiles the entry's program at its real size.
+func compiled(t *testing.T, s *strategy.TPUStrategy, platform string, e corpus.Entry, p corpus.Program) result {
+	t.Helper()
+	store := model.NewStore()
+	c, err := p.Compiled(t.Context(), s, store, e.Name)
+	if err != nil {
+		if m, lowering := p.Lowered(t.Context(), s, model.NewStore(), e.Name); lowering == nil {
+			err = refused(err, platform, m.Text)
+		}
+		t.Fatalf("%s is refused: %v", e.Name, err)
+	}
+	r := resultOf(e, platform, c.Module, store)
+	r.Lowering, r.Compiling = c.Lowering, c.Compiling
+	return r
+}
+
+func TestEveryProgramIsLoweredAndIsKeptFromNoCompiler(t *testing.T) {
+	sys := openCPU(t)
+	entries := corpus.All()
+	require.GreaterOrEqual(t, len(entries), 40)
+	for _, e := range entries {
+		t.Run(e.Name, func(t *testing.T) {
+			p := e.Real()
+			s := over(t, sys, e.Replicas, e.Logical, p)
+			start := time.Now()
+			store := model.NewStore()
+			m, err := p.Lowered(t.Context(), s, store, e.Name)
+			require.NoError(t, err)
+			r := resultOf(e, "text", m, store)
+			r.Lowering = time.Since(start)
+			for _, platform := range []string{"cpu", "tpu"} {
+				if err := kept(m.Text, platform); err != nil {
+					t.Errorf("%s is refused: %v", e.Name, refused(err, platform, m.Text))
+				}
+			}
+			t.Logf("%+v, checked %v", r, time.Since(start)-r.Lowering)
+		})
+	}
+}
+
+func TestQuickProgramsCompileAtTheirRealSize(t *testing.T) {
+	if !plugintest.InChild(t) {
+		// libtpu has a process of its own.
+		out, err := plugintest.Child(t, append(plugintest.TPUEnv(), "TPU_LOG_DIR=disabled")...)
+		require.NoError(t, err, out)
+		t.Log(out)
+		return
+	}
+	sys := openCPU(t)
+	quick := 0
+	for _, e := range corpus.All() {
+		if !e.Quick {
+			continue
+		}
+		quick++
+		t.Run(e.Name, func(t *testing.T) {
+			p := e.Real()
+			t.Logf("%+v", compiled(t, over(t, sys, e.Replicas, e.Logical, p), "cpu", e, p))
+		})
+	}
+	require.GreaterOrEqual(t, quick, 20)
+}
+
+// TestCorpus compiles all programs with both compilers, each in a process of its own,
+// and writes a table of them to the file that TPUSTRATEGY_CORPUS names.
+func TestCorpus(t *testing.T) {
+	path := os.Getenv("TPUSTRATEGY_CORPUS")
+	if path == "" {
+		t.Skip("TPUSTRATEGY_CORPUS is not set: make corpus")
+	}
+	var results []result
+	for _, e := range corpus.All() {
+		for _, platform := range []string{"cpu", "tpu"} {
+			t.Run(e.Name+"/"+platform, func(t *testing.T) {
+				if plugintest.InChild(t) {
+					p := e.Real()
+					s := (*strategy.TPUStrategy)(nil)
+					if platform == "tpu" {
+						s = ahead(t, e, p)
+					} else {
+						s = over(t, openCPU(t), e.Replicas, e.Logical, p)
+					}
+					line, err := json.Marshal(compiled(t, s, platform, e, p))
+					require.NoError(t, err)
+					fmt.Printf("%s%s\n", mark, line)
+					return
+				}
+				out, err := within(t, 15*time.Minute, append(plugintest.TPUEnv(), "TPU_LOG_DIR=disabled")...)
+				require.NoError(t, err, out)
+				_, line, ok := strings.Cut(out, mark)
+				require.True(t, ok, out)
+				line, _, _ = strings.Cut(line, "\n")
+				var r result
+				require.NoError(t, json.Unmarshal([]byte(line), &r))
+				results = append(results, r)
+			})
+		}
+		if os.Getenv("TPUSTRATEGY_TEST_CHILD") == "" {
+			require.NoError(t, os.WriteFile(path, table(results), 0o644))
+		}
+	}
+}
+
+// mark is before a child's result.
+const mark = "CORPUS "
+
+// within is plugintest.Child for a time.
+func within(t *testing.T, limit time.Duration, env ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	type answer struct {
+		out string
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		out, err := plugintest.Child(t, env...)
+		answers <- answer{out, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.out, a.err
+	case <-ctx.Done():
+		return "", fmt.Errorf("it took more than %v", limit)
+	}
+}

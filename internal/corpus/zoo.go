@@ -1,0 +1,53 @@
+package corpus
+
+import (
+	"github.com/gomlx/gomlx/ml/layers/activation"
+	"github.com/gomlx/gomlx/ml/zoo/transformer"
+
+	"tpustrategy/strategy"
+)
+
+// zoo is a model of GoMLX's own transformers.
+func zoo(c text, configure func(m *transformer.Model) *transformer.Model) Program {
+	return Program{
+		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length)},
+		Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
+			return tokenLoss(in[1], zooModel(rc, c, configure).Logits(in[0], transformer.CallOptions{}))
+		},
+	}
+}
+
+func zooModel(rc *strategy.ReplicaContext, c text, configure func(m *transformer.Model) *transformer.Model) *transformer.Model {
+	m := transformer.New(rc.Scope("model")).WithVocabSize(c.vocabulary).WithEmbedDim(c.width).WithNumLayers(c.layers).
+		WithNumHeads(c.heads).WithHeadDim(c.width / c.heads).WithMaxPosEmbed(c.length).WithDType(c.dtype).WithCausalMask(true)
+	return configure(m)
+}
+
+// llama has rotary positions, grouped heads, a gated dense pair and root-mean-square
+// normalisation.
+func llama(c text, keyHeads, hidden int) Program {
+	return zoo(c, func(m *transformer.Model) *transformer.Model {
+		return m.WithFFNDim(hidden).WithRoPE(10000).WithNumKVHeads(keyHeads).WithNormalization("rms").
+			WithActivation(activation.TypeSwiGLU).WithBias(false)
+	})
+}
+
+// gemma caps its scores and looks at a window.
+func gemma(c text, keyHeads, hidden, window int) Program {
+	return zoo(c, func(m *transformer.Model) *transformer.Model {
+		return m.WithArchitecture(transformer.ArchitectureGemma3).WithFFNDim(hidden).WithRoPE(10000).WithNumKVHeads(keyHeads).
+			WithNormalization("rms").WithRMSNormOffset(1).WithScoreSoftCap(50).WithFinalLogitSoftCap(30).WithSlidingWindow(window).
+			WithScalingOfTokenEmbeddings(true).WithActivation(activation.TypeGeluApprox).WithBias(false)
+	})
+}
+
+// scored is the forward pass of a model of the zoo, without padding.
+func scored(c text, hidden int) Program {
+	return Program{
+		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.length, c.rows)},
+		Forward: func(rc *strategy.ReplicaContext, in []*Node) []*Node {
+			m := zooModel(rc, c, func(m *transformer.Model) *transformer.Model { return m.WithFFNDim(hidden) })
+			return []*Node{m.Logits(in[0], transformer.CallOptions{SeqLen: in[1]})}
+		},
+	}
+}
