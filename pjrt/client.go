@@ -27,6 +27,7 @@ type ClientOptions struct {
 type Client struct {
 	*core
 	plugin          *Plugin
+	options         map[string]any
 	platformName    string
 	platformVersion string
 	processIndex    int
@@ -60,15 +61,15 @@ func (p *Plugin) NewClient(ctx context.Context, o ClientOptions) (*Client, error
 			return nil, &OptionError{"cpu_device_count", v, fmt.Sprintf("%v (%T) is not an int64 from 1 to %d", v, v, maxCPUDevices)}
 		}
 	}
-	return await(ctx, "create client", func() (*Client, error) { return p.newClient(options) }, func(c *Client) { c.Close() }, nil)
+	return await(ctx, "create client", func() (*Client, error) { return p.newClient(options, cloneAttributes(o.Options)) }, func(c *Client) { c.Close() }, nil)
 }
 
-func (p *Plugin) newClient(options []capi.NamedValue) (*Client, error) {
+func (p *Plugin) newClient(options []capi.NamedValue, given map[string]any) (*Client, error) {
 	handle, err := p.api.ClientCreate(options)
 	if err != nil {
 		return nil, p.wrap("create client", err)
 	}
-	c := &Client{core: &core{api: p.api, path: p.path, c: handle}, plugin: p}
+	c := &Client{core: &core{api: p.api, path: p.path, c: handle}, plugin: p, options: given}
 	c.refs.Store(1)
 	live.Add(live.Client, unsafe.Pointer(handle))
 	if err := c.read(); err != nil {
@@ -76,7 +77,7 @@ func (p *Plugin) newClient(options []capi.NamedValue) (*Client, error) {
 		return nil, p.wrap("read client", err)
 	}
 	runtime.AddCleanup(c, func(c *core) {
-		if c.refs.Load() > 0 {
+		if c.refs.Load() > 0 && !c.closing.Load() {
 			live.Reclaimed(live.Client, unsafe.Pointer(c.c))
 			c.drop()
 		}
@@ -133,10 +134,15 @@ func (c *Client) read() (err error) {
 }
 
 // Close ends the client. While buffers, executables or topologies of it are
-// open it does nothing and returns an [*OpenError] that counts them; close them
-// and call it again. Those that nobody holds any more are closed by the garbage
-// collector, which Close runs if it finds any open. Waits and calls whose context ended are waited for. After
-// success, a further Close returns the same result.
+// open, or other goroutines are in its calls, it does nothing and returns an
+// [*OpenError] that counts them; close them and call it again. Those that nobody holds
+// any more are closed by the garbage collector, which Close runs if it finds any open.
+//
+// Compilations and executions whose caller has left, because its context ended, are
+// waited for a second at most. What still goes on then is left behind: Close succeeds,
+// and the plugin's client is destroyed when the last of it ends. So a program can end
+// in the middle of a compilation that takes minutes. After success, a further Close
+// returns the same result.
 func (c *Client) Close() error {
 	c.closing.Lock()
 	defer c.closing.Unlock()
@@ -146,13 +152,25 @@ func (c *Client) Close() error {
 	if !c.settled() {
 		return c.openError("close client")
 	}
-	c.waits.drain()
+	if !c.worked() {
+		c.leave()
+		c.closed = true
+		return nil
+	}
 	err := c.core.close()
 	if _, open := err.(*OpenError); open {
 		return err
 	}
 	c.closed, c.result = true, err
 	return err
+}
+
+// Options are those that the client was made with. They are the caller's.
+func (c *Client) Options() ClientOptions {
+	if c.options == nil {
+		return ClientOptions{}
+	}
+	return ClientOptions{Options: cloneAttributes(c.options)}
 }
 
 // Plugin is the plugin that the client was made from.

@@ -27,6 +27,11 @@ type CompileOptions struct {
 	// DumpDir, if set, is a directory on the machine that compiles, for the
 	// program before and after optimization (XLA's --xla_dump_to).
 	DumpDir string
+	// TrustBytecode compiles MLIR bytecode in this process. The compilers' readers of
+	// bytecode do not stand wrong bytes: some corrupt the process's memory. Set it for
+	// bytecode that a sound writer made and nobody else could change; package pjrt/worker
+	// compiles any other in a process of its own, and needs no word of trust.
+	TrustBytecode bool
 	// Overrides are XLA debug options by name, such as "xla_dump_hlo_as_text":
 	// string, bool, int, int64 or float64 values. An unknown name or a wrong type
 	// is the plugin's error; a senseless value can end the process. For a CPU client

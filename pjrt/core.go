@@ -19,7 +19,8 @@ const (
 	childBuffer childKind = iota
 	childExecutable
 	childTopology
-	childCall
+	childCall // a caller that is inside
+	childWork // what goes on in the plugin by itself: a compilation, a wait for an event
 	childKinds
 )
 
@@ -35,6 +36,8 @@ type core struct {
 	// once the C client is gone.
 	refs     atomic.Int64
 	children [childKinds]atomic.Int64
+	// closing is set where Close left work behind: the last of it ends the C client.
+	closing atomic.Bool
 
 	// launch is held while a program is enqueued on several devices, so that all
 	// devices see the launches of this client in one order. Collectives of two
@@ -56,7 +59,7 @@ const closedRefs = math.MinInt64 / 2
 func (c *core) retain(k childKind) error {
 	for {
 		n := c.refs.Load()
-		if n <= 0 {
+		if n <= 0 || c.closing.Load() {
 			return ErrClosed
 		}
 		if c.refs.CompareAndSwap(n, n+1) {
@@ -74,15 +77,18 @@ func (c *core) add(k childKind, delta int) {
 	}
 }
 
-// release counts a child less. The last one out ends a client that was dropped.
+// release counts a child less. The last one out ends a client that was dropped, or
+// closed with work under way.
 func (c *core) release(k childKind) {
+	c.drop() // first: who finds no children left closes
 	c.children[k].Add(-1)
-	c.drop()
 }
 
 func (c *core) drop() {
 	if c.refs.Add(-1) == 0 && c.refs.CompareAndSwap(0, closedRefs) {
-		_ = c.destroy() // nobody is left to tell
+		// Nobody is left to tell; and the caller may be the goroutine that destroy
+		// waits for.
+		go func() { _ = c.destroy() }()
 	}
 }
 
@@ -94,12 +100,12 @@ func (c *core) close() error {
 	return c.destroy()
 }
 
-// settled says whether no object of the client is open. Those that were dropped
-// without Close count until the garbage collector has ended them, so it is given a
-// turn before the answer is no.
+// settled says whether no object of the client is open and no caller inside. Those that
+// were dropped without Close count until the garbage collector has ended them, so it is
+// given a turn before the answer is no.
 func (c *core) settled() bool {
 	open := func() bool {
-		for k := childBuffer; k < childCall; k++ {
+		for k := childBuffer; k <= childCall; k++ {
 			if c.children[k].Load() > 0 {
 				return true
 			}
@@ -130,6 +136,26 @@ func collect() {
 	case <-ran:
 	case <-time.After(time.Second):
 	}
+}
+
+// closeGrace is how long Close waits for work under way that nobody waits for any
+// more, before it leaves that behind.
+const closeGrace = time.Second
+
+// worked waits until no work goes on in the plugin, for closeGrace at most.
+func (c *core) worked() bool {
+	for end := time.Now().Add(closeGrace); c.children[childWork].Load() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// leave ends the client as soon as the work under way has ended.
+func (c *core) leave() {
+	c.closing.Store(true)
+	c.drop()
 }
 
 func (c *core) destroy() error {

@@ -246,6 +246,30 @@ func (e *CompileError) Error() string { return fmt.Sprintf("pjrt: compile: %s: %
 // Kind is InvalidArgumentError.
 func (*CompileError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
 
+// BytecodeError is MLIR bytecode that was to be compiled in this process: wrong bytes
+// can corrupt its memory without a word. Compile it with package pjrt/worker, in a
+// process of its own; or give the program as text; or, if its writer is trusted, set
+// [CompileOptions].TrustBytecode. It matches [*CompileError].
+type BytecodeError struct{}
+
+func (e *BytecodeError) Error() string { return e.compileError().Error() }
+
+func (*BytecodeError) compileError() *CompileError {
+	return &CompileError{"Program.Code", "it is MLIR bytecode, and wrong bytes of it can corrupt this process: compile it with package pjrt/worker in a process of its own, give the program as text, or set CompileOptions.TrustBytecode if nobody else can have changed it"}
+}
+
+// As gives the error as a *CompileError.
+func (e *BytecodeError) As(target any) bool {
+	c, ok := target.(**CompileError)
+	if ok {
+		*c = e.compileError()
+	}
+	return ok
+}
+
+// Kind is PermissionDeniedError.
+func (*BytecodeError) Kind() errkind.Kind { return errkind.PermissionDeniedError }
+
 // OpenError says what keeps an object from closing. Close can be called again.
 type OpenError struct {
 	// Op is the refused operation.

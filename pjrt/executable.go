@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -19,6 +20,8 @@ import (
 // [LoadedExecutable.Executable] belongs to the loaded one.
 type Executable struct {
 	*executableHandle
+	// record answers in the plugin's place; then there is no handle.
+	record *ExecutableRecord
 	owned  bool
 	mu     sync.Mutex
 	result error
@@ -33,8 +36,10 @@ type executableHandle struct {
 	// loaded is the program that it belongs to, which ends right after it; nil ahead
 	// of time.
 	loaded *loadedHandle
-	// deserialized says that it came from serialized bytes.
+	// deserialized says that it came from serialized bytes, which are kept if the caller
+	// asked for that.
 	deserialized bool
+	serialized   []byte
 }
 
 func newExecutable(api *capi.API, path string, loaded *loadedHandle, x capi.Executable) *Executable {
@@ -64,6 +69,9 @@ func (h *executableHandle) destroy() error {
 
 // call runs f on the live C object.
 func (h *executableHandle) call(op string, f func() error) error {
+	if h == nil {
+		return errNotMade(op, "executable", "Compile")
+	}
 	if !h.enter() {
 		return fmt.Errorf("pjrt: %s: executable: %w", op, ErrClosed)
 	}
@@ -79,6 +87,9 @@ func (h *executableHandle) call(op string, f func() error) error {
 // Close returns the first result. One that belongs to a LoadedExecutable
 // answers [ErrBorrowed] and stays open.
 func (e *Executable) Close() error {
+	if e.executableHandle == nil {
+		return nil // a record, or a zero value
+	}
 	if !e.owned {
 		return ErrBorrowed
 	}
@@ -92,19 +103,19 @@ func (e *Executable) Close() error {
 
 // Name is the module's name.
 func (e *Executable) Name() (s string, err error) {
-	err = e.call("executable name", func() error { s, err = e.api.ExecutableName(e.x); return err })
+	err = e.ask(askName, func(r *ExecutableRecord) { s = r.Name }, func() error { s, err = e.api.ExecutableName(e.x); return err })
 	return s, err
 }
 
 // Fingerprint changes whenever the compiled program does; it is bytes, not text.
 func (e *Executable) Fingerprint() (s string, err error) {
-	err = e.call("fingerprint", func() error { s, err = e.api.ExecutableFingerprint(e.x); return err })
+	err = e.ask(askFingerprint, func(r *ExecutableRecord) { s = r.Fingerprint }, func() error { s, err = e.api.ExecutableFingerprint(e.x); return err })
 	return s, err
 }
 
 // Counts are the replicas, the partitions of each, and the results per device.
 func (e *Executable) Counts() (replicas, partitions, outputs int, err error) {
-	err = e.call("executable counts", func() error {
+	err = e.ask(askCounts, func(r *ExecutableRecord) { replicas, partitions, outputs = r.Replicas, r.Partitions, r.Outputs }, func() error {
 		replicas, partitions, outputs, err = e.api.ExecutableCounts(e.x)
 		return err
 	})
@@ -125,13 +136,13 @@ func (e *Executable) NumPartitions() (int, error) {
 
 // SizeOfGeneratedCode is in bytes; -1 if the plugin does not know.
 func (e *Executable) SizeOfGeneratedCode() (n int64, err error) {
-	err = e.call("code size", func() error { n, err = e.api.ExecutableCodeSize(e.x); return err })
+	err = e.ask(askCode, func(r *ExecutableRecord) { n = r.GeneratedCode }, func() error { n, err = e.api.ExecutableCodeSize(e.x); return err })
 	return n, err
 }
 
 // OutputDTypes are the element types of the results.
 func (e *Executable) OutputDTypes() (out []DType, err error) {
-	err = e.call("output types", func() error {
+	err = e.ask(askTypes, func(r *ExecutableRecord) { out = slices.Clone(r.OutputDTypes) }, func() error {
 		types, err := e.api.ExecutableOutputTypes(e.x)
 		for _, t := range types {
 			out = append(out, DType(t))
@@ -143,7 +154,7 @@ func (e *Executable) OutputDTypes() (out []DType, err error) {
 
 // OutputDims are the dimensions of the results, as one device has them.
 func (e *Executable) OutputDims() (out [][]int, err error) {
-	err = e.call("output dimensions", func() error {
+	err = e.ask(askDims, func(r *ExecutableRecord) { out = r.clone().OutputDims }, func() error {
 		all, err := e.api.ExecutableOutputDims(e.x)
 		for _, dims := range all {
 			row := make([]int, len(dims))
@@ -181,7 +192,7 @@ func (e *Executable) outputShapes() (out []*shape, err error) {
 
 // OutputMemoryKinds are the memories that the results live in.
 func (e *Executable) OutputMemoryKinds() (out []string, err error) {
-	err = e.call("output memory kinds", func() error { out, err = e.api.ExecutableOutputKinds(e.x); return err })
+	err = e.ask(askKinds, func(r *ExecutableRecord) { out = slices.Clone(r.OutputKinds) }, func() error { out, err = e.api.ExecutableOutputKinds(e.x); return err })
 	return out, err
 }
 
@@ -189,14 +200,14 @@ func (e *Executable) OutputMemoryKinds() (out []string, err error) {
 // needs PJRT 0.102; older plugins give an error that matches
 // errors.ErrUnsupported.
 func (e *Executable) ParameterMemoryKinds() (out []string, err error) {
-	err = e.call("parameter memory kinds", func() error { out, err = e.api.ExecutableParameterKinds(e.x); return err })
+	err = e.ask(askParameterKinds, func(r *ExecutableRecord) { out = slices.Clone(r.ParameterKinds) }, func() error { out, err = e.api.ExecutableParameterKinds(e.x); return err })
 	return out, err
 }
 
 // CostAnalysis is the compiler's estimate for one run on one device, such as
 // "flops" and "bytes accessed" (float32). The map is the caller's.
 func (e *Executable) CostAnalysis() (out map[string]any, err error) {
-	err = e.call("cost analysis", func() error { out, err = e.api.ExecutableCost(e.x); return err })
+	err = e.ask(askCost, func(r *ExecutableRecord) { out = maps.Clone(r.Cost) }, func() error { out, err = e.api.ExecutableCost(e.x); return err })
 	return out, err
 }
 
@@ -214,7 +225,7 @@ type CompiledMemoryStats struct {
 // arguments whose memory results take over: Arguments + Outputs + Temp - Alias
 // is what a run needs.
 func (e *Executable) MemoryStats() (s CompiledMemoryStats, err error) {
-	err = e.call("compiled memory stats", func() error {
+	err = e.ask(askMemory, func(r *ExecutableRecord) { s = r.Memory }, func() error {
 		v, err := e.api.ExecutableMemoryStats(e.x)
 		s = CompiledMemoryStats{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14]}
 		return err
@@ -225,7 +236,7 @@ func (e *Executable) MemoryStats() (s CompiledMemoryStats, err error) {
 // OptimizedProgram is the program after optimization and partitioning, as one
 // device runs it; plugins answer "hlo_with_config" or "hlo".
 func (e *Executable) OptimizedProgram() (p Program, err error) {
-	err = e.call("optimized program", func() error {
+	err = e.ask(askOptimized, func(r *ExecutableRecord) { p = r.clone().Optimized }, func() error {
 		p.Code, p.Format, err = e.api.ExecutableProgram(e.x)
 		return err
 	})
@@ -235,13 +246,21 @@ func (e *Executable) OptimizedProgram() (p Program, err error) {
 // Serialize writes the executable out for [Client.Load] of the same plugin
 // build on the same kind of device: the plugin's bytes after a short header
 // with their checksum. One that [Client.Load] made is refused with
-// [ErrDeserialized]: the CPU plugin, for one, would write it without its machine
-// code, and what is loaded from that fails when it runs.
+// [ErrDeserialized], unless that kept the bytes ([LoadOptions].Keep): the CPU plugin,
+// for one, would write it without its machine code, and what is loaded from that fails
+// when it runs.
 func (e *Executable) Serialize() (b []byte, err error) {
-	if e.deserialized {
+	if e.record != nil {
+		err = e.ask(askSerialize, func(r *ExecutableRecord) { b = bytes.Clone(r.Serialized) }, nil)
+		return b, err
+	}
+	if e.executableHandle != nil && e.deserialized {
+		if e.serialized != nil {
+			return seal(e.serialized), nil
+		}
 		return nil, fmt.Errorf("pjrt: serialize: %w", ErrDeserialized)
 	}
-	err = e.call("serialize", func() error { b, err = e.api.ExecutableSerialize(e.x); return err })
+	err = e.call(askSerialize, func() error { b, err = e.api.ExecutableSerialize(e.x); return err })
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,9 @@ func (h *loadedHandle) unload() error {
 // Compile returns its error; the compiler cannot be stopped, and what it makes
 // is dropped.
 func (c *Client) Compile(ctx context.Context, p Program, o CompileOptions) (*LoadedExecutable, error) {
+	if c.core == nil {
+		return nil, errNotMade("compile", "client", "NewClient")
+	}
 	p, err := p.check(o, c.platformName)
 	if err != nil {
 		return nil, err
@@ -89,6 +92,8 @@ type LoadOptions struct {
 	// Compile, if not nil, replaces the options that the program was compiled
 	// with, such as its device assignment. Plugins may refuse that.
 	Compile *CompileOptions
+	// Keep keeps the bytes in memory, so that [Executable.Serialize] can give them again.
+	Keep bool
 }
 
 // Load puts an executable on the client's devices that [Executable.Serialize]
@@ -113,6 +118,9 @@ func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*L
 		return nil, err
 	}
 	l.exec.deserialized = true
+	if o.Keep {
+		l.exec.serialized = bytes.Clone(payload) // the caller's to change
+	}
 	return l, nil
 }
 
@@ -121,7 +129,12 @@ func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*L
 // error that matches errors.ErrUnsupported, and [Executable.Serialize] with
 // [Client.Load] does the same. e stays open.
 func (c *Client) LoadExecutable(ctx context.Context, e *Executable, o CompileOptions) (*LoadedExecutable, error) {
-	if e == nil || e.api != c.api {
+	if e != nil && e.record != nil {
+		if serialized, err := e.Serialize(); err == nil {
+			return c.Load(ctx, serialized, LoadOptions{Compile: &o})
+		}
+	}
+	if e == nil || e.executableHandle == nil || e.api != c.api {
 		return nil, &CompileError{"Executable", "it is nil or of another plugin"}
 	}
 	options, err := o.encode(len(c.devices), func(id int) bool { return c.byID[id] != nil })
@@ -146,7 +159,8 @@ func (c *Client) load(ctx context.Context, op string, b []byte, f func([]byte) (
 	if err := c.retain(childCall); err != nil {
 		return nil, fmt.Errorf("pjrt: %s: %w", op, err)
 	}
-	c.waits.begin()
+	defer c.release(childCall)
+	c.add(childWork, 1)
 	if ctx.Done() != nil {
 		b = bytes.Clone(b) // the call may outlive the caller
 	}
@@ -157,8 +171,7 @@ func (c *Client) load(ctx context.Context, op string, b []byte, f func([]byte) (
 		}
 		return c.newLoaded(x)
 	}, func(x *LoadedExecutable) { x.Close() }, func() {
-		c.release(childCall)
-		c.waits.end()
+		c.release(childWork)
 	})
 }
 

@@ -8,7 +8,8 @@ import (
 
 // Program is code for a compiler. The call that takes it does not change Code.
 type Program struct {
-	// Code is StableHLO as MLIR text or bytecode, or a serialized HLO proto.
+	// Code is StableHLO as MLIR text or bytecode, or a serialized HLO proto. Bytecode is
+	// refused by the compilers of this process, see [BytecodeError].
 	Code []byte
 	// Format is "mlir" (the default), "hlo" or "hlo_with_config".
 	Format string
@@ -33,6 +34,9 @@ func (p Program) check(o CompileOptions, platform string) (Program, error) {
 	}
 	if len(p.Code) == 0 {
 		return p, &CompileError{"Program.Code", "it is empty"}
+	}
+	if !o.TrustBytecode && p.Format == FormatMLIR && screen.IsBytecode(p.Code) {
+		return p, &BytecodeError{}
 	}
 	var err error
 	switch module := p.Code; p.Format {

@@ -25,6 +25,7 @@ type Topology struct {
 	platformName    string
 	platformVersion string
 	attributes      map[string]any
+	options         map[string]any
 	devices         []*DeviceDescription
 	mu              sync.Mutex
 	result          error
@@ -76,7 +77,11 @@ func (p *Plugin) NewTopology(ctx context.Context, name string, options map[strin
 		if err != nil {
 			return nil, p.wrap("create topology", err)
 		}
-		return newTopology(p.api, p.path, nil, t, name)
+		described, err := newTopology(p.api, p.path, nil, t, name)
+		if err == nil {
+			described.options = cloneAttributes(options)
+		}
+		return described, err
 	}, func(t *Topology) { t.Close() }, nil)
 }
 
@@ -186,6 +191,20 @@ func (t *Topology) read() (err error) {
 // client's, empty for a loaded one.
 func (t *Topology) Name() string { return t.name }
 
+// Options are those that [Plugin.NewTopology] was given beside the name; ok is false for
+// a topology of other origin. They are the caller's.
+func (t *Topology) Options() (options map[string]any, ok bool) {
+	return cloneAttributes(t.options), t.options != nil
+}
+
+// PluginPath is the path of the plugin that describes the topology.
+func (t *Topology) PluginPath() string {
+	if t.topologyHandle == nil {
+		return ""
+	}
+	return t.path
+}
+
 // PlatformName is such as "tpu".
 func (t *Topology) PlatformName() string { return t.platformName }
 
@@ -225,9 +244,17 @@ func (t *Topology) Close() error {
 // hand. The executable tells memory and cost and can be serialized for
 // [Client.Load] on such devices. Errors and ctx are as for [Client.Compile].
 func (p *Plugin) Compile(ctx context.Context, t *Topology, program Program, o CompileOptions) (*Executable, error) {
-	const op = "compile"
-	if t == nil || t.api != p.api {
+	if t == nil || t.topologyHandle == nil || t.api != p.api {
 		return nil, &CompileError{"Topology", "it is nil or of another plugin"}
+	}
+	return t.Compile(ctx, program, o)
+}
+
+// Compile is [Plugin.Compile] by the topology's own plugin.
+func (t *Topology) Compile(ctx context.Context, program Program, o CompileOptions) (*Executable, error) {
+	const op = "compile"
+	if t.topologyHandle == nil {
+		return nil, errNotMade(op, "topology", "NewTopology")
 	}
 	program, err := program.check(o, t.platformName)
 	if err != nil {
@@ -249,11 +276,11 @@ func (p *Plugin) Compile(ctx context.Context, t *Topology, program Program, o Co
 		code = bytes.Clone(code)
 	}
 	return await(ctx, op, func() (*Executable, error) {
-		x, err := p.api.Compile(t.t, code, program.Format, options)
+		x, err := t.api.Compile(t.t, code, program.Format, options)
 		if err != nil {
-			return nil, p.wrap(op, err)
+			return nil, wrap(op, t.path, err)
 		}
-		return newExecutable(p.api, p.path, nil, x), nil
+		return newExecutable(t.api, t.path, nil, x), nil
 	}, func(e *Executable) { e.Close() }, func() {
 		if t.leave() {
 			_ = t.destroy()

@@ -23,8 +23,6 @@ type waits struct {
 	fd      uintptr
 	next    uint64
 	pending map[uint64]func(error)
-	idle    *sync.Cond // signalled when pending or calls drains
-	calls   int
 	stopped chan struct{}
 }
 
@@ -55,7 +53,6 @@ func (w *waits) read(api *capi.API, r io.Reader, stopped chan<- struct{}) {
 		w.mu.Lock()
 		done := w.pending[slot]
 		delete(w.pending, slot)
-		w.signal()
 		w.mu.Unlock()
 		if done != nil {
 			done(err)
@@ -63,15 +60,9 @@ func (w *waits) read(api *capi.API, r io.Reader, stopped chan<- struct{}) {
 	}
 }
 
-// signal wakes drain; mu is held.
-func (w *waits) signal() {
-	if w.idle != nil && len(w.pending) == 0 && w.calls == 0 {
-		w.idle.Broadcast()
-	}
-}
-
 // notify has done called, once, with the outcome of the event, which it takes
-// over. done runs on the reading goroutine and must not block.
+// over. done runs on the reading goroutine and must not block. The caller holds the
+// client open; what it waits for does from now on.
 func (c *core) notify(event capi.Event, done func(error)) error {
 	w := &c.waits
 	w.mu.Lock()
@@ -83,47 +74,23 @@ func (c *core) notify(event capi.Event, done func(error)) error {
 	w.next++
 	slot := w.next
 	live.Add(live.Wait, unsafe.Pointer(event))
+	c.add(childWork, 1)
 	w.pending[slot] = func(err error) {
 		live.Remove(live.Wait, unsafe.Pointer(event))
 		done(err)
+		c.release(childWork)
 	}
 	w.mu.Unlock()
 	err := c.api.EventNotify(event, w.fd, slot)
 	if err != nil {
 		w.mu.Lock()
 		delete(w.pending, slot)
-		w.signal()
 		w.mu.Unlock()
 		live.Remove(live.Wait, unsafe.Pointer(event))
+		c.release(childWork)
 	}
 	c.api.EventDestroy(event)
 	return err
-}
-
-// begin counts a call that may outlive its caller's context; end ends it.
-func (w *waits) begin() {
-	w.mu.Lock()
-	w.calls++
-	w.mu.Unlock()
-}
-
-func (w *waits) end() {
-	w.mu.Lock()
-	w.calls--
-	w.signal()
-	w.mu.Unlock()
-}
-
-// drain blocks until no notification and no call is outstanding.
-func (w *waits) drain() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.idle == nil {
-		w.idle = sync.NewCond(&w.mu)
-	}
-	for len(w.pending) > 0 || w.calls > 0 {
-		w.idle.Wait()
-	}
 }
 
 // close stops the reading goroutine; nothing may be outstanding.

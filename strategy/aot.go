@@ -127,10 +127,17 @@ func (s *TPUStrategy) abstractStack(batches []any, a logical.Annotation, local b
 	return v, nil
 }
 
-// Compiler compiles and loads programs for a client in the client's place, such
-// as a cache of compiled programs does. It is used where the system has a client.
+// Compiler compiles and loads programs for a client in the client's place, as a cache of
+// compiled programs does, or package pjrt/worker in a process of its own. It is used
+// where the system has a client. ctx ends when the strategy is closed.
 type Compiler interface {
 	Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error)
+}
+
+// TopologyCompiler is what a [Compiler] also is that compiles ahead of time, such as that
+// of package pjrt/worker.
+type TopologyCompiler interface {
+	CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
 }
 
 // Compiled is what can be inspected of a compiled step. Program and Executable
@@ -200,8 +207,17 @@ func (s *TPUStrategy) build(ctx context.Context, name string, m *module.Module) 
 
 func (s *TPUStrategy) buildProgram(ctx context.Context, code pjrt.Program, opts pjrt.CompileOptions) (system.Executable, error) {
 	if s.slice != nil {
-		x, err := s.slice.Compile(ctx, code, opts)
-		return aheadExecutable{x}, err
+		compile := s.slice.Compile
+		if c, ok := s.opts.Compiler.(TopologyCompiler); ok {
+			compile = func(ctx context.Context, code pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+				return c.CompileTopology(ctx, s.slice.Description(), code, opts)
+			}
+		}
+		x, err := compile(ctx, code, opts)
+		if err != nil {
+			return nil, err
+		}
+		return aheadExecutable{x}, nil
 	}
 	if client := s.sys.Client(); client != nil && s.opts.Compiler != nil {
 		x, err := s.opts.Compiler.Compile(ctx, client, code, opts)

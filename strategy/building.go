@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"tpustrategy/lowering/module"
 	"tpustrategy/tpu/system"
@@ -14,14 +15,15 @@ import (
 // A compiler cannot be stopped, and may take longer than whoever asks has time. So a
 // compilation goes on when the context of its caller ends, and who asks for the same
 // module again waits for that one: a deadline that is too short for a compilation
-// costs tries, not compilations.
+// costs tries, not compilations. The strategy's Close gives up what goes on then.
 
 // building is a compilation under way. x and err are set when done is closed; x
 // belongs to who takes the building off the strategy's list.
 type building struct {
-	done chan struct{}
-	x    system.Executable
-	err  error
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	x      system.Executable
+	err    error
 }
 
 // buildOnce compiles a module, or waits for the compilation of it that is under way.
@@ -64,28 +66,57 @@ func (s *TPUStrategy) startBuilding(ctx context.Context, key [sha256.Size]byte, 
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("strategy: compiling %s: %w", name, context.Cause(ctx))
 	}
-	b := &building{done: make(chan struct{})}
+	underWay, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	b := &building{cancel: cancel, done: make(chan struct{})}
 	s.buildings[key] = b
 	go func() {
 		defer close(b.done)
+		defer cancel(nil)
 		b.err = errors.New("strategy: the compiler ended its goroutine") // unless it returns
 		defer func() {
 			if r := recover(); r != nil {
 				b.err = fmt.Errorf("strategy: compiling %s: panic: %v\n%s", name, r, debug.Stack())
 			}
 		}()
-		b.x, b.err = s.build(context.WithoutCancel(ctx), name, m)
+		b.x, b.err = s.build(underWay, name, m)
 	}()
 	return b, nil
 }
 
-// closeBuildings waits for the compilations that nobody waits for any more.
+// closeBuildings gives up the compilations under way. A compiler cannot be stopped: what
+// it makes all the same is closed when it comes, without anybody waiting for it.
 func closeBuildings(all map[[sha256.Size]byte]*building) (errs []error) {
 	for _, b := range all {
-		<-b.done
-		if b.err == nil {
-			errs = append(errs, b.x.Close())
+		b.cancel(ErrClosed)
+	}
+	patience := time.NewTimer(closeGrace)
+	defer patience.Stop()
+	over := false
+	for _, b := range all {
+		if !over {
+			select {
+			case <-b.done:
+			case <-patience.C:
+				over = true
+			}
+		}
+		select {
+		case <-b.done:
+			if b.err == nil {
+				errs = append(errs, b.x.Close())
+			}
+		default:
+			go func() {
+				<-b.done
+				if b.err == nil {
+					_ = b.x.Close()
+				}
+			}()
 		}
 	}
 	return errs
 }
+
+// closeGrace is how long Close waits for compilations that do not end with their
+// context at once.
+const closeGrace = time.Second

@@ -97,4 +97,22 @@
 //
 // A strategy is safe for concurrent use. Programs that span devices must reach all
 // of them in one order, so launches take turns; the work they start overlaps.
+//
+// # Ending on a signal
+//
+// Give what runs, compiles or waits a context that a signal ends, and close what was
+// opened:
+//
+//	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+//	defer stop()
+//	err := train(ctx) // opens the system and the strategy, and closes them by defer
+//	if ctx.Err() != nil {
+//		os.Exit(130) // 143 for SIGTERM
+//	}
+//
+// A compiler cannot be stopped, but is not waited for: a call whose context ends returns
+// at once, [TPUStrategy.Close] gives up the compilations under way, and the system's
+// Close waits a second at most for what goes on in the plugin. Neither takes the time of
+// a compilation. [TPUStrategy.Shutdown] and the system's Shutdown are bounded by a
+// context. examples/quickstart is such a program.
 package strategy

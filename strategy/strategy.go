@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -48,8 +49,10 @@ type Options struct {
 	// Logger receives what is no error and may still surprise, such as input that
 	// every host reads whole. Nil discards.
 	Logger *slog.Logger
-	// Compiler compiles the steps, such as a cache of compiled programs; nil is
-	// the system's runtime. Ahead of time it is not asked.
+	// Compiler compiles the steps, such as a cache of compiled programs (package
+	// pjrt/cache) or workers, which a compiler's crash does not take this process down
+	// with (pjrt/worker); nil is the system's runtime. Ahead of time it is asked if it
+	// is a [TopologyCompiler].
 	Compiler Compiler
 }
 
@@ -251,8 +254,13 @@ func (s *TPUStrategy) check() error {
 	return nil
 }
 
-// Close releases the strategy's programs, variables and values. Work under way
-// runs to its end first. The system stays open. A second Close does nothing.
+// Close releases the strategy's programs, variables and values. The system stays open.
+// A second Close does nothing. Steps under way run to their end, and keep what they need
+// until then. Compilations under way are given up: who waits for one gets [ErrClosed],
+// and what the compiler makes all the same is released when it comes, so that a program
+// can end in the middle of a compilation that takes minutes.
+//
+// Close waits for calls that are launching a step; [TPUStrategy.Shutdown] is bounded.
 func (s *TPUStrategy) Close() error {
 	s.launch.Lock()
 	defer s.launch.Unlock()
@@ -282,4 +290,18 @@ func (s *TPUStrategy) Close() error {
 		errs = append(errs, x.executable.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// Shutdown is Close bounded by ctx: launching a step waits while eight launches of its
+// program are under way, and a device may not come back. What ctx cuts short goes on in
+// the background.
+func (s *TPUStrategy) Shutdown(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- s.Close() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("strategy: shutdown: the strategy did not close: %w", context.Cause(ctx))
+	}
 }

@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"regexp"
 	"strings"
-	"sync"
+
+	"tpustrategy/internal/child"
+	"tpustrategy/pjrt/worker"
 )
 
 // Plugins are loaded in child processes only: a compiler that aborts, or is killed
@@ -37,19 +35,10 @@ type childAnswer struct {
 type childError struct {
 	// Doing says what it was to do.
 	Doing string
-	// State is how it ended, such as "signal: SIGABRT: abort".
-	State string
-	// Tail is the end of what it wrote to standard error.
-	Tail string
+	Err   *child.Error
 }
 
-func (e *childError) Error() string {
-	text := fmt.Sprintf("%s: the process died: %s", e.Doing, e.State)
-	if e.State == "signal: killed" {
-		text += " (killed from outside, as the kernel does when memory runs out)"
-	}
-	return text
-}
+func (e *childError) Error() string { return e.Doing + ": " + e.Err.Error() }
 
 // childEnv keeps a plugin's log to itself. What the user has set stays.
 var childEnv = []string{"TPU_LOG_DIR=disabled", "TPU_STDERR_LOG_LEVEL=3", "TF_CPP_MIN_LOG_LEVEL=2", "TPU_MIN_LOG_LEVEL=3"}
@@ -60,49 +49,25 @@ func (a *app) child(ctx context.Context, doing string, request childRequest, qui
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
-	answers, answerEnd, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
-	}
-	defer answers.Close()
-	defer answerEnd.Close()
-	cmd := exec.CommandContext(ctx, a.executable)
-	cmd.Args = []string{a.argv0, "child"}
-	// A signal in a plugin is caught by the Go runtime, whose account of its own
-	// goroutines would hide what the plugin said.
-	cmd.Env = append(a.environ[:len(a.environ):len(a.environ)], "GOTRACEBACK=none")
+	env := a.environ[:len(a.environ):len(a.environ)]
 	if quiet {
 		for _, setting := range childEnv {
 			name, _, _ := strings.Cut(setting, "=")
 			if a.getenv(name) == "" {
-				cmd.Env = append(cmd.Env, setting)
+				env = append(env, setting)
 			}
 		}
 	}
-	cmd.Stdin = strings.NewReader(string(input))
-	log := &tail{limit: 16 << 10}
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.ExtraFiles = []*os.File{answerEnd}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("%s: starting a child process: %w", doing, err)
+	output, err := child.Run(ctx, child.Command{Path: a.executable, Args: []string{a.argv0, "child"}, Env: env}, input)
+	if died := (*child.Error)(nil); errors.As(err, &died) {
+		return nil, &childError{Doing: doing, Err: died}
 	}
-	answerEnd.Close()
-	output, readErr := io.ReadAll(answers)
-	waitErr := cmd.Wait()
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, context.Cause(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	var answer childAnswer
-	if err := errors.Join(readErr, json.Unmarshal(output, &answer)); err != nil {
-		state := cmd.ProcessState.String()
-		if waitErr == nil {
-			state = "it gave no answer: " + err.Error()
-		}
-		text := log.String()
-		if at := goSignal.FindStringSubmatchIndex(text); at != nil {
-			state, text = "signal: "+text[at[2]:at[3]], strings.TrimSpace(text[:at[0]])
-		}
-		return nil, &childError{Doing: doing, State: state, Tail: text}
+	if err := json.Unmarshal(output, &answer); err != nil {
+		return nil, &childError{Doing: doing, Err: &child.Error{State: "it gave no answer: " + err.Error()}}
 	}
 	if answer.Error != nil {
 		return nil, answer.Error
@@ -110,56 +75,35 @@ func (a *app) child(ctx context.Context, doing string, request childRequest, qui
 	return &answer, nil
 }
 
-// goSignal is how the Go runtime reports a signal in C code.
-var goSignal = regexp.MustCompile(`(?m)^(SIG[A-Z]+: .+)\nPC=`)
+// workerCmd compiles for programs that use package pjrt/worker and have no worker of
+// their own.
+type workerCmd struct{}
 
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu    sync.Mutex
-	limit int
-	data  []byte
-	cut   bool
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.data = append(t.data, p...)
-	if extra := len(t.data) - t.limit; extra > 0 {
-		t.data, t.cut = append(t.data[:0], t.data[extra:]...), true
-	}
-	return len(p), nil
-}
-
-// String is the end of the text, from the start of a line.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	text := string(t.data)
-	if _, rest, ok := strings.Cut(text, "\n"); t.cut && ok {
-		text = rest
-	}
-	return strings.ToValidUTF8(strings.TrimSpace(text), "?")
-}
+func (workerCmd) Run() error { return worker.Serve() }
 
 // childCmd is the child's side.
 type childCmd struct{}
 
 func (childCmd) Run(ctx context.Context, a *app) error {
-	answers := os.NewFile(3, "answers")
-	if answers == nil {
-		return usagef("child: this command is started by tpustrategy itself")
-	}
-	defer answers.Close()
-	var request childRequest
-	if err := json.NewDecoder(a.stdin).Decode(&request); err != nil {
-		return usagef("child: no request: %w", err)
-	}
-	answer, err := a.answer(ctx, request)
+	err := child.Serve("child", func(input []byte) []byte {
+		var request childRequest
+		answer, err := (*childAnswer)(nil), json.Unmarshal(input, &request)
+		if err == nil {
+			answer, err = a.answer(ctx, request)
+		}
+		if err != nil {
+			answer = &childAnswer{Error: failureOf(err)}
+		}
+		out, err := json.Marshal(answer)
+		if err != nil {
+			out, _ = json.Marshal(&childAnswer{Error: failureOf(err)})
+		}
+		return out
+	})
 	if err != nil {
-		answer = &childAnswer{Error: failureOf(err)}
+		return &usageError{err}
 	}
-	return json.NewEncoder(answers).Encode(answer)
+	return nil
 }
 
 // answer does what a request asks.

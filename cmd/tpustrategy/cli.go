@@ -41,7 +41,8 @@ type cli struct {
 	Visualize visualizeCmd `cmd:"" help:"Draw which devices hold which part of a tensor."`
 	Install   installCmd   `cmd:"" help:"Install the pinned plugins."`
 
-	Child childCmd `cmd:"" hidden:"" help:"Do one piece of work for a parent process."`
+	Child         childCmd  `cmd:"" hidden:"" help:"Do one piece of work for a parent process."`
+	CompileWorker workerCmd `cmd:"" hidden:"" help:"Compile one program for a parent process; see package pjrt/worker."`
 }
 
 // usageError is a command line that makes no sense.
@@ -175,7 +176,7 @@ func failureOf(err error) *failure {
 		f.Kind, f.Log = "memory", memory.Log
 		f.Memory = &memoryFailure{memory.Used, memory.Limit, memory.Excess, memory.Largest}
 	case errors.As(err, &died):
-		f.Kind, f.Log = "died", died.Tail
+		f.Kind, f.Log = "died", died.Err.Tail
 	case errors.As(err, &find), errors.As(err, &plugin):
 		f.Kind = "missing"
 	case errors.As(err, &usage), errors.As(err, &accelerator), errors.As(err, &assignment), errors.As(err, &option), errors.As(err, &topology), errors.As(err, &annotation):

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tpustrategy/internal/child"
 	"tpustrategy/internal/plugintest"
 )
 
@@ -70,7 +71,7 @@ func TestFailuresOfAllKindsHaveTheirExitCode(t *testing.T) {
 		assert.NotZero(t, code, kind)
 	}
 	assert.Len(t, exitKinds, exitDied)
-	f := failureOf(&childError{Doing: "compiling", State: "signal: killed", Tail: "the end"})
+	f := failureOf(&childError{Doing: "compiling", Err: &child.Error{State: "signal: killed", Tail: "the end"}})
 	assert.Equal(t, &failure{Kind: "died", Message: "compiling: the process died: signal: killed (killed from outside, as the kernel does when memory runs out)", Log: "the end"}, f)
 	assert.Same(t, f, failureOf(f), "a failure from a child stays as it is")
 }

@@ -23,9 +23,9 @@ import (
 func main() { os.Exit(mainCode()) }
 
 // mainCode runs the command line of the process and returns its exit code.
-func mainCode() int {
-	ctx, stop := command.UntilSignal(context.Background())
-	defer stop()
+func mainCode() int { return command.Main(runProcess) }
+
+func runProcess(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		cache = "" // the installer's place is then not looked at
@@ -35,10 +35,10 @@ func mainCode() int {
 		executable = os.Args[0]
 	}
 	a := &app{
-		stdout: os.Stdout, stderr: os.Stderr, stdin: os.Stdin, getenv: os.Getenv, environ: os.Environ(),
+		stdout: stdout, stderr: stderr, stdin: os.Stdin, getenv: os.Getenv, environ: os.Environ(),
 		cacheDir: cache, executable: executable, argv0: os.Args[0],
 	}
-	return a.run(ctx, os.Args[1:])
+	return a.run(ctx, args)
 }
 
 // app is the process as the commands see it.

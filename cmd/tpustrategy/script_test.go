@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/stretchr/testify/require"
 
 	"tpustrategy/internal/pins"
 	"tpustrategy/internal/plugintest"
@@ -119,16 +118,4 @@ func cutShort(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	_, err = io.CopyN(to, from, length)
 	ts.Check(errors.Join(err, to.Close()))
-}
-
-func TestTailKeepsTheEndFromTheStartOfALine(t *testing.T) {
-	log := &tail{limit: 16}
-	for _, text := range []string{"one\n", "two\n", "three\n", "four\n", "five"} {
-		_, err := log.Write([]byte(text))
-		require.NoError(t, err)
-	}
-	require.Equal(t, "three\nfour\nfive", log.String())
-	_, err := log.Write([]byte("\xff and more than the limit holds"))
-	require.NoError(t, err)
-	require.Equal(t, "n the limit holds", "n "+log.String()[len(log.String())-15:])
 }

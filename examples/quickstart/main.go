@@ -5,6 +5,10 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/layers"
@@ -17,7 +21,17 @@ import (
 )
 
 func main() {
-	ctx := context.Background()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, func() { signal.Reset() }) // a second signal ends the process at once
+	check := func(err error) {
+		switch {
+		case ctx.Err() != nil:
+			os.Exit(codeOf(ctx))
+		case err != nil:
+			log.Fatal(err)
+		}
+	}
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 8}) // on a TPU VM: system.Options{}
 	check(err)
 	defer sys.Close()
@@ -47,8 +61,10 @@ func main() {
 	check(err)
 }
 
-func check(err error) {
-	if err != nil {
-		log.Fatal(err)
+// codeOf is a shell's exit code for a process that a signal has ended.
+func codeOf(ctx context.Context) int {
+	if strings.HasPrefix(context.Cause(ctx).Error(), syscall.SIGTERM.String()) {
+		return 143
 	}
+	return 130
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"tpustrategy/errkind"
 )
@@ -66,10 +67,27 @@ func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	}
 }
 
+// grace is how long a command goes on after a signal: what takes no notice of its
+// context, such as a compiler, does not hold the process up.
+const grace = 2 * time.Second
+
 // Main runs the command that this process is, until it ends or a signal ends its
-// context, and returns the exit code.
+// context, and returns the exit code. A command that has not ended a moment after the
+// signal is left behind, and the code is the signal's.
 func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) int {
 	ctx, stop := UntilSignal(context.Background())
 	defer stop()
-	return run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := make(chan int, 1)
+	go func() { code <- run(ctx, os.Args[1:], os.Stdout, os.Stderr) }()
+	select {
+	case c := <-code:
+		return c
+	case <-ctx.Done():
+	}
+	select {
+	case c := <-code:
+		return c
+	case <-time.After(grace):
+		return Cause(ctx).Code()
+	}
 }

@@ -1,6 +1,12 @@
 package screen
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
+
+// IsBytecode reports whether a program is MLIR bytecode.
+func IsBytecode(code []byte) bool { return bytes.HasPrefix(code, []byte(mlirBytecodeMagic)) }
 
 // scanBytecode looks at the strings of MLIR bytecode, which keeps them
 // NUL-terminated in one section: names of dialects, operations and attributes,

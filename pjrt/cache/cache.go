@@ -22,9 +22,24 @@ type Options struct {
 	// MaxBytes is the size that the entries together keep to: of more, those that
 	// were not used for longest are removed. 0 is 4 GiB, negative is no bound.
 	MaxBytes int64
+	// Compiler compiles what is not in the cache, such as package pjrt/worker's; nil is
+	// the client's own compiler.
+	Compiler Compiler
 	// Logger receives a line for each hit and miss (debug), and for each damaged
 	// entry and each failure to write (warn); nil discards.
 	Logger *slog.Logger
+}
+
+// Compiler compiles and loads programs in a client's place.
+type Compiler interface {
+	Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error)
+}
+
+// ownCompiler is the client's.
+type ownCompiler struct{}
+
+func (ownCompiler) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+	return client.Compile(ctx, program, opts)
 }
 
 // defaultMaxBytes is MaxBytes of the zero Options.
@@ -33,8 +48,12 @@ const defaultMaxBytes = 4 << 30
 // Cache is a directory of compiled programs. It is safe for concurrent use, by
 // several processes too, and has no Close.
 type Cache struct {
-	dir    string
-	max    int64
+	dir      string
+	max      int64
+	compiler Compiler
+	// keep is set where a compiler was given: a program is then not compiled again to be
+	// written out.
+	keep   bool
 	logger *slog.Logger
 	stats  struct{ hits, misses, corrupt, failed atomic.Int64 }
 }
@@ -65,6 +84,9 @@ func Open(dir string, o Options) (*Cache, error) {
 	if c.max == 0 {
 		c.max = defaultMaxBytes
 	}
+	if c.compiler, c.keep = o.Compiler, o.Compiler != nil; !c.keep {
+		c.compiler = ownCompiler{}
+	}
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
 	}
@@ -80,17 +102,17 @@ func (c *Cache) Stats() Stats {
 }
 
 // Compile loads the program from the cache, or compiles it and keeps it there.
-// The executable is the caller's to Close. Errors are those of
-// [pjrt.Client.Compile] only: trouble with the cache is logged. A program with
-// DumpDir is compiled each time, since that is what writes the dump.
+// The executable is the caller's to Close. Errors are those of the compiler only:
+// trouble with the cache is logged. A program with DumpDir is compiled each time, since
+// that is what writes the dump.
 func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	if opts.DumpDir != "" {
-		return client.Compile(ctx, program, opts)
+		return c.compiler.Compile(ctx, client, program, opts)
 	}
 	identity, err := Identity(client)
 	if err != nil {
 		c.logger.Warn("compile cache unused", "error", err)
-		return client.Compile(ctx, program, opts)
+		return c.compiler.Compile(ctx, client, program, opts)
 	}
 	k := keyOf(identity, client, program, opts)
 	if x := c.load(ctx, client, k); x != nil {
@@ -98,13 +120,25 @@ func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.P
 	}
 	c.stats.misses.Add(1)
 	start := time.Now()
-	x, err := client.Compile(ctx, program, opts)
+	x, err := c.compiler.Compile(ctx, client, program, opts)
 	if err != nil {
 		return nil, err
 	}
 	c.logger.Debug("compile cache miss", "entry", c.path(k), "compiling", time.Since(start))
 	c.store(k, x)
 	return x, nil
+}
+
+// CompileTopology compiles ahead of time, by the cache's Compiler if that can, and keeps
+// nothing: what is compiled ahead of time is saved by its caller.
+func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+	type topologyCompiler interface {
+		CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
+	}
+	if ahead, ok := c.compiler.(topologyCompiler); ok {
+		return ahead.CompileTopology(ctx, topology, program, opts)
+	}
+	return topology.Compile(ctx, program, opts)
 }
 
 func (c *Cache) path(k key) string { return filepath.Join(c.dir, hex.EncodeToString(k[:])) }
@@ -123,7 +157,7 @@ func (c *Cache) load(ctx context.Context, client *pjrt.Client, k key) *pjrt.Load
 	var x *pjrt.LoadedExecutable
 	if err == nil {
 		start := time.Now()
-		x, err = client.Load(ctx, payload, pjrt.LoadOptions{})
+		x, err = client.Load(ctx, payload, pjrt.LoadOptions{Keep: c.keep})
 		if err == nil {
 			c.stats.hits.Add(1)
 			c.logger.Debug("compile cache hit", "entry", path, "loading", time.Since(start))

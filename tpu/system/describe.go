@@ -262,6 +262,9 @@ func (s *Slice) Topology() tpu.Topology { return s.topology }
 // Facts returns what is known of the slice.
 func (s *Slice) Facts() SliceFacts { return s.facts }
 
+// Description returns the plugin's description, which stays the slice's to close.
+func (s *Slice) Description() *pjrt.Topology { return s.handle }
+
 // Plugin returns the plugin that compiles for the slice.
 func (s *Slice) Plugin() *pjrt.Plugin { return s.plugin }
 

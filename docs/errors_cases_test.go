@@ -1,0 +1,145 @@
+package docs_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/checkpoint"
+	"tpustrategy/strategy/input"
+	"tpustrategy/tpu"
+	"tpustrategy/tpu/system"
+)
+
+// The bodies of these functions stand in errors.md, above what their errors print. Those of a
+// strategy are given one of 2 replicas of 4 logical devices each.
+
+func wrongShape(ctx context.Context, strat *strategy.TPUStrategy) error {
+	step := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.MatMul(in[0], in[1])}
+	}, strategy.FunctionOptions{Name: "project"})
+	_, err := step.Run(ctx, [][]float32{{1, 2, 3}}, [][]float32{{1}, {2}})
+	return err
+}
+
+func impossibleSplit(ctx context.Context, strat *strategy.TPUStrategy) error {
+	step := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{logical.Split(in[0], 1, rc.Strategy().NumLogicalDevices())}
+	}, strategy.FunctionOptions{Name: "forward"})
+	_, err := step.Run(ctx, [][]float32{{1, 2, 3, 4, 5, 6}})
+	return err
+}
+
+func unreachedRule(ctx context.Context, sys *system.System) error {
+	strat, err := strategy.New(sys, strategy.Options{Replicas: 2, LogicalDevices: 4, Variables: logical.Rules{
+		logical.Match(`hiden/.*weights`, logical.SplitInto(1, 4)),
+	}})
+	if err != nil {
+		return err
+	}
+	defer strat.Close()
+	step := strat.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(layers.Dense(rc.Scope("hidden"), in[0], true, 8))
+		})
+	_, err = step.Run(ctx, [][]float32{{1}, {2}})
+	return err
+}
+
+func raggedBatch(ctx context.Context, strat *strategy.TPUStrategy) error {
+	step := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{rc.AllReduce(strategy.Sum, in[0])}
+	}, strategy.FunctionOptions{Name: "add", SplitBatch: true})
+	_, err := step.Run(ctx, [][]float32{{1}, {2}, {3}})
+	return err
+}
+
+func indivisibleBatch(strat *strategy.TPUStrategy) error {
+	_, err := strat.DistributeDatasetsFromFunction(func(c input.Context) (input.Dataset, error) {
+		rows, err := c.PerReplicaBatchSize(129)
+		if err != nil {
+			return input.Dataset{}, err
+		}
+		return input.Range(1000).Batch(rows, true), nil
+	}, strategy.DistributeOptions{})
+	return err
+}
+
+func lossOfManyNumbers(ctx context.Context, strat *strategy.TPUStrategy) error {
+	step := strat.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return layers.Dense(rc.Scope("hidden"), in[0], true, 8)
+		})
+	_, err := step.Run(ctx, [][]float32{{1}, {2}})
+	return err
+}
+
+func tooManyReplicas(sys *system.System) error {
+	_, err := strategy.New(sys, strategy.Options{Replicas: 3, LogicalDevices: 4})
+	return err
+}
+
+func outOfMemory(ctx context.Context) error {
+	slice, err := system.Describe(ctx, "v5e:2x4", system.DescribeOptions{})
+	if err != nil {
+		return err
+	}
+	defer slice.Close()
+	strat, err := strategy.NewAheadOfTime(slice, strategy.Options{})
+	if err != nil {
+		return err
+	}
+	defer strat.Close()
+	step := strat.TrainStep(model.NewStore(), optimizer.Adam().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(layers.Dense(rc.Scope("wide"), in[0], false, 40<<10))
+		})
+	_, err = step.Compiled(ctx, shapes.Make(dtypes.Float32, 64, 40<<10))
+	return err
+}
+
+func missingHost(ctx context.Context, opts system.Options) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	sys, err := system.Open(ctx, opts)
+	if err != nil {
+		return err
+	}
+	return sys.Close()
+}
+
+func missingPlugin(ctx context.Context) error {
+	sys, err := system.Open(ctx, system.Options{Plugin: "/opt/libtpu.so"})
+	if err != nil {
+		return err
+	}
+	return sys.Close()
+}
+
+func noSuchSlice() error {
+	_, err := tpu.ParseAccelerator("v5e:3x3")
+	return err
+}
+
+func interruptedCompile(strat *strategy.TPUStrategy) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	step := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		cancel() // as a signal does, after the step was traced
+		return []*graph.Node{graph.Exp(in[0])}
+	}, strategy.FunctionOptions{Name: "forward"})
+	_, err := step.Compiled(ctx, shapes.Make(dtypes.Float32, 8))
+	return err
+}
+
+func bucket() error {
+	_, err := checkpoint.OpenDirectory("gs://bucket/run-1", checkpoint.Options{})
+	return err
+}

@@ -1,0 +1,165 @@
+package child
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Command says which program to start.
+type Command struct {
+	// Path is the program. Args are its arguments, the first of them its name.
+	Path string
+	Args []string
+	// Env is its whole environment.
+	Env []string
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 4 << 30
+
+// Run starts a child, gives it a request and returns its answer. Errors are
+// [*StartError], [*Error], and where ctx ends, which kills the child, its cause.
+func Run(ctx context.Context, c Command, request []byte) ([]byte, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	type outcome struct {
+		answer []byte
+		err    error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		// The kernel ends the child with the thread that started it: this one must last.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		answer, err := run(ctx, c, request)
+		done <- outcome{answer, err}
+	}()
+	o := <-done
+	return o.answer, o.err
+}
+
+func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
+	input, lifeline, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer input.Close()
+	defer lifeline.Close()
+	answers, answerEnd, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer answers.Close()
+	defer answerEnd.Close()
+	log := &tail{limit: 16 << 10}
+	cmd := exec.CommandContext(ctx, c.Path)
+	cmd.Args = c.Args
+	// A signal in C code is caught by the Go runtime, whose account of its own
+	// goroutines would hide what that code said.
+	cmd.Env = append(c.Env[:len(c.Env):len(c.Env)], "GOTRACEBACK=none")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, log, log
+	cmd.ExtraFiles = []*os.File{answerEnd}
+	isolate(cmd)
+	cmd.WaitDelay = time.Second // for outputs that something else holds
+	if err := cmd.Start(); err != nil {
+		return nil, &StartError{c.Path, err}
+	}
+	input.Close()
+	answerEnd.Close()
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		// A child that has died does not read; how it died says more.
+		var size [8]byte
+		binary.LittleEndian.PutUint64(size[:], uint64(len(request)))
+		if _, err := lifeline.Write(size[:]); err == nil {
+			_, _ = lifeline.Write(request)
+		}
+	})
+	stop := context.AfterFunc(ctx, func() { _ = answers.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	data, readErr := io.ReadAll(io.LimitReader(answers, maxAnswer))
+	// The input ends after the child, or the child would take that for its parent's end.
+	waitErr := cmd.Wait()
+	lifeline.Close()
+	sending.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return nil, &interrupted{cause: context.Cause(ctx), tail: log.String()}
+	case waitErr == nil && readErr == nil && len(data) > 0:
+		return data, nil
+	}
+	state := cmd.ProcessState.String()
+	if waitErr == nil {
+		state = "it gave no answer"
+		if readErr != nil {
+			state += ": " + readErr.Error()
+		}
+	}
+	text := log.String()
+	if at := goSignal.FindStringSubmatchIndex(text); at != nil {
+		state, text = "signal: "+text[at[2]:at[3]], strings.TrimSpace(text[:at[0]])
+	}
+	return nil, &Error{State: state, Tail: text}
+}
+
+// interrupted is the end of a context, with what the child had said until then.
+type interrupted struct {
+	cause error
+	tail  string
+}
+
+func (e *interrupted) Error() string { return e.cause.Error() }
+func (e *interrupted) Unwrap() error { return e.cause }
+
+// Tail returns the end of what a child wrote whose work failed with err.
+func Tail(err error) string {
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return e.Tail
+	}
+	if e := (*interrupted)(nil); errors.As(err, &e) {
+		return e.tail
+	}
+	return ""
+}
+
+// goSignal is how the Go runtime reports a signal in C code.
+var goSignal = regexp.MustCompile(`(?m)^(SIG[A-Z]+: .+)\nPC=`)
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu    sync.Mutex
+	limit int
+	data  []byte
+	cut   bool
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.data = append(t.data, p...)
+	if extra := len(t.data) - t.limit; extra > 0 {
+		t.data, t.cut = append(t.data[:0], t.data[extra:]...), true
+	}
+	return len(p), nil
+}
+
+// String is the end of the text, from the start of a line.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := string(t.data)
+	if _, rest, ok := strings.Cut(text, "\n"); t.cut && ok {
+		text = rest
+	}
+	return strings.ToValidUTF8(strings.TrimSpace(text), "?")
+}

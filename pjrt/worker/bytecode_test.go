@@ -1,0 +1,90 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/plugintest"
+	"tpustrategy/pjrt"
+	"tpustrategy/pjrt/worker"
+)
+
+// bytecode is a step that JAX wrote: a loop, a sort, products and reductions.
+func bytecode(t *testing.T) []byte {
+	t.Helper()
+	code, err := os.ReadFile("testdata/step.mlirbc")
+	require.NoError(t, err)
+	return code
+}
+
+func TestBytecodeIsForWorkers(t *testing.T) {
+	ctx := context.Background()
+	client := plugintest.CPU(t, 1)
+	program := pjrt.Program{Code: bytecode(t)}
+	_, err := client.Compile(ctx, program, pjrt.CompileOptions{})
+	var refused *pjrt.BytecodeError
+	require.ErrorAs(t, err, &refused)
+	require.ErrorContains(t, err, "pjrt/worker")
+	var ours *pjrt.CompileError
+	require.ErrorAs(t, err, &ours)
+
+	trusted, err := client.Compile(ctx, program, pjrt.CompileOptions{TrustBytecode: true})
+	require.NoError(t, err)
+	require.NoError(t, trusted.Close())
+	x, err := newCompiler(t, worker.Options{}).Compile(ctx, client, program, pjrt.CompileOptions{})
+	require.NoError(t, err)
+	require.NoError(t, x.Close())
+}
+
+// TestMutatedBytecodeTakesNoProcessDown compiles programs of which some bytes are wrong.
+// What the compilers make of them may be anything but the end of this process.
+func TestMutatedBytecodeTakesNoProcessDown(t *testing.T) {
+	whole := bytecode(t)
+	client := plugintest.CPU(t, 1)
+	c := newCompiler(t, worker.Options{Timeout: 20 * time.Second, Parallel: 2})
+	var outcomes struct{ compiled, refused, died, late atomic.Int64 }
+	const mutations = 60
+	var all sync.WaitGroup
+	for seed := range uint64(mutations) {
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, 7))
+			code := bytes.Clone(whole)
+			for range 1 + rng.IntN(3) {
+				code[8+rng.IntN(len(code)-8)] = byte(rng.IntN(256))
+			}
+			x, err := c.Compile(context.Background(), client, pjrt.Program{Code: code}, pjrt.CompileOptions{})
+			var ended *worker.Error
+			switch {
+			case err == nil:
+				outcomes.compiled.Add(1)
+				assert.NoError(t, x.Close())
+			case errors.As(err, &ended) && ended.Reason == worker.TimedOut:
+				outcomes.late.Add(1)
+			case errors.As(err, &ended):
+				outcomes.died.Add(1)
+				t.Logf("mutation %d: %s", seed, ended.State)
+			default:
+				outcomes.refused.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("of %d: %d compiled, %d refused, %d died, %d took too long", mutations,
+		outcomes.compiled.Load(), outcomes.refused.Load(), outcomes.died.Load(), outcomes.late.Load())
+	require.EqualValues(t, mutations, outcomes.compiled.Load()+outcomes.refused.Load()+outcomes.died.Load()+outcomes.late.Load())
+	requireNoWorkers(t)
+	// This process is whole.
+	x, err := client.Compile(context.Background(), addOne, pjrt.CompileOptions{})
+	require.NoError(t, err)
+	require.NoError(t, x.Close())
+}

@@ -1,0 +1,114 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"tpustrategy/internal/child"
+	"tpustrategy/pjrt"
+)
+
+// mark is the argument by which a program knows that it was started as a worker.
+const mark = "tpustrategy-compile-worker"
+
+// Main makes the program able to start itself as a worker: call it first in main. In a
+// worker it compiles and ends the process. Otherwise it returns at once, with the
+// command for [Options].
+func Main() []string {
+	if len(os.Args) == 2 && os.Args[1] == mark {
+		if err := Serve(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	self := "/proc/self/exe" // also if the file was replaced meanwhile
+	if runtime.GOOS != "linux" {
+		path, err := os.Executable()
+		if err != nil {
+			path = os.Args[0]
+		}
+		self = path
+	}
+	return []string{self, mark}
+}
+
+// Serve is the work of a worker, for commands that are one: it answers the program that
+// started the process, and returns.
+func Serve() error {
+	yield()
+	return child.Serve("worker", func(data []byte) []byte {
+		a := answer{Protocol: protocol}
+		var r request
+		var err error
+		if err = decode(data, &r); err == nil && r.Protocol == protocol {
+			err = bound(r.MemoryBytes)
+			if err == nil {
+				a.Record, err = compile(context.Background(), r)
+			}
+		}
+		if err != nil {
+			a.fail(err)
+		}
+		out, err := encode(a)
+		if err != nil { // of what an error holds
+			out, _ = encode(answer{Protocol: protocol, Text: err.Error()})
+		}
+		return out
+	})
+}
+
+// compile does what a request asks. This process is the one to lose: bytecode is taken.
+func compile(ctx context.Context, r request) (record pjrt.ExecutableRecord, err error) {
+	r.Options.TrustBytecode = true
+	plugin, err := pjrt.Open(r.Plugin, r.Check)
+	if err != nil {
+		return record, err
+	}
+	if r.Client {
+		client, err := plugin.NewClient(ctx, pjrt.ClientOptions{Options: r.ClientOptions})
+		if err != nil {
+			return record, err
+		}
+		// The process ends with the answer: what is open needs no Close.
+		x, err := client.Compile(ctx, r.Program, r.Options)
+		if err != nil {
+			return record, err
+		}
+		return serializable(x.Executable())
+	}
+	topology, err := describe(ctx, plugin, r)
+	if err != nil {
+		return record, err
+	}
+	x, err := topology.Compile(ctx, r.Program, r.Options)
+	if err != nil {
+		return record, err
+	}
+	return serializable(x)
+}
+
+func describe(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Topology, error) {
+	if r.Topology != nil {
+		return plugin.LoadTopology(ctx, r.Topology)
+	}
+	return plugin.NewTopology(ctx, r.Name, r.TopologyOptions)
+}
+
+// serializable is an executable's record, if that has the program in it.
+func serializable(x *pjrt.Executable) (pjrt.ExecutableRecord, error) {
+	r, err := x.Record()
+	if err != nil {
+		return r, err
+	}
+	if e := r.Missing["serialize"]; e != nil {
+		if errors.Is(e, errors.ErrUnsupported) {
+			return r, e
+		}
+		return r, fmt.Errorf("the compiled program cannot be serialized: %w", e)
+	}
+	return r, nil
+}

@@ -1,0 +1,214 @@
+package worker_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/plugintest"
+	"tpustrategy/pjrt"
+	"tpustrategy/pjrt/cache"
+	"tpustrategy/pjrt/worker"
+	"tpustrategy/strategy"
+	"tpustrategy/tpu/system"
+)
+
+func sum(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+	return []*graph.Node{rc.AllReduce(strategy.Sum, in[0])}
+}
+
+func openCPU(t *testing.T, devices int) *system.System {
+	t.Helper()
+	sys, err := system.Open(context.Background(), system.Options{CPUDevices: devices})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, sys.Close()) })
+	return sys
+}
+
+// runSum runs a step of a strategy, saves it, and runs what was saved.
+func runSum(t *testing.T, sys *system.System, compiler strategy.Compiler) {
+	t.Helper()
+	ctx := context.Background()
+	s, err := strategy.New(sys, strategy.Options{Replicas: 2, LogicalDevices: 2, Compiler: compiler})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	f := s.Function(sum, strategy.FunctionOptions{Name: "sum"})
+	check := func(f *strategy.Function) {
+		out, err := f.Run(ctx, []float32{1, 2})
+		require.NoError(t, err)
+		got, err := out[0].Local(ctx, 1)
+		require.NoError(t, err)
+		require.Equal(t, []float32{2, 4}, got.Value())
+	}
+	check(f)
+	compiled, err := f.Compiled(ctx, []float32{1, 2})
+	require.NoError(t, err)
+	var file bytes.Buffer
+	require.NoError(t, compiled.Save(&file))
+	loaded, err := s.LoadStep(ctx, &file, nil)
+	require.NoError(t, err)
+	check(loaded)
+}
+
+func TestAStrategyCompilesInWorkers(t *testing.T) {
+	runSum(t, openCPU(t, 4), newCompiler(t, worker.Options{}))
+}
+
+func TestACacheCompilesInWorkers(t *testing.T) {
+	sys := openCPU(t, 4)
+	dir := t.TempDir()
+	for round := range 2 {
+		programs, err := cache.Open(dir, cache.Options{Compiler: newCompiler(t, worker.Options{})})
+		require.NoError(t, err)
+		runSum(t, sys, programs)
+		if round == 1 {
+			assert.Positive(t, programs.Stats().Hits)
+			assert.Zero(t, programs.Stats().Misses)
+		}
+	}
+}
+
+// A compiler that dies costs a step, not the program: the same strategy runs others.
+func TestAStrategyOutlivesItsCompiler(t *testing.T) {
+	ctx := context.Background()
+	flags := worker.Options{Env: []string{"XLA_FLAGS=--no_such_flag=1"}}
+	s, err := strategy.New(openCPU(t, 2), strategy.Options{Compiler: newCompiler(t, flags)})
+	require.NoError(t, err)
+	defer s.Close()
+	_, err = s.Function(sum, strategy.FunctionOptions{}).Run(ctx, float32(1))
+	var died *worker.Error
+	require.ErrorAs(t, err, &died)
+	v, err := s.NewVariable(ctx, tensors.FromScalar(float32(3)), strategy.VariableOptions{Name: "v"})
+	require.NoError(t, err)
+	got, err := v.SaveValue(ctx)
+	require.NoError(t, err)
+	require.Equal(t, float32(3), got.Value())
+}
+
+// Close of the strategy ends the worker of a step that nobody waits for any more.
+func TestClosingAStrategyEndsItsWorkers(t *testing.T) {
+	sys := openCPU(t, 1)
+	s, err := strategy.New(sys, strategy.Options{Compiler: longOne{newCompiler(t, worker.Options{})}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, err = s.Function(sum, strategy.FunctionOptions{}).Run(ctx, float32(1))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotEmpty(t, workers(t, os.Getpid()), "it goes on for a later call")
+	start := time.Now()
+	require.NoError(t, s.Close())
+	requireNoWorkers(t)
+	assert.Less(t, time.Since(start), 5*time.Second)
+}
+
+// longOne compiles a program that takes long in the place of each.
+type longOne struct{ *worker.Compiler }
+
+func (l longOne) Compile(ctx context.Context, client *pjrt.Client, _ pjrt.Program, _ pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+	return l.Compiler.Compile(ctx, client, sorts(7000), pjrt.CompileOptions{})
+}
+
+func TestTheCommandIsAWorkerForProgramsWithoutOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds the command")
+	}
+	plugintest.Path(t, "cpu")
+	dir := t.TempDir()
+	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "tpustrategy"), "tpustrategy/cmd/tpustrategy").CombinedOutput()
+	require.NoError(t, err, string(out))
+	t.Setenv("PATH", dir)
+	c, err := worker.New(worker.Options{})
+	require.NoError(t, err)
+	client := plugintest.CPU(t, 1)
+	x, err := c.Compile(context.Background(), client, addOne, pjrt.CompileOptions{})
+	require.NoError(t, err)
+	require.NoError(t, x.Close())
+}
+
+// TestParent starts a worker that is busy for long, and then itself is killed.
+func TestParent(t *testing.T) {
+	if os.Getenv("WORKER_TEST_PARENT") == "" {
+		t.Skip("run by TestAWorkerEndsWithItsParent")
+	}
+	client := plugintest.CPU(t, 1)
+	time.AfterFunc(time.Second, func() { fmt.Println("compiling") })
+	_, _ = newCompiler(t, worker.Options{}).Compile(context.Background(), client, sorts(7000), pjrt.CompileOptions{})
+}
+
+func TestAWorkerEndsWithItsParent(t *testing.T) {
+	plugintest.Path(t, "cpu")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestParent$")
+	cmd.Env = append(os.Environ(), "WORKER_TEST_PARENT=1")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	_, err = bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	pids := workers(t, cmd.Process.Pid)
+	require.Len(t, pids, 1)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	require.Eventually(t, func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pids[0]))
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	}, 5*time.Second, 20*time.Millisecond)
+}
+
+func TestASliceIsCompiledForInAWorker(t *testing.T) {
+	plugintest.Path(t, "tpu")
+	if !plugintest.InChild(t) {
+		out, err := plugintest.Child(t, plugintest.TPUEnv()...)
+		require.NoError(t, err, out)
+		require.NotContains(t, out, "--- SKIP")
+		return
+	}
+	ctx := context.Background()
+	slice, err := system.Describe(ctx, "v5e:2x2", system.DescribeOptions{})
+	require.NoError(t, err)
+	defer slice.Close()
+	reports := map[string]string{}
+	for name, compiler := range map[string]strategy.Compiler{"here": nil, "worker": newCompiler(t, worker.Options{})} {
+		s, err := strategy.NewAheadOfTime(slice, strategy.Options{LogicalDevices: 2, Compiler: compiler})
+		require.NoError(t, err)
+		compiled, err := s.Function(sum, strategy.FunctionOptions{Name: "sum"}).Compiled(ctx, shapes.Make(dtypes.Float32, 8, 128))
+		require.NoError(t, err)
+		r, err := compiled.Report()
+		require.NoError(t, err)
+		memory, err := compiled.Program.MemoryStats()
+		require.NoError(t, err)
+		optimized, err := compiled.Program.OptimizedProgram()
+		require.NoError(t, err)
+		reports[name] = fmt.Sprintf("%+v %d %s %v", memory, len(optimized.Code), optimized.Format, r.Target)
+		var file bytes.Buffer
+		require.NoError(t, compiled.Save(&file))
+		require.Positive(t, file.Len())
+		require.NoError(t, s.Close())
+	}
+	require.Equal(t, reports["here"], reports["worker"])
+	// The description of devices goes over as bytes where it has no name.
+	serialized, err := slice.Description().Serialize()
+	require.NoError(t, err)
+	described, err := slice.Plugin().LoadTopology(ctx, serialized)
+	require.NoError(t, err)
+	defer described.Close()
+	x, err := newCompiler(t, worker.Options{}).CompileTopology(ctx, described, addOne, pjrt.CompileOptions{})
+	require.NoError(t, err)
+	types, err := x.OutputDims()
+	require.NoError(t, err)
+	require.Equal(t, [][]int{{4}}, types)
+	require.NoError(t, x.Close())
+}

@@ -1,0 +1,174 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"tpustrategy/internal/child"
+	"tpustrategy/pjrt"
+)
+
+// Options configure a Compiler. The zero value works where the command tpustrategy is
+// on $PATH.
+type Options struct {
+	// Command is the worker's program and its arguments: what [Main] returns, or those
+	// of another program that calls [Serve]. Nil is `tpustrategy compile-worker`.
+	Command []string
+	// Timeout ends a compilation that takes longer; 0 does not.
+	Timeout time.Duration
+	// MemoryBytes bounds the memory that a worker writes to; 0 does not. A compiler that
+	// needs more ends its process, which is an [*Error]. Linux only.
+	MemoryBytes int64
+	// Parallel is the number of workers that run at a time, further compilations wait;
+	// 0 is the number of processors.
+	Parallel int
+	// Env are settings "NAME=value" for the workers, over this process's environment.
+	Env []string
+	// PluginCheck is for the worker's [pjrt.Open].
+	PluginCheck pjrt.OpenOptions
+	// Logger receives a line for each compilation (debug) and for each worker that gave
+	// no answer (warn); nil discards.
+	Logger *slog.Logger
+}
+
+// Compiler compiles in workers. It is safe for concurrent use and has no Close.
+type Compiler struct {
+	opts  Options
+	turns chan struct{}
+}
+
+// New returns a compiler. It starts nothing yet. An [*Error] with NotStarted says that
+// there is no program to start.
+func New(o Options) (*Compiler, error) {
+	if o.Command == nil {
+		path, err := exec.LookPath("tpustrategy")
+		if err != nil {
+			return nil, &Error{Reason: NotStarted, Err: fmt.Errorf("%w: call worker.Main at the start of main and give what it returns as Options.Command, or install tpustrategy/cmd/tpustrategy", err)}
+		}
+		o.Command = []string{path, "compile-worker"}
+	}
+	if len(o.Command) == 0 || o.Command[0] == "" {
+		return nil, &Error{Reason: NotStarted, Err: fmt.Errorf("the command %q names no program", o.Command)}
+	}
+	o.Command, o.Env = slices.Clone(o.Command), slices.Clone(o.Env)
+	if o.Parallel <= 0 {
+		o.Parallel = runtime.GOMAXPROCS(0)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Compiler{opts: o, turns: make(chan struct{}, o.Parallel)}, nil
+}
+
+// Compile compiles a program for the client's devices in a worker, and loads it here.
+// The executable is the caller's to Close, and keeps its serialized form. ctx ends the
+// worker. Errors are [*Error] and those of [pjrt.Client.Compile].
+func (c *Compiler) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+	r := request{Plugin: client.Plugin().Path(), Program: program, Options: opts}
+	if client.PlatformName() == "cpu" {
+		r.Client, r.ClientOptions = true, client.Options().Options
+	} else {
+		topology, err := client.Topology()
+		if err != nil {
+			return nil, err
+		}
+		r.Topology, err = topology.Serialize()
+		if closed := topology.Close(); err == nil {
+			err = closed
+		}
+		if err != nil {
+			return nil, fmt.Errorf("worker: describing the devices: %w", err)
+		}
+	}
+	record, err := c.compile(ctx, client.PlatformName(), r)
+	if err != nil {
+		return nil, err
+	}
+	return client.Load(ctx, record.Serialized, pjrt.LoadOptions{Keep: true})
+}
+
+// CompileTopology compiles a program ahead of time in a worker, by the plugin that
+// describes the topology. The executable answers from what the worker found out: see
+// [pjrt.ExecutableRecord]. ctx ends the worker. Errors are [*Error] and those of
+// [pjrt.Plugin.Compile].
+func (c *Compiler) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+	r := request{Plugin: topology.PluginPath(), Program: program, Options: opts}
+	if options, ok := topology.Options(); ok {
+		r.Name, r.TopologyOptions = topology.Name(), options
+	} else {
+		var err error
+		if r.Topology, err = topology.Serialize(); err != nil {
+			return nil, fmt.Errorf("worker: describing the devices: %w", err)
+		}
+	}
+	record, err := c.compile(ctx, topology.PlatformName(), r)
+	if err != nil {
+		return nil, err
+	}
+	return record.Executable(), nil
+}
+
+// compile has a worker answer a request.
+func (c *Compiler) compile(ctx context.Context, platform string, r request) (pjrt.ExecutableRecord, error) {
+	if c.turns == nil {
+		return pjrt.ExecutableRecord{}, &Error{Reason: NotStarted, Err: fmt.Errorf("the compiler is a zero value: make it with New")}
+	}
+	select {
+	case c.turns <- struct{}{}:
+		defer func() { <-c.turns }()
+	case <-ctx.Done():
+		return pjrt.ExecutableRecord{}, fmt.Errorf("worker: compile: %w", context.Cause(ctx))
+	}
+	r.Protocol, r.Check, r.MemoryBytes = protocol, c.opts.PluginCheck, c.opts.MemoryBytes
+	data, err := encode(r)
+	if err != nil {
+		return pjrt.ExecutableRecord{}, fmt.Errorf("worker: the options cannot be passed on: %w", err)
+	}
+	limited := ctx
+	if c.opts.Timeout > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeoutCause(ctx, c.opts.Timeout, errTimeout)
+		defer cancel()
+	}
+	start := time.Now()
+	out, err := child.Run(limited, child.Command{Path: c.opts.Command[0], Args: c.opts.Command, Env: c.environ(platform)}, data)
+	if err != nil {
+		err = explain(ctx, c.opts.Timeout, err)
+		c.opts.Logger.Warn("compile worker gave no answer", "elapsed", time.Since(start), "error", err)
+		return pjrt.ExecutableRecord{}, err
+	}
+	var a answer
+	if err := decode(out, &a); err != nil {
+		return pjrt.ExecutableRecord{}, &Error{Reason: Died, State: "its answer cannot be read", Err: err}
+	}
+	if err := a.err(); err != nil {
+		return pjrt.ExecutableRecord{}, err
+	}
+	c.opts.Logger.Debug("compiled in a worker", "elapsed", time.Since(start), "bytes", len(a.Record.Serialized))
+	return a.Record, nil
+}
+
+// besideTPU is what libtpu reads as a worker loads it: the parent may have it loaded
+// too, and the worker does not look for devices.
+var besideTPU = []string{"ALLOW_MULTIPLE_LIBTPU_LOAD=1", "TPU_SKIP_MDS_QUERY=1", "TPU_ACCELERATOR_TYPE=v5litepod-8", "TPU_WORKER_HOSTNAMES=localhost", "TPU_WORKER_ID=0"}
+
+// environ is the environment of a worker. Of a name that is there twice the last holds.
+func (c *Compiler) environ(platform string) []string {
+	env := os.Environ()
+	if platform == "tpu" {
+		for _, setting := range besideTPU {
+			name, _, _ := strings.Cut(setting, "=")
+			if os.Getenv(name) == "" {
+				env = append(env, setting)
+			}
+		}
+	}
+	return append(env, c.opts.Env...)
+}
