@@ -127,7 +127,7 @@ type checker struct {
 }
 
 func (c *checker) add(code FindingCode, s Severity, subject string, got, want any, do string) {
-	c.found = append(c.found, Finding{code, s, subject, fmt.Sprint(got), fmt.Sprint(want), do})
+	c.found = append(c.found, Finding{code, s, subject, cut(fmt.Sprint(got)), cut(fmt.Sprint(want)), do})
 }
 
 func (c *checker) accelerator() {

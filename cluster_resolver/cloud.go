@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -123,7 +124,7 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 		addresses, err = ParseAddresses(source, tpu, r.port())
 	case r.API == nil && r.TPU == "":
 		return Cluster{}, &NotDetectedError{Resolver: cloudName,
-			Reason: source + " names " + tpu + ", but API is nil, so it cannot be looked up"}
+			Reason: source + " names " + cut(tpu) + ", but API is nil, so it cannot be looked up"}
 	default:
 		addresses, err = r.node(ctx, &c, tpu)
 	}
@@ -204,7 +205,13 @@ func tpuOf(n Node) TPU {
 	return t
 }
 
+// maxSlices bounds the nodes of a queued resource.
+const maxSlices = 1 << 12
+
 func (r CloudTPU) hosts(n Node) ([]string, error) {
+	if len(n.Endpoints) > maxWorkers {
+		return nil, parseError(n.Name, "", "node has "+strconv.Itoa(len(n.Endpoints))+" network endpoints, more than "+strconv.Itoa(maxWorkers), "")
+	}
 	hosts := make([]string, len(n.Endpoints))
 	for i, e := range n.Endpoints {
 		hosts[i] = e.IP
@@ -254,6 +261,9 @@ func (r CloudTPU) queued(ctx context.Context, c *Cluster) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(q.Nodes) > maxSlices {
+		return nil, parseError(full, "", "queued resource names "+strconv.Itoa(len(q.Nodes))+" nodes, more than "+strconv.Itoa(maxSlices), "")
+	}
 	if len(q.Nodes) == 0 {
 		return nil, parseError(full, "", "queued resource is ACTIVE but names no node", "")
 	}
@@ -281,6 +291,9 @@ func (r CloudTPU) queued(ctx context.Context, c *Cluster) ([]string, error) {
 				nodes[0].AcceleratorType, len(nodes[0].Endpoints)), "all slices of a job must be alike")
 		}
 		hosts, err := r.hosts(n)
+		if err == nil && len(all)+len(hosts) > maxTasks {
+			err = parseError(full, "", "more than "+strconv.Itoa(maxTasks)+" workers in all slices", "")
+		}
 		if err != nil {
 			return nil, err
 		}

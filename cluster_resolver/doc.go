@@ -57,6 +57,10 @@
 // again with growing pauses as [Retry] says, whose clock can be replaced. Nothing
 // happens when the package is imported or a resolver is made.
 //
+// What comes from outside is bounded: answers, lists of workers and slices, chips and
+// the words of a server in an error ([ErrTooLarge]). A redirect to another host is not
+// followed ([ErrRedirected]).
+//
 // # Notices of pre-emption and maintenance
 //
 // [MetadataClient.Watch] follows them by long poll and sends each on a channel.

@@ -1,6 +1,7 @@
 package clusterresolver
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -28,7 +29,7 @@ type NotDetectedError struct {
 }
 
 func (e *NotDetectedError) Error() string {
-	s := "clusterresolver: " + e.Resolver + ": not detected: " + e.Reason
+	s := "clusterresolver: " + e.Resolver + ": not detected: " + cut(e.Reason)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
@@ -85,7 +86,7 @@ func parseError(source, value, reason, hint string) *ParseError {
 	if len(value) > maxQuoted {
 		value = strings.ToValidUTF8(value[:maxQuoted], "") + "..."
 	}
-	return &ParseError{Source: source, Value: value, Reason: reason, Hint: hint}
+	return &ParseError{Source: cut(source), Value: value, Reason: reason, Hint: hint}
 }
 
 // LookupError is a job or task that a [ClusterSpec] does not have.
@@ -100,11 +101,11 @@ type LookupError struct {
 }
 
 func (e *LookupError) Error() string {
-	have := strings.Join(e.Have, ", ")
+	have := cut(strings.Join(e.Have, ", "))
 	if e.NoJob {
-		return fmt.Sprintf("clusterresolver: no such job in cluster: %q (jobs: [%s])", e.Job, have)
+		return fmt.Sprintf("clusterresolver: no such job in cluster: %q (jobs: [%s])", cut(e.Job), have)
 	}
-	return fmt.Sprintf("clusterresolver: no task with index %d in job %q (indices: [%s])", e.Index, e.Job, have)
+	return fmt.Sprintf("clusterresolver: no task with index %d in job %q (indices: [%s])", e.Index, cut(e.Job), have)
 }
 
 // Kind is ValueError.
@@ -121,12 +122,12 @@ type NotReadyError struct {
 }
 
 func (e *NotReadyError) Error() string {
-	s := fmt.Sprintf("clusterresolver: %s is not ready: state %s", e.Name, orUnknown(e.State))
+	s := fmt.Sprintf("clusterresolver: %s is not ready: state %s", cut(e.Name), cut(orUnknown(e.State)))
 	if e.Health != "" {
-		s += ", health " + e.Health
+		s += ", health " + cut(e.Health)
 	}
 	if e.Detail != "" {
-		s += " (" + e.Detail + ")"
+		s += " (" + cut(e.Detail) + ")"
 	}
 	if e.Final {
 		return s + "; it will not become ready: delete it and create it again"
@@ -149,15 +150,15 @@ type APIError struct {
 }
 
 func (e *APIError) Error() string {
-	s := "clusterresolver: cloud tpu api: " + e.Op + " " + e.Name
+	s := "clusterresolver: cloud tpu api: " + e.Op + " " + cut(e.Name)
 	if e.Code != 0 {
 		s += fmt.Sprintf(": status %d", e.Code)
 	}
 	switch {
 	case e.Message != "":
-		s += ": " + e.Message
+		s += ": " + cut(e.Message)
 	case e.Err != nil:
-		s += ": " + e.Err.Error()
+		s += ": " + cut(e.Err.Error())
 	}
 	switch e.Code {
 	case 401, 403:
@@ -169,7 +170,12 @@ func (e *APIError) Error() string {
 }
 
 // Kind follows the HTTP status; it is UnavailableError if no answer came.
-func (e *APIError) Kind() errkind.Kind { return apiKind(e.Code) }
+func (e *APIError) Kind() errkind.Kind {
+	if e.Code == 0 || e.Code < 300 {
+		return errkind.Or(e.Err, apiKind(e.Code))
+	}
+	return apiKind(e.Code)
+}
 
 // Is matches [ErrNotFound] for status 404.
 func (e *APIError) Is(target error) bool { return target == ErrNotFound && e.Code == 404 }
@@ -179,6 +185,9 @@ func (e *APIError) Unwrap() error { return e.Err }
 
 // Temporary reports whether the same call may succeed later.
 func (e *APIError) Temporary() bool {
+	if errors.Is(e.Err, ErrRedirected) || errors.Is(e.Err, ErrTooLarge) {
+		return false
+	}
 	switch e.Code {
 	case 0, 408, 429, 500, 502, 503, 504:
 		return true

@@ -61,7 +61,7 @@ type MetadataClient struct {
 
 // NewMetadataClient returns a client.
 func NewMetadataClient(o MetadataOptions) *MetadataClient {
-	c := &http.Client{Transport: newMetadataTransport(o.Transport)}
+	c := &http.Client{Transport: newMetadataTransport(o.Transport), CheckRedirect: SameHost}
 	log := o.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -77,7 +77,7 @@ type MetadataError struct {
 }
 
 func (e *MetadataError) Error() string {
-	return fmt.Sprintf("clusterresolver: metadata %s: %v", e.Key, e.Err)
+	return fmt.Sprintf("clusterresolver: metadata %s: %s", e.Key, cut(e.Err.Error()))
 }
 
 // Kind is the cause's, otherwise UnavailableError.
@@ -127,7 +127,7 @@ func (c *MetadataClient) again(key string) func(error) bool {
 func temporary(err error) bool {
 	var status *statusError
 	switch {
-	case errors.Is(err, errNoServer), errors.Is(err, errForeign), errors.Is(err, errTooLarge):
+	case errors.Is(err, errNoServer), errors.Is(err, errForeign), errors.Is(err, ErrTooLarge), errors.Is(err, ErrRedirected):
 		return false
 	case errors.As(err, &status), errors.Is(err, errTransient), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, context.DeadlineExceeded):

@@ -58,12 +58,26 @@ func NewSparseClusterSpec(jobs map[string]map[int]string) (ClusterSpec, error) {
 		}
 		s.jobs = append(s.jobs, j)
 	}
-	return s, nil
+	return s, s.checkSize()
+}
+
+// maxTasks bounds the tasks of all jobs, and so the jobs.
+const maxTasks = 4 * maxWorkers
+
+// checkSize refuses more tasks than any job has.
+func (s ClusterSpec) checkSize() error {
+	if len(s.jobs) > maxTasks || s.Len() > maxTasks {
+		return parseError("cluster", "", "more than "+strconv.Itoa(maxTasks)+" tasks", "")
+	}
+	return nil
 }
 
 func (j jobSpec) check() error {
 	if strings.TrimSpace(j.name) == "" {
 		return parseError("cluster", "", "empty job name", `name it, such as "worker"`)
+	}
+	if len(j.tasks) > maxWorkers {
+		return parseError("cluster."+cut(j.name), "", "more than "+strconv.Itoa(maxWorkers)+" tasks", "")
 	}
 	for _, t := range j.tasks {
 		source := "cluster." + j.name

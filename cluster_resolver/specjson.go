@@ -64,6 +64,9 @@ func (s *ClusterSpec) UnmarshalJSON(data []byte) error {
 
 func parseSpec(data []byte) (ClusterSpec, error) {
 	var s ClusterSpec
+	if len(data) > maxSpec {
+		return s, parseError("cluster", string(data[:maxQuoted+1]), "longer than "+strconv.Itoa(maxSpec>>20)+" MiB", "")
+	}
 	err := eachMember("cluster", data, func(name string, value json.RawMessage) error {
 		j := jobSpec{name: name}
 		if err := parseTasks(&j, value); err != nil {
@@ -79,20 +82,31 @@ func parseSpec(data []byte) (ClusterSpec, error) {
 		return ClusterSpec{}, err
 	}
 	slices.SortFunc(s.jobs, func(a, b jobSpec) int { return strings.Compare(a.name, b.name) })
-	return s, nil
+	return s, s.checkSize()
 }
+
+// maxSpec bounds the text of a cluster, in bytes.
+const maxSpec = 16 << 20
 
 func parseTasks(j *jobSpec, value json.RawMessage) error {
 	source := "cluster." + j.name
 	if len(value) > 0 && value[0] == '[' {
-		var list []string
-		if err := json.Unmarshal(value, &list); err != nil {
-			e := parseError(source, string(value), "not a list of addresses", `write ["host:port", ...]`)
+		bad := func(err error) error {
+			e := parseError(source, string(value[:min(len(value), maxQuoted+1)]), "not a list of addresses", `write ["host:port", ...]`)
 			e.Err = err
 			return e
 		}
-		for i, a := range list {
-			j.tasks = append(j.tasks, TaskAddress{i, a})
+		// One by one, so that a list that is too long is left in the middle.
+		d := json.NewDecoder(bytes.NewReader(value))
+		if _, err := d.Token(); err != nil {
+			return bad(err)
+		}
+		for d.More() && len(j.tasks) <= maxWorkers {
+			var a string
+			if err := d.Decode(&a); err != nil {
+				return bad(err)
+			}
+			j.tasks = append(j.tasks, TaskAddress{len(j.tasks), a})
 		}
 		return nil
 	}
@@ -106,7 +120,9 @@ func parseTasks(j *jobSpec, value json.RawMessage) error {
 		if err := json.Unmarshal(v, &a); err != nil {
 			return parseError(source+"["+key+"]", string(v), "address is not a string", `write "host:port"`)
 		}
-		j.tasks = append(j.tasks, TaskAddress{i, a})
+		if j.tasks = append(j.tasks, TaskAddress{i, a}); len(j.tasks) > maxWorkers {
+			return j.check()
+		}
 		return nil
 	})
 	slices.SortFunc(j.tasks, func(a, b TaskAddress) int { return a.Index - b.Index })

@@ -8,8 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync/atomic"
 	"time"
+
+	"tpustrategy/errkind"
 )
 
 // maxMetadata bounds one answer of the metadata server, in bytes.
@@ -26,9 +29,31 @@ func (e *statusError) Error() string {
 var (
 	errNoServer  = errors.New("no metadata server at this address")
 	errForeign   = errors.New("the server does not answer with Metadata-Flavor: Google, so it is not a metadata server")
-	errTooLarge  = errors.New("answer is longer than 1 MiB")
 	errTransient = errors.New("connection failed")
+	// ErrTooLarge is matched by the error of a server whose answer is too large, in
+	// bytes or in what it lists.
+	ErrTooLarge = errkind.New(errkind.ResourceExhaustedError, "clusterresolver: the answer is larger than any that makes sense")
+	// ErrRedirected is matched by the error of a server that sends a request on to
+	// another host. Such answers are not followed: who gives them is not the service
+	// that was asked, and what follows a redirect carries the request's credentials.
+	ErrRedirected = errkind.New(errkind.PermissionDeniedError, "clusterresolver: the server sends the request on to another host, which is not followed")
 )
+
+// maxRedirects bounds the redirects within a host.
+const maxRedirects = 3
+
+// SameHost is an [http.Client]'s CheckRedirect that follows a few redirects within
+// the host that was asked, by the same scheme, and answers [ErrRedirected] for others.
+func SameHost(req *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	if req.URL.Host != first.Host || req.URL.Scheme != first.Scheme {
+		return fmt.Errorf("%w: %s", ErrRedirected, cut(req.URL.Host))
+	}
+	if len(via) > maxRedirects {
+		return fmt.Errorf("stopped after %d redirects", maxRedirects)
+	}
+	return nil
+}
 
 // opaqueError is a failed connection. It cannot be unwrapped, and matches its kind
 // and a context's error only: the client library looks for network errors inside to
@@ -63,8 +88,9 @@ func newMetadataTransport(base http.RoundTripper) *metadataTransport {
 	if base == nil {
 		base = &http.Transport{
 			// No proxy: the address is link-local.
-			DialContext:     (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
-			IdleConnTimeout: 60 * time.Second,
+			DialContext:            (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
+			IdleConnTimeout:        60 * time.Second,
+			MaxResponseHeaderBytes: 64 << 10,
 		}
 	}
 	return &metadataTransport{base: base}
@@ -88,9 +114,14 @@ func (t *metadataTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode >= 500:
 		res.Body.Close()
 		return nil, &statusError{res.StatusCode}
-	case res.StatusCode == http.StatusOK && res.Header.Get("Metadata-Flavor") != "Google":
+	case res.StatusCode < 400 && res.Header.Get("Metadata-Flavor") != "Google": // also a portal that sends all requests to its own page
 		res.Body.Close()
 		return nil, errForeign
+	}
+	if to, err := res.Location(); err == nil && res.StatusCode < 400 && (to.Host != req.URL.Host || to.Scheme != req.URL.Scheme) {
+		// The client library would go on with the answer that SameHost refuses.
+		res.Body.Close()
+		return nil, fmt.Errorf("%w: %s", ErrRedirected, cut(to.Host))
 	}
 	if etag, ok := req.Context().Value(etagKey{}).(*string); ok {
 		*etag = res.Header.Get("ETag")
@@ -107,15 +138,29 @@ type boundedBody struct {
 
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
-		return 0, errTooLarge
+		return 0, errLong
 	}
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
 	b.left -= n
 	if b.left < 0 {
-		return 0, errTooLarge
+		return 0, errLong
 	}
 	if err != nil && err != io.EOF {
 		err = &opaqueError{errTransient, err}
 	}
 	return n, err
 }
+
+// errLong is a body that is longer than maxMetadata.
+var errLong = fmt.Errorf("%w: it is longer than 1 MiB", ErrTooLarge)
+
+// cut shortens a text from outside to what an error can repeat.
+func cut(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "") + "..."
+}
+
+// maxText bounds a service's own words in an error, in bytes.
+const maxText = 400

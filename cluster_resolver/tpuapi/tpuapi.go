@@ -21,9 +21,11 @@ type Client struct{ service *tpu.Service }
 var _ clusterresolver.CloudAPI = (*Client)(nil)
 
 // New returns a client. Without options it uses Application Default Credentials,
-// which it looks up at once: ctx bounds that.
+// which it looks up at once: ctx bounds that. Redirects to another host are not
+// followed ([clusterresolver.ErrRedirected]), and answers are bounded
+// ([clusterresolver.ErrTooLarge]), also with a client of the caller's.
 func New(ctx context.Context, options ...option.ClientOption) (*Client, error) {
-	s, err := tpu.NewService(ctx, options...)
+	s, err := newService(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("tpuapi: new client: %w", err)
 	}
@@ -50,6 +52,9 @@ func (c *Client) Node(ctx context.Context, name string) (clusterresolver.Node, e
 	if m := n.UpcomingMaintenance; m != nil {
 		out.Maintenance = m.MaintenanceStatus + " " + m.WindowStartTime
 	}
+	if len(n.NetworkEndpoints) > maxEndpoints {
+		return clusterresolver.Node{}, tooMany("nodes.get", name, len(n.NetworkEndpoints), "network endpoints")
+	}
 	for _, e := range n.NetworkEndpoints {
 		if e == nil { // JSON null in the list
 			e = &tpu.NetworkEndpoint{}
@@ -63,9 +68,17 @@ func (c *Client) Node(ctx context.Context, name string) (clusterresolver.Node, e
 	return out, nil
 }
 
-// maxSlices bounds the nodes of one request, against an answer that asks for more
-// memory than there is.
-const maxSlices = 1 << 12
+// maxSlices bounds the nodes of one request, and maxEndpoints the workers of a node,
+// against an answer that asks for more memory than there is.
+const (
+	maxSlices    = 1 << 12
+	maxEndpoints = 1 << 16
+)
+
+// tooMany is an answer that lists more than makes sense.
+func tooMany(op, name string, n int, what string) error {
+	return &clusterresolver.APIError{Op: op, Name: name, Code: 200, Message: "answer names " + strconv.Itoa(n) + " " + what, Err: clusterresolver.ErrTooLarge}
+}
 
 // QueuedResource reads one request. Errors are [*clusterresolver.APIError].
 func (c *Client) QueuedResource(ctx context.Context, name string) (clusterresolver.QueuedResource, error) {
@@ -87,6 +100,9 @@ func (c *Client) QueuedResource(ctx context.Context, name string) (clusterresolv
 		if spec == nil {
 			continue
 		}
+		if len(out.Nodes) > maxSlices {
+			return clusterresolver.QueuedResource{}, tooMany("queuedResources.get", name, len(out.Nodes), "nodes")
+		}
 		if spec.NodeId != "" {
 			out.Nodes = append(out.Nodes, spec.Parent+"/nodes/"+spec.NodeId)
 		}
@@ -95,8 +111,7 @@ func (c *Client) QueuedResource(ctx context.Context, name string) (clusterresolv
 			continue
 		}
 		if m.NodeCount > maxSlices {
-			return clusterresolver.QueuedResource{}, &clusterresolver.APIError{Op: "queuedResources.get", Name: name, Code: 200,
-				Message: "answer names " + strconv.FormatInt(m.NodeCount, 10) + " nodes"}
+			return clusterresolver.QueuedResource{}, tooMany("queuedResources.get", name, int(m.NodeCount), "nodes")
 		}
 		prefix := m.NodeIdPrefix
 		if prefix == "" {

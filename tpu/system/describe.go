@@ -164,7 +164,8 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 		slices = opts.Slices
 	}
 	if slices > maxDevices/a.Devices() {
-		return nil, fmt.Errorf("system: %d slices of %d devices are more than the %d devices that are described at once", slices, a.Devices(), maxDevices)
+		return nil, fmt.Errorf("system: %w", &tpu.AcceleratorError{Text: name, Msg: fmt.Sprintf(
+			"%d slices of %d devices are more than the %d devices that are described at once", slices, a.Devices(), maxDevices)})
 	}
 	found, err := Find(Options{Plugin: opts.Plugin, Getenv: opts.Getenv})
 	if err != nil {

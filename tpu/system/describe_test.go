@@ -141,17 +141,21 @@ func TestDescribeRefusesWhatIsNoSlice(t *testing.T) {
 	ctx := context.Background()
 	for _, name := range []string{
 		"", "v99-8", "v5e", "v5e:", "v5e:0x4", "v5e:4x4x4x4", "v5e:-1x4", "v5p:99999x99999x99999", "v5litepod-7", "v5litepod-99999",
+		"v5e:3x3", "v5p:3x4x4", "v4-12", "v5p:1000x1000x1000", "9999x v5e-256", "2x v5e:3x3",
 		"0x v5e-8", "99999x v5e-8", "2x", "2x 2x v5e-8", "v5e:4×4", "v5e-8\x00", strings.Repeat("v5e-8", 1000),
 	} {
 		_, err := system.Describe(ctx, name, system.DescribeOptions{Plugin: "/nowhere/libtpu.so"})
 		var a *tpu.AcceleratorError
 		require.ErrorAs(t, err, &a, "name %.40q", name)
+		require.Less(t, len(err.Error()), 500)
 	}
 	_, err := system.Describe(ctx, "v5e:4x4", system.DescribeOptions{Plugin: "/nowhere/libtpu.so"})
 	var find *pjrt.FindError
 	require.ErrorAs(t, err, &find)
 	_, err = system.Describe(ctx, "2x v5e:4x4", system.DescribeOptions{Slices: 3})
 	require.ErrorContains(t, err, "give one of them")
+	_, err = system.Describe(ctx, "v5e:16x16", system.DescribeOptions{Slices: 1 << 40})
+	require.ErrorContains(t, err, "described at once")
 	_, err = system.Describe(ctx, "v5e:4x4", system.DescribeOptions{Slices: -1})
 	require.ErrorContains(t, err, "positive")
 }

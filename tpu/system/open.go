@@ -59,6 +59,10 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// maxCPUDevices bounds the devices that the CPU plugin is asked for: it makes threads
+// and memory for each.
+const maxCPUDevices = 1 << 14
+
 // opened is what a start-up has opened.
 type opened struct {
 	runtime Runtime
@@ -84,6 +88,9 @@ type opened struct {
 func Open(ctx context.Context, opts Options) (*System, error) {
 	if opts.CPUDevices < 0 {
 		return nil, fmt.Errorf("system: %d CPU devices; give a positive number, or 0 for the TPU", opts.CPUDevices)
+	}
+	if opts.CPUDevices > maxCPUDevices {
+		return nil, fmt.Errorf("system: %d CPU devices are more than %d, which take the memory of a machine", opts.CPUDevices, maxCPUDevices)
 	}
 	s := &starter{opts: opts, logger: opts.Logger}
 	if s.logger == nil {

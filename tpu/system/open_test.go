@@ -394,6 +394,11 @@ func TestASystemInUseSaysWhatToCloseFirst(t *testing.T) {
 	require.NoError(t, sys.Close())
 }
 
+func TestMoreCPUDevicesThanAMachineHoldsAreNotAskedFor(t *testing.T) {
+	_, err := system.Open(t.Context(), system.Options{CPUDevices: 1 << 40})
+	assert.ErrorContains(t, err, "more than 16384")
+}
+
 func TestFindingsCanBeAllowed(t *testing.T) {
 	var log bytes.Buffer
 	known := workers(t, 0, "a:1")
