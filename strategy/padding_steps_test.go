@@ -379,3 +379,24 @@ func TestDistributedInputIsTrainedToItsEnd(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []int{2, 4}, c.Module.Arguments[0].Local)
 }
+
+// Random numbers are drawn for padding too, and not used.
+func TestDropoutOfUnevenBatches(t *testing.T) {
+	ctx := context.Background()
+	for _, random := range []bool{false, true} {
+		s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+		step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			if random {
+				rc.OwnRandomNumbers()
+			}
+			h := layers.DropoutStatic(rc.Scope("drop"), layers.Dense(rc.Scope("a"), in[0], true, 64), 0.5)
+			kept := graph.ConvertDType(graph.NotEqual(h, graph.ZerosLike(h)), h.DType())
+			return graph.Add(graph.ReduceAllMean(kept), graph.MulScalar(graph.ReduceAllMean(h), 1e-3))
+		})
+		loss, err := step.Run(ctx, poisoned(t, s, []*tensors.Tensor{normals(rand.New(rand.NewPCG(1, 1)), 40, 8)}, []int{39, 1}, 64)...)
+		require.NoError(t, err)
+		value, err := loss.Float64(ctx)
+		require.NoError(t, err)
+		assert.InDelta(t, 0.5, value, 0.1)
+	}
+}

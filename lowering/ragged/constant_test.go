@@ -1,0 +1,77 @@
+package ragged
+
+import (
+	"math"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var twoSizes = [][]int{{4, 6}, {8, 6}, {20, 6}, {4, 12}, {4, 30}}
+
+func TestConstantsThatAreFunctionsOfASize(t *testing.T) {
+	for name, c := range map[string]struct {
+		f     func(n, m float64) float64
+		dtype dtypes.DType
+		want  function
+	}{
+		"size":              {func(n, _ float64) float64 { return n }, dtypes.Int32, function{1, 0, []float64{1, 0}}},
+		"elements":          {func(n, _ float64) float64 { return 3 * n }, dtypes.Float32, function{3, 0, []float64{1, 0}}},
+		"mean":              {func(n, _ float64) float64 { return float64(float32(1 / n)) }, dtypes.Float32, function{1, 0, []float64{-1, 0}}},
+		"mean of elements":  {func(n, _ float64) float64 { return float64(float32(1 / (3 * n))) }, dtypes.Float32, function{1. / 3, 0, []float64{-1, 0}}},
+		"mean of all":       {func(n, m float64) float64 { return float64(float32(1 / (n * m))) }, dtypes.Float32, function{1, 0, []float64{-1, -1}}},
+		"last":              {func(n, _ float64) float64 { return n - 1 }, dtypes.Int32, function{1, -1, []float64{1, 0}}},
+		"root":              {func(n, _ float64) float64 { return float64(float32(1 / math.Sqrt(n))) }, dtypes.Float32, function{1, 0, []float64{-0.5, 0}}},
+		"squared":           {func(n, _ float64) float64 { return n * n }, dtypes.Float64, function{1, 0, []float64{2, 0}}},
+		"none of the sizes": {func(_, _ float64) float64 { return 8 }, dtypes.Float32, function{8, 0, []float64{0, 0}}},
+	} {
+		var values []float64
+		for _, sizes := range twoSizes {
+			values = append(values, c.f(float64(sizes[0]), float64(sizes[1])))
+		}
+		f, ok := fit(values, twoSizes, c.dtype)
+		require.True(t, ok, name)
+		assert.Equal(t, c.want, f, name)
+	}
+	for name, f := range map[string]func(n, m float64) float64{
+		"logarithm": func(n, _ float64) float64 { return math.Log(n) },
+		"rounded":   func(n, _ float64) float64 { return math.Floor(n / 3) },
+		"two sums":  func(n, m float64) float64 { return n + m },
+		"a step":    func(n, _ float64) float64 { return max(n, 10) },
+		"half":      func(n, _ float64) float64 { return n / 8 },
+	} {
+		var values []float64
+		for _, sizes := range twoSizes {
+			values = append(values, f(float64(sizes[0]), float64(sizes[1])))
+		}
+		_, ok := fit(values, twoSizes, dtypes.Int32)
+		assert.False(t, ok, name)
+	}
+}
+
+func TestDimensionsFollowTheirSize(t *testing.T) {
+	dims, at := shapes{{4, 6, 12, 7}, {8, 6, 24, 7}, {20, 6, 60, 7}, {4, 12, 12, 7}, {4, 30, 12, 7}}.dims(twoSizes)
+	assert.Equal(t, -1, at)
+	assert.Equal(t, []Dim{{0, 1}, {1, 1}, {0, 3}, {}}, dims)
+	_, at = shapes{{7, 24}, {7, 48}, {7, 120}, {7, 48}, {7, 120}}.dims(twoSizes)
+	assert.Equal(t, 1, at, "a product of two sizes")
+	_, at = shapes{{5}, {9}, {21}, {5}, {5}}.dims(twoSizes)
+	assert.Equal(t, 0, at, "one more than a size")
+}
+
+func TestConstantsAreRead(t *testing.T) {
+	for text, want := range map[string][]float64{
+		"1.5": {1.5, 1.5}, "[1.0, -2.0e+00]": {1, -2}, `"0x0000803F00000040"`: {1, 2}, "0x7F800000": {math.Inf(1), math.Inf(1)},
+	} {
+		got, ok := flat(text, dtypes.Float32, 2)
+		assert.True(t, ok, text)
+		assert.Equal(t, want, got, text)
+	}
+	got, ok := flat(`"0xFFFF0200"`, dtypes.Int16, 2)
+	assert.True(t, ok)
+	assert.Equal(t, []float64{-1, 2}, got)
+	_, ok = flat("[(1.0, 2.0)]", dtypes.Complex64, 1)
+	assert.False(t, ok)
+}
