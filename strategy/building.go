@@ -78,6 +78,7 @@ func (s *TPUStrategy) startBuilding(ctx context.Context, key [sha256.Size]byte, 
 				b.err = fmt.Errorf("strategy: compiling %s: panic: %v\n%s", name, r, debug.Stack())
 			}
 		}()
+		defer s.compiling(name, m)()
 		b.x, b.err = s.build(underWay, name, m)
 	}()
 	return b, nil

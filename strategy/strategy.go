@@ -49,6 +49,10 @@ type Options struct {
 	// Logger receives what is no error and may still surprise, such as input that
 	// every host reads whole. Nil discards.
 	Logger *slog.Logger
+	// Compiling is told of a compilation that takes long: after 10 seconds, and then at
+	// growing intervals. It is called from a goroutine of its own, which the compilation
+	// waits for. Nil tells the Logger.
+	Compiling func(Compilation)
 	// Compiler compiles the steps, such as a cache of compiled programs (package
 	// pjrt/cache) or workers, which a compiler's crash does not take this process down
 	// with (pjrt/worker); nil is the system's runtime. Ahead of time it is asked if it

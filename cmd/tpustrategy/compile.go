@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"tpustrategy/internal/patience"
 	"tpustrategy/strategy/report"
 	"tpustrategy/tpu/system"
 )
@@ -147,7 +149,11 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology string) (*rep
 	if what == "" {
 		what = filepath.Base(c.File)
 	}
-	answer, err := a.child(ctx, "compiling "+what+" for "+topology, childRequest{Compile: &compileRequest{
+	doing := "compiling " + what + " for " + topology
+	defer patience.Watch(func(passed time.Duration) {
+		fmt.Fprintf(a.stderr, "tpustrategy: %s goes on: %s so far\n", doing, passed.Round(time.Second))
+	})()
+	answer, err := a.child(ctx, doing, childRequest{Compile: &compileRequest{
 		Plugin: found.Path, Topology: topology, Example: c.Example, Size: modelSize{c.Width, c.Layers, c.Batch}, File: c.File,
 		Replicas: c.Replicas, Logical: c.Logical, Whole: c.Whole, Precision: c.Precision, Text: c.Text, Save: c.Save,
 	}}, kind == "tpu")

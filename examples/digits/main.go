@@ -14,6 +14,7 @@ import (
 
 	"tpustrategy/examples/digits/job"
 	"tpustrategy/internal/command"
+	"tpustrategy/strategy"
 )
 
 func main() { os.Exit(command.Main(run)) }
@@ -30,7 +31,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return command.Usage
 	}
 	bar := newBar(stderr)
-	result, err := job.Run(ctx, cfg, job.Hooks{Show: stdout, Progress: bar.update})
+	result, err := job.Run(ctx, cfg, job.Hooks{Show: stdout, Progress: bar.update, Compiling: compiling(stderr)})
 	bar.end()
 	var usage *job.UsageError
 	if errors.As(err, &usage) {
@@ -58,6 +59,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return command.Failed
 	}
 	return code
+}
+
+// compiling shows that a long compilation goes on.
+func compiling(w io.Writer) func(strategy.Compilation) {
+	return func(c strategy.Compilation) { fmt.Fprintln(w, "digits:", c) }
 }
 
 // parse reads the flags. Its errors are one line each.

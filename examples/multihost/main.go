@@ -18,6 +18,7 @@ import (
 	clusterresolver "tpustrategy/cluster_resolver"
 	"tpustrategy/examples/digits/job"
 	"tpustrategy/internal/command"
+	"tpustrategy/strategy"
 	"tpustrategy/tpu/system"
 )
 
@@ -171,5 +172,5 @@ func onSlice(ctx context.Context, cfg config, logger *slog.Logger, stdout io.Wri
 		Metadata: metadata,
 		Getenv:   os.Getenv,
 		Logger:   logger,
-	}, job.Hooks{Show: stdout})
+	}, job.Hooks{Show: stdout, Compiling: func(c strategy.Compilation) { logger.Info(c.String()) }})
 }

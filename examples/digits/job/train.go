@@ -24,6 +24,8 @@ type Hooks struct {
 	Show io.Writer
 	// Progress is called after each step.
 	Progress func(Progress)
+	// Compiling is told of a compilation that takes long; see [strategy.Options].
+	Compiling func(strategy.Compilation)
 }
 
 // Progress is how far a run is.
@@ -146,6 +148,7 @@ func Train(ctx context.Context, sys *system.System, cfg Config, data Data, hooks
 	if err != nil {
 		return result, err
 	}
+	opts.Compiling = hooks.Compiling
 	strat, err := strategy.New(sys, opts)
 	if err != nil {
 		return result, err

@@ -1,0 +1,50 @@
+package strategy
+
+import (
+	"fmt"
+	"time"
+
+	"tpustrategy/internal/patience"
+	"tpustrategy/lowering/module"
+)
+
+// Compilation is a compilation that is under way, for [Options.Compiling].
+type Compilation struct {
+	// Name is the step function's.
+	Name string
+	// TextBytes is the size of its StableHLO.
+	TextBytes int
+	// Replicas and LogicalDevices are what it is compiled for.
+	Replicas, LogicalDevices int
+	// Passed is how long the compiler has had it.
+	Passed time.Duration
+}
+
+// String is a line for a person.
+func (c Compilation) String() string {
+	size := fmt.Sprintf("%.1f kB", float64(c.TextBytes)/1e3)
+	if c.TextBytes >= 1e6 {
+		size = fmt.Sprintf("%.1f MB", float64(c.TextBytes)/1e6)
+	}
+	return fmt.Sprintf("compiling %s for %d x %d devices goes on: %s so far, %s of program",
+		c.Name, c.Replicas, c.LogicalDevices, c.Passed.Round(time.Second), size)
+}
+
+// compiling says of a module's compilation that it goes on, until stop is called.
+func (s *TPUStrategy) compiling(name string, m *module.Module) (stop func()) {
+	say := s.opts.Compiling
+	if say == nil && s.opts.Logger != nil {
+		say = func(c Compilation) {
+			s.opts.Logger.Info("strategy: a compilation goes on", "step", c.Name, "passed", c.Passed.Round(time.Second),
+				"text_bytes", c.TextBytes, "replicas", c.Replicas, "logical_devices", c.LogicalDevices)
+		}
+	}
+	if say == nil {
+		return func() {}
+	}
+	c := Compilation{Name: name, TextBytes: len(m.Text), Replicas: s.replicas, LogicalDevices: s.perReplica}
+	return patience.Watch(func(passed time.Duration) {
+		c.Passed = passed
+		say(c)
+	})
+}
