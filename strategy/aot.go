@@ -158,6 +158,10 @@ type Compiled struct {
 	// Lowering is the time that tracing and lowering took, Compiling the time of
 	// the plugin's compiler.
 	Lowering, Compiling time.Duration
+	// Variables' values arrive on the devices before a step that is to run is
+	// compiled: Arriving is the time of that, with the first values that were made,
+	// see [Variables.FirstValues]. A step that is only compiled has none.
+	Arriving time.Duration
 
 	program *program
 }
@@ -167,7 +171,7 @@ func (p *program) compiled() *Compiled {
 	s := p.function.strategy
 	c := &Compiled{
 		Name: p.function.opts.Name, Module: p.module, Executable: system.Loaded(p.executable), Assignment: s.assignment,
-		Lowering: p.lowering, Compiling: p.compiling, program: p,
+		Lowering: p.lowering, Arriving: p.arriving, Compiling: p.compiling, program: p,
 	}
 	if x, ok := p.executable.(aheadExecutable); ok {
 		c.Program = x.Executable

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gomlx/compute/gobackend"
-
 	"tpustrategy/pjrt"
 )
 
@@ -23,32 +21,6 @@ func (t *trace) arrive(ctx context.Context) error {
 		}
 	}
 	return arrive(ctx, t.variables...)
-}
-
-// initialize makes the first values of the store's variables that have none.
-func (vs *Variables) initialize(ctx context.Context) error {
-	_, done, err := vs.exclusive(ctx)
-	if err != nil {
-		return fmt.Errorf("waiting for the store: %w", err)
-	}
-	defer done()
-	// They are computed on the host, by GoMLX's own backend.
-	host, err := gobackend.New("")
-	if err != nil {
-		return err
-	}
-	if err := vs.store.InitializeVariables(host, nil); err != nil {
-		return err
-	}
-	// What a backend holds cannot be used by the one of a later call.
-	for v := range vs.store.IterVariables() {
-		if value, err := v.Value(); err == nil {
-			if err := value.ToLocal(); err != nil {
-				return fmt.Errorf("initial value of %q: %w", v.Path(), err)
-			}
-		}
-	}
-	return nil
 }
 
 // arrive brings the store's values of variables that wait for them to the devices.
@@ -81,7 +53,7 @@ func arrive(ctx context.Context, variables ...*Variable) error {
 
 // bring copies the store's value of a variable to the devices.
 func (vs *Variables) bring(ctx context.Context, v *Variable) error {
-	_, done, err := vs.exclusive(ctx)
+	ctx, done, err := vs.exclusive(ctx)
 	if err != nil {
 		return fmt.Errorf("strategy: variable %q: waiting for the store: %w", v.path, err)
 	}
@@ -101,6 +73,12 @@ func (vs *Variables) bring(ctx context.Context, v *Variable) error {
 	if err != nil {
 		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
 	}
+	if r := recipeOf(value); r != nil {
+		err := vs.making(func(m *maker) error { return m.again(ctx, v, r) })
+		if !errors.Is(err, errNotForDevices) {
+			return err
+		}
+	}
 	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica())
 	if err != nil {
 		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
@@ -110,15 +88,5 @@ func (vs *Variables) bring(ctx context.Context, v *Variable) error {
 		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
 	}
 	// Meanwhile somebody may have assigned a value, or closed the strategy.
-	s.launch.Lock()
-	defer s.launch.Unlock()
-	if err := v.live(); err != nil {
-		return errors.Join(err, closeAll(fresh))
-	}
-	if v.buffers != nil {
-		return closeAll(fresh)
-	}
-	v.buffers = fresh
-	v.waiting.Store(nil)
-	return nil
+	return v.take(fresh)
 }

@@ -40,8 +40,8 @@ type program struct {
 	// structure is the nest that a [NestFunction]'s step returned.
 	structure any
 	donate    []bool
-	// lowering and compiling are how long it took to make.
-	lowering, compiling time.Duration
+	// lowering, arriving (of the variables) and compiling are how long it took to make.
+	lowering, arriving, compiling time.Duration
 }
 
 // compile traces, lowers and compiles the function for the values' signature.
@@ -49,12 +49,15 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (*pr
 	start, s := time.Now(), f.strategy
 	m, t, err := f.lower(ctx, values)
 	lowered := time.Now()
-	if err == nil && to == toRun {
-		err = t.arrive(ctx) // before the compiler, which takes longer
-	}
 	if err = s.agreeOnProgram(ctx, f, values, m, err); err != nil {
 		return nil, err
 	}
+	if to == toRun { // before the compiler, which takes longer
+		if err := t.arrive(ctx); err != nil {
+			return nil, err
+		}
+	}
+	arrived := time.Now()
 	p := &program{function: f, module: m, variables: t.variables, updates: t.updates, results: len(m.Results) - len(t.updates), structure: t.rc.structure,
 		padding: paddingOf(values), cut: t.cut}
 	for _, a := range m.Arguments {
@@ -66,7 +69,7 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (*pr
 	if p.executable, err = s.buildOnce(ctx, f.opts.Name, m); err != nil {
 		return nil, err
 	}
-	p.lowering, p.compiling = lowered.Sub(start), time.Since(lowered)
+	p.lowering, p.arriving, p.compiling = lowered.Sub(start), arrived.Sub(lowered), time.Since(arrived)
 	if s.slice == nil {
 		if p.rows, err = s.rows(p.executable); err != nil {
 			return nil, errors.Join(err, p.executable.Close())

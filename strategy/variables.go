@@ -25,8 +25,9 @@ type Variables struct {
 	// placing keeps a variable from being put on the devices twice.
 	placing sync.Mutex
 
-	mu   sync.Mutex // guards the list; buffers are guarded by strategy.launch
-	list []*Variable
+	mu     sync.Mutex // guards the list and firsts; buffers are guarded by strategy.launch
+	list   []*Variable
+	firsts FirstValues
 }
 
 // Variables returns the variables of a store. The same store gives the same

@@ -1,0 +1,188 @@
+package strategy
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/gobackend"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"tpustrategy/logical"
+	"tpustrategy/lowering"
+	"tpustrategy/lowering/module"
+	"tpustrategy/strategy/internal/initial"
+)
+
+// tracedInitializer is an initializer as a program for the devices: it takes the state of
+// random numbers and gives the state after it, if it draws some.
+type tracedInitializer struct {
+	module *module.Module
+	draws  bool
+}
+
+// errNotForDevices is an initializer that depends on more than the random numbers.
+var errNotForDevices = errors.New("the initializer reads or writes other variables, or has its value in its text")
+
+// traceInitializer lowers an initializer for the strategy's devices. Initializers of the
+// same kind give the same text.
+func (s *TPUStrategy) traceInitializer(store *model.Store, init model.VariableInitializer, shape shapes.Shape, a logical.Annotation) (t *tracedInitializer, err error) {
+	trace := module.NewTrace(module.Options{
+		Replicas: s.replicas, LogicalDevices: s.perReplica, Programs: true, Target: s.target, Precision: s.opts.Precision, Random: lowering.RandomPCG,
+	})
+	g, outputs, err := initializerGraph(trace, store, []model.VariableInitializer{init}, []shapes.Shape{shape})
+	if err != nil {
+		return nil, err
+	}
+	if g.changed && g.state == nil {
+		return nil, errNotForDevices
+	}
+	sig := module.Signature{Results: []module.Tensor{{Name: "value", Annotation: a}}}
+	if g.state != nil {
+		sig.Results = append(sig.Results, module.Tensor{Name: "random_state"})
+	}
+	for name := range g.parameters {
+		if name != statePath {
+			return nil, errNotForDevices
+		}
+		sig.Arguments = append(sig.Arguments, module.Tensor{Name: name})
+	}
+	if len(sig.Arguments) != len(sig.Results)-1 { // a state that is read only, or written only
+		return nil, errNotForDevices
+	}
+	if err := g.Compile(outputs...); err != nil {
+		return nil, err
+	}
+	m, err := trace.Module(g.Graph, sig)
+	if err != nil {
+		return nil, err
+	}
+	if len(m.Text) > longestInitializer {
+		return nil, errNotForDevices
+	}
+	return &tracedInitializer{module: m, draws: g.state != nil}, nil
+}
+
+// statePath is the variable that holds the state of a store's random numbers.
+var statePath = model.JoinPath("/", model.RNGStateVariableName)
+
+// graphOfValues is a graph of initializers.
+type graphOfValues struct {
+	*graph.Graph
+	parameters map[string]*graph.Node
+	state      *graph.Node // of random numbers, after all
+	changed    bool        // some variable is
+}
+
+// initializerGraph builds the graph of initializers' values, one after the other. The
+// outputs are the values and, if numbers were drawn, the state of random numbers.
+func initializerGraph(b compute.Backend, store *model.Store, inits []model.VariableInitializer, of []shapes.Shape) (g *graphOfValues, outputs []*graph.Node, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			cause, ok := r.(error)
+			if !ok {
+				cause = fmt.Errorf("panic: %v", r)
+			}
+			err = fmt.Errorf("the initializer: %w", cause)
+		}
+	}()
+	// The name is the module's, and the same for all.
+	g = &graphOfValues{Graph: graph.NewGraph(b, "first_value"), parameters: map[string]*graph.Node{}}
+	model.SetStore(g.Graph, store)
+	for i, init := range inits {
+		value := init(g.Graph, of[i])
+		switch {
+		case value == nil || value.Graph() != g.Graph:
+			return nil, nil, errors.New("the initializer gave no node of its graph")
+		case !value.Shape().Equal(of[i]):
+			return nil, nil, fmt.Errorf("the initializer gave a value of shape %s for a variable of shape %s", value.Shape(), of[i])
+		}
+		outputs = append(outputs, value)
+	}
+	for v := range store.IterVariables() {
+		if !v.ChangedInGraph(g.Graph) {
+			continue
+		}
+		g.changed = true
+		if v.Path() != statePath {
+			return nil, nil, fmt.Errorf("the initializer writes variable %q", v.Path())
+		}
+		g.state = v.NodeValue(g.Graph)
+		outputs = append(outputs, g.state)
+	}
+	for h := range g.NumParameters() {
+		p := g.GetParameterByHandle(graph.ParameterHandle(h))
+		g.parameters[p.GetParameterName()] = p
+	}
+	return g, outputs, nil
+}
+
+// onHost computes the first values of variables on the host. state is asked for the
+// state of random numbers, if some are drawn; next is the one after them.
+func onHost(store *model.Store, list []*model.Variable, state func() (*tensors.Tensor, error)) (values []*tensors.Tensor, next *tensors.Tensor, err error) {
+	inits, of := make([]model.VariableInitializer, len(list)), make([]shapes.Shape, len(list))
+	for i, v := range list {
+		inits[i], of[i] = initial.Of(v), v.Shape()
+	}
+	return valuesOnHost(store, inits, of, state)
+}
+
+func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []shapes.Shape, state func() (*tensors.Tensor, error)) (values []*tensors.Tensor, next *tensors.Tensor, err error) {
+	host, err := gobackend.New("")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer host.Finalize()
+	g, outputs, err := initializerGraph(host, store, inits, of)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer g.Finalize()
+	if err := g.Compile(outputs...); err != nil {
+		return nil, nil, err
+	}
+	in := graph.ParamsMap{}
+	for name, node := range g.parameters {
+		var value *tensors.Tensor
+		if name == statePath {
+			value, err = state()
+		} else {
+			value, err = valueForHost(store, name)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		in[node] = value
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("computing the value: %v", r)
+		}
+	}()
+	values = g.RunWithMap(in)
+	for _, v := range values { // the backend ends here
+		if err := v.ToLocal(); err != nil {
+			return nil, nil, err
+		}
+	}
+	if g.state != nil {
+		return values[:len(of)], values[len(of)], nil
+	}
+	return values, nil, nil
+}
+
+// valueForHost is a copy of a store's variable that an initializer reads.
+func valueForHost(store *model.Store, path string) (*tensors.Tensor, error) {
+	v := store.GetVariable(path)
+	if v == nil || !v.HasValue() {
+		return nil, fmt.Errorf("the initializer reads variable %q, which has no value yet", path)
+	}
+	value, err := v.Value()
+	if err != nil {
+		return nil, err
+	}
+	return value.LocalClone()
+}

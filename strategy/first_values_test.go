@@ -1,0 +1,269 @@
+package strategy_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/gobackend"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/model/initializer"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+)
+
+// manyVariables makes variables of all kinds in a store, large ones among small ones,
+// and a step that uses them all.
+func manyVariables(seed int64) (*model.Store, strategy.StepFunc, []string) {
+	store := model.NewStore()
+	store.SetParam(model.ParamInitialSeed, seed)
+	root := store.RootScope()
+	table := tensors.FromValue([]float32{1, 2, 3, 4})
+	own := func(g *graph.Graph, shape shapes.Shape) *graph.Node { // reads another variable
+		return graph.Add(graph.Zeros(g, shape), graph.ReduceAllSum(store.GetVariable("/given").NodeValue(g)))
+	}
+	all := []struct {
+		name  string
+		init  model.VariableInitializer
+		shape shapes.Shape
+	}{
+		{"small", initializer.RandomUniformFn(root, -1, 1), shapes.Make(dtypes.Float32, 4, 4)},
+		{"uniform", initializer.RandomUniformFn(root, -1, 1), shapes.Make(dtypes.Float32, 128, 256)},
+		{"same", initializer.RandomUniformFn(root, -1, 1), shapes.Make(dtypes.Float32, 128, 256)},
+		{"bias", initializer.Zero, shapes.Make(dtypes.Float32, 256)},
+		{"odd", initializer.XavierUniformFn(store), shapes.Make(dtypes.Float32, 4, 87, 93)},
+		{"half", initializer.RandomUniformFn(root, 0, 1), shapes.Make(dtypes.BFloat16, 256, 258)},
+		{"double", initializer.RandomUniformFn(root, 0, 1), shapes.Make(dtypes.Float64, 64, 256)},
+		{"zeros", initializer.Zero, shapes.Make(dtypes.Float32, 256, 512)},
+		{"normal", initializer.HeFn(store), shapes.Make(dtypes.Float32, 128, 512)},
+		{"small/after", initializer.RandomUniformFn(root, -1, 1), shapes.Make(dtypes.Float32, 4, 4)},
+		{"constant", initializer.BroadcastTensorToShape(table), shapes.Make(dtypes.Float32, 4096, 8, 4)},
+		{"reads", own, shapes.Make(dtypes.Float32, 128, 256)},
+		{"row", initializer.RandomUniformFn(root, -1, 1), shapes.Make(dtypes.Float32, 1, 1<<15, 1)},
+	}
+	store.RootScope().VariableWithValue("given", []float32{1, 2})
+	var names []string
+	for _, v := range all {
+		names = append(names, "/"+v.name)
+	}
+	step := func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		sum := graph.Const(rc.Graph(), float32(0))
+		for _, v := range all {
+			x := store.VariableWithShape("/"+v.name, v.shape, v.init)
+			sum = graph.Add(sum, graph.ConvertDType(graph.ReduceAllSum(x.NodeValue(rc.Graph())), dtypes.Float32))
+		}
+		return []*graph.Node{sum}
+	}
+	return store, step, names
+}
+
+func bytesOf(t *testing.T, x *tensors.Tensor) (data string) {
+	t.Helper()
+	require.NoError(t, x.ConstBytes(func(b []byte) { data = string(b) }))
+	return data
+}
+
+// closeTo compares what the host and the devices compute of the same random bits: the
+// devices' compiler joins products and sums, and has logarithms of its own.
+func closeTo(t *testing.T, a, b *tensors.Tensor) bool {
+	t.Helper()
+	if bytesOf(t, a) == bytesOf(t, b) {
+		return true
+	}
+	return a.Shape().Equal(b.Shape()) && a.DType().IsFloat() && a.InDelta(b, 2e-5)
+}
+
+func TestFirstValuesAreTheSameOnEveryMesh(t *testing.T) {
+	ctx := context.Background()
+	_, _, names := manyVariables(7)
+	var first map[string]string
+	for _, mesh := range [][2]int{{1, 1}, {1, 4}, {4, 2}} {
+		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
+			p := mesh[1]
+			rules := logical.Rules{
+				logical.Match("uniform|normal", logical.SplitInto(1, p)), logical.Match("half|same|double|zeros|reads", logical.SplitInto(p, 1)),
+				logical.Match("odd", logical.SplitInto(p, 1, 1)), logical.Match("constant", logical.SplitInto(1, p, 1)), logical.Match("row", logical.SplitInto(1, p, 1)),
+			}
+			s := newStrategy(t, 8, strategy.Options{Replicas: mesh[0], LogicalDevices: p, Variables: rules})
+			store, step, _ := manyVariables(7)
+			_, err := s.Function(step, strategy.FunctionOptions{Store: store}).Run(ctx)
+			require.NoError(t, err)
+			made := s.Variables(store).FirstValues()
+			assert.Equal(t, 9, made.OnDevices, "large variables that depend on no other")
+			assert.Equal(t, 4, made.OnHost)
+			assert.Positive(t, made.Compiling)
+			if p == 1 { // else they are split otherwise
+				assert.Equal(t, 8, made.Programs, "one for two variables of a kind")
+			}
+			values := map[string]string{}
+			for _, name := range names {
+				v, ok := s.Variables(store).Lookup(name)
+				require.True(t, ok, name)
+				value, err := v.Value(ctx)
+				require.NoError(t, err)
+				values[name] = bytesOf(t, value)
+				inStore, err := store.GetVariable(name).Value()
+				require.NoError(t, err)
+				assert.True(t, closeTo(t, inStore, value), "%s in the store", name)
+			}
+			if first == nil {
+				first = values
+			}
+			for _, name := range names {
+				assert.True(t, first[name] == values[name], "%s is as on one device", name)
+			}
+		})
+	}
+}
+
+// TestFirstValuesAreGoMLXs holds the values against those of GoMLX's own initialization.
+func TestFirstValuesAreGoMLXs(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2})
+	store, step, names := manyVariables(7)
+	_, err := s.Function(step, strategy.FunctionOptions{Store: store}).Run(ctx)
+	require.NoError(t, err)
+
+	// The trace makes the variables in the other store, without values.
+	want, makeThem, _ := manyVariables(7)
+	_, err = newStrategy(t, 1, strategy.Options{}).Function(makeThem, strategy.FunctionOptions{Store: want}).Lowered(ctx)
+	require.NoError(t, err)
+	host, err := gobackend.New("")
+	require.NoError(t, err)
+	require.NoError(t, want.InitializeVariables(host, nil))
+	for _, name := range append(names, "/"+model.RNGStateVariableName) { // the state's third word is not set there
+		expected, err := want.GetVariable(name).Value()
+		require.NoError(t, err)
+		var got *tensors.Tensor
+		if v, ok := s.Variables(store).Lookup(name); ok {
+			got, err = v.Value(ctx)
+		} else {
+			got, err = store.GetVariable(name).Value()
+		}
+		require.NoError(t, err)
+		if name == "/"+model.RNGStateVariableName {
+			assert.Equal(t, tensors.MustCopyFlatData[uint64](expected)[:2], tensors.MustCopyFlatData[uint64](got)[:2])
+			continue
+		}
+		assert.True(t, closeTo(t, expected, got), name)
+	}
+}
+
+func TestFirstValuesOfAStoreThatMovesOn(t *testing.T) {
+	ctx := context.Background()
+	store, step, names := manyVariables(3)
+	read := func(p int) map[string]string {
+		s := newStrategy(t, 4, strategy.Options{Replicas: 1, LogicalDevices: p,
+			Variables: logical.Rules{logical.Match("uniform|normal", logical.SplitInto(1, p))}})
+		_, err := s.Function(step, strategy.FunctionOptions{Store: store}).Run(ctx)
+		require.NoError(t, err)
+		values := map[string]string{}
+		for _, name := range names {
+			v, _ := s.Variables(store).Lookup(name)
+			value, err := v.Value(ctx)
+			require.NoError(t, err)
+			values[name] = bytesOf(t, value)
+		}
+		require.NoError(t, s.Close())
+		return values
+	}
+	first := read(1)
+	for name, value := range read(4) {
+		assert.True(t, first[name] == value, name)
+	}
+}
+
+func TestRestoredVariablesAreNotMade(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2})
+	store, step, names := manyVariables(3)
+	f := s.Function(step, strategy.FunctionOptions{Store: store})
+	_, err := f.Lowered(ctx)
+	require.NoError(t, err)
+	for _, name := range names {
+		v, ok := s.Variables(store).Lookup(name)
+		require.True(t, ok)
+		require.NoError(t, v.Assign(ctx, tensors.FromShape(v.Shape())))
+	}
+	_, err = f.Run(ctx)
+	require.NoError(t, err)
+	assert.Zero(t, s.Variables(store).FirstValues())
+}
+
+func TestTwoFunctionsMakeVariablesInTurn(t *testing.T) {
+	ctx := context.Background()
+	x := [][]float32{{1, 2}}
+	values := func(meshes [2]int) (all []string) {
+		s := newStrategy(t, 2, strategy.Options{Replicas: meshes[0], LogicalDevices: meshes[1]})
+		store := model.NewStore()
+		store.SetParam(model.ParamInitialSeed, int64(1))
+		layer := func(name string) strategy.LossFunc {
+			return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				y := layers.Dense(rc.Scope(name, "wide"), in[0], true, 1<<14)
+				return graph.ReduceAllMean(layers.Dense(rc.Scope(name, "out"), y, true, 2))
+			}
+		}
+		for _, name := range []string{"a", "b"} {
+			_, err := s.TrainStep(store, optimizer.StochasticGradientDescent().WithLearningRate(0).Done(), layer(name)).Bind(ctx, x)
+			require.NoError(t, err)
+		}
+		for _, v := range s.Variables(store).All() {
+			value, err := v.Value(ctx)
+			require.NoError(t, err)
+			all = append(all, v.Path()+bytesOf(t, value))
+		}
+		return all
+	}
+	assert.Equal(t, values([2]int{1, 1}), values([2]int{1, 2}))
+}
+
+// TestHostsAgreeOnFirstValues has processes without a seed: the numbers are then those
+// of the first one, on all.
+func TestHostsAgreeOnFirstValues(t *testing.T) {
+	var mu sync.Mutex
+	var sums []string
+	all(t, onHosts(t, openCPU(t, 4), 2, strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{
+		logical.Match("large", logical.SplitInto(1, 2))}}, time.Minute,
+		func(ctx context.Context, s *strategy.TPUStrategy) error {
+			store := model.NewStore()
+			f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+				var sums []*graph.Node
+				for _, v := range []*model.Variable{
+					rc.Scope().VariableWithShape("small", shapes.Make(dtypes.Float32, 3, 3)),
+					rc.Scope().VariableWithShape("large", shapes.Make(dtypes.Float32, 128, 256)),
+					rc.Scope().VariableWithShape("after", shapes.Make(dtypes.Float32, 3, 3)),
+				} {
+					sums = append(sums, graph.ReduceAllSum(v.NodeValue(rc.Graph())))
+				}
+				return sums
+			}, strategy.FunctionOptions{Store: store})
+			out, err := f.Run(ctx)
+			if err != nil {
+				return err
+			}
+			text := ""
+			for _, x := range out {
+				value, err := x.Local(ctx, s.LocalReplicas()[0])
+				if err != nil {
+					return err
+				}
+				text += value.String() + " "
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			sums = append(sums, text)
+			return nil
+		}))
+	assert.Equal(t, sums[0], sums[1])
+}

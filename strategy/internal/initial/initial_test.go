@@ -1,0 +1,29 @@
+package initial_test
+
+import (
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/strategy/internal/initial"
+)
+
+func TestOf(t *testing.T) {
+	store := model.NewStore()
+	called := false
+	v := store.VariableWithShape("/w", shapes.Make(dtypes.Float32, 2), func(*graph.Graph, shapes.Shape) *graph.Node {
+		called = true
+		return nil
+	})
+	f := initial.Of(v)
+	require.NotNil(t, f, "GoMLX keeps the initializer of a variable elsewhere")
+	f(nil, v.Shape())
+	assert.True(t, called)
+	given := store.VariableWithValue("/given", float32(1))
+	assert.Nil(t, initial.Of(given))
+}
