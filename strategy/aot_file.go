@@ -51,14 +51,18 @@ type stepHeader struct {
 	// Steps is the number of steps of a loop, 0 for a step without one.
 	Steps int `json:"steps,omitempty"`
 	// Replicas are the program's, of one partition each; 0 is one replica of all devices.
-	Replicas   int              `json:"replicas,omitempty"`
-	SplitBatch bool             `json:"split_batch,omitempty"`
-	LocalBatch bool             `json:"local_batch,omitempty"`
-	PadRagged  bool             `json:"pad_ragged,omitempty"`
-	Keep       bool             `json:"keep_padding,omitempty"`
-	Training   bool             `json:"training,omitempty"`
-	Mirrored   bool             `json:"mirrored_results,omitempty"`
-	Layouts    []stepAnnotation `json:"argument_annotations,omitempty"`
+	Replicas   int  `json:"replicas,omitempty"`
+	SplitBatch bool `json:"split_batch,omitempty"`
+	LocalBatch bool `json:"local_batch,omitempty"`
+	PadRagged  bool `json:"pad_ragged,omitempty"`
+	Keep       bool `json:"keep_padding,omitempty"`
+	Training   bool `json:"training,omitempty"`
+	Mirrored   bool `json:"mirrored_results,omitempty"`
+	// NonFinite is the training step's [NonFinite], Gradients the variables that its
+	// gradients are for.
+	NonFinite NonFinite        `json:"non_finite,omitempty"`
+	Gradients []string         `json:"gradients,omitempty"`
+	Layouts   []stepAnnotation `json:"argument_annotations,omitempty"`
 }
 
 // stepTensor is a module.Placed.
@@ -161,6 +165,7 @@ func (c *Compiled) Save(w io.Writer) error {
 		SplitBatch: p.function.opts.SplitBatch, LocalBatch: p.function.opts.LocalBatch, Training: p.function.opts.Training,
 		PadRagged: p.function.opts.PadRagged, Keep: p.function.opts.KeepPadding, Mirrored: p.function.opts.mirroredResults,
 	}
+	h.NonFinite, h.Gradients = p.function.opts.guard.header()
 	var err error
 	if h.Identity, h.Devices, err = s.identity(); err != nil {
 		return err

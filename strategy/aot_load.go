@@ -158,7 +158,10 @@ func (s *TPUStrategy) loadStep(ctx context.Context, r io.Reader, store *model.St
 	}
 	f := s.Function(func(*ReplicaContext, []*graph.Node) []*graph.Node {
 		panic(errors.New("the step was loaded from a file, which has nothing to trace"))
-	}, FunctionOptions{Name: h.Step, Store: store, Training: h.Training, SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, PadRagged: h.PadRagged, KeepPadding: h.Keep, mirroredResults: h.Mirrored})
+	}, FunctionOptions{Name: h.Step, Store: store, Training: h.Training, SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, PadRagged: h.PadRagged, KeepPadding: h.Keep, mirroredResults: h.Mirrored, guard: h.guard()})
+	if err := f.opts.guard.provide(store); err != nil {
+		return nil, h, err
+	}
 	s.rules.came(f)
 	for _, a := range h.Layouts {
 		annotation, err := a.in()

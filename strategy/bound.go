@@ -95,6 +95,9 @@ func (b *Bound) Launch(ctx context.Context) error {
 	s.launch.Lock()
 	err := b.run(ctx)
 	s.launch.Unlock() // not deferred: that costs a tenth of a short launch's own part
+	if guard := b.program.function.opts.guard; guard != nil && err == nil {
+		return guard.stopped(ctx, b.program.function)
+	}
 	return err
 }
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
 )
 
 // captured is a variable that a step touched while it was traced: an argument of
@@ -15,6 +15,8 @@ type captured struct {
 	name     string
 	now      *graph.Node // the variable's value at this point of the trace
 	changed  bool
+	// standIn is the store's variable that a training step has in its place.
+	standIn *model.Variable
 }
 
 // capture returns the step's hold of a variable, taking it at the first touch.
@@ -29,7 +31,8 @@ func (rc *ReplicaContext) capture(op string, v *Variable) *captured {
 		panic(&ContextError{Op: op, Reason: fmt.Sprintf("variable %q is met first inside a loop body or a branch of the step", v.path), Hint: "call Read before it"})
 	}
 	c := &captured{variable: v, name: fmt.Sprintf("distributed_%d", len(rc.captured))}
-	c.now = graph.Parameter(rc.graph, c.name, shapes.Make(v.dtype, v.shape...))
+	rc.standIn(op, c)
+	c.now = rc.paramOf(c)
 	rc.captured = append(rc.captured, c)
 	return c
 }
@@ -111,6 +114,9 @@ func (rc *ReplicaContext) set(op string, c *captured, x *graph.Node, apply func(
 	}
 	rc.writesInMain(op)
 	c.now, c.changed = apply(c.now, x), true
+	if c.standIn != nil {
+		c.standIn.SetNodeValue(c.now)
+	}
 	return c.now
 }
 

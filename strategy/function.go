@@ -72,8 +72,10 @@ type FunctionOptions struct {
 	KeepPadding bool
 
 	mirroredResults bool
-	// wholeModel says that the step has all variables of its store.
+	// wholeModel says that the step has all variables of its store: a training step.
 	wholeModel bool
+	// guard looks for numbers that are not finite in a training step.
+	guard *guard
 }
 
 // Function is a step function of a strategy, compiled once for each signature:

@@ -44,6 +44,11 @@ type ReplicaContext struct {
 	// captured are the variables that the step touched, in the order of the
 	// first touch.
 	captured []*captured
+	// training is set in a training step. taken, if it has one, is whether the step is
+	// taken, and counter the variable that counts those that are not.
+	training bool
+	taken    *graph.Node
+	counter  *model.Variable
 	// merging is set while a merge function is traced.
 	merging bool
 	// arguments are the step's, sizes the real sizes of those that are padded.

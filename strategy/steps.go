@@ -175,5 +175,8 @@ func (t *TrainStep) RunSteps(ctx context.Context, batches ...[]any) (*Mirrored, 
 	if err != nil {
 		return nil, err
 	}
+	if err := t.function.opts.guard.stopped(ctx, t.function); err != nil {
+		return nil, errors.Join(err, results[0].Close())
+	}
 	return results[0].(*Mirrored), nil
 }

@@ -74,6 +74,7 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 	}
 	t = f.newTrace(ctx, values)
 	t.padding = f.padding(values)
+	defer t.rc.dropStandIns()
 	if err := t.run(); err != nil {
 		return nil, nil, err
 	}
@@ -118,6 +119,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value) *trace {
 		model.SetStore(t.graph, store)
 		store.SetTraining(t.graph, f.opts.Training)
 		t.rc.scope = store.RootScope()
+		t.rc.training = f.opts.wholeModel
 		t.vars = s.Variables(store)
 	}
 	return t
@@ -151,7 +153,7 @@ func (t *trace) run() error {
 	for _, c := range rc.captured {
 		if c.changed {
 			t.written = append(t.written, c)
-			t.outputs = append(t.outputs, c.now)
+			t.outputs = append(t.outputs, rc.kept(c.now, t.graph.GetParameterByName(c.name)))
 		}
 	}
 	if len(t.outputs) == 0 { // a program gives something
@@ -169,14 +171,20 @@ func (t *trace) gatherChanged() error {
 	if store == nil {
 		return nil
 	}
+	t.rc.takeTrained()
 	for v := range store.IterVariables() {
-		if v.ChangedInGraph(t.graph) {
+		if v.ChangedInGraph(t.graph) && t.rc.standingIn(v.Path()) == nil {
 			t.changed = append(t.changed, v)
 			t.outputs = append(t.outputs, v.NodeValue(t.graph))
 		}
 	}
 	if err := t.rc.settle(t.changed, t.outputs[t.own:]); err != nil {
 		return t.f.traceError(err)
+	}
+	for i, v := range t.changed {
+		if v != t.rc.counter {
+			t.outputs[t.own+i] = t.rc.kept(t.outputs[t.own+i], t.graph.GetParameterByName(v.Path()))
+		}
 	}
 	return nil
 }

@@ -33,6 +33,9 @@ type TrainOptions struct {
 	// LocalBatch says that host tensors are not the global batch but the rows of
 	// this process's replicas; see [FunctionOptions.LocalBatch].
 	LocalBatch bool
+	// NonFinite says what to do when the loss or a gradient is not finite. The zero
+	// value takes the step.
+	NonFinite NonFinite
 }
 
 // TrainStep is a training step: loss, gradients, one all-reduce for each gradient,
@@ -52,6 +55,12 @@ type TrainStep struct {
 // variables of store. The optimizer is any of GoMLX's that takes gradients
 // (Adam and its kin, SGD); another one is an error of the first Run.
 //
+// It trains the trainable variables that the loss uses: those of the store, and those of
+// [TPUStrategy.NewVariable] that it reads with [ReplicaContext.Read], if they are floats
+// and mirrored. What the optimizer keeps for the latter, such as moments, is in the
+// store below "/distributed", laid out like them. A trainable variable that is [OnRead]
+// is an [*Error] of kind ValueError.
+//
 // Gradients and loss are averaged over the replicas, so that a global batch gives
 // the step that one device would take on it, up to rounding.
 //
@@ -67,6 +76,7 @@ func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, los
 	if o.Name == "" {
 		o.Name = "train_step"
 	}
+	guard := newGuard(o.NonFinite, o.Name)
 	step := func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
 		switch {
 		case loss == nil:
@@ -90,7 +100,7 @@ func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, los
 		scope := rc.scope
 		gradients := scope.BuildTrainableVariablesGradientsGraph(l)
 		if len(gradients) == 0 {
-			panic(fmt.Errorf("the loss uses no trainable variable of the store"))
+			panic(fmt.Errorf("the loss uses no trainable variable: none of the store, and reads none of the scope"))
 		}
 		for i, gradient := range gradients {
 			if rows != nil { // what has no rows has no mean, nor gradients of it
@@ -98,15 +108,23 @@ func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, los
 			}
 			gradients[i] = rc.AllReduce(Mean, gradient)
 		}
+		var mean *graph.Node
+		if guard != nil {
+			mean = rc.AllReduce(Mean, l)
+			guard.build(rc, mean, gradients)
+		}
 		update.UpdateGraphWithGradients(scope, gradients, l.DType())
 		train.ExecPerStepUpdateGraphFn(rc.graph)
 		rc.keepStates(rows)
-		return []*graph.Node{rc.AllReduce(Mean, l)}
+		if mean == nil {
+			mean = rc.AllReduce(Mean, l)
+		}
+		return []*graph.Node{mean}
 	}
 	return &TrainStep{
 		function: s.Function(step, FunctionOptions{
 			Name: o.Name, Store: store, Training: true, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch,
-			mirroredResults: true, wholeModel: true, PadRagged: true,
+			mirroredResults: true, wholeModel: true, PadRagged: true, guard: guard,
 		}),
 		steps: map[string]*trainBound{},
 	}

@@ -28,6 +28,9 @@ type Variables struct {
 	mu     sync.Mutex // guards the list and firsts; buffers are guarded by strategy.launch
 	list   []*Variable
 	firsts FirstValues
+	// trained are the variables of the scope that training steps over the store train,
+	// by the paths of their stand-ins.
+	trained map[string]*Variable
 }
 
 // Variables returns the variables of a store. The same store gives the same
@@ -98,6 +101,11 @@ func (vs *Variables) place(path string) (*Variable, error) {
 		trainable: source.Trainable, synchronization: OnWrite}
 	var rule int
 	v.annotation, rule = vs.strategy.opts.Variables.For(path, len(v.shape))
+	if rule < 0 {
+		if like := vs.trainedLike(source); like != nil {
+			v.annotation = like.annotation
+		}
+	}
 	if err := v.annotation.Validate(path, v.shape, vs.strategy.perReplica); err != nil {
 		return nil, fmt.Errorf("strategy: variable rule %d: %w", rule, err)
 	}

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
@@ -37,10 +38,23 @@ type Group struct {
 	Create func(info Info, value *tensors.Tensor) error
 }
 
-// With returns the group with more variables.
+// With returns the group with more variables. One that is in the group already is not
+// there twice.
 func (g Group) With(more ...Variable) Group {
-	g.Variables = append(append([]Variable(nil), g.Variables...), more...)
+	g.Variables = append([]Variable(nil), g.Variables...)
+	for _, v := range more {
+		if !slices.ContainsFunc(g.Variables, func(other Variable) bool { return same(v, other) }) {
+			g.Variables = append(g.Variables, v)
+		}
+	}
 	return g
+}
+
+// same reports whether two are one variable of a strategy.
+func same(a, b Variable) bool {
+	x, ok := a.(*strategy.Variable)
+	y, too := b.(*strategy.Variable)
+	return ok && too && x == y
 }
 
 // Store is the group of a GoMLX store's variables, with no devices involved.
@@ -66,14 +80,20 @@ func Store(store *model.Store) Group {
 
 // Strategy is the group of a store's variables where a strategy has them: on its
 // devices, for those that a step has used, else in the store, from where the first
-// step takes them. No step may be launched while it is saved: the variables are
-// read one after another. Add the strategy's other variables with [Group.With].
+// step takes them. The variables of the strategy's scope that training steps train are
+// in it too. No step may be launched while it is saved: the variables are read one after
+// another. Add the strategy's other variables with [Group.With].
 func Strategy(s *strategy.TPUStrategy, store *model.Store) Group {
 	g := Store(store)
 	onDevices := s.Variables(store)
 	for i, v := range g.Variables {
 		if placed, ok := onDevices.Lookup(v.Path()); ok {
 			g.Variables[i] = placed
+		}
+	}
+	for _, v := range s.DistributedVariables() {
+		if v.Trains() {
+			g = g.With(v)
 		}
 	}
 	return g
