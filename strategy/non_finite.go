@@ -238,6 +238,9 @@ func (g *guard) stopped(ctx context.Context, f *Function) error {
 // for it. The counts are a variable of the store, "/non_finite/" and the step's name, and
 // are saved with it.
 func (t *TrainStep) NonFinite(ctx context.Context) (NonFiniteSteps, error) {
+	if err := untraced(ctx, "NonFinite", insteadOfRunning); err != nil {
+		return NonFiniteSteps{}, err
+	}
 	g := t.function.opts.guard
 	if g == nil {
 		return NonFiniteSteps{}, fmt.Errorf("strategy: %s: counting steps that are not finite: %w; set TrainOptions.NonFinite", t.function.opts.Name, errors.ErrUnsupported)
@@ -248,6 +251,9 @@ func (t *TrainStep) NonFinite(ctx context.Context) (NonFiniteSteps, error) {
 // ResetNonFinite sets the counts to zero. A step that stopped goes on with the next Run.
 // With several processes all of them call it.
 func (t *TrainStep) ResetNonFinite(ctx context.Context) error {
+	if err := untraced(ctx, "ResetNonFinite", insteadOfRunning); err != nil {
+		return err
+	}
 	g, f := t.function.opts.guard, t.function
 	if g == nil {
 		return fmt.Errorf("strategy: %s: counting steps that are not finite: %w; set TrainOptions.NonFinite", f.opts.Name, errors.ErrUnsupported)

@@ -8,11 +8,16 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tpustrategy/internal/plugintest"
+	"tpustrategy/logical"
 	"tpustrategy/lowering"
 	"tpustrategy/lowering/backend"
+	"tpustrategy/lowering/module"
+	"tpustrategy/pjrt"
 )
 
 // TestPCGIsGos holds the generator's bits, and the state after, against Go's own, as the
@@ -61,4 +66,35 @@ func TestPCGIsGos(t *testing.T) {
 			assert.Equal(t, []uint64{binary.LittleEndian.Uint64(after[4:]), binary.LittleEndian.Uint64(after[12:]), 42}, out[0])
 		})
 	}
+}
+
+// TestPCGOfPartsIsCompiledForTPUs compiles a draw that is split over the cores of a TPU:
+// none of them makes more than its part.
+func TestPCGOfPartsIsCompiledForTPUs(t *testing.T) {
+	if !plugintest.InChild(t) {
+		plugintest.Path(t, "tpu")
+		out, err := plugintest.Child(t, plugintest.TPUEnv()...)
+		require.NoError(t, err, "%s", failures(out))
+		return
+	}
+	plugin := plugintest.Open(t, "tpu")
+	topology, err := plugin.NewTopology(t.Context(), "v5e:2x2", nil)
+	require.NoError(t, err)
+	defer topology.Close()
+	trace := module.NewTrace(module.Options{LogicalDevices: 4, Random: lowering.RandomPCG})
+	g := graph.NewGraph(trace, "draw")
+	next, value := graph.RandomNormal(graph.Parameter(g, "state", shapes.Make(dtypes.Uint64, 3)), shapes.Make(dtypes.Float32, 4096, 8192))
+	require.NoError(t, g.Compile(value, next))
+	m, err := trace.Module(g, module.Signature{Arguments: []module.Tensor{{Name: "state"}},
+		Results: []module.Tensor{{Name: "value", Annotation: logical.SplitInto(1, 4)}, {Name: "next"}}})
+	require.NoError(t, err)
+	x, err := plugin.Compile(t.Context(), topology, pjrt.Program{Code: m.Text},
+		pjrt.CompileOptions{Replicas: 1, Partitions: 4, DeviceAssignment: [][]int{{0, 1, 2, 3}}, SPMD: true, Shardy: true})
+	require.NoError(t, err, "%s", m.Text)
+	defer x.Close()
+	memory, err := x.MemoryStats()
+	require.NoError(t, err)
+	part := int64(4096 * 8192 * 4 / 4)
+	t.Logf("%+v", memory)
+	require.Less(t, memory.Temp, 3*part)
 }
