@@ -6,11 +6,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
+	"golang.org/x/sync/errgroup"
 
 	"tpustrategy/lowering/module"
 	"tpustrategy/pjrt"
@@ -62,7 +64,8 @@ type maker struct {
 	vs       *Variables
 	pending  []*model.Variable // small ones that wait to be made together
 	programs map[[sha256.Size]byte]*valueProgram
-	agreed   bool // on the state of random numbers, over the processes
+	traced   map[*model.Variable]*tracedInitializer // of the large ones
+	agreed   bool                                   // on the state of random numbers, over the processes
 	took     FirstValues
 }
 
@@ -91,6 +94,9 @@ func (vs *Variables) initialize(ctx context.Context) error {
 		return nil
 	}
 	return vs.making(func(m *maker) error {
+		if err := m.prepare(ctx, missing); err != nil {
+			return err
+		}
 		for _, v := range missing {
 			if err := m.make(ctx, v); err != nil {
 				return fmt.Errorf("variable %q: %w", v.Path(), err)
@@ -103,10 +109,12 @@ func (vs *Variables) initialize(ctx context.Context) error {
 // making runs f with a maker and counts its time.
 func (vs *Variables) making(f func(m *maker) error) error {
 	start := time.Now()
-	m := &maker{vs: vs, programs: map[[sha256.Size]byte]*valueProgram{}}
+	m := &maker{vs: vs, programs: map[[sha256.Size]byte]*valueProgram{}, traced: map[*model.Variable]*tracedInitializer{}}
 	err := f(m)
 	for _, p := range m.programs {
-		err = errors.Join(err, p.executable.Close())
+		if p.executable != nil {
+			err = errors.Join(err, p.executable.Close())
+		}
 	}
 	m.took.Making = time.Since(start) - m.took.Lowering - m.took.Compiling
 	vs.mu.Lock()
@@ -134,10 +142,8 @@ func (m *maker) make(ctx context.Context, v *model.Variable) error {
 	if err != nil {
 		return err
 	}
-	start := time.Now()
-	traced, err := m.vs.strategy.traceInitializer(m.vs.store, init, v.Shape(), placed.annotation)
-	m.took.Lowering += time.Since(start)
-	if err != nil { // what cannot be lowered is made as GoMLX makes it
+	traced := m.traced[v]
+	if traced == nil { // what cannot be lowered is made as GoMLX makes it
 		m.pending = append(m.pending, v)
 		return m.flush(ctx)
 	}
@@ -169,6 +175,9 @@ func (m *maker) again(ctx context.Context, placed *Variable, r *recipe) error {
 	traced, err := m.vs.strategy.traceInitializer(m.vs.store, r.init, r.shape, placed.annotation)
 	m.took.Lowering += time.Since(start)
 	if err != nil {
+		return err
+	}
+	if err := m.compile(ctx, []*module.Module{traced.module}); err != nil {
 		return err
 	}
 	var state *tensors.Tensor
@@ -249,10 +258,7 @@ func (m *maker) flush(ctx context.Context) error {
 // random numbers after it, if it draws some.
 func (m *maker) onDevices(ctx context.Context, placed *Variable, traced *tracedInitializer, state *tensors.Tensor) (next *tensors.Tensor, err error) {
 	s := m.vs.strategy
-	p, err := m.program(ctx, traced.module)
-	if err != nil {
-		return nil, err
-	}
+	p := m.programs[sha256.Sum256(traced.module.Text)]
 	var in []*pjrt.Buffer
 	if state != nil {
 		l, err := s.layout(state.DType(), state.Shape().Dimensions, traced.module.Arguments[0].Annotation, false)
@@ -312,26 +318,63 @@ func stateOf(ctx context.Context, buffers []*pjrt.Buffer) (*tensors.Tensor, erro
 	return next, failed
 }
 
-// program compiles a program that makes values, once for each text.
-func (m *maker) program(ctx context.Context, mod *module.Module) (*valueProgram, error) {
-	s, key := m.vs.strategy, sha256.Sum256(mod.Text)
-	if p, ok := m.programs[key]; ok {
-		return p, nil
-	}
-	if err := s.agree(ctx, "the first values of variables", mod.Results[0].Name, mod.Text); err != nil {
-		return nil, err
-	}
+// prepare traces the initializers of the large variables and compiles their programs.
+func (m *maker) prepare(ctx context.Context, missing []*model.Variable) error {
 	start := time.Now()
-	x, err := s.buildOnce(ctx, "the first values of variables", mod)
-	m.took.Compiling += time.Since(start)
-	if err != nil {
-		return nil, err
+	var modules []*module.Module
+	for _, v := range missing {
+		init := initial.Of(v)
+		if init == nil || v.Shape().ByteSize() < largeVariable {
+			continue
+		}
+		placed, err := m.vs.place(v.Path())
+		if err != nil {
+			return err
+		}
+		if traced, err := m.vs.strategy.traceInitializer(m.vs.store, init, v.Shape(), placed.annotation); err == nil {
+			m.traced[v] = traced
+			modules = append(modules, traced.module)
+		}
 	}
-	m.took.Programs++
-	p := &valueProgram{executable: x, module: mod}
-	m.programs[key] = p
-	p.rows, err = s.rows(x)
-	return p, err
+	m.took.Lowering += time.Since(start)
+	return m.compile(ctx, modules)
+}
+
+// compile compiles programs that make values, side by side, and each text once. All
+// processes must have the same ones.
+func (m *maker) compile(ctx context.Context, modules []*module.Module) error {
+	start, s := time.Now(), m.vs.strategy
+	var fresh []*valueProgram
+	var texts []byte
+	for _, mod := range modules {
+		key := sha256.Sum256(mod.Text)
+		if m.programs[key] == nil {
+			p := &valueProgram{module: mod}
+			m.programs[key] = p
+			fresh, texts = append(fresh, p), append(texts, key[:]...)
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	if err := s.agree(ctx, "the first values of variables", fmt.Sprintf("%d programs", len(fresh)), texts); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for _, p := range fresh {
+		group.Go(func() (err error) {
+			if p.executable, err = s.buildOnce(ctx, "the first values of variables", p.module); err != nil {
+				return err
+			}
+			p.rows, err = s.rows(p.executable)
+			return err
+		})
+	}
+	err := group.Wait()
+	m.took.Programs += len(fresh)
+	m.took.Compiling += time.Since(start)
+	return err
 }
 
 // take gives a variable its first buffers, unless it got others meanwhile.
