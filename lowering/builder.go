@@ -174,6 +174,10 @@ func (b *Builder) Compile() (compute.Executable, error) {
 		Partitions:     b.partitions,
 		Devices:        b.devices,
 	}
+	program.functions = append(program.functions, b.main.fn)
+	for _, f := range b.others {
+		program.functions = append(program.functions, f.fn)
+	}
 	if b.backend.opts.Compile != nil {
 		return b.backend.opts.Compile(program)
 	}

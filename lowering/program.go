@@ -33,6 +33,8 @@ type Program struct {
 
 	// Devices is the device assignment, replica by replica; nil if none was asked for.
 	Devices []compute.DeviceNum
+
+	functions []*stablehlo.Function // the top-level ones
 }
 
 // Text returns the module as MLIR text. It writes the module anew on each call; the same graph gives

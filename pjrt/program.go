@@ -13,6 +13,15 @@ type Program struct {
 	Code []byte
 	// Format is "mlir" (the default), "hlo" or "hlo_with_config".
 	Format string
+
+	facts *screen.Facts // what its maker knows of Code, which is then not read
+}
+
+// Lowered returns a program that this module's lowering made, which gives what it knows of the code:
+// [Client.Compile] checks that in the place of the text, if it is of this very text, and refuses the
+// same programs. Others have no facts to give, and their text is read.
+func Lowered(code []byte, facts *screen.Facts) Program {
+	return Program{Code: code, Format: FormatMLIR, facts: facts}
 }
 
 // The formats of a Program.
@@ -41,7 +50,11 @@ func (p Program) check(o CompileOptions, platform string) (Program, error) {
 	var err error
 	switch module := p.Code; p.Format {
 	case FormatMLIR:
-		p.Code, err = screen.MLIR(p.Code, screen.Options{Shardy: o.Shardy, Host: platform == "cpu", TPU: platform == "tpu", Replicas: o.Replicas, Partitions: o.Partitions})
+		compiler := screen.Options{Shardy: o.Shardy, Host: platform == "cpu", TPU: platform == "tpu", Replicas: o.Replicas, Partitions: o.Partitions}
+		var known bool
+		if known, err = p.facts.Check(p.Code, compiler); !known {
+			p.Code, err = screen.MLIR(p.Code, compiler)
+		}
 	case FormatHLOWithConfig:
 		if module, err = field(p.Code, 1); err != nil {
 			return p, nil // the plugin says what is wrong

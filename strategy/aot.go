@@ -198,7 +198,7 @@ func (s *TPUStrategy) compileOptions(replicas int) pjrt.CompileOptions {
 
 // build compiles a step's module: onto the devices, or ahead of time.
 func (s *TPUStrategy) build(ctx context.Context, name string, m *module.Module) (system.Executable, error) {
-	code, opts := pjrt.Program{Code: m.Text, Format: pjrt.FormatMLIR}, s.compileOptions(m.Replicas)
+	code, opts := pjrt.Lowered(m.Text, m.Facts()), s.compileOptions(m.Replicas)
 	x, err := s.buildProgram(ctx, code, opts)
 	if err == nil {
 		return x, nil

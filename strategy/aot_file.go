@@ -226,7 +226,7 @@ func (p *program) serialize(c *Compiled) ([]byte, error) {
 		return code, err
 	}
 	// The compiler found it in a cache.
-	x, err := s.sys.Client().Compile(context.Background(), pjrt.Program{Code: p.module.Text, Format: pjrt.FormatMLIR}, s.compileOptions(p.module.Replicas))
+	x, err := s.sys.Client().Compile(context.Background(), pjrt.Lowered(p.module.Text, p.module.Facts()), s.compileOptions(p.module.Replicas))
 	if err != nil {
 		return nil, err
 	}

@@ -261,8 +261,9 @@ func (r *reader) custom(i int, op *Operation) int {
 		case c == '(':
 			i, args = r.parentheses(i, op, args)
 		case c == '{':
-			switch kind := r.braces(i); {
-			case kind == region, kind == empty && op.Name == "func.func" && before != "attributes":
+			body := (op.Name == "func.func" || op.Name == "builtin.module") && before != "attributes"
+			switch {
+			case body || r.braces(i) == region:
 				i, args = r.region(i, op, args), nil
 			default:
 				end := r.group(i)

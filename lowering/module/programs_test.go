@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tpustrategy/internal/screen"
 	"tpustrategy/logical"
 	"tpustrategy/lowering"
 	"tpustrategy/lowering/module"
@@ -45,6 +46,9 @@ func TestProgramsOfReplicasGiveTheNumbersOfPartitions(t *testing.T) {
 				require.Equal(t, []int{r, 1}, []int{m.Replicas, m.Partitions})
 				assert.Equal(t, want, got, "%d replicas, %d steps", r, n)
 				assert.NotContains(t, string(m.Text), "sdy.")
+				known, err := m.Facts().Check(m.Text, screen.Options{Host: true, Replicas: r})
+				assert.True(t, known, "the text is not read")
+				assert.NoError(t, err)
 				assert.Contains(t, string(m.Text), fmt.Sprintf("mhlo.num_replicas = %d", r))
 			}
 		}

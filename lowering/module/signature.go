@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"tpustrategy/errkind"
+	"tpustrategy/internal/screen"
 	"tpustrategy/logical"
 	"tpustrategy/sharding"
 )
@@ -72,7 +73,13 @@ type Module struct {
 	Replicas, Partitions int
 	// Arguments are the buffers of each device in order, Results likewise.
 	Arguments, Results []Placed
+
+	facts *screen.Facts
 }
+
+// Facts returns what the trace knows of the step that compilers may not survive: with it
+// nobody needs to read Text for that. It is nil for a module that was not assembled here.
+func (m *Module) Facts() *screen.Facts { return m.facts }
 
 // DTypeError says that a tensor has a dtype that does not cross the border of a step.
 type DTypeError struct {

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"tpustrategy/internal/screen"
 	"tpustrategy/logical"
 	"tpustrategy/lowering"
 	"tpustrategy/sharding"
@@ -99,7 +101,26 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	}
 	out.WriteString("}\n")
 	m.Text = []byte(out.String())
+	m.facts = w.facts(m, p)
 	return m, nil
+}
+
+// facts gathers what is known of the step as it was traced, and of its border. What this
+// package writes around it harms no compiler.
+func (w *writer) facts(m *Module, p *lowering.Program) *screen.Facts {
+	functions := []*stablehlo.Function{p.Main}
+	for _, f := range w.trace.functions {
+		functions = append(functions, f.StableHLO())
+	}
+	found := lowering.Facts(func(s *stablehlo.Statement) bool { return s.Attributes[markerAttribute] != nil }, functions...)
+	if found == nil {
+		return nil
+	}
+	for _, placed := range slices.Concat(m.Arguments, m.Results) {
+		found.Tensor(placed.Global, placed.DType == dtypes.Complex128)
+	}
+	found.Of(m.Text)
+	return found
 }
 
 // single reports whether the program has but one partition, and so no mesh: the plugins run
