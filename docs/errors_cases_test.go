@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"tpustrategy/logical"
+	"tpustrategy/pjrt/worker"
 	"tpustrategy/strategy"
 	"tpustrategy/strategy/checkpoint"
 	"tpustrategy/strategy/input"
@@ -136,6 +137,23 @@ func interruptedCompile(strat *strategy.TPUStrategy) error {
 		return []*graph.Node{graph.Exp(in[0])}
 	}, strategy.FunctionOptions{Name: "forward"})
 	_, err := step.Compiled(ctx, shapes.Make(dtypes.Float32, 8))
+	return err
+}
+
+func compilerCrash(ctx context.Context, sys *system.System, command []string) error {
+	compiler, err := worker.New(worker.Options{Command: command, Env: []string{"XLA_FLAGS=--no_such_flag"}})
+	if err != nil {
+		return err
+	}
+	strat, err := strategy.New(sys, strategy.Options{Compiler: compiler})
+	if err != nil {
+		return err
+	}
+	defer strat.Close()
+	step := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.Exp(in[0])}
+	}, strategy.FunctionOptions{Name: "forward"})
+	_, err = step.Run(ctx, float32(1))
 	return err
 }
 

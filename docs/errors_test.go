@@ -27,11 +27,20 @@ import (
 	"tpustrategy/internal/plugintest"
 	"tpustrategy/logical"
 	"tpustrategy/pjrt"
+	"tpustrategy/pjrt/worker"
 	"tpustrategy/strategy"
 	"tpustrategy/strategy/input"
 	"tpustrategy/tpu"
 	"tpustrategy/tpu/system"
 )
+
+// command starts this test's program as a worker.
+var command []string
+
+func TestMain(m *testing.M) {
+	command = worker.Main()
+	os.Exit(m.Run())
+}
 
 var update = flag.Bool("update", false, "write what the errors print into errors.md")
 
@@ -58,6 +67,7 @@ func TestErrorsPrintWhatThePageSays(t *testing.T) {
 		"unreachedRule":      func(*testing.T) error { return unreachedRule(ctx, sys) },
 		"indivisibleBatch":   func(*testing.T) error { return indivisibleBatch(strat) },
 		"tooManyReplicas":    func(*testing.T) error { return tooManyReplicas(sys) },
+		"compilerCrash":      func(*testing.T) error { return compilerCrash(ctx, sys, command) },
 		"missingPlugin":      func(*testing.T) error { return missingPlugin(ctx) },
 		"noSuchSlice":        func(*testing.T) error { return noSuchSlice() },
 		"bucket":             func(*testing.T) error { return bucket() },
@@ -115,8 +125,9 @@ func is[E error](err error) bool {
 	return errors.As(err, &target)
 }
 
-// timeless leaves out how long something took.
+// timeless leaves out when something happened, in which process, and how long it took.
 func timeless(text string) string {
+	text = regexp.MustCompile(`F0000 [0-9:.]+ +[0-9]+`).ReplaceAllString(text, "F0000")
 	return regexp.MustCompile(`took [0-9.a-zµ]+`).ReplaceAllString(text, "took a while")
 }
 
