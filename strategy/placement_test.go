@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"tpustrategy/internal/hlotest"
 	"tpustrategy/logical"
 	"tpustrategy/strategy"
 )
@@ -170,4 +171,46 @@ func lineWith(text string, words ...string) string {
 		}
 	}
 	return ""
+}
+
+// Layers that are assigned to a logical device are computed there alone, forward and backward, and train as they do
+// everywhere.
+func TestAssignedLayersTrainOnTheirDevices(t *testing.T) {
+	ctx := context.Background()
+	train := func(devices int) (loss []float32, ops []hlotest.Op) {
+		strat := newStrategy(t, 2*devices, strategy.Options{Replicas: 2, LogicalDevices: devices})
+		step := strat.TrainStep(storeWithSeed(), optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			h := logical.Assign(graph.Tanh(layers.Dense(rc.Scope("first"), in[0], true, 32)), 0)
+			h = logical.Assign(graph.Tanh(layers.Dense(rc.Scope("second"), h, true, 32)), devices-1)
+			y := logical.Assign(layers.Dense(rc.Scope("last"), h, true, 1), 0)
+			return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
+		})
+		x, y := batch(16, 32)
+		for range 5 {
+			out, err := step.Run(ctx, x, y)
+			require.NoError(t, err)
+			value, err := out.Local(ctx, 0)
+			require.NoError(t, err)
+			loss = append(loss, value.Value().(float32))
+		}
+		compiled, err := step.Compiled(ctx, x, y)
+		require.NoError(t, err)
+		return loss, hlotest.Ops(t, compiled.Executable.Executable())
+	}
+	want, _ := train(1)
+	for _, devices := range []int{2, 4} {
+		got, ops := train(devices)
+		assert.InDeltaSlice(t, want, got, 1e-4)
+		var alone, everywhere int
+		for _, op := range ops {
+			switch {
+			case op.Code == "dot" && op.Guarded:
+				alone++
+			case op.Code == "dot":
+				everywhere++
+			}
+		}
+		assert.Zero(t, everywhere, "products that all devices of a replica run")
+		assert.GreaterOrEqual(t, alone, 7, "three forward, four backward, as the gradient of the input is not asked for")
+	}
 }
