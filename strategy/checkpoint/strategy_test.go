@@ -359,3 +359,39 @@ func number(t *testing.T, x *tensors.Tensor) float64 {
 	}
 	return tensors.ToScalar[float64](x)
 }
+
+// TestVariablesOfTheScopeAreSaved saves a trained variable of the scope with the store's,
+// and restores it before the first step.
+func TestVariablesOfTheScopeAreSaved(t *testing.T) {
+	ctx := context.Background()
+	sys, d := openCPU(t, 2), openDirectory(t, checkpoint.Options{})
+	x := [][]float32{{1, 2}, {3, 4}}
+	open := func() (*strategy.TPUStrategy, *model.Store, *strategy.TrainStep, *strategy.Variable) {
+		s := newStrategy(t, sys, strategy.Options{Replicas: 2})
+		w, err := s.NewVariable(ctx, [][]float32{{1}, {-1}}, strategy.VariableOptions{Name: "w"})
+		require.NoError(t, err)
+		store := model.NewStore()
+		return s, store, s.TrainStep(store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(graph.Square(graph.MatMul(in[0], rc.Read(w))))
+		}), w
+	}
+	loss := func(step *strategy.TrainStep) float64 {
+		l, err := step.Run(ctx, x)
+		require.NoError(t, err)
+		value, err := l.Float64(ctx)
+		require.NoError(t, err)
+		return value
+	}
+	s, store, step, w := open()
+	for range 3 {
+		loss(step)
+	}
+	group := checkpoint.Strategy(s, store)
+	require.Len(t, group.With(w).Variables, len(group.Variables), "it is in the group already")
+	require.NoError(t, d.Save(ctx, 3, group, checkpoint.SaveOptions{}))
+	want := loss(step)
+
+	s, store, step, _ = open()
+	restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
+	require.Equal(t, want, loss(step))
+}
