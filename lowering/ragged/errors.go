@@ -1,6 +1,10 @@
 package ragged
 
-import "fmt"
+import (
+	"fmt"
+
+	"tpustrategy/errkind"
+)
 
 // Error says what of a step cannot leave padding out.
 type Error struct {
@@ -41,3 +45,6 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Kind is the cause's, otherwise InvalidArgumentError.
+func (e *Error) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.InvalidArgumentError) }

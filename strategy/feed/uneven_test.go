@@ -2,6 +2,9 @@ package feed_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -12,6 +15,7 @@ import (
 
 	"tpustrategy/strategy"
 	"tpustrategy/strategy/feed"
+	"tpustrategy/strategy/input"
 )
 
 func TestUnevenBatchesAreFedAsTheyAre(t *testing.T) {
@@ -39,4 +43,28 @@ func TestUnevenBatchesAreFedAsTheyAre(t *testing.T) {
 	}
 	assert.Equal(t, []float64{2.5, 6}, losses)
 	assert.Equal(t, [][]int{{2, 2}, {2, 1}}, rows)
+}
+
+// Several processes have one shape: an uneven batch is refused by name on each of them.
+func TestSeveralProcessesRefuseUnevenBatches(t *testing.T) {
+	onHosts(t, 2, 4, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		d, err := s.DistributeDataset(input.Range(16).Batch(8, true), strategy.DistributeOptions{})
+		if err != nil {
+			return err
+		}
+		_, err = feed.New(ctx, s, d, feed.Options{Partial: feed.Uneven})
+		var option *feed.OptionError
+		if !errors.As(err, &option) || option.Option != "Partial" {
+			return fmt.Errorf("feed: %w", err)
+		}
+		step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(in[0])
+		})
+		_, err = step.Run(ctx, []float32{1, 2, 3})
+		var argument *strategy.ArgumentError
+		if !errors.As(err, &argument) || !strings.Contains(err.Error(), "3 rows does not divide among 4 replicas") {
+			return fmt.Errorf("train step: %w", err)
+		}
+		return nil
+	})
 }
