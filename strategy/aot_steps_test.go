@@ -193,8 +193,23 @@ func TestAOTLoopsAreSavedForATPU(t *testing.T) {
 	require.NoError(t, strategy.DecodeStep(file))
 	assert.Contains(t, string(file), `"steps":3`)
 	assert.Contains(t, string(file), `"per_step":true`)
-	_, err = compiled.Report()
+	looped, err := compiled.Report()
 	require.NoError(t, err)
+	one, err := step.Compiled(ctx, x, y)
+	require.NoError(t, err)
+	single, err := one.Report()
+	require.NoError(t, err)
+	// A loop of three steps does what three steps do.
+	assert.Equal(t, 3*single.Cost.ModelFLOPs, looped.Cost.ModelFLOPs)
+	assert.InEpsilon(t, 3*single.Cost.FLOPs, looped.Cost.FLOPs, 0.2)
+	assert.Positive(t, looped.Cost.RooflineSeconds)
+	assert.LessOrEqual(t, looped.Cost.RooflineSeconds, 3*single.Cost.RooflineSeconds, "a loop may keep its state near the core")
+	bytes, moved := single.CollectiveBytes("replica")
+	inLoop, movedInLoop := looped.CollectiveBytes("replica")
+	assert.Equal(t, []int64{3 * bytes, 3 * moved}, []int64{inLoop, movedInLoop})
+	for _, c := range looped.Collectives {
+		assert.False(t, c.InLoop, "%+v", c)
+	}
 
 	_, err = strat.StackBatches(ctx, []any{x, y}, logical.Annotation{})
 	require.ErrorContains(t, err, "a loop has one shape for all")
