@@ -133,7 +133,7 @@ func (c *checker) add(code FindingCode, s Severity, subject string, got, want an
 func (c *checker) accelerator() {
 	env, md := c.env, c.md
 	if env.AcceleratorType != "" && md.AcceleratorType != "" && !sameType(env.AcceleratorType, md.AcceleratorType) {
-		c.add(FindingAcceleratorType, SeverityError, "TPU_ACCELERATOR_TYPE", env.AcceleratorType, md.AcceleratorType,
+		c.add(FindingAcceleratorType, c.unlessPart(), "TPU_ACCELERATOR_TYPE", env.AcceleratorType, md.AcceleratorType,
 			"unset it, or set it to what the metadata says")
 	}
 	topology := md.TPUEnv.Get("TOPOLOGY")
@@ -154,10 +154,12 @@ func flat(topology string) string {
 }
 
 // unlessPart is the severity of what differs from the metadata: an error, unless the
-// environment says by its process grid that the job is on a part of the slice.
+// environment says that the job is on a part of the slice, by its process grid or by
+// the one name "localhost".
 func (c *checker) unlessPart() Severity {
-	env := c.env
-	if env.alone() || len(env.Hostnames) > 0 && len(env.Hostnames) < len(c.md.Endpoints) && env.ProcessBounds.fits(len(env.Hostnames)) {
+	hosts, all := c.env.Hostnames, len(c.md.Endpoints)
+	fewer := len(hosts) > 0 && len(hosts) < all
+	if c.env.alone() && all > 1 || fewer && (c.env.ProcessBounds.fits(len(hosts)) || len(hosts) == 1 && hosts[0] == "localhost") {
 		return SeverityWarning
 	}
 	return SeverityError
@@ -215,11 +217,7 @@ func (c *checker) workers() {
 	}
 	if len(env.Hostnames) != len(md.Endpoints) {
 		// One process on a part of a slice says "localhost" on purpose.
-		severity := c.unlessPart()
-		if len(env.Hostnames) == 1 && env.Hostnames[0] == "localhost" {
-			severity = SeverityWarning
-		}
-		c.add(FindingWorkerCount, severity, "TPU_WORKER_HOSTNAMES", fmt.Sprintf("%d workers", len(env.Hostnames)),
+		c.add(FindingWorkerCount, c.unlessPart(), "TPU_WORKER_HOSTNAMES", fmt.Sprintf("%d workers", len(env.Hostnames)),
 			fmt.Sprintf("%d from worker-network-endpoints", len(md.Endpoints)), "unset it, or list the workers of this slice")
 		return
 	}

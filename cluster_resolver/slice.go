@@ -118,8 +118,8 @@ func (o SliceOptions) tasks(env Environment, md Metadata, hosts []string) (addre
 				strconv.Itoa(len(hosts))+" hosts", "set it to this process's place in TPU_PROCESS_ADDRESSES")
 		}
 		id, idName = worker, workerName
-		if n == 1 && (id < 0 || env.alone() || len(env.ProcessAddresses) == 1) {
-			id = 0 // a job of one process, whatever the number of its host
+		if n == 1 && (env.WorkerID < 0 || env.alone() || len(env.ProcessAddresses) == 1) {
+			id = 0 // a job of one process, whatever the number of its host in the slice
 		}
 	}
 	switch {

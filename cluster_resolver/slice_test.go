@@ -221,6 +221,15 @@ func TestOneHostOfASliceMayComputeAlone(t *testing.T) {
 	}
 }
 
+func TestALocalHostOfASliceComputesAlone(t *testing.T) {
+	md := NewMetadataClient(MetadataOptions{Transport: serve(t, newMetadataServer(v4Values()))})
+	got, err := TPUVM{Metadata: md, Getenv: env("TPU_WORKER_HOSTNAMES", "localhost", "TPU_ACCELERATOR_TYPE", "v4-8")}.Resolve(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, `{"worker":["localhost:8470"]}`, got.Spec.String())
+	assert.Equal(t, Task{"worker", 0}, got.Task)
+	assert.Equal(t, 4, got.NumAccelerators)
+}
+
 func TestAHostWithoutTheListOfWorkersIsAloneWhereTheGridSaysSo(t *testing.T) {
 	for tpuEnv, want := range map[string]bool{"HOST_BOUNDS: '1,1,1'\n": true, "HOST_BOUNDS: '1,1,2'\n": false, "TPU_PROCESS_BOUNDS: '1,1,1,1'\n": true} {
 		md := NewMetadataClient(MetadataOptions{Transport: serve(t, newMetadataServer(map[string]string{
