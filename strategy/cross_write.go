@@ -147,7 +147,7 @@ func (v *Variable) operand(ctx context.Context, op string, value any) (source an
 		return fail(err)
 	}
 	base := x.base()
-	if base.perReplica {
+	if base.differs() {
 		switch {
 		case v.synchronization == OnRead:
 			return fail(fault(TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read"))

@@ -152,6 +152,9 @@ func (rc *EagerContext) MergeCall(fn func(ctx context.Context, args ...any) (any
 			if merged[i], err = s.regroup(rc.outer(), "MergeCall", column, false); err != nil {
 				return nil, err
 			}
+			if s.replicas == 1 {
+				continue
+			}
 			// What a replica holds is its own, though it came from a mirrored value.
 			if merged[i], err = mapNest("MergeCall", merged[i], func(_ string, x any) (any, error) {
 				if m, ok := x.(*Mirrored); ok && m != nil {
@@ -166,8 +169,32 @@ func (rc *EagerContext) MergeCall(fn func(ctx context.Context, args ...any) (any
 		if err != nil {
 			return nil, err
 		}
+		if s.replicas == 1 {
+			return s.giveBack(args, result)
+		}
 		return s.split(result)
 	})
+}
+
+// giveBack is the one replica's part of what a merge call gave: an object that the
+// replica gave comes back as it was.
+func (s *TPUStrategy) giveBack(args []any, result any) ([]any, error) {
+	var given []any
+	if _, err := mapNest("MergeCall", args, func(_ string, x any) (any, error) {
+		given = append(given, x)
+		return nil, nil
+	}); err != nil {
+		return nil, err
+	}
+	part, err := mapNest("MergeCall", result, func(_ string, x any) (any, error) {
+		for _, g := range given {
+			if same(g, x) {
+				return x, nil
+			}
+		}
+		return s.SelectReplica(0, x)
+	})
+	return []any{part}, err
 }
 
 // inReplica refuses what an update's function cannot do: it is no replica's code.
@@ -208,7 +235,8 @@ func (s *TPUStrategy) split(nest any) ([]any, error) {
 }
 
 // AllReduce combines the leaves of a nest over the replicas; each receives the
-// result: TensorFlow's all_reduce. The replicas' tensors have one shape. The mean of
+// result: TensorFlow's all_reduce. It is the same on all of them, and counts as mirrored
+// where that is asked for: an update takes it. The replicas' tensors have one shape. The mean of
 // integers is that of [TPUStrategy.Reduce].
 func (rc *EagerContext) AllReduce(op ReduceOp, nest any) (any, error) {
 	if err := rc.inReplica("AllReduce"); err != nil {
@@ -253,7 +281,7 @@ func (rc *EagerContext) collective(call string, nest any, program func(v Value) 
 		if err != nil {
 			return nil, err
 		}
-		return results[0], nil
+		return asEqual(results[0]), nil
 	})
 }
 
@@ -400,7 +428,7 @@ func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.
 			return nil, err
 		}
 		values := make([]Value, 2)
-		mirrored := rc.update
+		mirrored, equal := rc.update, true
 		// A number waits for the other operand, whose dtype it takes.
 		for _, i := range order(columns) {
 			column := columns[i]
@@ -416,6 +444,7 @@ func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.
 			defer release()
 			values[i] = v
 			mirrored = mirrored && !v.base().perReplica
+			equal = equal && !v.base().differs()
 		}
 		if a, b := values[0].base().dtype, values[1].base().dtype; a != b {
 			return nil, fault(InvalidArgumentError, name, "convert one of them in a compiled function", "a %s beside a %s", a, b)
@@ -433,7 +462,7 @@ func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.
 		if err != nil {
 			return nil, err
 		}
-		results[0].base().ragged = ragged
+		results[0].base().ragged, results[0].base().equal = ragged, equal
 		return s.split(results[0])
 	})
 }

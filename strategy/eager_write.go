@@ -107,6 +107,7 @@ func (rc *EagerContext) apply(c builtinCall, v *Variable) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	results[0].base().equal = !v.perReplica()
 	return rc.strategy.split(results[0])
 }
 
@@ -122,6 +123,8 @@ func (rc *EagerContext) apart(x Value) (Value, error) {
 }
 
 // copyApart is a mirrored value's copy with a component for each replica.
+//
+// It counts as mirrored still.
 func (rc *EagerContext) copyApart(m *Mirrored) (Value, error) {
 	results, err := rc.strategy.call(rc.outer(), builtinCall{
 		name: "apart", values: []Value{m}, results: one(m.annotation),
@@ -130,7 +133,7 @@ func (rc *EagerContext) copyApart(m *Mirrored) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return results[0], nil
+	return asEqual(results[0]), nil
 }
 
 // written makes one value of what the replicas write. whole is set for a value
@@ -197,7 +200,7 @@ func (rc *EagerContext) mirrorEqual(op string, v *Variable, xs []any) ([]any, er
 		"different values for the components of a mirrored variable")
 	if object, ok := asOne(xs); ok {
 		of, ok := object.(*Variable)
-		if value, ok := object.(Value); ok && value.base().perReplica {
+		if value, ok := object.(Value); ok && value.base().differs() {
 			return nil, differ
 		}
 		if !ok || !of.perReplica() {

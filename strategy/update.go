@@ -172,7 +172,7 @@ func (e *Extended) UpdateEach(ctx context.Context, v *Variable, fn UpdateFunc, a
 	if needsMirrored(v) {
 		for i, arg := range args {
 			if _, err := mapNest(op, arg, func(path string, x any) (any, error) {
-				if p, ok := x.(*PerReplica); ok && p != nil {
+				if p, ok := x.(*PerReplica); ok && p != nil && p.differs() {
 					return nil, fault(TypeError, op, "reduce it first", "argument %d%s, %s, is not mirrored", i, path, &p.distributed)
 				}
 				if w, ok := x.(*Variable); ok && w != nil && w.synchronization == OnRead {

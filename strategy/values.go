@@ -24,6 +24,9 @@ type distributed struct {
 	shape      []int // of one replica's tensor
 	annotation logical.Annotation
 	perReplica bool
+	// equal is set for a per-replica value whose tensors are known to be the same, such
+	// as what replicas received from a collective: it counts as mirrored.
+	equal bool
 	steps      int // of a Stacked value, otherwise 0
 	// ragged are the replicas' shapes where they differ: shape then holds the
 	// greatest size of each dimension, and the buffers are padded to it.
@@ -73,6 +76,15 @@ var (
 )
 
 func (v *distributed) base() *distributed { return v }
+
+// differs says whether the replicas' tensors may be different.
+func (v *distributed) differs() bool { return v.perReplica && !v.equal }
+
+// asEqual notes that a value's tensors are the same on every replica.
+func asEqual(v Value) Value {
+	v.base().equal = true
+	return v
+}
 
 // Shape returns the dtype and the dimensions of one replica's tensor.
 func (v *distributed) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape...) }
