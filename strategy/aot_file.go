@@ -159,6 +159,9 @@ func (c *Compiled) Save(w io.Writer) error {
 	if c.Program == nil {
 		return &StepFileError{Reason: StepUnsupported, Detail: "the runtime gives no compiled program to save"}
 	}
+	if len(p.borrowed) > 0 {
+		return &StepFileError{Reason: StepUnsupported, Variable: p.borrowed[0].path, Detail: "it is another strategy's"}
+	}
 	h := stepHeader{
 		Version: stepVersion, Step: c.Name, Topology: s.assignment.Topology().Name(), Mesh: s.assignment.Topology().MeshShape(),
 		IDs: s.assignment.DeviceIDs(), Coordinates: s.assignment.CoreAssignment(), Axes: c.Module.Mesh.Axes(), Updates: p.updates,

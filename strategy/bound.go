@@ -19,6 +19,7 @@ type Bound struct {
 
 	// The rest is guarded by the strategy's launch lock.
 	held       []Value // the arguments: a value that nobody holds is collected
+	own        int     // how many of them are not borrowed from other strategies
 	values     []Value // those that are closed with the Bound
 	results    []Value
 	columns    [][]*pjrt.Buffer // of the results, by result, then device
@@ -66,7 +67,12 @@ func (p *program) bind(ctx context.Context, values []Value) (*Bound, error) {
 	if err := arrive(ctx, p.variables...); err != nil {
 		return nil, err
 	}
-	b := &Bound{program: p, generation: -1, held: slices.Clone(values)}
+	borrowed, _, err := p.borrow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bound{program: p, generation: -1, held: slices.Concat(values, borrowed), own: len(values)}
+	values = b.held
 	buffers, err := buffersOf(values)
 	if err != nil {
 		return nil, err
@@ -91,6 +97,11 @@ func (b *Bound) Launch(ctx context.Context) error {
 	if tracingOf(ctx) != nil {
 		return untraced(ctx, "launching "+b.program.function.opts.Name, insteadOfRunning)
 	}
+	if len(b.program.borrowed) > 0 {
+		if err := b.borrow(ctx); err != nil {
+			return err
+		}
+	}
 	s := b.program.function.strategy
 	s.launch.Lock()
 	err := b.run(ctx)
@@ -99,6 +110,31 @@ func (b *Bound) Launch(ctx context.Context) error {
 		return guard.stopped(ctx, b.program.function)
 	}
 	return err
+}
+
+// borrow brings what other strategies' variables hold now.
+func (b *Bound) borrow(ctx context.Context) error {
+	fresh, release, err := b.program.borrow(ctx)
+	if err != nil {
+		return err
+	}
+	columns, err := buffersOf(fresh)
+	if err != nil {
+		release()
+		return err
+	}
+	for i := range fresh {
+		b.setColumn(b.own+i, columns[i])
+	}
+	b.launchLock().Lock()
+	old := slices.Clone(b.held[b.own:])
+	copy(b.held[b.own:], fresh)
+	b.launchLock().Unlock()
+	var errs []error
+	for _, v := range old {
+		errs = append(errs, v.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // run is Launch with the lock held.
@@ -202,7 +238,7 @@ func (b *Bound) Close() error {
 	}
 	b.closed = true
 	var first error
-	for _, list := range [][]Value{b.results, b.values} {
+	for _, list := range [][]Value{b.results, b.values, b.held[b.own:]} {
 		for _, v := range list {
 			if err := v.Close(); err != nil && first == nil {
 				first = err

@@ -17,12 +17,20 @@ type captured struct {
 	changed  bool
 	// standIn is the store's variable that a training step has in its place.
 	standIn *model.Variable
+	// borrowed is set for a variable of another strategy, whose value each run copies.
+	borrowed bool
 }
 
 // capture returns the step's hold of a variable, taking it at the first touch.
 func (rc *ReplicaContext) capture(op string, v *Variable) *captured {
-	if err := rc.strategy.ownsVariable(op, v); err != nil {
-		panic(err)
+	if v == nil {
+		panic(rc.strategy.ownsVariable(op, v))
+	}
+	borrowed := v.strategy != rc.strategy
+	if borrowed {
+		if _, ok := rc.strategy.partitionsIn(v.strategy); !ok {
+			panic(rc.strategy.ownsVariable(op, v))
+		}
 	}
 	if c := rc.capturing(v); c != nil {
 		return c
@@ -30,8 +38,10 @@ func (rc *ReplicaContext) capture(op string, v *Variable) *captured {
 	if !rc.inMain() {
 		panic(&ContextError{Op: op, Reason: fmt.Sprintf("variable %q is met first inside a loop body or a branch of the step", v.path), Hint: "call Read before it"})
 	}
-	c := &captured{variable: v, name: fmt.Sprintf("distributed_%d", len(rc.captured))}
-	rc.standIn(op, c)
+	c := &captured{variable: v, name: fmt.Sprintf("distributed_%d", len(rc.captured)), borrowed: borrowed}
+	if !borrowed {
+		rc.standIn(op, c)
+	}
 	c.now = rc.paramOf(c)
 	rc.captured = append(rc.captured, c)
 	return c
@@ -61,6 +71,10 @@ func (rc *ReplicaContext) capturedAs(name string) *captured {
 // the step, which gives its memory to the new value if it writes it. A loop body or a
 // branch of the step sees a variable that was read before it, and writes none: it
 // returns the value that is written after it. Otherwise it is a [*ContextError].
+//
+// A variable of another strategy can be read, but not written, if that has all devices of
+// this one: each run copies its value across replicas, on the devices. Otherwise it is a
+// [*StrategyError].
 func (rc *ReplicaContext) Read(v *Variable) *graph.Node { return rc.capture("Read", v).now }
 
 // ReadAcross returns the variable's value across replicas: an [OnRead] variable's
@@ -69,7 +83,7 @@ func (rc *ReplicaContext) Read(v *Variable) *graph.Node { return rc.capture("Rea
 func (rc *ReplicaContext) ReadAcross(v *Variable) *graph.Node {
 	c := rc.capture("ReadAcross", v)
 	rc.inReplica("ReadAcross")
-	if v.synchronization == OnWrite {
+	if v.synchronization == OnWrite || c.borrowed {
 		return c.now
 	}
 	return rc.combine(v.aggregation, c.now)
@@ -103,12 +117,21 @@ func (rc *ReplicaContext) AssignSub(v *Variable, x any) *graph.Node {
 func (rc *ReplicaContext) write(op string, v *Variable, x any, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
 	c := rc.capture(op, v)
 	op = fmt.Sprintf("%s %q", op, v.path)
+	c.own(op)
 	rc.inReplica(op)
 	return rc.set(op, c, rc.aggregate(op, v, x), apply)
 }
 
+// own refuses to write another strategy's variable.
+func (c *captured) own(op string) {
+	if c.borrowed {
+		panic(mixed(op, fmt.Sprintf("variable %q", c.variable.path)))
+	}
+}
+
 // set writes x, which is aggregated already.
 func (rc *ReplicaContext) set(op string, c *captured, x *graph.Node, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
+	c.own(op)
 	if !x.Shape().Equal(c.now.Shape()) {
 		panic(fault(ValueError, op, "give a value of the variable's shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), c.now.Shape()))
 	}
@@ -127,10 +150,31 @@ func (rc *ReplicaContext) writesInMain(op string) {
 	}
 }
 
-// node makes a node of a host value, of the variable's dtype if it is a number.
+// node makes a node of what a step's code gave: of a variable its value in the replica,
+// of a component of one that replica's for all, of a host value a constant, of the
+// variable's dtype if it is a number. host says that it is one value, not one for each
+// replica.
 func (rc *ReplicaContext) node(op string, v *Variable, x any) (node *graph.Node, host bool) {
-	if node, ok := x.(*graph.Node); ok {
-		return node, false
+	switch sortOf(x) {
+	case sortNode:
+		if node := x.(*graph.Node); node.Graph() == rc.graph {
+			return node, false
+		}
+		panic(fault(TypeError, op, "give nodes of this step", "a node of another step"))
+	case sortMerged:
+		if m := x.(*Merged); m.node != nil && m.node.Graph() == rc.graph {
+			return m.node, false
+		}
+		panic(fault(TypeError, op, "give values of this step", "a value of another step"))
+	case sortVariable:
+		return rc.capture(op, x.(*Variable)).now, false
+	case sortComponent:
+		if c := x.(*Component); c.variable != nil {
+			return rc.component(op, c), false
+		}
+		fallthrough
+	case sortMirrored, sortPerReplica, sortStacked:
+		panic(&ContextError{Op: op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", x), Hint: "pass it to the step as an argument"})
 	}
 	if isNumber(x) && len(v.shape) == 0 {
 		var err error
@@ -138,11 +182,20 @@ func (rc *ReplicaContext) node(op string, v *Variable, x any) (node *graph.Node,
 			panic(err)
 		}
 	}
-	t, err := hostTensor(x)
+	t, err := takeHost(op, x)
 	if err != nil {
-		panic(&Error{Op: op, Reason: fmt.Sprintf("a value of type %T", x), Hint: "give a node or a host tensor", Err: err, kind: TypeError})
+		panic(err)
 	}
 	return graph.ConstTensor(rc.graph, t), true
+}
+
+// component is one replica's part of a variable, for all replicas.
+func (rc *ReplicaContext) component(op string, c *Component) *graph.Node {
+	held := rc.capture(op, c.variable)
+	if held.borrowed || !c.variable.perReplica() || rc.strategy.replicas == 1 {
+		return held.now
+	}
+	return rc.of(rc.constant(dtypes.Int32, float64(c.replica)), held.now)
 }
 
 // aggregate combines the replicas' values of a write as the variable says.

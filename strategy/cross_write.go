@@ -26,8 +26,9 @@ var (
 )
 
 // Assign gives all components of the variable a new value, of its own shape and
-// dtype: a host value, a *[Mirrored], another *Variable, or a *[PerReplica] if the
-// components may differ (see [VariableOptions.LocalWrites]). A Go number takes a
+// dtype: a host value, a *[Mirrored], a *[Component], another *Variable, also another
+// strategy's that has all devices of this one, or a *[PerReplica] if the components may
+// differ (see [VariableOptions.LocalWrites]) or are known to be equal. A Go number takes a
 // scalar variable's dtype; one that does not fit it, such as 2.5 or 1e10 for an Int32,
 // is an [*Error].
 //
@@ -114,10 +115,22 @@ func (v *Variable) crossUse(ctx context.Context, op string) error {
 // operand checks what is written: the result is a *tensors.Tensor of the
 // variable's shape, or a Value. made is a Value that the caller closes.
 func (v *Variable) operand(ctx context.Context, op string, value any) (source any, made Value, err error) {
-	if other, ok := value.(*Variable); ok && other != nil {
-		if err := v.strategy.ownsVariable(op, other); err != nil {
+	other, isVariable := value.(*Variable)
+	if isVariable = isVariable && other != nil && other.strategy == v.strategy; !isVariable && v.strategy.lifts(value) {
+		t, err := v.strategy.take(ctx, op, value)
+		switch {
+		case err != nil:
 			return nil, nil, err
+		case t.value == nil:
+			value = t.host
+		default:
+			value = t.value
+			if t.made {
+				made = t.value
+			}
 		}
+	}
+	if isVariable {
 		// A mirrored variable takes components, as of any distributed value.
 		if v.synchronization == OnRead || other.synchronization == OnRead && v.strategy.replicas == 1 {
 			made, err = asValue(other.Read(ctx))
@@ -171,9 +184,9 @@ func (v *Variable) hostValue(op string, value any) (*tensors.Tensor, error) {
 			return nil, err
 		}
 	}
-	t, err := hostTensor(value)
+	t, err := takeHost(op, value)
 	if err != nil {
-		return nil, &Error{Op: op, Reason: fmt.Sprintf("a value of type %T", value), Hint: "give a number, a tensor or a distributed value", Err: err, kind: TypeError}
+		return nil, err
 	}
 	if !t.Shape().Equal(v.Shape()) {
 		return nil, fault(ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", t.Shape(), v.Shape())

@@ -167,19 +167,25 @@ func (v *distributed) on(d int) bool { return v.only == nil || v.only[d] }
 // spread brings values that are on some devices to all, for the time of a run. release
 // closes the copies.
 func (s *TPUStrategy) spread(ctx context.Context, values []Value) (all []Value, release func(), err error) {
-	all, release = values, func() {}
+	for _, v := range values {
+		if v.base().only != nil {
+			return s.spreadSome(ctx, values)
+		}
+	}
+	return values, nothing, nil
+}
+
+func (s *TPUStrategy) spreadSome(ctx context.Context, values []Value) (all []Value, release func(), err error) {
 	var made []Value
+	all = slices.Clone(values)
+	release = func() {
+		for _, v := range made {
+			_ = v.Close()
+		}
+	}
 	for i, v := range values {
 		if v.base().only == nil {
 			continue
-		}
-		if made == nil {
-			all = slices.Clone(values)
-			release = func() {
-				for _, v := range made {
-					_ = v.Close()
-				}
-			}
 		}
 		t, err := v.Local(ctx, 0)
 		if err == nil {

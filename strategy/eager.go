@@ -52,7 +52,7 @@ func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args 
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	nests, err := s.splitArguments(args)
+	nests, err := s.splitArguments(ctx, args)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,21 @@ func (s *TPUStrategy) eager(ctx context.Context, c *coroutine, r int, update boo
 }
 
 // splitArguments gives each replica its part of the arguments.
-func (s *TPUStrategy) splitArguments(args []any) ([][]any, error) {
+func (s *TPUStrategy) splitArguments(ctx context.Context, args []any) ([][]any, error) {
+	mine := make([]any, len(args))
+	for i, arg := range args { // what is another strategy's is copied, for as long as the code holds it
+		var err error
+		if mine[i], err = mapNest("split", arg, func(_ string, x any) (any, error) {
+			if v, ok := x.(Value); ok && s.lifts(v) {
+				t, err := s.take(ctx, "split", v)
+				return t.value, err
+			}
+			return x, nil
+		}); err != nil {
+			return nil, fmt.Errorf("strategy: argument %d: %w", i, err)
+		}
+	}
+	args = mine
 	nests := make([][]any, s.replicas)
 	for r := range nests {
 		nests[r] = make([]any, len(args))
@@ -314,14 +328,13 @@ func (rc *EagerContext) joinLeaves(call string, nest any, run func(v Value) (Val
 // merge makes one value of the replicas' leaves: the value that they are
 // components of, or a new one. Equal host values are mirrored.
 func (s *TPUStrategy) merge(ctx context.Context, call string, leaves []any) (v Value, release func(), err error) {
-	keep := func() {}
-	for _, x := range leaves {
-		if err := s.ownsLeaf(call, x); err != nil {
-			return nil, nil, err
-		}
-	}
 	x, whole := asOne(leaves)
 	if !whole {
+		for _, x := range leaves {
+			if err := s.ownsLeaf(call, x); err != nil {
+				return nil, nil, err
+			}
+		}
 		_, updating := UpdateReplicaID(ctx)
 		if x, err = s.wrap(ctx, call, "", leaves, updating, logical.Annotation{}); err != nil {
 			return nil, nil, err
@@ -331,24 +344,19 @@ func (s *TPUStrategy) merge(ctx context.Context, call string, leaves []any) (v V
 		}
 		return nil, nil, fault(TypeError, call, "give a tensor", "values that are no tensors: %v", x)
 	}
-	switch x := x.(type) {
-	case Value:
-		return x, keep, nil
-	case *Variable:
-		if v, err = x.snapshot(ctx); err != nil {
-			return nil, nil, err
-		}
-		return v, func() { _ = v.Close() }, nil
-	case *Component: // of another replica, the same for all
-		t, err := x.Local(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		return s.mirrorOnce(ctx, call, t)
-	case nil, string:
-		return nil, nil, fault(TypeError, call, "give a tensor", "a %T", x)
+	if err := s.taking(call, x); err != nil {
+		return nil, nil, err
 	}
-	return s.mirrorOnce(ctx, call, x)
+	t, err := s.take(ctx, call, x)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case t.value == nil:
+		return s.mirrorOnce(ctx, call, t.host)
+	case t.value.base().steps > 0:
+		return nil, nil, fault(TypeError, call, "give the result of a step", "a value of several steps")
+	}
+	return t.value, func() { _ = t.release() }, nil
 }
 
 func (s *TPUStrategy) mirrorOnce(ctx context.Context, call string, host any) (Value, func(), error) {

@@ -141,8 +141,9 @@ func (rc *EagerContext) copyApart(m *Mirrored) (Value, error) {
 func (rc *EagerContext) written(op string, v *Variable, xs []any) (value Value, whole bool, release func(), err error) {
 	s := rc.strategy
 	converted := make([]any, len(xs))
+	_, all := asOne(xs)
 	for r, x := range xs {
-		if err = s.ownsLeaf(op, x); err != nil {
+		if err = s.ownsLeaf(op, x); err != nil && !(all && s.lifts(x)) {
 			return nil, false, nil, err
 		}
 		if isNumber(x) && len(v.shape) == 0 {

@@ -236,7 +236,7 @@ func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (
 		return t.broadcast(value)
 	}
 	switch value.(type) {
-	case int, int32, int64, float32, float64, bool, Value, *Variable:
+	case int, int32, int64, float32, float64, bool, Value, *Variable, *Component:
 		return value, nil
 	}
 	if s.opts.Semantics != TensorFlowMirrored {

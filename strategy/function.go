@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -190,6 +191,14 @@ func (f *Function) place(ctx context.Context, args []any, to purpose) (values []
 	for i, arg := range args {
 		if err := ctx.Err(); err != nil {
 			return fail(i, "not copied", "", err)
+		}
+		if s.lifts(arg) {
+			one, _, err := s.lift(ctx, f.opts.Name, []any{arg})
+			if err != nil {
+				return fail(i, fmt.Sprintf("a %T", arg), "", errors.Unwrap(err))
+			}
+			arg = one[0]
+			made = append(made, arg.(Value))
 		}
 		if v, ok := arg.(Value); ok {
 			if isNil(v) {

@@ -202,6 +202,9 @@ func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*Merged)
 func (mc *MergeContext) Read(v *Variable) *Merged {
 	mc.open("Read")
 	c := mc.rc.capture("Read", v)
+	if c.borrowed {
+		return &Merged{mc: mc, node: c.now, mirrored: true}
+	}
 	if v.synchronization == OnWrite {
 		if v.localWrites {
 			return &Merged{mc: mc, node: mc.rc.first(c.now), mirrored: true}

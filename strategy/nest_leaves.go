@@ -32,12 +32,16 @@ func (s *TPUStrategy) nestLeaf(x any) (static any, isTensor bool, wrong *Argumen
 		if x == nil {
 			return nil, false, &ArgumentError{Reason: "no variable: a nil pointer"}
 		}
-		if err := s.ownsLeaf("run", x); err != nil {
+		if _, ok := s.partitionsIn(x.strategy); x.strategy != s && !ok {
+			err := s.ownsLeaf("run", x)
 			return nil, false, &ArgumentError{Reason: "a variable of another strategy", Err: err}
 		}
 		return x, false, nil
 	case *Component:
-		return nil, false, &ArgumentError{Reason: "one replica's part", Hint: argumentHint(x)}
+		if sortOf(x) == sortNothing {
+			return nil, false, &ArgumentError{Reason: "no component: a nil pointer, or a component of nothing"}
+		}
+		return nil, true, nil
 	case *graph.Node:
 		return nil, false, &ArgumentError{Reason: "a node of a graph", Hint: "give a value or a host tensor; a step has nodes of its own"}
 	case *Objects:

@@ -36,7 +36,10 @@ type program struct {
 	// updates are, for the results after the step's own, the argument that gave
 	// its memory.
 	updates []int
-	results int // the step's own
+	// borrowed are the other strategies' variables that the program reads: its
+	// arguments after the step's own.
+	borrowed []*Variable
+	results  int // the step's own
 	// structure is the nest that a [NestFunction]'s step returned.
 	structure any
 	donate    []bool
@@ -58,7 +61,7 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (*pr
 		}
 	}
 	arrived := time.Now()
-	p := &program{function: f, module: m, variables: t.variables, updates: t.updates, results: len(m.Results) - len(t.updates), structure: t.rc.structure,
+	p := &program{function: f, module: m, variables: t.variables, updates: t.updates, borrowed: t.borrowed, results: len(m.Results) - len(t.updates), structure: t.rc.structure,
 		padding: paddingOf(values), cut: t.cut}
 	for _, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
@@ -135,6 +138,14 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 		return nil, err
 	}
 	defer release()
+	if len(p.borrowed) > 0 {
+		borrowed, release, err := p.borrow(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		values = append(slices.Clone(values), borrowed...)
+	}
 	buffers, err := buffersOf(values)
 	if err != nil {
 		return nil, err

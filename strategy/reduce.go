@@ -239,8 +239,13 @@ func (s *TPUStrategy) reducesNest(op ReduceOp, nest any) error {
 func (s *TPUStrategy) reduceLeaf(ctx context.Context, op ReduceOp, x any, axes []int) (any, error) {
 	switch x := x.(type) {
 	case Value:
-		return s.Reduce(ctx, op, x, axes...)
+		if !s.lifts(x) {
+			return s.Reduce(ctx, op, x, axes...)
+		}
 	case *Variable:
+		if s.lifts(x) && x.strategy != s {
+			break
+		}
 		if err := s.ownsVariable("reduce", x); err != nil {
 			return nil, err
 		}
@@ -251,33 +256,19 @@ func (s *TPUStrategy) reduceLeaf(ctx context.Context, op ReduceOp, x any, axes [
 		defer v.Close()
 		return s.Reduce(ctx, op, v, axes...)
 	}
-	tensor, err := reducible("reduce", x)
+	m, made, err := s.takeMirrored(ctx, "reduce", x, logical.Annotation{})
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.Mirror(ctx, tensor, logical.Annotation{})
-	if err != nil {
-		return nil, err
+	if made {
+		defer m.Close()
 	}
-	defer m.Close()
 	return s.Reduce(ctx, op, m, axes...)
-}
-
-// reducible is a host value as a tensor.
-func reducible(op string, x any) (*tensors.Tensor, error) {
-	if o, ok := x.(*Objects); ok {
-		return nil, fault(TypeError, op, "return tensors from the replicas", "values that are no tensors: %s", o)
-	}
-	tensor, err := hostTensor(x)
-	if err != nil {
-		return nil, &Error{Op: op, Reason: fmt.Sprintf("a value of type %T", x), Err: err, kind: TypeError}
-	}
-	return tensor, nil
 }
 
 // reduceHost reduces one host value without axes: it is its own mean.
 func (s *TPUStrategy) reduceHost(op ReduceOp, x any) (any, error) {
-	tensor, err := reducible("reduce", x)
+	tensor, err := takeHost("reduce", x)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 type reduction struct {
 	value    Value
 	variable *Variable
+	made     bool // the value is closed when it is reduced
 	how      reduceHow
 	// annotation is the result's, to where it goes.
 	annotation logical.Annotation
@@ -104,7 +105,7 @@ func (e *Extended) reduceNests(ctx context.Context, op ReduceOp, call string, ne
 	results := make([]any, len(nests))
 	for i, nest := range nests {
 		var err error
-		if results[i], err = e.strategy.planNest(op, nest, places[i], &all); err != nil {
+		if results[i], err = e.strategy.planNest(ctx, op, nest, places[i], &all); err != nil {
 			return nil, valueAt(i, len(nests), err)
 		}
 	}
@@ -131,13 +132,29 @@ type reductionAt int
 
 // planNest plans the reduction of a nest's leaves, and puts their numbers in their
 // place.
-func (s *TPUStrategy) planNest(op ReduceOp, nest any, to place, all *[]reduction) (any, error) {
+func (s *TPUStrategy) planNest(ctx context.Context, op ReduceOp, nest any, to place, all *[]reduction) (any, error) {
 	if err := s.reducesNest(op, nest); err != nil {
 		return nil, err
 	}
 	return mapNest("reduce", nest, func(_ string, x any) (any, error) {
 		r := reduction{to: to}
 		var err error
+		if c, ok := x.(*Component); ok { // one value, for which no replica stands
+			if err := s.taking("reduce", c); err != nil {
+				return nil, err
+			}
+			if op == Sum && s.replicas > 1 {
+				return nil, notDistributed("reduce")
+			}
+			return x, nil
+		}
+		if v, ok := x.(*Variable); s.lifts(x) && !(ok && v.strategy == s) {
+			t, err := s.take(ctx, "reduce", x)
+			if err != nil {
+				return nil, err
+			}
+			x, r.made = t.value, t.made
+		}
 		switch x := x.(type) {
 		case Value:
 			if err = s.owns(x); err == nil {
@@ -197,6 +214,11 @@ func (s *TPUStrategy) reduceAtOnce(ctx context.Context, op ReduceOp, all []reduc
 		return out
 	}
 	values, err := s.call(ctx, c)
+	for _, r := range all {
+		if r.made {
+			err = errors.Join(err, r.value.Close())
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

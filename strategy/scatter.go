@@ -83,6 +83,7 @@ func (v *Variable) scatterShapes(name string, indices, updates shapes.Shape) err
 // and have no gradient.
 func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *graph.Node) *graph.Node {
 	c := rc.capture(op.String(), v)
+	c.own(op.String())
 	rc.inReplica(op.String())
 	rc.writesInMain(op.String())
 	name := fmt.Sprintf("%s %q", op, v.path)
@@ -117,6 +118,7 @@ func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates 
 
 // scatter writes rows that are aggregated already.
 func (rc *ReplicaContext) scatter(op ScatterOp, c *captured, indices, updates *graph.Node) *graph.Node {
+	c.own(op.String())
 	if err := c.variable.scatterShapes(fmt.Sprintf("%s %q", op, c.variable.path), indices.Shape(), updates.Shape()); err != nil {
 		panic(err)
 	}
@@ -146,15 +148,12 @@ func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates a
 	}
 	var values []Value
 	for _, x := range []any{indices, updates} {
-		m, ok := x.(*Mirrored)
-		if !ok {
-			var err error
-			if m, err = v.strategy.Mirror(ctx, x, logical.Annotation{}); err != nil {
-				return &Error{Op: name, Reason: fmt.Sprintf("a value of type %T", x), Hint: "give host or mirrored values", Err: err, kind: TypeError}
-			}
-			defer m.Close()
-		} else if err := v.strategy.owns(m); err != nil {
+		m, made, err := v.strategy.takeMirrored(ctx, name, x, logical.Annotation{})
+		if err != nil {
 			return err
+		}
+		if made {
+			defer m.Close()
 		}
 		values = append(values, m)
 	}

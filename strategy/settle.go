@@ -41,7 +41,7 @@ func (rc *ReplicaContext) differs(nodes []*graph.Node) ([]bool, error) {
 		}
 	}
 	for _, c := range rc.captured {
-		if c.variable.perReplica() {
+		if c.variable.perReplica() && !c.borrowed {
 			differing = append(differing, rc.graph.GetParameterByName(c.name))
 		}
 	}

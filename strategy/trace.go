@@ -45,6 +45,9 @@ type trace struct {
 	// updates are the arguments whose memory the results after the step's own take.
 	variables []*Variable
 	updates   []int
+	// borrowed are the variables of other strategies, in argument order after the
+	// step's own arguments.
+	borrowed []*Variable
 }
 
 // lower traces the step for the values' signature and assembles its module.
@@ -235,6 +238,10 @@ func (t *trace) assemble() (*module.Module, error) {
 func (t *trace) variable(name string) (module.Tensor, *Variable, error) {
 	if c := t.rc.capturedAs(name); c != nil {
 		v := c.variable
+		if c.borrowed { // a value, which each run brings
+			t.borrowed = append(t.borrowed, v)
+			return module.Tensor{Name: v.path}, nil, nil
+		}
 		tensor := module.Tensor{Name: v.path, PerReplica: v.perReplica(), Annotation: v.annotation}
 		if i := slices.Index(t.written, c); i >= 0 {
 			tensor.Donated, tensor.Result = true, t.own+len(t.changed)+i

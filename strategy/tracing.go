@@ -106,8 +106,13 @@ func (t *tracing) merged(op string, x any, like *Variable) (m *Merged, host bool
 		return mc.of(x), false
 	case *Variable:
 		c := t.rc.capture(op, x)
-		return &Merged{mc: mc, node: c.now, mirrored: !x.perReplica()}, false
-	case Value, *Component, *Objects:
+		return &Merged{mc: mc, node: c.now, mirrored: c.borrowed || !x.perReplica()}, false
+	case *Component:
+		if sortOf(x) == sortComponent && x.variable != nil {
+			return &Merged{mc: mc, node: t.rc.component(op, x), mirrored: true}, false
+		}
+		panic(&ContextError{Op: op, Reason: "given a part of a value, which the step's graph does not hold", Hint: "pass the value to the step as an argument"})
+	case Value, *Objects:
 		panic(&ContextError{Op: op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", x), Hint: "pass it to the step as an argument"})
 	}
 	if like == nil {

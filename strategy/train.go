@@ -191,6 +191,11 @@ func (t *TrainStep) Run(ctx context.Context, batch ...any) (*Mirrored, error) {
 	if s.isClosed.Load() {
 		return nil, ErrClosed
 	}
+	batch, release, err := s.lift(ctx, t.function.opts.Name, batch)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	if !t.laidOut(batch) {
 		laid, release, err := t.layOut(ctx, batch)
 		if err != nil {

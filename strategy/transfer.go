@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"tpustrategy/errkind"
 	"tpustrategy/logical"
 	"tpustrategy/pjrt"
 )
@@ -71,8 +72,19 @@ func hostTensor(value any) (t *tensors.Tensor, err error) {
 	} else if ok || value == nil {
 		return nil, errors.New("no value")
 	}
-	if isNest(reflect.TypeOf(value)) {
+	switch sortOf(value) {
+	case sortNest:
 		return nil, fmt.Errorf("a %T is a nest", value)
+	case sortNode, sortMerged:
+		return nil, fmt.Errorf("a %T lives while its step is traced: return it from the step, and give the step's result", value)
+	case sortStacked:
+		return nil, fmt.Errorf("a value of several steps, where one tensor is taken")
+	case sortObjects:
+		return nil, fmt.Errorf("values that are no tensors: %v", value)
+	case sortShape:
+		return nil, fmt.Errorf("the shape %v has no contents", value)
+	case sortOther:
+		return nil, fmt.Errorf("a %T is no tensor", value)
 	}
 	// GoMLX panics for some types that are no tensors.
 	defer func() {
@@ -96,7 +108,8 @@ func hostTensor(value any) (t *tensors.Tensor, err error) {
 
 // Mirror copies a host value to every replica: a *tensors.Tensor, or what
 // tensors.FromAnyValue takes (numbers and nested slices). Nested slices are copied
-// into a tensor first, row by row. The annotation splits it over the logical devices
+// into a tensor first, row by row. What is the same on all replicas already, a component or
+// a variable is copied on the devices. The annotation splits it over the logical devices
 // of each replica; its zero value is a whole copy on each.
 //
 // When Mirror returns, as with all calls that copy host values, the host value has been
@@ -106,6 +119,9 @@ func hostTensor(value any) (t *tensors.Tensor, err error) {
 func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotation) (*Mirrored, error) {
 	if err := untraced(ctx, "mirror", insteadOfGiving); err != nil {
 		return nil, err
+	}
+	if s.spreads(value) {
+		return s.mirrorOf(ctx, value, a)
 	}
 	tensor, err := hostTensor(value)
 	if err != nil {
@@ -120,7 +136,7 @@ func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotatio
 
 // noTensor is the error of a host value that is no tensor.
 func noTensor(op string, err error) error {
-	return &Error{Op: op, Reason: "no tensor", Err: err, kind: ValueError}
+	return &Error{Op: op, Reason: "no tensor", Err: err, kind: errkind.Or(err, ValueError)}
 }
 
 // PerReplica copies a host value for each replica, in replica order; see
@@ -138,7 +154,7 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 	all := make([]*tensors.Tensor, len(values))
 	for r, value := range values {
 		var err error
-		if all[r], err = hostTensor(value); err != nil {
+		if all[r], err = s.tensorOf(ctx, value); err != nil {
 			return nil, noTensor(fmt.Sprintf("value of replica %d", r), err)
 		}
 		if !all[r].Shape().Equal(all[0].Shape()) {
@@ -167,7 +183,7 @@ func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annot
 
 // splitBatch cuts a global batch, or this process's rows of one.
 func (s *TPUStrategy) splitBatch(ctx context.Context, batch any, a logical.Annotation, local bool) (*PerReplica, error) {
-	tensor, err := hostTensor(batch)
+	tensor, err := s.tensorOf(ctx, batch)
 	if err != nil {
 		return nil, noTensor("split batch", err)
 	}

@@ -202,7 +202,7 @@ func (e *Extended) tracedUpdate(ctx context.Context, t *tracing, v *Variable, fn
 // update runs fn once for each device, with the arguments' components in that order.
 func (e *Extended) update(ctx context.Context, v *Variable, devices []string, fn UpdateFunc, args []any) ([]any, error) {
 	s := e.strategy
-	nests, err := s.splitArguments(args)
+	nests, err := s.splitArguments(ctx, args)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ type distributed struct {
 	// equal is set for a per-replica value whose tensors are known to be the same, such
 	// as what replicas received from a collective: it counts as mirrored.
 	equal bool
-	steps      int // of a Stacked value, otherwise 0
+	steps int // of a Stacked value, otherwise 0
 	// ragged are the replicas' shapes where they differ: shape then holds the
 	// greatest size of each dimension, and the buffers are padded to it.
 	ragged [][]int

@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"tpustrategy/errkind"
 	"tpustrategy/logical"
 	"tpustrategy/pjrt"
 )
@@ -73,8 +74,9 @@ type VariableOptions struct {
 }
 
 // NewVariable makes a variable with the same first value on each replica:
-// TensorFlow's tf.Variable inside the scope. initial is a host value or a
-// func() any that returns one, which is called once.
+// TensorFlow's tf.Variable inside the scope. initial is a host value, a distributed value
+// that is the same on all replicas, a component, another variable, or a func() any that
+// returns one of these, which is called once.
 //
 // Errors: *[Error] of kind ValueError for options that do not fit, [*ContextError]
 // in replica code, [*PanicError] if the function panics.
@@ -109,9 +111,9 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 			return nil, err
 		}
 	}
-	value, err := hostTensor(initial)
+	value, err := s.hostOf(ctx, op, initial)
 	if err != nil {
-		return nil, &Error{Op: op, Reason: fmt.Sprintf("initial value of type %T", initial), Err: err, kind: TypeError}
+		return nil, &Error{Op: op, Reason: fmt.Sprintf("initial value of type %T", initial), Err: err, kind: errkind.Or(err, TypeError)}
 	}
 	v := &Variable{
 		strategy: s, path: name, dtype: value.DType(), shape: slices.Clone(value.Shape().Dimensions), annotation: opts.Annotation,

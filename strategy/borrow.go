@@ -1,0 +1,105 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"weak"
+
+	"tpustrategy/logical"
+	"tpustrategy/pjrt"
+)
+
+// A strategy may read what another one has on the same devices: train on all cores,
+// evaluate on one. The other strategy copies it, on its devices, and those copies that
+// are on this one's are handed over. Nothing goes through the host.
+
+// partitionsIn says, for each partition of this process, which partition of another
+// strategy is on its device. It is false if one has none.
+func (s *TPUStrategy) partitionsIn(other *TPUStrategy) ([]int, bool) {
+	if s.slice != nil || other.slice != nil {
+		return nil, false
+	}
+	on := make(map[*pjrt.Device]int, len(other.devices))
+	for e, device := range other.devices {
+		on[device] = e
+	}
+	all := make([]int, len(s.devices))
+	for d, device := range s.devices {
+		e, ok := on[device]
+		if !ok {
+			return nil, false
+		}
+		all[d] = e
+	}
+	return all, true
+}
+
+// mixed is that something of another strategy has no place here.
+func mixed(op, subject string) error { return &StrategyError{Op: op, Subject: subject} }
+
+// borrow copies what another strategy has, a variable, a value or a component, here.
+func (s *TPUStrategy) borrow(ctx context.Context, op string, other *TPUStrategy, x any) (taken, error) {
+	subject := fmt.Sprint(x)
+	if v, ok := x.(*Variable); ok {
+		subject = fmt.Sprintf("variable %q", v.path)
+	}
+	from, ok := s.partitionsIn(other)
+	if !ok {
+		return taken{}, mixed(op, subject)
+	}
+	outer := withMode(ctx, mode{strategy: other, update: -1})
+	t, err := other.takeOne(outer, op, x)
+	if err != nil {
+		return taken{}, err
+	}
+	if t.value == nil {
+		return t, nil
+	}
+	// A copy that is whole on each device, and nobody else's.
+	whole, err := other.copyAs(outer, t.value, logical.Replicated())
+	if err = errors.Join(err, t.release()); err != nil {
+		return taken{}, err
+	}
+	m, err := s.adopt(whole, from)
+	return taken{value: m, made: true}, err
+}
+
+// adopt makes a value of this strategy of those buffers of another's that are on its
+// devices, and gives up the others.
+func (s *TPUStrategy) adopt(whole *Mirrored, from []int) (*Mirrored, error) {
+	base := whole.base()
+	theirs := base.strategy.drop(weak.Make(base)) // not theirs to release any more
+	base.mu.Lock()
+	base.closed = true
+	base.mu.Unlock()
+	mine := make([]*pjrt.Buffer, len(s.devices))
+	for d, e := range from {
+		mine[d], theirs[e] = theirs[e], nil
+	}
+	v, err := s.newValue(false, base.dtype, base.shape, logical.Annotation{}, mine)
+	if err = errors.Join(err, closeAll(theirs)); err != nil {
+		return nil, err
+	}
+	return v.(*Mirrored), nil
+}
+
+// borrowed are the values of other strategies' variables that a program reads, as they
+// are now. release closes them.
+func (p *program) borrow(ctx context.Context) (values []Value, release func(), err error) {
+	s := p.function.strategy
+	release = func() {
+		for _, v := range values {
+			_ = v.Close()
+		}
+	}
+	for _, v := range p.borrowed {
+		t, err := s.borrow(ctx, "reading for "+p.function.opts.Name, v.strategy, v)
+		if err != nil {
+			release()
+			return nil, nil, err
+		}
+		values = append(values, t.value)
+	}
+	return values, release, nil
+}

@@ -1,0 +1,317 @@
+package strategy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+)
+
+// takenWorld has one of each kind of value, for a strategy of two replicas.
+type takenWorld struct {
+	ctx   context.Context
+	s     *strategy.TPUStrategy
+	e     *strategy.Extended
+	kinds map[string]any
+}
+
+// takenKinds are the rows of the table, in order.
+var takenKinds = []string{"number", "host tensor", "nest", "text", "nothing", "component", "component of a variable", "variable", "sync-on-read variable",
+	"Mirrored", "PerReplica", "equal PerReplica", "Stacked", "Objects", "graph node", "another strategy's variable", "another strategy's Mirrored",
+	"another strategy's PerReplica", "variable elsewhere"}
+
+func newTakenWorld(t *testing.T) *takenWorld {
+	ctx := context.Background()
+	sys := openCPU(t, 4)
+	open := func(assign strategy.Options) *strategy.TPUStrategy {
+		s, err := strategy.New(sys, assign)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		return s
+	}
+	all, s := open(strategy.Options{Replicas: 4}), open(strategy.Options{Replicas: 2})
+	pair := []float32{1, 2}
+	w := &takenWorld{ctx: ctx, s: s, e: s.Extended()}
+	v := must(s.NewVariable(ctx, pair, strategy.VariableOptions{Aggregation: strategy.AggregateMean}))
+	metric := must(s.NewVariable(ctx, pair, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateMean}))
+	mirrored := must(s.Mirror(ctx, pair, logical.Annotation{}))
+	apart := must(s.PerReplica(ctx, []any{pair, []float32{3, 4}}, logical.Annotation{}))
+	equal := must(w.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Mean, pair) }))
+	var node *graph.Node
+	must(s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		node = graph.Const(rc.Graph(), pair)
+		return nil
+	}, strategy.FunctionOptions{}).Run(ctx))
+	elsewhere := open(strategy.Options{Replicas: 1})
+	w.kinds = map[string]any{
+		"number": float32(2), "host tensor": tensors.FromValue(pair), "nest": []any{pair, map[string]any{"a": pair}}, "text": "a", "nothing": nil,
+		"component": must(s.Component(apart, 1)), "component of a variable": must(v.Component(1)), "variable": v, "sync-on-read variable": metric,
+		"Mirrored": mirrored, "PerReplica": apart, "equal PerReplica": equal, "Stacked": must(s.StackBatches(ctx, []any{pair, pair}, logical.Annotation{})),
+		"Objects": strategy.NewObjects("a", "b"), "graph node": node,
+		"another strategy's variable":   must(all.NewVariable(ctx, pair, strategy.VariableOptions{})),
+		"another strategy's Mirrored":   must(all.Mirror(ctx, pair, logical.Annotation{})),
+		"another strategy's PerReplica": must(all.PerReplica(ctx, []any{pair, pair, pair, []float32{0, 0}}, logical.Annotation{})),
+		"variable elsewhere":            must(elsewhere.NewVariable(ctx, pair, strategy.VariableOptions{})),
+	}
+	return w
+}
+
+// variable is one to write, of the shape of what is written.
+func (w *takenWorld) variable(x any) *strategy.Variable {
+	initial := any([]float32{0, 0})
+	if _, ok := x.(float32); ok {
+		initial = float32(0)
+	}
+	return must(w.s.NewVariable(w.ctx, initial, strategy.VariableOptions{Aggregation: strategy.AggregateMean}))
+}
+
+// takenPlaces are the columns of the table, in order.
+var takenPlaces = []struct {
+	name string
+	give func(w *takenWorld, x any) error
+}{
+	{"Run", func(w *takenWorld, x any) error {
+		f := w.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
+		return second(f.Run(w.ctx, x))
+	}},
+	{"NestFunction", func(w *takenWorld, x any) error {
+		f := w.s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any { return nil }, strategy.FunctionOptions{})
+		return second(f.Run(w.ctx, x))
+	}},
+	{"CallForEachReplica", func(w *takenWorld, x any) error {
+		return second(w.e.CallForEachReplica(w.ctx, func(*strategy.EagerContext, ...any) (any, error) { return nil, nil }, x))
+	}},
+	{"NewVariable", func(w *takenWorld, x any) error { return second(w.s.NewVariable(w.ctx, x, strategy.VariableOptions{})) }},
+	{"Variable.Assign", func(w *takenWorld, x any) error { return w.variable(x).Assign(w.ctx, x) }},
+	{"ReplicaContext.Assign", func(w *takenWorld, x any) error {
+		v := w.variable(x)
+		return second(w.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			rc.Assign(v, x)
+			return nil
+		}, strategy.FunctionOptions{}).Run(w.ctx))
+	}},
+	{"merge call", func(w *takenWorld, x any) error {
+		v := w.variable(x)
+		return second(w.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.Merged) []*strategy.Merged {
+				if err := v.Assign(mc.Context(), x); err != nil {
+					panic(err)
+				}
+				return nil
+			})
+		}, strategy.FunctionOptions{}).Run(w.ctx))
+	}},
+	{"EagerContext.Assign", func(w *takenWorld, x any) error {
+		v := w.variable(x)
+		return second(w.e.CallForEachReplica(w.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.Assign(v, x) }))
+	}},
+	{"UpdateContext.Assign", func(w *takenWorld, x any) error {
+		return second(w.e.Update(w.ctx, w.variable(x), func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.Assign(x) }))
+	}},
+	{"AllReduce", func(w *takenWorld, x any) error {
+		return second(w.e.CallForEachReplica(w.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Mean, x) }))
+	}},
+	{"arithmetic", func(w *takenWorld, x any) error {
+		return second(w.e.CallForEachReplica(w.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.Add(x, 1) }))
+	}},
+	{"ReduceNest", func(w *takenWorld, x any) error { return second(w.s.ReduceNest(w.ctx, strategy.Mean, x)) }},
+	{"ReduceNest, axis 0", func(w *takenWorld, x any) error {
+		if _, ok := x.(float32); ok {
+			x = []float32{2}
+		}
+		return second(w.s.ReduceNest(w.ctx, strategy.Mean, x, 0))
+	}},
+	{"Mirror", func(w *takenWorld, x any) error { return second(w.s.Mirror(w.ctx, x, logical.Annotation{})) }},
+	{"PerReplica", func(w *takenWorld, x any) error {
+		return second(w.s.PerReplica(w.ctx, []any{x, x}, logical.Annotation{}))
+	}},
+	{"Scatter", func(w *takenWorld, x any) error {
+		v := w.variable([]float32{0, 0})
+		if _, ok := x.(float32); ok {
+			return v.Scatter(w.ctx, strategy.ScatterAdd, []int32{0}, []float32{2})
+		}
+		return must(w.s.NewVariable(w.ctx, []float32{0, 0}, strategy.VariableOptions{})).Scatter(w.ctx, strategy.ScatterAdd, []int32{0, 1}, x)
+	}},
+}
+
+// taken is the table of docs/from-tensorflow.md: by kind, then place, "yes" or what the
+// call refuses it as.
+func takenTable(t *testing.T) (header []string, rows map[string][]string) {
+	data, err := os.ReadFile("../docs/from-tensorflow.md")
+	require.NoError(t, err)
+	rows = map[string][]string{}
+	_, table, ok := strings.Cut(string(data), "\n| what is given |")
+	require.True(t, ok, "the page has the table")
+	for i, line := range strings.Split("| what is given |"+table, "\n") {
+		if !strings.HasPrefix(line, "|") {
+			break
+		}
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		for k := range cells {
+			cells[k] = strings.Trim(strings.TrimSpace(cells[k]), "`")
+		}
+		switch i {
+		case 0:
+			header = cells[1:]
+		case 1:
+		default:
+			rows[cells[0]] = cells[1:]
+		}
+	}
+	return header, rows
+}
+
+// The page's table of what is taken where is what happens, cell by cell.
+func TestWhatIsTakenWhereIsTheTableOfThePage(t *testing.T) {
+	w := newTakenWorld(t)
+	var lines []string
+	names := make([]string, len(takenPlaces))
+	for i, p := range takenPlaces {
+		names[i] = p.name
+	}
+	lines = append(lines, "| what is given | `"+strings.Join(names, "` | `")+"` |", "|---|"+strings.Repeat("---|", len(names)))
+	got := map[string][]string{}
+	for _, kind := range takenKinds {
+		var cells []string
+		for _, p := range takenPlaces {
+			cell := "yes"
+			if err := p.give(w, w.kinds[kind]); err != nil {
+				require.NotEqual(t, strategy.KindUnknown, strategy.KindOf(err), "%s to %s: %v", kind, p.name, err)
+				require.False(t, strings.Contains(err.Error(), "panic") || errors.As(err, new(*strategy.PanicError)), "%s to %s: %v", kind, p.name, err)
+				cell = strings.TrimSuffix(strategy.KindOf(err).String(), "Error")
+				if testing.Verbose() {
+					fmt.Printf("%s to %s: %v\n", kind, p.name, err)
+				}
+			}
+			cells = append(cells, cell)
+		}
+		got[kind] = cells
+		lines = append(lines, "| "+kind+" | "+strings.Join(cells, " | ")+" |")
+	}
+	if out := os.Getenv("TAKEN_TABLE"); out != "" { // to write the page's
+		require.NoError(t, os.WriteFile(out, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	}
+	header, rows := takenTable(t)
+	require.Equal(t, names, header)
+	require.Len(t, rows, len(takenKinds))
+	for kind, cells := range got {
+		require.Equal(t, rows[kind], cells, kind)
+	}
+}
+
+// What is taken is what was meant.
+func TestWhatIsTakenKeepsItsValue(t *testing.T) {
+	ctx := context.Background()
+	w := newTakenWorld(t)
+	pair, want := []float32{1, 2}, map[string][]float32{"component": {3, 4}}
+	for _, kind := range []string{"host tensor", "component", "component of a variable", "variable", "Mirrored", "equal PerReplica",
+		"another strategy's variable", "another strategy's Mirrored", "sync-on-read variable"} {
+		x, value := w.kinds[kind], pair
+		if want[kind] != nil {
+			value = want[kind]
+		}
+		both := []any{value, value}
+		f := w.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
+		for range 2 { // also when the program is known
+			out, err := f.Run(ctx, x)
+			require.NoError(t, err, kind)
+			require.Equal(t, both, components(t, out[0], 2), kind)
+		}
+		b, err := f.Bind(ctx, x)
+		require.NoError(t, err, kind)
+		require.NoError(t, b.Launch(ctx))
+		require.Equal(t, both, components(t, b.Results()[0], 2), kind)
+		require.NoError(t, b.Close())
+		v, err := w.s.NewVariable(ctx, x, strategy.VariableOptions{})
+		require.NoError(t, err, kind)
+		require.Equal(t, both, components(t, v, 2), kind)
+		m, err := w.s.Mirror(ctx, x, logical.Annotation{})
+		require.NoError(t, err, kind)
+		require.Equal(t, both, components(t, m, 2), kind)
+		each, err := w.s.PerReplica(ctx, []any{x, pair}, logical.Annotation{})
+		require.NoError(t, err, kind)
+		require.Equal(t, []any{value, pair}, components(t, each, 2), kind)
+		if kind != "sync-on-read variable" {
+			u := w.variable(pair)
+			require.NoError(t, u.Assign(ctx, x), kind)
+			require.Equal(t, both, components(t, u, 2), kind)
+		}
+		u := w.variable(pair)
+		_, err = w.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.Assign(u, x) })
+		require.NoError(t, err, kind)
+		require.Equal(t, both, components(t, u, 2), kind)
+	}
+}
+
+// Train on all cores, evaluate on one: a step of one strategy reads another one's
+// variables as they are when it runs.
+func TestAStepReadsAnotherStrategysVariables(t *testing.T) {
+	ctx := context.Background()
+	sys := openCPU(t, 4)
+	for _, mesh := range [][2]int{{4, 1}, {2, 2}, {1, 4}} {
+		train, err := strategy.New(sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
+		require.NoError(t, err)
+		one, err := strategy.New(sys, strategy.Options{Replicas: 1})
+		require.NoError(t, err)
+		split := logical.Annotation{}
+		if mesh[1] > 1 {
+			split = logical.SplitInto(mesh[1])
+		}
+		weights, err := train.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Aggregation: strategy.AggregateMean, Annotation: split})
+		require.NoError(t, err)
+		count, err := train.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		step := train.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			rc.AssignAdd(weights, graph.OnesLike(rc.Read(weights)))
+			rc.AssignAdd(count, float32(1))
+			return nil
+		}, strategy.FunctionOptions{})
+		evaluate := one.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{graph.Add(rc.Read(weights), in[0]), rc.ReadAcross(count)}
+		}, strategy.FunctionOptions{})
+		bound, err := evaluate.Bind(ctx, []float32{10, 10, 10, 10})
+		require.NoError(t, err)
+		for i := range 3 {
+			_, err := step.Run(ctx)
+			require.NoError(t, err)
+			n := float32(i + 1)
+			want := []any{[]float32{11 + n, 12 + n, 13 + n, 14 + n}}
+			out, err := evaluate.Run(ctx, []float32{10, 10, 10, 10})
+			require.NoError(t, err)
+			require.Equal(t, want, components(t, out[0], 1))
+			require.Equal(t, []any{n * float32(mesh[0])}, components(t, out[1], 1))
+			require.NoError(t, bound.Launch(ctx))
+			require.Equal(t, want, components(t, bound.Results()[0], 1))
+		}
+		require.NoError(t, bound.Close())
+		// It is read only, and not the other way round: one core does not have what all need.
+		var mixed *strategy.StrategyError
+		_, err = one.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			rc.Assign(weights, []float32{0, 0, 0, 0})
+			return nil
+		}, strategy.FunctionOptions{}).Run(ctx)
+		require.ErrorAs(t, err, &mixed)
+		mine, err := one.NewVariable(ctx, float32(1), strategy.VariableOptions{})
+		require.NoError(t, err)
+		_, err = train.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			return []*graph.Node{rc.Read(mine)}
+		}, strategy.FunctionOptions{}).Run(ctx)
+		require.ErrorAs(t, err, &mixed)
+		// Nor is a step with it saved: the file would not know whose it is.
+		c, err := evaluate.Compiled(ctx, []float32{10, 10, 10, 10})
+		require.NoError(t, err)
+		require.ErrorContains(t, c.Save(io.Discard), "another strategy's")
+		require.NoError(t, one.Close())
+		require.NoError(t, train.Close())
+	}
+}
