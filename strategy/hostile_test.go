@@ -107,7 +107,6 @@ var hostileCases = []hostileCase{
 		return hints(h.give(map[string]any{"x": h.value}), "NestFunction")
 	}},
 	{"give a step a tuple", strategy.ValueError, func(h *hostile) error { return hints(h.give([]any{h.value, h.value}), "leaves one by one") }},
-	{"give a step a variable", strategy.ValueError, func(h *hostile) error { return hints(h.give(h.mine), "ReplicaContext.Read") }},
 	{"give a step text", strategy.ValueError, func(h *hostile) error {
 		return hints(h.give(strategy.NewObjects("a", "b")), "the dataset's Map")
 	}},
@@ -118,9 +117,9 @@ var hostileCases = []hostileCase{
 	{"a step that returns a nil node", strategy.KindUnknown, func(h *hostile) error {
 		return h.step(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { return []*graph.Node{nil} })
 	}},
-	{"a step that reads a foreign variable", strategy.RuntimeError, func(h *hostile) error {
+	{"a step that writes a foreign variable", strategy.RuntimeError, func(h *hostile) error {
 		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-			return []*graph.Node{rc.Read(h.foreign)}
+			return []*graph.Node{rc.Assign(h.foreign, float32(1))}
 		})
 	}},
 	{"a step that reads no variable", strategy.TypeError, func(h *hostile) error {
