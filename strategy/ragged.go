@@ -38,6 +38,9 @@ func (s *TPUStrategy) RaggedPerReplica(ctx context.Context, values []any) (*PerR
 // over the logical devices as a says; those of one shape are not padded. It is for one
 // process, and an [*Error] with several.
 func (s *TPUStrategy) RaggedTensors(ctx context.Context, values []input.Tensor, a logical.Annotation) (*PerReplica, error) {
+	if err := untraced(ctx, "per-replica value", insteadOfGiving); err != nil {
+		return nil, err
+	}
 	const op = "ragged tensors"
 	if s.hosts.several() {
 		return nil, fault(ValueError, op, "pad the batches", "several processes need values of one shape")

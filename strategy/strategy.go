@@ -300,6 +300,9 @@ func (s *TPUStrategy) Close() error {
 // program are under way, and a device may not come back. What ctx cuts short goes on in
 // the background.
 func (s *TPUStrategy) Shutdown(ctx context.Context) error {
+	if err := untraced(ctx, "shut down", insteadOfMeeting); err != nil {
+		return err
+	}
 	done := make(chan error, 1)
 	go func() { done <- s.Close() }()
 	select {
