@@ -43,9 +43,6 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Kind is the cause's, otherwise InvalidArgumentError.
-func (e *Error) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.InvalidArgumentError) }
-
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
