@@ -178,6 +178,9 @@ func (f *Function) place(ctx context.Context, args []any, to purpose) (values []
 	if err := f.unusedAnnotation(len(args)); err != nil {
 		return nil, nil, err
 	}
+	if err := f.otherRows(args); err != nil {
+		return nil, nil, err
+	}
 	var made []Value
 	release = func() {
 		for _, v := range made {
