@@ -24,12 +24,14 @@ const (
 	Foreign
 	// Writable is what other users may write to.
 	Writable
+	// Readable is a secret that other users may read.
+	Readable
 	// TooLarge is a file of more bytes than are read.
 	TooLarge
 )
 
 var reasons = [...]string{"", "it is a URL", "it is no regular file", "it is no directory", "it is a symbolic link",
-	"it belongs to another user", "others may write to it", "it is too large"}
+	"it belongs to another user", "others may write to it", "others may read it", "it is too large"}
 
 // String is a short phrase.
 func (r Reason) String() string {
@@ -74,7 +76,7 @@ func (r Reason) kind() errkind.Kind {
 	switch r {
 	case URL:
 		return errkind.NotImplementedError
-	case Link, Foreign, Writable:
+	case Link, Foreign, Writable, Readable:
 		return errkind.PermissionDeniedError
 	}
 	return errkind.ValueError

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tpustrategy/internal/files"
 	"tpustrategy/pjrt"
 )
 
@@ -22,6 +23,17 @@ type Options struct {
 	// MaxBytes is the size that the entries together keep to: of more, those that
 	// were not used for longest are removed. 0 is 4 GiB, negative is no bound.
 	MaxBytes int64
+	// Key signs the entries: at least 16 random bytes. Processes with one key share their
+	// entries, also between machines; to others they are not there. If it is empty, the
+	// key is in KeyFile, a file that only its owner may read, which is made if it is not
+	// there. Without both it is tpustrategy/compile-cache.key in the user's folder of
+	// settings (os.UserConfigDir).
+	Key     []byte
+	KeyFile string
+	// Shared takes a directory that others may write to, or that is somebody else's. They
+	// can remove entries, and with the key that signs them out of their reach, do nothing
+	// else.
+	Shared bool
 	// Compiler compiles what is not in the cache, such as package pjrt/worker's; nil is
 	// the client's own compiler.
 	Compiler Compiler
@@ -54,6 +66,7 @@ type Cache struct {
 	// keep is set where a compiler was given: a program is then not compiled again to be
 	// written out.
 	keep   bool
+	key    []byte
 	logger *slog.Logger
 	stats  struct{ hits, misses, corrupt, failed atomic.Int64 }
 }
@@ -67,17 +80,25 @@ type Stats struct {
 	Failed int64
 }
 
-// Open opens a cache in a directory, which it makes if there is none. Errors
-// match those of package fs.
+// Open opens a cache in a directory, which it makes if there is none. A directory that
+// others can write to, or that somebody else owns, and folders on the way to it that are
+// so, are refused unless [Options].Shared is set; so are URLs, and a key that others can
+// read: a [*pjrt.PathError] says what to change. Other errors match those of package fs.
 func Open(dir string, o Options) (*Cache, error) {
 	if dir == "" {
 		return nil, fmt.Errorf("cache: no directory: %w", fs.ErrInvalid)
+	}
+	if err := files.Local(dir); err != nil {
+		return nil, fmt.Errorf("cache: %w", err)
 	}
 	path, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("cache: %w", err)
+	}
+	if _, err := (files.Trust{}).OfProcess().Directory(path, o.Shared); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
 	c := &Cache{dir: path, max: o.MaxBytes, logger: o.Logger}
@@ -89,6 +110,9 @@ func Open(dir string, o Options) (*Cache, error) {
 	}
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
+	}
+	if c.key, err = c.signingKey(o); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
@@ -106,6 +130,9 @@ func (c *Cache) Stats() Stats {
 // trouble with the cache is logged. A program with DumpDir is compiled each time, since
 // that is what writes the dump.
 func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+	if c.compiler == nil {
+		return nil, fmt.Errorf("cache: it is a zero value: make it with Open: %w", pjrt.ErrClosed)
+	}
 	if opts.DumpDir != "" {
 		return c.compiler.Compile(ctx, client, program, opts)
 	}
@@ -132,6 +159,9 @@ func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.P
 // CompileTopology compiles ahead of time, by the cache's Compiler if that can, and keeps
 // nothing: what is compiled ahead of time is saved by its caller.
 func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+	if c.compiler == nil {
+		return nil, fmt.Errorf("cache: it is a zero value: make it with Open: %w", pjrt.ErrClosed)
+	}
 	type topologyCompiler interface {
 		CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
 	}
@@ -141,18 +171,22 @@ func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, pr
 	return topology.Compile(ctx, program, opts)
 }
 
-func (c *Cache) path(k key) string { return filepath.Join(c.dir, hex.EncodeToString(k[:])) }
+// path is where the entry of a key is. Users with another key of their own have their
+// entries elsewhere, and do not take this user's for damaged.
+func (c *Cache) path(k key) string {
+	return filepath.Join(c.dir, hex.EncodeToString(sign(c.key, []byte("name"), k[:])))
+}
 
 // load returns the entry of a key, or nil if there is none that can be used.
 func (c *Cache) load(ctx context.Context, client *pjrt.Client, k key) *pjrt.LoadedExecutable {
 	path := c.path(k)
-	data, err := os.ReadFile(path)
+	data, err := c.read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	var payload []byte
 	if err == nil {
-		payload, err = decode(k, data)
+		payload, err = decode(c.key, k, data)
 	}
 	var x *pjrt.LoadedExecutable
 	if err == nil {
@@ -173,10 +207,32 @@ func (c *Cache) load(ctx context.Context, client *pjrt.Client, k key) *pjrt.Load
 	}
 	c.stats.corrupt.Add(1)
 	c.logger.Warn("compile cache entry unusable, compiling again", "entry", path, "error", err)
+	// Whatever lies there makes room for the next entry, a folder only if it is empty.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.logger.Warn("compile cache entry not removed", "entry", path, "error", err)
 	}
 	return nil
+}
+
+// maxEntry bounds an entry: plugins serialize programs as messages of less than 2 GiB.
+const maxEntry = 2 << 30
+
+// read reads an entry, which is a regular file and no link, of no more bytes than one can
+// have.
+func (c *Cache) read(path string) ([]byte, error) {
+	limit := int64(maxEntry)
+	if c.max > 0 {
+		limit = min(limit, c.max)
+	}
+	f, info, err := files.OpenHere(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info.Size() > limit {
+		return nil, files.TooLong(path, limit)
+	}
+	return files.All(f, limit)
 }
 
 // store keeps a program.
@@ -191,7 +247,7 @@ func (c *Cache) store(k key, x *pjrt.LoadedExecutable) {
 		return
 	}
 	if err == nil {
-		err = write(c.path(k), encode(k, payload))
+		err = write(c.path(k), encode(c.key, k, payload))
 	}
 	if err != nil {
 		c.stats.failed.Add(1)

@@ -152,7 +152,7 @@ func TestAnEntryThatThePluginRefusesIsAMiss(t *testing.T) {
 	c := open(t, dir, cache.Options{})
 	compileAndRun(t, c, client, 5)
 	path := entries(t, dir)[0]
-	require.NoError(t, cache.Rewrite(path, []byte("a well-kept entry of no program")))
+	require.NoError(t, cache.Rewrite(c, path, []byte("a well-kept entry of no program")))
 	compileAndRun(t, c, client, 5)
 	assert.Equal(t, cache.Stats{Misses: 2, Corrupt: 1}, c.Stats())
 }

@@ -27,6 +27,12 @@
 //
 // # Trust
 //
-// Entries hold machine code. The directory is made readable by its owner only;
-// give no one else the right to write there.
+// Entries hold machine code, which runs. Each is signed (HMAC-SHA256) with a key that
+// only this user can read: an entry that was changed, was put there by somebody else, or
+// comes from another machine is compiled again and not run. Trusted are the key, the
+// plugin, and who can read the user's files. The directory is made for its owner alone;
+// one that others can write to is refused, unless [Options].Shared is set. Entries that
+// are links, pipes or of impossible sizes are not read.
+//
+// To share a cache between machines, give them all one [Options].Key.
 package cache

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -16,10 +17,10 @@ import (
 )
 
 // magic begins every entry; the number is the version of the form.
-const magic = "tpustrategy program 2\n"
+const magic = "tpustrategy program 3\n"
 
-// headerSize is that of an entry's header: the magic, its key, the checksum of
-// the contents, and their length.
+// headerSize is that of an entry's header: the magic, its key, the signature of all
+// else, and the length of the contents.
 const headerSize = len(magic) + 2*sha256.Size + 8
 
 // errCorrupt is matched by what is wrong with a damaged entry.
@@ -54,19 +55,32 @@ func keyOf(identity string, client *pjrt.Client, program pjrt.Program, opts pjrt
 	return key(hash.Sum(nil))
 }
 
+// sign is the HMAC of the parts, which have fixed sizes but for the last.
+func sign(signing []byte, parts ...[]byte) []byte {
+	mac := hmac.New(sha256.New, signing)
+	for _, part := range parts {
+		mac.Write(part)
+	}
+	return mac.Sum(nil)
+}
+
+// signature is that of an entry.
+func signature(signing []byte, k key, payload []byte) []byte {
+	return sign(signing, []byte(magic), k[:], binary.LittleEndian.AppendUint64(nil, uint64(len(payload))), payload)
+}
+
 // encode is an entry's contents.
-func encode(k key, payload []byte) []byte {
+func encode(signing []byte, k key, payload []byte) []byte {
 	out := make([]byte, 0, headerSize+len(payload))
 	out = append(out, magic...)
 	out = append(out, k[:]...)
-	sum := sha256.Sum256(payload)
-	out = append(out, sum[:]...)
+	out = append(out, signature(signing, k, payload)...)
 	out = binary.LittleEndian.AppendUint64(out, uint64(len(payload)))
 	return append(out, payload...)
 }
 
 // decode checks an entry's contents and returns the program.
-func decode(k key, data []byte) ([]byte, error) {
+func decode(signing []byte, k key, data []byte) ([]byte, error) {
 	if len(data) < headerSize {
 		return nil, fmt.Errorf("%w: it ends after %d bytes", errCorrupt, len(data))
 	}
@@ -81,9 +95,8 @@ func decode(k key, data []byte) ([]byte, error) {
 	if n := binary.LittleEndian.Uint64(rest[2*sha256.Size:]); n != uint64(len(payload)) {
 		return nil, fmt.Errorf("%w: %d bytes of %d", errCorrupt, len(payload), n)
 	}
-	sum := sha256.Sum256(payload)
-	if !bytes.Equal(rest[sha256.Size:2*sha256.Size], sum[:]) {
-		return nil, fmt.Errorf("%w: its checksum is wrong", errCorrupt)
+	if !hmac.Equal(rest[sha256.Size:2*sha256.Size], signature(signing, k, payload)) {
+		return nil, fmt.Errorf("%w: its signature is wrong: it was changed, or signed with another key", errCorrupt)
 	}
 	return payload, nil
 }

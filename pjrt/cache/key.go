@@ -1,0 +1,120 @@
+package cache
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"tpustrategy/internal/files"
+)
+
+// keyBytes is the size of a key that is made here; maxKey bounds one that is read.
+const (
+	keyBytes = 32
+	maxKey   = 4 << 10
+)
+
+// keyName is the key's file in the user's folder of settings; localKey is that beside
+// the entries, where the user has no such folder.
+const (
+	keyName  = "tpustrategy/compile-cache.key"
+	localKey = ".key"
+)
+
+// signingKey finds the key that entries are signed with.
+func (c *Cache) signingKey(o Options) ([]byte, error) {
+	switch {
+	case len(o.Key) > 0 && o.KeyFile != "":
+		return nil, fmt.Errorf("cache: both Key and KeyFile are given; give one of them")
+	case len(o.Key) > 0 && len(o.Key) < keyBytes/2:
+		return nil, fmt.Errorf("cache: a key of %d bytes; give %d or more that are random", len(o.Key), keyBytes/2)
+	case len(o.Key) > 0:
+		return append([]byte(nil), o.Key...), nil
+	case o.KeyFile != "":
+		return keyOfFile(o.KeyFile)
+	}
+	folder, err := os.UserConfigDir()
+	if err == nil {
+		path := filepath.Join(folder, filepath.FromSlash(keyName))
+		var k []byte
+		if k, err = keyOfFile(path); err == nil {
+			return k, nil
+		}
+		if _, there := os.Lstat(path); there == nil {
+			return nil, err // it is there, and not to be used as it is
+		}
+	}
+	// A container's user may have no folder that can be written to.
+	c.logger.Warn("compile cache: its key lies beside its entries, as the user's folder of settings cannot hold it; give Options.KeyFile or Options.Key", "error", err)
+	return keyOfFile(filepath.Join(c.dir, localKey))
+}
+
+// keyOfFile reads a key, making one if there is none. The file is the user's alone.
+func keyOfFile(path string) ([]byte, error) {
+	if err := files.Local(path); err != nil {
+		return nil, fmt.Errorf("cache: the key: %w", err)
+	}
+	k, err := readKey(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return k, err
+	}
+	if err := makeKey(path); err != nil && !errors.Is(err, fs.ErrExist) { // another process was first
+		return nil, fmt.Errorf("cache: making the key: %w", err)
+	}
+	return readKey(path)
+}
+
+func readKey(path string) ([]byte, error) {
+	real, err := files.Trust{}.OfProcess().File(path)
+	if err != nil {
+		return nil, fmt.Errorf("cache: the key: %w", err)
+	}
+	f, info, err := files.OpenHere(real)
+	if err != nil {
+		return nil, fmt.Errorf("cache: the key: %w", err)
+	}
+	defer f.Close()
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return nil, fmt.Errorf("cache: the key: %w", &files.Error{Path: real, Reason: files.Readable,
+			Found: fmt.Sprintf("mode %#o", mode), Hint: "run chmod 600 " + real + ", or remove it, and a new one is made"})
+	}
+	k, err := files.All(f, maxKey)
+	if err == nil && len(k) < keyBytes/2 {
+		err = fmt.Errorf("%s has %d bytes, at least %d are needed; remove it, and a new one is made", real, len(k), keyBytes/2)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cache: the key: %w", err)
+	}
+	return k, nil
+}
+
+// makeKey makes a key's file appear whole, if there is none.
+func makeKey(path string) error {
+	folder := filepath.Dir(path)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	k := make([]byte, keyBytes)
+	if _, err := rand.Read(k); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(folder, tempPattern) // for its owner alone
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(k)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Link(f.Name(), path) // unlike a rename it replaces nothing
+	}
+	return err
+}

@@ -1,0 +1,221 @@
+package cache_test
+
+import (
+	"bytes"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/internal/plugintest"
+	"tpustrategy/pjrt"
+	"tpustrategy/pjrt/cache"
+)
+
+// atHome gives the test a home of its own.
+func atHome(t *testing.T) (home string) {
+	t.Helper()
+	home = t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	return home
+}
+
+func openFails(t *testing.T, dir string, o cache.Options, words ...string) {
+	t.Helper()
+	_, err := cache.Open(dir, o)
+	var path *pjrt.PathError
+	require.ErrorAs(t, err, &path)
+	for _, word := range words {
+		require.ErrorContains(t, err, word)
+	}
+}
+
+func TestADirectoryThatOthersCanWriteToIsRefused(t *testing.T) {
+	atHome(t)
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "programs")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	for _, path := range []string{dir, parent} {
+		require.NoError(t, os.Chmod(path, 0o777))
+		openFails(t, dir, cache.Options{}, path, "mode 0777", "chmod o-w "+path)
+		_, err := cache.Open(dir, cache.Options{Shared: true})
+		require.NoError(t, err)
+		require.NoError(t, os.Chmod(path, 0o755))
+	}
+	require.NoError(t, os.Chmod(dir, 0o777|fs.ModeSticky))
+	openFails(t, dir, cache.Options{}, "chmod o-w")
+	require.NoError(t, os.Chmod(dir, 0o755))
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Chown(dir, 4242, 4242))
+		openFails(t, dir, cache.Options{}, "owner uid 4242")
+		require.NoError(t, os.Chown(dir, 0, 0))
+	}
+	_, err := cache.Open(dir, cache.Options{})
+	require.NoError(t, err)
+	openFails(t, "gs://bucket/programs", cache.Options{}, "URL")
+	require.NoDirExists(t, "gs:")
+}
+
+// TestForgedEntriesDoNotRun puts programs of somebody else's in the place of an entry.
+func TestForgedEntriesDoNotRun(t *testing.T) {
+	client := plugintest.CPU(t, 1)
+	key := bytes.Repeat([]byte("ours"), 8)
+	dir, theirs := t.TempDir(), t.TempDir()
+	mine := open(t, dir, cache.Options{Key: key})
+	compileAndRun(t, mine, client, 1)
+	path := entries(t, dir)[0]
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	attacker := open(t, theirs, cache.Options{Key: bytes.Repeat([]byte("evil"), 8)})
+	compileAndRun(t, attacker, client, 666)
+	forged, err := os.ReadFile(entries(t, theirs)[0])
+	require.NoError(t, err)
+	require.NotEqual(t, filepath.Base(path), filepath.Base(entries(t, theirs)[0]))
+	compileAndRun(t, mine, client, 2)
+	var other []byte // a whole entry of ours, for another program
+	for _, name := range entries(t, dir) {
+		if name != path {
+			other, err = os.ReadFile(name)
+			require.NoError(t, err)
+		}
+	}
+	const head, payload = 22, 22 + 64 + 8
+	copies := map[string][]byte{
+		"another key's":                     forged,
+		"another program's":                 other,
+		"another key's under our key":       append(append([]byte{}, whole[:head+32]...), forged[head+32:]...),
+		"another program under our header":  append(append([]byte{}, whole[:payload]...), forged[payload:]...),
+		"another's program under ours":      append(append([]byte{}, whole[:head+32]...), other[head+32:]...),
+		"the signature left out, a sum put": append(append(append(append([]byte{}, whole[:head+32]...), bytes.Repeat([]byte{0}, 32)...), forged[head+64:payload]...), forged[payload:]...),
+	}
+	for i := range 40 {
+		rng := rand.New(rand.NewPCG(uint64(i), 3))
+		changed := bytes.Clone(whole)
+		changed[payload+rng.IntN(len(changed)-payload)] ^= byte(1 + rng.IntN(255))
+		copies[string(rune('A'+i))+" changed"] = changed
+	}
+	for name, data := range copies {
+		require.NoError(t, os.WriteFile(path, data, 0o600))
+		var log bytes.Buffer
+		c := open(t, dir, cache.Options{Key: key, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		compileAndRun(t, c, client, 1)
+		assert.Equal(t, cache.Stats{Misses: 1, Corrupt: 1}, c.Stats(), name)
+		assert.Contains(t, log.String(), "corrupt entry", name)
+	}
+}
+
+func TestAnEntryThatIsNoFileIsAMissAndDoesNotHang(t *testing.T) {
+	client := plugintest.CPU(t, 1)
+	atHome(t)
+	dir := t.TempDir()
+	c := open(t, dir, cache.Options{})
+	compileAndRun(t, c, client, 1)
+	path := entries(t, dir)[0]
+	kept := filepath.Join(t.TempDir(), "kept")
+	require.NoError(t, os.Rename(path, kept))
+	for name, put := range map[string]func() error{
+		"a pipe":      func() error { return syscall.Mkfifo(path, 0o600) },
+		"a link":      func() error { return os.Symlink(kept, path) },
+		"a device":    func() error { return os.Symlink("/dev/zero", path) },
+		"a directory": func() error { return os.Mkdir(path, 0o700) },
+		"too large": func() error {
+			f, err := os.Create(path)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return f.Truncate(1 << 40)
+		},
+	} {
+		_ = os.Remove(path)
+		require.NoError(t, put(), name)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			before := c.Stats()
+			compileAndRun(t, c, client, 1)
+			assert.Equal(t, before.Corrupt+1, c.Stats().Corrupt, name)
+			assert.Equal(t, before.Misses+1, c.Stats().Misses, name)
+			compileAndRun(t, c, client, 1)
+			assert.Equal(t, before.Hits+1, c.Stats().Hits, "%s was replaced", name)
+		}()
+		select {
+		case <-done:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s hangs", name)
+		}
+	}
+	require.FileExists(t, kept)
+}
+
+func TestTheKeyIsTheUsersAlone(t *testing.T) {
+	client := plugintest.CPU(t, 1)
+	home := atHome(t)
+	dir := t.TempDir()
+	// Many make it at once: all have the same.
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() { _, err := cache.Open(dir, cache.Options{}); assert.NoError(t, err) })
+	}
+	all.Wait()
+	path := filepath.Join(home, ".config", "tpustrategy", "compile-cache.key")
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
+	assert.EqualValues(t, 32, info.Size())
+	left, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	assert.Len(t, left, 1)
+	compileAndRun(t, open(t, dir, cache.Options{}), client, 1)
+	again := open(t, dir, cache.Options{KeyFile: path})
+	compileAndRun(t, again, client, 1)
+	assert.EqualValues(t, 1, again.Stats().Hits)
+
+	require.NoError(t, os.Chmod(path, 0o644))
+	openFails(t, dir, cache.Options{}, "others may read it", "chmod 600 "+path)
+	require.NoError(t, os.Chmod(path, 0o600))
+	require.NoError(t, os.Truncate(path, 3))
+	_, err = cache.Open(dir, cache.Options{})
+	require.ErrorContains(t, err, "3 bytes")
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+	openFails(t, dir, cache.Options{}, "pipe")
+	_, err = cache.Open(dir, cache.Options{Key: []byte("short")})
+	require.Error(t, err)
+	_, err = cache.Open(dir, cache.Options{Key: make([]byte, 32), KeyFile: path})
+	require.Error(t, err)
+}
+
+func TestWithoutAHomeTheKeyLiesBesideTheEntries(t *testing.T) {
+	client := plugintest.CPU(t, 1)
+	for name, home := range map[string]string{"none": "", "no folder": "/dev/null"} {
+		t.Setenv("HOME", home)
+		t.Setenv("XDG_CONFIG_HOME", "")
+		dir := t.TempDir()
+		for i := range 2 {
+			var log bytes.Buffer
+			c := open(t, dir, cache.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			compileAndRun(t, c, client, 1)
+			assert.EqualValues(t, i, c.Stats().Hits, name)
+			assert.Contains(t, log.String(), "its key lies beside its entries", name)
+		}
+	}
+}
+
+func TestAZeroCacheIsAnError(t *testing.T) {
+	var c cache.Cache
+	_, err := c.Compile(t.Context(), plugintest.CPU(t, 1), addition(1), pjrt.CompileOptions{})
+	require.ErrorIs(t, err, pjrt.ErrClosed)
+	_, err = c.CompileTopology(t.Context(), nil, addition(1), pjrt.CompileOptions{})
+	require.ErrorIs(t, err, pjrt.ErrClosed)
+}
