@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/ml/model"
@@ -320,4 +322,63 @@ func decodeStep(data []byte) (h stepHeader, text, program []byte, err error) {
 		return fail(StepDamaged, "its header: %v", err)
 	}
 	return h, parts[1], parts[2], nil
+}
+
+// The bounds of a step file's parts: a header has some hundred bytes a variable, and
+// compilers neither take texts nor give programs of 2 GiB.
+const (
+	maxStepHeader = 256 << 20
+	maxStepPart   = 2 << 30
+)
+
+// readStep reads a step file as far as its parts say it goes, so that what is none, and
+// what has no end, is not read on. sum is the hash it must have, or "".
+func readStep(r io.Reader, sum string) ([]byte, error) {
+	var data bytes.Buffer
+	take := func(n int64) error {
+		got, err := io.CopyN(&data, r, n)
+		if got < n && err == io.EOF {
+			return nil // decodeStep says what is missing
+		}
+		if err != nil {
+			return fmt.Errorf("strategy: reading a step: %w", err)
+		}
+		return nil
+	}
+	finish := func() ([]byte, error) {
+		if sum == "" {
+			return data.Bytes(), nil
+		}
+		hash := sha256.Sum256(data.Bytes())
+		if found := hex.EncodeToString(hash[:]); !strings.EqualFold(found, sum) {
+			return nil, &StepFileError{Reason: StepHash, Detail: fmt.Sprintf("its SHA-256 is %s, not %s", found, sum)}
+		}
+		return data.Bytes(), nil
+	}
+	if err := take(int64(len(stepMagic))); err != nil {
+		return nil, err
+	}
+	if data.String() != stepMagic {
+		return data.Bytes(), nil // decodeStep refuses it
+	}
+	for _, limit := range []uint64{maxStepHeader, maxStepPart, maxStepPart} {
+		at := data.Len()
+		if err := take(8); err != nil {
+			return nil, err
+		}
+		if data.Len() < at+8 {
+			return finish()
+		}
+		n := binary.LittleEndian.Uint64(data.Bytes()[at:])
+		if n > limit {
+			return nil, &StepFileError{Reason: StepDamaged, Detail: fmt.Sprintf("a part of it has %d bytes, at most %d are read", n, limit)}
+		}
+		if err := take(int64(n)); err != nil {
+			return nil, err
+		}
+	}
+	if err := take(sha256.Size + 1); err != nil { // one byte more shows that it goes on
+		return nil, err
+	}
+	return finish()
 }

@@ -42,11 +42,14 @@ const (
 	// StepArguments is a loaded step that is run for other arguments, or as a loop
 	// of another number of steps, than it was compiled for.
 	StepArguments
+	// StepHash is a file that is not the one of [LoadOptions].SHA256.
+	StepHash
 )
 
 var stepReasons = [...]string{"", "it is no step file", "it is damaged", "it has another version", "it was compiled by another plugin",
 	"it was compiled for other devices", "it was compiled for another topology", "it was compiled for another device assignment",
-	"its variables do not fit", "it cannot be saved", "it was compiled for other arguments"}
+	"its variables do not fit", "it cannot be saved", "it was compiled for other arguments",
+	"it is another file"}
 
 // String is a phrase.
 func (r StepReason) String() string {
@@ -109,8 +112,10 @@ func (e *StepFileError) Unwrap() error { return e.Err }
 // step reads and writes them from now on. They must be as they were when the step
 // was saved: dtype, shape, synchronization, aggregation, local writes, annotation.
 //
-// The file holds machine code: load only what you wrote yourself. It is read
-// whole. Errors: [*StepFileError], one joined for each distributed variable that
+// The file holds machine code, which runs: who can change it can do all that this
+// process can. Its checksums find damage, not malice. Load what you wrote yourself and
+// kept where nobody else can write, or give [LoadOptions].SHA256 what sha256sum said of
+// it when you did. It is read whole, its parts within bounds. Errors: [*StepFileError], one joined for each distributed variable that
 // does not fit, [*AheadOfTimeError], *[pjrt.Error].
 func (s *TPUStrategy) LoadStep(ctx context.Context, r io.Reader, store *model.Store, opts ...LoadOptions) (*Function, error) {
 	f, _, err := s.loadStep(ctx, r, store, opts)
@@ -141,9 +146,13 @@ func (s *TPUStrategy) loadStep(ctx context.Context, r io.Reader, store *model.St
 	if err := s.check(); err != nil {
 		return nil, stepHeader{}, err
 	}
-	data, err := io.ReadAll(r)
+	var o LoadOptions
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	data, err := readStep(r, o.SHA256)
 	if err != nil {
-		return nil, stepHeader{}, fmt.Errorf("strategy: reading a step: %w", err)
+		return nil, stepHeader{}, err
 	}
 	h, text, code, err := decodeStep(data)
 	if err != nil {
@@ -169,10 +178,6 @@ func (s *TPUStrategy) loadStep(ctx context.Context, r io.Reader, store *model.St
 			return nil, h, &StepFileError{Reason: StepDamaged, Err: err}
 		}
 		f.opts.Arguments = append(f.opts.Arguments, annotation)
-	}
-	var o LoadOptions
-	if len(opts) > 0 {
-		o = opts[0]
 	}
 	variables, err := s.distributedVariables(h, m, o)
 	if err != nil {
@@ -267,6 +272,9 @@ func (s *TPUStrategy) loadProgram(ctx context.Context, f *Function, m *module.Mo
 	x, err := s.sys.Client().Load(ctx, code, pjrt.LoadOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("strategy: loading %s: %w", h.Step, err)
+	}
+	if err := checkProgram(x, m); err != nil {
+		return nil, errors.Join(&StepFileError{Reason: StepDamaged, Err: err}, x.Close())
 	}
 	p.executable, p.compiling = x, time.Since(start)
 	if p.rows, err = s.rows(p.executable); err != nil {
@@ -371,6 +379,9 @@ func (h stepHeader) module(text []byte) (*module.Module, error) {
 			if placed.Donated && (placed.Result < 0 || placed.Result >= len(h.Results)) {
 				return nil, fmt.Errorf("tensor %q is donated to result %d of %d", t.Name, placed.Result, len(h.Results))
 			}
+			if err := h.checkShape(mesh, placed); err != nil {
+				return nil, err
+			}
 			*list.to = append(*list.to, placed)
 		}
 	}
@@ -384,6 +395,9 @@ func (h stepHeader) module(text []byte) (*module.Module, error) {
 func (h stepHeader) check(m *module.Module) error {
 	if len(h.Updates) > len(h.Results) {
 		return fmt.Errorf("%d updates among %d results", len(h.Updates), len(h.Results))
+	}
+	if err := h.checkResults(); err != nil {
+		return err
 	}
 	own := len(h.Results) - len(h.Updates)
 	for k, at := range h.Updates {

@@ -18,6 +18,9 @@ type LoadOptions struct {
 	// looked for among [TPUStrategy.DistributedVariables]; one that the step does not
 	// have is an error.
 	Variables map[string]*Variable
+	// SHA256 is the hash that the whole file must have, in hexadecimal digits, as sha256sum
+	// says it; "" takes any.
+	SHA256 string
 }
 
 // stepVariable says what a distributed variable is beside its name, dtype, shape and
