@@ -95,6 +95,9 @@ func stateError(w uint32) error {
 
 // acquire enters a live buffer as one of several users.
 func (b *Buffer) acquire() error {
+	if b.core == nil {
+		return ErrClosed // a zero value
+	}
 	for {
 		w := b.word.Load()
 		if w&^bufUsers != 0 {
@@ -133,6 +136,9 @@ func (b *Buffer) occupied() error {
 // acquireEmpty enters a closed or donated buffer as its only user and answers
 // the state to settle to if nothing comes of it.
 func (b *Buffer) acquireEmpty() (state uint32, err error) {
+	if b.core == nil {
+		return 0, ErrClosed
+	}
 	for {
 		w := b.word.Load()
 		if w != bufClosed && w != bufDonated {
@@ -183,6 +189,9 @@ func (b *Buffer) settle(state uint32) {
 // programs already enqueued keep what they need. Closing twice, or closing a
 // donated buffer, does nothing.
 func (b *Buffer) Close() error {
+	if b.core == nil {
+		return nil
+	}
 	for {
 		w := b.word.Load()
 		switch {
@@ -224,10 +233,18 @@ const (
 )
 
 // String is "live", "donated" or "closed".
-func (s State) String() string { return [...]string{"live", "donated", "closed"}[s] }
+func (s State) String() string {
+	if s < Live || s > Closed {
+		return fmt.Sprintf("State(%d)", int(s))
+	}
+	return [...]string{"live", "donated", "closed"}[s]
+}
 
-// State says whether the buffer is live, donated or closed.
+// State says whether the buffer is live, donated or closed. The zero Buffer is closed.
 func (b *Buffer) State() State {
+	if b.core == nil {
+		return Closed
+	}
 	switch w := b.word.Load(); {
 	case w&(bufClosed|bufClosing) != 0:
 		return Closed
@@ -241,15 +258,23 @@ func (b *Buffer) State() State {
 func (b *Buffer) IsDonated() bool { return b.State() == Donated }
 
 // DType is the element type; of the last contents if donated or closed.
-func (b *Buffer) DType() DType { return b.shape.Load().dtype }
+func (b *Buffer) DType() DType { return b.known().dtype }
 
 // Dims are the dimensions, major first; of the last contents if donated or
 // closed. The slice is shared between buffers: do not write to it. Writing to
 // it cannot defeat the checks of Execute, which keep their own copy.
-func (b *Buffer) Dims() []int { return b.shape.Load().view }
+func (b *Buffer) Dims() []int { return b.known().view }
 
 // Bytes is the size of the contents in host memory, row-major, as ToHost wants.
-func (b *Buffer) Bytes() int { return b.shape.Load().bytes }
+func (b *Buffer) Bytes() int { return b.known().bytes }
+
+// known is the shape; that of the zero Buffer is of no dtype.
+func (b *Buffer) known() *shape {
+	if s := b.shape.Load(); s != nil {
+		return s
+	}
+	return &shape{}
+}
 
 // Device is where the buffer lives, or lived.
 func (b *Buffer) Device() *Device { return b.dev.Load() }
@@ -270,11 +295,17 @@ func (b *Buffer) Memory() *Memory {
 			}
 		}
 	}
-	return b.dev.Load().defaultMemory
+	if d := b.dev.Load(); d != nil {
+		return d.defaultMemory
+	}
+	return nil
 }
 
 // String is such as "F32[2,8] on device 3".
 func (b *Buffer) String() string {
+	if b.core == nil {
+		return "a buffer that no client made"
+	}
 	s := fmt.Sprintf("%v on device %d", b.shape.Load(), b.dev.Load().ID())
 	if state := b.State(); state != Live {
 		s += " (" + state.String() + ")"

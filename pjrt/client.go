@@ -51,6 +51,9 @@ const maxCPUDevices = 1024
 // [*OptionError] before the plugin is called. If ctx ends first, NewClient
 // returns its error and closes the client when it comes.
 func (p *Plugin) NewClient(ctx context.Context, o ClientOptions) (*Client, error) {
+	if p.api == nil {
+		return nil, errNotMade("create client", "plugin", "Open")
+	}
 	options, err := namedValues(o.Options)
 	if err != nil {
 		return nil, err
@@ -144,6 +147,9 @@ func (c *Client) read() (err error) {
 // in the middle of a compilation that takes minutes. After success, a further Close
 // returns the same result.
 func (c *Client) Close() error {
+	if c.core == nil {
+		return nil
+	}
 	c.closing.Lock()
 	defer c.closing.Unlock()
 	if c.closed {

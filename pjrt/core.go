@@ -57,6 +57,9 @@ const closedRefs = math.MinInt64 / 2
 
 // retain counts a child; it fails once the client is closed.
 func (c *core) retain(k childKind) error {
+	if c == nil {
+		return ErrClosed // of a zero value
+	}
 	for {
 		n := c.refs.Load()
 		if n <= 0 || c.closing.Load() {
@@ -169,7 +172,12 @@ func (c *core) openError(op string) error {
 		Topologies: int(c.children[childTopology].Load()), Calls: int(c.children[childCall].Load())}
 }
 
-func (c *core) wrap(op string, err error) error { return wrap(op, c.path, err) }
+func (c *core) wrap(op string, err error) error { // c may be nil, with no error
+	if err == nil {
+		return nil
+	}
+	return wrap(op, c.path, err)
+}
 
 // guard counts the users of a C object that Close may end while calls are under
 // way: the object goes when the last user does.

@@ -42,6 +42,9 @@ func (l *LoadedExecutable) Execute(ctx context.Context, args, results [][]*Buffe
 	if ctx.Err() != nil {
 		return fmt.Errorf("pjrt: execute: %w", context.Cause(ctx))
 	}
+	if l.loadedHandle == nil {
+		return errNotMade("execute", "executable", "Compile")
+	}
 	if l.firstState.CompareAndSwap(firstIdle, firstTaken) {
 		s := l.first
 		done, err := l.executeInPlace(s, args, results, &o)

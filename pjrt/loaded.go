@@ -248,6 +248,9 @@ func (l *LoadedExecutable) AddressableDevices() []*Device { return slices.Clone(
 // It needs PJRT 0.79.
 func (l *LoadedExecutable) DeviceAssignment() ([][]int, error) {
 	const op = "device assignment"
+	if l.loadedHandle == nil {
+		return nil, errNotMade(op, "executable", "Compile")
+	}
 	if !l.enter() {
 		return nil, fmt.Errorf("pjrt: %s: executable: %w", op, ErrClosed)
 	}
@@ -326,6 +329,9 @@ func (l *LoadedExecutable) share(params []*shape) *[]*shape {
 // Close gives the program back once calls under way have returned; launches
 // already enqueued run to their end. A second Close returns the first result.
 func (l *LoadedExecutable) Close() error {
+	if l.loadedHandle == nil {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if first, err := l.end(); first {

@@ -96,7 +96,12 @@ func Open(path string, opts ...OpenOptions) (*Plugin, error) {
 func (p *Plugin) Path() string { return p.path }
 
 // APIVersion is the version of the API that the plugin speaks.
-func (p *Plugin) APIVersion() Version { return Version{p.api.Major, p.api.Minor} }
+func (p *Plugin) APIVersion() Version {
+	if p.api == nil {
+		return Version{}
+	}
+	return Version{p.api.Major, p.api.Minor}
+}
 
 // Attributes are the plugin's own, such as xla_version and
 // stablehlo_current_version: string, int64, []int64, float32 or bool values.
@@ -124,6 +129,9 @@ var extensionNames = [...]string{"Gpu_Custom_Call", "Profiler", "Custom_Partitio
 // Extensions names the plugin's API extensions in the plugin's order; one that
 // has no name here is "Extension(n)".
 func (p *Plugin) Extensions() []string {
+	if p.api == nil {
+		return nil
+	}
 	types := p.api.Extensions()
 	out := make([]string, len(types))
 	for i, t := range types {

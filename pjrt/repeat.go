@@ -21,6 +21,9 @@ type RepeatTime struct{ Launched, Done time.Duration }
 // ctx is looked at before it starts.
 func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int) (RepeatTime, error) {
 	const op = "repeat"
+	if l.loadedHandle == nil {
+		return RepeatTime{}, errNotMade(op, "executable", "Compile")
+	}
 	if ctx.Err() != nil {
 		return RepeatTime{}, fmt.Errorf("pjrt: %s: %w", op, context.Cause(ctx))
 	}

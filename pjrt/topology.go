@@ -50,6 +50,9 @@ func (h *topologyHandle) destroy() error {
 }
 
 func (h *topologyHandle) call(op string, f func() error) error {
+	if h == nil {
+		return errNotMade(op, "topology", "NewTopology")
+	}
 	if !h.enter() {
 		return fmt.Errorf("pjrt: %s: topology: %w", op, ErrClosed)
 	}
@@ -65,6 +68,9 @@ func (h *topologyHandle) call(op string, f func() error) error {
 // plugin defines names and options. No device is opened. A large slice takes
 // about a second. If ctx ends first, NewTopology returns its error.
 func (p *Plugin) NewTopology(ctx context.Context, name string, options map[string]any) (*Topology, error) {
+	if p.api == nil {
+		return nil, errNotMade("create topology", "plugin", "Open")
+	}
 	values, err := namedValues(options)
 	if err != nil {
 		return nil, err
@@ -119,6 +125,9 @@ func checkTopologyName(name string, options map[string]any) error {
 // LoadTopology reads a topology that [Topology.Serialize] wrote. It needs PJRT
 // 0.75.
 func (p *Plugin) LoadTopology(ctx context.Context, serialized []byte) (*Topology, error) {
+	if p.api == nil {
+		return nil, errNotMade("load topology", "plugin", "Open")
+	}
 	if ctx.Done() != nil {
 		serialized = bytes.Clone(serialized)
 	}
@@ -232,6 +241,9 @@ func (t *Topology) Fingerprint() (n uint64, err error) {
 // Close gives the topology back once calls under way have returned. A second
 // Close returns the first result.
 func (t *Topology) Close() error {
+	if t.topologyHandle == nil {
+		return nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, last := t.close(); last {
