@@ -217,7 +217,7 @@ func (s *TPUStrategy) System() *system.System { return s.sys }
 func (s *TPUStrategy) hold(v *distributed) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || s.values == nil { // a zero value
 		return ErrClosed
 	}
 	p := weak.Make(v)
@@ -252,7 +252,7 @@ func closeAll(buffers []*pjrt.Buffer) error {
 func (s *TPUStrategy) check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || s.values == nil {
 		return ErrClosed
 	}
 	return nil

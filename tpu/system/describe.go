@@ -271,11 +271,24 @@ func (s *Slice) Plugin() *pjrt.Plugin { return s.plugin }
 
 // Compile compiles a program for the slice; see [pjrt.Plugin.Compile].
 func (s *Slice) Compile(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+	if s.handle == nil {
+		return nil, errZero
+	}
 	return s.plugin.Compile(ctx, s.handle, program, opts)
 }
 
 // Fingerprint is equal for equal slices of one plugin version.
-func (s *Slice) Fingerprint() (uint64, error) { return s.handle.Fingerprint() }
+func (s *Slice) Fingerprint() (uint64, error) {
+	if s.handle == nil {
+		return 0, errZero
+	}
+	return s.handle.Fingerprint()
+}
 
 // Close gives the description back. A second Close returns the first result.
-func (s *Slice) Close() error { return s.handle.Close() }
+func (s *Slice) Close() error {
+	if s.handle == nil {
+		return nil
+	}
+	return s.handle.Close()
+}

@@ -87,10 +87,15 @@ func (c clientRuntime) Compile(ctx context.Context, program pjrt.Program, opts p
 }
 
 // Runtime returns what the system runs on, which stays the system's to close.
-func (s *System) Runtime() Runtime { return s.runtime }
+func (s *System) Runtime() Runtime {
+	if s.runtime == nil {
+		return noRuntime{}
+	}
+	return s.runtime
+}
 
 // Addressable reports whether this process can use the device of an id.
-func (s *System) Addressable(id int) bool { return s.runtime.Addressable(id) }
+func (s *System) Addressable(id int) bool { return s.Runtime().Addressable(id) }
 
 // NumProcesses returns how many processes share the devices: the topology's
 // tasks.

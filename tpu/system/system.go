@@ -45,7 +45,7 @@ func (s *System) checkDevices() error {
 			if s.byID[id] == nil {
 				return fmt.Errorf("the topology names device %d, which the client does not have", id)
 			}
-			mine := s.runtime.Addressable(id)
+			mine := s.Runtime().Addressable(id)
 			switch {
 			case mine && s.process < 0 && i == 0:
 				s.process = task
@@ -77,7 +77,7 @@ func (s *System) Cluster() (cluster clusterresolver.Cluster, ok bool) {
 }
 
 // Platform returns the plugin's platform name: "cpu" or "tpu".
-func (s *System) Platform() string { return s.runtime.PlatformName() }
+func (s *System) Platform() string { return s.Runtime().PlatformName() }
 
 // Plugin returns which plugin is open and where it was found.
 func (s *System) Plugin() pjrt.Found { return s.found }
@@ -91,7 +91,7 @@ func (s *System) Device(id int) (*pjrt.Device, bool) {
 // Close closes the runtime. It fails, naming them, while strategies or buffers of
 // it are open; a second Close returns the first one's result.
 func (s *System) Close() error {
-	err := s.runtime.Close()
+	err := s.Runtime().Close()
 	if open := (*pjrt.OpenError)(nil); errors.As(err, &open) {
 		return fmt.Errorf("system: close: %w; close the strategies on it first", err)
 	}
