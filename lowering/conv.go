@@ -34,14 +34,24 @@ func (f *Function) ConvGeneral(x, kernel compute.Value, axes compute.ConvolveAxe
 		if len(paddings) == 0 {
 			paddings = make([][2]int, spatial)
 		}
-		precision := f.builder.backend.opts.Precision.stableHLO()
-		return stablehlo.Convolution(in[0], in[1], orOnes(strides, spatial), paddings,
-			orOnes(inputDilations, spatial), orOnes(kernelDilations, spatial),
-			axes.InputBatch, axes.InputChannels, axes.InputSpatial,
-			axes.KernelInputChannels, axes.KernelOutputChannels, axes.KernelSpatial,
-			axes.OutputBatch, axes.OutputChannels, axes.OutputSpatial,
-			max(channelGroups, 1), max(batchGroups, 1), precision, precision)
+		c := convolution{Axes: axes, Strides: orOnes(strides, spatial), Paddings: paddings,
+			InputDilations: orOnes(inputDilations, spatial), KernelDilations: orOnes(kernelDilations, spatial)}
+		v, err := f.convolve(in[0], in[1], c, max(channelGroups, 1), max(batchGroups, 1))
+		if err == nil && channelGroups <= 1 && batchGroups <= 1 {
+			f.origins.convolved(v, convolved{x: in[0], kernel: in[1], convolution: c})
+		}
+		return v, err
 	})
+}
+
+// convolve writes a convolution.
+func (f *Function) convolve(x, kernel *stablehlo.Value, c convolution, channelGroups, batchGroups int) (*stablehlo.Value, error) {
+	precision := f.builder.backend.opts.Precision.stableHLO()
+	return stablehlo.Convolution(x, kernel, c.Strides, c.Paddings, c.InputDilations, c.KernelDilations,
+		c.Axes.InputBatch, c.Axes.InputChannels, c.Axes.InputSpatial,
+		c.Axes.KernelInputChannels, c.Axes.KernelOutputChannels, c.Axes.KernelSpatial,
+		c.Axes.OutputBatch, c.Axes.OutputChannels, c.Axes.OutputSpatial,
+		channelGroups, batchGroups, precision, precision)
 }
 
 // orOnes returns values, or n ones if there are none.

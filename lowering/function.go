@@ -34,6 +34,8 @@ type Function struct {
 
 	combiners map[combinerKey]*stablehlo.Function
 
+	origins origins
+
 	definitions map[string]*stablehlo.Statement // of the first indexed statements, by the name of a result
 	indexed     int
 

@@ -70,6 +70,9 @@ func (f *Function) Concatenate(axis int, operands ...compute.Value) (compute.Val
 		if len(in) == 1 {
 			return in[0], nil
 		}
+		if v, err := f.joined(axis, in); v != nil || err != nil {
+			return v, err
+		}
 		return stablehlo.Concatenate(axis, in...)
 	})
 }
@@ -87,7 +90,11 @@ func (f *Function) Slice(x compute.Value, starts, limits, strides []int) (comput
 			c := chain{fn: f.fn}
 			return c.zeros(empty), c.err
 		}
-		return stablehlo.Slice(in[0], starts, limits, strides)
+		v, err := stablehlo.Slice(in[0], starts, limits, strides)
+		if err == nil {
+			f.origins.sliced(v, in[0], starts, limits, strides)
+		}
+		return v, err
 	})
 }
 
