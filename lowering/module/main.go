@@ -46,7 +46,7 @@ func (w *writer) main(m *Module, p *lowering.Program, steps int) string {
 		fmt.Fprintf(&b, "    %%replica_ids = stablehlo.iota dim = 0 : tensor<%dxi32>\n", w.replicas)
 	}
 	body := e.pre.String() + e.call() + e.post.String()
-	if w.single() { // the global tensors are the local ones
+	if w.whole() {
 		b.WriteString(body)
 		fmt.Fprintf(&b, "    return %s : %s\n  }\n", list(e.returns), list(e.localTypes))
 		return b.String()
@@ -70,7 +70,7 @@ func (e *entry) takeArguments(p *lowering.Program) {
 			e.outer, e.outerTypes = append(e.outer, "%replica_ids"), append(e.outerTypes, stack(typ, e.w.replicas))
 			e.inSpecs = append(e.inSpecs, sharding.P(ReplicaAxis).ShardyBare(meshName))
 			e.inner = append(e.inner, local+": "+stack(typ, 1))
-			if e.w.single() {
+			if e.w.whole() {
 				local = "%replica_ids"
 			}
 			fmt.Fprintf(&e.pre, "      %%replica_id = stablehlo.reshape %s : (%s) -> %s\n", local, stack(typ, 1), typ)
@@ -79,7 +79,7 @@ func (e *entry) takeArguments(p *lowering.Program) {
 		}
 		a, name := e.m.Arguments[next], fmt.Sprintf("%%arg%d", next)
 		global, shard := tensorType(typ, a.Global), tensorType(typ, e.w.manual(a))
-		if e.w.single() {
+		if e.w.whole() {
 			global, local = shard, name
 		}
 		e.params = append(e.params, name+": "+global+e.w.attributeList(a))
@@ -103,7 +103,7 @@ func (e *entry) giveResults(p *lowering.Program) {
 	for i, r := range e.m.Results {
 		typ := xlaType(p.Main.Outputs[i].Shape())
 		global, shard := tensorType(typ, r.Global), tensorType(typ, e.w.manual(r))
-		if e.w.single() {
+		if e.w.whole() {
 			global = shard
 		}
 		e.results = append(e.results, global+e.w.attributeList(r))

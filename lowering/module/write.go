@@ -127,6 +127,10 @@ func (w *writer) facts(m *Module, p *lowering.Program) *screen.Facts {
 // Shardy's passes for more than one only.
 func (w *writer) single() bool { return w.programs || w.mesh.Size() == 1 }
 
+// whole reports whether main's tensors are those of a replica already, so that nothing has to be
+// manual over the replicas.
+func (w *writer) whole() bool { return w.single() || w.replicas == 1 }
+
 // border places the step's arguments and results.
 func (w *writer) border(p *lowering.Program, sig Signature) (args, results []Placed, err error) {
 	for i, name := range p.ParameterNames {
