@@ -60,7 +60,8 @@ func (g *facts) statements(list []*stablehlo.Statement, depth int) (ops []*scree
 		case "stablehlo.infeed", "stablehlo.outfeed":
 		case "stablehlo.constant":
 			if text, ok := s.Attributes["value"].(literal); ok {
-				g.found.Nested(depth + len(text) - len(strings.TrimLeft(string(text), "dense<[")))
+				value := strings.TrimPrefix(string(text), "dense<")
+				g.found.Nested(depth + 1 + len(value) - len(strings.TrimLeft(value, "[")))
 			}
 			continue
 		default:

@@ -144,8 +144,9 @@ func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []sh
 	if err := g.Compile(outputs...); err != nil {
 		return nil, nil, err
 	}
-	in := graph.ParamsMap{}
-	for name, node := range g.parameters {
+	in := make([]any, g.NumParameters())
+	for h := range in {
+		name := g.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()
 		var value *tensors.Tensor
 		if name == statePath {
 			value, err = state()
@@ -155,14 +156,14 @@ func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []sh
 		if err != nil {
 			return nil, nil, err
 		}
-		in[node] = value
+		in[h] = value
 	}
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("computing the value: %v", r)
 		}
 	}()
-	values = g.RunWithMap(in)
+	values = g.Run(in...)
 	for _, v := range values { // the backend ends here
 		if err := v.ToLocal(); err != nil {
 			return nil, nil, err

@@ -104,7 +104,7 @@ func attended(rowCount, length, width, heads int) Program {
 			x, head := in[0], width/heads
 			g := rc.Graph()
 			seen := graph.LessThan(graph.Iota(g, graph.ReduceMean(x, -1).Shape(), 1), graph.InsertAxes(graph.ConvertDType(in[1], dtypes.Float32), -1))
-			x = attention.SelfAttention(rc.Scope("rope"), x, heads, head).WithRoPE(10000).WithCausalMask(true).Done()
+			x = attention.SelfAttention(rc.Scope("rope"), x, heads, head).WithPositionalEncoder(pos.NewRoPE(10000)).WithCausalMask(true).Done()
 			x = attention.SelfAttention(rc.Scope("grouped"), x, heads, head).WithNumKVHeads(heads / 2).WithQKRMSNorm(1e-6).Done()
 			x = attention.SelfAttention(rc.Scope("window"), x, heads, head).WithSlidingWindow(length / 4).WithCausalMask(true).WithScoreSoftCap(30).Done()
 			x = attention.SelfAttention(rc.Scope("joined"), x, heads, head).UseQKVProjection().Done()

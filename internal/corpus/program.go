@@ -60,8 +60,6 @@ type Entry struct {
 
 func floats(dims ...int) Input { return Input{Shape: shapes.Make(dtypes.Float32, dims...)} }
 
-func halves(dims ...int) Input { return Input{Shape: shapes.Make(dtypes.BFloat16, dims...)} }
-
 // ints are indices below a bound.
 func ints(below int, dims ...int) Input {
 	return Input{Shape: shapes.Make(dtypes.Int32, dims...), Below: below}
