@@ -187,8 +187,20 @@ func (p *program) compiled() *Compiled {
 // compileOptions are those of a program of so many replicas with an equal share of the
 // strategy's devices each.
 func (s *TPUStrategy) compileOptions(replicas int) pjrt.CompileOptions {
+	return compileOptionsOf(slices.Concat(s.assignment.DeviceIDs()...), replicas)
+}
+
+// compileOptionsOn are those of a program on the devices of some partitions.
+func (s *TPUStrategy) compileOptionsOn(partitions []int, replicas int) pjrt.CompileOptions {
+	all, on := slices.Concat(s.assignment.DeviceIDs()...), make([]int, len(partitions))
+	for i, d := range partitions {
+		on[i] = all[d]
+	}
+	return compileOptionsOf(on, replicas)
+}
+
+func compileOptionsOf(devices []int, replicas int) pjrt.CompileOptions {
 	replicas = max(replicas, 1)
-	devices := slices.Concat(s.assignment.DeviceIDs()...)
 	partitions := len(devices) / replicas
 	return pjrt.CompileOptions{
 		Replicas: replicas, Partitions: partitions, DeviceAssignment: slices.Collect(slices.Chunk(devices, partitions)),
@@ -197,8 +209,8 @@ func (s *TPUStrategy) compileOptions(replicas int) pjrt.CompileOptions {
 }
 
 // build compiles a step's module: onto the devices, or ahead of time.
-func (s *TPUStrategy) build(ctx context.Context, name string, m *module.Module) (system.Executable, error) {
-	code, opts := pjrt.Lowered(m.Text, m.Facts()), s.compileOptions(m.Replicas)
+func (s *TPUStrategy) build(ctx context.Context, name string, m *module.Module, opts pjrt.CompileOptions) (system.Executable, error) {
+	code := pjrt.Lowered(m.Text, m.Facts())
 	x, err := s.buildProgram(ctx, code, opts)
 	if err == nil {
 		return x, nil

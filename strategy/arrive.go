@@ -74,7 +74,7 @@ func (vs *Variables) bring(ctx context.Context, v *Variable) error {
 		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
 	}
 	if r := recipeOf(value); r != nil {
-		err := vs.making(func(m *maker) error { return m.again(ctx, v, r) })
+		err := vs.making(ctx, func(m *maker) error { return m.again(ctx, v, r) })
 		if !errors.Is(err, errNotForDevices) {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tpustrategy/lowering/module"
+	"tpustrategy/pjrt"
 	"tpustrategy/tpu/system"
 )
 
@@ -27,10 +28,13 @@ type building struct {
 }
 
 // buildOnce compiles a module, or waits for the compilation of it that is under way.
-func (s *TPUStrategy) buildOnce(ctx context.Context, name string, m *module.Module) (system.Executable, error) {
-	key := sha256.Sum256(m.Text)
+func (s *TPUStrategy) buildOnce(ctx context.Context, name string, m *module.Module, opts pjrt.CompileOptions) (system.Executable, error) {
+	hash := sha256.New()
+	hash.Write(m.Text)
+	fmt.Fprintln(hash, opts.DeviceAssignment) // another program on other devices
+	key := [sha256.Size]byte(hash.Sum(nil))
 	for {
-		b, err := s.startBuilding(ctx, key, name, m)
+		b, err := s.startBuilding(ctx, key, name, m, opts)
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +58,7 @@ func (s *TPUStrategy) buildOnce(ctx context.Context, name string, m *module.Modu
 
 // startBuilding returns the compilation of the module that is under way, or begins
 // one.
-func (s *TPUStrategy) startBuilding(ctx context.Context, key [sha256.Size]byte, name string, m *module.Module) (*building, error) {
+func (s *TPUStrategy) startBuilding(ctx context.Context, key [sha256.Size]byte, name string, m *module.Module, opts pjrt.CompileOptions) (*building, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -78,8 +82,8 @@ func (s *TPUStrategy) startBuilding(ctx context.Context, key [sha256.Size]byte, 
 				b.err = fmt.Errorf("strategy: compiling %s: panic: %v\n%s", name, r, debug.Stack())
 			}
 		}()
-		defer s.compiling(name, m)()
-		b.x, b.err = s.build(underWay, name, m)
+		defer s.compiling(name, m, opts)()
+		b.x, b.err = s.build(underWay, name, m, opts)
 	}()
 	return b, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"tpustrategy/internal/patience"
 	"tpustrategy/lowering/module"
+	"tpustrategy/pjrt"
 )
 
 // Compilation is a compilation that is under way, for [Options.Compiling].
@@ -31,7 +32,7 @@ func (c Compilation) String() string {
 }
 
 // compiling says of a module's compilation that it goes on, until stop is called.
-func (s *TPUStrategy) compiling(name string, m *module.Module) (stop func()) {
+func (s *TPUStrategy) compiling(name string, m *module.Module, opts pjrt.CompileOptions) (stop func()) {
 	say := s.opts.Compiling
 	if say == nil && s.opts.Logger != nil {
 		say = func(c Compilation) {
@@ -42,7 +43,8 @@ func (s *TPUStrategy) compiling(name string, m *module.Module) (stop func()) {
 	if say == nil {
 		return func() {}
 	}
-	c := Compilation{Name: name, TextBytes: len(m.Text), Replicas: s.replicas, LogicalDevices: s.perReplica}
+	devices := opts.Replicas * opts.Partitions
+	c := Compilation{Name: name, TextBytes: len(m.Text), Replicas: max(devices/s.perReplica, 1), LogicalDevices: min(devices, s.perReplica)}
 	return patience.Watch(func(passed time.Duration) {
 		c.Passed = passed
 		say(c)

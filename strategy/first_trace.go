@@ -21,17 +21,27 @@ import (
 // random numbers and gives the state after it, if it draws some.
 type tracedInitializer struct {
 	module *module.Module
+	makers makers
 	draws  bool
 }
 
 // errNotForDevices is an initializer that depends on more than the random numbers.
 var errNotForDevices = errors.New("the initializer reads or writes other variables, or has its value in its text")
 
-// traceInitializer lowers an initializer for the strategy's devices. Initializers of the
-// same kind give the same text.
-func (s *TPUStrategy) traceInitializer(store *model.Store, init model.VariableInitializer, shape shapes.Shape, a logical.Annotation) (t *tracedInitializer, err error) {
+// traceInitializer lowers a variable's initializer for the devices that make its value.
+// Initializers of the same kind give the same text.
+func (s *TPUStrategy) traceInitializer(store *model.Store, init model.VariableInitializer, v *Variable) (t *tracedInitializer, err error) {
+	shape := shapes.Make(v.dtype, v.shape...)
+	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica())
+	if err != nil {
+		return nil, err
+	}
+	by, annotation := s.makersOf(l.whole), v.annotation
+	if l.whole {
+		annotation = logical.Annotation{} // there is one logical device
+	}
 	trace := module.NewTrace(module.Options{
-		Replicas: s.replicas, LogicalDevices: s.perReplica, Programs: true, Target: s.target, Precision: s.opts.Precision, Random: lowering.RandomPCG,
+		Replicas: by.replicas, LogicalDevices: by.logicalDevices, Programs: true, Target: s.target, Precision: s.opts.Precision, Random: lowering.RandomPCG,
 	})
 	g, outputs, err := initializerGraph(trace, store, []model.VariableInitializer{init}, []shapes.Shape{shape})
 	if err != nil {
@@ -40,7 +50,7 @@ func (s *TPUStrategy) traceInitializer(store *model.Store, init model.VariableIn
 	if g.changed && g.state == nil {
 		return nil, errNotForDevices
 	}
-	sig := module.Signature{Results: []module.Tensor{{Name: "value", Annotation: a}}}
+	sig := module.Signature{Results: []module.Tensor{{Name: "value", Annotation: annotation}}}
 	if g.state != nil {
 		sig.Results = append(sig.Results, module.Tensor{Name: "random_state"})
 	}
@@ -63,7 +73,7 @@ func (s *TPUStrategy) traceInitializer(store *model.Store, init model.VariableIn
 	if len(m.Text) > longestInitializer {
 		return nil, errNotForDevices
 	}
-	return &tracedInitializer{module: m, draws: g.state != nil}, nil
+	return &tracedInitializer{module: m, makers: by, draws: g.state != nil}, nil
 }
 
 // statePath is the variable that holds the state of a store's random numbers.

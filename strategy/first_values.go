@@ -6,25 +6,21 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
-	"slices"
 	"time"
 
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
-	"golang.org/x/sync/errgroup"
 
-	"tpustrategy/lowering/module"
 	"tpustrategy/pjrt"
 	"tpustrategy/strategy/internal/initial"
-	"tpustrategy/tpu/system"
 )
 
 // The first values of a store's variables are what their initializers say, in the order
 // in which the variables were made: each initializer that draws random numbers goes on
 // from the state that the one before it left. Large variables are made on the devices,
-// each device its own part, by a program for each kind of variable; small ones on the
-// host, by GoMLX's own backend. Both draw the same bits, see [lowering.RandomPCG].
+// each device its own part, by a program for each kind of variable, and once in a
+// process, see [makers]; small ones on the host, by GoMLX's own backend. Both draw the
+// same bits, see [lowering.RandomPCG].
 
 // largeVariable is the size in bytes from which on a variable is made on the devices: a
 // program costs more than smaller ones do on the host. It does not depend on the
@@ -66,14 +62,8 @@ type maker struct {
 	programs map[[sha256.Size]byte]*valueProgram
 	traced   map[*model.Variable]*tracedInitializer // of the large ones
 	agreed   bool                                   // on the state of random numbers, over the processes
+	copies   valueCopies
 	took     FirstValues
-}
-
-// valueProgram is a program that makes the value of a variable.
-type valueProgram struct {
-	executable system.Executable
-	module     *module.Module
-	rows       []int
 }
 
 // initialize makes the first values of the store's variables that have none, here or in
@@ -93,7 +83,7 @@ func (vs *Variables) initialize(ctx context.Context) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return vs.making(func(m *maker) error {
+	return vs.making(ctx, func(m *maker) error {
 		if err := m.prepare(ctx, missing); err != nil {
 			return err
 		}
@@ -106,11 +96,14 @@ func (vs *Variables) initialize(ctx context.Context) error {
 	})
 }
 
-// making runs f with a maker and counts its time.
-func (vs *Variables) making(f func(m *maker) error) error {
+// making runs f with a maker and counts its time. The variables have the values that were
+// made, also if f fails.
+func (vs *Variables) making(ctx context.Context, f func(m *maker) error) error {
 	start := time.Now()
-	m := &maker{vs: vs, programs: map[[sha256.Size]byte]*valueProgram{}, traced: map[*model.Variable]*tracedInitializer{}}
+	m := &maker{vs: vs, programs: map[[sha256.Size]byte]*valueProgram{}, traced: map[*model.Variable]*tracedInitializer{},
+		copies: valueCopies{strategy: vs.strategy}}
 	err := f(m)
+	err = errors.Join(err, m.copies.finish(ctx))
 	for _, p := range m.programs {
 		if p.executable != nil {
 			err = errors.Join(err, p.executable.Close())
@@ -172,12 +165,12 @@ func (m *maker) make(ctx context.Context, v *model.Variable) error {
 // again makes a value that was made on other devices before.
 func (m *maker) again(ctx context.Context, placed *Variable, r *recipe) error {
 	start := time.Now()
-	traced, err := m.vs.strategy.traceInitializer(m.vs.store, r.init, r.shape, placed.annotation)
+	traced, err := m.vs.strategy.traceInitializer(m.vs.store, r.init, placed)
 	m.took.Lowering += time.Since(start)
 	if err != nil {
 		return err
 	}
-	if err := m.compile(ctx, []*module.Module{traced.module}); err != nil {
+	if err := m.compile(ctx, []*tracedInitializer{traced}); err != nil {
 		return err
 	}
 	var state *tensors.Tensor
@@ -252,129 +245,6 @@ func (m *maker) flush(ctx context.Context) error {
 		return m.setState(next)
 	}
 	return nil
-}
-
-// onDevices runs the program that makes a variable's value, and returns the state of
-// random numbers after it, if it draws some.
-func (m *maker) onDevices(ctx context.Context, placed *Variable, traced *tracedInitializer, state *tensors.Tensor) (next *tensors.Tensor, err error) {
-	s := m.vs.strategy
-	p := m.programs[sha256.Sum256(traced.module.Text)]
-	var in []*pjrt.Buffer
-	if state != nil {
-		l, err := s.layout(state.DType(), state.Shape().Dimensions, traced.module.Arguments[0].Annotation, false)
-		if err != nil {
-			return nil, err
-		}
-		in = make([]*pjrt.Buffer, len(s.devices))
-		defer func() { err = errors.Join(err, closeAll(in)) }()
-		if err := s.upload(ctx, &l, func(_ int, use func([]byte)) error { return state.ConstBytes(use) }, in); err != nil {
-			return nil, err
-		}
-	}
-	args, outs := make([][]*pjrt.Buffer, len(p.rows)), make([][]*pjrt.Buffer, len(p.rows))
-	for row, d := range p.rows {
-		if in != nil {
-			args[row] = []*pjrt.Buffer{in[d]}
-		}
-		outs[row] = make([]*pjrt.Buffer, len(p.module.Results))
-	}
-	fresh, after := make([]*pjrt.Buffer, len(s.devices)), make([]*pjrt.Buffer, len(s.devices))
-	s.launch.Lock()
-	if err = s.check(); err == nil {
-		err = p.executable.Execute(ctx, args, outs, pjrt.ExecuteOptions{})
-	}
-	s.launch.Unlock()
-	for row, d := range p.rows {
-		fresh[d] = outs[row][0]
-		if len(outs[row]) > 1 {
-			after[d] = outs[row][1]
-		}
-	}
-	defer func() { err = errors.Join(err, closeAll(after)) }()
-	if err == nil {
-		err = ready(ctx, fresh)
-	}
-	if err == nil && state != nil {
-		next, err = stateOf(ctx, after)
-	}
-	if err != nil {
-		return nil, errors.Join(err, closeAll(fresh))
-	}
-	m.took.OnDevices++
-	return next, placed.take(fresh)
-}
-
-// stateOf reads the state of random numbers from a device.
-func stateOf(ctx context.Context, buffers []*pjrt.Buffer) (*tensors.Tensor, error) {
-	i := slices.IndexFunc(buffers, func(b *pjrt.Buffer) bool { return b != nil })
-	if i < 0 {
-		return nil, errors.New("no device of this process made the value")
-	}
-	next := tensors.FromFlatDataAndDimensions(make([]uint64, 3), 3)
-	var failed error
-	if err := next.MutableBytes(func(data []byte) { failed = buffers[i].ToHost(ctx, data) }); err != nil {
-		return nil, err
-	}
-	return next, failed
-}
-
-// prepare traces the initializers of the large variables and compiles their programs.
-func (m *maker) prepare(ctx context.Context, missing []*model.Variable) error {
-	start := time.Now()
-	var modules []*module.Module
-	for _, v := range missing {
-		init := initial.Of(v)
-		if init == nil || v.Shape().ByteSize() < largeVariable {
-			continue
-		}
-		placed, err := m.vs.place(v.Path())
-		if err != nil {
-			return err
-		}
-		if traced, err := m.vs.strategy.traceInitializer(m.vs.store, init, v.Shape(), placed.annotation); err == nil {
-			m.traced[v] = traced
-			modules = append(modules, traced.module)
-		}
-	}
-	m.took.Lowering += time.Since(start)
-	return m.compile(ctx, modules)
-}
-
-// compile compiles programs that make values, side by side, and each text once. All
-// processes must have the same ones.
-func (m *maker) compile(ctx context.Context, modules []*module.Module) error {
-	start, s := time.Now(), m.vs.strategy
-	var fresh []*valueProgram
-	var texts []byte
-	for _, mod := range modules {
-		key := sha256.Sum256(mod.Text)
-		if m.programs[key] == nil {
-			p := &valueProgram{module: mod}
-			m.programs[key] = p
-			fresh, texts = append(fresh, p), append(texts, key[:]...)
-		}
-	}
-	if len(fresh) == 0 {
-		return nil
-	}
-	if err := s.agree(ctx, "the first values of variables", fmt.Sprintf("%d programs", len(fresh)), texts); err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for _, p := range fresh {
-		group.Go(func() (err error) {
-			if p.executable, err = s.buildOnce(ctx, "the first values of variables", p.module); err != nil {
-				return err
-			}
-			p.rows, err = s.rows(p.executable)
-			return err
-		})
-	}
-	err := group.Wait()
-	m.took.Programs += len(fresh)
-	m.took.Compiling += time.Since(start)
-	return err
 }
 
 // take gives a variable its first buffers, unless it got others meanwhile.

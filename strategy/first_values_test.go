@@ -84,9 +84,12 @@ func closeTo(t *testing.T, a, b *tensors.Tensor) bool {
 	return a.Shape().Equal(b.Shape()) && a.DType().IsFloat() && a.InDelta(b, 2e-5)
 }
 
+// TestFirstValuesAreTheSameOnEveryMesh holds the values of meshes against each other, and
+// against those of GoMLX's own initialization.
 func TestFirstValuesAreTheSameOnEveryMesh(t *testing.T) {
 	ctx := context.Background()
 	_, _, names := manyVariables(7)
+	want := gomlxs(t, 7)
 	var first map[string]string
 	for _, mesh := range [][2]int{{1, 1}, {1, 4}, {4, 2}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
@@ -116,6 +119,9 @@ func TestFirstValuesAreTheSameOnEveryMesh(t *testing.T) {
 				inStore, err := store.GetVariable(name).Value()
 				require.NoError(t, err)
 				assert.True(t, closeTo(t, inStore, value), "%s in the store", name)
+				expected, err := want.GetVariable(name).Value()
+				require.NoError(t, err)
+				assert.True(t, closeTo(t, expected, value), "%s as GoMLX makes it", name)
 			}
 			if first == nil {
 				first = values
@@ -123,49 +129,48 @@ func TestFirstValuesAreTheSameOnEveryMesh(t *testing.T) {
 			for _, name := range names {
 				assert.True(t, first[name] == values[name], "%s is as on one device", name)
 			}
+			path := "/" + model.RNGStateVariableName // its third word is not set there
+			before, err := want.GetVariable(path).Value()
+			require.NoError(t, err)
+			after, err := store.GetVariable(path).Value()
+			require.NoError(t, err)
+			assert.Equal(t, tensors.MustCopyFlatData[uint64](before)[:2], tensors.MustCopyFlatData[uint64](after)[:2])
 		})
 	}
 }
 
-// TestFirstValuesAreGoMLXs holds the values against those of GoMLX's own initialization.
-func TestFirstValuesAreGoMLXs(t *testing.T) {
-	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2})
-	store, step, names := manyVariables(7)
-	_, err := s.Function(step, strategy.FunctionOptions{Store: store}).Run(ctx)
-	require.NoError(t, err)
-
-	// The trace makes the variables in the other store, without values.
-	want, makeThem, _ := manyVariables(7)
-	_, err = newStrategy(t, 1, strategy.Options{}).Function(makeThem, strategy.FunctionOptions{Store: want}).Lowered(ctx)
+// gomlxs are the values that GoMLX's own initialization gives manyVariables.
+func gomlxs(t *testing.T, seed int64) *model.Store {
+	t.Helper()
+	// The trace makes the variables in the store, without values.
+	store, step, _ := manyVariables(seed)
+	_, err := newStrategy(t, 1, strategy.Options{}).Function(step, strategy.FunctionOptions{Store: store}).Lowered(context.Background())
 	require.NoError(t, err)
 	host, err := gobackend.New("")
 	require.NoError(t, err)
-	require.NoError(t, want.InitializeVariables(host, nil))
-	for _, name := range append(names, "/"+model.RNGStateVariableName) { // the state's third word is not set there
-		expected, err := want.GetVariable(name).Value()
-		require.NoError(t, err)
-		var got *tensors.Tensor
-		if v, ok := s.Variables(store).Lookup(name); ok {
-			got, err = v.Value(ctx)
-		} else {
-			got, err = store.GetVariable(name).Value()
-		}
-		require.NoError(t, err)
-		if name == "/"+model.RNGStateVariableName {
-			assert.Equal(t, tensors.MustCopyFlatData[uint64](expected)[:2], tensors.MustCopyFlatData[uint64](got)[:2])
-			continue
-		}
-		assert.True(t, closeTo(t, expected, got), name)
-	}
+	require.NoError(t, store.InitializeVariables(host, nil))
+	return store
 }
 
 func TestFirstValuesOfAStoreThatMovesOn(t *testing.T) {
 	ctx := context.Background()
-	store, step, names := manyVariables(3)
+	store := model.NewStore()
+	store.SetParam(model.ParamInitialSeed, int64(3))
+	names := []string{"/small", "/uniform", "/zeros"}
+	step := func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		uniform := initializer.RandomUniformFn(store.RootScope(), -1, 1)
+		store.VariableWithShape("/small", shapes.Make(dtypes.Float32, 4, 4), uniform)
+		store.VariableWithShape("/uniform", shapes.Make(dtypes.Float32, 128, 256), uniform)
+		store.VariableWithShape("/zeros", shapes.Make(dtypes.Float32, 256, 512), initializer.Zero)
+		var all []*graph.Node
+		for _, name := range names {
+			all = append(all, graph.ReduceAllSum(store.GetVariable(name).NodeValue(rc.Graph())))
+		}
+		return all
+	}
 	read := func(p int) map[string]string {
 		s := newStrategy(t, 4, strategy.Options{Replicas: 1, LogicalDevices: p,
-			Variables: logical.Rules{logical.Match("uniform|normal", logical.SplitInto(1, p))}})
+			Variables: logical.Rules{logical.Match("uniform", logical.SplitInto(1, p))}})
 		_, err := s.Function(step, strategy.FunctionOptions{Store: store}).Run(ctx)
 		require.NoError(t, err)
 		values := map[string]string{}
@@ -229,12 +234,18 @@ func TestTwoFunctionsMakeVariablesInTurn(t *testing.T) {
 }
 
 // TestHostsAgreeOnFirstValues has processes without a seed: the numbers are then those
-// of the first one, on all.
+// of the first one, on all. A replica is one process's, or spread over both.
 func TestHostsAgreeOnFirstValues(t *testing.T) {
+	for _, mesh := range [][2]int{{2, 2}, {1, 4}} {
+		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) { hostsAgreeOnFirstValues(t, mesh[0], mesh[1]) })
+	}
+}
+
+func hostsAgreeOnFirstValues(t *testing.T, replicas, logicalDevices int) {
 	var mu sync.Mutex
 	var sums []string
-	all(t, onHosts(t, openCPU(t, 4), 2, strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{
-		logical.Match("large", logical.SplitInto(1, 2))}}, time.Minute,
+	all(t, onHosts(t, openCPU(t, 4), 2, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: logical.Rules{
+		logical.Match("large", logical.SplitInto(1, logicalDevices))}}, time.Minute,
 		func(ctx context.Context, s *strategy.TPUStrategy) error {
 			store := model.NewStore()
 			f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
@@ -242,6 +253,7 @@ func TestHostsAgreeOnFirstValues(t *testing.T) {
 				for _, v := range []*model.Variable{
 					rc.Scope().VariableWithShape("small", shapes.Make(dtypes.Float32, 3, 3)),
 					rc.Scope().VariableWithShape("large", shapes.Make(dtypes.Float32, 128, 256)),
+					rc.Scope().VariableWithShape("whole", shapes.Make(dtypes.Float32, 128, 256)),
 					rc.Scope().VariableWithShape("after", shapes.Make(dtypes.Float32, 3, 3)),
 				} {
 					sums = append(sums, graph.ReduceAllSum(v.NodeValue(rc.Graph())))

@@ -69,7 +69,7 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (*pr
 	for _, v := range values {
 		p.ragged = append(p.ragged, v.base().ragged != nil)
 	}
-	if p.executable, err = s.buildOnce(ctx, f.opts.Name, m); err != nil {
+	if p.executable, err = s.buildOnce(ctx, f.opts.Name, m, s.compileOptions(m.Replicas)); err != nil {
 		return nil, err
 	}
 	p.lowering, p.arriving, p.compiling = lowered.Sub(start), arrived.Sub(lowered), time.Since(arrived)

@@ -87,7 +87,7 @@ type TPUStrategy struct {
 	closed   bool
 	isClosed atomic.Bool // closed, for the launch path
 	programs []*program
-	// buildings are the compilations under way, by their module's text.
+	// buildings are the compilations under way, by their module's text and devices.
 	buildings map[[sha256.Size]byte]*building
 	// values are the buffers of the values that are held or not yet collected.
 	values    map[weak.Pointer[distributed]][]*pjrt.Buffer

@@ -55,6 +55,7 @@ var benches = []bench{
 	{"run_steps_100", 8, runSteps},
 	{"h2d", 8, hostToDevice},
 	{"lower", 8, lower}, {"compile", 8, compile}, {"compile_variables", 8, compileVariables},
+	{"first_values", 1, firstValues}, {"first_values", 8, firstValues},
 	{"first_step", 8, firstStep}, {"first_step_cached", 8, firstStepCached},
 }
 
