@@ -201,6 +201,7 @@ func (b *Bound) adopt() error {
 			return err
 		}
 		b.program.cutTo(j, v.base(), b.held)
+		b.program.compare(j, v.base(), b.held)
 		b.results = append(b.results, v)
 	}
 	return nil

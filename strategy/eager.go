@@ -470,7 +470,7 @@ func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.
 		if err != nil {
 			return nil, err
 		}
-		results[0].base().ragged, results[0].base().equal = ragged, equal
+		results[0].base().ragged, results[0].base().equal = ragged, equal || s.replicas == 1
 		return s.split(results[0])
 	})
 }

@@ -188,7 +188,7 @@ func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*Merged)
 		panic(fault(TypeError, "Map", "return a node of the step", "the function returns none"))
 	}
 	if mirrored {
-		differs, err := mc.rc.differs([]*graph.Node{out})
+		differs, err := mc.rc.differs([]*graph.Node{out}, true)
 		if err != nil {
 			panic(err)
 		}

@@ -30,6 +30,8 @@ type program struct {
 	// step's own results, nil without padding.
 	padding padding
 	cut     [][]ragged.Dim
+	// alike says of the step's own results whether they are the same on all replicas.
+	alike []alike
 	// code is the serialized program of a step from a file: some plugins write out a
 	// program that they loaded without its machine code.
 	code []byte
@@ -62,7 +64,7 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (*pr
 	}
 	arrived := time.Now()
 	p := &program{function: f, module: m, variables: t.variables, updates: t.updates, borrowed: t.borrowed, results: len(m.Results) - len(t.updates), structure: t.rc.structure,
-		padding: paddingOf(values), cut: t.cut}
+		padding: paddingOf(values), cut: t.cut, alike: t.alike}
 	for _, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
 	}
@@ -189,6 +191,7 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 			return nil, err
 		}
 		p.cutTo(j, results[j].base(), values)
+		p.compare(j, results[j].base(), values)
 	}
 	if p.givesNothing() {
 		return nil, results[0].Close()

@@ -205,6 +205,13 @@ func (p *randomProgram) distributed(sys *system.System) (out outcome, err error)
 		if err != nil {
 			return out, err
 		}
+		if value.Mirrored() { // what is known to be the same is
+			for r, x := range replicas {
+				if !replicas[0].Equal(x) && fmt.Sprint(x.Value()) != fmt.Sprint(replicas[0].Value()) {
+					return out, fmt.Errorf("a mirrored result differs between replicas 0 and %d: %v, %v", r, replicas[0], x)
+				}
+			}
+		}
 		out.results = append(out.results, replicas)
 	}
 	for i, v := range p.vars {

@@ -14,7 +14,7 @@ import (
 // variables. A layer's own averages, such as those of a batch normalisation, are
 // averaged over the replicas, by their rows; any other value that may differ is an error.
 func (rc *ReplicaContext) settle(changed []*model.Variable, values []*graph.Node) error {
-	differs, err := rc.differs(values)
+	differs, err := rc.differs(values, true)
 	if err != nil {
 		return err
 	}
@@ -32,11 +32,12 @@ func (rc *ReplicaContext) settle(changed []*model.Variable, values []*graph.Node
 	return nil
 }
 
-// differs says which nodes of the step may differ between replicas.
-func (rc *ReplicaContext) differs(nodes []*graph.Node) ([]bool, error) {
+// differs says which nodes of the step may differ between replicas. arguments says that
+// those of its arguments that are not mirrored do.
+func (rc *ReplicaContext) differs(nodes []*graph.Node, arguments bool) ([]bool, error) {
 	var differing []*graph.Node
 	for i, v := range rc.values {
-		if v.base().perReplica {
+		if arguments && v.base().perReplica {
 			differing = append(differing, rc.parameters[i])
 		}
 	}

@@ -236,7 +236,7 @@ func (s *TPUStrategy) takeComponent(ctx context.Context, op string, c *Component
 	switch {
 	case base.steps > 0:
 		return taken{}, fault(TypeError, op, "give the result of a step", "a part of a value of several steps")
-	case !base.differs():
+	case !base.differs() && base.ragged == nil:
 		m, err := s.copyAs(ctx, c.value, base.annotation)
 		return taken{value: m, made: true}, err
 	case base.ragged != nil || s.replicas == 1: // of its own shape

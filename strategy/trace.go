@@ -39,6 +39,7 @@ type trace struct {
 	// results. again is set for a trace that only shows what depends on the padding.
 	padding padding
 	cut     [][]ragged.Dim
+	alike   []alike
 	again   bool
 
 	// variables are the module's arguments that are variables, nil for the others;
@@ -150,6 +151,9 @@ func (t *trace) run() error {
 		}
 	}
 	t.own = len(t.outputs)
+	if err := t.compareReplicas(); err != nil {
+		return f.traceError(err)
+	}
 	if err := t.gatherChanged(); err != nil {
 		return err
 	}

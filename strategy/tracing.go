@@ -124,7 +124,7 @@ func (t *tracing) merged(op string, x any, like *Variable) (m *Merged, host bool
 
 // of is a node of the step as a value of all replicas.
 func (mc *MergeContext) of(node *graph.Node) *Merged {
-	differs, err := mc.rc.differs([]*graph.Node{node})
+	differs, err := mc.rc.differs([]*graph.Node{node}, true)
 	if err != nil {
 		panic(err)
 	}

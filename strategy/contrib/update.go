@@ -70,7 +70,7 @@ func (u *UpdateContext) none(op string) error {
 }
 
 // Update runs fn on each component of the variable. The arguments have to be mirrored:
-// a [PerDevice] among the nests is of kind TypeError. They are unwrapped, a component
+// a [PerDevice] among the nests that may differ between the towers is of kind TypeError. They are unwrapped, a component
 // receiving its own. The results are merged as CallForEachTower merges.
 func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn UpdateFunc, args ...any) (any, error) {
 	if err := d.requireCross(ctx, "update"); err != nil {
@@ -125,11 +125,20 @@ func (d *DistributionStrategy) updateFunc(op string, v *Variable, fn UpdateFunc)
 	}
 }
 
-// mirroredArguments unwraps arguments and refuses values that differ between towers.
+// mirrored says whether the value is known to be the same on every tower.
+func (p *PerDevice) mirrored() bool {
+	if p == nil {
+		return false
+	}
+	v, ok := p.value.(*strategy.PerReplica)
+	return ok && v.Mirrored()
+}
+
+// mirroredArguments unwraps arguments and refuses values that may differ between towers.
 func (d *DistributionStrategy) mirroredArguments(op string, args []any) ([]any, error) {
 	for i, arg := range args {
 		if _, err := mapNest(op, arg, func(x any) (any, error) {
-			if p, ok := x.(*PerDevice); ok {
+			if p, ok := x.(*PerDevice); ok && !p.mirrored() {
 				return nil, fault(strategy.TypeError, op, "reduce it first", "argument %d, %v, is not mirrored", i, p)
 			}
 			return x, nil

@@ -200,11 +200,19 @@ func TestUpdateFollowsTheReducedGradient(t *testing.T) {
 				require.Equal(t, want, got)
 			}
 		}
-		_, err = d.Update(ctx, v, func(u *contrib.UpdateContext, args ...any) (any, error) { return u.AssignAdd(args[0]) }, []any{gradients})
+		add := func(u *contrib.UpdateContext, args ...any) (any, error) { return u.AssignAdd(args[0].([]any)[0]) }
+		nothing := func(u *contrib.UpdateContext, args ...any) (any, error) { return nil, nil }
+		_, err = d.Update(ctx, v, add, []any{gradients})
+		_, nonSlot := d.UpdateNonSlot(ctx, d.NonSlotDevices(), nothing, gradients)
 		require.Equal(t, strategy.TypeError, strategy.KindOf(err))
 		require.ErrorContains(t, err, "reduce it first")
-		_, err = d.UpdateNonSlot(ctx, d.NonSlotDevices(), func(u *contrib.UpdateContext, args ...any) (any, error) { return nil, nil }, gradients)
-		require.Equal(t, strategy.TypeError, strategy.KindOf(err))
+		require.Equal(t, strategy.TypeError, strategy.KindOf(nonSlot))
+		// What the towers made of a mirrored value alike is the same on all.
+		same, err := d.CallForEachTower(ctx, func(tc *contrib.TowerContext, args ...any) (any, error) { return tc.Mul(args[0], 2) }, reduced)
+		require.NoError(t, err)
+		require.IsType(t, (*contrib.PerDevice)(nil), same)
+		_, err = d.Update(ctx, v, add, []any{same})
+		require.NoError(t, err)
 		_, err = d.Update(ctx, nil, nil)
 		require.Equal(t, strategy.AssertionError, strategy.KindOf(err))
 	})
