@@ -125,8 +125,9 @@ func is[E error](err error) bool {
 	return errors.As(err, &target)
 }
 
-// timeless leaves out when something happened, in which process, and how long it took.
+// timeless leaves out when something happened, in which process, and how long it took, and what a plugin logs beside it.
 func timeless(text string) string {
+	text = regexp.MustCompile(`(?m)^([IWE]0000 |WARNING: All log messages before ).*\n?`).ReplaceAllString(text, "")
 	text = regexp.MustCompile(`F0000 [0-9:.]+ +[0-9]+`).ReplaceAllString(text, "F0000")
 	return regexp.MustCompile(`took [0-9.a-zµ]+`).ReplaceAllString(text, "took a while")
 }

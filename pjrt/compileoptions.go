@@ -27,9 +27,9 @@ type CompileOptions struct {
 	// DumpDir, if set, is a directory on the machine that compiles, for the
 	// program before and after optimization (XLA's --xla_dump_to).
 	DumpDir string
-	// TrustBytecode compiles MLIR bytecode in this process. The compilers' readers of
-	// bytecode do not stand wrong bytes: some corrupt the process's memory. Set it for
-	// bytecode that a sound writer made and nobody else could change; package pjrt/worker
+	// TrustBytecode compiles MLIR bytecode and serialized HLO protos in this process. The
+	// compilers do not stand wrong bytes of them: some corrupt the process's memory. Set it
+	// for what a sound writer made and nobody else could change; package pjrt/worker
 	// compiles any other in a process of its own, and needs no word of trust.
 	TrustBytecode bool
 	// Overrides are XLA debug options by name, such as "xla_dump_hlo_as_text":

@@ -16,27 +16,29 @@ import (
 // byZero are values of four int32 that only folding makes 0, or that have a 0, from %x, an
 // argument of four, %c, which is four of 7, and %n, which is 0.
 var byZero = map[string]string{
-	"x - x":           "%z = stablehlo.subtract %x, %x : T",
-	"x * 0":           "%z = stablehlo.multiply %x, %n : T",
-	"7 * 0":           "%z = \"stablehlo.multiply\"(%c, %n) : (T, T) -> T",
-	"7 - 7":           "%z = stablehlo.subtract %c, %c : T",
-	"x & 0":           "%z = stablehlo.and %x, %n : T",
-	"a minimum":       "%z = stablehlo.minimum %c, %n : T",
-	"a selection":     "%p = stablehlo.constant dense<true> : tensor<i1>\n%z = stablehlo.select %p, %n, %c : (tensor<i1>, T, T) -> T",
-	"a comparison":    "%q = stablehlo.compare NE, %x, %x : (T, T) -> tensor<4xi1>\n%z = stablehlo.convert %q : (tensor<4xi1>) -> T",
-	"a slice":         "%l = stablehlo.constant dense<[1, 0, 0, 0, 0]> : tensor<5xi32>\n%z = stablehlo.slice %l [1:5] : (tensor<5xi32>) -> T",
-	"a concatenation": "%h = stablehlo.constant dense<0> : tensor<2xi32>\n%z = stablehlo.concatenate %h, %h, dim = 0 : (tensor<2xi32>, tensor<2xi32>) -> T",
-	"a gather":        "%i = stablehlo.constant dense<0> : tensor<1xi32>\n%z = \"stablehlo.gather\"(%n, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [0], start_index_map = [0]>, indices_are_sorted = false, slice_sizes = array<i64: 4>}> : (T, tensor<1xi32>) -> T",
-	"a conversion":    "%h = stablehlo.constant dense<0.25> : tensor<4xf32>\n%z = stablehlo.convert %h : (tensor<4xf32>) -> T",
-	"a bitcast":       "%h = stablehlo.constant dense<0.0> : tensor<4xf32>\n%z = stablehlo.bitcast_convert %h : (tensor<4xf32>) -> T",
-	"a sum":           "%i = stablehlo.constant dense<0> : tensor<i32>\n%s = stablehlo.reduce(%n init: %i) applies stablehlo.add across dimensions = [0] : (T, tensor<i32>) -> tensor<i32>\n%z = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<i32>) -> T",
-	"a padding":       "%h = stablehlo.constant dense<0> : tensor<2xi32>\n%i = stablehlo.constant dense<0> : tensor<i32>\n%z = stablehlo.pad %h, %i, low = [1], high = [1], interior = [0] : (tensor<2xi32>, tensor<i32>) -> T",
-	"a remainder":     "%g = stablehlo.constant dense<1> : T\n%z = stablehlo.remainder %x, %g : T",
-	"a shift":         "%g = stablehlo.constant dense<40> : T\n%z = stablehlo.shift_right_logical %c, %g : T",
-	"an aliased type": "%z = stablehlo.subtract %x, %x : !t",
-	"a call":          "%z = call @zero() : () -> T",
-	"a branch":        "%p = stablehlo.constant dense<true> : tensor<i1>\n%z = \"stablehlo.if\"(%p) ({ stablehlo.return %n : T }, { stablehlo.return %c : T }) : (tensor<i1>) -> T",
-	"a loop":          "%i = stablehlo.constant dense<0> : tensor<i32>\n%z, %j = stablehlo.while(%k = %n, %l = %i) : T, tensor<i32> cond { %u = stablehlo.constant dense<1> : tensor<i32>\n %m = stablehlo.compare LT, %l, %u : (tensor<i32>, tensor<i32>) -> tensor<i1>\n stablehlo.return %m : tensor<i1> } do { %u = stablehlo.constant dense<1> : tensor<i32>\n %m = stablehlo.add %l, %u : tensor<i32>\n %w = stablehlo.multiply %k, %k : T\n stablehlo.return %w, %m : T, tensor<i32> }",
+	"x - x":                "%z = stablehlo.subtract %x, %x : T",
+	"x * 0":                "%z = stablehlo.multiply %x, %n : T",
+	"7 * 0":                "%z = \"stablehlo.multiply\"(%c, %n) : (T, T) -> T",
+	"7 - 7":                "%z = stablehlo.subtract %c, %c : T",
+	"x & 0":                "%z = stablehlo.and %x, %n : T",
+	"a minimum":            "%z = stablehlo.minimum %c, %n : T",
+	"a selection":          "%p = stablehlo.constant dense<true> : tensor<i1>\n%z = stablehlo.select %p, %n, %c : (tensor<i1>, T, T) -> T",
+	"a comparison":         "%q = stablehlo.compare NE, %x, %x : (T, T) -> tensor<4xi1>\n%z = stablehlo.convert %q : (tensor<4xi1>) -> T",
+	"a slice":              "%l = stablehlo.constant dense<[1, 0, 0, 0, 0]> : tensor<5xi32>\n%z = stablehlo.slice %l [1:5] : (tensor<5xi32>) -> T",
+	"a concatenation":      "%h = stablehlo.constant dense<0> : tensor<2xi32>\n%z = stablehlo.concatenate %h, %h, dim = 0 : (tensor<2xi32>, tensor<2xi32>) -> T",
+	"a gather":             "%i = stablehlo.constant dense<0> : tensor<1xi32>\n%z = \"stablehlo.gather\"(%n, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [0], start_index_map = [0]>, indices_are_sorted = false, slice_sizes = array<i64: 4>}> : (T, tensor<1xi32>) -> T",
+	"a conversion":         "%h = stablehlo.constant dense<0.25> : tensor<4xf32>\n%z = stablehlo.convert %h : (tensor<4xf32>) -> T",
+	"a bitcast":            "%h = stablehlo.constant dense<0.0> : tensor<4xf32>\n%z = stablehlo.bitcast_convert %h : (tensor<4xf32>) -> T",
+	"a sum":                "%i = stablehlo.constant dense<0> : tensor<i32>\n%s = stablehlo.reduce(%n init: %i) applies stablehlo.add across dimensions = [0] : (T, tensor<i32>) -> tensor<i32>\n%z = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<i32>) -> T",
+	"a sum of nothing":     "%e = stablehlo.slice %x [0:0] : (T) -> tensor<0xi32>\n%i = stablehlo.constant dense<0> : tensor<i32>\n%s = stablehlo.reduce(%e init: %i) applies stablehlo.add across dimensions = [0] : (tensor<0xi32>, tensor<i32>) -> tensor<i32>\n%z = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<i32>) -> T",
+	"a product of nothing": "%e = stablehlo.slice %x [0:0] : (T) -> tensor<0xi32>\n%s = stablehlo.dot_general %e, %e, contracting_dims = [0] x [0] : (tensor<0xi32>, tensor<0xi32>) -> tensor<i32>\n%z = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<i32>) -> T",
+	"a padding":            "%h = stablehlo.constant dense<0> : tensor<2xi32>\n%i = stablehlo.constant dense<0> : tensor<i32>\n%z = stablehlo.pad %h, %i, low = [1], high = [1], interior = [0] : (tensor<2xi32>, tensor<i32>) -> T",
+	"a remainder":          "%g = stablehlo.constant dense<1> : T\n%z = stablehlo.remainder %x, %g : T",
+	"a shift":              "%g = stablehlo.constant dense<40> : T\n%z = stablehlo.shift_right_logical %c, %g : T",
+	"an aliased type":      "%z = stablehlo.subtract %x, %x : !t",
+	"a call":               "%z = call @zero() : () -> T",
+	"a branch":             "%p = stablehlo.constant dense<true> : tensor<i1>\n%z = \"stablehlo.if\"(%p) ({ stablehlo.return %n : T }, { stablehlo.return %c : T }) : (tensor<i1>) -> T",
+	"a loop":               "%i = stablehlo.constant dense<0> : tensor<i32>\n%z, %j = stablehlo.while(%k = %n, %l = %i) : T, tensor<i32> cond { %u = stablehlo.constant dense<1> : tensor<i32>\n %m = stablehlo.compare LT, %l, %u : (tensor<i32>, tensor<i32>) -> tensor<i1>\n stablehlo.return %m : tensor<i1> } do { %u = stablehlo.constant dense<1> : tensor<i32>\n %m = stablehlo.add %l, %u : tensor<i32>\n %w = stablehlo.multiply %k, %k : T\n stablehlo.return %w, %m : T, tensor<i32> }",
 }
 
 // Compilers for the host divide what they take for constants with the processor's
@@ -61,6 +63,15 @@ func TestADivisionByWhatFoldingMakesZeroIsNoTrap(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// Aliases stand for types, and for the elements of types.
+func TestADivisionOfAliasedTypesIsNoTrap(t *testing.T) {
+	c := cpu(t, 2)
+	for _, as := range []string{"!t", "tensor<4x!e>"} {
+		p := typed("!e = i32\n!t = tensor<4x!e>\nfunc.func @main(%x: T) -> T {\n%c = stablehlo.constant dense<7> : tensor<4xi32>\n%z = stablehlo.subtract %x, %x : T\n%o = stablehlo.divide %c, %z : T\nreturn %o : T }", as)
+		assert.Equal(t, []int32{-1, -1, -1, -1}, ints(t, c, p), as)
 	}
 }
 

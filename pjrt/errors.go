@@ -246,16 +246,23 @@ func (e *CompileError) Error() string { return fmt.Sprintf("pjrt: compile: %s: %
 // Kind is InvalidArgumentError.
 func (*CompileError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
 
-// BytecodeError is MLIR bytecode that was to be compiled in this process: wrong bytes
-// can corrupt its memory without a word. Compile it with package pjrt/worker, in a
-// process of its own; or give the program as text; or, if its writer is trusted, set
-// [CompileOptions].TrustBytecode. It matches [*CompileError].
-type BytecodeError struct{}
+// BytecodeError is MLIR bytecode, or a serialized HLO proto, that was to be compiled in
+// this process: wrong bytes can end it, or corrupt its memory without a word. Compile it
+// with package pjrt/worker, in a process of its own; or give the program as text; or, if
+// its writer is trusted, set [CompileOptions].TrustBytecode. It matches [*CompileError].
+type BytecodeError struct {
+	// Format is the program's: FormatMLIR for bytecode, or FormatHLO or FormatHLOWithConfig.
+	Format string
+}
 
 func (e *BytecodeError) Error() string { return e.compileError().Error() }
 
-func (*BytecodeError) compileError() *CompileError {
-	return &CompileError{"Program.Code", "it is MLIR bytecode, and wrong bytes of it can corrupt this process: compile it with package pjrt/worker in a process of its own, give the program as text, or set CompileOptions.TrustBytecode if nobody else can have changed it"}
+func (e *BytecodeError) compileError() *CompileError {
+	what := "MLIR bytecode"
+	if e.Format != "" && e.Format != FormatMLIR {
+		what = "a serialized program of format " + e.Format
+	}
+	return &CompileError{"Program.Code", "it is " + what + ", and wrong bytes of it can corrupt this process: compile it with package pjrt/worker in a process of its own, give the program as text, or set CompileOptions.TrustBytecode if nobody else can have changed it"}
 }
 
 // As gives the error as a *CompileError.

@@ -110,6 +110,7 @@ const (
 	callsF     = "func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> { %o = call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>\n return %o : tensor<4xf32> }"
 	maxInt     = "9223372036854775807"
 	halves     = "{devices=[2]<=[2]}"
+	tokenType  = "!stablehlo.token"
 	token      = "%t = stablehlo.create_token : !stablehlo.token\n"
 	dynamicPad = "%c = stablehlo.constant dense<0.0> : tensor<f32>\n%l = stablehlo.constant dense<" + maxInt + "> : tensor<1xi64>\n%h = stablehlo.constant dense<-" + maxInt + "> : tensor<1xi64>\n%i = stablehlo.constant dense<0> : tensor<1xi64>\n%o = stablehlo.dynamic_pad %x, %c, %l, %h, %i : (tensor<4xf32>, tensor<f32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<4xf32>\n return %o : tensor<4xf32>"
 )
@@ -200,6 +201,20 @@ var crashing = map[string]struct {
 	"a transform of another axis":           {fft("tensor<2x2xcomplex<f32>>", "2, 4"), "length"},
 	"a constant divided by zero":            {divided("%z = stablehlo.constant dense<0> : tensor<i32>"), "divides"},
 	"one by a list with a zero":             {function("", "tensor<2xi32>", "%x = stablehlo.constant dense<1> : tensor<2xi32>\n%z = stablehlo.constant dense<[1, 0]> : tensor<2xi32>\n%o = \"stablehlo.remainder\"(%x, %z) : (tensor<2xi32>, tensor<2xi32>) -> tensor<2xi32>\n return %o : tensor<2xi32>"), "divides"},
+	"a decomposition of an aliased type":    {pjrt.Program{Code: []byte("!t = tensor<4xf32>\nfunc.func @main(%x: !t) -> !t {\n%o:2 = stablehlo.custom_call @Qr(%x) : (!t) -> (!t, !t)\nreturn %o#0 : !t }")}, "rank 2"},
+	"@Eigh of a token":                      {call(tokenType, "@Eigh(%x)", tokenType, tokenType), "rank 2"},
+	"@Qr of a tuple":                        {call("tuple<"+f4+">", "@Qr(%x)", "tuple<"+f4+">", f4), "rank 2"},
+	"reflectors of a token":                 {function("%x: "+tokenType+", %s: tensor<f32>", tokenType, "%o = stablehlo.custom_call @ProductOfElementaryHouseholderReflectors(%x, %s) : (!stablehlo.token, tensor<f32>) -> !stablehlo.token\n return %o : !stablehlo.token"), "scales"},
+	"@TopK that gives more than there is":   {call(f4, "@TopK(%x)", "tensor<10xf32>", "tensor<10xi32>"), "past the end"},
+	"tiles of a token":                      {function("%x: "+tokenType+` {mhlo.sharding = "`+halves+`"}, %y: `+f4, f4, "return %y : "+f4), "tiles"},
+	"tiles of a token, in generic form":     {pjrt.Program{Code: []byte("\"func.func\"() <{arg_attrs = [{mhlo.sharding = \"" + halves + "\"}], function_type = (!stablehlo.token) -> (), sym_name = \"main\"}> ({ ^bb0(%x: !stablehlo.token): \"func.return\"() : () -> () }) : () -> ()")}, "tiles"},
+	"tiles of what is changed":              {function("%x: "+tokenType, tokenType, "%o = stablehlo.custom_call @Sharding(%x) {mhlo.sharding = \""+halves+"\"} : (!stablehlo.token) -> !stablehlo.token\n return %o : !stablehlo.token"), "tiles"},
+	"a quantized type":                      {function("%x: tensor<4x!quant.uniform<i8:f32, 1.0>>", f4, "%o = stablehlo.uniform_dequantize %x : (tensor<4x!quant.uniform<i8:f32, 1.0>>) -> "+f4+"\n return %o : "+f4), "quantized"},
+	"an array of indices":                   {function("%x: "+f4+", %y: tensor<f32>", f4, "%o = chlo.broadcast_add %x, %y {broadcast_dimensions = array<index>} : ("+f4+", tensor<f32>) -> "+f4+"\n return %o : "+f4), "array<i64"},
+	"an array of an aliased type":           {pjrt.Program{Code: []byte("!e = index\nfunc.func @main(%x: tensor<4xf32>, %y: tensor<f32>) -> tensor<4xf32> {\n%o = chlo.broadcast_add %x, %y {broadcast_dimensions = array<!e>} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>\nreturn %o : tensor<4xf32> }")}, "array<i64"},
+	"tiles of a dynamic size":               {function("%x: tensor<?xf32> {mhlo.sharding = \""+halves+"\"}", "tensor<?xf32>", "return %x : tensor<?xf32>"), "tiles"},
+	"a comparison of a dynamic size":        {function("%y: tensor<4xi32>", "tensor<?xi1>", "%x = stablehlo.convert %y : (tensor<4xi32>) -> tensor<?xi32>\n%o = stablehlo.compare EQ, %x, %x : (tensor<?xi32>, tensor<?xi32>) -> tensor<?xi1>\n return %o : tensor<?xi1>"), "dynamic size"},
+	"@mhlo.topk with another's attribute":   {call(f4, "@mhlo.topk(%x) {mhlo.attributes = {comparison_direction = #stablehlo<comparison_direction EQ>, largest = true}}", "tensor<2xf32>", "tensor<2xi32>"), "comparison_direction"},
 	"operations without a type":             {pjrt.Program{Code: []byte("module { " + strings.Repeat("stablehlo.pad ", 1e4) + "}")}, "without a type"},
 }
 

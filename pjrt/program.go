@@ -8,8 +8,8 @@ import (
 
 // Program is code for a compiler. The call that takes it does not change Code.
 type Program struct {
-	// Code is StableHLO as MLIR text or bytecode, or a serialized HLO proto. Bytecode is
-	// refused by the compilers of this process, see [BytecodeError].
+	// Code is StableHLO as MLIR text or bytecode, or a serialized HLO proto. Bytecode and
+	// protos are refused by the compilers of this process, see [BytecodeError].
 	Code []byte
 	// Format is "mlir" (the default), "hlo" or "hlo_with_config".
 	Format string
@@ -44,9 +44,6 @@ func (p Program) check(o CompileOptions, platform string) (Program, error) {
 	if len(p.Code) == 0 {
 		return p, &CompileError{"Program.Code", "it is empty"}
 	}
-	if !o.TrustBytecode && p.Format == FormatMLIR && screen.IsBytecode(p.Code) {
-		return p, &BytecodeError{}
-	}
 	var err error
 	switch module := p.Code; p.Format {
 	case FormatMLIR:
@@ -57,14 +54,21 @@ func (p Program) check(o CompileOptions, platform string) (Program, error) {
 		}
 	case FormatHLOWithConfig:
 		if module, err = field(p.Code, 1); err != nil {
-			return p, nil // the plugin says what is wrong
+			err = nil // the plugin says what is wrong
+			break
 		}
 		fallthrough
 	case FormatHLO:
 		err = screen.HLO(module)
+	}
+	if err == nil && !o.TrustBytecode && p.binary() {
+		return p, &BytecodeError{Format: p.Format}
 	}
 	if err != nil {
 		return p, &CompileError{"Program.Code", err.Error()}
 	}
 	return p, nil
 }
+
+// binary tells whether a program is one that only compilers read.
+func (p Program) binary() bool { return p.Format != FormatMLIR || screen.IsBytecode(p.Code) }

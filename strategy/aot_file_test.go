@@ -216,7 +216,7 @@ func TestAOTStepsAreSavedForATPUAndRefusedHere(t *testing.T) {
 
 func TestStepsAreCachedAcrossStrategies(t *testing.T) {
 	sys := openCPU(t, 4)
-	programs, err := cache.Open(t.TempDir(), cache.Options{})
+	programs, err := cache.Open(t.TempDir(), cache.Options{Key: make([]byte, 32)})
 	require.NoError(t, err)
 	var first []float64
 	for range 2 {
@@ -237,7 +237,7 @@ func TestStepsAreCachedAcrossStrategies(t *testing.T) {
 func TestAStepFromACacheIsSavedWhole(t *testing.T) {
 	ctx := t.Context()
 	sys := openCPU(t, 4)
-	programs, err := cache.Open(t.TempDir(), cache.Options{})
+	programs, err := cache.Open(t.TempDir(), cache.Options{Key: make([]byte, 32)})
 	require.NoError(t, err)
 	opts := annotatedOptions()
 	opts.Compiler = programs

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(plugintest.OwnHome(m.Run))
 }
 
 // Every benchmark runs, for a moment.

@@ -68,6 +68,9 @@ func (f *checker) customCall(op *Operation) error {
 		if len(op.Ins) == 0 || len(results) < 2 {
 			return codeError("custom call @TopK has %d operands and %d results, which crashes the compiler: it takes the values and gives values and indices; use chlo.top_k", len(op.Ins), len(results))
 		}
+		if !isSelection(op.Ins[0], results[0], results[1]) {
+			return codeError("custom call @TopK has the type %s, and writes past the end of what it gives: its results are as its operand, but for a last dimension that is no longer; use chlo.top_k", op.signature())
+		}
 		if f.TPU && len(f.resolve(op.get("called_computations"))) <= len("[]") {
 			return codeError("custom call @TopK has no comparator among its called_computations, which crashes the TPU compiler: use chlo.top_k")
 		}
@@ -87,22 +90,37 @@ func (op *Operation) signature() string {
 	return "(" + strings.Join(op.Ins, ", ") + ") -> (" + strings.Join(op.Outs, ", ") + ")"
 }
 
+// staticDims are the dimensions of a tensor of static sizes.
+func staticDims(t string) (dims []int64, ok bool) {
+	dims, ok = tensorDims(t)
+	return dims, ok && !slices.Contains(dims, -1)
+}
+
 // isDecomposition tells whether the results of a decomposition fit its operand.
-// Aliases of types are not followed.
 func isDecomposition(in, out, diagonal string) bool {
-	dims, ok := tensorDims(in)
-	same, alsoOK := tensorDims(out)
-	short, allOK := tensorDims(diagonal)
+	dims, ok := staticDims(in)
+	same, alsoOK := staticDims(out)
+	short, allOK := staticDims(diagonal)
 	n := len(dims)
-	return !ok || !alsoOK || !allOK || n >= 2 && slices.Equal(dims, same) &&
+	return ok && alsoOK && allOK && n >= 2 && slices.Equal(dims, same) &&
 		slices.Equal(short, append(slices.Clone(dims[:n-2]), min(dims[n-2], dims[n-1])))
 }
 
 // areReflectors tells whether there is a scale for each column of a matrix.
 func areReflectors(matrix, scales string) bool {
-	dims, ok := tensorDims(matrix)
-	s, alsoOK := tensorDims(scales)
-	return !ok || !alsoOK || len(dims) >= 2 && len(s) == len(dims)-1
+	dims, ok := staticDims(matrix)
+	s, alsoOK := staticDims(scales)
+	return ok && alsoOK && len(dims) >= 2 && len(s) == len(dims)-1
+}
+
+// isSelection tells whether results hold a part of the last dimension of values.
+func isSelection(values, selected, indices string) bool {
+	dims, ok := staticDims(values)
+	out, alsoOK := staticDims(selected)
+	where, allOK := staticDims(indices)
+	n := len(dims) - 1
+	return ok && alsoOK && allOK && n >= 0 && slices.Equal(out, where) && len(out) == len(dims) &&
+		slices.Equal(out[:n], dims[:n]) && out[n] <= dims[n]
 }
 
 // mhloCall looks at a custom call @mhlo.name.
@@ -125,10 +143,15 @@ func (f *checker) mhloCall(name string, op *Operation) error {
 		}
 		return codeError("custom call @mhlo.%s has the attribute %s = %s, with which compilers do not know it and crash: leave it out", name, a.Key, a.Value)
 	}
+	inner := dictionaryOf(attributes)
+	for _, a := range inner {
+		if strings.HasPrefix(f.resolve(a.Value), "#") { // an attribute of another operation
+			return codeError("custom call @mhlo.%s has mhlo.attributes with %s = %s, with which compilers do not know it and crash: leave it out", name, a.Key, a.Value)
+		}
+	}
 	if name != "topk" {
 		return nil
 	}
-	inner := dictionaryOf(attributes)
 	if k, ok := lookup(inner, "k"); ok && !isCount(k) {
 		return codeError("custom call @mhlo.topk has k = %s, which crashes the compiler: write an integer, or chlo.top_k itself", k)
 	}

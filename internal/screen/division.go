@@ -26,7 +26,7 @@ func (f *checker) fold(op *Operation, short string) {
 		"broadcast_remainder", "if", "case", "constant", "iota", "get_dimension_size", "constant_like":
 		known = true // of whatever operands: x - x is 0
 	case "add", "broadcast_add", "convert", "reshape", "broadcast_in_dim", "broadcast", "transpose", "reverse", "slice", "dynamic_slice", "gather",
-		"dynamic_reshape", "dynamic_broadcast_in_dim", "bitcast_convert", "negate", "abs", "not", "sign", "reduce":
+		"dynamic_reshape", "dynamic_broadcast_in_dim", "bitcast_convert", "negate", "abs", "not", "sign":
 		known = f.folds[base(op.operand(0))]
 		if short == "add" {
 			known = known && f.folds[base(op.operand(1))]
@@ -37,6 +37,7 @@ func (f *checker) fold(op *Operation, short string) {
 			known = known || f.folds[base(o)]
 		}
 	}
+	known = known || f.ofNothing(op)
 	for _, r := range op.Results {
 		if known {
 			f.folds[r] = true
@@ -44,6 +45,17 @@ func (f *checker) fold(op *Operation, short string) {
 			delete(f.folds, r)
 		}
 	}
+}
+
+// ofNothing tells whether an operand has no elements: what comes of it is known, whatever
+// it is, as a sum of nothing is 0.
+func (f *checker) ofNothing(op *Operation) bool {
+	for _, t := range op.Ins {
+		if dims, ok := tensorDims(t); ok && slices.Contains(dims, 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // base is %x for %x#1.
@@ -68,7 +80,7 @@ func (f *checker) enter(op *Operation, _ int, r *Region) {
 // checkDivision refuses a division of a literal by one with a 0, and hides others that a
 // compiler might do itself.
 func (f *checker) checkDivision(op *Operation) error {
-	if len(op.Operands) != 2 || len(op.Ins) == 0 || !isInteger(f.resolve(op.Ins[0])) {
+	if len(op.Operands) != 2 || len(op.Ins) == 0 || !isInteger(op.Ins[0]) {
 		return nil
 	}
 	lhs, rhs := op.Operands[0], op.Operands[1]

@@ -11,6 +11,11 @@ func (f *checker) header(op *Operation) error {
 			return nil
 		}
 		types = []string{op.get("function_type")}
+		whole, err := f.expand(f.resolve(types[0]), 0)
+		if err != nil {
+			return err
+		}
+		(&reader{s: whole}).types(0, op)
 	}
 	f.define(name)
 	body := false
@@ -20,12 +25,22 @@ func (f *checker) header(op *Operation) error {
 	if !body && !f.unclosed {
 		return codeError("function @%s has no body, which crashes the compiler: give it one, or use stablehlo.custom_call", name)
 	}
-	for _, borders := range []string{"arg_attrs", "res_attrs"} {
+	for i, borders := range []string{"arg_attrs", "res_attrs"} {
 		inside := strings.TrimSuffix(strings.TrimPrefix(f.resolve(op.get(borders)), "["), "]")
-		for _, one := range splitList(inside) {
-			if err := f.attributes(op, dictionaryOf(f.resolve(one))); err != nil {
+		of := [][]string{op.Ins, op.Outs}[i]
+		for k, one := range splitList(inside) {
+			attrs := dictionaryOf(f.resolve(one))
+			if err := f.attributes(op, attrs); err != nil {
 				return err
 			}
+			if k < len(of) {
+				op.addBorders(of[k], attrs)
+			}
+		}
+	}
+	for i, a := range op.Borders {
+		if err := f.tiled(a, op.borderTypes[i]); err != nil {
+			return err
 		}
 	}
 	if name != "main" {

@@ -2,6 +2,7 @@ package screen
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -90,6 +91,33 @@ func checkSharding(s string) error {
 	}
 	if why != "" {
 		return codeError("the sharding %.200q: %s, which crashes the compiler: write one such as \"{devices=[2,1]<=[2]}\", or use sdy.sharding and sdy.sharding_group", s, why)
+	}
+	return nil
+}
+
+// tiled looks at a sharding of values of these types: compilers cut what has tiles by its
+// dimensions, and end over a token or a tuple, which have none.
+func (f *checker) tiled(a Attr, types ...string) error {
+	if a.Key != "mhlo.sharding" {
+		return nil
+	}
+	value := f.resolve(a.Value)
+	if !strings.HasPrefix(value, `"`) {
+		return nil
+	}
+	s, _ := scanString(value)
+	if strings.HasPrefix(s, "{") {
+		if !strings.HasPrefix(strings.TrimSpace(s[1:]), "devices") {
+			return nil
+		}
+	} else if !isTiled([]byte(s)) {
+		return nil
+	}
+	for _, t := range types {
+		// It has no sizes that are not known, but for those with a bound.
+		if dims, ok := tensorDims(t); !ok || slices.Contains(dims, -1) && !strings.Contains(t, ",") {
+			return codeError("the sharding %.200q has tiles and is of a value of type %s, which crashes the compiler: give a tensor of static sizes, write \"{replicated}\", or {...} with a sharding for each element of a tuple", s, t)
+		}
 	}
 	return nil
 }
@@ -214,6 +242,17 @@ func shardingProto(b []byte, tuple bool) (why string) {
 		t.subgroup = max(t.subgroup, 1)
 	}
 	return t.check()
+}
+
+// isTiled tells whether a serialized OpSharding has tiles.
+func isTiled(b []byte) bool {
+	kind := uint64(0)
+	for f := range protoint.Fields(b) {
+		if f.Number == 1 {
+			kind = f.Value
+		}
+	}
+	return kind == tiledType
 }
 
 // shardingLooks finds what is a sharding by its looks among the strings of bytecode, which

@@ -57,3 +57,14 @@ func (f *checker) checkFFT(op *Operation) error {
 	}
 	return codeError("an fft of length %v over %s, which ends the process: the length is that of the last axes; pad or slice before", n, axes)
 }
+
+// checkCompare looks at comparisons of integers of a dynamic size: compilers make a constant
+// of x == x, of a size that they do not know.
+func (f *checker) checkCompare(op *Operation) error {
+	for _, t := range op.Ins {
+		if dims, ok := tensorDims(t); ok && isInteger(t) && slices.Contains(dims, -1) {
+			return codeError("it compares %s, of a dynamic size, which ends the process if both sides are one: write the size", t)
+		}
+	}
+	return nil
+}

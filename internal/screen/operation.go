@@ -23,6 +23,7 @@ type Operation struct {
 	// Attrs are the attributes, each with its own text and no more; Borders those of a
 	// function's arguments and results.
 	Attrs, Borders []Attr
+	borderTypes    []string // of what each of Borders stands at
 	// Ins and Outs are the types of the operands and of the results.
 	Ins, Outs []string
 	// Regions are the operations within.
@@ -188,11 +189,17 @@ func (op *Operation) withoutAttrs(list []string) []string {
 		types = append(types, e[:end])
 		if at := skipSpace(e, end); at < len(e) && e[at] == '{' {
 			if stop := endOfGroup(e, at); stop > 0 {
-				op.Borders = append(op.Borders, dictionaryOf(e[at:stop])...)
+				op.addBorders(e[:end], dictionaryOf(e[at:stop]))
 			}
 		}
 	}
 	return types
+}
+
+func (op *Operation) addBorders(of string, attrs []Attr) {
+	for _, a := range attrs {
+		op.Borders, op.borderTypes = append(op.Borders, a), append(op.borderTypes, of)
+	}
 }
 
 // tensorDims are the dimensions of tensor<4x?xf32>, -1 for "?".

@@ -48,7 +48,8 @@ type checker struct {
 	constants map[string][]int64 // of integer values, while they are few
 	folds     map[string]bool    // the values that a compiler may come to know
 	edits     []edit
-	hidden    string // starts the names of what is hidden
+	elements  []string // types of arrays that are aliases
+	hidden    string   // starts the names of what is hidden
 
 	// The manual shardings of GSPMD there are, those that its custom calls have, those
 	// of @Sharding alone, and the changes back to full shapes.
@@ -80,6 +81,11 @@ func MLIR(code []byte, o Options) ([]byte, error) {
 	}
 	top, aliases := read(f.code)
 	f.aliases = aliases
+	for _, name := range f.elements {
+		if err := f.element(f.resolve(name), 0); err != nil {
+			return nil, err
+		}
+	}
 	for _, name := range sortedKeys(aliases) {
 		if err := f.attributes(nil, []Attr{{name, aliases[name]}}); err != nil {
 			return nil, err
@@ -132,6 +138,9 @@ func (f *checker) tokens(s string) error {
 		case c == '%' || c == '#' || c == '!' || c == '^':
 			i = endOfSuffix(s, i+1)
 			f.sdy = f.sdy || c != '%' && strings.HasPrefix(s[start+1:i], "sdy.")
+			if f.Host && c == '!' && strings.HasPrefix(s[start+1:i], "quant.") {
+				return codeError("line %d: it has the quantized type %s, and compilers for the host have none and end over some: use integers, and stablehlo.convert and stablehlo.multiply for their scales", f.line(start), s[start:i])
+			}
 		case isName(c):
 			i = endOfName(s, i)
 			word := s[start:i]
@@ -141,6 +150,11 @@ func (f *checker) tokens(s string) error {
 			}
 			if word == "tensor" {
 				if err := checkDims(s[i+1:]); err != nil {
+					return err
+				}
+			}
+			if word == "array" {
+				if err := f.element(s, skipSpace(s, i+1)); err != nil {
 					return err
 				}
 			}
@@ -212,6 +226,9 @@ func (f *checker) where(op *Operation, err error) error {
 func (f *checker) operation(op *Operation) error {
 	dialect, short := op.dialect()
 	f.sdy = f.sdy || dialect == "sdy"
+	if err := f.expandTypes(op); err != nil {
+		return err
+	}
 	for _, r := range op.Results {
 		delete(f.shardings, r)
 		delete(f.constants, r)
@@ -223,6 +240,13 @@ func (f *checker) operation(op *Operation) error {
 	}
 	if dialect == "" {
 		return nil
+	}
+	if short != "func" {
+		for _, a := range op.Attrs {
+			if err := f.tiled(a, op.Outs...); err != nil {
+				return err
+			}
+		}
 	}
 	if f.function != "" && short != "custom_call" {
 		f.refs[f.function] = append(f.refs[f.function], op.symbols()...)
@@ -258,6 +282,8 @@ func (f *checker) operation(op *Operation) error {
 		return f.checkSort(op)
 	case "fft":
 		return f.checkFFT(op)
+	case "compare":
+		return f.checkCompare(op)
 	case "divide", "remainder", "broadcast_divide", "broadcast_remainder":
 		return f.checkDivision(op)
 	}
@@ -345,7 +371,7 @@ func (op *Operation) target() string {
 // constant remembers a short list of integers.
 func (f *checker) constant(op *Operation) {
 	v := f.resolve(op.get("value"))
-	if len(v) > 256 || !strings.HasPrefix(v, "dense<") || len(op.Outs) != 1 || !isInteger(f.resolve(op.Outs[0])) {
+	if len(v) > 256 || !strings.HasPrefix(v, "dense<") || len(op.Outs) != 1 || !isInteger(op.Outs[0]) {
 		return
 	}
 	f.constants[op.result()] = integersIn(v)

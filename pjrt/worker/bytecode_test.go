@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"tpustrategy/internal/plugintest"
 	"tpustrategy/pjrt"
@@ -44,6 +45,51 @@ func TestBytecodeIsForWorkers(t *testing.T) {
 	x, err := newCompiler(t, worker.Options{}).Compile(ctx, client, program, pjrt.CompileOptions{})
 	require.NoError(t, err)
 	require.NoError(t, x.Close())
+}
+
+func TestHLOProtosAreForWorkers(t *testing.T) {
+	ctx := context.Background()
+	client := plugintest.CPU(t, 1)
+	program := pjrt.Program{Code: hloModule("add", ""), Format: pjrt.FormatHLO}
+	_, err := client.Compile(ctx, program, pjrt.CompileOptions{})
+	var refused *pjrt.BytecodeError
+	require.ErrorAs(t, err, &refused)
+	require.ErrorContains(t, err, "format hlo")
+	trusted, err := client.Compile(ctx, program, pjrt.CompileOptions{TrustBytecode: true})
+	require.NoError(t, err)
+	require.NoError(t, trusted.Close())
+
+	c := newCompiler(t, worker.Options{})
+	x, err := c.Compile(ctx, client, program, pjrt.CompileOptions{})
+	require.NoError(t, err)
+	require.NoError(t, x.Close())
+	_, err = c.Compile(ctx, client, pjrt.Program{Code: hloModule("custom-call", "TopK"), Format: pjrt.FormatHLO}, pjrt.CompileOptions{})
+	var died *worker.Error
+	require.ErrorAs(t, err, &died, "no check reads protos: this one ends its process")
+}
+
+// hloModule is a serialized HloModuleProto: one operation on a matrix.
+func hloModule(opcode, target string) []byte {
+	number := func(b []byte, n protowire.Number, v uint64) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), v)
+	}
+	part := func(b []byte, n protowire.Number, v []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), v)
+	}
+	shape := part(part(number(nil, 2, 11), 3, []byte{4, 4}), 5, part(nil, 1, []byte{1, 0}))
+	signature := part(part(part(nil, 1, shape), 2, shape), 3, []byte("x"))
+	operation := func(name, code string, id uint64) []byte {
+		return number(part(part(part(nil, 1, []byte(name)), 2, []byte(code)), 3, shape), 35, id)
+	}
+	operands := []byte{1, 1}
+	if target != "" {
+		operands = operands[:1]
+	}
+	root := part(part(part(operation("a.2", opcode, 2), 36, operands), 28, []byte(target)), 43, []byte("1,1,100,1e-6"))
+	main := part(part(part(nil, 1, []byte("main")), 2, operation("x.1", "parameter", 1)), 2, root)
+	main = number(number(part(main, 4, signature), 5, 1), 6, 2)
+	module := part(part(part(nil, 1, []byte("m")), 2, []byte("main")), 3, main)
+	return number(number(part(module, 4, signature), 5, 1), 6, 1)
 }
 
 // TestMutatedBytecodeTakesNoProcessDown compiles programs of which some bytes are wrong.

@@ -9,7 +9,7 @@
 //		strat, err := strategy.New(sys, strategy.Options{Compiler: compiler})
 //
 // A [Compiler] can stand where a strategy compiles, on an open system and ahead of time,
-// and behind a cache of compiled programs (see cache.Options). It takes MLIR bytecode of
+// and behind a cache of compiled programs (see cache.Options). It takes MLIR bytecode and HLO protos of
 // any origin, which the compilers of a process refuse.
 //
 // # Workers

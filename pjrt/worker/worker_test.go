@@ -26,7 +26,7 @@ var command []string
 
 func TestMain(m *testing.M) {
 	command = worker.Main()
-	os.Exit(m.Run())
+	os.Exit(plugintest.OwnHome(m.Run))
 }
 
 func newCompiler(t *testing.T, o worker.Options) *worker.Compiler {
