@@ -1,11 +1,7 @@
 package corpus_test
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -52,15 +48,8 @@ func ahead(t testing.TB, e corpus.Entry, p corpus.Program) *strategy.TPUStrategy
 	return s
 }
 
-// result is what came of compiling a program.
-type result struct {
-	Name, Platform, Mesh string
-	Parameters, Bytes    int
-	Lowering, Compiling  time.Duration
-}
-
 func resultOf(e corpus.Entry, platform string, m *module.Module, store *model.Store) result {
-	r := result{Name: e.Name, Platform: platform, Mesh: fmt.Sprintf("%dx%d", e.Replicas, e.Logical), Bytes: len(m.Text)}
+	r := result{Name: e.Name, Platform: platform, Slice: e.Slice, Mesh: fmt.Sprintf("%dx%d", e.Replicas, e.Logical), Bytes: len(m.Text)}
 	for v := range store.IterVariables() {
 		if v.Trainable {
 			r.Parameters += v.Shape().Size()
@@ -130,68 +119,4 @@ func TestQuickProgramsCompileAtTheirRealSize(t *testing.T) {
 		})
 	}
 	require.GreaterOrEqual(t, quick, 20)
-}
-
-// TestCorpus compiles all programs with both compilers, each in a process of its own,
-// and writes a table of them to the file that TPUSTRATEGY_CORPUS names.
-func TestCorpus(t *testing.T) {
-	path := os.Getenv("TPUSTRATEGY_CORPUS")
-	if path == "" {
-		t.Skip("TPUSTRATEGY_CORPUS is not set: make corpus")
-	}
-	var results []result
-	for _, e := range corpus.All() {
-		for _, platform := range []string{"cpu", "tpu"} {
-			t.Run(e.Name+"/"+platform, func(t *testing.T) {
-				if plugintest.InChild(t) {
-					p := e.Real()
-					s := (*strategy.TPUStrategy)(nil)
-					if platform == "tpu" {
-						s = ahead(t, e, p)
-					} else {
-						s = over(t, openCPU(t), e.Replicas, e.Logical, p)
-					}
-					line, err := json.Marshal(compiled(t, s, platform, e, p))
-					require.NoError(t, err)
-					fmt.Printf("%s%s\n", mark, line)
-					return
-				}
-				out, err := within(t, 15*time.Minute, append(plugintest.TPUEnv(), "TPU_LOG_DIR=disabled")...)
-				require.NoError(t, err, out)
-				_, line, ok := strings.Cut(out, mark)
-				require.True(t, ok, out)
-				line, _, _ = strings.Cut(line, "\n")
-				var r result
-				require.NoError(t, json.Unmarshal([]byte(line), &r))
-				results = append(results, r)
-			})
-		}
-		if os.Getenv("TPUSTRATEGY_TEST_CHILD") == "" {
-			require.NoError(t, os.WriteFile(path, table(results), 0o644))
-		}
-	}
-}
-
-// mark is before a child's result.
-const mark = "CORPUS "
-
-// within is plugintest.Child for a time.
-func within(t *testing.T, limit time.Duration, env ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	type answer struct {
-		out string
-		err error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		out, err := plugintest.Child(t, env...)
-		answers <- answer{out, err}
-	}()
-	select {
-	case a := <-answers:
-		return a.out, a.err
-	case <-ctx.Done():
-		return "", fmt.Errorf("it took more than %v", limit)
-	}
 }

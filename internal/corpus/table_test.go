@@ -3,45 +3,58 @@ package corpus_test
 import (
 	"bytes"
 	"fmt"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
-// table is the results, a program a line.
+// table is the results, a program a line, in the order of their first ones.
 func table(results []result) []byte {
-	type row struct{ cpu, tpu *result }
 	var names []string
-	byName := map[string]*row{}
-	for i, r := range results {
-		at, ok := byName[r.Name]
-		if !ok {
-			at = &row{}
-			byName[r.Name] = at
+	byName := map[string]map[string]result{}
+	for _, r := range results {
+		if byName[r.Name] == nil {
+			byName[r.Name] = map[string]result{}
 			names = append(names, r.Name)
 		}
-		if r.Platform == "tpu" {
-			at.tpu = &results[i]
-		} else {
-			at.cpu = &results[i]
-		}
-	}
-	seconds := func(r *result, of func(*result) time.Duration) string {
-		if r == nil {
-			return "failed"
-		}
-		return fmt.Sprintf("%.2f", of(r).Seconds())
+		byName[r.Name][r.Platform] = r
 	}
 	var b bytes.Buffer
-	fmt.Fprintln(&b, "| program | mesh | variables, million elements | text, kB | to lower, s | CPU compiler, s | libtpu, s |")
-	fmt.Fprintln(&b, "|---|---|---|---|---|---|---|")
+	fmt.Fprintln(&b, "| program | variables, million elements | mesh | text, kB | to lower, s | CPU plugin, s | slice | libtpu, s |")
+	fmt.Fprintln(&b, "|---|---|---|---|---|---|---|---|")
 	for _, name := range names {
-		at := byName[name]
-		any := at.cpu
-		if any == nil {
-			any = at.tpu
+		cpu, tpu := byName[name]["cpu"], byName[name]["tpu"]
+		of := tpu
+		if of.Name == "" || of.Failure != "" && cpu.Name != "" {
+			of = cpu
 		}
-		compiling := func(r *result) time.Duration { return r.Compiling }
-		fmt.Fprintf(&b, "| %s | %s | %.1f | %d | %s | %s | %s |\n", name, any.Mesh, float64(any.Parameters)/1e6, any.Bytes/1000,
-			seconds(any, func(r *result) time.Duration { return r.Lowering }), seconds(at.cpu, compiling), seconds(at.tpu, compiling))
+		fmt.Fprintf(&b, "| %s | %.3g | %s | %d | %.2f | %s | %s | %s |\n", name, float64(of.Parameters)/1e6, of.Mesh, of.Bytes/1000,
+			of.Lowering.Seconds(), cpu.seconds(), of.Slice, tpu.seconds())
 	}
 	return b.Bytes()
+}
+
+// seconds is a cell: how long the compiler took and, in parentheses, the processor
+// time; or why there is no program.
+func (r result) seconds() string {
+	took := func(d time.Duration) string { return fmt.Sprintf("%.*f", 1-min(1, int(d.Seconds())/10), d.Seconds()) }
+	switch {
+	case r.Name == "":
+		return "not yet"
+	case r.Failure != "":
+		return r.Failure
+	}
+	return fmt.Sprintf("%s (%s)", took(r.Compiling), took(r.Processor))
+}
+
+func TestTheTableHasWhatWasNotCompiled(t *testing.T) {
+	results := []result{
+		{Name: "a", Platform: "tpu", Mesh: "2x4", Slice: "v5e:2x4", Parameters: 1500000, Bytes: 2000, Lowering: time.Second / 2, Compiling: 3 * time.Second, Processor: 42 * time.Second},
+		{Name: "a", Platform: "cpu", Mesh: "2x4", Slice: "v5e:2x4", Parameters: 1500000, Bytes: 2000, Failure: "not ended in 4m0s"},
+		{Name: "b", Platform: "tpu", Mesh: "8x1", Slice: "v5e:2x4", Failure: "failed"},
+	}
+	text := string(table(results))
+	require.Contains(t, text, "| a | 1.5 | 2x4 | 2 | 0.50 | not ended in 4m0s | v5e:2x4 | 3.0 (42) |\n")
+	require.Contains(t, text, "| b | 0 | 8x1 | 0 | 0.00 | not yet | v5e:2x4 | failed |\n")
 }

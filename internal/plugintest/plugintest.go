@@ -2,6 +2,7 @@
 package plugintest
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"tpustrategy/internal/pins"
 	"tpustrategy/pjrt"
@@ -98,10 +100,26 @@ func TPUEnv() []string {
 // InChild is true. It is for what would take the process down, and for libtpu.
 func Child(t testing.TB, env ...string) (string, error) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v", "-test.count=1")
+	out, _, err := ChildWithin(t, context.Background(), env...)
+	return out, err
+}
+
+// ChildWithin is Child until ctx ends, when the process is killed and the error is
+// ctx's. The duration is the processor time that the process took.
+func ChildWithin(t testing.TB, ctx context.Context, env ...string) (string, time.Duration, error) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v", "-test.count=1")
 	cmd.Env = append(append(os.Environ(), env...), childMark+"="+t.Name())
+	cmd.WaitDelay = 5 * time.Second // for what the process started and left behind
 	out, err := cmd.CombinedOutput()
-	return string(out), err
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	processor := time.Duration(0)
+	if cmd.ProcessState != nil {
+		processor = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	return string(out), processor, err
 }
 
 const childMark = "TPUSTRATEGY_TEST_CHILD"

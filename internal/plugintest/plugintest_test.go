@@ -1,8 +1,10 @@
 package plugintest_test
 
 import (
+	"context"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -40,4 +42,17 @@ func TestCPUHasTheDevicesAskedFor(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		assert.Len(t, plugintest.CPU(t, n).Devices(), n)
 	}
+}
+
+func TestAChildThatDoesNotEndIsKilled(t *testing.T) {
+	if plugintest.InChild(t) {
+		time.Sleep(time.Minute)
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	start := time.Now()
+	_, _, err := plugintest.ChildWithin(t, ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Less(t, time.Since(start), 30*time.Second)
 }
