@@ -74,7 +74,8 @@ plugins: plugin
 test-aot: plugin plugin-tpu
 	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' ./tpu/system ./strategy ./cmd/tpustrategy
 
-# A table of what came of it is written to CORPUS.
+# A table of what came of it is written to CORPUS, and the results to CORPUS.json: a run goes on where
+# the last one stopped. TPUSTRATEGY_CORPUS_LIMIT=4m is how long one compilation may take.
 CORPUS ?= $(CURDIR)/corpus.md
 corpus: plugin plugin-tpu
 	$(REQUIRE) TPUSTRATEGY_CORPUS=$(CORPUS) $(GO) test -count=1 -timeout 0 -run 'Corpus|GivesTheNumbers' ./internal/corpus

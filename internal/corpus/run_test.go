@@ -36,7 +36,9 @@ const mark = "CORPUS "
 // TestCorpus compiles all programs with both compilers, each in a process of its own,
 // those of the shortest text first, and writes a table of them to the file that
 // TPUSTRATEGY_CORPUS names, anew after each. One that does not end within
-// TPUSTRATEGY_CORPUS_LIMIT, 15 minutes without it, is in the table as that.
+// TPUSTRATEGY_CORPUS_LIMIT, 15 minutes without it, is in the table as that. The results
+// are beside it, in a file of that name and .json: what is there of a text of the same
+// length is not compiled again, so that a run goes on where the last one stopped.
 func TestCorpus(t *testing.T) {
 	path := os.Getenv("TPUSTRATEGY_CORPUS")
 	if path == "" {
@@ -60,7 +62,7 @@ func TestCorpus(t *testing.T) {
 		}
 		slices.SortStableFunc(entries, func(a, b corpus.Entry) int { return texts[a.Name].Bytes - texts[b.Name].Bytes })
 	}
-	var results []result
+	results, before := []result(nil), resultsOf(t, path+".json")
 	for _, e := range entries {
 		for _, platform := range []string{"tpu", "cpu"} {
 			t.Run(e.Name+"/"+platform, func(t *testing.T) {
@@ -79,15 +81,50 @@ func TestCorpus(t *testing.T) {
 				}
 				r := texts[e.Name]
 				r.Platform = platform
-				r, out := within(t, limit, r)
+				out := ""
+				if i := slices.IndexFunc(before, r.alike); i >= 0 {
+					r = before[i]
+				} else {
+					r, out = within(t, limit, r)
+				}
 				results = append(results, r)
-				require.NoError(t, os.WriteFile(path, table(results), 0o644))
+				keep(t, path, results, before)
 				if out != "" {
 					t.Errorf("%s: %s", r.Failure, out)
 				}
 			})
 		}
 	}
+}
+
+// alike says whether another result is that of the same compilation, and that ended.
+func (r result) alike(of result) bool {
+	return of.Failure == "" && of.Name == r.Name && of.Platform == r.Platform && of.Mesh == r.Mesh && of.Slice == r.Slice && of.Bytes == r.Bytes
+}
+
+func resultsOf(t *testing.T, path string) (results []result) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(data, &results), path)
+	return results
+}
+
+// keep writes the table of the results, and the results with those of an earlier run
+// that this one has not come to.
+func keep(t *testing.T, path string, results, before []result) {
+	all := slices.Clone(results)
+	for _, r := range before {
+		if !slices.ContainsFunc(results, func(of result) bool { return of.Name == r.Name && of.Platform == r.Platform }) {
+			all = append(all, r)
+		}
+	}
+	data, err := json.MarshalIndent(all, "", "\t")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path+".json", data, 0o644))
+	require.NoError(t, os.WriteFile(path, table(all), 0o644))
 }
 
 // within has a child compile a program, and adds to its result. The text is the child's

@@ -42,6 +42,8 @@ func (r result) seconds() string {
 	switch {
 	case r.Name == "":
 		return "not yet"
+	case r.Failure != "" && r.Processor > 0:
+		return fmt.Sprintf("%s (%s)", r.Failure, took(r.Processor))
 	case r.Failure != "":
 		return r.Failure
 	}
@@ -51,10 +53,10 @@ func (r result) seconds() string {
 func TestTheTableHasWhatWasNotCompiled(t *testing.T) {
 	results := []result{
 		{Name: "a", Platform: "tpu", Mesh: "2x4", Slice: "v5e:2x4", Parameters: 1500000, Bytes: 2000, Lowering: time.Second / 2, Compiling: 3 * time.Second, Processor: 42 * time.Second},
-		{Name: "a", Platform: "cpu", Mesh: "2x4", Slice: "v5e:2x4", Parameters: 1500000, Bytes: 2000, Failure: "not ended in 4m0s"},
+		{Name: "a", Platform: "cpu", Mesh: "2x4", Slice: "v5e:2x4", Parameters: 1500000, Bytes: 2000, Processor: 70 * time.Second, Failure: "not ended in 4m0s"},
 		{Name: "b", Platform: "tpu", Mesh: "8x1", Slice: "v5e:2x4", Failure: "failed"},
 	}
 	text := string(table(results))
-	require.Contains(t, text, "| a | 1.5 | 2x4 | 2 | 0.50 | not ended in 4m0s | v5e:2x4 | 3.0 (42) |\n")
+	require.Contains(t, text, "| a | 1.5 | 2x4 | 2 | 0.50 | not ended in 4m0s (70) | v5e:2x4 | 3.0 (42) |\n")
 	require.Contains(t, text, "| b | 0 | 8x1 | 0 | 0.00 | not yet | v5e:2x4 | failed |\n")
 }
