@@ -78,7 +78,6 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 	}
 	t = f.newTrace(ctx, values)
 	t.padding = f.padding(values)
-	defer t.rc.dropStandIns()
 	if err := t.run(); err != nil {
 		return nil, nil, err
 	}
@@ -131,6 +130,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value) *trace {
 
 // run runs the step function and gathers what it returns and changes.
 func (t *trace) run() error {
+	defer t.rc.dropStandIns()
 	f, rc, in := t.f, t.rc, make([]*graph.Node, len(t.values))
 	for i, v := range t.values {
 		in[i] = graph.Parameter(t.graph, argumentName(i), shapes.Make(v.base().dtype, v.base().shape...))

@@ -98,6 +98,7 @@ func (s *TPUStrategy) TrainStep(store *model.Store, opt optimizer.Interface, los
 			panic(fmt.Errorf("optimizer %T does not take gradients; use one of the Adam family or SGD", opt))
 		}
 		scope := rc.scope
+		rc.settleStandIns()
 		gradients := scope.BuildTrainableVariablesGradientsGraph(l)
 		if len(gradients) == 0 {
 			panic(fmt.Errorf("the loss uses no trainable variable: none of the store, and reads none of the scope"))

@@ -76,6 +76,19 @@ func (rc *ReplicaContext) takeTrained() {
 	}
 }
 
+// settleStandIns puts the stand-ins behind the store's own variables, in the order in which
+// they were captured. The first trace makes the store's variables between them, later ones
+// find them made: an optimizer must come to all in one order, for one text.
+func (rc *ReplicaContext) settleStandIns() {
+	store := rc.scope.Store()
+	rc.dropStandIns()
+	for _, c := range rc.captured {
+		if c.standIn != nil { // its nodes are the graph's, by its path
+			c.standIn = store.VariableWithShape(c.standIn.Path(), c.variable.Shape(), initializer.Zero).SetTrainable(true)
+		}
+	}
+}
+
 // dropStandIns removes the stand-ins from the store.
 func (rc *ReplicaContext) dropStandIns() {
 	for _, c := range rc.captured {
