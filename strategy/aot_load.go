@@ -253,6 +253,11 @@ func (s *TPUStrategy) loadProgram(ctx context.Context, f *Function, m *module.Mo
 			p.ragged = append(p.ragged, a.Ragged)
 		}
 	}
+	for i, v := range distributed {
+		if v != nil && h.Training && f.opts.Store != nil { // what the optimizer keeps for it is laid out like it
+			s.Variables(f.opts.Store).trains(standInPath(m.Arguments[i].Name), v)
+		}
+	}
 	for i, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
 		if !h.Arguments[i].Variable || distributed[i] != nil {

@@ -159,7 +159,14 @@ func unreached(i int, rule logical.Rule, known []named) string {
 	return text + "; set Optional in a rule that may match nothing"
 }
 
-func describeNamed(v named) string { return fmt.Sprintf("%q is %s", v.path, v.shape) }
+// describeNamed is a variable's name, dtype and dimensions, such as "/w" (Float32[1 8]).
+func describeNamed(v named) string {
+	dimensions := ""
+	if len(v.shape.Dimensions) > 0 {
+		dimensions = fmt.Sprint(v.shape.Dimensions)
+	}
+	return fmt.Sprintf("%q (%s%s)", v.path, v.shape.DType, dimensions)
+}
 
 // nearest returns the variables whose names come nearest to a pattern's text.
 func nearest(pattern *regexp.Regexp, known []named) (names []string) {

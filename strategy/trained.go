@@ -39,7 +39,7 @@ func (rc *ReplicaContext) standIn(op string, c *captured) {
 		return
 	}
 	store := rc.scope.Store()
-	path := trainedScope + "/" + strings.Trim(v.path, "/")
+	path := standInPath(v.path)
 	for n, first := 2, path; rc.standingIn(path) != nil; n++ {
 		path = fmt.Sprintf("%s_%d", first, n)
 	}
@@ -49,7 +49,14 @@ func (rc *ReplicaContext) standIn(op string, c *captured) {
 	}
 	c.standIn = store.VariableWithShape(path, v.Shape(), initializer.Zero).SetTrainable(true)
 	c.name = path
-	vs := rc.strategy.Variables(store)
+	rc.strategy.Variables(store).trains(path, v)
+}
+
+// standInPath is where the stand-in of a variable of this name is, if no other has it.
+func standInPath(name string) string { return trainedScope + "/" + strings.Trim(name, "/") }
+
+// trains says that a stand-in's path stands for a variable of the scope.
+func (vs *Variables) trains(path string, v *Variable) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	if vs.trained == nil {
