@@ -116,7 +116,8 @@ func (e *StepFileError) Unwrap() error { return e.Err }
 // process can. Its checksums find damage, not malice. Load what you wrote yourself and
 // kept where nobody else can write, or give [LoadOptions].SHA256 what sha256sum said of
 // it when you did. It is read whole, its parts within bounds. Errors: [*StepFileError], one joined for each distributed variable that
-// does not fit, [*AheadOfTimeError], *[pjrt.Error].
+// does not fit, [*OptionError] for a rule of [Options].Variables that reaches no variable,
+// [*AheadOfTimeError], *[pjrt.Error].
 func (s *TPUStrategy) LoadStep(ctx context.Context, r io.Reader, store *model.Store, opts ...LoadOptions) (*Function, error) {
 	f, _, err := s.loadStep(ctx, r, store, opts)
 	return f, err
@@ -167,7 +168,7 @@ func (s *TPUStrategy) loadStep(ctx context.Context, r io.Reader, store *model.St
 	}
 	f := s.Function(func(*ReplicaContext, []*graph.Node) []*graph.Node {
 		panic(errors.New("the step was loaded from a file, which has nothing to trace"))
-	}, FunctionOptions{Name: h.Step, Store: store, Training: h.Training, SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, PadRagged: h.PadRagged, KeepPadding: h.Keep, mirroredResults: h.Mirrored, guard: h.guard()})
+	}, FunctionOptions{Name: h.Step, Store: store, Training: h.Training, SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, PadRagged: h.PadRagged, KeepPadding: h.Keep, mirroredResults: h.Mirrored, wholeModel: h.Training && h.Mirrored, guard: h.guard()})
 	if err := f.opts.guard.provide(store); err != nil {
 		return nil, h, err
 	}
@@ -272,6 +273,9 @@ func (s *TPUStrategy) loadProgram(ctx context.Context, f *Function, m *module.Mo
 			return nil, &StepFileError{Reason: StepVariable, Variable: a.Name, Detail: "LoadOptions.Variables gives the store's variable for another one"}
 		}
 		p.variables = append(p.variables, v)
+	}
+	if err := f.checkRules(p.variables); err != nil {
+		return nil, err
 	}
 	start := time.Now()
 	x, err := s.sys.Client().Load(ctx, code, pjrt.LoadOptions{})

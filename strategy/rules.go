@@ -73,9 +73,11 @@ func (u *ruleUse) came(f *Function) {
 
 // knownVariables are the variables that the rules are held against: all of the traced
 // function's store, used by the step or not, and those that the strategy has elsewhere.
-func (t *trace) knownVariables() (known []named) {
-	s := t.f.strategy
-	if store := t.f.opts.Store; store != nil {
+func (f *Function) knownVariables() (known []named) {
+	s := f.strategy
+	var own *Variables
+	if store := f.opts.Store; store != nil {
+		own = s.Variables(store)
 		for v := range store.IterVariables() {
 			known = append(known, named{v.Path(), v.Shape()})
 		}
@@ -86,7 +88,7 @@ func (t *trace) knownVariables() (known []named) {
 		known = append(known, named{v.path, v.Shape()})
 	}
 	for _, vs := range s.variables {
-		if vs == t.vars {
+		if vs == own {
 			continue
 		}
 		for _, v := range vs.All() {
@@ -97,15 +99,15 @@ func (t *trace) knownVariables() (known []named) {
 }
 
 // checkRules reports the rules that reach no variable, once a step that has variables
-// was traced.
-func (t *trace) checkRules() error {
-	s := t.f.strategy
+// was traced or loaded.
+func (f *Function) checkRules(variables []*Variable) error {
+	s := f.strategy
 	rules := s.opts.Variables
-	if len(rules) == 0 || !slices.ContainsFunc(t.variables, func(v *Variable) bool { return v != nil }) {
+	if len(rules) == 0 || !slices.ContainsFunc(variables, func(v *Variable) bool { return v != nil }) {
 		return nil
 	}
-	known := t.knownVariables()
-	s.rules.came(t.f)
+	known := f.knownVariables()
+	s.rules.came(f)
 	s.rules.mu.Lock()
 	defer s.rules.mu.Unlock()
 	var errs []error
@@ -117,7 +119,7 @@ func (t *trace) checkRules() error {
 		}
 		errs = append(errs, &OptionError{Option: "Variables", Reason: unreached(i, rule, known)})
 	}
-	if t.mayStillCome() {
+	if f.mayStillCome() {
 		return nil
 	}
 	return errors.Join(errs...)
@@ -125,9 +127,9 @@ func (t *trace) checkRules() error {
 
 // mayStillCome reports whether a function that was never traced may make the variables
 // that a rule is for. A training step has all variables of its store.
-func (t *trace) mayStillCome() bool {
-	for store := range t.f.strategy.rules.untraced {
-		if store != t.f.opts.Store || !t.f.opts.wholeModel {
+func (f *Function) mayStillCome() bool {
+	for store := range f.strategy.rules.untraced {
+		if store != f.opts.Store || !f.opts.wholeModel {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package strategy_test
 
 import (
+	"bytes"
 	"context"
 	"testing"
 
@@ -170,4 +171,21 @@ func TestRulesOfOneModelAmongSeveral(t *testing.T) {
 		}, strategy.FunctionOptions{}).Run(ctx, x)
 		require.NoError(t, err)
 	})
+}
+
+func TestALoadedStepIsHeldAgainstTheRules(t *testing.T) {
+	ctx := context.Background()
+	x := [][]float32{{1, 2}}
+	saved := newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2})
+	store := model.NewStore()
+	compiled, err := saved.TrainStep(store, sgd(), denseLoss("hidden")).Compiled(ctx, x)
+	require.NoError(t, err)
+	file := mustSave(t, compiled)
+
+	s := newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2,
+		Variables: logical.Rules{logical.Match("/hiden/dense/weights", logical.SplitInto(1, 2))}})
+	_, err = s.LoadTrainStep(ctx, bytes.NewReader(file), store)
+	var wrong *strategy.OptionError
+	require.ErrorAs(t, err, &wrong)
+	assert.ErrorContains(t, err, `rule 0 ("/hiden/dense/weights" to split(1, 2)) matches no variable`)
 }

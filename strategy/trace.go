@@ -228,7 +228,7 @@ func (t *trace) assemble() (*module.Module, error) {
 		}
 	}
 	sig.Results = t.results()
-	if err := t.checkRules(); err != nil {
+	if err := t.f.checkRules(t.variables); err != nil {
 		return nil, err
 	}
 	m, err := t.module.Module(t.graph, sig)

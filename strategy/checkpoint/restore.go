@@ -44,7 +44,7 @@ func (c *Checkpoint) Restore(ctx context.Context, g Group, opts RestoreOptions) 
 	}
 	for _, i := range c.order {
 		v := c.variables[i]
-		if targets[i] == nil && (g.Create == nil || !v.Shape.Ok()) {
+		if targets[i] == nil && !g.creates(v.Info) {
 			continue
 		}
 		value, err := c.tensor(ctx, v)
@@ -96,7 +96,7 @@ func (c *Checkpoint) match(g Group, opts RestoreOptions) ([]Variable, error) {
 		}
 	}
 	for _, v := range c.variables {
-		if !known[v.Path] && (g.Create == nil || !v.Shape.Ok()) && !opts.AllowUnexpected {
+		if !known[v.Path] && !g.creates(v.Info) && !opts.AllowUnexpected {
 			mismatch.Unexpected = append(mismatch.Unexpected, v.Path)
 		}
 	}

@@ -395,3 +395,64 @@ func TestVariablesOfTheScopeAreSaved(t *testing.T) {
 	restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
 	require.Equal(t, want, loss(step))
 }
+
+// TestAnOlderCheckpointLacksAVariableOfTheScope restores a checkpoint of before the scope
+// had a variable that is trained: an error that names it, and nothing changes, or it stays
+// as it is.
+func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
+	ctx := context.Background()
+	sys, d := openCPU(t, 2), openDirectory(t, checkpoint.Options{})
+	x := [][]float32{{1, 2}, {3, 4}}
+	loss := func(w *strategy.Variable) strategy.LossFunc {
+		return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			y := graph.Mul(in[0], graph.ExpandLeftToRank(rc.Scope().VariableWithValue("b", []float32{1, 1}).NodeValue(rc.Graph()), 2))
+			if w != nil {
+				y = graph.MatMul(y, rc.Read(w))
+			}
+			return graph.ReduceAllMean(graph.Square(y))
+		}
+	}
+	old, store := newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
+	_, err := old.TrainStep(store, optimizer.Adam().Done(), loss(nil)).Run(ctx, x)
+	require.NoError(t, err)
+	require.NoError(t, d.Save(ctx, 1, checkpoint.Strategy(old, store), checkpoint.SaveOptions{}))
+
+	s, store := newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
+	w, err := s.NewVariable(ctx, [][]float32{{3}, {-1}}, strategy.VariableOptions{Name: "w"})
+	require.NoError(t, err)
+	c, err := d.Latest()
+	require.NoError(t, err)
+	defer c.Close()
+	err = c.Restore(ctx, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
+	var mismatch *checkpoint.MismatchError
+	require.ErrorAs(t, err, &mismatch)
+	require.Equal(t, []string{"w"}, mismatch.Missing)
+	require.Equal(t, 0, store.NumVariables())
+	require.NoError(t, c.Restore(ctx, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{AllowMissing: true}))
+	value, err := w.Value(ctx)
+	require.NoError(t, err)
+	require.Equal(t, [][]float32{{3}, {-1}}, value.Value())
+	_, err = s.TrainStep(store, optimizer.Adam().Done(), loss(w)).Run(ctx, x)
+	require.NoError(t, err)
+}
+
+// TestARestoreWithoutTheVariableOfTheScope restores a checkpoint that holds one before
+// the program makes it: its value is not lost unsaid.
+func TestARestoreWithoutTheVariableOfTheScope(t *testing.T) {
+	ctx := context.Background()
+	sys, d := openCPU(t, 2), openDirectory(t, checkpoint.Options{})
+	s, store := newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
+	_, err := s.NewVariable(ctx, float32(3), strategy.VariableOptions{Name: "w"})
+	require.NoError(t, err)
+	require.NoError(t, d.Save(ctx, 1, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
+
+	s, store = newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
+	c, err := d.Latest()
+	require.NoError(t, err)
+	defer c.Close()
+	err = c.Restore(ctx, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
+	var mismatch *checkpoint.MismatchError
+	require.ErrorAs(t, err, &mismatch, "the store has %d variables", store.NumVariables())
+	require.Equal(t, []string{"w"}, mismatch.Unexpected)
+	require.Equal(t, 0, store.NumVariables())
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
@@ -36,6 +37,13 @@ type Group struct {
 	// Create takes a saved variable that Variables lacks, and keeps the value. Nil
 	// takes none.
 	Create func(info Info, value *tensors.Tensor) error
+	// takes says which of them Create takes; nil says all.
+	takes func(info Info) bool
+}
+
+// creates reports whether the group makes a saved variable that it lacks.
+func (g Group) creates(info Info) bool {
+	return g.Create != nil && info.Shape.Ok() && (g.takes == nil || g.takes(info))
 }
 
 // With returns the group with more variables. One that is in the group already is not
@@ -83,8 +91,13 @@ func Store(store *model.Store) Group {
 // step takes them. The variables of the strategy's scope that training steps train are
 // in it too. No step may be launched while it is saved: the variables are read one after
 // another. Add the strategy's other variables with [Group.With].
+//
+// Make the scope's variables before a restore: a saved one that the scope lacks is a
+// [*MismatchError], as only the variables of the store, whose paths begin with "/", are
+// created.
 func Strategy(s *strategy.TPUStrategy, store *model.Store) Group {
 	g := Store(store)
+	g.takes = func(info Info) bool { return strings.HasPrefix(info.Path, "/") }
 	onDevices := s.Variables(store)
 	for i, v := range g.Variables {
 		if placed, ok := onDevices.Lookup(v.Path()); ok {
