@@ -136,6 +136,19 @@ func (f *Function) Run(ctx context.Context, args ...any) ([]*PerReplica, error) 
 
 // run is Run, and says which program ran.
 func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica, error) {
+	p, results, err := f.once(ctx, args)
+	if err != nil {
+		return nil, nil, err
+	}
+	perReplica := make([]*PerReplica, len(results))
+	for i, value := range results {
+		perReplica[i] = value.(*PerReplica)
+	}
+	return p, perReplica, nil
+}
+
+// once lays arguments out and runs their program on them, with no thought of a next run.
+func (f *Function) once(ctx context.Context, args []any) (*program, []Value, error) {
 	values, release, err := f.place(ctx, args, toRun)
 	if err != nil {
 		return nil, nil, err
@@ -146,14 +159,7 @@ func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica
 		return nil, nil, err
 	}
 	results, err := p.run(ctx, values)
-	if err != nil {
-		return nil, nil, err
-	}
-	perReplica := make([]*PerReplica, len(results))
-	for i, value := range results {
-		perReplica[i] = value.(*PerReplica)
-	}
-	return p, perReplica, nil
+	return p, results, err
 }
 
 // purpose is what a program is asked for.

@@ -162,16 +162,7 @@ func (t *TrainStep) RunSteps(ctx context.Context, batches ...[]any) (*Mirrored, 
 		}
 		stacked[i] = v
 	}
-	values, release, err := t.function.place(ctx, stacked, toRun)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	p, err := t.function.program(ctx, values, toRun)
-	if err != nil {
-		return nil, err
-	}
-	results, err := p.run(ctx, values)
+	_, results, err := t.function.once(ctx, stacked)
 	if err != nil {
 		return nil, err
 	}

@@ -225,16 +225,7 @@ func (t *TrainStep) uneven(batch []any) bool {
 // runUneven takes a step on a batch of which replicas receive different numbers of rows. It
 // is no batch of a loop: nothing is kept for the next.
 func (t *TrainStep) runUneven(ctx context.Context, batch []any) (*Mirrored, error) {
-	values, release, err := t.function.place(ctx, batch, toRun)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	p, err := t.function.program(ctx, values, toRun)
-	if err != nil {
-		return nil, err
-	}
-	results, err := p.run(ctx, values)
+	_, results, err := t.function.once(ctx, batch)
 	if err != nil {
 		return nil, err
 	}

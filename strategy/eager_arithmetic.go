@@ -1,0 +1,142 @@
+package strategy
+
+import (
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// Add, Sub, Mul and Div are element by element, on the devices; a scalar goes with
+// any shape. They join the replicas.
+//
+// A Go number (int, int32, int64, float32 or float64, which may differ from replica
+// to replica) takes the other operand's dtype. As in TensorFlow a float is never an
+// integer: 2.5, or 2.0, beside an Int32 is an [*Error] of kind TypeError. A number out
+// of the dtype's range, or an integer that a float dtype does not have, is a
+// ValueError; a float beside floats is rounded. Of two numbers a float comes before an
+// integer, and int and float64 take the dtype of the other. Other values do not
+// convert: operands of different dtypes are an InvalidArgumentError.
+func (rc *EagerContext) Add(a, b any) (any, error) { return rc.binary("Add", graph.Add, a, b) }
+
+// Sub is a - b.
+func (rc *EagerContext) Sub(a, b any) (any, error) { return rc.binary("Sub", graph.Sub, a, b) }
+
+// Mul is a * b.
+func (rc *EagerContext) Mul(a, b any) (any, error) { return rc.binary("Mul", graph.Mul, a, b) }
+
+// Div is a / b; integers truncate.
+func (rc *EagerContext) Div(a, b any) (any, error) { return rc.binary("Div", graph.Div, a, b) }
+
+func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.Node, a, b any) (any, error) {
+	s := rc.strategy
+	if rc.tracing != nil {
+		return rc.tracing.binary(name, apply, a, b)
+	}
+	return rc.join(name, [2]any{a, b}, func(all []any) ([]any, error) {
+		columns, err := operands(name, all)
+		if err != nil {
+			return nil, err
+		}
+		values := make([]Value, 2)
+		mirrored, equal := rc.update, true
+		// A number waits for the other operand, whose dtype it takes.
+		for _, i := range order(columns) {
+			column := columns[i]
+			if other := values[1-i]; other != nil && allNumbers(column) {
+				if column, err = numbersAs(name, column, other.base().dtype); err != nil {
+					return nil, err
+				}
+			}
+			v, release, err := s.merge(rc.outer(), name, column)
+			if err != nil {
+				return nil, err
+			}
+			defer release()
+			values[i] = v
+			mirrored = mirrored && !v.base().perReplica
+			equal = equal && !v.base().differs()
+		}
+		if a, b := values[0].base().dtype, values[1].base().dtype; a != b {
+			return nil, fault(InvalidArgumentError, name, "convert one of them in a compiled function", "a %s beside a %s", a, b)
+		}
+		ragged, err := raggedOperands(name, values[0].base(), values[1].base())
+		if err != nil {
+			return nil, err
+		}
+		results, err := s.call(rc.outer(), builtinCall{
+			name: "eager_" + name, values: values, mirrored: mirrored,
+			step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{apply(in[0], in[1])}
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+		results[0].base().ragged, results[0].base().equal = ragged, equal || s.replicas == 1
+		return s.split(results[0])
+	})
+}
+
+// raggedOperands are the replicas' shapes of an operation's result, if they differ:
+// the operands have the same, or one of them is a scalar.
+func raggedOperands(name string, a, b *distributed) ([][]int, error) {
+	for _, v := range []*distributed{a, b} {
+		if v.steps > 0 {
+			return nil, fault(TypeError, name, "give the result of a step", "a value of several steps")
+		}
+	}
+	switch {
+	case a.ragged == nil && b.ragged == nil:
+		return nil, nil
+	case len(b.shape) == 0:
+		return a.ragged, nil
+	case len(a.shape) == 0:
+		return b.ragged, nil
+	}
+	for r := range a.strategy.replicas {
+		if !slices.Equal(a.shapeOf(r), b.shapeOf(r)) {
+			return nil, fault(InvalidArgumentError, name, "give operands of one shape on each replica, or a scalar",
+				"replica %d has a %v beside a %v", r, a.shapeOf(r), b.shapeOf(r))
+		}
+	}
+	return a.ragged, nil
+}
+
+// operands are the two operands, each by replica. Numbers on both sides are brought
+// to one dtype.
+func operands(name string, all []any) (columns [2][]any, err error) {
+	var numbers []any
+	for _, pair := range all {
+		for i, x := range pair.([2]any) {
+			columns[i] = append(columns[i], x)
+			numbers = append(numbers, x)
+		}
+	}
+	if !allNumbers(numbers) {
+		return columns, nil
+	}
+	dtype := numbersDType(numbers...)
+	for i := range columns {
+		if columns[i], err = numbersAs(name, columns[i], dtype); err != nil {
+			return columns, err
+		}
+	}
+	return columns, nil
+}
+
+// order is that in which operands become values: numbers last.
+func order(columns [2][]any) [2]int {
+	if allNumbers(columns[0]) {
+		return [2]int{1, 0}
+	}
+	return [2]int{0, 1}
+}
+
+func allNumbers(column []any) bool {
+	for _, x := range column {
+		if !isNumber(x) {
+			return false
+		}
+	}
+	return true
+}

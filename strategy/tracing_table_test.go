@@ -1,0 +1,339 @@
+package strategy_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/stretchr/testify/require"
+
+	"tpustrategy/logical"
+	"tpustrategy/strategy"
+	"tpustrategy/strategy/contrib"
+	"tpustrategy/strategy/feed"
+	"tpustrategy/strategy/input"
+	"tpustrategy/strategy/input/gomlxdata"
+	"tpustrategy/strategy/v1"
+)
+
+// tracingWorld is what the calls of the table are made on.
+type tracingWorld struct {
+	s         *strategy.TPUStrategy
+	e         *strategy.Extended
+	v         *strategy.Variable
+	component *strategy.Component
+	value     *strategy.PerReplica
+	mirrored  *strategy.Mirrored
+	function  *strategy.Function
+	nested    *strategy.NestFunction
+	train     *strategy.TrainStep
+	bound     *strategy.Bound
+	store     *model.Store
+	iterator  *strategy.Iterator
+	steps     *strategy.MultiStepContext
+	data      *input.Distributed
+	feed      *feed.Feed
+	d         *contrib.DistributionStrategy
+	dv        *contrib.Variable
+	dset      *contrib.PerDeviceDataset
+	dit       *contrib.Iterator
+	dmirrored *contrib.Mirrored
+	one       *v1.Strategy
+	oneIt     *v1.InputIterator
+	// merged is the merge call's value, nil where there is none.
+	merged *strategy.Merged
+}
+
+var none logical.Annotation
+
+// pure calls do nothing at once: they look at the context, or make another of it.
+const pure = "pure"
+
+// builds calls build the step's graph in a merge call, and refuse a replica's code.
+const builds = "builds"
+
+// tracingCalls are all calls that take a context, by package, type and name.
+var tracingCalls = map[string]struct {
+	does string // refuses, if empty
+	call func(ctx context.Context, w *tracingWorld) error
+}{
+	"strategy.FromContext":                     {does: pure},
+	"strategy.InCrossReplicaContext":           {does: pure},
+	"strategy.InReplicaContext":                {does: pure},
+	"strategy.ReplicaContextOf":                {does: pure},
+	"strategy.UpdateReplicaID":                 {does: pure},
+	"strategy.Tracing":                         {does: pure},
+	"strategy.Extended.WorkerDevices":          {does: pure},
+	"strategy.Extended.ParameterDevices":       {does: pure},
+	"strategy.Extended.LogicalDevice":          {does: pure},
+	"strategy.Extended.ColocateVarsWith":       {does: pure},
+	"strategy.TPUStrategy.Scope":               {does: pure},
+	"contrib.DistributionStrategy.Scope":       {does: pure},
+	"contrib.TowerContextOf":                   {does: pure},
+	"v1.Strategy.ExperimentalMakeNumpyDataset": {does: pure},
+	"v1.Extended.ExperimentalMakeNumpyDataset": {does: pure},
+
+	"strategy.Variable.Assign":    {builds, func(ctx context.Context, w *tracingWorld) error { return w.v.Assign(ctx, float32(1)) }},
+	"strategy.Variable.AssignAdd": {builds, func(ctx context.Context, w *tracingWorld) error { return w.v.AssignAdd(ctx, float32(1)) }},
+	"strategy.Variable.AssignSub": {builds, func(ctx context.Context, w *tracingWorld) error { return w.v.AssignSub(ctx, float32(1)) }},
+	"strategy.Variable.Scatter": {builds, func(ctx context.Context, w *tracingWorld) error {
+		return w.dv.Variable().Scatter(ctx, strategy.ScatterAdd, []int32{0}, []float32{1})
+	}},
+	"strategy.Extended.ReduceTo": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.e.ReduceTo(ctx, strategy.Mean, w.merged, strategy.To(w.v))
+		return err
+	}},
+	"strategy.Extended.BatchReduceTo": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.e.BatchReduceTo(ctx, strategy.Mean, []strategy.ReducePair{{Value: w.merged, To: strategy.To(w.v)}})
+		return err
+	}},
+	"strategy.Extended.BroadcastTo": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.e.BroadcastTo(ctx, w.merged, strategy.To(w.v))
+		return err
+	}},
+	"strategy.Extended.Update": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.e.Update(ctx, w.v, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(float32(1)) })
+		return err
+	}},
+	"strategy.Extended.UpdateEach": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.e.UpdateEach(ctx, w.v, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(float32(1)) })
+		return err
+	}},
+	"strategy.Extended.UpdateNonSlot": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.e.UpdateNonSlot(ctx, w.e.NonSlotDevices(), func(u *strategy.UpdateContext, _ ...any) (any, error) { return 1, nil })
+		return err
+	}},
+	"strategy.Extended.UpdateNonSlotEach": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.e.UpdateNonSlotEach(ctx, w.e.NonSlotDevices(), func(u *strategy.UpdateContext, _ ...any) (any, error) { return 1, nil })
+		return err
+	}},
+	"strategy.TPUStrategy.ReduceNest": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.s.ReduceNest(ctx, strategy.Mean, w.merged)
+		return err
+	}},
+	"v1.Strategy.Reduce": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.one.Reduce(ctx, strategy.Mean, w.merged)
+		return err
+	}},
+	"strategy.TPUStrategy.GatherNest": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := w.s.GatherNest(ctx, []any{w.dv.Variable()}, 0)
+		return err
+	}},
+
+	"strategy.Variable.Read":            {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.Read(ctx)) }},
+	"strategy.Variable.Value":           {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.Value(ctx)) }},
+	"strategy.Variable.SaveValue":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.SaveValue(ctx)) }},
+	"strategy.Variable.RestoreValue":    {call: func(ctx context.Context, w *tracingWorld) error { return w.v.RestoreValue(ctx, nil) }},
+	"strategy.Variable.Local":           {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.Local(ctx, 0)) }},
+	"strategy.Variable.LocalPart":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.LocalPart(ctx, 0, 0)) }},
+	"strategy.Variable.Ready":           {call: func(ctx context.Context, w *tracingWorld) error { return w.v.Ready(ctx) }},
+	"strategy.Extended.ReadVar":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.e.ReadVar(ctx, w.v)) }},
+	"strategy.Component.Local":          {call: func(ctx context.Context, w *tracingWorld) error { return second(w.component.Local(ctx)) }},
+	"strategy.Mirrored.Value":           {call: func(ctx context.Context, w *tracingWorld) error { return second(w.mirrored.Value(ctx)) }},
+	"strategy.Mirrored.Float64":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.mirrored.Float64(ctx)) }},
+	"strategy.distributed.Local":        {call: func(ctx context.Context, w *tracingWorld) error { return second(w.value.Local(ctx, 0)) }},
+	"strategy.distributed.Ready":        {call: func(ctx context.Context, w *tracingWorld) error { return w.value.Ready(ctx) }},
+	"strategy.TPUStrategy.LocalResults": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.LocalResults(ctx, w.value)) }},
+	"strategy.TPUStrategy.Group":        {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Group(ctx, []any{}) }},
+	"strategy.TPUStrategy.Regroup":      {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Regroup(ctx, []any{1, 1})) }},
+	"strategy.TPUStrategy.ValuesFromFunction": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.ValuesFromFunction(ctx, func(strategy.ValueContext) (any, error) { return 1, nil }))
+	}},
+	"strategy.TPUStrategy.Reduce": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.Reduce(ctx, strategy.Sum, w.value))
+	}},
+	"strategy.TPUStrategy.Gather": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Gather(ctx, w.value, 0)) }},
+	"strategy.TPUStrategy.NewVariable": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.NewVariable(ctx, float32(1), strategy.VariableOptions{}))
+	}},
+	"strategy.TPUStrategy.Mirror": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Mirror(ctx, 1, none)) }},
+	"strategy.TPUStrategy.PerReplica": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.PerReplica(ctx, []any{1, 1}, none))
+	}},
+	"strategy.TPUStrategy.RaggedPerReplica": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.RaggedPerReplica(ctx, []any{1, 1}))
+	}},
+	"strategy.TPUStrategy.RaggedTensors": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.RaggedTensors(ctx, nil, none))
+	}},
+	"strategy.TPUStrategy.Shutdown": {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Shutdown(ctx) }},
+	"strategy.TPUStrategy.SplitBatch": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.SplitBatch(ctx, []float32{1, 2}, none))
+	}},
+	"strategy.TPUStrategy.SplitLocalBatch": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.SplitLocalBatch(ctx, []float32{1, 2}, none))
+	}},
+	"strategy.TPUStrategy.LocalPerReplica": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.LocalPerReplica(ctx, []any{1, 1}, none))
+	}},
+	"strategy.TPUStrategy.LocalTensors": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.LocalTensors(ctx, nil, none))
+	}},
+	"strategy.TPUStrategy.StackBatches": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.StackBatches(ctx, []any{[]float32{1, 2}}, none))
+	}},
+	"strategy.TPUStrategy.Inputs":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Inputs(ctx, input.Step{})) }},
+	"strategy.TPUStrategy.Iterate":      {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Iterate(ctx, w.data)) }},
+	"strategy.Iterator.Next":            {call: func(ctx context.Context, w *tracingWorld) error { return second(w.iterator.Next(ctx)) }},
+	"strategy.TPUStrategy.Run":          {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Run(ctx, w.function)) }},
+	"strategy.Function.Run":             {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Run(ctx)) }},
+	"strategy.Function.Lowered":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Lowered(ctx)) }},
+	"strategy.Function.Compiled":        {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Compiled(ctx)) }},
+	"strategy.Function.Bind":            {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Bind(ctx)) }},
+	"strategy.Bound.Launch":             {call: func(ctx context.Context, w *tracingWorld) error { return w.bound.Launch(ctx) }},
+	"strategy.NestFunction.Run":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.nested.Run(ctx)) }},
+	"strategy.NestFunction.Lowered":     {call: func(ctx context.Context, w *tracingWorld) error { return second(w.nested.Lowered(ctx)) }},
+	"strategy.NestFunction.Compiled":    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.nested.Compiled(ctx)) }},
+	"strategy.TrainStep.Run":            {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Run(ctx)) }},
+	"strategy.TrainStep.NonFinite":      {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.NonFinite(ctx)) }},
+	"strategy.TrainStep.ResetNonFinite": {call: func(ctx context.Context, w *tracingWorld) error { return w.train.ResetNonFinite(ctx) }},
+	"strategy.TrainStep.RunSteps":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.RunSteps(ctx, []any{})) }},
+	"strategy.TrainStep.Lowered":        {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Lowered(ctx)) }},
+	"strategy.TrainStep.Compiled":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Compiled(ctx)) }},
+	"strategy.TrainStep.Bind":           {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Bind(ctx)) }},
+	"strategy.TPUStrategy.LoadStep": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.LoadStep(ctx, &bytes.Buffer{}, nil))
+	}},
+	"strategy.TPUStrategy.LoadTrainStep": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.s.LoadTrainStep(ctx, &bytes.Buffer{}, nil))
+	}},
+	"strategy.Variables.Pull":             {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Pull(ctx) }},
+	"strategy.Variables.Push":             {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Push(ctx) }},
+	"strategy.TPUStrategy.Agree":          {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Agree(ctx, "a", "b") }},
+	"strategy.TPUStrategy.GatherBytes":    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.GatherBytes(ctx, "a", nil)) }},
+	"strategy.TPUStrategy.Barrier":        {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Barrier(ctx, "a") }},
+	"strategy.TPUStrategy.BroadcastBytes": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.BroadcastBytes(ctx, "a", nil)) }},
+	"strategy.TPUStrategy.AnyProcess":     {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.AnyProcess(ctx, true)) }},
+	"strategy.Extended.CallForEachReplica": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.e.CallForEachReplica(ctx, func(*strategy.EagerContext, ...any) (any, error) { return nil, nil }))
+	}},
+	"strategy.Extended.RunStepsOnIterator": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.e.RunStepsOnIterator(ctx, nil, w.iterator, 1, nil))
+	}},
+	"strategy.MultiStepContext.SetLastStepOutput":  {call: func(ctx context.Context, w *tracingWorld) error { return w.steps.SetLastStepOutput(ctx, "a", 1) }},
+	"strategy.MultiStepContext.SetNonTensorOutput": {call: func(ctx context.Context, w *tracingWorld) error { return w.steps.SetNonTensorOutput(ctx, "a", 1) }},
+
+	"contrib.DistributionStrategy.DistributeDataset": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.DistributeDataset(ctx, func() (input.Dataset, error) { return input.Range(3), nil }))
+	}},
+	"contrib.PerDeviceDataset.MakeOneShotIterator": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dset.MakeOneShotIterator(ctx)) }},
+	"contrib.Iterator.Initialize":                  {call: func(ctx context.Context, w *tracingWorld) error { return w.dit.Initialize(ctx) }},
+	"contrib.Iterator.GetNext":                     {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dit.GetNext(ctx)) }},
+	"contrib.DistributionStrategy.Reduce": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.Reduce(ctx, "sum", w.dmirrored))
+	}},
+	"contrib.DistributionStrategy.BatchReduce": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.BatchReduce(ctx, "sum", nil))
+	}},
+	"contrib.DistributionStrategy.Fetch": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.Fetch(ctx, w.dmirrored, contrib.FetchOptions{}))
+	}},
+	"contrib.DistributionStrategy.ColocateVarsWith": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.d.ColocateVarsWith(ctx, w.dv)) }},
+	"contrib.DistributionStrategy.ColocateVarsWithDevices": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.ColocateVarsWithDevices(ctx, w.d.WorkerDevices()))
+	}},
+	"contrib.DistributionStrategy.Group":  {call: func(ctx context.Context, w *tracingWorld) error { return w.d.Group(ctx, w.dmirrored) }},
+	"contrib.DistributionStrategy.Unwrap": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.d.Unwrap(ctx, w.dmirrored)) }},
+	"contrib.DistributionStrategy.CallForEachTower": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.CallForEachTower(ctx, func(*contrib.TowerContext, ...any) (any, error) { return nil, nil }))
+	}},
+	"contrib.DistributionStrategy.Update": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.Update(ctx, w.dv, func(u *contrib.UpdateContext, _ ...any) (any, error) { return u.Assign([]float32{1, 2}) }))
+	}},
+	"contrib.DistributionStrategy.UpdateNonSlot": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.UpdateNonSlot(ctx, w.d.NonSlotDevices(), func(*contrib.UpdateContext, ...any) (any, error) { return nil, nil }))
+	}},
+	"contrib.DistributionStrategy.PerDevice": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.d.PerDevice(ctx, nil)) }},
+	"contrib.DistributionStrategy.Broadcast": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.d.Broadcast(ctx, 1)) }},
+	"contrib.DistributionStrategy.TowerLocalVarScope": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.d.TowerLocalVarScope(ctx, "sum"))
+	}},
+	"contrib.DistributionStrategy.GetVariable": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.d.GetVariable(ctx, "x", 1)) }},
+	"contrib.Variable.Read":                    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dv.Read(ctx)) }},
+	"contrib.Variable.Assign":                  {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dv.Assign(ctx, 1)) }},
+	"contrib.Variable.AssignAdd":               {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dv.AssignAdd(ctx, 1)) }},
+	"contrib.Variable.AssignSub":               {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dv.AssignSub(ctx, 1)) }},
+	"contrib.Variable.Save":                    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dv.Save(ctx)) }},
+	"contrib.Variable.Restore":                 {call: func(ctx context.Context, w *tracingWorld) error { return w.dv.Restore(ctx, nil) }},
+
+	"v1.Strategy.MakeDatasetIterator": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.one.MakeDatasetIterator(ctx, input.Range(4).Batch(2, true)))
+	}},
+	"v1.Strategy.MakeInputFnIterator": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.one.MakeInputFnIterator(ctx, func(input.Context) (input.Dataset, error) { panic("called") }, input.PerWorker))
+	}},
+	"v1.InputIterator.Initialize": {call: func(ctx context.Context, w *tracingWorld) error { return w.oneIt.Initialize(ctx) }},
+	"v1.InputIterator.GetNext":    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.oneIt.GetNext(ctx)) }},
+	"v1.InputIterator.Next":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.oneIt.Next(ctx)) }},
+	"v1.Strategy.ExperimentalRun": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.one.ExperimentalRun(ctx, nil, nil)) }},
+	"v1.Strategy.ExperimentalRunV2": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(w.one.ExperimentalRunV2(ctx, nil))
+	}},
+
+	"feed.New": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(feed.New(ctx, w.s, w.data, feed.Options{}))
+	}},
+	"feed.FromDataset": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(feed.FromDataset(ctx, w.s, input.Range(4).Batch(2, true), feed.Options{}))
+	}},
+	"feed.Feed.Next": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.feed.Next(ctx)) }},
+	"feed.Feed.All": {call: func(ctx context.Context, w *tracingWorld) error {
+		for _, err := range w.feed.All(ctx) {
+			return err
+		}
+		return nil
+	}},
+	"feed.FromTrain": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(feed.FromTrain(ctx, w.s, nil, gomlxdata.Options{}, feed.Options{}))
+	}},
+	"feed.FromSeq": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(feed.FromSeq(ctx, w.s, nil, input.SeqOptions{}, feed.Options{}))
+	}},
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// tracingNames are the functions of a package that take a context first.
+func tracingNames(t *testing.T, dir string) (names []string) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	require.NoError(t, err)
+	for _, path := range files {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		require.NoError(t, err)
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || !fn.Name.IsExported() || len(fn.Type.Params.List) == 0 {
+				continue
+			}
+			selector, ok := fn.Type.Params.List[0].Type.(*ast.SelectorExpr)
+			if !ok || selector.Sel.Name != "Context" || fmt.Sprint(selector.X) != "context" {
+				continue
+			}
+			full := f.Name.Name + "."
+			if fn.Recv != nil {
+				of := fn.Recv.List[0].Type
+				if star, ok := of.(*ast.StarExpr); ok {
+					of = star.X
+				}
+				ident, ok := of.(*ast.Ident)
+				if !ok || !ident.IsExported() && ident.Name != "distributed" {
+					continue
+				}
+				full += ident.Name + "."
+			}
+			names = append(names, full+fn.Name.Name)
+		}
+	}
+	require.NotEmpty(t, names)
+	return names
+}
