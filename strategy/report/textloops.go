@@ -36,7 +36,7 @@ type textLoop struct {
 
 var (
 	functionText = regexp.MustCompile(`func\.func\s+(?:public\s+|private\s+)?@("[^"]*"|[\w.$-]+)`)
-	callText     = regexp.MustCompile(`\bcall\s+@("[^"]*"|[\w.$-]+)`)
+	callText     = regexp.MustCompile(`call\s+@("[^"]*"|[\w.$-]+)`) // begins with what a search finds fast
 	loopText     = regexp.MustCompile(`stablehlo\.while"?\(`)
 	conditions   = regexp.MustCompile(`\bcond\s*\{`)
 	compareText  = regexp.MustCompile(`stablehlo\.compare\s+(LT|LE|GT|GE|NE),\s*(%[\w#.$-]+),\s*(%[\w#.$-]+)`)
@@ -57,6 +57,9 @@ func parseText(text string) *textStructure {
 		s.addLoop(text, m[0], m[1])
 	}
 	for _, m := range callText.FindAllStringSubmatchIndex(text, -1) {
+		if m[0] > 0 && text[m[0]-1] == '_' { // custom_call
+			continue
+		}
 		if callee, ok := index[text[m[2]:m[3]]]; ok {
 			s.functions[callee].calls = append(s.functions[callee].calls, textCall{s.function(m[0]), m[0]})
 		}
