@@ -107,19 +107,21 @@ func TestAOTStepsCompileForEveryGenerationOnOneHostAndMany(t *testing.T) {
 
 // TestAOTOurPartHardlyGrowsWithTheSlice compares tracing, lowering and reporting
 // for 8 and for 4096 chips, without the calls of the plugin that they make, and all
-// of the time with the compiler's alone. The least of many times is what the work
-// takes on a machine that others use too.
+// of the time with the compiler's alone. On a machine that others use too, the two are
+// compared within each round, and the median of the rounds counts.
 func TestAOTOurPartHardlyGrowsWithTheSlice(t *testing.T) {
 	aotOnly(t)
 	if !aotChild(t) {
 		return
 	}
 	small, large := newTimed(t, "v5p:2x2x2"), newTimed(t, "v5p:16x16x16")
-	growth := 100.0
-	for round := 0; round < 40 && growth > 1.15; round++ {
+	growth, rounds := 0.0, []float64(nil)
+	for len(rounds) < 5 || len(rounds) < 40 && growth > 1.15 {
 		small.measure(t)
 		large.measure(t)
-		growth = float64(large.ours()) / float64(small.ours())
+		rounds = append(rounds, float64(large.ours())/float64(small.ours()))
+		slices.Sort(rounds)
+		growth = rounds[len(rounds)/2]
 	}
 	t.Log(small)
 	t.Log(large)
@@ -128,7 +130,7 @@ func TestAOTOurPartHardlyGrowsWithTheSlice(t *testing.T) {
 	assert.LessOrEqual(t, large.ratio, 1.3)
 }
 
-// timed is a step and the least times of its making.
+// timed is a step and the least times of its making in the last round.
 type timed struct {
 	strat    *strategy.TPUStrategy
 	compiled *strategy.Compiled
@@ -147,10 +149,7 @@ func (m *timed) step() (*strategy.TrainStep, []any) {
 func newTimed(t *testing.T, name string) *timed {
 	t.Helper()
 	start := time.Now()
-	m := &timed{
-		strat:     ahead(t, name, strategy.Options{LogicalDevices: cores, Variables: classifierRules(cores)}),
-		assigning: time.Hour, lowering: time.Hour, reporting: time.Hour, plugin: time.Hour,
-	}
+	m := &timed{strat: ahead(t, name, strategy.Options{LogicalDevices: cores, Variables: classifierRules(cores)})}
 	step, batch := m.step()
 	var err error
 	m.compiled, err = step.Compiled(context.Background(), batch...)
@@ -161,9 +160,10 @@ func newTimed(t *testing.T, name string) *timed {
 	return m
 }
 
-// measure takes each time some more.
+// measure takes each time anew, as the least of many.
 func (m *timed) measure(t *testing.T) {
 	t.Helper()
+	m.assigning, m.lowering, m.reporting, m.plugin, m.beside = time.Hour, time.Hour, time.Hour, time.Hour, nil
 	least := func(best *time.Duration, f func() error) {
 		for range 20 {
 			start := time.Now()

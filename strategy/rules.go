@@ -39,6 +39,18 @@ func (u *ruleUse) reaches(rules logical.Rules, path string, rank int) {
 	}
 }
 
+// open reports whether a rule that must reach a variable has reached none yet.
+func (u *ruleUse) open(rules logical.Rules) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i, rule := range rules {
+		if !u.reached[i] && !rule.Optional {
+			return true
+		}
+	}
+	return false
+}
+
 // named is a variable as the rules see it.
 type named struct {
 	path  string
@@ -106,15 +118,22 @@ func (f *Function) checkRules(variables []*Variable) error {
 	if len(rules) == 0 || !slices.ContainsFunc(variables, func(v *Variable) bool { return v != nil }) {
 		return nil
 	}
-	known := f.knownVariables()
 	s.rules.came(f)
+	// The variables of all stores are many; a strategy whose rules are met never walks them.
+	if !s.rules.open(rules) {
+		return nil
+	}
+	known := f.knownVariables()
 	s.rules.mu.Lock()
 	defer s.rules.mu.Unlock()
 	var errs []error
 	for i, rule := range rules {
-		if s.rules.reached[i] = s.rules.reached[i] || slices.ContainsFunc(known, func(v named) bool {
+		if s.rules.reached[i] || rule.Optional {
+			continue
+		}
+		if s.rules.reached[i] = slices.ContainsFunc(known, func(v named) bool {
 			return rule.Reaches(v.path, v.shape.Rank())
-		}); s.rules.reached[i] || rule.Optional {
+		}); s.rules.reached[i] {
 			continue
 		}
 		errs = append(errs, &OptionError{Option: "Variables", Reason: unreached(i, rule, known)})
