@@ -25,6 +25,9 @@ REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./lowering ./lowering/module ./cluster_resolver/... \
        ./strategy/input/... ./strategy/internal/nest ./internal/pins ./internal/protoint ./internal/safetensors
 
+# The client of the Cloud TPU API is a module of its own.
+TPUAPI = cluster_resolver/tpuapi
+
 .PHONY: run test pure race asan debug bench lint fuzz plugin plugin-tpu plugins test-aot corpus test-python
 
 run: plugin
@@ -33,6 +36,7 @@ run: plugin
 test: plugins pure
 	$(GO) build ./...
 	$(REQUIRE) $(GO) test -timeout 20m ./...
+	cd $(TPUAPI) && $(GO) test ./...
 
 pure:
 	CGO_ENABLED=0 $(GO) test $(PURE)
@@ -55,6 +59,7 @@ lint:
 	@out=$$(gofmt -l . ); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
 	$(STATICCHECK) ./...
+	cd $(TPUAPI) && $(GO) vet ./... && $(GO) tool -modfile=../../internal/tools/go.mod staticcheck ./...
 	internal/tools/imports.sh
 
 fuzz:

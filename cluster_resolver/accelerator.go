@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 // Bounds is a grid of chips or processes along x, y and z, with the number of

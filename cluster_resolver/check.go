@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // FindingCode names a kind of finding. Codes are stable: match on them.

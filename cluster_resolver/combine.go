@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Simple resolves to a cluster that is given, as SimpleClusterResolver does.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // ErrNotDetected is matched by every error that only says "this source does not

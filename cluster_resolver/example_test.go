@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	clusterresolver "tpustrategy/cluster_resolver"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 )
 
 // getenv stands for os.Getenv.

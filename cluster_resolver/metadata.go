@@ -12,7 +12,7 @@ import (
 
 	"cloud.google.com/go/compute/metadata"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Metadata is what the metadata server of a machine says about its TPU slice. The

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Retry says how often and how fast a network call is tried again. The zero value is

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // maxMetadata bounds one answer of the metadata server, in bytes.

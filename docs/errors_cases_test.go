@@ -11,13 +11,13 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
-	"tpustrategy/logical"
-	"tpustrategy/pjrt/worker"
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/checkpoint"
-	"tpustrategy/strategy/input"
-	"tpustrategy/tpu"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // The bodies of these functions stand in errors.md, above what their errors print. Those of a

@@ -23,15 +23,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	clusterresolver "tpustrategy/cluster_resolver"
-	"tpustrategy/internal/plugintest"
-	"tpustrategy/logical"
-	"tpustrategy/pjrt"
-	"tpustrategy/pjrt/worker"
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/input"
-	"tpustrategy/tpu"
-	"tpustrategy/tpu/system"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // command starts this test's program as a worker.

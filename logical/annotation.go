@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Kind tells the annotations apart.

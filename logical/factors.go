@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // AxisName is the mesh axis of the logical devices of a replica. When splits

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
 // TestDivisionsThatXLAMayFoldAreHidden looks for the barrier where XLA could come to know both operands, and

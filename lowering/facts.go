@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
 
-	"tpustrategy/internal/screen"
+	"github.com/tpustrategy/tpustrategy/internal/screen"
 )
 
 // facts gathers of functions what compilers may not survive, from the operations themselves. It

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/screen"
-	"tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/internal/screen"
+	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
 // factsOf lowers a function of one argument of 4 float32, and answers what is known of it and of its text.

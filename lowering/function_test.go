@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
 // closure makes a closure of f with the given body.

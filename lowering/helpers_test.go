@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
 // f32 is a float32 shape.

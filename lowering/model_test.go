@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
 // mlpStep traces one training step of a network of the given depth: dense layers, normalization,

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"unsafe"
 
-	"tpustrategy/pjrt/internal/capi"
-	"tpustrategy/pjrt/internal/live"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
 // ClientOptions configure a client. The zero value asks for the plugin's

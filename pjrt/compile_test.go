@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/pjrt"
-	"tpustrategy/pjrt/leaktest"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
 // sharded is a Shardy module of two devices whose body calls a custom call.

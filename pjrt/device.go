@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"tpustrategy/pjrt/internal/capi"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
 // DeviceDescription is what is known of a device without opening it. It is

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/pjrt"
-	"tpustrategy/pjrt/leaktest"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
 // byZero are values of four int32 that only folding makes 0, or that have a 0, from %x, an

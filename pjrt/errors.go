@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"tpustrategy/errkind"
-	"tpustrategy/internal/files"
-	"tpustrategy/pjrt/internal/capi"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
 // Sentinel errors. Errors of this package match them with errors.Is.

@@ -8,7 +8,7 @@ import (
 	"os"
 	"runtime"
 
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // open is the CPU plugin with so many devices.

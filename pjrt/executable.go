@@ -10,8 +10,8 @@ import (
 	"sync"
 	"unsafe"
 
-	"tpustrategy/pjrt/internal/capi"
-	"tpustrategy/pjrt/internal/live"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
 // Executable is a compiled program that is not loaded onto devices: what it is

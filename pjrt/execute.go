@@ -6,7 +6,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"tpustrategy/pjrt/internal/live"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
 // ExecuteOptions configure one launch.

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"tpustrategy/errkind"
-	"tpustrategy/internal/files"
-	"tpustrategy/internal/pins"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/pins"
 )
 
 // FindOptions say where to look for a plugin. Find reads nothing else.
@@ -87,8 +87,8 @@ var tpuPlaces = []string{"/lib/libtpu.so", "/usr/lib/libtpu.so", "/usr/local/lib
 // is found the error is a [*FindError].
 func Find(o FindOptions) (Found, error) {
 	hint, ok := map[string]string{
-		"cpu":  "run `go run -mod=mod tpustrategy/cmd/tpustrategy install cpu`, or `make plugin` in a clone",
-		"tpu":  "run `go run -mod=mod tpustrategy/cmd/tpustrategy install tpu`, or `make plugin-tpu` in a clone",
+		"cpu":  "run `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install cpu`, or `make plugin` in a clone",
+		"tpu":  "run `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu`, or `make plugin-tpu` in a clone",
 		"cuda": "set $TPUSTRATEGY_CUDA_PLUGIN to its path",
 	}[o.Kind]
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/pins"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/internal/pins"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // machine is a disk and an environment for Find.
@@ -80,7 +80,7 @@ func TestFindSaysWhatItTriedAndWhatToDo(t *testing.T) {
 		words []string
 		tried int
 	}{
-		"nothing for the CPU":      {machine("cpu", nil), []string{"`go run -mod=mod tpustrategy/cmd/tpustrategy install cpu`", "make plugin", "$TPUSTRATEGY_CPU_PLUGIN: not set", filepath.Base(installed(t, "cpu"))}, 3},
+		"nothing for the CPU":      {machine("cpu", nil), []string{"`go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install cpu`", "make plugin", "$TPUSTRATEGY_CPU_PLUGIN: not set", filepath.Base(installed(t, "cpu"))}, 3},
 		"nothing for a TPU":        {machine("tpu", nil), []string{"make plugin-tpu", "$TPU_LIBRARY_PATH: not set", "/usr/local/lib/libtpu.so"}, 7},
 		"nothing for CUDA":         {machine("cuda", nil), []string{"$TPUSTRATEGY_CUDA_PLUGIN"}, 3},
 		"no wheel for the machine": {wrongArch, []string{"not published for arm64"}, 7},

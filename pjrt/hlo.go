@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"tpustrategy/internal/protoint"
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
 // errHLO is what any malformed program proto gives.

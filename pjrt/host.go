@@ -6,9 +6,9 @@ import (
 	"runtime"
 	"unsafe"
 
-	"tpustrategy/errkind"
-	"tpustrategy/pjrt/internal/capi"
-	"tpustrategy/pjrt/internal/live"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
 // TransferError says what is wrong with a transfer before any plugin sees it.

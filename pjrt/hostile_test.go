@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/pjrt"
-	"tpustrategy/pjrt/leaktest"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
 const f4 = "tensor<4xf32>"

@@ -3,7 +3,7 @@ package pjrt
 import (
 	"unsafe"
 
-	"tpustrategy/pjrt/internal/live"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
 // executeInPlace is the step loop's case of execute: every argument is donated, and

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"tpustrategy/pjrt/internal/capi"
-	"tpustrategy/pjrt/internal/live"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
 // launch is the scratch of one Execute call.

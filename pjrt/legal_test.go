@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/plugintest"
-	"tpustrategy/internal/screen"
-	"tpustrategy/pjrt"
-	"tpustrategy/pjrt/leaktest"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/screen"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
 // legal are the programs of a file: names to texts.

@@ -11,7 +11,7 @@ import (
 	"runtime"
 	"strings"
 
-	"tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
 // machines maps GOARCH to the ELF machine and class of its libraries.

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"tpustrategy/pjrt/internal/capi"
-	"tpustrategy/pjrt/internal/live"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
 // LoadedExecutable is a program on the devices of a client, ready to run. It is

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"tpustrategy/pjrt/internal/capi"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
 // Version is a PJRT C API version.

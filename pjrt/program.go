@@ -3,7 +3,7 @@ package pjrt
 import (
 	"fmt"
 
-	"tpustrategy/internal/screen"
+	"github.com/tpustrategy/tpustrategy/internal/screen"
 )
 
 // Program is code for a compiler. The call that takes it does not change Code.

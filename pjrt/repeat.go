@@ -6,7 +6,7 @@ import (
 	"time"
 	"unsafe"
 
-	"tpustrategy/pjrt/internal/live"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
 // RepeatTime is how long a [LoadedExecutable.Repeat] took: until its first launch

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"unsafe"
 
-	"tpustrategy/pjrt/internal/capi"
-	"tpustrategy/pjrt/internal/live"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
 // Topology describes the devices of a slice, which need not be at hand. It is

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // The texts are XLA's for the same tiles.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 func exampleMesh() sharding.Mesh {

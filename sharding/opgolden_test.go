@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/valuecases"
+	"github.com/tpustrategy/tpustrategy/internal/valuecases"
 )
 
 // notGo are the cases whose input has no counterpart in Go's types.

@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"tpustrategy/internal/protoint"
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
 // Field numbers of xla.OpSharding.

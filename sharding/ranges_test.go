@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 func TestIndexRangesFollowAxisOrder(t *testing.T) {

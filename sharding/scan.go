@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // SyntaxError reports where a text could not be read.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Problem is what a [SpecError] reports.

@@ -9,12 +9,12 @@ import (
 
 	"github.com/gomlx/compute/shapes"
 
-	"tpustrategy/errkind"
-	"tpustrategy/logical"
-	"tpustrategy/lowering/module"
-	"tpustrategy/pjrt"
-	"tpustrategy/tpu"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // NewAheadOfTime returns a strategy over a described slice that need not be at

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"tpustrategy/lowering/module"
-	"tpustrategy/pjrt"
-	"tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // A step file may say anything. What the strategy relies on is held against what follows

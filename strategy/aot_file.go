@@ -15,13 +15,13 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"tpustrategy/logical"
-	"tpustrategy/lowering/module"
-	"tpustrategy/lowering/ragged"
-	"tpustrategy/pjrt"
-	"tpustrategy/pjrt/cache"
-	"tpustrategy/sharding"
-	"tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/cache"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 // A step file holds a compiled step: a magic line, the header's length and the

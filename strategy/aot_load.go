@@ -11,10 +11,10 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"tpustrategy/errkind"
-	"tpustrategy/lowering/module"
-	"tpustrategy/pjrt"
-	"tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // StepReason says why a step cannot be saved or loaded.

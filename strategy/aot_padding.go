@@ -3,7 +3,7 @@ package strategy
 import (
 	"slices"
 
-	"tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 )
 
 // standIn are real sizes for a value that a saved step was compiled for: others than the

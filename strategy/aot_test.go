@@ -16,11 +16,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/plugintest"
-	"tpustrategy/logical"
-	"tpustrategy/pjrt"
-	"tpustrategy/strategy"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // aotChild runs the test in a process whose environment libtpu can live with.

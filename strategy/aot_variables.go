@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 )
 
 // LoadOptions say what a loaded step runs on. The zero value finds the step's

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // A program needs the shapes of a store's variables, a run needs their values. So a

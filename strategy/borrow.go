@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"weak"
 
-	"tpustrategy/logical"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // A strategy may read what another one has on the same devices: train on all cores,

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // Bound is a function with its arguments fixed, for a loop that launches one

@@ -8,9 +8,9 @@ import (
 	"runtime/debug"
 	"time"
 
-	"tpustrategy/lowering/module"
-	"tpustrategy/pjrt"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // A compiler cannot be stopped, and may take longer than whoever asks has time. So a

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"tpustrategy/internal/patience"
-	"tpustrategy/lowering/module"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/internal/patience"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // Compilation is a compilation that is under way, for [Options.Compiling].

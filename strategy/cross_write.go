@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/logical"
 )
 
 // Writes and reads of a variable from outside the replicas: from the host, from a

@@ -6,7 +6,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/logical"
 )
 
 // EagerContext is the replica context of eager code: a Go function that runs once

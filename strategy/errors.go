@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"tpustrategy/errkind"
-	"tpustrategy/pjrt"
-	"tpustrategy/strategy/internal/errtext"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/errtext"
 )
 
 // ErrClosed is matched by errors from a strategy, or a value of it, that was

@@ -11,9 +11,9 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
-	"tpustrategy/logical"
-	"tpustrategy/strategy"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // Each replica sees its own id; an all-reduce gives all of them the sum.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/logical"
 )
 
 // Extended is the lower part of the strategy's contract: TensorFlow's

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gomlx/compute/shapes"
 
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // valueCopies copies first values from the devices that made them to the process's

@@ -13,9 +13,9 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"golang.org/x/sync/errgroup"
 
-	"tpustrategy/pjrt"
-	"tpustrategy/strategy/internal/initial"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/initial"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // makers says where the value of a variable is made: by one device, where each device

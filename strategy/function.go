@@ -14,9 +14,9 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"tpustrategy/logical"
-	"tpustrategy/lowering/module"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // StepFunc is the text of a step: it builds the graph of one replica, and gives its

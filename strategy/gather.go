@@ -9,8 +9,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/logical"
-	"tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 )
 
 // Gather concatenates the replicas' tensors along axis, in replica order, on the

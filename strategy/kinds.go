@@ -3,8 +3,8 @@ package strategy
 import (
 	"fmt"
 
-	"tpustrategy/errkind"
-	"tpustrategy/strategy/internal/errtext"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/errtext"
 )
 
 // Kind is the class of an error: the exception that TensorFlow raises for the same

@@ -3,9 +3,9 @@ package strategy
 import (
 	"github.com/gomlx/compute/dtypes"
 
-	"tpustrategy/logical"
-	"tpustrategy/pjrt"
-	"tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // layout says which part of a replica's tensor each logical device holds, and

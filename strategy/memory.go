@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"tpustrategy/errkind"
-	"tpustrategy/lowering/module"
-	"tpustrategy/pjrt"
-	"tpustrategy/strategy/report"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/report"
 )
 
 // MemoryError is that a compiled step would not fit into the memory of a device.

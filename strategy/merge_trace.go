@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 )
 
 // MergeContext is the cross-replica context of a merge call in a step: what it

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"tpustrategy/logical"
-	"tpustrategy/tpu"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // hosts says which process has which partition. The processes are the topology's

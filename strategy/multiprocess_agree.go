@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 )
 
 // Every process traces, lowers and compiles its own program, and all must come to

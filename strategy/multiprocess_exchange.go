@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"tpustrategy/pjrt"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // Processes exchange small host values through a collective on their devices: a

@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/simhost"
-	"tpustrategy/logical"
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/feed"
-	"tpustrategy/strategy/input"
-	"tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 func TestProcessesLoopOverStepsAsOneDoes(t *testing.T) {

@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/simhost"
-	"tpustrategy/logical"
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/input"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // onHosts runs a program on simulated processes at once, each with a strategy of

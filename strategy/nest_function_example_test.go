@@ -7,8 +7,8 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"tpustrategy/strategy"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // A step takes a batch by names, a variable and a word, and returns its results by

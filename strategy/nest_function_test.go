@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/logical"
-	"tpustrategy/pjrt/leaktest"
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // mapped replaces the leaves of a nest of the sorts that these tests make.

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // TestProcessesSkipAndStopTogether poisons the rows of one process: all of them decide

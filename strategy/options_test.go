@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/logical"
-	"tpustrategy/strategy"
-	"tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 func TestOptionsThatDoNotFitAreNamed(t *testing.T) {

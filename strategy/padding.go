@@ -11,9 +11,9 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/logical"
-	"tpustrategy/lowering/module"
-	"tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 )
 
 // A step that takes padded values is traced for its padded shape and for two other sizes of

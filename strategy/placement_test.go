@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"tpustrategy/internal/hlotest"
-	"tpustrategy/logical"
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/internal/hlotest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 func newStrategy(t testing.TB, devices int, opts strategy.Options) *strategy.TPUStrategy {

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"tpustrategy/lowering/module"
-	"tpustrategy/lowering/ragged"
-	"tpustrategy/pjrt"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // program is a compiled step: one signature of a function.

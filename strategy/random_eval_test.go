@@ -11,9 +11,9 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/logical"
-	"tpustrategy/lowering/module"
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // lanes is a value of the program: one node where each replica traces its own,

@@ -3,7 +3,7 @@ package strategy_test
 import (
 	"slices"
 
-	"tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/logical"
 )
 
 // minimise drops what it can of a program that fails, as long as it fails.

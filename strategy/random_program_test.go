@@ -8,7 +8,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
-	"tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/logical"
 )
 
 // A randomProgram is a step function as data, so that it can be traced twice: on R

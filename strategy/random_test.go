@@ -15,7 +15,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 var (

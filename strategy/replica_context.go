@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 )
 
 // ReduceOp is how the replicas' values are combined.

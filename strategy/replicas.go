@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // The replicas of eager code are coroutines: each is a goroutine, of which one

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/logical"
 )
 
 // A value has a layout from where it was made. A step that asks for another one by

@@ -12,7 +12,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/logical"
 )
 
 // A variable rule that reaches no variable is a split that was asked for and would be

@@ -6,7 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 )
 
 // settle makes what the step writes to a store's variables equal on all replicas,

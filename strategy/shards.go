@@ -3,7 +3,7 @@ package strategy
 import (
 	"fmt"
 
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // Shard is what one device holds of a value or of a variable.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // A trainer and an evaluator that start together, and others who pull, share a

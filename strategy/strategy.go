@@ -13,11 +13,11 @@ import (
 
 	"github.com/gomlx/gomlx/ml/model"
 
-	"tpustrategy/logical"
-	"tpustrategy/lowering"
-	"tpustrategy/pjrt"
-	"tpustrategy/tpu"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // Options configure a strategy. The zero value is one replica for each device of

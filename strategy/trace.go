@@ -12,8 +12,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"tpustrategy/lowering/module"
-	"tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 )
 
 // trace is one run of a step function over a graph, on the way to a module.

@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 The older names are part of what is tested.
+
 package strategy_test
 
 import (
@@ -14,13 +16,13 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/logical"
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/contrib"
-	"tpustrategy/strategy/feed"
-	"tpustrategy/strategy/input"
-	"tpustrategy/strategy/input/gomlxdata"
-	"tpustrategy/strategy/v1"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/contrib"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy/input/gomlxdata"
+	"github.com/tpustrategy/tpustrategy/strategy/v1"
 )
 
 // tracingWorld is what the calls of the table are made on.

@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 The older names are part of what is tested.
+
 package strategy_test
 
 import (
@@ -13,11 +15,11 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/contrib"
-	"tpustrategy/strategy/feed"
-	"tpustrategy/strategy/input"
-	"tpustrategy/strategy/v1"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/contrib"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy/v1"
 )
 
 // No call is forgotten: a new one has no line, and this says so.

@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // trainBound is a step bound to buffers that each run fills with its batch.

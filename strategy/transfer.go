@@ -11,9 +11,9 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/errkind"
-	"tpustrategy/logical"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // download copies a replica's tensor to the host. One that is elsewhere is an

@@ -7,9 +7,9 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/logical"
-	"tpustrategy/pjrt/leaktest"
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // Much is copied to the devices side by side; little one after the other. Both

@@ -12,8 +12,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/logical"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // distributed is a tensor on all devices of a strategy: a buffer for each logical

@@ -12,9 +12,9 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/errkind"
-	"tpustrategy/logical"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // Variable is a variable on the devices of a strategy: a component for each

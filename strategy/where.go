@@ -26,8 +26,9 @@ func panickedAt() string {
 
 // ofLibrary says whether a function belongs to what builds graphs, not to a step.
 func ofLibrary(function string) bool {
+	const ours = "github.com/tpustrategy/tpustrategy/"
 	for _, prefix := range []string{
-		"runtime.", "github.com/gomlx/", "tpustrategy/strategy.", "tpustrategy/logical.", "tpustrategy/lowering", "tpustrategy/sharding.",
+		"runtime.", "github.com/gomlx/", ours + "strategy.", ours + "logical.", ours + "lowering", ours + "sharding.",
 	} {
 		if strings.HasPrefix(function, prefix) {
 			return true

@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // wireTypes are the plugin's types of GoMLX's dtypes.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Accelerator is the kind and size of a slice: a generation, and chips in x, y

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // DeviceOrder is the order in which replicas and their cores walk the mesh.

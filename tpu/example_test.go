@@ -3,7 +3,7 @@ package tpu_test
 import (
 	"fmt"
 
-	"tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 func ExampleBuildDeviceAssignment() {

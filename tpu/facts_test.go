@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 // readTable reads a table of figures: lines of fields between tabs, of which the

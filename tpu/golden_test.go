@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/valuecases"
-	"tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/internal/valuecases"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 func readGolden(t testing.TB, name string) []byte {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // MeshRank is the number of axes of a TPU mesh: x, y, z and core.

@@ -3,7 +3,7 @@ package tpu
 import (
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"tpustrategy/internal/protoint"
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
 // Field numbers of tensorflow.tpu.TopologyProto.

@@ -2,7 +2,7 @@
 //
 // It stands apart from package clusterresolver so that only programs that look up a
 // TPU by name carry Google's client libraries. Give its [Client] to
-// [tpustrategy/cluster_resolver.CloudTPU]:
+// [github.com/tpustrategy/tpustrategy/cluster_resolver.CloudTPU]:
 //
 //	client, err := tpuapi.New(ctx)
 //	...

@@ -8,8 +8,8 @@ import (
 
 	"google.golang.org/api/option"
 
-	clusterresolver "tpustrategy/cluster_resolver"
-	"tpustrategy/cluster_resolver/tpuapi"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/cluster_resolver/tpuapi"
 )
 
 // Programs call New without options and get Application Default Credentials; here a

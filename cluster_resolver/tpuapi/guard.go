@@ -10,7 +10,7 @@ import (
 	tpu "google.golang.org/api/tpu/v2"
 	htransport "google.golang.org/api/transport/http"
 
-	clusterresolver "tpustrategy/cluster_resolver"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 )
 
 // maxBody bounds one answer of the service, in bytes: that of the largest slice has

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/api/option"
 
-	clusterresolver "tpustrategy/cluster_resolver"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 )
 
 const anyNode = "projects/p/locations/z/nodes/n"

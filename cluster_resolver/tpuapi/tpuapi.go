@@ -10,7 +10,7 @@ import (
 	"google.golang.org/api/option"
 	tpu "google.golang.org/api/tpu/v2"
 
-	clusterresolver "tpustrategy/cluster_resolver"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 )
 
 // Client asks the Cloud TPU API, version 2. It implements

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/api/option"
 
-	clusterresolver "tpustrategy/cluster_resolver"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 )
 
 // server answers as "REST Resource: projects.locations.nodes" and

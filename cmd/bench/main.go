@@ -23,9 +23,9 @@ import (
 	"strings"
 	"time"
 
-	"tpustrategy/internal/command"
-	"tpustrategy/strategy"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // row is one line of output.

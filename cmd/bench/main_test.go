@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/command"
-	"tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 )
 
 // asCommand makes the test binary the command itself.

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"tpustrategy/lowering/module"
-	"tpustrategy/pjrt"
-	"tpustrategy/pjrt/cache"
-	"tpustrategy/strategy"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/cache"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // lower is the trace of the MLP's training step, gradients and update included,

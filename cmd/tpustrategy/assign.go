@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"text/tabwriter"
 
-	"tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 type assignCmd struct {

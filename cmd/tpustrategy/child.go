@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"tpustrategy/internal/child"
-	"tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/internal/child"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 )
 
 // Plugins are loaded in child processes only: a compiler that aborts, or is killed

@@ -11,12 +11,12 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"tpustrategy/internal/command"
-	"tpustrategy/internal/files"
-	"tpustrategy/logical"
-	"tpustrategy/pjrt"
-	"tpustrategy/strategy"
-	"tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 // The exit codes.

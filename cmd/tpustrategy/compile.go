@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"tpustrategy/internal/patience"
-	"tpustrategy/strategy/report"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/internal/patience"
+	"github.com/tpustrategy/tpustrategy/strategy/report"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 type compileCmd struct {

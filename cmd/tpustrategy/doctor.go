@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"tpustrategy/internal/files"
-	"tpustrategy/internal/pins"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/pins"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 type doctorCmd struct{}

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 // The most that is drawn of a mesh in each direction; of more, the beginning.

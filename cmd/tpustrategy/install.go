@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"tpustrategy/internal/pins"
+	"github.com/tpustrategy/tpustrategy/internal/pins"
 )
 
 type installCmd struct {

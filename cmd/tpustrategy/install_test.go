@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/child"
-	"tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/child"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 )
 
 // commandLine runs the command line in this process.

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/command"
-	"tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 )
 
 // interruptedRun runs a command line that is interrupted once the file exists, or

@@ -17,7 +17,7 @@ import (
 	"io"
 	"os"
 
-	"tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/internal/command"
 )
 
 func main() { os.Exit(mainCode()) }

@@ -12,8 +12,8 @@ import (
 	"github.com/gomlx/gomlx/ml/train/loss"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
-	"tpustrategy/logical"
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // modelSize is the size of an example model; 0 is the model's own default.

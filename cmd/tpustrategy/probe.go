@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"tpustrategy/pjrt"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // probeRequest asks what a plugin is. Client opens its devices.

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"tpustrategy/internal/files"
-	"tpustrategy/strategy/report"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/strategy/report"
 )
 
 // maxReport bounds a report that is read: those of the largest steps have a few

@@ -13,8 +13,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"tpustrategy/internal/pins"
-	"tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/pins"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 )
 
 var update = flag.Bool("update", false, "write the scripts' expected outputs anew")

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"tpustrategy/pjrt"
-	"tpustrategy/tpu"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 type topologyCmd struct {

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 type visualizeCmd struct {

@@ -9,13 +9,13 @@ import (
 	"strconv"
 	"strings"
 
-	"tpustrategy/internal/files"
-	"tpustrategy/lowering"
-	"tpustrategy/pjrt"
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/report"
-	"tpustrategy/tpu"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/report"
+	"github.com/tpustrategy/tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // compileRequest asks a child to compile a step for one topology.

@@ -9,7 +9,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/sys/unix"
 
-	"tpustrategy/examples/digits/job"
+	"github.com/tpustrategy/tpustrategy/examples/digits/job"
 )
 
 // bar shows progress: a bar that redraws itself on a terminal, a line now and then

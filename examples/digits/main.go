@@ -12,9 +12,9 @@ import (
 	"io"
 	"os"
 
-	"tpustrategy/examples/digits/job"
-	"tpustrategy/internal/command"
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/examples/digits/job"
+	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 func main() { os.Exit(command.Main(run)) }

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/examples/digits/job"
-	"tpustrategy/internal/command"
-	"tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/examples/digits/job"
+	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 )
 
 // asCommand makes the test binary the command itself.

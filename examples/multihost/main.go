@@ -15,11 +15,11 @@ import (
 	"os"
 	"time"
 
-	clusterresolver "tpustrategy/cluster_resolver"
-	"tpustrategy/examples/digits/job"
-	"tpustrategy/internal/command"
-	"tpustrategy/strategy"
-	"tpustrategy/tpu/system"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/examples/digits/job"
+	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // config is what to run.

@@ -8,10 +8,10 @@ import (
 	"log/slog"
 	"sync"
 
-	clusterresolver "tpustrategy/cluster_resolver"
-	"tpustrategy/examples/digits/job"
-	"tpustrategy/internal/simhost"
-	"tpustrategy/tpu/system"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/examples/digits/job"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // simulate runs all hosts in this process, each on its share of the CPU devices.

@@ -15,9 +15,9 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
-	"tpustrategy/logical"
-	"tpustrategy/strategy"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 func main() {

@@ -3,7 +3,7 @@ package child
 import (
 	"fmt"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Error is that a child ended without an answer.

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // The exit codes that all commands have. A command may have more.

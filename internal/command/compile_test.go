@@ -18,11 +18,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/command"
-	"tpustrategy/internal/plugintest"
-	"tpustrategy/pjrt"
-	"tpustrategy/strategy"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // long compiles, in the place of each program, one that takes the compiler more than a

@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 var nestedText = regexp.MustCompile(`\bnested merge_call|merge_call (?:inside|in|within) (?:a )?merge_call`)

@@ -9,9 +9,9 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/inputcases"
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/inputcases"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 func inputContextText(id, pipelines int) string {

@@ -12,7 +12,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 var axisText = regexp.MustCompile(`\baxis (None|-?\d+|[\[(][-\d, ]*[\])])`)

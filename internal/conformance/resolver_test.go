@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	clusterresolver "tpustrategy/cluster_resolver"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 )
 
 // recordedAPI answers with the nodes of a case.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/valuecases"
+	"github.com/tpustrategy/tpustrategy/internal/valuecases"
 )
 
 var goldens = flag.String("goldens", "../../testdata/goldens", "directory of the case files")

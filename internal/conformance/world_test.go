@@ -14,10 +14,10 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/plugintest"
-	"tpustrategy/logical"
-	"tpustrategy/strategy"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // world has the devices and the strategies that cases share.

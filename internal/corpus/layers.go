@@ -17,8 +17,8 @@ import (
 	"github.com/gomlx/gomlx/ml/train/loss"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
-	"tpustrategy/logical"
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // layer is a program that fits what a layer makes of rows of a width to other rows.

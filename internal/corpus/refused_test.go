@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/screen"
+	"github.com/tpustrategy/tpustrategy/internal/screen"
 )
 
 // kept says what keeps a program of the corpus from the compiler of a platform.

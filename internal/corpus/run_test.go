@@ -14,9 +14,9 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/corpus"
-	"tpustrategy/internal/plugintest"
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/internal/corpus"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // result is what came of compiling a program.

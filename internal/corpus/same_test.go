@@ -8,8 +8,8 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/corpus"
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/internal/corpus"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // traces is how often a program is traced. Go's maps have another order each time.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Reason says why a path is not used.

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Open opens a regular file to read. It does not wait for a pipe's other end, and

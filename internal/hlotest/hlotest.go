@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/protoint"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // Op is one instruction of an optimized program.

@@ -20,8 +20,8 @@ import (
 	"io"
 	"os"
 
-	"tpustrategy/errkind"
-	"tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
 // MaxBytes is the size of the largest array that Read takes.

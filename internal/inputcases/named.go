@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 // Ragged is a dataset of vectors whose length is said to be unknown.

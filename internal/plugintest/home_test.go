@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 )
 
 func TestOwnHomeIsAFolderForTheRun(t *testing.T) {

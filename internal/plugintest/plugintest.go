@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"tpustrategy/internal/pins"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/internal/pins"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // Require is the environment variable that, set to 1, turns a skip for a

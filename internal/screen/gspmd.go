@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"tpustrategy/internal/protoint"
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
 // GSPMD's shardings are strings in a program. Compilers read them with few checks and

@@ -1,6 +1,6 @@
 package screen
 
-import "tpustrategy/internal/protoint"
+import "github.com/tpustrategy/tpustrategy/internal/protoint"
 
 // HLO says what of a serialized HloModuleProto is known to crash compilers: one that a
 // compiler has optimized. Field 3 is a computation, 7 the schedule; of a computation 2

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"tpustrategy/tpu"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // Options configure a cluster.

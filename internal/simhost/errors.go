@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // MissingError is a wait for processes that ended before they came.

@@ -6,9 +6,9 @@ import (
 	"log"
 	"sync"
 
-	"tpustrategy/internal/simhost"
-	"tpustrategy/strategy"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // Two processes of four devices each: what they exchange goes through a collective

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // arrival is a process that waits for the others of its launch.

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"tpustrategy/pjrt"
-	"tpustrategy/tpu"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // errEnded is matched by what a process does after its Close or Kill.

@@ -8,8 +8,8 @@ import (
 	"regexp"
 	"slices"
 
-	"tpustrategy/pjrt"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // program is a compiled program of the cluster.

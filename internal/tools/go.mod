@@ -1,4 +1,4 @@
-module tpustrategy/internal/tools
+module github.com/tpustrategy/tpustrategy/internal/tools
 
 go 1.26.5
 

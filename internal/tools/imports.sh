@@ -9,7 +9,7 @@ bad=0
 imports=$(go list -f '{{$p := .ImportPath}}{{range .Imports}}{{$p}} {{.}}
 {{end}}' ./...)
 forbid() {
-  hits=$(echo "$imports" | awk -v from="^tpustrategy/($1)\$" -v to="^tpustrategy/($2)\$" '$1 ~ from && $2 ~ to')
+  hits=$(echo "$imports" | awk -v from="^github.com/tpustrategy/tpustrategy/($1)\$" -v to="^github.com/tpustrategy/tpustrategy/($2)\$" '$1 ~ from && $2 ~ to')
   if [ -n "$hits" ]; then
     echo "imports.sh: these imports point the wrong way:" >&2
     echo "$hits" >&2

@@ -12,9 +12,9 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
 
-	"tpustrategy/errkind"
-	"tpustrategy/lowering"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // ErrFinalized is returned by every use of a backend, or of what came from it, after its Finalize.

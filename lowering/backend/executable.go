@@ -11,8 +11,8 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 
-	"tpustrategy/lowering"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // Executable is a computation that runs. It is safe for concurrent use. The program is compiled for the

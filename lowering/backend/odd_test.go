@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/lowering"
-	"tpustrategy/lowering/backend"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/backend"
 )
 
 // TestAnyNameIsFine gives computations, parameters and functions names that MLIR does not take.

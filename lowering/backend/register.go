@@ -11,8 +11,8 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"tpustrategy/lowering"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // Register offers backends to GoMLX under name, so that compute.NewWithConfig("name:config"), or the

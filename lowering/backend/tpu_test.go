@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/plugintest"
-	"tpustrategy/lowering"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // TestProgramsCompileForTPU compiles what is lowered with the real TPU compiler, which needs no TPU: every

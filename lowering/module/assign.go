@@ -5,7 +5,7 @@ import (
 
 	"github.com/gomlx/go-xla/stablehlo"
 
-	"tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/logical"
 )
 
 // An assigned tensor is made on its device: the op that makes it, with those before it that only it needs, becomes

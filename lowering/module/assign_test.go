@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/hlotest"
-	"tpustrategy/internal/plugintest"
-	"tpustrategy/logical"
-	"tpustrategy/lowering"
-	"tpustrategy/lowering/module"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/internal/hlotest"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // work is what an optimized program does: products on all devices, products on one

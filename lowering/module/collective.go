@@ -12,8 +12,8 @@ import (
 	xlashapes "github.com/gomlx/go-xla/types/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"tpustrategy/errkind"
-	"tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
 // Reduction is how a collective combines the replicas' values.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/logical"
-	"tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 )
 
 func TestWhatDiffersBetweenReplicasIsFollowed(t *testing.T) {

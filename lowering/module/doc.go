@@ -10,7 +10,7 @@
 // "replica": inside it, shapes are those of one replica, and the partitioner
 // splits a replica over its logical devices. The body calls the step function.
 // When splits need it, the logical axis is cut into several ("logical.0", ...);
-// see [tpustrategy/logical.Factorize].
+// see [github.com/tpustrategy/tpustrategy/logical.Factorize].
 //
 //	t := module.NewTrace(module.Options{Replicas: 4, LogicalDevices: 2})
 //	g := graph.NewGraph(t, "step")
@@ -30,13 +30,13 @@
 //
 // # Regions
 //
-// Ops between BeginRegion and EndRegion (see [tpustrategy/logical.On]) are moved
+// Ops between BeginRegion and EndRegion (see [github.com/tpustrategy/tpustrategy/logical.On]) are moved
 // into a function of their own, which runs inside a nested manual computation,
 // under a stablehlo.if on partition_id. A value that leaves the region is sent to all
 // logical devices by an all-reduce, to which the others add zeros; values that only
 // other regions of the same device read stay where they are.
 //
-// What makes a tensor that [tpustrategy/logical.Assign] puts on one device becomes a
+// What makes a tensor that [github.com/tpustrategy/tpustrategy/logical.Assign] puts on one device becomes a
 // region too, with what only it needs and with what its gradient does; the ops of one
 // device between two values that cross its border are one region.
 //

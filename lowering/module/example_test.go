@@ -9,8 +9,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"tpustrategy/logical"
-	"tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 )
 
 // A matrix product over 2 replicas of 2 logical devices, its weights split. No

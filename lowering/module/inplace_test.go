@@ -13,9 +13,9 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/assert"
 
-	"tpustrategy/logical"
-	"tpustrategy/lowering"
-	"tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 )
 
 // TestTensorsUpdatedFromThemselves writes parts of a tensor over other parts of it, where the compiler sees the

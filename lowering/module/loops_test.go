@@ -10,9 +10,9 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/assert"
 
-	"tpustrategy/logical"
-	"tpustrategy/lowering"
-	"tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 )
 
 // TestLoopsInLoops sorts, and repeats, within the body of a loop: GoMLX makes closures of the step, wherever they are.

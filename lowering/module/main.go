@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"tpustrategy/lowering"
-	"tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // entry is the entry function while it is written: global tensors in and out, and

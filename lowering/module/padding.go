@@ -6,8 +6,8 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"tpustrategy/lowering"
-	"tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 )
 
 // Resized is a step that was traced for other sizes of its padded dimensions.

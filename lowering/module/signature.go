@@ -5,10 +5,10 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
-	"tpustrategy/errkind"
-	"tpustrategy/internal/screen"
-	"tpustrategy/logical"
-	"tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/screen"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // ReplicaAxis is the mesh axis of the replicas.

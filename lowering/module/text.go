@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // groups writes the replica groups: partition r*P + p is logical device p of

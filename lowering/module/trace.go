@@ -8,8 +8,8 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/go-xla/stablehlo"
 
-	"tpustrategy/logical"
-	"tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
 // Options say what a step is traced for.

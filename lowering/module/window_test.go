@@ -9,9 +9,9 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/assert"
 
-	"tpustrategy/logical"
-	"tpustrategy/lowering"
-	"tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 )
 
 // TestPoolGradientsOfSplitTensors holds gradients of pools, whose windows overlap or not, of a tensor that is split

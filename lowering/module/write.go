@@ -10,10 +10,10 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"tpustrategy/internal/screen"
-	"tpustrategy/logical"
-	"tpustrategy/lowering"
-	"tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/internal/screen"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // writer assembles the text of one module.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gomlx/go-xla/stablehlo"
 
-	"tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
 // Traced is a step's program for one choice of the padded sizes.

@@ -3,7 +3,7 @@ package ragged
 import (
 	"fmt"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Error says what of a step cannot leave padding out.

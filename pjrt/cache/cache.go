@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tpustrategy/internal/files"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // Options configure a cache. The zero value works.

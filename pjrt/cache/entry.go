@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // magic begins every entry; the number is the version of the form.

@@ -7,8 +7,8 @@ import (
 	"os"
 	"runtime"
 
-	"tpustrategy/pjrt"
-	"tpustrategy/pjrt/cache"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 )
 
 // A program is compiled once, and loaded by whoever needs it again.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"tpustrategy/pjrt/cache"
+	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 )
 
 func floatAt(b []byte) float32 { return cache.Float32(b) }

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // Identity names all of a client that a serialized program depends on: the

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
 // keyBytes is the size of a key that is made here; maxKey bounds one that is read.

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 )
 
 func TestMain(m *testing.M) { os.Exit(plugintest.OwnHome(m.Run)) }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // Options configure Measure. The zero value is the default.

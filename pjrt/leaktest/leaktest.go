@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"tpustrategy/pjrt/internal/live"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
 // TB is the part of testing.TB that Check uses.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"tpustrategy/errkind"
-	"tpustrategy/internal/child"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/child"
 )
 
 // Reason says why there is no answer.

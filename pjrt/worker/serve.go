@@ -7,8 +7,8 @@ import (
 	"os"
 	"runtime"
 
-	"tpustrategy/internal/child"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/internal/child"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // mark is the argument by which a program knows that it was started as a worker.

@@ -19,12 +19,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/plugintest"
-	"tpustrategy/pjrt"
-	"tpustrategy/pjrt/cache"
-	"tpustrategy/pjrt/worker"
-	"tpustrategy/strategy"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/cache"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 func sum(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -128,7 +128,7 @@ func TestTheCommandIsAWorkerForProgramsWithoutOne(t *testing.T) {
 	}
 	plugintest.Path(t, "cpu")
 	dir := t.TempDir()
-	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "tpustrategy"), "tpustrategy/cmd/tpustrategy").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "tpustrategy"), "github.com/tpustrategy/tpustrategy/cmd/tpustrategy").CombinedOutput()
 	require.NoError(t, err, string(out))
 	t.Setenv("PATH", dir)
 	c, err := worker.New(worker.Options{})

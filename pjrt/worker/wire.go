@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // protocol is the version of what goes between a program and its workers.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"tpustrategy/internal/child"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/internal/child"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // Options configure a Compiler. The zero value works where the command tpustrategy is
@@ -50,7 +50,7 @@ func New(o Options) (*Compiler, error) {
 	if o.Command == nil {
 		path, err := exec.LookPath("tpustrategy")
 		if err != nil {
-			return nil, &Error{Reason: NotStarted, Err: fmt.Errorf("%w: call worker.Main at the start of main and give what it returns as Options.Command, or install tpustrategy/cmd/tpustrategy", err)}
+			return nil, &Error{Reason: NotStarted, Err: fmt.Errorf("%w: call worker.Main at the start of main and give what it returns as Options.Command, or install github.com/tpustrategy/tpustrategy/cmd/tpustrategy", err)}
 		}
 		o.Command = []string{path, "compile-worker"}
 	}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/gomlx/compute/shapes"
 
-	"tpustrategy/internal/files"
-	"tpustrategy/internal/safetensors"
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/safetensors"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // Info describes a saved variable.

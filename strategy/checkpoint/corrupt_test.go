@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/safetensors"
+	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 )
 
 // restoreOf opens and restores a checkpoint into fresh variables.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
 // Options configure a directory. The zero value keeps every checkpoint.

@@ -4,7 +4,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
-	"tpustrategy/internal/safetensors"
+	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 )
 
 // fileTypes are the file's types of GoMLX's dtypes, by dtype. Others have no form

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"tpustrategy/errkind"
-	"tpustrategy/internal/files"
-	"tpustrategy/strategy/internal/errtext"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/errtext"
 )
 
 var (

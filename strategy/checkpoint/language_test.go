@@ -21,10 +21,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/logical"
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/checkpoint"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // The language model of these tests has GPT's vocabulary, whose rows no mesh divides.

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
 // lock locks nothing where the system has no lock that ends with the process.

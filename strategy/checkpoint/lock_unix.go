@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
 // lock keeps other processes from writing to a directory until the file is closed. The

@@ -9,7 +9,7 @@ import (
 	"io"
 	"strings"
 
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 const (

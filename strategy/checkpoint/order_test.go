@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
 // A cache of compiled programs has the step of a run that goes on.

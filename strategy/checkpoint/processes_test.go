@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/simhost"
-	"tpustrategy/logical"
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
 // TestProcessesSaveAndRestoreTogether saves variables whose parts lie on two and

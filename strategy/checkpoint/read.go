@@ -11,7 +11,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/internal/safetensors"
+	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 )
 
 // Verify reads all of the checkpoint and compares it with its checksums. Damage is

@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // SaveOptions describe a checkpoint. The zero value works.

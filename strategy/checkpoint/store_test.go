@@ -15,7 +15,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
 func TestAStoreNeedsNoDevices(t *testing.T) {

@@ -17,11 +17,11 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/plugintest"
-	"tpustrategy/logical"
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/checkpoint"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 func openCPU(t testing.TB, devices int) *system.System {

@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // Variable is what can be saved and restored. A *strategy.Variable is one, whatever

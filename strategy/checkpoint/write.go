@@ -11,8 +11,8 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/internal/safetensors"
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/internal/safetensors"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // describe fills in the manifest's variables.

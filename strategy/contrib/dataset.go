@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 // PerDeviceDataset is a dataset whose elements are dealt to the towers. It is

@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/simhost"
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/contrib"
-	"tpustrategy/strategy/input"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/contrib"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 func TestDatasetsDealWholeElements(t *testing.T) {

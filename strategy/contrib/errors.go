@@ -3,8 +3,8 @@ package contrib
 import (
 	"fmt"
 
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/internal/errtext"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/errtext"
 )
 
 // Error says what is wrong with a value, a variable or an argument. Calls in the

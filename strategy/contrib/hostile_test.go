@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/contrib"
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/contrib"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 func TestNumbersTakeTheDTypeBesideThem(t *testing.T) {

@@ -1,8 +1,8 @@
 package contrib
 
 import (
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/internal/nest"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nest"
 )
 
 // mapNest replaces the leaves of a nest.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/logical"
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // reduceOp is the reduction of a method string: "sum" or "mean", in lower case.

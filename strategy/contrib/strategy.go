@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // DistributionStrategy is the TensorFlow 1.9 face of a strategy. It is safe for

@@ -3,7 +3,7 @@ package contrib
 import (
 	"context"
 
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // Arithmetic is what a tower's code and an update compute with: element by element,

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // UpdateContext is what an update's function sees: one component of the variable, on

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"tpustrategy/logical"
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // perDevice is what PerDevice and Mirrored have in common.

@@ -7,7 +7,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // Variable is a variable with a component for each tower. A mirrored one's components

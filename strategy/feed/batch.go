@@ -3,7 +3,7 @@ package feed
 import (
 	"errors"
 
-	"tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // Batch is the input of one step, on the devices. It belongs to its feed.

@@ -9,9 +9,9 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"tpustrategy/errkind"
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 const defaultDepth = 2

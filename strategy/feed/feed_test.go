@@ -17,14 +17,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/plugintest"
-	"tpustrategy/logical"
-	"tpustrategy/pjrt/leaktest"
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/feed"
-	"tpustrategy/strategy/input"
-	"tpustrategy/strategy/input/gomlxdata"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy/input/gomlxdata"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 func newStrategy(t testing.TB, replicas, logicalDevices int) *strategy.TPUStrategy {

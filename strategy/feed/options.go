@@ -3,9 +3,9 @@ package feed
 import (
 	"fmt"
 
-	"tpustrategy/errkind"
-	"tpustrategy/logical"
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 // Partial is what becomes of a batch that does not fill all replicas.

@@ -8,10 +8,10 @@ import (
 
 	"github.com/gomlx/gomlx/ml/train"
 
-	"tpustrategy/errkind"
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/input"
-	"tpustrategy/strategy/input/gomlxdata"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy/input/gomlxdata"
 )
 
 // FromDataset distributes a dataset of global batches over the strategy's replicas,

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/feed"
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 func TestUnevenBatchesAreFedAsTheyAre(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"io"
 	"testing"
 
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 // BenchmarkStep reads steps of 128 images of 784 float32 with labels for 8 replicas; bytes are those of a step.

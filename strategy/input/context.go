@@ -3,7 +3,7 @@ package input
 import (
 	"fmt"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Context tells a function that makes a dataset for which host it does so. The zero value is invalid; a single host and

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"tpustrategy/internal/inputcases"
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/inputcases"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // derived is a dataset made from one other: the description of an operation, which can be put on another input when

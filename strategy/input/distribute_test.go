@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/inputcases"
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/inputcases"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 // stepsOf writes the steps of an outcome, all hosts together, as lists of lists.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Element is what a dataset yields: a nest of host tensors. A batch is an element whose tensors have the batch as axis 0.

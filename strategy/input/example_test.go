@@ -6,7 +6,7 @@ import (
 	"log"
 	"testing/fstest"
 
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 // Eleven numbers in global batches of four, for two replicas. The last batch has three rows.

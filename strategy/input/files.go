@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"slices"
 
-	"tpustrategy/errkind"
-	localfiles "tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	localfiles "github.com/tpustrategy/tpustrategy/internal/files"
 )
 
 // FileOptions says where files are. The zero value is the operating system's files.

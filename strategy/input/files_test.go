@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 // memory makes files named a, b, c, ... of the given contents.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/inputcases"
+	"github.com/tpustrategy/tpustrategy/internal/inputcases"
 )
 
 func TestGoldens(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 func TestPadAddsZeroRowsAndMasksThem(t *testing.T) {

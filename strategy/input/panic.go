@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // PanicError is a panic of a function or a source that was given to a dataset, on whatever goroutine it ran. It is the

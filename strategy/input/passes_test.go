@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 // pass is the numbers of one pass, by replica.

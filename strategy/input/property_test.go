@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/inputcases"
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/inputcases"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 // collect reads a whole pass as text, one line an element.

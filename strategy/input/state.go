@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // State is a position in a dataset: plain data, small, never the elements themselves (see each operation for what a

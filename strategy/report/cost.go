@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // addCost takes the compiler's account of a program, in which each loop counts once,

@@ -13,7 +13,7 @@
 // after the partitioner has put its own in, with the loops' rounds counted. Shardings
 // are the step's, as it was lowered. A core's memory is what the plugin says programs
 // may use, its peak and the rate of its memory what is published for the chip: see
-// [tpustrategy/tpu.Generations] for the sources.
+// [github.com/tpustrategy/tpustrategy/tpu.Generations] for the sources.
 //
 // The roofline is a bound and no time of a step: what the operations take one after
 // another at the peak or the rate, whichever is more, without those whose time is not

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"tpustrategy/strategy/report"
+	"github.com/tpustrategy/tpustrategy/strategy/report"
 )
 
 // A report that was kept as JSON is shown again.

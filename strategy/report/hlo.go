@@ -7,9 +7,9 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"tpustrategy/errkind"
-	"tpustrategy/internal/protoint"
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // ErrProgram is matched by the error of a program that cannot be read.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // ErrFormat is matched by the error of [Parse] for what is no report.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"tpustrategy/lowering/module"
-	"tpustrategy/pjrt"
-	"tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // FormatVersion is the version of the report's JSON form. It grows when a field

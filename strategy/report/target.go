@@ -1,6 +1,6 @@
 package report
 
-import "tpustrategy/tpu/system"
+import "github.com/tpustrategy/tpustrategy/tpu/system"
 
 // TargetOf describes a slice as a target.
 func TargetOf(facts system.SliceFacts) Target {

@@ -7,10 +7,10 @@ import (
 	"io"
 	"log"
 
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/input"
-	v1 "tpustrategy/strategy/v1"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
+	v1 "github.com/tpustrategy/tpustrategy/strategy/v1"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // A loop of TensorFlow 1: an iterator, a run for each of its elements, a reduction.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 // ModeError is a replication mode that an input function cannot have.

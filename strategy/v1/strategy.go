@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 // Options configure the face. The zero value is a strategy without a cluster.

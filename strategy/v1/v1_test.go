@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/input"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 func open(t testing.TB, replicas, p int, opts Options) *Strategy {

@@ -7,9 +7,9 @@ import (
 	"os"
 	"slices"
 
-	clusterresolver "tpustrategy/cluster_resolver"
-	"tpustrategy/errkind"
-	"tpustrategy/pjrt"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // resolve finds out which hosts there are, if the options say how.

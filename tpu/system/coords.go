@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"tpustrategy/pjrt"
-	"tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 // topologyOf builds the topology of TPU devices from their coordinates: "coords"

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"tpustrategy/pjrt"
-	"tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 // DescribeOptions say how to describe a slice that is not at hand. The zero value

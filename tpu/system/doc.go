@@ -6,7 +6,7 @@
 //	defer sys.Close()
 //
 // The zero Options mean the TPU of a Cloud TPU VM: libtpu is looked for (see
-// [tpustrategy/pjrt.Find]) and the topology is read from the devices'
+// [github.com/tpustrategy/tpustrategy/pjrt.Find]) and the topology is read from the devices'
 // coordinates. With CPUDevices set, the XLA CPU plugin makes that many devices,
 // and the topology is a given or a default grid, since CPU devices have none.
 //

@@ -6,7 +6,7 @@ import (
 	"os"
 	"sync"
 
-	"tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 // setting is a variable that libtpu reads as it is loaded.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // asProgram marks a process that TestMain makes a program: it describes the slice

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"log"
 
-	"tpustrategy/tpu"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // Eight CPU devices stand for a slice of four chips with two cores each.

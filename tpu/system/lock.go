@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Holder is a process that has the TPU.

@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"net"
 
-	clusterresolver "tpustrategy/cluster_resolver"
-	"tpustrategy/pjrt"
-	"tpustrategy/tpu"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 // Options say which devices to open. The zero value opens the TPU of this

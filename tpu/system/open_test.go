@@ -20,11 +20,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	clusterresolver "tpustrategy/cluster_resolver"
-	"tpustrategy/internal/plugintest"
-	"tpustrategy/internal/simhost"
-	"tpustrategy/pjrt"
-	"tpustrategy/tpu/system"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 func empty(string) string { return "" }

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // ErrNoTPU is that this machine has no TPU, so that libtpu was not asked to open

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	clusterresolver "tpustrategy/cluster_resolver"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 )
 
 // probeTimeout bounds the question which hosts are missing, once a start-up has

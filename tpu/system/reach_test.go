@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	clusterresolver "tpustrategy/cluster_resolver"
-	"tpustrategy/tpu/system"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // network takes connections at some addresses and refuses all others.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"tpustrategy/pjrt"
-	"tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 // Runtime is what a System runs on, as one process sees it: a PJRT client, or

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	clusterresolver "tpustrategy/cluster_resolver"
-	"tpustrategy/errkind"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // The steps of a start-up, as a [StartError] and the log name them.

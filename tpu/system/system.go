@@ -7,9 +7,9 @@ import (
 	"os"
 	"runtime"
 
-	clusterresolver "tpustrategy/cluster_resolver"
-	"tpustrategy/pjrt"
-	"tpustrategy/tpu"
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 // System is an open set of devices. Its methods are safe for concurrent use.

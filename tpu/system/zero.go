@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // errZero is the error of a zero System or Slice.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // TestZeroValuesDoNotPanic calls every method of the objects' zero values, with zero

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 
-	"tpustrategy/errkind"
-	"tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
 // Config says what to run. Zero fields mean what their comments say.

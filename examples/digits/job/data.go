@@ -11,7 +11,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/testdata/digits"
+	"github.com/tpustrategy/tpustrategy/testdata/digits"
 )
 
 // Classes is the number of classes of all data here: the digits 0 to 9.

@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/internal/idx"
-	"tpustrategy/internal/plugintest"
-	"tpustrategy/strategy"
-	"tpustrategy/testdata/digits"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/internal/idx"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/testdata/digits"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 func zip(t *testing.T, data []byte) []byte {

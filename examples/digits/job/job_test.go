@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/examples/digits/job"
-	"tpustrategy/internal/plugintest"
-	"tpustrategy/tpu/system"
+	"github.com/tpustrategy/tpustrategy/examples/digits/job"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 var update = flag.Bool("update", false, "write the golden files")

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"tpustrategy/internal/idx"
+	"github.com/tpustrategy/tpustrategy/internal/idx"
 )
 
 // MNIST reads the four IDX files of MNIST, or of data in its form, from a

@@ -5,9 +5,9 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"tpustrategy/sharding"
-	"tpustrategy/strategy"
-	"tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 // inOrder assigns devices to replicas in the order of their ids.

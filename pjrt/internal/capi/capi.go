@@ -194,7 +194,7 @@ import (
 	"runtime"
 	"unsafe"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Handles are addresses of the plugin's objects: C memory, never followed here.

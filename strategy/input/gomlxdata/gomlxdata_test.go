@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/strategy/input"
-	"tpustrategy/strategy/input/gomlxdata"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy/input/gomlxdata"
 )
 
 // batches is a GoMLX dataset of n batches of two rows.

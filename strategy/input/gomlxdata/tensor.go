@@ -6,7 +6,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"tpustrategy/strategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 // FromTensor copies a GoMLX tensor to a host tensor of the same kind and dimensions. A tensor that lives on a device is

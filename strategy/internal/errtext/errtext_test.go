@@ -6,10 +6,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"tpustrategy/strategy"
-	"tpustrategy/strategy/checkpoint"
-	"tpustrategy/strategy/contrib"
-	"tpustrategy/strategy/internal/errtext"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/contrib"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/errtext"
 )
 
 func TestWhatIsNotThereIsLeftOut(t *testing.T) {

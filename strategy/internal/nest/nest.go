@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 const (

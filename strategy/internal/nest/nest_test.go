@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tpustrategy/strategy/internal/nest"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nest"
 )
 
 func ExampleZip() {
