@@ -23,7 +23,7 @@ REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 
 # Packages that must build and pass without cgo: the values and the lowering.
 PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./lowering ./lowering/module ./cluster_resolver/... \
-       ./strategy/input/... ./strategy/internal/nest ./internal/pins ./internal/protoint ./internal/safetensors
+       ./input/... ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors
 
 # The client of the Cloud TPU API is a module of its own.
 TPUAPI = cluster_resolver/tpuapi

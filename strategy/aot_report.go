@@ -3,7 +3,7 @@ package strategy
 import (
 	"errors"
 
-	"github.com/tpustrategy/tpustrategy/strategy/report"
+	"github.com/tpustrategy/tpustrategy/report"
 )
 
 // Report returns what is known of the step before it runs: memory, shardings,

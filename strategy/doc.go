@@ -35,7 +35,7 @@
 // # Input
 //
 // A batch in host memory is an argument of [TrainStep.Run]. Datasets are described with
-// package strategy/input, divided by [TPUStrategy.DistributeDataset] and put on the
+// package input, divided by [TPUStrategy.DistributeDataset] and put on the
 // devices by [TPUStrategy.Iterate], or by package strategy/feed while the step before
 // runs, which also pads the last batch.
 //

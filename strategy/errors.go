@@ -6,7 +6,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/errtext"
 )
 
 // ErrClosed is matched by errors from a strategy, or a value of it, that was
@@ -42,7 +41,7 @@ func (e *ArgumentError) Error() string {
 	if where == "" {
 		where = fmt.Sprintf("argument %d", e.Argument)
 	}
-	return errtext.Of("strategy: "+e.Function+": "+where, e.Reason, e.Err, e.Hint)
+	return errkind.Text("strategy: "+e.Function+": "+where, e.Reason, e.Err, e.Hint)
 }
 
 func (e *ArgumentError) Unwrap() error { return e.Err }
@@ -82,7 +81,7 @@ type OptionError struct {
 }
 
 func (e *OptionError) Error() string {
-	return errtext.Of("strategy: option "+e.Option, e.Reason, e.Err, "")
+	return errkind.Text("strategy: option "+e.Option, e.Reason, e.Err, "")
 }
 
 func (e *OptionError) Unwrap() error { return e.Err }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/errtext"
 )
 
 // Kind is the class of an error: the exception that TensorFlow raises for the same
@@ -49,7 +48,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return errtext.Of("strategy: "+e.Op, e.Reason, e.Err, e.Hint)
+	return errkind.Text("strategy: "+e.Op, e.Reason, e.Err, e.Hint)
 }
 
 func (e *Error) Unwrap() error { return e.Err }

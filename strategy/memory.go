@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
-	"github.com/tpustrategy/tpustrategy/strategy/report"
+	"github.com/tpustrategy/tpustrategy/report"
 )
 
 // MemoryError is that a compiled step would not fit into the memory of a device.

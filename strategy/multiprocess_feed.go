@@ -7,9 +7,9 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
-	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 // LocalPerReplica copies a host value for each replica of this process, in the

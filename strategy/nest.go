@@ -3,7 +3,7 @@ package strategy
 import (
 	"reflect"
 
-	"github.com/tpustrategy/tpustrategy/strategy/internal/nest"
+	"github.com/tpustrategy/tpustrategy/internal/nest"
 )
 
 func isNest(t reflect.Type) bool { return nest.Is(t) }

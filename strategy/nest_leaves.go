@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"github.com/tpustrategy/tpustrategy/strategy/internal/nest"
+	"github.com/tpustrategy/tpustrategy/internal/nest"
 )
 
 // anyMembers is what to do with what is no nest and has members.

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
-	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 // rowsDataset is a dataset of (x, y) batches: x is [n, 4] of 0, 1, ..., y is [n] of the rows.

@@ -16,13 +16,13 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/compat/contrib"
+	"github.com/tpustrategy/tpustrategy/compat/v1"
+	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/input/gomlxdata"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/contrib"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
-	"github.com/tpustrategy/tpustrategy/strategy/input"
-	"github.com/tpustrategy/tpustrategy/strategy/input/gomlxdata"
-	"github.com/tpustrategy/tpustrategy/strategy/v1"
 )
 
 // tracingWorld is what the calls of the table are made on.

@@ -15,11 +15,11 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/compat/contrib"
+	"github.com/tpustrategy/tpustrategy/compat/v1"
+	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/contrib"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
-	"github.com/tpustrategy/tpustrategy/strategy/input"
-	"github.com/tpustrategy/tpustrategy/strategy/v1"
 )
 
 // No call is forgotten: a new one has no line, and this says so.

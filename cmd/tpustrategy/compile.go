@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/internal/patience"
-	"github.com/tpustrategy/tpustrategy/strategy/report"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 

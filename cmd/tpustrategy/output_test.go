@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/strategy/report"
+	"github.com/tpustrategy/tpustrategy/report"
 )
 
 func TestAFileIsWrittenWholeOrNotAtAll(t *testing.T) {

@@ -2,7 +2,7 @@ package main
 
 import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
-	"github.com/tpustrategy/tpustrategy/strategy/report"
+	"github.com/tpustrategy/tpustrategy/report"
 )
 
 // maxReport bounds a report that is read: those of the largest steps have a few

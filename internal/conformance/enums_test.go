@@ -3,8 +3,8 @@ package conformance
 import (
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/input"
 )
 
 // enumsCase compares the numbers of enumeration values, wherever they are nested.

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/tpustrategy/tpustrategy/internal/valuecases"
+	"github.com/tpustrategy/tpustrategy/internal/conformance/valuecases"
 )
 
 // exception is a case, or a field of one, that does not apply.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/valuecases"
+	"github.com/tpustrategy/tpustrategy/internal/conformance/valuecases"
 )
 
 var goldens = flag.String("goldens", "../../testdata/goldens", "directory of the case files")

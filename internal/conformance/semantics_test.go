@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tpustrategy/tpustrategy/internal/inputcases"
+	"github.com/tpustrategy/tpustrategy/internal/conformance/inputcases"
 )
 
 // section runs the cases of one section on one environment.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/errtext"
 )
 
 var (
@@ -135,7 +134,7 @@ type VariableError struct {
 }
 
 func (e *VariableError) Error() string {
-	return errtext.Of(fmt.Sprintf("checkpoint: variable %q", e.Path), e.Reason, e.Err, e.Hint)
+	return errkind.Text(fmt.Sprintf("checkpoint: variable %q", e.Path), e.Reason, e.Err, e.Hint)
 }
 
 // Kind is the cause's, otherwise ValueError.

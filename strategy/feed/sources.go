@@ -9,9 +9,9 @@ import (
 	"github.com/gomlx/gomlx/ml/train"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/input/gomlxdata"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/input"
-	"github.com/tpustrategy/tpustrategy/strategy/input/gomlxdata"
 )
 
 // FromDataset distributes a dataset of global batches over the strategy's replicas,

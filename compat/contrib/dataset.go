@@ -1,0 +1,139 @@
+package contrib
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// PerDeviceDataset is a dataset whose elements are dealt to the towers. It is
+// immutable and safe for concurrent use.
+type PerDeviceDataset struct {
+	d  *DistributionStrategy
+	ds input.Dataset
+}
+
+// DistributeDataset deals the elements of the dataset that fn returns to the towers:
+// each step gives a tower one element, whole. A dataset to be trained on is therefore
+// batched for one tower. Elements at the end that do not suffice for all towers are
+// dropped.
+//
+// An invalid dataset is of kind ValueError, a panic of fn a *[strategy.PanicError].
+// With several processes the error matches errors.ErrUnsupported: use
+// input.FromFunction and TPUStrategy.Iterate.
+func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() (input.Dataset, error)) (*PerDeviceDataset, error) {
+	if err := d.requireCross(ctx, "distribute dataset"); err != nil {
+		return nil, err
+	}
+	if d.strategy.NumProcesses() > 1 {
+		return nil, fmt.Errorf("contrib: distribute dataset: over %d processes: %w; use input.FromFunction and TPUStrategy.Iterate", d.strategy.NumProcesses(), errors.ErrUnsupported)
+	}
+	if fn == nil {
+		return nil, fault(strategy.ValueError, "distribute dataset", "give a function that returns a dataset", "no function")
+	}
+	ds, err := called(fn)
+	if err == nil {
+		err = ds.Err()
+	}
+	if err != nil {
+		return nil, &Error{Op: "distribute dataset", Reason: "the function returned no dataset", Err: err, Class: strategy.ValueError}
+	}
+	return &PerDeviceDataset{d, ds}, nil
+}
+
+// called calls fn; a panic of it is an error.
+func called(fn func() (input.Dataset, error)) (ds input.Dataset, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &strategy.PanicError{Function: "the function", Value: p}
+		}
+	}()
+	return fn()
+}
+
+// MakeOneShotIterator starts a pass over the dataset.
+func (p *PerDeviceDataset) MakeOneShotIterator(ctx context.Context) (*Iterator, error) {
+	it := p.MakeInitializableIterator()
+	return it, it.Initialize(ctx)
+}
+
+// MakeInitializableIterator returns an iterator that starts a pass with each
+// Initialize.
+func (p *PerDeviceDataset) MakeInitializableIterator() *Iterator {
+	return &Iterator{d: p.d, ds: p.ds}
+}
+
+// Iterator is a pass over a PerDeviceDataset. One goroutine uses it at a time.
+type Iterator struct {
+	d       *DistributionStrategy
+	ds      input.Dataset
+	pass    input.Iterator
+	epoch   uint64 // of the pass to open
+	index   int64
+	expired bool
+}
+
+// Initialize starts from the beginning.
+func (it *Iterator) Initialize(ctx context.Context) error {
+	if err := eager(ctx, "initialize"); err != nil {
+		return err
+	}
+	if err := it.Close(); err != nil {
+		return err
+	}
+	pass, err := it.ds.OpenAt(ctx, input.Pass{Epoch: it.epoch}, input.State{})
+	if err != nil {
+		return err
+	}
+	it.pass, it.index, it.expired = pass, 0, false
+	it.epoch++ // a shuffle has another order in each pass
+	return nil
+}
+
+// GetNext returns an element for each tower: a nest like the dataset's with a
+// [PerDevice] at each leaf, which is the caller's. At the end, and where fewer
+// elements than towers are left, it is io.EOF. Before Initialize the error is of kind
+// RuntimeError.
+func (it *Iterator) GetNext(ctx context.Context) (any, error) {
+	if err := it.d.requireCross(ctx, "next"); err != nil {
+		return nil, err
+	}
+	if it.pass == nil {
+		return nil, fault(strategy.RuntimeError, "next", "call Initialize", "the iterator is not initialized")
+	}
+	if it.expired {
+		return nil, io.EOF
+	}
+	step := input.Step{Index: it.index}
+	for range it.d.NumTowers() {
+		e, err := it.pass.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			it.expired = true
+		}
+		if err != nil {
+			return nil, err
+		}
+		step.Replicas = append(step.Replicas, e)
+		step.Real = append(step.Real, true)
+	}
+	it.index++
+	inner, err := it.d.strategy.Inputs(ctx, step)
+	if err != nil {
+		return nil, err
+	}
+	return it.d.wrap("next", inner)
+}
+
+// Close releases the input. Initialize opens it again.
+func (it *Iterator) Close() error {
+	if it.pass == nil {
+		return nil
+	}
+	pass := it.pass
+	it.pass = nil
+	return pass.Close()
+}

@@ -1,0 +1,118 @@
+package v1
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// ModeError is a replication mode that an input function cannot have.
+type ModeError struct{ Mode input.Replication }
+
+func (e *ModeError) Error() string {
+	return fmt.Sprintf("v1: input replication mode not supported: %s; use input.PerWorker", e.Mode)
+}
+
+// Kind is ValueError.
+func (e *ModeError) Kind() strategy.Kind { return strategy.ValueError }
+
+// InputIterator gives input for the replicas, on the devices. One goroutine uses it at
+// a time.
+type InputIterator struct {
+	strategy    *strategy.TPUStrategy
+	distributed *input.Distributed
+	it          *strategy.Iterator
+}
+
+var _ strategy.StepIterator = (*InputIterator)(nil)
+
+// MakeDatasetIterator divides a dataset, which is batched with the global batch size,
+// evenly among the replicas, and returns an initialized iterator over it. Errors are
+// those of [input.Distribute].
+//
+// Deprecated: use [input.Distribute] and [strategy.TPUStrategy.Iterate].
+func (s *Strategy) MakeDatasetIterator(ctx context.Context, ds input.Dataset) (*InputIterator, error) {
+	return s.iterator(ctx, func(opts input.Options) (*input.Distributed, error) { return input.Distribute(ds, opts) })
+}
+
+// MakeInputFnIterator calls fn once for this worker, whose replicas each take an
+// element of the dataset that it returns, and returns an initialized iterator. The
+// mode has to be input.PerWorker: otherwise the error is a *[ModeError].
+//
+// Deprecated: use [input.FromFunction] and [strategy.TPUStrategy.Iterate].
+func (s *Strategy) MakeInputFnIterator(ctx context.Context, fn func(input.Context) (input.Dataset, error), mode input.Replication) (*InputIterator, error) {
+	if mode != input.PerWorker {
+		return nil, &ModeError{mode}
+	}
+	return s.iterator(ctx, func(opts input.Options) (*input.Distributed, error) { return input.FromFunction(fn, opts) })
+}
+
+func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) (*input.Distributed, error)) (*InputIterator, error) {
+	if err := eager(ctx, "make an iterator"); err != nil {
+		return nil, err
+	}
+	// Scope refuses what is not cross-replica context.
+	if _, err := s.Scope(ctx); err != nil {
+		return nil, err
+	}
+	opts, err := s.InputOptions()
+	if err != nil {
+		return nil, err
+	}
+	distributed, err := distribute(opts)
+	if err != nil {
+		return nil, err
+	}
+	it := &InputIterator{strategy: s.TPUStrategy, distributed: distributed}
+	return it, it.Initialize(ctx)
+}
+
+// eager refuses a compiled step that is being traced.
+func eager(ctx context.Context, op string) error {
+	if !strategy.Tracing(ctx) {
+		return nil
+	}
+	return &strategy.ContextError{Op: op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run",
+		Hint: "take the input before the run, and pass it as an argument"}
+}
+
+// Initialize starts from the beginning of the data.
+func (it *InputIterator) Initialize(ctx context.Context) error {
+	if err := eager(ctx, "initialize"); err != nil {
+		return err
+	}
+	if err := it.Close(); err != nil {
+		return err
+	}
+	next, err := it.strategy.Iterate(ctx, it.distributed)
+	it.it = next
+	return err
+}
+
+// GetNext returns the next element: a nest like the dataset's with a
+// *[strategy.PerReplica] at each leaf. The end is io.EOF. It belongs outside the
+// replicas' code: inside it is a ValueError.
+func (it *InputIterator) GetNext(ctx context.Context) (any, error) {
+	if err := eager(ctx, "next"); err != nil {
+		return nil, err
+	}
+	if it.it == nil {
+		return nil, fmt.Errorf("v1: next: %w: the iterator; call Initialize", strategy.ErrClosed)
+	}
+	return it.it.Next(ctx)
+}
+
+// Next is GetNext, for RunStepsOnIterator.
+func (it *InputIterator) Next(ctx context.Context) (any, error) { return it.GetNext(ctx) }
+
+// Close releases the input. Initialize opens it again.
+func (it *InputIterator) Close() error {
+	if it.it == nil {
+		return nil
+	}
+	open := it.it
+	it.it = nil
+	return open.Close()
+}

@@ -1,0 +1,127 @@
+package v1
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// Options configure the face. The zero value is a strategy without a cluster.
+type Options struct {
+	// Cluster is the addresses of each job's tasks, as a cluster resolver gives them:
+	// what UpdateConfigProto puts into a session's configuration.
+	Cluster map[string][]string
+}
+
+// Strategy is tf.compat.v1.distribute.Strategy. It is safe for concurrent use.
+type Strategy struct {
+	*strategy.TPUStrategy
+	cluster map[string][]string
+}
+
+// New returns the face of a strategy, which stays the caller's to close.
+func New(s *strategy.TPUStrategy, opts Options) *Strategy {
+	return &Strategy{TPUStrategy: s, cluster: cloneCluster(opts.Cluster)}
+}
+
+// Extended is tf.compat.v1.distribute.StrategyExtended.
+type Extended struct{ *strategy.Extended }
+
+// Extended returns the strategy's extended contract.
+func (s *Strategy) Extended() *Extended { return &Extended{s.TPUStrategy.Extended()} }
+
+// Reduce combines a value over the replicas, as [strategy.TPUStrategy.ReduceNest] does:
+// the axis, which compat.v1 gives the default None, is left out or is some.
+func (s *Strategy) Reduce(ctx context.Context, op strategy.ReduceOp, value any, axes ...int) (any, error) {
+	return s.ReduceNest(ctx, op, value, axes...)
+}
+
+// ExperimentalRun runs fn once for each replica with its part of the iterator's next
+// element as the one argument, or with none if the iterator is nil. The end of the
+// input is io.EOF.
+//
+// Deprecated: take the input from the iterator and use
+// [strategy.Extended.CallForEachReplica], or [strategy.TPUStrategy.Run] with a
+// compiled function.
+func (s *Strategy) ExperimentalRun(ctx context.Context, fn strategy.ReplicaFunc, it *InputIterator) (any, error) {
+	if it == nil {
+		return s.Extended().CallForEachReplica(ctx, fn)
+	}
+	next, err := it.GetNext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Extended().CallForEachReplica(ctx, fn, next)
+}
+
+// ExperimentalRunV2 is the name that run had before TensorFlow 2.2.
+//
+// Deprecated: use [strategy.Extended.CallForEachReplica], or
+// [strategy.TPUStrategy.Run] with a compiled function.
+func (s *Strategy) ExperimentalRunV2(ctx context.Context, fn strategy.ReplicaFunc, args ...any) (any, error) {
+	return s.Extended().CallForEachReplica(ctx, fn, args...)
+}
+
+// Unwrap is the name that experimental_local_results had.
+//
+// Deprecated: use [strategy.TPUStrategy.LocalResultsOf].
+func (s *Strategy) Unwrap(value any) ([]any, error) { return s.LocalResultsOf(value) }
+
+// ExperimentalMakeNumpyDataset makes a dataset of host arrays, in cross-replica
+// context; see [strategy.Extended.MakeNumpyDataset].
+//
+// Deprecated: use input.FromSlices.
+func (s *Strategy) ExperimentalMakeNumpyDataset(ctx context.Context, nest any) (input.Dataset, error) {
+	return s.Extended().ExperimentalMakeNumpyDataset(ctx, nest)
+}
+
+// ExperimentalMakeNumpyDataset makes a dataset of host arrays, in cross-replica
+// context; see [strategy.Extended.MakeNumpyDataset]. There is no session to give.
+//
+// Deprecated: use input.FromSlices.
+func (e *Extended) ExperimentalMakeNumpyDataset(ctx context.Context, nest any) (input.Dataset, error) {
+	if _, err := e.Strategy().Scope(ctx); err != nil {
+		return input.Dataset{}, err
+	}
+	return e.MakeNumpyDataset(nest)
+}
+
+// SessionConfig is what a strategy fills in of a session's configuration. There are no
+// sessions here: it is for programs that hand it on.
+type SessionConfig struct {
+	// IsolateSessionState keeps one session's state from others on the same server.
+	IsolateSessionState bool
+	// Cluster is the addresses of each job's tasks.
+	Cluster map[string][]string
+}
+
+// UpdateConfigProto returns a copy of a configuration as a TPU strategy wants it: with
+// its state isolated, and with the cluster of [Options], if there is one.
+func (s *Strategy) UpdateConfigProto(config SessionConfig) SessionConfig {
+	config.IsolateSessionState = true
+	config.Cluster = cloneCluster(config.Cluster)
+	if len(s.cluster) > 0 {
+		config.Cluster = cloneCluster(s.cluster)
+	}
+	return config
+}
+
+// Configure updates a configuration in place, as UpdateConfigProto does. Nil is
+// nothing to configure. Where the process stands in its cluster does not matter, since
+// every process runs the same program.
+func (s *Strategy) Configure(config *SessionConfig) {
+	if config != nil {
+		*config = s.UpdateConfigProto(*config)
+	}
+}
+
+func cloneCluster(cluster map[string][]string) map[string][]string {
+	out := maps.Clone(cluster)
+	for job, addresses := range out {
+		out[job] = slices.Clone(addresses)
+	}
+	return out
+}

@@ -1,0 +1,29 @@
+package errkind_test
+
+import (
+	"errors"
+	"io/fs"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+func TestTextLeavesOutWhatIsNotThere(t *testing.T) {
+	cause := errors.New("cause")
+	assert.Equal(t, "a: b", errkind.Text("a", "b", nil, ""))
+	assert.Equal(t, "a: cause", errkind.Text("a", "", cause, ""))
+	assert.Equal(t, "a: b: cause", errkind.Text("a", "b", cause, ""))
+	assert.Equal(t, "a: b: cause; do c", errkind.Text("a", "b", cause, "do c"))
+}
+
+func TestFaultSaysOfWhatKindItIs(t *testing.T) {
+	f := &errkind.Fault{Op: "sharding: parse", Subject: `tensor "w"`, Reason: "no dimension", Hint: "give one", Class: errkind.ValueError}
+	assert.EqualError(t, f, `sharding: parse tensor "w": no dimension; give one`)
+	assert.Equal(t, errkind.ValueError, errkind.Of(f))
+	f = &errkind.Fault{Op: "files: open", Err: fs.ErrNotExist}
+	assert.EqualError(t, f, "files: open: file does not exist")
+	assert.ErrorIs(t, f, fs.ErrNotExist)
+	assert.Equal(t, errkind.NotFoundError, errkind.Of(f))
+}

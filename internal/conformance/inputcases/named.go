@@ -1,0 +1,269 @@
+package inputcases
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/input"
+)
+
+// Ragged is a dataset of vectors whose length is said to be unknown.
+func Ragged(list []input.Element) input.Dataset {
+	seq := func(context.Context, input.Pass) iter.Seq2[input.Element, error] {
+		return func(yield func(input.Element, error) bool) {
+			for _, e := range list {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+	spec := input.Leaf(input.TensorSpec{Kind: input.Int32, Dims: []int{input.Unknown}})
+	return input.FromSeq(seq, input.SeqOptions{Spec: spec, Count: len(list)})
+}
+
+// runRebatch runs the chunks of the legacy rebatching. The inputs describe the first output; the others name their own.
+func runRebatch(t *testing.T, c recorded) {
+	var want map[string]json.RawMessage
+	if len(c.Outputs) > 0 && c.Outputs[0] == '[' {
+		checkPieces(t, c, input.Range(*c.Inputs.Range).Batch(*c.Inputs.Batch, c.Inputs.DropRemainder).Rebatch(*c.Inputs.NumReplicas))
+		return
+	}
+	require.NoError(t, json.Unmarshal(c.Outputs, &want))
+	params := map[string][3]int{ // range, batch, chunks
+		"ex1":         {*c.Inputs.Range, *c.Inputs.Batch, *c.Inputs.NumReplicas},
+		"partial":     {10, 4, 2},
+		"last_1_of_4": {5, 4, 2},
+		"seven_by_4":  {7, 7, 4},
+	}
+	for name, steps := range want {
+		p, ok := params[name]
+		require.True(t, ok, "output %q", name)
+		var got []any
+		for e, err := range input.Range(p[0]).Batch(p[1], false).Rebatch(p[2]).All(context.Background()) {
+			require.NoError(t, err)
+			got = append(got, Nested(e.Leaf()))
+		}
+		text, err := json.Marshal(got)
+		require.NoError(t, err)
+		assert.JSONEq(t, string(steps), string(text), name)
+	}
+}
+
+// checkPieces compares the elements of a dataset with the case's list.
+func checkPieces(t *testing.T, c recorded, ds input.Dataset) {
+	var got []any
+	for e, err := range ds.All(context.Background()) {
+		require.NoError(t, err)
+		got = append(got, Nested(e.Leaf()))
+	}
+	text, err := json.Marshal(got)
+	require.NoError(t, err)
+	assert.JSONEq(t, string(c.Outputs), string(text))
+}
+
+func runFromFunction(t *testing.T, c recorded, cl Cluster) {
+	var calls [][]int
+	got := RunHosts(t, cl, input.Options{}, -1, func(o input.Options) (*input.Distributed, error) {
+		return input.FromFunction(func(ctx input.Context) (input.Dataset, error) {
+			calls = append(calls, []int{ctx.NumInputPipelines, ctx.InputPipelineID, ctx.NumReplicasInSync})
+			return input.Range(*c.Inputs.Range).Batch(*c.Inputs.PerReplicaBatch, c.Inputs.DropRemainder), nil
+		}, o)
+	})
+	checkSteps(t, c, got)
+	var want struct{ Calls [][]int }
+	require.NoError(t, json.Unmarshal(c.Outputs, &want))
+	assert.Equal(t, want.Calls, calls)
+}
+
+// runNamed builds the cases that have their inputs in the name.
+func runNamed(t *testing.T, c recorded, cl Cluster, opts input.Options) {
+	distributed := func(ds input.Dataset) { t.Helper(); checkSteps(t, c, RunCluster(t, ds, cl, opts, -1)) }
+	name := c.Name
+	switch {
+	case strings.HasPrefix(name, "not batched"):
+		distributed(input.Range(8))
+	case strings.Contains(name, "static length"):
+		// TensorFlow splits these along their feature axis without a word, against its own documentation.
+		ds := input.FromElements(input.Leaf(input.Vector[int32](0, 1, 2, 3)), input.Leaf(input.Vector[int32](4, 5, 6, 7)))
+		var unbatched *input.NotBatchedError
+		require.ErrorAs(t, RunCluster(t, ds, cl, opts, -1).Err, &unbatched)
+	case strings.HasPrefix(name, "batched then unbatched"):
+		distributed(input.Range(8).Batch(4, false).Unbatch())
+	case strings.Contains(name, "map that keeps the batch"):
+		distributed(input.Range(6).Batch(4, false).Map(OnInts(func(v []int64) []int64 {
+			out := make([]int64, len(v))
+			for i := range v {
+				out[i] = v[i] * 10
+			}
+			return out
+		}), input.MapOptions{Spec: int64Batch}))
+	case strings.Contains(name, "map that changes the batch dimension"):
+		distributed(input.Range(8).Batch(4, false).Map(OnInts(func(v []int64) []int64 {
+			return append(append([]int64(nil), v...), v...)
+		}), input.MapOptions{Spec: int64Batch}))
+	case strings.HasPrefix(name, "infinite dataset"):
+		checkSteps(t, c, RunCluster(t, input.Range(3).Repeat(-1).Batch(4, false), cl, opts, 3))
+	case strings.HasPrefix(name, "PER_REPLICA with experimental_distribute_dataset"):
+		opts.Replication = input.PerReplica
+		distributed(input.Range(8).Batch(4, false))
+	case strings.HasPrefix(name, "PER_REPLICA with distribute_datasets_from_function"):
+		opts.Replication = input.PerReplica
+		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.Distributed, error) { return input.FromFunction(Hundreds, o) }))
+	case strings.HasPrefix(name, "place_dataset_on_device without PER_REPLICA"):
+		opts.PlaceOnDevice = true
+		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.Distributed, error) { return input.FromFunction(Hundreds, o) }))
+	case strings.HasPrefix(name, "PER_REPLICA + place_on_device + fetch_to_device"):
+		opts.PlaceOnDevice, opts.Replication = true, input.PerReplica
+		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.Distributed, error) { return input.FromFunction(Hundreds, o) }))
+	case strings.HasPrefix(name, "doc example: shard by pipeline"):
+		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.Distributed, error) {
+			return input.FromFunction(func(ctx input.Context) (input.Dataset, error) {
+				size, err := ctx.PerReplicaBatchSize(4)
+				return input.Range(8).Shard(ctx.NumInputPipelines, ctx.InputPipelineID).Batch(size, false), err
+			}, o)
+		}))
+	case strings.HasPrefix(name, "dist_dataset.reduce"):
+		assert.JSONEq(t, string(c.Outputs), fmt.Sprint(sumAll(t, input.Range(6).Batch(4, false), cl)))
+	case strings.HasPrefix(name, "doc loop"):
+		runDocLoop(t, c, cl)
+	case strings.HasPrefix(name, "num_replicas not divisible"):
+		_, err := input.Distribute(input.Range(8).Batch(4, false), input.Options{Replicas: 3, Hosts: 2})
+		checkSteps(t, c, Outcome{Err: err})
+	case strings.HasPrefix(name, "default policy value"):
+		var want struct {
+			Default string
+			Values  map[string]int
+		}
+		require.NoError(t, json.Unmarshal(c.Outputs, &want))
+		var zero input.Options
+		assert.Equal(t, policyNamed(t, want.Default), zero.Policy)
+		for name, value := range want.Values {
+			assert.EqualValues(t, value, policyNamed(t, name), name)
+		}
+	default:
+		if ds, ok := Pipeline(name); ok {
+			distributed(ds)
+			return
+		}
+		runRebuilt(t, c, cl, opts)
+	}
+}
+
+var int64Batch = input.Leaf(input.TensorSpec{Kind: input.Int64, Dims: []int{input.Unknown}})
+
+// OnInts maps the values of int64 vectors.
+func OnInts(f func([]int64) []int64) input.MapFunc {
+	return func(_ context.Context, e input.Element) (input.Element, error) {
+		v, err := input.Flat[int64](e.Leaf())
+		return input.Leaf(input.Vector(f(v)...)), err
+	}
+}
+
+// Hundreds counts from 100 times the pipeline's number.
+func Hundreds(ctx input.Context) (input.Dataset, error) {
+	add := int64(100 * ctx.InputPipelineID)
+	return input.Range(4).Batch(2, false).Map(OnInts(func(v []int64) []int64 {
+		out := make([]int64, len(v))
+		for i := range v {
+			out[i] = v[i] + add
+		}
+		return out
+	}), input.MapOptions{Spec: int64Batch}), nil
+}
+
+func sumAll(t *testing.T, ds input.Dataset, cl Cluster) int64 {
+	d, err := input.Distribute(ds, input.Options{Replicas: cl.Replicas})
+	require.NoError(t, err)
+	total, err := input.Reduce(context.Background(), d, int64(0), func(sum int64, s input.Step) (int64, error) { return sum + sumStep(s), nil })
+	require.NoError(t, err)
+	return total
+}
+
+func sumStep(s input.Step) (sum int64) {
+	for _, e := range s.Replicas {
+		v, _ := input.Flat[int64](e.Leaf())
+		for _, x := range v {
+			sum += x
+		}
+	}
+	return sum
+}
+
+// runDocLoop doubles every value and sums it, step by step.
+func runDocLoop(t *testing.T, c recorded, cl Cluster) {
+	var want struct {
+		PerStep []float64 `json:"per_step"`
+		Total   float64
+	}
+	require.NoError(t, json.Unmarshal(c.Outputs, &want))
+	d, err := input.Distribute(input.Range(6).Batch(4, false), input.Options{Replicas: cl.Replicas})
+	require.NoError(t, err)
+	var steps []float64
+	total := 0.0
+	for step, err := range d.All(context.Background()) {
+		require.NoError(t, err)
+		steps = append(steps, 2*float64(sumStep(step)))
+		total += steps[len(steps)-1]
+	}
+	assert.Equal(t, want.PerStep, steps)
+	assert.Equal(t, want.Total, total)
+}
+
+var callText = regexp.MustCompile(`^\.?(\w+)\(([^)]*)\)`)
+
+// Pipeline reads a pipeline written as range(8).batch(4).repeat(2).
+func Pipeline(text string) (ds input.Dataset, ok bool) {
+	for first := true; ; first = false {
+		m := callText.FindStringSubmatch(text)
+		if m == nil {
+			return ds, !first && (text == "" || text[0] == ' ' || text[0] == ',')
+		}
+		var args []int
+		drop := false
+		for _, a := range strings.Split(m[2], ",") {
+			switch a = strings.TrimSpace(a); {
+			case a == "":
+			case strings.HasPrefix(a, "drop_remainder"):
+				drop = a != "drop_remainder=False"
+			case regexp.MustCompile(`^-?\d+$`).MatchString(a):
+				args = append(args, atoi(a))
+			default:
+				return ds, false
+			}
+		}
+		arg := -1
+		if len(args) > 0 {
+			arg = args[0]
+		}
+		switch m[1] {
+		case "range":
+			ds = input.Range(arg)
+		case "batch":
+			ds = ds.Batch(arg, drop)
+		case "repeat":
+			ds = ds.Repeat(arg)
+		case "take":
+			ds = ds.Take(arg)
+		case "skip":
+			ds = ds.Skip(arg)
+		case "prefetch":
+			ds = ds.Prefetch(max(arg, 1))
+		case "cache":
+			ds = ds.Cache()
+		case "unbatch":
+			ds = ds.Unbatch()
+		default:
+			return ds, false
+		}
+		text = text[len(m[0]):]
+	}
+}
