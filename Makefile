@@ -6,7 +6,7 @@
 #   make asan       the cgo binding under the address sanitizer
 #   make debug      the cgo binding under cgocheck2, with the garbage collector at work all the time
 #   make bench      benchmarks, one JSON object a line
-#   make lint       gofmt, go vet, staticcheck, and the import rules
+#   make lint       gofmt, go vet, staticcheck, and the law of imports
 #   make fuzz       each fuzz target for FUZZTIME
 #   make plugin     install the pinned CPU plugin (done by run and test)
 #   make plugin-tpu install the pinned libtpu, for ahead-of-time compilation
@@ -23,7 +23,7 @@ REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 
 # Packages that must build and pass without cgo: the values and the lowering.
 PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./lowering ./lowering/module ./cluster_resolver/... \
-       ./input/... ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors
+       ./input/... ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors
 
 # The client of the Cloud TPU API is a module of its own.
 TPUAPI = cluster_resolver/tpuapi
@@ -60,7 +60,7 @@ lint:
 	$(GO) vet ./...
 	$(STATICCHECK) ./...
 	cd $(TPUAPI) && $(GO) vet ./... && $(GO) tool -modfile=../../internal/tools/go.mod staticcheck ./...
-	internal/tools/imports.sh
+	$(GO) test -count=1 ./internal/imports
 
 fuzz:
 	internal/tools/fuzz.sh $(FUZZTIME)
