@@ -7,6 +7,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/wire"
 )
 
 // A step file may say anything. What the strategy relies on is held against what follows
@@ -81,7 +82,7 @@ func checkProgram(x *pjrt.LoadedExecutable, m *module.Module) error {
 			return fmt.Errorf("the file says %d %ss, the program has %d", len(placed), what, len(types))
 		}
 		for i, p := range placed {
-			wire, err := wireType(p.DType)
+			wire, err := wire.Of(p.DType)
 			if err != nil {
 				return err
 			}

@@ -6,6 +6,9 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
 // captured is a variable that a step touched while it was traced: an argument of
@@ -133,7 +136,7 @@ func (c *captured) own(op string) {
 func (rc *ReplicaContext) set(op string, c *captured, x *graph.Node, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
 	c.own(op)
 	if !x.Shape().Equal(c.now.Shape()) {
-		panic(fault(ValueError, op, "give a value of the variable's shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), c.now.Shape()))
+		panic(fault.New(ValueError, op, "give a value of the variable's shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), c.now.Shape()))
 	}
 	rc.writesInMain(op)
 	c.now, c.changed = apply(c.now, x), true
@@ -160,12 +163,12 @@ func (rc *ReplicaContext) node(op string, v *Variable, x any) (node *graph.Node,
 		if node := x.(*graph.Node); node.Graph() == rc.graph {
 			return node, false
 		}
-		panic(fault(TypeError, op, "give nodes of this step", "a node of another step"))
+		panic(fault.New(TypeError, op, "give nodes of this step", "a node of another step"))
 	case sortMerged:
 		if m := x.(*Merged); m.node != nil && m.node.Graph() == rc.graph {
 			return m.node, false
 		}
-		panic(fault(TypeError, op, "give values of this step", "a value of another step"))
+		panic(fault.New(TypeError, op, "give values of this step", "a value of another step"))
 	case sortVariable:
 		return rc.capture(op, x.(*Variable)).now, false
 	case sortComponent:
@@ -176,9 +179,9 @@ func (rc *ReplicaContext) node(op string, v *Variable, x any) (node *graph.Node,
 	case sortMirrored, sortPerReplica, sortStacked:
 		panic(&ContextError{Op: op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", x), Hint: "pass it to the step as an argument"})
 	}
-	if isNumber(x) && len(v.shape) == 0 {
+	if number.Is(x) && len(v.shape) == 0 {
 		var err error
-		if x, err = numberAs(op, x, v.dtype); err != nil {
+		if x, err = number.As(op, x, v.dtype); err != nil {
 			panic(err)
 		}
 	}
@@ -223,12 +226,12 @@ func (rc *ReplicaContext) aggregate(op string, v *Variable, x any) *graph.Node {
 }
 
 func (rc *ReplicaContext) noAggregation(op string) *Error {
-	return fault(ValueError, op, "set VariableOptions.Aggregation, or LocalWrites for components that may differ",
+	return fault.New(ValueError, op, "set VariableOptions.Aggregation, or LocalWrites for components that may differ",
 		"a replica writes a mirrored variable that aggregates nothing")
 }
 
 func notDistributed(op string) *Error {
-	return fault(ValueError, op, "give each replica its own value, or use MEAN", "SUM of one value that is not distributed: how often it counts is not known")
+	return fault.New(ValueError, op, "give each replica its own value, or use MEAN", "SUM of one value that is not distributed: how often it counts is not known")
 }
 
 // combine aggregates a value of each replica.

@@ -9,6 +9,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
 // Writes and reads of a variable from outside the replicas: from the host, from a
@@ -56,12 +58,12 @@ func (v *Variable) crossWrite(ctx context.Context, w writeOp, value any) error {
 		return err
 	}
 	if v.synchronization == OnRead && v.aggregation == AggregateSum && w.name != opAssign.name {
-		return fault(ValueError, op, "assign a total, or write in the replicas",
+		return fault.New(ValueError, op, "assign a total, or write in the replicas",
 			"a variable that is summed on read has no one component to change")
 	}
 	share := v.synchronization == OnRead && v.aggregation == AggregateSum
 	if share {
-		if err := number(op, v.dtype); err != nil {
+		if err := number.CheckTraced(op, v.dtype); err != nil {
 			return err
 		}
 	}
@@ -154,7 +156,7 @@ func (v *Variable) operand(ctx context.Context, op string, value any) (source an
 		return nil, nil, err
 	}
 	if isNil(x) {
-		return fail(fault(TypeError, op, "give a value", "no value"))
+		return fail(fault.New(TypeError, op, "give a value", "no value"))
 	}
 	if err := v.strategy.owns(x); err != nil {
 		return fail(err)
@@ -163,24 +165,24 @@ func (v *Variable) operand(ctx context.Context, op string, value any) (source an
 	if base.differs() {
 		switch {
 		case v.synchronization == OnRead:
-			return fail(fault(TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read"))
+			return fail(fault.New(TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read"))
 		case v.aggregation != AggregateNone && v.strategy.opts.Semantics != TensorFlowMirrored:
-			return fail(fault(TypeError, op, "reduce it first", "a PerReplica value where one for all replicas is expected"))
+			return fail(fault.New(TypeError, op, "reduce it first", "a PerReplica value where one for all replicas is expected"))
 		case !v.localWrites:
-			return fail(fault(TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value for a mirrored variable"))
+			return fail(fault.New(TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value for a mirrored variable"))
 		}
 	}
 	if base.ragged != nil || !base.Shape().Equal(v.Shape()) {
-		return fail(fault(ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", base.Shape(), v.Shape()))
+		return fail(fault.New(ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", base.Shape(), v.Shape()))
 	}
 	return x, made, nil
 }
 
 // hostValue is a host value in the variable's dtype: Go numbers convert if they fit.
 func (v *Variable) hostValue(op string, value any) (*tensors.Tensor, error) {
-	if isNumber(value) && len(v.shape) == 0 {
+	if number.Is(value) && len(v.shape) == 0 {
 		var err error
-		if value, err = numberAs(op, value, v.dtype); err != nil {
+		if value, err = number.As(op, value, v.dtype); err != nil {
 			return nil, err
 		}
 	}
@@ -189,7 +191,7 @@ func (v *Variable) hostValue(op string, value any) (*tensors.Tensor, error) {
 		return nil, err
 	}
 	if !t.Shape().Equal(v.Shape()) {
-		return nil, fault(ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", t.Shape(), v.Shape())
+		return nil, fault.New(ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", t.Shape(), v.Shape())
 	}
 	return t, nil
 }
@@ -236,7 +238,7 @@ func (v *Variable) readAs(ctx context.Context, a logical.Annotation) (*Mirrored,
 		return nil, err
 	}
 	if v.synchronization == OnRead && v.aggregation != AggregateFirst && v.strategy.replicas > 1 {
-		if err := summed(op, v.dtype); err != nil {
+		if err := number.Check(op, v.dtype); err != nil {
 			return nil, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // Destination says where a reduced or broadcast value goes. The zero value is none,
@@ -77,7 +78,7 @@ func (e *Extended) destination(op string, d Destination) (place, error) {
 			return e.devices(op, d.devices)
 		}
 	}
-	return place{}, fault(AssertionError, op, "use To or ToDevices", "no destination")
+	return place{}, fault.New(AssertionError, op, "use To or ToDevices", "no destination")
 }
 
 // devices is the place of devices by name.
@@ -99,14 +100,14 @@ func (e *Extended) devices(op string, names []string) (p place, err error) {
 		case host:
 			hosts++
 		default:
-			return p, fault(ValueError, op, "use a name of WorkerDevices", "device %q is not the strategy's", name)
+			return p, fault.New(ValueError, op, "use a name of WorkerDevices", "device %q is not the strategy's", name)
 		}
 	}
 	switch {
 	case hosts == len(names):
 		return place{host: true}, nil
 	case hosts > 0:
-		return p, fault(ValueError, op, "reduce to the host and to the devices in two calls", "a host beside devices: %q", names)
+		return p, fault.New(ValueError, op, "reduce to the host and to the devices in two calls", "a host beside devices: %q", names)
 	}
 	for k := range s.perReplica { // a column of all replicas is where variables live
 		all := true

@@ -10,6 +10,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // DistributeOptions say how data is shared out. The zero value is automatic
@@ -81,7 +83,7 @@ func (s *TPUStrategy) Inputs(ctx context.Context, step input.Step, arguments ...
 		}
 	}
 	leaf := -1
-	nest, err := zipNest("inputs", nests, func(path string, leaves []any) (any, error) {
+	nest, err := nesting.Zip("inputs", nests, func(path string, leaves []any) (any, error) {
 		leaf++
 		v, err := s.inputLeaf(ctx, path, leaves, at(arguments, leaf))
 		if err != nil {
@@ -90,7 +92,7 @@ func (s *TPUStrategy) Inputs(ctx context.Context, step input.Step, arguments ...
 		return v, nil
 	})
 	if err == nil && leaf+1 < len(arguments) {
-		err = fault(ValueError, "inputs", "annotate an element's leaves in their order", "%d annotations for the %d leaves of an element", len(arguments), leaf+1)
+		err = fault.New(ValueError, "inputs", "annotate an element's leaves in their order", "%d annotations for the %d leaves of an element", len(arguments), leaf+1)
 	}
 	return nest, err
 }
@@ -98,7 +100,7 @@ func (s *TPUStrategy) Inputs(ctx context.Context, step input.Step, arguments ...
 // inputLeaf puts one component of a step on the devices.
 func (s *TPUStrategy) inputLeaf(ctx context.Context, path string, leaves []any, a logical.Annotation) (any, error) {
 	if _, text := leaves[0].([]string); text && a.Kind() != logical.None {
-		return nil, fault(TypeError, "inputs", "leave its annotation out", "text, which stays on the host, annotated %s", a)
+		return nil, fault.New(TypeError, "inputs", "leave its annotation out", "text, which stays on the host, annotated %s", a)
 	}
 	if s.hosts.several() {
 		return s.LocalPerReplica(ctx, leaves, a)
@@ -161,7 +163,7 @@ func (s *TPUStrategy) Iterate(ctx context.Context, d *input.Distributed) (*Itera
 		return nil, err
 	}
 	if d.LocalReplicas() != s.shares(true) {
-		return nil, fault(ValueError, "iterate", "distribute the dataset by InputOptions", "input for %d replicas, of which %d are here", d.LocalReplicas(), s.shares(true))
+		return nil, fault.New(ValueError, "iterate", "distribute the dataset by InputOptions", "input for %d replicas, of which %d are here", d.LocalReplicas(), s.shares(true))
 	}
 	steps, err := d.Open(ctx)
 	if err != nil {
@@ -177,7 +179,7 @@ func (s *TPUStrategy) Iterate(ctx context.Context, d *input.Distributed) (*Itera
 // replicas' code: inside it is a ValueError.
 func (it *Iterator) Next(ctx context.Context) (any, error) {
 	if m, ok := modeOf(ctx); ok && m.replica {
-		return nil, fault(ValueError, "next", "take the input before the run and pass it as an argument", "called in a replica's code")
+		return nil, fault.New(ValueError, "next", "take the input before the run and pass it as an argument", "called in a replica's code")
 	}
 	if err := untraced(ctx, "next", insteadOfLoading); err != nil {
 		return nil, err
@@ -229,11 +231,11 @@ func elementOf(nest any) (input.Element, error) {
 	}
 	t, err := hostTensor(nest)
 	if err != nil {
-		return input.Element{}, &Error{Op: "dataset", Reason: fmt.Sprintf("a leaf of type %T", nest), Err: err, kind: TypeError}
+		return input.Element{}, &Error{Op: "strategy: dataset", Reason: fmt.Sprintf("a leaf of type %T", nest), Err: err, Class: TypeError}
 	}
 	kind, ok := input.KindOf(t.DType())
 	if !ok {
-		return input.Element{}, fault(TypeError, "dataset", "convert it", "a leaf of dtype %s", t.DType())
+		return input.Element{}, fault.New(TypeError, "dataset", "convert it", "a leaf of dtype %s", t.DType())
 	}
 	var leaf input.Tensor
 	var failed error

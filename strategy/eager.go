@@ -7,6 +7,9 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
 // EagerContext is the replica context of eager code: a Go function that runs once
@@ -81,7 +84,7 @@ func (s *TPUStrategy) splitArguments(ctx context.Context, args []any) ([][]any, 
 	mine := make([]any, len(args))
 	for i, arg := range args { // what is another strategy's is copied, for as long as the code holds it
 		var err error
-		if mine[i], err = mapNest("split", arg, func(_ string, x any) (any, error) {
+		if mine[i], err = nesting.Map("split", arg, func(_ string, x any) (any, error) {
 			if v, ok := x.(Value); ok && s.lifts(v) {
 				t, err := s.take(ctx, "split", v)
 				return t.value, err
@@ -169,7 +172,7 @@ func (rc *EagerContext) MergeCall(fn func(ctx context.Context, args ...any) (any
 				continue
 			}
 			// What a replica holds is its own, though it came from a mirrored value.
-			if merged[i], err = mapNest("MergeCall", merged[i], func(_ string, x any) (any, error) {
+			if merged[i], err = nesting.Map("MergeCall", merged[i], func(_ string, x any) (any, error) {
 				if m, ok := x.(*Mirrored); ok && m != nil {
 					return rc.copyApart(m)
 				}
@@ -193,15 +196,15 @@ func (rc *EagerContext) MergeCall(fn func(ctx context.Context, args ...any) (any
 // replica gave comes back as it was.
 func (s *TPUStrategy) giveBack(args []any, result any) ([]any, error) {
 	var given []any
-	if _, err := mapNest("MergeCall", args, func(_ string, x any) (any, error) {
+	if _, err := nesting.Map("MergeCall", args, func(_ string, x any) (any, error) {
 		given = append(given, x)
 		return nil, nil
 	}); err != nil {
 		return nil, err
 	}
-	part, err := mapNest("MergeCall", result, func(_ string, x any) (any, error) {
+	part, err := nesting.Map("MergeCall", result, func(_ string, x any) (any, error) {
 		for _, g := range given {
-			if same(g, x) {
+			if nesting.Same(g, x) {
 				return x, nil
 			}
 		}
@@ -226,7 +229,7 @@ func columnsOf(call string, all []any) ([][]any, error) {
 	for r := range all {
 		mine, _ := all[r].([]any)
 		if len(mine) != len(first) {
-			return nil, fault(AssertionError, call, "give the same arguments on every replica", "replica %d has %d arguments, replica 0 %d", r, len(mine), len(first))
+			return nil, fault.New(AssertionError, call, "give the same arguments on every replica", "replica %d has %d arguments, replica 0 %d", r, len(mine), len(first))
 		}
 		for i, x := range mine {
 			columns[i] = append(columns[i], x)
@@ -261,10 +264,10 @@ func (rc *EagerContext) AllReduce(op ReduceOp, nest any) (any, error) {
 				x := in[0]
 				s := c.strategy
 				switch integers := x.DType().IsInt(); {
-				case s.replicas == 1 && (!summable(x.DType()) || integers && s.opts.Semantics == TensorFlowMirrored):
+				case s.replicas == 1 && (!number.Summable(x.DType()) || integers && s.opts.Semantics == TensorFlowMirrored):
 					return in // there is nothing to add
-				case !summable(x.DType()):
-					panic(summed("AllReduce", x.DType()))
+				case !number.Summable(x.DType()):
+					panic(number.Check("AllReduce", x.DType()))
 				case op == Mean && integers && s.opts.Semantics != TensorFlowTPU:
 					return []*graph.Node{c.meanOfIntegers(x)}
 				}
@@ -303,17 +306,17 @@ func (rc *EagerContext) collective(call string, nest any, program func(v Value) 
 func (rc *EagerContext) joinLeaves(call string, nest any, run func(v Value) (Value, error)) (any, error) {
 	s := rc.strategy
 	return rc.join(call, nest, func(nests []any) ([]any, error) {
-		out, err := zipNest(call, nests, func(path string, leaves []any) (any, error) {
+		out, err := nesting.Zip(call, nests, func(path string, leaves []any) (any, error) {
 			v, release, err := s.merge(rc.outer(), call, leaves)
 			if err != nil {
 				return nil, err
 			}
 			defer release()
 			if v.base().steps > 0 {
-				return nil, fault(TypeError, call, "give the result of a step", "a value of several steps")
+				return nil, fault.New(TypeError, call, "give the result of a step", "a value of several steps")
 			}
 			if v.base().ragged != nil && call != "AllGather" {
-				return nil, fault(InvalidArgumentError, call, "give tensors of one shape", "the replicas' shapes differ: %v", v.base().ragged)
+				return nil, fault.New(InvalidArgumentError, call, "give tensors of one shape", "the replicas' shapes differ: %v", v.base().ragged)
 			}
 			return run(v)
 		})
@@ -341,7 +344,7 @@ func (s *TPUStrategy) merge(ctx context.Context, call string, leaves []any) (v V
 		if x, ok := x.(Value); ok {
 			return x, func() { _ = x.Close() }, nil
 		}
-		return nil, nil, fault(TypeError, call, "give a tensor", "values that are no tensors: %v", x)
+		return nil, nil, fault.New(TypeError, call, "give a tensor", "values that are no tensors: %v", x)
 	}
 	if err := s.taking(call, x); err != nil {
 		return nil, nil, err
@@ -353,7 +356,7 @@ func (s *TPUStrategy) merge(ctx context.Context, call string, leaves []any) (v V
 	case t.value == nil:
 		return s.mirrorOnce(ctx, call, t.host)
 	case t.value.base().steps > 0:
-		return nil, nil, fault(TypeError, call, "give the result of a step", "a value of several steps")
+		return nil, nil, fault.New(TypeError, call, "give the result of a step", "a value of several steps")
 	}
 	return t.value, func() { _ = t.release() }, nil
 }
@@ -361,7 +364,7 @@ func (s *TPUStrategy) merge(ctx context.Context, call string, leaves []any) (v V
 func (s *TPUStrategy) mirrorOnce(ctx context.Context, call string, host any) (Value, func(), error) {
 	m, err := s.Mirror(ctx, host, logical.Annotation{})
 	if err != nil {
-		return nil, nil, &Error{Op: call, Reason: fmt.Sprintf("a value of type %T", host), Hint: "give a tensor", Err: err, kind: TypeError}
+		return nil, nil, &Error{Op: "strategy: " + call, Reason: fmt.Sprintf("a value of type %T", host), Hint: "give a tensor", Err: err, Class: TypeError}
 	}
 	return m, func() { _ = m.Close() }, nil
 }

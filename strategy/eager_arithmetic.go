@@ -4,6 +4,9 @@ import (
 	"slices"
 
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
 // Add, Sub, Mul and Div are element by element, on the devices; a scalar goes with
@@ -43,7 +46,7 @@ func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.
 		for _, i := range order(columns) {
 			column := columns[i]
 			if other := values[1-i]; other != nil && allNumbers(column) {
-				if column, err = numbersAs(name, column, other.base().dtype); err != nil {
+				if column, err = number.AllAs(name, column, other.base().dtype); err != nil {
 					return nil, err
 				}
 			}
@@ -57,7 +60,7 @@ func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.
 			equal = equal && !v.base().differs()
 		}
 		if a, b := values[0].base().dtype, values[1].base().dtype; a != b {
-			return nil, fault(InvalidArgumentError, name, "convert one of them in a compiled function", "a %s beside a %s", a, b)
+			return nil, fault.New(InvalidArgumentError, name, "convert one of them in a compiled function", "a %s beside a %s", a, b)
 		}
 		ragged, err := raggedOperands(name, values[0].base(), values[1].base())
 		if err != nil {
@@ -82,7 +85,7 @@ func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.
 func raggedOperands(name string, a, b *distributed) ([][]int, error) {
 	for _, v := range []*distributed{a, b} {
 		if v.steps > 0 {
-			return nil, fault(TypeError, name, "give the result of a step", "a value of several steps")
+			return nil, fault.New(TypeError, name, "give the result of a step", "a value of several steps")
 		}
 	}
 	switch {
@@ -95,7 +98,7 @@ func raggedOperands(name string, a, b *distributed) ([][]int, error) {
 	}
 	for r := range a.strategy.replicas {
 		if !slices.Equal(a.shapeOf(r), b.shapeOf(r)) {
-			return nil, fault(InvalidArgumentError, name, "give operands of one shape on each replica, or a scalar",
+			return nil, fault.New(InvalidArgumentError, name, "give operands of one shape on each replica, or a scalar",
 				"replica %d has a %v beside a %v", r, a.shapeOf(r), b.shapeOf(r))
 		}
 	}
@@ -115,9 +118,9 @@ func operands(name string, all []any) (columns [2][]any, err error) {
 	if !allNumbers(numbers) {
 		return columns, nil
 	}
-	dtype := numbersDType(numbers...)
+	dtype := number.DType(numbers...)
 	for i := range columns {
-		if columns[i], err = numbersAs(name, columns[i], dtype); err != nil {
+		if columns[i], err = number.AllAs(name, columns[i], dtype); err != nil {
 			return columns, err
 		}
 	}
@@ -134,7 +137,7 @@ func order(columns [2][]any) [2]int {
 
 func allNumbers(column []any) bool {
 	for _, x := range column {
-		if !isNumber(x) {
+		if !number.Is(x) {
 			return false
 		}
 	}

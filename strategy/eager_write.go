@@ -6,6 +6,9 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
 // Read returns the replica's component of a variable as it is now.
@@ -146,8 +149,8 @@ func (rc *EagerContext) written(op string, v *Variable, xs []any) (value Value, 
 		if err = s.ownsLeaf(op, x); err != nil && !(all && s.lifts(x)) {
 			return nil, false, nil, err
 		}
-		if isNumber(x) && len(v.shape) == 0 {
-			if x, err = numberAs(op, x, v.dtype); err != nil {
+		if number.Is(x) && len(v.shape) == 0 {
+			if x, err = number.As(op, x, v.dtype); err != nil {
 				return nil, false, nil, err
 			}
 		}
@@ -180,7 +183,7 @@ func (rc *EagerContext) written(op string, v *Variable, xs []any) (value Value, 
 		if base.ragged != nil {
 			shape = fmt.Sprint(base.ragged)
 		}
-		return nil, false, nil, fault(ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", shape, v.Shape())
+		return nil, false, nil, fault.New(ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", shape, v.Shape())
 	}
 	return value, whole, release, nil
 }
@@ -197,7 +200,7 @@ func hostObject(x any) (any, bool) {
 // mirrorEqual checks that what an update writes to the components of a mirrored
 // variable is the same for all, as they have to stay.
 func (rc *EagerContext) mirrorEqual(op string, v *Variable, xs []any) ([]any, error) {
-	differ := fault(ValueError, op, "write one value, or create the variable with LocalWrites",
+	differ := fault.New(ValueError, op, "write one value, or create the variable with LocalWrites",
 		"different values for the components of a mirrored variable")
 	if object, ok := asOne(xs); ok {
 		of, ok := object.(*Variable)

@@ -3,6 +3,8 @@ package strategy
 import (
 	"fmt"
 	"strings"
+
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // VariableSynchronization says when the components of a variable are brought
@@ -62,7 +64,7 @@ func (a VariableAggregation) ReduceOp() (ReduceOp, error) {
 	case AggregateMean:
 		return Mean, nil
 	}
-	return 0, fault(ValueError, "aggregation", "create the variable with AggregateSum or AggregateMean",
+	return 0, fault.New(ValueError, "aggregation", "create the variable with AggregateSum or AggregateMean",
 		"%s is no reduction", a)
 }
 
@@ -74,12 +76,12 @@ func ParseReduceOp(name string) (ReduceOp, error) {
 	case "MEAN":
 		return Mean, nil
 	}
-	return 0, fault(ValueError, "reduction", "use SUM or MEAN", "%q is none", name)
+	return 0, fault.New(ValueError, "reduction", "use SUM or MEAN", "%q is none", name)
 }
 
 func (op ReduceOp) check(call string) error {
 	if op != Sum && op != Mean {
-		return fault(AssertionError, call, "use Sum or Mean", "unknown reduction %s", op)
+		return fault.New(AssertionError, call, "use Sum or Mean", "unknown reduction %s", op)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // Extended is the lower part of the strategy's contract: TensorFlow's
@@ -125,7 +126,7 @@ func (e *Extended) ColocateVarsWith(ctx context.Context, v *Variable) (context.C
 		if v != nil {
 			what = fmt.Sprintf("variable %q of another strategy", v.path)
 		}
-		return nil, fault(ValueError, "colocate", "give a variable of this strategy", "%s", what)
+		return nil, fault.New(ValueError, "colocate", "give a variable of this strategy", "%s", what)
 	}
 	return context.WithValue(context.WithValue(ctx, columnKey{}, v.column), colocateKey{}, v), nil
 }
@@ -147,8 +148,8 @@ func columnOf(ctx context.Context) int {
 // of another one that says nothing of its annotation is assigned to it.
 func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, error) {
 	if err := logical.AssignTo(k).Validate("", nil, e.strategy.perReplica); err != nil {
-		return nil, &Error{Op: "logical device", Reason: fmt.Sprintf("%d is not one of the replica's %d", k, e.strategy.perReplica),
-			Hint: fmt.Sprintf("use a number from 0 to %d", e.strategy.perReplica-1), Err: err, kind: ValueError}
+		return nil, &Error{Op: "strategy: logical device", Reason: fmt.Sprintf("%d is not one of the replica's %d", k, e.strategy.perReplica),
+			Hint: fmt.Sprintf("use a number from 0 to %d", e.strategy.perReplica-1), Err: err, Class: ValueError}
 	}
 	return context.WithValue(context.WithValue(ctx, columnKey{}, k), colocateKey{}, (*Variable)(nil)), nil
 }

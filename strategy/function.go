@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // StepFunc is the text of a step: it builds the graph of one replica, and gives its
@@ -290,7 +291,7 @@ func argumentHint(arg any) string {
 	case *Objects:
 		return "a step takes tensors: turn text into numbers with the dataset's Map, or run eager code with Extended.CallForEachReplica"
 	}
-	if isNest(reflect.TypeOf(arg)) {
+	if nesting.Is(reflect.TypeOf(arg)) {
 		return "give its leaves one by one, or make the step by NestFunction"
 	}
 	return ""

@@ -11,6 +11,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // Gather concatenates the replicas' tensors along axis, in replica order, on the
@@ -43,7 +45,7 @@ func (s *TPUStrategy) GatherNest(ctx context.Context, nest any, axis int) (any, 
 	} else if t != nil {
 		return t.gatherNest(nest, axis)
 	}
-	return mapNest("gather", nest, func(_ string, x any) (any, error) {
+	return nesting.Map("gather", nest, func(_ string, x any) (any, error) {
 		switch x := x.(type) {
 		case Value:
 			return s.Gather(ctx, x, axis)
@@ -58,7 +60,7 @@ func (s *TPUStrategy) GatherNest(ctx context.Context, nest any, axis int) (any, 
 			defer v.Close()
 			return s.gather(ctx, v, axis)
 		case *Objects:
-			return nil, fault(TypeError, "gather", "return tensors from the replicas", "values that are no tensors: %s", x)
+			return nil, fault.New(TypeError, "gather", "return tensors from the replicas", "values that are no tensors: %s", x)
 		}
 		return x, nil
 	})
@@ -68,16 +70,16 @@ func (s *TPUStrategy) gather(ctx context.Context, value Value, axis int) (*Mirro
 	base := value.base()
 	rank := len(base.shape)
 	if base.steps > 0 {
-		return nil, fault(TypeError, "gather", "gather the result of a step", "a value of several steps")
+		return nil, fault.New(TypeError, "gather", "gather the result of a step", "a value of several steps")
 	}
 	if s.replicas == 1 && s.opts.Semantics == TensorFlowMirrored {
 		return s.copyOf(ctx, value) // there is nothing to concatenate it with, along any axis
 	}
 	switch {
 	case rank == 0:
-		return nil, fault(InvalidArgumentError, "gather", "give each a dimension of size 1", "scalars cannot be concatenated")
+		return nil, fault.New(InvalidArgumentError, "gather", "give each a dimension of size 1", "scalars cannot be concatenated")
 	case axis < -rank || axis >= rank:
-		return nil, fault(InvalidArgumentError, "gather", "use an axis that the tensors have", "axis %d of tensors of rank %d", axis, rank)
+		return nil, fault.New(InvalidArgumentError, "gather", "use an axis that the tensors have", "axis %d of tensors of rank %d", axis, rank)
 	}
 	axis = (axis + rank) % rank
 	sizes := make([]int, s.replicas)
@@ -86,7 +88,7 @@ func (s *TPUStrategy) gather(ctx context.Context, value Value, axis int) (*Mirro
 		shape := base.shapeOf(r)
 		for d, n := range shape {
 			if d != axis && n != base.shapeOf(0)[d] {
-				return nil, fault(InvalidArgumentError, "gather", "only the gathered dimension may differ", "replicas have different shapes %v", base.ragged)
+				return nil, fault.New(InvalidArgumentError, "gather", "only the gathered dimension may differ", "replicas have different shapes %v", base.ragged)
 			}
 		}
 		sizes[r] = shape[axis]

@@ -35,30 +35,9 @@ const (
 // package: [errkind.Of].
 func KindOf(err error) Kind { return errkind.Of(err) }
 
-// Error says what is wrong with a value, a variable or a nest that was given to
-// the strategy.
-type Error struct {
-	// Op is the operation, such as "reduce" or `assign "w"`.
-	Op string
-	// Reason says what is wrong, Hint what to write instead.
-	Reason, Hint string
-	// Err is the cause, if there is one.
-	Err  error
-	kind Kind
-}
-
-func (e *Error) Error() string {
-	return errkind.Text("strategy: "+e.Op, e.Reason, e.Err, e.Hint)
-}
-
-func (e *Error) Unwrap() error { return e.Err }
-
-// Kind returns the class of the mistake.
-func (e *Error) Kind() Kind { return e.kind }
-
-func fault(kind Kind, op, hint, reason string, args ...any) *Error {
-	return &Error{Op: op, Reason: fmt.Sprintf(reason, args...), Hint: hint, kind: kind}
-}
+// Error is the error of a value, a variable or a nest that does not fit: the operation,
+// what is wrong, what to write instead, its kind and its cause.
+type Error = errkind.Fault
 
 // ContextError is a call in the wrong context: a cross-replica call in a replica's
 // code, or the other way round.

@@ -6,6 +6,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/wire"
 )
 
 // layout says which part of a replica's tensor each logical device holds, and
@@ -28,7 +29,7 @@ type layout struct {
 func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotation, perReplica bool) (layout, error) {
 	l := layout{dtype: dtype, shape: shape}
 	var err error
-	if l.wire, err = wireType(dtype); err != nil {
+	if l.wire, err = wire.Of(dtype); err != nil {
 		return l, err
 	}
 	if err := a.Validate("", shape, s.perReplica); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // MergeContext is the cross-replica context of a merge call in a step: what it
@@ -33,7 +34,7 @@ func (mc *MergeContext) ended(op string) *ContextError {
 // given refuses what is no value of the merge call's step.
 func (mc *MergeContext) given(op string, x *Merged) *graph.Node {
 	if x == nil || x.node == nil || x.node.Graph() != mc.rc.graph {
-		panic(fault(TypeError, op, "give values of this merge call", "a merged value of nothing, or of another step"))
+		panic(fault.New(TypeError, op, "give values of this merge call", "a merged value of nothing, or of another step"))
 	}
 	return x.node
 }
@@ -75,7 +76,7 @@ func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) [
 	merged := make([]*Merged, len(args))
 	for i, x := range args {
 		if x == nil || x.Graph() != rc.graph {
-			panic(fault(TypeError, "MergeCall", "give nodes of the step", "argument %d is no node of it", i))
+			panic(fault.New(TypeError, "MergeCall", "give nodes of the step", "argument %d is no node of it", i))
 		}
 		merged[i] = &Merged{mc: mc, node: x}
 	}
@@ -85,7 +86,7 @@ func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) [
 	nodes := make([]*graph.Node, len(results))
 	for i, m := range results {
 		if m == nil || m.node == nil || m.node.Graph() != rc.graph {
-			panic(fault(TypeError, "MergeCall", "return values of the merge context", "result %d is none of it", i))
+			panic(fault.New(TypeError, "MergeCall", "return values of the merge context", "result %d is none of it", i))
 		}
 		nodes[i] = m.node
 	}
@@ -116,7 +117,7 @@ func (mc *MergeContext) Reduce(op ReduceOp, x *Merged, axes ...int) *Merged {
 	}
 	node := mc.given("reduce", x)
 	if op == Mean && node.DType().IsInt() && len(axes) > 0 {
-		panic(fault(TypeError, "reduce", "convert it to a float first", "MEAN of dtype %s in a step", node.DType()))
+		panic(fault.New(TypeError, "reduce", "convert it to a float first", "MEAN of dtype %s in a step", node.DType()))
 	}
 	if len(axes) > 0 {
 		if op == Mean {
@@ -162,7 +163,7 @@ func (mc *MergeContext) LocalResults(x *Merged) []*Merged {
 func (m *Merged) localResults() ([]any, error) {
 	return traced(func() []any {
 		if m.mc == nil {
-			panic(fault(TypeError, "LocalResults", "give values of a merge call", "a merged value of nothing"))
+			panic(fault.New(TypeError, "LocalResults", "give values of a merge call", "a merged value of nothing"))
 		}
 		parts := m.mc.LocalResults(m)
 		all := make([]any, len(parts))
@@ -185,7 +186,7 @@ func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*Merged)
 	}
 	out := f(nodes)
 	if out == nil || out.Graph() != mc.rc.graph {
-		panic(fault(TypeError, "Map", "return a node of the step", "the function returns none"))
+		panic(fault.New(TypeError, "Map", "return a node of the step", "the function returns none"))
 	}
 	if mirrored {
 		differs, err := mc.rc.differs([]*graph.Node{out}, true)
@@ -232,13 +233,13 @@ func (mc *MergeContext) write(w writeOp, v *Variable, x *Merged) {
 	node := mc.given(op, x)
 	switch {
 	case v.synchronization == OnRead && !x.mirrored:
-		panic(fault(TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read"))
+		panic(fault.New(TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read"))
 	case v.synchronization == OnRead && v.aggregation == AggregateSum && w.name != opAssign.name:
-		panic(fault(ValueError, op, "assign a total, or write in the replicas", "a variable that is summed on read has no one component to change"))
+		panic(fault.New(ValueError, op, "assign a total, or write in the replicas", "a variable that is summed on read has no one component to change"))
 	case v.synchronization == OnRead && v.aggregation == AggregateSum:
 		node = mc.rc.share(node)
 	case !x.mirrored && !v.localWrites && mc.rc.strategy.replicas > 1:
-		panic(fault(TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value where one for all replicas is expected"))
+		panic(fault.New(TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value where one for all replicas is expected"))
 	}
 	mc.rc.set(op, c, node, w.apply)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -107,7 +108,7 @@ func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte)
 		return nil, err
 	}
 	if len(call)+len(mine) > maxMessage {
-		return nil, fault(ValueError, call, "keep it on the devices, or write a file", "%d bytes, where %d are the most", len(mine), maxMessage-len(call))
+		return nil, fault.New(ValueError, call, "keep it on the devices, or write a file", "%d bytes, where %d are the most", len(mine), maxMessage-len(call))
 	}
 	if !s.hosts.several() {
 		return [][]byte{slices.Clone(mine)}, nil

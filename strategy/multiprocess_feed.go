@@ -10,6 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // LocalPerReplica copies a host value for each replica of this process, in the
@@ -24,7 +25,7 @@ func (s *TPUStrategy) LocalPerReplica(ctx context.Context, values []any, a logic
 	const op = "local values"
 	local := s.hosts.replicas
 	if len(values) != len(local) {
-		return nil, fault(ValueError, op, "give one value for each of LocalReplicas",
+		return nil, fault.New(ValueError, op, "give one value for each of LocalReplicas",
 			"%d values for the %d replicas %v of process %d", len(values), len(local), local, s.hosts.process)
 	}
 	if held, ok := allTensors(values); ok {
@@ -34,10 +35,10 @@ func (s *TPUStrategy) LocalPerReplica(ctx context.Context, values []any, a logic
 	for i, value := range values {
 		var err error
 		if all[i], err = hostTensor(value); err != nil {
-			return nil, &Error{Op: op, Reason: fmt.Sprintf("value of replica %d, of type %T", local[i], value), Err: err, kind: TypeError}
+			return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("value of replica %d, of type %T", local[i], value), Err: err, Class: TypeError}
 		}
 		if !all[i].Shape().Equal(all[0].Shape()) {
-			return nil, fault(ValueError, op, "pad the batches: a compiled step has one shape for all",
+			return nil, fault.New(ValueError, op, "pad the batches: a compiled step has one shape for all",
 				"value of replica %d has shape %s, that of replica %d %s", local[i], all[i].Shape(), local[0], all[0].Shape())
 		}
 	}
@@ -72,16 +73,16 @@ func (s *TPUStrategy) LocalTensors(ctx context.Context, values []input.Tensor, a
 	const op = "local tensors"
 	local := s.hosts.replicas
 	if len(values) != len(local) {
-		return nil, fault(ValueError, op, "give one tensor for each of LocalReplicas",
+		return nil, fault.New(ValueError, op, "give one tensor for each of LocalReplicas",
 			"%d tensors for the %d replicas %v of process %d", len(values), len(local), local, s.hosts.process)
 	}
 	dtype, ok := values[0].Kind().DType()
 	if !ok {
-		return nil, fault(TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", values[0])
+		return nil, fault.New(TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", values[0])
 	}
 	for i, t := range values {
 		if !t.Like(values[0]) {
-			return nil, fault(ValueError, op, "pad the batches: a compiled step has one shape for all",
+			return nil, fault.New(ValueError, op, "pad the batches: a compiled step has one shape for all",
 				"tensor of replica %d is %s, that of replica %d %s", local[i], t, local[0], values[0])
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // NestStepFunc is the text of a step that takes and gives nests. args are those of
@@ -142,7 +144,7 @@ func (f *NestFunction) function(args []any) (function *Function, paths []string,
 		}
 	}
 	if !equalNests(template, template) {
-		return nil, nil, nil, fault(ValueError, f.opts.Name, "give a NaN as a tensor", "a static value is not equal to itself")
+		return nil, nil, nil, fault.New(ValueError, f.opts.Name, "give a NaN as a tensor", "a static value is not equal to itself")
 	}
 	var step StepFunc
 	if f.step != nil {
@@ -155,8 +157,8 @@ func (f *NestFunction) function(args []any) (function *Function, paths []string,
 
 // equalNests reports whether nests have one structure and the same leaves.
 func equalNests(a, b []any) bool {
-	_, err := zipNest("compare", []any{a, b}, func(_ string, leaves []any) (any, error) {
-		if !same(leaves[0], leaves[1]) {
+	_, err := nesting.Zip("compare", []any{a, b}, func(_ string, leaves []any) (any, error) {
+		if !nesting.Same(leaves[0], leaves[1]) {
 			return nil, errors.New("another leaf")
 		}
 		return nil, nil
@@ -166,7 +168,7 @@ func equalNests(a, b []any) bool {
 
 // flatten takes the tensors out of the arguments.
 func (f *NestFunction) flatten(args []any) (template []any, paths []string, values []any, err error) {
-	nest, err := mapNestAt(f.opts.Name, "args", args, func(path string, x any) (any, error) {
+	nest, err := nesting.MapAt(f.opts.Name, "args", args, func(path string, x any) (any, error) {
 		static, isTensor, wrong := f.strategy.nestLeaf(x)
 		switch {
 		case wrong != nil:
@@ -187,7 +189,7 @@ func (f *NestFunction) flatten(args []any) (template []any, paths []string, valu
 
 // fill puts the leaves, in order, in place of the nil pointers of their type.
 func fill[T any](op string, template any, leaves []*T) (any, error) {
-	return mapNest(op, template, func(_ string, x any) (any, error) {
+	return nesting.Map(op, template, func(_ string, x any) (any, error) {
 		if empty, ok := x.(*T); ok && empty == nil {
 			x, leaves = leaves[0], leaves[1:]
 		}
@@ -203,15 +205,15 @@ func (f *NestFunction) flatStep(template []any) StepFunc {
 			panic(err)
 		}
 		var nodes []*graph.Node
-		rc.structure, err = mapNestAt(f.opts.Name, "result", f.step(rc, args.([]any)), func(path string, x any) (any, error) {
+		rc.structure, err = nesting.MapAt(f.opts.Name, "result", f.step(rc, args.([]any)), func(path string, x any) (any, error) {
 			node, ok := x.(*graph.Node)
 			switch {
 			case !ok:
 				return x, f.isResult(path, x)
 			case node == nil:
-				return nil, fault(TypeError, f.opts.Name, "return a node, or nil of no type", "%s is a nil node", path)
+				return nil, fault.New(TypeError, f.opts.Name, "return a node, or nil of no type", "%s is a nil node", path)
 			case node.Graph() != rc.graph:
-				return nil, fault(TypeError, f.opts.Name, "return nodes of this trace", "%s is a node of another graph", path)
+				return nil, fault.New(TypeError, f.opts.Name, "return nodes of this trace", "%s is a node of another graph", path)
 			}
 			nodes = append(nodes, node)
 			return (*PerReplica)(nil), nil

@@ -11,6 +11,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/internal/nest"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // anyMembers is what to do with what is no nest and has members.
@@ -49,7 +51,7 @@ func (s *TPUStrategy) nestLeaf(x any) (static any, isTensor bool, wrong *Argumen
 			return nil, false, &ArgumentError{Reason: "not an object for each replica", Hint: fmt.Sprintf("give %d", s.replicas)}
 		}
 		for r := 1; r < x.Len(); r++ {
-			if !same(x.At(r), x.At(0)) {
+			if !nesting.Same(x.At(r), x.At(0)) {
 				return nil, false, &ArgumentError{
 					Reason: fmt.Sprintf("the object of replica %d is not that of replica 0, and one trace stands for all replicas", r),
 					Hint:   "give each replica a tensor, or run eager code with Extended.CallForEachReplica"}
@@ -85,7 +87,7 @@ func staticLeaf(x any) *ArgumentError {
 		return nil
 	case !v.Comparable():
 		return &ArgumentError{Reason: fmt.Sprintf("a %T, which is no tensor, no nest, and cannot be compared", x), Hint: anyMembers}
-	case v.Kind() == reflect.Pointer && isNest(v.Type().Elem()):
+	case v.Kind() == reflect.Pointer && nesting.Is(v.Type().Elem()):
 		return &ArgumentError{Reason: fmt.Sprintf("a %T, which would be compared as a pointer", x), Hint: "give the nest itself"}
 	case holds(v, 0, isTensorObject):
 		return &ArgumentError{Reason: fmt.Sprintf("a %T: it is no nest, and it has tensors in it", x), Hint: anyMembers}
@@ -148,15 +150,15 @@ func holds(v reflect.Value, depth int, wanted func(reflect.Type) bool) bool {
 func (f *NestFunction) isResult(path string, x any) error {
 	switch x.(type) {
 	case Value, *Component:
-		return fault(TypeError, f.opts.Name, "pass it as an argument and return its node", "%s is a %T, which is no result of the step", path, x)
+		return fault.New(TypeError, f.opts.Name, "pass it as an argument and return its node", "%s is a %T, which is no result of the step", path, x)
 	}
 	v, pointsToNest := reflect.ValueOf(x), false
 	if v.Kind() == reflect.Pointer { // what it points to may be in use elsewhere: its type is all that is looked at
 		v = reflect.Zero(v.Type().Elem())
-		pointsToNest = isNest(v.Type())
+		pointsToNest = nesting.Is(v.Type())
 	}
 	if pointsToNest || holds(v, 0, func(t reflect.Type) bool { return t == reflect.TypeFor[*graph.Node]() }) {
-		return fault(TypeError, f.opts.Name, anyMembers, "%s is a %T: it is no nest, and may have nodes in it", path, x)
+		return fault.New(TypeError, f.opts.Name, anyMembers, "%s is a %T: it is no nest, and may have nodes in it", path, x)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // A step that takes padded values is traced for its padded shape and for two other sizes of
@@ -228,7 +229,7 @@ func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
 		case first < 0:
 			first = i
 		case of[0] != rc.padding.of[first][0]:
-			panic(fault(ValueError, "rows", "give tensors of the same rows",
+			panic(fault.New(ValueError, "rows", "give tensors of the same rows",
 				"arguments %d and %d have other numbers of rows", first, i))
 		}
 	}

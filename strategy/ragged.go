@@ -12,6 +12,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // A compiled program has one shape for all replicas. A value whose replicas differ
@@ -43,7 +44,7 @@ func (s *TPUStrategy) RaggedTensors(ctx context.Context, values []input.Tensor, 
 	}
 	const op = "ragged tensors"
 	if s.hosts.several() {
-		return nil, fault(ValueError, op, "pad the batches", "several processes need values of one shape")
+		return nil, fault.New(ValueError, op, "pad the batches", "several processes need values of one shape")
 	}
 	if len(values) != s.replicas || !slices.ContainsFunc(values, func(t input.Tensor) bool { return !t.Like(values[0]) }) {
 		return s.LocalTensors(ctx, values, a)
@@ -56,7 +57,7 @@ func (s *TPUStrategy) RaggedTensors(ctx context.Context, values []input.Tensor, 
 		}
 		tensor, ok := host.(*tensors.Tensor)
 		if !ok {
-			return nil, fault(TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", t)
+			return nil, fault.New(TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", t)
 		}
 		all[r] = tensor
 	}
@@ -65,13 +66,13 @@ func (s *TPUStrategy) RaggedTensors(ctx context.Context, values []input.Tensor, 
 
 func (s *TPUStrategy) hostTensors(op string, values []any) ([]*tensors.Tensor, error) {
 	if len(values) != s.replicas {
-		return nil, fault(ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
+		return nil, fault.New(ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
 	}
 	all := make([]*tensors.Tensor, len(values))
 	for r, value := range values {
 		var err error
 		if all[r], err = hostTensor(value); err != nil {
-			return nil, &Error{Op: op, Reason: fmt.Sprintf("value of replica %d, of type %T", r, value), Err: err, kind: TypeError}
+			return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("value of replica %d, of type %T", r, value), Err: err, Class: TypeError}
 		}
 	}
 	return all, nil
@@ -89,7 +90,7 @@ func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a
 			if shape.DType == all[0].DType() {
 				kind = InvalidArgumentError
 			}
-			return nil, fault(kind, "per-replica value", "give values of one dtype and rank",
+			return nil, fault.New(kind, "per-replica value", "give values of one dtype and rank",
 				"that of replica %d is %s, that of replica 0 %s", r, shape, all[0].Shape())
 		}
 		for d, n := range shape.Dimensions {

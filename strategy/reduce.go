@@ -11,6 +11,9 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
 // Reduce combines a value over the replicas, on the devices: TensorFlow's
@@ -51,9 +54,9 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 		return results[0].(*Mirrored), nil
 	}
 	if base.steps > 0 {
-		return nil, fault(TypeError, "reduce", "reduce the result of a step", "a value of several steps")
+		return nil, fault.New(TypeError, "reduce", "reduce the result of a step", "a value of several steps")
 	}
-	if err := summed("reduce", base.dtype); err != nil {
+	if err := number.Check("reduce", base.dtype); err != nil {
 		return nil, err
 	}
 	return s.reduceAxes(ctx, op, value, axes)
@@ -101,10 +104,10 @@ func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, 
 	reduced := make([]bool, rank)
 	for _, axis := range axes {
 		if axis < -rank || axis >= rank {
-			return nil, fault(ValueError, "reduce", "name an axis of the tensor", "axes %v of a tensor of rank %d", axes, rank)
+			return nil, fault.New(ValueError, "reduce", "name an axis of the tensor", "axes %v of a tensor of rank %d", axes, rank)
 		}
 		if reduced[(axis+rank)%rank] {
-			return nil, fault(InvalidArgumentError, "reduce", "name each axis once", "axes %v of a tensor of rank %d", axes, rank)
+			return nil, fault.New(InvalidArgumentError, "reduce", "name each axis once", "axes %v of a tensor of rank %d", axes, rank)
 		}
 		reduced[(axis+rank)%rank] = true
 	}
@@ -116,7 +119,7 @@ func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, 
 			if reduced[d] {
 				n *= size
 			} else if size != base.shapeOf(0)[d] {
-				return nil, fault(InvalidArgumentError, "reduce", "reduce the dimension that differs", "replicas have different shapes %v in dimension %d", base.ragged, d)
+				return nil, fault.New(InvalidArgumentError, "reduce", "reduce the dimension that differs", "replicas have different shapes %v in dimension %d", base.ragged, d)
 			}
 		}
 		count += n
@@ -224,13 +227,13 @@ func (s *TPUStrategy) ReduceNest(ctx context.Context, op ReduceOp, nest any, axe
 		}
 		return results[0], nil
 	}
-	return mapNest("reduce", nest, func(_ string, x any) (any, error) { return s.reduceLeaf(ctx, op, x, axes) })
+	return nesting.Map("reduce", nest, func(_ string, x any) (any, error) { return s.reduceLeaf(ctx, op, x, axes) })
 }
 
 // reducesNest refuses the nests that TensorFlow's TPU strategy does not reduce.
 func (s *TPUStrategy) reducesNest(op ReduceOp, nest any) error {
-	if s.opts.Semantics == TensorFlowTPU && op == Sum && nest != nil && isNest(reflect.TypeOf(nest)) {
-		return fault(ValueError, "reduce", "reduce its values one by one, or leave Options.Semantics at its default", "a nest, which TensorFlow's TPU strategy does not take apart")
+	if s.opts.Semantics == TensorFlowTPU && op == Sum && nest != nil && nesting.Is(reflect.TypeOf(nest)) {
+		return fault.New(ValueError, "reduce", "reduce its values one by one, or leave Options.Semantics at its default", "a nest, which TensorFlow's TPU strategy does not take apart")
 	}
 	return nil
 }

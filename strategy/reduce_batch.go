@@ -9,6 +9,9 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
 // Values are reduced element by element in one program, however many there are: each
@@ -38,24 +41,24 @@ const (
 func (s *TPUStrategy) planOf(op ReduceOp, base *distributed) (reduceHow, error) {
 	switch {
 	case base.steps > 0:
-		return 0, fault(TypeError, "reduce", "reduce the result of a step", "a value of several steps")
-	case s.replicas == 1 && !summable(base.dtype):
+		return 0, fault.New(TypeError, "reduce", "reduce the result of a step", "a value of several steps")
+	case s.replicas == 1 && !number.Summable(base.dtype):
 		return reduceCopy, nil // there is nothing to add
 	}
-	if err := summed("reduce", base.dtype); err != nil {
+	if err := number.Check("reduce", base.dtype); err != nil {
 		return 0, err
 	}
 	switch {
 	case base.ragged != nil:
-		return 0, fault(InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches", "replicas have different shapes %v", base.ragged)
+		return 0, fault.New(InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches", "replicas have different shapes %v", base.ragged)
 	case s.replicas == 1 && base.perReplica && s.opts.Semantics == TensorFlowMirrored:
 		return reduceCopy, nil // of one replica: also an integer stays one
 	case !base.perReplica && op == Mean:
 		return reduceCopy, nil
 	case !base.perReplica && s.opts.Semantics == TensorFlowMirrored:
-		return 0, fault(AssertionError, "reduce", "use MEAN, or multiply by the number of replicas", "SUM of a mirrored value")
+		return 0, fault.New(AssertionError, "reduce", "use MEAN, or multiply by the number of replicas", "SUM of a mirrored value")
 	case op == Mean && base.dtype.IsInt() && s.opts.Semantics == TensorFlowTPU:
-		return 0, fault(TypeError, "reduce", "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", base.dtype)
+		return 0, fault.New(TypeError, "reduce", "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", base.dtype)
 	}
 	return reduceAll, nil
 }
@@ -114,7 +117,7 @@ func (e *Extended) reduceNests(ctx context.Context, op ReduceOp, call string, ne
 		return nil, err
 	}
 	for i := range results {
-		results[i], err = mapNest(call, results[i], func(_ string, x any) (any, error) {
+		results[i], err = nesting.Map(call, results[i], func(_ string, x any) (any, error) {
 			if at, ok := x.(reductionAt); ok {
 				return reduced[at], nil
 			}
@@ -136,7 +139,7 @@ func (s *TPUStrategy) planNest(ctx context.Context, op ReduceOp, nest any, to pl
 	if err := s.reducesNest(op, nest); err != nil {
 		return nil, err
 	}
-	return mapNest("reduce", nest, func(_ string, x any) (any, error) {
+	return nesting.Map("reduce", nest, func(_ string, x any) (any, error) {
 		r := reduction{to: to}
 		var err error
 		if c, ok := x.(*Component); ok { // one value, for which no replica stands

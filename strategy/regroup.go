@@ -8,6 +8,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // Objects is a per-replica value that is no tensor: one Go value for each replica,
@@ -46,9 +48,9 @@ func (s *TPUStrategy) Regroup(ctx context.Context, nests []any) (any, error) {
 
 func (s *TPUStrategy) regroup(ctx context.Context, op string, nests []any, alwaysWrap bool) (any, error) {
 	if len(nests) != s.replicas {
-		return nil, fault(ValueError, op, "give one for each replica", "%d nests for %d replicas", len(nests), s.replicas)
+		return nil, fault.New(ValueError, op, "give one for each replica", "%d nests for %d replicas", len(nests), s.replicas)
 	}
-	return zipNest(op, nests, func(path string, leaves []any) (any, error) {
+	return nesting.Zip(op, nests, func(path string, leaves []any) (any, error) {
 		if !alwaysWrap {
 			if out, ok := asOne(leaves); ok {
 				return out, nil
@@ -61,7 +63,7 @@ func (s *TPUStrategy) regroup(ctx context.Context, op string, nests []any, alway
 // group regroups what an update's functions returned: tensors that are equal on all
 // components are one mirrored value.
 func (s *TPUStrategy) group(ctx context.Context, op string, nests []any) (any, error) {
-	return zipNest(op, nests, func(path string, leaves []any) (any, error) {
+	return nesting.Zip(op, nests, func(path string, leaves []any) (any, error) {
 		if out, ok := asOne(leaves); ok {
 			return out, nil
 		}
@@ -75,7 +77,7 @@ func asOne(leaves []any) (any, bool) {
 		return whole, true
 	}
 	for _, x := range leaves[1:] {
-		if !same(leaves[0], x) {
+		if !nesting.Same(leaves[0], x) {
 			return nil, false
 		}
 	}
@@ -137,13 +139,13 @@ func (s *TPUStrategy) wrap(ctx context.Context, op, path string, leaves []any, e
 // [TPUStrategy.Regroup].
 func (s *TPUStrategy) SelectReplica(replica int, nest any) (any, error) {
 	if replica < 0 || replica >= s.replicas {
-		return nil, fault(ValueError, "select", "count from 0", "replica %d of %d", replica, s.replicas)
+		return nil, fault.New(ValueError, "select", "count from 0", "replica %d of %d", replica, s.replicas)
 	}
-	return mapNest("select", nest, func(path string, x any) (any, error) {
+	return nesting.Map("select", nest, func(path string, x any) (any, error) {
 		switch x := x.(type) {
 		case Value:
 			if isNil(x) {
-				return nil, fault(TypeError, "select", "give a value", "no value at %q", path)
+				return nil, fault.New(TypeError, "select", "give a value", "no value at %q", path)
 			}
 			if err := s.owns(x); err != nil {
 				return nil, err
@@ -151,10 +153,10 @@ func (s *TPUStrategy) SelectReplica(replica int, nest any) (any, error) {
 			return s.component(x, replica), nil
 		case *Objects:
 			if x == nil {
-				return nil, fault(TypeError, "select", "give a value", "no value at %q", path)
+				return nil, fault.New(TypeError, "select", "give a value", "no value at %q", path)
 			}
 			if x.Len() != s.replicas {
-				return nil, fault(ValueError, "select", "give one for each replica", "%d objects for %d replicas", x.Len(), s.replicas)
+				return nil, fault.New(ValueError, "select", "give one for each replica", "%d objects for %d replicas", x.Len(), s.replicas)
 			}
 			return x.At(replica), nil
 		}
@@ -186,10 +188,10 @@ func (s *TPUStrategy) LocalResultsOf(nest any) ([]any, error) {
 		return m.localResults()
 	}
 	single := false
-	if _, err := mapNest("local results", nest, func(path string, x any) (any, error) {
+	if _, err := nesting.Map("local results", nest, func(path string, x any) (any, error) {
 		switch x.(type) {
 		case *Merged:
-			return nil, fault(TypeError, "local results", "take them one by one", "a nest of merged values at %q", path)
+			return nil, fault.New(TypeError, "local results", "take them one by one", "a nest of merged values at %q", path)
 		case Value, *Objects, *Variable:
 		default:
 			single = path == ""
@@ -207,7 +209,7 @@ func (s *TPUStrategy) LocalResultsOf(nest any) ([]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		results[r], err = mapNest("local results", selected, func(_ string, x any) (any, error) {
+		results[r], err = nesting.Map("local results", selected, func(_ string, x any) (any, error) {
 			if v, ok := x.(*Variable); ok {
 				if err := s.ownsVariable("local results", v); err != nil {
 					return nil, err
@@ -257,7 +259,7 @@ func (s *TPUStrategy) Group(ctx context.Context, nest any) error {
 	if err := untraced(ctx, "group", insteadOfWaiting); err != nil {
 		return err
 	}
-	_, err := mapNest("group", nest, func(_ string, x any) (any, error) {
+	_, err := nesting.Map("group", nest, func(_ string, x any) (any, error) {
 		if err := s.ownsLeaf("group", x); err != nil {
 			return nil, err
 		}

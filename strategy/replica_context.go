@@ -10,6 +10,8 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
 // ReduceOp is how the replicas' values are combined.
@@ -137,11 +139,11 @@ func (rc *ReplicaContext) allReduce(op ReduceOp, x *graph.Node) *graph.Node {
 		return module.AllReduce(x, module.Sum)
 	case Mean:
 		if !x.DType().IsFloat() && !x.DType().IsComplex() {
-			panic(fault(TypeError, "AllReduce", "convert it to a float first", "MEAN of %s, which has no fractions", x.Shape()))
+			panic(fault.New(TypeError, "AllReduce", "convert it to a float first", "MEAN of %s, which has no fractions", x.Shape()))
 		}
 		return module.AllReduce(rc.share(x), module.Sum)
 	}
-	panic(fault(AssertionError, "AllReduce", "use Sum or Mean", "unknown reduction %s", op))
+	panic(fault.New(AssertionError, "AllReduce", "use Sum or Mean", "unknown reduction %s", op))
 }
 
 // share is x over the number of replicas; integers truncate. The reciprocal of a
@@ -157,25 +159,10 @@ func (rc *ReplicaContext) share(x *graph.Node) *graph.Node {
 	return graph.Mul(x, rc.constant(dtype, 1/float64(n)))
 }
 
-func summable(dtype dtypes.DType) bool { return dtype.IsFloat() || dtype.IsInt() || dtype.IsComplex() }
-
-// number refuses the dtypes that cannot be summed, where a step is traced.
-func number(op string, dtype dtypes.DType) error { return numberOf(TypeError, op, dtype) }
-
-// summed is number where tensors are at hand: TensorFlow's kinds of error differ.
-func summed(op string, dtype dtypes.DType) error { return numberOf(InvalidArgumentError, op, dtype) }
-
-func numberOf(kind Kind, op string, dtype dtypes.DType) error {
-	if summable(dtype) {
-		return nil
-	}
-	return fault(kind, op, "convert it to a number first", "a sum or a mean of dtype %s", dtype)
-}
-
 // reducible refuses the dtypes that cannot be summed, or not by TensorFlow's op for
 // TPUs.
 func (s *TPUStrategy) reducible(dtype dtypes.DType) error {
-	if err := number("AllReduce", dtype); err != nil {
+	if err := number.CheckTraced("AllReduce", dtype); err != nil {
 		return err
 	}
 	if s.opts.Semantics != TensorFlowTPU {
@@ -185,7 +172,7 @@ func (s *TPUStrategy) reducible(dtype dtypes.DType) error {
 	case dtypes.BFloat16, dtypes.Float16, dtypes.Float32, dtypes.Float64, dtypes.Int32, dtypes.Uint32:
 		return nil
 	}
-	return fault(TypeError, "AllReduce", "convert it, or leave Options.Semantics at its default", "TensorFlow's sum across TPU replicas has no dtype %s", dtype)
+	return fault.New(TypeError, "AllReduce", "convert it, or leave Options.Semantics at its default", "TensorFlow's sum across TPU replicas has no dtype %s", dtype)
 }
 
 // AllGather concatenates the replicas' x along axis, in replica order; each
@@ -222,11 +209,11 @@ func (rc *ReplicaContext) takeSizes(values []Value) {
 // see [FunctionOptions.PadRagged].
 func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
 	if argument < 0 || argument >= len(rc.arguments) {
-		panic(fault(ValueError, "RealSize", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.arguments)))
+		panic(fault.New(ValueError, "RealSize", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.arguments)))
 	}
 	x := rc.arguments[argument]
 	if axis < -x.Rank() || axis >= x.Rank() {
-		panic(fault(ValueError, "RealSize", "use an axis that the argument has", "axis %d of an argument of rank %d", axis, x.Rank()))
+		panic(fault.New(ValueError, "RealSize", "use an axis that the argument has", "axis %d of an argument of rank %d", axis, x.Rank()))
 	}
 	axis = (axis + x.Rank()) % x.Rank()
 	sizes, ok := rc.sizes[argument]
@@ -239,7 +226,7 @@ func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
 // RealElements is true for the elements of the step's argument that are no padding.
 func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 	if argument < 0 || argument >= len(rc.arguments) {
-		panic(fault(ValueError, "RealElements", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.arguments)))
+		panic(fault.New(ValueError, "RealElements", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.arguments)))
 	}
 	x := rc.arguments[argument]
 	sizes, ok := rc.sizes[argument]

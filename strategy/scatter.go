@@ -9,6 +9,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // ScatterOp is how [ReplicaContext.Scatter] combines rows with those of a
@@ -44,16 +45,16 @@ func (v *Variable) scatterRule(op ScatterOp, inStep bool) error {
 	name := fmt.Sprintf("%s %q", op, v.path)
 	switch {
 	case op < ScatterAdd || op > ScatterMax:
-		return fault(ValueError, name, "use one of the constants", "no such scatter")
+		return fault.New(ValueError, name, "use one of the constants", "no such scatter")
 	case len(v.shape) == 0:
-		return fault(ValueError, name, "assign it", "a scalar has no rows")
+		return fault.New(ValueError, name, "assign it", "a scalar has no rows")
 	case v.synchronization == OnRead:
-		return fault(NotImplementedError, name, "assign it", "a variable that is combined on read has no scatter")
+		return fault.New(NotImplementedError, name, "assign it", "a variable that is combined on read has no scatter")
 	case !inStep && v.strategy.opts.Semantics == TensorFlowTPU: // one value for all components
 	case op >= ScatterUpdate && v.aggregation != AggregateNone && v.aggregation != AggregateFirst:
-		return fault(NotImplementedError, name, "use aggregation NONE or ONLY_FIRST_REPLICA", "aggregation %s has no meaning for it", v.aggregation)
+		return fault.New(NotImplementedError, name, "use aggregation NONE or ONLY_FIRST_REPLICA", "aggregation %s has no meaning for it", v.aggregation)
 	case inStep && v.strategy.opts.Semantics == TensorFlowTPU && v.aggregation != AggregateNone:
-		return fault(NotImplementedError, name, "leave Options.Semantics at its default", "TensorFlow's TPU variables scatter in a step with aggregation NONE only")
+		return fault.New(NotImplementedError, name, "leave Options.Semantics at its default", "TensorFlow's TPU variables scatter in a step with aggregation NONE only")
 	}
 	return nil
 }
@@ -61,11 +62,11 @@ func (v *Variable) scatterRule(op ScatterOp, inStep bool) error {
 // scatterShapes refuses rows that do not fit the variable.
 func (v *Variable) scatterShapes(name string, indices, updates shapes.Shape) error {
 	if indices.Rank() != 1 || !indices.DType.IsInt() {
-		return fault(ValueError, name, "give a vector of row numbers", "indices of shape %s", indices)
+		return fault.New(ValueError, name, "give a vector of row numbers", "indices of shape %s", indices)
 	}
 	want := shapes.Make(v.dtype, append([]int{indices.Dimensions[0]}, v.shape[1:]...)...)
 	if !updates.Equal(want) {
-		return fault(ValueError, name, "give one row for each index", "updates of shape %s where %s is needed", updates, want)
+		return fault.New(ValueError, name, "give one row for each index", "updates of shape %s where %s is needed", updates, want)
 	}
 	return nil
 }

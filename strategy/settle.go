@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // settle makes what the step writes to a store's variables equal on all replicas,
@@ -24,7 +25,7 @@ func (rc *ReplicaContext) settle(changed []*model.Variable, values []*graph.Node
 		case !v.Trainable && v.DType().IsFloat():
 			values[i] = rc.meanOfStates(values[i])
 		default:
-			return fault(ValueError, fmt.Sprintf("write of variable %q", v.Path()),
+			return fault.New(ValueError, fmt.Sprintf("write of variable %q", v.Path()),
 				"AllReduce what is written, or give it to a NewVariable that is OnRead",
 				"a replica writes a value of its own to a variable that all share")
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // What is taken where. Every call that is given "a value" sorts it by sortOf and brings
@@ -65,7 +67,7 @@ func sortOf(x any) sort {
 		return kindOrNothing(x == nil, sortObjects)
 	}
 	switch t := reflect.TypeOf(x); {
-	case isNest(t):
+	case nesting.Is(t):
 		return sortNest
 	case t.Kind() == reflect.String:
 		return sortOther
@@ -132,7 +134,7 @@ func (s *TPUStrategy) take(ctx context.Context, op string, x any) (taken, error)
 // errors that say where they belong.
 func takeHost(op string, x any) (*tensors.Tensor, error) {
 	refuse := func(kind Kind, reason, hint string) error {
-		return &Error{Op: op, Reason: reason, Hint: hint, kind: kind}
+		return &Error{Op: "strategy: " + op, Reason: reason, Hint: hint, Class: kind}
 	}
 	switch sortOf(x) {
 	case sortNothing:
@@ -148,7 +150,7 @@ func takeHost(op string, x any) (*tensors.Tensor, error) {
 	}
 	t, err := hostTensor(x)
 	if err != nil {
-		return nil, &Error{Op: op, Reason: fmt.Sprintf("a value of type %T", x), Hint: "give a number, a tensor or a distributed value", Err: err, kind: TypeError}
+		return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("a value of type %T", x), Hint: "give a number, a tensor or a distributed value", Err: err, Class: TypeError}
 	}
 	return t, nil
 }
@@ -235,7 +237,7 @@ func (s *TPUStrategy) takeComponent(ctx context.Context, op string, c *Component
 	base := c.value.base()
 	switch {
 	case base.steps > 0:
-		return taken{}, fault(TypeError, op, "give the result of a step", "a part of a value of several steps")
+		return taken{}, fault.New(TypeError, op, "give the result of a step", "a part of a value of several steps")
 	case !base.differs() && base.ragged == nil:
 		m, err := s.copyAs(ctx, c.value, base.annotation)
 		return taken{value: m, made: true}, err
@@ -287,9 +289,9 @@ func (s *TPUStrategy) takeOne(ctx context.Context, op string, x any) (taken, err
 	base := t.value.base()
 	switch {
 	case base.steps > 0:
-		err = fault(TypeError, op, "give the result of a step", "a value of several steps")
+		err = fault.New(TypeError, op, "give the result of a step", "a value of several steps")
 	case base.differs() && s.replicas > 1:
-		err = fault(TypeError, op, "reduce it first", "a PerReplica value where one for all replicas is expected")
+		err = fault.New(TypeError, op, "reduce it first", "a PerReplica value where one for all replicas is expected")
 	case base.perReplica:
 		var m *Mirrored
 		if m, err = s.copyAs(ctx, t.value, base.annotation); err == nil {

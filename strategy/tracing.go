@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // A step's code runs once for each signature, while it is traced. What it is to do in
@@ -96,12 +99,12 @@ func (t *tracing) merged(op string, x any, like *Variable) (m *Merged, host bool
 	switch x := x.(type) {
 	case *Merged:
 		if x == nil || x.node == nil || x.node.Graph() != t.rc.graph {
-			panic(fault(TypeError, op, "give values of this merge call", "a merged value of nothing, or of another step"))
+			panic(fault.New(TypeError, op, "give values of this merge call", "a merged value of nothing, or of another step"))
 		}
 		return x, false
 	case *graph.Node:
 		if x == nil || x.Graph() != t.rc.graph {
-			panic(fault(TypeError, op, "give nodes of this step", "no node, or one of another step"))
+			panic(fault.New(TypeError, op, "give nodes of this step", "no node, or one of another step"))
 		}
 		return mc.of(x), false
 	case *Variable:
@@ -134,7 +137,7 @@ func (mc *MergeContext) of(node *graph.Node) *Merged {
 // reduceNest is [TPUStrategy.ReduceNest] in a merge call.
 func (t *tracing) reduceNest(op ReduceOp, call string, nest any, axes []int) (any, error) {
 	return traced(func() any {
-		out, err := mapNest(call, nest, func(_ string, x any) (any, error) {
+		out, err := nesting.Map(call, nest, func(_ string, x any) (any, error) {
 			m, host := t.merged(call, x, nil)
 			if host && len(axes) == 0 {
 				if op == Sum && t.rc.strategy.replicas > 1 && !hostZero(x) {
@@ -162,7 +165,7 @@ func hostZero(x any) bool {
 // gatherNest is [TPUStrategy.GatherNest] in a merge call.
 func (t *tracing) gatherNest(nest any, axis int) (any, error) {
 	return traced(func() any {
-		out, err := mapNest("gather", nest, func(_ string, x any) (any, error) {
+		out, err := nesting.Map("gather", nest, func(_ string, x any) (any, error) {
 			m, host := t.merged("gather", x, nil)
 			if host {
 				return x, nil
@@ -187,7 +190,7 @@ func (t *tracing) reduceTo(call string, op ReduceOp, nest any, to place) (any, e
 		return nil, err
 	}
 	return traced(func() any {
-		out, err := mapNest(call, reduced, func(_ string, x any) (any, error) {
+		out, err := nesting.Map(call, reduced, func(_ string, x any) (any, error) {
 			m, ok := x.(*Merged)
 			if !ok {
 				return x, nil
@@ -204,7 +207,7 @@ func (t *tracing) reduceTo(call string, op ReduceOp, nest any, to place) (any, e
 // broadcast is [Extended.BroadcastTo] in a merge call: replica 0's tensor for all.
 func (t *tracing) broadcast(value any) (any, error) {
 	return traced(func() any {
-		out, err := mapNest("broadcast", value, func(_ string, x any) (any, error) {
+		out, err := nesting.Map("broadcast", value, func(_ string, x any) (any, error) {
 			m, ok := x.(*Merged)
 			if !ok || m.mirrored {
 				return x, nil
@@ -238,7 +241,7 @@ func (t *tracing) write(w writeOp, v *Variable, value any) error {
 func (t *tracing) equal(op string, v *Variable, all ...*Merged) {
 	for _, m := range all {
 		if !m.mirrored && !v.perReplica() {
-			panic(fault(ValueError, op, "write one value, or create the variable with LocalWrites", "different values for the components of a mirrored variable"))
+			panic(fault.New(ValueError, op, "write one value, or create the variable with LocalWrites", "different values for the components of a mirrored variable"))
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/model/initializer"
+
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // GoMLX's optimizers know the variables of a store. So a training step that reads a
@@ -32,7 +34,7 @@ func (rc *ReplicaContext) standIn(op string, c *captured) {
 		return
 	}
 	if v.trainable && v.synchronization == OnRead {
-		panic(fault(ValueError, fmt.Sprintf("%s %q", op, v.path), "make it with OnWrite, or leave VariableOptions.Trainable unset",
+		panic(fault.New(ValueError, fmt.Sprintf("%s %q", op, v.path), "make it with OnWrite, or leave VariableOptions.Trainable unset",
 			"a training step cannot train a variable whose components differ: it is trainable and OnRead"))
 	}
 	if !v.Trains() {
@@ -44,7 +46,7 @@ func (rc *ReplicaContext) standIn(op string, c *captured) {
 		path = fmt.Sprintf("%s_%d", first, n)
 	}
 	if store.GetVariable(path) != nil {
-		panic(fault(ValueError, fmt.Sprintf("%s %q", op, v.path), "give one of them another name",
+		panic(fault.New(ValueError, fmt.Sprintf("%s %q", op, v.path), "give one of them another name",
 			"the store has a variable at %q, which is where training steps keep what belongs to it", path))
 	}
 	c.standIn = store.VariableWithShape(path, v.Shape(), initializer.Zero).SetTrainable(true)

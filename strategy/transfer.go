@@ -14,6 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // download copies a replica's tensor to the host. One that is elsewhere is an
@@ -136,7 +137,7 @@ func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotatio
 
 // noTensor is the error of a host value that is no tensor.
 func noTensor(op string, err error) error {
-	return &Error{Op: op, Reason: "no tensor", Err: err, kind: errkind.Or(err, ValueError)}
+	return &Error{Op: "strategy: " + op, Reason: "no tensor", Err: err, Class: errkind.Or(err, ValueError)}
 }
 
 // PerReplica copies a host value for each replica, in replica order; see
@@ -149,7 +150,7 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 		return nil, err
 	}
 	if len(values) != s.replicas {
-		return nil, fault(ValueError, "per-replica value", "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
+		return nil, fault.New(ValueError, "per-replica value", "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
 	}
 	all := make([]*tensors.Tensor, len(values))
 	for r, value := range values {
@@ -158,7 +159,7 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 			return nil, noTensor(fmt.Sprintf("value of replica %d", r), err)
 		}
 		if !all[r].Shape().Equal(all[0].Shape()) {
-			return nil, fault(ValueError, "per-replica value", "a compiled step has one shape for all: pad the values, or see RaggedPerReplica",
+			return nil, fault.New(ValueError, "per-replica value", "a compiled step has one shape for all: pad the values, or see RaggedPerReplica",
 				"that of replica %d has shape %s, that of replica 0 %s", r, all[r].Shape(), all[0].Shape())
 		}
 	}
@@ -205,11 +206,11 @@ func (s *TPUStrategy) splitBatch(ctx context.Context, batch any, a logical.Annot
 // shareShape is the shape of a replica's part of a batch.
 func shareShape(batch []int, replicas int) ([]int, error) {
 	if len(batch) == 0 {
-		return nil, fault(ValueError, "split batch", "mirror it, or give it a leading batch dimension", "a scalar is no batch")
+		return nil, fault.New(ValueError, "split batch", "mirror it, or give it a leading batch dimension", "a scalar is no batch")
 	}
 	if batch[0]%replicas != 0 {
 		hint := fmt.Sprintf("pad it to %d or drop %d rows", (batch[0]+replicas-1)/replicas*replicas, batch[0]%replicas)
-		return nil, fault(ValueError, "split batch", hint, "a batch of %d rows does not divide among %d replicas", batch[0], replicas)
+		return nil, fault.New(ValueError, "split batch", hint, "a batch of %d rows does not divide among %d replicas", batch[0], replicas)
 	}
 	shape := append([]int(nil), batch...)
 	shape[0] /= replicas

@@ -8,6 +8,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // UpdateContext is what an update's function sees: one component of the variable,
@@ -151,7 +153,7 @@ func (e *Extended) Update(ctx context.Context, v *Variable, fn UpdateFunc, args 
 func (e *Extended) UpdateEach(ctx context.Context, v *Variable, fn UpdateFunc, args ...any) ([]any, error) {
 	s := e.strategy
 	if v == nil {
-		return nil, fault(AssertionError, "update", "give a variable of the strategy", "no variable")
+		return nil, fault.New(AssertionError, "update", "give a variable of the strategy", "no variable")
 	}
 	op := fmt.Sprintf("update %q", v.path)
 	if err := s.requireCross(ctx, op); err != nil {
@@ -171,12 +173,12 @@ func (e *Extended) UpdateEach(ctx context.Context, v *Variable, fn UpdateFunc, a
 	}
 	if needsMirrored(v) {
 		for i, arg := range args {
-			if _, err := mapNest(op, arg, func(path string, x any) (any, error) {
+			if _, err := nesting.Map(op, arg, func(path string, x any) (any, error) {
 				if p, ok := x.(*PerReplica); ok && p != nil && p.differs() {
-					return nil, fault(TypeError, op, "reduce it first", "argument %d%s, %s, is not mirrored", i, path, &p.distributed)
+					return nil, fault.New(TypeError, op, "reduce it first", "argument %d%s, %s, is not mirrored", i, path, &p.distributed)
 				}
 				if w, ok := x.(*Variable); ok && w != nil && w.synchronization == OnRead {
-					return nil, fault(TypeError, op, "read it first", "argument %d%s, the sync-on-read variable %q, is not mirrored", i, path, w.path)
+					return nil, fault.New(TypeError, op, "read it first", "argument %d%s, the sync-on-read variable %q, is not mirrored", i, path, w.path)
 				}
 				return x, nil
 			}); err != nil {
@@ -190,7 +192,7 @@ func (e *Extended) UpdateEach(ctx context.Context, v *Variable, fn UpdateFunc, a
 // tracedUpdate is Update in a merge call of a compiled step.
 func (e *Extended) tracedUpdate(ctx context.Context, t *tracing, v *Variable, fn UpdateFunc, args []any) (any, error) {
 	if v == nil {
-		return nil, fault(AssertionError, "update", "give a variable of the strategy", "no variable")
+		return nil, fault.New(AssertionError, "update", "give a variable of the strategy", "no variable")
 	}
 	op := fmt.Sprintf("update %q", v.path)
 	if err := e.strategy.ownsVariable(op, v); err != nil {

@@ -3,6 +3,9 @@ package strategy
 import (
 	"context"
 	"slices"
+
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // NonSlotDevices returns where state that belongs to no variable lives: the first
@@ -44,9 +47,9 @@ func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn Updat
 	case len(results) == 1:
 		return results[0], nil
 	}
-	return zipNest(op, results, func(_ string, leaves []any) (any, error) {
+	return nesting.Zip(op, results, func(_ string, leaves []any) (any, error) {
 		one, ok := asOne(leaves)
-		if _, value := one.(Value); !ok || value && !same(one, leaves[0]) { // the value has more components
+		if _, value := one.(Value); !ok || value && !nesting.Same(one, leaves[0]) { // the value has more components
 			return NewObjects(leaves...), nil
 		}
 		return one, nil
@@ -78,23 +81,23 @@ func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn U
 func (e *Extended) nonSlot(ctx context.Context, op string, devices []string) error {
 	s := e.strategy
 	if len(devices) == 0 {
-		return fault(AssertionError, op, "use NonSlotDevices", "no devices")
+		return fault.New(AssertionError, op, "use NonSlotDevices", "no devices")
 	}
 	all := e.NonSlotDevices()
 	if s.opts.Semantics == TensorFlowMirrored {
 		all = e.WorkerDevices(ctx)
 	}
 	if len(devices) > len(all) {
-		return fault(ValueError, op, "use NonSlotDevices", "%d devices, where there are %d", len(devices), len(all))
+		return fault.New(ValueError, op, "use NonSlotDevices", "%d devices, where there are %d", len(devices), len(all))
 	}
 	for _, d := range devices {
 		if slices.Contains(all, d) {
 			continue
 		}
 		if s.opts.Semantics != TensorFlowMirrored {
-			return fault(ValueError, op, "use NonSlotDevices", "%q: a non-slot update runs on the first host, %q, alone", d, all[0])
+			return fault.New(ValueError, op, "use NonSlotDevices", "%q: a non-slot update runs on the first host, %q, alone", d, all[0])
 		}
-		return fault(ValueError, op, "use NonSlotDevices", "%q is no device of the strategy", d)
+		return fault.New(ValueError, op, "use NonSlotDevices", "%q is no device of the strategy", d)
 	}
 	return nil
 }

@@ -5,6 +5,10 @@ import (
 	"fmt"
 
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
 // Updates in a merge call of a compiled step: the function is called once, and builds
@@ -16,7 +20,7 @@ func (t *tracing) update(ctx context.Context, op string, v *Variable, fn UpdateF
 	return traced(func() any {
 		mine := make([]any, len(args))
 		for i, arg := range args {
-			nest, err := mapNest(op, arg, func(path string, x any) (any, error) { return t.updateArgument(op, fmt.Sprintf("%d%s", i, path), v, x) })
+			nest, err := nesting.Map(op, arg, func(path string, x any) (any, error) { return t.updateArgument(op, fmt.Sprintf("%d%s", i, path), v, x) })
 			if err != nil {
 				panic(err)
 			}
@@ -27,7 +31,7 @@ func (t *tracing) update(ctx context.Context, op string, v *Variable, fn UpdateF
 		rc.ctx = withTracing(withMode(ctx, mode{strategy: s, update: -1, updater: rc}), inner)
 		result, err := fn(&UpdateContext{rc: rc, variable: v}, mine...)
 		if err == nil {
-			result, err = mapNest(op, result, func(_ string, x any) (any, error) {
+			result, err = nesting.Map(op, result, func(_ string, x any) (any, error) {
 				if node, ok := x.(*graph.Node); ok && node != nil {
 					return t.merge.of(node), nil
 				}
@@ -49,7 +53,7 @@ func (t *tracing) updateArgument(op, where string, v *Variable, x any) (any, err
 			return nil, err
 		}
 		if needsMirrored(v) && w.synchronization == OnRead {
-			return nil, fault(TypeError, op, "read it first", "argument %s, the sync-on-read variable %q, is not mirrored", where, w.path)
+			return nil, fault.New(TypeError, op, "read it first", "argument %s, the sync-on-read variable %q, is not mirrored", where, w.path)
 		}
 		return x, nil
 	}
@@ -60,7 +64,7 @@ func (t *tracing) updateArgument(op, where string, v *Variable, x any) (any, err
 	}
 	m, _ := t.merged(op, x, nil)
 	if needsMirrored(v) && !m.mirrored {
-		return nil, fault(TypeError, op, "reduce it first", "argument %s, %s, is not mirrored", where, m)
+		return nil, fault.New(TypeError, op, "reduce it first", "argument %s, %s, is not mirrored", where, m)
 	}
 	return m.node, nil
 }
@@ -76,7 +80,7 @@ func (t *tracing) each(op string, nest any) ([]any, error) {
 		all := make([]any, t.rc.strategy.replicas)
 		parts := map[*Merged][]*Merged{}
 		for r := range all {
-			part, err := mapNest(op, nest, func(_ string, x any) (any, error) {
+			part, err := nesting.Map(op, nest, func(_ string, x any) (any, error) {
 				m, ok := x.(*Merged)
 				if !ok {
 					return x, nil
@@ -120,14 +124,14 @@ func (t *tracing) binary(name string, apply func(a, b *graph.Node) *graph.Node, 
 		for _, i := range order(columns) {
 			column := columns[i]
 			if other := nodes[1-i]; other != nil && allNumbers(column) {
-				if column, err = numbersAs(name, column, other.DType()); err != nil {
+				if column, err = number.AllAs(name, column, other.DType()); err != nil {
 					panic(err)
 				}
 			}
 			nodes[i] = t.node(name, column[0])
 		}
 		if a, b := nodes[0].DType(), nodes[1].DType(); a != b {
-			panic(fault(InvalidArgumentError, name, "convert one of them in the step", "a %s beside a %s", a, b))
+			panic(fault.New(InvalidArgumentError, name, "convert one of them in the step", "a %s beside a %s", a, b))
 		}
 		return apply(nodes[0], nodes[1])
 	})

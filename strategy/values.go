@@ -14,6 +14,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // distributed is a tensor on all devices of a strategy: a buffer for each logical
@@ -124,7 +125,7 @@ func (v *distributed) live() ([]*pjrt.Buffer, error) {
 		return nil, v.strategy.runnable("reading " + v.String())
 	}
 	if v.outline {
-		return nil, fault(ValueError, v.String(), "give tensors", "made of shapes, which have no contents")
+		return nil, fault.New(ValueError, v.String(), "give tensors", "made of shapes, which have no contents")
 	}
 	return v.buffers, nil
 }
@@ -235,7 +236,7 @@ func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors
 // owns refuses the values of another strategy.
 func (s *TPUStrategy) owns(value Value) error {
 	if isNil(value) {
-		return fault(TypeError, "value", "give a value of the strategy", "no value")
+		return fault.New(TypeError, "value", "give a value of the strategy", "no value")
 	}
 	if other := value.base().strategy; other != s {
 		return &StrategyError{Op: "value", Subject: value.base().String()}
@@ -246,7 +247,7 @@ func (s *TPUStrategy) owns(value Value) error {
 // ownsVariable refuses no variable, and those of another strategy.
 func (s *TPUStrategy) ownsVariable(op string, v *Variable) error {
 	if v == nil {
-		return fault(TypeError, op, "give a variable of the strategy", "no variable")
+		return fault.New(TypeError, op, "give a variable of the strategy", "no variable")
 	}
 	if v.strategy != s {
 		return &StrategyError{Op: op, Subject: fmt.Sprintf("variable %q", v.path)}
@@ -260,7 +261,7 @@ func (s *TPUStrategy) ownsLeaf(op string, x any) error {
 	switch x := x.(type) {
 	case *Component:
 		if x == nil || x.variable == nil && x.value == nil {
-			return fault(TypeError, op, "give a tensor", "a component of nothing")
+			return fault.New(TypeError, op, "give a tensor", "a component of nothing")
 		}
 		if x.variable != nil {
 			of = x.variable.strategy
@@ -271,7 +272,7 @@ func (s *TPUStrategy) ownsLeaf(op string, x any) error {
 		return s.ownsVariable(op, x)
 	case Value:
 		if isNil(x) {
-			return fault(TypeError, op, "give a tensor", "no value")
+			return fault.New(TypeError, op, "give a tensor", "no value")
 		}
 		of = x.base().strategy
 	default:

@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // Variable is a variable on the devices of a strategy: a component for each
@@ -97,13 +98,13 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 	case SyncAuto:
 		opts.Synchronization = OnWrite
 	case SyncNone:
-		return nil, fault(ValueError, op, "use OnWrite or OnRead", "synchronization NONE has no meaning on several replicas")
+		return nil, fault.New(ValueError, op, "use OnWrite or OnRead", "synchronization NONE has no meaning on several replicas")
 	case OnWrite, OnRead:
 	default:
-		return nil, fault(ValueError, op, "use OnWrite or OnRead", "unknown synchronization %s", opts.Synchronization)
+		return nil, fault.New(ValueError, op, "use OnWrite or OnRead", "unknown synchronization %s", opts.Synchronization)
 	}
 	if opts.Aggregation < AggregateNone || opts.Aggregation > AggregateFirst {
-		return nil, fault(ValueError, op, "use AggregateNone, AggregateSum, AggregateMean or AggregateFirst", "unknown aggregation %s", opts.Aggregation)
+		return nil, fault.New(ValueError, op, "use AggregateNone, AggregateSum, AggregateMean or AggregateFirst", "unknown aggregation %s", opts.Aggregation)
 	}
 	if f, ok := initial.(func() any); ok {
 		var err error
@@ -113,7 +114,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 	}
 	value, err := s.hostOf(ctx, op, initial)
 	if err != nil {
-		return nil, &Error{Op: op, Reason: fmt.Sprintf("initial value of type %T", initial), Err: err, kind: errkind.Or(err, TypeError)}
+		return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("initial value of type %T", initial), Err: err, Class: errkind.Or(err, TypeError)}
 	}
 	v := &Variable{
 		strategy: s, path: name, dtype: value.DType(), shape: slices.Clone(value.Shape().Dimensions), annotation: opts.Annotation,
@@ -129,7 +130,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 	}
 	if other != nil {
 		if other.strategy != s {
-			return nil, fault(ValueError, op, "give a variable of this strategy", "colocated with variable %q of another strategy", other.path)
+			return nil, fault.New(ValueError, op, "give a variable of this strategy", "colocated with variable %q of another strategy", other.path)
 		}
 		v.column = other.column
 		if v.annotation.Kind() == logical.None && slices.Equal(v.shape, other.shape) {
@@ -137,7 +138,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 		}
 	}
 	if opts.Aggregation == AggregateMean && !v.dtype.IsFloat() && !v.dtype.IsComplex() {
-		return nil, fault(ValueError, op, "use a float dtype or another aggregation", "aggregation MEAN of dtype %s, which has no fractions", v.dtype)
+		return nil, fault.New(ValueError, op, "use a float dtype or another aggregation", "aggregation MEAN of dtype %s, which has no fractions", v.dtype)
 	}
 	if v.annotation.Kind() == logical.None {
 		v.annotation, _ = s.opts.Variables.For(name, len(v.shape))
@@ -146,7 +147,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 		v.annotation = logical.AssignTo(v.column)
 	}
 	if err := v.annotation.Validate(name, v.shape, s.perReplica); err != nil {
-		return nil, &Error{Op: op, Reason: "its annotation does not fit", Err: err, kind: ValueError}
+		return nil, &Error{Op: "strategy: " + op, Reason: "its annotation does not fit", Err: err, Class: ValueError}
 	}
 	if err := v.upload(ctx, value); err != nil {
 		return nil, err
@@ -227,7 +228,7 @@ func (v *Variable) value() *distributed {
 // each time.
 func (v *Variable) Component(replica int) (*Component, error) {
 	if replica < 0 || replica >= v.strategy.replicas {
-		return nil, fault(ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d", replica, v.strategy.replicas)
+		return nil, fault.New(ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d", replica, v.strategy.replicas)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -274,7 +275,7 @@ func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*
 	s := v.strategy
 	d := replica*s.perReplica + logicalDevice
 	if replica < 0 || replica >= s.replicas || logicalDevice < 0 || logicalDevice >= s.perReplica {
-		return nil, fault(ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d, logical device %d of %d",
+		return nil, fault.New(ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d, logical device %d of %d",
 			replica, s.replicas, logicalDevice, s.perReplica)
 	}
 	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica())
@@ -377,7 +378,7 @@ func (v *Variable) Close() error {
 	}
 	s.mu.Unlock()
 	if i < 0 && !v.closed {
-		return fault(ValueError, fmt.Sprintf("variable %q", v.path), "close the strategy", "belongs to a store")
+		return fault.New(ValueError, fmt.Sprintf("variable %q", v.path), "close the strategy", "belongs to a store")
 	}
 	return v.free()
 }

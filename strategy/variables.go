@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // Variables are the variables of a store on the devices of a strategy. A variable
@@ -187,7 +189,7 @@ func (vs *Variables) held(path string) (*model.Variable, error) {
 	if v := vs.store.GetVariable(path); v != nil {
 		return v, nil
 	}
-	return nil, fault(ValueError, fmt.Sprintf("variable %q", path), "delete a store's variables before its first step, or make a new store",
+	return nil, fault.New(ValueError, fmt.Sprintf("variable %q", path), "delete a store's variables before its first step, or make a new store",
 		"it is on the devices, but no longer in its store")
 }
 

@@ -1,0 +1,14 @@
+// Package fault makes the errors of package strategy and of the packages that stand on it.
+package fault
+
+import (
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// New returns the error of an operation of the strategy: its kind, the operation, what to
+// write instead, and what is wrong as a format and its arguments.
+func New(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
+	return &errkind.Fault{Op: "strategy: " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: kind}
+}

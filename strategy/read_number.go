@@ -1,0 +1,34 @@
+package strategy
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/gomlx/gomlx/core/tensors"
+)
+
+// toFloat64 returns a tensor's first element as a float64.
+func toFloat64(t *tensors.Tensor) (x float64, err error) {
+	failed := t.ConstFlatData(func(flat any) {
+		v := reflect.ValueOf(flat).Index(0)
+		switch {
+		case v.CanFloat():
+			x = v.Float()
+		case v.CanInt():
+			x = float64(v.Int())
+		default:
+			// float16 and bfloat16 are integers to reflect but know their value.
+			if f, ok := v.Interface().(interface{ Float32() float32 }); ok {
+				x = float64(f.Float32())
+			} else if v.CanUint() {
+				x = float64(v.Uint())
+			} else {
+				err = fmt.Errorf("strategy: a %s is no real number", t.DType())
+			}
+		}
+	})
+	if failed != nil {
+		return 0, fmt.Errorf("strategy: %w", failed)
+	}
+	return x, err
+}
