@@ -27,3 +27,20 @@ func TestFaultSaysOfWhatKindItIs(t *testing.T) {
 	assert.ErrorIs(t, f, fs.ErrNotExist)
 	assert.Equal(t, errkind.NotFoundError, errkind.Of(f))
 }
+
+func TestFaultMatchesAPackagesError(t *testing.T) {
+	state := errkind.New(errkind.ValueError, "input: the position does not fit")
+	f := &errkind.Fault{Match: state, Reason: "element 3 of 2", Err: fs.ErrInvalid, Hint: "begin anew"}
+	assert.EqualError(t, f, "input: the position does not fit: element 3 of 2: invalid argument; begin anew")
+	assert.ErrorIs(t, f, state)
+	assert.ErrorIs(t, f, fs.ErrInvalid)
+	assert.NotErrorIs(t, f, fs.ErrClosed)
+	assert.Equal(t, errkind.ValueError, errkind.Of(f))
+	assert.NotErrorIs(t, &errkind.Fault{Op: "input: open"}, state)
+}
+
+func TestTextNamesAPackageOnce(t *testing.T) {
+	inner := &errkind.Fault{Op: "input: batch", Reason: "no rows"}
+	assert.Equal(t, "input: map: batch: no rows", errkind.Text("input: map", "", inner, ""))
+	assert.Equal(t, "feed: map: input: batch: no rows", errkind.Text("feed: map", "", inner, ""))
+}
