@@ -26,6 +26,7 @@ import (
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
@@ -50,14 +51,8 @@ var section = regexp.MustCompile("(?s)(<!-- (\\w+) -->\n)```go\n(.*?)```\n\n```t
 // TestErrorsPrintWhatThePageSays runs the code of errors.md and compares what it prints, to the letter but for times.
 func TestErrorsPrintWhatThePageSays(t *testing.T) {
 	ctx := t.Context()
-	sys, err := system.Open(ctx, system.Options{CPUDevices: 8, Plugin: plugintest.Path(t, "cpu")})
-	require.NoError(t, err)
-	strat, err := strategy.New(sys, strategy.Options{Replicas: 2, LogicalDevices: 4})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, strat.Close())
-		require.NoError(t, sys.Close())
-	})
+	sys := plugintest.System(t, 8)
+	strat := strategytest.On(t, sys, strategy.Options{Replicas: 2, LogicalDevices: 4})
 	with := func(f func(context.Context, *strategy.TPUStrategy) error) func(*testing.T) error {
 		return func(*testing.T) error { return f(ctx, strat) }
 	}

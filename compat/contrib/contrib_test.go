@@ -3,7 +3,6 @@ package contrib_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -12,22 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // open returns a face over so many towers of p logical devices, and its scope.
 func open(t testing.TB, towers, p int, opts strategy.Options) (*contrib.DistributionStrategy, context.Context) {
 	t.Helper()
-	sys, err := system.Open(t.Context(), system.Options{CPUDevices: towers * p})
-	require.NoError(t, err)
-	opts.Replicas, opts.LogicalDevices = towers, p
-	s, err := strategy.New(sys, opts)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, s.Close())
-		require.NoError(t, sys.Close())
-	})
+	return scoped(t, strategytest.New(t, towers, p, opts))
+}
+
+// scoped returns a strategy's face, and its scope.
+func scoped(t testing.TB, s *strategy.TPUStrategy) (*contrib.DistributionStrategy, context.Context) {
+	t.Helper()
 	d := contrib.New(s)
 	ctx, err := d.Scope(context.Background())
 	require.NoError(t, err)
@@ -35,12 +31,10 @@ func open(t testing.TB, towers, p int, opts strategy.Options) (*contrib.Distribu
 }
 
 func onMeshes(t *testing.T, run func(t *testing.T, d *contrib.DistributionStrategy, ctx context.Context)) {
-	for _, m := range [][2]int{{1, 1}, {3, 1}, {2, 2}} {
-		t.Run(fmt.Sprintf("%dx%d", m[0], m[1]), func(t *testing.T) {
-			d, ctx := open(t, m[0], m[1], strategy.Options{})
-			run(t, d, ctx)
-		})
-	}
+	strategytest.OnMeshes(t, [][2]int{{1, 1}, {3, 1}, {2, 2}}, func(t *testing.T, s *strategy.TPUStrategy) {
+		d, ctx := scoped(t, s)
+		run(t, d, ctx)
+	})
 }
 
 // list copies what Unwrap gives to the host.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,9 +11,10 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 func TestDatasetsDealWholeElements(t *testing.T) {
@@ -102,32 +102,17 @@ func TestWhatIsNoDatasetIsAValueError(t *testing.T) {
 }
 
 func TestDatasetsOfSeveralProcessesNameTheAlternative(t *testing.T) {
-	ctx := context.Background()
-	sys, err := system.Open(ctx, system.Options{CPUDevices: 2})
-	require.NoError(t, err)
-	defer sys.Close()
-	cluster, err := simhost.New(sys, simhost.Options{Processes: 2})
-	require.NoError(t, err)
-	var wg sync.WaitGroup
-	for process := range 2 {
-		wg.Go(func() {
-			own, err := cluster.Open(ctx, process)
-			if !assert.NoError(t, err) {
-				return
-			}
-			defer own.Close()
-			s, err := strategy.New(own, strategy.Options{Replicas: 2})
-			if !assert.NoError(t, err) {
-				return
-			}
-			defer s.Close()
+	errs := strategytest.OnProcesses(t, plugintest.System(t, 2), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2},
+		func(ctx context.Context, s *strategy.TPUStrategy) error {
 			d := contrib.New(s)
 			scope, err := d.Scope(ctx)
-			assert.NoError(t, err)
+			if err != nil {
+				return err
+			}
 			_, err = d.DistributeDataset(scope, func() (input.Dataset, error) { return input.Range(4), nil })
 			assert.ErrorIs(t, err, errors.ErrUnsupported)
 			assert.ErrorContains(t, err, "input.FromFunction")
+			return nil
 		})
-	}
-	wg.Wait()
+	strategytest.NoErrors(t, errs)
 }

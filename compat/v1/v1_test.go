@@ -3,34 +3,24 @@ package v1
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 func open(t testing.TB, replicas, p int, opts Options) *Strategy {
 	t.Helper()
-	sys, err := system.Open(t.Context(), system.Options{CPUDevices: replicas * p})
-	require.NoError(t, err)
-	s, err := strategy.New(sys, strategy.Options{Replicas: replicas, LogicalDevices: p})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, s.Close())
-		require.NoError(t, sys.Close())
-	})
-	return New(s, opts)
+	return New(strategytest.New(t, replicas, p), opts)
 }
 
 func onMeshes(t *testing.T, run func(t *testing.T, s *Strategy)) {
-	for _, m := range [][2]int{{1, 1}, {2, 1}, {2, 2}} {
-		t.Run(fmt.Sprintf("%dx%d", m[0], m[1]), func(t *testing.T) { run(t, open(t, m[0], m[1], Options{})) })
-	}
+	meshes := [][2]int{{1, 1}, {2, 1}, {2, 2}}
+	strategytest.OnMeshes(t, meshes, func(t *testing.T, s *strategy.TPUStrategy) { run(t, New(s, Options{})) })
 }
 
 func values(t testing.TB, s *Strategy, nest any) (all []any) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -28,16 +29,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, strategies: map[string]*strategy.TPUStrategy{}}
-	t.Cleanup(func() {
-		for _, s := range w.strategies {
-			require.NoError(t, s.Close())
-		}
-		if w.sys != nil {
-			require.NoError(t, w.sys.Close())
-		}
-	})
-	return w
+	return &world{t: t, strategies: map[string]*strategy.TPUStrategy{}}
 }
 
 // need opens the devices. Without the plugin the case is skipped, or fails where
@@ -47,11 +39,9 @@ func (w *world) need(c *caseRun) {
 		return
 	}
 	c.skipped = true
-	plugin := plugintest.Path(c.T, "cpu")
+	plugintest.Path(c.T, "cpu")
 	c.skipped = false
-	sys, err := system.Open(context.Background(), system.Options{CPUDevices: maxDevices, Plugin: plugin})
-	require.NoError(c, err)
-	w.sys = sys
+	w.sys = plugintest.System(w.t, maxDevices)
 }
 
 // maxDevices is how many devices there are: sixteen replicas, or eight of two.
@@ -63,9 +53,7 @@ func (w *world) get(c *caseRun, semantics strategy.Semantics, replicas, logicalD
 	key := fmt.Sprint(semantics, replicas, logicalDevices, tag)
 	s, ok := w.strategies[key]
 	if !ok {
-		var err error
-		s, err = strategy.New(w.sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Semantics: semantics})
-		require.NoError(c, err)
+		s = strategytest.On(w.t, w.sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Semantics: semantics})
 		w.strategies[key] = s
 	}
 	return s

@@ -10,42 +10,17 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/corpus"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // devices is what a mesh of the corpus has.
 const devices = 8
 
-// openCPU opens the CPU plugin with a mesh's devices.
-func openCPU(t testing.TB) *system.System {
-	t.Helper()
-	sys, err := system.Open(t.Context(), system.Options{Plugin: plugintest.Path(t, "cpu"), CPUDevices: devices})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, sys.Close()) })
-	return sys
-}
-
-// over is a strategy for a program.
-func over(t testing.TB, sys *system.System, replicas, logicalDevices int, p corpus.Program) *strategy.TPUStrategy {
-	t.Helper()
-	s, err := strategy.New(sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: p.Rules(logicalDevices)})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
-}
-
-// ahead is a strategy for a program on an entry's slice.
-func ahead(t testing.TB, e corpus.Entry, p corpus.Program) *strategy.TPUStrategy {
-	t.Helper()
-	slice, err := system.Describe(t.Context(), e.Slice, system.DescribeOptions{Plugin: plugintest.Path(t, "tpu")})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, slice.Close()) })
-	s, err := strategy.NewAheadOfTime(slice, strategy.Options{Replicas: e.Replicas, LogicalDevices: e.Logical, Variables: p.Rules(e.Logical)})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
+// options are those of a strategy for a program on an entry's mesh.
+func options(e corpus.Entry, p corpus.Program) strategy.Options {
+	return strategy.Options{Replicas: e.Replicas, LogicalDevices: e.Logical, Variables: p.Rules(e.Logical)}
 }
 
 func resultOf(e corpus.Entry, platform string, m *module.Module, store *model.Store) result {
@@ -75,13 +50,13 @@ func compiled(t *testing.T, s *strategy.TPUStrategy, platform string, e corpus.E
 }
 
 func TestEveryProgramIsLoweredAndIsKeptFromNoCompiler(t *testing.T) {
-	sys := openCPU(t)
+	sys := plugintest.System(t, devices)
 	entries := corpus.All()
 	require.GreaterOrEqual(t, len(entries), 40)
 	for _, e := range entries {
 		t.Run(e.Name, func(t *testing.T) {
 			p := e.Real()
-			s := over(t, sys, e.Replicas, e.Logical, p)
+			s := strategytest.On(t, sys, options(e, p))
 			start := time.Now()
 			store := model.NewStore()
 			m, err := p.Lowered(t.Context(), s, store, e.Name)
@@ -106,7 +81,7 @@ func TestQuickProgramsCompileAtTheirRealSize(t *testing.T) {
 		t.Log(out)
 		return
 	}
-	sys := openCPU(t)
+	sys := plugintest.System(t, devices)
 	quick := 0
 	for _, e := range corpus.All() {
 		if !e.Quick {
@@ -115,7 +90,7 @@ func TestQuickProgramsCompileAtTheirRealSize(t *testing.T) {
 		quick++
 		t.Run(e.Name, func(t *testing.T) {
 			p := e.Real()
-			t.Logf("%+v", compiled(t, over(t, sys, e.Replicas, e.Logical, p), "cpu", e, p))
+			t.Logf("%+v", compiled(t, strategytest.On(t, sys, options(e, p)), "cpu", e, p))
 		})
 	}
 	require.GreaterOrEqual(t, quick, 20)

@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/corpus"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -54,7 +56,7 @@ func batchOf(t *testing.T, p corpus.Program, seed uint64) (batch []any) {
 func losses(t *testing.T, sys *system.System, replicas, logicalDevices int, p corpus.Program) (all []float64) {
 	t.Helper()
 	ctx := context.Background()
-	s := over(t, sys, replicas, logicalDevices, p)
+	s := strategytest.On(t, sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: p.Rules(logicalDevices)})
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(42))
 	if p.Loss == nil {
@@ -65,15 +67,13 @@ func losses(t *testing.T, sys *system.System, replicas, logicalDevices int, p co
 			if result.Shape().IsScalar() {
 				mean, err := s.Reduce(ctx, strategy.Mean, result)
 				require.NoError(t, err)
-				value, err := mean.Float64(ctx)
-				require.NoError(t, err)
-				all = append(all, value)
+				all = append(all, strategytest.Float64(t, mean))
 				continue
 			}
 			for r := range replicas { // the replicas' rows, in order
 				part, err := result.Local(ctx, r)
 				require.NoError(t, err)
-				all = append(all, numbers(t, part)...)
+				all = append(all, strategytest.Numbers(t, part)...)
 			}
 		}
 		return all
@@ -82,32 +82,9 @@ func losses(t *testing.T, sys *system.System, replicas, logicalDevices int, p co
 	for i := range 3 {
 		loss, err := step.Run(ctx, batchOf(t, p, uint64(i))...)
 		require.NoError(t, err)
-		value, err := loss.Float64(ctx)
-		require.NoError(t, err)
+		value := strategytest.Float64(t, loss)
 		require.False(t, math.IsNaN(value), "the loss of step %d", i)
 		all = append(all, value)
-	}
-	return all
-}
-
-// numbers are a tensor's elements.
-func numbers(t *testing.T, x *tensors.Tensor) (all []float64) {
-	t.Helper()
-	switch x.DType() {
-	case dtypes.Float32:
-		tensors.MustConstFlatData(x, func(flat []float32) {
-			for _, v := range flat {
-				all = append(all, float64(v))
-			}
-		})
-	case dtypes.Int32:
-		tensors.MustConstFlatData(x, func(flat []int32) {
-			for _, v := range flat {
-				all = append(all, float64(v))
-			}
-		})
-	default:
-		t.Fatalf("a result of %s", x.Shape())
 	}
 	return all
 }
@@ -115,7 +92,7 @@ func numbers(t *testing.T, x *tensors.Tensor) (all []float64) {
 // TestEachProgramGivesTheNumbersOfOneDevice runs each program at its small size on one
 // device and on meshes: on all of them with make corpus, otherwise on one, in turn.
 func TestEachProgramGivesTheNumbersOfOneDevice(t *testing.T) {
-	sys := openCPU(t)
+	sys := plugintest.System(t, devices)
 	meshes := []int{4, 2, 8} // replicas
 	worst, of := 0.0, ""
 	for i, e := range corpus.All() {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/corpus"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -53,10 +54,10 @@ func TestCorpus(t *testing.T) {
 	child := os.Getenv("TPUSTRATEGY_TEST_CHILD") != ""
 	entries, texts := corpus.All(), map[string]result{}
 	if !child {
-		sys := openCPU(t)
+		sys := plugintest.System(t, devices)
 		for _, e := range entries {
 			p, store := e.Real(), model.NewStore()
-			m, err := p.Lowered(t.Context(), over(t, sys, e.Replicas, e.Logical, p), store, e.Name)
+			m, err := p.Lowered(t.Context(), strategytest.On(t, sys, options(e, p)), store, e.Name)
 			require.NoError(t, err, e.Name)
 			texts[e.Name] = resultOf(e, "", m, store)
 		}
@@ -70,9 +71,9 @@ func TestCorpus(t *testing.T) {
 					p := e.Real()
 					s := (*strategy.TPUStrategy)(nil)
 					if platform == "tpu" {
-						s = ahead(t, e, p)
+						s = strategytest.Ahead(t, e.Slice, options(e, p))
 					} else {
-						s = over(t, openCPU(t), e.Replicas, e.Logical, p)
+						s = strategytest.On(t, plugintest.System(t, devices), options(e, p))
 					}
 					line, err := json.Marshal(compiled(t, s, platform, e, p))
 					require.NoError(t, err)

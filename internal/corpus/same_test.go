@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/corpus"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -45,16 +47,16 @@ func requireSame(t *testing.T, want, got, what string) {
 var _ = shapes.Make
 
 func TestEveryTraceOfAProgramGivesTheSameText(t *testing.T) {
-	sys := openCPU(t)
+	sys := plugintest.System(t, devices)
 	for _, e := range corpus.All() {
 		t.Run(e.Name, func(t *testing.T) {
 			p := e.Small()
-			s := over(t, sys, e.Replicas, e.Logical, p)
+			s := strategytest.On(t, sys, options(e, p))
 			want := ""
 			for i := range traces {
 				store := model.NewStore()
 				if i > 0 {
-					s = over(t, sys, e.Replicas, e.Logical, p)
+					s = strategytest.On(t, sys, options(e, p))
 				}
 				got := textOf(t, s, p, store)
 				if i == 0 {

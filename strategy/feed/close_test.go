@@ -9,19 +9,14 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 func TestCloseReleasesWhatIsReady(t *testing.T) {
 	plugintest.Path(t, "cpu")
 	ctx := context.Background()
-	sys, err := system.Open(ctx, system.Options{CPUDevices: 2})
-	require.NoError(t, err)
-	defer sys.Close()
-	s, err := strategy.New(sys, strategy.Options{Replicas: 2})
-	require.NoError(t, err)
-	defer s.Close()
+	s := strategytest.New(t, 2, 1)
 	f, err := FromDataset(ctx, s, input.Range(40).Batch(4, true), Options{Depth: 3, Partial: Pad})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(f.ready) == 3 }, 5*time.Second, time.Millisecond)

@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
 // A first batch without rows does not say how many rows the others are padded to.
 func TestABatchWithoutRowsIsPaddedToTheRowsOfTheOthers(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	batches := func(rows ...int) func(context.Context) iter.Seq2[input.Element, error] {
 		return func(context.Context) iter.Seq2[input.Element, error] {
 			return func(yield func(input.Element, error) bool) {

@@ -19,25 +19,13 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/input/gomlxdata"
-	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
-
-func newStrategy(t testing.TB, replicas, logicalDevices int) *strategy.TPUStrategy {
-	t.Helper()
-	plugintest.Path(t, "cpu")
-	sys, err := system.Open(context.Background(), system.Options{CPUDevices: replicas * logicalDevices})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, sys.Close()) })
-	s, err := strategy.New(sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
-}
 
 // pairs is a dataset of n rows of two components: a row of four floats from i, and
 // i itself.
@@ -71,23 +59,12 @@ func open(t testing.TB, s *strategy.TPUStrategy, ds input.Dataset, opts feed.Opt
 	return f
 }
 
-// local reads a value of each replica back.
-func local(t testing.TB, v *strategy.PerReplica, replicas int) (all []any) {
-	t.Helper()
-	for r := range replicas {
-		x, err := v.Local(context.Background(), r)
-		require.NoError(t, err)
-		all = append(all, x.Value())
-	}
-	return all
-}
-
 // labels reads the rest of a feed: the labels of each replica of each step.
 func labels(t testing.TB, f *feed.Feed, s *strategy.TPUStrategy) (all [][]any) {
 	t.Helper()
 	for batch, err := range f.All(context.Background()) {
 		require.NoError(t, err)
-		all = append(all, local(t, batch.Values[1], s.NumReplicasInSync()))
+		all = append(all, strategytest.Values(t, batch.Values[1], s.NumReplicasInSync()))
 	}
 	return all
 }
@@ -98,7 +75,7 @@ func TestTheDevicesHoldWhatTheInputHad(t *testing.T) {
 		replicas, p int
 		split       logical.Annotation
 	}{{1, 1, logical.Annotation{}}, {2, 1, logical.Annotation{}}, {4, 1, logical.Annotation{}}, {2, 2, logical.SplitInto(1, 2)}, {2, 2, logical.SplitInto(2, 1)}} {
-		s := newStrategy(t, c.replicas, c.p)
+		s := strategytest.New(t, c.replicas, c.p)
 		ds := pairs(48).Shuffle(48, input.ShuffleOptions{Seed: 3}).Batch(8, true).Repeat(2)
 		for _, depth := range []int{0, 1, 5, 100} {
 			f := open(t, s, ds, feed.Options{Depth: depth, Annotations: []logical.Annotation{c.split}})
@@ -112,7 +89,7 @@ func TestTheDevicesHoldWhatTheInputHad(t *testing.T) {
 				require.Len(t, batch.Args(), 2)
 				require.Equal(t, step.Replicas[0].Paths(), batch.Paths)
 				for leaf, v := range batch.Values {
-					for r, got := range local(t, v, c.replicas) {
+					for r, got := range strategytest.Values(t, v, c.replicas) {
 						want, err := gomlxdata.ToTensor(step.Replicas[r].Leaves()[leaf])
 						require.NoError(t, err)
 						require.Equal(t, want.Value(), got, "step %d, replica %d", steps, r)
@@ -132,7 +109,7 @@ func TestTheDevicesHoldWhatTheInputHad(t *testing.T) {
 
 func TestAPositionGoesOnWithTheVeryNextBatch(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	ds := pairs(22).Shuffle(7, input.ShuffleOptions{Seed: 1}).Batch(4, true).Repeat(3)
 	want := labels(t, open(t, s, ds, feed.Options{}), s)
 	require.Len(t, want, 15)
@@ -155,26 +132,26 @@ func TestAPositionGoesOnWithTheVeryNextBatch(t *testing.T) {
 
 func TestPaddedBatchesHaveOneShapeAndAMask(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	for _, rows := range []int{0, 3} {
 		f := open(t, s, pairs(7).Batch(4, false), feed.Options{Partial: feed.Pad, Rows: rows})
 		batch, err := f.Next(ctx)
 		require.NoError(t, err)
 		require.Len(t, batch.Args(), 3)
 		if rows == 0 { // two, the largest share of a batch of four
-			require.Equal(t, []any{[]int32{0, 1}, []int32{2, 3}}, local(t, batch.Values[1], 2))
-			require.Equal(t, []any{[]bool{true, true}, []bool{true, true}}, local(t, batch.Mask, 2))
+			require.Equal(t, []any{[]int32{0, 1}, []int32{2, 3}}, strategytest.Values(t, batch.Values[1], 2))
+			require.Equal(t, []any{[]bool{true, true}, []bool{true, true}}, strategytest.Values(t, batch.Mask, 2))
 		} else {
-			require.Equal(t, []any{[]int32{0, 1, 0}, []int32{2, 3, 0}}, local(t, batch.Values[1], 2))
-			require.Equal(t, []any{[]bool{true, true, false}, []bool{true, true, false}}, local(t, batch.Mask, 2))
+			require.Equal(t, []any{[]int32{0, 1, 0}, []int32{2, 3, 0}}, strategytest.Values(t, batch.Values[1], 2))
+			require.Equal(t, []any{[]bool{true, true, false}, []bool{true, true, false}}, strategytest.Values(t, batch.Mask, 2))
 		}
 		batch, err = f.Next(ctx)
 		require.NoError(t, err)
 		require.Equal(t, []int{2, 1}, batch.Rows)
 		if rows == 0 {
-			require.Equal(t, []any{[]int32{4, 5}, []int32{6, 0}}, local(t, batch.Values[1], 2))
-			require.Equal(t, []any{[]bool{true, true}, []bool{true, false}}, local(t, batch.Mask, 2))
-			require.Equal(t, [][]float32{{6, 6.25, 6.5, 6.75}, {0, 0, 0, 0}}, local(t, batch.Values[0], 2)[1])
+			require.Equal(t, []any{[]int32{4, 5}, []int32{6, 0}}, strategytest.Values(t, batch.Values[1], 2))
+			require.Equal(t, []any{[]bool{true, true}, []bool{true, false}}, strategytest.Values(t, batch.Mask, 2))
+			require.Equal(t, [][]float32{{6, 6.25, 6.5, 6.75}, {0, 0, 0, 0}}, strategytest.Values(t, batch.Values[0], 2)[1])
 		}
 		require.True(t, batch.Values[0].Shape().Equal(batch.Values[0].Shape()))
 		_, err = f.Next(ctx)
@@ -190,7 +167,7 @@ func TestPaddedBatchesHaveOneShapeAndAMask(t *testing.T) {
 		if masks++; masks == 6 {
 			full[0], full[1] = []bool{true, false}, []bool{true, false}
 		}
-		require.Equal(t, full, local(t, batch.Mask, 2), "batch %d", batch.Index)
+		require.Equal(t, full, strategytest.Values(t, batch.Mask, 2), "batch %d", batch.Index)
 	}
 	require.Equal(t, 6, masks)
 
@@ -205,7 +182,7 @@ func TestPaddedBatchesHaveOneShapeAndAMask(t *testing.T) {
 
 func TestAnExactBatchIsASecondShape(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	f := open(t, s, pairs(6).Batch(4, false), feed.Options{})
 	require.Equal(t, [][]any{{[]int32{0, 1}, []int32{2, 3}}, {[]int32{4}, []int32{5}}}, labels(t, f, s))
 
@@ -225,7 +202,7 @@ func TestAnExactBatchIsASecondShape(t *testing.T) {
 
 func TestErrorsComeAfterTheBatchesBeforeThem(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	broken := errors.New("broken")
 	fails := func(at int32, with func() error, parallel int) input.Dataset {
 		return pairs(40).Map(func(_ context.Context, e input.Element) (input.Element, error) {
@@ -293,7 +270,7 @@ func slow(allow <-chan struct{}, read *atomic.Int64) func(context.Context) iter.
 
 func TestTheFeedRunsAheadByItsDepth(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	allow := make(chan struct{})
 	close(allow)
 	// By depth: how many batches are read once so many were handed out.
@@ -319,7 +296,7 @@ func TestTheFeedRunsAheadByItsDepth(t *testing.T) {
 }
 
 func TestACancelledWaitLosesNothing(t *testing.T) {
-	s := newStrategy(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	allow := make(chan struct{})
 	var read atomic.Int64
 	f, err := feed.FromSeq(context.Background(), s, slow(allow, &read), input.SeqOptions{}, feed.Options{})
@@ -333,12 +310,12 @@ func TestACancelledWaitLosesNothing(t *testing.T) {
 		allow <- struct{}{}
 		batch, err := f.Next(context.Background())
 		require.NoError(t, err)
-		require.Equal(t, []any{[]int32{int32(i)}, []int32{int32(i)}}, local(t, batch.Values[0], 2))
+		require.Equal(t, []any{[]int32{int32(i)}, []int32{int32(i)}}, strategytest.Values(t, batch.Values[0], 2))
 	}
 }
 
 func TestTheEndOfItsContextEndsTheFeed(t *testing.T) {
-	s := newStrategy(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	var read atomic.Int64
 	ctx, cancel := context.WithCancelCause(context.Background())
 	f, err := feed.FromSeq(ctx, s, slow(make(chan struct{}), &read), input.SeqOptions{BatchSize: 2}, feed.Options{})
@@ -353,7 +330,7 @@ func TestTheEndOfItsContextEndsTheFeed(t *testing.T) {
 
 func TestCloseEndsAWaitingNext(t *testing.T) {
 	leaktest.Check(t)
-	s := newStrategy(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	var read atomic.Int64
 	allow := make(chan struct{}, 1)
 	allow <- struct{}{}
@@ -373,7 +350,7 @@ func TestCloseEndsAWaitingNext(t *testing.T) {
 
 func TestABatchIsThereUntilTheNext(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	for _, opts := range []feed.Options{{}, {Depth: 5, Partial: feed.Pad}} {
 		f := open(t, s, pairs(12).Batch(4, true), opts)
 		var before *feed.Batch
@@ -383,7 +360,7 @@ func TestABatchIsThereUntilTheNext(t *testing.T) {
 				_, err := before.Values[0].Local(ctx, 0)
 				require.ErrorIs(t, err, strategy.ErrClosed)
 			}
-			local(t, batch.Values[0], 2)
+			strategytest.Values(t, batch.Values[0], 2)
 			before = batch
 		}
 		require.NoError(t, f.Close())
@@ -393,7 +370,7 @@ func TestABatchIsThereUntilTheNext(t *testing.T) {
 }
 
 func TestAClosedStrategyIsAnError(t *testing.T) {
-	s := newStrategy(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	f := open(t, s, pairs(400).Batch(4, true), feed.Options{Depth: 1})
 	require.NoError(t, s.Close())
 	var err error
@@ -405,7 +382,7 @@ func TestAClosedStrategyIsAnError(t *testing.T) {
 
 func TestOptionsThatDoNotFitAreNamed(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	d := distribute(t, s, pairs(8).Batch(4, true))
 	for option, opts := range map[string]feed.Options{
 		"Depth": {Depth: -1}, "Partial": {Partial: 9}, "Rows": {Rows: 4},
@@ -449,7 +426,7 @@ func (d trainData) Iter() iter.Seq2[train.Batch, error] {
 }
 
 func TestAGoMLXDatasetIsFed(t *testing.T) {
-	s := newStrategy(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	f, err := feed.FromTrain(context.Background(), s, trainData(3), gomlxdata.Options{}, feed.Options{})
 	require.NoError(t, err)
 	defer f.Close()

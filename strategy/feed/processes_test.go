@@ -16,45 +16,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
-
-// onHosts runs a program on simulated processes at once.
-func onHosts(t *testing.T, processes, replicas int, program func(ctx context.Context, s *strategy.TPUStrategy) error) {
-	t.Helper()
-	plugintest.Path(t, "cpu")
-	sys, err := system.Open(context.Background(), system.Options{CPUDevices: replicas})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, sys.Close()) }()
-	cluster, err := simhost.New(sys, simhost.Options{Processes: processes})
-	require.NoError(t, err)
-	var all sync.WaitGroup
-	for i := range processes {
-		all.Go(func() {
-			ctx := context.Background()
-			own, err := cluster.Open(ctx, i)
-			if !assert.NoError(t, err) {
-				return
-			}
-			s, err := strategy.New(own, strategy.Options{Replicas: replicas})
-			if assert.NoError(t, err) {
-				assert.NoError(t, program(ctx, s), "process %d", i)
-				assert.NoError(t, s.Close())
-			}
-			assert.NoError(t, own.Close())
-		})
-	}
-	all.Wait()
-}
 
 // TestEachProcessFeedsItsReplicas sums the batches over all replicas of all
 // processes.
 func TestEachProcessFeedsItsReplicas(t *testing.T) {
 	var mu sync.Mutex
 	sums := map[int][]int32{}
-	onHosts(t, 2, 4, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	errs := strategytest.OnProcesses(t, plugintest.System(t, 4), simhost.Options{Processes: 2}, strategy.Options{Replicas: 4}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		f, err := feed.FromDataset(ctx, s, pairs(32).Batch(8, true), feed.Options{})
 		if err != nil {
 			return err
@@ -93,6 +65,7 @@ func TestEachProcessFeedsItsReplicas(t *testing.T) {
 		}
 		return nil
 	})
+	strategytest.NoErrors(t, errs)
 	want := []int32{28, 92, 156, 220}
 	require.Equal(t, map[int][]int32{0: want, 1: want}, sums)
 }
@@ -107,7 +80,7 @@ func TestProcessesThatMayEndApartAreToldSo(t *testing.T) {
 	numbers := input.Lines(paths, input.FileOptions{}).Map(func(context.Context, input.Element) (input.Element, error) {
 		return input.Leaf(input.Scalar(int32(7))), nil
 	}, input.MapOptions{Spec: input.Leaf(input.TensorSpec{Kind: input.Int32})})
-	onHosts(t, 2, 4, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	errs := strategytest.OnProcesses(t, plugintest.System(t, 4), simhost.Options{Processes: 2}, strategy.Options{Replicas: 4}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		f, err := feed.FromDataset(ctx, s, numbers.Batch(8, true), feed.Options{})
 		if err != nil {
 			return err
@@ -128,4 +101,5 @@ func TestProcessesThatMayEndApartAreToldSo(t *testing.T) {
 		}
 		return f.Close()
 	})
+	strategytest.NoErrors(t, errs)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
@@ -60,7 +61,7 @@ func TestFedTrainingIsTheSameAsOnHostBatches(t *testing.T) {
 	ctx := context.Background()
 	ds, x, y := digits(64)
 	losses := func(run func(step *strategy.TrainStep) []float64) []float64 {
-		return run(mlp(newStrategy(t, 4, 1), 32))
+		return run(mlp(strategytest.New(t, 4, 1), 32))
 	}
 	want := losses(func(step *strategy.TrainStep) (all []float64) {
 		for i := range 8 {
@@ -73,7 +74,7 @@ func TestFedTrainingIsTheSameAsOnHostBatches(t *testing.T) {
 		}
 		return all
 	})
-	s := newStrategy(t, 4, 1)
+	s := strategytest.New(t, 4, 1)
 	f := open(t, s, ds.Batch(8, true), feed.Options{})
 	step := mlp(s, 32)
 	var got []float64

@@ -14,13 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
 func TestUnevenBatchesAreFedAsTheyAre(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	ds, err := s.Extended().MakeNumpyDataset([]float32{1, 2, 3, 4, 5, 6, 7})
 	require.NoError(t, err)
 	f, err := feed.FromDataset(ctx, s, ds.Batch(4, false), feed.Options{Partial: feed.Uneven})
@@ -47,7 +50,7 @@ func TestUnevenBatchesAreFedAsTheyAre(t *testing.T) {
 
 // Several processes have one shape: an uneven batch is refused by name on each of them.
 func TestSeveralProcessesRefuseUnevenBatches(t *testing.T) {
-	onHosts(t, 2, 4, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	errs := strategytest.OnProcesses(t, plugintest.System(t, 4), simhost.Options{Processes: 2}, strategy.Options{Replicas: 4}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		d, err := s.DistributeDataset(input.Range(16).Batch(8, true), strategy.DistributeOptions{})
 		if err != nil {
 			return err
@@ -67,4 +70,5 @@ func TestSeveralProcessesRefuseUnevenBatches(t *testing.T) {
 		}
 		return nil
 	})
+	strategytest.NoErrors(t, errs)
 }

@@ -1,0 +1,82 @@
+package plugintest
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// System opens a system of so many CPU devices. It is closed when the test ends.
+func System(t testing.TB, devices int) *system.System {
+	t.Helper()
+	sys, err := system.Open(context.Background(), system.Options{CPUDevices: devices, Plugin: Path(t, "cpu")})
+	if err != nil {
+		t.Fatalf("plugintest: %v", err)
+	}
+	t.Cleanup(func() { closed(t, sys) })
+	return sys
+}
+
+// Slice describes a TPU slice, such as "v5litepod-8", for compilation ahead of time with libtpu. It is
+// closed when the test ends. Call it in a process where [TPUChild] returned true.
+func Slice(t testing.TB, name string) *system.Slice {
+	t.Helper()
+	slice, err := system.Describe(context.Background(), name, system.DescribeOptions{Plugin: Path(t, "tpu")})
+	if err != nil {
+		t.Fatalf("plugintest: %v", err)
+	}
+	t.Cleanup(func() { closed(t, slice) })
+	return slice
+}
+
+// Libtpu returns the path of libtpu. A test that lacks it is skipped, also where plugins are required:
+// it fails only with TPUSTRATEGY_AOT=1 in the environment.
+func Libtpu(t testing.TB) string {
+	t.Helper()
+	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
+		t.Setenv(Require, "")
+	}
+	return Path(t, "tpu")
+}
+
+// TPUChild runs the test in a process of its own with libtpu, which one process loads at a time, and fails
+// it if that process fails. It returns true in that process and false in the one that started it:
+//
+//	if !plugintest.TPUChild(t) {
+//		return
+//	}
+func TPUChild(t testing.TB) bool {
+	t.Helper()
+	Libtpu(t)
+	if InChild(t) {
+		return true
+	}
+	out, err := Child(t, append(TPUEnv(), "TPU_LOG_DIR=disabled")...)
+	if err != nil {
+		t.Fatalf("plugintest: %v\n%s", err, out)
+	}
+	t.Log(out)
+	return false
+}
+
+// Within fails the test if the function has not returned after the time; the function goes on.
+func Within(t testing.TB, limit time.Duration, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(limit):
+		t.Fatalf("plugintest: no return in %v", limit)
+	}
+}
+
+func closed(t testing.TB, x interface{ Close() error }) {
+	t.Helper()
+	if err := x.Close(); err != nil {
+		t.Errorf("plugintest: %v", err)
+	}
+}

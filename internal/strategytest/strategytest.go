@@ -1,0 +1,140 @@
+// Package strategytest opens strategies for tests, on the devices of package plugintest, and reads
+// their values back. What it opens is closed when the test ends, and an error fails the test.
+package strategytest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// New returns a strategy of so many replicas and logical devices, on CPU devices of its own. The options
+// may be left out; what they say of the mesh does not count.
+func New(t testing.TB, replicas, logicalDevices int, opts ...strategy.Options) *strategy.TPUStrategy {
+	t.Helper()
+	o := strategy.Options{}
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	o.Replicas, o.LogicalDevices = replicas, logicalDevices
+	return On(t, plugintest.System(t, replicas*logicalDevices), o)
+}
+
+// On returns a strategy on devices that are open.
+func On(t testing.TB, sys *system.System, opts strategy.Options) *strategy.TPUStrategy {
+	t.Helper()
+	s, err := strategy.New(sys, opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// Ahead returns a strategy that compiles for a TPU slice. Call it where [plugintest.TPUChild] returned true.
+func Ahead(t testing.TB, slice string, opts strategy.Options) *strategy.TPUStrategy {
+	t.Helper()
+	s, err := strategy.NewAheadOfTime(plugintest.Slice(t, slice), opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// OnMeshes runs a subtest on each mesh, given as replicas and logical devices.
+func OnMeshes(t *testing.T, meshes [][2]int, run func(t *testing.T, s *strategy.TPUStrategy)) {
+	t.Helper()
+	for _, m := range meshes {
+		t.Run(fmt.Sprintf("%dx%d", m[0], m[1]), func(t *testing.T) { run(t, New(t, m[0], m[1])) })
+	}
+}
+
+// OnProcesses runs a program at once on each of the simulated processes that share the devices, with a
+// strategy of its own, and returns the error of each process, in their order.
+func OnProcesses(t testing.TB, sys *system.System, processes simhost.Options, opts strategy.Options,
+	program func(ctx context.Context, s *strategy.TPUStrategy) error) []error {
+	t.Helper()
+	cluster, err := simhost.New(sys, processes)
+	require.NoError(t, err)
+	errs := make([]error, processes.Processes)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			own, err := cluster.Open(context.Background(), i)
+			if errs[i] = err; err != nil {
+				return
+			}
+			defer func() { assert.NoError(t, own.Close(), "process %d", i) }()
+			s, err := strategy.New(own, opts)
+			if errs[i] = err; err != nil {
+				return
+			}
+			defer func() { assert.NoError(t, s.Close(), "process %d", i) }()
+			errs[i] = program(context.Background(), s)
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+// NoErrors fails the test at the first of the errors of [OnProcesses].
+func NoErrors(t testing.TB, errs []error) {
+	t.Helper()
+	for i, err := range errs {
+		require.NoError(t, err, "process %d", i)
+	}
+}
+
+// Values reads a value of each replica back, as [tensors.Tensor.Value] gives it.
+func Values(t testing.TB, v interface {
+	Local(ctx context.Context, replica int) (*tensors.Tensor, error)
+}, replicas int) (all []any) {
+	t.Helper()
+	for r := range replicas {
+		x, err := v.Local(context.Background(), r)
+		require.NoError(t, err, "replica %d", r)
+		all = append(all, x.Value())
+	}
+	return all
+}
+
+// Float64 reads a number, such as a loss.
+func Float64(t testing.TB, m *strategy.Mirrored) float64 {
+	t.Helper()
+	value, err := m.Float64(context.Background())
+	require.NoError(t, err)
+	return value
+}
+
+// Numbers returns the elements of a tensor of float32, float64 or int32 as float64.
+func Numbers(t testing.TB, x *tensors.Tensor) (all []float64) {
+	t.Helper()
+	x.MustConstFlatData(func(flat any) {
+		switch flat := flat.(type) {
+		case []float32:
+			all = widened(flat)
+		case []float64:
+			all = widened(flat)
+		case []int32:
+			all = widened(flat)
+		default:
+			t.Fatalf("strategytest: no numbers in %s", x.Shape())
+		}
+	})
+	return all
+}
+
+func widened[T float32 | float64 | int32](flat []T) []float64 {
+	all := make([]float64, len(flat))
+	for i, x := range flat {
+		all[i] = float64(x)
+	}
+	return all
+}
