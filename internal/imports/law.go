@@ -88,7 +88,7 @@ func (l Law) Check(found map[string]Imports) (faults []string) {
 	}
 	for _, path := range slices.Sorted(maps.Keys(found)) {
 		if _, ok := place[path]; !ok {
-			fault("%s is not in law.txt: give it a line above all that it imports", path)
+			fault("%s is not in law.txt: give it a line above all that it imports: %s", path, Room{Path: path}.line(found[path]))
 		}
 	}
 	for _, layer := range l.Layers {
@@ -112,11 +112,11 @@ func (l Law) Check(found map[string]Imports) (faults []string) {
 					fault("law.txt lets %s import %s, and it does not", r.Path, path)
 				}
 			}
-			for _, path := range slices.Sorted(maps.Keys(got.Sources)) {
-				if r.Open && lower(path) || slices.Contains(r.May, path) {
-					continue
-				}
-				fault("%s imports %s, which law.txt does not allow it: %s", r.Path, path, r.line(got))
+			beyond := slices.DeleteFunc(slices.Sorted(maps.Keys(got.Sources)), func(path string) bool {
+				return r.Open && lower(path) || slices.Contains(r.May, path)
+			})
+			if len(beyond) > 0 {
+				fault("%s imports %s, which law.txt does not allow; with it the line is: %s", r.Path, strings.Join(beyond, " "), r.line(got))
 			}
 			for _, path := range slices.Sorted(maps.Keys(got.Tests)) {
 				if !lower(path) && path != r.Path && !kit[path] && !slices.Contains(r.TestsAlso, path) {

@@ -94,8 +94,8 @@ objects
 		want string
 	}{
 		"a package without a line":         {"fresh", sources(), "fresh is not in law.txt"},
-		"an import that is not allowed":    {"mid", sources("low", "top"), "mid imports top, which law.txt does not allow it: mid: low top"},
-		"a lower one that is not allowed":  {"other", sources(C, "low"), "other imports low, which law.txt does not allow it"},
+		"an import that is not allowed":    {"mid", sources("low", "top"), "mid imports top, which law.txt does not allow; with it the line is: mid: low top"},
+		"a lower one that is not allowed":  {"other", sources(C, "low"), "other imports low, which law.txt does not allow"},
 		"an arrow that no source uses":     {"mid", sources(), "law.txt lets mid import low, and it does not"},
 		"C where it is not allowed":        {"mid", sources("low", C), "mid imports C, which"},
 		"an open package that points up":   {"new", sources("low", "top"), "new imports top, which"},
