@@ -60,6 +60,25 @@ func TestThePictureIsDrawnFromTheLaw(t *testing.T) {
 	assert.Equal(t, drawn, picture, "go test ./internal/imports -update draws it again")
 }
 
+func TestThePageSaysWhatEachPackageIs(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "architecture.md"))
+	require.NoError(t, err)
+	var first strings.Builder // the first cells of its table
+	for line := range strings.Lines(string(page)) {
+		if cell, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | "); ok {
+			first.WriteString(cell)
+		}
+	}
+	for _, layer := range parsed(t, table).Layers {
+		for _, r := range layer.Rooms {
+			inner := strings.Contains(r.Path, "internal/") || strings.HasPrefix(r.Path, "examples/") || strings.HasPrefix(r.Path, "testdata/")
+			if !inner && !r.ForTests && !r.Open && r.Path != "cluster_resolver/tpuapi" {
+				assert.Contains(t, first.String(), "`"+r.Path+"`", "the table of packages")
+			}
+		}
+	}
+}
+
 func sources(paths ...string) Imports {
 	i := Imports{Sources: map[string]bool{}, Tests: map[string]bool{}}
 	for _, p := range paths {
