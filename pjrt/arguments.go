@@ -1,6 +1,10 @@
 package pjrt
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
 
 // The buffers of a launch: entered before it, so that no other call disturbs them,
 // and left after it, or given back if it comes to nothing.
@@ -54,11 +58,11 @@ func (l *LoadedExecutable) takeArguments(s *launch, args, results [][]*Buffer, d
 
 // foreign is the error of a buffer that is no buffer of this client.
 func foreign(b *Buffer, result bool, device, index int) error {
-	detail := "it is nil"
+	reason := "it is nil"
 	if b != nil {
-		detail = "it belongs to another client"
+		reason = "it belongs to another client"
 	}
-	return &ArgumentError{Result: result, Device: device, Index: index, Detail: detail}
+	return &ArgumentError{Result: result, Device: device, Index: index, Reason: reason}
 }
 
 // misfit is the error of an argument that was entered, but is on another device or
@@ -66,9 +70,10 @@ func foreign(b *Buffer, result bool, device, index int) error {
 func (l *LoadedExecutable) misfit(params []*shape, d, i int, b *Buffer) error {
 	e := &ArgumentError{Device: d, Index: i}
 	if have, want := b.dev.Load(), l.devices[d]; have != want {
-		e.Detail = fmt.Sprintf("it is on device %d, this launch position is device %d; copy it with CopyToDevice", have.ID(), want.ID())
+		e.Reason = fmt.Sprintf("it is on device %d, this launch position is device %d", have.ID(), want.ID())
+		e.Hint = "copy it with CopyToDevice"
 	} else {
-		e.Detail = fmt.Sprintf("it is %v, the program takes %v", b.shape.Load(), params[i])
+		e.Reason = fmt.Sprintf("it is %v, the program takes %v", b.shape.Load(), params[i])
 	}
 	return e
 }
@@ -83,16 +88,15 @@ func occupied(args [][]*Buffer, donate []bool, d, i int, err error) error {
 	for dd, row := range args {
 		for ii, other := range row {
 			if other == b && (dd != d || ii != i) {
-				both := donate[i] && donate[ii]
-				e.Detail = fmt.Sprintf("it is donated and also argument %d of device %d; copy it, or do not donate it", ii, dd)
-				if both {
-					e.Detail = fmt.Sprintf("it is donated twice, also as argument %d of device %d", ii, dd)
+				e.Reason, e.Hint = fmt.Sprintf("it is donated and also argument %d of device %d", ii, dd), "copy it, or do not donate it"
+				if donate[i] && donate[ii] {
+					e.Reason, e.Hint = fmt.Sprintf("it is donated twice, also as argument %d of device %d", ii, dd), "copy it"
 				}
 				return e
 			}
 		}
 	}
-	e.Detail = "another call is using it, so it cannot be donated now"
+	e.Reason = "another call is using it, so it cannot be donated now"
 	return e
 }
 
@@ -140,11 +144,11 @@ func (l *LoadedExecutable) takeResults(s *launch, args, results [][]*Buffer, don
 			}
 			state, err := b.acquireEmpty()
 			if err != nil {
-				detail := "it is live: close it, donate it in this call, or pass nil"
+				e := &ArgumentError{Result: true, Device: d, Index: j, Reason: "it is live", Err: err, Hint: "close it, donate it in this call, or pass nil"}
 				if occurrences(results, b) > 1 {
-					detail = "it is there twice"
+					e.Reason, e.Hint = "it is there twice", "give each result a buffer of its own, or nil"
 				}
-				return &ArgumentError{Result: true, Device: d, Index: j, Detail: detail, Err: err}
+				return e
 			}
 			b.claim.Store(s.id | 1)
 			s.taken[k] = state
@@ -184,3 +188,44 @@ func (l *LoadedExecutable) returnResults(s *launch, results [][]*Buffer) {
 		}
 	}
 }
+
+// ArgumentError reports what is wrong with a buffer, or with the list of buffers, of an
+// Execute call. Nothing was executed then.
+type ArgumentError struct {
+	// Result is true for a result slot, false for an argument.
+	Result bool
+	// Device is the position in launch order, Index the parameter or result number; each
+	// is -1 where the list itself is wrong.
+	Device, Index int
+	// Reason says what was found and what was expected.
+	Reason string
+	// Hint says what to write instead; it may be empty.
+	Hint string
+	// Err is ErrClosed, ErrDonated, ErrBusy or nil.
+	Err error
+}
+
+// Error returns a text such as "pjrt: execute: argument 2 of device 1: reason: cause; hint".
+func (e *ArgumentError) Error() string {
+	what := "argument"
+	if e.Result {
+		what = "result"
+	}
+	switch {
+	case e.Index >= 0 && e.Device >= 0:
+		what = fmt.Sprintf("%s %d of device %d", what, e.Index, e.Device)
+	case e.Index >= 0:
+		what = fmt.Sprintf("%s %d", what, e.Index)
+	case e.Device >= 0:
+		what = fmt.Sprintf("%ss of device %d", what, e.Device)
+	default:
+		what += "s"
+	}
+	return errkind.Text("pjrt: execute: "+what, e.Reason, e.Err, e.Hint)
+}
+
+// Kind returns the kind of the cause, or InvalidArgumentError without one.
+func (e *ArgumentError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.InvalidArgumentError) }
+
+// Unwrap returns the cause, which may be nil.
+func (e *ArgumentError) Unwrap() error { return e.Err }

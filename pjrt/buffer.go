@@ -316,7 +316,7 @@ func (b *Buffer) String() string {
 // use runs f on the live C buffer.
 func (b *Buffer) use(op string, f func() error) error {
 	if err := b.acquire(); err != nil {
-		return fmt.Errorf("pjrt: %s: %v: %w", op, b, err)
+		return fail(op, b.String(), err)
 	}
 	defer b.release()
 	return b.core.wrap(op, f())
@@ -335,7 +335,7 @@ func (b *Buffer) OnDeviceSize() (n int, err error) {
 // that made them, or there is an event to wait for.
 func (b *Buffer) poll(op string) (capi.Event, error) {
 	if err := b.acquire(); err != nil {
-		return nil, fmt.Errorf("pjrt: %s: %v: %w", op, b, err)
+		return nil, fail(op, b.String(), err)
 	}
 	event, err := b.core.api.BufferPoll(b.h.c)
 	b.release()
@@ -360,7 +360,7 @@ func (b *Buffer) IsReady() (bool, error) {
 func (b *Buffer) Ready(ctx context.Context) error {
 	// The reference keeps the client open while only the event is held.
 	if err := b.core.retain(childCall); err != nil {
-		return fmt.Errorf("pjrt: wait: %w", err)
+		return fail("wait", b.String(), err)
 	}
 	defer b.core.release(childCall)
 	event, err := b.poll("wait")

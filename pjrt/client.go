@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"unsafe"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
@@ -61,7 +63,7 @@ func (p *Plugin) NewClient(ctx context.Context, o ClientOptions) (*Client, error
 	if v, ok := o.Options["cpu_device_count"]; ok {
 		i := slices.IndexFunc(options, func(n capi.NamedValue) bool { return n.Name == "cpu_device_count" })
 		if n, ok := options[i].Value.(int64); !ok || n < 1 || n > maxCPUDevices {
-			return nil, &OptionError{"cpu_device_count", v, fmt.Sprintf("%v (%T) is not an int64 from 1 to %d", v, v, maxCPUDevices)}
+			return nil, &OptionError{Name: "cpu_device_count", Value: v, Reason: fmt.Sprintf("%v (%T) is not an int64 from 1 to %d", v, v, maxCPUDevices)}
 		}
 	}
 	return await(ctx, "create client", func() (*Client, error) { return p.newClient(options, cloneAttributes(o.Options)) }, func(c *Client) { c.Close() }, nil)
@@ -206,7 +208,7 @@ func (c *Client) LookupDevice(id int) (*Device, error) {
 	if d := c.byID[id]; d != nil {
 		return d, nil
 	}
-	return nil, fmt.Errorf("pjrt: look up device: no device %d among %d: %w", id, len(c.devices), NotFound)
+	return nil, &errkind.Fault{Op: "pjrt: look up device", Subject: strconv.Itoa(id), Reason: fmt.Sprintf("it is none of the client's %d", len(c.devices)), Err: NotFound, Hint: "Devices lists them"}
 }
 
 // DefaultDeviceAssignment is the plugin's choice of devices for a program:
@@ -216,7 +218,7 @@ func (c *Client) DefaultDeviceAssignment(replicas, partitions int) ([][]int, err
 		return nil, err
 	}
 	if err := c.retain(childCall); err != nil {
-		return nil, fmt.Errorf("pjrt: default device assignment: %w", err)
+		return nil, fail("default device assignment", "", err)
 	}
 	defer c.release(childCall)
 	flat, err := c.api.ClientDefaultAssignment(c.c, replicas, partitions)

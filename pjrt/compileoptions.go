@@ -62,11 +62,11 @@ const maxDevices = 1 << 20
 func checkCounts(replicas, partitions, devices int) error {
 	switch {
 	case replicas < 1 || replicas > maxDevices:
-		return &CompileError{"Replicas", fmt.Sprintf("%d is not from 1 to %d", replicas, maxDevices)}
+		return compileError("Replicas", "%d is not from 1 to %d", replicas, maxDevices)
 	case partitions < 1 || partitions > maxDevices:
-		return &CompileError{"Partitions", fmt.Sprintf("%d is not from 1 to %d", partitions, maxDevices)}
+		return compileError("Partitions", "%d is not from 1 to %d", partitions, maxDevices)
 	case replicas*partitions > devices:
-		return &CompileError{"Replicas", fmt.Sprintf("%d replicas of %d partitions need %d devices, there are %d", replicas, partitions, replicas*partitions, devices)}
+		return compileError("Replicas", "%d replicas of %d partitions need %d devices, there are %d", replicas, partitions, replicas*partitions, devices)
 	}
 	return nil
 }
@@ -103,13 +103,13 @@ func (o CompileOptions) encode(devices int, known func(id int) bool) ([]byte, er
 	overrides := maps.Clone(o.Overrides)
 	if o.DumpDir != "" {
 		if strings.ContainsRune(o.DumpDir, 0) {
-			return nil, &CompileError{"DumpDir", "it holds a NUL"}
+			return nil, compileError("DumpDir", "it holds a NUL")
 		}
 		if overrides == nil {
 			overrides = map[string]any{}
 		}
 		if _, twice := overrides["xla_dump_to"]; twice {
-			return nil, &CompileError{"Overrides", "xla_dump_to is set by DumpDir too"}
+			return nil, &CompileError{Field: "Overrides", Reason: "xla_dump_to is set by DumpDir too", Hint: "set one of them"}
 		}
 		overrides["xla_dump_to"] = o.DumpDir
 	}
@@ -129,23 +129,20 @@ func (o CompileOptions) checkAssignment(replicas, partitions int, known func(id 
 	if o.DeviceAssignment == nil {
 		return nil
 	}
-	fail := func(format string, args ...any) error {
-		return &CompileError{"DeviceAssignment", fmt.Sprintf(format, args...)}
-	}
 	if len(o.DeviceAssignment) != replicas {
-		return fail("it has %d replicas, Replicas is %d", len(o.DeviceAssignment), replicas)
+		return compileError("DeviceAssignment", "it has %d replicas, Replicas is %d", len(o.DeviceAssignment), replicas)
 	}
 	seen := map[int][2]int{}
 	for r, row := range o.DeviceAssignment {
 		if len(row) != partitions {
-			return fail("replica %d has %d partitions, Partitions is %d", r, len(row), partitions)
+			return compileError("DeviceAssignment", "replica %d has %d partitions, Partitions is %d", r, len(row), partitions)
 		}
 		for p, id := range row {
 			if at, twice := seen[id]; twice {
-				return fail("device %d is at replica %d, partition %d and at replica %d, partition %d", id, at[0], at[1], r, p)
+				return compileError("DeviceAssignment", "device %d is at replica %d, partition %d and at replica %d, partition %d", id, at[0], at[1], r, p)
 			}
 			if known != nil && !known(id) {
-				return fail("replica %d, partition %d: there is no device %d", r, p, id)
+				return compileError("DeviceAssignment", "replica %d, partition %d: there is no device %d", r, p, id)
 			}
 			seen[id] = [2]int{r, p}
 		}
@@ -219,13 +216,13 @@ func readAssignment(b []byte) ([][]int, error) {
 // overrideProto is an OptionOverrideProto.
 func overrideProto(name string, value any) ([]byte, error) {
 	if name == "" {
-		return nil, &CompileError{"Overrides", "an option has no name"}
+		return nil, compileError("Overrides", "an option has no name")
 	}
 	if v, ok := value.(int); ok {
 		value = int64(v)
 	}
 	if v, ok := value.(int64); ok && v < 0 && name == splitCount {
-		return nil, &CompileError{"Overrides", fmt.Sprintf("%s: %d is below 0, which ends the process", name, v)}
+		return nil, compileError("Overrides", "%s: %d is below 0, which ends the process", name, v)
 	}
 	switch v := value.(type) {
 	case string:
@@ -237,7 +234,7 @@ func overrideProto(name string, value any) ([]byte, error) {
 	case float64:
 		return protowire.AppendFixed64(protowire.AppendTag(nil, 4, protowire.Fixed64Type), math.Float64bits(v)), nil
 	}
-	return nil, &CompileError{"Overrides", fmt.Sprintf("%s: type %T cannot be passed: use string, bool, int, int64 or float64", name, value)}
+	return nil, &CompileError{Field: "Overrides", Reason: fmt.Sprintf("%s: type %T cannot be passed", name, value), Hint: "use string, bool, int, int64 or float64"}
 }
 
 func appendInt(b []byte, field protowire.Number, v int64) []byte {

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
@@ -65,7 +67,7 @@ func (d *Device) Memory(kind string) (*Memory, error) {
 		}
 		kinds = append(kinds, m.Kind())
 	}
-	return nil, fmt.Errorf("pjrt: device %d has no memory %q; it has %q: %w", d.ID(), kind, kinds, NotFound)
+	return nil, &errkind.Fault{Op: "pjrt: look up memory", Subject: strconv.Quote(kind), Reason: fmt.Sprintf("device %d has none of this kind", d.ID()), Err: NotFound, Hint: fmt.Sprintf("it has %q", kinds)}
 }
 
 // MemoryStats is the allocator's account of a device, in bytes unless said. A
@@ -84,7 +86,7 @@ type MemoryStats struct {
 // answer an error that matches errors.ErrUnsupported.
 func (d *Device) MemoryStats() (MemoryStats, error) {
 	if err := d.core.retain(childCall); err != nil {
-		return MemoryStats{}, fmt.Errorf("pjrt: memory stats: %w", err)
+		return MemoryStats{}, fail("memory stats", "", err)
 	}
 	defer d.core.release(childCall)
 	v, set, err := d.core.api.DeviceMemoryStats(d.handle)

@@ -78,8 +78,8 @@ func TestErrorsMatchAtAnyDepth(t *testing.T) {
 	assert.Equal(t, "CODE_77", pjrt.Code(77).Error())
 	assert.Equal(t, "PJRT_Error_Code_CODE_-1", pjrt.Code(-1).String())
 	require.ErrorIs(t, &pjrt.ArgumentError{Err: pjrt.ErrDonated}, pjrt.ErrDonated)
-	assert.Equal(t, "pjrt: execute: result 2 of device 1: it is live: busy", (&pjrt.ArgumentError{Result: true, Device: 1, Index: 2, Detail: "it is live", Err: errors.New("busy")}).Error())
-	assert.Equal(t, "pjrt: execute: arguments: x", (&pjrt.ArgumentError{Device: -1, Index: -1, Detail: "x"}).Error())
+	assert.Equal(t, "pjrt: execute: result 2 of device 1: it is live: busy", (&pjrt.ArgumentError{Result: true, Device: 1, Index: 2, Reason: "it is live", Err: errors.New("busy")}).Error())
+	assert.Equal(t, "pjrt: execute: arguments: x", (&pjrt.ArgumentError{Device: -1, Index: -1, Reason: "x"}).Error())
 	assert.Equal(t, "pjrt: close client: still open: 2 buffers, 1 calls", (&pjrt.OpenError{Op: "close client", Buffers: 2, Calls: 1}).Error())
 }
 

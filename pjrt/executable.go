@@ -10,6 +10,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
@@ -73,7 +74,7 @@ func (h *executableHandle) call(op string, f func() error) error {
 		return errNotMade(op, "executable", "Compile")
 	}
 	if !h.enter() {
-		return fmt.Errorf("pjrt: %s: executable: %w", op, ErrClosed)
+		return fail(op, "executable", ErrClosed)
 	}
 	defer func() {
 		if h.leave() {
@@ -91,7 +92,7 @@ func (e *Executable) Close() error {
 		return nil // a record, or a zero value
 	}
 	if !e.owned {
-		return ErrBorrowed
+		return &errkind.Fault{Op: "pjrt: close executable", Err: ErrBorrowed, Hint: "close the LoadedExecutable"}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -258,7 +259,7 @@ func (e *Executable) Serialize() (b []byte, err error) {
 		if e.serialized != nil {
 			return seal(e.serialized), nil
 		}
-		return nil, fmt.Errorf("pjrt: serialize: %w", ErrDeserialized)
+		return nil, &errkind.Fault{Op: "pjrt: serialize", Err: ErrDeserialized, Hint: "keep those bytes, or have Load keep them with LoadOptions.Keep"}
 	}
 	err = e.call(askSerialize, func() error { b, err = e.api.ExecutableSerialize(e.x); return err })
 	if err != nil {
@@ -280,7 +281,9 @@ func seal(b []byte) []byte {
 // unseal is the inverse of seal.
 func unseal(b []byte) ([]byte, error) {
 	const head = len(serialMagic) + sha256.Size
-	fail := func(detail string) error { return &CompileError{"serialized executable", detail} }
+	fail := func(reason string) error {
+		return &CompileError{Field: "serialized executable", Reason: reason, Hint: "compile the program again"}
+	}
 	if len(b) < head || string(b[:len(serialMagic)]) != serialMagic {
 		return nil, fail("it was not written by Executable.Serialize")
 	}

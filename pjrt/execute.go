@@ -40,7 +40,7 @@ type ExecuteOptions struct {
 // Programs on more than one device are enqueued one at a time per client.
 func (l *LoadedExecutable) Execute(ctx context.Context, args, results [][]*Buffer, o ExecuteOptions) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("pjrt: execute: %w", context.Cause(ctx))
+		return ended(ctx, "execute")
 	}
 	if l.loadedHandle == nil {
 		return errNotMade("execute", "executable", "Compile")
@@ -68,7 +68,7 @@ func (l *LoadedExecutable) executeAny(args, results [][]*Buffer, o ExecuteOption
 	}
 	s, err := l.getLaunch(len(l.devices), len(args[0]), len(l.outputs))
 	if err != nil {
-		return fmt.Errorf("pjrt: execute: executable: %w", err)
+		return l.noLaunch("execute", err)
 	}
 	err = l.execute(s, args, results, o)
 	l.putLaunch(s)

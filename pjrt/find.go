@@ -57,7 +57,7 @@ type FindError struct {
 
 func (e *FindError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "pjrt: find %s plugin: none found; %s", e.Plugin, e.Hint)
+	b.WriteString(errkind.Text("pjrt: find "+e.Plugin+" plugin", "none found", nil, e.Hint))
 	for _, c := range e.Tried {
 		fmt.Fprintf(&b, "\n\t%s: ", c.Source)
 		if c.Path != "" {
@@ -92,10 +92,10 @@ func Find(o FindOptions) (Found, error) {
 		"cuda": "set $TPUSTRATEGY_CUDA_PLUGIN to its path",
 	}[o.Kind]
 	if !ok {
-		return Found{}, &OptionError{"Kind", o.Kind, `plugin kinds are "cpu", "tpu" and "cuda"`}
+		return Found{}, &OptionError{Name: "Kind", Value: o.Kind, Reason: fmt.Sprintf("%q is no kind of plugin", o.Kind), Hint: `use "cpu", "tpu" or "cuda"`}
 	}
 	if o.Stat == nil {
-		return Found{}, &OptionError{"Stat", nil, "it is needed; pass os.Stat"}
+		return Found{}, &OptionError{Name: "Stat", Reason: "it is nil", Hint: "pass os.Stat"}
 	}
 	getenv := o.Getenv
 	if getenv == nil {

@@ -6,11 +6,12 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
 // errHLO is what any malformed program proto gives.
-var errHLO = errors.New("malformed HLO proto")
+var errHLO = errkind.New(errkind.InternalError, "malformed HLO proto")
 
 // errNoArray is a parameter that no buffer can be.
 var errNoArray = errors.New("a parameter is no array")

@@ -11,27 +11,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// TransferError says what is wrong with a transfer before any plugin sees it.
+// TransferError reports what is wrong with a transfer, before any plugin sees it.
 type TransferError struct {
 	// Op is the operation, such as "buffer from host".
-	Op     string
-	Detail string
+	Op string
+	// Reason says what was found and what was expected.
+	Reason string
+	// Hint says what to do instead; it may be empty.
+	Hint string
 	// Err is ErrBusy, ErrClosed or nil.
 	Err error
 }
 
-func (e *TransferError) Error() string {
-	s := "pjrt: " + e.Op + ": " + e.Detail
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
-	}
-	return s
-}
+// Error returns "pjrt: op: reason: cause; hint".
+func (e *TransferError) Error() string { return errkind.Text("pjrt: "+e.Op, e.Reason, e.Err, e.Hint) }
 
-// Kind is InvalidArgumentError.
+// Kind returns InvalidArgumentError.
 func (*TransferError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
 
-// Unwrap answers the sentinel, which may be nil.
+// Unwrap returns the cause, which may be nil.
 func (e *TransferError) Unwrap() error { return e.Err }
 
 // zeroByte stands for the data of an empty tensor, whose slice has no address.
@@ -39,30 +37,30 @@ var zeroByte byte
 
 // hostShape checks a transfer and answers its shape.
 func (c *Client) hostShape(ctx context.Context, op string, data []byte, dtype DType, dims []int, d *Device) (*shape, error) {
-	fail := func(format string, args ...any) error {
-		return &TransferError{Op: op, Detail: fmt.Sprintf(format, args...)}
+	wrong := func(format string, args ...any) error {
+		return &TransferError{Op: op, Reason: fmt.Sprintf(format, args...)}
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("pjrt: %s: %w", op, context.Cause(ctx))
+		return nil, ended(ctx, op)
 	}
 	switch {
 	case d == nil:
-		return nil, fail("no device was given")
+		return nil, wrong("no device was given")
 	case d.core != c.core:
-		return nil, fail("device %d belongs to another client", d.ID())
+		return nil, wrong("device %d belongs to another client", d.ID())
 	case !d.addressable:
-		return nil, fail("device %d belongs to process %d, this is process %d", d.ID(), d.ProcessIndex(), c.processIndex)
+		return nil, wrong("device %d belongs to process %d, this is process %d", d.ID(), d.ProcessIndex(), c.processIndex)
 	}
 	s := c.lastShape.Load() // the parts of a batch come one after the other, all of one shape
 	if s == nil || !s.is(dtype, dims) {
 		var err error
 		if s, err = newShape(dtype, dims); err != nil {
-			return nil, fail("%v", err)
+			return nil, wrong("%v", err)
 		}
 		c.lastShape.Store(s)
 	}
 	if len(data) != s.bytes {
-		return nil, fail("%v takes %d bytes, data has %d", s, s.bytes, len(data))
+		return nil, wrong("%v takes %d bytes, data has %d", s, s.bytes, len(data))
 	}
 	if minor := dtype.needsMinor(); c.api.Minor < minor {
 		return nil, &Error{Op: op, Code: Unimplemented, Plugin: c.path, NeedsMinor: minor,
@@ -91,7 +89,7 @@ func (c *Client) BufferFromHost(ctx context.Context, data []byte, dtype DType, d
 		return nil, err
 	}
 	if err := c.retain(childBuffer); err != nil {
-		return nil, fmt.Errorf("pjrt: %s: %w", op, err)
+		return nil, fail(op, "", err)
 	}
 	h, err := c.api.BufferFromHost(c.c, address(data), int(dtype), s.dims, d.handle, nil)
 	if err != nil {
@@ -107,7 +105,7 @@ func (c *Client) BufferFromHost(ctx context.Context, data []byte, dtype DType, d
 func (c *Client) RefillFromHost(ctx context.Context, into *Buffer, data []byte, dtype DType, dims []int, d *Device) error {
 	const op = "refill from host"
 	if into == nil || into.core != c.core {
-		return &TransferError{Op: op, Detail: "the buffer to fill is nil or of another client"}
+		return &TransferError{Op: op, Reason: "the buffer to fill is nil or of another client"}
 	}
 	s, err := c.refillShape(ctx, op, into, data, dtype, dims, d)
 	if err != nil {
@@ -115,11 +113,11 @@ func (c *Client) RefillFromHost(ctx context.Context, into *Buffer, data []byte, 
 	}
 	before, err := into.acquireEmpty()
 	if err != nil {
-		return &TransferError{Op: op, Detail: fmt.Sprintf("%v is live, close it first", into), Err: err}
+		return &TransferError{Op: op, Reason: fmt.Sprintf("%v is live", into), Err: err, Hint: "close it first"}
 	}
 	if err := c.retain(childBuffer); err != nil {
 		into.settle(before)
-		return fmt.Errorf("pjrt: %s: %w", op, err)
+		return fail(op, "", err)
 	}
 	h, err := c.api.BufferFromHost(c.c, address(data), int(dtype), s.dims, d.handle, nil)
 	if err != nil {
@@ -167,10 +165,10 @@ func (c *Client) BufferFromHostZeroCopy(ctx context.Context, data []byte, dtype 
 	}
 	p := address(data)
 	if off := uintptr(p) % Alignment; off != 0 && len(data) > 0 {
-		return nil, nil, &TransferError{Op: op, Detail: fmt.Sprintf("data starts %d bytes after a multiple of %d; allocate it with AlignedBytes, or use BufferFromHost", off, Alignment)}
+		return nil, nil, &TransferError{Op: op, Reason: fmt.Sprintf("data starts %d bytes after a multiple of %d", off, Alignment), Hint: "allocate it with AlignedBytes, or use BufferFromHost"}
 	}
 	if err := c.retain(childBuffer); err != nil {
-		return nil, nil, fmt.Errorf("pjrt: %s: %w", op, err)
+		return nil, nil, fail(op, "", err)
 	}
 	pin := new(runtime.Pinner)
 	pin.Pin(p)
@@ -199,12 +197,12 @@ func (b *Buffer) ToHost(ctx context.Context, dst []byte) error {
 		return err
 	}
 	if err := b.acquire(); err != nil {
-		return fmt.Errorf("pjrt: %s: %v: %w", op, b, err)
+		return fail(op, b.String(), err)
 	}
 	defer b.release()
 	s := b.shape.Load()
 	if len(dst) != s.bytes {
-		return &TransferError{Op: op, Detail: fmt.Sprintf("%v takes %d bytes, dst has %d", s, s.bytes, len(dst))}
+		return &TransferError{Op: op, Reason: fmt.Sprintf("%v takes %d bytes, dst has %d", s, s.bytes, len(dst))}
 	}
 	if len(dst) == 0 {
 		return nil
@@ -233,7 +231,7 @@ func signExtend(data []byte, dtype DType) {
 func (b *Buffer) CopyToDevice(ctx context.Context, d *Device) (*Buffer, error) {
 	const op = "copy to device"
 	if d == nil || d.core != b.core || !d.addressable {
-		return nil, &TransferError{Op: op, Detail: "the device is nil, of another client, or of another process"}
+		return nil, &TransferError{Op: op, Reason: "the device is nil, of another client, or of another process"}
 	}
 	return b.copyTo(ctx, op, d, nil, func(h capi.Buffer) (capi.Buffer, error) { return b.core.api.BufferToDevice(h, d.handle) })
 }
@@ -243,7 +241,7 @@ func (b *Buffer) CopyToDevice(ctx context.Context, d *Device) (*Buffer, error) {
 func (b *Buffer) CopyToMemory(ctx context.Context, m *Memory) (*Buffer, error) {
 	const op = "copy to memory"
 	if m == nil || m.core != b.core || len(m.devices) == 0 {
-		return nil, &TransferError{Op: op, Detail: "the memory is nil, of another client, or of no device"}
+		return nil, &TransferError{Op: op, Reason: "the memory is nil, of another client, or of no device"}
 	}
 	d := b.Device()
 	for i, o := range m.devices {
@@ -259,14 +257,14 @@ func (b *Buffer) CopyToMemory(ctx context.Context, m *Memory) (*Buffer, error) {
 
 func (b *Buffer) copyTo(ctx context.Context, op string, d *Device, m *Memory, f func(capi.Buffer) (capi.Buffer, error)) (*Buffer, error) {
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("pjrt: %s: %w", op, context.Cause(ctx))
+		return nil, ended(ctx, op)
 	}
 	if err := b.acquire(); err != nil {
-		return nil, fmt.Errorf("pjrt: %s: %v: %w", op, b, err)
+		return nil, fail(op, b.String(), err)
 	}
 	defer b.release()
 	if err := b.core.retain(childBuffer); err != nil {
-		return nil, fmt.Errorf("pjrt: %s: %w", op, err)
+		return nil, fail(op, "", err)
 	}
 	h, err := f(b.h.c)
 	if err != nil {

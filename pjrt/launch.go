@@ -1,6 +1,7 @@
 package pjrt
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -81,6 +82,14 @@ func (h *loadedHandle) anotherLaunch(devices, args, results int) (*launch, error
 	return l, nil
 }
 
+// noLaunch is the error of a call that got no launch.
+func (h *loadedHandle) noLaunch(op string, err error) error {
+	if errors.Is(err, ErrClosed) {
+		return fail(op, "executable", err)
+	}
+	return h.core.wrap(op, err)
+}
+
 // putLaunch ends the use of a launch. The first stays a user of the executable.
 func (h *loadedHandle) putLaunch(l *launch) {
 	if !l.first || !h.firstState.CompareAndSwap(firstTaken, firstIdle) {
@@ -137,13 +146,13 @@ func (h *loadedHandle) freeLaunch(l *launch) {
 // results of a call.
 func (l *LoadedExecutable) explainLists(args, results [][]*Buffer, o ExecuteOptions) error {
 	if len(l.devices) == 0 {
-		return &ArgumentError{Device: -1, Index: -1, Detail: "no device of this process takes part in the program"}
+		return &ArgumentError{Device: -1, Index: -1, Reason: "no device of this process takes part in the program"}
 	}
 	if len(args) != len(l.devices) {
-		return &ArgumentError{Device: -1, Index: -1, Detail: fmt.Sprintf("%d lists for %d devices", len(args), len(l.devices))}
+		return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("%d lists for %d devices", len(args), len(l.devices))}
 	}
 	if len(results) != len(l.devices) {
-		return &ArgumentError{Result: true, Device: -1, Index: -1, Detail: fmt.Sprintf("%d lists for %d devices", len(results), len(l.devices))}
+		return &ArgumentError{Result: true, Device: -1, Index: -1, Reason: fmt.Sprintf("%d lists for %d devices", len(results), len(l.devices))}
 	}
 	want := len(args[0])
 	if p := l.params.Load(); p != nil {
@@ -151,16 +160,16 @@ func (l *LoadedExecutable) explainLists(args, results [][]*Buffer, o ExecuteOpti
 	}
 	for d := range args {
 		if len(args[d]) != want {
-			return &ArgumentError{Device: d, Index: -1, Detail: fmt.Sprintf("%d buffers, the program takes %d", len(args[d]), want)}
+			return &ArgumentError{Device: d, Index: -1, Reason: fmt.Sprintf("%d buffers, the program takes %d", len(args[d]), want)}
 		}
 		if len(results[d]) != len(l.outputs) {
-			return &ArgumentError{Result: true, Device: d, Index: -1, Detail: fmt.Sprintf("%d entries, the program gives %d", len(results[d]), len(l.outputs))}
+			return &ArgumentError{Result: true, Device: d, Index: -1, Reason: fmt.Sprintf("%d entries, the program gives %d", len(results[d]), len(l.outputs))}
 		}
 	}
 	if o.Donate != nil && len(o.Donate) != want {
-		return &ArgumentError{Device: -1, Index: -1, Detail: fmt.Sprintf("Donate has %d entries, the program takes %d arguments", len(o.Donate), want)}
+		return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("Donate has %d entries, the program takes %d arguments", len(o.Donate), want)}
 	}
-	return &ArgumentError{Device: -1, Index: -1, Detail: fmt.Sprintf("LaunchID %d is not a 32-bit number", o.LaunchID)}
+	return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("LaunchID %d is not a 32-bit number", o.LaunchID)}
 }
 
 // fits says whether explainLists would find nothing.

@@ -53,16 +53,16 @@ func inspect(path string, opts []OpenOptions) (string, error) {
 		if full, err := filepath.Abs(path); err == nil {
 			path = full
 		}
-		e := &PluginError{Path: path, Reason: PluginMissing, Err: err}
+		reason := PluginMissing
 		if wrong := (*PathError)(nil); errors.As(err, &wrong) {
 			switch wrong.Reason {
 			case files.NotRegular:
-				e.Reason = PluginNotFile
+				reason = PluginNotFile
 			case files.Foreign, files.Writable:
-				e.Reason = PluginUntrusted
+				reason = PluginUntrusted
 			}
 		}
-		return "", e
+		return "", pluginError(path, reason, "", err)
 	}
 	if err := checkLibrary(real); err != nil {
 		return "", err
@@ -72,10 +72,10 @@ func inspect(path string, opts []OpenOptions) (string, error) {
 	}
 	found, err := hashOf(real)
 	if err != nil {
-		return "", &PluginError{Path: real, Reason: PluginMissing, Err: err}
+		return "", pluginError(real, PluginMissing, "", err)
 	}
 	if !strings.EqualFold(found, o.SHA256) {
-		return "", &PluginError{Path: real, Reason: PluginChanged, Detail: fmt.Sprintf("its SHA-256 is %s, not %s", found, o.SHA256)}
+		return "", pluginError(real, PluginChanged, fmt.Sprintf("its SHA-256 is %s, not %s", found, o.SHA256), nil)
 	}
 	return real, nil
 }
@@ -98,37 +98,35 @@ func hashOf(path string) (string, error) {
 // the constructors of whatever it maps, and a truncated library kills the
 // process with a bus error.
 func checkLibrary(path string) error {
-	fail := func(r PluginReason, detail string, err error) error {
-		return &PluginError{Path: path, Reason: r, Detail: detail, Err: err}
-	}
+	wrong := func(r PluginReason, detail string, err error) error { return pluginError(path, r, detail, err) }
 	f, info, err := files.Open(path)
 	if err != nil {
-		return fail(PluginMissing, "", err)
+		return wrong(PluginMissing, "", err)
 	}
 	defer f.Close()
 	if runtime.GOOS != "linux" {
 		return nil
 	}
 	if info.Size() == 0 {
-		return fail(PluginNotLibrary, "the file is empty", nil)
+		return wrong(PluginNotLibrary, "the file is empty", nil)
 	}
 	var magic [4]byte
 	if _, err := io.ReadFull(f, magic[:]); err != nil || string(magic[:]) != elf.ELFMAG {
-		return fail(PluginNotLibrary, fmt.Sprintf("the file starts with %q, not the ELF magic", magic[:]), nil)
+		return wrong(PluginNotLibrary, fmt.Sprintf("the file starts with %q, not the ELF magic", magic[:]), nil)
 	}
 	e, err := elf.NewFile(f)
 	if err != nil {
-		return fail(PluginTruncated, "", err)
+		return wrong(PluginTruncated, "", err)
 	}
 	if want, ok := machines[runtime.GOARCH]; ok && (e.Machine != want.machine || e.Class != want.class) {
-		return fail(PluginWrongArch, fmt.Sprintf("%v, this process needs %v", e.Machine, want.machine), nil)
+		return wrong(PluginWrongArch, fmt.Sprintf("%v, this process needs %v", e.Machine, want.machine), nil)
 	}
 	if e.Type != elf.ET_DYN {
-		return fail(PluginNotLibrary, fmt.Sprintf("ELF type %v, not a shared object", e.Type), nil)
+		return wrong(PluginNotLibrary, fmt.Sprintf("ELF type %v, not a shared object", e.Type), nil)
 	}
 	for _, p := range e.Progs {
 		if end := p.Off + p.Filesz; end < p.Off || end > uint64(info.Size()) {
-			return fail(PluginTruncated, fmt.Sprintf("a segment ends at byte %d, the file at %d", end, info.Size()), nil)
+			return wrong(PluginTruncated, fmt.Sprintf("a segment ends at byte %d, the file at %d", end, info.Size()), nil)
 		}
 	}
 	symbols, err := e.DynamicSymbols()
@@ -136,12 +134,12 @@ func checkLibrary(path string) error {
 	case errors.Is(err, elf.ErrNoSymbols):
 		return nil // section headers stripped: the loader will tell
 	case err != nil:
-		return fail(PluginTruncated, "symbol table", err)
+		return wrong(PluginTruncated, "symbol table", err)
 	}
 	for _, s := range symbols {
 		if s.Name == "GetPjrtApi" && s.Section != elf.SHN_UNDEF {
 			return nil
 		}
 	}
-	return fail(PluginNoEntry, "it does not export GetPjrtApi", nil)
+	return wrong(PluginNoEntry, "it does not export GetPjrtApi", nil)
 }

@@ -135,7 +135,7 @@ func (c *Client) LoadExecutable(ctx context.Context, e *Executable, o CompileOpt
 		}
 	}
 	if e == nil || e.executableHandle == nil || e.api != c.api {
-		return nil, &CompileError{"Executable", "it is nil or of another plugin"}
+		return nil, compileError("Executable", "it is nil or of another plugin")
 	}
 	options, err := o.encode(len(c.devices), func(id int) bool { return c.byID[id] != nil })
 	if err != nil {
@@ -157,7 +157,7 @@ func (c *Client) LoadExecutable(ctx context.Context, e *Executable, o CompileOpt
 // load runs a call that makes a loaded executable from bytes.
 func (c *Client) load(ctx context.Context, op string, b []byte, f func([]byte) (capi.Loaded, error)) (*LoadedExecutable, error) {
 	if err := c.retain(childCall); err != nil {
-		return nil, fmt.Errorf("pjrt: %s: %w", op, err)
+		return nil, fail(op, "", err)
 	}
 	defer c.release(childCall)
 	c.add(childWork, 1)
@@ -210,7 +210,7 @@ func (l *LoadedExecutable) read(c *Client) error {
 	for _, h := range handles {
 		d := c.byHandle[h]
 		if d == nil {
-			return fmt.Errorf("pjrt: executable devices: the plugin names a device that the client does not have")
+			return &Error{Op: "executable devices", Code: Internal, Plugin: c.path, Msg: "the plugin names a device that the client does not have"}
 		}
 		l.devices = append(l.devices, d)
 	}
@@ -219,7 +219,7 @@ func (l *LoadedExecutable) read(c *Client) error {
 	}
 	for j, out := range l.outputs {
 		if len(out.dims) > maxRank {
-			return &CompileError{"Program.Code", fmt.Sprintf("result %d of main has rank %d; %d is the limit of what can be copied to the host", j, len(out.dims), maxRank)}
+			return compileError("Program.Code", "result %d of main has rank %d, and %d is the limit of what can be copied to the host", j, len(out.dims), maxRank)
 		}
 	}
 	if p, err := l.exec.OptimizedProgram(); err == nil {
@@ -227,11 +227,11 @@ func (l *LoadedExecutable) read(c *Client) error {
 		switch {
 		case err == nil && !rowMajor && c.platformName == "cpu":
 			// It would hand results out in the device's order, whatever is asked.
-			return &CompileError{"Program.Code", "a parameter or result of main has a layout that is not row-major, which the CPU plugin cannot transfer: leave mhlo.layout_mode out"}
+			return &CompileError{Field: "Program.Code", Reason: "a parameter or result of main has a layout that is not row-major, which the CPU plugin cannot transfer", Hint: "leave mhlo.layout_mode out"}
 		case err == nil:
 			l.params.Store(l.share(params))
 		case errors.Is(err, errNoArray):
-			return &CompileError{"Program.Code", "a parameter of main is no array, such as a tuple: pass its elements one by one"}
+			return &CompileError{Field: "Program.Code", Reason: "a parameter of main is no array, such as a tuple", Hint: "pass its elements one by one"}
 		}
 	}
 	return nil
@@ -252,7 +252,7 @@ func (l *LoadedExecutable) DeviceAssignment() ([][]int, error) {
 		return nil, errNotMade(op, "executable", "Compile")
 	}
 	if !l.enter() {
-		return nil, fmt.Errorf("pjrt: %s: executable: %w", op, ErrClosed)
+		return nil, fail(op, "executable", ErrClosed)
 	}
 	b, err := l.core.api.LoadedAssignment(l.x)
 	l.exit()
@@ -261,7 +261,7 @@ func (l *LoadedExecutable) DeviceAssignment() ([][]int, error) {
 	}
 	assignment, err := readAssignment(b)
 	if err != nil {
-		return nil, fmt.Errorf("pjrt: %s: %w", op, err)
+		return nil, fail(op, "", err)
 	}
 	return assignment, nil
 }
@@ -304,12 +304,12 @@ func (l *LoadedExecutable) SetParameters(types []TensorType) error {
 	for i, t := range types {
 		s, err := newShape(t.DType, t.Dims)
 		if err != nil {
-			return &ArgumentError{Device: -1, Index: i, Detail: err.Error()}
+			return &ArgumentError{Device: -1, Index: i, Reason: err.Error()}
 		}
 		shapes[i] = s
 	}
 	if known := l.params.Load(); known != nil && !slices.EqualFunc(*known, shapes, (*shape).equal) {
-		return &ArgumentError{Device: -1, Index: -1, Detail: fmt.Sprintf("the program takes %v, not %v", *known, shapes)}
+		return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("the program takes %v, not %v", *known, shapes)}
 	}
 	l.params.Store(l.share(shapes))
 	return nil

@@ -71,22 +71,22 @@ func Open(path string, opts ...OpenOptions) (*Plugin, error) {
 				reason = PluginNoEntry
 			}
 		}
-		return nil, &PluginError{Path: full, Reason: reason, Err: err}
+		return nil, pluginError(full, reason, "", err)
 	}
 	if api.Major != 0 || api.Minor < capi.MinMinor {
-		return nil, &PluginError{Path: full, Reason: PluginVersion,
-			Detail: fmt.Sprintf("it speaks PJRT %d.%d, this package 0.%d and newer", api.Major, api.Minor, capi.MinMinor)}
+		return nil, pluginError(full, PluginVersion, fmt.Sprintf("it speaks PJRT %d.%d, this package 0.%d and newer", api.Major, api.Minor, capi.MinMinor), nil)
 	}
 	if err := api.Initialize(); err != nil {
-		e := &PluginError{Path: full, Reason: PluginInitialize, Err: wrap("initialize", full, err)}
+		e := pluginError(full, PluginInitialize, "", wrap("initialize", full, err))
 		if strings.Contains(err.Error(), "lockfile") {
-			e.Detail = "another process has libtpu loaded and may be using the TPU: end it, or, to compile only, start this one with ALLOW_MULTIPLE_LIBTPU_LOAD=1"
+			e.Detail = "another process has libtpu loaded and may be using the TPU"
+			e.Hint = "end that process, or, to compile only, start this one with ALLOW_MULTIPLE_LIBTPU_LOAD=1"
 		}
 		return nil, e
 	}
 	p := &Plugin{api: api, path: full}
 	if p.attributes, err = api.Attributes(); err != nil && !errors.Is(wrap("", full, err), errors.ErrUnsupported) {
-		return nil, &PluginError{Path: full, Reason: PluginInitialize, Err: wrap("read attributes", full, err)}
+		return nil, pluginError(full, PluginInitialize, "", wrap("read attributes", full, err))
 	}
 	opened.plugins = append(opened.plugins, p)
 	return p, nil
@@ -157,12 +157,12 @@ func namedValues(options map[string]any) ([]capi.NamedValue, error) {
 	for _, name := range slices.Sorted(maps.Keys(options)) {
 		v := options[name]
 		if name == "" || strings.ContainsRune(name, 0) {
-			return nil, &OptionError{name, v, "the name is empty or holds a NUL"}
+			return nil, &OptionError{Name: name, Value: v, Reason: "the name is empty or holds a NUL"}
 		}
 		switch x := v.(type) {
 		case string:
 			if strings.ContainsRune(x, 0) {
-				return nil, &OptionError{name, v, "the string holds a NUL"}
+				return nil, &OptionError{Name: name, Value: v, Reason: "the string holds a NUL"}
 			}
 		case int64, float32, bool:
 		case []int64:
@@ -176,7 +176,7 @@ func namedValues(options map[string]any) ([]capi.NamedValue, error) {
 			}
 			v = list
 		default:
-			return nil, &OptionError{name, v, fmt.Sprintf("type %T cannot be passed: use string, int64, int, []int64, []int, float32 or bool", v)}
+			return nil, &OptionError{Name: name, Value: v, Reason: fmt.Sprintf("type %T cannot be passed", v), Hint: "use string, int64, int, []int64, []int, float32 or bool"}
 		}
 		out = append(out, capi.NamedValue{Name: name, Value: v})
 	}
@@ -194,7 +194,7 @@ func await[T any](ctx context.Context, op string, call func() (T, error), drop f
 	}
 	if err := ctx.Err(); err != nil {
 		done()
-		return zero, fmt.Errorf("pjrt: %s: %w", op, context.Cause(ctx))
+		return zero, ended(ctx, op)
 	}
 	if ctx.Done() == nil {
 		defer done()
@@ -225,6 +225,6 @@ func await[T any](ctx context.Context, op string, call func() (T, error), drop f
 	case a := <-answers:
 		return a.v, a.err
 	case <-ctx.Done():
-		return zero, fmt.Errorf("pjrt: %s: %w", op, context.Cause(ctx))
+		return zero, ended(ctx, op)
 	}
 }

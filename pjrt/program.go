@@ -3,6 +3,7 @@ package pjrt
 import (
 	"fmt"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/screen"
 )
 
@@ -39,10 +40,10 @@ func (p Program) check(o CompileOptions, platform string) (Program, error) {
 		p.Format = FormatMLIR
 	case FormatMLIR, FormatHLO, FormatHLOWithConfig:
 	default:
-		return p, &CompileError{"Program.Format", fmt.Sprintf("%q is none of %q, %q, %q", p.Format, FormatMLIR, FormatHLO, FormatHLOWithConfig)}
+		return p, compileError("Program.Format", "%q is none of %q, %q, %q", p.Format, FormatMLIR, FormatHLO, FormatHLOWithConfig)
 	}
 	if len(p.Code) == 0 {
-		return p, &CompileError{"Program.Code", "it is empty"}
+		return p, compileError("Program.Code", "it is empty")
 	}
 	var err error
 	switch module := p.Code; p.Format {
@@ -65,10 +66,68 @@ func (p Program) check(o CompileOptions, platform string) (Program, error) {
 		return p, &BytecodeError{Format: p.Format}
 	}
 	if err != nil {
-		return p, &CompileError{"Program.Code", err.Error()}
+		return p, compileError("Program.Code", "%v", err)
 	}
 	return p, nil
 }
 
 // binary tells whether a program is one that only compilers read.
 func (p Program) binary() bool { return p.Format != FormatMLIR || screen.IsBytecode(p.Code) }
+
+// CompileError reports what is wrong with a program or with its options, before any
+// plugin sees them.
+type CompileError struct {
+	// Field is the field of [CompileOptions] or [Program].
+	Field string
+	// Reason says what is wrong with it.
+	Reason string
+	// Hint says what to write instead; it may be empty.
+	Hint string
+}
+
+// Error returns "pjrt: compile: field: reason; hint".
+func (e *CompileError) Error() string {
+	return errkind.Text("pjrt: compile: "+e.Field, e.Reason, nil, e.Hint)
+}
+
+// Kind returns InvalidArgumentError.
+func (*CompileError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
+
+// compileError makes the error of a field that has nothing to advise.
+func compileError(field, format string, args ...any) *CompileError {
+	return &CompileError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// BytecodeError reports that MLIR bytecode, or a serialized HLO proto, was to be compiled
+// in this process: wrong bytes can end the process, or corrupt its memory without a word.
+// Compile such a program with package pjrt/worker, in a process of its own; or give the
+// program as text; or, if its writer is trusted, set [CompileOptions].TrustBytecode. The
+// error matches [*CompileError].
+type BytecodeError struct {
+	// Format is the program's: FormatMLIR for bytecode, or FormatHLO or FormatHLOWithConfig.
+	Format string
+}
+
+// Error returns the text of the [*CompileError] that the error matches.
+func (e *BytecodeError) Error() string { return e.compileError().Error() }
+
+func (e *BytecodeError) compileError() *CompileError {
+	what := "MLIR bytecode"
+	if e.Format != "" && e.Format != FormatMLIR {
+		what = "a serialized program of format " + e.Format
+	}
+	return &CompileError{Field: "Program.Code", Reason: "it is " + what + ", and wrong bytes of it can corrupt this process",
+		Hint: "compile it with package pjrt/worker in a process of its own, give the program as text, or set CompileOptions.TrustBytecode if nobody else can have changed it"}
+}
+
+// As sets a *CompileError target to the error in that form.
+func (e *BytecodeError) As(target any) bool {
+	c, ok := target.(**CompileError)
+	if ok {
+		*c = e.compileError()
+	}
+	return ok
+}
+
+// Kind returns PermissionDeniedError.
+func (*BytecodeError) Kind() errkind.Kind { return errkind.PermissionDeniedError }

@@ -3,7 +3,6 @@ package pjrt
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 )
@@ -119,9 +118,4 @@ func (e *Executable) ask(question string, recorded func(*ExecutableRecord), f fu
 	}
 	recorded(r)
 	return nil
-}
-
-// errNotMade is the error of a zero value.
-func errNotMade(op, what, from string) error {
-	return fmt.Errorf("pjrt: %s: the %s is a zero value, %s makes one: %w", op, what, from, ErrClosed)
 }

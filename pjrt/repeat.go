@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
@@ -25,10 +26,10 @@ func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int)
 		return RepeatTime{}, errNotMade(op, "executable", "Compile")
 	}
 	if ctx.Err() != nil {
-		return RepeatTime{}, fmt.Errorf("pjrt: %s: %w", op, context.Cause(ctx))
+		return RepeatTime{}, ended(ctx, op)
 	}
 	if n < 1 {
-		return RepeatTime{}, fmt.Errorf("pjrt: %s: %d runs; one is the least", op, n)
+		return RepeatTime{}, &errkind.Fault{Op: "pjrt: " + op, Reason: fmt.Sprintf("%d runs", n), Hint: "one is the least", Class: errkind.ValueError}
 	}
 	if !l.fits(state, state, ExecuteOptions{}) {
 		return RepeatTime{}, l.explainLists(state, state, ExecuteOptions{})
@@ -40,14 +41,14 @@ func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int)
 	}
 	s, err := l.getLaunch(len(l.devices), width, width)
 	if err != nil {
-		return RepeatTime{}, fmt.Errorf("pjrt: %s: executable: %w", op, err)
+		return RepeatTime{}, l.noLaunch(op, err)
 	}
 	defer l.putLaunch(s)
 	if p := l.params.Load(); p != nil {
 		s.params = *p
 		for i, want := range s.params {
 			if !want.equal(l.outputs[i]) {
-				return RepeatTime{}, &ArgumentError{Result: true, Device: -1, Index: -1, Detail: fmt.Sprintf("result %d is %v, which cannot be argument %d again: %v", i, l.outputs[i], i, want)}
+				return RepeatTime{}, &ArgumentError{Result: true, Device: -1, Index: -1, Reason: fmt.Sprintf("result %d is %v, which cannot be argument %d again: %v", i, l.outputs[i], i, want)}
 			}
 		}
 	}

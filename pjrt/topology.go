@@ -54,7 +54,7 @@ func (h *topologyHandle) call(op string, f func() error) error {
 		return errNotMade(op, "topology", "NewTopology")
 	}
 	if !h.enter() {
-		return fmt.Errorf("pjrt: %s: topology: %w", op, ErrClosed)
+		return fail(op, "topology", ErrClosed)
 	}
 	defer func() {
 		if h.leave() {
@@ -105,7 +105,7 @@ func checkTopologyName(name string, options map[string]any) error {
 		slices = int(n)
 	}
 	if slices < 1 || slices > maxDevices {
-		return &OptionError{"num_slices", slices, fmt.Sprintf("%d is not from 1 to %d", slices, maxDevices)}
+		return &OptionError{Name: "num_slices", Value: slices, Reason: fmt.Sprintf("%d is not from 1 to %d", slices, maxDevices)}
 	}
 	m := layoutInName.FindStringSubmatch(name)
 	if m == nil {
@@ -115,7 +115,7 @@ func checkTopologyName(name string, options map[string]any) error {
 	for _, axis := range strings.Split(m[1], "x") {
 		n, err := strconv.Atoi(axis)
 		if err != nil || n < 1 || n > maxDevices || chips > maxDevices/n {
-			return &OptionError{"name", name, fmt.Sprintf("%q: axis %q is 0 or makes more than %d chips", name, axis, maxDevices)}
+			return &OptionError{Name: "name", Value: name, Reason: fmt.Sprintf("%q: axis %q is 0 or makes more than %d chips", name, axis, maxDevices)}
 		}
 		chips *= n
 	}
@@ -144,7 +144,7 @@ func (p *Plugin) LoadTopology(ctx context.Context, serialized []byte) (*Topology
 // it is closed.
 func (c *Client) Topology() (*Topology, error) {
 	if err := c.retain(childTopology); err != nil {
-		return nil, fmt.Errorf("pjrt: client topology: %w", err)
+		return nil, fail("client topology", "", err)
 	}
 	t, err := c.api.ClientTopology(c.c)
 	if err != nil {
@@ -257,7 +257,7 @@ func (t *Topology) Close() error {
 // [Client.Load] on such devices. Errors and ctx are as for [Client.Compile].
 func (p *Plugin) Compile(ctx context.Context, t *Topology, program Program, o CompileOptions) (*Executable, error) {
 	if t == nil || t.topologyHandle == nil || t.api != p.api {
-		return nil, &CompileError{"Topology", "it is nil or of another plugin"}
+		return nil, compileError("Topology", "it is nil or of another plugin")
 	}
 	return t.Compile(ctx, program, o)
 }
@@ -281,7 +281,7 @@ func (t *Topology) Compile(ctx context.Context, program Program, o CompileOption
 		return nil, err
 	}
 	if !t.enter() {
-		return nil, fmt.Errorf("pjrt: %s: topology: %w", op, ErrClosed)
+		return nil, fail(op, "topology", ErrClosed)
 	}
 	code := program.Code
 	if ctx.Done() != nil {

@@ -3,7 +3,6 @@ package pjrt
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -32,7 +31,7 @@ func (w *waits) start(api *capi.API) error {
 	}
 	r, wr, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("pjrt: wait: %w", err)
+		return fail("wait", "", err)
 	}
 	w.r, w.w, w.fd = r, wr, wr.Fd()
 	w.pending = map[uint64]func(error){}

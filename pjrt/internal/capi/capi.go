@@ -240,8 +240,11 @@ func (e *Error) Error() string {
 // Kind is InternalError: package pjrt says what the code means.
 func (*Error) Kind() errkind.Kind { return errkind.InternalError }
 
-// CodeUnimplemented is the code of a missing slot.
-const CodeUnimplemented = 12
+// The codes of what is found here and not by the plugin: a missing slot, and no memory.
+const (
+	CodeUnimplemented     = 12
+	codeResourceExhausted = 8
+)
 
 // err turns what a shim returned into an error and frees it.
 func (a *API) err(e unsafe.Pointer) error {
