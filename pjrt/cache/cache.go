@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
@@ -46,6 +46,12 @@ type Options struct {
 type Compiler interface {
 	Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error)
 }
+
+// fail is the error of an operation for a cause that says what to do.
+func fail(op string, cause error) error { return &errkind.Fault{Op: "cache: " + op, Err: cause} }
+
+// errZero is the error of a zero Cache.
+var errZero = &errkind.Fault{Op: "cache: compile", Reason: "the cache is a zero value", Err: pjrt.ErrClosed, Hint: "make it with Open"}
 
 // ownCompiler is the client's.
 type ownCompiler struct{}
@@ -86,20 +92,20 @@ type Stats struct {
 // read: a [*pjrt.PathError] says what to change. Other errors match those of package fs.
 func Open(dir string, o Options) (*Cache, error) {
 	if dir == "" {
-		return nil, fmt.Errorf("cache: no directory: %w", fs.ErrInvalid)
+		return nil, &errkind.Fault{Op: "cache: open", Reason: "no directory is given", Class: errkind.ValueError, Err: fs.ErrInvalid, Hint: "name the one to keep programs in"}
 	}
 	if err := files.Local(dir); err != nil {
-		return nil, fmt.Errorf("cache: %w", err)
+		return nil, fail("open", err)
 	}
 	path, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, fmt.Errorf("cache: %w", err)
+		return nil, fail("open", err)
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("cache: %w", err)
+		return nil, fail("open", err)
 	}
 	if _, err := (files.Trust{}).OfProcess().Directory(path, o.Shared); err != nil {
-		return nil, fmt.Errorf("cache: %w", err)
+		return nil, fail("open", err)
 	}
 	c := &Cache{dir: path, max: o.MaxBytes, logger: o.Logger}
 	if c.max == 0 {
@@ -131,7 +137,7 @@ func (c *Cache) Stats() Stats {
 // that is what writes the dump.
 func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	if c.compiler == nil {
-		return nil, fmt.Errorf("cache: it is a zero value: make it with Open: %w", pjrt.ErrClosed)
+		return nil, errZero
 	}
 	if opts.DumpDir != "" {
 		return c.compiler.Compile(ctx, client, program, opts)
@@ -160,7 +166,7 @@ func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.P
 // nothing: what is compiled ahead of time is saved by its caller.
 func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 	if c.compiler == nil {
-		return nil, fmt.Errorf("cache: it is a zero value: make it with Open: %w", pjrt.ErrClosed)
+		return nil, errZero
 	}
 	type topologyCompiler interface {
 		CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)

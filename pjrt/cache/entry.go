@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -24,7 +25,7 @@ const magic = "tpustrategy program 3\n"
 const headerSize = len(magic) + 2*sha256.Size + 8
 
 // errCorrupt is matched by what is wrong with a damaged entry.
-var errCorrupt = errors.New("corrupt entry")
+var errCorrupt = errkind.New(errkind.DataLossError, "corrupt entry")
 
 // key is what an entry is found by.
 type key [sha256.Size]byte

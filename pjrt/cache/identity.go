@@ -28,7 +28,7 @@ func Identity(client *pjrt.Client) (string, error) {
 func PluginIdentity(plugin *pjrt.Plugin, platform, version string) (string, error) {
 	build, err := buildID(plugin.Path())
 	if err != nil {
-		return "", fmt.Errorf("cache: the build of %s: %w", plugin.Path(), err)
+		return "", fail("identify the plugin's build", err)
 	}
 	identity := fmt.Sprintf("%s; PJRT %v; build %s; %s", platform, plugin.APIVersion(), build, strings.Join(strings.Fields(version), " "))
 	if platform == "cpu" {

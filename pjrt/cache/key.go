@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
@@ -28,9 +29,9 @@ const (
 func (c *Cache) signingKey(o Options) ([]byte, error) {
 	switch {
 	case len(o.Key) > 0 && o.KeyFile != "":
-		return nil, fmt.Errorf("cache: both Key and KeyFile are given; give one of them")
+		return nil, &errkind.Fault{Op: "cache: open", Reason: "both Key and KeyFile are given", Hint: "give one of them", Class: errkind.ValueError}
 	case len(o.Key) > 0 && len(o.Key) < keyBytes/2:
-		return nil, fmt.Errorf("cache: a key of %d bytes; give %d or more that are random", len(o.Key), keyBytes/2)
+		return nil, &errkind.Fault{Op: "cache: open", Reason: fmt.Sprintf("Key has %d bytes", len(o.Key)), Hint: fmt.Sprintf("give %d or more that are random", keyBytes/2), Class: errkind.ValueError}
 	case len(o.Key) > 0:
 		return append([]byte(nil), o.Key...), nil
 	case o.KeyFile != "":
@@ -55,14 +56,14 @@ func (c *Cache) signingKey(o Options) ([]byte, error) {
 // keyOfFile reads a key, making one if there is none. The file is the user's alone.
 func keyOfFile(path string) ([]byte, error) {
 	if err := files.Local(path); err != nil {
-		return nil, fmt.Errorf("cache: the key: %w", err)
+		return nil, fail("read the key", err)
 	}
 	k, err := readKey(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return k, err
 	}
 	if err := makeKey(path); err != nil && !errors.Is(err, fs.ErrExist) { // another process was first
-		return nil, fmt.Errorf("cache: making the key: %w", err)
+		return nil, fail("make the key", err)
 	}
 	return readKey(path)
 }
@@ -70,23 +71,23 @@ func keyOfFile(path string) ([]byte, error) {
 func readKey(path string) ([]byte, error) {
 	real, err := files.Trust{}.OfProcess().File(path)
 	if err != nil {
-		return nil, fmt.Errorf("cache: the key: %w", err)
+		return nil, fail("read the key", err)
 	}
 	f, info, err := files.OpenHere(real)
 	if err != nil {
-		return nil, fmt.Errorf("cache: the key: %w", err)
+		return nil, fail("read the key", err)
 	}
 	defer f.Close()
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("cache: the key: %w", &files.Error{Path: real, Reason: files.Readable,
+		return nil, fail("read the key", &files.Error{Path: real, Reason: files.Readable,
 			Found: fmt.Sprintf("mode %#o", mode), Hint: "run chmod 600 " + real + ", or remove it, and a new one is made"})
 	}
 	k, err := files.All(f, maxKey)
 	if err == nil && len(k) < keyBytes/2 {
-		err = fmt.Errorf("%s has %d bytes, at least %d are needed; remove it, and a new one is made", real, len(k), keyBytes/2)
+		err = &errkind.Fault{Op: real, Reason: fmt.Sprintf("it has %d bytes, at least %d are needed", len(k), keyBytes/2), Hint: "remove it, and a new one is made", Class: errkind.ValueError}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cache: the key: %w", err)
+		return nil, fail("read the key", err)
 	}
 	return k, nil
 }

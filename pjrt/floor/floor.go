@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -29,6 +30,9 @@ func (r Result) Ratio() float64 { return float64(r.Go) / float64(r.C) }
 // String is such as "C 3.5µs, Go 3.9µs, ratio 1.11".
 func (r Result) String() string { return fmt.Sprintf("C %v, Go %v, ratio %.2f", r.C, r.Go, r.Ratio()) }
 
+// fail is the error of a part of Measure.
+func fail(op string, cause error) error { return &errkind.Fault{Op: "floor: " + op, Err: cause} }
+
 // Measure runs the program's C loop and step in turn. state are the arguments,
 // per launch device; each run donates them all and puts the results in their
 // place. step is the Go loop's body.
@@ -38,19 +42,19 @@ func Measure(ctx context.Context, x *pjrt.LoadedExecutable, state [][]*pjrt.Buff
 	for range rounds {
 		took, err := x.Repeat(ctx, state, steps)
 		if err != nil {
-			return Result{}, fmt.Errorf("floor: %w", err)
+			return Result{}, fail("run in C", err)
 		}
 		inC = append(inC, took.Done/time.Duration(steps))
 		start := time.Now()
 		for range steps {
 			if err := step(); err != nil {
-				return Result{}, fmt.Errorf("floor: step: %w", err)
+				return Result{}, fail("step", err)
 			}
 		}
 		for _, row := range state {
 			for _, b := range row {
 				if err := b.Ready(ctx); err != nil {
-					return Result{}, fmt.Errorf("floor: wait: %w", err)
+					return Result{}, fail("wait", err)
 				}
 			}
 		}

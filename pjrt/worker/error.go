@@ -32,31 +32,35 @@ func (r Reason) String() string {
 	return reasons[r]
 }
 
-// Error is that a worker gave no answer. With TimedOut it matches
+// Error reports that a worker gave no answer. With TimedOut it matches
 // context.DeadlineExceeded.
 type Error struct {
+	// Reason is the class of the problem.
 	Reason Reason
-	// State is how the worker ended, such as "signal: SIGABRT: abort".
+	// State says how the worker ended, such as "signal: SIGABRT: abort", or why it was not
+	// started.
 	State string
-	// Killed says that something outside ended it, such as the kernel where memory ran
-	// out.
+	// Killed says that something outside ended the worker, such as the kernel where memory
+	// ran out.
 	Killed bool
-	// Tail is the end of what it wrote.
+	// Tail is the end of what the worker wrote.
 	Tail string
-	Err  error
+	// Hint says what to do; it may be empty.
+	Hint string
+	// Err is the cause; it may be nil.
+	Err error
 }
 
+// Error returns "worker: reason: state: cause; hint", with Tail on lines of its own.
 func (e *Error) Error() string {
-	text := "worker: " + e.Reason.String()
+	reason := e.Reason.String()
 	if e.State != "" {
-		text += ": " + e.State
+		reason += ": " + e.State
 	}
 	if e.Killed {
-		text += " (killed from outside, as the kernel does when memory runs out)"
+		reason += " (killed from outside, as the kernel does when memory runs out)"
 	}
-	if e.Err != nil {
-		text += ": " + e.Err.Error()
-	}
+	text := errkind.Text("worker", reason, e.Err, e.Hint)
 	if e.Tail != "" {
 		text += "\nthe end of what it wrote:\n" + e.Tail
 	}
@@ -95,11 +99,22 @@ func explain(parent context.Context, limit time.Duration, err error) error {
 	var start *child.StartError
 	switch {
 	case errors.As(err, &start):
-		return &Error{Reason: NotStarted, Err: err}
+		return &Error{Reason: NotStarted, Err: err, Hint: "see Options.Command"}
 	case errors.As(err, &died):
-		return &Error{Reason: Died, State: died.State, Killed: died.Killed(), Tail: died.Tail}
+		return &Error{Reason: Died, State: died.State, Killed: died.Killed(), Tail: died.Tail, Hint: hintOf(died)}
 	case parent.Err() == nil && errors.Is(err, errTimeout):
-		return &Error{Reason: TimedOut, State: fmt.Sprintf("it was ended after %v", limit), Tail: child.Tail(err)}
+		return &Error{Reason: TimedOut, State: fmt.Sprintf("it was ended after %v", limit), Tail: child.Tail(err), Hint: "give it longer by Options.Timeout"}
 	}
-	return fmt.Errorf("worker: compile: %w", err)
+	return fail("compile", err)
 }
+
+// hintOf says what to do about a compiler that took its process down.
+func hintOf(died *child.Error) string {
+	if died.Killed() {
+		return "compile fewer programs at a time by Options.Parallel, or on a machine with more memory"
+	}
+	return ""
+}
+
+// fail is the error of an operation for a cause that says what to do.
+func fail(op string, cause error) error { return &errkind.Fault{Op: "worker: " + op, Err: cause} }

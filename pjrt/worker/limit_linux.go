@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // rlimitData is the limit of memory that a process may write to.
@@ -16,7 +18,7 @@ func bound(bytes int64) error {
 	}
 	limit := syscall.Rlimit{Cur: uint64(bytes), Max: uint64(bytes)}
 	if err := syscall.Setrlimit(rlimitData, &limit); err != nil {
-		return fmt.Errorf("limiting the memory to %d bytes: %w", bytes, err)
+		return &errkind.Fault{Op: "bound the memory", Reason: fmt.Sprintf("%d bytes", bytes), Err: err, Hint: "see Options.MemoryBytes"}
 	}
 	return nil
 }

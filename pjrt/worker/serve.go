@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
@@ -108,7 +109,7 @@ func serializable(x *pjrt.Executable) (pjrt.ExecutableRecord, error) {
 		if errors.Is(e, errors.ErrUnsupported) {
 			return r, e
 		}
-		return r, fmt.Errorf("the compiled program cannot be serialized: %w", e)
+		return r, &errkind.Fault{Op: "the compiled program", Reason: "it cannot be serialized", Err: e}
 	}
 	return r, nil
 }

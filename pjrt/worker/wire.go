@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // protocol is the version of what goes between a program and its workers.
-const protocol = 1
+const protocol = 2
 
 // request asks a worker for a compilation. Options' values are of the types that
 // plugins take, which gob knows.
@@ -35,11 +36,12 @@ type request struct {
 type answer struct {
 	Protocol int
 	Record   pjrt.ExecutableRecord
-	// One of these is set where there is no program; Text is any other error, and
-	// Unsupported that it matches errors.ErrUnsupported.
+	// One of these is set where there is no program; Text is any other error, of this
+	// Kind, and Unsupported says that it matches errors.ErrUnsupported.
 	Error       *pjrt.Error
 	Compile     *pjrt.CompileError
 	Text        string
+	Kind        errkind.Kind
 	Unsupported bool
 }
 
@@ -56,22 +58,27 @@ func (a *answer) fail(err error) {
 	if errors.As(err, &a.Error) || errors.As(err, &a.Compile) {
 		return
 	}
-	a.Text, a.Unsupported = err.Error(), errors.Is(err, errors.ErrUnsupported)
+	a.Text, a.Kind, a.Unsupported = err.Error(), errkind.Of(err), errors.Is(err, errors.ErrUnsupported)
 }
 
 // err is the error of the answer.
 func (a *answer) err() error {
 	switch {
 	case a.Protocol != protocol:
-		return fmt.Errorf("worker: the worker's program speaks protocol %d, this one %d: build both from one version", a.Protocol, protocol)
+		return &errkind.Fault{Op: "worker: compile", Reason: fmt.Sprintf("the worker's program speaks protocol %d, this one %d", a.Protocol, protocol), Hint: "build both from one version", Class: errkind.FailedPreconditionError}
 	case a.Error != nil:
 		return a.Error
 	case a.Compile != nil:
 		return a.Compile
 	case a.Text != "" && a.Unsupported:
-		return fmt.Errorf("worker: %s: %w", a.Text, errors.ErrUnsupported)
+		return unsupported{&errkind.Fault{Op: "worker: compile", Reason: a.Text, Class: errkind.NotImplementedError}}
 	case a.Text != "":
-		return fmt.Errorf("worker: %s", a.Text)
+		return &errkind.Fault{Op: "worker: compile", Reason: a.Text, Class: a.Kind}
 	}
 	return nil
 }
+
+// unsupported is an error of the worker that matched errors.ErrUnsupported there, and does here.
+type unsupported struct{ *errkind.Fault }
+
+func (unsupported) Is(target error) bool { return target == errors.ErrUnsupported }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
@@ -50,12 +51,12 @@ func New(o Options) (*Compiler, error) {
 	if o.Command == nil {
 		path, err := exec.LookPath("tpustrategy")
 		if err != nil {
-			return nil, &Error{Reason: NotStarted, Err: fmt.Errorf("%w: call worker.Main at the start of main and give what it returns as Options.Command, or install github.com/tpustrategy/tpustrategy/cmd/tpustrategy", err)}
+			return nil, &Error{Reason: NotStarted, Err: err, Hint: "call worker.Main at the start of main and give what it returns as Options.Command, or install github.com/tpustrategy/tpustrategy/cmd/tpustrategy"}
 		}
 		o.Command = []string{path, "compile-worker"}
 	}
 	if len(o.Command) == 0 || o.Command[0] == "" {
-		return nil, &Error{Reason: NotStarted, Err: fmt.Errorf("the command %q names no program", o.Command)}
+		return nil, &Error{Reason: NotStarted, State: fmt.Sprintf("the command %q names no program", o.Command), Hint: "give a program and its arguments as Options.Command"}
 	}
 	o.Command, o.Env = slices.Clone(o.Command), slices.Clone(o.Env)
 	if o.Parallel <= 0 {
@@ -84,7 +85,7 @@ func (c *Compiler) Compile(ctx context.Context, client *pjrt.Client, program pjr
 			err = closed
 		}
 		if err != nil {
-			return nil, fmt.Errorf("worker: describing the devices: %w", err)
+			return nil, fail("describe the devices", err)
 		}
 	}
 	record, err := c.compile(ctx, client.PlatformName(), r)
@@ -105,7 +106,7 @@ func (c *Compiler) CompileTopology(ctx context.Context, topology *pjrt.Topology,
 	} else {
 		var err error
 		if r.Topology, err = topology.Serialize(); err != nil {
-			return nil, fmt.Errorf("worker: describing the devices: %w", err)
+			return nil, fail("describe the devices", err)
 		}
 	}
 	record, err := c.compile(ctx, topology.PlatformName(), r)
@@ -118,18 +119,18 @@ func (c *Compiler) CompileTopology(ctx context.Context, topology *pjrt.Topology,
 // compile has a worker answer a request.
 func (c *Compiler) compile(ctx context.Context, platform string, r request) (pjrt.ExecutableRecord, error) {
 	if c.turns == nil {
-		return pjrt.ExecutableRecord{}, &Error{Reason: NotStarted, Err: fmt.Errorf("the compiler is a zero value: make it with New")}
+		return pjrt.ExecutableRecord{}, &Error{Reason: NotStarted, State: "the compiler is a zero value", Hint: "make it with New"}
 	}
 	select {
 	case c.turns <- struct{}{}:
 		defer func() { <-c.turns }()
 	case <-ctx.Done():
-		return pjrt.ExecutableRecord{}, fmt.Errorf("worker: compile: %w", context.Cause(ctx))
+		return pjrt.ExecutableRecord{}, fail("compile", context.Cause(ctx))
 	}
 	r.Protocol, r.Check, r.MemoryBytes = protocol, c.opts.PluginCheck, c.opts.MemoryBytes
 	data, err := encode(r)
 	if err != nil {
-		return pjrt.ExecutableRecord{}, fmt.Errorf("worker: the options cannot be passed on: %w", err)
+		return pjrt.ExecutableRecord{}, &errkind.Fault{Op: "worker: compile", Reason: "the options cannot be passed on", Class: errkind.ValueError, Err: err}
 	}
 	limited := ctx
 	if c.opts.Timeout > 0 {
@@ -146,7 +147,7 @@ func (c *Compiler) compile(ctx context.Context, platform string, r request) (pjr
 	}
 	var a answer
 	if err := decode(out, &a); err != nil {
-		return pjrt.ExecutableRecord{}, &Error{Reason: Died, State: "its answer cannot be read", Err: err}
+		return pjrt.ExecutableRecord{}, &Error{Reason: Died, State: "its answer cannot be read", Err: err, Hint: "build the worker's program and this one from one version"}
 	}
 	if err := a.err(); err != nil {
 		return pjrt.ExecutableRecord{}, err
