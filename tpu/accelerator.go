@@ -16,29 +16,31 @@ type Accelerator struct {
 	shape      [3]int
 }
 
-// AcceleratorError reports a text that is no accelerator.
+// AcceleratorError reports a text that names no accelerator.
 type AcceleratorError struct {
+	// Text is what was to be read.
 	Text string
-	Msg  string // what is wrong, and what to write
-	// Nearest are slices that exist, next to the one that was asked for: types such
-	// as v5p-384 where a type was, topologies such as v5e:4x4 where a topology was.
-	// It is empty where the generation or the size cannot be read.
+	// Reason says what is wrong with it, and Hint what to write instead.
+	Reason, Hint string
+	// Nearest are the slices that exist next to the slice that was asked for: types such
+	// as v5p-384 for a type, topologies such as v5e:4x4 for a topology. It is empty where
+	// the generation or the size cannot be read.
 	Nearest []string
 }
 
 // maxQuoted bounds the text that an error repeats, in bytes.
 const maxQuoted = 100
 
-// Error returns the problem in one line.
+// Error returns "tpu: accelerator "text": reason; hint", in one line.
 func (e *AcceleratorError) Error() string {
 	text := e.Text
 	if len(text) > maxQuoted {
 		text = text[:maxQuoted] + "..."
 	}
-	return fmt.Sprintf("tpu: accelerator %q: %s", text, e.Msg)
+	return errkind.Text(fmt.Sprintf("tpu: accelerator %q", text), e.Reason, nil, e.Hint)
 }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*AcceleratorError) Kind() errkind.Kind { return errkind.ValueError }
 
 // ParseAccelerator reads an accelerator type, such as v5litepod-16, v4-8 or
@@ -52,16 +54,13 @@ func (*AcceleratorError) Kind() errkind.Kind { return errkind.ValueError }
 // A topology may be any in which chips are joined, also one that no type names,
 // such as v4:4x4x20, and the part of one machine, such as v5e:1x2.
 func ParseAccelerator(text string) (Accelerator, error) {
-	fail := func(format string, args ...any) (Accelerator, error) {
-		return Accelerator{}, &AcceleratorError{Text: text, Msg: fmt.Sprintf(format, args...)}
-	}
 	at := strings.IndexAny(text, "-:")
 	if at < 0 {
-		return fail("no size; write a type such as v5litepod-16 or a topology such as v5p:4x4x4")
+		return Accelerator{}, &AcceleratorError{Text: text, Reason: "no size", Hint: "write a type such as v5litepod-16 or a topology such as v5p:4x4x4"}
 	}
 	g, ok := LookupGeneration(text[:at])
 	if !ok {
-		return fail("no generation %.40q; known are %s", text[:at], strings.Join(prefixes(), ", "))
+		return Accelerator{}, &AcceleratorError{Text: text, Reason: fmt.Sprintf("no generation %.40q", text[:at]), Hint: "known are " + strings.Join(prefixes(), ", ")}
 	}
 	if text[at] == ':' {
 		return parseTopology(text, text[at+1:], g)
@@ -74,23 +73,23 @@ func parseTopology(text, shape string, g Generation) (Accelerator, error) {
 	a := Accelerator{generation: g.Name}
 	var ok bool
 	if a.shape, ok = parseShape(shape, g.Dims); !ok {
-		return Accelerator{}, &AcceleratorError{Text: text, Msg: fmt.Sprintf("%.40q is no shape; write %d numbers from 1, such as %s",
-			shape, g.Dims, [...]string{2: "4x4", 3: "4x4x4"}[g.Dims])}
+		return Accelerator{}, &AcceleratorError{Text: text, Reason: fmt.Sprintf("%.40q is no shape", shape),
+			Hint: fmt.Sprintf("write %d numbers from 1, such as %s", g.Dims, [...]string{2: "4x4", 3: "4x4x4"}[g.Dims])}
 	}
-	msg := ""
+	reason := ""
 	switch {
 	case a.Chips() > g.MaxChips:
-		msg = fmt.Sprintf("%d chips are more than the %d of a pod", a.Chips(), g.MaxChips)
+		reason = fmt.Sprintf("%d chips are more than the %d of a pod", a.Chips(), g.MaxChips)
 	case !g.joined(a.shape):
-		msg = fmt.Sprintf("no %s slice has this shape; there are %s", g.Name, g.shapesText())
+		reason = fmt.Sprintf("no %s slice has this shape; there are %s", g.Name, g.shapesText())
 	default:
 		return a, nil
 	}
-	e := &AcceleratorError{Text: text}
+	e := &AcceleratorError{Text: text, Reason: reason}
 	for _, near := range g.nearest(a.Chips()) {
 		e.Nearest = append(e.Nearest, near.String())
 	}
-	e.Msg = msg + nearestText(e.Nearest)
+	e.Hint = nearestText(e.Nearest)
 	return Accelerator{}, e
 }
 
@@ -98,24 +97,24 @@ func parseTopology(text, shape string, g Generation) (Accelerator, error) {
 func parseType(text, size string, g Generation) (Accelerator, error) {
 	count, ok := parseSize(size)
 	if !ok {
-		return Accelerator{}, &AcceleratorError{Text: text, Msg: fmt.Sprintf("%.40q is no number of cores or chips", size)}
+		return Accelerator{}, &AcceleratorError{Text: text, Reason: fmt.Sprintf("%.40q is no number of cores or chips", size)}
 	}
 	chips, odd := count, false
 	if g.CountsCores {
 		chips, odd = count/g.CoresPerChip, count%g.CoresPerChip != 0
 	}
-	msg := ""
+	reason := ""
 	switch {
 	case odd:
-		msg = fmt.Sprintf("the number counts cores, of which a chip has %d", g.CoresPerChip)
+		reason = fmt.Sprintf("the number counts cores, of which a chip has %d", g.CoresPerChip)
 	case chips > g.MaxChips:
-		msg = fmt.Sprintf("%d chips are more than the %d of a pod", chips, g.MaxChips)
+		reason = fmt.Sprintf("%d chips are more than the %d of a pod", chips, g.MaxChips)
 	case !slices.Contains(g.sizes(), chips):
-		msg = fmt.Sprintf("%d chips have no default shape", chips)
+		reason = fmt.Sprintf("%d chips have no default shape", chips)
 	default:
 		return Accelerator{generation: g.Name, shape: g.typeShape(chips)}, nil
 	}
-	e := &AcceleratorError{Text: text}
+	e := &AcceleratorError{Text: text, Reason: reason}
 	if odd {
 		chips++ // between the two
 	}
@@ -124,16 +123,16 @@ func parseType(text, size string, g Generation) (Accelerator, error) {
 		e.Nearest = append(e.Nearest, near.Type())
 		shapes = append(shapes, fmt.Sprintf("%s (%s)", near.Type(), near))
 	}
-	e.Msg = msg + nearestText(shapes)
+	e.Hint = nearestText(shapes)
 	return Accelerator{}, e
 }
 
-// nearestText is the end of a message that names what exists.
+// nearestText names what exists.
 func nearestText(names []string) string {
 	if len(names) == 1 {
-		return "; the nearest is " + names[0]
+		return "the nearest is " + names[0]
 	}
-	return "; the nearest are " + strings.Join(names, " and ")
+	return "the nearest are " + strings.Join(names, " and ")
 }
 
 func prefixes() []string {
@@ -241,7 +240,7 @@ func (a Accelerator) String() string {
 // one serves to plan for a slice not at hand.
 func (a Accelerator) Topology() (Topology, error) {
 	if a.Chips() == 0 {
-		return Topology{}, topologyError("MeshShape", "no accelerator; make one with ParseAccelerator")
+		return Topology{}, topologyError("MeshShape", "no accelerator").advise("make one with ParseAccelerator")
 	}
 	block, devices := a.hostShape(), a.Generation().DevicesPerChip
 	var hosts [3]int

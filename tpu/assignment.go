@@ -3,6 +3,8 @@ package tpu
 import (
 	"fmt"
 	"slices"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // DeviceAssignment says which core of a slice is logical device p of replica r.
@@ -28,13 +30,13 @@ func NewDeviceAssignment(topology Topology, cores [][]Coordinates) (DeviceAssign
 	}
 	for r, row := range cores {
 		if len(row) != a.cores {
-			return DeviceAssignment{}, assignmentError("Cores", "replica %d has %d cores and replica 0 has %d; all have the same number",
+			return DeviceAssignment{}, assignmentError("Cores", "give all the same number", "replica %d has %d cores and replica 0 has %d",
 				r, len(row), a.cores)
 		}
 		for p, c := range row {
 			i, err := topology.find(c)
 			if err != nil {
-				return DeviceAssignment{}, fmt.Errorf("tpu: replica %d, logical core %d: %w", r, p, err)
+				return DeviceAssignment{}, &errkind.Fault{Op: "tpu: device assignment", Subject: fmt.Sprintf("of replica %d, logical core %d", r, p), Err: err}
 			}
 			a.assigned = append(a.assigned, int32(i))
 		}
@@ -47,7 +49,7 @@ func (a DeviceAssignment) Validate() error {
 	seen := make(map[int32]int, len(a.assigned))
 	for k, i := range a.assigned {
 		if earlier, taken := seen[i]; taken {
-			return assignmentError("Cores", "the core at %v is logical core %d of replica %d and logical core %d of replica %d",
+			return assignmentError("Cores", "", "the core at %v is logical core %d of replica %d and logical core %d of replica %d",
 				a.topology.coords[i], earlier%a.cores, earlier/a.cores, k%a.cores, k/a.cores)
 		}
 		seen[i] = k
@@ -90,10 +92,10 @@ func table[T any](a DeviceAssignment, value func(int32) T) [][]T {
 // index returns the topology's number of the device of a logical core.
 func (a DeviceAssignment) index(replica, logical int) (int, error) {
 	if replica < 0 || replica >= a.replicas {
-		return 0, fmt.Errorf("tpu: no replica %d; the assignment has %d", replica, a.replicas)
+		return 0, lookUp(fmt.Sprintf("no replica %d", replica), fmt.Sprintf("the assignment has %d", a.replicas))
 	}
 	if logical < 0 || logical >= a.cores {
-		return 0, fmt.Errorf("tpu: no logical core %d; replicas have %d", logical, a.cores)
+		return 0, lookUp(fmt.Sprintf("no logical core %d", logical), fmt.Sprintf("replicas have %d", a.cores))
 	}
 	return int(a.assigned[replica*a.cores+logical]), nil
 }
@@ -166,7 +168,7 @@ func (a DeviceAssignment) LookupReplicas(task, logical int) ([]int, error) {
 		}
 	}
 	if replicas == nil {
-		return nil, fmt.Errorf("tpu: no replica has its logical core %d on task %d", logical, task)
+		return nil, lookUp(fmt.Sprintf("no replica has its logical core %d on task %d", logical, task), "")
 	}
 	return replicas, nil
 }

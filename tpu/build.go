@@ -58,17 +58,20 @@ type AssignmentError struct {
 	Option string
 	// Fit is the number of replicas that fit, if Option is "Replicas".
 	Fit int
-	Msg string
+	// Reason says what is wrong, and Hint what to write instead; Hint may be empty.
+	Reason, Hint string
 }
 
-// Error returns the problem in one line.
-func (e *AssignmentError) Error() string { return "tpu: device assignment: " + e.Option + ": " + e.Msg }
+// Error returns "tpu: device assignment: option: reason; hint", in one line.
+func (e *AssignmentError) Error() string {
+	return errkind.Text("tpu: device assignment: "+e.Option, e.Reason, nil, e.Hint)
+}
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*AssignmentError) Kind() errkind.Kind { return errkind.ValueError }
 
-func assignmentError(option, format string, args ...any) error {
-	return &AssignmentError{Option: option, Msg: fmt.Sprintf(format, args...)}
+func assignmentError(option, hint, format string, args ...any) error {
+	return &AssignmentError{Option: option, Reason: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // BuildDeviceAssignment places replicas on a slice as TensorFlow's
@@ -129,7 +132,7 @@ func newPlan(topology Topology, options AssignmentOptions) (plan, error) {
 		p.replicas = 1
 	}
 	if topology.mesh == (Coordinates{}) {
-		return p, &TopologyError{Field: "MeshShape", Msg: "the topology is empty; make it with NewTopology"}
+		return p, &TopologyError{Field: "MeshShape", Reason: "the topology is empty", Hint: "make it with NewTopology"}
 	}
 	var err error
 	if p.shape, err = vector("ComputationShape", options.ComputationShape); err != nil {
@@ -149,18 +152,18 @@ func newPlan(topology Topology, options AssignmentOptions) (plan, error) {
 	}
 	if topology.hasMissing() {
 		if p.stride != (Coordinates{1, 1, 1, 1}) {
-			return p, assignmentError("ComputationStride", "%v on a slice with %d missing devices; use no stride there",
+			return p, assignmentError("ComputationStride", "use no stride there", "%v on a slice with %d missing devices",
 				p.stride, len(topology.flat)-len(topology.coords))
 		}
 		p.fit = min(p.fit, len(topology.coords)/product(p.shape))
 	}
 	if p.replicas < 0 {
-		return p, assignmentError("Replicas", "%d is negative", p.replicas)
+		return p, assignmentError("Replicas", "", "%d is negative", p.replicas)
 	}
 	if p.replicas > p.fit {
-		return p, &AssignmentError{Option: "Replicas", Fit: p.fit, Msg: fmt.Sprintf(
-			"%d replicas of shape %v and stride %v do not fit on a mesh of shape %v with %d devices; at most %d do",
-			p.replicas, p.shape, p.stride, p.mesh, len(topology.coords), p.fit)}
+		return p, &AssignmentError{Option: "Replicas", Fit: p.fit, Reason: fmt.Sprintf(
+			"%d replicas of shape %v and stride %v do not fit on a mesh of shape %v with %d devices",
+			p.replicas, p.shape, p.stride, p.mesh, len(topology.coords)), Hint: fmt.Sprintf("at most %d do", p.fit)}
 	}
 	return p, p.chooseOrder(options.Order, topology.hasMissing())
 }
@@ -170,14 +173,14 @@ func vector(option string, values []int) (Coordinates, error) {
 		return Coordinates{1, 1, 1, 1}, nil
 	}
 	if len(values) != MeshRank {
-		return Coordinates{}, assignmentError(option, "%v has %d entries; give x, y, z and core", values, len(values))
+		return Coordinates{}, assignmentError(option, "give x, y, z and core", "%v has %d entries", values, len(values))
 	}
 	return Coordinates(values), nil
 }
 
 func positive(option string, v Coordinates) error {
 	if slices.Min(v[:]) < 1 {
-		return assignmentError(option, "%v has an entry below 1", v)
+		return assignmentError(option, "", "%v has an entry below 1", v)
 	}
 	return nil
 }
@@ -188,7 +191,7 @@ func (p *plan) measure() error {
 	for i := range p.mesh {
 		// The first comparison also keeps the product from overflowing.
 		if p.shape[i] > p.mesh[i]/p.stride[i] {
-			return assignmentError("ComputationShape", "shape %v with stride %v does not fit into the mesh %v: axis %q has %d places",
+			return assignmentError("ComputationShape", "", "shape %v with stride %v does not fit into the mesh %v: axis %q has %d places",
 				p.shape, p.stride, p.mesh, [...]string{"x", "y", "z", "core"}[i], p.mesh[i])
 		}
 		p.footprint[i] = p.shape[i] * p.stride[i]
@@ -205,13 +208,13 @@ func (p *plan) chooseOrder(order DeviceOrder, missing bool) error {
 		p.ring = possible
 	case RingOrder:
 		if !possible && !missing {
-			return assignmentError("Order", "RING needs replicas with all %d cores of each chip, no stride, and exactly %d of them; use AUTO or MESH",
+			return assignmentError("Order", "use AUTO or MESH", "RING needs replicas with all %d cores of each chip, no stride, and exactly %d of them",
 				p.mesh[3], p.fit)
 		}
 		p.ring = possible
 	case MeshOrder:
 	default:
-		return assignmentError("Order", "unknown order %v; use AutoOrder, RingOrder or MeshOrder", order)
+		return assignmentError("Order", "use AutoOrder, RingOrder or MeshOrder", "unknown order %v", order)
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func TestSizesThatDoNotExistAreRefusedWithTheNearestThatDo(t *testing.T) {
 			for _, near := range bad.Nearest {
 				_, err := tpu.ParseAccelerator(near)
 				require.NoError(t, err, "%s names %s", name, near)
-				require.Contains(t, bad.Msg, near)
+				require.Contains(t, bad.Hint, near)
 			}
 		}
 	}

@@ -20,7 +20,7 @@ func LogicalTopology(options LogicalOptions) (Topology, error) {
 	if shape == nil {
 		switch {
 		case devices < 1:
-			return Topology{}, topologyError("Devices", "%d devices; give at least 1, or a MeshShape", devices)
+			return Topology{}, topologyError("Devices", "%d devices", devices).advise("give at least 1, or a MeshShape")
 		case devices%2 == 0:
 			shape = []int{devices / 2, 1, 1, 2}
 		default:

@@ -132,7 +132,7 @@ func (t Topology) CPUDeviceNameAtCoordinates(c Coordinates, job string) (string,
 // CPUDeviceNameAtTask returns the name of the host of a task.
 func (t Topology) CPUDeviceNameAtTask(task int, job string) (string, error) {
 	if task < 0 || task >= t.tasks {
-		return "", fmt.Errorf("tpu: no task %d; the topology has %d", task, t.tasks)
+		return "", lookUp(fmt.Sprintf("no task %d", task), fmt.Sprintf("the topology has %d", t.tasks))
 	}
 	return deviceName(job, task, "CPU", 0), nil
 }

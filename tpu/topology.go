@@ -57,18 +57,34 @@ type Topology struct {
 
 // TopologyError reports a part of a topology that cannot be.
 type TopologyError struct {
-	Field string // field of [TopologyOptions], or of the wire form
-	Msg   string
+	// Field is the field of [TopologyOptions] or [LogicalOptions], or "proto" for the wire
+	// form.
+	Field string
+	// Reason says what is wrong, and Hint what to write instead; Hint may be empty.
+	Reason, Hint string
 }
 
-// Error returns the problem in one line.
-func (e *TopologyError) Error() string { return "tpu: topology: " + e.Field + ": " + e.Msg }
+// Error returns "tpu: topology: field: reason; hint", in one line.
+func (e *TopologyError) Error() string {
+	return errkind.Text("tpu: topology: "+e.Field, e.Reason, nil, e.Hint)
+}
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*TopologyError) Kind() errkind.Kind { return errkind.ValueError }
 
-func topologyError(field, format string, args ...any) error {
-	return &TopologyError{Field: field, Msg: fmt.Sprintf(format, args...)}
+func topologyError(field, format string, args ...any) *TopologyError {
+	return &TopologyError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// advise adds what to write instead.
+func (e *TopologyError) advise(hint string) *TopologyError {
+	e.Hint = hint
+	return e
+}
+
+// lookUp is the error of what a topology or an assignment does not have.
+func lookUp(reason, hint string) error {
+	return &errkind.Fault{Op: "tpu", Reason: reason, Hint: hint, Class: errkind.ValueError}
 }
 
 // NewTopology checks and copies a description of a slice. It refuses, with a
@@ -86,8 +102,8 @@ func NewTopology(options TopologyOptions) (Topology, error) {
 	}
 	for task, devices := range options.DeviceCoordinates {
 		if len(devices) != t.perTask {
-			return Topology{}, topologyError("DeviceCoordinates", "task %d has %d devices and task 0 has %d; all tasks have the same number",
-				task, len(devices), t.perTask)
+			return Topology{}, topologyError("DeviceCoordinates", "task %d has %d devices and task 0 has %d",
+				task, len(devices), t.perTask).advise("give all tasks the same number")
 		}
 		t.coords = append(t.coords, devices...)
 	}
@@ -102,7 +118,7 @@ func NewTopology(options TopologyOptions) (Topology, error) {
 
 func checkMesh(shape []int) (mesh Coordinates, size int, err error) {
 	if len(shape) != MeshRank {
-		return mesh, 0, topologyError("MeshShape", "%v has %d entries; give x, y, z and core", shape, len(shape))
+		return mesh, 0, topologyError("MeshShape", "%v has %d entries", shape, len(shape)).advise("give x, y, z and core")
 	}
 	size = 1
 	for i, n := range shape {
@@ -140,7 +156,7 @@ func (t *Topology) numberDevices(ids [][]int) error {
 	t.ids = make([]int, len(t.coords))
 	t.byID = make(map[int]int32, len(t.coords))
 	if ids != nil && len(ids) != t.tasks {
-		return topologyError("DeviceIDs", "ids for %d tasks; there are %d", len(ids), t.tasks)
+		return topologyError("DeviceIDs", "ids for %d tasks, there are %d", len(ids), t.tasks)
 	}
 	for task, row := range ids {
 		if len(row) != t.perTask {
@@ -180,11 +196,11 @@ func (t Topology) place(c Coordinates) int {
 // find returns the index of the device at a place.
 func (t Topology) find(c Coordinates) (int, error) {
 	if !t.inMesh(c) {
-		return 0, fmt.Errorf("tpu: coordinates %v are outside the mesh %v", c, t.mesh)
+		return 0, lookUp(fmt.Sprintf("coordinates %v are outside the mesh %v", c, t.mesh), "")
 	}
 	i := t.flat[t.place(c)]
 	if i < 0 {
-		return 0, fmt.Errorf("tpu: no device at coordinates %v: it is missing from the slice", c)
+		return 0, lookUp(fmt.Sprintf("no device at coordinates %v: it is missing from the slice", c), "see MissingDevices")
 	}
 	return int(i), nil
 }

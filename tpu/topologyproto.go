@@ -89,11 +89,11 @@ func ParseTopologyProto(wire []byte) (Topology, error) {
 
 func fromNumbers(mesh []int, tasks, perTask int, numbers []int) (Topology, error) {
 	if tasks < 0 || perTask < 0 {
-		return Topology{}, topologyError("proto", "%d tasks of %d devices; neither is negative", tasks, perTask)
+		return Topology{}, topologyError("proto", "%d tasks of %d devices: a number is negative", tasks, perTask)
 	}
 	devices := len(numbers) / MeshRank
 	if len(numbers)%MeshRank != 0 || perTask > 0 && (tasks != devices/perTask || devices%perTask != 0) || perTask == 0 && devices != 0 {
-		return Topology{}, topologyError("DeviceCoordinates", "%d numbers; %d tasks of %d devices have four numbers each",
+		return Topology{}, topologyError("DeviceCoordinates", "%d numbers, but %d tasks of %d devices have four numbers each",
 			len(numbers), tasks, perTask)
 	}
 	if perTask == 0 {

@@ -16,14 +16,14 @@ import (
 func (s *starter) resolve(ctx context.Context) (*clusterresolver.Cluster, error) {
 	switch {
 	case s.opts.Cluster != nil && s.opts.Resolver != nil:
-		return nil, errors.New("Options.Cluster and Options.Resolver are both set; give one")
+		return nil, &errkind.Fault{Op: "options", Reason: "Cluster and Resolver are both set", Hint: "give one", Class: errkind.ValueError}
 	case s.opts.Cluster != nil:
 		c := s.opts.Cluster.Clone()
 		return &c, nil
 	}
 	c, err := s.opts.Resolver.Resolve(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("resolver %s: %w", s.opts.Resolver.Name(), err)
+		return nil, &errkind.Fault{Op: "resolver", Subject: s.opts.Resolver.Name(), Err: err}
 	}
 	return &c, nil
 }
@@ -118,11 +118,12 @@ type CountError struct {
 	Hint   string
 }
 
+// Error returns a text such as "3 processes, but the cluster says 4; hint".
 func (e *CountError) Error() string {
-	return fmt.Sprintf("%d %s, but %s says %d; %s", e.Seen, e.What, e.Source, e.Want, e.Hint)
+	return errkind.Text(fmt.Sprintf("%d %s, but %s says %d", e.Seen, e.What, e.Source, e.Want), "", nil, e.Hint)
 }
 
-// Kind is RuntimeError.
+// Kind returns RuntimeError.
 func (*CountError) Kind() errkind.Kind { return errkind.RuntimeError }
 
 // checkCounts holds the devices against the cluster.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
@@ -26,8 +27,8 @@ func topologyOf(name string, devices []*pjrt.DeviceDescription) (tpu.Topology, e
 		attributes := device.Attributes()
 		coords, ok := attributes["coords"].([]int64)
 		if !ok || len(coords) != 3 {
-			return tpu.Topology{}, fmt.Errorf("device %d (%s) has no coords attribute; open CPU devices with Options.CPUDevices",
-				device.ID(), device.Kind())
+			return tpu.Topology{}, &errkind.Fault{Op: fmt.Sprintf("device %d (%s)", device.ID(), device.Kind()), Reason: "it has no coords attribute",
+				Hint: "open CPU devices with Options.CPUDevices", Class: errkind.ValueError}
 		}
 		core, _ := attributes["core_on_chip"].(int64)
 		slice, _ := attributes["slice_index"].(int64)

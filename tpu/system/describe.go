@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
@@ -94,7 +95,7 @@ func ParseSlices(name string) (slices int, a tpu.Accelerator, err error) {
 	if m := joined.FindStringSubmatch(text); m != nil {
 		// The expression lets digits through only, and few of them.
 		if slices, err = strconv.Atoi(m[1]); err != nil || slices < 1 {
-			return 0, a, &tpu.AcceleratorError{Text: name, Msg: "the number of slices is at least 1, as in 2x " + m[2]}
+			return 0, a, &tpu.AcceleratorError{Text: name, Reason: "the number of slices is below 1", Hint: "write at least 1, as in 2x " + m[2]}
 		}
 		text = m[2]
 	}
@@ -151,32 +152,33 @@ const maxDevices = 1 << 17
 // [*pjrt.Error] from libtpu.
 func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, error) {
 	start := time.Now()
+	wrong := func(cause error) error { return &errkind.Fault{Op: "system: describe", Subject: name, Err: cause} }
 	slices, a, err := ParseSlices(name)
 	if err != nil {
-		return nil, fmt.Errorf("system: %w", err)
+		return nil, &errkind.Fault{Op: "system: describe", Err: err} // which names it
 	}
 	switch {
 	case opts.Slices < 0:
-		return nil, fmt.Errorf("system: %d slices; give a positive number, or 0 for what the name says", opts.Slices)
+		return nil, optionError("describe", fmt.Sprintf("%d slices", opts.Slices), "give a positive number, or 0 for what the name says")
 	case opts.Slices > 0 && slices > 1 && slices != opts.Slices:
-		return nil, fmt.Errorf("system: %q has %d slices and the option %d; give one of them", name, slices, opts.Slices)
+		return nil, optionError("describe", fmt.Sprintf("%q has %d slices and the option %d", name, slices, opts.Slices), "give one of them")
 	case opts.Slices > 0:
 		slices = opts.Slices
 	}
 	if slices > maxDevices/a.Devices() {
-		return nil, fmt.Errorf("system: %w", &tpu.AcceleratorError{Text: name, Msg: fmt.Sprintf(
-			"%d slices of %d devices are more than the %d devices that are described at once", slices, a.Devices(), maxDevices)})
+		return nil, &errkind.Fault{Op: "system: describe", Err: &tpu.AcceleratorError{Text: name, Reason: fmt.Sprintf(
+			"%d slices of %d devices are more than the %d devices that are described at once", slices, a.Devices(), maxDevices)}}
 	}
 	found, err := Find(Options{Plugin: opts.Plugin, Getenv: opts.Getenv})
 	if err != nil {
-		return nil, fmt.Errorf("system: %w", err)
+		return nil, wrong(err)
 	}
 	if err := prepare(thisHost(), a, opts); err != nil {
-		return nil, fmt.Errorf("system: describing %s: %w", name, err)
+		return nil, wrong(err)
 	}
 	plugin, err := pjrt.Open(found.Path, opts.PluginCheck)
 	if err != nil {
-		return nil, fmt.Errorf("system: %w", err)
+		return nil, wrong(err)
 	}
 	wrap := CloudWrap(a)
 	if opts.Wrap != nil {
@@ -198,11 +200,11 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 	}
 	handle, err := plugin.NewTopology(ctx, a.String(), options)
 	if err != nil {
-		return nil, fmt.Errorf("system: describing %s: %w", name, err)
+		return nil, wrong(err)
 	}
 	s := &Slice{plugin: plugin, handle: handle}
 	if err := s.read(slices, a); err != nil {
-		return nil, errors.Join(fmt.Errorf("system: describing %s: %w", name, err), handle.Close())
+		return nil, errors.Join(wrong(err), handle.Close())
 	}
 	if opts.Logger != nil {
 		opts.Logger.Info("slice described", "topology", s.topology.String(), "plugin", found.Path, "elapsed", time.Since(start))

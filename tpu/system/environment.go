@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
@@ -42,7 +43,7 @@ func prepare(host hostFiles, a tpu.Accelerator, opts DescribeOptions) error {
 	}
 	if opts.KeepEnvironment {
 		if os.Getenv(skipMetadata) == "" {
-			return fmt.Errorf("%w, and TPU_ACCELERATOR_TYPE=%s", ErrMetadataQuery, a.Type())
+			return fmt.Errorf("%w, and TPU_ACCELERATOR_TYPE=%s", ErrMetadataQuery, a.Type()) // its advice goes on
 		}
 		return nil
 	}
@@ -54,7 +55,7 @@ func prepare(host hostFiles, a tpu.Accelerator, opts DescribeOptions) error {
 			continue
 		}
 		if err := os.Setenv(s.name, s.value); err != nil {
-			return fmt.Errorf("setting %s: %w", s.name, err)
+			return &errkind.Fault{Op: "set", Subject: s.name, Err: err, Hint: "set it before the program starts"}
 		}
 		set = append(set, slog.String(s.name, s.value))
 	}

@@ -41,27 +41,20 @@ type LockedError struct {
 	Err error
 }
 
+// Error returns "the TPU is in use: holders: what libtpu said; hint".
 func (e *LockedError) Error() string {
-	text := "the TPU is in use"
-	if len(e.Holders) > 0 {
-		pids := make([]string, len(e.Holders))
-		for i, h := range e.Holders {
-			if i == 0 {
-				text += ": "
-			} else {
-				text += ", "
-			}
-			text += h.String()
-			pids[i] = strconv.Itoa(h.PID)
-		}
-		text += "; end it with kill " + strings.Join(pids, " ") + ", or wait for it"
-	} else {
-		text += ", by no process that this user may see; run fuser as root on the TPU's device files"
+	if len(e.Holders) == 0 {
+		hint := "run fuser as root on the TPU's device files"
 		if e.LockFile != "" {
-			text += fmt.Sprintf(", and if nobody uses it, remove what a crash left behind: sudo rm -f %s", e.LockFile)
+			hint += ", and if nobody uses it, remove what a crash left behind: sudo rm -f " + e.LockFile
 		}
+		return errkind.Text("the TPU is in use", "by no process that this user may see", e.Err, hint)
 	}
-	return text + ": " + e.Err.Error()
+	holders, pids := make([]string, len(e.Holders)), make([]string, len(e.Holders))
+	for i, h := range e.Holders {
+		holders[i], pids[i] = h.String(), strconv.Itoa(h.PID)
+	}
+	return errkind.Text("the TPU is in use", strings.Join(holders, ", "), e.Err, "end it with kill "+strings.Join(pids, " ")+", or wait for it")
 }
 
 // Kind is FailedPreconditionError: the other process has to end.

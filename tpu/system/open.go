@@ -8,6 +8,7 @@ import (
 	"net"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
@@ -63,6 +64,11 @@ type Options struct {
 // and memory for each.
 const maxCPUDevices = 1 << 14
 
+// optionError is the error of options that make no sense.
+func optionError(op, reason, hint string) error {
+	return &errkind.Fault{Op: "system: " + op, Reason: reason, Hint: hint, Class: errkind.ValueError}
+}
+
 // opened is what a start-up has opened.
 type opened struct {
 	runtime Runtime
@@ -87,10 +93,10 @@ type opened struct {
 // [*CountError]; ctx's error.
 func Open(ctx context.Context, opts Options) (*System, error) {
 	if opts.CPUDevices < 0 {
-		return nil, fmt.Errorf("system: %d CPU devices; give a positive number, or 0 for the TPU", opts.CPUDevices)
+		return nil, optionError("open", fmt.Sprintf("%d CPU devices", opts.CPUDevices), "give a positive number, or 0 for the TPU")
 	}
 	if opts.CPUDevices > maxCPUDevices {
-		return nil, fmt.Errorf("system: %d CPU devices are more than %d, which take the memory of a machine", opts.CPUDevices, maxCPUDevices)
+		return nil, optionError("open", fmt.Sprintf("%d CPU devices are more than %d, which take the memory of a machine", opts.CPUDevices, maxCPUDevices), "")
 	}
 	s := &starter{opts: opts, logger: opts.Logger}
 	if s.logger == nil {

@@ -2,8 +2,8 @@ package system
 
 import (
 	"context"
-	"fmt"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
@@ -57,7 +57,7 @@ func Loaded(x Executable) *pjrt.LoadedExecutable {
 func New(rt Runtime, topology tpu.Topology) (*System, error) {
 	s, err := newSystem(rt, topology)
 	if err != nil {
-		return nil, fmt.Errorf("system: %w", err)
+		return nil, &errkind.Fault{Op: "system: new", Err: err}
 	}
 	return s, nil
 }

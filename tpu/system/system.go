@@ -8,6 +8,7 @@ import (
 	"runtime"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
@@ -43,21 +44,26 @@ func (s *System) checkDevices() error {
 	for task, ids := range s.topology.DeviceIDs() {
 		for i, id := range ids {
 			if s.byID[id] == nil {
-				return fmt.Errorf("the topology names device %d, which the client does not have", id)
+				return mismatch("it names device %d, which the client does not have", id)
 			}
 			mine := s.Runtime().Addressable(id)
 			switch {
 			case mine && s.process < 0 && i == 0:
 				s.process = task
 			case mine != (s.process == task):
-				return fmt.Errorf("device %d of task %d: a process addresses the devices of one task, all of them", id, task)
+				return mismatch("device %d of task %d: a process addresses the devices of one task, all of them", id, task)
 			}
 		}
 	}
 	if s.process < 0 {
-		return fmt.Errorf("this process addresses no device of the topology %s", s.topology)
+		return mismatch("this process addresses no device of %s", s.topology)
 	}
 	return nil
+}
+
+// mismatch is the error of a topology that is not that of the runtime's devices.
+func mismatch(format string, args ...any) error {
+	return &errkind.Fault{Op: "topology", Reason: fmt.Sprintf(format, args...), Class: errkind.ValueError}
 }
 
 // Client returns the client, which stays the system's to close. It is nil if the
@@ -93,7 +99,7 @@ func (s *System) Device(id int) (*pjrt.Device, bool) {
 func (s *System) Close() error {
 	err := s.Runtime().Close()
 	if open := (*pjrt.OpenError)(nil); errors.As(err, &open) {
-		return fmt.Errorf("system: close: %w; close the strategies on it first", err)
+		return &errkind.Fault{Op: "system: close", Err: err, Hint: "close the strategies on it first"}
 	}
 	return err
 }
@@ -109,6 +115,6 @@ func (s *System) Shutdown(ctx context.Context) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("system: shutdown: the runtime did not close: %w", context.Cause(ctx))
+		return &errkind.Fault{Op: "system: shutdown", Reason: "the runtime did not close", Err: context.Cause(ctx)}
 	}
 }

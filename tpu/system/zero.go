@@ -2,13 +2,13 @@ package system
 
 import (
 	"context"
-	"fmt"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // errZero is the error of a zero System or Slice.
-var errZero = fmt.Errorf("system: it is a zero value: Open and Describe make one: %w", pjrt.ErrClosed)
+var errZero = &errkind.Fault{Op: "system", Reason: "it is a zero value", Err: pjrt.ErrClosed, Hint: "Open and Describe make one"}
 
 // noRuntime is that of the zero System.
 type noRuntime struct{}
