@@ -3,9 +3,10 @@ package child
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"os"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Serve is a child: it reads the request from the standard input, answers it on the
@@ -15,14 +16,14 @@ import (
 func Serve(what string, work func(request []byte) []byte) error {
 	answers := os.NewFile(3, "answers")
 	if answers == nil {
-		return fmt.Errorf("%s: this is started by another program, not by hand", what)
+		return &errkind.Fault{Op: what, Reason: "this is started by another program, not by hand", Class: errkind.FailedPreconditionError}
 	}
 	if _, err := answers.Stat(); err != nil {
-		return fmt.Errorf("%s: this is started by another program, not by hand", what)
+		return &errkind.Fault{Op: what, Reason: "this is started by another program, not by hand", Class: errkind.FailedPreconditionError}
 	}
 	var size [8]byte
 	if _, err := io.ReadFull(os.Stdin, size[:]); err != nil {
-		return fmt.Errorf("%s: reading the request: %w", what, err)
+		return &errkind.Fault{Op: what, Reason: "reading the request", Class: errkind.UnavailableError, Err: err}
 	}
 	// The parent is trusted, and a request arrives whole or not at all.
 	request, err := io.ReadAll(io.LimitReader(os.Stdin, int64(binary.LittleEndian.Uint64(size[:]))))
@@ -30,7 +31,7 @@ func Serve(what string, work func(request []byte) []byte) error {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return fmt.Errorf("%s: reading the request: %w", what, err)
+		return &errkind.Fault{Op: what, Reason: "reading the request", Class: errkind.UnavailableError, Err: err}
 	}
 	go func() {
 		// Nothing more comes: this returns when the parent has gone.

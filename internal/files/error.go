@@ -11,29 +11,30 @@ import (
 type Reason int
 
 const (
-	// URL is a path that begins with a scheme, as in "gs://bucket": only paths of the
+	// URL says that the path begins with a scheme, as in "gs://bucket": only paths of the
 	// local file system are read and written.
 	URL Reason = iota + 1
-	// NotRegular is a pipe, a device, a socket or a directory where a file is expected.
+	// NotRegular says that a pipe, a device, a socket or a directory is where a file is
+	// expected.
 	NotRegular
-	// NotDirectory is anything else where a directory is expected.
+	// NotDirectory says that something else is where a directory is expected.
 	NotDirectory
-	// Link is a symbolic link where none is followed.
+	// Link says that a symbolic link is where none is followed.
 	Link
-	// Foreign is what belongs to another user, who could change it.
+	// Foreign says that another user owns the file or directory, and could change it.
 	Foreign
-	// Writable is what other users may write to.
+	// Writable says that other users may write to the file or directory.
 	Writable
-	// Readable is a secret that other users may read.
+	// Readable says that other users may read the file, which holds a secret.
 	Readable
-	// TooLarge is a file of more bytes than are read.
+	// TooLarge says that the file has more bytes than are read.
 	TooLarge
 )
 
 var reasons = [...]string{"", "it is a URL", "it is no regular file", "it is no directory", "it is a symbolic link",
 	"it belongs to another user", "others may write to it", "others may read it", "it is too large"}
 
-// String is a short phrase.
+// String returns the reason as a short phrase.
 func (r Reason) String() string {
 	if r < 1 || int(r) >= len(reasons) {
 		return fmt.Sprintf("Reason(%d)", int(r))
@@ -41,30 +42,30 @@ func (r Reason) String() string {
 	return reasons[r]
 }
 
-// Error is that a path is not used. That of a URL matches errors.ErrUnsupported.
+// Error reports a path that is not used. The error of a URL matches errors.ErrUnsupported.
 type Error struct {
 	// Path is the file or the directory at fault, which may be a folder on the way to
 	// the one that was named.
-	Path   string
+	Path string
+	// Reason is the class of the problem.
 	Reason Reason
-	// Found says what was found there: its kind, its mode, its owner.
+	// Found says what was found at the path: its kind, its mode, its owner.
 	Found string
 	// Hint says what to do.
 	Hint string
 }
 
+// Error returns "path: reason (found); hint".
 func (e *Error) Error() string {
-	text := fmt.Sprintf("%s: %v", e.Path, e.Reason)
+	reason := e.Reason.String()
 	if e.Found != "" {
-		text += " (" + e.Found + ")"
+		reason += " (" + e.Found + ")"
 	}
-	if e.Hint != "" {
-		text += "; " + e.Hint
-	}
-	return text
+	return errkind.Text(e.Path, reason, nil, e.Hint)
 }
 
-// Kind is NotImplementedError for a URL, PermissionDeniedError for what others could change, otherwise ValueError.
+// Kind returns NotImplementedError for a URL, PermissionDeniedError for what others could
+// change or read, and ValueError otherwise.
 func (e *Error) Kind() errkind.Kind { return e.Reason.kind() }
 
 // Is makes the error of a URL match errors.ErrUnsupported.

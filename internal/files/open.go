@@ -15,13 +15,13 @@ import (
 // reads no device. Errors are [*Error] and those of os.Open.
 func Open(path string) (*os.File, fs.FileInfo, error) { return open(path, os.O_RDONLY, 0) }
 
-// OpenHere is Open of a file that must not be a symbolic link.
+// OpenHere opens a regular file to read, as [Open] does, and refuses a symbolic link.
 func OpenHere(path string) (*os.File, fs.FileInfo, error) {
 	return open(path, os.O_RDONLY|noFollow, 0)
 }
 
-// OpenLock opens a file of the caller's own to lock and to note something in, making
-// it if it is not there. It must not be a symbolic link.
+// OpenLock opens a file of the caller's own to lock and to note something in. It makes
+// the file if there is none, and refuses a symbolic link.
 func OpenLock(path string, mode fs.FileMode) (*os.File, error) {
 	f, _, err := open(path, os.O_RDWR|os.O_CREATE|noFollow, mode)
 	return f, err
@@ -58,7 +58,7 @@ func open(path string, flag int, mode fs.FileMode) (*os.File, fs.FileInfo, error
 	return f, info, nil
 }
 
-// Regular refuses what is no regular file.
+// Regular returns an [*Error] unless info is that of a regular file.
 func Regular(path string, info fs.FileInfo) error {
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
@@ -70,7 +70,7 @@ func Regular(path string, info fs.FileInfo) error {
 	}
 }
 
-// Kind names a kind of file.
+// Kind names the kind of file that a mode tells of, as in "a pipe".
 func Kind(mode fs.FileMode) string {
 	switch {
 	case mode.IsRegular():
@@ -89,8 +89,8 @@ func Kind(mode fs.FileMode) string {
 	return "mode " + mode.String()
 }
 
-// Read reads a whole file of at most limit bytes. What is no regular file, such as the
-// pipe of a shell's <(...), is read as far as the limit too.
+// Read reads a whole file of at most limit bytes. A pipe, such as that of a shell's
+// <(...), is read up to the limit too.
 func Read(path string, limit int64) ([]byte, error) {
 	if err := Local(path); err != nil {
 		return nil, err
@@ -117,20 +117,21 @@ func Read(path string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// ErrTooLong is matched by the error of All for a reader that goes on.
+// ErrTooLong reports that a reader goes on after the limit of [All].
 var ErrTooLong = errkind.New(errkind.ValueError, "more bytes than are read")
 
-// All reads what r has, which is at most limit bytes.
+// All reads r to its end, after limit bytes at most. A reader that goes on gives an error
+// that matches [ErrTooLong].
 func All(r io.Reader, limit int64) ([]byte, error) {
 	var data bytes.Buffer
 	n, err := io.Copy(&data, io.LimitReader(r, limit+1))
 	if err == nil && n > limit {
-		err = fmt.Errorf("%w: at most %d", ErrTooLong, limit)
+		err = &errkind.Fault{Op: "read", Reason: fmt.Sprintf("at most %d bytes", limit), Err: ErrTooLong}
 	}
 	return data.Bytes(), err
 }
 
-// TooLong is the error of a file of more than limit bytes.
+// TooLong returns the error of a file of more than limit bytes.
 func TooLong(path string, limit int64) error {
 	return &Error{Path: path, Reason: TooLarge, Found: fmt.Sprintf("at most %d bytes are read", limit)}
 }

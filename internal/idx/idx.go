@@ -32,7 +32,7 @@ const (
 	maxRank      = 8
 )
 
-// Array is what a file holds.
+// Array is the contents of a file.
 type Array struct {
 	// Dims are the sizes of the dimensions, the slowest first.
 	Dims []int
@@ -40,7 +40,7 @@ type Array struct {
 	Data []byte
 }
 
-// FormatError says what is wrong with a file.
+// FormatError reports what is wrong with the contents of a file.
 type FormatError struct {
 	// File is its path, if it has one.
 	File string
@@ -48,14 +48,15 @@ type FormatError struct {
 	Reason string
 }
 
+// Error returns "idx: file: reason".
 func (e *FormatError) Error() string {
 	if e.File == "" {
-		return "idx: " + e.Reason
+		return errkind.Text("idx", e.Reason, nil, "")
 	}
-	return "idx: " + e.File + ": " + e.Reason
+	return errkind.Text("idx: "+e.File, e.Reason, nil, "")
 }
 
-// Kind is DataLossError.
+// Kind returns DataLossError.
 func (*FormatError) Kind() errkind.Kind { return errkind.DataLossError }
 
 func formatError(format string, args ...any) error {
@@ -72,13 +73,13 @@ func ReadFile(path string) (Array, error) {
 		if f, _, gzErr = files.Open(path + ".gz"); gzErr == nil {
 			path, err = path+".gz", nil
 		} else if errors.Is(gzErr, os.ErrNotExist) {
-			err = fmt.Errorf("%w (nor with .gz)", err)
+			err = fmt.Errorf("%w (nor with .gz)", err) // inside ReadFile's own error
 		} else {
 			err = gzErr
 		}
 	}
 	if err != nil {
-		return Array{}, fmt.Errorf("idx: %w", err)
+		return Array{}, &errkind.Fault{Op: "idx: open", Err: err}
 	}
 	defer f.Close()
 	a, err := Read(f)
@@ -87,7 +88,7 @@ func ReadFile(path string) (Array, error) {
 		return Array{}, format
 	}
 	if err != nil {
-		return Array{}, fmt.Errorf("idx: %s: %w", path, err)
+		return Array{}, &errkind.Fault{Op: "idx: read", Subject: path, Err: err}
 	}
 	return a, nil
 }

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Pin is one pinned plugin build, as a wheel on PyPI.
@@ -61,9 +63,9 @@ func For(kind, goarch string) (Pin, error) {
 		return all[i], nil
 	}
 	if slices.ContainsFunc(all, func(p Pin) bool { return p.Kind == kind }) {
-		return Pin{}, fmt.Errorf("pins: the %s plugin is not published for %s", kind, goarch)
+		return Pin{}, &errkind.Fault{Op: "pins", Reason: fmt.Sprintf("the %s plugin is not published for %s", kind, goarch), Class: errkind.NotFoundError}
 	}
-	return Pin{}, fmt.Errorf("pins: no plugin kind %q; there are \"cpu\" and \"tpu\"", kind)
+	return Pin{}, &errkind.Fault{Op: "pins", Reason: fmt.Sprintf("no plugin kind %q", kind), Hint: `there are "cpu" and "tpu"`, Class: errkind.ValueError}
 }
 
 // Dir is the pin's directory: <user cache>/tpustrategy/plugins/<sha256>, where

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -48,7 +49,7 @@ type Cluster struct {
 func New(base *system.System, opts Options) (*Cluster, error) {
 	devices := base.Topology().NumDevices()
 	if opts.Processes < 1 || devices%opts.Processes != 0 {
-		return nil, fmt.Errorf("simhost: %d processes on %d devices; give a number that divides them", opts.Processes, devices)
+		return nil, &errkind.Fault{Op: "simhost: new", Reason: fmt.Sprintf("%d processes on %d devices", opts.Processes, devices), Hint: "give a number that divides them", Class: errkind.ValueError}
 	}
 	if opts.Names == nil {
 		for i := range opts.Processes {
@@ -56,7 +57,7 @@ func New(base *system.System, opts Options) (*Cluster, error) {
 		}
 	}
 	if len(opts.Names) != opts.Processes {
-		return nil, fmt.Errorf("simhost: %d names for %d processes", len(opts.Names), opts.Processes)
+		return nil, fault("new", errkind.ValueError, "%d names for %d processes", len(opts.Names), opts.Processes)
 	}
 	opts.Names = slices.Clone(opts.Names)
 	if opts.Patience == 0 {
@@ -68,7 +69,7 @@ func New(base *system.System, opts Options) (*Cluster, error) {
 	}
 	topology, err := tpu.LogicalTopology(tpu.LogicalOptions{Devices: devices, MeshShape: opts.MeshShape, Tasks: opts.Processes})
 	if err != nil {
-		return nil, fmt.Errorf("simhost: %w", err)
+		return nil, &errkind.Fault{Op: "simhost: new", Err: err}
 	}
 	return &Cluster{
 		base: base, opts: opts, topology: topology, programs: map[string]*program{},
@@ -111,7 +112,7 @@ func (c *Cluster) Connect(process int) func(context.Context) (system.Runtime, er
 // join adds a process that starts.
 func (c *Cluster) join(i int) (*process, error) {
 	if i < 0 || i >= c.opts.Processes {
-		return nil, fmt.Errorf("simhost: process %d of %d", i, c.opts.Processes)
+		return nil, &errkind.Fault{Op: "simhost: open", Reason: fmt.Sprintf("process %d of %d", i, c.opts.Processes), Hint: "processes count from 0", Class: errkind.ValueError}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +120,7 @@ func (c *Cluster) join(i int) (*process, error) {
 		return nil, c.broken
 	}
 	if c.processes[i] != nil {
-		return nil, fmt.Errorf("simhost: %s is open; a process opens its devices once", c.opts.Names[i])
+		return nil, &errkind.Fault{Op: "simhost: open", Reason: c.opts.Names[i] + " is open", Hint: "a process opens its devices once", Class: errkind.RuntimeError}
 	}
 	p := newProcess(c, i)
 	c.processes[i] = p

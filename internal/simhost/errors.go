@@ -7,51 +7,60 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// MissingError is a wait for processes that ended before they came.
+// fault is an error that has no type of its own.
+func fault(op string, kind errkind.Kind, format string, args ...any) error {
+	return &errkind.Fault{Op: "simhost: " + op, Reason: fmt.Sprintf(format, args...), Class: kind}
+}
+
+// MissingError reports that a process waited in vain for other processes.
 type MissingError struct {
-	// Op is what was waited for, such as "start-up" or `launch of "train_step"`.
+	// Op is what the process waited for, such as "start-up" or `launch of "train_step"`.
 	Op string
-	// Here is the process that gave up waiting and Missing are those that had not
-	// come, ascending; Names are their names.
-	Here    int
+	// Here is the process that gave up waiting.
+	Here int
+	// Missing are the processes that had not come, ascending, and Names are their names.
 	Missing []int
 	Names   []string
 	// Err is why the wait ended, such as context.DeadlineExceeded.
 	Err error
 }
 
+// Error names the processes that had not come, and the cause.
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("simhost: %s: process %d waited in vain for %s: %v", e.Op, e.Here, strings.Join(e.Names, ", "), e.Err)
+	return errkind.Text("simhost: "+e.Op, fmt.Sprintf("process %d waited in vain for %s", e.Here, strings.Join(e.Names, ", ")), e.Err, "")
 }
 
-// Kind is UnavailableError.
+// Kind returns UnavailableError.
 func (*MissingError) Kind() errkind.Kind { return errkind.UnavailableError }
 
+// Unwrap returns the cause.
 func (e *MissingError) Unwrap() error { return e.Err }
 
 // MissingProcesses returns Missing.
 func (e *MissingError) MissingProcesses() []int { return e.Missing }
 
-// LostError is a process that ended while others were counting on it.
+// LostError reports that a process ended while other processes counted on it.
 type LostError struct {
-	// Op is what the others were doing.
+	// Op is what the other processes were doing.
 	Op string
-	// Process is the one that ended, Name its name, and Launches how many launches
-	// over several processes it took part in.
-	Process  int
-	Name     string
+	// Process is the process that ended, and Name its name.
+	Process int
+	Name    string
+	// Launches is how many launches over several processes it took part in.
 	Launches int
 }
 
+// Error names the process that ended.
 func (e *LostError) Error() string {
-	return fmt.Sprintf("simhost: %s: %s ended after %d launches", e.Op, e.Name, e.Launches)
+	return errkind.Text("simhost: "+e.Op, fmt.Sprintf("%s ended after %d launches", e.Name, e.Launches), nil, "")
 }
 
-// Kind is UnavailableError.
+// Kind returns UnavailableError.
 func (*LostError) Kind() errkind.Kind { return errkind.UnavailableError }
 
-// Launching is what a process is about to launch.
+// Launching says what a process is about to launch.
 type Launching struct {
+	// Process is the process, and Name its name.
 	Process int
 	Name    string
 	// Program is the name of the program's module and Fingerprint a hash of its
@@ -59,24 +68,26 @@ type Launching struct {
 	Program, Fingerprint string
 }
 
+// String returns a text such as `process 1 launches "step" (a1b2)`.
 func (l Launching) String() string {
 	return fmt.Sprintf("%s launches %q (%s)", l.Name, l.Program, l.Fingerprint)
 }
 
-// ProgramError is processes that launch different programs where all launch the
-// same one. On a slice they would hang.
+// ProgramError reports that the processes launch different programs where all should
+// launch the same program. On a slice they would hang.
 type ProgramError struct {
 	// Launching has an entry for each process that had arrived, by process.
 	Launching []Launching
 }
 
+// Error says what each process launches.
 func (e *ProgramError) Error() string {
 	texts := make([]string, len(e.Launching))
 	for i, l := range e.Launching {
 		texts[i] = l.String()
 	}
-	return "simhost: the processes launch different programs: " + strings.Join(texts, "; ")
+	return errkind.Text("simhost", "the processes launch different programs: "+strings.Join(texts, ", "), nil, "")
 }
 
-// Kind is RuntimeError.
+// Kind returns RuntimeError.
 func (*ProgramError) Kind() errkind.Kind { return errkind.RuntimeError }

@@ -2,10 +2,10 @@ package simhost
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -24,7 +24,7 @@ func sortedKeys[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
 // all processes of the program have launched it or ctx ends.
 func (e *executable) Execute(ctx context.Context, args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOptions) error {
 	if len(args) != len(e.rows) || len(results) != len(e.rows) {
-		return fmt.Errorf("simhost: %s: %d and %d lists for the %d devices of this process", e.program.op(), len(args), len(results), len(e.rows))
+		return fault(e.program.op(), errkind.ValueError, "%d and %d lists for the %d devices of this process", len(args), len(results), len(e.rows))
 	}
 	p, c := e.process, e.process.cluster
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Patience)
@@ -33,7 +33,7 @@ func (e *executable) Execute(ctx context.Context, args, results [][]*pjrt.Buffer
 	case p.turn <- struct{}{}:
 		defer func() { <-p.turn }()
 	case <-ctx.Done():
-		return fmt.Errorf("simhost: %s: waiting for an earlier launch: %w", e.program.op(), context.Cause(ctx))
+		return &errkind.Fault{Op: "simhost: " + e.program.op(), Reason: "waiting for an earlier launch", Err: context.Cause(ctx)}
 	}
 	a := &arrival{program: e.program, rows: e.rows, args: args, results: results, opts: opts, done: make(chan error, 1)}
 	c.arrive(p, a)
@@ -53,7 +53,7 @@ func (c *Cluster) arrive(p *process, a *arrival) {
 	all := a.program.processes
 	switch {
 	case p.gone:
-		a.done <- fmt.Errorf("%w: %s", errEnded, c.opts.Names[p.index])
+		a.done <- p.ended()
 		return
 	case c.broken != nil && len(all) > 1:
 		a.done <- c.broken

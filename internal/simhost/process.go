@@ -2,19 +2,19 @@ package simhost
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // errEnded is matched by what a process does after its Close or Kill.
-var errEnded = errors.New("simhost: the process has ended")
+var errEnded = errkind.New(errkind.FailedPreconditionError, "the process has ended")
 
 // process is one of a cluster. It implements [system.Runtime].
 type process struct {
@@ -34,6 +34,13 @@ func newProcess(c *Cluster, index int) *process {
 	return &process{cluster: c, index: index, ids: c.topology.DeviceIDs()[index], turn: make(chan struct{}, 1)}
 }
 
+func (p *process) name() string { return p.cluster.opts.Names[p.index] }
+
+// ended is the error of what a process does after its end.
+func (p *process) ended() error {
+	return &errkind.Fault{Op: "simhost", Reason: p.name(), Err: errEnded}
+}
+
 func (p *process) PlatformName() string { return p.cluster.base.Platform() }
 
 func (p *process) Devices() []*pjrt.Device { return p.cluster.base.Runtime().Devices() }
@@ -46,7 +53,7 @@ func (p *process) Addressable(id int) bool { return slices.Contains(p.ids, id) }
 // check refuses a device of another process, as a client does.
 func (p *process) check(d *pjrt.Device) error {
 	if d != nil && !p.Addressable(d.ID()) {
-		return fmt.Errorf("simhost: device %d is not of %s, which has devices %v", d.ID(), p.cluster.opts.Names[p.index], p.ids)
+		return fault("transfer", errkind.ValueError, "device %d is not of %s, which has devices %v", d.ID(), p.name(), p.ids)
 	}
 	return p.alive()
 }
@@ -55,7 +62,7 @@ func (p *process) alive() error {
 	p.cluster.mu.Lock()
 	defer p.cluster.mu.Unlock()
 	if p.gone {
-		return fmt.Errorf("%w: %s", errEnded, p.cluster.opts.Names[p.index])
+		return p.ended()
 	}
 	return nil
 }
@@ -96,7 +103,7 @@ func (p *process) Compile(ctx context.Context, code pjrt.Program, opts pjrt.Comp
 // Close ends the process. It fails while programs of it are open.
 func (p *process) Close() error {
 	if n := p.open.Load(); n > 0 {
-		return fmt.Errorf("simhost: %s: %d executables are open", p.cluster.opts.Names[p.index], n)
+		return &errkind.Fault{Op: "simhost: close", Reason: fmt.Sprintf("%s: %d executables are open", p.name(), n), Hint: "close them first", Class: errkind.FailedPreconditionError}
 	}
 	p.cluster.Kill(p.index)
 	return nil

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -50,7 +51,7 @@ func (c *Cluster) compile(ctx context.Context, p *process, code pjrt.Program, op
 		c.programs[key] = x
 	}
 	if !slices.Contains(x.processes, p.index) {
-		return nil, fmt.Errorf("simhost: compile %q: %s has none of its devices", x.name, c.opts.Names[p.index])
+		return nil, fault("compile", errkind.ValueError, "%q: %s has none of its devices", x.name, p.name())
 	}
 	x.users++
 	return x, nil
@@ -59,7 +60,7 @@ func (c *Cluster) compile(ctx context.Context, p *process, code pjrt.Program, op
 // participants are the processes that have devices of an assignment.
 func (c *Cluster) participants(p *process, name string, assignment [][]int) ([]int, error) {
 	if assignment == nil {
-		return nil, fmt.Errorf("simhost: compile %q: no device assignment; with several processes a program names its devices", name)
+		return nil, &errkind.Fault{Op: "simhost: compile", Reason: fmt.Sprintf("%q has no device assignment", name), Hint: "with several processes a program names its devices", Class: errkind.ValueError}
 	}
 	var processes []int
 	for task, ids := range c.topology.DeviceIDs() {
@@ -73,7 +74,7 @@ func (c *Cluster) participants(p *process, name string, assignment [][]int) ([]i
 	}
 	processes = slices.Compact(processes)
 	if !slices.Contains(processes, p.index) {
-		return nil, fmt.Errorf("simhost: compile %q: %s has none of its devices %v", name, c.opts.Names[p.index], assignment)
+		return nil, fault("compile", errkind.ValueError, "%q: %s has none of its devices %v", name, p.name(), assignment)
 	}
 	return processes, nil
 }
