@@ -71,14 +71,9 @@ func (a *answer) err() error {
 	case a.Compile != nil:
 		return a.Compile
 	case a.Text != "" && a.Unsupported:
-		return unsupported{&errkind.Fault{Op: "worker: compile", Reason: a.Text, Class: errkind.NotImplementedError}}
+		return &errkind.Fault{Op: "worker: compile", Reason: a.Text, Match: errors.ErrUnsupported}
 	case a.Text != "":
 		return &errkind.Fault{Op: "worker: compile", Reason: a.Text, Class: a.Kind}
 	}
 	return nil
 }
-
-// unsupported is an error of the worker that matched errors.ErrUnsupported there, and does here.
-type unsupported struct{ *errkind.Fault }
-
-func (unsupported) Is(target error) bool { return target == errors.ErrUnsupported }
