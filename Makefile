@@ -8,6 +8,7 @@
 #   make bench      benchmarks, one JSON object a line
 #   make lint       gofmt, go vet, staticcheck, and the law of imports
 #   make fuzz       each fuzz target for FUZZTIME
+#   make goldens    write anew the files and texts that tests compare with
 #   make plugin     install the pinned CPU plugin (done by run and test)
 #   make plugin-tpu install the pinned libtpu, for ahead-of-time compilation
 #   make test-aot   compile for TPU slices with libtpu's compiler
@@ -28,7 +29,7 @@ PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./lowering ./lowerin
 # The client of the Cloud TPU API is a module of its own.
 TPUAPI = cluster_resolver/tpuapi
 
-.PHONY: run test pure race asan debug bench lint fuzz plugin plugin-tpu plugins test-aot corpus test-python
+.PHONY: run test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins test-aot corpus test-python
 
 run: plugin
 	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/digits $(ARGS)
@@ -61,6 +62,11 @@ lint:
 	$(STATICCHECK) ./...
 	cd $(TPUAPI) && $(GO) vet ./... && $(GO) tool -modfile=../../internal/tools/go.mod staticcheck ./...
 	$(GO) test -count=1 ./internal/imports
+
+# The packages whose tests take -update. libtpu describes slices once a process, so its goldens have a run of their own.
+goldens: plugins
+	$(REQUIRE) $(GO) test -count=1 -run 'Golden|Scripts|DefaultRun' ./tpu/system ./cmd/tpustrategy ./examples/digits/job -update
+	$(REQUIRE) $(GO) test -count=1 ./sharding ./report ./docs ./internal/imports -update
 
 fuzz:
 	internal/tools/fuzz.sh $(FUZZTIME)

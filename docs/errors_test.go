@@ -85,11 +85,14 @@ func TestErrorsPrintWhatThePageSays(t *testing.T) {
 			if claim, ok := claimed[name]; ok {
 				assert.True(t, claim(err), "%T", err)
 			}
-			m[0] = fmt.Sprintf("%s```go\n%s```\n\n```text\n%s\n```\n", m[1], bodies[name], err)
 			if !*update {
 				assert.Equal(t, bodies[name], m[3], "the code")
 				assert.Equal(t, timeless(strings.TrimSuffix(m[4], "\n")), timeless(err.Error()))
 			}
+			if timeless(m[4]) != timeless(err.Error()+"\n") {
+				m[4] = err.Error() + "\n"
+			}
+			m[0] = fmt.Sprintf("%s```go\n%s```\n\n```text\n%s```\n", m[1], bodies[name], m[4])
 		})
 		return m[0]
 	})
