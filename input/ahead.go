@@ -2,30 +2,31 @@ package input
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"sync"
 )
 
-// MapFunc turns one element into another. With [MapOptions].Parallel above 1 several calls run at a time. A panic is a
-// [*PanicError] of the element's Next, and the process goes on.
+// MapFunc turns one element into another. With [MapOptions].Parallel above 1 several calls run at a
+// time. A panic of the function becomes a [*PanicError] of the element's Next.
 type MapFunc func(ctx context.Context, e Element) (Element, error)
 
-// MapOptions describes a Map. The zero value is: one call at a time, and nothing known of the results.
+// MapOptions describes a Map. The zero value runs one call at a time, and says nothing of the
+// results.
 type MapOptions struct {
 	Spec     Spec // of the results; zero: unknown. A result that does not fit it is an error
 	Parallel int  // calls at a time; 0 and 1 run in the caller's goroutine
 }
 
-// Map applies fn to every element and keeps their order, whatever Parallel is. A dataset of batches is taken to stay one:
-// fn may change the number of rows, not remove the batch axis (that is Unbatch). A restore calls fn again for elements it
-// has to read again, so fn should give the same result each time.
+// Map applies fn to every element and keeps the elements' order, for any Parallel, as tf.data's
+// Dataset.map does. If the dataset has batches, fn must return batches too: it may change the
+// number of rows, but not remove the batch axis (use Unbatch). A restore calls fn again for
+// elements that it reads again, so fn should return the same result each time.
 func (d Dataset) Map(fn MapFunc, opts MapOptions) Dataset {
 	if fn == nil {
-		return fail("Map needs a function")
+		return fail("map", "give one", "the function is nil")
 	}
 	if opts.Parallel < 0 {
-		return fail("a map of %d calls at a time", opts.Parallel)
+		return fail("map", "give a number from 0", "%d calls at a time", opts.Parallel)
 	}
 	call := func(ctx context.Context, e Element) (out Element, err error) {
 		defer caught("the function of Map", &err)
@@ -37,7 +38,7 @@ func (d Dataset) Map(fn MapFunc, opts MapOptions) Dataset {
 			err = check(opts.Spec, out)
 		}
 		if err != nil {
-			return Element{}, fmt.Errorf("input: map: %w", err)
+			return Element{}, within("map", "", err)
 		}
 		return out, nil
 	}
@@ -85,12 +86,13 @@ func (m *mapper) Next(ctx context.Context) (Element, error) {
 
 func (m *mapper) State() (State, error) { return stateOver("map", m.Iterator, 0) }
 
-// Prefetch keeps up to n elements ready, read by a goroutine of its own that starts with the first Next and ends at
-// Close. A count of 0 reads nothing ahead. The saved position counts only what was handed out; a restore reads at most 16
+// Prefetch keeps up to n elements ready, as tf.data's Dataset.prefetch does. A goroutine of its own
+// reads them; it starts with the first Next and ends at Close. A count of 0 reads nothing ahead.
+// The saved position counts only the elements that Next has returned; a restore reads at most 16
 // elements again.
 func (d Dataset) Prefetch(n int) Dataset {
 	if n < 0 {
-		return fail("prefetch of %d elements: give a number from 0", n)
+		return fail("prefetch", "give a number from 0", "%d elements", n)
 	}
 	if n == 0 {
 		return d

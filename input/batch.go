@@ -2,21 +2,22 @@ package input
 
 import (
 	"context"
-	"fmt"
 	"io"
 )
 
-// Batch stacks size consecutive elements on a new axis 0. The last batch of a pass has fewer rows if the elements do not
-// divide, unless dropRemainder leaves it out; only then is the batch dimension of the spec known.
+// Batch stacks size consecutive elements on a new axis 0, as tf.data's Dataset.batch does. If the
+// number of elements of a pass is no multiple of size, the last batch has fewer rows; dropRemainder
+// leaves that batch out. The batch dimension of the spec is known only with dropRemainder.
 //
-// Rows of one tensor in memory (of [FromSlices] or Unbatch) that follow each other make a batch that is a view of it, at
-// no cost; Shuffle, Repeat, Take, Skip, Shard, Concatenate and Cache in between keep them recognisable. Other elements are
-// copied once.
+// Consecutive rows of one tensor in memory (from [FromSlices] or Unbatch) make a batch that is a
+// view of the tensor, at no cost, even with Shuffle, Repeat, Take, Skip, Shard, Concatenate and
+// Cache in between. Batch copies other elements once.
 //
-// A dataset to be distributed is batched with the global batch size, the rows that all replicas consume in one step.
+// Before [Distribute], batch a dataset with the global batch size: the number of rows that all
+// replicas together consume in one step.
 func (d Dataset) Batch(size int, dropRemainder bool) Dataset {
 	if size < 1 {
-		return fail("a batch of %d rows: the batch size is at least 1", size)
+		return fail("batch", "give at least 1", "a batch of %d rows", size)
 	}
 	return d.then(func(in Source) Source {
 		return derived{in: in,
@@ -76,15 +77,15 @@ func (b *batcher) Next(ctx context.Context) (Element, error) {
 	}
 	batch, err := stackRuns(runs, have)
 	if err != nil {
-		return Element{}, fmt.Errorf("input: batch: %w", err)
+		return Element{}, within("batch", "", err)
 	}
 	return batch, nil
 }
 
 func (b *batcher) State() (State, error) { return stateOver("batch", b.Iterator) }
 
-// Unbatch yields the rows of every batch as elements of their own: the reverse of Batch. A restore reads the current
-// batch again.
+// Unbatch yields the rows of every batch as elements of their own, as tf.data's Dataset.unbatch
+// does: the reverse of Batch. A restore reads the current batch again.
 func (d Dataset) Unbatch() Dataset {
 	return d.then(func(in Source) Source {
 		return derived{in: in,
@@ -156,7 +157,7 @@ func (u *unbatcher) restore(ctx context.Context, row int64) error {
 		return nil
 	}
 	if err := u.load(ctx); err == io.EOF || err == nil && row > int64(u.current.n) {
-		return fmt.Errorf("%w: row %d of a batch of %d", ErrState, row, u.current.n)
+		return misfit("row %d of a batch of %d", row, u.current.n)
 	} else if err != nil {
 		return err
 	}

@@ -2,15 +2,15 @@ package input
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"sync"
 )
 
-// Cache keeps all elements in memory once a pass has come to its end; later passes read from there and not from the
-// input. The input is read as for the first pass, so an order chosen before the cache is the order of all passes: shuffle
-// after it. What is kept belongs to this Dataset value and to those made from it, and is freed with them. A restore
-// before the cache is full reads the input from its start.
+// Cache keeps all elements in memory once a pass has come to its end, as tf.data's Dataset.cache
+// does. Later passes read the kept elements and not the input. The input is always read as for the
+// first pass, so a random order before Cache is the same in all passes: shuffle after it. The kept
+// elements belong to this Dataset and to the datasets made from it, and are freed with them. A
+// restore before the cache is full reads the input from its start.
 func (d Dataset) Cache() Dataset {
 	shared := &store{}
 	return d.then(func(in Source) Source { return cached{in: in, all: shared} })
@@ -71,7 +71,7 @@ func (c cached) Open(ctx context.Context, _ Pass, from State) (Iterator, error) 
 	f := &filler{Iterator: in, all: c.all}
 	if err := drop(ctx, f, skip); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("input: cache: %w", err)
+		return nil, within("cache", "", err)
 	}
 	return f, nil
 }

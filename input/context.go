@@ -6,15 +6,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Context tells a function that makes a dataset for which host it does so. The zero value is invalid; a single host and
-// replica is Context{1, 0, 1}.
+// Context tells the function of [FromFunction] for which host it makes a dataset: TensorFlow's
+// tf.distribute.InputContext. The zero value is invalid; a single host with a single replica is
+// Context{1, 0, 1}.
 type Context struct {
-	NumInputPipelines int // hosts that read input
+	NumInputPipelines int // the number of hosts that read input
 	InputPipelineID   int // this host, from 0
-	NumReplicasInSync int // replicas of all hosts together
+	NumReplicasInSync int // the number of replicas of all hosts together
 }
 
-// PerReplicaBatchSize is the share of one replica in a global batch, in rows. A remainder is an [IndivisibleBatchError].
+// PerReplicaBatchSize returns the share of one replica in a global batch, in rows: TensorFlow's
+// get_per_replica_batch_size. A global batch that the replicas cannot share evenly is an
+// [IndivisibleBatchError].
 func (c Context) PerReplicaBatchSize(global int) (int, error) {
 	if c.NumReplicasInSync < 1 || global < 0 || global%c.NumReplicasInSync != 0 {
 		return 0, &IndivisibleBatchError{Global: global, Replicas: c.NumReplicasInSync}
@@ -22,34 +25,35 @@ func (c Context) PerReplicaBatchSize(global int) (int, error) {
 	return global / c.NumReplicasInSync, nil
 }
 
-// String names the pipeline and their number.
+// String prints the pipeline's number and the number of pipelines.
 func (c Context) String() string {
 	return fmt.Sprintf("Context(input pipeline id %d, total: %d)", c.InputPipelineID, c.NumInputPipelines)
 }
 
-// IndivisibleBatchError says that the replicas cannot share a global batch evenly.
+// IndivisibleBatchError reports that the replicas cannot share a global batch evenly.
 type IndivisibleBatchError struct {
 	Global, Replicas int
 }
 
 func (e *IndivisibleBatchError) Error() string {
-	msg := fmt.Sprintf("input: the global batch size %d is not divisible by the number of replicas in sync %d", e.Global, e.Replicas)
+	hint := ""
 	if e.Replicas > 0 && e.Global > 0 {
-		msg += fmt.Sprintf(": the next one that is, is %d", (e.Global/e.Replicas+1)*e.Replicas)
+		hint = fmt.Sprintf("the next size that is divisible is %d", (e.Global/e.Replicas+1)*e.Replicas)
 	}
-	return msg
+	return errkind.Text("input", fmt.Sprintf("the global batch size %d is not divisible by the number of replicas in sync %d", e.Global, e.Replicas), nil, hint)
 }
 
 // Kind is ValueError.
 func (*IndivisibleBatchError) Kind() errkind.Kind { return errkind.ValueError }
 
-// UnevenReplicasError says that the hosts do not have the same number of replicas.
+// UnevenReplicasError reports that the hosts do not have the same number of replicas.
 type UnevenReplicasError struct {
 	Replicas, Hosts int
 }
 
 func (e *UnevenReplicasError) Error() string {
-	return fmt.Sprintf("input: every host needs the same number of replicas, but %d replicas in sync cannot be divided by %d hosts", e.Replicas, e.Hosts)
+	return errkind.Text("input", fmt.Sprintf("%d replicas in sync cannot be divided by %d hosts", e.Replicas, e.Hosts), nil,
+		"give every host the same number of replicas")
 }
 
 // Kind is ValueError.

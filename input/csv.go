@@ -3,7 +3,6 @@ package input
 import (
 	"encoding/csv"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -13,10 +12,11 @@ import (
 	"github.com/gomlx/compute/dtypes/float16"
 )
 
-// Column is one column of a CSV file to read.
+// Column says which column of a CSV file to read, and as what.
 type Column struct {
 	Name string // key in the element, and the column's title if the file has a header; unique
-	// Index is the column's number from 0; with a header it is not used.
+	// Index is the column's number, from 0. A file with a header has the column's title instead,
+	// and Index is not used.
 	Index   int
 	Kind    Kind
 	Default string // stands for an empty field; "" makes an empty field of a number an error
@@ -33,23 +33,24 @@ type CSVOptions struct {
 // byteOrderMark is what some programs begin a text in UTF-8 with.
 const byteOrderMark = "\ufeff"
 
-// CSV makes a dataset of the records of CSV files: dictionaries from column name to a scalar of the column's kind. Empty
-// lines are no records, and a byte order mark is no part of the first. Fields that are no value of their kind, records of
-// other lengths than the first and missing titles match [ErrCorrupt].
+// CSV returns a dataset of the records of CSV files, as tf.data.experimental.make_csv_dataset does,
+// but not batched: dictionaries from column name to a scalar of the column's kind. CSV ignores
+// empty lines and a byte order mark. The errors of a field that is no value of its kind, of a
+// record that is longer or shorter than the first, and of a missing title match [ErrCorrupt].
 func CSV(paths []string, opts CSVOptions) Dataset {
 	opts.Columns = slices.Clone(opts.Columns)
 	spec := map[string]Spec{}
 	for _, c := range opts.Columns {
 		if _, twice := spec[c.Name]; twice || c.Name == "" {
-			return fail("csv: column name %q is empty or there twice", c.Name)
+			return fail("csv", "give every column a name of its own", "column name %q is empty or there twice", c.Name)
 		}
 		if !c.Kind.Valid() || c.Index < 0 {
-			return fail("csv: column %q has kind %v and index %d", c.Name, c.Kind, c.Index)
+			return fail("csv", "give a kind other than Invalid and an index from 0", "column %q has kind %v and index %d", c.Name, c.Kind, c.Index)
 		}
 		spec[c.Name] = Leaf(TensorSpec{Kind: c.Kind})
 	}
 	if len(spec) == 0 {
-		return fail("csv: no columns are chosen")
+		return fail("csv", "list those to read in CSVOptions.Columns", "no columns are chosen")
 	}
 	return fromFiles(paths, opts.FileOptions, "csv", Dict(spec), func(f *openFile, at int64) (recordReader, error) {
 		return openCSV(f, at, opts)
@@ -98,11 +99,11 @@ func openCSV(f *openFile, at int64, opts CSVOptions) (recordReader, error) {
 			return c, nil // an empty file has no records
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: header: %w", ErrCorrupt, err)
+			return nil, corrupt(err, "", "header")
 		}
 		for i, col := range opts.Columns {
 			if c.at[i] = slices.Index(titles, col.Name); c.at[i] < 0 {
-				return nil, fmt.Errorf("%w: no column has the title %q, there are %q", ErrCorrupt, col.Name, titles)
+				return nil, corrupt(nil, "give a Column the name of a title", "no column has the title %q, there are %q", col.Name, titles)
 			}
 		}
 		fields = len(titles)
@@ -119,7 +120,7 @@ func (c *csvReader) offset() int64 { return c.base + c.r.InputOffset() }
 func (c *csvReader) next() (Element, error) {
 	hint := ""
 	if c.untitled && c.r.InputOffset() == 0 {
-		hint = "; if the first record holds the titles, set CSVOptions.Header"
+		hint = "if the first record holds the titles, set CSVOptions.Header"
 	}
 	record, err := c.r.Read()
 	if err == io.EOF {
@@ -128,14 +129,14 @@ func (c *csvReader) next() (Element, error) {
 	if err != nil {
 		var parse *csv.ParseError
 		if errors.As(err, &parse) {
-			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+			err = corrupt(err, "", "")
 		}
 		return Element{}, err
 	}
 	out := make(map[string]Element, len(c.columns))
 	for i, col := range c.columns {
 		if c.at[i] >= len(record) {
-			return Element{}, fmt.Errorf("%w: column %q is field %d, the record has %d fields", ErrCorrupt, col.Name, c.at[i], len(record))
+			return Element{}, corrupt(nil, "give a Column an Index below the number of fields", "column %q is field %d, the record has %d fields", col.Name, c.at[i], len(record))
 		}
 		field := record[c.at[i]]
 		if field == "" {
@@ -143,7 +144,7 @@ func (c *csvReader) next() (Element, error) {
 		}
 		t, err := parseScalar(col.Kind, field)
 		if err != nil {
-			return Element{}, fmt.Errorf("%w: column %q: %w%s", ErrCorrupt, col.Name, err, hint)
+			return Element{}, corrupt(err, hint, "column %q", col.Name)
 		}
 		out[col.Name] = Leaf(t)
 	}

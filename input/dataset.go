@@ -2,19 +2,23 @@ package input
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"math"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Cardinality is the number of elements of a dataset, or one of [UnknownCardinality] and [Infinite].
+// Cardinality is the number of elements of a dataset, or [UnknownCardinality] or [Infinite], as
+// tf.data.experimental.cardinality returns it.
 type Cardinality int64
 
 const (
+	// UnknownCardinality is TensorFlow's UNKNOWN_CARDINALITY: only a pass over the data tells.
 	UnknownCardinality Cardinality = -2
-	Infinite           Cardinality = -1
+	// Infinite is TensorFlow's INFINITE_CARDINALITY: the dataset never ends.
+	Infinite Cardinality = -1
 )
 
 // String prints the count, "unknown" or "infinite".
@@ -28,59 +32,65 @@ func (c Cardinality) String() string {
 	return fmt.Sprint(int64(c))
 }
 
-// Info is what is known of a dataset before it is opened.
+// Info says what is known of a dataset before it is opened.
 type Info struct {
 	Spec        Spec        // the elements; zero if unknown
 	Cardinality Cardinality // note that the zero value means empty
-	// BatchSize is the number of rows of a full batch: 0 for elements that are no batches, Unknown for batches of a size
-	// that is not known beforehand.
+	// BatchSize is the number of rows of a full batch, 0 for elements that are no batches, and
+	// Unknown for batches of a size that is not known beforehand.
 	BatchSize int
-	// Files says that the elements are read from files, which several hosts can divide among themselves.
+	// Files is true if the elements are read from files, which several hosts can divide among
+	// themselves.
 	Files bool
 
-	// recut says that something after Batch may have given the batches other numbers of rows: BatchSize is what is
-	// expected of them, not what to cut by.
+	// recut is true if an operation after Batch may have changed the batches' numbers of rows:
+	// BatchSize is then expected, and not certain enough to cut by.
 	recut bool
 }
 
-// Pass tells a source which pass over the data is opened: 0, or what Repeat counts. Sources with a random order derive
-// it from the epoch, so that every host and every restore sees the same one.
+// Pass tells a source which pass over the data is opened: Epoch is 0 for the first, and Repeat
+// counts it up. Sources with a random order derive the order from the epoch, so that every host and
+// every restore sees the same order.
 type Pass struct {
 	Epoch uint64
 }
 
-// Source is what a dataset reads from. Implement it for data this package does not know; a Source is a description and
-// must be safe for any number of goroutines.
+// Source describes where a dataset reads from. Implement it for data that this package does not
+// know. A Source must be safe for any number of goroutines.
 type Source interface {
 	Info() Info
-	// Open starts a pass at a position, which is zero for the start or comes from State of an earlier iterator.
+	// Open starts a pass at a position: the zero State for the start, or the State of an earlier
+	// iterator.
 	Open(ctx context.Context, pass Pass, from State) (Iterator, error)
 }
 
-// FileSharder is a Source whose files can be divided: host i of n reads the files whose index is i modulo n.
+// FileSharder is a Source whose files can be divided between hosts: host index of num reads the
+// files whose number is index modulo num.
 type FileSharder interface {
 	ShardFiles(num, index int) (Source, error)
 }
 
 // Iterator is one pass over a dataset. One goroutine uses it at a time.
 type Iterator interface {
-	// Next returns the next element, or io.EOF at the end. After another error the position is lost: close the iterator
-	// and open the dataset at the last saved State.
+	// Next returns the next element, or io.EOF at the end. After another error the position is
+	// lost: close the iterator and open the dataset at the last saved State.
 	Next(ctx context.Context) (Element, error)
-	// State is the position before the next element.
+	// State returns the position before the next element.
 	State() (State, error)
-	// Close releases files and goroutines. It may be called twice.
+	// Close releases files and goroutines. A second call does nothing.
 	Close() error
 }
 
-// Dataset is a source with the operations on it. It is a value: operations return new datasets and read nothing, and any
-// number of goroutines may open it. An operation with bad arguments returns a dataset that answers [Dataset.Err], Open
-// and Distribute with the reason. The zero Dataset is empty.
+// Dataset is a source with the operations on it: TensorFlow's tf.data.Dataset. It is a value:
+// operations return new datasets and read nothing, and any number of goroutines may open it. An
+// operation with bad arguments returns a dataset whose [Dataset.Err] is the reason; Open and
+// [Distribute] return that error too. The zero Dataset is empty.
 type Dataset struct {
 	src Source
 }
 
-// New makes a dataset of a source. A panic of its Open, ShardFiles or iterators is a [*PanicError].
+// New returns a dataset of a source. A panic of the source's Open or ShardFiles, or of one of its
+// iterators, becomes a [*PanicError].
 func New(src Source) Dataset {
 	if src == nil {
 		return Dataset{}
@@ -91,11 +101,11 @@ func New(src Source) Dataset {
 	return Dataset{foreign{src}}
 }
 
-// Info describes the elements.
+// Info returns what is known of the elements.
 func (d Dataset) Info() Info { return d.source().Info() }
 
-// Err is the reason why this dataset, or one it was made from, cannot be opened; nil if its operations were given valid
-// arguments.
+// Err returns the reason why this dataset, or a dataset that it was made from, cannot be opened. It
+// returns nil if all operations were given valid arguments.
 func (d Dataset) Err() error {
 	if b, ok := d.source().(broken); ok {
 		return b.err
@@ -115,8 +125,8 @@ func (d Dataset) Open(ctx context.Context) (Iterator, error) {
 	return d.OpenAt(ctx, Pass{}, State{})
 }
 
-// OpenAt starts a pass at a position: the same elements follow as followed when the position was saved. Errors of a
-// position of another pipeline match [ErrState].
+// OpenAt starts a pass at a position, and yields the elements that followed it when it was saved.
+// The error of a position from another pipeline matches [ErrState].
 func (d Dataset) OpenAt(ctx context.Context, pass Pass, from State) (Iterator, error) {
 	it, err := d.source().Open(ctx, pass, from)
 	if err != nil {
@@ -125,10 +135,11 @@ func (d Dataset) OpenAt(ctx context.Context, pass Pass, from State) (Iterator, e
 	return &guard{in: it}, nil
 }
 
-// All iterates over the first pass. It yields an error once, as the last thing.
+// All iterates over the elements of the first pass. It yields an error at most once, as the last
+// pair.
 func (d Dataset) All(ctx context.Context) iter.Seq2[Element, error] { return d.Pass(ctx, Pass{}) }
 
-// Pass iterates over one pass. It yields an error once, as the last thing.
+// Pass iterates over the elements of one pass. It yields an error at most once, as the last pair.
 func (d Dataset) Pass(ctx context.Context, pass Pass) iter.Seq2[Element, error] {
 	return func(yield func(Element, error) bool) {
 		it, err := d.OpenAt(ctx, pass, State{})
@@ -155,10 +166,6 @@ type broken struct{ err error }
 func (b broken) Info() Info                                          { return Info{Cardinality: UnknownCardinality} }
 func (b broken) Open(context.Context, Pass, State) (Iterator, error) { return nil, b.err }
 
-func fail(format string, args ...any) Dataset {
-	return Dataset{broken{fmt.Errorf("input: "+format, args...)}}
-}
-
 // then derives a dataset unless d is broken.
 func (d Dataset) then(make func(in Source) Source) Dataset {
 	if d.Err() != nil {
@@ -173,7 +180,12 @@ type guard struct {
 	err error
 }
 
-var errClosed = errors.New("input: the iterator is closed")
+var errClosed = fault(errkind.FailedPreconditionError, "next", "open the dataset again", "the iterator is closed")
+
+// noPosition is the error of State after err ended the iteration.
+func noPosition(err error) error {
+	return &errkind.Fault{Op: "input: state", Reason: "no position after an error", Err: err}
+}
 
 func (g *guard) Next(ctx context.Context) (Element, error) {
 	if g.err != nil {
@@ -191,7 +203,7 @@ func (g *guard) Next(ctx context.Context) (Element, error) {
 
 func (g *guard) State() (State, error) {
 	if g.err != nil {
-		return State{}, fmt.Errorf("input: no position after an error: %w", g.err)
+		return State{}, noPosition(g.err)
 	}
 	return g.in.State()
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// derived is a dataset made from one other: the description of an operation, which can be put on another input when
-// files are divided.
+// derived is a dataset made from one other: the description of an operation, which can be put on
+// another input when files are divided.
 type derived struct {
 	in       Source
 	describe func(in Info) Info
@@ -30,8 +30,8 @@ func (d derived) ShardFiles(num, index int) (Source, error) {
 	return d, nil
 }
 
-// ErrNotShardable is matched by the error of the FILE policy on a dataset that does not read files. Its text is that of
-// TensorFlow's NotFoundError.
+// ErrNotShardable matches the error of the policy [File] on a dataset that does not read files. Its
+// text is that of TensorFlow's NotFoundError.
 var ErrNotShardable = errkind.New(errkind.NotFoundError, "input: found an unshardable source dataset")
 
 func shardFiles(src Source, num, index int) (Source, error) {
@@ -41,7 +41,7 @@ func shardFiles(src Source, num, index int) (Source, error) {
 	if f, ok := src.(foreign); ok {
 		src = f.Source
 	}
-	return nil, fmt.Errorf("%w: %T does not read files: use the policy Data or Off", ErrNotShardable, src)
+	return nil, &errkind.Fault{Match: ErrNotShardable, Reason: fmt.Sprintf("%T does not read files", src), Hint: "use the policy Data or Off"}
 }
 
 // openInput opens the input of an operation whose position is n counters and the input's position.
@@ -66,8 +66,8 @@ func stateOver(op string, in Iterator, at ...int64) (State, error) {
 	return State{Op: op, At: at, In: []State{inner}}, nil
 }
 
-// marker remembers a recent position of an iterator and how many elements came after it. Asking an iterator for its
-// position may cost more than an element, so it is not done for every one.
+// marker remembers a recent position of an iterator and how many elements came after it. Asking an
+// iterator for its position may cost more than an element, so it is not done for every one.
 type marker struct {
 	in    Iterator
 	every int64

@@ -2,54 +2,64 @@ package input
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
 	"sync/atomic"
 )
 
-// Options says for which replicas input is made. The zero value is one replica on one host, automatic policy and rule.
+// Options says for which replicas input is made, and how it is divided: TensorFlow's
+// tf.distribute.InputOptions, with what its strategy and its datasets' DistributeOptions say. The
+// zero value is one replica on one host, with automatic policy and rule.
 type Options struct {
 	Replicas  int // of all hosts together; 0: one
 	Hosts     int // 0: one
 	HostIndex int // this host, from 0; its replicas are HostIndex*Replicas/Hosts and following
 	Policy    Policy
 	Rule      Rule
-	// Epoch is the first pass to open. Each further Open of the Distributed is the next one, in which a Shuffle has another
-	// order, unless its options say otherwise; so is a loop that distributes anew, with another Epoch, for each pass.
+	// Epoch is the first pass that [Distributed.Open] opens. Each further Open opens the next pass,
+	// in which a Shuffle has another order unless its options say otherwise. A loop that
+	// distributes the dataset anew for each pass gives another Epoch each time.
 	Epoch uint64
 
-	// AnyHost returns whether any host passes true: the hosts' vote on whether there is another step. It is called once for
-	// each step, and only where hosts can run out of data at different times; every host calls it equally often, until a
-	// step returns io.EOF or an error. Nil lets every host decide alone, which is right for a single one.
+	// AnyHost returns true if any host passes true: the hosts' vote on whether there is another
+	// step. It is called once for each step, and only if hosts can run out of data at different
+	// times. Every host calls it equally often, until Next returns io.EOF or another error. Nil
+	// lets every host decide alone, which is right for a single host.
 	AnyHost func(ctx context.Context, mine bool) (bool, error)
 
-	// Layout is for whoever puts the elements on devices, who reads it from [Distributed.Layout]: how each part is to lie
-	// there. Nothing here looks at it.
+	// Layout says how each replica's part is to lie on its devices. This package does not look at
+	// it: whoever puts the elements on devices reads it from [Distributed.Layout].
 	Layout any
 
-	// Logger is warned where the policy Auto deals the elements of a dataset that reads no files to several hosts, each of
-	// which then runs the whole pipeline. Nil discards.
+	// Logger receives a warning where the policy Auto deals the elements of a dataset that reads no
+	// files to several hosts, each of which then runs the whole pipeline. Nil discards.
 	Logger *slog.Logger
 
-	// Replication chooses between one pipeline for each host and one for each replica (FromFunction only).
+	// Replication chooses between one pipeline for each host and, in FromFunction only, one for
+	// each replica: TensorFlow's experimental_replication_mode.
 	Replication Replication
-	// HostPipelines refuses PerReplica, as strategies whose replicas are fed by their host do.
+	// HostPipelines refuses the replication PerReplica, as strategies do whose replicas are fed by
+	// their host.
 	HostPipelines bool
-	// PlaceOnDevice asks for pipelines that run on the device. There are none: it is refused.
+	// PlaceOnDevice asks for pipelines that run on the device, as TensorFlow's
+	// experimental_place_dataset_on_device does. It is refused: pipelines run on the host.
 	PlaceOnDevice bool
-	// KeepOnHost says that elements are not to be sent to the device ahead of the step. Elements are host values here
-	// anyway; whoever feeds the devices reads it.
+	// KeepOnHost says that elements are not sent to the device ahead of the step. It is
+	// TensorFlow's experimental_fetch_to_device, negated. Elements are host values in this package
+	// in any case; whoever feeds the devices reads it.
 	KeepOnHost bool
 }
 
-// Replication is how many input pipelines there are.
+// Replication says how many input pipelines there are: TensorFlow's
+// tf.distribute.InputReplicationMode.
 type Replication uint8
 
 const (
-	PerWorker  Replication = iota // one for each host
-	PerReplica                    // one for each replica
+	// PerWorker makes one pipeline for each host: TensorFlow's PER_WORKER.
+	PerWorker Replication = iota
+	// PerReplica makes one pipeline for each replica: TensorFlow's PER_REPLICA.
+	PerReplica
 )
 
 // String returns the constant's name.
@@ -73,23 +83,24 @@ func (o Options) normalize() (Options, error) {
 	}
 	switch {
 	case o.Replicas < 0 || o.Hosts < 0 || o.HostIndex < 0 || o.HostIndex >= o.Hosts:
-		return o, fmt.Errorf("input: host %d of %d with %d replicas: hosts are counted from 0, and there is at least one replica", o.HostIndex, o.Hosts, o.Replicas)
+		return o, wrong("options", "count hosts from 0, and give at least one replica", "host %d of %d with %d replicas", o.HostIndex, o.Hosts, o.Replicas)
 	case o.Replicas%o.Hosts != 0:
 		return o, &UnevenReplicasError{Replicas: o.Replicas, Hosts: o.Hosts}
 	case o.Rule > Sizes:
-		return o, fmt.Errorf("input: unknown rule %v", o.Rule)
+		return o, wrong("options", "use RuleAuto, Chunks or Sizes", "unknown rule %v", o.Rule)
 	case o.Replication > PerReplica:
-		return o, fmt.Errorf("input: unknown replication %v", o.Replication)
+		return o, wrong("options", "use PerWorker or PerReplica", "unknown replication %v", o.Replication)
 	case o.PlaceOnDevice && o.Replication != PerReplica:
-		return o, errors.New("input: PlaceOnDevice needs the replication PerReplica as well")
+		return o, wrong("options", "set it too, or leave PlaceOnDevice out", "PlaceOnDevice without the replication PerReplica")
 	case o.PlaceOnDevice && !o.KeepOnHost && !o.HostPipelines: // which refuse PerReplica whatever else is asked
-		return o, errors.New("input: PlaceOnDevice with the replication PerReplica needs KeepOnHost: what is made on the device is not sent there")
+		return o, wrong("options", "set KeepOnHost too: what is made on the device is not sent there", "PlaceOnDevice with the replication PerReplica and without KeepOnHost")
 	}
 	return o, nil
 }
 
-// Distributed is input for the replicas of one host. It reads nothing before Open, and any number of goroutines may open
-// it. It counts the passes that were opened: hosts that divide one dataset open it equally often.
+// Distributed is the input of the replicas of one host: TensorFlow's
+// tf.distribute.DistributedDataset. It reads nothing before Open, and any number of goroutines may
+// open it. It counts its passes, so hosts that divide one dataset must open it equally often.
 type Distributed struct {
 	opts    Options
 	passes  atomic.Uint64
@@ -106,15 +117,18 @@ type Distributed struct {
 	rows    int  // largest share of a replica, Unknown if not known
 }
 
-// Distribute divides a dataset of global batches over hosts and replicas. All hosts call it with the same dataset and
+// Distribute divides a dataset of global batches over hosts and replicas, as TensorFlow's
+// experimental_distribute_dataset does. All hosts call it with the same dataset and the same
 // options but for HostIndex.
 //
-// Every step gives each replica one part of a batch. With one replica the batches are passed on as they are. Data that
-// ends within a step gives the remaining replicas batches of no rows, unless the dataset never ends or all dimensions of
-// its spec are known (from Batch with dropRemainder): then a step that lacks data for any replica is left out.
+// Every step gives each replica one part of a batch. With one replica the batches are passed on
+// unchanged. If the data ends within a step, the replicas without data get batches of no rows. The
+// step is left out instead if the dataset never ends or all dimensions of its spec are known (from
+// Batch with dropRemainder).
 //
-// A dataset that is not batched is a [NotBatchedError], here or, if nothing is known of its elements, at the first one.
-// Other errors match [ErrNotShardable], [TooFewFilesError], [UnevenReplicasError] and errors.ErrUnsupported.
+// A dataset that is not batched is a [NotBatchedError]: from Distribute or, if nothing is known of
+// the elements, from the first Next. Other errors match [ErrNotShardable], [TooFewFilesError],
+// [UnevenReplicasError] and errors.ErrUnsupported.
 func Distribute(ds Dataset, opts Options) (*Distributed, error) {
 	opts, err := opts.normalize()
 	if err != nil {
@@ -124,7 +138,7 @@ func Distribute(ds Dataset, opts Options) (*Distributed, error) {
 		return nil, err
 	}
 	if opts.Replication == PerReplica {
-		return nil, fmt.Errorf("input: Distribute has one pipeline for each host: use FromFunction for the replication PerReplica: %w", errors.ErrUnsupported)
+		return nil, unsupported("distribute", "use FromFunction", "one dataset has one pipeline for each host, not the replication PerReplica")
 	}
 	src, policy, err := divide(ds.source(), opts.Policy, opts.Hosts, opts.HostIndex)
 	if err != nil {
@@ -174,7 +188,8 @@ func checkBatched(info Info) error {
 	return nil
 }
 
-// cut appends what makes the replicas' parts of the batches. The global batch size is sure, or what is expected.
+// cut appends what makes the replicas' parts of the batches. The global batch size is sure, or what
+// is expected.
 func (d *Distributed) cut(stream Dataset, info Info, global int, sure bool) (Dataset, error) {
 	n, hosts := d.opts.Replicas, d.opts.Hosts
 	d.rule = d.opts.Rule
@@ -185,7 +200,7 @@ func (d *Distributed) cut(stream Dataset, info Info, global int, sure bool) (Dat
 		}
 	}
 	if d.rule == Sizes && global < 1 {
-		return Dataset{}, errors.New("input: the rule Sizes needs the global batch size, which is not known: batch the dataset with Batch, or use the rule Chunks")
+		return Dataset{}, wrong("distribute", "batch the dataset with Batch, or use the rule Chunks", "the rule Sizes needs the global batch size, which is not known")
 	}
 	if d.rule == Chunks {
 		stream = stream.Rebatch(n)
@@ -220,24 +235,28 @@ func (d *Distributed) settle(part Spec, info Info) {
 	}
 }
 
-// FromFunction makes input from a function that returns, for one host, a dataset of batches for single replicas. It is
-// called once, with this host's [Context]; each replica takes the next element in turn. With the replication PerReplica
-// it is called once for each local replica, which then has a pipeline of its own; the Context counts replicas as
-// pipelines. Data that ends within a step is treated as in [Distribute]. The datasets of all hosts need the same spec, and
-// all of them or none have to be infinite: a host asks no other how they end. A panic of fn is a [*PanicError].
+// FromFunction makes input from a function that returns, for one host, a dataset of batches for
+// single replicas, as TensorFlow's distribute_datasets_from_function does. FromFunction calls fn
+// once, with this host's [Context]; each replica takes the next element in turn. With the
+// replication PerReplica it calls fn once for each replica of this host; each replica then has a
+// pipeline of its own, and the Context counts replicas as pipelines.
+//
+// Data that ends within a step is treated as in [Distribute]. The datasets of all hosts need the
+// same spec, and must all be infinite or all be finite: no host asks another how its data ends. A
+// panic of fn becomes a [*PanicError].
 func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed, error) {
 	opts, err := opts.normalize()
 	if err != nil {
 		return nil, err
 	}
 	if fn == nil {
-		return nil, errors.New("input: FromFunction needs a function")
+		return nil, wrong("from function", "give one", "the function is nil")
 	}
 	if opts.PlaceOnDevice {
-		return nil, fmt.Errorf("input: pipelines run on the host, PlaceOnDevice has no meaning: leave it out: %w", errors.ErrUnsupported)
+		return nil, unsupported("from function", "leave it out", "pipelines run on the host, so PlaceOnDevice has no meaning")
 	}
 	if opts.Replication == PerReplica && opts.HostPipelines {
-		return nil, fmt.Errorf("input: this strategy has one pipeline for each host, not PerReplica: use the replication PerWorker: %w", errors.ErrUnsupported)
+		return nil, unsupported("from function", "use the replication PerWorker", "this strategy has one pipeline for each host, not PerReplica")
 	}
 	d := &Distributed{opts: opts, local: opts.Replicas / opts.Hosts, policy: Off, rows: Unknown, batched: true}
 	contexts := []Context{{opts.Hosts, opts.HostIndex, opts.Replicas}}
@@ -254,7 +273,7 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 			err = ds.Err()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("input: dataset of %v: %w", c, err)
+			return nil, within("dataset of", c.String(), err)
 		}
 		d.streams = append(d.streams, ds)
 		info := ds.Info()
@@ -264,7 +283,7 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 		}
 		spec, ok := merge(all.Spec, info.Spec)
 		if !ok && !all.Spec.IsZero() && !info.Spec.IsZero() {
-			return nil, fmt.Errorf("input: dataset of %v has elements %v, an earlier one %v: all replicas need the same", c, info.Spec, all.Spec)
+			return nil, wrong("from function", "give all replicas elements of the same spec", "the dataset of %v has elements %v, an earlier one %v", c, info.Spec, all.Spec)
 		}
 		all.Spec = spec
 		if all.Cardinality != info.Cardinality {
@@ -294,29 +313,32 @@ func pipeline(fn func(Context) (Dataset, error), c Context) (ds Dataset, err err
 	return fn(c)
 }
 
-// Spec describes the part of one replica; all have the same. It is zero if the dataset's is.
+// Spec returns the description of one replica's part, which is the same for all replicas:
+// TensorFlow's DistributedDataset.element_spec. It is zero if the dataset's is.
 func (d *Distributed) Spec() Spec { return d.spec }
 
-// LocalReplicas is the number of elements in each step: the replicas of this host.
+// LocalReplicas returns the number of replicas of this host, each of which has an element in every
+// step.
 func (d *Distributed) LocalReplicas() int { return d.local }
 
-// Layout is that of the options.
+// Layout returns [Options].Layout.
 func (d *Distributed) Layout() any { return d.opts.Layout }
 
-// Policy is the policy that really applied: what Auto came to.
+// Policy returns the policy that applies: the options', or the one that Auto chose.
 func (d *Distributed) Policy() Policy { return d.policy }
 
-// Rule is the rule that batches are cut by: RuleAuto where none is cut.
+// Rule returns the rule by which batches are cut, and RuleAuto if no batch is cut.
 func (d *Distributed) Rule() Rule { return d.rule }
 
-// Cardinality is the number of steps, as far as it is known beforehand.
+// Cardinality returns the number of steps, as far as it is known beforehand.
 func (d *Distributed) Cardinality() Cardinality { return d.card }
 
-// MaxRows is the most rows a replica gets in a step, ceil(G/N) of a global batch of G: the static size to pad to. It is
-// Unknown if the batch size is; a Map that changes the number of rows makes it wrong.
+// MaxRows returns the largest number of rows that a replica gets in a step: ceil(G/N) for a global
+// batch of G rows and N replicas. It is the static size to pad to, and Unknown if the batch size
+// is. It does not hold after a Map that changes the number of rows.
 func (d *Distributed) MaxRows() int { return d.rows }
 
-// All iterates over the steps of one pass. It yields an error once, as the last thing.
+// All iterates over the steps of the next pass. It yields an error at most once, as the last pair.
 func (d *Distributed) All(ctx context.Context) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		steps, err := d.Open(ctx)
@@ -329,7 +351,8 @@ func (d *Distributed) All(ctx context.Context) iter.Seq2[Step, error] {
 	}
 }
 
-// Reduce runs fn over the steps of one pass, from an initial state.
+// Reduce calls fn for each step of the next pass, with the state that the call before returned, and
+// returns the last state. It is TensorFlow's DistributedDataset.reduce.
 func Reduce[S any](ctx context.Context, d *Distributed, state S, fn func(S, Step) (S, error)) (S, error) {
 	for step, err := range d.All(ctx) {
 		if err == nil {

@@ -351,7 +351,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 		}
 		return input.Lines(nil, input.FileOptions{}), nil
 	}, input.Options{Replicas: 2, Replication: input.PerReplica})
-	assert.ErrorContains(t, err, "all replicas need the same")
+	assert.ErrorContains(t, err, "give all replicas elements of the same spec")
 }
 
 func TestVoteErrorsEndTheSteps(t *testing.T) {
@@ -387,7 +387,7 @@ func TestStepPositionsOfOtherHostsAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = perReplica.OpenAt(context.Background(), state)
 	assert.ErrorIs(t, err, input.ErrState)
-	assert.ErrorContains(t, err, "step 0 was next")
+	assert.ErrorContains(t, err, "before step 0 with Skip")
 }
 
 // A run that goes on with another number of replicas sees the global batches that it would have seen.

@@ -8,19 +8,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Element is what a dataset yields: a nest of host tensors. A batch is an element whose tensors have the batch as axis 0.
+// Element is what a dataset yields: a nest of host tensors. A batch is an element whose tensors
+// have the rows of the batch along axis 0.
 type Element = Nest[Tensor]
 
-// Unknown is a dimension, batch size or count that is not known before the data is seen.
+// Unknown stands for a dimension, a batch size or a count that is not known before the data is
+// read.
 const Unknown = -1
 
-// TensorSpec describes a tensor before it is there. A dimension of [Unknown] may differ from element to element.
+// TensorSpec describes the tensors of a dataset before they are read, as tf.TensorSpec does. A
+// dimension of [Unknown] may differ from element to element.
 type TensorSpec struct {
 	Kind Kind
 	Dims []int
 }
 
-// Spec describes the elements of a dataset. The zero Spec says that nothing is known.
+// Spec describes the elements of a dataset, as tf.data's element_spec does. The zero Spec says that
+// nothing is known.
 type Spec = Nest[TensorSpec]
 
 // Static reports whether all dimensions are known.
@@ -43,19 +47,19 @@ func (s TensorSpec) String() string {
 // Equal reports whether both specs say the same.
 func (s TensorSpec) Equal(o TensorSpec) bool { return s.Kind == o.Kind && slices.Equal(s.Dims, o.Dims) }
 
-// SpecOf describes one element, with all dimensions known.
+// SpecOf returns the description of one element, with all dimensions known.
 func SpecOf(e Element) Spec {
 	spec, _ := MapNest(e, func(_ string, t Tensor) (TensorSpec, error) { return t.Spec(), nil })
 	return spec
 }
 
-// check reports where e is not what spec says; a zero spec accepts everything.
+// check returns an error if e is not as spec says; a zero spec accepts everything.
 func check(spec Spec, e Element) error {
 	if spec.IsZero() {
 		return nil
 	}
 	if !sameStructure(spec, e) {
-		return fmt.Errorf("input: element %v does not have the structure of the spec %v", e, spec)
+		return wrong("check element", "give the Spec of the elements, or none", "element %v does not have the structure of the spec %v", e, spec)
 	}
 	want, got, paths := spec.Leaves(), e.Leaves(), spec.Paths()
 	for i := range want {
@@ -64,7 +68,7 @@ func check(spec Spec, e Element) error {
 			ok = want[i].Dims[axis] < 0 || want[i].Dims[axis] == got[i].dims[axis]
 		}
 		if !ok {
-			return fmt.Errorf("input: component %q is %v, the spec says %v", paths[i], got[i], want[i])
+			return wrong("check element", "give the Spec of the elements, or none", "component %q is %v, the spec says %v", paths[i], got[i], want[i])
 		}
 	}
 	return nil
@@ -120,7 +124,8 @@ func leadingDim(spec Spec) int {
 	return out
 }
 
-// dummy is the element of no rows: axis 0 of every component is 0, unknown dimensions are 0, the rest is as in spec.
+// dummy is the element of no rows: axis 0 of every component is 0, unknown dimensions are 0, the
+// rest is as in spec.
 func dummy(spec Spec) (Element, error) {
 	return MapNest(spec, func(_ string, s TensorSpec) (Tensor, error) {
 		dims := slices.Clone(s.Dims)
@@ -133,7 +138,8 @@ func dummy(spec Spec) (Element, error) {
 	})
 }
 
-// rowsOf is the number of rows all components share; -1 with the reason if they do not, or have none.
+// rowsOf is the number of rows all components share; -1 with the reason if they do not, or have
+// none.
 func rowsOf(e Element) (int, error) {
 	rows, paths := -1, e.Paths()
 	for i, t := range e.Leaves() {
@@ -141,12 +147,12 @@ func rowsOf(e Element) (int, error) {
 			return -1, &NotBatchedError{Component: paths[i], Spec: t.Spec()}
 		}
 		if rows >= 0 && t.dims[0] != rows {
-			return -1, fmt.Errorf("input: all components need the same batch size: %q has %d rows, %q has %d", paths[0], rows, paths[i], t.dims[0])
+			return -1, wrong("count rows", "give all components the same batch size", "component %q has %d rows, %q has %d", paths[0], rows, paths[i], t.dims[0])
 		}
 		rows = t.dims[0]
 	}
 	if rows < 0 {
-		return -1, fmt.Errorf("input: element %v has no tensors, so no rows", e)
+		return -1, wrong("count rows", "give an element with at least one tensor", "element %v has no tensors", e)
 	}
 	return rows, nil
 }
@@ -167,7 +173,7 @@ func joinElements(parts []Element, stack bool) (Element, error) {
 	columns := make([][]Tensor, len(first.Leaves()))
 	for i, e := range parts {
 		if i > 0 && !sameStructure(first, e) {
-			return Element{}, fmt.Errorf("input: element %v does not have the structure of the batch's first, %v", e, first)
+			return Element{}, wrong("join elements", "give all elements one structure, with Map", "element %v does not have the structure of the batch's first, %v", e, first)
 		}
 		for c, t := range e.Leaves() {
 			columns[c] = append(columns[c], t)
@@ -177,22 +183,23 @@ func joinElements(parts []Element, stack bool) (Element, error) {
 	for c, column := range columns {
 		t, err := join(column, stack)
 		if err != nil {
-			return Element{}, fmt.Errorf("component %q: %w", paths[c], err)
+			return Element{}, within("join elements", fmt.Sprintf("component %q", paths[c]), err)
 		}
 		joined[c] = t
 	}
 	return unflatten(first, joined), nil
 }
 
-// NotBatchedError says that a component has no batch axis, to split over the replicas say. A feature axis is never split
-// in its place.
+// NotBatchedError reports that a component has no batch axis, although its rows are to be taken or
+// shared out between replicas. No other axis is ever split in its place.
 type NotBatchedError struct {
 	Component string // path of the tensor, "" for a dataset of single tensors
 	Spec      TensorSpec
 }
 
 func (e *NotBatchedError) Error() string {
-	return fmt.Sprintf("input: component %q (%v) has no batch axis to take rows from; make batches with Batch first, of the global batch size where replicas share them", e.Component, e.Spec)
+	return errkind.Text("input", fmt.Sprintf("component %q (%v) has no batch axis to take rows from", e.Component, e.Spec), nil,
+		"make batches with Batch first, of the global batch size where replicas share them")
 }
 
 // Kind is ValueError.

@@ -12,15 +12,15 @@ import (
 	localfiles "github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// FileOptions says where files are. The zero value is the operating system's files.
+// FileOptions says where files are. The zero value reads files of the operating system.
 type FileOptions struct {
 	FS fs.FS // nil: paths are those of the operating system
 }
 
-// ErrCorrupt is matched by errors of files whose bytes are not what their format demands.
+// ErrCorrupt matches the errors of files whose bytes do not follow their format.
 var ErrCorrupt = errkind.New(errkind.DataLossError, "corrupt record")
 
-// FileError says where in which file reading failed.
+// FileError reports in which file, and at which byte of it, reading failed.
 type FileError struct {
 	Path   string
 	Offset int64 // in bytes, of the record that could not be read
@@ -28,12 +28,13 @@ type FileError struct {
 }
 
 func (e *FileError) Error() string {
-	return fmt.Sprintf("input: file %s at byte %d: %v", e.Path, e.Offset, e.Err)
+	return errkind.Text(fmt.Sprintf("input: file %s at byte %d", e.Path, e.Offset), "", e.Err, "")
 }
 
-// Kind is the cause's, otherwise DataLossError.
+// Kind returns the cause's kind, or DataLossError.
 func (e *FileError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.DataLossError) }
 
+// Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
 // files reads records from files, one file after the other. Its position is file, byte offset.
@@ -65,16 +66,19 @@ func (s files) Info() Info {
 	return info
 }
 
-// TooFewFilesError says that the files cannot be divided because some host would get none.
+// TooFewFilesError reports that there are fewer files than hosts, so that some host would read
+// none.
 type TooFewFilesError struct {
 	Files, Hosts int
 }
 
 func (e *TooFewFilesError) Error() string {
-	return fmt.Sprintf("input: could not apply file based sharding: the dataset only has %d file(s), which is not enough for the required %d hosts: use the policy Data or Off, or more files", e.Files, e.Hosts)
+	return errkind.Text("input: could not apply file based sharding",
+		fmt.Sprintf("the dataset only has %d file(s), which is not enough for the required %d hosts", e.Files, e.Hosts), nil,
+		"use the policy Data or Off, or more files")
 }
 
-// Kind is InvalidArgumentError.
+// Kind returns InvalidArgumentError.
 func (*TooFewFilesError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
 
 func (s files) ShardFiles(num, index int) (Source, error) {
@@ -96,7 +100,7 @@ func (s files) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
 			return nil, err
 		}
 		if from.At[0] > int64(len(s.paths)) {
-			return nil, fmt.Errorf("%w: file %d of %d", ErrState, from.At[0], len(s.paths))
+			return nil, misfit("file %d of %d", from.At[0], len(s.paths))
 		}
 		it.at, it.start = int(from.At[0]), from.At[1]
 	}
@@ -141,7 +145,7 @@ func (it *fileIterator) open() error {
 	path := it.paths[it.at]
 	f := &openFile{path: path, fsys: it.opts.FS}
 	if err := f.open(); err != nil {
-		return fmt.Errorf("input: %w", err)
+		return within("open file", "", err)
 	}
 	records, err := it.format(f, it.start)
 	if err != nil {
@@ -166,7 +170,7 @@ func (it *fileIterator) Close() error {
 	}
 	it.start, it.records = it.records.offset(), nil
 	if err := it.current.Close(); err != nil {
-		return fmt.Errorf("input: %w", err)
+		return within("close file", "", err)
 	}
 	return nil
 }
@@ -183,8 +187,8 @@ func (f *openFile) open() (err error) {
 		f.File, err = f.fsys.Open(f.path)
 		return err
 	}
-	// What cannot be read from any byte on, as a position demands, is refused: pipes,
-	// which would also wait for their other end, and devices.
+	// What cannot be read from any byte on, as a position demands, is refused: pipes, which would
+	// also wait for their other end, and devices.
 	file, _, err := localfiles.Open(f.path)
 	if err != nil {
 		return err
@@ -193,8 +197,8 @@ func (f *openFile) open() (err error) {
 	return nil
 }
 
-// PathError is that a path is not read: it is a URL, or what is there is a pipe, a
-// device or a directory. Give [FileOptions].FS for files that are elsewhere.
+// PathError reports that a path cannot be read, because it is a URL, or because a pipe, a device or
+// a directory stands there. Set [FileOptions].FS to read files that are elsewhere.
 type PathError = localfiles.Error
 
 // size is the length in bytes.
@@ -206,8 +210,8 @@ func (f *openFile) size() (int64, error) {
 	return info.Size(), nil
 }
 
-// from returns a reader that starts at offset and ends the use of earlier ones. Too large an offset is an error: a
-// position that does not belong to this file.
+// from returns a reader that starts at offset and ends the use of earlier ones. Too large an offset
+// is an error: a position that does not belong to this file.
 func (f *openFile) from(offset int64) (*bufio.Reader, error) {
 	const buffer = 1 << 16
 	if seeker, ok := f.File.(io.Seeker); ok {
@@ -216,7 +220,7 @@ func (f *openFile) from(offset int64) (*bufio.Reader, error) {
 			return nil, err
 		}
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && offset > size {
-			return nil, fmt.Errorf("%w: byte %d of a file of %d", ErrState, offset, size)
+			return nil, misfit("byte %d of a file of %d", offset, size)
 		}
 		_, err = seeker.Seek(offset, io.SeekStart)
 		return bufio.NewReaderSize(f.File, buffer), err
@@ -229,7 +233,7 @@ func (f *openFile) from(offset int64) (*bufio.Reader, error) {
 	}
 	r := bufio.NewReaderSize(f.File, buffer)
 	if _, err := io.CopyN(io.Discard, r, offset); err == io.EOF {
-		return nil, fmt.Errorf("%w: the file is shorter than %d bytes", ErrState, offset)
+		return nil, misfit("the file is shorter than %d bytes", offset)
 	} else if err != nil {
 		return nil, err
 	}

@@ -2,23 +2,23 @@ package input
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 )
 
-// FixedOptions lays out files of binary records of one length, in bytes.
+// FixedOptions describes files of binary records of one length. All sizes are in bytes.
 type FixedOptions struct {
 	FileOptions
 	RecordBytes int // at least 1
-	HeaderBytes int // left out at the start of each file
-	FooterBytes int // left out at its end
+	HeaderBytes int // not read, at the start of each file
+	FooterBytes int // not read, at the end of each file
 }
 
-// FixedRecords makes a dataset of the records of binary files: uint8 tensors of dimensions [RecordBytes]. A file whose
-// length without header and footer is no multiple of that is an error that matches [ErrCorrupt].
+// FixedRecords returns a dataset of the records of binary files, as
+// tf.data.FixedLengthRecordDataset does: uint8 tensors of dimensions [RecordBytes]. If a file's
+// length without header and footer is no multiple of RecordBytes, the error matches [ErrCorrupt].
 func FixedRecords(paths []string, opts FixedOptions) Dataset {
 	if opts.RecordBytes < 1 || opts.HeaderBytes < 0 || opts.FooterBytes < 0 {
-		return fail("records of %d bytes with a header of %d and a footer of %d: a record has at least 1 byte, the others at least 0", opts.RecordBytes, opts.HeaderBytes, opts.FooterBytes)
+		return fail("fixed records", "give at least 1 byte for a record and 0 for the others", "records of %d bytes with a header of %d and a footer of %d", opts.RecordBytes, opts.HeaderBytes, opts.FooterBytes)
 	}
 	spec := Leaf(TensorSpec{Kind: Uint8, Dims: []int{opts.RecordBytes}})
 	return fromFiles(paths, opts.FileOptions, "fixed", spec, func(f *openFile, at int64) (recordReader, error) {
@@ -28,7 +28,8 @@ func FixedRecords(paths []string, opts FixedOptions) Dataset {
 		}
 		body := size - int64(opts.HeaderBytes) - int64(opts.FooterBytes)
 		if body < 0 || body%int64(opts.RecordBytes) != 0 {
-			return nil, fmt.Errorf("%w: a file of %d bytes does not hold a header of %d, records of %d and a footer of %d", ErrCorrupt, size, opts.HeaderBytes, opts.RecordBytes, opts.FooterBytes)
+			return nil, corrupt(nil, "give the sizes that the file was written with",
+				"a file of %d bytes does not hold a header of %d, records of %d and a footer of %d", size, opts.HeaderBytes, opts.RecordBytes, opts.FooterBytes)
 		}
 		at = max(at, int64(opts.HeaderBytes))
 		r, err := f.from(at)
@@ -52,11 +53,11 @@ func (f *fixedReader) next() (Element, error) {
 		return Element{}, io.EOF
 	}
 	if f.end-f.at < int64(f.size) {
-		return Element{}, fmt.Errorf("%w: byte %d is not the start of a record", ErrState, f.at)
+		return Element{}, misfit("byte %d is not the start of a record", f.at)
 	}
 	data := make([]byte, f.size)
 	if _, err := io.ReadFull(f.r, data); err != nil {
-		return Element{}, fmt.Errorf("%w: the file became shorter while it was read: %w", ErrCorrupt, err)
+		return Element{}, corrupt(err, "read a file that nobody writes", "the file became shorter while it was read")
 	}
 	f.at += int64(f.size)
 	return Leaf(Vector(data...)), nil

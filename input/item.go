@@ -2,15 +2,17 @@ package input
 
 import "context"
 
-// item is an element on its way through a pipeline: one that is there, or row number row of a table, which nobody has
-// cut out yet. Operations that only pass elements on hand items on, so that a batch of rows can be cut out at once.
+// item is an element on its way through a pipeline: one that is there, or row number row of a
+// table, which nobody has cut out yet. Operations that only pass elements on hand items on, so that
+// a batch of rows can be cut out at once.
 type item struct {
 	of  *rows // nil for an element that is there
 	row int
 	e   Element
 }
 
-// itemizer is an Iterator that tells its elements as items. Next and nextItem may be mixed: each takes the next element.
+// itemizer is an Iterator that tells its elements as items. Next and nextItem may be mixed: each
+// takes the next element.
 type itemizer interface {
 	nextItem(ctx context.Context) (item, error)
 }
@@ -40,7 +42,8 @@ func whole(i item, err error) (Element, error) {
 	return i.element(), nil
 }
 
-// run is the elements from an item on: n rows of a table that follow each other, or one element that is there.
+// run is the elements from an item on: n rows of a table that follow each other, or one element
+// that is there.
 type run struct {
 	item
 	n int
@@ -69,8 +72,8 @@ func appendRun(runs []run, next run) []run {
 	return append(runs, next)
 }
 
-// stackRuns stacks the n elements of at least one run on a new axis 0. Rows of one table that follow each other are a
-// view of it, other rows of one table are copied once.
+// stackRuns stacks the n elements of at least one run on a new axis 0. Rows of one table that
+// follow each other are a view of it, other rows of one table are copied once.
 func stackRuns(runs []run, n int) (Element, error) {
 	first := runs[0]
 	if first.of != nil && len(runs) == 1 {

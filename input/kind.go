@@ -11,8 +11,8 @@ import (
 // Kind is the element type of a [Tensor]. The zero value, [Invalid], is the kind of no tensor.
 type Kind uint8
 
-// The kinds. String tensors hold raw bytes in Go strings; they live on the host only, and a Map has to turn them into
-// numbers before they can be fed to a device.
+// The kinds of tensors. String tensors hold raw bytes in Go strings and live on the host only: turn
+// them into numbers with Map before a device is fed with them.
 const (
 	Invalid Kind = iota
 	Bool
@@ -61,7 +61,7 @@ var kinds = [...]kindInfo{
 	String:     {"string", 0, dtypes.InvalidDType, values[string]{}},
 }
 
-// Valid reports whether k is one of the kinds a tensor can have.
+// Valid reports whether a tensor can have the kind k.
 func (k Kind) Valid() bool { return k > Invalid && int(k) < len(kinds) }
 
 // String returns the name, such as "float32".
@@ -72,7 +72,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// Size is the number of bytes of one value, 0 for strings and invalid kinds.
+// Size returns the number of bytes of one value, and 0 for strings and invalid kinds.
 func (k Kind) Size() int {
 	if !k.Valid() {
 		return 0
@@ -80,7 +80,8 @@ func (k Kind) Size() int {
 	return kinds[k].bytes
 }
 
-// DType is the matching type of the compute module. It is false for strings, which no device holds.
+// DType returns the matching dtype of GoMLX's compute module. It returns false for strings, which
+// no device holds.
 func (k Kind) DType() (dtypes.DType, bool) {
 	if !k.Valid() || k == String {
 		return dtypes.InvalidDType, false
@@ -88,7 +89,8 @@ func (k Kind) DType() (dtypes.DType, bool) {
 	return kinds[k].dtype, true
 }
 
-// KindOf is the kind for a type of the compute module; false if a host tensor cannot hold it.
+// KindOf returns the kind for a dtype of GoMLX's compute module. It returns false if a host tensor
+// cannot hold such values.
 func KindOf(dtype dtypes.DType) (Kind, bool) {
 	for k := Bool; k < String; k++ {
 		if kinds[k].dtype == dtype {

@@ -8,10 +8,12 @@ import (
 	"strings"
 )
 
-// Nest is a tree of leaves: a leaf, an ordered tuple of nests, or a dictionary of named nests. Leaves are always visited
-// depth first, tuple members in order and dictionary entries in the byte order of their keys.
+// Nest is a tree of leaves: a leaf, an ordered tuple of nests, or a dictionary of named nests. It
+// is what tf.nest works on. Leaves are visited depth first, the members of a tuple in order and the
+// entries of a dictionary in the byte order of their keys.
 //
-// A Nest is immutable and safe for any number of goroutines. The zero Nest has nothing, not even a leaf.
+// A Nest is immutable and safe for any number of goroutines. The zero Nest has nothing, not even a
+// leaf.
 type Nest[T any] struct {
 	shape nestShape
 	leaf  T
@@ -28,15 +30,15 @@ const (
 	nestDict
 )
 
-// Leaf makes a nest of one leaf.
+// Leaf returns a nest of one leaf.
 func Leaf[T any](leaf T) Nest[T] { return Nest[T]{shape: nestLeaf, leaf: leaf} }
 
-// Tuple makes an ordered nest.
+// Tuple returns an ordered nest of the members.
 func Tuple[T any](members ...Nest[T]) Nest[T] {
 	return Nest[T]{shape: nestTuple, kids: slices.Clone(members)}
 }
 
-// Dict makes a nest of named entries.
+// Dict returns a nest of named entries.
 func Dict[T any](entries map[string]Nest[T]) Nest[T] {
 	n := Nest[T]{shape: nestDict, keys: slices.Sorted(maps.Keys(entries))}
 	for _, k := range n.keys {
@@ -45,19 +47,20 @@ func Dict[T any](entries map[string]Nest[T]) Nest[T] {
 	return n
 }
 
-// IsZero reports whether the nest has nothing in it.
+// IsZero reports whether n is the zero Nest, which has nothing in it.
 func (n Nest[T]) IsZero() bool { return n.shape == nestNothing }
 
 // IsLeaf reports whether the nest is a single leaf.
 func (n Nest[T]) IsLeaf() bool { return n.shape == nestLeaf }
 
-// Leaf returns the leaf of a single-leaf nest, else the zero T.
+// Leaf returns the leaf of a nest that is a single leaf, and the zero T for any other nest.
 func (n Nest[T]) Leaf() T { return n.leaf }
 
-// Len is the number of members of a tuple or entries of a dictionary.
+// Len returns the number of members of a tuple, or of entries of a dictionary.
 func (n Nest[T]) Len() int { return len(n.kids) }
 
-// At returns member i of a tuple, or entry i of a dictionary in key order; the zero Nest if there is none.
+// At returns member i of a tuple, or entry i of a dictionary in the order of the keys. It returns
+// the zero Nest if there is no such member.
 func (n Nest[T]) At(i int) Nest[T] {
 	if i < 0 || i >= len(n.kids) {
 		return Nest[T]{}
@@ -65,10 +68,10 @@ func (n Nest[T]) At(i int) Nest[T] {
 	return n.kids[i]
 }
 
-// Keys returns a copy of a dictionary's keys, sorted; nil for other nests.
+// Keys returns a copy of a dictionary's keys, sorted, and nil for other nests.
 func (n Nest[T]) Keys() []string { return slices.Clone(n.keys) }
 
-// Get returns a dictionary's entry.
+// Get returns the entry of a dictionary with the key, and false if there is none.
 func (n Nest[T]) Get(key string) (Nest[T], bool) {
 	i, ok := slices.BinarySearch(n.keys, key)
 	if !ok {
@@ -77,7 +80,7 @@ func (n Nest[T]) Get(key string) (Nest[T], bool) {
 	return n.kids[i], true
 }
 
-// Leaves returns the leaves in visiting order.
+// Leaves returns the leaves in visiting order, as tf.nest.flatten does.
 func (n Nest[T]) Leaves() []T {
 	count := n.count()
 	if count == 0 {
@@ -107,7 +110,8 @@ func (n Nest[T]) appendLeaves(out []T) []T {
 	return out
 }
 
-// Paths names the leaves in visiting order, such as "[0].image"; the path of a single leaf is "".
+// Paths returns the path of each leaf in visiting order, such as "[0].image". The path of a single
+// leaf is "".
 func (n Nest[T]) Paths() []string {
 	var out []string
 	n.visit("", func(path string, _ T) { out = append(out, path) })
@@ -132,7 +136,8 @@ func (n Nest[T]) step(path string, i int) string {
 	return path + "[" + strconv.Itoa(i) + "]"
 }
 
-// MapNest applies f to every leaf, in visiting order, and keeps the structure. It stops at the first error.
+// MapNest applies f to every leaf in visiting order, and returns the results in the same structure,
+// as tf.nest.map_structure does. It stops at the first error.
 func MapNest[A, B any](n Nest[A], f func(path string, leaf A) (B, error)) (Nest[B], error) {
 	return mapNest(n, "", f)
 }

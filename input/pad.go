@@ -2,19 +2,20 @@ package input
 
 import "fmt"
 
-// Pad extends every component of a batch to the given number of rows with zeros (empty strings, false), and returns a
-// bool mask of dimensions [rows] that is true for the rows of the data. A batch that has as many rows already is
-// returned as it is. Components of different row counts and batches of more rows are errors.
+// Pad extends every component of a batch to the given number of rows with zeros (empty strings,
+// false), and returns a bool mask of dimensions [rows] that is true for the rows of the data. Pad
+// returns a batch that has that many rows already unchanged. Components with different numbers of
+// rows, and batches of more rows, are errors.
 //
-// A compiled step has one shape, so a short last batch needs either this, with the mask applied to the loss and the
-// metrics, or a second compilation for its exact shape (see [Uniform]).
+// A compiled step has one shape. A short last batch therefore needs either Pad, with the mask
+// applied to the loss and the metrics, or a second compilation for its exact shape (see [Uniform]).
 func Pad(e Element, rows int) (Element, Tensor, error) {
 	have, err := rowsOf(e)
 	if err != nil {
 		return Element{}, Tensor{}, err
 	}
 	if have > rows {
-		return Element{}, Tensor{}, fmt.Errorf("input: a batch of %d rows does not fit into %d", have, rows)
+		return Element{}, Tensor{}, wrong("pad", "give at least as many rows", "a batch of %d rows does not fit into %d", have, rows)
 	}
 	mask := make([]bool, rows)
 	for i := range have {
@@ -35,15 +36,16 @@ func Pad(e Element, rows int) (Element, Tensor, error) {
 	return out, Vector(mask...), err
 }
 
-// PadStep pads the elements of all replicas to the same number of rows, as [Pad] does, and returns a mask for each. With
-// rows 0 that number is the largest of this step on this host; all hosts need the same, so with several of them give a
-// fixed one, such as [Distributed.MaxRows].
+// PadStep pads the elements of all replicas to the same number of rows, as [Pad] does, and returns
+// a mask for each replica. If rows is 0, it pads to the largest number of rows of this step on this
+// host. All hosts need the same shape: where there are several, give a fixed number, such as
+// [Distributed.MaxRows].
 func PadStep(step Step, rows int) (Step, []Tensor, error) {
 	if rows == 0 {
 		for r, e := range step.Replicas {
 			n, err := rowsOf(e)
 			if err != nil {
-				return Step{}, nil, fmt.Errorf("replica %d: %w", r, err)
+				return Step{}, nil, within("pad step", fmt.Sprintf("of replica %d", r), err)
 			}
 			rows = max(rows, n)
 		}
@@ -53,14 +55,15 @@ func PadStep(step Step, rows int) (Step, []Tensor, error) {
 	for r, e := range step.Replicas {
 		var err error
 		if out.Replicas[r], masks[r], err = Pad(e, rows); err != nil {
-			return Step{}, nil, fmt.Errorf("replica %d: %w", r, err)
+			return Step{}, nil, within("pad step", fmt.Sprintf("of replica %d", r), err)
 		}
 	}
 	return out, masks, nil
 }
 
-// Uniform returns the number of rows that all replicas of a step have, and false if they differ or some component has no
-// rows. A uniform step can run in a program compiled for exactly its shape.
+// Uniform returns the number of rows that all replicas of a step have. It returns false if the
+// replicas differ, or if some component has no batch axis. A uniform step can run in a program that
+// was compiled for exactly its shape.
 func Uniform(step Step) (int, bool) {
 	rows := Unknown
 	for _, e := range step.Replicas {

@@ -2,35 +2,35 @@ package input
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// PanicError is a panic of a function or a source that was given to a dataset, on whatever goroutine it ran. It is the
-// error of the call that needed its result; the iterator can be closed as after any other error.
+// PanicError reports a panic of a function or a source that was given to a dataset, on whatever
+// goroutine it ran. The call that needed the result returns it. The iterator can be closed as after
+// any other error.
 type PanicError struct {
-	// Function says which function it was.
+	// Function names the function that panicked.
 	Function string
-	// Value is what it panicked with.
+	// Value is the value of the panic.
 	Value any
-	// Stack is where.
+	// Stack is the stack of the panic's goroutine.
 	Stack string
 }
 
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("input: %s panicked: %v", e.Function, e.Value)
+	return errkind.Text("input", fmt.Sprintf("%s panicked: %v", e.Function, e.Value), nil, "")
 }
 
-// Unwrap returns the value if it is an error.
+// Unwrap returns the panic's value if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// Kind is that of what the function panicked with.
+// Kind returns the kind of the panic's value, if it is an error.
 func (e *PanicError) Kind() errkind.Kind { return errkind.Of(e.Unwrap()) }
 
 // caught, deferred, turns a panic of what runs into an error.
@@ -41,7 +41,7 @@ func caught(function string, err *error) {
 }
 
 // errExited is the result of a function that ended its goroutine instead of returning one.
-var errExited = errors.New("input: a function of the dataset ended its goroutine")
+var errExited = fault(errkind.RuntimeError, "call function", "return an error instead of calling runtime.Goexit", "a function of the dataset ended its goroutine")
 
 // foreign is a source of the user's, foreignFiles one of files.
 type foreign struct{ Source }

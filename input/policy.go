@@ -4,22 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Policy is how hosts divide a dataset. The numbers are TensorFlow's AutoShardPolicy.
+// Policy says how hosts divide a dataset: TensorFlow's tf.data.experimental.AutoShardPolicy, with
+// the same numbers.
 type Policy int8
 
 const (
-	// Off divides nothing: every host reads everything and cuts all of it for its replicas.
+	// Off is TensorFlow's AutoShardPolicy.OFF: every host reads all data and cuts all of it for its
+	// replicas.
 	Off Policy = -1
-	// Auto is File if the dataset reads files, and Data if it does not. It does not fall back to Data if there are fewer
-	// files than hosts.
+	// Auto is TensorFlow's AutoShardPolicy.AUTO: File if the dataset reads files, and Data if it
+	// does not. Fewer files than hosts are an error; Auto does not fall back to Data then.
 	Auto Policy = 0
-	// File gives host i of H the files whose number is i modulo H. With one host it does nothing.
+	// File is TensorFlow's AutoShardPolicy.FILE: host i of H reads the files whose number is i
+	// modulo H. With one host it does nothing.
 	File Policy = 1
-	// Data has every host read everything and deals the replicas' chunks to the hosts in turn.
+	// Data is TensorFlow's AutoShardPolicy.DATA: every host reads all data, and keeps its own
+	// replicas' chunks.
 	Data Policy = 2
-	// Hint divides where [Dataset.ShardHint] says so, and nowhere else.
+	// Hint is TensorFlow's AutoShardPolicy.HINT: the dataset is divided at each
+	// [Dataset.ShardHint], and nowhere else.
 	Hint Policy = 3
 )
 
@@ -40,8 +47,8 @@ func (p Policy) String() string {
 	return fmt.Sprintf("Policy(%d)", int8(p))
 }
 
-// divide applies a policy to what one host reads, and returns the policy that really applied. Data stays to be done: it
-// deals what is cut for the replicas.
+// divide returns the part of a source that one host reads under a policy, and the policy that
+// applied. Under Data that part is everything: the caller deals what it cuts for the replicas.
 func divide(src Source, policy Policy, hosts, host int) (Source, Policy, error) {
 	switch policy {
 	case Off, Data:
@@ -64,10 +71,11 @@ func divide(src Source, policy Policy, hosts, host int) (Source, Policy, error) 
 		}
 		return part, File, err
 	}
-	return nil, policy, fmt.Errorf("input: unknown auto-shard policy %v", policy)
+	return nil, policy, wrong("distribute", "use Auto, Off, File, Data or Hint", "unknown auto-shard policy %v", policy)
 }
 
-// ShardHint marks where the policy Hint divides the dataset: there it becomes Shard(hosts, host). Without that policy the
+// ShardHint marks where the policy [Hint] divides the dataset: Distribute puts Shard(hosts, host)
+// in its place, as TensorFlow does for shard(SHARD_HINT, SHARD_HINT). Without that policy the
 // dataset cannot be opened.
 func (d Dataset) ShardHint() Dataset {
 	return d.then(func(in Source) Source { return hint{in} })
@@ -78,7 +86,7 @@ type hint struct{ in Source }
 func (h hint) Info() Info { return h.in.Info() }
 
 func (h hint) Open(context.Context, Pass, State) (Iterator, error) {
-	return nil, errors.New("input: ShardHint needs Distribute with the policy Hint: use Shard(num, index) otherwise")
+	return nil, fault(errkind.FailedPreconditionError, "shard hint", "use it, or Shard(num, index) instead", "the dataset was not given to Distribute with the policy Hint")
 }
 
 func (h hint) ShardFiles(num, index int) (Source, error) {

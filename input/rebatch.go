@@ -7,19 +7,21 @@ import (
 	"slices"
 )
 
-// Rule is how batches are cut for the replicas.
+// Rule says how batches are cut for the replicas. TensorFlow has the two rules too, in its
+// RebatchDataset and LegacyRebatchDataset, and chooses between them by itself.
 type Rule uint8
 
 const (
-	// RuleAuto is Chunks for data dealt batch by batch (the policy Data, which Auto means for data that is not in files)
-	// and for batches of unknown size, and Sizes otherwise. After Map, Rebatch and RebatchSizes the size is known only if
-	// the spec tells it, which a Map's Spec or Batch with dropRemainder can do.
+	// RuleAuto chooses Chunks for batches of unknown size and under the policy Data (which the
+	// policy Auto chooses for data that is not in files), and Sizes otherwise. After Map, Rebatch
+	// and RebatchSizes the size is known only if the spec tells it, as after a Map with a Spec.
 	RuleAuto Rule = iota
-	// Chunks cuts every batch of b rows into N chunks of ceil(b/N) rows; the last ones are shorter or empty. It spreads a
-	// short last batch over the replicas.
+	// Chunks cuts every batch of b rows into N chunks of ceil(b/N) rows; the last chunks are
+	// shorter or empty. It spreads a short last batch over the replicas.
 	Chunks
-	// Sizes gives every replica a fixed share of the global batch size, floor or ceil of G/N, and cuts the stream of all
-	// rows accordingly, whatever the batches are. A short last batch goes to the first replicas.
+	// Sizes gives every replica a fixed share of the global batch size G, floor(G/N) or ceil(G/N)
+	// rows, and cuts the stream of all rows by these shares, across the borders of the batches. A
+	// short last batch goes to the first replicas.
 	Sizes
 )
 
@@ -36,12 +38,15 @@ func (r Rule) String() string {
 	return fmt.Sprintf("Rule(%d)", uint8(r))
 }
 
-// BatchSizes is what host of hosts cuts the stream into under the rule Sizes: N sizes, repeated over and over, whose sum
-// is the global batch size. Each step takes as many of them as the host has replicas; over all hosts a step takes the
-// global batch size, and no two replicas differ by more than one row. The sizes are those of the first host, rotated.
+// BatchSizes returns the numbers of rows into which one host cuts its stream under the rule
+// [Sizes]: one size for each replica of all hosts. The sizes sum to the global batch size, and the
+// host goes through the list again and again. Each step takes as many sizes as the host has
+// replicas. Over all hosts a step takes the global batch size, and no two replicas differ by more
+// than one row. Each host's list is the first host's, rotated. BatchSizes is TensorFlow's
+// batch_sizes_for_worker.
 func BatchSizes(global, replicas, hosts, host int) ([]int, error) {
 	if global < 1 || replicas < 1 || hosts < 1 || host < 0 || host >= hosts {
-		return nil, fmt.Errorf("input: no batch sizes for host %d of %d with %d replicas and a global batch of %d", host, hosts, replicas, global)
+		return nil, wrong("batch sizes", "count hosts from 0, and give at least one row and one replica", "host %d of %d with %d replicas and a global batch of %d", host, hosts, replicas, global)
 	}
 	if replicas%hosts != 0 {
 		return nil, &UnevenReplicasError{Replicas: replicas, Hosts: hosts}
@@ -72,11 +77,11 @@ func share(spec Spec, n int) Spec {
 	})
 }
 
-// Rebatch cuts each batch into n chunks as the rule [Chunks] does; every component is cut by its own number of rows.
-// Nothing is copied. A restore reads the current batch again.
+// Rebatch cuts each batch into n chunks as the rule [Chunks] does, each component by its own number
+// of rows. It copies no rows. A restore reads the current batch again.
 func (d Dataset) Rebatch(n int) Dataset {
 	if n < 1 {
-		return fail("rebatch into %d chunks: give a number from 1", n)
+		return fail("rebatch", "give a number from 1", "into %d chunks", n)
 	}
 	return d.then(func(in Source) Source {
 		return derived{in: in,
@@ -99,7 +104,7 @@ func (d Dataset) Rebatch(n int) Dataset {
 				c := &chunker{Iterator: it, n: n, next: n}
 				if at[0] > 0 {
 					if err = c.load(ctx); err == io.EOF || at[0] > int64(n) {
-						err = fmt.Errorf("%w: chunk %d of %d", ErrState, at[0], n)
+						err = misfit("chunk %d of %d", at[0], n)
 					}
 					if err != nil {
 						it.Close()
@@ -155,20 +160,22 @@ func (c *chunker) State() (State, error) {
 	return State{Op: "chunks", At: []int64{int64(c.next)}, In: []State{c.before}}, nil
 }
 
-// RebatchSizes cuts the stream of all rows into batches of the given sizes, over and over, across the borders of the
-// incoming batches; a size of 0 yields an empty batch. The last batch may have fewer rows. All components need the same
-// number of rows. Rows are copied only where a batch comes from two others. A restore reads the current batch again.
+// RebatchSizes cuts the stream of all rows into batches of the given sizes, and goes through the
+// list again and again, across the borders of the incoming batches. A size of 0 yields an empty
+// batch. The last batch may have fewer rows. All components of a batch need the same number of
+// rows. Rows are copied only where a batch is made of parts of two incoming ones. A restore reads
+// the current batch again. RebatchSizes is tf.data's Dataset.rebatch.
 func (d Dataset) RebatchSizes(sizes []int) Dataset {
 	sizes = slices.Clone(sizes)
 	total := 0
 	for _, s := range sizes {
 		if s < 0 {
-			return fail("rebatch to sizes %v: they are not negative", sizes)
+			return fail("rebatch", "give sizes from 0", "to sizes %v", sizes)
 		}
 		total += s
 	}
 	if total == 0 {
-		return fail("rebatch to sizes %v: at least one is not 0", sizes)
+		return fail("rebatch", "give at least one size above 0", "to sizes %v", sizes)
 	}
 	return d.then(func(in Source) Source {
 		return derived{in: in,
@@ -221,14 +228,14 @@ type cutter struct {
 
 func (c *cutter) restore(ctx context.Context, at []int64) error {
 	if at[1] >= int64(len(c.sizes)) {
-		return fmt.Errorf("%w: size %d of %d", ErrState, at[1], len(c.sizes))
+		return misfit("size %d of %d", at[1], len(c.sizes))
 	}
 	c.which, c.ended = int(at[1]), at[2] != 0
 	if at[0] == 0 {
 		return nil
 	}
 	if err := c.load(ctx); err == io.EOF || err == nil && at[0] > int64(c.rows) {
-		return fmt.Errorf("%w: row %d of a batch of %d", ErrState, at[0], c.rows)
+		return misfit("row %d of a batch of %d", at[0], c.rows)
 	} else if err != nil {
 		return err
 	}
@@ -290,7 +297,7 @@ func (c *cutter) Next(ctx context.Context) (Element, error) {
 	c.which = (c.which + 1) % len(c.sizes)
 	out, err := joinElements(parts, false)
 	if err != nil {
-		return Element{}, fmt.Errorf("input: rebatch: %w", err)
+		return Element{}, within("rebatch", "", err)
 	}
 	return out, nil
 }

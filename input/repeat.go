@@ -5,9 +5,10 @@ import (
 	"io"
 )
 
-// Repeat runs through the dataset count times, or for ever if count is negative. Each time is a [Pass] of its own, so a
-// Shuffle before it has another order each time. A dataset of no elements ends at once, even if repeated for ever; one
-// whose number of elements is unknown counts as infinite then.
+// Repeat runs through the dataset count times, or for ever if count is negative, as tf.data's
+// Dataset.repeat does. Each time is a [Pass] of its own, so a Shuffle before Repeat has another
+// order each time. A dataset of no elements ends at once, even if it is repeated for ever. A
+// dataset of an unknown number of elements counts as infinite if it is repeated for ever.
 func (d Dataset) Repeat(count int) Dataset {
 	return d.then(func(in Source) Source {
 		return derived{in: in,

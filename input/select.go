@@ -2,14 +2,14 @@ package input
 
 import (
 	"context"
-	"fmt"
 	"io"
 )
 
-// Take yields the first n elements, all of them if there are fewer. n is from 0: TensorFlow's -1, for all, is no Take.
+// Take yields the first n elements, or all elements if there are fewer. It is tf.data's
+// Dataset.take, without its -1 for all elements.
 func (d Dataset) Take(n int) Dataset {
 	if n < 0 {
-		return fail("take of %d elements: give a number from 0", n)
+		return fail("take", "give a number from 0", "%d elements", n)
 	}
 	return d.then(func(in Source) Source {
 		return derived{in: in,
@@ -55,10 +55,10 @@ func (t *taker) nextRun(ctx context.Context, most int) (run, error) {
 
 func (t *taker) State() (State, error) { return stateOver("take", t.Iterator, t.done) }
 
-// Skip leaves out the first n elements of each pass.
+// Skip leaves out the first n elements of each pass, as tf.data's Dataset.skip does.
 func (d Dataset) Skip(n int) Dataset {
 	if n < 0 {
-		return fail("skip of %d elements: give a number from 0", n)
+		return fail("skip", "give a number from 0", "%d elements", n)
 	}
 	return d.then(func(in Source) Source {
 		return derived{in: in,
@@ -79,11 +79,11 @@ func (d Dataset) Skip(n int) Dataset {
 	})
 }
 
-// Shard yields the elements whose number is index modulo num: one of num parts of the dataset. Every part reads all of
-// the input.
+// Shard yields the elements whose number is index modulo num: one of num parts of the dataset.
+// Every part reads the whole input. It is tf.data's Dataset.shard.
 func (d Dataset) Shard(num, index int) Dataset {
 	if num < 1 || index < 0 || index >= num {
-		return fail("shard %d of %d: the index is from 0 to one less than the number", index, num)
+		return fail("shard", "give an index from 0 to one less than the number", "part %d of %d", index, num)
 	}
 	return d.then(func(in Source) Source {
 		return derived{in: in,
@@ -134,7 +134,8 @@ func (p *picker) nextItem(ctx context.Context) (item, error) {
 
 func (p *picker) State() (State, error) { return stateOver(p.op, p.Iterator, p.pos) }
 
-// Concatenate yields the elements of d, then those of the others in order. The spec is what all agree on.
+// Concatenate yields the elements of d, then the elements of each of the others in order. Its spec
+// holds what all datasets agree on. It is tf.data's Dataset.concatenate.
 func (d Dataset) Concatenate(others ...Dataset) Dataset {
 	c := concatenation{d.source()}
 	for _, o := range append([]Dataset{d}, others...) {
@@ -191,7 +192,7 @@ func (c concatenation) Open(ctx context.Context, pass Pass, from State) (Iterato
 			return nil, err
 		}
 		if from.At[0] >= int64(len(c)) {
-			return nil, fmt.Errorf("%w: part %d of %d", ErrState, from.At[0], len(c))
+			return nil, misfit("part %d of %d", from.At[0], len(c))
 		}
 		it.at, inner = int(from.At[0]), from.In[0]
 	}

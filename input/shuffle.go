@@ -2,27 +2,29 @@ package input
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"math/bits"
 	"slices"
 )
 
-// ShuffleOptions chooses the random order. The zero value is seed 0 with another order in each pass.
+// ShuffleOptions chooses the random order. The zero value has seed 0 and another order in each
+// pass.
 type ShuffleOptions struct {
 	Seed          uint64
-	SameEachEpoch bool // every pass of Repeat, and of a Distributed, has the same order
+	SameEachEpoch bool // gives every pass, of Repeat and of a Distributed, the same order
 }
 
-// Shuffle yields the elements in a random order: it holds buffer elements and yields one of them at random, then puts the
-// next one in its place. A buffer of at least the number of elements makes all orders equally likely. The order depends
-// on seed and pass alone, so all hosts agree on it.
+// Shuffle yields the elements in a random order, as tf.data's Dataset.shuffle does: it holds buffer
+// elements, yields one of them at random, and puts the next element in its place. If the buffer has
+// room for all elements, all orders are equally likely. The order depends on seed and pass alone,
+// so all hosts agree on it.
 //
-// The saved position holds the numbers of the buffered elements, not the elements: a restore reads them again, from a
-// position at most about two buffers before the oldest one. The input therefore has to yield the same elements again.
+// The saved position holds the numbers of the buffered elements, not the elements. A restore reads
+// the elements again, from a position at most about two buffers before the oldest. The input
+// therefore has to yield the same elements again.
 func (d Dataset) Shuffle(buffer int, opts ShuffleOptions) Dataset {
 	if buffer < 1 {
-		return fail("a shuffle buffer of %d elements: it holds at least 1", buffer)
+		return fail("shuffle", "give at least 1", "a buffer of %d elements", buffer)
 	}
 	return d.then(func(in Source) Source {
 		return derived{in: in,
@@ -61,7 +63,8 @@ type shuffler struct {
 	marks  []bookmark // positions of the input; the first is not after the oldest element in buf
 }
 
-// Counters of a saved position: two halves of the generator, pulled, ended, number of the mark, then the buffer.
+// Counters of a saved position: two halves of the generator, pulled, ended, number of the mark,
+// then the buffer.
 const shuffleFixed = 5
 
 func (s *shuffler) open(ctx context.Context, in Source, pass Pass, from State) (err error) {
@@ -69,7 +72,7 @@ func (s *shuffler) open(ctx context.Context, in Source, pass Pass, from State) (
 	var want []int64
 	if !from.IsZero() {
 		if from.Op != "shuffle" || len(from.At) < shuffleFixed || len(from.At) > shuffleFixed+s.size || len(from.In) != 1 {
-			return fmt.Errorf("%w: not a position of a shuffle with a buffer of %d", ErrState, s.size)
+			return misfit("not a position of a shuffle with a buffer of %d", s.size)
 		}
 		if err := from.checkAt(); err != nil {
 			return err
@@ -79,11 +82,11 @@ func (s *shuffler) open(ctx context.Context, in Source, pass Pass, from State) (
 		want, inner = from.At[shuffleFixed:], from.In[0]
 		for _, ord := range want {
 			if ord < base || ord >= s.pulled {
-				return fmt.Errorf("%w: a shuffle buffer holds element %d, read were %d to %d", ErrState, ord, base, s.pulled)
+				return misfit("a shuffle buffer holds element %d, read were %d to %d", ord, base, s.pulled)
 			}
 		}
 		if base > s.pulled {
-			return fmt.Errorf("%w: a shuffle mark at %d of %d elements", ErrState, base, s.pulled)
+			return misfit("a shuffle mark at %d of %d elements", base, s.pulled)
 		}
 	}
 	if s.in, err = in.Open(ctx, pass, inner); err != nil {
@@ -103,20 +106,21 @@ func (s *shuffler) open(ctx context.Context, in Source, pass Pass, from State) (
 	return s.reread(ctx, base, want)
 }
 
-// reread fills the buffer with the wanted elements, in that order, and brings the input to where it was.
+// reread fills the buffer with the wanted elements, in that order, and brings the input to where it
+// was.
 func (s *shuffler) reread(ctx context.Context, base int64, want []int64) error {
 	slot := make(map[int64]int, len(want))
 	for i, ord := range want {
 		slot[ord] = i
 	}
 	if len(slot) != len(want) {
-		return fmt.Errorf("%w: a shuffle buffer holds an element twice", ErrState)
+		return misfit("a shuffle buffer holds an element twice")
 	}
 	s.buf = make([]held, len(want))
 	for ord := base; ord < s.pulled; ord++ {
 		it, err := nextItem(ctx, s.in)
 		if err == io.EOF {
-			return fmt.Errorf("%w: the data ends at element %d, the position is %d", ErrState, ord, s.pulled)
+			return misfit("the data ends at element %d, the position is %d", ord, s.pulled)
 		} else if err != nil {
 			return err
 		}
@@ -207,8 +211,8 @@ func (s *shuffler) below(n int) int {
 	}
 }
 
-// mix is the finalizer of the splitmix64 generator. The generator is spelled out here because saved positions and other
-// hosts rely on its numbers.
+// mix is the finalizer of the splitmix64 generator. The generator is spelled out here because saved
+// positions and other hosts rely on its numbers.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

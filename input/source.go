@@ -13,8 +13,9 @@ type elements struct {
 	spec Spec
 }
 
-// FromElements makes a dataset that yields the given elements. Its spec is what all of them agree on, dimensions that
-// differ being unknown; elements of different structure, kind or rank leave it unknown altogether.
+// FromElements returns a dataset of the given elements. Its spec holds what all elements agree on;
+// dimensions that differ are [Unknown]. Elements of different structure, kind or rank leave the
+// whole spec unknown.
 func FromElements(list ...Element) Dataset {
 	var spec Spec
 	for i, e := range list {
@@ -43,12 +44,13 @@ type rows struct {
 	n  int
 }
 
-// FromSlices makes a dataset of the rows of e: element i holds row i of every component, without the leading axis. All
-// components need the same number of rows. Nothing is copied.
+// FromSlices returns a dataset of the rows of e: element i holds row i of every component, without
+// the leading axis. All components need the same number of rows. FromSlices copies no rows: the
+// tensors of e stay in use. It is tf.data's Dataset.from_tensor_slices.
 func FromSlices(e Element) Dataset {
 	n, err := rowsOf(e)
 	if err != nil {
-		return Dataset{broken{fmt.Errorf("input: no slices: %w", err)}}
+		return Dataset{broken{within("from slices", "", err)}}
 	}
 	return Dataset{&rows{of: e, n: n}}
 }
@@ -71,10 +73,10 @@ func (s *rows) at(i int) Element {
 // counter is the numbers 0 to n-1.
 type counter int
 
-// Range makes a dataset of the int64 scalars 0 to n-1.
+// Range returns a dataset of the int64 scalars 0 to n-1, as tf.data's Dataset.range does.
 func Range(n int) Dataset {
 	if n < 0 {
-		return fail("range of %d numbers: give a number from 0", n)
+		return fail("range", "give a number from 0", "of %d numbers", n)
 	}
 	return Dataset{counter(n)}
 }
@@ -104,7 +106,7 @@ func openIndexed(op string, n int, from State, table *rows, get func(int) item) 
 			return nil, err
 		}
 		if from.At[0] > int64(n) {
-			return nil, fmt.Errorf("%w: element %d of %d", ErrState, from.At[0], n)
+			return nil, misfit("element %d of %d", from.At[0], n)
 		}
 		it.pos = int(from.At[0])
 	}
@@ -136,13 +138,13 @@ func (it *indexed) nextRun(ctx context.Context, most int) (run, error) {
 func (it *indexed) State() (State, error) { return State{Op: it.op, At: []int64{int64(it.pos)}}, nil }
 func (it *indexed) Close() error          { return nil }
 
-// SeqOptions says what is known of the elements of [FromSeq]. The zero value is: nothing is known of the elements, and
-// they are no batches.
+// SeqOptions says what is known of the elements of [FromSeq]. The zero value says that the elements
+// are no batches and that nothing else is known of them.
 type SeqOptions struct {
 	Spec  Spec // zero: unknown
 	Count int  // number of elements; 0 is unknown, a negative number is infinite
-	// BatchSize is the rows of a full batch if the elements are batches already, Unknown if the size is not known, and 0
-	// if they are no batches.
+	// BatchSize is the number of rows of a full batch if the elements are batches, Unknown if they
+	// are batches of a size that is not known, and 0 if they are no batches.
 	BatchSize int
 }
 
@@ -151,16 +153,18 @@ type seqSource struct {
 	info Info
 }
 
-// FromSeq makes a dataset of a Go iterator. The function is called once for each pass, perhaps by several goroutines at
-// a time, and has to start from the beginning each time. An element that does not fit the spec is an error, and so is
-// the first error the iterator yields. A restore iterates again and drops what was already seen, so the iterator must
-// yield the same elements for the same pass. A panic, of the function or of its iterator, is a [*PanicError].
+// FromSeq returns a dataset of a Go iterator, as tf.data's Dataset.from_generator does for a Python
+// one. The dataset calls open once for each pass, perhaps from several goroutines at a time; each
+// call starts from the beginning. Next returns an error for an element that does not fit the spec,
+// and for the first error that the iterator yields. A restore iterates again and drops the elements
+// before its position, so the iterator must yield the same elements for the same pass. A panic of
+// open or of its iterator becomes a [*PanicError].
 func FromSeq(open func(ctx context.Context, pass Pass) iter.Seq2[Element, error], opts SeqOptions) Dataset {
 	if open == nil {
-		return fail("FromSeq needs a function")
+		return fail("from seq", "give one", "the function is nil")
 	}
 	if opts.BatchSize < Unknown {
-		return fail("a batch size of %d rows", opts.BatchSize)
+		return fail("from seq", "give the rows of a full batch, Unknown, or 0 for no batches", "a batch size of %d", opts.BatchSize)
 	}
 	info := Info{Spec: opts.Spec, Cardinality: Cardinality(opts.Count), BatchSize: opts.BatchSize}
 	switch {
@@ -231,7 +235,7 @@ func (it *seqIterator) Next(ctx context.Context) (Element, error) {
 		err = check(it.spec, e)
 	}
 	if err != nil {
-		return Element{}, fmt.Errorf("input: element %d of the iterator: %w", it.pos, err)
+		return Element{}, within("from seq", fmt.Sprintf("element %d", it.pos), err)
 	}
 	it.pos++
 	return e, nil
@@ -252,7 +256,7 @@ func (it *seqIterator) Close() error {
 func drop(ctx context.Context, it Iterator, n int64) error {
 	for i := int64(0); i < n; i++ {
 		if _, err := it.Next(ctx); err == io.EOF {
-			return fmt.Errorf("%w: the data ends after %d elements, the position is %d", ErrState, i, n)
+			return misfit("the data ends after %d elements, the position is %d", i, n)
 		} else if err != nil {
 			return err
 		}

@@ -2,42 +2,42 @@ package input
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// State is a position in a dataset: plain data, small, never the elements themselves (see each operation for what a
-// restore reads again). The zero State is the start. It prints and stores as JSON, and it fits the dataset it came from
-// only: another pipeline answers with an error that matches [ErrState].
+// State is a position in a dataset. It is plain data and small: it never holds elements (each
+// operation says what a restore reads again). The zero State is the start. A State can be stored as
+// JSON. It fits only the dataset that it came from: the error of any other matches [ErrState].
 type State struct {
 	Op string  `json:"op,omitempty"` // the operation that wrote it
 	At []int64 `json:"at,omitempty"` // its own counters
 	In []State `json:"in,omitempty"` // the positions of its inputs
 }
 
-// ErrState is matched by errors of states that do not fit the dataset they are given to.
+// ErrState matches the error of a State that does not fit the dataset that is opened with it.
 var ErrState = errkind.New(errkind.ValueError, "input: the saved position does not fit this dataset")
 
 // IsZero reports whether s is the start of a dataset.
 func (s State) IsZero() bool { return s.Op == "" && len(s.At) == 0 && len(s.In) == 0 }
 
-// Marshal encodes the state as JSON.
+// Marshal returns the state as JSON.
 func (s State) Marshal() ([]byte, error) { return json.Marshal(s) }
 
-// ParseState decodes what Marshal wrote.
+// ParseState reads the JSON that Marshal wrote. Its errors match [ErrState].
 func ParseState(data []byte) (State, error) {
 	var s State
 	if err := json.Unmarshal(data, &s); err != nil {
-		return State{}, fmt.Errorf("%w: %w", ErrState, err)
+		return State{}, &errkind.Fault{Match: ErrState, Err: err, Hint: "give what Marshal wrote"}
 	}
 	return s, nil
 }
 
-// want checks that the state was written by op with the given number of counters, none negative, and inputs.
+// want checks that the state was written by op with the given number of counters, none negative,
+// and inputs.
 func (s State) want(op string, at, in int) error {
 	if s.Op != op || len(s.At) != at || len(s.In) != in {
-		return fmt.Errorf("%w: it has %q with %d counters and %d inputs where %q with %d and %d is needed", ErrState, s.Op, len(s.At), len(s.In), op, at, in)
+		return misfit("it has %q with %d counters and %d inputs where %q with %d and %d is needed", s.Op, len(s.At), len(s.In), op, at, in)
 	}
 	return s.checkAt()
 }
@@ -45,7 +45,7 @@ func (s State) want(op string, at, in int) error {
 func (s State) checkAt() error {
 	for _, v := range s.At {
 		if v < 0 {
-			return fmt.Errorf("%w: %q has the negative counter %d", ErrState, s.Op, v)
+			return misfit("%q has the negative counter %d", s.Op, v)
 		}
 	}
 	return nil

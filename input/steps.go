@@ -5,18 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Step is the input of one step: one element for each replica of this host, in the order of their ids.
+// Step is the input of one step: one element for each replica of this host, in the order of the
+// replicas' ids.
 type Step struct {
 	Index    int64 // from 0
 	Replicas []Element
-	// Real says which replicas have data of the dataset. The others have stand-ins of no rows, for the end of the data;
-	// an empty share of a real batch counts as data.
+	// Real is true for the replicas that have data of the dataset. The other replicas have elements
+	// of no rows, because the data has ended. An empty share of a real batch counts as data.
 	Real []bool
 }
 
-// Steps is one pass over distributed input. One goroutine uses it at a time.
+// Steps is one pass over distributed input: TensorFlow's DistributedIterator. One goroutine uses it
+// at a time.
 type Steps struct {
 	d       *Distributed
 	streams []Iterator
@@ -27,12 +31,13 @@ type Steps struct {
 	err     error  // what Next returns from now on
 }
 
-// Open starts the next pass from its beginning: the first one is Options.Epoch.
+// Open starts the next pass from its beginning. The first pass is that of [Options].Epoch.
 func (d *Distributed) Open(ctx context.Context) (*Steps, error) { return d.OpenAt(ctx, State{}) }
 
-// OpenAt starts a pass at a position saved with [Steps.State], on the same host of as many hosts: the same steps follow
-// as followed then. On one host the number of replicas may be another one, for input made by [Distribute]: the same
-// global batches follow. Errors of other positions match [ErrState].
+// OpenAt starts a pass at a position saved with [Steps.State], and yields the steps that followed
+// it. The host and the number of hosts must be the same. On a single host the number of replicas
+// may differ, for input made by [Distribute]: the same global batches follow. Errors of positions
+// that do not fit match [ErrState].
 func (d *Distributed) OpenAt(ctx context.Context, from State) (*Steps, error) {
 	s := &Steps{d: d, ended: make([]bool, len(d.streams))}
 	inner := make([]State, len(d.streams))
@@ -49,7 +54,7 @@ func (d *Distributed) OpenAt(ctx context.Context, from State) (*Steps, error) {
 		}
 		if counters == 5 {
 			if from.At[4] < 0 {
-				return nil, fmt.Errorf("%w: pass %d", ErrState, from.At[4])
+				return nil, misfit("pass %d", from.At[4])
 			}
 			s.pass = uint64(from.At[4])
 		}
@@ -58,9 +63,10 @@ func (d *Distributed) OpenAt(ctx context.Context, from State) (*Steps, error) {
 		if from.At[1] != int64(d.opts.Replicas) || from.At[2] != int64(d.opts.Hosts) || from.At[3] != int64(d.opts.HostIndex) {
 			global, ok := d.recut(from)
 			if !ok {
-				return nil, fmt.Errorf("%w: it is of host %d of %d with %d replicas, this is host %d of %d with %d; step %d was next: "+
-					"begin there, with Skip of the batches before it, or go on with as many hosts and replicas", ErrState,
-					from.At[3], from.At[2], from.At[1], d.opts.HostIndex, d.opts.Hosts, d.opts.Replicas, from.At[0])
+				return nil, &errkind.Fault{Match: ErrState,
+					Reason: fmt.Sprintf("it is of host %d of %d with %d replicas, this is host %d of %d with %d",
+						from.At[3], from.At[2], from.At[1], d.opts.HostIndex, d.opts.Hosts, d.opts.Replicas),
+					Hint: fmt.Sprintf("leave out the batches before step %d with Skip, or go on with as many hosts and replicas", from.At[0])}
 			}
 			inner = []State{global}
 		}
@@ -86,7 +92,8 @@ func (d *Distributed) passed(pass uint64) {
 	}
 }
 
-// recut turns a position between steps on one host into that of as many global batches cut for this number of replicas.
+// recut turns a position between steps on one host into that of as many global batches cut for this
+// number of replicas.
 func (d *Distributed) recut(from State) (State, bool) {
 	if !d.whole || d.opts.Hosts != 1 || from.At[2] != 1 || from.At[3] != 0 {
 		return State{}, false
@@ -114,8 +121,9 @@ func (d *Distributed) recut(from State) (State, bool) {
 	return at, true
 }
 
-// Next returns the next step, or io.EOF at the end, which stays the answer. After another error that answer stays as
-// well. Cancelling ctx in the middle of a step loses the position; open the input again at the last saved one.
+// Next returns the next step, or io.EOF at the end. After io.EOF or another error, every later call
+// returns the same error. Cancelling ctx in the middle of a step loses the position: open the input
+// again at the last saved position.
 func (s *Steps) Next(ctx context.Context) (Step, error) {
 	if s.err != nil {
 		return Step{}, s.err
@@ -170,7 +178,7 @@ func (s *Steps) next(ctx context.Context) (Step, error) {
 	return step, nil
 }
 
-// accept checks the first element of a dataset that said nothing of its elements.
+// accept checks the first element of a dataset without a spec.
 func (s *Steps) accept(e Element) error {
 	if !s.seen.IsZero() {
 		return nil
@@ -198,7 +206,8 @@ func (s *Steps) more(ctx context.Context, have int) (bool, error) {
 	// Where every replica needs data, the question is whether any host lacks it.
 	any, err := s.d.opts.AnyHost(ctx, mine != s.d.full)
 	if err != nil {
-		return false, fmt.Errorf("input: vote on step %d: %w", s.index, err)
+		return false, &errkind.Fault{Op: "input: vote", Subject: fmt.Sprintf("on step %d", s.index), Err: err,
+			Hint: "see why AnyHost failed, and open the input again at the last saved position"}
 	}
 	return any != s.d.full, nil
 }
@@ -209,15 +218,17 @@ func (s *Steps) standIn() (Element, error) {
 		return dummy(s.d.spec)
 	}
 	if s.seen.IsZero() {
-		return Element{}, errors.New("input: other hosts have data for this step and this one has seen none, so it cannot tell the shape of an empty batch: give the dataset a spec")
+		return Element{}, fault(errkind.RuntimeError, "next step", "give the dataset a spec",
+			"other hosts have data for this step and this one has seen none, so it cannot tell the shape of an empty batch")
 	}
 	return dummy(SpecOf(s.seen))
 }
 
-// State is the position before the next step; it can be asked for at any time but after an error.
+// State returns the position before the next step. It fails after an error of Next other than
+// io.EOF.
 func (s *Steps) State() (State, error) {
 	if s.err != nil && s.err != io.EOF {
-		return State{}, fmt.Errorf("input: no position after an error: %w", s.err)
+		return State{}, noPosition(s.err)
 	}
 	o := s.d.opts
 	state := State{Op: "steps", At: []int64{s.index, int64(o.Replicas), int64(o.Hosts), int64(o.HostIndex)}}
@@ -234,7 +245,7 @@ func (s *Steps) State() (State, error) {
 	return state, nil
 }
 
-// Close releases files and goroutines. It may be called twice.
+// Close releases files and goroutines. A second call does nothing.
 func (s *Steps) Close() error {
 	var errs []error
 	for _, it := range s.streams {

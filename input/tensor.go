@@ -8,19 +8,22 @@ import (
 
 	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/dtypes/float16"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Value is the set of Go types a [Tensor] can hold.
+// Value lists the Go types that a [Tensor] can hold.
 type Value interface {
 	bool | int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64 |
 		float16.Float16 | bfloat16.BFloat16 | float32 | float64 | complex64 | complex128 | string
 }
 
-// Tensor is an immutable dense host tensor: values of one kind in row-major order, the leftmost axis outermost. Axis 0
-// is the batch axis wherever this package speaks of rows.
+// Tensor is an immutable dense host tensor: values of one kind in row-major order, the leftmost
+// axis outermost. Rows are the entries along axis 0, the batch axis.
 //
-// Tensors share storage freely (a slice of a batch is a view), so nobody may write to the values behind one. Any number
-// of goroutines may use a Tensor. The zero Tensor is invalid and has kind [Invalid].
+// Tensors share storage (a slice of a batch is a view), so nobody may write to the values of a
+// Tensor. Any number of goroutines may use a Tensor. The zero Tensor is invalid and has kind
+// [Invalid].
 type Tensor struct {
 	dims []int
 	data storage
@@ -106,59 +109,61 @@ func (v values[T]) bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(v[0])))
 }
 
-// NewTensor makes a tensor of the given dimensions over flat, which it keeps: the caller must not write to it any more.
-// No dimensions make a scalar, from one value.
+// NewTensor returns a tensor of the given dimensions over the values of flat, in row-major order.
+// It keeps flat: the caller must not write to it any more. Without dimensions it returns a scalar
+// of one value.
 func NewTensor[T Value](flat []T, dims ...int) (Tensor, error) {
 	size, err := sizeOf(dims)
 	if err != nil {
 		return Tensor{}, err
 	}
 	if size != len(flat) {
-		return Tensor{}, fmt.Errorf("input: %d values do not fill a tensor of dimensions %v, which holds %d", len(flat), dims, size)
+		return Tensor{}, wrong("make tensor", fmt.Sprintf("give %d", size), "%d values for a tensor of dimensions %v", len(flat), dims)
 	}
 	return Tensor{dims: slices.Clone(dims), data: values[T](flat)}, nil
 }
 
-// Vector makes a rank-1 tensor over flat, which it keeps.
+// Vector returns a rank-1 tensor over flat. It keeps flat: the caller must not write to it any
+// more.
 func Vector[T Value](flat ...T) Tensor {
 	return Tensor{dims: []int{len(flat)}, data: values[T](flat)}
 }
 
-// Scalar makes a rank-0 tensor.
+// Scalar returns a rank-0 tensor.
 func Scalar[T Value](value T) Tensor { return Tensor{data: values[T]{value}} }
 
-// Zeros makes a tensor of zeros (empty strings, false).
+// Zeros returns a tensor of zeros (empty strings for String, false for Bool).
 func Zeros(kind Kind, dims ...int) (Tensor, error) {
 	if !kind.Valid() {
-		return Tensor{}, fmt.Errorf("input: no tensor has kind %v", kind)
+		return Tensor{}, fault(errkind.TypeError, "make tensor", "give a kind other than Invalid", "no tensor has kind %v", kind)
 	}
 	size, err := sizeOf(dims)
 	if err != nil {
 		return Tensor{}, err
 	}
 	if size > math.MaxInt/16 { // beyond any address space, where make would panic
-		return Tensor{}, fmt.Errorf("input: a tensor of dimensions %v does not fit into memory", dims)
+		return Tensor{}, fault(errkind.ResourceExhaustedError, "make tensor", "give smaller dimensions", "a tensor of dimensions %v does not fit into memory", dims)
 	}
 	return Tensor{dims: slices.Clone(dims), data: kinds[kind].empty.zeros(size)}, nil
 }
 
-// FromBytes makes a tensor from a copy of raw values in the machine's byte order, such as [Tensor.Bytes] gives. Strings
-// have no such form; a bool is a byte of 0 or 1.
+// FromBytes returns a tensor of a copy of data: raw values in the machine's byte order, as
+// [Tensor.Bytes] returns them. A bool is a byte of 0 or 1. Strings are an error.
 func FromBytes(kind Kind, data []byte, dims ...int) (Tensor, error) {
 	if kind == String {
-		return Tensor{}, fmt.Errorf("input: strings cannot be made from raw bytes")
+		return Tensor{}, fault(errkind.TypeError, "make tensor", "use NewTensor", "strings cannot be made from raw bytes")
 	}
 	t, err := Zeros(kind, dims...)
 	if err != nil {
 		return Tensor{}, err
 	}
 	if len(data) != t.Len()*kind.Size() {
-		return Tensor{}, fmt.Errorf("input: %d bytes do not fill %v, which has %d", len(data), t, t.Len()*kind.Size())
+		return Tensor{}, wrong("make tensor", fmt.Sprintf("give %d", t.Len()*kind.Size()), "%d bytes for %v", len(data), t)
 	}
 	if kind == Bool {
 		for i, b := range data {
 			if b > 1 {
-				return Tensor{}, fmt.Errorf("input: byte %d is %d, a bool is 0 or 1", i, b)
+				return Tensor{}, wrong("make tensor", "give 0 or 1", "byte %d of a bool tensor is %d", i, b)
 			}
 		}
 	}
@@ -169,7 +174,7 @@ func FromBytes(kind Kind, data []byte, dims ...int) (Tensor, error) {
 func sizeOf(dims []int) (int, error) {
 	for axis, d := range dims {
 		if d < 0 {
-			return 0, fmt.Errorf("input: dimension %d of %v is negative", axis, dims)
+			return 0, wrong("make tensor", "give dimensions from 0", "dimension %d of %v is negative", axis, dims)
 		}
 	}
 	if slices.Contains(dims, 0) {
@@ -178,7 +183,7 @@ func sizeOf(dims []int) (int, error) {
 	size := 1
 	for _, d := range dims {
 		if size > math.MaxInt/d {
-			return 0, fmt.Errorf("input: dimensions %v hold more values than an int counts", dims)
+			return 0, wrong("make tensor", "give smaller dimensions", "dimensions %v hold more values than an int counts", dims)
 		}
 		size *= d
 	}
@@ -188,7 +193,7 @@ func sizeOf(dims []int) (int, error) {
 // IsZero reports whether t is the zero Tensor, which holds nothing.
 func (t Tensor) IsZero() bool { return t.data == nil }
 
-// Kind is the element type.
+// Kind returns the element type.
 func (t Tensor) Kind() Kind {
 	if t.data == nil {
 		return Invalid
@@ -196,13 +201,13 @@ func (t Tensor) Kind() Kind {
 	return t.data.kind()
 }
 
-// Rank is the number of axes.
+// Rank returns the number of axes.
 func (t Tensor) Rank() int { return len(t.dims) }
 
 // Dims returns a copy of the dimensions.
 func (t Tensor) Dims() []int { return slices.Clone(t.dims) }
 
-// Dim is the size of one axis, 0 where there is no such axis.
+// Dim returns the size of one axis, and 0 if there is no such axis.
 func (t Tensor) Dim(axis int) int {
 	if axis < 0 || axis >= len(t.dims) {
 		return 0
@@ -210,7 +215,7 @@ func (t Tensor) Dim(axis int) int {
 	return t.dims[axis]
 }
 
-// Len is the number of values.
+// Len returns the number of values.
 func (t Tensor) Len() int {
 	if t.data == nil {
 		return 0
@@ -218,8 +223,9 @@ func (t Tensor) Len() int {
 	return t.data.len()
 }
 
-// Flat returns the values as a Go slice of the kind's type ([]float32 for Float32), in row-major order. It is the
-// storage itself, not a copy: read only.
+// Flat returns the values as a Go slice of the kind's type ([]float32 for Float32), in row-major
+// order. The slice is the tensor's storage, not a copy: do not write to it. The function [Flat]
+// returns the slice with its type.
 func (t Tensor) Flat() any {
 	if t.data == nil {
 		return nil
@@ -227,8 +233,9 @@ func (t Tensor) Flat() any {
 	return t.data.flat()
 }
 
-// Bytes views the values as bytes in the machine's order, for a transfer to a device; nil for strings and for empty
-// tensors. It is the storage itself: read only, valid as long as the tensor is reachable.
+// Bytes returns the values as bytes in the machine's order, for a transfer to a device. It returns
+// nil for strings and for empty tensors. The bytes are the tensor's storage: do not write to them,
+// and keep the tensor reachable while you read them.
 func (t Tensor) Bytes() []byte {
 	if t.data == nil {
 		return nil
@@ -236,22 +243,23 @@ func (t Tensor) Bytes() []byte {
 	return t.data.bytes()
 }
 
-// Flat returns the values of t as []T, without a copy: read only.
+// Flat returns the values of t as []T, in row-major order. The slice is the tensor's storage, not a
+// copy: do not write to it. A tensor of another kind is an error.
 func Flat[T Value](t Tensor) ([]T, error) {
 	v, ok := t.data.(values[T])
 	if !ok {
-		return nil, fmt.Errorf("input: a %v tensor does not hold %v", t.Kind(), values[T]{}.kind())
+		return nil, fault(errkind.TypeError, "flat", "ask for the type of its kind", "a %v tensor does not hold %v", t.Kind(), values[T]{}.kind())
 	}
 	return v, nil
 }
 
-// Spec describes t with all dimensions known.
+// Spec returns the description of t, with all dimensions known.
 func (t Tensor) Spec() TensorSpec { return TensorSpec{Kind: t.Kind(), Dims: t.Dims()} }
 
-// Like reports whether t has the kind and the dimensions of o.
+// Like reports whether t and o have the same kind and dimensions.
 func (t Tensor) Like(o Tensor) bool { return t.Kind() == o.Kind() && slices.Equal(t.dims, o.dims) }
 
-// String gives kind and dimensions, such as "float32[2 3]".
+// String prints kind and dimensions, such as "float32[2 3]".
 func (t Tensor) String() string { return t.Spec().String() }
 
 // width is the number of values in one row.
@@ -263,10 +271,11 @@ func (t Tensor) width() int {
 	return w
 }
 
-// Rows returns the view of rows from to to-1 along axis 0, sharing storage.
+// Rows returns the rows from (inclusive) to to (exclusive) of axis 0. The result shares storage
+// with t.
 func (t Tensor) Rows(from, to int) (Tensor, error) {
 	if len(t.dims) == 0 || from < 0 || to < from || to > t.dims[0] {
-		return Tensor{}, fmt.Errorf("input: no rows %d to %d in a tensor of dimensions %v", from, to, t.dims)
+		return Tensor{}, wrong("rows", "give rows within axis 0", "no rows %d to %d in a tensor of dimensions %v", from, to, t.dims)
 	}
 	dims := slices.Clone(t.dims)
 	dims[0] = to - from
@@ -280,23 +289,27 @@ func (t Tensor) row(i int) Tensor {
 	return Tensor{dims: t.dims[1:], data: t.data.view(i*w, (i+1)*w)}
 }
 
-// gather copies the rows of the given numbers into a tensor of their own. The numbers must be in range.
+// gather copies the rows of the given numbers into a tensor of their own. The numbers must be in
+// range.
 func (t Tensor) gather(rows []int) Tensor {
 	dims := slices.Clone(t.dims)
 	dims[0] = len(rows)
 	return Tensor{dims: dims, data: t.data.gather(rows, t.width())}
 }
 
-// join concatenates tensors along axis 0 (stack false), or puts them side by side on a new axis 0 (stack true).
+var errScalars = wrong("join tensors", "batch the scalars first", "scalars have no rows to concatenate")
+
+// join concatenates tensors along axis 0 (stack false), or puts them side by side on a new axis 0
+// (stack true).
 func join(parts []Tensor, stack bool) (Tensor, error) {
 	first := parts[0]
 	if first.data == nil {
-		return Tensor{}, fmt.Errorf("input: the zero tensor cannot be batched")
+		return Tensor{}, wrong("join tensors", "give a value to every component", "the zero tensor has no values")
 	}
 	tail, rows, size := first.dims, len(parts), 0
 	if !stack {
 		if len(first.dims) == 0 {
-			return Tensor{}, fmt.Errorf("input: scalars have no rows to concatenate")
+			return Tensor{}, errScalars
 		}
 		tail, rows = first.dims[1:], 0
 	}
@@ -305,12 +318,12 @@ func join(parts []Tensor, stack bool) (Tensor, error) {
 		other := p.dims
 		if !stack {
 			if len(p.dims) == 0 {
-				return Tensor{}, fmt.Errorf("input: scalars have no rows to concatenate")
+				return Tensor{}, errScalars
 			}
 			other, rows = p.dims[1:], rows+p.dims[0]
 		}
 		if p.Kind() != first.Kind() || !slices.Equal(other, tail) {
-			return Tensor{}, fmt.Errorf("input: tensor %d of a batch is %v, the first is %v: rows of one batch have one kind and shape", i, p, first)
+			return Tensor{}, wrong("join tensors", "give the rows of a batch one kind and shape, with Map", "tensor %d is %v, the first is %v", i, p, first)
 		}
 		flat[i], size = p.data, size+p.data.len()
 	}

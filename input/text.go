@@ -2,15 +2,15 @@ package input
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 )
 
 // maxLine bounds the memory that one line can take.
 const maxLine = 64 << 20
 
-// Lines makes a dataset of the lines of text files: string scalars without their line end, which is a newline that may
-// follow a carriage return. Lines of more than 64 MiB are errors that match [ErrCorrupt]. Files are read one after the
+// Lines returns a dataset of the lines of text files, as tf.data.TextLineDataset does: string
+// scalars without the line's end, which is a newline or a carriage return with a newline. The error
+// of a line of more than 64 MiB matches [ErrCorrupt]. The dataset reads the files one after the
 // other, in the given order.
 func Lines(paths []string, opts FileOptions) Dataset {
 	return fromFiles(paths, opts, "lines", Leaf(TensorSpec{Kind: String}), func(f *openFile, at int64) (recordReader, error) {
@@ -38,7 +38,7 @@ func (l *lineReader) next() (Element, error) {
 			break
 		}
 		if len(line) > maxLine {
-			return Element{}, fmt.Errorf("%w: a line of more than %d bytes", ErrCorrupt, maxLine)
+			return Element{}, corrupt(nil, "read a binary file with FixedRecords or TFRecords", "a line of more than %d bytes", maxLine)
 		}
 		if err == bufio.ErrBufferFull {
 			continue

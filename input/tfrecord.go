@@ -4,21 +4,25 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"math"
 )
 
-// A TFRecord file is a sequence of records: the length of the data (8 bytes, little endian), the masked CRC-32C of those
-// 8 bytes (4 bytes), the data, and the masked CRC-32C of the data (4 bytes).
+// A TFRecord file is a sequence of records: the length of the data (8 bytes, little endian), the
+// masked CRC-32C of those 8 bytes (4 bytes), the data, and the masked CRC-32C of the data (4
+// bytes).
 const (
 	recordHead = 12
 	recordTail = 4
 )
 
-// TFRecords makes a dataset of the records of uncompressed TFRecord files: string scalars holding the raw bytes. Both
-// checksums of every record are verified; a failure matches [ErrCorrupt].
+// again is the hint for a file that changed or broke off.
+const again = "write the file again; TFRecords reads uncompressed files"
+
+// TFRecords returns a dataset of the records of uncompressed TFRecord files, as
+// tf.data.TFRecordDataset does: string scalars with the records' raw bytes. It verifies both
+// checksums of every record; the error of a mismatch matches [ErrCorrupt].
 func TFRecords(paths []string, opts FileOptions) Dataset {
 	return fromFiles(paths, opts, "tfrecords", Leaf(TensorSpec{Kind: String}), func(f *openFile, at int64) (recordReader, error) {
 		r, err := f.from(at)
@@ -40,33 +44,34 @@ func (t *tfrecordReader) offset() int64 { return t.at }
 func (t *tfrecordReader) next() (Element, error) {
 	var head [recordHead]byte
 	if _, err := io.ReadFull(t.r, head[:]); err == io.ErrUnexpectedEOF {
-		return Element{}, fmt.Errorf("%w: the file ends within the head of a record", ErrCorrupt)
+		return Element{}, corrupt(nil, again, "the file ends within the head of a record")
 	} else if err != nil {
 		return Element{}, err
 	}
 	if sum := maskedSum(t.sums, head[:8]); sum != binary.LittleEndian.Uint32(head[8:]) {
-		return Element{}, fmt.Errorf("%w: the checksum of the length does not match", ErrCorrupt)
+		return Element{}, corrupt(nil, again, "the checksum of the length does not match")
 	}
 	size := binary.LittleEndian.Uint64(head[:8])
 	if size > math.MaxInt64-recordTail {
-		return Element{}, fmt.Errorf("%w: a record of %d bytes", ErrCorrupt, size)
+		return Element{}, corrupt(nil, again, "a record of %d bytes", size)
 	}
 	// The buffer grows with what is really there: a wrong length must not reserve memory.
 	var data bytes.Buffer
 	if n, err := io.CopyN(&data, t.r, int64(size)+recordTail); err == io.EOF {
-		return Element{}, fmt.Errorf("%w: the file ends after %d of the %d bytes of a record", ErrCorrupt, n, size+recordTail)
+		return Element{}, corrupt(nil, again, "the file ends after %d of the %d bytes of a record", n, size+recordTail)
 	} else if err != nil {
 		return Element{}, err
 	}
 	body, tail := data.Bytes()[:size], data.Bytes()[size:]
 	if maskedSum(t.sums, body) != binary.LittleEndian.Uint32(tail) {
-		return Element{}, fmt.Errorf("%w: the checksum of the data does not match", ErrCorrupt)
+		return Element{}, corrupt(nil, again, "the checksum of the data does not match")
 	}
 	t.at += recordHead + int64(size) + recordTail
 	return Leaf(Scalar(string(body))), nil
 }
 
-// AppendTFRecord appends data as one record of a TFRecord file.
+// AppendTFRecord appends data to file as one record, as tf.io.TFRecordWriter writes it, and returns
+// the extended slice.
 func AppendTFRecord(file, data []byte) []byte {
 	sums := crc32.MakeTable(crc32.Castagnoli)
 	at := len(file)
@@ -76,7 +81,8 @@ func AppendTFRecord(file, data []byte) []byte {
 	return binary.LittleEndian.AppendUint32(file, maskedSum(sums, data))
 }
 
-// maskedSum rotates the CRC and adds a constant, so that a checksum over data that holds checksums stays useful.
+// maskedSum rotates the CRC and adds a constant, so that a checksum over data that holds checksums
+// stays useful.
 func maskedSum(table *crc32.Table, data []byte) uint32 {
 	crc := crc32.Checksum(data, table)
 	return (crc>>15 | crc<<17) + 0xa282ead8

@@ -9,22 +9,24 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/train"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// Options describes a GoMLX dataset. The zero value is a dataset of batches of unknown size and number.
+// Options describes a GoMLX dataset. The zero value describes batches of unknown size and number.
 type Options struct {
 	Spec      input.Spec // of the elements, see FromBatch; zero: unknown
 	Count     int        // batches in a pass; 0 is unknown, a negative number is infinite
 	BatchSize int        // rows of a full batch; 0 is unknown
-	// IgnoreSpec drops the Spec that GoMLX batches may carry. Without it such a batch is an error, because a Spec selects
-	// another program for the batch and elements have no place for it.
+	// IgnoreSpec drops the Spec that GoMLX batches may carry. Without it, a batch with a Spec is an
+	// error: a Spec selects another program for the batch, and elements have no place for it.
 	IgnoreSpec bool
 }
 
-// FromTrain makes a dataset of a GoMLX dataset that yields batches. Every pass iterates over it anew, and so does every
-// restore of a position, so it has to yield the same batches each time: shuffle with input's Shuffle. The tensors are
-// copied, and freed as the batches' owner has to.
+// FromTrain returns a dataset of the batches of a GoMLX dataset, converted by [FromBatch]. Every
+// pass and every restore of a position iterates over ds anew, so ds must yield the same batches
+// each time: shuffle with input's Shuffle. FromTrain copies the tensors of each batch and then
+// frees the batch, as its owner has to.
 func FromTrain(ds train.Dataset, opts Options) input.Dataset {
 	size := opts.BatchSize
 	if size == 0 {
@@ -38,7 +40,7 @@ func FromTrain(ds train.Dataset, opts Options) input.Dataset {
 					e, err = take(batch, opts)
 				}
 				if err != nil {
-					err = fmt.Errorf("gomlxdata: dataset %s: %w", ds.Name(), err)
+					err = &errkind.Fault{Op: "gomlxdata: dataset", Subject: ds.Name(), Err: err}
 				}
 				if !yield(e, err) || err != nil {
 					return
@@ -54,7 +56,8 @@ func take(batch train.Batch, opts Options) (input.Element, error) {
 	var e input.Element
 	var err error
 	if batch.Spec != nil && !opts.IgnoreSpec {
-		err = fmt.Errorf("a batch has the Spec %v: drop it with IgnoreSpec, or make one dataset for each", batch.Spec)
+		err = &errkind.Fault{Op: "gomlxdata: convert batch", Reason: fmt.Sprintf("it has the Spec %v, for which elements have no place", batch.Spec),
+			Hint: "drop it with Options.IgnoreSpec, or make one dataset for each Spec", Class: errkind.ValueError}
 	} else {
 		e, err = FromBatch(batch)
 	}
@@ -62,6 +65,7 @@ func take(batch train.Batch, opts Options) (input.Element, error) {
 }
 
 // FromBatch copies a batch to an element: a tuple of the tuple of inputs and the tuple of labels.
+// The caller still owns the batch.
 func FromBatch(batch train.Batch) (input.Element, error) {
 	inputs, err := fromTensors("input", batch.Inputs)
 	if err != nil {
@@ -79,15 +83,16 @@ func fromTensors(what string, list []*tensors.Tensor) (input.Element, error) {
 	for i, t := range list {
 		x, err := FromTensor(t)
 		if err != nil {
-			return input.Element{}, fmt.Errorf("%s %d: %w", what, i, err)
+			return input.Element{}, &errkind.Fault{Op: "gomlxdata: convert batch", Subject: fmt.Sprintf("%s %d", what, i), Err: err}
 		}
 		out[i] = input.Leaf(x)
 	}
 	return input.Tuple(out...), nil
 }
 
-// ToBatch copies an element to a batch, which the caller owns: the first member of a tuple of two is the inputs, the
-// second the labels, each with its leaves in order. Any other element is all inputs.
+// ToBatch copies an element to a batch, which the caller owns. The leaves of a tuple's first member
+// become the inputs and those of its second the labels, if the tuple has two members. The leaves of
+// any other element all become inputs.
 func ToBatch(e input.Element) (train.Batch, error) {
 	inputs, labels := e, input.Element{}
 	if !e.IsLeaf() && e.Keys() == nil && e.Len() == 2 {
@@ -109,15 +114,16 @@ func toTensors(e input.Element) ([]*tensors.Tensor, error) {
 	for i, leaf := range e.Leaves() {
 		t, err := ToTensor(leaf)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", e.Paths()[i], err), train.Batch{Inputs: out}.Finalize())
+			return nil, errors.Join(&errkind.Fault{Op: "gomlxdata: convert element", Subject: fmt.Sprintf("component %q", e.Paths()[i]), Err: err}, train.Batch{Inputs: out}.Finalize())
 		}
 		out = append(out, t)
 	}
 	return out, nil
 }
 
-// ToTrain makes a GoMLX dataset of batches of a dataset. Each Iter is a pass of its own with the next epoch, so that a
-// Shuffle in it has another order each time. The iteration ends at the first error. One goroutine uses it at a time.
+// ToTrain returns a GoMLX dataset of the elements of ds, converted by [ToBatch]. Each Iter is a
+// pass of its own with the next epoch, so that a Shuffle has another order each time. The iteration
+// ends at the first error. One goroutine uses the dataset at a time.
 func ToTrain(ctx context.Context, name string, ds input.Dataset) train.Dataset {
 	return &trainDataset{ctx: ctx, name: name, ds: ds}
 }

@@ -6,19 +6,22 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// FromTensor copies a GoMLX tensor to a host tensor of the same kind and dimensions. A tensor that lives on a device is
-// brought to the host by GoMLX first. Types that host tensors do not have, such as 4-bit integers, are errors.
+// FromTensor copies a GoMLX tensor to a host tensor of the same kind and dimensions. GoMLX brings a
+// tensor on a device to the host first. Dtypes that host tensors do not have, such as 4-bit
+// integers, are errors.
 func FromTensor(t *tensors.Tensor) (input.Tensor, error) {
 	if err := t.CheckValid(); err != nil {
-		return input.Tensor{}, fmt.Errorf("gomlxdata: %w", err)
+		return input.Tensor{}, &errkind.Fault{Op: "gomlxdata: copy tensor", Err: err, Hint: "give a tensor that is not finalized", Class: errkind.FailedPreconditionError}
 	}
 	shape := t.Shape()
 	kind, ok := input.KindOf(shape.DType)
 	if !ok {
-		return input.Tensor{}, fmt.Errorf("gomlxdata: a host tensor cannot hold %s: convert it to another type", shape)
+		return input.Tensor{}, &errkind.Fault{Op: "gomlxdata: copy tensor", Reason: fmt.Sprintf("a host tensor cannot hold %s", shape),
+			Hint: "convert it to another dtype", Class: errkind.TypeError}
 	}
 	if shape.Size() == 0 {
 		return input.Zeros(kind, shape.Dimensions...)
@@ -27,23 +30,25 @@ func FromTensor(t *tensors.Tensor) (input.Tensor, error) {
 	var err error
 	access := t.ConstBytes(func(data []byte) { out, err = input.FromBytes(kind, data, shape.Dimensions...) })
 	if access != nil {
-		return input.Tensor{}, fmt.Errorf("gomlxdata: %w", access)
+		return input.Tensor{}, &errkind.Fault{Op: "gomlxdata: copy tensor", Err: access}
 	}
 	return out, err
 }
 
-// ToTensor copies a host tensor to a GoMLX tensor, which the caller owns. Strings are errors.
+// ToTensor copies a host tensor to a GoMLX tensor, which the caller owns. A tensor of strings is an
+// error.
 func ToTensor(t input.Tensor) (*tensors.Tensor, error) {
 	dtype, ok := t.Kind().DType()
 	if !ok {
-		return nil, fmt.Errorf("gomlxdata: a GoMLX tensor cannot hold %v: turn it into numbers with Map", t)
+		return nil, &errkind.Fault{Op: "gomlxdata: make tensor", Reason: fmt.Sprintf("a GoMLX tensor cannot hold %v", t),
+			Hint: "turn it into numbers with Map", Class: errkind.TypeError}
 	}
 	out := tensors.FromShape(shapes.Make(dtype, t.Dims()...))
 	if t.Len() == 0 {
 		return out, nil
 	}
 	if err := out.MutableBytes(func(data []byte) { copy(data, t.Bytes()) }); err != nil {
-		return nil, fmt.Errorf("gomlxdata: %w", err)
+		return nil, &errkind.Fault{Op: "gomlxdata: make tensor", Err: err}
 	}
 	return out, nil
 }
