@@ -9,27 +9,29 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Tensor is a named tensor to [Audit].
+// Tensor describes a named tensor for [Audit].
 type Tensor struct {
 	Name         string
 	Shape        []int
-	ElementBytes int // size of the element type, at least 1
+	ElementBytes int // size of the element type in bytes, at least 1
 	Spec         Spec
 }
 
-// AuditOptions says what an [Audit] looks for.
+// AuditOptions says which copies an [Audit] reports as findings.
 type AuditOptions struct {
-	// LargeBytes is the size from which a tensor of which devices hold copies is
-	// a finding. If 0, it is 1 MiB; if negative, no tensor is.
+	// LargeBytes is the size in bytes from which a tensor that several devices hold whole or in
+	// part is a finding. 0 stands for 1 MiB; a negative size turns findings off.
 	LargeBytes int64
-	// CopyAxes are the axes over which copies are meant, such as the replicas
-	// of data-parallel training; they make no finding.
+	// CopyAxes are the mesh axes over which copies are intended, such as the replicas of
+	// data-parallel training. Copies over these axes are no finding.
 	CopyAxes []string
 }
 
-// AuditEntry is the cost of one tensor.
+// AuditEntry says how many bytes of one tensor the devices hold.
 type AuditEntry struct {
 	Name           string `json:"name"`
 	Shape          []int  `json:"shape"`
@@ -39,20 +41,21 @@ type AuditEntry struct {
 	Replication    int    `json:"replication"`      // devices that hold each element
 }
 
-// Finding is a large tensor of which devices hold copies.
+// Finding reports a large tensor that several devices hold copies of.
 type Finding struct {
 	Name string `json:"name"`
-	// SavedBytes is what each device would save if the copies were shared out.
+	// SavedBytes is the number of bytes that each device would save if the tensor were split over
+	// Axes.
 	SavedBytes int64 `json:"saved_bytes"`
 	// Axes are the mesh axes over which the tensor is copied.
 	Axes []string `json:"axes"`
-	// Suggestion is a spec that also splits over an axis of Axes, or "" if none
+	// Suggestion is a spec that also splits the tensor over an axis of Axes, or "" if no axis
 	// divides a dimension.
 	Suggestion string `json:"suggestion,omitempty"`
 }
 
-// Report is the outcome of an [Audit]: entries in the order of the tensors, and
-// findings with the largest saving first.
+// Report is the result of an [Audit]: entries in the order of the tensors, and findings in the
+// order of their savings, the largest first.
 type Report struct {
 	Mesh           string       `json:"mesh"`
 	Devices        int          `json:"devices"`
@@ -62,9 +65,9 @@ type Report struct {
 	Findings       []Finding    `json:"findings"`
 }
 
-// Audit reports how many bytes of each tensor every device holds, and which
-// large tensors are copied where they could be split. The error joins the
-// problems of all tensors that cannot be laid out as they say.
+// Audit reports how many bytes of each tensor every device holds, and which large tensors are
+// copied where they could be split. The error joins the problems of all tensors whose spec does not
+// fit their shape.
 func Audit(mesh Mesh, tensors []Tensor, options AuditOptions) (Report, error) {
 	large := options.LargeBytes
 	if large == 0 {
@@ -82,7 +85,7 @@ func Audit(mesh Mesh, tensors []Tensor, options AuditOptions) (Report, error) {
 		report.TotalBytes += entry.TotalBytes
 		report.BytesPerDevice += entry.BytesPerDevice
 		if report.TotalBytes < 0 || report.BytesPerDevice < 0 {
-			return Report{}, fmt.Errorf("sharding: tensor %q: the tensors have more bytes than an int64 counts", tensor.Name)
+			return Report{}, wrong("audit", "audit fewer tensors", "with tensor %q the tensors have more bytes than an int64 counts", tensor.Name)
 		}
 		if large > 0 && entry.TotalBytes >= large {
 			if finding := findCopies(mesh, tensor, entry, options.CopyAxes); len(finding.Axes) > 0 {
@@ -100,7 +103,7 @@ func auditTensor(mesh Mesh, tensor Tensor) (AuditEntry, error) {
 	}
 	total, err := sizeBytes(tensor.Shape, tensor.ElementBytes)
 	if err != nil {
-		return AuditEntry{}, fmt.Errorf("sharding: tensor %q: %w", tensor.Name, err)
+		return AuditEntry{}, &errkind.Fault{Op: "sharding: audit", Subject: fmt.Sprintf("tensor %q", tensor.Name), Err: err}
 	}
 	factor, err := ReplicationFactor(mesh, tensor.Spec)
 	if err != nil {
@@ -132,8 +135,7 @@ func findCopies(mesh Mesh, tensor Tensor, entry AuditEntry, meant []string) Find
 	return finding
 }
 
-// suggest returns the spec with an axis added to the largest dimension that
-// then still divides.
+// suggest returns the spec with an axis added to the largest dimension that then still divides.
 func suggest(mesh Mesh, tensor Tensor, axis string) string {
 	best, size := "", 0
 	for d := range tensor.Shape {

@@ -2,11 +2,11 @@ package sharding
 
 import "slices"
 
-// Canonical returns the sharding as XLA normalises it. One tile is replicated.
-// Subgroups of size 1 say nothing and go; those of one kind become one, replicated
-// ones last, with their devices in ascending order. A tensor that is not split
-// otherwise and has subgroups of one kind is of that kind. Cost: the number of
-// devices where there are subgroups.
+// Canonical returns the sharding as XLA normalises it, so that shardings of one meaning become
+// equal. A tensor in one tile becomes replicated. Subgroups of size 1 disappear; subgroups of one
+// kind become one subgroup; the replicated subgroup comes last, with its devices in ascending
+// order. A tensor with subgroups of one kind and no other split becomes a sharding of that kind.
+// Where there are subgroups, the cost is proportional to the number of devices.
 func (s OpSharding) Canonical() OpSharding {
 	switch s.kind {
 	case KindTuple:
@@ -29,8 +29,8 @@ func (s OpSharding) Canonical() OpSharding {
 // mergeSubgroups is Canonical of several tiles with subgroups.
 func (s OpSharding) mergeSubgroups() OpSharding {
 	data := len(s.tiles.dims) - len(s.subgroups)
-	// order are the dimensions as they are read: those of the tensor, then the
-	// subgroups by kind; sizes are those of the kinds.
+	// order are the dimensions as they are read: those of the tensor, then the subgroups by kind;
+	// sizes are those of the kinds.
 	order := make([]int, 0, len(s.tiles.dims))
 	for i := range data {
 		order = append(order, i)

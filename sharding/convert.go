@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// OpSharding returns the spec over a mesh in the form that names devices.
-// Whether a dimension is open is lost. Axes that split nothing hold copies; a
-// tensor that no axis splits is replicated.
+// OpSharding returns the spec over a mesh in the form that names devices. The result does not say
+// which dimensions are open. Along axes that split nothing the devices hold copies, and a tensor
+// that no axis splits is replicated.
 func (s Spec) OpSharding(mesh Mesh) (OpSharding, error) {
 	if err := s.validateAxes(mesh); err != nil {
 		return OpSharding{}, err
@@ -43,8 +45,8 @@ func (s Spec) OpSharding(mesh Mesh) (OpSharding, error) {
 	return OpIotaTile(tile, reshape, perm, subgroups...)
 }
 
-// simplifyIota drops dimensions of size 1 and merges those that stay side by
-// side, as XLA does: the result has the fewest dimensions.
+// simplifyIota drops dimensions of size 1 and merges those that stay side by side, as XLA does: the
+// result has the fewest dimensions.
 func simplifyIota(sizes, perm []int) (reshape, order []int) {
 	type run struct{ first, size int } // neighbouring dimensions, as one
 	var runs []run
@@ -75,17 +77,18 @@ func simplifyIota(sizes, perm []int) (reshape, order []int) {
 	return reshape, order
 }
 
-// SpecOf returns the closed spec that means the same as a sharding, on a mesh
-// and for a tensor of the given rank. Axes of size 1 are not used. A sharding
-// that no spec over these axes expresses (one device holds all, devices in
-// another order, a split within an axis) matches [errors.ErrUnsupported].
+// SpecOf returns the closed spec that means the same as op, on a mesh and for a tensor of the given
+// rank. It does not use axes of size 1. If no spec over the axes of the mesh expresses op (one
+// device holds the whole tensor, the devices are in another order, or a split within an axis), the
+// error matches [errors.ErrUnsupported].
 func SpecOf(mesh Mesh, op OpSharding, rank int) (Spec, error) {
 	if rank < 0 {
-		return Spec{}, fmt.Errorf("sharding: rank %d is negative", rank)
+		return Spec{}, wrong("spec of", "give a rank from 0", "rank %d is negative", rank)
 	}
 	op = op.Canonical()
 	refuse := func(why string) (Spec, error) {
-		return Spec{}, fmt.Errorf("sharding: %v on %v: %s: %w", op, mesh, why, errors.ErrUnsupported)
+		return Spec{}, &errkind.Fault{Op: "sharding: spec of", Subject: fmt.Sprintf("%v on %v", op, mesh), Reason: why,
+			Hint: "keep the OpSharding, or use a mesh with other axes", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
 	if op.kind == KindReplicated {
 		return Replicated(rank), nil
@@ -97,7 +100,7 @@ func SpecOf(mesh Mesh, op OpSharding, rank int) (Spec, error) {
 	case slices.ContainsFunc(op.subgroups, func(k Kind) bool { return k != KindReplicated }):
 		return refuse("a subgroup is not replicated")
 	case len(tile) != rank:
-		return Spec{}, fmt.Errorf("sharding: %v tiles %d dimensions of a tensor of rank %d", op, len(tile), rank)
+		return Spec{}, wrong("spec of", "give the rank of the tensor", "%v tiles %d dimensions of a tensor of rank %d", op, len(tile), rank)
 	}
 	places := op.tilePlaces(mesh.Size())
 	if places == nil {
@@ -110,8 +113,8 @@ func SpecOf(mesh Mesh, op OpSharding, rank int) (Spec, error) {
 	return spec, nil
 }
 
-// tilePlaces returns, by device, the place of its tile without subgroups; nil
-// if the devices are not 0 to count-1.
+// tilePlaces returns, by device, the place of its tile without subgroups; nil if the devices are
+// not 0 to count-1.
 func (s OpSharding) tilePlaces(count int) [][]int {
 	devices := s.tiles.expand()
 	if len(devices) != count {
@@ -132,8 +135,8 @@ func (s OpSharding) tilePlaces(count int) [][]int {
 	return places
 }
 
-// specOfPlaces finds the axes of each dimension from the step that the tile
-// takes with the first step along the axis: the larger, the more major.
+// specOfPlaces finds the axes of each dimension from the step that the tile takes with the first
+// step along the axis: the larger, the more major.
 func specOfPlaces(mesh Mesh, tile []int, places [][]int) (Spec, bool) {
 	type step struct {
 		axis string

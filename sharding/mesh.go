@@ -14,51 +14,51 @@ type Axis struct {
 	Size int
 }
 
-// Mesh arranges devices on named axes. Device numbers run row-major over the
-// axes: the last axis varies fastest. On the mesh of a strategy, with axes
-// replica=R and logical=P, device r*P + p is logical device p of replica r.
+// Mesh arranges devices on named axes, as TensorFlow's tf.experimental.dtensor.Mesh and Shardy's
+// sdy.mesh do. Device numbers run row-major over the axes: the last axis varies fastest. On the
+// mesh of a strategy, with axes replica=R and logical=P, device r*P + p is logical device p of
+// replica r.
 //
-// A Mesh is an immutable value: it holds no client and no device, is the same
-// on every host, and may be shared between goroutines. The zero Mesh has no
-// axes and one device.
+// A Mesh is an immutable value: it holds no client and no device, is the same on every host, and
+// may be shared between goroutines. The zero Mesh has no axes and one device.
 type Mesh struct {
 	axes []Axis
 }
 
-// NewMesh returns the mesh over axes, slowest first. It refuses an empty or
-// repeated name, a name with characters other than letters, digits, '_', '.'
-// and '-', a size below 1, and a mesh of more than math.MaxInt32 devices.
-// A mesh without axes is one device.
+// NewMesh returns the mesh over axes, slowest first. It refuses an empty or repeated name, a name
+// with characters other than letters, digits, '_', '.' and '-', a size below 1, and a mesh of more
+// than math.MaxInt32 devices. A mesh without axes has one device.
 func NewMesh(axes ...Axis) (Mesh, error) {
 	size := 1
 	for i, axis := range axes {
-		if err := checkAxisName(axis.Name); err != nil {
-			return Mesh{}, fmt.Errorf("sharding: mesh axis %d: %w", i, err)
+		if err := checkAxisName(i, axis.Name); err != nil {
+			return Mesh{}, err
 		}
+		at := fmt.Sprintf("mesh axis %q", axis.Name)
 		if axis.Size < 1 {
-			return Mesh{}, fmt.Errorf("sharding: mesh axis %q has size %d; a size is at least 1", axis.Name, axis.Size)
+			return Mesh{}, wrong(at, "give at least 1", "its size is %d", axis.Size)
 		}
 		if axis.Size > math.MaxInt32/size {
-			return Mesh{}, fmt.Errorf("sharding: mesh axis %q of size %d makes the mesh larger than %d devices",
-				axis.Name, axis.Size, math.MaxInt32)
+			return Mesh{}, wrong(at, "give smaller axes", "its size of %d makes the mesh larger than %d devices", axis.Size, math.MaxInt32)
 		}
 		size *= axis.Size
 		for _, earlier := range axes[:i] {
 			if earlier.Name == axis.Name {
-				return Mesh{}, fmt.Errorf("sharding: mesh axis %q is given twice; axis names are unique", axis.Name)
+				return Mesh{}, wrong(at, "give every axis a name of its own", "it is given twice")
 			}
 		}
 	}
 	return Mesh{axes: slices.Clone(axes)}, nil
 }
 
-func checkAxisName(name string) error {
+func checkAxisName(i int, name string) error {
+	op := fmt.Sprintf("mesh axis %d", i)
 	if name == "" {
-		return fmt.Errorf("the name is empty; name it, for example, %q", "data")
+		return wrong(op, `name it, for example, "data"`, "the name is empty")
 	}
 	for _, r := range name {
 		if !isNameRune(r) {
-			return fmt.Errorf("name %q contains %q; use letters, digits, '_', '.' and '-'", name, r)
+			return wrong(op, "use letters, digits, '_', '.' and '-'", "name %q contains %q", name, r)
 		}
 	}
 	return nil
@@ -104,8 +104,8 @@ func (m Mesh) axisIndex(name string) int {
 	return slices.IndexFunc(m.axes, func(a Axis) bool { return a.Name == name })
 }
 
-// Coordinates returns the place of a device on each axis, slowest axis first.
-// It returns nil if the mesh has no such device.
+// Coordinates returns the place of a device on each axis, slowest axis first. It returns nil if the
+// mesh has no such device.
 func (m Mesh) Coordinates(device int) []int {
 	if device < 0 || device >= m.Size() {
 		return nil
@@ -118,26 +118,24 @@ func (m Mesh) Coordinates(device int) []int {
 	return coords
 }
 
-// DeviceAt returns the device at the given coordinates, one per axis, slowest
-// axis first. It is the inverse of [Mesh.Coordinates].
+// DeviceAt returns the device at the given coordinates, one per axis, slowest axis first. It is the
+// inverse of [Mesh.Coordinates].
 func (m Mesh) DeviceAt(coords []int) (int, error) {
 	if len(coords) != len(m.axes) {
-		return 0, fmt.Errorf("sharding: %d coordinates for %v; give one per axis (%d)", len(coords), m, len(m.axes))
+		return 0, wrong("device at", fmt.Sprintf("give one per axis (%d)", len(m.axes)), "%d coordinates for %v", len(coords), m)
 	}
 	device := 0
 	for i, axis := range m.axes {
 		if coords[i] < 0 || coords[i] >= axis.Size {
-			return 0, fmt.Errorf("sharding: coordinate %d on axis %q of %v; it is between 0 and %d",
-				coords[i], axis.Name, m, axis.Size-1)
+			return 0, wrong("device at", fmt.Sprintf("give one between 0 and %d", axis.Size-1), "coordinate %d on axis %q of %v", coords[i], axis.Name, m)
 		}
 		device = device*axis.Size + coords[i]
 	}
 	return device, nil
 }
 
-// SortAxes returns names in the order of the mesh's axes, without repeats.
-// Names the mesh lacks come last, in the order given. Shardy wants sets of
-// axes, such as manual_axes, in this order.
+// SortAxes returns names in the order of the mesh's axes, without repeats. Names the mesh lacks
+// come last, in the order given. Shardy wants sets of axes, such as manual_axes, in this order.
 func (m Mesh) SortAxes(names []string) []string {
 	sorted := make([]string, 0, len(names))
 	for _, axis := range m.axes {
@@ -165,8 +163,8 @@ func (m Mesh) String() string {
 	return "Mesh(" + strings.Join(parts, ", ") + ")"
 }
 
-// Shardy returns the mesh as a Shardy operation named name, without a leading
-// '@': sdy.mesh @mesh = <["replica"=2, "logical"=4]>.
+// Shardy returns the mesh as a Shardy operation named name, without a leading '@': sdy.mesh @mesh =
+// <["replica"=2, "logical"=4]>.
 func (m Mesh) Shardy(name string) string {
 	parts := make([]string, len(m.axes))
 	for i, axis := range m.axes {

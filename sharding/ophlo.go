@@ -1,14 +1,12 @@
 package sharding
 
 import (
-	"errors"
 	"strconv"
 	"strings"
 )
 
-// String returns the sharding as HLO text, such as {replicated},
-// {maximal device=0}, {devices=[2,1]0,1}, {devices=[2,2]<=[4]} or
-// {devices=[2,1,2]0,2,1,3 last_tile_dim_replicate}.
+// String returns the sharding as HLO text, such as {replicated}, {maximal device=0},
+// {devices=[2,1]0,1}, {devices=[2,2]<=[4]} or {devices=[2,1,2]0,2,1,3 last_tile_dim_replicate}.
 func (s OpSharding) String() string {
 	var b strings.Builder
 	b.WriteByte('{')
@@ -86,9 +84,8 @@ func writeInts(b *strings.Builder, values []int) {
 	}
 }
 
-// ParseOpSharding reads HLO text as [OpSharding.String] writes it. Malformed
-// text is a [*SyntaxError]; so are metadata and shard groups, which match
-// [errors.ErrUnsupported].
+// ParseOpSharding reads HLO text as [OpSharding.String] writes it. The error of malformed text is a
+// [*SyntaxError]. Metadata and shard groups are a SyntaxError that matches [errors.ErrUnsupported].
 func ParseOpSharding(text string) (OpSharding, error) {
 	s := &scanner{form: "HLO sharding", text: text}
 	op := s.opSharding(true)
@@ -126,7 +123,7 @@ func (s *scanner) opSharding(tupleAllowed bool) OpSharding {
 	}
 	if err != nil && s.err == nil {
 		s.pos = start
-		s.fail("%v", err)
+		s.fail("%s", strings.TrimPrefix(err.Error(), "sharding: "))
 	}
 	for _, word := range []string{"metadata", "shard_as", "shard_like"} {
 		if s.accept(word) {
@@ -191,7 +188,7 @@ func (s *scanner) tileSharding() (OpSharding, error) {
 		return OpIotaTile(dims, reshape, perm, subgroups...)
 	}
 	if len(dims) == 0 {
-		return OpSharding{}, errors.New("sharding: no tile dimensions")
+		return OpSharding{}, wrong("tile", "list them", "no tile dimensions")
 	}
 	return OpSubgroupTile(dims, devices, subgroups...)
 }

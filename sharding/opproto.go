@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
@@ -22,9 +23,9 @@ const (
 	opFieldIsShardGroup  = 11
 )
 
-// MarshalProto returns the sharding as a serialized xla.OpSharding, as
-// TensorFlow writes it. Replicated is the empty message. Devices in the iota
-// form stay in it; [OpSharding.Explicit] lists them.
+// MarshalProto returns the sharding as a serialized xla.OpSharding, as TensorFlow writes it. A
+// replicated sharding is the empty message. Devices in the iota form stay in the iota form; use
+// [OpSharding.Explicit] first to list the devices.
 func (s OpSharding) MarshalProto() []byte {
 	if s.kind == KindReplicated {
 		return nil
@@ -57,8 +58,7 @@ func (s OpSharding) MarshalProto() []byte {
 	return b
 }
 
-// Explicit returns the same sharding with its devices listed one by one, as
-// TensorFlow writes them.
+// Explicit returns the same sharding with its devices listed one by one, as TensorFlow writes them.
 func (s OpSharding) Explicit() OpSharding {
 	if s.kind == KindTiled {
 		s.tiles = tiles{dims: s.tiles.dims, devices: s.tiles.expand()}
@@ -81,6 +81,12 @@ func appendPacked(b []byte, field protowire.Number, values []int) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), packed)
 }
 
+// badProto is the error of bytes that are no xla.OpSharding.
+func badProto(where string, err error) error {
+	return &errkind.Fault{Op: "sharding: proto", Subject: where, Err: err,
+		Hint: "give the bytes of a serialized xla.OpSharding", Class: errkind.ValueError}
+}
+
 // opWire is the content of a message, unchecked.
 type opWire struct {
 	kind, replicateLast, shardGroup int
@@ -89,10 +95,10 @@ type opWire struct {
 	elements                        [][]byte
 }
 
-// ParseOpShardingProto reads a serialized xla.OpSharding, in the forms of
-// TensorFlow and of XLA. An empty message is replicated; whether a missing
-// annotation means the same is for the caller to say. Fields it does not know,
-// and metadata, are skipped; shard groups match [errors.ErrUnsupported].
+// ParseOpShardingProto reads a serialized xla.OpSharding, in the forms of TensorFlow and of XLA. An
+// empty message is replicated; the caller decides whether a missing annotation means the same. The
+// function skips metadata and unknown fields. The error of a shard group matches
+// [errors.ErrUnsupported].
 func ParseOpShardingProto(wire []byte) (OpSharding, error) { return parseOp(wire, true) }
 
 func parseOp(wire []byte, tupleAllowed bool) (OpSharding, error) {
@@ -100,17 +106,18 @@ func parseOp(wire []byte, tupleAllowed bool) (OpSharding, error) {
 	for rest := wire; len(rest) > 0; {
 		field, kind, n := protowire.ConsumeTag(rest)
 		if n < 0 {
-			return OpSharding{}, fmt.Errorf("sharding: proto: %w at byte %d", protowire.ParseError(n), len(wire)-len(rest))
+			return OpSharding{}, badProto(fmt.Sprintf("at byte %d", len(wire)-len(rest)), protowire.ParseError(n))
 		}
 		rest = rest[n:]
 		n, err := w.field(field, kind, rest)
 		if err != nil {
-			return OpSharding{}, fmt.Errorf("sharding: proto: field %d: %w", field, err)
+			return OpSharding{}, badProto(fmt.Sprintf("field %d", field), err)
 		}
 		rest = rest[n:]
 	}
 	if w.shardGroup != 0 {
-		return OpSharding{}, fmt.Errorf("sharding: proto: shard groups: %w", errors.ErrUnsupported)
+		return OpSharding{}, &errkind.Fault{Op: "sharding: proto", Reason: "it has a shard group", Hint: "write the sharding of each op",
+			Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
 	return w.value(tupleAllowed)
 }
@@ -157,18 +164,18 @@ func (w *opWire) value(tupleAllowed bool) (OpSharding, error) {
 		return OpSharding{kind: kind}, nil
 	case KindMaximal:
 		if len(w.devices) != 1 {
-			return OpSharding{}, fmt.Errorf("sharding: proto: maximal with %d devices; it has one", len(w.devices))
+			return OpSharding{}, wrong("proto", "give it one", "maximal with %d devices", len(w.devices))
 		}
 		return OpMaximal(w.devices[0])
 	case KindTuple:
 		if !tupleAllowed {
-			return OpSharding{}, errors.New("sharding: proto: a tuple inside a tuple")
+			return OpSharding{}, wrong("proto", "flatten it", "a tuple inside a tuple")
 		}
 		op := OpSharding{kind: KindTuple}
 		for i, element := range w.elements {
 			e, err := parseOp(element, false)
 			if err != nil {
-				return OpSharding{}, fmt.Errorf("element %d: %w", i, err)
+				return OpSharding{}, &errkind.Fault{Op: "sharding: proto", Subject: fmt.Sprintf("element %d", i), Err: err}
 			}
 			op.elements = append(op.elements, e)
 		}
@@ -176,7 +183,7 @@ func (w *opWire) value(tupleAllowed bool) (OpSharding, error) {
 	case KindTiled:
 		return w.tiled()
 	}
-	return OpSharding{}, fmt.Errorf("sharding: proto: unknown type %d", w.kind)
+	return OpSharding{}, wrong("proto", "use a type from REPLICATED (0) to UNREDUCED (6)", "unknown type %d", w.kind)
 }
 
 func (w *opWire) tiled() (OpSharding, error) {
@@ -186,18 +193,18 @@ func (w *opWire) tiled() (OpSharding, error) {
 	}
 	if w.replicateLast != 0 {
 		if len(subgroups) > 0 {
-			return OpSharding{}, errors.New("sharding: proto: both replicate_on_last_tile_dim and last_tile_dims")
+			return OpSharding{}, wrong("proto", "give one", "both replicate_on_last_tile_dim and last_tile_dims")
 		}
 		subgroups = []Kind{KindReplicated}
 	}
 	if len(w.reshape) > 0 {
 		if len(w.devices) > 0 {
-			return OpSharding{}, errors.New("sharding: proto: both listed and iota devices")
+			return OpSharding{}, wrong("proto", "give one", "both listed and iota devices")
 		}
 		return OpIotaTile(w.dims, w.reshape, w.perm, subgroups...)
 	}
 	if len(w.devices) == 0 {
-		return OpSharding{}, errors.New("sharding: proto: tiles without devices")
+		return OpSharding{}, wrong("proto", "list them", "tiles without devices")
 	}
 	return OpSubgroupTile(w.dims, w.devices, subgroups...)
 }

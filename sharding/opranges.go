@@ -1,20 +1,18 @@
 package sharding
 
 import (
-	"fmt"
 	"slices"
 )
 
-// IndexRanges returns, per dimension of a tensor of the given shape, the
-// indices that a device holds, and whether it holds any tile. A dimension of
-// size D in n tiles is cut at multiples of D/n rounded up, so that the last
-// tiles may be smaller or empty. Shardings that do not say who holds what
-// (manual, unknown, tuple, unreduced) are an error.
+// IndexRanges returns the indices that a device holds in each dimension of a tensor of the given
+// shape, and whether the device holds any tile. A dimension of size D in n tiles is cut at
+// multiples of D/n rounded up, so the last tiles may be smaller or empty. Manual, unknown, tuple
+// and unreduced shardings are an error, because they do not say what a device holds.
 func (s OpSharding) IndexRanges(shape []int, device int) ([]Range, bool, error) {
 	ranges := make([]Range, len(shape))
 	for i, size := range shape {
 		if size < 0 {
-			return nil, false, fmt.Errorf("sharding: dimension %d has size %d; give the static size", i, size)
+			return nil, false, wrong("index ranges", "give the static size", "dimension %d has size %d", i, size)
 		}
 		ranges[i] = Range{0, size}
 	}
@@ -25,14 +23,14 @@ func (s OpSharding) IndexRanges(shape []int, device int) ([]Range, bool, error) 
 		return ranges, s.device == device, nil
 	case KindTiled:
 	default:
-		return nil, false, fmt.Errorf("sharding: %v sharding does not say what a device holds", s.kind)
+		return nil, false, wrong("index ranges", "ask for a replicated, maximal or tiled one", "a sharding of kind %v does not say what a device holds", s.kind)
 	}
 	rank := len(s.tiles.dims) - len(s.subgroups)
 	if rank != len(shape) {
-		return nil, false, fmt.Errorf("sharding: %v tiles %d dimensions, and the shape %v has %d", s, rank, shape, len(shape))
+		return nil, false, wrong("index ranges", "give a shape of the same rank", "%v tiles %d dimensions, and the shape %v has %d", s, rank, shape, len(shape))
 	}
 	if k := slices.IndexFunc(s.subgroups, func(k Kind) bool { return k != KindReplicated }); k >= 0 {
-		return nil, false, fmt.Errorf("sharding: %v has a subgroup that is %v, which does not say what a device holds", s, s.subgroups[k])
+		return nil, false, wrong("index ranges", "ask for subgroups of copies only", "%v has a subgroup of kind %v, which does not say what a device holds", s, s.subgroups[k])
 	}
 	k := slices.Index(s.tiles.expand(), device)
 	if k < 0 {

@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// Kind is the kind of an [OpSharding], and of a subgroup of a tiled one.
+// Kind is the kind of an [OpSharding], or of a subgroup of a tiled OpSharding.
 type Kind int
 
-// The kinds, with the values of xla.OpSharding.Type.
+// The kinds of shardings, with the values of xla.OpSharding.Type.
 const (
-	KindReplicated Kind = 0 // every device holds all
-	KindMaximal    Kind = 1 // one device holds all
-	KindTuple      Kind = 2 // one sharding per element of a tuple
-	KindTiled      Kind = 3 // devices hold tiles; OTHER in the proto
-	KindManual     Kind = 4 // the program itself says who holds what
-	KindUnknown    Kind = 5 // left to the partitioner
-	KindUnreduced  Kind = 6 // devices hold parts of a sum
+	KindReplicated Kind = 0 // REPLICATED: every device holds the whole tensor
+	KindMaximal    Kind = 1 // MAXIMAL: one device holds the whole tensor
+	KindTuple      Kind = 2 // TUPLE: each element of a tuple has its own sharding
+	KindTiled      Kind = 3 // OTHER: the devices hold tiles
+	KindManual     Kind = 4 // MANUAL: the program itself says which device holds what
+	KindUnknown    Kind = 5 // UNKNOWN: the partitioner decides
+	KindUnreduced  Kind = 6 // UNREDUCED: each device holds a part of a sum
 )
 
 var kindNames = [...]string{"replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced"}
 
-// String returns the kind in lower case; HLO text uses the same words.
+// String returns the kind in lower case, as HLO text writes it.
 func (k Kind) String() string {
 	if k < 0 || int(k) >= len(kindNames) {
 		return fmt.Sprintf("Kind(%d)", int(k))
@@ -29,20 +29,20 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// OpSharding is a sharding in the older form of XLA's GSPMD partitioner and of
-// TensorFlow: it names devices, not axes. The zero value is replicated.
+// OpSharding is a sharding in the older form of XLA's GSPMD partitioner and of TensorFlow
+// (xla.OpSharding, and xla_sharding.Sharding in TensorFlow's Python): it names devices, not axes.
+// The zero value is replicated.
 //
-// Two forms of one thing are one value: a replicated trailing tile dimension is
-// a subgroup of kind replicated; a maximal sharding has no tile dimensions,
-// though TensorFlow writes [1].
+// Where the message has two forms of one sharding, OpSharding has one: a replicated trailing tile
+// dimension is a subgroup of kind replicated, and a maximal sharding has no tile dimensions, though
+// TensorFlow writes [1].
 //
 // An OpSharding is an immutable value that may be shared between goroutines.
 type OpSharding struct {
 	kind   Kind
 	device int // maximal
 	tiles  tiles
-	// subgroups are the kinds of the trailing tile dimensions that belong to no
-	// tensor dimension.
+	// subgroups are the kinds of the trailing tile dimensions that belong to no tensor dimension.
 	subgroups []Kind
 	elements  []OpSharding // tuple
 }
@@ -50,38 +50,40 @@ type OpSharding struct {
 // OpReplicated returns the sharding of a tensor that every device holds whole.
 func OpReplicated() OpSharding { return OpSharding{} }
 
-// OpManual returns the sharding of a tensor inside a region that the
-// partitioner leaves alone.
+// OpManual returns the sharding of a tensor inside a manual region, in which the program itself
+// says which device holds what: TensorFlow's Sharding.manual.
 func OpManual() OpSharding { return OpSharding{kind: KindManual} }
 
-// OpUnknown returns the sharding that is left to the partitioner.
+// OpUnknown returns the sharding that leaves the layout to the partitioner.
 func OpUnknown() OpSharding { return OpSharding{kind: KindUnknown} }
 
-// OpMaximal returns the sharding of a tensor that only one device holds.
+// OpMaximal returns the sharding of a tensor that only one device holds: TensorFlow's
+// Sharding.assign_device.
 func OpMaximal(device int) (OpSharding, error) {
 	if device < 0 {
-		return OpSharding{}, fmt.Errorf("sharding: maximal: device %d is negative", device)
+		return OpSharding{}, wrong("maximal", "count devices from 0", "device %d is negative", device)
 	}
 	return OpSharding{kind: KindMaximal, device: device}, nil
 }
 
-// OpTile returns the sharding that cuts dimension i of a tensor into dims[i]
-// tiles. The tile at row-major place k is held by devices[k]; devices are all
-// different. Nil devices are 0, 1, 2 and so on. No dims are the one tile of a
-// scalar, whole on its one device.
+// OpTile returns the sharding that cuts dimension i of a tensor into dims[i] tiles: TensorFlow's
+// Sharding.tile. The device devices[k] holds the tile at row-major place k; all devices are
+// different. Nil devices stand for 0, 1, 2 and so on. Without dims the sharding is that of a scalar
+// on one device.
 func OpTile(dims, devices []int) (OpSharding, error) {
 	return OpSubgroupTile(dims, devices)
 }
 
-// OpPartialTile is [OpTile] with one more entry in dims, last: the number of
-// devices that hold copies of each tile.
+// OpPartialTile returns the sharding of [OpTile] with copies: the last entry of dims is the number
+// of devices that hold each tile. It is TensorFlow's Sharding.partial_tile.
 func OpPartialTile(dims, devices []int) (OpSharding, error) {
 	return OpSubgroupTile(dims, devices, KindReplicated)
 }
 
-// OpSubgroupTile is [OpTile] whose last len(subgroups) entries of dims belong
-// to no tensor dimension; the subgroups, replicated, manual or unreduced, say
-// what their devices hold.
+// OpSubgroupTile returns the sharding of [OpTile] with subgroups: the last len(subgroups) entries
+// of dims belong to no tensor dimension, and the kinds of the subgroups (replicated, manual or
+// unreduced) say what the devices along these dimensions hold. It is TensorFlow's
+// Sharding.subgroup_tile.
 func OpSubgroupTile(dims, devices []int, subgroups ...Kind) (OpSharding, error) {
 	s := OpSharding{kind: KindTiled, tiles: tiles{dims: slices.Clone(dims)}, subgroups: slices.Clone(subgroups)}
 	size, err := tileCount("tile dimensions", dims)
@@ -96,9 +98,9 @@ func OpSubgroupTile(dims, devices []int, subgroups ...Kind) (OpSharding, error) 
 	return s, s.checkTiles()
 }
 
-// OpIotaTile is [OpSubgroupTile] over devices 0, 1, 2 and so on, arranged
-// row-major in an array of dimensions reshape, which is transposed by perm (nil
-// leaves it) and then read in order.
+// OpIotaTile returns the sharding of [OpSubgroupTile] over the devices 0, 1, 2 and so on, in the
+// order in which they are read from an array: row-major of dimensions reshape, and then transposed
+// by perm. A nil perm does not transpose it.
 func OpIotaTile(dims, reshape, perm []int, subgroups ...Kind) (OpSharding, error) {
 	s := OpSharding{kind: KindTiled, subgroups: slices.Clone(subgroups)}
 	s.tiles = tiles{dims: slices.Clone(dims), reshape: slices.Clone(reshape), perm: slices.Clone(perm)}
@@ -110,11 +112,12 @@ func OpIotaTile(dims, reshape, perm []int, subgroups ...Kind) (OpSharding, error
 	return s, s.checkTiles()
 }
 
-// OpTuple returns the sharding of a tuple; its elements are no tuples.
+// OpTuple returns the sharding of a tuple from those of its elements. An element that is a tuple is
+// an error.
 func OpTuple(elements ...OpSharding) (OpSharding, error) {
 	for i, e := range elements {
 		if e.kind == KindTuple {
-			return OpSharding{}, fmt.Errorf("sharding: tuple: element %d is a tuple; flatten it", i)
+			return OpSharding{}, wrong("tuple", "flatten it", "element %d is a tuple", i)
 		}
 	}
 	return OpSharding{kind: KindTuple, elements: slices.Clone(elements)}, nil
@@ -127,24 +130,23 @@ func (s OpSharding) checkTiles() error {
 		return err
 	}
 	if len(s.subgroups) > len(t.dims) {
-		return fmt.Errorf("sharding: tile dimensions %v are too few for %d subgroups; each subgroup has a dimension",
-			t.dims, len(s.subgroups))
+		return wrong("tile", "give each subgroup a dimension", "tile dimensions %v are too few for %d subgroups", t.dims, len(s.subgroups))
 	}
 	for _, k := range s.subgroups {
 		if k != KindReplicated && k != KindManual && k != KindUnreduced {
-			return fmt.Errorf("sharding: a subgroup of kind %v; it is replicated, manual or unreduced", k)
+			return wrong("tile", "use replicated, manual or unreduced", "a subgroup of kind %v", k)
 		}
 	}
 	if t.devices == nil {
 		return t.checkIota(size)
 	}
 	if len(t.devices) != size {
-		return fmt.Errorf("sharding: %d devices for tile dimensions %v; give %d", len(t.devices), t.dims, size)
+		return wrong("tile", fmt.Sprintf("give %d", size), "%d devices for tile dimensions %v", len(t.devices), t.dims)
 	}
 	seen := make(map[int]bool, size)
 	for _, d := range t.devices {
 		if d < 0 || seen[d] {
-			return fmt.Errorf("sharding: device %d in a tile assignment is negative or repeated", d)
+			return wrong("tile", "give every tile a device of its own, from 0", "device %d in a tile assignment is negative or repeated", d)
 		}
 		seen[d] = true
 	}
@@ -154,7 +156,7 @@ func (s OpSharding) checkTiles() error {
 // Kind returns the kind of the sharding.
 func (s OpSharding) Kind() Kind { return s.kind }
 
-// Device returns the device of a maximal sharding, else -1.
+// Device returns the device of a maximal sharding, and -1 for any other sharding.
 func (s OpSharding) Device() int {
 	if s.kind != KindMaximal {
 		return -1
@@ -162,12 +164,12 @@ func (s OpSharding) Device() int {
 	return s.device
 }
 
-// TileDims returns a copy of the tiles per dimension, subgroups last; nil if
-// the sharding is not tiled.
+// TileDims returns a copy of the numbers of tiles in each dimension, subgroups last. It returns nil
+// if the sharding is not tiled.
 func (s OpSharding) TileDims() []int { return slices.Clone(s.tiles.dims) }
 
-// TileDevices returns the device of each tile in row-major order; nil if the
-// sharding is not tiled.
+// TileDevices returns the device of each tile in row-major order. It returns nil if the sharding is
+// not tiled.
 func (s OpSharding) TileDevices() []int {
 	if s.kind != KindTiled {
 		return nil
@@ -175,15 +177,16 @@ func (s OpSharding) TileDevices() []int {
 	return s.tiles.expand()
 }
 
-// Subgroups returns a copy of the kinds of the trailing tile dimensions that
-// belong to no tensor dimension.
+// Subgroups returns a copy of the kinds of the trailing tile dimensions that belong to no tensor
+// dimension.
 func (s OpSharding) Subgroups() []Kind { return slices.Clone(s.subgroups) }
 
 // Elements returns a copy of the shardings of a tuple's elements.
 func (s OpSharding) Elements() []OpSharding { return slices.Clone(s.elements) }
 
-// TileShape returns the tiles per tensor dimension, without subgroups: [1] for
-// a maximal sharding, as in TensorFlow, and nil where there are no tiles.
+// TileShape returns the numbers of tiles in each tensor dimension, without subgroups: TensorFlow's
+// get_sharding_tile_shape. It returns [1] for a maximal sharding, as TensorFlow does, and nil for a
+// sharding without tiles.
 func (s OpSharding) TileShape() []int {
 	switch s.kind {
 	case KindMaximal:
@@ -194,9 +197,9 @@ func (s OpSharding) TileShape() []int {
 	return nil
 }
 
-// Equal reports whether both shardings put the same tiles on the same devices
-// in the same arrangement. It does not matter how the devices are written;
-// see [OpSharding.Canonical] for shardings of one meaning.
+// Equal reports whether both shardings put the same tiles on the same devices in the same
+// arrangement, whether the devices are listed or in the iota form. To compare the meaning of two
+// shardings, compare their [OpSharding.Canonical].
 func (s OpSharding) Equal(other OpSharding) bool {
 	return s.kind == other.kind && s.device == other.device &&
 		slices.Equal(s.tiles.dims, other.tiles.dims) &&

@@ -17,10 +17,9 @@ func (r Range) Len() int { return r.Stop - r.Start }
 // String returns the range as 0:4.
 func (r Range) String() string { return strconv.Itoa(r.Start) + ":" + strconv.Itoa(r.Stop) }
 
-// ShardShape returns the shape of the piece that each device holds of a tensor
-// of the given shape. The pieces are equal: a spec that does not divide the
-// shape is an error (see [Spec.Validate]). Open dimensions count only the axes
-// they name.
+// ShardShape returns the shape of the piece that each device holds of a tensor of the given shape.
+// All devices hold pieces of the same shape: a spec whose axes do not divide the shape is an error
+// (see [Spec.Validate]). An open dimension is cut by the axes that it names, and by no others.
 func ShardShape(mesh Mesh, spec Spec, shape []int) ([]int, error) {
 	if err := spec.Validate(mesh, shape); err != nil {
 		return nil, err
@@ -32,8 +31,8 @@ func ShardShape(mesh Mesh, spec Spec, shape []int) ([]int, error) {
 	return local, nil
 }
 
-// GlobalShape is the inverse of [ShardShape]: the shape of the tensor of which
-// each device holds a piece of the given shape.
+// GlobalShape returns the shape of a tensor from the shape of the piece that each device holds: the
+// inverse of [ShardShape].
 func GlobalShape(mesh Mesh, spec Spec, local []int) ([]int, error) {
 	if err := spec.validateAxes(mesh); err != nil {
 		return nil, err
@@ -45,7 +44,7 @@ func GlobalShape(mesh Mesh, spec Spec, local []int) ([]int, error) {
 	for i, size := range local {
 		n := shards(mesh, spec.dims[i])
 		if size < 0 || size > math.MaxInt/n {
-			return nil, fmt.Errorf("sharding: dimension %d: a piece of size %d on %d devices has no size", i, size, n)
+			return nil, wrong("global shape", "give sizes from 0 that an int can count", "dimension %d has a piece of size %d on each of %d devices", i, size, n)
 		}
 		global[i] = size * n
 	}
@@ -62,8 +61,8 @@ func shards(mesh Mesh, dim Dim) int {
 	return n
 }
 
-// shardIndex returns which of those pieces the device at coords holds: the
-// place on the first axis counts most.
+// shardIndex returns which of those pieces the device at coords holds: the place on the first axis
+// counts most.
 func shardIndex(mesh Mesh, dim Dim, coords []int) int {
 	index := 0
 	for _, name := range dim.Axes {
@@ -73,7 +72,7 @@ func shardIndex(mesh Mesh, dim Dim, coords []int) int {
 	return index
 }
 
-// IndexRanges returns, per tensor dimension, the indices that a device holds.
+// IndexRanges returns the indices that a device holds in each dimension of a tensor.
 func IndexRanges(mesh Mesh, spec Spec, shape []int, device int) ([]Range, error) {
 	local, err := ShardShape(mesh, spec, shape)
 	if err != nil {
@@ -81,7 +80,7 @@ func IndexRanges(mesh Mesh, spec Spec, shape []int, device int) ([]Range, error)
 	}
 	coords := mesh.Coordinates(device)
 	if coords == nil {
-		return nil, fmt.Errorf("sharding: no device %d in %v; devices are 0 to %d", device, mesh, mesh.Size()-1)
+		return nil, wrong("index ranges", fmt.Sprintf("devices are 0 to %d", mesh.Size()-1), "no device %d in %v", device, mesh)
 	}
 	ranges := make([]Range, len(shape))
 	for i, size := range local {
@@ -91,20 +90,19 @@ func IndexRanges(mesh Mesh, spec Spec, shape []int, device int) ([]Range, error)
 	return ranges, nil
 }
 
-// DevicesHolding returns, ascending, the devices that hold the element of a
-// tensor at the given index (one entry per dimension).
+// DevicesHolding returns, ascending, the devices that hold the element of a tensor at the given
+// index (one entry per dimension).
 func DevicesHolding(mesh Mesh, spec Spec, shape, index []int) ([]int, error) {
 	local, err := ShardShape(mesh, spec, shape)
 	if err != nil {
 		return nil, err
 	}
 	if len(index) != len(shape) {
-		return nil, fmt.Errorf("sharding: index %v for a tensor of shape %v; give one entry per dimension", index, shape)
+		return nil, wrong("devices holding", "give one entry per dimension", "index %v for a tensor of shape %v", index, shape)
 	}
 	for i, at := range index {
 		if at < 0 || at >= shape[i] {
-			return nil, fmt.Errorf("sharding: index %d in dimension %d of a tensor of shape %v; it is between 0 and %d",
-				at, i, shape, shape[i]-1)
+			return nil, wrong("devices holding", fmt.Sprintf("give one between 0 and %d", shape[i]-1), "index %d in dimension %d of a tensor of shape %v", at, i, shape)
 		}
 	}
 	var devices []int
@@ -121,8 +119,8 @@ func DevicesHolding(mesh Mesh, spec Spec, shape, index []int) ([]int, error) {
 	return devices, nil
 }
 
-// ReplicationFactor returns how many devices hold each element of a tensor: the
-// product of the axes that split no dimension.
+// ReplicationFactor returns the number of devices that hold each element of a tensor: the product
+// of the sizes of the axes that split no dimension.
 func ReplicationFactor(mesh Mesh, spec Spec) (int, error) {
 	if err := spec.validateAxes(mesh); err != nil {
 		return 0, err
@@ -134,8 +132,8 @@ func ReplicationFactor(mesh Mesh, spec Spec) (int, error) {
 	return n, nil
 }
 
-// BytesPerDevice returns the bytes each device holds of a tensor whose elements
-// take elementBytes each.
+// BytesPerDevice returns the number of bytes that each device holds of a tensor whose elements take
+// elementBytes bytes each.
 func BytesPerDevice(mesh Mesh, spec Spec, shape []int, elementBytes int) (int64, error) {
 	local, err := ShardShape(mesh, spec, shape)
 	if err != nil {
@@ -146,7 +144,7 @@ func BytesPerDevice(mesh Mesh, spec Spec, shape []int, elementBytes int) (int64,
 
 func sizeBytes(shape []int, elementBytes int) (int64, error) {
 	if elementBytes < 1 {
-		return 0, fmt.Errorf("sharding: %d bytes per element; give the size of the element type, at least 1", elementBytes)
+		return 0, wrong("count bytes", "give the size of the element type, at least 1", "%d bytes per element", elementBytes)
 	}
 	total := int64(elementBytes)
 	for _, size := range shape {
@@ -154,7 +152,7 @@ func sizeBytes(shape []int, elementBytes int) (int64, error) {
 			return 0, nil
 		}
 		if total > math.MaxInt64/int64(size) {
-			return 0, fmt.Errorf("sharding: a tensor of shape %v has more bytes than an int64 counts", shape)
+			return 0, wrong("count bytes", "give a smaller shape", "a tensor of shape %v has more bytes than an int64 counts", shape)
 		}
 		total *= int64(size)
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// SyntaxError reports where a text could not be read.
+// SyntaxError reports what is wrong with a text that could not be read, and where.
 type SyntaxError struct {
 	Form   string // what the text should be, such as "Shardy sharding"
-	Text   string
-	Offset int // byte offset into Text
-	Msg    string
+	Text   string // the whole text
+	Offset int    // byte offset of the problem in Text
+	Msg    string // what is wrong there
 	err    error
 }
 
@@ -23,18 +23,18 @@ func (e *SyntaxError) Error() string {
 	const span = 24
 	at := min(max(e.Offset, 0), len(e.Text))
 	near := e.Text[at:min(at+span, len(e.Text))]
-	return fmt.Sprintf("sharding: %s: %s at offset %d, near %q", e.Form, e.Msg, e.Offset, near)
+	return errkind.Text("sharding: "+e.Form, fmt.Sprintf("%s at offset %d, near %q", e.Msg, e.Offset, near), nil, "")
 }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*SyntaxError) Kind() errkind.Kind { return errkind.ValueError }
 
-// Unwrap returns [errors.ErrUnsupported] if the text is well formed but says
-// something that this package cannot hold.
+// Unwrap returns [errors.ErrUnsupported] if the text is well formed but the types of this package
+// cannot hold what it says.
 func (e *SyntaxError) Unwrap() error { return e.err }
 
-// scanner reads the small texts of this package. Its first error sticks, and
-// every later call reports failure.
+// scanner reads the small texts of this package. Its first error sticks, and every later call
+// reports failure.
 type scanner struct {
 	form string
 	text string

@@ -2,17 +2,17 @@ package sharding
 
 import "strings"
 
-// Shardy returns the spec as a Shardy attribute on the named mesh (without a
-// leading '@'): #sdy.sharding<@mesh, [{"replica"}, {?}], replicated={"x"}>.
+// Shardy returns the spec as a Shardy attribute on the named mesh (without a leading '@'):
+// #sdy.sharding<@mesh, [{"replica"}, {?}], replicated={"x"}>.
 //
-// Shardy wants the explicitly replicated axes in the order of the mesh; use
-// [Spec.Canonical] first if the spec has any.
+// Shardy wants the explicitly replicated axes in the order of the mesh; use [Spec.Canonical] first
+// if the spec has any.
 func (s Spec) Shardy(meshName string) string {
 	return "#sdy.sharding" + s.ShardyBare(meshName)
 }
 
-// ShardyBare returns the form used inside lists of shardings, such as
-// in_shardings: <@mesh, [{"replica"}, {?}]>.
+// ShardyBare returns the spec as it stands inside lists of shardings, such as in_shardings: <@mesh,
+// [{"replica"}, {?}]>.
 func (s Spec) ShardyBare(meshName string) string {
 	var b strings.Builder
 	b.WriteString("<@")
@@ -42,8 +42,8 @@ func (s Spec) ShardyBare(meshName string) string {
 	return b.String()
 }
 
-// ShardyAxes returns axes as a Shardy set, such as manual_axes wants:
-// {"replica", "logical"}. Sort them with [Mesh.SortAxes] first.
+// ShardyAxes returns axes as a Shardy set, for attributes such as manual_axes: {"replica",
+// "logical"}. Sort them with [Mesh.SortAxes] first.
 func ShardyAxes(axes []string) string {
 	var b strings.Builder
 	b.WriteByte('{')
@@ -63,8 +63,7 @@ func writeQuoted(b *strings.Builder, names []string) {
 
 const hexDigits = "0123456789ABCDEF"
 
-// quote writes an MLIR string literal: bytes outside printable ASCII become
-// two hexadecimal digits.
+// quote writes an MLIR string literal: bytes outside printable ASCII become two hexadecimal digits.
 func quote(name string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -82,8 +81,7 @@ func quote(name string) string {
 	return b.String()
 }
 
-// symbol writes the name of an MLIR symbol, quoted unless it is a bare
-// identifier.
+// symbol writes the name of an MLIR symbol, quoted unless it is a bare identifier.
 func symbol(name string) string {
 	for i := range len(name) {
 		if !isSymbolByte(name[i], i == 0) {

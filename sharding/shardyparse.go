@@ -1,10 +1,9 @@
 package sharding
 
-// ParseShardy reads a Shardy sharding, in the form of [Spec.Shardy] or of
-// [Spec.ShardyBare], and returns the name of its mesh. Malformed text is a
-// [*SyntaxError]; so are sub-axes, priorities, unreduced axes and meshes
-// written in place, which a [Spec] cannot hold: these match
-// [errors.ErrUnsupported].
+// ParseShardy reads a Shardy sharding, in the form of [Spec.Shardy] or of [Spec.ShardyBare], and
+// returns the name of its mesh and the spec. The error of malformed text is a [*SyntaxError].
+// Sub-axes, priorities, unreduced axes and meshes written in place, which a [Spec] cannot hold, are
+// a SyntaxError that matches [errors.ErrUnsupported].
 func ParseShardy(text string) (meshName string, spec Spec, err error) {
 	s := &scanner{form: "Shardy sharding", text: text}
 	s.accept("#sdy.sharding")
@@ -65,9 +64,9 @@ func (s *scanner) axisName() string {
 	return name
 }
 
-// ParseShardyMesh reads a Shardy mesh, in the form of [Mesh.Shardy], and
-// returns its name. Malformed text is a [*SyntaxError]; an explicit device
-// order matches [errors.ErrUnsupported].
+// ParseShardyMesh reads a Shardy mesh, in the form of [Mesh.Shardy], and returns its name and the
+// mesh. The error of malformed text is a [*SyntaxError]; that of an explicit device order matches
+// [errors.ErrUnsupported] too.
 func ParseShardyMesh(text string) (name string, mesh Mesh, err error) {
 	s := &scanner{form: "Shardy mesh", text: text}
 	s.expect("sdy.mesh")

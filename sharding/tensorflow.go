@@ -5,44 +5,45 @@ import (
 	"slices"
 )
 
-// UnknownSize is the size of a tensor dimension that is not known yet, in the
-// shapes given to [SplitToLogicalDevices] and [OpSplit].
+// UnknownSize stands for the size of a tensor dimension that is not known yet, in the shapes that
+// [SplitToLogicalDevices] and [OpSplit] take.
 const UnknownSize = -1
 
 // AssignToLogicalDevice returns the sharding of TPUStrategy's
-// experimental_assign_to_logical_device: logical device logical of count holds
-// the tensor.
+// experimental_assign_to_logical_device: of a replica's count logical devices, only the device with
+// the number logical holds the tensor.
 func AssignToLogicalDevice(logical, count int) (OpSharding, error) {
 	if logical < 0 || logical >= count {
-		return OpSharding{}, fmt.Errorf("sharding: assign: no logical device %d; a replica has %d, numbered from 0", logical, count)
+		return OpSharding{}, wrong("assign", fmt.Sprintf("a replica has %d, numbered from 0", count), "no logical device %d", logical)
 	}
 	return OpMaximal(logical)
 }
 
 // ReplicateToLogicalDevices returns the sharding of TPUStrategy's
-// experimental_replicate_to_logical_devices.
+// experimental_replicate_to_logical_devices: every logical device of a replica holds the whole
+// tensor.
 func ReplicateToLogicalDevices() OpSharding { return OpReplicated() }
 
 // SplitToLogicalDevices returns the sharding of TPUStrategy's
-// experimental_split_to_logical_devices: dimension i of a tensor is cut into
-// partitions[i] equal pieces, over all count logical devices.
+// experimental_split_to_logical_devices: dimension i of a tensor is cut into partitions[i] equal
+// pieces, over all count logical devices.
 //
-// It checks in TensorFlow's order: the rank, that each partition divides its
-// dimension (a dimension of [UnknownSize] is not checked, one of size 0
-// divides), and that the product of the partitions is count. A nil shape is one
-// of unknown rank, which is refused; the shape of a scalar is []int{}.
+// It checks in TensorFlow's order: the rank, that each partition divides its dimension (a dimension
+// of [UnknownSize] is not checked, and every partition divides a dimension of size 0), and that the
+// product of the partitions is count. It refuses a nil shape, which stands for an unknown rank; the
+// shape of a scalar is []int{}. A dimension that its partition does not divide is a [*SpecError].
 func SplitToLogicalDevices(shape, partitions []int, count int) (OpSharding, error) {
 	if shape == nil {
-		return OpSharding{}, fmt.Errorf("sharding: split: the tensor's rank is unknown; give its shape, []int{} for a scalar")
+		return OpSharding{}, wrong("split", "give its shape, []int{} for a scalar", "the tensor's rank is unknown")
 	}
 	if len(partitions) != len(shape) {
-		return OpSharding{}, fmt.Errorf("sharding: split: %d partitions %v for the shape %v; give one for each of its %d dimensions",
-			len(partitions), partitions, shape, len(shape))
+		return OpSharding{}, wrong("split", fmt.Sprintf("give one for each of its %d dimensions", len(shape)),
+			"%d partitions %v for the shape %v", len(partitions), partitions, shape)
 	}
 	product := 1
 	for i, n := range partitions {
 		if n < 1 {
-			return OpSharding{}, fmt.Errorf("sharding: split: dimension %d in %d pieces; write 1 to leave it whole", i, n)
+			return OpSharding{}, wrong("split", "write 1 to leave it whole", "dimension %d in %d pieces", i, n)
 		}
 		if size := shape[i]; size != UnknownSize && (size < 0 || size%n != 0) {
 			return OpSharding{}, &SpecError{Problem: Indivisible, Dim: i, DimSize: size, Axis: "partitions", AxisSize: n,
@@ -53,8 +54,8 @@ func SplitToLogicalDevices(shape, partitions []int, count int) (OpSharding, erro
 		}
 	}
 	if product != count {
-		return OpSharding{}, fmt.Errorf("sharding: split: the product of the partitions %v is not the number of logical devices, %d",
-			partitions, count)
+		return OpSharding{}, wrong("split", "give partitions whose product is that number",
+			"the product of the partitions %v is not the number of logical devices, %d", partitions, count)
 	}
 	if len(shape) == 0 {
 		return OpReplicated(), nil
@@ -63,24 +64,23 @@ func SplitToLogicalDevices(shape, partitions []int, count int) (OpSharding, erro
 	return op.Explicit(), err
 }
 
-// OpSplit returns the sharding of xla_sharding.split: dimension dim of a tensor
-// over devices 0 to count-1, unevenly if need be. A negative dim counts from
-// the end. The dimension must have at least count elements, unless it is of
-// [UnknownSize].
+// OpSplit returns the sharding of xla_sharding.split: dimension dim of a tensor is cut over the
+// devices 0 to count-1, unevenly if count does not divide it. A negative dim counts from the end.
+// The dimension must have at least count elements, unless its size is [UnknownSize].
 func OpSplit(shape []int, dim, count int) (OpSharding, error) {
 	at := dim
 	if at < 0 {
 		at += len(shape)
 	}
 	if at < 0 || at >= len(shape) {
-		return OpSharding{}, fmt.Errorf("sharding: split: no dimension %d in the shape %v", dim, shape)
+		return OpSharding{}, wrong("split", fmt.Sprintf("give a dimension below the rank, %d", len(shape)), "no dimension %d in the shape %v", dim, shape)
 	}
 	if count < 1 {
-		return OpSharding{}, fmt.Errorf("sharding: split: %d devices; give at least 1", count)
+		return OpSharding{}, wrong("split", "give at least 1", "%d devices", count)
 	}
 	if size := shape[at]; size != UnknownSize && size < count {
-		return OpSharding{}, fmt.Errorf("sharding: split: dimension %d of the shape %v is smaller than the number of devices, %d",
-			dim, shape, count)
+		return OpSharding{}, wrong("split", "split a larger dimension, or over fewer devices",
+			"dimension %d of the shape %v is smaller than the number of devices, %d", dim, shape, count)
 	}
 	dims := slices.Repeat([]int{1}, len(shape))
 	dims[at] = count
@@ -91,12 +91,11 @@ func OpSplit(shape []int, dim, count int) (OpSharding, error) {
 	return op.Explicit(), nil
 }
 
-// OpMeshSplit returns the sharding of xla_sharding.mesh_split over an array of
-// devices: tensor dimension i is split over array dimension mapping[i], or
-// whole if that is negative, as -1. Any number of dimensions may be whole. The
-// array has the given dims and lists its devices row-major; nil devices are 0, 1,
-// 2 and so on. Array dimensions in manual are left to the program; the others
-// hold copies.
+// OpMeshSplit returns the sharding of xla_sharding.mesh_split over an array of devices: tensor
+// dimension i is split over array dimension mapping[i], and stays whole if mapping[i] is negative.
+// The array has the dimensions dims and lists its devices row-major; nil devices stand for 0, 1, 2
+// and so on. Along the array dimensions in manual the program itself says which device holds what.
+// Along all other unused dimensions the devices hold copies.
 func OpMeshSplit(dims, devices, mapping, manual []int) (OpSharding, error) {
 	size, err := tileCount("mesh dimensions", dims)
 	if err != nil {
@@ -105,7 +104,8 @@ func OpMeshSplit(dims, devices, mapping, manual []int) (OpSharding, error) {
 	var tile, order []int
 	use := func(d int) error {
 		if d >= len(dims) || d < 0 || slices.Contains(order, d) {
-			return fmt.Errorf("sharding: mesh split: no mesh dimension %d in %v, or it is used twice; use each of 0 to %d once, and -1 for a dimension that stays whole", d, dims, len(dims)-1)
+			return wrong("mesh split", fmt.Sprintf("use each of 0 to %d once, and -1 for a dimension that stays whole", len(dims)-1),
+				"no mesh dimension %d in %v, or it is used twice", d, dims)
 		}
 		order = append(order, d)
 		tile = append(tile, dims[d])
@@ -142,7 +142,7 @@ func OpMeshSplit(dims, devices, mapping, manual []int) (OpSharding, error) {
 	placed := tiles{reshape: dims, perm: order}.expand()
 	if devices != nil {
 		if len(devices) != size {
-			return OpSharding{}, fmt.Errorf("sharding: mesh split: %d devices for mesh dimensions %v; give %d", len(devices), dims, size)
+			return OpSharding{}, wrong("mesh split", fmt.Sprintf("give %d", size), "%d devices for mesh dimensions %v", len(devices), dims)
 		}
 		for i, k := range placed {
 			placed[i] = devices[k]

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// maxTiles bounds the devices of a tile assignment, so that a short text or
-// message cannot ask for unbounded memory.
+// maxTiles bounds the devices of a tile assignment, so that a short text or message cannot ask for
+// unbounded memory.
 const maxTiles = 1 << 20
 
-// tiles is an array of devices: explicit, or counted up over the dimensions
-// reshape and then transposed by perm (the iota form).
+// tiles is an array of devices: explicit, or counted up over the dimensions reshape and then
+// transposed by perm (the iota form).
 type tiles struct {
 	dims          []int
 	devices       []int
@@ -22,10 +22,10 @@ func tileCount(what string, dims []int) (int, error) {
 	size := 1
 	for _, n := range dims {
 		if n < 1 {
-			return 0, fmt.Errorf("sharding: %s %v have an entry below 1", what, dims)
+			return 0, wrong("tile", "give at least 1", "%s %v have an entry below 1", what, dims)
 		}
 		if n > maxTiles/size {
-			return 0, fmt.Errorf("sharding: %s %v have more than %d tiles", what, dims, maxTiles)
+			return 0, wrong("tile", "give fewer", "%s %v have more than %d tiles", what, dims, maxTiles)
 		}
 		size *= n
 	}
@@ -38,16 +38,16 @@ func (t tiles) checkIota(size int) error {
 		return err
 	}
 	if count != size {
-		return fmt.Errorf("sharding: iota dimensions %v count %d devices for tile dimensions %v; give %d", t.reshape, count, t.dims, size)
+		return wrong("tile", fmt.Sprintf("give %d", size), "iota dimensions %v count %d devices for tile dimensions %v", t.reshape, count, t.dims)
 	}
 	sorted := slices.Sorted(slices.Values(t.perm))
 	for i := range sorted {
 		if sorted[i] != i {
-			return fmt.Errorf("sharding: %v is not a permutation", t.perm)
+			return wrong("tile", "give each dimension once, from 0", "%v is not a permutation", t.perm)
 		}
 	}
 	if len(t.perm) != len(t.reshape) || len(t.perm) == 0 {
-		return fmt.Errorf("sharding: the permutation %v does not fit the dimensions %v", t.perm, t.reshape)
+		return wrong("tile", "give one entry for each dimension", "the permutation %v does not fit the dimensions %v", t.perm, t.reshape)
 	}
 	return nil
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Problem is what a [SpecError] reports.
+// Problem says what is wrong in a [SpecError].
 type Problem int
 
 // The problems a spec can have.
 const (
-	// UnknownAxis: the spec names an axis that the mesh does not have.
+	// UnknownAxis says that the spec names an axis that the mesh does not have.
 	UnknownAxis Problem = iota + 1
-	// RepeatedAxis: the spec uses an axis more than once.
+	// RepeatedAxis says that the spec uses an axis more than once.
 	RepeatedAxis
-	// RankMismatch: spec and tensor have different ranks.
+	// RankMismatch says that spec and tensor have different ranks.
 	RankMismatch
-	// Indivisible: the axes do not divide the dimension.
+	// Indivisible says that the axes do not divide the dimension.
 	Indivisible
-	// NegativeSize: the tensor has a negative dimension.
+	// NegativeSize says that the tensor has a negative dimension.
 	NegativeSize
-	// BadPart: [P] was given a part of a type that it does not know.
+	// BadPart says that [P] was given a part of a type that it does not take.
 	BadPart
 )
 
@@ -38,8 +38,8 @@ func (p Problem) String() string {
 	return problemNames[p]
 }
 
-// SpecError is one problem of a [Spec] on a mesh and a tensor. Use [errors.As],
-// or [SpecErrors] for all problems of one validation.
+// SpecError reports one problem of a [Spec] on a mesh and a tensor. Find it with [errors.As], or
+// all problems of a validation with [SpecErrors].
 type SpecError struct {
 	Problem  Problem
 	Tensor   string // name of the tensor, if one was given
@@ -52,34 +52,28 @@ type SpecError struct {
 
 // Error returns the problem in one line.
 func (e *SpecError) Error() string {
-	var b strings.Builder
-	b.WriteString("sharding: ")
+	what := "sharding"
 	if e.Tensor != "" {
-		fmt.Fprintf(&b, "tensor %q: ", e.Tensor)
+		what += fmt.Sprintf(": tensor %q", e.Tensor)
 	}
 	if e.Dim >= 0 {
-		fmt.Fprintf(&b, "dimension %d: ", e.Dim)
+		what += fmt.Sprintf(": dimension %d", e.Dim)
 	}
+	reason := e.Problem.String()
 	switch e.Problem {
 	case UnknownAxis:
-		fmt.Fprintf(&b, "the mesh has no axis %q", e.Axis)
+		reason = fmt.Sprintf("the mesh has no axis %q", e.Axis)
 	case RepeatedAxis:
-		fmt.Fprintf(&b, "axis %q is used more than once", e.Axis)
+		reason = fmt.Sprintf("axis %q is used more than once", e.Axis)
 	case Indivisible:
-		fmt.Fprintf(&b, "size %d is not divisible by %d (axes %s)", e.DimSize, e.AxisSize, e.Axis)
+		reason = fmt.Sprintf("size %d is not divisible by %d (axes %s)", e.DimSize, e.AxisSize, e.Axis)
 	case NegativeSize:
-		fmt.Fprintf(&b, "size %d is negative", e.DimSize)
-	default:
-		b.WriteString(e.Problem.String())
+		reason = fmt.Sprintf("size %d is negative", e.DimSize)
 	}
-	if e.Hint != "" {
-		b.WriteString("; ")
-		b.WriteString(e.Hint)
-	}
-	return b.String()
+	return errkind.Text(what, reason, nil, e.Hint)
 }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*SpecError) Kind() errkind.Kind { return errkind.ValueError }
 
 // SpecErrors returns every [*SpecError] within err, in order.
@@ -100,16 +94,14 @@ func SpecErrors(err error) []*SpecError {
 	}
 }
 
-// Validate reports every reason why a tensor of the given shape cannot be laid
-// over the mesh as the spec says. The error joins one [*SpecError] per problem:
-// an unknown or repeated axis, another rank, a dimension that its axes do not
-// divide. A dimension of size 0 is divisible by anything.
+// Validate returns every reason why a tensor of the given shape cannot be laid over the mesh as the
+// spec says. The error joins one [*SpecError] for each problem: an unknown or repeated axis,
+// another rank, a dimension that its axes do not divide. Any axes divide a dimension of size 0.
 func (s Spec) Validate(mesh Mesh, shape []int) error {
 	return s.ValidateTensor(mesh, "", shape)
 }
 
-// ValidateTensor is [Spec.Validate] for a named tensor: the name is in the
-// errors.
+// ValidateTensor returns what [Spec.Validate] returns, with the tensor's name in the errors.
 func (s Spec) ValidateTensor(mesh Mesh, tensor string, shape []int) error {
 	v := validation{spec: s, mesh: mesh, tensor: tensor}
 	v.checkParts()

@@ -11,19 +11,19 @@ import (
 
 // VisualizeOptions says which part of a tensor to draw.
 type VisualizeOptions struct {
-	// Dims are the dimensions to draw, down and across. If nil, they are the
-	// first two, or the only one, across.
+	// Dims are the two dimensions to draw: down, then across. Nil draws the first two dimensions,
+	// and an only dimension across.
 	Dims []int
-	// At is the index in each dimension that is not drawn, one entry per
-	// dimension of the tensor. If nil, it is 0 everywhere.
+	// At is the index in each dimension that is not drawn, one entry per dimension of the tensor.
+	// If nil, it is 0 everywhere.
 	At []int
-	// MaxTiles is the number of tiles drawn in each direction; of more, the
-	// first and last are drawn. If 0, it is 16.
+	// MaxTiles is the largest number of tiles to draw in each direction. If there are more, only
+	// the first and the last are drawn. 0 stands for 16.
 	MaxTiles int
 }
 
-// Visualize draws, in ASCII, which devices hold which part of a tensor: a cell
-// per tile of two dimensions, with the devices that hold it.
+// Visualize draws, in ASCII, which devices hold which part of a tensor: a cell for each tile of two
+// dimensions, with the devices that hold the tile.
 func Visualize(w io.Writer, mesh Mesh, spec Spec, shape []int, options VisualizeOptions) error {
 	var held []holding
 	for device := range mesh.Size() {
@@ -36,8 +36,8 @@ func Visualize(w io.Writer, mesh Mesh, spec Spec, shape []int, options Visualize
 	return draw(w, fmt.Sprintf("%v of %v on %v", spec, shape, mesh), shape, held, options)
 }
 
-// VisualizeOp is [Visualize] for a sharding that names devices, of which it
-// shows 0 to devices-1.
+// VisualizeOp draws, as [Visualize] does, which of the devices 0 to devices-1 hold which part of a
+// tensor under an [OpSharding].
 func VisualizeOp(w io.Writer, op OpSharding, shape []int, devices int, options VisualizeOptions) error {
 	var held []holding
 	for device := range devices {
@@ -100,13 +100,13 @@ func draw(w io.Writer, title string, shape []int, held []holding, options Visual
 func (o VisualizeOptions) dims(rank int) (down, across int, err error) {
 	switch {
 	case o.MaxTiles < 0 || o.MaxTiles == 1:
-		return 0, 0, fmt.Errorf("sharding: visualize: MaxTiles is %d; give at least 2, or 0 for 16", o.MaxTiles)
+		return 0, 0, wrong("visualize", "give at least 2, or 0 for 16", "MaxTiles is %d", o.MaxTiles)
 	case o.Dims == nil && rank >= 2:
 		return 0, 1, nil
 	case o.Dims == nil:
 		return -1, rank - 1, nil // -1 stands for no dimension
 	case len(o.Dims) != 2 || o.Dims[0] == o.Dims[1] || slices.Min(o.Dims) < 0 || slices.Max(o.Dims) >= rank:
-		return 0, 0, fmt.Errorf("sharding: visualize: Dims is %v; give two dimensions below the rank, %d", o.Dims, rank)
+		return 0, 0, wrong("visualize", fmt.Sprintf("give two dimensions below the rank, %d", rank), "Dims is %v", o.Dims)
 	}
 	return o.Dims[0], o.Dims[1], nil
 }
@@ -116,18 +116,18 @@ func (o VisualizeOptions) at(shape []int, down, across int) ([]int, error) {
 		return make([]int, len(shape)), nil
 	}
 	if len(o.At) != len(shape) {
-		return nil, fmt.Errorf("sharding: visualize: At is %v; give one entry per dimension, %d", o.At, len(shape))
+		return nil, wrong("visualize", fmt.Sprintf("give one entry per dimension, %d", len(shape)), "At is %v", o.At)
 	}
 	for d, at := range o.At {
 		if d != down && d != across && (at < 0 || at >= max(shape[d], 1)) {
-			return nil, fmt.Errorf("sharding: visualize: At is %d in dimension %d of size %d", at, d, shape[d])
+			return nil, wrong("visualize", "give an index below the size", "At is %d in dimension %d of size %d", at, d, shape[d])
 		}
 	}
 	return o.At, nil
 }
 
-// covers reports whether the holding has the index in the dimensions that are
-// not drawn. An empty dimension has no index to miss.
+// covers reports whether the holding has the index in the dimensions that are not drawn. An empty
+// dimension has no index to miss.
 func (h holding) covers(at []int, down, across int) bool {
 	for d, r := range h.ranges {
 		if d != down && d != across && r.Len() > 0 && (at[d] < r.Start || at[d] >= r.Stop) {
@@ -227,8 +227,8 @@ func writeGrid(b *strings.Builder, rows, columns grading, limit int, cell func(r
 	}
 }
 
-// elide returns the numbers below count, or, if they are more than limit, the
-// first and last of them around a -1.
+// elide returns the numbers below count, or, if they are more than limit, the first and last of
+// them around a -1.
 func elide(count, limit int) []int {
 	var shown []int
 	for i := range count {
