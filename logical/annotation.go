@@ -8,38 +8,40 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Kind tells the annotations apart.
+// Kind says which annotation an [Annotation] is.
 type Kind int
 
 const (
-	// None leaves the placement to the partitioner.
+	// None annotates nothing: the partitioner chooses the placement.
 	None Kind = iota
-	// KindAssign makes the tensor on one logical device. An argument or a variable of a
-	// step is stored whole on every logical device all the same.
+	// KindAssign is the kind of [AssignTo]: one logical device makes the tensor.
 	KindAssign
-	// KindReplicate keeps a whole copy on every logical device.
+	// KindReplicate is the kind of [Replicated]: every logical device holds a whole copy.
 	KindReplicate
-	// KindSplit cuts dimensions into parts, one a logical device.
+	// KindSplit is the kind of [SplitInto]: every logical device holds one part.
 	KindSplit
 )
 
-// Annotation says where a tensor lives among the logical devices of a replica.
-// It is an immutable value; the zero value annotates nothing.
+// Annotation says which logical devices of a replica hold a tensor, and which part of it. It is the
+// value form of TPUStrategy's experimental_assign_to_logical_device,
+// experimental_replicate_to_logical_devices and experimental_split_to_logical_devices. An
+// Annotation is immutable; the zero value annotates nothing.
 type Annotation struct {
 	kind   Kind
 	device int
 	parts  []int
 }
 
-// AssignTo is the annotation of [Assign]. An argument or a variable that it annotates
-// is stored whole on every logical device of the replica: memory is saved by
-// [SplitInto].
+// AssignTo returns the annotation of [Assign]: experimental_assign_to_logical_device. An argument
+// or a variable with this annotation is stored whole on every logical device of the replica; use
+// [SplitInto] to save memory.
 func AssignTo(device int) Annotation { return Annotation{kind: KindAssign, device: device} }
 
-// Replicated is the annotation of [Replicate].
+// Replicated returns the annotation of [Replicate]: experimental_replicate_to_logical_devices.
 func Replicated() Annotation { return Annotation{kind: KindReplicate} }
 
-// SplitInto is the annotation of [Split]: one count of parts a dimension.
+// SplitInto returns the annotation of [Split], with the number of parts of each dimension:
+// experimental_split_to_logical_devices.
 func SplitInto(parts ...int) Annotation {
 	return Annotation{kind: KindSplit, parts: slices.Clone(parts)}
 }
@@ -47,10 +49,11 @@ func SplitInto(parts ...int) Annotation {
 // Kind returns which annotation this is.
 func (a Annotation) Kind() Kind { return a.kind }
 
-// Device returns the logical device of an Assign, otherwise 0.
+// Device returns the logical device of an annotation of kind [KindAssign], and 0 for any other.
 func (a Annotation) Device() int { return a.device }
 
-// Parts returns a copy of the parts of a Split, one a dimension, otherwise nil.
+// Parts returns a copy of the numbers of parts, one for each dimension, of an annotation of kind
+// [KindSplit], and nil for any other.
 func (a Annotation) Parts() []int { return slices.Clone(a.parts) }
 
 // Equal reports whether two annotations are the same.
@@ -58,8 +61,7 @@ func (a Annotation) Equal(b Annotation) bool {
 	return a.kind == b.kind && a.device == b.device && slices.Equal(a.parts, b.parts)
 }
 
-// String prints the annotation as it is written: split(1, 2), assign(0),
-// replicate, or none.
+// String prints the annotation as split(1, 2), assign(0), replicate or none.
 func (a Annotation) String() string {
 	switch a.kind {
 	case KindAssign:
@@ -76,44 +78,40 @@ func (a Annotation) String() string {
 	return "none"
 }
 
-// Error says why an annotation does not fit a tensor.
+// Error reports why an annotation does not fit a tensor, or why a region cannot run on a logical
+// device.
 type Error struct {
 	// Op is "assign", "split", "replicate" or "on".
 	Op string
-	// Tensor names the tensor, if the caller gave it a name, and Shape is its
-	// shape.
+	// Tensor is the tensor's name, or "" if the caller gave none. Shape is the tensor's shape.
 	Tensor string
 	Shape  []int
-	// Dim is the dimension at fault, or -1.
+	// Dim is the dimension at fault, or -1 if the error is about no dimension.
 	Dim int
 	// Devices is the number of logical devices of a replica.
 	Devices int
-	// Reason says what is wrong, Hint what to write instead.
+	// Reason says what is wrong, and Hint what to write instead.
 	Reason, Hint string
 }
 
+// Error returns "logical: op tensor of shape: reason; hint".
 func (e *Error) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "logical: %s", e.Op)
+	what := "logical: " + e.Op
 	if e.Tensor != "" {
-		fmt.Fprintf(&b, " %q", e.Tensor)
+		what += fmt.Sprintf(" %q", e.Tensor)
 	}
 	if e.Shape != nil {
-		fmt.Fprintf(&b, " of shape %v", e.Shape)
+		what += fmt.Sprintf(" of shape %v", e.Shape)
 	}
-	fmt.Fprintf(&b, ": %s", e.Reason)
-	if e.Hint != "" {
-		fmt.Fprintf(&b, "; %s", e.Hint)
-	}
-	return b.String()
+	return errkind.Text(what, e.Reason, nil, e.Hint)
 }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*Error) Kind() errkind.Kind { return errkind.ValueError }
 
-// Validate checks the annotation against a tensor of the given shape on a replica
-// of devices logical devices. The order of the checks is TensorFlow's: for a
-// split the rank, then each dimension, then the product of the parts.
+// Validate returns an [*Error] if the annotation does not fit a tensor of the given shape on a
+// replica of the given number of logical devices. It checks in TensorFlow's order: for a split the
+// rank, then each dimension, then the product of the parts.
 func (a Annotation) Validate(tensor string, shape []int, devices int) error {
 	fail := func(op string, dim int, hint, format string, args ...any) error {
 		return &Error{

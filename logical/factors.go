@@ -7,20 +7,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// AxisName is the mesh axis of the logical devices of a replica. When splits
-// need it cut, its pieces are AxisName.0, AxisName.1, ... from major to minor.
+// AxisName is the name of the mesh axis of a replica's logical devices. If splits need the axis
+// cut, its pieces are AxisName.0, AxisName.1 and so on, from major to minor.
 const AxisName = "logical"
 
-// Factors is the logical axis cut so that every split of a step is a choice of
-// whole axes: [2, 4] for 8 logical devices means mesh axes of size 2 and 4, the
-// last one fastest. A nil Factors is the uncut axis.
+// Factors lists the sizes of the mesh axes into which the logical axis is cut, so that every split
+// of a step takes whole axes: [2, 4] for 8 logical devices means mesh axes of size 2 and 4, of
+// which the last varies fastest.
 type Factors []int
 
-// Factorize finds the coarsest factors that express all the splits among the
-// annotations with the parts in row-major order. Each split of parts p0, p1, ...
-// cuts the row-major list of devices at the prefix products p0, p0*p1, ...; a
-// common factorization exists exactly when the cuts of all splits divide one
-// another. Splits that do not agree (3 x 2 and 2 x 3 of 6 devices) are an error.
+// Factorize returns the fewest factors that express all splits among the annotations, with the
+// parts in row-major order. A split into parts p0, p1, ... cuts the row-major list of devices at
+// the products p0, p0*p1, ... Common factors exist exactly if the cuts of all splits divide one
+// another. Splits without common factors, such as 3 x 2 and 2 x 3 of 6 devices, are an [*Error].
 func Factorize(devices int, annotations ...Annotation) (Factors, error) {
 	cuts := []int{1, devices}
 	for _, a := range annotations {
@@ -49,7 +48,7 @@ func Factorize(devices int, annotations ...Annotation) (Factors, error) {
 	return factors, nil
 }
 
-// Axes returns the mesh axes of the factors, major to minor.
+// Axes returns the mesh axes of the factors, from major to minor.
 func (f Factors) Axes() []sharding.Axis {
 	if len(f) == 1 {
 		return []sharding.Axis{{Name: AxisName, Size: f[0]}}
@@ -61,7 +60,7 @@ func (f Factors) Axes() []sharding.Axis {
 	return axes
 }
 
-// Names returns the names of the axes, major to minor.
+// Names returns the names of the axes, from major to minor.
 func (f Factors) Names() []string {
 	var names []string
 	for _, axis := range f.Axes() {
@@ -70,10 +69,9 @@ func (f Factors) Names() []string {
 	return names
 }
 
-// Spec returns the sharding of an annotated tensor of the given rank. A tensor
-// that is assigned, replicated or not annotated is whole on each logical device.
-// The annotation must be valid for the tensor, and the factors must come from a
-// [Factorize] that saw it.
+// Spec returns the sharding of an annotated tensor of the given rank. A tensor that is assigned,
+// replicated or not annotated is whole on each logical device. The annotation must be valid for the
+// tensor, and must be among those that [Factorize] made the factors from.
 func (a Annotation) Spec(rank int, f Factors) sharding.Spec {
 	if a.kind != KindSplit {
 		return sharding.Replicated(rank)

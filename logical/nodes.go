@@ -6,83 +6,80 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Target is what a graph's backend implements so that the node functions of this
-// package reach it. The lowering's trace is the one implementation; a graph of
-// another backend has no logical devices, and annotating it is an error.
+// Target is the interface of a graph's backend that has logical devices. The trace of package
+// lowering implements it. Annotating a node of another backend is an error.
 type Target interface {
-	// LogicalDevices is the number of logical devices of a replica.
+	// LogicalDevices returns the number of logical devices of a replica.
 	LogicalDevices() int
-	// Next says what the next identity op traced into the graph stands for.
+	// Next says what the next identity op that is traced into the graph stands for.
 	Next(op Op)
-	// BeginRegion and EndRegion bracket ops that run on one logical device.
+	// BeginRegion and EndRegion bracket the ops that run on one logical device.
 	BeginRegion(device int) error
 	EndRegion()
-	// InRegion reports whether ops traced now belong to a region.
+	// InRegion reports whether ops that are traced now belong to a region.
 	InRegion() bool
 }
 
-// Op is what an identity op of the graph stands for in the lowered program.
+// Op says what an identity op of the graph stands for in the lowered program.
 type Op struct {
 	Kind OpKind
-	// Annotation is set for OpAnnotate. Adjoint says that the operand is the adjoint
-	// of an annotated tensor: what is made from it then belongs to the place, as what
-	// makes the tensor does.
+	// Annotation is set for OpAnnotate. Adjoint is true if the operand is the adjoint of an
+	// annotated tensor: the ops that read the operand then belong to the tensor's device, as the
+	// ops that make the tensor do.
 	Annotation Annotation
 	Adjoint    bool
-	// Slot holds a value from OpSave for OpLoad and OpZeros.
+	// Slot keeps the value of an OpSave for an OpLoad or an OpZeros.
 	Slot *Slot
 }
 
-// OpKind tells ops apart.
+// OpKind is the kind of an [Op].
 type OpKind int
 
 const (
-	// OpAnnotate constrains the operand by the annotation.
+	// OpAnnotate returns the operand, placed by the annotation.
 	OpAnnotate OpKind = iota + 1
-	// OpSave is the operand itself, kept in the slot.
+	// OpSave returns the operand, and keeps it in the slot.
 	OpSave
-	// OpLoad is the slot's value, whatever the operand.
+	// OpLoad ignores the operand and returns the slot's value.
 	OpLoad
-	// OpZeros is zeros of the slot's shape, whatever the operand.
+	// OpZeros ignores the operand and returns zeros of the shape of the slot's value.
 	OpZeros
 )
 
-// Slot carries a value of the lowered program past the graph's edges. Value
-// belongs to the target.
+// Slot carries a value of the lowered program from one node to another that no edge of the graph
+// connects. Value belongs to the target.
 type Slot struct{ Value any }
 
-// Assign makes x on logical device k of the replica alone: the op that makes x runs
-// there, and with it the ops before it that nothing else reads and the ops of its
-// gradient. The other logical devices skip them and receive x where they use it,
-// which costs its bytes on the interconnect; ops that are assigned to the same device
-// one after another send nothing in between. It returns x, as a node to go on with.
+// Assign makes x on logical device k of the replica alone, as experimental_assign_to_logical_device
+// does, and returns x as a node to go on with. Device k runs the op that makes x, the ops before it
+// whose results no other op reads, and the ops of their gradients. The other logical devices skip
+// these ops and receive x where they use it, which costs x's bytes on the interconnect. Consecutive
+// ops that are assigned to one device send nothing in between.
 //
-// Nothing moves where x is whole on every logical device anyway: an argument, a
-// variable, a constant, the result of a collective, or one of these reshaped. An op on
-// split tensors stays in parts, and x then becomes whole on every device; random
-// numbers, and ops in the body of a loop or in a branch, are made on all devices. The
-// first assignment of a tensor counts. To run several ops on one device whatever reads
-// them, use [On].
+// Assign moves nothing if every logical device has the whole of x in any case: if x is an argument,
+// a variable, a constant, the result of a collective, or one of these reshaped. An op on split
+// tensors stays in parts, and x becomes whole on every device. Random numbers, and ops in the body
+// of a loop or in a branch, run on all devices. The first assignment of a tensor counts. To run
+// several ops on one device, whichever ops read their results, use [On].
 //
-// Like all functions on nodes it panics with an [*Error], here if the replica has no
-// device k; devices count from 0.
+// Assign panics with an [*Error] if the replica has no device k; devices count from 0.
 func Assign(x *graph.Node, k int) *graph.Node { return annotate("assign", x, AssignTo(k)) }
 
-// Replicate returns x with a whole copy on every logical device of the replica.
-// The gradient is replicated too.
+// Replicate returns x with a whole copy on every logical device of the replica, as
+// experimental_replicate_to_logical_devices does. The gradient is replicated too.
 func Replicate(x *graph.Node) *graph.Node { return annotate("replicate", x, Replicated()) }
 
-// Split returns x cut into parts over the logical devices of the replica:
-// dimension i into parts[i] pieces, 1 for a dimension that stays whole. There is
-// one number a dimension, each divides its dimension, and their product is the
-// number of logical devices; otherwise it panics with an [*Error] that names the
-// dimension. The gradient is cut the same way.
+// Split returns x cut into parts over the logical devices of the replica, as
+// experimental_split_to_logical_devices does: dimension i is cut into parts[i] pieces, 1 for a
+// dimension that stays whole. parts has one number for each dimension, each number divides its
+// dimension, and the product of the numbers is the number of logical devices; otherwise Split
+// panics with an [*Error] that names the dimension. The gradient is cut the same way.
 func Split(x *graph.Node, parts ...int) *graph.Node {
 	return annotate("split", x, SplitInto(parts...))
 }
 
-// Apply annotates x by a value: what Assign, Replicate and Split do. None
-// returns x.
+// Apply annotates x with a value, as Assign, Replicate or Split does. It returns x for an
+// annotation of kind [None].
 func Apply(x *graph.Node, a Annotation) *graph.Node {
 	if a.kind == None {
 		return x
@@ -108,8 +105,8 @@ func place(op string, x *graph.Node, a Annotation, adjoint bool) *graph.Node {
 	})
 }
 
-// targetOf returns the target of a node's graph, or panics with an error that
-// says why there is none.
+// targetOf returns the target of a node's graph, or panics with an error that says why there is
+// none.
 func targetOf(op string, x *graph.Node) Target {
 	if x == nil {
 		panic(&Error{Op: op, Dim: -1, Reason: "a nil node", Hint: "pass a node of the step"})

@@ -7,18 +7,17 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// On runs f on logical device k alone: the other logical devices of the replica
-// skip its ops, forward and backward, and receive the result. f gets x and
-// returns one node of any shape.
+// On runs f on logical device k alone: the other logical devices of the replica skip the ops of f,
+// forward and backward, and receive the result. f gets x and returns one node of any shape.
 //
-// f may use variables and constants from outside. Any other node from outside
-// must come in as an argument, see [OnMany]. Regions do not nest, and hold neither
-// annotations nor collectives: a replica's other devices do not run them. A region
-// has a gradient, but no second one: differentiating it again is an error.
+// f may use variables and constants from outside. Pass any other node from outside as an argument
+// (see [OnMany]). Regions do not nest. They hold neither annotations nor collectives, because the
+// replica's other devices would not run them. A region has a gradient but no second one:
+// differentiating it again is an error. On panics with an [*Error].
 //
-// The result is sent from device k to the others, which costs its bytes on the
-// interconnect; so do the gradients that leave the region in the backward pass.
-// Values that the backward pass needs from the forward pass stay on device k.
+// Device k sends the result to the others, which costs the result's bytes on the interconnect. So
+// do the gradients that leave the region in the backward pass. Values that the backward pass needs
+// from the forward pass stay on device k.
 func On(k int, x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
 	if f == nil {
 		return OnMany(k, []*graph.Node{x}, nil)[0]
@@ -28,8 +27,8 @@ func On(k int, x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
 	})[0]
 }
 
-// OnMany is [On] for several arguments and results. There is at least one
-// argument.
+// OnMany runs a region on one logical device as [On] does, with several arguments and results. It
+// needs at least one argument and one result.
 func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
 	if len(inputs) == 0 {
 		panic(&Error{Op: "on", Dim: -1, Reason: "no arguments", Hint: "pass the nodes that the region reads"})
@@ -83,24 +82,24 @@ func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.N
 type region struct {
 	target Target
 	device int
-	// sources are the nodes outside of the region that gradients flow to, and
-	// leaves the nodes of the region that stand for them.
+	// sources are the nodes outside of the region that gradients flow to, and leaves the nodes of
+	// the region that stand for them.
 	sources, leaves []*graph.Node
 	// backward is set while the region's gradient is traced.
 	backward bool
 }
 
-// run returns what body traces inside the region. A panic of body ends the region
-// too: the step may recover from it and go on.
+// run returns what body traces inside the region. A panic of body ends the region too: the step may
+// recover from it and go on.
 func (r *region) run(body func() []*graph.Node) []*graph.Node {
 	begin(r.target, r.device)
 	defer r.target.EndRegion()
 	return body()
 }
 
-// enter returns the node that stands inside of the region for one from outside. The
-// gradient of the region is taken from its results to these nodes and ends there;
-// result carries it on. Another gradient that arrives here would be lost.
+// enter returns the node that stands inside of the region for one from outside. The gradient of the
+// region is taken from its results to these nodes and ends there; result carries it on. Another
+// gradient that arrives here would be lost.
 func (r *region) enter(x *graph.Node) *graph.Node {
 	return graph.IdentityWithCustomGradient(x, func(_, _ *graph.Node) *graph.Node {
 		if !r.backward {
@@ -112,9 +111,9 @@ func (r *region) enter(x *graph.Node) *graph.Node {
 	})
 }
 
-// collect finds the region's sources: its arguments and the variables that its
-// ops read or that it returns. Another node from outside would lose its gradient at
-// the region's border, so it is refused unless it has no inputs (a constant).
+// collect finds the region's sources: its arguments and the variables that its ops read or that it
+// returns. Another node from outside would lose its gradient at the region's border, so it is
+// refused unless it has no inputs (a constant).
 func (r *region) collect(nodes, inputs, enters, outputs []*graph.Node) {
 	add := func(source, leaf *graph.Node) {
 		if leaf.DType().IsFloat() && !slices.Contains(r.leaves, leaf) {
@@ -151,11 +150,10 @@ func (r *region) collect(nodes, inputs, enters, outputs []*graph.Node) {
 	}
 }
 
-// result returns the node that stands outside for the region's y. GoMLX gives a
-// node one input to carry gradients to, and the region has several sources; so
-// the result is a sum over the sources in which the first term is y and the
-// others are zeros, each with the gradient of its source. The compiler drops the
-// zeros.
+// result returns the node that stands outside for the region's y. GoMLX gives a node one input to
+// carry gradients to, and the region has several sources; so the result is a sum over the sources
+// in which the first term is y and the others are zeros, each with the gradient of its source. The
+// compiler drops the zeros.
 func (r *region) result(y *graph.Node) *graph.Node {
 	slot := &Slot{}
 	r.target.Next(Op{Kind: OpSave, Slot: slot})
