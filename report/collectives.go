@@ -12,33 +12,30 @@ import (
 // Collective sums up the collectives of one kind over one axis.
 type Collective struct {
 	// Kind is the op's name: all-reduce, all-gather, reduce-scatter, all-to-all,
-	// collective-permute, collective-broadcast; or send, over the data-center
-	// network.
+	// collective-permute, collective-broadcast, or send over the data-center network.
 	Kind string `json:"kind"`
-	// Axis is "replica" where groups join the same logical device of several
-	// replicas, "logical" where they join the logical devices of one replica,
-	// "replica+logical" otherwise; "slices" for a send to another slice, over the
-	// data-center network, with which the compiler takes collectives of several
-	// slices apart; "unknown" if the program gives the groups in a form that is
-	// not read, which then count as pairs.
+	// Axis says which cores a collective joins: "replica" for the same logical device of several
+	// replicas, "logical" for the logical devices of one replica, "replica+logical" for both, and
+	// "slices" for a send to another slice, of which the compiler makes the collectives of several
+	// slices. It is "unknown" if the program gives the groups in a form that this package does not
+	// read; the groups then count as pairs.
 	Axis string `json:"axis"`
 	// GroupSize is the number of cores that one collective joins.
 	GroupSize int `json:"group_size"`
-	// Count is how often such a collective starts in a step, on one core. One
-	// that carries several tensors counts once.
+	// Count is the number of these collectives that one core starts in a step. A collective of
+	// several tensors counts once.
 	Count int `json:"count"`
-	// Bytes is the size of its operands on one core, over the whole step.
+	// Bytes is the size of all their operands on one core, over the whole step.
 	Bytes int64 `json:"bytes"`
-	// Moved is what one core sends in a step if the group is a ring: the least
-	// that the operation needs.
+	// Moved is the number of bytes that one core sends in a step if each group is a ring: the least
+	// that the collectives need.
 	Moved int64 `json:"moved_bytes"`
-	// InLoop says that some are in a loop whose number of rounds is not known;
-	// these count as one round.
+	// InLoop is true if some of the collectives are in a loop whose number of rounds is not known.
+	// These count as one round.
 	InLoop bool `json:"unknown_rounds,omitempty"`
 }
 
-// collectiveKinds are the ops that move data between cores, under the names of
-// their starts.
+// collectiveKinds are the ops that move data between cores, under the names of their starts.
 var collectiveKinds = map[string]string{
 	"all-reduce": "all-reduce", "all-reduce-start": "all-reduce",
 	"all-gather": "all-gather", "all-gather-start": "all-gather",
@@ -49,8 +46,8 @@ var collectiveKinds = map[string]string{
 	"send":                 "send",
 }
 
-// collectives finds the collectives of a program of replicas times perReplica
-// partitions, most bytes first.
+// collectives finds the collectives of a program of replicas times perReplica partitions, most
+// bytes first.
 func (m *hloModule) collectives(replicas, perReplica int) []Collective {
 	c := &counter{module: m, replicas: replicas, perReplica: perReplica, byKey: map[collectiveKey]*Collective{}}
 	c.walk(m.entry, 1, false, 0)
@@ -78,8 +75,8 @@ type counter struct {
 	steps                int
 }
 
-// maxSteps bounds the walk of a damaged program, in which computations may call
-// each other without end.
+// maxSteps bounds the walk of a damaged program, in which computations may call each other without
+// end.
 const maxSteps = 1 << 22
 
 // walk visits the instructions of a computation that runs times times.
@@ -176,8 +173,8 @@ func (c *counter) add(kind string, computation *hloComputation, i *hloInstructio
 // share is n-1 of n parts of so many bytes.
 func share(bytes, n int64) int64 { return min(product64(bytes, n-1)/n, maxFigure/2) }
 
-// product64 and sum64 are products and sums of figures from 0, of which none is more
-// than a damaged program can make of them.
+// product64 and sum64 are products and sums of figures from 0, of which none is more than a damaged
+// program can make of them.
 func product64[T int | int64](a, b T) T {
 	if b > 0 && a > maxFigure/b {
 		return maxFigure
@@ -189,8 +186,8 @@ func sum64(a, b int64) int64 { return min(a, maxFigure) + min(b, maxFigure) }
 
 const maxFigure = 1 << 61
 
-// axis says along what the partitions of the groups differ: partition r*P + p is
-// logical device p of replica r.
+// axis says along what the partitions of the groups differ: partition r*P + p is logical device p
+// of replica r.
 func (c *counter) axis(groups [][]int) string {
 	var replica, logical bool
 	for _, group := range groups {

@@ -3,15 +3,14 @@ package report
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// addCost takes the compiler's account of a program, in which each loop counts once,
-// and adds what the other rounds do by the optimized program, which is nil if it
-// cannot be read. text is the StableHLO, of one replica if it is ours.
+// addCost takes the compiler's account of a program, in which each loop counts once, and adds what
+// the other rounds do by the optimized program, which is nil if it cannot be read. text is the
+// StableHLO, of one replica if it is ours.
 func (r *Report) addCost(p *pjrt.Executable, m *hloModule, text []byte, ours bool) error {
 	flops, unknown := modelFLOPs(text)
 	r.Cost = Cost{FLOPs: -1, BytesAccessed: -1, ModelFLOPs: flops}
@@ -34,7 +33,7 @@ func (r *Report) addCost(p *pjrt.Executable, m *hloModule, text []byte, ours boo
 	if errors.Is(err, errors.ErrUnsupported) {
 		r.note("the plugin estimates no cost")
 	} else if err != nil {
-		return fmt.Errorf("report: %w", err)
+		return fromPlugin("read the cost analysis", err)
 	}
 	number := func(name string, more float64) float64 {
 		v, ok := cost[name].(float32)

@@ -1,5 +1,5 @@
-// Package report says what a compiled step will need before it runs: the memory of
-// each core, which collectives it makes, what it computes and moves.
+// Package report describes a compiled step before it runs: the memory that it needs on each core,
+// its collectives, its operations and the bytes that it moves.
 //
 //	compiled, err := step.Compiled(ctx, images, labels)
 //	r, err := compiled.Report()
@@ -7,23 +7,24 @@
 //
 // # Where the figures come from
 //
-// Memory is the compiler's account of one core's program. Operations and bytes are
-// its cost analysis, which counts a loop once, and what the other rounds of loops add
-// by the optimized program. The collectives are read from the optimized program too,
-// after the partitioner has put its own in, with the loops' rounds counted. Shardings
-// are the step's, as it was lowered. A core's memory is what the plugin says programs
-// may use, its peak and the rate of its memory what is published for the chip: see
+// The figures of memory are the compiler's account of one core's program. Operations and bytes are
+// the compiler's cost analysis, which counts a loop once, plus the other rounds of the loops, which
+// this package counts in the optimized program. The collectives come from the optimized program
+// too, which holds those of the partitioner; they count as often as their loops run. The shardings
+// are those with which the step was lowered. The size of a core's memory is what the plugin lets
+// programs use. A core's peak and the rate of its memory are published figures of the chip; see
 // [github.com/tpustrategy/tpustrategy/tpu.Generations] for the sources.
 //
-// The roofline is a bound and no time of a step: what the operations take one after
-// another at the peak or the rate, whichever is more, without those whose time is not
-// known, such as collectives. Model FLOPs utilization is what the model asks for,
-// matrix products and convolutions as they were written, over what the cores could do
-// in the roofline: the real figure is lower.
+// The roofline is a lower bound on time, not the time of a step. It adds up the operations, each at
+// the peak or at the rate of memory, whichever takes longer. It leaves out operations whose time is
+// not known, such as collectives. Model FLOPs utilization is the number of operations in the step's
+// matrix products and convolutions, as they were written, divided by the number of operations that
+// the cores could do in the time of the roofline. A run reaches less.
 //
 // # Forms
 //
-// [Report.WriteText] is for terminals, [Report.WriteHTML] a page with pictures
-// that needs nothing else, and the JSON form holds everything that both show.
-// All three depend on the report alone and are the same each time.
+// [Report.WriteText] writes a text for terminals, and [Report.WriteHTML] a page with pictures that
+// needs no other file. The JSON form holds everything that both show. Each form depends on the
+// report alone and is the same each time.
 package report
+

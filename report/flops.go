@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The two forms in which StableHLO writes a matrix product and a convolution:
-// generic, as this module's lowering does, and pretty.
+// The two forms in which StableHLO writes a matrix product and a convolution: generic, as this
+// module's lowering does, and pretty.
 var (
 	genericDot = regexp.MustCompile(`(?s)"stablehlo\.dot_general"\([^)]*\)\s*[<{].*?lhs_contracting_dimensions = \[([0-9, ]*)\].*?: \((tensor<[^>]*>), tensor<[^>]*>\) -> (tensor<[^>]*>)`)
 	prettyDot  = regexp.MustCompile(`stablehlo\.dot_general %[^\n]*?contracting_dims = \[([0-9, ]*)\] x [^\n]*: \((tensor<[^>]*>), tensor<[^>]*>\) -> (tensor<[^>]*>)`)
@@ -15,9 +15,9 @@ var (
 	convolve   = regexp.MustCompile(`(?s)stablehlo\.convolution"?\(.*?x\[([0-9a-z, ]*)\]\s*->.*?: \(tensor<[^>]*>, (tensor<[^>]*>)\) -> (tensor<[^>]*>)`)
 )
 
-// modelFLOPs counts the operations of the matrix products and convolutions of a
-// StableHLO text, a multiplication and an addition as two, as often as they run, and
-// the loops whose number of rounds is not known, which count as one.
+// modelFLOPs counts the operations of the matrix products and convolutions of a StableHLO text, a
+// multiplication and an addition as two, as often as they run, and the loops whose number of rounds
+// is not known, which count as one.
 func modelFLOPs(text []byte) (flops float64, unknown int) {
 	structure := parseText(string(text))
 	for _, form := range []*regexp.Regexp{genericDot, prettyDot} {

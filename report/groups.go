@@ -1,22 +1,21 @@
 package report
 
 import (
-	"fmt"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// axisRef is an axis of a mesh, or the part of it that is left after its first
-// pre parts and has size parts.
+// axisRef is an axis of a mesh, or the part of it that is left after its first pre parts and has
+// size parts.
 type axisRef struct {
 	axis, pre, size uint64
 	part            bool
 }
 
-// parseMeshGroups reads a MeshAxesReplicaGroupListProto: field 1 is a mesh, whose
-// axes are 1 (a name and, as 2, a size), and field 2 are the axes that the groups
-// run over. It answers nil for a mesh whose devices are not in order.
+// parseMeshGroups reads a MeshAxesReplicaGroupListProto: field 1 is a mesh, whose axes are 1 (a
+// name and, as 2, a size), and field 2 are the axes that the groups run over. It answers nil for a
+// mesh whose devices are not in order.
 func parseMeshGroups(b []byte) (groups [][]int, err error) {
 	var sizes []uint64
 	var refs []axisRef
@@ -74,11 +73,11 @@ func parseAxisRef(b []byte) (ref axisRef, err error) {
 	return ref, err
 }
 
-// meshGroups cuts the axes where the references begin and end, and joins the
-// devices that differ along the referenced pieces only.
+// meshGroups cuts the axes where the references begin and end, and joins the devices that differ
+// along the referenced pieces only.
 func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 	bad := func() ([][]int, error) {
-		return nil, fmt.Errorf("%w: groups over %v of a mesh %v", ErrProgram, refs, sizes)
+		return nil, malformed(nil, "groups over %v of a mesh %v", refs, sizes)
 	}
 	total := uint64(1)
 	for _, n := range sizes {

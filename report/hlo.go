@@ -12,12 +12,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// ErrProgram is matched by the error of a program that cannot be read.
+// ErrProgram matches the error of an optimized program that cannot be read.
 var ErrProgram = errkind.New(errkind.ValueError, "report: malformed program")
 
-// The program that a compiler hands back is an HloModuleProto. Of its messages
-// these types keep what collectives are told by. Field numbers are from
-// xla/service/hlo.proto and xla/xla_data.proto.
+// The program that a compiler hands back is an HloModuleProto. Of its messages these types keep
+// what collectives are told by. Field numbers are from xla/service/hlo.proto and
+// xla/xla_data.proto.
 
 // hloModule is a program: its computations by id, and the one that runs.
 type hloModule struct {
@@ -44,8 +44,8 @@ type hloInstruction struct {
 	pairs    [][2]int
 	// trips are the rounds of a loop that the compiler has noted; 0 without a note.
 	trips int
-	// index is that of a get-tuple-element, number that of a parameter, direction a
-	// comparison's, such as LT, and target a custom call's.
+	// index is that of a get-tuple-element, number that of a parameter, direction a comparison's,
+	// such as LT, and target a custom call's.
 	index, number     uint64
 	direction, target string
 	// scalar is the value of an integer constant of one element.
@@ -53,8 +53,8 @@ type hloInstruction struct {
 	hasScalar bool
 	// product is what a matrix product or a convolution sums over.
 	product hloProduct
-	// host says that a send is to the host, slices that it is the host which
-	// sends on to another slice.
+	// host says that a send is to the host, slices that it is the host which sends on to another
+	// slice.
 	host, slices bool
 	// unreadable are groups in a form that is not read.
 	unreadable bool
@@ -85,7 +85,7 @@ func parseProgram(p pjrt.Program) (*hloModule, error) {
 			return nil, err
 		}
 	default:
-		return nil, fmt.Errorf("report: a program of format %q: %w", p.Format, errors.ErrUnsupported)
+		return nil, &errkind.Fault{Op: "report: read the optimized program", Reason: fmt.Sprintf("it has the format %q", p.Format), Match: errors.ErrUnsupported}
 	}
 	m := &hloModule{computations: map[uint64]*hloComputation{}}
 	err := fields(module, func(n protowire.Number, v value) error {
@@ -103,7 +103,7 @@ func parseProgram(p pjrt.Program) (*hloModule, error) {
 		return nil, err
 	}
 	if m.computations[m.entry] == nil {
-		return nil, fmt.Errorf("%w: it has no entry computation", ErrProgram)
+		return nil, malformed(nil, "it has no entry computation")
 	}
 	return m, nil
 }
@@ -193,8 +193,8 @@ func parseInstruction(b []byte) (*hloInstruction, error) {
 	return i, err
 }
 
-// parseDeviceList reads a CollectiveDeviceListProto: groups one by one, or as an
-// iota that is reshaped and transposed.
+// parseDeviceList reads a CollectiveDeviceListProto: groups one by one, or as an iota that is
+// reshaped and transposed.
 func parseDeviceList(b []byte) (groups [][]int, err error) {
 	err = fields(b, func(n protowire.Number, v value) error {
 		switch n {
@@ -226,7 +226,7 @@ func parseGroup(b []byte) (group []int, err error) {
 		for b := v.bytes; len(b) > 0; {
 			id, size := protowire.ConsumeVarint(b)
 			if size < 0 {
-				return fmt.Errorf("%w: %w", ErrProgram, protowire.ParseError(size))
+				return malformed(protowire.ParseError(size), "")
 			}
 			group, b = append(group, int(min(id, maxDevices))), b[size:]
 		}
@@ -234,14 +234,14 @@ func parseGroup(b []byte) (group []int, err error) {
 	})
 	for _, id := range group {
 		if id >= maxDevices {
-			return nil, fmt.Errorf("%w: a device of more than %d", ErrProgram, maxDevices)
+			return nil, malformed(nil, "a device of more than %d", maxDevices)
 		}
 	}
 	return group, err
 }
 
-// parseIota reads an IotaReplicaGroupListProto: the numbers from 0 in the shape
-// reshape, transposed by perm, in groups of size.
+// parseIota reads an IotaReplicaGroupListProto: the numbers from 0 in the shape reshape, transposed
+// by perm, in groups of size.
 func parseIota(b []byte) ([][]int, error) {
 	var count, size uint64
 	var reshape, perm []uint64
@@ -262,25 +262,25 @@ func parseIota(b []byte) ([][]int, error) {
 		return nil, err
 	}
 	if count == 0 || size == 0 || count > maxDevices || size > maxDevices/count || len(reshape) != len(perm) {
-		return nil, fmt.Errorf("%w: %d groups of %d devices", ErrProgram, count, size)
+		return nil, malformed(nil, "%d groups of %d devices", count, size)
 	}
 	total := count * size
 	product := uint64(1)
 	for _, n := range reshape {
 		if n == 0 || n > total/product {
-			return nil, fmt.Errorf("%w: %d devices in the shape %v", ErrProgram, total, reshape)
+			return nil, malformed(nil, "%d devices in the shape %v", total, reshape)
 		}
 		product *= n
 	}
 	seen := map[uint64]bool{}
 	for _, axis := range perm {
 		if axis >= uint64(len(reshape)) || seen[axis] {
-			return nil, fmt.Errorf("%w: the permutation %v", ErrProgram, perm)
+			return nil, malformed(nil, "the permutation %v", perm)
 		}
 		seen[axis] = true
 	}
 	if product != total {
-		return nil, fmt.Errorf("%w: %d devices in the shape %v", ErrProgram, total, reshape)
+		return nil, malformed(nil, "%d devices in the shape %v", total, reshape)
 	}
 	strides := make([]uint64, len(reshape))
 	stride := uint64(1)
@@ -326,7 +326,7 @@ type value struct {
 func (v value) numbers(list []uint64) ([]uint64, error) {
 	list, err := protoint.Numbers(list, protoint.Field{Value: v.number, Bytes: v.bytes})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrProgram, err)
+		return nil, malformed(err, "")
 	}
 	return list, nil
 }
@@ -335,7 +335,7 @@ func (v value) numbers(list []uint64) ([]uint64, error) {
 func fields(m []byte, visit func(n protowire.Number, v value) error) error {
 	for f, err := range protoint.Fields(m) {
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrProgram, err)
+			return malformed(err, "")
 		}
 		if err := visit(f.Number, value{f.Value, f.Bytes, f.Bytes != nil}); err != nil {
 			return err

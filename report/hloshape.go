@@ -1,13 +1,11 @@
 package report
 
 import (
-	"fmt"
-
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// hloShape is an array, or a tuple of shapes. Memory is where it lies: 0 is the
-// device's main memory.
+// hloShape is an array, or a tuple of shapes. Memory is where it lies: 0 is the device's main
+// memory.
 type hloShape struct {
 	element  uint64
 	dims     []uint64
@@ -18,7 +16,7 @@ type hloShape struct {
 // parseShape reads a ShapeProto.
 func parseShape(b []byte, depth int) (s hloShape, err error) {
 	if depth > maxDepth {
-		return s, fmt.Errorf("%w: tuples in tuples", ErrProgram)
+		return s, malformed(nil, "tuples in tuples")
 	}
 	err = fields(b, func(n protowire.Number, v value) (err error) {
 		switch n {
@@ -124,8 +122,8 @@ func (s hloShape) moved(bytes float64) traffic {
 	return traffic{bytes, bytes}
 }
 
-// traffic is what an operation reads and writes: of all memories, and of the
-// device's main memory alone.
+// traffic is what an operation reads and writes: of all memories, and of the device's main memory
+// alone.
 type traffic struct{ bytes, main float64 }
 
 func (t traffic) plus(o traffic) traffic { return traffic{t.bytes + o.bytes, t.main + o.main} }

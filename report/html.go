@@ -7,6 +7,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 //go:embed page.html
@@ -19,9 +21,9 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"dims":     dimsText, "layout": Tensor.layout,
 }).Parse(pageText))
 
-// WriteHTML writes the report as one page with pictures: the memory of a core,
-// who holds what of the largest tensors, and the collectives. The page needs
-// nothing else, no network and no scripts.
+// WriteHTML writes the report as one page with pictures: the memory of a core, the parts of the
+// largest tensors on their devices, and the collectives. The page needs no other file, no network
+// and no scripts.
 func (r *Report) WriteHTML(w io.Writer) error {
 	largest := r.Largest("")
 	data := struct {
@@ -41,7 +43,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		}
 	}
 	if err := page.Execute(w, data); err != nil {
-		return fmt.Errorf("report: %w", err)
+		return &errkind.Fault{Op: "report: write the page", Err: err}
 	}
 	return nil
 }
@@ -66,8 +68,8 @@ type barPiece struct {
 	X, Width float64
 }
 
-// bar lays the parts side by side on a scale of which 1000 is the limit, or the
-// total if that is more or the limit is not known.
+// bar lays the parts side by side on a scale of which 1000 is the limit, or the total if that is
+// more or the limit is not known.
 func (m Memory) bar() []barPiece {
 	scale := float64(max(m.Limit, m.Total, 1))
 	var bar []barPiece

@@ -15,8 +15,8 @@ type hloProduct struct {
 // windowDim is a dimension of a convolution's window.
 type windowDim struct{ size, stride, low, dilation, base int64 }
 
-// parse reads a field of an instruction: 15 the window, 16 a convolution's
-// dimensions, 30 a matrix product's, 50 and 61 the groups.
+// parse reads a field of an instruction: 15 the window, 16 a convolution's dimensions, 30 a matrix
+// product's, 50 and 61 the groups.
 func (p *hloProduct) parse(field protowire.Number, v value) error {
 	switch field {
 	case 15:
@@ -78,8 +78,8 @@ func (p hloProduct) dot(left, out hloShape) float64 {
 	return flops
 }
 
-// convolution counts a convolution's operations: for each element of the result the
-// products whose input lies inside, and not in the padding or between dilated rows.
+// convolution counts a convolution's operations: for each element of the result the products whose
+// input lies inside, and not in the padding or between dilated rows.
 func (p hloProduct) convolution(in, kernel, out hloShape) float64 {
 	flops := 2 * in.dim(p.inputFeature) / float64(max(p.featureGroups, 1)) *
 		out.dim(p.outputFeature) * in.dim(p.inputBatch) / float64(max(p.batchGroups, 1))
@@ -94,8 +94,8 @@ func (p hloProduct) convolution(in, kernel, out hloShape) float64 {
 // maxInside bounds what is counted one by one; a larger window is taken for full.
 const maxInside = 1 << 22
 
-// inside counts the places of the window in one dimension that lie on the input,
-// over all places of the result.
+// inside counts the places of the window in one dimension that lie on the input, over all places of
+// the result.
 func (w windowDim) inside(in, out int64) float64 {
 	if w.low == 0 && w.base == 1 && (out-1)*w.stride+(w.size-1)*w.dilation < in {
 		return float64(w.size) * float64(out)

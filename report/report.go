@@ -11,168 +11,169 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// FormatVersion is the version of the report's JSON form. It grows when a field
-// changes its meaning; new fields leave it. Version 1 counted what is in a loop once,
-// and had a sum of the compiler's, "seconds", in the place of "roofline_seconds".
+// FormatVersion is the version of the report's JSON form. It grows when a field changes its
+// meaning, and not for new fields. Version 1 counted the operations of a loop once, and had a sum
+// of the compiler's, "seconds", in the place of "roofline_seconds".
 const FormatVersion = 2
 
-// Report is what is known of a compiled step before it runs. It is plain data:
-// its JSON form holds all of it. Sizes are in bytes, times in seconds.
+// Report describes a compiled step before it runs. It is plain data, all of which its JSON form
+// holds. Sizes are in bytes, times in seconds.
 type Report struct {
 	Version int    `json:"version"`
 	Step    string `json:"step"`
 	Target  Target `json:"target"`
-	// Replicas is R and LogicalDevices P: the program has R*P partitions.
+	// Replicas is the number of replicas, and LogicalDevices the number of logical devices of each.
+	// The program has Replicas * LogicalDevices partitions.
 	Replicas       int    `json:"replicas"`
 	LogicalDevices int    `json:"logical_devices"`
 	Mesh           string `json:"mesh,omitempty"`
 	Memory         Memory `json:"memory"`
-	// Tensors are the step's variables, arguments and results at its border.
+	// Tensors are the step's variables, arguments and results.
 	Tensors     []Tensor     `json:"tensors"`
 	Collectives []Collective `json:"collectives"`
 	Cost        Cost         `json:"cost"`
-	// LoweringSeconds and CompilingSeconds are how long the step took to make.
+	// LoweringSeconds and CompilingSeconds are the times that lowering and compiling the step took.
 	LoweringSeconds  float64 `json:"lowering_seconds,omitempty"`
 	CompilingSeconds float64 `json:"compiling_seconds,omitempty"`
 	// Notes say what the report could not find out.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Target is what a step was compiled for.
+// Target describes the devices that a step was compiled for.
 type Target struct {
-	// Name is such as "v5e:2x4", or "cpu".
+	// Name is the name of a slice, such as "v5e:2x4", or "cpu".
 	Name string `json:"name"`
-	// Kind is the plugin's name of the devices, and Platform its version.
+	// Kind is the plugin's name for the devices, and Platform the plugin's version.
 	Kind     string `json:"kind"`
 	Platform string `json:"platform"`
 	Devices  int    `json:"devices"`
 	Chips    int    `json:"chips,omitempty"`
 	Hosts    int    `json:"hosts,omitempty"`
-	// HBMBytes is the memory of one core; 0 if it is not known.
+	// HBMBytes is the size of one core's memory; 0 if it is not known.
 	HBMBytes int64 `json:"hbm_bytes,omitempty"`
-	// PeakFLOPS is the published peak of one core in bfloat16 operations a
-	// second; 0 if it is not known.
+	// PeakFLOPS is the published peak of one core in bfloat16 operations per second; 0 if it is not
+	// known.
 	PeakFLOPS float64 `json:"peak_flops,omitempty"`
-	// HBMBandwidth is the published rate of a core's memory in bytes a second; 0
-	// if it is not known.
+	// HBMBandwidth is the published rate of one core's memory in bytes per second; 0 if it is not
+	// known.
 	HBMBandwidth float64 `json:"hbm_bandwidth,omitempty"`
 }
 
-// Memory is what the program needs of one core's memory, by the compiler's
-// account.
+// Memory says how much of one core's memory the program needs, by the compiler's account.
 type Memory struct {
 	Arguments   int64 `json:"arguments"`
 	Outputs     int64 `json:"outputs"`
 	Temporaries int64 `json:"temporaries"`
-	// Aliased is the part of Outputs that takes over the memory of arguments.
+	// Aliased is the part of Outputs that reuses the memory of arguments.
 	Aliased int64 `json:"aliased"`
 	Code    int64 `json:"code"`
 	// Total is Arguments + Outputs - Aliased + Temporaries + Code.
 	Total int64 `json:"total"`
-	// Peak is the compiler's own figure, without the code, which may count what
-	// the others leave out; 0 if it gives none.
+	// Peak is the compiler's own peak, without the code. It may count memory that the other figures
+	// leave out. It is 0 if the compiler gives none.
 	Peak int64 `json:"peak,omitempty"`
-	// Needs is the greater of Total and Peak + Code: what the verdict is about.
+	// Needs is the greater of Total and Peak + Code. The verdict compares it with Limit.
 	Needs int64 `json:"needs"`
-	// Limit is the core's memory; 0 if it is not known.
+	// Limit is the size of the core's memory; 0 if it is not known.
 	Limit   int64   `json:"limit,omitempty"`
 	Verdict Verdict `json:"verdict"`
 }
 
-// Verdict says whether a program fits.
+// Verdict says whether a program fits into the memory of a core.
 type Verdict string
 
 const (
-	// Fits is a program with room to spare.
+	// Fits says that the program leaves at least a tenth of the memory.
 	Fits Verdict = "fits"
-	// Tight is one that leaves less than a tenth of the memory.
+	// Tight says that the program leaves less than a tenth of the memory.
 	Tight Verdict = "tight"
-	// TooLarge is one that needs more than there is.
+	// TooLarge says that the program needs more memory than a core has.
 	TooLarge Verdict = "too large"
-	// Unknown is the verdict where the memory of a core is not known.
+	// Unknown says that the size of a core's memory is not known.
 	Unknown Verdict = "unknown"
 )
 
-// Tensor is a tensor at the step's border.
+// Tensor describes a variable, an argument or a result of the step.
 type Tensor struct {
 	// Role is "variable", "argument" or "result".
 	Role  string `json:"role"`
 	Name  string `json:"name"`
 	DType string `json:"dtype"`
-	// Shape is a replica's tensor and Shard what one core holds of it.
+	// Shape is the shape of one replica's tensor, and Shard the shape of the part that one core
+	// holds.
 	Shape []int `json:"shape"`
 	Shard []int `json:"shard"`
-	// PerReplica tensors differ between replicas; others are the same on each.
+	// PerReplica is true if the tensor differs between replicas, and false if all replicas have the
+	// same.
 	PerReplica bool `json:"per_replica"`
-	// Annotation says how it is laid over the logical devices, as it was written,
-	// and Spec how over the mesh.
+	// Annotation says how the tensor is laid over the logical devices, as the program's author
+	// wrote it, and Spec how it is laid over the mesh.
 	Annotation string `json:"annotation"`
 	Spec       string `json:"spec"`
-	// BytesPerCore is what each core holds, TotalBytes one replica's tensor.
+	// BytesPerCore is the size of the part that each core holds, and TotalBytes that of one
+	// replica's tensor.
 	BytesPerCore int64 `json:"bytes_per_core"`
 	TotalBytes   int64 `json:"total_bytes"`
 	// Copies is the number of logical devices that hold each element.
 	Copies int `json:"copies"`
-	// Donated says that a result takes over its memory.
+	// Donated is true if a result reuses the tensor's memory.
 	Donated bool `json:"donated,omitempty"`
-	// Starts are the first indices of the part that each logical device holds;
-	// none where each holds the whole.
+	// Starts holds the first index, in each dimension, of the part that each logical device holds.
+	// It is empty if each logical device holds the whole tensor.
 	Starts [][]int `json:"starts,omitempty"`
 }
 
-// Cost is an estimate of one run, and what follows from it. What is in a loop counts
-// as often as the loop runs, where that is known; a note says where it is not, and
-// such a loop counts as one round.
+// Cost estimates one run of the step. The operations of a loop count as often as the loop runs. A
+// loop whose number of rounds is not known counts as one round, and a note says so.
 type Cost struct {
-	// FLOPs and BytesAccessed are one core's: the compiler's account, which counts
-	// each loop once, and the other rounds of its loops by the optimized program.
-	// They are negative if the compiler gives none.
+	// FLOPs and BytesAccessed are the figures of one core: the compiler's account, which counts
+	// each loop once, plus the other rounds of the loops, counted in the optimized program. They
+	// are negative if the compiler gives no account.
 	FLOPs         float64 `json:"flops_per_core"`
 	BytesAccessed float64 `json:"bytes_accessed_per_core"`
-	// RooflineSeconds is the least time of one core's operations one after another:
-	// of each the more of its arithmetic at the target's published peak and its
-	// traffic with the main memory at the published rate. It is not the time of a
-	// step: operations rarely reach the peak, some run side by side, and those whose
-	// time is not known, collectives, transfers and kernels, are left out. It is 0
-	// where the peak, the rate or the optimized program is not known.
+	// RooflineSeconds is the least time of one core's operations, one after another. Each operation
+	// takes the time of its arithmetic at the published peak, or of its traffic with the main
+	// memory at the published rate, whichever is longer. It is not the time of a step: operations
+	// rarely reach the peak, some run side by side, and it leaves out collectives, transfers and
+	// kernels, whose time is not known. It is 0 if the peak, the rate or the optimized program is
+	// not known.
 	RooflineSeconds float64 `json:"roofline_seconds,omitempty"`
-	// Untimed is how many operations of a step RooflineSeconds leaves out.
+	// Untimed is the number of operations of a step that RooflineSeconds leaves out.
 	Untimed int `json:"untimed_operations,omitempty"`
-	// FloorSeconds is the least time of the same operations all at once: the more of
-	// their arithmetic at the peak and their traffic with the main memory at the rate;
-	// 0 if these are not known.
+	// FloorSeconds is the least time of the same operations if all run at once: the time of all
+	// arithmetic at the peak, or of all traffic with the main memory at the rate, whichever is
+	// longer. It is 0 if the peak or the rate is not known.
 	FloorSeconds float64 `json:"floor_seconds,omitempty"`
-	// ModelFLOPs counts the matrix products and convolutions of the step as it
-	// was written, on all replicas: what the model asks for, without what
-	// splitting it adds.
+	// ModelFLOPs is the number of operations in the matrix products and convolutions of the step as
+	// it was written, on all replicas. It does not count what splitting the step adds.
 	ModelFLOPs float64 `json:"model_flops"`
-	// Utilization is ModelFLOPs over what all cores can do at their published peak in
-	// RooflineSeconds, or in FloorSeconds where there is none: more than a run
-	// reaches. It is 0 if one of these is not known.
+	// Utilization is ModelFLOPs divided by the number of operations that all cores can do at their
+	// published peak in RooflineSeconds, or in FloorSeconds if RooflineSeconds is 0. A run reaches
+	// less. It is 0 if these figures are not known.
 	Utilization float64 `json:"model_flops_utilization,omitempty"`
 }
 
-// Input is what a report is made from.
+// Input is what [New] makes a report from.
 type Input struct {
 	// Step is the step's name.
 	Step   string
 	Target Target
-	// Replicas and LogicalDevices are R and P; 0 means 1.
+	// Replicas and LogicalDevices are those of the strategy; 0 stands for 1.
 	Replicas, LogicalDevices int
-	// Program is the compiled program, which stays the caller's.
+	// Program is the compiled program. The caller still owns it.
 	Program *pjrt.Executable
-	// Module is the step as it was assembled; nil for a program from elsewhere,
-	// whose StableHLO is then Text.
+	// Module is the step as package lowering assembled it. For a program from elsewhere it is nil,
+	// and Text is the program's StableHLO.
 	Module *module.Module
 	Text   []byte
-	// Variables says which arguments of the module are variables.
+	// Variables is true for each argument of the module that is a variable.
 	Variables                         []bool
 	LoweringSeconds, CompilingSeconds float64
 }
 
-// New makes the report of a compiled program. What the plugin cannot say is left
-// out, with a note; errors are those of the plugin, or match [ErrProgram] for an
-// optimized program that cannot be read.
+// New returns the report of a compiled program. It leaves out the figures that the plugin does not
+// give, with a note for each. It returns errors of the plugin, and an error that matches
+// [ErrProgram] for an optimized program that cannot be read.
 func New(in Input) (*Report, error) {
 	r := &Report{
 		Version: FormatVersion, Step: in.Step, Target: in.Target,
@@ -209,7 +210,7 @@ func (r *Report) addTensors(m *module.Module, variables []bool) error {
 	add := func(role string, p module.Placed) error {
 		copies, err := sharding.ReplicationFactor(m.Mesh, p.Spec)
 		if err != nil {
-			return fmt.Errorf("report: %s %q: %w", role, p.Name, err)
+			return ofTensor(role, p.Name, err)
 		}
 		if !p.PerReplica {
 			copies /= r.Replicas
@@ -224,7 +225,7 @@ func (r *Report) addTensors(m *module.Module, variables []bool) error {
 			// The first devices of the mesh are replica 0's.
 			ranges, err := sharding.IndexRanges(m.Mesh, p.Spec, p.Global, device)
 			if err != nil {
-				return fmt.Errorf("report: %s %q: %w", role, p.Name, err)
+				return ofTensor(role, p.Name, err)
 			}
 			start := []int{}
 			for _, r := range ranges {
@@ -276,7 +277,7 @@ func (r *Report) addMemory(p *pjrt.Executable) error {
 		r.Memory.Verdict = Unknown
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("report: %w", err)
+		return fromPlugin("read memory statistics", err)
 	}
 	m := Memory{
 		Arguments: stats.Arguments, Outputs: stats.Outputs, Temporaries: stats.Temp, Aliased: stats.Alias, Code: stats.GeneratedCode,
@@ -304,7 +305,7 @@ func (r *Report) optimized(p *pjrt.Executable) (*hloModule, error) {
 		r.note("the plugin does not give the optimized program, so the collectives are not known, and what is in loops counts once")
 		return nil, nil
 	} else if err != nil {
-		return nil, fmt.Errorf("report: %w", err)
+		return nil, fromPlugin("read the optimized program", err)
 	}
 	m, err := parseProgram(program)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -326,8 +327,8 @@ func (r *Report) addCollectives(m *hloModule) {
 	}
 }
 
-// Largest returns the tensors of a role, or of all if it is empty, with the most
-// bytes per core first.
+// Largest returns the tensors of a role, or all tensors if role is empty, in the order of their
+// bytes per core, the largest first.
 func (r *Report) Largest(role string) []Tensor {
 	var all []Tensor
 	for _, t := range r.Tensors {
@@ -339,8 +340,8 @@ func (r *Report) Largest(role string) []Tensor {
 	return all
 }
 
-// CollectiveBytes sums the bytes that collectives along an axis take and move: see
-// [Collective].
+// CollectiveBytes returns the sums of [Collective].Bytes and of [Collective].Moved over the
+// collectives of an axis.
 func (r *Report) CollectiveBytes(axis string) (bytes, moved int64) {
 	for _, c := range r.Collectives {
 		if c.Axis == axis {

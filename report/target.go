@@ -2,7 +2,7 @@ package report
 
 import "github.com/tpustrategy/tpustrategy/tpu/system"
 
-// TargetOf describes a slice as a target.
+// TargetOf returns the description of a slice as a target.
 func TargetOf(facts system.SliceFacts) Target {
 	return Target{
 		Name: facts.Name, Kind: facts.Kind, Platform: facts.Plugin, Devices: facts.Devices, Chips: facts.Chips, Hosts: facts.Hosts,

@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// WriteText writes the report for people, in about 80 columns. A control character
-// in a name, which could move a terminal's cursor, is written as U+FFFD.
+// WriteText writes the report as text for people, in about 80 columns. It writes U+FFFD for a
+// control character in a name, which could move a terminal's cursor.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s: %d replicas of %d logical devices\n", r.Step, r.Target, r.Replicas, r.LogicalDevices)
@@ -31,7 +31,7 @@ func printable(r rune) rune {
 	return r
 }
 
-// String is such as "v5e:2x4 (8 x TPU v5 lite, 1 hosts)".
+// String prints the target as "v5e:2x4 (8 x TPU v5 lite, hosts: 1)".
 func (t Target) String() string {
 	text := t.Name
 	if t.Devices > 0 {
@@ -172,7 +172,7 @@ func (r *Report) costText(b *strings.Builder) {
 	}
 }
 
-// Bytes writes a number of bytes, such as "1.50 MiB".
+// Bytes returns a number of bytes as text, such as "1.50 MiB".
 func Bytes(n int64) string {
 	for _, unit := range []struct {
 		size int64
@@ -185,7 +185,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// SI writes a number with a decimal prefix, such as "197.00 TFLOP/s".
+// SI returns a number with a decimal prefix and its unit as text, such as "197.00 TFLOP/s".
 func SI(x float64, unit string) string {
 	for _, prefix := range []struct {
 		size float64
@@ -198,7 +198,7 @@ func SI(x float64, unit string) string {
 	return fmt.Sprintf("%.0f %s", x, unit)
 }
 
-// Seconds writes a time, such as "1.25 ms".
+// Seconds returns a time in seconds as text, such as "1.25 ms".
 func Seconds(s float64) string {
 	switch {
 	case s >= 1:

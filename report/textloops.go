@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// textStructure is how often the parts of a StableHLO text run: its functions, by
-// their calls, and the bodies of its loops.
+// textStructure is how often the parts of a StableHLO text run: its functions, by their calls, and
+// the bodies of its loops.
 type textStructure struct {
 	functions []textFunction // in the order of the text
 	loops     []textLoop
@@ -113,8 +113,7 @@ func (s *textStructure) times(at int) float64 {
 	return times
 }
 
-// addLoop reads a loop, in the generic or the pretty form, whose operands begin at an
-// offset.
+// addLoop reads a loop, in the generic or the pretty form, whose operands begin at an offset.
 func (s *textStructure) addLoop(text string, start, operands int) {
 	end := closing(text, operands-1, '(', ')')
 	if end < 0 {
@@ -218,8 +217,8 @@ func blockNames(region string) []string {
 // loopReader finds out how often a loop runs.
 type loopReader struct {
 	condition, body, before string
-	// initial are the first values of the state, inCondition and inBody the names of
-	// the state there.
+	// initial are the first values of the state, inCondition and inBody the names of the state
+	// there.
 	initial, inCondition, inBody []string
 }
 

@@ -1,11 +1,10 @@
 package report
 
-// A loop's rounds are known where the compiler has noted them, or where its
-// condition compares a counter, which each round moves by a constant, with a
-// constant.
+// A loop's rounds are known where the compiler has noted them, or where its condition compares a
+// counter, which each round moves by a constant, with a constant.
 
-// term is what is known of a value: an integer, an element of the loop's state plus
-// an integer, the whole state, or a tuple.
+// term is what is known of a value: an integer, an element of the loop's state plus an integer, the
+// whole state, or a tuple.
 type term struct {
 	kind   termKind
 	n      int64  // the integer
@@ -135,8 +134,8 @@ func (e *evaluator) comparison(at frame, id uint64, depth int) (direction string
 	return "", term{}, term{}
 }
 
-// rounds is how often the body of a loop, which stands in a computation, runs, and
-// whether that is known.
+// rounds is how often the body of a loop, which stands in a computation, runs, and whether that is
+// known.
 func (m *hloModule) rounds(in *hloComputation, loop *hloInstruction) (int, bool) {
 	if loop.trips > 0 {
 		return loop.trips, true
@@ -188,8 +187,8 @@ func (m *hloModule) rounds(in *hloComputation, loop *hloInstruction) (int, bool)
 // maxRounds bounds a loop's rounds, so that products of them stay numbers.
 const maxRounds = 1 << 40
 
-// countRounds counts the rounds of a counter that starts at a number and is moved by
-// step while it compares with the limit so.
+// countRounds counts the rounds of a counter that starts at a number and is moved by step while it
+// compares with the limit so.
 func countRounds(direction string, start, limit, step int64) (int, bool) {
 	distance := limit - start
 	switch direction {

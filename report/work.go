@@ -6,9 +6,8 @@ import "slices"
 type work struct {
 	flops   float64
 	traffic traffic
-	// seconds is the least time of the operations one after another, by the peak and
-	// the rate of memory of a target, and atOnce what they do together, without those
-	// that untimed counts.
+	// seconds is the least time of the operations one after another, by the peak and the rate of
+	// memory of a target, and atOnce what they do together, without those that untimed counts.
 	seconds float64
 	atOnce  struct{ flops, main float64 }
 	untimed float64
@@ -32,8 +31,7 @@ func (w *work) add(o work, times float64) {
 // worker counts a program's work.
 type worker struct {
 	module *hloModule
-	// peak and rate are the target's operations and bytes a second; 0 if they are not
-	// known.
+	// peak and rate are the target's operations and bytes a second; 0 if they are not known.
 	peak, rate float64
 	// once counts each loop for one round, as compilers' own accounts do.
 	once  bool
@@ -137,8 +135,8 @@ var moving = []string{
 	"erf", "atan2", // transcendental functions are counted apart
 }
 
-// flops counts an operation's arithmetic: two for each product that is summed, one
-// for each element otherwise.
+// flops counts an operation's arithmetic: two for each product that is summed, one for each element
+// otherwise.
 func (w *worker) flops(c *hloComputation, i *hloInstruction, depth int) float64 {
 	operand := func(k int) hloShape {
 		if k < len(i.operands) {
@@ -192,8 +190,8 @@ func (w *worker) inside(fusion *hloInstruction, depth int) (flops float64) {
 	return flops
 }
 
-// traffic is what an operation reads and writes. What takes or writes a part of a
-// tensor touches the part.
+// traffic is what an operation reads and writes. What takes or writes a part of a tensor touches
+// the part.
 func (w *worker) traffic(c *hloComputation, i *hloInstruction, depth int) (t traffic) {
 	shape := func(k int) hloShape {
 		if k < len(i.operands) {
@@ -233,8 +231,8 @@ func (w *worker) traffic(c *hloComputation, i *hloInstruction, depth int) (t tra
 	return t.plus(i.shape.in())
 }
 
-// read is how many bytes of an operand a fusion reads: of one that it only takes
-// parts of, the parts.
+// read is how many bytes of an operand a fusion reads: of one that it only takes parts of, the
+// parts.
 func (w *worker) read(fusion *hloInstruction, number uint64, whole hloShape, depth int) float64 {
 	all := float64(whole.bytes())
 	bytes, out := w.readInside(fusion, number, all, depth)
@@ -244,8 +242,8 @@ func (w *worker) read(fusion *hloInstruction, number uint64, whole hloShape, dep
 	return min(bytes, all)
 }
 
-// readInside is how many of all bytes of an operand the operations in a fusion read,
-// and whether it is also, as it is, the fusion's result.
+// readInside is how many of all bytes of an operand the operations in a fusion read, and whether it
+// is also, as it is, the fusion's result.
 func (w *worker) readInside(fusion *hloInstruction, number uint64, all float64, depth int) (bytes float64, out bool) {
 	if len(fusion.called) != 1 || depth > maxDepth {
 		return all, false
@@ -257,8 +255,8 @@ func (w *worker) readInside(fusion *hloInstruction, number uint64, all float64, 
 	return w.used(c, c.parameters[number].id, all, depth)
 }
 
-// used is how many of all bytes of a value the operations of a computation read, and
-// whether the value is its result.
+// used is how many of all bytes of a value the operations of a computation read, and whether the
+// value is its result.
 func (w *worker) used(c *hloComputation, id uint64, all float64, depth int) (bytes float64, out bool) {
 	out = c.root == id
 	for _, u := range c.usesOf(id) {

@@ -1,0 +1,27 @@
+package report
+
+import (
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// malformed is the error of an optimized program that breaks its format. It matches ErrProgram.
+func malformed(cause error, format string, args ...any) error {
+	return &errkind.Fault{Match: ErrProgram, Reason: fmt.Sprintf(format, args...), Err: cause,
+		Hint: "compile with another version of the plugin"}
+}
+
+// noReport is the error of data that is no report. It matches ErrFormat.
+func noReport(cause error, format string, args ...any) error {
+	return &errkind.Fault{Match: ErrFormat, Reason: fmt.Sprintf(format, args...), Err: cause,
+		Hint: "give the JSON form of one Report"}
+}
+
+// fromPlugin is an error of the plugin, with what it was asked for.
+func fromPlugin(op string, err error) error { return &errkind.Fault{Op: "report: " + op, Err: err} }
+
+// ofTensor is an error of a tensor's sharding.
+func ofTensor(role, name string, err error) error {
+	return &errkind.Fault{Op: "report: " + role, Subject: fmt.Sprintf("%q", name), Err: err}
+}
