@@ -27,4 +27,3 @@
 // needs no other file. The JSON form holds everything that both show. Each form depends on the
 // report alone and is the same each time.
 package report
-

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomlx/compute/shapes"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -19,19 +20,20 @@ import (
 
 // Info describes a saved variable.
 type Info struct {
+	// Path is the variable's path in its model.
 	Path string
-	// Shape is the dtype and the dimensions of the saved value. It is invalid if
-	// the file has a dtype that GoMLX does not.
+	// Shape is the dtype and the dimensions of the saved value. It is invalid if GoMLX does not
+	// have the file's dtype.
 	Shape     shapes.Shape
 	Trainable bool
-	// Synchronization and Aggregation are those of the variable it was saved from:
-	// how its components became one value.
+	// Synchronization and Aggregation are the rules of the variable that was saved: they say how
+	// its components became one value.
 	Synchronization strategy.VariableSynchronization
 	Aggregation     strategy.VariableAggregation
 }
 
-// Checkpoint is an open checkpoint. It is safe for concurrent use, but for Close,
-// which must come last.
+// Checkpoint is an open checkpoint. It is safe for concurrent use, except for Close, which must
+// come last.
 type Checkpoint struct {
 	path      string // of the tensor file
 	raw       *os.File
@@ -51,26 +53,28 @@ type variable struct {
 	sum    *checksum // nil if not known
 }
 
-// Open opens the checkpoint in a directory. It reads what the checkpoint says of
-// itself and compares that with the tensor file's header and length; the tensors
-// are read later. Errors about damage match [ErrCorrupt], so do files that cannot be
-// read and what is no file; a checkpoint of a later version is a [*VersionError];
-// where there is no such directory, or it is one of checkpoints ([OpenDirectory]),
-// they match [ErrNone]. A URL is a [*PathError]. Close it after use.
+// Open opens the checkpoint in a directory. It reads the checkpoint's description of itself and
+// compares it with the tensor file's header and length; it does not read the tensors yet. Close the
+// checkpoint after use.
+//
+// The error matches [ErrCorrupt] if the checkpoint is damaged, or if its files cannot be read or
+// are no regular files. It matches [ErrNone] if there is no such directory, or if it is a directory
+// of checkpoints (see [OpenDirectory]). A checkpoint of a later version is a [*VersionError], and a
+// URL a [*PathError].
 func Open(dir string) (*Checkpoint, error) {
 	if err := files.Local(dir); err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, doing("open", "", err)
 	}
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %w", ErrNone, err)
+		return nil, &errkind.Fault{Match: ErrNone, Err: err, Hint: "give the directory of a saved step"}
 	} else if err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, doing("open", "", err)
 	}
 	path := filepath.Join(dir, manifestFile)
 	data, err := readLimited(path)
 	if errors.Is(err, os.ErrNotExist) {
 		if steps, listing := stepsIn(dir); listing == nil && len(steps) > 0 {
-			return nil, fmt.Errorf("%w: %s is a directory of checkpoints; open it with OpenDirectory", ErrNone, dir)
+			return nil, none("open it with OpenDirectory", "%s is a directory of checkpoints", dir)
 		}
 	}
 	if err != nil {
@@ -95,16 +99,16 @@ func Open(dir string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// FileOptions say how a tensor file is read. The zero value works.
+// FileOptions says how a tensor file is read. The zero value works.
 type FileOptions struct {
-	// Path gives the variable's path of a tensor's name; if nil, it is the name
-	// after a slash.
+	// Path returns the path of a variable from the name of its tensor. Nil puts a slash before the
+	// name.
 	Path func(tensor string) string
 }
 
-// OpenFile opens a safetensors file of any origin as a checkpoint. Its step is -1,
-// and without checksums only its form can be verified. A path that is a URL, a pipe, a
-// device or a directory is a [*PathError].
+// OpenFile opens a safetensors file of any program as a checkpoint. The checkpoint's step is -1. It
+// has no checksums, so Verify checks nothing beyond the file's form. A path that is a URL, a pipe,
+// a device or a directory is a [*PathError].
 func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
 	c, err := openTensors(path, files.Open)
 	if err != nil {
@@ -150,7 +154,7 @@ func (c *Checkpoint) describe(m *manifest) error {
 	}
 	info, err := c.raw.Stat()
 	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+		return doing("open", "", err)
 	}
 	if info.Size() != m.Bytes {
 		return corrupt("it has %d bytes, %d were written", info.Size(), m.Bytes)
@@ -204,26 +208,26 @@ func readLimited(path string) ([]byte, error) {
 	return data, nil
 }
 
-// unreadable is the error of a file of a checkpoint that cannot be read. It is damage,
-// unless the file may be whole and it is this process that may not read it, or that has
-// no means left to.
+// unreadable is the error of a file of a checkpoint that cannot be read. It is damage, unless the
+// file may be whole and this process has not the right or the means to read it.
 func unreadable(path string, err error) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return &CorruptError{File: path, Reason: "the file is missing", Err: err}
 	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
-		return fmt.Errorf("checkpoint: %w", err)
+		return doing("read", "", err)
 	}
 	return &CorruptError{File: path, Reason: "it cannot be read", Err: err}
 }
 
-// Step returns the step it was saved at; -1 if it is a bare file.
+// Step returns the step of the checkpoint, and -1 for a file of [OpenFile].
 func (c *Checkpoint) Step() int64 { return c.step }
 
-// Metadata returns what was saved with it.
+// Metadata returns a copy of the metadata that was saved with the checkpoint.
 func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata) }
 
-// Variables describes the saved variables, in the order of the file.
+// Variables returns the descriptions of the saved variables, in the order of the file. It
+// corresponds to tf.train.list_variables.
 func (c *Checkpoint) Variables() []Info {
 	out := make([]Info, len(c.variables))
 	for i, v := range c.variables {
@@ -238,7 +242,7 @@ func (c *Checkpoint) Close() error {
 		return nil
 	}
 	if err := c.raw.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-		return fmt.Errorf("checkpoint: %w", err)
+		return doing("close", "", err)
 	}
 	return nil
 }

@@ -10,52 +10,53 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Options configure a directory. The zero value keeps every checkpoint.
+// Options configures a directory. The zero value keeps every checkpoint.
 type Options struct {
-	// Keep is the number of checkpoints that a save leaves, the newest; 0 keeps
-	// all.
+	// Keep is the number of checkpoints to keep: a save removes all but the newest. 0 keeps all. It
+	// is max_to_keep of tf.train.CheckpointManager.
 	Keep int
-	// TakeOver saves also where another run saves, or did since this one looked: see
-	// [OwnerError]. The other run's next save then fails with one.
+	// TakeOver saves even if another run saves to the directory, or has saved there since this run
+	// looked: see [OwnerError]. The other run's next save then fails with an OwnerError.
 	TakeOver bool
 }
 
-// Directory is a directory of checkpoints, one for each saved step. It is safe for
-// concurrent use; saves take turns.
+// Directory is a directory of checkpoints, with one checkpoint for each saved step, as
+// tf.train.CheckpointManager keeps. It is safe for concurrent use; saves take turns.
 type Directory struct {
 	path     string
 	keep     int
 	takeOver bool
 	fs       filesystem
 	self     ownerRecord
-	// seen is the last step that this run knows of: one that was there when it opened
-	// the directory, that it opened, or that it saved. -1 is none.
+	// seen is the last step that this run knows of: one that was there when it opened the
+	// directory, that it opened, or that it saved. -1 is none.
 	seen atomic.Int64
 
 	mu sync.Mutex // held by what changes the directory
 }
 
-// OpenDirectory opens a directory of checkpoints, making it if it is not there. It
-// reads no checkpoint yet, and there is nothing to close. A path that is a URL, such as
+// OpenDirectory opens a directory of checkpoints, and makes the directory if it does not exist. It
+// reads no checkpoint, and there is nothing to close. A path that is a URL, such as
 // "gs://bucket/run", is a [*PathError].
 //
-// A directory is for one run at a time. The run is known by a record in the lock file:
-// a save is refused with an [*OwnerError] while the process that saved last runs
-// elsewhere on this machine, and where another run has saved a checkpoint since this
-// Directory was opened that it has not opened itself.
+// A directory is for one run at a time. A record in the directory's lock file names the run that
+// saved last. Save returns an [*OwnerError] while that run's process still runs on this machine,
+// and if another run has saved a checkpoint since this Directory was opened that this Directory has
+// not opened itself.
 func OpenDirectory(path string, opts Options) (*Directory, error) {
 	if opts.Keep < 0 {
-		return nil, fmt.Errorf("checkpoint: option Keep: %d checkpoints; 0 keeps all", opts.Keep)
+		return nil, wrong("option Keep", "0 keeps all", "%d checkpoints", opts.Keep)
 	}
 	if err := files.Local(path); err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, doing("open directory", "", err)
 	}
 	d := &Directory{path: path, keep: opts.Keep, takeOver: opts.TakeOver, fs: osFilesystem{}, self: newOwner()}
 	if err := d.make(filepath.Clean(path)); err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, doing("open directory", "", err)
 	}
 	steps, err := d.Steps()
 	if err != nil {
@@ -75,15 +76,14 @@ func (d *Directory) saw(steps ...int64) {
 }
 
 // errNotOpen is the error of the zero Directory.
-var errNotOpen = fmt.Errorf("%w: the directory was not opened; use OpenDirectory", ErrClosed)
+var errNotOpen = error(&errkind.Fault{Match: ErrClosed, Reason: "the directory was not opened", Hint: "use OpenDirectory"})
 
-// make makes a directory and those above it that lack, and brings them to the
-// disk.
+// make makes a directory and those above it that lack, and brings them to the disk.
 func (d *Directory) make(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && !info.IsDir():
-		return fmt.Errorf("%s is no directory", path)
+		return wrong("make directory", "name a directory, or a path where nothing stands", "%s is no directory", path)
 	case err == nil:
 		return nil
 	case !errors.Is(err, os.ErrNotExist):
@@ -102,8 +102,7 @@ func (d *Directory) make(path string) error {
 // Path returns the directory's path.
 func (d *Directory) Path() string { return d.path }
 
-// Steps lists the saved steps, ascending. Saves that were interrupted are not
-// among them.
+// Steps returns the saved steps, ascending. It leaves out saves that were interrupted.
 func (d *Directory) Steps() ([]int64, error) {
 	if d.fs == nil {
 		return nil, errNotOpen
@@ -111,16 +110,16 @@ func (d *Directory) Steps() ([]int64, error) {
 	return stepsIn(d.path)
 }
 
-// Open opens the checkpoint of a step. Errors match [ErrNone] if there is none and
-// [ErrCorrupt] if it is damaged, as far as that shows without reading all of it;
-// see [Checkpoint.Verify].
+// Open opens the checkpoint of a step. The error matches [ErrNone] if the step was not saved, and
+// [ErrCorrupt] if the checkpoint is damaged, as far as the damage shows without reading all of it
+// (see [Checkpoint.Verify]).
 func (d *Directory) Open(step int64) (*Checkpoint, error) {
 	if d.fs == nil {
 		return nil, errNotOpen
 	}
 	c, err := Open(filepath.Join(d.path, stepName(step)))
 	if errors.Is(err, os.ErrNotExist) && !errors.Is(err, ErrCorrupt) {
-		return nil, fmt.Errorf("%w: no step %d in %s", ErrNone, step, d.path)
+		return nil, none("open one of Directory.Steps", "no step %d in %s", step, d.path)
 	}
 	if err == nil {
 		d.saw(step)
@@ -128,24 +127,24 @@ func (d *Directory) Open(step int64) (*Checkpoint, error) {
 	return c, err
 }
 
-// Latest opens the checkpoint of the last step. An empty directory is an error that
-// matches [ErrNone]. A damaged checkpoint is not passed over: that is for
-// [Directory.LatestIntact].
+// Latest opens the checkpoint of the last step, as tf.train.latest_checkpoint names it. The error
+// of an empty directory matches [ErrNone]. Latest returns an error for a damaged checkpoint;
+// [Directory.LatestIntact] passes over it.
 func (d *Directory) Latest() (*Checkpoint, error) {
 	steps, err := d.Steps()
 	if err != nil {
 		return nil, err
 	}
 	if len(steps) == 0 {
-		return nil, fmt.Errorf("%w: %s is empty", ErrNone, d.path)
+		return nil, none("save one first", "%s is empty", d.path)
 	}
 	return d.Open(steps[len(steps)-1])
 }
 
-// LatestIntact opens the last checkpoint whose checksums hold, reading all of it.
-// passed are the errors of the later ones that it passed over, since they are damaged or
-// cannot be read: tell somebody. A checkpoint that a later version of this program wrote
-// is not passed over ([*VersionError]), nor is one that this process may not read.
+// LatestIntact reads checkpoints, the last first, and opens the first whose checksums hold. passed
+// holds the errors of the later checkpoints that it passed over because they are damaged or cannot
+// be read: log them. It does not pass over a checkpoint that a later version of this program wrote
+// ([*VersionError]), or one that this process may not read; their error is err.
 func (d *Directory) LatestIntact(ctx context.Context) (c *Checkpoint, passed []error, err error) {
 	steps, err := d.Steps()
 	if err != nil {
@@ -165,11 +164,11 @@ func (d *Directory) LatestIntact(ctx context.Context) (c *Checkpoint, passed []e
 		d.saw(step)
 		passed = append(passed, err)
 	}
-	return nil, passed, fmt.Errorf("%w: none of the %d in %s is intact", ErrNone, len(steps), d.path)
+	return nil, passed, none("restore a copy of the directory, or begin anew", "none of the %d in %s is intact", len(steps), d.path)
 }
 
-// RemoveAfter removes the checkpoints of all steps after the given one, for a run
-// that goes back to it: a save takes later steps only.
+// RemoveAfter removes the checkpoints of all steps after the given step, for a run that goes back
+// to that step: a directory only saves steps after the last.
 func (d *Directory) RemoveAfter(step int64) error {
 	return d.change(func() error {
 		steps, err := d.Steps()
@@ -188,8 +187,8 @@ func (d *Directory) RemoveAfter(step int64) error {
 	})
 }
 
-// change runs what changes the directory, alone, after clearing away what an
-// interrupted change left.
+// change runs what changes the directory, alone, after clearing away what an interrupted change
+// left.
 func (d *Directory) change(f func() error) (err error) {
 	if d.fs == nil {
 		return errNotOpen
@@ -223,18 +222,17 @@ func (d *Directory) change(f func() error) (err error) {
 	}()
 	paths, err := leftovers(d.path)
 	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+		return doing("list directory", "", err)
 	}
 	for _, path := range paths {
 		if err := d.fs.RemoveAll(path); err != nil {
-			return fmt.Errorf("checkpoint: clearing away an interrupted save: %w", err)
+			return doing("clear away an interrupted save", "", err)
 		}
 	}
 	return f()
 }
 
-// remove takes a checkpoint away. It is renamed first, so that it is never there in
-// part.
+// remove takes a checkpoint away. It is renamed first, so that it is never there in part.
 func (d *Directory) remove(step int64) error {
 	old := filepath.Join(d.path, oldPrefix+stepName(step))
 	err := d.fs.Rename(filepath.Join(d.path, stepName(step)), old)
@@ -245,7 +243,7 @@ func (d *Directory) remove(step int64) error {
 		err = d.fs.RemoveAll(old)
 	}
 	if err != nil {
-		return fmt.Errorf("checkpoint: removing step %d: %w", step, err)
+		return doing("remove", fmt.Sprintf("step %d", step), err)
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 )
 
-// fileTypes are the file's types of GoMLX's dtypes, by dtype. Others have no form
-// there, or none whose bytes are the tensor's.
+// fileTypes are the file's types of GoMLX's dtypes, by dtype. Others have no form there, or none
+// whose bytes are the tensor's.
 var fileTypes = []struct {
 	dtype dtypes.DType
 	file  safetensors.DType

@@ -11,46 +11,43 @@ import (
 )
 
 var (
-	// ErrCorrupt is matched by errors about files that are damaged, cut short or
-	// not of this format. They are a [*CorruptError].
+	// ErrCorrupt matches the errors of files that are damaged, cut short or not of this format.
+	// These errors are [*CorruptError]s.
 	ErrCorrupt = errkind.New(errkind.DataLossError, "checkpoint: corrupt")
-	// ErrNone is matched where a directory holds no checkpoint, or not the one
-	// that was asked for.
+	// ErrNone matches the error of a directory without a checkpoint, or without the step or the
+	// variable that was asked for.
 	ErrNone = errkind.New(errkind.NotFoundError, "checkpoint: none")
-	// ErrStep is matched where a step cannot be saved because the directory has
-	// it, or a later one.
+	// ErrStep matches the error of a step that cannot be saved because the directory has that step
+	// or a later one.
 	ErrStep = errkind.New(errkind.ValueError, "checkpoint: step not after the last")
-	// ErrBusy is matched where another process writes to the directory.
+	// ErrBusy matches the error of a save to a directory that another process writes to.
 	ErrBusy = errkind.New(errkind.FailedPreconditionError, "checkpoint: directory in use")
-	// ErrClosed is matched by the errors of a closed checkpoint.
+	// ErrClosed matches the errors of a checkpoint or a directory that is closed, or was never
+	// opened.
 	ErrClosed = errkind.New(errkind.RuntimeError, "checkpoint: closed")
 )
 
-// CorruptError says which file is damaged and how it shows. It matches
-// [ErrCorrupt].
+// CorruptError reports which file is damaged, and how the damage shows. It matches [ErrCorrupt].
 type CorruptError struct {
 	// File is the path of the damaged file.
 	File string
-	// Variable is the variable whose bytes are damaged, if it is known.
+	// Variable is the path of the variable whose bytes are damaged, if it is known.
 	Variable string
-	Reason   string
+	// Reason says how the damage shows.
+	Reason string
 	// Err is the cause, if there is one.
 	Err error
 }
 
 func (e *CorruptError) Error() string {
-	text := ErrCorrupt.Error() + ": " + e.File + ": "
+	what := ErrCorrupt.Error() + ": " + e.File
 	if e.Variable != "" {
-		text += fmt.Sprintf("variable %q: ", e.Variable)
+		what += fmt.Sprintf(": variable %q", e.Variable)
 	}
-	text += e.Reason
-	if e.Err != nil {
-		text += ": " + e.Err.Error()
-	}
-	return text
+	return errkind.Text(what, e.Reason, e.Err, "restore an earlier checkpoint, as Directory.LatestIntact does")
 }
 
-// Kind is DataLossError.
+// Kind returns DataLossError.
 func (*CorruptError) Kind() errkind.Kind { return errkind.DataLossError }
 
 // Unwrap returns the cause.
@@ -59,45 +56,46 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 // Is makes the error match ErrCorrupt.
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
-// PathError is that a path is not used: it is a URL, or what is there is a pipe, a
-// device, or a link where none is followed.
+// PathError reports that a path cannot be used, because it is a URL, or because a pipe, a device or
+// a symbolic link stands there.
 type PathError = files.Error
 
-// VersionError is a checkpoint that a later version of this program wrote, in a form
-// that this one does not read. It is no damage: nothing goes back over it to an earlier
-// checkpoint. It matches errors.ErrUnsupported.
+// VersionError reports a checkpoint that a later version of this program wrote, in a form that this
+// version does not read. The checkpoint is not damaged, so no call passes over it to an earlier
+// checkpoint. The error matches errors.ErrUnsupported.
 type VersionError struct {
 	// File is the path of the manifest.
 	File string
-	// Version is its version, Reads the last one that this program reads.
+	// Version is the manifest's version, and Reads the last version that this program reads.
 	Version, Reads int
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("checkpoint: %s: its version is %d, this program reads %d: use the program that wrote it, or a later one, or remove the checkpoint", e.File, e.Version, e.Reads)
+	return errkind.Text("checkpoint: "+e.File, fmt.Sprintf("its version is %d, this program reads %d", e.Version, e.Reads), nil,
+		"use the program that wrote it, or a later one, or remove the checkpoint")
 }
 
-// Kind is NotImplementedError.
+// Kind returns NotImplementedError.
 func (*VersionError) Kind() errkind.Kind { return errkind.NotImplementedError }
 
 // Is makes the error match errors.ErrUnsupported.
 func (e *VersionError) Is(target error) bool { return target == errors.ErrUnsupported }
 
-// OwnerError is that another run saves to the directory: one that is running, or that
-// saved there since this one looked last. It matches [ErrBusy]. Give each run a
-// directory of its own; where this run is to go on from what the other one saved, open
-// the directory anew, or set [Options].TakeOver.
+// OwnerError reports that another run saves to the directory: a run that is still running, or that
+// has saved there since this run looked last. It matches [ErrBusy]. Give each run a directory of
+// its own. To go on from what the other run saved, open the directory again, or set
+// [Options].TakeOver.
 type OwnerError struct {
 	// Directory is the directory's path.
 	Directory string
-	// Host and PID are the other run's process, Since the time of its last save and
-	// Step the step that it saved; they are zero if the other run left no word.
+	// Host and PID name the other run's machine and process. Since is the time of its last save,
+	// and Step the step that it saved. They are zero if the other run left no record.
 	Host  string
 	PID   int
 	Since time.Time
 	Step  int64
-	// Running says that the process still runs on this machine. Otherwise it may have
-	// ended, or run elsewhere.
+	// Running is true if the process still runs on this machine. Otherwise it may have ended, or
+	// run on another machine.
 	Running bool
 }
 
@@ -113,21 +111,21 @@ func (e *OwnerError) Error() string {
 	if !e.Since.IsZero() {
 		when = fmt.Sprintf(" at %s", e.Since.Format(time.RFC3339))
 	}
-	return fmt.Sprintf("%v: %s saved step %d to %s%s; give each run a directory of its own, or open the directory again to go on from there (Options.TakeOver takes it from a process that runs)",
-		ErrBusy, who, e.Step, e.Directory, when)
+	return errkind.Text(ErrBusy.Error(), fmt.Sprintf("%s saved step %d to %s%s", who, e.Step, e.Directory, when), nil,
+		"give each run a directory of its own, or open the directory again to go on from there (Options.TakeOver takes it from a process that runs)")
 }
 
-// Kind is FailedPreconditionError.
+// Kind returns FailedPreconditionError.
 func (*OwnerError) Kind() errkind.Kind { return errkind.FailedPreconditionError }
 
 // Is makes the error match ErrBusy.
 func (e *OwnerError) Is(target error) bool { return target == ErrBusy }
 
-// VariableError says why a variable cannot be saved or restored.
+// VariableError reports why a variable cannot be saved or restored.
 type VariableError struct {
 	// Path is the variable's path.
 	Path string
-	// Reason says what is wrong, Hint what to do instead.
+	// Reason says what is wrong, and Hint what to do instead.
 	Reason, Hint string
 	// Err is the cause, if there is one.
 	Err error
@@ -137,17 +135,18 @@ func (e *VariableError) Error() string {
 	return errkind.Text(fmt.Sprintf("checkpoint: variable %q", e.Path), e.Reason, e.Err, e.Hint)
 }
 
-// Kind is the cause's, otherwise ValueError.
+// Kind returns the cause's kind, or ValueError.
 func (e *VariableError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.ValueError) }
 
 // Unwrap returns the cause.
 func (e *VariableError) Unwrap() error { return e.Err }
 
-// MismatchError lists the variables that only one side has. Nothing was changed.
+// MismatchError reports the variables that only the group or only the checkpoint has. The restore
+// has changed nothing.
 type MismatchError struct {
-	// Missing are variables to restore that the checkpoint does not have.
+	// Missing lists the variables of the group that the checkpoint does not have.
 	Missing []string
-	// Unexpected are variables of the checkpoint that nothing takes.
+	// Unexpected lists the variables of the checkpoint that the group neither has nor creates.
 	Unexpected []string
 }
 
@@ -159,11 +158,31 @@ func (e *MismatchError) Error() string {
 	if len(e.Unexpected) > 0 {
 		parts = append(parts, fmt.Sprintf("nothing takes its %s (AllowUnexpected leaves them out)", few(e.Unexpected)))
 	}
-	return "checkpoint: other variables: " + strings.Join(parts, ", ")
+	return errkind.Text("checkpoint: other variables", strings.Join(parts, ", "), nil, "")
 }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*MismatchError) Kind() errkind.Kind { return errkind.ValueError }
+
+// wrong returns the error of a value that op cannot take.
+func wrong(op, hint, format string, args ...any) error {
+	return &errkind.Fault{Op: "checkpoint: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
+}
+
+// nilVariable is the error of a group with a hole.
+func nilVariable(op string, i int) error {
+	return wrong(op, "leave it out", "variable %d of the group is nil", i)
+}
+
+// doing puts what was done, and to what, before an error of the file system or a context.
+func doing(op, subject string, err error) error {
+	return &errkind.Fault{Op: "checkpoint: " + op, Subject: subject, Err: err}
+}
+
+// none is an error that matches ErrNone.
+func none(hint, format string, args ...any) error {
+	return &errkind.Fault{Match: ErrNone, Reason: fmt.Sprintf(format, args...), Hint: hint}
+}
 
 // few lists the first names of a list.
 func few(names []string) string {

@@ -65,12 +65,12 @@ func parseStep(name string) (int64, bool) {
 	return step, ok && err == nil && step >= 0 && stepName(step) == name
 }
 
-// stepsIn lists the steps of a directory, ascending. A folder that has a step's name and
-// nothing of a checkpoint in it is none.
+// stepsIn lists the steps of a directory, ascending. A folder that has a step's name and nothing of
+// a checkpoint in it is none.
 func stepsIn(dir string) ([]int64, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, doing("list steps", "", err)
 	}
 	var steps []int64
 	for _, e := range entries {
@@ -82,8 +82,8 @@ func stepsIn(dir string) ([]int64, error) {
 	return steps, nil
 }
 
-// holdsCheckpoint reports whether a folder has a file of a checkpoint, whole or not. One
-// that cannot be looked into counts.
+// holdsCheckpoint reports whether a folder has a file of a checkpoint, whole or not. One that
+// cannot be looked into counts.
 func holdsCheckpoint(dir string) bool {
 	for _, name := range []string{manifestFile, variablesFile} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil || !errors.Is(err, os.ErrNotExist) {

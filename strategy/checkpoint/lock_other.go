@@ -3,7 +3,6 @@
 package checkpoint
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -14,7 +13,7 @@ import (
 func lock(dir string) (*os.File, error) {
 	f, err := files.OpenLock(filepath.Join(dir, lockFile), 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, doing("lock", "", err)
 	}
 	return f, nil
 }

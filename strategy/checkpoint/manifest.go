@@ -19,8 +19,7 @@ const (
 	manifestFile  = "checkpoint.json"
 	variablesFile = "variables.safetensors"
 
-	// maxManifest bounds what is read into memory: a hundred thousand variables
-	// take a tenth of it.
+	// maxManifest bounds what is read into memory: a hundred thousand variables take a tenth of it.
 	maxManifest = 256 << 20
 )
 
@@ -130,9 +129,8 @@ func parseManifest(data []byte) (*manifest, error) {
 	return m, nil
 }
 
-// laterVersion returns the version of a manifest that a later program wrote, whole; 0 if
-// this is none. Such a manifest may have fields that this program does not know, and
-// another checksum.
+// laterVersion returns the version of a manifest that a later program wrote, whole; 0 if this is
+// none. Such a manifest may have fields that this program does not know, and another checksum.
 func laterVersion(data []byte) int {
 	var outer struct {
 		CRC32C   *checksum       `json:"crc32c"`

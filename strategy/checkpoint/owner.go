@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// ownerRecord is what the lock file says of the run that changed the directory last. A
-// run is one [Directory] of one process.
+// ownerRecord is what the lock file says of the run that changed the directory last. A run is one
+// [Directory] of one process.
 type ownerRecord struct {
 	ID   string `json:"id"`
 	Host string `json:"host"`
-	// Boot is the start of the machine, PID and Started a process and its start there:
-	// together they say whether it is the same process that runs now.
+	// Boot is the start of the machine, PID and Started a process and its start there: together
+	// they say whether it is the same process that runs now.
 	Boot    string    `json:"boot,omitempty"`
 	PID     int       `json:"pid"`
 	Started string    `json:"started,omitempty"`
@@ -48,8 +48,8 @@ func readOwner(f io.ReaderAt) (r ownerRecord, ok bool) {
 	return r, true
 }
 
-// write puts the record into a lock file. It is a help for the next run and no part of
-// a checkpoint, so that a full disk is no failure of the save.
+// write puts the record into a lock file. It is a help for the next run and no part of a
+// checkpoint, so that a full disk is no failure of the save.
 func (r ownerRecord) write(f *os.File, step int64) {
 	r.Time, r.Step = time.Now().UTC().Truncate(time.Second), step
 	data, err := json.Marshal(r)
@@ -80,8 +80,8 @@ func bootOfMachine() string {
 	return strings.TrimSpace(string(id))
 }
 
-// startOfProcess tells a process from a later one of the same number; empty if there is
-// none, or if that is not known.
+// startOfProcess tells a process from a later one of the same number; empty if there is none, or if
+// that is not known.
 func startOfProcess(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

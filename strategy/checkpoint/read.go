@@ -11,11 +11,12 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 )
 
-// Verify reads all of the checkpoint and compares it with its checksums. Damage is
-// a [*CorruptError], which names a variable if one is damaged.
+// Verify reads the whole checkpoint and compares it with its checksums. Damage is a
+// [*CorruptError], which names the variable if a variable is damaged.
 func (c *Checkpoint) Verify(ctx context.Context) error {
 	if c.raw == nil {
 		return errNotOpened
@@ -27,7 +28,7 @@ func (c *Checkpoint) Verify(ctx context.Context) error {
 	piece := make([]byte, 1<<20)
 	for at := int64(0); at < c.manifest.Bytes; {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("checkpoint: verifying %s: %w", c.path, err)
+			return doing("verify", c.path, err)
 		}
 		p := piece[:min(int64(len(piece)), c.manifest.Bytes-at)]
 		if err := c.read(p, at); err != nil {
@@ -48,7 +49,11 @@ func (c *Checkpoint) Verify(ctx context.Context) error {
 }
 
 // errNotOpened is the error of the zero Checkpoint.
-var errNotOpened = fmt.Errorf("%w: the checkpoint was not opened; use Open", ErrClosed)
+var errNotOpened = error(&errkind.Fault{Match: ErrClosed, Reason: "the checkpoint was not opened", Hint: "use Open"})
+
+func (c *Checkpoint) closed() error {
+	return &errkind.Fault{Match: ErrClosed, Reason: c.path, Hint: "open it again"}
+}
 
 func (c *Checkpoint) read(p []byte, at int64) error {
 	_, err := c.raw.ReadAt(p, at)
@@ -56,20 +61,20 @@ func (c *Checkpoint) read(p []byte, at int64) error {
 	case errors.Is(err, io.EOF):
 		return &CorruptError{File: c.path, Reason: "it was cut short"}
 	case errors.Is(err, os.ErrClosed):
-		return fmt.Errorf("%w: %s", ErrClosed, c.path)
+		return c.closed()
 	case err != nil:
 		return unreadable(c.path, err)
 	}
 	return nil
 }
 
-// stream reads a variable through p, piece by piece, and compares its checksum.
-// With whole, p has all its bytes and keeps them.
+// stream reads a variable through p, piece by piece, and compares its checksum. With whole, p has
+// all its bytes and keeps them.
 func (c *Checkpoint) stream(ctx context.Context, v variable, p []byte, whole []byte) error {
 	var sum checksum
 	for at := int64(0); at < v.bytes; {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("checkpoint: reading variable %q: %w", v.Path, err)
+			return &VariableError{Path: v.Path, Reason: "not read", Err: err}
 		}
 		n := min(pieceBytes, v.bytes-at)
 		into := p
@@ -79,7 +84,7 @@ func (c *Checkpoint) stream(ctx context.Context, v variable, p []byte, whole []b
 		n = min(n, int64(len(into)))
 		if err := c.file.ReadAt(v.tensor, into[:n], at); err != nil {
 			if errors.Is(err, os.ErrClosed) {
-				return fmt.Errorf("%w: %s", ErrClosed, c.path)
+				return c.closed()
 			}
 			if errors.Is(err, safetensors.ErrFormat) {
 				return &CorruptError{File: c.path, Variable: v.Path, Reason: "not read", Err: err}
@@ -99,15 +104,15 @@ func (c *Checkpoint) stream(ctx context.Context, v variable, p []byte, whole []b
 	return nil
 }
 
-// Tensor reads one saved value, comparing its checksum. The tensor is the
-// caller's. A path that is not saved is an error that matches [ErrNone].
+// Tensor reads one saved value and compares its checksum, as tf.train.load_variable does. The
+// caller owns the tensor. The error of a path that was not saved matches [ErrNone].
 func (c *Checkpoint) Tensor(ctx context.Context, path string) (*tensors.Tensor, error) {
 	if c.raw == nil {
 		return nil, errNotOpened
 	}
 	i := slices.IndexFunc(c.variables, func(v variable) bool { return v.Path == path })
 	if i < 0 {
-		return nil, fmt.Errorf("%w: no variable %q in %s", ErrNone, path, c.path)
+		return nil, none("give the path of one of Checkpoint.Variables", "no variable %q in %s", path, c.path)
 	}
 	return c.tensor(ctx, c.variables[i])
 }
@@ -115,7 +120,8 @@ func (c *Checkpoint) Tensor(ctx context.Context, path string) (*tensors.Tensor, 
 func (c *Checkpoint) tensor(ctx context.Context, v variable) (*tensors.Tensor, error) {
 	if !v.Shape.Ok() {
 		t, _ := c.file.Tensor(v.tensor)
-		return nil, &VariableError{Path: v.Path, Reason: fmt.Sprintf("GoMLX has no tensors of the file's dtype %s", t.DType)}
+		return nil, &VariableError{Path: v.Path, Reason: fmt.Sprintf("GoMLX has no tensors of the file's dtype %s", t.DType),
+			Hint: "convert the tensor in the file to another dtype"}
 	}
 	t := tensors.FromShape(v.Shape)
 	if v.bytes == 0 {
@@ -133,7 +139,7 @@ func (c *Checkpoint) tensor(ctx context.Context, v variable) (*tensors.Tensor, e
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: variable %q: %w", v.Path, err)
+		return nil, &VariableError{Path: v.Path, Reason: "not read", Err: err}
 	}
 	if failed != nil {
 		return nil, failed

@@ -6,29 +6,30 @@ import (
 	"fmt"
 )
 
-// RestoreOptions say how strict a restore is. The zero value asks for exactly the
-// saved variables, and for whole files.
+// RestoreOptions says how strict a restore is. The zero value asks for exactly the saved variables,
+// and for whole files.
 type RestoreOptions struct {
-	// AllowMissing leaves variables that the checkpoint does not have as they are.
+	// AllowMissing leaves a variable unchanged if the checkpoint does not have it.
 	AllowMissing bool
-	// AllowUnexpected leaves out saved variables that nothing takes.
+	// AllowUnexpected leaves out a saved variable that the group neither has nor creates.
 	AllowUnexpected bool
-	// SkipVerify does not read the whole checkpoint beforehand. Each variable's
-	// checksum is still compared before it is assigned, but damage in one leaves
-	// those before it restored.
+	// SkipVerify does not read the whole checkpoint beforehand. Restore still compares each
+	// variable's checksum before it assigns the variable, but after damage in one variable the
+	// variables before it have their saved values.
 	SkipVerify bool
 }
 
-// Restore gives the variables of a group their saved values, on as many replicas
-// and split as they are now. A saved value that the group has no variable for goes
-// to its Create, if it has one. Variables are restored in the order of the group that was
-// saved, so that a model finds those that are created in the order in which it made them,
-// and its steps are the same programs as before: a cache of compiled programs has them.
+// Restore gives the variables of a group their saved values, as tf.train.Checkpoint.restore does.
+// The number of replicas and the splits of the variables may differ from those at the save. A saved
+// value for which the group has no variable goes to the group's Create, if there is one. Restore
+// works in the order of the group that was saved. A model therefore finds created variables in the
+// order in which it made them, and its steps are the same programs as before, which a cache of
+// compiled programs has.
 //
-// Names, shapes and dtypes of all variables, and the checkpoint's checksums, are
-// checked before anything changes. One variable is in host memory at a time. Other
-// variables are a [*MismatchError], wrong shapes and dtypes [*VariableError]s,
-// damage is a [*CorruptError].
+// Restore checks names, shapes and dtypes of all variables, and the checkpoint's checksums, before
+// it changes anything. It holds one variable in host memory at a time. Missing and unexpected
+// variables are a [*MismatchError], wrong shapes and dtypes [*VariableError]s, and damage is a
+// [*CorruptError].
 func (c *Checkpoint) Restore(ctx context.Context, g Group, opts RestoreOptions) error {
 	if c.raw == nil {
 		return errNotOpened
@@ -75,7 +76,7 @@ func (c *Checkpoint) match(g Group, opts RestoreOptions) ([]Variable, error) {
 	var errs []error
 	for i, v := range g.Variables {
 		if v == nil {
-			return nil, fmt.Errorf("checkpoint: variable %d of the group is nil", i)
+			return nil, nilVariable("restore", i)
 		}
 		known[v.Path()] = true
 		if _, _, err := rules(v); err != nil {

@@ -12,28 +12,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// SaveOptions describe a checkpoint. The zero value works.
+// SaveOptions describes a checkpoint to save. The zero value works.
 type SaveOptions struct {
-	// Metadata goes into the checkpoint, and into the header of its tensor file:
-	// the position of the input as JSON, say.
+	// Metadata is saved in the checkpoint and in the header of its tensor file. It may hold, for
+	// example, the position of the input as JSON.
 	Metadata map[string]string
 }
 
-// ErrKept is matched where a step was saved, but older ones that it should have
-// replaced could not be removed. The next save tries again.
+// ErrKept matches the error of a save that saved its step but could not remove older checkpoints.
+// The next save tries again.
 var ErrKept = errkind.New(errkind.RuntimeError, "checkpoint: saved, but older ones stay")
 
 // metadataStep is the entry of the tensor file's header that holds the step.
 const metadataStep = "tpustrategy.step"
 
-// Save saves a group of variables as the checkpoint of a step, which has to come
-// after the last one: else the error matches [ErrStep]. Where another run saves, it is
-// an [*OwnerError].
+// Save saves a group of variables as the checkpoint of a step, as tf.train.CheckpointManager.save
+// does. The step must come after the last saved step; otherwise the error matches [ErrStep]. If
+// another run saves to the directory, the error is an [*OwnerError].
 //
-// The checkpoint appears when all of it is on the disk, or not at all: after an
-// error, and after the process was killed, the directory holds what it held
-// before. Values are read and written one after another, so that about one
-// variable is in host memory at a time; nothing may change them meanwhile.
+// The checkpoint appears when all of it is on the disk, or not at all: after an error, and after
+// the end of the process, the directory holds what it held before. Save reads and writes one
+// variable after another, and holds about one variable in host memory at a time. Nothing may change
+// the variables during a save.
 func (d *Directory) Save(ctx context.Context, step int64, g Group, opts SaveOptions) error {
 	m := &manifest{Format: formatName, Version: formatVersion, Step: step, Metadata: opts.Metadata}
 	r, err := newReading(g, m)
@@ -42,7 +42,7 @@ func (d *Directory) Save(ctx context.Context, step int64, g Group, opts SaveOpti
 	}
 	defer r.drain(ctx)
 	if step < 0 {
-		return fmt.Errorf("checkpoint: step %d; steps are counted from 0", step)
+		return wrong("save", "count steps from 0", "step %d", step)
 	}
 	return d.change(func() error {
 		steps, err := d.Steps()
@@ -50,7 +50,8 @@ func (d *Directory) Save(ctx context.Context, step int64, g Group, opts SaveOpti
 			return err
 		}
 		if len(steps) > 0 && steps[len(steps)-1] >= step {
-			return fmt.Errorf("%w: step %d, %s has step %d; save later steps, or call RemoveAfter", ErrStep, step, d.path, steps[len(steps)-1])
+			return &errkind.Fault{Match: ErrStep, Reason: fmt.Sprintf("step %d, %s has step %d", step, d.path, steps[len(steps)-1]),
+				Hint: "save later steps, or call RemoveAfter"}
 		}
 		temp := filepath.Join(d.path, tempPrefix+stepName(step))
 		if err := d.commit(ctx, temp, m, r); err != nil {
@@ -62,7 +63,7 @@ func (d *Directory) Save(ctx context.Context, step int64, g Group, opts SaveOpti
 		steps = append(steps, step)
 		for d.keep > 0 && len(steps) > d.keep {
 			if err := d.remove(steps[0]); err != nil {
-				return fmt.Errorf("%w: %w", ErrKept, err)
+				return &errkind.Fault{Match: ErrKept, Err: err, Hint: "the next save tries again"}
 			}
 			steps = steps[1:]
 		}
@@ -72,7 +73,7 @@ func (d *Directory) Save(ctx context.Context, step int64, g Group, opts SaveOpti
 
 // commit writes a checkpoint under a temporary name and puts it in place.
 func (d *Directory) commit(ctx context.Context, temp string, m *manifest, r *reading) error {
-	fail := func(err error) error { return fmt.Errorf("checkpoint: saving step %d: %w", m.Step, err) }
+	fail := func(err error) error { return doing("save", fmt.Sprintf("step %d", m.Step), err) }
 	if err := d.fs.Mkdir(temp); err != nil {
 		return fail(err)
 	}

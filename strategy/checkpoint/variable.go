@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -13,31 +12,29 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Variable is what can be saved and restored. A *strategy.Variable is one, whatever
-// its synchronization and aggregation; so are those of [Store].
+// Variable is a value that can be saved and restored. [strategy.Variable] implements it, for every
+// synchronization and aggregation, and so do the variables of [Store].
 type Variable interface {
-	// Path names the variable in its model, such as "/hidden/weights".
+	// Path returns the variable's path in its model, such as "/hidden/weights".
 	Path() string
-	// Shape is the dtype and the dimensions of the saved value, row-major.
+	// Shape returns the dtype and the dimensions of the saved value, row-major.
 	Shape() shapes.Shape
-	// SaveValue is the value to save. The caller only reads it, and before the
+	// SaveValue returns the value to save. The caller only reads the tensor, and only before the
 	// variable changes again.
 	SaveValue(ctx context.Context) (*tensors.Tensor, error)
-	// RestoreValue writes a value of that shape back. The variable may keep the
-	// tensor.
+	// RestoreValue gives the variable a saved value of its shape. The variable may keep the tensor.
 	RestoreValue(ctx context.Context, saved *tensors.Tensor) error
 }
 
 var _ Variable = (*strategy.Variable)(nil)
 
-// Group is a list of variables that are saved and restored together. The zero
-// Group is empty.
+// Group is a list of variables that are saved and restored together. The zero Group is empty.
 type Group struct {
 	Variables []Variable
-	// Create takes a saved variable that Variables lacks, and keeps the value. Nil
-	// takes none.
+	// Create makes a variable for a saved variable that Variables lacks, and keeps the value. Nil
+	// makes none.
 	Create func(info Info, value *tensors.Tensor) error
-	// takes says which of them Create takes; nil says all.
+	// takes reports which saved variables Create makes; nil stands for all.
 	takes func(info Info) bool
 }
 
@@ -46,8 +43,8 @@ func (g Group) creates(info Info) bool {
 	return g.Create != nil && info.Shape.Ok() && (g.takes == nil || g.takes(info))
 }
 
-// With returns the group with more variables. One that is in the group already is not
-// there twice.
+// With returns the group with more variables. It leaves out a strategy's variable that is in the
+// group already.
 func (g Group) With(more ...Variable) Group {
 	g.Variables = append([]Variable(nil), g.Variables...)
 	for _, v := range more {
@@ -65,11 +62,11 @@ func same(a, b Variable) bool {
 	return ok && too && x == y
 }
 
-// Store is the group of a GoMLX store's variables, with no devices involved.
-// Variables that the store does not have yet are created by a restore, with the
-// saved value, which the model finds when it asks for them.
+// Store returns the group of a GoMLX store's variables, for use without devices. A restore creates
+// the variables that the store does not have yet, with their saved values; the model finds them
+// when it asks for them.
 //
-// A store is not safe for concurrent use: nothing else may use it meanwhile.
+// A store is not safe for concurrent use: no other goroutine may use it during a save or a restore.
 func Store(store *model.Store) Group {
 	var g Group
 	for v := range store.IterVariables() {
@@ -86,15 +83,14 @@ func Store(store *model.Store) Group {
 	return g
 }
 
-// Strategy is the group of a store's variables where a strategy has them: on its
-// devices, for those that a step has used, else in the store, from where the first
-// step takes them. The variables of the strategy's scope that training steps train are
-// in it too. No step may be launched while it is saved: the variables are read one after
-// another. Add the strategy's other variables with [Group.With].
+// Strategy returns the group of a store's variables where a strategy has them: on the devices if a
+// step has used them, and otherwise in the store, from where the first step takes them. The group
+// also has the variables of the strategy's scope that training steps train. Add the strategy's
+// other variables with [Group.With]. Launch no step during a save, which reads the variables one
+// after another.
 //
-// Make the scope's variables before a restore: a saved one that the scope lacks is a
-// [*MismatchError], as only the variables of the store, whose paths begin with "/", are
-// created.
+// Make the scope's variables before a restore. A restore creates variables of the store only, whose
+// paths begin with "/"; a saved variable that the scope lacks is a [*MismatchError].
 func Strategy(s *strategy.TPUStrategy, store *model.Store) Group {
 	g := Store(store)
 	g.takes = func(info Info) bool { return strings.HasPrefix(info.Path, "/") }
@@ -128,7 +124,7 @@ func (s stored) SaveValue(context.Context) (*tensors.Tensor, error) {
 
 func (s stored) RestoreValue(_ context.Context, value *tensors.Tensor) error {
 	if err := s.v.SetValue(value); err != nil {
-		return fmt.Errorf("checkpoint: variable %q: %w", s.v.Path(), err)
+		return &VariableError{Path: s.v.Path(), Reason: "not restored", Err: err}
 	}
 	return nil
 }
@@ -139,8 +135,8 @@ type distributed interface {
 	Aggregation() strategy.VariableAggregation
 }
 
-// rules returns how a variable's components become one value. A variable that has
-// no one value is an error.
+// rules returns how a variable's components become one value. A variable that has no one value is
+// an error.
 func rules(v Variable) (strategy.VariableSynchronization, strategy.VariableAggregation, error) {
 	d, ok := v.(distributed)
 	if !ok {

@@ -23,7 +23,7 @@ func describe(g Group, m *manifest) ([]safetensors.Spec, error) {
 	var errs []error
 	for i, v := range g.Variables {
 		if v == nil {
-			return nil, fmt.Errorf("checkpoint: variable %d of the group is nil", i)
+			return nil, nilVariable("save", i)
 		}
 		path := v.Path()
 		name := strings.TrimPrefix(path, "/")
@@ -44,7 +44,7 @@ func describe(g Group, m *manifest) ([]safetensors.Spec, error) {
 		}
 	}
 	if _, ok := m.Metadata[metadataStep]; ok {
-		errs = append(errs, fmt.Errorf("checkpoint: metadata entry %q is reserved; use another name", metadataStep))
+		errs = append(errs, wrong("save", "use another name", "metadata entry %q is reserved", metadataStep))
 	}
 	return specs, errors.Join(errs...)
 }
@@ -92,9 +92,9 @@ func writeVariables(ctx context.Context, to io.Writer, m *manifest, r *reading) 
 	return file.Finish()
 }
 
-// reading is the order in which a group's variables are read for a save, and how
-// far it has come. Where processes share a strategy, reading a variable may take
-// all of them, so that they read in the same order and to the end.
+// reading is the order in which a group's variables are read for a save, and how far it has come.
+// Where processes share a strategy, reading a variable may take all of them, so that they read in
+// the same order and to the end.
 type reading struct {
 	group  []Variable
 	specs  []safetensors.Spec
@@ -114,7 +114,7 @@ func newReading(g Group, m *manifest) (*reading, error) {
 		r.places[s.Name] = i
 	}
 	if r.layout, err = safetensors.Layout(r.specs); err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, doing("lay out tensors", "", err)
 	}
 	return r, nil
 }
@@ -145,10 +145,9 @@ func (r *reading) drain(ctx context.Context) {
 	}
 }
 
-// Follow takes part in a save that another process makes of the same group: it
-// reads the variables in the same order and writes nothing. Of the processes that
-// share a strategy one calls Save and the others Follow, all at the same point of
-// the program.
+// Follow takes part in a save that another process makes of the same group: it reads the variables
+// in the same order and writes nothing. One of the processes that share a strategy calls
+// [Directory.Save], and all others call Follow at the same point of the program.
 func Follow(ctx context.Context, g Group) error {
 	r, err := newReading(g, &manifest{})
 	if err != nil {
