@@ -10,41 +10,41 @@ import (
 type Kind int
 
 const (
-	// Unknown is the kind of errors from elsewhere.
+	// Unknown is the kind of an error that does not tell its kind, such as most errors of other
+	// modules.
 	Unknown Kind = iota
-	// ValueError is a value that does not fit.
+	// ValueError says that a value does not fit.
 	ValueError
-	// TypeError is a value of the wrong sort or dtype.
+	// TypeError says that a value is of the wrong sort or dtype.
 	TypeError
-	// RuntimeError is a call that does not belong where it was made, or that failed.
+	// RuntimeError says that a call failed, or does not belong where it was made.
 	RuntimeError
-	// NotImplementedError is what is not done here.
+	// NotImplementedError says that this module, or the plugin, does not do what was asked.
 	NotImplementedError
-	// AssertionError is a nest, a destination or a value that breaks a precondition.
+	// AssertionError says that a nest, a destination or a value breaks a precondition.
 	AssertionError
-	// InvalidArgumentError is a shape or a program that an op, or a compiler, cannot
-	// take.
+	// InvalidArgumentError says that an op or a compiler cannot take a shape or a program.
 	InvalidArgumentError
-	// OutOfRangeError is input that has ended.
+	// OutOfRangeError says that the input has ended.
 	OutOfRangeError
-	// NotFoundError is a file, a device or a name that does not exist.
+	// NotFoundError says that a file, a device or a name does not exist.
 	NotFoundError
-	// ResourceExhaustedError is memory that does not suffice.
+	// ResourceExhaustedError says that memory does not suffice.
 	ResourceExhaustedError
-	// DataLossError is stored bytes that changed.
+	// DataLossError says that stored bytes have changed.
 	DataLossError
-	// FailedPreconditionError is an object in a state in which it cannot be used, such as
-	// one that is closed elsewhere.
+	// FailedPreconditionError says that an object is in a state in which it cannot be used, such as
+	// an object that is closed elsewhere.
 	FailedPreconditionError
-	// UnavailableError is another process or a service that does not answer.
+	// UnavailableError says that another process or a service does not answer.
 	UnavailableError
-	// PermissionDeniedError is what the user may not do or should not trust.
+	// PermissionDeniedError says that the user may not do something, or should not trust something.
 	PermissionDeniedError
-	// DeadlineExceededError is a wait that took longer than its context.
+	// DeadlineExceededError says that a wait took longer than its context.
 	DeadlineExceededError
-	// CancelledError is work whose context was cancelled.
+	// CancelledError says that the context of the work was cancelled.
 	CancelledError
-	// InternalError is a fault of a plugin or of this module.
+	// InternalError says that a plugin or this module has a fault.
 	InternalError
 )
 
@@ -52,7 +52,7 @@ var names = [...]string{"unknown", "ValueError", "TypeError", "RuntimeError", "N
 	"OutOfRangeError", "NotFoundError", "ResourceExhaustedError", "DataLossError", "FailedPreconditionError", "UnavailableError",
 	"PermissionDeniedError", "DeadlineExceededError", "CancelledError", "InternalError"}
 
-// String returns TensorFlow's name of the exception.
+// String returns the name of TensorFlow's exception.
 func (k Kind) String() string {
 	if k < 0 || int(k) >= len(names) {
 		return names[Unknown]
@@ -66,9 +66,9 @@ type Error interface {
 	Kind() Kind
 }
 
-// Of returns the kind of the first error in err's tree that has one. Those of Go's own
-// packages count that say as much: what is not supported, files that do not exist or are
-// not to be used, and contexts that ended.
+// Of returns the kind of the first error in err's tree that has one. Errors of Go's own packages
+// have a kind too: errors.ErrUnsupported, fs.ErrNotExist, fs.ErrPermission, and the two errors of
+// contexts.
 func Of(err error) Kind {
 	if k := of(err); k != Unknown {
 		return k
@@ -111,7 +111,7 @@ func of(err error) Kind {
 	return Unknown
 }
 
-// Or is [Of], or another kind if that is not known.
+// Or returns the kind of err as [Of] does, or otherwise if that is not known.
 func Or(err error, otherwise Kind) Kind {
 	if k := Of(err); k != Unknown {
 		return k
@@ -119,8 +119,7 @@ func Or(err error, otherwise Kind) Kind {
 	return otherwise
 }
 
-// New returns an error of a kind, for package-level errors that others match with
-// errors.Is.
+// New returns an error of a kind, for package-level errors that others match with errors.Is.
 func New(kind Kind, text string) error { return &sentinel{text, kind} }
 
 type sentinel struct {

@@ -18,8 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// methods are the names of the methods of a package's exported types, and where the
-// exported variables are made by errors.New.
+// methods are the names of the methods of a package's exported types, and where the exported
+// variables are made by errors.New.
 func methods(t *testing.T, dir string) (types map[string]map[string]string, plain []string) {
 	t.Helper()
 	types = map[string]map[string]string{}

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Fault is the one shape of this module's errors: what was done, to what, what is wrong
-// with it, what to write instead, the class of the mistake, and its cause. Packages whose
-// callers match more than that have types of their own, whose text [Text] writes too.
+// Fault is the one shape of this module's errors: what was done, to what, what is wrong with it,
+// what to write instead, the class of the mistake, and its cause. Packages whose callers match more
+// than that have types of their own, whose text [Text] writes too.
 type Fault struct {
-	// Op is the operation with its package, such as "sharding: parse". Where it is empty, the
-	// text of Match stands in its place.
+	// Op is the operation with its package, such as "sharding: parse". Where it is empty, the text
+	// of Match stands in its place.
 	Op string
 	// Subject is what the operation was about, such as `tensor "w"`; it may be empty.
 	Subject string
@@ -55,9 +55,9 @@ func (f *Fault) Kind() Kind {
 	return Of(f.Err)
 }
 
-// Text returns "what: reason: cause; hint", the text of every error of this module. An
-// empty reason or hint and a cause that is nil are left out, with what stands before them. A
-// cause from the same package is printed without the package's name, which what begins with.
+// Text returns "what: reason: cause; hint", the text of every error of this module. An empty reason
+// or hint and a cause that is nil are left out, with what stands before them. A cause from the same
+// package is printed without the package's name, which what begins with.
 func Text(what, reason string, cause error, hint string) string {
 	text := what
 	if reason != "" {

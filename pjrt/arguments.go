@@ -6,12 +6,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// The buffers of a launch: entered before it, so that no other call disturbs them,
-// and left after it, or given back if it comes to nothing.
+// The buffers of a launch: entered before it, so that no other call disturbs them, and left after
+// it, or given back if it comes to nothing.
 
-// takeArguments enters every argument, donated ones alone, and answers how many
-// it entered; one that is wrong is not among them. It fills the launch's lists: the
-// handles, those that it donates, and the parameters to keep.
+// takeArguments enters every argument, donated ones alone, and answers how many it entered; one
+// that is wrong is not among them. It fills the launch's lists: the handles, those that it donates,
+// and the parameters to keep.
 func (l *LoadedExecutable) takeArguments(s *launch, args, results [][]*Buffer, donate []bool) (n, keep, drop int, err error) {
 	s.inPlace = 0
 	params := s.params
@@ -65,8 +65,7 @@ func foreign(b *Buffer, result bool, device, index int) error {
 	return &ArgumentError{Result: result, Device: device, Index: index, Reason: reason}
 }
 
-// misfit is the error of an argument that was entered, but is on another device or
-// of another type.
+// misfit is the error of an argument that was entered, but is on another device or of another type.
 func (l *LoadedExecutable) misfit(params []*shape, d, i int, b *Buffer) error {
 	e := &ArgumentError{Device: d, Index: i}
 	if have, want := b.dev.Load(), l.devices[d]; have != want {
@@ -118,8 +117,8 @@ func (l *LoadedExecutable) returnArguments(args [][]*Buffer, donate []bool, n in
 	}
 }
 
-// takeResults enters the buffers that are to be filled again, except those that
-// take the place of the argument of their number.
+// takeResults enters the buffers that are to be filled again, except those that take the place of
+// the argument of their number.
 func (l *LoadedExecutable) takeResults(s *launch, args, results [][]*Buffer, donate []bool) error {
 	for k := range s.taken {
 		s.taken[k] = slotUnused
@@ -189,12 +188,12 @@ func (l *LoadedExecutable) returnResults(s *launch, results [][]*Buffer) {
 	}
 }
 
-// ArgumentError reports what is wrong with a buffer, or with the list of buffers, of an
-// Execute call. Nothing was executed then.
+// ArgumentError reports what is wrong with a buffer, or with the list of buffers, of an Execute
+// call. Nothing was executed then.
 type ArgumentError struct {
 	// Result is true for a result slot, false for an argument.
 	Result bool
-	// Device is the position in launch order, Index the parameter or result number; each
+	// Device is the position in launch order, and Index the number of the parameter or result; each
 	// is -1 where the list itself is wrong.
 	Device, Index int
 	// Reason says what was found and what was expected.

@@ -11,18 +11,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// Buffer is a tensor in the memory of one device. Its contents may still be on
-// their way; Ready waits for them.
+// Buffer is a tensor in the memory of one device. Its contents may still be on their way; Ready
+// waits for them.
 //
-// A Buffer is live, donated or closed. A program takes a donated one over; a
-// closed one has given its memory back. Either can be filled again, by Execute
-// as a result or by RefillFromHost, and is then live: so a step loop needs no
-// new Go objects.
+// A Buffer is live, donated or closed. A program takes a donated buffer over; a closed buffer has
+// given its memory back. Either can be filled again, by Execute as a result or by RefillFromHost,
+// and is live then: so a step loop needs no new Go objects.
 //
-// All methods may be called at any time from any goroutine. Reading calls share
-// a buffer. Donation and refilling want it alone and answer [ErrBusy]
-// otherwise. Close never disturbs a call under way: the memory goes when the
-// last such call returns.
+// All methods may be called at any time from any goroutine. Calls that read share a buffer.
+// Donation and refilling need it for themselves, and fail with [ErrBusy] otherwise. Close never
+// disturbs a call under way: the memory is given back when the last such call returns.
 type Buffer struct {
 	core  *core
 	word  atomic.Uint32
@@ -33,16 +31,15 @@ type Buffer struct {
 	h     *bufferHandle
 }
 
-// bufferHandle is what the garbage collector's cleanup sees of a Buffer. c is
-// set while the buffer is live and written only by who holds it alone.
+// bufferHandle is what the garbage collector's cleanup sees of a Buffer. c is set while the buffer
+// is live and written only by who holds it alone.
 type bufferHandle struct {
 	core *core
 	c    capi.Buffer
 }
 
-// The state word: a number of users, and flags. A buffer that is neither closed
-// nor donated is live. exclusive is held by one call alone; closing is a Close
-// that waits for the users to leave.
+// The state word: a number of users, and flags. A buffer that is neither closed nor donated is
+// live. exclusive is held by one call alone; closing is a Close that waits for the users to leave.
 const (
 	bufExclusive uint32 = 1 << (31 - iota)
 	bufClosing
@@ -51,8 +48,8 @@ const (
 	bufUsers = 1<<28 - 1
 )
 
-// newBuffer wraps a live handle. The caller holds a reference to the client for
-// it (childBuffer), which the buffer takes over.
+// newBuffer wraps a live handle. The caller holds a reference to the client for it (childBuffer),
+// which the buffer takes over.
 func newBuffer(c *core, handle capi.Buffer, s *shape, d *Device, m *Memory) *Buffer {
 	b := &Buffer{core: c, h: &bufferHandle{c, handle}}
 	b.shape.Store(s)
@@ -133,8 +130,8 @@ func (b *Buffer) occupied() error {
 	return ErrBusy
 }
 
-// acquireEmpty enters a closed or donated buffer as its only user and answers
-// the state to settle to if nothing comes of it.
+// acquireEmpty enters a closed or donated buffer as its only user and answers the state to settle
+// to if nothing comes of it.
 func (b *Buffer) acquireEmpty() (state uint32, err error) {
 	if b.core == nil {
 		return 0, ErrClosed
@@ -150,8 +147,8 @@ func (b *Buffer) acquireEmpty() (state uint32, err error) {
 	}
 }
 
-// fill puts a new handle into a buffer that the caller holds alone, with a
-// reference to the client, and makes it live. The caller counts it.
+// fill puts a new handle into a buffer that the caller holds alone, with a reference to the client,
+// and makes it live. The caller counts it.
 func (b *Buffer) fill(handle capi.Buffer, s *shape, d *Device, m *Memory) {
 	live.Track(live.Buffer, unsafe.Pointer(handle))
 	b.h.c = handle
@@ -167,8 +164,8 @@ func (b *Buffer) fill(handle capi.Buffer, s *shape, d *Device, m *Memory) {
 	b.settle(0)
 }
 
-// settle ends exclusive use: state is 0 (live), bufDonated or bufClosed. A Close
-// that came meanwhile takes effect now.
+// settle ends exclusive use: state is 0 (live), bufDonated or bufClosed. A Close that came
+// meanwhile takes effect now.
 func (b *Buffer) settle(state uint32) {
 	for {
 		w := b.word.Load()
@@ -185,9 +182,8 @@ func (b *Buffer) settle(state uint32) {
 	}
 }
 
-// Close gives the memory back once the calls that use the buffer have returned;
-// programs already enqueued keep what they need. Closing twice, or closing a
-// donated buffer, does nothing.
+// Close gives the memory back once the calls that use the buffer have returned; programs already
+// enqueued keep what they need. Closing twice, or closing a donated buffer, does nothing.
 func (b *Buffer) Close() error {
 	if b.core == nil {
 		return nil
@@ -222,7 +218,7 @@ func (b *Buffer) Close() error {
 	}
 }
 
-// State is a buffer's state at the time of the call.
+// State is the state of a [Buffer] at the time of a call.
 type State int
 
 // The states of a buffer.
@@ -232,7 +228,7 @@ const (
 	Closed
 )
 
-// String is "live", "donated" or "closed".
+// String returns "live", "donated" or "closed".
 func (s State) String() string {
 	if s < Live || s > Closed {
 		return fmt.Sprintf("State(%d)", int(s))
@@ -240,7 +236,7 @@ func (s State) String() string {
 	return [...]string{"live", "donated", "closed"}[s]
 }
 
-// State says whether the buffer is live, donated or closed. The zero Buffer is closed.
+// State reports whether the buffer is live, donated or closed. The zero Buffer is closed.
 func (b *Buffer) State() State {
 	if b.core == nil {
 		return Closed
@@ -254,18 +250,19 @@ func (b *Buffer) State() State {
 	return Live
 }
 
-// IsDonated says whether a program took the buffer over.
+// IsDonated reports whether a program took the buffer over.
 func (b *Buffer) IsDonated() bool { return b.State() == Donated }
 
-// DType is the element type; of the last contents if donated or closed.
+// DType returns the element type. A donated or closed buffer keeps that of its last contents.
 func (b *Buffer) DType() DType { return b.known().dtype }
 
-// Dims are the dimensions, major first; of the last contents if donated or
-// closed. The slice is shared between buffers: do not write to it. Writing to
-// it cannot defeat the checks of Execute, which keep their own copy.
+// Dims returns the dimensions, major first. A donated or closed buffer keeps those of its last
+// contents. The slice is shared between buffers: do not write to it. (Execute has a copy of its
+// own, so a write cannot defeat its checks.)
 func (b *Buffer) Dims() []int { return b.known().view }
 
-// Bytes is the size of the contents in host memory, row-major, as ToHost wants.
+// Bytes returns the size of the contents in host memory, in bytes and row-major: the length that
+// ToHost wants.
 func (b *Buffer) Bytes() int { return b.known().bytes }
 
 // known is the shape; that of the zero Buffer is of no dtype.
@@ -276,12 +273,12 @@ func (b *Buffer) known() *shape {
 	return &shape{}
 }
 
-// Device is where the buffer lives, or lived.
+// Device returns the device where the buffer lives, or lived.
 func (b *Buffer) Device() *Device { return b.dev.Load() }
 
-// Memory is the memory that it lives in. Of a donated or closed buffer it is
-// the device's default one, unless it was known before; nil if the plugin names
-// no memories.
+// Memory returns the memory that the buffer lives in. For a donated or closed buffer it returns the
+// device's default memory, unless the buffer's own was known before; nil if the plugin names no
+// memories.
 func (b *Buffer) Memory() *Memory {
 	if m := b.mem.Load(); m != nil {
 		return m
@@ -301,7 +298,7 @@ func (b *Buffer) Memory() *Memory {
 	return nil
 }
 
-// String is such as "F32[2,8] on device 3".
+// String returns a text such as "F32[2,8] on device 3".
 func (b *Buffer) String() string {
 	if b.core == nil {
 		return "a buffer that no client made"
@@ -322,7 +319,7 @@ func (b *Buffer) use(op string, f func() error) error {
 	return b.core.wrap(op, f())
 }
 
-// OnDeviceSize is the size on the device in bytes, with padding.
+// OnDeviceSize returns the size on the device in bytes, with padding.
 func (b *Buffer) OnDeviceSize() (n int, err error) {
 	err = b.use("buffer size", func() error {
 		n, err = b.core.api.BufferSize(b.h.c)
@@ -331,8 +328,8 @@ func (b *Buffer) OnDeviceSize() (n int, err error) {
 	return n, err
 }
 
-// poll asks for the contents: either they are there, with the error of the work
-// that made them, or there is an event to wait for.
+// poll asks for the contents: either they are there, with the error of the work that made them, or
+// there is an event to wait for.
 func (b *Buffer) poll(op string) (capi.Event, error) {
 	if err := b.acquire(); err != nil {
 		return nil, fail(op, b.String(), err)
@@ -342,8 +339,8 @@ func (b *Buffer) poll(op string) (capi.Event, error) {
 	return event, b.core.wrap(op, err)
 }
 
-// IsReady says, without waiting, whether the contents are there. The error is
-// that of the work that was to make them.
+// IsReady reports, without waiting, whether the contents are there. The error is that of the work
+// that was to make them.
 func (b *Buffer) IsReady() (bool, error) {
 	event, err := b.poll("poll buffer")
 	if event != nil {
@@ -353,10 +350,10 @@ func (b *Buffer) IsReady() (bool, error) {
 	return err == nil, err
 }
 
-// Ready waits until the contents are there and answers the error of the work
-// that made them. If ctx ends first, Ready answers its error; the work goes on.
-// A buffer closed or donated meanwhile does not end the wait. Nothing is
-// allocated if ctx cannot end or the contents are already there.
+// Ready waits until the contents are there, and returns the error of the work that made them. If
+// ctx ends first, Ready returns its cause, and the work goes on. A buffer that is closed or donated
+// meanwhile does not end the wait. Nothing is allocated if ctx cannot end or the contents are
+// already there.
 func (b *Buffer) Ready(ctx context.Context) error {
 	// The reference keeps the client open while only the event is held.
 	if err := b.core.retain(childCall); err != nil {

@@ -369,8 +369,8 @@ func TestDroppedObjectsAreEndedByTheCollector(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
-// A buffer that was dropped does not keep its client open, also before the garbage
-// collector has found it; one that is held does.
+// A buffer that was dropped does not keep its client open, also before the garbage collector has
+// found it; one that is held does.
 func TestClientClosesOverDroppedBuffers(t *testing.T) {
 	for range 20 {
 		c, err := plugintest.Open(t, "cpu").NewClient(background, pjrt.ClientOptions{})

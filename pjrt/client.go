@@ -14,18 +14,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// ClientOptions configure a client. The zero value asks for the plugin's
-// defaults.
+// ClientOptions configure a client. The zero value asks for the plugin's defaults.
 type ClientOptions struct {
-	// Options go to the plugin as they are: string, int64, int, []int64, []int,
-	// float32 or bool values. The XLA CPU plugin knows cpu_device_count, the
-	// number of devices, 1 to 1024.
+	// Options go to the plugin as they are: string, int64, int, []int64, []int, float32 or bool
+	// values. The XLA CPU plugin knows cpu_device_count, the number of devices, 1 to 1024.
 	Options map[string]any
 }
 
-// Client is a connection of one plugin to its devices. It is safe for
-// concurrent use. It owns its devices and memories; buffers, executables and
-// topologies made from it keep it open.
+// Client is a connection of one plugin to its devices. It is safe for concurrent use. It owns its
+// devices and memories; buffers, executables and topologies made from it keep it open.
 type Client struct {
 	*core
 	plugin          *Plugin
@@ -44,14 +41,13 @@ type Client struct {
 	result  error
 }
 
-// maxCPUDevices bounds cpu_device_count: the plugin allocates threads for each
-// device and does not check the number itself.
+// maxCPUDevices bounds cpu_device_count: the plugin allocates threads for each device and does not
+// check the number itself.
 const maxCPUDevices = 1024
 
-// NewClient opens the plugin's devices. For a TPU this takes seconds, and one
-// process at a time can hold them. Options of a wrong type give an
-// [*OptionError] before the plugin is called. If ctx ends first, NewClient
-// returns its error and closes the client when it comes.
+// NewClient opens the plugin's devices. For a TPU this takes seconds, and one process at a time can
+// hold them. Options of a wrong type give an [*OptionError] before the plugin is called. If ctx
+// ends first, NewClient returns its cause, and closes the client as soon as the plugin has made it.
 func (p *Plugin) NewClient(ctx context.Context, o ClientOptions) (*Client, error) {
 	if p.api == nil {
 		return nil, errNotMade("create client", "plugin", "Open")
@@ -138,16 +134,15 @@ func (c *Client) read() (err error) {
 	return nil
 }
 
-// Close ends the client. While buffers, executables or topologies of it are
-// open, or other goroutines are in its calls, it does nothing and returns an
-// [*OpenError] that counts them; close them and call it again. Those that nobody holds
-// any more are closed by the garbage collector, which Close runs if it finds any open.
+// Close ends the client. While buffers, executables or topologies of the client are open, or other
+// goroutines are in its calls, Close does nothing and returns an [*OpenError] that counts them;
+// close them and call it again. Objects that nobody holds any more are closed by the garbage
+// collector, which Close runs if it finds any open.
 //
-// Compilations and executions whose caller has left, because its context ended, are
-// waited for a second at most. What still goes on then is left behind: Close succeeds,
-// and the plugin's client is destroyed when the last of it ends. So a program can end
-// in the middle of a compilation that takes minutes. After success, a further Close
-// returns the same result.
+// Close waits a second at most for compilations and executions whose caller has left because its
+// context ended. What still goes on then is left behind: Close succeeds, and the plugin's client is
+// destroyed when the last of that work ends. So a program can end in the middle of a compilation
+// that takes minutes. After success, a further Close returns the same result.
 func (c *Client) Close() error {
 	if c.core == nil {
 		return nil
@@ -173,7 +168,7 @@ func (c *Client) Close() error {
 	return err
 }
 
-// Options are those that the client was made with. They are the caller's.
+// Options returns the options that the client was made with. They are the caller's.
 func (c *Client) Options() ClientOptions {
 	if c.options == nil {
 		return ClientOptions{}
@@ -181,29 +176,30 @@ func (c *Client) Options() ClientOptions {
 	return ClientOptions{Options: cloneAttributes(c.options)}
 }
 
-// Plugin is the plugin that the client was made from.
+// Plugin returns the plugin that the client was made from.
 func (c *Client) Plugin() *Plugin { return c.plugin }
 
-// PlatformName is such as "cpu" or "tpu".
+// PlatformName returns the plugin's name of the platform, such as "cpu" or "tpu".
 func (c *Client) PlatformName() string { return c.platformName }
 
-// PlatformVersion is the plugin's own text.
+// PlatformVersion returns the plugin's own text of its version.
 func (c *Client) PlatformVersion() string { return c.platformVersion }
 
-// ProcessIndex is this process's number among the hosts of a slice.
+// ProcessIndex returns the number of this process among the processes of a slice.
 func (c *Client) ProcessIndex() int { return c.processIndex }
 
-// Devices are all devices, of all processes, in the plugin's order. The slice
-// is the caller's; the devices are the client's.
+// Devices returns all devices, of all processes, in the plugin's order. The slice is the caller's;
+// the devices are the client's.
 func (c *Client) Devices() []*Device { return slices.Clone(c.devices) }
 
-// AddressableDevices are the devices of this process, in the plugin's order.
+// AddressableDevices returns the devices of this process, in the plugin's order.
 func (c *Client) AddressableDevices() []*Device { return slices.Clone(c.addressable) }
 
-// Memories are the memories that this process can address.
+// Memories returns the memories that this process can address.
 func (c *Client) Memories() []*Memory { return slices.Clone(c.memories) }
 
-// LookupDevice finds a device by its global id.
+// LookupDevice returns the device with a global id. An id that no device has gives an error that
+// matches [NotFound].
 func (c *Client) LookupDevice(id int) (*Device, error) {
 	if d := c.byID[id]; d != nil {
 		return d, nil
@@ -211,8 +207,8 @@ func (c *Client) LookupDevice(id int) (*Device, error) {
 	return nil, &errkind.Fault{Op: "pjrt: look up device", Subject: strconv.Itoa(id), Reason: fmt.Sprintf("it is none of the client's %d", len(c.devices)), Err: NotFound, Hint: "Devices lists them"}
 }
 
-// DefaultDeviceAssignment is the plugin's choice of devices for a program:
-// element [r][p] is the global id for replica r and partition p.
+// DefaultDeviceAssignment returns the plugin's choice of devices for a program: element [r][p] is
+// the global id of the device for replica r and partition p.
 func (c *Client) DefaultDeviceAssignment(replicas, partitions int) ([][]int, error) {
 	if err := checkCounts(replicas, partitions, len(c.devices)); err != nil {
 		return nil, err

@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Code is a PJRT error code. It is itself an error, so that
-// errors.Is(err, pjrt.ResourceExhausted) works at any depth.
+// Code is a PJRT error code. It is itself an error, so that errors.Is(err, pjrt.ResourceExhausted)
+// works at any depth.
 type Code int
 
 // The codes of PJRT_Error_Code.

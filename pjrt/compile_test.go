@@ -26,8 +26,8 @@ func sharded(call string) pjrt.Program {
   return %o : tensor<4xf32> } }`)}
 }
 
-// hostile are programs that no compiler should take, with who has to say so:
-// us, before the plugin (a CompileError), or the plugin (an Error).
+// hostile are programs that no compiler should take, with who has to say so: us, before the plugin
+// (a CompileError), or the plugin (an Error).
 var hostile = map[string]struct {
 	p    pjrt.Program
 	ours bool

@@ -10,33 +10,32 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// CompileOptions say for which devices and how to compile. The zero value is
-// one device of the plugin's choice, and no partitioner.
+// CompileOptions say for which devices and how to compile. The zero value is one device of the
+// plugin's choice, and no partitioner.
 type CompileOptions struct {
-	// Replicas and Partitions are the number of copies of the program and of the
-	// devices of one copy; 0 means 1.
+	// Replicas is the number of copies of the program, and Partitions the number of devices of each
+	// copy; 0 means 1.
 	Replicas, Partitions int
-	// DeviceAssignment is [replica][partition] to global device id; nil leaves
-	// the choice to the plugin.
+	// DeviceAssignment has at [replica][partition] a global device id; nil leaves the choice to the
+	// plugin.
 	DeviceAssignment [][]int
 	// SPMD has the compiler partition one program over Partitions devices.
 	SPMD bool
-	// Shardy has it read Shardy's shardings (sdy.) instead of GSPMD's. A program with
-	// custom calls of GSPMD, such as @Sharding, is refused then: it ends the process.
+	// Shardy has the compiler read Shardy's shardings (sdy.) instead of GSPMD's. A program with
+	// custom calls of GSPMD, such as @Sharding, is refused then, since it would end the process.
 	Shardy bool
-	// DumpDir, if set, is a directory on the machine that compiles, for the
-	// program before and after optimization (XLA's --xla_dump_to).
+	// DumpDir, if set, is a directory on the machine that compiles. The compiler writes the program
+	// there as it is before and after optimization (XLA's --xla_dump_to).
 	DumpDir string
-	// TrustBytecode compiles MLIR bytecode and serialized HLO protos in this process. The
-	// compilers do not stand wrong bytes of them: some corrupt the process's memory. Set it
-	// for what a sound writer made and nobody else could change; package pjrt/worker
-	// compiles any other in a process of its own, and needs no word of trust.
+	// TrustBytecode compiles MLIR bytecode and serialized HLO protos in this process. Wrong bytes
+	// can end the process or corrupt its memory: set it only for bytes that a sound writer made and
+	// nobody else could change. Package pjrt/worker compiles any bytes in a process of its own, and
+	// needs no such trust.
 	TrustBytecode bool
-	// Overrides are XLA debug options by name, such as "xla_dump_hlo_as_text":
-	// string, bool, int, int64 or float64 values. An unknown name or a wrong type
-	// is the plugin's error; a senseless value can end the process. For a CPU client
-	// xla_cpu_enable_fast_min_max is false unless it is set here: its fast maximum and
-	// minimum, of single values and of reductions, drop NaN.
+	// Overrides are XLA debug options by name, such as "xla_dump_hlo_as_text": string, bool, int,
+	// int64 or float64 values. An unknown name or a wrong type is the plugin's error; a senseless
+	// value can end the process. For a CPU client xla_cpu_enable_fast_min_max is false unless it is
+	// set here: XLA's fast maximum and minimum, of single values and of reductions, drop NaN.
 	Overrides map[string]any
 }
 
@@ -71,8 +70,8 @@ func checkCounts(replicas, partitions, devices int) error {
 	return nil
 }
 
-// encode checks the options against the devices there are and writes a
-// CompileOptionsProto. known says whether a device id exists.
+// encode checks the options against the devices there are and writes a CompileOptionsProto. known
+// says whether a device id exists.
 func (o CompileOptions) encode(devices int, known func(id int) bool) ([]byte, error) {
 	replicas, partitions := max(o.Replicas, 0), max(o.Partitions, 0)
 	if o.Replicas == 0 {
@@ -150,8 +149,8 @@ func (o CompileOptions) checkAssignment(replicas, partitions int, known func(id 
 	return nil
 }
 
-// assignmentProto is a DeviceAssignmentProto, which lists per partition the
-// devices of all replicas.
+// assignmentProto is a DeviceAssignmentProto, which lists per partition the devices of all
+// replicas.
 func assignmentProto(a [][]int) []byte {
 	partitions := len(a[0])
 	out := appendInt(nil, 1, int64(len(a)))

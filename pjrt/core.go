@@ -24,24 +24,23 @@ const (
 	childKinds
 )
 
-// core is the inner half of a Client: what its children hold on to. Nothing in
-// it leads back to the Client, so that the garbage collector can tell when the
-// Client itself was dropped without Close.
+// core is the inner half of a Client: what its children hold on to. Nothing in it leads back to the
+// Client, so that the garbage collector can tell when the Client itself was dropped without Close.
 type core struct {
 	api  *capi.API
 	path string
 	c    capi.Client
 
-	// refs is one for the Client and one for each child; closedRefs or less
-	// once the C client is gone.
+	// refs is one for the Client and one for each child; closedRefs or less once the C client is
+	// gone.
 	refs     atomic.Int64
 	children [childKinds]atomic.Int64
 	// closing is set where Close left work behind: the last of it ends the C client.
 	closing atomic.Bool
 
-	// launch is held while a program is enqueued on several devices, so that all
-	// devices see the launches of this client in one order. Collectives of two
-	// programs that meet in different orders would wait for each other for ever.
+	// launch is held while a program is enqueued on several devices, so that all devices see the
+	// launches of this client in one order. Collectives of two programs that meet in different
+	// orders would wait for each other for ever.
 	launch sync.Mutex
 
 	waits waits
@@ -80,8 +79,8 @@ func (c *core) add(k childKind, delta int) {
 	}
 }
 
-// release counts a child less. The last one out ends a client that was dropped, or
-// closed with work under way.
+// release counts a child less. The last one out ends a client that was dropped, or closed with work
+// under way.
 func (c *core) release(k childKind) {
 	c.drop() // first: who finds no children left closes
 	c.children[k].Add(-1)
@@ -89,8 +88,7 @@ func (c *core) release(k childKind) {
 
 func (c *core) drop() {
 	if c.refs.Add(-1) == 0 && c.refs.CompareAndSwap(0, closedRefs) {
-		// Nobody is left to tell; and the caller may be the goroutine that destroy
-		// waits for.
+		// Nobody is left to tell; and the caller may be the goroutine that destroy waits for.
 		go func() { _ = c.destroy() }()
 	}
 }
@@ -103,9 +101,9 @@ func (c *core) close() error {
 	return c.destroy()
 }
 
-// settled says whether no object of the client is open and no caller inside. Those that
-// were dropped without Close count until the garbage collector has ended them, so it is
-// given a turn before the answer is no.
+// settled says whether no object of the client is open and no caller inside. Those that were
+// dropped without Close count until the garbage collector has ended them, so it is given a turn
+// before the answer is no.
 func (c *core) settled() bool {
 	open := func() bool {
 		for k := childBuffer; k <= childCall; k++ {
@@ -129,8 +127,8 @@ func (c *core) settled() bool {
 	return false
 }
 
-// collect runs the garbage collector and waits for the cleanups that it starts, for
-// a moment: they run on goroutines of their own.
+// collect runs the garbage collector and waits for the cleanups that it starts, for a moment: they
+// run on goroutines of their own.
 func collect() {
 	ran := make(chan struct{})
 	runtime.AddCleanup(new(*core), func(ran chan struct{}) { close(ran) }, ran)
@@ -141,8 +139,8 @@ func collect() {
 	}
 }
 
-// closeGrace is how long Close waits for work under way that nobody waits for any
-// more, before it leaves that behind.
+// closeGrace is how long Close waits for work under way that nobody waits for any more, before it
+// leaves that behind.
 const closeGrace = time.Second
 
 // worked waits until no work goes on in the plugin, for closeGrace at most.
@@ -179,8 +177,8 @@ func (c *core) wrap(op string, err error) error { // c may be nil, with no error
 	return wrap(op, c.path, err)
 }
 
-// guard counts the users of a C object that Close may end while calls are under
-// way: the object goes when the last user does.
+// guard counts the users of a C object that Close may end while calls are under way: the object
+// goes when the last user does.
 type guard struct {
 	n atomic.Int64 // users, or closedRefs and up once closing
 }
@@ -198,12 +196,11 @@ func (g *guard) enter() bool {
 	}
 }
 
-// leave answers true if the caller is the last user of a closed object and has
-// to end it.
+// leave answers true if the caller is the last user of a closed object and has to end it.
 func (g *guard) leave() bool { return g.n.Add(-1) == closedRefs }
 
-// close answers first for the call that closed, and last if that caller has to
-// end the object at once.
+// close answers first for the call that closed, and last if that caller has to end the object at
+// once.
 func (g *guard) close() (first, last bool) {
 	for {
 		n := g.n.Load()

@@ -10,31 +10,31 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
-// DeviceDescription is what is known of a device without opening it. It is
-// immutable and outlives its client or topology.
+// DeviceDescription tells what is known of a device without opening it. It is immutable and
+// outlives its client or topology.
 type DeviceDescription struct{ info capi.DescriptionInfo }
 
-// ID is the device's number, unique over all processes.
+// ID returns the device's number, which is unique over all processes.
 func (d *DeviceDescription) ID() int { return d.info.ID }
 
-// ProcessIndex is the process that can address the device.
+// ProcessIndex returns the number of the process that can address the device.
 func (d *DeviceDescription) ProcessIndex() int { return d.info.Process }
 
-// Kind is the vendor's name, such as "TPU v5 lite".
+// Kind returns the vendor's name of the device, such as "TPU v5 lite".
 func (d *DeviceDescription) Kind() string { return d.info.Kind }
 
-// DebugString is the plugin's longer text.
+// DebugString returns the plugin's longer text of the device.
 func (d *DeviceDescription) DebugString() string { return d.info.Debug }
 
-// String is the plugin's short text.
+// String returns the plugin's short text of the device.
 func (d *DeviceDescription) String() string { return d.info.String }
 
-// Attributes are the plugin's, such as coords ([]int64: x, y, z) and
-// core_on_chip (int64) on a TPU. The map is the caller's.
+// Attributes returns what else the plugin tells of the device, such as coords ([]int64: x, y, z)
+// and core_on_chip (int64) on a TPU. The map is the caller's.
 func (d *DeviceDescription) Attributes() map[string]any { return cloneAttributes(d.info.Attributes) }
 
-// Device is a device of a client. It belongs to the client and has no Close.
-// All but MemoryStats still answers after the client is closed.
+// Device is a device of a client. It belongs to the client and has no Close. All methods but
+// MemoryStats can still be called after the client is closed.
 type Device struct {
 	DeviceDescription
 	core          *core
@@ -45,20 +45,21 @@ type Device struct {
 	defaultMemory *Memory
 }
 
-// Addressable says whether this process can use the device.
+// Addressable reports whether this process can use the device.
 func (d *Device) Addressable() bool { return d.addressable }
 
-// LocalHardwareID numbers the device within its host; -1 if not known or not
-// addressable.
+// LocalHardwareID returns the number of the device within its machine; -1 if that is not known or
+// the device is not addressable.
 func (d *Device) LocalHardwareID() int { return d.localID }
 
-// Memories are those that the device can address.
+// Memories returns the memories that the device can address.
 func (d *Device) Memories() []*Memory { return slices.Clone(d.memories) }
 
-// DefaultMemory is where buffers go unless asked otherwise; nil if unknown.
+// DefaultMemory returns the memory where buffers go unless asked otherwise; nil if it is not known.
 func (d *Device) DefaultMemory() *Memory { return d.defaultMemory }
 
-// Memory finds a memory of the device by its kind, such as "pinned_host".
+// Memory returns the memory of the device that is of a kind, such as "pinned_host". A kind that the
+// device does not have gives an error that matches [NotFound].
 func (d *Device) Memory(kind string) (*Memory, error) {
 	var kinds []string
 	for _, m := range d.memories {
@@ -70,20 +71,29 @@ func (d *Device) Memory(kind string) (*Memory, error) {
 	return nil, &errkind.Fault{Op: "pjrt: look up memory", Subject: strconv.Quote(kind), Reason: fmt.Sprintf("device %d has none of this kind", d.ID()), Err: NotFound, Hint: fmt.Sprintf("it has %q", kinds)}
 }
 
-// MemoryStats is the allocator's account of a device, in bytes unless said. A
+// MemoryStats is the account that a device's allocator keeps, in bytes except for Allocations. A
 // figure that the plugin does not keep is -1.
 type MemoryStats struct {
-	BytesInUse, PeakBytesInUse       int64
-	Allocations                      int64 // a count
-	LargestAllocation, BytesLimit    int64
+	// BytesInUse is what is allocated now, and PeakBytesInUse the most that ever was.
+	BytesInUse, PeakBytesInUse int64
+	// Allocations counts the allocations made.
+	Allocations int64
+	// LargestAllocation is the largest allocation made, and BytesLimit the most that can be
+	// allocated.
+	LargestAllocation, BytesLimit int64
+	// BytesReserved is what is reserved now, and PeakBytesReserved the most that ever was.
 	BytesReserved, PeakBytesReserved int64
-	BytesReservableLimit             int64
-	LargestFreeBlock                 int64
-	PoolBytes, PeakPoolBytes         int64
+	// BytesReservableLimit is the most that can be reserved.
+	BytesReservableLimit int64
+	// LargestFreeBlock is the largest piece that is free in one.
+	LargestFreeBlock int64
+	// PoolBytes is what the allocator holds from the system now, and PeakPoolBytes the most that it
+	// ever held.
+	PoolBytes, PeakPoolBytes int64
 }
 
-// MemoryStats asks the allocator. Plugins without one, such as the CPU's,
-// answer an error that matches errors.ErrUnsupported.
+// MemoryStats returns the allocator's account of the device. A plugin without one, such as the
+// CPU's, gives an error that matches errors.ErrUnsupported.
 func (d *Device) MemoryStats() (MemoryStats, error) {
 	if err := d.core.retain(childCall); err != nil {
 		return MemoryStats{}, fail("memory stats", "", err)
@@ -101,8 +111,8 @@ func (d *Device) MemoryStats() (MemoryStats, error) {
 	return MemoryStats{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]}, nil
 }
 
-// Memory is a memory space of a client, such as a device's own or pinned host
-// memory. It belongs to the client and has no Close.
+// Memory is a memory space of a client, such as a device's own or pinned host memory. It belongs to
+// the client and has no Close.
 type Memory struct {
 	core    *core
 	handle  capi.Memory
@@ -111,22 +121,22 @@ type Memory struct {
 	devices []*Device
 }
 
-// ID is unique among the client's memories.
+// ID returns the memory's number, which is unique among the client's memories.
 func (m *Memory) ID() int { return m.info.ID }
 
-// Kind is such as "device", "pinned_host" or "unpinned_host".
+// Kind returns the kind of the memory, such as "device", "pinned_host" or "unpinned_host".
 func (m *Memory) Kind() string { return m.info.Kind }
 
-// KindID numbers the kind.
+// KindID returns the plugin's number of the kind.
 func (m *Memory) KindID() int { return m.info.KindID }
 
-// DebugString is the plugin's longer text.
+// DebugString returns the plugin's longer text of the memory.
 func (m *Memory) DebugString() string { return m.info.Debug }
 
-// String is the plugin's short text.
+// String returns the plugin's short text of the memory.
 func (m *Memory) String() string { return m.info.String }
 
-// Devices are those that can address the memory.
+// Devices returns the devices that can address the memory.
 func (m *Memory) Devices() []*Device { return slices.Clone(m.devices) }
 
 // readMemories reads the client's memories, by handle.

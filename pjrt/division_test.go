@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
-// byZero are values of four int32 that only folding makes 0, or that have a 0, from %x, an
-// argument of four, %c, which is four of 7, and %n, which is 0.
+// byZero are values of four int32 that only folding makes 0, or that have a 0, from %x, an argument
+// of four, %c, which is four of 7, and %n, which is 0.
 var byZero = map[string]string{
 	"x - x":                "%z = stablehlo.subtract %x, %x : T",
 	"x * 0":                "%z = stablehlo.multiply %x, %n : T",
@@ -41,8 +41,8 @@ var byZero = map[string]string{
 	"a loop":               "%i = stablehlo.constant dense<0> : tensor<i32>\n%z, %j = stablehlo.while(%k = %n, %l = %i) : T, tensor<i32> cond { %u = stablehlo.constant dense<1> : tensor<i32>\n %m = stablehlo.compare LT, %l, %u : (tensor<i32>, tensor<i32>) -> tensor<i1>\n stablehlo.return %m : tensor<i1> } do { %u = stablehlo.constant dense<1> : tensor<i32>\n %m = stablehlo.add %l, %u : tensor<i32>\n %w = stablehlo.multiply %k, %k : T\n stablehlo.return %w, %m : T, tensor<i32> }",
 }
 
-// Compilers for the host divide what they take for constants with the processor's
-// instruction. No division ends the process, and each gives what it gives at run time.
+// Compilers for the host divide what they take for constants with the processor's instruction. No
+// division ends the process, and each gives what it gives at run time.
 func TestADivisionByWhatFoldingMakesZeroIsNoTrap(t *testing.T) {
 	leaktest.Check(t)
 	c := cpu(t, 2)

@@ -8,8 +8,8 @@ import (
 // DType is the element type of a buffer, numbered as PJRT_Buffer_Type.
 type DType int
 
-// The element types. Pred is a boolean; F8 names carry exponent and mantissa
-// bits, then FN for "no infinities" and UZ for "no negative zero".
+// The element types. Pred is a boolean; F8 names carry exponent and mantissa bits, then FN for "no
+// infinities" and UZ for "no negative zero".
 const (
 	Invalid DType = iota
 	Pred
@@ -45,8 +45,8 @@ const (
 	U1
 )
 
-// dtypes holds per type: XLA's name, the bits of one element, and XLA's own
-// number for it (PrimitiveType in xla_data.proto), which differs from PJRT's.
+// dtypes holds per type: XLA's name, the bits of one element, and XLA's own number for it
+// (PrimitiveType in xla_data.proto), which differs from PJRT's.
 var dtypes = [...]struct {
 	name string
 	bits int
@@ -64,7 +64,7 @@ var dtypes = [...]struct {
 	S1: {"S1", 1, 30}, U1: {"U1", 1, 31},
 }
 
-// String is XLA's name, such as "F32".
+// String returns XLA's name of the type, such as "F32".
 func (t DType) String() string {
 	if t < 0 || int(t) >= len(dtypes) {
 		return fmt.Sprintf("DType(%d)", int(t))
@@ -72,8 +72,8 @@ func (t DType) String() string {
 	return dtypes[t].name
 }
 
-// Bits is the size of one element on the device in bits. It is 0 for Token,
-// Invalid and unknown types; Pred takes 8.
+// Bits returns the size of one element on the device, in bits. It is 0 for Token, Invalid and
+// unknown types; Pred takes 8.
 func (t DType) Bits() int {
 	if t < 0 || int(t) >= len(dtypes) {
 		return 0
@@ -81,12 +81,12 @@ func (t DType) Bits() int {
 	return dtypes[t].bits
 }
 
-// HostBytes is the size of one element in host memory in bytes: types of less
-// than a byte take a whole byte each there, in its low bits.
+// HostBytes returns the size of one element in host memory, in bytes. An element of less than a
+// byte takes a whole byte there, in its low bits.
 func (t DType) HostBytes() int { return (t.Bits() + 7) / 8 }
 
-// needsMinor is the PJRT API minor version that brought the type; plugins index
-// a table with it unchecked.
+// needsMinor is the PJRT API minor version that brought the type; plugins index a table with it
+// unchecked.
 func (t DType) needsMinor() int {
 	switch t {
 	case S1, U1:
@@ -107,15 +107,15 @@ func dtypeOfXLA(n uint64) DType {
 	return Invalid
 }
 
-// Element lists the Go types whose memory is laid out as a DType's: bool and
-// byte-sized types for the 8-bit kinds, uint16 for the bits of F16 and BF16.
+// Element lists the Go types whose memory is laid out as that of a DType: bool and byte-sized types
+// for the 8-bit types, uint16 for the bits of F16 and BF16.
 type Element interface {
 	~bool | ~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
 		~float32 | ~float64 | ~complex64 | ~complex128
 }
 
-// Bytes views the memory of s as bytes, in host byte order, without a copy. The
-// view shares s's memory: a write to one is seen in the other.
+// Bytes views the memory of s as bytes, in host byte order, without a copy. The view shares s's
+// memory: a write to one is seen in the other.
 func Bytes[T Element](s []T) []byte {
 	var zero T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))

@@ -13,18 +13,17 @@ import (
 
 // The states in which an object cannot be used. Errors of this package match them with errors.Is.
 var (
-	// ErrClosed reports that the object, or the client that it belongs to, is closed, or
-	// that the object is a zero value.
+	// ErrClosed reports that the object, or the client that it belongs to, is closed, or that the
+	// object is a zero value.
 	ErrClosed = errkind.New(errkind.RuntimeError, "closed")
 	// ErrDonated reports that the buffer was given to a program as a donated argument.
 	ErrDonated = errkind.New(errkind.RuntimeError, "the buffer was donated")
 	// ErrBusy reports that another call uses the buffer in a way that excludes this call.
 	ErrBusy = errkind.New(errkind.RuntimeError, "the buffer is in use by another call")
-	// ErrDeserialized reports that the program was loaded from serialized bytes and cannot
-	// be serialized again: a plugin may write it without its machine code.
+	// ErrDeserialized reports that the program was loaded from serialized bytes and cannot be
+	// serialized again: a plugin may write it without its machine code.
 	ErrDeserialized = errkind.New(errkind.NotImplementedError, "the program was loaded from serialized bytes")
-	// ErrBorrowed reports that the object belongs to another object, which is to be closed
-	// instead.
+	// ErrBorrowed reports that the object belongs to another object, which is to be closed instead.
 	ErrBorrowed = errkind.New(errkind.RuntimeError, "it belongs to another object")
 )
 
@@ -41,8 +40,8 @@ func errNotMade(op, what, from string) error {
 	return &errkind.Fault{Op: "pjrt: " + op, Reason: "the " + what + " is a zero value", Err: ErrClosed, Hint: "make it with " + from}
 }
 
-// Error reports what a plugin answered, or that the plugin lacks an entry point. It
-// matches its Code, and errors.ErrUnsupported if the code is Unimplemented.
+// Error reports what a plugin answered, or that the plugin lacks an entry point. It matches its
+// Code, and errors.ErrUnsupported if the code is Unimplemented.
 type Error struct {
 	// Op is the operation, such as "compile".
 	Op string
@@ -54,8 +53,8 @@ type Error struct {
 	Msg string
 	// Log is the whole message where Msg is only its beginning.
 	Log string
-	// NeedsMinor is set if the plugin lacks the entry point: it is the minor version of
-	// the PJRT API that brought the entry point.
+	// NeedsMinor is set if the plugin lacks the entry point: it is the minor version of the PJRT
+	// API that brought the entry point.
 	NeedsMinor int
 }
 
@@ -64,8 +63,8 @@ func (e *Error) Error() string {
 	return errkind.Text("pjrt: "+e.Op, fmt.Sprintf("%s: %s (%s)", e.Code.Error(), e.Msg, filepath.Base(e.Plugin)), nil, e.hint())
 }
 
-// hint says what the caller can do, where that follows from the code alone. Callers that
-// know more of the program, such as package strategy of its memory, say it themselves.
+// hint says what the caller can do, where that follows from the code alone. Callers that know more
+// of the program, such as package strategy of its memory, say it themselves.
 func (e *Error) hint() string {
 	if e.NeedsMinor > 0 {
 		return fmt.Sprintf("install a plugin that speaks PJRT 0.%d or newer", e.NeedsMinor)
@@ -104,8 +103,9 @@ func wrap(op, plugin string, err error) error {
 
 // OptionError reports an option or attribute that cannot be passed to a plugin.
 type OptionError struct {
-	// Name is the option's name, and Value its value.
-	Name  string
+	// Name is the option's name.
+	Name string
+	// Value is the option's value.
 	Value any
 	// Reason says what is wrong with it.
 	Reason string
@@ -121,13 +121,13 @@ func (e *OptionError) Error() string {
 // Kind returns ValueError.
 func (*OptionError) Kind() errkind.Kind { return errkind.ValueError }
 
-// OpenError reports what keeps an object from closing. Close can be called again once
-// that is closed.
+// OpenError reports what keeps an object from closing. Close can be called again once that is
+// closed.
 type OpenError struct {
 	// Op is the operation that was refused.
 	Op string
-	// Buffers, Executables and Topologies count the objects that are still open, and
-	// Calls the calls that other goroutines are in.
+	// Buffers, Executables and Topologies count the objects that are still open, and Calls the
+	// calls that other goroutines are in.
 	Buffers, Executables, Topologies, Calls int
 }
 

@@ -15,10 +15,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// Executable is a compiled program that is not loaded onto devices: what it is
-// called, what it costs, what it takes and gives. It is safe for concurrent
-// use. One from [Plugin.Compile] is the caller's to Close; one from
-// [LoadedExecutable.Executable] belongs to the loaded one.
+// Executable is a compiled program that is not loaded onto devices. It tells what the program is
+// called, what it costs, what it takes and what it gives. It is safe for concurrent use. An
+// Executable from [Plugin.Compile] is the caller's to Close; one from [LoadedExecutable.Executable]
+// belongs to the LoadedExecutable.
 type Executable struct {
 	*executableHandle
 	// record answers in the plugin's place; then there is no handle.
@@ -34,11 +34,10 @@ type executableHandle struct {
 	api  *capi.API
 	path string
 	x    capi.Executable
-	// loaded is the program that it belongs to, which ends right after it; nil ahead
-	// of time.
+	// loaded is the program that it belongs to, which ends right after it; nil ahead of time.
 	loaded *loadedHandle
-	// deserialized says that it came from serialized bytes, which are kept if the caller
-	// asked for that.
+	// deserialized says that it came from serialized bytes, which are kept if the caller asked for
+	// that.
 	deserialized bool
 	serialized   []byte
 }
@@ -84,9 +83,9 @@ func (h *executableHandle) call(op string, f func() error) error {
 	return wrap(op, h.path, f())
 }
 
-// Close gives the executable back once calls under way have returned. A second
-// Close returns the first result. One that belongs to a LoadedExecutable
-// answers [ErrBorrowed] and stays open.
+// Close gives the executable back once calls under way have returned. A second Close returns the
+// first result. The Executable of a LoadedExecutable stays open, and Close returns an error that
+// matches [ErrBorrowed].
 func (e *Executable) Close() error {
 	if e.executableHandle == nil {
 		return nil // a record, or a zero value
@@ -102,19 +101,19 @@ func (e *Executable) Close() error {
 	return e.result
 }
 
-// Name is the module's name.
+// Name returns the name of the program's module.
 func (e *Executable) Name() (s string, err error) {
 	err = e.ask(askName, func(r *ExecutableRecord) { s = r.Name }, func() error { s, err = e.api.ExecutableName(e.x); return err })
 	return s, err
 }
 
-// Fingerprint changes whenever the compiled program does; it is bytes, not text.
+// Fingerprint returns bytes, not text, that change whenever the compiled program does.
 func (e *Executable) Fingerprint() (s string, err error) {
 	err = e.ask(askFingerprint, func(r *ExecutableRecord) { s = r.Fingerprint }, func() error { s, err = e.api.ExecutableFingerprint(e.x); return err })
 	return s, err
 }
 
-// Counts are the replicas, the partitions of each, and the results per device.
+// Counts returns the number of replicas, of partitions of each replica, and of results per device.
 func (e *Executable) Counts() (replicas, partitions, outputs int, err error) {
 	err = e.ask(askCounts, func(r *ExecutableRecord) { replicas, partitions, outputs = r.Replicas, r.Partitions, r.Outputs }, func() error {
 		replicas, partitions, outputs, err = e.api.ExecutableCounts(e.x)
@@ -123,25 +122,26 @@ func (e *Executable) Counts() (replicas, partitions, outputs int, err error) {
 	return replicas, partitions, outputs, err
 }
 
-// NumReplicas is the number of copies of the program.
+// NumReplicas returns the number of copies of the program.
 func (e *Executable) NumReplicas() (int, error) {
 	n, _, _, err := e.Counts()
 	return n, err
 }
 
-// NumPartitions is the number of devices of one replica.
+// NumPartitions returns the number of devices of one replica.
 func (e *Executable) NumPartitions() (int, error) {
 	_, n, _, err := e.Counts()
 	return n, err
 }
 
-// SizeOfGeneratedCode is in bytes; -1 if the plugin does not know.
+// SizeOfGeneratedCode returns the size of the machine code in bytes; -1 if the plugin does not
+// know.
 func (e *Executable) SizeOfGeneratedCode() (n int64, err error) {
 	err = e.ask(askCode, func(r *ExecutableRecord) { n = r.GeneratedCode }, func() error { n, err = e.api.ExecutableCodeSize(e.x); return err })
 	return n, err
 }
 
-// OutputDTypes are the element types of the results.
+// OutputDTypes returns the element types of the results.
 func (e *Executable) OutputDTypes() (out []DType, err error) {
 	err = e.ask(askTypes, func(r *ExecutableRecord) { out = slices.Clone(r.OutputDTypes) }, func() error {
 		types, err := e.api.ExecutableOutputTypes(e.x)
@@ -153,7 +153,7 @@ func (e *Executable) OutputDTypes() (out []DType, err error) {
 	return out, err
 }
 
-// OutputDims are the dimensions of the results, as one device has them.
+// OutputDims returns the dimensions of the results, as one device has them.
 func (e *Executable) OutputDims() (out [][]int, err error) {
 	err = e.ask(askDims, func(r *ExecutableRecord) { out = r.clone().OutputDims }, func() error {
 		all, err := e.api.ExecutableOutputDims(e.x)
@@ -191,40 +191,43 @@ func (e *Executable) outputShapes() (out []*shape, err error) {
 	return out, err
 }
 
-// OutputMemoryKinds are the memories that the results live in.
+// OutputMemoryKinds returns the kind of memory that each result lives in.
 func (e *Executable) OutputMemoryKinds() (out []string, err error) {
 	err = e.ask(askKinds, func(r *ExecutableRecord) { out = slices.Clone(r.OutputKinds) }, func() error { out, err = e.api.ExecutableOutputKinds(e.x); return err })
 	return out, err
 }
 
-// ParameterMemoryKinds are the memories that the arguments have to live in. It
-// needs PJRT 0.102; older plugins give an error that matches
-// errors.ErrUnsupported.
+// ParameterMemoryKinds returns the kind of memory that each argument has to live in. It needs PJRT
+// 0.102; an older plugin gives an error that matches errors.ErrUnsupported.
 func (e *Executable) ParameterMemoryKinds() (out []string, err error) {
 	err = e.ask(askParameterKinds, func(r *ExecutableRecord) { out = slices.Clone(r.ParameterKinds) }, func() error { out, err = e.api.ExecutableParameterKinds(e.x); return err })
 	return out, err
 }
 
-// CostAnalysis is the compiler's estimate for one run on one device, such as
-// "flops" and "bytes accessed" (float32). The map is the caller's.
+// CostAnalysis returns the compiler's estimate for one run on one device, such as "flops" and
+// "bytes accessed" (float32). The map is the caller's.
 func (e *Executable) CostAnalysis() (out map[string]any, err error) {
 	err = e.ask(askCost, func(r *ExecutableRecord) { out = maps.Clone(r.Cost) }, func() error { out, err = e.api.ExecutableCost(e.x); return err })
 	return out, err
 }
 
-// CompiledMemoryStats is what one device needs to run a program, in bytes. Host
-// figures are for memory of the host. What an older plugin does not know is 0.
+// CompiledMemoryStats says how much memory one device needs to run a program, in bytes. A figure
+// that an older plugin does not know is 0.
 type CompiledMemoryStats struct {
-	GeneratedCode, Arguments, Outputs, Alias, Temp                     int64
+	// The figures of the device's own memory: of the machine code, the arguments, the results, the
+	// arguments whose memory results take over (Alias), and what the run needs besides (Temp).
+	GeneratedCode, Arguments, Outputs, Alias, Temp int64
+	// The same figures of the host's memory.
 	HostGeneratedCode, HostArguments, HostOutputs, HostAlias, HostTemp int64
-	// Peak needs PJRT 0.72, Total 0.90, the rest 0.104.
-	Peak, Total                                              int64
+	// Peak and Total are of the whole run. Peak needs PJRT 0.72, and Total 0.90.
+	Peak, Total int64
+	// TotalAllocation, IndefiniteAllocations and PeakUnpaddedHeap are the allocator's account of
+	// the run; they need PJRT 0.104.
 	TotalAllocation, IndefiniteAllocations, PeakUnpaddedHeap int64
 }
 
-// MemoryStats is the compiler's account of a program's memory. Alias counts the
-// arguments whose memory results take over: Arguments + Outputs + Temp - Alias
-// is what a run needs.
+// MemoryStats returns the compiler's account of the program's memory. A run needs Arguments +
+// Outputs + Temp - Alias.
 func (e *Executable) MemoryStats() (s CompiledMemoryStats, err error) {
 	err = e.ask(askMemory, func(r *ExecutableRecord) { s = r.Memory }, func() error {
 		v, err := e.api.ExecutableMemoryStats(e.x)
@@ -234,8 +237,8 @@ func (e *Executable) MemoryStats() (s CompiledMemoryStats, err error) {
 	return s, err
 }
 
-// OptimizedProgram is the program after optimization and partitioning, as one
-// device runs it; plugins answer "hlo_with_config" or "hlo".
+// OptimizedProgram returns the program after optimization and partitioning, as one device runs it,
+// in the format "hlo_with_config" or "hlo".
 func (e *Executable) OptimizedProgram() (p Program, err error) {
 	err = e.ask(askOptimized, func(r *ExecutableRecord) { p = r.clone().Optimized }, func() error {
 		p.Code, p.Format, err = e.api.ExecutableProgram(e.x)
@@ -244,12 +247,11 @@ func (e *Executable) OptimizedProgram() (p Program, err error) {
 	return p, err
 }
 
-// Serialize writes the executable out for [Client.Load] of the same plugin
-// build on the same kind of device: the plugin's bytes after a short header
-// with their checksum. One that [Client.Load] made is refused with
-// [ErrDeserialized], unless that kept the bytes ([LoadOptions].Keep): the CPU plugin,
-// for one, would write it without its machine code, and what is loaded from that fails
-// when it runs.
+// Serialize writes the executable out for [Client.Load] of the same plugin build on the same kind
+// of device: the plugin's bytes after a short header with their checksum. An executable that
+// [Client.Load] made gives an error that matches [ErrDeserialized], unless [LoadOptions].Keep kept
+// the bytes: the CPU plugin, for one, would write it without its machine code, and what is loaded
+// from that fails when it runs.
 func (e *Executable) Serialize() (b []byte, err error) {
 	if e.record != nil {
 		err = e.ask(askSerialize, func(r *ExecutableRecord) { b = bytes.Clone(r.Serialized) }, nil)
@@ -271,8 +273,8 @@ func (e *Executable) Serialize() (b []byte, err error) {
 // serialMagic starts a serialized executable.
 const serialMagic = "TPUSTRATEGY EXE1"
 
-// seal puts magic and checksum before a plugin's bytes. Plugins map those as
-// machine code after few checks of their own: one wrong bit can end the process.
+// seal puts magic and checksum before a plugin's bytes. Plugins map those as machine code after few
+// checks of their own: one wrong bit can end the process.
 func seal(b []byte) []byte {
 	sum := sha256.Sum256(b)
 	return slices.Concat([]byte(serialMagic), sum[:], b)

@@ -11,33 +11,29 @@ import (
 
 // ExecuteOptions configure one launch.
 type ExecuteOptions struct {
-	// Donate says for each parameter whether its buffers, on all devices, are
-	// given to the program, which may put results in their memory; nil means
-	// none. A donated buffer is no longer usable, and its Go object can take a
-	// result.
+	// Donate says for each parameter whether its buffers, on all devices, are given to the program,
+	// which may put results in their memory; nil donates none. A donated buffer is no longer
+	// usable, and its Go object can take a result.
 	Donate []bool
-	// LaunchID, if not 0, numbers the launch over all processes, for plugins
-	// that check that processes launch in the same order.
+	// LaunchID, if it is not 0, numbers the launch over all processes, for plugins that check that
+	// processes launch in the same order.
 	LaunchID int
 }
 
-// Execute enqueues one run of the program on its devices and returns without
-// waiting for it; an error of the run itself comes out of [Buffer.Ready] and
-// [Buffer.ToHost] of its results.
+// Execute enqueues one run of the program on its devices and returns without waiting for it. An
+// error of the run itself comes out of [Buffer.Ready] and [Buffer.ToHost] of its results.
 //
-// args[d][i] is parameter i on launch device d (see AddressableDevices), of the
-// type that one device takes. results[d][j] receives result j: a nil entry gets
-// a new Buffer, the caller's to Close; a closed or donated Buffer, also one that
-// this very call donates, is filled again. A live Buffer there is refused, so
-// that nothing is lost silently. So a loop that donates its state and passes
-// the same Go buffers as arguments and results allocates nothing.
+// args[d][i] is parameter i on launch device d (see AddressableDevices), of the type that one
+// device takes. results[d][j] receives result j: a nil entry gets a new Buffer, the caller's to
+// Close; a closed or donated Buffer, also one that this very call donates, is filled again. A live
+// Buffer there is refused, so that nothing is lost silently. So a loop that donates its state and
+// passes the same Go buffers as arguments and results allocates nothing.
 //
-// A wrong buffer gives an [*ArgumentError] and nothing is executed or donated.
-// If the plugin refuses the launch, buffers that it took are donated and all
-// others are as before. ctx is looked at once, before the launch. A launch waits for
-// the eighth of this program before it, if that one still runs: plugins keep a
-// donated buffer's handle busy until its run ends, and have queues of a fixed length.
-// Programs on more than one device are enqueued one at a time per client.
+// A wrong buffer gives an [*ArgumentError], and nothing is executed or donated. If the plugin
+// refuses the launch, buffers that it took are donated and all others are as before. ctx is looked
+// at once, before the launch. A launch waits for the eighth launch of this program before it, if
+// that still runs: plugins keep a donated buffer's handle busy until its run ends, and have queues
+// of a fixed length. Programs on more than one device are enqueued one at a time per client.
 func (l *LoadedExecutable) Execute(ctx context.Context, args, results [][]*Buffer, o ExecuteOptions) error {
 	if ctx.Err() != nil {
 		return ended(ctx, "execute")
@@ -108,8 +104,8 @@ func (l *LoadedExecutable) execute(s *launch, args, results [][]*Buffer, o Execu
 	return err
 }
 
-// refused sorts out a launch that the plugin did not take: it may have taken
-// some donated buffers all the same.
+// refused sorts out a launch that the plugin did not take: it may have taken some donated buffers
+// all the same.
 func (l *LoadedExecutable) refused(s *launch, args, results [][]*Buffer, donate []bool) {
 	if s.inPlace < len(s.taken) {
 		l.returnResults(s, results)
@@ -131,8 +127,8 @@ func (l *LoadedExecutable) refused(s *launch, args, results [][]*Buffer, donate 
 	}
 }
 
-// leaveArguments ends a launch's use of its arguments. Donated handles are already
-// gone; a result that takes the place of the argument of its number is put there.
+// leaveArguments ends a launch's use of its arguments. Donated handles are already gone; a result
+// that takes the place of the argument of its number is put there.
 func (l *LoadedExecutable) leaveArguments(s *launch, args, results [][]*Buffer, donate []bool) {
 	gone := 0
 	for d, row := range args {
@@ -185,9 +181,8 @@ func (l *LoadedExecutable) fillResults(s *launch, results [][]*Buffer) {
 	}
 }
 
-// learn checks, once for a launch, that the plugin's results are of the types that it
-// announced, as later checks rely on those, and keeps the parameters of a first
-// call if nobody told them.
+// learn checks, once for a launch, that the plugin's results are of the types that it announced, as
+// later checks rely on those, and keeps the parameters of a first call if nobody told them.
 func (l *LoadedExecutable) learn(s *launch, args [][]*Buffer) error {
 	for j, want := range l.outputs {
 		dtype, err := l.core.api.BufferType(s.Outs[j])

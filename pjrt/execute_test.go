@@ -16,8 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
-// bench is a client of two devices, program two() on device 0, and good
-// arguments for it.
+// bench is a client of two devices, program two() on device 0, and good arguments for it.
 type bench struct {
 	c       *pjrt.Client
 	x       *pjrt.LoadedExecutable
@@ -370,9 +369,8 @@ func TestDonationCloseAndUseRaceWithoutHarm(t *testing.T) {
 	}
 }
 
-// Two programs with collectives, launched from many goroutines. Devices that saw
-// them in different orders would wait for each other for ever, where the plugin
-// does not order launches itself.
+// Two programs with collectives, launched from many goroutines. Devices that saw them in different
+// orders would wait for each other for ever, where the plugin does not order launches itself.
 func TestConcurrentCollectivesDoNotWaitForEachOther(t *testing.T) {
 	leaktest.Check(t)
 	const n = 4
@@ -411,8 +409,8 @@ func TestConcurrentCollectivesDoNotWaitForEachOther(t *testing.T) {
 	wg.Wait()
 }
 
-// Thousands of launches that donate nothing, with a collective, and nobody waits: the
-// plugin's queues hold about a thousand parts, after which it would wait for itself.
+// Thousands of launches that donate nothing, with a collective, and nobody waits: the plugin's
+// queues hold about a thousand parts, after which it would wait for itself.
 func TestLaunchesThatNobodyWaitsForAreBounded(t *testing.T) {
 	leaktest.Check(t)
 	const n = 4

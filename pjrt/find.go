@@ -16,16 +16,16 @@ import (
 type FindOptions struct {
 	// Kind is "cpu", "tpu" or "cuda".
 	Kind string
-	// Path, if set, is the answer.
+	// Path, if it is set, is taken and nothing else is looked at.
 	Path string
 	// Getenv reads the environment, as os.Getenv; nil means that nothing is set.
 	Getenv func(string) string
-	// GOARCH is the machine kind to find a plugin for, as runtime.GOARCH.
+	// GOARCH is the kind of machine to find a plugin for, as runtime.GOARCH names it.
 	GOARCH string
-	// UserCacheDir is where the installer keeps plugins, as os.UserCacheDir
-	// answers; empty skips that place.
+	// UserCacheDir is the folder in which the installer keeps plugins, as os.UserCacheDir returns
+	// it; if it is empty, that place is skipped.
 	UserCacheDir string
-	// Stat looks at a file, as os.Stat.
+	// Stat looks at a file, as os.Stat does.
 	Stat func(string) (fs.FileInfo, error)
 }
 
@@ -33,28 +33,33 @@ type FindOptions struct {
 type Candidate struct {
 	// Source names the rule, such as "$TPU_LIBRARY_PATH".
 	Source string
-	Path   string
-	// Err is why it was passed over; nil for the one found.
+	// Path is where the rule leads; it is empty where the rule names no file.
+	Path string
+	// Err says why the candidate was passed over; it is nil for the plugin that was found.
 	Err error
 }
 
-// Found is where a plugin is.
+// Found says where a plugin is.
 type Found struct {
-	Path   string
+	// Path is the plugin's library.
+	Path string
+	// Source names the rule that led there, such as "$TPU_LIBRARY_PATH".
 	Source string
-	// Tried are the places looked at, in order, the found one last.
+	// Tried are the places that were looked at, in order, the plugin's own last.
 	Tried []Candidate
 }
 
-// FindError is that no plugin was found. It matches fs.ErrNotExist.
+// FindError reports that no plugin was found. It matches fs.ErrNotExist.
 type FindError struct {
 	// Plugin is what was looked for: "cpu", "tpu" or "cuda".
 	Plugin string
-	Tried  []Candidate
+	// Tried are the places that were looked at, in order.
+	Tried []Candidate
 	// Hint says what to do.
 	Hint string
 }
 
+// Error returns what was looked for and what to do, and a line for each place that was tried.
 func (e *FindError) Error() string {
 	var b strings.Builder
 	b.WriteString(errkind.Text("pjrt: find "+e.Plugin+" plugin", "none found", nil, e.Hint))
@@ -68,10 +73,10 @@ func (e *FindError) Error() string {
 	return b.String()
 }
 
-// Kind is NotFoundError.
+// Kind returns NotFoundError.
 func (*FindError) Kind() errkind.Kind { return errkind.NotFoundError }
 
-// Unwrap answers fs.ErrNotExist.
+// Unwrap returns fs.ErrNotExist.
 func (e *FindError) Unwrap() error { return fs.ErrNotExist }
 
 // errUnset is why a variable was passed over.
@@ -80,11 +85,10 @@ var errUnset = errors.New("not set")
 // tpuPlaces are where TPU VM images keep libtpu.
 var tpuPlaces = []string{"/lib/libtpu.so", "/usr/lib/libtpu.so", "/usr/local/lib/libtpu.so"}
 
-// Find looks for a plugin library, in this order: Path; $TPUSTRATEGY_CPU_PLUGIN
-// (or _TPU_, _CUDA_); for a TPU $TPU_LIBRARY_PATH; the installer's place under
-// UserCacheDir; for a TPU /lib, /usr/lib and /usr/local/lib. A Path or a
-// variable that is set and wrong is an error: it is not passed over. If nothing
-// is found the error is a [*FindError].
+// Find looks for a plugin library, in this order: Path; $TPUSTRATEGY_CPU_PLUGIN (or _TPU_, _CUDA_);
+// for a TPU $TPU_LIBRARY_PATH; the installer's place under UserCacheDir; for a TPU /lib, /usr/lib
+// and /usr/local/lib. A Path or a variable that is set and wrong is an error: it is not passed
+// over. If no plugin is found, the error is a [*FindError].
 func Find(o FindOptions) (Found, error) {
 	hint, ok := map[string]string{
 		"cpu":  "run `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install cpu`, or `make plugin` in a clone",

@@ -9,8 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Whatever the options, encoding gives an error of ours or a message that says
-// what was asked.
+// Whatever the options, encoding gives an error of ours or a message that says what was asked.
 func FuzzCompileOptions(f *testing.F) {
 	f.Add(1, 1, true, true, []byte{0}, "name", "value", int64(1), 0.5)
 	f.Add(2, 2, true, false, []byte{0, 1, 2, 3}, "", "", int64(-1), 1e300)

@@ -80,8 +80,8 @@ func two() pjrt.Program {
 		"%o = stablehlo.add %x, %x : tensor<2x3xf32>\n return %o, %y : tensor<2x3xf32>, tensor<4xi32>")
 }
 
-// spin counts to its S32 argument with a matrix product in each round, so that
-// the plugin does not find it cheap enough to run inside the call.
+// spin counts to its S32 argument with a matrix product in each round, so that the plugin does not
+// find it cheap enough to run inside the call.
 func spin() pjrt.Program {
 	return function("%n: tensor<i32>", "tensor<i32>, tensor<128x128xf32>", `
 %zero = stablehlo.constant dense<0> : tensor<i32>

@@ -16,8 +16,8 @@ var errHLO = errkind.New(errkind.InternalError, "malformed HLO proto")
 // errNoArray is a parameter that no buffer can be.
 var errNoArray = errors.New("a parameter is no array")
 
-// eachField walks the fields of a message. f gets varints as v and
-// length-delimited fields as b; other kinds are skipped.
+// eachField walks the fields of a message. f gets varints as v and length-delimited fields as b;
+// other kinds are skipped.
 func eachField(m []byte, f func(n protowire.Number, v uint64, b []byte) error) error {
 	for field, err := range protoint.Fields(m) {
 		if err != nil {
@@ -30,10 +30,9 @@ func eachField(m []byte, f func(n protowire.Number, v uint64, b []byte) error) e
 	return nil
 }
 
-// parameterShapes reads the entry parameters of an optimized program, and
-// whether every parameter and result lies row-major: field 4 of an
-// HloModuleProto is the program shape, and field 1 of HloModuleProtoWithConfig
-// the module.
+// parameterShapes reads the entry parameters of an optimized program, and whether every parameter
+// and result lies row-major: field 4 of an HloModuleProto is the program shape, and field 1 of
+// HloModuleProtoWithConfig the module.
 func parameterShapes(p Program) (shapes []*shape, rowMajor bool, err error) {
 	module := p.Code
 	switch p.Format {
@@ -96,8 +95,8 @@ func integers(list []int64, v uint64, b []byte) ([]int64, error) {
 	return list, nil
 }
 
-// shapeProto reads a ShapeProto: 2 the element type, 3 the dimensions, 4 the
-// elements of a tuple, 5 the layout. s is nil for a tuple.
+// shapeProto reads a ShapeProto: 2 the element type, 3 the dimensions, 4 the elements of a tuple, 5
+// the layout. s is nil for a tuple.
 func shapeProto(m []byte) (s *shape, rowMajor bool, err error) {
 	var dtype DType
 	var dims []int64
@@ -109,8 +108,8 @@ func shapeProto(m []byte) (s *shape, rowMajor bool, err error) {
 		case 3:
 			dims, err = integers(dims, v, b)
 		case 4:
-			// The elements of a result are arrays; tuples in tuples are not
-			// followed, so that depth is bounded.
+			// The elements of a result are arrays; tuples in tuples are not followed, so that depth
+			// is bounded.
 			layout, err := field(b, 5)
 			if err != nil {
 				return err

@@ -76,12 +76,10 @@ func address(data []byte) unsafe.Pointer {
 	return unsafe.Pointer(unsafe.SliceData(data))
 }
 
-// BufferFromHost copies data, row-major, to a device of this process. It has
-// read data when it returns, so that data can be changed; the transfer itself
-// may still be under way. Types of less than a byte take one byte an element,
-// the signed ones an int8.
-// The buffer is the caller's to Close. A wrong length, type, shape or device
-// gives a [*TransferError].
+// BufferFromHost copies data, row-major, to a device of this process. It has read data when it
+// returns, so that data can be changed; the transfer itself may still be under way. An element of
+// less than a byte takes one byte in data, as an int8 if its type is signed. The buffer is the
+// caller's to Close. A wrong length, type, shape or device gives a [*TransferError].
 func (c *Client) BufferFromHost(ctx context.Context, data []byte, dtype DType, dims []int, d *Device) (*Buffer, error) {
 	const op = "buffer from host"
 	s, err := c.hostShape(ctx, op, data, dtype, dims, d)
@@ -99,9 +97,9 @@ func (c *Client) BufferFromHost(ctx context.Context, data []byte, dtype DType, d
 	return newBuffer(c.core, h, s, d, nil), nil
 }
 
-// RefillFromHost is BufferFromHost into a Go Buffer that is closed or donated,
-// for loops that want no new Go objects: if shape and type are as before, it
-// allocates none. A live Buffer is refused with [ErrBusy].
+// RefillFromHost copies data to a device, as [Client.BufferFromHost] does, into a Go Buffer that is
+// closed or donated. It is for loops that want no new Go objects: if shape and type are as before,
+// it allocates none. A live Buffer gives an error that matches [ErrBusy].
 func (c *Client) RefillFromHost(ctx context.Context, into *Buffer, data []byte, dtype DType, dims []int, d *Device) error {
 	const op = "refill from host"
 	if into == nil || into.core != c.core {
@@ -139,24 +137,22 @@ func (c *Client) refillShape(ctx context.Context, op string, into *Buffer, data 
 	return c.hostShape(ctx, op, data, dtype, dims, d)
 }
 
-// Alignment is what BufferFromHostZeroCopy asks of its data, in bytes.
+// Alignment is the multiple, in bytes, at which data for BufferFromHostZeroCopy must start.
 const Alignment = 64
 
-// AlignedBytes makes a zeroed slice of n bytes that starts at a multiple of
-// Alignment.
+// AlignedBytes returns a zeroed slice of n bytes that starts at a multiple of [Alignment].
 func AlignedBytes(n int) []byte {
 	b := make([]byte, n+Alignment)
 	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (Alignment - 1))
 	return b[skip : skip+n : skip+n]
 }
 
-// BufferFromHostZeroCopy makes a buffer that may be data itself, if the device
-// can address host memory, as the CPU plugin's can. data must be aligned (see
-// [AlignedBytes]; a plugin would copy silently otherwise, so that is a
-// [*TransferError]) and must not be written until released is closed, which
-// happens once the buffer is closed and no program uses it, or as soon as the
-// plugin has made its own copy. The binding keeps data alive that long.
-// [Client.BufferFromHost] is the copying twin.
+// BufferFromHostZeroCopy makes a buffer that may be data itself, if the device can address host
+// memory, as the CPU plugin's can. data must start at a multiple of [Alignment] (see
+// [AlignedBytes]): a plugin would silently copy other data, so that gives a [*TransferError]. data
+// must not be written until released is closed, which happens once the buffer is closed and no
+// program uses it, or as soon as the plugin has made its own copy. The binding keeps data alive
+// that long. [Client.BufferFromHost] always copies.
 func (c *Client) BufferFromHostZeroCopy(ctx context.Context, data []byte, dtype DType, dims []int, d *Device) (b *Buffer, released <-chan struct{}, err error) {
 	const op = "zero-copy buffer from host"
 	s, err := c.hostShape(ctx, op, data, dtype, dims, d)
@@ -187,10 +183,9 @@ func (c *Client) BufferFromHostZeroCopy(ctx context.Context, data []byte, dtype 
 	return newBuffer(c.core, h, s, d, nil), ch, nil
 }
 
-// ToHost copies the contents, row-major, into dst, whose length must be
-// [Buffer.Bytes], and returns when they are there. ctx bounds the wait for the
-// contents to be made; once they move, ToHost waits for them, so that dst is
-// never written after it returned.
+// ToHost copies the contents, row-major, into dst, whose length must be [Buffer.Bytes], and returns
+// when they are there. ctx bounds the wait for the contents to be made; once they move, ToHost
+// waits for them, so that dst is never written after it returned.
 func (b *Buffer) ToHost(ctx context.Context, dst []byte) error {
 	const op = "buffer to host"
 	if err := b.Ready(ctx); err != nil {
@@ -214,8 +209,7 @@ func (b *Buffer) ToHost(ctx context.Context, dst []byte) error {
 	return nil
 }
 
-// signExtend makes int8 values of S1, S2 and S4, as plugins differ on the upper
-// bits.
+// signExtend makes int8 values of S1, S2 and S4, as plugins differ on the upper bits.
 func signExtend(data []byte, dtype DType) {
 	switch dtype {
 	case S1, S2, S4:
@@ -226,8 +220,8 @@ func signExtend(data []byte, dtype DType) {
 	}
 }
 
-// CopyToDevice starts a copy to another addressable device of the client and
-// answers the copy, the caller's to Close.
+// CopyToDevice starts a copy to another addressable device of the client, and returns the copy,
+// which is the caller's to Close.
 func (b *Buffer) CopyToDevice(ctx context.Context, d *Device) (*Buffer, error) {
 	const op = "copy to device"
 	if d == nil || d.core != b.core || !d.addressable {
@@ -236,8 +230,8 @@ func (b *Buffer) CopyToDevice(ctx context.Context, d *Device) (*Buffer, error) {
 	return b.copyTo(ctx, op, d, nil, func(h capi.Buffer) (capi.Buffer, error) { return b.core.api.BufferToDevice(h, d.handle) })
 }
 
-// CopyToMemory starts a copy to another memory, such as "pinned_host", and
-// answers the copy, the caller's to Close.
+// CopyToMemory starts a copy to another memory, such as "pinned_host", and returns the copy, which
+// is the caller's to Close.
 func (b *Buffer) CopyToMemory(ctx context.Context, m *Memory) (*Buffer, error) {
 	const op = "copy to memory"
 	if m == nil || m.core != b.core || len(m.devices) == 0 {

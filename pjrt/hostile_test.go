@@ -15,8 +15,7 @@ import (
 
 const f4 = "tensor<4xf32>"
 
-// call is a main of one argument that returns the first of outs, given by a
-// custom call.
+// call is a main of one argument that returns the first of outs, given by a custom call.
 func call(in, text string, outs ...string) pjrt.Program {
 	body := fmt.Sprintf("%%o = stablehlo.custom_call %s : (%s) -> %s\n return %%o : %[3]s", text, in, outs[0])
 	if len(outs) > 1 {
@@ -115,8 +114,8 @@ const (
 	dynamicPad = "%c = stablehlo.constant dense<0.0> : tensor<f32>\n%l = stablehlo.constant dense<" + maxInt + "> : tensor<1xi64>\n%h = stablehlo.constant dense<-" + maxInt + "> : tensor<1xi64>\n%i = stablehlo.constant dense<0> : tensor<1xi64>\n%o = stablehlo.dynamic_pad %x, %c, %l, %h, %i : (tensor<4xf32>, tensor<f32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<4xf32>\n return %o : tensor<4xf32>"
 )
 
-// crashing are programs that take the process of the CPU plugin down, or never
-// return, with a word that the error has.
+// crashing are programs that take the process of the CPU plugin down, or never return, with a word
+// that the error has.
 var crashing = map[string]struct {
 	p    pjrt.Program
 	says string

@@ -6,13 +6,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// executeInPlace is the step loop's case of execute: every argument is donated, and
-// every result takes the place of the argument of its number. It answers false,
-// with nothing done, if the call is another or a wrong one.
+// executeInPlace is the step loop's case of execute: every argument is donated, and every result
+// takes the place of the argument of its number. It answers false, with nothing done, if the call
+// is another or a wrong one.
 //
-// It does nothing that execute would not do, but in one short function: between two
-// launches the plugin fills the caches with its own code, and then each line that a
-// launch touches costs a miss, which the time of a small program shows.
+// It does nothing that execute would not do, but in one short function: between two launches the
+// plugin fills the caches with its own code, and then each line that a launch touches costs a miss,
+// which the time of a small program shows.
 func (l *LoadedExecutable) executeInPlace(s *launch, args, results [][]*Buffer, o *ExecuteOptions) (bool, error) {
 	width := len(o.Donate)
 	if !s.loops || width != s.args || len(args) != len(l.devices) || len(results) != len(args) || o.LaunchID != 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
-// A loop in place is under way on each of several states while the executable
-// closes: each launch runs or says that it is closed, and nothing is left behind.
+// A loop in place is under way on each of several states while the executable closes: each launch
+// runs or says that it is closed, and nothing is left behind.
 func TestLoopsInPlaceRaceWithCloseWithoutHarm(t *testing.T) {
 	leaktest.Check(t)
 	c := cpu(t, 1)
@@ -47,8 +47,8 @@ func TestLoopsInPlaceRaceWithCloseWithoutHarm(t *testing.T) {
 	}
 }
 
-// A call in place that is wrong, or whose buffers another call uses, gives the error
-// of any other call and leaves everything as it was.
+// A call in place that is wrong, or whose buffers another call uses, gives the error of any other
+// call and leaves everything as it was.
 func TestLoopsInPlaceRefuseWhatAnyCallRefuses(t *testing.T) {
 	leaktest.Check(t)
 	c := cpu(t, 2)
@@ -83,8 +83,8 @@ func TestLoopsInPlaceRefuseWhatAnyCallRefuses(t *testing.T) {
 	assert.Equal(t, float32(2), get[float32](t, state[1][1], 4)[0])
 }
 
-// Results may have the types of other parameters than those of their numbers: then a
-// loop in place needs its buffers in another order each time, and says so.
+// Results may have the types of other parameters than those of their numbers: then a loop in place
+// needs its buffers in another order each time, and says so.
 func TestResultsInAnotherOrderAreNoLoopInPlace(t *testing.T) {
 	leaktest.Check(t)
 	c := cpu(t, 1)

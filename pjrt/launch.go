@@ -41,9 +41,9 @@ const (
 	firstRetired // the executable is closed
 )
 
-// getLaunch takes a launch that is not in use, or makes one, and enters the
-// executable. A loop that launches and launches takes the first again and again,
-// which is all that such a call has to do: it is a user already.
+// getLaunch takes a launch that is not in use, or makes one, and enters the executable. A loop that
+// launches and launches takes the first again and again, which is all that such a call has to do:
+// it is a user already.
 func (h *loadedHandle) getLaunch(devices, args, results int) (*launch, error) {
 	if h.firstState.CompareAndSwap(firstIdle, firstTaken) {
 		if h.first.args == args {
@@ -142,8 +142,7 @@ func (h *loadedHandle) freeLaunch(l *launch) {
 	h.core.api.FreeLaunch(&l.Launch)
 }
 
-// explainLists says what is wrong with the numbers of devices, arguments and
-// results of a call.
+// explainLists says what is wrong with the numbers of devices, arguments and results of a call.
 func (l *LoadedExecutable) explainLists(args, results [][]*Buffer, o ExecuteOptions) error {
 	if len(l.devices) == 0 {
 		return &ArgumentError{Device: -1, Index: -1, Reason: "no device of this process takes part in the program"}

@@ -23,24 +23,23 @@ var machines = map[string]struct {
 	"arm64": {elf.EM_AARCH64, elf.ELFCLASS64},
 }
 
-// OpenOptions say which files are opened as plugins. The zero value trusts root's files
-// and those of the process's own user.
+// OpenOptions say which files are opened as plugins. The zero value trusts root's files and those
+// of the process's own user.
 type OpenOptions struct {
-	// SHA256 is the library's hash in hexadecimal digits; another library is refused. It
-	// reads the whole file: about a second for libtpu. "" takes any.
+	// SHA256 is the library's hash in hexadecimal digits; another library is refused. It reads the
+	// whole file: about a second for libtpu. "" takes any.
 	SHA256 string
-	// Owners are the ids of further users whose files, folders and links are trusted:
-	// those of a build user, say, where the program runs as root.
+	// Owners are the ids of further users whose files, folders and links are trusted: those of a
+	// build user, say, where the program runs as root.
 	Owners []int
 }
 
-// Inspect makes all the checks of [Open] without loading anything, and returns the
-// library's absolute path without links. The file must be a regular one. It, each
-// folder on the way to it and each link that leads there must belong to root, to the
-// user of this process or to one of Owners, and others may not write to it; a group
-// may, if it is one of the system's or the process is in it. A folder like /tmp, with
-// the sticky bit, is passed. What is refused is a [*PluginError] that says what to
-// change: with PluginUntrusted its cause is a [*PathError].
+// Inspect makes all the checks of [Open] without loading anything, and returns the library's
+// absolute path without links. The file must be a regular one. It, each folder on the way to it and
+// each link that leads there must belong to root, to the user of this process or to one of Owners,
+// and others may not write to it; a group may, if it is one of the system's or the process is in
+// it. A folder like /tmp, with the sticky bit, is passed. What is refused is a [*PluginError] that
+// says what to change: with PluginUntrusted its cause is a [*PathError].
 func Inspect(path string, opts ...OpenOptions) (string, error) { return inspect(path, opts) }
 
 func inspect(path string, opts []OpenOptions) (string, error) {
@@ -94,9 +93,8 @@ func hashOf(path string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// checkLibrary looks at a file before the dynamic loader does: the loader runs
-// the constructors of whatever it maps, and a truncated library kills the
-// process with a bus error.
+// checkLibrary looks at a file before the dynamic loader does: the loader runs the constructors of
+// whatever it maps, and a truncated library kills the process with a bus error.
 func checkLibrary(path string) error {
 	wrong := func(r PluginReason, detail string, err error) error { return pluginError(path, r, detail, err) }
 	f, info, err := files.Open(path)

@@ -14,8 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// TestALibraryThatOthersCanChangeNeverRuns opens libraries whose constructor leaves a
-// file behind.
+// TestALibraryThatOthersCanChangeNeverRuns opens libraries whose constructor leaves a file behind.
 func TestALibraryThatOthersCanChangeNeverRuns(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	source := `#include <stdio.h>

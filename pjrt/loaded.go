@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// LoadedExecutable is a program on the devices of a client, ready to run. It is
-// safe for concurrent use, Execute included. It is the caller's to Close.
+// LoadedExecutable is a program on the devices of a client, ready to run. It is safe for concurrent
+// use, Execute included. It is the caller's to Close.
 type LoadedExecutable struct {
 	*loadedHandle
 	exec    *Executable
@@ -35,16 +35,16 @@ type loadedHandle struct {
 	x    capi.Loaded
 	exec *executableHandle
 
-	// Launches are kept for the next call. The first belongs to who takes it by
-	// firstState; free holds the others that no call uses.
+	// Launches are kept for the next call. The first belongs to who takes it by firstState; free
+	// holds the others that no call uses.
 	firstState atomic.Uint32
 	first      *launch
 	launches   sync.Mutex
 	free       []*launch // guarded by launches
 }
 
-// destroy ends the C objects once no call uses them. Those that ask the program
-// about itself use both: plugins look into the loaded program then.
+// destroy ends the C objects once no call uses them. Those that ask the program about itself use
+// both: plugins look into the loaded program then.
 func (h *loadedHandle) destroy() error {
 	for _, l := range h.free {
 		h.freeLaunch(l)
@@ -64,12 +64,11 @@ func (h *loadedHandle) unload() error {
 	return err
 }
 
-// Compile compiles a program for the client's devices and loads it. Malformed
-// options or programs that would crash a compiler give a [*CompileError] before
-// the plugin is called; a compiler's own refusal is an [*Error] with the whole
-// message in Log. It takes from milliseconds to minutes. If ctx ends first,
-// Compile returns its error; the compiler cannot be stopped, and what it makes
-// is dropped.
+// Compile compiles a program for the client's devices and loads it. Malformed options, and programs
+// that would crash a compiler, give a [*CompileError] before the plugin is called; a compiler's own
+// refusal is an [*Error] with the whole message in Log. It takes from milliseconds to minutes. If
+// ctx ends first, Compile returns its cause; the compiler cannot be stopped, and what it makes is
+// dropped.
 func (c *Client) Compile(ctx context.Context, p Program, o CompileOptions) (*LoadedExecutable, error) {
 	if c.core == nil {
 		return nil, errNotMade("compile", "client", "NewClient")
@@ -89,17 +88,16 @@ func (c *Client) Compile(ctx context.Context, p Program, o CompileOptions) (*Loa
 
 // LoadOptions configure Load.
 type LoadOptions struct {
-	// Compile, if not nil, replaces the options that the program was compiled
-	// with, such as its device assignment. Plugins may refuse that.
+	// Compile, if it is not nil, replaces the options that the program was compiled with, such as
+	// its device assignment. Plugins may refuse that.
 	Compile *CompileOptions
 	// Keep keeps the bytes in memory, so that [Executable.Serialize] can give them again.
 	Keep bool
 }
 
-// Load puts an executable on the client's devices that [Executable.Serialize]
-// wrote, on the same plugin build and kind of device. Bytes that were cut short
-// or changed give a [*CompileError]. The bytes run as machine code, and a
-// checksum is no signature: load only what you wrote yourself.
+// Load puts an executable on the client's devices that [Executable.Serialize] wrote, on the same
+// plugin build and kind of device. Bytes that were cut short or changed give a [*CompileError]. The
+// bytes run as machine code, and a checksum is no signature: load only what you wrote yourself.
 func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*LoadedExecutable, error) {
 	payload, err := unseal(serialized)
 	if err != nil {
@@ -124,10 +122,9 @@ func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*L
 	return l, nil
 }
 
-// LoadExecutable puts an executable that was compiled ahead of time by the same
-// plugin on the client's devices. It needs PJRT 0.95; older plugins give an
-// error that matches errors.ErrUnsupported, and [Executable.Serialize] with
-// [Client.Load] does the same. e stays open.
+// LoadExecutable puts an executable that was compiled ahead of time by the same plugin on the
+// client's devices. It needs PJRT 0.95; an older plugin gives an error that matches
+// errors.ErrUnsupported, and [Executable.Serialize] with [Client.Load] does the same. e stays open.
 func (c *Client) LoadExecutable(ctx context.Context, e *Executable, o CompileOptions) (*LoadedExecutable, error) {
 	if e != nil && e.record != nil {
 		if serialized, err := e.Serialize(); err == nil {
@@ -200,8 +197,8 @@ func (c *Client) newLoaded(x capi.Loaded) (*LoadedExecutable, error) {
 	return l, nil
 }
 
-// read learns the devices and shapes. A plugin that does not tell the
-// parameters leaves them to SetParameters or the first call.
+// read learns the devices and shapes. A plugin that does not tell the parameters leaves them to
+// SetParameters or the first call.
 func (l *LoadedExecutable) read(c *Client) error {
 	handles, err := c.api.LoadedDevices(l.x)
 	if err != nil {
@@ -237,15 +234,15 @@ func (l *LoadedExecutable) read(c *Client) error {
 	return nil
 }
 
-// Executable describes the program. It belongs to the LoadedExecutable.
+// Executable returns what describes the program. It belongs to the LoadedExecutable.
 func (l *LoadedExecutable) Executable() *Executable { return l.exec }
 
-// AddressableDevices are this process's devices of the program in launch order:
-// element d is the device of args[d] and results[d] of Execute.
+// AddressableDevices returns this process's devices of the program in launch order: element d is
+// the device of args[d] and results[d] of Execute.
 func (l *LoadedExecutable) AddressableDevices() []*Device { return slices.Clone(l.devices) }
 
-// DeviceAssignment is [replica][partition] to global device id, of all processes.
-// It needs PJRT 0.79.
+// DeviceAssignment returns at [replica][partition] the global device id, of all processes. It needs
+// PJRT 0.79.
 func (l *LoadedExecutable) DeviceAssignment() ([][]int, error) {
 	const op = "device assignment"
 	if l.loadedHandle == nil {
@@ -266,17 +263,19 @@ func (l *LoadedExecutable) DeviceAssignment() ([][]int, error) {
 	return assignment, nil
 }
 
-// NumOutputs is the number of results per device.
+// NumOutputs returns the number of results per device.
 func (l *LoadedExecutable) NumOutputs() int { return len(l.outputs) }
 
-// TensorType is an element type and dimensions, major first.
+// TensorType is the type of a tensor.
 type TensorType struct {
+	// DType is the element type.
 	DType DType
-	Dims  []int
+	// Dims are the dimensions, major first.
+	Dims []int
 }
 
-// Parameters are the types of the arguments as one device takes them; nil and
-// false if neither the plugin nor SetParameters told.
+// Parameters returns the types of the arguments as one device takes them; nil and false if neither
+// the plugin nor SetParameters told.
 func (l *LoadedExecutable) Parameters() ([]TensorType, bool) {
 	p := l.params.Load()
 	if p == nil {
@@ -285,7 +284,7 @@ func (l *LoadedExecutable) Parameters() ([]TensorType, bool) {
 	return tensorTypes(*p), true
 }
 
-// Outputs are the types of the results as one device gives them.
+// Outputs returns the types of the results as one device gives them.
 func (l *LoadedExecutable) Outputs() []TensorType { return tensorTypes(l.outputs) }
 
 func tensorTypes(shapes []*shape) []TensorType {
@@ -296,9 +295,9 @@ func tensorTypes(shapes []*shape) []TensorType {
 	return out
 }
 
-// SetParameters declares the arguments' types, as one device takes them, where
-// the plugin does not tell them. Execute then checks against them. Without
-// either, the first successful Execute sets them.
+// SetParameters declares the types of the arguments, as one device takes them, where the plugin
+// does not tell them. Execute then checks against them. If nobody tells them, the first successful
+// Execute sets them.
 func (l *LoadedExecutable) SetParameters(types []TensorType) error {
 	shapes := make([]*shape, len(types))
 	for i, t := range types {
@@ -315,8 +314,8 @@ func (l *LoadedExecutable) SetParameters(types []TensorType) error {
 	return nil
 }
 
-// share lets a parameter share the type of the result of its number, if that is the
-// same, so that a buffer that goes in and out is compared by its address.
+// share lets a parameter share the type of the result of its number, if that is the same, so that a
+// buffer that goes in and out is compared by its address.
 func (l *LoadedExecutable) share(params []*shape) *[]*shape {
 	for i, p := range params {
 		if i < len(l.outputs) && p.equal(l.outputs[i]) {
@@ -326,8 +325,8 @@ func (l *LoadedExecutable) share(params []*shape) *[]*shape {
 	return &params
 }
 
-// Close gives the program back once calls under way have returned; launches
-// already enqueued run to their end. A second Close returns the first result.
+// Close gives the program back once calls under way have returned; launches already enqueued run to
+// their end. A second Close returns the first result.
 func (l *LoadedExecutable) Close() error {
 	if l.loadedHandle == nil {
 		return nil

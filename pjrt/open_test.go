@@ -34,8 +34,7 @@ func library(t *testing.T, name, source string, flags ...string) string {
 	return so
 }
 
-// fake is a plugin in C: a table of a version, with so many slots, whose
-// Initialize fails or not.
+// fake is a plugin in C: a table of a version, with so many slots, whose Initialize fails or not.
 func fake(t *testing.T, name string, define ...string) string {
 	t.Helper()
 	return library(t, name, `

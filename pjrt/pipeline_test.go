@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// slowStep adds 1 to the first element of a donated matrix, after products of
-// milliseconds that add nothing.
+// slowStep adds 1 to the first element of a donated matrix, after products of milliseconds that add
+// nothing.
 func slowStep(t *testing.T, c *pjrt.Client) *pjrt.LoadedExecutable {
 	t.Helper()
 	const typ = "tensor<512x512xf32>"

@@ -143,8 +143,7 @@ func TestExecutableTellsAboutTheProgram(t *testing.T) {
 	require.ErrorIs(t, err, pjrt.ErrClosed)
 }
 
-// What a compiler optimized has a schedule, which a second compilation does not
-// survive.
+// What a compiler optimized has a schedule, which a second compilation does not survive.
 func TestAnOptimizedProgramIsNotCompiledAgain(t *testing.T) {
 	leaktest.Check(t)
 	c := cpu(t, 1)

@@ -14,37 +14,37 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
-// Version is a PJRT C API version.
+// Version is a version of the PJRT C API.
 type Version struct{ Major, Minor int }
 
-// String is such as "0.81".
+// String returns a text such as "0.81".
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
-// Plugin is a loaded and initialized PJRT plugin. It is safe for concurrent
-// use, and has no Close: a plugin stays loaded for the rest of the process,
-// because unmapping code that its threads and handles still use would crash.
+// Plugin is a loaded and initialized PJRT plugin. It is safe for concurrent use, and has no Close:
+// a plugin stays loaded for the rest of the process, because unmapping code that its threads and
+// handles still use would crash.
 type Plugin struct {
 	api        *capi.API
 	path       string
 	attributes map[string]any
 }
 
-// opened holds the plugins of the process. A library can be mapped and
-// initialized only once per process, so this is the loader's state, not ours.
+// opened holds the plugins of the process. A library can be mapped and initialized only once per
+// process, so this is the loader's state, not ours.
 var opened struct {
 	sync.Mutex
 	plugins []*Plugin
 }
 
-// Open loads the plugin library at path, checks that it speaks an API version
-// that this package knows (0.57 or newer), and initializes it. A file opened
-// twice, also by another name, is loaded once and answers the same Plugin.
+// Open loads the plugin library at path, checks that it speaks an API version that this package
+// knows (0.57 or newer), and initializes it. A file that is opened twice, also by another name, is
+// loaded once, and both calls return the same Plugin.
 //
-// A file that is missing, no library, cut short, for another machine, no PJRT
-// plugin or too old gives a [*PluginError]. Loading runs the library's own
-// initializers, so that each Open first makes sure that nobody but root, this user
-// and [OpenOptions].Owners can put another library there: see [Inspect]. The loader
-// gets the absolute path without links. It takes from milliseconds to about a second.
+// A file that is missing, no library, cut short, for another machine, no PJRT plugin or too old
+// gives a [*PluginError]. Loading runs the library's own initializers, so each Open first makes
+// sure that nobody but root, this user and [OpenOptions].Owners can put another library there: see
+// [Inspect]. The loader gets the absolute path without links. It takes from milliseconds to about a
+// second.
 //
 // At most one opts is given.
 func Open(path string, opts ...OpenOptions) (*Plugin, error) {
@@ -92,10 +92,10 @@ func Open(path string, opts ...OpenOptions) (*Plugin, error) {
 	return p, nil
 }
 
-// Path is the absolute path of the library.
+// Path returns the absolute path of the library.
 func (p *Plugin) Path() string { return p.path }
 
-// APIVersion is the version of the API that the plugin speaks.
+// APIVersion returns the version of the API that the plugin speaks.
 func (p *Plugin) APIVersion() Version {
 	if p.api == nil {
 		return Version{}
@@ -103,9 +103,9 @@ func (p *Plugin) APIVersion() Version {
 	return Version{p.api.Major, p.api.Minor}
 }
 
-// Attributes are the plugin's own, such as xla_version and
-// stablehlo_current_version: string, int64, []int64, float32 or bool values.
-// The map is the caller's.
+// Attributes returns what the plugin tells of itself, such as xla_version and
+// stablehlo_current_version: string, int64, []int64, float32 or bool values. The map is the
+// caller's.
 func (p *Plugin) Attributes() map[string]any { return cloneAttributes(p.attributes) }
 
 // cloneAttributes copies an attribute map with its lists.
@@ -126,8 +126,8 @@ var extensionNames = [...]string{"Gpu_Custom_Call", "Profiler", "Custom_Partitio
 	"ExecutableMetadata", "Callback", "HostAllocator", "TpuTopology", "TpuExecutable", "Megascale", "Shardings",
 	"AbiVersion", "Collectives", "MultiSlice", "HostMemoryAllocator"}
 
-// Extensions names the plugin's API extensions in the plugin's order; one that
-// has no name here is "Extension(n)".
+// Extensions returns the names of the plugin's API extensions in the plugin's order. An extension
+// that has no name here is "Extension(n)".
 func (p *Plugin) Extensions() []string {
 	if p.api == nil {
 		return nil
@@ -144,7 +144,7 @@ func (p *Plugin) Extensions() []string {
 	return out
 }
 
-// String is such as "xla_cpu_pjrt.so (PJRT 0.81)".
+// String returns a text such as "xla_cpu_pjrt.so (PJRT 0.81)".
 func (p *Plugin) String() string {
 	return fmt.Sprintf("%s (PJRT %v)", filepath.Base(p.path), p.APIVersion())
 }
@@ -183,10 +183,9 @@ func namedValues(options map[string]any) ([]capi.NamedValue, error) {
 	return out, nil
 }
 
-// await runs a call that C cannot interrupt. If ctx ends first, await returns
-// its error at once; the call goes on, and drop gets what it makes. A ctx that
-// cannot end costs no goroutine. done, if not nil, runs after the call in every
-// case.
+// await runs a call that C cannot interrupt. If ctx ends first, await returns its error at once;
+// the call goes on, and drop gets what it makes. A ctx that cannot end costs no goroutine. done, if
+// not nil, runs after the call in every case.
 func await[T any](ctx context.Context, op string, call func() (T, error), drop func(T), done func()) (T, error) {
 	var zero T
 	if done == nil {

@@ -26,7 +26,8 @@ const (
 	PluginChanged                            // not the library of OpenOptions.SHA256
 )
 
-// pluginReasons has for each reason its phrase, and what to do about it where the cause does not say.
+// pluginReasons has for each reason its phrase, and what to do about it where the cause does not
+// say.
 var pluginReasons = map[PluginReason]struct{ phrase, hint string }{
 	PluginMissing:    {"missing", "give the path of a plugin's library that this user can read"},
 	PluginNotFile:    {"not a regular file", "give the path of the plugin's library itself"},
@@ -55,13 +56,13 @@ func (r PluginReason) kind() errkind.Kind {
 // String returns the reason as a short phrase.
 func (r PluginReason) String() string { return pluginReasons[r].phrase }
 
-// PathError reports a path that is not used: it is a URL, it leads to a pipe or a
-// device, or others could change what it leads to. Its fields Reason, Found and Hint
-// say which, what was found, and what to do.
+// PathError reports a path that is not used: it is a URL, it leads to a pipe or a device, or others
+// could change what it leads to. Its fields Reason, Found and Hint say which, what was found, and
+// what to do.
 type PathError = files.Error
 
-// PluginError reports why [Open] or [Inspect] refused a file. It matches what its cause
-// matches, such as fs.ErrNotExist.
+// PluginError reports why [Open] or [Inspect] refused a file. It matches what its cause matches,
+// such as fs.ErrNotExist.
 type PluginError struct {
 	// Path is the file.
 	Path string
@@ -93,8 +94,8 @@ func (e *PluginError) Error() string {
 	return errkind.Text("pjrt: plugin "+e.Path, reason, e.Err, e.Hint)
 }
 
-// Kind returns NotFoundError for a file that is missing, PermissionDeniedError for one
-// that is not to be trusted, and RuntimeError otherwise.
+// Kind returns NotFoundError for a file that is missing, PermissionDeniedError for one that is not
+// to be trusted, and RuntimeError otherwise.
 func (e *PluginError) Kind() errkind.Kind { return e.Reason.kind() }
 
 // Unwrap returns the cause, which may be nil.

@@ -7,10 +7,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/screen"
 )
 
-// Program is code for a compiler. The call that takes it does not change Code.
+// Program is the code of a program for a compiler. The call that takes it does not change Code.
 type Program struct {
-	// Code is StableHLO as MLIR text or bytecode, or a serialized HLO proto. Bytecode and
-	// protos are refused by the compilers of this process, see [BytecodeError].
+	// Code is StableHLO as MLIR text or bytecode, or a serialized HLO proto. The compilers of this
+	// process refuse bytecode and protos; see [BytecodeError].
 	Code []byte
 	// Format is "mlir" (the default), "hlo" or "hlo_with_config".
 	Format string
@@ -18,9 +18,9 @@ type Program struct {
 	facts *screen.Facts // what its maker knows of Code, which is then not read
 }
 
-// Lowered returns a program that this module's lowering made, which gives what it knows of the code:
-// [Client.Compile] checks that in the place of the text, if it is of this very text, and refuses the
-// same programs. Others have no facts to give, and their text is read.
+// Lowered returns a program that this module's lowering made, with what the lowering knows of the
+// code. [Client.Compile] checks that knowledge in the place of the text, if it is of this very
+// text, and refuses the same programs. The text of any other program is read instead.
 func Lowered(code []byte, facts *screen.Facts) Program {
 	return Program{Code: code, Format: FormatMLIR, facts: facts}
 }
@@ -32,8 +32,8 @@ const (
 	FormatHLOWithConfig = "hlo_with_config"
 )
 
-// check answers the program as a compiler for a platform is to get it with these options,
-// format included, or what keeps it from any.
+// check answers the program as a compiler for a platform is to get it with these options, format
+// included, or what keeps it from any.
 func (p Program) check(o CompileOptions, platform string) (Program, error) {
 	switch p.Format {
 	case "":
@@ -74,8 +74,8 @@ func (p Program) check(o CompileOptions, platform string) (Program, error) {
 // binary tells whether a program is one that only compilers read.
 func (p Program) binary() bool { return p.Format != FormatMLIR || screen.IsBytecode(p.Code) }
 
-// CompileError reports what is wrong with a program or with its options, before any
-// plugin sees them.
+// CompileError reports what is wrong with a program or with its options, before any plugin sees
+// them.
 type CompileError struct {
 	// Field is the field of [CompileOptions] or [Program].
 	Field string
@@ -98,11 +98,10 @@ func compileError(field, format string, args ...any) *CompileError {
 	return &CompileError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// BytecodeError reports that MLIR bytecode, or a serialized HLO proto, was to be compiled
-// in this process: wrong bytes can end the process, or corrupt its memory without a word.
-// Compile such a program with package pjrt/worker, in a process of its own; or give the
-// program as text; or, if its writer is trusted, set [CompileOptions].TrustBytecode. The
-// error matches [*CompileError].
+// BytecodeError reports that MLIR bytecode, or a serialized HLO proto, was to be compiled in this
+// process: wrong bytes can end the process, or corrupt its memory without a word. Compile such a
+// program with package pjrt/worker, in a process of its own; or give the program as text; or, if
+// its writer is trusted, set [CompileOptions].TrustBytecode. The error matches [*CompileError].
 type BytecodeError struct {
 	// Format is the program's: FormatMLIR for bytecode, or FormatHLO or FormatHLOWithConfig.
 	Format string

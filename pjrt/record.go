@@ -7,21 +7,30 @@ import (
 	"slices"
 )
 
-// ExecutableRecord is what an [Executable] tells, as data: a program that was compiled
-// in another process is known by its record. encoding/gob carries it.
+// ExecutableRecord holds as data what an [Executable] tells: a program that was compiled in another
+// process is known by its record. encoding/gob carries it.
 type ExecutableRecord struct {
-	Name, Fingerprint             string
+	// Name and Fingerprint are those of [Executable.Name] and [Executable.Fingerprint].
+	Name, Fingerprint string
+	// Replicas, Partitions and Outputs are those of [Executable.Counts].
 	Replicas, Partitions, Outputs int
-	GeneratedCode                 int64
-	OutputDTypes                  []DType
-	OutputDims                    [][]int
-	OutputKinds, ParameterKinds   []string
-	Cost                          map[string]any
-	Memory                        CompiledMemoryStats
-	Optimized                     Program
-	// Serialized is for [Client.Load], as [Executable.Serialize] wrote it.
+	// GeneratedCode is the size of the machine code in bytes; -1 if it is not known.
+	GeneratedCode int64
+	// OutputDTypes are the element types of the results.
+	OutputDTypes []DType
+	// OutputDims are the dimensions of the results, as one device has them.
+	OutputDims [][]int
+	// OutputKinds and ParameterKinds are the kinds of memory of the results and of the arguments.
+	OutputKinds, ParameterKinds []string
+	// Cost is the compiler's estimate for one run; see [Executable.CostAnalysis].
+	Cost map[string]any
+	// Memory is the compiler's account of the memory of one run.
+	Memory CompiledMemoryStats
+	// Optimized is the program after optimization; see [Executable.OptimizedProgram].
+	Optimized Program
+	// Serialized is the program for [Client.Load], as [Executable.Serialize] wrote it.
 	Serialized []byte
-	// Missing are the errors of what the plugin did not tell, by its question.
+	// Missing has the error of each question that the plugin did not answer.
 	Missing map[string]*Error
 }
 
@@ -41,8 +50,8 @@ const (
 	askSerialize      = "serialize"
 )
 
-// Record asks for everything that e tells. What the plugin does not tell is an entry of
-// Missing; the error is that e is closed.
+// Record asks e for everything that it tells. What the plugin does not tell is an entry of Missing.
+// The only error is that e is closed.
 func (e *Executable) Record() (ExecutableRecord, error) {
 	if e.record != nil {
 		return e.record.clone(), nil
@@ -89,7 +98,7 @@ func (e *Executable) Record() (ExecutableRecord, error) {
 	return r, closed
 }
 
-// Executable is an executable that answers from the record. It holds no memory of a
+// Executable returns an executable that tells what the record holds. It holds no memory of a
 // plugin: Close does nothing.
 func (r ExecutableRecord) Executable() *Executable {
 	copied := r.clone()

@@ -10,16 +10,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// RepeatTime is how long a [LoadedExecutable.Repeat] took: until its first launch
-// had returned, and until all work was done.
+// RepeatTime says how long a [LoadedExecutable.Repeat] took: Launched until its first launch had
+// returned, and Done until all work was done.
 type RepeatTime struct{ Launched, Done time.Duration }
 
-// Repeat runs the program n times, at least once, in a loop written in C, each
-// result taking the place of the argument of its number, waits for the last run,
-// and answers the time that took. All of state is donated and holds the last
-// results afterwards. It is the least that a step loop over this plugin can cost,
-// to compare other loops with (see package pjrt/floor). It cannot be interrupted:
-// ctx is looked at before it starts.
+// Repeat runs the program n times, at least once, in a loop written in C, waits for the last run,
+// and returns how long that took. Each result takes the place of the argument of its number. All of
+// state is donated and holds the last results afterwards. It is the least that a step loop over
+// this plugin can cost, to compare other loops with (see package pjrt/floor). It cannot be
+// interrupted: ctx is looked at before it starts.
 func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int) (RepeatTime, error) {
 	const op = "repeat"
 	if l.loadedHandle == nil {

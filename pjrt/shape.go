@@ -10,8 +10,8 @@ import (
 // maxRank bounds the rank of a tensor, as the C side keeps layouts on its stack.
 const maxRank = 64
 
-// shape is a checked element type and dimensions. It is never changed; view is
-// what callers see, so that a caller who writes to it harms no check.
+// shape is a checked element type and dimensions. It is never changed; view is what callers see, so
+// that a caller who writes to it harms no check.
 type shape struct {
 	dtype DType
 	dims  []int64
@@ -46,8 +46,8 @@ func newShape(dtype DType, dims []int) (*shape, error) {
 	return s, nil
 }
 
-// shapeOf64 is newShape for what a plugin or a program says. Types without host
-// memory are allowed: they only can not be compared with a buffer's.
+// shapeOf64 is newShape for what a plugin or a program says. Types without host memory are allowed:
+// they only can not be compared with a buffer's.
 func shapeOf64(dtype DType, dims []int64) *shape {
 	view := make([]int, len(dims))
 	for i, d := range dims {

@@ -16,9 +16,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// Topology describes the devices of a slice, which need not be at hand. It is
-// safe for concurrent use and is the caller's to Close; its values stay
-// readable after that, Serialize, Fingerprint and Compile do not.
+// Topology describes the devices of a slice, which need not be at hand. It is safe for concurrent
+// use and is the caller's to Close. What it describes stays readable after that; Serialize,
+// Fingerprint and Compile do not work any more.
 type Topology struct {
 	*topologyHandle
 	name            string
@@ -64,9 +64,9 @@ func (h *topologyHandle) call(op string, f func() error) error {
 	return wrap(op, h.path, f())
 }
 
-// NewTopology describes a slice by name, such as "v5e:4x4" for libtpu. The
-// plugin defines names and options. No device is opened. A large slice takes
-// about a second. If ctx ends first, NewTopology returns its error.
+// NewTopology describes a slice by name, such as "v5e:4x4" for libtpu. The plugin defines names and
+// options. No device is opened. A large slice takes about a second. If ctx ends first, NewTopology
+// returns its cause.
 func (p *Plugin) NewTopology(ctx context.Context, name string, options map[string]any) (*Topology, error) {
 	if p.api == nil {
 		return nil, errNotMade("create topology", "plugin", "Open")
@@ -94,8 +94,8 @@ func (p *Plugin) NewTopology(ctx context.Context, name string, options map[strin
 // layoutInName finds the chips along each axis in a name such as "v5e:4x4".
 var layoutInName = regexp.MustCompile(`[:=_]([0-9]+(?:x[0-9]+)*)`)
 
-// checkTopologyName refuses what libtpu would divide by or run out of memory
-// on: an axis of no chips, and more chips than any slice has.
+// checkTopologyName refuses what libtpu would divide by or run out of memory on: an axis of no
+// chips, and more chips than any slice has.
 func checkTopologyName(name string, options map[string]any) error {
 	slices := 1
 	switch n := options["num_slices"].(type) {
@@ -122,8 +122,7 @@ func checkTopologyName(name string, options map[string]any) error {
 	return nil
 }
 
-// LoadTopology reads a topology that [Topology.Serialize] wrote. It needs PJRT
-// 0.75.
+// LoadTopology reads a topology that [Topology.Serialize] wrote. It needs PJRT 0.75.
 func (p *Plugin) LoadTopology(ctx context.Context, serialized []byte) (*Topology, error) {
 	if p.api == nil {
 		return nil, errNotMade("load topology", "plugin", "Open")
@@ -140,8 +139,8 @@ func (p *Plugin) LoadTopology(ctx context.Context, serialized []byte) (*Topology
 	}, func(t *Topology) { t.Close() }, nil)
 }
 
-// Topology describes the client's own devices. It keeps the client open until
-// it is closed.
+// Topology returns the description of the client's own devices. It keeps the client open until it
+// is closed.
 func (c *Client) Topology() (*Topology, error) {
 	if err := c.retain(childTopology); err != nil {
 		return nil, fail("client topology", "", err)
@@ -196,17 +195,17 @@ func (t *Topology) read() (err error) {
 	return nil
 }
 
-// Name is the name that the topology was made by; the platform's for a
-// client's, empty for a loaded one.
+// Name returns the name that the topology was made by; the platform's name for the topology of a
+// client, and "" for one that was loaded.
 func (t *Topology) Name() string { return t.name }
 
-// Options are those that [Plugin.NewTopology] was given beside the name; ok is false for
-// a topology of other origin. They are the caller's.
+// Options returns the options that [Plugin.NewTopology] was given beside the name, which are the
+// caller's. ok is false for a topology of other origin.
 func (t *Topology) Options() (options map[string]any, ok bool) {
 	return cloneAttributes(t.options), t.options != nil
 }
 
-// PluginPath is the path of the plugin that describes the topology.
+// PluginPath returns the path of the plugin that describes the topology.
 func (t *Topology) PluginPath() string {
 	if t.topologyHandle == nil {
 		return ""
@@ -214,16 +213,17 @@ func (t *Topology) PluginPath() string {
 	return t.path
 }
 
-// PlatformName is such as "tpu".
+// PlatformName returns the plugin's name of the platform, such as "tpu".
 func (t *Topology) PlatformName() string { return t.platformName }
 
-// PlatformVersion is the plugin's own text.
+// PlatformVersion returns the plugin's own text of its version.
 func (t *Topology) PlatformVersion() string { return t.platformVersion }
 
-// Attributes are the plugin's, such as wrap and twist. The map is the caller's.
+// Attributes returns what else the plugin tells of the slice, such as wrap and twist. The map is
+// the caller's.
 func (t *Topology) Attributes() map[string]any { return cloneAttributes(t.attributes) }
 
-// Devices are all devices of the slice in the plugin's order.
+// Devices returns all devices of the slice in the plugin's order.
 func (t *Topology) Devices() []*DeviceDescription { return slices.Clone(t.devices) }
 
 // Serialize writes the topology out for [Plugin.LoadTopology].
@@ -232,14 +232,14 @@ func (t *Topology) Serialize() (b []byte, err error) {
 	return b, err
 }
 
-// Fingerprint is equal for equal topologies. It needs PJRT 0.101.
+// Fingerprint returns a number that is equal for equal topologies. It needs PJRT 0.101.
 func (t *Topology) Fingerprint() (n uint64, err error) {
 	err = t.call("topology fingerprint", func() error { n, err = t.api.TopologyFingerprint(t.t); return err })
 	return n, err
 }
 
-// Close gives the topology back once calls under way have returned. A second
-// Close returns the first result.
+// Close gives the topology back once calls under way have returned. A second Close returns the
+// first result.
 func (t *Topology) Close() error {
 	if t.topologyHandle == nil {
 		return nil
@@ -252,9 +252,9 @@ func (t *Topology) Close() error {
 	return t.result
 }
 
-// Compile compiles ahead of time for a topology whose devices need not be at
-// hand. The executable tells memory and cost and can be serialized for
-// [Client.Load] on such devices. Errors and ctx are as for [Client.Compile].
+// Compile compiles ahead of time for a topology whose devices need not be at hand. The executable
+// tells memory and cost, and can be serialized for [Client.Load] on such devices. Errors and ctx
+// are as for [Client.Compile].
 func (p *Plugin) Compile(ctx context.Context, t *Topology, program Program, o CompileOptions) (*Executable, error) {
 	if t == nil || t.topologyHandle == nil || t.api != p.api {
 		return nil, compileError("Topology", "it is nil or of another plugin")
@@ -262,7 +262,7 @@ func (p *Plugin) Compile(ctx context.Context, t *Topology, program Program, o Co
 	return t.Compile(ctx, program, o)
 }
 
-// Compile is [Plugin.Compile] by the topology's own plugin.
+// Compile compiles ahead of time, as [Plugin.Compile] does, by the topology's own plugin.
 func (t *Topology) Compile(ctx context.Context, program Program, o CompileOptions) (*Executable, error) {
 	const op = "compile"
 	if t.topologyHandle == nil {

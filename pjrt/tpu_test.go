@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// libtpu reads its environment once and may end the process, so each test of it
-// has a process of its own.
+// libtpu reads its environment once and may end the process, so each test of it has a process of
+// its own.
 func inTPUChild(t *testing.T) bool {
 	t.Helper()
 	plugintest.Path(t, "tpu")

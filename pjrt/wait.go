@@ -12,10 +12,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// waits turns event callbacks into channel sends. The callback runs on threads
-// of the plugin, and possibly inside one of our own calls, so it only writes a
-// message to a pipe; one goroutine per client reads the pipe. The goroutine
-// starts with the first wait that a context can end.
+// waits turns event callbacks into channel sends. The callback runs on threads of the plugin, and
+// possibly inside one of our own calls, so it only writes a message to a pipe; one goroutine per
+// client reads the pipe. The goroutine starts with the first wait that a context can end.
 type waits struct {
 	mu      sync.Mutex
 	r, w    *os.File
@@ -59,9 +58,9 @@ func (w *waits) read(api *capi.API, r io.Reader, stopped chan<- struct{}) {
 	}
 }
 
-// notify has done called, once, with the outcome of the event, which it takes
-// over. done runs on the reading goroutine and must not block. The caller holds the
-// client open; what it waits for does from now on.
+// notify has done called, once, with the outcome of the event, which it takes over. done runs on
+// the reading goroutine and must not block. The caller holds the client open; what it waits for
+// does from now on.
 func (c *core) notify(event capi.Event, done func(error)) error {
 	w := &c.waits
 	w.mu.Lock()

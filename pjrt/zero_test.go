@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// TestZeroValuesDoNotPanic calls every method of every exported type on its zero value,
-// with zero arguments.
+// TestZeroValuesDoNotPanic calls every method of every exported type on its zero value, with zero
+// arguments.
 func TestZeroValuesDoNotPanic(t *testing.T) {
 	for _, zero := range []any{
 		&pjrt.Buffer{}, &pjrt.Client{}, &pjrt.LoadedExecutable{}, &pjrt.Executable{}, &pjrt.Topology{}, &pjrt.Plugin{}, &pjrt.Device{},

@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Accelerator is the kind and size of a slice: a generation, and chips in x, y
-// and z. It is a comparable value; the zero value is no slice.
+// Accelerator is the kind and size of a slice: a generation, and the number of chips in x, y and z.
+// It is a comparable value; the zero value is no slice.
 type Accelerator struct {
 	generation string
 	shape      [3]int
@@ -22,9 +22,9 @@ type AcceleratorError struct {
 	Text string
 	// Reason says what is wrong with it, and Hint what to write instead.
 	Reason, Hint string
-	// Nearest are the slices that exist next to the slice that was asked for: types such
-	// as v5p-384 for a type, topologies such as v5e:4x4 for a topology. It is empty where
-	// the generation or the size cannot be read.
+	// Nearest are the slices that exist next to the slice that was asked for: types such as v5p-384
+	// for a type, topologies such as v5e:4x4 for a topology. It is empty where the generation or
+	// the size cannot be read.
 	Nearest []string
 }
 
@@ -43,16 +43,15 @@ func (e *AcceleratorError) Error() string {
 // Kind returns ValueError.
 func (*AcceleratorError) Kind() errkind.Kind { return errkind.ValueError }
 
-// ParseAccelerator reads an accelerator type, such as v5litepod-16, v4-8 or
-// v5p-384, or a topology, such as v5p:4x4x4. A type takes the shape that Cloud
-// TPU gives it by default. Problems are [*AcceleratorError] values: a type or a
-// shape that does not exist is refused with the nearest that do.
+// ParseAccelerator reads an accelerator type, such as v5litepod-16, v4-8 or v5p-384, or a topology,
+// such as v5p:4x4x4. A type takes the shape that Cloud TPU gives it by default. A type or a shape
+// that does not exist gives an [*AcceleratorError], which names the nearest that do.
 //
-// The number of a type counts TensorCores for v2, v3, v4, v5p and tpu7x, and
-// chips for v5e and v6e: v4-8 has four chips, v6e-8 has eight.
+// The number of a type counts TensorCores for v2, v3, v4, v5p and tpu7x, and chips for v5e and v6e:
+// v4-8 has four chips, v6e-8 has eight.
 //
-// A topology may be any in which chips are joined, also one that no type names,
-// such as v4:4x4x20, and the part of one machine, such as v5e:1x2.
+// A topology may be any shape in which chips are joined, also one that no type names, such as
+// v4:4x4x20, and the part of one machine, such as v5e:1x2.
 func ParseAccelerator(text string) (Accelerator, error) {
 	at := strings.IndexAny(text, "-:")
 	if at < 0 {
@@ -155,8 +154,8 @@ func parseSize(text string) (int, bool) {
 	return int(n), err == nil
 }
 
-// parseShape reads numbers between 'x'. In two dimensions, a third of 1 may
-// follow, as the runtime writes it.
+// parseShape reads numbers between 'x'. In two dimensions, a third of 1 may follow, as the runtime
+// writes it.
 func parseShape(text string, dims int) (shape [3]int, ok bool) {
 	parts := strings.Split(text, "x")
 	if len(parts) != dims && !(dims == 2 && len(parts) == 3 && parts[2] == "1") {
@@ -201,8 +200,8 @@ func (a Accelerator) Hosts() int {
 	return hosts
 }
 
-// hostShape returns the block of chips of one host: all of them if one host may
-// have that many, else 2x2x1.
+// hostShape returns the block of chips of one host: all of them if one host may have that many,
+// else 2x2x1.
 func (a Accelerator) hostShape() [3]int {
 	if a.Generation().onHost(a.shape) {
 		return a.shape
@@ -216,8 +215,8 @@ func (a Accelerator) HBMBytes() int64 { return int64(a.Chips()) * a.Generation()
 // PeakFLOPS returns the peak of all chips in bfloat16 operations per second.
 func (a Accelerator) PeakFLOPS() float64 { return float64(a.Chips()) * a.Generation().PeakFLOPS }
 
-// Type returns the accelerator type, such as v5litepod-16. It says nothing of
-// the shape, and so may stand for another one.
+// Type returns the accelerator type, such as v5litepod-16. Slices of different shapes have the same
+// type.
 func (a Accelerator) Type() string {
 	g := a.Generation()
 	count := a.Chips()
@@ -227,17 +226,16 @@ func (a Accelerator) Type() string {
 	return g.TypePrefix + "-" + strconv.Itoa(count)
 }
 
-// String returns the topology string, such as v5e:4x4 or v5p:4x4x4, by which
-// libtpu knows the slice. [ParseAccelerator] reads it back.
+// String returns the topology string by which libtpu knows the slice, such as v5e:4x4 or v5p:4x4x4.
+// [ParseAccelerator] reads it back.
 func (a Accelerator) String() string {
 	return a.generation + ":" + shapeText(a.shape, max(a.Generation().Dims, 2))
 }
 
-// Topology returns the slice as it is laid out when nothing is missing: a task
-// per host, hosts and the chips of each in order with x fastest, then y and z. The
-// device ids are libtpu's: they count the chips of the whole slice in that order,
-// not host by host. The runtime's own topology is what counts on a real slice; this
-// one serves to plan for a slice not at hand.
+// Topology returns the slice as it is laid out when nothing is missing: a task per host, hosts and
+// the chips of each in order with x fastest, then y and z. The device ids are libtpu's: they count
+// the chips of the whole slice in that order, not host by host. On a real slice the runtime's own
+// topology counts; this one serves to plan for a slice that is not at hand.
 func (a Accelerator) Topology() (Topology, error) {
 	if a.Chips() == 0 {
 		return Topology{}, topologyError("MeshShape", "no accelerator").advise("make one with ParseAccelerator")

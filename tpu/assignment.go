@@ -7,10 +7,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// DeviceAssignment says which core of a slice is logical device p of replica r.
+// DeviceAssignment says which core of a slice is logical device p of replica r. It is TensorFlow's
+// tf.tpu.experimental.DeviceAssignment.
 //
-// A DeviceAssignment is an immutable value, the same on every host, and may be
-// shared between goroutines. The zero DeviceAssignment has no replicas.
+// A DeviceAssignment is an immutable value, the same in every process, and may be shared between
+// goroutines. The zero DeviceAssignment has no replicas.
 type DeviceAssignment struct {
 	topology Topology
 	replicas int
@@ -18,11 +19,10 @@ type DeviceAssignment struct {
 	assigned []int32 // replica, then logical core -> device index of the topology
 }
 
-// NewDeviceAssignment returns the assignment of cores[r][p] to logical core p of
-// replica r, for placements that [BuildDeviceAssignment] does not make. All
-// replicas have the same number of cores, and every coordinate has a device.
-// As in TensorFlow, a core may be given twice; a program cannot be compiled for
-// such an assignment (see [DeviceAssignment.Validate]).
+// NewDeviceAssignment returns the assignment of cores[r][p] to logical core p of replica r, for
+// placements that [BuildDeviceAssignment] does not make. All replicas have the same number of
+// cores, and every coordinate has a device. As in TensorFlow, a core may be given twice; a program
+// cannot be compiled for such an assignment (see [DeviceAssignment.Validate]).
 func NewDeviceAssignment(topology Topology, cores [][]Coordinates) (DeviceAssignment, error) {
 	a := DeviceAssignment{topology: topology, replicas: len(cores)}
 	if len(cores) > 0 {
@@ -57,23 +57,25 @@ func (a DeviceAssignment) Validate() error {
 	return nil
 }
 
-// Topology returns the slice.
+// Topology returns the slice that the assignment is of (TensorFlow's DeviceAssignment.topology).
 func (a DeviceAssignment) Topology() Topology { return a.topology }
 
-// NumReplicas returns the number of replicas.
+// NumReplicas returns the number of replicas (TensorFlow's DeviceAssignment.num_replicas).
 func (a DeviceAssignment) NumReplicas() int { return a.replicas }
 
-// NumCoresPerReplica returns the number of logical cores of each replica.
+// NumCoresPerReplica returns the number of logical cores of each replica (TensorFlow's
+// DeviceAssignment.num_cores_per_replica).
 func (a DeviceAssignment) NumCoresPerReplica() int { return a.cores }
 
-// CoreAssignment returns a copy of the coordinates by replica and logical core.
+// CoreAssignment returns a copy of the coordinates by replica and logical core (TensorFlow's
+// DeviceAssignment.core_assignment).
 func (a DeviceAssignment) CoreAssignment() [][]Coordinates {
 	return table(a, func(i int32) Coordinates { return a.topology.coords[i] })
 }
 
-// DeviceIDs returns the runtime's device ids by replica and logical core. In
-// this order they are the devices of the partitions of a program: partition
-// r*NumCoresPerReplica + p runs on DeviceIDs()[r][p].
+// DeviceIDs returns the runtime's device ids by replica and logical core. In this order they are
+// the devices of the partitions of a program: partition r*NumCoresPerReplica + p runs on
+// DeviceIDs()[r][p].
 func (a DeviceAssignment) DeviceIDs() [][]int {
 	return table(a, func(i int32) int { return a.topology.ids[i] })
 }
@@ -100,7 +102,7 @@ func (a DeviceAssignment) index(replica, logical int) (int, error) {
 	return int(a.assigned[replica*a.cores+logical]), nil
 }
 
-// Coordinates returns the place of a logical core.
+// Coordinates returns the place of a logical core (TensorFlow's DeviceAssignment.coordinates).
 func (a DeviceAssignment) Coordinates(replica, logical int) (Coordinates, error) {
 	i, err := a.index(replica, logical)
 	if err != nil {
@@ -127,7 +129,8 @@ func (a DeviceAssignment) Task(replica, logical int) (int, error) {
 	return i / a.topology.perTask, nil
 }
 
-// TPUOrdinal returns the number of a logical core within its task.
+// TPUOrdinal returns the number of a logical core within its task (TensorFlow's
+// DeviceAssignment.tpu_ordinal).
 func (a DeviceAssignment) TPUOrdinal(replica, logical int) (int, error) {
 	i, err := a.index(replica, logical)
 	if err != nil {
@@ -137,7 +140,8 @@ func (a DeviceAssignment) TPUOrdinal(replica, logical int) (int, error) {
 }
 
 // TPUDevice returns the name of the device of a logical core, such as
-// /job:worker/task:0/device:TPU:3; an empty job leaves out its part.
+// /job:worker/task:0/device:TPU:3; an empty job leaves out its part (TensorFlow's
+// DeviceAssignment.tpu_device).
 func (a DeviceAssignment) TPUDevice(replica, logical int, job string) (string, error) {
 	i, err := a.index(replica, logical)
 	if err != nil {
@@ -147,7 +151,7 @@ func (a DeviceAssignment) TPUDevice(replica, logical int, job string) (string, e
 }
 
 // HostDevice returns the name of the host of a logical core, such as
-// /job:worker/task:0/device:CPU:0.
+// /job:worker/task:0/device:CPU:0 (TensorFlow's DeviceAssignment.host_device).
 func (a DeviceAssignment) HostDevice(replica, logical int, job string) (string, error) {
 	i, err := a.index(replica, logical)
 	if err != nil {
@@ -156,8 +160,8 @@ func (a DeviceAssignment) HostDevice(replica, logical int, job string) (string, 
 	return deviceName(job, i/a.topology.perTask, "CPU", 0), nil
 }
 
-// LookupReplicas returns, ascending, the replicas whose given logical core is
-// on a task. It fails if there are none.
+// LookupReplicas returns, ascending, the replicas whose given logical core is on a task
+// (TensorFlow's DeviceAssignment.lookup_replicas). It fails if there are none.
 func (a DeviceAssignment) LookupReplicas(task, logical int) ([]int, error) {
 	var replicas []int
 	if logical >= 0 && logical < a.cores {
@@ -173,8 +177,8 @@ func (a DeviceAssignment) LookupReplicas(task, logical int) ([]int, error) {
 	return replicas, nil
 }
 
-// Lookup is the inverse of [DeviceAssignment.DeviceID]: the logical core that
-// runs on the device with the given id, and whether there is one.
+// Lookup returns the logical core that runs on the device with the given id, and whether there is
+// one. It undoes [DeviceAssignment.DeviceID].
 func (a DeviceAssignment) Lookup(deviceID int) (replica, logical int, ok bool) {
 	i, ok := a.topology.byID[deviceID]
 	if !ok {
@@ -187,8 +191,8 @@ func (a DeviceAssignment) Lookup(deviceID int) (replica, logical int, ok bool) {
 	return k / a.cores, k % a.cores, true
 }
 
-// Partition returns the partition of a program that a logical core runs:
-// replica*NumCoresPerReplica + logical. Collectives name devices by it.
+// Partition returns the partition of a program that a logical core runs: replica*NumCoresPerReplica
+// + logical. Collectives name devices by it.
 func (a DeviceAssignment) Partition(replica, logical int) (int, error) {
 	if _, err := a.index(replica, logical); err != nil {
 		return 0, err
@@ -196,8 +200,8 @@ func (a DeviceAssignment) Partition(replica, logical int) (int, error) {
 	return replica*a.cores + logical, nil
 }
 
-// Equal reports whether both assignments put the same logical cores on the same
-// cores of equal topologies.
+// Equal reports whether both assignments put the same logical cores on the same cores of equal
+// topologies.
 func (a DeviceAssignment) Equal(other DeviceAssignment) bool {
 	return a.replicas == other.replicas && a.cores == other.cores &&
 		slices.Equal(a.assigned, other.assigned) && a.topology.Equal(other.topology)

@@ -7,16 +7,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// DeviceOrder is the order in which replicas and their cores walk the mesh.
+// DeviceOrder is the order in which replicas and their cores walk the mesh. It is TensorFlow's
+// DeviceOrderMode.
 type DeviceOrder int
 
 const (
 	// AutoOrder is [RingOrder] where that is possible, else [MeshOrder].
 	AutoOrder DeviceOrder = iota
-	// RingOrder walks rings of neighbouring chips, so that collectives between
-	// consecutive replicas, and between the cores of one, are between
-	// neighbours. It needs replicas that fill the mesh, with all cores of a chip
-	// in one replica and no stride.
+	// RingOrder walks rings of neighbouring chips, so that collectives between consecutive
+	// replicas, and between the cores of a replica, are between neighbours. It needs replicas that
+	// fill the mesh, with all cores of a chip in one replica and no stride.
 	RingOrder
 	// MeshOrder walks the mesh row by row: core fastest, then x, y, z.
 	MeshOrder
@@ -35,17 +35,16 @@ func (o DeviceOrder) String() string {
 	return fmt.Sprintf("DeviceOrder(%d)", int(o))
 }
 
-// AssignmentOptions says how [BuildDeviceAssignment] places replicas. The zero
-// value is one replica of one core.
+// AssignmentOptions says how [BuildDeviceAssignment] places replicas. The zero value is one replica
+// of one core.
 type AssignmentOptions struct {
-	// ComputationShape is the block of cores of one replica, in x, y, z and
-	// core; nil is [1, 1, 1, 1]. Its size is the number of logical cores.
+	// ComputationShape is the block of cores of one replica, in x, y, z and core; nil is [1, 1, 1,
+	// 1]. Its size is the number of logical cores.
 	ComputationShape []int
-	// ComputationStride is the distance between the cores of a replica on each
-	// axis; nil is [1, 1, 1, 1]. Other replicas fill the gaps.
+	// ComputationStride is the distance between the cores of a replica on each axis; nil is [1, 1,
+	// 1, 1]. Other replicas fill the gaps.
 	ComputationStride []int
-	// Replicas is the number of replicas; 0 is 1. [MaxReplicas] says how many
-	// fit.
+	// Replicas is the number of replicas; 0 is 1. [MaxReplicas] says how many fit.
 	Replicas int
 	// Order is the order in which replicas and cores walk the mesh.
 	Order DeviceOrder
@@ -53,8 +52,8 @@ type AssignmentOptions struct {
 
 // AssignmentError reports why an assignment cannot be made.
 type AssignmentError struct {
-	// Option is the field of [AssignmentOptions] to change, or "Cores" for the
-	// cores given to [NewDeviceAssignment].
+	// Option is the field of [AssignmentOptions] to change, or "Cores" for the cores given to
+	// [NewDeviceAssignment].
 	Option string
 	// Fit is the number of replicas that fit, if Option is "Replicas".
 	Fit int
@@ -75,13 +74,12 @@ func assignmentError(option, hint, format string, args ...any) error {
 }
 
 // BuildDeviceAssignment places replicas on a slice as TensorFlow's
-// DeviceAssignment.build does, core for core. Problems are
-// [*AssignmentError] values, checked in this order: the shape, the stride, the
-// footprint (shape times stride) against the mesh, the number of replicas, the
-// order.
+// tf.tpu.experimental.DeviceAssignment.build (device_assignment in its sources) does, core for
+// core. A problem is an [*AssignmentError]. They are looked for in this order: the shape, the
+// stride, the footprint (shape times stride) against the mesh, the number of replicas, the order.
 //
-// On a slice with missing devices, cores are dealt in task order, and the
-// computation shape gives only their number; strides are refused.
+// On a slice with missing devices, cores are dealt in task order, and the computation shape gives
+// only their number; strides are refused.
 //
 // The cost is linear in the cores assigned.
 func BuildDeviceAssignment(topology Topology, options AssignmentOptions) (DeviceAssignment, error) {
@@ -105,9 +103,8 @@ func BuildDeviceAssignment(topology Topology, options AssignmentOptions) (Device
 	return a, nil
 }
 
-// MaxReplicas returns how many replicas of the given shape and stride fit on a
-// slice; nil means [1, 1, 1, 1] for either. Its errors are those of
-// [BuildDeviceAssignment].
+// MaxReplicas returns how many replicas of the given shape and stride fit on a slice; nil means [1,
+// 1, 1, 1] for either. Its errors are those of [BuildDeviceAssignment].
 func MaxReplicas(topology Topology, computationShape, computationStride []int) (int, error) {
 	plan, err := newPlan(topology, AssignmentOptions{ComputationShape: computationShape, ComputationStride: computationStride})
 	if err != nil {
@@ -221,8 +218,8 @@ func (p *plan) chooseOrder(order DeviceOrder, missing bool) error {
 
 func product(v Coordinates) int { return v[0] * v[1] * v[2] * v[3] }
 
-// walkRings puts replicas along a ring of blocks, and the cores of each along a
-// ring of chips, all cores of a chip in a row.
+// walkRings puts replicas along a ring of blocks, and the cores of each along a ring of chips, all
+// cores of a chip in a row.
 func (p *plan) walkRings(put func(Coordinates)) {
 	outer := ring([3]int(p.room[:3]))
 	inner := ring([3]int(p.shape[:3]))
@@ -240,8 +237,8 @@ func (p *plan) walkRings(put func(Coordinates)) {
 	}
 }
 
-// walkMesh puts replicas on a grid as near to a cube as fits, core axis fastest,
-// then x, y, z; the cores of each are in row-major order.
+// walkMesh puts replicas on a grid as near to a cube as fits, core axis fastest, then x, y, z; the
+// cores of each are in row-major order.
 func (p *plan) walkMesh(put func(Coordinates)) {
 	grid := p.grid()
 	for r := range p.replicas {
@@ -262,8 +259,8 @@ func (p *plan) walkMesh(put func(Coordinates)) {
 	}
 }
 
-// grid shares the replicas among the axes, the tightest axis first; among
-// equals core comes before x, y and z.
+// grid shares the replicas among the axes, the tightest axis first; among equals core comes before
+// x, y and z.
 func (p *plan) grid() (grid Coordinates) {
 	axes := []int{3, 0, 1, 2}
 	slices.SortStableFunc(axes, func(a, b int) int { return p.room[a] - p.room[b] })

@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// described is a topology as libtpu describes it; testdata/topologies is written
-// by a test of package system.
+// described is a topology as libtpu describes it; testdata/topologies is written by a test of
+// package system.
 type described struct {
 	Name        string
 	Accelerator string
@@ -74,8 +74,7 @@ func TestAcceleratorsAreLaidOutAsLibtpuDescribesThem(t *testing.T) {
 			assert.Equal(t, d.Hosts, a.Hosts())
 			assert.Equal(t, d.Devices, a.Devices())
 			assert.Equal(t, d.PerChip, a.Generation().DevicesPerChip)
-			// Programs have most of the memory that a chip is sold with, and the
-			// runtime the rest.
+			// Programs have most of the memory that a chip is sold with, and the runtime the rest.
 			share := float64(d.HBMBytes) * float64(d.PerChip) / float64(a.Generation().HBMBytes)
 			assert.InDelta(t, 0.97, share, 0.06, "share of the memory")
 			topology, err := a.Topology()

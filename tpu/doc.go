@@ -1,22 +1,21 @@
-// Package tpu describes TPU slices and who computes where on them, as plain
-// data. Nothing here opens a device: all values are immutable, the same on
-// every host, and safe to share between goroutines.
+// Package tpu describes TPU slices and who computes where on them, as plain data. Nothing here
+// opens a device: all values are immutable, the same on every host, and safe to share between
+// goroutines.
 //
 // # Topologies
 //
-// A [Topology] is the mesh of a slice, in x, y, z and core, with the place, the
-// host process (task) and the runtime id of each device. It comes from the
-// runtime, from TensorFlow's wire form ([ParseTopologyProto]), or, for devices
-// that have no coordinates, such as those of a CPU, from [LogicalTopology].
+// A [Topology] is the mesh of a slice, in x, y, z and core, with the place, the host process (task)
+// and the runtime id of each device. It comes from the runtime, from TensorFlow's wire form
+// ([ParseTopologyProto]), or, for devices that have no coordinates, such as those of a CPU, from
+// [LogicalTopology].
 //
-// [ParseAccelerator] reads what users type (v5litepod-16, v4-8, v5p:4x4x4) into
-// an [Accelerator], which knows its chips, hosts, memory and peak, and the
-// topology it has when nothing is missing.
+// [ParseAccelerator] reads what users type (v5litepod-16, v4-8, v5p:4x4x4) into an [Accelerator],
+// which knows its chips, hosts, memory and peak, and the topology it has when nothing is missing.
 //
 // # Device assignments
 //
-// A [DeviceAssignment] says which core is logical core p of replica r.
-// [BuildDeviceAssignment] makes one with TensorFlow's algorithm, core for core:
+// A [DeviceAssignment] says which core is logical core p of replica r. [BuildDeviceAssignment]
+// makes one with TensorFlow's algorithm, core for core:
 //
 //	slice, err := tpu.ParseAccelerator("v3-8")
 //	topology, err := slice.Topology()
@@ -33,10 +32,10 @@
 //   - the partition r*P + p, by which collectives name devices;
 //   - the device id, by which the runtime knows a core.
 //
-// The partition follows the replica id, so a collective over partitions is a
-// collective over replicas in their order. The device id does not: where
-// replicas fill the mesh, they walk a ring of neighbouring chips, not the rows
-// in which devices are numbered. On a v3-8, 2x2 chips of two cores each:
+// The partition follows the replica id, so a collective over partitions is a collective over
+// replicas in their order. The device id does not: where replicas fill the mesh, they walk a ring
+// of neighbouring chips, not the rows in which devices are numbered. On a v3-8, 2x2 chips of two
+// cores each:
 //
 //	 chips, with their device ids      replicas of [1, 1, 1, 2] in ring order
 //
@@ -49,8 +48,8 @@
 //	partitions          0 1    2 3    4 5    6 7
 //	device ids          0 1    2 3    6 7    4 5
 //
-// So the device ids of the replicas, read in order, are 0 1 2 3 6 7 4 5. That
-// is no mistake: each replica's neighbours are one link away. Use
-// [DeviceAssignment.DeviceID] and [DeviceAssignment.Lookup] to go from one to
-// the other, and [MeshOrder] to have replicas in the order of the rows.
+// So the device ids of the replicas, read in order, are 0 1 2 3 6 7 4 5. That is no mistake: each
+// replica's neighbours are one link away. Use [DeviceAssignment.DeviceID] and
+// [DeviceAssignment.Lookup] to go from one to the other, and [MeshOrder] to have replicas in the
+// order of the rows.
 package tpu

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// readTable reads a table of figures: lines of fields between tabs, of which the
-// first names the columns.
+// readTable reads a table of figures: lines of fields between tabs, of which the first names the
+// columns.
 func readTable(t *testing.T, path string) []map[string]string {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -6,22 +6,21 @@ import "slices"
 type Generation struct {
 	// Name is the name in topology strings, such as "v5e" in "v5e:4x4".
 	Name string
-	// TypePrefix is the name in accelerator types, such as "v5litepod" in
-	// "v5litepod-16".
+	// TypePrefix is the name in accelerator types, such as "v5litepod" in "v5litepod-16".
 	TypePrefix string
-	// CountsCores says that the number in an accelerator type counts
-	// TensorCores; otherwise it counts chips.
+	// CountsCores says that the number in an accelerator type counts TensorCores; otherwise it
+	// counts chips.
 	CountsCores bool
 	// CoresPerChip is the number of TensorCores of a chip.
 	CoresPerChip int
-	// DevicesPerChip is the number of devices the runtime makes of a chip: less
-	// than CoresPerChip where it joins the cores into one, as those of v4
-	// (megacore) and of v5p.
+	// DevicesPerChip is the number of devices that the runtime makes of a chip. It is less than
+	// CoresPerChip where the runtime joins the cores into one device, as those of v4 (megacore) and
+	// of v5p.
 	DevicesPerChip int
 	// Dims is the number of dimensions of the interconnect, 2 or 3.
 	Dims int
-	// ChipsPerHost is the number of chips of each host of a slice of several
-	// hosts, and MaxChipsPerHost of a slice of one host.
+	// ChipsPerHost is the number of chips of each machine of a slice of several machines, and
+	// MaxChipsPerHost the most chips of a slice of one machine.
 	ChipsPerHost, MaxChipsPerHost int
 	// MaxChips is the number of chips of a full pod.
 	MaxChips int
@@ -37,11 +36,10 @@ const gibibyte = 1 << 30
 
 // Generations returns the known generations, oldest first.
 //
-// Sources: the Cloud TPU documentation ("TPU v2", "TPU v3", "TPU v4", "TPU
-// v5e", "TPU v5p", "TPU v6e", "TPU7x (Ironwood)" at docs.cloud.google.com/tpu)
-// for chips, cores, memory and peaks, and the public table of slices in
-// AI-Hypercomputer/maxtext (accelerator_to_spec_map) for DevicesPerChip.
-// testdata/generations.tsv and testdata/slices.tsv hold them as figures.
+// Sources: the Cloud TPU documentation ("TPU v2", "TPU v3", "TPU v4", "TPU v5e", "TPU v5p", "TPU
+// v6e", "TPU7x (Ironwood)" at docs.cloud.google.com/tpu) for chips, cores, memory and peaks, and
+// the public table of slices in AI-Hypercomputer/maxtext (accelerator_to_spec_map) for
+// DevicesPerChip. testdata/generations.tsv and testdata/slices.tsv hold them as figures.
 func Generations() []Generation {
 	return []Generation{
 		{"v2", "v2", true, 2, 2, 2, 4, 4, 256, 16 * gibibyte, 700e9, 46e12},
@@ -54,8 +52,8 @@ func Generations() []Generation {
 	}
 }
 
-// LookupGeneration returns the generation with the given name or prefix of its
-// accelerator types; "v5lite" and "v7x" are known too.
+// LookupGeneration returns the generation with the given name or prefix of its accelerator types;
+// "v5lite" and "v7x" are known too.
 func LookupGeneration(name string) (Generation, bool) {
 	switch name {
 	case "v5lite":

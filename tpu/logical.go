@@ -4,17 +4,17 @@ package tpu
 type LogicalOptions struct {
 	// Devices is the number of devices. If 0, it is the size of MeshShape.
 	Devices int
-	// MeshShape is the mesh in x, y, z and core; its size is Devices. If nil, it
-	// is [Devices/2, 1, 1, 2], or [Devices, 1, 1, 1] for an odd number.
+	// MeshShape is the mesh in x, y, z and core; its size is Devices. If nil, it is [Devices/2, 1,
+	// 1, 2], or [Devices, 1, 1, 1] for an odd number.
 	MeshShape []int
-	// Tasks is the number of host processes, among which the devices are dealt
-	// in order; it divides Devices. If 0, it is 1.
+	// Tasks is the number of processes, among which the devices are dealt in order; it divides
+	// Devices. If 0, it is 1.
 	Tasks int
 }
 
-// LogicalTopology returns a mesh in which device k has id k and the k-th place
-// in row-major order (core fastest, then z, y, x). It gives devices without
-// coordinates, such as those of a CPU, the topology that a strategy needs.
+// LogicalTopology returns a mesh in which device k has id k and the k-th place in row-major order
+// (core fastest, then z, y, x). It gives devices without coordinates, such as those of a CPU, the
+// topology that a strategy needs.
 func LogicalTopology(options LogicalOptions) (Topology, error) {
 	devices, shape, tasks := options.Devices, options.MeshShape, options.Tasks
 	if shape == nil {

@@ -5,25 +5,29 @@ import (
 	"slices"
 )
 
-// Name returns the name given to the topology, or "".
+// Name returns the name that was given to the topology, or "".
 func (t Topology) Name() string { return t.name }
 
-// MeshShape returns the size of the mesh in x, y, z and core.
+// MeshShape returns the size of the mesh in x, y, z and core (TensorFlow's Topology.mesh_shape).
 func (t Topology) MeshShape() [MeshRank]int { return t.mesh }
 
-// MeshRank returns the number of axes of the mesh, which is always 4.
+// MeshRank returns the number of axes of the mesh, which is always 4 (TensorFlow's
+// Topology.mesh_rank).
 func (t Topology) MeshRank() int { return MeshRank }
 
-// NumTasks returns the number of tasks (host processes).
+// NumTasks returns the number of tasks, which are the processes of the job (TensorFlow's
+// Topology.num_tasks).
 func (t Topology) NumTasks() int { return t.tasks }
 
-// NumTPUsPerTask returns the number of devices (cores) of each task.
+// NumTPUsPerTask returns the number of devices of each task (TensorFlow's
+// Topology.num_tpus_per_task).
 func (t Topology) NumTPUsPerTask() int { return t.perTask }
 
 // NumDevices returns the number of devices of all tasks.
 func (t Topology) NumDevices() int { return len(t.coords) }
 
-// DeviceCoordinates returns a copy of the coordinates by task and device.
+// DeviceCoordinates returns a copy of the coordinates by task and device (TensorFlow's
+// Topology.device_coordinates).
 func (t Topology) DeviceCoordinates() [][]Coordinates { return byTask(t.coords, t.tasks, t.perTask) }
 
 // DeviceIDs returns a copy of the runtime's device ids by task and device.
@@ -37,8 +41,8 @@ func byTask[T any](flat []T, tasks, perTask int) [][]T {
 	return rows
 }
 
-// MissingDevices returns the places of the mesh that have no device, with core
-// varying fastest and x slowest.
+// MissingDevices returns the places of the mesh that have no device, with core varying fastest and
+// x slowest (TensorFlow's Topology.missing_devices).
 func (t Topology) MissingDevices() []Coordinates {
 	var missing []Coordinates
 	for place, i := range t.flat {
@@ -60,8 +64,9 @@ func rowMajor(k int, mesh Coordinates) (c Coordinates) {
 	return c
 }
 
-// TaskOrdinalAtCoordinates returns the task that has the device at c. It fails
-// if c is outside the mesh or its device is missing.
+// TaskOrdinalAtCoordinates returns the task that has the device at c (TensorFlow's
+// Topology.task_ordinal_at_coordinates). It fails if c is outside the mesh or its device is
+// missing.
 func (t Topology) TaskOrdinalAtCoordinates(c Coordinates) (int, error) {
 	i, err := t.find(c)
 	if err != nil {
@@ -70,8 +75,8 @@ func (t Topology) TaskOrdinalAtCoordinates(c Coordinates) (int, error) {
 	return i / t.perTask, nil
 }
 
-// TPUDeviceOrdinalAtCoordinates returns the number, within its task, of the
-// device at c.
+// TPUDeviceOrdinalAtCoordinates returns the number, within its task, of the device at c
+// (TensorFlow's Topology.tpu_device_ordinal_at_coordinates).
 func (t Topology) TPUDeviceOrdinalAtCoordinates(c Coordinates) (int, error) {
 	i, err := t.find(c)
 	if err != nil {
@@ -89,8 +94,7 @@ func (t Topology) DeviceIDAtCoordinates(c Coordinates) (int, error) {
 	return t.ids[i], nil
 }
 
-// CoordinatesOfDevice returns the place of the device with the given id, and
-// whether there is one.
+// CoordinatesOfDevice returns the place of the device with the given id, and whether there is one.
 func (t Topology) CoordinatesOfDevice(id int) (Coordinates, bool) {
 	i, ok := t.byID[id]
 	if !ok {
@@ -99,8 +103,7 @@ func (t Topology) CoordinatesOfDevice(id int) (Coordinates, bool) {
 	return t.coords[i], true
 }
 
-// TaskOfDevice returns the task that has the device with the given id, and
-// whether there is one.
+// TaskOfDevice returns the task that has the device with the given id, and whether there is one.
 func (t Topology) TaskOfDevice(id int) (int, bool) {
 	i, ok := t.byID[id]
 	if !ok {
@@ -110,7 +113,8 @@ func (t Topology) TaskOfDevice(id int) (int, bool) {
 }
 
 // TPUDeviceNameAtCoordinates returns the name of the device at c, such as
-// /job:worker/task:0/device:TPU:3; an empty job leaves out its part.
+// /job:worker/task:0/device:TPU:3; an empty job leaves out its part (TensorFlow's
+// Topology.tpu_device_name_at_coordinates).
 func (t Topology) TPUDeviceNameAtCoordinates(c Coordinates, job string) (string, error) {
 	i, err := t.find(c)
 	if err != nil {
@@ -119,8 +123,8 @@ func (t Topology) TPUDeviceNameAtCoordinates(c Coordinates, job string) (string,
 	return deviceName(job, i/t.perTask, "TPU", i%t.perTask), nil
 }
 
-// CPUDeviceNameAtCoordinates returns the name of the host of the device at c,
-// such as /job:worker/task:0/device:CPU:0.
+// CPUDeviceNameAtCoordinates returns the name of the host of the device at c, such as
+// /job:worker/task:0/device:CPU:0 (TensorFlow's Topology.cpu_device_name_at_coordinates).
 func (t Topology) CPUDeviceNameAtCoordinates(c Coordinates, job string) (string, error) {
 	i, err := t.find(c)
 	if err != nil {
@@ -129,7 +133,8 @@ func (t Topology) CPUDeviceNameAtCoordinates(c Coordinates, job string) (string,
 	return deviceName(job, i/t.perTask, "CPU", 0), nil
 }
 
-// CPUDeviceNameAtTask returns the name of the host of a task.
+// CPUDeviceNameAtTask returns the name of the host of a task, such as
+// /job:worker/task:0/device:CPU:0.
 func (t Topology) CPUDeviceNameAtTask(task int, job string) (string, error) {
 	if task < 0 || task >= t.tasks {
 		return "", lookUp(fmt.Sprintf("no task %d", task), fmt.Sprintf("the topology has %d", t.tasks))

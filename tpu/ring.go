@@ -1,9 +1,8 @@
 package tpu
 
-// ring orders the chips of an x by y by z block so that consecutive chips, and
-// the last and the first, are neighbours wherever the sizes allow it: one axis
-// gives a line, even axes give a ring, and an odd axis beside another one
-// leaves the plain order, x fastest.
+// ring orders the chips of an x by y by z block so that consecutive chips, and the last and the
+// first, are neighbours wherever the sizes allow it: one axis gives a line, even axes give a ring,
+// and an odd axis beside another one leaves the plain order, x fastest.
 func ring(sizes [3]int) [][3]int {
 	x, y, z := sizes[0], sizes[1], sizes[2]
 	long, odd := 0, false
@@ -40,8 +39,8 @@ func ring(sizes [3]int) [][3]int {
 	return order
 }
 
-// appendTower walks the planes up, each but for its corner, and comes back down
-// through the corners.
+// appendTower walks the planes up, each but for its corner, and comes back down through the
+// corners.
 func appendTower(order [][3]int, x, y, z int) [][3]int {
 	plane := openRing(x, y)
 	for level := range z {
@@ -58,9 +57,8 @@ func appendTower(order [][3]int, x, y, z int) [][3]int {
 	return order
 }
 
-// openRing walks a plane from beside its corner (0,0) to the other side of it:
-// to and fro over the rows without their first column, then back through that
-// column.
+// openRing walks a plane from beside its corner (0,0) to the other side of it: to and fro over the
+// rows without their first column, then back through that column.
 func openRing(x, y int) [][2]int {
 	order := make([][2]int, 0, x*y)
 	for row := range y {

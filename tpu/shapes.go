@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// Pods of three dimensions are built of cubes of 4x4x4 chips, whose faces are
-// joined optically: a slice lies within a cube or is made of whole ones.
+// Pods of three dimensions are built of cubes of 4x4x4 chips, whose faces are joined optically: a
+// slice lies within a cube or is made of whole ones.
 const (
 	cubeSide  = 4
 	cubeChips = cubeSide * cubeSide * cubeSide
 )
 
-// maxCubes is the largest number of cubes up to which every number is offered
-// that gives no side of more than maxCubesAside cubes. Above it only the sizes of
-// largeCubes are.
+// maxCubes is the largest number of cubes up to which every number is offered that gives no side of
+// more than maxCubesAside cubes. Above it only the sizes of largeCubes are.
 const (
 	maxCubes      = 96
 	maxCubesAside = 61
@@ -27,9 +26,9 @@ var largeCubes = map[string][]int{"v5p": {108, 140}, "tpu7x": {108, 128, 140, 14
 
 // sizes are the chips of the accelerator types of a generation, ascending.
 //
-// Sources: the public table of slices in AI-Hypercomputer/maxtext
-// (accelerator_to_spec_map), to which a test holds them; the whole pod of v4; and
-// for v2 and v3, which that table lacks, powers of two.
+// Sources: the public table of slices in AI-Hypercomputer/maxtext (accelerator_to_spec_map), to
+// which a test holds them; the whole pod of v4; and for v2 and v3, which that table lacks, powers
+// of two.
 func (g Generation) sizes() []int {
 	var chips []int
 	switch g.Name {
@@ -63,9 +62,9 @@ func doublings(from, to int) (list []int) {
 	return list
 }
 
-// typeShape is the shape that Cloud TPU gives an accelerator type of so many
-// chips: powers of two are shared among the dimensions, the last getting the most,
-// and cubes are piled up as compactly as they can be.
+// typeShape is the shape that Cloud TPU gives an accelerator type of so many chips: powers of two
+// are shared among the dimensions, the last getting the most, and cubes are piled up as compactly
+// as they can be.
 func (g Generation) typeShape(chips int) [3]int {
 	k := bits.TrailingZeros(uint(chips))
 	switch {
@@ -81,8 +80,7 @@ func (g Generation) typeShape(chips int) [3]int {
 	return shape
 }
 
-// compact returns the three ascending factors of n whose block has the least
-// surface.
+// compact returns the three ascending factors of n whose block has the least surface.
 func compact(n int) (best [3]int) {
 	surface := 0
 	for a := 1; a*a*a <= n; a++ {
@@ -112,9 +110,9 @@ func (g Generation) onHost(shape [3]int) bool {
 
 func powerOfTwo(n int) bool { return n > 0 && n&(n-1) == 0 }
 
-// joined says whether chips are joined in this shape: on one machine, or by whole
-// machines of 2x2 chips; in two dimensions with sides that are powers of two and no
-// longer than a pod's, in three within a cube or by whole cubes.
+// joined says whether chips are joined in this shape: on one machine, or by whole machines of 2x2
+// chips; in two dimensions with sides that are powers of two and no longer than a pod's, in three
+// within a cube or by whole cubes.
 func (g Generation) joined(shape [3]int) bool {
 	switch {
 	case g.onHost(shape):

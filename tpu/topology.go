@@ -10,40 +10,38 @@ import (
 // MeshRank is the number of axes of a TPU mesh: x, y, z and core.
 const MeshRank = 4
 
-// maxMeshSize bounds the cores of a mesh, so that a damaged description cannot
-// ask for unbounded memory. The largest slices have fewer than 2^15 cores.
+// maxMeshSize bounds the cores of a mesh, so that a damaged description cannot ask for unbounded
+// memory. The largest slices have fewer than 2^15 cores.
 const maxMeshSize = 1 << 20
 
-// Coordinates is the place of a core in a TPU mesh, as (x, y, z, core): the
-// first three say which chip, the last which core of the chip.
+// Coordinates is the place of a core in a TPU mesh, as (x, y, z, core): the first three numbers say
+// which chip, the last says which core of the chip.
 type Coordinates [MeshRank]int
 
-// String returns the coordinates as (0,1,0,1).
+// String returns a text such as (0,1,0,1).
 func (c Coordinates) String() string { return fmt.Sprintf("(%d,%d,%d,%d)", c[0], c[1], c[2], c[3]) }
 
 // TopologyOptions describes a [Topology].
 type TopologyOptions struct {
 	// MeshShape is the size of the mesh in x, y, z and core; each is at least 1.
 	MeshShape []int
-	// DeviceCoordinates places device d of task t at DeviceCoordinates[t][d].
-	// Every task has the same number of devices. Places of the mesh that no
-	// device takes are missing devices.
+	// DeviceCoordinates has the place of device d of task t at DeviceCoordinates[t][d]. Every task
+	// has the same number of devices. A place of the mesh that no device takes is a missing device.
 	DeviceCoordinates [][]Coordinates
-	// DeviceIDs are the ids by which the runtime knows the same devices, all
-	// different. If nil, device d of task t has id t*NumTPUsPerTask + d.
+	// DeviceIDs are the ids by which the runtime knows the same devices, all different. If nil,
+	// device d of task t has id t*NumTPUsPerTask + d.
 	DeviceIDs [][]int
-	// Name says what the topology is, for people, such as "v5e:4x4"; it may be
-	// empty.
+	// Name says what the topology is, for people, such as "v5e:4x4"; it may be empty.
 	Name string
 }
 
-// Topology is the shape of a TPU slice: its mesh, and where in the mesh each
-// device of each task (host process) is. It carries the runtime's device ids,
-// so that an assignment can be turned into the ids that a program is compiled
-// for.
+// Topology is the shape of a TPU slice: its mesh, and where in the mesh each device of each task
+// (TensorFlow's word for a process of the job) is. It is TensorFlow's tf.tpu.experimental.Topology,
+// and carries the runtime's device ids too, so that an assignment can be turned into the ids that a
+// program is compiled for.
 //
-// A Topology is an immutable value, the same on every host, and may be shared
-// between goroutines. The zero Topology has no devices.
+// A Topology is an immutable value, the same in every process, and may be shared between
+// goroutines. The zero Topology has no devices.
 type Topology struct {
 	name    string
 	mesh    Coordinates
@@ -55,10 +53,9 @@ type Topology struct {
 	byID    map[int]int32 // device id -> index into coords
 }
 
-// TopologyError reports a part of a topology that cannot be.
+// TopologyError reports what is wrong with the description of a topology.
 type TopologyError struct {
-	// Field is the field of [TopologyOptions] or [LogicalOptions], or "proto" for the wire
-	// form.
+	// Field is the field of [TopologyOptions] or [LogicalOptions], or "proto" for the wire form.
 	Field string
 	// Reason says what is wrong, and Hint what to write instead; Hint may be empty.
 	Reason, Hint string
@@ -87,10 +84,9 @@ func lookUp(reason, hint string) error {
 	return &errkind.Fault{Op: "tpu", Reason: reason, Hint: hint, Class: errkind.ValueError}
 }
 
-// NewTopology checks and copies a description of a slice. It refuses, with a
-// [*TopologyError], a mesh that is not four positive sizes, tasks of different
-// sizes, and coordinates or ids that are repeated, negative or outside the
-// mesh.
+// NewTopology checks and copies a description of a slice. It refuses, with a [*TopologyError], a
+// mesh that is not four positive sizes, tasks of different sizes, and coordinates or ids that are
+// repeated, negative or outside the mesh.
 func NewTopology(options TopologyOptions) (Topology, error) {
 	mesh, size, err := checkMesh(options.MeshShape)
 	if err != nil {
@@ -205,8 +201,7 @@ func (t Topology) find(c Coordinates) (int, error) {
 	return int(i), nil
 }
 
-// Equal reports whether both topologies have the same mesh, devices and ids.
-// Names do not count.
+// Equal reports whether both topologies have the same mesh, devices and ids. Names do not count.
 func (t Topology) Equal(other Topology) bool {
 	return t.mesh == other.mesh && t.tasks == other.tasks && t.perTask == other.perTask &&
 		slices.Equal(t.coords, other.coords) && slices.Equal(t.ids, other.ids)

@@ -14,9 +14,8 @@ const (
 	fieldCoordinates = 4
 )
 
-// MarshalProto returns the topology as a serialized
-// tensorflow.tpu.TopologyProto. The message has no place for device ids and
-// names.
+// MarshalProto returns the topology as a serialized tensorflow.tpu.TopologyProto, as TensorFlow's
+// Topology.serialized does. The message has no place for device ids and names.
 func (t Topology) MarshalProto() []byte {
 	if len(t.flat) == 0 {
 		return nil
@@ -50,11 +49,10 @@ func appendCount(b []byte, field protowire.Number, n int) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(n))
 }
 
-// ParseTopologyProto reads a serialized tensorflow.tpu.TopologyProto, as
-// [Topology.MarshalProto] writes it and as TensorFlow's TPU initialization
-// returns it. Device d of task t gets the id t*NumTPUsPerTask + d. Fields it
-// does not know are skipped. Damaged or contradictory messages are a
-// [*TopologyError].
+// ParseTopologyProto reads a serialized tensorflow.tpu.TopologyProto, as [Topology.MarshalProto]
+// writes it and as TensorFlow's tf.tpu.experimental.initialize_tpu_system returns it. Device d of
+// task t gets the id t*NumTPUsPerTask + d. Fields it does not know are skipped. A damaged or
+// contradictory message gives a [*TopologyError].
 func ParseTopologyProto(wire []byte) (Topology, error) {
 	var mesh, numbers []int
 	var tasks, perTask int

@@ -24,8 +24,8 @@ func (e *Error) Error() string {
 // Kind returns InternalError.
 func (*Error) Kind() errkind.Kind { return errkind.InternalError }
 
-// Killed reports whether something outside ended the child, such as the kernel where
-// memory ran out.
+// Killed reports whether something outside ended the child, such as the kernel where memory ran
+// out.
 func (e *Error) Killed() bool { return e.State == "signal: killed" }
 
 // StartError reports that a child could not be started.

@@ -16,8 +16,9 @@ import (
 
 // Command says which program to start.
 type Command struct {
-	// Path is the program. Args are its arguments, the first of them its name.
+	// Path is the program.
 	Path string
+	// Args are the program's arguments, the first of them its name.
 	Args []string
 	// Env is its whole environment.
 	Env []string
@@ -26,8 +27,8 @@ type Command struct {
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 4 << 30
 
-// Run starts a child, gives it a request and returns its answer. Errors are
-// [*StartError], [*Error], and where ctx ends, which kills the child, its cause.
+// Run starts a child, gives it a request and returns its answer. Errors are [*StartError],
+// [*Error], and where ctx ends, which kills the child, its cause.
 func Run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -64,8 +65,8 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	log := &tail{limit: 16 << 10}
 	cmd := exec.CommandContext(ctx, c.Path)
 	cmd.Args = c.Args
-	// A signal in C code is caught by the Go runtime, whose account of its own
-	// goroutines would hide what that code said.
+	// A signal in C code is caught by the Go runtime, whose account of its own goroutines would
+	// hide what that code said.
 	cmd.Env = append(c.Env[:len(c.Env):len(c.Env)], "GOTRACEBACK=none")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, log, log
 	cmd.ExtraFiles = []*os.File{answerEnd}

@@ -9,10 +9,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Serve is a child: it reads the request from the standard input, answers it on the
-// file that [Run] has left open, and returns. The process ends when its parent does,
-// also in the middle of work. what names the command in the error of a process that
-// Run did not start.
+// Serve does a child's work: it reads the request from the standard input, answers it on the file
+// that [Run] has left open, and returns. The process ends when its parent does, also in the middle
+// of work. what names the command in the error of a process that Run did not start.
 func Serve(what string, work func(request []byte) []byte) error {
 	answers := os.NewFile(3, "answers")
 	if answers == nil {

@@ -1,5 +1,5 @@
-// Package command is what the module's commands share: their exit codes, and how a
-// signal ends them.
+// Package command is what the module's commands share: their exit codes, and how a signal ends
+// them.
 package command
 
 import (
@@ -21,9 +21,10 @@ const (
 	Usage  = 2 // the command line makes no sense
 )
 
-// Signal is why the work of a command was given up: a signal to the process.
+// Signal reports that the work of a command was given up because of a signal to the process.
 type Signal struct{ Signal syscall.Signal }
 
+// Error returns "interrupted" or "terminated".
 func (s *Signal) Error() string {
 	if s.Signal == syscall.SIGTERM {
 		return "terminated"
@@ -31,15 +32,15 @@ func (s *Signal) Error() string {
 	return "interrupted"
 }
 
-// Kind is CancelledError.
+// Kind returns CancelledError.
 func (*Signal) Kind() errkind.Kind { return errkind.CancelledError }
 
-// Code is the exit code, that of a shell for a process which the signal has ended: 130
+// Code returns the exit code that a shell gives a process which the signal has ended, such as 130
 // for SIGINT.
 func (s *Signal) Code() int { return 128 + int(s.Signal) }
 
-// Cause is the signal that ended ctx. A context that ended otherwise, and one that has
-// not, counts as interrupted.
+// Cause returns the signal that ended ctx. A context that ended otherwise, or has not ended, counts
+// as interrupted.
 func Cause(ctx context.Context) *Signal {
 	if s := (*Signal)(nil); errors.As(context.Cause(ctx), &s) {
 		return s
@@ -47,8 +48,8 @@ func Cause(ctx context.Context) *Signal {
 	return &Signal{syscall.SIGINT}
 }
 
-// UntilSignal returns a context that ends with the first SIGINT or SIGTERM to the
-// process, by a *[Signal]. The second ends the process. stop releases what it takes.
+// UntilSignal returns a context that ends with the first SIGINT or SIGTERM to the process, by a
+// *[Signal]. The second ends the process. stop releases what it takes.
 func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -67,13 +68,13 @@ func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	}
 }
 
-// grace is how long a command goes on after a signal: what takes no notice of its
-// context, such as a compiler, does not hold the process up.
+// grace is how long a command goes on after a signal: what takes no notice of its context, such as
+// a compiler, does not hold the process up.
 const grace = 2 * time.Second
 
-// Main runs the command that this process is, until it ends or a signal ends its
-// context, and returns the exit code. A command that has not ended a moment after the
-// signal is left behind, and the code is the signal's.
+// Main runs the command that this process is, until it ends or a signal ends its context, and
+// returns the exit code. A command that has not ended a moment after the signal is left behind, and
+// the code is the signal's.
 func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) int {
 	ctx, stop := UntilSignal(context.Background())
 	defer stop()

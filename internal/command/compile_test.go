@@ -25,8 +25,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// long compiles, in the place of each program, one that takes the compiler more than a
-// minute: thousands of sorts one after another.
+// long compiles, in the place of each program, one that takes the compiler more than a minute:
+// thousands of sorts one after another.
 type long struct{}
 
 func (long) Compile(ctx context.Context, client *pjrt.Client, _ pjrt.Program, _ pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {

@@ -11,11 +11,10 @@ import (
 type Reason int
 
 const (
-	// URL says that the path begins with a scheme, as in "gs://bucket": only paths of the
-	// local file system are read and written.
+	// URL says that the path begins with a scheme, as in "gs://bucket": only paths of the local
+	// file system are read and written.
 	URL Reason = iota + 1
-	// NotRegular says that a pipe, a device, a socket or a directory is where a file is
-	// expected.
+	// NotRegular says that a pipe, a device, a socket or a directory is where a file is expected.
 	NotRegular
 	// NotDirectory says that something else is where a directory is expected.
 	NotDirectory
@@ -44,8 +43,8 @@ func (r Reason) String() string {
 
 // Error reports a path that is not used. The error of a URL matches errors.ErrUnsupported.
 type Error struct {
-	// Path is the file or the directory at fault, which may be a folder on the way to
-	// the one that was named.
+	// Path is the file or the directory at fault, which may be a folder on the way to the one that
+	// was named.
 	Path string
 	// Reason is the class of the problem.
 	Reason Reason
@@ -64,8 +63,8 @@ func (e *Error) Error() string {
 	return errkind.Text(e.Path, reason, nil, e.Hint)
 }
 
-// Kind returns NotImplementedError for a URL, PermissionDeniedError for what others could
-// change or read, and ValueError otherwise.
+// Kind returns NotImplementedError for a URL, PermissionDeniedError for what others could change or
+// read, and ValueError otherwise.
 func (e *Error) Kind() errkind.Kind { return e.Reason.kind() }
 
 // Is makes the error of a URL match errors.ErrUnsupported.

@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Open opens a regular file to read. It does not wait for a pipe's other end, and
-// reads no device. Errors are [*Error] and those of os.Open.
+// Open opens a regular file to read. It does not wait for a pipe's other end, and reads no device.
+// Errors are [*Error] and those of os.Open.
 func Open(path string) (*os.File, fs.FileInfo, error) { return open(path, os.O_RDONLY, 0) }
 
 // OpenHere opens a regular file to read, as [Open] does, and refuses a symbolic link.
@@ -20,8 +20,8 @@ func OpenHere(path string) (*os.File, fs.FileInfo, error) {
 	return open(path, os.O_RDONLY|noFollow, 0)
 }
 
-// OpenLock opens a file of the caller's own to lock and to note something in. It makes
-// the file if there is none, and refuses a symbolic link.
+// OpenLock opens a file of the caller's own to lock and to note something in. It makes the file if
+// there is none, and refuses a symbolic link.
 func OpenLock(path string, mode fs.FileMode) (*os.File, error) {
 	f, _, err := open(path, os.O_RDWR|os.O_CREATE|noFollow, mode)
 	return f, err
@@ -89,8 +89,8 @@ func Kind(mode fs.FileMode) string {
 	return "mode " + mode.String()
 }
 
-// Read reads a whole file of at most limit bytes. A pipe, such as that of a shell's
-// <(...), is read up to the limit too.
+// Read reads a whole file of at most limit bytes. A pipe, such as that of a shell's <(...), is read
+// up to the limit too.
 func Read(path string, limit int64) ([]byte, error) {
 	if err := Local(path); err != nil {
 		return nil, err
@@ -120,8 +120,8 @@ func Read(path string, limit int64) ([]byte, error) {
 // ErrTooLong reports that a reader goes on after the limit of [All].
 var ErrTooLong = errkind.New(errkind.ValueError, "more bytes than are read")
 
-// All reads r to its end, after limit bytes at most. A reader that goes on gives an error
-// that matches [ErrTooLong].
+// All reads r to its end, after limit bytes at most. A reader that goes on gives an error that
+// matches [ErrTooLong].
 func All(r io.Reader, limit int64) ([]byte, error) {
 	var data bytes.Buffer
 	n, err := io.Copy(&data, io.LimitReader(r, limit+1))

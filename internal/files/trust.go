@@ -10,13 +10,13 @@ import (
 	"syscall"
 )
 
-// Trust says whose files are trusted with code: root's, the process's own user's, and
-// those of Owners.
+// Trust says whose files are trusted with code: those of root, of the process's own user, and of
+// Owners.
 type Trust struct {
 	// Owners are further user ids.
 	Owners []int
-	// User and Groups are the process's; the zero value of User with no Groups is
-	// filled in by [Trust.OfProcess].
+	// User is the id of the process's user, and Groups those of its groups; [Trust.OfProcess] fills
+	// them in.
 	User   int
 	Groups []int
 }
@@ -31,20 +31,19 @@ func (t Trust) OfProcess() Trust {
 	return t
 }
 
-// systemGroups are the group ids below which a group is the system's own (root, staff):
-// its members are administrators.
+// systemGroups are the group ids below which a group is the system's own (root, staff): its members
+// are administrators.
 const systemGroups = 1000
 
 // maxLinks bounds the links on the way to a file, as the kernel does.
 const maxLinks = 40
 
-// File checks that none but trusted users can change the file that path names: the
-// file, every folder on the way to it, and every link that leads there. It returns the
-// file's absolute path without links. A folder of the kind of /tmp, where everybody
-// may add files and nobody may take away others', is passed.
+// File checks that none but trusted users can change the file that path names: the file, every
+// folder on the way to it, and every link that leads there. It returns the file's absolute path
+// without links. A folder of the kind of /tmp, where everybody may add files and nobody may take
+// away others', is passed.
 //
-// A group that may write is taken if the process is in it, or if it is one of the
-// system's.
+// A group that may write is taken if the process is in it, or if it is one of the system's.
 func (t Trust) File(path string) (string, error) {
 	real, info, err := t.walk(path)
 	if err != nil {
@@ -56,8 +55,8 @@ func (t Trust) File(path string) (string, error) {
 	return real, nil
 }
 
-// Directory is File for a directory, which must not be of the kind of /tmp itself. If
-// shared, others may write to it.
+// Directory checks a directory as File checks a file. A directory of the kind of /tmp is refused
+// itself. If shared is set, others may write to the directory.
 func (t Trust) Directory(path string, shared bool) (string, error) {
 	if shared {
 		real, err := filepath.EvalSymlinks(path)

@@ -1,5 +1,5 @@
-// Package hlotest reads optimized programs for tests that count what a compiler
-// made of a module: products, collectives, and what stands in a branch.
+// Package hlotest reads optimized programs for tests that count what a compiler made of a module:
+// products, collectives, and what stands in a branch.
 package hlotest
 
 import (
@@ -15,12 +15,12 @@ import (
 type Op struct {
 	// Code is the instruction's opcode, as in "all-reduce".
 	Code string
-	// DType is the element type of the result's first tensor, as in "f32", and
-	// Bytes the size of all its tensors.
+	// DType is the element type of the result's first tensor, as in "f32", and Bytes the size of
+	// all its tensors.
 	DType string
 	Bytes int64
-	// Guarded says that the instruction is in a branch of a conditional, so that
-	// some devices do not run it.
+	// Guarded says that the instruction is in a branch of a conditional, so that some devices do
+	// not run it.
 	Guarded bool
 }
 
@@ -38,8 +38,8 @@ var elements = map[uint64]struct {
 	15: {"c64", 64}, 18: {"c128", 128},
 }
 
-// Ops returns the instructions of an executable's optimized program that its entry
-// reaches, those of fusions, loops and branches included.
+// Ops returns the instructions of an executable's optimized program that its entry reaches, those
+// of fusions, loops and branches included.
 func Ops(t testing.TB, x *pjrt.Executable) []Op {
 	t.Helper()
 	p, err := x.OptimizedProgram()

@@ -1,12 +1,11 @@
 // Package idx reads the IDX file format, in which the MNIST images come.
 //
-// A file is a magic number (two zero bytes, the element type, the number of
-// dimensions), each dimension as a big-endian uint32, then the elements, the last
-// dimension fastest. Read takes files of unsigned bytes, which is what images and
-// labels are, plain or gzip compressed.
+// A file is a magic number (two zero bytes, the element type, the number of dimensions), each
+// dimension as a big-endian uint32, then the elements, the last dimension fastest. Read takes files
+// of unsigned bytes, which is what images and labels are, plain or gzip compressed.
 //
-// The header of a file is not believed: memory is taken as data arrives, and a file
-// that is shorter or longer than its header says is an error.
+// The header of a file is not believed: memory is taken as data arrives, and a file that is shorter
+// or longer than its header says is an error.
 package idx
 
 import (
@@ -63,9 +62,8 @@ func formatError(format string, args ...any) error {
 	return &FormatError{Reason: fmt.Sprintf(format, args...)}
 }
 
-// ReadFile reads the file at path or, if there is none, at path + ".gz". Contents
-// decide whether a file is compressed, not its name. Errors: [*FormatError], and
-// those of os.Open.
+// ReadFile reads the file at path or, if there is none, at path + ".gz". Contents decide whether a
+// file is compressed, not its name. Errors: [*FormatError], and those of os.Open.
 func ReadFile(path string) (Array, error) {
 	f, _, err := files.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -93,8 +91,8 @@ func ReadFile(path string) (Array, error) {
 	return a, nil
 }
 
-// Read reads an array and expects r to end with it. A malformed file is a
-// [*FormatError]; other errors are those of r.
+// Read reads an array and expects r to end with it. A malformed file is a [*FormatError]; other
+// errors are those of r.
 func Read(r io.Reader) (Array, error) {
 	in := bufio.NewReader(r)
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -163,8 +161,7 @@ func truncated(where string, err error) error {
 	return corrupt(err)
 }
 
-// corrupt turns gzip's complaints into format errors and leaves those of the
-// reader below.
+// corrupt turns gzip's complaints into format errors and leaves those of the reader below.
 func corrupt(err error) error {
 	var flateErr flate.CorruptInputError
 	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &flateErr) ||

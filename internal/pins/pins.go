@@ -1,9 +1,9 @@
-// Package pins names the PJRT plugin builds that this module is tested against
-// and where the installer (install.sh beside this file) leaves them.
+// Package pins names the PJRT plugin builds that this module is tested against and where the
+// installer (install.sh beside this file) leaves them.
 //
-// It holds facts only: nothing here reads the environment, the disk or the
-// network. The installer, the plugin search and the doctor command all read the
-// one table pins.tsv, so they cannot disagree about a version.
+// It holds facts only: nothing here reads the environment, the disk or the network. The installer,
+// the plugin search and the doctor command all read the one table pins.tsv, so they cannot disagree
+// about a version.
 package pins
 
 import (
@@ -24,14 +24,14 @@ type Pin struct {
 	GOARCH string
 	// Package and Version name the wheel exactly.
 	Package, Version string
-	// SHA256 is the wheel's hash in hex. It keys the cache directory, so that
-	// clones share one copy and a new pin never meets an old file.
+	// SHA256 is the wheel's hash in hex. It keys the cache directory, so that clones share one copy
+	// and a new pin never meets an old file.
 	SHA256 string
-	// Library is the shared library's path inside the wheel; Header that of its
+	// Library is the path of the shared library inside the wheel, and Header that of the wheel's
 	// own pjrt_c_api.h, empty if it ships none.
 	Library, Header string
-	// LibrarySHA256 is the shared library's own hash in hex: a file at LibraryPath
-	// with another one is not what the installer put there.
+	// LibrarySHA256 is the hash of the shared library in hex: a file at LibraryPath with another
+	// hash is not what the installer put there.
 	LibrarySHA256 string
 }
 
@@ -54,8 +54,8 @@ func All() []Pin {
 	return pins
 }
 
-// For returns the pin of a plugin kind on a machine kind (a GOARCH). The error
-// says what there is instead.
+// For returns the pin of a plugin kind on a machine kind (a GOARCH). The error says what there is
+// instead.
 func For(kind, goarch string) (Pin, error) {
 	all := All()
 	i := slices.IndexFunc(all, func(p Pin) bool { return p.Kind == kind && p.GOARCH == goarch })
@@ -68,19 +68,19 @@ func For(kind, goarch string) (Pin, error) {
 	return Pin{}, &errkind.Fault{Op: "pins", Reason: fmt.Sprintf("no plugin kind %q", kind), Hint: `there are "cpu" and "tpu"`, Class: errkind.ValueError}
 }
 
-// Dir is the pin's directory: <user cache>/tpustrategy/plugins/<sha256>, where
-// userCacheDir is what os.UserCacheDir returns.
+// Dir returns the pin's directory, <user cache>/tpustrategy/plugins/<sha256>, where userCacheDir is
+// what os.UserCacheDir returns.
 func (p Pin) Dir(userCacheDir string) string {
 	return filepath.Join(userCacheDir, "tpustrategy", "plugins", p.SHA256)
 }
 
-// LibraryPath is where the installer puts the shared library.
+// LibraryPath returns where the installer puts the shared library.
 func (p Pin) LibraryPath(userCacheDir string) string {
 	return filepath.Join(p.Dir(userCacheDir), filepath.Base(p.Library))
 }
 
-// HeaderPath is where the installer puts the wheel's pjrt_c_api.h, or "" if the
-// wheel ships none.
+// HeaderPath returns where the installer puts the wheel's pjrt_c_api.h, or "" if the wheel ships
+// none.
 func (p Pin) HeaderPath(userCacheDir string) string {
 	if p.Header == "" {
 		return ""

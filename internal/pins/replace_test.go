@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheInstallerReplacesWhatIsNotWhole runs the installer with a small library of its own in place of the
-// pinned ones, and a Python that unpacks it.
+// TestTheInstallerReplacesWhatIsNotWhole runs the installer with a small library of its own in
+// place of the pinned ones, and a Python that unpacks it.
 func TestTheInstallerReplacesWhatIsNotWhole(t *testing.T) {
 	pin, err := For("cpu", runtime.GOARCH)
 	if err != nil {

@@ -8,5 +8,5 @@ import _ "embed"
 //go:embed install.sh
 var Script string
 
-// Table is pins.tsv, which [All] reads.
+// Table returns the contents of pins.tsv, which [All] reads.
 func Table() string { return table }

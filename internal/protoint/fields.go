@@ -14,8 +14,8 @@ type Field struct {
 	Bytes  []byte // nil for a varint
 }
 
-// Fields walks the fields of a message; those of other kinds are left out. The last
-// is an error where the message is malformed.
+// Fields walks the fields of a message; those of other kinds are left out. The last is an error
+// where the message is malformed.
 func Fields(m []byte) iter.Seq2[Field, error] {
 	return func(yield func(Field, error) bool) {
 		for len(m) > 0 {

@@ -1,6 +1,5 @@
-// Package protoint walks the protobuf messages that this module decodes by hand, and
-// reads their numbers: one, or a repeated field in its packed or its plain form, as
-// int32 or as they are.
+// Package protoint walks the protobuf messages that this module decodes by hand, and reads their
+// numbers: one, or a repeated field in its packed or its plain form, as int32 or as they are.
 package protoint
 
 import (
@@ -10,8 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Int reads one number of a field whose wire type is kind. It returns the bytes
-// read.
+// Int reads one number of a field whose wire type is kind. It returns the bytes read.
 func Int(b []byte, kind protowire.Type, value *int) (int, error) {
 	if kind != protowire.VarintType {
 		return 0, fmt.Errorf("wire type %d instead of a varint", kind)

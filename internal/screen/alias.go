@@ -2,12 +2,12 @@ package screen
 
 import "strings"
 
-// maxType bounds the text of a type whose aliases are written out: aliases of aliases
-// can make any size of a few lines.
+// maxType bounds the text of a type whose aliases are written out: aliases of aliases can make any
+// size of a few lines.
 const maxType = 1 << 16
 
-// expandTypes writes the aliases out in the types of an operation, so that who looks at
-// them sees what the compiler will.
+// expandTypes writes the aliases out in the types of an operation, so that who looks at them sees
+// what the compiler will.
 func (f *checker) expandTypes(op *Operation) error {
 	if len(f.aliases) == 0 {
 		return nil
@@ -67,8 +67,8 @@ func (f *checker) expand(t string, depth int) (string, error) {
 	return b.String(), nil
 }
 
-// element looks at the type of an array's elements, in array<i64: 1, 2>: readers of text
-// crash over what is no number.
+// element looks at the type of an array's elements, in array<i64: 1, 2>: readers of text crash over
+// what is no number.
 func (f *checker) element(s string, i int) error {
 	end := i
 	switch {

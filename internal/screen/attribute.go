@@ -33,8 +33,8 @@ func errExportKey(key string) error {
 	return codeError("it has %s, the form in which compilers hand shardings on, which crashes them if malformed: use sdy.mesh, sdy.sharding and sdy.manual_computation", key)
 }
 
-// attributes looks at attributes of an operation, or of a function's arguments or
-// results; op is nil for an alias.
+// attributes looks at attributes of an operation, or of a function's arguments or results; op is
+// nil for an alias.
 func (f *checker) attributes(op *Operation, attrs []Attr) error {
 	for _, a := range attrs {
 		module := op != nil && op.Name == "builtin.module"

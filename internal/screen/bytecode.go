@@ -8,9 +8,9 @@ import (
 // IsBytecode reports whether a program is MLIR bytecode.
 func IsBytecode(code []byte) bool { return bytes.HasPrefix(code, []byte(mlirBytecodeMagic)) }
 
-// scanBytecode looks at the strings of MLIR bytecode, which keeps them
-// NUL-terminated in one section: names of dialects, operations and attributes,
-// and texts. What uses which, it does not see.
+// scanBytecode looks at the strings of MLIR bytecode, which keeps them NUL-terminated in one
+// section: names of dialects, operations and attributes, and texts. What uses which, it does not
+// see.
 func (f *checker) scanBytecode(s string) error {
 	has := func(name string) bool { return strings.Contains(s, "\x00"+name+"\x00") }
 	f.sdy = has("sdy")

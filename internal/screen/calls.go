@@ -15,8 +15,8 @@ func (f *checker) missing() error {
 	return nil
 }
 
-// checkPermute looks at the pairs of a collective_permute: compilers believe them where
-// there is one replica, or one partition.
+// checkPermute looks at the pairs of a collective_permute: compilers believe them where there is
+// one replica, or one partition.
 func (f *checker) checkPermute(op *Operation) error {
 	pairs := f.resolve(op.get("source_target_pairs"))
 	if !strings.HasPrefix(pairs, "dense<") {
@@ -34,8 +34,8 @@ func (f *checker) checkPermute(op *Operation) error {
 	return nil
 }
 
-// recursion finds a function that reaches itself: XLA has no recursion, and its
-// inliner follows one until the stack ends, as it does a long chain of calls.
+// recursion finds a function that reaches itself: XLA has no recursion, and its inliner follows one
+// until the stack ends, as it does a long chain of calls.
 func (f *checker) recursion() error {
 	const onPath, done = 1, 2
 	state := map[string]int{}

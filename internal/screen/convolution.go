@@ -2,17 +2,16 @@ package screen
 
 import "strings"
 
-// maxDilation bounds what a convolution puts between elements: compilers that count the
-// operations of one go from element to element.
+// maxDilation bounds what a convolution puts between elements: compilers that count the operations
+// of one go from element to element.
 const maxDilation = 1 << 24
 
-// maxDimension bounds the numbers of dimensions: compilers make lists as long as the
-// largest.
+// maxDimension bounds the numbers of dimensions: compilers make lists as long as the largest.
 const maxDimension = 1000
 
-// checkConvolution looks at the dimensions of a convolution, which the one form has as
-// dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f] and the other as dimension_numbers =
-// #stablehlo.conv<...>, and at its dilations.
+// checkConvolution looks at the dimensions of a convolution, which the one form has as dim_numbers
+// = [b, 0, f]x[0, i, o]->[b, 0, f] and the other as dimension_numbers = #stablehlo.conv<...>, and
+// at its dilations.
 func (f *checker) checkConvolution(op *Operation) error {
 	attrs := op.Attrs
 	if window, ok := op.has("window"); ok {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A dimension of a convolution is a number of its own attribute; those of other operations,
-// of types and of the names that follow are not.
+// A dimension of a convolution is a number of its own attribute; those of other operations, of
+// types and of the names that follow are not.
 func TestDimensionNumbersEndWhereTheAttributeEnds(t *testing.T) {
 	const (
 		gather  = `%o = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 4096>}> : (tensor<50257x4096xf32>, tensor<2048x1xi32>) -> tensor<2048x4096xf32>`

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// This file knows the custom calls that compilers look into, and with which
-// operands, results and attributes they crash over them. A target that is not
-// here is the compiler's to refuse, which it does with an error.
+// This file knows the custom calls that compilers look into, and with which operands, results and
+// attributes they crash over them. A target that is not here is the compiler's to refuse, which it
+// does with an error.
 
 // gspmdCalls are the custom calls that GSPMD reads as shardings.
 var gspmdCalls = []string{"Sharding", fullToShard, shardToFull}
@@ -17,19 +17,18 @@ const (
 	shardToFull = "SPMDShardToFullShape"
 )
 
-// mhloCalls are the operations that a compiler makes of a custom call @mhlo.x
-// with its attributes in mhlo.attributes.
+// mhloCalls are the operations that a compiler makes of a custom call @mhlo.x with its attributes
+// in mhlo.attributes.
 var mhloCalls = []string{"acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "sinh", "tan", "topk"}
 
-// mhloCrashes are further names that compilers look for, to know them in
-// bytecode, where other strings start with "mhlo." too.
+// mhloCrashes are further names that compilers look for, to know them in bytecode, where other
+// strings start with "mhlo." too.
 var mhloCrashes = []string{"atan", "erf_inv", "ragged_all_to_all", "ragged_dot", "scan", "square", "top_k"}
 
 // exportPrefix starts the names that Shardy gives to what it exports.
 const exportPrefix = "xla.sdy."
 
-// internalCall says why nobody but a compiler may write a custom call; "" if
-// that is not so.
+// internalCall says why nobody but a compiler may write a custom call; "" if that is not so.
 func internalCall(target string) string {
 	switch {
 	case target == "SliceToDynamic":
@@ -168,9 +167,9 @@ func isCount(v string) bool {
 	return n != "" && strings.Trim(n, "0123456789") == ""
 }
 
-// manualCall looks at a change between full and shard shapes. The partitioner
-// checks that manual shardings are on the shard's side and that the shapes fit,
-// and aborts the process where they do not.
+// manualCall looks at a change between full and shard shapes. The partitioner checks that manual
+// shardings are on the shard's side and that the shapes fit, and aborts the process where they do
+// not.
 func (f *checker) manualCall(target string, op *Operation) error {
 	own, ok := f.text(op, "mhlo.sharding")
 	if !ok {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Compilers for the host fold operations on constants before anything else, and divide
-// integers with the processor's instruction, which ends the process where a divisor is
+// Compilers for the host fold operations on constants before anything else, and divide integers
+// with the processor's instruction, which ends the process where a divisor is
 // 0. A division of two literals with a 0 is refused. Where both sides may become
-// constants by folding, as x - x does, they are hidden behind an optimization barrier:
-// folding does not see through it, and what is made of the division later gives -1, as a
-// division by 0 gives when a program runs.
+// constants by folding, as x - x does, they are hidden behind an optimization barrier: folding does
+// not see through it, and what is made of the division later gives -1, as a division by 0 gives
+// when a program runs.
 
 // fold notes whether a compiler may come to know an operation's results.
 func (f *checker) fold(op *Operation, short string) {
@@ -47,8 +47,8 @@ func (f *checker) fold(op *Operation, short string) {
 	}
 }
 
-// ofNothing tells whether an operand has no elements: what comes of it is known, whatever
-// it is, as a sum of nothing is 0.
+// ofNothing tells whether an operand has no elements: what comes of it is known, whatever it is, as
+// a sum of nothing is 0.
 func (f *checker) ofNothing(op *Operation) bool {
 	for _, t := range op.Ins {
 		if dims, ok := tensorDims(t); ok && slices.Contains(dims, 0) {
@@ -64,8 +64,8 @@ func base(operand string) string {
 	return name
 }
 
-// enter notes what arguments of a region a compiler may come to know: it takes what a
-// loop does not change from outside.
+// enter notes what arguments of a region a compiler may come to know: it takes what a loop does not
+// change from outside.
 func (f *checker) enter(op *Operation, _ int, r *Region) {
 	_, short := op.dialect()
 	for i, a := range r.Args {
@@ -77,8 +77,8 @@ func (f *checker) enter(op *Operation, _ int, r *Region) {
 	}
 }
 
-// checkDivision refuses a division of a literal by one with a 0, and hides others that a
-// compiler might do itself.
+// checkDivision refuses a division of a literal by one with a 0, and hides others that a compiler
+// might do itself.
 func (f *checker) checkDivision(op *Operation) error {
 	if len(op.Operands) != 2 || len(op.Ins) == 0 || !isInteger(op.Ins[0]) {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-// GSPMD's shardings are strings in a program. Compilers read them with few checks and
-// believe the numbers: a list of devices that is not as long as its tiles writes past
-// the end of memory, and a tile count of 0 is divided by.
+// GSPMD's shardings are strings in a program. Compilers read them with few checks and believe the
+// numbers: a list of devices that is not as long as its tiles writes past the end of memory, and a
+// tile count of 0 is divided by.
 
 // maxTiles bounds the devices of a sharding or of a mesh, over the largest slice known.
 const maxTiles = 1 << 20
@@ -190,16 +190,14 @@ func numbers(s string) (list []int64) {
 	return list
 }
 
-// The types of an OpSharding that matter here: of the others only a tuple has more
-// to it.
+// The types of an OpSharding that matter here: of the others only a tuple has more to it.
 const (
 	tiledType   = 3
 	unknownType = 5
 )
 
-// shardingProto reads a serialized OpSharding: 1 the type, 3 the tiles, 4 the
-// devices, 5 a tuple's elements, 6 and 8 the subgroups, 9 and 10 how devices are
-// counted up, 11 that it is of a group.
+// shardingProto reads a serialized OpSharding: 1 the type, 3 the tiles, 4 the devices, 5 a tuple's
+// elements, 6 and 8 the subgroups, 9 and 10 how devices are counted up, 11 that it is of a group.
 func shardingProto(b []byte, tuple bool) (why string) {
 	var t tiling
 	kind, replicate := uint64(0), false
@@ -255,8 +253,8 @@ func isTiled(b []byte) bool {
 	return kind == tiledType
 }
 
-// shardingLooks finds what is a sharding by its looks among the strings of bytecode, which
-// end with a NUL and do not say whose they are.
+// shardingLooks finds what is a sharding by its looks among the strings of bytecode, which end with
+// a NUL and do not say whose they are.
 var shardingLooks = regexp.MustCompile(`(?:^|[^{])(\{+(?:devices=|maximal|replicated|manual|unknown|unreduced)[^\x00]*)`)
 
 func checkShardingsIn(s string) error {

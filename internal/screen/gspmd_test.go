@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Shardings with numbers that fit each other are the compiler's to judge, others are
-// not.
+// Shardings with numbers that fit each other are the compiler's to judge, others are not.
 func TestShardingsOfGSPMDAreReadStrictly(t *testing.T) {
 	for text, good := range map[string]bool{
 		"{replicated}":         true,

@@ -2,9 +2,9 @@ package screen
 
 import "github.com/tpustrategy/tpustrategy/internal/protoint"
 
-// HLO says what of a serialized HloModuleProto is known to crash compilers: one that a
-// compiler has optimized. Field 3 is a computation, 7 the schedule; of a computation 2
-// is an instruction, and of that 2 the opcode.
+// HLO says what of a serialized HloModuleProto is known to crash compilers: one that a compiler has
+// optimized. Field 3 is a computation, 7 the schedule; of a computation 2 is an instruction, and of
+// that 2 the opcode.
 func HLO(module []byte) error {
 	found := ""
 	for f := range protoint.Fields(module) { // what is malformed the compiler refuses

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// What compilers for the host's processor, and what they make, do not survive. Others
-// take it, or answer with an error.
+// What compilers for the host's processor, and what they make, do not survive. Others take it, or
+// answer with an error.
 
-// checkSort looks at the comparator of a sort: sorts that are not stable run past the
-// end of a tensor if equal elements are before each other.
+// checkSort looks at the comparator of a sort: sorts that are not stable run past the end of a
+// tensor if equal elements are before each other.
 func (f *checker) checkSort(op *Operation) error {
 	if len(op.Regions) != 1 || strings.HasPrefix(f.resolve(op.get("is_stable")), "true") {
 		return nil
@@ -58,8 +58,8 @@ func (f *checker) checkFFT(op *Operation) error {
 	return codeError("an fft of length %v over %s, which ends the process: the length is that of the last axes; pad or slice before", n, axes)
 }
 
-// checkCompare looks at comparisons of integers of a dynamic size: compilers make a constant
-// of x == x, of a size that they do not know.
+// checkCompare looks at comparisons of integers of a dynamic size: compilers make a constant of x
+// == x, of a size that they do not know.
 func (f *checker) checkCompare(op *Operation) error {
 	for _, t := range op.Ins {
 		if dims, ok := tensorDims(t); ok && isInteger(t) && slices.Contains(dims, -1) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Shardy's compilers make lists as long as a mesh is large before they compare it with
-// the devices there are.
+// Shardy's compilers make lists as long as a mesh is large before they compare it with the devices
+// there are.
 
 var (
 	meshAxes = regexp.MustCompile(`"[^"]*"\s*=\s*(-?[0-9]+)`)

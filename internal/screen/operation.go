@@ -7,21 +7,20 @@ import (
 	"strings"
 )
 
-// Operation is one operation of a program: of text, or as whoever made the program
-// knows it.
+// Operation is one operation of a program: of text, or as whoever made the program knows it.
 type Operation struct {
 	// Name is the name with its dialect, "stablehlo.pad".
 	Name string
 	// Results and Operands are names such as %x, operands also %x#1, a result of many.
 	Results, Operands []string
-	// Symbol is the symbol behind the name, as a function or a custom call has it, without
-	// its @; Symbols are all.
+	// Symbol is the symbol behind the name, as a function or a custom call has it, without its @;
+	// Symbols are all.
 	Symbol  string
 	Symbols []string
 	// Words are the words that a custom form has without a name, such as LT.
 	Words []string
-	// Attrs are the attributes, each with its own text and no more; Borders those of a
-	// function's arguments and results.
+	// Attrs are the attributes, each with its own text and no more; Borders those of a function's
+	// arguments and results.
 	Attrs, Borders []Attr
 	borderTypes    []string // of what each of Borders stands at
 	// Ins and Outs are the types of the operands and of the results.
@@ -226,9 +225,8 @@ func tensorDims(t string) (dims []int64, ok bool) {
 	}
 }
 
-// integersIn are the numbers of an attribute such as [1, 2], dense<[[1, -2]]> :
-// tensor<1x2xi64>, dense<"0x0100"> or array<i64: 1, 2>. One that needs more than 64 bits
-// is the largest there is.
+// integersIn are the numbers of an attribute such as [1, 2], dense<[[1, -2]]> : tensor<1x2xi64>,
+// dense<"0x0100"> or array<i64: 1, 2>. One that needs more than 64 bits is the largest there is.
 func integersIn(s string) (list []int64) {
 	if blob, ok := strings.CutPrefix(s, `dense<"0x`); ok {
 		return littleEndian(blob)

@@ -5,13 +5,12 @@ import (
 	"strings"
 )
 
-// maxPadded bounds the elements of a padded tensor: 16 bytes is the largest
-// element, and no address can count more bytes than MaxInt64.
+// maxPadded bounds the elements of a padded tensor: 16 bytes is the largest element, and no address
+// can count more bytes than MaxInt64.
 const maxPadded = math.MaxInt64 / 16
 
-// checkPadding looks at a pad or a reduce_window: compilers pad with what is
-// positive first and crop afterwards, and what they make in between has to have
-// a size.
+// checkPadding looks at a pad or a reduce_window: compilers pad with what is positive first and
+// crop afterwards, and what they make in between has to have a size.
 func (f *checker) checkPadding(name string, op *Operation) error {
 	if err := op.typed(); err != nil {
 		return err

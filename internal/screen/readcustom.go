@@ -97,8 +97,8 @@ func (r *reader) custom(i int, op *Operation) int {
 	}
 }
 
-// starts tells whether a word begins an operation: one with a dialect, or one that needs
-// none where it stands.
+// starts tells whether a word begins an operation: one with a dialect, or one that needs none where
+// it stands.
 func (r *reader) starts(word string, after int) bool {
 	if c := word[0]; c >= '0' && c <= '9' {
 		return false
@@ -143,8 +143,8 @@ func (r *reader) opens(i int) bool {
 	return i < len(r.s) && r.s[i] == '('
 }
 
-// parentheses reads what a custom form has in parentheses: operands, the arguments of a
-// region, or of a function, or regions.
+// parentheses reads what a custom form has in parentheses: operands, the arguments of a region, or
+// of a function, or regions.
 func (r *reader) parentheses(i int, op *Operation, args []string) (int, []string) {
 	s := r.s
 	if at := skipSpace(s, i+1); at < len(s) && s[at] == '{' && r.braces(at) != dictionary {

@@ -2,18 +2,16 @@ package screen
 
 import "strings"
 
-// reader reads the text of MLIR into operations. It knows the generic form, in which
-// every part has its place, and of custom forms what they have in common: operands,
-// symbols, attributes, lists in brackets, types behind a colon, and regions. An
-// operation ends where the next one begins. It goes over the text once and never back:
-// what it does not understand it passes.
+// reader reads the text of MLIR into operations. It knows the generic form, in which every part has
+// its place, and of custom forms what they have in common: operands, symbols, attributes, lists in
+// brackets, types behind a colon, and regions. An operation ends where the next one begins. It goes
+// over the text once and never back: what it does not understand it passes.
 type reader struct {
 	s       string
 	aliases map[string]string // #name and !name, to their text
 }
 
-// read reads a whole file. The text's brackets are known to be nested no deeper than
-// maxNesting.
+// read reads a whole file. The text's brackets are known to be nested no deeper than maxNesting.
 func read(s string) (*Region, map[string]string) {
 	r := &reader{s: s, aliases: map[string]string{}}
 	top := &Region{}
@@ -94,8 +92,7 @@ func (r *reader) alias(i int) int {
 	return end
 }
 
-// group is the end of the brackets that open at s[i]; the end of the text if they do
-// not close.
+// group is the end of the brackets that open at s[i]; the end of the text if they do not close.
 func (r *reader) group(i int) int {
 	if end := endOfGroup(r.s, i); end > i+1 {
 		return end

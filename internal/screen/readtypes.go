@@ -2,8 +2,8 @@ package screen
 
 import "strings"
 
-// value is the end of an attribute's value that starts at s[i]: one element, and what is
-// tied to it, as in [b, f]x[i, o]->[b, f] or #dialect.name<...>.
+// value is the end of an attribute's value that starts at s[i]: one element, and what is tied to
+// it, as in [b, f]x[i, o]->[b, f] or #dialect.name<...>.
 func (r *reader) value(i int) int {
 	s := r.s
 	for i < len(s) {

@@ -10,20 +10,20 @@ import (
 // mlirBytecodeMagic starts MLIR bytecode.
 const mlirBytecodeMagic = "ML\xefR"
 
-// maxNesting bounds brackets within brackets: MLIR's parser and passes recurse
-// on the thread's stack.
+// maxNesting bounds brackets within brackets: MLIR's parser and passes recurse on the thread's
+// stack.
 const maxNesting = 256
 
 // maxCalls bounds calls within calls, for the same reason.
 const maxCalls = 256
 
-// Options say who is to compile a program.
+// Options say which compiler a program is for.
 type Options struct {
-	// Shardy is that shardings of Shardy are read, and not GSPMD's.
+	// Shardy says that the compiler reads shardings of Shardy, and not GSPMD's.
 	Shardy bool
-	// Host is that the program is for processors of the host, TPU that it is for TPUs.
+	// Host says that the program is for processors of the host, and TPU that it is for TPUs.
 	Host, TPU bool
-	// Replicas and Partitions are the copies of the program and their parts; 0 is 1.
+	// Replicas and Partitions count the copies of the program and the parts of each copy; 0 is 1.
 	Replicas, Partitions int
 }
 
@@ -51,8 +51,8 @@ type checker struct {
 	elements  []string // types of arrays that are aliases
 	hidden    string   // starts the names of what is hidden
 
-	// The manual shardings of GSPMD there are, those that its custom calls have, those
-	// of @Sharding alone, and the changes back to full shapes.
+	// The manual shardings of GSPMD there are, those that its custom calls have, those of @Sharding
+	// alone, and the changes back to full shapes.
 	manual, manualCalls, manualShardings, fulls int
 }
 
@@ -63,10 +63,10 @@ func newChecker(o Options) *checker {
 	}
 }
 
-// MLIR says what of a program is known to crash compilers. In bytecode it sees only
-// which strings there are. The error tells what to write instead. The answer is the
-// program to compile, which is the one given unless a compiler would end the process as
-// it divides what it takes for constants: then values are hidden from it.
+// MLIR refuses a program that is known to crash compilers. Of bytecode it sees only which strings
+// there are. The error tells what to write instead. The result is the program to compile. It is the
+// one given, unless a compiler would end the process as it divides values that it takes for
+// constants: then those values are hidden from the compiler.
 func MLIR(code []byte, o Options) ([]byte, error) {
 	f := newChecker(o)
 	if bytes.HasPrefix(code, []byte(mlirBytecodeMagic)) {
@@ -117,8 +117,8 @@ func (f *checker) finish() error {
 
 func codeError(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
-// tokens goes over the tokens of a text for what crashes compilers wherever it stands:
-// depth, sizes of types and of meshes.
+// tokens goes over the tokens of a text for what crashes compilers wherever it stands: depth, sizes
+// of types and of meshes.
 func (f *checker) tokens(s string) error {
 	depth := 0
 	for i := 0; i < len(s); {

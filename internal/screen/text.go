@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// checkDims looks at the text after "tensor<": dimensions whose product no
-// address can count abort the compiler.
+// checkDims looks at the text after "tensor<": dimensions whose product no address can count abort
+// the compiler.
 func checkDims(s string) error {
 	total := uint64(1)
 	for i := 0; i < len(s); {
@@ -39,9 +39,8 @@ func isName(c byte) bool {
 	return c == '_' || c == '$' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// scanString reads a quoted MLIR string at the start of s: its text, with
-// escapes resolved, and its length with the quotes. An unterminated one goes to
-// the end.
+// scanString reads a quoted MLIR string at the start of s: its text, with escapes resolved, and its
+// length with the quotes. An unterminated one goes to the end.
 func scanString(s string) (text string, n int) {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
@@ -129,8 +128,8 @@ func endOfSuffix(s string, i int) int {
 	return i
 }
 
-// endOfGroup is the end of the group in brackets that starts at s[i]; 0 if it
-// has none, or is nested too deep.
+// endOfGroup is the end of the group in brackets that starts at s[i]; 0 if it has none, or is
+// nested too deep.
 func endOfGroup(s string, i int) int {
 	depth := 0
 	for i = skipSpace(s, i); i < len(s); i = skipSpace(s, i) {
@@ -156,8 +155,7 @@ func endOfGroup(s string, i int) int {
 	return 0
 }
 
-// splitList cuts at the commas outside brackets and strings. Elements are
-// trimmed and not empty.
+// splitList cuts at the commas outside brackets and strings. Elements are trimmed and not empty.
 func splitList(s string) (list []string) {
 	start := 0
 	add := func(end int) {

@@ -15,15 +15,15 @@ import (
 
 // Options configure a cluster.
 type Options struct {
-	// Processes is how many there are; it divides the number of devices.
+	// Processes is the number of processes; it divides the number of devices.
 	Processes int
-	// Names are the processes' names in errors, such as host names; if nil they
-	// are "process 0" and so on.
+	// Names are the processes' names in errors, such as host names; if nil they are "process 0" and
+	// so on.
 	Names []string
 	// MeshShape is the grid of the devices, as in [tpu.LogicalOptions].
 	MeshShape []int
-	// Patience bounds waits for other processes whose context has no earlier
-	// deadline; 0 is a minute.
+	// Patience bounds waits for other processes whose context has no earlier deadline; 0 is a
+	// minute.
 	Patience time.Duration
 }
 
@@ -44,8 +44,8 @@ type Cluster struct {
 	broken    error
 }
 
-// New returns a cluster over the devices of a system that one process has to
-// itself. The system stays the caller's, to be closed after the processes.
+// New returns a cluster over the devices of a system that one process has to itself. The system
+// stays the caller's, to be closed after the processes.
 func New(base *system.System, opts Options) (*Cluster, error) {
 	devices := base.Topology().NumDevices()
 	if opts.Processes < 1 || devices%opts.Processes != 0 {
@@ -80,8 +80,8 @@ func New(base *system.System, opts Options) (*Cluster, error) {
 // Topology returns where the devices are; each task is a process.
 func (c *Cluster) Topology() tpu.Topology { return c.topology }
 
-// Open starts a process and returns its system. It waits until all processes are
-// open, as a slice's runtime does. Errors: [*MissingError].
+// Open starts a process and returns its system. It waits until all processes are open, as a slice's
+// runtime does. Errors: [*MissingError].
 func (c *Cluster) Open(ctx context.Context, process int) (*system.System, error) {
 	rt, err := c.Connect(process)(ctx)
 	if err != nil {
@@ -94,8 +94,8 @@ func (c *Cluster) Open(ctx context.Context, process int) (*system.System, error)
 	return sys, nil
 }
 
-// Connect returns what opens a process's devices, for [system.Options]. Each
-// process opens them once.
+// Connect returns a function that opens a process's devices, for [system.Options]. Each process
+// opens them once.
 func (c *Cluster) Connect(process int) func(context.Context) (system.Runtime, error) {
 	return func(ctx context.Context) (system.Runtime, error) {
 		p, err := c.join(process)
@@ -163,8 +163,8 @@ func (c *Cluster) missing(op string, here int, missing []int, cause error) *Miss
 	return e
 }
 
-// Kill ends a process without a word, as a crash does: whoever counts on it gets
-// a [*LostError].
+// Kill ends a process without a word, as a crash does. A process that counts on it gets a
+// [*LostError].
 func (c *Cluster) Kill(process int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

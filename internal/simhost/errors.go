@@ -63,8 +63,7 @@ type Launching struct {
 	// Process is the process, and Name its name.
 	Process int
 	Name    string
-	// Program is the name of the program's module and Fingerprint a hash of its
-	// text and options.
+	// Program is the name of the program's module and Fingerprint a hash of its text and options.
 	Program, Fingerprint string
 }
 
@@ -73,8 +72,8 @@ func (l Launching) String() string {
 	return fmt.Sprintf("%s launches %q (%s)", l.Name, l.Program, l.Fingerprint)
 }
 
-// ProgramError reports that the processes launch different programs where all should
-// launch the same program. On a slice they would hang.
+// ProgramError reports that the processes launch different programs where all should launch the
+// same program. On a slice they would hang.
 type ProgramError struct {
 	// Launching has an entry for each process that had arrived, by process.
 	Launching []Launching

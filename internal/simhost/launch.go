@@ -20,8 +20,8 @@ type arrival struct {
 
 func sortedKeys[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
 
-// Execute launches the program with this process's arguments. It blocks until
-// all processes of the program have launched it or ctx ends.
+// Execute launches the program with this process's arguments. It blocks until all processes of the
+// program have launched it or ctx ends.
 func (e *executable) Execute(ctx context.Context, args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOptions) error {
 	if len(args) != len(e.rows) || len(results) != len(e.rows) {
 		return fault(e.program.op(), errkind.ValueError, "%d and %d lists for the %d devices of this process", len(args), len(results), len(e.rows))

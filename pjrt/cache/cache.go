@@ -20,25 +20,24 @@ import (
 
 // Options configure a cache. The zero value works.
 type Options struct {
-	// MaxBytes is the size that the entries together keep to: of more, those that
-	// were not used for longest are removed. 0 is 4 GiB, negative is no bound.
+	// MaxBytes bounds the size of all entries together: beyond it, the entries that were not used
+	// for longest are removed. 0 is 4 GiB, and a negative number is no bound.
 	MaxBytes int64
-	// Key signs the entries: at least 16 random bytes. Processes with one key share their
-	// entries, also between machines; to others they are not there. If it is empty, the
-	// key is in KeyFile, a file that only its owner may read, which is made if it is not
-	// there. Without both it is tpustrategy/compile-cache.key in the user's folder of
-	// settings (os.UserConfigDir).
-	Key     []byte
+	// Key signs the entries: at least 16 random bytes. Processes with one key share their entries,
+	// also between machines; for other processes the entries are not there.
+	Key []byte
+	// KeyFile is the file that has the key, if Key is empty. Only its owner may read it; if there
+	// is none, it is made. Without Key and KeyFile it is tpustrategy/compile-cache.key in the
+	// user's folder of settings (os.UserConfigDir).
 	KeyFile string
-	// Shared takes a directory that others may write to, or that is somebody else's. They
-	// can remove entries, and with the key that signs them out of their reach, do nothing
-	// else.
+	// Shared takes a directory that others may write to, or that somebody else owns. They can
+	// remove entries; without the key that signs the entries they can do nothing else.
 	Shared bool
-	// Compiler compiles what is not in the cache, such as package pjrt/worker's; nil is
-	// the client's own compiler.
+	// Compiler compiles the programs that are not in the cache, such as package pjrt/worker's; nil
+	// is the client's own compiler.
 	Compiler Compiler
-	// Logger receives a line for each hit and miss (debug), and for each damaged
-	// entry and each failure to write (warn); nil discards.
+	// Logger receives a line for each hit and miss (debug), and for each damaged entry and each
+	// failure to write (warn); nil discards.
 	Logger *slog.Logger
 }
 
@@ -63,33 +62,33 @@ func (ownCompiler) Compile(ctx context.Context, client *pjrt.Client, program pjr
 // defaultMaxBytes is MaxBytes of the zero Options.
 const defaultMaxBytes = 4 << 30
 
-// Cache is a directory of compiled programs. It is safe for concurrent use, by
-// several processes too, and has no Close.
+// Cache is a directory of compiled programs. It is safe for concurrent use, by several processes
+// too, and has no Close.
 type Cache struct {
 	dir      string
 	max      int64
 	compiler Compiler
-	// keep is set where a compiler was given: a program is then not compiled again to be
-	// written out.
+	// keep is set where a compiler was given: a program is then not compiled again to be written
+	// out.
 	keep   bool
 	key    []byte
 	logger *slog.Logger
 	stats  struct{ hits, misses, corrupt, failed atomic.Int64 }
 }
 
-// Stats count what a Cache did in this process.
+// Stats counts what a Cache did in this process.
 type Stats struct {
-	// Hits were loaded, Misses compiled. Corrupt counts the misses of entries
-	// that were there and damaged or refused by the plugin.
+	// Hits counts the programs that were loaded, and Misses those that were compiled. Corrupt
+	// counts the misses whose entry was there, and was damaged or refused by the plugin.
 	Hits, Misses, Corrupt int64
 	// Failed counts the entries that could not be written.
 	Failed int64
 }
 
-// Open opens a cache in a directory, which it makes if there is none. A directory that
-// others can write to, or that somebody else owns, and folders on the way to it that are
-// so, are refused unless [Options].Shared is set; so are URLs, and a key that others can
-// read: a [*pjrt.PathError] says what to change. Other errors match those of package fs.
+// Open opens a cache in a directory, which it makes if there is none. Unless [Options].Shared is
+// set, it refuses a directory that others can write to or that somebody else owns, and such folders
+// on the way to it. It always refuses URLs, and a key that others can read. The error is a
+// [*pjrt.PathError] that says what to change; other errors match those of package fs.
 func Open(dir string, o Options) (*Cache, error) {
 	if dir == "" {
 		return nil, &errkind.Fault{Op: "cache: open", Reason: "no directory is given", Class: errkind.ValueError, Err: fs.ErrInvalid, Hint: "name the one to keep programs in"}
@@ -123,7 +122,7 @@ func Open(dir string, o Options) (*Cache, error) {
 	return c, nil
 }
 
-// Dir is the directory's absolute path.
+// Dir returns the directory's absolute path.
 func (c *Cache) Dir() string { return c.dir }
 
 // Stats returns the counts so far.
@@ -131,10 +130,9 @@ func (c *Cache) Stats() Stats {
 	return Stats{c.stats.hits.Load(), c.stats.misses.Load(), c.stats.corrupt.Load(), c.stats.failed.Load()}
 }
 
-// Compile loads the program from the cache, or compiles it and keeps it there.
-// The executable is the caller's to Close. Errors are those of the compiler only:
-// trouble with the cache is logged. A program with DumpDir is compiled each time, since
-// that is what writes the dump.
+// Compile loads the program from the cache, or compiles it and keeps it there. The executable is
+// the caller's to Close. Its errors are the compiler's only: trouble with the cache is logged. A
+// program with DumpDir is compiled each time, since that is what writes the dump.
 func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	if c.compiler == nil {
 		return nil, errZero
@@ -162,8 +160,8 @@ func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.P
 	return x, nil
 }
 
-// CompileTopology compiles ahead of time, by the cache's Compiler if that can, and keeps
-// nothing: what is compiled ahead of time is saved by its caller.
+// CompileTopology compiles ahead of time, by the cache's Compiler if that can, and keeps nothing:
+// the caller saves what is compiled ahead of time.
 func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 	if c.compiler == nil {
 		return nil, errZero
@@ -177,8 +175,8 @@ func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, pr
 	return topology.Compile(ctx, program, opts)
 }
 
-// path is where the entry of a key is. Users with another key of their own have their
-// entries elsewhere, and do not take this user's for damaged.
+// path is where the entry of a key is. Users with another key of their own have their entries
+// elsewhere, and do not take this user's for damaged.
 func (c *Cache) path(k key) string {
 	return filepath.Join(c.dir, hex.EncodeToString(sign(c.key, []byte("name"), k[:])))
 }
@@ -202,8 +200,7 @@ func (c *Cache) load(ctx context.Context, client *pjrt.Client, k key) *pjrt.Load
 			c.stats.hits.Add(1)
 			c.logger.Debug("compile cache hit", "entry", path, "loading", time.Since(start))
 			now := time.Now()
-			// The time of use decides what is removed first; it is no loss if it
-			// cannot be noted.
+			// The time of use decides what is removed first; it is no loss if it cannot be noted.
 			_ = os.Chtimes(path, now, now)
 			return x
 		}
@@ -223,8 +220,7 @@ func (c *Cache) load(ctx context.Context, client *pjrt.Client, k key) *pjrt.Load
 // maxEntry bounds an entry: plugins serialize programs as messages of less than 2 GiB.
 const maxEntry = 2 << 30
 
-// read reads an entry, which is a regular file and no link, of no more bytes than one can
-// have.
+// read reads an entry, which is a regular file and no link, of no more bytes than one can have.
 func (c *Cache) read(path string) ([]byte, error) {
 	limit := int64(maxEntry)
 	if c.max > 0 {
@@ -263,12 +259,12 @@ func (c *Cache) store(k key, x *pjrt.LoadedExecutable) {
 	c.trim(c.path(k))
 }
 
-// abandoned is the age at which a file that is being written is taken for one
-// that a process left behind.
+// abandoned is the age at which a file that is being written is taken for one that a process left
+// behind.
 const abandoned = time.Hour
 
-// trim removes the entries that were not used for longest until the rest keeps to
-// the bound. keep stays.
+// trim removes the entries that were not used for longest until the rest keeps to the bound. keep
+// stays.
 func (c *Cache) trim(keep string) {
 	files, err := os.ReadDir(c.dir)
 	if err != nil {

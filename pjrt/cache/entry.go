@@ -20,8 +20,8 @@ import (
 // magic begins every entry; the number is the version of the form.
 const magic = "tpustrategy program 3\n"
 
-// headerSize is that of an entry's header: the magic, its key, the signature of all
-// else, and the length of the contents.
+// headerSize is that of an entry's header: the magic, its key, the signature of all else, and the
+// length of the contents.
 const headerSize = len(magic) + 2*sha256.Size + 8
 
 // errCorrupt is matched by what is wrong with a damaged entry.

@@ -16,15 +16,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Identity names all of a client that a serialized program depends on: the
-// plugin's build, its API version, the platform's version, and for programs of the
-// CPU its instruction set. Serialized programs load where it is equal, and may
-// crash the process where it is not.
+// Identity returns a text of all that a serialized program depends on in a client: the plugin's
+// build, its API version, the platform's version, and for programs of the CPU its instruction set.
+// Serialized programs load where it is equal, and may crash the process where it is not.
 func Identity(client *pjrt.Client) (string, error) {
 	return PluginIdentity(client.Plugin(), client.PlatformName(), client.PlatformVersion())
 }
 
-// PluginIdentity is [Identity] for a platform of a plugin that is not open.
+// PluginIdentity returns the [Identity] of a plugin's client that is not open, from the platform's
+// name and version.
 func PluginIdentity(plugin *pjrt.Plugin, platform, version string) (string, error) {
 	build, err := buildID(plugin.Path())
 	if err != nil {
@@ -37,9 +37,9 @@ func PluginIdentity(plugin *pjrt.Plugin, platform, version string) (string, erro
 	return identity, nil
 }
 
-// buildID is the linker's build id of a library; of one without, a hash of its
-// size and of pieces from all over it. Whole libraries are too large to be read
-// for each program, and another build moves code everywhere.
+// buildID is the linker's build id of a library; of one without, a hash of its size and of pieces
+// from all over it. Whole libraries are too large to be read for each program, and another build
+// moves code everywhere.
 func buildID(path string) (string, error) {
 	f, err := elf.Open(path)
 	if err == nil {
@@ -80,8 +80,8 @@ const (
 	pieceSize = 16 << 10
 )
 
-// instructionSet hashes what the processor can do, which compilers of the CPU make
-// use of; it is empty where the system does not tell.
+// instructionSet hashes what the processor can do, which compilers of the CPU make use of; it is
+// empty where the system does not tell.
 func instructionSet() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {

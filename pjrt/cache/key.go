@@ -18,8 +18,8 @@ const (
 	maxKey   = 4 << 10
 )
 
-// keyName is the key's file in the user's folder of settings; localKey is that beside
-// the entries, where the user has no such folder.
+// keyName is the key's file in the user's folder of settings; localKey is that beside the entries,
+// where the user has no such folder.
 const (
 	keyName  = "tpustrategy/compile-cache.key"
 	localKey = ".key"

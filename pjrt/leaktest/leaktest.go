@@ -17,10 +17,9 @@ type TB interface {
 	Errorf(format string, args ...any)
 }
 
-// Check records, from now to the end of the test, where plugin objects are made,
-// and fails the test at its end, after the cleanups registered later, if more
-// are open than now, or if the garbage collector ended any. It is for tests
-// that do not run in parallel with others that use plugins.
+// Check fails the test at its end, after the cleanups that are registered later, if more plugin
+// objects are open than now, or if the garbage collector ended any. Meanwhile it records where
+// objects are made. It is for tests that do not run in parallel with others that use plugins.
 func Check(t TB) {
 	t.Helper()
 	before, collected := live.Counts()
@@ -60,7 +59,7 @@ func more(after, before map[string]int) bool {
 	return false
 }
 
-// Open counts the plugin objects that are open in the process, by kind.
+// Open returns how many plugin objects are open in the process, by kind.
 func Open() map[string]int {
 	alive, _ := live.Counts()
 	return alive

@@ -92,8 +92,8 @@ func hloModule(opcode, target string) []byte {
 	return number(number(part(module, 4, signature), 5, 1), 6, 1)
 }
 
-// TestMutatedBytecodeTakesNoProcessDown compiles programs of which some bytes are wrong.
-// What the compilers make of them may be anything but the end of this process.
+// TestMutatedBytecodeTakesNoProcessDown compiles programs of which some bytes are wrong. What the
+// compilers make of them may be anything but the end of this process.
 func TestMutatedBytecodeTakesNoProcessDown(t *testing.T) {
 	whole := bytecode(t)
 	client := plugintest.CPU(t, 1)

@@ -10,21 +10,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/child"
 )
 
-// Reason says why there is no answer.
+// Reason says why a worker gave no answer.
 type Reason int
 
 const (
-	// NotStarted is a worker that could not be started.
+	// NotStarted says that the worker could not be started.
 	NotStarted Reason = iota + 1
-	// Died is one that ended without an answer: a compiler that aborted, or was killed.
+	// Died says that the worker ended without an answer: its compiler aborted, or was killed.
 	Died
-	// TimedOut is one that was ended because it took longer than [Options].Timeout.
+	// TimedOut says that the worker was ended because it took longer than [Options].Timeout.
 	TimedOut
 )
 
 var reasons = [...]string{"", "the worker could not be started", "the compiler's process died", "the compiler took too long"}
 
-// String is a short phrase.
+// String returns the reason as a short phrase.
 func (r Reason) String() string {
 	if r < 1 || int(r) >= len(reasons) {
 		return fmt.Sprintf("Reason(%d)", int(r))
@@ -32,16 +32,13 @@ func (r Reason) String() string {
 	return reasons[r]
 }
 
-// Error reports that a worker gave no answer. With TimedOut it matches
-// context.DeadlineExceeded.
+// Error reports that a worker gave no answer. With TimedOut it matches context.DeadlineExceeded.
 type Error struct {
 	// Reason is the class of the problem.
 	Reason Reason
-	// State says how the worker ended, such as "signal: SIGABRT: abort", or why it was not
-	// started.
+	// State says how the worker ended, such as "signal: SIGABRT: abort", or why it was not started.
 	State string
-	// Killed says that something outside ended the worker, such as the kernel where memory
-	// ran out.
+	// Killed says that something outside ended the worker, such as the kernel where memory ran out.
 	Killed bool
 	// Tail is the end of what the worker wrote.
 	Tail string
@@ -67,9 +64,8 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Kind is UnavailableError for a worker that could not be started, DeadlineExceededError
-// for one that took too long, ResourceExhaustedError for one that something outside
-// ended, otherwise InternalError.
+// Kind returns UnavailableError if the worker could not be started, DeadlineExceededError if it
+// took too long, ResourceExhaustedError if something outside ended it, and InternalError otherwise.
 func (e *Error) Kind() errkind.Kind {
 	switch {
 	case e.Reason == NotStarted:

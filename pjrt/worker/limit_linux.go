@@ -23,6 +23,6 @@ func bound(bytes int64) error {
 	return nil
 }
 
-// yield makes this process the first that the kernel ends when memory runs out. It may
-// not be allowed to; then the kernel chooses.
+// yield makes this process the first that the kernel ends when memory runs out. It may not be
+// allowed to; then the kernel chooses.
 func yield() { _ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0) }

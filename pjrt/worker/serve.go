@@ -15,9 +15,8 @@ import (
 // mark is the argument by which a program knows that it was started as a worker.
 const mark = "tpustrategy-compile-worker"
 
-// Main makes the program able to start itself as a worker: call it first in main. In a
-// worker it compiles and ends the process. Otherwise it returns at once, with the
-// command for [Options].
+// Main makes the program able to start itself as a worker: call it first in main. In a worker it
+// compiles and ends the process. Otherwise it returns at once, with the command for [Options].
 func Main() []string {
 	if len(os.Args) == 2 && os.Args[1] == mark {
 		if err := Serve(); err != nil {
@@ -37,8 +36,8 @@ func Main() []string {
 	return []string{self, mark}
 }
 
-// Serve is the work of a worker, for commands that are one: it answers the program that
-// started the process, and returns.
+// Serve does the work of a worker, for commands that are one: it reads the request of the program
+// that started the process, answers it, and returns.
 func Serve() error {
 	yield()
 	return child.Serve("worker", func(data []byte) []byte {

@@ -13,8 +13,8 @@ import (
 // protocol is the version of what goes between a program and its workers.
 const protocol = 2
 
-// request asks a worker for a compilation. Options' values are of the types that
-// plugins take, which gob knows.
+// request asks a worker for a compilation. Options' values are of the types that plugins take,
+// which gob knows.
 type request struct {
 	Protocol int
 	Plugin   string
@@ -36,8 +36,8 @@ type request struct {
 type answer struct {
 	Protocol int
 	Record   pjrt.ExecutableRecord
-	// One of these is set where there is no program; Text is any other error, of this
-	// Kind, and Unsupported says that it matches errors.ErrUnsupported.
+	// One of these is set where there is no program; Text is any other error, of this Kind, and
+	// Unsupported says that it matches errors.ErrUnsupported.
 	Error       *pjrt.Error
 	Compile     *pjrt.CompileError
 	Text        string

@@ -16,37 +16,36 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Options configure a Compiler. The zero value works where the command tpustrategy is
-// on $PATH.
+// Options configure a Compiler. The zero value works where the command tpustrategy is on $PATH.
 type Options struct {
-	// Command is the worker's program and its arguments: what [Main] returns, or those
-	// of another program that calls [Serve]. Nil is `tpustrategy compile-worker`.
+	// Command is the worker's program and its arguments: those that [Main] returns, or those of
+	// another program that calls [Serve]. Nil is `tpustrategy compile-worker`.
 	Command []string
-	// Timeout ends a compilation that takes longer; 0 does not.
+	// Timeout ends a compilation that takes longer; 0 lets it take any time.
 	Timeout time.Duration
-	// MemoryBytes bounds the memory that a worker writes to; 0 does not. A compiler that
-	// needs more ends its process, which is an [*Error]. Linux only.
+	// MemoryBytes bounds the memory that a worker writes to; 0 is no bound. A compiler that needs
+	// more ends its process, which is an [*Error]. Linux only.
 	MemoryBytes int64
-	// Parallel is the number of workers that run at a time, further compilations wait;
-	// 0 is the number of processors.
+	// Parallel is the number of workers that run at a time; further compilations wait. 0 is the
+	// number of processors.
 	Parallel int
 	// Env are settings "NAME=value" for the workers, over this process's environment.
 	Env []string
-	// PluginCheck is for the worker's [pjrt.Open].
+	// PluginCheck says which plugin files the worker trusts; see [pjrt.Open].
 	PluginCheck pjrt.OpenOptions
-	// Logger receives a line for each compilation (debug) and for each worker that gave
-	// no answer (warn); nil discards.
+	// Logger receives a line for each compilation (debug) and for each worker that gave no answer
+	// (warn); nil discards.
 	Logger *slog.Logger
 }
 
-// Compiler compiles in workers. It is safe for concurrent use and has no Close.
+// Compiler compiles in worker processes. It is safe for concurrent use and has no Close.
 type Compiler struct {
 	opts  Options
 	turns chan struct{}
 }
 
-// New returns a compiler. It starts nothing yet. An [*Error] with NotStarted says that
-// there is no program to start.
+// New returns a compiler. It starts nothing yet. If there is no program to start, the error is an
+// [*Error] with NotStarted.
 func New(o Options) (*Compiler, error) {
 	if o.Command == nil {
 		path, err := exec.LookPath("tpustrategy")
@@ -68,9 +67,9 @@ func New(o Options) (*Compiler, error) {
 	return &Compiler{opts: o, turns: make(chan struct{}, o.Parallel)}, nil
 }
 
-// Compile compiles a program for the client's devices in a worker, and loads it here.
-// The executable is the caller's to Close, and keeps its serialized form. ctx ends the
-// worker. Errors are [*Error] and those of [pjrt.Client.Compile].
+// Compile compiles a program for the client's devices in a worker, and loads it here. The
+// executable is the caller's to Close, and keeps its serialized form. ctx ends the worker. Errors
+// are [*Error] and those of [pjrt.Client.Compile].
 func (c *Compiler) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	r := request{Plugin: client.Plugin().Path(), Program: program, Options: opts}
 	if client.PlatformName() == "cpu" {
@@ -95,10 +94,9 @@ func (c *Compiler) Compile(ctx context.Context, client *pjrt.Client, program pjr
 	return client.Load(ctx, record.Serialized, pjrt.LoadOptions{Keep: true})
 }
 
-// CompileTopology compiles a program ahead of time in a worker, by the plugin that
-// describes the topology. The executable answers from what the worker found out: see
-// [pjrt.ExecutableRecord]. ctx ends the worker. Errors are [*Error] and those of
-// [pjrt.Plugin.Compile].
+// CompileTopology compiles a program ahead of time in a worker, by the plugin that describes the
+// topology. The executable tells what the worker found out: see [pjrt.ExecutableRecord]. ctx ends
+// the worker. Errors are [*Error] and those of [pjrt.Plugin.Compile].
 func (c *Compiler) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 	r := request{Plugin: topology.PluginPath(), Program: program, Options: opts}
 	if options, ok := topology.Options(); ok {
@@ -156,8 +154,8 @@ func (c *Compiler) compile(ctx context.Context, platform string, r request) (pjr
 	return a.Record, nil
 }
 
-// besideTPU is what libtpu reads as a worker loads it: the parent may have it loaded
-// too, and the worker does not look for devices.
+// besideTPU is what libtpu reads as a worker loads it: the parent may have it loaded too, and the
+// worker does not look for devices.
 var besideTPU = []string{"ALLOW_MULTIPLE_LIBTPU_LOAD=1", "TPU_SKIP_MDS_QUERY=1", "TPU_ACCELERATOR_TYPE=v5litepod-8", "TPU_WORKER_HOSTNAMES=localhost", "TPU_WORKER_ID=0"}
 
 // environ is the environment of a worker. Of a name that is there twice the last holds.

@@ -28,8 +28,8 @@ func (s *starter) resolve(ctx context.Context) (*clusterresolver.Cluster, error)
 	return &c, nil
 }
 
-// checkEnvironment holds the environment against the metadata: resolvers do so with
-// what they read, this does it for a cluster from elsewhere too.
+// checkEnvironment holds the environment against the metadata: resolvers do so with what they read,
+// this does it for a cluster from elsewhere too.
 func (s *starter) checkEnvironment(ctx context.Context) ([]clusterresolver.Finding, error) {
 	env, err := clusterresolver.ReadEnvironment(getenvOf(s.opts))
 	if err != nil {
@@ -67,8 +67,8 @@ func getenvOf(o Options) func(string) string {
 	return os.Getenv
 }
 
-// workers are the cluster's tasks that have devices, in order: the workers, or, in
-// a cluster without any, the tasks of this process's own job.
+// workers are the cluster's tasks that have devices, in order: the workers, or, in a cluster
+// without any, the tasks of this process's own job.
 func (s *starter) workers() []Host {
 	if s.cluster == nil {
 		return nil
@@ -106,16 +106,17 @@ func (s *starter) host(process int) Host {
 	return Host{Task: clusterresolver.Task{Type: clusterresolver.JobWorker, ID: process}}
 }
 
-// CountError is another number of devices, chips or processes than the cluster
+// CountError reports that there are more or fewer devices, chips or processes than the cluster
 // promises.
 type CountError struct {
-	// What is counted: "processes", "chips of this process" or "devices of this
-	// process".
-	What       string
+	// What says what is counted: "processes", "chips of this process" or "devices of this process".
+	What string
+	// Seen is the number that was found, and Want the number that the cluster promises.
 	Seen, Want int
-	// Source says where the expectation comes from.
+	// Source says where the promise comes from.
 	Source string
-	Hint   string
+	// Hint says what to do.
+	Hint string
 }
 
 // Error returns a text such as "3 processes, but the cluster says 4; hint".
@@ -151,9 +152,9 @@ func (s *starter) checkCounts(sys *System) error {
 	return nil
 }
 
-// checkChips holds this process's devices against the chips and the devices that it
-// was told of. A number that was only inferred, from the type of the accelerator, is
-// a warning: the devices that are there are right.
+// checkChips holds this process's devices against the chips and the devices that it was told of. A
+// number that was only inferred, from the type of the accelerator, is a warning: the devices that
+// are there are right.
 func (s *starter) checkChips(sys *System, source string) error {
 	const hint = "see TPU_VISIBLE_CHIPS and TPU_CHIPS_PER_PROCESS_BOUNDS, and the machine for a chip that failed"
 	devices, chips := 0, map[[3]int]bool{}

@@ -9,12 +9,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// topologyOf builds the topology of TPU devices from their coordinates: "coords"
-// are the chip's x, y, z and "core_on_chip" the core.
+// topologyOf builds the topology of TPU devices from their coordinates: "coords" are the chip's x,
+// y, z and "core_on_chip" the core.
 //
-// Several slices have the same coordinates and differ in "slice_index". They
-// stand side by side along x, the axis that a block of logical devices takes
-// last: a replica stays within a slice as long as it fits into one.
+// Several slices have the same coordinates and differ in "slice_index". They stand side by side
+// along x, the axis that a block of logical devices takes last: a replica stays within a slice as
+// long as it fits into one.
 func topologyOf(name string, devices []*pjrt.DeviceDescription) (tpu.Topology, error) {
 	type placed struct {
 		process, id, slice int

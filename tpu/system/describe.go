@@ -15,37 +15,35 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// DescribeOptions say how to describe a slice that is not at hand. The zero value
-// is what Cloud TPU gives by default.
+// DescribeOptions say how to describe a slice that is not at hand. The zero value is what Cloud TPU
+// gives by default.
 type DescribeOptions struct {
-	// Plugin is the path of libtpu. If empty, it is looked for as [pjrt.Find]
-	// says.
+	// Plugin is the path of libtpu. If empty, it is looked for as [pjrt.Find] says.
 	Plugin string
-	// PluginCheck says whose plugin files are trusted, and the plugin's hash if it is
-	// to be a certain one; see [pjrt.Inspect].
+	// PluginCheck says whose plugin files are trusted, and which hash the plugin must have, if any;
+	// see [pjrt.Inspect].
 	PluginCheck pjrt.OpenOptions
-	// Slices is the number of equal slices joined by the data-center network; 0
-	// is what the name says, or 1.
+	// Slices is the number of equal slices joined by the data-center network; 0 is what the name
+	// says, or 1.
 	Slices int
-	// Wrap says along which of x, y and z the interconnect closes to a ring. If
-	// nil, it is what Cloud TPU builds: see [CloudWrap].
+	// Wrap says along which of x, y and z the interconnect closes to a ring. If nil, it is what
+	// Cloud TPU builds: see [CloudWrap].
 	Wrap *[3]bool
-	// Options are handed to the plugin as they are, over those that follow from
-	// the fields above.
+	// Options are handed to the plugin as they are, over those that follow from the fields above.
 	Options map[string]any
-	// KeepEnvironment leaves the process's environment as it is on a machine
-	// without a TPU, where Describe sets otherwise what libtpu reads.
+	// KeepEnvironment leaves the process's environment as it is. Without it, Describe sets the
+	// variables that libtpu reads on a machine without a TPU.
 	KeepEnvironment bool
 	// Getenv reads the environment for the plugin search; nil is os.Getenv.
 	Getenv func(string) string
-	// Logger receives a line when the slice is described, and one with the
-	// variables that Describe has set; nil discards.
+	// Logger receives a line when the slice is described, and one with the variables that Describe
+	// has set; nil discards.
 	Logger *slog.Logger
 }
 
-// Slice is a described slice of TPUs that need not be at hand: where its devices
-// are, and the plugin that can compile for them. It owns plugin memory until
-// Close; what its methods return stays valid. It is safe for concurrent use.
+// Slice is a described slice of TPUs that need not be at hand: where its devices are, and the
+// plugin that can compile for them. It owns plugin memory until Close; what its methods return
+// stays valid. It is safe for concurrent use.
 type Slice struct {
 	plugin   *pjrt.Plugin
 	handle   *pjrt.Topology
@@ -53,32 +51,33 @@ type Slice struct {
 	facts    SliceFacts
 }
 
-// SliceFacts are what is known of a described slice, as data.
+// SliceFacts holds what is known of a described slice, as data.
 type SliceFacts struct {
 	// Name is the name in canonical form, such as "v5e:4x4" or "2x v5e:4x4".
 	Name string `json:"name"`
 	// Accelerator is the type as Cloud TPU names it, such as "v5litepod-16".
 	Accelerator string `json:"accelerator"`
-	Slices      int    `json:"slices"`
+	// Slices is the number of equal slices that are joined.
+	Slices int `json:"slices"`
 	// Kind is the plugin's name of the devices, such as "TPU v5 lite".
-	Kind           string `json:"kind"`
-	Chips          int    `json:"chips"`
-	Hosts          int    `json:"hosts"`
-	Devices        int    `json:"devices"`
-	DevicesPerChip int    `json:"devices_per_chip"`
-	// HBMBytes is the memory of one device that programs can use, as the plugin
-	// says.
+	Kind string `json:"kind"`
+	// Chips, Hosts and Devices count the chips, the machines and the devices of all slices.
+	Chips   int `json:"chips"`
+	Hosts   int `json:"hosts"`
+	Devices int `json:"devices"`
+	// DevicesPerChip is the number of devices that the runtime makes of a chip.
+	DevicesPerChip int `json:"devices_per_chip"`
+	// HBMBytes is the memory of one device that programs can use, in bytes, as the plugin says.
 	HBMBytes int64 `json:"hbm_bytes"`
-	// PeakFLOPS is the peak of one device in bfloat16 operations a second, from
-	// [tpu.Generations].
+	// PeakFLOPS is the peak of one device in bfloat16 operations a second, from [tpu.Generations].
 	PeakFLOPS float64 `json:"peak_flops"`
-	// HBMBandwidth is the published rate of one device's memory in bytes a
-	// second, from [tpu.Generations].
+	// HBMBandwidth is the published rate of one device's memory in bytes a second, from
+	// [tpu.Generations].
 	HBMBandwidth float64 `json:"hbm_bandwidth"`
-	// Wrap says along which axes the interconnect closes to a ring, and Twist
-	// whether it is twisted as it does.
-	Wrap  [3]bool `json:"wrap"`
-	Twist bool    `json:"twist"`
+	// Wrap says along which axes the interconnect closes to a ring.
+	Wrap [3]bool `json:"wrap"`
+	// Twist says whether the ring is twisted as it closes.
+	Twist bool `json:"twist"`
 	// Plugin is the plugin's version text.
 	Plugin string `json:"plugin"`
 }
@@ -86,9 +85,9 @@ type SliceFacts struct {
 // joined is a number of slices before a name, as in "2x v5e-256".
 var joined = regexp.MustCompile(`^([0-9]{1,4})\s*x\s+(.*)$`)
 
-// ParseSlices reads the name of a slice or of several: what
-// [tpu.ParseAccelerator] reads, with a number of slices before it if there are
-// more than one, as in "2x v5e-256". Problems are [*tpu.AcceleratorError] values.
+// ParseSlices reads the name of a slice or of several equal slices: a name that
+// [tpu.ParseAccelerator] reads, with a number of slices before it if there are more than one, as in
+// "2x v5e-256". A wrong name gives a [*tpu.AcceleratorError].
 func ParseSlices(name string) (slices int, a tpu.Accelerator, err error) {
 	slices = 1
 	text := strings.TrimSpace(name)
@@ -103,12 +102,11 @@ func ParseSlices(name string) (slices int, a tpu.Accelerator, err error) {
 	return slices, a, err
 }
 
-// CloudWrap says along which axes Cloud TPU closes a slice's interconnect to
-// rings: a three-dimensional slice whose sizes are all multiples of 4 is a torus;
-// in two dimensions an axis is a ring where it is as long as a pod's, 16 chips for
-// v5e and v6e, and for v2 and v3 the whole pod is a torus. Sources: the Cloud TPU
-// documentation, "TPU configurations", and the public table of slices in
-// AI-Hypercomputer/maxtext.
+// CloudWrap says along which axes Cloud TPU closes a slice's interconnect to rings: a
+// three-dimensional slice whose sizes are all multiples of 4 is a torus; in two dimensions an axis
+// is a ring where it is as long as a pod's, 16 chips for v5e and v6e, and for v2 and v3 the whole
+// pod is a torus. Sources: the Cloud TPU documentation, "TPU configurations", and the public table
+// of slices in AI-Hypercomputer/maxtext.
 func CloudWrap(a tpu.Accelerator) (wrap [3]bool) {
 	shape, g := a.Shape(), a.Generation()
 	switch g.Name {
@@ -124,32 +122,30 @@ func CloudWrap(a tpu.Accelerator) (wrap [3]bool) {
 	return [3]bool{torus, torus, torus}
 }
 
-// maxDevices bounds the devices of all slices together: several times what jobs
-// use, and a minute of libtpu's time.
+// maxDevices bounds the devices of all slices together: several times what jobs use, and a minute
+// of libtpu's time.
 const maxDevices = 1 << 17
 
-// Describe describes a slice by name, through libtpu, without any TPU: "v5p:4x4x4",
-// an accelerator type such as "v5litepod-16" with Cloud TPU's default shape, or
-// several slices, "2x v5e-256". It takes milliseconds, most of it to load libtpu.
+// Describe describes a slice by name, through libtpu, without any TPU: "v5p:4x4x4", an accelerator
+// type such as "v5litepod-16" with Cloud TPU's default shape, or several slices, "2x v5e-256". It
+// takes milliseconds, most of it to load libtpu.
 //
-// The devices are those of the real runtime: v4 and v5p have one for each chip,
-// which joins its two cores (megacore), v2, v3 and tpu7x one for each core.
+// The devices are those of the real runtime: v4 and v5p have one for each chip, which joins its two
+// cores (megacore), v2, v3 and tpu7x one for each core.
 //
-// libtpu reads its environment as it is loaded. On a machine that shows no sign of a
-// TPU (no /dev/accel*, no /dev/vfio/*, no such device on the PCI bus) Describe sets,
-// in the environment of this process and only where nothing is set, TPU_SKIP_MDS_QUERY=1,
-// TPU_ACCELERATOR_TYPE, TPU_WORKER_HOSTNAMES=localhost and TPU_WORKER_ID=0, as libtpu
-// would ask the network for minutes otherwise, and ALLOW_MULTIPLE_LIBTPU_LOAD=1, so
-// that several programs can compile side by side. Logger is told of them. Call
-// Describe before other goroutines of the program read or change the environment
-// through C. A machine with a TPU keeps its environment.
+// libtpu reads its environment as it is loaded. On a machine that shows no sign of a TPU (no
+// /dev/accel*, no /dev/vfio/*, no such device on the PCI bus) Describe sets, in the environment of
+// this process and only where nothing is set, TPU_SKIP_MDS_QUERY=1, TPU_ACCELERATOR_TYPE,
+// TPU_WORKER_HOSTNAMES=localhost and TPU_WORKER_ID=0, as libtpu would ask the network for minutes
+// otherwise, and ALLOW_MULTIPLE_LIBTPU_LOAD=1, so that several programs can compile side by side.
+// Logger is told of them. Call Describe before other goroutines of the program read or change the
+// environment through C. A machine with a TPU keeps its environment.
 //
-// libtpu aborts the process for some programs that it cannot compile: compile in a
-// process of its own what must not take others down.
+// libtpu aborts the process for some programs that it cannot compile: compile in a process of its
+// own what must not take others down.
 //
-// Errors: [*tpu.AcceleratorError] for a name of no slice that exists,
-// [*pjrt.FindError] without libtpu, [ErrMetadataQuery], [*pjrt.PluginError],
-// [*pjrt.Error] from libtpu.
+// Errors: [*tpu.AcceleratorError] for a name of no slice that exists, [*pjrt.FindError] without
+// libtpu, [ErrMetadataQuery], [*pjrt.PluginError], [*pjrt.Error] from libtpu.
 func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, error) {
 	start := time.Now()
 	wrong := func(cause error) error { return &errkind.Fault{Op: "system: describe", Subject: name, Err: cause} }
@@ -259,7 +255,7 @@ func (s *Slice) read(slices int, a tpu.Accelerator) error {
 	return nil
 }
 
-// Topology returns where the devices are.
+// Topology returns where the devices of the slice are.
 func (s *Slice) Topology() tpu.Topology { return s.topology }
 
 // Facts returns what is known of the slice.
@@ -279,7 +275,7 @@ func (s *Slice) Compile(ctx context.Context, program pjrt.Program, opts pjrt.Com
 	return s.plugin.Compile(ctx, s.handle, program, opts)
 }
 
-// Fingerprint is equal for equal slices of one plugin version.
+// Fingerprint returns a number that is equal for equal slices of one plugin version.
 func (s *Slice) Fingerprint() (uint64, error) {
 	if s.handle == nil {
 		return 0, errZero

@@ -211,8 +211,8 @@ func FuzzParseSlices(f *testing.F) {
 	})
 }
 
-// libtpu is the path of libtpu. Without it a test is skipped, unless the
-// environment asks for ahead-of-time compilation with TPUSTRATEGY_AOT=1.
+// libtpu is the path of libtpu. Without it a test is skipped, unless the environment asks for
+// ahead-of-time compilation with TPUSTRATEGY_AOT=1.
 func libtpu(t testing.TB) string {
 	t.Helper()
 	if os.Getenv("TPUSTRATEGY_AOT") != "1" {

@@ -1,5 +1,5 @@
-// Package system opens the devices that a strategy runs on: a PJRT plugin, a
-// client and the topology of its devices, as one object with one Close.
+// Package system opens the devices that a strategy runs on: a PJRT plugin, a client and the
+// topology of its devices, as one object with one Close.
 //
 //	sys, err := system.Open(ctx, system.Options{CPUDevices: 8})
 //	if err != nil { ... }
@@ -7,17 +7,16 @@
 //
 // The zero Options mean the TPU of a Cloud TPU VM: libtpu is looked for (see
 // [github.com/tpustrategy/tpustrategy/pjrt.Find]) and the topology is read from the devices'
-// coordinates. With CPUDevices set, the XLA CPU plugin makes that many devices,
-// and the topology is a given or a default grid, since CPU devices have none.
+// coordinates. With CPUDevices set, the XLA CPU plugin makes that many devices, and the topology is
+// a given or a default grid, since CPU devices have none.
 //
-// Which plugin is used is never a guess: a plugin that is named and missing is an
-// error, not a reason to take another.
+// Which plugin is used is never a guess: a plugin that is named and missing is an error, not a
+// reason to take another.
 //
 // # Start-up on many hosts
 //
-// Every host of a slice runs the same program. Given a resolver, [Open] finds out
-// which hosts there are, holds the environment against the metadata, and counts
-// the devices against the cluster:
+// Every host of a slice runs the same program. Given a resolver, [Open] finds out which hosts there
+// are, holds the environment against the metadata, and counts the devices against the cluster:
 //
 //	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 //	defer cancel()
@@ -28,24 +27,23 @@
 //		Logger:   slog.Default(),
 //	})
 //
-// A TPU's client waits until all hosts are up, and the plugin cannot be
-// interrupted. Open ends at ctx's deadline all the same, with a [*StartError] that
-// names the step and the hosts that do not answer. A TPU that another process has
-// is a [*LockedError], which names the process. [System.Shutdown] closes within a
-// deadline.
+// A TPU's client waits until all hosts are up, and the plugin cannot be interrupted. Open ends at
+// ctx's deadline all the same, with a [*StartError] that names the step and the hosts that do not
+// answer. A TPU that another process has is a [*LockedError], which names the process.
+// [System.Shutdown] closes within a deadline.
 //
-// [New] makes a system over a [Runtime] that is not a plugin's, or not all of one:
-// that is how several processes are simulated on one CPU client.
+// [New] makes a system over a [Runtime] that is not a plugin's, or not all of one: that is how
+// several processes are simulated on one CPU client.
 //
 // # Slices that are not at hand
 //
-// [Describe] asks libtpu for the devices of a slice by name, such as "v5p:4x4x4",
-// with no TPU anywhere. The [Slice] compiles programs for it; a strategy over one
-// traces and compiles steps that only such a slice can run. On a machine without a
-// TPU Describe sets the environment that libtpu wants there.
+// [Describe] asks libtpu for the devices of a slice by name, such as "v5p:4x4x4", with no TPU
+// anywhere. The [Slice] compiles programs for it; a strategy over one traces and compiles steps
+// that only such a slice can run. On a machine without a TPU Describe sets the environment that
+// libtpu wants there.
 //
 // # Ownership
 //
-// A System owns its client. Close strategies before it; Close then fails, naming
-// what is open, rather than pull devices away from buffers.
+// A System owns its client. Close strategies before it; Close then fails, naming what is open,
+// rather than pull devices away from buffers.
 package system

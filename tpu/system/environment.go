@@ -13,10 +13,10 @@ import (
 // setting is a variable that libtpu reads as it is loaded.
 type setting struct{ name, value string }
 
-// withoutTPU are the variables by which libtpu does not look for a TPU: without
-// them it asks the metadata server of a cloud for minutes which machine this is, and
-// keeps other processes from loading it by a lock that is for machines with a TPU.
-// The accelerator type is read and not used: a topology is described by its name.
+// withoutTPU are the variables by which libtpu does not look for a TPU: without them it asks the
+// metadata server of a cloud for minutes which machine this is, and keeps other processes from
+// loading it by a lock that is for machines with a TPU. The accelerator type is read and not used:
+// a topology is described by its name.
 func withoutTPU(a tpu.Accelerator) []setting {
 	return []setting{
 		{skipMetadata, "1"},
@@ -30,13 +30,12 @@ func withoutTPU(a tpu.Accelerator) []setting {
 // skipMetadata is the variable without which libtpu asks the metadata server.
 const skipMetadata = "TPU_SKIP_MDS_QUERY"
 
-// settingUp keeps one goroutine from changing the environment while another has
-// libtpu loaded: it holds no state.
+// settingUp keeps one goroutine from changing the environment while another has libtpu loaded: it
+// holds no state.
 var settingUp sync.Mutex
 
-// prepare sets what libtpu reads and nobody has set, on a machine without a TPU. It
-// is the one place where this module writes to the environment, see
-// docs/rationale.md.
+// prepare sets what libtpu reads and nobody has set, on a machine without a TPU. It is the one
+// place where this module writes to the environment, see docs/rationale.md.
 func prepare(host hostFiles, a tpu.Accelerator, opts DescribeOptions) error {
 	if host.mayHaveTPU() {
 		return nil

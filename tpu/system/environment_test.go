@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// asProgram marks a process that TestMain makes a program: it describes the slice
-// of that name, says so, and holds it until its input ends.
+// asProgram marks a process that TestMain makes a program: it describes the slice of that name,
+// says so, and holds it until its input ends.
 const asProgram = "TPUSTRATEGY_TEST_DESCRIBE"
 
 func TestMain(m *testing.M) {

@@ -13,15 +13,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Holder is a process that has the TPU.
+// Holder is a process that holds the TPU.
 type Holder struct {
+	// PID is the process's id.
 	PID int
-	// Command is its command line, cut to a line; "" if it cannot be read.
+	// Command is the process's command line, cut to a line; "" if it cannot be read.
 	Command string
-	// Holds are the files by which it is known: TPU devices, the lock file.
+	// Holds are the files that the process has open: TPU devices, the lock file.
 	Holds []string
 }
 
+// String returns a text such as `process 30 ("python3 train.py") has /dev/accel0 open`.
 func (h Holder) String() string {
 	text := fmt.Sprintf("process %d", h.PID)
 	if h.Command != "" {
@@ -30,10 +32,10 @@ func (h Holder) String() string {
 	return text + " has " + strings.Join(h.Holds, ", ") + " open"
 }
 
-// LockedError is a TPU that another process has. One process at a time can use a
-// host's TPU.
+// LockedError reports that another process holds the TPU. One process at a time can use the TPU of
+// a machine.
 type LockedError struct {
-	// Holders are the processes that have it, as far as this one may see them.
+	// Holders are the processes that hold it, as far as this process may see them.
 	Holders []Holder
 	// LockFile is libtpu's lock file, if it exists.
 	LockFile string
@@ -57,9 +59,10 @@ func (e *LockedError) Error() string {
 	return errkind.Text("the TPU is in use", strings.Join(holders, ", "), e.Err, "end it with kill "+strings.Join(pids, " ")+", or wait for it")
 }
 
-// Kind is FailedPreconditionError: the other process has to end.
+// Kind returns FailedPreconditionError: the other process has to end first.
 func (*LockedError) Kind() errkind.Kind { return errkind.FailedPreconditionError }
 
+// Unwrap returns what libtpu said.
 func (e *LockedError) Unwrap() error { return e.Err }
 
 // hostFiles are the files of a host that tell of its TPU and of who has it.
@@ -111,8 +114,7 @@ func (h hostFiles) holders() []Holder {
 	return out
 }
 
-// holds are the TPU's files that a process has open. Other users' processes cannot
-// be looked into.
+// holds are the TPU's files that a process has open. Other users' processes cannot be looked into.
 func (h hostFiles) holds(dir string) []string {
 	fds, err := os.ReadDir(filepath.Join(dir, "fd"))
 	if err != nil {

@@ -13,55 +13,52 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Options say which devices to open. The zero value opens the TPU of this
-// machine.
+// Options say which devices to open. The zero value opens the TPU of this machine.
 type Options struct {
 	// CPUDevices, if positive, opens the XLA CPU plugin with that many devices.
 	CPUDevices int
-	// MeshShape is the grid [x, y, z, core] that the CPU devices form, in the
-	// order of their ids; its product is CPUDevices. If nil, it is
-	// [CPUDevices/2, 1, 1, 2], or [CPUDevices, 1, 1, 1] for an odd number.
+	// MeshShape is the grid [x, y, z, core] that the CPU devices form, in the order of their ids;
+	// its product is CPUDevices. If nil, it is [CPUDevices/2, 1, 1, 2], or [CPUDevices, 1, 1, 1]
+	// for an odd number.
 	MeshShape []int
-	// Plugin is the path of the plugin's shared library. If empty, it is looked
-	// for as [pjrt.Find] says, and one for a TPU is opened only where there are
-	// signs of a TPU.
+	// Plugin is the path of the plugin's shared library. If empty, it is looked for as [pjrt.Find]
+	// says, and one for a TPU is opened only where there are signs of a TPU.
 	Plugin string
-	// PluginCheck says whose plugin files are trusted, and the plugin's hash if it is
-	// to be a certain one; see [pjrt.Inspect].
+	// PluginCheck says whose plugin files are trusted, and which hash the plugin must have, if any;
+	// see [pjrt.Inspect].
 	PluginCheck pjrt.OpenOptions
 	// ClientOptions are handed to the plugin as they are.
 	ClientOptions map[string]any
-	// Getenv reads the environment for the plugin search and the check of the
-	// cluster; nil is os.Getenv.
+	// Getenv reads the environment for the plugin search and the check of the cluster; nil is
+	// os.Getenv.
 	Getenv func(string) string
 
-	// Resolver finds out which hosts share the slice, and Cluster is what one has
-	// found; at most one is given. Then the environment is checked, the devices
-	// are counted against the cluster, and errors name hosts. With neither,
-	// nothing is expected.
+	// Resolver finds out which processes share the slice, as a TPUClusterResolver does in
+	// TensorFlow. Then the environment is checked, the devices are counted against the cluster, and
+	// errors name the processes that are missing. Without Resolver and Cluster nothing is expected.
 	Resolver clusterresolver.Resolver
-	Cluster  *clusterresolver.Cluster
-	// Metadata is asked for what the environment is checked against; nil checks
-	// the environment by itself.
+	// Cluster is what a resolver has found already; it is given in place of Resolver.
+	Cluster *clusterresolver.Cluster
+	// Metadata reads what the environment is checked against; nil checks the environment by itself.
 	Metadata *clusterresolver.MetadataClient
-	// AllowFindings starts in spite of findings that a job would hang or compute
-	// wrongly with; they are logged. A resolver that checks refuses by itself, see
+	// AllowFindings starts in spite of findings with which a job would hang or compute wrongly;
+	// they are logged. A resolver that checks the environment itself refuses all the same, see
 	// [clusterresolver.SliceOptions].
 	AllowFindings bool
-	// Connect opens the devices in the place of a plugin, such as those of a
-	// simulated host. A runtime with a method Topology() tpu.Topology says where
-	// they are; otherwise that is found out as for a plugin's.
+	// Connect opens the devices in the place of a plugin, such as those of a simulated process. A
+	// runtime with a method Topology() tpu.Topology says where they are; otherwise that is found
+	// out as it is for a plugin's.
 	Connect func(ctx context.Context) (Runtime, error)
-	// Dial opens the connections by which a failed start-up finds out which hosts
-	// are missing; nil is a [net.Dialer]'s.
+	// Dial opens the connections by which a failed start-up finds out which processes are missing;
+	// nil is a [net.Dialer]'s.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Logger receives a line for each step of the start-up; nil discards.
 	Logger *slog.Logger
 }
 
-// maxCPUDevices bounds the devices that the CPU plugin is asked for: it makes threads
-// and memory for each.
+// maxCPUDevices bounds the devices that the CPU plugin is asked for: it makes threads and memory
+// for each.
 const maxCPUDevices = 1 << 14
 
 // optionError is the error of options that make no sense.
@@ -76,21 +73,21 @@ type opened struct {
 	found   pjrt.Found
 }
 
-// Open starts up in steps, each of which is logged: it resolves the cluster and
-// checks the environment, if the options name a cluster; finds and opens the
-// plugin; creates the client, which on a slice waits for all hosts; reads the
-// topology; and holds the devices against the cluster.
+// Open opens the devices of this process, as TensorFlow's tf.tpu.experimental.initialize_tpu_system
+// does. It starts up in steps, each of which is logged: it resolves the cluster and checks the
+// environment, if the options name a cluster; finds and opens the plugin; creates the client, which
+// on a slice waits for all processes; reads the topology; and holds the devices against the
+// cluster.
 //
-// Open blocks until the devices are ready or ctx ends. A plugin's call that does
-// not return is left behind, so that Open ends by ctx's deadline all the same.
+// Open blocks until the devices are ready or ctx ends. A plugin's call that does not return is left
+// behind, so that Open ends by ctx's deadline all the same.
 //
-// Errors are a [*StartError], which names the step and the hosts that are missing,
+// A step that fails gives a [*StartError], which names the step and the processes that are missing,
 // with one of these inside: an error of the resolver; [*clusterresolver.CheckError];
-// [*pjrt.FindError] when no plugin is found; [ErrNoTPU] when it is for a TPU that
-// this machine does not have; [*LockedError] when another process
-// has the TPU; [*pjrt.PluginError] when the plugin cannot be opened; [*pjrt.Error]
-// from the plugin itself; [*tpu.TopologyError] for a mesh that does not fit;
-// [*CountError]; ctx's error.
+// [*pjrt.FindError] when no plugin is found; [ErrNoTPU] when the plugin is for a TPU that this
+// machine does not have; [*LockedError] when another process holds the TPU; [*pjrt.PluginError]
+// when the plugin cannot be opened; [*pjrt.Error] from the plugin itself; [*tpu.TopologyError] for
+// a mesh that does not fit; [*CountError]; the cause of ctx's end.
 func Open(ctx context.Context, opts Options) (*System, error) {
 	if opts.CPUDevices < 0 {
 		return nil, optionError("open", fmt.Sprintf("%d CPU devices", opts.CPUDevices), "give a positive number, or 0 for the TPU")

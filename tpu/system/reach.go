@@ -13,17 +13,16 @@ import (
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 )
 
-// probeTimeout bounds the question which hosts are missing, once a start-up has
-// failed.
+// probeTimeout bounds the question which hosts are missing, once a start-up has failed.
 const probeTimeout = 2 * time.Second
 
 // reach is what came of asking the other hosts.
 type reach struct {
-	// missing are those that are known to be: their names are not known, or they take
-	// no connection where others do.
+	// missing are those that are known to be: their names are not known, or they take no connection
+	// where others do.
 	missing []Host
-	// asked is their number; unknown says that none took a connection, so that
-	// nothing follows from it, and sample is what one of them said.
+	// asked is their number; unknown says that none took a connection, so that nothing follows from
+	// it, and sample is what one of them said.
 	asked   int
 	unknown bool
 	sample  Host
@@ -41,8 +40,8 @@ func (r reach) hint() string {
 	return ""
 }
 
-// reach asks the other workers for a connection. The TPU runtime listens while it
-// waits for the slice.
+// reach asks the other workers for a connection. The TPU runtime listens while it waits for the
+// slice.
 func (s *starter) reach(ctx context.Context) (r reach) {
 	dial := s.opts.Dial
 	if dial == nil {
@@ -85,8 +84,8 @@ func (s *starter) reach(ctx context.Context) (r reach) {
 	return r
 }
 
-// connect tries the addresses in order, and answers the first one's error if none
-// takes the connection.
+// connect tries the addresses in order, and answers the first one's error if none takes the
+// connection.
 func connect(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error), addresses []string) error {
 	var first error
 	for _, address := range addresses {
@@ -100,11 +99,10 @@ func connect(ctx context.Context, dial func(ctx context.Context, network, addres
 	return first
 }
 
-// runtimeAddresses are where the TPU runtime of each worker may listen: at the
-// addresses of TPU_PROCESS_ADDRESSES, or at the port of TPU_PROCESS_PORT, 8471
-// without it, of each host. An address of the cluster that has another port than
-// TensorFlow's default may be the runtime's too, as where a resolver has read the
-// process addresses.
+// runtimeAddresses are where the TPU runtime of each worker may listen: at the addresses of
+// TPU_PROCESS_ADDRESSES, or at the port of TPU_PROCESS_PORT, 8471 without it, of each host. An
+// address of the cluster that has another port than TensorFlow's default may be the runtime's too,
+// as where a resolver has read the process addresses.
 func (s *starter) runtimeAddresses() [][]string {
 	workers := s.workers()
 	out := make([][]string, len(workers))

@@ -8,8 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Runtime is what a System runs on, as one process sees it: a PJRT client, or
-// what stands for one. Its methods are safe for concurrent use.
+// Runtime is what a System runs on, as one process sees it: a PJRT client, or a stand-in for one.
+// Its methods are safe for concurrent use.
 type Runtime interface {
 	// PlatformName is the plugin's, "cpu" or "tpu".
 	PlatformName() string
@@ -17,8 +17,8 @@ type Runtime interface {
 	Devices() []*pjrt.Device
 	// Addressable reports whether this process can use the device of an id.
 	Addressable(id int) bool
-	// BufferFromHost and RefillFromHost copy a tensor to a device of this
-	// process; see [pjrt.Client].
+	// BufferFromHost and RefillFromHost copy a tensor to a device of this process; see
+	// [pjrt.Client].
 	BufferFromHost(ctx context.Context, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device) (*pjrt.Buffer, error)
 	RefillFromHost(ctx context.Context, into *pjrt.Buffer, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device) error
 	// Compile compiles a program for devices of any processes.
@@ -27,15 +27,14 @@ type Runtime interface {
 	Close() error
 }
 
-// Executable is a compiled program as one process sees it. A client's
-// [pjrt.LoadedExecutable] is one; others tell what they run by a method Loaded, see
-// [Loaded].
+// Executable is a compiled program as one process sees it. A client's [pjrt.LoadedExecutable] is an
+// Executable; others give the LoadedExecutable that they run by a method Loaded, see [Loaded].
 type Executable interface {
-	// AddressableDevices are this process's devices of the program: element d is
-	// the device of args[d] and results[d] of Execute.
+	// AddressableDevices are this process's devices of the program: element d is the device of
+	// args[d] and results[d] of Execute.
 	AddressableDevices() []*pjrt.Device
-	// Execute launches the program on this process's devices; see
-	// [pjrt.LoadedExecutable.Execute]. Every process of the program launches it.
+	// Execute launches the program on this process's devices; see [pjrt.LoadedExecutable.Execute].
+	// Every process of the program launches it.
 	Execute(ctx context.Context, args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOptions) error
 	Close() error
 }
@@ -51,9 +50,9 @@ func Loaded(x Executable) *pjrt.LoadedExecutable {
 	return nil
 }
 
-// New returns a system over a runtime that is open. Each task of the topology is
-// a process; the runtime's addressable devices are those of one task. The runtime
-// is the system's to close from now on.
+// New returns a system over a runtime that is open. Each task of the topology is a process; the
+// runtime's addressable devices are those of one task. The runtime is the system's to close from
+// now on.
 func New(rt Runtime, topology tpu.Topology) (*System, error) {
 	s, err := newSystem(rt, topology)
 	if err != nil {
@@ -97,9 +96,8 @@ func (s *System) Runtime() Runtime {
 // Addressable reports whether this process can use the device of an id.
 func (s *System) Addressable(id int) bool { return s.Runtime().Addressable(id) }
 
-// NumProcesses returns how many processes share the devices: the topology's
-// tasks.
+// NumProcesses returns how many processes share the devices, which are the topology's tasks.
 func (s *System) NumProcesses() int { return s.topology.NumTasks() }
 
-// Process returns which of them this one is, from 0: its task in the topology.
+// Process returns the number of this process, from 0, which is that of its task in the topology.
 func (s *System) Process() int { return s.process }

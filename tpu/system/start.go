@@ -25,13 +25,15 @@ const (
 
 // Host is another process of the cluster.
 type Host struct {
+	// Task is the process's place in the cluster.
 	Task clusterresolver.Task
-	// Address is where it would listen, if that is known.
+	// Address is where the process would listen, if that is known.
 	Address string
-	// Err is how it is known to be missing.
+	// Err says why the process is taken to be missing.
 	Err error
 }
 
+// String returns a text such as "/job:worker/task:2 (10.164.0.4:8471): connection refused".
 func (h Host) String() string {
 	text := h.Task.String()
 	if h.Address != "" {
@@ -43,15 +45,15 @@ func (h Host) String() string {
 	return text
 }
 
-// StartError says which step of a start-up failed.
+// StartError reports which step of a start-up failed.
 type StartError struct {
-	// Step is one of the constants above, and Elapsed the time since the step
-	// began.
-	Step    string
+	// Step is the step that failed, such as [StepClient].
+	Step string
+	// Elapsed is the time since the step began.
 	Elapsed time.Duration
-	// Missing are the hosts that did not answer, where the step waited for hosts. It
-	// is empty where none of them takes a connection, which says nothing: a firewall
-	// may be between them; Hint says so.
+	// Missing are the processes that did not answer, where the step waited for them. It is empty
+	// where none of them takes a connection, which says nothing, since a firewall may be between
+	// them; Hint says so.
 	Missing []Host
 	// Hint says what to do, if that is known.
 	Hint string
@@ -59,6 +61,7 @@ type StartError struct {
 	Err error
 }
 
+// Error returns the step, the cause, the processes that are missing and what to do.
 func (e *StartError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "system: %s: %v", e.Step, e.Err)
@@ -79,9 +82,10 @@ func (e *StartError) Error() string {
 	return b.String()
 }
 
-// Kind is the cause's, otherwise RuntimeError.
+// Kind returns the kind of the cause, or RuntimeError.
 func (e *StartError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.RuntimeError) }
 
+// Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
 // starter takes the steps of a start-up.
@@ -91,8 +95,8 @@ type starter struct {
 	cluster *clusterresolver.Cluster // nil if nothing is known of one
 }
 
-// step runs one step, logs it and names it in its error. A step that C code holds
-// up is left behind when ctx ends: drop gets what it then makes.
+// step runs one step, logs it and names it in its error. A step that C code holds up is left behind
+// when ctx ends: drop gets what it then makes.
 func step[T any](ctx context.Context, s *starter, name string, drop func(T), f func(context.Context) (T, []any, error)) (T, error) {
 	start := time.Now()
 	type outcome struct {

@@ -13,7 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// System is an open set of devices. Its methods are safe for concurrent use.
+// System is an open set of devices: plugin, client and topology as one object. Its methods are safe
+// for concurrent use. What TensorFlow keeps as TPUSystemMetadata is in its Topology, NumProcesses
+// and Process.
 type System struct {
 	runtime  Runtime
 	client   *pjrt.Client // nil over another runtime
@@ -37,8 +39,8 @@ func Find(opts Options) (pjrt.Found, error) {
 	})
 }
 
-// checkDevices holds the topology against the runtime: every device that the
-// topology names must exist, and the addressable ones are one task's.
+// checkDevices holds the topology against the runtime: every device that the topology names must
+// exist, and the addressable ones are one task's.
 func (s *System) checkDevices() error {
 	s.process = -1
 	for task, ids := range s.topology.DeviceIDs() {
@@ -66,15 +68,15 @@ func mismatch(format string, args ...any) error {
 	return &errkind.Fault{Op: "topology", Reason: fmt.Sprintf(format, args...), Class: errkind.ValueError}
 }
 
-// Client returns the client, which stays the system's to close. It is nil if the
-// system was made by [New].
+// Client returns the client, which stays the system's to close. It is nil if the system was made by
+// [New].
 func (s *System) Client() *pjrt.Client { return s.client }
 
 // Topology returns where the devices are.
 func (s *System) Topology() tpu.Topology { return s.topology }
 
-// Cluster returns what is known of the processes, if Open was given a resolver or
-// a cluster. It belongs to the caller.
+// Cluster returns what is known of the processes, if Open was given a resolver or a cluster. It
+// belongs to the caller.
 func (s *System) Cluster() (cluster clusterresolver.Cluster, ok bool) {
 	if s.cluster == nil {
 		return cluster, false
@@ -88,14 +90,14 @@ func (s *System) Platform() string { return s.Runtime().PlatformName() }
 // Plugin returns which plugin is open and where it was found.
 func (s *System) Plugin() pjrt.Found { return s.found }
 
-// Device returns the device of an id.
+// Device returns the device with an id, and whether there is one.
 func (s *System) Device(id int) (*pjrt.Device, bool) {
 	device, ok := s.byID[id]
 	return device, ok
 }
 
-// Close closes the runtime. It fails, naming them, while strategies or buffers of
-// it are open; a second Close returns the first one's result.
+// Close closes the runtime. While strategies or buffers are open on it, Close fails and counts
+// them. A second Close returns the first result.
 func (s *System) Close() error {
 	err := s.Runtime().Close()
 	if open := (*pjrt.OpenError)(nil); errors.As(err, &open) {
@@ -104,10 +106,10 @@ func (s *System) Close() error {
 	return err
 }
 
-// Shutdown is Close bounded by ctx: closing a client waits for the calls under way,
-// and a plugin may not come back from one. What ctx cuts short goes on in the
-// background. On a slice every process shuts down; strategy's Barrier makes them
-// do so together.
+// Shutdown closes the system as Close does, and returns when ctx ends at the latest: closing a
+// client waits for the calls under way, and a plugin may not come back from one. The rest then goes
+// on in the background. It is TensorFlow's tf.tpu.experimental.shutdown_tpu_system. On a slice
+// every process shuts down; strategy's Barrier makes them do so together.
 func (s *System) Shutdown(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() { done <- s.Close() }()

@@ -11,8 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// TestZeroValuesDoNotPanic calls every method of the objects' zero values, with zero
-// arguments.
+// TestZeroValuesDoNotPanic calls every method of the objects' zero values, with zero arguments.
 func TestZeroValuesDoNotPanic(t *testing.T) {
 	for _, zero := range []any{&system.System{}, &system.Slice{}, &system.StartError{}, &system.LockedError{}, &system.CountError{}} {
 		v := reflect.ValueOf(zero)

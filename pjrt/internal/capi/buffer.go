@@ -29,7 +29,7 @@ func (a *API) BufferDims(b Buffer) ([]int64, error) {
 	return append([]int64{}, unsafe.Slice((*int64)(l.p), l.n)...), err
 }
 
-// BufferSize is the size on the device in bytes.
+// BufferSize returns the size on the device in bytes.
 func (a *API) BufferSize(b Buffer) (int, error) {
 	var n C.size_t
 	err := a.err(C.tps_buffer_size(a.p, unsafe.Pointer(b), &n))
@@ -54,8 +54,8 @@ func (a *API) BufferToMemory(b Buffer, m Memory) (Buffer, error) {
 	return Buffer(out), err
 }
 
-// BufferPoll answers a nil event once the contents are there, with the error of
-// the work that made them; otherwise the event to wait for, the caller's.
+// BufferPoll answers a nil event once the contents are there, with the error of the work that made
+// them; otherwise the event to wait for, the caller's.
 func (a *API) BufferPoll(b Buffer) (Event, error) {
 	var e unsafe.Pointer
 	err := a.err(C.tps_buffer_poll(a.p, unsafe.Pointer(b), &e))
@@ -72,9 +72,9 @@ func (a *API) BufferToHost(b Buffer, rank int, dst unsafe.Pointer, n int) error 
 
 func (a *API) EventDestroy(e Event) { C.tps_event_destroy(a.p, unsafe.Pointer(e)) }
 
-// EventNotify has a 16-byte message {slot, error} written to fd, in host byte
-// order, once the event is ready; possibly before EventNotify returns. The
-// event may be destroyed at once. ErrorFrom reads the message's error.
+// EventNotify has a 16-byte message {slot, error} written to fd, in host byte order, once the event
+// is ready; possibly before EventNotify returns. The event may be destroyed at once. ErrorFrom
+// reads the message's error.
 func (a *API) EventNotify(e Event, fd uintptr, slot uint64) error {
 	return a.err(C.tps_event_notify(a.p, unsafe.Pointer(e), C.int(fd), C.uint64_t(slot)))
 }

@@ -1,10 +1,9 @@
-// Package capi is the cgo half of the PJRT binding: one C shim per entry point
-// of the plugin's function table, and Go functions over them that carry no C
-// type. It checks nothing about lifetimes; package pjrt does.
+// Package capi is the cgo half of the PJRT binding: one C shim per entry point of the plugin's
+// function table, and Go functions over them that carry no C type. It checks nothing about
+// lifetimes; package pjrt does.
 //
-// The C side declares the ABI itself (abi.h, slots.h). A test holds every
-// offset against the official headers at hand, so that nothing of those headers
-// has to be copied or present to build.
+// The C side declares the ABI itself (abi.h, slots.h). A test holds every offset against the
+// official headers at hand, so that nothing of those headers has to be copied or present to build.
 package capi
 
 /*
@@ -210,19 +209,20 @@ type (
 	Topology    unsafe.Pointer
 )
 
-// API is a loaded plugin's function table. The library is never unloaded, so an
-// API is valid for the rest of the process.
+// API is a loaded plugin's function table. The library is never unloaded, so an API is valid for
+// the rest of the process.
 type API struct {
 	p            *C.tps_Api
 	Path         string
 	Major, Minor int
 }
 
-// MinMinor is the oldest API minor version supported: 0.57 settled the order of
-// the function table.
+// MinMinor is the oldest API minor version supported: 0.57 settled the order of the function table.
 const MinMinor = 57
 
-// Error is what a plugin answered, or a slot that it lacks (Slot not empty).
+// Error reports what a plugin answered, or a slot that the plugin lacks. Code is PJRT's. Of a
+// missing slot, Slot is its name and Minor the API version that brought it; otherwise Msg is the
+// plugin's message.
 type Error struct {
 	Code  int
 	Msg   string
@@ -230,6 +230,7 @@ type Error struct {
 	Minor int
 }
 
+// Error returns the plugin's message, or which slot is missing.
 func (e *Error) Error() string {
 	if e.Slot != "" {
 		return fmt.Sprintf("PJRT_%s: not in this plugin, needs PJRT 0.%d", e.Slot, e.Minor)
@@ -237,7 +238,7 @@ func (e *Error) Error() string {
 	return e.Msg
 }
 
-// Kind is InternalError: package pjrt says what the code means.
+// Kind returns InternalError: package pjrt knows what the code means.
 func (*Error) Kind() errkind.Kind { return errkind.InternalError }
 
 // The codes of what is found here and not by the plugin: a missing slot, and no memory.
@@ -271,13 +272,14 @@ type LoadError struct {
 	Msg  string
 }
 
+// Error returns the step and the loader's message.
 func (e *LoadError) Error() string { return e.Step + ": " + e.Msg }
 
-// Kind is InternalError: package pjrt says what is wrong with the file.
+// Kind returns InternalError: package pjrt knows what is wrong with the file.
 func (*LoadError) Kind() errkind.Kind { return errkind.InternalError }
 
-// Load maps a library and takes its function table, without calling into it
-// otherwise. The library stays mapped for good.
+// Load maps a library and takes its function table, without calling into it otherwise. The library
+// stays mapped for good.
 func Load(path string) (*API, error) {
 	// dlerror is kept per thread.
 	runtime.LockOSThread()

@@ -61,8 +61,8 @@ func (a *API) DeviceDefaultMemory(d Device) (Memory, error) {
 	return Memory(m), err
 }
 
-// DeviceMemoryStats answers eleven figures in the order of the C struct, and a
-// bit for each that the plugin filled in.
+// DeviceMemoryStats answers eleven figures in the order of the C struct, and a bit for each that
+// the plugin filled in.
 func (a *API) DeviceMemoryStats(d Device) (stats [11]int64, set uint32, err error) {
 	var out [11]C.int64_t
 	var bits C.uint32_t

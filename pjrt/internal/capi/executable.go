@@ -44,8 +44,8 @@ func (a *API) ExecutableCost(x Executable) (map[string]any, error) {
 	return values(l), nil
 }
 
-// ExecutableMemoryStats answers fifteen figures in the order of the C struct;
-// what an older plugin does not know stays zero.
+// ExecutableMemoryStats answers fifteen figures in the order of the C struct; what an older plugin
+// does not know stays zero.
 func (a *API) ExecutableMemoryStats(x Executable) (stats [15]int64, err error) {
 	var out [15]C.int64_t
 	err = a.err(C.tps_executable_memory_stats(a.p, unsafe.Pointer(x), &out[0]))
@@ -157,10 +157,10 @@ func (a *API) LoadedAssignment(x Loaded) ([]byte, error) {
 	return a.blob(C.tps_loaded_assignment(a.p, unsafe.Pointer(x), &b), &b)
 }
 
-// Launch holds the arrays of one Execute call, in C memory: the plugin reads
-// and writes them, and Go writes addresses of C objects into them. Args and
-// Outs are device-major; Drop is for the handles that a launch donates, Keep for
-// the numbers of parameters that are not donated. Not for concurrent use.
+// Launch holds the arrays of one Execute call, in C memory: the plugin reads and writes them, and
+// Go writes addresses of C objects into them. Args and Outs are device-major; Drop is for the
+// handles that a launch donates, Keep for the numbers of parameters that are not donated. Not for
+// concurrent use.
 type Launch struct {
 	p    *C.tps_launch
 	Args []Buffer
@@ -190,20 +190,20 @@ func (a *API) NewLaunch(x Loaded, devices, args, outs int) (Launch, error) {
 	}, nil
 }
 
-// FreeLaunch destroys what the last launches donated, waiting for those under way,
-// and gives the memory back; the Launch must not be used again.
+// FreeLaunch destroys what the last launches donated, waiting for those under way, and gives the
+// memory back; the Launch must not be used again.
 func (a *API) FreeLaunch(l *Launch) { C.tps_launch_free(l.p) }
 
-// Execute enqueues one launch. The first keep entries of Keep are not donated;
-// on success the first drop entries of Drop are no longer the caller's: they are
-// destroyed by the launch that comes LaunchDepth later, which waits for this one.
+// Execute enqueues one launch. The first keep entries of Keep are not donated; on success the first
+// drop entries of Drop are no longer the caller's: they are destroyed by the launch that comes
+// LaunchDepth later, which waits for this one.
 func (a *API) Execute(l *Launch, keep, drop, launchID int) error {
 	C.tps_execute(C.uintptr_t(uintptr(unsafe.Pointer(l.p))), C.size_t(keep), C.size_t(drop), C.int(launchID))
 	return a.LaunchError(l)
 }
 
-// ExecuteInPlace enqueues a launch that donates all arguments, of which there are as
-// many as results; on success Args are the results. If it failed, LaunchError is next.
+// ExecuteInPlace enqueues a launch that donates all arguments, of which there are as many as
+// results; on success Args are the results. If it failed, LaunchError is next.
 func (l *Launch) ExecuteInPlace() (failed bool) {
 	C.tps_execute_in_place(C.uintptr_t(uintptr(unsafe.Pointer(l.p))))
 	return l.p.error != nil
@@ -216,9 +216,9 @@ func (a *API) LaunchError(l *Launch) error {
 	return a.err(e)
 }
 
-// Floor runs n launches in C, each result replacing the argument of its number,
-// waits for the last, and answers the nanoseconds of the first launch and of all. Args
-// end up holding the last results. The program needs as many results as arguments.
+// Floor runs n launches in C, each result replacing the argument of its number, waits for the last,
+// and answers the nanoseconds of the first launch and of all. Args end up holding the last results.
+// The program needs as many results as arguments.
 func (a *API) Floor(l *Launch, n int) (launched, all int64, err error) {
 	var calls, ns C.int64_t
 	err = a.err(C.tps_floor(l.p, C.size_t(n), &calls, &ns))

@@ -17,8 +17,8 @@ const (
 	kindBool
 )
 
-// NamedValue is one option or attribute. Value is a string, int64, []int64,
-// float32 or bool; any other type is a mistake of the caller's.
+// NamedValue is one option or attribute. Value is a string, int64, []int64, float32 or bool; any
+// other type is a mistake of the caller's.
 type NamedValue struct {
 	Name  string
 	Value any
@@ -73,8 +73,8 @@ func named(values []NamedValue) (p *C.tps_NamedValue, free func()) {
 	}
 }
 
-// values copies a list of attributes that the plugin owns. A kind that is not
-// known yet is left out.
+// values copies a list of attributes that the plugin owns. A kind that is not known yet is left
+// out.
 func values(l C.tps_list) map[string]any {
 	out := make(map[string]any, l.n)
 	// The element size is what the plugin says, so that a grown struct still reads.

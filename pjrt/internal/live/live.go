@@ -1,6 +1,6 @@
-// Package live counts the C objects that the binding holds, so that a test can
-// prove that none is left behind. Counting costs an atomic addition per object;
-// stacks are recorded only while a test asks for them.
+// Package live counts the C objects that the binding holds, so that a test can prove that none is
+// left behind. Counting costs an atomic addition per object; stacks are recorded only while a test
+// asks for them.
 package live
 
 import (
@@ -30,7 +30,7 @@ const (
 
 var names = [kinds]string{"client", "buffer", "executable", "topology", "launch", "wait"}
 
-// String is the kind's name.
+// String returns the kind's name.
 func (k Kind) String() string { return names[k] }
 
 // The counters are of the process, as the objects are.
@@ -60,17 +60,18 @@ func Remove(k Kind, p unsafe.Pointer) {
 	Untrack(p)
 }
 
-// Count is the counting half of Add and Remove, for several objects at once.
+// Count counts several objects as new, or as gone if delta is negative. With [Track] and [Untrack]
+// it is what Add and Remove do.
 func Count(k Kind, delta int) {
 	if delta != 0 {
 		counts[k].Add(int64(delta))
 	}
 }
 
-// Recording says whether Track and Untrack have an effect.
+// Recording reports whether Track and Untrack have an effect.
 func Recording() bool { return recording.Load() }
 
-// Track is the other half of Add: it records where the object was made.
+// Track records where an object was made, while a test records.
 func Track(k Kind, p unsafe.Pointer) {
 	if recording.Load() {
 		mu.Lock()
@@ -79,7 +80,7 @@ func Track(k Kind, p unsafe.Pointer) {
 	}
 }
 
-// Untrack is the other half of Remove.
+// Untrack forgets where an object was made.
 func Untrack(p unsafe.Pointer) {
 	if recording.Load() {
 		mu.Lock()
@@ -98,8 +99,7 @@ func Reclaimed(k Kind, p unsafe.Pointer) {
 	}
 }
 
-// Counts answers the live objects by kind, and those that the garbage
-// collector had to end.
+// Counts returns how many objects are open, by kind, and how many the garbage collector had to end.
 func Counts() (alive, collected map[string]int) {
 	alive, collected = map[string]int{}, map[string]int{}
 	for k := range kinds {
@@ -120,8 +120,8 @@ func Record(on bool) {
 	}
 }
 
-// Report lists the creation stacks of what is still alive and of what was
-// reclaimed, while recording.
+// Report lists the creation stacks of what is still alive and of what was reclaimed, while
+// recording.
 func Report() string {
 	mu.Lock()
 	defer mu.Unlock()
