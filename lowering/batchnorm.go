@@ -82,7 +82,7 @@ func (f *Function) batch(x *stablehlo.Value, axis int) *batch {
 		}
 	}
 	b.count = b.do(func() (*stablehlo.Value, error) {
-		return constant(f.fn, floatText(float64(n), 0, 0), xshapes.Make(b.shape.DType))
+		return constant(f.fn, floatNumber(float64(n), 0, 0), xshapes.Make(b.shape.DType))
 	})
 	return b
 }
@@ -111,7 +111,7 @@ func (b *batch) mean(x *stablehlo.Value) *stablehlo.Value {
 // scaled is x without the mean, over the standard deviation, and the reciprocal of that.
 func (b *batch) scaled(x, mean, variance *stablehlo.Value, epsilon float32) (normal, scale *stablehlo.Value) {
 	small := b.do(func() (*stablehlo.Value, error) {
-		return constant(b.f.fn, floatText(float64(epsilon), 0, 0), xshapes.Make(b.shape.DType))
+		return constant(b.f.fn, floatNumber(float64(epsilon), 0, 0), xshapes.Make(b.shape.DType))
 	})
 	scale = b.unary(stablehlo.Rsqrt, b.binary(stablehlo.Add, variance, small))
 	return b.binary(stablehlo.Multiply, b.binary(stablehlo.Subtract, x, b.feature(mean)), b.feature(scale)), scale

@@ -140,7 +140,7 @@ func mask(c *chain, x *stablehlo.Value, bits int) *stablehlo.Value {
 		return x
 	}
 	return c.binary(stablehlo.And, x, c.do(func() (*stablehlo.Value, error) {
-		return constant(c.fn, fmt.Sprint(1<<bits-1), xshapes.Make(dtypes.Uint8))
+		return constant(c.fn, signed(1<<bits-1), xshapes.Make(dtypes.Uint8))
 	}))
 }
 
@@ -148,6 +148,6 @@ func mask(c *chain, x *stablehlo.Value, bits int) *stablehlo.Value {
 func places(c *chain, s xshapes.Shape, bits int) *stablehlo.Value {
 	counted := c.do(func() (*stablehlo.Value, error) { return c.fn.Iota(s, s.Rank()-1) })
 	return c.binary(stablehlo.Multiply, counted, c.do(func() (*stablehlo.Value, error) {
-		return constant(c.fn, fmt.Sprint(bits), xshapes.Make(dtypes.Uint8))
+		return constant(c.fn, signed(bits), xshapes.Make(dtypes.Uint8))
 	}))
 }

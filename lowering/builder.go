@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/go-xla/types/shardy"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // Builder collects one computation. It is not safe for concurrent use.
@@ -23,6 +26,7 @@ type Builder struct {
 	meshes               []*shardy.DeviceMesh
 	replicas, partitions int
 	devices              []compute.DeviceNum
+	distributed          bool // DistributedSPMD or DistributedAutoSharding was called
 	compiled             bool
 }
 
@@ -95,8 +99,7 @@ func (b *Builder) DistributedSPMD(numDevices int) error {
 	if numDevices < 1 {
 		return fmt.Errorf("lowering: DistributedSPMD wants at least 1 device, got %d", numDevices)
 	}
-	b.module.WithNumReplicas(numDevices)
-	b.replicas, b.partitions = numDevices, 1
+	b.replicas, b.partitions, b.distributed = numDevices, 1, true
 	return nil
 }
 
@@ -111,6 +114,9 @@ func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
 	}
 	b.meshes = nil
 	for _, m := range meshes {
+		if slices.ContainsFunc(b.meshes, func(other *shardy.DeviceMesh) bool { return other.Name() == m.Name }) {
+			return fmt.Errorf("lowering: DistributedAutoSharding: two meshes are named %q", m.Name)
+		}
 		mesh, err := shardy.NewDeviceMesh(m.Name, m.AxesSizes, m.AxesNames)
 		if err == nil && len(m.LogicalDeviceAssignment) > 0 {
 			err = mesh.SetLogicalDeviceAssignment(m.LogicalDeviceAssignment...)
@@ -121,7 +127,7 @@ func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
 		b.meshes = append(b.meshes, mesh)
 	}
 	b.module.WithShardy(b.meshes...)
-	b.replicas, b.partitions = 1, 1
+	b.replicas, b.partitions, b.distributed = 1, 1, true
 	for _, mesh := range b.meshes {
 		b.partitions = max(b.partitions, mesh.NumDevices())
 	}
@@ -165,8 +171,7 @@ func (b *Builder) Compile() (compute.Executable, error) {
 	b.compiled = true
 	program := &Program{
 		Name:           b.name,
-		Builder:        b.module,
-		Main:           b.main.fn,
+		Module:         b.program(),
 		ParameterNames: slices.Clone(b.main.parameterNames),
 		Parameters:     slices.Clone(b.main.parameters),
 		Outputs:        slices.Clone(b.main.outputs),
@@ -174,14 +179,28 @@ func (b *Builder) Compile() (compute.Executable, error) {
 		Partitions:     b.partitions,
 		Devices:        b.devices,
 	}
-	program.functions = append(program.functions, b.main.fn)
-	for _, f := range b.others {
-		program.functions = append(program.functions, f.fn)
-	}
 	if b.backend.opts.Compile != nil {
 		return b.backend.opts.Compile(program)
 	}
 	return &Lowered{program: program}, nil
+}
+
+// program is the computation as a module.
+func (b *Builder) program() *ir.Module {
+	m := &ir.Module{Name: identifier(b.name), Functions: []*ir.Function{b.main.IR()}}
+	for _, f := range b.others {
+		m.Functions = append(m.Functions, f.IR())
+	}
+	if b.distributed {
+		m.Attributes = append(m.Attributes, ir.Attribute{Key: "stablehlo.num_replicas", Value: ir.Raw(strconv.Itoa(b.replicas))})
+	}
+	if len(b.meshes) > 0 {
+		m.Attributes = append(m.Attributes, ir.Attribute{Key: "stablehlo.num_partitions", Value: ir.Raw(strconv.Itoa(b.partitions))})
+	}
+	for _, mesh := range b.meshes {
+		m.Meshes = append(m.Meshes, ir.Raw(mesh.ToStableHLO()))
+	}
+	return m
 }
 
 // shardySpec converts a GoMLX sharding of a tensor of the given rank; nil stays nil.

@@ -3,10 +3,11 @@ package lowering
 import (
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/go-xla/stablehlo"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // Div returns lhs / rhs. An integer divided by 0 is -1, all bits set for an unsigned one.
@@ -62,8 +63,8 @@ func (f *Function) folds(v *stablehlo.Value) known {
 		}
 		switch s.OpType.ToStableHLO() {
 		case "stablehlo.constant":
-			text, ok := s.Attributes["value"].(literal)
-			return known{nonzero: ok && withoutZero(string(text))}
+			value, ok := s.Attributes[ir.Elements].(*ir.Dense)
+			return known{nonzero: ok && withoutZero(value)}
 		case "stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose", "stablehlo.slice", "stablehlo.reverse":
 			name = s.Inputs[0].String()
 		default:
@@ -100,12 +101,9 @@ func (f *Function) definition(name string) *stablehlo.Statement {
 	return nil
 }
 
-// withoutZero reports whether the text of an integer constant surely has no 0 among its elements. Elements
-// in hexadecimal are not looked at.
-func withoutZero(attribute string) bool {
-	elements, _, _ := strings.Cut(strings.TrimPrefix(attribute, "dense<"), ">")
-	if elements == "" || strings.Contains(elements, `"`) {
-		return false
-	}
-	return !slices.Contains(strings.FieldsFunc(elements, func(c rune) bool { return strings.ContainsRune("[], ", c) }), "0")
+// withoutZero reports whether an integer constant surely has no 0 among its elements. Those that are
+// bytes are not looked at.
+func withoutZero(d *ir.Dense) bool {
+	zero := func(n ir.Number) bool { return n.Value == 0 }
+	return d.Splat != nil && !zero(*d.Splat) || len(d.List) > 0 && !slices.ContainsFunc(d.List, zero)
 }

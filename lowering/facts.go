@@ -1,33 +1,25 @@
 package lowering
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
-
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/go-xla/stablehlo"
 
 	"github.com/tpustrategy/tpustrategy/internal/screen"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// facts gathers of functions what compilers may not survive, from the operations themselves. It
-// answers nil if there is an operation that none of this module's makes: then the text is to be read.
-type facts struct {
-	found screen.Facts
-	own   func(*stablehlo.Statement) bool
-}
+// facts gathers of functions what compilers may not survive, from the operations themselves.
+type facts struct{ found screen.Facts }
 
-// Facts returns what is known of functions before they are written, for the compiler's caller to check in
-// the place of their text. own tells which custom calls are written as something else. It is nil where
-// there are custom calls that are not.
-func Facts(own func(*stablehlo.Statement) bool, functions ...*stablehlo.Function) *screen.Facts {
-	g := &facts{own: own}
+// Facts returns what is known of functions before they are written, for the compiler's caller to
+// check in the place of their text. It is nil where there are custom calls, of which the text is to
+// be read. A statement that is a mark is known to be replaced by one that harms no compiler.
+func Facts(functions ...*ir.Function) *screen.Facts {
+	g := &facts{}
 	for _, f := range functions {
-		for _, v := range f.Inputs {
-			g.value(v)
+		for _, p := range f.Parameters {
+			g.value(p.Value)
 		}
-		ops, ok := g.statements(f.Statements, 8) // a module, a function, a loop or a branch, a list of types
+		ops, ok := g.statements(f.Body, 8) // a module, a function, a loop or a branch, a list of types
 		if !ok {
 			return nil
 		}
@@ -36,44 +28,40 @@ func Facts(own func(*stablehlo.Statement) bool, functions ...*stablehlo.Function
 	return &g.found
 }
 
-func (g *facts) value(v *stablehlo.Value) {
-	s := v.Shape()
-	g.found.Tensor(s.Dimensions, s.DType == dtypes.Complex128)
+func (g *facts) value(v *ir.Value) {
+	g.found.Tensor(v.Type.Dims, v.Type.DType == dtypes.Complex128)
 }
 
 // statements gathers those within brackets of some depth.
-func (g *facts) statements(list []*stablehlo.Statement, depth int) (ops []*screen.Operation, ok bool) {
+func (g *facts) statements(list []*ir.Statement, depth int) (ops []*screen.Operation, ok bool) {
 	g.found.Nested(depth)
 	for _, s := range list {
-		for _, v := range s.Outputs {
+		for _, v := range s.Results {
 			g.value(v)
 		}
-		name := s.OpType.ToStableHLO()
-		if name == "stablehlo.custom_call" && !g.own(s) {
+		op := &screen.Operation{Name: s.Op}
+		switch s.Op {
+		case "stablehlo.custom_call":
 			return nil, false
-		}
-		op := &screen.Operation{Name: name}
-		switch name {
 		case "stablehlo.pad", "stablehlo.reduce_window", "stablehlo.convolution", "stablehlo.sort", "stablehlo.fft",
 			"stablehlo.collective_permute", "func.call", "call":
 			op = operation(s)
 		case "stablehlo.infeed", "stablehlo.outfeed":
 		case "stablehlo.constant":
-			if text, ok := s.Attributes["value"].(literal); ok {
-				value := strings.TrimPrefix(string(text), "dense<")
-				g.found.Nested(depth + 1 + len(value) - len(strings.TrimLeft(value, "[")))
+			if value, ok := s.Attribute(ir.Elements).(*ir.Dense); ok {
+				g.found.Nested(depth + 1 + value.Depth())
 			}
 			continue
 		default:
-			if op = nil; len(s.FunctionParameters) == 0 {
+			if op = nil; len(s.Regions) == 0 {
 				continue
 			}
 		}
-		for _, f := range s.FunctionParameters {
-			for _, v := range f.Inputs {
+		for _, r := range s.Regions {
+			for _, v := range r.Arguments {
 				g.value(v)
 			}
-			inner, ok := g.statements(f.Statements, depth+2)
+			inner, ok := g.statements(r.Body, depth+2)
 			if !ok {
 				return nil, false
 			}
@@ -89,20 +77,20 @@ func (g *facts) statements(list []*stablehlo.Statement, depth int) (ops []*scree
 }
 
 // operation is a statement with its attributes, each as it is written, and its types.
-func operation(s *stablehlo.Statement) *screen.Operation {
-	op := &screen.Operation{Name: s.OpType.ToStableHLO()}
-	for _, v := range s.Outputs {
-		op.Results, op.Outs = append(op.Results, v.String()), append(op.Outs, v.Shape().ToStableHLO())
+func operation(s *ir.Statement) *screen.Operation {
+	op := &screen.Operation{Name: s.Op}
+	for _, v := range s.Results {
+		op.Results, op.Outs = append(op.Results, "%"+v.Name), append(op.Outs, v.Type.String())
 	}
-	for _, v := range s.Inputs {
-		op.Operands, op.Ins = append(op.Operands, v.String()), append(op.Ins, v.Shape().ToStableHLO())
+	for _, v := range s.Operands {
+		op.Operands, op.Ins = append(op.Operands, "%"+v.Name), append(op.Ins, v.Type.String())
 	}
-	for key, value := range s.Attributes {
-		op.Attrs = append(op.Attrs, screen.Attr{Key: key, Value: attributeText(value)})
+	for _, a := range s.Attributes {
+		op.Attrs = append(op.Attrs, screen.Attr{Key: a.Key, Value: string(a.Value.Append(nil))})
 	}
-	for _, f := range s.FunctionParameters {
+	for _, r := range s.Regions {
 		region := &screen.Region{}
-		for _, inner := range f.Statements {
+		for _, inner := range r.Body {
 			region.Ops = append(region.Ops, operation(inner))
 		}
 		op.Regions = append(op.Regions, region)
@@ -110,21 +98,10 @@ func operation(s *stablehlo.Statement) *screen.Operation {
 	return op
 }
 
-// attributeText is an attribute as it is written.
-func attributeText(value any) string {
-	switch v := value.(type) {
-	case string:
-		return strconv.Quote(v)
-	case interface{ ToStableHLO() string }:
-		return v.ToStableHLO()
-	}
-	return fmt.Sprint(value)
-}
-
 // Facts returns what is known of the program, for whoever compiles text, which is what [Program.Text]
 // returned. It is nil where that text is to be read.
 func (p *Program) Facts(text []byte) *screen.Facts {
-	found := Facts(func(*stablehlo.Statement) bool { return false }, p.functions...)
+	found := Facts(p.Module.Functions...)
 	if found != nil {
 		found.Of(text)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 	"github.com/gomlx/go-xla/types/shardy"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // Function is one function of a computation: the entry function, another top-level one, or a closure.
@@ -40,6 +42,9 @@ type Function struct {
 	indexed     int
 
 	halves halves
+
+	taken *ir.Function // of a top-level function: what it is so far, see IR
+	taker *taker
 }
 
 var _ compute.Function = (*Function)(nil)

@@ -2,7 +2,6 @@ package lowering
 
 import (
 	"math"
-	"strconv"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -45,7 +44,7 @@ func wideIndex(c *chain, x *stablehlo.Value) *stablehlo.Value {
 		return c.convert(x, dtypes.Int64)
 	case dtypes.Uint64:
 		largest := c.do(func() (*stablehlo.Value, error) {
-			return constant(c.fn, strconv.FormatInt(math.MaxInt64, 10), xshapes.Make(d))
+			return constant(c.fn, signed(int64(math.MaxInt64)), xshapes.Make(d))
 		})
 		return c.convert(c.binary(stablehlo.Minimum, x, largest), dtypes.Int64)
 	}

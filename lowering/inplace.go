@@ -2,7 +2,6 @@ package lowering
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
@@ -32,7 +31,7 @@ func (f *Function) apart(c *chain, whole, part *stablehlo.Value, at []*stablehlo
 		place := xshapes.Make(at[axis].Shape().DType, shape.Dimensions...)
 		i := c.do(func() (*stablehlo.Value, error) { return c.fn.Iota(place, axis) })
 		after := c.do(func() (*stablehlo.Value, error) {
-			return constant(c.fn, strconv.Itoa(size), xshapes.Make(place.DType))
+			return constant(c.fn, signed(size), xshapes.Make(place.DType))
 		})
 		first := c.broadcast(at[axis], place)
 		behind := c.broadcast(c.binary(stablehlo.Add, at[axis], after), place)

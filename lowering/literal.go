@@ -2,7 +2,6 @@ package lowering
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -14,27 +13,27 @@ import (
 	"github.com/gomlx/compute/dtypes/float16"
 	"github.com/gomlx/go-xla/stablehlo"
 	xshapes "github.com/gomlx/go-xla/types/shapes"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // inlineElements is the number of elements up to which a constant is written as readable numbers;
 // beyond it the bytes are written in hexadecimal, which is exact, shorter and faster to parse.
 const inlineElements = 16
 
-// literal is a rendered attribute: the StableHLO builder writes what ToStableHLO returns as it is.
-type literal string
+// constant adds a constant that is one number everywhere.
+func constant(fn *stablehlo.Function, number ir.Number, shape xshapes.Shape) (*stablehlo.Value, error) {
+	return dense(fn, &ir.Dense{Splat: &number}, shape)
+}
 
-// ToStableHLO returns the text of the attribute.
-func (l literal) ToStableHLO() string { return string(l) }
-
-// constant adds a constant with the given dense elements ("" for none).
-func constant(fn *stablehlo.Function, elements string, shape xshapes.Shape) (*stablehlo.Value, error) {
+// dense adds a constant. Its type is the shape's.
+func dense(fn *stablehlo.Function, value *ir.Dense, shape xshapes.Shape) (*stablehlo.Value, error) {
 	v, err := fn.ConstantFromFlatAndShape(nil, shape)
 	if err != nil {
 		return nil, err
 	}
-	// The builder's own rendering goes element by element through reflection; ours replaces it.
-	statement := fn.Statements[len(fn.Statements)-1]
-	statement.Attributes["value"] = literal("dense<" + elements + "> : " + shape.ToStableHLO())
+	value.Type = typeOf(shape)
+	fn.Statements[len(fn.Statements)-1].Attributes[ir.Elements] = value
 	return v, nil
 }
 
@@ -44,14 +43,14 @@ func (f *Function) constantFromFlat(flat any, dims []int) (*stablehlo.Value, err
 	if err != nil {
 		return nil, err
 	}
-	return constant(f.fn, denseElements(values, shape), shape)
+	return dense(f.fn, denseOf(values), shape)
 }
 
-// elementsOf is a typed view of a flat slice: its length and element i as MLIR text, plus its bytes
-// in little-endian order where MLIR takes them so (nil otherwise).
+// elementsOf is a typed view of a flat slice: its length and its element i, plus its bytes in
+// little-endian order where MLIR takes them so (nil otherwise).
 type elementsOf struct {
 	length int
-	text   func(i int) string
+	number func(i int) ir.Number
 	same   func(i, j int) bool
 	bytes  func() []byte
 }
@@ -81,7 +80,7 @@ func elements(flat any) (dtypes.DType, elementsOf, error) {
 	case nil:
 		return dtypes.InvalidDType, elementsOf{}, errors.New("the flat slice is nil")
 	case []bool:
-		return dtypes.Bool, view(s, strconv.FormatBool, nil), nil
+		return dtypes.Bool, view(s, boolNumber, nil), nil
 	case []int8:
 		return dtypes.Int8, view(s, signed[int8], func(b []byte, v int8) []byte { return append(b, byte(v)) }), nil
 	case []int16:
@@ -109,31 +108,31 @@ func elements(flat any) (dtypes.DType, elementsOf, error) {
 	case []uint64:
 		return dtypes.Uint64, view(s, unsigned[uint64], binary.LittleEndian.AppendUint64), nil
 	case []float16.Float16:
-		return dtypes.Float16, view(s, func(v float16.Float16) string {
-			return floatText(float64(v.Float32()), uint64(v), 4)
+		return dtypes.Float16, view(s, func(v float16.Float16) ir.Number {
+			return floatNumber(float64(v.Float32()), uint64(v), 4)
 		}, func(b []byte, v float16.Float16) []byte { return binary.LittleEndian.AppendUint16(b, uint16(v)) }), nil
 	case []bfloat16.BFloat16:
-		return dtypes.BFloat16, view(s, func(v bfloat16.BFloat16) string {
-			return floatText(float64(v.Float32()), uint64(v), 4)
+		return dtypes.BFloat16, view(s, func(v bfloat16.BFloat16) ir.Number {
+			return floatNumber(float64(v.Float32()), uint64(v), 4)
 		}, func(b []byte, v bfloat16.BFloat16) []byte { return binary.LittleEndian.AppendUint16(b, uint16(v)) }), nil
 	case []float32:
-		return dtypes.Float32, view(s, float32Text, func(b []byte, v float32) []byte {
+		return dtypes.Float32, view(s, float32Number, func(b []byte, v float32) []byte {
 			return binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 		}), nil
 	case []float64:
-		return dtypes.Float64, view(s, float64Text, func(b []byte, v float64) []byte {
+		return dtypes.Float64, view(s, float64Number, func(b []byte, v float64) []byte {
 			return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
 		}), nil
 	case []complex64:
-		return dtypes.Complex64, view(s, func(v complex64) string {
-			return "(" + float32Text(real(v)) + ", " + float32Text(imag(v)) + ")"
+		return dtypes.Complex64, view(s, func(v complex64) ir.Number {
+			return complexNumber(float32Number(real(v)), float32Number(imag(v)))
 		}, func(b []byte, v complex64) []byte {
 			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(real(v)))
 			return binary.LittleEndian.AppendUint32(b, math.Float32bits(imag(v)))
 		}), nil
 	case []complex128:
-		return dtypes.Complex128, view(s, func(v complex128) string {
-			return "(" + float64Text(real(v)) + ", " + float64Text(imag(v)) + ")"
+		return dtypes.Complex128, view(s, func(v complex128) ir.Number {
+			return complexNumber(float64Number(real(v)), float64Number(imag(v)))
 		}, func(b []byte, v complex128) []byte {
 			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(real(v)))
 			return binary.LittleEndian.AppendUint64(b, math.Float64bits(imag(v)))
@@ -144,12 +143,12 @@ func elements(flat any) (dtypes.DType, elementsOf, error) {
 
 // view makes the elementsOf of a slice. Equality is that of the written text, so that NaNs are equal to
 // themselves and 0 differs from -0.
-func view[T any](s []T, text func(T) string, appendTo func([]byte, T) []byte) elementsOf {
+func view[T any](s []T, number func(T) ir.Number, appendTo func([]byte, T) []byte) elementsOf {
 	e := elementsOf{
 		length: len(s),
-		text:   func(i int) string { return text(s[i]) },
+		number: func(i int) ir.Number { return number(s[i]) },
 	}
-	e.same = func(i, j int) bool { return text(s[i]) == text(s[j]) }
+	e.same = func(i, j int) bool { return number(s[i]).Text == number(s[j]).Text }
 	if appendTo != nil {
 		e.same = func(i, j int) bool {
 			var a, b [16]byte
@@ -166,55 +165,59 @@ func view[T any](s []T, text func(T) string, appendTo func([]byte, T) []byte) el
 	return e
 }
 
-// denseElements renders what stands between "dense<" and ">": one value where all are the same, nested
-// lists where there are few, a hexadecimal string otherwise.
-func denseElements(e elementsOf, shape xshapes.Shape) string {
+// denseOf is a constant's elements: one number where all are the same, a list where there are few,
+// bytes otherwise.
+func denseOf(e elementsOf) *ir.Dense {
 	if e.length == 0 {
-		return ""
+		return &ir.Dense{}
 	}
 	splat := true
 	for i := 1; i < e.length && splat; i++ {
 		splat = e.same(0, i)
 	}
 	if splat {
-		return e.text(0)
+		number := e.number(0)
+		return &ir.Dense{Splat: &number}
 	}
 	if e.length > inlineElements && e.bytes != nil {
-		return `"0x` + strings.ToUpper(hex.EncodeToString(e.bytes())) + `"`
+		return &ir.Dense{Bytes: e.bytes()}
 	}
-	var sb strings.Builder
-	next := 0
-	var write func(axis int)
-	write = func(axis int) {
-		if axis == shape.Rank() {
-			sb.WriteString(e.text(next))
-			next++
-			return
-		}
-		sb.WriteByte('[')
-		for i := range shape.Dimensions[axis] {
-			if i > 0 {
-				sb.WriteString(", ")
-			}
-			write(axis + 1)
-		}
-		sb.WriteByte(']')
+	list := make([]ir.Number, e.length)
+	for i := range list {
+		list[i] = e.number(i)
 	}
-	write(0)
-	return sb.String()
+	return &ir.Dense{List: list}
 }
 
-func signed[T int | int8 | int16 | int32 | int64](v T) string { return strconv.FormatInt(int64(v), 10) }
-
-func unsigned[T uint8 | uint16 | uint32 | uint64](v T) string {
-	return strconv.FormatUint(uint64(v), 10)
+func boolNumber(v bool) ir.Number {
+	n := ir.Number{Text: strconv.FormatBool(v), Known: true}
+	if v {
+		n.Value = 1
+	}
+	return n
 }
 
-func float32Text(v float32) string {
-	return floatText(float64(v), uint64(math.Float32bits(v)), 8)
+func signed[T int | int8 | int16 | int32 | int64](v T) ir.Number {
+	return ir.Number{Text: strconv.FormatInt(int64(v), 10), Value: float64(v), Known: true}
 }
 
-func float64Text(v float64) string { return floatText(v, math.Float64bits(v), 16) }
+func unsigned[T uint8 | uint16 | uint32 | uint64](v T) ir.Number {
+	return ir.Number{Text: strconv.FormatUint(uint64(v), 10), Value: float64(v), Known: true}
+}
+
+func floatNumber(v float64, bits uint64, digits int) ir.Number {
+	return ir.Number{Text: floatText(v, bits, digits), Value: v, Known: true}
+}
+
+func float32Number(v float32) ir.Number {
+	return floatNumber(float64(v), uint64(math.Float32bits(v)), 8)
+}
+
+func float64Number(v float64) ir.Number { return floatNumber(v, math.Float64bits(v), 16) }
+
+func complexNumber(re, im ir.Number) ir.Number {
+	return ir.Number{Text: "(" + re.Text + ", " + im.Text + ")"}
+}
 
 // floatText writes v exactly: MLIR wants a decimal point in decimal numbers, and the bit pattern, of the
 // given number of hexadecimal digits, for what has no decimal form.

@@ -66,7 +66,7 @@ func TestSameGraphGivesSameBytes(t *testing.T) {
 func TestProgramKeepsParameterNamesAndShapes(t *testing.T) {
 	p := mlpStep(t, lowering.Options{}, 1)
 	require.Equal(t, len(p.ParameterNames), len(p.Parameters))
-	require.Equal(t, len(p.ParameterNames), len(p.Main.Inputs))
+	require.Equal(t, len(p.ParameterNames), len(p.Main().Parameters))
 	assert.Contains(t, p.ParameterNames, "x")
 	slashed := false
 	for _, name := range p.ParameterNames {

@@ -1,13 +1,13 @@
 package lowering
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/go-xla/stablehlo"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // Program is a finished computation: what Builder.Compile hands to Options.Compile.
@@ -15,10 +15,9 @@ type Program struct {
 	// Name is the name given to Backend.Builder.
 	Name string
 
-	// Builder and Main are the StableHLO module and its entry function. Whoever compiles the program
-	// may still change them, for instance to add attributes to Main's inputs.
-	Builder *stablehlo.Builder
-	Main    *stablehlo.Function
+	// Module is the program, its entry function first. Whoever compiles the program may still change
+	// it, for instance to add attributes to the entry function's parameters.
+	Module *ir.Module
 
 	// ParameterNames are the names as given to Function.Parameter, in order. The text has other
 	// names where these are no MLIR identifiers.
@@ -33,19 +32,19 @@ type Program struct {
 
 	// Devices is the device assignment, replica by replica; nil if none was asked for.
 	Devices []compute.DeviceNum
-
-	functions []*stablehlo.Function // the top-level ones
 }
+
+// Main returns the entry function.
+func (p *Program) Main() *ir.Function { return p.Module.Functions[0] }
 
 // Text returns the module as MLIR text. It writes the module anew on each call; the same graph gives
 // the same bytes.
 func (p *Program) Text() ([]byte, error) {
-	var text bytes.Buffer
-	// Write and not Build: Build refuses closures that an op began and gave up, which are never written.
-	if err := p.Builder.Write(&text); err != nil {
+	text, err := p.Module.Text()
+	if err != nil {
 		return nil, fmt.Errorf("lowering: writing program %q: %w", p.Name, err)
 	}
-	return text.Bytes(), nil
+	return text, nil
 }
 
 // Lowered is the compute.Executable of a Backend made without Options.Compile: it carries the program

@@ -3,11 +3,12 @@ package lowering
 import (
 	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
 	xshapes "github.com/gomlx/go-xla/types/shapes"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // scalarValue names a value that exists in every dtype, or says why not.
@@ -28,51 +29,55 @@ func (v scalarValue) String() string {
 
 // constantScalar adds a constant scalar.
 func constantScalar(fn *stablehlo.Function, d dtypes.DType, value scalarValue) (*stablehlo.Value, error) {
-	text, ok := scalarText(d, value)
+	number, ok := scalarNumber(d, value)
 	if !ok {
 		return nil, fmt.Errorf("dtype %s has no %s", d, value)
 	}
-	return constant(fn, text, xshapes.Make(d))
+	return constant(fn, number, xshapes.Make(d))
 }
 
-// infinities are the bit patterns of -Inf and +Inf.
-var infinities = map[dtypes.DType][2]string{
-	dtypes.Float16:  {"0xFC00", "0x7C00"},
-	dtypes.BFloat16: {"0xFF80", "0x7F80"},
-	dtypes.Float32:  {"0xFF800000", "0x7F800000"},
-	dtypes.Float64:  {"0xFFF0000000000000", "0x7FF0000000000000"},
+// infinities are the bit patterns of -Inf and +Inf, and how many hexadecimal digits they have.
+var infinities = map[dtypes.DType]struct {
+	bits   [2]uint64
+	digits int
+}{
+	dtypes.Float16:  {[2]uint64{0xFC00, 0x7C00}, 4},
+	dtypes.BFloat16: {[2]uint64{0xFF80, 0x7F80}, 4},
+	dtypes.Float32:  {[2]uint64{0xFF800000, 0x7F800000}, 8},
+	dtypes.Float64:  {[2]uint64{0xFFF0000000000000, 0x7FF0000000000000}, 16},
 }
 
-// scalarText is the MLIR text of a value in a dtype.
-func scalarText(d dtypes.DType, value scalarValue) (string, bool) {
+// scalarNumber is a value in a dtype.
+func scalarNumber(d dtypes.DType, value scalarValue) (ir.Number, bool) {
 	switch {
 	case d == dtypes.Bool:
-		return strconv.FormatBool(value != valueZero && value != valueLowest), true
+		return boolNumber(value != valueZero && value != valueLowest), true
 	case d.IsComplex():
-		return [...]string{"(0.0, 0.0)", "(1.0, 0.0)"}[min(value, valueOne)], value <= valueOne
+		return complexNumber(float64Number(float64(min(value, valueOne))), float64Number(0)), value <= valueOne
 	case value == valueZero || value == valueOne:
 		if d.IsFloat() {
-			return [...]string{"0.0", "1.0"}[value], representable(d)
+			return float64Number(float64(value)), representable(d)
 		}
-		return strconv.Itoa(int(value)), representable(d)
+		return signed(int(value)), representable(d)
 	case d.IsFloat():
 		inf, ok := infinities[d]
-		return inf[min(value-valueLowest, 1)], ok && value != valueAllOnes
+		i := min(value-valueLowest, 1)
+		return floatNumber(math.Inf(2*int(i)-1), inf.bits[i], inf.digits), ok && value != valueAllOnes
 	case !representable(d):
-		return "", false
+		return ir.Number{}, false
 	}
 	bits := d.Bits()
 	if d.IsUnsigned() || d == dtypes.Uint4 || d == dtypes.Uint2 {
 		if value == valueLowest {
-			return "0", true
+			return signed(0), true
 		}
-		return strconv.FormatUint(math.MaxUint64>>(64-bits), 10), true
+		return unsigned(uint64(math.MaxUint64) >> (64 - bits)), true
 	}
 	switch value {
 	case valueLowest:
-		return strconv.FormatInt(math.MinInt64>>(64-bits), 10), true
+		return signed(int64(math.MinInt64) >> (64 - bits)), true
 	case valueHighest:
-		return strconv.FormatInt(math.MaxInt64>>(64-bits), 10), true
+		return signed(int64(math.MaxInt64) >> (64 - bits)), true
 	}
-	return "-1", true
+	return signed(-1), true
 }

@@ -2,7 +2,6 @@ package lowering
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
@@ -160,7 +159,7 @@ func clampStarts(c *chain, at []*stablehlo.Value, whole, part xshapes.Shape) {
 			return // for the op to say
 		}
 		d := at[axis].Shape().DType
-		last := c.do(func() (*stablehlo.Value, error) { return constant(c.fn, strconv.Itoa(room), xshapes.Make(d)) })
+		last := c.do(func() (*stablehlo.Value, error) { return constant(c.fn, signed(room), xshapes.Make(d)) })
 		lowest := c.scalar(d, valueZero)
 		at[axis] = c.do(func() (*stablehlo.Value, error) { return stablehlo.Clamp(lowest, at[axis], last) })
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -41,11 +42,8 @@ type variant struct {
 	donated string            // with Options.AliasDonated, one byte per parameter
 }
 
-// literal is a rendered attribute, as the StableHLO builder writes it.
-type literal string
-
-// ToStableHLO returns the text of the attribute.
-func (l literal) ToStableHLO() string { return string(l) }
+// donor marks a parameter whose memory a result takes.
+const donor = "jax.buffer_donor"
 
 // compile is lowering's Options.Compile.
 func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
@@ -106,14 +104,13 @@ func (c *compiled) load(v variant) (*pjrt.LoadedExecutable, error) {
 		return exe, nil
 	}
 	p := c.program
-	for i, input := range p.Main.Inputs {
+	parameters := p.Main().Parameters
+	for i := range parameters {
+		of := &parameters[i]
+		// The donation comes first, and a parameter has it once.
+		of.Attributes = slices.DeleteFunc(slices.Clone(of.Attributes), func(a ir.Attribute) bool { return a.Key == donor })
 		if i < len(v.donated) && v.donated[i] != 0 {
-			if input.Attributes == nil {
-				input.Attributes = map[string]any{}
-			}
-			input.Attributes["jax.buffer_donor"] = literal("true")
-		} else {
-			delete(input.Attributes, "jax.buffer_donor")
+			of.Attributes = slices.Insert(of.Attributes, 0, ir.Attribute{Key: donor, Value: ir.Flag(true)})
 		}
 	}
 	text, err := p.Text()

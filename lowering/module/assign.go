@@ -3,9 +3,9 @@ package module
 import (
 	"slices"
 
-	"github.com/gomlx/go-xla/stablehlo"
-
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // An assigned tensor is made on its device: the op that makes it, with those before it that only it needs, becomes
@@ -16,13 +16,6 @@ import (
 // The gradient's annotation stands at the adjoint of the tensor. There it is the ops after it that belong to the
 // device: those of the backward pass of what the forward pass has there.
 
-// assignment is what the marker of an assigned tensor says.
-type assignment struct {
-	device int
-	// adjoint: the tensor is an adjoint, whose readers are assigned.
-	adjoint bool
-}
-
 // placement works out the devices of a step's statements.
 type placement struct {
 	w  *writer
@@ -30,13 +23,16 @@ type placement struct {
 	// device is where a statement runs alone, or everywhere. Those of On regions are own.
 	device []int
 	// split values may have other parts on other devices.
-	split map[string]bool
+	split values
 	// readers are the statements that read a statement's results.
 	readers [][]int
 	// adjoints are the adjoints assigned to a device and what is made from them there, held the values that the
 	// device makes or reads alone.
-	adjoints, held map[int]map[string]bool
+	adjoints, held map[int]values
 }
+
+// values is a set of values.
+type values map[*ir.Value]bool
 
 const (
 	everywhere = -1
@@ -44,30 +40,23 @@ const (
 )
 
 // layout ops move elements about. Where their operand is on all devices they cost less than sending the result.
-var layout = []string{"reshape", "transpose", "broadcast_in_dim", "slice", "reverse", "convert", "iota", "constant", "pad", "concatenate"}
+var layout = []string{"stablehlo.reshape", "stablehlo.transpose", "stablehlo.broadcast_in_dim", "stablehlo.slice", "stablehlo.reverse",
+	"stablehlo.convert", "stablehlo.iota", "stablehlo.constant", "stablehlo.pad", "stablehlo.concatenate"}
 
 // together lists ops that all devices of a replica run alike: random bits, whose state the step keeps, and what may
 // hold a collective.
-var together = []string{"rng_bit_generator", "rng", "custom_call", "all_reduce", "all_gather", "reduce_scatter",
-	"all_to_all", "collective_permute", "collective_broadcast", "partition_id", "replica_id", "return"}
-
-func opName(s *stablehlo.Statement) string {
-	const prefix = "stablehlo."
-	name := s.OpType.ToStableHLO()
-	if len(name) > len(prefix) && name[:len(prefix)] == prefix {
-		return name[len(prefix):]
-	}
-	return name
-}
+var together = []string{"stablehlo.rng_bit_generator", "stablehlo.rng", "stablehlo.custom_call", "stablehlo.all_reduce",
+	"stablehlo.all_gather", "stablehlo.reduce_scatter", "stablehlo.all_to_all", "stablehlo.collective_permute",
+	"stablehlo.collective_broadcast", "stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.return"}
 
 // locate finds the statements that run on one device, and what annotations are another name for.
-func (w *writer) locate(fl *flow, f *stablehlo.Function, names []string, arguments []Placed) *placement {
-	p := &placement{w: w, fl: fl, device: make([]int, len(fl.statements)), split: map[string]bool{},
-		readers: make([][]int, len(fl.statements)), adjoints: map[int]map[string]bool{}, held: map[int]map[string]bool{}}
+func (w *writer) locate(fl *flow, step *lowering.Program, arguments []Placed) *placement {
+	p := &placement{w: w, fl: fl, device: make([]int, len(fl.statements)), split: values{},
+		readers: make([][]int, len(fl.statements)), adjoints: map[int]values{}, held: map[int]values{}}
 	next := 0
-	for i, v := range f.Inputs {
-		if names[i] != ReplicaIDName {
-			p.split[v.String()] = arguments[next].Annotation.Kind() == logical.KindSplit
+	for i, v := range step.Main().Parameters {
+		if step.ParameterNames[i] != ReplicaIDName {
+			p.split[v.Value] = arguments[next].Annotation.Kind() == logical.KindSplit
 			next++
 		}
 	}
@@ -82,8 +71,8 @@ func (w *writer) locate(fl *flow, f *stablehlo.Function, names []string, argumen
 		return p // nothing is assigned
 	}
 	for i := range fl.statements {
-		for _, name := range fl.uses[i] {
-			if from, ok := fl.defined[name]; ok && !slices.Contains(p.readers[from], i) {
+		for _, v := range fl.uses[i] {
+			if from, ok := fl.defined[v]; ok && !slices.Contains(p.readers[from], i) {
 				p.readers[from] = append(p.readers[from], i)
 			}
 		}
@@ -97,51 +86,52 @@ func (w *writer) locate(fl *flow, f *stablehlo.Function, names []string, argumen
 func (p *placement) follow(i int) {
 	fl, s := p.fl, p.fl.statements[i]
 	split := false
-	for k, name := range fl.uses[i] {
-		if of, ok := fl.alias[name]; ok {
+	for k, v := range fl.uses[i] {
+		if of, ok := fl.alias[v]; ok {
 			fl.uses[i][k] = of
 		}
 		split = split || p.split[fl.uses[i][k]]
 	}
-	number, marked := s.Attributes[markerAttribute].(string)
-	a, assigned := p.w.trace.assigned[number]
-	switch {
-	case marked && assigned:
-		x, y := fl.uses[i][0], s.Outputs[0].String()
-		if !split {
-			fl.alias[y] = x
-			y = x
+	if a, ok := s.Mark.(annotated); ok {
+		device, assigned := a.assigns()
+		switch {
+		case assigned:
+			p.assign(fl.uses[i][0], s.Results[0], device, a.adjoint, split)
+			return
+		case a.annotation.Kind() == logical.KindSplit:
+			split = true
+		case a.annotation.Kind() == logical.KindReplicate:
+			split = false
 		}
-		p.deviceOf(a.device)
-		if a.adjoint {
-			p.adjoints[a.device][y] = true
-		} else if !split {
-			p.pull(x, a.device)
-		}
-		return
-	case marked && p.w.trace.placed[number] == logical.KindSplit:
-		split = true
-	case marked && p.w.trace.placed[number] == logical.KindReplicate:
-		split = false
 	}
-	for _, v := range s.Outputs {
-		p.split[v.String()] = split && v.Shape().Rank() > 0
+	for _, v := range s.Results {
+		p.split[v] = split && v.Type.Rank() > 0
 	}
 }
 
-func (p *placement) deviceOf(k int) {
+// assign notes that y, which is x, is assigned to device k.
+func (p *placement) assign(x, y *ir.Value, k int, adjoint, split bool) {
+	if !split {
+		p.fl.alias[y] = x
+		y = x
+	}
 	if p.held[k] == nil {
-		p.held[k], p.adjoints[k] = map[string]bool{}, map[string]bool{}
+		p.held[k], p.adjoints[k] = values{}, values{}
+	}
+	if adjoint {
+		p.adjoints[k][y] = true
+	} else if !split {
+		p.pull(x, k)
 	}
 }
 
 // pull puts the op that makes a value on device k, and reports whether it is there.
-func (p *placement) pull(name string, k int) bool {
-	i, ok := p.fl.defined[name]
+func (p *placement) pull(v *ir.Value, k int) bool {
+	i, ok := p.fl.defined[v]
 	if !ok || p.device[i] != everywhere || !p.alone(i) {
 		return ok && p.device[i] == k
 	}
-	if s := p.fl.statements[i]; slices.Contains(layout, opName(s)) {
+	if s := p.fl.statements[i]; slices.Contains(layout, s.Op) {
 		from := false
 		for _, operand := range p.fl.uses[i] {
 			from = p.pull(operand, k) || from
@@ -156,31 +146,27 @@ func (p *placement) pull(name string, k int) bool {
 
 func (p *placement) take(i, k int) {
 	p.device[i] = k
-	for _, name := range p.fl.uses[i] {
-		p.held[k][name] = true
+	for _, v := range p.fl.uses[i] {
+		p.held[k][v] = true
 	}
-	for _, v := range p.fl.statements[i].Outputs {
-		p.held[k][v.String()] = true
+	for _, v := range p.fl.statements[i].Results {
+		p.held[k][v] = true
 	}
 }
 
 // alone reports whether one device can run a statement without the others.
 func (p *placement) alone(i int) bool {
 	s := p.fl.statements[i]
-	if _, marked := s.Attributes[markerAttribute]; marked || len(s.Outputs) == 0 || slices.Contains(together, opName(s)) {
+	if s.Mark != nil || len(s.Results) == 0 || slices.Contains(together, s.Op) {
 		return false
 	}
-	for _, v := range s.Outputs {
-		if p.fl.constant(v.String()) {
-			return false // written where it is read
-		}
+	if slices.ContainsFunc(s.Results, p.fl.constant) {
+		return false // written where it is read
 	}
-	for _, name := range p.fl.uses[i] {
-		if p.split[name] {
-			return false // each device has a part of the work
-		}
+	if slices.ContainsFunc(p.fl.uses[i], func(v *ir.Value) bool { return p.split[v] }) {
+		return false // each device has a part of the work
 	}
-	return p.w.runsAlone([]*stablehlo.Statement{s}) == nil && !slices.ContainsFunc(s.FunctionParameters, p.w.together)
+	return p.w.runsAlone([]*ir.Statement{s}) == nil && !slices.ContainsFunc(s.Regions, func(r *ir.Region) bool { return p.w.together(r.Body) })
 }
 
 // grow adds what follows from adjoints and what only one device needs, and reports whether there was any.
@@ -193,8 +179,8 @@ func (p *placement) grow() bool {
 		for k := range p.w.logicalDevices {
 			if p.held[k] != nil && p.backward(i, k) && p.alone(i) {
 				p.take(i, k)
-				for _, v := range p.fl.statements[i].Outputs {
-					p.adjoints[k][v.String()] = true
+				for _, v := range p.fl.statements[i].Results {
+					p.adjoints[k][v] = true
 				}
 				grown = true
 				break
@@ -217,19 +203,19 @@ func (p *placement) grow() bool {
 
 // backward reports whether a statement makes something of the adjoints of device k and of what it has.
 func (p *placement) backward(i, k int) bool {
-	adjoint := func(name string) bool { return p.adjoints[k][name] }
-	return slices.ContainsFunc(p.fl.uses[i], adjoint) && !slices.ContainsFunc(p.fl.uses[i], func(name string) bool {
-		return !adjoint(name) && !p.within(name, k, 8)
+	adjoint := func(v *ir.Value) bool { return p.adjoints[k][v] }
+	return slices.ContainsFunc(p.fl.uses[i], adjoint) && !slices.ContainsFunc(p.fl.uses[i], func(v *ir.Value) bool {
+		return !adjoint(v) && !p.within(v, k, 8)
 	})
 }
 
 // within reports whether device k has a value or can make it of what it has, in so many ops.
-func (p *placement) within(name string, k, ops int) bool {
-	if p.held[k][name] || p.fl.constant(name) {
+func (p *placement) within(v *ir.Value, k, ops int) bool {
+	if p.held[k][v] || p.fl.constant(v) {
 		return true
 	}
-	i, ok := p.fl.defined[name]
-	return ok && ops > 0 && p.device[i] == everywhere && p.alone(i) && !slices.ContainsFunc(p.fl.uses[i], func(operand string) bool {
+	i, ok := p.fl.defined[v]
+	return ok && ops > 0 && p.device[i] == everywhere && p.alone(i) && !slices.ContainsFunc(p.fl.uses[i], func(operand *ir.Value) bool {
 		return !p.within(operand, k, ops-1)
 	})
 }
@@ -257,8 +243,8 @@ func (p *placement) schedule(regions []region) []region {
 		}
 		at := 0
 		for j := i; j < end; j++ {
-			for _, name := range fl.uses[j] {
-				if from, ok := fl.defined[name]; ok && from < i && !(fl.constant(name) && (p.device[from] != everywhere || p.device[i] != everywhere)) {
+			for _, v := range fl.uses[j] {
+				if from, ok := fl.defined[v]; ok && from < i && !(fl.constant(v) && (p.device[from] != everywhere || p.device[i] != everywhere)) {
 					at = max(at, crossed(from, i))
 				}
 			}
@@ -293,9 +279,9 @@ func (fl *flow) order(regions []region) []int {
 	missing, readers := map[int]int{}, map[int][]int{}
 	for i := range fl.statements {
 		unit := unitOf(i)
-		for _, name := range fl.uses[i] {
-			from, ok := fl.defined[name]
-			if !ok || unitOf(from) == unit || fl.constant(name) && (unit >= 0 || unitOf(from) >= 0) {
+		for _, v := range fl.uses[i] {
+			from, ok := fl.defined[v]
+			if !ok || unitOf(from) == unit || fl.constant(v) && (unit >= 0 || unitOf(from) >= 0) {
 				continue
 			}
 			missing[unit]++

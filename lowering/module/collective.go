@@ -2,18 +2,15 @@ package module
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
-	xlashapes "github.com/gomlx/go-xla/types/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // Reduction is how a collective combines the replicas' values.
@@ -67,7 +64,7 @@ func (*CollectiveError) Kind() errkind.Kind { return errkind.InvalidArgumentErro
 // with its error.
 func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 	t := traceOf("all_reduce", x)
-	t.collective(false, func(m mark, w *writer) string { return w.allReduce(m, reduction) }, nil)
+	t.collective(reduced{reduction}, nil)
 	return graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node {
 		if reduction != Sum {
 			panic(&CollectiveError{Op: "all_reduce", Shape: x.Shape().Dimensions,
@@ -82,7 +79,7 @@ func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 func AllGather(x *graph.Node, axis int) *graph.Node {
 	t := traceOf("all_gather", x)
 	axis = checkAxis("all_gather", x, axis)
-	t.collective(false, func(m mark, w *writer) string { return w.allGather(m, axis) }, func(dims []int) {
+	t.collective(gathered{axis}, func(dims []int) {
 		dims[axis] *= t.opts.Replicas
 	})
 	return graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node { return ReduceScatter(v, axis) })
@@ -99,7 +96,7 @@ func ReduceScatter(x *graph.Node, axis int) *graph.Node {
 			Reason: fmt.Sprintf("dimension %d of size %d is not divisible by %d replicas", axis, size, t.opts.Replicas),
 			Hint:   "pad the dimension or scatter another one"})
 	}
-	t.collective(true, func(m mark, w *writer) string { return w.reduceScatter(m, axis) }, func(dims []int) {
+	t.collective(scattered{axis}, func(dims []int) {
 		dims[axis] /= t.opts.Replicas
 	})
 	return graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node { return AllGather(v, axis) })
@@ -144,94 +141,57 @@ func checkAxis(op string, x *graph.Node, axis int) int {
 	return (axis + rank) % max(rank, 1)
 }
 
-// collective says that the next identity op is the collective that emit writes,
-// of which resize changes the dimensions. differs says that replicas receive
-// different values.
-func (t *Trace) collective(differs bool, emit func(m mark, w *writer) string, resize func(dims []int)) {
+// collective says that the next identity op is a collective, of which resize changes the
+// dimensions.
+func (t *Trace) collective(m mark, resize func(dims []int)) {
 	t.pending = func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		shape := x.Shape().Clone()
 		if resize != nil {
 			resize(shape.Dimensions)
 		}
-		t.across[strconv.Itoa(len(t.markers))] = differs
-		t.collectives[strconv.Itoa(len(t.markers))] = true
-		return t.mark(f.StableHLO(), x, shape, func(w *writer, m mark) string { return emit(m, w) })
+		return f.Mark(x, shape, m)
 	}
 }
 
 // The collectives name global partition ids: one group of replicas for each
 // logical coordinate. The groups are an attribute alias, written once a module.
 
-func (w *writer) attributes(first string) string {
-	w.channels++
-	return fmt.Sprintf("{%schannel_handle = #stablehlo.channel_handle<handle = %d, type = 1>, replica_groups = #replica_groups, use_global_device_ids}",
-		first, w.channels)
+// reduced asks for an all-reduce, gathered for an all-gather and scattered for a reduce-scatter.
+type (
+	reduced   struct{ by Reduction }
+	gathered  struct{ axis int }
+	scattered struct{ axis int }
+)
+
+func (c reduced) write(w *writer, out, in *ir.Value) *ir.Statement {
+	return w.collective(out, in, func() *ir.Statement {
+		return w.collect("stablehlo.all_reduce", out, in, c.by.String(), replicaGroups)
+	})
 }
 
-func (w *writer) combiner(m mark, r Reduction) string { return w.combine(m, r.String()) }
-
-func (w *writer) combine(m mark, op string) string {
-	scalar := scalarType(m.inType)
-	id := strings.TrimPrefix(m.out, "%")
-	return fmt.Sprintf("({\n%[1]s  ^combine(%%lhs_%[4]s: %[2]s, %%rhs_%[4]s: %[2]s):\n%[1]s    %%both_%[4]s = stablehlo.%[3]s %%lhs_%[4]s, %%rhs_%[4]s : %[2]s\n%[1]s    stablehlo.return %%both_%[4]s : %[2]s\n%[1]s})",
-		m.indent, scalar, op, id)
+func (c gathered) write(w *writer, out, in *ir.Value) *ir.Statement {
+	return w.collective(out, in, func() *ir.Statement {
+		return w.collect("stablehlo.all_gather", out, in, "", replicaGroups, ir.Attribute{Key: "all_gather_dim", Value: ir.Int(c.axis)})
+	})
 }
 
-func (w *writer) allReduce(m mark, r Reduction) string {
-	if slices.Contains(dimsOf(m.outType), 0) {
-		return empty(m)
+func (c scattered) write(w *writer, out, in *ir.Value) *ir.Statement {
+	return w.collective(out, in, func() *ir.Statement {
+		return w.collect("stablehlo.reduce_scatter", out, in, Sum.String(), replicaGroups, ir.Attribute{Key: "scatter_dimension", Value: ir.Int(c.axis)})
+	})
+}
+
+// collective is the op that write writes, where there is something to combine.
+func (w *writer) collective(out, in *ir.Value, write func() *ir.Statement) *ir.Statement {
+	switch {
+	case out.Type.Empty():
+		return empty(out)
+	case w.replicas == 1:
+		return unchanged(out, in)
 	}
-	if w.replicas == 1 {
-		return w.unchanged(m)
-	}
-	return fmt.Sprintf("%s = \"stablehlo.all_reduce\"(%s) %s %s : (%s) -> %s",
-		m.out, m.in, w.combiner(m, r), w.attributes(""), m.inType, m.outType)
+	return write()
 }
 
-func (w *writer) allGather(m mark, axis int) string {
-	if slices.Contains(dimsOf(m.outType), 0) {
-		return empty(m)
-	}
-	if w.replicas == 1 {
-		return w.unchanged(m)
-	}
-	return fmt.Sprintf("%s = \"stablehlo.all_gather\"(%s) %s : (%s) -> %s",
-		m.out, m.in, w.attributes(fmt.Sprintf("all_gather_dim = %d : i64, ", axis)), m.inType, m.outType)
-}
-
-func (w *writer) reduceScatter(m mark, axis int) string {
-	if slices.Contains(dimsOf(m.outType), 0) {
-		return empty(m)
-	}
-	if w.replicas == 1 {
-		return w.unchanged(m)
-	}
-	return fmt.Sprintf("%s = \"stablehlo.reduce_scatter\"(%s) %s %s : (%s) -> %s",
-		m.out, m.in, w.combiner(m, Sum), w.attributes(fmt.Sprintf("scatter_dimension = %d : i64, ", axis)), m.inType, m.outType)
-}
-
-// unchanged writes an op that is its operand: on one device there is nothing to
-// constrain or to combine.
-func (w *writer) unchanged(m mark) string {
-	return fmt.Sprintf("%s = stablehlo.reshape %s : (%s) -> %s", m.out, m.in, m.inType, m.outType)
-}
-
-// empty writes a tensor without elements: collectives refuse them.
-func empty(m mark) string {
-	return fmt.Sprintf("%s = stablehlo.constant dense<> : %s", m.out, m.outType)
-}
-
-// scalarType is tensor<f32> for tensor<8x4xf32>.
-func scalarType(tensor string) string {
-	inner := strings.TrimSuffix(strings.TrimPrefix(tensor, "tensor<"), ">")
-	for {
-		dim, rest, ok := strings.Cut(inner, "x")
-		if !ok || strings.Trim(dim, "0123456789") != "" || dim == "" {
-			return "tensor<" + inner + ">"
-		}
-		inner = rest
-	}
-}
-
-// xlaType is the text of a shape.
-func xlaType(s xlashapes.Shape) string { return s.ToStableHLO() }
+func (reduced) differs() (bool, bool)   { return false, true }
+func (gathered) differs() (bool, bool)  { return false, true }
+func (scattered) differs() (bool, bool) { return true, true }

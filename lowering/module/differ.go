@@ -2,11 +2,13 @@ package module
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // Differs reports which of the nodes may differ between replicas, given the
@@ -23,93 +25,79 @@ func Differs(nodes, parameters []*graph.Node) ([]bool, error) {
 	if !ok || t.opts.Replicas == 1 {
 		return all, nil
 	}
-	differs := map[string]bool{}
+	differs := map[*ir.Value]bool{}
 	if id := nodes[0].Graph().GetParameterByName(ReplicaIDName); id != nil {
 		parameters = append([]*graph.Node{id}, parameters...)
 	}
 	for _, p := range parameters {
-		name, err := t.name(p)
+		v, err := t.value(p)
 		if err != nil {
 			return nil, err
 		}
-		differs[name] = true
+		differs[v] = true
 	}
-	t.follow(t.main().Statements, differs)
+	follow(t.main().IR().Body, differs)
 	for i, node := range nodes {
-		name, err := t.name(node)
+		v, err := t.value(node)
 		if err != nil {
 			return nil, err
 		}
-		all[i] = differs[name]
+		all[i] = differs[v]
 	}
 	return all, nil
 }
 
-// name returns a node's name in the step function.
-func (t *Trace) name(node *graph.Node) (name string, err error) {
+// value returns a node's value in the step function.
+func (t *Trace) value(node *graph.Node) (v *ir.Value, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("module: node %s is none of the step: %v", node, r)
 		}
 	}()
 	t.pending = func(_ *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
-		name = x.String()
+		v = t.main().Value(x)
 		return x, nil
 	}
 	graph.Identity(node)
-	return name, nil
+	return v, nil
 }
 
 // follow adds what differs among the statements' results.
-func (t *Trace) follow(statements []*stablehlo.Statement, differs map[string]bool) {
+func follow(statements []*ir.Statement, differs map[*ir.Value]bool) {
 	for _, s := range statements {
-		if number, ok := s.Attributes[markerAttribute].(string); ok {
-			if scattered, ok := t.across[number]; ok {
-				differs[s.Outputs[0].String()] = scattered
+		if m, ok := s.Mark.(mark); ok {
+			if scattered, known := m.differs(); known {
+				differs[s.Results[0]] = scattered
 				continue
 			}
 		}
-		reads := uses(s)
-		if len(s.FunctionParameters) > 0 && branches(s) {
+		found := false
+		read := func(v *ir.Value) { found = found || differs[v] }
+		if len(s.Regions) > 0 && branches(s) {
 			// A branch differs where the predicate or what it returns does.
-			reads = reads[:len(s.Inputs)]
-			for _, f := range s.FunctionParameters {
-				t.follow(f.Statements, differs)
-				reads = append(reads, returned(f)...)
+			for _, v := range s.Operands {
+				read(v)
 			}
-		}
-		for _, name := range reads {
-			if differs[name] {
-				for _, out := range s.Outputs {
-					differs[out.String()] = true
+			for _, r := range s.Regions {
+				follow(r.Body, differs)
+				if n := len(r.Body); n > 0 {
+					for _, v := range r.Body[n-1].Operands {
+						read(v)
+					}
 				}
-				break
+			}
+		} else {
+			s.Reads(read)
+		}
+		if found {
+			for _, v := range s.Results {
+				differs[v] = true
 			}
 		}
 	}
 }
 
-// branches reports whether a statement's closures run at most once and take no
-// arguments.
-func branches(s *stablehlo.Statement) bool {
-	for _, f := range s.FunctionParameters {
-		if len(f.Inputs) > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// returned lists what a closure returns.
-func returned(f *stablehlo.Function) []string {
-	var names []string
-	for _, v := range f.Outputs {
-		names = append(names, v.String())
-	}
-	if n := len(f.Statements); n > 0 {
-		for _, v := range f.Statements[n-1].Inputs {
-			names = append(names, v.String())
-		}
-	}
-	return names
+// branches reports whether a statement's regions run at most once and take no arguments.
+func branches(s *ir.Statement) bool {
+	return !slices.ContainsFunc(s.Regions, func(r *ir.Region) bool { return len(r.Arguments) > 0 })
 }

@@ -3,9 +3,11 @@ package module
 import (
 	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/gomlx/compute/dtypes"
 
 	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -17,178 +19,179 @@ type entry struct {
 	m     *Module
 	steps int
 
-	params                                 []string // of main
-	outer, outerTypes, inSpecs, inner      []string // of the manual computation
-	values, valueTypes                     []string // the step's operands, as the body knows them
-	perStep                                []int    // the argument that an operand is a slice of, or -1
-	argument                               []int    // the argument of an operand, or -1 for the replica id
-	results, globalTypes, outSpecs         []string
-	stepTypes, localTypes, returns, outVar []string
-	pre, post                              strings.Builder
+	main              *ir.Function
+	outer, inner      []*ir.Value // of the manual computation
+	inSpecs, outSpecs []sharding.Spec
+	ids               *ir.Value   // the replicas' ids, if the step reads its own
+	values, operands  []*ir.Value // the step's operands, as the body knows them and as its parameters
+	perStep           []int       // the argument that an operand is a slice of, or -1
+	argument          []int       // the argument of an operand, or -1 for the replica id
+	stepTypes, global []ir.Type   // of the step's results, and of main's
+	returns           []*ir.Value // what the computation gives
+	pre, post         []*ir.Statement
 }
 
-func list(s []string) string { return strings.Join(s, ", ") }
+var int32s = ir.Tensor(dtypes.Int32)
 
 // main writes the entry function.
-func (w *writer) main(m *Module, p *lowering.Program, steps int) string {
-	e := &entry{w: w, m: m, steps: steps}
+func (w *writer) main(m *Module, p *lowering.Program, steps int) *ir.Function {
+	e := &entry{w: w, m: m, steps: steps, main: &ir.Function{Name: "main", Form: ir.Short}}
 	e.takeArguments(p)
 	e.giveResults(p)
-	var b strings.Builder
-	fmt.Fprintf(&b, "  func.func @main(%s) -> (%s) {\n", list(e.params), list(e.results))
-	switch {
-	case !slices.Contains(e.outer, "%replica_ids"):
-	case w.programs:
-		b.WriteString("    %replica_number = stablehlo.replica_id : tensor<ui32>\n" +
-			"    %replica_scalar = stablehlo.convert %replica_number : (tensor<ui32>) -> tensor<i32>\n" +
-			"    %replica_ids = stablehlo.reshape %replica_scalar : (tensor<i32>) -> tensor<1xi32>\n")
-	default:
-		fmt.Fprintf(&b, "    %%replica_ids = stablehlo.iota dim = 0 : tensor<%dxi32>\n", w.replicas)
+	f := e.main
+	if e.ids != nil {
+		f.Body = append(f.Body, e.replicaIDs()...)
 	}
-	body := e.pre.String() + e.call() + e.post.String()
+	body := slices.Concat(e.pre, e.call(), e.post)
 	if w.whole() {
-		b.WriteString(body)
-		fmt.Fprintf(&b, "    return %s : %s\n  }\n", list(e.returns), list(e.localTypes))
-		return b.String()
+		f.Body = append(append(f.Body, body...), give("return", e.returns))
+		return f
 	}
-	fmt.Fprintf(&b, "    %%out:%d = sdy.manual_computation(%s) in_shardings=[%s] out_shardings=[%s] manual_axes={%q} (%s) {\n",
-		len(m.Results), list(e.outer), list(e.inSpecs), list(e.outSpecs), ReplicaAxis, list(e.inner))
-	b.WriteString(body)
-	fmt.Fprintf(&b, "      sdy.return %s : %s\n", list(e.returns), list(e.localTypes))
-	fmt.Fprintf(&b, "    } : (%s) -> (%s)\n", list(e.outerTypes), list(e.globalTypes))
-	fmt.Fprintf(&b, "    return %s : %s\n  }\n", list(e.outVar), list(e.globalTypes))
-	return b.String()
+	run := manual("out", []string{ReplicaAxis}, e.outer, e.inSpecs, e.global, e.outSpecs,
+		&ir.Region{Arguments: e.inner, Body: append(body, give("sdy.return", e.returns))})
+	f.Body = append(f.Body, run, give("return", run.Results))
+	return f
+}
+
+// replicaIDs makes the numbers of the replicas, of which a manual computation takes its own.
+func (e *entry) replicaIDs() []*ir.Statement {
+	if !e.w.programs {
+		s := short("stablehlo.iota", e.ids)
+		s.Attributes = []ir.Attribute{{Key: ir.Dimension, Value: ir.Raw("0")}}
+		return []*ir.Statement{s}
+	}
+	number, scalar := named("replica_number", ir.Tensor(dtypes.Uint32)), named("replica_scalar", int32s)
+	return []*ir.Statement{short("stablehlo.replica_id", number), short("stablehlo.convert", scalar, number), unchanged(e.ids, scalar)}
 }
 
 // takeArguments works out how main's arguments become the step's operands.
 func (e *entry) takeArguments(p *lowering.Program) {
 	next := 0
-	for i, v := range p.Main.Inputs {
-		local, typ := fmt.Sprintf("%%local%d", i), xlaType(v.Shape())
-		e.valueTypes = append(e.valueTypes, typ)
+	for i, parameter := range p.Main().Parameters {
+		typ, local := parameter.Type, fmt.Sprintf("local%d", i)
+		e.operands = append(e.operands, parameter.Value)
 		if p.ParameterNames[i] == ReplicaIDName {
-			e.outer, e.outerTypes = append(e.outer, "%replica_ids"), append(e.outerTypes, stack(typ, e.w.replicas))
-			e.inSpecs = append(e.inSpecs, sharding.P(ReplicaAxis).ShardyBare(meshName))
-			e.inner = append(e.inner, local+": "+stack(typ, 1))
+			e.ids = named("replica_ids", typ.Stacked(e.w.replicas))
+			own := named(local, typ.Stacked(1))
+			e.outer, e.inner = append(e.outer, e.ids), append(e.inner, own)
+			e.inSpecs = append(e.inSpecs, sharding.P(ReplicaAxis))
 			if e.w.whole() {
-				local = "%replica_ids"
+				e.ids.Type = typ.Stacked(1)
+				own = e.ids
 			}
-			fmt.Fprintf(&e.pre, "      %%replica_id = stablehlo.reshape %s : (%s) -> %s\n", local, stack(typ, 1), typ)
-			e.values, e.perStep, e.argument = append(e.values, "%replica_id"), append(e.perStep, -1), append(e.argument, -1)
+			id := named("replica_id", typ)
+			e.pre = append(e.pre, unchanged(id, own))
+			e.values, e.perStep, e.argument = append(e.values, id), append(e.perStep, -1), append(e.argument, -1)
 			continue
 		}
-		a, name := e.m.Arguments[next], fmt.Sprintf("%%arg%d", next)
-		global, shard := tensorType(typ, a.Global), tensorType(typ, e.w.manual(a))
+		a := e.m.Arguments[next]
+		global, shard := named(fmt.Sprintf("arg%d", next), typ.With(a.Global...)), named(local, typ.With(e.w.manual(a)...))
 		if e.w.whole() {
-			global, local = shard, name
+			global.Type, shard = shard.Type, global
 		}
-		e.params = append(e.params, name+": "+global+e.w.attributeList(a))
-		e.outer, e.outerTypes = append(e.outer, name), append(e.outerTypes, global)
-		e.inSpecs = append(e.inSpecs, a.Spec.ShardyBare(meshName))
-		e.inner = append(e.inner, local+": "+shard)
+		e.main.Parameters = append(e.main.Parameters, ir.Parameter{Value: global, Attributes: e.w.border(a)})
+		e.outer, e.inner = append(e.outer, global), append(e.inner, shard)
+		e.inSpecs = append(e.inSpecs, a.Spec)
 		slice := -1
 		if a.PerStep {
 			slice = next
-		} else if shard != typ {
-			fmt.Fprintf(&e.pre, "      %%scalar%d = stablehlo.reshape %s : (%s) -> %s\n", i, local, shard, typ)
-			local = fmt.Sprintf("%%scalar%d", i)
+		} else if !shard.Type.Equal(typ) {
+			scalar := named(fmt.Sprintf("scalar%d", i), typ)
+			e.pre = append(e.pre, unchanged(scalar, shard))
+			shard = scalar
 		}
-		e.values, e.perStep, e.argument = append(e.values, local), append(e.perStep, slice), append(e.argument, next)
+		e.values, e.perStep, e.argument = append(e.values, shard), append(e.perStep, slice), append(e.argument, next)
 		next++
 	}
 }
 
 // giveResults works out how the step's results become main's.
 func (e *entry) giveResults(p *lowering.Program) {
+	pack, first := "stepped", 0
+	if e.steps > 0 {
+		pack, first = "loop", 1 // behind the counter
+	}
 	for i, r := range e.m.Results {
-		typ := xlaType(p.Main.Outputs[i].Shape())
-		global, shard := tensorType(typ, r.Global), tensorType(typ, e.w.manual(r))
+		typ := p.Main().Results[i].Type
+		shard := typ.With(e.w.manual(r)...)
+		global := typ.With(r.Global...)
 		if e.w.whole() {
 			global = shard
 		}
-		e.results = append(e.results, global+e.w.attributeList(r))
-		e.globalTypes = append(e.globalTypes, global)
-		e.outSpecs = append(e.outSpecs, r.Spec.ShardyBare(meshName))
-		e.stepTypes, e.localTypes = append(e.stepTypes, typ), append(e.localTypes, shard)
-		value := fmt.Sprintf("%%stepped#%d", i)
-		if e.steps > 0 {
-			value = fmt.Sprintf("%%loop#%d", i+1)
-		}
-		if shard != typ {
-			fmt.Fprintf(&e.post, "      %%vector%d = stablehlo.reshape %s : (%s) -> %s\n", i, value, typ, shard)
-			value = fmt.Sprintf("%%vector%d", i)
+		e.main.Results = append(e.main.Results, ir.Result{Type: global, Attributes: e.w.border(r)})
+		e.global, e.outSpecs = append(e.global, global), append(e.outSpecs, r.Spec)
+		e.stepTypes = append(e.stepTypes, typ)
+		value := named(fmt.Sprintf("%s#%d", pack, first+i), typ)
+		if !shard.Equal(typ) {
+			vector := named(fmt.Sprintf("vector%d", i), shard)
+			e.post = append(e.post, unchanged(vector, value))
+			value = vector
 		}
 		e.returns = append(e.returns, value)
-		e.outVar = append(e.outVar, fmt.Sprintf("%%out#%d", i))
 	}
 }
 
-// call writes the call of the step, in its loop if there is one.
-func (e *entry) call() string {
+// call calls the step, in its loop if there is one.
+func (e *entry) call() []*ir.Statement {
 	if e.steps == 0 {
-		return fmt.Sprintf("      %%stepped:%d = func.call @step(%s) : (%s) -> (%s)\n",
-			len(e.m.Results), list(e.values), list(e.valueTypes), list(e.stepTypes))
+		return []*ir.Statement{call("stepped", "step", e.stepTypes, e.values)}
 	}
 	// The loop carries its counter and every result: a variable's starts as its
 	// argument, any other as zeros.
-	var b strings.Builder
-	init := make([]string, len(e.m.Results))
+	init, carried := make([]*ir.Value, len(e.m.Results)), make([]*ir.Value, len(e.m.Results))
+	before := make([]*ir.Value, len(e.m.Results))
+	for i, t := range e.stepTypes {
+		before[i], carried[i] = named(fmt.Sprintf("before%d", i), t), named(fmt.Sprintf("carried%d", i), t)
+	}
 	operands := slices.Clone(e.values)
 	for i, at := range e.argument {
 		if at >= 0 && e.m.Arguments[at].Donated {
-			carried := e.m.Arguments[at].Result
-			init[carried], operands[i] = e.values[i], fmt.Sprintf("%%carried%d", carried)
+			result := e.m.Arguments[at].Result
+			init[result], operands[i] = e.values[i], carried[result]
 		}
 	}
-	for i := range init {
-		if init[i] == "" {
-			init[i] = fmt.Sprintf("%%start%d", i)
-			fmt.Fprintf(&b, "      %s = stablehlo.constant dense<%s> : %s\n", init[i], zeroLiteral(e.m.Results[i].DType), e.stepTypes[i])
+	var list []*ir.Statement
+	for i, t := range e.stepTypes {
+		if init[i] == nil {
+			init[i] = named(fmt.Sprintf("start%d", i), t)
+			list = append(list, constant(init[i], ir.Zero(e.m.Results[i].DType)))
 		}
 	}
-	state := append([]string{"tensor<i32>"}, e.stepTypes...)
-	var before, body []string
-	for i, typ := range e.stepTypes {
-		before = append(before, fmt.Sprintf("%%before%d: %s", i, typ))
-		body = append(body, fmt.Sprintf("%%carried%d: %s", i, typ))
-	}
-	fmt.Fprintf(&b, "      %%first = stablehlo.constant dense<0> : tensor<i32>\n")
-	fmt.Fprintf(&b, "      %%loop:%d = \"stablehlo.while\"(%s) ({\n", len(state), list(append([]string{"%first"}, init...)))
-	fmt.Fprintf(&b, "      ^more(%s):\n", list(append([]string{"%count: tensor<i32>"}, before...)))
-	fmt.Fprintf(&b, "        %%steps = stablehlo.constant dense<%d> : tensor<i32>\n", e.steps)
-	fmt.Fprintf(&b, "        %%again = stablehlo.compare LT, %%count, %%steps : (tensor<i32>, tensor<i32>) -> tensor<i1>\n")
-	fmt.Fprintf(&b, "        stablehlo.return %%again : tensor<i1>\n      }, {\n")
-	fmt.Fprintf(&b, "      ^step(%s):\n", list(append([]string{"%index: tensor<i32>"}, body...)))
-	fmt.Fprintf(&b, "        %%zero = stablehlo.constant dense<0> : tensor<i32>\n")
-	for i, at := range e.perStep {
-		if at >= 0 {
-			operands[i] = e.slice(&b, i, at)
-		}
-	}
-	fmt.Fprintf(&b, "        %%stepped:%d = func.call @step(%s) : (%s) -> (%s)\n",
-		len(e.m.Results), list(operands), list(e.valueTypes), list(e.stepTypes))
-	fmt.Fprintf(&b, "        %%one = stablehlo.constant dense<1> : tensor<i32>\n")
-	fmt.Fprintf(&b, "        %%next = stablehlo.add %%index, %%one : tensor<i32>\n")
-	next := []string{"%next"}
-	for i := range e.m.Results {
-		next = append(next, fmt.Sprintf("%%stepped#%d", i))
-	}
-	fmt.Fprintf(&b, "        stablehlo.return %s : %s\n      }) : (%s) -> (%s)\n", list(next), list(state), list(state), list(state))
-	return b.String()
+	first := named("first", int32s)
+	loop := &ir.Statement{Op: "stablehlo.while", Operands: slices.Concat([]*ir.Value{first}, init), Pack: "loop",
+		Results: ir.Pack("loop", slices.Concat([]ir.Type{int32s}, e.stepTypes)...),
+		Regions: []*ir.Region{e.more(before), e.step(carried, operands)}, Form: ir.Inline}
+	return append(list, constant(first, ir.Whole(0)), loop)
 }
 
-// slice writes an operand's value of the loop's step.
-func (e *entry) slice(b *strings.Builder, operand, argument int) string {
-	typ := e.valueTypes[operand]
-	stacked := e.w.manual(e.m.Arguments[argument])
-	starts, sizes, types := []string{"%index"}, []string{"1"}, []string{"tensor<i32>"}
-	for _, size := range stacked[1:] {
-		starts, sizes, types = append(starts, "%zero"), append(sizes, fmt.Sprint(size)), append(types, "tensor<i32>")
+// more is the loop's condition.
+func (e *entry) more(before []*ir.Value) *ir.Region {
+	count, steps, again := named("count", int32s), named("steps", int32s), named("again", ir.Tensor(dtypes.Bool))
+	return &ir.Region{Label: "more", Arguments: slices.Concat([]*ir.Value{count}, before), Body: []*ir.Statement{
+		constant(steps, ir.Whole(e.steps)), compare("LT", again, count, steps), give("stablehlo.return", []*ir.Value{again}),
+	}}
+}
+
+// step is the loop's body.
+func (e *entry) step(carried, operands []*ir.Value) *ir.Region {
+	index, zero := named("index", int32s), named("zero", int32s)
+	body := []*ir.Statement{constant(zero, ir.Whole(0))}
+	for i, at := range e.perStep {
+		if at < 0 {
+			continue
+		}
+		// The batch of this step.
+		stacked := e.values[i]
+		sizes := append([]int{1}, stacked.Type.Dims[1:]...)
+		cut, batch := named(fmt.Sprintf("cut%d", i), stacked.Type.With(sizes...)), named(fmt.Sprintf("batch%d", i), e.operands[i].Type)
+		starts := append([]*ir.Value{stacked, index}, slices.Repeat([]*ir.Value{zero}, len(sizes)-1)...)
+		body = append(body, &ir.Statement{Op: "stablehlo.dynamic_slice", Operands: starts, Results: []*ir.Value{cut},
+			Attributes: []ir.Attribute{{Key: "slice_sizes", Value: ir.Ints(sizes)}}, Form: ir.Inline}, unchanged(batch, cut))
+		operands[i] = batch
 	}
-	whole, part := tensorType(typ, stacked), tensorType(typ, append([]int{1}, stacked[1:]...))
-	name := fmt.Sprintf("%%batch%d", operand)
-	fmt.Fprintf(b, "        %%cut%d = \"stablehlo.dynamic_slice\"(%s, %s) {slice_sizes = array<i64: %s>} : (%s, %s) -> %s\n",
-		operand, e.values[operand], list(starts), list(sizes), whole, list(types), part)
-	fmt.Fprintf(b, "        %s = stablehlo.reshape %%cut%d : (%s) -> %s\n", name, operand, part, typ)
-	return name
+	one, next := named("one", int32s), named("next", int32s)
+	stepped := call("stepped", "step", e.stepTypes, operands)
+	body = append(body, stepped, constant(one, ir.Whole(1)), short("stablehlo.add", next, index, one),
+		give("stablehlo.return", slices.Concat([]*ir.Value{next}, stepped.Results)))
+	return &ir.Region{Label: "step", Arguments: slices.Concat([]*ir.Value{index}, carried), Body: body}
 }

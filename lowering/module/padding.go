@@ -3,7 +3,6 @@ package module
 import (
 	"fmt"
 
-	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/lowering"
@@ -56,21 +55,14 @@ func (t *Trace) traced(g *graph.Graph, sizes []int) (ragged.Traced, error) {
 	if !ok {
 		return ragged.Traced{}, fmt.Errorf("module: graph %q was not compiled on this trace", g.Name())
 	}
-	traced := ragged.Traced{Program: lowered.Program(), Sizes: sizes, Marker: t.padded}
-	for _, f := range t.functions {
-		traced.Functions = append(traced.Functions, f.StableHLO())
-	}
-	return traced, nil
+	return ragged.Traced{Program: lowered.Program(), Sizes: sizes, Marker: padded}, nil
 }
 
-// padded says what a marker does to a padded value: see [ragged.Marker].
-func (t *Trace) padded(s *stablehlo.Statement) (op string, known bool) {
-	number, ok := s.Attributes[markerAttribute].(string)
-	if !ok {
-		return "", false
+// padded says what a mark does to a padded value: see [ragged.Marker].
+func padded(mark any) string {
+	switch mark.(type) {
+	case reduced, gathered, scattered:
+		return "a collective"
 	}
-	if t.collectives[number] {
-		return "a collective", true
-	}
-	return "", true
+	return ""
 }

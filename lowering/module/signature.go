@@ -2,6 +2,7 @@ package module
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 
@@ -158,7 +159,7 @@ func (m *Module) check() error {
 			return fmt.Errorf("module: arguments %q and %q are donated to the same result %q", other, a.Name, r.Name)
 		}
 		taken[a.Result] = a.Name
-		if a.DType != r.DType || !equal(a.Global, r.Global) || !a.Spec.Equal(r.Spec) {
+		if a.DType != r.DType || !slices.Equal(a.Global, r.Global) || !a.Spec.Equal(r.Spec) {
 			return fmt.Errorf("module: argument %q (%s %v %s) is donated to result %q (%s %v %s): they must be alike",
 				a.Name, a.DType, a.Global, a.Spec, r.Name, r.DType, r.Global, r.Spec)
 		}

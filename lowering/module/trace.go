@@ -3,7 +3,6 @@ package module
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/go-xla/stablehlo"
@@ -33,17 +32,11 @@ type Options struct {
 // graph is compiled. It is not safe for concurrent use and serves one graph.
 type Trace struct {
 	*lowering.Backend
-	opts      Options
-	builder   *builder
-	functions []*lowering.Function
+	opts    Options
+	builder *lowering.Builder
 
 	pending     func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
-	markers     []emitter
-	across      map[string]bool // markers that do not follow their operand: whether their value differs between replicas
-	collectives map[string]bool // markers that combine the replicas' values
 	annotations []logical.Annotation
-	placed      map[string]logical.Kind // what markers of annotations ask for
-	assigned    map[string]assignment   // markers of assigned tensors of the step itself
 	regions     []bracket
 	open        bool // the last region is
 }
@@ -57,7 +50,7 @@ var (
 func NewTrace(opts Options) *Trace {
 	opts.Replicas = max(opts.Replicas, 1)
 	opts.LogicalDevices = max(opts.LogicalDevices, 1)
-	t := &Trace{opts: opts, across: map[string]bool{}, collectives: map[string]bool{}, placed: map[string]logical.Kind{}, assigned: map[string]assignment{}}
+	t := &Trace{opts: opts}
 	lowered := lowering.Options{
 		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.identity,
 		Partitioned: opts.LogicalDevices > 1, Unfused: opts.Padded,
@@ -76,40 +69,17 @@ func (t *Trace) whole(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Valu
 	if t.open {
 		return x, nil // on one device
 	}
-	rank := x.Shape().Rank()
-	return t.mark(f.StableHLO(), x, x.Shape(), func(w *writer, m mark) string {
-		if len(w.factors) < 2 {
-			return w.unchanged(m)
-		}
-		return w.constrain(m, logical.Replicated(), rank)
-	})
-}
-
-// builder remembers the functions of the computation, which StableHLO's builder
-// keeps to itself.
-type builder struct {
-	*lowering.Builder
-	trace *Trace
+	return f.Mark(x, x.Shape(), undivided{})
 }
 
 // Builder starts the computation. A trace has one.
 func (t *Trace) Builder(name string) compute.Builder {
-	t.builder = &builder{Builder: t.Backend.Builder(name).(*lowering.Builder), trace: t}
+	t.builder = t.Backend.Builder(name).(*lowering.Builder)
 	return t.builder
 }
 
-func (b *builder) NewFunction(name string) (compute.Function, error) {
-	f, err := b.Builder.NewFunction(name)
-	if err == nil {
-		b.trace.functions = append(b.trace.functions, f.(*lowering.Function))
-	}
-	return f, err
-}
-
 // main is the step function that is being traced.
-func (t *Trace) main() *stablehlo.Function {
-	return t.builder.Main().(*lowering.Function).StableHLO()
-}
+func (t *Trace) main() *lowering.Function { return t.builder.Main().(*lowering.Function) }
 
 // LogicalDevices returns P.
 func (t *Trace) LogicalDevices() int { return t.opts.LogicalDevices }
@@ -144,10 +114,7 @@ func (t *Trace) Next(op logical.Op) {
 			if op.Kind == logical.OpLoad {
 				return saved, nil
 			}
-			t.across[strconv.Itoa(len(t.markers))] = false // zeros everywhere
-			return t.mark(f.StableHLO(), x, saved.Shape(), func(_ *writer, m mark) string {
-				return fmt.Sprintf("%s = stablehlo.constant dense<0.0> : %s", m.out, m.outType)
-			})
+			return f.Mark(x, saved.Shape(), zeros{})
 		}
 		return nil, fmt.Errorf("module: unknown op kind %d", op.Kind)
 	}
@@ -163,14 +130,14 @@ func (t *Trace) BeginRegion(device int) error {
 			Reason: "inside another region", Hint: "close the first region before the second"}
 	}
 	t.open = true
-	t.regions = append(t.regions, bracket{device: device, begin: len(t.main().Statements), end: -1})
+	t.regions = append(t.regions, bracket{device: device, begin: len(t.main().IR().Body), end: -1})
 	return nil
 }
 
 // EndRegion implements [logical.Target].
 func (t *Trace) EndRegion() {
 	t.open = false
-	t.regions[len(t.regions)-1].end = len(t.main().Statements)
+	t.regions[len(t.regions)-1].end = len(t.main().IR().Body)
 }
 
 // InRegion implements [logical.Target].
@@ -180,20 +147,5 @@ func (t *Trace) InRegion() bool { return t.open }
 // function, or that has parts on several devices, becomes whole on all of them; see [placement] for others.
 func (t *Trace) annotate(f *lowering.Function, x *stablehlo.Value, a logical.Annotation, adjoint bool) (*stablehlo.Value, error) {
 	t.annotations = append(t.annotations, a)
-	rank, number := x.Shape().Rank(), strconv.Itoa(len(t.markers))
-	t.placed[number] = a.Kind()
-	if a.Kind() == logical.KindAssign && f.StableHLO() == t.main() {
-		t.assigned[number] = assignment{a.Device(), adjoint}
-	}
-	return t.mark(f.StableHLO(), x, x.Shape(), func(w *writer, m mark) string {
-		if w.single() {
-			return w.unchanged(m)
-		}
-		return w.constrain(m, a, rank)
-	})
-}
-
-// constrain writes that a value is split as a says from here on.
-func (w *writer) constrain(m mark, a logical.Annotation, rank int) string {
-	return fmt.Sprintf("%s = sdy.sharding_constraint %s %s : %s", m.out, m.in, a.Spec(rank, w.factors).ShardyBare(meshName), m.outType)
+	return f.Mark(x, x.Shape(), annotated{annotation: a, adjoint: adjoint, own: f == t.main()})
 }

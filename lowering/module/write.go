@@ -2,7 +2,6 @@ package module
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,24 +12,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/screen"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// writer assembles the text of one module.
+// writer assembles one module.
 type writer struct {
 	trace                    *Trace
 	replicas, logicalDevices int
 	factors                  logical.Factors
 	mesh                     sharding.Mesh
 	channels                 int
-	programs                 bool            // R programs of one partition each
-	body                     strings.Builder // the step's statements
-	functions                []string        // the regions' functions
-	alias                    map[string]string
+	programs                 bool                    // R programs of one partition each
+	called                   map[string]*ir.Function // the functions that the step calls, as they were traced
+	flow                     *flow
+	body                     []*ir.Statement // the step's
+	functions                []*ir.Function  // besides main and the step
+	alias                    map[*ir.Value]*ir.Value
 }
 
-// ownFunction matches the names of the module's own functions.
-var ownFunction = regexp.MustCompile(`^(step|region_\d+)$`)
+// reserved reports whether a function has a name of the module's own functions.
+func reserved(name string) bool {
+	digits, region := strings.CutPrefix(name, "region_")
+	return name == stepName || region && digits != "" && strings.Trim(digits, "0123456789") == ""
+}
+
+const stepName = "step"
 
 // Module assembles the step of a graph that was traced on t and compiled. The
 // signature has an entry for each parameter of the graph but the replica id, and
@@ -61,58 +68,57 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	if sig.Steps < 0 {
 		return nil, fmt.Errorf("module: step %q %d times", p.Name, sig.Steps)
 	}
-	if m.Arguments, m.Results, err = w.border(p, sig); err != nil {
+	if m.Arguments, m.Results, err = w.borders(p, sig); err != nil {
 		return nil, err
 	}
 	if err := m.check(); err != nil {
 		return nil, err
 	}
+	others := p.Module.Functions[1:]
+	w.called = make(map[string]*ir.Function, len(others))
+	for _, f := range others {
+		if reserved(f.Name) {
+			return nil, fmt.Errorf("module: a function of the step is named %q, as one of the module's own; name it otherwise", f.Name)
+		}
+		w.called[f.Name] = f
+	}
 	step, err := w.step(p, m)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range t.functions {
-		if ownFunction.MatchString(f.StableHLO().Name) {
-			return nil, fmt.Errorf("module: a function of the step is named %q, as one of the module's own; name it otherwise", f.Name())
+	regions := len(w.functions) > 0
+	for _, f := range others {
+		f, err := w.function(f)
+		if err != nil {
+			return nil, err
 		}
-		var text strings.Builder
-		if err := f.StableHLO().Write(&text, "  "); err != nil {
-			return nil, fmt.Errorf("module: function %q: %w", f.Name(), err)
-		}
-		w.functions = append(w.functions, strings.Replace(w.expand(text.String()), "func.func @", "func.func private @", 1)+"\n")
+		w.functions = append(w.functions, f)
 	}
-	main := w.main(m, p, sig.Steps)
-	var out strings.Builder
+	program := &ir.Module{
+		Name:       stablehlo.NormalizeIdentifier(p.Name),
+		Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(m.Replicas)}, {Key: "mhlo.num_partitions", Value: ir.Int32(m.Partitions)}},
+		Functions:  append([]*ir.Function{w.main(m, p, sig.Steps), step}, w.functions...),
+	}
 	if t.opts.Replicas > 1 {
-		fmt.Fprintf(&out, "#replica_groups = %s\n", w.groups())
+		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(replicaGroups), Value: w.overReplicas()})
 	}
-	if len(w.functions) > len(t.functions) { // there are regions
-		fmt.Fprintf(&out, "#logical_groups = %s\n", w.logicalGroups())
+	if regions {
+		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(logicalGroups), Value: w.overDevices()})
 	}
-	fmt.Fprintf(&out, "module @%s attributes {mhlo.num_replicas = %d : i32, mhlo.num_partitions = %d : i32} {\n",
-		stablehlo.NormalizeIdentifier(p.Name), m.Replicas, m.Partitions)
 	if !w.single() {
-		fmt.Fprintf(&out, "  %s\n", mesh.Shardy(meshName))
+		program.Meshes = []ir.Attr{declared{mesh}}
 	}
-	out.WriteString(main)
-	out.WriteString(step)
-	for _, f := range w.functions {
-		out.WriteString(f)
+	if m.Text, err = program.Text(); err != nil {
+		return nil, fmt.Errorf("module: %w", err)
 	}
-	out.WriteString("}\n")
-	m.Text = []byte(out.String())
-	m.facts = w.facts(m, p)
+	m.facts = facts(m, p)
 	return m, nil
 }
 
 // facts gathers what is known of the step as it was traced, and of its border. What this
 // package writes around it harms no compiler.
-func (w *writer) facts(m *Module, p *lowering.Program) *screen.Facts {
-	functions := []*stablehlo.Function{p.Main}
-	for _, f := range w.trace.functions {
-		functions = append(functions, f.StableHLO())
-	}
-	found := lowering.Facts(func(s *stablehlo.Statement) bool { return s.Attributes[markerAttribute] != nil }, functions...)
+func facts(m *Module, p *lowering.Program) *screen.Facts {
+	found := lowering.Facts(p.Module.Functions...)
 	if found == nil {
 		return nil
 	}
@@ -131,8 +137,8 @@ func (w *writer) single() bool { return w.programs || w.mesh.Size() == 1 }
 // manual over the replicas.
 func (w *writer) whole() bool { return w.single() || w.replicas == 1 }
 
-// border places the step's arguments and results.
-func (w *writer) border(p *lowering.Program, sig Signature) (args, results []Placed, err error) {
+// borders places the step's arguments and results.
+func (w *writer) borders(p *lowering.Program, sig Signature) (args, results []Placed, err error) {
 	for i, name := range p.ParameterNames {
 		if name == ReplicaIDName {
 			continue
@@ -160,39 +166,56 @@ func (w *writer) border(p *lowering.Program, sig Signature) (args, results []Pla
 	return args, results, nil
 }
 
-// step writes the step function.
-func (w *writer) step(p *lowering.Program, m *Module) (string, error) {
-	f := p.Main
-	var params, types []string
-	for _, v := range f.Inputs {
-		params = append(params, v.String()+": "+xlaType(v.Shape()))
+// function is a function that the step calls, as it is written.
+func (w *writer) function(f *ir.Function) (*ir.Function, error) {
+	written := *f
+	written.Private, written.Body = true, nil
+	for _, s := range f.Body {
+		s, err := w.replaced(s)
+		if err != nil {
+			return nil, err
+		}
+		written.Body = append(written.Body, s)
 	}
-	for _, v := range f.Outputs {
-		types = append(types, xlaType(v.Shape()))
+	return &written, nil
+}
+
+// step is the step function.
+func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
+	traced := p.Main()
+	f := &ir.Function{Name: stepName, Private: true, Form: ir.Short}
+	for _, v := range traced.Parameters {
+		f.Parameters = append(f.Parameters, ir.Parameter{Value: v.Value})
+	}
+	for _, r := range traced.Results {
+		f.Results = append(f.Results, ir.Result{Type: r.Type})
 	}
 	// With one logical device, its regions are the step.
 	var regions []region
 	if w.logicalDevices > 1 {
 		regions = regionsOf(w.trace.regions)
 	}
-	fl := newFlow(f, regions)
+	fl := newFlow(traced, regions)
+	w.flow = fl
 	if w.logicalDevices > 1 {
-		regions = w.locate(fl, f, p.ParameterNames, m.Arguments).schedule(regions)
+		regions = w.locate(fl, p, m.Arguments).schedule(regions)
 	}
 	w.alias = fl.alias
 	borders := fl.borders(regions)
 	for _, b := range borders {
-		for _, name := range b.lent {
-			if err := w.again(&w.body, fl, name); err != nil {
-				return "", err
+		for _, v := range b.lent {
+			s, err := w.again(v)
+			if err != nil {
+				return nil, err
 			}
+			w.body = append(w.body, s)
 		}
 	}
 	for _, unit := range fl.order(regions) {
 		// Regions that trace to nothing have no statement to stand at.
 		if unit >= 0 {
 			if err := w.region(fl, unit, regions[unit], borders[unit]); err != nil {
-				return "", err
+				return nil, err
 			}
 			continue
 		}
@@ -201,59 +224,33 @@ func (w *writer) step(p *lowering.Program, m *Module) (string, error) {
 			w.giveBack(s, m.Results)
 			continue
 		}
-		if len(s.Outputs) == 1 && fl.alias[s.Outputs[0].String()] != "" {
+		if len(s.Results) == 1 && fl.alias[s.Results[0]] != nil {
 			continue
 		}
-		if err := w.statement(&w.body, s, "    "); err != nil {
-			return "", err
+		s, err := w.replaced(s)
+		if err != nil {
+			return nil, err
 		}
+		w.body = append(w.body, s)
 	}
-	return fmt.Sprintf("  func.func private @step(%s) -> (%s) {\n%s  }\n",
-		strings.Join(params, ", "), strings.Join(types, ", "), w.body.String()), nil
+	f.Body = w.body
+	return f, nil
 }
 
 // giveBack writes the step's return. A result that is split is split here: the
 // compiler ends the process when it has to move a value from one split to another
 // at the border of the manual computation.
-func (w *writer) giveBack(s *stablehlo.Statement, results []Placed) {
-	var names, types []string
-	for i, v := range s.Inputs {
-		name, typ := w.canonical(v.String()), xlaType(v.Shape())
+func (w *writer) giveBack(s *ir.Statement, results []Placed) {
+	all := make([]*ir.Value, len(s.Operands))
+	for i, v := range s.Operands {
+		all[i] = w.canonical(v)
 		if r := results[i]; r.Annotation.Kind() == logical.KindSplit && !w.single() {
-			split := fmt.Sprintf("%%split_result_%d", i)
-			fmt.Fprintf(&w.body, "    %s = sdy.sharding_constraint %s %s : %s\n",
-				split, name, r.Annotation.Spec(len(r.Local), w.factors).ShardyBare(meshName), typ)
-			name = split
+			split := named(fmt.Sprintf("split_result_%d", i), v.Type)
+			w.body = append(w.body, w.constrain(split, all[i], r.Annotation))
+			all[i] = split
 		}
-		names, types = append(names, name), append(types, typ)
 	}
-	fmt.Fprintf(&w.body, "    return %s : %s\n", strings.Join(names, ", "), strings.Join(types, ", "))
-}
-
-// statement writes one statement, markers expanded.
-func (w *writer) statement(out *strings.Builder, s *stablehlo.Statement, indent string) error {
-	var text strings.Builder
-	if err := s.Write(&text, indent); err != nil {
-		return fmt.Errorf("module: %w", err)
-	}
-	written := text.String()
-	if len(w.alias) > 0 {
-		written = valueName.ReplaceAllStringFunc(written, w.canonical)
-	}
-	out.WriteString(w.expand(written))
-	out.WriteByte('\n')
-	return nil
-}
-
-// valueName matches the names of values in a statement's text.
-var valueName = regexp.MustCompile(`%\w+`)
-
-// canonical returns the name of the value that another is a name of.
-func (w *writer) canonical(name string) string {
-	if of, ok := w.alias[name]; ok {
-		return of
-	}
-	return name
+	w.body = append(w.body, give("return", all))
 }
 
 // manual is the shape of a tensor inside the computation that is manual over the
@@ -270,17 +267,13 @@ func (w *writer) manual(p Placed) []int {
 	return dims
 }
 
-// attributeList writes the attributes of an argument or a result of main.
-func (w *writer) attributeList(p Placed) string {
-	var attributes []string
+// border are the attributes of an argument or a result of main.
+func (w *writer) border(p Placed) (attributes []ir.Attribute) {
 	if !w.single() {
-		attributes = append(attributes, "sdy.sharding = "+p.Spec.Shardy(meshName))
+		attributes = append(attributes, ir.Attribute{Key: "sdy.sharding", Value: placed{p.Spec}})
 	}
 	if p.Donated {
-		attributes = append(attributes, fmt.Sprintf("tf.aliasing_output = %d : i32", p.Result))
+		attributes = append(attributes, ir.Attribute{Key: "tf.aliasing_output", Value: ir.Int32(p.Result)})
 	}
-	if len(attributes) == 0 {
-		return ""
-	}
-	return " {" + strings.Join(attributes, ", ") + "}"
+	return attributes
 }

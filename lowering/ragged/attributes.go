@@ -2,70 +2,47 @@ package ragged
 
 import (
 	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
 
-	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// opName is a statement's op without its dialect.
-func opName(s *stablehlo.Statement) string {
-	name := s.OpType.ToStableHLO()
-	return name[strings.IndexByte(name, '.')+1:]
-}
-
-// attribute is the text of a statement's attribute, "" without it.
-func attribute(s *stablehlo.Statement, key string) string {
-	value, ok := s.Attributes[key]
-	if !ok {
-		return ""
-	}
-	if v, ok := value.(interface{ ToStableHLO() string }); ok {
-		return v.ToStableHLO()
-	}
-	return fmt.Sprint(value)
-}
-
-var number = regexp.MustCompile(`-?\d+`)
-
-func numbers(text string) (all []int) {
-	for _, digits := range number.FindAllString(text, -1) {
-		n, _ := strconv.Atoi(digits)
-		all = append(all, n)
-	}
-	return all
-}
-
-// ints are the numbers of an attribute such as array<i64: 1, 2> or dense<[[0, 1]]> : type.
-func ints(s *stablehlo.Statement, key string) []int {
-	text := attribute(s, key)
-	if at := strings.LastIndex(text, "> : "); at >= 0 {
-		text = text[:at]
-	}
-	if _, list, ok := strings.Cut(text, ":"); ok {
-		text = list
-	}
-	return numbers(text)
-}
-
-// field are the numbers of one field of a structured attribute: "name = [1, 2]" or "name = 1".
-func field(s *stablehlo.Statement, key, name string) []int {
-	_, rest, ok := strings.Cut(attribute(s, key), name+" = ")
-	if !ok {
+// ints are the numbers of an attribute, nil without it. It panics with an [*Error] if they are not
+// known: an op that is not understood is refused, and not rewritten by half.
+func ints(s *ir.Statement, key string) []int {
+	switch v := s.Attribute(key).(type) {
+	case nil:
 		return nil
+	case ir.Ints:
+		return v
+	case ir.Int:
+		return []int{int(v)}
+	case ir.Pairs:
+		var all []int
+		for _, pair := range v {
+			all = append(all, pair[0], pair[1])
+		}
+		return all
 	}
-	if at := strings.IndexAny(rest, "\n>"); at >= 0 {
-		rest = rest[:at]
-	}
-	if _, list, ok := strings.Cut(rest, "["); ok {
-		rest, _, _ = strings.Cut(list, "]")
-	}
-	return numbers(rest)
+	panic(unknown(s, key))
 }
 
-// flag is the value of an attribute that is a number or a bool, as text.
-func flag(s *stablehlo.Statement, key string) string {
-	value, _, _ := strings.Cut(attribute(s, key), " ")
-	return value
+// field are the numbers of one field of a structured attribute.
+func field(s *ir.Statement, key, name string) []int {
+	if v, ok := s.Attribute(key).(ir.Fields); ok {
+		return v.Dims(name)
+	}
+	panic(unknown(s, key))
+}
+
+func unknown(s *ir.Statement, key string) *Error {
+	return &Error{Op: s.Name(), Dim: -1, Reason: fmt.Sprintf("its attribute %s is none that is known", key),
+		Hint: "mask the padding in the step (FunctionOptions.KeepPadding)"}
+}
+
+// written is an attribute as it is written, "" without it.
+func written(s *ir.Statement, key string) string {
+	if a := s.Attribute(key); a != nil {
+		return string(a.Append(nil))
+	}
+	return ""
 }

@@ -2,54 +2,48 @@ package ragged
 
 import (
 	"slices"
-	"strings"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/go-xla/stablehlo"
-	"github.com/gomlx/go-xla/types"
-	xshapes "github.com/gomlx/go-xla/types/shapes"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // The ops here combine elements. The padding of their operands becomes what changes nothing.
 
 // reduce masks with the value that it starts from, which by StableHLO's rules changes nothing.
-func (r *rewriter) reduce(s, copied *stablehlo.Statement) error {
+func (r *rewriter) reduce(s, copied *ir.Statement) error {
 	over := ints(s, "dimensions")
-	n := len(s.Inputs) / 2
+	n := len(s.Operands) / 2
 	for i := range n {
-		dims := r.dims[s.Inputs[i].String()]
-		copied.Inputs[i] = r.masked(copied.Inputs[i], dims, among(dims, over), func() *stablehlo.Value { return copied.Inputs[n+i] })
+		dims := r.dims[s.Operands[i]]
+		copied.Operands[i] = r.masked(copied.Operands[i], dims, among(dims, over), func() *ir.Value { return copied.Operands[n+i] })
 	}
 	return r.sameAttributes(s)
 }
 
 // dot masks both sides of a contraction: a number times NaN is NaN.
-func (r *rewriter) dot(s, copied *stablehlo.Statement) error {
+func (r *rewriter) dot(s, copied *ir.Statement) error {
 	for i, side := range []string{"lhs", "rhs"} {
-		dims := r.dims[s.Inputs[i].String()]
+		dims := r.dims[s.Operands[i]]
 		over := field(s, "dot_dimension_numbers", side+"_contracting_dimensions")
-		copied.Inputs[i] = r.masked(copied.Inputs[i], dims, among(dims, over), r.zero(s.Inputs[i].Shape().DType))
+		copied.Operands[i] = r.masked(copied.Operands[i], dims, among(dims, over), r.zero(s.Operands[i].Type.DType))
 	}
 	return r.sameAttributes(s)
 }
 
 // convolution contracts the input's features with the kernel's, in gradients the batch. Windows
 // over padded dimensions are refused.
-func (r *rewriter) convolution(s, copied *stablehlo.Statement) error {
-	layout := strings.TrimSuffix(strings.TrimPrefix(attribute(s, "dimension_numbers"), "#stablehlo.conv<"), ">")
-	var axes [3][]string
-	for i, part := range strings.FieldsFunc(layout, func(c rune) bool { return c == '[' || c == ']' }) {
-		if i%2 == 0 { // what is between is x and ->
-			axes[min(i/2, 2)] = strings.Split(part, ", ")
-		}
+func (r *rewriter) convolution(s, copied *ir.Statement) error {
+	axes, ok := s.Attribute("dimension_numbers").(ir.Layout)
+	if !ok {
+		panic(unknown(s, "dimension_numbers"))
 	}
-	grouped := flag(s, "feature_group_count") != "1" || flag(s, "batch_group_count") != "1"
+	batches := !slices.Equal(ints(s, "batch_group_count"), []int{1})
+	grouped := batches || !slices.Equal(ints(s, "feature_group_count"), []int{1})
 	for i, free := range []string{"b", "o"} {
-		dims := r.dims[s.Inputs[i].String()]
+		dims := r.dims[s.Operands[i]]
 		var contracted []int
 		for _, d := range padded(dims) {
 			switch axis := axes[i][d]; {
-			case axis == free && (!grouped || i == 0 && flag(s, "batch_group_count") == "1"):
+			case axis == free && (!grouped || i == 0 && !batches):
 			case (axis == "f" || axis == "i") && !grouped:
 				contracted = append(contracted, d)
 			case axis == free || axis == "f" || axis == "i":
@@ -58,23 +52,23 @@ func (r *rewriter) convolution(s, copied *stablehlo.Statement) error {
 				return r.refuse(s, i, d, "convolution", "its windows reach over the padded dimension", "convolve over other dimensions")
 			}
 		}
-		copied.Inputs[i] = r.masked(copied.Inputs[i], dims, contracted, r.zero(s.Inputs[i].Shape().DType))
+		copied.Operands[i] = r.masked(copied.Operands[i], dims, contracted, r.zero(s.Operands[i].Type.DType))
 	}
 	return r.sameAttributes(s)
 }
 
 // reduceWindow masks what windows reach over, and needs an output for each input there: as many
 // elements before and after as the window is long.
-func (r *rewriter) reduceWindow(s, copied *stablehlo.Statement) error {
-	if len(s.Inputs) != 2 {
+func (r *rewriter) reduceWindow(s, copied *ir.Statement) error {
+	if len(s.Operands) != 2 {
 		return r.refuse(s, 0, -1, "reduce_window", "it has several operands", "")
 	}
 	window, strides, paddings := ints(s, "window_dimensions"), ints(s, "window_strides"), ints(s, "padding")
 	base, dilations := ints(s, "base_dilations"), ints(s, "window_dilations")
-	dims := r.dims[s.Inputs[0].String()]
+	dims := r.dims[s.Operands[0]]
 	var over []int
 	for _, d := range padded(dims) {
-		size := s.Inputs[0].Shape().Dimensions[d]
+		size := s.Operands[0].Type.Dims[d]
 		low, high := paddings[2*d], paddings[2*d+1]
 		if at(strides, d) != 1 || at(base, d) != 1 || at(dilations, d) != 1 || low+high != window[d]-1 {
 			return r.refuse(s, 0, d, "reduce_window", "its windows leave rows out", "use strides of 1 along the padded dimension")
@@ -91,7 +85,7 @@ func (r *rewriter) reduceWindow(s, copied *stablehlo.Statement) error {
 	if len(r.varying[s]) > 0 && len(over) == 0 {
 		return r.sameAttributes(s)
 	}
-	copied.Inputs[0] = r.masked(copied.Inputs[0], dims, over, func() *stablehlo.Value { return copied.Inputs[1] })
+	copied.Operands[0] = r.masked(copied.Operands[0], dims, over, func() *ir.Value { return copied.Operands[1] })
 	return nil
 }
 
@@ -103,9 +97,9 @@ func at(list []int, i int) int {
 	return 1
 }
 
-func (r *rewriter) selectAndScatter(s *stablehlo.Statement) error {
+func (r *rewriter) selectAndScatter(s *ir.Statement) error {
 	window, strides, paddings := ints(s, "window_dimensions"), ints(s, "window_strides"), ints(s, "padding")
-	for _, d := range padded(r.dims[s.Inputs[0].String()]) {
+	for _, d := range padded(r.dims[s.Operands[0]]) {
 		if at(window, d) != 1 || at(strides, d) != 1 || 2*d+1 < len(paddings) && (paddings[2*d] != 0 || paddings[2*d+1] != 0) {
 			return r.refuse(s, 0, d, "select_and_scatter", "its windows reach over the padded dimension", "pool over other dimensions")
 		}
@@ -115,10 +109,10 @@ func (r *rewriter) selectAndScatter(s *stablehlo.Statement) error {
 
 // gather reads rows by positions. Those in the padding are held back to the last real row, as
 // positions behind the end are.
-func (r *rewriter) gather(s, copied *stablehlo.Statement) error {
+func (r *rewriter) gather(s, copied *ir.Statement) error {
 	const key = "dimension_numbers"
-	operand, positions := s.Inputs[0], s.Inputs[1]
-	dims, at := r.dims[operand.String()], r.dims[positions.String()]
+	operand, positions := s.Operands[0], s.Operands[1]
+	dims, at := r.dims[operand], r.dims[positions]
 	sizes, indexed := ints(s, "slice_sizes"), field(s, key, "start_index_map")
 	vector := field(s, key, "index_vector_dim")[0]
 	if vector < len(at) && at[vector].Padded() {
@@ -126,7 +120,7 @@ func (r *rewriter) gather(s, copied *stablehlo.Statement) error {
 	}
 	var limited []int // coordinates along padded dimensions
 	for _, d := range padded(dims) {
-		if sizes[d] == operand.Shape().Dimensions[d] && r.varies(s, "slice_sizes") {
+		if sizes[d] == operand.Type.Dims[d] && r.varies(s, "slice_sizes") {
 			continue // whole: it starts at 0
 		}
 		i := slices.Index(indexed, d)
@@ -144,95 +138,80 @@ func (r *rewriter) gather(s, copied *stablehlo.Statement) error {
 		}
 	}
 	if len(limited) > 0 {
-		copied.Inputs[1] = r.held(copied.Inputs[1], dims, indexed, limited, vector)
+		copied.Operands[1] = r.held(copied.Operands[1], dims, indexed, limited, vector)
 		r.setFlag(copied, "indices_are_sorted")
 	}
 	return nil
 }
 
 // held keeps positions below the real sizes of the dimensions that they are in.
-func (r *rewriter) held(positions *stablehlo.Value, dims []Dim, indexed, limited []int, vector int) *stablehlo.Value {
-	shape := positions.Shape().Clone()
-	dtype := shape.DType
+func (r *rewriter) held(positions *ir.Value, dims []Dim, indexed, limited []int, vector int) *ir.Value {
+	shape, dtype := positions.Type.Dims, positions.Type.DType
 	for _, i := range limited {
-		limit := r.limit(dims[indexed[i]])
-		positions = r.write(func() *stablehlo.Value {
-			last := r.do(stablehlo.Subtract(r.do(stablehlo.Convert(limit, dtype)), r.constant("1", dtype)))
-			least := r.do(stablehlo.Minimum(positions, r.spread(last, shape.Dimensions)))
-			if vector == shape.Rank() {
-				return least
-			}
-			index := r.do(r.host.Iota(xshapes.Make(dtypes.Int32, shape.Dimensions...), vector))
-			this := r.do(stablehlo.Compare(index, r.spread(r.constantInt(i), shape.Dimensions), types.CompareEQ, types.CompareSigned))
-			return r.do(stablehlo.Select(this, least, positions))
-		})
+		last := r.binary("subtract", r.convert(r.limit(dims[indexed[i]]), dtype), r.constant(ir.Whole(1), dtype))
+		least := r.binary("minimum", positions, r.spread(last, shape))
+		if vector == len(shape) {
+			positions = least
+			continue
+		}
+		index := r.iota(vector, shape...)
+		this := r.compare("EQ", index, r.spread(r.constantInt(i), shape))
+		positions = r.choose(this, least, positions)
 	}
 	return positions
 }
 
 // scatter leaves out the updates of padding: their positions are outside, which StableHLO skips,
 // and their values nothing.
-func (r *rewriter) scatter(s, copied *stablehlo.Statement) error {
+func (r *rewriter) scatter(s, copied *ir.Statement) error {
 	const key = "scatter_dimension_numbers"
-	if len(s.Inputs) != 3 {
+	if len(s.Operands) != 3 {
 		return r.refuse(s, 0, -1, "scatter", "it has several operands", "")
 	}
-	operand, positions, updates := s.Inputs[0], s.Inputs[1], s.Inputs[2]
+	operand, positions, updates := s.Operands[0], s.Operands[1], s.Operands[2]
 	window, inserted := field(s, key, "update_window_dims"), field(s, key, "inserted_window_dims")
 	vector := field(s, key, "index_vector_dim")[0]
 	// Windows must have all of a padded dimension, on both sides.
 	next := 0
-	for d, dim := range r.dims[operand.String()] {
+	for d, dim := range r.dims[operand] {
 		if slices.Contains(inserted, d) {
 			continue
 		}
 		from := window[next]
 		next++
-		if other := r.dims[updates.String()][from]; other != dim || dim.Padded() && updates.Shape().Dimensions[from] != operand.Shape().Dimensions[d] {
+		if other := r.dims[updates][from]; other != dim || dim.Padded() && updates.Type.Dims[from] != operand.Type.Dims[d] {
 			return r.refuse(s, 0, d, "scatter", "its windows are of another size than the padded dimension", "scatter whole rows")
 		}
 	}
-	at := r.dims[positions.String()]
+	at := r.dims[positions]
 	rows := padded(at)
 	if slices.Contains(rows, vector) {
 		return r.refuse(s, 1, vector, "scatter", "how many coordinates a position has changes with the padded size", "")
 	}
 	if len(rows) > 0 {
-		copied.Inputs[1] = r.masked(copied.Inputs[1], at, rows, func() *stablehlo.Value { return r.constant("-1", positions.Shape().DType) })
+		copied.Operands[1] = r.masked(copied.Operands[1], at, rows, func() *ir.Value { return r.constant(ir.Whole(-1), positions.Type.DType) })
 		r.setFlag(copied, "indices_are_sorted")
 		r.setFlag(copied, "unique_indices")
-		if sums(s.FunctionParameters[0]) {
-			dims := r.dims[updates.String()]
+		if sums(s.Regions[0]) {
+			dims := r.dims[updates]
 			var free []int
 			for _, d := range padded(dims) {
 				if !slices.Contains(window, d) {
 					free = append(free, d)
 				}
 			}
-			copied.Inputs[2] = r.masked(copied.Inputs[2], dims, free, r.zero(updates.Shape().DType))
+			copied.Operands[2] = r.masked(copied.Operands[2], dims, free, r.zero(updates.Type.DType))
 		}
 	}
 	return r.sameAttributes(s)
 }
 
 // sums reports whether a function of two elements adds them.
-func sums(f *stablehlo.Function) bool {
-	return len(f.Statements) == 2 && opName(f.Statements[0]) == "add"
-}
+func sums(f *ir.Region) bool { return len(f.Body) == 2 && f.Body[0].Op == "stablehlo.add" }
 
 // setFlag sets an attribute that promises something of the positions to false.
-func (r *rewriter) setFlag(s *stablehlo.Statement, key string) {
-	if _, ok := s.Attributes[key]; !ok {
-		return
-	}
-	attributes := map[string]any{}
-	for k, v := range s.Attributes {
-		attributes[k] = v
-	}
-	attributes[key] = false
-	s.Attributes = attributes
-}
+func (r *rewriter) setFlag(s *ir.Statement, key string) { s.Replace(key, ir.Flag(false)) }
 
-func (r *rewriter) varies(s *stablehlo.Statement, key string) bool {
+func (r *rewriter) varies(s *ir.Statement, key string) bool {
 	return slices.Contains(r.varying[s], key)
 }

@@ -5,25 +5,22 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gomlx/go-xla/stablehlo"
-
 	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // Traced is a step's program for one choice of the padded sizes.
 type Traced struct {
 	Program *lowering.Program
-	// Functions are the functions that it calls.
-	Functions []*stablehlo.Function
 	// Sizes are the padded dimensions' sizes.
 	Sizes []int
-	// Marker says what a custom call does, nil if there is none.
+	// Marker says what a mark does, nil if there is none.
 	Marker Marker
 }
 
-// Marker reports what a custom call of the module's own does: "" if its result is its operand,
-// laid out otherwise, or the name of what cannot be done to a padded value.
-type Marker func(s *stablehlo.Statement) (op string, known bool)
+// Marker reports what the mark of a statement does: "" if its result is its operand, laid out
+// otherwise, or the name of what cannot be done to a padded value.
+type Marker func(mark any) (op string)
 
 // Plan is what depends on the sizes in a step. It is made for one program, which Apply
 // rewrites.
@@ -32,11 +29,11 @@ type Plan struct {
 	sizes   [][]int // of each program
 	marker  Marker
 
-	dims      map[string][]Dim // of the values
-	shapes    map[string]shapes
-	constants map[*stablehlo.Statement][]*function // of the operands, nil for what depends on no size
-	varying   map[*stablehlo.Statement][]string    // attributes that differ
-	used      map[*stablehlo.Statement]bool        // what a result is made of
+	dims      map[*ir.Value][]Dim // of the values
+	shapes    map[*ir.Value]shapes
+	constants map[*ir.Statement][]*function // of the operands, nil for what depends on no size
+	varying   map[*ir.Statement][]string    // attributes that differ
+	used      map[*ir.Statement]bool        // what a result is made of
 }
 
 // Compare finds what depends on the sizes in the program of base. Each of the others is the
@@ -44,26 +41,26 @@ type Plan struct {
 // the same, but for dimensions and constants: otherwise it is an [*Error].
 func Compare(base Traced, others []Traced) (*Plan, error) {
 	c := &comparer{plan: &Plan{
-		program: base.Program, marker: base.Marker, dims: map[string][]Dim{}, shapes: map[string]shapes{},
-		constants: map[*stablehlo.Statement][]*function{}, varying: map[*stablehlo.Statement][]string{},
-		used: map[*stablehlo.Statement]bool{},
+		program: base.Program, marker: base.Marker, dims: map[*ir.Value][]Dim{}, shapes: map[*ir.Value]shapes{},
+		constants: map[*ir.Statement][]*function{}, varying: map[*ir.Statement][]string{},
+		used: map[*ir.Statement]bool{},
 	}}
 	all := append([]Traced{base}, others...)
-	mains := make([]*stablehlo.Function, len(all))
+	mains := make([]*ir.Function, len(all))
 	for k, t := range all {
-		mains[k] = t.Program.Main
+		mains[k] = t.Program.Main()
 		c.plan.sizes = append(c.plan.sizes, t.Sizes)
-		c.names = append(c.names, map[string]string{})
+		c.names = append(c.names, map[*ir.Value]*ir.Value{})
 		c.markers = append(c.markers, t.Marker)
-		c.made = append(c.made, map[string]*stablehlo.Statement{})
-		if len(t.Functions) != len(base.Functions) {
+		c.made = append(c.made, map[*ir.Value]*ir.Statement{})
+		if len(t.Program.Module.Functions) != len(base.Program.Module.Functions) {
 			return nil, otherStep("other functions")
 		}
 	}
-	for i, f := range base.Functions {
-		called := make([]*stablehlo.Function, len(all))
+	for i, f := range base.Program.Module.Functions[1:] {
+		called := make([]*ir.Function, len(all))
 		for k, t := range all {
-			called[k] = t.Functions[i]
+			called[k] = t.Program.Module.Functions[1+i]
 		}
 		before := len(c.plan.constants) + len(c.plan.varying)
 		if err := c.functions(called); err != nil {
@@ -86,118 +83,120 @@ func otherStep(what string) *Error {
 // need not write their ops in the same order. The first program is the plan's.
 type comparer struct {
 	plan  *Plan
-	names []map[string]string // the first program's names of the others' values
-	made  []map[string]*stablehlo.Statement
+	names []map[*ir.Value]*ir.Value // the first program's values for the others'
+	made  []map[*ir.Value]*ir.Statement
 
 	markers []Marker
 }
 
 // functions walks the same function of all programs.
-func (c *comparer) functions(fs []*stablehlo.Function) error {
-	inputs := make([][]*stablehlo.Value, len(fs))
-	results := make([]*stablehlo.Statement, len(fs))
+func (c *comparer) functions(fs []*ir.Function) error {
+	blocks := make([]*ir.Region, len(fs))
 	for k, f := range fs {
-		inputs[k] = f.Inputs
-		for _, s := range f.Statements {
-			for _, v := range s.Outputs {
-				c.made[k][v.String()] = s
+		blocks[k] = &ir.Region{Body: f.Body}
+		for _, p := range f.Parameters {
+			blocks[k].Arguments = append(blocks[k].Arguments, p.Value)
+		}
+	}
+	return c.blocks(blocks)
+}
+
+// blocks walks the same block of all programs.
+func (c *comparer) blocks(rs []*ir.Region) error {
+	arguments := make([][]*ir.Value, len(rs))
+	results := make([]*ir.Statement, len(rs))
+	for k, r := range rs {
+		arguments[k] = r.Arguments
+		for _, s := range r.Body {
+			for _, v := range s.Results {
+				c.made[k][v] = s
 			}
 		}
-		if len(f.Statements) == 0 {
+		if len(r.Body) == 0 {
 			return otherStep("a function without a return")
 		}
-		results[k] = f.Statements[len(f.Statements)-1]
+		results[k] = r.Body[len(r.Body)-1]
 	}
-	if err := c.values(nil, inputs); err != nil {
+	if err := c.values(nil, arguments); err != nil {
 		return err
 	}
 	return c.statements(results)
 }
 
 // statements compares one statement of each program, and what its operands are made by.
-func (c *comparer) statements(row []*stablehlo.Statement) error {
+func (c *comparer) statements(row []*ir.Statement) error {
 	s := row[0]
 	c.plan.used[s] = true
-	outputs := make([][]*stablehlo.Value, len(row))
+	outputs := make([][]*ir.Value, len(row))
 	for k, other := range row {
-		outputs[k] = other.Outputs
-		if opName(other) != opName(s) || len(other.Inputs) != len(s.Inputs) || len(other.FunctionParameters) != len(s.FunctionParameters) {
-			return otherStep(fmt.Sprintf("%s becomes %s", opName(s), opName(other)))
+		outputs[k] = other.Results
+		if other.Name() != s.Name() || len(other.Operands) != len(s.Operands) || len(other.Regions) != len(s.Regions) {
+			return otherStep(fmt.Sprintf("%s becomes %s", s.Name(), other.Name()))
 		}
 	}
-	if opName(s) == "custom_call" && s.Inputs != nil {
-		op, known := mark(c.markers[0], s)
-		for k, other := range row {
-			if o, is := mark(c.markers[k], other); o != op || is != known {
-				return otherStep("another custom call")
-			}
+	for k, other := range row {
+		if (s.Mark == nil) != (other.Mark == nil) || s.Mark != nil && c.markers[k](other.Mark) != c.markers[0](s.Mark) {
+			return otherStep("another custom call")
 		}
 	}
-	for i := range s.Inputs {
+	for i := range s.Operands {
 		if err := c.operand(row, i); err != nil {
 			return err
 		}
 	}
-	for key := range s.Attributes {
+	for _, a := range s.Attributes {
 		for _, other := range row[1:] {
-			if attribute(other, key) != attribute(s, key) {
-				c.plan.varying[s] = append(c.plan.varying[s], key)
+			if written(other, a.Key) != written(s, a.Key) {
+				c.plan.varying[s] = append(c.plan.varying[s], a.Key)
 				break
 			}
 		}
 	}
-	for i := range s.FunctionParameters {
-		bodies := make([]*stablehlo.Function, len(row))
+	for i := range s.Regions {
+		bodies := make([]*ir.Region, len(row))
 		for k, other := range row {
-			bodies[k] = other.FunctionParameters[i]
+			bodies[k] = other.Regions[i]
 		}
-		if err := c.functions(bodies); err != nil {
+		if err := c.blocks(bodies); err != nil {
 			return err
 		}
 	}
 	return c.values(s, outputs)
 }
 
-func mark(m Marker, s *stablehlo.Statement) (op string, known bool) {
-	if m == nil {
-		return "", false
-	}
-	return m(s)
-}
-
 // values makes the values known that a statement, or nil for a function, gives.
-func (c *comparer) values(s *stablehlo.Statement, all [][]*stablehlo.Value) error {
+func (c *comparer) values(s *ir.Statement, all [][]*ir.Value) error {
 	for i, v := range all[0] {
 		var sh shapes
 		for k, values := range all {
-			if len(values) != len(all[0]) || values[i].Shape().Rank() != v.Shape().Rank() {
+			if len(values) != len(all[0]) || values[i].Type.Rank() != v.Type.Rank() {
 				return otherStep("values of another rank")
 			}
-			c.names[k][values[i].String()] = v.String()
-			sh = append(sh, values[i].Shape().Dimensions)
+			c.names[k][values[i]] = v
+			sh = append(sh, values[i].Type.Dims)
 		}
 		dims, at := sh.dims(c.plan.sizes)
 		if at >= 0 {
 			e := &Error{Op: "argument", Shape: sh[0], Dim: at, Reason: "its size is no multiple of one padded size",
 				Hint: "keep the padded dimension as it is"}
 			if s != nil {
-				e.Op = opName(s)
+				e.Op = s.Name()
 			}
 			return e
 		}
-		c.plan.dims[v.String()], c.plan.shapes[v.String()] = dims, sh
+		c.plan.dims[v], c.plan.shapes[v] = dims, sh
 	}
 	return nil
 }
 
 // operand compares operand i of the statements. Constants are compared where they are used:
 // GoMLX has one node for equal ones, so that their number varies.
-func (c *comparer) operand(row []*stablehlo.Statement, i int) error {
-	made := make([]*stablehlo.Statement, len(row))
+func (c *comparer) operand(row []*ir.Statement, i int) error {
+	made := make([]*ir.Statement, len(row))
 	constants, known := 0, false
 	for k, s := range row {
-		name := s.Inputs[i].String()
-		if made[k] = c.made[k][name]; made[k] != nil && opName(made[k]) == "constant" {
+		name := s.Operands[i]
+		if made[k] = c.made[k][name]; made[k] != nil && made[k].Op == constantOp {
 			constants++
 		}
 		if _, ok := c.names[k][name]; ok {
@@ -208,11 +207,11 @@ func (c *comparer) operand(row []*stablehlo.Statement, i int) error {
 	case constants == len(row):
 		return c.constant(row[0], i, made)
 	case constants > 0:
-		return otherStep(fmt.Sprintf("%s reads a constant for some", opName(row[0])))
+		return otherStep(fmt.Sprintf("%s reads a constant for some", row[0].Name()))
 	case !known:
 		for _, s := range made {
 			if s == nil {
-				return otherStep(fmt.Sprintf("%s reads a value of nowhere", opName(row[0])))
+				return otherStep(fmt.Sprintf("%s reads a value of nowhere", row[0].Name()))
 			}
 		}
 		if err := c.statements(made); err != nil {
@@ -220,64 +219,65 @@ func (c *comparer) operand(row []*stablehlo.Statement, i int) error {
 		}
 	}
 	for k, s := range row {
-		if c.names[k][s.Inputs[i].String()] != row[0].Inputs[i].String() {
-			return otherStep(fmt.Sprintf("%s reads other values", opName(row[0])))
+		if c.names[k][s.Operands[i]] != row[0].Operands[i] {
+			return otherStep(fmt.Sprintf("%s reads other values", row[0].Name()))
 		}
 	}
 	return nil
 }
 
 // constant compares a constant operand.
-func (c *comparer) constant(s *stablehlo.Statement, operand int, constants []*stablehlo.Statement) error {
-	base := constants[0].Outputs[0]
-	values := make([][]*stablehlo.Value, len(constants))
-	texts := make([]string, len(constants))
+func (c *comparer) constant(s *ir.Statement, operand int, constants []*ir.Statement) error {
+	base := constants[0].Results[0]
+	values := make([][]*ir.Value, len(constants))
+	elements, texts := make([]*ir.Dense, len(constants)), make([]string, len(constants))
 	same, one := true, true
 	for k, constant := range constants {
-		values[k] = constant.Outputs
-		texts[k] = elements(constant)
+		values[k] = constant.Results
+		var ok bool
+		if elements[k], ok = constant.Attribute(ir.Elements).(*ir.Dense); !ok {
+			return unknown(constant, ir.Elements)
+		}
+		texts[k] = string(elements[k].Elements(nil))
 		same = same && texts[k] == texts[0]
-		one = one && splat(texts[k])
+		one = one && elements[k].Splat != nil && elements[k].Splat.Known
 	}
 	if err := c.values(constants[0], values); err != nil {
 		return err
 	}
-	dims := c.plan.dims[base.String()]
-	dtype := base.Shape().DType
+	dims := c.plan.dims[base]
+	dtype := base.Type.DType
 	refuse := func(reason string) error {
-		return &Error{Op: "constant", Shape: base.Shape().Dimensions, Dim: -1, Reason: reason,
+		return &Error{Op: "constant", Shape: base.Type.Dims, Dim: -1, Reason: reason,
 			Hint: "compute it in the step from ReplicaContext.RealSize, or from the data"}
 	}
 	switch {
 	case same && (one || len(padded(dims)) == 0):
 		return nil
 	case one:
-		numbers := make([]float64, len(texts))
-		for k, text := range texts {
-			var ok bool
-			if numbers[k], ok = scalar(text, dtype); !ok {
-				return refuse("its number changes with a padded size: " + strings.Join(texts, ", "))
-			}
+		numbers := make([]float64, len(elements))
+		for k, e := range elements {
+			numbers[k] = e.Splat.Value
 		}
 		f, ok := fit(numbers, c.plan.sizes, dtype)
 		if !ok {
 			return refuse(fmt.Sprintf("no function of the padded size was found for its numbers %s at sizes %v", strings.Join(texts, ", "), c.plan.sizes))
 		}
 		if c.plan.constants[s] == nil {
-			c.plan.constants[s] = make([]*function, len(s.Inputs))
+			c.plan.constants[s] = make([]*function, len(s.Operands))
 		}
 		c.plan.constants[s][operand] = &f
 		return nil
 	case len(padded(dims)) == 0:
 		return refuse("its elements change with a padded size")
-	case !leading(padded(dims), base.Shape().Dimensions):
+	case !leading(padded(dims), base.Type.Dims):
 		return refuse("its elements differ, and its padded dimension is not the first")
 	}
 	// The rows that there are for each size must be the same.
-	short, ok := flat(texts[0], dtype, base.Shape().Size())
-	for k := 1; k < len(texts) && ok; k++ {
+	short, ok := flat(elements[0])
+	for k := 1; k < len(elements) && ok; k++ {
 		var long []float64
-		if long, ok = flat(texts[k], dtype, constants[k].Outputs[0].Shape().Size()); ok {
+		if long, ok = flat(elements[k]); ok {
 			n := min(len(short), len(long))
 			ok = slices.EqualFunc(short[:n], long[:n], sameNumber)
 		}
@@ -288,23 +288,18 @@ func (c *comparer) constant(s *stablehlo.Statement, operand int, constants []*st
 	return nil
 }
 
-func (c *comparer) anyPadded(f *stablehlo.Function) bool {
-	for _, s := range f.Statements {
-		for _, v := range s.Outputs {
-			if len(padded(c.plan.dims[v.String()])) > 0 {
-				return true
-			}
-		}
-	}
-	return slices.ContainsFunc(f.Inputs, func(v *stablehlo.Value) bool { return len(padded(c.plan.dims[v.String()])) > 0 })
+func (c *comparer) anyPadded(f *ir.Function) bool {
+	is := func(v *ir.Value) bool { return len(padded(c.plan.dims[v])) > 0 }
+	return slices.ContainsFunc(f.Body, func(s *ir.Statement) bool { return slices.ContainsFunc(s.Results, is) }) ||
+		slices.ContainsFunc(f.Parameters, func(p ir.Parameter) bool { return is(p.Value) })
 }
 
 // Results are the dimensions of the program's results.
 func (p *Plan) Results() [][]Dim {
 	var all [][]Dim
-	main := p.program.Main
-	for _, v := range main.Statements[len(main.Statements)-1].Inputs {
-		all = append(all, p.dims[v.String()])
+	body := p.program.Main().Body
+	for _, v := range body[len(body)-1].Operands {
+		all = append(all, p.dims[v])
 	}
 	return all
 }

@@ -2,15 +2,14 @@ package ragged
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"math"
-	"strconv"
-	"strings"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/dtypes/float16"
-	"github.com/gomlx/go-xla/stablehlo"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // function is how a constant depends on the sizes: factor times the product of sizes[i] to
@@ -20,35 +19,7 @@ type function struct {
 	powers         []float64
 }
 
-// elements is the text between dense< and > of a constant.
-func elements(s *stablehlo.Statement) string {
-	text := attribute(s, "value")
-	text = strings.TrimPrefix(text, "dense<")
-	if at := strings.LastIndex(text, "> : "); at >= 0 {
-		text = text[:at]
-	}
-	return text
-}
-
-// splat reports whether the text is one number for all elements.
-func splat(text string) bool {
-	return text != "" && text[0] != '[' && text[0] != '"' && text[0] != '('
-}
-
-// scalar is the number that a text stands for.
-func scalar(text string, dtype dtypes.DType) (float64, bool) {
-	switch {
-	case text == "true":
-		return 1, true
-	case text == "false":
-		return 0, true
-	case strings.HasPrefix(text, "0x"):
-		bits, err := strconv.ParseUint(text[2:], 16, 64)
-		return ofBits(bits, dtype), err == nil
-	}
-	x, err := strconv.ParseFloat(text, 64)
-	return x, err == nil
-}
+const constantOp = "stablehlo.constant"
 
 func ofBits(bits uint64, dtype dtypes.DType) float64 {
 	switch dtype {
@@ -67,38 +38,34 @@ func ofBits(bits uint64, dtype dtypes.DType) float64 {
 	return float64(bits)
 }
 
-// flat are a constant's elements in row-major order; false for what is not decoded.
-func flat(text string, dtype dtypes.DType, size int) ([]float64, bool) {
-	if text == "" {
-		return nil, size == 0
+// flat are a constant's elements in row-major order; false for what has no such numbers.
+func flat(d *ir.Dense) ([]float64, bool) {
+	size := 1
+	for _, n := range d.Type.Dims {
+		size *= n
 	}
-	all := make([]float64, 0, size)
-	if splat(text) {
-		x, ok := scalar(text, dtype)
-		for range size {
-			all = append(all, x)
-		}
-		return all, ok
-	}
-	if digits, ok := strings.CutPrefix(text, `"0x`); ok {
-		data, err := hex.DecodeString(strings.TrimSuffix(digits, `"`))
+	switch dtype := d.Type.DType; {
+	case d.Splat != nil:
+		return slices.Repeat([]float64{d.Splat.Value}, size), d.Splat.Known
+	case d.Bytes != nil:
 		width := dtype.Size()
-		if err != nil || dtype.IsComplex() || width == 0 || len(data) != size*width {
+		if dtype.IsComplex() || width == 0 || len(d.Bytes) != size*width {
 			return nil, false
 		}
-		for ; len(data) > 0; data = data[width:] {
+		all := make([]float64, 0, size)
+		for data := d.Bytes; len(data) > 0; data = data[width:] {
 			var word [8]byte
 			copy(word[:], data[:width])
 			all = append(all, ofBits(binary.LittleEndian.Uint64(word[:]), dtype))
 		}
 		return all, true
 	}
-	for _, part := range strings.Split(strings.NewReplacer("[", "", "]", "").Replace(text), ",") {
-		x, ok := scalar(strings.TrimSpace(part), dtype)
-		if !ok {
+	all := make([]float64, 0, size)
+	for _, n := range d.List {
+		if !n.Known {
 			return nil, false
 		}
-		all = append(all, x)
+		all = append(all, n.Value)
 	}
 	return all, len(all) == size
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 var twoSizes = [][]int{{4, 6}, {8, 6}, {20, 6}, {4, 12}, {4, 30}}
@@ -61,17 +63,22 @@ func TestDimensionsFollowTheirSize(t *testing.T) {
 	assert.Equal(t, 0, at, "one more than a size")
 }
 
-func TestConstantsAreRead(t *testing.T) {
-	for text, want := range map[string][]float64{
-		"1.5": {1.5, 1.5}, "[1.0, -2.0e+00]": {1, -2}, `"0x0000803F00000040"`: {1, 2}, "0x7F800000": {math.Inf(1), math.Inf(1)},
+func TestElementsOfConstants(t *testing.T) {
+	one := ir.Float("1.5", 1.5)
+	for name, c := range map[string]struct {
+		of   ir.Dense
+		want []float64
+	}{
+		"one number": {ir.Dense{Type: ir.Tensor(dtypes.Float32, 2), Splat: &one}, []float64{1.5, 1.5}},
+		"a list":     {ir.Dense{Type: ir.Tensor(dtypes.Int32, 2), List: []ir.Number{ir.Whole(1), ir.Whole(-2)}}, []float64{1, -2}},
+		"bytes":      {ir.Dense{Type: ir.Tensor(dtypes.Float32, 2), Bytes: []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0x40}}, []float64{1, 2}},
+		"signed":     {ir.Dense{Type: ir.Tensor(dtypes.Int16, 2), Bytes: []byte{0xff, 0xff, 2, 0}}, []float64{-1, 2}},
+		"nothing":    {ir.Dense{Type: ir.Tensor(dtypes.Int16, 0)}, []float64{}},
 	} {
-		got, ok := flat(text, dtypes.Float32, 2)
-		assert.True(t, ok, text)
-		assert.Equal(t, want, got, text)
+		got, ok := flat(&c.of)
+		assert.True(t, ok, name)
+		assert.Equal(t, c.want, got, name)
 	}
-	got, ok := flat(`"0xFFFF0200"`, dtypes.Int16, 2)
-	assert.True(t, ok)
-	assert.Equal(t, []float64{-1, 2}, got)
-	_, ok = flat("[(1.0, 2.0)]", dtypes.Complex64, 1)
+	_, ok := flat(&ir.Dense{Type: ir.Tensor(dtypes.Complex64, 1), List: []ir.Number{ir.Zero(dtypes.Complex64)}})
 	assert.False(t, ok)
 }

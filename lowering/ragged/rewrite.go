@@ -7,9 +7,8 @@ import (
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/go-xla/stablehlo"
-	"github.com/gomlx/go-xla/types"
-	xshapes "github.com/gomlx/go-xla/types/shapes"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // Source says where a program finds a real size: an element of a parameter that is a vector
@@ -22,45 +21,37 @@ type Source struct {
 // rewriter writes the real sizes into a program.
 type rewriter struct {
 	*Plan
-	main *stablehlo.Function
-	real []*stablehlo.Value // the real sizes, int32 scalars of main
-	// prelude is what main computes before all else, out what the function at hand has by now.
-	prelude, out []*stablehlo.Statement
+	main *ir.Function
+	real []*ir.Value // the real sizes, int32 scalars of main
+	// prelude is what main computes before all else, out what the block at hand has by now.
+	prelude, out []*ir.Statement
 	inPrelude    bool
-	host         *stablehlo.Function // the function at hand, where the builder writes
-	named        map[string]*stablehlo.Value
+	inBody       bool // of a loop or a branch: main's values are at hand, but what main would not run is not made there
+	named        map[string]*ir.Value
 	err          error
 }
 
 // Apply rewrites the program for real sizes, which sources says where to find, in the order of
 // the sizes. The result is the new position of each of main's statements, and of the end.
 func (p *Plan) Apply(sources []Source) (positions []int, err error) {
-	main := p.program.Main
-	r := &rewriter{Plan: p, main: main, host: main, named: map[string]*stablehlo.Value{}}
-	old := main.Statements
-	defer func(returned bool) {
-		main.Returned = returned
-		if e := recover(); e != nil { // the builder's: see do
+	main := p.program.Main()
+	r := &rewriter{Plan: p, main: main, named: map[string]*ir.Value{}}
+	defer func() {
+		if e := recover(); e != nil { // see ints
+			positions = nil
 			if err, _ = e.(error); err == nil {
 				err = fmt.Errorf("ragged: %v", e)
 			}
 		}
-		if err != nil {
-			positions, main.Statements = nil, old
-		}
-	}(main.Returned)
-	main.Returned = false
+	}()
 	for i, source := range sources {
 		at := slices.Index(p.program.ParameterNames, source.Parameter)
 		if at < 0 {
 			return nil, fmt.Errorf("ragged: the program has no parameter %q with size %d", source.Parameter, i)
 		}
-		r.real = append(r.real, r.early(func() *stablehlo.Value {
-			one := r.do(stablehlo.Slice(main.Inputs[at], []int{source.Index}, []int{source.Index + 1}, []int{1}))
-			return r.do(stablehlo.Reshape(one, xshapes.Make(dtypes.Int32)))
-		}))
+		r.real = append(r.real, r.early(func() *ir.Value { return r.element(main.Parameters[at].Value, source.Index) }))
 	}
-	for _, s := range old {
+	for _, s := range main.Body {
 		positions = append(positions, len(r.out))
 		r.statement(s)
 		if r.err != nil {
@@ -68,68 +59,32 @@ func (p *Plan) Apply(sources []Source) (positions []int, err error) {
 		}
 	}
 	positions = append(positions, len(r.out))
-	main.Statements = append(r.prelude, r.out...)
+	main.Body = append(r.prelude, r.out...)
 	for i := range positions {
 		positions[i] += len(r.prelude)
 	}
 	return positions, nil
 }
 
-// do keeps the first error of the builder.
-func (r *rewriter) do(v *stablehlo.Value, err error) *stablehlo.Value {
-	if err != nil && r.err == nil {
-		r.err = fmt.Errorf("ragged: %w", err)
-	}
-	if r.err != nil {
-		panic(r.err)
-	}
-	return v
-}
-
-// write adds what build makes to the function at hand.
-func (r *rewriter) write(build func() *stablehlo.Value) *stablehlo.Value {
-	host := r.host
-	n, returned := len(host.Statements), host.Returned
-	host.Returned = false
-	defer func() { host.Returned = returned }()
-	v := build()
-	made := slices.Clone(host.Statements[n:])
-	host.Statements = host.Statements[:n]
-	if r.inPrelude {
-		r.prelude = append(r.prelude, made...)
-	} else {
-		r.out = append(r.out, made...)
-	}
-	return v
-}
-
-// early is write into main's beginning.
-func (r *rewriter) early(build func() *stablehlo.Value) *stablehlo.Value {
-	host, in := r.host, r.inPrelude
-	r.host, r.inPrelude = r.main, true
-	defer func() { r.host, r.inPrelude = host, in }()
-	return r.write(build)
-}
-
-// here makes a value of main usable in the function at hand.
-func (r *rewriter) here(v *stablehlo.Value) *stablehlo.Value {
-	if r.host == r.main || r.inPrelude {
-		return v
-	}
-	return r.do(r.host.UseParentValue(v))
+// early adds what build makes to main's beginning.
+func (r *rewriter) early(build func() *ir.Value) *ir.Value {
+	in := r.inPrelude
+	r.inPrelude = true
+	defer func() { r.inPrelude = in }()
+	return build()
 }
 
 // statement writes a statement of the function at hand, and what it needs before.
-func (r *rewriter) statement(s *stablehlo.Statement) {
-	if opName(s) == "constant" || !r.used[s] {
+func (r *rewriter) statement(s *ir.Statement) {
+	if s.Op == constantOp || !r.used[s] {
 		r.out = append(r.out, s)
 		return
 	}
 	copied := *s
-	copied.Inputs = slices.Clone(s.Inputs)
+	copied.Operands = slices.Clone(s.Operands)
 	for i, f := range r.constants[s] {
 		if f != nil {
-			copied.Inputs[i] = r.number(f, s.Inputs[i].Shape())
+			copied.Operands[i] = r.number(f, s.Operands[i].Type)
 		}
 	}
 	if r.concerns(s) {
@@ -143,95 +98,59 @@ func (r *rewriter) statement(s *stablehlo.Statement) {
 }
 
 // concerns reports whether a statement has to do with padded dimensions.
-func (r *rewriter) concerns(s *stablehlo.Statement) bool {
-	for _, v := range append(slices.Clone(s.Inputs), s.Outputs...) {
-		if len(padded(r.dims[v.String()])) > 0 {
-			return true
-		}
-	}
-	return len(r.varying[s]) > 0 && opName(s) != "custom_call"
+func (r *rewriter) concerns(s *ir.Statement) bool {
+	concerned := func(v *ir.Value) bool { return len(padded(r.dims[v])) > 0 }
+	return slices.ContainsFunc(s.Operands, concerned) || slices.ContainsFunc(s.Results, concerned) ||
+		len(r.varying[s]) > 0 && s.Op != "stablehlo.custom_call"
 }
 
 // bodies rewrites the bodies of loops and branches.
-func (r *rewriter) bodies(s, copied *stablehlo.Statement) {
-	switch opName(s) {
-	case "while", "if", "case":
+func (r *rewriter) bodies(s, copied *ir.Statement) {
+	switch s.Op {
+	case "stablehlo.while", "stablehlo.if", "stablehlo.case":
 	default:
-		for _, f := range s.FunctionParameters {
-			for _, inner := range f.Statements {
+		for _, f := range s.Regions {
+			for _, inner := range f.Body {
 				if r.constants[inner] != nil && r.err == nil {
-					r.err = &Error{Op: opName(s), Dim: -1, Reason: "the function that it combines elements by has a constant that changes with a padded size",
+					r.err = &Error{Op: s.Name(), Dim: -1, Reason: "the function that it combines elements by has a constant that changes with a padded size",
 						Hint: "use the constant outside"}
 				}
 			}
 		}
 		return
 	}
-	copied.FunctionParameters = make([]*stablehlo.Function, len(s.FunctionParameters))
-	for i, f := range s.FunctionParameters {
-		body := *f
-		host, out := r.host, r.out
-		r.out = nil
-		if len(f.Statements) > 0 {
-			r.host = f.Statements[0].Function
-		}
-		for _, inner := range f.Statements {
+	copied.Regions = make([]*ir.Region, len(s.Regions))
+	for i, f := range s.Regions {
+		body, out := r.inBody, r.out
+		r.out, r.inBody = nil, true
+		for _, inner := range f.Body {
 			if r.err == nil {
 				r.statement(inner)
 			}
 		}
-		body.Statements = r.out
-		r.host, r.out = host, out
-		copied.FunctionParameters[i] = &body
+		copied.Regions[i] = &ir.Region{Label: f.Label, Arguments: f.Arguments, Body: r.out}
+		r.out, r.inBody = out, body
 	}
 }
 
-// literal is a rendered attribute.
-type literal string
-
-// ToStableHLO returns the text of the attribute.
-func (l literal) ToStableHLO() string { return string(l) }
-
-// constant adds a scalar.
-func (r *rewriter) constant(text string, dtype dtypes.DType) *stablehlo.Value {
-	shape := xshapes.Make(dtype)
-	v := r.do(r.host.ConstantFromFlatAndShape(nil, shape))
-	r.host.Statements[len(r.host.Statements)-1].Attributes["value"] = literal("dense<" + text + "> : " + shape.ToStableHLO())
-	return v
-}
-
-func (r *rewriter) float(x float64, dtype dtypes.DType) *stablehlo.Value {
-	text := fmt.Sprintf("%e", x)
-	if dtype == dtypes.Float64 || x != math.Trunc(x) {
-		text = fmt.Sprintf("%.17e", x)
-	}
-	return r.constant(text, dtype)
-}
-
-// spread broadcasts a scalar.
-func (r *rewriter) spread(v *stablehlo.Value, dims []int) *stablehlo.Value {
-	return r.do(stablehlo.BroadcastInDim(v, xshapes.Make(v.Shape().DType, dims...), nil))
-}
-
-// number is the value of a function of the real sizes, of a shape. Numbers of one function
+// number is the value of a function of the real sizes, of a type. Numbers of one function
 // are computed once, at main's beginning.
-func (r *rewriter) number(f *function, shape xshapes.Shape) *stablehlo.Value {
-	key := fmt.Sprint("number ", *f, shape.DType)
+func (r *rewriter) number(f *function, t ir.Type) *ir.Value {
+	key := fmt.Sprint("number ", *f, t.DType)
 	v, ok := r.named[key]
 	if !ok {
-		v = r.early(func() *stablehlo.Value { return r.evaluate(f, shape.DType) })
+		v = r.early(func() *ir.Value { return r.evaluate(f, t.DType) })
 		r.named[key] = v
 	}
-	v = r.here(v)
-	if shape.Rank() == 0 {
+	if t.Rank() == 0 {
 		return v
 	}
-	return r.write(func() *stablehlo.Value { return r.spread(v, shape.Dimensions) })
+	return r.spread(v, t.Dims)
 }
 
 // evaluate writes factor times the sizes' powers plus offset. What divides is multiplied
 // first: 1/(3n) is rounded once.
-func (r *rewriter) evaluate(f *function, dtype dtypes.DType) *stablehlo.Value {
+func (r *rewriter) evaluate(f *function, dtype dtypes.DType) *ir.Value {
 	in := dtypes.Float32
 	switch {
 	case dtype.IsInt():
@@ -239,9 +158,9 @@ func (r *rewriter) evaluate(f *function, dtype dtypes.DType) *stablehlo.Value {
 	case dtype == dtypes.Float64:
 		in = dtypes.Float64
 	}
-	make := func(x float64) *stablehlo.Value {
+	make := func(x float64) *ir.Value {
 		if in == dtypes.Int64 {
-			return r.constant(fmt.Sprintf("%d", int64(x)), in)
+			return r.constant(ir.Whole(int(x)), in)
 		}
 		return r.float(x, in)
 	}
@@ -254,121 +173,94 @@ func (r *rewriter) evaluate(f *function, dtype dtypes.DType) *stablehlo.Value {
 	default:
 		above = f.factor
 	}
-	top, bottom := make(above), (*stablehlo.Value)(nil)
+	top, bottom := make(above), (*ir.Value)(nil)
 	if below != 1 {
 		bottom = make(below)
 	}
 	for i, p := range f.powers {
 		for range int(math.Ceil(math.Abs(p))) {
-			size := r.do(stablehlo.Convert(r.real[i], in))
+			size := r.convert(r.real[i], in)
 			if p == 0.5 || p == -0.5 {
-				size = r.do(stablehlo.Sqrt(size))
+				size = r.do("sqrt", size.Type, []*ir.Value{size})
 			}
 			switch {
 			case p > 0:
-				top = r.do(stablehlo.Multiply(top, size))
+				top = r.binary("multiply", top, size)
 			case bottom == nil:
 				bottom = size
 			default:
-				bottom = r.do(stablehlo.Multiply(bottom, size))
+				bottom = r.binary("multiply", bottom, size)
 			}
 		}
 	}
 	if bottom != nil {
-		top = r.do(stablehlo.Divide(top, bottom))
+		top = r.binary("divide", top, bottom)
 	}
 	if f.offset != 0 {
-		top = r.do(stablehlo.Add(top, make(f.offset)))
+		top = r.binary("add", top, make(f.offset))
 	}
 	if in != dtype {
-		top = r.do(stablehlo.Convert(top, dtype))
+		top = r.convert(top, dtype)
 	}
 	return top
 }
 
 // limit is the real size of a dimension, an int32 scalar.
-func (r *rewriter) limit(d Dim) *stablehlo.Value {
+func (r *rewriter) limit(d Dim) *ir.Value {
 	key := fmt.Sprint("limit ", d)
 	v, ok := r.named[key]
 	if !ok {
 		v = r.real[d.Size]
 		if d.Times > 1 {
-			v = r.early(func() *stablehlo.Value {
-				return r.do(stablehlo.Multiply(v, r.constant(fmt.Sprint(d.Times), dtypes.Int32)))
-			})
+			v = r.early(func() *ir.Value { return r.binary("multiply", v, r.constantInt(d.Times)) })
 		}
 		r.named[key] = v
 	}
-	return r.here(v)
+	return v
 }
 
 // inside is true for the elements of a shape that are real along the padded dimensions at.
-func (r *rewriter) inside(shape []int, dims []Dim, at []int) *stablehlo.Value {
+func (r *rewriter) inside(shape []int, dims []Dim, at []int) *ir.Value {
 	var key strings.Builder
 	fmt.Fprintf(&key, "inside %v %v", shape, at)
 	for _, d := range at {
 		fmt.Fprintf(&key, " %v", dims[d])
 	}
-	build := func() *stablehlo.Value {
-		var all *stablehlo.Value
-		for _, d := range at {
-			limit := r.limit(dims[d])
-			line := xshapes.Make(dtypes.Int32, shape[d])
-			index := r.do(r.host.Iota(line, 0))
-			below := r.do(stablehlo.Compare(index, r.spread(limit, line.Dimensions), types.CompareLT, types.CompareSigned))
-			below = r.do(stablehlo.BroadcastInDim(below, xshapes.Make(dtypes.Bool, shape...), []int{d}))
+	v, ok := r.named[key.String()]
+	if ok && !r.inBody {
+		return v
+	}
+	limits := make([]*ir.Value, len(at))
+	for i, d := range at {
+		limits[i] = r.limit(dims[d])
+	}
+	build := func() *ir.Value {
+		var all *ir.Value
+		for i, d := range at {
+			index := r.iota(0, shape[d])
+			below := r.compare("LT", index, r.spread(limits[i], shape[d:d+1]))
+			below = r.spread(below, shape, d)
 			if all == nil {
 				all = below
 			} else {
-				all = r.do(stablehlo.And(all, below))
+				all = r.binary("and", all, below)
 			}
 		}
 		return all
 	}
-	if r.host != r.main { // a body has its own: it may run where main's is not at hand
-		for _, d := range at {
-			r.limit(dims[d])
-		}
-		return r.write(build)
+	if r.inBody { // a body has its own: it may run where main's is not at hand
+		return build()
 	}
-	v, ok := r.named[key.String()]
-	if !ok {
-		for _, d := range at {
-			r.limit(dims[d])
-		}
-		v = r.early(build)
-		r.named[key.String()] = v
-	}
+	v = r.early(build)
+	r.named[key.String()] = v
 	return v
 }
 
 // masked is x with its padding along the dimensions at replaced by a scalar.
-func (r *rewriter) masked(x *stablehlo.Value, dims []Dim, at []int, fill func() *stablehlo.Value) *stablehlo.Value {
+func (r *rewriter) masked(x *ir.Value, dims []Dim, at []int, fill func() *ir.Value) *ir.Value {
 	if len(at) == 0 {
 		return x
 	}
-	shape := x.Shape().Dimensions
-	inside := r.inside(shape, dims, at)
-	return r.write(func() *stablehlo.Value {
-		return r.do(stablehlo.Select(inside, x, r.spread(fill(), shape)))
-	})
-}
-
-// zero is a dtype's.
-func (r *rewriter) zero(dtype dtypes.DType) func() *stablehlo.Value {
-	return func() *stablehlo.Value {
-		switch {
-		case dtype == dtypes.Bool:
-			return r.constant("false", dtype)
-		case dtype.IsComplex():
-			return r.constant("(0.0, 0.0)", dtype)
-		case dtype.IsFloat():
-			return r.constant("0.0", dtype)
-		}
-		return r.constant("0", dtype)
-	}
-}
-
-func (r *rewriter) constantInt(i int) *stablehlo.Value {
-	return r.constant(fmt.Sprint(i), dtypes.Int32)
+	inside := r.inside(x.Type.Dims, dims, at)
+	return r.choose(inside, x, r.spread(fill(), x.Type.Dims))
 }

@@ -3,7 +3,7 @@ package ragged
 import (
 	"slices"
 
-	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // elementwise ops, and those that move or lay out whole values, keep the invariant.
@@ -25,8 +25,15 @@ var elementwise = map[string]bool{
 
 // rule makes a statement that concerns padded dimensions keep the invariant: it changes the
 // operands of the copy that is written. s is the statement as it was compared.
-func (r *rewriter) rule(s, copied *stablehlo.Statement) error {
-	name := opName(s)
+func (r *rewriter) rule(s, copied *ir.Statement) error {
+	if s.Mark != nil {
+		if op := r.marker(s.Mark); op != "" {
+			return r.refuse(s, 0, -1, op, "the replicas' real sizes differ",
+				"reduce the padded dimension first, or return the value and reduce or gather it outside the step")
+		}
+		return nil
+	}
+	name := s.Name()
 	if elementwise[name] {
 		return r.sameAttributes(s)
 	}
@@ -49,12 +56,12 @@ func (r *rewriter) rule(s, copied *stablehlo.Statement) error {
 		return r.pad(s)
 	case "concatenate":
 		return r.along(s, "joining rows of which the last are padding has padding in the middle",
-			"concatenate along another dimension, or give the parts as results", numbers(flag(s, "dimension")))
+			"concatenate along another dimension, or give the parts as results", ints(s, "dimension"))
 	case "reverse":
 		return r.along(s, "the padding would come first", "reverse before batching, or along another dimension", ints(s, "dimensions"))
 	case "sort":
 		return r.along(s, "padding would be sorted among the rows", "sort along another dimension, or give the rows as a result and sort them there",
-			numbers(flag(s, "dimension")))
+			ints(s, "dimension"))
 	case "dynamic_slice":
 		return r.dynamicSlice(s)
 	case "dynamic_update_slice":
@@ -64,52 +71,45 @@ func (r *rewriter) rule(s, copied *stablehlo.Statement) error {
 	case "scatter":
 		return r.scatter(s, copied)
 	case "bitcast_convert":
-		if v := s.Inputs[0]; v.Shape().Rank() != s.Outputs[0].Shape().Rank() {
-			return r.along(s, "its bytes are numbers of other sizes", "", []int{min(v.Shape().Rank(), s.Outputs[0].Shape().Rank())})
+		if v := s.Operands[0]; v.Type.Rank() != s.Results[0].Type.Rank() {
+			return r.along(s, "its bytes are numbers of other sizes", "", []int{min(v.Type.Rank(), s.Results[0].Type.Rank())})
 		}
 		return nil
 	case "fft":
-		rank, n := s.Inputs[0].Shape().Rank(), len(ints(s, "fft_length"))
+		rank, n := s.Operands[0].Type.Rank(), len(ints(s, "fft_length"))
 		return r.along(s, "each output is of all rows", "", indexes(rank-n, rank))
-	case "custom_call":
-		if op, known := mark(r.marker, s); known && op == "" {
-			return nil
-		} else if known {
-			return r.refuse(s, 0, -1, op, "the replicas' real sizes differ",
-				"reduce the padded dimension first, or return the value and reduce or gather it outside the step")
-		}
 	}
 	return r.refuse(s, 0, -1, name, "it is not known how to leave padding out of it",
 		"do it outside the step, or mask the padding in the step (FunctionOptions.KeepPadding)")
 }
 
 // refuse names a statement's operand and its padded dimension; dim -1 is its first.
-func (r *rewriter) refuse(s *stablehlo.Statement, operand, dim int, op, reason, hint string) error {
+func (r *rewriter) refuse(s *ir.Statement, operand, dim int, op, reason, hint string) error {
 	e := &Error{Op: op, Dim: dim, Reason: reason, Hint: hint}
-	v := s.Outputs[0]
-	if operand < len(s.Inputs) {
-		v = s.Inputs[operand]
+	v := s.Results[0]
+	if operand < len(s.Operands) {
+		v = s.Operands[operand]
 	}
-	e.Shape = slices.Clone(v.Shape().Dimensions)
-	if all := padded(r.dims[v.String()]); dim < 0 && len(all) > 0 {
+	e.Shape = slices.Clone(v.Type.Dims)
+	if all := padded(r.dims[v]); dim < 0 && len(all) > 0 {
 		e.Dim = all[0]
 	}
 	return e
 }
 
 // sameAttributes refuses a statement that means something else for other sizes.
-func (r *rewriter) sameAttributes(s *stablehlo.Statement) error {
+func (r *rewriter) sameAttributes(s *ir.Statement) error {
 	for _, key := range r.varying[s] {
-		return r.refuse(s, 0, -1, opName(s), "its "+key+" changes with a padded size", "")
+		return r.refuse(s, 0, -1, s.Name(), "its "+key+" changes with a padded size", "")
 	}
 	return nil
 }
 
 // along refuses an op along padded dimensions of an operand, where they are in a list.
-func (r *rewriter) along(s *stablehlo.Statement, reason, hint string, list []int) error {
-	for i, v := range s.Inputs {
-		if at := among(r.dims[v.String()], list); len(at) > 0 {
-			return r.refuse(s, i, at[0], opName(s), reason, hint)
+func (r *rewriter) along(s *ir.Statement, reason, hint string, list []int) error {
+	for i, v := range s.Operands {
+		if at := among(r.dims[v], list); len(at) > 0 {
+			return r.refuse(s, i, at[0], s.Name(), reason, hint)
 		}
 	}
 	return nil
@@ -124,10 +124,10 @@ func indexes(from, to int) (all []int) {
 
 // reshape keeps the invariant where a padded dimension leads those that it is joined with or
 // cut into: the real rows then stay in front.
-func (r *rewriter) reshape(s *stablehlo.Statement) error {
-	in, out := s.Inputs[0], s.Outputs[0]
-	from, to := r.shapes[in.String()], r.shapes[out.String()]
-	fromDims, toDims := r.dims[in.String()], r.dims[out.String()]
+func (r *rewriter) reshape(s *ir.Statement) error {
+	in, out := s.Operands[0], s.Results[0]
+	from, to := r.shapes[in], r.shapes[out]
+	fromDims, toDims := r.dims[in], r.dims[out]
 	n := len(from)
 	if slices.Contains(from[0], 0) {
 		return nil
@@ -188,11 +188,11 @@ func leads(dims []Dim, sizes []int, from, to int) bool {
 }
 
 // slice takes all of a padded dimension, or nothing is known of what it takes.
-func (r *rewriter) slice(s *stablehlo.Statement) error {
+func (r *rewriter) slice(s *ir.Statement) error {
 	starts, limits, strides := ints(s, "start_indices"), ints(s, "limit_indices"), ints(s, "strides")
-	v := s.Inputs[0]
-	for _, d := range padded(r.dims[v.String()]) {
-		if starts[d] != 0 || limits[d] != v.Shape().Dimensions[d] || strides[d] != 1 || !r.dims[s.Outputs[0].String()][d].Padded() {
+	v := s.Operands[0]
+	for _, d := range padded(r.dims[v]) {
+		if starts[d] != 0 || limits[d] != v.Type.Dims[d] || strides[d] != 1 || !r.dims[s.Results[0]][d].Padded() {
 			return r.refuse(s, 0, d, "slice", "a replica may have fewer rows than it takes",
 				"slice along another dimension, or choose rows by their contents with graph.Where")
 		}
@@ -205,10 +205,10 @@ func (r *rewriter) slice(s *stablehlo.Statement) error {
 	return nil
 }
 
-func (r *rewriter) pad(s *stablehlo.Statement) error {
+func (r *rewriter) pad(s *ir.Statement) error {
 	low, high, between := ints(s, "edge_padding_low"), ints(s, "edge_padding_high"), ints(s, "interior_padding")
-	for _, v := range []*stablehlo.Value{s.Inputs[0], s.Outputs[0]} {
-		for _, d := range padded(r.dims[v.String()]) {
+	for _, v := range []*ir.Value{s.Operands[0], s.Results[0]} {
+		for _, d := range padded(r.dims[v]) {
 			if low[d] != 0 || high[d] != 0 || between[d] != 0 {
 				return r.refuse(s, 0, d, "pad", "what is added would follow the padding", "pad along another dimension, or before batching")
 			}
@@ -218,25 +218,25 @@ func (r *rewriter) pad(s *stablehlo.Statement) error {
 }
 
 // wholeDims are the dimensions of a that b has whole, so that a start along them is 0.
-func (r *rewriter) wholeDims(s *stablehlo.Statement, whole, part *stablehlo.Value, reason, hint string) error {
-	a, b := r.dims[whole.String()], r.dims[part.String()]
+func (r *rewriter) wholeDims(s *ir.Statement, whole, part *ir.Value, reason, hint string) error {
+	a, b := r.dims[whole], r.dims[part]
 	for d := range a {
-		if a[d] != b[d] || a[d].Padded() && whole.Shape().Dimensions[d] != part.Shape().Dimensions[d] {
-			return r.refuse(s, 0, d, opName(s), reason, hint)
+		if a[d] != b[d] || a[d].Padded() && whole.Type.Dims[d] != part.Type.Dims[d] {
+			return r.refuse(s, 0, d, s.Name(), reason, hint)
 		}
 	}
 	return nil
 }
 
-func (r *rewriter) dynamicSlice(s *stablehlo.Statement) error {
+func (r *rewriter) dynamicSlice(s *ir.Statement) error {
 	for _, key := range r.varying[s] {
 		if key != "slice_sizes" {
 			return r.sameAttributes(s)
 		}
 	}
-	return r.wholeDims(s, s.Inputs[0], s.Outputs[0], "it may take padding", "slice along another dimension")
+	return r.wholeDims(s, s.Operands[0], s.Results[0], "it may take padding", "slice along another dimension")
 }
 
-func (r *rewriter) dynamicUpdateSlice(s *stablehlo.Statement) error {
-	return r.wholeDims(s, s.Inputs[0], s.Inputs[1], "it would write padding, or into it", "update along another dimension")
+func (r *rewriter) dynamicUpdateSlice(s *ir.Statement) error {
+	return r.wholeDims(s, s.Operands[0], s.Operands[1], "it would write padding, or into it", "update along another dimension")
 }

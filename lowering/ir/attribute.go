@@ -1,0 +1,157 @@
+package ir
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Attr is the value of an attribute. Append appends it to a text as MLIR writes it.
+type Attr interface {
+	Append(text []byte) []byte
+}
+
+// Raw is a value that no pass looks at, as it is written.
+type Raw string
+
+// Append implements [Attr].
+func (r Raw) Append(text []byte) []byte { return append(text, r...) }
+
+// Ints is a list of 64-bit integers: array<i64: 1, 2>.
+type Ints []int
+
+// Append implements [Attr].
+func (list Ints) Append(text []byte) []byte {
+	text = append(text, "array<i64"...)
+	before := ": "
+	for _, n := range list {
+		text = strconv.AppendInt(append(text, before...), int64(n), 10)
+		before = ", "
+	}
+	return append(text, '>')
+}
+
+// Int is a 64-bit integer: 1 : i64.
+type Int int64
+
+// Append implements [Attr].
+func (n Int) Append(text []byte) []byte {
+	return append(strconv.AppendInt(text, int64(n), 10), " : i64"...)
+}
+
+// Int32 is a 32-bit integer: 1 : i32.
+type Int32 int32
+
+// Append implements [Attr].
+func (n Int32) Append(text []byte) []byte {
+	return append(strconv.AppendInt(text, int64(n), 10), " : i32"...)
+}
+
+// Float32 is a 32-bit floating-point number: 0.001 : f32.
+type Float32 float32
+
+// Append implements [Attr].
+func (x Float32) Append(text []byte) []byte {
+	if v := float64(x); math.IsNaN(v) || math.IsInf(v, 0) {
+		return fmt.Appendf(text, "%#x : f32", math.Float32bits(float32(x)))
+	}
+	digits := strconv.FormatFloat(float64(x), 'g', -1, 64)
+	mantissa, exponent, scaled := strings.Cut(digits, "e")
+	if !strings.Contains(mantissa, ".") { // MLIR wants one
+		mantissa += ".0"
+	}
+	if scaled {
+		mantissa += "e" + exponent
+	}
+	return append(append(text, mantissa...), " : f32"...)
+}
+
+// Flag is true or false.
+type Flag bool
+
+// Append implements [Attr].
+func (f Flag) Append(text []byte) []byte { return strconv.AppendBool(text, bool(f)) }
+
+// Quoted is a string.
+type Quoted string
+
+// Append implements [Attr].
+func (q Quoted) Append(text []byte) []byte { return strconv.AppendQuote(text, string(q)) }
+
+// Symbol is the name of a function, without its @.
+type Symbol string
+
+// Append implements [Attr].
+func (s Symbol) Append(text []byte) []byte { return append(append(text, '@'), s...) }
+
+// Alias is the name of one of a module's aliases, without its #.
+type Alias string
+
+// Append implements [Attr].
+func (a Alias) Append(text []byte) []byte { return append(append(text, '#'), a...) }
+
+// Number is one element of a constant: its text, and its value unless it is complex.
+type Number struct {
+	Text  string
+	Value float64
+	// Known says that there is a Value.
+	Known bool
+}
+
+// Dense is a tensor that is written into the text: one number for all elements, a short list of
+// numbers, or bytes.
+type Dense struct {
+	Type Type
+	// Splat is the number that all elements are; nil if they are in List or Bytes.
+	Splat *Number
+	// List are the elements in row-major order.
+	List []Number
+	// Bytes are the elements in row-major order, in little-endian order each.
+	Bytes []byte
+}
+
+// Append implements [Attr].
+func (d *Dense) Append(text []byte) []byte {
+	text = d.Elements(append(text, "dense<"...))
+	return d.Type.append(append(text, "> : "...))
+}
+
+// Elements appends what stands between dense< and >.
+func (d *Dense) Elements(text []byte) []byte {
+	switch {
+	case d.Splat != nil:
+		return append(text, d.Splat.Text...)
+	case d.Bytes != nil:
+		return fmt.Appendf(text, `"0x%s"`, strings.ToUpper(hex.EncodeToString(d.Bytes)))
+	case len(d.List) == 0:
+		return text
+	}
+	next := 0
+	return d.axis(text, 0, &next)
+}
+
+func (d *Dense) axis(text []byte, axis int, next *int) []byte {
+	if axis == len(d.Type.Dims) {
+		text = append(text, d.List[*next].Text...)
+		*next++
+		return text
+	}
+	text = append(text, '[')
+	for i := range d.Type.Dims[axis] {
+		if i > 0 {
+			text = append(text, ", "...)
+		}
+		text = d.axis(text, axis+1, next)
+	}
+	return append(text, ']')
+}
+
+// Depth is how deep the brackets of the elements are within each other.
+func (d *Dense) Depth() int {
+	if len(d.List) == 0 {
+		return 0
+	}
+	return len(d.Type.Dims)
+}

@@ -1,0 +1,30 @@
+package ir
+
+import (
+	"strconv"
+
+	"github.com/gomlx/compute/dtypes"
+)
+
+// Whole returns an integer.
+func Whole(n int) Number {
+	return Number{Text: strconv.Itoa(n), Value: float64(n), Known: true}
+}
+
+// Float returns a floating-point number with its text, which MLIR wants with a decimal point.
+func Float(text string, value float64) Number {
+	return Number{Text: text, Value: value, Known: true}
+}
+
+// Zero returns a dtype's zero.
+func Zero(d dtypes.DType) Number {
+	switch {
+	case d == dtypes.Bool:
+		return Number{Text: "false", Known: true}
+	case d.IsComplex():
+		return Number{Text: "(0.0, 0.0)"}
+	case d.IsFloat():
+		return Float("0.0", 0)
+	}
+	return Whole(0)
+}

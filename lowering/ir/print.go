@@ -1,0 +1,233 @@
+package ir
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// printer writes a module.
+type printer struct {
+	b   []byte
+	err error
+}
+
+// Text writes the module: the same values give the same bytes. It is an error if a statement has a
+// Mark.
+func (m *Module) Text() ([]byte, error) {
+	p := &printer{}
+	for _, a := range m.Aliases {
+		p.str("#" + a.Key + " = ")
+		p.b = a.Value.Append(p.b)
+		p.str("\n")
+	}
+	p.str("module @" + m.Name)
+	if len(m.Attributes) > 0 {
+		p.str(" attributes {")
+		p.inline(m.Attributes)
+		p.str("}")
+	}
+	p.str(" {\n")
+	for _, mesh := range m.Meshes {
+		p.str("  ")
+		p.b = mesh.Append(p.b)
+		p.str("\n")
+	}
+	for _, f := range m.Functions {
+		p.function(f)
+	}
+	p.str("}\n")
+	return p.b, p.err
+}
+
+func (p *printer) str(s string) { p.b = append(p.b, s...) }
+
+func (p *printer) spaces(n int) {
+	for range n {
+		p.b = append(p.b, ' ')
+	}
+}
+
+func (p *printer) value(v *Value) {
+	p.b = append(p.b, '%')
+	p.b = append(p.b, v.Name...)
+}
+
+// list writes elements with commas between.
+func list[T any](p *printer, all []T, write func(T)) {
+	for i, x := range all {
+		if i > 0 {
+			p.b = append(p.b, ", "...)
+		}
+		write(x)
+	}
+}
+
+func (p *printer) values(all []*Value) { list(p, all, p.value) }
+
+func (p *printer) types(all []*Value) { list(p, all, func(v *Value) { p.b = v.Type.append(p.b) }) }
+
+func (p *printer) typed(v *Value) {
+	p.value(v)
+	p.str(": ")
+	p.b = v.Type.append(p.b)
+}
+
+// inline writes attributes on one line.
+func (p *printer) inline(all []Attribute) {
+	list(p, all, func(a Attribute) {
+		p.str(a.Key)
+		if a.Value != nil {
+			p.str(" = ")
+			p.b = a.Value.Append(p.b)
+		}
+	})
+}
+
+// lines writes attributes, each on a line if there are several.
+func (p *printer) lines(all []Attribute, indent int) {
+	switch len(all) {
+	case 0:
+	case 1:
+		p.str(" { ")
+		p.inline(all)
+		p.str(" }")
+	default:
+		p.str(" {")
+		for i := range all {
+			if i > 0 {
+				p.str(",")
+			}
+			p.str("\n")
+			p.spaces(indent + 2)
+			p.inline(all[i : i+1])
+		}
+		p.str("\n")
+		p.spaces(indent)
+		p.str("}")
+	}
+}
+
+// border writes the attributes of an argument or a result of a function.
+func (p *printer) border(form Form, all []Attribute) {
+	if form == Long || len(all) == 0 {
+		p.lines(all, 2)
+		return
+	}
+	p.str(" {")
+	p.inline(all)
+	p.str("}")
+}
+
+func (p *printer) function(f *Function) {
+	p.str("  func.func ")
+	if f.Private {
+		p.str("private ")
+	}
+	p.str("@" + f.Name + "(")
+	list(p, f.Parameters, func(a Parameter) {
+		p.typed(a.Value)
+		p.border(f.Form, a.Attributes)
+	})
+	p.str(") -> ")
+	brackets := f.Form != Long || len(f.Results) != 1 || len(f.Results[0].Attributes) > 0
+	if brackets {
+		p.str("(")
+	}
+	list(p, f.Results, func(r Result) {
+		p.b = r.Type.append(p.b)
+		p.border(f.Form, r.Attributes)
+	})
+	if brackets {
+		p.str(")")
+	}
+	p.str(" {\n")
+	p.body(f.Body, 4)
+	p.str("  }\n")
+}
+
+func (p *printer) body(all []*Statement, indent int) {
+	for _, s := range all {
+		p.spaces(indent)
+		p.statement(s, indent)
+		p.str("\n")
+	}
+}
+
+func (p *printer) statement(s *Statement, indent int) {
+	if s.Mark != nil && p.err == nil {
+		p.err = fmt.Errorf("ir: a statement is still the mark %T", s.Mark)
+	}
+	switch {
+	case s.Pack != "":
+		p.str("%" + s.Pack + ":" + strconv.Itoa(len(s.Results)) + " = ")
+	case len(s.Results) > 0:
+		p.values(s.Results)
+		p.str(" = ")
+	}
+	if s.Form == Short {
+		p.short(s, indent)
+		return
+	}
+	p.b = strconv.AppendQuote(p.b, s.Op)
+	p.str("(")
+	p.values(s.Operands)
+	p.str(")")
+	if len(s.Regions) > 0 {
+		p.regions(s, indent)
+	}
+	switch {
+	case s.Form == Long:
+		p.lines(s.Attributes, indent)
+	case len(s.Attributes) > 0:
+		p.str(" {")
+		p.inline(s.Attributes)
+		p.str("}")
+	}
+	p.str(" : ")
+	p.signature(s)
+}
+
+// regions writes the bodies of a statement in its generic form.
+func (p *printer) regions(s *Statement, indent int) {
+	p.str(" ({\n")
+	for i, r := range s.Regions {
+		if i > 0 {
+			p.spaces(indent)
+			p.str("}, {\n")
+		}
+		inner := indent + 2
+		switch {
+		case s.Form == Long:
+			p.label(r, inner, ") :\n")
+			inner += 4
+		case r.Label != "":
+			p.label(r, inner, "):\n")
+			inner += 2
+		}
+		p.body(r.Body, inner)
+	}
+	p.spaces(indent)
+	p.str("})")
+}
+
+func (p *printer) label(r *Region, indent int, end string) {
+	p.spaces(indent)
+	p.str("^" + r.Label + "(")
+	list(p, r.Arguments, p.typed)
+	p.str(end)
+}
+
+// signature writes the types of the operands and of the results.
+func (p *printer) signature(s *Statement) {
+	p.str("(")
+	p.types(s.Operands)
+	p.str(") -> ")
+	brackets := len(s.Results) != 1 || s.Pack != ""
+	if brackets {
+		p.str("(")
+	}
+	p.types(s.Results)
+	if brackets {
+		p.str(")")
+	}
+}

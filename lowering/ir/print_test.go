@@ -1,0 +1,96 @@
+package ir_test
+
+import (
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+var (
+	vector = ir.Tensor(dtypes.Float32, 4)
+	scalar = ir.Tensor(dtypes.Float32)
+)
+
+// sample has each layout: a loop of one function, in the forms of the builder and of this module.
+func sample() *ir.Module {
+	x, y := &ir.Value{Name: "x", Type: vector}, &ir.Value{Name: "0", Type: vector}
+	a, b, sum := &ir.Value{Name: "a", Type: scalar}, &ir.Value{Name: "b", Type: scalar}, &ir.Value{Name: "1", Type: scalar}
+	total, zero := &ir.Value{Name: "2", Type: scalar}, &ir.Value{Name: "zero", Type: scalar}
+	nothing := ir.Zero(dtypes.Float32)
+	add := &ir.Region{Label: "reductionFn", Arguments: []*ir.Value{a, b}, Body: []*ir.Statement{
+		{Op: "stablehlo.add", Operands: []*ir.Value{a, b}, Results: []*ir.Value{sum}},
+		{Op: "stablehlo.return", Operands: []*ir.Value{sum}},
+	}}
+	step := &ir.Function{
+		Name: "step", Private: true,
+		Parameters: []ir.Parameter{{Value: x, Attributes: []ir.Attribute{{Key: "jax.buffer_donor", Value: ir.Flag(true)}}}},
+		Results:    []ir.Result{{Type: scalar}},
+		Body: []*ir.Statement{
+			{Op: "stablehlo.slice", Operands: []*ir.Value{x}, Results: []*ir.Value{y},
+				Attributes: []ir.Attribute{{Key: "limit_indices", Value: ir.Ints{4}}, {Key: "start_indices", Value: ir.Ints{0}}}},
+			{Op: "stablehlo.constant", Results: []*ir.Value{zero}, Form: ir.Short,
+				Attributes: []ir.Attribute{{Key: ir.Elements, Value: &ir.Dense{Type: scalar, Splat: &nothing}}}},
+			{Op: "stablehlo.reduce", Operands: []*ir.Value{y, zero}, Results: []*ir.Value{total},
+				Attributes: []ir.Attribute{{Key: "dimensions", Value: ir.Ints{0}}}, Regions: []*ir.Region{add}},
+			{Op: "stablehlo.return", Operands: []*ir.Value{total}},
+		},
+	}
+	called := &ir.Statement{Op: "func.call", Operands: []*ir.Value{x}, Results: ir.Pack("stepped", scalar), Pack: "stepped",
+		Attributes: []ir.Attribute{{Key: ir.Callee, Value: ir.Symbol("step")}}, Form: ir.Short}
+	once := &ir.Statement{Op: "stablehlo.if", Operands: []*ir.Value{{Name: "p", Type: ir.Tensor(dtypes.Bool)}}, Results: ir.Pack("out", scalar), Pack: "out",
+		Regions:    []*ir.Region{{Body: []*ir.Statement{called, {Op: "stablehlo.return", Operands: called.Results, Form: ir.Short}}}},
+		Attributes: []ir.Attribute{{Key: "groups", Value: ir.Alias("groups")}, {Key: "global"}}, Form: ir.Inline}
+	main := &ir.Function{
+		Name: "main", Form: ir.Short,
+		Parameters: []ir.Parameter{{Value: x, Attributes: []ir.Attribute{{Key: "tf.aliasing_output", Value: ir.Int32(0)}}}},
+		Results:    []ir.Result{{Type: scalar}},
+		Body:       []*ir.Statement{once, {Op: "return", Operands: once.Results, Form: ir.Short}},
+	}
+	return &ir.Module{Name: "sample", Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(1)}},
+		Aliases: []ir.Attribute{{Key: "groups", Value: ir.Raw("dense<0>")}}, Meshes: []ir.Attr{ir.Raw("sdy.mesh @mesh = <[]>")},
+		Functions: []*ir.Function{main, step}}
+}
+
+func TestAModuleIsWritten(t *testing.T) {
+	text, err := sample().Text()
+	require.NoError(t, err)
+	assert.Equal(t, `#groups = dense<0>
+module @sample attributes {mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <[]>
+  func.func @main(%x: tensor<4xf32> {tf.aliasing_output = 0 : i32}) -> (tensor<f32>) {
+    %out:1 = "stablehlo.if"(%p) ({
+      %stepped:1 = func.call @step(%x) : (tensor<4xf32>) -> (tensor<f32>)
+      stablehlo.return %stepped#0 : tensor<f32>
+    }) {groups = #groups, global} : (tensor<i1>) -> (tensor<f32>)
+    return %out#0 : tensor<f32>
+  }
+  func.func private @step(%x: tensor<4xf32> { jax.buffer_donor = true }) -> tensor<f32> {
+    %0 = "stablehlo.slice"(%x) {
+      limit_indices = array<i64: 4>,
+      start_indices = array<i64: 0>
+    } : (tensor<4xf32>) -> tensor<4xf32>
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %2 = "stablehlo.reduce"(%0, %zero) ({
+      ^reductionFn(%a: tensor<f32>, %b: tensor<f32>) :
+          %1 = "stablehlo.add"(%a, %b) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+          "stablehlo.return"(%1) : (tensor<f32>) -> ()
+    }) { dimensions = array<i64: 0> } : (tensor<4xf32>, tensor<f32>) -> tensor<f32>
+    "stablehlo.return"(%2) : (tensor<f32>) -> ()
+  }
+}
+`, string(text))
+	again, err := sample().Text()
+	require.NoError(t, err)
+	assert.Equal(t, string(text), string(again))
+}
+
+func TestAMarkHasNoText(t *testing.T) {
+	m := sample()
+	m.Functions[1].Body[0] = &ir.Statement{Mark: struct{}{}, Results: m.Functions[1].Body[0].Results}
+	_, err := m.Text()
+	assert.ErrorContains(t, err, "mark struct {}")
+}

@@ -1,0 +1,154 @@
+package ir
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Pairs is a list of pairs of integers, such as the padding before and after each dimension.
+type Pairs [][2]int
+
+// Append implements [Attr].
+func (p Pairs) Append(text []byte) []byte {
+	text = append(text, "dense<["...)
+	for i, pair := range p {
+		if i > 0 {
+			text = append(text, ", "...)
+		}
+		text = append(text, '[')
+		text = strconv.AppendInt(text, int64(pair[0]), 10)
+		text = append(text, ", "...)
+		text = strconv.AppendInt(text, int64(pair[1]), 10)
+		text = append(text, ']')
+	}
+	text = append(text, "]> : tensor<"...)
+	text = strconv.AppendInt(text, int64(len(p)), 10)
+	return append(text, "x2xi64>"...)
+}
+
+// Layout names the axes of a convolution's operands and of its result, such as b, 0, f.
+type Layout [3][]string
+
+// Append implements [Attr].
+func (l Layout) Append(text []byte) []byte {
+	text = append(text, "#stablehlo.conv<["...)
+	text = append(text, strings.Join(l[0], ", ")...)
+	text = append(text, "]x["...)
+	text = append(text, strings.Join(l[1], ", ")...)
+	text = append(text, "]->["...)
+	text = append(text, strings.Join(l[2], ", ")...)
+	return append(text, "]>"...)
+}
+
+// Fields is a structured attribute, whose fields are lists of dimensions or one each.
+type Fields struct {
+	// Name is such as stablehlo.dot.
+	Name string
+	List []Field
+	// Apart writes the closing bracket on a line of its own.
+	Apart bool
+}
+
+// Field is a field of a structured attribute.
+type Field struct {
+	Name   string
+	Dims   []int
+	Single bool
+}
+
+// Append implements [Attr].
+func (f Fields) Append(text []byte) []byte {
+	text = append(append(append(text, '#'), f.Name...), '<')
+	for i, field := range f.List {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(append(append(text, "\n  "...), field.Name...), " = "...)
+		if field.Single {
+			text = strconv.AppendInt(text, int64(field.Dims[0]), 10)
+			continue
+		}
+		text = append(text, '[')
+		for k, d := range field.Dims {
+			if k > 0 {
+				text = append(text, ", "...)
+			}
+			text = strconv.AppendInt(text, int64(d), 10)
+		}
+		text = append(text, ']')
+	}
+	if f.Apart {
+		text = append(text, '\n')
+	}
+	return append(text, '>')
+}
+
+// Dims returns the dimensions of a field, nil if there is no such field.
+func (f Fields) Dims(name string) []int {
+	for _, field := range f.List {
+		if field.Name == name {
+			return field.Dims
+		}
+	}
+	return nil
+}
+
+// Read returns an attribute as a value, [Raw] where it has no other. The StableHLO builder keeps the
+// numbers of an op as text only, so that this is how they come to be numbers again: once, when its
+// statement is taken over. What is read is what [Attr.Append] writes, byte by byte.
+func Read(text string) Attr {
+	var a Attr
+	switch {
+	case strings.HasPrefix(text, "@"):
+		return Symbol(text[1:])
+	case strings.HasPrefix(text, "array<i64"):
+		a = Ints(integers(strings.TrimPrefix(text, "array<i64")))
+	case strings.HasPrefix(text, "dense<["):
+		elements, _, _ := strings.Cut(text, ">")
+		var p Pairs
+		for n := integers(elements); len(n) > 1; n = n[2:] {
+			p = append(p, [2]int{n[0], n[1]})
+		}
+		a = p
+	case strings.HasPrefix(text, "#stablehlo.conv<"):
+		var l Layout
+		rest := text
+		for i := range l {
+			var axes string
+			_, rest, _ = strings.Cut(rest, "[")
+			axes, rest, _ = strings.Cut(rest, "]")
+			l[i] = strings.Split(axes, ", ")
+		}
+		a = l
+	case strings.HasPrefix(text, "#stablehlo.") && strings.Contains(text, "\n"):
+		a = fields(text)
+	default:
+		return Raw(text)
+	}
+	if string(a.Append(nil)) != text {
+		return Raw(text)
+	}
+	return a
+}
+
+func fields(text string) Fields {
+	lines := strings.Split(text, "\n")
+	f := Fields{Name: strings.Trim(lines[0], "#<"), Apart: lines[len(lines)-1] == ">"}
+	for _, line := range lines[1:] {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), " = "); ok {
+			dims := integers(value)
+			f.List = append(f.List, Field{Name: name, Dims: dims, Single: len(dims) == 1 && !strings.HasPrefix(value, "[")})
+		}
+	}
+	return f
+}
+
+// integers are the decimal numbers of a text.
+func integers(text string) (all []int) {
+	for _, word := range strings.FieldsFunc(text, func(c rune) bool { return c != '-' && (c < '0' || c > '9') }) {
+		if n, err := strconv.Atoi(word); err == nil {
+			all = append(all, n)
+		}
+	}
+	return all
+}

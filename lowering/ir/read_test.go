@@ -1,0 +1,36 @@
+package ir_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+const gather = "#stablehlo.gather<\n  offset_dims = [1, 2],\n  collapsed_slice_dims = [],\n  index_vector_dim = 1>"
+
+func TestAttributesOfTheBuilderBecomeValues(t *testing.T) {
+	for text, want := range map[string]ir.Attr{
+		"array<i64>":             ir.Ints(nil),
+		"array<i64: 1, -2>":      ir.Ints{1, -2},
+		"array<i1: false, true>": ir.Raw("array<i1: false, true>"),
+		"@callee":                ir.Symbol("callee"),
+		"dense<[[0, 1], [-2, 3]]> : tensor<2x2xi64>":      ir.Pairs{{0, 1}, {-2, 3}},
+		"dense<[]> : tensor<0x2xi64>":                     ir.Pairs(nil),
+		"dense<[1, 2]> : tensor<2xi64>":                   ir.Raw("dense<[1, 2]> : tensor<2xi64>"),
+		"#stablehlo.conv<[b, 0, f]x[0, i, o]->[b, 0, f]>": ir.Layout{{"b", "0", "f"}, {"0", "i", "o"}, {"b", "0", "f"}},
+		"#stablehlo<precision HIGH>":                      ir.Raw("#stablehlo<precision HIGH>"),
+		gather: ir.Fields{Name: "stablehlo.gather", List: []ir.Field{
+			{Name: "offset_dims", Dims: []int{1, 2}}, {Name: "collapsed_slice_dims"}, {Name: "index_vector_dim", Dims: []int{1}, Single: true}}},
+		// Nothing that has another text is taken for one of these.
+		"array<i64:1>":                        ir.Raw("array<i64:1>"),
+		"#stablehlo.dot<\n  precise = yes\n>": ir.Raw("#stablehlo.dot<\n  precise = yes\n>"),
+	} {
+		got := ir.Read(text)
+		assert.Equal(t, want, got, text)
+		assert.Equal(t, text, string(got.Append(nil)))
+	}
+	assert.Equal(t, []int{1, 2}, ir.Read(gather).(ir.Fields).Dims("offset_dims"))
+	assert.Nil(t, ir.Read(gather).(ir.Fields).Dims("start_index_map"))
+}

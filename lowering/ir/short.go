@@ -1,0 +1,85 @@
+package ir
+
+// The keys of attributes that have no name in the short form of their op.
+const (
+	// Elements is what a stablehlo.constant has.
+	Elements = "value"
+	// Dimension is what a stablehlo.iota has.
+	Dimension = "iota_dimension"
+	// Direction is what a stablehlo.compare has.
+	Direction = "comparison_direction"
+	// Callee is what a func.call has.
+	Callee = "callee"
+	// Sharding is what an sdy.sharding_constraint has.
+	Sharding = "sharding"
+)
+
+// short writes a statement behind its results in its op's own form.
+func (p *printer) short(s *Statement, indent int) {
+	p.str(s.Op)
+	attribute := func(before, key string) {
+		p.str(before)
+		if a := s.Attribute(key); a != nil {
+			p.b = a.Append(p.b)
+		}
+	}
+	switch s.Op {
+	case "stablehlo.constant":
+		attribute(" ", Elements)
+		return
+	case "stablehlo.iota":
+		attribute(" dim = ", Dimension)
+	case "stablehlo.compare":
+		attribute(" ", Direction)
+		p.str(", ")
+		p.values(s.Operands)
+		p.str(" : ")
+		p.signature(s)
+		return
+	case "stablehlo.reshape", "stablehlo.convert":
+		p.str(" ")
+		p.values(s.Operands)
+		p.str(" : ")
+		p.signature(s)
+		return
+	case "func.call":
+		attribute(" ", Callee)
+		p.str("(")
+		p.values(s.Operands)
+		p.str(") : ")
+		p.signature(s)
+		return
+	case "sdy.sharding_constraint":
+		p.str(" ")
+		p.values(s.Operands)
+		attribute(" ", Sharding)
+	case "sdy.manual_computation":
+		p.str("(")
+		p.values(s.Operands)
+		p.str(")")
+		for _, a := range s.Attributes {
+			p.str(" " + a.Key + "=")
+			p.b = a.Value.Append(p.b)
+		}
+		r := s.Regions[0]
+		p.str(" (")
+		list(p, r.Arguments, p.typed)
+		p.str(") {\n")
+		p.body(r.Body, indent+2)
+		p.spaces(indent)
+		p.str("} : ")
+		p.signature(s)
+		return
+	default:
+		if len(s.Operands) > 0 {
+			p.str(" ")
+			p.values(s.Operands)
+		}
+	}
+	p.str(" : ")
+	if len(s.Results) > 0 {
+		p.types(s.Results)
+	} else {
+		p.types(s.Operands)
+	}
+}

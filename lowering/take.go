@@ -1,0 +1,165 @@
+package lowering
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/gomlx/go-xla/stablehlo"
+	xshapes "github.com/gomlx/go-xla/types/shapes"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// The StableHLO builder works out the shape of each op's result and checks its operands. It has
+// printing of its own, which is not used: its statements are taken over as values of package ir,
+// and what is done with a program afterwards is done with these.
+
+// taker takes over the statements of one top-level function and of all that is nested in it.
+type taker struct {
+	values  map[string]*ir.Value
+	regions map[*stablehlo.Function]*ir.Region
+	ops     map[string]string // the names of ops in StableHLO, by their names in the builder
+	next    int               // the first number that names no value yet
+
+	statements int // how many of the top-level function's it has
+}
+
+// IR returns a top-level function as it is now, nil for a closure. Statements that are added later
+// are added to the same value by the next call.
+func (f *Function) IR() *ir.Function {
+	if f.parent != nil {
+		return nil
+	}
+	if f.taken == nil {
+		f.taken = &ir.Function{Name: f.fn.Name}
+		f.taker = &taker{values: map[string]*ir.Value{}, regions: map[*stablehlo.Function]*ir.Region{}, ops: map[string]string{}}
+	}
+	to := f.taken
+	for _, v := range f.fn.Inputs[len(to.Parameters):] {
+		to.Parameters = append(to.Parameters, ir.Parameter{Value: f.taker.value(v), Attributes: attributesOf(v.Attributes)})
+	}
+	for _, s := range f.fn.Statements[f.taker.statements:] {
+		to.Body = append(to.Body, f.taker.statement(s))
+	}
+	f.taker.statements = len(f.fn.Statements)
+	for _, v := range f.fn.Outputs[len(to.Results):] {
+		to.Results = append(to.Results, ir.Result{Type: typeOf(v.Shape()), Attributes: attributesOf(v.Attributes)})
+	}
+	to.Next = max(to.Next, f.taker.next)
+	return to
+}
+
+func typeOf(s xshapes.Shape) ir.Type { return ir.Type{DType: s.DType, Dims: s.Dimensions} }
+
+// value is the one value of a name. Names are unique in a top-level function and all that is nested
+// in it; see names.
+func (t *taker) value(v *stablehlo.Value) *ir.Value {
+	name := v.String()[1:]
+	known, ok := t.values[name]
+	if !ok {
+		known = &ir.Value{Name: name, Type: typeOf(v.Shape())}
+		t.values[name] = known
+		if n, err := strconv.Atoi(name); err == nil {
+			t.next = max(t.next, n+1)
+		}
+	}
+	return known
+}
+
+func (t *taker) all(values []*stablehlo.Value) []*ir.Value {
+	if len(values) == 0 {
+		return nil
+	}
+	all := make([]*ir.Value, len(values))
+	for i, v := range values {
+		all[i] = t.value(v)
+	}
+	return all
+}
+
+func (t *taker) statement(s *stablehlo.Statement) *ir.Statement {
+	to := &ir.Statement{Operands: t.all(s.Inputs), Results: t.all(s.Outputs)}
+	if mark, ok := s.Attributes[markKey]; ok {
+		to.Mark = mark
+		return to
+	}
+	op := s.OpType.String()
+	if t.ops[op] == "" {
+		t.ops[op] = s.OpType.ToStableHLO()
+	}
+	to.Op, to.Attributes = t.ops[op], attributesOf(s.Attributes)
+	for i, f := range s.FunctionParameters {
+		to.Regions = append(to.Regions, t.region(s.FunctionParametersNames[i], f))
+	}
+	return to
+}
+
+// region takes a closure over. One that combines elements serves many statements.
+func (t *taker) region(label string, f *stablehlo.Function) *ir.Region {
+	if known, ok := t.regions[f]; ok && known.Label == label {
+		return known
+	}
+	r := &ir.Region{Label: label, Arguments: t.all(f.Inputs)}
+	for _, s := range f.Statements {
+		r.Body = append(r.Body, t.statement(s))
+	}
+	t.regions[f] = r
+	return r
+}
+
+// attributesOf takes attributes over, in the order in which they are written.
+func attributesOf(all map[string]any) []ir.Attribute {
+	if len(all) == 0 {
+		return nil
+	}
+	list := make([]ir.Attribute, 0, len(all))
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, ir.Attribute{Key: key, Value: attributeOf(key, all[key])})
+	}
+	return list
+}
+
+// attributeOf takes an attribute over.
+func attributeOf(key string, value any) ir.Attr {
+	switch v := value.(type) {
+	case ir.Attr:
+		return v
+	case string:
+		return ir.Quoted(v)
+	case bool:
+		return ir.Flag(v)
+	case int64:
+		return ir.Int(v)
+	case int32:
+		return ir.Int32(v)
+	case float32:
+		return ir.Float32(v)
+	case interface{ ToStableHLO() string }:
+		return ir.Read(v.ToStableHLO())
+	}
+	return ir.Raw(fmt.Sprintf("unknown attribute %s of type %T", key, value))
+}
+
+// markKey is the one attribute of a statement that stands for a mark.
+const markKey = "tpustrategy.mark"
+
+// Mark adds a statement that stands for something of the caller's: a value that says what is to be
+// done with x, and that gives the result's shape. It is an [ir.Statement] with that Mark in what
+// [Function.IR] returns, which the caller replaces before the program is written.
+func (f *Function) Mark(x *stablehlo.Value, result xshapes.Shape, mark any) (*stablehlo.Value, error) {
+	out, err := stablehlo.CustomCallV2(markKey, "", []*stablehlo.Value{x}, nil, []xshapes.Shape{result.Clone()}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("lowering: %w", err)
+	}
+	f.fn.Statements[len(f.fn.Statements)-1].Attributes = map[string]any{markKey: mark}
+	return out[0], nil
+}
+
+// Value returns a value of a top-level function, or of what is nested in it, as it is in what
+// [Function.IR] returns.
+func (f *Function) Value(v *stablehlo.Value) *ir.Value {
+	f.IR()
+	return f.taker.value(v)
+}
