@@ -8,9 +8,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Bounds is a grid of chips or processes along x, y and z, with the number of
-// devices of a chip behind it where that is told, as tpu7x does; a 0 there means
-// "not told". The zero value is a grid that is not told.
+// Bounds is a grid of chips or processes: its sizes along x, y and z, and the number of devices of
+// a chip, which only some types such as tpu7x give and which is 0 otherwise. The zero value stands
+// for a grid that no source gives.
 type Bounds [4]int
 
 // maxBound bounds one side, and maxChips a grid: no slice is near either.
@@ -19,8 +19,8 @@ const (
 	maxChips = 1 << 20
 )
 
-// ParseBounds reads "2,2,1" or "2,2,1,2", the forms of TPU_PROCESS_BOUNDS and its
-// kin. source names the input in errors, which are [*ParseError].
+// ParseBounds reads a grid such as "2,2,1" or "2,2,1,2", as TPU_PROCESS_BOUNDS and
+// TPU_CHIPS_PER_PROCESS_BOUNDS have it. source names the input in errors, which are [*ParseError]s.
 func ParseBounds(source, text string) (Bounds, error) {
 	bad := func() (Bounds, error) {
 		return Bounds{}, parseError(source, text, "not three sides", `write three positive numbers, such as "2,2,1", and for tpu7x a fourth if it has one`)
@@ -41,7 +41,7 @@ func ParseBounds(source, text string) (Bounds, error) {
 	return b, nil
 }
 
-// Size is how many cells the grid has, the fourth number among them; 0 for the zero
+// Size returns the product of all sizes of the grid, including the fourth, and 0 for the zero
 // value.
 func (b Bounds) Size() int { return b.chips() * max(b[3], 1) }
 
@@ -59,7 +59,7 @@ func (b Bounds) told() []int {
 	return b[:]
 }
 
-// String is the form that [ParseBounds] reads; "" for the zero value.
+// String returns the form that [ParseBounds] reads, and "" for the zero value.
 func (b Bounds) String() string {
 	if b == (Bounds{}) {
 		return ""
@@ -67,7 +67,7 @@ func (b Bounds) String() string {
 	return joinInts(b.told())
 }
 
-// MarshalJSON writes the three or four numbers.
+// MarshalJSON returns the three or four numbers as a JSON array.
 func (b Bounds) MarshalJSON() ([]byte, error) { return json.Marshal(b.told()) }
 
 func joinInts(list []int) string {
@@ -81,8 +81,7 @@ func joinInts(list []int) string {
 	return string(s)
 }
 
-// parseTopology reads a chip topology such as "4x4" or "2x2x1" into its number of
-// chips.
+// parseTopology reads a chip topology such as "4x4" or "2x2x1" into its number of chips.
 func parseTopology(source, text string) (chips int, err error) {
 	bad := func() (int, error) {
 		return 0, parseError(source, text, "not a topology", `write two or three sides, such as "4x4" or "2x2x1"`)
@@ -104,15 +103,14 @@ func parseTopology(source, text string) (chips int, err error) {
 	return chips, nil
 }
 
-// accelerator is what the resolvers infer from an accelerator type, by a table that
-// may be behind the world: what contradicts it is a warning. Package tpu makes more of
-// a type, but only of sizes with a default shape; a slice that was asked for by its
-// topology may have any size.
+// accelerator is what the resolvers infer from an accelerator type, by a table that may be behind
+// the world: what contradicts it is a warning. Package tpu makes more of a type, but only of sizes
+// with a default shape; a slice that was asked for by its topology may have any size.
 type accelerator struct {
 	generation tpu.Generation
 	chips      int
-	// minHosts and maxHosts bracket the number of machines: a slice of 8 v5e or v6e
-	// chips comes on one machine or on two.
+	// minHosts and maxHosts bracket the number of machines: a slice of 8 v5e or v6e chips comes on
+	// one machine or on two.
 	minHosts, maxHosts int
 }
 

@@ -7,32 +7,30 @@ import (
 	"strings"
 )
 
-// Ports in use on TPU hosts.
+// The ports in use on TPU hosts.
 const (
-	// DefaultPort is where TensorFlow's TPU workers listen, and what an address
-	// without a port is given.
+	// DefaultPort is the port of TensorFlow's TPU workers, and of an address without a port.
 	DefaultPort = 8470
-	// RuntimePort is where the TPU runtime of a host listens for those of the others,
-	// unless TPU_PROCESS_ADDRESSES or TPU_PROCESS_PORT say otherwise.
+	// RuntimePort is the port where a host's TPU runtime listens for the other hosts' runtimes,
+	// unless TPU_PROCESS_ADDRESSES or TPU_PROCESS_PORT gives another.
 	RuntimePort = 8471
 )
 
-// maxWorkers bounds any list of hosts: more than the largest slice by far, small
-// enough that a hostile list costs little.
+// maxWorkers bounds any list of hosts: more than the largest slice by far, small enough that a
+// hostile list costs little.
 const maxWorkers = 1 << 16
 
 // Endpoint is one worker of the metadata value "worker-network-endpoints".
 type Endpoint struct {
-	// Name and UID are the first two fields; the service writes "unknown" there now.
+	// Name and UID are the first two fields, in which the service now writes "unknown".
 	Name, UID string
 	// Host is the worker's address or host name, without a port.
 	Host string
 }
 
-// ParseEndpoints reads the metadata value "worker-network-endpoints": workers in
-// order of their id, separated by commas, each "name:uid:host". The host may be an
-// IPv6 address. A worker of one field is taken as a bare host. Errors are
-// [*ParseError]; a host given twice is one.
+// ParseEndpoints reads the metadata value "worker-network-endpoints": workers in the order of their
+// ids, separated by commas, each as "name:uid:host". The host may be an IPv6 address. A worker of
+// one field is a bare host. Errors are [*ParseError]s. A host that is given twice is an error.
 func ParseEndpoints(text string) ([]Endpoint, error) {
 	const source = "worker-network-endpoints"
 	text = strings.TrimSpace(text)
@@ -67,8 +65,8 @@ func ParseEndpoints(text string) ([]Endpoint, error) {
 	return list, nil
 }
 
-// ParseHosts reads a comma-separated list of host names or addresses without ports,
-// as TPU_WORKER_HOSTNAMES has it. source names the input in errors.
+// ParseHosts reads a comma-separated list of host names or addresses without ports, as
+// TPU_WORKER_HOSTNAMES has it. source names the input in errors, which are [*ParseError]s.
 func ParseHosts(source, text string) ([]string, error) {
 	var hosts []string
 	if err := splitList(source, text, func(item string) error {
@@ -84,9 +82,9 @@ func ParseHosts(source, text string) ([]string, error) {
 	return hosts, nil
 }
 
-// ParseAddresses reads a comma-separated list of "host:port", as
-// TPU_PROCESS_ADDRESSES has it, or TensorFlow's "grpc://host[:port]". A missing port
-// becomes defaultPort, or is an error if that is 0. The scheme is dropped.
+// ParseAddresses reads a comma-separated list of "host:port", as TPU_PROCESS_ADDRESSES has it, or
+// of TensorFlow's "grpc://host[:port]", and returns the addresses without the scheme. An address
+// without a port gets defaultPort; if defaultPort is 0, it is an error. Errors are [*ParseError]s.
 func ParseAddresses(source, text string, defaultPort int) ([]string, error) {
 	var list []string
 	if err := splitList(source, text, func(item string) error {
@@ -99,8 +97,8 @@ func ParseAddresses(source, text string, defaultPort int) ([]string, error) {
 	return list, nil
 }
 
-// splitList calls f for each item, refuses an empty list or item, and refuses an
-// item that is given twice: two workers cannot be at one address.
+// splitList calls f for each item, refuses an empty list or item, and refuses an item that is given
+// twice: two workers cannot be at one address.
 func splitList(source, text string, f func(item string) error) error {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -163,8 +161,8 @@ func joinPort(host string, port int) string {
 	return net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-// validHost accepts an IP address, or a name of letters, digits, '.', '-', '_' that
-// starts and ends with a letter or digit. An IPv6 zone has the characters of a name.
+// validHost accepts an IP address, or a name of letters, digits, '.', '-', '_' that starts and ends
+// with a letter or digit. An IPv6 zone has the characters of a name.
 func validHost(s string) bool {
 	if s == "" || len(s) > 255 {
 		return false

@@ -8,43 +8,44 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// FindingCode names a kind of finding. Codes are stable: match on them.
+// FindingCode names a kind of [Finding]. Programs may match codes: they do not change.
 type FindingCode string
 
-// What [Check] can find.
+// The codes of findings.
 const (
-	// FindingMegascaleStale: MEGASCALE_* contradicts the metadata, as after a
-	// pre-emption that moved the slice. A job that starts with it hangs.
+	// FindingMegascaleStale says that the MEGASCALE_* variables contradict the metadata, as after a
+	// pre-emption that moved the slice. A job that starts with such variables hangs.
 	FindingMegascaleStale FindingCode = "megascale-stale"
-	// FindingMegascaleUnconfirmed: the metadata knows of no other slice.
+	// FindingMegascaleUnconfirmed says that the metadata knows of no other slice.
 	FindingMegascaleUnconfirmed FindingCode = "megascale-unconfirmed"
-	// FindingMegascaleIncomplete: some MEGASCALE_* variables are set, others not.
+	// FindingMegascaleIncomplete says that some MEGASCALE_* variables are set and others are not.
 	FindingMegascaleIncomplete FindingCode = "megascale-incomplete"
-	// FindingWorkerCount: lists of workers disagree in length with each other, with
-	// the accelerator type or with the process bounds.
+	// FindingWorkerCount says that the length of a list of workers disagrees with another list,
+	// with the accelerator type or with the process bounds.
 	FindingWorkerCount FindingCode = "worker-count"
-	// FindingWorkerID: this worker's number is out of range or in doubt.
+	// FindingWorkerID says that this worker's number is out of range or in doubt.
 	FindingWorkerID FindingCode = "worker-id"
-	// FindingWorkerHosts: the environment names other hosts than the metadata.
+	// FindingWorkerHosts says that the environment names other hosts than the metadata.
 	FindingWorkerHosts FindingCode = "worker-hosts"
-	// FindingAcceleratorType: two sources name different accelerators.
+	// FindingAcceleratorType says that two sources name different accelerators.
 	FindingAcceleratorType FindingCode = "accelerator-type"
-	// FindingAcceleratorUnknown: the type is not one that this package can count.
+	// FindingAcceleratorUnknown says that this package does not know the sizes of the accelerator
+	// type.
 	FindingAcceleratorUnknown FindingCode = "accelerator-unknown"
-	// FindingTopology: the topology does not fit the accelerator type.
+	// FindingTopology says that the topology does not fit the accelerator type.
 	FindingTopology FindingCode = "topology"
-	// FindingVisibleChips: TPU_VISIBLE_CHIPS does not fit the chips per process.
+	// FindingVisibleChips says that TPU_VISIBLE_CHIPS does not fit the chips per process.
 	FindingVisibleChips FindingCode = "visible-chips"
-	// FindingPreempted: this machine is being taken away.
+	// FindingPreempted says that this machine is being taken away.
 	FindingPreempted FindingCode = "preempted"
 )
 
-// Severity grades a finding.
+// Severity grades a [Finding].
 type Severity int
 
-// Severities. An error is a contradiction between facts, of the environment and the
-// metadata: a job that starts with it hangs or computes on the wrong slice. A warning
-// may be meant so, or contradicts only what is inferred from a table of accelerators.
+// The severities. An error is a contradiction between facts of the environment and of the metadata:
+// a job that starts in spite of it hangs, or computes on the wrong slice. A warning may be
+// intended, or contradicts only what this package infers from a table of accelerators.
 const (
 	SeverityWarning Severity = iota
 	SeverityError
@@ -60,13 +61,13 @@ func (s Severity) String() string {
 // MarshalText writes the name.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Finding is one disagreement between what the environment says and what the
-// metadata says, or inside one of them.
+// Finding reports one contradiction between the environment and the metadata, or within the
+// environment or the metadata.
 type Finding struct {
 	Code     FindingCode `json:"code"`
 	Severity Severity    `json:"severity"`
-	// Subject is the variable or key in question, Got its value, Want what the other
-	// source says.
+	// Subject is the variable or the key in question, Got its value, and Want the value that the
+	// other source gives.
 	Subject string `json:"subject"`
 	Got     string `json:"got"`
 	Want    string `json:"want"`
@@ -78,7 +79,8 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s: %s is %s, expected %s; %s", f.Severity, f.Code, f.Subject, f.Got, f.Want, f.Do)
 }
 
-// CheckError holds the findings of severity [SeverityError] for which a resolver refused.
+// CheckError reports the findings of severity [SeverityError] because of which a resolver returned
+// no cluster.
 type CheckError struct {
 	// Resolver is the resolver's name; Findings has at least one entry.
 	Resolver string
@@ -94,17 +96,17 @@ func (e *CheckError) Error() string {
 	return b.String()
 }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*CheckError) Kind() errkind.Kind { return errkind.ValueError }
 
-// Has reports whether there is a finding of this code.
+// Has reports whether the error holds a finding of this code.
 func (e *CheckError) Has(code FindingCode) bool {
 	return slices.ContainsFunc(e.Findings, func(f Finding) bool { return f.Code == code })
 }
 
-// Check compares an environment with the metadata and each with itself, and returns
-// what does not fit, always in the same order; nil if all fits. A zero Metadata
-// stands for "no metadata server". It is a pure function.
+// Check compares the environment with the metadata, and each with itself, and returns the
+// contradictions, always in the same order. It returns nil if there are none. A zero Metadata
+// stands for "no metadata server". Check asks nobody: it is a pure function.
 func Check(env Environment, md Metadata) []Finding {
 	c := checker{env: env, md: md, hasMD: md.known()}
 	c.accelerator()
@@ -153,9 +155,8 @@ func flat(topology string) string {
 	return topology
 }
 
-// unlessPart is the severity of what differs from the metadata: an error, unless the
-// environment says that the job is on a part of the slice, by its process grid or by
-// the one name "localhost".
+// unlessPart is the severity of what differs from the metadata: an error, unless the environment
+// says that the job is on a part of the slice, by its process grid or by the one name "localhost".
 func (c *checker) unlessPart() Severity {
 	hosts, all := c.env.Hostnames, len(c.md.Endpoints)
 	fewer := len(hosts) > 0 && len(hosts) < all
@@ -165,8 +166,8 @@ func (c *checker) unlessPart() Severity {
 	return SeverityError
 }
 
-// shape holds one source's type against its own topology and number of hosts. What
-// the type says of them is inferred.
+// shape holds one source's type against its own topology and number of hosts. What the type says of
+// them is inferred.
 func (c *checker) shape(typeName, typ, topoName, topology, hostsName string, hosts int) {
 	chips := 0
 	if topology != "" {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 const cloudName = "cloud_tpu"
@@ -17,73 +19,73 @@ const cloudName = "cloud_tpu"
 // apiTimeout bounds one call to the API. The first one fetches a token too.
 const apiTimeout = 20 * time.Second
 
-// CloudAPI reads resources of the Cloud TPU API. Names are full resource names, such
-// as "projects/p/locations/z/nodes/n". Failures are [*APIError]s, which say whether
-// to try again. Package tpuapi below this one implements it.
+// CloudAPI reads resources of the Cloud TPU API. Names are full resource names, such as
+// "projects/p/locations/z/nodes/n". Errors are [*APIError]s, which say whether to try again.
+// Package tpuapi, a module of its own in the directory below, implements CloudAPI.
 type CloudAPI interface {
 	Node(ctx context.Context, name string) (Node, error)
 	QueuedResource(ctx context.Context, name string) (QueuedResource, error)
 }
 
-// Node is a TPU node, as the API tells it. States and healths are the API's words.
+// Node describes a TPU node as the API reports it. State and Health are the API's words.
 type Node struct {
 	Name, AcceleratorType, Topology, State, Health, HealthDescription string
-	// Endpoints are the workers in order; a port of 0 means none was told.
+	// Endpoints lists the workers in order. A port of 0 means that the API gave none.
 	Endpoints []NodeEndpoint
-	// QueuedResource is the request that made the node, or "".
+	// QueuedResource is the name of the request that made the node, or "".
 	QueuedResource string
-	// Maintenance is the upcoming maintenance, as status and window start, or "".
+	// Maintenance is the status of the upcoming maintenance and the start of its window, or "".
 	Maintenance string
-	// Multislice reports that the node belongs to a group.
+	// Multislice is true if the node belongs to a group of slices.
 	Multislice bool
 }
 
-// NodeEndpoint is one worker of a node.
+// NodeEndpoint is the address of one worker of a node.
 type NodeEndpoint struct {
-	// IP is the internal address, ExternalIP the external one or "".
+	// IP is the internal address, and ExternalIP the external address or "".
 	IP, ExternalIP string
 	Port           int
 }
 
-// QueuedResource is a request for nodes.
+// QueuedResource describes a request for nodes.
 type QueuedResource struct {
 	Name, State string
 	// Detail is the error of a failed request, or "".
 	Detail string
-	// Nodes are the full names of the nodes asked for, in order.
+	// Nodes lists the full names of the requested nodes, in order.
 	Nodes []string
 }
 
-// CloudTPU resolves the workers of a TPU by its name, as TPUClusterResolver does, and
-// so works from a machine that is not part of it. TPU may be:
+// CloudTPU resolves the workers of a TPU by the TPU's name: TensorFlow's TPUClusterResolver. It
+// works from a machine that is not part of the TPU too. TPU may be:
 //
 //   - a node's name, short or full ("projects/p/locations/z/nodes/n");
 //   - addresses, "grpc://10.1.2.3:8470,grpc://10.1.2.4", for which no API is asked;
 //   - "local", the cluster of this one process;
-//   - "", for the variable KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, else TPU_NAME.
+//   - "", for the variable KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, or else TPU_NAME.
 //
-// A queued resource may be named instead. Its nodes' workers follow each other in one
-// job, slice by slice. All nodes must be READY and not unhealthy.
+// Instead of TPU, QueuedResource may name a queued resource. The workers of its nodes then make one
+// job, slice by slice. All nodes must be READY and healthy.
 type CloudTPU struct {
 	TPU, QueuedResource string
-	// Project and Zone complete a short name; "" asks Metadata.
+	// Project and Zone complete a short name. If they are "", Metadata is asked.
 	Project, Zone string
-	// API is the Cloud TPU API. It may be nil where addresses are given.
+	// API reads the Cloud TPU API. It may be nil if TPU holds addresses.
 	API CloudAPI
-	// Metadata tells project and zone where they are not given; nil means not to ask.
+	// Metadata gives a project and a zone that are not set. Nil means that it is not asked.
 	Metadata *MetadataClient
 	// Getenv reads the environment; nil means an empty one.
 	Getenv Getenv
-	// CoordinatorName and CoordinatorAddress add a job of one task; both or none.
+	// CoordinatorName and CoordinatorAddress add a job of one task. Set both or neither.
 	CoordinatorName, CoordinatorAddress string
-	// AllowUnhealthy accepts nodes whose health is bad; the state must be READY still.
+	// AllowUnhealthy accepts nodes whose health is bad. Their state must be READY in any case.
 	AllowUnhealthy bool
 	// External uses external addresses, for a caller outside the network.
 	External bool
-	// PollInterval, if positive, waits for a resource that is not ready yet, asking
-	// this often until ctx ends. Zero fails at once with a [*NotReadyError].
+	// PollInterval, if positive, waits for a resource that is not ready yet, asking this often
+	// until ctx ends. Zero fails at once with a [*NotReadyError].
 	PollInterval time.Duration
-	// Retry is how failing calls are tried again; a Timeout of 0 means 20 s here.
+	// Retry says how failed calls are repeated. A Timeout of 0 stands for 20 s here.
 	Retry Retry
 	SliceOptions
 }
@@ -91,9 +93,9 @@ type CloudTPU struct {
 // Name returns "cloud_tpu".
 func (CloudTPU) Name() string { return cloudName }
 
-// Resolve asks the API. The task is worker 0: the caller drives the cluster from
-// outside. Errors are [*NotDetectedError] if no TPU is named, [*ParseError],
-// [*APIError] and [*NotReadyError].
+// Resolve asks the API. The task is worker 0, because the caller drives the cluster from outside.
+// The error is a [*NotDetectedError] if no TPU is named, or a [*ParseError], [*APIError] or
+// [*NotReadyError].
 func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	tpu, source := strings.TrimSpace(r.TPU), "TPU"
 	if tpu == "" && r.QueuedResource == "" && r.Getenv != nil {
@@ -327,11 +329,11 @@ func (r CloudTPU) readyNode(ctx context.Context, name string) (Node, error) {
 	return n, err
 }
 
-// await calls f with retries, and again while the resource is not ready and waiting
-// is asked for.
+// await calls f with retries, and again while the resource is not ready and waiting is asked for.
 func (r CloudTPU) await(ctx context.Context, op string, f func(context.Context) error) error {
 	if r.API == nil {
-		return errors.New("clusterresolver: " + cloudName + ": API is nil; set it to ask for a TPU by name, or give addresses as grpc://host:port")
+		return &errkind.Fault{Op: "clusterresolver: " + cloudName, Reason: "API is nil", Hint: "set it to ask for a TPU by name, or give addresses as grpc://host:port",
+			Class: errkind.ValueError}
 	}
 	again := func(err error) bool {
 		var t interface{ Temporary() bool }
@@ -349,7 +351,7 @@ func (r CloudTPU) await(ctx context.Context, op string, f func(context.Context) 
 			return err
 		}
 		if e := retry.Sleep(ctx, r.PollInterval); e != nil {
-			return fmt.Errorf("clusterresolver: %s: %w while waiting: %w", cloudName, e, err)
+			return &errkind.Fault{Op: "clusterresolver: " + cloudName, Reason: e.Error() + " while waiting", Err: err, Match: e}
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Job names with a meaning. Any other name is allowed.
+// The job names with a meaning, as in TensorFlow's TF_CONFIG. Any other name is allowed.
 const (
 	JobChief     = "chief"
 	JobWorker    = "worker"
@@ -20,32 +20,33 @@ const (
 // DefaultRPCLayer is the scheme of a master address.
 const DefaultRPCLayer = "grpc"
 
-// Getenv reads one variable; the empty string means that it is not set. os.Getenv
-// is one. This package reads the environment through it and in no other way.
+// Getenv returns the value of an environment variable, and "" if the variable is not set, as
+// os.Getenv does. This package reads the environment through a Getenv only.
 type Getenv func(name string) string
 
-// Resolver finds out where a job runs. Resolve may block on the network, obeys ctx,
-// and returns a value that belongs to the caller. Implementations here are safe for
-// concurrent use and do no work before Resolve is called.
+// Resolver finds out where a job runs: TensorFlow's tf.distribute.cluster_resolver.ClusterResolver.
+// Resolve may block on the network, obeys ctx, and returns a value that belongs to the caller. The
+// resolvers of this package are safe for concurrent use and do no work before Resolve is called.
 type Resolver interface {
-	// Name is a short stable word for reports, such as "gke".
+	// Name returns a short word for reports that does not change, such as "gke".
 	Name() string
-	// Resolve returns the cluster, an error matching [ErrNotDetected] if this source
-	// does not apply here, or another error if it applies but is wrong or failing.
+	// Resolve returns the cluster. The error matches [ErrNotDetected] if this source does not apply
+	// here; it is another error if the source applies but is wrong or fails.
 	Resolve(ctx context.Context) (Cluster, error)
 }
 
-// Task names one process of a cluster.
+// Task names one process of a cluster, as the member task of TF_CONFIG does.
 type Task struct {
-	// Type is the job name. Empty means that the task is not known.
+	// Type is the job name: TensorFlow's task_type. "" means that the task is not known.
 	Type string `json:"type"`
 	// ID is the index in the job, from 0.
 	ID int `json:"index"`
 }
 
-// Known reports whether the task was told.
+// Known reports whether the task is known.
 func (t Task) Known() bool { return t.Type != "" }
 
+// String returns TensorFlow's name of the task, such as "/job:worker/task:2".
 func (t Task) String() string {
 	if !t.Known() {
 		return "(unknown task)"
@@ -53,78 +54,80 @@ func (t Task) String() string {
 	return fmt.Sprintf("/job:%s/task:%d", t.Type, t.ID)
 }
 
-// Cluster is what a resolver found: plain data that belongs to the caller. Its
-// methods are pure and touch neither network nor environment. The zero value is a
-// job of one local process.
+// Cluster is the answer of a resolver: plain data that belongs to the caller. Its methods use
+// neither network nor environment. The zero value is a job of one process.
 type Cluster struct {
-	// Source names the resolver that found it.
+	// Source is the name of the resolver.
 	Source string `json:"source"`
-	// Spec is where each task listens. For several slices it covers this slice only.
+	// Spec says where each task listens. For several slices it covers this slice only.
 	Spec ClusterSpec `json:"cluster"`
 	// Task is this process's place in Spec.
 	Task Task `json:"task"`
-	// SessionMaster, if set, overrides what Master computes.
+	// SessionMaster, if set, is the address that Master returns.
 	SessionMaster string `json:"session_master,omitempty"`
-	// RPCLayer is the scheme of master addresses; empty means none is written.
+	// RPCLayer is the scheme of master addresses. "" writes no scheme.
 	RPCLayer string `json:"rpc_layer,omitempty"`
 	// Environment is TensorFlow's environment string: "" outside Google.
 	Environment string `json:"environment,omitempty"`
-	// NumAccelerators is how many TPU devices one task drives, as the runtime counts
-	// them: cores, or chips where it joins their cores. 0 if not known.
+	// NumAccelerators is the number of TPU devices that one task drives, as the runtime counts
+	// devices: cores, or chips where the runtime joins their cores. It is 0 if not known. It is
+	// TensorFlow's num_accelerators.
 	NumAccelerators int `json:"num_accelerators,omitempty"`
-	// AcceleratorsInferred says that NumAccelerators follows from the accelerator
-	// type by a table, and was not told: devices that are another number are right.
+	// AcceleratorsInferred is true if this package took NumAccelerators from a table of accelerator
+	// types. If the plugin opens another number of devices, the plugin is right.
 	AcceleratorsInferred bool `json:"accelerators_inferred,omitempty"`
-	// TPU describes the slice; its zero value means that nothing is known of one.
+	// TPU describes the slice. It is zero if no slice is known.
 	TPU TPU `json:"tpu,omitzero"`
-	// Findings are the suspicious but not fatal results of [Check].
+	// Findings holds the findings of [Check] that did not stop the resolver.
 	Findings []Finding `json:"findings,omitempty"`
 }
 
-// TPU describes the slice a task belongs to, as the sources tell it.
+// TPU describes the slice that a task belongs to, as its sources describe it.
 type TPU struct {
-	// AcceleratorType is such as "v5litepod-16"; Topology such as "4x4", in chips.
+	// AcceleratorType is the type, such as "v5litepod-16". Topology is the grid of chips, such as
+	// "4x4".
 	AcceleratorType string `json:"accelerator_type,omitempty"`
 	Topology        string `json:"topology,omitempty"`
 	// Name, Zone and Project identify the node in the Cloud TPU API.
 	Name    string `json:"name,omitempty"`
 	Zone    string `json:"zone,omitempty"`
 	Project string `json:"project,omitempty"`
-	// Hosts are the slice's machines in worker order, without ports.
+	// Hosts lists the slice's machines in worker order, without ports.
 	Hosts []string `json:"hosts,omitempty"`
-	// ProcessBounds is the grid of processes, ChipsPerProcess the grid of chips that
-	// each drives, both (x, y, z); zero if not told.
+	// ProcessBounds is the grid of processes, and ChipsPerProcess the grid of chips that each
+	// process drives, both as (x, y, z). They are zero if no source gives them.
 	ProcessBounds   Bounds `json:"process_bounds,omitzero"`
 	ChipsPerProcess Bounds `json:"chips_per_process,omitzero"`
-	// VisibleChips are the chips of the host this process may use; nil means all.
+	// VisibleChips lists the chips of the host that this process may use. Nil stands for all.
 	VisibleChips []int `json:"visible_chips,omitempty"`
 	// Multislice is zero for a job of one slice.
 	Multislice Multislice `json:"multislice,omitzero"`
 }
 
-// Multislice is this slice's place in a job of several slices, joined over the
+// Multislice says which slice of a job of several slices this is. The slices are joined over the
 // data-center network.
 type Multislice struct {
-	// Coordinator is the host that the slices meet at, Port its port, 0 for the
-	// runtime's own.
+	// Coordinator is the host where the slices meet. Port is its port, or 0 for the runtime's own.
 	Coordinator string `json:"coordinator,omitempty"`
 	Port        int    `json:"port,omitempty"`
-	// NumSlices is how many slices there are, SliceID which one this is.
+	// NumSlices is the number of slices, and SliceID the number of this slice, from 0.
 	NumSlices int `json:"num_slices"`
 	SliceID   int `json:"slice_id"`
 }
 
-// Global returns a worker's rank over all slices and the number of ranks, when each
-// slice has workersPerSlice workers. Ranks run slice by slice. For one slice, or the
-// zero value, these are the worker id and workersPerSlice.
+// Global returns a worker's rank over all slices and the number of ranks, if each slice has
+// workersPerSlice workers. Ranks run slice by slice. For a single slice, and for the zero value, it
+// returns workerID and workersPerSlice.
 func (m Multislice) Global(workerID, workersPerSlice int) (rank, size int) {
 	n := max(m.NumSlices, 1)
 	return m.SliceID*workersPerSlice + workerID, n * workersPerSlice
 }
 
-// Master returns the address to connect to: SessionMaster if set; "" for an empty
-// cluster, an unknown task, or the only task of a TF_CONFIG, which is local; otherwise this task's address with the RPC layer
-// in front, as in "grpc://10.1.2.3:8470". A task that Spec lacks is a [*LookupError].
+// Master returns the address to connect to: ClusterResolver.master in TensorFlow. It returns
+// SessionMaster if that is set. It returns "" for an empty cluster, for an unknown task, and for
+// the only task of a TF_CONFIG, which is this process. Otherwise it returns this task's address
+// with the RPC layer in front, such as "grpc://10.1.2.3:8470". A task that Spec lacks is a
+// [*LookupError].
 func (c Cluster) Master() (string, error) {
 	switch {
 	case c.SessionMaster != "":
@@ -151,9 +154,9 @@ func masterURL(layer, address string) string {
 	return layer + "://" + address
 }
 
-// IsChief reports whether this task writes checkpoints and summaries: the chief if
-// the cluster has one, else worker 0. An unknown task of an empty cluster is the
-// only process there is, hence the chief.
+// IsChief reports whether this task writes checkpoints and summaries: the chief if the cluster has
+// one, and otherwise worker 0. The unknown task of an empty cluster is the only process, and
+// therefore the chief.
 func (c Cluster) IsChief() bool {
 	switch c.Task.Type {
 	case JobChief, jobMaster:
@@ -166,8 +169,8 @@ func (c Cluster) IsChief() bool {
 	return c.Task.ID == 0 && c.Spec.NumTasks(JobChief) == 0 && c.Spec.NumTasks(jobMaster) == 0
 }
 
-// Leader returns the task that coordinates: the chief if there is one, else task 0 of
-// the worker job, else of this task's own job.
+// Leader returns the task that coordinates: the chief if there is one, otherwise task 0 of the
+// worker job, and otherwise task 0 of this task's own job.
 func (c Cluster) Leader() Task {
 	for _, job := range []string{JobChief, jobMaster, JobWorker} {
 		if c.Spec.NumTasks(job) > 0 {
@@ -180,7 +183,7 @@ func (c Cluster) Leader() Task {
 	return Task{JobWorker, 0}
 }
 
-// Clone returns a copy that shares no memory with c that anyone can write.
+// Clone returns a copy that shares no mutable memory with c.
 func (c Cluster) Clone() Cluster {
 	c.TPU.Hosts = slices.Clone(c.TPU.Hosts)
 	c.TPU.VisibleChips = slices.Clone(c.TPU.VisibleChips)
@@ -188,7 +191,7 @@ func (c Cluster) Clone() Cluster {
 	return c
 }
 
-// String is a report of several lines for people: no part of it is meant to be parsed.
+// String returns a report of several lines for people. Programs should not parse it.
 func (c Cluster) String() string {
 	var b strings.Builder
 	line := func(name, value string) {

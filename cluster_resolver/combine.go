@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Simple resolves to a cluster that is given, as SimpleClusterResolver does.
+// Simple resolves to a cluster that the caller gives: TensorFlow's SimpleClusterResolver.
 type Simple struct {
 	// Cluster is returned as a copy; an empty Source becomes "simple".
 	Cluster Cluster
@@ -19,8 +19,8 @@ type Simple struct {
 // Name returns "simple".
 func (Simple) Name() string { return "simple" }
 
-// Resolve returns the cluster. A known task that a non-empty cluster lacks is a
-// [*LookupError]. It does not block.
+// Resolve returns the cluster. A known task that a non-empty cluster lacks is a [*LookupError]. It
+// does not block.
 func (r Simple) Resolve(context.Context) (Cluster, error) {
 	c := r.Cluster.Clone()
 	if c.Source == "" {
@@ -34,10 +34,11 @@ func (r Simple) Resolve(context.Context) (Cluster, error) {
 	return c, nil
 }
 
-// Union joins the specs of several resolvers, as UnionResolver does: jobs that only
-// one has are taken over; a dense job that several have is concatenated in order; a
-// job with gaps in one of them is merged by index, and an index that two claim is an
-// error. Everything else of the result, the task among it, comes from the first.
+// Union joins the specs of several resolvers: TensorFlow's UnionResolver. It takes over a job that
+// only one resolver has. It concatenates the tasks of a dense job that several resolvers have, in
+// the order of the resolvers. If the job has gaps in one of the specs, it merges the tasks by
+// index; an index that two specs have is an error. The rest of the result, including the task,
+// comes from the first resolver.
 type Union struct {
 	// Resolvers has at least one entry. All of them must resolve.
 	Resolvers []Resolver
@@ -49,14 +50,18 @@ func (Union) Name() string { return "union" }
 // Resolve asks each resolver in order.
 func (r Union) Resolve(ctx context.Context) (Cluster, error) {
 	if len(r.Resolvers) == 0 {
-		return Cluster{}, errors.New("clusterresolver: union: no resolvers; give at least one")
+		return Cluster{}, &errkind.Fault{Op: "clusterresolver: union", Reason: "no resolvers", Hint: "give at least one", Class: errkind.ValueError}
 	}
 	var first Cluster
 	specs := make([]ClusterSpec, len(r.Resolvers))
 	for i, each := range r.Resolvers {
 		c, err := each.Resolve(ctx)
 		if err != nil {
-			return Cluster{}, fmt.Errorf("clusterresolver: union: %s: %w", each.Name(), err)
+			op := "clusterresolver: union"
+			if !strings.HasPrefix(strings.TrimPrefix(err.Error(), "clusterresolver: "), each.Name()) {
+				op += ": " + each.Name()
+			}
+			return Cluster{}, &errkind.Fault{Op: op, Err: err}
 		}
 		if i == 0 {
 			first = c
@@ -105,21 +110,21 @@ func MergeSpecs(specs ...ClusterSpec) (ClusterSpec, error) {
 	return NewSparseClusterSpec(merged)
 }
 
-// Chain asks its resolvers in order and takes the first that applies. A resolver
-// that answers with an error matching [ErrNotDetected] is passed over; any other
-// error ends the search, because a source that is present but wrong must not be
-// replaced by a guess.
+// Chain asks its resolvers in order and takes the first that applies. It passes over a resolver
+// whose error matches [ErrNotDetected]. Any other error ends the search, because a source that is
+// present but wrong must not be replaced by a guess.
 type Chain struct {
 	Resolvers []Resolver
 }
 
-// Attempt is one resolver that a [Chain] asked.
+// Attempt reports the answer of one resolver to a [Chain].
 type Attempt struct {
-	// Resolver is its name; Err why it did not match, nil if it did.
+	// Resolver is the resolver's name. Err says why it did not match, and is nil if it did.
 	Resolver string
 	Err      error
 }
 
+// String returns the resolver's name and its answer.
 func (a Attempt) String() string {
 	if a.Err == nil {
 		return a.Resolver + ": matched"
@@ -129,12 +134,13 @@ func (a Attempt) String() string {
 	return a.Resolver + ": " + strings.TrimPrefix(s, a.Resolver+": ")
 }
 
-// ChainError says why no resolver of a [Chain] gave a cluster. If none applied it
-// matches [ErrNotDetected]; it matches the errors of all attempts otherwise.
+// ChainError reports why no resolver of a [Chain] gave a cluster. If no resolver applied, it
+// matches [ErrNotDetected] and the errors of all attempts. Otherwise it matches the error that
+// ended the search.
 type ChainError struct {
-	// Attempts are the resolvers asked, in order.
+	// Attempts holds the answers of the resolvers, in the order in which they were asked.
 	Attempts []Attempt
-	// Stopped reports that the last attempt failed rather than not applied.
+	// Stopped is true if the last resolver applied and failed, which ended the search.
 	Stopped bool
 }
 
@@ -149,12 +155,12 @@ func (e *ChainError) Error() string {
 	return s
 }
 
-// Kind is that of what stopped the chain, otherwise RuntimeError.
+// Kind returns the kind of the failure that ended the search, or RuntimeError.
 func (e *ChainError) Kind() errkind.Kind {
 	return errkind.Or(errors.Join(e.Unwrap()...), errkind.RuntimeError)
 }
 
-// Unwrap returns the failure that stopped the chain, or the reasons of all.
+// Unwrap returns the failure that ended the search, or else the reasons of all resolvers.
 func (e *ChainError) Unwrap() []error {
 	if e.Stopped {
 		return []error{e.Attempts[len(e.Attempts)-1].Err}
@@ -175,7 +181,7 @@ func (r Chain) Resolve(ctx context.Context) (Cluster, error) {
 	return c, err
 }
 
-// Explain is Resolve that also reports each resolver asked and why it did not match.
+// Explain returns what Resolve returns, and for each resolver that was asked why it did not match.
 func (r Chain) Explain(ctx context.Context) (Cluster, []Attempt, error) {
 	var attempts []Attempt
 	for _, each := range r.Resolvers {

@@ -1,21 +1,20 @@
 package clusterresolver
 
-// DefaultOptions configure [Default]. The zero value is the default, with an empty
-// environment.
+// DefaultOptions configures [Default]. The zero value is the default, with an empty environment.
 type DefaultOptions struct {
-	// Getenv reads the environment; nil means an empty one. Programs give os.Getenv.
+	// Getenv reads the environment. Nil stands for an empty environment; programs give os.Getenv.
 	Getenv Getenv
-	// Metadata reads the metadata server; nil means a client with default options.
+	// Metadata reads the metadata server. Nil stands for a client with default options.
 	Metadata *MetadataClient
-	// API looks up the TPU that TPU_NAME names. Without it only addresses work there.
+	// API looks up the TPU that TPU_NAME names. If it is nil, TPU_NAME must hold addresses.
 	API CloudAPI
-	// First are asked before all others.
+	// First lists resolvers that are asked before all others.
 	First []Resolver
 	SliceOptions
 }
 
-// Default returns the usual chain: First, [TFConfig], [GKE], [TPUVM], [CloudTPU]. The
-// package documentation gives the reasons for the order.
+// Default returns the usual chain: First, [TFConfig], [GKE], [TPUVM] and [CloudTPU], in this order.
+// The package documentation gives the reasons for the order.
 func Default(o DefaultOptions) Chain {
 	md := o.Metadata
 	if md == nil {

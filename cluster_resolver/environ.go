@@ -6,36 +6,33 @@ import (
 	"strings"
 )
 
-// Environment is what the TPU variables of a process say, parsed but not judged; see
-// [Check]. Where two names are given, the first one set is used: the second is the
-// older name.
+// Environment holds the TPU variables of a process, parsed; [Check] judges them. Where two names
+// are given, the first takes precedence, and the second is the older name.
 //
 // Sources: "Deploy TPU workloads in GKE Standard" and "TPU Multislice in GKE",
 // cloud.google.com/kubernetes-engine/docs/how-to/tpus and .../tpu-multislice.
 type Environment struct {
 	// Hostnames is TPU_WORKER_HOSTNAMES: the slice's hosts in worker order.
 	Hostnames []string
-	// WorkerID is TPU_WORKER_ID, this host's place among them; -1 if not set.
+	// WorkerID is TPU_WORKER_ID, the place of this host in Hostnames; -1 if not set.
 	WorkerID int
-	// ProcessAddresses is TPU_PROCESS_ADDRESSES, "host:port" of every process of the
-	// slice. The TPU runtime itself listens there: do not bind these ports.
+	// ProcessAddresses is TPU_PROCESS_ADDRESSES, "host:port" of every process of the slice. The TPU
+	// runtime itself listens there: do not bind these ports.
 	ProcessAddresses []string
-	// ProcessPort is TPU_PROCESS_PORT, where the TPU runtime of this process listens,
-	// and, where the processes have no addresses, those of the other hosts; 0 if not
-	// set.
+	// ProcessPort is TPU_PROCESS_PORT, the port of this process's TPU runtime; 0 if not set.
+	// Without ProcessAddresses the runtimes of the other hosts have the same port.
 	ProcessPort int
-	// TaskID is CLOUD_TPU_TASK_ID, this process's place among them; -1 if not set.
+	// TaskID is CLOUD_TPU_TASK_ID, the place of this process in ProcessAddresses; -1 if not set.
 	TaskID int
 	// ProcessBounds is TPU_PROCESS_BOUNDS or TPU_HOST_BOUNDS.
 	ProcessBounds Bounds
 	// ChipsPerProcess is TPU_CHIPS_PER_PROCESS_BOUNDS or TPU_CHIPS_PER_HOST_BOUNDS.
 	ChipsPerProcess Bounds
-	// chipsOfHost says that ChipsPerProcess was told under the older name, which is
-	// the host's.
+	// chipsOfHost says that ChipsPerProcess was told under the older name, which is the host's.
 	chipsOfHost bool
 	// VisibleChips is TPU_VISIBLE_CHIPS or TPU_VISIBLE_DEVICES; nil if not set.
 	VisibleChips []int
-	// AcceleratorType is TPU_ACCELERATOR_TYPE, Topology TPU_TOPOLOGY in chips.
+	// AcceleratorType is TPU_ACCELERATOR_TYPE, and Topology is TPU_TOPOLOGY, in chips.
 	AcceleratorType, Topology string
 	// Name is TPU_NAME.
 	Name string
@@ -45,23 +42,24 @@ type Environment struct {
 	Megascale Megascale
 }
 
-// alone reports that the process grid is this one process, though there may be more
-// hosts: a job on one host of a slice.
+// alone reports that the process grid is this one process, though there may be more hosts: a job on
+// one host of a slice.
 func (e Environment) alone() bool {
 	return e.ProcessBounds.Size() == 1 && len(e.ProcessAddresses) < 2
 }
 
-// Megascale is the multislice part of an environment or of the metadata.
+// Megascale holds the MEGASCALE_* values of the environment or of the metadata, which join several
+// slices.
 type Megascale struct {
-	// Coordinator is a host without a port, "" if not set; Port is 0 if not set.
+	// Coordinator is a host without a port; "" if not set. Port is 0 if not set.
 	Coordinator string
 	Port        int
-	// NumSlices is 0 if not set, SliceID is -1.
+	// NumSlices is 0 if not set. SliceID is -1 if not set.
 	NumSlices, SliceID int
 }
 
-// IsSet reports whether any of the variables is set; a slice id of 0 alone does not
-// count, so that the zero value is unset.
+// IsSet reports whether any of the values is set. A slice id of 0 alone does not count, so the zero
+// value is not set.
 func (m Megascale) IsSet() bool {
 	return m.Coordinator != "" || m.Port != 0 || m.NumSlices != 0 || m.SliceID > 0
 }
@@ -71,8 +69,8 @@ func (m Megascale) complete() bool {
 	return m.Coordinator != "" && m.NumSlices > 0 && m.SliceID >= 0
 }
 
-// ReadEnvironment parses the TPU variables. The error joins one [*ParseError] for
-// each variable that is malformed.
+// ReadEnvironment reads and parses the TPU variables. The error joins one [*ParseError] for each
+// malformed variable.
 func ReadEnvironment(getenv Getenv) (Environment, error) {
 	r := envReader{getenv: getenv}
 	e := Environment{
@@ -192,8 +190,8 @@ func (r *envReader) megascale() Megascale {
 	return m
 }
 
-// parseMegascale reads the four keys from an environment or from "tpu-env", which
-// uses the same names.
+// parseMegascale reads the four keys from an environment or from "tpu-env", which uses the same
+// names.
 func parseMegascale(get func(string) string) (Megascale, []error) {
 	m := Megascale{SliceID: -1}
 	var errs []error

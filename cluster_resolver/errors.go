@@ -8,17 +8,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ErrNotDetected is matched by every error that only says "this source does not
-// apply here": a variable that is not set, a metadata server that is not there.
-// A [Chain] goes on to its next resolver for such an error and for no other.
+// ErrNotDetected matches every error that only says "this source does not apply here": a variable
+// is not set, or there is no metadata server. A [Chain] goes on to its next resolver for such an
+// error and for no other.
 var ErrNotDetected = errkind.New(errkind.NotFoundError, "clusterresolver: not detected")
 
-// ErrNotFound is matched when a named node, queued resource or metadata key does
-// not exist on a server that did answer.
+// ErrNotFound matches the error of a node, a queued resource or a metadata key that does not exist
+// on a server that did answer.
 var ErrNotFound = errkind.New(errkind.NotFoundError, "clusterresolver: not found")
 
-// NotDetectedError is the reason why a resolver does not apply. It matches
-// [ErrNotDetected], and whatever Err holds.
+// NotDetectedError reports why a resolver does not apply. It matches [ErrNotDetected], and the
+// errors that Err matches.
 type NotDetectedError struct {
 	// Resolver names the resolver, such as "tf_config".
 	Resolver string
@@ -29,14 +29,10 @@ type NotDetectedError struct {
 }
 
 func (e *NotDetectedError) Error() string {
-	s := "clusterresolver: " + e.Resolver + ": not detected: " + cut(e.Reason)
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
-	}
-	return s
+	return errkind.Text("clusterresolver: "+e.Resolver+": not detected", cut(e.Reason), e.Err, "")
 }
 
-// Kind is NotFoundError.
+// Kind returns NotFoundError.
 func (*NotDetectedError) Kind() errkind.Kind { return errkind.NotFoundError }
 
 // Is reports a match with [ErrNotDetected].
@@ -45,35 +41,28 @@ func (e *NotDetectedError) Is(target error) bool { return target == ErrNotDetect
 // Unwrap returns the cause.
 func (e *NotDetectedError) Unwrap() error { return e.Err }
 
-// ParseError is an input that is present but malformed. It never matches
-// [ErrNotDetected]: falling through to another source would hide the mistake.
+// ParseError reports an input that is present but malformed. It never matches [ErrNotDetected],
+// because going on to another source would hide the mistake.
 type ParseError struct {
-	// Source names the input: a variable, a metadata key, a JSON path.
+	// Source names the input: a variable, a metadata key or a JSON path.
 	Source string
 	// Value is the offending text, cut to a readable length.
 	Value string
-	// Reason says what is wrong, Hint what to write instead (it may be empty).
+	// Reason says what is wrong. Hint says what to write instead; it may be empty.
 	Reason, Hint string
 	// Err is the cause, or nil.
 	Err error
 }
 
 func (e *ParseError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "clusterresolver: %s: %s", e.Source, e.Reason)
+	reason := e.Reason
 	if e.Value != "" {
-		fmt.Fprintf(&b, ": got %q", e.Value)
+		reason += fmt.Sprintf(": got %q", e.Value)
 	}
-	if e.Err != nil {
-		fmt.Fprintf(&b, ": %v", e.Err)
-	}
-	if e.Hint != "" {
-		b.WriteString("; " + e.Hint)
-	}
-	return b.String()
+	return errkind.Text("clusterresolver: "+e.Source, reason, e.Err, e.Hint)
 }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*ParseError) Kind() errkind.Kind { return errkind.ValueError }
 
 // Unwrap returns the cause.
@@ -89,87 +78,87 @@ func parseError(source, value, reason, hint string) *ParseError {
 	return &ParseError{Source: cut(source), Value: value, Reason: reason, Hint: hint}
 }
 
-// LookupError is a job or task that a [ClusterSpec] does not have.
+// LookupError reports a job or a task that a [ClusterSpec] does not have.
 type LookupError struct {
-	// Job and Index are what was asked for.
+	// Job and Index name the task that was asked for.
 	Job   string
 	Index int
-	// NoJob reports that the job itself is missing; Index says nothing then.
+	// NoJob is true if the job itself is missing. Index has no meaning then.
 	NoJob bool
-	// Have lists what there is: job names, or the job's task indices as text.
+	// Have lists the names of the jobs if the job is missing, and otherwise the indices of the
+	// job's tasks.
 	Have []string
 }
 
 func (e *LookupError) Error() string {
 	have := cut(strings.Join(e.Have, ", "))
+	reason := fmt.Sprintf("no task with index %d in job %q (indices: [%s])", e.Index, cut(e.Job), have)
 	if e.NoJob {
-		return fmt.Sprintf("clusterresolver: no such job in cluster: %q (jobs: [%s])", cut(e.Job), have)
+		reason = fmt.Sprintf("no such job in cluster: %q (jobs: [%s])", cut(e.Job), have)
 	}
-	return fmt.Sprintf("clusterresolver: no task with index %d in job %q (indices: [%s])", e.Index, cut(e.Job), have)
+	return errkind.Text("clusterresolver", reason, nil, "")
 }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*LookupError) Kind() errkind.Kind { return errkind.ValueError }
 
-// NotReadyError is a node or a queued resource that exists but cannot be used now.
+// NotReadyError reports a node or a queued resource that exists but cannot be used now.
 type NotReadyError struct {
-	// Name is the resource name, State and Health are the service's own words.
+	// Name is the resource name. State and Health are the service's own words.
 	Name, State, Health string
 	// Detail is the service's description of the trouble; it may be empty.
 	Detail string
-	// Final reports that waiting does not help: the resource has to be made anew.
+	// Final is true if waiting does not help, because the resource has to be created again.
 	Final bool
 }
 
 func (e *NotReadyError) Error() string {
-	s := fmt.Sprintf("clusterresolver: %s is not ready: state %s", cut(e.Name), cut(orUnknown(e.State)))
+	reason, hint := "state "+cut(orUnknown(e.State)), "wait for it, or set PollInterval to let the resolver wait"
 	if e.Health != "" {
-		s += ", health " + cut(e.Health)
+		reason += ", health " + cut(e.Health)
 	}
 	if e.Detail != "" {
-		s += " (" + cut(e.Detail) + ")"
+		reason += " (" + cut(e.Detail) + ")"
 	}
 	if e.Final {
-		return s + "; it will not become ready: delete it and create it again"
+		hint = "it will not become ready: delete it and create it again"
 	}
-	return s + "; wait for it, or set PollInterval to let the resolver wait"
+	return errkind.Text(fmt.Sprintf("clusterresolver: %s is not ready", cut(e.Name)), reason, nil, hint)
 }
 
-// Kind is RuntimeError.
+// Kind returns RuntimeError.
 func (*NotReadyError) Kind() errkind.Kind { return errkind.RuntimeError }
 
-// APIError is a call to the Cloud TPU API that failed.
+// APIError reports a call to the Cloud TPU API that failed.
 type APIError struct {
-	// Op is the call, such as "nodes.get"; Name the resource asked for.
+	// Op is the call, such as "nodes.get". Name is the name of the resource.
 	Op, Name string
 	// Code is the HTTP status, or 0 if no answer came.
 	Code int
-	// Message is the service's text, Err the client library's error.
+	// Message is the service's text, and Err the client library's error.
 	Message string
 	Err     error
 }
 
 func (e *APIError) Error() string {
-	s := "clusterresolver: cloud tpu api: " + e.Op + " " + cut(e.Name)
+	what := "clusterresolver: cloud tpu api: " + e.Op + " " + cut(e.Name)
 	if e.Code != 0 {
-		s += fmt.Sprintf(": status %d", e.Code)
+		what += fmt.Sprintf(": status %d", e.Code)
 	}
-	switch {
-	case e.Message != "":
-		s += ": " + cut(e.Message)
-	case e.Err != nil:
-		s += ": " + cut(e.Err.Error())
+	reason, hint := cut(e.Message), ""
+	if reason == "" && e.Err != nil {
+		reason = cut(e.Err.Error())
 	}
 	switch e.Code {
 	case 401, 403:
-		s += "; the caller needs tpu.nodes.get on the project"
+		hint = "the caller needs tpu.nodes.get on the project"
 	case 404:
-		s += "; check name, zone and project"
+		hint = "check name, zone and project"
 	}
-	return s
+	return errkind.Text(what, reason, nil, hint)
 }
 
-// Kind follows the HTTP status; it is UnavailableError if no answer came.
+// Kind returns the kind of the HTTP status, and UnavailableError if no answer came.
 func (e *APIError) Kind() errkind.Kind {
 	if e.Code == 0 || e.Code < 300 {
 		return errkind.Or(e.Err, apiKind(e.Code))
@@ -177,7 +166,7 @@ func (e *APIError) Kind() errkind.Kind {
 	return apiKind(e.Code)
 }
 
-// Is matches [ErrNotFound] for status 404.
+// Is reports whether the target is [ErrNotFound], for status 404.
 func (e *APIError) Is(target error) bool { return target == ErrNotFound && e.Code == 404 }
 
 // Unwrap returns the client library's error.
@@ -202,7 +191,7 @@ func orUnknown(s string) string {
 	return s
 }
 
-// apiKind is what an HTTP status comes to.
+// apiKind is the kind of an HTTP status.
 func apiKind(code int) errkind.Kind {
 	switch code {
 	case 400, 409, 412:

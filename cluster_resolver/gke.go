@@ -4,14 +4,15 @@ import "context"
 
 const gkeName = "gke"
 
-// GKE resolves from the variables that Google Kubernetes Engine sets in a pod with
-// TPUs, and that others set to the same effect; [Environment] lists them. It applies
-// if TPU_WORKER_HOSTNAMES or TPU_PROCESS_ADDRESSES is set.
+// GKE resolves a cluster from the variables that Google Kubernetes Engine sets in a pod with TPUs,
+// and that other platforms set to the same effect; [Environment] lists the variables. It applies if
+// TPU_WORKER_HOSTNAMES or TPU_PROCESS_ADDRESSES is set.
 //
-// A task is a process: one for each entry of TPU_PROCESS_ADDRESSES, with
-// CLOUD_TPU_TASK_ID as its number, or else one for each host, with TPU_WORKER_ID.
+// A task is a process. With TPU_PROCESS_ADDRESSES there is one task for each entry, and
+// CLOUD_TPU_TASK_ID is the number of this task. Otherwise there is one task for each host, and
+// TPU_WORKER_ID is its number.
 type GKE struct {
-	// Getenv reads the environment; nil means an empty one.
+	// Getenv reads the environment. Nil stands for an empty environment.
 	Getenv Getenv
 	SliceOptions
 }
@@ -19,8 +20,8 @@ type GKE struct {
 // Name returns "gke".
 func (GKE) Name() string { return gkeName }
 
-// Resolve reads the variables. It does not block. Malformed variables are
-// [*ParseError]s, joined; variables that contradict each other a [*CheckError].
+// Resolve reads the variables. It does not block. The error joins one [*ParseError] for each
+// malformed variable, or is a [*CheckError] if variables contradict each other.
 func (r GKE) Resolve(context.Context) (Cluster, error) {
 	if r.Getenv == nil || (r.Getenv("TPU_WORKER_HOSTNAMES") == "" && r.Getenv("TPU_PROCESS_ADDRESSES") == "") {
 		return Cluster{}, &NotDetectedError{Resolver: gkeName,

@@ -3,7 +3,6 @@ package clusterresolver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -15,20 +14,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Metadata is what the metadata server of a machine says about its TPU slice. The
-// zero value stands for "no metadata server".
+// Metadata holds what the metadata server of a machine says about its TPU slice. The zero value
+// stands for "no metadata server".
 type Metadata struct {
 	// AcceleratorType is the attribute "accelerator-type", such as "v4-32".
 	AcceleratorType string
-	// WorkerID is the attribute "agent-worker-number"; -1 if absent.
+	// WorkerID is the attribute "agent-worker-number", or -1 if it is absent.
 	WorkerID int
 	// Endpoints is the attribute "worker-network-endpoints", by worker id.
 	Endpoints []Endpoint
 	// TPUEnv is the attribute "tpu-env".
 	TPUEnv TPUEnv
-	// Zone is such as "us-central2-b"; Project the project id.
+	// Zone is the machine's zone, such as "us-central2-b". Project is the project's id.
 	Zone, Project string
-	// Preempted is instance/preempted.
+	// Preempted is the key instance/preempted: the machine is being taken away.
 	Preempted bool
 }
 
@@ -37,22 +36,22 @@ func (m Metadata) known() bool {
 	return m.AcceleratorType != "" || len(m.Endpoints) > 0 || m.TPUEnv.Len() > 0
 }
 
-// MetadataOptions configure a [MetadataClient]. The zero value is the default.
+// MetadataOptions configures a [MetadataClient]. The zero value is the default.
 type MetadataOptions struct {
-	// Transport carries the requests; nil means one of its own without a proxy. The
-	// requests name the server's fixed address, so a transport may send them elsewhere.
+	// Transport carries the requests. Nil stands for a transport of the client's own, without a
+	// proxy. The requests name the server's fixed address; a transport may send them elsewhere.
 	Transport http.RoundTripper
-	// Retry is how failures are tried again.
+	// Retry says how failed requests are repeated.
 	Retry Retry
-	// Logger is told of failures that are tried again; nil discards them.
+	// Logger receives the failures that are repeated. Nil discards them.
 	Logger *slog.Logger
 }
 
-// MetadataClient reads the metadata server of a Google Cloud machine. It is safe for
-// concurrent use, and does nothing before its first call.
+// MetadataClient reads the metadata server of a Google Cloud machine. It is safe for concurrent
+// use, and does nothing before its first call.
 //
-// Source: "About VM metadata", cloud.google.com/compute/docs/metadata/overview. The
-// keys of TPU VMs are those that Google's own frameworks read.
+// Source: "About VM metadata", cloud.google.com/compute/docs/metadata/overview. The keys of TPU VMs
+// are those that Google's own frameworks read.
 type MetadataClient struct {
 	client *metadata.Client
 	retry  Retry
@@ -69,7 +68,7 @@ func NewMetadataClient(o MetadataOptions) *MetadataClient {
 	return &MetadataClient{metadata.NewWithOptions(&metadata.Options{Client: c}), o.Retry, log}
 }
 
-// MetadataError is a key that could not be read.
+// MetadataError reports a metadata key that could not be read.
 type MetadataError struct {
 	// Key is the path behind computeMetadata/v1/.
 	Key string
@@ -77,17 +76,17 @@ type MetadataError struct {
 }
 
 func (e *MetadataError) Error() string {
-	return fmt.Sprintf("clusterresolver: metadata %s: %s", e.Key, cut(e.Err.Error()))
+	return errkind.Text("clusterresolver: metadata "+e.Key, cut(e.Err.Error()), nil, "")
 }
 
-// Kind is the cause's, otherwise UnavailableError.
+// Kind returns the cause's kind, or UnavailableError.
 func (e *MetadataError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.UnavailableError) }
 
 // Unwrap returns the cause.
 func (e *MetadataError) Unwrap() error { return e.Err }
 
-// Is matches [ErrNotFound] for a key that the server does not have, and
-// [ErrNotDetected] if there is no metadata server.
+// Is reports whether the target is [ErrNotFound], for a key that the server does not have, or
+// [ErrNotDetected], if there is no metadata server.
 func (e *MetadataError) Is(target error) bool {
 	switch target {
 	case ErrNotFound:
@@ -99,8 +98,8 @@ func (e *MetadataError) Is(target error) bool {
 	return false
 }
 
-// Get reads one key, such as "instance/attributes/accelerator-type". Errors are
-// [*MetadataError]; those that a second call may cure are tried again first.
+// Get reads one key, such as "instance/attributes/accelerator-type". It repeats a request that a
+// second attempt may cure. Errors are [*MetadataError]s.
 func (c *MetadataClient) Get(ctx context.Context, key string) (string, error) {
 	value := ""
 	err := c.retry.do(ctx, "get", c.again(key), func(ctx context.Context) error {
@@ -146,9 +145,9 @@ func (c *MetadataClient) attribute(ctx context.Context, name string) (string, er
 	return strings.TrimSpace(v), err
 }
 
-// Read reads all that [Metadata] holds. An error matches [ErrNotDetected] if there is
-// no metadata server here; a value that is there but malformed is a [*ParseError]. A
-// machine without a TPU gives a Metadata with no accelerator type and no endpoints.
+// Read reads all fields of [Metadata]. The error matches [ErrNotDetected] if there is no metadata
+// server; a malformed value is a [*ParseError]. For a machine without a TPU it returns a Metadata
+// without accelerator type and endpoints.
 func (c *MetadataClient) Read(ctx context.Context) (Metadata, error) {
 	md := Metadata{WorkerID: -1}
 	var err error

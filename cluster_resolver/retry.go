@@ -9,18 +9,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Retry says how often and how fast a network call is tried again. The zero value is
-// the default. The caller's context bounds the whole.
+// Retry says how often and how fast a failed network call is repeated. The zero value is the
+// default. The caller's context bounds all attempts together.
 type Retry struct {
-	// Attempts is how many calls are made at most; 0 means 5.
+	// Attempts is the largest number of calls; 0 stands for 5.
 	Attempts int
-	// Timeout bounds one call; 0 means 3 s.
+	// Timeout bounds one call; 0 stands for 3 s.
 	Timeout time.Duration
-	// Base is the pause after the first failure, which doubles from there up to Max;
-	// 0 means 100 ms and 5 s. Each pause is cut at random by up to a half, so that the
-	// hosts of a slice do not call in step.
+	// Base is the pause after the first failure; 0 stands for 100 ms. Each further pause is twice
+	// as long, up to Max; 0 stands for 5 s. Each pause is cut at random by up to a half, so that
+	// the hosts of a slice do not call in step.
 	Base, Max time.Duration
-	// Sleep waits between calls, and returns early with ctx's error; nil means a timer.
+	// Sleep waits between calls, and returns early with ctx's error. Nil stands for a timer.
 	Sleep func(ctx context.Context, d time.Duration) error
 }
 
@@ -63,34 +63,34 @@ func (r Retry) pause(n int) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// RetryError is a call that failed for good.
+// RetryError reports a call that failed in all its attempts.
 type RetryError struct {
-	// Op is the call, Attempts how often it was made.
+	// Op is the call, and Attempts the number of its attempts.
 	Op       string
 	Attempts int
-	// Err is the context's error if that ended the tries, else the last failure.
+	// Err is the context's error if the context ended the attempts, and otherwise the last failure.
 	Err error
-	// Last is the last failure; it is not matched where the context ended the tries,
-	// since what failed then says nothing about the server.
+	// Last is the last failure. If the context ended the attempts, errors.Is does not find Last,
+	// because it says nothing about the server.
 	Last error
 }
 
 func (e *RetryError) Error() string {
-	s := fmt.Sprintf("failed after %d attempts: %v", e.Attempts, e.Err)
+	text := errkind.Text(e.Op, fmt.Sprintf("failed after %d attempts", e.Attempts), e.Err, "")
 	if e.Last != nil && e.Last != e.Err {
-		s += fmt.Sprintf(" (last failure: %v)", e.Last)
+		text += fmt.Sprintf(" (last failure: %v)", e.Last)
 	}
-	return e.Op + ": " + s
+	return text
 }
 
-// Kind is the cause's, otherwise UnavailableError.
+// Kind returns the cause's kind, or UnavailableError.
 func (e *RetryError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.UnavailableError) }
 
 // Unwrap returns Err.
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// do calls f until it succeeds, fails with an error that again rejects, the attempts
-// are used up or ctx ends. When ctx ends its error is the one that matches.
+// do calls f until it succeeds, fails with an error that again rejects, the attempts are used up or
+// ctx ends. When ctx ends its error is the one that matches.
 func (r Retry) do(ctx context.Context, op string, again func(error) bool, f func(context.Context) error) error {
 	r = r.withDefaults()
 	var last error

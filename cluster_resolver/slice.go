@@ -2,17 +2,17 @@ package clusterresolver
 
 import "strconv"
 
-// SliceOptions are common to the resolvers of a TPU slice. The zero value is the
-// default.
+// SliceOptions holds the options that the resolvers of a TPU slice have in common. The zero value
+// is the default.
 type SliceOptions struct {
-	// JobName is the job of the TPU workers; "" means "worker".
+	// JobName is the name of the TPU workers' job; "" stands for "worker".
 	JobName string
-	// Port is given to a host that has none; 0 means [DefaultPort].
+	// Port is the port of a host without a port; 0 stands for [DefaultPort].
 	Port int
-	// RPCLayer is the scheme of master addresses; "" means "grpc".
+	// RPCLayer is the scheme of master addresses; "" stands for "grpc".
 	RPCLayer string
-	// AllowErrors lets Resolve succeed in spite of findings of severity [SeverityError]; they
-	// are in Cluster.Findings then. By default they are a [*CheckError].
+	// AllowErrors lets Resolve succeed in spite of findings of severity [SeverityError], and puts
+	// these findings into Cluster.Findings. Without it Resolve returns them as a [*CheckError].
 	AllowErrors bool
 }
 
@@ -37,9 +37,8 @@ func (o SliceOptions) layer() string {
 	return o.RPCLayer
 }
 
-// slice makes the cluster of one slice out of both sources. The environment wins
-// where it speaks, because it belongs to this process; [Check] reports where the two
-// disagree.
+// slice makes the cluster of one slice out of both sources. The environment wins where it speaks,
+// because it belongs to this process; [Check] reports where the two disagree.
 func (o SliceOptions) slice(resolver string, env Environment, md Metadata) (Cluster, error) {
 	c := Cluster{Source: resolver, RPCLayer: o.layer(), Findings: Check(env, md)}
 	var fatal []Finding
@@ -142,8 +141,8 @@ func first(list ...string) string {
 	return ""
 }
 
-// orBounds takes the metadata's bounds where the environment has none. They are extra
-// facts: one that does not parse is left out.
+// orBounds takes the metadata's bounds where the environment has none. They are extra facts: one
+// that does not parse is left out.
 func orBounds(b Bounds, md Metadata, keys ...string) Bounds {
 	for _, k := range keys {
 		if b != (Bounds{}) {
@@ -168,8 +167,8 @@ func multislice(env Environment, md Metadata) Multislice {
 	return Multislice(m)
 }
 
-// devicesPerTask infers the devices that the runtime makes for one task; 0 where the
-// type is not known or the chips do not divide among the tasks.
+// devicesPerTask infers the devices that the runtime makes for one task; 0 where the type is not
+// known or the chips do not divide among the tasks.
 func devicesPerTask(c Cluster, tasks int) int {
 	a, err := parseAccelerator("", c.TPU.AcceleratorType)
 	if err != nil {

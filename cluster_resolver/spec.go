@@ -9,10 +9,9 @@ import (
 	"strings"
 )
 
-// ClusterSpec says which tasks a job has and where each one listens: job name to
-// task index to address. It follows tf.train.ClusterSpec: task indices start at 0
-// and may have gaps. It is an immutable value, safe for concurrent use; its zero
-// value is the empty cluster (a job of one local process).
+// ClusterSpec says which tasks each job has and where each task listens: TensorFlow's
+// tf.train.ClusterSpec. Task indices start at 0 and may have gaps. A ClusterSpec is an immutable
+// value, safe for concurrent use. Its zero value is the empty cluster, of this one process.
 type ClusterSpec struct {
 	jobs []jobSpec // by name
 }
@@ -22,16 +21,16 @@ type jobSpec struct {
 	tasks []TaskAddress // by index
 }
 
-// TaskAddress is one task of a job.
+// TaskAddress is the address of one task of a job.
 type TaskAddress struct {
 	// Index is the task's index in its job, from 0.
 	Index int
-	// Address is "host:port", or what a [Simple] cluster was given.
+	// Address is "host:port", or any text that a [Simple] cluster was given.
 	Address string
 }
 
-// NewClusterSpec makes a spec whose jobs are dense: the address at position i is
-// task i's. The map is not kept. A [*ParseError] names an empty job name or address.
+// NewClusterSpec returns a spec whose jobs are dense: position i of a list holds the address of
+// task i. It does not keep the map. A [*ParseError] names an empty job name or address.
 func NewClusterSpec(jobs map[string][]string) (ClusterSpec, error) {
 	sparse := make(map[string]map[int]string, len(jobs))
 	for name, addresses := range jobs {
@@ -44,8 +43,8 @@ func NewClusterSpec(jobs map[string][]string) (ClusterSpec, error) {
 	return NewSparseClusterSpec(sparse)
 }
 
-// NewSparseClusterSpec makes a spec from task indices, which may have gaps. The
-// maps are not kept. A [*ParseError] names what is empty or negative.
+// NewSparseClusterSpec returns a spec from task indices, which may have gaps. It does not keep the
+// maps. A [*ParseError] names an empty job name or address, or a negative index.
 func NewSparseClusterSpec(jobs map[string]map[int]string) (ClusterSpec, error) {
 	var s ClusterSpec
 	for _, name := range slices.Sorted(maps.Keys(jobs)) {
@@ -91,7 +90,7 @@ func (j jobSpec) check() error {
 	return nil
 }
 
-// Jobs returns the job names, sorted. The slice is the caller's.
+// Jobs returns the job names, sorted. The slice belongs to the caller.
 func (s ClusterSpec) Jobs() []string {
 	names := make([]string, len(s.jobs))
 	for i, j := range s.jobs {
@@ -108,13 +107,13 @@ func (s ClusterSpec) job(name string) (jobSpec, bool) {
 	return s.jobs[i], true
 }
 
-// NumTasks returns how many tasks a job has, gaps not counted; 0 for no such job.
+// NumTasks returns the number of a job's tasks, without gaps, and 0 if there is no such job.
 func (s ClusterSpec) NumTasks(job string) int {
 	j, _ := s.job(job)
 	return len(j.tasks)
 }
 
-// Len returns how many tasks all jobs have together.
+// Len returns the number of tasks of all jobs.
 func (s ClusterSpec) Len() int {
 	n := 0
 	for _, j := range s.jobs {
@@ -123,8 +122,8 @@ func (s ClusterSpec) Len() int {
 	return n
 }
 
-// Tasks returns a job's tasks by ascending index, or a [*LookupError]. The slice is
-// the caller's.
+// Tasks returns a job's tasks by ascending index, or a [*LookupError]. The slice belongs to the
+// caller.
 func (s ClusterSpec) Tasks(job string) ([]TaskAddress, error) {
 	j, ok := s.job(job)
 	if !ok {
@@ -153,7 +152,7 @@ func (s ClusterSpec) Address(job string, index int) (string, error) {
 	return j.tasks[i].Address, nil
 }
 
-// All ranges over all tasks: jobs by name, tasks by index.
+// All iterates over all tasks and their addresses: jobs by name, tasks by index.
 func (s ClusterSpec) All() iter.Seq2[Task, string] {
 	return func(yield func(Task, string) bool) {
 		for _, j := range s.jobs {
@@ -173,7 +172,7 @@ func (s ClusterSpec) Equal(o ClusterSpec) bool {
 	})
 }
 
-// String is the JSON form.
+// String returns the JSON form.
 func (s ClusterSpec) String() string {
 	b, err := s.MarshalJSON()
 	if err != nil {

@@ -3,14 +3,15 @@ package clusterresolver
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// MarshalJSON writes jobs by name. A dense job is a list of addresses, one with
-// gaps an object from index to address: the two forms that TF_CONFIG knows.
+// MarshalJSON writes jobs by name. A dense job is a list of addresses, one with gaps an object from
+// index to address: the two forms that TF_CONFIG knows.
 func (s ClusterSpec) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -51,8 +52,8 @@ func writeString(b *bytes.Buffer, s string) error {
 	return err
 }
 
-// UnmarshalJSON reads both forms that [ClusterSpec.MarshalJSON] writes. A job or an
-// index given twice is a [*ParseError], not a silent last-one-wins.
+// UnmarshalJSON reads both forms that [ClusterSpec.MarshalJSON] writes. A job or an index given
+// twice is a [*ParseError], not a silent last-one-wins.
 func (s *ClusterSpec) UnmarshalJSON(data []byte) error {
 	spec, err := parseSpec(data)
 	if err != nil {
@@ -129,8 +130,8 @@ func parseTasks(j *jobSpec, value json.RawMessage) error {
 	return err
 }
 
-// eachMember walks the members of one JSON object in order. encoding/json alone
-// keeps the last of two equal keys, which would drop a whole job without a word.
+// eachMember walks the members of one JSON object in order. encoding/json alone keeps the last of
+// two equal keys, which would drop a whole job without a word.
 func eachMember(source string, data []byte, f func(name string, value json.RawMessage) error) error {
 	shape := func(err error) error {
 		e := parseError(source, string(data), "not a JSON object", `write {"worker": ["host:port", ...]}`)
@@ -153,7 +154,7 @@ func eachMember(source string, data []byte, f func(name string, value json.RawMe
 		}
 		name, ok := t.(string)
 		if !ok {
-			return shape(errors.New("key is not a string"))
+			return shape(errkind.New(errkind.ValueError, "key is not a string"))
 		}
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
@@ -171,7 +172,7 @@ func eachMember(source string, data []byte, f func(name string, value json.RawMe
 		return shape(err)
 	}
 	if d.More() {
-		return shape(errors.New("text after the object"))
+		return shape(errkind.New(errkind.ValueError, "text after the object"))
 	}
 	return nil
 }

@@ -15,20 +15,20 @@ const (
 	maxTFConfig = 1 << 20
 )
 
-// TFConfig resolves from the variable TF_CONFIG, as TFConfigClusterResolver does:
+// TFConfig resolves a cluster from the variable TF_CONFIG: TensorFlow's TFConfigClusterResolver.
 //
 //	{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222", "host2:2222"]},
 //	 "task": {"type": "worker", "index": 1}, "rpc_layer": "grpc"}
 //
-// The variable being unset matches [ErrNotDetected]; anything malformed in it is a
-// [*ParseError]. A task index may be a number or a string of digits. The evaluator
-// need not be in the cluster; every other task must.
+// If the variable is not set, the error matches [ErrNotDetected]; if it is malformed, the error is
+// a [*ParseError]. A task index may be a number or a string of digits. The evaluator need not be in
+// the cluster; every other task must be.
 type TFConfig struct {
-	// Getenv reads the environment; nil means an empty one.
+	// Getenv reads the environment. Nil stands for an empty environment.
 	Getenv Getenv
 	// Task, if its Type is set, replaces the task in the variable.
 	Task Task
-	// RPCLayer, if set, replaces the variable's; the default is "grpc".
+	// RPCLayer, if set, replaces rpc_layer of the variable, whose default is "grpc".
 	RPCLayer string
 }
 
@@ -60,8 +60,8 @@ func (r TFConfig) Resolve(context.Context) (Cluster, error) {
 	return c, nil
 }
 
-// ParseTFConfig reads the text of a TF_CONFIG; "{}" is the empty cluster. Unknown
-// keys are ignored, as other tools put their own there. Errors are [*ParseError].
+// ParseTFConfig reads the text of a TF_CONFIG; "{}" is the empty cluster. It ignores unknown keys,
+// because other tools put their own keys there. Errors are [*ParseError]s.
 func ParseTFConfig(text string) (Cluster, error) {
 	c := Cluster{Source: tfConfigName, RPCLayer: DefaultRPCLayer}
 	if len(text) > maxTFConfig {

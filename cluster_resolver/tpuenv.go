@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// TPUEnv is the metadata attribute "tpu-env": what the service told the TPU VM about
-// its slice, as keys and values. It is an immutable value.
+// TPUEnv is the metadata attribute "tpu-env", which describes the slice to the TPU VM as keys and
+// values. It is an immutable value.
 type TPUEnv struct {
 	pairs []envPair // by key
 }
@@ -17,11 +17,10 @@ type envPair struct{ key, value string }
 // maxTPUEnv bounds the text, in bytes; real ones have a few thousand.
 const maxTPUEnv = 1 << 20
 
-// ParseTPUEnv reads the attribute. Its format is the part of YAML that the service
-// writes: one "KEY: value" a line, the value plain or in single or double quotes;
-// a line that starts with a space goes on with the plain value above it. Blank
-// lines and lines starting with '#' are skipped. Errors are [*ParseError]; a key
-// given twice is one.
+// ParseTPUEnv reads the attribute. Its format is the part of YAML that the service writes: one
+// "KEY: value" a line, the value plain or in single or double quotes; a line that starts with a
+// space goes on with the plain value above it. Blank lines and lines starting with '#' are skipped.
+// Errors are [*ParseError]; a key given twice is one.
 func ParseTPUEnv(text string) (TPUEnv, error) {
 	if len(text) > maxTPUEnv {
 		return TPUEnv{}, parseError("tpu-env", text, "longer than 1 MiB", "")
@@ -121,7 +120,7 @@ func unquote(s string) (value string, plain bool, err error) {
 	return b.String(), false, nil
 }
 
-// Get returns a value, or "" if the key is absent or empty.
+// Get returns the value of a key, and "" if the key is absent.
 func (e TPUEnv) Get(key string) string {
 	i, ok := slices.BinarySearchFunc(e.pairs, key, func(p envPair, k string) int { return cmp.Compare(p.key, k) })
 	if !ok {
@@ -130,7 +129,7 @@ func (e TPUEnv) Get(key string) string {
 	return e.pairs[i].value
 }
 
-// Keys returns the keys, sorted. The slice is the caller's.
+// Keys returns the keys, sorted. The slice belongs to the caller.
 func (e TPUEnv) Keys() []string {
 	keys := make([]string, len(e.pairs))
 	for i, p := range e.pairs {
@@ -142,7 +141,7 @@ func (e TPUEnv) Keys() []string {
 // Len returns the number of keys.
 func (e TPUEnv) Len() int { return len(e.pairs) }
 
-// String writes the pairs by key in the form that [ParseTPUEnv] reads.
+// String returns the pairs, sorted by key, in the form that [ParseTPUEnv] reads.
 func (e TPUEnv) String() string {
 	var b strings.Builder
 	for _, p := range e.pairs {

@@ -7,13 +7,13 @@ import (
 
 const tpuVMName = "tpu_vm"
 
-// TPUVM resolves on a Cloud TPU VM, from its metadata server, with the variables of
-// this process laid over it. It applies if there is a metadata server that knows of a
-// TPU, unless TPU_SKIP_MDS_QUERY is set.
+// TPUVM resolves a cluster on a Cloud TPU VM, from the VM's metadata server. A variable of this
+// process takes precedence over the metadata. TPUVM applies if there is a metadata server that
+// knows of a TPU, unless TPU_SKIP_MDS_QUERY is set.
 type TPUVM struct {
-	// Getenv reads the environment; nil means an empty one.
+	// Getenv reads the environment. Nil stands for an empty environment.
 	Getenv Getenv
-	// Metadata reads the metadata server; nil means a client with default options.
+	// Metadata reads the metadata server. Nil stands for a client with default options.
 	Metadata *MetadataClient
 	SliceOptions
 }
@@ -21,9 +21,9 @@ type TPUVM struct {
 // Name returns "tpu_vm".
 func (TPUVM) Name() string { return tpuVMName }
 
-// Resolve asks the metadata server. It blocks for as long as the client's [Retry]
-// allows, or until ctx ends. Errors are [*MetadataError], [*ParseError] and, where
-// variables contradict the metadata, [*CheckError].
+// Resolve asks the metadata server. It blocks for as long as the client's [Retry] allows, or until
+// ctx ends. The error is a [*MetadataError], a [*ParseError] or, if variables contradict the
+// metadata, a [*CheckError].
 func (r TPUVM) Resolve(ctx context.Context) (Cluster, error) {
 	getenv := r.Getenv
 	if getenv == nil {
@@ -50,8 +50,8 @@ func (r TPUVM) Resolve(ctx context.Context) (Cluster, error) {
 		return Cluster{}, &NotDetectedError{Resolver: tpuVMName, Reason: "the metadata server knows of no TPU on this machine"}
 	}
 	if len(md.Endpoints) == 0 && len(env.Hostnames) == 0 && len(env.ProcessAddresses) == 0 {
-		// A TPU of one machine may come without the list. How many there are is told by
-		// the process grid; without one it is inferred.
+		// A TPU of one machine may come without the list. How many there are is told by the process
+		// grid; without one it is inferred.
 		bounds := orBounds(env.ProcessBounds, md, "TPU_PROCESS_BOUNDS", "HOST_BOUNDS")
 		a, err := parseAccelerator("accelerator-type", md.AcceleratorType)
 		if bounds.Size() > 1 || bounds == (Bounds{}) && err == nil && a.minHosts > 1 {

@@ -18,8 +18,8 @@ import (
 // maxMetadata bounds one answer of the metadata server, in bytes.
 const maxMetadata = 1 << 20
 
-// statusError is an answer of the metadata server that is worth another try. It hides
-// the status from the client library, whose own tries would multiply with ours.
+// statusError is an answer of the metadata server that is worth another try. It hides the status
+// from the client library, whose own tries would multiply with ours.
 type statusError struct{ code int }
 
 func (e *statusError) Error() string {
@@ -27,37 +27,13 @@ func (e *statusError) Error() string {
 }
 
 var (
-	errNoServer  = errors.New("no metadata server at this address")
-	errForeign   = errors.New("the server does not answer with Metadata-Flavor: Google, so it is not a metadata server")
-	errTransient = errors.New("connection failed")
-	// ErrTooLarge is matched by the error of a server whose answer is too large, in
-	// bytes or in what it lists.
-	ErrTooLarge = errkind.New(errkind.ResourceExhaustedError, "clusterresolver: the answer is larger than any that makes sense")
-	// ErrRedirected is matched by the error of a server that sends a request on to
-	// another host. Such answers are not followed: who gives them is not the service
-	// that was asked, and what follows a redirect carries the request's credentials.
-	ErrRedirected = errkind.New(errkind.PermissionDeniedError, "clusterresolver: the server sends the request on to another host, which is not followed")
+	errNoServer  = errkind.New(errkind.NotFoundError, "no metadata server at this address")
+	errForeign   = errkind.New(errkind.NotFoundError, "the server does not answer with Metadata-Flavor: Google, so it is not a metadata server")
+	errTransient = errkind.New(errkind.UnavailableError, "connection failed")
 )
 
-// maxRedirects bounds the redirects within a host.
-const maxRedirects = 3
-
-// SameHost is an [http.Client]'s CheckRedirect that follows a few redirects within
-// the host that was asked, by the same scheme, and answers [ErrRedirected] for others.
-func SameHost(req *http.Request, via []*http.Request) error {
-	first := via[0].URL
-	if req.URL.Host != first.Host || req.URL.Scheme != first.Scheme {
-		return fmt.Errorf("%w: %s", ErrRedirected, cut(req.URL.Host))
-	}
-	if len(via) > maxRedirects {
-		return fmt.Errorf("stopped after %d redirects", maxRedirects)
-	}
-	return nil
-}
-
-// opaqueError is a failed connection. It cannot be unwrapped, and matches its kind
-// and a context's error only: the client library looks for network errors inside to
-// decide on tries of its own.
+// opaqueError is a failed connection. It cannot be unwrapped, and matches its kind and a context's
+// error only: the client library looks for network errors inside to decide on tries of its own.
 type opaqueError struct{ kind, cause error }
 
 func (e *opaqueError) Error() string { return e.kind.Error() + ": " + e.cause.Error() }
@@ -74,13 +50,13 @@ func withETag(ctx context.Context, etag *string) context.Context {
 	return context.WithValue(ctx, etagKey{}, etag)
 }
 
-// metadataTransport stands between the client library and the network: it keeps all
-// tries in one place, tells "not on Google Cloud" from "server in trouble", and hands
-// out the ETag, which the library's Get does not.
+// metadataTransport stands between the client library and the network: it keeps all tries in one
+// place, tells "not on Google Cloud" from "server in trouble", and hands out the ETag, which the
+// library's Get does not.
 type metadataTransport struct {
 	base http.RoundTripper
-	// answered is set by the first answer of a metadata server: from then on a failing
-	// connection is a failure, not a sign of another kind of machine.
+	// answered is set by the first answer of a metadata server: from then on a failing connection
+	// is a failure, not a sign of another kind of machine.
 	answered atomic.Bool
 }
 
@@ -121,38 +97,25 @@ func (t *metadataTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	if to, err := res.Location(); err == nil && res.StatusCode < 400 && (to.Host != req.URL.Host || to.Scheme != req.URL.Scheme) {
 		// The client library would go on with the answer that SameHost refuses.
 		res.Body.Close()
-		return nil, fmt.Errorf("%w: %s", ErrRedirected, cut(to.Host))
+		return nil, redirected(to.Host)
 	}
 	if etag, ok := req.Context().Value(etagKey{}).(*string); ok {
 		*etag = res.Header.Get("ETag")
 	}
-	res.Body = &boundedBody{ReadCloser: res.Body, left: maxMetadata}
+	res.Body = bounded(opaqueBody{res.Body}, maxMetadata)
 	return res, nil
 }
 
-// boundedBody fails rather than reads without end.
-type boundedBody struct {
-	io.ReadCloser
-	left int
-}
+// opaqueBody hides the network's errors from the client library, as opaqueError says.
+type opaqueBody struct{ io.ReadCloser }
 
-func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, errLong
-	}
-	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
-	b.left -= n
-	if b.left < 0 {
-		return 0, errLong
-	}
+func (b opaqueBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
 		err = &opaqueError{errTransient, err}
 	}
 	return n, err
 }
-
-// errLong is a body that is longer than maxMetadata.
-var errLong = fmt.Errorf("%w: it is longer than 1 MiB", ErrTooLarge)
 
 // cut shortens a text from outside to what an error can repeat.
 func cut(s string) string {

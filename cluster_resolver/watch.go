@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// EventKind is what happened to this machine.
+// EventKind is the kind of an [Event].
 type EventKind int
 
-// Kinds of events.
+// The kinds of events.
 const (
-	// EventPreempted: the machine is being pre-empted; it stops in about 30 seconds.
+	// EventPreempted says that the machine is being pre-empted and stops in about 30 seconds.
 	EventPreempted EventKind = iota + 1
-	// EventMaintenanceTerminate: host maintenance will stop the machine. TPU VMs
-	// cannot move while running, so for them this is the usual notice.
+	// EventMaintenanceTerminate says that host maintenance will stop the machine. TPU VMs cannot
+	// move while they run, so this is their usual notice.
 	EventMaintenanceTerminate
-	// EventMaintenanceMigrate: host maintenance will move the machine while it runs.
+	// EventMaintenanceMigrate says that host maintenance will move the machine while it runs.
 	EventMaintenanceMigrate
-	// EventMaintenanceEnd: an announced maintenance is over or was called off.
+	// EventMaintenanceEnd says that an announced maintenance is over or was called off.
 	EventMaintenanceEnd
-	// EventUnknown: the server gave a value that this package does not know.
+	// EventUnknown says that the server gave a value that this package does not know.
 	EventUnknown
-	// EventWatchEnded: the server does not offer this key, or there is no server, so no
-	// more events of it will come; Err says why.
+	// EventWatchEnded says that no more events of this key will come, because the server does not
+	// offer the key, or because there is no server. Err says why.
 	EventWatchEnded
 )
 
@@ -41,7 +41,7 @@ func (k EventKind) String() string {
 // Event is a notice about this machine.
 type Event struct {
 	Kind EventKind
-	// Key is the metadata key, Value its text.
+	// Key is the metadata key, and Value its text.
 	Key, Value string
 	// Err is set for EventWatchEnded.
 	Err error
@@ -53,23 +53,21 @@ const (
 	keyMaintenance = "instance/maintenance-event"
 )
 
-// pollTimeout is how long the server holds one request. It ends well before what
-// proxies and connection tracking on the way would cut.
+// pollTimeout is how long the server holds one request. It ends well before what proxies and
+// connection tracking on the way would cut.
 const pollTimeout = 60 * time.Second
 
-// Watch follows pre-emption and maintenance notices by long poll and sends them on
-// the channel it returns, which it closes when ctx has ended and its goroutines are
-// gone, or when no key is left to follow. A notice already there at the start is
-// sent; the quiet state is not. Failures are tried again for ever with growing
-// pauses, and logged.
+// Watch follows pre-emption and maintenance notices by long poll, and sends them on the channel
+// that it returns. It closes the channel when ctx has ended and its goroutines are gone, or when no
+// key is left to follow. It sends a notice that is there at the start, and nothing if there is
+// none. It logs failures and repeats the request for ever, with growing pauses.
 //
-// The channel is not buffered. While nobody receives, newer values replace older
-// ones of the same key, as the server tells only the latest.
+// The channel is not buffered. While nobody receives, a newer value of a key replaces the older,
+// because the server gives only the latest.
 //
-// The server gives 60 seconds of notice for maintenance only to a machine that has
-// asked since the last one, so start watching early.
-// Source: "Query metadata server for maintenance event notices" and "Preemptible VM
-// instances", cloud.google.com/compute/docs.
+// The server announces maintenance 60 seconds ahead only to a machine that has asked since the last
+// maintenance, so start watching early. Source: "Query metadata server for maintenance event
+// notices" and "Preemptible VM instances", cloud.google.com/compute/docs.
 func (c *MetadataClient) Watch(ctx context.Context) <-chan Event {
 	events := make(chan Event)
 	var wg sync.WaitGroup

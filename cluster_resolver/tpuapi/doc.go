@@ -1,7 +1,7 @@
 // Package tpuapi asks the Cloud TPU API, version 2, for nodes and queued resources.
 //
-// It stands apart from package clusterresolver so that only programs that look up a
-// TPU by name carry Google's client libraries. Give its [Client] to
+// It stands apart from package clusterresolver so that only programs that look up a TPU by name
+// carry Google's client libraries. Give its [Client] to
 // [github.com/tpustrategy/tpustrategy/cluster_resolver.CloudTPU]:
 //
 //	client, err := tpuapi.New(ctx)

@@ -3,7 +3,6 @@ package tpuapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 
 	"google.golang.org/api/googleapi"
@@ -11,23 +10,24 @@ import (
 	tpu "google.golang.org/api/tpu/v2"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Client asks the Cloud TPU API, version 2. It implements
-// [clusterresolver.CloudAPI], is safe for concurrent use, and does not try a failed
-// call again: [clusterresolver.CloudTPU] does.
+// Client asks the Cloud TPU API, version 2. It implements [clusterresolver.CloudAPI] and is safe
+// for concurrent use. It does not repeat a failed call; [clusterresolver.CloudTPU] does.
 type Client struct{ service *tpu.Service }
 
 var _ clusterresolver.CloudAPI = (*Client)(nil)
 
-// New returns a client. Without options it uses Application Default Credentials,
-// which it looks up at once: ctx bounds that. Redirects to another host are not
-// followed ([clusterresolver.ErrRedirected]), and answers are bounded
-// ([clusterresolver.ErrTooLarge]), also with a client of the caller's.
+// New returns a client. Without options it uses Application Default Credentials, which it looks up
+// at once; ctx bounds the look-up. The client does not follow redirects to another host
+// ([clusterresolver.ErrRedirected]) and bounds the size of answers ([clusterresolver.ErrTooLarge]),
+// with an HTTP client of the caller's too.
 func New(ctx context.Context, options ...option.ClientOption) (*Client, error) {
 	s, err := newService(ctx, options)
 	if err != nil {
-		return nil, fmt.Errorf("tpuapi: new client: %w", err)
+		return nil, &errkind.Fault{Op: "tpuapi: new client", Err: err,
+			Hint: "give credentials as an option, or set up Application Default Credentials", Class: errkind.Or(err, errkind.PermissionDeniedError)}
 	}
 	return &Client{s}, nil
 }
@@ -68,8 +68,8 @@ func (c *Client) Node(ctx context.Context, name string) (clusterresolver.Node, e
 	return out, nil
 }
 
-// maxSlices bounds the nodes of one request, and maxEndpoints the workers of a node,
-// against an answer that asks for more memory than there is.
+// maxSlices bounds the nodes of one request, and maxEndpoints the workers of a node, against an
+// answer that asks for more memory than there is.
 const (
 	maxSlices    = 1 << 12
 	maxEndpoints = 1 << 16

@@ -1,7 +1,6 @@
 package safetensors
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
 )
@@ -9,7 +8,8 @@ import (
 // DType is the name of an element type, as the format writes it.
 type DType string
 
-// The element types of the format. F4 and the F6 types are packed: their tensors have to fill whole bytes.
+// The element types of the format. The values of F4 and of the F6 types are packed: their tensors
+// have to fill whole bytes.
 const (
 	Bool       DType = "BOOL"
 	F4         DType = "F4"
@@ -35,7 +35,7 @@ const (
 	U64        DType = "U64"
 )
 
-// Bits is the size of one element in bits, 0 for a type the format does not have.
+// Bits returns the size of one element in bits, and 0 for a type that the format does not have.
 func (d DType) Bits() int {
 	switch d {
 	case F4:
@@ -58,12 +58,12 @@ func (d DType) Bits() int {
 func (d DType) size(shape []int64) (int64, error) {
 	width := d.Bits()
 	if width == 0 {
-		return 0, fmt.Errorf("%w: unknown dtype %q", ErrFormat, string(d))
+		return 0, invalid("unknown dtype %q", string(d))
 	}
 	n, empty := uint64(width), false
 	for _, dim := range shape {
 		if dim < 0 {
-			return 0, fmt.Errorf("%w: shape %v has a negative dimension", ErrFormat, shape)
+			return 0, invalid("shape %v has a negative dimension", shape)
 		}
 		empty = empty || dim == 0
 	}
@@ -73,12 +73,12 @@ func (d DType) size(shape []int64) (int64, error) {
 	for _, dim := range shape {
 		hi, lo := bits.Mul64(n, uint64(dim))
 		if hi != 0 || lo > math.MaxInt64 {
-			return 0, fmt.Errorf("%w: %s of shape %v has more bytes than can be counted", ErrFormat, d, shape)
+			return 0, invalid("%s of shape %v has more bytes than can be counted", d, shape)
 		}
 		n = lo
 	}
 	if n%8 != 0 {
-		return 0, fmt.Errorf("%w: %s of shape %v does not fill whole bytes", ErrFormat, d, shape)
+		return 0, invalid("%s of shape %v does not fill whole bytes", d, shape)
 	}
 	return int64(n / 8), nil
 }

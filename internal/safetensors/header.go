@@ -22,8 +22,18 @@ const (
 	metadataKey = "__metadata__"
 )
 
-// ErrFormat is matched by every error about bytes or tensors that do not follow the format.
+// ErrFormat matches every error about bytes or tensors that do not follow the format.
 var ErrFormat = errkind.New(errkind.DataLossError, "safetensors: invalid")
+
+// invalid is an error that matches ErrFormat.
+func invalid(format string, args ...any) error {
+	return &errkind.Fault{Match: ErrFormat, Reason: fmt.Sprintf(format, args...)}
+}
+
+// doing puts what was done, and to what, before an error of the file system.
+func doing(op, subject string, err error) error {
+	return &errkind.Fault{Op: "safetensors: " + op, Subject: subject, Err: err}
+}
 
 // Spec describes a tensor to write.
 type Spec struct {
@@ -32,21 +42,21 @@ type Spec struct {
 	Shape []int64 // row-major, none for a scalar
 }
 
-// Info is a tensor and its place in the data.
+// Info describes a tensor and its place in the data.
 type Info struct {
 	Spec
 	Offset int64 // from the start of the data, in bytes
 	Bytes  int64
 }
 
-// parseHeader reads the JSON header of a file whose data has the given number of bytes. The tensors come back in the
-// order of their data.
+// parseHeader reads the JSON header of a file whose data has the given number of bytes. The tensors
+// come back in the order of their data.
 func parseHeader(header []byte, data int64) ([]Info, map[string]string, error) {
 	if len(header) == 0 || header[0] != '{' {
-		return nil, nil, fmt.Errorf("%w: the header does not start with {", ErrFormat)
+		return nil, nil, invalid("the header does not start with {")
 	}
 	if !utf8.Valid(header) {
-		return nil, nil, fmt.Errorf("%w: the header is not UTF-8", ErrFormat)
+		return nil, nil, invalid("the header is not UTF-8")
 	}
 	d := &decoder{json.NewDecoder(bytes.NewReader(header))}
 	d.UseNumber()
@@ -65,7 +75,7 @@ func parseHeader(header []byte, data int64) ([]Info, map[string]string, error) {
 		return nil, nil, err
 	}
 	if rest := bytes.Trim(header[d.InputOffset():], " \t\r\n"); len(rest) > 0 {
-		return nil, nil, fmt.Errorf("%w: the header goes on after its object", ErrFormat)
+		return nil, nil, invalid("the header goes on after its object")
 	}
 	return tensors, metadata, checkCover(tensors, data)
 }
@@ -84,18 +94,18 @@ func checkCover(tensors []Info, data int64) error {
 	end := int64(0)
 	for _, t := range tensors {
 		if t.Offset < end {
-			return fmt.Errorf("%w: tensor %q starts at byte %d, inside the one that ends at %d", ErrFormat, t.Name, t.Offset, end)
+			return invalid("tensor %q starts at byte %d, inside the one that ends at %d", t.Name, t.Offset, end)
 		}
 		if t.Offset > end {
-			return fmt.Errorf("%w: bytes %d to %d before tensor %q belong to no tensor", ErrFormat, end, t.Offset, t.Name)
+			return invalid("bytes %d to %d before tensor %q belong to no tensor", end, t.Offset, t.Name)
 		}
 		if t.Bytes > data-end {
-			return fmt.Errorf("%w: tensor %q of %d bytes at byte %d goes beyond the data of %d", ErrFormat, t.Name, t.Bytes, end, data)
+			return invalid("tensor %q of %d bytes at byte %d goes beyond the data of %d", t.Name, t.Bytes, end, data)
 		}
 		end += t.Bytes
 	}
 	if end != data {
-		return fmt.Errorf("%w: bytes %d to %d at the end belong to no tensor", ErrFormat, end, data)
+		return invalid("bytes %d to %d at the end belong to no tensor", end, data)
 	}
 	return nil
 }
@@ -110,7 +120,8 @@ func compare[T int64 | string](a, b T) int {
 	return 0
 }
 
-// decoder walks the header by tokens, which unlike decoding into a map shows keys that are there twice.
+// decoder walks the header by tokens, which unlike decoding into a map shows keys that are there
+// twice.
 type decoder struct{ *json.Decoder }
 
 func (d *decoder) token() (json.Token, error) {
@@ -119,7 +130,7 @@ func (d *decoder) token() (json.Token, error) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: header: %w", ErrFormat, err)
+		return nil, &errkind.Fault{Match: ErrFormat, Reason: "header", Err: err}
 	}
 	return t, nil
 }
@@ -127,7 +138,7 @@ func (d *decoder) token() (json.Token, error) {
 func (d *decoder) expect(delim json.Delim, what string) error {
 	t, err := d.token()
 	if err == nil && t != delim {
-		err = fmt.Errorf("%w: %s: found %v where %v belongs", ErrFormat, what, t, delim)
+		err = invalid("%s: found %v where %v belongs", what, t, delim)
 	}
 	return err
 }
@@ -145,7 +156,7 @@ func (d *decoder) object(what string, field func(key string) error) error {
 		}
 		key, ok := t.(string)
 		if !ok || seen[key] {
-			return fmt.Errorf("%w: %s: key %v is there twice or no string", ErrFormat, what, t)
+			return invalid("%s: key %v is there twice or no string", what, t)
 		}
 		seen[key] = true
 		if err := field(key); err != nil {
@@ -162,7 +173,7 @@ func (d *decoder) text(what string) (string, error) {
 	}
 	s, ok := t.(string)
 	if !ok {
-		return "", fmt.Errorf("%w: %s is %v, not a string", ErrFormat, what, t)
+		return "", invalid("%s is %v, not a string", what, t)
 	}
 	return s, nil
 }
@@ -190,7 +201,7 @@ func (d *decoder) counts(what string) ([]int64, error) {
 		number, _ := t.(json.Number)
 		v, err := strconv.ParseUint(number.String(), 10, 63)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s holds %v, not a whole number from 0", ErrFormat, what, t)
+			return nil, invalid("%s holds %v, not a whole number from 0", what, t)
 		}
 		out = append(out, int64(v))
 	}
@@ -214,7 +225,7 @@ func (d *decoder) tensor(name string) (Info, error) {
 		case "data_offsets":
 			offsets, err = d.counts(what + ": data_offsets")
 		default:
-			err = fmt.Errorf("%w: %s: unknown field %q", ErrFormat, what, key)
+			err = invalid("%s: unknown field %q", what, key)
 		}
 		return err
 	})
@@ -222,31 +233,31 @@ func (d *decoder) tensor(name string) (Info, error) {
 		return Info{}, err
 	}
 	if fields != 3 || len(offsets) != 2 || offsets[1] < offsets[0] {
-		return Info{}, fmt.Errorf("%w: %s needs dtype, shape and two ascending data_offsets", ErrFormat, what)
+		return Info{}, invalid("%s needs dtype, shape and two ascending data_offsets", what)
 	}
 	t.Offset, t.Bytes = offsets[0], offsets[1]-offsets[0]
 	size, err := t.DType.size(t.Shape)
 	if err != nil {
-		return Info{}, fmt.Errorf("%s: %w", what, err)
+		return Info{}, &errkind.Fault{Op: "safetensors: read", Subject: what, Err: err}
 	}
 	if size != t.Bytes {
-		return Info{}, fmt.Errorf("%w: %s is %s of shape %v, which is %d bytes, its data_offsets %v span %d", ErrFormat, what, t.DType, t.Shape, size, offsets, t.Bytes)
+		return Info{}, invalid("%s is %s of shape %v, which is %d bytes, its data_offsets %v span %d", what, t.DType, t.Shape, size, offsets, t.Bytes)
 	}
 	return t, nil
 }
 
-// Layout places tensors in the order in which they are written: larger element types first, so that all of them are
-// aligned, then by name.
+// Layout returns the tensors in the order in which they are written, with their places: larger
+// element types first, so that all values are aligned, and tensors of one type by name.
 func Layout(tensors []Spec) ([]Info, error) {
 	out := make([]Info, len(tensors))
 	seen := map[string]bool{}
 	for i, s := range tensors {
 		size, err := s.DType.size(s.Shape)
 		if err != nil {
-			return nil, fmt.Errorf("tensor %q: %w", s.Name, err)
+			return nil, &errkind.Fault{Op: "safetensors: lay out", Subject: fmt.Sprintf("tensor %q", s.Name), Err: err}
 		}
 		if s.Name == metadataKey || seen[s.Name] || !utf8.ValidString(s.Name) {
-			return nil, fmt.Errorf("%w: tensor name %q is there twice, reserved or not UTF-8", ErrFormat, s.Name)
+			return nil, invalid("tensor name %q is there twice, reserved or not UTF-8", s.Name)
 		}
 		seen[s.Name] = true
 		s.Shape = slices.Clone(s.Shape)
@@ -262,13 +273,14 @@ func Layout(tensors []Spec) ([]Info, error) {
 	for i := range out {
 		out[i].Offset = end
 		if end += out[i].Bytes; end < 0 {
-			return nil, fmt.Errorf("%w: the tensors have more bytes than can be counted", ErrFormat)
+			return nil, invalid("the tensors have more bytes than can be counted")
 		}
 	}
 	return out, nil
 }
 
-// appendHeader appends length and header, padded so that the data after it starts at a multiple of 8 bytes.
+// appendHeader appends length and header, padded so that the data after it starts at a multiple of
+// 8 bytes.
 func appendHeader(dst []byte, layout []Info, metadata map[string]string) ([]byte, error) {
 	start := len(dst)
 	dst = append(dst, make([]byte, lengthBytes)...)
@@ -277,7 +289,7 @@ func appendHeader(dst []byte, layout []Info, metadata map[string]string) ([]byte
 		dst = append(dst, `"`+metadataKey+`":{`...)
 		for i, key := range slices.Sorted(maps.Keys(metadata)) {
 			if !utf8.ValidString(key) || !utf8.ValidString(metadata[key]) {
-				return nil, fmt.Errorf("%w: metadata %q is not UTF-8", ErrFormat, key)
+				return nil, invalid("metadata %q is not UTF-8", key)
 			}
 			if i > 0 {
 				dst = append(dst, ',')
@@ -312,7 +324,8 @@ func appendHeader(dst []byte, layout []Info, metadata map[string]string) ([]byte
 	}
 	length := len(dst) - start - lengthBytes
 	if length > MaxHeaderBytes {
-		return nil, fmt.Errorf("%w: a header of %d bytes, at most %d are allowed: use fewer or shorter names, or several files", ErrFormat, length, MaxHeaderBytes)
+		return nil, &errkind.Fault{Match: ErrFormat, Reason: fmt.Sprintf("a header of %d bytes, at most %d are allowed", length, MaxHeaderBytes),
+			Hint: "use fewer or shorter names, or several files"}
 	}
 	binary.LittleEndian.PutUint64(dst[start:], uint64(length))
 	return dst, nil

@@ -3,14 +3,13 @@ package safetensors
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"maps"
 	"os"
 	"slices"
 )
 
-// File is an open safetensors file. Any number of goroutines may use it, but for Close.
+// File is an open safetensors file. Any number of goroutines may use it, except for Close.
 type File struct {
 	src      io.ReaderAt
 	closer   io.Closer
@@ -24,26 +23,26 @@ type File struct {
 func Open(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("safetensors: %w", err)
+		return nil, doing("open", "", err)
 	}
 	info, err := f.Stat()
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("safetensors: %w", err)
+		return nil, doing("open", "", err)
 	}
 	out, err := New(f, info.Size())
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("safetensors: %s: %w", path, err)
+		return nil, doing("open", path, err)
 	}
 	out.closer = f
 	return out, nil
 }
 
-// New reads the header of a file of size bytes. Closing the result does not close src.
+// New reads the header of a file of size bytes. Close of the result does not close src.
 func New(src io.ReaderAt, size int64) (*File, error) {
 	if size < lengthBytes {
-		return nil, fmt.Errorf("%w: %d bytes are too few for a file", ErrFormat, size)
+		return nil, invalid("%d bytes are too few for a file", size)
 	}
 	var length [lengthBytes]byte
 	if err := readFull(src, length[:], 0); err != nil {
@@ -51,10 +50,10 @@ func New(src io.ReaderAt, size int64) (*File, error) {
 	}
 	n := binary.LittleEndian.Uint64(length[:])
 	if n > MaxHeaderBytes {
-		return nil, fmt.Errorf("%w: a header of %d bytes, at most %d are allowed", ErrFormat, n, MaxHeaderBytes)
+		return nil, invalid("a header of %d bytes, at most %d are allowed", n, MaxHeaderBytes)
 	}
 	if int64(n) > size-lengthBytes {
-		return nil, fmt.Errorf("%w: a header of %d bytes in a file of %d", ErrFormat, n, size)
+		return nil, invalid("a header of %d bytes in a file of %d", n, size)
 	}
 	header := make([]byte, n)
 	if err := readFull(src, header, lengthBytes); err != nil {
@@ -72,7 +71,7 @@ func New(src io.ReaderAt, size int64) (*File, error) {
 	return f, nil
 }
 
-// Parse reads a file that is in memory. Tensors read from it later are copies.
+// Parse reads the header of a file that is in memory. Read copies its tensors.
 func Parse(file []byte) (*File, error) { return New(bytes.NewReader(file), int64(len(file))) }
 
 // readFull reads all of p; a source that is shorter than it was said to be is an invalid file.
@@ -82,9 +81,9 @@ func readFull(src io.ReaderAt, p []byte, at int64) error {
 		return nil
 	}
 	if err == io.EOF {
-		return fmt.Errorf("%w: the file ends at byte %d, before its end", ErrFormat, at+int64(n))
+		return invalid("the file ends at byte %d, before its end", at+int64(n))
 	}
-	return fmt.Errorf("safetensors: %w", err)
+	return doing("read", "", err)
 }
 
 // Tensors lists the tensors in the order of their data.
@@ -107,19 +106,19 @@ func (f *File) Tensor(name string) (Info, bool) {
 	return t, true
 }
 
-// Metadata is a copy of the file's metadata, nil if it has none.
+// Metadata returns a copy of the file's metadata, and nil if it has none.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
 
-// ReadAt fills p with the bytes of a tensor from an offset within it. A range that is not in the tensor is an error that
-// matches [ErrFormat]; nothing is read then.
+// ReadAt fills p with the bytes of a tensor, from an offset within the tensor. If the range is not
+// in the tensor, it reads nothing and the error matches [ErrFormat].
 func (f *File) ReadAt(name string, p []byte, offset int64) error {
 	i, ok := f.byName[name]
 	if !ok {
-		return fmt.Errorf("%w: no tensor %q", ErrFormat, name)
+		return invalid("no tensor %q", name)
 	}
 	t := f.tensors[i]
 	if offset < 0 || offset > t.Bytes || int64(len(p)) > t.Bytes-offset {
-		return fmt.Errorf("%w: no bytes %d to %d in tensor %q of %d", ErrFormat, offset, offset+int64(len(p)), name, t.Bytes)
+		return invalid("no bytes %d to %d in tensor %q of %d", offset, offset+int64(len(p)), name, t.Bytes)
 	}
 	if len(p) == 0 {
 		return nil
@@ -127,18 +126,18 @@ func (f *File) ReadAt(name string, p []byte, offset int64) error {
 	return readFull(f.src, p, f.base+t.Offset+offset)
 }
 
-// Read returns all bytes of a tensor. They take as much memory as the header says; its size was checked against the
-// file's.
+// Read returns all bytes of a tensor. They take as much memory as the header says, which [New] has
+// compared with the size of the file.
 func (f *File) Read(name string) ([]byte, error) {
 	t, ok := f.Tensor(name)
 	if !ok {
-		return nil, fmt.Errorf("%w: no tensor %q", ErrFormat, name)
+		return nil, invalid("no tensor %q", name)
 	}
 	p := make([]byte, t.Bytes)
 	return p, f.ReadAt(name, p, 0)
 }
 
-// Close closes what Open opened. A second call does nothing.
+// Close closes the file of [Open]. A second call does nothing.
 func (f *File) Close() error {
 	if f.closer == nil {
 		return nil

@@ -73,8 +73,8 @@ func TestFileOfTheOfficialPackageIsRead(t *testing.T) {
 }
 
 func TestWrittenFileIsByteIdenticalToTheOfficialOne(t *testing.T) {
-	// These are the bytes that safetensors 0.8.0 writes for the same tensors. Its order differs from Layout's only between
-	// types of the same size.
+	// These are the bytes that safetensors 0.8.0 writes for the same tensors. Its order differs
+	// from Layout's only between types of the same size.
 	tensors := []Spec{{"b", U8, []int64{2}}, {"a", F32, []int64{1}}, {"c", F32, nil}}
 	got := write(t, tensors, map[string]string{"z": "1"}, map[string][]byte{"a": {1, 2, 3, 4}, "b": {5, 6}, "c": {7, 8, 9, 10}})
 	header := `{"__metadata__":{"z":"1"},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"c":{"dtype":"F32","shape":[],"data_offsets":[4,8]},"b":{"dtype":"U8","shape":[2],"data_offsets":[8,10]}}`
@@ -321,8 +321,8 @@ func TestFileAppearsCompleteOrNotAtAll(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestOfficialPackageReadsOurFile needs Python with safetensors and numpy, as make test-python has them:
-// TPUSTRATEGY_PYTHON names another interpreter.
+// TestOfficialPackageReadsOurFile needs Python with safetensors and numpy, as make test-python has
+// them: TPUSTRATEGY_PYTHON names another interpreter.
 func TestOfficialPackageReadsOurFile(t *testing.T) {
 	if os.Getenv("TPUSTRATEGY_PYTHON_TESTS") != "1" {
 		t.Skip("TPUSTRATEGY_PYTHON_TESTS=1 runs this test")

@@ -20,9 +20,10 @@ type Writer struct {
 	err    error
 }
 
-// NewWriter writes the header for the given tensors and metadata. The data follows in the order of [Layout], by calls of
-// Write, and Finish checks that it is complete. Dtypes, shapes and names that the format does not have, and headers that
-// are too long, match [ErrFormat].
+// NewWriter writes the header of the given tensors and metadata. Write the data after it, in the
+// order of [Layout], and call Finish, which checks that the data is complete. The errors of dtypes,
+// shapes and names that the format does not have, and of a header that is too long, match
+// [ErrFormat].
 func NewWriter(w io.Writer, tensors []Spec, metadata map[string]string) (*Writer, error) {
 	layout, err := Layout(tensors)
 	if err != nil {
@@ -33,13 +34,14 @@ func NewWriter(w io.Writer, tensors []Spec, metadata map[string]string) (*Writer
 		return nil, err
 	}
 	if _, err := w.Write(header); err != nil {
-		return nil, fmt.Errorf("safetensors: %w", err)
+		return nil, doing("write", "header", err)
 	}
 	return &Writer{w: w, layout: layout}, nil
 }
 
-// Write appends bytes to a tensor, which may come in any number of pieces. Tensors come in the order of [Layout], those of
-// no bytes left out or not. A failed write ends the file: later calls return its error.
+// Write appends bytes to a tensor. The bytes of a tensor may come in any number of pieces. The
+// tensors come in the order of [Layout]; a tensor of no bytes may be left out. After a failed write
+// all later calls return its error.
 func (w *Writer) Write(name string, p []byte) error {
 	if w.err != nil {
 		return w.err
@@ -48,19 +50,19 @@ func (w *Writer) Write(name string, p []byte) error {
 		w.next, w.done = w.next+1, 0
 	}
 	if w.next >= len(w.layout) {
-		return fmt.Errorf("%w: tensor %q written after the last one, or out of order", ErrFormat, name)
+		return invalid("tensor %q written after the last one, or out of order", name)
 	}
 	t := w.layout[w.next]
 	if t.Name != name {
-		return fmt.Errorf("%w: tensor %q written out of order: %q comes next, at byte %d of %d", ErrFormat, name, t.Name, w.done, t.Bytes)
+		return invalid("tensor %q written out of order: %q comes next, at byte %d of %d", name, t.Name, w.done, t.Bytes)
 	}
 	if int64(len(p)) > t.Bytes-w.done {
-		return fmt.Errorf("%w: tensor %q has %d bytes, more were written", ErrFormat, name, t.Bytes)
+		return invalid("tensor %q has %d bytes, more were written", name, t.Bytes)
 	}
 	n, err := w.w.Write(p)
 	w.done += int64(n)
 	if err != nil {
-		w.err = fmt.Errorf("safetensors: tensor %q: %w", name, err)
+		w.err = doing("write", fmt.Sprintf("tensor %q", name), err)
 	}
 	return w.err
 }
@@ -78,12 +80,13 @@ func (w *Writer) Finish() error {
 	}
 	if w.next < len(w.layout) {
 		t := w.layout[w.next]
-		return fmt.Errorf("%w: tensor %q has %d of its %d bytes", ErrFormat, t.Name, w.done, t.Bytes)
+		return invalid("tensor %q has %d of its %d bytes", t.Name, w.done, t.Bytes)
 	}
 	return nil
 }
 
-// FileWriter writes a file that appears under its path when it is complete. One goroutine uses it at a time.
+// FileWriter writes a file that appears under its path when it is complete. One goroutine uses it
+// at a time.
 type FileWriter struct {
 	*Writer
 	path string
@@ -91,11 +94,12 @@ type FileWriter struct {
 	buf  *bufio.Writer
 }
 
-// Create begins a file beside path under a temporary name. Commit puts it in place, Close without Commit removes it.
+// Create makes a file beside path, under a temporary name. Commit puts the file in place; Close
+// without Commit removes it.
 func Create(path string, tensors []Spec, metadata map[string]string) (*FileWriter, error) {
 	tmp, err := createTemp(path)
 	if err != nil {
-		return nil, fmt.Errorf("safetensors: %w", err)
+		return nil, doing("create", "", err)
 	}
 	f := &FileWriter{path: path, tmp: tmp, buf: bufio.NewWriterSize(tmp, 1<<20)}
 	if f.Writer, err = NewWriter(f.buf, tensors, metadata); err != nil {
@@ -120,11 +124,12 @@ func createTemp(path string) (*os.File, error) {
 	}
 }
 
-// Commit checks that the file is complete, brings it to the disk and renames it to its path, replacing what was there.
-// After an error the path is as before, and Close has still to be called.
+// Commit checks that the file is complete, brings it to the disk and renames it to its path, where
+// it replaces an earlier file. After an error the path is unchanged, and the caller still has to
+// call Close.
 func (f *FileWriter) Commit() error {
 	if f.tmp == nil {
-		return fmt.Errorf("safetensors: commit %s: %w", f.path, os.ErrClosed)
+		return doing("commit", f.path, os.ErrClosed)
 	}
 	if err := f.Finish(); err != nil {
 		return err
@@ -140,7 +145,7 @@ func (f *FileWriter) Commit() error {
 		err = os.Rename(f.tmp.Name(), f.path)
 	}
 	if err != nil {
-		return fmt.Errorf("safetensors: %w", err)
+		return doing("commit", f.path, err)
 	}
 	f.tmp = nil
 	return syncDir(filepath.Dir(f.path))
@@ -150,16 +155,16 @@ func (f *FileWriter) Commit() error {
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("safetensors: %w", err)
+		return doing("sync", "", err)
 	}
 	defer dir.Close()
 	if err := dir.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return fmt.Errorf("safetensors: %w", err)
+		return doing("sync", "", err)
 	}
 	return nil
 }
 
-// Close removes the file if it was not committed. It may be called after Commit, and twice.
+// Close removes the file if it was not committed. After Commit, or a second time, it does nothing.
 func (f *FileWriter) Close() error {
 	if f.tmp == nil {
 		return nil
