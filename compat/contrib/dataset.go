@@ -10,21 +10,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// PerDeviceDataset is a dataset whose elements are dealt to the towers. It is
-// immutable and safe for concurrent use.
+// PerDeviceDataset deals the elements of a dataset to the towers. It is immutable and safe for
+// concurrent use.
 type PerDeviceDataset struct {
 	d  *DistributionStrategy
 	ds input.Dataset
 }
 
-// DistributeDataset deals the elements of the dataset that fn returns to the towers:
-// each step gives a tower one element, whole. A dataset to be trained on is therefore
-// batched for one tower. Elements at the end that do not suffice for all towers are
-// dropped.
+// DistributeDataset deals the elements of the dataset that fn returns to the towers, as
+// TensorFlow's distribute_dataset does: each step gives a tower one element, whole. Batch a dataset
+// for one tower to train on it. Elements at the end that do not suffice for all towers are dropped.
 //
-// An invalid dataset is of kind ValueError, a panic of fn a *[strategy.PanicError].
-// With several processes the error matches errors.ErrUnsupported: use
-// input.FromFunction and TPUStrategy.Iterate.
+// An invalid dataset is an error of kind ValueError, a panic of fn a *[strategy.PanicError]. With
+// several processes the error matches errors.ErrUnsupported: use input.FromFunction and
+// TPUStrategy.Iterate.
 func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() (input.Dataset, error)) (*PerDeviceDataset, error) {
 	if err := d.requireCross(ctx, "distribute dataset"); err != nil {
 		return nil, err
@@ -55,14 +54,14 @@ func called(fn func() (input.Dataset, error)) (ds input.Dataset, err error) {
 	return fn()
 }
 
-// MakeOneShotIterator starts a pass over the dataset.
+// MakeOneShotIterator starts a pass over the dataset: TensorFlow's make_one_shot_iterator.
 func (p *PerDeviceDataset) MakeOneShotIterator(ctx context.Context) (*Iterator, error) {
 	it := p.MakeInitializableIterator()
 	return it, it.Initialize(ctx)
 }
 
-// MakeInitializableIterator returns an iterator that starts a pass with each
-// Initialize.
+// MakeInitializableIterator returns an iterator that starts a pass with each Initialize:
+// TensorFlow's make_initializable_iterator.
 func (p *PerDeviceDataset) MakeInitializableIterator() *Iterator {
 	return &Iterator{d: p.d, ds: p.ds}
 }
@@ -77,7 +76,7 @@ type Iterator struct {
 	expired bool
 }
 
-// Initialize starts from the beginning.
+// Initialize starts a pass from the beginning of the dataset.
 func (it *Iterator) Initialize(ctx context.Context) error {
 	if err := eager(ctx, "initialize"); err != nil {
 		return err
@@ -94,9 +93,9 @@ func (it *Iterator) Initialize(ctx context.Context) error {
 	return nil
 }
 
-// GetNext returns an element for each tower: a nest like the dataset's with a
-// [PerDevice] at each leaf, which is the caller's. At the end, and where fewer
-// elements than towers are left, it is io.EOF. Before Initialize the error is of kind
+// GetNext returns an element for each tower, as TensorFlow's get_next does: a nest like the
+// dataset's with a [PerDevice] at each leaf, which the caller closes. The error is io.EOF at the
+// end, and where fewer elements than towers are left. Before Initialize the error is of kind
 // RuntimeError.
 func (it *Iterator) GetNext(ctx context.Context) (any, error) {
 	if err := it.d.requireCross(ctx, "next"); err != nil {

@@ -7,9 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Error says what is wrong with a value, a variable or an argument. Calls in the
-// wrong context are a *[strategy.ContextError], what belongs to another strategy is
-// a *[strategy.StrategyError].
+// Error reports what is wrong with a value, a variable or an argument. A call in the wrong context
+// is a *[strategy.ContextError]; a value of another strategy is a *[strategy.StrategyError].
 type Error struct {
 	// Op is the call, such as "reduce".
 	Op string
@@ -27,7 +26,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Kind is the exception that TensorFlow 1.9 raises for the same mistake.
+// Kind returns the exception that TensorFlow 1.9 raises for the same mistake.
 func (e *Error) Kind() strategy.Kind { return e.Class }
 
 func fault(kind strategy.Kind, op, hint, reason string, args ...any) *Error {

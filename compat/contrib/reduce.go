@@ -22,15 +22,15 @@ func reduceOp(op, method string) (strategy.ReduceOp, error) {
 	return 0, fault(strategy.AssertionError, op, `use "sum" or "mean"`, "method %q", method)
 }
 
-// Reduce combines a value over the towers, by "sum" or "mean"; the result is on every
-// tower and the caller's. Without a destination it is where value is; with one, which
-// has to be the strategy's, it is there.
+// Reduce combines a value over the towers by "sum" or "mean", as DistributionStrategy.reduce does;
+// the result is on every tower, and the caller closes it. A destination has to be the strategy's;
+// without a destination the result is where value is.
 //
-// To one or some of the worker devices, it is on these alone; to several destinations
-// it is everywhere.
+// To one or some of the worker devices, the result is on these devices alone; to several
+// destinations it is everywhere.
 //
-// value is a [PerDevice] or a tower-local variable, otherwise the error is of kind
-// AssertionError; with a single tower a host value will do.
+// value is a [PerDevice] or a tower-local variable, otherwise the error is of kind AssertionError;
+// with a single tower value may be a host value.
 func (d *DistributionStrategy) Reduce(ctx context.Context, method string, value any, to ...strategy.Destination) (*Mirrored, error) {
 	if err := d.requireCross(ctx, "reduce"); err != nil {
 		return nil, err
@@ -114,14 +114,13 @@ func (d *DistributionStrategy) components(ctx context.Context, v *Variable) (str
 	return p, nil
 }
 
-// ReducePair is a value of BatchReduce and where it goes; nowhere in particular if To
-// is empty.
+// ReducePair is a value of BatchReduce and its destination; without a destination, To is empty.
 type ReducePair struct {
 	Value any
 	To    []strategy.Destination
 }
 
-// BatchReduce is Reduce of several values, in order.
+// BatchReduce reduces several values, in order, each as Reduce does: TensorFlow's batch_reduce.
 func (d *DistributionStrategy) BatchReduce(ctx context.Context, method string, pairs []ReducePair) ([]*Mirrored, error) {
 	if err := d.requireCross(ctx, "batch reduce"); err != nil {
 		return nil, err
@@ -142,8 +141,8 @@ func (d *DistributionStrategy) BatchReduce(ctx context.Context, method string, p
 	return results, nil
 }
 
-// FetchOptions say what Fetch copies. The zero value is the value as it is, from the
-// first tower.
+// FetchOptions say what Fetch copies. The zero value copies the value as it is, from the first
+// tower.
 type FetchOptions struct {
 	// Device names the worker device whose copy is read, if it has one.
 	Device string
@@ -152,9 +151,9 @@ type FetchOptions struct {
 	Function *strategy.Function
 }
 
-// Fetch copies a value to the host: that of a [Mirrored], or of a variable, whose
-// components are combined first if it is tower-local. Others are of kind
-// AssertionError. It waits for the value.
+// Fetch copies a value to the host and waits for it, as DistributionStrategy.fetch does: that of a
+// [Mirrored], or of a variable, whose components are combined first if it is tower-local. Another
+// value is an error of kind AssertionError.
 func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchOptions) (*tensors.Tensor, error) {
 	if err := d.requireCross(ctx, "fetch"); err != nil {
 		return nil, err

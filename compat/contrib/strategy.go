@@ -10,8 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// DistributionStrategy is the TensorFlow 1.9 face of a strategy. It is safe for
-// concurrent use.
+// DistributionStrategy gives a strategy the methods of TensorFlow 1.9's DistributionStrategy. It is
+// safe for concurrent use.
 type DistributionStrategy struct {
 	strategy *strategy.TPUStrategy
 
@@ -20,8 +20,8 @@ type DistributionStrategy struct {
 	names     map[string]bool
 }
 
-// New returns the face of a strategy, which stays the caller's to close. Two faces of
-// one strategy know nothing of each other's variables.
+// New returns the DistributionStrategy of a strategy, which stays the caller's to close. Two of one
+// strategy know nothing of each other's variables.
 func New(s *strategy.TPUStrategy) *DistributionStrategy {
 	return &DistributionStrategy{strategy: s, variables: map[*strategy.Variable]*Variable{}, names: map[string]bool{}}
 }
@@ -29,25 +29,26 @@ func New(s *strategy.TPUStrategy) *DistributionStrategy {
 // Strategy returns the strategy that does the work.
 func (d *DistributionStrategy) Strategy() *strategy.TPUStrategy { return d.strategy }
 
-// NumTowers returns the number of towers, today's replicas.
+// NumTowers returns the number of towers, TensorFlow's num_towers: the replicas of the strategy.
 func (d *DistributionStrategy) NumTowers() int { return d.strategy.NumReplicasInSync() }
 
-// IsSingleTower reports whether there is one tower: CallForEachTower then calls its
-// function once.
+// IsSingleTower reports whether there is one tower, TensorFlow's is_single_tower: CallForEachTower
+// then calls its function once.
 func (d *DistributionStrategy) IsSingleTower() bool { return d.NumTowers() == 1 }
 
-// WorkerDevices returns the towers' devices, in their order: the first logical device
-// of each.
+// WorkerDevices returns the towers' devices in the order of the towers, the first logical device of
+// each: TensorFlow's worker_devices.
 func (d *DistributionStrategy) WorkerDevices() []string {
 	return d.strategy.Extended().WorkerDevices(context.Background())
 }
 
-// ParameterDevices returns where variables live: the worker devices.
+// ParameterDevices returns where variables live: the worker devices. It is TensorFlow's
+// parameter_devices.
 func (d *DistributionStrategy) ParameterDevices() []string { return d.WorkerDevices() }
 
-// WorkerDeviceIndex returns each worker device's number, to be passed to
-// CallForEachTower, whose function then receives its own: a *[PerDevice], or the int 0
-// if there is a single tower.
+// WorkerDeviceIndex returns each worker device's number, TensorFlow's worker_device_index: a
+// *[PerDevice], or the int 0 if there is a single tower. Pass it to CallForEachTower, whose
+// function then receives the number of its own device.
 func (d *DistributionStrategy) WorkerDeviceIndex() any {
 	if d.IsSingleTower() {
 		return 0
@@ -59,15 +60,15 @@ func (d *DistributionStrategy) WorkerDeviceIndex() any {
 	return &PerDevice{perDevice{d, strategy.NewObjects(ids...)}}
 }
 
-// NonSlotDevices returns where state that belongs to no variable lives. The variables
-// do not matter.
+// NonSlotDevices returns where state that belongs to no variable lives: TensorFlow's
+// non_slot_devices. The variables do not matter.
 func (d *DistributionStrategy) NonSlotDevices(...*Variable) []string {
 	return d.strategy.Extended().NonSlotDevices()
 }
 
-// Scope returns ctx in the strategy's cross-tower context, which the methods of this
-// package want. Entering it inside the scope of another strategy is a
-// *[strategy.StrategyError], in a tower's code a *[strategy.ContextError].
+// Scope returns ctx in the strategy's cross-tower context, as DistributionStrategy.scope enters it;
+// the methods of this package want that context. In the scope of another strategy Scope fails with
+// a *[strategy.StrategyError], in a tower's code with a *[strategy.ContextError].
 func (d *DistributionStrategy) Scope(ctx context.Context) (context.Context, error) {
 	return d.strategy.Scope(ctx)
 }
@@ -109,8 +110,8 @@ func (d *DistributionStrategy) requireOwn(ctx context.Context, op string) error 
 
 type colocateKey struct{}
 
-// ColocateVarsWith returns a context in which new variables go where v is. ctx is of
-// the strategy's scope, cross-tower or a tower's.
+// ColocateVarsWith returns a context in which new variables go where v is: TensorFlow's
+// colocate_vars_with. ctx is of the strategy's scope, cross-tower or a tower's.
 func (d *DistributionStrategy) ColocateVarsWith(ctx context.Context, v *Variable) (context.Context, error) {
 	if err := d.requireOwn(ctx, "colocate"); err != nil {
 		return nil, err
@@ -134,13 +135,14 @@ func (d *DistributionStrategy) ColocateVarsWithDevices(ctx context.Context, devi
 	return ctx, nil
 }
 
-// Configure is for TensorFlow's sessions, of which there are none: its error matches
-// errors.ErrUnsupported.
+// Configure stands for DistributionStrategy.configure. There are no sessions to configure: its
+// error matches errors.ErrUnsupported.
 func (d *DistributionStrategy) Configure(any) error {
 	return fmt.Errorf("contrib: configure: there are no sessions: %w; set strategy.Options and the options of tpu/system", errors.ErrUnsupported)
 }
 
-// Group waits until every distributed value and variable of a nest is computed.
+// Group waits until every distributed value and variable of a nest is computed, as
+// DistributionStrategy.group does when it runs.
 func (d *DistributionStrategy) Group(ctx context.Context, value any) error {
 	if err := d.requireCross(ctx, "group"); err != nil {
 		return err
@@ -161,9 +163,9 @@ func (d *DistributionStrategy) Group(ctx context.Context, value any) error {
 	return d.strategy.Group(ctx, inner)
 }
 
-// Unwrap returns the list of the values that a value has for the towers, in their
-// order: *[strategy.Component]s of a tensor or a variable, objects of what is no
-// tensor. Anything else, nests too, is a list of itself.
+// Unwrap returns the list of the values that a value has for the towers, in their order, as
+// DistributionStrategy.unwrap does: *[strategy.Component]s of a tensor or a variable, and the
+// objects of a value that is no tensor. Anything else, nests too, comes back as a list of itself.
 func (d *DistributionStrategy) Unwrap(ctx context.Context, value any) ([]any, error) {
 	if err := d.requireCross(ctx, "unwrap"); err != nil {
 		return nil, err

@@ -6,23 +6,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Arithmetic is what a tower's code and an update compute with: element by element,
-// on the devices. Tensors are *[strategy.Component]s; numbers and host tensors will do
-// where one is expected. A Go number takes the other operand's dtype and may differ
-// from tower to tower; one that does not fit is an error, see
-// [strategy.EagerContext.Add]. Each call joins the towers.
+// Arithmetic has the operations of a tower's code and of an update: element by element, on the
+// devices. An operand is a *[strategy.Component], a number or a host tensor. A Go number takes the
+// other operand's dtype and may differ from tower to tower; a number that does not fit is an error,
+// see [strategy.EagerContext.Add]. Each call joins the towers.
 type Arithmetic struct{ rc *strategy.EagerContext }
 
-// Add is a + b.
+// Add returns a + b.
 func (a Arithmetic) Add(x, y any) (any, error) { return a.rc.Add(x, y) }
 
-// Sub is a - b.
+// Sub returns a - b.
 func (a Arithmetic) Sub(x, y any) (any, error) { return a.rc.Sub(x, y) }
 
-// Mul is a * b.
+// Mul returns a * b.
 func (a Arithmetic) Mul(x, y any) (any, error) { return a.rc.Mul(x, y) }
 
-// Div is a / b; integers truncate.
+// Div returns a / b; integers truncate.
 func (a Arithmetic) Div(x, y any) (any, error) { return a.rc.Div(x, y) }
 
 // Call runs a compiled function on all towers; see [strategy.EagerContext.Call].
@@ -30,8 +29,8 @@ func (a Arithmetic) Call(f *strategy.Function, args ...any) ([]any, error) {
 	return a.rc.Call(f, args...)
 }
 
-// TowerContext is what a tower's code sees of the strategy: tf.get_tower_context().
-// It is of use inside the function only, and not inside a merge call's.
+// TowerContext gives a tower's code its place in the strategy: TensorFlow's TowerContext. Use it
+// inside the function alone, and not inside a merge call.
 type TowerContext struct {
 	Arithmetic
 	d   *DistributionStrategy
@@ -47,7 +46,8 @@ type MergeFunc func(ctx context.Context, d *DistributionStrategy, args ...any) (
 
 type towerKey struct{}
 
-// TowerContextOf returns the tower's context that ctx belongs to, if any.
+// TowerContextOf returns the tower's context that ctx belongs to, if any: TensorFlow's
+// get_tower_context.
 func TowerContextOf(ctx context.Context) (*TowerContext, bool) {
 	if _, ok := strategy.ReplicaContextOf(ctx); !ok {
 		return nil, false
@@ -56,13 +56,13 @@ func TowerContextOf(ctx context.Context) (*TowerContext, bool) {
 	return tc, ok
 }
 
-// TowerID returns the tower's number, from 0.
+// TowerID returns the tower's number, from 0: TensorFlow's tower_id.
 func (tc *TowerContext) TowerID() int { return tc.rc.ReplicaIDInSyncGroup() }
 
 // NumTowers returns the number of towers.
 func (tc *TowerContext) NumTowers() int { return tc.d.NumTowers() }
 
-// IsSingleTower reports whether there is one tower.
+// IsSingleTower reports whether there is one tower: TensorFlow's is_single_tower.
 func (tc *TowerContext) IsSingleTower() bool { return tc.d.IsSingleTower() }
 
 // Device returns the name of the tower's device.
@@ -74,8 +74,8 @@ func (tc *TowerContext) DistributionStrategy() *DistributionStrategy { return tc
 // Context returns the context of the tower's code, for variables and for scopes.
 func (tc *TowerContext) Context() context.Context { return tc.ctx }
 
-// MergeCall joins the towers and runs fn once, in cross-tower context, with the
-// towers' arguments merged; its result is unwrapped and given back to each. All towers
+// MergeCall joins the towers and runs fn once, in cross-tower context, with the towers' arguments
+// merged: TensorFlow's merge_call. The result is unwrapped and given back to each tower. All towers
 // make the same calls, otherwise each receives a *[strategy.JoinError].
 func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 	d := tc.d
@@ -96,16 +96,16 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 	}, inner...)
 }
 
-// CallForEachTower runs fn once for each tower. PerDevice and Mirrored values among
-// the nests args are unwrapped, a tower receiving its own; all else is passed whole.
-// The results are merged: what is the same object on every tower stays it, the
-// components of one value become that value, all else becomes a [PerDevice].
+// CallForEachTower runs fn once for each tower: TensorFlow's call_for_each_tower. PerDevice and
+// Mirrored values among the nests args are unwrapped, so that a tower receives its own; all else is
+// passed whole. The results are merged: an object that is the same on every tower stays as it is,
+// the components of one value become that value, and all else becomes a [PerDevice].
 //
-// The towers run in turn, each until it joins the others; there is no option to run
-// them concurrently.
+// The towers run in turn, each until it joins the others; there is no option to run them
+// concurrently.
 //
-// Errors: fn's own; *[strategy.PanicError]; *[strategy.JoinError]; a
-// *[strategy.Error] of kind AssertionError for results of different structure.
+// Errors are fn's own; a *[strategy.PanicError]; a *[strategy.JoinError]; and a *[strategy.Error]
+// of kind AssertionError for results of different structure.
 func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFunc, args ...any) (any, error) {
 	if err := d.requireCross(ctx, "call for each tower"); err != nil {
 		return nil, err

@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// UpdateContext is what an update's function sees: one component of the variable, on
-// its device. It is of use inside the function only.
+// UpdateContext gives the function of an update one component of the variable, on its device. Use
+// it inside the function alone.
 type UpdateContext struct {
 	Arithmetic
 	d        *DistributionStrategy
@@ -69,9 +69,10 @@ func (u *UpdateContext) none(op string) error {
 	return fault(strategy.ValueError, op, "use Update", "a non-slot update has no variable")
 }
 
-// Update runs fn on each component of the variable. The arguments have to be mirrored:
-// a [PerDevice] among the nests that may differ between the towers is of kind TypeError. They are unwrapped, a component
-// receiving its own. The results are merged as CallForEachTower merges.
+// Update runs fn on each component of the variable, as DistributionStrategy.update does. The
+// arguments have to be mirrored: a [PerDevice] among the nests that may differ between the towers
+// is an error of kind TypeError. Arguments are unwrapped, so that a component receives its own. The
+// results are merged as CallForEachTower merges.
 func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn UpdateFunc, args ...any) (any, error) {
 	if err := d.requireCross(ctx, "update"); err != nil {
 		return nil, err
@@ -94,9 +95,9 @@ func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn Updat
 	return d.wrap(op, result)
 }
 
-// UpdateNonSlot runs fn on the devices that NonSlotDevices gives, with mirrored
-// arguments as they are: once, on the first host, or once for each device if the
-// strategy has MirroredStrategy's semantics. No variable is written there.
+// UpdateNonSlot runs fn on the devices that NonSlotDevices gives, with mirrored arguments as they
+// are: TensorFlow's update_non_slot. It runs once, on the first host, or once for each device if
+// the strategy has MirroredStrategy's semantics. fn writes no variable.
 func (d *DistributionStrategy) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any, error) {
 	const op = "update non-slot"
 	if err := d.requireCross(ctx, op); err != nil {

@@ -166,8 +166,9 @@ func (d *DistributionStrategy) wrapAll(op string, args []any) ([]any, error) {
 	return out, nil
 }
 
-// Broadcast copies a host value, or one tower's tensor, to all towers. A destination
-// has to be the strategy's; the value is on every tower in any case.
+// Broadcast copies a host value, or one tower's tensor, to all towers, as
+// DistributionStrategy.broadcast does. A destination has to be the strategy's; the value is on
+// every tower in any case.
 func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...strategy.Destination) (*Mirrored, error) {
 	if err := d.requireCross(ctx, "broadcast"); err != nil {
 		return nil, err
@@ -201,8 +202,8 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...s
 	return &Mirrored{perDevice{d, m}}, nil
 }
 
-// To is where a variable or a value is, as the destination of a reduction or a
-// broadcast. [strategy.ToDevices] names devices.
+// To returns where a variable or a value is, as the destination of a reduction or a broadcast.
+// [strategy.ToDevices] names devices.
 func To[T *Variable | *PerDevice | *Mirrored](x T) strategy.Destination {
 	switch x := any(x).(type) {
 	case *Variable:

@@ -10,10 +10,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Variable is a variable with a component for each tower. A mirrored one's components
-// are equal; they are written in an update. A tower-local one's are the towers' own;
-// each is written in its tower's code, and they are combined where they are read
-// across towers, fetched or saved. Its methods are safe for concurrent use.
+// Variable has a component for each tower. The components of a mirrored variable are equal; they
+// are written in an update. The components of a tower-local variable are the towers' own; each is
+// written in its tower's code, and they are combined where the variable is read across towers,
+// fetched or saved. Its methods are safe for concurrent use.
 type Variable struct {
 	d     *DistributionStrategy
 	inner *strategy.Variable
@@ -34,10 +34,10 @@ func (d *DistributionStrategy) variable(inner *strategy.Variable) *Variable {
 
 type localKey struct{}
 
-// TowerLocalVarScope returns a context in which GetVariable makes tower-local
-// variables: not trainable, one component for each tower, combined by the reduce
-// method, "sum" or "mean", where they are read across towers. ctx is of the
-// strategy's scope, cross-tower or a tower's.
+// TowerLocalVarScope returns a context in which GetVariable makes tower-local variables:
+// TensorFlow's tower_local_var_scope. They are not trainable, have one component for each tower,
+// and are combined by the reduce method, "sum" or "mean", where they are read across towers. ctx is
+// of the strategy's scope, cross-tower or a tower's.
 func (d *DistributionStrategy) TowerLocalVarScope(ctx context.Context, reduceMethod string) (context.Context, error) {
 	if err := d.requireOwn(ctx, "tower-local scope"); err != nil {
 		return nil, err
@@ -49,10 +49,9 @@ func (d *DistributionStrategy) TowerLocalVarScope(ctx context.Context, reduceMet
 }
 
 // GetVariable makes a variable, mirrored or, inside TowerLocalVarScope, tower-local:
-// tf.get_variable inside the scope. All components have the same first value: initial,
-// a host value or a func() any that returns one, which is called once. In a tower's
-// code it joins the towers, which all make the variable and get the same one, with
-// the first tower's value.
+// tf.get_variable inside the scope. All components have the same first value: initial, a host value
+// or a func() any that returns one, which is called once. In a tower's code it joins the towers,
+// which all make the variable and get the same one, with the first tower's value.
 //
 // A name is given once, otherwise the error is of kind ValueError.
 func (d *DistributionStrategy) GetVariable(ctx context.Context, name string, initial any) (*Variable, error) {
@@ -163,9 +162,9 @@ func (d *DistributionStrategy) componentOps(ctx context.Context) (*strategy.Eage
 	return u.rc, true
 }
 
-// Assign writes the component and returns its new value. A mirrored variable is
-// written in an update, with equal values on all towers; a tower-local one in a
-// tower's code. Elsewhere it is a *[strategy.ContextError].
+// Assign writes the component and returns its new value, as TensorFlow's assign does. A mirrored
+// variable is written in an update, with equal values on all towers; a tower-local variable in a
+// tower's code. Elsewhere the error is a *[strategy.ContextError].
 func (v *Variable) Assign(ctx context.Context, x any) (any, error) {
 	return v.write(ctx, "assign", (*strategy.EagerContext).Assign, x)
 }
@@ -205,10 +204,9 @@ func (v *Variable) write(ctx context.Context, name string, write func(*strategy.
 // tower-local one's components combined.
 func (v *Variable) Save(ctx context.Context) (*tensors.Tensor, error) { return v.inner.SaveValue(ctx) }
 
-// Restore writes a checkpoint's value to all components. That of a tower-local
-// variable that is summed is multiplied by 1/towers first, in its own dtype, so that a
-// read gives it back up to rounding; an integer cannot be multiplied by a fraction,
-// and the error is of kind TypeError.
+// Restore writes a checkpoint's value to all components. The value of a tower-local variable that
+// is summed is multiplied by 1/towers first, in its own dtype, so that a read gives it back up to
+// rounding; an integer cannot be multiplied by a fraction, and the error is of kind TypeError.
 func (v *Variable) Restore(ctx context.Context, saved *tensors.Tensor) error {
 	if v.ReduceMethod() != "sum" {
 		return v.inner.RestoreValue(ctx, saved)

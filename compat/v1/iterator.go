@@ -8,14 +8,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// ModeError is a replication mode that an input function cannot have.
+// ModeError reports a replication mode that an input function cannot have.
 type ModeError struct{ Mode input.Replication }
 
 func (e *ModeError) Error() string {
 	return fmt.Sprintf("v1: input replication mode not supported: %s; use input.PerWorker", e.Mode)
 }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (e *ModeError) Kind() strategy.Kind { return strategy.ValueError }
 
 // InputIterator gives input for the replicas, on the devices. One goroutine uses it at
@@ -28,18 +28,19 @@ type InputIterator struct {
 
 var _ strategy.StepIterator = (*InputIterator)(nil)
 
-// MakeDatasetIterator divides a dataset, which is batched with the global batch size,
-// evenly among the replicas, and returns an initialized iterator over it. Errors are
-// those of [input.Distribute].
+// MakeDatasetIterator divides a dataset, which is batched with the global batch size, evenly among
+// the replicas, and returns an initialized iterator over it: TensorFlow's make_dataset_iterator.
+// Errors are those of [input.Distribute].
 //
 // Deprecated: use [input.Distribute] and [strategy.TPUStrategy.Iterate].
 func (s *Strategy) MakeDatasetIterator(ctx context.Context, ds input.Dataset) (*InputIterator, error) {
 	return s.iterator(ctx, func(opts input.Options) (*input.Distributed, error) { return input.Distribute(ds, opts) })
 }
 
-// MakeInputFnIterator calls fn once for this worker, whose replicas each take an
-// element of the dataset that it returns, and returns an initialized iterator. The
-// mode has to be input.PerWorker: otherwise the error is a *[ModeError].
+// MakeInputFnIterator calls fn once for this process, whose replicas each take an element of the
+// dataset that it returns, and returns an initialized iterator: TensorFlow's
+// make_input_fn_iterator. The mode has to be input.PerWorker: otherwise the error is a
+// *[ModeError].
 //
 // Deprecated: use [input.FromFunction] and [strategy.TPUStrategy.Iterate].
 func (s *Strategy) MakeInputFnIterator(ctx context.Context, fn func(input.Context) (input.Dataset, error), mode input.Replication) (*InputIterator, error) {
@@ -91,9 +92,9 @@ func (it *InputIterator) Initialize(ctx context.Context) error {
 	return err
 }
 
-// GetNext returns the next element: a nest like the dataset's with a
-// *[strategy.PerReplica] at each leaf. The end is io.EOF. It belongs outside the
-// replicas' code: inside it is a ValueError.
+// GetNext returns the next element: a nest like the dataset's with a *[strategy.PerReplica] at each
+// leaf. At the end the error is io.EOF. A call inside the replicas' code is an error of kind
+// ValueError.
 func (it *InputIterator) GetNext(ctx context.Context) (any, error) {
 	if err := eager(ctx, "next"); err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func (it *InputIterator) GetNext(ctx context.Context) (any, error) {
 	return it.it.Next(ctx)
 }
 
-// Next is GetNext, for RunStepsOnIterator.
+// Next returns the next element, as GetNext does; RunStepsOnIterator calls it.
 func (it *InputIterator) Next(ctx context.Context) (any, error) { return it.GetNext(ctx) }
 
 // Close releases the input. Initialize opens it again.

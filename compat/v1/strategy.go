@@ -9,43 +9,43 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Options configure the face. The zero value is a strategy without a cluster.
+// Options configure a Strategy. With the zero value it has no cluster.
 type Options struct {
 	// Cluster is the addresses of each job's tasks, as a cluster resolver gives them:
 	// what UpdateConfigProto puts into a session's configuration.
 	Cluster map[string][]string
 }
 
-// Strategy is tf.compat.v1.distribute.Strategy. It is safe for concurrent use.
+// Strategy gives a strategy the methods of tf.compat.v1.distribute.Strategy. It is safe for
+// concurrent use.
 type Strategy struct {
 	*strategy.TPUStrategy
 	cluster map[string][]string
 }
 
-// New returns the face of a strategy, which stays the caller's to close.
+// New returns the compat.v1 Strategy of a strategy, which stays the caller's to close.
 func New(s *strategy.TPUStrategy, opts Options) *Strategy {
 	return &Strategy{TPUStrategy: s, cluster: cloneCluster(opts.Cluster)}
 }
 
-// Extended is tf.compat.v1.distribute.StrategyExtended.
+// Extended has the methods of tf.compat.v1.distribute.StrategyExtended.
 type Extended struct{ *strategy.Extended }
 
 // Extended returns the strategy's extended contract.
 func (s *Strategy) Extended() *Extended { return &Extended{s.TPUStrategy.Extended()} }
 
-// Reduce combines a value over the replicas, as [strategy.TPUStrategy.ReduceNest] does:
-// the axis, which compat.v1 gives the default None, is left out or is some.
+// Reduce combines a value over the replicas, as Strategy.reduce of compat.v1 and
+// [strategy.TPUStrategy.ReduceNest] do. Leave the axis out where compat.v1 has None.
 func (s *Strategy) Reduce(ctx context.Context, op strategy.ReduceOp, value any, axes ...int) (any, error) {
 	return s.ReduceNest(ctx, op, value, axes...)
 }
 
-// ExperimentalRun runs fn once for each replica with its part of the iterator's next
-// element as the one argument, or with none if the iterator is nil. The end of the
-// input is io.EOF.
+// ExperimentalRun runs fn once for each replica with its part of the iterator's next element as the
+// one argument, or with none if the iterator is nil: TensorFlow's experimental_run. At the end of
+// the input the error is io.EOF.
 //
-// Deprecated: take the input from the iterator and use
-// [strategy.Extended.CallForEachReplica], or [strategy.TPUStrategy.Run] with a
-// compiled function.
+// Deprecated: take the input from the iterator and use [strategy.Extended.CallForEachReplica], or
+// [strategy.TPUStrategy.Run] with a compiled function.
 func (s *Strategy) ExperimentalRun(ctx context.Context, fn strategy.ReplicaFunc, it *InputIterator) (any, error) {
 	if it == nil {
 		return s.Extended().CallForEachReplica(ctx, fn)
@@ -57,29 +57,32 @@ func (s *Strategy) ExperimentalRun(ctx context.Context, fn strategy.ReplicaFunc,
 	return s.Extended().CallForEachReplica(ctx, fn, next)
 }
 
-// ExperimentalRunV2 is the name that run had before TensorFlow 2.2.
+// ExperimentalRunV2 runs fn once for each replica: TensorFlow's experimental_run_v2, the name that
+// Strategy.run had before TensorFlow 2.2.
 //
-// Deprecated: use [strategy.Extended.CallForEachReplica], or
-// [strategy.TPUStrategy.Run] with a compiled function.
+// Deprecated: use [strategy.Extended.CallForEachReplica], or [strategy.TPUStrategy.Run] with a
+// compiled function.
 func (s *Strategy) ExperimentalRunV2(ctx context.Context, fn strategy.ReplicaFunc, args ...any) (any, error) {
 	return s.Extended().CallForEachReplica(ctx, fn, args...)
 }
 
-// Unwrap is the name that experimental_local_results had.
+// Unwrap returns the values of a nest for this process's replicas: Strategy.unwrap, the name that
+// experimental_local_results had.
 //
 // Deprecated: use [strategy.TPUStrategy.LocalResultsOf].
 func (s *Strategy) Unwrap(value any) ([]any, error) { return s.LocalResultsOf(value) }
 
-// ExperimentalMakeNumpyDataset makes a dataset of host arrays, in cross-replica
-// context; see [strategy.Extended.MakeNumpyDataset].
+// ExperimentalMakeNumpyDataset makes a dataset of host arrays, in cross-replica context:
+// TensorFlow's experimental_make_numpy_dataset. See [strategy.Extended.MakeNumpyDataset].
 //
 // Deprecated: use input.FromSlices.
 func (s *Strategy) ExperimentalMakeNumpyDataset(ctx context.Context, nest any) (input.Dataset, error) {
 	return s.Extended().ExperimentalMakeNumpyDataset(ctx, nest)
 }
 
-// ExperimentalMakeNumpyDataset makes a dataset of host arrays, in cross-replica
-// context; see [strategy.Extended.MakeNumpyDataset]. There is no session to give.
+// ExperimentalMakeNumpyDataset makes a dataset of host arrays, in cross-replica context:
+// TensorFlow's experimental_make_numpy_dataset, without a session to give. See
+// [strategy.Extended.MakeNumpyDataset].
 //
 // Deprecated: use input.FromSlices.
 func (e *Extended) ExperimentalMakeNumpyDataset(ctx context.Context, nest any) (input.Dataset, error) {
@@ -89,8 +92,8 @@ func (e *Extended) ExperimentalMakeNumpyDataset(ctx context.Context, nest any) (
 	return e.MakeNumpyDataset(nest)
 }
 
-// SessionConfig is what a strategy fills in of a session's configuration. There are no
-// sessions here: it is for programs that hand it on.
+// SessionConfig holds what a strategy fills in of a session's configuration. There are no sessions
+// here: it is for programs that hand it on.
 type SessionConfig struct {
 	// IsolateSessionState keeps one session's state from others on the same server.
 	IsolateSessionState bool
@@ -98,8 +101,8 @@ type SessionConfig struct {
 	Cluster map[string][]string
 }
 
-// UpdateConfigProto returns a copy of a configuration as a TPU strategy wants it: with
-// its state isolated, and with the cluster of [Options], if there is one.
+// UpdateConfigProto returns a copy of a configuration as a TPU strategy wants it, with its state
+// isolated, and with the cluster of [Options], if there is one: TensorFlow's update_config_proto.
 func (s *Strategy) UpdateConfigProto(config SessionConfig) SessionConfig {
 	config.IsolateSessionState = true
 	config.Cluster = cloneCluster(config.Cluster)
@@ -109,9 +112,9 @@ func (s *Strategy) UpdateConfigProto(config SessionConfig) SessionConfig {
 	return config
 }
 
-// Configure updates a configuration in place, as UpdateConfigProto does. Nil is
-// nothing to configure. Where the process stands in its cluster does not matter, since
-// every process runs the same program.
+// Configure updates a configuration in place, as UpdateConfigProto does: compat.v1's
+// Strategy.configure. A nil configuration is left alone. Where the process stands in its cluster
+// does not matter, since every process runs the same program.
 func (s *Strategy) Configure(config *SessionConfig) {
 	if config != nil {
 		*config = s.UpdateConfigProto(*config)
