@@ -104,10 +104,10 @@ func TestTensorFlowsNamesAreFound(t *testing.T) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		assert.Contains(t, notFound, name, "no doc of %v says it", missing[name])
+		assert.True(t, slices.Contains(notFound, name), "no doc of %v says %s", missing[name], name)
 	}
 	for _, name := range notFound {
-		assert.Contains(t, missing, name, "a doc says it: take it from the list")
+		assert.NotEmpty(t, missing[name], "a doc says %s: take it from the list", name)
 	}
 }
 
@@ -129,7 +129,7 @@ var notFound = strings.Fields(`
 	tf.distribute.cluster_resolver.ClusterResolver
 	tf.distribute.experimental.MultiWorkerMirroredStrategy tf.distribute.get_replica_context
 	tf.distribute.in_cross_replica_context tf.function tf.keras.metrics
-	tf.keras.optimizers.Optimizer.apply_gradients tf.nest tf.tpu.experimental.initialize_tpu_system
+	tf.keras.optimizers.Optimizer.apply_gradients tf.nest
 	v1.StrategyExtended.experimental_between_graph v1.StrategyExtended.experimental_should_init
 	v1.StrategyExtended.read_var v1.StrategyExtended.should_checkpoint
 	v1.StrategyExtended.should_save_summary
