@@ -113,7 +113,7 @@ func TestTensorFlowsNamesAreFound(t *testing.T) {
 
 // notFound are the names that no doc says yet.
 var notFound = strings.Fields(`
-	ClusterResolver.cluster_spec ClusterResolver.task_id ClusterResolver.task_type
+	ClusterResolver.cluster_spec ClusterResolver.task_id 
 	DistributeOptions.auto_shard_policy InputContext.input_pipeline_id InputContext.num_input_pipelines
 	MultiStepContext.last_step_outputs MultiStepContext.non_tensor_outputs
 	MultiStepContext.set_last_step_output MultiStepContext.set_non_tensor_output ReduceOp.MEAN
@@ -126,7 +126,7 @@ var notFound = strings.Fields(`
 	VariableAggregation.ONLY_FIRST_REPLICA VariableAggregation.SUM VariableSynchronization.AUTO
 	VariableSynchronization.NONE VariableSynchronization.ON_READ VariableSynchronization.ON_WRITE
 	tf.config.experimental_connect_to_cluster tf.distribute.DistributedValues tf.distribute.RunOptions
-	tf.distribute.cluster_resolver.ClusterResolver
+	
 	tf.distribute.experimental.MultiWorkerMirroredStrategy tf.distribute.get_replica_context
 	tf.distribute.in_cross_replica_context tf.function tf.keras.metrics
 	tf.keras.optimizers.Optimizer.apply_gradients tf.nest
