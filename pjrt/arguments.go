@@ -2,8 +2,6 @@ package pjrt
 
 import (
 	"fmt"
-
-	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // The buffers of a launch: entered before it, so that no other call disturbs them, and left after
@@ -188,43 +186,72 @@ func (l *LoadedExecutable) returnResults(s *launch, results [][]*Buffer) {
 	}
 }
 
-// ArgumentError reports what is wrong with a buffer, or with the list of buffers, of an Execute
-// call. Nothing was executed then.
-type ArgumentError struct {
-	// Result is true for a result slot, false for an argument.
-	Result bool
-	// Device is the position in launch order, and Index the number of the parameter or result; each
-	// is -1 where the list itself is wrong.
-	Device, Index int
-	// Reason says what was found and what was expected.
-	Reason string
-	// Hint says what to write instead; it may be empty.
-	Hint string
-	// Err is ErrClosed, ErrDonated, ErrBusy or nil.
-	Err error
+// explainLists says what is wrong with the numbers of devices, arguments and results of a call.
+func (l *LoadedExecutable) explainLists(args, results [][]*Buffer, o ExecuteOptions) error {
+	if len(l.devices) == 0 {
+		return &ArgumentError{Device: -1, Index: -1, Reason: "no device of this process takes part in the program"}
+	}
+	if len(args) != len(l.devices) {
+		return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("%d lists for %d devices", len(args), len(l.devices))}
+	}
+	if len(results) != len(l.devices) {
+		return &ArgumentError{Result: true, Device: -1, Index: -1, Reason: fmt.Sprintf("%d lists for %d devices", len(results), len(l.devices))}
+	}
+	want := len(args[0])
+	if p := l.params.Load(); p != nil {
+		want = len(*p)
+	}
+	for d := range args {
+		if len(args[d]) != want {
+			return &ArgumentError{Device: d, Index: -1, Reason: fmt.Sprintf("%d buffers, the program takes %d", len(args[d]), want)}
+		}
+		if len(results[d]) != len(l.outputs) {
+			return &ArgumentError{Result: true, Device: d, Index: -1, Reason: fmt.Sprintf("%d entries, the program gives %d", len(results[d]), len(l.outputs))}
+		}
+	}
+	if o.Donate != nil && len(o.Donate) != want {
+		return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("Donate has %d entries, the program takes %d arguments", len(o.Donate), want)}
+	}
+	return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("LaunchID %d is not a 32-bit number", o.LaunchID)}
 }
 
-// Error returns a text such as "pjrt: execute: argument 2 of device 1: reason: cause; hint".
-func (e *ArgumentError) Error() string {
-	what := "argument"
-	if e.Result {
-		what = "result"
+// fits says whether explainLists would find nothing.
+func (l *LoadedExecutable) fits(args, results [][]*Buffer, o ExecuteOptions) bool {
+	n := len(l.devices)
+	if n == 0 || len(args) != n || len(results) != n || int(int32(o.LaunchID)) != o.LaunchID {
+		return false
 	}
-	switch {
-	case e.Index >= 0 && e.Device >= 0:
-		what = fmt.Sprintf("%s %d of device %d", what, e.Index, e.Device)
-	case e.Index >= 0:
-		what = fmt.Sprintf("%s %d", what, e.Index)
-	case e.Device >= 0:
-		what = fmt.Sprintf("%ss of device %d", what, e.Device)
-	default:
-		what += "s"
+	want := len(args[0])
+	if p := l.params.Load(); p != nil && len(*p) != want || o.Donate != nil && len(o.Donate) != want {
+		return false
 	}
-	return errkind.Text("pjrt: execute: "+what, e.Reason, e.Err, e.Hint)
+	for d, row := range args {
+		if len(row) != want || len(results[d]) != len(l.outputs) {
+			return false
+		}
+	}
+	return true
 }
 
-// Kind returns the kind of the cause, or InvalidArgumentError without one.
-func (e *ArgumentError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.InvalidArgumentError) }
-
-// Unwrap returns the cause, which may be nil.
-func (e *ArgumentError) Unwrap() error { return e.Err }
+// refused sorts out a launch that the plugin did not take: it may have taken some donated buffers
+// all the same.
+func (l *LoadedExecutable) refused(s *launch, args, results [][]*Buffer, donate []bool) {
+	if s.inPlace < len(s.taken) {
+		l.returnResults(s, results)
+	}
+	for _, row := range args {
+		for i, b := range row {
+			if donate == nil || !donate[i] {
+				b.release()
+				continue
+			}
+			b.claim.Store(0)
+			if gone, err := l.core.api.BufferIsDeleted(b.h.c); err == nil && gone {
+				_ = b.h.destroy()
+				b.settle(bufDonated)
+			} else {
+				b.settle(0)
+			}
+		}
+	}
+}

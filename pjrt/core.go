@@ -43,7 +43,7 @@ type core struct {
 	// orders would wait for each other for ever.
 	launch sync.Mutex
 
-	waits waits
+	waits eventPipe
 
 	// lastShape is that of the last copy from the host.
 	lastShape atomic.Pointer[shape]

@@ -1,7 +1,6 @@
 package pjrt
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -138,56 +137,3 @@ func (m *Memory) String() string { return m.info.String }
 
 // Devices returns the devices that can address the memory.
 func (m *Memory) Devices() []*Device { return slices.Clone(m.devices) }
-
-// readMemories reads the client's memories, by handle.
-func (c *Client) readMemories() (map[capi.Memory]*Memory, error) {
-	handles, err := c.api.ClientMemories(c.c)
-	if err != nil {
-		if errors.Is(c.wrap("", err), errors.ErrUnsupported) {
-			return nil, nil
-		}
-		return nil, err
-	}
-	out := map[capi.Memory]*Memory{}
-	for _, h := range handles {
-		info, err := c.api.DescribeMemory(h)
-		if err != nil {
-			return nil, err
-		}
-		m := &Memory{core: c.core, handle: h, info: info, handles: info.Devices}
-		c.memories, out[h] = append(c.memories, m), m
-	}
-	return out, nil
-}
-
-func (c *Client) readDevice(h capi.Device, memories map[capi.Memory]*Memory) (*Device, error) {
-	description, err := c.api.DeviceDescription(h)
-	if err != nil {
-		return nil, err
-	}
-	info, err := c.api.Describe(description)
-	if err != nil {
-		return nil, err
-	}
-	d := &Device{DeviceDescription: DeviceDescription{info}, core: c.core, handle: h, localID: -1}
-	if d.addressable, err = c.api.DeviceAddressable(h); err != nil {
-		return nil, err
-	}
-	if !d.addressable {
-		return d, nil
-	}
-	if id, err := c.api.DeviceLocalID(h); err == nil {
-		d.localID = id
-	}
-	if list, err := c.api.DeviceMemories(h); err == nil {
-		for _, m := range list {
-			if memories[m] != nil {
-				d.memories = append(d.memories, memories[m])
-			}
-		}
-	}
-	if m, err := c.api.DeviceDefaultMemory(h); err == nil {
-		d.defaultMemory = memories[m]
-	}
-	return d, nil
-}

@@ -2,7 +2,6 @@ package pjrt
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"fmt"
 	"maps"
 	"runtime"
@@ -34,16 +33,16 @@ type executableHandle struct {
 	api  *capi.API
 	path string
 	x    capi.Executable
-	// loaded is the program that it belongs to, which ends right after it; nil ahead of time.
-	loaded *loadedHandle
+	// unload ends the loaded program that it belongs to, right after it; nil ahead of time.
+	unload func() error
 	// deserialized says that it came from serialized bytes, which are kept if the caller asked for
 	// that.
 	deserialized bool
 	serialized   []byte
 }
 
-func newExecutable(api *capi.API, path string, loaded *loadedHandle, x capi.Executable) *Executable {
-	e := &Executable{executableHandle: &executableHandle{api: api, path: path, x: x, loaded: loaded}, owned: loaded == nil}
+func newExecutable(api *capi.API, path string, unload func() error, x capi.Executable) *Executable {
+	e := &Executable{executableHandle: &executableHandle{api: api, path: path, x: x, unload: unload}, owned: unload == nil}
 	live.Add(live.Executable, unsafe.Pointer(x))
 	if e.owned {
 		runtime.AddCleanup(e, func(h *executableHandle) {
@@ -61,8 +60,8 @@ func newExecutable(api *capi.API, path string, loaded *loadedHandle, x capi.Exec
 func (h *executableHandle) destroy() error {
 	live.Remove(live.Executable, unsafe.Pointer(h.x))
 	err := h.api.ExecutableDestroy(h.x)
-	if h.loaded != nil {
-		return h.loaded.unload()
+	if h.unload != nil {
+		return h.unload()
 	}
 	return err
 }
@@ -211,21 +210,6 @@ func (e *Executable) CostAnalysis() (out map[string]any, err error) {
 	return out, err
 }
 
-// CompiledMemoryStats says how much memory one device needs to run a program, in bytes. A figure
-// that an older plugin does not know is 0.
-type CompiledMemoryStats struct {
-	// The figures of the device's own memory: of the machine code, the arguments, the results, the
-	// arguments whose memory results take over (Alias), and what the run needs besides (Temp).
-	GeneratedCode, Arguments, Outputs, Alias, Temp int64
-	// The same figures of the host's memory.
-	HostGeneratedCode, HostArguments, HostOutputs, HostAlias, HostTemp int64
-	// Peak and Total are of the whole run. Peak needs PJRT 0.72, and Total 0.90.
-	Peak, Total int64
-	// TotalAllocation, IndefiniteAllocations and PeakUnpaddedHeap are the allocator's account of
-	// the run; they need PJRT 0.104.
-	TotalAllocation, IndefiniteAllocations, PeakUnpaddedHeap int64
-}
-
 // MemoryStats returns the compiler's account of the program's memory. A run needs Arguments +
 // Outputs + Temp - Alias.
 func (e *Executable) MemoryStats() (s CompiledMemoryStats, err error) {
@@ -270,27 +254,15 @@ func (e *Executable) Serialize() (b []byte, err error) {
 	return seal(b), nil
 }
 
-// serialMagic starts a serialized executable.
-const serialMagic = "TPUSTRATEGY EXE1"
-
-// seal puts magic and checksum before a plugin's bytes. Plugins map those as machine code after few
-// checks of their own: one wrong bit can end the process.
-func seal(b []byte) []byte {
-	sum := sha256.Sum256(b)
-	return slices.Concat([]byte(serialMagic), sum[:], b)
-}
-
-// unseal is the inverse of seal.
-func unseal(b []byte) ([]byte, error) {
-	const head = len(serialMagic) + sha256.Size
-	fail := func(reason string) error {
-		return &CompileError{Field: "serialized executable", Reason: reason, Hint: "compile the program again"}
+// ask answers a question: from the record, or by f from the plugin.
+func (e *Executable) ask(question string, recorded func(*ExecutableRecord), f func() error) error {
+	r := e.record
+	if r == nil {
+		return e.call(question, f)
 	}
-	if len(b) < head || string(b[:len(serialMagic)]) != serialMagic {
-		return nil, fail("it was not written by Executable.Serialize")
+	if err := r.Missing[question]; err != nil {
+		return err
 	}
-	if sum := sha256.Sum256(b[head:]); !bytes.Equal(sum[:], b[len(serialMagic):head]) {
-		return nil, fail("its checksum is wrong: it was cut short or changed")
-	}
-	return b[head:], nil
+	recorded(r)
+	return nil
 }

@@ -9,17 +9,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// ExecuteOptions configure one launch.
-type ExecuteOptions struct {
-	// Donate says for each parameter whether its buffers, on all devices, are given to the program,
-	// which may put results in their memory; nil donates none. A donated buffer is no longer
-	// usable, and its Go object can take a result.
-	Donate []bool
-	// LaunchID, if it is not 0, numbers the launch over all processes, for plugins that check that
-	// processes launch in the same order.
-	LaunchID int
-}
-
 // Execute enqueues one run of the program on its devices and returns without waiting for it. An
 // error of the run itself comes out of [Buffer.Ready] and [Buffer.ToHost] of its results.
 //
@@ -102,29 +91,6 @@ func (l *LoadedExecutable) execute(s *launch, args, results [][]*Buffer, o Execu
 		l.fillResults(s, results)
 	}
 	return err
-}
-
-// refused sorts out a launch that the plugin did not take: it may have taken some donated buffers
-// all the same.
-func (l *LoadedExecutable) refused(s *launch, args, results [][]*Buffer, donate []bool) {
-	if s.inPlace < len(s.taken) {
-		l.returnResults(s, results)
-	}
-	for _, row := range args {
-		for i, b := range row {
-			if donate == nil || !donate[i] {
-				b.release()
-				continue
-			}
-			b.claim.Store(0)
-			if gone, err := l.core.api.BufferIsDeleted(b.h.c); err == nil && gone {
-				_ = b.h.destroy()
-				b.settle(bufDonated)
-			} else {
-				b.settle(0)
-			}
-		}
-	}
 }
 
 // leaveArguments ends a launch's use of its arguments. Donated handles are already gone; a result

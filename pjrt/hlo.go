@@ -1,7 +1,6 @@
 package pjrt
 
 import (
-	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -12,9 +11,6 @@ import (
 
 // errHLO is what any malformed program proto gives.
 var errHLO = errkind.New(errkind.InternalError, "malformed HLO proto")
-
-// errNoArray is a parameter that no buffer can be.
-var errNoArray = errors.New("a parameter is no array")
 
 // eachField walks the fields of a message. f gets varints as v and length-delimited fields as b;
 // other kinds are skipped.
@@ -28,51 +24,6 @@ func eachField(m []byte, f func(n protowire.Number, v uint64, b []byte) error) e
 		}
 	}
 	return nil
-}
-
-// parameterShapes reads the entry parameters of an optimized program, and whether every parameter
-// and result lies row-major: field 4 of an HloModuleProto is the program shape, and field 1 of
-// HloModuleProtoWithConfig the module.
-func parameterShapes(p Program) (shapes []*shape, rowMajor bool, err error) {
-	module := p.Code
-	switch p.Format {
-	case FormatHLO:
-	case FormatHLOWithConfig:
-		if module, err = field(p.Code, 1); err != nil {
-			return nil, false, err
-		}
-	default:
-		return nil, false, fmt.Errorf("parameters of format %q: %w", p.Format, errors.ErrUnsupported)
-	}
-	programShape, err := field(module, 4)
-	if err != nil {
-		return nil, false, err
-	}
-	if programShape == nil {
-		return nil, false, fmt.Errorf("%w: no program shape", errHLO)
-	}
-	shapes, rowMajor = []*shape{}, true
-	err = eachField(programShape, func(n protowire.Number, _ uint64, b []byte) error {
-		switch {
-		case b == nil:
-		case n == 1: // a parameter
-			s, major, err := shapeProto(b)
-			if err == nil && s == nil {
-				err = errNoArray
-			}
-			shapes, rowMajor = append(shapes, s), rowMajor && major
-			return err
-		case n == 2: // the result
-			_, major, err := shapeProto(b)
-			rowMajor = rowMajor && major
-			return err
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, false, err
-	}
-	return shapes, rowMajor, nil
 }
 
 // field is the last message or string of a number; nil if there is none.

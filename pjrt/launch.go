@@ -2,12 +2,24 @@ package pjrt
 
 import (
 	"errors"
-	"fmt"
+	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
+
+// ExecuteOptions configure one launch.
+type ExecuteOptions struct {
+	// Donate says for each parameter whether its buffers, on all devices, are given to the program,
+	// which may put results in their memory; nil donates none. A donated buffer is no longer
+	// usable, and its Go object can take a result.
+	Donate []bool
+	// LaunchID, if it is not 0, numbers the launch over all processes, for plugins that check that
+	// processes launch in the same order.
+	LaunchID int
+}
 
 // launch is the scratch of one Execute call.
 type launch struct {
@@ -40,6 +52,42 @@ const (
 	firstTaken
 	firstRetired // the executable is closed
 )
+
+// loadedHandle is the inner half, without a way back to the LoadedExecutable.
+type loadedHandle struct {
+	guard
+	core *core
+	x    capi.Loaded
+	exec *executableHandle
+
+	// Launches are kept for the next call. The first belongs to who takes it by firstState; free
+	// holds the others that no call uses.
+	firstState atomic.Uint32
+	first      *launch
+	launches   sync.Mutex
+	free       []*launch // guarded by launches
+}
+
+// destroy ends the C objects once no call uses them. Those that ask the program about itself use
+// both: plugins look into the loaded program then.
+func (h *loadedHandle) destroy() error {
+	for _, l := range h.free {
+		h.freeLaunch(l)
+	}
+	h.free = nil
+	if _, last := h.exec.close(); last {
+		return h.exec.destroy()
+	}
+	return nil
+}
+
+// unload is the last part of destroy.
+func (h *loadedHandle) unload() error {
+	live.Remove(live.Executable, unsafe.Pointer(h.x))
+	err := h.core.api.LoadedDestroy(h.x)
+	h.core.release(childExecutable)
+	return err
+}
 
 // getLaunch takes a launch that is not in use, or makes one, and enters the executable. A loop that
 // launches and launches takes the first again and again, which is all that such a call has to do:
@@ -140,51 +188,4 @@ func (h *loadedHandle) end() (first bool, err error) {
 func (h *loadedHandle) freeLaunch(l *launch) {
 	live.Remove(live.Launch, l.Address())
 	h.core.api.FreeLaunch(&l.Launch)
-}
-
-// explainLists says what is wrong with the numbers of devices, arguments and results of a call.
-func (l *LoadedExecutable) explainLists(args, results [][]*Buffer, o ExecuteOptions) error {
-	if len(l.devices) == 0 {
-		return &ArgumentError{Device: -1, Index: -1, Reason: "no device of this process takes part in the program"}
-	}
-	if len(args) != len(l.devices) {
-		return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("%d lists for %d devices", len(args), len(l.devices))}
-	}
-	if len(results) != len(l.devices) {
-		return &ArgumentError{Result: true, Device: -1, Index: -1, Reason: fmt.Sprintf("%d lists for %d devices", len(results), len(l.devices))}
-	}
-	want := len(args[0])
-	if p := l.params.Load(); p != nil {
-		want = len(*p)
-	}
-	for d := range args {
-		if len(args[d]) != want {
-			return &ArgumentError{Device: d, Index: -1, Reason: fmt.Sprintf("%d buffers, the program takes %d", len(args[d]), want)}
-		}
-		if len(results[d]) != len(l.outputs) {
-			return &ArgumentError{Result: true, Device: d, Index: -1, Reason: fmt.Sprintf("%d entries, the program gives %d", len(results[d]), len(l.outputs))}
-		}
-	}
-	if o.Donate != nil && len(o.Donate) != want {
-		return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("Donate has %d entries, the program takes %d arguments", len(o.Donate), want)}
-	}
-	return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("LaunchID %d is not a 32-bit number", o.LaunchID)}
-}
-
-// fits says whether explainLists would find nothing.
-func (l *LoadedExecutable) fits(args, results [][]*Buffer, o ExecuteOptions) bool {
-	n := len(l.devices)
-	if n == 0 || len(args) != n || len(results) != n || int(int32(o.LaunchID)) != o.LaunchID {
-		return false
-	}
-	want := len(args[0])
-	if p := l.params.Load(); p != nil && len(*p) != want || o.Donate != nil && len(o.Donate) != want {
-		return false
-	}
-	for d, row := range args {
-		if len(row) != want || len(results[d]) != len(l.outputs) {
-			return false
-		}
-	}
-	return true
 }

@@ -28,42 +28,6 @@ type LoadedExecutable struct {
 	result error
 }
 
-// loadedHandle is the inner half, without a way back to the LoadedExecutable.
-type loadedHandle struct {
-	guard
-	core *core
-	x    capi.Loaded
-	exec *executableHandle
-
-	// Launches are kept for the next call. The first belongs to who takes it by firstState; free
-	// holds the others that no call uses.
-	firstState atomic.Uint32
-	first      *launch
-	launches   sync.Mutex
-	free       []*launch // guarded by launches
-}
-
-// destroy ends the C objects once no call uses them. Those that ask the program about itself use
-// both: plugins look into the loaded program then.
-func (h *loadedHandle) destroy() error {
-	for _, l := range h.free {
-		h.freeLaunch(l)
-	}
-	h.free = nil
-	if _, last := h.exec.close(); last {
-		return h.exec.destroy()
-	}
-	return nil
-}
-
-// unload is the last part of destroy.
-func (h *loadedHandle) unload() error {
-	live.Remove(live.Executable, unsafe.Pointer(h.x))
-	err := h.core.api.LoadedDestroy(h.x)
-	h.core.release(childExecutable)
-	return err
-}
-
 // Compile compiles a program for the client's devices and loads it. Malformed options, and programs
 // that would crash a compiler, give a [*CompileError] before the plugin is called; a compiler's own
 // refusal is an [*Error] with the whole message in Log. It takes from milliseconds to minutes. If
@@ -182,7 +146,7 @@ func (c *Client) newLoaded(x capi.Loaded) (*LoadedExecutable, error) {
 	c.add(childExecutable, 1)
 	live.Add(live.Executable, unsafe.Pointer(x))
 	h := &loadedHandle{core: c.core, x: x}
-	l := &LoadedExecutable{loadedHandle: h, exec: newExecutable(c.api, c.path, h, inner)}
+	l := &LoadedExecutable{loadedHandle: h, exec: newExecutable(c.api, c.path, h.unload, inner)}
 	h.exec = l.exec.executableHandle
 	if err := l.read(c); err != nil {
 		l.Close()

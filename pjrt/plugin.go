@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -108,18 +106,6 @@ func (p *Plugin) APIVersion() Version {
 // caller's.
 func (p *Plugin) Attributes() map[string]any { return cloneAttributes(p.attributes) }
 
-// cloneAttributes copies an attribute map with its lists.
-func cloneAttributes(m map[string]any) map[string]any {
-	out := make(map[string]any, len(m))
-	for k, v := range m {
-		if l, ok := v.([]int64); ok {
-			v = slices.Clone(l)
-		}
-		out[k] = v
-	}
-	return out
-}
-
 // extensionNames are PJRT_Extension_Type's, by number.
 var extensionNames = [...]string{"Gpu_Custom_Call", "Profiler", "Custom_Partitioner", "Stream", "Layouts", "FFI",
 	"MemoryDescriptions", "Triton", "RawBuffer", "PhaseCompile", "Example", "Unknown", "CrossHostTransfers",
@@ -150,38 +136,6 @@ func (p *Plugin) String() string {
 }
 
 func (p *Plugin) wrap(op string, err error) error { return wrap(op, p.path, err) }
-
-// namedValues orders and checks options. An int is passed as int64.
-func namedValues(options map[string]any) ([]capi.NamedValue, error) {
-	out := make([]capi.NamedValue, 0, len(options))
-	for _, name := range slices.Sorted(maps.Keys(options)) {
-		v := options[name]
-		if name == "" || strings.ContainsRune(name, 0) {
-			return nil, &OptionError{Name: name, Value: v, Reason: "the name is empty or holds a NUL"}
-		}
-		switch x := v.(type) {
-		case string:
-			if strings.ContainsRune(x, 0) {
-				return nil, &OptionError{Name: name, Value: v, Reason: "the string holds a NUL"}
-			}
-		case int64, float32, bool:
-		case []int64:
-			v = slices.Clone(x)
-		case int:
-			v = int64(x)
-		case []int:
-			list := make([]int64, len(x))
-			for i, n := range x {
-				list[i] = int64(n)
-			}
-			v = list
-		default:
-			return nil, &OptionError{Name: name, Value: v, Reason: fmt.Sprintf("type %T cannot be passed", v), Hint: "use string, int64, int, []int64, []int, float32 or bool"}
-		}
-		out = append(out, capi.NamedValue{Name: name, Value: v})
-	}
-	return out, nil
-}
 
 // await runs a call that C cannot interrupt. If ctx ends first, await returns its error at once;
 // the call goes on, and drop gets what it makes. A ctx that cannot end costs no goroutine. done, if

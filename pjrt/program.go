@@ -1,7 +1,10 @@
 package pjrt
 
 import (
+	"errors"
 	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/screen"
@@ -74,30 +77,6 @@ func (p Program) check(o CompileOptions, platform string) (Program, error) {
 // binary tells whether a program is one that only compilers read.
 func (p Program) binary() bool { return p.Format != FormatMLIR || screen.IsBytecode(p.Code) }
 
-// CompileError reports what is wrong with a program or with its options, before any plugin sees
-// them.
-type CompileError struct {
-	// Field is the field of [CompileOptions] or [Program].
-	Field string
-	// Reason says what is wrong with it.
-	Reason string
-	// Hint says what to write instead; it may be empty.
-	Hint string
-}
-
-// Error returns "pjrt: compile: field: reason; hint".
-func (e *CompileError) Error() string {
-	return errkind.Text("pjrt: compile: "+e.Field, e.Reason, nil, e.Hint)
-}
-
-// Kind returns InvalidArgumentError.
-func (*CompileError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
-
-// compileError makes the error of a field that has nothing to advise.
-func compileError(field, format string, args ...any) *CompileError {
-	return &CompileError{Field: field, Reason: fmt.Sprintf(format, args...)}
-}
-
 // BytecodeError reports that MLIR bytecode, or a serialized HLO proto, was to be compiled in this
 // process: wrong bytes can end the process, or corrupt its memory without a word. Compile such a
 // program with package pjrt/worker, in a process of its own; or give the program as text; or, if
@@ -130,3 +109,51 @@ func (e *BytecodeError) As(target any) bool {
 
 // Kind returns PermissionDeniedError.
 func (*BytecodeError) Kind() errkind.Kind { return errkind.PermissionDeniedError }
+
+// parameterShapes reads the entry parameters of an optimized program, and whether every parameter
+// and result lies row-major: field 4 of an HloModuleProto is the program shape, and field 1 of
+// HloModuleProtoWithConfig the module.
+func parameterShapes(p Program) (shapes []*shape, rowMajor bool, err error) {
+	module := p.Code
+	switch p.Format {
+	case FormatHLO:
+	case FormatHLOWithConfig:
+		if module, err = field(p.Code, 1); err != nil {
+			return nil, false, err
+		}
+	default:
+		return nil, false, fmt.Errorf("parameters of format %q: %w", p.Format, errors.ErrUnsupported)
+	}
+	programShape, err := field(module, 4)
+	if err != nil {
+		return nil, false, err
+	}
+	if programShape == nil {
+		return nil, false, fmt.Errorf("%w: no program shape", errHLO)
+	}
+	shapes, rowMajor = []*shape{}, true
+	err = eachField(programShape, func(n protowire.Number, _ uint64, b []byte) error {
+		switch {
+		case b == nil:
+		case n == 1: // a parameter
+			s, major, err := shapeProto(b)
+			if err == nil && s == nil {
+				err = errNoArray
+			}
+			shapes, rowMajor = append(shapes, s), rowMajor && major
+			return err
+		case n == 2: // the result
+			_, major, err := shapeProto(b)
+			rowMajor = rowMajor && major
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return shapes, rowMajor, nil
+}
+
+// errNoArray is a parameter that no buffer can be.
+var errNoArray = errors.New("a parameter is no array")

@@ -2,7 +2,6 @@ package pjrt
 
 import (
 	"bytes"
-	"errors"
 	"maps"
 	"slices"
 )
@@ -50,61 +49,6 @@ const (
 	askSerialize      = "serialize"
 )
 
-// Record asks e for everything that it tells. What the plugin does not tell is an entry of Missing.
-// The only error is that e is closed.
-func (e *Executable) Record() (ExecutableRecord, error) {
-	if e.record != nil {
-		return e.record.clone(), nil
-	}
-	r := ExecutableRecord{Missing: map[string]*Error{}}
-	var closed error
-	note := func(question string, err error) {
-		var told *Error
-		switch {
-		case err == nil:
-		case errors.Is(err, ErrClosed):
-			closed = err
-		case errors.As(err, &told):
-			r.Missing[question] = told
-		default:
-			r.Missing[question] = &Error{Op: question, Code: Unknown, Msg: err.Error()}
-		}
-	}
-	var err error
-	r.Name, err = e.Name()
-	note(askName, err)
-	r.Fingerprint, err = e.Fingerprint()
-	note(askFingerprint, err)
-	r.Replicas, r.Partitions, r.Outputs, err = e.Counts()
-	note(askCounts, err)
-	r.GeneratedCode, err = e.SizeOfGeneratedCode()
-	note(askCode, err)
-	r.OutputDTypes, err = e.OutputDTypes()
-	note(askTypes, err)
-	r.OutputDims, err = e.OutputDims()
-	note(askDims, err)
-	r.OutputKinds, err = e.OutputMemoryKinds()
-	note(askKinds, err)
-	r.ParameterKinds, err = e.ParameterMemoryKinds()
-	note(askParameterKinds, err)
-	r.Cost, err = e.CostAnalysis()
-	note(askCost, err)
-	r.Memory, err = e.MemoryStats()
-	note(askMemory, err)
-	r.Optimized, err = e.OptimizedProgram()
-	note(askOptimized, err)
-	r.Serialized, err = e.Serialize()
-	note(askSerialize, err)
-	return r, closed
-}
-
-// Executable returns an executable that tells what the record holds. It holds no memory of a
-// plugin: Close does nothing.
-func (r ExecutableRecord) Executable() *Executable {
-	copied := r.clone()
-	return &Executable{record: &copied, owned: true}
-}
-
 func (r ExecutableRecord) clone() ExecutableRecord {
 	r.OutputDTypes, r.OutputKinds, r.ParameterKinds = slices.Clone(r.OutputDTypes), slices.Clone(r.OutputKinds), slices.Clone(r.ParameterKinds)
 	r.OutputDims = slices.Clone(r.OutputDims)
@@ -116,15 +60,17 @@ func (r ExecutableRecord) clone() ExecutableRecord {
 	return r
 }
 
-// ask answers a question: from the record, or by f from the plugin.
-func (e *Executable) ask(question string, recorded func(*ExecutableRecord), f func() error) error {
-	r := e.record
-	if r == nil {
-		return e.call(question, f)
-	}
-	if err := r.Missing[question]; err != nil {
-		return err
-	}
-	recorded(r)
-	return nil
+// CompiledMemoryStats says how much memory one device needs to run a program, in bytes. A figure
+// that an older plugin does not know is 0.
+type CompiledMemoryStats struct {
+	// The figures of the device's own memory: of the machine code, the arguments, the results, the
+	// arguments whose memory results take over (Alias), and what the run needs besides (Temp).
+	GeneratedCode, Arguments, Outputs, Alias, Temp int64
+	// The same figures of the host's memory.
+	HostGeneratedCode, HostArguments, HostOutputs, HostAlias, HostTemp int64
+	// Peak and Total are of the whole run. Peak needs PJRT 0.72, and Total 0.90.
+	Peak, Total int64
+	// TotalAllocation, IndefiniteAllocations and PeakUnpaddedHeap are the allocator's account of
+	// the run; they need PJRT 0.104.
+	TotalAllocation, IndefiniteAllocations, PeakUnpaddedHeap int64
 }

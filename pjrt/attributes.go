@@ -1,0 +1,54 @@
+package pjrt
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
+)
+
+// cloneAttributes copies an attribute map with its lists.
+func cloneAttributes(m map[string]any) map[string]any {
+	out := make(map[string]any, len(m))
+	for k, v := range m {
+		if l, ok := v.([]int64); ok {
+			v = slices.Clone(l)
+		}
+		out[k] = v
+	}
+	return out
+}
+
+// namedValues orders and checks options. An int is passed as int64.
+func namedValues(options map[string]any) ([]capi.NamedValue, error) {
+	out := make([]capi.NamedValue, 0, len(options))
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		v := options[name]
+		if name == "" || strings.ContainsRune(name, 0) {
+			return nil, &OptionError{Name: name, Value: v, Reason: "the name is empty or holds a NUL"}
+		}
+		switch x := v.(type) {
+		case string:
+			if strings.ContainsRune(x, 0) {
+				return nil, &OptionError{Name: name, Value: v, Reason: "the string holds a NUL"}
+			}
+		case int64, float32, bool:
+		case []int64:
+			v = slices.Clone(x)
+		case int:
+			v = int64(x)
+		case []int:
+			list := make([]int64, len(x))
+			for i, n := range x {
+				list[i] = int64(n)
+			}
+			v = list
+		default:
+			return nil, &OptionError{Name: name, Value: v, Reason: fmt.Sprintf("type %T cannot be passed", v), Hint: "use string, int64, int, []int64, []int, float32 or bool"}
+		}
+		out = append(out, capi.NamedValue{Name: name, Value: v})
+	}
+	return out, nil
+}
