@@ -9,9 +9,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
-// eventPipe turns event callbacks into channel sends. The callback runs on threads of the plugin, and
-// possibly inside one of our own calls, so it only writes a message to a pipe; one goroutine per
-// client reads the pipe. The goroutine starts with the first wait that a context can end.
+// eventPipe turns event callbacks into channel sends. The callback runs on threads of the plugin,
+// and possibly inside one of our own calls, so it only writes a message to a pipe; one goroutine
+// per client reads the pipe. The goroutine starts with the first wait that a context can end.
 type eventPipe struct {
 	mu      sync.Mutex
 	r, w    *os.File

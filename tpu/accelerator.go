@@ -277,3 +277,16 @@ func eachXYZ(block [3]int, visit func([3]int)) {
 		}
 	}
 }
+
+// nearest are the slices that come next below and above a number of chips.
+func (g Generation) nearest(chips int) []Accelerator {
+	sizes := g.sizes()
+	above, _ := slices.BinarySearch(sizes, chips)
+	var out []Accelerator
+	for _, i := range []int{above - 1, above} {
+		if i >= 0 && i < len(sizes) {
+			out = append(out, Accelerator{generation: g.Name, shape: g.typeShape(sizes[i])})
+		}
+	}
+	return out
+}

@@ -211,3 +211,26 @@ func (a DeviceAssignment) Equal(other DeviceAssignment) bool {
 func (a DeviceAssignment) String() string {
 	return fmt.Sprintf("DeviceAssignment(%d replicas of %d cores)", a.replicas, a.cores)
 }
+
+// AssignmentError reports why an assignment cannot be made.
+type AssignmentError struct {
+	// Option is the field of [AssignmentOptions] to change, or "Cores" for the cores given to
+	// [NewDeviceAssignment].
+	Option string
+	// Fit is the number of replicas that fit, if Option is "Replicas".
+	Fit int
+	// Reason says what is wrong, and Hint what to write instead; Hint may be empty.
+	Reason, Hint string
+}
+
+// Error returns "tpu: device assignment: option: reason; hint", in one line.
+func (e *AssignmentError) Error() string {
+	return errkind.Text("tpu: device assignment: "+e.Option, e.Reason, nil, e.Hint)
+}
+
+// Kind returns ValueError.
+func (*AssignmentError) Kind() errkind.Kind { return errkind.ValueError }
+
+func assignmentError(option, hint, format string, args ...any) error {
+	return &AssignmentError{Option: option, Reason: fmt.Sprintf(format, args...), Hint: hint}
+}

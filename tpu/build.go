@@ -3,8 +3,6 @@ package tpu
 import (
 	"fmt"
 	"slices"
-
-	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // DeviceOrder is the order in which replicas and their cores walk the mesh. It is TensorFlow's
@@ -48,29 +46,6 @@ type AssignmentOptions struct {
 	Replicas int
 	// Order is the order in which replicas and cores walk the mesh.
 	Order DeviceOrder
-}
-
-// AssignmentError reports why an assignment cannot be made.
-type AssignmentError struct {
-	// Option is the field of [AssignmentOptions] to change, or "Cores" for the cores given to
-	// [NewDeviceAssignment].
-	Option string
-	// Fit is the number of replicas that fit, if Option is "Replicas".
-	Fit int
-	// Reason says what is wrong, and Hint what to write instead; Hint may be empty.
-	Reason, Hint string
-}
-
-// Error returns "tpu: device assignment: option: reason; hint", in one line.
-func (e *AssignmentError) Error() string {
-	return errkind.Text("tpu: device assignment: "+e.Option, e.Reason, nil, e.Hint)
-}
-
-// Kind returns ValueError.
-func (*AssignmentError) Kind() errkind.Kind { return errkind.ValueError }
-
-func assignmentError(option, hint, format string, args ...any) error {
-	return &AssignmentError{Option: option, Reason: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // BuildDeviceAssignment places replicas on a slice as TensorFlow's

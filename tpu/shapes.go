@@ -3,7 +3,6 @@ package tpu
 import (
 	"fmt"
 	"math/bits"
-	"slices"
 	"strings"
 )
 
@@ -144,17 +143,4 @@ func (g Generation) shapesText() string {
 
 func shapeText(shape [3]int, dims int) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(shape[:dims]), "[]"), " ", "x")
-}
-
-// nearest are the slices that come next below and above a number of chips.
-func (g Generation) nearest(chips int) []Accelerator {
-	sizes := g.sizes()
-	above, _ := slices.BinarySearch(sizes, chips)
-	var out []Accelerator
-	for _, i := range []int{above - 1, above} {
-		if i >= 0 && i < len(sizes) {
-			out = append(out, Accelerator{generation: g.Name, shape: g.typeShape(sizes[i])})
-		}
-	}
-	return out
 }

@@ -46,12 +46,6 @@ type Compiler interface {
 	Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error)
 }
 
-// fail is the error of an operation for a cause that says what to do.
-func fail(op string, cause error) error { return &errkind.Fault{Op: "cache: " + op, Err: cause} }
-
-// errZero is the error of a zero Cache.
-var errZero = &errkind.Fault{Op: "cache: compile", Reason: "the cache is a zero value", Err: pjrt.ErrClosed, Hint: "make it with Open"}
-
 // ownCompiler is the client's.
 type ownCompiler struct{}
 
@@ -116,7 +110,7 @@ func Open(dir string, o Options) (*Cache, error) {
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
 	}
-	if c.key, err = c.signingKey(o); err != nil {
+	if c.key, err = signingKey(o.Key, o.KeyFile, path, c.logger); err != nil {
 		return nil, err
 	}
 	return c, nil

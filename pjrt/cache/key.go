@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -25,17 +26,18 @@ const (
 	localKey = ".key"
 )
 
-// signingKey finds the key that entries are signed with.
-func (c *Cache) signingKey(o Options) ([]byte, error) {
+// signingKey finds the key that the entries of a directory are signed with: the one given, that of
+// a file, or else the user's.
+func signingKey(given []byte, file, dir string, logger *slog.Logger) ([]byte, error) {
 	switch {
-	case len(o.Key) > 0 && o.KeyFile != "":
+	case len(given) > 0 && file != "":
 		return nil, &errkind.Fault{Op: "cache: open", Reason: "both Key and KeyFile are given", Hint: "give one of them", Class: errkind.ValueError}
-	case len(o.Key) > 0 && len(o.Key) < keyBytes/2:
-		return nil, &errkind.Fault{Op: "cache: open", Reason: fmt.Sprintf("Key has %d bytes", len(o.Key)), Hint: fmt.Sprintf("give %d or more that are random", keyBytes/2), Class: errkind.ValueError}
-	case len(o.Key) > 0:
-		return append([]byte(nil), o.Key...), nil
-	case o.KeyFile != "":
-		return keyOfFile(o.KeyFile)
+	case len(given) > 0 && len(given) < keyBytes/2:
+		return nil, &errkind.Fault{Op: "cache: open", Reason: fmt.Sprintf("Key has %d bytes", len(given)), Hint: fmt.Sprintf("give %d or more that are random", keyBytes/2), Class: errkind.ValueError}
+	case len(given) > 0:
+		return append([]byte(nil), given...), nil
+	case file != "":
+		return keyOfFile(file)
 	}
 	folder, err := os.UserConfigDir()
 	if err == nil {
@@ -49,8 +51,8 @@ func (c *Cache) signingKey(o Options) ([]byte, error) {
 		}
 	}
 	// A container's user may have no folder that can be written to.
-	c.logger.Warn("compile cache: its key lies beside its entries, as the user's folder of settings cannot hold it; give Options.KeyFile or Options.Key", "error", err)
-	return keyOfFile(filepath.Join(c.dir, localKey))
+	logger.Warn("compile cache: its key lies beside its entries, as the user's folder of settings cannot hold it; give Options.KeyFile or Options.Key", "error", err)
+	return keyOfFile(filepath.Join(dir, localKey))
 }
 
 // keyOfFile reads a key, making one if there is none. The file is the user's alone.

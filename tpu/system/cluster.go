@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
@@ -58,13 +57,6 @@ func (s *starter) checkEnvironment(ctx context.Context) ([]clusterresolver.Findi
 		return findings, &clusterresolver.CheckError{Resolver: s.cluster.Source, Findings: refused}
 	}
 	return findings, nil
-}
-
-func getenvOf(o Options) func(string) string {
-	if o.Getenv != nil {
-		return o.Getenv
-	}
-	return os.Getenv
 }
 
 // workers are the cluster's tasks that have devices, in order: the workers, or, in a cluster

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,32 +13,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
-
-// DescribeOptions say how to describe a slice that is not at hand. The zero value is what Cloud TPU
-// gives by default.
-type DescribeOptions struct {
-	// Plugin is the path of libtpu. If empty, it is looked for as [pjrt.Find] says.
-	Plugin string
-	// PluginCheck says whose plugin files are trusted, and which hash the plugin must have, if any;
-	// see [pjrt.Inspect].
-	PluginCheck pjrt.OpenOptions
-	// Slices is the number of equal slices joined by the data-center network; 0 is what the name
-	// says, or 1.
-	Slices int
-	// Wrap says along which of x, y and z the interconnect closes to a ring. If nil, it is what
-	// Cloud TPU builds: see [CloudWrap].
-	Wrap *[3]bool
-	// Options are handed to the plugin as they are, over those that follow from the fields above.
-	Options map[string]any
-	// KeepEnvironment leaves the process's environment as it is. Without it, Describe sets the
-	// variables that libtpu reads on a machine without a TPU.
-	KeepEnvironment bool
-	// Getenv reads the environment for the plugin search; nil is os.Getenv.
-	Getenv func(string) string
-	// Logger receives a line when the slice is described, and one with the variables that Describe
-	// has set; nil discards.
-	Logger *slog.Logger
-}
 
 // Slice is a described slice of TPUs that need not be at hand: where its devices are, and the
 // plugin that can compile for them. It owns plugin memory until Close; what its methods return

@@ -5,7 +5,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
-	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 // Runtime is what a System runs on, as one process sees it: a PJRT client, or a stand-in for one.
@@ -50,25 +49,6 @@ func Loaded(x Executable) *pjrt.LoadedExecutable {
 	return nil
 }
 
-// New returns a system over a runtime that is open. Each task of the topology is a process; the
-// runtime's addressable devices are those of one task. The runtime is the system's to close from
-// now on.
-func New(rt Runtime, topology tpu.Topology) (*System, error) {
-	s, err := newSystem(rt, topology)
-	if err != nil {
-		return nil, &errkind.Fault{Op: "system: new", Err: err}
-	}
-	return s, nil
-}
-
-func newSystem(rt Runtime, topology tpu.Topology) (*System, error) {
-	s := &System{runtime: rt, topology: topology, byID: map[int]*pjrt.Device{}}
-	for _, device := range rt.Devices() {
-		s.byID[device.ID()] = device
-	}
-	return s, s.checkDevices()
-}
-
 // clientRuntime is a client as the runtime of its process.
 type clientRuntime struct{ *pjrt.Client }
 
@@ -85,19 +65,28 @@ func (c clientRuntime) Compile(ctx context.Context, program pjrt.Program, opts p
 	return x, nil
 }
 
-// Runtime returns what the system runs on, which stays the system's to close.
-func (s *System) Runtime() Runtime {
-	if s.runtime == nil {
-		return noRuntime{}
-	}
-	return s.runtime
+// errZero is the error of a zero System or Slice.
+var errZero = &errkind.Fault{Op: "system", Reason: "it is a zero value", Err: pjrt.ErrClosed, Hint: "Open and Describe make one"}
+
+// noRuntime is the runtime of the zero System.
+type noRuntime struct{}
+
+func (noRuntime) PlatformName() string { return "" }
+
+func (noRuntime) Devices() []*pjrt.Device { return nil }
+
+func (noRuntime) Addressable(int) bool { return false }
+
+func (noRuntime) Close() error { return nil }
+
+func (noRuntime) BufferFromHost(context.Context, []byte, pjrt.DType, []int, *pjrt.Device) (*pjrt.Buffer, error) {
+	return nil, errZero
 }
 
-// Addressable reports whether this process can use the device of an id.
-func (s *System) Addressable(id int) bool { return s.Runtime().Addressable(id) }
+func (noRuntime) RefillFromHost(context.Context, *pjrt.Buffer, []byte, pjrt.DType, []int, *pjrt.Device) error {
+	return errZero
+}
 
-// NumProcesses returns how many processes share the devices, which are the topology's tasks.
-func (s *System) NumProcesses() int { return s.topology.NumTasks() }
-
-// Process returns the number of this process, from 0, which is that of its task in the topology.
-func (s *System) Process() int { return s.process }
+func (noRuntime) Compile(context.Context, pjrt.Program, pjrt.CompileOptions) (Executable, error) {
+	return nil, errZero
+}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"runtime"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -24,19 +22,6 @@ type System struct {
 	found    pjrt.Found
 	cluster  *clusterresolver.Cluster // nil if nothing is known of one
 	byID     map[int]*pjrt.Device
-}
-
-// Find returns the plugin that Open would use.
-func Find(opts Options) (pjrt.Found, error) {
-	kind := "tpu"
-	if opts.CPUDevices > 0 {
-		kind = "cpu"
-	}
-	// Without a home directory there is no installer's place to look in.
-	cache, _ := os.UserCacheDir()
-	return pjrt.Find(pjrt.FindOptions{
-		Kind: kind, Path: opts.Plugin, Getenv: getenvOf(opts), GOARCH: runtime.GOARCH, UserCacheDir: cache, Stat: os.Stat,
-	})
 }
 
 // checkDevices holds the topology against the runtime: every device that the topology names must
@@ -120,3 +105,39 @@ func (s *System) Shutdown(ctx context.Context) error {
 		return &errkind.Fault{Op: "system: shutdown", Reason: "the runtime did not close", Err: context.Cause(ctx)}
 	}
 }
+
+// New returns a system over a runtime that is open. Each task of the topology is a process; the
+// runtime's addressable devices are those of one task. The runtime is the system's to close from
+// now on.
+func New(rt Runtime, topology tpu.Topology) (*System, error) {
+	s, err := newSystem(rt, topology)
+	if err != nil {
+		return nil, &errkind.Fault{Op: "system: new", Err: err}
+	}
+	return s, nil
+}
+
+func newSystem(rt Runtime, topology tpu.Topology) (*System, error) {
+	s := &System{runtime: rt, topology: topology, byID: map[int]*pjrt.Device{}}
+	for _, device := range rt.Devices() {
+		s.byID[device.ID()] = device
+	}
+	return s, s.checkDevices()
+}
+
+// Runtime returns what the system runs on, which stays the system's to close.
+func (s *System) Runtime() Runtime {
+	if s.runtime == nil {
+		return noRuntime{}
+	}
+	return s.runtime
+}
+
+// Addressable reports whether this process can use the device of an id.
+func (s *System) Addressable(id int) bool { return s.Runtime().Addressable(id) }
+
+// NumProcesses returns how many processes share the devices, which are the topology's tasks.
+func (s *System) NumProcesses() int { return s.topology.NumTasks() }
+
+// Process returns the number of this process, from 0, which is that of its task in the topology.
+func (s *System) Process() int { return s.process }
