@@ -11,8 +11,9 @@ import (
 type Target interface {
 	// LogicalDevices returns the number of logical devices of a replica.
 	LogicalDevices() int
-	// Next says what the next identity op that is traced into the graph stands for.
-	Next(op Op)
+	// Emit adds an op to the graph of x and returns its node. gradient makes the adjoint of x from
+	// the adjoint of the node; without one no gradient flows from the node to x.
+	Emit(x *graph.Node, op Op, gradient func(v *graph.Node) *graph.Node) *graph.Node
 	// BeginRegion and EndRegion bracket the ops that run on one logical device.
 	BeginRegion(device int) error
 	EndRegion()
@@ -20,7 +21,7 @@ type Target interface {
 	InRegion() bool
 }
 
-// Op says what an identity op of the graph stands for in the lowered program.
+// Op is an op that no graph of GoMLX has, as [Target.Emit] takes it.
 type Op struct {
 	Kind OpKind
 	// Annotation is set for OpAnnotate. Adjoint is true if the operand is the adjoint of an
@@ -99,8 +100,7 @@ func place(op string, x *graph.Node, a Annotation, adjoint bool) *graph.Node {
 			Reason: "inside a region that runs on one logical device",
 			Hint:   "annotate before or after the On region"})
 	}
-	target.Next(Op{Kind: OpAnnotate, Annotation: a, Adjoint: adjoint})
-	return graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node {
+	return target.Emit(x, Op{Kind: OpAnnotate, Annotation: a, Adjoint: adjoint}, func(v *graph.Node) *graph.Node {
 		return place(op, v, a, !adjoint)
 	})
 }

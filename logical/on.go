@@ -156,11 +156,9 @@ func (r *region) collect(nodes, inputs, enters, outputs []*graph.Node) {
 // compiler drops the zeros.
 func (r *region) result(y *graph.Node) *graph.Node {
 	slot := &Slot{}
-	r.target.Next(Op{Kind: OpSave, Slot: slot})
-	graph.Identity(y)
+	r.target.Emit(y, Op{Kind: OpSave, Slot: slot}, nil)
 	if len(r.sources) == 0 || !y.DType().IsFloat() {
-		r.target.Next(Op{Kind: OpLoad, Slot: slot})
-		return graph.StopGradient(y)
+		return r.target.Emit(y, Op{Kind: OpLoad, Slot: slot}, nil)
 	}
 	// All sources see the same adjoint of y: one backward region serves them.
 	var adjoint *graph.Node
@@ -184,10 +182,7 @@ func (r *region) result(y *graph.Node) *graph.Node {
 		if i == 0 {
 			kind = OpLoad
 		}
-		r.target.Next(Op{Kind: kind, Slot: slot})
-		term := graph.IdentityWithCustomGradient(source, func(_, v *graph.Node) *graph.Node {
-			return backward(v)[i]
-		})
+		term := r.target.Emit(source, Op{Kind: kind, Slot: slot}, func(v *graph.Node) *graph.Node { return backward(v)[i] })
 		if sum == nil {
 			sum = term
 		} else {

@@ -1,6 +1,8 @@
 package lowering
 
 import (
+	"strconv"
+
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/tpustrategy/tpustrategy/internal/screen"
@@ -76,17 +78,39 @@ func (g *facts) statements(list []*ir.Statement, depth int) (ops []*screen.Opera
 	return ops, true
 }
 
-// operation is a statement with its attributes, each as it is written, and its types.
+// operation is a statement as those who look at it want it: the numbers of its attributes, the words
+// of its enumerations, the functions that it names, and its types.
 func operation(s *ir.Statement) *screen.Operation {
 	op := &screen.Operation{Name: s.Op}
 	for _, v := range s.Results {
-		op.Results, op.Outs = append(op.Results, "%"+v.Name), append(op.Outs, v.Type.String())
+		op.Results, op.Outs, op.OutDims = append(op.Results, "%"+v.Name), append(op.Outs, v.Type.String()), append(op.OutDims, wide(v.Type.Dims))
 	}
 	for _, v := range s.Operands {
-		op.Operands, op.Ins = append(op.Operands, "%"+v.Name), append(op.Ins, v.Type.String())
+		op.Operands, op.Ins, op.InDims = append(op.Operands, "%"+v.Name), append(op.Ins, v.Type.String()), append(op.InDims, wide(v.Type.Dims))
 	}
 	for _, a := range s.Attributes {
-		op.Attrs = append(op.Attrs, screen.Attr{Key: a.Key, Value: string(a.Value.Append(nil))})
+		known := screen.Attr{Key: a.Key}
+		switch v := a.Value.(type) {
+		case ir.Ints:
+			known.Numbers = wide(v)
+		case ir.Pairs:
+			for _, pair := range v {
+				known.Numbers = append(known.Numbers, int64(pair[0]), int64(pair[1]))
+			}
+		case ir.Flag:
+			known.Value = strconv.FormatBool(bool(v))
+		case ir.Enum:
+			if known.Value = v.Word; a.Key == ir.Direction {
+				op.Words = append(op.Words, v.Word)
+			}
+		case ir.Symbol:
+			op.Symbols = append(op.Symbols, string(v))
+		case *ir.Dense:
+			if v.Splat != nil {
+				known.Numbers = []int64{int64(v.Splat.Value)}
+			}
+		}
+		op.Attrs = append(op.Attrs, known)
 	}
 	for _, r := range s.Regions {
 		region := &screen.Region{}
@@ -96,6 +120,14 @@ func operation(s *ir.Statement) *screen.Operation {
 		op.Regions = append(op.Regions, region)
 	}
 	return op
+}
+
+func wide(list []int) []int64 {
+	out := make([]int64, len(list))
+	for i, n := range list {
+		out[i] = int64(n)
+	}
+	return out
 }
 
 // Facts returns what is known of the program, for whoever compiles text, which is what [Program.Text]

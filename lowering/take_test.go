@@ -52,7 +52,7 @@ func TestAttributesWithNumbersAreTakenOverAsValues(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, map[string]bool{"fft_type": true, "precision_config": true, "window_reversal": true}, raw)
+	assert.Equal(t, map[string]bool{"precision_config": true, "window_reversal": true}, raw)
 }
 
 // The builder's own text is what each statement's is, but for constants, which are this module's.

@@ -18,15 +18,15 @@ func (f *checker) missing() error {
 // checkPermute looks at the pairs of a collective_permute: compilers believe them where there is
 // one replica, or one partition.
 func (f *checker) checkPermute(op *Operation) error {
-	pairs := f.resolve(op.get("source_target_pairs"))
-	if !strings.HasPrefix(pairs, "dense<") {
+	pairs, ok := f.numbers(op, "source_target_pairs")
+	if text := f.resolve(op.get("source_target_pairs")); !ok || text != "" && !strings.HasPrefix(text, "dense<") {
 		return nil
 	}
 	limit, of := int64(max(f.Replicas, 1)), "replica"
 	if _, channel := op.has("channel_handle"); channel {
 		limit, of = int64(max(f.Partitions, 1)), "partition"
 	}
-	for _, id := range integersIn(pairs) {
+	for _, id := range pairs {
 		if id >= limit {
 			return codeError("it is over %s %d, and there are %d: with a channel_handle its numbers are partitions, without one replicas", of, id, limit)
 		}

@@ -29,7 +29,7 @@ func (f *checker) checkConvolution(op *Operation) error {
 				}
 			}
 		case "lhs_dilate", "lhs_dilation":
-			for _, n := range integersIn(value) {
+			for _, n := range f.numbersOf(a) {
 				if n > maxDilation {
 					return codeError("a convolution dilates its operand by %d, which takes the compiler for ever: %d is the most", n, maxDilation)
 				}

@@ -30,14 +30,14 @@ func TestFactsAreOfOneText(t *testing.T) {
 
 // Facts refuse what a text with them is refused for.
 func TestFactsRefuseWhatCrashesCompilers(t *testing.T) {
-	pad := &Operation{Name: "stablehlo.pad", Results: []string{"%1"}, Ins: []string{"tensor<4xf32>", "tensor<f32>"}, Attrs: []Attr{{"edge_padding_low", "array<i64: 9223372036854775807>"}}}
+	pad := &Operation{Name: "stablehlo.pad", Results: []string{"%1"}, Ins: []string{"tensor<4xf32>", "tensor<f32>"}, Attrs: []Attr{{Key: "edge_padding_low", Value: "array<i64: 9223372036854775807>"}}}
 	for says, add := range map[string]func(f *Facts){
 		"%1 = stablehlo.pad: it pads dimension 0": func(f *Facts) { f.Function("main", []*Operation{pad}) },
 		"more elements than memory":               func(f *Facts) { f.Tensor([]int{1 << 40, 1 << 40}, false) },
 		"nested":                                  func(f *Facts) { f.Nested(300) },
 		"128 bits":                                func(f *Facts) { f.Tensor(nil, true) },
 		"calls itself": func(f *Facts) {
-			f.Function("f", []*Operation{{Name: "func.call", Attrs: []Attr{{"callee", "@f"}}}})
+			f.Function("f", []*Operation{{Name: "func.call", Attrs: []Attr{{Key: "callee", Value: "@f"}}}})
 		},
 	} {
 		f := &Facts{}

@@ -29,7 +29,7 @@ func (f *checker) checkSort(op *Operation) error {
 			return nil
 		}
 	case "constant":
-		if by = "true"; !strings.HasPrefix(f.resolve(ops[0].get("value")), "dense<true>") {
+		if by = "true"; !f.holds(ops[0]) {
 			return nil
 		}
 	default:
@@ -38,24 +38,35 @@ func (f *checker) checkSort(op *Operation) error {
 	return codeError("a sort compares by %s, which holds for equal elements or is no order, and a sort that is not stable then runs past the end of the tensor: compare by LT or GT, or set is_stable", by)
 }
 
+// holds tells whether a constant is true.
+func (f *checker) holds(op *Operation) bool {
+	for _, a := range op.Attrs {
+		if a.Key == "value" && a.Numbers != nil {
+			return slices.Equal(a.Numbers, []int64{1})
+		}
+	}
+	return strings.HasPrefix(f.resolve(op.get("value")), "dense<true>")
+}
+
 // checkFFT looks at the length of a transform, which has to be that of the axes.
 func (f *checker) checkFFT(op *Operation) error {
 	if len(op.Ins) != 1 || len(op.Outs) != 1 {
 		return nil
 	}
-	kind, length, axes := op.get("type"), op.get("length"), op.Ins[0]
-	if generic, ok := op.has("fft_length"); ok {
-		kind, length = op.get("fft_type"), generic
+	kind, key, axes := "type", "length", op.Ins
+	if _, generic := op.has("fft_length"); generic {
+		kind, key = "fft_type", "fft_length"
 	}
-	if strings.Contains(f.resolve(kind), "IRFFT") {
-		axes = op.Outs[0]
+	known := op.InDims
+	if strings.Contains(f.resolve(op.get(kind)), "IRFFT") {
+		known, axes = op.OutDims, op.Outs
 	}
-	dims, ok := tensorDims(f.resolve(axes))
-	n := integersIn(f.resolve(length))
+	dims, ok := f.dims(known, axes)
+	n, _ := f.numbers(op, key)
 	if !ok || slices.Contains(dims, -1) || len(n) > len(dims) || slices.Equal(dims[len(dims)-len(n):], n) {
 		return nil
 	}
-	return codeError("an fft of length %v over %s, which ends the process: the length is that of the last axes; pad or slice before", n, axes)
+	return codeError("an fft of length %v over %s, which ends the process: the length is that of the last axes; pad or slice before", n, axes[0])
 }
 
 // checkCompare looks at comparisons of integers of a dynamic size: compilers make a constant of x

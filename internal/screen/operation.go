@@ -25,6 +25,9 @@ type Operation struct {
 	borderTypes    []string // of what each of Borders stands at
 	// Ins and Outs are the types of the operands and of the results.
 	Ins, Outs []string
+	// InDims and OutDims are the dimensions of the same types, where they are known without
+	// reading the types.
+	InDims, OutDims [][]int64
 	// Regions are the operations within.
 	Regions []*Region
 
@@ -33,8 +36,12 @@ type Operation struct {
 	operandsAt, operandsEnd int
 }
 
-// Attr is an attribute: its name, and the text of its value, "" for one that has none.
-type Attr struct{ Key, Value string }
+// Attr is an attribute: its name, and the text of its value, "" for one that has none. Numbers are
+// those of the value where they are known without reading the text, otherwise nil.
+type Attr struct {
+	Key, Value string
+	Numbers    []int64
+}
 
 // Region is a list of operations with the names of its arguments.
 type Region struct {
@@ -60,6 +67,31 @@ func lookup(attrs []Attr, key string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// numbers are those of an attribute; ok is false if there is none of the name.
+func (f *checker) numbers(op *Operation, key string) (list []int64, ok bool) {
+	for _, a := range op.Attrs {
+		if a.Key == key {
+			return f.numbersOf(a), true
+		}
+	}
+	return nil, false
+}
+
+func (f *checker) numbersOf(a Attr) []int64 {
+	if a.Numbers != nil {
+		return a.Numbers
+	}
+	return integersIn(f.resolve(a.Value))
+}
+
+// dims are the dimensions of the first of an operation's operands or results.
+func (f *checker) dims(known [][]int64, types []string) (dims []int64, ok bool) {
+	if len(known) > 0 {
+		return known[0], true
+	}
+	return tensorDims(f.resolve(types[0]))
 }
 
 // get is the value of an attribute, "" if there is none.
@@ -140,7 +172,7 @@ func dictionaryOf(s string) (attrs []Attr) {
 	}
 	for _, entry := range splitList(strings.TrimSuffix(inside, "}")) {
 		if key, value, ok := attribute(entry); ok {
-			attrs = append(attrs, Attr{key, value})
+			attrs = append(attrs, Attr{Key: key, Value: value})
 		}
 	}
 	return attrs

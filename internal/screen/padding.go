@@ -15,11 +15,11 @@ func (f *checker) checkPadding(name string, op *Operation) error {
 	if err := op.typed(); err != nil {
 		return err
 	}
-	dims, _ := tensorDims(f.resolve(op.Ins[0]))
+	dims, _ := f.dims(op.InDims, op.Ins)
 	attr := func(keys ...string) []int64 {
 		for _, k := range keys {
-			if v, ok := op.has(k); ok {
-				return integersIn(f.resolve(v))
+			if list, ok := f.numbers(op, k); ok {
+				return list
 			}
 		}
 		return nil

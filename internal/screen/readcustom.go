@@ -73,7 +73,7 @@ func (r *reader) custom(i int, op *Operation) int {
 			case at < len(s) && s[at] == '=' && !strings.HasPrefix(s[at:], "=="):
 				value := skipSpace(s, at+1)
 				i = r.value(value)
-				op.Attrs = append(op.Attrs, Attr{word, s[value:i]})
+				op.Attrs = append(op.Attrs, Attr{Key: word, Value: s[value:i]})
 				word = ""
 			case word == "loc" && at < len(s) && s[at] == '(':
 				i = r.group(at)
@@ -81,7 +81,7 @@ func (r *reader) custom(i int, op *Operation) int {
 				return start
 			case word == "dense" || word == "array" || word == "dense_resource":
 				i = r.value(i)
-				op.Attrs = append(op.Attrs, Attr{"value", s[start:i]})
+				op.Attrs = append(op.Attrs, Attr{Key: "value", Value: s[start:i]})
 			default:
 				i = end
 				op.Words = append(op.Words, word)
@@ -161,7 +161,7 @@ func (r *reader) parentheses(i int, op *Operation, args []string) (int, []string
 	for _, e := range splitList(inside) {
 		if e[0] != '%' {
 			if key, value, ok := attribute(e); ok {
-				op.Attrs = append(op.Attrs, Attr{key, value})
+				op.Attrs = append(op.Attrs, Attr{Key: key, Value: value})
 			}
 			first = false
 			continue

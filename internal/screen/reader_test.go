@@ -62,21 +62,21 @@ module @m attributes {mhlo.a = "stablehlo.infeed(", mhlo.unit, mhlo.d = {x = [1,
 	for _, op := range ops {
 		by[op.result()+op.Symbol] = op
 	}
-	assert.Equal(t, []Attr{{"mhlo.a", `"stablehlo.infeed("`}, {"mhlo.unit", ""}, {"mhlo.d", "{x = [1, 2]}"}}, by["m"].Attrs)
-	assert.Equal(t, []Attr{{"mhlo.sharding", `"{replicated}"`}, {"jax.result_info", `"out"`}}, by["main"].Borders)
+	assert.Equal(t, []Attr{{Key: "mhlo.a", Value: `"stablehlo.infeed("`}, {Key: "mhlo.unit", Value: ""}, {Key: "mhlo.d", Value: "{x = [1, 2]}"}}, by["m"].Attrs)
+	assert.Equal(t, []Attr{{Key: "mhlo.sharding", Value: `"{replicated}"`}, {Key: "jax.result_info", Value: `"out"`}}, by["main"].Borders)
 	assert.Equal(t, []string{"tensor<4xf32>", "!t"}, by["main"].Ins)
 	assert.Equal(t, []string{"%arg0", "%arg1"}, by["main"].Regions[0].Args)
 	assert.Equal(t, []string{"%c", "%d"}, by["%c"].Results)
 	assert.Equal(t, []string{"%arg0", "%arg1#1"}, by["%c"].Operands)
-	assert.Equal(t, []Attr{{"a", "array<i64: 1>"}, {"b", `"}"`}}, by["%c"].Attrs)
+	assert.Equal(t, []Attr{{Key: "a", Value: "array<i64: 1>"}, {Key: "b", Value: `"}"`}}, by["%c"].Attrs)
 	assert.Equal(t, []string{"i1", "i2", "i3"}, by["%c"].Outs)
-	assert.Equal(t, []Attr{{"dimensions", "[0]"}}, by["%0"].Attrs)
+	assert.Equal(t, []Attr{{Key: "dimensions", Value: "[0]"}}, by["%0"].Attrs)
 	assert.Equal(t, []string{"%p", "%q"}, by["%1"].Regions[0].Args)
 	assert.Equal(t, []string{"%c", "%arg0"}, by["%2"].Operands)
 	assert.Equal(t, []string{"%i", "%v"}, by["%2"].Regions[0].Args)
-	assert.Equal(t, []Attr{{"dim_numbers", "[b, 0, f]x[0, i, o]->[b, 0, f]"}, {"window", "{stride = [2]}"}, {"f", "1 : i64"}}, by["%3"].Attrs)
+	assert.Equal(t, []Attr{{Key: "dim_numbers", Value: "[b, 0, f]x[0, i, o]->[b, 0, f]"}, {Key: "window", Value: "{stride = [2]}"}, {Key: "f", Value: "1 : i64"}}, by["%3"].Attrs)
 	assert.Equal(t, []string{"%z"}, by["%4"].Regions[0].Args)
-	assert.Equal(t, []Attr{{"contracting_dims", "[0] x [0]"}, {"precision", "[DEFAULT, DEFAULT]"}}, by["%6"].Attrs)
+	assert.Equal(t, []Attr{{Key: "contracting_dims", Value: "[0] x [0]"}, {Key: "precision", Value: "[DEFAULT, DEFAULT]"}}, by["%6"].Attrs)
 	assert.Equal(t, []string{"f"}, by["%7"].symbols())
 }
 

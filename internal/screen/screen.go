@@ -87,7 +87,7 @@ func MLIR(code []byte, o Options) ([]byte, error) {
 		}
 	}
 	for _, name := range sortedKeys(aliases) {
-		if err := f.attributes(nil, []Attr{{name, aliases[name]}}); err != nil {
+		if err := f.attributes(nil, []Attr{{Key: name, Value: aliases[name]}}); err != nil {
 			return nil, err
 		}
 	}

@@ -40,6 +40,15 @@ func (l Layout) Append(text []byte) []byte {
 	return append(text, "]>"...)
 }
 
+// Enum is one of the words of an enumeration: #stablehlo<comparison_direction LT>.
+type Enum struct{ Name, Word string }
+
+// Append implements [Attr].
+func (e Enum) Append(text []byte) []byte {
+	text = append(append(append(text, "#stablehlo<"...), e.Name...), ' ')
+	return append(append(text, e.Word...), '>')
+}
+
 // Fields is a structured attribute, whose fields are lists of dimensions or one each.
 type Fields struct {
 	// Name is such as stablehlo.dot.
@@ -120,6 +129,9 @@ func Read(text string) Attr {
 			l[i] = strings.Split(axes, ", ")
 		}
 		a = l
+	case strings.HasPrefix(text, "#stablehlo<"):
+		name, word, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(text, "#stablehlo<"), ">"), " ")
+		a = Enum{name, word}
 	case strings.HasPrefix(text, "#stablehlo.") && strings.Contains(text, "\n"):
 		a = fields(text)
 	default:

@@ -20,7 +20,7 @@ func TestAttributesOfTheBuilderBecomeValues(t *testing.T) {
 		"dense<[]> : tensor<0x2xi64>":                     ir.Pairs(nil),
 		"dense<[1, 2]> : tensor<2xi64>":                   ir.Raw("dense<[1, 2]> : tensor<2xi64>"),
 		"#stablehlo.conv<[b, 0, f]x[0, i, o]->[b, 0, f]>": ir.Layout{{"b", "0", "f"}, {"0", "i", "o"}, {"b", "0", "f"}},
-		"#stablehlo<precision HIGH>":                      ir.Raw("#stablehlo<precision HIGH>"),
+		"#stablehlo<precision HIGH>":                      ir.Enum{Name: "precision", Word: "HIGH"},
 		gather: ir.Fields{Name: "stablehlo.gather", List: []ir.Field{
 			{Name: "offset_dims", Dims: []int{1, 2}}, {Name: "collapsed_slice_dims"}, {Name: "index_vector_dim", Dims: []int{1}, Single: true}}},
 		// Nothing that has another text is taken for one of these.

@@ -64,8 +64,7 @@ func (*CollectiveError) Kind() errkind.Kind { return errkind.InvalidArgumentErro
 // with its error.
 func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 	t := traceOf("all_reduce", x)
-	t.collective(reduced{reduction}, nil)
-	return graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node {
+	return t.collective(x, reduced{reduction}, nil, func(v *graph.Node) *graph.Node {
 		if reduction != Sum {
 			panic(&CollectiveError{Op: "all_reduce", Shape: x.Shape().Dimensions,
 				Reason: "only the sum has a gradient, not " + reduction.String(), Hint: "stop the gradient before it"})
@@ -79,10 +78,8 @@ func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 func AllGather(x *graph.Node, axis int) *graph.Node {
 	t := traceOf("all_gather", x)
 	axis = checkAxis("all_gather", x, axis)
-	t.collective(gathered{axis}, func(dims []int) {
-		dims[axis] *= t.opts.Replicas
-	})
-	return graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node { return ReduceScatter(v, axis) })
+	return t.collective(x, gathered{axis}, func(dims []int) { dims[axis] *= t.opts.Replicas },
+		func(v *graph.Node) *graph.Node { return ReduceScatter(v, axis) })
 }
 
 // ReduceScatter sums x over the replicas and gives each replica its part along
@@ -96,10 +93,8 @@ func ReduceScatter(x *graph.Node, axis int) *graph.Node {
 			Reason: fmt.Sprintf("dimension %d of size %d is not divisible by %d replicas", axis, size, t.opts.Replicas),
 			Hint:   "pad the dimension or scatter another one"})
 	}
-	t.collective(scattered{axis}, func(dims []int) {
-		dims[axis] /= t.opts.Replicas
-	})
-	return graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node { return AllGather(v, axis) })
+	return t.collective(x, scattered{axis}, func(dims []int) { dims[axis] /= t.opts.Replicas },
+		func(v *graph.Node) *graph.Node { return AllGather(v, axis) })
 }
 
 // ReplicaIDName is the parameter of the step function that holds the replica id.
@@ -141,16 +136,15 @@ func checkAxis(op string, x *graph.Node, axis int) int {
 	return (axis + rank) % max(rank, 1)
 }
 
-// collective says that the next identity op is a collective, of which resize changes the
-// dimensions.
-func (t *Trace) collective(m mark, resize func(dims []int)) {
-	t.pending = func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+// collective adds a collective to the graph of x, of which resize changes the dimensions.
+func (t *Trace) collective(x *graph.Node, m mark, resize func(dims []int), gradient func(v *graph.Node) *graph.Node) *graph.Node {
+	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		shape := x.Shape().Clone()
 		if resize != nil {
 			resize(shape.Dimensions)
 		}
 		return f.Mark(x, shape, m)
-	}
+	}, gradient)
 }
 
 // The collectives name global partition ids: one group of replicas for each

@@ -54,11 +54,10 @@ func (t *Trace) value(node *graph.Node) (v *ir.Value, err error) {
 			err = fmt.Errorf("module: node %s is none of the step: %v", node, r)
 		}
 	}()
-	t.pending = func(_ *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+	t.emit(node, func(_ *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		v = t.main().Value(x)
 		return x, nil
-	}
-	graph.Identity(node)
+	}, nil)
 	return v, nil
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
@@ -27,15 +28,15 @@ type Options struct {
 	Padded bool
 }
 
-// Trace is the backend of one graph: graph.NewGraph(trace, name). It remembers
-// what the graph's identity ops stand for, and assembles the module when the
-// graph is compiled. It is not safe for concurrent use and serves one graph.
+// Trace is the backend of one graph: graph.NewGraph(trace, name). It writes the graph's
+// ops as statements, annotations and collectives as marks, and assembles the module when
+// the graph is compiled. It is not safe for concurrent use and serves one graph.
 type Trace struct {
 	*lowering.Backend
 	opts    Options
 	builder *lowering.Builder
 
-	pending     func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
+	pending     write // see emit
 	annotations []logical.Annotation
 	regions     []bracket
 	open        bool // the last region is
@@ -87,19 +88,34 @@ func (t *Trace) LogicalDevices() int { return t.opts.LogicalDevices }
 // Replicas returns R.
 func (t *Trace) Replicas() int { return t.opts.Replicas }
 
-// identity is called for each identity op of the graph.
-func (t *Trace) identity(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
-	emit := t.pending
-	t.pending = nil
-	if emit == nil {
-		return x, nil
+// write adds the statement of an op to f and returns its result. x is the operand.
+type write func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
+
+// emit adds an op of this package to the graph of x. GoMLX has no op that a backend could define: it
+// is an identity op for GoMLX, which calls the backend for it at once, and write takes its place.
+// gradient makes the adjoint of x from that of the node; without one no gradient flows.
+func (t *Trace) emit(x *graph.Node, op write, gradient func(v *graph.Node) *graph.Node) *graph.Node {
+	t.pending = op
+	defer func() { t.pending = nil }()
+	if gradient == nil {
+		return graph.StopGradient(x)
 	}
-	return emit(f, x)
+	return graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node { return gradient(v) })
 }
 
-// Next implements [logical.Target].
-func (t *Trace) Next(op logical.Op) {
-	t.pending = func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+// identity is called for each identity op of the graph.
+func (t *Trace) identity(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+	op := t.pending
+	t.pending = nil
+	if op == nil {
+		return x, nil
+	}
+	return op(f, x)
+}
+
+// Emit implements [logical.Target].
+func (t *Trace) Emit(x *graph.Node, op logical.Op, gradient func(v *graph.Node) *graph.Node) *graph.Node {
+	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		switch op.Kind {
 		case logical.OpAnnotate:
 			return t.annotate(f, x, op.Annotation, op.Adjoint)
@@ -117,7 +133,7 @@ func (t *Trace) Next(op logical.Op) {
 			return f.Mark(x, saved.Shape(), zeros{})
 		}
 		return nil, fmt.Errorf("module: unknown op kind %d", op.Kind)
-	}
+	}, gradient)
 }
 
 // bracket is a range of the step's statements that runs on one logical device.

@@ -35,8 +35,8 @@ func (r *rewriter) convert(v *ir.Value, dtype dtypes.DType) *ir.Value {
 // compare compares integers.
 func (r *rewriter) compare(direction string, a, b *ir.Value) *ir.Value {
 	return r.do("compare", ir.Tensor(dtypes.Bool, a.Type.Dims...), []*ir.Value{a, b},
-		ir.Attribute{Key: "compare_type", Value: ir.Raw("#stablehlo<comparison_type SIGNED>")},
-		ir.Attribute{Key: ir.Direction, Value: ir.Raw("#stablehlo<comparison_direction " + direction + ">")})
+		ir.Attribute{Key: "compare_type", Value: ir.Enum{Name: "comparison_type", Word: "SIGNED"}},
+		ir.Attribute{Key: ir.Direction, Value: ir.Enum{Name: ir.Direction, Word: direction}})
 }
 
 func (r *rewriter) choose(pred, onTrue, onFalse *ir.Value) *ir.Value {
