@@ -14,7 +14,11 @@ type printer struct {
 // Text writes the module: the same values give the same bytes. It is an error if a statement has a
 // Mark.
 func (m *Module) Text() ([]byte, error) {
-	p := &printer{}
+	statements := 0
+	for _, f := range m.Functions {
+		statements += len(f.Body)
+	}
+	p := &printer{b: make([]byte, 0, 256*(1+statements))}
 	for _, a := range m.Aliases {
 		p.str("#" + a.Key + " = ")
 		p.b = a.Value.Append(p.b)
