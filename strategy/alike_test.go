@@ -13,6 +13,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // What a compiled step makes of equal values is equal, and so is what its collectives
@@ -27,7 +28,7 @@ func TestResultsOfStepsThatAreTheSameCountAsMirrored(t *testing.T) {
 		require.NoError(t, err)
 		same, err := s.Mirror(ctx, float32(5), logical.Annotation{})
 		require.NoError(t, err)
-		own, err := s.ValuesFromFunction(ctx, func(c strategy.ValueContext) (any, error) { return float32(c.ReplicaIDInSyncGroup), nil })
+		own, err := eager.Of(s).ValuesFromFunction(ctx, func(c eager.ValueContext) (any, error) { return float32(c.ReplicaIDInSyncGroup), nil })
 		require.NoError(t, err)
 		store := model.NewStore()
 		store.SetParam(model.ParamInitialSeed, int64(1))
@@ -74,12 +75,12 @@ func TestResultsOfStepsThatAreTheSameCountAsMirrored(t *testing.T) {
 			}
 		}
 		// In a replica's code the same.
-		_, err = s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			sum, err := rc.AllReduce(strategy.Sum, float32(rc.ReplicaIDInSyncGroup()))
 			require.NoError(t, err)
 			out, err := rc.Call(f, sum)
 			require.NoError(t, err)
-			return rc.Update(v, func(u *strategy.UpdateContext, args ...any) (any, error) { return u.Assign(args[0]) }, out[0])
+			return rc.Update(v, func(u *eager.UpdateContext, args ...any) (any, error) { return u.Assign(args[0]) }, out[0])
 		})
 		require.NoError(t, err)
 		require.Equal(t, slices.Repeat([]any{float32(n*(n-1))/2 + 1}, n), components(t, v, n))
@@ -88,12 +89,12 @@ func TestResultsOfStepsThatAreTheSameCountAsMirrored(t *testing.T) {
 
 func TestWhatIsGatheredCountsAsMirrored(t *testing.T) {
 	ctx := context.Background()
-	add := func(u *strategy.UpdateContext, args ...any) (any, error) { return u.AssignAdd(args[0]) }
+	add := func(u *eager.UpdateContext, args ...any) (any, error) { return u.AssignAdd(args[0]) }
 	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
-		n, e := s.NumReplicasInSync(), s.Extended()
+		n, e := s.NumReplicasInSync(), eager.Of(s)
 		v, err := s.NewVariable(ctx, make([]float32, n), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
 		require.NoError(t, err)
-		out, err := e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		out, err := e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			x, err := rc.AllGather([]float32{float32(rc.ReplicaIDInSyncGroup() + 1)}, 0)
 			require.NoError(t, err)
 			_, err = rc.Update(v, add, x)

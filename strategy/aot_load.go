@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // StepReason says why a step cannot be saved or loaded.
@@ -138,7 +139,7 @@ func (s *TPUStrategy) LoadTrainStep(ctx context.Context, r io.Reader, store *mod
 }
 
 func (s *TPUStrategy) loadStep(ctx context.Context, r io.Reader, store *model.Store, opts []LoadOptions) (*Function, stepHeader, error) {
-	if err := untraced(ctx, "loading a step", insteadOfMeeting); err != nil {
+	if err := untraced(ctx, "loading a step", fault.InsteadOfMeeting); err != nil {
 		return nil, stepHeader{}, err
 	}
 	if err := s.runnable("loading a step"); err != nil {

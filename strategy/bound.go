@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // Bound is a function with its arguments fixed, for a loop that launches one
@@ -33,7 +34,7 @@ type Bound struct {
 // the function's; others stay the caller's, open as long as it is
 // launched.
 func (f *Function) Bind(ctx context.Context, args ...any) (*Bound, error) {
-	if err := untraced(ctx, "binding "+f.opts.Name, insteadOfRunning); err != nil {
+	if err := untraced(ctx, "binding "+f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
 	values, release, err := f.place(ctx, args, toRun)
@@ -95,7 +96,7 @@ func (b *Bound) layout(results [][]*pjrt.Buffer) {
 // previous launch's results are given up. ctx bounds the wait for a turn.
 func (b *Bound) Launch(ctx context.Context) error {
 	if tracingOf(ctx) != nil {
-		return untraced(ctx, "launching "+b.program.function.opts.Name, insteadOfRunning)
+		return untraced(ctx, "launching "+b.program.function.opts.Name, fault.InsteadOfRunning)
 	}
 	if len(b.program.borrowed) > 0 {
 		if err := b.borrow(ctx); err != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // builtin returns the strategy's own function of a name, making it once.
@@ -34,7 +35,7 @@ type builtinCall struct {
 
 // call compiles a program once for each kind of variable and runs it on these.
 func (s *TPUStrategy) call(ctx context.Context, c builtinCall) ([]Value, error) {
-	if err := untraced(ctx, c.name, insteadOfRunning); err != nil {
+	if err := untraced(ctx, c.name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
 	name := c.name

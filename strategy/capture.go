@@ -210,12 +210,12 @@ func (rc *ReplicaContext) aggregate(op string, v *Variable, x any) *graph.Node {
 	switch v.aggregation {
 	case AggregateNone:
 		if !v.localWrites && rc.strategy.replicas > 1 {
-			panic(rc.noAggregation(op))
+			panic(fault.NoAggregation(op))
 		}
 		return node
 	case AggregateSum:
 		if host && rc.strategy.replicas > 1 {
-			panic(notDistributed(op))
+			panic(fault.NotDistributed(op))
 		}
 	default:
 		if host {
@@ -223,15 +223,6 @@ func (rc *ReplicaContext) aggregate(op string, v *Variable, x any) *graph.Node {
 		}
 	}
 	return rc.combine(v.aggregation, node)
-}
-
-func (rc *ReplicaContext) noAggregation(op string) *Error {
-	return fault.New(ValueError, op, "set VariableOptions.Aggregation, or LocalWrites for components that may differ",
-		"a replica writes a mirrored variable that aggregates nothing")
-}
-
-func notDistributed(op string) *Error {
-	return fault.New(ValueError, op, "give each replica its own value, or use MEAN", "SUM of one value that is not distributed: how often it counts is not known")
 }
 
 // combine aggregates a value of each replica.

@@ -9,23 +9,13 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
 // Writes and reads of a variable from outside the replicas: from the host, from a
 // merge call, from an update. Nothing is aggregated on such a write.
-
-type writeOp struct {
-	name  string
-	apply func(old, x *graph.Node) *graph.Node
-}
-
-var (
-	opAssign = writeOp{"assign", func(_, x *graph.Node) *graph.Node { return x }}
-	opAdd    = writeOp{"assign_add", graph.Add}
-	opSub    = writeOp{"assign_sub", graph.Sub}
-)
 
 // Assign gives all components of the variable a new value, of its own shape and
 // dtype: a host value, a *[Mirrored], a *[Component], another *Variable, also another
@@ -38,26 +28,26 @@ var (
 // number of replicas, so that a read gives it back; for integers the division
 // truncates.
 func (v *Variable) Assign(ctx context.Context, value any) error {
-	return v.write(ctx, opAssign, value)
+	return v.write(ctx, assign.Set, value)
 }
 
 // AssignAdd adds to all components. On an [OnRead] variable that is summed on read
 // it is an error, as there is no telling which component is to grow.
 func (v *Variable) AssignAdd(ctx context.Context, value any) error {
-	return v.write(ctx, opAdd, value)
+	return v.write(ctx, assign.Add, value)
 }
 
 // AssignSub subtracts from all components, like [Variable.AssignAdd].
 func (v *Variable) AssignSub(ctx context.Context, value any) error {
-	return v.write(ctx, opSub, value)
+	return v.write(ctx, assign.Sub, value)
 }
 
-func (v *Variable) crossWrite(ctx context.Context, w writeOp, value any) error {
-	op := fmt.Sprintf("%s %q", w.name, v.path)
+func (v *Variable) crossWrite(ctx context.Context, w assign.Op, value any) error {
+	op := fmt.Sprintf("%s %q", w.Name, v.path)
 	if err := v.crossUse(ctx, op); err != nil {
 		return err
 	}
-	if v.synchronization == OnRead && v.aggregation == AggregateSum && w.name != opAssign.name {
+	if v.synchronization == OnRead && v.aggregation == AggregateSum && w.Name != assign.Set.Name {
 		return fault.New(ValueError, op, "assign a total, or write in the replicas",
 			"a variable that is summed on read has no one component to change")
 	}
@@ -72,7 +62,7 @@ func (v *Variable) crossWrite(ctx context.Context, w writeOp, value any) error {
 		return err
 	}
 	if tensor, ok := source.(*tensors.Tensor); ok {
-		if w.name == opAssign.name && (v.synchronization == OnWrite || v.aggregation != AggregateSum) {
+		if w.Name == assign.Set.Name && (v.synchronization == OnWrite || v.aggregation != AggregateSum) {
 			return v.replace(ctx, op, tensor)
 		}
 		m, err := v.strategy.Mirror(ctx, tensor, v.annotation)
@@ -85,13 +75,13 @@ func (v *Variable) crossWrite(ctx context.Context, w writeOp, value any) error {
 		defer made.Close()
 	}
 	_, err = v.strategy.call(ctx, builtinCall{
-		name: w.name, values: []Value{source.(Value)}, variables: []*Variable{v},
+		name: w.Name, values: []Value{source.(Value)}, variables: []*Variable{v},
 		step: func(rc *ReplicaContext, held []*captured, in []*graph.Node) []*graph.Node {
 			x := in[0]
 			if share {
 				x = rc.share(x)
 			}
-			rc.set(op, held[0], x, w.apply)
+			rc.set(op, held[0], x, w.Apply)
 			return nil
 		},
 	})
@@ -221,8 +211,8 @@ func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 	if err := v.eagerUse(ctx, "read"); err != nil {
 		return nil, err
 	}
-	if rc := v.updater(ctx); rc != nil && v.perReplica() {
-		return v.componentAs(ctx, rc.replica, v.annotation)
+	if c := v.updater(ctx); c != nil && v.perReplica() {
+		return v.componentAs(ctx, c.Number(), v.annotation)
 	}
 	return v.readAs(ctx, v.annotation)
 }
@@ -271,8 +261,8 @@ func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
 	if err := v.eagerUse(ctx, "value of"); err != nil {
 		return nil, err
 	}
-	if rc := v.updater(ctx); rc != nil && v.perReplica() {
-		return v.componentValue(ctx, rc.replica)
+	if c := v.updater(ctx); c != nil && v.perReplica() {
+		return v.componentValue(ctx, c.Number())
 	}
 	return v.combined(ctx)
 }
@@ -326,12 +316,12 @@ func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) {
 // components, divided among them for an [OnRead] variable that is summed. Integer
 // shares truncate, as in TensorFlow: 7 on 2 replicas reads back as 6.
 func (v *Variable) RestoreValue(ctx context.Context, saved *tensors.Tensor) error {
-	if err := untraced(ctx, fmt.Sprintf("restore %q", v.path), insteadOfMeeting); err != nil {
+	if err := untraced(ctx, fmt.Sprintf("restore %q", v.path), fault.InsteadOfMeeting); err != nil {
 		return err
 	}
 	if v.synchronization == OnRead && v.aggregation == AggregateNone {
 		_, err := v.aggregation.ReduceOp()
 		return err
 	}
-	return v.crossWrite(ctx, opAssign, saved)
+	return v.crossWrite(ctx, assign.Set, saved)
 }

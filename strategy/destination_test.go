@@ -10,6 +10,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
@@ -27,7 +28,7 @@ func sizes(shards []strategy.Shard) map[string][]int {
 func TestReductionsGoWhereTheirDestinationIs(t *testing.T) {
 	ctx := context.Background()
 	s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2})
-	e := s.Extended()
+	e := eager.Of(s)
 	rows := func(k float32) [][]float32 { return [][]float32{{k, 2}, {3, 4}, {5, 6}, {7, 8}} }
 	v, err := s.NewVariable(ctx, rows(0), strategy.VariableOptions{Annotation: logical.SplitInto(2, 1)})
 	require.NoError(t, err)
@@ -40,18 +41,18 @@ func TestReductionsGoWhereTheirDestinationIs(t *testing.T) {
 	want := [][]float32{{4, 4}, {6, 8}, {10, 12}, {14, 16}}
 	for name, c := range map[string]struct {
 		value any
-		to    strategy.Destination
+		to    eager.Destination
 		size  []int
 		want  any
 	}{
-		"to a split variable":              {x, strategy.To(v), []int{2, 2}, want},
-		"of another split":                 {columns, strategy.To(v), []int{2, 2}, want},
-		"to a split value":                 {x, strategy.To(columns), []int{4, 1}, want},
-		"to itself":                        {columns, strategy.To(columns), []int{4, 1}, want},
-		"of another shape":                 {small, strategy.To(v), []int{}, float32(3)},
-		"to all devices":                   {x, strategy.ToDevices(e.WorkerDevices(ctx)...), []int{4, 2}, want},
-		"a variable to itself":             {v, strategy.To(v), []int{2, 2}, [][]float32{{0, 4}, {6, 8}, {10, 12}, {14, 16}}},
-		"in a nest, to the split variable": {x, strategy.To(v), []int{2, 2}, want},
+		"to a split variable":              {x, eager.To(v), []int{2, 2}, want},
+		"of another split":                 {columns, eager.To(v), []int{2, 2}, want},
+		"to a split value":                 {x, eager.To(columns), []int{4, 1}, want},
+		"to itself":                        {columns, eager.To(columns), []int{4, 1}, want},
+		"of another shape":                 {small, eager.To(v), []int{}, float32(3)},
+		"to all devices":                   {x, eager.ToDevices(e.WorkerDevices(ctx)...), []int{4, 2}, want},
+		"a variable to itself":             {v, eager.To(v), []int{2, 2}, [][]float32{{0, 4}, {6, 8}, {10, 12}, {14, 16}}},
+		"in a nest, to the split variable": {x, eager.To(v), []int{2, 2}, want},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := e.ReduceTo(ctx, strategy.Sum, c.value, c.to)
@@ -78,7 +79,7 @@ func TestReductionsGoWhereTheirDestinationIs(t *testing.T) {
 func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 	ctx := context.Background()
 	s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2})
-	e := s.Extended()
+	e := eager.Of(s)
 	second, err := e.LogicalDevice(ctx, 1)
 	require.NoError(t, err)
 	x, err := s.PerReplica(ctx, []any{[]float32{1, 2}, []float32{3, 4}}, logical.SplitInto(2))
@@ -90,7 +91,7 @@ func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 		"both of the one replica": {e.WorkerDevices(ctx)[0], e.WorkerDevices(second)[0]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := e.ReduceTo(ctx, strategy.Sum, x, strategy.ToDevices(devices...))
+			got, err := e.ReduceTo(ctx, strategy.Sum, x, eager.ToDevices(devices...))
 			require.NoError(t, err)
 			m := got.(*strategy.Mirrored)
 			require.ElementsMatch(t, devices, func() (all []string) {
@@ -129,12 +130,12 @@ func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 			require.NoError(t, m.Close())
 		})
 	}
-	_, err = e.ReduceTo(ctx, strategy.Sum, x, strategy.ToDevices("/device:TPU:99"))
+	_, err = e.ReduceTo(ctx, strategy.Sum, x, eager.ToDevices("/device:TPU:99"))
 	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
 	// In a step, which runs on all devices, it is refused.
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
-			return []*strategy.Merged{must(e.ReduceTo(mc.Context(), strategy.Sum, args[0], strategy.ToDevices(e.WorkerDevices(ctx)[0]))).(*strategy.Merged)}
+			return []*strategy.Merged{must(e.ReduceTo(mc.Context(), strategy.Sum, args[0], eager.ToDevices(e.WorkerDevices(ctx)[0]))).(*strategy.Merged)}
 		}, in...)
 	}, strategy.FunctionOptions{})
 	_, err = f.Run(ctx, x)
@@ -145,7 +146,7 @@ func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 func TestASlotIsSplitAsItsVariable(t *testing.T) {
 	ctx := context.Background()
 	s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{logical.Match("own", logical.SplitInto(1, 2))}})
-	e := s.Extended()
+	e := eager.Of(s)
 	rows := tensors.FromValue([][]float32{{1, 2}, {3, 4}})
 	v, err := s.NewVariable(ctx, rows, strategy.VariableOptions{Name: "v", Annotation: logical.SplitInto(2, 1)})
 	require.NoError(t, err)
@@ -194,24 +195,24 @@ func TestReductionsToAHostAreInItsMemory(t *testing.T) {
 	s, err := strategy.New(sys, strategy.Options{Assignment: assignment})
 	require.NoError(t, err)
 	defer s.Close()
-	e := s.Extended()
+	e := eager.Of(s)
 	x, err := s.PerReplica(ctx, []any{[]float32{1, 2}, []float32{3, 4}}, logical.Annotation{})
 	require.NoError(t, err)
-	got, err := e.BatchReduceTo(ctx, strategy.Mean, []strategy.ReducePair{{Value: x, To: strategy.ToDevices(e.NonSlotDevices()...)}, {Value: x, To: strategy.To(x)}})
+	got, err := e.BatchReduceTo(ctx, strategy.Mean, []eager.ReducePair{{Value: x, To: eager.ToDevices(e.NonSlotDevices()...)}, {Value: x, To: eager.To(x)}})
 	require.NoError(t, err)
 	require.Equal(t, []float32{2, 3}, got[0].(*tensors.Tensor).Value())
 	require.Len(t, got[1].(*strategy.Mirrored).Shards(), 2)
-	_, err = e.ReduceTo(ctx, strategy.Sum, x, strategy.ToDevices(append(e.NonSlotDevices(), e.WorkerDevices(ctx)...)...))
+	_, err = e.ReduceTo(ctx, strategy.Sum, x, eager.ToDevices(append(e.NonSlotDevices(), e.WorkerDevices(ctx)...)...))
 	require.ErrorContains(t, err, "a host beside devices")
 }
 
 // State that belongs to no variable lives on the non-slot devices, and nowhere else.
 func TestNonSlotDevicesAreThoseThatHoldTheState(t *testing.T) {
 	ctx := context.Background()
-	fn := func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.Device(), nil }
+	fn := func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Device(), nil }
 	for _, semantics := range []strategy.Semantics{strategy.Default, strategy.TensorFlowTPU, strategy.TensorFlowMirrored} {
 		s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2, Semantics: semantics})
-		e := s.Extended()
+		e := eager.Of(s)
 		for _, wrong := range [][]string{{"/device:CPU:99"}, {"anything"}, {e.NonSlotDevices()[0], "anything"}, nil} {
 			_, err := e.UpdateNonSlot(ctx, wrong, fn)
 			require.Error(t, err, "%q", wrong)

@@ -72,7 +72,7 @@ func (s *TPUStrategy) DistributeDatasetsFromFunction(fn func(input.Context) (inp
 // on the host, as *[Objects]. Of several processes each gives the inputs of its own
 // replicas, all of one shape. Arguments are those of [DistributeOptions].
 func (s *TPUStrategy) Inputs(ctx context.Context, step input.Step, arguments ...logical.Annotation) (any, error) {
-	if err := untraced(ctx, "inputs", insteadOfLoading); err != nil {
+	if err := untraced(ctx, "inputs", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
 	nests := make([]any, len(step.Replicas))
@@ -85,7 +85,7 @@ func (s *TPUStrategy) Inputs(ctx context.Context, step input.Step, arguments ...
 	leaf := -1
 	nest, err := nesting.Zip("inputs", nests, func(path string, leaves []any) (any, error) {
 		leaf++
-		v, err := s.inputLeaf(ctx, path, leaves, at(arguments, leaf))
+		v, err := s.inputLeaf(ctx, leaves, at(arguments, leaf))
 		if err != nil {
 			return nil, fmt.Errorf("strategy: inputs%s: %w", path, err)
 		}
@@ -98,14 +98,21 @@ func (s *TPUStrategy) Inputs(ctx context.Context, step input.Step, arguments ...
 }
 
 // inputLeaf puts one component of a step on the devices.
-func (s *TPUStrategy) inputLeaf(ctx context.Context, path string, leaves []any, a logical.Annotation) (any, error) {
+func (s *TPUStrategy) inputLeaf(ctx context.Context, leaves []any, a logical.Annotation) (any, error) {
 	if _, text := leaves[0].([]string); text && a.Kind() != logical.None {
 		return nil, fault.New(TypeError, "inputs", "leave its annotation out", "text, which stays on the host, annotated %s", a)
 	}
 	if s.hosts.several() {
 		return s.LocalPerReplica(ctx, leaves, a)
 	}
-	return s.wrap(ctx, "inputs", path, leaves, false, a)
+	if _, text := leaves[0].([]string); text {
+		return NewObjects(leaves...), nil
+	}
+	all := make([]*tensors.Tensor, len(leaves))
+	for r, x := range leaves {
+		all[r] = x.(*tensors.Tensor)
+	}
+	return s.perReplicaOf(ctx, all, a)
 }
 
 // hostNest is an element with GoMLX tensors.
@@ -159,7 +166,7 @@ type Iterator struct {
 // with package feed. A process whose own shares of a short batch differ has an error from
 // Next, of which the others learn nothing.
 func (s *TPUStrategy) Iterate(ctx context.Context, d *input.Distributed) (*Iterator, error) {
-	if err := s.requireEager(ctx, "iterate", insteadOfLoading); err != nil {
+	if err := s.requireEager(ctx, "iterate", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
 	if d.LocalReplicas() != s.shares(true) {
@@ -181,7 +188,7 @@ func (it *Iterator) Next(ctx context.Context) (any, error) {
 	if m, ok := modeOf(ctx); ok && m.replica {
 		return nil, fault.New(ValueError, "next", "take the input before the run and pass it as an argument", "called in a replica's code")
 	}
-	if err := untraced(ctx, "next", insteadOfLoading); err != nil {
+	if err := untraced(ctx, "next", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
 	step, err := it.steps.Next(ctx)
@@ -194,53 +201,3 @@ func (it *Iterator) Next(ctx context.Context) (any, error) {
 // Close releases the input. What Next gave stays the caller's. A second Close does
 // nothing.
 func (it *Iterator) Close() error { return it.steps.Close() }
-
-// MakeNumpyDataset makes a dataset of host arrays: element i of it has row i of
-// each leaf of the nest, as TensorFlow's make_numpy_dataset. Slices are tuples, maps
-// of strings dictionaries; leaves are what tensors are made of, all with the same
-// number of rows.
-func (e *Extended) MakeNumpyDataset(nest any) (input.Dataset, error) {
-	element, err := elementOf(nest)
-	if err != nil {
-		return input.Dataset{}, err
-	}
-	ds := input.FromSlices(element)
-	return ds, ds.Err()
-}
-
-func elementOf(nest any) (input.Element, error) {
-	switch x := nest.(type) {
-	case []any:
-		members := make([]input.Element, len(x))
-		for i := range x {
-			var err error
-			if members[i], err = elementOf(x[i]); err != nil {
-				return input.Element{}, err
-			}
-		}
-		return input.Tuple(members...), nil
-	case map[string]any:
-		members := map[string]input.Element{}
-		for k := range x {
-			var err error
-			if members[k], err = elementOf(x[k]); err != nil {
-				return input.Element{}, err
-			}
-		}
-		return input.Dict(members), nil
-	}
-	t, err := hostTensor(nest)
-	if err != nil {
-		return input.Element{}, &Error{Op: "strategy: dataset", Reason: fmt.Sprintf("a leaf of type %T", nest), Err: err, Class: TypeError}
-	}
-	kind, ok := input.KindOf(t.DType())
-	if !ok {
-		return input.Element{}, fault.New(TypeError, "dataset", "convert it", "a leaf of dtype %s", t.DType())
-	}
-	var leaf input.Tensor
-	var failed error
-	if err := t.ConstBytes(func(data []byte) { leaf, failed = input.FromBytes(kind, data, t.Shape().Dimensions...) }); err != nil {
-		return input.Element{}, fmt.Errorf("strategy: dataset: %w", err)
-	}
-	return input.Leaf(leaf), failed
-}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // What all replicas received from a collective, and what they make of it alike, is one
@@ -16,7 +17,7 @@ import (
 func TestWhatIsTheSameOnAllReplicasCountsAsMirrored(t *testing.T) {
 	ctx := context.Background()
 	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
-		n, e := s.NumReplicasInSync(), s.Extended()
+		n, e := s.NumReplicasInSync(), eager.Of(s)
 		total, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		mean, err := s.NewVariable(ctx, float32(7), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
@@ -24,35 +25,35 @@ func TestWhatIsTheSameOnAllReplicasCountsAsMirrored(t *testing.T) {
 		same, err := s.Mirror(ctx, float32(5), logical.Annotation{})
 		require.NoError(t, err)
 		sum := float32(n*(n+1)) / 2
-		add := func(u *strategy.UpdateContext, args ...any) (any, error) { return u.AssignAdd(args[0]) }
+		add := func(u *eager.UpdateContext, args ...any) (any, error) { return u.AssignAdd(args[0]) }
 		for name, c := range map[string]struct {
-			make func(rc *strategy.EagerContext, arg any) (any, error)
+			make func(rc *eager.ReplicaContext, arg any) (any, error)
 			want float32
 		}{
-			"a sum": {func(rc *strategy.EagerContext, _ any) (any, error) {
+			"a sum": {func(rc *eager.ReplicaContext, _ any) (any, error) {
 				return rc.AllReduce(strategy.Sum, float32(rc.ReplicaIDInSyncGroup()+1))
 			}, sum},
-			"a mean": {func(rc *strategy.EagerContext, _ any) (any, error) {
+			"a mean": {func(rc *eager.ReplicaContext, _ any) (any, error) {
 				return rc.AllReduce(strategy.Mean, float32(rc.ReplicaIDInSyncGroup()+1))
 			}, sum / float32(n)},
-			"what is made of a sum": {func(rc *strategy.EagerContext, _ any) (any, error) {
+			"what is made of a sum": {func(rc *eager.ReplicaContext, _ any) (any, error) {
 				x, err := rc.AllReduce(strategy.Sum, float32(rc.ReplicaIDInSyncGroup()+1))
 				if err != nil {
 					return nil, err
 				}
 				return rc.Mul(x, 0.5)
 			}, sum / 2},
-			"a read across replicas": {func(rc *strategy.EagerContext, _ any) (any, error) { return rc.ReadAcross(total) }, 3},
-			"a mirrored variable":    {func(rc *strategy.EagerContext, _ any) (any, error) { return rc.Read(mean) }, 7},
-			"a write's result":       {func(rc *strategy.EagerContext, _ any) (any, error) { return rc.Assign(mean, float32(7)) }, 7},
-			"a mirrored argument":    {func(rc *strategy.EagerContext, arg any) (any, error) { return rc.Add(arg, 1) }, 6},
-			"a number":               {func(rc *strategy.EagerContext, _ any) (any, error) { return float32(2), nil }, 2},
+			"a read across replicas": {func(rc *eager.ReplicaContext, _ any) (any, error) { return rc.ReadAcross(total) }, 3},
+			"a mirrored variable":    {func(rc *eager.ReplicaContext, _ any) (any, error) { return rc.Read(mean) }, 7},
+			"a write's result":       {func(rc *eager.ReplicaContext, _ any) (any, error) { return rc.Assign(mean, float32(7)) }, 7},
+			"a mirrored argument":    {func(rc *eager.ReplicaContext, arg any) (any, error) { return rc.Add(arg, 1) }, 6},
+			"a number":               {func(rc *eager.ReplicaContext, _ any) (any, error) { return float32(2), nil }, 2},
 		} {
 			t.Run(name, func(t *testing.T) {
 				require.NoError(t, total.Assign(ctx, float32(3)))
 				v, err := s.NewVariable(ctx, float32(10), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
 				require.NoError(t, err)
-				out, err := e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, args ...any) (any, error) {
+				out, err := e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 					x, err := c.make(rc, args[0])
 					require.NoError(t, err)
 					_, err = rc.Update(v, add, x)
@@ -74,7 +75,7 @@ func TestWhatIsTheSameOnAllReplicasCountsAsMirrored(t *testing.T) {
 		}
 		// What differs is refused as ever.
 		if n > 1 {
-			_, err = e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			_, err = e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 				return rc.Update(mean, add, float32(rc.ReplicaIDInSyncGroup()))
 			})
 			require.Equal(t, strategy.TypeError, strategy.KindOf(err))
@@ -90,15 +91,15 @@ func TestOneReplicasObjectsComeBackAsTheyWere(t *testing.T) {
 	require.NoError(t, err)
 	p, err := s.PerReplica(ctx, []any{[]float32{1, 2}}, logical.Annotation{})
 	require.NoError(t, err)
-	mc, err := s.Component(m, 0)
+	mc, err := eager.Of(s).Component(m, 0)
 	require.NoError(t, err)
-	pc, err := s.Component(p, 0)
+	pc, err := eager.Of(s).Component(p, 0)
 	require.NoError(t, err)
 	for name, x := range map[string]any{
 		"a mirrored value": m, "a per-replica value": p, "a component": pc, "a mirrored component": mc, "objects": strategy.NewObjects("a"),
 		"a pointer": &struct{ X int }{1}, "a text": "a", "a number": 2.5,
 	} {
-		out, err := s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		out, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			y, err := rc.MergeCall(func(_ context.Context, args ...any) (any, error) { return map[string]any{"x": args[0]}, nil }, x)
 			require.NoError(t, err)
 			require.True(t, x == y.(map[string]any)["x"], name)
@@ -108,7 +109,7 @@ func TestOneReplicasObjectsComeBackAsTheyWere(t *testing.T) {
 		require.Nil(t, out)
 	}
 	for name, x := range map[string]any{"a mirrored value": m, "a per-replica value": p, "objects": strategy.NewObjects("a"), "a pointer": &struct{ X int }{1}} {
-		out, err := s.Extended().CallForEachReplica(ctx, func(*strategy.EagerContext, ...any) (any, error) { return x, nil })
+		out, err := eager.Of(s).CallForEachReplica(ctx, func(*eager.ReplicaContext, ...any) (any, error) { return x, nil })
 		require.NoError(t, err)
 		require.True(t, x == out, name)
 	}

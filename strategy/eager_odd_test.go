@@ -14,6 +14,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // onSmallMeshes runs a test on several meshes of four devices.
@@ -40,7 +41,7 @@ func TestArithmeticOfAPartialBatchLeavesItsPaddingOut(t *testing.T) {
 		}
 		batch, err := s.RaggedPerReplica(ctx, rows)
 		require.NoError(t, err)
-		out, err := s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, args ...any) (any, error) {
+		out, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 			return rc.Add(1, args[0])
 		}, batch)
 		require.NoError(t, err)
@@ -53,7 +54,7 @@ func TestArithmeticOfAPartialBatchLeavesItsPaddingOut(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []float32{2}, last.Value())
 
-		doubled, err := s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, args ...any) (any, error) {
+		doubled, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 			return rc.Sub(args[0], args[1])
 		}, batch, out)
 		require.NoError(t, err)
@@ -63,7 +64,7 @@ func TestArithmeticOfAPartialBatchLeavesItsPaddingOut(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, -count, got)
 
-		_, err = s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, args ...any) (any, error) {
+		_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 			return rc.Mul(args[0], []float32{1})
 		}, batch)
 		assert.Equal(t, strategy.InvalidArgumentError, strategy.KindOf(err), "%v", err)
@@ -94,19 +95,19 @@ func TestEagerCodeRefusesWhatIsAnotherStrategys(t *testing.T) {
 		require.NoError(t, err)
 		theirs, err := other.NewVariable(ctx, float32(7), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
-		part, err := other.Component(value, 0)
+		part, err := eager.Of(other).Component(value, 0)
 		require.NoError(t, err)
 		for _, x := range []any{value, theirs, part} {
-			for name, f := range map[string]strategy.ReplicaFunc{
-				"AllReduce": func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Sum, x) },
-				"Add":       func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.Add(x, float32(1)) },
-				"Assign":    func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.Assign(v, x) },
+			for name, f := range map[string]eager.ReplicaFunc{
+				"AllReduce": func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Sum, x) },
+				"Add":       func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Add(x, float32(1)) },
+				"Assign":    func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Assign(v, x) },
 			} {
-				_, err := s.Extended().CallForEachReplica(ctx, f)
+				_, err := eager.Of(s).CallForEachReplica(ctx, f)
 				var mixed *strategy.StrategyError
 				assert.ErrorAs(t, err, &mixed, "%s of %v", name, x)
 			}
-			_, err := s.Extended().Update(ctx, v, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(x) })
+			_, err := eager.Of(s).Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(x) })
 			assert.Error(t, err)
 		}
 	}
@@ -215,14 +216,14 @@ func TestAnUpdateHasNoReplicaContext(t *testing.T) {
 	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
 	v, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
-	for name, f := range map[string]func(rc *strategy.EagerContext) (any, error){
-		"AllReduce": func(rc *strategy.EagerContext) (any, error) { return rc.AllReduce(strategy.Sum, float32(1)) },
-		"AllGather": func(rc *strategy.EagerContext) (any, error) { return rc.AllGather([]float32{1}, 0) },
-		"MergeCall": func(rc *strategy.EagerContext) (any, error) {
+	for name, f := range map[string]func(rc *eager.ReplicaContext) (any, error){
+		"AllReduce": func(rc *eager.ReplicaContext) (any, error) { return rc.AllReduce(strategy.Sum, float32(1)) },
+		"AllGather": func(rc *eager.ReplicaContext) (any, error) { return rc.AllGather([]float32{1}, 0) },
+		"MergeCall": func(rc *eager.ReplicaContext) (any, error) {
 			return rc.MergeCall(func(context.Context, ...any) (any, error) { return nil, nil })
 		},
 	} {
-		_, err := s.Extended().Update(ctx, v, func(u *strategy.UpdateContext, _ ...any) (any, error) { return f(u.Ops()) })
+		_, err := eager.Of(s).Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return f(u.Ops()) })
 		var wrong *strategy.ContextError
 		assert.ErrorAs(t, err, &wrong, name)
 	}
@@ -231,8 +232,8 @@ func TestAnUpdateHasNoReplicaContext(t *testing.T) {
 func TestANonSlotUpdateNamesTheDevicesThatItRunsOn(t *testing.T) {
 	ctx := context.Background()
 	s := newStrategy(t, 2, strategy.Options{Replicas: 2, Semantics: strategy.TensorFlowMirrored})
-	e := s.Extended()
-	f := func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.ReplicaID(), nil }
+	e := eager.Of(s)
+	f := func(u *eager.UpdateContext, _ ...any) (any, error) { return u.ReplicaID(), nil }
 	results, err := e.UpdateNonSlotEach(ctx, e.NonSlotDevices(), f)
 	require.NoError(t, err)
 	assert.Len(t, results, 2)
@@ -256,7 +257,7 @@ func TestATensorThatIsTooLargeForTheDevicesIsNoTensorOnTheHost(t *testing.T) {
 
 func TestAComponentOfNothingIsNoTensor(t *testing.T) {
 	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
-	_, err := s.Extended().CallForEachReplica(context.Background(), func(rc *strategy.EagerContext, _ ...any) (any, error) {
+	_, err := eager.Of(s).CallForEachReplica(context.Background(), func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 		return rc.Add(&strategy.Component{}, 1)
 	})
 	assert.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)

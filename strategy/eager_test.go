@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 func TestMergeCallJoinsTheReplicas(t *testing.T) {
@@ -16,7 +17,7 @@ func TestMergeCallJoinsTheReplicas(t *testing.T) {
 	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
 		n := s.NumReplicasInSync()
 		// TensorFlow's example: three + id, summed across replicas.
-		out, err := s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, args ...any) (any, error) {
+		out, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 			x, err := rc.Add(tensors.FromScalar(int32(3)), int32(rc.ReplicaIDInSyncGroup()))
 			if err != nil {
 				return nil, err
@@ -35,7 +36,7 @@ func TestMergeCallJoinsTheReplicas(t *testing.T) {
 		for r := range n {
 			sum += 3 + int32(r)
 		}
-		local, err := s.LocalResultsOf(out)
+		local, err := eager.Of(s).LocalResultsOf(out)
 		require.NoError(t, err)
 		require.Len(t, local, n)
 		for r, c := range local {
@@ -53,38 +54,38 @@ func TestReplicasThatDoNotMeetFailTogether(t *testing.T) {
 	defer s.Close()
 	v, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
-	merge := func(rc *strategy.EagerContext) error {
+	merge := func(rc *eager.ReplicaContext) error {
 		_, err := rc.MergeCall(func(context.Context, ...any) (any, error) { return nil, nil })
 		return err
 	}
 	mine := errors.New("mine")
 	for name, c := range map[string]struct {
-		fn    strategy.ReplicaFunc
+		fn    eager.ReplicaFunc
 		check func(t *testing.T, err error)
 	}{
-		"some do not call": {func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		"some do not call": {func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			if rc.ReplicaIDInSyncGroup() == 1 {
 				return nil, nil
 			}
 			return nil, merge(rc)
 		}, func(t *testing.T, err error) {
-			var join *strategy.JoinError
+			var join *eager.JoinError
 			require.ErrorAs(t, err, &join)
 			require.Equal(t, []string{"MergeCall", "", "MergeCall"}, join.Calls)
 		}},
-		"different calls": {func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		"different calls": {func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			if rc.ReplicaIDInSyncGroup() == 2 {
 				return rc.AssignAdd(v, float32(1))
 			}
 			return nil, merge(rc)
-		}, func(t *testing.T, err error) { require.ErrorAs(t, err, new(*strategy.JoinError)) }},
-		"one fails": {func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		}, func(t *testing.T, err error) { require.ErrorAs(t, err, new(*eager.JoinError)) }},
+		"one fails": {func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			if rc.ReplicaIDInSyncGroup() == 1 {
 				return nil, mine
 			}
 			return nil, merge(rc)
 		}, func(t *testing.T, err error) { require.ErrorIs(t, err, mine) }},
-		"one panics": {func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		"one panics": {func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			if rc.ReplicaIDInSyncGroup() == 1 {
 				panic(mine)
 			}
@@ -93,13 +94,13 @@ func TestReplicasThatDoNotMeetFailTogether(t *testing.T) {
 			require.ErrorIs(t, err, mine)
 			require.ErrorAs(t, err, new(*strategy.PanicError))
 		}},
-		"the merge function panics": {func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		"the merge function panics": {func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.MergeCall(func(context.Context, ...any) (any, error) { panic("merge") })
 		}, func(t *testing.T, err error) { require.ErrorAs(t, err, new(*strategy.PanicError)) }},
-		"the replica context in its merge function": {func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		"the replica context in its merge function": {func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.MergeCall(func(context.Context, ...any) (any, error) { return nil, merge(rc) })
 		}, func(t *testing.T, err error) { require.ErrorAs(t, err, new(*strategy.ContextError)) }},
-		"errors are the last word": {func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		"errors are the last word": {func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			for range 5 { // a function that goes on after errors ends all the same
 				_ = merge(rc)
 				if rc.ReplicaIDInSyncGroup() == 0 {
@@ -107,12 +108,12 @@ func TestReplicasThatDoNotMeetFailTogether(t *testing.T) {
 				}
 			}
 			return nil, nil
-		}, func(t *testing.T, err error) { require.ErrorAs(t, err, new(*strategy.JoinError)) }},
+		}, func(t *testing.T, err error) { require.ErrorAs(t, err, new(*eager.JoinError)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := s.Extended().CallForEachReplica(ctx, c.fn)
+			_, err := eager.Of(s).CallForEachReplica(ctx, c.fn)
 			c.check(t, err)
-			out, err := s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return 7.0, nil })
+			out, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return 7.0, nil })
 			require.NoError(t, err)
 			require.Equal(t, 7.0, out)
 		})
@@ -128,15 +129,15 @@ func TestUpdateFollowsTheReducedGradient(t *testing.T) {
 		n := s.NumReplicasInSync()
 		v, err := s.NewVariable(ctx, float32(5), strategy.VariableOptions{})
 		require.NoError(t, err)
-		e := s.Extended()
-		_, err = e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		e := eager.Of(s)
+		_, err = e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			gradient := tensors.FromScalar(float32(rc.ReplicaIDInSyncGroup() + 1))
 			return rc.MergeCall(func(ctx context.Context, args ...any) (any, error) {
-				reduced, err := e.BatchReduceTo(ctx, strategy.Sum, []strategy.ReducePair{{Value: args[0], To: strategy.To(v)}})
+				reduced, err := e.BatchReduceTo(ctx, strategy.Sum, []eager.ReducePair{{Value: args[0], To: eager.To(v)}})
 				if err != nil {
 					return nil, err
 				}
-				return e.Update(ctx, v, func(u *strategy.UpdateContext, args ...any) (any, error) {
+				return e.Update(ctx, v, func(u *eager.UpdateContext, args ...any) (any, error) {
 					step, err := u.Ops().Mul(args[0], 0.1)
 					if err != nil {
 						return nil, err

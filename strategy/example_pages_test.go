@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -35,7 +36,7 @@ func ok[T any](x T, err error) T {
 
 // locals copies a value of each replica to the host.
 func locals(strat *strategy.TPUStrategy, nest any) (all []any) {
-	for _, x := range ok(strat.LocalResultsOf(nest)) {
+	for _, x := range ok(eager.Of(strat).LocalResultsOf(nest)) {
 		if c, isComponent := x.(*strategy.Component); isComponent {
 			x = ok(c.Local(context.Background())).Value()
 		}
@@ -79,7 +80,7 @@ func ExampleTPUStrategy_Run() {
 	}, strategy.FunctionOptions{Name: "double"})
 	fmt.Println(locals(strat, ok(strat.Run(ctx, double, float32(3)))[0]))
 
-	replicas := ok(strat.ValuesFromFunction(ctx, func(c strategy.ValueContext) (any, error) {
+	replicas := ok(eager.Of(strat).ValuesFromFunction(ctx, func(c eager.ValueContext) (any, error) {
 		return int32(c.NumReplicasInSync), nil
 	}))
 	fmt.Println(locals(strat, ok(strat.Run(ctx, double, replicas))[0]))
@@ -89,18 +90,18 @@ func ExampleTPUStrategy_Run() {
 }
 
 // A constant for each replica, the replica's row of an array, the number of replicas.
-func ExampleTPUStrategy_ValuesFromFunction() {
+func ExampleExtended_ValuesFromFunction() {
 	ctx := context.Background()
 	strat, done := pages(3, 1)
 	defer done()
 
 	array := []float32{3, 2, 1}
-	for _, fn := range []func(strategy.ValueContext) (any, error){
-		func(strategy.ValueContext) (any, error) { return float32(1), nil },
-		func(c strategy.ValueContext) (any, error) { return array[c.ReplicaIDInSyncGroup], nil },
-		func(c strategy.ValueContext) (any, error) { return c.NumReplicasInSync, nil },
+	for _, fn := range []func(eager.ValueContext) (any, error){
+		func(eager.ValueContext) (any, error) { return float32(1), nil },
+		func(c eager.ValueContext) (any, error) { return array[c.ReplicaIDInSyncGroup], nil },
+		func(c eager.ValueContext) (any, error) { return c.NumReplicasInSync, nil },
 	} {
-		fmt.Println(locals(strat, ok(strat.ValuesFromFunction(ctx, fn))))
+		fmt.Println(locals(strat, ok(eager.Of(strat).ValuesFromFunction(ctx, fn))))
 	}
 	// Output:
 	// [1 1 1]
@@ -121,7 +122,7 @@ func ExampleTPUStrategy_Scope() {
 	fmt.Println(current == strat, has, strategy.InCrossReplicaContext(scope), outside)
 
 	v := ok(strat.NewVariable(scope, float32(1), strategy.VariableOptions{}))
-	fmt.Println(locals(strat, v), strat.Extended().VariableCreatedInScope(v), strat.Extended().VariableCreatedInScope(nil))
+	fmt.Println(locals(strat, v), eager.Of(strat).VariableCreatedInScope(v), eager.Of(strat).VariableCreatedInScope(nil))
 	// Output:
 	// true true true false
 	// [1 1] true false
@@ -174,7 +175,7 @@ func ExampleExtended_MakeNumpyDataset() {
 	strat, done := pages(2, 1)
 	defer done()
 
-	ds := ok(strat.Extended().MakeNumpyDataset([]float32{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}))
+	ds := ok(eager.Of(strat).MakeNumpyDataset([]float32{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}))
 	iterator := ok(strat.Iterate(ctx, ok(input.Distribute(ds.Batch(2, false), ok(strat.InputOptions())))))
 	defer iterator.Close()
 	fmt.Println(ds.Info().Spec, locals(strat, ok(iterator.Next(ctx))))
@@ -192,7 +193,7 @@ func ExampleExtended_CallForEachReplica() {
 		return strat.ReduceNest(ctx, strategy.Sum, args[0])
 	}
 	// Called once for each replica.
-	fn := func(rc *strategy.EagerContext, args ...any) (any, error) {
+	fn := func(rc *eager.ReplicaContext, args ...any) (any, error) {
 		v, err := rc.Add(args[0], int32(rc.ReplicaIDInSyncGroup()))
 		if err != nil {
 			return nil, err
@@ -203,7 +204,7 @@ func ExampleExtended_CallForEachReplica() {
 		}
 		return rc.Add(sum, v)
 	}
-	fmt.Println(locals(strat, ok(strat.Extended().CallForEachReplica(ctx, fn, int32(3)))))
+	fmt.Println(locals(strat, ok(eager.Of(strat).CallForEachReplica(ctx, fn, int32(3)))))
 	// Output: [21 22 23 24]
 }
 
@@ -231,7 +232,7 @@ func ExampleExtended_Update() {
 	defer done()
 
 	v := ok(strat.NewVariable(ctx, float32(5), strategy.VariableOptions{Aggregation: strategy.AggregateSum}))
-	result := ok(strat.Extended().Update(ctx, v, func(u *strategy.UpdateContext, _ ...any) (any, error) {
+	result := ok(eager.Of(strat).Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) {
 		return u.Assign(float32(1))
 	}))
 	fmt.Printf("%T %v\n", result, locals(strat, result))
@@ -244,17 +245,17 @@ func ExampleExtended_BatchReduceTo() {
 	ctx := context.Background()
 	strat, done := pages(4, 1)
 	defer done()
-	e := strat.Extended()
+	e := eager.Of(strat)
 
 	w := ok(strat.NewVariable(ctx, float32(5), strategy.VariableOptions{Name: "w"}))
-	ok(e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+	ok(e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 		gradient := float32(rc.ReplicaIDInSyncGroup())
 		return rc.MergeCall(func(ctx context.Context, gradients ...any) (any, error) {
-			sums, err := e.BatchReduceTo(ctx, strategy.Sum, []strategy.ReducePair{{Value: gradients[0], To: strategy.To(w)}})
+			sums, err := e.BatchReduceTo(ctx, strategy.Sum, []eager.ReducePair{{Value: gradients[0], To: eager.To(w)}})
 			if err != nil {
 				return nil, err
 			}
-			return e.Update(ctx, w, func(u *strategy.UpdateContext, args ...any) (any, error) {
+			return e.Update(ctx, w, func(u *eager.UpdateContext, args ...any) (any, error) {
 				return u.AssignSub(args[0])
 			}, sums[0])
 		}, gradient)
@@ -268,7 +269,7 @@ func ExampleExtended_ColocateVarsWith() {
 	ctx := context.Background()
 	strat, done := pages(2, 2)
 	defer done()
-	e := strat.Extended()
+	e := eager.Of(strat)
 
 	scope := ok(strat.Scope(ctx))
 	v1 := ok(strat.NewVariable(ok(e.LogicalDevice(scope, 1)), float32(1), strategy.VariableOptions{Name: "var1"}))
@@ -277,7 +278,7 @@ func ExampleExtended_ColocateVarsWith() {
 	v3 := ok(strat.NewVariable(with, float32(3), strategy.VariableOptions{Name: "var3"}))
 	fmt.Println(v1.Devices())
 	fmt.Println(v2.Devices())
-	ok(e.Update(ctx, v1, func(u *strategy.UpdateContext, args ...any) (any, error) {
+	ok(e.Update(ctx, v1, func(u *eager.UpdateContext, args ...any) (any, error) {
 		sum, err := u.Ops().Add(args[0], args[1])
 		if err != nil {
 			return nil, err
@@ -296,10 +297,10 @@ func ExampleExtended_UpdateNonSlot() {
 	ctx := context.Background()
 	strat, done := pages(2, 1)
 	defer done()
-	e := strat.Extended()
+	e := eager.Of(strat)
 
 	steps := 41
-	result := ok(e.UpdateNonSlot(ctx, e.NonSlotDevices(), func(_ *strategy.UpdateContext, args ...any) (any, error) {
+	result := ok(e.UpdateNonSlot(ctx, e.NonSlotDevices(), func(_ *eager.UpdateContext, args ...any) (any, error) {
 		steps += args[0].(int)
 		return steps, nil
 	}, 1))
@@ -335,7 +336,7 @@ func ExampleExtended_RunStepsOnIterator() {
 
 	iterator := ok(strat.Iterate(ctx, ok(input.Distribute(input.Range(12).Batch(2, true), ok(strat.InputOptions())))))
 	defer iterator.Close()
-	m := ok(strat.Extended().RunStepsOnIterator(ctx, func(ctx context.Context, m *strategy.MultiStepContext, inputs any) error {
+	m := ok(eager.Of(strat).RunStepsOnIterator(ctx, func(ctx context.Context, m *eager.MultiStepContext, inputs any) error {
 		if err := m.SetLastStepOutput(ctx, "inputs", inputs); err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
@@ -108,6 +109,12 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 	return &Function{strategy: s, step: step, opts: opts, compiling: make(chan struct{}, 1), programs: map[string]*program{}}
 }
 
+// Name returns the name that errors and profiles call the function by.
+func (f *Function) Name() string { return f.opts.Name }
+
+// Strategy returns the strategy whose function it is.
+func (f *Function) Strategy() *TPUStrategy { return f.strategy }
+
 // Run runs the function on every replica: TensorFlow's strategy.run. It is
 // f.Run.
 func (s *TPUStrategy) Run(ctx context.Context, f *Function, args ...any) ([]*PerReplica, error) {
@@ -179,7 +186,7 @@ func (f *Function) place(ctx context.Context, args []any, to purpose) (values []
 	if err := s.check(); err != nil {
 		return nil, nil, err
 	}
-	if err := s.requireEager(ctx, f.opts.Name, insteadOfRunning); err != nil {
+	if err := s.requireEager(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, nil, err
 	}
 	if err := f.unusedAnnotation(len(args)); err != nil {

@@ -17,13 +17,14 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // hostile is what the hostile calls have at hand.
 type hostile struct {
 	ctx      context.Context
 	s, other *strategy.TPUStrategy
-	e        *strategy.Extended
+	e        *eager.Extended
 	mine     *strategy.Variable   // mirrored, summed
 	onRead   *strategy.Variable   // summed on read
 	foreign  *strategy.Variable   // of the other strategy
@@ -34,7 +35,7 @@ type hostile struct {
 	steps    *strategy.Stacked
 }
 
-func (h *hostile) run(fn strategy.ReplicaFunc, args ...any) error {
+func (h *hostile) run(fn eager.ReplicaFunc, args ...any) error {
 	_, err := h.e.CallForEachReplica(h.ctx, fn, args...)
 	return err
 }
@@ -161,7 +162,7 @@ var hostileCases = []hostileCase{
 		}, h.value)
 	}},
 	{"replicas that return other structures", strategy.AssertionError, func(h *hostile) error {
-		return h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			if rc.ReplicaIDInSyncGroup() == 0 {
 				return []any{1}, nil
 			}
@@ -169,29 +170,29 @@ var hostileCases = []hostileCase{
 		})
 	}},
 	{"a replica that returns a nest that holds itself", strategy.ValueError, func(h *hostile) error {
-		return h.run(func(*strategy.EagerContext, ...any) (any, error) { return loop(), nil })
+		return h.run(func(*eager.ReplicaContext, ...any) (any, error) { return loop(), nil })
 	}},
 	{"a replica that panics", strategy.KindUnknown, func(h *hostile) error {
-		return h.run(func(*strategy.EagerContext, ...any) (any, error) { panic(errors.New("no")) })
+		return h.run(func(*eager.ReplicaContext, ...any) (any, error) { panic(errors.New("no")) })
 	}},
 	{"a replica that ends its goroutine", strategy.KindUnknown, func(h *hostile) error {
-		return h.run(func(*strategy.EagerContext, ...any) (any, error) { runtime.Goexit(); return nil, nil })
+		return h.run(func(*eager.ReplicaContext, ...any) (any, error) { runtime.Goexit(); return nil, nil })
 	}},
 	{"a replica that runs the replicas", strategy.RuntimeError, func(h *hostile) error {
-		return h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
-			return h.e.CallForEachReplica(rc.Context(), func(*strategy.EagerContext, ...any) (any, error) { return nil, nil })
+		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			return h.e.CallForEachReplica(rc.Context(), func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil })
 		})
 	}},
 	{"a replica that reduces text", strategy.TypeError, func(h *hostile) error {
-		return h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Sum, "text") })
+		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Sum, "text") })
 	}},
 	{"replicas that reduce other shapes", strategy.InvalidArgumentError, func(h *hostile) error {
-		return h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.AllReduce(strategy.Sum, make([]float32, rc.ReplicaIDInSyncGroup()+1))
 		})
 	}},
 	{"replicas that reduce other dtypes", strategy.TypeError, func(h *hostile) error {
-		return h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			if rc.ReplicaIDInSyncGroup() == 0 {
 				return rc.AllReduce(strategy.Sum, float32(1))
 			}
@@ -199,22 +200,22 @@ var hostileCases = []hostileCase{
 		})
 	}},
 	{"replicas that give a merge call other arguments", strategy.AssertionError, func(h *hostile) error {
-		return h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.MergeCall(func(context.Context, ...any) (any, error) { return nil, nil }, make([]any, rc.ReplicaIDInSyncGroup())...)
 		})
 	}},
 	{"a replica context that is kept", strategy.RuntimeError, func(h *hostile) error {
-		var kept *strategy.EagerContext
-		if err := h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) { kept = rc; return nil, nil }); err != nil {
+		var kept *eager.ReplicaContext
+		if err := h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) { kept = rc; return nil, nil }); err != nil {
 			return err
 		}
 		return last(kept.AllReduce(strategy.Sum, float32(1)))
 	}},
 	{"an argument of another strategy", strategy.RuntimeError, func(h *hostile) error {
-		return h.run(func(*strategy.EagerContext, ...any) (any, error) { return nil, nil }, h.theirs)
+		return h.run(func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil }, h.theirs)
 	}},
 	{"a write of a foreign variable", strategy.RuntimeError, func(h *hostile) error {
-		return h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.Assign(h.foreign, float32(1)) })
+		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Assign(h.foreign, float32(1)) })
 	}},
 	{"a write of another dtype", strategy.ValueError, func(h *hostile) error { return h.mine.Assign(h.ctx, []int64{1}) }},
 	{"a write of no tensor", strategy.TypeError, func(h *hostile) error { return h.mine.Assign(h.ctx, struct{ A int }{1}) }},
@@ -229,19 +230,19 @@ var hostileCases = []hostileCase{
 		return h.mine.Assign(scope, 1.0)
 	}},
 	{"an update of a foreign variable", strategy.RuntimeError, func(h *hostile) error {
-		return last(h.e.Update(h.ctx, h.foreign, func(*strategy.UpdateContext, ...any) (any, error) { return nil, nil }))
+		return last(h.e.Update(h.ctx, h.foreign, func(*eager.UpdateContext, ...any) (any, error) { return nil, nil }))
 	}},
 	{"an update whose components part", strategy.ValueError, func(h *hostile) error {
-		return last(h.e.Update(h.ctx, h.mine, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.Assign(float32(u.ReplicaID())) }))
+		return last(h.e.Update(h.ctx, h.mine, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Assign(float32(u.ReplicaID())) }))
 	}},
 	{"an update that panics", strategy.KindUnknown, func(h *hostile) error {
-		return last(h.e.Update(h.ctx, h.mine, func(*strategy.UpdateContext, ...any) (any, error) { panic("no") }))
+		return last(h.e.Update(h.ctx, h.mine, func(*eager.UpdateContext, ...any) (any, error) { panic("no") }))
 	}},
 	{"a reduction to nowhere", strategy.AssertionError, func(h *hostile) error {
-		return last(h.e.ReduceTo(h.ctx, strategy.Sum, h.value, strategy.Destination{}))
+		return last(h.e.ReduceTo(h.ctx, strategy.Sum, h.value, eager.Destination{}))
 	}},
 	{"a reduction to an unknown device", strategy.ValueError, func(h *hostile) error {
-		return last(h.e.ReduceTo(h.ctx, strategy.Sum, h.value, strategy.ToDevices("/device:TPU:99")))
+		return last(h.e.ReduceTo(h.ctx, strategy.Sum, h.value, eager.ToDevices("/device:TPU:99")))
 	}},
 	{"a logical device out of range", strategy.ValueError, func(h *hostile) error { return last(h.e.LogicalDevice(h.ctx, -1)) }},
 	{"a variable with an annotation that does not fit", strategy.ValueError, func(h *hostile) error {
@@ -252,12 +253,12 @@ var hostileCases = []hostileCase{
 		return panickedWith(err, io.ErrNoProgress)
 	}},
 	{"a variable of a replica whose first value panics", strategy.KindUnknown, func(h *hostile) error {
-		return panickedWith(h.run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		return panickedWith(h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.NewVariable(func() any { panic(io.ErrNoProgress) }, strategy.VariableOptions{})
 		}), io.ErrNoProgress)
 	}},
 	{"values of a function that panics", strategy.KindUnknown, func(h *hostile) error {
-		_, err := h.s.ValuesFromFunction(h.ctx, func(c strategy.ValueContext) (any, error) {
+		_, err := eager.Of(h.s).ValuesFromFunction(h.ctx, func(c eager.ValueContext) (any, error) {
 			if c.ReplicaIDInSyncGroup == 1 {
 				panic(io.ErrNoProgress)
 			}
@@ -281,7 +282,7 @@ var hostileCases = []hostileCase{
 	{"a cancelled run", strategy.KindUnknown, func(h *hostile) error {
 		ctx, cancel := context.WithCancel(h.ctx)
 		cancel()
-		_, err := h.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		_, err := h.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.AllReduce(strategy.Sum, tensors.FromScalar(float32(1)))
 		})
 		if !errors.Is(err, context.Canceled) {
@@ -312,7 +313,7 @@ func TestHostileCallsAreTypedErrors(t *testing.T) {
 		h.other, err = strategy.New(sys, strategy.Options{LogicalDevices: p})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, h.other.Close()) })
-		h.e = h.s.Extended()
+		h.e = eager.Of(h.s)
 		h.mine, err = h.s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		h.onRead, err = h.s.NewVariable(ctx, float32(1), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})

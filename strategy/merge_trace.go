@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -161,7 +162,7 @@ func (mc *MergeContext) LocalResults(x *Merged) []*Merged {
 
 // localResults is [TPUStrategy.LocalResultsOf] of a merged value.
 func (m *Merged) localResults() ([]any, error) {
-	return traced(func() []any {
+	return fault.Traced(func() []any {
 		if m.mc == nil {
 			panic(fault.New(TypeError, "LocalResults", "give values of a merge call", "a merged value of nothing"))
 		}
@@ -218,28 +219,28 @@ func (mc *MergeContext) Read(v *Variable) *Merged {
 // Assign gives all components of the variable a new value, by the rules of
 // [Variable.Assign]: nothing is aggregated, so that a mirrored variable takes a
 // value that is the same on every replica.
-func (mc *MergeContext) Assign(v *Variable, x *Merged) { mc.write(opAssign, v, x) }
+func (mc *MergeContext) Assign(v *Variable, x *Merged) { mc.write(assign.Set, v, x) }
 
 // AssignAdd adds to all components.
-func (mc *MergeContext) AssignAdd(v *Variable, x *Merged) { mc.write(opAdd, v, x) }
+func (mc *MergeContext) AssignAdd(v *Variable, x *Merged) { mc.write(assign.Add, v, x) }
 
 // AssignSub subtracts from all components.
-func (mc *MergeContext) AssignSub(v *Variable, x *Merged) { mc.write(opSub, v, x) }
+func (mc *MergeContext) AssignSub(v *Variable, x *Merged) { mc.write(assign.Sub, v, x) }
 
-func (mc *MergeContext) write(w writeOp, v *Variable, x *Merged) {
-	mc.open(w.name)
-	c := mc.rc.capture(w.name, v)
-	op := fmt.Sprintf("%s %q", w.name, v.path)
+func (mc *MergeContext) write(w assign.Op, v *Variable, x *Merged) {
+	mc.open(w.Name)
+	c := mc.rc.capture(w.Name, v)
+	op := fmt.Sprintf("%s %q", w.Name, v.path)
 	node := mc.given(op, x)
 	switch {
 	case v.synchronization == OnRead && !x.mirrored:
 		panic(fault.New(TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read"))
-	case v.synchronization == OnRead && v.aggregation == AggregateSum && w.name != opAssign.name:
+	case v.synchronization == OnRead && v.aggregation == AggregateSum && w.Name != assign.Set.Name:
 		panic(fault.New(ValueError, op, "assign a total, or write in the replicas", "a variable that is summed on read has no one component to change"))
 	case v.synchronization == OnRead && v.aggregation == AggregateSum:
 		node = mc.rc.share(node)
 	case !x.mirrored && !v.localWrites && mc.rc.strategy.replicas > 1:
 		panic(fault.New(TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value where one for all replicas is expected"))
 	}
-	mc.rc.set(op, c, node, w.apply)
+	mc.rc.set(op, c, node, w.Apply)
 }

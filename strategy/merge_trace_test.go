@@ -12,6 +12,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 func TestMergeCallInAStep(t *testing.T) {
@@ -148,10 +149,10 @@ func TestRunStepsKeepTheLastOutputs(t *testing.T) {
 		it, err := s.Iterate(ctx, d)
 		require.NoError(t, err)
 		defer it.Close()
-		e := s.Extended()
-		m, err := e.RunStepsOnIterator(ctx, func(ctx context.Context, m *strategy.MultiStepContext, in any) error {
+		e := eager.Of(s)
+		m, err := e.RunStepsOnIterator(ctx, func(ctx context.Context, m *eager.MultiStepContext, in any) error {
 			require.NoError(t, m.SetLastStepOutput(ctx, "total", in, strategy.Sum))
-			_, err := e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, args ...any) (any, error) {
+			_, err := e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 				return nil, m.SetNonTensorOutput(rc.Context(), "id", rc.ReplicaIDInSyncGroup())
 			}, in)
 			return err
@@ -167,7 +168,7 @@ func TestRunStepsKeepTheLastOutputs(t *testing.T) {
 		require.Equal(t, 1, m.LastStepOutputs()["before"])
 		require.Len(t, m.NonTensorOutputs()["id"], n)
 		// One of four steps is left.
-		m, err = e.RunStepsOnIterator(ctx, func(_ context.Context, m *strategy.MultiStepContext, _ any) error {
+		m, err = e.RunStepsOnIterator(ctx, func(_ context.Context, m *eager.MultiStepContext, _ any) error {
 			steps, _ := m.LastStepOutputs()["steps"].(int)
 			return m.SetLastStepOutput(ctx, "steps", steps+1)
 		}, it, 5, nil)
@@ -175,7 +176,7 @@ func TestRunStepsKeepTheLastOutputs(t *testing.T) {
 		require.Equal(t, strategy.OutOfRangeError, strategy.KindOf(err))
 		require.ErrorContains(t, err, "after 1 of 5 steps")
 		require.Equal(t, 1, m.LastStepOutputs()["steps"], "the steps that ran")
-		_, err = e.RunStepsOnIterator(ctx, func(context.Context, *strategy.MultiStepContext, any) error { return nil }, it, 1, nil)
+		_, err = e.RunStepsOnIterator(ctx, func(context.Context, *eager.MultiStepContext, any) error { return nil }, it, 1, nil)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // Every process traces, lowers and compiles its own program, and all must come to
@@ -56,7 +57,7 @@ func many(noun string, list []int) string {
 // processes call it. The text is cut to 300 bytes in the error, not in the
 // comparison.
 func (s *TPUStrategy) Agree(ctx context.Context, what, text string) error {
-	if err := untraced(ctx, "compare "+what, insteadOfMeeting); err != nil {
+	if err := untraced(ctx, "compare "+what, fault.InsteadOfMeeting); err != nil {
 		return err
 	}
 	return s.agree(ctx, what, text, []byte(text))

@@ -101,7 +101,7 @@ func (s *TPUStrategy) AnyProcess(ctx context.Context, mine bool) (bool, error) {
 // gatherBytes exchanges messages. One that does not fit the first launch follows
 // in a second one, which all make, as all see the lengths.
 func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte) ([][]byte, error) {
-	if err := untraced(ctx, call, insteadOfMeeting); err != nil {
+	if err := untraced(ctx, call, fault.InsteadOfMeeting); err != nil {
 		return nil, err
 	}
 	if err := s.check(); err != nil {

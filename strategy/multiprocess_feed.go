@@ -19,7 +19,7 @@ import (
 // of one shape and dtype; steps compare the shapes over the processes when they are
 // compiled.
 func (s *TPUStrategy) LocalPerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
-	if err := untraced(ctx, "per-replica value", insteadOfGiving); err != nil {
+	if err := untraced(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	const op = "local values"
@@ -67,7 +67,7 @@ func allTensors(values []any) ([]input.Tensor, bool) {
 // where they lie; much is copied to the devices side by side. It is what a feed calls
 // for each batch.
 func (s *TPUStrategy) LocalTensors(ctx context.Context, values []input.Tensor, a logical.Annotation) (*PerReplica, error) {
-	if err := untraced(ctx, "per-replica value", insteadOfGiving); err != nil {
+	if err := untraced(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	const op = "local tensors"
@@ -98,7 +98,7 @@ func (s *TPUStrategy) LocalTensors(ctx context.Context, values []input.Tensor, a
 // SplitLocalBatch cuts this process's rows of a global batch into the batches of
 // its replicas, along dimension 0.
 func (s *TPUStrategy) SplitLocalBatch(ctx context.Context, batch any, a logical.Annotation) (*PerReplica, error) {
-	if err := untraced(ctx, "split batch", insteadOfGiving); err != nil {
+	if err := untraced(ctx, "split batch", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	return s.splitBatch(ctx, batch, a, true)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // nestOf reads a nest off bytes.
@@ -63,18 +64,18 @@ func FuzzRegroup(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		x, _ := nestOf(a, 0)
 		y, _ := nestOf(b, 0)
-		grouped, err := s.Regroup(ctx, []any{x, y})
+		grouped, err := eager.Of(s).Regroup(ctx, []any{x, y})
 		if err != nil {
 			require.NotEqual(t, strategy.KindUnknown, strategy.KindOf(err), "%v", err)
 			return
 		}
 		for r := range 2 {
-			one, err := s.SelectReplica(r, grouped)
+			one, err := eager.Of(s).SelectReplica(r, grouped)
 			require.NoError(t, err)
-			_, err = s.LocalResultsOf(one)
+			_, err = eager.Of(s).LocalResultsOf(one)
 			require.NoError(t, err)
 		}
-		again, err := s.Regroup(ctx, []any{grouped, grouped})
+		again, err := eager.Of(s).Regroup(ctx, []any{grouped, grouped})
 		require.NoError(t, err)
 		_ = again
 	})

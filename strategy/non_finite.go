@@ -11,6 +11,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // NonFinite says what a training step does when its loss or a gradient is not finite: a
@@ -238,7 +240,7 @@ func (g *guard) stopped(ctx context.Context, f *Function) error {
 // for it. The counts are a variable of the store, "/non_finite/" and the step's name, and
 // are saved with it.
 func (t *TrainStep) NonFinite(ctx context.Context) (NonFiniteSteps, error) {
-	if err := untraced(ctx, "NonFinite", insteadOfRunning); err != nil {
+	if err := untraced(ctx, "NonFinite", fault.InsteadOfRunning); err != nil {
 		return NonFiniteSteps{}, err
 	}
 	g := t.function.opts.guard
@@ -251,7 +253,7 @@ func (t *TrainStep) NonFinite(ctx context.Context) (NonFiniteSteps, error) {
 // ResetNonFinite sets the counts to zero. A step that stopped goes on with the next Run.
 // With several processes all of them call it.
 func (t *TrainStep) ResetNonFinite(ctx context.Context) error {
-	if err := untraced(ctx, "ResetNonFinite", insteadOfRunning); err != nil {
+	if err := untraced(ctx, "ResetNonFinite", fault.InsteadOfRunning); err != nil {
 		return err
 	}
 	g, f := t.function.opts.guard, t.function

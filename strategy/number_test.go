@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // A number for a scalar: what it becomes, or the kind of the error.
@@ -60,7 +61,7 @@ func TestNumbersFitTheVariableOrAreErrors(t *testing.T) {
 		for way, write := range map[string]func() error{
 			"outside": func() error { return v.Assign(ctx, c.number) },
 			"eager": func() error {
-				_, err := s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.Assign(v, c.number) })
+				_, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Assign(v, c.number) })
 				return err
 			},
 			"in a step": func() error {
@@ -95,7 +96,7 @@ func TestNumbersBesideATensorTakeItsDType(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	add := func(a, b func(r int) any) (any, error) {
-		return s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		return eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.Add(a(rc.ReplicaIDInSyncGroup()), b(rc.ReplicaIDInSyncGroup()))
 		})
 	}
@@ -160,20 +161,20 @@ func TestAFloatIsNeverCutForAnInteger(t *testing.T) {
 	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
 		v, err := s.NewVariable(ctx, int32(5), strategy.VariableOptions{Aggregation: strategy.AggregateFirst})
 		require.NoError(t, err)
-		e := s.Extended()
-		for name, op := range map[string]func(rc *strategy.EagerContext) (any, error){
-			"Add":       func(rc *strategy.EagerContext) (any, error) { return rc.Add(v, 2.5) },
-			"Sub":       func(rc *strategy.EagerContext) (any, error) { return rc.Sub(2.5, v) },
-			"Mul":       func(rc *strategy.EagerContext) (any, error) { return rc.Mul(v, float32(2.5)) },
-			"Div":       func(rc *strategy.EagerContext) (any, error) { return rc.Div(v, 2.0) },
-			"AssignAdd": func(rc *strategy.EagerContext) (any, error) { return rc.AssignAdd(v, 2.5) },
-			"AssignSub": func(rc *strategy.EagerContext) (any, error) { return rc.AssignSub(v, 2.5) },
+		e := eager.Of(s)
+		for name, op := range map[string]func(rc *eager.ReplicaContext) (any, error){
+			"Add":       func(rc *eager.ReplicaContext) (any, error) { return rc.Add(v, 2.5) },
+			"Sub":       func(rc *eager.ReplicaContext) (any, error) { return rc.Sub(2.5, v) },
+			"Mul":       func(rc *eager.ReplicaContext) (any, error) { return rc.Mul(v, float32(2.5)) },
+			"Div":       func(rc *eager.ReplicaContext) (any, error) { return rc.Div(v, 2.0) },
+			"AssignAdd": func(rc *eager.ReplicaContext) (any, error) { return rc.AssignAdd(v, 2.5) },
+			"AssignSub": func(rc *eager.ReplicaContext) (any, error) { return rc.AssignSub(v, 2.5) },
 		} {
-			_, err := e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return op(rc) })
+			_, err := e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return op(rc) })
 			require.Equal(t, strategy.TypeError, strategy.KindOf(err), "%s: %v", name, err)
 			require.ErrorContains(t, err, "Int32", name)
 		}
-		_, err = e.Update(ctx, v, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(0.5) })
+		_, err = e.Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(0.5) })
 		require.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
 		require.Equal(t, strategy.TypeError, strategy.KindOf(v.AssignAdd(ctx, 0.5)))
 		got, err := v.Value(ctx)

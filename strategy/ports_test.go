@@ -11,6 +11,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // The optimizer of the pages with momentum, over a split variable: merge call,
@@ -18,7 +19,7 @@ import (
 func TestMomentumOfASplitVariableInAMergeCall(t *testing.T) {
 	ctx := context.Background()
 	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
-		n, e := s.NumReplicasInSync(), s.Extended()
+		n, e := s.NumReplicasInSync(), eager.Of(s)
 		v, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Annotation: logical.SplitInto(s.NumLogicalDevices())})
 		require.NoError(t, err)
 		scope, err := s.Scope(ctx)
@@ -29,7 +30,7 @@ func TestMomentumOfASplitVariableInAMergeCall(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, v.Annotation(), slot.Annotation())
 		ones := []float32{1, 1, 1, 1}
-		apply := func(u *strategy.UpdateContext, args ...any) (any, error) {
+		apply := func(u *eager.UpdateContext, args ...any) (any, error) {
 			old, err := u.Ops().Read(slot)
 			if err != nil {
 				return nil, err
@@ -48,14 +49,14 @@ func TestMomentumOfASplitVariableInAMergeCall(t *testing.T) {
 			return u.AssignSub(next)
 		}
 		update := func(ctx context.Context, gradient any) (any, error) {
-			reduced, err := e.BatchReduceTo(ctx, strategy.Sum, []strategy.ReducePair{{Value: gradient, To: strategy.To(v)}})
+			reduced, err := e.BatchReduceTo(ctx, strategy.Sum, []eager.ReducePair{{Value: gradient, To: eager.To(v)}})
 			if err != nil {
 				return nil, err
 			}
 			return e.Update(ctx, v, apply, reduced[0])
 		}
 		// Once in eager code, once in a compiled step.
-		_, err = e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		_, err = e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			gradient, err := rc.Mul(ones, float32(rc.ReplicaIDInSyncGroup()+1))
 			require.NoError(t, err)
 			return rc.MergeCall(func(ctx context.Context, args ...any) (any, error) { return update(ctx, args[0]) }, gradient)

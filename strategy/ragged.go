@@ -25,7 +25,7 @@ import (
 // training step; as that of another step, which has one shape, it is refused unless
 // [FunctionOptions].PadRagged.
 func (s *TPUStrategy) RaggedPerReplica(ctx context.Context, values []any) (*PerReplica, error) {
-	if err := untraced(ctx, "per-replica value", insteadOfGiving); err != nil {
+	if err := untraced(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	all, err := s.hostTensors("ragged value", values)
@@ -39,7 +39,7 @@ func (s *TPUStrategy) RaggedPerReplica(ctx context.Context, values []any) (*PerR
 // over the logical devices as a says; those of one shape are not padded. It is for one
 // process, and an [*Error] with several.
 func (s *TPUStrategy) RaggedTensors(ctx context.Context, values []input.Tensor, a logical.Annotation) (*PerReplica, error) {
-	if err := untraced(ctx, "per-replica value", insteadOfGiving); err != nil {
+	if err := untraced(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	const op = "ragged tensors"

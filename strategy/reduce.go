@@ -221,7 +221,7 @@ func (s *TPUStrategy) ReduceNest(ctx context.Context, op ReduceOp, nest any, axe
 		return t.reduceNest(op, "reduce", nest, axes)
 	}
 	if len(axes) == 0 {
-		results, err := s.Extended().reduceNests(ctx, op, "reduce", []any{nest}, []place{{}})
+		results, err := s.reduceNests(ctx, op, "reduce", []any{nest}, []layoutOf{asItIs})
 		if err != nil {
 			return nil, err
 		}
@@ -276,7 +276,7 @@ func (s *TPUStrategy) reduceHost(op ReduceOp, x any) (any, error) {
 		return nil, err
 	}
 	if op == Sum && s.replicas > 1 && !isZero(tensor) {
-		return nil, notDistributed("reduce")
+		return nil, fault.NotDistributed("reduce")
 	}
 	return x, nil
 }
@@ -293,7 +293,7 @@ func (m *Mirrored) Value(ctx context.Context) (*tensors.Tensor, error) { return 
 // Float64 copies a scalar, or a tensor of one element, to the host as a float64,
 // waiting for it. Errors are those of [Mirrored.Local], and one for another shape.
 func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
-	if err := untraced(ctx, "read", insteadOfReading); err != nil {
+	if err := untraced(ctx, "read", fault.InsteadOfReading); err != nil {
 		return 0, err
 	}
 	t, err := m.Value(ctx)

@@ -23,9 +23,8 @@ type reduction struct {
 	variable *Variable
 	made     bool // the value is closed when it is reduced
 	how      reduceHow
-	// annotation is the result's, to where it goes.
+	// annotation is the result's.
 	annotation logical.Annotation
-	to         place
 }
 
 // reduceHow is how a value is reduced; it is part of the program's name.
@@ -63,37 +62,6 @@ func (s *TPUStrategy) planOf(op ReduceOp, base *distributed) (reduceHow, error) 
 	return reduceAll, nil
 }
 
-// reduceTo is [Extended.BatchReduceTo].
-func (e *Extended) reduceTo(ctx context.Context, call string, op ReduceOp, pairs []ReducePair) ([]any, error) {
-	s := e.strategy
-	if err := s.requireCross(ctx, call); err != nil {
-		return nil, err
-	}
-	if err := op.check(call); err != nil {
-		return nil, err
-	}
-	t, err := s.crossTracing(ctx, call)
-	if err != nil {
-		return nil, err
-	}
-	values, places := make([]any, len(pairs)), make([]place, len(pairs))
-	for i, pair := range pairs {
-		values[i] = pair.Value
-		if places[i], err = e.destination(call, pair.To); err != nil {
-			return nil, valueAt(i, len(pairs), err)
-		}
-	}
-	if t == nil {
-		return e.reduceNests(ctx, op, call, values, places)
-	}
-	for i, value := range values {
-		if values[i], err = t.reduceTo(call, op, value, places[i]); err != nil {
-			return nil, valueAt(i, len(pairs), err)
-		}
-	}
-	return values, nil
-}
-
 // valueAt says which of several values an error is of.
 func valueAt(i, of int, err error) error {
 	if of == 1 {
@@ -102,17 +70,24 @@ func valueAt(i, of int, err error) error {
 	return fmt.Errorf("strategy: value %d: %w", i, err)
 }
 
-// reduceNests reduces the leaves of nests in one program.
-func (e *Extended) reduceNests(ctx context.Context, op ReduceOp, call string, nests []any, places []place) ([]any, error) {
+// layoutOf says how a tensor of some dimensions is split over the logical devices where it
+// goes, otherwise being how it is split now.
+type layoutOf = func(dims []int, otherwise logical.Annotation) logical.Annotation
+
+// asItIs is the layout of a result that stays laid out like its value.
+func asItIs(_ []int, otherwise logical.Annotation) logical.Annotation { return otherwise }
+
+// reduceNests reduces the leaves of nests in one program. layouts are the results'.
+func (s *TPUStrategy) reduceNests(ctx context.Context, op ReduceOp, call string, nests []any, layouts []layoutOf) ([]any, error) {
 	var all []reduction
 	results := make([]any, len(nests))
 	for i, nest := range nests {
 		var err error
-		if results[i], err = e.strategy.planNest(ctx, op, nest, places[i], &all); err != nil {
+		if results[i], err = s.planNest(ctx, op, nest, layouts[i], &all); err != nil {
 			return nil, valueAt(i, len(nests), err)
 		}
 	}
-	reduced, err := e.strategy.reduceAtOnce(ctx, op, all)
+	reduced, err := s.reduceAtOnce(ctx, op, all)
 	if err != nil {
 		return nil, err
 	}
@@ -135,19 +110,19 @@ type reductionAt int
 
 // planNest plans the reduction of a nest's leaves, and puts their numbers in their
 // place.
-func (s *TPUStrategy) planNest(ctx context.Context, op ReduceOp, nest any, to place, all *[]reduction) (any, error) {
+func (s *TPUStrategy) planNest(ctx context.Context, op ReduceOp, nest any, layout layoutOf, all *[]reduction) (any, error) {
 	if err := s.reducesNest(op, nest); err != nil {
 		return nil, err
 	}
 	return nesting.Map("reduce", nest, func(_ string, x any) (any, error) {
-		r := reduction{to: to}
+		var r reduction
 		var err error
 		if c, ok := x.(*Component); ok { // one value, for which no replica stands
 			if err := s.taking("reduce", c); err != nil {
 				return nil, err
 			}
 			if op == Sum && s.replicas > 1 {
-				return nil, notDistributed("reduce")
+				return nil, fault.NotDistributed("reduce")
 			}
 			return x, nil
 		}
@@ -161,12 +136,12 @@ func (s *TPUStrategy) planNest(ctx context.Context, op ReduceOp, nest any, to pl
 		switch x := x.(type) {
 		case Value:
 			if err = s.owns(x); err == nil {
-				r.value, r.annotation = x, to.of(x.base().shape, x.Annotation())
+				r.value, r.annotation = x, layout(x.base().shape, x.Annotation())
 				r.how, err = s.planOf(op, x.base())
 			}
 		case *Variable:
 			if err = s.ownsVariable("reduce", x); err == nil {
-				r.variable, r.annotation = x, to.of(x.shape, x.annotation)
+				r.variable, r.annotation = x, layout(x.shape, x.annotation)
 				if r.how, err = s.planOf(op, x.value()); x.localWrites && op == Mean {
 					r.how, err = reduceFirst, nil // a mirrored variable's value is replica 0's
 				}
@@ -228,11 +203,6 @@ func (s *TPUStrategy) reduceAtOnce(ctx context.Context, op ReduceOp, all []reduc
 	results := make([]any, len(values))
 	for i, v := range values {
 		results[i] = v
-	}
-	for i, v := range values {
-		if results[i], err = s.settle(ctx, v.(*Mirrored), all[i].to); err != nil {
-			return nil, errors.Join(err, closeResults(results))
-		}
 	}
 	return results, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 func TestReduceOfAnySplitIsReduceOfTheWhole(t *testing.T) {
@@ -199,17 +200,17 @@ func TestSelectUndoesRegroup(t *testing.T) {
 		for r := range nests {
 			nests[r] = shifted(rand.New(rand.NewPCG(seed, 0)), base, r)
 		}
-		grouped, err := s.Regroup(ctx, nests)
+		grouped, err := eager.Of(s).Regroup(ctx, nests)
 		require.NoError(t, err)
 		var selected []any
 		for r := range nests {
-			one, err := s.SelectReplica(r, grouped)
+			one, err := eager.Of(s).SelectReplica(r, grouped)
 			require.NoError(t, err)
 			selected = append(selected, one)
 			require.Equal(t, nests[r], read(t, one))
 		}
 		// And regrouping what was selected gives the same values back.
-		again, err := s.Regroup(ctx, selected)
+		again, err := eager.Of(s).Regroup(ctx, selected)
 		require.NoError(t, err)
 		require.Equal(t, grouped, again)
 	}

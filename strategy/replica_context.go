@@ -46,6 +46,8 @@ type ReplicaContext struct {
 	// captured are the variables that the step touched, in the order of the
 	// first touch.
 	captured []*captured
+	// held are those that a small program of the strategy's own was called with.
+	held []*captured
 	// training is set in a training step. taken, if it has one, is whether the step is
 	// taken, and counter the variable that counts those that are not.
 	training bool

@@ -14,6 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
@@ -27,7 +28,7 @@ func rowsDataset(t *testing.T, s *strategy.TPUStrategy, n, batch int) input.Data
 			x[i] = append(x[i], float32(i*4+j))
 		}
 	}
-	ds, err := s.Extended().MakeNumpyDataset([]any{x, y})
+	ds, err := eager.Of(s).MakeNumpyDataset([]any{x, y})
 	require.NoError(t, err)
 	return ds.Batch(batch, false)
 }

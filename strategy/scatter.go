@@ -92,7 +92,7 @@ func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *g
 		panic(err)
 	}
 	if v.aggregation == AggregateNone && !v.localWrites && rc.strategy.replicas > 1 {
-		panic(rc.noAggregation(name))
+		panic(fault.NoAggregation(name))
 	}
 	if err := v.scatterShapes(name, indices.Shape(), updates.Shape()); err != nil {
 		panic(err)
@@ -134,11 +134,10 @@ func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates a
 	if t, err := v.strategy.crossTracing(ctx, fmt.Sprintf("%s %q", op, v.path)); err != nil {
 		return err
 	} else if t != nil {
-		return t.scatter(op, v, indices, updates)
+		return t.Scatter(op, v, indices, updates)
 	}
-	if rc := v.updater(ctx); rc != nil {
-		_, err := rc.Scatter(op, v, rc.part(indices), rc.part(updates))
-		return err
+	if c := v.updater(ctx); c != nil {
+		return c.ScatterRows(op, v, indices, updates)
 	}
 	name := fmt.Sprintf("%s %q", op, v.path)
 	if err := v.crossUse(ctx, name); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 var scatters = []strategy.ScatterOp{
@@ -58,7 +59,7 @@ func TestReplicasScatterTheirOwnNumbersOfRows(t *testing.T) {
 				}
 				v, err := s.NewVariable(ctx, []float32{5, 5, 5, 5, 5}, o)
 				require.NoError(t, err)
-				_, err = s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+				_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 					indices, updates := rows(rc.ReplicaIDInSyncGroup())
 					return rc.Scatter(op, v, indices, updates)
 				})
@@ -93,7 +94,7 @@ func TestScatterRefusesAReplicasRowsThatDoNotFit(t *testing.T) {
 	defer s.Close()
 	v, err := s.NewVariable(ctx, []float32{5, 5, 5}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
-	_, err = s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+	_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 		return rc.Scatter(strategy.ScatterAdd, v, make([]int32, 1+rc.ReplicaIDInSyncGroup()), []float32{1})
 	})
 	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
@@ -136,7 +137,7 @@ func TestScatterOfNoRowsChangesNothing(t *testing.T) {
 					return []*graph.Node{rc.Scatter(op, v, in[0], in[1])}
 				}, strategy.FunctionOptions{}).Run(ctx, []int32{}, updates)
 				require.NoError(t, err)
-				_, err = s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+				_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 					return rc.Scatter(op, v, []int32{}, updates)
 				})
 				require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 func TestScatterOfASplitVariable(t *testing.T) {
@@ -71,11 +72,11 @@ func TestLogicalDevicesHoldTheirParts(t *testing.T) {
 	}
 	_, err = split.LocalPart(ctx, 0, 2)
 	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
-	on1, err := s.Extended().LogicalDevice(ctx, 1)
+	on1, err := eager.Of(s).LogicalDevice(ctx, 1)
 	require.NoError(t, err)
 	v, err := s.NewVariable(on1, float32(1), strategy.VariableOptions{Name: "v"})
 	require.NoError(t, err)
 	require.Equal(t, logical.AssignTo(1).String(), v.Annotation().String())
-	require.Equal(t, s.Extended().WorkerDevices(on1), v.Devices())
+	require.Equal(t, eager.Of(s).WorkerDevices(on1), v.Devices())
 	require.Equal(t, []string{"v", "v/replica_1"}, []string{v.ComponentName(0), v.ComponentName(1)})
 }

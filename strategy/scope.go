@@ -1,6 +1,10 @@
 package strategy
 
-import "context"
+import (
+	"context"
+
+	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
+)
 
 // Go has no stack of strategies for each thread. What TensorFlow keeps there, a
 // context.Context carries here: which strategy's code runs, and whether it is the
@@ -12,13 +16,24 @@ type modeKey struct{}
 // strategy.
 type mode struct {
 	strategy *TPUStrategy
-	// replica is set in a replica context, eager the same for eager code.
+	// replica is set in a replica context; code is the eager replica context, if it is one.
 	replica bool
-	eager   *EagerContext
-	// update is the component that an update function runs for, or -1. updater is
+	code    any
+	// update is the component that an update function runs for, or -1. component is
 	// set in the function's own code.
-	update  int
-	updater *EagerContext
+	update    int
+	component component
+}
+
+// component is the code of an update's function, which acts on one component of a
+// variable. Package eager implements it.
+type component interface {
+	// Number is the replica whose component it is.
+	Number() int
+	// Write writes the component.
+	Write(w assign.Op, v *Variable, x any) error
+	// ScatterRows combines rows of the component.
+	ScatterRows(op ScatterOp, v *Variable, indices, updates any) error
 }
 
 func modeOf(ctx context.Context) (mode, bool) {
@@ -59,12 +74,6 @@ func InCrossReplicaContext(ctx context.Context) bool {
 // InReplicaContext reports whether ctx is of one replica's code. It is true
 // outside every strategy, as in TensorFlow, whose default strategy is one replica.
 func InReplicaContext(ctx context.Context) bool { return !InCrossReplicaContext(ctx) }
-
-// ReplicaContextOf returns the eager replica context that ctx belongs to, if any.
-func ReplicaContextOf(ctx context.Context) (*EagerContext, bool) {
-	m, _ := modeOf(ctx)
-	return m.eager, m.eager != nil
-}
 
 // UpdateReplicaID returns the component that an update function runs for, and
 // whether ctx belongs to one.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // scalarsOf puts one scalar on each replica.
@@ -98,10 +99,10 @@ func TestTPUSemanticsScatterAcrossReplicasWithAnyAggregation(t *testing.T) {
 func TestLocalResultsOfANestAreOneForEachReplica(t *testing.T) {
 	s := openWith(t, strategy.Options{Replicas: 2})
 	nest := map[string]any{"a": 1.0}
-	list, err := s.LocalResultsOf(nest)
+	list, err := eager.Of(s).LocalResultsOf(nest)
 	require.NoError(t, err)
 	require.Equal(t, []any{nest, nest}, list)
-	list, err = s.LocalResultsOf(5.0)
+	list, err = eager.Of(s).LocalResultsOf(5.0)
 	require.NoError(t, err)
 	require.Equal(t, []any{5.0}, list)
 }
@@ -141,7 +142,7 @@ func TestClosuresOfOneTextAreTwoObjects(t *testing.T) {
 		numbers = append(numbers, func() int { return n })
 	}
 	one, two := numbers[1], numbers[2]
-	grouped, err := s.Regroup(context.Background(), []any{[]any{one, one}, []any{one, two}})
+	grouped, err := eager.Of(s).Regroup(context.Background(), []any{[]any{one, one}, []any{one, two}})
 	require.NoError(t, err)
 	list := grouped.([]any)
 	assert.Equal(t, 1, list[0].(func() int)())
@@ -154,11 +155,11 @@ func TestClosuresOfOneTextAreTwoObjects(t *testing.T) {
 func TestMapsOfNestsHaveAnOrder(t *testing.T) {
 	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
 	ctx := context.Background()
-	_, err := s.Regroup(ctx, []any{map[int]any{10: "a", 2: "b", -1: "c"}, map[int]any{2: "b"}})
+	_, err := eager.Of(s).Regroup(ctx, []any{map[int]any{10: "a", 2: "b", -1: "c"}, map[int]any{2: "b"}})
 	require.Equal(t, strategy.AssertionError, strategy.KindOf(err))
 	require.ErrorContains(t, err, "replica 1 has keys [2], replica 0 [-1 2 10]")
 	nan := map[float64]any{math.NaN(): "a"}
-	_, err = s.Regroup(ctx, []any{nan, nan})
+	_, err = eager.Of(s).Regroup(ctx, []any{nan, nan})
 	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
 	require.ErrorContains(t, err, "NaN among its keys")
 }
@@ -167,7 +168,7 @@ func TestMapsOfNestsHaveAnOrder(t *testing.T) {
 func TestReplicasAverageIntegers(t *testing.T) {
 	ctx := context.Background()
 	mean := func(s *strategy.TPUStrategy, x func(id int) any) ([]any, error) {
-		out, err := s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		out, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.AllReduce(strategy.Mean, x(rc.ReplicaIDInSyncGroup()))
 		})
 		if err != nil {
@@ -211,7 +212,7 @@ func TestASyncOnReadVariableAsAValue(t *testing.T) {
 		onRead := func() *strategy.Variable {
 			v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 			require.NoError(t, err)
-			_, err = s.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 				return rc.Assign(v, float32(2*rc.ReplicaIDInSyncGroup()+1))
 			})
 			require.NoError(t, err)
@@ -234,7 +235,7 @@ func TestASyncOnReadVariableAsAValue(t *testing.T) {
 			v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Aggregation: aggregation})
 			require.NoError(t, err)
 			require.Equal(t, strategy.TypeError, strategy.KindOf(v.Assign(ctx, value)))
-			_, err = s.Extended().Update(ctx, v, func(u *strategy.UpdateContext, _ ...any) (any, error) { return nil, nil }, value)
+			_, err = eager.Of(s).Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return nil, nil }, value)
 			if aggregation == strategy.AggregateNone {
 				require.NoError(t, err)
 			} else {

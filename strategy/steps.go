@@ -11,6 +11,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // Stacked is a per-replica value for each of several steps, on the devices: a
@@ -42,7 +43,7 @@ func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical
 
 // stackBatches stacks global batches, or this process's rows of them.
 func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical.Annotation, local bool) (*Stacked, error) {
-	if err := untraced(ctx, "stack batches", insteadOfGiving); err != nil {
+	if err := untraced(ctx, "stack batches", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	if err := s.check(); err != nil {
@@ -133,7 +134,7 @@ func stepsOf(values []Value) (int, error) {
 // and the last step's loss that as many calls of Run give. A loop is compiled for
 // each number of steps.
 func (t *TrainStep) RunSteps(ctx context.Context, batches ...[]any) (*Mirrored, error) {
-	if err := untraced(ctx, t.function.opts.Name, insteadOfRunning); err != nil {
+	if err := untraced(ctx, t.function.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
 	if len(batches) == 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -135,7 +136,7 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	assignment := opts.Assignment
 	if assignment.NumReplicas() == 0 {
 		var err error
-		if assignment, err = assign(topology, opts.Replicas, opts.LogicalDevices); err != nil {
+		if assignment, err = assignmentOf(topology, opts.Replicas, opts.LogicalDevices); err != nil {
 			return nil, err
 		}
 	} else if opts.Replicas != 0 && opts.Replicas != assignment.NumReplicas() {
@@ -162,9 +163,9 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	}, nil
 }
 
-// assign builds an assignment of the wanted size: the block of a replica takes
+// assignmentOf builds an assignment of the wanted size: the block of a replica takes
 // cores of a chip first, then neighbours.
-func assign(topology tpu.Topology, replicas, logicalDevices int) (tpu.DeviceAssignment, error) {
+func assignmentOf(topology tpu.Topology, replicas, logicalDevices int) (tpu.DeviceAssignment, error) {
 	if replicas < 0 || logicalDevices < 0 {
 		return tpu.DeviceAssignment{}, &OptionError{Option: "Replicas", Reason: fmt.Sprintf(
 			"%d replicas of %d logical devices; both are counts", replicas, logicalDevices)}
@@ -208,6 +209,9 @@ func (s *TPUStrategy) NumLogicalDevices() int { return s.perReplica }
 
 // DeviceAssignment returns which device is which logical device of which replica.
 func (s *TPUStrategy) DeviceAssignment() tpu.DeviceAssignment { return s.assignment }
+
+// Semantics returns which of TensorFlow's strategies this one is like where they differ.
+func (s *TPUStrategy) Semantics() Semantics { return s.opts.Semantics }
 
 // System returns the system the strategy runs on, or nil ahead of time.
 func (s *TPUStrategy) System() *system.System { return s.sys }
@@ -300,7 +304,7 @@ func (s *TPUStrategy) Close() error {
 // program are under way, and a device may not come back. What ctx cuts short goes on in
 // the background.
 func (s *TPUStrategy) Shutdown(ctx context.Context) error {
-	if err := untraced(ctx, "shut down", insteadOfMeeting); err != nil {
+	if err := untraced(ctx, "shut down", fault.InsteadOfMeeting); err != nil {
 		return err
 	}
 	done := make(chan error, 1)

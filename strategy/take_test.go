@@ -15,13 +15,14 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // takenWorld has one of each kind of value, for a strategy of two replicas.
 type takenWorld struct {
 	ctx   context.Context
 	s     *strategy.TPUStrategy
-	e     *strategy.Extended
+	e     *eager.Extended
 	kinds map[string]any
 }
 
@@ -41,12 +42,12 @@ func newTakenWorld(t *testing.T) *takenWorld {
 	}
 	all, s := open(strategy.Options{Replicas: 4}), open(strategy.Options{Replicas: 2})
 	pair := []float32{1, 2}
-	w := &takenWorld{ctx: ctx, s: s, e: s.Extended()}
+	w := &takenWorld{ctx: ctx, s: s, e: eager.Of(s)}
 	v := must(s.NewVariable(ctx, pair, strategy.VariableOptions{Aggregation: strategy.AggregateMean}))
 	metric := must(s.NewVariable(ctx, pair, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateMean}))
 	mirrored := must(s.Mirror(ctx, pair, logical.Annotation{}))
 	apart := must(s.PerReplica(ctx, []any{pair, []float32{3, 4}}, logical.Annotation{}))
-	equal := must(w.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Mean, pair) }))
+	equal := must(w.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Mean, pair) }))
 	var node *graph.Node
 	must(s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		node = graph.Const(rc.Graph(), pair)
@@ -55,7 +56,7 @@ func newTakenWorld(t *testing.T) *takenWorld {
 	elsewhere := open(strategy.Options{Replicas: 1})
 	w.kinds = map[string]any{
 		"number": float32(2), "host tensor": tensors.FromValue(pair), "nest": []any{pair, map[string]any{"a": pair}}, "text": "a", "nothing": nil,
-		"component": must(s.Component(apart, 1)), "component of a variable": must(v.Component(1)), "variable": v, "sync-on-read variable": metric,
+		"component": must(eager.Of(s).Component(apart, 1)), "component of a variable": must(v.Component(1)), "variable": v, "sync-on-read variable": metric,
 		"Mirrored": mirrored, "PerReplica": apart, "equal PerReplica": equal, "Stacked": must(s.StackBatches(ctx, []any{pair, pair}, logical.Annotation{})),
 		"Objects": strategy.NewObjects("a", "b"), "graph node": node,
 		"another strategy's variable":   must(all.NewVariable(ctx, pair, strategy.VariableOptions{})),
@@ -89,7 +90,7 @@ var takenPlaces = []struct {
 		return second(f.Run(w.ctx, x))
 	}},
 	{"CallForEachReplica", func(w *takenWorld, x any) error {
-		return second(w.e.CallForEachReplica(w.ctx, func(*strategy.EagerContext, ...any) (any, error) { return nil, nil }, x))
+		return second(w.e.CallForEachReplica(w.ctx, func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil }, x))
 	}},
 	{"NewVariable", func(w *takenWorld, x any) error { return second(w.s.NewVariable(w.ctx, x, strategy.VariableOptions{})) }},
 	{"Variable.Assign", func(w *takenWorld, x any) error { return w.variable(x).Assign(w.ctx, x) }},
@@ -113,16 +114,16 @@ var takenPlaces = []struct {
 	}},
 	{"EagerContext.Assign", func(w *takenWorld, x any) error {
 		v := w.variable(x)
-		return second(w.e.CallForEachReplica(w.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.Assign(v, x) }))
+		return second(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Assign(v, x) }))
 	}},
 	{"UpdateContext.Assign", func(w *takenWorld, x any) error {
-		return second(w.e.Update(w.ctx, w.variable(x), func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.Assign(x) }))
+		return second(w.e.Update(w.ctx, w.variable(x), func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Assign(x) }))
 	}},
 	{"AllReduce", func(w *takenWorld, x any) error {
-		return second(w.e.CallForEachReplica(w.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Mean, x) }))
+		return second(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Mean, x) }))
 	}},
 	{"arithmetic", func(w *takenWorld, x any) error {
-		return second(w.e.CallForEachReplica(w.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.Add(x, 1) }))
+		return second(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Add(x, 1) }))
 	}},
 	{"ReduceNest", func(w *takenWorld, x any) error { return second(w.s.ReduceNest(w.ctx, strategy.Mean, x)) }},
 	{"ReduceNest, axis 0", func(w *takenWorld, x any) error {
@@ -247,7 +248,7 @@ func TestWhatIsTakenKeepsItsValue(t *testing.T) {
 			require.Equal(t, both, components(t, u, 2), kind)
 		}
 		u := w.variable(pair)
-		_, err = w.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.Assign(u, x) })
+		_, err = w.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Assign(u, x) })
 		require.NoError(t, err, kind)
 		require.Equal(t, both, components(t, u, 2), kind)
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
@@ -40,19 +42,6 @@ func withTracing(ctx context.Context, t *tracing) context.Context {
 // [*ContextError].
 func Tracing(ctx context.Context) bool { return tracingOf(ctx) != nil }
 
-// What to write instead of a call that acts at once.
-const (
-	insteadOfReading  = "return it from the step, and read it after the run"
-	insteadOfGiving   = "pass it to the step as an argument, or make a constant of it with graph.Const"
-	insteadOfRunning  = "call the step's Go function itself, or run it before or after"
-	insteadOfMaking   = "make it before the step runs"
-	insteadOfMeeting  = "call it before or after the step"
-	insteadOfLoading  = "take the input before the run, and pass it as an argument"
-	insteadOfCopying  = "copy between the store and the devices before or after the run"
-	insteadOfWaiting  = "wait after the run"
-	insteadOfWrapping = "the values of a merge call are wrapped already: return them"
-)
-
 // untraced refuses the contexts of steps that are being traced.
 func untraced(ctx context.Context, op, instead string) error {
 	if tracingOf(ctx) == nil {
@@ -76,20 +65,6 @@ func (s *TPUStrategy) crossTracing(ctx context.Context, op string) (*tracing, er
 		return nil, t.merge.ended(op)
 	}
 	return t, nil
-}
-
-// traced calls what builds graph, which panics with its error, and returns that.
-func traced[T any](f func() T) (result T, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			cause, ok := r.(error)
-			if !ok {
-				cause = fmt.Errorf("panic: %v", r)
-			}
-			err = cause
-		}
-	}()
-	return f(), nil
 }
 
 // merged is a leaf as a value of all replicas. host is set for one that the step's code
@@ -136,12 +111,12 @@ func (mc *MergeContext) of(node *graph.Node) *Merged {
 
 // reduceNest is [TPUStrategy.ReduceNest] in a merge call.
 func (t *tracing) reduceNest(op ReduceOp, call string, nest any, axes []int) (any, error) {
-	return traced(func() any {
+	return fault.Traced(func() any {
 		out, err := nesting.Map(call, nest, func(_ string, x any) (any, error) {
 			m, host := t.merged(call, x, nil)
 			if host && len(axes) == 0 {
 				if op == Sum && t.rc.strategy.replicas > 1 && !hostZero(x) {
-					return nil, notDistributed(call)
+					return nil, fault.NotDistributed(call)
 				}
 				return x, nil
 			}
@@ -164,7 +139,7 @@ func hostZero(x any) bool {
 
 // gatherNest is [TPUStrategy.GatherNest] in a merge call.
 func (t *tracing) gatherNest(nest any, axis int) (any, error) {
-	return traced(func() any {
+	return fault.Traced(func() any {
 		out, err := nesting.Map("gather", nest, func(_ string, x any) (any, error) {
 			m, host := t.merged("gather", x, nil)
 			if host {
@@ -179,52 +154,57 @@ func (t *tracing) gatherNest(nest any, axis int) (any, error) {
 	})
 }
 
-// reduceTo is [Extended.ReduceTo] in a merge call.
-func (t *tracing) reduceTo(call string, op ReduceOp, nest any, to place) (any, error) {
-	if to.host || to.only != nil {
-		return nil, &ContextError{Op: call, Reason: "to a host or to some devices, in a compiled step that runs on all",
-			Hint: "give a variable, a value or all worker devices, or return it and reduce it after the run"}
-	}
-	reduced, err := t.reduceNest(op, call, nest, nil)
-	if err != nil {
-		return nil, err
-	}
-	return traced(func() any {
-		out, err := nesting.Map(call, reduced, func(_ string, x any) (any, error) {
-			m, ok := x.(*Merged)
-			if !ok {
-				return x, nil
-			}
-			return &Merged{mc: m.mc, node: to.split(m.node), mirrored: m.mirrored}, nil
-		})
-		if err != nil {
-			panic(err)
-		}
-		return out
-	})
+// The methods that follow are what package eager builds the calls of a merge call from.
+// They panic with their errors, as all that builds graph does, unless they return one.
+
+// Replicas returns the context of the step.
+func (t *tracing) Replicas() *ReplicaContext { return t.rc }
+
+// Value returns a leaf as a value of all replicas.
+func (t *tracing) Value(op string, x any) *Merged {
+	m, _ := t.merged(op, x, nil)
+	return m
 }
 
-// broadcast is [Extended.BroadcastTo] in a merge call: replica 0's tensor for all.
-func (t *tracing) broadcast(value any) (any, error) {
-	return traced(func() any {
-		out, err := nesting.Map("broadcast", value, func(_ string, x any) (any, error) {
-			m, ok := x.(*Merged)
-			if !ok || m.mirrored {
-				return x, nil
-			}
-			return &Merged{mc: m.mc, node: t.rc.first(m.node), mirrored: true}, nil
-		})
-		if err != nil {
-			panic(err)
-		}
-		return out
-	})
+// Of returns a node of the step as a value of all replicas.
+func (t *tracing) Of(node *graph.Node) *Merged { return t.merge.of(node) }
+
+// Node returns a value's node.
+func (t *tracing) Node(m *Merged) *graph.Node { return m.node }
+
+// Annotated returns a value that is split over the logical devices as a says.
+func (t *tracing) Annotated(m *Merged, a logical.Annotation) *Merged {
+	return &Merged{mc: m.mc, node: logical.Apply(m.node, a), mirrored: m.mirrored}
 }
 
-// write is a write of a variable in a merge call, or in an update there.
-func (t *tracing) write(w writeOp, v *Variable, value any) error {
-	_, err := traced(func() *graph.Node {
-		op := fmt.Sprintf("%s %q", w.name, v.path)
+// First returns replica 0's tensor for all.
+func (t *tracing) First(m *Merged) *Merged {
+	if m.mirrored {
+		return m
+	}
+	return &Merged{mc: m.mc, node: t.rc.first(m.node), mirrored: true}
+}
+
+// Read returns the variable in the replica, or across replicas.
+func (t *tracing) Read(v *Variable, across bool) *graph.Node {
+	if across {
+		return t.merge.Read(v).node
+	}
+	return t.rc.capture("Read", v).now
+}
+
+// Parts returns the replicas' parts of a value.
+func (t *tracing) Parts(m *Merged) []*Merged { return t.merge.LocalResults(m) }
+
+// ReduceNest is [TPUStrategy.ReduceNest] in the merge call.
+func (t *tracing) ReduceNest(op ReduceOp, call string, nest any) (any, error) {
+	return t.reduceNest(op, call, nest, nil)
+}
+
+// Write is a write of a variable in a merge call, or in an update there.
+func (t *tracing) Write(w assign.Op, v *Variable, value any) error {
+	_, err := fault.Traced(func() *graph.Node {
+		op := fmt.Sprintf("%s %q", w.Name, v.path)
 		c := t.rc.capture(op, v)
 		m, _ := t.merged(op, value, v)
 		if !t.updating {
@@ -232,7 +212,7 @@ func (t *tracing) write(w writeOp, v *Variable, value any) error {
 			return c.now
 		}
 		t.equal(op, v, m)
-		return t.rc.set(op, c, m.node, w.apply)
+		return t.rc.set(op, c, m.node, w.Apply)
 	})
 	return err
 }
@@ -246,9 +226,9 @@ func (t *tracing) equal(op string, v *Variable, all ...*Merged) {
 	}
 }
 
-// scatter is [Variable.Scatter] in a merge call, or in an update there.
-func (t *tracing) scatter(op ScatterOp, v *Variable, indices, updates any) error {
-	_, err := traced(func() *graph.Node {
+// Scatter is [Variable.Scatter] in a merge call, or in an update there.
+func (t *tracing) Scatter(op ScatterOp, v *Variable, indices, updates any) error {
+	_, err := fault.Traced(func() *graph.Node {
 		name := fmt.Sprintf("%s %q", op, v.path)
 		c := t.rc.capture(name, v)
 		if err := v.scatterRule(op, false); err != nil {

@@ -17,18 +17,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
-	"github.com/tpustrategy/tpustrategy/compat/v1"
+	v1 "github.com/tpustrategy/tpustrategy/compat/v1"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/input/gomlxdata"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
 // tracingWorld is what the calls of the table are made on.
 type tracingWorld struct {
 	s         *strategy.TPUStrategy
-	e         *strategy.Extended
+	e         *eager.Extended
 	v         *strategy.Variable
 	component *strategy.Component
 	value     *strategy.PerReplica
@@ -39,7 +40,7 @@ type tracingWorld struct {
 	bound     *strategy.Bound
 	store     *model.Store
 	iterator  *strategy.Iterator
-	steps     *strategy.MultiStepContext
+	steps     *eager.MultiStepContext
 	data      *input.Distributed
 	feed      *feed.Feed
 	d         *contrib.DistributionStrategy
@@ -89,31 +90,31 @@ var tracingCalls = map[string]struct {
 		return w.dv.Variable().Scatter(ctx, strategy.ScatterAdd, []int32{0}, []float32{1})
 	}},
 	"strategy.Extended.ReduceTo": {builds, func(ctx context.Context, w *tracingWorld) error {
-		_, err := w.e.ReduceTo(ctx, strategy.Mean, w.merged, strategy.To(w.v))
+		_, err := w.e.ReduceTo(ctx, strategy.Mean, w.merged, eager.To(w.v))
 		return err
 	}},
 	"strategy.Extended.BatchReduceTo": {builds, func(ctx context.Context, w *tracingWorld) error {
-		_, err := w.e.BatchReduceTo(ctx, strategy.Mean, []strategy.ReducePair{{Value: w.merged, To: strategy.To(w.v)}})
+		_, err := w.e.BatchReduceTo(ctx, strategy.Mean, []eager.ReducePair{{Value: w.merged, To: eager.To(w.v)}})
 		return err
 	}},
 	"strategy.Extended.BroadcastTo": {builds, func(ctx context.Context, w *tracingWorld) error {
-		_, err := w.e.BroadcastTo(ctx, w.merged, strategy.To(w.v))
+		_, err := w.e.BroadcastTo(ctx, w.merged, eager.To(w.v))
 		return err
 	}},
 	"strategy.Extended.Update": {builds, func(ctx context.Context, w *tracingWorld) error {
-		_, err := w.e.Update(ctx, w.v, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(float32(1)) })
+		_, err := w.e.Update(ctx, w.v, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(float32(1)) })
 		return err
 	}},
 	"strategy.Extended.UpdateEach": {builds, func(ctx context.Context, w *tracingWorld) error {
-		_, err := w.e.UpdateEach(ctx, w.v, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(float32(1)) })
+		_, err := w.e.UpdateEach(ctx, w.v, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(float32(1)) })
 		return err
 	}},
 	"strategy.Extended.UpdateNonSlot": {builds, func(ctx context.Context, w *tracingWorld) error {
-		_, err := w.e.UpdateNonSlot(ctx, w.e.NonSlotDevices(), func(u *strategy.UpdateContext, _ ...any) (any, error) { return 1, nil })
+		_, err := w.e.UpdateNonSlot(ctx, w.e.NonSlotDevices(), func(u *eager.UpdateContext, _ ...any) (any, error) { return 1, nil })
 		return err
 	}},
 	"strategy.Extended.UpdateNonSlotEach": {builds, func(ctx context.Context, w *tracingWorld) error {
-		_, err := w.e.UpdateNonSlotEach(ctx, w.e.NonSlotDevices(), func(u *strategy.UpdateContext, _ ...any) (any, error) { return 1, nil })
+		_, err := w.e.UpdateNonSlotEach(ctx, w.e.NonSlotDevices(), func(u *eager.UpdateContext, _ ...any) (any, error) { return 1, nil })
 		return err
 	}},
 	"strategy.TPUStrategy.ReduceNest": {builds, func(ctx context.Context, w *tracingWorld) error {
@@ -143,10 +144,12 @@ var tracingCalls = map[string]struct {
 	"strategy.distributed.Local":        {call: func(ctx context.Context, w *tracingWorld) error { return second(w.value.Local(ctx, 0)) }},
 	"strategy.distributed.Ready":        {call: func(ctx context.Context, w *tracingWorld) error { return w.value.Ready(ctx) }},
 	"strategy.TPUStrategy.LocalResults": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.LocalResults(ctx, w.value)) }},
-	"strategy.TPUStrategy.Group":        {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Group(ctx, []any{}) }},
-	"strategy.TPUStrategy.Regroup":      {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Regroup(ctx, []any{1, 1})) }},
+	"strategy.TPUStrategy.Group":        {call: func(ctx context.Context, w *tracingWorld) error { return eager.Of(w.s).Group(ctx, []any{}) }},
+	"strategy.TPUStrategy.Regroup": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(eager.Of(w.s).Regroup(ctx, []any{1, 1}))
+	}},
 	"strategy.TPUStrategy.ValuesFromFunction": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.s.ValuesFromFunction(ctx, func(strategy.ValueContext) (any, error) { return 1, nil }))
+		return second(eager.Of(w.s).ValuesFromFunction(ctx, func(eager.ValueContext) (any, error) { return 1, nil }))
 	}},
 	"strategy.TPUStrategy.Reduce": {call: func(ctx context.Context, w *tracingWorld) error {
 		return second(w.s.Reduce(ctx, strategy.Sum, w.value))
@@ -214,7 +217,7 @@ var tracingCalls = map[string]struct {
 	"strategy.TPUStrategy.BroadcastBytes": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.BroadcastBytes(ctx, "a", nil)) }},
 	"strategy.TPUStrategy.AnyProcess":     {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.AnyProcess(ctx, true)) }},
 	"strategy.Extended.CallForEachReplica": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.e.CallForEachReplica(ctx, func(*strategy.EagerContext, ...any) (any, error) { return nil, nil }))
+		return second(w.e.CallForEachReplica(ctx, func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil }))
 	}},
 	"strategy.Extended.RunStepsOnIterator": {call: func(ctx context.Context, w *tracingWorld) error {
 		return second(w.e.RunStepsOnIterator(ctx, nil, w.iterator, 1, nil))

@@ -16,9 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
-	"github.com/tpustrategy/tpustrategy/compat/v1"
+	v1 "github.com/tpustrategy/tpustrategy/compat/v1"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
@@ -46,7 +47,7 @@ func TestEveryCallThatTakesAContextIsInTheTable(t *testing.T) {
 func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 	ctx := context.Background()
 	s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2})
-	w := &tracingWorld{s: s, e: s.Extended(), store: model.NewStore(), d: contrib.New(s), one: v1.New(s, v1.Options{})}
+	w := &tracingWorld{s: s, e: eager.Of(s), store: model.NewStore(), d: contrib.New(s), one: v1.New(s, v1.Options{})}
 	var err error
 	w.v, err = s.NewVariable(ctx, float32(0), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
 	require.NoError(t, err)
@@ -69,7 +70,7 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 	w.feed, err = feed.New(ctx, s, w.data, feed.Options{})
 	require.NoError(t, err)
 	defer w.feed.Close()
-	w.steps, err = w.e.RunStepsOnIterator(ctx, func(context.Context, *strategy.MultiStepContext, any) error { return nil }, w.iterator, 1, nil)
+	w.steps, err = w.e.RunStepsOnIterator(ctx, func(context.Context, *eager.MultiStepContext, any) error { return nil }, w.iterator, 1, nil)
 	require.NoError(t, err)
 	scope, err := s.Scope(ctx)
 	require.NoError(t, err)
@@ -140,7 +141,7 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 func TestAnOptimizerOfThePagesInACompiledStep(t *testing.T) {
 	ctx := context.Background()
 	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
-		n, e := s.NumReplicasInSync(), s.Extended()
+		n, e := s.NumReplicasInSync(), eager.Of(s)
 		for _, semantics := range []string{"reduce to", "batch reduce to"} {
 			v, err := s.NewVariable(ctx, []float32{10, 20}, strategy.VariableOptions{Aggregation: strategy.AggregateMean})
 			require.NoError(t, err)
@@ -148,7 +149,7 @@ func TestAnOptimizerOfThePagesInACompiledStep(t *testing.T) {
 			require.NoError(t, err)
 			step := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 				return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
-					pairs := []strategy.ReducePair{{Value: args[0], To: strategy.To(v)}, {Value: args[1], To: strategy.To(w)}}
+					pairs := []eager.ReducePair{{Value: args[0], To: eager.To(v)}, {Value: args[1], To: eager.To(w)}}
 					var reduced []any
 					if semantics == "reduce to" {
 						for _, p := range pairs {
@@ -159,7 +160,7 @@ func TestAnOptimizerOfThePagesInACompiledStep(t *testing.T) {
 					}
 					var out []*strategy.Merged
 					for i, x := range []*strategy.Variable{v, w} {
-						updated := must(e.Update(mc.Context(), x, func(u *strategy.UpdateContext, args ...any) (any, error) {
+						updated := must(e.Update(mc.Context(), x, func(u *eager.UpdateContext, args ...any) (any, error) {
 							part, err := u.Ops().Mul(args[0], 0.5)
 							if err != nil {
 								return nil, err
@@ -219,9 +220,9 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
 			return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
-				c, e := mc.Context(), s.Extended()
+				c, e := mc.Context(), eager.Of(s)
 				require.NoError(t, v.AssignAdd(c, 1))
-				total := must(e.ReduceTo(c, strategy.Sum, args[0], strategy.To(v)))
+				total := must(e.ReduceTo(c, strategy.Sum, args[0], eager.To(v)))
 				require.NoError(t, v.AssignAdd(c, total))
 				require.NoError(t, rows.Scatter(c, strategy.ScatterAdd, []int32{1}, []float32{2}))
 				require.NoError(t, apart.Assign(c, args[0]))
@@ -235,7 +236,7 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 				all := must(s.GatherNest(c, []any{args[1], 3.0}, 0)).([]any)
 				require.Equal(t, 3.0, all[1])
 				// Each component of an update, and what it gave.
-				each := must(e.UpdateEach(c, apart, func(u *strategy.UpdateContext, args ...any) (any, error) {
+				each := must(e.UpdateEach(c, apart, func(u *eager.UpdateContext, args ...any) (any, error) {
 					require.True(t, strategy.Tracing(u.Context()))
 					require.NoError(t, apart.AssignAdd(u.Context(), args[0]))
 					require.ErrorAs(t, second(u.Ops().AllReduce(strategy.Sum, args[0])), &wrong)
@@ -244,13 +245,13 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 					return u.Read()
 				}, args[0]))
 				require.Len(t, each, n)
-				_, err := e.Update(c, v, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.ReplicaID(), nil })
+				_, err := e.Update(c, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.ReplicaID(), nil })
 				require.ErrorAs(t, err, &wrong, "there is one trace for all")
-				state := must(e.UpdateNonSlot(c, e.NonSlotDevices(), func(u *strategy.UpdateContext, args ...any) (any, error) {
+				state := must(e.UpdateNonSlot(c, e.NonSlotDevices(), func(u *eager.UpdateContext, args ...any) (any, error) {
 					return u.Ops().Add(args[0], 1)
 				}, total))
-				first := must(e.BroadcastTo(c, args[0], strategy.To(v))).(*strategy.Merged)
-				parts := must(s.LocalResultsOf(args[0]))
+				first := must(e.BroadcastTo(c, args[0], eager.To(v))).(*strategy.Merged)
+				parts := must(eager.Of(s).LocalResultsOf(args[0]))
 				require.Len(t, parts, n)
 				return []*strategy.Merged{all[0].(*strategy.Merged), each[n-1].(*strategy.Merged), first, state.(*strategy.Merged), parts[n-1].(*strategy.Merged)}
 			}, id, graph.Reshape(id, 1))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // LossFunc builds a replica's loss: a float scalar, the mean over the replica's
@@ -180,7 +181,7 @@ func regularized(l *graph.Node) *graph.Node {
 // the step, [ErrClosed], and those of the compiler for a new signature. After an
 // error no step was taken.
 func (t *TrainStep) Run(ctx context.Context, batch ...any) (*Mirrored, error) {
-	if err := untraced(ctx, t.function.opts.Name, insteadOfRunning); err != nil {
+	if err := untraced(ctx, t.function.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()

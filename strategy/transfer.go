@@ -20,7 +20,7 @@ import (
 // download copies a replica's tensor to the host. One that is elsewhere is an
 // error, unless it is the same as that of a replica which is here.
 func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*pjrt.Buffer, replica int) (*tensors.Tensor, error) {
-	if err := untraced(ctx, "read", insteadOfReading); err != nil {
+	if err := untraced(ctx, "read", fault.InsteadOfReading); err != nil {
 		return nil, err
 	}
 	if err := s.runnable("reading a value"); err != nil {
@@ -118,7 +118,7 @@ func hostTensor(value any) (t *tensors.Tensor, err error) {
 // The result is the caller's to Close. Errors: an [*Error] of kind ValueError for what is
 // no tensor, a [*logical.Error] for an annotation that does not fit, [ErrClosed].
 func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotation) (*Mirrored, error) {
-	if err := untraced(ctx, "mirror", insteadOfGiving); err != nil {
+	if err := untraced(ctx, "mirror", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	if s.spreads(value) {
@@ -146,7 +146,7 @@ func noTensor(op string, err error) error {
 // [TPUStrategy.RaggedPerReplica] takes other shapes, and [TPUStrategy.LocalPerReplica]
 // the values of this process's replicas alone.
 func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
-	if err := untraced(ctx, "per-replica value", insteadOfGiving); err != nil {
+	if err := untraced(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	if len(values) != s.replicas {
@@ -176,7 +176,7 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 // size the number of replicas must divide, or it is an [*Error] of kind ValueError.
 // Otherwise it is like [TPUStrategy.Mirror].
 func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annotation) (*PerReplica, error) {
-	if err := untraced(ctx, "split batch", insteadOfGiving); err != nil {
+	if err := untraced(ctx, "split batch", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	return s.splitBatch(ctx, batch, a, false)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // number reads a scalar, wherever it is.
@@ -37,7 +38,7 @@ func TestANonSlotUpdateOfSomeDevicesRunsOnceForEach(t *testing.T) {
 	ctx := context.Background()
 	for _, logicalDevices := range []int{1, 2} {
 		s := newStrategy(t, 4*logicalDevices, strategy.Options{Replicas: 4, LogicalDevices: logicalDevices, Semantics: strategy.TensorFlowMirrored})
-		e := s.Extended()
+		e := eager.Of(s)
 		d := e.NonSlotDevices()
 		parts, err := s.PerReplica(ctx, []any{float32(0), float32(1), float32(2), float32(3)}, logical.Annotation{})
 		require.NoError(t, err)
@@ -57,7 +58,7 @@ func TestANonSlotUpdateOfSomeDevicesRunsOnceForEach(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				var ids []int
 				var devices []string
-				fn := func(u *strategy.UpdateContext, args ...any) (any, error) {
+				fn := func(u *eager.UpdateContext, args ...any) (any, error) {
 					ids, devices = append(ids, u.ReplicaID()), append(devices, u.Device())
 					if len(args) == 0 {
 						return u.Ops().Add(tensors.FromScalar(float32(2)), 3)
@@ -85,7 +86,7 @@ func TestANonSlotUpdateOfSomeDevicesRunsOnceForEach(t *testing.T) {
 						assert.Equal(t, with.want[0], number(t, ctx, grouped))
 						continue
 					}
-					all, err := s.LocalResultsOf(grouped)
+					all, err := eager.Of(s).LocalResultsOf(grouped)
 					require.NoError(t, err)
 					got = nil
 					for _, x := range all {
@@ -101,13 +102,13 @@ func TestANonSlotUpdateOfSomeDevicesRunsOnceForEach(t *testing.T) {
 func TestANonSlotUpdateOfSomeDevicesWritesNoVariable(t *testing.T) {
 	ctx := context.Background()
 	s := newStrategy(t, 4, strategy.Options{Replicas: 4, Semantics: strategy.TensorFlowMirrored})
-	e := s.Extended()
+	e := eager.Of(s)
 	v, err := s.NewVariable(ctx, tensors.FromScalar(float32(1)), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
 	require.NoError(t, err)
-	write := map[string]strategy.UpdateFunc{
-		"assign": func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.Ops().Assign(v, float32(2)) },
-		"method": func(u *strategy.UpdateContext, _ ...any) (any, error) { return nil, v.AssignAdd(u.Context(), 1) },
-		"scatter": func(u *strategy.UpdateContext, _ ...any) (any, error) {
+	write := map[string]eager.UpdateFunc{
+		"assign": func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Ops().Assign(v, float32(2)) },
+		"method": func(u *eager.UpdateContext, _ ...any) (any, error) { return nil, v.AssignAdd(u.Context(), 1) },
+		"scatter": func(u *eager.UpdateContext, _ ...any) (any, error) {
 			return u.Ops().Scatter(strategy.ScatterAdd, v, 0, 1)
 		},
 	}
@@ -116,7 +117,7 @@ func TestANonSlotUpdateOfSomeDevicesWritesNoVariable(t *testing.T) {
 		var wrong *strategy.ContextError
 		assert.ErrorAs(t, err, &wrong, name)
 	}
-	got, err := e.UpdateNonSlotEach(ctx, e.NonSlotDevices()[1:3], func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.Ops().Read(v) })
+	got, err := e.UpdateNonSlotEach(ctx, e.NonSlotDevices()[1:3], func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Ops().Read(v) })
 	require.NoError(t, err)
 	assert.Equal(t, []float32{1, 1}, []float32{number(t, ctx, got[0]), number(t, ctx, got[1])})
 	// All of them write it, in any order.
@@ -127,10 +128,10 @@ func TestANonSlotUpdateOfSomeDevicesWritesNoVariable(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, float32(2), tensors.ToScalar[float32](now))
 	// A variable that the functions return is the variable.
-	same, err := e.UpdateNonSlot(ctx, d[1:3], func(*strategy.UpdateContext, ...any) (any, error) { return v, nil })
+	same, err := e.UpdateNonSlot(ctx, d[1:3], func(*eager.UpdateContext, ...any) (any, error) { return v, nil })
 	require.NoError(t, err)
 	assert.Same(t, v, same)
-	texts, err := e.UpdateNonSlot(ctx, d[1:3], func(u *strategy.UpdateContext, _ ...any) (any, error) {
+	texts, err := e.UpdateNonSlot(ctx, d[1:3], func(u *eager.UpdateContext, _ ...any) (any, error) {
 		return map[string]any{"a": "text", "b": []any{u.Device()}}, nil
 	})
 	require.NoError(t, err)
@@ -142,10 +143,10 @@ func TestANonSlotUpdateOfTheHostTakesItsResultApart(t *testing.T) {
 	ctx := context.Background()
 	for _, logicalDevices := range []int{1, 2} {
 		s := newStrategy(t, 2*logicalDevices, strategy.Options{Replicas: 2, LogicalDevices: logicalDevices})
-		e := s.Extended()
+		e := eager.Of(s)
 		parts, err := s.PerReplica(ctx, []any{float32(1), float32(2)}, logical.Annotation{})
 		require.NoError(t, err)
-		first := func(_ *strategy.UpdateContext, args ...any) (any, error) { return args[0], nil }
+		first := func(_ *eager.UpdateContext, args ...any) (any, error) { return args[0], nil }
 		results, err := e.UpdateNonSlotEach(ctx, e.NonSlotDevices(), first, parts)
 		require.NoError(t, err)
 		require.Len(t, results, 2)

@@ -8,27 +8,28 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 func TestUpdateScattersTheComponentOnce(t *testing.T) {
 	ctx := context.Background()
 	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
-		n, e := s.NumReplicasInSync(), s.Extended()
+		n, e := s.NumReplicasInSync(), eager.Of(s)
 		for _, a := range []strategy.VariableAggregation{strategy.AggregateNone, strategy.AggregateSum, strategy.AggregateMean, strategy.AggregateFirst} {
-			for name, scatter := range map[string]func(u *strategy.UpdateContext) (any, error){
-				"update": func(u *strategy.UpdateContext) (any, error) {
+			for name, scatter := range map[string]func(u *eager.UpdateContext) (any, error){
+				"update": func(u *eager.UpdateContext) (any, error) {
 					return u.Scatter(strategy.ScatterAdd, []int32{1}, []float32{10})
 				},
-				"ops": func(u *strategy.UpdateContext) (any, error) {
+				"ops": func(u *eager.UpdateContext) (any, error) {
 					return u.Ops().Scatter(strategy.ScatterAdd, u.Variable(), []int32{1}, []float32{10})
 				},
-				"variable": func(u *strategy.UpdateContext) (any, error) {
+				"variable": func(u *eager.UpdateContext) (any, error) {
 					return nil, u.Variable().Scatter(u.Context(), strategy.ScatterAdd, []int32{1}, []float32{10})
 				},
 			} {
 				v, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Aggregation: a})
 				require.NoError(t, err)
-				_, err = e.Update(ctx, v, func(u *strategy.UpdateContext, _ ...any) (any, error) { return scatter(u) })
+				_, err = e.Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return scatter(u) })
 				require.NoError(t, err, "%s, %s", name, a)
 				for _, got := range components(t, v, n) {
 					require.Equal(t, []float32{1, 12, 3, 4}, got, "%s, %s", name, a)
@@ -38,7 +39,7 @@ func TestUpdateScattersTheComponentOnce(t *testing.T) {
 		// Rows of the component's own, where components may differ.
 		v, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{LocalWrites: true})
 		require.NoError(t, err)
-		own := func(u *strategy.UpdateContext, _ ...any) (any, error) {
+		own := func(u *eager.UpdateContext, _ ...any) (any, error) {
 			rows := make([]int32, 1+u.ReplicaID()) // row 0, as often as the number says
 			updates := make([]float32, len(rows))
 			for i := range updates {
@@ -64,7 +65,7 @@ func TestUpdateScattersTheComponentOnce(t *testing.T) {
 func TestVariablesActOnTheComponentInAnUpdate(t *testing.T) {
 	ctx := context.Background()
 	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
-		n, e := s.NumReplicasInSync(), s.Extended()
+		n, e := s.NumReplicasInSync(), eager.Of(s)
 		w, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		m, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
@@ -77,7 +78,7 @@ func TestVariablesActOnTheComponentInAnUpdate(t *testing.T) {
 		require.NoError(t, err)
 		same, err := s.Mirror(ctx, float32(2), logical.Annotation{})
 		require.NoError(t, err)
-		_, err = e.Update(ctx, m, func(u *strategy.UpdateContext, args ...any) (any, error) {
+		_, err = e.Update(ctx, m, func(u *eager.UpdateContext, args ...any) (any, error) {
 			ctx := u.Context()
 			require.NoError(t, w.AssignAdd(ctx, 1)) // 2
 			require.NoError(t, w.AssignAdd(ctx, same))
@@ -116,33 +117,33 @@ func TestAMirroredVariablesComponentsStayEqualInAnUpdate(t *testing.T) {
 	defer s.Close()
 	w, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{})
 	require.NoError(t, err)
-	_, err = s.Extended().Update(ctx, w, func(u *strategy.UpdateContext, _ ...any) (any, error) {
+	_, err = eager.Of(s).Update(ctx, w, func(u *eager.UpdateContext, _ ...any) (any, error) {
 		return nil, w.AssignAdd(u.Context(), float32(u.ReplicaID()))
 	})
 	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
 	// Another variable's components are written if they are equal.
 	m, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{LocalWrites: true})
 	require.NoError(t, err)
-	for _, write := range []func(u *strategy.UpdateContext) (any, error){
-		func(u *strategy.UpdateContext) (any, error) { return nil, w.Assign(u.Context(), m) },
-		func(u *strategy.UpdateContext) (any, error) { return u.Assign(m) },
+	for _, write := range []func(u *eager.UpdateContext) (any, error){
+		func(u *eager.UpdateContext) (any, error) { return nil, w.Assign(u.Context(), m) },
+		func(u *eager.UpdateContext) (any, error) { return u.Assign(m) },
 	} {
-		fn := func(u *strategy.UpdateContext, _ ...any) (any, error) { return write(u) }
+		fn := func(u *eager.UpdateContext, _ ...any) (any, error) { return write(u) }
 		require.NoError(t, m.Assign(ctx, 1))
-		_, err := s.Extended().Update(ctx, w, fn)
+		_, err := eager.Of(s).Update(ctx, w, fn)
 		require.NoError(t, err)
-		_, err = s.Extended().Update(ctx, m, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.Assign(float32(u.ReplicaID())) })
+		_, err = eager.Of(s).Update(ctx, m, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Assign(float32(u.ReplicaID())) })
 		require.NoError(t, err)
-		_, err = s.Extended().Update(ctx, w, fn)
+		_, err = eager.Of(s).Update(ctx, w, fn)
 		require.Equal(t, strategy.ValueError, strategy.KindOf(err))
 	}
-	_, err = s.Extended().Update(ctx, w, func(u *strategy.UpdateContext, _ ...any) (any, error) {
+	_, err = eager.Of(s).Update(ctx, w, func(u *eager.UpdateContext, _ ...any) (any, error) {
 		if u.ReplicaID() == 1 {
 			return nil, w.AssignAdd(u.Context(), 1)
 		}
 		return nil, nil
 	})
-	var join *strategy.JoinError
+	var join *eager.JoinError
 	require.ErrorAs(t, err, &join)
 	require.Equal(t, []any{float32(1), float32(1)}, components(t, w, 2))
 }

@@ -148,7 +148,7 @@ func (v *distributed) refill(fill func(buffers []*pjrt.Buffer) error) ([]*pjrt.B
 // Ready waits until the value is computed on all devices. Its error is that of the
 // program that made it, [ErrClosed], or ctx's: the work goes on then.
 func (v *distributed) Ready(ctx context.Context) error {
-	if err := untraced(ctx, "wait", insteadOfWaiting); err != nil {
+	if err := untraced(ctx, "wait", fault.InsteadOfWaiting); err != nil {
 		return err
 	}
 	buffers, err := v.live()
@@ -195,7 +195,7 @@ func (v *distributed) free() error {
 // Errors: that of the program that made the value; [ErrClosed]; *[RemoteError] for a
 // replica of another process; *[AheadOfTimeError].
 func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
-	if err := untraced(ctx, "read", insteadOfReading); err != nil {
+	if err := untraced(ctx, "read", fault.InsteadOfReading); err != nil {
 		return nil, err
 	}
 	if replica < 0 || replica >= v.strategy.replicas {

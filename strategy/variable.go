@@ -87,7 +87,7 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 		name = "Variable"
 	}
 	op := fmt.Sprintf("variable %q", name)
-	if err := s.requireEager(ctx, op, insteadOfMaking); err != nil {
+	if err := s.requireEager(ctx, op, fault.InsteadOfMaking); err != nil {
 		return nil, err
 	}
 	return s.newVariable(ctx, op, name, initial, opts)
@@ -243,7 +243,7 @@ func (v *Variable) Component(replica int) (*Component, error) {
 // Local copies one replica's component to the host. It waits for the steps under
 // way.
 func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
-	if err := untraced(ctx, fmt.Sprintf("read %q", v.path), insteadOfReading); err != nil {
+	if err := untraced(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
 		return nil, err
 	}
 	s := v.strategy
@@ -269,7 +269,7 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 // LocalPart copies what one logical device of a replica holds of the variable to
 // the host: its part of a variable that is split, otherwise a whole copy.
 func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*tensors.Tensor, error) {
-	if err := untraced(ctx, fmt.Sprintf("read %q", v.path), insteadOfReading); err != nil {
+	if err := untraced(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
 		return nil, err
 	}
 	s := v.strategy
@@ -317,7 +317,7 @@ func (v *Variable) live() error {
 
 // Ready waits until the steps under way have computed the variable everywhere.
 func (v *Variable) Ready(ctx context.Context) error {
-	if err := untraced(ctx, fmt.Sprintf("wait for %q", v.path), insteadOfWaiting); err != nil {
+	if err := untraced(ctx, fmt.Sprintf("wait for %q", v.path), fault.InsteadOfWaiting); err != nil {
 		return err
 	}
 	if err := arrive(ctx, v); err != nil {

@@ -129,7 +129,7 @@ func (vs *Variables) place(path string) (*Variable, error) {
 // waits for the steps under way. With several processes, all of them call it at the
 // same point; see [Variable.Value]. After an error some variables have been copied.
 func (vs *Variables) Pull(ctx context.Context) error {
-	if err := untraced(ctx, "pull", insteadOfCopying); err != nil {
+	if err := untraced(ctx, "pull", fault.InsteadOfCopying); err != nil {
 		return err
 	}
 	ctx, done, err := vs.exclusive(ctx)
@@ -157,7 +157,7 @@ func (vs *Variables) Pull(ctx context.Context) error {
 // say. Each process copies to its own devices, so that all stores hold the same values
 // and all processes call it. After an error some variables have been copied.
 func (vs *Variables) Push(ctx context.Context) error {
-	if err := untraced(ctx, "push", insteadOfCopying); err != nil {
+	if err := untraced(ctx, "push", fault.InsteadOfCopying); err != nil {
 		return err
 	}
 	ctx, done, err := vs.exclusive(ctx)

@@ -13,6 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // open returns a face over so many towers of p logical devices, and its scope.
@@ -106,7 +107,7 @@ func TestTowersThatDoNotMeetFail(t *testing.T) {
 		}
 		return tc.MergeCall(func(context.Context, *contrib.DistributionStrategy, ...any) (any, error) { return nil, nil })
 	})
-	var join *strategy.JoinError
+	var join *eager.JoinError
 	require.ErrorAs(t, err, &join)
 	require.Equal(t, strategy.RuntimeError, strategy.KindOf(err))
 	require.Equal(t, []any{float32(1), float32(2), float32(3)}, list(t, d, ctx, ids(t, d, ctx)), "usable afterwards")
@@ -149,8 +150,8 @@ func TestReductionsGiveMirroredValues(t *testing.T) {
 		v, err := d.GetVariable(ctx, "v", float32(0))
 		require.NoError(t, err)
 		for method, want := range map[string]float32{"sum": float32(n*(n+1)) / 2, "mean": float32(n+1) / 2} {
-			for name, to := range map[string][]strategy.Destination{
-				"where it is": nil, "a variable": {contrib.To(v)}, "the value itself": {contrib.To(x)}, "devices": {strategy.ToDevices(d.WorkerDevices()...)},
+			for name, to := range map[string][]eager.Destination{
+				"where it is": nil, "a variable": {contrib.To(v)}, "the value itself": {contrib.To(x)}, "devices": {eager.ToDevices(d.WorkerDevices()...)},
 			} {
 				m, err := d.Reduce(ctx, method, x, to...)
 				require.NoError(t, err, name)
@@ -160,7 +161,7 @@ func TestReductionsGiveMirroredValues(t *testing.T) {
 				require.Len(t, list(t, d, ctx, m), n)
 			}
 		}
-		both, err := d.BatchReduce(ctx, "sum", []contrib.ReducePair{{Value: x, To: []strategy.Destination{contrib.To(v)}}, {Value: x}})
+		both, err := d.BatchReduce(ctx, "sum", []contrib.ReducePair{{Value: x, To: []eager.Destination{contrib.To(v)}}, {Value: x}})
 		require.NoError(t, err)
 		require.Len(t, both, 2)
 		require.Equal(t, list(t, d, ctx, both[0]), list(t, d, ctx, both[1]))
@@ -178,7 +179,7 @@ func TestReductionsRefuseOtherNamesAndValues(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string
 		value  any
-		to     []strategy.Destination
+		to     []eager.Destination
 		kind   strategy.Kind
 	}{
 		"upper case":         {"SUM", x, nil, strategy.AssertionError},
@@ -188,9 +189,9 @@ func TestReductionsRefuseOtherNamesAndValues(t *testing.T) {
 		"host value":         {"mean", float32(1), nil, strategy.AssertionError},
 		"nil":                {"mean", nil, nil, strategy.AssertionError},
 		"no value":           {"mean", (*contrib.PerDevice)(nil), nil, strategy.TypeError},
-		"no destination":     {"sum", x, []strategy.Destination{{}}, strategy.AssertionError},
-		"unknown device":     {"sum", x, []strategy.Destination{strategy.ToDevices("/device:GPU:0")}, strategy.ValueError},
-		"no variable":        {"sum", x, []strategy.Destination{contrib.To((*contrib.Variable)(nil))}, strategy.AssertionError},
+		"no destination":     {"sum", x, []eager.Destination{{}}, strategy.AssertionError},
+		"unknown device":     {"sum", x, []eager.Destination{eager.ToDevices("/device:GPU:0")}, strategy.ValueError},
+		"no variable":        {"sum", x, []eager.Destination{contrib.To((*contrib.Variable)(nil))}, strategy.AssertionError},
 		"objects of no sort": {"sum", d.WorkerDeviceIndex(), nil, strategy.TypeError},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -78,7 +78,7 @@ type Iterator struct {
 
 // Initialize starts a pass from the beginning of the dataset.
 func (it *Iterator) Initialize(ctx context.Context) error {
-	if err := eager(ctx, "initialize"); err != nil {
+	if err := untraced(ctx, "initialize"); err != nil {
 		return err
 	}
 	if err := it.Close(); err != nil {

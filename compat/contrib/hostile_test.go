@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 func TestNumbersTakeTheDTypeBesideThem(t *testing.T) {
@@ -71,7 +72,7 @@ func TestBroadcastMirrorsOneValue(t *testing.T) {
 	d, ctx := open(t, 2, 1, strategy.Options{})
 	v, err := d.GetVariable(ctx, "v", float32(3))
 	require.NoError(t, err)
-	m, err := d.Broadcast(ctx, []float32{1, 2}, contrib.To(v), strategy.ToDevices(d.WorkerDevices()...))
+	m, err := d.Broadcast(ctx, []float32{1, 2}, contrib.To(v), eager.ToDevices(d.WorkerDevices()...))
 	require.NoError(t, err)
 	require.Equal(t, []any{[]float32{1, 2}, []float32{1, 2}}, list(t, d, ctx, m))
 	same, err := d.Broadcast(ctx, m)
@@ -85,15 +86,15 @@ func TestBroadcastMirrorsOneValue(t *testing.T) {
 	require.Equal(t, []any{float32(2), float32(2)}, list(t, d, ctx, m))
 	for name, c := range map[string]struct {
 		value any
-		to    []strategy.Destination
+		to    []eager.Destination
 		kind  strategy.Kind
 	}{
 		"per device":      {ids(t, d, ctx), nil, strategy.AssertionError},
 		"a variable":      {v, nil, strategy.AssertionError},
 		"text":            {"text", nil, strategy.TypeError},
 		"nothing":         {nil, nil, strategy.TypeError},
-		"no destination":  {float32(1), []strategy.Destination{{}}, strategy.AssertionError},
-		"no such objects": {float32(1), []strategy.Destination{contrib.To(d.WorkerDeviceIndex().(*contrib.PerDevice))}, strategy.AssertionError},
+		"no destination":  {float32(1), []eager.Destination{{}}, strategy.AssertionError},
+		"no such objects": {float32(1), []eager.Destination{contrib.To(d.WorkerDeviceIndex().(*contrib.PerDevice))}, strategy.AssertionError},
 		"no value":        {(*contrib.Mirrored)(nil), nil, strategy.RuntimeError},
 	} {
 		_, err := d.Broadcast(ctx, c.value, c.to...)

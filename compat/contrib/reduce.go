@@ -9,6 +9,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // reduceOp is the reduction of a method string: "sum" or "mean", in lower case.
@@ -31,7 +32,7 @@ func reduceOp(op, method string) (strategy.ReduceOp, error) {
 //
 // value is a [PerDevice] or a tower-local variable, otherwise the error is of kind AssertionError;
 // with a single tower value may be a host value.
-func (d *DistributionStrategy) Reduce(ctx context.Context, method string, value any, to ...strategy.Destination) (*Mirrored, error) {
+func (d *DistributionStrategy) Reduce(ctx context.Context, method string, value any, to ...eager.Destination) (*Mirrored, error) {
 	if err := d.requireCross(ctx, "reduce"); err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func (d *DistributionStrategy) Reduce(ctx context.Context, method string, value 
 		if v, ok := result.(*strategy.Mirrored); ok {
 			_ = v.Close()
 		}
-		if result, err = d.strategy.Extended().ReduceTo(ctx, op, inner, dest); err != nil {
+		if result, err = eager.Of(d.strategy).ReduceTo(ctx, op, inner, dest); err != nil {
 			return nil, err
 		}
 	}
@@ -103,7 +104,7 @@ func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner 
 
 // components copies a tower-local variable's components.
 func (d *DistributionStrategy) components(ctx context.Context, v *Variable) (strategy.Value, error) {
-	x, err := d.strategy.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return rc.Read(v.inner) })
+	x, err := eager.Of(d.strategy).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Read(v.inner) })
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (d *DistributionStrategy) components(ctx context.Context, v *Variable) (str
 // ReducePair is a value of BatchReduce and its destination; without a destination, To is empty.
 type ReducePair struct {
 	Value any
-	To    []strategy.Destination
+	To    []eager.Destination
 }
 
 // BatchReduce reduces several values, in order, each as Reduce does: TensorFlow's batch_reduce.

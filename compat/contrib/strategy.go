@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // DistributionStrategy gives a strategy the methods of TensorFlow 1.9's DistributionStrategy. It is
@@ -39,7 +40,7 @@ func (d *DistributionStrategy) IsSingleTower() bool { return d.NumTowers() == 1 
 // WorkerDevices returns the towers' devices in the order of the towers, the first logical device of
 // each: TensorFlow's worker_devices.
 func (d *DistributionStrategy) WorkerDevices() []string {
-	return d.strategy.Extended().WorkerDevices(context.Background())
+	return eager.Of(d.strategy).WorkerDevices(context.Background())
 }
 
 // ParameterDevices returns where variables live: the worker devices. It is TensorFlow's
@@ -63,7 +64,7 @@ func (d *DistributionStrategy) WorkerDeviceIndex() any {
 // NonSlotDevices returns where state that belongs to no variable lives: TensorFlow's
 // non_slot_devices. The variables do not matter.
 func (d *DistributionStrategy) NonSlotDevices(...*Variable) []string {
-	return d.strategy.Extended().NonSlotDevices()
+	return eager.Of(d.strategy).NonSlotDevices()
 }
 
 // Scope returns ctx in the strategy's cross-tower context, as DistributionStrategy.scope enters it;
@@ -84,9 +85,9 @@ func (d *DistributionStrategy) requireCross(ctx context.Context, op string) erro
 	return nil
 }
 
-// eager refuses a compiled step that is being traced: the towers' code and what belongs
+// untraced refuses a compiled step that is being traced: the towers' code and what belongs
 // to it act at once.
-func eager(ctx context.Context, op string) error {
+func untraced(ctx context.Context, op string) error {
 	if !strategy.Tracing(ctx) {
 		return nil
 	}
@@ -96,7 +97,7 @@ func eager(ctx context.Context, op string) error {
 
 // requireOwn accepts every context of the strategy.
 func (d *DistributionStrategy) requireOwn(ctx context.Context, op string) error {
-	if err := eager(ctx, op); err != nil {
+	if err := untraced(ctx, op); err != nil {
 		return err
 	}
 	switch s, ok := strategy.FromContext(ctx); {
@@ -160,7 +161,7 @@ func (d *DistributionStrategy) Group(ctx context.Context, value any) error {
 	if err != nil {
 		return err
 	}
-	return d.strategy.Group(ctx, inner)
+	return eager.Of(d.strategy).Group(ctx, inner)
 }
 
 // Unwrap returns the list of the values that a value has for the towers, in their order, as
@@ -176,12 +177,12 @@ func (d *DistributionStrategy) Unwrap(ctx context.Context, value any) ([]any, er
 		if err != nil {
 			return nil, err
 		}
-		return d.strategy.LocalResultsOf(inner)
+		return eager.Of(d.strategy).LocalResultsOf(inner)
 	case *Variable:
 		if x == nil || x.d != d {
 			return nil, &strategy.StrategyError{Op: "unwrap", Subject: "the variable"}
 		}
-		return d.strategy.LocalResultsOf(x.inner)
+		return eager.Of(d.strategy).LocalResultsOf(x.inner)
 	}
 	return []any{value}, nil
 }

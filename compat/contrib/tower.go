@@ -4,13 +4,14 @@ import (
 	"context"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // Arithmetic has the operations of a tower's code and of an update: element by element, on the
 // devices. An operand is a *[strategy.Component], a number or a host tensor. A Go number takes the
 // other operand's dtype and may differ from tower to tower; a number that does not fit is an error,
-// see [strategy.EagerContext.Add]. Each call joins the towers.
-type Arithmetic struct{ rc *strategy.EagerContext }
+// see [eager.ReplicaContext.Add]. Each call joins the towers.
+type Arithmetic struct{ rc *eager.ReplicaContext }
 
 // Add returns a + b.
 func (a Arithmetic) Add(x, y any) (any, error) { return a.rc.Add(x, y) }
@@ -49,7 +50,7 @@ type towerKey struct{}
 // TowerContextOf returns the tower's context that ctx belongs to, if any: TensorFlow's
 // get_tower_context.
 func TowerContextOf(ctx context.Context) (*TowerContext, bool) {
-	if _, ok := strategy.ReplicaContextOf(ctx); !ok {
+	if _, ok := eager.ReplicaContextOf(ctx); !ok {
 		return nil, false
 	}
 	tc, ok := ctx.Value(towerKey{}).(*TowerContext)
@@ -117,7 +118,7 @@ func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFun
 	if err != nil {
 		return nil, err
 	}
-	merged, err := d.strategy.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, args ...any) (any, error) {
+	merged, err := eager.Of(d.strategy).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 		tc := &TowerContext{Arithmetic: Arithmetic{rc}, d: d}
 		tc.ctx = context.WithValue(rc.Context(), towerKey{}, tc)
 		result, err := fn(tc, args...)

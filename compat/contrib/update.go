@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // UpdateContext gives the function of an update one component of the variable, on its device. Use
@@ -88,7 +89,7 @@ func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn Updat
 	if err != nil {
 		return nil, err
 	}
-	result, err := d.strategy.Extended().Update(ctx, v.inner, d.updateFunc(op, v, fn), inner...)
+	result, err := eager.Of(d.strategy).Update(ctx, v.inner, d.updateFunc(op, v, fn), inner...)
 	if err != nil {
 		return nil, err
 	}
@@ -107,15 +108,15 @@ func (d *DistributionStrategy) UpdateNonSlot(ctx context.Context, devices []stri
 	if err != nil {
 		return nil, err
 	}
-	result, err := d.strategy.Extended().UpdateNonSlot(ctx, devices, d.updateFunc(op, nil, fn), inner...)
+	result, err := eager.Of(d.strategy).UpdateNonSlot(ctx, devices, d.updateFunc(op, nil, fn), inner...)
 	if err != nil {
 		return nil, err
 	}
 	return d.wrap(op, result)
 }
 
-func (d *DistributionStrategy) updateFunc(op string, v *Variable, fn UpdateFunc) strategy.UpdateFunc {
-	return func(su *strategy.UpdateContext, args ...any) (any, error) {
+func (d *DistributionStrategy) updateFunc(op string, v *Variable, fn UpdateFunc) eager.UpdateFunc {
+	return func(su *eager.UpdateContext, args ...any) (any, error) {
 		u := &UpdateContext{Arithmetic: Arithmetic{su.Ops()}, d: d, variable: v, device: su.Device()}
 		u.ctx = context.WithValue(su.Context(), updateKey{}, u)
 		result, err := fn(u, args...)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // perDevice is what PerDevice and Mirrored have in common.
@@ -52,7 +53,7 @@ func (p *perDevice) Get(device string) (any, error) {
 	if i < 0 || !p.OnDevice(device) {
 		return nil, fault(strategy.ValueError, "get", "use a device of WorkerDevices", "no value on device %q, only on %s", device, strings.Join(p.Devices(), ", "))
 	}
-	return p.d.strategy.SelectReplica(i, p.value)
+	return eager.Of(p.d.strategy).SelectReplica(i, p.value)
 }
 
 // Value returns the value as package strategy has it: a *[strategy.PerReplica], a
@@ -86,7 +87,7 @@ func (d *DistributionStrategy) PerDevice(ctx context.Context, values map[string]
 		}
 		ordered[i] = x
 	}
-	v, err := d.strategy.ValuesFromFunction(ctx, func(c strategy.ValueContext) (any, error) { return ordered[c.ReplicaIDInSyncGroup], nil })
+	v, err := eager.Of(d.strategy).ValuesFromFunction(ctx, func(c eager.ValueContext) (any, error) { return ordered[c.ReplicaIDInSyncGroup], nil })
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +170,7 @@ func (d *DistributionStrategy) wrapAll(op string, args []any) ([]any, error) {
 // Broadcast copies a host value, or one tower's tensor, to all towers, as
 // DistributionStrategy.broadcast does. A destination has to be the strategy's; the value is on
 // every tower in any case.
-func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...strategy.Destination) (*Mirrored, error) {
+func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...eager.Destination) (*Mirrored, error) {
 	if err := d.requireCross(ctx, "broadcast"); err != nil {
 		return nil, err
 	}
@@ -191,7 +192,7 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...s
 		value = t
 	}
 	for _, dest := range to {
-		if _, err := d.strategy.Extended().BroadcastTo(ctx, value, dest); err != nil {
+		if _, err := eager.Of(d.strategy).BroadcastTo(ctx, value, dest); err != nil {
 			return nil, err
 		}
 	}
@@ -203,12 +204,12 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...s
 }
 
 // To returns where a variable or a value is, as the destination of a reduction or a broadcast.
-// [strategy.ToDevices] names devices.
-func To[T *Variable | *PerDevice | *Mirrored](x T) strategy.Destination {
+// [eager.ToDevices] names devices.
+func To[T *Variable | *PerDevice | *Mirrored](x T) eager.Destination {
 	switch x := any(x).(type) {
 	case *Variable:
 		if x != nil {
-			return strategy.To(x.inner)
+			return eager.To(x.inner)
 		}
 	case *PerDevice:
 		if x != nil {
@@ -219,15 +220,15 @@ func To[T *Variable | *PerDevice | *Mirrored](x T) strategy.Destination {
 			return destinationOf(x.value)
 		}
 	}
-	return strategy.Destination{}
+	return eager.Destination{}
 }
 
-func destinationOf(value any) strategy.Destination {
+func destinationOf(value any) eager.Destination {
 	switch v := value.(type) {
 	case *strategy.PerReplica:
-		return strategy.To(v)
+		return eager.To(v)
 	case *strategy.Mirrored:
-		return strategy.To(v)
+		return eager.To(v)
 	}
-	return strategy.Destination{}
+	return eager.Destination{}
 }

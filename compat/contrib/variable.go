@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // Variable has a component for each tower. The components of a mirrored variable are equal; they
@@ -80,7 +81,7 @@ func (d *DistributionStrategy) GetVariable(ctx context.Context, name string, ini
 	}
 	var inner *strategy.Variable
 	var err error
-	if rc, ok := strategy.ReplicaContextOf(ctx); ok {
+	if rc, ok := eager.ReplicaContextOf(ctx); ok {
 		inner, err = rc.NewVariable(initial, opts)
 	} else {
 		inner, err = d.strategy.NewVariable(ctx, initial, opts)
@@ -148,8 +149,8 @@ func (v *Variable) Read(ctx context.Context) (any, error) {
 
 // componentOps returns what reads and writes components: in a tower's code, and in an
 // update of a variable.
-func (d *DistributionStrategy) componentOps(ctx context.Context) (*strategy.EagerContext, bool) {
-	if rc, ok := strategy.ReplicaContextOf(ctx); ok {
+func (d *DistributionStrategy) componentOps(ctx context.Context) (*eager.ReplicaContext, bool) {
+	if rc, ok := eager.ReplicaContextOf(ctx); ok {
 		return rc, true
 	}
 	if _, ok := strategy.UpdateReplicaID(ctx); !ok {
@@ -166,22 +167,22 @@ func (d *DistributionStrategy) componentOps(ctx context.Context) (*strategy.Eage
 // variable is written in an update, with equal values on all towers; a tower-local variable in a
 // tower's code. Elsewhere the error is a *[strategy.ContextError].
 func (v *Variable) Assign(ctx context.Context, x any) (any, error) {
-	return v.write(ctx, "assign", (*strategy.EagerContext).Assign, x)
+	return v.write(ctx, "assign", (*eager.ReplicaContext).Assign, x)
 }
 
 // AssignAdd adds to the component, like Assign.
 func (v *Variable) AssignAdd(ctx context.Context, x any) (any, error) {
-	return v.write(ctx, "assign_add", (*strategy.EagerContext).AssignAdd, x)
+	return v.write(ctx, "assign_add", (*eager.ReplicaContext).AssignAdd, x)
 }
 
 // AssignSub subtracts from the component, like Assign.
 func (v *Variable) AssignSub(ctx context.Context, x any) (any, error) {
-	return v.write(ctx, "assign_sub", (*strategy.EagerContext).AssignSub, x)
+	return v.write(ctx, "assign_sub", (*eager.ReplicaContext).AssignSub, x)
 }
 
-func (v *Variable) write(ctx context.Context, name string, write func(*strategy.EagerContext, *strategy.Variable, any) (any, error), x any) (any, error) {
+func (v *Variable) write(ctx context.Context, name string, write func(*eager.ReplicaContext, *strategy.Variable, any) (any, error), x any) (any, error) {
 	op := fmt.Sprintf("%s %q", name, v.Name())
-	if err := eager(ctx, op); err != nil {
+	if err := untraced(ctx, op); err != nil {
 		return nil, err
 	}
 	// Outside every scope the default strategy's single tower would run: neither a
@@ -189,7 +190,7 @@ func (v *Variable) write(ctx context.Context, name string, write func(*strategy.
 	if s, ok := strategy.FromContext(ctx); ok && s != v.d.strategy {
 		return nil, &strategy.StrategyError{Op: op, Subject: "the variable"}
 	}
-	_, inTower := strategy.ReplicaContextOf(ctx)
+	_, inTower := eager.ReplicaContextOf(ctx)
 	rc, ok := v.d.componentOps(ctx)
 	switch {
 	case v.TowerLocal() && !inTower:
@@ -219,7 +220,7 @@ func (v *Variable) Restore(ctx context.Context, saved *tensors.Tensor) error {
 		return fault(strategy.TypeError, op, "restore it with RestoreValue of package strategy, whose shares truncate", "a share of dtype %s", t)
 	}
 	n := v.d.NumTowers()
-	_, err := v.d.strategy.Extended().CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+	_, err := eager.Of(v.d.strategy).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 		share, err := rc.Mul(saved, 1/float64(n))
 		if err != nil {
 			return nil, err

@@ -11,6 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 func local(t testing.TB, d *contrib.DistributionStrategy, ctx context.Context, method, name string, initial any) *contrib.Variable {
@@ -277,7 +278,7 @@ func TestVariablesAreMadeOnceForAllTowers(t *testing.T) {
 
 func TestColocatedVariablesShareDevices(t *testing.T) {
 	d, ctx := open(t, 2, 2, strategy.Options{})
-	column, err := d.Strategy().Extended().LogicalDevice(ctx, 1)
+	column, err := eager.Of(d.Strategy()).LogicalDevice(ctx, 1)
 	require.NoError(t, err)
 	v, err := d.GetVariable(column, "primary", []float32{1, 2})
 	require.NoError(t, err)

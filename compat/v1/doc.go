@@ -10,7 +10,7 @@
 // # What it inherits
 //
 // [Strategy] has all methods of [strategy.TPUStrategy], and [Extended] those of
-// [strategy.Extended]: among them the flags of TensorFlow 1's loops, BetweenGraph,
+// [eager.Extended]: among them the flags of TensorFlow 1's loops, BetweenGraph,
 // ShouldInit, ShouldCheckpoint and ShouldSaveSummary, and the methods that only the
 // compat.v1 page has, BroadcastTo, CallForEachReplica, ReadVar and RunStepsOnIterator.
 //

@@ -10,6 +10,7 @@ import (
 	v1 "github.com/tpustrategy/tpustrategy/compat/v1"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -33,7 +34,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer it.Close()
-	square := func(rc *strategy.EagerContext, args ...any) (any, error) { return rc.Mul(args[0], args[0]) }
+	square := func(rc *eager.ReplicaContext, args ...any) (any, error) { return rc.Mul(args[0], args[0]) }
 	for {
 		squares, err := s.ExperimentalRun(ctx, square, it)
 		if errors.Is(err, io.EOF) {

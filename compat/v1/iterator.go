@@ -6,6 +6,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // ModeError reports a replication mode that an input function cannot have.
@@ -26,7 +27,7 @@ type InputIterator struct {
 	it          *strategy.Iterator
 }
 
-var _ strategy.StepIterator = (*InputIterator)(nil)
+var _ eager.StepIterator = (*InputIterator)(nil)
 
 // MakeDatasetIterator divides a dataset, which is batched with the global batch size, evenly among
 // the replicas, and returns an initialized iterator over it: TensorFlow's make_dataset_iterator.
@@ -51,7 +52,7 @@ func (s *Strategy) MakeInputFnIterator(ctx context.Context, fn func(input.Contex
 }
 
 func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) (*input.Distributed, error)) (*InputIterator, error) {
-	if err := eager(ctx, "make an iterator"); err != nil {
+	if err := untraced(ctx, "make an iterator"); err != nil {
 		return nil, err
 	}
 	// Scope refuses what is not cross-replica context.
@@ -70,8 +71,8 @@ func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) 
 	return it, it.Initialize(ctx)
 }
 
-// eager refuses a compiled step that is being traced.
-func eager(ctx context.Context, op string) error {
+// untraced refuses a compiled step that is being traced.
+func untraced(ctx context.Context, op string) error {
 	if !strategy.Tracing(ctx) {
 		return nil
 	}
@@ -81,7 +82,7 @@ func eager(ctx context.Context, op string) error {
 
 // Initialize starts from the beginning of the data.
 func (it *InputIterator) Initialize(ctx context.Context) error {
-	if err := eager(ctx, "initialize"); err != nil {
+	if err := untraced(ctx, "initialize"); err != nil {
 		return err
 	}
 	if err := it.Close(); err != nil {
@@ -96,7 +97,7 @@ func (it *InputIterator) Initialize(ctx context.Context) error {
 // leaf. At the end the error is io.EOF. A call inside the replicas' code is an error of kind
 // ValueError.
 func (it *InputIterator) GetNext(ctx context.Context) (any, error) {
-	if err := eager(ctx, "next"); err != nil {
+	if err := untraced(ctx, "next"); err != nil {
 		return nil, err
 	}
 	if it.it == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // Options configure a Strategy. With the zero value it has no cluster.
@@ -29,10 +30,10 @@ func New(s *strategy.TPUStrategy, opts Options) *Strategy {
 }
 
 // Extended has the methods of tf.compat.v1.distribute.StrategyExtended.
-type Extended struct{ *strategy.Extended }
+type Extended struct{ *eager.Extended }
 
 // Extended returns the strategy's extended contract.
-func (s *Strategy) Extended() *Extended { return &Extended{s.TPUStrategy.Extended()} }
+func (s *Strategy) Extended() *Extended { return &Extended{eager.Of(s.TPUStrategy)} }
 
 // Reduce combines a value over the replicas, as Strategy.reduce of compat.v1 and
 // [strategy.TPUStrategy.ReduceNest] do. Leave the axis out where compat.v1 has None.
@@ -44,9 +45,9 @@ func (s *Strategy) Reduce(ctx context.Context, op strategy.ReduceOp, value any, 
 // one argument, or with none if the iterator is nil: TensorFlow's experimental_run. At the end of
 // the input the error is io.EOF.
 //
-// Deprecated: take the input from the iterator and use [strategy.Extended.CallForEachReplica], or
+// Deprecated: take the input from the iterator and use [eager.Extended.CallForEachReplica], or
 // [strategy.TPUStrategy.Run] with a compiled function.
-func (s *Strategy) ExperimentalRun(ctx context.Context, fn strategy.ReplicaFunc, it *InputIterator) (any, error) {
+func (s *Strategy) ExperimentalRun(ctx context.Context, fn eager.ReplicaFunc, it *InputIterator) (any, error) {
 	if it == nil {
 		return s.Extended().CallForEachReplica(ctx, fn)
 	}
@@ -60,20 +61,22 @@ func (s *Strategy) ExperimentalRun(ctx context.Context, fn strategy.ReplicaFunc,
 // ExperimentalRunV2 runs fn once for each replica: TensorFlow's experimental_run_v2, the name that
 // Strategy.run had before TensorFlow 2.2.
 //
-// Deprecated: use [strategy.Extended.CallForEachReplica], or [strategy.TPUStrategy.Run] with a
+// Deprecated: use [eager.Extended.CallForEachReplica], or [strategy.TPUStrategy.Run] with a
 // compiled function.
-func (s *Strategy) ExperimentalRunV2(ctx context.Context, fn strategy.ReplicaFunc, args ...any) (any, error) {
+func (s *Strategy) ExperimentalRunV2(ctx context.Context, fn eager.ReplicaFunc, args ...any) (any, error) {
 	return s.Extended().CallForEachReplica(ctx, fn, args...)
 }
 
 // Unwrap returns the values of a nest for this process's replicas: Strategy.unwrap, the name that
 // experimental_local_results had.
 //
-// Deprecated: use [strategy.TPUStrategy.LocalResultsOf].
-func (s *Strategy) Unwrap(value any) ([]any, error) { return s.LocalResultsOf(value) }
+// Deprecated: use [eager.Extended.LocalResultsOf].
+func (s *Strategy) Unwrap(value any) ([]any, error) {
+	return eager.Of(s.TPUStrategy).LocalResultsOf(value)
+}
 
 // ExperimentalMakeNumpyDataset makes a dataset of host arrays, in cross-replica context:
-// TensorFlow's experimental_make_numpy_dataset. See [strategy.Extended.MakeNumpyDataset].
+// TensorFlow's experimental_make_numpy_dataset. See [eager.Extended.MakeNumpyDataset].
 //
 // Deprecated: use input.FromSlices.
 func (s *Strategy) ExperimentalMakeNumpyDataset(ctx context.Context, nest any) (input.Dataset, error) {
@@ -82,7 +85,7 @@ func (s *Strategy) ExperimentalMakeNumpyDataset(ctx context.Context, nest any) (
 
 // ExperimentalMakeNumpyDataset makes a dataset of host arrays, in cross-replica context:
 // TensorFlow's experimental_make_numpy_dataset, without a session to give. See
-// [strategy.Extended.MakeNumpyDataset].
+// [eager.Extended.MakeNumpyDataset].
 //
 // Deprecated: use input.FromSlices.
 func (e *Extended) ExperimentalMakeNumpyDataset(ctx context.Context, nest any) (input.Dataset, error) {

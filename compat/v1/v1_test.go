@@ -11,6 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 func open(t testing.TB, replicas, p int, opts Options) *Strategy {
@@ -39,7 +40,7 @@ func TestReduceMayLeaveTheAxisOut(t *testing.T) {
 	ctx := context.Background()
 	onMeshes(t, func(t *testing.T, s *Strategy) {
 		n := s.NumReplicasInSync()
-		x, err := s.ValuesFromFunction(ctx, func(c strategy.ValueContext) (any, error) {
+		x, err := eager.Of(s.TPUStrategy).ValuesFromFunction(ctx, func(c eager.ValueContext) (any, error) {
 			return []float32{float32(c.ReplicaIDInSyncGroup), 1}, nil
 		})
 		require.NoError(t, err)
@@ -111,7 +112,7 @@ func TestExperimentalRunTakesTheNextElement(t *testing.T) {
 		it, err := s.MakeDatasetIterator(ctx, input.Range(2*n).Batch(n, true))
 		require.NoError(t, err)
 		defer it.Close()
-		double := func(rc *strategy.EagerContext, args ...any) (any, error) { return rc.Add(args[0], args[0]) }
+		double := func(rc *eager.ReplicaContext, args ...any) (any, error) { return rc.Add(args[0], args[0]) }
 		for step := range 2 {
 			out, err := s.ExperimentalRun(ctx, double, it)
 			require.NoError(t, err)
@@ -121,10 +122,10 @@ func TestExperimentalRunTakesTheNextElement(t *testing.T) {
 		}
 		_, err = s.ExperimentalRun(ctx, double, it)
 		require.ErrorIs(t, err, io.EOF)
-		out, err := s.ExperimentalRun(ctx, func(_ *strategy.EagerContext, args ...any) (any, error) { return len(args), nil }, nil)
+		out, err := s.ExperimentalRun(ctx, func(_ *eager.ReplicaContext, args ...any) (any, error) { return len(args), nil }, nil)
 		require.NoError(t, err)
 		require.Equal(t, 0, out)
-		out, err = s.ExperimentalRunV2(ctx, func(_ *strategy.EagerContext, args ...any) (any, error) { return args[1], nil }, 1, "two")
+		out, err = s.ExperimentalRunV2(ctx, func(_ *eager.ReplicaContext, args ...any) (any, error) { return args[1], nil }, 1, "two")
 		require.NoError(t, err)
 		require.Equal(t, "two", out)
 	})
@@ -136,7 +137,7 @@ func TestStepsRunOnAnInputIterator(t *testing.T) {
 	it, err := s.MakeDatasetIterator(ctx, input.Range(12).Batch(4, true))
 	require.NoError(t, err)
 	defer it.Close()
-	m, err := s.Extended().RunStepsOnIterator(ctx, func(ctx context.Context, m *strategy.MultiStepContext, inputs any) error {
+	m, err := s.Extended().RunStepsOnIterator(ctx, func(ctx context.Context, m *eager.MultiStepContext, inputs any) error {
 		if err := m.SetLastStepOutput(ctx, "batch", inputs); err != nil {
 			return err
 		}
@@ -217,9 +218,9 @@ func TestInputBelongsOutsideTheReplicas(t *testing.T) {
 	}
 	for name, call := range calls {
 		require.ErrorAs(t, call(otherScope), new(*strategy.StrategyError), name)
-		_, err := s.ExperimentalRunV2(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return nil, call(rc.Context()) })
+		_, err := s.ExperimentalRunV2(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return nil, call(rc.Context()) })
 		require.ErrorAs(t, err, new(*strategy.ContextError), name)
 	}
-	_, err = s.ExperimentalRunV2(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return it.GetNext(rc.Context()) })
+	_, err = s.ExperimentalRunV2(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return it.GetNext(rc.Context()) })
 	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // report is what a context says of itself.
@@ -33,13 +34,13 @@ func contextCase(c *caseRun, g golden, v *env) {
 	ctx := v.ctx
 	name := g.Name
 	inRun := func(fn func(ctx context.Context) error) any {
-		_, err := v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) { return nil, fn(rc.Context()) })
+		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return nil, fn(rc.Context()) })
 		if err == nil {
 			return nil
 		}
 		return failed(err)
 	}
-	noop := func(*strategy.EagerContext, ...any) (any, error) { return nil, nil }
+	noop := func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil }
 	switch {
 	case strings.HasPrefix(name, "what each context reports"):
 		got := map[string]any{"outside": v.report(ctx)}
@@ -51,7 +52,7 @@ func contextCase(c *caseRun, g golden, v *env) {
 		got["after nested scope exit"] = v.report(scope)
 		got["after scope exit"] = v.report(ctx)
 		w := v.variable(c, float32(1), strategy.VariableOptions{})
-		_, err = v.e.CallForEachReplica(scope, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		_, err = v.e.CallForEachReplica(scope, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			got["run"] = v.report(rc.Context())
 			_, err := rc.MergeCall(func(ctx context.Context, _ ...any) (any, error) {
 				got["merge_call"] = v.report(ctx)
@@ -62,8 +63,8 @@ func contextCase(c *caseRun, g golden, v *env) {
 			return nil, err
 		})
 		require.NoError(c, err)
-		report := func(k string) strategy.UpdateFunc {
-			return func(u *strategy.UpdateContext, _ ...any) (any, error) {
+		report := func(k string) eager.UpdateFunc {
+			return func(u *eager.UpdateContext, _ ...any) (any, error) {
 				got[k] = v.report(u.Context())
 				return nil, nil
 			}
@@ -88,7 +89,7 @@ func contextCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, inRun(func(ctx context.Context) error { _, err := v.other(c).Scope(ctx); return err }))
 	case strings.HasPrefix(name, "run() inside run() of another"), strings.Contains(name, "another strategy inside run"):
 		c.check(g.Outputs, inRun(func(ctx context.Context) error {
-			_, err := v.other(c).Extended().CallForEachReplica(ctx, noop)
+			_, err := eager.Of(v.other(c)).CallForEachReplica(ctx, noop)
 			return err
 		}))
 	case strings.HasPrefix(name, "run() inside run()"), strings.HasPrefix(name, "call_for_each_replica inside"):
@@ -99,9 +100,9 @@ func contextCase(c *caseRun, g golden, v *env) {
 		_, err = v.e.CallForEachReplica(other, noop)
 		c.check(g.Outputs, failed(err))
 	case strings.HasPrefix(name, "run() inside merge_call()"):
-		c.check(g.Outputs, c.either(v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		c.check(g.Outputs, c.either(v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.MergeCall(func(ctx context.Context, _ ...any) (any, error) {
-				return v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+				return v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 					return tensors.FromScalar(float32(5 + rc.ReplicaIDInSyncGroup())), nil
 				})
 			})
@@ -129,16 +130,16 @@ func contextCase(c *caseRun, g golden, v *env) {
 
 func mergeCallCase(c *caseRun, g golden, v *env) {
 	ctx, name := v.ctx, g.Name
-	run := func(fn strategy.ReplicaFunc) any { return c.either(v.e.CallForEachReplica(ctx, fn)) }
+	run := func(fn eager.ReplicaFunc) any { return c.either(v.e.CallForEachReplica(ctx, fn)) }
 	nothing := func(context.Context, ...any) (any, error) { return nil, nil }
 	sumOf := func(ctx context.Context, args ...any) (any, error) { return v.s.ReduceNest(ctx, strategy.Sum, args[0]) }
-	id := func(rc *strategy.EagerContext, add int) any {
+	id := func(rc *eager.ReplicaContext, add int) any {
 		return tensors.FromScalar(int32(rc.ReplicaIDInSyncGroup() + add))
 	}
 	switch {
 	case g.Inputs["three"] != nil:
 		three := int32(plainValue(g.Inputs["three"]).(int))
-		c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			x, err := rc.Add(tensors.FromScalar(three), id(rc, 0))
 			if err != nil {
 				return nil, err
@@ -150,16 +151,16 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 			return rc.Add(sum, x)
 		}))
 	case strings.Contains(name, "results are given to each replica"):
-		c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.MergeCall(func(context.Context, ...any) (any, error) { return plainValue(g.Outputs), nil })
 		}))
 	case strings.Contains(name, "get_replica_context()"):
 		// Across replicas there is no replica context to call it on.
 		scope := v.scope(c)
-		_, inScope := strategy.ReplicaContextOf(scope)
-		_, err := v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		_, inScope := eager.ReplicaContextOf(scope)
+		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.MergeCall(func(ctx context.Context, _ ...any) (any, error) {
-				_, inMerge := strategy.ReplicaContextOf(ctx)
+				_, inMerge := eager.ReplicaContextOf(ctx)
 				require.False(c, inMerge)
 				return nil, nil
 			})
@@ -167,14 +168,14 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 		require.NoError(c, err)
 		require.False(c, inScope)
 	case strings.Contains(name, "only some") || strings.Contains(name, "different number") || strings.Contains(name, "one replica calls"):
-		c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			if rc.ReplicaIDInSyncGroup() == 0 {
 				return rc.MergeCall(nothing)
 			}
 			return nil, nil
 		}))
 	case strings.Contains(name, "kept") || strings.Contains(name, "nested") && !strings.Contains(name, "tf.function"):
-		c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.MergeCall(func(context.Context, ...any) (any, error) { return rc.MergeCall(nothing) })
 		}))
 	case strings.Contains(name, "passed to run is fine"):
@@ -201,12 +202,12 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, failed(err))
 	case strings.Contains(name, "exception") || strings.Contains(name, "raises"):
 		mine := errors.New("raised in the merge function")
-		_, err := v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.MergeCall(func(context.Context, ...any) (any, error) { return nil, mine })
 		})
 		require.ErrorIs(c, err, mine, "the user's own error comes through")
 	case strings.Contains(name, "two") || strings.Contains(name, "twice"):
-		c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			x, err := rc.MergeCall(sumOf, id(rc, 1))
 			if err != nil {
 				return nil, err
@@ -222,12 +223,12 @@ func replicaContextCase(c *caseRun, g golden, v *env) {
 	// Replica contexts are made by the strategy only; one of another strategy is
 	// met as its context.
 	other := v.other(c)
-	_, err := other.Extended().CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
-		return nil, v.s.Group(rc.Context(), nil)
+	_, err := eager.Of(other).CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+		return nil, eager.Of(v.s).Group(rc.Context(), nil)
 	})
 	require.NoError(c, err)
-	_, foreign := other.Extended().CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
-		_, err := v.e.CallForEachReplica(rc.Context(), func(*strategy.EagerContext, ...any) (any, error) { return nil, nil })
+	_, foreign := eager.Of(other).CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+		_, err := v.e.CallForEachReplica(rc.Context(), func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil })
 		return nil, err
 	})
 	c.check(g.Outputs, map[string]any{"foreign_merge": failed(foreign), "foreign_devices": failed(foreign)})

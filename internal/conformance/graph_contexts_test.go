@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 var nestedText = regexp.MustCompile(`\bnested merge_call|merge_call (?:inside|in|within) (?:a )?merge_call`)
@@ -131,26 +132,26 @@ func (v *env) inside(c *caseRun, what string, x *traced) bool {
 		s = v.other(c)
 	}
 	value := v.argument(c, dtypes.Float32, []int{4}).(*strategy.PerReplica)
-	to := strategy.To(value)
+	to := eager.To(value)
 	identity := func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }
-	replica := func(*strategy.EagerContext, ...any) (any, error) { return nil, nil }
-	update := func(*strategy.UpdateContext, ...any) (any, error) { return nil, nil }
+	replica := func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil }
+	update := func(*eager.UpdateContext, ...any) (any, error) { return nil, nil }
 	calls := []struct {
 		word string
 		call func(ctx context.Context) error
 	}{
 		{"batch_reduce_to", func(ctx context.Context) error {
-			_, err := s.Extended().BatchReduceTo(ctx, strategy.Sum, []strategy.ReducePair{{Value: value, To: to}})
+			_, err := eager.Of(s).BatchReduceTo(ctx, strategy.Sum, []eager.ReducePair{{Value: value, To: to}})
 			return err
 		}},
 		{"reduce_to", func(ctx context.Context) error {
-			_, err := s.Extended().ReduceTo(ctx, strategy.Sum, value, to)
+			_, err := eager.Of(s).ReduceTo(ctx, strategy.Sum, value, to)
 			return err
 		}},
-		{"broadcast_to", func(ctx context.Context) error { _, err := s.Extended().BroadcastTo(ctx, value, to); return err }},
-		{"call_for_each_replica", func(ctx context.Context) error { _, err := s.Extended().CallForEachReplica(ctx, replica); return err }},
+		{"broadcast_to", func(ctx context.Context) error { _, err := eager.Of(s).BroadcastTo(ctx, value, to); return err }},
+		{"call_for_each_replica", func(ctx context.Context) error { _, err := eager.Of(s).CallForEachReplica(ctx, replica); return err }},
 		{"update_non_slot", func(ctx context.Context) error {
-			_, err := s.Extended().UpdateNonSlot(ctx, s.Extended().NonSlotDevices(), update)
+			_, err := eager.Of(s).UpdateNonSlot(ctx, eager.Of(s).NonSlotDevices(), update)
 			return err
 		}},
 		{"gather", func(ctx context.Context) error { _, err := s.Gather(ctx, value, 0); return err }},

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
@@ -72,7 +73,7 @@ func graphCase(c *caseRun, g graphGolden, w *world) {
 	w.need(c)
 	v := &env{w: w, ctx: w.t.Context(), n: g.Replicas, p: g.LogicalDevices, semantics: strategy.TensorFlowTPU}
 	v.s = w.get(c, v.semantics, v.n, v.p, "")
-	v.e = v.s.Extended()
+	v.e = eager.Of(v.s)
 	x := v.stepOf(c, g)
 	if x == nil {
 		return

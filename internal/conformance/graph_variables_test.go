@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 var (
@@ -125,7 +126,7 @@ func (v *env) across(c *caseRun, name string) {
 	x, err := v.declared(c, name, false, false)
 	require.NoError(c, err)
 	if strings.Contains(name, "update") {
-		_, err = v.e.Update(v.ctx, x, func(u *strategy.UpdateContext, _ ...any) (any, error) {
+		_, err = v.e.Update(v.ctx, x, func(u *eager.UpdateContext, _ ...any) (any, error) {
 			return u.Assign(tensor(c, 2.0, x.Shape().DType))
 		})
 	} else {

@@ -9,9 +9,11 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/require"
 
+	v1 "github.com/tpustrategy/tpustrategy/compat/v1"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/conformance/inputcases"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 func inputContextText(id, pipelines int) string {
@@ -37,7 +39,7 @@ func numpyDatasetCase(c *caseRun, g golden, v *env) {
 		require.NoError(c, err)
 		x, err := v.s.Inputs(v.ctx, input.Step{Replicas: repeated(e, v.n)})
 		require.NoError(c, err)
-		one, err := v.s.SelectReplica(0, x)
+		one, err := eager.Of(v.s).SelectReplica(0, x)
 		require.NoError(c, err)
 		got = append(got, c.show(one))
 	}
@@ -110,7 +112,7 @@ func runStepsCase(c *caseRun, g golden, v *env) {
 	if x, ok := g.Inputs["iterations"]; ok {
 		iterations = plainValue(x).(int)
 	}
-	report := func(m *strategy.MultiStepContext, err error) {
+	report := func(m *eager.MultiStepContext, err error) {
 		if err != nil {
 			c.check(g.Outputs, failed(err))
 			return
@@ -141,15 +143,15 @@ func runStepsCase(c *caseRun, g golden, v *env) {
 	switch {
 	case strings.Contains(name, "wants a dict"):
 		// A map is all that the type takes.
-		require.Equal(c, reflect.Map, reflect.TypeFor[*strategy.MultiStepContext]().Elem().Field(1).Type.Kind())
+		require.Equal(c, reflect.Map, reflect.TypeFor[*eager.MultiStepContext]().Elem().Field(1).Type.Kind())
 	case strings.Contains(name, "called in a replica context"):
-		_, err := v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return v.e.RunStepsOnIterator(rc.Context(), nil, open(), 1, nil)
 		})
 		c.check(g.Outputs, failed(err))
 	case strings.HasPrefix(name, "replica context"):
-		m, err := v.e.RunStepsOnIterator(ctx, func(ctx context.Context, m *strategy.MultiStepContext, inputs any) error {
-			_, err := v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, args ...any) (any, error) {
+		m, err := v.e.RunStepsOnIterator(ctx, func(ctx context.Context, m *eager.MultiStepContext, inputs any) error {
+			_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 				y, err := rc.Call(first, args[0])
 				if err != nil {
 					return nil, err
@@ -166,7 +168,7 @@ func runStepsCase(c *caseRun, g golden, v *env) {
 		}, open(), iterations, nil)
 		report(m, err)
 	case strings.HasPrefix(name, "cross-replica"):
-		m, err := v.e.RunStepsOnIterator(ctx, func(ctx context.Context, m *strategy.MultiStepContext, inputs any) error {
+		m, err := v.e.RunStepsOnIterator(ctx, func(ctx context.Context, m *eager.MultiStepContext, inputs any) error {
 			y, err := first.Run(ctx, inputs)
 			if err != nil {
 				return err
@@ -207,28 +209,29 @@ func defaultCase(c *caseRun, g golden, v *env) {
 	ctx := v.ctx
 	vector := []float32{1, 2}
 	w := v.variable(c, float32(1), strategy.VariableOptions{})
+	old := v1.New(v.s, v1.Options{}).Extended()
 	got := map[string]any{
 		"num_replicas": float64(v.s.NumReplicasInSync()),
 		"reduce":       c.either(v.s.ReduceNest(ctx, strategy.Sum, vector)),
 		"reduce_axis0": c.either(v.s.ReduceNest(ctx, strategy.Sum, vector, 0)),
 		"mean_axis0":   c.either(v.s.ReduceNest(ctx, strategy.Mean, vector, 0)),
-		"run":          c.either(v.e.CallForEachReplica(ctx, func(*strategy.EagerContext, ...any) (any, error) { return 2.0, nil })),
-		"call_for_each_replica": c.either(v.e.CallForEachReplica(ctx, func(_ *strategy.EagerContext, args ...any) (any, error) {
+		"run":          c.either(v.e.CallForEachReplica(ctx, func(*eager.ReplicaContext, ...any) (any, error) { return 2.0, nil })),
+		"call_for_each_replica": c.either(v.e.CallForEachReplica(ctx, func(_ *eager.ReplicaContext, args ...any) (any, error) {
 			return args[0].(int) + args[1].(int), nil
 		}, 1, 2)),
 		"value_container":   v.e.ValueContainer(w) == any(w),
 		"cluster_resolver":  nil,
-		"should_checkpoint": v.e.ShouldCheckpoint(),
-		"broadcast_none":    c.either(v.e.BroadcastTo(ctx, 1.0, strategy.Destination{})),
+		"should_checkpoint": old.ShouldCheckpoint(),
+		"broadcast_none":    c.either(v.e.BroadcastTo(ctx, 1.0, eager.Destination{})),
 	}
-	_, err := v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+	_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 		got["replica_id"] = float64(rc.ReplicaIDInSyncGroup())
-		return v.e.CallForEachReplica(rc.Context(), func(*strategy.EagerContext, ...any) (any, error) { return nil, nil })
+		return v.e.CallForEachReplica(rc.Context(), func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil })
 	})
 	got["run_in_run"] = failed(err)
-	each, err := v.e.UpdateEach(ctx, w, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.Read() })
+	each, err := v.e.UpdateEach(ctx, w, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Read() })
 	got["update_nogroup"] = c.either(each, err)
-	got["update"] = c.either(v.e.Update(ctx, w, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(2.0) }))
+	got["update"] = c.either(v.e.Update(ctx, w, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(2.0) }))
 	got["read_var"] = c.either(v.e.ReadVar(ctx, w))
 	for k, x := range got { // a value of one replica is a value
 		if d, ok := x.(distributed); ok {
@@ -244,9 +247,10 @@ func baseCase(c *caseRun, g golden, v *env) {
 	if v.p > 1 {
 		return // other devices than the case's
 	}
+	old := v1.New(v.s, v1.Options{}).Extended()
 	c.check(g.Outputs, map[string]any{
-		"between_graph": v.e.BetweenGraph(), "should_init": v.e.ShouldInit(), "should_checkpoint": v.e.ShouldCheckpoint(),
-		"should_save_summary": v.e.ShouldSaveSummary(), "require_static_shapes": v.e.RequireStaticShapes(),
+		"between_graph": old.BetweenGraph(), "should_init": old.ShouldInit(), "should_checkpoint": old.ShouldCheckpoint(),
+		"should_save_summary": old.ShouldSaveSummary(), "require_static_shapes": v.e.RequireStaticShapes(),
 		"worker_devices": devices, "parameter_devices": parameters, "cluster_resolver": nil,
 		"num_hosts": float64(v.e.NumHosts()), "num_replicas_per_host": float64(v.e.NumReplicasPerHost()), "steps_per_run": float64(v.e.StepsPerRun()),
 	})

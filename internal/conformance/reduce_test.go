@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 var axisText = regexp.MustCompile(`\baxis (None|-?\d+|[\[(][-\d, ]*[\])])`)
@@ -96,7 +97,7 @@ func reduceCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, reduceOne(op, value(), axesOf(c, g)...))
 	case strings.Contains(name, "replica context"):
 		x := value()
-		_, err := v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return s.ReduceNest(rc.Context(), strategy.Sum, x)
 		})
 		c.check(g.Outputs, failed(err))
@@ -179,7 +180,7 @@ func gatherCase(c *caseRun, g golden, v *env) {
 			vectors[r] = []any{json.Number("1.0")}
 		}
 		x := v.perReplica(c, vectors, "")
-		_, err := v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return v.s.Gather(rc.Context(), x, axis)
 		})
 		c.check(g.Outputs, failed(err))
@@ -231,13 +232,13 @@ func allReduceCase(c *caseRun, g golden, v *env) {
 	}
 	outputs := g.outputs()
 	run := func(op strategy.ReduceOp) any {
-		return c.either(v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		return c.either(v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.AllReduce(op, replicaValue(c, g.Inputs["value"], rc.ReplicaIDInSyncGroup()))
 		}))
 	}
 	switch {
 	case strings.Contains(g.Name, "cross-replica") || strings.Contains(g.Name, "scope"):
-		_, ok := strategy.ReplicaContextOf(v.scope(c))
+		_, ok := eager.ReplicaContextOf(v.scope(c))
 		require.False(c, ok, "there is no replica context to call it on")
 	case outputs["SUM"] != nil || outputs["MEAN"] != nil:
 		op, err := strategy.ParseReduceOp("sum")
@@ -289,7 +290,7 @@ func allGatherCase(c *caseRun, g golden, v *env) {
 		c.unmapped("sparse values")
 	}
 	run := func(ctx context.Context) any {
-		return c.either(v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		return c.either(v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			id := rc.ReplicaIDInSyncGroup()
 			if values := g.list("values"); values != nil {
 				return rc.AllGather(tensor(c, values[id], dtypeOf(g.text("dtype"), values)), axis)

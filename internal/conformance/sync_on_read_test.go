@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // onRead makes a sync-on-read variable with the given components.
@@ -76,7 +77,7 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 	switch {
 	case g.text("added") != "":
 		x := v.variable(c, tensor(c, g.Inputs["initial"], dtypes.Float32), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: a})
-		out, err := v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		out, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			returned, err := rc.AssignAdd(x, replicaValue32(c, g.text("added"), rc))
 			if err != nil {
 				return nil, err
@@ -150,7 +151,7 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, map[string]any{"components": v.components(c, x), "read": read(x)})
 	case strings.Contains(name, "update"):
 		x := v.onRead(c, a, components, g.text("dtype"))
-		reads, err := v.e.UpdateEach(ctx, x, func(u *strategy.UpdateContext, _ ...any) (any, error) { return u.Read() })
+		reads, err := v.e.UpdateEach(ctx, x, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Read() })
 		require.NoError(c, err)
 		c.check(g.Outputs, c.show(reads))
 	case strings.Contains(name, "scatter"):
@@ -161,7 +162,7 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 		total, _ := flatten(want[0])
 		// The components add up to what is read.
 		read := func(across bool) any {
-			return c.either(v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			return c.either(v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 				if across {
 					share := tensors.FromScalar(float32(total[0] / float64(v.n)))
 					if _, err := rc.Assign(x, share); err != nil {
@@ -262,7 +263,7 @@ func updateCase(c *caseRun, g golden, v *env) {
 		}
 		c.check(g.Outputs, v.components(c, x))
 	}
-	add := func(u *strategy.UpdateContext, args ...any) (any, error) {
+	add := func(u *eager.UpdateContext, args ...any) (any, error) {
 		for _, x := range args {
 			if _, err := u.AssignAdd(x); err != nil {
 				return nil, err
@@ -270,7 +271,7 @@ func updateCase(c *caseRun, g golden, v *env) {
 		}
 		return nil, nil
 	}
-	assign := func(u *strategy.UpdateContext, args ...any) (any, error) { return u.Assign(args[0]) }
+	assign := func(u *eager.UpdateContext, args ...any) (any, error) { return u.Assign(args[0]) }
 	switch {
 	case strings.Contains(name, "grouped result"):
 		x := fresh(strategy.VariableOptions{})
@@ -278,7 +279,7 @@ func updateCase(c *caseRun, g golden, v *env) {
 		if m := callText.FindStringSubmatch(name); m != nil {
 			call, by = m[1], evaluate(c, m[2], 0).(float64)
 		}
-		out, err := v.e.Update(ctx, x, func(u *strategy.UpdateContext, args ...any) (any, error) {
+		out, err := v.e.Update(ctx, x, func(u *eager.UpdateContext, args ...any) (any, error) {
 			switch call {
 			case "assign_add":
 				return u.AssignAdd(args[0])
@@ -291,7 +292,7 @@ func updateCase(c *caseRun, g golden, v *env) {
 	case strings.Contains(name, "fn sees each component"):
 		x := fresh(strategy.VariableOptions{})
 		var seen []any
-		_, err := v.e.UpdateEach(ctx, x, func(u *strategy.UpdateContext, _ ...any) (any, error) {
+		_, err := v.e.UpdateEach(ctx, x, func(u *eager.UpdateContext, _ ...any) (any, error) {
 			id, _ := strategy.UpdateReplicaID(u.Context())
 			require.Equal(c, u.ReplicaID(), id)
 			at := u.Device()[strings.LastIndexByte(u.Device(), '/')+1:]
@@ -308,7 +309,7 @@ func updateCase(c *caseRun, g golden, v *env) {
 	case strings.Contains(name, "group=False"):
 		// The components go from 5 to 6 by 1, and another one to 2.
 		x := fresh(strategy.VariableOptions{})
-		first, err := v.e.UpdateEach(ctx, x, func(u *strategy.UpdateContext, args ...any) (any, error) { return u.AssignAdd(args[0]) }, 1.0)
+		first, err := v.e.UpdateEach(ctx, x, func(u *eager.UpdateContext, args ...any) (any, error) { return u.AssignAdd(args[0]) }, 1.0)
 		require.NoError(c, err)
 		second, err := v.e.UpdateEach(ctx, x, assign, 2.0)
 		require.NoError(c, err)
@@ -349,7 +350,7 @@ func updateCase(c *caseRun, g golden, v *env) {
 		require.Error(c, ignore(v.e.Update(ctx, x, assign, 2.0)))
 	case strings.Contains(name, "replica context"):
 		x := fresh(strategy.VariableOptions{LocalWrites: true})
-		after(x, ignore(v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		after(x, ignore(v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			sum, err := rc.AllReduce(strategy.Sum, tensors.FromScalar(float32(rc.ReplicaIDInSyncGroup()+1)))
 			if err != nil {
 				return nil, err
@@ -359,13 +360,13 @@ func updateCase(c *caseRun, g golden, v *env) {
 	case g.text("grad") != "":
 		x := fresh(strategy.VariableOptions{})
 		rate := g.float("lr", 0.1)
-		after(x, ignore(v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		after(x, ignore(v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.MergeCall(func(ctx context.Context, args ...any) (any, error) {
-				sums, err := v.e.BatchReduceTo(ctx, strategy.Sum, []strategy.ReducePair{{Value: args[0], To: strategy.To(x)}})
+				sums, err := v.e.BatchReduceTo(ctx, strategy.Sum, []eager.ReducePair{{Value: args[0], To: eager.To(x)}})
 				if err != nil {
 					return nil, err
 				}
-				return v.e.Update(ctx, x, func(u *strategy.UpdateContext, args ...any) (any, error) {
+				return v.e.Update(ctx, x, func(u *eager.UpdateContext, args ...any) (any, error) {
 					step, err := u.Ops().Mul(args[0], rate)
 					if err != nil {
 						return nil, err
@@ -388,8 +389,8 @@ func nonSlotCase(c *caseRun, g golden, v *env) {
 	devices := v.e.NonSlotDevices()
 	times := 0
 	var ids []any
-	give := func(x float64) strategy.UpdateFunc {
-		return func(u *strategy.UpdateContext, args ...any) (any, error) {
+	give := func(x float64) eager.UpdateFunc {
+		return func(u *eager.UpdateContext, args ...any) (any, error) {
 			times++
 			ids = append(ids, float64(u.ReplicaID()))
 			if len(args) > 0 {
@@ -435,7 +436,7 @@ func nonSlotCase(c *caseRun, g golden, v *env) {
 		out, err := v.e.UpdateNonSlot(ctx, devices, give(0), v.perReplica(c, v.given(g.text("args")), "float32"))
 		c.check(g.Outputs, c.either(out, err))
 	case strings.Contains(name, "replica context"):
-		_, err := v.e.CallForEachReplica(ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return v.e.UpdateNonSlot(rc.Context(), devices, give(1))
 		})
 		if _, ok := g.Outputs.(string); ok { // not run there

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 var noAnnotation logical.Annotation
@@ -45,26 +46,26 @@ func (c *caseRun) replicaNest(want any, r int) any {
 }
 
 func runReturnCase(c *caseRun, g golden, v *env) {
-	run := func(fn strategy.ReplicaFunc, args ...any) any {
+	run := func(fn eager.ReplicaFunc, args ...any) any {
 		return c.either(v.e.CallForEachReplica(v.ctx, fn, args...))
 	}
 	name := g.Name
-	id := func(rc *strategy.EagerContext) int { return rc.ReplicaIDInSyncGroup() }
+	id := func(rc *eager.ReplicaContext) int { return rc.ReplicaIDInSyncGroup() }
 	_, isError := errorOf(g.Outputs)
 	switch {
 	case isError && (strings.Contains(name, "args") || strings.Contains(name, "positional")):
 		c.skip(reasonArguments)
 	case isError && strings.Contains(name, "length"):
-		c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) { return make([]any, id(rc)+1), nil }))
+		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) { return make([]any, id(rc)+1), nil }))
 	case isError && strings.Contains(name, "keys"):
-		c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return map[string]any{fmt.Sprint(id(rc)): 1}, nil
 		}))
 	case isError && (strings.Contains(name, "raises") || strings.Contains(name, "exception")):
-		_, err := v.e.CallForEachReplica(v.ctx, func(*strategy.EagerContext, ...any) (any, error) { return nil, errReplica })
+		_, err := v.e.CallForEachReplica(v.ctx, func(*eager.ReplicaContext, ...any) (any, error) { return nil, errReplica })
 		require.ErrorIs(c, err, errReplica, "the user's own error comes through")
 	case isError: // nests of different kinds
-		c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			if id(rc) == 0 {
 				return []any{1}, nil
 			}
@@ -76,10 +77,10 @@ func runReturnCase(c *caseRun, g golden, v *env) {
 		if kind, values, ok := distributedOf(g.Outputs); ok && kind == "Variable" {
 			// The components of one variable are the variable.
 			w := v.variable(c, tensor(c, values[0], dtypes.Float32), strategy.VariableOptions{})
-			c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) { return w.Component(id(rc)) }))
+			c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) { return w.Component(id(rc)) }))
 			return
 		}
-		c.check(g.Outputs, run(func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return c.replicaNest(g.Outputs, id(rc)), nil
 		}))
 	default:
@@ -104,7 +105,7 @@ func runArguments(c *caseRun, g golden, v *env) {
 	}
 	m := v.perReplica(c, parts, "float32")
 	w := v.variable(c, float32(1), strategy.VariableOptions{})
-	c.check(g.Outputs, c.either(v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, args ...any) (any, error) {
+	c.check(g.Outputs, c.either(v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 		require.IsType(c, &strategy.Component{}, args[0])
 		require.Same(c, b, args[1], "a tensor is passed whole")
 		require.Same(c, w, args[3], "a variable stays distributed")
@@ -119,7 +120,7 @@ func runArguments(c *caseRun, g golden, v *env) {
 
 func localResultsCase(c *caseRun, g golden, v *env) {
 	results := func(x any) any {
-		list, err := v.s.LocalResultsOf(x)
+		list, err := eager.Of(v.s).LocalResultsOf(x)
 		require.NoError(c, err)
 		return c.show(list)
 	}
@@ -183,13 +184,13 @@ func valuesFromFunctionCase(c *caseRun, g golden, v *env) {
 	outputs := g.outputs()
 	if outputs["value_context"] != nil {
 		c.check(g.Outputs, map[string]any{
-			"value_context": strategy.ValueContext{ReplicaIDInSyncGroup: 2, NumReplicasInSync: 4}.String(),
+			"value_context": eager.ValueContext{ReplicaIDInSyncGroup: 2, NumReplicasInSync: 4}.String(),
 			"input_context": "Input" + inputContextText(1, 3), // the type is input.Context
 		})
 		return
 	}
 	if _, _, ok := distributedOf(g.Outputs); ok || len(outputs) == 0 && g.Outputs != nil {
-		c.check(g.Outputs, c.either(v.s.ValuesFromFunction(v.ctx, func(x strategy.ValueContext) (any, error) {
+		c.check(g.Outputs, c.either(eager.Of(v.s).ValuesFromFunction(v.ctx, func(x eager.ValueContext) (any, error) {
 			return c.replicaNest(g.Outputs, x.ReplicaIDInSyncGroup), nil
 		})))
 		return
@@ -199,16 +200,16 @@ func valuesFromFunctionCase(c *caseRun, g golden, v *env) {
 	got := map[string]any{}
 	shared := float32(7)
 	for k, want := range outputs {
-		fn := func(x strategy.ValueContext) (any, error) { return c.replicaNest(want, x.ReplicaIDInSyncGroup), nil }
+		fn := func(x eager.ValueContext) (any, error) { return c.replicaNest(want, x.ReplicaIDInSyncGroup), nil }
 		switch k {
 		case "id":
-			fn = func(x strategy.ValueContext) (any, error) { return 10 * x.ReplicaIDInSyncGroup, nil }
+			fn = func(x eager.ValueContext) (any, error) { return 10 * x.ReplicaIDInSyncGroup, nil }
 		case "n":
-			fn = func(x strategy.ValueContext) (any, error) { return x.NumReplicasInSync, nil }
+			fn = func(x eager.ValueContext) (any, error) { return x.NumReplicasInSync, nil }
 		case "same_object_is_still_wrapped":
-			fn = func(strategy.ValueContext) (any, error) { return shared, nil }
+			fn = func(eager.ValueContext) (any, error) { return shared, nil }
 		}
-		got[k] = c.either(v.s.ValuesFromFunction(v.ctx, fn))
+		got[k] = c.either(eager.Of(v.s).ValuesFromFunction(v.ctx, fn))
 	}
 	if len(outputs) > 0 {
 		c.check(g.Outputs, got)
@@ -242,26 +243,26 @@ func reduceToCase(c *caseRun, g golden, v *env) {
 	}
 	x := v.perReplica(c, values, "")
 	device := v.e.WorkerDevices(v.ctx)[0]
-	reduce := func(op strategy.ReduceOp, to strategy.Destination) any {
+	reduce := func(op strategy.ReduceOp, to eager.Destination) any {
 		return c.either(v.e.ReduceTo(v.ctx, op, x, to))
 	}
 	got := map[string]any{}
 	for k := range outputs {
 		switch k {
 		case "to_variable":
-			got[k] = reduce(strategy.Sum, strategy.To(w))
+			got[k] = reduce(strategy.Sum, eager.To(w))
 		case "to_itself":
-			got[k] = reduce(strategy.Mean, strategy.To(x))
+			got[k] = reduce(strategy.Mean, eager.To(x))
 		case "to_device":
-			got[k] = reduce(strategy.Sum, strategy.ToDevices(device))
+			got[k] = reduce(strategy.Sum, eager.ToDevices(device))
 		case "variable_untouched":
 			got[k] = allEqual(v.components(c, w)) && v.components(c, w)[0] == 9.0
 		case "list_destination": // the type has no lists; an empty destination is left
-			got[k] = reduce(strategy.Sum, strategy.Destination{})
+			got[k] = reduce(strategy.Sum, eager.Destination{})
 		case "none", "none_destination":
-			got[k] = reduce(strategy.Sum, strategy.Destination{})
+			got[k] = reduce(strategy.Sum, eager.Destination{})
 		case "variable_aggregation_as_op":
-			got[k] = reduce(strategy.ReduceOp(7), strategy.To(w))
+			got[k] = reduce(strategy.ReduceOp(7), eager.To(w))
 		case "bad_string":
 			_, err := strategy.ParseReduceOp("MAX")
 			got[k] = failed(err)
@@ -269,8 +270,8 @@ func reduceToCase(c *caseRun, g golden, v *env) {
 	}
 	switch {
 	case strings.Contains(g.Name, "replica context"):
-		_, err := v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
-			return v.e.ReduceTo(rc.Context(), strategy.Sum, x, strategy.To(w))
+		_, err := v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			return v.e.ReduceTo(rc.Context(), strategy.Sum, x, eager.To(w))
 		})
 		c.check(g.Outputs, failed(err))
 		return
@@ -278,25 +279,25 @@ func reduceToCase(c *caseRun, g golden, v *env) {
 		other, err := v.other(c).Scope(v.ctx)
 		require.NoError(c, err)
 		if g.Section == "batch_reduce_to" {
-			_, err = v.e.BatchReduceTo(other, strategy.Sum, []strategy.ReducePair{{Value: x, To: strategy.To(w)}})
+			_, err = v.e.BatchReduceTo(other, strategy.Sum, []eager.ReducePair{{Value: x, To: eager.To(w)}})
 		} else {
-			_, err = v.e.ReduceTo(other, strategy.Sum, x, strategy.To(w))
+			_, err = v.e.ReduceTo(other, strategy.Sum, x, eager.To(w))
 		}
 		c.check(g.Outputs, failed(err))
 		return
 	case g.Section == "batch_reduce_to" || strings.Contains(g.Name, "batch"):
 		// The values of each pair, to themselves and to a variable in turn.
-		var pairs []strategy.ReducePair
+		var pairs []eager.ReducePair
 		for i, values := range g.list("values") {
 			part, ok := values.([]any)
 			if !ok {
 				c.unmapped("values of pairs %v", values)
 			}
 			y := v.perReplica(c, part, "")
-			pairs = append(pairs, strategy.ReducePair{Value: y, To: []strategy.Destination{strategy.To(y), strategy.To(w)}[i%2]})
+			pairs = append(pairs, eager.ReducePair{Value: y, To: []eager.Destination{eager.To(y), eager.To(w)}[i%2]})
 		}
 		if pairs == nil {
-			pairs = []strategy.ReducePair{{Value: x, To: strategy.To(x)}, {Value: x, To: strategy.To(w)}}
+			pairs = []eager.ReducePair{{Value: x, To: eager.To(x)}, {Value: x, To: eager.To(w)}}
 		}
 		op := strategy.Sum
 		if strings.Contains(g.Name, "MEAN") {
@@ -315,8 +316,8 @@ func broadcastCase(c *caseRun, g golden, v *env) {
 	w := v.variable(c, float32(1), strategy.VariableOptions{})
 	value := g.float("value", 3)
 	if strings.Contains(g.Name, "replica context") {
-		_, err := v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
-			return v.e.BroadcastTo(rc.Context(), value, strategy.To(w))
+		_, err := v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			return v.e.BroadcastTo(rc.Context(), value, eager.To(w))
 		})
 		c.check(g.Outputs, failed(err))
 		return
@@ -324,22 +325,22 @@ func broadcastCase(c *caseRun, g golden, v *env) {
 	if strings.Contains(g.Name, "another strategy") {
 		other, err := v.other(c).Scope(v.ctx)
 		require.NoError(c, err)
-		_, err = v.e.BroadcastTo(other, value, strategy.To(w))
+		_, err = v.e.BroadcastTo(other, value, eager.To(w))
 		c.check(g.Outputs, failed(err))
 		return
 	}
 	got := map[string]any{}
-	send := func(x any, to strategy.Destination) any { return c.either(v.e.BroadcastTo(v.ctx, x, to)) }
+	send := func(x any, to eager.Destination) any { return c.either(v.e.BroadcastTo(v.ctx, x, to)) }
 	for k := range g.outputs() {
 		switch k {
 		case "none", "list": // the type has no lists; an empty destination is left
-			got[k] = send(value, strategy.Destination{})
+			got[k] = send(value, eager.Destination{})
 		case "python":
-			got[k] = send(value, strategy.To(w))
+			got[k] = send(value, eager.To(w))
 		case "tensor":
-			got[k] = send(tensors.FromScalar(float32(value)), strategy.To(w))
+			got[k] = send(tensors.FromScalar(float32(value)), eager.To(w))
 		case "to_one_device":
-			got[k] = send(tensors.FromScalar(float32(value)), strategy.ToDevices(v.e.WorkerDevices(v.ctx)[0]))
+			got[k] = send(tensors.FromScalar(float32(value)), eager.ToDevices(v.e.WorkerDevices(v.ctx)[0]))
 		}
 	}
 	if len(got) == 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 var aggregations = map[string]strategy.VariableAggregation{
@@ -92,7 +93,7 @@ func variableCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, map[string]any{"all_equal": allEqual(v.components(c, x)), "calls": float64(calls)})
 	case strings.Contains(name, "created in run") || strings.Contains(name, "created inside run") || strings.Contains(name, "created by all replicas"):
 		var made []*strategy.Variable
-		_, err := v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		_, err := v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			x, err := rc.NewVariable(float32(rc.ReplicaIDInSyncGroup()+1), strategy.VariableOptions{Name: "x"})
 			made = append(made, x)
 			return nil, err
@@ -153,21 +154,21 @@ func variableCase(c *caseRun, g golden, v *env) {
 
 type write struct {
 	cross   func(x *strategy.Variable, value any) error
-	replica func(rc *strategy.EagerContext, x *strategy.Variable, value any) (any, error)
+	replica func(rc *eager.ReplicaContext, x *strategy.Variable, value any) (any, error)
 }
 
 func (v *env) writes() map[string]write {
 	return map[string]write{
 		"assign": {func(x *strategy.Variable, value any) error { return x.Assign(v.ctx, value) },
-			func(rc *strategy.EagerContext, x *strategy.Variable, value any) (any, error) {
+			func(rc *eager.ReplicaContext, x *strategy.Variable, value any) (any, error) {
 				return rc.Assign(x, value)
 			}},
 		"assign_add": {func(x *strategy.Variable, value any) error { return x.AssignAdd(v.ctx, value) },
-			func(rc *strategy.EagerContext, x *strategy.Variable, value any) (any, error) {
+			func(rc *eager.ReplicaContext, x *strategy.Variable, value any) (any, error) {
 				return rc.AssignAdd(x, value)
 			}},
 		"assign_sub": {func(x *strategy.Variable, value any) error { return x.AssignSub(v.ctx, value) },
-			func(rc *strategy.EagerContext, x *strategy.Variable, value any) (any, error) {
+			func(rc *eager.ReplicaContext, x *strategy.Variable, value any) (any, error) {
 				return rc.AssignSub(x, value)
 			}},
 	}
@@ -213,7 +214,7 @@ func mirroredWriteCase(c *caseRun, g golden, v *env) {
 		return
 	case g.outputs()["cross_read"] != nil:
 		x := fresh()
-		reads, err := v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+		reads, err := v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			if _, err := rc.Assign(x, replicaValue32(c, g.text("value"), rc)); err != nil {
 				return nil, err
 			}
@@ -246,7 +247,7 @@ func mirroredWriteCase(c *caseRun, g golden, v *env) {
 			case strings.HasPrefix(text, "one tensor object"):
 				shared = tensors.FromScalar(float32(evaluate(c, strings.TrimPrefix(text, "one tensor object "), 0).(float64)))
 			}
-			returned, err := v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			returned, err := v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 				y := shared
 				if m := constantText.FindStringSubmatch(text); m != nil {
 					y = tensor(c, evaluate(c, m[1], 0), dtype)
@@ -300,7 +301,7 @@ func mirroredWriteCase(c *caseRun, g golden, v *env) {
 
 var constantText = regexp.MustCompile(`^tf\.constant\((-?[\d.]+)[^)]*\) made in each replica$`)
 
-func replicaValue32(c *caseRun, text string, rc *strategy.EagerContext) *tensors.Tensor {
+func replicaValue32(c *caseRun, text string, rc *eager.ReplicaContext) *tensors.Tensor {
 	return tensor(c, evaluate(c, text, rc.ReplicaIDInSyncGroup()), dtypes.Float32)
 }
 
@@ -324,7 +325,7 @@ func scatterCase(c *caseRun, g golden, v *env) {
 		for op := strategy.ScatterAdd; op <= strategy.ScatterMax; op++ {
 			x := v.variable(c, []float32{1, 1, 1}, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 			got[op.String()] = failed(x.Scatter(v.ctx, op, []int32{1}, []float32{5}))
-			_, err := v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			_, err := v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 				return rc.Scatter(op, x, []int32{1}, []float32{5})
 			})
 			require.Equal(c, strategy.NotImplementedError, strategy.KindOf(err))
@@ -354,7 +355,7 @@ func scatterCase(c *caseRun, g golden, v *env) {
 		if strings.Contains(g.Name, "cross-replica") {
 			err = x.Scatter(v.ctx, op, index, []float32{float32(evaluate(c, m[2], 0).(float64))})
 		} else {
-			_, err = v.e.CallForEachReplica(v.ctx, func(rc *strategy.EagerContext, _ ...any) (any, error) {
+			_, err = v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 				return rc.Scatter(op, x, index, []float32{float32(evaluate(c, m[2], rc.ReplicaIDInSyncGroup()).(float64))})
 			})
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -64,7 +65,7 @@ type env struct {
 	w         *world
 	ctx       context.Context
 	s         *strategy.TPUStrategy
-	e         *strategy.Extended
+	e         *eager.Extended
 	n, p      int
 	semantics strategy.Semantics
 }
@@ -90,7 +91,7 @@ func (w *world) envOf(c *caseRun, name string, p int) *env {
 		c.unmapped("strategy %q", name)
 	}
 	v.s = w.get(c, v.semantics, v.n, p, "")
-	v.e = v.s.Extended()
+	v.e = eager.Of(v.s)
 	return v
 }
 
@@ -120,7 +121,7 @@ func (v *env) variable(c *caseRun, initial any, o strategy.VariableOptions) *str
 
 // setComponents gives each component its own value.
 func (v *env) setComponents(c *caseRun, x *strategy.Variable, values []*tensors.Tensor) {
-	_, err := v.e.UpdateEach(v.ctx, x, func(u *strategy.UpdateContext, _ ...any) (any, error) {
+	_, err := v.e.UpdateEach(v.ctx, x, func(u *eager.UpdateContext, _ ...any) (any, error) {
 		return u.Assign(values[u.ReplicaID()])
 	})
 	require.NoError(c, err)

@@ -18,13 +18,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
 func TestUnevenBatchesAreFedAsTheyAre(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
-	ds, err := s.Extended().MakeNumpyDataset([]float32{1, 2, 3, 4, 5, 6, 7})
+	ds, err := eager.Of(s).MakeNumpyDataset([]float32{1, 2, 3, 4, 5, 6, 7})
 	require.NoError(t, err)
 	f, err := feed.FromDataset(ctx, s, ds.Batch(4, false), feed.Options{Partial: feed.Uneven})
 	require.NoError(t, err)

@@ -1,10 +1,11 @@
-package strategy
+package eager
 
 import (
 	"slices"
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
@@ -19,90 +20,91 @@ import (
 // ValueError; a float beside floats is rounded. Of two numbers a float comes before an
 // integer, and int and float64 take the dtype of the other. Other values do not
 // convert: operands of different dtypes are an InvalidArgumentError.
-func (rc *EagerContext) Add(a, b any) (any, error) { return rc.binary("Add", graph.Add, a, b) }
+func (rc *ReplicaContext) Add(a, b any) (any, error) { return rc.binary("Add", graph.Add, a, b) }
 
 // Sub is a - b.
-func (rc *EagerContext) Sub(a, b any) (any, error) { return rc.binary("Sub", graph.Sub, a, b) }
+func (rc *ReplicaContext) Sub(a, b any) (any, error) { return rc.binary("Sub", graph.Sub, a, b) }
 
 // Mul is a * b.
-func (rc *EagerContext) Mul(a, b any) (any, error) { return rc.binary("Mul", graph.Mul, a, b) }
+func (rc *ReplicaContext) Mul(a, b any) (any, error) { return rc.binary("Mul", graph.Mul, a, b) }
 
 // Div is a / b; integers truncate.
-func (rc *EagerContext) Div(a, b any) (any, error) { return rc.binary("Div", graph.Div, a, b) }
+func (rc *ReplicaContext) Div(a, b any) (any, error) { return rc.binary("Div", graph.Div, a, b) }
 
-func (rc *EagerContext) binary(name string, apply func(a, b *graph.Node) *graph.Node, a, b any) (any, error) {
+func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *graph.Node, a, b any) (any, error) {
 	s := rc.strategy
 	if rc.tracing != nil {
-		return rc.tracing.binary(name, apply, a, b)
+		return binaryIn(rc.tracing, name, apply, a, b)
 	}
 	return rc.join(name, [2]any{a, b}, func(all []any) ([]any, error) {
 		columns, err := operands(name, all)
 		if err != nil {
 			return nil, err
 		}
-		values := make([]Value, 2)
+		values := make([]strategy.Value, 2)
 		mirrored, equal := rc.update, true
 		// A number waits for the other operand, whose dtype it takes.
 		for _, i := range order(columns) {
 			column := columns[i]
 			if other := values[1-i]; other != nil && allNumbers(column) {
-				if column, err = number.AllAs(name, column, other.base().dtype); err != nil {
+				if column, err = number.AllAs(name, column, other.Shape().DType); err != nil {
 					return nil, err
 				}
 			}
-			v, release, err := s.merge(rc.outer(), name, column)
+			v, release, err := Of(s).merge(rc.outer(), name, column)
 			if err != nil {
 				return nil, err
 			}
 			defer release()
 			values[i] = v
-			mirrored = mirrored && !v.base().perReplica
-			equal = equal && !v.base().differs()
+			_, replicated := v.(*strategy.Mirrored)
+			mirrored = mirrored && replicated
+			equal = equal && !s.Machine().Differs(v)
 		}
-		if a, b := values[0].base().dtype, values[1].base().dtype; a != b {
-			return nil, fault.New(InvalidArgumentError, name, "convert one of them in a compiled function", "a %s beside a %s", a, b)
+		if a, b := values[0].Shape().DType, values[1].Shape().DType; a != b {
+			return nil, fault.New(strategy.InvalidArgumentError, name, "convert one of them in a compiled function", "a %s beside a %s", a, b)
 		}
-		ragged, err := raggedOperands(name, values[0].base(), values[1].base())
+		ragged, err := raggedOperands(s, name, values[0], values[1])
 		if err != nil {
 			return nil, err
 		}
-		results, err := s.call(rc.outer(), builtinCall{
-			name: "eager_" + name, values: values, mirrored: mirrored,
-			step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{apply(in[0], in[1])}
-			},
-		})
+		results, err := s.Machine().Call(rc.outer(), "eager_"+name, func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{apply(in[0], in[1])}
+		}, values, nil, mirrored)
 		if err != nil {
 			return nil, err
 		}
-		results[0].base().ragged, results[0].base().equal = ragged, equal || s.replicas == 1
-		return s.split(results[0])
+		s.Machine().SetRagged(results[0], ragged)
+		s.Machine().SetEqual(results[0], equal || s.NumReplicasInSync() == 1)
+		return Of(s).split(results[0])
 	})
 }
 
 // raggedOperands are the replicas' shapes of an operation's result, if they differ:
 // the operands have the same, or one of them is a scalar.
-func raggedOperands(name string, a, b *distributed) ([][]int, error) {
-	for _, v := range []*distributed{a, b} {
-		if v.steps > 0 {
-			return nil, fault.New(TypeError, name, "give the result of a step", "a value of several steps")
+func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) ([][]int, error) {
+	for _, v := range []strategy.Value{a, b} {
+		if _, steps := v.(*strategy.Stacked); steps {
+			return nil, fault.New(strategy.TypeError, name, "give the result of a step", "a value of several steps")
 		}
 	}
+	ofA, ofB := of.Machine().Ragged(a), of.Machine().Ragged(b)
 	switch {
-	case a.ragged == nil && b.ragged == nil:
+	case ofA == nil && ofB == nil:
 		return nil, nil
-	case len(b.shape) == 0:
-		return a.ragged, nil
-	case len(a.shape) == 0:
-		return b.ragged, nil
+	case b.Shape().IsScalar():
+		return ofA, nil
+	case a.Shape().IsScalar():
+		return ofB, nil
 	}
-	for r := range a.strategy.replicas {
-		if !slices.Equal(a.shapeOf(r), b.shapeOf(r)) {
-			return nil, fault.New(InvalidArgumentError, name, "give operands of one shape on each replica, or a scalar",
-				"replica %d has a %v beside a %v", r, a.shapeOf(r), b.shapeOf(r))
+	for r := range of.NumReplicasInSync() {
+		x, y := of.Machine().Component(a, r).Shape().Dimensions, of.Machine().Component(b, r).Shape().Dimensions
+		if !slices.Equal(x, y) {
+			return nil, fault.New(strategy.InvalidArgumentError, name, "give operands of one shape on each replica, or a scalar",
+				"replica %d has a %v beside a %v", r, x, y)
 		}
 	}
-	return a.ragged, nil
+	return ofA, nil
 }
 
 // operands are the two operands, each by replica. Numbers on both sides are brought

@@ -1,11 +1,11 @@
-package strategy
+package eager
 
 import (
 	"context"
 	"fmt"
 	"sync/atomic"
 
-	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // The replicas of eager code are coroutines: each is a goroutine, of which one
@@ -31,27 +31,7 @@ func (e *JoinError) Error() string {
 }
 
 // Kind is RuntimeError.
-func (e *JoinError) Kind() Kind { return RuntimeError }
-
-// PanicError is a panic of a user function. The strategy stays usable.
-type PanicError struct {
-	// Function says which function it was, Value is what it panicked with.
-	Function string
-	Value    any
-}
-
-func (e *PanicError) Error() string {
-	return fmt.Sprintf("strategy: %s panicked: %v", e.Function, e.Value)
-}
-
-// Kind is that of what the function panicked with.
-func (e *PanicError) Kind() errkind.Kind { return errkind.Of(e.Unwrap()) }
-
-// Unwrap returns the value if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
+func (e *JoinError) Kind() strategy.Kind { return strategy.RuntimeError }
 
 // request is a joined call of one replica.
 type request struct {
@@ -84,7 +64,7 @@ type coroutine struct {
 // join hands a call to all replicas and waits for its result.
 func (c *coroutine) join(r *request) (any, error) {
 	if !c.running.CompareAndSwap(true, false) {
-		return nil, &ContextError{Op: r.call, Reason: "the replica's code is not running: it has ended, or waits in MergeCall",
+		return nil, &strategy.ContextError{Op: r.call, Reason: "the replica's code is not running: it has ended, or waits in MergeCall",
 			Hint: "use the replica context in the replica's own code only"}
 	}
 	c.yield <- outcome{request: r}
@@ -104,13 +84,13 @@ func (c *coroutine) step(a answer) outcome {
 }
 
 // runReplicas runs fn once for each of n replicas and returns their results.
-func runReplicas(ctx context.Context, n int, fn func(c *coroutine, replica int) (any, error)) ([]any, error) {
-	return runSome(ctx, n, n, fn)
+func (e *Extended) runReplicas(ctx context.Context, n int, fn func(c *coroutine, replica int) (any, error)) ([]any, error) {
+	return e.runSome(ctx, n, n, fn)
 }
 
 // runSome runs fn n times. What joins them is done for width replicas, of which those
 // beyond do what the last one does.
-func runSome(ctx context.Context, n, width int, fn func(c *coroutine, replica int) (any, error)) ([]any, error) {
+func (e *Extended) runSome(ctx context.Context, n, width int, fn func(c *coroutine, replica int) (any, error)) ([]any, error) {
 	all := make([]*coroutine, n)
 	for r := range all {
 		c := &coroutine{resume: make(chan answer), yield: make(chan outcome)}
@@ -123,7 +103,7 @@ func runSome(ctx context.Context, n, width int, fn func(c *coroutine, replica in
 			out := outcome{err: fmt.Errorf("strategy: replica %d ended its goroutine", r)}
 			defer func() {
 				if p := recover(); p != nil {
-					out = outcome{err: &PanicError{Function: fmt.Sprintf("replica %d", r), Value: p}}
+					out = outcome{err: &strategy.PanicError{Function: fmt.Sprintf("replica %d", r), Value: p}}
 				}
 				c.running.Store(false)
 				c.yield <- out
@@ -164,7 +144,7 @@ func runSome(ctx context.Context, n, width int, fn func(c *coroutine, replica in
 		for r := range args {
 			args[r] = requests[min(r, n-1)].arg
 		}
-		values, err := guarded(requests[0].call, func() ([]any, error) { return requests[0].run(args) })
+		values, err := e.strategy.Machine().Guard(requests[0].call, func() ([]any, error) { return requests[0].run(args) })
 		for r := range answers {
 			answers[r] = answer{err: err}
 			if err == nil {
@@ -172,6 +152,18 @@ func runSome(ctx context.Context, n, width int, fn func(c *coroutine, replica in
 			}
 		}
 	}
+}
+
+// guarded calls a user's function; a panic of it is a [*strategy.PanicError].
+func (e *Extended) guarded(function string, f func() (any, error)) (any, error) {
+	results, err := e.strategy.Machine().Guard(function, func() ([]any, error) {
+		x, err := f()
+		return []any{x}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results[0], nil
 }
 
 // agree compares the replicas' calls.
@@ -198,14 +190,4 @@ func release(all []*coroutine, err error) {
 			c.step(answer{err: err})
 		}
 	}
-}
-
-// guarded calls a user function; a panic of it is an error.
-func guarded[T any](function string, f func() (T, error)) (value T, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &PanicError{Function: function, Value: p}
-		}
-	}()
-	return f()
 }

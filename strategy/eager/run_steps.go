@@ -1,4 +1,4 @@
-package strategy
+package eager
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 
+	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -16,9 +17,9 @@ type StepIterator interface {
 
 // MultiStepContext collects the outputs of [Extended.RunStepsOnIterator].
 type MultiStepContext struct {
-	strategy  *TPUStrategy
+	strategy  *strategy.TPUStrategy
 	outputs   map[string]any
-	reduceOps map[string]*ReduceOp
+	reduceOps map[string]*strategy.ReduceOp
 	others    map[string]any
 }
 
@@ -26,7 +27,7 @@ type MultiStepContext struct {
 func (m *MultiStepContext) LastStepOutputs() map[string]any { return maps.Clone(m.outputs) }
 
 // ReduceOps are the reductions of the outputs, nil for one that is not reduced.
-func (m *MultiStepContext) ReduceOps() map[string]*ReduceOp { return maps.Clone(m.reduceOps) }
+func (m *MultiStepContext) ReduceOps() map[string]*strategy.ReduceOp { return maps.Clone(m.reduceOps) }
 
 // NonTensorOutputs are the other outputs, by name.
 func (m *MultiStepContext) NonTensorOutputs() map[string]any { return maps.Clone(m.others) }
@@ -34,13 +35,13 @@ func (m *MultiStepContext) NonTensorOutputs() map[string]any { return maps.Clone
 // SetLastStepOutput sets an output of the step, reduced over the replicas by op if
 // there is one. In a replica's code, whose context ctx then is, it joins the
 // replicas and needs an op: an [*Error] of kind AssertionError otherwise.
-func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, output any, op ...ReduceOp) error {
-	if err := untraced(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
+func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, output any, op ...strategy.ReduceOp) error {
+	if err := m.strategy.Machine().Untraced(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
 		return err
 	}
 	if rc, ok := ReplicaContextOf(ctx); ok {
 		if len(op) == 0 {
-			return fault.New(AssertionError, "step output "+name, "give one, or return the output and set it outside", "a replica's output needs a reduction")
+			return fault.New(strategy.AssertionError, "step output "+name, "give one, or return the output and set it outside", "a replica's output needs a reduction")
 		}
 		_, err := rc.MergeCall(func(ctx context.Context, args ...any) (any, error) {
 			return nil, m.SetLastStepOutput(ctx, name, args[0], op...)
@@ -61,14 +62,14 @@ func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, o
 }
 
 // SetNonTensorOutput keeps an output that is no tensor: as it is, or, in a
-// replica's code, what all replicas gave, see [TPUStrategy.LocalResultsOf].
+// replica's code, what all replicas gave, see [Extended.LocalResultsOf].
 func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, output any) error {
-	if err := untraced(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
+	if err := m.strategy.Machine().Untraced(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
 		return err
 	}
 	if rc, ok := ReplicaContextOf(ctx); ok {
 		_, err := rc.MergeCall(func(_ context.Context, args ...any) (any, error) {
-			results, err := m.strategy.LocalResultsOf(args[0])
+			results, err := Of(m.strategy).LocalResultsOf(args[0])
 			m.others[name] = results
 			return nil, err
 		}, output)
@@ -88,21 +89,21 @@ func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, 
 func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.Context, m *MultiStepContext, inputs any) error,
 	it StepIterator, iterations int, initial map[string]any) (*MultiStepContext, error) {
 	s := e.strategy
-	if err := s.requireEager(ctx, "run steps", insteadOfRunning); err != nil {
+	if err := s.Machine().RequireEager(ctx, "run steps", fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
 	if iterations < 0 {
-		return nil, fault.New(ValueError, "run steps", "give a positive number", "%d iterations", iterations)
+		return nil, fault.New(strategy.ValueError, "run steps", "give a positive number", "%d iterations", iterations)
 	}
-	m := &MultiStepContext{strategy: s, outputs: maps.Clone(initial), reduceOps: map[string]*ReduceOp{}, others: map[string]any{}}
+	m := &MultiStepContext{strategy: s, outputs: maps.Clone(initial), reduceOps: map[string]*strategy.ReduceOp{}, others: map[string]any{}}
 	if m.outputs == nil {
 		m.outputs = map[string]any{}
 	}
-	cross := withMode(ctx, mode{strategy: s, update: -1})
+	cross := s.Machine().Across(ctx, -1)
 	for i := range max(iterations, 1) {
 		inputs, err := it.Next(cross)
 		if errors.Is(err, io.EOF) {
-			err := fault.New(OutOfRangeError, "run steps", "repeat the dataset, or ask for fewer", "the input ended after %d of %d steps", i, max(iterations, 1))
+			err := fault.New(strategy.OutOfRangeError, "run steps", "repeat the dataset, or ask for fewer", "the input ended after %d of %d steps", i, max(iterations, 1))
 			err.Err = io.ErrUnexpectedEOF
 			if i == 0 {
 				m = nil
@@ -112,7 +113,7 @@ func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.C
 		if err != nil {
 			return nil, err
 		}
-		if _, err := guarded("run steps", func() ([]any, error) { return nil, fn(cross, m, inputs) }); err != nil {
+		if _, err := s.Machine().Guard("run steps", func() ([]any, error) { return nil, fn(cross, m, inputs) }); err != nil {
 			return nil, err
 		}
 	}

@@ -1,9 +1,10 @@
-package strategy
+package eager
 
 import (
 	"context"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
@@ -12,26 +13,26 @@ import (
 // host for TPUStrategy, all worker devices for MirroredStrategy.
 func (e *Extended) NonSlotDevices() []string {
 	s := e.strategy
-	if s.opts.Semantics == TensorFlowMirrored {
+	if s.Semantics() == strategy.TensorFlowMirrored {
 		return e.WorkerDevices(context.Background())
 	}
-	return []string{s.hostName(0)}
+	return []string{s.Machine().HostName(0)}
 }
 
 // UpdateNonSlot runs fn on the non-slot devices: TensorFlow's update_non_slot. As
 // in TPUStrategy it runs once, on the first host, with args as they are, and its
 // result is returned as it is.
 //
-// As in MirroredStrategy, if [Options.Semantics] says so, it runs once for each of
+// As in MirroredStrategy, if [strategy.Options.Semantics] says so, it runs once for each of
 // devices: the one at position i is number i and receives the arguments' components
-// i. The results are regrouped. Of fewer devices than replicas that is an *[Objects]
+// i. The results are regrouped. Of fewer devices than replicas that is an *[strategy.Objects]
 // with a value for each run, or if there is one device its result; the functions'
 // operations run on all devices still, and they cannot write variables, whose other
 // components would fall behind.
 func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any, error) {
 	const op = "update non-slot"
 	s := e.strategy
-	if t, err := s.crossTracing(ctx, op); err != nil {
+	if t, err := s.Machine().CrossTracing(ctx, op); err != nil {
 		return nil, err
 	} else if t != nil {
 		return e.tracedNonSlot(ctx, t, devices, fn, args)
@@ -40,17 +41,17 @@ func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn Updat
 	switch {
 	case err != nil:
 		return nil, err
-	case s.opts.Semantics != TensorFlowMirrored:
+	case s.Semantics() != strategy.TensorFlowMirrored:
 		return results[0], nil
-	case len(results) == s.replicas:
-		return s.group(ctx, op, results)
+	case len(results) == s.NumReplicasInSync():
+		return e.group(ctx, op, results)
 	case len(results) == 1:
 		return results[0], nil
 	}
 	return nesting.Zip(op, results, func(_ string, leaves []any) (any, error) {
 		one, ok := asOne(leaves)
-		if _, value := one.(Value); !ok || value && !nesting.Same(one, leaves[0]) { // the value has more components
-			return NewObjects(leaves...), nil
+		if _, value := one.(strategy.Value); !ok || value && !nesting.Same(one, leaves[0]) { // the value has more components
+			return strategy.NewObjects(leaves...), nil
 		}
 		return one, nil
 	})
@@ -58,78 +59,78 @@ func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn Updat
 
 // UpdateNonSlotEach is [Extended.UpdateNonSlot] with group=False: the results, one
 // a run of fn. A distributed one of the first host's is taken apart, see
-// [TPUStrategy.LocalResultsOf].
+// [Extended.LocalResultsOf].
 func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn UpdateFunc, args ...any) ([]any, error) {
 	const op = "update non-slot"
-	if t, err := e.strategy.crossTracing(ctx, op); err != nil {
+	if t, err := e.strategy.Machine().CrossTracing(ctx, op); err != nil {
 		return nil, err
 	} else if t != nil {
 		result, err := e.tracedNonSlot(ctx, t, devices, fn, args)
 		if err != nil {
 			return nil, err
 		}
-		return t.each(op, result)
+		return e.eachOf(t, op, result)
 	}
 	results, err := e.updateNonSlot(ctx, devices, fn, args)
-	if err != nil || e.strategy.opts.Semantics == TensorFlowMirrored {
+	if err != nil || e.strategy.Semantics() == strategy.TensorFlowMirrored {
 		return results, err
 	}
-	return e.strategy.LocalResultsOf(results[0])
+	return e.LocalResultsOf(results[0])
 }
 
 // nonSlot refuses devices on which a non-slot update does not run.
 func (e *Extended) nonSlot(ctx context.Context, op string, devices []string) error {
 	s := e.strategy
 	if len(devices) == 0 {
-		return fault.New(AssertionError, op, "use NonSlotDevices", "no devices")
+		return fault.New(strategy.AssertionError, op, "use NonSlotDevices", "no devices")
 	}
 	all := e.NonSlotDevices()
-	if s.opts.Semantics == TensorFlowMirrored {
+	if s.Semantics() == strategy.TensorFlowMirrored {
 		all = e.WorkerDevices(ctx)
 	}
 	if len(devices) > len(all) {
-		return fault.New(ValueError, op, "use NonSlotDevices", "%d devices, where there are %d", len(devices), len(all))
+		return fault.New(strategy.ValueError, op, "use NonSlotDevices", "%d devices, where there are %d", len(devices), len(all))
 	}
 	for _, d := range devices {
 		if slices.Contains(all, d) {
 			continue
 		}
-		if s.opts.Semantics != TensorFlowMirrored {
-			return fault.New(ValueError, op, "use NonSlotDevices", "%q: a non-slot update runs on the first host, %q, alone", d, all[0])
+		if s.Semantics() != strategy.TensorFlowMirrored {
+			return fault.New(strategy.ValueError, op, "use NonSlotDevices", "%q: a non-slot update runs on the first host, %q, alone", d, all[0])
 		}
-		return fault.New(ValueError, op, "use NonSlotDevices", "%q is no device of the strategy", d)
+		return fault.New(strategy.ValueError, op, "use NonSlotDevices", "%q is no device of the strategy", d)
 	}
 	return nil
 }
 
 // tracedNonSlot is UpdateNonSlot in a merge call of a compiled step. There is no host in
 // it: the function builds graph, once, for all devices.
-func (e *Extended) tracedNonSlot(ctx context.Context, t *tracing, devices []string, fn UpdateFunc, args []any) (any, error) {
+func (e *Extended) tracedNonSlot(ctx context.Context, t trace, devices []string, fn UpdateFunc, args []any) (any, error) {
 	const op = "update non-slot"
 	if err := e.nonSlot(ctx, op, devices); err != nil {
 		return nil, err
 	}
-	if len(devices) < e.strategy.replicas && e.strategy.opts.Semantics == TensorFlowMirrored {
-		return nil, &ContextError{Op: op, Reason: "of some of the devices, in a compiled step that runs on all", Hint: "give it all of NonSlotDevices"}
+	if len(devices) < e.strategy.NumReplicasInSync() && e.strategy.Semantics() == strategy.TensorFlowMirrored {
+		return nil, &strategy.ContextError{Op: op, Reason: "of some of the devices, in a compiled step that runs on all", Hint: "give it all of NonSlotDevices"}
 	}
-	return t.update(ctx, op, nil, fn, args)
+	return e.updateIn(ctx, t, op, nil, fn, args)
 }
 
 // updateNonSlot gives the result of each run.
 func (e *Extended) updateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args []any) ([]any, error) {
 	const op = "update non-slot"
 	s := e.strategy
-	if err := s.requireCross(ctx, op); err != nil {
+	if err := s.Machine().RequireCross(ctx, op); err != nil {
 		return nil, err
 	}
 	if err := e.nonSlot(ctx, op, devices); err != nil {
 		return nil, err
 	}
-	if s.opts.Semantics != TensorFlowMirrored {
-		return runReplicas(ctx, 1, func(c *coroutine, r int) (any, error) {
-			rc := s.eager(ctx, c, r, true)
-			rc.ctx = withMode(ctx, mode{strategy: s, update: -1})
-			return fn(&UpdateContext{rc: rc, device: s.hostName(0)}, args...)
+	if s.Semantics() != strategy.TensorFlowMirrored {
+		return e.runReplicas(ctx, 1, func(c *coroutine, r int) (any, error) {
+			rc := e.eager(ctx, c, r, true)
+			rc.ctx = s.Machine().Across(ctx, -1)
+			return fn(&UpdateContext{rc: rc, device: s.Machine().HostName(0)}, args...)
 		})
 	}
 	return e.update(ctx, nil, devices, fn, args)

@@ -1,0 +1,56 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// deviceName is TensorFlow's name of a logical device of a replica.
+func (s *TPUStrategy) deviceName(replica, column int) string {
+	id := s.assignment.DeviceIDs()[replica][column]
+	task, ordinal := 0, id
+	for t, ids := range s.sys.Topology().DeviceIDs() {
+		if i := slices.Index(ids, id); i >= 0 {
+			task, ordinal = t, i
+		}
+	}
+	return fmt.Sprintf("/job:%s/replica:0/task:%d/device:%s:%d", s.job(), task, strings.ToUpper(s.sys.Platform()), ordinal)
+}
+
+// hostName is the name of a replica's host.
+func (s *TPUStrategy) hostName(replica int) string {
+	task, _ := s.sys.Topology().TaskOfDevice(s.assignment.DeviceIDs()[replica][0])
+	return fmt.Sprintf("/job:%s/replica:0/task:%d/device:CPU:0", s.job(), task)
+}
+
+func (s *TPUStrategy) job() string {
+	if s.sys.Platform() == "cpu" {
+		return "localhost"
+	}
+	return "worker"
+}
+
+// colocateKey holds the variable that new ones go to.
+type colocateKey struct{}
+
+type columnKey struct{}
+
+// columnOf is the logical device that ctx names, or 0.
+func columnOf(ctx context.Context) int {
+	k, _ := ctx.Value(columnKey{}).(int)
+	return k
+}
+
+// Devices returns the names of the variable's components' devices, in replica
+// order: of each replica the logical device that the component is named by, as in
+// TensorFlow. The replica's other logical devices hold a part of the variable, or a copy
+// of it, too: [Variable.Shards] lists them all.
+func (v *Variable) Devices() []string {
+	names := make([]string, v.strategy.replicas)
+	for r := range names {
+		names[r] = v.strategy.deviceName(r, v.column)
+	}
+	return names
+}

@@ -1,0 +1,34 @@
+package eager
+
+import (
+	"context"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
+)
+
+// ReplicaContextOf returns the replica context that ctx belongs to, if any.
+func ReplicaContextOf(ctx context.Context) (*ReplicaContext, bool) {
+	s, ok := strategy.FromContext(ctx)
+	if !ok {
+		return nil, false
+	}
+	rc, ok := s.Machine().ReplicaCode(ctx).(*ReplicaContext)
+	return rc, ok
+}
+
+// componentCode is the code of an update's function, to which the variables' own methods
+// turn that are given its context.
+type componentCode struct{ rc *ReplicaContext }
+
+func (c *componentCode) Number() int { return c.rc.replica }
+
+func (c *componentCode) Write(w assign.Op, v *strategy.Variable, x any) error {
+	_, err := c.rc.write(w, v, c.rc.part(x))
+	return err
+}
+
+func (c *componentCode) ScatterRows(op strategy.ScatterOp, v *strategy.Variable, indices, updates any) error {
+	_, err := c.rc.Scatter(op, v, c.rc.part(indices), c.rc.part(updates))
+	return err
+}

@@ -1,0 +1,131 @@
+package eager
+
+import (
+	"context"
+	"slices"
+
+	"github.com/gomlx/compute/shapes"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+)
+
+// Destination says where a reduced or broadcast value goes. The zero value is none,
+// which is refused.
+type Destination struct {
+	of      any
+	devices []string
+}
+
+// To is where a variable or a value is: on all replicas, and, for a tensor of its
+// shape, split over the logical devices as it is.
+func To[T *strategy.Variable | *strategy.PerReplica | *strategy.Mirrored | *strategy.Merged](x T) Destination {
+	return Destination{of: x}
+}
+
+// ToDevices are devices by name, as [Extended.WorkerDevices] and
+// [Extended.NonSlotDevices] give them. What is reduced to the worker devices is on all
+// logical devices of the replicas; to fewer or other devices, on these alone; to a host,
+// in its memory. Another name is an error of the call that is given the destination.
+func ToDevices(names ...string) Destination { return Destination{devices: names} }
+
+// place is where a destination that was checked is.
+type place struct {
+	// annotation is how tensors of the shape are split; of other shapes it says nothing.
+	annotation logical.Annotation
+	shape      shapes.Shape
+	// host says that the destination is a host, only which partitions it has, nil for
+	// all.
+	host bool
+	only []bool
+}
+
+// of is the annotation of a tensor at the place.
+func (p place) of(dims []int, otherwise logical.Annotation) logical.Annotation {
+	if p.only != nil {
+		return logical.Annotation{} // a device holds all of it
+	}
+	if p.annotation.Kind() != logical.None && slices.Equal(dims, p.shape.Dimensions) {
+		return p.annotation
+	}
+	return otherwise
+}
+
+// destination checks a destination, and says where it is.
+func (e *Extended) destination(op string, d Destination) (place, error) {
+	s := e.strategy
+	switch x := d.of.(type) {
+	case *strategy.Variable:
+		if x != nil {
+			return place{annotation: x.Annotation(), shape: x.Shape()}, s.Machine().Owns(op, x)
+		}
+	case *strategy.Merged:
+		if x != nil {
+			return place{}, nil
+		}
+	case strategy.Value:
+		if !s.Machine().IsNil(x) {
+			return place{annotation: x.Annotation(), shape: x.Shape()}, s.Machine().Owns("value", x)
+		}
+	default:
+		if len(d.devices) > 0 {
+			return e.devices(op, d.devices)
+		}
+	}
+	return place{}, fault.New(strategy.AssertionError, op, "use To or ToDevices", "no destination")
+}
+
+// devices is the place of devices by name.
+func (e *Extended) devices(op string, names []string) (p place, err error) {
+	s := e.strategy
+	only, hosts := make([]bool, s.NumReplicasInSync()*s.NumLogicalDevices()), 0
+	for _, name := range names {
+		known, host := false, false
+		for r := range s.NumReplicasInSync() {
+			host = host || name == s.Machine().HostName(r)
+			for k := range s.NumLogicalDevices() {
+				if name == s.Machine().DeviceName(r, k) {
+					known, only[r*s.NumLogicalDevices()+k] = true, true
+				}
+			}
+		}
+		switch {
+		case known: // on a CPU a device may have the host's name
+		case host:
+			hosts++
+		default:
+			return p, fault.New(strategy.ValueError, op, "use a name of WorkerDevices", "device %q is not the strategy's", name)
+		}
+	}
+	switch {
+	case hosts == len(names):
+		return place{host: true}, nil
+	case hosts > 0:
+		return p, fault.New(strategy.ValueError, op, "reduce to the host and to the devices in two calls", "a host beside devices: %q", names)
+	}
+	for k := range s.NumLogicalDevices() { // a column of all replicas is where variables live
+		all := true
+		for r := range s.NumReplicasInSync() {
+			all = all && only[r*s.NumLogicalDevices()+k]
+		}
+		if all {
+			return place{}, nil
+		}
+	}
+	return place{only: only}, nil
+}
+
+// settle brings a value of all devices to a place: itself, on fewer devices, or its
+// copy on the host. The value is given up if another comes back.
+func (e *Extended) settle(ctx context.Context, m *strategy.Mirrored, p place) (any, error) {
+	s := e.strategy
+	switch {
+	case p.host:
+		defer m.Close()
+		return s.Machine().ToHost(ctx, m)
+	case p.only != nil:
+		return m, s.Machine().Keep(m, p.only)
+	}
+	return m, nil
+}

@@ -1,0 +1,140 @@
+package eager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
+)
+
+// reduceTo is [Extended.BatchReduceTo].
+func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.ReduceOp, pairs []ReducePair) ([]any, error) {
+	s := e.strategy
+	if err := s.Machine().RequireCross(ctx, call); err != nil {
+		return nil, err
+	}
+	if err := s.Machine().CheckReduce(op, call); err != nil {
+		return nil, err
+	}
+	t, err := s.Machine().CrossTracing(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	values, places := make([]any, len(pairs)), make([]place, len(pairs))
+	for i, pair := range pairs {
+		values[i] = pair.Value
+		if places[i], err = e.destination(call, pair.To); err != nil {
+			return nil, valueAt(i, len(pairs), err)
+		}
+	}
+	if t == nil {
+		return e.reduceNow(ctx, op, call, values, places)
+	}
+	for i, value := range values {
+		if values[i], err = reduceIn(t, call, op, value, places[i]); err != nil {
+			return nil, valueAt(i, len(pairs), err)
+		}
+	}
+	return values, nil
+}
+
+// reduceNow reduces values outside a trace and brings the results to their places.
+func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call string, values []any, places []place) ([]any, error) {
+	layouts := make([]func(dims []int, otherwise logical.Annotation) logical.Annotation, len(places))
+	for i, p := range places {
+		layouts[i] = p.of
+	}
+	results, err := e.strategy.Machine().ReduceNests(ctx, op, call, values, layouts)
+	if err != nil {
+		return nil, err
+	}
+	var reduced []*strategy.Mirrored
+	for i := range results {
+		if results[i], err = nesting.Map(call, results[i], func(_ string, x any) (any, error) {
+			m, ok := x.(*strategy.Mirrored)
+			if !ok {
+				return x, nil
+			}
+			reduced = append(reduced, m)
+			return e.settle(ctx, m, places[i])
+		}); err != nil {
+			for _, m := range reduced {
+				err = errors.Join(err, m.Close())
+			}
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// reduceIn is [Extended.ReduceTo] in a merge call of a compiled step.
+func reduceIn(t trace, call string, op strategy.ReduceOp, nest any, to place) (any, error) {
+	if to.host || to.only != nil {
+		return nil, &strategy.ContextError{Op: call, Reason: "to a host or to some devices, in a compiled step that runs on all",
+			Hint: "give a variable, a value or all worker devices, or return it and reduce it after the run"}
+	}
+	reduced, err := t.ReduceNest(op, call, nest)
+	if err != nil {
+		return nil, err
+	}
+	return mapMerged(call, reduced, func(m *strategy.Merged) *strategy.Merged {
+		return t.Annotated(m, to.of(m.Shape().Dimensions, logical.Annotation{}))
+	})
+}
+
+// broadcastIn is [Extended.BroadcastTo] in a merge call: replica 0's tensor for all.
+func broadcastIn(t trace, value any) (any, error) { return mapMerged("broadcast", value, t.First) }
+
+// mapMerged replaces the merged values of a nest by what builds graph from them.
+func mapMerged(call string, nest any, f func(m *strategy.Merged) *strategy.Merged) (any, error) {
+	return nesting.Map(call, nest, func(_ string, x any) (any, error) {
+		m, ok := x.(*strategy.Merged)
+		if !ok {
+			return x, nil
+		}
+		return fault.Traced(func() any { return f(m) })
+	})
+}
+
+// ReduceTo reduces a value, or the values of a nest, to a destination, without axes:
+// TensorFlow's reduce_to. See [strategy.TPUStrategy.ReduceNest] for what is reduced, and [To] and
+// [ToDevices] for where it comes to be; the destination itself is not changed. The
+// result is the caller's: a *[strategy.Mirrored], on fewer devices if the destination is some of
+// them, or a *tensors.Tensor if it is a host. In a merge call of a compiled step, with
+// [strategy.MergeContext.Context], it takes and gives *[strategy.Merged] values and is part of the step.
+//
+// Errors: those of ReduceNest; *[strategy.Error] of kind ValueError for a device that is not the
+// strategy's, of kind AssertionError for no destination; *[strategy.StrategyError] for a
+// destination of another strategy.
+func (e *Extended) ReduceTo(ctx context.Context, op strategy.ReduceOp, value any, to Destination) (any, error) {
+	results, err := e.reduceTo(ctx, "reduce to", op, []ReducePair{{value, to}})
+	if err != nil {
+		return nil, err
+	}
+	return results[0], nil
+}
+
+// ReducePair is a value of [Extended.BatchReduceTo] and where it goes.
+type ReducePair struct {
+	Value any
+	To    Destination
+}
+
+// BatchReduceTo is [Extended.ReduceTo] of several values, in order: TensorFlow's
+// batch_reduce_to. All are reduced by one program, which is compiled for their shapes
+// and kept. If one of them cannot be reduced, none is, and the error says which.
+func (e *Extended) BatchReduceTo(ctx context.Context, op strategy.ReduceOp, pairs []ReducePair) ([]any, error) {
+	return e.reduceTo(ctx, "batch reduce to", op, pairs)
+}
+
+// valueAt says which of several values an error is of.
+func valueAt(i, of int, err error) error {
+	if of == 1 {
+		return err
+	}
+	return fmt.Errorf("strategy: value %d: %w", i, err)
+}

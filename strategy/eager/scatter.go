@@ -1,0 +1,79 @@
+package eager
+
+import (
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// Scatter is [strategy.ReplicaContext.Scatter] for eager code. The replicas' numbers of rows
+// may differ. In an update each component takes its own rows, once, and nothing is
+// aggregated: see [UpdateContext.Scatter].
+func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, indices, updates any) (any, error) {
+	if err := rc.writes(op.String(), v); err != nil {
+		return nil, err
+	}
+	s := rc.strategy
+	name := fmt.Sprintf("%s %q", op, v.Path())
+	if err := s.Machine().ScatterRule(v, op, !rc.update); err != nil {
+		return nil, err
+	}
+	if rc.tracing != nil {
+		return writtenIn(rc.tracing, v, rc.tracing.Scatter(op, v, indices, updates))
+	}
+	return rc.join(op.String()+" "+v.Path(), [2]any{indices, updates}, func(all []any) ([]any, error) {
+		values := make([]strategy.Value, 2)
+		for i := range values {
+			column := make([]any, len(all))
+			for r := range all {
+				column[r] = all[r].([2]any)[i]
+			}
+			x, release, err := rc.rows(name, v, column)
+			if err != nil {
+				return nil, err
+			}
+			defer release()
+			values[i] = x
+		}
+		for r := range s.NumReplicasInSync() {
+			component := [2]*strategy.Component{s.Machine().Component(values[0], r), s.Machine().Component(values[1], r)}
+			if err := s.Machine().ScatterShapes(v, name, component[0].Shape(), component[1].Shape()); err != nil {
+				return nil, fmt.Errorf("strategy: replica %d: %w", r, err)
+			}
+		}
+		if s.Machine().Ragged(values[0]) != nil {
+			sizes, err := s.Machine().Sizes(rc.outer(), values[0])
+			if err != nil {
+				return nil, err
+			}
+			defer sizes.Close()
+			values = append(values, sizes)
+		}
+		kind := "replica_"
+		if rc.update {
+			kind = "update_"
+		}
+		aggregate := !rc.update
+		return rc.apply(kind+op.String(), v, values, func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			indices, updates := in[0], in[1]
+			if len(in) > 2 {
+				indices = c.Machine().RealRows(indices, in[2])
+			}
+			return []*graph.Node{c.Machine().Scatter(op, 0, indices, updates, aggregate)}
+		})
+	})
+}
+
+// rows makes one value of what the replicas scatter. The components of a mirrored
+// variable take equal rows in an update.
+func (rc *ReplicaContext) rows(name string, v *strategy.Variable, column []any) (strategy.Value, func(), error) {
+	if rc.update && !apartIn(v) {
+		var err error
+		if column, err = rc.mirrorEqual(name, v, column); err != nil {
+			return nil, nil, err
+		}
+	}
+	return Of(rc.strategy).merge(rc.outer(), name, column)
+}

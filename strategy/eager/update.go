@@ -1,0 +1,199 @@
+package eager
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
+)
+
+// UpdateContext is what an update's function sees: one component of the variable,
+// on its device. It is of use inside the function only.
+type UpdateContext struct {
+	rc       *ReplicaContext
+	variable *strategy.Variable
+	device   string
+}
+
+// UpdateFunc updates one component of a variable. args are the component's part of
+// the update's arguments.
+type UpdateFunc func(u *UpdateContext, args ...any) (any, error)
+
+// Context returns the context of the update: cross-replica, with the component's
+// number. The variables' own methods that are given it act on the component: Assign,
+// AssignAdd, AssignSub and Scatter write it alone and join the components' functions
+// as those of the UpdateContext do; Read and Value give it, not what the components
+// combine to.
+func (u *UpdateContext) Context() context.Context { return u.rc.ctx }
+
+// Variable returns the variable that is updated, nil for a non-slot update.
+func (u *UpdateContext) Variable() *strategy.Variable { return u.variable }
+
+// ReplicaID returns the component's number.
+func (u *UpdateContext) ReplicaID() int { return u.rc.ReplicaIDInSyncGroup() }
+
+// Device returns the name of the component's device.
+func (u *UpdateContext) Device() string {
+	u.rc.one("Device")
+	return u.device
+}
+
+// Ops returns the arithmetic of the component's device: Add, Sub, Mul, Div and
+// compiled functions, on all components at once.
+func (u *UpdateContext) Ops() *ReplicaContext { return u.rc }
+
+// Read returns the component as it is now.
+func (u *UpdateContext) Read() (any, error) { return u.rc.Read(u.variable) }
+
+// Assign writes the component and returns its new value; nothing is aggregated. A
+// mirrored variable's components take equal values, unless they may differ (see
+// [strategy.VariableOptions.LocalWrites]).
+func (u *UpdateContext) Assign(x any) (any, error) {
+	return u.rc.write(assign.Set, u.variable, u.rc.part(x))
+}
+
+// AssignAdd adds to the component.
+func (u *UpdateContext) AssignAdd(x any) (any, error) {
+	return u.rc.write(assign.Add, u.variable, u.rc.part(x))
+}
+
+// AssignSub subtracts from the component.
+func (u *UpdateContext) AssignSub(x any) (any, error) {
+	return u.rc.write(assign.Sub, u.variable, u.rc.part(x))
+}
+
+// Scatter combines rows of the component with updates and returns its new value: as
+// [strategy.ReplicaContext.Scatter] does, but of whatever aggregation the variable is nothing
+// is aggregated. A mirrored variable's components take equal rows, unless they may
+// differ.
+func (u *UpdateContext) Scatter(op strategy.ScatterOp, indices, updates any) (any, error) {
+	return u.rc.Scatter(op, u.variable, u.rc.part(indices), u.rc.part(updates))
+}
+
+// part is the component's part of a value: the functions may have made one each.
+func (rc *ReplicaContext) part(x any) any {
+	s := rc.strategy
+	v, ok := x.(strategy.Value)
+	_, updating := strategy.UpdateReplicaID(rc.ctx) // false in a non-slot update that is one for all
+	if !ok || !updating || s.Machine().IsNil(v) || rc.strategy.Machine().Owns("value", v) != nil {
+		return x
+	}
+	return rc.strategy.Machine().Component(v, rc.replica)
+}
+
+// Update runs fn on each component of the variable: TensorFlow's update with
+// group=True. Distributed values among args are split to the components. What the
+// functions return is regrouped; components of one value are that value.
+//
+// A *[strategy.PerReplica] argument of a variable that aggregates is an [*Error] of kind
+// TypeError, unless [strategy.Options.Semantics] is [strategy.TensorFlowMirrored]: reduce it first.
+func (e *Extended) Update(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args ...any) (any, error) {
+	if t, err := e.strategy.Machine().CrossTracing(ctx, "update"); err != nil {
+		return nil, err
+	} else if t != nil {
+		return e.tracedUpdate(ctx, t, v, fn, args)
+	}
+	results, err := e.UpdateEach(ctx, v, fn, args...)
+	if err != nil {
+		return nil, err
+	}
+	return e.group(ctx, "update", results)
+}
+
+// UpdateEach is [Extended.Update] with group=False: the components' results in
+// replica order, not regrouped.
+func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args ...any) ([]any, error) {
+	s := e.strategy
+	if v == nil {
+		return nil, fault.New(strategy.AssertionError, "update", "give a variable of the strategy", "no variable")
+	}
+	op := fmt.Sprintf("update %q", v.Path())
+	if err := s.Machine().RequireCross(ctx, op); err != nil {
+		return nil, err
+	}
+	if err := s.Machine().Owns(op, v); err != nil {
+		return nil, err
+	}
+	if t, err := s.Machine().CrossTracing(ctx, op); err != nil {
+		return nil, err
+	} else if t != nil {
+		result, err := e.tracedUpdate(ctx, t, v, fn, args)
+		if err != nil {
+			return nil, err
+		}
+		return e.eachOf(t, op, result)
+	}
+	if needsMirrored(v) {
+		for i, arg := range args {
+			if _, err := nesting.Map(op, arg, func(path string, x any) (any, error) {
+				if p, ok := x.(*strategy.PerReplica); ok && p != nil && s.Machine().Differs(p) {
+					return nil, fault.New(strategy.TypeError, op, "reduce it first", "argument %d%s, %s, is not mirrored", i, path, p)
+				}
+				if w, ok := x.(*strategy.Variable); ok && w != nil && w.Synchronization() == strategy.OnRead {
+					return nil, fault.New(strategy.TypeError, op, "read it first", "argument %d%s, the sync-on-read variable %q, is not mirrored", i, path, w.Path())
+				}
+				return x, nil
+			}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return e.update(ctx, v, v.Devices(), fn, args)
+}
+
+// tracedUpdate is Update in a merge call of a compiled step.
+func (e *Extended) tracedUpdate(ctx context.Context, t trace, v *strategy.Variable, fn UpdateFunc, args []any) (any, error) {
+	if v == nil {
+		return nil, fault.New(strategy.AssertionError, "update", "give a variable of the strategy", "no variable")
+	}
+	op := fmt.Sprintf("update %q", v.Path())
+	if err := e.strategy.Machine().Owns(op, v); err != nil {
+		return nil, err
+	}
+	return e.updateIn(ctx, t, op, v, fn, args)
+}
+
+// update runs fn once for each device, with the arguments' components in that order.
+func (e *Extended) update(ctx context.Context, v *strategy.Variable, devices []string, fn UpdateFunc, args []any) ([]any, error) {
+	s := e.strategy
+	nests, err := e.splitArguments(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	return e.runSome(ctx, len(devices), s.NumReplicasInSync(), func(c *coroutine, r int) (any, error) {
+		u := &UpdateContext{rc: e.eager(ctx, c, r, true), variable: v, device: devices[r]}
+		u.rc.some = len(devices) < s.NumReplicasInSync()
+		u.rc.ctx = s.Machine().InUpdate(ctx, r, &componentCode{u.rc})
+		return fn(u, nests[r]...)
+	})
+}
+
+// componentsOf lists the variable's components.
+func componentsOf(v *strategy.Variable) []any {
+	all := make([]any, v.Strategy().NumReplicasInSync())
+	for r := range all {
+		all[r], _ = v.Component(r) // r is one of them
+	}
+	return all
+}
+
+// hostValues are host copies of what the functions give, components among them.
+func (rc *ReplicaContext) hostValues(op string, xs []any) ([]*tensors.Tensor, error) {
+	given := make([]any, len(xs))
+	for i, x := range xs {
+		given[i] = x
+		if c, ok := x.(*strategy.Component); ok {
+			t, err := c.Local(rc.ctx)
+			if err != nil {
+				return nil, err
+			}
+			given[i] = t
+		}
+	}
+	return rc.strategy.Machine().Hosts(op, given)
+}

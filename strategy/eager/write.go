@@ -1,0 +1,291 @@
+package eager
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
+)
+
+// Read returns the replica's component of a variable as it is now.
+func (rc *ReplicaContext) Read(v *strategy.Variable) (any, error) {
+	if err := rc.strategy.Machine().Owns("Read", v); err != nil {
+		return nil, err
+	}
+	if rc.tracing != nil {
+		return readIn(rc.tracing, v, false)
+	}
+	return rc.join("Read "+v.Path(), nil, func([]any) ([]any, error) {
+		x, err := rc.strategy.Machine().Snapshot(rc.outer(), v)
+		if err != nil {
+			return nil, err
+		}
+		if x, err = rc.apart(x); err != nil {
+			return nil, err
+		}
+		return Of(rc.strategy).split(x)
+	})
+}
+
+// ReadAcross returns the variable's value across replicas, in a replica's code: its
+// components combined as the aggregation says. It is what TensorFlow's
+// variable_sync_on_read_context makes of a read.
+func (rc *ReplicaContext) ReadAcross(v *strategy.Variable) (any, error) {
+	if err := rc.strategy.Machine().Owns("ReadAcross", v); err != nil {
+		return nil, err
+	}
+	if rc.tracing != nil {
+		return readIn(rc.tracing, v, true)
+	}
+	return rc.join("ReadAcross "+v.Path(), nil, func([]any) ([]any, error) {
+		x, err := asValue(v.Read(rc.outer()))
+		if err != nil {
+			return nil, err
+		}
+		if x, err = rc.apart(x); err != nil {
+			return nil, err
+		}
+		return Of(rc.strategy).split(x)
+	})
+}
+
+// Assign gives the variable a new value, which it returns, by the rules of
+// [strategy.ReplicaContext.Assign]: an [strategy.OnRead] variable's component is the replica's own;
+// writes of an [strategy.OnWrite] variable are aggregated. A value that is the same object on
+// every replica is one value: SUM of it is an error, MEAN is the value. A Go number
+// takes a scalar variable's dtype; one that it does not fit is an [*Error].
+func (rc *ReplicaContext) Assign(v *strategy.Variable, x any) (any, error) {
+	return rc.write(assign.Set, v, x)
+}
+
+// AssignAdd adds to the variable, like Assign.
+func (rc *ReplicaContext) AssignAdd(v *strategy.Variable, x any) (any, error) {
+	return rc.write(assign.Add, v, x)
+}
+
+// AssignSub subtracts from the variable, like Assign.
+func (rc *ReplicaContext) AssignSub(v *strategy.Variable, x any) (any, error) {
+	return rc.write(assign.Sub, v, x)
+}
+
+// writes refuses to write a variable of another strategy, and part of one.
+func (rc *ReplicaContext) writes(op string, v *strategy.Variable) error {
+	if rc.some {
+		return &strategy.ContextError{Op: op, Reason: "called in an update of some of the devices, while a write is of all components",
+			Hint: "give the update all of NonSlotDevices, or write outside"}
+	}
+	return rc.strategy.Machine().Owns(op, v)
+}
+
+func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, error) {
+	if err := rc.writes(w.Name, v); err != nil {
+		return nil, err
+	}
+	op := fmt.Sprintf("%s %q", w.Name, v.Path())
+	if rc.tracing != nil {
+		return writtenIn(rc.tracing, v, rc.tracing.Write(w, v, x))
+	}
+	return rc.join(w.Name+" "+v.Path(), x, func(xs []any) ([]any, error) {
+		value, whole, release, err := rc.written(op, v, xs)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		aggregate := !rc.update && !whole
+		return rc.apply(fmt.Sprintf("replica_%s_%t", w.Name, aggregate), v, []strategy.Value{value}, func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			x := in[0]
+			if aggregate {
+				x = c.Machine().Aggregate(op, 0, x)
+			}
+			return []*graph.Node{c.Machine().Set(op, 0, x, w.Apply)}
+		})
+	})
+}
+
+// apply runs a write and gives each replica the variable's new value.
+func (rc *ReplicaContext) apply(name string, v *strategy.Variable, values []strategy.Value, step strategy.StepFunc) ([]any, error) {
+	m := rc.strategy.Machine()
+	results, err := m.Call(rc.outer(), name, step, values, []*strategy.Variable{v}, rc.update && !apartIn(v), v.Annotation())
+	if err != nil {
+		return nil, err
+	}
+	m.SetEqual(results[0], !apartIn(v))
+	return Of(rc.strategy).split(results[0])
+}
+
+// apart makes a per-replica value of a mirrored one, in a replica's code: what a
+// replica reads is its own.
+func (rc *ReplicaContext) apart(x strategy.Value) (strategy.Value, error) {
+	m, ok := x.(*strategy.Mirrored)
+	if !ok || rc.update {
+		return x, nil
+	}
+	defer m.Close()
+	return rc.copyApart(m)
+}
+
+// copyApart is a mirrored value's copy with a component for each replica.
+//
+// It counts as mirrored still.
+func (rc *ReplicaContext) copyApart(m *strategy.Mirrored) (strategy.Value, error) {
+	machine := rc.strategy.Machine()
+	results, err := machine.Call(rc.outer(), "apart", func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+		[]strategy.Value{m}, nil, false, m.Annotation())
+	if err != nil {
+		return nil, err
+	}
+	machine.SetEqual(results[0], true)
+	return results[0], nil
+}
+
+// written makes one value of what the replicas write. whole is set for a value
+// that is one for all and that an aggregation would leave as it is.
+func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (value strategy.Value, whole bool, release func(), err error) {
+	s := rc.strategy
+	converted := make([]any, len(xs))
+	_, all := asOne(xs)
+	for r, x := range xs {
+		if err = s.Machine().Owns(op, x); err != nil && !(all && s.Machine().Lifts(x)) {
+			return nil, false, nil, err
+		}
+		if number.Is(x) && v.Shape().Rank() == 0 {
+			if x, err = number.As(op, x, v.Shape().DType); err != nil {
+				return nil, false, nil, err
+			}
+		}
+		converted[r] = x
+	}
+	object, one := asOne(converted)
+	_, host := hostObject(object)
+	whole = one && host && v.Synchronization() == strategy.OnWrite
+	if !rc.update && v.Synchronization() == strategy.OnWrite && s.NumReplicasInSync() > 1 {
+		switch {
+		case v.Aggregation() == strategy.AggregateNone && !v.LocalWrites():
+			return nil, false, nil, fault.NoAggregation(op)
+		case v.Aggregation() == strategy.AggregateSum && whole:
+			return nil, false, nil, fault.NotDistributed(op)
+		}
+	}
+	if rc.update && !apartIn(v) && (!one || !host) {
+		if converted, err = rc.mirrorEqual(op, v, converted); err != nil {
+			return nil, false, nil, err
+		}
+	}
+	value, release, err = Of(s).merge(rc.outer(), op, converted)
+	if err != nil {
+		return nil, false, nil, err
+	}
+	if ragged := s.Machine().Ragged(value); ragged != nil || !value.Shape().Equal(v.Shape()) {
+		shape := value.Shape().String()
+		if ragged != nil {
+			shape = fmt.Sprint(ragged)
+		}
+		release()
+		return nil, false, nil, fault.New(strategy.ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", shape, v.Shape())
+	}
+	return value, whole, release, nil
+}
+
+// hostObject reports whether a leaf is a host value.
+func hostObject(x any) (any, bool) {
+	switch x.(type) {
+	case nil, strategy.Value, *strategy.Variable, *strategy.Component, *strategy.Objects:
+		return nil, false
+	}
+	return x, true
+}
+
+// mirrorEqual checks that what an update writes to the components of a mirrored
+// variable is the same for all, as they have to stay.
+func (rc *ReplicaContext) mirrorEqual(op string, v *strategy.Variable, xs []any) ([]any, error) {
+	differ := fault.New(strategy.ValueError, op, "write one value, or create the variable with LocalWrites",
+		"different values for the components of a mirrored variable")
+	if object, ok := asOne(xs); ok {
+		of, ok := object.(*strategy.Variable)
+		if value, ok := object.(strategy.Value); ok && rc.strategy.Machine().Differs(value) {
+			return nil, differ
+		}
+		if !ok || !apartIn(of) {
+			return xs, nil
+		}
+		xs = componentsOf(of) // its components may be equal
+	}
+	all, err := rc.hostValues(op, xs)
+	if err != nil {
+		return nil, differ
+	}
+	for _, t := range all {
+		if !equalTensors(all[0], t) {
+			return nil, differ
+		}
+	}
+	for r := range xs {
+		xs[r] = all[0]
+	}
+	return xs, nil
+}
+
+func equalTensors(a, b *tensors.Tensor) bool {
+	if a == b || !a.Shape().Equal(b.Shape()) {
+		return a == b // a tensor's bytes are locked while they are read
+	}
+	equal := false
+	_ = a.ConstBytes(func(x []byte) {
+		_ = b.ConstBytes(func(y []byte) { equal = slices.Equal(x, y) })
+	})
+	return equal
+}
+
+// Update joins the replicas and updates the variable once: [Extended.Update] of the
+// merged arguments.
+func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...any) (any, error) {
+	s := rc.strategy
+	if err := s.Machine().Owns("Update", v); err != nil {
+		return nil, err
+	}
+	if rc.tracing != nil {
+		return Of(s).Update(rc.ctx, v, fn, args...)
+	}
+	return rc.join("Update "+v.Path(), args, func(all []any) ([]any, error) {
+		merged, err := Of(s).regroup(rc.outer(), "update", all, false)
+		if err != nil {
+			return nil, err
+		}
+		result, err := Of(s).Update(rc.outer(), v, fn, merged.([]any)...)
+		if err != nil {
+			return nil, err
+		}
+		return Of(s).split(result)
+	})
+}
+
+// NewVariable makes one variable for all replicas, with replica 0's first value:
+// what creating a variable in TensorFlow's run does. All give the same options.
+func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions) (*strategy.Variable, error) {
+	v, err := rc.join("NewVariable "+opts.Name, initial, func(all []any) ([]any, error) {
+		v, err := rc.strategy.NewVariable(rc.outer(), all[0], opts)
+		if err != nil {
+			return nil, err
+		}
+		same := make([]any, len(all))
+		for r := range same {
+			same[r] = v
+		}
+		return same, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*strategy.Variable), nil
+}
+
+// apartIn reports whether the components of a variable may differ.
+func apartIn(v *strategy.Variable) bool {
+	return v.Synchronization() == strategy.OnRead || v.LocalWrites()
+}

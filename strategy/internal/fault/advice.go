@@ -1,0 +1,46 @@
+package fault
+
+import (
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// What to write instead of a call that acts at once, where a step is traced.
+const (
+	InsteadOfReading  = "return it from the step, and read it after the run"
+	InsteadOfGiving   = "pass it to the step as an argument, or make a constant of it with graph.Const"
+	InsteadOfRunning  = "call the step's Go function itself, or run it before or after"
+	InsteadOfMaking   = "make it before the step runs"
+	InsteadOfMeeting  = "call it before or after the step"
+	InsteadOfLoading  = "take the input before the run, and pass it as an argument"
+	InsteadOfCopying  = "copy between the store and the devices before or after the run"
+	InsteadOfWaiting  = "wait after the run"
+	InsteadOfWrapping = "the values of a merge call are wrapped already: return them"
+)
+
+// NoAggregation returns the error of a replica's write that nothing combines.
+func NoAggregation(op string) *errkind.Fault {
+	return New(errkind.ValueError, op, "set VariableOptions.Aggregation, or LocalWrites for components that may differ",
+		"a replica writes a mirrored variable that aggregates nothing")
+}
+
+// NotDistributed returns the error of a sum of what is one value for all replicas.
+func NotDistributed(op string) *errkind.Fault {
+	return New(errkind.ValueError, op, "give each replica its own value, or use MEAN", "SUM of one value that is not distributed: how often it counts is not known")
+}
+
+// Traced calls a function that builds graph, which panics with its error, and returns
+// that error.
+func Traced[T any](f func() T) (result T, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			cause, ok := r.(error)
+			if !ok {
+				cause = fmt.Errorf("panic: %v", r)
+			}
+			err = cause
+		}
+	}()
+	return f(), nil
+}
