@@ -205,7 +205,7 @@ func (v *Variable) replace(ctx context.Context, op string, value *tensors.Tensor
 // aggregation says. Reading an OnRead variable that aggregates nothing is an
 // [*Error] of kind ValueError. The value is the caller's.
 //
-// In an update of the strategy, that is with [UpdateContext.Context], it is the
+// In an update of the strategy, that is with [eager.UpdateContext.Context], it is the
 // update's component alone.
 func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 	if err := v.eagerUse(ctx, "read"); err != nil {

@@ -57,7 +57,7 @@
 // Go has no thread-local stack of strategies. Inside a step function there is a
 // [ReplicaContext], outside there is the strategy itself: the types keep apart
 // what belongs where. What types cannot tell, a context.Context does: the one that
-// [TPUStrategy.Scope], [EagerContext.Context] and a merge call give carries whose
+// [TPUStrategy.Scope], [eager.ReplicaContext.Context] and a merge call give carries whose
 // code runs, and calls in the wrong place are a [*ContextError], those that mix
 // strategies a [*StrategyError].
 //
@@ -69,12 +69,10 @@
 // are combined when they are read. Steps read and write them by the methods of the
 // [ReplicaContext]; outside they have methods of their own.
 //
-// # Eager code
+// # Replica code in Go
 //
-// [Extended.CallForEachReplica] runs a Go function once for each replica, as
-// MirroredStrategy does: for code that is not one compiled step. Its collectives,
-// variable writes and merge calls join the replicas, and each is a small program on
-// all devices.
+// What is not one compiled step, such as a Go function that runs once for each replica, is
+// in package strategy/eager: TensorFlow's StrategyExtended and its eager replica contexts.
 //
 // # Several processes
 //

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -14,31 +13,17 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
-
-// pages opens a strategy for the snippets of TensorFlow's pages.
-func pages(replicas, logicalDevices int) (strat *strategy.TPUStrategy, done func()) {
-	sys := ok(system.Open(context.Background(), system.Options{CPUDevices: replicas * logicalDevices}))
-	strat = ok(strategy.New(sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices}))
-	return strat, func() { _, _ = ok(0, strat.Close()), ok(0, sys.Close()) }
-}
-
-func ok[T any](x T, err error) T {
-	if err != nil {
-		log.Fatal(err)
-	}
-	return x
-}
 
 // locals copies a value of each replica to the host.
 func locals(strat *strategy.TPUStrategy, nest any) (all []any) {
-	for _, x := range ok(eager.Of(strat).LocalResultsOf(nest)) {
+	for _, x := range strategytest.OK(eager.Of(strat).LocalResultsOf(nest)) {
 		if c, isComponent := x.(*strategy.Component); isComponent {
-			x = ok(c.Local(context.Background())).Value()
+			x = strategytest.OK(c.Local(context.Background())).Value()
 		}
 		all = append(all, x)
 	}
@@ -46,22 +31,22 @@ func locals(strat *strategy.TPUStrategy, nest any) (all []any) {
 }
 
 // one copies a value that all replicas share to the host.
-func one(m *strategy.Mirrored) any { return ok(m.Value(context.Background())).Value() }
+func one(m *strategy.Mirrored) any { return strategytest.OK(m.Value(context.Background())).Value() }
 
 // A batch of eight, 0 to 3 on replica 0 and 4 to 7 on replica 1; then a partial batch
 // of six, whose mean has the denominator 6.
 func ExampleTPUStrategy_Reduce() {
 	ctx := context.Background()
-	strat, done := pages(2, 1)
+	strat, done := strategytest.Example(2, 1)
 	defer done()
 
-	x := ok(strat.PerReplica(ctx, []any{[]float32{0, 1, 2, 3}, []float32{4, 5, 6, 7}}, logical.Annotation{}))
-	fmt.Println(one(ok(strat.Reduce(ctx, strategy.Sum, x))))
-	fmt.Println(one(ok(strat.Reduce(ctx, strategy.Mean, x))))
-	fmt.Println(one(ok(strat.Reduce(ctx, strategy.Sum, x, 0))))
+	x := strategytest.OK(strat.PerReplica(ctx, []any{[]float32{0, 1, 2, 3}, []float32{4, 5, 6, 7}}, logical.Annotation{}))
+	fmt.Println(one(strategytest.OK(strat.Reduce(ctx, strategy.Sum, x))))
+	fmt.Println(one(strategytest.OK(strat.Reduce(ctx, strategy.Mean, x))))
+	fmt.Println(one(strategytest.OK(strat.Reduce(ctx, strategy.Sum, x, 0))))
 
-	partial := ok(strat.RaggedPerReplica(ctx, []any{[]float32{0, 1, 2, 3}, []float32{4, 5}}))
-	fmt.Println(one(ok(strat.Reduce(ctx, strategy.Mean, partial, 0))))
+	partial := strategytest.OK(strat.RaggedPerReplica(ctx, []any{[]float32{0, 1, 2, 3}, []float32{4, 5}}))
+	fmt.Println(one(strategytest.OK(strat.Reduce(ctx, strategy.Mean, partial, 0))))
 	// Output:
 	// [4 6 8 10]
 	// [2 3 4 5]
@@ -72,56 +57,36 @@ func ExampleTPUStrategy_Reduce() {
 // A constant is the same on every replica, a distributed value has a part for each.
 func ExampleTPUStrategy_Run() {
 	ctx := context.Background()
-	strat, done := pages(2, 1)
+	strat, done := strategytest.Example(2, 1)
 	defer done()
 
 	double := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.MulScalar(in[0], 2)}
 	}, strategy.FunctionOptions{Name: "double"})
-	fmt.Println(locals(strat, ok(strat.Run(ctx, double, float32(3)))[0]))
+	fmt.Println(locals(strat, strategytest.OK(strat.Run(ctx, double, float32(3)))[0]))
 
-	replicas := ok(eager.Of(strat).ValuesFromFunction(ctx, func(c eager.ValueContext) (any, error) {
+	replicas := strategytest.OK(eager.Of(strat).ValuesFromFunction(ctx, func(c eager.ValueContext) (any, error) {
 		return int32(c.NumReplicasInSync), nil
 	}))
-	fmt.Println(locals(strat, ok(strat.Run(ctx, double, replicas))[0]))
+	fmt.Println(locals(strat, strategytest.OK(strat.Run(ctx, double, replicas))[0]))
 	// Output:
 	// [6 6]
 	// [4 4]
-}
-
-// A constant for each replica, the replica's row of an array, the number of replicas.
-func ExampleExtended_ValuesFromFunction() {
-	ctx := context.Background()
-	strat, done := pages(3, 1)
-	defer done()
-
-	array := []float32{3, 2, 1}
-	for _, fn := range []func(eager.ValueContext) (any, error){
-		func(eager.ValueContext) (any, error) { return float32(1), nil },
-		func(c eager.ValueContext) (any, error) { return array[c.ReplicaIDInSyncGroup], nil },
-		func(c eager.ValueContext) (any, error) { return c.NumReplicasInSync, nil },
-	} {
-		fmt.Println(locals(strat, ok(eager.Of(strat).ValuesFromFunction(ctx, fn))))
-	}
-	// Output:
-	// [1 1 1]
-	// [3 2 1]
-	// [3 3 3]
 }
 
 // Inside the scope there is a current strategy; a variable has a component on each
 // replica, and knows its strategy outside the scope too.
 func ExampleTPUStrategy_Scope() {
 	ctx := context.Background()
-	strat, done := pages(2, 1)
+	strat, done := strategytest.Example(2, 1)
 	defer done()
 
-	scope := ok(strat.Scope(ctx))
+	scope := strategytest.OK(strat.Scope(ctx))
 	current, has := strategy.FromContext(scope)
 	_, outside := strategy.FromContext(ctx)
 	fmt.Println(current == strat, has, strategy.InCrossReplicaContext(scope), outside)
 
-	v := ok(strat.NewVariable(scope, float32(1), strategy.VariableOptions{}))
+	v := strategytest.OK(strat.NewVariable(scope, float32(1), strategy.VariableOptions{}))
 	fmt.Println(locals(strat, v), eager.Of(strat).VariableCreatedInScope(v), eager.Of(strat).VariableCreatedInScope(nil))
 	// Output:
 	// true true true false
@@ -131,18 +96,18 @@ func ExampleTPUStrategy_Scope() {
 // A dataset of global batches is cut among the replicas; the last batch is partial.
 func ExampleTPUStrategy_Iterate() {
 	ctx := context.Background()
-	strat, done := pages(2, 1)
+	strat, done := strategytest.Example(2, 1)
 	defer done()
 
-	distributed := ok(input.Distribute(input.Range(10).Batch(4, false), ok(strat.InputOptions())))
-	iterator := ok(strat.Iterate(ctx, distributed))
+	distributed := strategytest.OK(input.Distribute(input.Range(10).Batch(4, false), strategytest.OK(strat.InputOptions())))
+	iterator := strategytest.OK(strat.Iterate(ctx, distributed))
 	defer iterator.Close()
 	for {
 		x, err := iterator.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		fmt.Println(locals(strat, ok(x, err)))
+		fmt.Println(locals(strat, strategytest.OK(x, err)))
 	}
 	// Output:
 	// [[0 1] [2 3]]
@@ -153,65 +118,26 @@ func ExampleTPUStrategy_Iterate() {
 // A function makes the dataset of a host, in batches for one replica.
 func ExampleTPUStrategy_Iterate_fromFunction() {
 	ctx := context.Background()
-	strat, done := pages(2, 1)
+	strat, done := strategytest.Example(2, 1)
 	defer done()
 
-	distributed := ok(input.FromFunction(func(c input.Context) (input.Dataset, error) {
+	distributed := strategytest.OK(input.FromFunction(func(c input.Context) (input.Dataset, error) {
 		size, err := c.PerReplicaBatchSize(8)
 		return input.Range(16).Batch(size, true).Shard(c.NumInputPipelines, c.InputPipelineID), err
-	}, ok(strat.InputOptions())))
-	iterator := ok(strat.Iterate(ctx, distributed))
+	}, strategytest.OK(strat.InputOptions())))
+	iterator := strategytest.OK(strat.Iterate(ctx, distributed))
 	defer iterator.Close()
 	fmt.Println(distributed.Spec())
-	fmt.Println(locals(strat, ok(iterator.Next(ctx))))
+	fmt.Println(locals(strat, strategytest.OK(iterator.Next(ctx))))
 	// Output:
 	// int64[4]
 	// [[0 1 2 3] [4 5 6 7]]
 }
 
-// Host arrays as a dataset, which is then batched and distributed.
-func ExampleExtended_MakeNumpyDataset() {
-	ctx := context.Background()
-	strat, done := pages(2, 1)
-	defer done()
-
-	ds := ok(eager.Of(strat).MakeNumpyDataset([]float32{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}))
-	iterator := ok(strat.Iterate(ctx, ok(input.Distribute(ds.Batch(2, false), ok(strat.InputOptions())))))
-	defer iterator.Close()
-	fmt.Println(ds.Info().Spec, locals(strat, ok(iterator.Next(ctx))))
-	// Output: float32[] [[1] [1]]
-}
-
-// Each replica adds its id to three; a merge call adds up what all have.
-func ExampleExtended_CallForEachReplica() {
-	ctx := context.Background()
-	strat, done := pages(4, 1)
-	defer done()
-
-	// Called once, in cross-replica context.
-	mergeFn := func(ctx context.Context, args ...any) (any, error) {
-		return strat.ReduceNest(ctx, strategy.Sum, args[0])
-	}
-	// Called once for each replica.
-	fn := func(rc *eager.ReplicaContext, args ...any) (any, error) {
-		v, err := rc.Add(args[0], int32(rc.ReplicaIDInSyncGroup()))
-		if err != nil {
-			return nil, err
-		}
-		sum, err := rc.MergeCall(mergeFn, v)
-		if err != nil {
-			return nil, err
-		}
-		return rc.Add(sum, v)
-	}
-	fmt.Println(locals(strat, ok(eager.Of(strat).CallForEachReplica(ctx, fn, int32(3)))))
-	// Output: [21 22 23 24]
-}
-
 // The same in a compiled step, where the merge call becomes one all-reduce.
 func ExampleReplicaContext_MergeCall() {
 	ctx := context.Background()
-	strat, done := pages(4, 1)
+	strat, done := strategytest.Example(4, 1)
 	defer done()
 
 	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -221,100 +147,17 @@ func ExampleReplicaContext_MergeCall() {
 		}, v)
 		return []*graph.Node{graph.Add(sum[0], v)}
 	}, strategy.FunctionOptions{Name: "three_plus_id"})
-	fmt.Println(locals(strat, ok(strat.Run(ctx, f, int32(3)))[0]))
+	fmt.Println(locals(strat, strategytest.OK(strat.Run(ctx, f, int32(3)))[0]))
 	// Output: [21 22 23 24]
-}
-
-// An update assigns to each component of a variable; the results are one value.
-func ExampleExtended_Update() {
-	ctx := context.Background()
-	strat, done := pages(2, 1)
-	defer done()
-
-	v := ok(strat.NewVariable(ctx, float32(5), strategy.VariableOptions{Aggregation: strategy.AggregateSum}))
-	result := ok(eager.Of(strat).Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) {
-		return u.Assign(float32(1))
-	}))
-	fmt.Printf("%T %v\n", result, locals(strat, result))
-	// Output: *strategy.Mirrored [1 1]
-}
-
-// The standard pattern for updating variables: merge the gradients of the replicas,
-// sum them where the variable is, update each of its components.
-func ExampleExtended_BatchReduceTo() {
-	ctx := context.Background()
-	strat, done := pages(4, 1)
-	defer done()
-	e := eager.Of(strat)
-
-	w := ok(strat.NewVariable(ctx, float32(5), strategy.VariableOptions{Name: "w"}))
-	ok(e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
-		gradient := float32(rc.ReplicaIDInSyncGroup())
-		return rc.MergeCall(func(ctx context.Context, gradients ...any) (any, error) {
-			sums, err := e.BatchReduceTo(ctx, strategy.Sum, []eager.ReducePair{{Value: gradients[0], To: eager.To(w)}})
-			if err != nil {
-				return nil, err
-			}
-			return e.Update(ctx, w, func(u *eager.UpdateContext, args ...any) (any, error) {
-				return u.AssignSub(args[0])
-			}, sums[0])
-		}, gradient)
-	}))
-	fmt.Println(locals(strat, w))
-	// Output: [-1 -1 -1 -1]
-}
-
-// Slots are made where their variable is: here on the second logical device.
-func ExampleExtended_ColocateVarsWith() {
-	ctx := context.Background()
-	strat, done := pages(2, 2)
-	defer done()
-	e := eager.Of(strat)
-
-	scope := ok(strat.Scope(ctx))
-	v1 := ok(strat.NewVariable(ok(e.LogicalDevice(scope, 1)), float32(1), strategy.VariableOptions{Name: "var1"}))
-	with := ok(e.ColocateVarsWith(scope, v1))
-	v2 := ok(strat.NewVariable(with, float32(2), strategy.VariableOptions{Name: "var2"}))
-	v3 := ok(strat.NewVariable(with, float32(3), strategy.VariableOptions{Name: "var3"}))
-	fmt.Println(v1.Devices())
-	fmt.Println(v2.Devices())
-	ok(e.Update(ctx, v1, func(u *eager.UpdateContext, args ...any) (any, error) {
-		sum, err := u.Ops().Add(args[0], args[1])
-		if err != nil {
-			return nil, err
-		}
-		return u.Assign(sum)
-	}, ok(e.ReadVar(ctx, v2)), ok(e.ReadVar(ctx, v3))))
-	fmt.Println(locals(strat, v1))
-	// Output:
-	// [/job:localhost/replica:0/task:0/device:CPU:1 /job:localhost/replica:0/task:0/device:CPU:3]
-	// [/job:localhost/replica:0/task:0/device:CPU:1 /job:localhost/replica:0/task:0/device:CPU:3]
-	// [5 5]
-}
-
-// State that belongs to no variable, such as a count of steps, lives on the first host.
-func ExampleExtended_UpdateNonSlot() {
-	ctx := context.Background()
-	strat, done := pages(2, 1)
-	defer done()
-	e := eager.Of(strat)
-
-	steps := 41
-	result := ok(e.UpdateNonSlot(ctx, e.NonSlotDevices(), func(_ *eager.UpdateContext, args ...any) (any, error) {
-		steps += args[0].(int)
-		return steps, nil
-	}, 1))
-	fmt.Println(result)
-	// Output: 42
 }
 
 // A metric: each replica counts for itself in the step, and a read adds the counts.
 func ExampleVariable_Read() {
 	ctx := context.Background()
-	strat, done := pages(4, 1)
+	strat, done := strategytest.Example(4, 1)
 	defer done()
 
-	seen := ok(strat.NewVariable(ctx, int32(0), strategy.VariableOptions{
+	seen := strategytest.OK(strat.NewVariable(ctx, int32(0), strategy.VariableOptions{
 		Name: "examples_seen", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum,
 	}))
 	count := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -322,40 +165,22 @@ func ExampleVariable_Read() {
 		return in
 	}, strategy.FunctionOptions{Name: "count", SplitBatch: true})
 	for range 2 {
-		ok(strat.Run(ctx, count, []int32{1, 2, 3, 4}))
+		strategytest.OK(strat.Run(ctx, count, []int32{1, 2, 3, 4}))
 	}
-	fmt.Println(locals(strat, seen), one(ok(seen.Read(ctx))))
+	fmt.Println(locals(strat, seen), one(strategytest.OK(seen.Read(ctx))))
 	// Output: [2 4 6 8] 20
-}
-
-// Three steps on an iterator; the outputs are those of the last.
-func ExampleExtended_RunStepsOnIterator() {
-	ctx := context.Background()
-	strat, done := pages(2, 1)
-	defer done()
-
-	iterator := ok(strat.Iterate(ctx, ok(input.Distribute(input.Range(12).Batch(2, true), ok(strat.InputOptions())))))
-	defer iterator.Close()
-	m := ok(eager.Of(strat).RunStepsOnIterator(ctx, func(ctx context.Context, m *eager.MultiStepContext, inputs any) error {
-		if err := m.SetLastStepOutput(ctx, "inputs", inputs); err != nil {
-			return err
-		}
-		return m.SetLastStepOutput(ctx, "sum", inputs, strategy.Sum)
-	}, iterator, 3, nil))
-	fmt.Println(locals(strat, m.LastStepOutputs()["inputs"]), one(m.LastStepOutputs()["sum"].(*strategy.Mirrored)))
-	// Output: [[4] [5]] [9]
 }
 
 // An addition whose result is assigned to logical device 0 of the replica's two.
 func ExampleTPUStrategy_Function_assignToLogicalDevice() {
 	ctx := context.Background()
-	strat, done := pages(4, 2)
+	strat, done := strategytest.Example(4, 2)
 	defer done()
 
 	f := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{logical.Assign(graph.Add(in[0], in[0]), 0)}
 	}, strategy.FunctionOptions{Name: "add", SplitBatch: true})
-	fmt.Println(locals(strat, ok(strat.Run(ctx, f, []float32{1, 2, 3, 4}))[0]))
+	fmt.Println(locals(strat, strategytest.OK(strat.Run(ctx, f, []float32{1, 2, 3, 4}))[0]))
 	// Output: [[2] [4] [6] [8]]
 }
 
@@ -363,7 +188,7 @@ func ExampleTPUStrategy_Function_assignToLogicalDevice() {
 // labels are replicated for the loss. A split into another number of parts is refused.
 func ExampleTPUStrategy_Function_splitToLogicalDevices() {
 	ctx := context.Background()
-	strat, done := pages(1, 8)
+	strat, done := strategytest.Example(1, 8)
 	defer done()
 
 	images := make([][][][]float32, 2)
@@ -382,7 +207,7 @@ func ExampleTPUStrategy_Function_splitToLogicalDevices() {
 		labels := logical.Replicate(in[1])
 		return []*graph.Node{graph.ReduceAllMean(graph.Abs(graph.Sub(output, labels)))}
 	}, strategy.FunctionOptions{Name: "loss", Arguments: []logical.Annotation{logical.SplitInto(1, 2, 4, 1)}})
-	fmt.Println(locals(strat, ok(strat.Run(ctx, f, images, []float32{30, 60}))[0]))
+	fmt.Println(locals(strat, strategytest.OK(strat.Run(ctx, f, images, []float32{30, 60}))[0]))
 
 	bad := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{logical.Split(in[0], 2)}
@@ -450,7 +275,7 @@ func trainEpochs(ctx context.Context, strat *strategy.TPUStrategy, ds input.Data
 
 // The loop learns y = 2x, on two replicas of two logical devices.
 func Example_customTrainingLoop() {
-	strat, done := pages(2, 2)
+	strat, done := strategytest.Example(2, 2)
 	defer done()
 
 	const rows = 32
@@ -460,9 +285,9 @@ func Example_customTrainingLoop() {
 		y[i] = 2 * x[i]
 	}
 	ds := input.FromSlices(input.Tuple(
-		input.Leaf(ok(input.NewTensor(x, rows, 1))), input.Leaf(ok(input.NewTensor(y, rows, 1))))).
+		input.Leaf(strategytest.OK(input.NewTensor(x, rows, 1))), input.Leaf(strategytest.OK(input.NewTensor(y, rows, 1))))).
 		Shuffle(rows, input.ShuffleOptions{Seed: 1}).Batch(8, true)
-	losses := ok(trainEpochs(context.Background(), strat, ds, 40))
+	losses := strategytest.OK(trainEpochs(context.Background(), strat, ds, 40))
 	fmt.Println(len(losses), losses[39] < losses[0]/10)
 	// Output: 40 true
 }
@@ -470,14 +295,14 @@ func Example_customTrainingLoop() {
 // All replicas receive what they have together.
 func ExampleReplicaContext_AllReduce() {
 	ctx := context.Background()
-	strat, done := pages(4, 1)
+	strat, done := strategytest.Example(4, 1)
 	defer done()
 
 	f := strat.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
 		return []*graph.Node{rc.AllReduce(strategy.Sum, id), rc.AllReduce(strategy.Mean, id)}
 	}, strategy.FunctionOptions{Name: "all_reduce"})
-	results := ok(strat.Run(ctx, f))
+	results := strategytest.OK(strat.Run(ctx, f))
 	fmt.Println(locals(strat, results[0]), locals(strat, results[1]))
 	// Output: [6 6 6 6] [1.5 1.5 1.5 1.5]
 }

@@ -296,7 +296,7 @@ func argumentHint(arg any) string {
 	case *Component:
 		return "give the whole value"
 	case *Objects:
-		return "a step takes tensors: turn text into numbers with the dataset's Map, or run eager code with Extended.CallForEachReplica"
+		return "a step takes tensors: turn text into numbers with the dataset's Map, or run eager code with eager.Extended.CallForEachReplica"
 	}
 	if nesting.Is(reflect.TypeOf(arg)) {
 		return "give its leaves one by one, or make the step by NestFunction"

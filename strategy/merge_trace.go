@@ -95,8 +95,8 @@ func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) [
 }
 
 // Context returns the merge call's context, which is cross-replica. Given to
-// [Extended.ReduceTo], [Extended.BatchReduceTo], [Extended.Update],
-// [Extended.UpdateEach], [Extended.UpdateNonSlot], [Extended.BroadcastTo],
+// [eager.Extended.ReduceTo], [eager.Extended.BatchReduceTo], [eager.Extended.Update],
+// [eager.Extended.UpdateEach], [eager.Extended.UpdateNonSlot], [eager.Extended.BroadcastTo],
 // [TPUStrategy.ReduceNest], [TPUStrategy.GatherNest] and the variables' Assign,
 // AssignAdd, AssignSub and Scatter it makes them build the step's graph: they take and
 // give *[Merged] values, and do in each run what they say. All other calls refuse it
@@ -160,7 +160,7 @@ func (mc *MergeContext) LocalResults(x *Merged) []*Merged {
 	return results
 }
 
-// localResults is [TPUStrategy.LocalResultsOf] of a merged value.
+// localResults is [eager.Extended.LocalResultsOf] of a merged value.
 func (m *Merged) localResults() ([]any, error) {
 	return fault.Traced(func() []any {
 		if m.mc == nil {

@@ -54,7 +54,7 @@ func (s *TPUStrategy) nestLeaf(x any) (static any, isTensor bool, wrong *Argumen
 			if !nesting.Same(x.At(r), x.At(0)) {
 				return nil, false, &ArgumentError{
 					Reason: fmt.Sprintf("the object of replica %d is not that of replica 0, and one trace stands for all replicas", r),
-					Hint:   "give each replica a tensor, or run eager code with Extended.CallForEachReplica"}
+					Hint:   "give each replica a tensor, or run eager code with eager.Extended.CallForEachReplica"}
 			}
 		}
 		return x.At(0), false, staticLeaf(x.At(0))

@@ -32,7 +32,7 @@ import (
 // InvalidArgumentError for shapes that do not match and an axis named twice, and
 // of kind ValueError for one that the tensors do not have.
 func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes ...int) (*Mirrored, error) {
-	if err := s.requireEager(ctx, "reduce", "use MergeContext.Reduce, ReduceNest, or Extended.ReduceTo"); err != nil {
+	if err := s.requireEager(ctx, "reduce", "use MergeContext.Reduce, ReduceNest, or eager.Extended.ReduceTo"); err != nil {
 		return nil, err
 	}
 	if err := s.owns(value); err != nil {

@@ -129,7 +129,7 @@ func (rc *ReplicaContext) scatter(op ScatterOp, c *captured, indices, updates *g
 
 // Scatter combines rows of all components with host values, or mirrored ones, from
 // outside the replicas; see [ReplicaContext.Scatter]. Nothing is aggregated. In an
-// update it is [UpdateContext.Scatter].
+// update it is [eager.UpdateContext.Scatter].
 func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates any) error {
 	if t, err := v.strategy.crossTracing(ctx, fmt.Sprintf("%s %q", op, v.path)); err != nil {
 		return err

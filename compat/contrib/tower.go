@@ -25,7 +25,7 @@ func (a Arithmetic) Mul(x, y any) (any, error) { return a.rc.Mul(x, y) }
 // Div returns a / b; integers truncate.
 func (a Arithmetic) Div(x, y any) (any, error) { return a.rc.Div(x, y) }
 
-// Call runs a compiled function on all towers; see [strategy.EagerContext.Call].
+// Call runs a compiled function on all towers; see [eager.ReplicaContext.Call].
 func (a Arithmetic) Call(f *strategy.Function, args ...any) ([]any, error) {
 	return a.rc.Call(f, args...)
 }
@@ -77,7 +77,7 @@ func (tc *TowerContext) Context() context.Context { return tc.ctx }
 
 // MergeCall joins the towers and runs fn once, in cross-tower context, with the towers' arguments
 // merged: TensorFlow's merge_call. The result is unwrapped and given back to each tower. All towers
-// make the same calls, otherwise each receives a *[strategy.JoinError].
+// make the same calls, otherwise each receives a *[eager.JoinError].
 func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 	d := tc.d
 	inner, err := d.unwrapAll("merge call", args)
@@ -105,7 +105,7 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 // The towers run in turn, each until it joins the others; there is no option to run them
 // concurrently.
 //
-// Errors are fn's own; a *[strategy.PanicError]; a *[strategy.JoinError]; and a *[strategy.Error]
+// Errors are fn's own; a *[strategy.PanicError]; a *[eager.JoinError]; and a *[strategy.Error]
 // of kind AssertionError for results of different structure.
 func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFunc, args ...any) (any, error) {
 	if err := d.requireCross(ctx, "call for each tower"); err != nil {

@@ -48,6 +48,9 @@ func Ahead(t testing.TB, slice string, opts strategy.Options) *strategy.TPUStrat
 	return s
 }
 
+// Meshes are the sizes that the contract is tested on: replicas, logical devices.
+var Meshes = [][2]int{{1, 1}, {2, 1}, {4, 1}, {2, 2}}
+
 // OnMeshes runs a subtest on each mesh, given as replicas and logical devices.
 func OnMeshes(t *testing.T, meshes [][2]int, run func(t *testing.T, s *strategy.TPUStrategy)) {
 	t.Helper()
@@ -137,4 +140,20 @@ func widened[T float32 | float64 | int32](flat []T) []float64 {
 		all[i] = float64(x)
 	}
 	return all
+}
+
+// Example opens a strategy over CPU devices for an example, which has no testing.TB; done
+// closes it and its system.
+func Example(replicas, logicalDevices int) (s *strategy.TPUStrategy, done func()) {
+	sys := OK(system.Open(context.Background(), system.Options{CPUDevices: replicas * logicalDevices}))
+	s = OK(strategy.New(sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices}))
+	return s, func() { _, _ = OK(0, s.Close()), OK(0, sys.Close()) }
+}
+
+// OK returns what an example got, and panics with an error.
+func OK[T any](x T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return x
 }

@@ -15,7 +15,7 @@ import (
 //
 // A Go number (int, int32, int64, float32 or float64, which may differ from replica
 // to replica) takes the other operand's dtype. As in TensorFlow a float is never an
-// integer: 2.5, or 2.0, beside an Int32 is an [*Error] of kind TypeError. A number out
+// integer: 2.5, or 2.0, beside an Int32 is an [*strategy.Error] of kind TypeError. A number out
 // of the dtype's range, or an integer that a float dtype does not have, is a
 // ValueError; a float beside floats is rounded. Of two numbers a float comes before an
 // integer, and int and float64 take the dtype of the other. Other values do not

@@ -19,7 +19,7 @@ import (
 // in order, become it again; tensors and numbers become a *[strategy.PerReplica] on the
 // devices; other values an *[strategy.Objects]. Sameness is identity for pointers, and
 // equality for values without identity, such as numbers and strings. The nests'
-// structures must match: otherwise the error is an [*Error] of kind
+// structures must match: otherwise the error is an [*strategy.Error] of kind
 // AssertionError.
 //
 // A nest is made of slices and maps of any (or of nests) and of structs with such
@@ -232,7 +232,7 @@ func (c ValueContext) String() string {
 // ValuesFromFunction calls fn once for each replica, in order, and regroups what it
 // returns: TensorFlow's experimental_distribute_values_from_function. Every leaf
 // is wrapped, one that is the same object on all replicas too. A panic of fn is a
-// [*PanicError].
+// [*strategy.PanicError].
 func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext) (any, error)) (any, error) {
 	s := e.strategy
 	if err := s.Machine().RequireEager(ctx, "values from function", fault.InsteadOfGiving); err != nil {

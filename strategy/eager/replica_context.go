@@ -44,8 +44,8 @@ type ReplicaFunc func(rc *ReplicaContext, args ...any) (any, error)
 // The replicas run one at a time, in order, each until it joins the others: fn
 // needs no locks.
 //
-// Errors: fn's own; [*PanicError]; [*JoinError] if the replicas do not make the
-// same joined calls; [*Error] for results of different structure; [*ContextError]
+// Errors: fn's own; [*strategy.PanicError]; [*JoinError] if the replicas do not make the
+// same joined calls; [*strategy.Error] for results of different structure; [*strategy.ContextError]
 // in replica code. The strategy stays usable.
 func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args ...any) (any, error) {
 	s := e.strategy

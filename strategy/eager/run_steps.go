@@ -34,7 +34,7 @@ func (m *MultiStepContext) NonTensorOutputs() map[string]any { return maps.Clone
 
 // SetLastStepOutput sets an output of the step, reduced over the replicas by op if
 // there is one. In a replica's code, whose context ctx then is, it joins the
-// replicas and needs an op: an [*Error] of kind AssertionError otherwise.
+// replicas and needs an op: an [*strategy.Error] of kind AssertionError otherwise.
 func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, output any, op ...strategy.ReduceOp) error {
 	if err := m.strategy.Machine().Untraced(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, 
 // context that it returns holds the outputs of the last step. initial are its
 // outputs before the first step, and may be nil. Iterations 0 means 1.
 //
-// Input that ends early is an [*Error] of kind OutOfRangeError, which wraps
+// Input that ends early is an [*strategy.Error] of kind OutOfRangeError, which wraps
 // io.ErrUnexpectedEOF. The context is returned with it, unless there was no step.
 func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.Context, m *MultiStepContext, inputs any) error,
 	it StepIterator, iterations int, initial map[string]any) (*MultiStepContext, error) {

@@ -90,7 +90,7 @@ func (rc *ReplicaContext) part(x any) any {
 // group=True. Distributed values among args are split to the components. What the
 // functions return is regrouped; components of one value are that value.
 //
-// A *[strategy.PerReplica] argument of a variable that aggregates is an [*Error] of kind
+// A *[strategy.PerReplica] argument of a variable that aggregates is an [*strategy.Error] of kind
 // TypeError, unless [strategy.Options.Semantics] is [strategy.TensorFlowMirrored]: reduce it first.
 func (e *Extended) Update(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args ...any) (any, error) {
 	if t, err := e.strategy.Machine().CrossTracing(ctx, "update"); err != nil {

@@ -59,7 +59,7 @@ func (rc *ReplicaContext) ReadAcross(v *strategy.Variable) (any, error) {
 // [strategy.ReplicaContext.Assign]: an [strategy.OnRead] variable's component is the replica's own;
 // writes of an [strategy.OnWrite] variable are aggregated. A value that is the same object on
 // every replica is one value: SUM of it is an error, MEAN is the value. A Go number
-// takes a scalar variable's dtype; one that it does not fit is an [*Error].
+// takes a scalar variable's dtype; one that it does not fit is an [*strategy.Error].
 func (rc *ReplicaContext) Assign(v *strategy.Variable, x any) (any, error) {
 	return rc.write(assign.Set, v, x)
 }

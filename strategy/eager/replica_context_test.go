@@ -1,4 +1,4 @@
-package strategy_test
+package eager_test
 
 import (
 	"context"
@@ -8,13 +8,15 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 func TestMergeCallJoinsTheReplicas(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n := s.NumReplicasInSync()
 		// TensorFlow's example: three + id, summed across replicas.
 		out, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
@@ -49,7 +51,7 @@ func TestMergeCallJoinsTheReplicas(t *testing.T) {
 
 func TestReplicasThatDoNotMeetFailTogether(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(openCPU(t, 3), strategy.Options{})
+	s, err := strategy.New(plugintest.System(t, 3), strategy.Options{})
 	require.NoError(t, err)
 	defer s.Close()
 	v, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
@@ -125,7 +127,7 @@ func TestReplicasThatDoNotMeetFailTogether(t *testing.T) {
 
 func TestUpdateFollowsTheReducedGradient(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n := s.NumReplicasInSync()
 		v, err := s.NewVariable(ctx, float32(5), strategy.VariableOptions{})
 		require.NoError(t, err)
@@ -147,7 +149,7 @@ func TestUpdateFollowsTheReducedGradient(t *testing.T) {
 			}, gradient)
 		})
 		require.NoError(t, err)
-		for _, got := range components(t, v, n) {
+		for _, got := range strategytest.Values(t, v, n) {
 			require.InDelta(t, 5-0.1*float64(n*(n+1)/2), got, 1e-6)
 		}
 	})

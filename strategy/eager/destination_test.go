@@ -1,4 +1,4 @@
-package strategy_test
+package eager_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -27,7 +29,7 @@ func sizes(shards []strategy.Shard) map[string][]int {
 // no more.
 func TestReductionsGoWhereTheirDestinationIs(t *testing.T) {
 	ctx := context.Background()
-	s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
 	e := eager.Of(s)
 	rows := func(k float32) [][]float32 { return [][]float32{{k, 2}, {3, 4}, {5, 6}, {7, 8}} }
 	v, err := s.NewVariable(ctx, rows(0), strategy.VariableOptions{Annotation: logical.SplitInto(2, 1)})
@@ -78,7 +80,7 @@ func TestReductionsGoWhereTheirDestinationIs(t *testing.T) {
 // where it is needed.
 func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 	ctx := context.Background()
-	s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
 	e := eager.Of(s)
 	second, err := e.LogicalDevice(ctx, 1)
 	require.NoError(t, err)
@@ -113,16 +115,16 @@ func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 			}, strategy.FunctionOptions{})
 			out, err := double.Run(ctx, m)
 			require.NoError(t, err)
-			require.Equal(t, []any{[]float32{8, 12}, []float32{8, 12}}, components(t, out[0], 2))
+			require.Equal(t, []any{[]float32{8, 12}, []float32{8, 12}}, strategytest.Values(t, out[0], 2))
 			b, err := double.Bind(ctx, m)
 			require.NoError(t, err)
 			require.NoError(t, b.Launch(ctx))
-			require.Equal(t, []any{[]float32{8, 12}, []float32{8, 12}}, components(t, b.Results()[0], 2))
+			require.Equal(t, []any{[]float32{8, 12}, []float32{8, 12}}, strategytest.Values(t, b.Results()[0], 2))
 			require.NoError(t, b.Close())
 			v, err := s.NewVariable(ctx, []float32{0, 0}, strategy.VariableOptions{Annotation: logical.SplitInto(2)})
 			require.NoError(t, err)
 			require.NoError(t, v.Assign(ctx, m))
-			require.Equal(t, []any{[]float32{4, 6}, []float32{4, 6}}, components(t, v, 2))
+			require.Equal(t, []any{[]float32{4, 6}, []float32{4, 6}}, strategytest.Values(t, v, 2))
 			mean, err := s.Reduce(ctx, strategy.Mean, m)
 			require.NoError(t, err)
 			require.Len(t, mean.Shards(), 4)
@@ -135,7 +137,7 @@ func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 	// In a step, which runs on all devices, it is refused.
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
-			return []*strategy.Merged{must(e.ReduceTo(mc.Context(), strategy.Sum, args[0], eager.ToDevices(e.WorkerDevices(ctx)[0]))).(*strategy.Merged)}
+			return []*strategy.Merged{strategytest.OK(e.ReduceTo(mc.Context(), strategy.Sum, args[0], eager.ToDevices(e.WorkerDevices(ctx)[0]))).(*strategy.Merged)}
 		}, in...)
 	}, strategy.FunctionOptions{})
 	_, err = f.Run(ctx, x)
@@ -145,7 +147,7 @@ func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 // A slot goes where its variable is, also if that is in parts.
 func TestASlotIsSplitAsItsVariable(t *testing.T) {
 	ctx := context.Background()
-	s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{logical.Match("own", logical.SplitInto(1, 2))}})
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{logical.Match("own", logical.SplitInto(1, 2))}})
 	e := eager.Of(s)
 	rows := tensors.FromValue([][]float32{{1, 2}, {3, 4}})
 	v, err := s.NewVariable(ctx, rows, strategy.VariableOptions{Name: "v", Annotation: logical.SplitInto(2, 1)})
@@ -188,7 +190,7 @@ func TestASlotIsSplitAsItsVariable(t *testing.T) {
 // A host is a place too: the result is in its memory.
 func TestReductionsToAHostAreInItsMemory(t *testing.T) {
 	ctx := context.Background()
-	sys := openCPU(t, 4)
+	sys := plugintest.System(t, 4)
 	// On a CPU device 0 has the host's name: leave it out.
 	assignment, err := tpu.NewDeviceAssignment(sys.Topology(), [][]tpu.Coordinates{{sys.Topology().DeviceCoordinates()[0][2]}, {sys.Topology().DeviceCoordinates()[0][3]}})
 	require.NoError(t, err)
@@ -211,7 +213,7 @@ func TestNonSlotDevicesAreThoseThatHoldTheState(t *testing.T) {
 	ctx := context.Background()
 	fn := func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Device(), nil }
 	for _, semantics := range []strategy.Semantics{strategy.Default, strategy.TensorFlowTPU, strategy.TensorFlowMirrored} {
-		s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2, Semantics: semantics})
+		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2, Semantics: semantics})
 		e := eager.Of(s)
 		for _, wrong := range [][]string{{"/device:CPU:99"}, {"anything"}, {e.NonSlotDevices()[0], "anything"}, nil} {
 			_, err := e.UpdateNonSlot(ctx, wrong, fn)

@@ -1,4 +1,4 @@
-package strategy_test
+package eager_test
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -13,7 +15,7 @@ import (
 
 func TestUpdateScattersTheComponentOnce(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n, e := s.NumReplicasInSync(), eager.Of(s)
 		for _, a := range []strategy.VariableAggregation{strategy.AggregateNone, strategy.AggregateSum, strategy.AggregateMean, strategy.AggregateFirst} {
 			for name, scatter := range map[string]func(u *eager.UpdateContext) (any, error){
@@ -31,7 +33,7 @@ func TestUpdateScattersTheComponentOnce(t *testing.T) {
 				require.NoError(t, err)
 				_, err = e.Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return scatter(u) })
 				require.NoError(t, err, "%s, %s", name, a)
-				for _, got := range components(t, v, n) {
+				for _, got := range strategytest.Values(t, v, n) {
 					require.Equal(t, []float32{1, 12, 3, 4}, got, "%s, %s", name, a)
 				}
 			}
@@ -49,7 +51,7 @@ func TestUpdateScattersTheComponentOnce(t *testing.T) {
 		}
 		_, err = e.Update(ctx, v, own)
 		require.NoError(t, err)
-		for r, got := range components(t, v, n) {
+		for r, got := range strategytest.Values(t, v, n) {
 			require.Equal(t, []float32{float32(2 + r), 2, 3, 4}, got)
 		}
 		mirrored, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
@@ -57,14 +59,14 @@ func TestUpdateScattersTheComponentOnce(t *testing.T) {
 		_, err = e.Update(ctx, mirrored, own)
 		if n > 1 {
 			require.Equal(t, strategy.ValueError, strategy.KindOf(err))
-			require.Equal(t, []float32{1, 2, 3, 4}, components(t, mirrored, n)[n-1])
+			require.Equal(t, []float32{1, 2, 3, 4}, strategytest.Values(t, mirrored, n)[n-1])
 		}
 	})
 }
 
 func TestVariablesActOnTheComponentInAnUpdate(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n, e := s.NumReplicasInSync(), eager.Of(s)
 		w, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
@@ -100,9 +102,9 @@ func TestVariablesActOnTheComponentInAnUpdate(t *testing.T) {
 			return nil, nil
 		}, each)
 		require.NoError(t, err)
-		for r, got := range components(t, w, n) {
+		for r, got := range strategytest.Values(t, w, n) {
 			require.Equal(t, float32(6), got)
-			require.Equal(t, float32(4*(r+1)), components(t, m, n)[r])
+			require.Equal(t, float32(4*(r+1)), strategytest.Values(t, m, n)[r])
 		}
 		total, err := m.Value(ctx)
 		require.NoError(t, err)
@@ -112,7 +114,7 @@ func TestVariablesActOnTheComponentInAnUpdate(t *testing.T) {
 
 func TestAMirroredVariablesComponentsStayEqualInAnUpdate(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(openCPU(t, 2), strategy.Options{Replicas: 2})
+	s, err := strategy.New(plugintest.System(t, 2), strategy.Options{Replicas: 2})
 	require.NoError(t, err)
 	defer s.Close()
 	w, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{})
@@ -145,5 +147,5 @@ func TestAMirroredVariablesComponentsStayEqualInAnUpdate(t *testing.T) {
 	})
 	var join *eager.JoinError
 	require.ErrorAs(t, err, &join)
-	require.Equal(t, []any{float32(1), float32(1)}, components(t, w, 2))
+	require.Equal(t, []any{float32(1), float32(1)}, strategytest.Values(t, w, 2))
 }

@@ -1,4 +1,4 @@
-package strategy_test
+package eager_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -16,7 +18,7 @@ import (
 // value: updates and variables take it.
 func TestWhatIsTheSameOnAllReplicasCountsAsMirrored(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n, e := s.NumReplicasInSync(), eager.Of(s)
 		total, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
@@ -65,12 +67,12 @@ func TestWhatIsTheSameOnAllReplicasCountsAsMirrored(t *testing.T) {
 					return x, nil
 				}, same)
 				require.NoError(t, err)
-				require.Equal(t, slices.Repeat([]any{10 + 2*c.want}, n), components(t, v, n))
+				require.Equal(t, slices.Repeat([]any{10 + 2*c.want}, n), strategytest.Values(t, v, n))
 				require.NoError(t, v.Assign(ctx, out), "it may be written from outside too")
-				require.Equal(t, slices.Repeat([]any{c.want}, n), components(t, v, n))
+				require.Equal(t, slices.Repeat([]any{c.want}, n), strategytest.Values(t, v, n))
 				_, err = e.Update(ctx, v, add, out)
 				require.NoError(t, err)
-				require.Equal(t, slices.Repeat([]any{2 * c.want}, n), components(t, v, n))
+				require.Equal(t, slices.Repeat([]any{2 * c.want}, n), strategytest.Values(t, v, n))
 			})
 		}
 		// What differs is refused as ever.
@@ -86,7 +88,7 @@ func TestWhatIsTheSameOnAllReplicasCountsAsMirrored(t *testing.T) {
 // With one replica there is nothing to merge: what its code gave comes back.
 func TestOneReplicasObjectsComeBackAsTheyWere(t *testing.T) {
 	ctx := context.Background()
-	s := openWith(t, strategy.Options{Replicas: 1, LogicalDevices: 2})
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 1, LogicalDevices: 2})
 	m, err := s.Mirror(ctx, []float32{1, 2}, logical.Annotation{})
 	require.NoError(t, err)
 	p, err := s.PerReplica(ctx, []any{[]float32{1, 2}}, logical.Annotation{})

@@ -1,4 +1,4 @@
-package strategy_test
+package eager_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -37,7 +39,7 @@ func number(t *testing.T, ctx context.Context, x any) float32 {
 func TestANonSlotUpdateOfSomeDevicesRunsOnceForEach(t *testing.T) {
 	ctx := context.Background()
 	for _, logicalDevices := range []int{1, 2} {
-		s := newStrategy(t, 4*logicalDevices, strategy.Options{Replicas: 4, LogicalDevices: logicalDevices, Semantics: strategy.TensorFlowMirrored})
+		s := strategytest.On(t, plugintest.System(t, 4*logicalDevices), strategy.Options{Replicas: 4, LogicalDevices: logicalDevices, Semantics: strategy.TensorFlowMirrored})
 		e := eager.Of(s)
 		d := e.NonSlotDevices()
 		parts, err := s.PerReplica(ctx, []any{float32(0), float32(1), float32(2), float32(3)}, logical.Annotation{})
@@ -101,7 +103,7 @@ func TestANonSlotUpdateOfSomeDevicesRunsOnceForEach(t *testing.T) {
 
 func TestANonSlotUpdateOfSomeDevicesWritesNoVariable(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 4, strategy.Options{Replicas: 4, Semantics: strategy.TensorFlowMirrored})
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 4, Semantics: strategy.TensorFlowMirrored})
 	e := eager.Of(s)
 	v, err := s.NewVariable(ctx, tensors.FromScalar(float32(1)), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
 	require.NoError(t, err)
@@ -142,7 +144,7 @@ func TestANonSlotUpdateOfSomeDevicesWritesNoVariable(t *testing.T) {
 func TestANonSlotUpdateOfTheHostTakesItsResultApart(t *testing.T) {
 	ctx := context.Background()
 	for _, logicalDevices := range []int{1, 2} {
-		s := newStrategy(t, 2*logicalDevices, strategy.Options{Replicas: 2, LogicalDevices: logicalDevices})
+		s := strategytest.On(t, plugintest.System(t, 2*logicalDevices), strategy.Options{Replicas: 2, LogicalDevices: logicalDevices})
 		e := eager.Of(s)
 		parts, err := s.PerReplica(ctx, []any{float32(1), float32(2)}, logical.Annotation{})
 		require.NoError(t, err)

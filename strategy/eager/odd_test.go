@@ -1,4 +1,4 @@
-package strategy_test
+package eager_test
 
 import (
 	"context"
@@ -12,16 +12,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// onSmallMeshes runs a test on several meshes of four devices.
+// onSmallMeshes runs a test on several strategytest.Meshes of four devices.
 func onSmallMeshes(t *testing.T, run func(t *testing.T, s *strategy.TPUStrategy, replicas int)) {
 	for _, m := range [][2]int{{2, 1}, {2, 2}, {3, 1}} {
 		t.Run(fmt.Sprintf("%dx%d", m[0], m[1]), func(t *testing.T) {
-			run(t, newStrategy(t, 4, strategy.Options{Replicas: m[0], LogicalDevices: m[1]}), m[0])
+			run(t, strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: m[0], LogicalDevices: m[1]}), m[0])
 		})
 	}
 }
@@ -73,7 +75,7 @@ func TestArithmeticOfAPartialBatchLeavesItsPaddingOut(t *testing.T) {
 
 func TestEagerCodeRefusesWhatIsAnotherStrategys(t *testing.T) {
 	ctx := context.Background()
-	sys := openCPU(t, 4)
+	sys := plugintest.System(t, 4)
 	make := func(o strategy.Options) *strategy.TPUStrategy {
 		s, err := strategy.New(sys, o)
 		require.NoError(t, err)
@@ -156,7 +158,7 @@ func TestAMergedValueThatUsesAReplicasNodeIsNotMirrored(t *testing.T) {
 
 func TestSumsAndMeansOfWhatIsNoNumberAreRefusedInSteps(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.On(t, plugintest.System(t, 2), strategy.Options{Replicas: 2})
 	_, err := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		return []*graph.Node{rc.AllReduce(strategy.Sum, graph.Const(rc.Graph(), true))}
 	}, strategy.FunctionOptions{}).Run(ctx)
@@ -173,7 +175,7 @@ func TestSumsAndMeansOfWhatIsNoNumberAreRefusedInSteps(t *testing.T) {
 	_, err = v.Read(ctx)
 	assert.Equal(t, strategy.InvalidArgumentError, strategy.KindOf(err))
 	// One replica's has nothing to be added to.
-	one := newStrategy(t, 1, strategy.Options{Replicas: 1})
+	one := strategytest.On(t, plugintest.System(t, 1), strategy.Options{Replicas: 1})
 	v, err = one.NewVariable(ctx, true, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	got, err := v.Value(ctx)
@@ -213,7 +215,7 @@ func TestTheMeanOfLargeIntegersIsExact(t *testing.T) {
 
 func TestAnUpdateHasNoReplicaContext(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.On(t, plugintest.System(t, 2), strategy.Options{Replicas: 2})
 	v, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	for name, f := range map[string]func(rc *eager.ReplicaContext) (any, error){
@@ -231,7 +233,7 @@ func TestAnUpdateHasNoReplicaContext(t *testing.T) {
 
 func TestANonSlotUpdateNamesTheDevicesThatItRunsOn(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2, Semantics: strategy.TensorFlowMirrored})
+	s := strategytest.On(t, plugintest.System(t, 2), strategy.Options{Replicas: 2, Semantics: strategy.TensorFlowMirrored})
 	e := eager.Of(s)
 	f := func(u *eager.UpdateContext, _ ...any) (any, error) { return u.ReplicaID(), nil }
 	results, err := e.UpdateNonSlotEach(ctx, e.NonSlotDevices(), f)
@@ -245,7 +247,7 @@ func TestANonSlotUpdateNamesTheDevicesThatItRunsOn(t *testing.T) {
 
 func TestATensorThatIsTooLargeForTheDevicesIsNoTensorOnTheHost(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 1, strategy.Options{Replicas: 1})
+	s := strategytest.On(t, plugintest.System(t, 1), strategy.Options{Replicas: 1})
 	results, err := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.BroadcastPrefix(graph.Const(rc.Graph(), []float32{1, 2}), 1<<40)}
 	}, strategy.FunctionOptions{}).Run(ctx)
@@ -256,7 +258,7 @@ func TestATensorThatIsTooLargeForTheDevicesIsNoTensorOnTheHost(t *testing.T) {
 }
 
 func TestAComponentOfNothingIsNoTensor(t *testing.T) {
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.On(t, plugintest.System(t, 2), strategy.Options{Replicas: 2})
 	_, err := eager.Of(s).CallForEachReplica(context.Background(), func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 		return rc.Add(&strategy.Component{}, 1)
 	})
@@ -265,7 +267,7 @@ func TestAComponentOfNothingIsNoTensor(t *testing.T) {
 
 func TestATrainingStepWithoutABatchSaysWhichArgument(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 1, strategy.Options{Replicas: 1})
+	s := strategytest.On(t, plugintest.System(t, 1), strategy.Options{Replicas: 1})
 	step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllSum(in[0])
 	})
