@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -64,13 +65,13 @@ func raggedBatch(ctx context.Context, strat *strategy.TPUStrategy) error {
 }
 
 func indivisibleBatch(strat *strategy.TPUStrategy) error {
-	_, err := strat.DistributeDatasetsFromFunction(func(c input.Context) (input.Dataset, error) {
+	_, err := feed.DistributeFromFunction(strat, func(c input.Context) (input.Dataset, error) {
 		rows, err := c.PerReplicaBatchSize(129)
 		if err != nil {
 			return input.Dataset{}, err
 		}
 		return input.Range(1000).Batch(rows, true), nil
-	}, strategy.DistributeOptions{})
+	}, feed.DistributeOptions{})
 	return err
 }
 

@@ -13,7 +13,7 @@ import (
 
 // moreFolders are the packages that the other pages name.
 var moreFolders = map[string]string{
-	"checkpoint": "strategy/checkpoint", "feed": "strategy/feed", "report": "report", "job": "examples/digits/job",
+	"checkpoint": "strategy/checkpoint", "report": "report", "job": "examples/digits/job",
 	"pjrt": "pjrt", "cache": "pjrt/cache", "leaktest": "pjrt/leaktest", "lowering": "lowering", "backend": "lowering/backend",
 	"tpuapi": "cluster_resolver/tpuapi", "simhost": "internal/simhost", "gomlxdata": "input/gomlxdata",
 }

@@ -35,8 +35,8 @@
 // # Input
 //
 // A batch in host memory is an argument of [TrainStep.Run]. Datasets are described with
-// package input, divided by [TPUStrategy.DistributeDataset] and put on the
-// devices by [TPUStrategy.Iterate], or by package strategy/feed while the step before
+// package input, divided by feed.Distribute (package strategy/feed) and put on the
+// devices by feed.Iterate, or by a feed.Feed while the step before
 // runs, which also pads the last batch.
 //
 // # Variables

@@ -17,18 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
-
-// locals copies a value of each replica to the host.
-func locals(strat *strategy.TPUStrategy, nest any) (all []any) {
-	for _, x := range strategytest.OK(eager.Of(strat).LocalResultsOf(nest)) {
-		if c, isComponent := x.(*strategy.Component); isComponent {
-			x = strategytest.OK(c.Local(context.Background())).Value()
-		}
-		all = append(all, x)
-	}
-	return all
-}
 
 // one copies a value that all replicas share to the host.
 func one(m *strategy.Mirrored) any { return strategytest.OK(m.Value(context.Background())).Value() }
@@ -63,12 +53,12 @@ func ExampleTPUStrategy_Run() {
 	double := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.MulScalar(in[0], 2)}
 	}, strategy.FunctionOptions{Name: "double"})
-	fmt.Println(locals(strat, strategytest.OK(strat.Run(ctx, double, float32(3)))[0]))
+	fmt.Println(strategytest.Locals(strat, strategytest.OK(strat.Run(ctx, double, float32(3)))[0]))
 
 	replicas := strategytest.OK(eager.Of(strat).ValuesFromFunction(ctx, func(c eager.ValueContext) (any, error) {
 		return int32(c.NumReplicasInSync), nil
 	}))
-	fmt.Println(locals(strat, strategytest.OK(strat.Run(ctx, double, replicas))[0]))
+	fmt.Println(strategytest.Locals(strat, strategytest.OK(strat.Run(ctx, double, replicas))[0]))
 	// Output:
 	// [6 6]
 	// [4 4]
@@ -87,51 +77,10 @@ func ExampleTPUStrategy_Scope() {
 	fmt.Println(current == strat, has, strategy.InCrossReplicaContext(scope), outside)
 
 	v := strategytest.OK(strat.NewVariable(scope, float32(1), strategy.VariableOptions{}))
-	fmt.Println(locals(strat, v), eager.Of(strat).VariableCreatedInScope(v), eager.Of(strat).VariableCreatedInScope(nil))
+	fmt.Println(strategytest.Locals(strat, v), eager.Of(strat).VariableCreatedInScope(v), eager.Of(strat).VariableCreatedInScope(nil))
 	// Output:
 	// true true true false
 	// [1 1] true false
-}
-
-// A dataset of global batches is cut among the replicas; the last batch is partial.
-func ExampleTPUStrategy_Iterate() {
-	ctx := context.Background()
-	strat, done := strategytest.Example(2, 1)
-	defer done()
-
-	distributed := strategytest.OK(input.Distribute(input.Range(10).Batch(4, false), strategytest.OK(strat.InputOptions())))
-	iterator := strategytest.OK(strat.Iterate(ctx, distributed))
-	defer iterator.Close()
-	for {
-		x, err := iterator.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		fmt.Println(locals(strat, strategytest.OK(x, err)))
-	}
-	// Output:
-	// [[0 1] [2 3]]
-	// [[4 5] [6 7]]
-	// [[8] [9]]
-}
-
-// A function makes the dataset of a host, in batches for one replica.
-func ExampleTPUStrategy_Iterate_fromFunction() {
-	ctx := context.Background()
-	strat, done := strategytest.Example(2, 1)
-	defer done()
-
-	distributed := strategytest.OK(input.FromFunction(func(c input.Context) (input.Dataset, error) {
-		size, err := c.PerReplicaBatchSize(8)
-		return input.Range(16).Batch(size, true).Shard(c.NumInputPipelines, c.InputPipelineID), err
-	}, strategytest.OK(strat.InputOptions())))
-	iterator := strategytest.OK(strat.Iterate(ctx, distributed))
-	defer iterator.Close()
-	fmt.Println(distributed.Spec())
-	fmt.Println(locals(strat, strategytest.OK(iterator.Next(ctx))))
-	// Output:
-	// int64[4]
-	// [[0 1 2 3] [4 5 6 7]]
 }
 
 // The same in a compiled step, where the merge call becomes one all-reduce.
@@ -147,7 +96,7 @@ func ExampleReplicaContext_MergeCall() {
 		}, v)
 		return []*graph.Node{graph.Add(sum[0], v)}
 	}, strategy.FunctionOptions{Name: "three_plus_id"})
-	fmt.Println(locals(strat, strategytest.OK(strat.Run(ctx, f, int32(3)))[0]))
+	fmt.Println(strategytest.Locals(strat, strategytest.OK(strat.Run(ctx, f, int32(3)))[0]))
 	// Output: [21 22 23 24]
 }
 
@@ -167,7 +116,7 @@ func ExampleVariable_Read() {
 	for range 2 {
 		strategytest.OK(strat.Run(ctx, count, []int32{1, 2, 3, 4}))
 	}
-	fmt.Println(locals(strat, seen), one(strategytest.OK(seen.Read(ctx))))
+	fmt.Println(strategytest.Locals(strat, seen), one(strategytest.OK(seen.Read(ctx))))
 	// Output: [2 4 6 8] 20
 }
 
@@ -180,7 +129,7 @@ func ExampleTPUStrategy_Function_assignToLogicalDevice() {
 	f := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{logical.Assign(graph.Add(in[0], in[0]), 0)}
 	}, strategy.FunctionOptions{Name: "add", SplitBatch: true})
-	fmt.Println(locals(strat, strategytest.OK(strat.Run(ctx, f, []float32{1, 2, 3, 4}))[0]))
+	fmt.Println(strategytest.Locals(strat, strategytest.OK(strat.Run(ctx, f, []float32{1, 2, 3, 4}))[0]))
 	// Output: [[2] [4] [6] [8]]
 }
 
@@ -207,7 +156,7 @@ func ExampleTPUStrategy_Function_splitToLogicalDevices() {
 		labels := logical.Replicate(in[1])
 		return []*graph.Node{graph.ReduceAllMean(graph.Abs(graph.Sub(output, labels)))}
 	}, strategy.FunctionOptions{Name: "loss", Arguments: []logical.Annotation{logical.SplitInto(1, 2, 4, 1)}})
-	fmt.Println(locals(strat, strategytest.OK(strat.Run(ctx, f, images, []float32{30, 60}))[0]))
+	fmt.Println(strategytest.Locals(strat, strategytest.OK(strat.Run(ctx, f, images, []float32{30, 60}))[0]))
 
 	bad := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{logical.Split(in[0], 2)}
@@ -241,7 +190,7 @@ func trainEpochs(ctx context.Context, strat *strategy.TPUStrategy, ds input.Data
 		if err != nil {
 			return nil, err
 		}
-		batches, err := strat.Iterate(ctx, distributed)
+		batches, err := feed.Iterate(ctx, strat, distributed)
 		if err != nil {
 			return nil, err
 		}
@@ -303,6 +252,6 @@ func ExampleReplicaContext_AllReduce() {
 		return []*graph.Node{rc.AllReduce(strategy.Sum, id), rc.AllReduce(strategy.Mean, id)}
 	}, strategy.FunctionOptions{Name: "all_reduce"})
 	results := strategytest.OK(strat.Run(ctx, f))
-	fmt.Println(locals(strat, results[0]), locals(strat, results[1]))
+	fmt.Println(strategytest.Locals(strat, results[0]), strategytest.Locals(strat, results[1]))
 	// Output: [6 6 6 6] [1.5 1.5 1.5 1.5]
 }

@@ -45,7 +45,7 @@ type FunctionOptions struct {
 	// Arguments say how arguments are split over the logical devices, by position.
 	// Host arguments without one are replicated, values stay as they are. A value
 	// that comes in another layout is laid out anew before each run, which costs a
-	// copy: let the input split it ([DistributeOptions].Arguments, package feed's
+	// copy: let the input split it (feed.DistributeOptions.Arguments, package feed's
 	// Annotations). One that does not fit is an [*ArgumentError] that wraps a
 	// [*logical.Error].
 	Arguments []logical.Annotation

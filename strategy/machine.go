@@ -79,6 +79,12 @@ func (m *machine) ReplicaCode(ctx context.Context) any {
 	return of.code
 }
 
+// InReplicaCode reports whether ctx is of one replica's code.
+func (m *machine) InReplicaCode(ctx context.Context) bool {
+	of, ok := modeOf(ctx)
+	return ok && of.replica
+}
+
 // Column returns the logical device that ctx names, or 0.
 func (m *machine) Column(ctx context.Context) int { return columnOf(ctx) }
 

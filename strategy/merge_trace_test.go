@@ -13,6 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
 func TestMergeCallInAStep(t *testing.T) {
@@ -146,7 +147,7 @@ func TestRunStepsKeepTheLastOutputs(t *testing.T) {
 		n := s.NumReplicasInSync()
 		d, err := input.Distribute(input.Range(4*n).Batch(n, false), input.Options{Replicas: n})
 		require.NoError(t, err)
-		it, err := s.Iterate(ctx, d)
+		it, err := feed.Iterate(ctx, s, d)
 		require.NoError(t, err)
 		defer it.Close()
 		e := eager.Of(s)
@@ -186,7 +187,7 @@ func TestADistributedDatasetTrainsToItsMean(t *testing.T) {
 	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
 		// 10 numbers in global batches of 4: the last one is short, some replicas
 		// have none of it.
-		d, err := s.DistributeDataset(input.Range(10).Batch(4, false), strategy.DistributeOptions{})
+		d, err := feed.Distribute(s, input.Range(10).Batch(4, false), feed.DistributeOptions{})
 		require.NoError(t, err)
 		total, err := s.NewVariable(ctx, int64(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
@@ -195,7 +196,7 @@ func TestADistributedDatasetTrainsToItsMean(t *testing.T) {
 			rc.AssignAdd(total, graph.ReduceAllSum(real))
 			return nil
 		}, strategy.FunctionOptions{PadRagged: true})
-		it, err := s.Iterate(ctx, d)
+		it, err := feed.Iterate(ctx, s, d)
 		require.NoError(t, err)
 		defer it.Close()
 		var means []float64
@@ -217,9 +218,9 @@ func TestADistributedDatasetTrainsToItsMean(t *testing.T) {
 		sum, err := total.Value(ctx)
 		require.NoError(t, err)
 		require.Equal(t, int64(45), sum.Value())
-		f, err := s.DistributeDatasetsFromFunction(func(c input.Context) (input.Dataset, error) {
+		f, err := feed.DistributeFromFunction(s, func(c input.Context) (input.Dataset, error) {
 			return input.Range(8).Batch(2, false), nil
-		}, strategy.DistributeOptions{})
+		}, feed.DistributeOptions{})
 		require.NoError(t, err)
 		require.Equal(t, s.NumReplicasInSync(), f.LocalReplicas())
 	})

@@ -22,6 +22,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
 // 11 rows in batches of 4 on two replicas: 2+2, 2+2, 2+1.
@@ -355,9 +356,9 @@ func TestDistributedInputIsTrainedToItsEnd(t *testing.T) {
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.Add(graph.ReduceAllMean(in[1]), graph.Mul(w(rc), graph.ZerosLike(graph.ReduceAllMean(in[0]))))
 		})
-	d, err := s.DistributeDataset(rowsDataset(t, s, 11, 4), strategy.DistributeOptions{})
+	d, err := feed.Distribute(s, rowsDataset(t, s, 11, 4), feed.DistributeOptions{})
 	require.NoError(t, err)
-	it, err := s.Iterate(ctx, d)
+	it, err := feed.Iterate(ctx, s, d)
 	require.NoError(t, err)
 	defer it.Close()
 	var losses []float64

@@ -51,15 +51,14 @@ func (s *TPUStrategy) RaggedTensors(ctx context.Context, values []input.Tensor, 
 	}
 	all := make([]*tensors.Tensor, len(values))
 	for r, t := range values {
-		host, err := hostNest(input.Leaf(t))
-		if err != nil {
-			return nil, fmt.Errorf("strategy: %s: %w", op, err)
-		}
-		tensor, ok := host.(*tensors.Tensor)
+		dtype, ok := t.Kind().DType()
 		if !ok {
 			return nil, fault.New(TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", t)
 		}
-		all[r] = tensor
+		all[r] = tensors.FromShape(shapes.Make(dtype, t.Dims()...))
+		if err := all[r].MutableBytes(func(to []byte) { copy(to, t.Bytes()) }); err != nil {
+			return nil, fmt.Errorf("strategy: %s: %w", op, err)
+		}
 	}
 	return s.perReplicaOf(ctx, all, a)
 }

@@ -54,9 +54,9 @@ func TestDistributedInputIsSplitFromTheStart(t *testing.T) {
 	ctx := context.Background()
 	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
 	columns := []logical.Annotation{logical.SplitInto(1, 2)}
-	d, err := s.DistributeDataset(rowsDataset(t, s, 8, 4), strategy.DistributeOptions{Arguments: columns})
+	d, err := feed.Distribute(s, rowsDataset(t, s, 8, 4), feed.DistributeOptions{Arguments: columns})
 	require.NoError(t, err)
-	it, err := s.Iterate(ctx, d)
+	it, err := feed.Iterate(ctx, s, d)
 	require.NoError(t, err)
 	defer it.Close()
 	step, err := it.Next(ctx)
@@ -86,9 +86,9 @@ func TestInputThatCannotBeSplitSaysWhich(t *testing.T) {
 		"1 parts [3] for 2 dimensions":                        {logical.SplitInto(3)},
 		"3 annotations for the 2 leaves":                      {{}, {}, logical.SplitInto(3)},
 	} {
-		d, err := s.DistributeDataset(rowsDataset(t, s, 8, 4), strategy.DistributeOptions{Arguments: annotations})
+		d, err := feed.Distribute(s, rowsDataset(t, s, 8, 4), feed.DistributeOptions{Arguments: annotations})
 		require.NoError(t, err)
-		it, err := s.Iterate(ctx, d)
+		it, err := feed.Iterate(ctx, s, d)
 		require.NoError(t, err)
 		_, err = it.Next(ctx)
 		require.ErrorContains(t, err, says)

@@ -39,7 +39,7 @@ type tracingWorld struct {
 	train     *strategy.TrainStep
 	bound     *strategy.Bound
 	store     *model.Store
-	iterator  *strategy.Iterator
+	iterator  *feed.Iterator
 	steps     *eager.MultiStepContext
 	data      *input.Distributed
 	feed      *feed.Feed
@@ -70,13 +70,13 @@ var tracingCalls = map[string]struct {
 	"strategy.FromContext":                     {does: pure},
 	"strategy.InCrossReplicaContext":           {does: pure},
 	"strategy.InReplicaContext":                {does: pure},
-	"strategy.ReplicaContextOf":                {does: pure},
+	"eager.ReplicaContextOf":                   {does: pure},
 	"strategy.UpdateReplicaID":                 {does: pure},
 	"strategy.Tracing":                         {does: pure},
-	"strategy.Extended.WorkerDevices":          {does: pure},
-	"strategy.Extended.ParameterDevices":       {does: pure},
-	"strategy.Extended.LogicalDevice":          {does: pure},
-	"strategy.Extended.ColocateVarsWith":       {does: pure},
+	"eager.Extended.WorkerDevices":             {does: pure},
+	"eager.Extended.ParameterDevices":          {does: pure},
+	"eager.Extended.LogicalDevice":             {does: pure},
+	"eager.Extended.ColocateVarsWith":          {does: pure},
 	"strategy.TPUStrategy.Scope":               {does: pure},
 	"contrib.DistributionStrategy.Scope":       {does: pure},
 	"contrib.TowerContextOf":                   {does: pure},
@@ -89,31 +89,31 @@ var tracingCalls = map[string]struct {
 	"strategy.Variable.Scatter": {builds, func(ctx context.Context, w *tracingWorld) error {
 		return w.dv.Variable().Scatter(ctx, strategy.ScatterAdd, []int32{0}, []float32{1})
 	}},
-	"strategy.Extended.ReduceTo": {builds, func(ctx context.Context, w *tracingWorld) error {
+	"eager.Extended.ReduceTo": {builds, func(ctx context.Context, w *tracingWorld) error {
 		_, err := w.e.ReduceTo(ctx, strategy.Mean, w.merged, eager.To(w.v))
 		return err
 	}},
-	"strategy.Extended.BatchReduceTo": {builds, func(ctx context.Context, w *tracingWorld) error {
+	"eager.Extended.BatchReduceTo": {builds, func(ctx context.Context, w *tracingWorld) error {
 		_, err := w.e.BatchReduceTo(ctx, strategy.Mean, []eager.ReducePair{{Value: w.merged, To: eager.To(w.v)}})
 		return err
 	}},
-	"strategy.Extended.BroadcastTo": {builds, func(ctx context.Context, w *tracingWorld) error {
+	"eager.Extended.BroadcastTo": {builds, func(ctx context.Context, w *tracingWorld) error {
 		_, err := w.e.BroadcastTo(ctx, w.merged, eager.To(w.v))
 		return err
 	}},
-	"strategy.Extended.Update": {builds, func(ctx context.Context, w *tracingWorld) error {
+	"eager.Extended.Update": {builds, func(ctx context.Context, w *tracingWorld) error {
 		_, err := w.e.Update(ctx, w.v, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(float32(1)) })
 		return err
 	}},
-	"strategy.Extended.UpdateEach": {builds, func(ctx context.Context, w *tracingWorld) error {
+	"eager.Extended.UpdateEach": {builds, func(ctx context.Context, w *tracingWorld) error {
 		_, err := w.e.UpdateEach(ctx, w.v, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(float32(1)) })
 		return err
 	}},
-	"strategy.Extended.UpdateNonSlot": {builds, func(ctx context.Context, w *tracingWorld) error {
+	"eager.Extended.UpdateNonSlot": {builds, func(ctx context.Context, w *tracingWorld) error {
 		_, err := w.e.UpdateNonSlot(ctx, w.e.NonSlotDevices(), func(u *eager.UpdateContext, _ ...any) (any, error) { return 1, nil })
 		return err
 	}},
-	"strategy.Extended.UpdateNonSlotEach": {builds, func(ctx context.Context, w *tracingWorld) error {
+	"eager.Extended.UpdateNonSlotEach": {builds, func(ctx context.Context, w *tracingWorld) error {
 		_, err := w.e.UpdateNonSlotEach(ctx, w.e.NonSlotDevices(), func(u *eager.UpdateContext, _ ...any) (any, error) { return 1, nil })
 		return err
 	}},
@@ -137,18 +137,18 @@ var tracingCalls = map[string]struct {
 	"strategy.Variable.Local":           {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.Local(ctx, 0)) }},
 	"strategy.Variable.LocalPart":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.LocalPart(ctx, 0, 0)) }},
 	"strategy.Variable.Ready":           {call: func(ctx context.Context, w *tracingWorld) error { return w.v.Ready(ctx) }},
-	"strategy.Extended.ReadVar":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.e.ReadVar(ctx, w.v)) }},
+	"eager.Extended.ReadVar":            {call: func(ctx context.Context, w *tracingWorld) error { return second(w.e.ReadVar(ctx, w.v)) }},
 	"strategy.Component.Local":          {call: func(ctx context.Context, w *tracingWorld) error { return second(w.component.Local(ctx)) }},
 	"strategy.Mirrored.Value":           {call: func(ctx context.Context, w *tracingWorld) error { return second(w.mirrored.Value(ctx)) }},
 	"strategy.Mirrored.Float64":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.mirrored.Float64(ctx)) }},
 	"strategy.distributed.Local":        {call: func(ctx context.Context, w *tracingWorld) error { return second(w.value.Local(ctx, 0)) }},
 	"strategy.distributed.Ready":        {call: func(ctx context.Context, w *tracingWorld) error { return w.value.Ready(ctx) }},
 	"strategy.TPUStrategy.LocalResults": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.LocalResults(ctx, w.value)) }},
-	"strategy.TPUStrategy.Group":        {call: func(ctx context.Context, w *tracingWorld) error { return eager.Of(w.s).Group(ctx, []any{}) }},
-	"strategy.TPUStrategy.Regroup": {call: func(ctx context.Context, w *tracingWorld) error {
+	"eager.Extended.Group":              {call: func(ctx context.Context, w *tracingWorld) error { return eager.Of(w.s).Group(ctx, []any{}) }},
+	"eager.Extended.Regroup": {call: func(ctx context.Context, w *tracingWorld) error {
 		return second(eager.Of(w.s).Regroup(ctx, []any{1, 1}))
 	}},
-	"strategy.TPUStrategy.ValuesFromFunction": {call: func(ctx context.Context, w *tracingWorld) error {
+	"eager.Extended.ValuesFromFunction": {call: func(ctx context.Context, w *tracingWorld) error {
 		return second(eager.Of(w.s).ValuesFromFunction(ctx, func(eager.ValueContext) (any, error) { return 1, nil }))
 	}},
 	"strategy.TPUStrategy.Reduce": {call: func(ctx context.Context, w *tracingWorld) error {
@@ -184,9 +184,9 @@ var tracingCalls = map[string]struct {
 	"strategy.TPUStrategy.StackBatches": {call: func(ctx context.Context, w *tracingWorld) error {
 		return second(w.s.StackBatches(ctx, []any{[]float32{1, 2}}, none))
 	}},
-	"strategy.TPUStrategy.Inputs":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Inputs(ctx, input.Step{})) }},
-	"strategy.TPUStrategy.Iterate":      {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Iterate(ctx, w.data)) }},
-	"strategy.Iterator.Next":            {call: func(ctx context.Context, w *tracingWorld) error { return second(w.iterator.Next(ctx)) }},
+	"feed.Inputs":                       {call: func(ctx context.Context, w *tracingWorld) error { return second(feed.Inputs(ctx, w.s, input.Step{})) }},
+	"feed.Iterate":                      {call: func(ctx context.Context, w *tracingWorld) error { return second(feed.Iterate(ctx, w.s, w.data)) }},
+	"feed.Iterator.Next":                {call: func(ctx context.Context, w *tracingWorld) error { return second(w.iterator.Next(ctx)) }},
 	"strategy.TPUStrategy.Run":          {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Run(ctx, w.function)) }},
 	"strategy.Function.Run":             {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Run(ctx)) }},
 	"strategy.Function.Lowered":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Lowered(ctx)) }},
@@ -216,14 +216,14 @@ var tracingCalls = map[string]struct {
 	"strategy.TPUStrategy.Barrier":        {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Barrier(ctx, "a") }},
 	"strategy.TPUStrategy.BroadcastBytes": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.BroadcastBytes(ctx, "a", nil)) }},
 	"strategy.TPUStrategy.AnyProcess":     {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.AnyProcess(ctx, true)) }},
-	"strategy.Extended.CallForEachReplica": {call: func(ctx context.Context, w *tracingWorld) error {
+	"eager.Extended.CallForEachReplica": {call: func(ctx context.Context, w *tracingWorld) error {
 		return second(w.e.CallForEachReplica(ctx, func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil }))
 	}},
-	"strategy.Extended.RunStepsOnIterator": {call: func(ctx context.Context, w *tracingWorld) error {
+	"eager.Extended.RunStepsOnIterator": {call: func(ctx context.Context, w *tracingWorld) error {
 		return second(w.e.RunStepsOnIterator(ctx, nil, w.iterator, 1, nil))
 	}},
-	"strategy.MultiStepContext.SetLastStepOutput":  {call: func(ctx context.Context, w *tracingWorld) error { return w.steps.SetLastStepOutput(ctx, "a", 1) }},
-	"strategy.MultiStepContext.SetNonTensorOutput": {call: func(ctx context.Context, w *tracingWorld) error { return w.steps.SetNonTensorOutput(ctx, "a", 1) }},
+	"eager.MultiStepContext.SetLastStepOutput":  {call: func(ctx context.Context, w *tracingWorld) error { return w.steps.SetLastStepOutput(ctx, "a", 1) }},
+	"eager.MultiStepContext.SetNonTensorOutput": {call: func(ctx context.Context, w *tracingWorld) error { return w.steps.SetNonTensorOutput(ctx, "a", 1) }},
 
 	"contrib.DistributionStrategy.DistributeDataset": {call: func(ctx context.Context, w *tracingWorld) error {
 		return second(w.d.DistributeDataset(ctx, func() (input.Dataset, error) { return input.Range(3), nil }))

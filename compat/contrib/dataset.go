@@ -8,6 +8,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
 // PerDeviceDataset deals the elements of a dataset to the towers. It is immutable and safe for
@@ -29,7 +30,7 @@ func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() 
 		return nil, err
 	}
 	if d.strategy.NumProcesses() > 1 {
-		return nil, fmt.Errorf("contrib: distribute dataset: over %d processes: %w; use input.FromFunction and TPUStrategy.Iterate", d.strategy.NumProcesses(), errors.ErrUnsupported)
+		return nil, fmt.Errorf("contrib: distribute dataset: over %d processes: %w; use input.FromFunction and feed.Iterate", d.strategy.NumProcesses(), errors.ErrUnsupported)
 	}
 	if fn == nil {
 		return nil, fault(strategy.ValueError, "distribute dataset", "give a function that returns a dataset", "no function")
@@ -120,7 +121,7 @@ func (it *Iterator) GetNext(ctx context.Context) (any, error) {
 		step.Real = append(step.Real, true)
 	}
 	it.index++
-	inner, err := it.d.strategy.Inputs(ctx, step)
+	inner, err := feed.Inputs(ctx, it.d.strategy, step)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
 // ModeError reports a replication mode that an input function cannot have.
@@ -24,7 +25,7 @@ func (e *ModeError) Kind() strategy.Kind { return strategy.ValueError }
 type InputIterator struct {
 	strategy    *strategy.TPUStrategy
 	distributed *input.Distributed
-	it          *strategy.Iterator
+	it          *feed.Iterator
 }
 
 var _ eager.StepIterator = (*InputIterator)(nil)
@@ -33,7 +34,7 @@ var _ eager.StepIterator = (*InputIterator)(nil)
 // the replicas, and returns an initialized iterator over it: TensorFlow's make_dataset_iterator.
 // Errors are those of [input.Distribute].
 //
-// Deprecated: use [input.Distribute] and [strategy.TPUStrategy.Iterate].
+// Deprecated: use [input.Distribute] and [feed.Iterate].
 func (s *Strategy) MakeDatasetIterator(ctx context.Context, ds input.Dataset) (*InputIterator, error) {
 	return s.iterator(ctx, func(opts input.Options) (*input.Distributed, error) { return input.Distribute(ds, opts) })
 }
@@ -43,7 +44,7 @@ func (s *Strategy) MakeDatasetIterator(ctx context.Context, ds input.Dataset) (*
 // make_input_fn_iterator. The mode has to be input.PerWorker: otherwise the error is a
 // *[ModeError].
 //
-// Deprecated: use [input.FromFunction] and [strategy.TPUStrategy.Iterate].
+// Deprecated: use [input.FromFunction] and [feed.Iterate].
 func (s *Strategy) MakeInputFnIterator(ctx context.Context, fn func(input.Context) (input.Dataset, error), mode input.Replication) (*InputIterator, error) {
 	if mode != input.PerWorker {
 		return nil, &ModeError{mode}
@@ -88,7 +89,7 @@ func (it *InputIterator) Initialize(ctx context.Context) error {
 	if err := it.Close(); err != nil {
 		return err
 	}
-	next, err := it.strategy.Iterate(ctx, it.distributed)
+	next, err := feed.Iterate(ctx, it.strategy, it.distributed)
 	it.it = next
 	return err
 }

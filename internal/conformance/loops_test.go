@@ -14,6 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/conformance/inputcases"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
 func inputContextText(id, pipelines int) string {
@@ -37,7 +38,7 @@ func numpyDatasetCase(c *caseRun, g golden, v *env) {
 	var got []any
 	for e, err := range ds.All(v.ctx) {
 		require.NoError(c, err)
-		x, err := v.s.Inputs(v.ctx, input.Step{Replicas: repeated(e, v.n)})
+		x, err := feed.Inputs(v.ctx, v.s, input.Step{Replicas: repeated(e, v.n)})
 		require.NoError(c, err)
 		one, err := eager.Of(v.s).SelectReplica(0, x)
 		require.NoError(c, err)
@@ -95,7 +96,7 @@ func mixed(list []any) bool {
 
 func runStepsCase(c *caseRun, g golden, v *env) {
 	name, ctx := g.Name, v.ctx
-	open := func() *strategy.Iterator {
+	open := func() *feed.Iterator {
 		text := g.text("data")
 		if text == "" {
 			text = "range(12).batch(2)"
@@ -104,7 +105,7 @@ func runStepsCase(c *caseRun, g golden, v *env) {
 		require.True(c, ok)
 		d, err := input.Distribute(ds, input.Options{Replicas: v.n})
 		require.NoError(c, err)
-		it, err := v.s.Iterate(ctx, d)
+		it, err := feed.Iterate(ctx, v.s, d)
 		require.NoError(c, err)
 		return it
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -148,6 +149,17 @@ func Example(replicas, logicalDevices int) (s *strategy.TPUStrategy, done func()
 	sys := OK(system.Open(context.Background(), system.Options{CPUDevices: replicas * logicalDevices}))
 	s = OK(strategy.New(sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices}))
 	return s, func() { _, _ = OK(0, s.Close()), OK(0, sys.Close()) }
+}
+
+// Locals copies a value of each replica of a nest to the host.
+func Locals(s *strategy.TPUStrategy, nest any) (all []any) {
+	for _, x := range OK(eager.Of(s).LocalResultsOf(nest)) {
+		if c, isComponent := x.(*strategy.Component); isComponent {
+			x = OK(c.Local(context.Background())).Value()
+		}
+		all = append(all, x)
+	}
+	return all
 }
 
 // OK returns what an example got, and panics with an error.

@@ -8,18 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
-
-// locals copies a value of each replica to the host.
-func locals(strat *strategy.TPUStrategy, nest any) (all []any) {
-	for _, x := range strategytest.OK(eager.Of(strat).LocalResultsOf(nest)) {
-		if c, isComponent := x.(*strategy.Component); isComponent {
-			x = strategytest.OK(c.Local(context.Background())).Value()
-		}
-		all = append(all, x)
-	}
-	return all
-}
 
 // one copies a value that all replicas share to the host.
 func one(m *strategy.Mirrored) any { return strategytest.OK(m.Value(context.Background())).Value() }
@@ -36,7 +26,7 @@ func ExampleExtended_ValuesFromFunction() {
 		func(c eager.ValueContext) (any, error) { return array[c.ReplicaIDInSyncGroup], nil },
 		func(c eager.ValueContext) (any, error) { return c.NumReplicasInSync, nil },
 	} {
-		fmt.Println(locals(strat, strategytest.OK(eager.Of(strat).ValuesFromFunction(ctx, fn))))
+		fmt.Println(strategytest.Locals(strat, strategytest.OK(eager.Of(strat).ValuesFromFunction(ctx, fn))))
 	}
 	// Output:
 	// [1 1 1]
@@ -51,9 +41,9 @@ func ExampleExtended_MakeNumpyDataset() {
 	defer done()
 
 	ds := strategytest.OK(eager.Of(strat).MakeNumpyDataset([]float32{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}))
-	iterator := strategytest.OK(strat.Iterate(ctx, strategytest.OK(input.Distribute(ds.Batch(2, false), strategytest.OK(strat.InputOptions())))))
+	iterator := strategytest.OK(feed.Iterate(ctx, strat, strategytest.OK(input.Distribute(ds.Batch(2, false), strategytest.OK(strat.InputOptions())))))
 	defer iterator.Close()
-	fmt.Println(ds.Info().Spec, locals(strat, strategytest.OK(iterator.Next(ctx))))
+	fmt.Println(ds.Info().Spec, strategytest.Locals(strat, strategytest.OK(iterator.Next(ctx))))
 	// Output: float32[] [[1] [1]]
 }
 
@@ -79,7 +69,7 @@ func ExampleExtended_CallForEachReplica() {
 		}
 		return rc.Add(sum, v)
 	}
-	fmt.Println(locals(strat, strategytest.OK(eager.Of(strat).CallForEachReplica(ctx, fn, int32(3)))))
+	fmt.Println(strategytest.Locals(strat, strategytest.OK(eager.Of(strat).CallForEachReplica(ctx, fn, int32(3)))))
 	// Output: [21 22 23 24]
 }
 
@@ -93,7 +83,7 @@ func ExampleExtended_Update() {
 	result := strategytest.OK(eager.Of(strat).Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) {
 		return u.Assign(float32(1))
 	}))
-	fmt.Printf("%T %v\n", result, locals(strat, result))
+	fmt.Printf("%T %v\n", result, strategytest.Locals(strat, result))
 	// Output: *strategy.Mirrored [1 1]
 }
 
@@ -118,7 +108,7 @@ func ExampleExtended_BatchReduceTo() {
 			}, sums[0])
 		}, gradient)
 	}))
-	fmt.Println(locals(strat, w))
+	fmt.Println(strategytest.Locals(strat, w))
 	// Output: [-1 -1 -1 -1]
 }
 
@@ -143,7 +133,7 @@ func ExampleExtended_ColocateVarsWith() {
 		}
 		return u.Assign(sum)
 	}, strategytest.OK(e.ReadVar(ctx, v2)), strategytest.OK(e.ReadVar(ctx, v3))))
-	fmt.Println(locals(strat, v1))
+	fmt.Println(strategytest.Locals(strat, v1))
 	// Output:
 	// [/job:localhost/replica:0/task:0/device:CPU:1 /job:localhost/replica:0/task:0/device:CPU:3]
 	// [/job:localhost/replica:0/task:0/device:CPU:1 /job:localhost/replica:0/task:0/device:CPU:3]
@@ -172,7 +162,7 @@ func ExampleExtended_RunStepsOnIterator() {
 	strat, done := strategytest.Example(2, 1)
 	defer done()
 
-	iterator := strategytest.OK(strat.Iterate(ctx, strategytest.OK(input.Distribute(input.Range(12).Batch(2, true), strategytest.OK(strat.InputOptions())))))
+	iterator := strategytest.OK(feed.Iterate(ctx, strat, strategytest.OK(input.Distribute(input.Range(12).Batch(2, true), strategytest.OK(strat.InputOptions())))))
 	defer iterator.Close()
 	m := strategytest.OK(eager.Of(strat).RunStepsOnIterator(ctx, func(ctx context.Context, m *eager.MultiStepContext, inputs any) error {
 		if err := m.SetLastStepOutput(ctx, "inputs", inputs); err != nil {
@@ -180,6 +170,6 @@ func ExampleExtended_RunStepsOnIterator() {
 		}
 		return m.SetLastStepOutput(ctx, "sum", inputs, strategy.Sum)
 	}, iterator, 3, nil))
-	fmt.Println(locals(strat, m.LastStepOutputs()["inputs"]), one(m.LastStepOutputs()["sum"].(*strategy.Mirrored)))
+	fmt.Println(strategytest.Locals(strat, m.LastStepOutputs()["inputs"]), one(m.LastStepOutputs()["sum"].(*strategy.Mirrored)))
 	// Output: [[4] [5]] [9]
 }

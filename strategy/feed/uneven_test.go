@@ -52,7 +52,7 @@ func TestUnevenBatchesAreFedAsTheyAre(t *testing.T) {
 // Several processes have one shape: an uneven batch is refused by name on each of them.
 func TestSeveralProcessesRefuseUnevenBatches(t *testing.T) {
 	errs := strategytest.OnProcesses(t, plugintest.System(t, 4), simhost.Options{Processes: 2}, strategy.Options{Replicas: 4}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		d, err := s.DistributeDataset(input.Range(16).Batch(8, true), strategy.DistributeOptions{})
+		d, err := feed.Distribute(s, input.Range(16).Batch(8, true), feed.DistributeOptions{})
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,157 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+)
+
+// Iterator is distributed input on the devices, copied as it is asked for. A [Feed] copies
+// ahead. One goroutine uses an iterator at a time.
+type Iterator struct {
+	strategy  *strategy.TPUStrategy
+	steps     *input.Steps
+	arguments []logical.Annotation
+}
+
+// Iterate opens the next pass of distributed input, from its beginning, as an iterator
+// of values on the devices: TensorFlow's iteration over a tf.distribute.DistributedDataset.
+// Close it. A shuffle has another order in each pass, unless its options say otherwise, as
+// in TensorFlow; of several processes each opens as many passes.
+//
+// With several processes all batches need one shape: batch with drop remainder, or pad
+// with a [Feed]. A process whose own shares of a short batch differ has an error from
+// Next, of which the others learn nothing.
+func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed) (*Iterator, error) {
+	if err := s.Machine().RequireEager(ctx, "iterate", fault.InsteadOfLoading); err != nil {
+		return nil, err
+	}
+	if here := len(s.LocalReplicas()); d.LocalReplicas() != here {
+		return nil, fault.New(errkind.ValueError, "iterate", "distribute the dataset by InputOptions", "input for %d replicas, of which %d are here", d.LocalReplicas(), here)
+	}
+	steps, err := d.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	arguments, _ := d.Layout().([]logical.Annotation)
+	return &Iterator{strategy: s, steps: steps, arguments: arguments}, nil
+}
+
+// Next returns the next step's input, or io.EOF: a *[strategy.PerReplica] for a dataset of
+// single tensors, []any of them for tuples, map[string]any for dictionaries. Give
+// the members to a step one by one. They are the caller's. Next belongs outside the
+// replicas' code: inside it is a ValueError.
+func (it *Iterator) Next(ctx context.Context) (any, error) {
+	if it.strategy.Machine().InReplicaCode(ctx) {
+		return nil, fault.New(errkind.ValueError, "next", "take the input before the run and pass it as an argument", "called in a replica's code")
+	}
+	if err := it.strategy.Machine().Untraced(ctx, "next", fault.InsteadOfLoading); err != nil {
+		return nil, err
+	}
+	step, err := it.steps.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return Inputs(ctx, it.strategy, step, it.arguments...)
+}
+
+// Close releases the input. What Next gave stays the caller's. A second Close does
+// nothing.
+func (it *Iterator) Close() error { return it.steps.Close() }
+
+// Inputs puts a step of distributed input on the devices: a nest like the
+// dataset's elements, tuples as []any and dictionaries as map[string]any, with a
+// *[strategy.PerReplica] at each leaf, ragged where the replicas' shares differ. Text stays
+// on the host, as *[strategy.Objects]. Of several processes each gives the inputs of its
+// own replicas, all of one shape. Arguments are those of [DistributeOptions].
+func Inputs(ctx context.Context, s *strategy.TPUStrategy, step input.Step, arguments ...logical.Annotation) (nest any, err error) {
+	if err := s.Machine().Untraced(ctx, "inputs", fault.InsteadOfLoading); err != nil {
+		return nil, err
+	}
+	first := step.Replicas[0]
+	paths, columns := first.Paths(), make([][]input.Tensor, len(first.Leaves()))
+	for r, e := range step.Replicas {
+		if !slices.Equal(e.Paths(), paths) {
+			return nil, fault.New(errkind.AssertionError, "inputs", "give each replica an element of one structure", "the components %v of replica %d, %v of replica 0", e.Paths(), r, paths)
+		}
+		for leaf, t := range e.Leaves() {
+			columns[leaf] = append(columns[leaf], t)
+		}
+	}
+	if len(arguments) > len(columns) {
+		return nil, fault.New(errkind.ValueError, "inputs", "annotate an element's leaves in their order", "%d annotations for the %d leaves of an element", len(arguments), len(columns))
+	}
+	values := make([]any, len(columns))
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeValues(values))
+		}
+	}()
+	for leaf, column := range columns {
+		var a logical.Annotation
+		if leaf < len(arguments) {
+			a = arguments[leaf]
+		}
+		if values[leaf], err = inputLeaf(ctx, s, column, a); err != nil {
+			return nil, fmt.Errorf("strategy: inputs%s: %w", paths[leaf], err)
+		}
+	}
+	next := 0
+	return nestOf(first, values, &next), nil
+}
+
+// inputLeaf puts one component of a step on the devices.
+func inputLeaf(ctx context.Context, s *strategy.TPUStrategy, column []input.Tensor, a logical.Annotation) (any, error) {
+	if _, text := column[0].Flat().([]string); text {
+		if a.Kind() != logical.None {
+			return nil, fault.New(errkind.TypeError, "inputs", "leave its annotation out", "text, which stays on the host, annotated %s", a)
+		}
+		all := make([]any, len(column))
+		for r, t := range column {
+			all[r] = t.Flat()
+		}
+		return strategy.NewObjects(all...), nil
+	}
+	if s.NumProcesses() > 1 {
+		return s.LocalTensors(ctx, column, a)
+	}
+	return s.RaggedTensors(ctx, column, a)
+}
+
+// nestOf is a nest like an element, with values in the order of its leaves.
+func nestOf(e input.Element, values []any, next *int) any {
+	switch {
+	case e.IsLeaf():
+		*next++
+		return values[*next-1]
+	case e.Keys() != nil:
+		m := map[string]any{}
+		for _, key := range e.Keys() {
+			member, _ := e.Get(key)
+			m[key] = nestOf(member, values, next)
+		}
+		return m
+	}
+	list := make([]any, e.Len())
+	for i := range list {
+		list[i] = nestOf(e.At(i), values, next)
+	}
+	return list
+}
+
+func closeValues(values []any) error {
+	var errs []error
+	for _, x := range values {
+		if v, ok := x.(*strategy.PerReplica); ok && v != nil {
+			errs = append(errs, v.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
