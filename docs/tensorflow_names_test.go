@@ -118,7 +118,7 @@ var notFound = strings.Fields(`
 	MultiStepContext.last_step_outputs MultiStepContext.non_tensor_outputs
 	MultiStepContext.set_last_step_output MultiStepContext.set_non_tensor_output ReduceOp.MEAN
 	ReduceOp.SUM ReplicaContext.all_gather ReplicaContext.replica_id_in_sync_group Strategy
-	Strategy.cluster_resolver Strategy.extended Strategy.num_replicas_in_sync
+	Strategy.cluster_resolver Strategy.num_replicas_in_sync
 	StrategyExtended.experimental_require_static_shapes StrategyExtended.non_slot_devices
 	StrategyExtended.parameter_devices StrategyExtended.value_container
 	StrategyExtended.variable_created_in_scope StrategyExtended.worker_devices Variable.assign
