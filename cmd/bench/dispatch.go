@@ -17,8 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// addOne is the cost of a launch: x+1 on each device, x a donated variable. The
-// floor is the same program in a loop in C.
+// addOne is the cost of a launch: x+1 on each device, x a donated variable. The floor is the same
+// program in a loop in C.
 func addOne(ctx context.Context, devices int) (row, error) {
 	strat, done, err := open(ctx, devices)
 	if err != nil {
@@ -66,9 +66,9 @@ func addOne(ctx context.Context, devices int) (row, error) {
 	return inTurn(inGo, inC, steps)
 }
 
-// inTurn times blocks of n operations, ours and the floor's in turn: in each turn
-// four of a kind, of which the first brings its code back into the caches. The ratio
-// is the median over the turns, as the machine's clock may change between them.
+// inTurn times blocks of n operations, ours and the floor's in turn: in each turn four of a kind,
+// of which the first brings its code back into the caches. The ratio is the median over the turns,
+// as the machine's clock may change between them.
 func inTurn(ours, floor func() (time.Duration, error), n int) (r row, err error) {
 	block := func(f func() (time.Duration, error)) (time.Duration, error) {
 		if _, err := f(); err != nil {
@@ -107,8 +107,8 @@ func inTurn(ours, floor func() (time.Duration, error), n int) (r row, err error)
 		Allocs: round(float64(after.Mallocs-before.Mallocs) / float64(n))}, nil
 }
 
-// runSteps is 100 steps of x+1 in one launch, a loop on the devices. The floor is
-// the C loop's time for 100 launches.
+// runSteps is 100 steps of x+1 in one launch, a loop on the devices. The floor is the C loop's time
+// for 100 launches.
 func runSteps(ctx context.Context, devices int) (row, error) {
 	single, err := addOne(ctx, devices)
 	if err != nil {
@@ -146,8 +146,8 @@ func runSteps(ctx context.Context, devices int) (row, error) {
 		Note: "100 single launches from Go take " + time.Duration(steps*single.Us*1e3).Round(time.Microsecond).String()}, err
 }
 
-// executeReturn is how long a launch keeps its caller while a long program runs.
-// The floor is how long the same launch keeps C.
+// executeReturn is how long a launch keeps its caller while a long program runs. The floor is how
+// long the same launch keeps C.
 func executeReturn(ctx context.Context, devices int) (row, error) {
 	strat, done, err := open(ctx, devices)
 	if err != nil {

@@ -20,17 +20,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// A language model of 162 million parameters: the tokens' table and the output's weights,
-// and twelve blocks.
+// A language model of 162 million parameters: the tokens' table and the output's weights, and
+// twelve blocks.
 const (
 	firstVocabulary = 50257
 	firstWidth      = 768
 	firstBlocks     = 12
 )
 
-// firstValues is the making of the first values of a language model's variables on one
-// device, if devices is 1, otherwise on replicas of two logical devices each that hold
-// half of every matrix.
+// firstValues is the making of the first values of a language model's variables on one device, if
+// devices is 1, otherwise on replicas of two logical devices each that hold half of every matrix.
 func firstValues(ctx context.Context, devices int) (row, error) {
 	sys, err := system.Open(ctx, system.Options{CPUDevices: devices})
 	if err != nil {

@@ -1,13 +1,13 @@
-// Command bench measures the module on the XLA CPU plugin and prints one JSON
-// object a line: name, devices, us (median microseconds), allocs (Go heap
-// allocations an operation), and floor_us where there is a floor, measured in turn
-// in the same run. See docs/benchmarks.md for what each name means.
+// Command bench measures the module on the XLA CPU plugin and prints one JSON object a line: name,
+// devices, us (median microseconds), allocs (Go heap allocations an operation), and floor_us where
+// there is a floor, measured in turn in the same run. See docs/benchmarks.md for what each name
+// means.
 //
 //	go run ./cmd/bench            all
 //	go run ./cmd/bench add_one    those whose name contains a word
 //
-// Exit codes: 0 done, 1 a benchmark failed, 2 wrong usage, 130 interrupted (143 by
-// SIGTERM), after the lines of what was done.
+// Exit codes: 0 done, 1 a benchmark failed, 2 wrong usage, 130 interrupted (143 by SIGTERM), after
+// the lines of what was done.
 package main
 
 import (
@@ -23,6 +23,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -107,7 +108,7 @@ func runAll(ctx context.Context, chosen []bench, stdout io.Writer) error {
 		}
 		r, err := b.run(ctx, b.devices)
 		if err != nil {
-			return fmt.Errorf("%s on %d devices: %w", b.name, b.devices, err)
+			return &errkind.Fault{Op: fmt.Sprintf("%s on %d devices", b.name, b.devices), Err: err}
 		}
 		r.Name, r.Devices = b.name, b.devices
 		if r.FloorUs > 0 && r.Ratio == 0 {
@@ -133,7 +134,7 @@ func choose(words []string) ([]bench, error) {
 	}
 	for _, word := range words {
 		if !slices.ContainsFunc(chosen, func(b bench) bool { return strings.Contains(b.name, word) }) {
-			return nil, fmt.Errorf("no benchmark is called %q; there are %s", word, names())
+			return nil, &errkind.Fault{Op: "choose", Reason: fmt.Sprintf("no benchmark is called %q", word), Hint: "there are " + names(), Class: errkind.NotFoundError}
 		}
 	}
 	return chosen, nil
@@ -148,8 +149,8 @@ func names() string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// untilReady is ctx for waits of a few milliseconds, which need no way out: a wait that
-// can be broken off costs some allocations.
+// untilReady is ctx for waits of a few milliseconds, which need no way out: a wait that can be
+// broken off costs some allocations.
 func untilReady(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
 // open opens n CPU devices as n replicas.
@@ -177,8 +178,8 @@ type measured struct {
 	us, allocs float64
 }
 
-// measure times rounds of n operations, each ended by wait, for about the given
-// time, after one round of warming up.
+// measure times rounds of n operations, each ended by wait, for about the given time, after one
+// round of warming up.
 func measure(d time.Duration, n int, op func() error, wait func() error) (measured, error) {
 	once := func() (time.Duration, error) {
 		start := time.Now()

@@ -84,16 +84,16 @@ func mlpStep(ctx context.Context, devices int) (row, error) {
 	return row{Us: got.us, Allocs: got.allocs}, err
 }
 
-// mlpStepFeed copies the batch from the host for each step. The floor is the step
-// without that, measured in turn.
+// mlpStepFeed copies the batch from the host for each step. The floor is the step without that,
+// measured in turn.
 func mlpStepFeed(ctx context.Context, devices int) (row, error) {
 	return againstResident(ctx, devices, func(m *mlp) (func() (*strategy.Mirrored, error), func() error, error) {
 		return func() (*strategy.Mirrored, error) { return m.step.Run(ctx, m.x, m.y) }, func() error { return nil }, nil
 	})
 }
 
-// mlpStepPrefetch reads the batches from a dataset, through the input pipeline and
-// a feed that copies them ahead of the step. The floor is as in mlpStepFeed.
+// mlpStepPrefetch reads the batches from a dataset, through the input pipeline and a feed that
+// copies them ahead of the step. The floor is as in mlpStepFeed.
 func mlpStepPrefetch(ctx context.Context, devices int) (row, error) {
 	return againstResident(ctx, devices, func(m *mlp) (func() (*strategy.Mirrored, error), func() error, error) {
 		f, err := m.feed(ctx)
@@ -133,11 +133,10 @@ func (m *mlp) feed(ctx context.Context) (*feed.Feed, error) {
 	return feed.New(ctx, m.strat, distributed, feed.Options{})
 }
 
-// againstResident times a fed step and the same step on data that stays on the
-// devices. Both take turns, two steps each, and change places, so that whatever
-// else the machine does falls on both. The ratio is the median over the turns, of
-// which the note tells the 95 % interval: a busy machine needs it to tell 2 % from
-// nothing.
+// againstResident times a fed step and the same step on data that stays on the devices. Both take
+// turns, two steps each, and change places, so that whatever else the machine does falls on both.
+// The ratio is the median over the turns, of which the note tells the 95 % interval: a busy machine
+// needs it to tell 2 % from nothing.
 func againstResident(ctx context.Context, devices int, fed func(*mlp) (run func() (*strategy.Mirrored, error), done func() error, err error)) (r row, err error) {
 	strat, done, err := open(ctx, devices)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
@@ -16,8 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// lower is the trace of the MLP's training step, gradients and update included,
-// and its lowering to text.
+// lower is the trace of the MLP's training step, gradients and update included, and its lowering to
+// text.
 func lower(ctx context.Context, devices int) (row, error) {
 	strat, done, err := open(ctx, devices)
 	if err != nil {
@@ -98,7 +99,7 @@ func startProcess(ctx context.Context, mode string) (row, error) {
 		cmd := exec.CommandContext(ctx, self, "-child", mode)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Run(); err != nil {
-			return row{}, fmt.Errorf("child: %w", err)
+			return row{}, &errkind.Fault{Op: "start", Reason: "the child process failed", Err: err, Hint: "see what it printed above"}
 		}
 		if i > 0 { // the first fills caches: the page cache, and ours
 			times = append(times, time.Since(start))

@@ -17,8 +17,8 @@ import (
 // variableCounts are how many variables compile_variables compiles steps of.
 var variableCounts = []int{500, 1000, 2000}
 
-// compileVariables is the lowering and the compilation of a step x+1 of many variables of 8
-// floats each: how what a step costs before it runs grows with its variables.
+// compileVariables is the lowering and the compilation of a step x+1 of many variables of 8 floats
+// each: how what a step costs before it runs grows with its variables.
 func compileVariables(ctx context.Context, devices int) (row, error) {
 	strat, done, err := open(ctx, devices)
 	if err != nil {

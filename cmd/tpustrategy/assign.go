@@ -10,9 +10,9 @@ import (
 
 type assignCmd struct {
 	Name     string `arg:"" help:"A slice, such as v5e:4x4 or v5p-128."`
-	Shape    []int  `help:"Block of one replica's cores, in x, y, z and core." default:"1,1,1,1"`
+	Shape    []int  `help:"Size of the block of one replica's cores, in x, y, z and core." default:"1,1,1,1"`
 	Stride   []int  `help:"Steps between the cores of a block."`
-	Replicas int    `help:"Replicas; 0 is as many as fit."`
+	Replicas int    `help:"Number of replicas; 0 takes as many as fit."`
 	Plugin   string `help:"Path of libtpu, instead of looking for it." type:"localpath"`
 }
 
@@ -48,15 +48,15 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 	replicas := c.Replicas
 	switch {
 	case replicas < 0:
-		return usagef("assign: --replicas %d: give a number from 1, or 0 for as many as fit", replicas)
+		return misused("assign", "give a number from 1, or 0 for as many as fit", "--replicas %d", replicas)
 	case replicas == 0:
 		if replicas, err = tpu.MaxReplicas(t, c.Shape, c.Stride); err != nil {
-			return usagef("assign: %w", err)
+			return refused("assign", err)
 		}
 	}
 	assignment, err := tpu.BuildDeviceAssignment(t, tpu.AssignmentOptions{ComputationShape: c.Shape, ComputationStride: c.Stride, Replicas: replicas})
 	if err != nil {
-		return usagef("assign: %w", err)
+		return refused("assign", err)
 	}
 	var cores []assigned
 	at := map[tpu.Coordinates]string{}

@@ -4,16 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 )
 
-// Plugins are loaded in child processes only: a compiler that aborts, or is killed
-// for its memory, is then an error of this process, and libtpu, which reads its
-// environment as it is loaded, gets one of its own.
+// Plugins are loaded in child processes only: a compiler that aborts, or is killed for its memory,
+// is then an error of this process, and libtpu, which reads its environment as it is loaded, gets
+// one of its own.
 
 // childRequest asks a child for one piece of work.
 type childRequest struct {
@@ -31,9 +31,9 @@ type childAnswer struct {
 	Error    *failure       `json:"error,omitempty"`
 }
 
-// childError is that a child ended without an answer.
+// childError reports that a child process ended without an answer.
 type childError struct {
-	// Doing says what it was to do.
+	// Doing says what the child was to do.
 	Doing string
 	Err   *child.Error
 }
@@ -47,7 +47,7 @@ var childEnv = []string{"TPU_LOG_DIR=disabled", "TPU_STDERR_LOG_LEVEL=3", "TF_CP
 func (a *app) child(ctx context.Context, doing string, request childRequest, quiet bool) (*childAnswer, error) {
 	input, err := json.Marshal(request)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
+		return nil, &errkind.Fault{Op: doing, Err: err}
 	}
 	env := a.environ[:len(a.environ):len(a.environ)]
 	if quiet {
@@ -63,7 +63,7 @@ func (a *app) child(ctx context.Context, doing string, request childRequest, qui
 		return nil, &childError{Doing: doing, Err: died}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
+		return nil, &errkind.Fault{Op: doing, Err: err}
 	}
 	var answer childAnswer
 	if err := json.Unmarshal(output, &answer); err != nil {
@@ -75,8 +75,7 @@ func (a *app) child(ctx context.Context, doing string, request childRequest, qui
 	return &answer, nil
 }
 
-// workerCmd compiles for programs that use package pjrt/worker and have no worker of
-// their own.
+// workerCmd compiles for programs that use package pjrt/worker and have no worker of their own.
 type workerCmd struct{}
 
 func (workerCmd) Run() error { return worker.Serve() }
@@ -119,5 +118,5 @@ func (a *app) answer(ctx context.Context, r childRequest) (*childAnswer, error) 
 		c, err := compile(ctx, *r.Compile)
 		return &childAnswer{Compile: c}, err
 	}
-	return nil, usagef("child: the request asks for nothing")
+	return nil, misused("child", "ask for a probe, a description or a compilation", "the request asks for nothing")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -30,11 +31,11 @@ const (
 
 // cli is the command line.
 type cli struct {
-	JSON bool `help:"Answer as one JSON value." name:"json"`
+	JSON bool `help:"Print the answer as one JSON value." name:"json"`
 
-	Doctor doctorCmd `cmd:"" help:"Say which plugins are here, and what would run."`
+	Doctor doctorCmd `cmd:"" help:"Say which plugins are installed, and what can run here."`
 
-	Topology  topologyCmd  `cmd:"" help:"Describe a slice: hosts, devices and where they are."`
+	Topology  topologyCmd  `cmd:"" help:"Describe a slice: its hosts, its devices and their places."`
 	Assign    assignCmd    `cmd:"" help:"Show which core is which logical device of which replica."`
 	Compile   compileCmd   `cmd:"" help:"Compile a step ahead of time and report what it needs."`
 	Report    reportCmd    `cmd:"" help:"Show a report that compile wrote."`
@@ -45,16 +46,22 @@ type cli struct {
 	CompileWorker workerCmd `cmd:"" hidden:"" help:"Compile one program for a parent process; see package pjrt/worker."`
 }
 
-// usageError is a command line that makes no sense.
+// usageError reports a command line that cannot be run.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+// misused is the error of a command line that op cannot take: what is wrong, and what to write.
+func misused(op, hint, format string, args ...any) error {
+	return &usageError{&errkind.Fault{Op: op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}}
+}
 
-// localPath reads a path of this machine's file system, and refuses a URL before it
-// becomes part of one.
+// refused is the error of a command line that op cannot take because of err.
+func refused(op string, err error) error { return &usageError{&errkind.Fault{Op: op, Err: err}} }
+
+// localPath reads a path of this machine's file system, and refuses a URL before it becomes part of
+// one.
 func localPath(ctx *kong.DecodeContext, target reflect.Value) error {
 	var path string
 	if err := ctx.Scan.PopValueInto("file", &path); err != nil {
@@ -107,7 +114,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		return a.fail(&c, incomplete(out.err))
 	case err != nil:
 		c.JSON = c.JSON || slices.Contains(args, "--json") // it may stand behind what is wrong
-		return a.fail(&c, &usageError{fmt.Errorf("%w; see tpustrategy --help", err)})
+		return a.fail(&c, &usageError{&errkind.Fault{Op: "command line", Err: err, Hint: "see tpustrategy --help"}})
 	}
 	if err := kctx.Run(&c); err != nil {
 		// Whatever was under way failed for it, in one way or another.
@@ -126,7 +133,9 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	return 0
 }
 
-func incomplete(err error) error { return fmt.Errorf("the answer is not complete: %w", err) }
+func incomplete(err error) error {
+	return &errkind.Fault{Op: "the answer is not complete", Err: err, Hint: "see where it goes, and ask again"}
+}
 
 // failure is an error as JSON and across processes.
 type failure struct {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/patience"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -20,17 +21,17 @@ import (
 type compileCmd struct {
 	File      string   `arg:"" optional:"" help:"A StableHLO module; without one, give --example." type:"localpath"`
 	Example   string   `help:"Compile this example model: digits, dense or placement."`
-	Topology  []string `help:"What to compile for, such as v5e:2x4, v5p-128, 2x v5e-256 or cpu:8; several are separated by commas." required:""`
-	Logical   int      `help:"Logical devices of a replica." default:"1"`
-	Replicas  int      `help:"Replicas; 0 is as many as fit."`
-	Width     int      `help:"Width of the example's layers; 0 is its own."`
-	Layers    int      `help:"Pairs of layers of the example; 0 is its own."`
-	Batch     int      `help:"Rows of one replica's batch; 0 is the example's own."`
+	Topology  []string `help:"The slice to compile for, such as v5e:2x4, v5p-128, 2x v5e-256 or cpu:8. Separate several by commas." required:""`
+	Logical   int      `help:"Number of logical devices of a replica." default:"1"`
+	Replicas  int      `help:"Number of replicas; 0 takes as many as fit."`
+	Width     int      `help:"Width of the example's layers; 0 takes the example's own."`
+	Layers    int      `help:"Number of the example's pairs of layers; 0 takes the example's own."`
+	Batch     int      `help:"Rows of one replica's batch; 0 takes the example's own."`
 	Whole     bool     `help:"Keep a whole copy of every variable on each logical device."`
 	Precision string   `help:"Precision of matrix products: default or highest." enum:"default,highest" default:"default"`
-	Report    string   `help:"Write the report there: JSON, or a page if it ends in .html." type:"localpath"`
-	Save      string   `help:"Write the compiled step there, to be loaded and run on such a slice." type:"localpath"`
-	Text      string   `help:"Write the step's StableHLO there." type:"localpath"`
+	Report    string   `help:"Write the report to this file: as a page if the name ends in .html, and as JSON otherwise." type:"localpath"`
+	Save      string   `help:"Write the compiled step to this file, to be loaded and run on such a slice." type:"localpath"`
+	Text      string   `help:"Write the step's StableHLO to this file." type:"localpath"`
 	Plugin    string   `help:"Path of the plugin, instead of looking for it." type:"localpath"`
 }
 
@@ -62,14 +63,14 @@ func (c *compileCmd) Run(ctx context.Context, a *app, root *cli) error {
 		result := compiled{Topology: topology}
 		r, err := a.compile(ctx, c, topology)
 		if ctx.Err() != nil {
-			return fmt.Errorf("compile: %w", context.Cause(ctx))
+			return &errkind.Fault{Op: "compile", Err: context.Cause(ctx)}
 		}
 		if err != nil {
 			result.Error = failureOf(err)
 		} else {
 			result.Report = r
 			if r.Memory.Verdict == report.TooLarge {
-				result.Error = &failure{Kind: "memory", Message: fmt.Sprintf("%s on %s: %s of %s of a core's memory",
+				result.Error = &failure{Kind: "memory", Message: fmt.Sprintf("%s on %s: it needs %s of the %s of a core's memory",
 					r.Step, topology, report.Bytes(r.Memory.Needs), report.Bytes(r.Memory.Limit))}
 			}
 		}
@@ -94,22 +95,22 @@ func (c *compileCmd) Run(ctx context.Context, a *app, root *cli) error {
 func (c *compileCmd) check() error {
 	switch {
 	case c.File == "" && c.Example == "":
-		return usagef("compile: give a StableHLO file, or --example digits")
+		return misused("compile", "give a StableHLO file, or --example digits", "no program")
 	case c.File != "" && c.Example != "":
-		return usagef("compile: give a StableHLO file or --example, not both")
+		return misused("compile", "give a StableHLO file or --example, not both", "two programs")
 	case c.Logical < 1:
-		return usagef("compile: --logical %d: give a number from 1", c.Logical)
+		return misused("compile", "give a number from 1", "--logical %d", c.Logical)
 	case c.Replicas < 0:
-		return usagef("compile: --replicas %d: give a number from 1, or 0 for as many as fit", c.Replicas)
+		return misused("compile", "give a number from 1, or 0 for as many as fit", "--replicas %d", c.Replicas)
 	case len(c.Topology) > 1 && c.Text+c.Save != "":
-		return usagef("compile: --text and --save write one file: give one --topology")
+		return misused("compile", "give one --topology", "--text and --save write one file")
 	case c.File != "" && c.Text+c.Save != "":
-		return usagef("compile: --text and --save are for --example")
+		return misused("compile", "leave them out, or give --example", "--text and --save of a StableHLO file")
 	}
 	// A compilation may take minutes: what cannot be written is said before it.
 	for _, out := range [][2]string{{"report", c.Report}, {"text", c.Text}, {"save", c.Save}} {
 		if err := checkPlace(out[1]); err != nil {
-			return usagef("compile: --%s: %w", out[0], err)
+			return refused("compile: --"+out[0], err)
 		}
 	}
 	if c.Example != "" {
@@ -117,9 +118,9 @@ func (c *compileCmd) check() error {
 			return err
 		}
 	} else if info, err := os.Stat(c.File); err != nil {
-		return usagef("compile: %w", err)
+		return refused("compile", err)
 	} else if !info.Mode().IsRegular() {
-		return usagef("compile: %s is no file", c.File)
+		return misused("compile", "name a StableHLO file", "%s is no file", c.File)
 	}
 	for i, topology := range c.Topology {
 		c.Topology[i] = strings.TrimSpace(topology)
@@ -127,10 +128,10 @@ func (c *compileCmd) check() error {
 			continue
 		}
 		if strings.HasPrefix(c.Topology[i], "cpu") {
-			return usagef("compile: --topology %q: write cpu:8, with a number of devices from 1 to 9999", c.Topology[i])
+			return misused("compile", "write cpu:8, with a number of devices from 1 to 9999", "--topology %q", c.Topology[i])
 		}
 		if _, _, err := system.ParseSlices(c.Topology[i]); err != nil {
-			return usagef("compile: %w", err)
+			return refused("compile", err)
 		}
 	}
 	return nil
@@ -163,8 +164,7 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology string) (*rep
 	return answer.Compile.Report, nil
 }
 
-// write writes the report files and shows the outcomes, also those whose file could not
-// be written.
+// write writes the report files and shows the outcomes, also those whose file could not be written.
 func (c *compileCmd) write(a *app, root *cli, all []compiled) (err error) {
 	var unwritten []error
 	defer func() {

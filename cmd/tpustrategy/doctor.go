@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/pins"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -85,7 +86,7 @@ var environmentOfInterest = []string{
 func (c *doctorCmd) Run(ctx context.Context, a *app, root *cli) error {
 	d := a.diagnose(ctx)
 	if ctx.Err() != nil {
-		return fmt.Errorf("doctor: %w", context.Cause(ctx))
+		return &errkind.Fault{Op: "doctor", Err: context.Cause(ctx)}
 	}
 	if root.JSON {
 		if err := a.printJSON(d); err != nil {
@@ -194,7 +195,7 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 	}
 	d.SHA256, d.Damaged = hash(found, kind)
 	if d.Damaged && d.Error == nil {
-		d.Error = &failure{Kind: "missing", Message: fmt.Sprintf("%s is not the library of %s: its SHA-256 is %s", found.Path, d.Pinned, d.SHA256)}
+		d.Error = &failure{Kind: "missing", Message: errkind.Text(found.Path, fmt.Sprintf("it is not the library of %s: its SHA-256 is %s", d.Pinned, d.SHA256), nil, "")}
 	}
 	if d.Error != nil {
 		return d // what is not trusted is not loaded
@@ -211,8 +212,8 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 	return d
 }
 
-// hash is the SHA-256 of a plugin, empty if it cannot be read, and whether it is the
-// installer's file but not what that put there.
+// hash is the SHA-256 of a plugin, empty if it cannot be read, and whether it is the installer's
+// file but not what that put there.
 func hash(found pjrt.Found, kind string) (sum string, damaged bool) {
 	file, _, err := files.Open(found.Path)
 	if err != nil {
@@ -237,8 +238,8 @@ func fixOf(err error) string {
 	return wrong.Hint
 }
 
-// probeTimeout bounds the wait for a plugin: a TPU in use by another process can
-// make libtpu wait for ever.
+// probeTimeout bounds the wait for a plugin: a TPU in use by another process can make libtpu wait
+// for ever.
 const probeTimeout = 2 * time.Minute
 
 func why(p pluginDiagnosis) string {

@@ -15,9 +15,8 @@ const (
 	maxDrawnPlanes  = 4
 )
 
-// drawMesh draws a mesh plane by plane: x across, y down, a chip a cell with its
-// cores' texts. A tilde at the edge says that the axis closes to a ring, a bar
-// that another slice begins.
+// drawMesh draws a mesh plane by plane: x across, y down, a chip a cell with its cores' texts. A
+// tilde at the edge says that the axis closes to a ring, a bar that another slice begins.
 func drawMesh(w io.Writer, t tpu.Topology, wrap [3]bool, slices int, text func(tpu.Coordinates) string) {
 	mesh := t.MeshShape()
 	perSlice := mesh[0] / max(slices, 1)

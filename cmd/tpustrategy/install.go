@@ -12,16 +12,17 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/pins"
 )
 
 type installCmd struct {
-	Kinds []string `arg:"" optional:"" help:"cpu, tpu, or both if none is given."`
+	Kinds []string `arg:"" optional:"" help:"The plugins to install: cpu, tpu, or both if none is given."`
 }
 
 // Help is the text under --help.
 func (installCmd) Help() string {
-	return `Installs the plugins that this module is tested with: pip fetches the pinned wheels, by hash, and their libraries go to the user's cache directory. Needs sh, awk and python3 with pip. What is there already and whole is left alone; a file that was cut short or changed is fetched again.
+	return `Installs the plugins that this module is tested with: pip fetches the pinned wheels, by hash, and their libraries go to the user's cache directory. Needs sh, awk and python3 with pip. A library that is there and whole is left alone; one that was cut short or changed is fetched again.
 
 Examples:
   tpustrategy install cpu
@@ -36,12 +37,12 @@ func (c *installCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 	for _, kind := range kinds {
 		if kind != "cpu" && kind != "tpu" {
-			return usagef("install: no plugin kind %q; there are cpu and tpu", kind)
+			return misused("install", "there are cpu and tpu", "no plugin kind %q", kind)
 		}
 	}
 	dir, err := os.MkdirTemp("", "tpustrategy-install-")
 	if err != nil {
-		return &failure{Kind: "missing", Message: fmt.Sprintf("install: no place for the installer: %v; set TMPDIR to a directory that you can write to", err)}
+		return &failure{Kind: "missing", Message: errkind.Text("install", "no place for the installer", err, "set TMPDIR to a directory that you can write to")}
 	}
 	defer os.RemoveAll(dir)
 	for name, text := range map[string]string{"install.sh": pins.Script, "pins.tsv": pins.Table()} {
@@ -54,19 +55,18 @@ func (c *installCmd) Run(ctx context.Context, a *app, root *cli) error {
 		var out bytes.Buffer
 		cmd := exec.CommandContext(ctx, "sh", filepath.Join(dir, "install.sh"), kind)
 		cmd.Env, cmd.Stdout, cmd.Stderr = a.environ, &out, a.stderr
-		// The script and its pip end together, and the script clears away what it
-		// has begun.
+		// The script and its pip end together, and the script clears away what it has begun.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 		cmd.WaitDelay = 10 * time.Second
 		if err := cmd.Run(); err != nil {
 			if ctx.Err() != nil {
-				return fmt.Errorf("install %s: %w", kind, context.Cause(ctx))
+				return &errkind.Fault{Op: "install", Subject: kind, Err: context.Cause(ctx)}
 			}
 			if errors.Is(err, exec.ErrNotFound) {
-				return &failure{Kind: "missing", Message: fmt.Sprintf("install %s: %v", kind, err)}
+				return &failure{Kind: "missing", Message: errkind.Text("install "+kind, "", err, "install sh, or set PATH so that it is found")}
 			}
-			return &failure{Kind: "missing", Message: fmt.Sprintf("install %s: %v; its messages are above", kind, err)}
+			return &failure{Kind: "missing", Message: errkind.Text("install "+kind, "the installer failed", err, "see its messages above")}
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		paths[kind] = lines[len(lines)-1]

@@ -60,7 +60,7 @@ func TestAnInstallThatFailsIsAnErrorAndLeavesNothing(t *testing.T) {
 	code, _, stderr := commandLine(t, []string{"XDG_CACHE_HOME=" + cache, "PATH=" + bin + ":" + os.Getenv("PATH")}, "install", "cpu")
 	assert.Equal(t, exitMissing, code)
 	assert.Contains(t, stderr, "pip: no network here")
-	assert.Contains(t, stderr, "install cpu: exit status 1")
+	assert.Contains(t, stderr, "install cpu: the installer failed: exit status 1")
 	left, err := filepath.Glob(filepath.Join(cache, "tpustrategy", "plugins", "*"))
 	require.NoError(t, err)
 	assert.Empty(t, left)

@@ -1,15 +1,14 @@
-// Command tpustrategy looks at TPU slices, places replicas on them and compiles
-// steps for them, with or without a TPU at hand.
+// Command tpustrategy looks at TPU slices, places replicas on them and compiles steps for them,
+// with or without a TPU at hand.
 //
 //	tpustrategy doctor
 //	tpustrategy topology v5e:4x4
 //	tpustrategy assign v5p:2x2x2 --shape 1,1,2,1 --replicas 4
 //	tpustrategy compile --example digits --topology v5e:2x4 --logical 2
 //
-// Every command answers as text, or with --json as one JSON value. Exit codes: 0
-// done, 1 the work failed, 2 wrong usage, 3 a plugin is missing or unusable, 4 the
-// program does not fit into the memory, 5 the compiler's process died, 130
-// interrupted, 143 terminated.
+// Every command answers as text, or with --json as one JSON value. Exit codes: 0 done, 1 the work
+// failed, 2 wrong usage, 3 a plugin is missing or unusable, 4 the program does not fit into the
+// memory, 5 the compiler's process died, 130 interrupted, 143 terminated.
 package main
 
 import (

@@ -30,8 +30,7 @@ type exampleModel struct {
 	size        modelSize
 	// rules split the variables over p logical devices.
 	rules func(p int) logical.Rules
-	// loss builds a replica's loss from a batch of features and one of labels or
-	// targets.
+	// loss builds a replica's loss from a batch of features and one of labels or targets.
 	loss func(size modelSize) strategy.LossFunc
 	// batch are the shapes of a batch of so many rows.
 	batch func(size modelSize, rows int) []shapes.Shape
@@ -91,8 +90,8 @@ var exampleModels = []exampleModel{
 	},
 }
 
-// splitPairs splits the first layer of each pair by columns and the second by
-// rows, so that a pair needs one sum over the logical devices.
+// splitPairs splits the first layer of each pair by columns and the second by rows, so that a pair
+// needs one sum over the logical devices.
 func splitPairs(p int) logical.Rules {
 	return logical.Rules{
 		logical.Match(`/up[0-9]*/.*weights`, logical.SplitInto(1, p)),
@@ -101,8 +100,8 @@ func splitPairs(p int) logical.Rules {
 	}
 }
 
-// pairs is a stack of pairs of dense layers: up to the width, and down to the
-// width again, or to outputs in the last one.
+// pairs is a stack of pairs of dense layers: up to the width, and down to the width again, or to
+// outputs in the last one.
 func pairs(rc *strategy.ReplicaContext, x *graph.Node, size modelSize, outputs int) *graph.Node {
 	p := rc.Strategy().NumLogicalDevices()
 	for i := range size.Layers {
@@ -133,12 +132,12 @@ func findModel(name string, size modelSize) (exampleModel, modelSize, error) {
 			case *pair.value == 0:
 				*pair.value = *pair.def
 			case *pair.value < 0 || *pair.value > 1<<20:
-				return m, size, usagef("%s %d: give a number from 1 to %d", pair.flag, *pair.value, 1<<20)
+				return m, size, misused("compile", fmt.Sprintf("give a number from 1 to %d", 1<<20), "%s %d", pair.flag, *pair.value)
 			}
 		}
 		return m, size, nil
 	}
-	return exampleModel{}, size, usagef("no example model %q; there are %s", name, strings.Join(names, ", "))
+	return exampleModel{}, size, misused("compile", "there are "+strings.Join(names, ", "), "no example model %q", name)
 }
 
 // trainStep is a training step of the model with Adam.

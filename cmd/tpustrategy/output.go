@@ -8,17 +8,18 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// checkPlace says why no file could be written at a path, as far as that shows without
-// writing.
+// checkPlace says why no file could be written at a path, as far as that shows without writing.
 func checkPlace(path string) error {
 	if path == "" {
 		return nil
 	}
 	if info, err := os.Stat(path); err == nil {
 		if info.IsDir() {
-			return fmt.Errorf("%s is a directory; name a file", path)
+			return &errkind.Fault{Op: path, Reason: "it is a directory", Hint: "name a file", Class: errkind.ValueError}
 		}
 		return nil
 	}
@@ -28,26 +29,25 @@ func checkPlace(path string) error {
 	case err != nil:
 		return err
 	case !info.IsDir():
-		return fmt.Errorf("%s is no directory", dir)
+		return &errkind.Fault{Op: dir, Reason: "it is no directory", Hint: "name a file in a directory", Class: errkind.ValueError}
 	}
 	if err := syscall.Access(dir, accessWrite); err != nil {
-		return fmt.Errorf("writing to %s: %w", dir, err)
+		return &errkind.Fault{Op: "writing to", Subject: dir, Err: err, Hint: "name a directory that you can write to"}
 	}
 	return nil
 }
 
 const accessWrite = 2 // W_OK
 
-// writeFile writes a file whole or not at all: an earlier one stays as it is until
-// the new one is on its way under its name. What is no regular file, such as a
-// pipe, is written to directly.
+// writeFile writes a file whole or not at all: an earlier one stays as it is until the new one is
+// on its way under its name. What is no regular file, such as a pipe, is written to directly.
 func writeFile(path string, write func(io.Writer) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
-		return usagef("%s is a directory", path)
+		return misused(path, "name a file", "it is a directory")
 	}
 	beside := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d.tmp", filepath.Base(path), os.Getpid()))
 	if err == nil && !info.Mode().IsRegular() {
@@ -63,7 +63,7 @@ func writeFile(path string, write func(io.Writer) error) error {
 		if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
 			err = cause.Err
 		}
-		return fmt.Errorf("writing %s: %w", path, err)
+		return &errkind.Fault{Op: "writing", Subject: path, Err: err}
 	}
 	if err != nil {
 		return &usageError{named(err)}
@@ -90,8 +90,8 @@ func writeFile(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-// output is the standard output. It remembers that a write failed, so that no
-// command ends well whose answer did not arrive.
+// output is the standard output. It remembers that a write failed, so that no command ends well
+// whose answer did not arrive.
 type output struct {
 	w   io.Writer
 	err error

@@ -73,7 +73,7 @@ func TestAnAnswerThatCannotBeWrittenIsAnError(t *testing.T) {
 		var errs bytes.Buffer
 		a := &app{stdout: fullDisk{}, stderr: &errs, stdin: strings.NewReader(""), getenv: func(string) string { return "" }}
 		assert.Equal(t, exitFailed, a.run(t.Context(), strings.Fields(line)), line)
-		assert.Equal(t, "tpustrategy: the answer is not complete: no space left on device\n", errs.String(), line)
+		assert.Equal(t, "tpustrategy: the answer is not complete: no space left on device; see where it goes, and ask again\n", errs.String(), line)
 	}
 	out := &output{w: fullDisk{}}
 	_, err := out.Write(nil)

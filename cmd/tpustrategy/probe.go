@@ -27,8 +27,7 @@ type probeAnswer struct {
 	DeviceKinds []string          `json:"device_kinds,omitempty"`
 	// ClientError is why its devices cannot be opened.
 	ClientError string `json:"client_error,omitempty"`
-	// AheadOfTime says that it describes slices that are not here, such as
-	// Topology.
+	// AheadOfTime says that it describes slices that are not here, such as Topology.
 	AheadOfTime     bool   `json:"ahead_of_time"`
 	Topology        string `json:"topology,omitempty"`
 	TopologyDevices int    `json:"topology_devices,omitempty"`

@@ -5,13 +5,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// maxReport bounds a report that is read: those of the largest steps have a few
-// megabytes.
+// maxReport bounds a report that is read: those of the largest steps have a few megabytes.
 const maxReport = 256 << 20
 
 type reportCmd struct {
 	File   string `arg:"" help:"A report that compile wrote, as JSON." type:"localpath"`
-	Output string `help:"Write it there instead: JSON, or a page if it ends in .html." short:"o" type:"localpath"`
+	Output string `help:"Write the report to this file instead: as a page if the name ends in .html, and as JSON otherwise." short:"o" type:"localpath"`
 }
 
 // Help is the text under --help.
@@ -27,11 +26,11 @@ Examples:
 func (c *reportCmd) Run(a *app, root *cli) error {
 	data, err := files.Read(c.File, maxReport)
 	if err != nil {
-		return usagef("report: %w", err)
+		return refused("report", err)
 	}
 	r, err := report.Parse(data)
 	if err != nil {
-		return usagef("%s: %w", c.File, err)
+		return refused(c.File, err)
 	}
 	switch {
 	case c.Output != "":

@@ -60,8 +60,8 @@ func describe(ctx context.Context, r describeRequest) (*described, error) {
 	return &described{Facts: slice.Facts(), Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}, nil
 }
 
-// describeSlice describes a slice through a plugin. A name that only the plugin finds
-// out to be none is wrong usage too.
+// describeSlice describes a slice through a plugin. A name that only the plugin finds out to be
+// none is wrong usage too.
 func describeSlice(ctx context.Context, name, plugin string) (*system.Slice, error) {
 	slice, err := system.Describe(ctx, name, system.DescribeOptions{Plugin: plugin})
 	if refused := (*pjrt.Error)(nil); errors.As(err, &refused) && refused.Code == pjrt.InvalidArgument {

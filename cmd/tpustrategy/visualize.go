@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -8,10 +9,10 @@ import (
 )
 
 type visualizeCmd struct {
-	Spec    string `arg:"" help:"A sharding: the axes of each dimension, as in replica,-,logical, or Shardy's <@mesh, [...]>, or XLA's {devices=[2,2]0,1,2,3}."`
+	Spec    string `arg:"" help:"A sharding: the axes of each dimension, as in replica,-,logical; or Shardy's <@mesh, [...]>; or XLA's {devices=[2,2]0,1,2,3}."`
 	Shape   []int  `help:"Shape of the tensor." required:""`
-	Mesh    string `help:"Axes of the mesh, as in replica=2,logical=4; not for an XLA sharding."`
-	Devices int    `help:"Number of devices of an XLA sharding; 0 is as many as it names."`
+	Mesh    string `help:"Axes of the mesh, as in replica=2,logical=4. An XLA sharding needs none."`
+	Devices int    `help:"Number of devices of an XLA sharding; 0 takes those that it names."`
 	Dims    []int  `help:"The dimensions to draw, down and across."`
 }
 
@@ -30,25 +31,25 @@ A dimension that is not split is -, one that is split over two axes is a+b.`
 // Run draws the sharding.
 func (c *visualizeCmd) Run(a *app, root *cli) error {
 	if root.JSON {
-		return usagef("visualize: a drawing has no JSON form; see sharding.Audit for figures")
+		return misused("visualize", "leave out --json; sharding.Audit gives figures", "a drawing has no JSON form")
 	}
 	options := sharding.VisualizeOptions{Dims: c.Dims}
 	if strings.HasPrefix(c.Spec, "{") {
 		op, err := sharding.ParseOpSharding(c.Spec)
 		if err != nil {
-			return usagef("visualize: %w", err)
+			return refused("visualize", err)
 		}
 		devices := c.Devices
 		if devices == 0 {
 			devices = max(len(op.TileDevices()), op.Device()+1, 1)
 		}
 		if err := sharding.VisualizeOp(a.stdout, op, c.Shape, devices, options); err != nil {
-			return usagef("visualize: %w", err)
+			return &usageError{err}
 		}
 		return nil
 	}
 	if c.Mesh == "" {
-		return usagef("visualize: give the mesh, as in --mesh replica=2,logical=4")
+		return misused("visualize", "give the mesh, as in --mesh replica=2,logical=4", "no mesh")
 	}
 	mesh, err := parseMesh(c.Mesh)
 	if err != nil {
@@ -59,10 +60,10 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 		return err
 	}
 	if err := spec.ValidateTensor(mesh, "", c.Shape); err != nil {
-		return usagef("visualize: %w", err)
+		return refused("visualize", err)
 	}
 	if err := sharding.Visualize(a.stdout, mesh, spec, c.Shape, options); err != nil {
-		return usagef("visualize: %w", err)
+		return &usageError{err}
 	}
 	return nil
 }
@@ -78,14 +79,14 @@ func parseMesh(text string) (sharding.Mesh, error) {
 		name, size, ok := strings.Cut(part, "=")
 		n, err := strconv.Atoi(size)
 		if !ok || err != nil || n < 1 || n > maxMesh/total {
-			return sharding.Mesh{}, usagef("visualize: --mesh %q: write axes with their sizes, as in replica=2,logical=4, of at most %d devices", part, maxMesh)
+			return sharding.Mesh{}, misused("visualize", fmt.Sprintf("write axes with their sizes, as in replica=2,logical=4, of at most %d devices", maxMesh), "--mesh %q", part)
 		}
 		total *= n
 		axes = append(axes, sharding.Axis{Name: name, Size: n})
 	}
 	mesh, err := sharding.NewMesh(axes...)
 	if err != nil {
-		return mesh, usagef("visualize: --mesh: %w", err)
+		return mesh, refused("visualize: --mesh", err)
 	}
 	return mesh, nil
 }
@@ -95,7 +96,7 @@ func parseSpec(text string) (sharding.Spec, error) {
 	if strings.Contains(text, "<@") {
 		_, spec, err := sharding.ParseShardy(text)
 		if err != nil {
-			return spec, usagef("visualize: %w", err)
+			return spec, refused("visualize", err)
 		}
 		return spec, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -31,8 +32,7 @@ type compileRequest struct {
 	Logical   int       `json:"logical,omitempty"`
 	Whole     bool      `json:"whole,omitempty"`
 	Precision string    `json:"precision,omitempty"`
-	// Text and Save are files to write the step's StableHLO and the compiled step
-	// to.
+	// Text and Save are files to write the step's StableHLO and the compiled step to.
 	Text string `json:"text,omitempty"`
 	Save string `json:"save,omitempty"`
 }
@@ -158,10 +158,10 @@ const maxProgram = 2<<30 - 1
 func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 	text, err := files.Read(r.File, maxProgram)
 	if err != nil {
-		return nil, usagef("%w", err)
+		return nil, refused("compile", err)
 	}
 	if cpuDevices(r.Topology) > 0 {
-		return nil, usagef("a StableHLO file is compiled ahead of time, for a TPU slice such as v5e:2x4; the CPU plugin has no such compiler")
+		return nil, misused("compile", "give a TPU slice such as v5e:2x4", "the CPU plugin does not compile a StableHLO file ahead of time")
 	}
 	slice, err := describeSlice(ctx, r.Topology, r.Plugin)
 	if err != nil {
@@ -170,11 +170,11 @@ func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) 
 	defer slice.Close()
 	replicas, partitions, perReplica := numberOf(replicasOf, text), numberOf(partitionsOf, text), max(r.Logical, 1)
 	if replicas < 1 || partitions < 1 || partitions%perReplica != 0 {
-		return nil, usagef("--logical %d does not divide the %d partitions of %s", perReplica, partitions, r.File)
+		return nil, misused("compile", "give a number that divides them", "--logical %d does not divide the %d partitions of %s", perReplica, partitions, r.File)
 	}
 	assignment, err := tpu.BuildDeviceAssignment(slice.Topology(), tpu.AssignmentOptions{Replicas: replicas * partitions})
 	if err != nil {
-		return nil, usagef("%s is for %d devices: %w", r.File, replicas*partitions, err)
+		return nil, &usageError{&errkind.Fault{Op: "compile", Reason: fmt.Sprintf("%s is for %d devices", r.File, replicas*partitions), Err: err}}
 	}
 	var ids []int
 	for _, replica := range assignment.DeviceIDs() {
@@ -184,7 +184,7 @@ func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) 
 		Replicas: replicas, Partitions: partitions, DeviceAssignment: slices.Collect(slices.Chunk(ids, partitions)), SPMD: partitions > 1, Shardy: strings.Contains(string(text), "sdy."),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("compiling %s: %w", r.File, err)
+		return nil, &errkind.Fault{Op: "compiling", Subject: r.File, Err: err}
 	}
 	defer program.Close()
 	name, err := program.Name()

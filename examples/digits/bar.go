@@ -12,8 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/examples/digits/job"
 )
 
-// bar shows progress: a bar that redraws itself on a terminal, a line now and then
-// elsewhere.
+// bar shows progress: a bar that redraws itself on a terminal, a line now and then elsewhere.
 type bar struct {
 	w        io.Writer
 	terminal bool
@@ -38,8 +37,7 @@ func newBar(w io.Writer) *bar {
 	return b
 }
 
-// A terminal of wide columns has room for everything, one of fewer than narrow
-// for no bar at all.
+// A terminal of wide columns has room for everything, one of fewer than narrow for no bar at all.
 const wide, narrow = 80, 50
 
 // interval is the time between two lines where there is no terminal.

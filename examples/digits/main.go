@@ -1,6 +1,5 @@
-// Command digits trains a classifier of handwritten digits on a mesh of replicas
-// and logical devices; package job beside it says how. See README.md for what it
-// prints.
+// Command digits trains a classifier of handwritten digits on a mesh of replicas and logical
+// devices; package job beside it says how. See README.md for what it prints.
 package main
 
 import (
@@ -12,6 +11,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/examples/digits/job"
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -19,8 +19,8 @@ import (
 
 func main() { os.Exit(command.Main(run)) }
 
-// run is the command, with all it touches given. It returns the exit code, after an
-// interrupt that of a shell, 130.
+// run is the command, with all it touches given. It returns the exit code, after an interrupt that
+// of a shell, 130.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -71,12 +71,12 @@ func parse(args []string, stderr io.Writer) (job.Config, error) {
 	var cfg job.Config
 	flags := flag.NewFlagSet("digits", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.IntVar(&cfg.Replicas, "replicas", 4, "replicas; the batch is cut among them")
-	flags.IntVar(&cfg.Logical, "logical", 2, "logical devices of a replica; the hidden layer is split over them")
-	flags.IntVar(&cfg.Devices, "devices", 8, "CPU devices to make; 0 uses the machine's TPU")
-	flags.IntVar(&cfg.Steps, "steps", 0, "training steps; 0 takes as many as the data wants")
-	flags.IntVar(&cfg.Batch, "batch", 0, "examples a step, of all replicas together; 0 takes what suits the data")
-	flags.Uint64Var(&cfg.Seed, "seed", 1, "decides the split, the order of the batches and the initial weights")
+	flags.IntVar(&cfg.Replicas, "replicas", 4, "number of replicas; each gets an equal part of the batch")
+	flags.IntVar(&cfg.Logical, "logical", 2, "number of logical devices of a replica; the hidden layer is split over them")
+	flags.IntVar(&cfg.Devices, "devices", 8, "number of CPU devices to make; 0 uses the machine's TPU")
+	flags.IntVar(&cfg.Steps, "steps", 0, "number of training steps; 0 takes a number that suits the data")
+	flags.IntVar(&cfg.Batch, "batch", 0, "number of examples in a step, over all replicas; 0 takes a number that suits the data")
+	flags.Uint64Var(&cfg.Seed, "seed", 1, "seed of the held-out set, the order of the batches and the initial weights")
 	flags.StringVar(&cfg.Plugin, "plugin", "", "path of the PJRT plugin; empty finds the installed one")
 	flags.StringVar(&cfg.Data, "data", "", "directory of MNIST's IDX files, plain or .gz; empty trains on the digits that the module carries")
 	err := flags.Parse(args)
@@ -87,14 +87,14 @@ func parse(args []string, stderr io.Writer) (job.Config, error) {
 		return cfg, err
 	}
 	if err == nil && flags.NArg() > 0 {
-		err = fmt.Errorf("unexpected argument %q; there are only flags, see -help", flags.Arg(0))
+		err = &errkind.Fault{Op: "command line", Reason: fmt.Sprintf("unexpected argument %q", flags.Arg(0)), Hint: "there are only flags, see -help", Class: errkind.ValueError}
 	}
 	for _, f := range []struct {
 		name  string
 		value int
 	}{{"replicas", cfg.Replicas}, {"logical", cfg.Logical}} {
 		if err == nil && f.value == 0 {
-			err = &job.UsageError{Flag: f.name, Reason: "0, but it counts: 1 or more"}
+			err = &job.UsageError{Flag: f.name, Reason: "0; give a number from 1"}
 		}
 	}
 	return cfg, err

@@ -1,7 +1,6 @@
-// Command multihost trains the digits job of examples/digits on many hosts: on
-// simulated ones, which share this machine's CPU devices, or, with -slice, as one
-// of the hosts of a TPU slice. What each host does is the same in both, in
-// runHost. See docs/multihost.md.
+// Command multihost trains the digits job of examples/digits on many hosts: on simulated ones,
+// which share this machine's CPU devices, or, with -slice, as one of the hosts of a TPU slice. What
+// each host does is the same in both, in runHost. See docs/multihost.md.
 package main
 
 import (
@@ -16,19 +15,19 @@ import (
 	"time"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/examples/digits/job"
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// config is what to run.
+// config says what to run.
 type config struct {
 	job.Config
 	// slice runs as one host of a TPU slice instead of simulating hosts.
 	slice bool
-	// hosts is the number of simulated hosts, and missing one that does not
-	// start, -1 for none.
+	// hosts is the number of simulated hosts, and missing one that does not start, -1 for none.
 	hosts, missing int
 	// wait bounds the start-up, and each wait of a simulated host for another.
 	wait    time.Duration
@@ -37,9 +36,9 @@ type config struct {
 
 func main() { os.Exit(command.Main(run)) }
 
-// run is the command, with all it touches given. It returns the exit code: 0, 1
-// for a failure, 2 for settings that cannot be run, 130 after an interrupt. The last
-// line, also after an interrupt, is the result as JSON.
+// run is the command, with all it touches given. It returns the exit code: 0, 1 for a failure, 2
+// for settings that cannot be run, 130 after an interrupt. The last line, also after an interrupt,
+// is the result as JSON.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -90,17 +89,17 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	var cfg config
 	flags := flag.NewFlagSet("multihost", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.BoolVar(&cfg.slice, "slice", false, "be one host of a TPU slice; start the command on each of them")
-	flags.IntVar(&cfg.hosts, "hosts", 4, "simulated hosts")
-	flags.IntVar(&cfg.missing, "missing", -1, "simulated host that does not start")
-	flags.DurationVar(&cfg.wait, "wait", 5*time.Minute, "bound of the start-up, and of a simulated host's waits for others")
+	flags.BoolVar(&cfg.slice, "slice", false, "run as one host of a TPU slice; start the command on every host of the slice")
+	flags.IntVar(&cfg.hosts, "hosts", 4, "number of simulated hosts")
+	flags.IntVar(&cfg.missing, "missing", -1, "number of a simulated host that does not start; -1 starts all")
+	flags.DurationVar(&cfg.wait, "wait", 5*time.Minute, "longest time for the start-up, and for a simulated host to wait for another")
 	flags.BoolVar(&cfg.verbose, "v", false, "log the steps of the start-up")
-	flags.IntVar(&cfg.Devices, "devices", 8, "CPU devices to make, for all simulated hosts together")
-	flags.IntVar(&cfg.Logical, "logical", 2, "logical devices of a replica")
-	flags.IntVar(&cfg.Replicas, "replicas", 0, "replicas; 0 uses all devices")
-	flags.IntVar(&cfg.Steps, "steps", 0, "training steps; 0 takes as many as the data wants")
-	flags.IntVar(&cfg.Batch, "batch", 0, "examples a step, of all hosts together; 0 takes what suits the data")
-	flags.Uint64Var(&cfg.Seed, "seed", 1, "decides everything random, on every host alike")
+	flags.IntVar(&cfg.Devices, "devices", 8, "number of CPU devices to make, for all simulated hosts together")
+	flags.IntVar(&cfg.Logical, "logical", 2, "number of logical devices of a replica")
+	flags.IntVar(&cfg.Replicas, "replicas", 0, "number of replicas; 0 uses all devices")
+	flags.IntVar(&cfg.Steps, "steps", 0, "number of training steps; 0 takes a number that suits the data")
+	flags.IntVar(&cfg.Batch, "batch", 0, "number of examples in a step, over all hosts; 0 takes a number that suits the data")
+	flags.Uint64Var(&cfg.Seed, "seed", 1, "seed of all random choices, the same on every host")
 	flags.StringVar(&cfg.Plugin, "plugin", "", "path of the PJRT plugin; empty finds the installed one")
 	flags.StringVar(&cfg.Data, "data", "", "directory of MNIST's IDX files; empty trains on the digits that the module carries")
 	if err := flags.Parse(args); err != nil {
@@ -113,15 +112,15 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	}
 	switch {
 	case flags.NArg() > 0:
-		return cfg, fmt.Errorf("unexpected argument %q; there are only flags, see -help", flags.Arg(0))
+		return cfg, &errkind.Fault{Op: "command line", Reason: fmt.Sprintf("unexpected argument %q", flags.Arg(0)), Hint: "there are only flags, see -help", Class: errkind.ValueError}
 	case cfg.Logical < 1:
-		return cfg, &job.UsageError{Flag: "logical", Reason: fmt.Sprintf("%d, but it counts: 1 or more", cfg.Logical)}
+		return cfg, &job.UsageError{Flag: "logical", Reason: fmt.Sprintf("%d; give a number from 1", cfg.Logical)}
 	case cfg.wait <= 0:
-		return cfg, &job.UsageError{Flag: "wait", Reason: fmt.Sprintf("%v, but it is a time to wait: more than 0", cfg.wait)}
+		return cfg, &job.UsageError{Flag: "wait", Reason: fmt.Sprintf("%v; give a time above 0", cfg.wait)}
 	case !cfg.slice && (cfg.Devices < 1 || cfg.hosts < 1 || cfg.Devices%cfg.hosts != 0):
-		return cfg, &job.UsageError{Flag: "hosts", Reason: fmt.Sprintf("%d hosts cannot share %d devices evenly", cfg.hosts, cfg.Devices)}
+		return cfg, &job.UsageError{Flag: "hosts", Reason: fmt.Sprintf("%d hosts cannot share %d devices evenly; give a number that divides the devices", cfg.hosts, cfg.Devices)}
 	case !cfg.slice && (cfg.missing < -1 || cfg.missing >= cfg.hosts):
-		return cfg, &job.UsageError{Flag: "missing", Reason: fmt.Sprintf("%d, but the hosts are 0 to %d; -1 is none", cfg.missing, cfg.hosts-1)}
+		return cfg, &job.UsageError{Flag: "missing", Reason: fmt.Sprintf("%d; the hosts are 0 to %d, and -1 stands for none", cfg.missing, cfg.hosts-1)}
 	}
 	replicas := cfg.Replicas
 	if replicas == 0 {
@@ -136,8 +135,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	return cfg, nil
 }
 
-// runHost is what each host does: open its devices together with the others, train
-// and test on all of the slice, and shut down.
+// runHost is what each host does: open its devices together with the others, train and test on all
+// of the slice, and shut down.
 func runHost(ctx context.Context, cfg config, opts system.Options, hooks job.Hooks) (result job.Result, err error) {
 	starting, cancel := context.WithTimeout(ctx, cfg.wait)
 	defer cancel()

@@ -164,7 +164,7 @@ func TestTheCommand(t *testing.T) {
 		"an idle host":  {args: []string{"-logical", "3"}, code: 2, stderr: []string{"-replicas: 2 replicas of 3 logical devices take 6 of the 8 devices"}},
 		"no data":       {args: []string{"-data", "."}, code: 2, stderr: []string{"-data: . has neither train-images-idx3-ubyte nor"}},
 		"no plugin":     {args: []string{"-plugin", "."}, code: 2, stderr: []string{"-plugin: no cpu plugin found: .: not a regular file"}},
-		"no such host":  {args: []string{"-missing", "4"}, code: 2, stderr: []string{"-missing: 4, but the hosts are 0 to 3"}},
+		"no such host":  {args: []string{"-missing", "4"}, code: 2, stderr: []string{"-missing: 4; the hosts are 0 to 3"}},
 		"no wait":       {args: []string{"-wait", "0s"}, code: 2, stderr: []string{"-wait: 0s"}},
 		"no such flag":  {args: []string{"-host", "3"}, code: 2, stderr: []string{"-host"}},
 		"argument":      {args: []string{"train"}, code: 2, stderr: []string{`unexpected argument "train"`}},

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/examples/digits/job"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -29,7 +30,7 @@ func simulate(ctx context.Context, cfg config, logger *slog.Logger, stdout io.Wr
 			if usage := (*job.UsageError)(nil); errors.As(o.err, &usage) {
 				return job.Result{}, usage
 			}
-			errs = append(errs, fmt.Errorf("host %d: %w", host, o.err))
+			errs = append(errs, &errkind.Fault{Op: fmt.Sprintf("host %d", host), Err: o.err})
 			continue
 		}
 		if host != cfg.missing {
@@ -50,8 +51,8 @@ type outcome struct {
 	err    error
 }
 
-// simulateEach runs the program of each host at once, with the options by which it
-// opens its devices.
+// simulateEach runs the program of each host at once, with the options by which it opens its
+// devices.
 func simulateEach(ctx context.Context, cfg config, logger *slog.Logger, program func(host int, opts system.Options) (job.Result, error)) (outcomes []outcome, err error) {
 	base, err := job.Open(ctx, system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})
 	if err != nil {

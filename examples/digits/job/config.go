@@ -9,45 +9,51 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Config says what to run. Zero fields mean what their comments say.
+// Config says what to run. The comment of each field says what 0 or "" stands for.
 type Config struct {
-	// Replicas and Logical are the mesh: replicas, and logical devices of each; 1
-	// if zero.
+	// Replicas is the number of replicas, and Logical the number of logical devices of each. 0
+	// stands for 1.
 	Replicas, Logical int
-	// Devices is the number of CPU devices; 0 is the TPU of this machine.
+	// Devices is the number of CPU devices. 0 stands for the TPU of this machine.
 	Devices int
-	// Steps is the number of training steps; what suits the data if zero.
+	// Steps is the number of training steps. 0 stands for a number that suits the data.
 	Steps int
-	// Batch is the number of examples in a step, of all replicas together; what
-	// suits the data if zero.
+	// Batch is the number of examples in a step, over all replicas. 0 stands for a number that
+	// suits the data.
 	Batch int
-	// Seed decides everything random.
+	// Seed is the seed of all random choices.
 	Seed uint64
-	// Plugin is the path of the PJRT plugin; found as pjrt.Find does if empty.
+	// Plugin is the path of the PJRT plugin. "" stands for the plugin that pjrt.Find finds.
 	Plugin string
-	// Data is a directory of MNIST's IDX files; the digits of the module if empty.
+	// Data is a directory of MNIST's IDX files. "" stands for the digits that the module carries.
 	Data string
-	// LossEvery is how many steps there are between two readings of the loss, for
-	// which the host waits; 10 if zero.
+	// LossEvery is the number of steps between two readings of the loss, for which the host waits.
+	// 0 stands for 10.
 	LossEvery int
 }
 
-// UsageError says which setting cannot be run, and why, in one line.
+// UsageError reports which setting cannot be run, and why, in one line.
 type UsageError struct {
-	// Flag is the setting, as the flag of command digits.
+	// Flag is the setting's flag of command digits, without the hyphen.
 	Flag   string
 	Reason string
-	// Err is the cause, if there is one; Reason says what matters of it.
+	// Err is the cause, if there is one. Reason holds its text.
 	Err error
 }
 
-func (e *UsageError) Error() string { return fmt.Sprintf("-%s: %s", e.Flag, e.Reason) }
+// Error returns "-flag: reason".
+func (e *UsageError) Error() string { return errkind.Text("-"+e.Flag, e.Reason, nil, "") }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*UsageError) Kind() errkind.Kind { return errkind.ValueError }
 
 // Unwrap returns the cause.
 func (e *UsageError) Unwrap() error { return e.Err }
+
+// invalid is the error of data or settings that cannot be trained with.
+func invalid(op, hint, format string, args ...any) error {
+	return &errkind.Fault{Op: "job: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
+}
 
 // normalize fills in what does not depend on the data.
 func (c Config) normalize() Config {
@@ -73,11 +79,11 @@ func (c Config) check() error {
 		{"replicas", c.Replicas, 1}, {"logical", c.Logical, 1}, {"devices", c.Devices, 0}, {"steps", c.Steps, 0}, {"batch", c.Batch, 0},
 	} {
 		if f.value < f.least {
-			return &UsageError{Flag: f.flag, Reason: fmt.Sprintf("%d, but it counts: %d or more", f.value, f.least)}
+			return &UsageError{Flag: f.flag, Reason: fmt.Sprintf("%d; give a number from %d", f.value, f.least)}
 		}
 	}
 	if c.Devices > maxDevices {
-		return &UsageError{Flag: "devices", Reason: fmt.Sprintf("%d; at most %d CPU devices", c.Devices, maxDevices)}
+		return &UsageError{Flag: "devices", Reason: fmt.Sprintf("%d; give at most %d CPU devices", c.Devices, maxDevices)}
 	}
 	// Dividing keeps the product from overflowing.
 	if c.Devices > 0 && (c.Replicas > c.Devices || c.Logical > c.Devices/c.Replicas) {
@@ -105,7 +111,7 @@ const maxDevices = 256
 // fit fills in what depends on the data, and checks it.
 func (c Config) fit(d Data) (Config, error) {
 	if d.Hidden < 1 || d.Batch < 1 || d.Epochs < 1 || d.LearningRate <= 0 || d.Test.Len() == 0 {
-		return c, fmt.Errorf("job: the data %q lacks its hidden units, batch, epochs, learning rate or test images; all are positive", d.Name)
+		return c, invalid("fit", "give each a positive value", "the data %q lacks its hidden units, batch, epochs, learning rate or test images", d.Name)
 	}
 	if c.Batch == 0 {
 		c.Batch = roundUp(d.Batch, c.Replicas)
@@ -115,7 +121,7 @@ func (c Config) fit(d Data) (Config, error) {
 			"%d examples cannot be cut into %d equal parts, one a replica; give a multiple of %d", c.Batch, c.Replicas, c.Replicas)}
 	}
 	if n := d.Train.Len(); c.Batch > n {
-		return c, &UsageError{Flag: "batch", Reason: fmt.Sprintf("%d examples, but there are %d to train on", c.Batch, n)}
+		return c, &UsageError{Flag: "batch", Reason: fmt.Sprintf("%d examples, but there are %d to train on; lower -batch", c.Batch, n)}
 	}
 	if c.Steps == 0 {
 		c.Steps = d.Epochs * (d.Train.Len() / c.Batch)

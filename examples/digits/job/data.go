@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/testdata/digits"
 )
 
@@ -24,10 +25,9 @@ type Data struct {
 	// Train and Test have no example in common.
 	Train, Test Set
 
-	// Hidden is the number of hidden units that suit it; Train rounds up to a
-	// multiple of the logical devices. Batch and Epochs are the examples of a step
-	// and the passes over Train, where the configuration names none. All are
-	// positive.
+	// Hidden is the number of hidden units that suit it; Train rounds up to a multiple of the
+	// logical devices. Batch and Epochs are the examples of a step and the passes over Train, where
+	// the configuration names none. All are positive.
 	Hidden, Batch, Epochs int
 	// LearningRate is Adam's.
 	LearningRate float64
@@ -68,9 +68,8 @@ func (s Set) pick(indices []int, size int) Batch {
 	}
 }
 
-// Shuffled yields full batches without end, in passes over the set, each in an
-// order of its own that the seed decides. What is left of a pass is not used in
-// it.
+// Shuffled yields full batches without end, in passes over the set, each in an order of its own
+// that the seed decides. What is left of a pass is not used in it.
 func (s Set) Shuffled(seed uint64, size int) iter.Seq[Batch] {
 	return func(yield func(Batch) bool) {
 		if size < 1 || size > s.Len() {
@@ -88,8 +87,8 @@ func (s Set) Shuffled(seed uint64, size int) iter.Seq[Batch] {
 	}
 }
 
-// Once yields every image once, in order. The last batch is filled up to size
-// with what its mask leaves out.
+// Once yields every image once, in order. The last batch is filled up to size with what its mask
+// leaves out.
 func (s Set) Once(size int) iter.Seq[Batch] {
 	return func(yield func(Batch) bool) {
 		for start := 0; start < s.Len(); start += size {
@@ -113,12 +112,12 @@ const (
 // heldOut is the part of the digits that is not trained on: one in so many.
 const heldOut = 5
 
-// Digits returns the 1,797 digits of 8x8 pixels that the module carries, a fifth
-// of them, chosen by the seed, held out for the test.
+// Digits returns the 1,797 digits of 8x8 pixels that the module carries, a fifth of them, chosen by
+// the seed, held out for the test.
 func Digits(seed uint64) (Data, error) {
 	all, err := readDigits(digits.Open())
 	if err != nil {
-		return Data{}, fmt.Errorf("job: the digits: %w", err)
+		return Data{}, &errkind.Fault{Op: "job: the digits", Err: err}
 	}
 	order := rand.New(rand.NewPCG(seed, streamSplit)).Perm(all.Len())
 	test := all.Len() / heldOut
@@ -164,7 +163,7 @@ func readDigits(r io.Reader) (Set, error) {
 			value, err := strconv.Atoi(field)
 			if err != nil || value < 0 || value > limit {
 				line, column := lines.FieldPos(i)
-				return Set{}, fmt.Errorf("line %d, column %d: %q, not a number from 0 to %d", line, column, field, limit)
+				return Set{}, invalid("read digits", fmt.Sprintf("write a number from 0 to %d", limit), "line %d, column %d: %q", line, column, field)
 			}
 			if i == side*side {
 				set.Labels = append(set.Labels, int32(value))

@@ -262,7 +262,7 @@ func TestIDXDirectoriesThatDoNotFitAreRefused(t *testing.T) {
 		{"whole", nil, ""},
 		{"a file missing", map[string][]byte{"t10k-labels-idx1-ubyte": nil}, "t10k-labels-idx1-ubyte"},
 		{"counts differ", map[string][]byte{"train-labels-idx1-ubyte": idxFile([]byte{1}, 1)}, "shape [2 2 2] with labels of shape [1]"},
-		{"labels in place of images", map[string][]byte{"train-images-idx3-ubyte": idxFile([]byte{1, 2}, 2)}, "need [count height width]"},
+		{"labels in place of images", map[string][]byte{"train-images-idx3-ubyte": idxFile([]byte{1, 2}, 2)}, "give files of shape [count height width]"},
 		{"a label beyond nine", map[string][]byte{"train-labels-idx1-ubyte": idxFile([]byte{1, 10}, 2)}, "label 1 is 10"},
 		{"test images of another size", map[string][]byte{"t10k-images-idx3-ubyte": image(1, 3, 3)}, "4 pixels to train on and of 9"},
 		{"no images", map[string][]byte{"t10k-images-idx3-ubyte": image(0, 2, 2), "t10k-labels-idx1-ubyte": idxFile(nil, 0)}, "no t10k images"},

@@ -7,13 +7,14 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/idx"
 )
 
-// MNIST reads the four IDX files of MNIST, or of data in its form, from a
-// directory: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte
-// and t10k-labels-idx1-ubyte, each plain or compressed with the ending .gz. Errors
-// name the file; those of its format are [*idx.FormatError].
+// MNIST reads the four IDX files of MNIST, or of data in its form, from a directory:
+// train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
+// t10k-labels-idx1-ubyte, each plain or compressed with the ending .gz. Errors name the file; those
+// of its format are [*idx.FormatError].
 func MNIST(dir string) (Data, error) {
 	train, err := readPair(dir, "train")
 	if err != nil {
@@ -24,7 +25,7 @@ func MNIST(dir string) (Data, error) {
 		return Data{}, err
 	}
 	if train.Features != test.Features {
-		return Data{}, fmt.Errorf("job: %s: images of %d pixels to train on and of %d to test", dir, train.Features, test.Features)
+		return Data{}, invalid("read "+dir, "give files of one data set", "images of %d pixels to train on and of %d to test", train.Features, test.Features)
 	}
 	return Data{
 		Name: "IDX files in " + dir, Train: train, Test: test,
@@ -43,11 +44,11 @@ func readPair(dir, name string) (Set, error) {
 		return Set{}, err
 	}
 	if len(images.Dims) != 3 || len(labels.Dims) != 1 || images.Dims[0] != labels.Dims[0] {
-		return Set{}, fmt.Errorf("job: %s: %s images of shape %v with labels of shape %v; need [count height width] and [count]",
-			dir, name, images.Dims, labels.Dims)
+		return Set{}, invalid("read "+dir, "give files of shape [count height width] and [count]",
+			"%s images of shape %v with labels of shape %v", name, images.Dims, labels.Dims)
 	}
 	if len(images.Data) == 0 {
-		return Set{}, fmt.Errorf("job: %s: no %s images", dir, name)
+		return Set{}, invalid("read "+dir, "give a file with at least one", "no %s images", name)
 	}
 	set := Set{
 		Features: images.Dims[1] * images.Dims[2],
@@ -58,7 +59,7 @@ func readPair(dir, name string) (Set, error) {
 	}
 	for i, label := range labels.Data {
 		if label >= Classes {
-			return Set{}, fmt.Errorf("job: %s: %s label %d is %d; the classes are 0 to %d", dir, name, i, label, Classes-1)
+			return Set{}, invalid("read "+dir, fmt.Sprintf("the classes are 0 to %d", Classes-1), "%s label %d is %d", name, i, label)
 		}
 		set.Labels[i] = int32(label)
 	}
@@ -76,7 +77,7 @@ func readFile(dir, name string) (idx.Array, error) {
 		return t, &UsageError{Flag: "data", Reason: path.Error(), Err: err}
 	}
 	if err != nil {
-		return t, fmt.Errorf("job: %w", err)
+		return t, &errkind.Fault{Op: "job: read", Err: err}
 	}
 	return t, nil
 }

@@ -17,7 +17,7 @@ func inOrder(topology tpu.Topology, replicas, logicalDevices int) (tpu.DeviceAss
 		all = append(all, task...)
 	}
 	if len(all) < replicas*logicalDevices {
-		return tpu.DeviceAssignment{}, fmt.Errorf("%d replicas of %d logical devices on %d devices", replicas, logicalDevices, len(all))
+		return tpu.DeviceAssignment{}, invalid("assign devices", "lower -replicas or -logical", "%d replicas of %d logical devices on %d devices", replicas, logicalDevices, len(all))
 	}
 	cores := make([][]tpu.Coordinates, replicas)
 	for r := range cores {

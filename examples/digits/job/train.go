@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -38,12 +39,11 @@ type Progress struct {
 	ExamplesPerSecond float64
 }
 
-// Result is what a run has come to. Its JSON form is the last line of command
-// digits.
+// Result is what a run has come to. Its JSON form is the last line of command digits.
 type Result struct {
 	Data string `json:"data"`
-	// Accuracy is the share of the held-out images classified rightly; nil if the
-	// run was interrupted before it was known. Of is their number.
+	// Accuracy is the share of the held-out images classified rightly; nil if the run was
+	// interrupted before it was known. Of is their number.
 	Accuracy *float64 `json:"accuracy"`
 	Of       int      `json:"held_out"`
 	// Loss is the last training loss read, nil before the first.
@@ -55,8 +55,8 @@ type Result struct {
 	Seed     uint64   `json:"seed"`
 	// Steps are those taken.
 	Steps int `json:"steps"`
-	// Seconds is the time of the whole run. CompileSeconds of them went to tracing
-	// and compiling the step, TrainSeconds to the steps, at ExamplesPerSecond.
+	// Seconds is the time of the whole run. CompileSeconds of them went to tracing and compiling
+	// the step, TrainSeconds to the steps, at ExamplesPerSecond.
 	Seconds           float64 `json:"seconds"`
 	CompileSeconds    float64 `json:"compile_seconds"`
 	TrainSeconds      float64 `json:"train_seconds"`
@@ -73,9 +73,8 @@ func Load(cfg Config) (Data, error) {
 	return Digits(cfg.Seed)
 }
 
-// Run opens the devices, trains, tests and closes. When ctx ends it returns what
-// it has, with Interrupted set and ctx's error. Settings that cannot be run are a
-// [*UsageError].
+// Run opens the devices, trains, tests and closes. When ctx ends it returns what it has, with
+// Interrupted set and ctx's error. Settings that cannot be run are a [*UsageError].
 func Run(ctx context.Context, cfg Config, hooks Hooks) (result Result, err error) {
 	start := time.Now()
 	cfg = cfg.normalize()
@@ -103,8 +102,8 @@ func Run(ctx context.Context, cfg Config, hooks Hooks) (result Result, err error
 	return Train(ctx, sys, cfg, data, hooks)
 }
 
-// Open opens the devices. A plugin that is missing, or is none, is a [*UsageError],
-// and so is a missing TPU.
+// Open opens the devices. A plugin that is missing, or is none, is a [*UsageError], and so is a
+// missing TPU.
 func Open(ctx context.Context, opts system.Options) (*system.System, error) {
 	sys, err := system.Open(ctx, opts)
 	if missing := (*pjrt.FindError)(nil); errors.As(err, &missing) {
@@ -123,9 +122,8 @@ func Open(ctx context.Context, opts system.Options) (*system.System, error) {
 	return sys, err
 }
 
-// Train trains and tests on devices that are open. It closes all it makes on
-// them. When ctx ends it returns what it has, with Interrupted set and ctx's
-// error; the step under way runs to its end.
+// Train trains and tests on devices that are open. It closes all it makes on them. When ctx ends it
+// returns what it has, with Interrupted set and ctx's error; the step under way runs to its end.
 func Train(ctx context.Context, sys *system.System, cfg Config, data Data, hooks Hooks) (result Result, err error) {
 	start := time.Now()
 	cfg = cfg.normalize()
@@ -212,15 +210,16 @@ func (r *runner) train(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Reading waits for the step: between readings the host prepares
-		// batches while the devices work.
+		// Reading waits for the step: between readings the host prepares batches while the devices
+		// work.
 		if i == 1 || i%r.cfg.LossEvery == 0 || i == r.cfg.Steps {
 			loss, err := value.Float64(ctx)
 			if err != nil {
 				return err
 			}
 			if math.IsNaN(loss) || math.IsInf(loss, 0) {
-				return fmt.Errorf("job: the loss is %v at step %d: training diverged", loss, i)
+				return &errkind.Fault{Op: "job: train", Reason: fmt.Sprintf("the loss is %v at step %d: training diverged", loss, i),
+					Hint: "try another -seed or a larger -batch", Class: errkind.RuntimeError}
 			}
 			r.result.Loss = &loss
 		}
@@ -240,7 +239,7 @@ func (r *runner) compile(ctx context.Context, step *strategy.TrainStep, next fun
 	start := time.Now()
 	batch, ok := next()
 	if !ok {
-		return batch, errors.New("job: no data to train on")
+		return batch, invalid("train", "give at least one batch", "no data to train on")
 	}
 	if _, err := step.Compiled(ctx, batch.Images, batch.Labels); err != nil {
 		return batch, err
@@ -271,8 +270,8 @@ func (r *runner) test(ctx context.Context) (float64, error) {
 	return right / float64(r.data.Test.Len()), nil
 }
 
-// options are the strategy's. CPU devices have no neighbours, so replicas take
-// them in order; on a TPU the strategy finds blocks of neighbours.
+// options are the strategy's. CPU devices have no neighbours, so replicas take them in order; on a
+// TPU the strategy finds blocks of neighbours.
 func options(sys *system.System, cfg Config) (strategy.Options, error) {
 	opts := strategy.Options{Replicas: cfg.Replicas, LogicalDevices: cfg.Logical, Variables: Variables(cfg.Logical)}
 	if sys.Platform() != "cpu" {
@@ -280,7 +279,7 @@ func options(sys *system.System, cfg Config) (strategy.Options, error) {
 	}
 	assignment, err := inOrder(sys.Topology(), cfg.Replicas, cfg.Logical)
 	if err != nil {
-		return opts, fmt.Errorf("job: %w", err)
+		return opts, &errkind.Fault{Op: "job: assign devices", Err: err}
 	}
 	opts.Assignment = assignment
 	return opts, nil

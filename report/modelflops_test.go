@@ -1,10 +1,12 @@
 package report
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestModelFLOPsOfEveryForm(t *testing.T) {
@@ -97,4 +99,29 @@ func TestModelFLOPsCountEachRoundOfALoop(t *testing.T) {
 		assert.Equal(t, 16*c.rounds, flops, name)
 		assert.Equal(t, c.unknown, unknown, name)
 	}
+}
+
+// The same programs are there in the pretty form and in the generic one.
+func TestModelFLOPsAreThoseOfEitherForm(t *testing.T) {
+	pretty, err := os.ReadFile("../internal/screen/testdata/stablehlo.mlir")
+	require.NoError(t, err)
+	generic, err := os.ReadFile("../internal/screen/testdata/generic.mlir")
+	require.NoError(t, err)
+	want, loops := modelFLOPs(pretty)
+	assert.Positive(t, want)
+	got, unknown := modelFLOPs(generic)
+	assert.Equal(t, want, got)
+	assert.Equal(t, loops, unknown)
+}
+
+func TestModelFLOPsCountCallsOfTheGenericForm(t *testing.T) {
+	const dot = `%d = "stablehlo.dot"(%a, %b) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>` + "\n"
+	flops, _ := modelFLOPs([]byte(`"func.func"() <{sym_name = "main"}> ({
+  "func.call"() <{callee = @half}> : () -> ()
+  "func.call"() <{callee = @half}> : () -> ()
+}) : () -> ()
+"func.func"() <{sym_name = "half"}> ({
+` + dot + `}) : () -> ()
+`))
+	assert.Equal(t, 2*16.0, flops)
 }
