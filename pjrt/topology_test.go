@@ -10,7 +10,37 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
+
+func TestClientTopologyDescribesTheSameDevices(t *testing.T) {
+	leaktest.Check(t)
+	c := cpu(t, 2)
+	topology, err := c.Topology()
+	require.NoError(t, err)
+	require.Len(t, topology.Devices(), 2)
+	assert.Equal(t, c.Devices()[1].Kind(), topology.Devices()[1].Kind())
+	var open *pjrt.OpenError
+	require.ErrorAs(t, c.Close(), &open)
+	assert.Equal(t, 1, open.Topologies)
+	require.NoError(t, topology.Close())
+	_, err = topology.Serialize()
+	require.ErrorIs(t, err, pjrt.ErrClosed)
+}
+
+func TestTheCPUPluginHasNoCompilerAheadOfTime(t *testing.T) {
+	p := plugintest.Open(t, "cpu")
+	c := cpu(t, 2)
+	topology, err := c.Topology()
+	require.NoError(t, err)
+	defer topology.Close()
+	_, err = p.Compile(background, topology, addOne(2), spmd(2))
+	var pe *pjrt.Error
+	require.ErrorAs(t, err, &pe)
+	_, err = p.Compile(background, nil, addOne(2), spmd(2))
+	var ce *pjrt.CompileError
+	require.ErrorAs(t, err, &ce)
+}
 
 // libtpu reads its environment once and may end the process, so each test of it has a process of
 // its own.

@@ -8,92 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
-
-func TestStepLoopWithDonatedStateOnEightDevices(t *testing.T) {
-	leaktest.Check(t)
-	const n = 8
-	c := cpu(t, n)
-	x := compile(t, c, addOne(n), spmd(n))
-	params, known := x.Parameters()
-	require.True(t, known)
-	assert.Equal(t, []pjrt.TensorType{{DType: pjrt.F32, Dims: []int{1, 8}}}, params)
-	state := rows(n, 1)
-	for d, dev := range x.AddressableDevices() {
-		state[d][0] = put(t, c, make([]float32, 8), pjrt.F32, []int{1, 8}, dev)
-	}
-	before := state[3][0]
-	for range 10 {
-		require.NoError(t, x.Execute(background, state, state, pjrt.ExecuteOptions{Donate: []bool{true}}))
-	}
-	require.Same(t, before, state[3][0], "the Go buffer is filled again")
-	for _, row := range state {
-		assert.Equal(t, []float32{10, 10, 10, 10, 10, 10, 10, 10}, get[float32](t, row[0], 8))
-	}
-}
-
-func TestPluginAndClientDescribeThemselves(t *testing.T) {
-	leaktest.Check(t)
-	p := plugintest.Open(t, "cpu")
-	assert.GreaterOrEqual(t, p.APIVersion().Minor, 57)
-	assert.Contains(t, p.Attributes(), "stablehlo_current_version")
-	assert.NotEmpty(t, p.Extensions())
-	c := cpu(t, 4)
-	assert.Same(t, p, c.Plugin())
-	assert.Equal(t, "cpu", c.PlatformName())
-	assert.NotEmpty(t, c.PlatformVersion())
-	assert.Equal(t, 0, c.ProcessIndex())
-	require.Len(t, c.Devices(), 4)
-	assert.Equal(t, c.Devices(), c.AddressableDevices())
-	for i, d := range c.Devices() {
-		assert.Equal(t, i, d.ID())
-		assert.True(t, d.Addressable())
-		assert.Equal(t, i, d.LocalHardwareID())
-		assert.Equal(t, "cpu", d.Kind())
-		assert.NotEmpty(t, d.String())
-		assert.NotEmpty(t, d.DebugString())
-		require.NotNil(t, d.DefaultMemory())
-		assert.Equal(t, "device", d.DefaultMemory().Kind())
-		assert.Contains(t, d.DefaultMemory().Devices(), d)
-		_, err := d.Memory("pinned_host")
-		require.NoError(t, err)
-		_, err = d.Memory("hbm")
-		require.ErrorIs(t, err, pjrt.NotFound)
-		_, err = d.MemoryStats()
-		require.ErrorIs(t, err, pjrt.Unimplemented, "the CPU plugin has no allocator statistics")
-	}
-	d, err := c.LookupDevice(2)
-	require.NoError(t, err)
-	assert.Same(t, c.Devices()[2], d)
-	_, err = c.LookupDevice(4)
-	require.ErrorIs(t, err, pjrt.NotFound)
-	a, err := c.DefaultDeviceAssignment(2, 2)
-	require.NoError(t, err)
-	assert.Len(t, a, 2)
-	var ce *pjrt.CompileError
-	_, err = c.DefaultDeviceAssignment(3, 2)
-	require.ErrorAs(t, err, &ce)
-	_, err = c.DefaultDeviceAssignment(-1, 2)
-	require.ErrorAs(t, err, &ce)
-}
-
-func TestClientTopologyDescribesTheSameDevices(t *testing.T) {
-	leaktest.Check(t)
-	c := cpu(t, 2)
-	topology, err := c.Topology()
-	require.NoError(t, err)
-	require.Len(t, topology.Devices(), 2)
-	assert.Equal(t, c.Devices()[1].Kind(), topology.Devices()[1].Kind())
-	var open *pjrt.OpenError
-	require.ErrorAs(t, c.Close(), &open)
-	assert.Equal(t, 1, open.Topologies)
-	require.NoError(t, topology.Close())
-	_, err = topology.Serialize()
-	require.ErrorIs(t, err, pjrt.ErrClosed)
-}
 
 func TestExecutableTellsAboutTheProgram(t *testing.T) {
 	leaktest.Check(t)
@@ -221,11 +138,4 @@ func TestAProgramCanBeClosedWhileItIsSerialized(t *testing.T) {
 		require.NoError(t, x.Close())
 		ended.Wait()
 	}
-}
-
-func TestDumpDirGetsTheProgram(t *testing.T) {
-	c := cpu(t, 1)
-	dir := t.TempDir()
-	compile(t, c, two(), pjrt.CompileOptions{DumpDir: dir, Overrides: map[string]any{"xla_dump_hlo_as_text": true}})
-	assert.NotEmpty(t, glob(t, dir+"/*"))
 }

@@ -179,36 +179,3 @@ func TestTheSameFileIsOpenedOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Same(t, a, b)
 }
-
-func TestClientOptionsAreCheckedBeforeThePlugin(t *testing.T) {
-	p := plugintest.Open(t, "cpu")
-	for name, o := range map[string]map[string]any{
-		"a struct": {"x": struct{}{}}, "a uint64": {"x": uint64(1)}, "a float64": {"x": 1.5}, "nil": {"x": nil}, "strings": {"x": []string{"a"}},
-		"no name": {"": 1}, "a NUL in the name": {"a\x00b": 1}, "a NUL in the value": {"a": "b\x00"},
-		"no devices": {"cpu_device_count": 0}, "minus one device": {"cpu_device_count": -1}, "too many devices": {"cpu_device_count": 1 << 40},
-		"devices as text": {"cpu_device_count": "2"}, "devices as bool": {"cpu_device_count": true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := p.NewClient(background, pjrt.ClientOptions{Options: o})
-			var oe *pjrt.OptionError
-			require.ErrorAs(t, err, &oe)
-		})
-	}
-	c, err := p.NewClient(background, pjrt.ClientOptions{Options: map[string]any{"cpu_device_count": int64(1), "s": "x", "f": float32(1), "b": true, "l": []int64{1, 2}, "i": []int{3}, "e": []int64{}}})
-	require.NoError(t, err, "the CPU plugin takes options that it does not know")
-	require.NoError(t, c.Close())
-}
-
-func TestTheCPUPluginHasNoCompilerAheadOfTime(t *testing.T) {
-	p := plugintest.Open(t, "cpu")
-	c := cpu(t, 2)
-	topology, err := c.Topology()
-	require.NoError(t, err)
-	defer topology.Close()
-	_, err = p.Compile(background, topology, addOne(2), spmd(2))
-	var pe *pjrt.Error
-	require.ErrorAs(t, err, &pe)
-	_, err = p.Compile(background, nil, addOne(2), spmd(2))
-	var ce *pjrt.CompileError
-	require.ErrorAs(t, err, &ce)
-}

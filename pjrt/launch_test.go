@@ -1,0 +1,141 @@
+package pjrt_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
+)
+
+// Two programs with collectives, launched from many goroutines. Devices that saw them in different
+// orders would wait for each other for ever, where the plugin does not order launches itself.
+func TestConcurrentCollectivesDoNotWaitForEachOther(t *testing.T) {
+	leaktest.Check(t)
+	const n = 4
+	c := cpu(t, n)
+	sum := func(shape string) pjrt.Program {
+		return function("%x: tensor<"+shape+"xf32>", "tensor<"+shape+"xf32>", `%o = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+ %s = stablehlo.add %a, %b : tensor<f32>
+ stablehlo.return %s : tensor<f32> }) {replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids} : (tensor<`+shape+`xf32>) -> tensor<`+shape+`xf32>
+ return %o : tensor<`+shape+`xf32>`)
+	}
+	options := pjrt.CompileOptions{Replicas: n, DeviceAssignment: [][]int{{0}, {1}, {2}, {3}}}
+	var wg sync.WaitGroup
+	for _, size := range []int{64, 4096} {
+		x := compile(t, c, sum(strconv.Itoa(size)), options)
+		args := rows(n, 1)
+		for d, dev := range x.AddressableDevices() {
+			data := make([]float32, size)
+			data[0] = float32(d + 1)
+			args[d][0] = put(t, c, data, pjrt.F32, []int{size}, dev)
+		}
+		for range 3 {
+			wg.Go(func() {
+				for range 30 {
+					r := rows(n, 1)
+					if !assert.NoError(t, x.Execute(background, args, r, pjrt.ExecuteOptions{})) {
+						return
+					}
+					out := make([]float32, size)
+					assert.NoError(t, r[n-1][0].ToHost(background, pjrt.Bytes(out)))
+					assert.Equal(t, float32(1+2+3+4), out[0])
+					closeAll(r)
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// Thousands of launches that donate nothing, with a collective, and nobody waits: the plugin's
+// queues hold about a thousand parts, after which it would wait for itself.
+func TestLaunchesThatNobodyWaitsForAreBounded(t *testing.T) {
+	leaktest.Check(t)
+	const n = 4
+	c := cpu(t, n)
+	x := compile(t, c, function("%x: tensor<8xf32>", "tensor<8xf32>", `%o = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+ %s = stablehlo.add %a, %b : tensor<f32>
+ stablehlo.return %s : tensor<f32> }) {replica_groups = dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids} : (tensor<8xf32>) -> tensor<8xf32>
+ return %o : tensor<8xf32>`), pjrt.CompileOptions{Replicas: n, DeviceAssignment: [][]int{{0}, {1}, {2}, {3}}})
+	args := rows(n, 1)
+	for d, dev := range x.AddressableDevices() {
+		args[d][0] = put(t, c, ones(8), pjrt.F32, []int{8}, dev)
+	}
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			r := rows(n, 1)
+			for range 4000 {
+				closeAll(r)
+				if !assert.NoError(t, x.Execute(background, args, r, pjrt.ExecuteOptions{})) {
+					return
+				}
+			}
+			assert.Equal(t, float32(2), get[float32](t, r[n-1][0], 8)[0])
+			closeAll(r)
+		})
+	}
+	wg.Wait()
+}
+
+// slowStep adds 1 to the first element of a donated matrix, after products of milliseconds that add
+// nothing.
+func slowStep(t *testing.T, c *pjrt.Client) *pjrt.LoadedExecutable {
+	t.Helper()
+	const typ = "tensor<512x512xf32>"
+	var b strings.Builder
+	fmt.Fprintf(&b, "module @slow {\n func.func @main(%%a: %[1]s {tf.aliasing_output = 0 : i32}) -> %[1]s {\n", typ)
+	fmt.Fprintf(&b, "  %%zero = stablehlo.constant dense<0.0> : %[1]s\n  %%z = stablehlo.multiply %%a, %%zero : %[1]s\n", typ)
+	last := "%z"
+	for i := range 8 {
+		fmt.Fprintf(&b, "  %%%d = stablehlo.dot_general %s, %%a, contracting_dims = [1] x [0] : (%[3]s, %[3]s) -> %[3]s\n", i, last, typ)
+		last = fmt.Sprintf("%%%d", i)
+	}
+	fmt.Fprintf(&b, "  %%one = stablehlo.constant dense<1.0> : %[1]s\n  %%b = stablehlo.add %%a, %%one : %[1]s\n", typ)
+	fmt.Fprintf(&b, "  %%r = stablehlo.add %%b, %s : %s\n  return %%r : %s\n }\n}\n", last, typ, typ)
+	x, err := c.Compile(background, pjrt.Program{Code: []byte(b.String())}, pjrt.CompileOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.Close()) })
+	return x
+}
+
+func TestDonatingLaunchesArePipelined(t *testing.T) {
+	c := plugintest.CPU(t, 1)
+	x := slowStep(t, c)
+	b, err := c.BufferFromHost(background, make([]byte, 4*512*512), pjrt.F32, []int{512, 512}, c.AddressableDevices()[0])
+	require.NoError(t, err)
+	defer b.Close()
+	state := [][]*pjrt.Buffer{{b}}
+	run := func() time.Duration {
+		start := time.Now()
+		require.NoError(t, x.Execute(background, state, state, pjrt.ExecuteOptions{Donate: []bool{true}}))
+		return time.Since(start)
+	}
+	// The fastest of several, as on a busy machine any call may have to wait.
+	call, whole := time.Hour, time.Hour
+	for range 5 {
+		start := time.Now()
+		call = min(call, run())
+		require.NoError(t, b.Ready(background))
+		whole = min(whole, time.Since(start))
+	}
+	assert.Less(t, call, whole/2, "a launch returns while its program runs")
+	for range 20 { // more than may be under way: later ones wait for earlier ones
+		run()
+	}
+	data := make([]byte, 4*512*512)
+	require.NoError(t, b.ToHost(background, data))
+	assert.EqualValues(t, 25, math.Float32frombits(binary.LittleEndian.Uint32(data)))
+	run() // and the executable closes while one is under way
+}

@@ -1,0 +1,79 @@
+package pjrt_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
+)
+
+// slow starts a program that takes a while and answers its result.
+func slow(t *testing.T, c *pjrt.Client, x *pjrt.LoadedExecutable, n int32) *pjrt.Buffer {
+	t.Helper()
+	r := rows(1, 2)
+	arg := put(t, c, []int32{n}, pjrt.S32, nil, c.Devices()[0])
+	require.NoError(t, x.Execute(background, [][]*pjrt.Buffer{{arg}}, r, pjrt.ExecuteOptions{}))
+	require.NoError(t, arg.Close())
+	require.NoError(t, r[0][1].Close())
+	t.Cleanup(func() { r[0][0].Close() })
+	return r[0][0]
+}
+
+func TestWaitsEndWithTheirContextAndTheWorkGoesOn(t *testing.T) {
+	leaktest.Check(t)
+	c := cpu(t, 1)
+	x := compile(t, c, spin(), pjrt.CompileOptions{})
+	start := time.Now()
+	b := slow(t, c, x, aWhile)
+	enqueued := time.Since(start)
+	ready, err := b.IsReady()
+	require.NoError(t, err)
+	require.False(t, ready, "Execute does not wait")
+
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(background)
+	time.AfterFunc(5*time.Millisecond, func() { cancel(why) })
+	require.ErrorIs(t, b.Ready(ctx), why, "cancelled during the wait")
+	require.ErrorIs(t, b.Ready(ctx), why, "cancelled before the wait")
+	dst := make([]byte, 4)
+	require.ErrorIs(t, b.ToHost(ctx, dst), why)
+	live, stop := context.WithCancel(background)
+	defer stop()
+	require.NoError(t, b.Ready(live), "a wait that is left does not disturb others")
+	took := time.Since(start)
+	assert.Less(t, enqueued, took/2)
+	require.NoError(t, b.Ready(ctx), "contents that are there need no wait")
+	assert.Equal(t, []int32{aWhile}, get[int32](t, b, 1))
+	assert.Equal(t, make([]byte, 4), dst, "an abandoned transfer writes nothing later")
+	require.NoError(t, b.Close())
+}
+
+func TestManyWaitersOnOneBuffer(t *testing.T) {
+	leaktest.Check(t)
+	c := cpu(t, 1)
+	x := compile(t, c, spin(), pjrt.CompileOptions{})
+	b := slow(t, c, x, aWhile)
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() { assert.NoError(t, b.Ready(ctx)) })
+		wg.Go(func() {
+			short, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			_ = b.Ready(short)
+		})
+	}
+	wg.Wait()
+	require.NoError(t, b.Close())
+}
+
+// aWhile is rounds for some tenths of a second.
+const aWhile = 1500
