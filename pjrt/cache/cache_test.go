@@ -269,13 +269,10 @@ func TestProcessesAndGoroutinesShareADirectory(t *testing.T) {
 	}
 }
 
-func TestTheIdentityNamesTheBuild(t *testing.T) {
-	client := plugintest.CPU(t, 1)
-	one, err := cache.Identity(client)
-	require.NoError(t, err)
-	two, err := cache.Identity(plugintest.CPU(t, 4))
-	require.NoError(t, err)
-	assert.Equal(t, one, two)
-	assert.Contains(t, one, "cpu; PJRT 0.")
-	assert.Regexp(t, `build (sampled:)?[0-9a-f]{16,}`, one)
+func TestAZeroCacheIsAnError(t *testing.T) {
+	var c cache.Cache
+	_, err := c.Compile(t.Context(), plugintest.CPU(t, 1), addition(1), pjrt.CompileOptions{})
+	require.ErrorIs(t, err, pjrt.ErrClosed)
+	_, err = c.CompileTopology(t.Context(), nil, addition(1), pjrt.CompileOptions{})
+	require.ErrorIs(t, err, pjrt.ErrClosed)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -81,18 +80,6 @@ func goldenPath(name string) string {
 	return filepath.Join("..", "testdata", "topologies", file)
 }
 
-// child runs the test in a process of its own, as libtpu reads its environment once.
-func child(t *testing.T) bool {
-	t.Helper()
-	libtpu(t)
-	if plugintest.InChild(t) {
-		return true
-	}
-	out, err := plugintest.Child(t)
-	require.NoError(t, err, out)
-	return false
-}
-
 func TestTheGoldenTopologiesAreWhatLibtpuDescribes(t *testing.T) {
 	if !*update && !child(t) {
 		return
@@ -119,21 +106,6 @@ func TestTheGoldenTopologiesAreWhatLibtpuDescribes(t *testing.T) {
 		require.NoError(t, again.Close())
 		require.NoError(t, s.Close())
 		require.NoError(t, s.Close(), "a second Close answers as the first")
-	}
-}
-
-func TestSlicesStandSideBySideAlongX(t *testing.T) {
-	b, err := os.ReadFile(goldenPath("2x v5litepod-16"))
-	require.NoError(t, err)
-	var g goldenTopology
-	require.NoError(t, json.Unmarshal(b, &g))
-	assert.Equal(t, []int{8, 4, 1, 1}, g.Mesh)
-	assert.Equal(t, 2, g.Slices)
-	assert.Len(t, g.Tasks, 8)
-	for task, devices := range g.Tasks {
-		for _, d := range devices {
-			assert.Equal(t, task >= 4, d[1] >= 4, "task %d device %v", task, d)
-		}
 	}
 }
 
@@ -209,14 +181,4 @@ func FuzzParseSlices(f *testing.F) {
 			t.Fatalf("%q reads back as %d, %v, %v", name, again, b, err)
 		}
 	})
-}
-
-// libtpu is the path of libtpu. Without it a test is skipped, unless the environment asks for
-// ahead-of-time compilation with TPUSTRATEGY_AOT=1.
-func libtpu(t testing.TB) string {
-	t.Helper()
-	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
-		t.Setenv(plugintest.Require, "")
-	}
-	return plugintest.Path(t, "tpu")
 }

@@ -1,106 +1,15 @@
 package files
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-func requireReason(t *testing.T, err error, want Reason) *Error {
-	t.Helper()
-	var e *Error
-	require.ErrorAs(t, err, &e)
-	require.Equal(t, want, e.Reason, "%v", err)
-	return e
-}
-
-func TestURLsAreNoPaths(t *testing.T) {
-	for _, url := range []string{"gs://bucket/run", "s3://b", "GS://b", "https://x/y", "file:///tmp/x", "my-scheme+2.x://x", "gs:/bucket", filepath.Join("gs://bucket", "run"), "hdfs:/x"} {
-		err := Local(url)
-		requireReason(t, err, URL)
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-		_, _, err = Open(url)
-		requireReason(t, err, URL)
-		_, err = Read(url, 1)
-		requireReason(t, err, URL)
-		_, err = Trust{}.OfProcess().File(url)
-		requireReason(t, err, URL)
-	}
-	for _, path := range []string{"", "a", "/a:/b", "./gs://bucket", "run:1/x", "run:/x", "c:/windows", "c://x", "a/gs://b", "://x", "1s://x"} {
-		assert.NoError(t, Local(path), path)
-	}
-}
-
-// within fails the test if f hangs.
-func within(t *testing.T, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	select {
-	case <-done:
-	case <-time.After(10 * time.Second):
-		t.Fatal("it hangs")
-	}
-}
-
-func TestOnlyRegularFilesAreOpened(t *testing.T) {
-	dir := t.TempDir()
-	file, pipe, link := filepath.Join(dir, "file"), filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
-	dangling := filepath.Join(dir, "dangling")
-	require.NoError(t, os.WriteFile(file, []byte("abc"), 0o644))
-	require.NoError(t, syscall.Mkfifo(pipe, 0o644))
-	require.NoError(t, os.Symlink(file, link))
-	require.NoError(t, os.Symlink(filepath.Join(dir, "elsewhere"), dangling))
-	within(t, func() {
-		for _, path := range []string{pipe, dir, "/dev/zero", "/dev/null"} {
-			_, _, err := Open(path)
-			requireReason(t, err, NotRegular)
-			_, _, err = OpenHere(path)
-			requireReason(t, err, NotRegular)
-			_, err = OpenLock(path, 0o600)
-			requireReason(t, err, NotRegular)
-		}
-		for _, path := range []string{link, dangling} {
-			_, _, err := OpenHere(path)
-			requireReason(t, err, Link)
-			_, err = OpenLock(path, 0o600)
-			requireReason(t, err, Link)
-		}
-	})
-	require.NoFileExists(t, filepath.Join(dir, "elsewhere"))
-	_, _, err := Open(filepath.Join(dir, "none"))
-	require.ErrorIs(t, err, fs.ErrNotExist)
-	f, info, err := Open(link)
-	require.NoError(t, err)
-	require.EqualValues(t, 3, info.Size())
-	require.NoError(t, f.Close())
-	f, err = OpenLock(filepath.Join(dir, "new"), 0o600)
-	require.NoError(t, err)
-	require.NoError(t, f.Close())
-}
-
-func TestWhatHasNoEndIsReadToTheLimit(t *testing.T) {
-	within(t, func() {
-		_, err := Read("/dev/zero", 1000)
-		requireReason(t, err, TooLarge)
-	})
-	path := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(path, make([]byte, 1000), 0o644))
-	data, err := Read(path, 1000)
-	require.NoError(t, err)
-	require.Len(t, data, 1000)
-	_, err = Read(path, 999)
-	requireReason(t, err, TooLarge)
-	_, err = Read(filepath.Dir(path), 999)
-	requireReason(t, err, NotRegular)
-}
 
 func TestWhatOthersCanChangeIsNotTrusted(t *testing.T) {
 	root := t.TempDir()

@@ -1,0 +1,22 @@
+package cache_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/pjrt/cache"
+)
+
+func TestTheIdentityNamesTheBuild(t *testing.T) {
+	client := plugintest.CPU(t, 1)
+	one, err := cache.Identity(client)
+	require.NoError(t, err)
+	two, err := cache.Identity(plugintest.CPU(t, 4))
+	require.NoError(t, err)
+	assert.Equal(t, one, two)
+	assert.Contains(t, one, "cpu; PJRT 0.")
+	assert.Regexp(t, `build (sampled:)?[0-9a-f]{16,}`, one)
+}

@@ -1,0 +1,57 @@
+package system_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// stuck is a runtime whose Close never returns.
+type stuck struct{ system.Runtime }
+
+func (stuck) Close() error { select {} }
+
+func TestShutdownIsBoundedByItsContext(t *testing.T) {
+	base, err := system.Open(context.Background(), system.Options{CPUDevices: 2, Plugin: plugintest.Path(t, "cpu")})
+	require.NoError(t, err)
+	sys, err := system.New(stuck{base.Runtime()}, base.Topology())
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, sys.Shutdown(ctx), context.DeadlineExceeded)
+	require.NoError(t, base.Shutdown(context.Background()))
+	require.NoError(t, base.Close(), "a second close returns the first result")
+}
+
+func TestASystemInUseSaysWhatToCloseFirst(t *testing.T) {
+	sys, err := system.Open(context.Background(), system.Options{CPUDevices: 1, Plugin: plugintest.Path(t, "cpu")})
+	require.NoError(t, err)
+	rt := sys.Runtime()
+	buffer, err := rt.BufferFromHost(context.Background(), make([]byte, 4), pjrt.F32, nil, rt.Devices()[0])
+	require.NoError(t, err)
+	err = sys.Close()
+	var open *pjrt.OpenError
+	require.ErrorAs(t, err, &open)
+	assert.Equal(t, 1, open.Buffers)
+	assert.ErrorContains(t, err, "close the strategies on it first")
+	require.NoError(t, buffer.Close())
+	require.NoError(t, sys.Close())
+}
+
+func TestATopologyHasOneTaskForThisProcess(t *testing.T) {
+	base, err := system.Open(context.Background(), system.Options{CPUDevices: 8, Plugin: plugintest.Path(t, "cpu")})
+	require.NoError(t, err)
+	defer base.Close()
+	cluster, err := simhost.New(base, simhost.Options{Processes: 2})
+	require.NoError(t, err)
+	_, err = system.New(base.Runtime(), cluster.Topology())
+	assert.ErrorContains(t, err, "a process addresses the devices of one task")
+}
