@@ -9,6 +9,15 @@
 // notapplicable_test.go) or is unmapped: nothing here knows how to run it, which
 // counts as a failure.
 //
+// # The rooms
+//
+// The programs in generate run TensorFlow and write cases to testdata/goldens at the module's root.
+// testdata/derived has cases that were worked out by hand from the documented rules, where
+// TensorFlow cannot be asked. Package inputcases runs the cases of input distribution and package
+// valuecases those of topologies, device assignments and shardings; neither needs a plugin, and the
+// tests of the packages that they are about run them too. The tests of this package run all the
+// others, on devices.
+//
 // # How cases run
 //
 // Numbers are computed on the devices, by the CPU plugin, with as many replicas as

@@ -1,0 +1,132 @@
+package inputcases
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/input"
+)
+
+// Cluster is the shape a case runs on.
+type Cluster struct{ Hosts, Replicas int }
+
+var workersText = regexp.MustCompile(`^(\d+) workers?, (\d+) replicas?$`)
+
+func clusterOf(t *testing.T, text string) Cluster {
+	if m := workersText.FindStringSubmatch(text); m != nil {
+		return Cluster{atoi(m[1]), atoi(m[2])}
+	}
+	if text == "-" {
+		return Cluster{1, 1}
+	}
+	i := strings.LastIndexByte(text, '-')
+	n, err := strconv.Atoi(text[i+1:])
+	require.NoError(t, err, "strategy %q", text)
+	return Cluster{1, n}
+}
+
+func atoi(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// Outcome is what a run gave: the steps of all hosts put together, or an error.
+type Outcome struct {
+	Steps [][]input.Element
+	Spec  input.Spec
+	Err   error
+}
+
+// RunCluster runs all hosts of a cluster at the same time, in lock step where they vote. A negative limit is no limit.
+func RunCluster(t *testing.T, ds input.Dataset, cl Cluster, opts input.Options, limit int) Outcome {
+	t.Helper()
+	return RunHosts(t, cl, opts, limit, func(o input.Options) (*input.Distributed, error) { return input.Distribute(ds, o) })
+}
+
+// RunHosts is RunCluster of what open makes on each host.
+func RunHosts(t *testing.T, cl Cluster, opts input.Options, limit int, open func(input.Options) (*input.Distributed, error)) Outcome {
+	t.Helper()
+	opts.Replicas, opts.Hosts = cl.Replicas, cl.Hosts
+	votes := newVote(cl.Hosts)
+	opts.AnyHost = votes.any
+	parts := make([]Outcome, cl.Hosts)
+	made := make([]*input.Distributed, cl.Hosts)
+	for h := range parts {
+		o := opts
+		o.HostIndex = h
+		d, err := open(o)
+		if err != nil {
+			return Outcome{Err: err}
+		}
+		made[h], parts[h].Spec = d, d.Spec()
+	}
+	var wg sync.WaitGroup
+	for h := range parts {
+		wg.Go(func() {
+			for step, err := range made[h].All(context.Background()) {
+				if err != nil {
+					parts[h].Err = err
+					return
+				}
+				parts[h].Steps = append(parts[h].Steps, step.Replicas)
+				if len(parts[h].Steps) == limit {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	all := parts[0]
+	for _, p := range parts[1:] {
+		require.Len(t, p.Steps, len(all.Steps), "hosts take different numbers of steps")
+		for i := range p.Steps {
+			all.Steps[i] = append(all.Steps[i], p.Steps[i]...)
+		}
+		all.Err = errors.Join(all.Err, p.Err)
+	}
+	return all
+}
+
+// vote is the exchange between hosts: everyone waits until all have voted.
+type vote struct {
+	mu      sync.Mutex
+	all     *sync.Cond
+	hosts   int
+	count   int
+	yes     bool
+	round   int
+	outcome bool
+}
+
+func newVote(hosts int) *vote {
+	v := &vote{hosts: hosts}
+	v.all = sync.NewCond(&v.mu)
+	return v
+}
+
+func (v *vote) any(_ context.Context, mine bool) (bool, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.yes = v.yes || mine
+	v.count++
+	round := v.round
+	if v.count == v.hosts {
+		v.outcome, v.yes, v.count = v.yes, false, 0
+		v.round++
+		v.all.Broadcast()
+	}
+	for v.round == round {
+		v.all.Wait()
+	}
+	return v.outcome, nil
+}
