@@ -48,7 +48,8 @@ var update = flag.Bool("update", false, "write what the errors print into errors
 // section is one error of the page: the marker with its function's name, the code and the text.
 var section = regexp.MustCompile("(?s)(<!-- (\\w+) -->\n)```go\n(.*?)```\n\n```text\n(.*?)```\n")
 
-// TestErrorsPrintWhatThePageSays runs the code of errors.md and compares what it prints, to the letter but for times.
+// TestErrorsPrintWhatThePageSays runs the code of errors.md and compares what it prints, to the
+// letter but for times.
 func TestErrorsPrintWhatThePageSays(t *testing.T) {
 	ctx := t.Context()
 	sys := plugintest.System(t, 8)
@@ -123,7 +124,8 @@ func is[E error](err error) bool {
 	return errors.As(err, &target)
 }
 
-// timeless leaves out when something happened, in which process, and how long it took, and what a plugin logs beside it.
+// timeless leaves out when something happened, in which process, and how long it took, and what a
+// plugin logs beside it.
 func timeless(text string) string {
 	text = regexp.MustCompile(`(?m)^([IWE]0000 |WARNING: All log messages before ).*\n?`).ReplaceAllString(text, "")
 	text = regexp.MustCompile(`F0000 [0-9:.]+ +[0-9]+`).ReplaceAllString(text, "F0000")
@@ -169,7 +171,8 @@ func ahead(t *testing.T) error {
 	return errors.New(line)
 }
 
-// fourHosts are the first of four hosts, whose TPU runtime waits for the others, and a network on which one is missing.
+// fourHosts are the first of four hosts, whose TPU runtime waits for the others, and a network on
+// which one is missing.
 func fourHosts(t *testing.T) system.Options {
 	dir := t.TempDir()
 	c, so := filepath.Join(dir, "plugin.c"), filepath.Join(dir, "plugin.so")

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// comments are the doc comments of a package: of T, T.Method, T.field, and of the package by the empty
-// name. A constant has the doc of its block too, and a field that of its type.
+// comments are the doc comments of a package: of T, T.Method, T.field, and of the package by the
+// empty name. A constant has the doc of its block too, and a field that of its type.
 func comments(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -66,8 +66,8 @@ func comments(t *testing.T, folder string) map[string]string {
 	return all
 }
 
-// word matches TensorFlow's name in a doc. A name that is also an English word counts where the doc says
-// whose it is: Strategy.run, TensorFlow's run.
+// word matches TensorFlow's name in a doc. A name that is also an English word counts where the doc
+// says whose it is: Strategy.run, TensorFlow's run.
 func word(name string) *regexp.Regexp {
 	name = strings.TrimSuffix(name, " (r1.9)")
 	last := name[strings.LastIndex(name, ".")+1:]
@@ -78,8 +78,8 @@ func word(name string) *regexp.Regexp {
 	return regexp.MustCompile(before + regexp.QuoteMeta(last) + `\b`)
 }
 
-// TestTensorFlowsNamesAreFound looks for each of TensorFlow's names in the docs of what implements it, so
-// that a search of the documentation for the old name finds the new one.
+// TestTensorFlowsNamesAreFound looks for each of TensorFlow's names in the docs of what implements
+// it, so that a search of the documentation for the old name finds the new one.
 func TestTensorFlowsNamesAreFound(t *testing.T) {
 	require.Regexp(t, word("Strategy.run"), "as Strategy.run does")
 	require.NotRegexp(t, word("Strategy.run"), "it can run")

@@ -10,8 +10,8 @@ import (
 const width = 96
 
 // Draw returns the law as a picture, the top first, without the packages for tests and those that
-// are being built. An arrow is drawn where no other arrows lead the same way. The lowest layer, whose
-// packages have no arrows to them in the picture, is a list.
+// are being built. An arrow is drawn where no other arrows lead the same way. The lowest layer,
+// whose packages have no arrows to them in the picture, is a list.
 func (l Law) Draw() string {
 	var b strings.Builder
 	arrows := map[string][]string{}

@@ -26,8 +26,8 @@ type Room struct {
 	Path string
 	// ForTests says that the tests of every package may import this one.
 	ForTests bool
-	// Open says that the sources may import whatever is lower, and that the package need not be there
-	// yet: "..." in the table.
+	// Open says that the sources may import whatever is lower, and that the package need not be
+	// there yet: "..." in the table.
 	Open bool
 	// May are the packages that the sources import, and C where they use it.
 	May []string

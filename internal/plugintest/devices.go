@@ -20,8 +20,8 @@ func System(t testing.TB, devices int) *system.System {
 	return sys
 }
 
-// Slice describes a TPU slice, such as "v5litepod-8", for compilation ahead of time with libtpu. It is
-// closed when the test ends. Call it in a process where [TPUChild] returned true.
+// Slice describes a TPU slice, such as "v5litepod-8", for compilation ahead of time with libtpu. It
+// is closed when the test ends. Call it in a process where [TPUChild] returned true.
 func Slice(t testing.TB, name string) *system.Slice {
 	t.Helper()
 	slice, err := system.Describe(context.Background(), name, system.DescribeOptions{Plugin: Path(t, "tpu")})
@@ -32,8 +32,8 @@ func Slice(t testing.TB, name string) *system.Slice {
 	return slice
 }
 
-// Libtpu returns the path of libtpu. A test that lacks it is skipped, also where plugins are required:
-// it fails only with TPUSTRATEGY_AOT=1 in the environment.
+// Libtpu returns the path of libtpu. A test that lacks it is skipped, also where plugins are
+// required: it fails only with TPUSTRATEGY_AOT=1 in the environment.
 func Libtpu(t testing.TB) string {
 	t.Helper()
 	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
@@ -42,8 +42,9 @@ func Libtpu(t testing.TB) string {
 	return Path(t, "tpu")
 }
 
-// TPUChild runs the test in a process of its own with libtpu, which one process loads at a time, and fails
-// it if that process fails. It returns true in that process and false in the one that started it:
+// TPUChild runs the test in a process of its own with libtpu, which one process loads at a time,
+// and fails it if that process fails. It returns true in that process and false in the one that
+// started it:
 //
 //	if !plugintest.TPUChild(t) {
 //		return

@@ -19,8 +19,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// New returns a strategy of so many replicas and logical devices, on CPU devices of its own. The options
-// may be left out; what they say of the mesh does not count.
+// New returns a strategy of so many replicas and logical devices, on CPU devices of its own. The
+// options may be left out; what they say of the mesh does not count.
 func New(t testing.TB, replicas, logicalDevices int, opts ...strategy.Options) *strategy.TPUStrategy {
 	t.Helper()
 	o := strategy.Options{}
@@ -40,7 +40,8 @@ func On(t testing.TB, sys *system.System, opts strategy.Options) *strategy.TPUSt
 	return s
 }
 
-// Ahead returns a strategy that compiles for a TPU slice. Call it where [plugintest.TPUChild] returned true.
+// Ahead returns a strategy that compiles for a TPU slice. Call it where [plugintest.TPUChild]
+// returned true.
 func Ahead(t testing.TB, slice string, opts strategy.Options) *strategy.TPUStrategy {
 	t.Helper()
 	s, err := strategy.NewAheadOfTime(plugintest.Slice(t, slice), opts)
@@ -60,8 +61,8 @@ func OnMeshes(t *testing.T, meshes [][2]int, run func(t *testing.T, s *strategy.
 	}
 }
 
-// OnProcesses runs a program at once on each of the simulated processes that share the devices, with a
-// strategy of its own, and returns the error of each process, in their order.
+// OnProcesses runs a program at once on each of the simulated processes that share the devices,
+// with a strategy of its own, and returns the error of each process, in their order.
 func OnProcesses(t testing.TB, sys *system.System, processes simhost.Options, opts strategy.Options,
 	program func(ctx context.Context, s *strategy.TPUStrategy) error) []error {
 	t.Helper()

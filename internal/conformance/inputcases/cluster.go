@@ -47,7 +47,8 @@ type Outcome struct {
 	Err   error
 }
 
-// RunCluster runs all hosts of a cluster at the same time, in lock step where they vote. A negative limit is no limit.
+// RunCluster runs all hosts of a cluster at the same time, in lock step where they vote. A negative
+// limit is no limit.
 func RunCluster(t *testing.T, ds input.Dataset, cl Cluster, opts input.Options, limit int) Outcome {
 	t.Helper()
 	return RunHosts(t, cl, opts, limit, func(o input.Options) (*input.Distributed, error) { return input.Distribute(ds, o) })

@@ -30,7 +30,8 @@ func Ragged(list []input.Element) input.Dataset {
 	return input.FromSeq(seq, input.SeqOptions{Spec: spec, Count: len(list)})
 }
 
-// runRebatch runs the chunks of the legacy rebatching. The inputs describe the first output; the others name their own.
+// runRebatch runs the chunks of the legacy rebatching. The inputs describe the first output; the
+// others name their own.
 func runRebatch(t *testing.T, c recorded) {
 	var want map[string]json.RawMessage
 	if len(c.Outputs) > 0 && c.Outputs[0] == '[' {
@@ -92,7 +93,8 @@ func runNamed(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 	case strings.HasPrefix(name, "not batched"):
 		distributed(input.Range(8))
 	case strings.Contains(name, "static length"):
-		// TensorFlow splits these along their feature axis without a word, against its own documentation.
+		// TensorFlow splits these along their feature axis without a word, against its own
+		// documentation.
 		ds := input.FromElements(input.Leaf(input.Vector[int32](0, 1, 2, 3)), input.Leaf(input.Vector[int32](4, 5, 6, 7)))
 		var unbatched *input.NotBatchedError
 		require.ErrorAs(t, RunCluster(t, ds, cl, opts, -1).Err, &unbatched)
