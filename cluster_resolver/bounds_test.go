@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,33 +15,6 @@ import (
 
 // longest is the most that any error here may say.
 const longest = 2000
-
-func TestTheMetadataClientFollowsNoRedirectToAnotherHost(t *testing.T) {
-	var asked atomic.Int32
-	for name, google := range map[string]bool{"a server that calls itself the metadata's": true, "a portal": false} {
-		client := NewMetadataClient(MetadataOptions{Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Metadata-Flavor", "Google")
-			if strings.HasPrefix(r.Host, "elsewhere.example") {
-				asked.Add(1)
-				fmt.Fprint(w, "v4-8")
-				return
-			}
-			if !google {
-				w.Header().Del("Metadata-Flavor")
-			}
-			http.Redirect(w, r, "http://elsewhere.example/"+strings.Repeat("x", 1<<10), http.StatusFound)
-		}))})
-		_, err := client.Get(t.Context(), "instance/attributes/accelerator-type")
-		require.Error(t, err, name)
-		assert.Zero(t, asked.Load(), name)
-		assert.Less(t, len(err.Error()), longest)
-		if google {
-			assert.ErrorIs(t, err, ErrRedirected)
-		} else {
-			assert.ErrorIs(t, err, ErrNotDetected, "it is no metadata server")
-		}
-	}
-}
 
 func TestAMetadataErrorRepeatsLittleOfWhatTheServerSays(t *testing.T) {
 	client := NewMetadataClient(MetadataOptions{Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -96,18 +67,6 @@ func TestClustersAreBounded(t *testing.T) {
 	assert.Equal(t, maxWorkers, spec.NumTasks("worker"))
 }
 
-func TestATopologyOfABillionChipsIsNone(t *testing.T) {
-	_, err := parseTopology("TPU_TOPOLOGY", "1000x1000x1000")
-	assert.ErrorContains(t, err, "not a topology")
-	_, err = ParseBounds("TPU_PROCESS_BOUNDS", "65536,65536,65536")
-	assert.Error(t, err)
-	findings := Check(readEnv(t, "TPU_TOPOLOGY", strings.Repeat("9", 100_000), "TPU_ACCELERATOR_TYPE", strings.Repeat("v", 100_000)), Metadata{})
-	require.NotEmpty(t, findings)
-	for _, f := range findings {
-		assert.Less(t, len(f.String()), longest)
-	}
-}
-
 // listing is an API whose node and queued resource list as much as it is told.
 type listing struct{ endpoints, nodes int }
 
@@ -124,35 +83,4 @@ func TestWhatTheAPIListsIsBounded(t *testing.T) {
 	assert.ErrorContains(t, err, "more than 65536")
 	_, err = CloudTPU{QueuedResource: "q", Project: "p", Zone: "z", API: listing{nodes: maxSlices + 1}}.Resolve(t.Context())
 	assert.ErrorContains(t, err, "more than 4096")
-}
-
-func TestErrorsOfAServiceAreCut(t *testing.T) {
-	long := strings.Repeat("word ", 100_000)
-	for _, err := range []error{
-		&APIError{Op: "nodes.get", Name: long, Code: 500, Message: long}, &APIError{Op: "nodes.get", Err: fmt.Errorf("%s", long)},
-		&NotReadyError{Name: long, State: long, Health: long, Detail: long}, &LookupError{Job: long, NoJob: true, Have: []string{long}},
-		&MetadataError{Key: "instance/zone", Err: fmt.Errorf("%s", long)}, &NotDetectedError{Resolver: "cloud_tpu", Reason: long},
-		parseError("TF_CONFIG", long, "not JSON", ""),
-	} {
-		assert.Less(t, len(err.Error()), longest, "%T", err)
-	}
-}
-
-func TestSameHostFollowsWithinTheHost(t *testing.T) {
-	hits := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if hits++; r.URL.Path == "/again" {
-			http.Redirect(w, r, "/again", http.StatusFound)
-		} else if r.URL.Path != "/there" {
-			http.Redirect(w, r, "/there", http.StatusFound)
-		}
-	}))
-	defer server.Close()
-	client := &http.Client{CheckRedirect: SameHost}
-	res, err := client.Get(server.URL)
-	require.NoError(t, err)
-	require.NoError(t, res.Body.Close())
-	assert.Equal(t, 2, hits)
-	_, err = client.Get(server.URL + "/again")
-	assert.ErrorContains(t, err, "stopped after 3 redirects")
 }

@@ -108,3 +108,23 @@ func TestUnionJoinsAndKeepsTheFirstTask(t *testing.T) {
 	_, err = Union{[]Resolver{a, TFConfig{}}}.Resolve(t.Context())
 	assert.ErrorContains(t, err, "union: tf_config")
 }
+
+func TestMergeSpecs(t *testing.T) {
+	sparse := func(m map[string]map[int]string) ClusterSpec {
+		s, err := NewSparseClusterSpec(m)
+		require.NoError(t, err)
+		return s
+	}
+	a := mustSpec(t, map[string][]string{"worker": {"a:1", "b:1"}})
+	b := mustSpec(t, map[string][]string{"worker": {"c:1"}, "ps": {"p:1"}})
+	got, err := MergeSpecs(a, b)
+	require.NoError(t, err)
+	assert.Equal(t, `{"ps":["p:1"],"worker":["a:1","b:1","c:1"]}`, got.String())
+
+	got, err = MergeSpecs(a, sparse(map[string]map[int]string{"worker": {5: "f:1"}}))
+	require.NoError(t, err)
+	assert.Equal(t, `{"worker":{"0":"a:1","1":"b:1","5":"f:1"}}`, got.String())
+
+	_, err = MergeSpecs(sparse(map[string]map[int]string{"worker": {1: "x:1"}}), a)
+	assert.ErrorContains(t, err, "task 1 is given twice")
+}

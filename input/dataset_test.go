@@ -2,11 +2,7 @@ package input_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"iter"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -132,93 +128,6 @@ func TestElementsThatDoNotFitABatchAreErrors(t *testing.T) {
 	}
 }
 
-func TestUnknownSpecs(t *testing.T) {
-	mixed := input.FromElements(input.Leaf(input.Scalar[int32](1)), input.Leaf(input.Scalar[int64](1)))
-	assert.True(t, mixed.Info().Spec.IsZero())
-	assert.True(t, mixed.Batch(2, true).Info().Spec.IsZero(), "what is not known stays so")
-}
-
-func TestIteratorElementsAreHeldAgainstTheSpec(t *testing.T) {
-	spec := input.Leaf(input.TensorSpec{Kind: input.Int64, Dims: []int{input.Unknown, 2}})
-	for name, e := range map[string]input.Element{
-		"kind":      input.Leaf(input.Vector[int32](1, 2)),
-		"rank":      input.Leaf(input.Vector[int64](1, 2)),
-		"structure": input.Tuple[input.Tensor](),
-	} {
-		seq := func(context.Context, input.Pass) iter.Seq2[input.Element, error] {
-			return func(yield func(input.Element, error) bool) { yield(e, nil) }
-		}
-		for _, err := range input.FromSeq(seq, input.SeqOptions{Spec: spec}).All(context.Background()) {
-			assert.ErrorContains(t, err, "spec", name)
-		}
-		for _, err := range input.FromElements(e).Map(func(_ context.Context, e input.Element) (input.Element, error) { return e, nil }, input.MapOptions{Spec: spec}).All(context.Background()) {
-			assert.ErrorContains(t, err, "spec", name)
-		}
-	}
-}
-
-func TestMapKeepsOrderHoweverManyRun(t *testing.T) {
-	want := ints(t, input.Range(200))
-	for _, parallel := range []int{0, 1, 2, 7} {
-		var running, most atomic.Int32
-		ds := input.Range(200).Map(func(_ context.Context, e input.Element) (input.Element, error) {
-			most.Store(max(most.Load(), running.Add(1)))
-			defer running.Add(-1)
-			return e, nil
-		}, input.MapOptions{Parallel: parallel})
-		assert.Equal(t, want, ints(t, ds))
-		assert.LessOrEqual(t, int(most.Load()), max(parallel, 1))
-	}
-}
-
-func TestMapErrorComesAtItsPlace(t *testing.T) {
-	bad := errors.New("bad element")
-	for _, parallel := range []int{1, 4} {
-		ds := input.Range(50).Map(onIntsErr(func(v int64) error {
-			if v == 20 {
-				return bad
-			}
-			return nil
-		}), input.MapOptions{Parallel: parallel}).Prefetch(3)
-		count := 0
-		for _, err := range ds.All(context.Background()) {
-			if err != nil {
-				assert.ErrorIs(t, err, bad)
-				break
-			}
-			count++
-		}
-		assert.Equal(t, 20, count)
-	}
-}
-
-func onIntsErr(f func(int64) error) input.MapFunc {
-	return func(_ context.Context, e input.Element) (input.Element, error) {
-		v, err := input.Flat[int64](e.Leaf())
-		if err == nil {
-			err = f(v[0])
-		}
-		return e, err
-	}
-}
-
-func TestPrefetchReadsAheadAndStopsAtClose(t *testing.T) {
-	var read atomic.Int32
-	ds := input.Range(1000).Map(func(_ context.Context, e input.Element) (input.Element, error) {
-		read.Add(1)
-		return e, nil
-	}, input.MapOptions{}).Prefetch(4)
-	it, err := ds.Open(context.Background())
-	require.NoError(t, err)
-	assert.Zero(t, read.Load(), "nothing is read before it is asked for")
-	_, err = it.Next(context.Background())
-	require.NoError(t, err)
-	require.NoError(t, it.Close()) // goleak sees a goroutine that stays
-	assert.LessOrEqual(t, read.Load(), int32(7))
-	_, err = it.Next(context.Background())
-	assert.Error(t, err)
-}
-
 func TestNextEndsWithItsContext(t *testing.T) {
 	block := make(chan struct{})
 	ds := input.Range(5).Map(func(ctx context.Context, e input.Element) (input.Element, error) {
@@ -238,83 +147,4 @@ func TestNextEndsWithItsContext(t *testing.T) {
 	assert.NoError(t, err, "nothing was read yet")
 	require.NoError(t, it.Close())
 	close(block)
-}
-
-func TestCacheReadsItsInputOnce(t *testing.T) {
-	var read atomic.Int32
-	ds := input.Range(5).Map(func(_ context.Context, e input.Element) (input.Element, error) {
-		read.Add(1)
-		return e, nil
-	}, input.MapOptions{}).Cache()
-	assert.Len(t, ints(t, ds.Take(3)), 3)
-	assert.EqualValues(t, 3, read.Load(), "an unfinished pass fills nothing")
-	assert.Len(t, ints(t, ds.Repeat(4)), 20)
-	assert.EqualValues(t, 8, read.Load())
-	assert.Len(t, ints(t, ds), 5)
-	assert.EqualValues(t, 8, read.Load())
-}
-
-func TestCacheHasOneOrderInAllPasses(t *testing.T) {
-	open := func() input.Dataset {
-		return input.Range(8).Shuffle(8, input.ShuffleOptions{Seed: 1}).Cache().Repeat(3)
-	}
-	ctx := context.Background()
-	it, err := open().Open(ctx)
-	require.NoError(t, err)
-	first := drain(t, it, 8)
-	assert.Equal(t, first, drain(t, it, 8))
-	state, err := it.State()
-	require.NoError(t, err)
-	require.NoError(t, it.Close())
-
-	it, err = open().OpenAt(ctx, input.Pass{}, state)
-	require.NoError(t, err)
-	assert.Equal(t, first, drain(t, it, 9), "a restore in the third pass, with nothing in the cache")
-	require.NoError(t, it.Close())
-	it, err = open().OpenAt(ctx, input.Pass{Epoch: 5}, input.State{})
-	require.NoError(t, err)
-	assert.Equal(t, first, drain(t, it, 8), "another epoch")
-	require.NoError(t, it.Close())
-}
-
-func TestSourceOfOnesOwn(t *testing.T) {
-	ds := input.New(constant{}).Take(3)
-	assert.Equal(t, "[[7] [7] [7]]", fmt.Sprint(ints(t, ds)))
-	assert.Equal(t, input.Cardinality(3), ds.Info().Cardinality)
-}
-
-type constant struct{}
-
-func (constant) Info() input.Info {
-	return input.Info{Cardinality: input.Infinite, Spec: input.Leaf(input.TensorSpec{Kind: input.Int64})}
-}
-
-func (constant) Open(context.Context, input.Pass, input.State) (input.Iterator, error) {
-	return constant{}, nil
-}
-
-func (constant) Next(context.Context) (input.Element, error) {
-	return input.Leaf(input.Scalar[int64](7)), nil
-}
-func (constant) State() (input.State, error) { return input.State{Op: "constant"}, nil }
-func (constant) Close() error                { return nil }
-
-func TestSeqIsStoppedAtClose(t *testing.T) {
-	stopped := false
-	seq := func(ctx context.Context, _ input.Pass) iter.Seq2[input.Element, error] {
-		return func(yield func(input.Element, error) bool) {
-			defer func() { stopped = ctx.Err() != nil }()
-			for yield(input.Leaf(input.Scalar[int32](1)), nil) {
-			}
-		}
-	}
-	it, err := input.FromSeq(seq, input.SeqOptions{Count: -1}).Open(context.Background())
-	require.NoError(t, err)
-	_, err = it.Next(context.Background())
-	require.NoError(t, err)
-	require.NoError(t, it.Close())
-	assert.True(t, stopped)
-	_, err = it.Next(context.Background())
-	assert.NotEqual(t, io.EOF, err)
-	assert.Error(t, err)
 }

@@ -30,43 +30,6 @@ func stepsOf(t *testing.T, o inputcases.Outcome) string {
 	return fmt.Sprint(out)
 }
 
-func TestBatchSizesRotateByHost(t *testing.T) {
-	for host, want := range [][]int{{2, 2, 2, 1}, {2, 1, 2, 2}} {
-		got, err := input.BatchSizes(7, 4, 2, host)
-		require.NoError(t, err)
-		assert.Equal(t, want, got)
-	}
-	_, err := input.BatchSizes(7, 3, 2, 0)
-	var uneven *input.UnevenReplicasError
-	assert.ErrorAs(t, err, &uneven)
-	for _, bad := range [][4]int{{0, 1, 1, 0}, {1, 0, 1, 0}, {1, 1, 0, 0}, {1, 1, 1, 1}, {1, 1, 1, -1}} {
-		_, err := input.BatchSizes(bad[0], bad[1], bad[2], bad[3])
-		assert.Error(t, err, "%v", bad)
-	}
-}
-
-func TestBatchSizesOfEveryStepAreTheGlobalBatch(t *testing.T) {
-	for hosts := 1; hosts <= 4; hosts++ {
-		for local := 1; local <= 4; local++ {
-			for global := 1; global <= 20; global++ {
-				n := hosts * local
-				sums := make([]int, hosts) // by step within one round
-				for host := range hosts {
-					sizes, err := input.BatchSizes(global, n, hosts, host)
-					require.NoError(t, err)
-					for i, s := range sizes {
-						sums[i/local] += s
-						require.Contains(t, []int{global / n, (global + n - 1) / n}, s)
-					}
-				}
-				for _, sum := range sums {
-					require.Equal(t, global, sum)
-				}
-			}
-		}
-	}
-}
-
 func TestUnbatchedDataIsNeverSplit(t *testing.T) {
 	column, err := input.NewTensor([]float32{1, 2, 3, 4}, 2, 2)
 	require.NoError(t, err)
@@ -115,31 +78,6 @@ func TestRuleSizesNeedsABatchSize(t *testing.T) {
 	d, err := input.Distribute(ds, input.Options{Replicas: 2, Policy: input.Off})
 	require.NoError(t, err)
 	assert.Equal(t, input.Chunks, d.Rule(), "an unknown batch size leaves only chunks")
-}
-
-func TestRulesAndPoliciesThatApply(t *testing.T) {
-	files := inputcases.TextFiles(t, 2, 4, false).Batch(4, false)
-	memory := input.Range(8).Batch(4, false)
-	for name, c := range map[string]struct {
-		ds     input.Dataset
-		hosts  int
-		policy input.Policy
-		want   string
-	}{
-		"memory":          {memory, 1, input.Auto, "Data Chunks"},
-		"files":           {files, 1, input.Auto, "File Sizes"},
-		"files on 2":      {files, 2, input.Auto, "File Sizes"},
-		"memory off":      {memory, 2, input.Off, "Off Sizes"},
-		"file on 1 host":  {memory, 1, input.File, "File Sizes"},
-		"hint":            {memory, 2, input.Hint, "Hint Sizes"},
-		"files as data":   {files, 2, input.Data, "Data Chunks"},
-		"files and other": {files.Concatenate(files.Unbatch().Batch(2, false)), 2, input.Auto, "File Chunks"},
-		"files, memory":   {files.Concatenate(inputcases.Ragged(nil)), 2, input.Auto, "Data Chunks"},
-	} {
-		d, err := input.Distribute(c.ds, input.Options{Replicas: 4, Hosts: c.hosts, Policy: c.policy})
-		require.NoError(t, err, name)
-		assert.Equal(t, c.want, fmt.Sprint(d.Policy(), " ", d.Rule()), name)
-	}
 }
 
 func TestMappedBatchesAreCutAsTheyCome(t *testing.T) {
@@ -210,14 +148,6 @@ func TestAHostWithoutAShareDoesNotWaitForAVote(t *testing.T) {
 	assert.Zero(t, votes)
 }
 
-func TestShardHintDividesWhereItStands(t *testing.T) {
-	ds := input.Range(8).ShardHint().Cache().Concatenate(input.Range(2)).Batch(2, false)
-	got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{Policy: input.Hint, Rule: input.Chunks}, -1)
-	// Each host cuts its own batches into two chunks and takes one in each step.
-	assert.Equal(t, "[[[0] [1]] [[2] [3]] [[4] [5]] [[6] [7]] [[0] [0]] [[1] [1]]]", stepsOf(t, got))
-	assert.ErrorContains(t, inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{}, -1).Err, "policy Hint")
-}
-
 func TestFilesOfDifferentLengthEndTogether(t *testing.T) {
 	paths, opts := memory("1\n2\n3\n4\n5\n", "6\n")
 	ds := input.Lines(paths, opts).Map(inputcases.ParseNumber, input.MapOptions{Spec: input.Leaf(input.TensorSpec{Kind: input.Float32})})
@@ -227,53 +157,6 @@ func TestFilesOfDifferentLengthEndTogether(t *testing.T) {
 	assert.Equal(t, "[]", stepsOf(t, got), "with all shapes known a step needs all replicas")
 	got = inputcases.RunCluster(t, ds.Batch(1, true), inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{}, -1)
 	assert.Equal(t, "[[[1] []] [[] [6]] [[2] []]]", stepsOf(t, got), "the dataset's shapes, although the parts have none")
-}
-
-func TestPartialEnd(t *testing.T) {
-	from := func(ds input.Dataset) func(input.Options) (*input.Distributed, error) {
-		return func(o input.Options) (*input.Distributed, error) {
-			return input.FromFunction(func(input.Context) (input.Dataset, error) { return ds, nil }, o)
-		}
-	}
-	got := inputcases.RunHosts(t, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{}, -1, from(input.Range(10).Batch(2, true)))
-	assert.Equal(t, "[[[0 1] [2 3]] [[4 5] [6 7]]]", stepsOf(t, got), "all shapes known: the fifth batch is left out")
-	got = inputcases.RunHosts(t, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{}, -1, from(input.Range(10).Batch(2, false)))
-	assert.Equal(t, "[[[0 1] [2 3]] [[4 5] [6 7]] [[8 9] []]]", stepsOf(t, got))
-
-	d, err := from(input.Range(10).Batch(2, false))(input.Options{Replicas: 2})
-	require.NoError(t, err)
-	steps, err := d.Open(context.Background())
-	require.NoError(t, err)
-	defer steps.Close()
-	for _, want := range [][]bool{{true, true}, {true, true}, {true, false}} {
-		step, err := steps.Next(context.Background())
-		require.NoError(t, err)
-		assert.Equal(t, want, step.Real)
-	}
-	for range 3 {
-		_, err = steps.Next(context.Background())
-		assert.Equal(t, io.EOF, err, "the end stays")
-	}
-}
-
-func TestStandInsKeepKnownDimensions(t *testing.T) {
-	matrix, err := input.Zeros(input.Float32, 3, 4, 5)
-	require.NoError(t, err)
-	e := input.Dict(map[string]input.Element{"a": input.Leaf(matrix), "b": input.Leaf(input.Vector("x", "y", "z"))})
-	for _, ds := range []input.Dataset{
-		input.FromSlices(e).Batch(1, false),
-		input.FromSlices(e).Batch(1, false).Map(func(_ context.Context, e input.Element) (input.Element, error) { return e, nil }, input.MapOptions{}),
-	} {
-		d, err := input.FromFunction(func(input.Context) (input.Dataset, error) { return ds, nil }, input.Options{Replicas: 2})
-		require.NoError(t, err)
-		var last input.Step
-		for step, err := range d.All(context.Background()) {
-			require.NoError(t, err)
-			last = step
-		}
-		assert.Equal(t, []bool{true, false}, last.Real)
-		assert.Equal(t, "{a: float32[0 4 5], b: string[0]}", last.Replicas[1].String())
-	}
 }
 
 func TestCardinalityIsTheNumberOfSteps(t *testing.T) {
@@ -354,94 +237,6 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 	assert.ErrorContains(t, err, "give all replicas elements of the same spec")
 }
 
-func TestVoteErrorsEndTheSteps(t *testing.T) {
-	lost := errors.New("host lost")
-	d, err := input.Distribute(input.Range(8).Batch(4, false), input.Options{Replicas: 2, Hosts: 2, Policy: input.Off,
-		AnyHost: func(context.Context, bool) (bool, error) { return false, lost }})
-	require.NoError(t, err)
-	steps, err := d.Open(context.Background())
-	require.NoError(t, err)
-	defer steps.Close()
-	_, err = steps.Next(context.Background())
-	assert.ErrorIs(t, err, lost)
-	_, err = steps.State()
-	assert.ErrorIs(t, err, lost)
-}
-
-func TestStepPositionsOfOtherHostsAreRefused(t *testing.T) {
-	open := func(o input.Options) *input.Distributed {
-		d, err := input.Distribute(input.Range(8).Batch(4, false), o)
-		require.NoError(t, err)
-		return d
-	}
-	steps, err := open(input.Options{Replicas: 2}).Open(context.Background())
-	require.NoError(t, err)
-	defer steps.Close()
-	state, err := steps.State()
-	require.NoError(t, err)
-	for _, o := range []input.Options{{Replicas: 2, Hosts: 2}, {Replicas: 4, Hosts: 2}, {Replicas: 2, Rule: input.Sizes}} {
-		_, err := open(o).OpenAt(context.Background(), state)
-		assert.ErrorIs(t, err, input.ErrState, "%+v", o)
-	}
-	perReplica, err := input.FromFunction(func(input.Context) (input.Dataset, error) { return input.Range(8).Batch(1, false), nil }, input.Options{Replicas: 4})
-	require.NoError(t, err)
-	_, err = perReplica.OpenAt(context.Background(), state)
-	assert.ErrorIs(t, err, input.ErrState)
-	assert.ErrorContains(t, err, "before step 0 with Skip")
-}
-
-// A run that goes on with another number of replicas sees the global batches that it would have seen.
-func TestPositionsFitAnotherNumberOfReplicas(t *testing.T) {
-	ctx := context.Background()
-	ds := input.Range(41).Shuffle(7, input.ShuffleOptions{Seed: 3}).Repeat(2).Batch(6, false)
-	rest := func(steps *input.Steps) (rows [][]any, indices []int64) {
-		for {
-			step, err := steps.Next(ctx)
-			if err == io.EOF {
-				return rows, indices
-			}
-			require.NoError(t, err)
-			var batch []any
-			for _, e := range step.Replicas {
-				batch = append(batch, inputcases.Nested(e.Leaf()).([]any)...)
-			}
-			rows, indices = append(rows, batch), append(indices, step.Index)
-		}
-	}
-	for _, rule := range []input.Rule{input.RuleAuto, input.Chunks, input.Sizes} {
-		open := func(replicas int) *input.Distributed {
-			d, err := input.Distribute(ds, input.Options{Replicas: replicas, Rule: rule})
-			require.NoError(t, err)
-			return d
-		}
-		for before := 1; before <= 8; before++ {
-			for after := 1; after <= 8; after++ {
-				for _, at := range []int{0, 1, 5, 13, 14} {
-					steps, err := open(before).Open(ctx)
-					require.NoError(t, err)
-					for range at {
-						_, err := steps.Next(ctx)
-						require.NoError(t, err)
-					}
-					state, err := steps.State()
-					require.NoError(t, err)
-					data, err := state.Marshal()
-					require.NoError(t, err)
-					state, err = input.ParseState(data)
-					require.NoError(t, err)
-					resumed, err := open(after).OpenAt(ctx, state)
-					require.NoError(t, err)
-					want, wantIndices := rest(steps)
-					got, indices := rest(resumed)
-					require.Equal(t, want, got, "%v from %d to %d replicas after %d steps", rule, before, after, at)
-					require.Equal(t, wantIndices, indices)
-					require.NoError(t, errors.Join(steps.Close(), resumed.Close()))
-				}
-			}
-		}
-	}
-}
-
 func TestEpochChoosesTheOrder(t *testing.T) {
 	order := func(epoch uint64) string {
 		ds := input.Range(40).Shuffle(40, input.ShuffleOptions{}).Batch(4, false)
@@ -449,20 +244,4 @@ func TestEpochChoosesTheOrder(t *testing.T) {
 	}
 	assert.Equal(t, order(1), order(1))
 	assert.NotEqual(t, order(1), order(2))
-}
-
-func TestContext(t *testing.T) {
-	c := input.Context{NumInputPipelines: 3, InputPipelineID: 1, NumReplicasInSync: 2}
-	assert.Equal(t, "Context(input pipeline id 1, total: 3)", c.String())
-	size, err := c.PerReplicaBatchSize(8)
-	require.NoError(t, err)
-	assert.Equal(t, 4, size)
-	for _, bad := range []int{7, -2} {
-		_, err = c.PerReplicaBatchSize(bad)
-		var indivisible *input.IndivisibleBatchError
-		require.ErrorAs(t, err, &indivisible)
-		assert.Equal(t, bad, indivisible.Global)
-	}
-	_, err = input.Context{}.PerReplicaBatchSize(8)
-	assert.Error(t, err)
 }

@@ -1,9 +1,7 @@
 package input_test
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
 	"slices"
 	"testing"
 
@@ -93,30 +91,5 @@ func TestAPositionNamesItsPass(t *testing.T) {
 		require.Equal(t, passes[n], append(begun, rest...), "pass %d", n)
 		next, _ := pass(t, fresh, input.State{}, 100)
 		require.Equal(t, passes[n+1], next, "the pass after pass %d", n)
-	}
-}
-
-// The page promises a warning where automatic sharding deals elements.
-func TestAutomaticShardingWarnsWhereEveryHostReadsAll(t *testing.T) {
-	for name, c := range map[string]struct {
-		opts  input.Options
-		warns bool
-	}{
-		"several hosts": {input.Options{Hosts: 2, Replicas: 2}, true},
-		"one host":      {input.Options{Hosts: 1, Replicas: 2}, false},
-		"asked for":     {input.Options{Hosts: 2, Replicas: 2, Policy: input.Data}, false},
-		"off":           {input.Options{Hosts: 2, Replicas: 2, Policy: input.Off}, false},
-	} {
-		var log bytes.Buffer
-		c.opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
-		d, err := input.Distribute(input.Range(16).Batch(4, true), c.opts)
-		require.NoError(t, err)
-		if !c.warns {
-			require.Empty(t, log.String(), name)
-			continue
-		}
-		require.Equal(t, input.Data, d.Policy())
-		require.Contains(t, log.String(), "level=WARN")
-		require.Contains(t, log.String(), "every host runs the whole pipeline")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
@@ -132,48 +131,6 @@ func TestRestoreAtAnyPositionContinuesExactly(t *testing.T) {
 	}
 }
 
-func TestStatesOfOtherPipelinesAreRefused(t *testing.T) {
-	ctx := context.Background()
-	all := pipelines(t)
-	for name, ds := range all {
-		it, err := ds.Open(ctx)
-		require.NoError(t, err)
-		state, err := it.State()
-		require.NoError(t, err)
-		require.NoError(t, it.Close())
-		for other, target := range all {
-			if sameOps(state, target) {
-				continue
-			}
-			_, err := target.OpenAt(ctx, input.Pass{}, state)
-			assert.ErrorIs(t, err, input.ErrState, "state of %q in %q", name, other)
-		}
-	}
-}
-
-// sameOps reports whether a state names the operations the dataset has.
-func sameOps(state input.State, ds input.Dataset) bool {
-	it, err := ds.Open(context.Background())
-	if err != nil {
-		return false
-	}
-	defer it.Close()
-	own, err := it.State()
-	return err == nil && sameShape(state, own)
-}
-
-func sameShape(a, b input.State) bool {
-	if a.Op != b.Op || len(a.In) != len(b.In) {
-		return false
-	}
-	for i := range a.In {
-		if !sameShape(a.In[i], b.In[i]) {
-			return false
-		}
-	}
-	return true
-}
-
 func TestDistributedPartsTogetherAreTheWhole(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 400 {
@@ -225,99 +182,6 @@ func TestDistributedPartsTogetherAreTheWhole(t *testing.T) {
 			require.Equal(t, copies, seen[x], "%s: value %d", name, x)
 		}
 		require.LessOrEqual(t, len(seen), want, name)
-	}
-}
-
-func TestStepsRestoreExactly(t *testing.T) {
-	ctx := context.Background()
-	rng := rand.New(rand.NewPCG(3, 4))
-	for range 40 {
-		replicas := 1 + rng.IntN(4)
-		ds := input.Range(rng.IntN(30)).Shuffle(6, input.ShuffleOptions{Seed: rng.Uint64()}).Repeat(2).Batch(1+rng.IntN(7), rng.IntN(2) == 0)
-		opts := input.Options{Replicas: replicas, Rule: []input.Rule{input.Chunks, input.Sizes}[rng.IntN(2)]}
-		d, err := input.Distribute(ds, opts)
-		require.NoError(t, err)
-		var whole []string
-		var states []input.State
-		steps, err := d.Open(ctx)
-		require.NoError(t, err)
-		for {
-			state, err := steps.State()
-			require.NoError(t, err)
-			states = append(states, state)
-			step, err := steps.Next(ctx)
-			if err == io.EOF {
-				break
-			}
-			require.NoError(t, err)
-			require.Equal(t, int64(len(whole)), step.Index)
-			whole = append(whole, stepText(step))
-		}
-		for at, state := range states {
-			again, err := d.OpenAt(ctx, state)
-			require.NoError(t, err)
-			var got []string
-			for {
-				step, err := again.Next(ctx)
-				if err == io.EOF {
-					break
-				}
-				require.NoError(t, err)
-				got = append(got, stepText(step))
-			}
-			require.NoError(t, again.Close())
-			require.Equal(t, fmt.Sprint(whole[at:]), fmt.Sprint(got), "position %d", at)
-		}
-	}
-}
-
-func stepText(s input.Step) string {
-	text := fmt.Sprint(s.Index, s.Real)
-	for _, e := range s.Replicas {
-		text += textOf(e)
-	}
-	return text
-}
-
-func TestShuffleIsAPermutationThatSeedAndEpochChoose(t *testing.T) {
-	order := func(seed, epoch uint64, same bool) []string {
-		it, err := input.Range(50).Shuffle(50, input.ShuffleOptions{Seed: seed, SameEachEpoch: same}).OpenAt(context.Background(), input.Pass{Epoch: epoch}, input.State{})
-		require.NoError(t, err)
-		defer it.Close()
-		return drain(t, it, 1000)
-	}
-	assert.ElementsMatch(t, collect(t, input.Range(50)), order(1, 0, false))
-	assert.Equal(t, order(1, 0, false), order(1, 0, false))
-	assert.NotEqual(t, order(1, 0, false), order(2, 0, false))
-	assert.NotEqual(t, order(1, 0, false), order(1, 1, false))
-	assert.Equal(t, order(1, 0, true), order(1, 1, true))
-	// The numbers are part of saved positions and of what several hosts agree on, so they must never change.
-	var first []int64
-	for e, err := range input.Range(8).Shuffle(8, input.ShuffleOptions{Seed: 42}).All(context.Background()) {
-		require.NoError(t, err)
-		v, err := input.Flat[int64](e.Leaf())
-		require.NoError(t, err)
-		first = append(first, v[0])
-	}
-	assert.Equal(t, []int64{2, 5, 7, 0, 6, 1, 4, 3}, first)
-}
-
-func TestShuffleWithABigBufferIsUniform(t *testing.T) {
-	const n, rounds = 4, 6000
-	var count [n][n]int
-	for seed := range uint64(rounds) {
-		pos := 0
-		for e, err := range input.Range(n).Shuffle(n, input.ShuffleOptions{Seed: seed}).All(context.Background()) {
-			require.NoError(t, err)
-			v, _ := input.Flat[int64](e.Leaf())
-			count[v[0]][pos]++
-			pos++
-		}
-	}
-	for value, places := range count {
-		for place, times := range places {
-			assert.InDelta(t, rounds/n, times, 150, "value %d at place %d", value, place)
-		}
 	}
 }
 

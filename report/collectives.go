@@ -1,11 +1,8 @@
 package report
 
 import (
-	"bytes"
 	"cmp"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -204,19 +201,4 @@ func (c *counter) axis(groups [][]int) string {
 		parts = append(parts, "logical")
 	}
 	return strings.Join(parts, "+")
-}
-
-// knownTrips is how compilers note the rounds of a loop, in its configuration.
-var knownTrips = regexp.MustCompile(`"known_trip_count":\s*\{\s*"n":\s*"([0-9]{1,9})"`)
-
-func tripCount(config []byte) int {
-	if !bytes.Contains(config, []byte("known_trip_count")) {
-		return 0
-	}
-	if m := knownTrips.FindSubmatch(config); m != nil {
-		// The expression lets few digits through only.
-		n, _ := strconv.Atoi(string(m[1]))
-		return n
-	}
-	return 0
 }

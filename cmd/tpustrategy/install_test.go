@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 )
 
@@ -64,16 +63,6 @@ func TestAnInstallThatFailsIsAnErrorAndLeavesNothing(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(cache, "tpustrategy", "plugins", "*"))
 	require.NoError(t, err)
 	assert.Empty(t, left)
-}
-
-func TestFailuresOfAllKindsHaveTheirExitCode(t *testing.T) {
-	for kind, code := range exitKinds {
-		assert.NotZero(t, code, kind)
-	}
-	assert.Len(t, exitKinds, exitDied)
-	f := failureOf(&childError{Doing: "compiling", Err: &child.Error{State: "signal: killed", Tail: "the end"}})
-	assert.Equal(t, &failure{Kind: "died", Message: "compiling: the process died: signal: killed (killed from outside, as the kernel does when memory runs out)", Log: "the end"}, f)
-	assert.Same(t, f, failureOf(f), "a failure from a child stays as it is")
 }
 
 func TestAnInstallWithoutAPlaceForItsFilesSaysWhichToSet(t *testing.T) {

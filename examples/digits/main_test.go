@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/examples/digits/job"
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 )
@@ -119,19 +118,4 @@ func TestCtrlCEndsTheRunCleanly(t *testing.T) {
 	assert.Positive(t, fields["steps"])
 	assert.Positive(t, fields["loss"])
 	assert.Contains(t, stdout.String(), "Interrupted after ")
-}
-
-func TestABarFitsItsTerminal(t *testing.T) {
-	for _, c := range []struct {
-		width int
-		long  bool
-	}{{narrow, false}, {wide - 1, false}, {wide, true}} {
-		var drawn bytes.Buffer
-		b := &bar{w: &drawn, terminal: true, width: c.width}
-		b.update(job.Progress{Step: 5, Steps: 10, Loss: 0.25, ExamplesPerSecond: 1234})
-		b.end()
-		assert.Contains(t, drawn.String(), "loss 0.2500", c.width)
-		assert.Equal(t, c.long, strings.Contains(drawn.String(), "examples/s"), c.width)
-	}
-	assert.False(t, newBar(&bytes.Buffer{}).terminal)
 }

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,7 +15,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/examples/digits/job"
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
-	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -41,72 +38,6 @@ func alone(t testing.TB, cfg config) ([]float64, float64) {
 	result, err := job.Train(context.Background(), sys, cfg.Config, data, job.Hooks{Progress: func(p job.Progress) { losses = append(losses, p.Loss) }})
 	require.NoError(t, err)
 	return losses, *result.Accuracy
-}
-
-func TestHostsTrainToTheSameLossesAsOneProcess(t *testing.T) {
-	for _, c := range []struct{ hosts, logical int }{{4, 2}, {4, 1}, {2, 4}, {8, 1}} {
-		t.Run(fmt.Sprintf("%d hosts, %d logical devices", c.hosts, c.logical), func(t *testing.T) {
-			cfg := small(t, c.hosts, c.logical)
-			want, accuracy := alone(t, cfg)
-			require.Len(t, want, cfg.Steps)
-			require.Less(t, want[cfg.Steps-1], want[0])
-			var mu sync.Mutex
-			got := map[int][]float64{}
-			outcomes, err := simulateEach(context.Background(), cfg, nil, func(host int, opts system.Options) (job.Result, error) {
-				return runHost(context.Background(), cfg, opts, job.Hooks{Progress: func(p job.Progress) {
-					mu.Lock()
-					defer mu.Unlock()
-					got[host] = append(got[host], p.Loss)
-				}})
-			})
-			require.NoError(t, err)
-			for host, o := range outcomes {
-				require.NoError(t, o.err, "host %d", host)
-				assert.Equal(t, want, got[host], "host %d", host)
-				assert.Equal(t, accuracy, *o.result.Accuracy, "host %d", host)
-			}
-		})
-	}
-}
-
-func TestAMissingHostIsNamedAtTheDeadline(t *testing.T) {
-	cfg := small(t, 4, 2)
-	cfg.missing, cfg.wait = 2, 2*time.Second
-	start := time.Now()
-	outcomes, err := simulateEach(context.Background(), cfg, nil, func(_ int, opts system.Options) (job.Result, error) {
-		return runHost(context.Background(), cfg, opts, job.Hooks{})
-	})
-	require.NoError(t, err)
-	assert.GreaterOrEqual(t, time.Since(start), cfg.wait)
-	assert.Less(t, time.Since(start), cfg.wait+10*time.Second)
-	for host, o := range outcomes {
-		if host == cfg.missing {
-			continue
-		}
-		assert.ErrorIs(t, o.err, context.DeadlineExceeded)
-		assert.ErrorContains(t, o.err, "missing: /job:worker/task:2 (host-2:8476)")
-	}
-}
-
-func TestAHostWithOtherDataIsNamed(t *testing.T) {
-	cfg := small(t, 4, 2)
-	cfg.wait = 30 * time.Second
-	start := time.Now()
-	outcomes, err := simulateEach(context.Background(), cfg, nil, func(host int, opts system.Options) (job.Result, error) {
-		own := cfg
-		if host == 3 {
-			own.Batch = 128
-		}
-		return runHost(context.Background(), own, opts, job.Hooks{})
-	})
-	require.NoError(t, err)
-	for host, o := range outcomes {
-		var mismatch *strategy.MismatchError
-		require.ErrorAs(t, o.err, &mismatch, "host %d", host)
-		assert.Equal(t, []int{3}, mismatch.Differing)
-		assert.Contains(t, mismatch.Texts[3], "batches of 128")
-	}
-	assert.Less(t, time.Since(start), 25*time.Second, "nobody waits in vain")
 }
 
 func TestAnInterruptIsOneLine(t *testing.T) {

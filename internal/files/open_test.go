@@ -6,22 +6,11 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-// within fails the test if f hangs.
-func within(t *testing.T, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	select {
-	case <-done:
-	case <-time.After(10 * time.Second):
-		t.Fatal("it hangs")
-	}
-}
+	"github.com/tpustrategy/tpustrategy/internal/hangtest"
+)
 
 func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	dir := t.TempDir()
@@ -31,7 +20,7 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	require.NoError(t, syscall.Mkfifo(pipe, 0o644))
 	require.NoError(t, os.Symlink(file, link))
 	require.NoError(t, os.Symlink(filepath.Join(dir, "elsewhere"), dangling))
-	within(t, func() {
+	hangtest.Within(t, func() {
 		for _, path := range []string{pipe, dir, "/dev/zero", "/dev/null"} {
 			_, _, err := Open(path)
 			requireReason(t, err, NotRegular)
@@ -60,7 +49,7 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 }
 
 func TestWhatHasNoEndIsReadToTheLimit(t *testing.T) {
-	within(t, func() {
+	hangtest.Within(t, func() {
 		_, err := Read("/dev/zero", 1000)
 		requireReason(t, err, TooLarge)
 	})

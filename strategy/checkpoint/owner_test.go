@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,27 +100,4 @@ func TestARecordThatIsNotWholeSaysNothing(t *testing.T) {
 		require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}), content)
 		require.NoError(t, d.Save(ctx, 2, numbers(1), SaveOptions{}), content)
 	}
-}
-
-func TestAZeroDirectoryOrCheckpointIsClosed(t *testing.T) {
-	ctx := context.Background()
-	var d Directory
-	_, err := d.Steps()
-	require.ErrorIs(t, err, ErrClosed)
-	_, err = d.Latest()
-	require.ErrorIs(t, err, ErrClosed)
-	_, _, err = d.LatestIntact(ctx)
-	require.ErrorIs(t, err, ErrClosed)
-	require.ErrorIs(t, d.Save(ctx, 1, numbers(1), SaveOptions{}), ErrClosed)
-	require.ErrorIs(t, d.RemoveAfter(1), ErrClosed)
-	_, err = d.Open(1)
-	require.ErrorIs(t, err, ErrClosed)
-	var c Checkpoint
-	require.NoError(t, c.Close())
-	require.ErrorIs(t, c.Verify(ctx), ErrClosed)
-	_, err = c.Tensor(ctx, "/a")
-	require.ErrorIs(t, err, ErrClosed)
-	require.ErrorIs(t, c.Restore(ctx, Group{}, RestoreOptions{}), ErrClosed)
-	require.Empty(t, c.Variables())
-	require.True(t, errors.Is(errNotOpen, ErrClosed))
 }

@@ -4,28 +4,16 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-// within fails the test if f hangs.
-func within(t *testing.T, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	select {
-	case <-done:
-	case <-time.After(20 * time.Second):
-		t.Fatal("it hangs")
-	}
-}
+	"github.com/tpustrategy/tpustrategy/internal/hangtest"
+)
 
 func TestAURLIsNoPathOfACheckpoint(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -54,7 +42,7 @@ func TestNothingInACheckpointHangs(t *testing.T) {
 	}
 	device := func(path string) error { return os.Symlink("/dev/zero", path) }
 	for what, put := range map[string]func(string) error{"a pipe": pipe, "a directory": folder, "a link": link, "a device": device} {
-		within(t, func() {
+		hangtest.Within(t, func() {
 			d := newDirectory(t, Options{})
 			require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}))
 			for step := int64(2); step < 4; step++ {
@@ -96,57 +84,9 @@ func TestATensorFileMayBeALink(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-func TestALaterVersionIsNotPassedOver(t *testing.T) {
-	ctx := context.Background()
-	d := newDirectory(t, Options{})
-	require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}))
-	require.NoError(t, d.Save(ctx, 2, numbers(2), SaveOptions{}))
-	path := filepath.Join(d.Path(), stepName(2), manifestFile)
-	body := `{"format":"tpustrategy.checkpoint","version":2,"step":2,"new":{}}`
-	sum := checksum(0).plus([]byte(body)).String()
-	for _, text := range []string{
-		`{"crc32c":"` + sum + `","checkpoint":` + body + `}`,
-		`{"crc32c":"` + sum + `","checkpoint":` + body + `,"signature":"x"}`,
-		`{"sha256":"another","checkpoint":` + body + `}`,
-	} {
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-		_, openErr := d.Open(2)
-		_, latestErr := d.Latest()
-		_, _, intactErr := d.LatestIntact(ctx)
-		for _, err := range []error{openErr, latestErr, intactErr} {
-			var later *VersionError
-			require.ErrorAs(t, err, &later, text)
-			assert.Equal(t, 2, later.Version)
-			assert.Equal(t, path, later.File)
-			require.ErrorIs(t, err, errors.ErrUnsupported)
-			require.NotErrorIs(t, err, ErrCorrupt)
-		}
-	}
-	// A version that only damage made is damage.
-	require.NoError(t, os.WriteFile(path, []byte(`{"crc32c":"00000000","checkpoint":`+body+`}`), 0o644))
-	c, passed, err := d.LatestIntact(ctx)
-	require.NoError(t, err)
-	require.Len(t, passed, 1)
-	require.NoError(t, c.Close())
-}
-
 func TestWhatThisProcessMayNotReadIsNotPassedOver(t *testing.T) {
 	require.ErrorIs(t, unreadable("x", &fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}), fs.ErrPermission)
 	for err, damage := range map[error]bool{syscall.EACCES: false, syscall.EMFILE: false, syscall.ENOMEM: false, syscall.EIO: true, syscall.EISDIR: true, syscall.ELOOP: true} {
 		assert.Equal(t, damage, errors.Is(unreadable("x", &fs.PathError{Op: "read", Path: "x", Err: err}), ErrCorrupt), "%v", err)
 	}
-}
-
-func TestAFolderWithAStepsNameAloneBlocksNothing(t *testing.T) {
-	ctx := context.Background()
-	d := newDirectory(t, Options{Keep: 1})
-	for _, step := range []int64{2, math.MaxInt64} {
-		require.NoError(t, os.Mkdir(filepath.Join(d.Path(), stepName(step)), 0o755))
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(d.Path(), stepName(math.MaxInt64), "other"), nil, 0o644))
-	for step := int64(1); step < 4; step++ {
-		require.NoError(t, d.Save(ctx, step, numbers(float32(step)), SaveOptions{}), "step %d", step)
-		requireNumbers(t, latest(t, d), float32(step))
-	}
-	require.Equal(t, []string{lockFile, "step-0000000003", "step-9223372036854775807"}, names(t, d.Path()))
 }

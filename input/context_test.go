@@ -1,0 +1,26 @@
+package input_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/input"
+)
+
+func TestContext(t *testing.T) {
+	c := input.Context{NumInputPipelines: 3, InputPipelineID: 1, NumReplicasInSync: 2}
+	assert.Equal(t, "Context(input pipeline id 1, total: 3)", c.String())
+	size, err := c.PerReplicaBatchSize(8)
+	require.NoError(t, err)
+	assert.Equal(t, 4, size)
+	for _, bad := range []int{7, -2} {
+		_, err = c.PerReplicaBatchSize(bad)
+		var indivisible *input.IndivisibleBatchError
+		require.ErrorAs(t, err, &indivisible)
+		assert.Equal(t, bad, indivisible.Global)
+	}
+	_, err = input.Context{}.PerReplicaBatchSize(8)
+	assert.Error(t, err)
+}

@@ -1,0 +1,65 @@
+package report
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/pjrt"
+)
+
+func find(t *testing.T, p pjrt.Program, replicas, perReplica int) []Collective {
+	t.Helper()
+	m, err := parseProgram(p)
+	require.NoError(t, err)
+	return m.collectives(replicas, perReplica)
+}
+
+func TestCollectivesAreCountedWithTheirAxisAndBytes(t *testing.T) {
+	across, within := grouped([]uint64{0, 2}, []uint64{1, 3}), grouped([]uint64{0, 1}, []uint64{2, 3})
+	pairs := message(message(nil, 52, number(number(nil, 1, 0), 2, 1)), 52, number(number(nil, 1, 1), 2, 0))
+	p := program(1, computation(1,
+		op(10, "parameter", floats(8, 4), nil),
+		op(11, "all-reduce", floats(8, 4), []uint64{10}, across),
+		op(12, "all-reduce-start", floats(8, 4), []uint64{10, 11}, across),
+		op(13, "all-reduce-done", floats(8, 4), []uint64{12}),
+		op(14, "all-gather", floats(16, 4), []uint64{10}, within),
+		op(15, "reduce-scatter", floats(4, 4), []uint64{10}, within),
+		op(16, "all-to-all", floats(8, 4), []uint64{10}),
+		op(17, "collective-permute", floats(8, 4), []uint64{10}, pairs),
+		op(18, "all-reduce", floats(8, 4), []uint64{10}, grouped([]uint64{0}, []uint64{1}, []uint64{2}, []uint64{3})),
+		op(19, "send", floats(8, 4), []uint64{10}),
+		op(20, "send", floats(8, 4), []uint64{10}, number(nil, 47, 1)),
+		op(21, "add", floats(8, 4), []uint64{10, 10}),
+		op(22, "send", floats(8, 4), []uint64{10}, number(nil, 47, 1), message(nil, 68, []byte("handler xla_megascale_runtime"))),
+	))
+	assert.ElementsMatch(t, []Collective{
+		{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 2, Bytes: 384, Moved: 384},
+		{Kind: "all-gather", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 128, Moved: 128},
+		{Kind: "reduce-scatter", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 128, Moved: 64},
+		{Kind: "all-to-all", Axis: "replica+logical", GroupSize: 4, Count: 1, Bytes: 128, Moved: 96},
+		{Kind: "collective-permute", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 128, Moved: 128},
+		{Kind: "send", GroupSize: 2, Count: 1, Bytes: 128, Moved: 128},
+		{Kind: "send", Axis: "slices", GroupSize: 2, Count: 1, Bytes: 128, Moved: 128},
+	}, find(t, p, 2, 2))
+}
+
+func TestCollectivesInLoopsAndCallsAreCountedAsOftenAsTheyRun(t *testing.T) {
+	all := grouped([]uint64{0, 1})
+	known := message(nil, 43, []byte(`{"known_trip_count":{"n":"10"},"x":1}`))
+	body := func(id uint64) []byte {
+		return computation(id, op(100*id, "parameter", floats(4), nil), op(100*id+1, "all-reduce", floats(4), []uint64{100 * id}, all))
+	}
+	calls := func(ids ...uint64) []byte { return packed(nil, 38, ids...) }
+	p := program(1, body(2), body(3), body(4), computation(1,
+		op(10, "parameter", floats(4), nil),
+		op(11, "while", floats(4), []uint64{10}, calls(2), known),
+		op(12, "async-start", floats(4), []uint64{10}, calls(3)),
+		op(13, "async-done", floats(4), []uint64{12}, calls(3)),
+		op(14, "fusion", floats(4), []uint64{10}, calls(3)),
+	))
+	assert.Equal(t, []Collective{{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 12, Bytes: 192, Moved: 192}}, find(t, p, 2, 1))
+	p = program(1, body(2), computation(1, op(10, "parameter", floats(4), nil), op(11, "while", floats(4), []uint64{10}, calls(2))))
+	assert.Equal(t, []Collective{{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 1, Bytes: 16, Moved: 16, InLoop: true}}, find(t, p, 2, 1))
+}

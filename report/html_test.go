@@ -1,0 +1,109 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestThePageStandsAlone(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, sample().WriteHTML(&b))
+	text := b.String()
+	for _, want := range []string{"train_step", "v5e:2x2", "all-gather", "replica", "/up/weights", "11.00 GiB", "fits", "44.00%", "roofline", "without 36 operations", "2.79 GiB"} {
+		assert.Contains(t, text, want)
+	}
+	assert.NotContains(t, text, "<script")
+	assert.NotContains(t, text, "http")
+	assert.Contains(t, text, "/bias&lt;script&gt;")
+	assert.NotContains(t, text, "ZgotmplZ")
+}
+
+// screenshot shows a page in a browser. Without one that works the test is skipped,
+// or fails where TPUSTRATEGY_REQUIRE_BROWSER is set.
+func screenshot(t *testing.T, page []byte) (path string) {
+	t.Helper()
+	reason := "no chromium is installed"
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		browser, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		for range 2 { // a first start on a busy machine may be too slow
+			dir, err := os.MkdirTemp("", "report")
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the browser may still write there
+			pagePath, shot := filepath.Join(dir, "report.html"), filepath.Join(dir, "report.png")
+			require.NoError(t, os.WriteFile(pagePath, page, 0o644))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+				"--user-data-dir="+filepath.Join(dir, "profile"), "--window-size=1000,1200", "--screenshot="+shot, "file://"+pagePath)
+			cmd.WaitDelay = time.Second // its children hold the pipe
+			out, err := cmd.CombinedOutput()
+			cancel()
+			if _, missing := os.Stat(shot); missing == nil {
+				return shot
+			}
+			reason = fmt.Sprintf("%s took no picture: %v\n%s", browser, err, out)
+		}
+		break
+	}
+	if os.Getenv("TPUSTRATEGY_REQUIRE_BROWSER") != "" {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+	return ""
+}
+
+// TestAPageLooksRight shows the page in a browser and looks at the picture: the
+// memory bar, with its parts side by side, and the two halves of a split tensor.
+func TestAPageLooksRight(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, sample().WriteHTML(&b))
+	shot := screenshot(t, b.Bytes())
+	f, err := os.Open(shot)
+	require.NoError(t, err)
+	defer f.Close()
+	picture, err := png.Decode(f)
+	require.NoError(t, err)
+	type color [3]uint8
+	first, count := map[color]int{}, map[color]int{}
+	bounds := picture.Bounds()
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			r, g, b, _ := picture.At(x, y).RGBA()
+			c := color{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8)}
+			if count[c] == 0 {
+				first[c] = x
+			}
+			count[c]++
+		}
+	}
+	arguments, outputs, temporaries, free := color{0x44, 0x77, 0xaa}, color{0x66, 0xcc, 0xee}, color{0xee, 0x66, 0x77}, color{0xee, 0xee, 0xee}
+	for name, c := range map[string]color{"arguments": arguments, "outputs": outputs, "temporaries": temporaries, "free": free} {
+		require.Greater(t, count[c], 1000, name)
+	}
+	assert.Less(t, first[arguments], first[outputs])
+	assert.Less(t, first[outputs], first[temporaries])
+	// 4, 1 and 6 of 16 GiB.
+	assert.InDelta(t, 4, float64(count[arguments])/float64(count[outputs]), 0.5)
+	assert.InDelta(t, 6, float64(count[temporaries])/float64(count[outputs]), 0.7)
+	halves := 0
+	for c, n := range count {
+		// Pale, saturated colours: those of the tiles.
+		high, low := max(c[0], c[1], c[2]), min(c[0], c[1], c[2])
+		if n > 3000 && high > 220 && low > 120 && low < 180 {
+			halves++
+		}
+	}
+	assert.Equal(t, 2, halves, "the two halves of the split tensor")
+}

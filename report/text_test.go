@@ -1,0 +1,58 @@
+package report
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheTextSaysEverything(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, sample().WriteText(&b))
+	golden := filepath.Join("testdata", "sample.txt")
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(golden, b.Bytes(), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), b.String())
+}
+
+func TestTheTextOfABareReport(t *testing.T) {
+	var b bytes.Buffer
+	r := &Report{Version: FormatVersion, Step: "s", Replicas: 1, LogicalDevices: 1, Memory: Memory{Verdict: Unknown}, Cost: Cost{FLOPs: -1, BytesAccessed: -1}}
+	require.NoError(t, r.WriteText(&b))
+	assert.Contains(t, b.String(), "verdict: unknown")
+	assert.Contains(t, b.String(), "collectives of one core in one step\n  none")
+	full := sample()
+	full.Memory.Arguments = 40 << 30
+	b.Reset()
+	require.NoError(t, full.WriteText(&b))
+	assert.Contains(t, b.String(), "["+strings.Repeat("a", barWidth)+"]", "the bar ends at its end")
+}
+
+func TestTheTextMovesNoCursor(t *testing.T) {
+	r := sample()
+	r.Step, r.Notes = "step\x1b[2J", append(r.Notes, "a\rb\u009bc")
+	var b bytes.Buffer
+	require.NoError(t, r.WriteText(&b))
+	assert.Contains(t, b.String(), "step\ufffd[2J on v5e:2x2")
+	assert.Contains(t, b.String(), "note: a\ufffdb\ufffdc\n")
+}
+
+func TestUnits(t *testing.T) {
+	assert.Equal(t, "1.50 MiB", Bytes(3<<19))
+	assert.Equal(t, "2.00 TiB", Bytes(2<<40))
+	assert.Equal(t, "12 B", Bytes(12))
+	assert.Equal(t, "197.00 TFLOP/s", SI(197e12, "FLOP/s"))
+	assert.Equal(t, "3 FLOP", SI(3, "FLOP"))
+	assert.Equal(t, "1.25 ms", Seconds(0.00125))
+	assert.Equal(t, "3.0 us", Seconds(3e-6))
+	assert.Equal(t, "2.00 s", Seconds(2))
+}

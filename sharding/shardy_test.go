@@ -1,0 +1,25 @@
+package sharding_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+func TestShardyRoundTrips(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 300 {
+		m := randomMesh(t, rng)
+		name, gotMesh, err := sharding.ParseShardyMesh(m.Shardy("the mesh"))
+		require.NoError(t, err)
+		require.Equal(t, "the mesh", name)
+		require.True(t, m.Equal(gotMesh))
+		spec, _ := randomSpec(t, rng, m)
+		_, got, err := sharding.ParseShardy(spec.Shardy("m"))
+		require.NoError(t, err)
+		require.True(t, spec.Equal(got), "%v != %v", spec, got)
+	}
+}

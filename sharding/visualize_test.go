@@ -1,0 +1,63 @@
+package sharding_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+func TestVisualizeDrawsWhoHoldsWhat(t *testing.T) {
+	m := mesh2x4(t)
+	large := mesh(t, sharding.Axis{Name: "x", Size: 64})
+	for name, c := range map[string]struct {
+		mesh    sharding.Mesh
+		spec    sharding.Spec
+		shape   []int
+		options sharding.VisualizeOptions
+	}{
+		"scalar":      {m, sharding.P(), []int{}, sharding.VisualizeOptions{}},
+		"vector":      {m, sharding.P("logical"), []int{16}, sharding.VisualizeOptions{}},
+		"matrix":      {m, sharding.P("replica", "logical"), []int{8, 128}, sharding.VisualizeOptions{}},
+		"transposed":  {m, sharding.P([]string{"logical", "replica"}, nil), []int{8, 128}, sharding.VisualizeOptions{}},
+		"replicated":  {m, sharding.P(nil, nil), []int{8, 128}, sharding.VisualizeOptions{}},
+		"rank4":       {m, sharding.P("replica", nil, nil, "logical"), []int{4, 2, 2, 8}, sharding.VisualizeOptions{Dims: []int{3, 1}, At: []int{3, 0, 1, 0}}},
+		"elided":      {large, sharding.P("x"), []int{64}, sharding.VisualizeOptions{MaxTiles: 4}},
+		"zero":        {m, sharding.P("replica", nil), []int{0, 3}, sharding.VisualizeOptions{}},
+		"elided_down": {large, sharding.P("x", nil), []int{64, 1}, sharding.VisualizeOptions{MaxTiles: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			require.NoError(t, sharding.Visualize(&b, c.mesh, c.spec, c.shape, c.options))
+			checkGolden(t, "visualize_"+name+".txt", b.String())
+		})
+	}
+}
+
+func TestVisualizeOpShowsUnevenTiles(t *testing.T) {
+	op, err := sharding.ParseOpSharding("{devices=[2,3,2]<=[12] last_tile_dim_replicate}")
+	require.NoError(t, err)
+	var b strings.Builder
+	require.NoError(t, sharding.VisualizeOp(&b, op, []int{3, 7}, 12, sharding.VisualizeOptions{}))
+	checkGolden(t, "visualize_op.txt", b.String())
+}
+
+func TestVisualizeRefusesBadOptions(t *testing.T) {
+	m := mesh2x4(t)
+	for name, options := range map[string]sharding.VisualizeOptions{
+		"one dim":     {Dims: []int{0}},
+		"same dim":    {Dims: []int{1, 1}},
+		"beyond rank": {Dims: []int{0, 2}},
+		"negative":    {Dims: []int{-1, 0}},
+		"at length":   {At: []int{0}},
+		"max tiles":   {MaxTiles: 1},
+	} {
+		assert.ErrorContains(t, sharding.Visualize(&strings.Builder{}, m, sharding.P(nil, nil), []int{2, 2}, options), "visualize", name)
+	}
+	err := sharding.Visualize(&strings.Builder{}, m, sharding.P(nil, nil, nil), []int{2, 2, 2}, sharding.VisualizeOptions{At: []int{0, 0, 2}})
+	assert.ErrorContains(t, err, "At is 2 in dimension 2")
+	assert.Error(t, sharding.Visualize(&strings.Builder{}, m, sharding.P("logical"), []int{3}, sharding.VisualizeOptions{}))
+}

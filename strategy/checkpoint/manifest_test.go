@@ -1,0 +1,82 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestALaterVersionIsNotPassedOver(t *testing.T) {
+	ctx := context.Background()
+	d := newDirectory(t, Options{})
+	require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}))
+	require.NoError(t, d.Save(ctx, 2, numbers(2), SaveOptions{}))
+	path := filepath.Join(d.Path(), stepName(2), manifestFile)
+	body := `{"format":"tpustrategy.checkpoint","version":2,"step":2,"new":{}}`
+	sum := checksum(0).plus([]byte(body)).String()
+	for _, text := range []string{
+		`{"crc32c":"` + sum + `","checkpoint":` + body + `}`,
+		`{"crc32c":"` + sum + `","checkpoint":` + body + `,"signature":"x"}`,
+		`{"sha256":"another","checkpoint":` + body + `}`,
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		_, openErr := d.Open(2)
+		_, latestErr := d.Latest()
+		_, _, intactErr := d.LatestIntact(ctx)
+		for _, err := range []error{openErr, latestErr, intactErr} {
+			var later *VersionError
+			require.ErrorAs(t, err, &later, text)
+			assert.Equal(t, 2, later.Version)
+			assert.Equal(t, path, later.File)
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+			require.NotErrorIs(t, err, ErrCorrupt)
+		}
+	}
+	// A version that only damage made is damage.
+	require.NoError(t, os.WriteFile(path, []byte(`{"crc32c":"00000000","checkpoint":`+body+`}`), 0o644))
+	c, passed, err := d.LatestIntact(ctx)
+	require.NoError(t, err)
+	require.Len(t, passed, 1)
+	require.NoError(t, c.Close())
+}
+
+func TestOfALaterFormatIsUnsupported(t *testing.T) {
+	m := &manifest{Format: formatName, Version: formatVersion + 1}
+	data, err := m.encode()
+	require.NoError(t, err)
+	_, err = parseManifest(data)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+}
+
+func FuzzManifest(f *testing.F) {
+	for _, m := range []*manifest{
+		{Format: formatName, Version: formatVersion},
+		{Format: formatName, Version: formatVersion, Step: 12, Metadata: map[string]string{"a": "b"}, Bytes: 100, CRC32C: 1,
+			Variables: []savedVariable{{Path: "/a", Tensor: "a", CRC32C: 5, Trainable: true, Synchronization: "ON_READ", Aggregation: "SUM"}}},
+		{Format: "other", Version: 7},
+	} {
+		data, err := m.encode()
+		require.NoError(f, err)
+		f.Add(data)
+	}
+	f.Add([]byte(`{"crc32c":"00000000","checkpoint":null}`))
+	f.Add([]byte(`{}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		_, _ = parseManifest(body)
+		// With the checksum put right, the body itself is parsed.
+		m, err := parseManifest([]byte(`{"crc32c":"` + checksum(0).plus(body).String() + `","checkpoint":` + string(body) + `}`))
+		if err != nil {
+			return
+		}
+		data, err := m.encode()
+		require.NoError(t, err)
+		again, err := parseManifest(data)
+		require.NoError(t, err)
+		require.Equal(t, m, again)
+	})
+}

@@ -1,0 +1,46 @@
+package checkpoint
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/safetensors"
+)
+
+func TestAClosedCheckpointSaysSo(t *testing.T) {
+	ctx := context.Background()
+	d := newDirectory(t, Options{})
+	require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}))
+	c, err := d.Latest()
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, c.Verify(ctx), ErrClosed)
+	require.ErrorIs(t, c.Restore(ctx, numbers(1), RestoreOptions{SkipVerify: true}), ErrClosed)
+	_, err = c.Tensor(ctx, "/a")
+	require.ErrorIs(t, err, ErrClosed)
+}
+
+func TestBytesThatAreNoTruthValuesAreRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "flags.safetensors")
+	for _, bytes := range [][]byte{{0, 1, 1}, {0, 1, 2}, {255, 0, 0}} {
+		f, err := safetensors.Create(path, []safetensors.Spec{{Name: "flags", DType: safetensors.Bool, Shape: []int64{3}}}, nil)
+		require.NoError(t, err)
+		require.NoError(t, f.Write("flags", bytes))
+		require.NoError(t, f.Commit())
+		c, err := OpenFile(path, FileOptions{})
+		require.NoError(t, err)
+		got, err := c.Tensor(context.Background(), "/flags")
+		if bytes[2] == 1 {
+			require.NoError(t, err)
+			require.Equal(t, []bool{false, true, true}, got.Value())
+		} else {
+			require.ErrorIs(t, err, ErrCorrupt)
+			require.ErrorContains(t, err, "truth value")
+		}
+		require.NoError(t, c.Close())
+	}
+}

@@ -1,0 +1,22 @@
+package checkpoint
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestCancelledWorkLeavesNothing(t *testing.T) {
+	d := newDirectory(t, Options{})
+	require.NoError(t, d.Save(context.Background(), 1, numbers(1), SaveOptions{}))
+	ctx, cancel := context.WithCancel(context.Background())
+	g := numbers(2)
+	g.Variables[1].(*memory).read = func() error { cancel(); return nil }
+	require.ErrorIs(t, d.Save(ctx, 2, g, SaveOptions{}), context.Canceled)
+	require.Equal(t, []string{lockFile, "step-0000000001"}, names(t, d.Path()))
+	c := latest(t, d)
+	require.ErrorIs(t, c.Verify(ctx), context.Canceled)
+	require.ErrorIs(t, c.Restore(ctx, numbers(0), RestoreOptions{}), context.Canceled)
+	require.ErrorIs(t, c.Restore(ctx, numbers(0), RestoreOptions{SkipVerify: true}), context.Canceled)
+}

@@ -1,0 +1,111 @@
+package checkpoint_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+)
+
+// TestVariablesOfTheScopeAreSaved saves a trained variable of the scope with the store's,
+// and restores it before the first step.
+func TestVariablesOfTheScopeAreSaved(t *testing.T) {
+	ctx := context.Background()
+	sys, d := openCPU(t, 2), openDirectory(t, checkpoint.Options{})
+	x := [][]float32{{1, 2}, {3, 4}}
+	open := func() (*strategy.TPUStrategy, *model.Store, *strategy.TrainStep, *strategy.Variable) {
+		s := newStrategy(t, sys, strategy.Options{Replicas: 2})
+		w, err := s.NewVariable(ctx, [][]float32{{1}, {-1}}, strategy.VariableOptions{Name: "w"})
+		require.NoError(t, err)
+		store := model.NewStore()
+		return s, store, s.TrainStep(store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(graph.Square(graph.MatMul(in[0], rc.Read(w))))
+		}), w
+	}
+	loss := func(step *strategy.TrainStep) float64 {
+		l, err := step.Run(ctx, x)
+		require.NoError(t, err)
+		value, err := l.Float64(ctx)
+		require.NoError(t, err)
+		return value
+	}
+	s, store, step, w := open()
+	for range 3 {
+		loss(step)
+	}
+	group := checkpoint.Strategy(s, store)
+	require.Len(t, group.With(w).Variables, len(group.Variables), "it is in the group already")
+	require.NoError(t, d.Save(ctx, 3, group, checkpoint.SaveOptions{}))
+	want := loss(step)
+
+	s, store, step, _ = open()
+	restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
+	require.Equal(t, want, loss(step))
+}
+
+// TestAnOlderCheckpointLacksAVariableOfTheScope restores a checkpoint of before the scope
+// had a variable that is trained: an error that names it, and nothing changes, or it stays
+// as it is.
+func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
+	ctx := context.Background()
+	sys, d := openCPU(t, 2), openDirectory(t, checkpoint.Options{})
+	x := [][]float32{{1, 2}, {3, 4}}
+	loss := func(w *strategy.Variable) strategy.LossFunc {
+		return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			y := graph.Mul(in[0], graph.ExpandLeftToRank(rc.Scope().VariableWithValue("b", []float32{1, 1}).NodeValue(rc.Graph()), 2))
+			if w != nil {
+				y = graph.MatMul(y, rc.Read(w))
+			}
+			return graph.ReduceAllMean(graph.Square(y))
+		}
+	}
+	old, store := newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
+	_, err := old.TrainStep(store, optimizer.Adam().Done(), loss(nil)).Run(ctx, x)
+	require.NoError(t, err)
+	require.NoError(t, d.Save(ctx, 1, checkpoint.Strategy(old, store), checkpoint.SaveOptions{}))
+
+	s, store := newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
+	w, err := s.NewVariable(ctx, [][]float32{{3}, {-1}}, strategy.VariableOptions{Name: "w"})
+	require.NoError(t, err)
+	c, err := d.Latest()
+	require.NoError(t, err)
+	defer c.Close()
+	err = c.Restore(ctx, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
+	var mismatch *checkpoint.MismatchError
+	require.ErrorAs(t, err, &mismatch)
+	require.Equal(t, []string{"w"}, mismatch.Missing)
+	require.Equal(t, 0, store.NumVariables())
+	require.NoError(t, c.Restore(ctx, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{AllowMissing: true}))
+	value, err := w.Value(ctx)
+	require.NoError(t, err)
+	require.Equal(t, [][]float32{{3}, {-1}}, value.Value())
+	_, err = s.TrainStep(store, optimizer.Adam().Done(), loss(w)).Run(ctx, x)
+	require.NoError(t, err)
+}
+
+// TestARestoreWithoutTheVariableOfTheScope restores a checkpoint that holds one before
+// the program makes it: its value is not lost unsaid.
+func TestARestoreWithoutTheVariableOfTheScope(t *testing.T) {
+	ctx := context.Background()
+	sys, d := openCPU(t, 2), openDirectory(t, checkpoint.Options{})
+	s, store := newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
+	_, err := s.NewVariable(ctx, float32(3), strategy.VariableOptions{Name: "w"})
+	require.NoError(t, err)
+	require.NoError(t, d.Save(ctx, 1, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
+
+	s, store = newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
+	c, err := d.Latest()
+	require.NoError(t, err)
+	defer c.Close()
+	err = c.Restore(ctx, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
+	var mismatch *checkpoint.MismatchError
+	require.ErrorAs(t, err, &mismatch, "the store has %d variables", store.NumVariables())
+	require.Equal(t, []string{"w"}, mismatch.Unexpected)
+	require.Equal(t, 0, store.NumVariables())
+}
