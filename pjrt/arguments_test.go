@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
@@ -39,7 +40,7 @@ func TestExecuteRefusesWrongBuffers(t *testing.T) {
 			return pjrt.ExecuteOptions{}
 		}, 0, 0, false, pjrt.ErrDonated},
 		"another client's argument": {func(t *testing.T, b *bench) pjrt.ExecuteOptions {
-			c := cpu(t, 1)
+			c := plugintest.CPU(t, 1)
 			b.args[0][0] = put(t, c, make([]float32, 6), pjrt.F32, []int{2, 3}, c.Devices()[0])
 			return pjrt.ExecuteOptions{}
 		}, 0, 0, false, nil},
@@ -95,7 +96,7 @@ func TestExecuteRefusesWrongBuffers(t *testing.T) {
 			return pjrt.ExecuteOptions{}
 		}, 0, 1, true, pjrt.ErrBusy},
 		"another client's result": {func(t *testing.T, b *bench) pjrt.ExecuteOptions {
-			c := cpu(t, 1)
+			c := plugintest.CPU(t, 1)
 			foreign := put(t, c, []float32{1}, pjrt.F32, nil, c.Devices()[0])
 			foreign.Close()
 			b.results = args{{foreign, nil}}
@@ -127,7 +128,7 @@ func TestExecuteRefusesWrongBuffers(t *testing.T) {
 
 func TestOneBufferInTwoArguments(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	x := compile(t, c, function("%x: tensor<2xf32> {jax.buffer_donor = true}, %y: tensor<2xf32>", "tensor<2xf32>",
 		"%o = stablehlo.add %x, %y : tensor<2xf32>\n return %o : tensor<2xf32>"), pjrt.CompileOptions{})
 	b := put(t, c, []float32{1, 2}, pjrt.F32, []int{2}, c.Devices()[0])

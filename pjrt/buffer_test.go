@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
@@ -14,7 +15,7 @@ func TestCloseInEveryOrderAndTwice(t *testing.T) {
 	leaktest.Check(t)
 	type closer interface{ Close() error }
 	for _, order := range [][]int{{0, 1, 2, 3}, {0, 2, 1, 3}, {1, 0, 2, 3}, {1, 2, 0, 3}, {2, 0, 1, 3}, {2, 1, 0, 3}, {3, 0, 1, 2}, {0, 3, 1, 2}, {0, 1, 3, 2}} {
-		c := cpu(t, 1)
+		c := plugintest.CPU(t, 1)
 		x, err := c.Compile(background, two(), pjrt.CompileOptions{})
 		require.NoError(t, err)
 		topology, err := c.Topology()

@@ -17,7 +17,7 @@ func TestPluginAndClientDescribeThemselves(t *testing.T) {
 	assert.GreaterOrEqual(t, p.APIVersion().Minor, 57)
 	assert.Contains(t, p.Attributes(), "stablehlo_current_version")
 	assert.NotEmpty(t, p.Extensions())
-	c := cpu(t, 4)
+	c := plugintest.CPU(t, 4)
 	assert.Same(t, p, c.Plugin())
 	assert.Equal(t, "cpu", c.PlatformName())
 	assert.NotEmpty(t, c.PlatformVersion())

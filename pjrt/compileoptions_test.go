@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
 func TestCompileOptionsAreCheckedBeforeThePlugin(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 4)
+	c := plugintest.CPU(t, 4)
 	for name, tc := range map[string]struct {
 		o     pjrt.CompileOptions
 		field string
@@ -78,7 +79,7 @@ func TestEncodedOptionsAreTheseBytes(t *testing.T) {
 
 func TestMaximaKeepNaNUnlessAskedToBeFast(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	nan := float32(math.NaN())
 	p := function("%x: tensor<2xf32>, %y: tensor<2xf32>", "tensor<2xf32>", "%o = stablehlo.maximum %x, %y : tensor<2xf32>\n return %o : tensor<2xf32>")
 	for name, tc := range map[string]struct {
@@ -108,7 +109,7 @@ func TestMaximaKeepNaNUnlessAskedToBeFast(t *testing.T) {
 }
 
 func TestDumpDirGetsTheProgram(t *testing.T) {
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	dir := t.TempDir()
 	compile(t, c, two(), pjrt.CompileOptions{DumpDir: dir, Overrides: map[string]any{"xla_dump_hlo_as_text": true}})
 	assert.NotEmpty(t, glob(t, dir+"/*"))

@@ -16,7 +16,7 @@ import (
 
 func TestClosingWhileWorkIsUnderWay(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	x := compile(t, c, spin(), pjrt.CompileOptions{})
 	b := slow(t, c, x, aWhile)
 	ctx, cancel := context.WithTimeout(background, time.Millisecond)
@@ -36,7 +36,7 @@ func TestClosingWhileWorkIsUnderWay(t *testing.T) {
 func TestDroppedObjectsAreEndedByTheCollector(t *testing.T) {
 	before := leaktest.Open()
 	func() {
-		p := cpu(t, 1).Plugin()
+		p := plugintest.CPU(t, 1).Plugin()
 		c, err := p.NewClient(background, pjrt.ClientOptions{Options: map[string]any{"cpu_device_count": 1}})
 		require.NoError(t, err)
 		x, err := c.Compile(background, two(), pjrt.CompileOptions{})

@@ -4,10 +4,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 )
 
 func TestMemoriesDescribeThemselves(t *testing.T) {
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	seen := map[int]bool{}
 	for _, m := range c.Memories() {
 		assert.NotEmpty(t, m.Kind())

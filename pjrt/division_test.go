@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
@@ -45,7 +46,7 @@ var byZero = map[string]string{
 // division ends the process, and each gives what it gives at run time.
 func TestADivisionByWhatFoldingMakesZeroIsNoTrap(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	for name, z := range byZero {
 		for _, op := range []string{"divide", "remainder"} {
 			for form, division := range map[string]string{
@@ -68,7 +69,7 @@ func TestADivisionByWhatFoldingMakesZeroIsNoTrap(t *testing.T) {
 
 // Aliases stand for types, and for the elements of types.
 func TestADivisionOfAliasedTypesIsNoTrap(t *testing.T) {
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	for _, as := range []string{"!t", "tensor<4x!e>"} {
 		p := typed("!e = i32\n!t = tensor<4x!e>\nfunc.func @main(%x: T) -> T {\n%c = stablehlo.constant dense<7> : tensor<4xi32>\n%z = stablehlo.subtract %x, %x : T\n%o = stablehlo.divide %c, %z : T\nreturn %o : T }", as)
 		assert.Equal(t, []int32{-1, -1, -1, -1}, ints(t, c, p), as)
@@ -78,7 +79,7 @@ func TestADivisionOfAliasedTypesIsNoTrap(t *testing.T) {
 // What a compiler does itself or the program does later has the same numbers.
 func TestDivisionsOfConstantsKeepTheirNumbers(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	text := "module { func.func public @main(%x: T) -> T {\n%i = stablehlo.iota dim = 0 : T\n%n = stablehlo.constant dense<[-9, 9, 7, 8]> : T\n%d = stablehlo.subtract %i, %n : T\n%q = stablehlo.divide %n, %d : T\n%r = stablehlo.remainder %n, %d : T\n%h = stablehlo.constant dense<100> : T\n%s = stablehlo.multiply %q, %h : T\n%o = stablehlo.add %s, %r : T\nreturn %o : T } }"
 	// By 9, -8, -5 and -5.
 	assert.Equal(t, []int32{-100, -99, -98, -97}, ints(t, c, typed(text, "tensor<4xi32>")))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -56,7 +57,7 @@ func TestErrorsReadAlike(t *testing.T) {
 }
 
 func TestACompilersLongMessageIsKeptWholeAndSummedUp(t *testing.T) {
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	_, err := c.Compile(background, function("%x: tensor<4xf32>", "tensor<5xf32>", "return %x : tensor<4xf32>"), pjrt.CompileOptions{})
 	var pe *pjrt.Error
 	require.ErrorAs(t, err, &pe)

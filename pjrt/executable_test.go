@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
 func TestExecutableTellsAboutTheProgram(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	x := compile(t, c, addOne(2), spmd(2))
 	e := x.Executable()
 	name, err := e.Name()
@@ -63,7 +64,7 @@ func TestExecutableTellsAboutTheProgram(t *testing.T) {
 // What a compiler optimized has a schedule, which a second compilation does not survive.
 func TestAnOptimizedProgramIsNotCompiledAgain(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	program, err := compile(t, c, addOne(1), pjrt.CompileOptions{}).Executable().OptimizedProgram()
 	require.NoError(t, err)
 	module, err := pjrt.Field(program.Code, 1)
@@ -78,7 +79,7 @@ func TestAnOptimizedProgramIsNotCompiledAgain(t *testing.T) {
 
 func TestSerializedExecutableRunsAgain(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	x := compile(t, c, addOne(2), spmd(2))
 	b, err := x.Executable().Serialize()
 	require.NoError(t, err)
@@ -117,7 +118,7 @@ func TestSerializedExecutableRunsAgain(t *testing.T) {
 // What a plugin tells about a program it reads from the loaded one.
 func TestAProgramCanBeClosedWhileItIsSerialized(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	for range 20 {
 		x := compile(t, c, addOne(1), pjrt.CompileOptions{})
 		var started, ended sync.WaitGroup

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
@@ -25,7 +26,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	x := compile(t, c, two(), pjrt.CompileOptions{DeviceAssignment: [][]int{{0}}})
 	b := &bench{c: c, x: x, d0: c.Devices()[0], d1: c.Devices()[1]}
 	b.a = put(t, c, []float32{1, 2, 3, 4, 5, 6}, pjrt.F32, []int{2, 3}, b.d0)
@@ -90,7 +91,7 @@ func TestClosedAndDonatedBuffersTakeResults(t *testing.T) {
 
 func TestALaunchThatThePluginRefusesLeavesItsArguments(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	x := compile(t, c, function("%x: tensor<f32>", "tensor<20000000x20000000xf32>",
 		"%o = stablehlo.broadcast_in_dim %x, dims = [] : (tensor<f32>) -> tensor<20000000x20000000xf32>\n return %o : tensor<20000000x20000000xf32>"), pjrt.CompileOptions{})
 	b := put(t, c, []float32{3}, pjrt.F32, nil, c.Devices()[0])
@@ -121,7 +122,7 @@ func TestExecuteHonoursContextAndClose(t *testing.T) {
 func TestConcurrentExecutesShareArguments(t *testing.T) {
 	leaktest.Check(t)
 	const n, goroutines, rounds = 4, 8, 50
-	c := cpu(t, n)
+	c := plugintest.CPU(t, n)
 	x := compile(t, c, many(n, 3), spmd(n))
 	args := rows(n, 3)
 	for d, dev := range x.AddressableDevices() {
@@ -153,7 +154,7 @@ func TestConcurrentExecutesShareArguments(t *testing.T) {
 
 func TestDonationCloseAndUseRaceWithoutHarm(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	x := compile(t, c, addOne(1), pjrt.CompileOptions{})
 	d := c.Devices()[0]
 	for range 200 {
@@ -186,7 +187,7 @@ func TestDonationCloseAndUseRaceWithoutHarm(t *testing.T) {
 func TestStepLoopWithDonatedStateOnEightDevices(t *testing.T) {
 	leaktest.Check(t)
 	const n = 8
-	c := cpu(t, n)
+	c := plugintest.CPU(t, n)
 	x := compile(t, c, addOne(n), spmd(n))
 	params, known := x.Parameters()
 	require.True(t, known)

@@ -141,8 +141,15 @@ func closeAll(lists ...[][]*pjrt.Buffer) {
 	}
 }
 
-// cpu is plugintest.CPU; the client closes after what tests made in it.
-func cpu(t testing.TB, devices int) *pjrt.Client {
+// libtpu reads its environment once and may end the process, so each test of it has a process of
+// its own.
+func inTPUChild(t *testing.T) bool {
 	t.Helper()
-	return plugintest.CPU(t, devices)
+	plugintest.Path(t, "tpu")
+	if plugintest.InChild(t) {
+		return true
+	}
+	out, err := plugintest.Child(t, plugintest.TPUEnv()...)
+	require.NoError(t, err, out)
+	return false
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
@@ -74,7 +75,7 @@ func allReduce(groups, shape string) pjrt.Program {
 func TestHostileProgramsAreErrors(t *testing.T) {
 	leaktest.Check(t)
 	require.GreaterOrEqual(t, len(hostile), 30)
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	for name, h := range hostile {
 		t.Run(name, func(t *testing.T) {
 			x, err := c.Compile(background, h.p, spmd(2))
@@ -95,7 +96,7 @@ func TestHostileProgramsAreErrors(t *testing.T) {
 }
 
 func TestProgramsThatOnlyLookHostileCompile(t *testing.T) {
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	for name, p := range map[string]pjrt.Program{
 		"@Sharding in a comment":             {Code: append([]byte("// custom_call @Sharding\n"), addOne(2).Code...)},
 		"@Sharding in a location":            {Code: []byte(strings.Replace(string(addOne(2).Code), "tensor<2x8xf32>\n    return", "tensor<2x8xf32> loc(\"stablehlo.custom_call @Sharding\")\n    return", 1))},

@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
 // step is a program whose state is donated and comes back, ready to run.
 func step(t testing.TB, devices, args int) (x *pjrt.LoadedExecutable, state [][]*pjrt.Buffer, o pjrt.ExecuteOptions) {
-	c := cpu(t, devices)
+	c := plugintest.CPU(t, devices)
 	x = compile(t, c, many(devices, args), spmd(devices))
 	state = rows(devices, args)
 	o.Donate = make([]bool, args)
@@ -77,7 +78,7 @@ func TestTheStepPathAllocatesNothing(t *testing.T) {
 }
 
 func TestRefillAllocatesNothing(t *testing.T) {
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	b := put(t, c, make([]float32, 8), pjrt.F32, []int{8}, c.Devices()[0])
 	data, dims, d := make([]byte, 32), []int{8}, c.Devices()[0]
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
@@ -130,7 +131,7 @@ func TestAHundredThousandStepsLeaveNothing(t *testing.T) {
 
 func TestFailedCallsLeaveNothing(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	x := compile(t, c, two(), pjrt.CompileOptions{})
 	b := put(t, c, make([]float32, 6), pjrt.F32, []int{2, 3}, c.Devices()[0])
 	run := func(n int) {
@@ -181,7 +182,7 @@ func BenchmarkFloor(b *testing.B) {
 }
 
 func BenchmarkBuffer(b *testing.B) {
-	c := cpu(b, 1)
+	c := plugintest.CPU(b, 1)
 	d := c.Devices()[0]
 	data := pjrt.AlignedBytes(1 << 20)
 	buffer := put(b, c, data, pjrt.U8, []int{1 << 20}, d)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
@@ -16,7 +17,7 @@ import (
 // runs or says that it is closed, and nothing is left behind.
 func TestLoopsInPlaceRaceWithCloseWithoutHarm(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	for range 30 {
 		x := compile(t, c, addOne(1), pjrt.CompileOptions{})
 		started := make(chan struct{}, 4)
@@ -51,7 +52,7 @@ func TestLoopsInPlaceRaceWithCloseWithoutHarm(t *testing.T) {
 // call and leaves everything as it was.
 func TestLoopsInPlaceRefuseWhatAnyCallRefuses(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	x := compile(t, c, many(2, 2), spmd(2))
 	o := pjrt.ExecuteOptions{Donate: []bool{true, true}}
 	state := rows(2, 2)
@@ -87,7 +88,7 @@ func TestLoopsInPlaceRefuseWhatAnyCallRefuses(t *testing.T) {
 // needs its buffers in another order each time, and says so.
 func TestResultsInAnotherOrderAreNoLoopInPlace(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	for _, dims := range [][2][]int{{{2}, {8}}, {{2, 3}, {3, 2}}} {
 		x0, y1 := put(t, c, make([]float32, product(dims[0])), pjrt.F32, dims[0], c.Devices()[0]), put(t, c, ones(product(dims[1])), pjrt.F32, dims[1], c.Devices()[0])
 		x := compile(t, c, function("%x: "+tensorText(dims[0])+", %y: "+tensorText(dims[1]), tensorText(dims[1])+", "+tensorText(dims[0]),
@@ -134,7 +135,7 @@ func tensorText(dims []int) string {
 // With no parameters known, the number of arguments is that of the first call.
 func TestANumberOfArgumentsThatWasNotTheFirstIsRefused(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	x := compile(t, c, function("%x: tensor<2xf32>", "", "return"), pjrt.CompileOptions{})
 	pjrt.ForgetParameters(x)
 	b := put(t, c, []float32{1, 2}, pjrt.F32, []int{2}, c.Devices()[0])
@@ -147,7 +148,7 @@ func TestANumberOfArgumentsThatWasNotTheFirstIsRefused(t *testing.T) {
 // A buffer that came from another memory is in the device's own after a run.
 func TestAResultInPlaceIsInTheDevicesMemory(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	x := compile(t, c, addOne(1), pjrt.CompileOptions{})
 	b := put(t, c, make([]float32, 8), pjrt.F32, []int{1, 8}, c.Devices()[0])
 	state, o := [][]*pjrt.Buffer{{b}}, pjrt.ExecuteOptions{Donate: []bool{true}}

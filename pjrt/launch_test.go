@@ -23,7 +23,7 @@ import (
 func TestConcurrentCollectivesDoNotWaitForEachOther(t *testing.T) {
 	leaktest.Check(t)
 	const n = 4
-	c := cpu(t, n)
+	c := plugintest.CPU(t, n)
 	sum := func(shape string) pjrt.Program {
 		return function("%x: tensor<"+shape+"xf32>", "tensor<"+shape+"xf32>", `%o = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
  %s = stablehlo.add %a, %b : tensor<f32>
@@ -63,7 +63,7 @@ func TestConcurrentCollectivesDoNotWaitForEachOther(t *testing.T) {
 func TestLaunchesThatNobodyWaitsForAreBounded(t *testing.T) {
 	leaktest.Check(t)
 	const n = 4
-	c := cpu(t, n)
+	c := plugintest.CPU(t, n)
 	x := compile(t, c, function("%x: tensor<8xf32>", "tensor<8xf32>", `%o = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
  %s = stablehlo.add %a, %b : tensor<f32>
  stablehlo.return %s : tensor<f32> }) {replica_groups = dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids} : (tensor<8xf32>) -> tensor<8xf32>

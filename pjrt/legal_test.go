@@ -31,7 +31,7 @@ func legal(t *testing.T, file string) map[string]string {
 // Legal programs are not refused, in either form: each operation with each attribute.
 func TestLegalProgramsOfAllOperationsCompile(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	for _, file := range []string{"stablehlo.mlir", "generic.mlir"} {
 		programs := legal(t, file)
 		assert.Len(t, programs, 27)

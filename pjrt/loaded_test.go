@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
 func TestATupleParameterIsRefused(t *testing.T) {
 	leaktest.Check(t)
-	_, err := cpu(t, 1).Compile(background, function("%x: tuple<tensor<4xf32>>", "tensor<4xf32>",
+	_, err := plugintest.CPU(t, 1).Compile(background, function("%x: tuple<tensor<4xf32>>", "tensor<4xf32>",
 		"%o = stablehlo.get_tuple_element %x[0] : (tuple<tensor<4xf32>>) -> tensor<4xf32>\n return %o : tensor<4xf32>"), pjrt.CompileOptions{})
 	var ce *pjrt.CompileError
 	require.ErrorAs(t, err, &ce)
@@ -25,7 +26,7 @@ func TestATupleParameterIsRefused(t *testing.T) {
 
 func TestReplicasRunOnTheirAssignedDevices(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 4)
+	c := plugintest.CPU(t, 4)
 	x := compile(t, c, function("", "tensor<ui32>", "%o = stablehlo.replica_id : tensor<ui32>\n return %o : tensor<ui32>"),
 		pjrt.CompileOptions{Replicas: 3, DeviceAssignment: [][]int{{2}, {0}, {3}}})
 	r := rows(3, 1)
@@ -40,7 +41,7 @@ func TestReplicasRunOnTheirAssignedDevices(t *testing.T) {
 
 func TestTheDeviceAssignmentComesBack(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 4)
+	c := plugintest.CPU(t, 4)
 	for _, want := range [][][]int{{{3}}, {{1, 0}, {3, 2}}, {{2}, {1}, {0}}, {{3, 1, 2, 0}}} {
 		x := compile(t, c, two(), pjrt.CompileOptions{Replicas: len(want), Partitions: len(want[0]), SPMD: len(want[0]) > 1, DeviceAssignment: want})
 		got, err := x.DeviceAssignment()
@@ -54,7 +55,7 @@ func TestTheDeviceAssignmentComesBack(t *testing.T) {
 
 func TestLoadingAnExecutableNeedsALaterPlugin(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	x := compile(t, c, addOne(2), spmd(2))
 	_, err := c.LoadExecutable(background, x.Executable(), spmd(2))
 	require.ErrorIs(t, err, errors.ErrUnsupported)
@@ -71,7 +72,7 @@ func TestLoadingAnExecutableNeedsALaterPlugin(t *testing.T) {
 
 func TestCompileCanBeLeft(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	// A program that takes a while to compile.
 	var body strings.Builder
 	for i := range 400 {
@@ -135,7 +136,7 @@ func TestAResultOfTooManyDimensionsIsRefused(t *testing.T) {
 	leaktest.Check(t)
 	deep := "tensor<4x" + strings.Repeat("1x", 64) + "f32>"
 	var refused *pjrt.CompileError
-	_, err := cpu(t, 1).Compile(background, function("%x: tensor<4xf32>", deep,
+	_, err := plugintest.CPU(t, 1).Compile(background, function("%x: tensor<4xf32>", deep,
 		"%o = stablehlo.reshape %x : (tensor<4xf32>) -> "+deep+"\n return %o : "+deep), pjrt.CompileOptions{})
 	require.ErrorAs(t, err, &refused)
 	assert.ErrorContains(t, err, "rank 65")

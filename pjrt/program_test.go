@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
@@ -219,7 +220,7 @@ var crashing = map[string]struct {
 
 func TestProgramsThatCrashTheCompilerAreRefusedBeforeIt(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	for name, h := range crashing {
 		t.Run(name, func(t *testing.T) {
 			for _, o := range []pjrt.CompileOptions{{}, {Partitions: 2, SPMD: true}, spmd(2)} {
@@ -240,7 +241,7 @@ func TestProgramsThatCrashTheCompilerAreRefusedBeforeIt(t *testing.T) {
 
 func TestWhatCompilersTakeIsLeftToThem(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	gspmd := pjrt.CompileOptions{Partitions: 2, SPMD: true}
 	m4 := "tensor<4x4xf32>"
 	for name, tc := range map[string]struct {

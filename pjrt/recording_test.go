@@ -6,11 +6,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 func TestARecordTellsWhatItsExecutableTells(t *testing.T) {
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	x := compile(t, c, addOne(2), spmd(2))
 	defer x.Close()
 	r, err := x.Executable().Record()

@@ -7,13 +7,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
 func TestRepeatRefusesWhatCannotLoop(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	x := compile(t, c, function("%x: tensor<2xf32>", "tensor<4xf32>", "%o = stablehlo.concatenate %x, %x, dim = 0 : (tensor<2xf32>, tensor<2xf32>) -> tensor<4xf32>\n return %o : tensor<4xf32>"), pjrt.CompileOptions{})
 	b := put(t, c, []float32{1, 2}, pjrt.F32, []int{2}, c.Devices()[0])
 	var ae *pjrt.ArgumentError

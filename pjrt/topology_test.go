@@ -15,7 +15,7 @@ import (
 
 func TestClientTopologyDescribesTheSameDevices(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	topology, err := c.Topology()
 	require.NoError(t, err)
 	require.Len(t, topology.Devices(), 2)
@@ -30,7 +30,7 @@ func TestClientTopologyDescribesTheSameDevices(t *testing.T) {
 
 func TestTheCPUPluginHasNoCompilerAheadOfTime(t *testing.T) {
 	p := plugintest.Open(t, "cpu")
-	c := cpu(t, 2)
+	c := plugintest.CPU(t, 2)
 	topology, err := c.Topology()
 	require.NoError(t, err)
 	defer topology.Close()
@@ -40,19 +40,6 @@ func TestTheCPUPluginHasNoCompilerAheadOfTime(t *testing.T) {
 	_, err = p.Compile(background, nil, addOne(2), spmd(2))
 	var ce *pjrt.CompileError
 	require.ErrorAs(t, err, &ce)
-}
-
-// libtpu reads its environment once and may end the process, so each test of it has a process of
-// its own.
-func inTPUChild(t *testing.T) bool {
-	t.Helper()
-	plugintest.Path(t, "tpu")
-	if plugintest.InChild(t) {
-		return true
-	}
-	out, err := plugintest.Child(t, plugintest.TPUEnv()...)
-	require.NoError(t, err, out)
-	return false
 }
 
 func TestLibtpuCompilesAheadOfTimeForASliceThatIsNotThere(t *testing.T) {

@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
 func TestEveryTypeAndShapeComesBackAsItWent(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	r := rand.New(rand.NewPCG(1, 2))
 	for dtype := pjrt.Pred; dtype <= pjrt.F4E2M1FN; dtype++ {
 		if dtype == pjrt.Token {
@@ -59,7 +60,7 @@ func TestEveryTypeAndShapeComesBackAsItWent(t *testing.T) {
 
 func TestALayoutThatThePluginWouldNotTransferIsRefused(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	for _, text := range []string{
 		`%x: tensor<2x3xf32>) -> (tensor<2x3xf32> {mhlo.layout_mode = "{0,1}"}`,
 		`%x: tensor<2x3xf32> {mhlo.layout_mode = "{0,1}"}) -> (tensor<2x3xf32>`,
@@ -72,7 +73,7 @@ func TestALayoutThatThePluginWouldNotTransferIsRefused(t *testing.T) {
 
 func TestTransfersRefuseWrongSizesTypesAndPlaces(t *testing.T) {
 	leaktest.Check(t)
-	c, other := cpu(t, 1), cpu(t, 1)
+	c, other := plugintest.CPU(t, 1), plugintest.CPU(t, 1)
 	d := c.Devices()[0]
 	data := pjrt.AlignedBytes(64)
 	ended, cancel := context.WithCancel(background)
@@ -148,7 +149,7 @@ func TestTransfersRefuseWrongSizesTypesAndPlaces(t *testing.T) {
 
 func TestCopiesToDevicesAndMemories(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 3)
+	c := plugintest.CPU(t, 3)
 	src := put(t, c, []int32{1, 2, 3}, pjrt.S32, []int{3}, c.Devices()[0])
 	for _, d := range c.Devices()[1:] {
 		b, err := src.CopyToDevice(background, d)
@@ -172,7 +173,7 @@ func TestCopiesToDevicesAndMemories(t *testing.T) {
 
 func TestZeroCopyIsTheHostMemoryAndSaysWhenItIsFree(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	d := c.Devices()[0]
 	data := pjrt.AlignedBytes(1 << 16)
 	require.Zero(t, uintptr(unsafe.Pointer(&data[0]))%pjrt.Alignment)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
@@ -28,7 +29,7 @@ func slow(t *testing.T, c *pjrt.Client, x *pjrt.LoadedExecutable, n int32) *pjrt
 
 func TestWaitsEndWithTheirContextAndTheWorkGoesOn(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	x := compile(t, c, spin(), pjrt.CompileOptions{})
 	start := time.Now()
 	b := slow(t, c, x, aWhile)
@@ -57,7 +58,7 @@ func TestWaitsEndWithTheirContextAndTheWorkGoesOn(t *testing.T) {
 
 func TestManyWaitersOnOneBuffer(t *testing.T) {
 	leaktest.Check(t)
-	c := cpu(t, 1)
+	c := plugintest.CPU(t, 1)
 	x := compile(t, c, spin(), pjrt.CompileOptions{})
 	b := slow(t, c, x, aWhile)
 	ctx, cancel := context.WithCancel(background)

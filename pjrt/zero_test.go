@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -59,7 +60,7 @@ func TestAZeroValueIsClosed(t *testing.T) {
 	require.ErrorIs(t, err, pjrt.ErrClosed)
 
 	// Zero buffers among real ones are named.
-	client := cpu(t, 1)
+	client := plugintest.CPU(t, 1)
 	real := compile(t, client, function("%x: tensor<4xf32>", "tensor<4xf32>", "return %x : tensor<4xf32>"), pjrt.CompileOptions{})
 	defer real.Close()
 	var argument *pjrt.ArgumentError

@@ -1,21 +1,22 @@
 // Package tpu describes TPU slices and who computes where on them, as plain data. Nothing here
-// opens a device: all values are immutable, the same on every host, and safe to share between
+// opens a device: all values are immutable, the same in every process, and safe to share between
 // goroutines.
 //
 // # Topologies
 //
-// A [Topology] is the mesh of a slice, in x, y, z and core, with the place, the host process (task)
-// and the runtime id of each device. It comes from the runtime, from TensorFlow's wire form
-// ([ParseTopologyProto]), or, for devices that have no coordinates, such as those of a CPU, from
-// [LogicalTopology].
+// A [Topology] (TensorFlow's tf.tpu.experimental.Topology) is the mesh of a slice, in x, y, z and
+// core, with the place, the process (TensorFlow's task) and the runtime id of each device. It comes
+// from the runtime, from TensorFlow's wire form ([ParseTopologyProto]), or, for devices that have
+// no coordinates, such as those of a CPU, from [LogicalTopology].
 //
 // [ParseAccelerator] reads what users type (v5litepod-16, v4-8, v5p:4x4x4) into an [Accelerator],
 // which knows its chips, hosts, memory and peak, and the topology it has when nothing is missing.
 //
 // # Device assignments
 //
-// A [DeviceAssignment] says which core is logical core p of replica r. [BuildDeviceAssignment]
-// makes one with TensorFlow's algorithm, core for core:
+// A [DeviceAssignment] (TensorFlow's tf.tpu.experimental.DeviceAssignment) says which core is
+// logical core p of replica r. [BuildDeviceAssignment] makes a DeviceAssignment with TensorFlow's
+// algorithm, core for core:
 //
 //	slice, err := tpu.ParseAccelerator("v3-8")
 //	topology, err := slice.Topology()

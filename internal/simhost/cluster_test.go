@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 func TestProcessesSeeAllDevicesAndAddressTheirOwn(t *testing.T) {
-	c, err := simhost.New(base(t, 8), simhost.Options{Processes: 4})
+	c, err := simhost.New(plugintest.System(t, 8), simhost.Options{Processes: 4})
 	require.NoError(t, err)
 	for i, sys := range open(t, c, 4) {
 		assert.Equal(t, i, sys.Process())
@@ -35,7 +36,7 @@ func TestProcessesSeeAllDevicesAndAddressTheirOwn(t *testing.T) {
 }
 
 func TestAMissingProcessIsNamedAtTheDeadline(t *testing.T) {
-	c, err := simhost.New(base(t, 4), simhost.Options{Processes: 4, Names: []string{"red", "green", "blue", "grey"}})
+	c, err := simhost.New(plugintest.System(t, 4), simhost.Options{Processes: 4, Names: []string{"red", "green", "blue", "grey"}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
 	defer cancel()
@@ -63,7 +64,7 @@ func TestAMissingProcessIsNamedAtTheDeadline(t *testing.T) {
 }
 
 func TestALateProcessIsNamedAndTheClusterBroken(t *testing.T) {
-	c, err := simhost.New(base(t, 4), simhost.Options{Processes: 2, Patience: 100 * time.Millisecond})
+	c, err := simhost.New(plugintest.System(t, 4), simhost.Options{Processes: 2, Patience: 100 * time.Millisecond})
 	require.NoError(t, err)
 	systems := open(t, c, 2)
 	x := []system.Executable{compile(t, systems[0], "sum", 0, 1, 2, 3), compile(t, systems[1], "sum", 0, 1, 2, 3)}
@@ -77,7 +78,7 @@ func TestALateProcessIsNamedAndTheClusterBroken(t *testing.T) {
 }
 
 func TestWrongUsesAreRefused(t *testing.T) {
-	b := base(t, 4)
+	b := plugintest.System(t, 4)
 	for _, o := range []simhost.Options{{}, {Processes: 3}, {Processes: -1}, {Processes: 8}, {Processes: 2, Names: []string{"one"}}, {Processes: 2, MeshShape: []int{3, 1, 1, 1}}} {
 		_, err := simhost.New(b, o)
 		assert.Error(t, err, "%+v", o)

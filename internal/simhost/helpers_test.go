@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -22,14 +21,6 @@ func replaceAll(text, old, new string) string { return strings.ReplaceAll(text, 
 func bytesOf(x float32) []byte { return binary.LittleEndian.AppendUint32(nil, math.Float32bits(x)) }
 
 func floatOf(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
-
-func base(t testing.TB, devices int) *system.System {
-	t.Helper()
-	sys, err := system.Open(context.Background(), system.Options{CPUDevices: devices, Plugin: plugintest.Path(t, "cpu")})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, sys.Close()) })
-	return sys
-}
 
 // each runs a function for every process at once and returns their errors.
 func each(n int, f func(process int) error) []error {

@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 func TestALaunchRunsOnceWithEverybodysArguments(t *testing.T) {
-	c, err := simhost.New(base(t, 4), simhost.Options{Processes: 2})
+	c, err := simhost.New(plugintest.System(t, 4), simhost.Options{Processes: 2})
 	require.NoError(t, err)
 	systems := open(t, c, 2)
 	// The order of the assignment is not that of the processes.
@@ -34,7 +35,7 @@ func TestALaunchRunsOnceWithEverybodysArguments(t *testing.T) {
 }
 
 func TestDifferentProgramsAreAnErrorAtOnce(t *testing.T) {
-	c, err := simhost.New(base(t, 4), simhost.Options{Processes: 2})
+	c, err := simhost.New(plugintest.System(t, 4), simhost.Options{Processes: 2})
 	require.NoError(t, err)
 	systems := open(t, c, 2)
 	x := []system.Executable{compile(t, systems[0], "sum", 0, 1, 2, 3), compile(t, systems[1], "total", 0, 1, 2, 3)}
@@ -54,7 +55,7 @@ func TestDifferentProgramsAreAnErrorAtOnce(t *testing.T) {
 }
 
 func TestADeathEndsTheWaitOfTheOthers(t *testing.T) {
-	c, err := simhost.New(base(t, 4), simhost.Options{Processes: 2})
+	c, err := simhost.New(plugintest.System(t, 4), simhost.Options{Processes: 2})
 	require.NoError(t, err)
 	systems := open(t, c, 2)
 	x := []system.Executable{compile(t, systems[0], "sum", 0, 1, 2, 3), compile(t, systems[1], "sum", 0, 1, 2, 3)}
@@ -75,7 +76,7 @@ func TestADeathEndsTheWaitOfTheOthers(t *testing.T) {
 }
 
 func TestAProgramOfOneProcessWaitsForNobody(t *testing.T) {
-	c, err := simhost.New(base(t, 8), simhost.Options{Processes: 2})
+	c, err := simhost.New(plugintest.System(t, 8), simhost.Options{Processes: 2})
 	require.NoError(t, err)
 	systems := open(t, c, 2)
 	x := compile(t, systems[1], "sum", 4, 5, 6, 7)

@@ -27,14 +27,6 @@ func sum(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 	return []*graph.Node{rc.AllReduce(strategy.Sum, in[0])}
 }
 
-func openCPU(t *testing.T, devices int) *system.System {
-	t.Helper()
-	sys, err := system.Open(context.Background(), system.Options{CPUDevices: devices})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, sys.Close()) })
-	return sys
-}
-
 // runSum runs a step of a strategy, saves it, and runs what was saved.
 func runSum(t *testing.T, sys *system.System, compiler strategy.Compiler) {
 	t.Helper()
@@ -61,11 +53,11 @@ func runSum(t *testing.T, sys *system.System, compiler strategy.Compiler) {
 }
 
 func TestAStrategyCompilesInWorkers(t *testing.T) {
-	runSum(t, openCPU(t, 4), newCompiler(t, worker.Options{}))
+	runSum(t, plugintest.System(t, 4), newCompiler(t, worker.Options{}))
 }
 
 func TestACacheCompilesInWorkers(t *testing.T) {
-	sys := openCPU(t, 4)
+	sys := plugintest.System(t, 4)
 	dir := t.TempDir()
 	for round := range 2 {
 		programs, err := cache.Open(dir, cache.Options{Compiler: newCompiler(t, worker.Options{})})
@@ -82,7 +74,7 @@ func TestACacheCompilesInWorkers(t *testing.T) {
 func TestAStrategyOutlivesItsCompiler(t *testing.T) {
 	ctx := context.Background()
 	flags := worker.Options{Env: []string{"XLA_FLAGS=--no_such_flag=1"}}
-	s, err := strategy.New(openCPU(t, 2), strategy.Options{Compiler: newCompiler(t, flags)})
+	s, err := strategy.New(plugintest.System(t, 2), strategy.Options{Compiler: newCompiler(t, flags)})
 	require.NoError(t, err)
 	defer s.Close()
 	_, err = s.Function(sum, strategy.FunctionOptions{}).Run(ctx, float32(1))
@@ -97,7 +89,7 @@ func TestAStrategyOutlivesItsCompiler(t *testing.T) {
 
 // Close of the strategy ends the worker of a step that nobody waits for any more.
 func TestClosingAStrategyEndsItsWorkers(t *testing.T) {
-	sys := openCPU(t, 1)
+	sys := plugintest.System(t, 1)
 	s, err := strategy.New(sys, strategy.Options{Compiler: longOne{newCompiler(t, worker.Options{})}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// resolve finds out which hosts there are, if the options say how.
+// resolve finds out which processes there are, if the options say how.
 func (s *starter) resolve(ctx context.Context) (*clusterresolver.Cluster, error) {
 	switch {
 	case s.opts.Cluster != nil && s.opts.Resolver != nil:
@@ -61,19 +61,19 @@ func (s *starter) checkEnvironment(ctx context.Context) ([]clusterresolver.Findi
 
 // workers are the cluster's tasks that have devices, in order: the workers, or, in a cluster
 // without any, the tasks of this process's own job.
-func (s *starter) workers() []Host {
+func (s *starter) workers() []Process {
 	if s.cluster == nil {
 		return nil
 	}
 	for _, job := range []string{clusterresolver.JobWorker, s.cluster.Task.Type} {
 		// An unknown job has no tasks.
 		tasks, _ := s.cluster.Spec.Tasks(job)
-		var hosts []Host
+		var processes []Process
 		for _, t := range tasks {
-			hosts = append(hosts, Host{Task: clusterresolver.Task{Type: job, ID: t.Index}, Address: t.Address})
+			processes = append(processes, Process{Task: clusterresolver.Task{Type: job, ID: t.Index}, Address: t.Address})
 		}
-		if hosts != nil {
-			return hosts
+		if processes != nil {
+			return processes
 		}
 	}
 	return nil
@@ -90,12 +90,12 @@ func (s *starter) processes() int {
 
 func (s *starter) others() int { return max(0, len(s.workers())-1) }
 
-// host is a process by its number.
-func (s *starter) host(process int) Host {
+// member returns the process of a number.
+func (s *starter) member(process int) Process {
 	if workers := s.workers(); process < len(workers) {
 		return workers[process]
 	}
-	return Host{Task: clusterresolver.Task{Type: clusterresolver.JobWorker, ID: process}}
+	return Process{Task: clusterresolver.Task{Type: clusterresolver.JobWorker, ID: process}}
 }
 
 // CountError reports that there are more or fewer devices, chips or processes than the cluster

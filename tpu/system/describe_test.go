@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -85,7 +86,7 @@ func TestTheGoldenTopologiesAreWhatLibtpuDescribes(t *testing.T) {
 		return
 	}
 	for _, name := range described {
-		s, err := system.Describe(context.Background(), name, system.DescribeOptions{Plugin: libtpu(t)})
+		s, err := system.Describe(context.Background(), name, system.DescribeOptions{Plugin: plugintest.Libtpu(t)})
 		require.NoError(t, err, name)
 		got := goldenOf(s).encode(t)
 		if *update {
@@ -95,7 +96,7 @@ func TestTheGoldenTopologiesAreWhatLibtpuDescribes(t *testing.T) {
 		want, err := os.ReadFile(goldenPath(name))
 		require.NoError(t, err)
 		assert.Equal(t, string(want), string(got), name)
-		again, err := system.Describe(context.Background(), s.Facts().Name, system.DescribeOptions{Plugin: libtpu(t)})
+		again, err := system.Describe(context.Background(), s.Facts().Name, system.DescribeOptions{Plugin: plugintest.Libtpu(t)})
 		require.NoError(t, err)
 		assert.True(t, again.Topology().Equal(s.Topology()), "%s by its canonical name", name)
 		one, err := s.Fingerprint()
@@ -141,11 +142,11 @@ func TestDescribeGivesLibtpusErrors(t *testing.T) {
 		{Options: map[string]any{"bogus": 1}}, {Options: map[string]any{"wrap": "yes"}},
 		{Options: map[string]any{"chips_per_host_bounds": []int64{3, 3, 1}}},
 	} {
-		opts.Plugin = libtpu(t)
+		opts.Plugin = plugintest.Libtpu(t)
 		_, err := system.Describe(context.Background(), "v5e:4x4", opts)
 		require.ErrorAs(t, err, &pe, "%v", opts.Options)
 	}
-	s, err := system.Describe(context.Background(), "v5e:4x4", system.DescribeOptions{Plugin: libtpu(t), Wrap: &[3]bool{true, false, false}})
+	s, err := system.Describe(context.Background(), "v5e:4x4", system.DescribeOptions{Plugin: plugintest.Libtpu(t), Wrap: &[3]bool{true, false, false}})
 	require.NoError(t, err)
 	assert.Equal(t, [3]bool{true, false, false}, s.Facts().Wrap)
 	require.NoError(t, s.Close())

@@ -5,18 +5,19 @@
 //	if err != nil { ... }
 //	defer sys.Close()
 //
-// The zero Options mean the TPU of a Cloud TPU VM: libtpu is looked for (see
-// [github.com/tpustrategy/tpustrategy/pjrt.Find]) and the topology is read from the devices'
+// The zero Options mean the TPU of a Cloud TPU VM: Open looks for libtpu (see
+// [github.com/tpustrategy/tpustrategy/pjrt.Find]) and reads the topology from the devices'
 // coordinates. With CPUDevices set, the XLA CPU plugin makes that many devices, and the topology is
 // a given or a default grid, since CPU devices have none.
 //
 // Which plugin is used is never a guess: a plugin that is named and missing is an error, not a
 // reason to take another.
 //
-// # Start-up on many hosts
+// # Start-up of many processes
 //
-// Every host of a slice runs the same program. Given a resolver, [Open] finds out which hosts there
-// are, holds the environment against the metadata, and counts the devices against the cluster:
+// Every process of a slice runs the same program. Given a resolver, [Open] finds out which
+// processes there are, holds the environment against the metadata, and counts the devices against
+// the cluster:
 //
 //	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 //	defer cancel()
@@ -27,10 +28,10 @@
 //		Logger:   slog.Default(),
 //	})
 //
-// A TPU's client waits until all hosts are up, and the plugin cannot be interrupted. Open ends at
-// ctx's deadline all the same, with a [*StartError] that names the step and the hosts that do not
-// answer. A TPU that another process has is a [*LockedError], which names the process.
-// [System.Shutdown] closes within a deadline.
+// A TPU's client waits until all processes are up, and the plugin cannot be interrupted. Open ends
+// at ctx's deadline all the same, with a [*StartError] that names the step and the processes that
+// do not answer. If another process holds the TPU, the error is a [*LockedError], which names that
+// process. [System.Shutdown] closes within a deadline.
 //
 // [New] makes a system over a [Runtime] that is not a plugin's, or not all of one: that is how
 // several processes are simulated on one CPU client.
@@ -38,12 +39,12 @@
 // # Slices that are not at hand
 //
 // [Describe] asks libtpu for the devices of a slice by name, such as "v5p:4x4x4", with no TPU
-// anywhere. The [Slice] compiles programs for it; a strategy over one traces and compiles steps
+// anywhere. The [Slice] compiles programs for it; a strategy over a Slice traces and compiles steps
 // that only such a slice can run. On a machine without a TPU Describe sets the environment that
 // libtpu wants there.
 //
 // # Ownership
 //
-// A System owns its client. Close strategies before it; Close then fails, naming what is open,
-// rather than pull devices away from buffers.
+// A System owns its client. Close strategies before it. While strategies are open, Close fails and
+// counts what is open, rather than pull devices away from buffers.
 package system

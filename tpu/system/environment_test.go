@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -46,7 +47,7 @@ func bare(extra ...string) []string {
 }
 
 func TestSlicesAreDescribedSideBySideInABareEnvironment(t *testing.T) {
-	path := libtpu(t)
+	path := plugintest.Libtpu(t)
 	start := time.Now()
 	want := map[string]string{"v4-16": "8 devices", "v5p-384": "192 devices"}
 	for name, devices := range want {

@@ -92,20 +92,10 @@ void *GetPjrtApi(void) {
 	return so
 }
 
-// libtpu is the path of libtpu. Without it a test is skipped, unless the environment asks for
-// ahead-of-time compilation with TPUSTRATEGY_AOT=1.
-func libtpu(t testing.TB) string {
-	t.Helper()
-	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
-		t.Setenv(plugintest.Require, "")
-	}
-	return plugintest.Path(t, "tpu")
-}
-
 // child runs the test in a process of its own, as libtpu reads its environment once.
 func child(t *testing.T) bool {
 	t.Helper()
-	libtpu(t)
+	plugintest.Libtpu(t)
 	if plugintest.InChild(t) {
 		return true
 	}

@@ -13,19 +13,19 @@ import (
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 )
 
-// probeTimeout bounds the question which hosts are missing, once a start-up has failed.
+// probeTimeout bounds the question which processes are missing, once a start-up has failed.
 const probeTimeout = 2 * time.Second
 
-// reach is what came of asking the other hosts.
+// reach is what came of asking the other processes.
 type reach struct {
 	// missing are those that are known to be: their names are not known, or they take no connection
 	// where others do.
-	missing []Host
+	missing []Process
 	// asked is their number; unknown says that none took a connection, so that nothing follows from
 	// it, and sample is what one of them said.
 	asked   int
 	unknown bool
-	sample  Host
+	sample  Process
 }
 
 // hint says in words what is not named.
@@ -49,7 +49,7 @@ func (s *starter) reach(ctx context.Context) (r reach) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	var others []Host
+	var others []Process
 	var places [][]string
 	at := s.runtimeAddresses()
 	for i, w := range s.workers() {

@@ -23,8 +23,8 @@ const (
 	StepDevices     = "check devices"
 )
 
-// Host is another process of the cluster.
-type Host struct {
+// Process is another process of the cluster.
+type Process struct {
 	// Task is the process's place in the cluster.
 	Task clusterresolver.Task
 	// Address is where the process would listen, if that is known.
@@ -34,13 +34,13 @@ type Host struct {
 }
 
 // String returns a text such as "/job:worker/task:2 (10.164.0.4:8471): connection refused".
-func (h Host) String() string {
-	text := h.Task.String()
-	if h.Address != "" {
-		text += " (" + h.Address + ")"
+func (p Process) String() string {
+	text := p.Task.String()
+	if p.Address != "" {
+		text += " (" + p.Address + ")"
 	}
-	if h.Err != nil {
-		text += ": " + h.Err.Error()
+	if p.Err != nil {
+		text += ": " + p.Err.Error()
 	}
 	return text
 }
@@ -54,7 +54,7 @@ type StartError struct {
 	// Missing are the processes that did not answer, where the step waited for them. It is empty
 	// where none of them takes a connection, which says nothing, since a firewall may be between
 	// them; Hint says so.
-	Missing []Host
+	Missing []Process
 	// Hint says what to do, if that is known.
 	Hint string
 	// Err is the cause.

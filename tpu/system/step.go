@@ -63,7 +63,7 @@ func (s *starter) explain(ctx context.Context, e *StartError) error {
 	switch {
 	case errors.As(e.Err, &known):
 		for _, i := range known.MissingProcesses() {
-			e.Missing = append(e.Missing, s.host(i))
+			e.Missing = append(e.Missing, s.member(i))
 		}
 	case e.Step == StepClient && ctx.Err() != nil && s.others() > 0:
 		r := s.reach(context.WithoutCancel(ctx))
