@@ -51,8 +51,8 @@ func ready(accelerator string, ips ...string) Node {
 	return n
 }
 
-// The addresses, masters and jobs are those that TensorFlow's TPUClusterResolver gives
-// for the same input.
+// The addresses, masters and jobs are those that TensorFlow's TPUClusterResolver gives for the same
+// input.
 func TestCloudTPUTakesAddressesLikeTensorFlow(t *testing.T) {
 	for name, c := range map[string]struct {
 		r            CloudTPU

@@ -16,8 +16,8 @@ func getenv(vars map[string]string) clusterresolver.Getenv {
 	return func(name string) string { return vars[name] }
 }
 
-// A program gives os.Getenv and, for names of TPUs, an API client; the chain finds out
-// the rest. Here it runs in a pod of Google Kubernetes Engine.
+// A program gives os.Getenv and, for names of TPUs, an API client; the chain finds out the rest.
+// Here it runs in a pod of Google Kubernetes Engine.
 func ExampleDefault() {
 	chain := clusterresolver.Default(clusterresolver.DefaultOptions{Getenv: getenv(map[string]string{
 		"TPU_WORKER_HOSTNAMES": "job-0.svc,job-1.svc,job-2.svc,job-3.svc",

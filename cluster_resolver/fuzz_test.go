@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// parsers has every parser of foreign text, with seeds and what must hold of every
-// input. The fuzz targets and the mutation test below share it.
+// parsers has every parser of foreign text, with seeds and what must hold of every input. The fuzz
+// targets and the mutation test below share it.
 var parsers = map[string]struct {
 	seeds []string
 	check func(text string) string // "" or what is wrong
@@ -148,8 +148,8 @@ func FuzzEnvironment(f *testing.F) { fuzz(f, "environment") }
 
 var mutations = flag.Int("mutations", 20_000, "inputs for each parser in TestParsersSurviveMutations")
 
-// Fuzzing finds new paths; this runs very many inputs near the valid ones, seeded, so
-// that a failure comes back.
+// Fuzzing finds new paths; this runs very many inputs near the valid ones, seeded, so that a
+// failure comes back.
 func TestParsersSurviveMutations(t *testing.T) {
 	for name, p := range parsers {
 		t.Run(name, func(t *testing.T) {

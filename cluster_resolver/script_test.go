@@ -16,8 +16,8 @@ import (
 //
 //	resolve NAME [allow-errors]
 //
-// which prints the cluster, or the reason on stderr with failure. NAME is a
-// resolver's name, or "default" for the chain, which prints its attempts first.
+// which prints the cluster, or the reason on stderr with failure. NAME is a resolver's name, or
+// "default" for the chain, which prints its attempts first.
 func TestScripts(t *testing.T) {
 	closed := closedPort(t)
 	testscript.Run(t, testscript.Params{

@@ -13,11 +13,10 @@ import (
 	"time"
 )
 
-// metadataServer answers as "About VM metadata"
-// (cloud.google.com/compute/docs/metadata/overview) and "Query VM metadata"
-// (.../metadata/querying-metadata) show: only with the request header
-// Metadata-Flavor: Google, with that header and an ETag in the answer, 404 for an
-// unknown key, and wait_for_change, last_etag, timeout_sec for a long poll.
+// metadataServer answers as "About VM metadata" (cloud.google.com/compute/docs/metadata/overview)
+// and "Query VM metadata" (.../metadata/querying-metadata) show: only with the request header
+// Metadata-Flavor: Google, with that header and an ETag in the answer, 404 for an unknown key, and
+// wait_for_change, last_etag, timeout_sec for a long poll.
 type metadataServer struct {
 	mu      sync.Mutex
 	values  map[string]string

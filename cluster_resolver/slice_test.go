@@ -16,8 +16,8 @@ func TestAllowErrorsKeepsTheFindings(t *testing.T) {
 	assert.Equal(t, `{"tpu":["a:99","b:99","c:99"]}`, got.Spec.String())
 }
 
-// What a process is told of its slice, and what the resolver makes of it: facts that
-// agree, and what a table of accelerators says otherwise.
+// What a process is told of its slice, and what the resolver makes of it: facts that agree, and
+// what a table of accelerators says otherwise.
 func TestWhatIsInferredFromTheTypeIsNoErrorOfTheFacts(t *testing.T) {
 	for name, c := range map[string]struct {
 		env      Getenv

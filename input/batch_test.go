@@ -13,7 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// opaque hides from the operations after it what the elements are rows of, so that batches join them one by one.
+// opaque hides from the operations after it what the elements are rows of, so that batches join
+// them one by one.
 type opaque struct{ input.Source }
 
 func (o opaque) Open(ctx context.Context, pass input.Pass, from input.State) (input.Iterator, error) {
@@ -48,8 +49,9 @@ func table(t testing.TB, n, base int) input.Element {
 	})
 }
 
-// TestBatchOfRowsEqualsBatchOfElements holds batches cut out of a table at once against batches joined element by
-// element: the same data, positions and ends, and the same rest after a restore of either's positions.
+// TestBatchOfRowsEqualsBatchOfElements holds batches cut out of a table at once against batches
+// joined element by element: the same data, positions and ends, and the same rest after a restore
+// of either's positions.
 func TestBatchOfRowsEqualsBatchOfElements(t *testing.T) {
 	ctx := context.Background()
 	for seed := range uint64(60) {
@@ -140,7 +142,8 @@ func TestBatchOfConsecutiveRowsIsAView(t *testing.T) {
 	}
 }
 
-// TestBatchAllocatesPerBatchNotPerRow bounds allocations well below one a row: what is left goes by components.
+// TestBatchAllocatesPerBatchNotPerRow bounds allocations well below one a row: what is left goes by
+// components.
 func TestBatchAllocatesPerBatchNotPerRow(t *testing.T) {
 	const n, size = 4096, 256
 	rows := input.FromSlices(table(t, n, 0))

@@ -8,7 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// BenchmarkStep reads steps of 128 images of 784 float32 with labels for 8 replicas; bytes are those of a step.
+// BenchmarkStep reads steps of 128 images of 784 float32 with labels for 8 replicas; bytes are
+// those of a step.
 func BenchmarkStep(b *testing.B) {
 	const n, batch, replicas = 6000, 128, 8
 	images, err := input.Zeros(input.Float32, n, 784)
@@ -46,7 +47,8 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// BenchmarkBatch reads batches of 256 images of 784 float32 with labels; bytes are those of a batch.
+// BenchmarkBatch reads batches of 256 images of 784 float32 with labels; bytes are those of a
+// batch.
 func BenchmarkBatch(b *testing.B) {
 	const n, batch = 4096, 256
 	images, err := input.Zeros(input.Float32, n, 784)

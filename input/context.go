@@ -43,7 +43,7 @@ func (e *IndivisibleBatchError) Error() string {
 	return errkind.Text("input", fmt.Sprintf("the global batch size %d is not divisible by the number of replicas in sync %d", e.Global, e.Replicas), nil, hint)
 }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*IndivisibleBatchError) Kind() errkind.Kind { return errkind.ValueError }
 
 // UnevenReplicasError reports that the hosts do not have the same number of replicas.
@@ -56,5 +56,5 @@ func (e *UnevenReplicasError) Error() string {
 		"give every host the same number of replicas")
 }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*UnevenReplicasError) Kind() errkind.Kind { return errkind.ValueError }

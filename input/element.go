@@ -202,5 +202,5 @@ func (e *NotBatchedError) Error() string {
 		"make batches with Batch first, of the global batch size where replicas share them")
 }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*NotBatchedError) Kind() errkind.Kind { return errkind.ValueError }

@@ -66,8 +66,8 @@ func TestEachPassShufflesAnew(t *testing.T) {
 	}
 }
 
-// A position of a later pass goes on with that pass, also in another process, and the
-// pass after it is the next one.
+// A position of a later pass goes on with that pass, also in another process, and the pass after it
+// is the next one.
 func TestAPositionNamesItsPass(t *testing.T) {
 	open := func() *input.Distributed {
 		d, err := input.Distribute(input.Range(64).Repeat(2).Shuffle(16, input.ShuffleOptions{}).Batch(8, true), input.Options{Replicas: 2})

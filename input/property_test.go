@@ -157,7 +157,8 @@ func TestDistributedPartsTogetherAreTheWhole(t *testing.T) {
 					seen[x]++
 				}
 			}
-			// Hosts that each cut everything into chunks may meet the long chunks of one batch at the same time.
+			// Hosts that each cut everything into chunks may meet the long chunks of one batch at
+			// the same time.
 			if rule != input.Chunks || policy == input.Data || policy == input.Auto || hosts == 1 {
 				require.LessOrEqual(t, rows, global, "%s: step %d", name, i)
 			}

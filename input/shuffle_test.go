@@ -22,7 +22,8 @@ func TestShuffleIsAPermutationThatSeedAndEpochChoose(t *testing.T) {
 	assert.NotEqual(t, order(1, 0, false), order(2, 0, false))
 	assert.NotEqual(t, order(1, 0, false), order(1, 1, false))
 	assert.Equal(t, order(1, 0, true), order(1, 1, true))
-	// The numbers are part of saved positions and of what several hosts agree on, so they must never change.
+	// The numbers are part of saved positions and of what several hosts agree on, so they must
+	// never change.
 	var first []int64
 	for e, err := range input.Range(8).Shuffle(8, input.ShuffleOptions{Seed: 42}).All(context.Background()) {
 		require.NoError(t, err)

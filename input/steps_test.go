@@ -98,7 +98,8 @@ func TestStepPositionsOfOtherHostsAreRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "before step 0 with Skip")
 }
 
-// A run that goes on with another number of replicas sees the global batches that it would have seen.
+// A run that goes on with another number of replicas sees the global batches that it would have
+// seen.
 func TestPositionsFitAnotherNumberOfReplicas(t *testing.T) {
 	ctx := context.Background()
 	ds := input.Range(41).Shuffle(7, input.ShuffleOptions{Seed: 3}).Repeat(2).Batch(6, false)

@@ -25,7 +25,8 @@ func TestTFRecordsRoundTrip(t *testing.T) {
 }
 
 func TestTFRecordBytesAreThoseOfTheFormat(t *testing.T) {
-	// The record of "abc" as the format defines it: the CRC-32C of the length is 0xb8c97cb7 before masking.
+	// The record of "abc" as the format defines it: the CRC-32C of the length is 0xb8c97cb7 before
+	// masking.
 	got := input.AppendTFRecord(nil, []byte("abc"))
 	require.Len(t, got, 12+3+4)
 	assert.Equal(t, []byte{3, 0, 0, 0, 0, 0, 0, 0}, got[:8])

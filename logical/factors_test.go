@@ -23,8 +23,8 @@ func ExampleFactorize() {
 	// logical: split: splits of one step cut its 6 logical devices both after 2 and after 3; let one cut be a multiple of the other, as 2 and 4
 }
 
-// Device i of a split holds the part at the row-major coordinates of i, however
-// the axis was cut for the other splits of the step.
+// Device i of a split holds the part at the row-major coordinates of i, however the axis was cut
+// for the other splits of the step.
 func TestSplitPartsAreInRowMajorOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 300 {

@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// layers is a program of two partitions: so many layers, each a product and a sum over
-// both, in a loop over stacked weights or one after another.
+// layers is a program of two partitions: so many layers, each a product and a sum over both, in a
+// loop over stacked weights or one after another.
 func layers(n int, looped bool) []byte {
 	const layer = `
       %%m%[1]d = stablehlo.reshape %%s%[1]d : (tensor<1x512x512xf32>) -> tensor<512x512xf32>

@@ -13,8 +13,8 @@ func integer(id, n uint64) []byte {
 	return op(id, "constant", scalar, nil, message(nil, 8, packed(nil, 4, n)))
 }
 
-// loop is a program of a loop over a counter, which begins at 3 and is moved by the
-// operation step in the body, beside an all-reduce of 16 bytes.
+// loop is a program of a loop over a counter, which begins at 3 and is moved by the operation step
+// in the body, beside an all-reduce of 16 bytes.
 func loop(condition, step [][]byte, init ...[]byte) pjrt.Program {
 	state := message(message(nil, 4, scalar), 4, floats(4))
 	element := func(id, of, k uint64, shape []byte) []byte {

@@ -28,8 +28,8 @@ func TestThePageStandsAlone(t *testing.T) {
 	assert.NotContains(t, text, "ZgotmplZ")
 }
 
-// screenshot shows a page in a browser. Without one that works the test is skipped,
-// or fails where TPUSTRATEGY_REQUIRE_BROWSER is set.
+// screenshot shows a page in a browser. Without one that works the test is skipped, or fails where
+// TPUSTRATEGY_REQUIRE_BROWSER is set.
 func screenshot(t *testing.T, page []byte) (path string) {
 	t.Helper()
 	reason := "no chromium is installed"
@@ -64,8 +64,8 @@ func screenshot(t *testing.T, page []byte) (path string) {
 	return ""
 }
 
-// TestAPageLooksRight shows the page in a browser and looks at the picture: the
-// memory bar, with its parts side by side, and the two halves of a split tensor.
+// TestAPageLooksRight shows the page in a browser and looks at the picture: the memory bar, with
+// its parts side by side, and the two halves of a split tensor.
 func TestAPageLooksRight(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, sample().WriteHTML(&b))

@@ -142,7 +142,7 @@ func (w *opWire) field(field protowire.Number, kind protowire.Type, b []byte) (i
 		return protoint.Ints(b, kind, &w.perm)
 	case opFieldTuple:
 		if kind != protowire.BytesType {
-			return 0, fmt.Errorf("wire type %d instead of a message", kind)
+			return 0, errkind.New(errkind.ValueError, fmt.Sprintf("wire type %d instead of a message", kind))
 		}
 		element, n := protowire.ConsumeBytes(b)
 		if n < 0 {

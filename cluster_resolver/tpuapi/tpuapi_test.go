@@ -18,8 +18,8 @@ import (
 )
 
 // server answers as "REST Resource: projects.locations.nodes" and
-// "projects.locations.queuedResources" (cloud.google.com/tpu/docs/reference/rest/v2)
-// show: the resource as JSON, or Google's error body.
+// "projects.locations.queuedResources" (cloud.google.com/tpu/docs/reference/rest/v2) show: the
+// resource as JSON, or Google's error body.
 type server struct {
 	mu        sync.Mutex
 	resources map[string]string

@@ -17,8 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 )
 
-// interruptedRun runs a command line that is interrupted once the file exists, or
-// at once if there is no name.
+// interruptedRun runs a command line that is interrupted once the file exists, or at once if there
+// is no name.
 func interruptedRun(t *testing.T, environ []string, once string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -23,8 +23,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"tpustrategy": func() { os.Exit(mainCode()) }})
 }
 
-// The scripts run the command line as its users do. Those for a plugin find it as
-// $PLUGIN.
+// The scripts run the command line as its users do. Those for a plugin find it as $PLUGIN.
 func TestScripts(t *testing.T) {
 	t.Run("none", func(t *testing.T) { scripts(t, "testdata/script", "") })
 	t.Run("cpu", func(t *testing.T) { scripts(t, "testdata/script_cpu", plugintest.Path(t, "cpu")) })
@@ -53,8 +52,8 @@ func scripts(t *testing.T, dir, plugin string) {
 	})
 }
 
-// libtpu is the path of libtpu. Without it a test is skipped, unless the
-// environment asks for ahead-of-time compilation with TPUSTRATEGY_AOT=1.
+// libtpu is the path of libtpu. Without it a test is skipped, unless the environment asks for
+// ahead-of-time compilation with TPUSTRATEGY_AOT=1.
 func libtpu(t testing.TB) string {
 	t.Helper()
 	if os.Getenv("TPUSTRATEGY_AOT") != "1" {

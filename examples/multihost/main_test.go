@@ -24,8 +24,7 @@ func small(t testing.TB, hosts, logical int) config {
 	}}
 }
 
-// alone trains on the same devices in one process and returns the losses and the
-// accuracy.
+// alone trains on the same devices in one process and returns the losses and the accuracy.
 func alone(t testing.TB, cfg config) ([]float64, float64) {
 	t.Helper()
 	sys, err := system.Open(context.Background(), system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})

@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slice.sh is run with stand-ins for gcloud and go that write down what they are
-// told.
+// slice.sh is run with stand-ins for gcloud and go that write down what they are told.
 func TestTheScriptRunsTheCommandOnEveryHostAndDeletesTheSlice(t *testing.T) {
 	for name, c := range map[string]struct {
 		env  []string

@@ -26,7 +26,7 @@ func simulate(ctx context.Context, cfg config, logger *slog.Logger, stdout io.Wr
 	var errs []error
 	for host, o := range outcomes {
 		if o.err != nil {
-			// What no host can run is told once.
+			// Every host refuses the same settings: one error is enough.
 			if usage := (*job.UsageError)(nil); errors.As(o.err, &usage) {
 				return job.Result{}, usage
 			}
@@ -45,7 +45,7 @@ func simulate(ctx context.Context, cfg config, logger *slog.Logger, stdout io.Wr
 	return outcomes[first].result, errors.Join(errs...)
 }
 
-// outcome is what a host came to.
+// outcome is the result of a host, or its error.
 type outcome struct {
 	result job.Result
 	err    error

@@ -31,8 +31,7 @@ func TestAURLIsNoPathOfACheckpoint(t *testing.T) {
 	require.Empty(t, names(t, "."))
 }
 
-// TestNothingInACheckpointHangs puts what is no file in the place of each of a
-// checkpoint's files.
+// TestNothingInACheckpointHangs puts what is no file in the place of each of a checkpoint's files.
 func TestNothingInACheckpointHangs(t *testing.T) {
 	ctx := context.Background()
 	pipe := func(path string) error { return syscall.Mkfifo(path, 0o644) }

@@ -53,7 +53,7 @@ func (*CorruptError) Kind() errkind.Kind { return errkind.DataLossError }
 // Unwrap returns the cause.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// Is makes the error match ErrCorrupt.
+// Is reports whether the target is ErrCorrupt.
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
 // PathError reports that a path cannot be used, because it is a URL, or because a pipe, a device or
@@ -78,7 +78,7 @@ func (e *VersionError) Error() string {
 // Kind returns NotImplementedError.
 func (*VersionError) Kind() errkind.Kind { return errkind.NotImplementedError }
 
-// Is makes the error match errors.ErrUnsupported.
+// Is reports whether the target is errors.ErrUnsupported.
 func (e *VersionError) Is(target error) bool { return target == errors.ErrUnsupported }
 
 // OwnerError reports that another run saves to the directory: a run that is still running, or that
@@ -118,7 +118,7 @@ func (e *OwnerError) Error() string {
 // Kind returns FailedPreconditionError.
 func (*OwnerError) Kind() errkind.Kind { return errkind.FailedPreconditionError }
 
-// Is makes the error match ErrBusy.
+// Is reports whether the target is ErrBusy.
 func (e *OwnerError) Is(target error) bool { return target == ErrBusy }
 
 // VariableError reports why a variable cannot be saved or restored.

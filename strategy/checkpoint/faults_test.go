@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// faulty is a filesystem whose n-th change fails, as does all that follows if it
-// is dead: a process that was killed there.
+// faulty is a filesystem whose n-th change fails, as does all that follows if it is dead: a process
+// that was killed there.
 type faulty struct {
 	osFilesystem
 	n, done int
@@ -150,8 +150,8 @@ func has(t *testing.T, d *Directory, step int64) bool {
 	return false
 }
 
-// TestKilledSaver is the process that TestAKilledProcessKeepsThePreviousCheckpoint
-// kills: it saves one step after another.
+// TestKilledSaver is the process that TestAKilledProcessKeepsThePreviousCheckpoint kills: it saves
+// one step after another.
 func TestKilledSaver(t *testing.T) {
 	dir := os.Getenv("CHECKPOINT_TEST_SAVE_TO")
 	if dir == "" {

@@ -84,7 +84,8 @@ func rowsOf(i int) int {
 	return 8
 }
 
-// languageBatch is batch i: tokens, the next ones and the rows' weights. Batches 2 and 4 are poisoned.
+// languageBatch is batch i: tokens, the next ones and the rows' weights. Batches 2 and 4 are
+// poisoned.
 func languageBatch(i int) []any {
 	random := rand.New(rand.NewPCG(uint64(i%3), 7))
 	n := rowsOf(i)
@@ -127,8 +128,8 @@ func (l *language) loop(t *testing.T) float64 {
 	return value(t, loss)
 }
 
-// TestALanguageModelTrainsAsOnOneDevice trains with uneven and poisoned batches, a loop, a
-// step file and a restored checkpoint.
+// TestALanguageModelTrainsAsOnOneDevice trains with uneven and poisoned batches, a loop, a step
+// file and a restored checkpoint.
 func TestALanguageModelTrainsAsOnOneDevice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")

@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -70,7 +71,7 @@ func (c checksum) MarshalText() ([]byte, error) { return []byte(c.String()), nil
 func (c *checksum) UnmarshalText(text []byte) error {
 	var v uint32
 	if n, err := fmt.Sscanf(string(text), "%08x", &v); err != nil || n != 1 || checksum(v).String() != string(text) {
-		return fmt.Errorf("checksum %q is not eight hexadecimal digits", text)
+		return malformed("checksum %q is not eight hexadecimal digits", text)
 	}
 	*c = checksum(v)
 	return nil
@@ -84,6 +85,11 @@ func (m *manifest) encode() ([]byte, error) {
 	return json.Marshal(signed{checksum(0).plus(body), body})
 }
 
+// malformed is what is wrong with a manifest, which [CorruptError] says of which file.
+func malformed(format string, args ...any) error {
+	return errkind.New(errkind.DataLossError, fmt.Sprintf(format, args...))
+}
+
 // parseManifest decodes what encode wrote. Anything else is an error.
 func parseManifest(data []byte) (*manifest, error) {
 	if version := laterVersion(data); version != 0 {
@@ -94,7 +100,7 @@ func parseManifest(data []byte) (*manifest, error) {
 		return nil, err
 	}
 	if got := checksum(0).plus(s.Manifest); got != s.CRC32C {
-		return nil, fmt.Errorf("its checksum is %s, it says %s", got, s.CRC32C)
+		return nil, malformed("its checksum is %s, it says %s", got, s.CRC32C)
 	}
 	var head struct {
 		Format  string `json:"format"`
@@ -104,10 +110,10 @@ func parseManifest(data []byte) (*manifest, error) {
 		return nil, err
 	}
 	if head.Format != formatName {
-		return nil, fmt.Errorf("its format is %q, not %q", head.Format, formatName)
+		return nil, malformed("its format is %q, not %q", head.Format, formatName)
 	}
 	if head.Version != formatVersion {
-		return nil, fmt.Errorf("its version is %d, and there are 1 to %d", head.Version, formatVersion)
+		return nil, malformed("its version is %d, and there are 1 to %d", head.Version, formatVersion)
 	}
 	m := &manifest{}
 	if err := strict(s.Manifest, m); err != nil {
@@ -116,15 +122,15 @@ func parseManifest(data []byte) (*manifest, error) {
 	paths, tensors := map[string]bool{}, map[string]bool{}
 	for _, v := range m.Variables {
 		if v.Path == "" || paths[v.Path] || tensors[v.Tensor] {
-			return nil, fmt.Errorf("variable %q (tensor %q) has no name, or is there twice", v.Path, v.Tensor)
+			return nil, malformed("variable %q (tensor %q) has no name, or is there twice", v.Path, v.Tensor)
 		}
 		paths[v.Path], tensors[v.Tensor] = true, true
 		if _, _, ok := v.rules(); !ok {
-			return nil, fmt.Errorf("variable %q has synchronization %q, aggregation %q", v.Path, v.Synchronization, v.Aggregation)
+			return nil, malformed("variable %q has synchronization %q, aggregation %q", v.Path, v.Synchronization, v.Aggregation)
 		}
 	}
 	if m.Step < 0 || m.HeaderBytes < 0 || m.HeaderBytes > m.Bytes || m.HeaderBytes > maxManifest {
-		return nil, fmt.Errorf("step %d, a header of %d bytes in %d", m.Step, m.HeaderBytes, m.Bytes)
+		return nil, malformed("step %d, a header of %d bytes in %d", m.Step, m.HeaderBytes, m.Bytes)
 	}
 	return m, nil
 }
@@ -167,12 +173,12 @@ func strict(data []byte, into any) error {
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return errors.New("it ends before its end")
+			return malformed("it ends before its end")
 		}
 		return err
 	}
 	if rest := strings.TrimSpace(string(data[d.InputOffset():])); rest != "" {
-		return errors.New("it goes on after its end")
+		return malformed("it goes on after its end")
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// node is a file or a directory of a disk that may lose power: what is synced
-// stays, of the rest anything may.
+// node is a file or a directory of a disk that may lose power: what is synced stays, of the rest
+// anything may.
 type node struct {
 	data   []byte
 	synced int // bytes of data on the disk
@@ -28,8 +28,8 @@ func newNode(dir bool) *node {
 	return &node{entries: map[string]*node{}, durable: map[string]*node{}}
 }
 
-// disk applies each change to the real filesystem and to its picture of the disk,
-// and then calls changed.
+// disk applies each change to the real filesystem and to its picture of the disk, and then calls
+// changed.
 type disk struct {
 	osFilesystem
 	root    string

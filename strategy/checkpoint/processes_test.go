@@ -15,9 +15,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// TestProcessesSaveAndRestoreTogether saves variables whose parts lie on two and
-// four processes, and restores them there and on one. A save that fails on the
-// process that writes leaves nobody waiting.
+// TestProcessesSaveAndRestoreTogether saves variables whose parts lie on two and four processes,
+// and restores them there and on one. A save that fails on the process that writes leaves nobody
+// waiting.
 func TestProcessesSaveAndRestoreTogether(t *testing.T) {
 	sys := openCPU(t, 4)
 	values := map[string]*tensors.Tensor{

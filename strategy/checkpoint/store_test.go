@@ -137,8 +137,8 @@ func TestAFileOfTheOfficialPackageIsRead(t *testing.T) {
 	require.ErrorIs(t, err, checkpoint.ErrCorrupt)
 }
 
-// TestTheOfficialPackageReadsOurs needs Python with safetensors and numpy, as make
-// test-python has them: TPUSTRATEGY_PYTHON names another interpreter.
+// TestTheOfficialPackageReadsOurs needs Python with safetensors and numpy, as make test-python has
+// them: TPUSTRATEGY_PYTHON names another interpreter.
 func TestTheOfficialPackageReadsOurs(t *testing.T) {
 	if os.Getenv("TPUSTRATEGY_PYTHON_TESTS") != "1" {
 		t.Skip("TPUSTRATEGY_PYTHON_TESTS=1 runs this test")

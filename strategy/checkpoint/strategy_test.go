@@ -66,8 +66,8 @@ func splits(p int) []logical.Annotation {
 	return all
 }
 
-// TestWhatIsRestoredIsWhatWasSaved saves under every number of replicas, logical
-// devices and split, and restores under every other.
+// TestWhatIsRestoredIsWhatWasSaved saves under every number of replicas, logical devices and split,
+// and restores under every other.
 func TestWhatIsRestoredIsWhatWasSaved(t *testing.T) {
 	ctx := context.Background()
 	sys := openCPU(t, 8)
@@ -138,8 +138,8 @@ func regression(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
 }
 
-// TestTrainingGoesOnWhereItWas trains six steps at a stretch, and three and three
-// with a checkpoint between, restored before the first step or after one.
+// TestTrainingGoesOnWhereItWas trains six steps at a stretch, and three and three with a checkpoint
+// between, restored before the first step or after one.
 func TestTrainingGoesOnWhereItWas(t *testing.T) {
 	ctx := context.Background()
 	sys := openCPU(t, 8)

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// TestVariablesOfTheScopeAreSaved saves a trained variable of the scope with the store's,
-// and restores it before the first step.
+// TestVariablesOfTheScopeAreSaved saves a trained variable of the scope with the store's, and
+// restores it before the first step.
 func TestVariablesOfTheScopeAreSaved(t *testing.T) {
 	ctx := context.Background()
 	sys, d := openCPU(t, 2), openDirectory(t, checkpoint.Options{})
@@ -49,9 +49,8 @@ func TestVariablesOfTheScopeAreSaved(t *testing.T) {
 	require.Equal(t, want, loss(step))
 }
 
-// TestAnOlderCheckpointLacksAVariableOfTheScope restores a checkpoint of before the scope
-// had a variable that is trained: an error that names it, and nothing changes, or it stays
-// as it is.
+// TestAnOlderCheckpointLacksAVariableOfTheScope restores a checkpoint of before the scope had a
+// variable that is trained: an error that names it, and nothing changes, or it stays as it is.
 func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 	ctx := context.Background()
 	sys, d := openCPU(t, 2), openDirectory(t, checkpoint.Options{})
@@ -89,8 +88,8 @@ func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestARestoreWithoutTheVariableOfTheScope restores a checkpoint that holds one before
-// the program makes it: its value is not lost unsaid.
+// TestARestoreWithoutTheVariableOfTheScope restores a checkpoint that holds one before the program
+// makes it: its value is not lost unsaid.
 func TestARestoreWithoutTheVariableOfTheScope(t *testing.T) {
 	ctx := context.Background()
 	sys, d := openCPU(t, 2), openDirectory(t, checkpoint.Options{})

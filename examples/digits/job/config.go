@@ -1,7 +1,6 @@
 package job
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
@@ -95,7 +94,7 @@ func (c Config) check() error {
 		if err == nil {
 			var info os.FileInfo
 			if info, err = os.Stat(c.Data); err == nil && !info.IsDir() {
-				err = errors.New("not a directory")
+				err = errkind.New(errkind.ValueError, "not a directory")
 			}
 		}
 		if err != nil {

@@ -18,9 +18,9 @@ import (
 // Classes is the number of classes of all data here: the digits 0 to 9.
 const Classes = 10
 
-// Data is what to learn and what to be judged on.
+// Data holds the images to train on and the images to test with.
 type Data struct {
-	// Name says what it is, for people.
+	// Name describes the data to people.
 	Name string
 	// Train and Test have no example in common.
 	Train, Test Set
@@ -29,7 +29,7 @@ type Data struct {
 	// logical devices. Batch and Epochs are the examples of a step and the passes over Train, where
 	// the configuration names none. All are positive.
 	Hidden, Batch, Epochs int
-	// LearningRate is Adam's.
+	// LearningRate is the learning rate of Adam.
 	LearningRate float64
 }
 
@@ -39,7 +39,7 @@ type Set struct {
 	Features int
 	// Images are the pixels, from 0 to 1, one image after the other.
 	Images []float32
-	// Labels are the classes, one an image.
+	// Labels are the classes, one for each image.
 	Labels []int32
 }
 

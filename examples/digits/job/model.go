@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Variables are the rules that split the hidden layer over the logical devices of a replica: the
+// Variables returns the rules that split the hidden layer over the logical devices of a replica: the
 // columns of its weights, its biases, and the rows of the output layer's weights that meet them.
 // Adam's moments have the paths of their variables in theirs, and go with them.
 func Variables(logicalDevices int) logical.Rules {

@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// TestAccuracyCountsExactly holds the devices' count against plain Go, with a last
-// batch that is mostly padding.
+// TestAccuracyCountsExactly holds the devices' count against plain Go, with a last batch that is
+// mostly padding.
 func TestAccuracyCountsExactly(t *testing.T) {
 	ctx := context.Background()
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 8, Plugin: plugintest.Path(t, "cpu")})

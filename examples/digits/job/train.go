@@ -19,41 +19,41 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Hooks see the run. All may be nil.
+// Hooks are functions and writers that follow a run. Each may be nil.
 type Hooks struct {
-	// Show receives the tables of what runs where, before the first step.
+	// Show receives tables of the mesh, the devices and the variables, before the first step.
 	Show io.Writer
 	// Progress is called after each step.
 	Progress func(Progress)
-	// Compiling is told of a compilation that takes long; see [strategy.Options].
+	// Compiling is called for a compilation that takes long; see [strategy.Options].
 	Compiling func(strategy.Compilation)
 }
 
-// Progress is how far a run is.
+// Progress says how far a run is.
 type Progress struct {
-	// Step counts the steps taken, of Steps.
+	// Step is the number of steps that are done, out of Steps.
 	Step, Steps int
-	// Loss is the last one read.
+	// Loss is the last loss that was read.
 	Loss float64
 	// ExamplesPerSecond is the rate since the first step.
 	ExamplesPerSecond float64
 }
 
-// Result is what a run has come to. Its JSON form is the last line of command digits.
+// Result reports the outcome of a run. Its JSON form is the last line of command digits.
 type Result struct {
 	Data string `json:"data"`
 	// Accuracy is the share of the held-out images classified rightly; nil if the run was
 	// interrupted before it was known. Of is their number.
 	Accuracy *float64 `json:"accuracy"`
 	Of       int      `json:"held_out"`
-	// Loss is the last training loss read, nil before the first.
+	// Loss is the last training loss that was read, and nil before the first.
 	Loss     *float64 `json:"loss"`
 	Replicas int      `json:"replicas"`
 	Logical  int      `json:"logical"`
 	Devices  int      `json:"devices"`
 	Batch    int      `json:"batch"`
 	Seed     uint64   `json:"seed"`
-	// Steps are those taken.
+	// Steps is the number of steps that are done.
 	Steps int `json:"steps"`
 	// Seconds is the time of the whole run. CompileSeconds of them went to tracing and compiling
 	// the step, TrainSeconds to the steps, at ExamplesPerSecond.
@@ -61,7 +61,7 @@ type Result struct {
 	CompileSeconds    float64 `json:"compile_seconds"`
 	TrainSeconds      float64 `json:"train_seconds"`
 	ExamplesPerSecond float64 `json:"examples_per_second"`
-	// Interrupted is that ctx ended before the run did.
+	// Interrupted is true if ctx ended before the run did.
 	Interrupted bool `json:"interrupted"`
 }
 

@@ -48,8 +48,7 @@ func TestLossesAreTheSameOnEveryMesh(t *testing.T) {
 	sys := openCPU(t, 8)
 	want := losses(t, sys, job.Config{Steps: 40, Batch: 64, Seed: 7})
 	require.Less(t, want[39], want[0]/2)
-	// Hidden units are a multiple of the logical devices, which powers of two
-	// leave alone.
+	// Hidden units are a multiple of the logical devices, which powers of two leave alone.
 	for _, mesh := range [][2]int{{2, 1}, {1, 2}, {4, 2}, {2, 4}, {8, 1}, {1, 8}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
 			got := losses(t, sys, job.Config{Replicas: mesh[0], Logical: mesh[1], Steps: 40, Batch: 64, Seed: 7})
