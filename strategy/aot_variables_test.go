@@ -379,7 +379,7 @@ func TestASavedStepTakesRaggedValues(t *testing.T) {
 	strat, err := strategy.New(openCPU(t, 2), strategy.Options{})
 	require.NoError(t, err)
 	defer strat.Close()
-	ragged, err := strat.RaggedPerReplica(ctx, []any{[]float32{1, 2, 3}, []float32{4}})
+	ragged, err := strat.PerReplica(ctx, []any{[]float32{1, 2, 3}, []float32{4}}, logical.Annotation{})
 	require.NoError(t, err)
 	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Mul(graph.ReduceAllSum(in[0]), graph.ConvertDType(rc.RealSize(0, 0), dtypes.Float32))}

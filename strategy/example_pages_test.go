@@ -35,7 +35,7 @@ func ExampleTPUStrategy_Reduce() {
 	fmt.Println(one(strategytest.OK(strat.Reduce(ctx, strategy.Mean, x))))
 	fmt.Println(one(strategytest.OK(strat.Reduce(ctx, strategy.Sum, x, 0))))
 
-	partial := strategytest.OK(strat.RaggedPerReplica(ctx, []any{[]float32{0, 1, 2, 3}, []float32{4, 5}}))
+	partial := strategytest.OK(strat.PerReplica(ctx, []any{[]float32{0, 1, 2, 3}, []float32{4, 5}}, logical.Annotation{}))
 	fmt.Println(one(strategytest.OK(strat.Reduce(ctx, strategy.Mean, partial, 0))))
 	// Output:
 	// [4 6 8 10]
@@ -45,7 +45,7 @@ func ExampleTPUStrategy_Reduce() {
 }
 
 // A constant is the same on every replica, a distributed value has a part for each.
-func ExampleTPUStrategy_Run() {
+func ExampleFunction_Run() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(2, 1)
 	defer done()
@@ -53,12 +53,12 @@ func ExampleTPUStrategy_Run() {
 	double := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.MulScalar(in[0], 2)}
 	}, strategy.FunctionOptions{Name: "double"})
-	fmt.Println(strategytest.Locals(strat, strategytest.OK(strat.Run(ctx, double, float32(3)))[0]))
+	fmt.Println(strategytest.Locals(strat, strategytest.OK(double.Run(ctx, float32(3)))[0]))
 
 	replicas := strategytest.OK(eager.Of(strat).ValuesFromFunction(ctx, func(c eager.ValueContext) (any, error) {
 		return int32(c.NumReplicasInSync), nil
 	}))
-	fmt.Println(strategytest.Locals(strat, strategytest.OK(strat.Run(ctx, double, replicas))[0]))
+	fmt.Println(strategytest.Locals(strat, strategytest.OK(double.Run(ctx, replicas))[0]))
 	// Output:
 	// [6 6]
 	// [4 4]
@@ -96,7 +96,7 @@ func ExampleReplicaContext_MergeCall() {
 		}, v)
 		return []*graph.Node{graph.Add(sum[0], v)}
 	}, strategy.FunctionOptions{Name: "three_plus_id"})
-	fmt.Println(strategytest.Locals(strat, strategytest.OK(strat.Run(ctx, f, int32(3)))[0]))
+	fmt.Println(strategytest.Locals(strat, strategytest.OK(f.Run(ctx, int32(3)))[0]))
 	// Output: [21 22 23 24]
 }
 
@@ -114,7 +114,7 @@ func ExampleVariable_Read() {
 		return in
 	}, strategy.FunctionOptions{Name: "count", SplitBatch: true})
 	for range 2 {
-		strategytest.OK(strat.Run(ctx, count, []int32{1, 2, 3, 4}))
+		strategytest.OK(count.Run(ctx, []int32{1, 2, 3, 4}))
 	}
 	fmt.Println(strategytest.Locals(strat, seen), one(strategytest.OK(seen.Read(ctx))))
 	// Output: [2 4 6 8] 20
@@ -129,7 +129,7 @@ func ExampleTPUStrategy_Function_assignToLogicalDevice() {
 	f := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{logical.Assign(graph.Add(in[0], in[0]), 0)}
 	}, strategy.FunctionOptions{Name: "add", SplitBatch: true})
-	fmt.Println(strategytest.Locals(strat, strategytest.OK(strat.Run(ctx, f, []float32{1, 2, 3, 4}))[0]))
+	fmt.Println(strategytest.Locals(strat, strategytest.OK(f.Run(ctx, []float32{1, 2, 3, 4}))[0]))
 	// Output: [[2] [4] [6] [8]]
 }
 
@@ -156,12 +156,12 @@ func ExampleTPUStrategy_Function_splitToLogicalDevices() {
 		labels := logical.Replicate(in[1])
 		return []*graph.Node{graph.ReduceAllMean(graph.Abs(graph.Sub(output, labels)))}
 	}, strategy.FunctionOptions{Name: "loss", Arguments: []logical.Annotation{logical.SplitInto(1, 2, 4, 1)}})
-	fmt.Println(strategytest.Locals(strat, strategytest.OK(strat.Run(ctx, f, images, []float32{30, 60}))[0]))
+	fmt.Println(strategytest.Locals(strat, strategytest.OK(f.Run(ctx, images, []float32{30, 60}))[0]))
 
 	bad := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{logical.Split(in[0], 2)}
 	}, strategy.FunctionOptions{Name: "bad"})
-	_, err := strat.Run(ctx, bad, []float32{1, 2})
+	_, err := bad.Run(ctx, []float32{1, 2})
 	fmt.Println(errors.As(err, new(*logical.Error)))
 	// Output:
 	// [3]
@@ -251,7 +251,7 @@ func ExampleReplicaContext_AllReduce() {
 		id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
 		return []*graph.Node{rc.AllReduce(strategy.Sum, id), rc.AllReduce(strategy.Mean, id)}
 	}, strategy.FunctionOptions{Name: "all_reduce"})
-	results := strategytest.OK(strat.Run(ctx, f))
+	results := strategytest.OK(f.Run(ctx))
 	fmt.Println(strategytest.Locals(strat, results[0]), strategytest.Locals(strat, results[1]))
 	// Output: [6 6 6 6] [1.5 1.5 1.5 1.5]
 }

@@ -35,7 +35,7 @@ func Example() {
 		mine := graph.Add(in[0], id)
 		return []*graph.Node{mine, rc.AllReduce(strategy.Sum, mine)}
 	}, strategy.FunctionOptions{Name: "three_plus_id"})
-	results, err := strat.Run(ctx, f, float32(3))
+	results, err := f.Run(ctx, float32(3))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -115,17 +115,8 @@ func (f *Function) Name() string { return f.opts.Name }
 // Strategy returns the strategy whose function it is.
 func (f *Function) Strategy() *TPUStrategy { return f.strategy }
 
-// Run runs the function on every replica: TensorFlow's strategy.run. It is
-// f.Run.
-func (s *TPUStrategy) Run(ctx context.Context, f *Function, args ...any) ([]*PerReplica, error) {
-	if f == nil || f.strategy != s {
-		return nil, &StrategyError{Op: "run", Subject: "the function"}
-	}
-	return f.Run(ctx, args...)
-}
-
 // Run runs the function on every replica and returns its results, one value a
-// result. An argument is a *[PerReplica] or *[Mirrored] of the strategy, which
+// result: TensorFlow's Strategy.run. An argument is a *[PerReplica] or *[Mirrored] of the strategy, which
 // stays the caller's, or a host value (see [TPUStrategy.Mirror]): one tensor, not a
 // nest of them, which [TPUStrategy.NestFunction] takes. Variables are no arguments,
 // the step captures them.

@@ -12,7 +12,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // Gather concatenates the replicas' tensors along axis, in replica order, on the
@@ -25,45 +24,13 @@ import (
 // that the tensors do not have and shapes that do not match, and of kind TypeError
 // for a *[Stacked].
 func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {
-	if err := s.requireEager(ctx, "gather", "use MergeContext.Gather, GatherNest, or ReplicaContext.AllGather"); err != nil {
+	if err := s.requireEager(ctx, "gather", "use MergeContext.Gather, ReplicaContext.AllGather, or Gather of package eager"); err != nil {
 		return nil, err
 	}
 	if err := s.owns(value); err != nil {
 		return nil, err
 	}
 	return s.gather(ctx, value, axis)
-}
-
-// GatherNest gathers every leaf of a nest, like [TPUStrategy.Gather]. A host value is
-// one value and stays as it is; a variable's components are gathered.
-func (s *TPUStrategy) GatherNest(ctx context.Context, nest any, axis int) (any, error) {
-	if err := s.requireCross(ctx, "gather"); err != nil {
-		return nil, err
-	}
-	if t, err := s.crossTracing(ctx, "gather"); err != nil {
-		return nil, err
-	} else if t != nil {
-		return t.gatherNest(nest, axis)
-	}
-	return nesting.Map("gather", nest, func(_ string, x any) (any, error) {
-		switch x := x.(type) {
-		case Value:
-			return s.Gather(ctx, x, axis)
-		case *Variable:
-			if err := s.ownsVariable("gather", x); err != nil {
-				return nil, err
-			}
-			v, err := x.snapshot(ctx)
-			if err != nil {
-				return nil, err
-			}
-			defer v.Close()
-			return s.gather(ctx, v, axis)
-		case *Objects:
-			return nil, fault.New(TypeError, "gather", "return tensors from the replicas", "values that are no tensors: %s", x)
-		}
-		return x, nil
-	})
 }
 
 func (s *TPUStrategy) gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {

@@ -90,12 +90,12 @@ var hostileCases = []hostileCase{
 	{"reduce along one axis twice", strategy.InvalidArgumentError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, h.ragged, 0, -1)) }},
 	{"reduce along the smallest axis", strategy.ValueError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, h.ragged, math.MinInt)) }},
 	{"reduce ragged batches element by element", strategy.InvalidArgumentError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Mean, h.ragged)) }},
-	{"reduce text", strategy.TypeError, func(h *hostile) error { return last(h.s.ReduceNest(h.ctx, strategy.Mean, "text")) }},
+	{"reduce text", strategy.TypeError, func(h *hostile) error { return last(eager.Of(h.s).Reduce(h.ctx, strategy.Mean, "text")) }},
 	{"reduce objects", strategy.TypeError, func(h *hostile) error {
-		return last(h.s.ReduceNest(h.ctx, strategy.Sum, strategy.NewObjects("a", "b")))
+		return last(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, strategy.NewObjects("a", "b")))
 	}},
-	{"reduce a nest that holds itself", strategy.ValueError, func(h *hostile) error { return last(h.s.ReduceNest(h.ctx, strategy.Sum, loop())) }},
-	{"sum one number", strategy.ValueError, func(h *hostile) error { return last(h.s.ReduceNest(h.ctx, strategy.Sum, 3.0)) }},
+	{"reduce a nest that holds itself", strategy.ValueError, func(h *hostile) error { return last(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, loop())) }},
+	{"sum one number", strategy.ValueError, func(h *hostile) error { return last(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, 3.0)) }},
 	{"gather scalars", strategy.InvalidArgumentError, func(h *hostile) error { return last(h.s.Gather(h.ctx, h.value, 0)) }},
 	{"gather along a far axis", strategy.InvalidArgumentError, func(h *hostile) error { return last(h.s.Gather(h.ctx, h.ragged, 1<<40)) }},
 	{"give a step a ragged batch", strategy.ValueError, func(h *hostile) error {
@@ -267,17 +267,17 @@ var hostileCases = []hostileCase{
 		return panickedWith(err, io.ErrNoProgress)
 	}},
 	{"gather several steps", strategy.TypeError, func(h *hostile) error { return last(h.s.Gather(h.ctx, h.steps, 0)) }},
-	{"gather a nest of several steps", strategy.TypeError, func(h *hostile) error { return last(h.s.GatherNest(h.ctx, []any{h.steps}, 0)) }},
+	{"gather a nest of several steps", strategy.TypeError, func(h *hostile) error { return last(eager.Of(h.s).Gather(h.ctx, []any{h.steps}, 0)) }},
 	{"reduce several steps", strategy.TypeError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, h.steps)) }},
 	{"a variable of a channel", strategy.TypeError, func(h *hostile) error {
 		return last(h.s.NewVariable(h.ctx, make(chan int), strategy.VariableOptions{}))
 	}},
-	{"too few values", strategy.ValueError, func(h *hostile) error { return last(h.s.RaggedPerReplica(h.ctx, []any{1.0})) }},
+	{"too few values", strategy.ValueError, func(h *hostile) error { return last(h.s.PerReplica(h.ctx, []any{1.0}, logical.Annotation{})) }},
 	{"values of other dtypes", strategy.TypeError, func(h *hostile) error {
-		return last(h.s.RaggedPerReplica(h.ctx, []any{[]float32{1}, []int32{2}}))
+		return last(h.s.PerReplica(h.ctx, []any{[]float32{1}, []int32{2}}, logical.Annotation{}))
 	}},
 	{"values of other ranks", strategy.InvalidArgumentError, func(h *hostile) error {
-		return last(h.s.RaggedPerReplica(h.ctx, []any{[]float32{1}, float32(2)}))
+		return last(h.s.PerReplica(h.ctx, []any{[]float32{1}, float32(2)}, logical.Annotation{}))
 	}},
 	{"a cancelled run", strategy.KindUnknown, func(h *hostile) error {
 		ctx, cancel := context.WithCancel(h.ctx)
@@ -321,13 +321,13 @@ func TestHostileCallsAreTypedErrors(t *testing.T) {
 		h.foreign, err = h.other.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		pair := []any{float32(1), float32(2)}
-		h.value, err = h.s.RaggedPerReplica(ctx, pair)
+		h.value, err = h.s.PerReplica(ctx, pair, logical.Annotation{})
 		require.NoError(t, err)
-		h.ragged, err = h.s.RaggedPerReplica(ctx, []any{[]float32{1, 2}, []float32{}})
+		h.ragged, err = h.s.PerReplica(ctx, []any{[]float32{1, 2}, []float32{}}, logical.Annotation{})
 		require.NoError(t, err)
-		h.theirs, err = h.other.RaggedPerReplica(ctx, pair)
+		h.theirs, err = h.other.PerReplica(ctx, pair, logical.Annotation{})
 		require.NoError(t, err)
-		h.closed, err = h.s.RaggedPerReplica(ctx, pair)
+		h.closed, err = h.s.PerReplica(ctx, pair, logical.Annotation{})
 		require.NoError(t, err)
 		require.NoError(t, h.closed.Close())
 		h.steps, err = h.s.StackBatches(ctx, []any{[]float32{1, 2}, []float32{3, 4}}, logical.Annotation{})

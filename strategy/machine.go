@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
@@ -119,6 +120,9 @@ func (m *machine) Owns(op string, x any) error {
 	return m.strategy().ownsLeaf(op, x)
 }
 
+// OwnsValue refuses the values of another strategy, and no value.
+func (m *machine) OwnsValue(v Value) error { return m.strategy().owns(v) }
+
 // Takes refuses a leaf that [machine.Take] cannot bring to the strategy.
 func (m *machine) Takes(op string, x any) error { return m.strategy().taking(op, x) }
 
@@ -213,6 +217,20 @@ func (m *machine) CheckReduce(op ReduceOp, call string) error { return op.check(
 // split over the logical devices.
 func (m *machine) ReduceNests(ctx context.Context, op ReduceOp, call string, nests []any, layouts []func(dims []int, otherwise logical.Annotation) logical.Annotation) ([]any, error) {
 	return m.strategy().reduceNests(ctx, op, call, nests, layouts)
+}
+
+// ReduceAlong reduces a value, a variable or a host value along axes.
+func (m *machine) ReduceAlong(ctx context.Context, op ReduceOp, x any, axes []int) (any, error) {
+	return m.strategy().reduceLeaf(ctx, op, x, axes)
+}
+
+// Tensors copies a tensor of package input for each replica of this process from where it
+// lies. Ragged ones may differ in shape, and are for one process.
+func (m *machine) Tensors(ctx context.Context, values []input.Tensor, a logical.Annotation, ragged bool) (*PerReplica, error) {
+	if ragged {
+		return m.strategy().raggedTensors(ctx, values, a)
+	}
+	return m.strategy().localTensors(ctx, values, a)
 }
 
 // Guard calls a user's function; a panic of it is a [*PanicError].

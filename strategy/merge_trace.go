@@ -97,7 +97,7 @@ func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) [
 // Context returns the merge call's context, which is cross-replica. Given to
 // [eager.Extended.ReduceTo], [eager.Extended.BatchReduceTo], [eager.Extended.Update],
 // [eager.Extended.UpdateEach], [eager.Extended.UpdateNonSlot], [eager.Extended.BroadcastTo],
-// [TPUStrategy.ReduceNest], [TPUStrategy.GatherNest] and the variables' Assign,
+// [eager.Extended.Reduce], [eager.Extended.Gather] and the variables' Assign,
 // AssignAdd, AssignSub and Scatter it makes them build the step's graph: they take and
 // give *[Merged] values, and do in each run what they say. All other calls refuse it
 // with a [*ContextError], since they would act once, while the step is traced.

@@ -13,32 +13,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// LocalPerReplica copies a host value for each replica of this process, in the
-// order of [TPUStrategy.LocalReplicas]: what a process has read for itself. Tensors
-// of package input go to [TPUStrategy.LocalTensors]. Every process calls it with values
-// of one shape and dtype; steps compare the shapes over the processes when they are
-// compiled.
-func (s *TPUStrategy) LocalPerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
-	if err := untraced(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
-		return nil, err
-	}
-	const op = "local values"
+// localPerReplica copies a host value for each replica of this process, in the order of
+// [TPUStrategy.LocalReplicas].
+func (s *TPUStrategy) localPerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
+	const op = "per-replica value"
 	local := s.hosts.replicas
-	if len(values) != len(local) {
-		return nil, fault.New(ValueError, op, "give one value for each of LocalReplicas",
-			"%d values for the %d replicas %v of process %d", len(values), len(local), local, s.hosts.process)
-	}
-	if held, ok := allTensors(values); ok {
-		return s.LocalTensors(ctx, held, a)
-	}
 	all := make([]*tensors.Tensor, len(values))
 	for i, value := range values {
 		var err error
 		if all[i], err = hostTensor(value); err != nil {
-			return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("value of replica %d, of type %T", local[i], value), Err: err, Class: TypeError}
+			return nil, noTensor(fmt.Sprintf("value of replica %d", local[i]), err)
 		}
 		if !all[i].Shape().Equal(all[0].Shape()) {
-			return nil, fault.New(ValueError, op, "pad the batches: a compiled step has one shape for all",
+			return nil, fault.New(ValueError, op, "pad the batches: with several processes a value has one shape on all replicas",
 				"value of replica %d has shape %s, that of replica %d %s", local[i], all[i].Shape(), local[0], all[0].Shape())
 		}
 	}
@@ -63,10 +50,10 @@ func allTensors(values []any) ([]input.Tensor, bool) {
 	return all, true
 }
 
-// LocalTensors is LocalPerReplica for tensors of package input, which it copies from
+// localTensors is localPerReplica for tensors of package input, which it copies from
 // where they lie; much is copied to the devices side by side. It is what a feed calls
 // for each batch.
-func (s *TPUStrategy) LocalTensors(ctx context.Context, values []input.Tensor, a logical.Annotation) (*PerReplica, error) {
+func (s *TPUStrategy) localTensors(ctx context.Context, values []input.Tensor, a logical.Annotation) (*PerReplica, error) {
 	if err := untraced(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
@@ -93,15 +80,6 @@ func (s *TPUStrategy) LocalTensors(ctx context.Context, values []input.Tensor, a
 		return nil, err
 	}
 	return v.(*PerReplica), nil
-}
-
-// SplitLocalBatch cuts this process's rows of a global batch into the batches of
-// its replicas, along dimension 0.
-func (s *TPUStrategy) SplitLocalBatch(ctx context.Context, batch any, a logical.Annotation) (*PerReplica, error) {
-	if err := untraced(ctx, "split batch", fault.InsteadOfGiving); err != nil {
-		return nil, err
-	}
-	return s.splitBatch(ctx, batch, a, true)
 }
 
 // shares is among how many replicas a batch is cut: a global one, or the rows of

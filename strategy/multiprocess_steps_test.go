@@ -128,7 +128,7 @@ func TestInputNeedsReplicasInTheOrderOfTheProcesses(t *testing.T) {
 		var option *strategy.OptionError
 		assert.ErrorAs(t, err, &option)
 		// Feeding by hand has no such limit.
-		v, err := s.LocalPerReplica(ctx, []any{float32(s.Process()), float32(s.Process() + 2)}, logical.Annotation{})
+		v, err := s.PerReplica(ctx, []any{float32(s.Process()), float32(s.Process() + 2)}, logical.Annotation{})
 		if err != nil {
 			return err
 		}

@@ -170,7 +170,7 @@ func TestOnlyWhatIsHereIsRead(t *testing.T) {
 	sys := openCPU(t, 8)
 	all(t, onHosts(t, sys, 4, strategy.Options{Replicas: 4, LogicalDevices: 2}, 0, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		here := s.Process()
-		v, err := s.LocalPerReplica(ctx, []any{[]float32{float32(here), 1}}, logical.SplitInto(2))
+		v, err := s.PerReplica(ctx, []any{[]float32{float32(here), 1}}, logical.SplitInto(2))
 		if err != nil {
 			return err
 		}
@@ -197,13 +197,13 @@ func TestOnlyWhatIsHereIsRead(t *testing.T) {
 			}
 			assert.Equal(t, []float32{6, 4}, got.Value())
 		}
-		_, err = s.LocalPerReplica(ctx, []any{1, 2}, logical.Annotation{})
+		_, err = s.PerReplica(ctx, []any{1, 2}, logical.Annotation{})
 		assert.ErrorContains(t, err, "2 values for the 1 replicas")
 		return nil
 	}))
 	// A replica that spans processes: its parts are read where they are.
 	all(t, onHosts(t, sys, 8, strategy.Options{Replicas: 4, LogicalDevices: 2}, 0, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		whole, err := s.LocalPerReplica(ctx, []any{float32(s.LocalReplicas()[0])}, logical.Annotation{})
+		whole, err := s.PerReplica(ctx, []any{float32(s.LocalReplicas()[0])}, logical.Annotation{})
 		if err != nil {
 			return err
 		}

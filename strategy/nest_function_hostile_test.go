@@ -51,7 +51,7 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 	require.NoError(t, err)
 	foreign, err := other.NewVariable(ctx, float32(1), strategy.VariableOptions{})
 	require.NoError(t, err)
-	ragged, err := s.RaggedPerReplica(ctx, []any{[]float32{1}, []float32{1, 2}})
+	ragged, err := s.PerReplica(ctx, []any{[]float32{1}, []float32{1, 2}}, logical.Annotation{})
 	require.NoError(t, err)
 	var stray *graph.Node
 	_, err = s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {

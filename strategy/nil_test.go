@@ -43,8 +43,8 @@ func TestNilPointersAreErrors(t *testing.T) {
 		variable, _ := x.(*strategy.Variable)
 		value, _ := x.(strategy.Value)
 		for name, f := range map[string]func() error{
-			"reduce nest":   func() error { return second(s.ReduceNest(ctx, strategy.Sum, []any{x})) },
-			"gather nest":   func() error { return second(s.GatherNest(ctx, []any{x}, 0)) },
+			"reduce nest":   func() error { return second(eager.Of(s).Reduce(ctx, strategy.Sum, []any{x})) },
+			"gather nest":   func() error { return second(eager.Of(s).Gather(ctx, []any{x}, 0)) },
 			"reduce to":     func() error { return second(e.ReduceTo(ctx, strategy.Sum, x, eager.To(v))) },
 			"broadcast to":  func() error { return second(e.BroadcastTo(ctx, x, eager.To(v))) },
 			"destination":   func() error { return second(e.ReduceTo(ctx, strategy.Sum, whole, eager.To(variable))) },
@@ -63,7 +63,7 @@ func TestNilPointersAreErrors(t *testing.T) {
 			"mirror":       func() error { return second(s.Mirror(ctx, x, logical.Annotation{})) },
 			"per replica":  func() error { return second(s.PerReplica(ctx, []any{x, x}, logical.Annotation{})) },
 			"stack":        func() error { return second(s.StackBatches(ctx, []any{x}, logical.Annotation{})) },
-			"ragged":       func() error { return second(s.RaggedPerReplica(ctx, []any{x, x})) },
+			"ragged":       func() error { return second(s.PerReplica(ctx, []any{x, x}, logical.Annotation{})) },
 			"new variable": func() error { return second(s.NewVariable(ctx, x, strategy.VariableOptions{Name: "made"})) },
 			"assign":       func() error { return v.Assign(ctx, x) },
 			"scatter":      func() error { return v.Scatter(ctx, strategy.ScatterAdd, x, x) },

@@ -56,7 +56,7 @@ func TestAFunctionMayGiveNothing(t *testing.T) {
 			return nil
 		}, strategy.FunctionOptions{})
 		for range 2 {
-			out, err := s.Run(ctx, f)
+			out, err := f.Run(ctx)
 			require.NoError(t, err)
 			require.Empty(t, out)
 		}

@@ -46,7 +46,7 @@ func TestAnEpochThatDoesNotDivideIsTrainedWhole(t *testing.T) {
 					var values []any
 					for i := range batch {
 						parts := append(take([]*tensors.Tensor{x, y}[i:i+1], 8, 10), take([]*tensors.Tensor{x, y}[i:i+1], 10, 11)...)
-						v, err := s.RaggedPerReplica(ctx, parts)
+						v, err := s.PerReplica(ctx, parts, logical.Annotation{})
 						require.NoError(t, err)
 						values = append(values, v)
 					}
@@ -111,7 +111,7 @@ func TestStatesOfReplicasWithoutRowsStay(t *testing.T) {
 func TestWhatCannotLeavePaddingOutIsRefused(t *testing.T) {
 	ctx := context.Background()
 	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
-	x, err := s.RaggedPerReplica(ctx, []any{[][]float32{{1, 2}, {3, 4}, {5, 6}}, [][]float32{{7, 8}}})
+	x, err := s.PerReplica(ctx, []any{[][]float32{{1, 2}, {3, 4}, {5, 6}}, [][]float32{{7, 8}}}, logical.Annotation{})
 	require.NoError(t, err)
 	even, err := s.PerReplica(ctx, []any{[][]float32{{1, 2}, {3, 4}, {5, 6}}, [][]float32{{7, 8}, {9, 10}, {11, 12}}}, logical.Annotation{})
 	require.NoError(t, err)
@@ -229,7 +229,7 @@ func TestPaddedSequences(t *testing.T) {
 	ctx := context.Background()
 	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
 	x := []any{[][]float32{{1, 2, 3}, {4, 5, 6}}, [][]float32{{7}, {9}}}
-	v, err := s.RaggedPerReplica(ctx, x)
+	v, err := s.PerReplica(ctx, x, logical.Annotation{})
 	require.NoError(t, err)
 	step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.ReduceMean(in[0], 1), graph.ReduceAllMean(in[0]), graph.ReduceMean(in[0], 0), graph.Softmax(in[0], 1)}
@@ -241,9 +241,9 @@ func TestPaddedSequences(t *testing.T) {
 	assert.Equal(t, []any{[]float32{2.5, 3.5, 4.5}, []float32{8}}, components(t, out[2], 2))
 	assert.Equal(t, [][]float32{{1}, {1}}, components(t, out[3], 2)[1])
 	// Rows and length differ, and so do two arguments.
-	both, err := s.RaggedPerReplica(ctx, []any{[][]float32{{1, 2, 3}, {4, 5, 6}}, [][]float32{{7, 8}}})
+	both, err := s.PerReplica(ctx, []any{[][]float32{{1, 2, 3}, {4, 5, 6}}, [][]float32{{7, 8}}}, logical.Annotation{})
 	require.NoError(t, err)
-	rows, err := s.RaggedPerReplica(ctx, []any{[]float32{1, 2}, []float32{3}})
+	rows, err := s.PerReplica(ctx, []any{[]float32{1, 2}, []float32{3}}, logical.Annotation{})
 	require.NoError(t, err)
 	out, err = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		weighted := graph.Mul(in[0], graph.ExpandAxes(in[1], -1))
@@ -281,9 +281,9 @@ func TestTrainingBatchesOfOtherRows(t *testing.T) {
 		y := layers.Dense(rc.Scope("a"), in[0], true, 1)
 		return graph.Add(graph.ReduceAllMean(y), graph.ReduceAllMean(in[1]))
 	})
-	x, err := s.RaggedPerReplica(ctx, []any{[][]float32{{1}, {2}}, [][]float32{{3}}})
+	x, err := s.PerReplica(ctx, []any{[][]float32{{1}, {2}}, [][]float32{{3}}}, logical.Annotation{})
 	require.NoError(t, err)
-	y, err := s.RaggedPerReplica(ctx, []any{[]float32{1}, []float32{2, 3}})
+	y, err := s.PerReplica(ctx, []any{[]float32{1}, []float32{2, 3}}, logical.Annotation{})
 	require.NoError(t, err)
 	_, err = step.Run(ctx, x, y)
 	var fault *strategy.Error

@@ -31,7 +31,7 @@ import (
 func TestReductionsUseTheRealRows(t *testing.T) {
 	ctx := context.Background()
 	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
-	x, err := s.RaggedPerReplica(ctx, []any{[]float32{5, 6}, []float32{7}})
+	x, err := s.PerReplica(ctx, []any{[]float32{5, 6}, []float32{7}}, logical.Annotation{})
 	require.NoError(t, err)
 	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x := in[0]

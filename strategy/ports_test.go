@@ -96,7 +96,7 @@ func TestRaggedLastBatchesReduceAndGather(t *testing.T) {
 		{[]any{[]float32{5, 6}, []float32{7}}, 12, 9, []float32{10, 12, 14}},
 		{[]any{[]float32{5, 6}, []float32{}}, 11, 5.5, []float32{10, 12}},
 	} {
-		batch, err := s.RaggedPerReplica(ctx, c.parts)
+		batch, err := s.PerReplica(ctx, c.parts, logical.Annotation{})
 		require.NoError(t, err)
 		out, err := f.Run(ctx, batch)
 		require.NoError(t, err)

@@ -19,26 +19,9 @@ import (
 // in shape, such as the last batch of a dataset, is padded on the devices to the
 // greatest size of each dimension, and its real shapes are kept beside it.
 
-// RaggedPerReplica copies a host value for each replica, in replica order. The
-// values have one dtype and one rank; their shapes may differ and may be empty.
-// Such a value can be reduced along axes, gathered and read, and be an argument of a
-// training step; as that of another step, which has one shape, it is refused unless
-// [FunctionOptions].PadRagged.
-func (s *TPUStrategy) RaggedPerReplica(ctx context.Context, values []any) (*PerReplica, error) {
-	if err := untraced(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
-		return nil, err
-	}
-	all, err := s.hostTensors("ragged value", values)
-	if err != nil {
-		return nil, err
-	}
-	return s.perReplicaOf(ctx, all, logical.Annotation{})
-}
-
-// RaggedTensors is [TPUStrategy.RaggedPerReplica] for tensors of package input, split
-// over the logical devices as a says; those of one shape are not padded. It is for one
-// process, and an [*Error] with several.
-func (s *TPUStrategy) RaggedTensors(ctx context.Context, values []input.Tensor, a logical.Annotation) (*PerReplica, error) {
+// raggedTensors makes a value of tensors of package input whose shapes may differ. It is
+// for one process, and an [*Error] with several.
+func (s *TPUStrategy) raggedTensors(ctx context.Context, values []input.Tensor, a logical.Annotation) (*PerReplica, error) {
 	if err := untraced(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
@@ -47,7 +30,7 @@ func (s *TPUStrategy) RaggedTensors(ctx context.Context, values []input.Tensor, 
 		return nil, fault.New(ValueError, op, "pad the batches", "several processes need values of one shape")
 	}
 	if len(values) != s.replicas || !slices.ContainsFunc(values, func(t input.Tensor) bool { return !t.Like(values[0]) }) {
-		return s.LocalTensors(ctx, values, a)
+		return s.localTensors(ctx, values, a)
 	}
 	all := make([]*tensors.Tensor, len(values))
 	for r, t := range values {

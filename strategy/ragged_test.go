@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -16,7 +17,7 @@ func TestRaggedArgumentsArePaddedOnRequest(t *testing.T) {
 	s, err := strategy.New(openCPU(t, 3), strategy.Options{})
 	require.NoError(t, err)
 	defer s.Close()
-	batch, err := s.RaggedPerReplica(ctx, []any{[]float32{1, 2, 3}, []float32{4}, []float32{}})
+	batch, err := s.PerReplica(ctx, []any{[]float32{1, 2, 3}, []float32{4}, []float32{}}, logical.Annotation{})
 	require.NoError(t, err)
 	step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x := graph.AddScalar(in[0], 10) // the padding is 10 now

@@ -32,7 +32,7 @@ import (
 // InvalidArgumentError for shapes that do not match and an axis named twice, and
 // of kind ValueError for one that the tensors do not have.
 func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes ...int) (*Mirrored, error) {
-	if err := s.requireEager(ctx, "reduce", "use MergeContext.Reduce, ReduceNest, or eager.Extended.ReduceTo"); err != nil {
+	if err := s.requireEager(ctx, "reduce", "use MergeContext.Reduce, or Reduce and ReduceTo of package eager"); err != nil {
 		return nil, err
 	}
 	if err := s.owns(value); err != nil {
@@ -201,33 +201,6 @@ func (s *TPUStrategy) callOne(ctx context.Context, c builtinCall) (*Mirrored, er
 		return nil, err
 	}
 	return results[0].(*Mirrored), nil
-}
-
-// ReduceNest reduces every leaf of a nest: a value, a variable or a host value,
-// like [TPUStrategy.Reduce]. A host value is one value, not one for each replica:
-// without axes its MEAN is itself, and its SUM an [*Error] of kind ValueError,
-// unless it is zero or there is one replica. With axes it is the same value on
-// every replica.
-func (s *TPUStrategy) ReduceNest(ctx context.Context, op ReduceOp, nest any, axes ...int) (any, error) {
-	if err := s.requireCross(ctx, "reduce"); err != nil {
-		return nil, err
-	}
-	if err := op.check("reduce"); err != nil {
-		return nil, err
-	}
-	if t, err := s.crossTracing(ctx, "reduce"); err != nil {
-		return nil, err
-	} else if t != nil {
-		return t.reduceNest(op, "reduce", nest, axes)
-	}
-	if len(axes) == 0 {
-		results, err := s.reduceNests(ctx, op, "reduce", []any{nest}, []layoutOf{asItIs})
-		if err != nil {
-			return nil, err
-		}
-		return results[0], nil
-	}
-	return nesting.Map("reduce", nest, func(_ string, x any) (any, error) { return s.reduceLeaf(ctx, op, x, axes) })
 }
 
 // reducesNest refuses the nests that TensorFlow's TPU strategy does not reduce.

@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
@@ -44,7 +45,7 @@ func TestReduceOfAnySplitIsReduceOfTheWhole(t *testing.T) {
 				data = data[take:]
 				parts[r] = tensors.FromFlatDataAndDimensions(flat, len(flat)/3, 3)
 			}
-			v, err := s.RaggedPerReplica(ctx, parts)
+			v, err := s.PerReplica(ctx, parts, logical.Annotation{})
 			require.NoError(t, err)
 			for op, scale := range map[strategy.ReduceOp]float64{strategy.Sum: 1, strategy.Mean: float64(rows)} {
 				got, err := s.Reduce(ctx, op, v, 0)
@@ -91,7 +92,7 @@ func TestIntegersReduceExactly(t *testing.T) {
 	s, err := strategy.New(openCPU(t, 2), strategy.Options{})
 	require.NoError(t, err)
 	defer s.Close()
-	v, err := s.RaggedPerReplica(ctx, []any{[]int32{1, 2}, []int32{4}})
+	v, err := s.PerReplica(ctx, []any{[]int32{1, 2}, []int32{4}}, logical.Annotation{})
 	require.NoError(t, err)
 	mean, err := s.Reduce(ctx, strategy.Mean, v, 0)
 	require.NoError(t, err)
@@ -102,7 +103,7 @@ func TestIntegersReduceExactly(t *testing.T) {
 	_, err = s.Reduce(ctx, strategy.Sum, v)
 	require.Equal(t, strategy.InvalidArgumentError, strategy.KindOf(err), "%v", err)
 	// Small ones have a smaller mean.
-	v, err = s.RaggedPerReplica(ctx, []any{[]uint8{255, 250}, []uint8{254}})
+	v, err = s.PerReplica(ctx, []any{[]uint8{255, 250}, []uint8{254}}, logical.Annotation{})
 	require.NoError(t, err)
 	mean, err = s.Reduce(ctx, strategy.Mean, v, 0)
 	require.NoError(t, err)
@@ -225,7 +226,7 @@ func TestMeansInHalfPrecisionAreNotBiased(t *testing.T) {
 		"float16":  {float16.FromFloat32(1.5), float16.FromFloat32(2.5), float16.FromFloat32(3)},
 		"bfloat16": {bfloat16.FromFloat32(1.5), bfloat16.FromFloat32(2.5), bfloat16.FromFloat32(3)},
 	} {
-		x, err := s.RaggedPerReplica(ctx, values)
+		x, err := s.PerReplica(ctx, values, logical.Annotation{})
 		require.NoError(t, err)
 		mean, err := s.Reduce(ctx, strategy.Mean, x)
 		require.NoError(t, err)
@@ -240,7 +241,7 @@ func TestMeansInHalfPrecisionAreNotBiased(t *testing.T) {
 	for _, v := range []float32{1.5, 2.5, 3, 4, 5, 6.25} {
 		sixths = append(sixths, float16.FromFloat32(v))
 	}
-	x, err := six.RaggedPerReplica(ctx, sixths)
+	x, err := six.PerReplica(ctx, sixths, logical.Annotation{})
 	require.NoError(t, err)
 	mean, err := six.Reduce(ctx, strategy.Mean, x)
 	require.NoError(t, err)
@@ -252,7 +253,7 @@ func TestMeansInHalfPrecisionAreNotBiased(t *testing.T) {
 	for i := range many {
 		many[i] = float16.FromFloat32(3)
 	}
-	x, err = s.RaggedPerReplica(ctx, []any{many, many[:1], many[:0]})
+	x, err = s.PerReplica(ctx, []any{many, many[:1], many[:0]}, logical.Annotation{})
 	require.NoError(t, err)
 	mean, err = s.Reduce(ctx, strategy.Mean, x, 0)
 	require.NoError(t, err)

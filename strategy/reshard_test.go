@@ -191,7 +191,7 @@ func TestATrainingStepLaysItsBatchOut(t *testing.T) {
 		step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().WithLearningRate(0.01).Done(), loss, o)
 		var last float64
 		for range 3 {
-			v, err := s.SplitBatch(ctx, x, logical.Annotation{})
+			v, err := s.SplitBatch(ctx, x, logical.Annotation{}, false)
 			require.NoError(t, err)
 			l, err := step.Run(ctx, v)
 			require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestATrainingStepLaysItsBatchOut(t *testing.T) {
 			require.NoError(t, v.Close())
 		}
 		losses = append(losses, last)
-		v, err := s.SplitBatch(ctx, x, logical.Annotation{})
+		v, err := s.SplitBatch(ctx, x, logical.Annotation{}, false)
 		require.NoError(t, err)
 		c, err := step.Compiled(ctx, v)
 		require.NoError(t, err)

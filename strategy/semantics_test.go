@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
@@ -22,7 +23,7 @@ func scalarsOf(t *testing.T, s *strategy.TPUStrategy) *strategy.PerReplica {
 	for r := range parts {
 		parts[r] = tensors.FromScalar(int32(r + 5))
 	}
-	v, err := s.RaggedPerReplica(context.Background(), parts)
+	v, err := s.PerReplica(context.Background(), parts, logical.Annotation{})
 	require.NoError(t, err)
 	return v
 }
@@ -69,7 +70,7 @@ func TestTPUSemanticsTakeOneValueToSum(t *testing.T) {
 	ctx := context.Background()
 	for semantics, refused := range map[strategy.Semantics]bool{strategy.Default: false, strategy.TensorFlowMirrored: false, strategy.TensorFlowTPU: true} {
 		s := openWith(t, strategy.Options{Replicas: 2, Semantics: semantics})
-		_, err := s.ReduceNest(ctx, strategy.Sum, map[string]any{"a": scalarsOf(t, s)})
+		_, err := eager.Of(s).Reduce(ctx, strategy.Sum, map[string]any{"a": scalarsOf(t, s)})
 		require.Equal(t, refused, err != nil, "%s: %v", semantics, err)
 		if refused {
 			require.Equal(t, strategy.ValueError, strategy.KindOf(err))

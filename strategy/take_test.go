@@ -112,7 +112,7 @@ var takenPlaces = []struct {
 			})
 		}, strategy.FunctionOptions{}).Run(w.ctx))
 	}},
-	{"EagerContext.Assign", func(w *takenWorld, x any) error {
+	{"eager.ReplicaContext.Assign", func(w *takenWorld, x any) error {
 		v := w.variable(x)
 		return second(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Assign(v, x) }))
 	}},
@@ -125,12 +125,12 @@ var takenPlaces = []struct {
 	{"arithmetic", func(w *takenWorld, x any) error {
 		return second(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Add(x, 1) }))
 	}},
-	{"ReduceNest", func(w *takenWorld, x any) error { return second(w.s.ReduceNest(w.ctx, strategy.Mean, x)) }},
-	{"ReduceNest, axis 0", func(w *takenWorld, x any) error {
+	{"eager.Extended.Reduce", func(w *takenWorld, x any) error { return second(eager.Of(w.s).Reduce(w.ctx, strategy.Mean, x)) }},
+	{"eager.Extended.Reduce, axis 0", func(w *takenWorld, x any) error {
 		if _, ok := x.(float32); ok {
 			x = []float32{2}
 		}
-		return second(w.s.ReduceNest(w.ctx, strategy.Mean, x, 0))
+		return second(eager.Of(w.s).Reduce(w.ctx, strategy.Mean, x, 0))
 	}},
 	{"Mirror", func(w *takenWorld, x any) error { return second(w.s.Mirror(w.ctx, x, logical.Annotation{})) }},
 	{"PerReplica", func(w *takenWorld, x any) error {

@@ -109,8 +109,8 @@ func (mc *MergeContext) of(node *graph.Node) *Merged {
 	return &Merged{mc: mc, node: node, mirrored: !differs[0]}
 }
 
-// reduceNest is [TPUStrategy.ReduceNest] in a merge call.
-func (t *tracing) reduceNest(op ReduceOp, call string, nest any, axes []int) (any, error) {
+// ReduceNest reduces the leaves of a nest over the replicas.
+func (t *tracing) ReduceNest(op ReduceOp, call string, nest any, axes ...int) (any, error) {
 	return fault.Traced(func() any {
 		out, err := nesting.Map(call, nest, func(_ string, x any) (any, error) {
 			m, host := t.merged(call, x, nil)
@@ -137,8 +137,8 @@ func hostZero(x any) bool {
 	return err == nil && isZero(t)
 }
 
-// gatherNest is [TPUStrategy.GatherNest] in a merge call.
-func (t *tracing) gatherNest(nest any, axis int) (any, error) {
+// GatherNest gathers the leaves of a nest.
+func (t *tracing) GatherNest(nest any, axis int) (any, error) {
 	return fault.Traced(func() any {
 		out, err := nesting.Map("gather", nest, func(_ string, x any) (any, error) {
 			m, host := t.merged("gather", x, nil)
@@ -195,11 +195,6 @@ func (t *tracing) Read(v *Variable, across bool) *graph.Node {
 
 // Parts returns the replicas' parts of a value.
 func (t *tracing) Parts(m *Merged) []*Merged { return t.merge.LocalResults(m) }
-
-// ReduceNest is [TPUStrategy.ReduceNest] in the merge call.
-func (t *tracing) ReduceNest(op ReduceOp, call string, nest any) (any, error) {
-	return t.reduceNest(op, call, nest, nil)
-}
 
 // Write is a write of a variable in a merge call, or in an update there.
 func (t *tracing) Write(w assign.Op, v *Variable, value any) error {

@@ -117,16 +117,16 @@ var tracingCalls = map[string]struct {
 		_, err := w.e.UpdateNonSlotEach(ctx, w.e.NonSlotDevices(), func(u *eager.UpdateContext, _ ...any) (any, error) { return 1, nil })
 		return err
 	}},
-	"strategy.TPUStrategy.ReduceNest": {builds, func(ctx context.Context, w *tracingWorld) error {
-		_, err := w.s.ReduceNest(ctx, strategy.Mean, w.merged)
+	"eager.Extended.Reduce": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := eager.Of(w.s).Reduce(ctx, strategy.Mean, w.merged)
 		return err
 	}},
 	"v1.Strategy.Reduce": {builds, func(ctx context.Context, w *tracingWorld) error {
 		_, err := w.one.Reduce(ctx, strategy.Mean, w.merged)
 		return err
 	}},
-	"strategy.TPUStrategy.GatherNest": {builds, func(ctx context.Context, w *tracingWorld) error {
-		_, err := w.s.GatherNest(ctx, []any{w.dv.Variable()}, 0)
+	"eager.Extended.Gather": {builds, func(ctx context.Context, w *tracingWorld) error {
+		_, err := eager.Of(w.s).Gather(ctx, []any{w.dv.Variable()}, 0)
 		return err
 	}},
 
@@ -162,24 +162,9 @@ var tracingCalls = map[string]struct {
 	"strategy.TPUStrategy.PerReplica": {call: func(ctx context.Context, w *tracingWorld) error {
 		return second(w.s.PerReplica(ctx, []any{1, 1}, none))
 	}},
-	"strategy.TPUStrategy.RaggedPerReplica": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.s.RaggedPerReplica(ctx, []any{1, 1}))
-	}},
-	"strategy.TPUStrategy.RaggedTensors": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.s.RaggedTensors(ctx, nil, none))
-	}},
 	"strategy.TPUStrategy.Shutdown": {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Shutdown(ctx) }},
 	"strategy.TPUStrategy.SplitBatch": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.s.SplitBatch(ctx, []float32{1, 2}, none))
-	}},
-	"strategy.TPUStrategy.SplitLocalBatch": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.s.SplitLocalBatch(ctx, []float32{1, 2}, none))
-	}},
-	"strategy.TPUStrategy.LocalPerReplica": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.s.LocalPerReplica(ctx, []any{1, 1}, none))
-	}},
-	"strategy.TPUStrategy.LocalTensors": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.s.LocalTensors(ctx, nil, none))
+		return second(w.s.SplitBatch(ctx, []float32{1, 2}, none, false))
 	}},
 	"strategy.TPUStrategy.StackBatches": {call: func(ctx context.Context, w *tracingWorld) error {
 		return second(w.s.StackBatches(ctx, []any{[]float32{1, 2}}, none))
@@ -187,7 +172,6 @@ var tracingCalls = map[string]struct {
 	"feed.Inputs":                       {call: func(ctx context.Context, w *tracingWorld) error { return second(feed.Inputs(ctx, w.s, input.Step{})) }},
 	"feed.Iterate":                      {call: func(ctx context.Context, w *tracingWorld) error { return second(feed.Iterate(ctx, w.s, w.data)) }},
 	"feed.Iterator.Next":                {call: func(ctx context.Context, w *tracingWorld) error { return second(w.iterator.Next(ctx)) }},
-	"strategy.TPUStrategy.Run":          {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Run(ctx, w.function)) }},
 	"strategy.Function.Run":             {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Run(ctx)) }},
 	"strategy.Function.Lowered":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Lowered(ctx)) }},
 	"strategy.Function.Compiled":        {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Compiled(ctx)) }},

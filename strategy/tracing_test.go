@@ -233,7 +233,7 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 				require.Equal(t, strategy.ValueError, strategy.KindOf(v.Assign(c, []float32{1, 2})), "of another shape")
 				var wrong *strategy.ContextError
 				require.ErrorAs(t, v.Assign(c, outside), &wrong, "no value of the step")
-				all := must(s.GatherNest(c, []any{args[1], 3.0}, 0)).([]any)
+				all := must(eager.Of(s).Gather(c, []any{args[1], 3.0}, 0)).([]any)
 				require.Equal(t, 3.0, all[1])
 				// Each component of an update, and what it gave.
 				each := must(e.UpdateEach(c, apart, func(u *eager.UpdateContext, args ...any) (any, error) {

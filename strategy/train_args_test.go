@@ -49,9 +49,9 @@ func TestTrainStepAllocatesLittle(t *testing.T) {
 	s := newStrategy(t, 8, strategy.Options{Replicas: 4, LogicalDevices: 2})
 	step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), annotated(2))
 	x, y := batch(64, 8)
-	px, err := s.SplitBatch(ctx, x, logical.Annotation{})
+	px, err := s.SplitBatch(ctx, x, logical.Annotation{}, false)
 	require.NoError(t, err)
-	py, err := s.SplitBatch(ctx, y, logical.Annotation{})
+	py, err := s.SplitBatch(ctx, y, logical.Annotation{}, false)
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		batch []any

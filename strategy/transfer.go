@@ -140,17 +140,34 @@ func noTensor(op string, err error) error {
 	return &Error{Op: "strategy: " + op, Reason: "no tensor", Err: err, Class: errkind.Or(err, ValueError)}
 }
 
-// PerReplica copies a host value for each replica, in replica order; see
-// [TPUStrategy.Mirror]. All have one shape and dtype: another one, and another number of
-// values than replicas, is an [*Error] of kind ValueError.
-// [TPUStrategy.RaggedPerReplica] takes other shapes, and [TPUStrategy.LocalPerReplica]
-// the values of this process's replicas alone.
+// PerReplica copies a value for each replica to the devices, in replica order, or, with
+// several processes, for each of this process's replicas, in the order of
+// [TPUStrategy.LocalReplicas]. Values are what [TPUStrategy.Mirror] takes, or tensors of
+// package input, which are copied from where they lie. They have one dtype and rank;
+// another number of values is an [*Error] of kind ValueError. The result is the caller's.
+//
+// Shapes may differ between the replicas, and may be empty. Such a value can be reduced
+// along axes, gathered and read, and be an argument of a training step; another step,
+// which has one shape, refuses it unless [FunctionOptions].PadRagged. With several
+// processes all have one shape; steps compare the shapes over the processes when they are
+// compiled.
 func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
-	if err := untraced(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
+	const op = "per-replica value"
+	if err := untraced(ctx, op, fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
-	if len(values) != s.replicas {
-		return nil, fault.New(ValueError, "per-replica value", "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
+	local := s.hosts.several() && len(values) == len(s.hosts.replicas)
+	if len(values) != s.replicas && !local {
+		return nil, fault.New(ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
+	}
+	if held, ok := allTensors(values); ok {
+		if s.hosts.several() {
+			return s.localTensors(ctx, held, a)
+		}
+		return s.raggedTensors(ctx, held, a)
+	}
+	if local && len(values) != s.replicas {
+		return s.localPerReplica(ctx, values, a)
 	}
 	all := make([]*tensors.Tensor, len(values))
 	for r, value := range values {
@@ -158,28 +175,23 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 		if all[r], err = s.tensorOf(ctx, value); err != nil {
 			return nil, noTensor(fmt.Sprintf("value of replica %d", r), err)
 		}
-		if !all[r].Shape().Equal(all[0].Shape()) {
-			return nil, fault.New(ValueError, "per-replica value", "a compiled step has one shape for all: pad the values, or see RaggedPerReplica",
+		if s.hosts.several() && !all[r].Shape().Equal(all[0].Shape()) {
+			return nil, fault.New(ValueError, op, "pad the values: with several processes a value has one shape on all replicas",
 				"that of replica %d has shape %s, that of replica 0 %s", r, all[r].Shape(), all[0].Shape())
 		}
 	}
-	v, err := s.place(ctx, true, all[0].DType(), all[0].Shape().Dimensions, a, func(r int, use func([]byte)) error {
-		return all[r].ConstBytes(use)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return v.(*PerReplica), nil
+	return s.perReplicaOf(ctx, all, a)
 }
 
 // SplitBatch cuts a global batch into the replicas' batches along dimension 0, whose
 // size the number of replicas must divide, or it is an [*Error] of kind ValueError.
-// Otherwise it is like [TPUStrategy.Mirror].
-func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annotation) (*PerReplica, error) {
+// Otherwise it is like [TPUStrategy.Mirror]. A local batch is not the global one but this
+// process's rows of it, which are cut among its replicas.
+func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annotation, local bool) (*PerReplica, error) {
 	if err := untraced(ctx, "split batch", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
-	return s.splitBatch(ctx, batch, a, false)
+	return s.splitBatch(ctx, batch, a, local)
 }
 
 // splitBatch cuts a global batch, or this process's rows of one.

@@ -30,7 +30,7 @@ func TestHostValuesThatAreNoTensorsAreErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := strat.Mirror(ctx, value, logical.Annotation{})
 			assert.Error(t, err)
-			_, err = strat.SplitBatch(ctx, value, logical.Annotation{})
+			_, err = strat.SplitBatch(ctx, value, logical.Annotation{}, false)
 			assert.Error(t, err)
 			_, err = f.Run(ctx, value)
 			assert.Error(t, err)

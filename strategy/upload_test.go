@@ -26,7 +26,7 @@ func TestUploadsOfAnySizeArriveWhole(t *testing.T) {
 			}
 			batch := tensors.FromFlatDataAndDimensions(x, rows, 512)
 			for _, a := range []logical.Annotation{{}, logical.SplitInto(1, mesh[1])} {
-				v, err := s.SplitBatch(ctx, batch, a)
+				v, err := s.SplitBatch(ctx, batch, a, false)
 				require.NoError(t, err)
 				for r := range mesh[0] {
 					got, err := v.Local(ctx, r)
@@ -44,7 +44,7 @@ func TestUploadsOfAnySizeArriveWhole(t *testing.T) {
 			}
 			gone, cancel := context.WithCancel(ctx)
 			cancel()
-			_, err := s.SplitBatch(gone, batch, logical.Annotation{})
+			_, err := s.SplitBatch(gone, batch, logical.Annotation{}, false)
 			require.ErrorIs(t, err, context.Canceled)
 		}
 	}

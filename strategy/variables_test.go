@@ -39,8 +39,8 @@ func TestHostValuesThatDoNotFitAreErrorsOfAKind(t *testing.T) {
 	_, mirrored := s.Mirror(ctx, []any{1, 2}, none)
 	_, few := s.PerReplica(ctx, []any{1}, none)
 	_, other := s.PerReplica(ctx, []any{1, []int{1}}, none)
-	_, uneven := s.SplitBatch(ctx, []int{1, 2, 3}, none)
-	_, scalar := s.SplitBatch(ctx, 1, none)
+	_, uneven := s.SplitBatch(ctx, []int{1, 2, 3}, none, false)
+	_, scalar := s.SplitBatch(ctx, 1, none, false)
 	for text, err := range map[string]error{
 		"strategy: mirror: no tensor: a []interface {} is a nest":                                        mirrored,
 		"strategy: per-replica value: 1 values for 2 replicas; give one value for each replica":          few,

@@ -252,7 +252,7 @@ func hostToDevice(ctx context.Context, devices int) (row, error) {
 	big := tensors.FromShape(shape)
 	bytes := float64(shape.Size() * 4)
 	m, err := measure(3*time.Second, 1, func() error {
-		v, err := strat.SplitBatch(ctx, big, logical.Annotation{})
+		v, err := strat.SplitBatch(ctx, big, logical.Annotation{}, false)
 		if err != nil {
 			return err
 		}

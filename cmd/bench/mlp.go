@@ -67,11 +67,11 @@ func mlpStep(ctx context.Context, devices int) (row, error) {
 	defer done()
 	short := untilReady(ctx)
 	m := newMLP(strat)
-	x, err := strat.SplitBatch(ctx, m.x, logical.Annotation{})
+	x, err := strat.SplitBatch(ctx, m.x, logical.Annotation{}, false)
 	if err != nil {
 		return row{}, err
 	}
-	y, err := strat.SplitBatch(ctx, m.y, logical.Annotation{})
+	y, err := strat.SplitBatch(ctx, m.y, logical.Annotation{}, false)
 	if err != nil {
 		return row{}, err
 	}

@@ -36,9 +36,9 @@ type Extended struct{ *eager.Extended }
 func (s *Strategy) Extended() *Extended { return &Extended{eager.Of(s.TPUStrategy)} }
 
 // Reduce combines a value over the replicas, as Strategy.reduce of compat.v1 and
-// [strategy.TPUStrategy.ReduceNest] do. Leave the axis out where compat.v1 has None.
+// [eager.Extended.Reduce] do. Leave the axis out where compat.v1 has None.
 func (s *Strategy) Reduce(ctx context.Context, op strategy.ReduceOp, value any, axes ...int) (any, error) {
-	return s.ReduceNest(ctx, op, value, axes...)
+	return eager.Of(s.TPUStrategy).Reduce(ctx, op, value, axes...)
 }
 
 // ExperimentalRun runs fn once for each replica with its part of the iterator's next element as the
@@ -46,7 +46,7 @@ func (s *Strategy) Reduce(ctx context.Context, op strategy.ReduceOp, value any, 
 // the input the error is io.EOF.
 //
 // Deprecated: take the input from the iterator and use [eager.Extended.CallForEachReplica], or
-// [strategy.TPUStrategy.Run] with a compiled function.
+// [strategy.Function.Run] with a compiled function.
 func (s *Strategy) ExperimentalRun(ctx context.Context, fn eager.ReplicaFunc, it *InputIterator) (any, error) {
 	if it == nil {
 		return s.Extended().CallForEachReplica(ctx, fn)
@@ -61,7 +61,7 @@ func (s *Strategy) ExperimentalRun(ctx context.Context, fn eager.ReplicaFunc, it
 // ExperimentalRunV2 runs fn once for each replica: TensorFlow's experimental_run_v2, the name that
 // Strategy.run had before TensorFlow 2.2.
 //
-// Deprecated: use [eager.Extended.CallForEachReplica], or [strategy.TPUStrategy.Run] with a
+// Deprecated: use [eager.Extended.CallForEachReplica], or [strategy.Function.Run] with a
 // compiled function.
 func (s *Strategy) ExperimentalRunV2(ctx context.Context, fn eager.ReplicaFunc, args ...any) (any, error) {
 	return s.Extended().CallForEachReplica(ctx, fn, args...)

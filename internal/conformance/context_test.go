@@ -132,7 +132,9 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 	ctx, name := v.ctx, g.Name
 	run := func(fn eager.ReplicaFunc) any { return c.either(v.e.CallForEachReplica(ctx, fn)) }
 	nothing := func(context.Context, ...any) (any, error) { return nil, nil }
-	sumOf := func(ctx context.Context, args ...any) (any, error) { return v.s.ReduceNest(ctx, strategy.Sum, args[0]) }
+	sumOf := func(ctx context.Context, args ...any) (any, error) {
+		return eager.Of(v.s).Reduce(ctx, strategy.Sum, args[0])
+	}
 	id := func(rc *eager.ReplicaContext, add int) any {
 		return tensors.FromScalar(int32(rc.ReplicaIDInSyncGroup() + add))
 	}

@@ -70,7 +70,7 @@ func (v *env) merging(c *caseRun, g graphGolden, x *traced) {
 					rc.MergeCall(func(*strategy.MergeContext, ...*strategy.Merged) []*strategy.Merged { return nil })
 				case is("run inside merge_call"):
 					inner := v.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
-					if _, err := v.s.Run(mc.Context(), inner, in[0]); err != nil {
+					if _, err := inner.Run(mc.Context(), in[0]); err != nil {
 						panic(err)
 					}
 				case len(args) == 0:
@@ -158,7 +158,7 @@ func (v *env) inside(c *caseRun, what string, x *traced) bool {
 		{"reduce", func(ctx context.Context) error { _, err := s.Reduce(ctx, strategy.Sum, value); return err }},
 		{"scope", func(ctx context.Context) error { _, err := s.Scope(ctx); return err }},
 		{"run", func(ctx context.Context) error {
-			_, err := s.Run(ctx, s.Function(identity, strategy.FunctionOptions{}), float32(1))
+			_, err := s.Function(identity, strategy.FunctionOptions{}).Run(ctx, float32(1))
 			return err
 		}},
 	}

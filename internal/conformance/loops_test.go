@@ -213,9 +213,9 @@ func defaultCase(c *caseRun, g golden, v *env) {
 	old := v1.New(v.s, v1.Options{}).Extended()
 	got := map[string]any{
 		"num_replicas": float64(v.s.NumReplicasInSync()),
-		"reduce":       c.either(v.s.ReduceNest(ctx, strategy.Sum, vector)),
-		"reduce_axis0": c.either(v.s.ReduceNest(ctx, strategy.Sum, vector, 0)),
-		"mean_axis0":   c.either(v.s.ReduceNest(ctx, strategy.Mean, vector, 0)),
+		"reduce":       c.either(eager.Of(v.s).Reduce(ctx, strategy.Sum, vector)),
+		"reduce_axis0": c.either(eager.Of(v.s).Reduce(ctx, strategy.Sum, vector, 0)),
+		"mean_axis0":   c.either(eager.Of(v.s).Reduce(ctx, strategy.Mean, vector, 0)),
 		"run":          c.either(v.e.CallForEachReplica(ctx, func(*eager.ReplicaContext, ...any) (any, error) { return 2.0, nil })),
 		"call_for_each_replica": c.either(v.e.CallForEachReplica(ctx, func(_ *eager.ReplicaContext, args ...any) (any, error) {
 			return args[0].(int) + args[1].(int), nil

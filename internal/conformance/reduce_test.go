@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
@@ -56,7 +57,9 @@ func reduceCase(c *caseRun, g golden, v *env) {
 	outputs := g.outputs()
 	// inner is the context and the strategy of the call.
 	ctx, s := v.ctx, v.s
-	reduceOne := func(op strategy.ReduceOp, x any, axes ...int) any { return c.either(s.ReduceNest(ctx, op, x, axes...)) }
+	reduceOne := func(op strategy.ReduceOp, x any, axes ...int) any {
+		return c.either(eager.Of(s).Reduce(ctx, op, x, axes...))
+	}
 	value := func() any {
 		if values := g.list("values"); values != nil {
 			return v.perReplica(c, values, g.text("dtype"))
@@ -85,7 +88,7 @@ func reduceCase(c *caseRun, g golden, v *env) {
 	case strings.Contains(g.text("op"), "."):
 		// An enum of another type does not convert by itself: what is left to a
 		// caller is a number that is no reduction.
-		_, err := s.ReduceNest(ctx, strategy.ReduceOp(7), v.perReplica(c, upTo(v.n), ""), axesOf(c, g)...)
+		_, err := eager.Of(s).Reduce(ctx, strategy.ReduceOp(7), v.perReplica(c, upTo(v.n), ""), axesOf(c, g)...)
 		require.Error(c, err)
 		return
 	case g.text("op") != "":
@@ -98,17 +101,17 @@ func reduceCase(c *caseRun, g golden, v *env) {
 	case strings.Contains(name, "replica context"):
 		x := value()
 		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
-			return s.ReduceNest(rc.Context(), strategy.Sum, x)
+			return eager.Of(s).Reduce(rc.Context(), strategy.Sum, x)
 		})
 		c.check(g.Outputs, failed(err))
 	case strings.Contains(name, "another strategy"):
 		x := value()
 		other, err := v.other(c).Scope(ctx)
 		require.NoError(c, err)
-		_, err = s.ReduceNest(other, strategy.Sum, x)
+		_, err = eager.Of(s).Reduce(other, strategy.Sum, x)
 		c.check(g.Outputs, failed(err))
 	case strings.Contains(name, "result is a plain tensor"):
-		out, err := s.ReduceNest(ctx, strategy.Sum, value())
+		out, err := eager.Of(s).Reduce(ctx, strategy.Sum, value())
 		require.NoError(c, err)
 		require.IsType(c, &strategy.Mirrored{}, out, "one value, not one for each replica")
 	case strings.Contains(name, "variable"):
@@ -130,7 +133,7 @@ func reduceCase(c *caseRun, g golden, v *env) {
 			}
 			means[r] = tensors.FromScalar(float32(total / float64(len(flat))))
 		}
-		m, err := s.RaggedPerReplica(ctx, means)
+		m, err := s.PerReplica(ctx, means, logical.Annotation{})
 		require.NoError(c, err)
 		c.check(g.Outputs, map[string]any{"MEAN_axis0": reduceOne(strategy.Mean, x, 0), "mean_of_means": reduceOne(strategy.Mean, m)})
 	case outputs["dtype"] != nil || strings.HasPrefix(name, "integer"):
@@ -138,7 +141,7 @@ func reduceCase(c *caseRun, g golden, v *env) {
 		if strings.Contains(name, "MEAN") {
 			op = strategy.Mean
 		}
-		out, err := s.ReduceNest(ctx, op, value(), axesOf(c, g)...)
+		out, err := eager.Of(s).Reduce(ctx, op, value(), axesOf(c, g)...)
 		if err != nil {
 			c.check(g.Outputs, failed(err))
 			return
@@ -188,7 +191,7 @@ func gatherCase(c *caseRun, g golden, v *env) {
 		out, err := v.s.Gather(ctx, v.perReplica(c, values, g.text("dtype")), axis)
 		c.check(g.Outputs, c.either(out, err))
 	case g.Inputs["value"] != nil:
-		out, err := v.s.GatherNest(ctx, tensor(c, g.Inputs["value"], dtypeOf("", g.Inputs["value"])), axis)
+		out, err := eager.Of(v.s).Gather(ctx, tensor(c, g.Inputs["value"], dtypeOf("", g.Inputs["value"])), axis)
 		c.check(g.Outputs, c.either(out, err))
 	default:
 		c.unmapped("gather %q", g.Name)

@@ -246,7 +246,7 @@ func (v *env) perReplica(c *caseRun, values []any, dtype string) *strategy.PerRe
 	for r := range all {
 		list[r] = all[r]
 	}
-	x, err := v.s.RaggedPerReplica(v.ctx, list)
+	x, err := v.s.PerReplica(v.ctx, list, logical.Annotation{})
 	if err != nil { // which TensorFlow notices where the value is used
 		c.refused = failed(err)
 		panic(refused{})

@@ -66,7 +66,7 @@ func (e *Extended) destination(op string, d Destination) (place, error) {
 		}
 	case strategy.Value:
 		if !s.Machine().IsNil(x) {
-			return place{annotation: x.Annotation(), shape: x.Shape()}, s.Machine().Owns("value", x)
+			return place{annotation: x.Annotation(), shape: x.Shape()}, s.Machine().OwnsValue(x)
 		}
 	default:
 		if len(d.devices) > 0 {

@@ -55,7 +55,7 @@ func ExampleExtended_CallForEachReplica() {
 
 	// Called once, in cross-replica context.
 	mergeFn := func(ctx context.Context, args ...any) (any, error) {
-		return strat.ReduceNest(ctx, strategy.Sum, args[0])
+		return eager.Of(strat).Reduce(ctx, strategy.Sum, args[0])
 	}
 	// Called once for each replica.
 	fn := func(rc *eager.ReplicaContext, args ...any) (any, error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -41,7 +42,7 @@ func TestArithmeticOfAPartialBatchLeavesItsPaddingOut(t *testing.T) {
 			}
 			rows = append(rows, row)
 		}
-		batch, err := s.RaggedPerReplica(ctx, rows)
+		batch, err := s.PerReplica(ctx, rows, logical.Annotation{})
 		require.NoError(t, err)
 		out, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 			return rc.Add(1, args[0])
@@ -93,7 +94,7 @@ func TestEagerCodeRefusesWhatIsAnotherStrategys(t *testing.T) {
 		for r := range o.Replicas {
 			all = append(all, float32(r))
 		}
-		value, err := other.RaggedPerReplica(ctx, all)
+		value, err := other.PerReplica(ctx, all, logical.Annotation{})
 		require.NoError(t, err)
 		theirs, err := other.NewVariable(ctx, float32(7), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
@@ -191,7 +192,7 @@ func TestTheMeanOfLargeIntegersIsExact(t *testing.T) {
 			all[r] = []int64{0}
 		}
 		all[0], all[1] = []int64{1<<53 + 1}, []int64{-(1 << 53)}
-		v, err := s.RaggedPerReplica(ctx, all)
+		v, err := s.PerReplica(ctx, all, logical.Annotation{})
 		require.NoError(t, err)
 		for _, axes := range [][]int{nil, {0}} {
 			m, err := s.Reduce(ctx, strategy.Mean, v, axes...)
@@ -203,7 +204,7 @@ func TestTheMeanOfLargeIntegersIsExact(t *testing.T) {
 		for r := range all {
 			all[r] = []uint64{1<<64 - 1}
 		}
-		u, err := s.RaggedPerReplica(ctx, all)
+		u, err := s.PerReplica(ctx, all, logical.Annotation{})
 		require.NoError(t, err)
 		m, err := s.Reduce(ctx, strategy.Mean, u)
 		require.NoError(t, err)

@@ -101,13 +101,13 @@ func mapMerged(call string, nest any, f func(m *strategy.Merged) *strategy.Merge
 }
 
 // ReduceTo reduces a value, or the values of a nest, to a destination, without axes:
-// TensorFlow's reduce_to. See [strategy.TPUStrategy.ReduceNest] for what is reduced, and [To] and
+// TensorFlow's reduce_to. See [Extended.Reduce] for what is reduced, and [To] and
 // [ToDevices] for where it comes to be; the destination itself is not changed. The
 // result is the caller's: a *[strategy.Mirrored], on fewer devices if the destination is some of
 // them, or a *tensors.Tensor if it is a host. In a merge call of a compiled step, with
 // [strategy.MergeContext.Context], it takes and gives *[strategy.Merged] values and is part of the step.
 //
-// Errors: those of ReduceNest; *[strategy.Error] of kind ValueError for a device that is not the
+// Errors: those of Reduce; *[strategy.Error] of kind ValueError for a device that is not the
 // strategy's, of kind AssertionError for no destination; *[strategy.StrategyError] for a
 // destination of another strategy.
 func (e *Extended) ReduceTo(ctx context.Context, op strategy.ReduceOp, value any, to Destination) (any, error) {

@@ -136,7 +136,7 @@ func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 			if s.Machine().IsNil(x) {
 				return nil, fault.New(strategy.TypeError, "select", "give a value", "no value at %q", path)
 			}
-			if err := s.Machine().Owns("value", x); err != nil {
+			if err := s.Machine().OwnsValue(x); err != nil {
 				return nil, err
 			}
 			return s.Machine().Component(x, replica), nil
@@ -156,7 +156,7 @@ func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 // Component returns a replica's part of a value, the same object each time.
 func (e *Extended) Component(value strategy.Value, replica int) (*strategy.Component, error) {
 	s := e.strategy
-	if err := s.Machine().Owns("value", value); err != nil {
+	if err := s.Machine().OwnsValue(value); err != nil {
 		return nil, err
 	}
 	x, err := e.SelectReplica(replica, value)

@@ -26,7 +26,7 @@ func TestMergeCallJoinsTheReplicas(t *testing.T) {
 			}
 			sum, err := rc.MergeCall(func(ctx context.Context, args ...any) (any, error) {
 				require.True(t, strategy.InCrossReplicaContext(ctx))
-				return s.ReduceNest(ctx, strategy.Sum, args[0])
+				return eager.Of(s).Reduce(ctx, strategy.Sum, args[0])
 			}, x)
 			if err != nil {
 				return nil, err

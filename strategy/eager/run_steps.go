@@ -50,7 +50,7 @@ func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, o
 	}
 	m.reduceOps[name] = nil
 	if len(op) > 0 {
-		reduced, err := m.strategy.ReduceNest(ctx, op[0], output)
+		reduced, err := Of(m.strategy).Reduce(ctx, op[0], output)
 		if err != nil {
 			return err
 		}

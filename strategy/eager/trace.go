@@ -22,7 +22,7 @@ type trace interface {
 	Annotated(m *strategy.Merged, a logical.Annotation) *strategy.Merged
 	First(m *strategy.Merged) *strategy.Merged
 	// ReduceNest reduces the leaves of a nest over the replicas.
-	ReduceNest(op strategy.ReduceOp, call string, nest any) (any, error)
+	ReduceNest(op strategy.ReduceOp, call string, nest any, axes ...int) (any, error)
 	// Read returns the variable in the replica, or across replicas.
 	Read(v *strategy.Variable, across bool) *graph.Node
 	// Parts returns the replicas' parts of a value.

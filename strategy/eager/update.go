@@ -80,7 +80,7 @@ func (rc *ReplicaContext) part(x any) any {
 	s := rc.strategy
 	v, ok := x.(strategy.Value)
 	_, updating := strategy.UpdateReplicaID(rc.ctx) // false in a non-slot update that is one for all
-	if !ok || !updating || s.Machine().IsNil(v) || rc.strategy.Machine().Owns("value", v) != nil {
+	if !ok || !updating || s.Machine().IsNil(v) || rc.strategy.Machine().OwnsValue(v) != nil {
 		return x
 	}
 	return rc.strategy.Machine().Component(v, rc.replica)

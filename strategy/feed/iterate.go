@@ -119,10 +119,7 @@ func inputLeaf(ctx context.Context, s *strategy.TPUStrategy, column []input.Tens
 		}
 		return strategy.NewObjects(all...), nil
 	}
-	if s.NumProcesses() > 1 {
-		return s.LocalTensors(ctx, column, a)
-	}
-	return s.RaggedTensors(ctx, column, a)
+	return s.Machine().Tensors(ctx, column, a, s.NumProcesses() == 1)
 }
 
 // nestOf is a nest like an element, with values in the order of its leaves.

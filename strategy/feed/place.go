@@ -77,13 +77,12 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 			"%d for the %d components %v", len(p.opts.Annotations), len(p.columns), b.Paths)})
 	}
 	for leaf, column := range p.columns {
-		put := p.strategy.LocalTensors
-		if p.opts.Partial == Uneven {
-			put = p.strategy.RaggedTensors
-		} else if err := p.check(b, leaf, column); err != nil {
-			return b, err
+		if p.opts.Partial != Uneven {
+			if err := p.check(b, leaf, column); err != nil {
+				return b, err
+			}
 		}
-		v, err := put(ctx, column, p.opts.annotation(leaf))
+		v, err := p.strategy.Machine().Tensors(ctx, column, p.opts.annotation(leaf), p.opts.Partial == Uneven)
 		if err != nil {
 			return b, fmt.Errorf("feed: step %d: component %q: %w", b.Index, b.Paths[leaf], err)
 		}
@@ -138,7 +137,7 @@ func (p *placer) mask(ctx context.Context, b *Batch, masks []input.Tensor) (err 
 		b.Mask, b.shared = p.full, true
 		return nil
 	}
-	if b.Mask, err = p.strategy.LocalTensors(ctx, masks, logical.Annotation{}); err != nil {
+	if b.Mask, err = p.strategy.Machine().Tensors(ctx, masks, logical.Annotation{}, false); err != nil {
 		return fmt.Errorf("feed: step %d: mask: %w", b.Index, err)
 	}
 	if full {
