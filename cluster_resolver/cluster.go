@@ -39,7 +39,7 @@ type Resolver interface {
 type Task struct {
 	// Type is the job name: TensorFlow's task_type. "" means that the task is not known.
 	Type string `json:"type"`
-	// ID is the index in the job, from 0.
+	// ID is the index in the job, from 0: TensorFlow's task_id.
 	ID int `json:"index"`
 }
 
@@ -59,7 +59,7 @@ func (t Task) String() string {
 type Cluster struct {
 	// Source is the name of the resolver.
 	Source string `json:"source"`
-	// Spec says where each task listens. For several slices it covers this slice only.
+	// Spec says where each task listens: TensorFlow's cluster_spec. For several slices it covers this slice only.
 	Spec ClusterSpec `json:"cluster"`
 	// Task is this process's place in Spec.
 	Task Task `json:"task"`

@@ -10,8 +10,8 @@ import (
 // tf.distribute.InputContext. The zero value is invalid; a single host with a single replica is
 // Context{1, 0, 1}.
 type Context struct {
-	NumInputPipelines int // the number of hosts that read input
-	InputPipelineID   int // this host, from 0
+	NumInputPipelines int // the number of hosts that read input: TensorFlow's num_input_pipelines
+	InputPipelineID   int // this host, from 0: TensorFlow's input_pipeline_id
 	NumReplicasInSync int // the number of replicas of all hosts together
 }
 

@@ -15,7 +15,7 @@ type Options struct {
 	Replicas  int // of all hosts together; 0: one
 	Hosts     int // 0: one
 	HostIndex int // this host, from 0; its replicas are HostIndex*Replicas/Hosts and following
-	Policy    Policy
+	Policy    Policy // how hosts share a dataset: TensorFlow's auto_shard_policy
 	Rule      Rule
 	// Epoch is the first pass that [Distributed.Open] opens. Each further Open opens the next pass,
 	// in which a Shuffle has another order unless its options say otherwise. A loop that

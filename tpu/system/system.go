@@ -60,8 +60,8 @@ func (s *System) Client() *pjrt.Client { return s.client }
 // Topology returns where the devices are.
 func (s *System) Topology() tpu.Topology { return s.topology }
 
-// Cluster returns what is known of the processes, if Open was given a resolver or a cluster. It
-// belongs to the caller.
+// Cluster returns what is known of the processes, if Open was given a resolver or a cluster:
+// TensorFlow's Strategy.cluster_resolver. It belongs to the caller.
 func (s *System) Cluster() (cluster clusterresolver.Cluster, ok bool) {
 	if s.cluster == nil {
 		return cluster, false
