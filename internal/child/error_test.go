@@ -1,0 +1,26 @@
+package child
+
+import (
+	"io/fs"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+func TestErrorsSayHowAChildEnded(t *testing.T) {
+	aborted := &Error{State: "signal: aborted"}
+	assert.EqualError(t, aborted, "the process died: signal: aborted")
+	assert.False(t, aborted.Killed())
+	killed := &Error{State: "signal: killed"}
+	assert.True(t, killed.Killed())
+	assert.ErrorContains(t, killed, "when memory runs out")
+	assert.Equal(t, errkind.InternalError, errkind.Of(killed))
+
+	none := &StartError{Path: "/no/such", Err: fs.ErrNotExist}
+	assert.EqualError(t, none, "starting /no/such: file does not exist")
+	assert.ErrorIs(t, none, fs.ErrNotExist)
+	assert.Equal(t, errkind.NotFoundError, errkind.Of(none))
+	assert.Equal(t, errkind.UnavailableError, (&StartError{}).Kind())
+}
