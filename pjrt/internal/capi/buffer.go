@@ -54,7 +54,7 @@ func (a *API) BufferToMemory(b Buffer, m Memory) (Buffer, error) {
 	return Buffer(out), err
 }
 
-// BufferPoll answers a nil event once the contents are there, with the error of the work that made
+// BufferPoll returns a nil event once the contents are there, with the error of the work that made
 // them; otherwise the event to wait for, the caller's.
 func (a *API) BufferPoll(b Buffer) (Event, error) {
 	var e unsafe.Pointer

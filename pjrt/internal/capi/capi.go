@@ -210,10 +210,13 @@ type (
 )
 
 // API is a loaded plugin's function table. The library is never unloaded, so an API is valid for
-// the rest of the process.
+// the rest of the process. A method that has no doc of its own calls the entry point of its name,
+// and returns what the plugin answers.
 type API struct {
-	p            *C.tps_Api
-	Path         string
+	p *C.tps_Api
+	// Path is the library.
+	Path string
+	// Major and Minor are the version of the API that the plugin speaks.
 	Major, Minor int
 }
 
@@ -268,8 +271,10 @@ func (a *API) slowErr(e unsafe.Pointer) error {
 
 // LoadError says which step of loading a library failed.
 type LoadError struct {
-	Step string // "dlopen", "symbol", "table"
-	Msg  string
+	// Step is "dlopen", "symbol" or "table".
+	Step string
+	// Msg is the loader's message.
+	Msg string
 }
 
 // Error returns the step and the loader's message.
@@ -322,7 +327,8 @@ func (a *API) Extensions() []int {
 	return out
 }
 
-// Slot is one entry of the function table. Reason is why it is not bound.
+// Slot is one entry of the function table: its name, the API version that brought it, and whether
+// this package binds it. Reason says why not.
 type Slot struct {
 	Name   string
 	Minor  int

@@ -7,7 +7,7 @@ import "C"
 
 import "unsafe"
 
-// Attributes are the plugin's own.
+// Attributes returns what the plugin tells of itself.
 func (a *API) Attributes() (map[string]any, error) {
 	var l C.tps_list
 	if err := a.err(C.tps_plugin_attributes(a.p, &l)); err != nil {
@@ -52,7 +52,7 @@ func (a *API) ClientProcessIndex(c Client) (int, error) {
 	return int(n), err
 }
 
-// ClientTopology is borrowed from the client.
+// ClientTopology returns a topology that the client owns.
 func (a *API) ClientTopology(c Client) (Topology, error) {
 	var t unsafe.Pointer
 	err := a.err(C.tps_client_topology(a.p, unsafe.Pointer(c), &t))
@@ -77,7 +77,7 @@ func (a *API) ClientMemories(c Client) ([]Memory, error) {
 	return handles[Memory](l), err
 }
 
-// ClientDefaultAssignment answers device ids, replica-major.
+// ClientDefaultAssignment returns device ids, replica-major.
 func (a *API) ClientDefaultAssignment(c Client, replicas, partitions int) ([]int, error) {
 	ids := make([]C.int, replicas*partitions)
 	err := a.err(C.tps_client_default_assignment(a.p, unsafe.Pointer(c), C.int(replicas), C.int(partitions), unsafe.SliceData(ids), C.size_t(len(ids))))

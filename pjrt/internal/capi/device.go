@@ -7,7 +7,7 @@ import "C"
 
 import "unsafe"
 
-// DescriptionInfo is all that a device description says.
+// DescriptionInfo has all that a device description says.
 type DescriptionInfo struct {
 	ID, Process         int
 	Kind, Debug, String string
@@ -61,7 +61,7 @@ func (a *API) DeviceDefaultMemory(d Device) (Memory, error) {
 	return Memory(m), err
 }
 
-// DeviceMemoryStats answers eleven figures in the order of the C struct, and a bit for each that
+// DeviceMemoryStats returns eleven figures in the order of the C struct, and a bit for each that
 // the plugin filled in.
 func (a *API) DeviceMemoryStats(d Device) (stats [11]int64, set uint32, err error) {
 	var out [11]C.int64_t
@@ -73,7 +73,7 @@ func (a *API) DeviceMemoryStats(d Device) (stats [11]int64, set uint32, err erro
 	return stats, uint32(bits), err
 }
 
-// MemoryInfo is all that a memory says.
+// MemoryInfo has all that a memory says.
 type MemoryInfo struct {
 	ID, KindID          int
 	Kind, Debug, String string

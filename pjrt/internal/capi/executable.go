@@ -44,7 +44,7 @@ func (a *API) ExecutableCost(x Executable) (map[string]any, error) {
 	return values(l), nil
 }
 
-// ExecutableMemoryStats answers fifteen figures in the order of the C struct; what an older plugin
+// ExecutableMemoryStats returns fifteen figures in the order of the C struct; what an older plugin
 // does not know stays zero.
 func (a *API) ExecutableMemoryStats(x Executable) (stats [15]int64, err error) {
 	var out [15]C.int64_t
@@ -111,7 +111,7 @@ func strings(p **C.char, sizes C.tps_list) []string {
 	return out
 }
 
-// ExecutableProgram is the program after optimization, and its format.
+// ExecutableProgram returns the program after optimization, and its format.
 func (a *API) ExecutableProgram(x Executable) ([]byte, string, error) {
 	var n C.size_t
 	var format C.tps_str
@@ -137,21 +137,21 @@ func (a *API) LoadedDestroy(x Loaded) error {
 	return a.err(C.tps_loaded_destroy(a.p, unsafe.Pointer(x)))
 }
 
-// LoadedExecutable is a new handle, to be destroyed by the caller.
+// LoadedExecutable returns a new handle, to be destroyed by the caller.
 func (a *API) LoadedExecutable(x Loaded) (Executable, error) {
 	var out unsafe.Pointer
 	err := a.err(C.tps_loaded_executable(a.p, unsafe.Pointer(x), &out))
 	return Executable(out), err
 }
 
-// LoadedDevices are the addressable devices in launch order.
+// LoadedDevices returns the addressable devices in launch order.
 func (a *API) LoadedDevices(x Loaded) ([]Device, error) {
 	var l C.tps_list
 	err := a.err(C.tps_loaded_devices(a.p, unsafe.Pointer(x), &l))
 	return handles[Device](l), err
 }
 
-// LoadedAssignment is a serialized DeviceAssignmentProto.
+// LoadedAssignment returns a serialized DeviceAssignmentProto.
 func (a *API) LoadedAssignment(x Loaded) ([]byte, error) {
 	var b C.tps_blob
 	return a.blob(C.tps_loaded_assignment(a.p, unsafe.Pointer(x), &b), &b)
@@ -169,7 +169,7 @@ type Launch struct {
 	Keep []int64
 }
 
-// Address is that of the launch's C memory, its name among the objects held.
+// Address returns where the launch's C memory is, which is its name among the objects held.
 func (l *Launch) Address() unsafe.Pointer { return unsafe.Pointer(l.p) }
 
 // LaunchDepth is how many launches may be under way before one waits.
@@ -209,7 +209,7 @@ func (l *Launch) ExecuteInPlace() (failed bool) {
 	return l.p.error != nil
 }
 
-// LaunchError is the error of a launch, taken out of it.
+// LaunchError takes the error out of a launch and returns it.
 func (a *API) LaunchError(l *Launch) error {
 	e := l.p.error
 	l.p.error = nil
