@@ -1,7 +1,6 @@
 package lowering
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/go-xla/types/shardy"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
@@ -75,7 +75,7 @@ func (b *Builder) NewFunction(name string) (compute.Function, error) {
 		return nil, err
 	}
 	if symbol := identifier(name); b.symbols[symbol] {
-		return nil, fmt.Errorf("lowering: function %q already exists in computation %q", name, b.name)
+		return nil, fault(fmt.Sprintf("function %q", name), fmt.Sprintf("one of this name already exists in computation %q", b.name), "give each function a name of its own")
 	}
 	f := newFunction(b, nil, b.module.NewFunction(b.symbols.pick(name)), name)
 	b.others = append(b.others, f)
@@ -86,7 +86,7 @@ func (b *Builder) NewFunction(name string) (compute.Function, error) {
 func (b *Builder) OpShape(op compute.Value) (shapes.Shape, error) {
 	w, err := b.main.own(op)
 	if err != nil {
-		return shapes.Invalid(), fmt.Errorf("lowering: OpShape: %w", err)
+		return shapes.Invalid(), &errkind.Fault{Op: "lowering: OpShape", Class: errkind.InvalidArgumentError, Err: err}
 	}
 	return w.shape, nil
 }
@@ -97,7 +97,7 @@ func (b *Builder) DistributedSPMD(numDevices int) error {
 		return err
 	}
 	if numDevices < 1 {
-		return fmt.Errorf("lowering: DistributedSPMD wants at least 1 device, got %d", numDevices)
+		return fault("DistributedSPMD", fmt.Sprintf("%d devices", numDevices), "ask for at least 1")
 	}
 	b.replicas, b.partitions, b.distributed = numDevices, 1, true
 	return nil
@@ -110,19 +110,19 @@ func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
 		return err
 	}
 	if len(meshes) == 0 {
-		return errors.New("lowering: DistributedAutoSharding wants at least one mesh")
+		return fault("DistributedAutoSharding", "no mesh", "give at least one mesh")
 	}
 	b.meshes = nil
 	for _, m := range meshes {
 		if slices.ContainsFunc(b.meshes, func(other *shardy.DeviceMesh) bool { return other.Name() == m.Name }) {
-			return fmt.Errorf("lowering: DistributedAutoSharding: two meshes are named %q", m.Name)
+			return fault("DistributedAutoSharding", fmt.Sprintf("two meshes are named %q", m.Name), "give each mesh a name of its own")
 		}
 		mesh, err := shardy.NewDeviceMesh(m.Name, m.AxesSizes, m.AxesNames)
 		if err == nil && len(m.LogicalDeviceAssignment) > 0 {
 			err = mesh.SetLogicalDeviceAssignment(m.LogicalDeviceAssignment...)
 		}
 		if err != nil {
-			return fmt.Errorf("lowering: DistributedAutoSharding: mesh %q: %w", m.Name, err)
+			return &errkind.Fault{Op: "lowering: DistributedAutoSharding", Subject: fmt.Sprintf("mesh %q", m.Name), Class: errkind.InvalidArgumentError, Err: err}
 		}
 		b.meshes = append(b.meshes, mesh)
 	}
@@ -140,14 +140,14 @@ func (b *Builder) DeviceAssignment(devices ...compute.DeviceNum) error {
 		return err
 	}
 	if want := b.replicas * b.partitions; len(devices) != want {
-		return fmt.Errorf("lowering: DeviceAssignment wants %d devices, got %d", want, len(devices))
+		return fault("DeviceAssignment", fmt.Sprintf("the computation wants %d devices, got %d", want, len(devices)), "name a device for each replica and partition, after DistributedSPMD or DistributedAutoSharding")
 	}
 	for i, d := range devices {
 		if d < 0 || int(d) >= b.backend.NumDevices() {
-			return fmt.Errorf("lowering: DeviceAssignment: device %d is not in [0, %d)", d, b.backend.NumDevices())
+			return fault("DeviceAssignment", fmt.Sprintf("device %d is not in [0, %d)", d, b.backend.NumDevices()), "name devices that the backend has")
 		}
 		if slices.Contains(devices[:i], d) {
-			return fmt.Errorf("lowering: DeviceAssignment: device %d is named twice", d)
+			return fault("DeviceAssignment", fmt.Sprintf("device %d is named twice", d), "name each device once")
 		}
 	}
 	b.devices = slices.Clone(devices)
@@ -161,11 +161,11 @@ func (b *Builder) Compile() (compute.Executable, error) {
 		return nil, err
 	}
 	if b.main.outputs == nil {
-		return nil, fmt.Errorf("lowering: computation %q: Return was not called on the main function", b.name)
+		return nil, fault(fmt.Sprintf("computation %q", b.name), "Return was not called on the main function", "call it before Compile")
 	}
 	for _, f := range b.others {
 		if f.outputs == nil {
-			return nil, fmt.Errorf("lowering: computation %q: Return was not called on function %q", b.name, f.name)
+			return nil, fault(fmt.Sprintf("computation %q", b.name), fmt.Sprintf("Return was not called on function %q", f.name), "call it before Compile")
 		}
 	}
 	b.compiled = true

@@ -32,25 +32,17 @@ type OpError struct {
 	Err      error          // the reason.
 }
 
-// Error returns the op with its operand shapes and the reason.
+// Error returns "lowering: op(operands): reason".
 func (e *OpError) Error() string {
-	var sb strings.Builder
-	sb.WriteString("lowering: ")
-	sb.WriteString(e.Op)
-	sb.WriteByte('(')
+	operands := make([]string, len(e.Operands))
 	for i, s := range e.Operands {
-		if i > 0 {
-			sb.WriteString(", ")
-		}
-		sb.WriteString(s.String())
+		operands[i] = s.String()
 	}
-	sb.WriteByte(')')
+	what := "lowering: " + e.Op + "(" + strings.Join(operands, ", ") + ")"
 	if e.Function != "" && e.Function != compute.MainName {
-		fmt.Fprintf(&sb, " in function %q", e.Function)
+		what += fmt.Sprintf(" in function %q", e.Function)
 	}
-	sb.WriteString(": ")
-	sb.WriteString(e.Err.Error())
-	return sb.String()
+	return errkind.Text(what, "", e.Err, "")
 }
 
 // Kind is the reason's, otherwise InvalidArgumentError.
@@ -58,3 +50,8 @@ func (e *OpError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.Invalid
 
 // Unwrap returns the reason.
 func (e *OpError) Unwrap() error { return e.Err }
+
+// fault is an error of what is no op: who and what was asked for, what is wrong, and what to do.
+func fault(subject, reason, hint string) error {
+	return &errkind.Fault{Op: "lowering:", Subject: subject, Reason: reason, Hint: hint, Class: errkind.InvalidArgumentError}
+}

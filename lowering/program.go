@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
@@ -42,7 +43,7 @@ func (p *Program) Main() *ir.Function { return p.Module.Functions[0] }
 func (p *Program) Text() ([]byte, error) {
 	text, err := p.Module.Text()
 	if err != nil {
-		return nil, fmt.Errorf("lowering: writing program %q: %w", p.Name, err)
+		return nil, &errkind.Fault{Op: "lowering: write", Subject: fmt.Sprintf("program %q", p.Name), Class: errkind.InternalError, Err: err}
 	}
 	return text, nil
 }
@@ -71,5 +72,5 @@ func (l *Lowered) Outputs() []shapes.Shape { return slices.Clone(l.program.Outpu
 
 // Execute returns an error matching ErrNotExecutable.
 func (l *Lowered) Execute([]compute.Buffer, []bool, compute.DeviceNum) ([]compute.Buffer, error) {
-	return nil, fmt.Errorf("%w (program %q)", ErrNotExecutable, l.program.Name)
+	return nil, &errkind.Fault{Match: ErrNotExecutable, Subject: fmt.Sprintf("(program %q)", l.program.Name)}
 }

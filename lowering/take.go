@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
@@ -151,7 +152,7 @@ const markKey = "tpustrategy.mark"
 func (f *Function) Mark(x *stablehlo.Value, result xshapes.Shape, mark any) (*stablehlo.Value, error) {
 	out, err := stablehlo.CustomCallV2(markKey, "", []*stablehlo.Value{x}, nil, []xshapes.Shape{result.Clone()}, nil)
 	if err != nil {
-		return nil, fmt.Errorf("lowering: %w", err)
+		return nil, &errkind.Fault{Op: "lowering: Mark", Class: errkind.InvalidArgumentError, Err: err}
 	}
 	f.fn.Statements[len(f.fn.Statements)-1].Attributes = map[string]any{markKey: mark}
 	return out[0], nil

@@ -26,7 +26,7 @@ func Wrap(f *Function, v *stablehlo.Value) compute.Value { return f.wrap(v) }
 func Unwrap(v compute.Value) (*stablehlo.Value, error) {
 	w, ok := v.(*Value)
 	if !ok || w == nil {
-		return nil, fmt.Errorf("lowering: Unwrap wants a value made by this package, got %T", v)
+		return nil, fault("Unwrap", fmt.Sprintf("a %T is no value of this package", v), "give a value that a Function returned, or Wrap made")
 	}
 	return w.value, nil
 }
@@ -50,19 +50,19 @@ func ShapeOf(s xshapes.Shape) shapes.Shape {
 func StableHLOShape(s shapes.Shape) (xshapes.Shape, error) {
 	switch {
 	case !s.Ok():
-		return xshapes.Shape{}, errors.New("lowering: invalid shape")
+		return xshapes.Shape{}, fault("invalid shape", "it has no dtype", "make shapes with shapes.Make")
 	case s.IsTuple():
-		return xshapes.Shape{}, fmt.Errorf("lowering: tuple shape %s has no tensor type", s)
+		return xshapes.Shape{}, fault(fmt.Sprintf("shape %s", s), "a tuple has no tensor type", "pass its elements one by one")
 	case s.IsDynamic():
-		return xshapes.Shape{}, fmt.Errorf("lowering: shape %s is dynamic: XLA compiles for fixed shapes, so trace once per shape, or pad", s)
+		return xshapes.Shape{}, fault(fmt.Sprintf("shape %s", s), "it is dynamic, and XLA compiles for fixed shapes", "trace once per shape, or pad")
 	}
 	for axis, dim := range s.Dimensions {
 		if dim < 0 {
-			return xshapes.Shape{}, fmt.Errorf("lowering: shape %s has negative dimension %d on axis %d", s, dim, axis)
+			return xshapes.Shape{}, fault(fmt.Sprintf("shape %s", s), fmt.Sprintf("it has negative dimension %d on axis %d", dim, axis), "use dimensions of at least 0")
 		}
 	}
 	if !representable(s.DType) {
-		return xshapes.Shape{}, fmt.Errorf("lowering: dtype %s has no StableHLO type here", s.DType)
+		return xshapes.Shape{}, fault(fmt.Sprintf("dtype %s", s.DType), "it has no StableHLO type here", "convert to one that Capabilities lists")
 	}
 	return xshapes.Shape{DType: s.DType, Dimensions: slices.Clone(s.Dimensions)}, nil
 }

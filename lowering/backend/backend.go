@@ -17,9 +17,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// ErrFinalized is returned by every use of a backend, or of what came from it, after its Finalize.
-var ErrFinalized = errkind.New(errkind.RuntimeError, "backend: it is finalized")
-
 // Options configures a Backend. The zero value suits the client's platform; with it, New(nil, Options{}) is a
 // backend of one CPU device.
 type Options struct {
@@ -73,7 +70,7 @@ func New(client *pjrt.Client, opts Options) (*Backend, error) {
 	}
 	b := &Backend{client: client, devices: client.AddressableDevices(), opts: opts, live: map[resource]struct{}{}}
 	if len(b.devices) == 0 {
-		return nil, errors.New("backend: the client has no addressable device")
+		return nil, fault("New", "the client has no addressable device", "give the client of a process that has devices")
 	}
 	if b.opts.Name == "" {
 		b.opts.Name = "tpustrategy"
@@ -113,7 +110,7 @@ func (b *Backend) Client() *pjrt.Client { return b.client }
 // device returns device num.
 func (b *Backend) device(num compute.DeviceNum) (*pjrt.Device, error) {
 	if num < 0 || int(num) >= len(b.devices) {
-		return nil, fmt.Errorf("backend: device %d is not in [0, %d)", num, len(b.devices))
+		return nil, fault(fmt.Sprintf("device %d", num), fmt.Sprintf("it is not in [0, %d)", len(b.devices)), "name a device that the backend has")
 	}
 	return b.devices[num], nil
 }
@@ -179,7 +176,7 @@ func (b *Backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(errs) > 0 {
-		b.closed = fmt.Errorf("backend: closing %s: %w", b.opts.Name, errors.Join(errs...))
+		b.closed = failed("close", b.opts.Name, errors.Join(errs...))
 	}
 	return b.closed
 }
@@ -206,7 +203,7 @@ func (data) HasSharedBuffers() bool { return false }
 
 // NewSharedBuffer returns an error matching errors.ErrUnsupported.
 func (data) NewSharedBuffer(compute.DeviceNum, shapes.Shape) (compute.Buffer, any, error) {
-	return nil, nil, fmt.Errorf("backend: shared buffers: %w: use BufferFromFlatData", errors.ErrUnsupported)
+	return nil, nil, &errkind.Fault{Op: "backend: shared buffers", Hint: "use BufferFromFlatData", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
 }
 
 // fromFlat is BufferFromFlatData with this package's type.
@@ -218,7 +215,7 @@ func (b *Backend) fromFlat(num compute.DeviceNum, flat any, shape shapes.Shape) 
 	if err != nil {
 		return nil, err
 	}
-	wrap := func(err error) error { return fmt.Errorf("backend: transfer of %s to device %d: %w", shape, num, err) }
+	wrap := func(err error) error { return failed("transfer", fmt.Sprintf("of %s to device %d", shape, num), err) }
 	if _, err := lowering.StableHLOShape(shape); err != nil {
 		return nil, wrap(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -61,7 +62,7 @@ func (b *Buffer) ToFlatData(flat any) error {
 	err := b.toFlat(flat)
 	runtime.KeepAlive(b)
 	if err != nil {
-		return fmt.Errorf("backend: reading %s from device %d: %w", b.shape, b.num, err)
+		return failed("read", fmt.Sprintf("of %s from device %d", b.shape, b.num), err)
 	}
 	return nil
 }
@@ -87,7 +88,7 @@ func (b *Buffer) toFlat(flat any) error {
 
 // Data returns an error matching errors.ErrUnsupported: memory of the device is reached by copies only.
 func (b *Buffer) Data() (any, error) {
-	return nil, fmt.Errorf("backend: direct access to a buffer: %w: use ToFlatData", errors.ErrUnsupported)
+	return nil, &errkind.Fault{Op: "backend: direct access to a buffer", Hint: "use ToFlatData", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
 }
 
 // CopyToDevice copies the buffer to another device, without a way through the host where the devices are
@@ -98,7 +99,7 @@ func (b *Buffer) CopyToDevice(num compute.DeviceNum) (compute.Buffer, error) {
 		return nil, err
 	}
 	if num == b.num {
-		return nil, fmt.Errorf("backend: copy of %s: device %d holds it already", b.shape, num)
+		return nil, fault(fmt.Sprintf("copy of %s", b.shape), fmt.Sprintf("device %d holds it already", num), "use the buffer as it is")
 	}
 	if err := b.backend.check(); err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func (b *Buffer) CopyToDevice(num compute.DeviceNum) (compute.Buffer, error) {
 	buf, err := b.buf.CopyToDevice(context.Background(), dev)
 	runtime.KeepAlive(b)
 	if err != nil {
-		return nil, fmt.Errorf("backend: copy of %s to device %d: %w", b.shape, num, err)
+		return nil, failed("copy", fmt.Sprintf("of %s to device %d", b.shape, num), err)
 	}
 	return b.backend.newBuffer(buf, b.shape, num)
 }

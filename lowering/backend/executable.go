@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -49,7 +50,7 @@ const donor = "jax.buffer_donor"
 func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 	for i, s := range slices.Concat(p.Parameters, p.Outputs) {
 		if _, err := pjrtType(s.DType); err != nil {
-			return nil, fmt.Errorf("backend: program %q: shape %d, %s: %w", p.Name, i, s, err)
+			return nil, failed("compile", fmt.Sprintf("program %q, shape %d, %s", p.Name, i, s), err)
 		}
 	}
 	state := &compiled{
@@ -59,7 +60,7 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 		loaded:  map[variant]*pjrt.LoadedExecutable{},
 	}
 	if state.devices > len(b.devices) {
-		return nil, fmt.Errorf("backend: program %q is for %d devices, there are %d", p.Name, state.devices, len(b.devices))
+		return nil, fault(fmt.Sprintf("program %q", p.Name), fmt.Sprintf("it is for %d devices, there are %d", state.devices, len(b.devices)), "make the backend with more devices")
 	}
 	if err := b.track(state); err != nil {
 		return nil, err
@@ -125,7 +126,7 @@ func (c *compiled) load(v variant) (*pjrt.LoadedExecutable, error) {
 		Shardy:           p.Partitions > 1,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("backend: program %q: %w", p.Name, err)
+		return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
 	}
 	c.loaded[v] = exe
 	if c.first == nil {
@@ -176,7 +177,7 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, defaultDevi
 	runtime.KeepAlive(e)
 	runtime.KeepAlive(inputs)
 	if err != nil {
-		return nil, fmt.Errorf("backend: executing %q: %w", e.state.program.Name, err)
+		return nil, failed("execute", fmt.Sprintf("program %q", e.state.program.Name), err)
 	}
 	return out, nil
 }
@@ -294,7 +295,7 @@ func (e *Executable) MemoryStats() (pjrt.CompiledMemoryStats, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.first == nil {
-		return pjrt.CompiledMemoryStats{}, fmt.Errorf("backend: program %q: not compiled", c.program.Name)
+		return pjrt.CompiledMemoryStats{}, &errkind.Fault{Op: "backend: memory of", Subject: fmt.Sprintf("program %q", c.program.Name), Reason: "it is not compiled", Hint: "execute it once", Class: errkind.FailedPreconditionError}
 	}
 	return c.first.Executable().MemoryStats()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
@@ -57,11 +58,11 @@ func NewFromConfig(ctx context.Context, config string, opts Options, find pjrt.F
 	find.Kind, find.Path = parsed.kind, parsed.path
 	found, err := pjrt.Find(find)
 	if err != nil {
-		return nil, fmt.Errorf("backend: config %q: %w", config, err)
+		return nil, failed("config", strconv.Quote(config), err)
 	}
 	plugin, err := pjrt.Open(found.Path)
 	if err != nil {
-		return nil, fmt.Errorf("backend: config %q: %w", config, err)
+		return nil, failed("config", strconv.Quote(config), err)
 	}
 	var clientOpts pjrt.ClientOptions
 	if parsed.kind == "cpu" && parsed.path == "" {
@@ -71,7 +72,7 @@ func NewFromConfig(ctx context.Context, config string, opts Options, find pjrt.F
 	}
 	client, err := plugin.NewClient(ctx, clientOpts)
 	if err != nil {
-		return nil, fmt.Errorf("backend: config %q: %w", config, err)
+		return nil, failed("config", strconv.Quote(config), err)
 	}
 	if parsed.precision != nil {
 		opts.Precision = *parsed.precision
@@ -104,7 +105,7 @@ type config struct {
 // parseConfig reads a configuration string; see NewFromConfig.
 func parseConfig(s string) (config, error) {
 	fail := func(format string, args ...any) (config, error) {
-		return config{}, fmt.Errorf("backend: config %q: %s", s, fmt.Sprintf(format, args...))
+		return config{}, &errkind.Fault{Op: "backend: config", Subject: strconv.Quote(s), Reason: fmt.Sprintf(format, args...), Class: errkind.InvalidArgumentError}
 	}
 	plugin, rest, more := strings.Cut(s, ",")
 	c := config{kind: plugin}

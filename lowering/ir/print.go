@@ -3,6 +3,8 @@ package ir
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // printer writes a module.
@@ -159,7 +161,8 @@ func (p *printer) body(all []*Statement, indent int) {
 
 func (p *printer) statement(s *Statement, indent int) {
 	if s.Mark != nil && p.err == nil {
-		p.err = fmt.Errorf("ir: a statement is still the mark %T", s.Mark)
+		p.err = &errkind.Fault{Op: "ir: write", Subject: fmt.Sprintf("mark %T", s.Mark), Reason: "no pass has replaced it",
+			Hint: "give the package that made the mark the program to assemble", Class: errkind.InternalError}
 	}
 	switch {
 	case s.Pack != "":

@@ -8,7 +8,6 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
@@ -40,23 +39,6 @@ func (r Reduction) String() string {
 	}
 	return fmt.Sprintf("Reduction(%d)", int(r))
 }
-
-// CollectiveError says why a collective cannot be traced.
-type CollectiveError struct {
-	// Op is "all_reduce", "all_gather", "reduce_scatter" or "replica_id".
-	Op string
-	// Shape is the operand's.
-	Shape []int
-	// Reason says what is wrong, Hint what to write instead.
-	Reason, Hint string
-}
-
-func (e *CollectiveError) Error() string {
-	return fmt.Sprintf("module: %s of shape %v: %s; %s", e.Op, e.Shape, e.Reason, e.Hint)
-}
-
-// Kind is InvalidArgumentError.
-func (*CollectiveError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
 
 // AllReduce returns the reduction of x over the replicas, the same on each. The
 // gradient of a Sum is the Sum of the replicas' gradients; other reductions have

@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
@@ -51,7 +52,9 @@ func Differs(nodes, parameters []*graph.Node) ([]bool, error) {
 func (t *Trace) value(node *graph.Node) (v *ir.Value, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("module: node %s is none of the step: %v", node, r)
+			cause, _ := r.(error)
+			err = &errkind.Fault{Op: "module: Differs", Subject: fmt.Sprintf("node %s", node), Reason: "it is none of the step", Hint: "give nodes that the step made",
+				Class: errkind.InvalidArgumentError, Err: cause}
 		}
 	}()
 	t.emit(node, func(_ *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {

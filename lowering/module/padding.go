@@ -1,8 +1,6 @@
 package module
 
 import (
-	"fmt"
-
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/lowering"
@@ -53,7 +51,7 @@ func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.So
 func (t *Trace) traced(g *graph.Graph, sizes []int) (ragged.Traced, error) {
 	lowered, ok := g.Executable().(*lowering.Lowered)
 	if !ok {
-		return ragged.Traced{}, fmt.Errorf("module: graph %q was not compiled on this trace", g.Name())
+		return ragged.Traced{}, untraced(g.Name())
 	}
 	return ragged.Traced{Program: lowered.Program(), Sizes: sizes, Marker: padded}, nil
 }

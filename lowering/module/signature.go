@@ -82,29 +82,6 @@ type Module struct {
 // nobody needs to read Text for that. It is nil for a module that was not assembled here.
 func (m *Module) Facts() *screen.Facts { return m.facts }
 
-// DTypeError says that a tensor has a dtype that does not cross the border of a step.
-type DTypeError struct {
-	// Role is "argument" or "result", Name the tensor's.
-	Role, Name string
-	DType      dtypes.DType
-}
-
-func (e *DTypeError) Error() string {
-	return fmt.Sprintf("module: %s %q has dtype %s, whose elements of less than a byte stay inside a step; convert it to %s there",
-		e.Role, e.Name, e.DType, e.wider())
-}
-
-// Kind is TypeError.
-func (*DTypeError) Kind() errkind.Kind { return errkind.TypeError }
-
-// wider is the dtype of a byte that holds the tensor's values.
-func (e *DTypeError) wider() dtypes.DType {
-	if e.DType == dtypes.Uint4 || e.DType == dtypes.Uint2 {
-		return dtypes.Uint8
-	}
-	return dtypes.Int8
-}
-
 // place works out the shapes of a tensor at the border.
 func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (Placed, error) {
 	p := Placed{Tensor: t, DType: dtype, Local: local}
@@ -131,7 +108,7 @@ func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, loc
 	}
 	if t.PerStep {
 		if steps == 0 || kind == "result" || t.Donated {
-			return p, fmt.Errorf("module: %s %q per step: only arguments of a loop that are not donated can be", kind, name)
+			return p, fault(fmt.Sprintf("%s %q", kind, name), "per step: only arguments of a loop that are not donated can be", "leave PerStep unset, or set Signature.Steps")
 		}
 		p.Global = append([]int{steps}, p.Global...)
 		spec = spec.WithLeading(sharding.Dim{})
@@ -139,7 +116,7 @@ func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, loc
 	p.Spec = spec
 	var err error
 	if p.Shard, err = sharding.ShardShape(w.mesh, spec, p.Global); err != nil {
-		return p, fmt.Errorf("module: %s %q: %w", kind, name, err)
+		return p, &errkind.Fault{Op: "module:", Subject: fmt.Sprintf("%s %q", kind, name), Class: errkind.InvalidArgumentError, Err: err}
 	}
 	return p, nil
 }
@@ -152,16 +129,16 @@ func (m *Module) check() error {
 			continue
 		}
 		if a.Result < 0 || a.Result >= len(m.Results) {
-			return fmt.Errorf("module: argument %q is donated to result %d of %d", a.Name, a.Result, len(m.Results))
+			return fault(fmt.Sprintf("argument %q", a.Name), fmt.Sprintf("it is donated to result %d of %d", a.Result, len(m.Results)), "name the result that takes its memory")
 		}
 		r := m.Results[a.Result]
 		if other, ok := taken[a.Result]; ok {
-			return fmt.Errorf("module: arguments %q and %q are donated to the same result %q", other, a.Name, r.Name)
+			return fault(fmt.Sprintf("arguments %q and %q", other, a.Name), fmt.Sprintf("both are donated to the same result %q", r.Name), "donate one of them")
 		}
 		taken[a.Result] = a.Name
 		if a.DType != r.DType || !slices.Equal(a.Global, r.Global) || !a.Spec.Equal(r.Spec) {
-			return fmt.Errorf("module: argument %q (%s %v %s) is donated to result %q (%s %v %s): they must be alike",
-				a.Name, a.DType, a.Global, a.Spec, r.Name, r.DType, r.Global, r.Spec)
+			return fault(fmt.Sprintf("argument %q", a.Name), fmt.Sprintf("it (%s %v %s) is donated to result %q (%s %v %s)",
+				a.DType, a.Global, a.Spec, r.Name, r.DType, r.Global, r.Spec), "they must be alike, in dtype, shape and placement")
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package module
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/gomlx/compute"
@@ -125,14 +124,14 @@ func (t *Trace) Emit(x *graph.Node, op logical.Op, gradient func(v *graph.Node) 
 		case logical.OpLoad, logical.OpZeros:
 			saved, ok := op.Slot.Value.(*stablehlo.Value)
 			if !ok {
-				return nil, errors.New("module: a region's result was read before it was traced")
+				return nil, fault("region", "its result was read before it was traced", "report this as a fault of tpustrategy")
 			}
 			if op.Kind == logical.OpLoad {
 				return saved, nil
 			}
 			return f.Mark(x, saved.Shape(), zeros{})
 		}
-		return nil, fmt.Errorf("module: unknown op kind %d", op.Kind)
+		return nil, fault("op", fmt.Sprintf("kind %d is none of package logical", op.Kind), "use the functions of package logical")
 	}, gradient)
 }
 

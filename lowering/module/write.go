@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/screen"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
@@ -45,7 +46,7 @@ const stepName = "step"
 func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	lowered, ok := g.Executable().(*lowering.Lowered)
 	if !ok || g.Backend() != t {
-		return nil, fmt.Errorf("module: graph %q was not compiled on this trace", g.Name())
+		return nil, untraced(g.Name())
 	}
 	p := lowered.Program()
 	annotations := slices.Clone(t.annotations)
@@ -58,7 +59,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	}
 	mesh, err := sharding.NewMesh(append([]sharding.Axis{{Name: ReplicaAxis, Size: t.opts.Replicas}}, factors.Axes()...)...)
 	if err != nil {
-		return nil, fmt.Errorf("module: %w", err)
+		return nil, &errkind.Fault{Op: "module: mesh", Class: errkind.InvalidArgumentError, Err: err}
 	}
 	w := &writer{trace: t, replicas: t.opts.Replicas, logicalDevices: t.opts.LogicalDevices, factors: factors, mesh: mesh}
 	m := &Module{Name: p.Name, Mesh: mesh, Replicas: 1, Partitions: mesh.Size()}
@@ -66,7 +67,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 		w.programs, m.Replicas, m.Partitions = true, mesh.Size(), 1
 	}
 	if sig.Steps < 0 {
-		return nil, fmt.Errorf("module: step %q %d times", p.Name, sig.Steps)
+		return nil, fault(fmt.Sprintf("step %q", p.Name), fmt.Sprintf("%d times", sig.Steps), "use 0 for a step without a loop")
 	}
 	if m.Arguments, m.Results, err = w.borders(p, sig); err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	w.called = make(map[string]*ir.Function, len(others))
 	for _, f := range others {
 		if reserved(f.Name) {
-			return nil, fmt.Errorf("module: a function of the step is named %q, as one of the module's own; name it otherwise", f.Name)
+			return nil, fault(fmt.Sprintf("function %q of the step", f.Name), "the module has a function of this name", "name it otherwise")
 		}
 		w.called[f.Name] = f
 	}
@@ -109,7 +110,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 		program.Meshes = []ir.Attr{declared{mesh}}
 	}
 	if m.Text, err = program.Text(); err != nil {
-		return nil, fmt.Errorf("module: %w", err)
+		return nil, &errkind.Fault{Op: "module: write", Subject: fmt.Sprintf("step %q", p.Name), Err: err}
 	}
 	m.facts = facts(m, p)
 	return m, nil
@@ -144,7 +145,7 @@ func (w *writer) borders(p *lowering.Program, sig Signature) (args, results []Pl
 			continue
 		}
 		if len(args) == len(sig.Arguments) {
-			return nil, nil, fmt.Errorf("module: step %q has parameter %q, for which the signature has no argument", p.Name, name)
+			return nil, nil, fault(fmt.Sprintf("step %q", p.Name), fmt.Sprintf("it has parameter %q, for which the signature has no argument", name), "give the signature an argument for each parameter but the replica id")
 		}
 		placed, err := w.place("argument", sig.Arguments[len(args)], sig.Steps, p.Parameters[i].DType, p.Parameters[i].Dimensions)
 		if err != nil {
@@ -153,8 +154,8 @@ func (w *writer) borders(p *lowering.Program, sig Signature) (args, results []Pl
 		args = append(args, placed)
 	}
 	if len(args) != len(sig.Arguments) || len(p.Outputs) != len(sig.Results) {
-		return nil, nil, fmt.Errorf("module: step %q has %d arguments and %d results, its signature %d and %d",
-			p.Name, len(args), len(p.Outputs), len(sig.Arguments), len(sig.Results))
+		return nil, nil, fault(fmt.Sprintf("step %q", p.Name), fmt.Sprintf("it has %d arguments and %d results, its signature %d and %d",
+			len(args), len(p.Outputs), len(sig.Arguments), len(sig.Results)), "give the signature an entry for each")
 	}
 	for i, shape := range p.Outputs {
 		placed, err := w.place("result", sig.Results[i], sig.Steps, shape.DType, shape.Dimensions)

@@ -6,45 +6,38 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Error says what of a step cannot leave padding out.
+// Error reports what in a step cannot leave padding out.
 type Error struct {
 	// Op is the operation, as StableHLO names it: "reverse". It is empty if the step as a whole
 	// is at fault.
 	Op string
-	// Shape is the value's that it was to be applied to, with its padded sizes, and Dim the
+	// Shape is the shape of the operation's operand, with its padded sizes, and Dim the operand's
 	// padded dimension, or -1.
 	Shape []int
 	Dim   int
-	// Reason says why, Hint what to do instead.
+	// Reason says why, and Hint what to do instead.
 	Reason, Hint string
 	// Err is the cause, if there is one.
 	Err error
 }
 
+// Error returns "ragged: op of shape, whose dimension is padded: reason: cause; hint".
 func (e *Error) Error() string {
-	text := "ragged: "
-	if e.Op != "" {
-		text += e.Op
-		if e.Shape != nil {
-			text += fmt.Sprintf(" of shape %v", e.Shape)
-		}
-		if e.Dim >= 0 {
-			text += fmt.Sprintf(", whose dimension %d is padded", e.Dim)
-		}
-		text += ": "
+	if e.Op == "" {
+		return errkind.Text("ragged", e.Reason, e.Err, e.Hint)
 	}
-	text += e.Reason
-	if e.Err != nil {
-		text += ": " + e.Err.Error()
+	what := "ragged: " + e.Op
+	if e.Shape != nil {
+		what += fmt.Sprintf(" of shape %v", e.Shape)
 	}
-	if e.Hint != "" {
-		text += "; " + e.Hint
+	if e.Dim >= 0 {
+		what += fmt.Sprintf(", whose dimension %d is padded", e.Dim)
 	}
-	return text
+	return errkind.Text(what, e.Reason, e.Err, e.Hint)
 }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Kind is the cause's, otherwise InvalidArgumentError.
+// Kind returns the cause's kind, or InvalidArgumentError.
 func (e *Error) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.InvalidArgumentError) }

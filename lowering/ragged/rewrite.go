@@ -39,15 +39,17 @@ func (p *Plan) Apply(sources []Source) (positions []int, err error) {
 	defer func() {
 		if e := recover(); e != nil { // see ints
 			positions = nil
-			if err, _ = e.(error); err == nil {
-				err = fmt.Errorf("ragged: %v", e)
+			if refused, ok := e.(*Error); ok {
+				err = refused
+			} else {
+				err = &Error{Dim: -1, Reason: fmt.Sprintf("it cannot be rewritten: %v", e), Hint: "mask the padding in the step (FunctionOptions.KeepPadding)"}
 			}
 		}
 	}()
 	for i, source := range sources {
 		at := slices.Index(p.program.ParameterNames, source.Parameter)
 		if at < 0 {
-			return nil, fmt.Errorf("ragged: the program has no parameter %q with size %d", source.Parameter, i)
+			return nil, &Error{Dim: -1, Reason: fmt.Sprintf("the program has no parameter %q with padded size %d", source.Parameter, i), Hint: "name a parameter of the step"}
 		}
 		r.real = append(r.real, r.early(func() *ir.Value { return r.element(main.Parameters[at].Value, source.Index) }))
 	}
