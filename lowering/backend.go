@@ -19,9 +19,9 @@ const (
 	TargetTPU Target = iota
 	// TargetCPU works around the XLA CPU compiler: it miscompiles an optimization_barrier with one
 	// operand (left out, since it orders nothing), and converts all weights of a mixed-precision
-	// model at once unless each dot makes its operands wait for each other. Its unstable sort runs past the
-	// end of the tensor where the comparator holds for equal elements, as "less or equal" does, and costs
-	// as much as its stable one.
+	// model at once unless each dot makes its operands wait for each other. Its unstable sort runs
+	// past the end of the tensor where the comparator holds for equal elements, as "less or equal"
+	// does, and costs as much as its stable one.
 	TargetCPU
 )
 
@@ -37,8 +37,8 @@ func (t Target) String() string {
 }
 
 // Precision is the precision_config written on every dot_general and convolution. It matters on a
-// TPU, whose matrix unit multiplies bfloat16: DEFAULT rounds float32 operands to bfloat16 once, HIGH
-// uses three passes, HIGHEST six, which is close to float32.
+// TPU, whose matrix unit multiplies bfloat16: DEFAULT rounds float32 operands to bfloat16 once,
+// HIGH uses three passes, HIGHEST six, which is close to float32.
 type Precision int
 
 const (
@@ -86,15 +86,17 @@ type Options struct {
 	// Random is the generator of random bits.
 	Random Random
 
-	// Partitioned says that the compiler splits the program over devices, which Builder.DistributedAutoSharding
-	// says of one computation: ops that its partitioner gets wrong are written otherwise.
+	// Partitioned says that the compiler splits the program over devices, which
+	// Builder.DistributedAutoSharding says of one computation: ops that its partitioner gets wrong
+	// are written otherwise.
 	Partitioned bool
 
-	// Unfused writes batch normalisations as reductions and elementwise ops, which say what of a batch they combine.
+	// Unfused writes batch normalisations as reductions and elementwise ops, which say what of a
+	// batch they combine.
 	Unfused bool
 
-	// Whole, if there is one, keeps a value whole at this point of a partitioned program, on each device: what a
-	// gather reads, a scatter's updates and positions. x is usable in f.
+	// Whole, if there is one, keeps a value whole at this point of a partitioned program, on each
+	// device: what a gather reads, a scatter's updates and positions. x is usable in f.
 	Whole func(f *Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
 	// Identity emits whatever stands for compute's Identity op, which GoMLX calls for nodes made by
@@ -121,8 +123,8 @@ type Options struct {
 	DeviceDescription func(compute.DeviceNum) string
 }
 
-// Backend is a compute.Backend that turns each graph into a StableHLO module. It holds no device and
-// is cheap to make: one per trace is fine. It is safe for concurrent use; its builders are not.
+// Backend is a compute.Backend that turns each graph into a StableHLO module. It holds no device
+// and is cheap to make: one per trace is fine. It is safe for concurrent use; its builders are not.
 type Backend struct {
 	opts      Options
 	finalized atomic.Bool
@@ -164,7 +166,8 @@ func (b *Backend) DeviceDescription(num compute.DeviceNum) string {
 	return fmt.Sprintf("device %d", num)
 }
 
-// Capabilities lists the ops and dtypes that are lowered and that the target's compiler takes. The result is the caller's to change.
+// Capabilities lists the ops and dtypes that are lowered and that the target's compiler takes. The
+// result is the caller's to change.
 func (b *Backend) Capabilities() compute.Capabilities { return capabilities(b.opts.Target) }
 
 // Builder starts a new computation. The name becomes the module's, with characters that MLIR does

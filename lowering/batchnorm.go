@@ -18,7 +18,8 @@ func (f *Function) BatchNormForInference(x, scale, offset, mean, variance comput
 	})
 }
 
-// BatchNormForTraining normalizes x with its own mean and variance per feature, and returns them too.
+// BatchNormForTraining normalizes x with its own mean and variance per feature, and returns them
+// too.
 func (f *Function) BatchNormForTraining(x, scale, offset compute.Value, epsilon float32, axis int) (normalized, mean, variance compute.Value, err error) {
 	return f.three("BatchNormForTraining", with(x, scale, offset), func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
 		axis, err := axisOf(axis, in[0].Shape().Rank())
@@ -35,7 +36,8 @@ func (f *Function) BatchNormForTraining(x, scale, offset compute.Value, epsilon 
 	})
 }
 
-// BatchNormGradient returns the gradients of BatchNormForTraining with respect to x, scale and offset.
+// BatchNormGradient returns the gradients of BatchNormForTraining with respect to x, scale and
+// offset.
 func (f *Function) BatchNormGradient(x, scale, mean, variance, gradOutput compute.Value, epsilon float32, axis int) (gradX, gradScale, gradOffset compute.Value, err error) {
 	return f.three("BatchNormGradient", with(x, scale, mean, variance, gradOutput), func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
 		axis, err := axisOf(axis, in[0].Shape().Rank())
@@ -117,7 +119,8 @@ func (b *batch) scaled(x, mean, variance *stablehlo.Value, epsilon float32) (nor
 	return b.binary(stablehlo.Multiply, b.binary(stablehlo.Subtract, x, b.feature(mean)), b.feature(scale)), scale
 }
 
-// inFloat32 computes a batch normalisation of half precision in float32: its sums do not fit half of it.
+// inFloat32 computes a batch normalisation of half precision in float32: its sums do not fit half
+// of it.
 func (f *Function) inFloat32(in []*stablehlo.Value, compute func(in []*stablehlo.Value) ([]*stablehlo.Value, error)) ([]*stablehlo.Value, error) {
 	dtype := in[0].Shape().DType
 	if !dtype.IsHalfPrecision() {

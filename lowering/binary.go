@@ -25,8 +25,8 @@ func (f *Function) binary(name string, op binaryOp, lhs, rhs compute.Value) (com
 	})
 }
 
-// broadcastPair spreads two operands of one dtype to a common shape: a scalar to the other's shape, and,
-// at equal rank, axes of dimension 1.
+// broadcastPair spreads two operands of one dtype to a common shape: a scalar to the other's shape,
+// and, at equal rank, axes of dimension 1.
 func broadcastPair(lhs, rhs *stablehlo.Value) (*stablehlo.Value, *stablehlo.Value, error) {
 	l, r := lhs.Shape(), rhs.Shape()
 	if l.DType != r.DType {
@@ -172,8 +172,8 @@ func (f *Function) Pow(lhs, rhs compute.Value) (compute.Value, error) {
 		if !ok {
 			return stablehlo.Power(l, r)
 		}
-		// XLA takes the upper half of the exponents for negative ones. The low bits of a product do not depend on
-		// the bits above.
+		// XLA takes the upper half of the exponents for negative ones. The low bits of a product do
+		// not depend on the bits above.
 		c := chain{fn: f.fn}
 		return c.convert(c.binary(stablehlo.Power, c.convert(l, wide), c.convert(r, wide)), d), c.err
 	}, lhs, rhs)
@@ -211,7 +211,8 @@ func (f *Function) Clamp(min, x, max compute.Value) (compute.Value, error) {
 	})
 }
 
-// Where picks elements of onTrue where condition holds and of onFalse elsewhere. Scalars are broadcast.
+// Where picks elements of onTrue where condition holds and of onFalse elsewhere. Scalars are
+// broadcast.
 func (f *Function) Where(condition, onTrue, onFalse compute.Value) (compute.Value, error) {
 	return f.op("Where", with(condition, onTrue, onFalse), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		if in[0].Shape().DType != dtypes.Bool {

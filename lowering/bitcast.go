@@ -10,9 +10,10 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// Bitcast reinterprets the bits of x. Where the element sizes differ, the last axis splits or joins: a smaller
-// target gets a new last axis, a larger one takes up the last axis, which must have the right dimension. A Bool is a
-// byte of 0 or 1, and any other byte than 0 is true; complex numbers have no bits.
+// Bitcast reinterprets the bits of x. Where the element sizes differ, the last axis splits or
+// joins: a smaller target gets a new last axis, a larger one takes up the last axis, which must
+// have the right dimension. A Bool is a byte of 0 or 1, and any other byte than 0 is true; complex
+// numbers have no bits.
 func (f *Function) Bitcast(x compute.Value, target dtypes.DType) (compute.Value, error) {
 	return f.op("Bitcast", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		if err := wantRepresentable(target); err != nil {
@@ -39,8 +40,8 @@ func (f *Function) Bitcast(x compute.Value, target dtypes.DType) (compute.Value,
 }
 
 // bitcastPacked is Bitcast from or to integers of less than a byte, in arithmetic: XLA folds a
-// bitcast_convert of constants wrongly there (https://github.com/openxla/xla/issues/38964), and what it takes for
-// a constant is not known here.
+// bitcast_convert of constants wrongly there (https://github.com/openxla/xla/issues/38964), and
+// what it takes for a constant is not known here.
 func bitcastPacked(fn *stablehlo.Function, x *stablehlo.Value, target dtypes.DType) (*stablehlo.Value, error) {
 	c := chain{fn: fn}
 	source := x.Shape().DType

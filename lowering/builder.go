@@ -52,9 +52,6 @@ func (b *Builder) Name() string { return b.name }
 // Backend returns the backend this builder belongs to.
 func (b *Builder) Backend() *Backend { return b.backend }
 
-// StableHLO returns the module being built.
-func (b *Builder) StableHLO() *stablehlo.Builder { return b.module }
-
 // Main returns the entry function.
 func (b *Builder) Main() compute.Function { return b.main }
 
@@ -103,8 +100,8 @@ func (b *Builder) DistributedSPMD(numDevices int) error {
 	return nil
 }
 
-// DistributedAutoSharding makes the program one for the devices of the meshes, split by Shardy along the
-// shardings given to Parameter and Return.
+// DistributedAutoSharding makes the program one for the devices of the meshes, split by Shardy
+// along the shardings given to Parameter and Return.
 func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
 	if err := b.check(); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// chainOfCalls makes functions that each call the one before, as many as calls nest: call adds the call to g
-// in f. The last one is returned, with the first error.
+// chainOfCalls makes functions that each call the one before, as many as calls nest: call adds the
+// call to g in f. The last one is returned, with the first error.
 func chainOfCalls(t *testing.T, b compute.Builder, length int, call func(f, g compute.Function, x compute.Value) error) (compute.Function, error) {
 	t.Helper()
 	var last compute.Function

@@ -5,7 +5,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 )
 
-// capabilities lists what this package lowers. The list of ops is held against the methods by a test.
+// capabilities lists what this package lowers. The list of ops is held against the methods by a
+// test.
 func capabilities(target Target) compute.Capabilities {
 	c := compute.Capabilities{
 		Functions:  true,
@@ -16,7 +17,8 @@ func capabilities(target Target) compute.Capabilities {
 		c.Operations[op] = true
 	}
 	for d := dtypes.InvalidDType + 1; d <= dtypes.Uint1; d++ {
-		// libtpu takes 2-bit integers only in tensors that fill its tiles; the CPU compiler takes all.
+		// libtpu takes 2-bit integers only in tensors that fill its tiles; the CPU compiler takes
+		// all.
 		twoBits := d == dtypes.Int2 || d == dtypes.Uint2
 		if representable(d) && (!twoBits || target == TargetCPU) {
 			c.DTypes[d] = true

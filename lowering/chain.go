@@ -7,8 +7,8 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// chain writes several ops in a row and keeps the first error, for ops that StableHLO has only in parts.
-// After an error every call returns nil and does nothing.
+// chain writes several ops in a row and keeps the first error, for ops that StableHLO has only in
+// parts. After an error every call returns nil and does nothing.
 type chain struct {
 	fn  *stablehlo.Function
 	err error
@@ -68,7 +68,6 @@ func (c *chain) scalar(d dtypes.DType, value scalarValue) *stablehlo.Value {
 	return c.do(func() (*stablehlo.Value, error) { return constantScalar(c.fn, d, value) })
 }
 
-// reshape gives x other dimensions of the same size.
 // zeros is 0 everywhere.
 func (c *chain) zeros(shape xshapes.Shape) *stablehlo.Value {
 	return c.broadcast(c.scalar(shape.DType, valueZero), xshapes.Make(shape.DType, shape.Dimensions...))
@@ -79,6 +78,7 @@ func (c *chain) nonzero(x *stablehlo.Value) *stablehlo.Value {
 	return c.compare(types.CompareNE, x, c.zeros(x.Shape()))
 }
 
+// reshape gives x other dimensions of the same size.
 func (c *chain) reshape(x *stablehlo.Value, dims ...int) *stablehlo.Value {
 	return c.do(func() (*stablehlo.Value, error) {
 		return stablehlo.Reshape(x, xshapes.Make(x.Shape().DType, dims...))

@@ -20,7 +20,8 @@ func comparisonType(d dtypes.DType) types.ComparisonType {
 	return types.CompareSigned
 }
 
-// wantOrder refuses what complex numbers have no answer to: the CPU compiler ends the process over it.
+// wantOrder refuses what complex numbers have no answer to: the CPU compiler ends the process over
+// it.
 func wantOrder(x *stablehlo.Value, dir types.ComparisonDirection) error {
 	if x.Shape().DType.IsComplex() && dir != types.CompareEQ && dir != types.CompareNE {
 		return errNoOrder
@@ -39,8 +40,8 @@ func (f *Function) compare(name string, dir types.ComparisonDirection, lhs, rhs 
 	}, lhs, rhs)
 }
 
-// compareTotal compares in the order -NaN < -Inf < ... < -0 < +0 < ... < +Inf < +NaN. It differs from the
-// usual order for floats only, and StableHLO has it for them only.
+// compareTotal compares in the order -NaN < -Inf < ... < -0 < +0 < ... < +Inf < +NaN. It differs
+// from the usual order for floats only, and StableHLO has it for them only.
 func (f *Function) compareTotal(name string, dir types.ComparisonDirection, lhs, rhs compute.Value) (compute.Value, error) {
 	return f.binary(name, func(l, r *stablehlo.Value) (*stablehlo.Value, error) {
 		if l.Shape().DType.IsComplex() {

@@ -9,7 +9,8 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// closure checks that g is a finished closure of f or of a function around it: GoMLX makes all closures in main.
+// closure checks that g is a finished closure of f or of a function around it: GoMLX makes all
+// closures in main.
 func (f *Function) closure(role string, g compute.Function) (*Function, error) {
 	c, ok := g.(*Function)
 	switch {
@@ -72,8 +73,8 @@ func (f *Function) While(cond, body compute.Function, state ...compute.Value) ([
 	})
 }
 
-// Sort sorts tensors of one shape together along axis, as comparator orders their elements. For the CPU every
-// sort is stable, see TargetCPU.
+// Sort sorts tensors of one shape together along axis, as comparator orders their elements. For the
+// CPU every sort is stable, see TargetCPU.
 func (f *Function) Sort(comparator compute.Function, axis int, stable bool, operands ...compute.Value) ([]compute.Value, error) {
 	return f.ops("Sort", operands, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
 		c, err := f.closure("comparator", comparator)
@@ -91,7 +92,8 @@ func (f *Function) Sort(comparator compute.Function, axis int, stable bool, oper
 	})
 }
 
-// maxCallDepth bounds how deep calls nest: XLA's compilers recurse over them, and thousands end the process.
+// maxCallDepth bounds how deep calls nest: XLA's compilers recurse over them, and thousands end the
+// process.
 const maxCallDepth = 256
 
 // Call runs another top-level function of the same computation. Calls nest 256 deep at most.

@@ -7,8 +7,8 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// ConvGeneral convolves over any number of spatial axes. Missing strides and dilations are 1, missing
-// paddings 0, group counts below 1 are 1.
+// ConvGeneral convolves over any number of spatial axes. Missing strides and dilations are 1,
+// missing paddings 0, group counts below 1 are 1.
 func (f *Function) ConvGeneral(x, kernel compute.Value, axes compute.ConvolveAxesConfig,
 	strides []int, paddings [][2]int, inputDilations, kernelDilations []int,
 	channelGroups, batchGroups int) (compute.Value, error) {

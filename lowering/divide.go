@@ -20,10 +20,10 @@ func (f *Function) Rem(lhs, rhs compute.Value) (compute.Value, error) {
 	return f.divide("Rem", stablehlo.Remainder, lhs, rhs)
 }
 
-// divide adds a division. XLA folds one of integers that it knows with the host's instruction, which ends the
-// process where the divisor is 0. What it may come to know is therefore hidden from it behind a barrier: not
-// only constants, since it also knows x*0 and the values of a loop that runs once. A barrier of two operands
-// is one that every target takes, see TargetCPU.
+// divide adds a division. XLA folds one of integers that it knows with the host's instruction,
+// which ends the process where the divisor is 0. What it may come to know is therefore hidden from
+// it behind a barrier: not only constants, since it also knows x*0 and the values of a loop that
+// runs once. A barrier of two operands is one that every target takes, see TargetCPU.
 func (f *Function) divide(name string, op binaryOp, lhs, rhs compute.Value) (compute.Value, error) {
 	return f.op(name, with(lhs, rhs), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		l, r := in[0], in[1]
@@ -53,7 +53,8 @@ type known struct {
 
 func (k known) safe() bool { return k.nonzero || k.runtime }
 
-// folds follows v through ops that only move elements to the constant or the argument they come from.
+// folds follows v through ops that only move elements to the constant or the argument they come
+// from.
 func (f *Function) folds(v *stablehlo.Value) known {
 	name := v.String()
 	for {
@@ -71,38 +72,14 @@ func (f *Function) folds(v *stablehlo.Value) known {
 			return known{}
 		}
 	}
-	// An argument of a closure or of a function that is called may be a constant of the caller's; so may a
-	// scalar one of the main function, where it is the number of the one replica there is.
+	// An argument of a closure or of a function that is called may be a constant of the caller's;
+	// so may a scalar one of the main function, where it is the number of the one replica there is.
 	i := slices.IndexFunc(f.builder.main.fn.Inputs, func(in *stablehlo.Value) bool { return in.String() == name })
 	return known{runtime: i >= 0 && f.top() == f.builder.main && !f.builder.main.fn.Inputs[i].Shape().IsScalar()}
 }
 
-// top returns the top-level function that f is nested in.
-func (f *Function) top() *Function {
-	for f.parent != nil {
-		f = f.parent
-	}
-	return f
-}
-
-// definition returns the statement of f, or of a function around it, that makes the named value; nil for an
-// argument.
-func (f *Function) definition(name string) *stablehlo.Statement {
-	for ; f != nil; f = f.parent {
-		for ; f.indexed < len(f.fn.Statements); f.indexed++ {
-			for _, out := range f.fn.Statements[f.indexed].Outputs {
-				f.definitions[out.String()] = f.fn.Statements[f.indexed]
-			}
-		}
-		if s := f.definitions[name]; s != nil {
-			return s
-		}
-	}
-	return nil
-}
-
-// withoutZero reports whether an integer constant surely has no 0 among its elements. Those that are
-// bytes are not looked at.
+// withoutZero reports whether an integer constant surely has no 0 among its elements. Those that
+// are bytes are not looked at.
 func withoutZero(d *ir.Dense) bool {
 	zero := func(n ir.Number) bool { return n.Value == 0 }
 	return d.Splat != nil && !zero(*d.Splat) || len(d.List) > 0 && !slices.ContainsFunc(d.List, zero)

@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// TestDivisionsThatXLAMayFoldAreHidden looks for the barrier where XLA could come to know both operands, and
-// for none elsewhere.
+// TestDivisionsThatXLAMayFoldAreHidden looks for the barrier where XLA could come to know both
+// operands, and for none elsewhere.
 func TestDivisionsThatXLAMayFoldAreHidden(t *testing.T) {
 	type value = compute.Value
 	ints := func(t *testing.T, f compute.Function, flat any, dims ...int) value {

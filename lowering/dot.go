@@ -6,15 +6,17 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// DotGeneral contracts axes of lhs and rhs and aligns batch axes. The result has the batch axes, then the
-// remaining ones of lhs, then those of rhs; its dtype is config.OutputDType, that of lhs by default.
+// DotGeneral contracts axes of lhs and rhs and aligns batch axes. The result has the batch axes,
+// then the remaining ones of lhs, then those of rhs; its dtype is config.OutputDType, that of lhs
+// by default.
 //
-// Sums are kept in config.AccumulatorDType. Where that is a wider type of the same kind as the operands',
-// the dot itself yields it, which a TPU does at no cost; otherwise the operands are converted first.
+// Sums are kept in config.AccumulatorDType. Where that is a wider type of the same kind as the
+// operands', the dot itself yields it, which a TPU does at no cost; otherwise the operands are
+// converted first.
 //
-// Half-precision operands with sums in float32 and a result of their own dtype, as GoMLX asks for, are one dot
-// that yields half precision: compilers keep the sums of such a dot in float32, and where its parts lie on
-// several devices they are sent in half precision, which is half the bytes.
+// Half-precision operands with sums in float32 and a result of their own dtype, as GoMLX asks for,
+// are one dot that yields half precision: compilers keep the sums of such a dot in float32, and
+// where its parts lie on several devices they are sent in half precision, which is half the bytes.
 func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
 	rhs compute.Value, rhsContracting, rhsBatch []int, config compute.DotGeneralConfig) (compute.Value, error) {
 	return f.op("DotGeneral", with(lhs, rhs), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
@@ -40,8 +42,8 @@ func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
 		half := sum == dtypes.Float32 && operand.IsHalfPrecision()
 		c := chain{fn: f.fn}
 		if sum != operand && f.builder.backend.opts.Target == TargetCPU {
-			// The CPU compiler widens the operands of a mixed dot into temporaries. Nothing else keeps it from
-			// doing so for all weights of a model before the first layer runs.
+			// The CPU compiler widens the operands of a mixed dot into temporaries. Nothing else
+			// keeps it from doing so for all weights of a model before the first layer runs.
 			both, err := stablehlo.OptimizationBarrier(l, r)
 			if err != nil {
 				return nil, err

@@ -24,12 +24,15 @@ var (
 	ErrCompiled = errkind.New(errkind.RuntimeError, "lowering: computation is already compiled")
 )
 
-// OpError says which op could not be lowered, on what operands, and why.
+// OpError reports that an op could not be lowered.
 type OpError struct {
-	Op       string         // GoMLX's name of the op, like "Add".
-	Function string         // the function it was added to; "" for a closure.
-	Operands []shapes.Shape // shapes of the operands that were understood, in order.
-	Err      error          // the reason.
+	// Op is GoMLX's name of the op, such as "Add", and Function the name of the function that the
+	// op was added to, "" for a closure.
+	Op, Function string
+	// Operands are the shapes of the operands, in order, without those that could not be read.
+	Operands []shapes.Shape
+	// Err is the reason.
+	Err error
 }
 
 // Error returns "lowering: op(operands): reason".
@@ -45,7 +48,7 @@ func (e *OpError) Error() string {
 	return errkind.Text(what, "", e.Err, "")
 }
 
-// Kind is the reason's, otherwise InvalidArgumentError.
+// Kind returns the reason's kind, or InvalidArgumentError.
 func (e *OpError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.InvalidArgumentError) }
 
 // Unwrap returns the reason.

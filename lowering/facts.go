@@ -12,9 +12,9 @@ import (
 // facts gathers of functions what compilers may not survive, from the operations themselves.
 type facts struct{ found screen.Facts }
 
-// Facts returns what is known of functions before they are written, for the compiler's caller to
-// check in the place of their text. It is nil where there are custom calls, of which the text is to
-// be read. A statement that is a mark is known to be replaced by one that harms no compiler.
+// Facts returns the operations of functions that some compilers do not survive, for pjrt.Lowered to
+// check in the place of the functions' text. It returns nil if there are custom calls: then the
+// text has to be read. A pass that replaces a mark must put an op there that harms no compiler.
 func Facts(functions ...*ir.Function) *screen.Facts {
 	g := &facts{}
 	for _, f := range functions {
@@ -78,8 +78,8 @@ func (g *facts) statements(list []*ir.Statement, depth int) (ops []*screen.Opera
 	return ops, true
 }
 
-// operation is a statement as those who look at it want it: the numbers of its attributes, the words
-// of its enumerations, the functions that it names, and its types.
+// operation is a statement as those who look at it want it: the numbers of its attributes, the
+// words of its enumerations, the functions that it names, and its types.
 func operation(s *ir.Statement) *screen.Operation {
 	op := &screen.Operation{Name: s.Op}
 	for _, v := range s.Results {
@@ -130,8 +130,9 @@ func wide(list []int) []int64 {
 	return out
 }
 
-// Facts returns what is known of the program, for whoever compiles text, which is what [Program.Text]
-// returned. It is nil where that text is to be read.
+// Facts returns the operations of the program that some compilers do not survive, for pjrt.Lowered.
+// text is what [Program.Text] returned. It returns nil if the program has custom calls: then the
+// text has to be read.
 func (p *Program) Facts(text []byte) *screen.Facts {
 	found := Facts(p.Module.Functions...)
 	if found != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// factsOf lowers a function of one argument of 4 float32, and answers what is known of it and of its text.
+// factsOf lowers a function of one argument of 4 float32, and answers what is known of it and of
+// its text.
 func factsOf(t *testing.T, body func(f compute.Function, x compute.Value) (compute.Value, error)) (*screen.Facts, []byte) {
 	b := lowering.New(lowering.Options{Target: lowering.TargetCPU}).Builder("facts")
 	f := b.Main()

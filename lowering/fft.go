@@ -13,9 +13,10 @@ import (
 // maxFFTAxes is how many axes XLA transforms at once.
 const maxFFTAxes = 3
 
-// FFT transforms along the last len(lengths) axes, the last one alone if there are none. A length is the
-// dimension of its axis; for the last axis of an inverse real transform it is that of the result, n for an
-// operand of n/2+1. A transform of another length is one of a padded or sliced operand.
+// FFT transforms along the last len(lengths) axes, the last one alone if there are none. A length
+// is the dimension of its axis; for the last axis of an inverse real transform it is that of the
+// result, n for an operand of n/2+1. A transform of another length is one of a padded or sliced
+// operand.
 func (f *Function) FFT(x compute.Value, kind compute.FFTType, lengths []int) (compute.Value, error) {
 	return f.op("FFT", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		kinds := map[compute.FFTType]types.FFTType{
@@ -35,8 +36,8 @@ func (f *Function) FFT(x compute.Value, kind compute.FFTType, lengths []int) (co
 	})
 }
 
-// checkFFT holds the lengths against the axes: the compilers take what they are given and read past the
-// operand's end.
+// checkFFT holds the lengths against the axes: the compilers take what they are given and read past
+// the operand's end.
 func checkFFT(s xshapes.Shape, kind compute.FFTType, lengths []int) error {
 	rank := s.Rank()
 	switch {

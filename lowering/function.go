@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Function is one function of a computation: the entry function, another top-level one, or a closure.
-// Its methods each add ops to it. It is not safe for concurrent use.
+// Function is one function of a computation: the entry function, another top-level one, or a
+// closure. Its methods each add ops to it. It is not safe for concurrent use.
 type Function struct {
 	notimplemented.Function // answers compute.ErrNotImplemented for what this package leaves out
 
@@ -133,8 +133,8 @@ func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.Shar
 	})
 }
 
-// Constant adds a constant from a flat slice in row-major order. The data is copied into the program's
-// text, so large tensors are better passed as parameters.
+// Constant adds a constant from a flat slice in row-major order. The data is copied into the
+// program's text, so large tensors are better passed as parameters.
 func (f *Function) Constant(flat any, dims ...int) (compute.Value, error) {
 	return f.op("Constant", nil, func([]*stablehlo.Value) (*stablehlo.Value, error) {
 		return f.constantFromFlat(flat, dims)
@@ -161,7 +161,8 @@ func (f *Function) Return(outputs []compute.Value, shardings []*compute.Sharding
 			}
 		}
 		if f.parent == nil && f.name != compute.MainName && len(f.parameters) == 0 {
-			// The StableHLO builder calls no function without operands, so it gets one that it does not use.
+			// The StableHLO builder calls no function without operands, so it gets one that it does
+			// not use.
 			if _, err := f.fn.NamedInput(f.names.pick("unused"), xshapes.Make(dtypes.Bool)); err != nil {
 				return nil, err
 			}
@@ -191,6 +192,30 @@ func (f *Function) Identity(x compute.Value) (compute.Value, error) {
 		}
 		return v, err
 	})
+}
+
+// top returns the top-level function that f is nested in.
+func (f *Function) top() *Function {
+	for f.parent != nil {
+		f = f.parent
+	}
+	return f
+}
+
+// definition returns the statement of f, or of a function around it, that makes the named value;
+// nil for an argument.
+func (f *Function) definition(name string) *stablehlo.Statement {
+	for ; f != nil; f = f.parent {
+		for ; f.indexed < len(f.fn.Statements); f.indexed++ {
+			for _, out := range f.fn.Statements[f.indexed].Outputs {
+				f.definitions[out.String()] = f.fn.Statements[f.indexed]
+			}
+		}
+		if s := f.definitions[name]; s != nil {
+			return s
+		}
+	}
+	return nil
 }
 
 // representable reports whether the StableHLO builder can write the dtype.

@@ -196,8 +196,9 @@ func TestShapesConvertBothWays(t *testing.T) {
 	}
 }
 
-// TestCapabilitiesMatchTheMethods calls every method of compute's op interfaces without usable operands. An op that
-// is left out answers ErrNotImplemented, one that is lowered complains of the operands (or takes none).
+// TestCapabilitiesMatchTheMethods calls every method of compute's op interfaces without usable
+// operands. An op that is left out answers ErrNotImplemented, one that is lowered complains of the
+// operands (or takes none).
 func TestCapabilitiesMatchTheMethods(t *testing.T) {
 	claimed := lowering.New(lowering.Options{}).Capabilities()
 	listed := map[string]bool{}

@@ -185,8 +185,8 @@ func scripted(t *testing.T, bytes []byte) string {
 	return string(out)
 }
 
-// FuzzOps spells programs of any ops on any operands: no op may panic, every error names its op, and the same
-// calls give the same text.
+// FuzzOps spells programs of any ops on any operands: no op may panic, every error names its op,
+// and the same calls give the same text.
 func FuzzOps(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0, 2, 1, 1, 11, 3, 0})

@@ -31,9 +31,9 @@ func (f *Function) whole(x *stablehlo.Value) (*stablehlo.Value, error) {
 	return x, nil
 }
 
-// wideIndex makes indices signed and wide: XLA takes the upper half of an unsigned type for negative numbers in
-// some passes, and in others wants the dimension itself to fit into the type. Uint64 stops at the largest Int64,
-// past the end of any axis.
+// wideIndex makes indices signed and wide: XLA takes the upper half of an unsigned type for
+// negative numbers in some passes, and in others wants the dimension itself to fit into the type.
+// Uint64 stops at the largest Int64, past the end of any axis.
 func wideIndex(c *chain, x *stablehlo.Value) *stablehlo.Value {
 	d := x.Shape().DType
 	if d.IsInt() && d.Bits() < 32 {

@@ -7,11 +7,12 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// GoMLX takes the gradient of a half-precision product in float32: it converts the adjoint and the other operand,
-// multiplies, transposes, and converts the result back. A compiler that has parts of that product on several devices
-// then adds them up in float32, which sends twice the bytes. So such a product is written once more in half precision
-// where its result is converted back, and the one in float32, which nothing reads, falls away. A float32 product that
-// the step itself asks for stays one, also if its result is converted.
+// GoMLX takes the gradient of a half-precision product in float32: it converts the adjoint and the
+// other operand, multiplies, transposes, and converts the result back. A compiler that has parts of
+// that product on several devices then adds them up in float32, which sends twice the bytes. So
+// such a product is written once more in half precision where its result is converted back, and the
+// one in float32, which nothing reads, falls away. A float32 product that the step itself asks for
+// stays one, also if its result is converted.
 
 // product is a dot before its dtype is known.
 type product struct {
@@ -52,8 +53,8 @@ func (h *halves) multiplied(lhs, rhs, result *stablehlo.Value) {
 	}
 }
 
-// gradient notes a float32 product v of f if it is one of the gradient of a half-precision product: that of an adjoint
-// of its shape and of one of its operands, converted.
+// gradient notes a float32 product v of f if it is one of the gradient of a half-precision product:
+// that of an adjoint of its shape and of one of its operands, converted.
 func (f *Function) gradient(p product, v *stablehlo.Value) {
 	operand := f.converted(p.rhs)
 	if operand == nil || !operand.Shape().DType.IsHalfPrecision() {

@@ -9,11 +9,12 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// apart keeps the CPU compiler from writing part into whole while it still reads part's elements there, where part is
-// computed from whole: then later elements come from earlier ones. It sees that the two are the same tensor, except
-// where whole is another's reshape, as ops besides Reshape become (Gather, CumSum, MatMul). So whole becomes a tensor
-// of its own, without what is overwritten anyway: what computes nothing would be simplified away, and barriers are
-// gone before the ops are fused.
+// apart keeps the CPU compiler from writing part into whole while it still reads part's elements
+// there, where part is computed from whole: then later elements come from earlier ones. It sees
+// that the two are the same tensor, except where whole is another's reshape, as ops besides Reshape
+// become (Gather, CumSum, MatMul). So whole becomes a tensor of its own, without what is
+// overwritten anyway: what computes nothing would be simplified away, and barriers are gone before
+// the ops are fused.
 func (f *Function) apart(c *chain, whole, part *stablehlo.Value, at []*stablehlo.Value) *stablehlo.Value {
 	if c.err != nil || f.builder.backend.opts.Target != TargetCPU || f.ownTensor(whole) {
 		return whole
@@ -48,8 +49,9 @@ func (f *Function) apart(c *chain, whole, part *stablehlo.Value, at []*stablehlo
 	return c.selects(inside, c.zeros(shape), whole)
 }
 
-// ownTensor reports whether the compiler surely makes v no reshape of another tensor: an argument of the step or of a
-// loop's body, the same number everywhere or a tensor updated in part; loops and chains of updates stay in place.
+// ownTensor reports whether the compiler surely makes v no reshape of another tensor: an argument
+// of the step or of a loop's body, the same number everywhere or a tensor updated in part; loops
+// and chains of updates stay in place.
 func (f *Function) ownTensor(v *stablehlo.Value) bool {
 	s := f.definition(v.String())
 	if s == nil {
@@ -70,8 +72,8 @@ func (f *Function) ownTensor(v *stablehlo.Value) bool {
 	return false
 }
 
-// lasting hides from the CPU compiler how often a loop runs whose body updates its state: the body of one that runs
-// once becomes part of the function around it, where the state may be a reshape.
+// lasting hides from the CPU compiler how often a loop runs whose body updates its state: the body
+// of one that runs once becomes part of the function around it, where the state may be a reshape.
 func (f *Function) lasting(body *Function, state []*stablehlo.Value) ([]*stablehlo.Value, error) {
 	if f.builder.backend.opts.Target != TargetCPU || !body.updatesState {
 		return state, nil

@@ -141,8 +141,8 @@ func elements(flat any) (dtypes.DType, elementsOf, error) {
 	return dtypes.InvalidDType, elementsOf{}, fmt.Errorf("want a flat slice of a numeric type or bool, got %T", flat)
 }
 
-// view makes the elementsOf of a slice. Equality is that of the written text, so that NaNs are equal to
-// themselves and 0 differs from -0.
+// view makes the elementsOf of a slice. Equality is that of the written text, so that NaNs are
+// equal to themselves and 0 differs from -0.
 func view[T any](s []T, number func(T) ir.Number, appendTo func([]byte, T) []byte) elementsOf {
 	e := elementsOf{
 		length: len(s),
@@ -219,8 +219,8 @@ func complexNumber(re, im ir.Number) ir.Number {
 	return ir.Number{Text: "(" + re.Text + ", " + im.Text + ")"}
 }
 
-// floatText writes v exactly: MLIR wants a decimal point in decimal numbers, and the bit pattern, of the
-// given number of hexadecimal digits, for what has no decimal form.
+// floatText writes v exactly: MLIR wants a decimal point in decimal numbers, and the bit pattern,
+// of the given number of hexadecimal digits, for what has no decimal form.
 func floatText(v float64, bits uint64, digits int) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return fmt.Sprintf("0x%0*X", digits, bits)

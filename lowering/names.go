@@ -5,14 +5,15 @@ import (
 	"strings"
 )
 
-// names hands out SSA argument names that are unique in one top-level function and everything nested
-// in it: MLIR refuses a region argument with the name of a value visible from outside.
+// names hands out SSA argument names that are unique in one top-level function and everything
+// nested in it: MLIR refuses a region argument with the name of a value visible from outside.
 type names map[string]bool
 
 // pick returns a name like the one wanted, of letters, digits and underscores.
 func (n names) pick(wanted string) string {
 	name := identifier(wanted)
-	// Bare numbers and argN are what the StableHLO builder itself uses for values and unnamed arguments.
+	// Bare numbers and argN are what the StableHLO builder itself uses for values and unnamed
+	// arguments.
 	if rest, ok := strings.CutPrefix(name, "arg"); ok {
 		if _, err := strconv.Atoi(rest); err == nil {
 			name = "p_" + name

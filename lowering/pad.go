@@ -8,7 +8,8 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// Pad adds fill before, after and between the elements of each axis; negative amounts at the ends remove.
+// Pad adds fill before, after and between the elements of each axis; negative amounts at the ends
+// remove.
 func (f *Function) Pad(x, fill compute.Value, axes ...compute.PadAxis) (compute.Value, error) {
 	return f.op("Pad", with(x, fill), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		rank := in[0].Shape().Rank()
@@ -49,8 +50,9 @@ func (f *Function) partitioned() bool {
 	return f.builder.backend.opts.Partitioned || f.builder.partitions > 1
 }
 
-// padded gives x a name of its own where it is to be padded with fill: XLA's partitioner keeps the parts of an operand
-// that it padded for one window for others of the same form, whatever they are padded with.
+// padded gives x a name of its own where it is to be padded with fill: XLA's partitioner keeps the
+// parts of an operand that it padded for one window for others of the same form, whatever they are
+// padded with.
 func (f *Function) padded(c *chain, x, fill *stablehlo.Value) *stablehlo.Value {
 	if !f.partitioned() {
 		return x
@@ -64,9 +66,10 @@ func (f *Function) padded(c *chain, x, fill *stablehlo.Value) *stablehlo.Value {
 	})
 }
 
-// gaps puts gap times fill behind each element along axis, and returns what is left to pad at the end and between.
-// XLA's partitioner takes the wrong elements where it splits an axis with paddings between them, and ends the process
-// where those at its ends are negative besides; so each element gets an axis of its own, whose end is padded.
+// gaps puts gap times fill behind each element along axis, and returns what is left to pad at the
+// end and between. XLA's partitioner takes the wrong elements where it splits an axis with paddings
+// between them, and ends the process where those at its ends are negative besides; so each element
+// gets an axis of its own, whose end is padded.
 func gaps(c *chain, x, fill *stablehlo.Value, axis, gap, end int) (*stablehlo.Value, int, int) {
 	const most = 1 << 40 // what is beyond is refused before it is compiled
 	if c.err != nil || gap <= 0 {
@@ -107,8 +110,8 @@ func onlyFill(c *chain, x, fill *stablehlo.Value, start, end []int) (*stablehlo.
 	return c.broadcast(fill, out), true
 }
 
-// crop takes away what start and end say with negative numbers, and makes those 0. XLA's partitioner takes a pad that
-// removes as much as it adds for none.
+// crop takes away what start and end say with negative numbers, and makes those 0. XLA's
+// partitioner takes a pad that removes as much as it adds for none.
 func crop(c *chain, x *stablehlo.Value, start, end []int) *stablehlo.Value {
 	dims := x.Shape().Dimensions
 	if c.err != nil || slices.Min(start) >= 0 && slices.Min(end) >= 0 {

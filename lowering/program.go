@@ -16,8 +16,8 @@ type Program struct {
 	// Name is the name given to Backend.Builder.
 	Name string
 
-	// Module is the program, its entry function first. Whoever compiles the program may still change
-	// it, for instance to add attributes to the entry function's parameters.
+	// Module is the program, its entry function first. Options.Compile may change it, for instance
+	// add attributes to the entry function's parameters.
 	Module *ir.Module
 
 	// ParameterNames are the names as given to Function.Parameter, in order. The text has other
@@ -27,8 +27,8 @@ type Program struct {
 	// Parameters and Outputs are the shapes of Main's arguments and results, in order.
 	Parameters, Outputs []shapes.Shape
 
-	// Replicas and Partitions are what DistributedSPMD and DistributedAutoSharding asked for, 1 each
-	// without them. Their product is the number of devices.
+	// Replicas and Partitions are what DistributedSPMD and DistributedAutoSharding asked for, 1
+	// each without them. Their product is the number of devices.
 	Replicas, Partitions int
 
 	// Devices is the device assignment, replica by replica; nil if none was asked for.
@@ -38,8 +38,8 @@ type Program struct {
 // Main returns the entry function.
 func (p *Program) Main() *ir.Function { return p.Module.Functions[0] }
 
-// Text returns the module as MLIR text. It writes the module anew on each call; the same graph gives
-// the same bytes.
+// Text returns the module as MLIR text. Each call writes the text anew; the same graph gives the
+// same bytes.
 func (p *Program) Text() ([]byte, error) {
 	text, err := p.Module.Text()
 	if err != nil {
@@ -48,8 +48,8 @@ func (p *Program) Text() ([]byte, error) {
 	return text, nil
 }
 
-// Lowered is the compute.Executable of a Backend made without Options.Compile: it carries the program
-// for someone else to run.
+// Lowered is the compute.Executable of a Backend made without Options.Compile: it carries the
+// program for someone else to run.
 type Lowered struct {
 	program *Program
 }

@@ -104,8 +104,8 @@ func (f *Function) ReduceLogicalXor(x compute.Value, axes ...int) (compute.Value
 	return f.reduce("ReduceLogicalXor", combineXor, true, x, axes)
 }
 
-// ArgMinMax returns the index of the lowest or highest element along axis: the first of equal ones, and
-// the first NaN if there is any.
+// ArgMinMax returns the index of the lowest or highest element along axis: the first of equal ones,
+// and the first NaN if there is any.
 func (f *Function) ArgMinMax(x compute.Value, axis int, outputDType dtypes.DType, isMin bool) (compute.Value, error) {
 	return f.op("ArgMinMax", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		shape := in[0].Shape()
@@ -140,8 +140,9 @@ func (f *Function) ArgMinMax(x compute.Value, axis int, outputDType dtypes.DType
 	})
 }
 
-// argCombiner writes the closure that keeps the better of two (index, value) pairs. NaN beats everything,
-// and of equals the lower index wins, so that the order in which pairs meet does not matter.
+// argCombiner writes the closure that keeps the better of two (index, value) pairs. NaN beats
+// everything, and of equals the lower index wins, so that the order in which pairs meet does not
+// matter.
 func (f *Function) argCombiner(value, index dtypes.DType, isMin bool) (*stablehlo.Function, error) {
 	better := types.CompareGT
 	if isMin {
@@ -170,8 +171,8 @@ func (f *Function) argCombiner(value, index dtypes.DType, isMin bool) (*stablehl
 	return closure, closure.Return(outIndex, outValue)
 }
 
-// CumSum adds up along axis, from its start or, reversed, from its end; exclusive leaves the element at
-// hand out.
+// CumSum adds up along axis, from its start or, reversed, from its end; exclusive leaves the
+// element at hand out.
 func (f *Function) CumSum(x compute.Value, axis int, options compute.CumSumOptions) (compute.Value, error) {
 	return f.op("CumSum", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		shape := in[0].Shape()

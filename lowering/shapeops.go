@@ -97,8 +97,8 @@ func (f *Function) Slice(x compute.Value, starts, limits, strides []int) (comput
 	})
 }
 
-// emptySlice is the shape of a slice that takes nothing from the end of an axis, which the StableHLO builder
-// refuses; false if it is to judge the slice.
+// emptySlice is the shape of a slice that takes nothing from the end of an axis, which the
+// StableHLO builder refuses; false if it is to judge the slice.
 func emptySlice(x xshapes.Shape, starts, limits, strides []int) (xshapes.Shape, bool) {
 	rank := x.Rank()
 	if len(starts) != rank || len(limits) != rank || len(strides) != 0 && len(strides) != rank {
@@ -119,7 +119,8 @@ func emptySlice(x xshapes.Shape, starts, limits, strides []int) (xshapes.Shape, 
 	return out, atEnd
 }
 
-// startIndices makes one scalar per axis of the operand from what GoMLX gives: those scalars, or one vector.
+// startIndices makes one scalar per axis of the operand from what GoMLX gives: those scalars, or
+// one vector.
 func startIndices(c *chain, given []*stablehlo.Value, rank int) []*stablehlo.Value {
 	given = slices.Clone(given)
 	for i, v := range given {
@@ -141,7 +142,8 @@ func startIndices(c *chain, given []*stablehlo.Value, rank int) []*stablehlo.Val
 	return out
 }
 
-// DynamicSlice takes a block of the given sizes at computed start indices, which are clamped to fit.
+// DynamicSlice takes a block of the given sizes at computed start indices, which are clamped to
+// fit.
 func (f *Function) DynamicSlice(x compute.Value, starts []compute.Value, sizes []int) (compute.Value, error) {
 	return f.op("DynamicSlice", append(with(x), starts...), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		c := chain{fn: f.fn}
@@ -150,8 +152,8 @@ func (f *Function) DynamicSlice(x compute.Value, starts []compute.Value, sizes [
 	})
 }
 
-// clampStarts keeps a block of part within whole. The op does so by itself, but not where XLA splits the axis over
-// devices: there it would write nothing.
+// clampStarts keeps a block of part within whole. The op does so by itself, but not where XLA
+// splits the axis over devices: there it would write nothing.
 func clampStarts(c *chain, at []*stablehlo.Value, whole, part xshapes.Shape) {
 	for axis := range min(len(at), whole.Rank(), part.Rank()) {
 		room := whole.Dimensions[axis] - part.Dimensions[axis]

@@ -27,8 +27,9 @@ type taker struct {
 	statements int // how many of the top-level function's it has
 }
 
-// IR returns a top-level function as it is now, nil for a closure. Statements that are added later
-// are added to the same value by the next call.
+// IR returns a top-level function with the statements that it has by now; a later call adds to the
+// same value the statements that came since. It returns nil for a closure, which is a region of the
+// statement that takes it.
 func (f *Function) IR() *ir.Function {
 	if f.parent != nil {
 		return nil
@@ -146,9 +147,9 @@ func attributeOf(key string, value any) ir.Attr {
 // markKey is the one attribute of a statement that stands for a mark.
 const markKey = "tpustrategy.mark"
 
-// Mark adds a statement that stands for something of the caller's: a value that says what is to be
-// done with x, and that gives the result's shape. It is an [ir.Statement] with that Mark in what
-// [Function.IR] returns, which the caller replaces before the program is written.
+// Mark adds a statement that only the caller understands and returns its result, of the given
+// shape. x is its operand. In [Function.IR] it is an [ir.Statement] with that Mark, which the
+// caller has to replace before the program is written.
 func (f *Function) Mark(x *stablehlo.Value, result xshapes.Shape, mark any) (*stablehlo.Value, error) {
 	out, err := stablehlo.CustomCallV2(markKey, "", []*stablehlo.Value{x}, nil, []xshapes.Shape{result.Clone()}, nil)
 	if err != nil {
@@ -158,8 +159,7 @@ func (f *Function) Mark(x *stablehlo.Value, result xshapes.Shape, mark any) (*st
 	return out[0], nil
 }
 
-// Value returns a value of a top-level function, or of what is nested in it, as it is in what
-// [Function.IR] returns.
+// Value returns the value of [Function.IR] that v is. f is the top-level function of v.
 func (f *Function) Value(v *stablehlo.Value) *ir.Value {
 	f.IR()
 	return f.taker.value(v)

@@ -145,7 +145,8 @@ func (f *Function) Tanh(x compute.Value) (compute.Value, error) {
 	return f.unary("Tanh", stablehlo.Tanh, x)
 }
 
-// Sign returns -1, 0 or 1, NaN for NaN. StableHLO has it for signed types; for unsigned ones it is min(x, 1).
+// Sign returns -1, 0 or 1, NaN for NaN. StableHLO has it for signed types; for unsigned ones it is
+// min(x, 1).
 func (f *Function) Sign(x compute.Value) (compute.Value, error) {
 	return f.unary("Sign", func(x *stablehlo.Value) (*stablehlo.Value, error) {
 		d := x.Shape().DType
@@ -188,8 +189,8 @@ func (f *Function) Abs(x compute.Value) (compute.Value, error) {
 	}, x)
 }
 
-// ConvertDType converts each element to dtype: of a complex number its real part, unless dtype is complex too. A
-// Bool holds where a number is not 0, be it for its imaginary part only.
+// ConvertDType converts each element to dtype: of a complex number its real part, unless dtype is
+// complex too. A Bool holds where a number is not 0, be it for its imaginary part only.
 func (f *Function) ConvertDType(x compute.Value, dtype dtypes.DType) (compute.Value, error) {
 	return f.unary("ConvertDType", func(x *stablehlo.Value) (*stablehlo.Value, error) {
 		if err := wantRepresentable(dtype); err != nil {

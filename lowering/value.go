@@ -11,8 +11,8 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// Value is what this package hands to GoMLX as a compute.Value: an SSA value of a StableHLO function,
-// together with the Function it belongs to. It is immutable.
+// Value is what this package hands to GoMLX as a compute.Value: an SSA value of a StableHLO
+// function, together with the Function it belongs to. It is immutable.
 type Value struct {
 	fn    *Function
 	value *stablehlo.Value
@@ -86,8 +86,8 @@ func (f *Function) own(v compute.Value) (*Value, error) {
 	return w, nil
 }
 
-// lift makes w usable in f: values of f as they are, those of enclosing functions by reference, so that
-// an op lands in the function it was asked of even where all its operands come from outside.
+// lift makes w usable in f: values of f as they are, those of enclosing functions by reference, so
+// that an op lands in the function it was asked of even where all its operands come from outside.
 func (f *Function) lift(w *Value) (*stablehlo.Value, error) {
 	if w.fn == f {
 		return w.value, nil
@@ -100,8 +100,8 @@ func (f *Function) lift(w *Value) (*stablehlo.Value, error) {
 	return nil, fmt.Errorf("operand %s belongs to a function that does not enclose this one", w)
 }
 
-// ops adds ops to f: it resolves the operands, has emit write them, and wraps the results. Everything
-// that can fail ends as an *OpError.
+// ops adds ops to f: it resolves the operands, has emit write them, and wraps the results.
+// Everything that can fail ends as an *OpError.
 func (f *Function) ops(name string, operands []compute.Value,
 	emit func(in []*stablehlo.Value) ([]*stablehlo.Value, error)) (results []compute.Value, err error) {
 	e := &OpError{Op: name, Function: f.name}

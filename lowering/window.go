@@ -17,8 +17,8 @@ func perAxis[T any](what string, values []T, rank int) error {
 	return nil
 }
 
-// ReduceWindow reduces each window of x. Missing strides are the window's dimensions, missing dilations 1,
-// missing paddings 0.
+// ReduceWindow reduces each window of x. Missing strides are the window's dimensions, missing
+// dilations 1, missing paddings 0.
 func (f *Function) ReduceWindow(x compute.Value, reduction compute.ReduceOpType,
 	window, strides, inputDilations, windowDilations []int, paddings [][2]int) (compute.Value, error) {
 	return f.op("ReduceWindow", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
@@ -95,9 +95,10 @@ func (f *Function) selectAndScatter(name string, selects combiner, x, source com
 // maxOffsets bounds the positions in a window that are written out one by one.
 const maxOffsets = 128
 
-// scatterByOffset is selectAndScatter of overlapping windows for programs that are partitioned: XLA's partitioner
-// loses what windows across two devices' parts select. Each position in the windows is compared with their extremes,
-// and takes what no position before it has taken. False leaves the op to selectAndScatter.
+// scatterByOffset is selectAndScatter of overlapping windows for programs that are partitioned:
+// XLA's partitioner loses what windows across two devices' parts select. Each position in the
+// windows is compared with their extremes, and takes what no position before it has taken. False
+// leaves the op to selectAndScatter.
 func (f *Function) scatterByOffset(x, source *stablehlo.Value, selects combiner, window, strides []int,
 	paddings [][2]int) (*stablehlo.Value, bool, error) {
 	dims, rank := x.Shape().Dimensions, x.Shape().Rank()
@@ -169,8 +170,8 @@ func (f *Function) scatterByOffset(x, source *stablehlo.Value, selects combiner,
 	return c.do(func() (*stablehlo.Value, error) { return stablehlo.Slice(sum, low, last, nil) }), true, c.err
 }
 
-// SelectAndScatterMax adds each element of source where the largest element of its window of x is: the
-// gradient of a max pool.
+// SelectAndScatterMax adds each element of source where the largest element of its window of x is:
+// the gradient of a max pool.
 func (f *Function) SelectAndScatterMax(x, source compute.Value, window, strides []int, paddings [][2]int) (compute.Value, error) {
 	return f.selectAndScatter("SelectAndScatterMax", selectGreaterOrEqual, x, source, window, strides, paddings)
 }

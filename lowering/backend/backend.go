@@ -17,14 +17,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Options configures a Backend. The zero value suits the client's platform; with it, New(nil, Options{}) is a
-// backend of one CPU device.
+// Options configures a Backend. The zero value suits the client's platform; with it, New(nil,
+// Options{}) is a backend of one CPU device.
 type Options struct {
 	// Name is the backend's short name; "tpustrategy" if empty.
 	Name string
 
-	// Target is what programs are written for. Nil takes lowering.TargetCPU where the client says its
-	// platform is "cpu", and lowering.TargetTPU elsewhere.
+	// Target is what programs are written for. Nil takes lowering.TargetCPU where the client says
+	// its platform is "cpu", and lowering.TargetTPU elsewhere.
 	Target *lowering.Target
 
 	// Precision is written on every dot_general and convolution.
@@ -34,12 +34,13 @@ type Options struct {
 	Random lowering.Random
 
 	// AliasDonated lets results take the memory of donated arguments, which saves a copy of all
-	// variables in a training step. Which arguments are donated is known only when a program is first
-	// executed, so it is compiled then, once for each set of donated arguments; errors of the
+	// variables in a training step. Which arguments are donated is known only when a program is
+	// first executed, so it is compiled then, once for each set of donated arguments; errors of the
 	// compiler come from Execute.
 	AliasDonated bool
 
-	// Identity emits what stands for compute's Identity op; see lowering.Options. Nil returns its operand.
+	// Identity emits what stands for compute's Identity op; see lowering.Options. Nil returns its
+	// operand.
 	Identity func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
 }
 
@@ -62,8 +63,9 @@ type resource interface{ Close() error }
 
 var _ compute.Backend = (*Backend)(nil)
 
-// New returns a backend over client, which must stay open until the backend is finalized. Without a client
-// it opens one of its own, with one device of the CPU plugin, which is found as [NewFromConfig] finds it.
+// New returns a backend over client, which must stay open until the backend is finalized. Without a
+// client it opens one of its own, with one device of the CPU plugin, which is found as
+// [NewFromConfig] finds it.
 func New(client *pjrt.Client, opts Options) (*Backend, error) {
 	if client == nil {
 		return NewFromConfig(context.Background(), "", opts, pjrt.FindOptions{})
@@ -148,8 +150,8 @@ func (b *Backend) check() error {
 	return nil
 }
 
-// Close frees all buffers and executables of the backend, and makes every use of it an error. A second
-// Close returns the first one's result.
+// Close frees all buffers and executables of the backend, and makes every use of it an error. A
+// second Close returns the first one's result.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	live := b.live
@@ -192,8 +194,8 @@ func (b *Backend) Finalize() { _ = b.Close() }
 // data is the backend's side that moves tensors.
 type data struct{ *Backend }
 
-// BufferFromFlatData copies flat, a Go slice in row-major order, to a device. It is the caller's again
-// when the call returns.
+// BufferFromFlatData copies flat, a Go slice in row-major order, to a device. It is the caller's
+// again when the call returns.
 func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
 	return d.fromFlat(num, flat, shape)
 }
@@ -237,7 +239,8 @@ func (b *Backend) fromFlat(num compute.DeviceNum, flat any, shape shapes.Shape) 
 	return b.newBuffer(buf, shape.Clone(), num)
 }
 
-// Live returns how many buffers and executables of the backend hold memory, for tests and diagnosis.
+// Live returns how many buffers and executables of the backend hold memory, for tests and
+// diagnosis.
 func (b *Backend) Live() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Buffer is a tensor on a device. It holds the device's memory until Finalize, until it is donated to an
-// execution, or until the backend's Finalize; the garbage collector frees a forgotten one.
+// Buffer is a tensor on a device. It holds the device's memory until Finalize, until it is donated
+// to an execution, or until the backend's Finalize; the garbage collector frees a forgotten one.
 type Buffer struct {
 	backend *Backend
 	buf     *pjrt.Buffer
@@ -56,8 +56,8 @@ func (b *Buffer) Shape() (shapes.Shape, error) { return b.shape.Clone(), nil }
 // DeviceNum returns the device that holds the buffer.
 func (b *Buffer) DeviceNum() (compute.DeviceNum, error) { return b.num, nil }
 
-// ToFlatData waits for the buffer's value and copies it into flat, a Go slice of the dtype's Go type and of
-// the shape's size.
+// ToFlatData waits for the buffer's value and copies it into flat, a Go slice of the dtype's Go
+// type and of the shape's size.
 func (b *Buffer) ToFlatData(flat any) error {
 	err := b.toFlat(flat)
 	runtime.KeepAlive(b)
@@ -86,13 +86,14 @@ func (b *Buffer) toFlat(flat any) error {
 	return nil
 }
 
-// Data returns an error matching errors.ErrUnsupported: memory of the device is reached by copies only.
+// Data returns an error matching errors.ErrUnsupported: memory of the device is reached by copies
+// only.
 func (b *Buffer) Data() (any, error) {
 	return nil, &errkind.Fault{Op: "backend: direct access to a buffer", Hint: "use ToFlatData", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
 }
 
-// CopyToDevice copies the buffer to another device, without a way through the host where the devices are
-// connected.
+// CopyToDevice copies the buffer to another device, without a way through the host where the
+// devices are connected.
 func (b *Buffer) CopyToDevice(num compute.DeviceNum) (compute.Buffer, error) {
 	dev, err := b.backend.device(num)
 	if err != nil {

@@ -18,7 +18,8 @@ const (
 	notFused     = "GoMLX always traces the unfused ops too, and XLA fuses those: a second, fused copy would double the program"
 )
 
-// complianceSkips lists every part of GoMLX's compliance suite that passes this backend by, with the reason.
+// complianceSkips lists every part of GoMLX's compliance suite that passes this backend by, with
+// the reason.
 var complianceSkips = map[string]string{
 	"BinaryOps/Add/DynamicShapesBroadcasting":     staticShapes,
 	"Exec/BufferReuse":                            noShared,
@@ -37,11 +38,12 @@ var complianceSkips = map[string]string{
 	"SpecialOps/Slice/DynamicShapeFullAxis":       staticShapes,
 }
 
-// compliancePasses is the least number of passes, groups included: a suite that shrinks unseen proves nothing.
+// compliancePasses is the least number of passes, groups included: a suite that shrinks unseen
+// proves nothing.
 const compliancePasses = 316
 
-// TestComplianceSuite runs the suite in a process of its own, since a test cannot ask its subtests whether they
-// were skipped.
+// TestComplianceSuite runs the suite in a process of its own, since a test cannot ask its subtests
+// whether they were skipped.
 func TestComplianceSuite(t *testing.T) {
 	if plugintest.InChild(t) {
 		backendtest.RunAll(t, newBackend(t), nil)

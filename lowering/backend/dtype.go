@@ -41,8 +41,8 @@ func pjrtType(d dtypes.DType) (pjrt.DType, error) {
 	return pjrt.Invalid, fmt.Errorf("dtype %s is not supported", d)
 }
 
-// unpack spreads elements of less than a byte, which GoMLX keeps packed with the first in the low bits, to
-// one byte each, which PJRT takes. Signed ones are sign-extended.
+// unpack spreads elements of less than a byte, which GoMLX keeps packed with the first in the low
+// bits, to one byte each, which PJRT takes. Signed ones are sign-extended.
 func unpack(packed []byte, d dtypes.DType, length int) []byte {
 	bits := d.Bits()
 	perByte := 8 / bits

@@ -14,7 +14,8 @@ import (
 
 type value = compute.Value
 
-// edges are ops at values, sizes and dtypes where the compilers go wrong, or where the builder of their text does.
+// edges are ops at values, sizes and dtypes where the compilers go wrong, or where the builder of
+// their text does.
 var edges = []opTest{
 	{"leading zeros of constants", []tensor{{flat: []int32{0}}},
 		func(t testing.TB, f compute.Function, _ []value) value {
@@ -69,8 +70,8 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// TestIndicesOfEveryIntegerReachAllRows takes and changes row 100 or 200 of 300, and what is past the end, by indices of
-// each integer type, as constants and as arguments.
+// TestIndicesOfEveryIntegerReachAllRows takes and changes row 100 or 200 of 300, and what is past
+// the end, by indices of each integer type, as constants and as arguments.
 func TestIndicesOfEveryIntegerReachAllRows(t *testing.T) {
 	b := newBackend(t)
 	rows := tensor{flat: make([]int32, 300), dims: []int{300}}
@@ -178,7 +179,8 @@ func convert[T any](v []float32, to func(float32) T) []T {
 	return out
 }
 
-// TestComplexNumbersAreRefusedWhereTheyHaveNoMeaning asks for what ends the process in the CPU compiler.
+// TestComplexNumbersAreRefusedWhereTheyHaveNoMeaning asks for what ends the process in the CPU
+// compiler.
 func TestComplexNumbersAreRefusedWhereTheyHaveNoMeaning(t *testing.T) {
 	b := newBackend(t)
 	for _, d := range []dtypes.DType{dtypes.Complex64, dtypes.Complex128} {

@@ -17,8 +17,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Executable is a computation that runs. It is safe for concurrent use. The program is compiled for the
-// devices it was assigned to, or, without an assignment, for each device at its first execution there.
+// Executable is a computation that runs. It is safe for concurrent use. The program is compiled for
+// the devices it was assigned to, or, without an assignment, for each device at its first execution
+// there.
 type Executable struct {
 	backend *Backend
 	state   *compiled
@@ -168,10 +169,10 @@ func (e *Executable) Outputs() []shapes.Shape { return slices.Clone(e.state.prog
 // Program returns the program that runs. It must not be changed.
 func (e *Executable) Program() *lowering.Program { return e.state.program }
 
-// Execute runs the program and returns its results, which may still be on their way. Inputs are device by
-// device, all parameters of a device together; so are the results. Donated inputs belong to the execution,
-// whether it succeeds or not in the plugin; an error in the arguments leaves them as they were. On a program
-// without a device assignment, defaultDevice says where to run.
+// Execute runs the program and returns its results, which may still be on their way. Inputs are
+// device by device, all parameters of a device together; so are the results. Donated inputs belong
+// to the execution, whether it succeeds or not in the plugin; an error in the arguments leaves them
+// as they were. On a program without a device assignment, defaultDevice says where to run.
 func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
 	out, err := e.execute(inputs, donate, defaultDevice)
 	runtime.KeepAlive(e)
@@ -263,7 +264,8 @@ func (e *Executable) wrap(results [][]*pjrt.Buffer, single compute.DeviceNum) ([
 	return out, errors.Join(errs...)
 }
 
-// donation reduces the flags of all inputs to one per parameter, which is what a program can be told.
+// donation reduces the flags of all inputs to one per parameter, which is what a program can be
+// told.
 func donation(donate []bool, perDevice int) ([]bool, error) {
 	if !slices.Contains(donate, true) {
 		return nil, nil
@@ -288,8 +290,8 @@ func flags(mask []bool) string {
 	return string(key)
 }
 
-// MemoryStats returns what the compiler says of the memory of the program, as compiled first; an error if it
-// was not compiled yet.
+// MemoryStats returns what the compiler says of the memory of the program, as compiled first; an
+// error if it was not compiled yet.
 func (e *Executable) MemoryStats() (pjrt.CompiledMemoryStats, error) {
 	c := e.state
 	c.mu.Lock()

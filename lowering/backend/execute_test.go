@@ -61,7 +61,8 @@ func TestDonatedInputsAreGone(t *testing.T) {
 	}
 }
 
-// TestAliasDonatedSavesMemory reads from the compiled programs how much of the arguments the results take.
+// TestAliasDonatedSavesMemory reads from the compiled programs how much of the arguments the
+// results take.
 func TestAliasDonatedSavesMemory(t *testing.T) {
 	for _, test := range []struct {
 		opts   backend.Options
@@ -287,7 +288,8 @@ func TestCloseFreesEverythingAndRefusesUse(t *testing.T) {
 	exe.Finalize()
 }
 
-// TestZeroOptionsAreOneCPUDevice makes backends of nothing: no client, no options, no places to look in.
+// TestZeroOptionsAreOneCPUDevice makes backends of nothing: no client, no options, no places to
+// look in.
 func TestZeroOptionsAreOneCPUDevice(t *testing.T) {
 	path := plugintest.Path(t, "cpu")
 	backend.Register("tpustrategy-zero", pjrt.FindOptions{})

@@ -64,8 +64,8 @@ func TestFunctionsWithoutParametersAreCalled(t *testing.T) {
 	assert.Equal(t, []any{[]int32{42}}, got)
 }
 
-// TestBitsOfSmallIntegers goes from bytes and words to small integers and back, with parameters and with
-// constants, which XLA folds by other code.
+// TestBitsOfSmallIntegers goes from bytes and words to small integers and back, with parameters and
+// with constants, which XLA folds by other code.
 func TestBitsOfSmallIntegers(t *testing.T) {
 	b := newBackend(t)
 	numbers := map[dtypes.DType][]int32{

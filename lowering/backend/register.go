@@ -16,10 +16,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Register offers backends to GoMLX under name, so that compute.NewWithConfig("name:config"), or the
-// GOMLX_BACKEND variable set to it, makes one. find says where plugins are looked for, as pjrt.Find takes
-// it; its Kind and Path come from the config, and the zero value looks where the commands do. Registering a
-// name again replaces it.
+// Register offers backends to GoMLX under name, so that compute.NewWithConfig("name:config"), or
+// the GOMLX_BACKEND variable set to it, makes one. find says where plugins are looked for, as
+// pjrt.Find takes it; its Kind and Path come from the config, and the zero value looks where the
+// commands do. Registering a name again replaces it.
 //
 // Register changes a table of package compute that has no lock: call it before backends are made.
 //
@@ -34,13 +34,13 @@ func Register(name string, find pjrt.FindOptions) {
 	})
 }
 
-// NewFromConfig opens a plugin and a client of its own for a backend, which closes the client with itself.
-// ctx bounds the opening. The zero pjrt.FindOptions look where the commands do: at what the environment names
-// and where the installer puts plugins. A plugin that is not there is a *pjrt.FindError, which lists the
-// places.
+// NewFromConfig opens a plugin and a client of its own for a backend, which closes the client with
+// itself. ctx bounds the opening. The zero pjrt.FindOptions look where the commands do: at what the
+// environment names and where the installer puts plugins. A plugin that is not there is a
+// *pjrt.FindError, which lists the places.
 //
-// The config is a plugin's kind, "cpu", "tpu" or "cuda" ("cpu" if empty), or the absolute path of one, then
-// any of these, each after a comma:
+// The config is a plugin's kind, "cpu", "tpu" or "cuda" ("cpu" if empty), or the absolute path of
+// one, then any of these, each after a comma:
 //
 //	devices=N          number of devices of the CPU plugin; 1 unless given
 //	precision=P        default, high or highest

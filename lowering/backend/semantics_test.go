@@ -26,7 +26,8 @@ type opTest struct {
 	want any
 }
 
-// ops are the ops that are more than one op of StableHLO, or that GoMLX's compliance suite does not cover.
+// ops are the ops that are more than one op of StableHLO, or that GoMLX's compliance suite does not
+// cover.
 var ops = []opTest{
 	{"magnitude of extreme complex numbers",
 		[]tensor{{flat: []complex64{3 + 4i, 0, complex(inf, 1), complex(-1, -inf), 3e30 + 4e30i, 3e-30 - 4e-30i}, dims: []int{6}}},
@@ -369,8 +370,8 @@ func halves(n int, v float32) []bfloat16.BFloat16 {
 	return out
 }
 
-// TestEveryDTypeTravels sends values of each claimed dtype to the device, through a program as parameter and as
-// constant, and back.
+// TestEveryDTypeTravels sends values of each claimed dtype to the device, through a program as
+// parameter and as constant, and back.
 func TestEveryDTypeTravels(t *testing.T) {
 	b := newBackend(t)
 	values := map[dtypes.DType]tensor{

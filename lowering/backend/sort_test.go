@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSortsEndWhateverTheComparatorSays gives comparators that are no strict order, over enough equal elements
-// for a sort that trusts them to leave the tensor.
+// TestSortsEndWhateverTheComparatorSays gives comparators that are no strict order, over enough
+// equal elements for a sort that trusts them to leave the tensor.
 func TestSortsEndWhateverTheComparatorSays(t *testing.T) {
 	b := newBackend(t)
 	const n = 4000

@@ -1,8 +1,8 @@
 // Package ir has the values that a program consists of before it is text: a [Module] of functions,
 // a [Function] of statements, and a [Statement] with its operands, results, attributes and regions.
 //
-// Package lowering makes a function of these for each function of a computation. What happens to
-// a step afterwards, its annotations, collectives, regions and padding, is passes over these values.
+// Package lowering makes a function of these for each function of a computation. What happens to a
+// step afterwards, its annotations, collectives, regions and padding, is passes over these values.
 // [Module.Text] then writes the text, once; nothing reads it again.
 //
 // # Marks

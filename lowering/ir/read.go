@@ -102,9 +102,9 @@ func (f Fields) Dims(name string) []int {
 	return nil
 }
 
-// Read returns an attribute as a value, [Raw] where it has no other. The StableHLO builder keeps the
-// numbers of an op as text only, so that this is how they come to be numbers again: once, when its
-// statement is taken over. What is read is what [Attr.Append] writes, byte by byte.
+// Read returns an attribute as a value, [Raw] where it has no other. The StableHLO builder keeps
+// the numbers of an op as text only, so that this is how they come to be numbers again: once, when
+// its statement is taken over. What is read is what [Attr.Append] writes, byte by byte.
 func Read(text string) Attr {
 	var a Attr
 	switch {

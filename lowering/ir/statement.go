@@ -28,8 +28,9 @@ const (
 	Long Form = iota
 	// Inline is the generic form with the attributes on one line.
 	Inline
-	// Short is the form that MLIR's own printer prefers, such as stablehlo.add %a, %b : tensor<f32>.
-	// [Module.Text] knows the short forms of the ops that packages of this module write.
+	// Short is the form that MLIR's own printer prefers, such as stablehlo.add %a, %b :
+	// tensor<f32>. [Module.Text] knows the short forms of the ops that packages of this module
+	// write.
 	Short
 )
 

@@ -8,13 +8,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// An assigned tensor is made on its device: the op that makes it, with those before it that only it needs, becomes
-// part of a region of that device, as if the step had called logical.On. The annotation itself is then no op: what
-// reads it reads the tensor. It is none either where the tensor is whole on all devices already, as an argument is
-// or what a collective returns.
+// An assigned tensor is made on its device: the op that makes it, with those before it that only it
+// needs, becomes part of a region of that device, as if the step had called logical.On. The
+// annotation itself is then no op: what reads it reads the tensor. It is none either where the
+// tensor is whole on all devices already, as an argument is or what a collective returns.
 //
-// The gradient's annotation stands at the adjoint of the tensor. There it is the ops after it that belong to the
-// device: those of the backward pass of what the forward pass has there.
+// The gradient's annotation stands at the adjoint of the tensor. There it is the ops after it that
+// belong to the device: those of the backward pass of what the forward pass has there.
 
 // placement works out the devices of a step's statements.
 type placement struct {
@@ -26,8 +26,8 @@ type placement struct {
 	split values
 	// readers are the statements that read a statement's results.
 	readers [][]int
-	// adjoints are the adjoints assigned to a device and what is made from them there, held the values that the
-	// device makes or reads alone.
+	// adjoints are the adjoints assigned to a device and what is made from them there, held the
+	// values that the device makes or reads alone.
 	adjoints, held map[int]values
 }
 
@@ -39,12 +39,13 @@ const (
 	own        = -2
 )
 
-// layout ops move elements about. Where their operand is on all devices they cost less than sending the result.
+// layout ops move elements about. Where their operand is on all devices they cost less than sending
+// the result.
 var layout = []string{"stablehlo.reshape", "stablehlo.transpose", "stablehlo.broadcast_in_dim", "stablehlo.slice", "stablehlo.reverse",
 	"stablehlo.convert", "stablehlo.iota", "stablehlo.constant", "stablehlo.pad", "stablehlo.concatenate"}
 
-// together lists ops that all devices of a replica run alike: random bits, whose state the step keeps, and what may
-// hold a collective.
+// together lists ops that all devices of a replica run alike: random bits, whose state the step
+// keeps, and what may hold a collective.
 var together = []string{"stablehlo.rng_bit_generator", "stablehlo.rng", "stablehlo.custom_call", "stablehlo.all_reduce",
 	"stablehlo.all_gather", "stablehlo.reduce_scatter", "stablehlo.all_to_all", "stablehlo.collective_permute",
 	"stablehlo.collective_broadcast", "stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.return"}
@@ -169,7 +170,8 @@ func (p *placement) alone(i int) bool {
 	return p.w.runsAlone([]*ir.Statement{s}) == nil && !slices.ContainsFunc(s.Regions, func(r *ir.Region) bool { return p.w.together(r.Body) })
 }
 
-// grow adds what follows from adjoints and what only one device needs, and reports whether there was any.
+// grow adds what follows from adjoints and what only one device needs, and reports whether there
+// was any.
 func (p *placement) grow() bool {
 	grown := false
 	for i := range p.fl.statements {
@@ -201,7 +203,8 @@ func (p *placement) grow() bool {
 	return grown
 }
 
-// backward reports whether a statement makes something of the adjoints of device k and of what it has.
+// backward reports whether a statement makes something of the adjoints of device k and of what it
+// has.
 func (p *placement) backward(i, k int) bool {
 	adjoint := func(v *ir.Value) bool { return p.adjoints[k][v] }
 	return slices.ContainsFunc(p.fl.uses[i], adjoint) && !slices.ContainsFunc(p.fl.uses[i], func(v *ir.Value) bool {
@@ -220,8 +223,8 @@ func (p *placement) within(v *ir.Value, k, ops int) bool {
 	})
 }
 
-// schedule adds the regions of the statements that are assigned: those of a device between two crossings of its
-// border are one.
+// schedule adds the regions of the statements that are assigned: those of a device between two
+// crossings of its border are one.
 func (p *placement) schedule(regions []region) []region {
 	fl := p.fl
 	level := make([]int, len(fl.statements))
@@ -267,8 +270,8 @@ func (p *placement) schedule(regions []region) []region {
 	return regions
 }
 
-// order lists the units of the step, each a region or, as ^i, statement i: operands first and otherwise as they were
-// traced.
+// order lists the units of the step, each a region or, as ^i, statement i: operands first and
+// otherwise as they were traced.
 func (fl *flow) order(regions []region) []int {
 	unitOf := func(i int) int {
 		if n := fl.regionOf[i]; n >= 0 {

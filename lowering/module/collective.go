@@ -12,20 +12,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Reduction is how a collective combines the replicas' values.
+// Reduction is the operation by which a collective combines the replicas' values.
 type Reduction int
 
 const (
 	// Sum adds the replicas' values.
 	Sum Reduction = iota
-	// Max and Min take the extreme, element by element.
+	// Max and Min take the largest and the smallest of the replicas' values, element by element.
 	Max
 	Min
-	// Product multiplies them.
+	// Product multiplies the replicas' values.
 	Product
 )
 
-// String returns the StableHLO op of the reduction.
+// String returns the name of the reduction's StableHLO op, such as "add".
 func (r Reduction) String() string {
 	switch r {
 	case Sum:
@@ -40,10 +40,10 @@ func (r Reduction) String() string {
 	return fmt.Sprintf("Reduction(%d)", int(r))
 }
 
-// AllReduce returns the reduction of x over the replicas, the same on each. The
-// gradient of a Sum is the Sum of the replicas' gradients; other reductions have
-// none. One all-reduce is emitted for each call. Like graph functions it panics
-// with its error.
+// AllReduce returns the reduction of x over the replicas, the same on each. The gradient of a Sum
+// is the Sum of the replicas' gradients; the other reductions have no gradient. Each call is one
+// all-reduce of the program. Like GoMLX's graph functions it panics with its error, a
+// [*CollectiveError].
 func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 	t := traceOf("all_reduce", x)
 	return t.collective(x, reduced{reduction}, nil, func(v *graph.Node) *graph.Node {
@@ -55,8 +55,9 @@ func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 	})
 }
 
-// AllGather returns the replicas' x one after another along axis, in replica
-// order: the dimension grows R times. The gradient is [ReduceScatter].
+// AllGather returns the x of all replicas one after another along axis, in the order of the
+// replicas: the dimension grows R times. A negative axis counts from the last. The gradient is
+// [ReduceScatter]. It panics with a [*CollectiveError].
 func AllGather(x *graph.Node, axis int) *graph.Node {
 	t := traceOf("all_gather", x)
 	axis = checkAxis("all_gather", x, axis)
@@ -64,9 +65,9 @@ func AllGather(x *graph.Node, axis int) *graph.Node {
 		func(v *graph.Node) *graph.Node { return ReduceScatter(v, axis) })
 }
 
-// ReduceScatter sums x over the replicas and gives each replica its part along
-// axis, in replica order: the dimension shrinks R times and must be divisible.
-// The gradient is [AllGather].
+// ReduceScatter sums x over the replicas and gives each replica its part of the sum along axis, in
+// the order of the replicas: the dimension shrinks R times, and R must divide it. A negative axis
+// counts from the last. The gradient is [AllGather]. It panics with a [*CollectiveError].
 func ReduceScatter(x *graph.Node, axis int) *graph.Node {
 	t := traceOf("reduce_scatter", x)
 	axis = checkAxis("reduce_scatter", x, axis)
@@ -79,11 +80,10 @@ func ReduceScatter(x *graph.Node, axis int) *graph.Node {
 		func(v *graph.Node) *graph.Node { return AllGather(v, axis) })
 }
 
-// ReplicaIDName is the parameter of the step function that holds the replica id.
+// ReplicaIDName is the name of the step function's parameter that holds the replica's number.
 const ReplicaIDName = "replica_id"
 
-// ReplicaID returns the number of the replica that runs, an int32 scalar from 0
-// to R-1.
+// ReplicaID returns the number of the replica that runs the step, an int32 scalar from 0 to R-1.
 func ReplicaID(g *graph.Graph) *graph.Node {
 	if g.GetParameterByName(ReplicaIDName) == nil {
 		return graph.Parameter(g, ReplicaIDName, shapes.Make(dtypes.Int32))

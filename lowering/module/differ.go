@@ -12,11 +12,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Differs reports which of the nodes may differ between replicas, given the
-// parameters of the step that do. The replica id does; what an all-reduce or an
-// all-gather returns does not. It looks at what the step is made of, not at
-// numbers: a node may be reported that is equal everywhere, such as what a loop
-// with a collective in it returns.
+// Differs reports for each of the nodes of a step whether it may differ between replicas, given the
+// parameters that differ. The replica's number differs; the results of an all-reduce and of an
+// all-gather do not. Differs goes by the ops that make a node and not by numbers, so that it
+// reports some nodes that are equal everywhere, such as the results of a loop with a collective in
+// it.
 func Differs(nodes, parameters []*graph.Node) ([]bool, error) {
 	all := make([]bool, len(nodes))
 	if len(nodes) == 0 {

@@ -108,8 +108,8 @@ func TestSumsOverLogicalDevicesKeepTheDTypeOfTheirResults(t *testing.T) {
 		t.Log(out)
 		return
 	}
-	// Four sums of [4 64 128]: two forward, two backward, where the adjoints of query, key and value are added
-	// before they are sent.
+	// Four sums of [4 64 128]: two forward, two backward, where the adjoints of query, key and
+	// value are added before they are sent.
 	const elements = 4 * 4 * 64 * 128
 	for d, size := range map[dtypes.DType]int64{dtypes.Float32: 4, dtypes.BFloat16: 2, dtypes.Float16: 2} {
 		m := build(t, module.Options{LogicalDevices: 2, Target: lowering.TargetTPU}, blockSignature(),
@@ -118,7 +118,8 @@ func TestSumsOverLogicalDevicesKeepTheDTypeOfTheirResults(t *testing.T) {
 		assert.Equal(t, size*elements, bytes(sums), "%s: %v", d, sums)
 	}
 
-	// The channels that a convolution contracts are split forward, those that its gradients do backward.
+	// The channels that a convolution contracts are split forward, those that its gradients do
+	// backward.
 	images := logical.SplitInto(1, 1, 1, 2)
 	for name, split := range map[string][3]logical.Annotation{
 		"forward":            {images, logical.SplitInto(1, 1, 2, 1), {}},
@@ -144,7 +145,8 @@ func TestSumsOverLogicalDevicesKeepTheDTypeOfTheirResults(t *testing.T) {
 		assert.Positive(t, all[0], name)
 	}
 
-	// A product that the step asks for in float32 is summed so; its gradient, which is half precision, is not.
+	// A product that the step asks for in float32 is summed so; its gradient, which is half
+	// precision, is not.
 	m := build(t, module.Options{LogicalDevices: 2, Target: lowering.TargetTPU}, module.Signature{
 		Arguments: []module.Tensor{{Annotation: logical.SplitInto(1, 2)}, {Annotation: logical.SplitInto(2, 1)}}, Results: make([]module.Tensor, 1),
 	}, func(g *graph.Graph) []*graph.Node {

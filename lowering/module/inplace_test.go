@@ -18,8 +18,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 )
 
-// TestTensorsUpdatedFromThemselves writes parts of a tensor over other parts of it, where the compiler sees the
-// tensor as the reshape of another: in place, what is read must not have been written before.
+// TestTensorsUpdatedFromThemselves writes parts of a tensor over other parts of it, where the
+// compiler sees the tensor as the reshape of another: in place, what is read must not have been
+// written before.
 func TestTensorsUpdatedFromThemselves(t *testing.T) {
 	tensors := map[string]func(x *graph.Node) *graph.Node{
 		"argument": func(x *graph.Node) *graph.Node { return x },

@@ -15,7 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 )
 
-// TestLoopsInLoops sorts, and repeats, within the body of a loop: GoMLX makes closures of the step, wherever they are.
+// TestLoopsInLoops sorts, and repeats, within the body of a loop: GoMLX makes closures of the step,
+// wherever they are.
 func TestLoopsInLoops(t *testing.T) {
 	repeat := func(x *graph.Node, times int32, do func(x *graph.Node) *graph.Node) *graph.Node {
 		counter := shapes.Make(dtypes.Int32)

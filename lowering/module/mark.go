@@ -5,9 +5,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// StableHLO's builder has no Shardy ops, and some ops of ours need to know the whole step before they
-// can be written. A trace therefore adds a statement with a mark, which says what was asked for, and
-// the writer puts an op in its place, loop bodies included.
+// StableHLO's builder has no Shardy ops, and some ops of ours need to know the whole step before
+// they can be written. A trace therefore adds a statement with a mark, which says what was asked
+// for, and the writer puts an op in its place, loop bodies included.
 
 // mark is what a statement stands for.
 type mark interface {
@@ -62,8 +62,8 @@ func (zeros) write(_ *writer, out, _ *ir.Value) *ir.Statement {
 
 func (zeros) differs() (bool, bool) { return false, true }
 
-// replaced returns a statement with ops in the place of the marks that are in it, and with the values
-// that others are names of.
+// replaced returns a statement with ops in the place of the marks that are in it, and with the
+// values that others are names of.
 func (w *writer) replaced(s *ir.Statement) (*ir.Statement, error) {
 	all, err := ir.Rewrite([]*ir.Statement{s}, func(s *ir.Statement) (*ir.Statement, error) {
 		if m, ok := s.Mark.(mark); ok {

@@ -32,7 +32,8 @@ func empty(out *ir.Value) *ir.Statement {
 	return s
 }
 
-// unchanged is an op that is its operand: on one device there is nothing to constrain or to combine.
+// unchanged is an op that is its operand: on one device there is nothing to constrain or to
+// combine.
 func unchanged(out, in *ir.Value) *ir.Statement { return short("stablehlo.reshape", out, in) }
 
 func compare(direction string, out, a, b *ir.Value) *ir.Statement {

@@ -14,11 +14,11 @@ type Resized struct {
 	Sizes []int
 }
 
-// LeaveOutPadding rewrites the step of a graph that was compiled on t so that what it computes
-// is of the real elements of its padded arguments alone; see package ragged. sizes are the padded
-// sizes, sources where the step finds the real ones, and others the step for other sizes: two
-// for each of them, which it alone differs in. The result are the dimensions of the step's
-// results. Errors are [*ragged.Error].
+// LeaveOutPadding rewrites the step of a graph that was compiled on t so that it computes from the
+// real elements of its padded arguments alone; see package ragged. sizes are the padded sizes, and
+// sources say where the step finds the real sizes. others are the same step traced for other padded
+// sizes: two traces for each size, which differ from t in that size alone. It returns the
+// dimensions of the step's results. Its errors are [*ragged.Error].
 func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.Source, others []Resized) ([][]ragged.Dim, error) {
 	base, err := t.traced(g, sizes)
 	if err != nil {

@@ -258,7 +258,8 @@ func TestLoopsOfTheStepMayHoldAnnotations(t *testing.T) {
 	}
 }
 
-// TestUpdatesPastTheEndAreClampedInSplitTensors holds updates of split tensors against those of whole ones.
+// TestUpdatesPastTheEndAreClampedInSplitTensors holds updates of split tensors against those of
+// whole ones.
 func TestUpdatesPastTheEndAreClampedInSplitTensors(t *testing.T) {
 	x, update := count(8), []float32{-1, -2, -3, -4}
 	for _, p := range []int{1, 2, 4} {
@@ -285,14 +286,16 @@ func TestUpdatesPastTheEndAreClampedInSplitTensors(t *testing.T) {
 	}
 }
 
-// TestPaddingsOfSplitTensors holds paddings whose result or operand is split against those of whole tensors.
+// TestPaddingsOfSplitTensors holds paddings whose result or operand is split against those of whole
+// tensors.
 func TestPaddingsOfSplitTensors(t *testing.T) {
 	const n, p = 4, 2
 	var pads []compute.PadAxis
 	for start := -2; start < 4; start++ {
 		for end := -2; end < 4; end++ {
 			for gap := range 3 {
-				// Even results can be split. XLA crops where the paddings take away more than there is.
+				// Even results can be split. XLA crops where the paddings take away more than there
+				// is.
 				if size := n + (n-1)*gap + start + end; size > 0 && size%p == 0 {
 					pads = append(pads, compute.PadAxis{Start: start, End: end, Interior: gap})
 				}

@@ -12,16 +12,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// ReplicaAxis is the mesh axis of the replicas.
+// ReplicaAxis is the name of the mesh axis of the replicas.
 const ReplicaAxis = "replica"
 
 // meshName is the mesh's symbol in the text.
 const meshName = "mesh"
 
-// Tensor says how an argument or a result of the step crosses the module's
-// border.
+// Tensor says how an argument or a result of the step crosses the module's border.
 type Tensor struct {
-	// Name is for people: reports and errors.
+	// Name stands in reports and errors.
 	Name string
 	// PerReplica tensors differ between replicas; others are mirrored.
 	PerReplica bool
@@ -48,15 +47,15 @@ type Signature struct {
 	Steps int
 }
 
-// Placed is a Tensor with its shapes: what a runtime needs to make or read the
-// buffers. Shapes are in elements, row-major.
+// Placed is a Tensor with its dtype, its shapes and its sharding, from which a runtime makes or
+// reads the buffers of the devices. Shapes count elements and are row-major.
 type Placed struct {
 	Tensor
 	DType dtypes.DType
-	// Local is the shape in a replica, Global that of the module's argument, and
-	// Shard what one device holds.
+	// Local is the shape in a replica, Global the shape of the module's argument or result, and
+	// Shard the shape of the part that one device holds.
 	Local, Global, Shard []int
-	// Spec lays Global over the mesh.
+	// Spec says which part of Global each device of the mesh holds.
 	Spec sharding.Spec
 }
 
@@ -65,21 +64,21 @@ type Module struct {
 	Name string
 	// Text is StableHLO in MLIR's text form.
 	Text []byte
-	// Mesh is the mesh that the specs speak of; partition i is its device i, or replica i
-	// where there are several.
+	// Mesh is the mesh of the specs. Its device i is partition i of the program, or replica i where
+	// the program has several replicas.
 	Mesh sharding.Mesh
-	// Replicas and Partitions are the copies of the program and their parts, for the
-	// compiler: 1 and R x P, whose arguments are global tensors with shardings for Shardy,
-	// or R and 1, whose arguments are a device's own.
+	// Replicas and Partitions are the numbers of copies of the program and of parts of each, for
+	// the compiler. They are 1 and R x P, and the arguments are then global tensors with shardings
+	// for Shardy; or R and 1, and the arguments are then the tensors of one device.
 	Replicas, Partitions int
-	// Arguments are the buffers of each device in order, Results likewise.
+	// Arguments and Results describe the buffers that each device takes and gives, in order.
 	Arguments, Results []Placed
 
 	facts *screen.Facts
 }
 
-// Facts returns what the trace knows of the step that compilers may not survive: with it
-// nobody needs to read Text for that. It is nil for a module that was not assembled here.
+// Facts returns the operations of the step that some compilers do not survive, for pjrt.Lowered,
+// which then need not read Text. It returns nil if the step has custom calls.
 func (m *Module) Facts() *screen.Facts { return m.facts }
 
 // place works out the shapes of a tensor at the border.

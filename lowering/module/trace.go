@@ -11,19 +11,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// Options say what a step is traced for.
+// Options says for how many replicas and logical devices, and for which compiler, a step is traced.
 type Options struct {
-	// Replicas is R and LogicalDevices is P; zero means 1.
+	// Replicas is R, and LogicalDevices is P, the logical devices of a replica; zero means 1.
 	Replicas, LogicalDevices int
 	// Programs lets a step without logical devices (P = 1) be a program of R replicas of one
-	// partition each, instead of R partitions: see [Module].Replicas. Nothing is left for a
-	// partitioner to do then, whose time grows with the square of the variables.
+	// partition each, instead of R partitions: see [Module].Replicas. A partitioner's time grows
+	// with the square of the number of variables, and such a program needs none.
 	Programs bool
-	// Target, Precision and Random are those of the lowering.
+	// Target, Precision and Random are the options of the same names of package lowering.
 	Target    lowering.Target
 	Precision lowering.Precision
 	Random    lowering.Random
-	// Padded says that arguments are padded, so that [Trace.LeaveOutPadding] follows.
+	// Padded says that arguments are padded and that [Trace.LeaveOutPadding] follows.
 	Padded bool
 }
 
@@ -72,7 +72,7 @@ func (t *Trace) whole(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Valu
 	return f.Mark(x, x.Shape(), undivided{})
 }
 
-// Builder starts the computation. A trace has one.
+// Builder starts the one computation of the trace.
 func (t *Trace) Builder(name string) compute.Builder {
 	t.builder = t.Backend.Builder(name).(*lowering.Builder)
 	return t.builder
@@ -81,18 +81,18 @@ func (t *Trace) Builder(name string) compute.Builder {
 // main is the step function that is being traced.
 func (t *Trace) main() *lowering.Function { return t.builder.Main().(*lowering.Function) }
 
-// LogicalDevices returns P.
+// LogicalDevices returns the number of logical devices of a replica, P.
 func (t *Trace) LogicalDevices() int { return t.opts.LogicalDevices }
 
-// Replicas returns R.
+// Replicas returns the number of replicas, R.
 func (t *Trace) Replicas() int { return t.opts.Replicas }
 
 // write adds the statement of an op to f and returns its result. x is the operand.
 type write func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
-// emit adds an op of this package to the graph of x. GoMLX has no op that a backend could define: it
-// is an identity op for GoMLX, which calls the backend for it at once, and write takes its place.
-// gradient makes the adjoint of x from that of the node; without one no gradient flows.
+// emit adds an op of this package to the graph of x. GoMLX has no op that a backend could define:
+// it is an identity op for GoMLX, which calls the backend for it at once, and write takes its
+// place. gradient makes the adjoint of x from that of the node; without one no gradient flows.
 func (t *Trace) emit(x *graph.Node, op write, gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	t.pending = op
 	defer func() { t.pending = nil }()
@@ -158,8 +158,9 @@ func (t *Trace) EndRegion() {
 // InRegion implements [logical.Target].
 func (t *Trace) InRegion() bool { return t.open }
 
-// annotate marks a constraint. Its axes are known when all splits are. A tensor that is assigned in a closure or a
-// function, or that has parts on several devices, becomes whole on all of them; see [placement] for others.
+// annotate marks a constraint. Its axes are known when all splits are. A tensor that is assigned in
+// a closure or a function, or that has parts on several devices, becomes whole on all of them; see
+// [placement] for others.
 func (t *Trace) annotate(f *lowering.Function, x *stablehlo.Value, a logical.Annotation, adjoint bool) (*stablehlo.Value, error) {
 	t.annotations = append(t.annotations, a)
 	return f.Mark(x, x.Shape(), annotated{annotation: a, adjoint: adjoint, own: f == t.main()})

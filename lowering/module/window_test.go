@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 )
 
-// TestPoolGradientsOfSplitTensors holds gradients of pools, whose windows overlap or not, of a tensor that is split
-// along the windows against those of a whole one.
+// TestPoolGradientsOfSplitTensors holds gradients of pools, whose windows overlap or not, of a
+// tensor that is split along the windows against those of a whole one.
 func TestPoolGradientsOfSplitTensors(t *testing.T) {
 	const n, channels = 8, 2
 	type pool struct{ window, stride, low, high int }

@@ -40,9 +40,9 @@ func reserved(name string) bool {
 
 const stepName = "step"
 
-// Module assembles the step of a graph that was traced on t and compiled. The
-// signature has an entry for each parameter of the graph but the replica id, and
-// for each output. The graph can be assembled more than once.
+// Module assembles the step of a graph that was traced on t and compiled. sig has an entry for each
+// parameter of the graph but the replica id, and for each output. A graph can be assembled more
+// than once, with other signatures too.
 func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	lowered, ok := g.Executable().(*lowering.Lowered)
 	if !ok || g.Backend() != t {

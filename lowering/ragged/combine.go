@@ -132,10 +132,8 @@ func (r *rewriter) gather(s, copied *ir.Statement) error {
 		}
 		limited = append(limited, i)
 	}
-	for _, key := range r.varying[s] {
-		if key != "slice_sizes" {
-			return r.sameAttributes(s)
-		}
+	if err := r.sameAttributes(s, "slice_sizes"); err != nil {
+		return err
 	}
 	if len(limited) > 0 {
 		copied.Operands[1] = r.held(copied.Operands[1], dims, indexed, limited, vector)

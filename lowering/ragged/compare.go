@@ -9,21 +9,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Traced is a step's program for one choice of the padded sizes.
+// Traced is the program of a step that was traced for one choice of its padded sizes.
 type Traced struct {
 	Program *lowering.Program
-	// Sizes are the padded dimensions' sizes.
+	// Sizes are the sizes of the padded dimensions.
 	Sizes []int
-	// Marker says what a mark does, nil if there is none.
+	// Marker says what the marks of the program do. It may be nil for a program without marks.
 	Marker Marker
 }
 
-// Marker reports what the mark of a statement does: "" if its result is its operand, laid out
-// otherwise, or the name of what cannot be done to a padded value.
+// Marker says what the mark of a statement does: "" if the result is the operand, laid out
+// otherwise, or the name of an operation that a padded value cannot go through.
 type Marker func(mark any) (op string)
 
-// Plan is what depends on the sizes in a step. It is made for one program, which Apply
-// rewrites.
+// Plan says what in the program of a step depends on the padded sizes. [Plan.Apply] rewrites the
+// program by it.
 type Plan struct {
 	program *lowering.Program
 	sizes   [][]int // of each program
@@ -36,9 +36,9 @@ type Plan struct {
 	used      map[*ir.Statement]bool        // what a result is made of
 }
 
-// Compare finds what depends on the sizes in the program of base. Each of the others is the
-// same step for another value of one of the sizes; there are two for each. Their graphs must be
-// the same, but for dimensions and constants: otherwise it is an [*Error].
+// Compare finds what in the program of base depends on the padded sizes. Each of the others is the
+// same step for another value of one of the sizes; there are two for each size. The programs must
+// be the same but for dimensions and constants. Otherwise the error is an [*Error].
 func Compare(base Traced, others []Traced) (*Plan, error) {
 	c := &comparer{plan: &Plan{
 		program: base.Program, marker: base.Marker, dims: map[*ir.Value][]Dim{}, shapes: map[*ir.Value]shapes{},
@@ -294,7 +294,7 @@ func (c *comparer) anyPadded(f *ir.Function) bool {
 		slices.ContainsFunc(f.Parameters, func(p ir.Parameter) bool { return is(p.Value) })
 }
 
-// Results are the dimensions of the program's results.
+// Results returns the dimensions of each of the program's results.
 func (p *Plan) Results() [][]Dim {
 	var all [][]Dim
 	body := p.program.Main().Body

@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Source says where a program finds a real size: an element of a parameter that is a vector
-// of int32.
+// Source says where a program finds a real size: in element Index of the parameter named Parameter,
+// a vector of int32.
 type Source struct {
 	Parameter string
 	Index     int
@@ -31,8 +31,9 @@ type rewriter struct {
 	err          error
 }
 
-// Apply rewrites the program for real sizes, which sources says where to find, in the order of
-// the sizes. The result is the new position of each of main's statements, and of the end.
+// Apply rewrites the program for real sizes. sources says where the program finds each of them.
+// Apply returns the new position of each of main's statements, and that of the end. An error leaves
+// the program as it was.
 func (p *Plan) Apply(sources []Source) (positions []int, err error) {
 	main := p.program.Main()
 	r := &rewriter{Plan: p, main: main, named: map[string]*ir.Value{}}

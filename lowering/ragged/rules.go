@@ -97,10 +97,13 @@ func (r *rewriter) refuse(s *ir.Statement, operand, dim int, op, reason, hint st
 	return e
 }
 
-// sameAttributes refuses a statement that means something else for other sizes.
-func (r *rewriter) sameAttributes(s *ir.Statement) error {
+// sameAttributes refuses a statement that means something else for other sizes: one that has an
+// attribute that changes with them, but for those named.
+func (r *rewriter) sameAttributes(s *ir.Statement, but ...string) error {
 	for _, key := range r.varying[s] {
-		return r.refuse(s, 0, -1, s.Name(), "its "+key+" changes with a padded size", "")
+		if !slices.Contains(but, key) {
+			return r.refuse(s, 0, -1, s.Name(), "its "+key+" changes with a padded size", "")
+		}
 	}
 	return nil
 }
@@ -197,12 +200,7 @@ func (r *rewriter) slice(s *ir.Statement) error {
 				"slice along another dimension, or choose rows by their contents with graph.Where")
 		}
 	}
-	for _, key := range r.varying[s] {
-		if key != "limit_indices" {
-			return r.sameAttributes(s)
-		}
-	}
-	return nil
+	return r.sameAttributes(s, "limit_indices")
 }
 
 func (r *rewriter) pad(s *ir.Statement) error {
@@ -229,10 +227,8 @@ func (r *rewriter) wholeDims(s *ir.Statement, whole, part *ir.Value, reason, hin
 }
 
 func (r *rewriter) dynamicSlice(s *ir.Statement) error {
-	for _, key := range r.varying[s] {
-		if key != "slice_sizes" {
-			return r.sameAttributes(s)
-		}
+	if err := r.sameAttributes(s, "slice_sizes"); err != nil {
+		return err
 	}
 	return r.wholeDims(s, s.Operands[0], s.Results[0], "it may take padding", "slice along another dimension")
 }

@@ -2,8 +2,8 @@ package ragged
 
 import "slices"
 
-// Dim is a dimension of a value: Times as long as the padded size numbered Size. Times 0 is a
-// dimension that depends on no padded size.
+// Dim says how a dimension of a value depends on a padded size: the dimension is Times the padded
+// size numbered Size. Where Times is 0 the dimension depends on no padded size.
 type Dim struct{ Size, Times int }
 
 // Padded reports whether the dimension has padding.
