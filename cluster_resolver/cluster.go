@@ -59,7 +59,8 @@ func (t Task) String() string {
 type Cluster struct {
 	// Source is the name of the resolver.
 	Source string `json:"source"`
-	// Spec says where each task listens: TensorFlow's cluster_spec. For several slices it covers this slice only.
+	// Spec says where each task listens: TensorFlow's cluster_spec. For several slices it covers
+	// this slice only.
 	Spec ClusterSpec `json:"cluster"`
 	// Task is this process's place in Spec.
 	Task Task `json:"task"`

@@ -12,9 +12,9 @@ import (
 // tf.distribute.InputOptions, with what its strategy and its datasets' DistributeOptions say. The
 // zero value is one replica on one host, with automatic policy and rule.
 type Options struct {
-	Replicas  int // of all hosts together; 0: one
-	Hosts     int // 0: one
-	HostIndex int // this host, from 0; its replicas are HostIndex*Replicas/Hosts and following
+	Replicas  int    // of all hosts together; 0: one
+	Hosts     int    // 0: one
+	HostIndex int    // this host, from 0; its replicas are HostIndex*Replicas/Hosts and following
 	Policy    Policy // how hosts share a dataset: TensorFlow's auto_shard_policy
 	Rule      Rule
 	// Epoch is the first pass that [Distributed.Open] opens. Each further Open opens the next pass,

@@ -26,9 +26,9 @@ type opened struct {
 // on a slice waits for all processes; reads the topology; and holds the devices against the
 // cluster.
 //
-// Open takes the place of TensorFlow's experimental_connect_to_cluster: every host runs the program.
-// It blocks until the devices are ready or ctx ends. A plugin's call that does not return is left
-// behind, so that Open ends by ctx's deadline all the same.
+// Open takes the place of TensorFlow's experimental_connect_to_cluster: every host runs the
+// program. It blocks until the devices are ready or ctx ends. A plugin's call that does not return
+// is left behind, so that Open ends by ctx's deadline all the same.
 //
 // A step that fails gives a [*StartError], which names the step and the processes that are missing,
 // with one of these inside: an error of the resolver; [*clusterresolver.CheckError];
