@@ -83,7 +83,7 @@ plugins: plugin
 
 # What compiles for many slices, or starts a process for each, is not part of test.
 test-aot: plugin plugin-tpu
-	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' ./tpu/system ./strategy ./cmd/tpustrategy
+	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' ./tpu/system ./strategy ./strategy/train ./strategy/stepfile ./cmd/tpustrategy
 
 # A table of what came of it is written to CORPUS, and the results to CORPUS.json: a run goes on where
 # the last one stopped. TPUSTRATEGY_CORPUS_LIMIT=4m is how long one compilation may take.

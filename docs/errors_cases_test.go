@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -48,7 +49,7 @@ func unreachedRule(ctx context.Context, sys *system.System) error {
 		return err
 	}
 	defer strat.Close()
-	step := strat.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+	step := train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(layers.Dense(rc.Scope("hidden"), in[0], true, 8))
 		})
@@ -76,7 +77,7 @@ func indivisibleBatch(strat *strategy.TPUStrategy) error {
 }
 
 func lossOfManyNumbers(ctx context.Context, strat *strategy.TPUStrategy) error {
-	step := strat.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+	step := train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return layers.Dense(rc.Scope("hidden"), in[0], true, 8)
 		})
@@ -100,7 +101,7 @@ func outOfMemory(ctx context.Context) error {
 		return err
 	}
 	defer strat.Close()
-	step := strat.TrainStep(model.NewStore(), optimizer.Adam().Done(),
+	step := train.New(strat, model.NewStore(), optimizer.Adam().Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(layers.Dense(rc.Scope("wide"), in[0], false, 40<<10))
 		})

@@ -14,8 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // onCPU is a strategy over CPU devices.
@@ -39,11 +41,11 @@ func hasValues(store *model.Store) (paths []string) {
 }
 
 // shapedStep is a training step over a store of its own, and counts its traces.
-func shapedStep(s *strategy.TPUStrategy) (step *strategy.TrainStep, store *model.Store, traces *int) {
+func shapedStep(s *strategy.TPUStrategy) (step *train.Step, store *model.Store, traces *int) {
 	store, traces = model.NewStore(), new(int)
 	store.SetParam(model.ParamInitialSeed, int64(42))
-	loss := annotated(s.NumLogicalDevices())
-	return s.TrainStep(store, optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	loss := strategytest.Annotated(s.NumLogicalDevices())
+	return train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		*traces++
 		return loss(rc, in)
 	}), store, traces
@@ -51,9 +53,9 @@ func shapedStep(s *strategy.TPUStrategy) (step *strategy.TrainStep, store *model
 
 func TestAStepOfAnOpenedSystemIsCompiledFromShapes(t *testing.T) {
 	ctx := context.Background()
-	s := onCPU(t, 8, strategy.Options{LogicalDevices: 2, Variables: annotatedRules(2)})
+	s := onCPU(t, 8, strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
 	step, store, traces := shapedStep(s)
-	x, y := batchShapes(32)
+	x, y := strategytest.BatchShapes(32)
 	compiled, err := step.Compiled(ctx, x, y)
 	require.NoError(t, err)
 	require.NotNil(t, compiled.Executable)
@@ -63,7 +65,7 @@ func TestAStepOfAnOpenedSystemIsCompiledFromShapes(t *testing.T) {
 
 	// The same step made and run as ever.
 	other, _, _ := shapedStep(s)
-	xs, ys := batchOf(0)
+	xs, ys := strategytest.Batch(0)
 	require.Equal(t, x, xs.Shape())
 	for range 3 {
 		want, err := other.Run(ctx, xs, ys)
@@ -84,7 +86,7 @@ func TestALoopOfAnOpenedSystemIsCompiledFromShapes(t *testing.T) {
 	ctx := context.Background()
 	s := onCPU(t, 4, strategy.Options{LogicalDevices: 2})
 	step, store, traces := shapedStep(s)
-	x, y := batchShapes(32)
+	x, y := strategytest.BatchShapes(32)
 	const n = 3
 	xs, err := s.StackBatches(ctx, []any{x, x, x}, logical.Annotation{})
 	require.NoError(t, err)
@@ -95,7 +97,7 @@ func TestALoopOfAnOpenedSystemIsCompiledFromShapes(t *testing.T) {
 	assert.Empty(t, hasValues(store))
 
 	other, _, _ := shapedStep(s)
-	assert.Equal(t, loopLosses(t, other, n, 2), loopLosses(t, step, n, 2))
+	assert.Equal(t, strategytest.LoopLosses(t, other, n, 2), strategytest.LoopLosses(t, step, n, 2))
 	assert.Equal(t, 1, *traces)
 
 	_, err = step.Bind(ctx, xs, ys)
@@ -163,9 +165,9 @@ func TestAModelLargerThanTheMachineIsCompiledOnAnOpenedSystem(t *testing.T) {
 
 func TestAVariableOfACompiledStepArrivesWhenItIsReadOrAssigned(t *testing.T) {
 	ctx := context.Background()
-	s := onCPU(t, 4, strategy.Options{LogicalDevices: 2, Variables: annotatedRules(2)})
-	x, y := batchShapes(32)
-	xs, ys := batchOf(0)
+	s := onCPU(t, 4, strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
+	x, y := strategytest.BatchShapes(32)
+	xs, ys := strategytest.Batch(0)
 	reference, referenceStore, _ := shapedStep(s)
 	_, err := reference.Bind(ctx, xs, ys)
 	require.NoError(t, err)

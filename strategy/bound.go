@@ -107,8 +107,8 @@ func (b *Bound) Launch(ctx context.Context) error {
 	s.launch.Lock()
 	err := b.run(ctx)
 	s.launch.Unlock() // not deferred: that costs a tenth of a short launch's own part
-	if guard := b.program.function.opts.guard; guard != nil && err == nil {
-		return guard.stopped(ctx, b.program.function)
+	if guard := b.program.function.guard; guard != nil && err == nil {
+		return guard.Launched(ctx, b.program.function)
 	}
 	return err
 }
@@ -214,6 +214,26 @@ func (b *Bound) resultColumns() [][]*pjrt.Buffer {
 		columns[j] = b.program.column(b.outs, j)
 	}
 	return columns
+}
+
+// setColumn points an argument of the function at other buffers.
+func (b *Bound) setColumn(argument int, buffers []*pjrt.Buffer) {
+	b.launchLock().Lock()
+	defer b.launchLock().Unlock()
+	b.columns[argument] = buffers
+	next := 0
+	for i, v := range b.program.variables {
+		if v != nil {
+			continue
+		}
+		if next == argument {
+			for row, d := range b.program.rows {
+				b.args[row][i] = buffers[d]
+			}
+			return
+		}
+		next++
+	}
 }
 
 // launchLock is what guards a Bound.

@@ -22,9 +22,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -59,7 +61,7 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
 	x, y := batch(8, 8)
-	train := s.TrainStep(store, optimizer.Adam().LearningRate(0.001).Done(), annotated(2))
+	train := train.New(s, store, optimizer.Adam().LearningRate(0.001).Done(), strategytest.Annotated(2))
 	counts := model.NewStore()
 	counter := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		n := rc.Scope().VariableWithValue("n", []int32{0, 0, 0, 0})

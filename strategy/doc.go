@@ -9,14 +9,16 @@
 // sum of their gradients.
 //
 //	strat, err := strategy.New(sys, strategy.Options{Replicas: 4, LogicalDevices: 2})
-//	train := strat.TrainStep(store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+//	step := train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 //		logits := layers.Dense(rc.Scope("hidden"), in[0], true, 10)
 //		return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{in[1]}, []*graph.Node{logits}))
 //	})
 //	for batch := range batches {
-//		loss, err := train.Run(ctx, batch.X, batch.Y)
+//		loss, err := step.Run(ctx, batch.X, batch.Y)
 //		...
 //	}
+//
+// Package strategy/train makes training steps; a [Function] is any other step.
 //
 // A step that takes and gives nests of tensors, variables and other values, such as a
 // batch by names and a mode, is a [TPUStrategy.NestFunction]. What is no tensor is
@@ -34,10 +36,9 @@
 //
 // # Input
 //
-// A batch in host memory is an argument of [TrainStep.Run]. Datasets are described with
-// package input, divided by feed.Distribute (package strategy/feed) and put on the
-// devices by feed.Iterate, or by a feed.Feed while the step before
-// runs, which also pads the last batch.
+// A batch in host memory is an argument of a step. Datasets are described with package
+// input, divided by feed.Distribute (package strategy/feed) and put on the devices by
+// feed.Iterate, or by a feed.Feed while the step before runs, which also pads the last batch.
 //
 // # Variables
 //
@@ -88,7 +89,7 @@
 //
 // [NewAheadOfTime] makes a strategy for a slice that is described, not open: steps
 // are traced, lowered and compiled by the TPU's own compiler, and Compiled.Report
-// says what they need. Compiled.Save keeps a compiled step in a file, and
+// says what they need. Package strategy/stepfile keeps compiled steps in files, and
 // [Options].Compiler takes a cache of compiled programs (package pjrt/cache).
 //
 // # Concurrency

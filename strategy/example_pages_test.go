@@ -18,6 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // one copies a value that all replicas share to the host.
@@ -173,7 +174,7 @@ func ExampleTPUStrategy_Function_splitToLogicalDevices() {
 func trainEpochs(ctx context.Context, strat *strategy.TPUStrategy, ds input.Dataset, epochs int) ([]float64, error) {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
-	step := strat.TrainStep(store, optimizer.Adam().LearningRate(0.05).Done(),
+	step := train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			hidden := graph.Tanh(layers.Dense(rc.Scope("hidden"), in[0], true, 8))
 			output := layers.Dense(rc.Scope("output"), hidden, true, 1)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // What is often written wrong first, and what the error says of it.
@@ -30,7 +31,7 @@ func TestErrorsOfFirstStepsSayWhatToDo(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		store *model.Store
-		loss  strategy.LossFunc
+		loss  train.Loss
 		batch []any
 		want  []string
 	}{
@@ -42,7 +43,7 @@ func TestErrorsOfFirstStepsSayWhatToDo(t *testing.T) {
 		"arguments in a slice": {model.NewStore(), mean, []any{[]any{x, x}}, []string{"argument 0", "give its leaves one by one"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := s.TrainStep(c.store, sgd, c.loss).Run(ctx, c.batch...)
+			_, err := train.New(s, c.store, sgd, c.loss).Run(ctx, c.batch...)
 			require.Error(t, err)
 			for _, want := range c.want {
 				assert.ErrorContains(t, err, want)
@@ -54,7 +55,7 @@ func TestErrorsOfFirstStepsSayWhatToDo(t *testing.T) {
 func TestATrainStepOfAClosedStrategyIsErrClosed(t *testing.T) {
 	ctx := context.Background()
 	s := newStrategy(t, 1, strategy.Options{Replicas: 1})
-	train := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	train := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
 	})
 	_, err := train.Run(ctx, [][]float32{{1}})
@@ -67,7 +68,7 @@ func TestATrainStepOfAClosedStrategyIsErrClosed(t *testing.T) {
 func TestShapesAreForLoweringNotForRunning(t *testing.T) {
 	ctx := context.Background()
 	s := newStrategy(t, 1, strategy.Options{Replicas: 1})
-	train := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	train := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
 	})
 	_, err := train.Run(ctx, shapes.Make(dtypes.Float32, 1, 1))

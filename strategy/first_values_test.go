@@ -21,6 +21,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // manyVariables makes variables of all kinds in a store, large ones among small ones,
@@ -213,14 +214,14 @@ func TestTwoFunctionsMakeVariablesInTurn(t *testing.T) {
 		s := newStrategy(t, 2, strategy.Options{Replicas: meshes[0], LogicalDevices: meshes[1]})
 		store := model.NewStore()
 		store.SetParam(model.ParamInitialSeed, int64(1))
-		layer := func(name string) strategy.LossFunc {
+		layer := func(name string) train.Loss {
 			return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 				y := layers.Dense(rc.Scope(name, "wide"), in[0], true, 1<<14)
 				return graph.ReduceAllMean(layers.Dense(rc.Scope(name, "out"), y, true, 2))
 			}
 		}
 		for _, name := range []string{"a", "b"} {
-			_, err := s.TrainStep(store, optimizer.StochasticGradientDescent().WithLearningRate(0).Done(), layer(name)).Bind(ctx, x)
+			_, err := train.New(s, store, optimizer.StochasticGradientDescent().WithLearningRate(0).Done(), layer(name)).Bind(ctx, x)
 			require.NoError(t, err)
 		}
 		for _, v := range s.Variables(store).All() {

@@ -19,6 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 )
 
 // StepFunc is the text of a step: it builds the graph of one replica, and gives its
@@ -75,10 +76,6 @@ type FunctionOptions struct {
 	KeepPadding bool
 
 	mirroredResults bool
-	// wholeModel says that the step has all variables of its store: a training step.
-	wholeModel bool
-	// guard looks for numbers that are not finite in a training step.
-	guard *guard
 }
 
 // Function is a step function of a strategy, compiled once for each signature:
@@ -89,9 +86,16 @@ type Function struct {
 	step     StepFunc
 	opts     FunctionOptions
 
-	// refuse is set for a function from a file: the error of arguments that it was
-	// not compiled for.
+	// wholeModel says that the step has all variables of its store: a training step.
+	wholeModel bool
+	// guard, if there is one, is asked after each launch. It is set before the first.
+	guard guard
+	// loaded is what the function was put together from, nil for one that is traced;
+	// refuse is the error of arguments that it was not compiled for.
+	loaded *saved.Step
 	refuse func(values []Value) error
+
+	resident resident
 
 	traced    atomic.Bool   // once
 	compiling chan struct{} // holds one token: one goroutine traces and compiles
@@ -106,7 +110,8 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 		opts.Name = "step"
 	}
 	s.rules.awaits(opts.Store)
-	return &Function{strategy: s, step: step, opts: opts, compiling: make(chan struct{}, 1), programs: map[string]*program{}}
+	return &Function{strategy: s, step: step, opts: opts, compiling: make(chan struct{}, 1), programs: map[string]*program{},
+		resident: resident{bounds: map[string]*residentBound{}}}
 }
 
 // Name returns the name that errors and profiles call the function by.
@@ -135,6 +140,9 @@ func (f *Function) Run(ctx context.Context, args ...any) ([]*PerReplica, error) 
 
 // run is Run, and says which program ran.
 func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica, error) {
+	if f.opts.mirroredResults {
+		return nil, nil, fault.New(ValueError, "run "+f.opts.Name, "load it with stepfile.LoadTrain, or Bind it", "it is a training step, whose loss is one for all replicas")
+	}
 	p, results, err := f.once(ctx, args)
 	if err != nil {
 		return nil, nil, err

@@ -13,9 +13,11 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
@@ -25,7 +27,7 @@ func TestProcessesLoopOverStepsAsOneDoes(t *testing.T) {
 	train := func(ctx context.Context, s *strategy.TPUStrategy, local bool) (float64, error) {
 		store := model.NewStore()
 		store.SetParam(model.ParamInitialSeed, int64(7))
-		step := s.TrainStep(store, optimizer.Adam().Done(), annotated(2), strategy.TrainOptions{LocalBatch: local})
+		step := train.New(s, store, optimizer.Adam().Done(), strategytest.Annotated(2), train.Options{LocalBatch: local})
 		var batches [][]any
 		for i := range xs {
 			x, y := xs[i], ys[i]

@@ -19,8 +19,10 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -97,7 +99,7 @@ func TestProcessesTrainAsOneDoes(t *testing.T) {
 			train := func(ctx context.Context, strat *strategy.TPUStrategy, local bool) (losses []float64, err error) {
 				store := model.NewStore()
 				store.SetParam(model.ParamInitialSeed, int64(7))
-				step := strat.TrainStep(store, optimizer.Adam().LearningRate(0.01).Done(), annotated(mesh.logical), strategy.TrainOptions{LocalBatch: local})
+				step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(mesh.logical), train.Options{LocalBatch: local})
 				for i := range xs {
 					x, y := xs[i], ys[i]
 					if local {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 )
 
 // A step need not give anything: the empty nest comes back, and what it writes is
@@ -78,8 +79,8 @@ func TestAFunctionMayGiveNothing(t *testing.T) {
 		c, err := f.Compiled(ctx, rows)
 		require.NoError(t, err)
 		var file bytes.Buffer
-		require.NoError(t, c.Save(&file))
-		loaded, err := s.LoadStep(ctx, &file, nil)
+		require.NoError(t, stepfile.Save(&file, c))
+		loaded, err := stepfile.Load(ctx, s, &file, nil)
 		require.NoError(t, err)
 		out, err = loaded.Run(ctx, rows)
 		require.NoError(t, err)

@@ -16,8 +16,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // oddCase is a legal step that is unlike the usual ones. x is [1 2 3 4] on replica
@@ -468,13 +470,13 @@ func TestAOTStepsDrawRandomNumbersOfTheirOwn(t *testing.T) {
 	}
 	strat := ahead(t, "v5e:2x4", strategy.Options{Replicas: 4, LogicalDevices: 2})
 	store := model.NewStore()
-	step := strat.TrainStep(store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		rc.OwnRandomNumbers()
 		h := logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, 256), 1, 2)
 		h = layers.DropoutStatic(rc.Scope("dropout"), h, 0.5)
 		return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("output"), h, true, 1), in[1])))
 	})
-	x, y := batchShapes(64)
+	x, y := strategytest.BatchShapes(64)
 	compiled, err := step.Compiled(context.Background(), x, y)
 	require.NoError(t, err)
 	assert.Contains(t, string(compiled.Module.Text), "rng_bit_generator")

@@ -274,7 +274,8 @@ func (rc *ReplicaContext) meanOfStates(x *graph.Node) *graph.Node {
 }
 
 // keepStates leaves the replica's own states as they were on replicas without rows.
-func (rc *ReplicaContext) keepStates(rows *graph.Node) {
+func (rc *ReplicaContext) keepStates() {
+	rows, _ := rc.rows()
 	for _, c := range rc.captured {
 		if rows != nil && c.changed && c.variable.perReplica() {
 			c.now = rc.ifRows(rows, c.now, rc.graph.GetParameterByName(c.name))

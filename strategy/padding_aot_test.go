@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // The TPU compiler takes the programs of uneven batches, from shapes alone.
@@ -20,9 +22,9 @@ func TestAOTUnevenBatchesAreCompiled(t *testing.T) {
 		return
 	}
 	ctx := context.Background()
-	strat := ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2, Variables: annotatedRules(2)})
-	x, y := batchShapes(30) // 8, 8, 8 and 6 rows
-	c, err := annotatedStep(strat).Compiled(ctx, x, y)
+	strat := ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
+	x, y := strategytest.BatchShapes(30) // 8, 8, 8 and 6 rows
+	c, err := strategytest.AnnotatedStep(strat).Compiled(ctx, x, y)
 	require.NoError(t, err)
 	assert.Equal(t, []int{8, 8}, c.Module.Arguments[0].Local)
 	assert.Contains(t, string(c.Module.Text), "stablehlo.select")
@@ -33,7 +35,7 @@ func TestAOTUnevenBatchesAreCompiled(t *testing.T) {
 		"embedding, cross entropy":       {shapes.Make(dtypes.Int32, 13, 5), shapes.Make(dtypes.Int32, 13, 1)},
 	} {
 		whole := ahead(t, "v5e:2x4", strategy.Options{})
-		c, err := whole.TrainStep(model.NewStore(), optimizer.Adam().Done(), paddedModels[name].loss).Compiled(ctx, batch...)
+		c, err := train.New(whole, model.NewStore(), optimizer.Adam().Done(), paddedModels[name].loss).Compiled(ctx, batch...)
 		require.NoError(t, err, name)
 		assert.Equal(t, 2, c.Module.Arguments[0].Local[0], name)
 	}

@@ -19,10 +19,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // 11 rows in batches of 4 on two replicas: 2+2, 2+2, 2+1.
@@ -36,7 +38,7 @@ func TestAnEpochThatDoesNotDivideIsTrainedWhole(t *testing.T) {
 		store.SetParam(model.ParamInitialSeed, int64(42))
 		return store
 	}
-	epoch := func(s *strategy.TPUStrategy, step *strategy.TrainStep) (losses []float64) {
+	epoch := func(s *strategy.TPUStrategy, step *train.Step) (losses []float64) {
 		for pass := range 2 {
 			for from := 0; from < 11; from += 4 {
 				batch := take([]*tensors.Tensor{x, y}, from, min(from+4, 11))
@@ -63,10 +65,10 @@ func TestAnEpochThatDoesNotDivideIsTrainedWhole(t *testing.T) {
 		return losses
 	}
 	one := newStrategy(t, 1, strategy.Options{})
-	want := epoch(one, one.TrainStep(newStore(), adam(), annotated(1)))
+	want := epoch(one, train.New(one, newStore(), adam(), strategytest.Annotated(1)))
 	for _, p := range []int{1, 2} {
 		s := newStrategy(t, 2*p, strategy.Options{Replicas: 2, LogicalDevices: p})
-		step := s.TrainStep(newStore(), adam(), annotated(p))
+		step := train.New(s, newStore(), adam(), strategytest.Annotated(p))
 		assert.InDeltaSlice(t, want, epoch(s, step), 2e-4)
 		// A full batch has the program that it had.
 		full, err := step.Lowered(ctx, take([]*tensors.Tensor{x, y}, 0, 4)...)
@@ -85,7 +87,7 @@ func TestStatesOfReplicasWithoutRowsStay(t *testing.T) {
 	seen, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Name: "seen", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	store := model.NewStore()
-	step := s.TrainStep(store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := train.New(s, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		w := rc.Scope().VariableWithValue("w", float32(1)).NodeValue(rc.Graph())
 		mean := graph.ReduceAllMean(in[0])
 		rc.Assign(seen, mean)
@@ -277,7 +279,7 @@ func TestHostBatchesAreCutUnevenlyOnRequest(t *testing.T) {
 func TestTrainingBatchesOfOtherRows(t *testing.T) {
 	ctx := context.Background()
 	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
-	step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		y := layers.Dense(rc.Scope("a"), in[0], true, 1)
 		return graph.Add(graph.ReduceAllMean(y), graph.ReduceAllMean(in[1]))
 	})
@@ -352,7 +354,7 @@ func TestDistributedInputIsTrainedToItsEnd(t *testing.T) {
 	w := func(rc *strategy.ReplicaContext) *graph.Node {
 		return rc.Scope().VariableWithValue("w", float32(0)).NodeValue(rc.Graph())
 	}
-	step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.Add(graph.ReduceAllMean(in[1]), graph.Mul(w(rc), graph.ZerosLike(graph.ReduceAllMean(in[0]))))
 		})
@@ -386,7 +388,7 @@ func TestDropoutOfUnevenBatches(t *testing.T) {
 	ctx := context.Background()
 	for _, random := range []bool{false, true} {
 		s := newStrategy(t, 2, strategy.Options{Replicas: 2})
-		step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			if random {
 				rc.OwnRandomNumbers()
 			}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 func TestReductionsUseTheRealRows(t *testing.T) {
@@ -77,7 +78,7 @@ func TestReductionsUseTheRealRows(t *testing.T) {
 
 // padded model: what it is made of, and its batch.
 type paddedModel struct {
-	loss  strategy.LossFunc
+	loss  train.Loss
 	batch func(rng *rand.Rand, rows int) []*tensors.Tensor
 	// apart says that replicas are normalized each by themselves.
 	apart bool
@@ -294,7 +295,7 @@ func oneStep(t *testing.T, s *strategy.TPUStrategy, m paddedModel, batches ...[]
 	if m.l2 {
 		store.SetParam(regularizer.ParamL2, 1e-2)
 	}
-	step := s.TrainStep(store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done(), m.loss)
+	step := train.New(s, store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done(), m.loss)
 	for _, batch := range batches {
 		loss, err := step.Run(ctx, batch...)
 		require.NoError(t, err)

@@ -18,9 +18,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tpustrategy/tpustrategy/internal/hlotest"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
+
+func openCPU(t testing.TB, devices int) *system.System {
+	t.Helper()
+	return plugintest.System(t, devices)
+}
 
 func newStrategy(t testing.TB, devices int, opts strategy.Options) *strategy.TPUStrategy {
 	t.Helper()
@@ -43,8 +52,8 @@ func TestEveryAnnotationIsInTheModule(t *testing.T) {
 	strat := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{
 		logical.Match(`hidden/.*weights`, logical.SplitInto(1, 2)),
 	}})
-	step := strat.TrainStep(model.NewStore(), optimizer.Adam().Done(), annotated(2),
-		strategy.TrainOptions{Arguments: []logical.Annotation{logical.SplitInto(2, 1)}})
+	step := train.New(strat, model.NewStore(), optimizer.Adam().Done(), strategytest.Annotated(2),
+		train.Options{Arguments: []logical.Annotation{logical.SplitInto(2, 1)}})
 	x, y := batch(8, 8)
 	compiled, err := step.Compiled(context.Background(), x, y)
 	require.NoError(t, err)
@@ -75,7 +84,7 @@ func TestSplitDividesTheBytesEachDeviceHolds(t *testing.T) {
 			logical.Match(`hidden/.*weights`, logical.SplitInto(1, p)),
 		}})
 		store := model.NewStore()
-		step := strat.TrainStep(store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := train.New(strat, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			h := logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, 1024), 1, p)
 			return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceSum(h, -1), graph.Squeeze(in[1]))))
 		})
@@ -179,7 +188,7 @@ func TestAssignedLayersTrainOnTheirDevices(t *testing.T) {
 	ctx := context.Background()
 	train := func(devices int) (loss []float32, ops []hlotest.Op) {
 		strat := newStrategy(t, 2*devices, strategy.Options{Replicas: 2, LogicalDevices: devices})
-		step := strat.TrainStep(storeWithSeed(), optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			h := logical.Assign(graph.Tanh(layers.Dense(rc.Scope("first"), in[0], true, 32)), 0)
 			h = logical.Assign(graph.Tanh(layers.Dense(rc.Scope("second"), h, true, 32)), devices-1)
 			y := logical.Assign(layers.Dense(rc.Scope("last"), h, true, 1), 0)

@@ -96,20 +96,20 @@ func (f *Function) unusedAnnotation(args int) error {
 	return nil
 }
 
-// laidOut says whether the values of the batch are laid out as the step's arguments are.
-func (t *TrainStep) laidOut(batch []any) bool {
+// laidOut says whether the values of the batch are laid out as the function's arguments are.
+func (f *Function) laidOut(batch []any) bool {
 	for i, arg := range batch {
-		if v, ok := arg.(Value); ok && !isNil(v) && !v.base().laidOut(t.function.argument(i)) {
+		if v, ok := arg.(Value); ok && !isNil(v) && !v.base().laidOut(f.argument(i)) {
 			return false
 		}
 	}
 	return true
 }
 
-// layOut returns the batch with its values as the step's arguments are laid out. The
+// layOut returns the batch with its values as the function's arguments are laid out. The
 // batch stays as it is. release closes the copies.
-func (t *TrainStep) layOut(ctx context.Context, batch []any) (laid []any, release func(), err error) {
-	f, laid := t.function, batch
+func (f *Function) layOut(ctx context.Context, batch []any) (laid []any, release func(), err error) {
+	laid = batch
 	var copies []Value
 	release = func() {
 		for _, v := range copies {

@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // rowsDataset is a dataset of (x, y) batches: x is [n, 4] of 0, 1, ..., y is [n] of the rows.
@@ -106,7 +107,7 @@ func TestInputThatCannotBeSplitSaysWhich(t *testing.T) {
 	var wrong *strategy.ArgumentError
 	require.ErrorAs(t, err, &wrong)
 	require.ErrorContains(t, err, "halves: argument 0: not laid out as split(1, 3): logical: split of shape [1 4]: dimension 1 of size 4 is not divisible into 3 parts")
-	_, err = s.TrainStep(model.NewStore(), optimizer.Adam().Done(), nil, strategy.TrainOptions{Arguments: opts.Arguments}).Run(ctx, x)
+	_, err = train.New(s, model.NewStore(), optimizer.Adam().Done(), nil, train.Options{Arguments: opts.Arguments}).Run(ctx, x)
 	require.ErrorAs(t, err, &wrong)
 	require.ErrorContains(t, err, "dimension 1 of size 4")
 	opts.Arguments = []logical.Annotation{{}, logical.SplitInto(3)}
@@ -184,11 +185,11 @@ func TestATrainingStepLaysItsBatchOut(t *testing.T) {
 	x := [][]float32{{1, 2, 3, 4}, {5, 6, 7, 8}}
 	var losses []float64
 	for _, split := range []bool{false, true} {
-		o := strategy.TrainOptions{}
+		o := train.Options{}
 		if split {
 			o.Arguments = []logical.Annotation{logical.SplitInto(1, 2)}
 		}
-		step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().WithLearningRate(0.01).Done(), loss, o)
+		step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().WithLearningRate(0.01).Done(), loss, o)
 		var last float64
 		for range 3 {
 			v, err := s.SplitBatch(ctx, x, logical.Annotation{}, false)

@@ -148,7 +148,7 @@ func (f *Function) checkRules(variables []*Variable) error {
 // that a rule is for. A training step has all variables of its store.
 func (f *Function) mayStillCome() bool {
 	for store := range f.strategy.rules.untraced {
-		if store != f.opts.Store || !f.opts.wholeModel {
+		if store != f.opts.Store || !f.wholeModel {
 			return true
 		}
 	}

@@ -1,7 +1,6 @@
 package strategy_test
 
 import (
-	"bytes"
 	"context"
 	"testing"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // dense is a step of one dense layer in the named scope.
@@ -25,7 +25,7 @@ func dense(scope string) strategy.StepFunc {
 	}
 }
 
-func denseLoss(scope string) strategy.LossFunc {
+func denseLoss(scope string) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(dense(scope)(rc, in)[0])
 	}
@@ -53,11 +53,11 @@ func TestARuleThatReachesNothingIsAnErrorEverywhere(t *testing.T) {
 			return err
 		},
 		"TrainStep": func(s *strategy.TPUStrategy, store *model.Store) error {
-			_, err := s.TrainStep(store, sgd(), denseLoss("hidden")).Run(ctx, x)
+			_, err := train.New(s, store, sgd(), denseLoss("hidden")).Run(ctx, x)
 			return err
 		},
 		"a loop": func(s *strategy.TPUStrategy, store *model.Store) error {
-			_, err := s.TrainStep(store, sgd(), denseLoss("hidden")).RunSteps(ctx, []any{x}, []any{x})
+			_, err := train.New(s, store, sgd(), denseLoss("hidden")).RunSteps(ctx, []any{x}, []any{x})
 			return err
 		},
 		"lowered only": func(s *strategy.TPUStrategy, store *model.Store) error {
@@ -88,7 +88,7 @@ func TestARuleThatReachesNothingIsAnErrorEverywhere(t *testing.T) {
 func TestARuleOfAnotherRankNamesTheVariable(t *testing.T) {
 	s := newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2,
 		Variables: logical.Rules{logical.Match("biases", logical.SplitInto(1, 2))}})
-	_, err := s.TrainStep(model.NewStore(), sgd(), denseLoss("hidden")).Run(context.Background(), [][]float32{{1, 2}})
+	_, err := train.New(s, model.NewStore(), sgd(), denseLoss("hidden")).Run(context.Background(), [][]float32{{1, 2}})
 	var wrong *strategy.OptionError
 	require.ErrorAs(t, err, &wrong)
 	assert.ErrorContains(t, err, `rule 0 ("biases" to split(1, 2)) splits a variable of 2 dimensions, and those of its name have others: "/hidden/dense/biases" (Float32[4])`)
@@ -115,9 +115,9 @@ func TestRulesOfOneModelAmongSeveral(t *testing.T) {
 	})
 	t.Run("two training steps of two stores", func(t *testing.T) {
 		s := open(t, rules)
-		a := s.TrainStep(model.NewStore(), sgd(), denseLoss("encoder"))
-		b := s.TrainStep(model.NewStore(), sgd(), denseLoss("decoder"))
-		for _, step := range []*strategy.TrainStep{a, b} {
+		a := train.New(s, model.NewStore(), sgd(), denseLoss("encoder"))
+		b := train.New(s, model.NewStore(), sgd(), denseLoss("decoder"))
+		for _, step := range []*train.Step{a, b} {
 			_, err := step.Run(ctx, x)
 			require.NoError(t, err)
 		}
@@ -133,7 +133,7 @@ func TestRulesOfOneModelAmongSeveral(t *testing.T) {
 	})
 	t.Run("a training step has its whole model", func(t *testing.T) {
 		s, store := open(t, rules), model.NewStore()
-		step := s.TrainStep(store, sgd(), denseLoss("encoder"))
+		step := train.New(s, store, sgd(), denseLoss("encoder"))
 		s.Function(dense("encoder"), strategy.FunctionOptions{Store: store})
 		_, err := step.Run(ctx, x)
 		require.ErrorContains(t, err, `rule 1`)
@@ -156,12 +156,12 @@ func TestRulesOfOneModelAmongSeveral(t *testing.T) {
 		rule := rules[1]
 		rule.Optional = true
 		s := open(t, logical.Rules{rules[0], rule})
-		_, err := s.TrainStep(model.NewStore(), sgd(), denseLoss("encoder")).Run(ctx, x)
+		_, err := train.New(s, model.NewStore(), sgd(), denseLoss("encoder")).Run(ctx, x)
 		require.NoError(t, err)
 	})
 	t.Run("behind a rule that takes all", func(t *testing.T) {
 		s := open(t, append(logical.Rules{logical.Match("weights", logical.SplitInto(1, 2))}, rules[0]))
-		_, err := s.TrainStep(model.NewStore(), sgd(), denseLoss("encoder")).Run(ctx, x)
+		_, err := train.New(s, model.NewStore(), sgd(), denseLoss("encoder")).Run(ctx, x)
 		require.NoError(t, err)
 	})
 	t.Run("a step without variables", func(t *testing.T) {
@@ -171,21 +171,4 @@ func TestRulesOfOneModelAmongSeveral(t *testing.T) {
 		}, strategy.FunctionOptions{}).Run(ctx, x)
 		require.NoError(t, err)
 	})
-}
-
-func TestALoadedStepIsHeldAgainstTheRules(t *testing.T) {
-	ctx := context.Background()
-	x := [][]float32{{1, 2}}
-	saved := newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2})
-	store := model.NewStore()
-	compiled, err := saved.TrainStep(store, sgd(), denseLoss("hidden")).Compiled(ctx, x)
-	require.NoError(t, err)
-	file := mustSave(t, compiled)
-
-	s := newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2,
-		Variables: logical.Rules{logical.Match("/hiden/dense/weights", logical.SplitInto(1, 2))}})
-	_, err = s.LoadTrainStep(ctx, bytes.NewReader(file), store)
-	var wrong *strategy.OptionError
-	require.ErrorAs(t, err, &wrong)
-	assert.ErrorContains(t, err, `rule 0 ("/hiden/dense/weights" to split(1, 2)) matches no variable`)
 }

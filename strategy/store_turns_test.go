@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // A trainer and an evaluator that start together, and others who pull, share a
@@ -29,7 +30,7 @@ func TestTracesAndPullsTakeTurnsOnAStore(t *testing.T) {
 	for range 3 {
 		store := model.NewStore()
 		vs := s.Variables(store)
-		train := s.TrainStep(store, optimizer.Adam().Done(), loss)
+		train := train.New(s, store, optimizer.Adam().Done(), loss)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			_, err := train.Run(ctx, x, y)

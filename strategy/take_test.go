@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
+	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 )
 
 // takenWorld has one of each kind of value, for a strategy of two replicas.
@@ -311,7 +312,7 @@ func TestAStepReadsAnotherStrategysVariables(t *testing.T) {
 		// Nor is a step with it saved: the file would not know whose it is.
 		c, err := evaluate.Compiled(ctx, []float32{10, 10, 10, 10})
 		require.NoError(t, err)
-		require.ErrorContains(t, c.Save(io.Discard), "another strategy's")
+		require.ErrorContains(t, stepfile.Save(io.Discard, c), "another strategy's")
 		require.NoError(t, one.Close())
 		require.NoError(t, train.Close())
 	}

@@ -122,7 +122,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value) *trace {
 		model.SetStore(t.graph, store)
 		store.SetTraining(t.graph, f.opts.Training)
 		t.rc.scope = store.RootScope()
-		t.rc.training = f.opts.wholeModel
+		t.rc.training = f.wholeModel
 		t.vars = s.Variables(store)
 	}
 	return t

@@ -24,6 +24,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // tracingWorld is what the calls of the table are made on.
@@ -36,7 +38,7 @@ type tracingWorld struct {
 	mirrored  *strategy.Mirrored
 	function  *strategy.Function
 	nested    *strategy.NestFunction
-	train     *strategy.TrainStep
+	train     *train.Step
 	bound     *strategy.Bound
 	store     *model.Store
 	iterator  *feed.Iterator
@@ -169,29 +171,29 @@ var tracingCalls = map[string]struct {
 	"strategy.TPUStrategy.StackBatches": {call: func(ctx context.Context, w *tracingWorld) error {
 		return second(w.s.StackBatches(ctx, []any{[]float32{1, 2}}, none))
 	}},
-	"feed.Inputs":                       {call: func(ctx context.Context, w *tracingWorld) error { return second(feed.Inputs(ctx, w.s, input.Step{})) }},
-	"feed.Iterate":                      {call: func(ctx context.Context, w *tracingWorld) error { return second(feed.Iterate(ctx, w.s, w.data)) }},
-	"feed.Iterator.Next":                {call: func(ctx context.Context, w *tracingWorld) error { return second(w.iterator.Next(ctx)) }},
-	"strategy.Function.Run":             {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Run(ctx)) }},
-	"strategy.Function.Lowered":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Lowered(ctx)) }},
-	"strategy.Function.Compiled":        {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Compiled(ctx)) }},
-	"strategy.Function.Bind":            {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Bind(ctx)) }},
-	"strategy.Bound.Launch":             {call: func(ctx context.Context, w *tracingWorld) error { return w.bound.Launch(ctx) }},
-	"strategy.NestFunction.Run":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.nested.Run(ctx)) }},
-	"strategy.NestFunction.Lowered":     {call: func(ctx context.Context, w *tracingWorld) error { return second(w.nested.Lowered(ctx)) }},
-	"strategy.NestFunction.Compiled":    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.nested.Compiled(ctx)) }},
-	"strategy.TrainStep.Run":            {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Run(ctx)) }},
-	"strategy.TrainStep.NonFinite":      {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.NonFinite(ctx)) }},
-	"strategy.TrainStep.ResetNonFinite": {call: func(ctx context.Context, w *tracingWorld) error { return w.train.ResetNonFinite(ctx) }},
-	"strategy.TrainStep.RunSteps":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.RunSteps(ctx, []any{})) }},
-	"strategy.TrainStep.Lowered":        {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Lowered(ctx)) }},
-	"strategy.TrainStep.Compiled":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Compiled(ctx)) }},
-	"strategy.TrainStep.Bind":           {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Bind(ctx)) }},
-	"strategy.TPUStrategy.LoadStep": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.s.LoadStep(ctx, &bytes.Buffer{}, nil))
+	"feed.Inputs":                    {call: func(ctx context.Context, w *tracingWorld) error { return second(feed.Inputs(ctx, w.s, input.Step{})) }},
+	"feed.Iterate":                   {call: func(ctx context.Context, w *tracingWorld) error { return second(feed.Iterate(ctx, w.s, w.data)) }},
+	"feed.Iterator.Next":             {call: func(ctx context.Context, w *tracingWorld) error { return second(w.iterator.Next(ctx)) }},
+	"strategy.Function.Run":          {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Run(ctx)) }},
+	"strategy.Function.Lowered":      {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Lowered(ctx)) }},
+	"strategy.Function.Compiled":     {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Compiled(ctx)) }},
+	"strategy.Function.Bind":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Bind(ctx)) }},
+	"strategy.Bound.Launch":          {call: func(ctx context.Context, w *tracingWorld) error { return w.bound.Launch(ctx) }},
+	"strategy.NestFunction.Run":      {call: func(ctx context.Context, w *tracingWorld) error { return second(w.nested.Run(ctx)) }},
+	"strategy.NestFunction.Lowered":  {call: func(ctx context.Context, w *tracingWorld) error { return second(w.nested.Lowered(ctx)) }},
+	"strategy.NestFunction.Compiled": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.nested.Compiled(ctx)) }},
+	"train.Step.Run":                 {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Run(ctx)) }},
+	"train.Step.NonFinite":           {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.NonFinite(ctx)) }},
+	"train.Step.ResetNonFinite":      {call: func(ctx context.Context, w *tracingWorld) error { return w.train.ResetNonFinite(ctx) }},
+	"train.Step.RunSteps":            {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.RunSteps(ctx, []any{})) }},
+	"train.Step.Lowered":             {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Lowered(ctx)) }},
+	"train.Step.Compiled":            {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Compiled(ctx)) }},
+	"train.Step.Bind":                {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Bind(ctx)) }},
+	"stepfile.Load": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(stepfile.Load(ctx, w.s, &bytes.Buffer{}, nil))
 	}},
-	"strategy.TPUStrategy.LoadTrainStep": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.s.LoadTrainStep(ctx, &bytes.Buffer{}, nil))
+	"stepfile.LoadTrain": {call: func(ctx context.Context, w *tracingWorld) error {
+		return second(stepfile.LoadTrain(ctx, w.s, &bytes.Buffer{}, nil))
 	}},
 	"strategy.Variables.Pull":             {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Pull(ctx) }},
 	"strategy.Variables.Push":             {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Push(ctx) }},

@@ -21,12 +21,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // No call is forgotten: a new one has no line, and this says so.
 func TestEveryCallThatTakesAContextIsInTheTable(t *testing.T) {
 	var all []string
-	for _, dir := range []string{".", "eager", "feed", "../compat/contrib", "../compat/v1"} {
+	for _, dir := range []string{".", "eager", "feed", "train", "stepfile", "../compat/contrib", "../compat/v1"} {
 		all = append(all, tracingNames(t, filepath.FromSlash(dir))...)
 	}
 	all = slices.DeleteFunc(all, func(name string) bool {
@@ -59,7 +60,7 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 	require.NoError(t, err)
 	w.function = s.Function(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { return nil }, strategy.FunctionOptions{})
 	w.nested = s.NestFunction(func(*strategy.ReplicaContext, []any) any { return nil }, strategy.FunctionOptions{})
-	w.train = s.TrainStep(w.store, optimizer.Adam().Done(), nil)
+	w.train = train.New(s, w.store, optimizer.Adam().Done(), nil)
 	w.bound, err = w.function.Bind(ctx)
 	require.NoError(t, err)
 	w.data, err = feed.Distribute(s, input.Range(64).Batch(4, true), feed.DistributeOptions{})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // A variable that its store has lost can be neither pulled nor pushed, and says so.
@@ -20,7 +21,7 @@ func TestAVariableDeletedFromItsStoreIsNamed(t *testing.T) {
 	ctx := context.Background()
 	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
 	store := model.NewStore()
-	step := s.TrainStep(store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := train.New(s, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
 	})
 	_, err := step.Run(ctx, [][]float32{{1}, {2}})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 func TestTraceErrorsNameTheLine(t *testing.T) {
@@ -58,7 +59,7 @@ func TestTraceErrorsNameTheLine(t *testing.T) {
 			assert.Equal(t, fmt.Sprintf("where_test.go:%d", at), trace.Where)
 			assert.ErrorContains(t, err, "tracing step: at where_test.go:")
 
-			train := s.TrainStep(model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			train := train.New(s, model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 				return step(in)
 			})
 			_, err = train.Run(ctx, []float32{1, 2, 3})
@@ -73,14 +74,14 @@ func TestNilsAreNamed(t *testing.T) {
 	ctx := context.Background()
 	_, err := s.Function(nil, strategy.FunctionOptions{}).Run(ctx)
 	assert.ErrorContains(t, err, "there is no step function")
-	_, err = s.TrainStep(model.NewStore(), optimizer.Adam().Done(), nil).Run(ctx, []float32{1})
+	_, err = train.New(s, model.NewStore(), optimizer.Adam().Done(), nil).Run(ctx, []float32{1})
 	assert.ErrorContains(t, err, "there is no loss function")
 	_, err = strategy.New(nil, strategy.Options{})
 	assert.ErrorContains(t, err, "system.Open")
 	_, err = strategy.NewAheadOfTime(nil, strategy.Options{})
 	assert.ErrorContains(t, err, "system.Describe")
 	var trace *strategy.TraceError
-	_, err = s.TrainStep(model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	_, err = train.New(s, model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(in[0])
 	}).Run(ctx, []float32{1})
 	require.ErrorAs(t, err, &trace)

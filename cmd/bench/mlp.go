@@ -21,13 +21,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // mlp is the benchmark's model: 784-512-512-10, batch 256, plain SGD.
 type mlp struct {
 	strat *strategy.TPUStrategy
 	store *model.Store
-	step  *strategy.TrainStep
+	step  *train.Step
 	x, y  *tensors.Tensor
 }
 
@@ -44,7 +45,7 @@ func newMLP(strat *strategy.TPUStrategy) *mlp {
 	m := &mlp{strat: strat, store: model.NewStore(),
 		x: tensors.FromFlatDataAndDimensions(x, rows, 784), y: tensors.FromFlatDataAndDimensions(y, rows, 1)}
 	m.store.SetParam(model.ParamInitialSeed, int64(1))
-	m.step = strat.TrainStep(m.store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done(), mlpLoss)
+	m.step = train.New(strat, m.store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done(), mlpLoss)
 	return m
 }
 

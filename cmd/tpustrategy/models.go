@@ -14,6 +14,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // modelSize is the size of an example model; 0 is the model's own default.
@@ -31,7 +32,7 @@ type exampleModel struct {
 	// rules split the variables over p logical devices.
 	rules func(p int) logical.Rules
 	// loss builds a replica's loss from a batch of features and one of labels or targets.
-	loss func(size modelSize) strategy.LossFunc
+	loss func(size modelSize) train.Loss
 	// batch are the shapes of a batch of so many rows.
 	batch func(size modelSize, rows int) []shapes.Shape
 }
@@ -40,7 +41,7 @@ var exampleModels = []exampleModel{
 	{
 		name: "digits", about: "a classifier of images of 28x28: one hidden layer, split over the logical devices",
 		size: modelSize{Width: 512, Layers: 1, Batch: 128}, rules: splitPairs,
-		loss: func(size modelSize) strategy.LossFunc {
+		loss: func(size modelSize) train.Loss {
 			return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 				h := pairs(rc, in[0], size, 10)
 				return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits(in[1:2], []*graph.Node{h}))
@@ -53,7 +54,7 @@ var exampleModels = []exampleModel{
 	{
 		name: "dense", about: "pairs of dense layers, the first split by columns and the second by rows",
 		size: modelSize{Width: 4096, Layers: 4, Batch: 128}, rules: splitPairs,
-		loss: func(size modelSize) strategy.LossFunc {
+		loss: func(size modelSize) train.Loss {
 			return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 				return graph.ReduceAllMean(graph.Square(graph.Sub(pairs(rc, in[0], size, size.Width), in[1])))
 			}
@@ -72,7 +73,7 @@ var exampleModels = []exampleModel{
 				logical.Match(`/output/.*weights`, logical.SplitInto(p, 1)),
 			}
 		},
-		loss: func(size modelSize) strategy.LossFunc {
+		loss: func(size modelSize) train.Loss {
 			return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 				p := rc.Strategy().NumLogicalDevices()
 				h := graph.Tanh(logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, size.Width), 1, p))
@@ -141,8 +142,8 @@ func findModel(name string, size modelSize) (exampleModel, modelSize, error) {
 }
 
 // trainStep is a training step of the model with Adam.
-func (m exampleModel) trainStep(strat *strategy.TPUStrategy, size modelSize) *strategy.TrainStep {
+func (m exampleModel) trainStep(strat *strategy.TPUStrategy, size modelSize) *train.Step {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(42))
-	return strat.TrainStep(store, optimizer.Adam().LearningRate(1e-3).Done(), m.loss(size), strategy.TrainOptions{Name: m.name})
+	return train.New(strat, store, optimizer.Adam().LearningRate(1e-3).Done(), m.loss(size), train.Options{Name: m.name})
 }

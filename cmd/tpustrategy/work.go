@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -95,7 +96,7 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 		}
 	}
 	if r.Save != "" {
-		if err := writeFile(r.Save, compiled.Save); err != nil {
+		if err := writeFile(r.Save, func(w io.Writer) error { return stepfile.Save(w, compiled) }); err != nil {
 			return nil, err
 		}
 	}

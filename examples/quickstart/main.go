@@ -17,6 +17,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -41,7 +42,7 @@ func main() {
 
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1)) // the same first values in each run
-	step := strat.TrainStep(store, optimizer.Adam().LearningRate(0.05).Done(),
+	step := train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			hidden := graph.Tanh(layers.Dense(rc.Scope("hidden"), in[0], true, 16))
 			hidden = logical.Split(hidden, 1, 2) // the batch whole, the features over the two cores

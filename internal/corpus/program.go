@@ -12,6 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // Node is a value in a step.
@@ -72,12 +73,12 @@ type compiler interface {
 }
 
 // Step returns the program as a training step of a strategy; it has a loss.
-func (p Program) Step(s *strategy.TPUStrategy, store *model.Store, name string) *strategy.TrainStep {
+func (p Program) Step(s *strategy.TPUStrategy, store *model.Store, name string) *train.Step {
 	create := p.Optimizer
 	if create == nil {
 		create = func() optimizer.Interface { return optimizer.Adam().LearningRate(1e-3).Done() }
 	}
-	return s.TrainStep(store, create(), p.Loss, strategy.TrainOptions{Name: name})
+	return train.New(s, store, create(), p.Loss, train.Options{Name: name})
 }
 
 // Function returns a program without a loss as a function of a strategy.

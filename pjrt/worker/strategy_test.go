@@ -20,6 +20,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -46,8 +47,8 @@ func runSum(t *testing.T, sys *system.System, compiler strategy.Compiler) {
 	compiled, err := f.Compiled(ctx, []float32{1, 2})
 	require.NoError(t, err)
 	var file bytes.Buffer
-	require.NoError(t, compiled.Save(&file))
-	loaded, err := s.LoadStep(ctx, &file, nil)
+	require.NoError(t, stepfile.Save(&file, compiled))
+	loaded, err := stepfile.Load(ctx, s, &file, nil)
 	require.NoError(t, err)
 	check(loaded)
 }
@@ -136,7 +137,7 @@ func TestASliceIsCompiledForInAWorker(t *testing.T) {
 		require.NoError(t, err)
 		reports[name] = fmt.Sprintf("%+v %d %s %v", memory, len(optimized.Code), optimized.Format, r.Target)
 		var file bytes.Buffer
-		require.NoError(t, compiled.Save(&file))
+		require.NoError(t, stepfile.Save(&file, compiled))
 		require.Positive(t, file.Len())
 		require.NoError(t, s.Close())
 	}

@@ -24,6 +24,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -38,7 +40,7 @@ const (
 type language struct {
 	s     *strategy.TPUStrategy
 	store *model.Store
-	step  *strategy.TrainStep
+	step  *train.Step
 	scale *strategy.Variable
 }
 
@@ -61,7 +63,7 @@ func newLanguage(t *testing.T, sys *system.System, replicas, logicalDevices int)
 	require.NoError(t, err)
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(42))
-	step := s.TrainStep(store, optimizer.Adam().LearningRate(1e-2).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := train.New(s, store, optimizer.Adam().LearningRate(1e-2).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		x := layers.Embedding(rc.Scope("tokens"), in[0], dtypes.Float32, vocabulary, width)
 		x = graph.Mul(x, graph.ExpandLeftToRank(rc.Read(scale), 3))
 		h := norm.LayerNorm(rc.Scope("norm"), x, -1).Done()
@@ -69,7 +71,7 @@ func newLanguage(t *testing.T, sys *system.System, replicas, logicalDevices int)
 		logits := layers.Dense(rc.Scope("vocabulary"), x, false, vocabulary)
 		each := loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{graph.InsertAxes(in[1], -1)}, []*graph.Node{logits})
 		return graph.ReduceAllMean(graph.Mul(each, graph.InsertAxes(in[2], -1)))
-	}, strategy.TrainOptions{NonFinite: strategy.NonFiniteSkip})
+	}, train.Options{NonFinite: train.Skip})
 	return &language{s, store, step, scale}
 }
 
@@ -102,7 +104,7 @@ func languageBatch(i int) []any {
 	return []any{tensors.FromValue(x), tensors.FromValue(y), tensors.FromValue(w)}
 }
 
-func (l *language) run(t *testing.T, step *strategy.TrainStep, i int) float64 {
+func (l *language) run(t *testing.T, step *train.Step, i int) float64 {
 	t.Helper()
 	loss, err := step.Run(context.Background(), languageBatch(i)...)
 	require.NoError(t, err, "step %d", i)
@@ -143,7 +145,7 @@ func TestALanguageModelTrainsAsOnOneDevice(t *testing.T) {
 			compiled, err := l.step.Compiled(ctx, shapes.Make(dtypes.Int32, 8, tokens), shapes.Make(dtypes.Int32, 8, tokens), shapes.Make(dtypes.Float32, 8))
 			require.NoError(t, err)
 			var file bytes.Buffer
-			require.NoError(t, compiled.Save(&file))
+			require.NoError(t, stepfile.Save(&file, compiled))
 
 			var got []float64
 			for i := 0; i < 15; i++ {
@@ -160,7 +162,7 @@ func TestALanguageModelTrainsAsOnOneDevice(t *testing.T) {
 			assert.True(t, math.IsNaN(got[2]) && math.IsNaN(got[4]))
 			n, err := l.step.NonFinite(ctx)
 			require.NoError(t, err)
-			assert.Equal(t, strategy.NonFiniteSteps{Steps: 15, Skipped: 2, Last: 5, What: "the loss"}, n)
+			assert.Equal(t, train.NonFiniteSteps{Steps: 15, Skipped: 2, Last: 5, What: "the loss"}, n)
 			programs := compiled.Module.Text
 
 			if want == nil {
@@ -176,7 +178,7 @@ func TestALanguageModelTrainsAsOnOneDevice(t *testing.T) {
 			// Another process goes on, with the step from the file where it has it.
 			l = newLanguage(t, sys, mesh[0], mesh[1])
 			restore(t, d, checkpoint.Strategy(l.s, l.store), checkpoint.RestoreOptions{})
-			saved, err := l.s.LoadTrainStep(ctx, bytes.NewReader(file.Bytes()), l.store)
+			saved, err := stepfile.LoadTrain(ctx, l.s, bytes.NewReader(file.Bytes()), l.store)
 			require.NoError(t, err)
 			for i, k := 6, 6; i < 15; i, k = i+1, k+1 {
 				now := 0.0
@@ -195,7 +197,7 @@ func TestALanguageModelTrainsAsOnOneDevice(t *testing.T) {
 			assert.True(t, bytes.Equal(programs, again.Text), "the restored model's step is another program")
 			n, err = l.step.NonFinite(ctx)
 			require.NoError(t, err)
-			assert.Equal(t, strategy.NonFiniteSteps{Steps: 15, Skipped: 2, Last: 5, What: "the loss"}, n)
+			assert.Equal(t, train.NonFiniteSteps{Steps: 15, Skipped: 2, Last: 5, What: "the loss"}, n)
 		})
 	}
 }

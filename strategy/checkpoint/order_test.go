@@ -12,6 +12,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // A cache of compiled programs has the step of a run that goes on.
@@ -24,9 +25,9 @@ func TestAStepIsTheSameProgramAfterARestore(t *testing.T) {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("a"), x, true, 1)))
 	}
 	x := [][]float32{{1, 2}, {3, 4}}
-	made := func() (*strategy.TPUStrategy, *model.Store, *strategy.TrainStep) {
+	made := func() (*strategy.TPUStrategy, *model.Store, *train.Step) {
 		s, store := newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
-		return s, store, s.TrainStep(store, optimizer.Adam().Done(), loss)
+		return s, store, train.New(s, store, optimizer.Adam().Done(), loss)
 	}
 	s, store, step := made()
 	_, err := step.Run(ctx, x)

@@ -21,6 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -156,7 +157,7 @@ func TestTrainingGoesOnWhereItWas(t *testing.T) {
 	type run struct {
 		strat *strategy.TPUStrategy
 		store *model.Store
-		train *strategy.TrainStep
+		train *train.Step
 	}
 	begin := func(replicas, p int) run {
 		opts := strategy.Options{Replicas: replicas, LogicalDevices: p}
@@ -165,7 +166,7 @@ func TestTrainingGoesOnWhereItWas(t *testing.T) {
 		}
 		r := run{strat: newStrategy(t, sys, opts), store: model.NewStore()}
 		r.store.SetParam(model.ParamInitialSeed, int64(7))
-		r.train = r.strat.TrainStep(r.store, optimizer.Adam().LearningRate(0.05).Done(), regression)
+		r.train = train.New(r.strat, r.store, optimizer.Adam().LearningRate(0.05).Done(), regression)
 		return r
 	}
 	steps := func(r run, from, to int) (losses []float64) {

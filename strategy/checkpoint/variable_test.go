@@ -11,6 +11,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // TestVariablesOfTheScopeAreSaved saves a trained variable of the scope with the store's, and
@@ -19,16 +20,16 @@ func TestVariablesOfTheScopeAreSaved(t *testing.T) {
 	ctx := context.Background()
 	sys, d := openCPU(t, 2), openDirectory(t, checkpoint.Options{})
 	x := [][]float32{{1, 2}, {3, 4}}
-	open := func() (*strategy.TPUStrategy, *model.Store, *strategy.TrainStep, *strategy.Variable) {
+	open := func() (*strategy.TPUStrategy, *model.Store, *train.Step, *strategy.Variable) {
 		s := newStrategy(t, sys, strategy.Options{Replicas: 2})
 		w, err := s.NewVariable(ctx, [][]float32{{1}, {-1}}, strategy.VariableOptions{Name: "w"})
 		require.NoError(t, err)
 		store := model.NewStore()
-		return s, store, s.TrainStep(store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return s, store, train.New(s, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(graph.Square(graph.MatMul(in[0], rc.Read(w))))
 		}), w
 	}
-	loss := func(step *strategy.TrainStep) float64 {
+	loss := func(step *train.Step) float64 {
 		l, err := step.Run(ctx, x)
 		require.NoError(t, err)
 		value, err := l.Float64(ctx)
@@ -55,7 +56,7 @@ func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 	ctx := context.Background()
 	sys, d := openCPU(t, 2), openDirectory(t, checkpoint.Options{})
 	x := [][]float32{{1, 2}, {3, 4}}
-	loss := func(w *strategy.Variable) strategy.LossFunc {
+	loss := func(w *strategy.Variable) train.Loss {
 		return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			y := graph.Mul(in[0], graph.ExpandLeftToRank(rc.Scope().VariableWithValue("b", []float32{1, 1}).NodeValue(rc.Graph()), 2))
 			if w != nil {
@@ -65,7 +66,7 @@ func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 		}
 	}
 	old, store := newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
-	_, err := old.TrainStep(store, optimizer.Adam().Done(), loss(nil)).Run(ctx, x)
+	_, err := train.New(old, store, optimizer.Adam().Done(), loss(nil)).Run(ctx, x)
 	require.NoError(t, err)
 	require.NoError(t, d.Save(ctx, 1, checkpoint.Strategy(old, store), checkpoint.SaveOptions{}))
 
@@ -84,7 +85,7 @@ func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 	value, err := w.Value(ctx)
 	require.NoError(t, err)
 	require.Equal(t, [][]float32{{3}, {-1}}, value.Value())
-	_, err = s.TrainStep(store, optimizer.Adam().Done(), loss(w)).Run(ctx, x)
+	_, err = train.New(s, store, optimizer.Adam().Done(), loss(w)).Run(ctx, x)
 	require.NoError(t, err)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // onSmallMeshes runs a test on several strategytest.Meshes of four devices.
@@ -269,7 +270,7 @@ func TestAComponentOfNothingIsNoTensor(t *testing.T) {
 func TestATrainingStepWithoutABatchSaysWhichArgument(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.On(t, plugintest.System(t, 1), strategy.Options{Replicas: 1})
-	step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllSum(in[0])
 	})
 	_, err := step.Run(ctx, (*strategy.PerReplica)(nil))

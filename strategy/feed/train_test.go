@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // digits is a dataset of n random images of 28x28 and their classes, and the same
@@ -42,11 +43,11 @@ func digits(n int) (ds input.Dataset, x []float32, y []int32) {
 }
 
 // mlp is a training step of 784-hidden-hidden-10 with plain SGD.
-func mlp(s *strategy.TPUStrategy, hidden int) *strategy.TrainStep {
+func mlp(s *strategy.TPUStrategy, hidden int) *train.Step {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
 	sgd := optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done()
-	return s.TrainStep(store, sgd, func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	return train.New(s, store, sgd, func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		h := in[0]
 		for _, layer := range []string{"first", "second"} {
 			h = layers.Dense(rc.Scope(layer), h, true, hidden)
@@ -60,10 +61,10 @@ func mlp(s *strategy.TPUStrategy, hidden int) *strategy.TrainStep {
 func TestFedTrainingIsTheSameAsOnHostBatches(t *testing.T) {
 	ctx := context.Background()
 	ds, x, y := digits(64)
-	losses := func(run func(step *strategy.TrainStep) []float64) []float64 {
+	losses := func(run func(step *train.Step) []float64) []float64 {
 		return run(mlp(strategytest.New(t, 4, 1), 32))
 	}
-	want := losses(func(step *strategy.TrainStep) (all []float64) {
+	want := losses(func(step *train.Step) (all []float64) {
 		for i := range 8 {
 			xs := tensors.FromFlatDataAndDimensions(x[i*8*784:(i+1)*8*784], 8, 784)
 			l, err := step.Run(ctx, xs, tensors.FromFlatDataAndDimensions(y[i*8:(i+1)*8], 8, 1))

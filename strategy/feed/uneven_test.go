@@ -20,6 +20,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 func TestUnevenBatchesAreFedAsTheyAre(t *testing.T) {
@@ -30,7 +31,7 @@ func TestUnevenBatchesAreFedAsTheyAre(t *testing.T) {
 	f, err := feed.FromDataset(ctx, s, ds.Batch(4, false), feed.Options{Partial: feed.Uneven})
 	require.NoError(t, err)
 	defer f.Close()
-	step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		w := rc.Scope().VariableWithValue("w", float32(0)).NodeValue(rc.Graph())
 		mean := graph.ReduceAllMean(in[0])
 		return graph.Add(mean, graph.Mul(w, graph.ZerosLike(mean)))
@@ -61,7 +62,7 @@ func TestSeveralProcessesRefuseUnevenBatches(t *testing.T) {
 		if !errors.As(err, &option) || option.Option != "Partial" {
 			return fmt.Errorf("feed: %w", err)
 		}
-		step := s.TrainStep(model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(in[0])
 		})
 		_, err = step.Run(ctx, []float32{1, 2, 3})

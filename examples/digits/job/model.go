@@ -8,6 +8,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // Variables returns the rules that split the hidden layer over the logical devices of a replica: the
@@ -33,7 +34,7 @@ func logits(rc *strategy.ReplicaContext, images *graph.Node, hidden int) *graph.
 
 // Loss is the training loss of a replica: the mean cross-entropy of images (in[0]) and labels
 // (in[1]).
-func Loss(hidden int) strategy.LossFunc {
+func Loss(hidden int) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits(in[1:2], []*graph.Node{logits(rc, in[0], hidden)}))
 	}

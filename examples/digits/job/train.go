@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -189,7 +190,7 @@ type runner struct {
 // train takes the steps.
 func (r *runner) train(ctx context.Context) error {
 	adam := optimizer.Adam().LearningRate(r.data.LearningRate).Done()
-	step := r.strat.TrainStep(r.store, adam, Loss(r.hidden))
+	step := train.New(r.strat, r.store, adam, Loss(r.hidden))
 	next, stop := iter.Pull(r.data.Train.Shuffled(r.cfg.Seed, r.cfg.Batch))
 	defer stop()
 
@@ -235,7 +236,7 @@ func (r *runner) train(ctx context.Context) error {
 }
 
 // compile compiles the step for its first batch, and shows what will run where.
-func (r *runner) compile(ctx context.Context, step *strategy.TrainStep, next func() (Batch, bool)) (Batch, error) {
+func (r *runner) compile(ctx context.Context, step *train.Step, next func() (Batch, bool)) (Batch, error) {
 	start := time.Now()
 	batch, ok := next()
 	if !ok {

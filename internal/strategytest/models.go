@@ -1,0 +1,133 @@
+package strategytest
+
+import (
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// Annotated is a regression model of 8 features with every kind of annotation in it, for p logical
+// devices.
+func Annotated(p int) train.Loss {
+	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		h := layers.Dense(rc.Scope("hidden"), in[0], true, 16)
+		h = graph.Tanh(logical.Split(h, 1, p))
+		h = logical.On(p-1, h, func(h *graph.Node) *graph.Node {
+			return graph.Add(h, graph.Tanh(layers.Dense(rc.Scope("expert"), h, true, 16)))
+		})
+		h = logical.Assign(h, p/2)
+		y := logical.Replicate(layers.Dense(rc.Scope("output"), h, true, 1))
+		return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
+	}
+}
+
+// AnnotatedRules split the variables of [Annotated].
+func AnnotatedRules(p int) logical.Rules {
+	return logical.Rules{
+		logical.Match(`hidden/.*weights`, logical.SplitInto(1, p)),
+		logical.Match(`output/.*weights`, logical.SplitInto(p, 1)),
+	}
+}
+
+// AnnotatedOptions are those of [Annotated] on 2 replicas of 2 logical devices.
+func AnnotatedOptions() strategy.Options {
+	return strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: AnnotatedRules(2)}
+}
+
+// AnnotatedStep is a training step of [Annotated] over a new store.
+func AnnotatedStep(s *strategy.TPUStrategy) *train.Step { return AnnotatedOver(s, SeededStore()) }
+
+// AnnotatedOver is a training step of [Annotated] over a store.
+func AnnotatedOver(s *strategy.TPUStrategy, store *model.Store) *train.Step {
+	return train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), Annotated(s.NumLogicalDevices()))
+}
+
+// SeededStore is an empty store whose first values are always the same.
+func SeededStore() *model.Store {
+	store := model.NewStore()
+	store.SetParam(model.ParamInitialSeed, int64(42))
+	return store
+}
+
+// Batch is a batch of [Annotated], of 32 rows with contents that depend on the step.
+func Batch(step int) (x, y *tensors.Tensor) {
+	xs, ys := make([]float32, 32*8), make([]float32, 32)
+	for i := range xs {
+		xs[i] = float32((i*7+step*13)%17)/17 - 0.5
+		ys[i/8] += xs[i]
+	}
+	return tensors.FromFlatDataAndDimensions(xs, 32, 8), tensors.FromFlatDataAndDimensions(ys, 32, 1)
+}
+
+// BatchShapes are the shapes of a batch of [Annotated].
+func BatchShapes(rows int) (x, y shapes.Shape) {
+	return shapes.Make(dtypes.Float32, rows, 8), shapes.Make(dtypes.Float32, rows, 1)
+}
+
+// Losses takes the steps of the batches from and up to, and returns their losses.
+func Losses(t testing.TB, step *train.Step, from, to int) (all []float64) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		x, y := Batch(i)
+		loss, err := step.Run(t.Context(), x, y)
+		require.NoError(t, err)
+		value, err := loss.Float64(t.Context())
+		require.NoError(t, err)
+		all = append(all, value)
+	}
+	return all
+}
+
+// Batches are the batches of n steps, each as the arguments of a step.
+func Batches(step, n int) (batches [][]any) {
+	for i := range n {
+		x, y := Batch(step + i)
+		batches = append(batches, []any{x, y})
+	}
+	return batches
+}
+
+// LoopLosses runs loops of n steps and returns their losses.
+func LoopLosses(t testing.TB, step *train.Step, n, loops int) (all []any) {
+	t.Helper()
+	for i := range loops {
+		last, err := step.RunSteps(t.Context(), Batches(i*n, n)...)
+		require.NoError(t, err)
+		loss, err := last.Float64(t.Context())
+		require.NoError(t, err)
+		all = append(all, loss)
+	}
+	return all
+}
+
+// Linear is the loss of a linear model with weights [2, 2] and a bias [2]; LinearW are first
+// weights, and LinearX and LinearY a batch of 4 rows.
+func Linear(w, b *graph.Node, in []*graph.Node) *graph.Node {
+	return graph.ReduceAllMean(graph.Square(graph.Sub(graph.Add(graph.MatMul(in[0], w), graph.ExpandLeftToRank(b, 2)), in[1])))
+}
+
+// First weights and a batch of [Linear].
+var (
+	LinearW = [][]float32{{0.5, -1}, {0.25, 2}}
+	LinearX = [][]float32{{1, 2}, {-3, 1}, {0.5, -1}, {2, 2}}
+	LinearY = [][]float32{{1, 0}, {0, 1}, {-1, 2}, {2, 1}}
+)
+
+// Flat reads a variable of float32.
+func Flat(t testing.TB, v *strategy.Variable) []float32 {
+	t.Helper()
+	value, err := v.Value(t.Context())
+	require.NoError(t, err)
+	return tensors.MustCopyFlatData[float32](value)
+}

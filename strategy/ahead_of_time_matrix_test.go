@@ -1,0 +1,345 @@
+package strategy_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/loss"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// aotOnly skips a test that takes longer than the others unless the environment
+// asks for ahead-of-time compilation.
+func aotOnly(t *testing.T) {
+	t.Helper()
+	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
+		t.Skip("compiles for many slices; set TPUSTRATEGY_AOT=1")
+	}
+}
+
+// classifierRules and classifier are a hidden layer of 512, split by columns and
+// then by rows, and ten classes.
+func classifierRules(p int) logical.Rules {
+	return logical.Rules{
+		logical.Match(`hidden/.*weights`, logical.SplitInto(1, p)),
+		logical.Match(`hidden/.*biases`, logical.SplitInto(p)),
+		logical.Match(`output/.*weights`, logical.SplitInto(p, 1)),
+	}
+}
+
+func classifier(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	h := layers.Dense(rc.Scope("hidden"), in[0], true, 512)
+	h = graph.Tanh(logical.Split(h, 1, rc.Strategy().NumLogicalDevices()))
+	logits := logical.Replicate(layers.Dense(rc.Scope("output"), h, true, 10))
+	return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits(in[1:2], []*graph.Node{logits}))
+}
+
+func classifierStep(strat *strategy.TPUStrategy) *train.Step {
+	return train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(1e-3).Done(), classifier)
+}
+
+func classifierBatch(rows int) []any {
+	return []any{shapes.Make(dtypes.Float32, rows, 784), shapes.Make(dtypes.Int32, rows, 1)}
+}
+
+// cores is the number of logical devices of the matrix's replicas.
+const cores = 2
+
+func TestAOTStepsCompileForEveryGenerationOnOneHostAndMany(t *testing.T) {
+	aotOnly(t)
+	for _, name := range []string{
+		"v2-8", "v2:4x4", "v3-8", "v3-32", "v4-8", "v4:2x2x4", "v5litepod-8", "v5e:4x4", "2x v5e:2x4", "v5p-8", "v5p:2x2x4",
+		"v6e-8", "v6e:4x4", "tpu7x-8", "tpu7x:2x2x4", "v5p:16x16x16",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !aotChild(t) {
+				return
+			}
+			steps := map[string]func(*strategy.TPUStrategy) (*train.Step, []any){
+				"classifier": func(s *strategy.TPUStrategy) (*train.Step, []any) {
+					return classifierStep(s), classifierBatch(32 * s.NumReplicasInSync())
+				},
+				"annotated": func(s *strategy.TPUStrategy) (*train.Step, []any) {
+					x, y := strategytest.BatchShapes(16 * s.NumReplicasInSync())
+					return strategytest.AnnotatedStep(s), []any{x, y}
+				},
+			}
+			rules := map[string]logical.Rules{"classifier": classifierRules(cores), "annotated": strategytest.AnnotatedRules(cores)}
+			for _, model := range []string{"classifier", "annotated"} {
+				strat := ahead(t, name, strategy.Options{LogicalDevices: cores, Variables: rules[model]})
+				step, batch := steps[model](strat)
+				compiled, err := step.Compiled(context.Background(), batch...)
+				require.NoError(t, err)
+				r, err := compiled.Report()
+				require.NoError(t, err)
+				require.Equal(t, report.Fits, r.Memory.Verdict, model)
+				require.Equal(t, strat.Slice().Facts().Devices, r.Replicas*r.LogicalDevices)
+				require.Positive(t, r.Memory.Aliased, "variables are updated in place")
+				replica, _ := r.CollectiveBytes("replica")
+				require.Positive(t, replica, "gradients are summed: %+v", r.Collectives)
+				local, _ := r.CollectiveBytes("logical")
+				require.Positive(t, local, "activations are exchanged: %+v", r.Collectives)
+				t.Logf("%s on %s: %v to lower, %v to compile", model, name, compiled.Lowering.Round(time.Millisecond), compiled.Compiling.Round(time.Millisecond))
+			}
+		})
+	}
+}
+
+// TestAOTOurPartHardlyGrowsWithTheSlice compares tracing, lowering and reporting
+// for 8 and for 4096 chips, without the calls of the plugin that they make, and all
+// of the time with the compiler's alone. On a machine that others use too, the two are
+// compared within each round, and the median of the rounds counts.
+func TestAOTOurPartHardlyGrowsWithTheSlice(t *testing.T) {
+	aotOnly(t)
+	if !aotChild(t) {
+		return
+	}
+	small, large := newTimed(t, "v5p:2x2x2"), newTimed(t, "v5p:16x16x16")
+	growth, rounds := 0.0, []float64(nil)
+	for len(rounds) < 5 || len(rounds) < 40 && growth > 1.15 {
+		small.measure(t)
+		large.measure(t)
+		rounds = append(rounds, float64(large.ours())/float64(small.ours()))
+		slices.Sort(rounds)
+		growth = rounds[len(rounds)/2]
+	}
+	t.Log(small)
+	t.Log(large)
+	t.Logf("our part grows %.2f times", growth)
+	assert.LessOrEqual(t, growth, 1.2)
+	assert.LessOrEqual(t, large.ratio, 1.3)
+}
+
+// timed is a step and the least times of its making in the last round.
+type timed struct {
+	strat    *strategy.TPUStrategy
+	compiled *strategy.Compiled
+	// ratio is all of the time over the compiler's.
+	ratio                                  float64
+	assigning, lowering, reporting, plugin time.Duration
+	// beside is what the reports took more than the plugin's calls, made in turn: the
+	// least of each says nothing of their difference.
+	beside []time.Duration
+}
+
+func (m *timed) step() (*train.Step, []any) {
+	return classifierStep(m.strat), classifierBatch(32 * m.strat.NumReplicasInSync())
+}
+
+func newTimed(t *testing.T, name string) *timed {
+	t.Helper()
+	start := time.Now()
+	m := &timed{strat: ahead(t, name, strategy.Options{LogicalDevices: cores, Variables: classifierRules(cores)})}
+	step, batch := m.step()
+	var err error
+	m.compiled, err = step.Compiled(context.Background(), batch...)
+	require.NoError(t, err)
+	_, err = m.compiled.Report()
+	require.NoError(t, err)
+	m.ratio = float64(time.Since(start)) / float64(m.compiled.Compiling)
+	return m
+}
+
+// measure takes each time anew, as the least of many.
+func (m *timed) measure(t *testing.T) {
+	t.Helper()
+	m.assigning, m.lowering, m.reporting, m.plugin, m.beside = time.Hour, time.Hour, time.Hour, time.Hour, nil
+	least := func(best *time.Duration, f func() error) {
+		for range 20 {
+			start := time.Now()
+			require.NoError(t, f())
+			*best = min(*best, time.Since(start))
+		}
+	}
+	least(&m.assigning, func() error {
+		strat, err := strategy.NewAheadOfTime(m.strat.Slice(), strategy.Options{LogicalDevices: cores})
+		if err != nil {
+			return err
+		}
+		return strat.Close()
+	})
+	least(&m.lowering, func() error {
+		step, batch := m.step()
+		_, err := step.Lowered(context.Background(), batch...)
+		return err
+	})
+	for range 20 {
+		start := time.Now()
+		_, err := m.compiled.Report()
+		reporting := time.Since(start)
+		start = time.Now()
+		_, err1 := m.compiled.Program.OptimizedProgram()
+		_, err2 := m.compiled.Program.MemoryStats()
+		_, err3 := m.compiled.Program.CostAnalysis()
+		plugin := time.Since(start)
+		require.NoError(t, errors.Join(err, err1, err2, err3))
+		m.reporting, m.plugin = min(m.reporting, reporting), min(m.plugin, plugin)
+		m.beside = append(m.beside, reporting-plugin)
+	}
+}
+
+// ours is what tracing, lowering and reporting take without the plugin.
+func (m *timed) ours() time.Duration {
+	slices.Sort(m.beside)
+	return m.lowering + max(m.beside[len(m.beside)/2], 0)
+}
+
+func (m *timed) String() string {
+	return fmt.Sprintf("%s: assign %v, trace and lower %v, report %v of which the plugin takes %v: ours %v; all of it %.3f times the compiler alone",
+		m.strat.Slice().Facts().Name, m.assigning, m.lowering, m.reporting, m.plugin, m.ours(), m.ratio)
+}
+
+// reportOf compiles a training step with plain gradient descent.
+func reportOf(t *testing.T, name string, opts strategy.Options, loss train.Loss, batch ...any) *report.Report {
+	t.Helper()
+	strat := ahead(t, name, opts)
+	compiled, err := train.New(strat, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), loss).Compiled(context.Background(), batch...)
+	require.NoError(t, err)
+	r, err := compiled.Report()
+	require.NoError(t, err)
+	return r
+}
+
+// stackOf is so many bias-free layers of one width.
+func stackOf(width, layersCount int, split bool) train.Loss {
+	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		x, p := in[0], rc.Strategy().NumLogicalDevices()
+		for i := range layersCount {
+			scope := "up"
+			if i%2 == 1 {
+				scope = "down"
+			}
+			x = layers.Dense(rc.Scope(scope+strconv.Itoa(i)), x, false, width)
+			switch {
+			case split && i%2 == 0:
+				x = graph.Tanh(logical.Split(x, 1, p))
+			case split:
+				x = logical.Replicate(x)
+			default:
+				x = graph.Tanh(x)
+			}
+		}
+		return graph.ReduceAllMean(graph.Square(graph.Sub(x, in[1])))
+	}
+}
+
+func TestAOTCollectivesOfDataParallelTrainingAreTheGradients(t *testing.T) {
+	if !aotChild(t) {
+		return
+	}
+	const width, count = 256, 3
+	batch := shapes.Make(dtypes.Float32, 128, width)
+	r := reportOf(t, "v5e:2x4", strategy.Options{}, stackOf(width, count, false), batch, batch)
+	bytes, moved := r.CollectiveBytes("replica")
+	want := int64(count*width*width*4 + 4) // and the loss
+	assert.Equal(t, want, bytes, "%+v", r.Collectives)
+	assert.InDelta(t, 2*want*7/8, moved, 8)
+	for _, c := range r.Collectives {
+		assert.Equal(t, "replica", c.Axis)
+		assert.Equal(t, 8, c.GroupSize)
+	}
+}
+
+func TestAOTCollectivesOfJoinedSlicesCrossTheNetworkOnce(t *testing.T) {
+	if !aotChild(t) {
+		return
+	}
+	const width, count = 256, 2
+	batch := shapes.Make(dtypes.Float32, 128, width)
+	r := reportOf(t, "2x v5e:2x2", strategy.Options{}, stackOf(width, count, false), batch, batch)
+	sent, _ := r.CollectiveBytes("slices")
+	// Of the gradients, each of a slice's four cores sends its quarter. The loss
+	// is padded to a tile.
+	assert.InDelta(t, count*width*width*4/4, sent, 512, "%+v", r.Collectives)
+}
+
+func TestAOTCollectivesOfASplitDensePairAreItsActivations(t *testing.T) {
+	if !aotChild(t) {
+		return
+	}
+	const width, rows = 256, 64
+	batch := shapes.Make(dtypes.Float32, rows, width)
+	r := reportOf(t, "v5e:2x2", strategy.Options{Replicas: 1, LogicalDevices: 4, Variables: logical.Rules{
+		logical.Match(`up.*weights`, logical.SplitInto(1, 4)), logical.Match(`down.*weights`, logical.SplitInto(4, 1)),
+	}}, stackOf(width, 2, true), batch, batch)
+	bytes, _ := r.CollectiveBytes("logical")
+	// The second product is a sum over the logical devices; the backward pass of
+	// the first needs none, since nothing asks for the input's gradient.
+	assert.Equal(t, int64(rows*width*4), bytes, "%+v", r.Collectives)
+	require.Len(t, r.Collectives, 1)
+	assert.Equal(t, "all-reduce", r.Collectives[0].Kind)
+}
+
+// meshNumbers are the parts of a module's text that depend on its mesh.
+var meshNumbers = regexp.MustCompile(`(?m)^#replica_groups = .*$|mhlo\.num_partitions = \d+|sdy\.mesh @mesh = .*`)
+
+func TestAOTTextIsTheSameForCPUAndTPU(t *testing.T) {
+	if !aotChild(t) {
+		return
+	}
+	ctx := context.Background()
+	x, y := strategytest.BatchShapes(32)
+	tpuStrategy := ahead(t, "v5e:2x2", strategytest.AnnotatedOptions())
+	tpuStep, err := strategytest.AnnotatedStep(tpuStrategy).Compiled(ctx, x, y)
+	require.NoError(t, err)
+	cpuStrategy, err := strategy.New(openCPU(t, 4), strategytest.AnnotatedOptions())
+	require.NoError(t, err)
+	defer cpuStrategy.Close()
+	cpuStep, err := strategytest.AnnotatedStep(cpuStrategy).Compiled(ctx, tensors.FromShape(x), tensors.FromShape(y))
+	require.NoError(t, err)
+	assert.Equal(t, string(cpuStep.Module.Text), string(tpuStep.Module.Text))
+
+	// Another mesh changes the sizes of the mesh and nothing in the step.
+	wide := ahead(t, "v5e:4x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
+	wideX, wideY := strategytest.BatchShapes(32 * 4)
+	wideStep, err := strategytest.AnnotatedStep(wide).Compiled(ctx, wideX, wideY)
+	require.NoError(t, err)
+	body := func(text []byte) string {
+		_, after, ok := bytes.Cut(text, []byte("func.func private @step"))
+		require.True(t, ok)
+		return string(after)
+	}
+	scale := regexp.MustCompile(`dense<(5\.0|1\.25)e-01>`) // the mean over the replicas
+	assert.Equal(t, scale.ReplaceAllString(body(cpuStep.Module.Text), "dense<1/R>"), scale.ReplaceAllString(body(wideStep.Module.Text), "dense<1/R>"))
+	assert.NotEqual(t, meshNumbers.FindAllString(string(cpuStep.Module.Text), -1), meshNumbers.FindAllString(string(wideStep.Module.Text), -1))
+}
+
+func TestAOTTextIsTheSameEachTime(t *testing.T) {
+	if !aotChild(t) {
+		return
+	}
+	var first []byte
+	for range 3 {
+		strat := ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
+		x, y := strategytest.BatchShapes(32)
+		step := train.New(strat, model.NewStore(), optimizer.Adam().Done(), strategytest.Annotated(2))
+		compiled, err := step.Compiled(context.Background(), x, y)
+		require.NoError(t, err)
+		if first == nil {
+			first = compiled.Module.Text
+		}
+		require.True(t, bytes.Equal(first, compiled.Module.Text))
+	}
+}

@@ -1,0 +1,91 @@
+package strategy
+
+import (
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// Compiled is what can be inspected of a compiled step. Program and Executable
+// stay the strategy's.
+type Compiled struct {
+	// Name is the step function's.
+	Name string
+	// Module is the step as it was given to the compiler.
+	Module *module.Module
+	// Program is the compiled program: its memory, its cost and its text.
+	Program *pjrt.Executable
+	// Executable is the program on the devices; nil ahead of time.
+	Executable *pjrt.LoadedExecutable
+	// Variables says which of Module.Arguments are variables.
+	Variables []bool
+	// Assignment is what the program was compiled for.
+	Assignment tpu.DeviceAssignment
+	// Lowering is the time that tracing and lowering took, Compiling the time of
+	// the plugin's compiler.
+	Lowering, Compiling time.Duration
+	// Variables' values arrive on the devices before a step that is to run is
+	// compiled: Arriving is the time of that, with the first values that were made,
+	// see [Variables.FirstValues]. A step that is only compiled has none.
+	Arriving time.Duration
+
+	program *program
+}
+
+// compiled describes the program.
+func (p *program) compiled() *Compiled {
+	s := p.function.strategy
+	c := &Compiled{
+		Name: p.function.opts.Name, Module: p.module, Executable: system.Loaded(p.executable), Assignment: s.assignment,
+		Lowering: p.lowering, Arriving: p.arriving, Compiling: p.compiling, program: p,
+	}
+	if x, ok := p.executable.(aheadExecutable); ok {
+		c.Program = x.Executable
+	} else if c.Executable != nil {
+		c.Program = c.Executable.Executable()
+	}
+	for _, v := range p.variables {
+		c.Variables = append(c.Variables, v != nil)
+	}
+	return c
+}
+
+// Report returns what is known of the step before it runs: memory, shardings,
+// collectives and the estimate of its cost. It is plain data and
+// outlives the strategy. Reading it takes milliseconds.
+func (c *Compiled) Report() (*report.Report, error) {
+	if c.Program == nil {
+		return nil, &errkind.Fault{Op: "strategy: report", Subject: c.Name, Reason: "the runtime gives no compiled program",
+			Hint: "open devices of a PJRT plugin", Class: NotImplementedError}
+	}
+	s := c.program.function.strategy
+	return report.New(report.Input{
+		Step: c.Name, Target: s.reportTarget(), Replicas: s.replicas, LogicalDevices: s.perReplica,
+		Program: c.Program, Module: c.Module, Variables: c.Variables,
+		LoweringSeconds: c.Lowering.Seconds(), CompilingSeconds: c.Compiling.Seconds(),
+	})
+}
+
+// reportTarget describes what the strategy compiles for.
+func (s *TPUStrategy) reportTarget() report.Target {
+	if s.slice != nil {
+		return report.TargetOf(s.slice.Facts())
+	}
+	topology := s.sys.Topology()
+	t := report.Target{Name: topology.Name(), Devices: topology.NumDevices(), Hosts: topology.NumTasks()}
+	if t.Name == "" || s.sys.Platform() == "cpu" {
+		t.Name = s.sys.Platform()
+	}
+	if client := s.sys.Client(); client != nil {
+		t.Platform = client.PlatformVersion()
+	}
+	if s.devices[0] != nil {
+		t.Kind = s.devices[0].Kind()
+	}
+	return t
+}

@@ -1,0 +1,110 @@
+// Package saved holds a compiled step that was taken apart: the values that package strategy gives
+// to package strategy/stepfile to write, and puts on the devices when they were read.
+package saved
+
+import (
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/tpu"
+)
+
+// Step is a compiled step, apart from the values of its variables.
+type Step struct {
+	Name   string
+	Target Target
+	Module *module.Module
+	// Code is the program as the plugin serialized it.
+	Code []byte
+	// Arguments say more of each of Module.Arguments. Updates are, for the results after the
+	// step's own, the argument that gave its memory.
+	Arguments []Argument
+	Updates   []int
+	// Cut are the padded dimensions of the step's own results, nil without padding.
+	Cut [][]ragged.Dim
+	// Steps is the number of steps of a loop, 0 for a step without one.
+	Steps int
+
+	// Layouts are FunctionOptions.Arguments, and what follows are the options of their names.
+	Layouts                                        []logical.Annotation
+	SplitBatch, LocalBatch, PadRagged, KeepPadding bool
+	Training                                       bool
+	// Mirrored says that the results are the same on all replicas.
+	Mirrored bool
+	Guard    Guard
+}
+
+// Trains reports whether the step is a training step.
+func (s *Step) Trains() bool { return s.Training && s.Mirrored }
+
+// Argument says what an argument of a step is beside a tensor.
+type Argument struct {
+	Variable bool
+	// Distributed is set for a variable that belongs to no store.
+	Distributed *Variable
+	// Fresh variables are made of zeros in a store that lacks them.
+	Fresh bool
+	// Ragged says that the replicas differ in shape. Sizes are then, of its dimensions, the
+	// padded size that the dimension has, or -1.
+	Ragged bool
+	Sizes  []int
+}
+
+// Variable is what a distributed variable is beside its name, dtype, shape and annotation.
+type Variable struct {
+	// Synchronization is a strategy.VariableSynchronization, Aggregation a
+	// strategy.VariableAggregation.
+	Synchronization, Aggregation int
+	LocalWrites                  bool
+}
+
+// Guard is what a training step does about numbers that are not finite.
+type Guard struct {
+	// Mode is a train.NonFinite.
+	Mode int
+	// Gradients are the variables that the step's gradients are for, in their order.
+	Gradients []string
+}
+
+// Counter is the path of the variable in which a step of this name counts for its guard.
+func Counter(step string) string { return model.JoinPath("/non_finite", step) }
+
+// Target is what a step is compiled for.
+type Target struct {
+	// Plugin is the identity of the plugin's build, Devices the kind of the devices.
+	Plugin, Devices string
+	// Topology names the slice; Mesh, IDs and Coordinates are what counts. IDs and Coordinates
+	// are those of the devices by replica and logical device.
+	Topology    string
+	Mesh        tpu.Coordinates
+	IDs         [][]int
+	Coordinates [][]tpu.Coordinates
+}
+
+// Problem is why a step cannot be taken apart or put together.
+type Problem int
+
+const (
+	// Damaged is a program that is not the one that the step says it is.
+	Damaged Problem = iota + 1
+	// BadVariable is a variable that does not fit.
+	BadVariable
+	// Unsupported is a step that cannot be saved.
+	Unsupported
+	// OtherArguments are arguments that the step was not compiled for.
+	OtherArguments
+)
+
+// Misfit is a problem, with the variable whose problem it is, if it is one's, and what was found
+// and what was expected.
+type Misfit struct {
+	Problem          Problem
+	Variable, Detail string
+	Hint             string
+	Err              error
+}
+
+// Fail makes the error of a misfit that the caller of package strategy/stepfile sees.
+type Fail func(Misfit) error

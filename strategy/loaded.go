@@ -1,0 +1,278 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/wire"
+)
+
+// loading puts a step that was taken apart on the devices.
+type loading struct {
+	*saved.Step
+	f    *Function
+	fail saved.Fail
+}
+
+// Load puts a step that was taken apart on the devices. store holds its variables, with values;
+// variables are distributed variables in the place of those of the strategy, by the names of the
+// step's. The step was held against itself before; what does not fit the strategy or the program
+// is an error of fail.
+func (m *machine) Load(ctx context.Context, store *model.Store, step *saved.Step, variables map[string]*Variable, fail saved.Fail) (*Function, error) {
+	s := m.strategy()
+	f := s.Function(func(*ReplicaContext, []*graph.Node) []*graph.Node {
+		panic(errors.New("the step was loaded from a file, which has nothing to trace"))
+	}, FunctionOptions{
+		Name: step.Name, Store: store, Training: step.Training, Arguments: step.Layouts, SplitBatch: step.SplitBatch, LocalBatch: step.LocalBatch,
+		PadRagged: step.PadRagged, KeepPadding: step.KeepPadding, mirroredResults: step.Mirrored,
+	})
+	f.wholeModel, f.loaded = step.Trains(), step
+	l := &loading{Step: step, f: f, fail: fail}
+	s.rules.came(f)
+	distributed, err := l.distributedVariables(variables)
+	if err != nil {
+		return nil, err
+	}
+	p, err := l.program(ctx, distributed)
+	if err != nil {
+		return nil, err
+	}
+	values := l.values()
+	f.programs[signature(values)] = p
+	f.refuse = func(others []Value) error {
+		return &TraceError{Function: step.Name, Err: fail(otherArguments(values, others))}
+	}
+	return f, nil
+}
+
+// values are like those that the step was compiled for.
+func (l *loading) values() (values []Value) {
+	for i, a := range l.Module.Arguments {
+		argument := l.Arguments[i]
+		if argument.Variable {
+			continue
+		}
+		v := &PerReplica{distributed{strategy: l.f.strategy, dtype: a.DType, shape: a.Local, annotation: a.Annotation, perReplica: a.PerReplica}}
+		if a.PerStep {
+			v.steps = l.Steps
+		}
+		if argument.Ragged {
+			v.ragged = realSizes(a.Local, argument.Sizes)
+		}
+		values = append(values, v)
+	}
+	return values
+}
+
+// program finds the step's variables in the store and puts its program on the devices.
+// distributed are its other variables.
+func (l *loading) program(ctx context.Context, distributed []*Variable) (*program, error) {
+	s, f, m := l.f.strategy, l.f, l.Module
+	p := &program{function: f, module: m, updates: l.Updates, results: len(m.Results) - len(l.Updates), code: l.Code}
+	l.setPadding(p)
+	for _, a := range l.Arguments {
+		if !a.Variable {
+			p.ragged = append(p.ragged, a.Ragged)
+		}
+	}
+	for i, v := range distributed {
+		if v != nil && l.Training && f.opts.Store != nil { // what the optimizer keeps for it is laid out like it
+			s.Variables(f.opts.Store).trains(standInPath(m.Arguments[i].Name), v)
+		}
+	}
+	for i, a := range m.Arguments {
+		p.donate = append(p.donate, a.Donated)
+		if !l.Arguments[i].Variable || distributed[i] != nil {
+			p.variables = append(p.variables, distributed[i])
+			continue
+		}
+		v, err := l.storedVariable(ctx, i)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(distributed, v) {
+			return nil, l.fail(saved.Misfit{Problem: saved.BadVariable, Variable: a.Name,
+				Detail: "Options.Variables gives the store's variable for another one", Hint: "give a distributed variable"})
+		}
+		p.variables = append(p.variables, v)
+	}
+	if err := f.checkRules(p.variables); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	x, err := s.sys.Client().Load(ctx, l.Code, pjrt.LoadOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("strategy: loading %s: %w", l.Name, err)
+	}
+	if err := checkProgram(x, m); err != nil {
+		return nil, errors.Join(l.fail(saved.Misfit{Problem: saved.Damaged, Err: err}), x.Close())
+	}
+	p.executable, p.compiling = x, time.Since(start)
+	if p.rows, err = s.rows(p.executable); err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errors.Join(ErrClosed, x.Close())
+	}
+	s.programs = append(s.programs, p)
+	return p, nil
+}
+
+// storedVariable returns the store's variable for an argument of a step.
+func (l *loading) storedVariable(ctx context.Context, argument int) (*Variable, error) {
+	a, store := l.Module.Arguments[argument], l.f.opts.Store
+	fail := func(hint, format string, args ...any) (*Variable, error) {
+		return nil, l.fail(saved.Misfit{Problem: saved.BadVariable, Variable: a.Name, Detail: fmt.Sprintf(format, args...), Hint: hint})
+	}
+	if store == nil {
+		return fail("give the store that holds it", "there is no store")
+	}
+	vars := l.f.strategy.Variables(store)
+	ctx, done, err := vars.exclusive(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("strategy: loading a step: waiting for its store: %w", err)
+	}
+	defer done()
+	if store.GetVariable(a.Name) == nil {
+		if !l.Arguments[argument].Fresh {
+			return fail("load a checkpoint or build the model before", "the store has no value of it")
+		}
+		fresh, err := store.CreateVariable(a.Name, tensors.FromShape(shapes.Make(a.DType, a.Local...)))
+		if err != nil {
+			return nil, err
+		}
+		fresh.SetTrainable(false)
+	}
+	v, err := vars.place(a.Name)
+	if err == nil {
+		err = arrive(ctx, v)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case v.dtype != a.DType || !slices.Equal(v.shape, a.Local):
+		return fail("give the store of the model that was compiled", "it is %s%v in the store and %s%v in the step", v.dtype, v.shape, a.DType, a.Local)
+	case !v.annotation.Equal(a.Annotation):
+		return fail("give the rules that the step was compiled with", "it is laid out as %s here and as %s in the step", v.annotation, a.Annotation)
+	}
+	return v, nil
+}
+
+// checkProgram holds the arguments and results of a step against those of its program.
+func checkProgram(x *pjrt.LoadedExecutable, m *module.Module) error {
+	compare := func(what string, placed []module.Placed, types []pjrt.TensorType) error {
+		if len(placed) != len(types) {
+			return fmt.Errorf("the file says %d %ss, the program has %d", len(placed), what, len(types))
+		}
+		for i, p := range placed {
+			wire, err := wire.Of(p.DType)
+			if err != nil {
+				return err
+			}
+			if wire != types[i].DType || !slices.Equal(p.Shard, types[i].Dims) {
+				return fmt.Errorf("%s %d, %q, is %v%v in the file and %v%v in the program", what, i, p.Name, wire, p.Shard, types[i].DType, types[i].Dims)
+			}
+		}
+		return nil
+	}
+	if err := compare("result", m.Results, x.Outputs()); err != nil {
+		return err
+	}
+	if params, known := x.Parameters(); known {
+		return compare("argument", m.Arguments, params)
+	}
+	return nil
+}
+
+// otherArguments says how the arguments of a loaded step differ from those that it
+// was compiled for.
+func otherArguments(want, got []Value) saved.Misfit {
+	const loaded = "the step was loaded from a file: "
+	misfit := func(hint, format string, args ...any) saved.Misfit {
+		return saved.Misfit{Problem: saved.OtherArguments, Detail: loaded + fmt.Sprintf(format, args...), Hint: hint}
+	}
+	const compiledFor = "give arguments like those that it was compiled for"
+	if len(got) != len(want) {
+		return misfit(compiledFor, "it takes %d arguments, not %d", len(want), len(got))
+	}
+	steps, err := stepsOf(got)
+	if err != nil {
+		return misfit(compiledFor, "%v", err)
+	}
+	switch wanted, _ := stepsOf(want); {
+	case wanted == steps:
+	case wanted == 0:
+		return misfit("run it for each batch", "it is one step, not a loop of %d", steps)
+	case steps == 0:
+		return misfit("stack as many batches, with RunSteps or StackBatches", "it is a loop of %d steps", wanted)
+	default:
+		return misfit("stack as many batches", "it is a loop of %d steps, not of %d", wanted, steps)
+	}
+	describe := func(v Value) string {
+		text := v.base().String()
+		if v.base().steps > 0 {
+			text += fmt.Sprintf(" in each of %d steps", v.base().steps)
+		}
+		return text
+	}
+	for i, v := range got {
+		if signature(got[i:i+1]) != signature(want[i:i+1]) {
+			return misfit(compiledFor, "argument %d is %s, and the step takes %s", i, describe(v), describe(want[i]))
+		}
+	}
+	return misfit(compiledFor, "it holds the step for other arguments")
+}
+
+// realSizes are real sizes for a value that a saved step was compiled for: others than the
+// padded ones, and the same for dimensions that have one size.
+func realSizes(shape, sizes []int) [][]int {
+	real := slices.Clone(shape)
+	for d, size := range sizes {
+		if d < len(real) && size >= 0 {
+			real[d] = -1 - size
+		}
+	}
+	return [][]int{real}
+}
+
+// setPadding gives the program what the saved step knows of its padding.
+func (l *loading) setPadding(p *program) {
+	argument := 0
+	for i, a := range l.Arguments {
+		if a.Variable {
+			continue
+		}
+		p.padding.of = append(p.padding.of, a.Sizes)
+		for d, size := range a.Sizes {
+			if size == len(p.padding.sizes) && d < len(l.Module.Arguments[i].Local) {
+				p.padding.sizes = append(p.padding.sizes, paddedSize{argument, d, l.Module.Arguments[i].Local[d]})
+			}
+		}
+		argument++
+	}
+	if !slices.ContainsFunc(l.Cut, func(dims []ragged.Dim) bool { return len(dims) > 0 }) {
+		return
+	}
+	for i, dims := range l.Cut {
+		for _, dim := range dims { // of a file
+			if len(dims) != len(l.Module.Results[i].Local) || dim.Size < 0 || dim.Size >= len(p.padding.sizes) || dim.Times < 0 {
+				dims = []ragged.Dim{}
+			}
+		}
+		p.cut = append(p.cut, dims)
+	}
+}

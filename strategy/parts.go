@@ -1,0 +1,133 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/cache"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
+)
+
+// compiledMachine is a compiled step, for packages that stand on the strategy.
+type compiledMachine Compiled
+
+// Machine returns what this module's own packages use of the compiled step beside its contract.
+// It is not part of the contract, and changes without notice.
+func (c *Compiled) Machine() *compiledMachine { return (*compiledMachine)(c) }
+
+// Parts takes the step apart.
+func (m *compiledMachine) Parts(fail saved.Fail) (*saved.Step, error) {
+	c, p := (*Compiled)(m), m.program
+	s, opts := p.function.strategy, p.function.opts
+	if c.Program == nil {
+		return nil, fail(saved.Misfit{Problem: saved.Unsupported, Detail: "the runtime gives no compiled program"})
+	}
+	if len(p.borrowed) > 0 {
+		return nil, fail(saved.Misfit{Problem: saved.Unsupported, Variable: p.borrowed[0].path, Detail: "it is another strategy's"})
+	}
+	step := &saved.Step{
+		Name: c.Name, Module: c.Module, Updates: p.updates, Cut: p.cut, Layouts: opts.Arguments,
+		SplitBatch: opts.SplitBatch, LocalBatch: opts.LocalBatch, PadRagged: opts.PadRagged, KeepPadding: opts.KeepPadding,
+		Training: opts.Training, Mirrored: opts.mirroredResults,
+	}
+	if g := p.function.guard; g != nil {
+		step.Guard = g.Saved()
+	}
+	var err error
+	if step.Target, err = s.savedTarget(fail); err != nil {
+		return nil, err
+	}
+	next := 0
+	for i, a := range c.Module.Arguments {
+		argument := saved.Argument{Variable: p.variables[i] != nil}
+		if argument.Distributed, err = p.savedVariable(i, fail); err != nil {
+			return nil, err
+		}
+		if a.PerStep {
+			step.Steps = a.Global[0]
+		}
+		if !argument.Variable {
+			if argument.Ragged = p.ragged[next]; argument.Ragged {
+				argument.Sizes = p.padding.of[next]
+			}
+			next++
+		}
+		step.Arguments = append(step.Arguments, argument)
+	}
+	if step.Code, err = p.serialize(c); err != nil {
+		return nil, fmt.Errorf("strategy: saving %s: %w", c.Name, err)
+	}
+	return step, nil
+}
+
+// savedVariable describes an argument that is a distributed variable; nil is another argument.
+// Two distributed variables of one name could not be told apart when the step is loaded.
+func (p *program) savedVariable(i int, fail saved.Fail) (*saved.Variable, error) {
+	s, store, v := p.function.strategy, p.function.opts.Store, p.variables[i]
+	if v == nil || s.inStore(store, v) {
+		return nil, nil
+	}
+	for _, other := range p.variables[:i] {
+		if other != nil && other != v && other.path == v.path && !s.inStore(store, other) {
+			return nil, fail(saved.Misfit{Problem: saved.BadVariable, Variable: v.path,
+				Detail: "two of the step's distributed variables have this name", Hint: "give each its own with VariableOptions.Name"})
+		}
+	}
+	return &saved.Variable{Synchronization: int(v.synchronization), Aggregation: int(v.aggregation), LocalWrites: v.localWrites}, nil
+}
+
+// inStore reports whether a variable is the store's.
+func (s *TPUStrategy) inStore(store *model.Store, v *Variable) bool {
+	if store == nil {
+		return false
+	}
+	found, ok := s.Variables(store).Lookup(v.path)
+	return ok && found == v
+}
+
+// serialize writes the program out, as the compiler made it.
+func (p *program) serialize(c *Compiled) ([]byte, error) {
+	s := p.function.strategy
+	if p.code != nil {
+		return p.code, nil
+	}
+	code, err := c.Program.Serialize()
+	if !errors.Is(err, pjrt.ErrDeserialized) {
+		return code, err
+	}
+	// The compiler found it in a cache.
+	x, err := s.sys.Client().Compile(context.Background(), pjrt.Lowered(p.module.Text, p.module.Facts()), s.compileOptions(p.module.Replicas))
+	if err != nil {
+		return nil, err
+	}
+	code, err = x.Executable().Serialize()
+	return code, errors.Join(err, x.Close())
+}
+
+// Target returns what the strategy compiles for.
+func (m *machine) Target(fail saved.Fail) (saved.Target, error) {
+	return m.strategy().savedTarget(fail)
+}
+
+// savedTarget names the plugin and the devices of the strategy. Where a slice is described there
+// is no client to ask: what both know is compared.
+func (s *TPUStrategy) savedTarget(fail saved.Fail) (t saved.Target, err error) {
+	topology := s.assignment.Topology()
+	t = saved.Target{Topology: topology.Name(), Mesh: topology.MeshShape(), IDs: s.assignment.DeviceIDs(), Coordinates: s.assignment.CoreAssignment()}
+	if s.slice != nil {
+		t.Devices = s.slice.Facts().Kind
+		t.Plugin, err = cache.PluginIdentity(s.slice.Plugin(), "tpu", "")
+		return t, err
+	}
+	client := s.sys.Client()
+	if client == nil {
+		return t, fail(saved.Misfit{Problem: saved.Unsupported, Detail: "the system has no client of a plugin"})
+	}
+	t.Devices = s.devices[0].Kind()
+	t.Plugin, err = cache.PluginIdentity(client.Plugin(), client.PlatformName(), "")
+	return t, err
+}

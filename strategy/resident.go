@@ -1,0 +1,269 @@
+package strategy
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+)
+
+// resident is the engine of a function that runs again and again on batches, such as a
+// training step: its launches stay bound to buffers, which each run fills with its batch.
+// Nothing is looked up by name and nothing is allocated from the second batch on.
+type resident struct {
+	mu     sync.Mutex
+	bounds map[string]*residentBound // by the signature of their batches
+	// last is the launch that ran last, hosts are the tensors of the batch under way,
+	// nil for values.
+	last  *residentBound
+	hosts []*tensors.Tensor
+}
+
+// residentBound is a function bound to buffers that each run fills with its batch.
+type residentBound struct {
+	bound *Bound
+	slots []residentSlot
+}
+
+// residentSlot is where an argument of the batch goes.
+type residentSlot struct {
+	// feed is the value that host tensors are copied into, nil where the caller
+	// gives values; host is then their shape.
+	feed   *distributed
+	layout layout
+	host   shapes.Shape
+	// like is what the caller's values are like: a value without buffers.
+	like *distributed
+	// spread is what a value of some devices was copied to.
+	spread Value
+}
+
+// runResident runs the function on a batch and returns its results, which the next run
+// overwrites.
+func (f *Function) runResident(ctx context.Context, batch []any) ([]Value, error) {
+	if err := untraced(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
+		return nil, err
+	}
+	f.resident.mu.Lock()
+	defer f.resident.mu.Unlock()
+	s := f.strategy
+	if s.slice != nil { // first, as the text costs an allocation
+		return nil, s.runnable("running " + f.opts.Name)
+	}
+	if s.isClosed.Load() {
+		return nil, ErrClosed
+	}
+	batch, release, err := s.lift(ctx, f.opts.Name, batch)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if !f.laidOut(batch) {
+		laid, release, err := f.layOut(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		batch = laid
+	}
+	if err := f.readBatch(batch); err != nil {
+		return nil, err
+	}
+	if f.unevenBatches(batch) {
+		// It is no batch of a loop: nothing is kept for the next.
+		clear(f.resident.hosts)
+		_, results, err := f.once(ctx, batch)
+		return results, err
+	}
+	b, err := f.bound(ctx, batch)
+	defer clear(f.resident.hosts) // they are the caller's, not ours to keep
+	if err != nil {
+		return nil, err
+	}
+	if err := b.fill(ctx, batch, f.resident.hosts); err != nil {
+		return nil, err
+	}
+	if err := b.bound.Launch(ctx); err != nil {
+		return nil, err
+	}
+	return b.bound.Results(), nil
+}
+
+// bound returns the bound function for the signature of the batch, which was read.
+func (f *Function) bound(ctx context.Context, batch []any) (*residentBound, error) {
+	if f.resident.last != nil && f.resident.last.takes(batch, f.resident.hosts) {
+		return f.resident.last, nil
+	}
+	key := f.residentKey(batch)
+	if b, ok := f.resident.bounds[key]; ok {
+		f.resident.last = b
+		return b, nil
+	}
+	args := slices.Clone(batch)
+	for i, host := range f.resident.hosts {
+		if host != nil {
+			args[i] = host
+		}
+	}
+	values, release, err := f.place(ctx, args, toRun)
+	if err != nil {
+		return nil, err
+	}
+	b, err := f.bindResident(ctx, values)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	f.resident.bounds[key], f.resident.last = b, b
+	return b, nil
+}
+
+// bindResident binds the function to the values of a batch.
+func (f *Function) bindResident(ctx context.Context, values []Value) (*residentBound, error) {
+	p, err := f.program(ctx, values, toRun)
+	if err != nil {
+		return nil, err
+	}
+	b := &residentBound{slots: make([]residentSlot, len(f.resident.hosts))}
+	if b.bound, err = p.bind(ctx, values); err != nil {
+		return nil, err
+	}
+	for i, host := range f.resident.hosts {
+		slot, base := &b.slots[i], values[i].base()
+		if host == nil {
+			slot.like = base.like()
+			continue
+		}
+		slot.feed, slot.host = base, host.Shape()
+		if slot.layout, err = f.strategy.layout(base.dtype, base.shape, base.annotation, true); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// readBatch makes tensors of the batch's host values. The batch stays as it is.
+func (f *Function) readBatch(batch []any) error {
+	f.resident.hosts = slices.Grow(f.resident.hosts[:0], len(batch))[:len(batch)]
+	for i, arg := range batch {
+		f.resident.hosts[i] = nil
+		if v, ok := arg.(Value); ok {
+			if isNil(v) {
+				return &ArgumentError{Function: f.opts.Name, Argument: i, Reason: "no value: a nil pointer"}
+			}
+			continue
+		}
+		tensor, err := hostTensor(arg)
+		if err != nil {
+			return &ArgumentError{Function: f.opts.Name, Argument: i, Reason: fmt.Sprintf("a host value of type %T", arg), Hint: argumentHint(arg), Err: err}
+		}
+		f.resident.hosts[i] = tensor
+	}
+	return nil
+}
+
+// residentKey tells batches of different signatures apart.
+func (f *Function) residentKey(batch []any) string {
+	var key strings.Builder
+	for i, host := range f.resident.hosts {
+		if host != nil {
+			key.WriteString("h" + host.Shape().String())
+		} else {
+			key.WriteString("v" + signature([]Value{batch[i].(Value)}))
+		}
+	}
+	return key.String()
+}
+
+// takes says whether the batch has the signature that it is bound for: residentKey, without
+// allocations.
+func (b *residentBound) takes(batch []any, hosts []*tensors.Tensor) bool {
+	if len(b.slots) != len(batch) {
+		return false
+	}
+	for i := range b.slots {
+		slot := &b.slots[i]
+		switch host := hosts[i]; {
+		case (host != nil) != (slot.feed != nil):
+			return false
+		case host != nil && (host.DType() != slot.host.DType || !slices.Equal(host.Shape().Dimensions, slot.host.Dimensions)):
+			return false
+		case host == nil && !batch[i].(Value).base().isLike(slot.like):
+			return false
+		}
+	}
+	return true
+}
+
+// fill puts the batch where the bound step reads it.
+func (b *residentBound) fill(ctx context.Context, batch []any, hosts []*tensors.Tensor) error {
+	f := b.bound.program.function
+	fail := func(i int, reason string, err error) error {
+		return &ArgumentError{Function: f.opts.Name, Argument: i, Reason: reason, Err: err}
+	}
+	for i, host := range hosts {
+		if host != nil {
+			buffers, err := f.strategy.feed(ctx, &b.slots[i], host, f.opts.LocalBatch)
+			if err != nil {
+				return fail(i, "not copied", err)
+			}
+			b.bound.setColumn(i, buffers)
+			continue
+		}
+		v := batch[i].(Value)
+		if err := f.strategy.owns(v); err != nil {
+			return fail(i, "a value of another strategy", err)
+		}
+		if v.base().only != nil {
+			all, _, err := f.strategy.spread(ctx, []Value{v})
+			if err != nil {
+				return fail(i, "on some devices, and not copied to the others", err)
+			}
+			v = all[0]
+			b.slots[i].spread = v
+		}
+		buffers, err := v.base().live()
+		if err != nil {
+			return fail(i, "a closed value", err)
+		}
+		b.bound.setColumn(i, buffers)
+	}
+	return nil
+}
+
+// feed copies a global batch, or this process's rows of one, into a slot's buffers.
+func (s *TPUStrategy) feed(ctx context.Context, slot *residentSlot, host *tensors.Tensor, local bool) ([]*pjrt.Buffer, error) {
+	return slot.feed.refill(func(buffers []*pjrt.Buffer) error {
+		var failed error
+		l := &slot.layout
+		err := host.ConstBytes(func(data []byte) {
+			failed = s.uploadHeld(ctx, l, func(r int) []byte {
+				at := s.batchIndex(r, local)
+				return data[at*l.bytes : (at+1)*l.bytes]
+			}, buffers)
+		})
+		return cmp.Or(failed, err)
+	})
+}
+
+// unevenBatches reports whether replicas receive different numbers of rows of the batch,
+// which was read.
+func (f *Function) unevenBatches(batch []any) bool {
+	for i, host := range f.resident.hosts {
+		if host != nil && f.strategy.uneven(host.Shape()) {
+			return true
+		}
+		if host == nil && batch[i].(Value).base().ragged != nil {
+			return true
+		}
+	}
+	return false
+}

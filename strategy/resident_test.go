@@ -1,0 +1,106 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// The caller's arguments stay the caller's: a slice that is filled anew for each
+// step is read anew.
+func TestTrainStepReadsItsArgumentsAnew(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		w := rc.Scope().VariableWithValue("w", float32(0))
+		return graph.Add(graph.ReduceAllMean(in[0]), graph.MulScalar(w.NodeValue(rc.Graph()), 0))
+	})
+	x := []float32{1, 1, 1, 1}
+	args := []any{x}
+	for i := range 3 {
+		for j := range x {
+			x[j] = float32(i)
+		}
+		loss, err := step.Run(ctx, args...)
+		require.NoError(t, err)
+		value, err := loss.Float64(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, float64(i), value)
+	}
+	assert.IsType(t, []float32{}, args[0])
+}
+
+// A step that is fed from the host makes a few closures, however many replicas and
+// rows there are; one on resident values makes none.
+func TestTrainStepAllocatesLittle(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 8, strategy.Options{Replicas: 4, LogicalDevices: 2})
+	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), strategytest.Annotated(2))
+	x, y := batch(64, 8)
+	px, err := s.SplitBatch(ctx, x, logical.Annotation{}, false)
+	require.NoError(t, err)
+	py, err := s.SplitBatch(ctx, y, logical.Annotation{}, false)
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		batch []any
+		most  float64
+	}{"host": {[]any{x, y}, 16}, "resident": {[]any{px, py}, 0}} {
+		run := func() {
+			loss, err := step.Run(ctx, c.batch...)
+			if err == nil {
+				err = loss.Ready(ctx)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		run()
+		assert.LessOrEqual(t, testing.AllocsPerRun(50, run), c.most, name)
+	}
+}
+
+// A batch of no rows runs where its ops take it; where one does not, the error says so.
+func TestABatchWithoutRowsRunsOrIsNamed(t *testing.T) {
+	ctx := context.Background()
+	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	none := tensors.FromShape(shapes.Make(dtypes.Float32, 0, 3))
+	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
+	})
+	_, run := step.Run(ctx, none)
+	_, steps := step.RunSteps(ctx, []any{none}, []any{none})
+	_, compiled := step.Compiled(ctx, none)
+	for _, err := range []error{run, steps, compiled} {
+		var argument *strategy.ArgumentError
+		require.ErrorAs(t, err, &argument)
+		assert.Contains(t, argument.Reason, "no rows: a replica's part is Float32[0 3]")
+		assert.Equal(t, "leave out batches without rows", argument.Hint)
+		var trace *strategy.TraceError
+		assert.ErrorAs(t, err, &trace)
+	}
+	_, err := step.Run(ctx, [][]float32{})
+	require.ErrorContains(t, err, "an empty [][]float32 does not say how long its rows are")
+
+	double := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.MulScalar(in[0], 2)}
+	}, strategy.FunctionOptions{SplitBatch: true})
+	results, err := double.Run(ctx, none)
+	require.NoError(t, err)
+	value, err := results[0].Local(ctx, 0)
+	require.NoError(t, err)
+	assert.Equal(t, []int{0, 3}, value.Shape().Dimensions)
+}

@@ -1,0 +1,213 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+)
+
+// Stacked is a per-replica value for each of several steps, on the devices: a
+// function that is run on it takes that many steps in one launch, a loop on the
+// devices. Its other arguments are the same for all steps, variables carry over
+// from one step to the next, and the results are those of the last step.
+type Stacked struct{ distributed }
+
+var _ Value = (*Stacked)(nil)
+
+// Steps returns the number of steps.
+func (v *Stacked) Steps() int { return v.steps }
+
+// Local is not for stacked values, which are written by the host and read by steps: its
+// error always matches errors.ErrUnsupported.
+func (v *Stacked) Local(context.Context, int) (*tensors.Tensor, error) {
+	return nil, &errkind.Fault{Op: "strategy: read", Subject: v.String(), Reason: "the batches of a loop are not read back",
+		Hint: "keep the host's batches", Class: NotImplementedError, Match: errors.ErrUnsupported}
+}
+
+// StackBatches copies a global batch for each step to the devices, each cut among
+// the replicas along dimension 0. All have one shape and dtype. The copies hold
+// the bytes of all steps: as many batches as fit beside the step itself. Where a
+// shapes.Shape stands for a batch nothing is copied: such a value is for
+// [Function.Compiled] and its like, and cannot run. The result is the caller's to
+// Close; a loop that is under way keeps the memory until it has run.
+func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical.Annotation) (*Stacked, error) {
+	return s.stackBatches(ctx, batches, a, false)
+}
+
+// stackBatches stacks global batches, or this process's rows of them.
+func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical.Annotation, local bool) (*Stacked, error) {
+	if err := untraced(ctx, "stack batches", fault.InsteadOfGiving); err != nil {
+		return nil, err
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	if len(batches) == 0 {
+		return nil, fault.New(ValueError, "stack batches", "give the batch of each step", "no batches to stack")
+	}
+	isShape := func(batch any) bool { _, ok := batch.(shapes.Shape); return ok }
+	if s.slice != nil || slices.ContainsFunc(batches, isShape) {
+		return s.abstractStack(batches, a, local)
+	}
+	all := make([]*tensors.Tensor, len(batches))
+	for i, batch := range batches {
+		var err error
+		if all[i], err = hostTensor(batch); err != nil {
+			return nil, fmt.Errorf("strategy: batch of step %d: %w", i, err)
+		}
+		if !all[i].Shape().Equal(all[0].Shape()) {
+			return nil, otherShape(i, all[i].Shape(), all[0].Shape())
+		}
+	}
+	shape, err := shareShape(all[0].Shape().Dimensions, s.shares(local))
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.layout(all[0].DType(), shape, a, true)
+	if err != nil {
+		return nil, err
+	}
+	buffers := make([]*pjrt.Buffer, len(s.devices))
+	if err := s.uploadSteps(ctx, &l, all, buffers, local); err != nil {
+		return nil, errors.Join(err, closeAll(buffers))
+	}
+	v := &Stacked{}
+	v.strategy, v.dtype, v.shape, v.annotation = s, l.dtype, shape, a
+	v.perReplica, v.steps, v.buffers = true, len(batches), buffers
+	if err := s.hold(&v.distributed); err != nil {
+		return nil, errors.Join(err, v.free())
+	}
+	return v, nil
+}
+
+// otherShape is the error of a loop whose steps have batches of different shapes.
+func otherShape(step int, shape, first shapes.Shape) error {
+	return fault.New(ValueError, "stack batches", "a loop has one shape for all",
+		"the batch of step %d has shape %s, that of step 0 %s", step, shape, first)
+}
+
+// uploadSteps copies each device's part of every step, one after the other.
+func (s *TPUStrategy) uploadSteps(ctx context.Context, l *layout, batches []*tensors.Tensor, buffers []*pjrt.Buffer, local bool) error {
+	stack := make([]byte, len(batches)*l.shardBytes)
+	var scratch []byte
+	for d, device := range s.devices {
+		if !s.hosts.local[d] {
+			continue
+		}
+		r, p := d/s.perReplica, d%s.perReplica
+		at := s.batchIndex(r, local)
+		for i, batch := range batches {
+			err := batch.ConstBytes(func(data []byte) {
+				copy(stack[i*l.shardBytes:], l.part(data[at*l.bytes:(at+1)*l.bytes], p, &scratch))
+			})
+			if err != nil {
+				return fmt.Errorf("strategy: batch of step %d: %w", i, err)
+			}
+		}
+		var err error
+		dims := append([]int{len(batches)}, l.buffer...)
+		if buffers[d], err = s.sys.Runtime().BufferFromHost(ctx, stack, l.wire, dims, device); err != nil {
+			return fmt.Errorf("strategy: copying to replica %d, logical device %d: %w", r, p, err)
+		}
+	}
+	return nil
+}
+
+// abstractStack is a stacked value without contents.
+func (s *TPUStrategy) abstractStack(batches []any, a logical.Annotation, local bool) (*Stacked, error) {
+	var first shapes.Shape
+	for i, batch := range batches {
+		shape, ok := batch.(shapes.Shape)
+		if !ok {
+			tensor, err := hostTensor(batch)
+			if err != nil {
+				return nil, fmt.Errorf("strategy: batch of step %d: %w", i, err)
+			}
+			shape = tensor.Shape()
+		}
+		if i == 0 {
+			first = shape
+		} else if !shape.Equal(first) {
+			return nil, otherShape(i, shape, first)
+		}
+	}
+	one, err := s.abstract(first, true, local, a)
+	if err != nil {
+		return nil, err
+	}
+	v := &Stacked{}
+	base := one.base()
+	v.strategy, v.dtype, v.shape, v.annotation, v.perReplica, v.steps = s, base.dtype, base.shape, a, true, len(batches)
+	v.outline = true
+	if err := s.hold(&v.distributed); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// stepsOf returns the number of steps that the values are for, 0 if none is
+// stacked.
+func stepsOf(values []Value) (int, error) {
+	steps := 0
+	for i, v := range values {
+		n := v.base().steps
+		if n > 0 && steps > 0 && n != steps {
+			return 0, fmt.Errorf("argument %d is for %d steps, another for %d", i, n, steps)
+		}
+		steps = max(steps, n)
+	}
+	return steps, nil
+}
+
+// runSteps runs the function once for each of the batches, in order, in one launch.
+func (f *Function) runSteps(ctx context.Context, batches [][]any) ([]Value, error) {
+	if err := untraced(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
+		return nil, err
+	}
+	if len(batches) == 0 {
+		return nil, fault.New(ValueError, f.opts.Name, "give the batch of each step", "no batches to run")
+	}
+	stacked := make([]any, len(batches[0]))
+	defer func() {
+		for _, v := range stacked {
+			if v, ok := v.(*Stacked); ok {
+				_ = v.Close()
+			}
+		}
+	}()
+	for i := range stacked {
+		column := make([]any, len(batches))
+		for step, batch := range batches {
+			if len(batch) != len(stacked) {
+				return nil, fault.New(ValueError, f.opts.Name, "give the batches of all steps the same arguments",
+					"the batch of step %d has %d arguments, that of step 0 %d", step, len(batch), len(stacked))
+			}
+			column[step] = batch[i]
+		}
+		v, err := f.strategy.stackBatches(ctx, column, f.argument(i), f.opts.LocalBatch)
+		if err != nil {
+			return nil, &ArgumentError{Function: f.opts.Name, Argument: i, Reason: "not stacked", Err: err}
+		}
+		stacked[i] = v
+	}
+	_, results, err := f.once(ctx, stacked)
+	if err != nil || f.guard == nil {
+		return results, err
+	}
+	if err := f.guard.Launched(ctx, f); err != nil {
+		for _, v := range results {
+			err = errors.Join(err, v.Close())
+		}
+		return nil, err
+	}
+	return results, nil
+}

@@ -1,0 +1,148 @@
+package stepfile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// A step file may say anything. What the strategy relies on is held against what follows from the
+// rest of the header. The strategy holds it against the program.
+
+// maxElements bounds a tensor of a step file, over any memory.
+const maxElements = 1 << 50
+
+// checkShape holds a tensor's shapes against each other.
+func (h header) checkShape(mesh sharding.Mesh, p module.Placed) error {
+	for _, dims := range [][]int{p.Local, p.Global, p.Shard} {
+		elements := 1
+		for _, d := range dims {
+			if d < 0 || d > 0 && elements > maxElements/d {
+				return fmt.Errorf("tensor %q has the dimensions %v", p.Name, dims)
+			}
+			elements *= d
+		}
+	}
+	if p.Result < 0 {
+		return fmt.Errorf("tensor %q is for result %d", p.Name, p.Result)
+	}
+	global := slices.Clone(p.Local)
+	if p.PerReplica {
+		if len(global) == 0 {
+			global = []int{1}
+		}
+		global[0] *= len(h.IDs)
+	}
+	if p.PerStep {
+		global = append([]int{h.Steps}, global...)
+	}
+	if !slices.Equal(global, p.Global) {
+		return fmt.Errorf("tensor %q is %v in a replica and %v in all, not %v", p.Name, p.Local, p.Global, global)
+	}
+	shard, err := sharding.ShardShape(mesh, p.Spec, p.Global)
+	if err != nil {
+		return fmt.Errorf("tensor %q: %w", p.Name, err)
+	}
+	if !slices.Equal(shard, p.Shard) {
+		return fmt.Errorf("tensor %q has the part %v on a device, not %v", p.Name, p.Shard, shard)
+	}
+	if len(h.IDs) > 0 {
+		if err := p.Annotation.Validate(p.Name, p.Local, len(h.IDs[0])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkResults holds what results are said to be against what a step's results can be.
+func (h header) checkResults() error {
+	own := len(h.Results) - len(h.Updates)
+	for i, r := range h.Results {
+		switch {
+		case r.Variable, r.Distributed != nil, r.PerStep, r.Donated, r.Ragged:
+			return fmt.Errorf("result %d is said to be what only an argument can be", i)
+		case h.Mirrored && i < own && r.PerReplica:
+			return fmt.Errorf("result %d is of each replica, and the step's are the same on all", i)
+		}
+	}
+	if h.Training && h.Mirrored && own < 1 {
+		return fmt.Errorf("a training step without a loss")
+	}
+	return nil
+}
+
+// module is the step's module as it was saved.
+func (h header) module(text []byte) (*module.Module, error) {
+	mesh, err := sharding.NewMesh(h.Axes...)
+	if err != nil {
+		return nil, err
+	}
+	m := &module.Module{Name: h.Step, Text: text, Mesh: mesh, Replicas: max(h.Replicas, 1)}
+	if m.Partitions = mesh.Size() / m.Replicas; m.Replicas*m.Partitions != mesh.Size() {
+		return nil, fmt.Errorf("%d replicas on %d devices", m.Replicas, mesh.Size())
+	}
+	for _, list := range []struct {
+		from []tensor
+		to   *[]module.Placed
+	}{{h.Arguments, &m.Arguments}, {h.Results, &m.Results}} {
+		for _, t := range list.from {
+			placed, err := t.in()
+			if err != nil {
+				return nil, err
+			}
+			if len(placed.Global) < len(placed.Local) || len(placed.Shard) != len(placed.Global) {
+				return nil, fmt.Errorf("tensor %q has shapes %v, %v and %v", t.Name, placed.Local, placed.Global, placed.Shard)
+			}
+			if placed.Donated && (placed.Result < 0 || placed.Result >= len(h.Results)) {
+				return nil, fmt.Errorf("tensor %q is donated to result %d of %d", t.Name, placed.Result, len(h.Results))
+			}
+			if err := h.checkShape(mesh, placed); err != nil {
+				return nil, err
+			}
+			*list.to = append(*list.to, placed)
+		}
+	}
+	if err := h.check(m); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// check holds the parts of a header against each other.
+func (h header) check(m *module.Module) error {
+	if len(h.Updates) > len(h.Results) {
+		return fmt.Errorf("%d updates among %d results", len(h.Updates), len(h.Results))
+	}
+	if err := h.checkResults(); err != nil {
+		return err
+	}
+	own := len(h.Results) - len(h.Updates)
+	for k, at := range h.Updates {
+		if at < 0 || at >= len(h.Arguments) || !h.Arguments[at].Variable || !h.Arguments[at].Donated || h.Arguments[at].Result != own+k {
+			return fmt.Errorf("the update of argument %d", at)
+		}
+	}
+	loop := false
+	for i, t := range h.Arguments {
+		if t.Distributed != nil {
+			if !t.Variable {
+				return fmt.Errorf("tensor %q is distributed and no variable", t.Name)
+			}
+			if _, err := t.Distributed.in(m.Arguments[i]); err != nil {
+				return err
+			}
+		}
+		if t.PerStep {
+			loop = true
+			if t.Variable || t.Donated || h.Steps < 1 || len(t.Global) == 0 || t.Global[0] != h.Steps || t.Shard[0] != h.Steps {
+				return fmt.Errorf("tensor %q has shape %v for %d steps", t.Name, t.Global, h.Steps)
+			}
+		}
+	}
+	if loop != (h.Steps != 0) {
+		return fmt.Errorf("%d steps", h.Steps)
+	}
+	return nil
+}

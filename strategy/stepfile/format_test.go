@@ -1,0 +1,71 @@
+package stepfile_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestAStepFileIsReadWithinBounds(t *testing.T) {
+	strat, file := savedSum(t)
+	zero, err := os.Open("/dev/zero")
+	require.NoError(t, err)
+	defer zero.Close()
+	var refused *stepfile.Error
+	_, err = stepfile.Load(t.Context(), strat, zero, nil)
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, stepfile.NotAFile, refused.Reason)
+	// A file that goes on for ever after its end, and parts of impossible sizes.
+	_, err = stepfile.Load(t.Context(), strat, endless{bytes.NewReader(file)}, nil)
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, stepfile.Damaged, refused.Reason)
+	huge := append(append([]byte{}, file[:17]...), 0, 0, 0, 0, 0, 0, 0, 1)
+	_, err = stepfile.Load(t.Context(), strat, endless{bytes.NewReader(huge)}, nil)
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, stepfile.Damaged, refused.Reason)
+
+	sum := sha256.Sum256(file)
+	_, err = stepfile.Load(t.Context(), strat, bytes.NewReader(file), nil, stepfile.Options{SHA256: hex.EncodeToString(sum[:])})
+	require.NoError(t, err)
+	sum[3] ^= 1
+	_, err = stepfile.Load(t.Context(), strat, bytes.NewReader(file), nil, stepfile.Options{SHA256: hex.EncodeToString(sum[:])})
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, stepfile.Hash, refused.Reason)
+}
+
+// endless goes on with zeros.
+type endless struct{ r *bytes.Reader }
+
+func (e endless) Read(p []byte) (int, error) {
+	if n, _ := e.r.Read(p); n > 0 {
+		return n, nil
+	}
+	clear(p)
+	return len(p), nil
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte("tpustrategy step\n"))
+	f.Add(stepfile.Encode([]byte(`{"version":2}`), nil, nil))
+	f.Add(stepfile.Encode([]byte(`{"version":2,"axes":[{"Name":"replica","Size":2}],"arguments":[{"dtype":"Float32","spec":"#sdy.sharding<@mesh, []>","annotation":{"kind":"none"}}]}`), []byte("module"), []byte("code")))
+	f.Add(stepfile.Encode([]byte(`{"version":2,"steps":3,"axes":[{"Name":"replica","Size":1}],"arguments":[{"name":"v","variable":true,"distributed":{"synchronization":"ON_READ","aggregation":"SUM"},"dtype":"Float32","spec":"#sdy.sharding<@mesh, [{}]>","global":[1],"shard":[1],"per_replica":true,"annotation":{"kind":"none"}},{"name":"x","dtype":"Float32","local":[2],"global":[3,2],"shard":[3,2],"per_step":true,"spec":"#sdy.sharding<@mesh, [{}, {}]>","annotation":{"kind":"none"}}]}`), nil, nil))
+	f.Add(stepfile.Encode([]byte(`{"version":9}`), nil, nil))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		// The checksum is made to fit, so that what lies behind it is reached.
+		for _, file := range [][]byte{data, stepfile.Resum(data)} {
+			if err := stepfile.Decode(file); err != nil && !strings.HasPrefix(err.Error(), "stepfile: ") {
+				t.Fatal(err)
+			}
+		}
+		if json.Valid(data) {
+			_ = stepfile.Decode(stepfile.Encode(data, nil, nil))
+		}
+	})
+}

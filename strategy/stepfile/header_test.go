@@ -1,0 +1,111 @@
+package stepfile
+
+import (
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
+	"github.com/tpustrategy/tpustrategy/tpu"
+)
+
+// everyKind is a step with everything that a file can say of one.
+func everyKind(t *testing.T) *saved.Step {
+	t.Helper()
+	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "logical", Size: 2})
+	require.NoError(t, err)
+	spec := func(text string) sharding.Spec {
+		_, s, err := sharding.ParseShardy(text)
+		require.NoError(t, err)
+		return s
+	}
+	perReplica, split, whole := spec(`#sdy.sharding<@mesh, [{"replica"}, {}]>`), spec(`#sdy.sharding<@mesh, [{}, {"logical"}]>`), spec(`#sdy.sharding<@mesh, [{}]>`)
+	return &saved.Step{
+		Name: "every_kind",
+		Target: saved.Target{Plugin: "a plugin", Devices: "a kind", Topology: "a slice", Mesh: tpu.Coordinates{4, 1, 1, 1},
+			IDs: [][]int{{0, 1}, {2, 3}}, Coordinates: [][]tpu.Coordinates{{{0}, {1}}, {{2}, {3}}}},
+		Module: &module.Module{Name: "every_kind", Text: []byte("text"), Mesh: mesh, Replicas: 1, Partitions: 4,
+			Arguments: []module.Placed{
+				{Tensor: module.Tensor{Name: "x", PerReplica: true}, DType: dtypes.Float32, Local: []int{3, 8}, Global: []int{6, 8}, Shard: []int{3, 8}, Spec: perReplica},
+				{Tensor: module.Tensor{Name: "/w", Annotation: logical.SplitInto(1, 2), Donated: true, Result: 1}, DType: dtypes.BFloat16, Local: []int{3, 8}, Global: []int{3, 8}, Shard: []int{3, 4}, Spec: split},
+				{Tensor: module.Tensor{Name: "metric", PerReplica: true, Annotation: logical.AssignTo(1)}, DType: dtypes.Int64, Local: []int{4},
+					Global: []int{8}, Shard: []int{4}, Spec: spec(`#sdy.sharding<@mesh, [{"replica"}]>`)},
+				{Tensor: module.Tensor{Name: saved.Counter("every_kind"), Annotation: logical.Replicated()}, DType: dtypes.Int64, Local: []int{4}, Global: []int{4}, Shard: []int{4}, Spec: whole},
+			},
+			Results: []module.Placed{
+				{Tensor: module.Tensor{Name: "result_0"}, DType: dtypes.Float32, Local: []int{3}, Global: []int{3}, Shard: []int{3}, Spec: whole},
+				{Tensor: module.Tensor{Name: "/w", Annotation: logical.SplitInto(1, 2)}, DType: dtypes.BFloat16, Local: []int{3, 8}, Global: []int{3, 8}, Shard: []int{3, 4}, Spec: split},
+			}},
+		Code: []byte("code"),
+		Arguments: []saved.Argument{
+			{Ragged: true, Sizes: []int{0, -1}}, {Variable: true},
+			{Variable: true, Distributed: &saved.Variable{Synchronization: int(strategy.OnRead), Aggregation: int(strategy.AggregateMean), LocalWrites: true}},
+			{Variable: true, Fresh: true},
+		},
+		Updates: []int{1},
+		Cut:     [][]ragged.Dim{{{Size: 0, Times: 1}}},
+		Layouts: []logical.Annotation{logical.SplitInto(1, 2)},
+
+		SplitBatch: true, PadRagged: true, Training: true, Mirrored: true,
+		Guard: saved.Guard{Mode: 1, Gradients: []string{"/w"}},
+	}
+}
+
+func TestAStepIsTheSameAfterItsFile(t *testing.T) {
+	want := everyKind(t)
+	data, err := encode(headerOf(want), want.Module.Text, want.Code)
+	require.NoError(t, err)
+	h, text, code, err := decode(data)
+	require.NoError(t, err)
+	got, err := h.step(text, code)
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+	again, err := encode(headerOf(got), got.Module.Text, got.Code)
+	require.NoError(t, err)
+	assert.Equal(t, data, again)
+}
+
+func TestOnlyTheCountingVariableIsMadeAnew(t *testing.T) {
+	for name, change := range map[string]func(h *header){
+		"steps that are always taken": func(h *header) { h.NonFinite = 0 },
+		"another name":                func(h *header) { h.Arguments[3].Name = "/non_finite/other" },
+		"another dtype":               func(h *header) { h.Arguments[3].DType = "Float64" },
+		"as many elements as fit a TPU": func(h *header) {
+			a := &h.Arguments[3]
+			a.Local, a.Global, a.Shard = []int{1 << 40}, []int{1 << 40}, []int{1 << 40}
+		},
+	} {
+		h := headerOf(everyKind(t))
+		change(&h)
+		step, err := h.step(nil, nil)
+		require.NoError(t, err, name)
+		assert.False(t, step.Arguments[3].Fresh, name)
+	}
+}
+
+func TestAFileFitsOneTarget(t *testing.T) {
+	h := headerOf(everyKind(t))
+	here := everyKind(t).Target
+	require.NoError(t, h.fits(here))
+	for want, change := range map[Reason]func(*saved.Target){
+		Plugin:     func(t *saved.Target) { t.Plugin = "another" },
+		Devices:    func(t *saved.Target) { t.Devices = "another" },
+		Topology:   func(t *saved.Target) { t.Mesh[1] = 2 },
+		Assignment: func(t *saved.Target) { t.IDs = [][]int{{0, 2}, {1, 3}} },
+	} {
+		other := everyKind(t).Target
+		change(&other)
+		var refused *Error
+		require.ErrorAs(t, h.fits(other), &refused)
+		assert.Equal(t, want, refused.Reason)
+	}
+	here.Coordinates = [][]tpu.Coordinates{{{0}, {1}}, {{2}, {9}}}
+	assert.ErrorContains(t, h.fits(here), "at other coordinates")
+}

@@ -1,0 +1,130 @@
+package stepfile
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// Options say what a loaded step runs on. The zero value finds the step's variables by their
+// names.
+type Options struct {
+	// Variables are distributed variables for the step, those of
+	// strategy.TPUStrategy.NewVariable, by the names that the step was saved with: a
+	// variable with another name may take a place. A name that is missing here is looked
+	// for among strategy.TPUStrategy.DistributedVariables; a name that the step does not
+	// have is an error.
+	Variables map[string]*strategy.Variable
+	// SHA256 is the hash that the whole file must have, in hexadecimal digits, as sha256sum
+	// prints it; "" takes any.
+	SHA256 string
+}
+
+// Load reads a step that [Save] wrote and puts it on the devices, without tracing or compiling
+// anything. The function runs for the arguments that the step was compiled for; others are a
+// [*strategy.TraceError] of an [*Error] with [Arguments]. A loop of steps takes stacked values of
+// as many steps, see [strategy.TPUStrategy.StackBatches].
+//
+// store holds the step's variables, with values: load a checkpoint or build the model before.
+// Distributed variables, which [strategy.TPUStrategy.NewVariable] makes, are those that [Options]
+// gives, or else the strategy's own of the same names; the step reads and writes them from now
+// on. They must be as they were when the step was saved: dtype, shape, synchronization,
+// aggregation, local writes, annotation.
+//
+// Read in the package's documentation who may have written the file. It is read whole, its parts
+// within bounds. Errors: [*Error], one joined for each distributed variable that does not fit,
+// [*strategy.OptionError] for a rule of strategy.Options.Variables that reaches no variable,
+// [*strategy.AheadOfTimeError], *pjrt.Error.
+func Load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts ...Options) (*strategy.Function, error) {
+	f, _, err := load(ctx, s, r, store, opts)
+	return f, err
+}
+
+// LoadTrain does what [Load] does for a step that train.New made. A step that was saved as a loop
+// runs by [train.Step.RunSteps].
+func LoadTrain(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts ...Options) (*train.Step, error) {
+	f, step, err := load(ctx, s, r, store, opts)
+	if err != nil {
+		return nil, err
+	}
+	if !trains(step) {
+		return nil, &Error{Reason: NotAFile, Detail: step.Name + " is no training step", Hint: "use Load"}
+	}
+	return train.Of(f)
+}
+
+// trains reports whether a step is one of package train.
+func trains(step *saved.Step) bool { return step.Trains() && step.SplitBatch }
+
+func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts []Options) (*strategy.Function, *saved.Step, error) {
+	m := s.Machine()
+	if err := m.Usable(ctx, "loading a step"); err != nil {
+		return nil, nil, err
+	}
+	var o Options
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	data, err := read(r, o.SHA256)
+	if err != nil {
+		return nil, nil, err
+	}
+	h, text, code, err := decode(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	target, err := m.Target(fail)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := h.fits(target); err != nil {
+		return nil, nil, err
+	}
+	step, err := h.step(text, code)
+	if err != nil {
+		return nil, nil, &Error{Reason: Damaged, Err: err}
+	}
+	f, err := m.Load(ctx, store, step, o.Variables, fail)
+	if err != nil {
+		return nil, nil, err
+	}
+	if trains(step) { // it looks for numbers that are not finite, if it was made to
+		if _, err := train.Of(f); err != nil {
+			return nil, nil, err
+		}
+	}
+	return f, step, nil
+}
+
+// fits compares what a step was compiled for with what the strategy runs on.
+func (h header) fits(here saved.Target) error {
+	switch {
+	case h.Identity != here.Plugin:
+		return &Error{Reason: Plugin, Detail: fmt.Sprintf("%q, and here is %q", h.Identity, here.Plugin)}
+	case h.Devices != here.Devices:
+		return &Error{Reason: Devices, Detail: fmt.Sprintf("%q, and here are %q", h.Devices, here.Devices)}
+	case h.Mesh != here.Mesh:
+		return &Error{Reason: Topology, Detail: fmt.Sprintf("%s with mesh %v, and here is %s with mesh %v", h.Topology, h.Mesh, here.Topology, here.Mesh)}
+	case !slices.EqualFunc(h.IDs, here.IDs, slices.Equal):
+		return &Error{Reason: Assignment, Detail: fmt.Sprintf("%d replicas on devices %s, and here are %d on %s",
+			len(h.IDs), some(h.IDs), len(here.IDs), some(here.IDs))}
+	case !slices.EqualFunc(h.Coordinates, here.Coordinates, slices.Equal):
+		return &Error{Reason: Topology, Detail: "the devices of its assignment are at other coordinates"}
+	}
+	return nil
+}
+
+// some prints the first of many device ids.
+func some(ids [][]int) string {
+	if len(ids) > 4 {
+		return fmt.Sprintf("%v and %d more", ids[:4], len(ids)-4)
+	}
+	return fmt.Sprint(ids)
+}

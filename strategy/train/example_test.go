@@ -1,0 +1,121 @@
+package train_test
+
+import (
+	"context"
+	"fmt"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+	"log"
+	"math"
+)
+
+// A training step over 2 replicas of 2 logical devices. The variables of the
+// hidden layer are split over the logical devices, and so is its activation.
+func ExampleNew() {
+	ctx := context.Background()
+	sys, err := system.Open(ctx, system.Options{CPUDevices: 4})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sys.Close()
+	strat, err := strategy.New(sys, strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{
+		logical.Match(`hidden/.*weights`, logical.SplitInto(1, 2)),
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer strat.Close()
+
+	store := model.NewStore()
+	store.SetParam(model.ParamInitialSeed, int64(1))
+	step := train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			hidden := logical.Split(graph.Tanh(layers.Dense(rc.Scope("hidden"), in[0], true, 8)), 1, 2)
+			return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("output"), hidden, true, 1), in[1])))
+		})
+	x, y := [][]float32{{-1}, {-0.5}, {0.5}, {1}}, [][]float32{{-2}, {-1}, {1}, {2}}
+	for range 200 {
+		if _, err := step.Run(ctx, x, y); err != nil {
+			log.Fatal(err)
+		}
+	}
+	loss, err := step.Run(ctx, x, y)
+	if err != nil {
+		log.Fatal(err)
+	}
+	value, err := loss.Float64(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	weights, _ := strat.Variables(store).Lookup("/hidden/dense/weights")
+	fmt.Println(value < 0.01, weights.Annotation(), weights.BytesPerDevice(), "bytes a device")
+	// Output: true split(1, 2) 16 bytes a device
+}
+
+// A batch with a number that is not finite changes nothing, and is counted.
+func ExampleStep_NonFinite() {
+	ctx := context.Background()
+	sys, err := system.Open(ctx, system.Options{CPUDevices: 2})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sys.Close()
+	strat, err := strategy.New(sys, strategy.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer strat.Close()
+
+	step := train.New(strat, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("model"), in[0], true, 1)))
+	}, train.Options{NonFinite: train.Skip})
+	for _, batch := range [][][]float32{{{1}, {2}}, {{float32(math.NaN())}, {4}}, {{5}, {6}}} {
+		if _, err := step.Run(ctx, batch); err != nil {
+			log.Fatal(err)
+		}
+	}
+	counts, err := step.NonFinite(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%d of %d steps were skipped, the last of them step %d: %s\n", counts.Skipped, counts.Steps, counts.Last, counts.What)
+	// Output: 1 of 3 steps were skipped, the last of them step 2: the loss
+}
+
+// Three steps in one launch: a loop on the devices.
+func ExampleStep_RunSteps() {
+	ctx := context.Background()
+	sys, err := system.Open(ctx, system.Options{CPUDevices: 2})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sys.Close()
+	strat, err := strategy.New(sys, strategy.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer strat.Close()
+
+	store := model.NewStore()
+	step := train.New(strat, store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(1).Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			w := rc.Scope().VariableWithValue("w", float32(10))
+			return graph.ReduceAllMean(graph.Mul(in[0], w.NodeValue(rc.Graph())))
+		})
+	if _, err := step.RunSteps(ctx, []any{[]float32{1, 3}}, []any{[]float32{1, 1}}, []any{[]float32{2, 2}}); err != nil {
+		log.Fatal(err)
+	}
+	w, _ := strat.Variables(store).Lookup("/w")
+	value, err := w.Value(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(value.Value())
+	// Output: 5
+}

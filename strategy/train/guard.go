@@ -1,0 +1,123 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
+)
+
+// guard makes a training step look for numbers that are not finite.
+type guard struct {
+	mode NonFinite
+	path string // of the variable that counts
+
+	mu    sync.Mutex
+	names []string // of the gradients
+}
+
+// newGuard is nil for steps that are taken always.
+func newGuard(mode NonFinite, name string) *guard {
+	if mode == Taken {
+		return nil
+	}
+	return &guard{mode: mode, path: saved.Counter(name)}
+}
+
+// Saved says in a step's file what the guard is.
+func (g *guard) Saved() saved.Guard {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return saved.Guard{Mode: int(g.mode), Gradients: g.names}
+}
+
+// Launched is the error of a step that stopped.
+func (g *guard) Launched(ctx context.Context, f *strategy.Function) error {
+	if g.mode != Stop {
+		return nil
+	}
+	n, err := g.read(ctx, f)
+	if err != nil || !n.Stopped {
+		return err
+	}
+	return &NonFiniteError{Function: f.Machine().Name(), Step: n.Last, What: n.What}
+}
+
+// decide is the stage that decides whether the step is taken, and counts.
+func (g *guard) decide(p *pass) {
+	g.mu.Lock()
+	g.names = p.trained
+	g.mu.Unlock()
+	loss, in := p.meanLoss(), p.rc.Graph()
+	none := number(in, len(p.gradients)+1)
+	first := []*graph.Node{}
+	for i, x := range append([]*graph.Node{loss}, p.gradients...) {
+		first = append(first, graph.Where(finite(x), none, number(in, i)))
+	}
+	what := graph.ReduceAllMin(graph.Stack(first, 0))
+	all := graph.Equal(what, none)
+
+	v := p.rc.Scope().Store().VariableWithValue(g.path, make([]int64, countElements)).SetTrainable(false)
+	old := v.NodeValue(in)
+	was := func(i int) *graph.Node { return graph.Reshape(graph.Slice(old, graph.AxisElem(i))) }
+	zero := number(in, 0)
+	runs := graph.Equal(zero, zero)
+	if g.mode == Stop {
+		runs = graph.Equal(was(countLast), zero)
+	}
+	one := func(condition *graph.Node) *graph.Node { return graph.ConvertDType(condition, dtypes.Int64) }
+	skipped := graph.LogicalAnd(runs, graph.LogicalNot(all))
+	steps := graph.Add(was(countSteps), one(runs))
+	v.SetNodeValue(graph.Stack([]*graph.Node{
+		steps, graph.Add(was(countSkipped), one(skipped)),
+		graph.Where(skipped, steps, was(countLast)), graph.Where(skipped, what, was(countWhat)),
+	}, 0))
+	p.rc.Machine().KeepUnless(graph.LogicalAnd(runs, all), v)
+}
+
+// number is a constant. GoMLX's graph.Scalar shares the node of a number between branches of a
+// graph, one of which has no use for it.
+func number(in *graph.Graph, n int) *graph.Node {
+	return graph.Const(in, shapes.CastAsDType(n, dtypes.Int64))
+}
+
+// finite is whether all of a tensor is.
+func finite(x *graph.Node) *graph.Node {
+	if x.DType().IsComplex() {
+		return graph.LogicalAnd(finite(graph.Real(x)), finite(graph.Imag(x)))
+	}
+	if x = graph.IsFinite(x); x.IsScalar() {
+		return x
+	}
+	return graph.LogicalAll(x)
+}
+
+// read reads what was counted. It waits for the steps under way.
+func (g *guard) read(ctx context.Context, f *strategy.Function) (NonFiniteSteps, error) {
+	m := f.Machine()
+	v, ok := m.Lookup(g.path)
+	if !ok {
+		return NonFiniteSteps{}, nil // no step was traced
+	}
+	value, err := m.ReadHere(ctx, v)
+	if err != nil {
+		return NonFiniteSteps{}, err
+	}
+	return g.steps(value)
+}
+
+// what names the loss or a gradient by its number in the counting variable.
+func (g *guard) what(i int) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if i < 1 || i > len(g.names) {
+		return "the loss"
+	}
+	return fmt.Sprintf("the gradient of %q", g.names[i-1])
+}

@@ -1,0 +1,135 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+)
+
+// NonFinite says what a training step does when its loss or a gradient is not finite: a NaN or
+// an infinity. The step decides in its program, from the loss and the gradients as all replicas
+// average them, so that all replicas and processes decide alike. A step that is not taken leaves
+// all variables as they were: the model's, the optimizer's, averages of layers, the state of
+// random numbers and the variables of the strategy that the step writes.
+type NonFinite int
+
+const (
+	// Taken takes the step. Nothing is looked for, and it costs nothing.
+	Taken NonFinite = iota
+	// Skip does not take the step, and counts it: see [Step.NonFinite].
+	Skip
+	// Stop does not take the step, nor any after it, and Run returns a [*NonFiniteError].
+	// Each Run waits for its step to know; a loop of steps waits once.
+	Stop
+)
+
+// String returns "taken", "skip" or "stop".
+func (n NonFinite) String() string {
+	switch n {
+	case Taken:
+		return "taken"
+	case Skip:
+		return "skip"
+	case Stop:
+		return "stop"
+	}
+	return fmt.Sprintf("NonFinite(%d)", int(n))
+}
+
+// NonFiniteSteps is what a training step counted since its state was new, or since
+// [Step.ResetNonFinite].
+type NonFiniteSteps struct {
+	// Steps are the steps that ran, Skipped those of them that were not taken. Steps
+	// that came after a stop are in neither.
+	Steps, Skipped int64
+	// Last is the number of the last step that was not taken, counted from 1, and 0 if
+	// all were. What says what was not finite in it: "the loss", or "the gradient of" a
+	// variable, the first in the order of the store.
+	Last int64
+	What string
+	// Stopped says that a step stopped the training.
+	Stopped bool
+}
+
+// NonFiniteError reports that a step whose loss or gradients are not finite stopped the
+// training. The variables are those before that step, and stay so until [Step.ResetNonFinite].
+type NonFiniteError struct {
+	// Function is the step's name, Step its number, counted from 1.
+	Function string
+	Step     int64
+	// What was not finite: "the loss", or "the gradient of" a variable.
+	What string
+}
+
+// Error says which step stopped, and at what.
+func (e *NonFiniteError) Error() string {
+	return errkind.Text("train: "+e.Function, fmt.Sprintf("step %d was not taken, as %s is not finite", e.Step, e.What), nil,
+		"the variables are those before it, call ResetNonFinite to go on")
+}
+
+// Kind returns InvalidArgumentError, that of TensorFlow's check_numerics.
+func (e *NonFiniteError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
+
+// NonFinite returns how many steps were not taken because their loss or gradients were not
+// finite, and what the last one was. It waits for the steps under way, and copies 32 bytes. The
+// error matches errors.ErrUnsupported for a step whose [Options] do not ask for it. The counts
+// are a variable of the store, "/non_finite/" and the step's name, and are saved with it.
+func (t *Step) NonFinite(ctx context.Context) (NonFiniteSteps, error) {
+	if err := t.counts(ctx, "NonFinite"); err != nil {
+		return NonFiniteSteps{}, err
+	}
+	return t.guard.read(ctx, t.function)
+}
+
+// ResetNonFinite sets the counts to zero. A step that stopped goes on with the next Run. With
+// several processes all of them call it.
+func (t *Step) ResetNonFinite(ctx context.Context) error {
+	if err := t.counts(ctx, "ResetNonFinite"); err != nil {
+		return err
+	}
+	v, ok := t.function.Machine().Lookup(t.guard.path)
+	if !ok {
+		return nil
+	}
+	return v.Assign(ctx, make([]int64, countElements))
+}
+
+// counts refuses an operation of a step that counts nothing, and one in a step's code.
+func (t *Step) counts(ctx context.Context, op string) error {
+	if err := t.function.Machine().Strategy().Machine().Untraced(ctx, op, fault.InsteadOfRunning); err != nil {
+		return err
+	}
+	if t.guard == nil {
+		return &errkind.Fault{Op: "train: " + t.name, Reason: "steps that are not finite are not counted",
+			Hint: "set Options.NonFinite", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+	}
+	return nil
+}
+
+// The counting variable's elements.
+const (
+	countSteps = iota
+	countSkipped
+	countLast
+	countWhat
+	countElements
+)
+
+// steps are the counts of a guard, from the counting variable's value.
+func (g *guard) steps(value *tensors.Tensor) (n NonFiniteSteps, err error) {
+	counts, err := tensors.CopyFlatData[int64](value)
+	if err != nil {
+		return n, &errkind.Fault{Op: "train: counts of steps that are not finite", Subject: g.path, Err: err}
+	}
+	n = NonFiniteSteps{Steps: counts[countSteps], Skipped: counts[countSkipped], Last: counts[countLast]}
+	if n.Last > 0 {
+		n.What = g.what(int(counts[countWhat]))
+		n.Stopped = g.mode == Stop
+	}
+	return n, nil
+}

@@ -1,0 +1,232 @@
+package train_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/model/initializer"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// guarded is a training step over a variable of the scope, one of the store and one of
+// each replica, and what reads them all.
+func guarded(t *testing.T, s *strategy.TPUStrategy, mode train.NonFinite) (*model.Store, *train.Step, func() string) {
+	ctx := context.Background()
+	w, err := s.NewVariable(ctx, strategytest.LinearW, strategy.VariableOptions{Name: "w", Annotation: logical.SplitInto(1, s.NumLogicalDevices())})
+	require.NoError(t, err)
+	seen, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "seen", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	require.NoError(t, err)
+	store := model.NewStore()
+	step := train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		rc.AssignAdd(seen, graph.ReduceAllSum(in[0]))
+		b := rc.Scope().WithInitializer(initializer.Zero).VariableWithShape("b", shapes.Make(dtypes.Float32, 2)).NodeValue(rc.Graph())
+		return strategytest.Linear(rc.Read(w), b, in)
+	}, train.Options{NonFinite: mode})
+	return store, step, func() string {
+		text := ""
+		for _, v := range append(s.Variables(store).All(), w, seen) {
+			if v.Path() != "/non_finite/train_step" {
+				value, err := v.Value(ctx)
+				require.NoError(t, err)
+				text += v.Path() + value.GoStr() + "\n"
+			}
+		}
+		return text
+	}
+}
+
+var (
+	nan  = float32(func() float64 { var zero float64; return zero / zero }())
+	badX = [][]float32{{1, 2}, {-3, 1}, {0.5, -1}, {nan, 2}}
+)
+
+func TestStepsThatAreNotFiniteAreSkipped(t *testing.T) {
+	ctx := context.Background()
+	for _, mesh := range [][2]int{{1, 1}, {2, 1}, {2, 2}} {
+		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
+			s := strategytest.New(t, mesh[0], mesh[1])
+			_, step, state := guarded(t, s, train.Skip)
+			run := func(x [][]float32) {
+				_, err := step.Run(ctx, x, strategytest.LinearY)
+				require.NoError(t, err)
+			}
+			run(strategytest.LinearX)
+			before := state()
+			run(badX) // one replica's rows alone
+			assert.Equal(t, before, state())
+			n, err := step.NonFinite(ctx)
+			require.NoError(t, err)
+			assert.Equal(t, train.NonFiniteSteps{Steps: 2, Skipped: 1, Last: 2, What: "the loss"}, n)
+			run(strategytest.LinearX)
+			assert.NotEqual(t, before, state())
+
+			_, err = step.RunSteps(ctx, []any{badX, strategytest.LinearY}, []any{strategytest.LinearX, strategytest.LinearY}, []any{badX, strategytest.LinearY})
+			require.NoError(t, err)
+			n, err = step.NonFinite(ctx)
+			require.NoError(t, err)
+			assert.Equal(t, train.NonFiniteSteps{Steps: 6, Skipped: 3, Last: 6, What: "the loss"}, n)
+
+			// As many good steps alone come to the same.
+			other := strategytest.New(t, mesh[0], mesh[1])
+			_, plain, _ := guarded(t, other, train.Taken)
+			for range 3 {
+				_, err := plain.Run(ctx, strategytest.LinearX, strategytest.LinearY)
+				require.NoError(t, err)
+			}
+			for i, v := range s.DistributedVariables() {
+				assert.InDeltaSlice(t, strategytest.Flat(t, other.DistributedVariables()[i]), strategytest.Flat(t, v), 1e-5, v.Path())
+			}
+			_, err = plain.NonFinite(ctx)
+			require.ErrorContains(t, err, "set Options.NonFinite")
+
+			require.NoError(t, step.ResetNonFinite(ctx))
+			n, err = step.NonFinite(ctx)
+			require.NoError(t, err)
+			assert.Zero(t, n)
+		})
+	}
+}
+
+func TestStepsThatAreNotFiniteStop(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.New(t, 2, 2)
+	store, step, state := guarded(t, s, train.Stop)
+	_, err := step.Run(ctx, strategytest.LinearX, strategytest.LinearY)
+	require.NoError(t, err)
+	before := state()
+	stopped := func(err error, at int64) {
+		t.Helper()
+		var stop *train.NonFiniteError
+		require.ErrorAs(t, err, &stop)
+		assert.Equal(t, train.NonFiniteError{Function: "train_step", Step: at, What: "the loss"}, *stop)
+		assert.Equal(t, before, state())
+	}
+	_, err = step.Run(ctx, badX, strategytest.LinearY)
+	stopped(err, 2)
+	_, err = step.Run(ctx, strategytest.LinearX, strategytest.LinearY)
+	stopped(err, 2)
+	bound, err := step.Bind(ctx, strategytest.LinearX, strategytest.LinearY)
+	require.NoError(t, err)
+	stopped(bound.Launch(ctx), 2)
+	require.NoError(t, bound.Close())
+	require.NoError(t, step.ResetNonFinite(ctx))
+	_, err = step.RunSteps(ctx, []any{badX, strategytest.LinearY}, []any{strategytest.LinearX, strategytest.LinearY})
+	stopped(err, 1)
+
+	// A step from a file stops too, also over a store that has not counted yet.
+	require.NoError(t, step.ResetNonFinite(ctx))
+	compiled, err := step.Compiled(ctx, strategytest.LinearX, strategytest.LinearY)
+	require.NoError(t, err)
+	var file bytes.Buffer
+	require.NoError(t, stepfile.Save(&file, compiled))
+	loaded, err := stepfile.LoadTrain(ctx, s, &file, store)
+	require.NoError(t, err)
+	_, err = loaded.Run(ctx, strategytest.LinearX, strategytest.LinearY)
+	require.NoError(t, err)
+	before = state()
+	_, err = loaded.Run(ctx, badX, strategytest.LinearY)
+	stopped(err, 2)
+}
+
+func TestTheGradientThatIsNotFiniteIsNamed(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.New(t, 2, 1)
+	w, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "root"})
+	require.NoError(t, err)
+	_, err = train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		b := rc.Scope().VariableWithValue("b", float32(1)).NodeValue(rc.Graph())
+		return graph.ReduceAllMean(graph.Add(graph.Mul(in[0], b), graph.Sqrt(rc.Read(w)))) // of infinite slope at 0
+	}, train.Options{NonFinite: train.Stop}).Run(ctx, []float32{1, 2})
+	require.ErrorContains(t, err, `train_step: step 1 was not taken, as the gradient of "root" is not finite`)
+	assert.Equal(t, []float32{0}, strategytest.Flat(t, w))
+}
+
+// TestProcessesSkipAndStopTogether poisons the rows of one process: all of them decide
+// alike, and count alike.
+func TestProcessesSkipAndStopTogether(t *testing.T) {
+	sys := plugintest.System(t, 4)
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 4}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		store := model.NewStore()
+		w, err := s.NewVariable(ctx, strategytest.LinearW, strategy.VariableOptions{Name: "w"})
+		if err != nil {
+			return err
+		}
+		make := func(mode train.NonFinite, name string) *train.Step {
+			return train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				return strategytest.Linear(rc.Read(w), rc.Scope().VariableWithValue("b", []float32{0, 0}).NodeValue(rc.Graph()), in)
+			}, train.Options{NonFinite: mode, Name: name})
+		}
+		skip, stop := make(train.Skip, "skip"), make(train.Stop, "stop")
+		for _, x := range [][][]float32{strategytest.LinearX, badX, strategytest.LinearX} {
+			before := strategytest.Flat(t, w)
+			if _, err := skip.Run(ctx, x, strategytest.LinearY); err != nil {
+				return err
+			}
+			assert.Equal(t, x[3][0] != x[3][0], fmt.Sprint(before) == fmt.Sprint(strategytest.Flat(t, w)))
+		}
+		if _, err := skip.RunSteps(ctx, []any{badX, strategytest.LinearY}, []any{strategytest.LinearX, strategytest.LinearY}); err != nil {
+			return err
+		}
+		n, err := skip.NonFinite(ctx)
+		if err != nil {
+			return err
+		}
+		assert.Equal(t, train.NonFiniteSteps{Steps: 5, Skipped: 2, Last: 4, What: "the loss"}, n)
+		if _, err := stop.Run(ctx, strategytest.LinearX, strategytest.LinearY); err != nil {
+			return err
+		}
+		for range 2 {
+			_, err = stop.Run(ctx, badX, strategytest.LinearY)
+			var stopped *train.NonFiniteError
+			if !errors.As(err, &stopped) {
+				return fmt.Errorf("it did not stop: %w", err)
+			}
+			assert.Equal(t, int64(2), stopped.Step)
+		}
+		if err := stop.ResetNonFinite(ctx); err != nil {
+			return err
+		}
+		_, err = stop.Run(ctx, strategytest.LinearX, strategytest.LinearY)
+		return err
+	}))
+}
+
+// TestStepsThatLookForNonFiniteCompileAheadOfTime compiles them for TPUs, also for an
+// uneven batch and with a variable of the scope.
+func TestStepsThatLookForNonFiniteCompileAheadOfTime(t *testing.T) {
+	if !plugintest.TPUChild(t) {
+		return
+	}
+	ctx := context.Background()
+	s := strategytest.Ahead(t, "v5e:2x2", strategy.Options{Replicas: 2, LogicalDevices: 2})
+	for _, mode := range []train.NonFinite{train.Skip, train.Stop} {
+		for _, rows := range []int{4, 3} {
+			step := train.New(s, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				return strategytest.Linear(rc.Scope().VariableWithValue("w", strategytest.LinearW).NodeValue(rc.Graph()), rc.Scope().VariableWithValue("b", []float32{0, 0}).NodeValue(rc.Graph()), in)
+			}, train.Options{NonFinite: mode})
+			x := shapes.Make(dtypes.Float32, rows, 2)
+			compiled, err := step.Compiled(ctx, x, x)
+			require.NoError(t, err, "%s of %d rows", mode, rows)
+			var file bytes.Buffer
+			require.NoError(t, stepfile.Save(&file, compiled))
+			assert.NotEmpty(t, file.Bytes())
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package train
+
+import (
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+	gomlxtrain "github.com/gomlx/gomlx/ml/train"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// A training step is built in stages, one after the other, each of which adds its part to the
+// graph of a replica. The options choose the stages.
+
+// stage adds a part of a training step to its graph. Like all that builds graph, it panics with
+// its error.
+type stage func(p *pass)
+
+// pass is what the stages of one trace hand on.
+type pass struct {
+	rc *strategy.ReplicaContext
+	in []*graph.Node
+	// loss is the replica's, weighted by its rows.
+	loss *graph.Node
+	// gradients are the replica's, and once they were reduced their means over the
+	// replicas. trained are the names of the variables that they are for.
+	gradients []*graph.Node
+	trained   []string
+	mean      *graph.Node // see meanLoss
+}
+
+// meanLoss is the loss averaged over the replicas.
+func (p *pass) meanLoss() *graph.Node {
+	if p.mean == nil {
+		p.mean = p.rc.AllReduce(strategy.Mean, p.loss)
+	}
+	return p.mean
+}
+
+// build is the step function of some stages. It returns the mean loss.
+func build(stages []stage) strategy.StepFunc {
+	return func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		p := &pass{rc: rc, in: in}
+		for _, add := range stages {
+			add(p)
+		}
+		return []*graph.Node{p.meanLoss()}
+	}
+}
+
+// forward builds the loss.
+func forward(store *model.Store, loss Loss) stage {
+	return func(p *pass) {
+		switch {
+		case loss == nil:
+			wrong(errkind.ValueError, "give New a function that builds one", "there is no loss function: it is nil")
+		case store == nil:
+			wrong(errkind.ValueError, "give New a model.NewStore()", "there is no store of variables to train: it is nil")
+		}
+		l := loss(p.rc, p.in)
+		const scalar = "return a float scalar, the mean over the replica's batch"
+		if l == nil {
+			wrong(errkind.ValueError, scalar, "the loss function returned no node")
+		}
+		if !l.IsScalar() || !l.DType().IsFloat() {
+			wrong(errkind.ValueError, scalar, "the loss is %s", l.Shape())
+		}
+		p.loss = p.rc.Machine().Weighted(regularized(l))
+	}
+}
+
+// regularized adds the regularization terms of the graph's layers to the loss, unless the loss
+// function has done so itself.
+func regularized(l *graph.Node) *graph.Node {
+	terms := gomlxtrain.GetRegularizationLoss(l.Graph())
+	if terms == nil {
+		return l
+	}
+	seen := map[*graph.Node]bool{}
+	var within func(n *graph.Node) bool
+	within = func(n *graph.Node) bool {
+		if n == terms {
+			return true
+		}
+		if seen[n] {
+			return false
+		}
+		seen[n] = true
+		return slices.ContainsFunc(n.Inputs(), within)
+	}
+	if within(l) {
+		return l
+	}
+	return graph.Add(l, graph.ConvertDType(terms, l.DType()))
+}
+
+// backward builds the gradients of the loss, for an optimizer that takes some.
+func backward(opt optimizer.Interface) stage {
+	return func(p *pass) {
+		if _, ok := opt.(gomlxtrain.OptimizeWithGradients); !ok {
+			wrong(errkind.ValueError, "use one of the Adam family or SGD", "optimizer %T does not take gradients", opt)
+		}
+		p.gradients, p.trained = p.rc.Machine().Gradients(p.loss)
+		if len(p.gradients) == 0 {
+			wrong(errkind.ValueError, "use a variable of the store in it, or read one of the strategy",
+				"the loss uses no trainable variable: none of the store, and reads none of the scope")
+		}
+	}
+}
+
+// reduce averages the gradients over the replicas.
+func reduce(p *pass) {
+	for i, gradient := range p.gradients {
+		p.gradients[i] = p.rc.AllReduce(strategy.Mean, gradient)
+	}
+}
+
+// update changes the variables as the optimizer does with the gradients.
+func update(opt optimizer.Interface) stage {
+	return func(p *pass) {
+		opt.(gomlxtrain.OptimizeWithGradients).UpdateGraphWithGradients(p.rc.Scope(), p.gradients, p.loss.DType())
+	}
+}
+
+// settle makes the updates that layers ask for after each step, and leaves states as they were
+// where there was nothing to learn from.
+func settle(p *pass) {
+	gomlxtrain.ExecPerStepUpdateGraphFn(p.rc.Graph())
+	p.rc.Machine().KeepStates()
+}
