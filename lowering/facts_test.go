@@ -84,3 +84,42 @@ func TestFactsRefuseWhatTheTextIsRefusedFor(t *testing.T) {
 		})
 	}
 }
+
+// A sort is looked at by what it compares with and by whether it is stable.
+func TestFactsOfASort(t *testing.T) {
+	for name, c := range map[string]struct {
+		less func(f compute.Function, a, b compute.Value) (compute.Value, error)
+		says string
+	}{
+		"less":          {func(f compute.Function, a, b compute.Value) (compute.Value, error) { return f.LessThan(a, b) }, ""},
+		"less or equal": {func(f compute.Function, a, b compute.Value) (compute.Value, error) { return f.LessOrEqual(a, b) }, "compares by LE"},
+		"always": {func(f compute.Function, _, _ compute.Value) (compute.Value, error) { return f.Constant([]bool{true}) },
+			"compares by true"},
+	} {
+		for _, stable := range []bool{false, true} {
+			b := lowering.New(lowering.Options{Target: lowering.TargetTPU}).Builder("facts")
+			f, do := b.Main(), must(t)
+			x := do(f.Parameter("x", shapes.Make(dtypes.Float32, 4), nil))
+			by, err := f.Closure()
+			require.NoError(t, err)
+			lhs, rhs := do(by.Parameter("lhs", shapes.Make(dtypes.Float32), nil)), do(by.Parameter("rhs", shapes.Make(dtypes.Float32), nil))
+			require.NoError(t, by.Return([]compute.Value{do(c.less(by, lhs, rhs))}, nil))
+			sorted, err := f.Sort(by, 0, stable, x)
+			require.NoError(t, err)
+			require.NoError(t, f.Return(sorted, nil))
+			exe, err := b.Compile()
+			require.NoError(t, err)
+			p := exe.(*lowering.Lowered).Program()
+			known, err := p.Facts(text(t, p)).Check(text(t, p), screen.Options{Host: true})
+			assert.True(t, known, name)
+			_, read := screen.MLIR(text(t, p), screen.Options{Host: true})
+			if c.says == "" || stable {
+				assert.NoError(t, err, name)
+				assert.NoError(t, read, name)
+			} else {
+				assert.ErrorContains(t, err, c.says, name)
+				assert.ErrorContains(t, read, c.says, name)
+			}
+		}
+	}
+}
