@@ -234,7 +234,7 @@ func TestALoopEqualsItsSteps(t *testing.T) {
 }
 
 func TestLoopsOfTheStepMayHoldAnnotations(t *testing.T) {
-	// The marker of an annotation stands inside the loop body's closure.
+	// The mark of an annotation stands inside the loop body's closure.
 	m := build(t, module.Options{Replicas: 1, LogicalDevices: 2}, module.Signature{
 		Arguments: make([]module.Tensor, 1), Results: make([]module.Tensor, 1),
 	}, func(g *graph.Graph) []*graph.Node {
