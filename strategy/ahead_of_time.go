@@ -10,6 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -20,12 +21,12 @@ import (
 // this machine; instead of a host tensor an argument may be its shape, a
 // shapes.Shape of the whole batch.
 //
-// [Function.Compiled] gives the compiled step, also that of a training step (package train). A program
-// that does not fit into the devices' memory is a [*MemoryError]. The slice stays
-// the caller's; close the strategy before it.
+// [Function.Compiled] returns the compiled step, and so does a training step's Compiled (package
+// strategy/train). A program that does not fit into the devices' memory is a [*MemoryError]. The
+// slice stays the caller's; close the strategy before it.
 func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 	if slice == nil {
-		return nil, errors.New("strategy: there is no slice: it is nil; see the error of system.Describe")
+		return nil, fault.New(errkind.ValueError, "new ahead of time", "see the error of system.Describe", "there is no slice: it is nil")
 	}
 	s, err := newStrategy(slice.Topology(), opts)
 	if err != nil {
@@ -39,23 +40,25 @@ func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 // runs on a system.
 func (s *TPUStrategy) Slice() *system.Slice { return s.slice }
 
-// AheadOfTimeError is that something was to run, or to be read, on a slice that is
-// only described.
+// AheadOfTimeError reports a call that needs devices, on a strategy for a slice that is only
+// described.
 type AheadOfTimeError struct {
-	// Doing says what.
+	// Doing is what the call was about to do, such as "running step".
 	Doing string
-	// Slice is the slice's name.
+	// Slice is the name of the slice.
 	Slice string
 }
 
+// Error says what needs devices.
 func (e *AheadOfTimeError) Error() string {
-	return fmt.Sprintf("strategy: %s: the strategy compiles ahead of time for %s, which is not here; open a system and use New to run", e.Doing, e.Slice)
+	return errkind.Text("strategy: "+e.Doing, fmt.Sprintf("the strategy compiles ahead of time for %s, which is not here", e.Slice), nil,
+		"open a system and use New to run")
 }
 
-// Kind is NotImplementedError.
+// Kind returns NotImplementedError.
 func (*AheadOfTimeError) Kind() errkind.Kind { return errkind.NotImplementedError }
 
-// Is matches errors.ErrUnsupported.
+// Is reports whether the target is errors.ErrUnsupported.
 func (e *AheadOfTimeError) Is(target error) bool { return target == errors.ErrUnsupported }
 
 // runnable refuses what needs devices.
@@ -70,7 +73,7 @@ func (s *TPUStrategy) runnable(doing string) error {
 // batch is that of this process's replicas.
 func (s *TPUStrategy) abstract(shape shapes.Shape, splitBatch, local bool, a logical.Annotation) (Value, error) {
 	if !shape.Ok() {
-		return nil, fmt.Errorf("strategy: %s is no shape of an argument", shape)
+		return nil, fault.New(errkind.ValueError, "shape of an argument", "give the shape of the whole batch, of known dimensions", "%s is no shape of a tensor", shape)
 	}
 	dims := shape.Dimensions
 	if splitBatch {

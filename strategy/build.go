@@ -2,34 +2,34 @@ package strategy
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Compiler compiles and loads programs for a client in the client's place, as a cache of
-// compiled programs does, or package pjrt/worker in a process of its own. It is used
-// where the system has a client. ctx ends when the strategy is closed.
+// Compiler compiles and loads programs in the place of the system's client: a cache of compiled
+// programs (package pjrt/cache), or a compiler in a process of its own (package pjrt/worker). It is
+// used where the system has a client. The context ends when the strategy is closed.
 type Compiler interface {
 	Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error)
 }
 
-// TopologyCompiler is what a [Compiler] also is that compiles ahead of time, such as that
-// of package pjrt/worker.
+// TopologyCompiler is a [Compiler] that compiles ahead of time, too, such as that of package
+// pjrt/worker.
 type TopologyCompiler interface {
 	CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
 }
 
-// compileOptions are those of a program of so many replicas with an equal share of the
+// compileOptions are the options of a program of so many replicas with an equal share of the
 // strategy's devices each.
 func (s *TPUStrategy) compileOptions(replicas int) pjrt.CompileOptions {
 	return compileOptionsOf(slices.Concat(s.assignment.DeviceIDs()...), replicas)
 }
 
-// compileOptionsOn are those of a program on the devices of some partitions.
+// compileOptionsOn are the options of a program on the devices of some partitions.
 func (s *TPUStrategy) compileOptionsOn(partitions []int, replicas int) pjrt.CompileOptions {
 	all, on := slices.Concat(s.assignment.DeviceIDs()...), make([]int, len(partitions))
 	for i, d := range partitions {
@@ -57,7 +57,7 @@ func (s *TPUStrategy) build(ctx context.Context, name string, m *module.Module, 
 	if memory := memoryError(name, m, err); memory != nil {
 		return nil, memory
 	}
-	return nil, fmt.Errorf("strategy: compiling %s: %w", name, err)
+	return nil, fault.Of("compiling "+name, err, "")
 }
 
 func (s *TPUStrategy) buildProgram(ctx context.Context, code pjrt.Program, opts pjrt.CompileOptions) (system.Executable, error) {

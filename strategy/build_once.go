@@ -3,13 +3,14 @@ package strategy
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -41,7 +42,7 @@ func (s *TPUStrategy) buildOnce(ctx context.Context, name string, m *module.Modu
 		select {
 		case <-b.done:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("strategy: compiling %s, which goes on for a later call: %w", name, context.Cause(ctx))
+			return nil, fault.Of("compiling "+name+", which goes on for a later call", context.Cause(ctx), "")
 		}
 		s.mu.Lock()
 		mine := s.buildings[key] == b
@@ -68,7 +69,7 @@ func (s *TPUStrategy) startBuilding(ctx context.Context, key [sha256.Size]byte, 
 		return b, nil
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("strategy: compiling %s: %w", name, context.Cause(ctx))
+		return nil, fault.Of("compiling "+name, context.Cause(ctx), "")
 	}
 	underWay, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	b := &building{cancel: cancel, done: make(chan struct{})}
@@ -76,10 +77,10 @@ func (s *TPUStrategy) startBuilding(ctx context.Context, key [sha256.Size]byte, 
 	go func() {
 		defer close(b.done)
 		defer cancel(nil)
-		b.err = errors.New("strategy: the compiler ended its goroutine") // unless it returns
+		b.err = fault.New(errkind.RuntimeError, "compiling "+name, "give Options.Compiler a compiler that returns", "the compiler ended its goroutine") // unless it returns
 		defer func() {
 			if r := recover(); r != nil {
-				b.err = fmt.Errorf("strategy: compiling %s: panic: %v\n%s", name, r, debug.Stack())
+				b.err = fault.New(errkind.RuntimeError, "compiling "+name, "", "panic: %v\n%s", r, debug.Stack())
 			}
 		}()
 		defer s.compiling(name, m, opts)()

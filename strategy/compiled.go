@@ -11,10 +11,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Compiled is what can be inspected of a compiled step. Program and Executable
-// stay the strategy's.
+// Compiled describes a compiled step. Program and Executable stay the strategy's: do not close
+// them.
 type Compiled struct {
-	// Name is the step function's.
+	// Name is the name of the step function.
 	Name string
 	// Module is the step as it was given to the compiler.
 	Module *module.Module
@@ -29,9 +29,9 @@ type Compiled struct {
 	// Lowering is the time that tracing and lowering took, Compiling the time of
 	// the plugin's compiler.
 	Lowering, Compiling time.Duration
-	// Variables' values arrive on the devices before a step that is to run is
-	// compiled: Arriving is the time of that, with the first values that were made,
-	// see [Variables.FirstValues]. A step that is only compiled has none.
+	// Arriving is the time in which the values of the variables came onto the devices, which
+	// they do before a step that is to run is compiled, with the making of first values; see
+	// [Variables.FirstValues]. It is 0 for a step that is only compiled.
 	Arriving time.Duration
 
 	program *program
@@ -55,9 +55,8 @@ func (p *program) compiled() *Compiled {
 	return c
 }
 
-// Report returns what is known of the step before it runs: memory, shardings,
-// collectives and the estimate of its cost. It is plain data and
-// outlives the strategy. Reading it takes milliseconds.
+// Report returns what is known of the step before it runs: memory, shardings, collectives and the
+// estimate of its cost. It is plain data and outlives the strategy. The call takes milliseconds.
 func (c *Compiled) Report() (*report.Report, error) {
 	if c.Program == nil {
 		return nil, &errkind.Fault{Op: "strategy: report", Subject: c.Name, Reason: "the runtime gives no compiled program",

@@ -12,9 +12,11 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/wire"
 )
@@ -33,7 +35,7 @@ type loading struct {
 func (m *machine) Load(ctx context.Context, store *model.Store, step *saved.Step, variables map[string]*Variable, fail saved.Fail) (*Function, error) {
 	s := m.strategy()
 	f := s.Function(func(*ReplicaContext, []*graph.Node) []*graph.Node {
-		panic(errors.New("the step was loaded from a file, which has nothing to trace"))
+		panic(fault.New(errkind.NotImplementedError, step.Name, "give arguments like those that it was compiled for", "the step was loaded from a file, which has nothing to trace"))
 	}, FunctionOptions{
 		Name: step.Name, Store: store, Training: step.Training, Arguments: step.Layouts, SplitBatch: step.SplitBatch, LocalBatch: step.LocalBatch,
 		PadRagged: step.PadRagged, KeepPadding: step.KeepPadding, mirroredResults: step.Mirrored,
@@ -114,7 +116,7 @@ func (l *loading) program(ctx context.Context, distributed []*Variable) (*progra
 	start := time.Now()
 	x, err := s.sys.Client().Load(ctx, l.Code, pjrt.LoadOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("strategy: loading %s: %w", l.Name, err)
+		return nil, fault.Of("loading "+l.Name, err, "")
 	}
 	if err := checkProgram(x, m); err != nil {
 		return nil, errors.Join(l.fail(saved.Misfit{Problem: saved.Damaged, Err: err}), x.Close())
@@ -144,7 +146,7 @@ func (l *loading) storedVariable(ctx context.Context, argument int) (*Variable, 
 	vars := l.f.strategy.Variables(store)
 	ctx, done, err := vars.exclusive(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("strategy: loading a step: waiting for its store: %w", err)
+		return nil, fault.Of("loading "+l.Name+": waiting for its store", err, "")
 	}
 	defer done()
 	if store.GetVariable(a.Name) == nil {

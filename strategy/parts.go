@@ -3,12 +3,12 @@ package strategy
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 )
 
@@ -59,7 +59,7 @@ func (m *compiledMachine) Parts(fail saved.Fail) (*saved.Step, error) {
 		step.Arguments = append(step.Arguments, argument)
 	}
 	if step.Code, err = p.serialize(c); err != nil {
-		return nil, fmt.Errorf("strategy: saving %s: %w", c.Name, err)
+		return nil, fault.Of("saving "+c.Name, err, "")
 	}
 	return step, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // A value has a layout from where it was made. A step that asks for another one by
@@ -59,7 +60,7 @@ func (s *TPUStrategy) reshard(ctx context.Context, v Value, a logical.Annotation
 		step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node { return in },
 	})
 	if err != nil {
-		return nil, fmt.Errorf("strategy: laying out %s as %s: %w", v.base(), a, err)
+		return nil, fault.Of(fmt.Sprintf("laying out %s as %s", v.base(), a), err, "")
 	}
 	return out[0], nil
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// Stacked is a per-replica value for each of several steps, on the devices: a
-// function that is run on it takes that many steps in one launch, a loop on the
-// devices. Its other arguments are the same for all steps, variables carry over
-// from one step to the next, and the results are those of the last step.
+// Stacked is a per-replica value for each of several steps, on the devices. A function that runs
+// on it takes that many steps in one launch, a loop on the devices. The function's other arguments
+// are the same for all steps, variables carry over from one step to the next, and the results are
+// those of the last step.
 type Stacked struct{ distributed }
 
 var _ Value = (*Stacked)(nil)
@@ -26,8 +26,8 @@ var _ Value = (*Stacked)(nil)
 // Steps returns the number of steps.
 func (v *Stacked) Steps() int { return v.steps }
 
-// Local is not for stacked values, which are written by the host and read by steps: its
-// error always matches errors.ErrUnsupported.
+// Local returns an error that matches errors.ErrUnsupported: the host writes stacked values, and
+// steps read them.
 func (v *Stacked) Local(context.Context, int) (*tensors.Tensor, error) {
 	return nil, &errkind.Fault{Op: "strategy: read", Subject: v.String(), Reason: "the batches of a loop are not read back",
 		Hint: "keep the host's batches", Class: NotImplementedError, Match: errors.ErrUnsupported}
@@ -62,7 +62,7 @@ func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical
 	for i, batch := range batches {
 		var err error
 		if all[i], err = hostTensor(batch); err != nil {
-			return nil, fmt.Errorf("strategy: batch of step %d: %w", i, err)
+			return nil, fault.Of(fmt.Sprintf("batch of step %d", i), err, "")
 		}
 		if !all[i].Shape().Equal(all[0].Shape()) {
 			return nil, otherShape(i, all[i].Shape(), all[0].Shape())
@@ -110,13 +110,13 @@ func (s *TPUStrategy) uploadSteps(ctx context.Context, l *layout, batches []*ten
 				copy(stack[i*l.shardBytes:], l.part(data[at*l.bytes:(at+1)*l.bytes], p, &scratch))
 			})
 			if err != nil {
-				return fmt.Errorf("strategy: batch of step %d: %w", i, err)
+				return fault.Of(fmt.Sprintf("batch of step %d", i), err, "")
 			}
 		}
 		var err error
 		dims := append([]int{len(batches)}, l.buffer...)
 		if buffers[d], err = s.sys.Runtime().BufferFromHost(ctx, stack, l.wire, dims, device); err != nil {
-			return fmt.Errorf("strategy: copying to replica %d, logical device %d: %w", r, p, err)
+			return fault.Of(fmt.Sprintf("copying to replica %d, logical device %d", r, p), err, "")
 		}
 	}
 	return nil
@@ -130,7 +130,7 @@ func (s *TPUStrategy) abstractStack(batches []any, a logical.Annotation, local b
 		if !ok {
 			tensor, err := hostTensor(batch)
 			if err != nil {
-				return nil, fmt.Errorf("strategy: batch of step %d: %w", i, err)
+				return nil, fault.Of(fmt.Sprintf("batch of step %d", i), err, "")
 			}
 			shape = tensor.Shape()
 		}
