@@ -19,7 +19,7 @@ func (l Law) Draw() string {
 	for i, layer := range l.Layers {
 		margin = max(margin, len(layer.Name))
 		for _, r := range layer.Rooms {
-			if r.ForTests || r.Open {
+			if r.ForTests {
 				continue
 			}
 			arrows[r.Path] = r.May
@@ -51,7 +51,7 @@ func (l Law) Draw() string {
 			continue
 		}
 		for _, r := range slices.Backward(layer.Rooms) {
-			if r.ForTests || r.Open {
+			if r.ForTests {
 				continue
 			}
 			text := fmt.Sprintf("%-*s", column, r.Path)

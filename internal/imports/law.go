@@ -26,9 +26,6 @@ type Room struct {
 	Path string
 	// ForTests says that the tests of every package may import this one.
 	ForTests bool
-	// Open says that the sources may import whatever is lower, and that the package need not be
-	// there yet: "..." in the table.
-	Open bool
 	// May are the packages that the sources import, and C where they use it.
 	May []string
 	// TestsAlso are the packages that are not lower, and that the tests import nevertheless.
@@ -58,9 +55,6 @@ func Parse(text string) (Law, error) {
 		may, also, _ := strings.Cut(list, "|")
 		r := Room{May: strings.Fields(may), TestsAlso: strings.Fields(also)}
 		r.Path, r.ForTests = strings.CutSuffix(strings.TrimSpace(name), " (for tests)")
-		if r.Open = slices.Equal(r.May, []string{"..."}); r.Open {
-			r.May = nil
-		}
 		if seen[r.Path] {
 			return Law{}, fmt.Errorf("law.txt:%d: %s stands twice", number, r.Path)
 		}
@@ -95,9 +89,7 @@ func (l Law) Check(found map[string]Imports) (faults []string) {
 		for _, r := range layer.Rooms {
 			got, ok := found[r.Path]
 			if !ok {
-				if !r.Open {
-					fault("%s is in law.txt and has no Go file", r.Path)
-				}
+				fault("%s is in law.txt and has no Go file", r.Path)
 				continue
 			}
 			lower := func(path string) bool {
@@ -113,7 +105,7 @@ func (l Law) Check(found map[string]Imports) (faults []string) {
 				}
 			}
 			beyond := slices.DeleteFunc(slices.Sorted(maps.Keys(got.Sources)), func(path string) bool {
-				return r.Open && lower(path) || slices.Contains(r.May, path)
+				return slices.Contains(r.May, path)
 			})
 			if len(beyond) > 0 {
 				fault("%s imports %s, which law.txt does not allow; with it the line is: %s", r.Path, strings.Join(beyond, " "), r.line(got))

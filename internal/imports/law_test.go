@@ -72,7 +72,7 @@ func TestThePageSaysWhatEachPackageIs(t *testing.T) {
 	for _, layer := range parsed(t, table).Layers {
 		for _, r := range layer.Rooms {
 			inner := strings.Contains(r.Path, "internal/") || strings.HasPrefix(r.Path, "examples/") || strings.HasPrefix(r.Path, "testdata/")
-			if !inner && !r.ForTests && !r.Open && r.Path != "cluster_resolver/tpuapi" {
+			if !inner && !r.ForTests && r.Path != "cluster_resolver/tpuapi" {
 				assert.Contains(t, first.String(), "`"+r.Path+"`", "the table of packages")
 			}
 		}
@@ -98,7 +98,6 @@ ground
   kit (for tests):
 objects
   mid: low
-  new: ...
   top: low mid | other
   other: C
 `
@@ -117,7 +116,6 @@ objects
 		"a lower one that is not allowed":  {"other", sources(C, "low"), "other imports low, which law.txt does not allow"},
 		"an arrow that no source uses":     {"mid", sources(), "law.txt lets mid import low, and it does not"},
 		"C where it is not allowed":        {"mid", sources("low", C), "mid imports C, which"},
-		"an open package that points up":   {"new", sources("low", "top"), "new imports top, which"},
 		"a test that points up":            {"low", sources("test:top"), "the tests of low import top, which is not lower"},
 		"C in a test":                      {"other", sources(C, "test:"+C), "the tests of other import C"},
 		"a test's arrow that is not used":  {"top", sources("low", "mid"), "law.txt need not let the tests of top import other"},
@@ -137,9 +135,6 @@ objects
 	assert.Equal(t, []string{"top is in law.txt and has no Go file"}, parsed(t, law).Check(found))
 	up := parsed(t, "all\n  a: b\n  b:\n").Check(map[string]Imports{"a": sources("b"), "b": sources()})
 	assert.Equal(t, []string{"law.txt lets a import b, which is not lower"}, up)
-	open := whole()
-	open["new"] = sources("low", "mid")
-	assert.Empty(t, parsed(t, law).Check(open))
 }
 
 func TestParseRefuses(t *testing.T) {
@@ -150,7 +145,7 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestDrawLeavesOutArrowsThatOthersLead(t *testing.T) {
-	law := parsed(t, "ground\n  low:\nvalues\n  a: low\n  new: ...\n  b: a low\nobjects\n  kit (for tests): a\n  c: C a b low\n")
+	law := parsed(t, "ground\n  low:\nvalues\n  a: low\n  b: a low\nobjects\n  kit (for tests): a\n  c: C a b low\n")
 	rule := "---------+" + strings.Repeat("-", 86) + "\n"
 	assert.Equal(t, " objects | c -> b  C\n"+rule+" values  | b -> a\n         | a\n"+rule+" ground  | low\n", law.Draw())
 }
