@@ -37,7 +37,7 @@ func (f *Function) Bind(ctx context.Context, args ...any) (*Bound, error) {
 	if err := untraced(ctx, "binding "+f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
-	values, release, err := f.place(ctx, args, toRun)
+	values, release, err := f.arguments(ctx, args, toRun)
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func (c *Compiled) Report() (*report.Report, error) {
 	}
 	s := c.program.function.strategy
 	return report.New(report.Input{
-		Step: c.Name, Target: s.reportTarget(), Replicas: s.replicas, LogicalDevices: s.perReplica,
+		Step: c.Name, Target: s.reportTarget(), Replicas: s.replicas, LogicalDevices: s.logicalDevices,
 		Program: c.Program, Module: c.Module, Variables: c.Variables,
 		LoweringSeconds: c.Lowering.Seconds(), CompilingSeconds: c.Compiling.Seconds(),
 	})

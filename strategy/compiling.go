@@ -44,7 +44,7 @@ func (s *TPUStrategy) compiling(name string, m *module.Module, opts pjrt.Compile
 		return func() {}
 	}
 	devices := opts.Replicas * opts.Partitions
-	c := Compilation{Name: name, TextBytes: len(m.Text), Replicas: max(devices/s.perReplica, 1), LogicalDevices: min(devices, s.perReplica)}
+	c := Compilation{Name: name, TextBytes: len(m.Text), Replicas: max(devices/s.logicalDevices, 1), LogicalDevices: min(devices, s.logicalDevices)}
 	return patience.Watch(func(passed time.Duration) {
 		c.Passed = passed
 		say(c)

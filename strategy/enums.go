@@ -90,9 +90,9 @@ func (op ReduceOp) check(call string) error {
 type Semantics int
 
 const (
-	// Default is TPUStrategy's behaviour but for two limits of its ops: an
+	// OwnSemantics is TPUStrategy's behaviour but for two limits of its ops: an
 	// integer mean is a float64, and int64 values can be summed in a step.
-	Default Semantics = iota
+	OwnSemantics Semantics = iota
 	// TensorFlowTPU keeps those limits too.
 	TensorFlowTPU
 	// TensorFlowMirrored is MirroredStrategy's behaviour.
@@ -101,7 +101,7 @@ const (
 
 // String names the semantics.
 func (s Semantics) String() string {
-	if s < Default || s > TensorFlowMirrored {
+	if s < OwnSemantics || s > TensorFlowMirrored {
 		return fmt.Sprintf("Semantics(%d)", int(s))
 	}
 	return [...]string{"default", "TPUStrategy", "MirroredStrategy"}[s]

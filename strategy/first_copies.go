@@ -46,7 +46,7 @@ func (c *valueCopies) start(ctx context.Context, v *Variable, buffers []*pjrt.Bu
 		}
 		b, err := c.copy(ctx, source, device)
 		if err != nil {
-			return fmt.Errorf("strategy: copying to replica %d, logical device %d: %w", d/s.perReplica, d%s.perReplica, err)
+			return fmt.Errorf("strategy: copying to replica %d, logical device %d: %w", d/s.logicalDevices, d%s.logicalDevices, err)
 		}
 		buffers[d] = b
 		c.underWay, c.bytes = append(c.underWay, b), c.bytes+b.Bytes()

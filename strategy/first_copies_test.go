@@ -38,7 +38,7 @@ func TestValueCopies(t *testing.T) {
 			want := map[string][]float32{"/a": {1, 2, 3}, "/b": {4, 5, 6, 7}}
 			for _, path := range []string{"/a", "/b"} {
 				store.VariableWithValue(path, want[path])
-				v, err := s.Variables(store).place(path)
+				v, err := s.Variables(store).variable(path)
 				require.NoError(t, err)
 				l, err := s.layout(dtypes.Float32, v.shape, v.annotation, false)
 				require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestACopyThatFailsLeavesTheVariableWaiting(t *testing.T) {
 	defer func() { require.NoError(t, s.Close()) }()
 	store := model.NewStore()
 	store.VariableWithValue("a", []float32{1, 2})
-	v, err := s.Variables(store).place("/a")
+	v, err := s.Variables(store).variable("/a")
 	require.NoError(t, err)
 	c := valueCopies{strategy: s, to: func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
 		if d == s.devices[3] {

@@ -42,12 +42,12 @@ func (s *TPUStrategy) makersOf(whole bool) makers {
 		return makers{1, 1, []int{slices.Index(s.hosts.local, true)}}
 	}
 	split := func(replica []int) bool { return slices.Min(replica) != slices.Max(replica) }
-	m := makers{replicas: s.replicas, logicalDevices: s.perReplica}
+	m := makers{replicas: s.replicas, logicalDevices: s.logicalDevices}
 	first, last := 0, len(s.devices)
-	if !slices.ContainsFunc(slices.Collect(slices.Chunk(s.hosts.of, s.perReplica)), split) {
+	if !slices.ContainsFunc(slices.Collect(slices.Chunk(s.hosts.of, s.logicalDevices)), split) {
 		m.replicas = 1
-		first = s.hosts.replicas[0] * s.perReplica
-		last = first + s.perReplica
+		first = s.hosts.replicas[0] * s.logicalDevices
+		last = first + s.logicalDevices
 	}
 	for d := first; d < last; d++ {
 		m.devices = append(m.devices, d)
@@ -76,7 +76,7 @@ func (m *maker) prepare(ctx context.Context, missing []*model.Variable) error {
 		if init == nil || v.Shape().ByteSize() < largeVariable {
 			continue
 		}
-		placed, err := m.vs.place(v.Path())
+		placed, err := m.vs.variable(v.Path())
 		if err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (m *maker) uploadState(ctx context.Context, p *valueProgram, state *tensors
 	var failed error
 	err = state.ConstBytes(func(data []byte) {
 		for _, d := range p.rows {
-			if failed = s.uploadPart(ctx, &l, d/s.perReplica, d%s.perReplica, data, &scratch, in); failed != nil {
+			if failed = s.uploadPart(ctx, &l, d/s.logicalDevices, d%s.logicalDevices, data, &scratch, in); failed != nil {
 				return
 			}
 		}

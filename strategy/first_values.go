@@ -131,7 +131,7 @@ func (m *maker) make(ctx context.Context, v *model.Variable) error {
 		m.pending = append(m.pending, v)
 		return nil
 	}
-	placed, err := m.vs.place(v.Path())
+	placed, err := m.vs.variable(v.Path())
 	if err != nil {
 		return err
 	}

@@ -147,16 +147,16 @@ func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica
 	if err != nil {
 		return nil, nil, err
 	}
-	perReplica := make([]*PerReplica, len(results))
+	values := make([]*PerReplica, len(results))
 	for i, value := range results {
-		perReplica[i] = value.(*PerReplica)
+		values[i] = value.(*PerReplica)
 	}
-	return p, perReplica, nil
+	return p, values, nil
 }
 
 // once lays arguments out and runs their program on them, with no thought of a next run.
 func (f *Function) once(ctx context.Context, args []any) (*program, []Value, error) {
-	values, release, err := f.place(ctx, args, toRun)
+	values, release, err := f.arguments(ctx, args, toRun)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -179,8 +179,8 @@ const (
 	toCompile
 )
 
-// place puts host arguments on the devices. release closes what it made.
-func (f *Function) place(ctx context.Context, args []any, to purpose) (values []Value, release func(), err error) {
+// arguments puts host arguments on the devices. release closes what it made.
+func (f *Function) arguments(ctx context.Context, args []any, to purpose) (values []Value, release func(), err error) {
 	s := f.strategy
 	if err := s.check(); err != nil {
 		return nil, nil, err
@@ -426,7 +426,7 @@ func (f *Function) compiled(key string) *program {
 // compiling it. Arguments and variables are as in [Function.Compiled]. Nothing is
 // kept: each call traces anew.
 func (f *Function) Lowered(ctx context.Context, args ...any) (*module.Module, error) {
-	values, release, err := f.place(ctx, args, toCompile)
+	values, release, err := f.arguments(ctx, args, toCompile)
 	if err != nil {
 		return nil, err
 	}
@@ -445,7 +445,7 @@ func (f *Function) Lowered(ctx context.Context, args ...any) (*module.Module, er
 // and nothing is copied for them: that happens when a step runs, or when a variable is
 // read.
 func (f *Function) Compiled(ctx context.Context, args ...any) (*Compiled, error) {
-	values, release, err := f.place(ctx, args, toCompile)
+	values, release, err := f.arguments(ctx, args, toCompile)
 	if err != nil {
 		return nil, err
 	}

@@ -32,12 +32,12 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 	if l.wire, err = wire.Of(dtype); err != nil {
 		return l, err
 	}
-	if err := a.Validate("", shape, s.perReplica); err != nil {
+	if err := a.Validate("", shape, s.logicalDevices); err != nil {
 		return l, err
 	}
 	element := l.wire.HostBytes()
 	l.bytes = element * size(shape)
-	if l.whole = a.Kind() != logical.KindSplit || s.perReplica == 1; l.whole {
+	if l.whole = a.Kind() != logical.KindSplit || s.logicalDevices == 1; l.whole {
 		l.shard, l.shardBytes = shape, l.bytes
 		l.buffer = l.shard
 		if perReplica && len(shape) == 0 {
@@ -45,7 +45,7 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 		}
 		return l, nil
 	}
-	factors, err := logical.Factorize(s.perReplica, a)
+	factors, err := logical.Factorize(s.logicalDevices, a)
 	if err != nil {
 		return l, err
 	}
@@ -58,7 +58,7 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 		return l, err
 	}
 	l.buffer = l.shard
-	for p := range s.perReplica {
+	for p := range s.logicalDevices {
 		ranges, err := sharding.IndexRanges(mesh, spec, shape, p)
 		if err != nil {
 			return l, err

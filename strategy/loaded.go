@@ -159,7 +159,7 @@ func (l *loading) storedVariable(ctx context.Context, argument int) (*Variable, 
 		}
 		fresh.SetTrainable(false)
 	}
-	v, err := vars.place(a.Name)
+	v, err := vars.variable(a.Name)
 	if err == nil {
 		err = arrive(ctx, v)
 	}

@@ -87,7 +87,7 @@ func (m *functionMachine) ReadHere(ctx context.Context, v *Variable) (*tensors.T
 	s := m.strategy
 	for d, here := range s.hosts.local {
 		if here {
-			return v.LocalPart(ctx, d/s.perReplica, d%s.perReplica)
+			return v.LocalPart(ctx, d/s.logicalDevices, d%s.logicalDevices)
 		}
 	}
 	return v.LocalPart(ctx, 0, 0)

@@ -72,7 +72,7 @@ func (s *TPUStrategy) LocalReplicas() []int { return slices.Clone(s.hosts.replic
 func (s *TPUStrategy) ProcessReplicas() [][]int {
 	replicas := make([][]int, s.hosts.count)
 	for d, process := range s.hosts.of {
-		replicas[process] = append(replicas[process], d/s.perReplica)
+		replicas[process] = append(replicas[process], d/s.logicalDevices)
 	}
 	for i := range replicas {
 		replicas[i] = slices.Compact(replicas[i])
@@ -117,7 +117,7 @@ type part struct{ partition, logical int }
 // each part. A mirrored tensor's parts can come from any replica.
 func (s *TPUStrategy) sources(l *layout, v *distributed, replica int) ([]part, error) {
 	find := func(logical int) (int, bool) {
-		d := replica*s.perReplica + logical
+		d := replica*s.logicalDevices + logical
 		if s.hosts.local[d] && v.on(d) {
 			return d, true
 		}
@@ -125,22 +125,22 @@ func (s *TPUStrategy) sources(l *layout, v *distributed, replica int) ([]part, e
 			return 0, false
 		}
 		for _, r := range s.hosts.replicas {
-			if d := r*s.perReplica + logical; s.hosts.local[d] && v.on(d) {
+			if d := r*s.logicalDevices + logical; s.hosts.local[d] && v.on(d) {
 				return d, true
 			}
 		}
 		return 0, false
 	}
 	var parts []part
-	for p := range s.perReplica {
+	for p := range s.logicalDevices {
 		d, ok := find(p)
 		switch {
 		case ok && l.whole:
 			return []part{{d, p}}, nil
 		case ok:
 			parts = append(parts, part{d, p})
-		case !l.whole || p == s.perReplica-1:
-			return nil, &RemoteError{Replica: replica, LogicalDevice: p, Process: s.hosts.of[replica*s.perReplica+p],
+		case !l.whole || p == s.logicalDevices-1:
+			return nil, &RemoteError{Replica: replica, LogicalDevice: p, Process: s.hosts.of[replica*s.logicalDevices+p],
 				Here: s.hosts.process, Local: s.LocalReplicas()}
 		}
 	}
@@ -156,7 +156,7 @@ func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
 	if perReplica {
 		return false
 	}
-	if a.Kind() != logical.KindSplit || s.perReplica == 1 {
+	if a.Kind() != logical.KindSplit || s.logicalDevices == 1 {
 		return true
 	}
 	columns := make([]map[int]bool, s.hosts.count)
@@ -164,9 +164,9 @@ func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
 		if columns[process] == nil {
 			columns[process] = map[int]bool{}
 		}
-		columns[process][d%s.perReplica] = true
+		columns[process][d%s.logicalDevices] = true
 	}
-	return !slices.ContainsFunc(columns, func(c map[int]bool) bool { return len(c) < s.perReplica })
+	return !slices.ContainsFunc(columns, func(c map[int]bool) bool { return len(c) < s.logicalDevices })
 }
 
 // rows returns the partitions of an executable's launch rows.

@@ -29,7 +29,7 @@ func (s *TPUStrategy) localPerReplica(ctx context.Context, values []any, a logic
 				"value of replica %d has shape %s, that of replica %d %s", local[i], all[i].Shape(), local[0], all[0].Shape())
 		}
 	}
-	v, err := s.place(ctx, true, all[0].DType(), all[0].Shape().Dimensions, a, func(r int, use func([]byte)) error {
+	v, err := s.uploaded(ctx, true, all[0].DType(), all[0].Shape().Dimensions, a, func(r int, use func([]byte)) error {
 		return all[s.batchIndex(r, true)].ConstBytes(use)
 	})
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *TPUStrategy) localTensors(ctx context.Context, values []input.Tensor, a
 				"tensor of replica %d is %s, that of replica %d %s", local[i], t, local[0], values[0])
 		}
 	}
-	v, err := s.placed(true, dtype, values[0].Dims(), a, func(l *layout, buffers []*pjrt.Buffer) error {
+	v, err := s.uploadedBy(true, dtype, values[0].Dims(), a, func(l *layout, buffers []*pjrt.Buffer) error {
 		return s.uploadHeld(ctx, l, func(r int) []byte { return values[s.batchIndex(r, true)].Bytes() }, buffers)
 	})
 	if err != nil {

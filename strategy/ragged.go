@@ -104,7 +104,7 @@ func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a
 			return err
 		}
 	}
-	v, err := s.place(ctx, true, all[0].DType(), dims, a, read)
+	v, err := s.uploaded(ctx, true, all[0].DType(), dims, a, read)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 // laidOut says whether a value is on the logical devices as a asks. A value that a
 // does not place is, and so is one that a wants whole and each device holds.
 func (v *distributed) laidOut(a logical.Annotation) bool {
-	if v.strategy.perReplica == 1 || a.Kind() == logical.None {
+	if v.strategy.logicalDevices == 1 || a.Kind() == logical.None {
 		return true
 	}
 	if a.Kind() != logical.KindSplit {
@@ -32,7 +32,7 @@ func (v *distributed) laidOut(a logical.Annotation) bool {
 // [*logical.Error]. A stacked value stays as it is: its loop lays out each step's part.
 func (s *TPUStrategy) as(ctx context.Context, v Value, a logical.Annotation) (out Value, copied bool, err error) {
 	base := v.base()
-	if err := a.Validate("", base.shape, s.perReplica); err != nil {
+	if err := a.Validate("", base.shape, s.logicalDevices); err != nil {
 		return nil, false, err
 	}
 	if base.steps > 0 || base.laidOut(a) {
@@ -65,9 +65,9 @@ func (s *TPUStrategy) reshard(ctx context.Context, v Value, a logical.Annotation
 	return out[0], nil
 }
 
-// place puts the arguments' annotations on those parameters of the step that do not
+// annotated puts the arguments' annotations on those parameters of the step that do not
 // come in that layout: the values of a loop's steps.
-func (t *trace) place(in []*graph.Node) []*graph.Node {
+func (t *trace) annotated(in []*graph.Node) []*graph.Node {
 	for i := range in {
 		if a := t.f.argument(i); !t.values[i].base().laidOut(a) {
 			in[i] = logical.Apply(in[i], a)

@@ -113,7 +113,7 @@ func (f *Function) bound(ctx context.Context, batch []any) (*residentBound, erro
 			args[i] = host
 		}
 	}
-	values, release, err := f.place(ctx, args, toRun)
+	values, release, err := f.arguments(ctx, args, toRun)
 	if err != nil {
 		return nil, err
 	}

@@ -37,13 +37,13 @@ func openWith(t *testing.T, o strategy.Options) *strategy.TPUStrategy {
 
 func TestOneMirroredReplicaReducesAndGathersToItself(t *testing.T) {
 	ctx := context.Background()
-	for _, semantics := range []strategy.Semantics{strategy.Default, strategy.TensorFlowMirrored} {
+	for _, semantics := range []strategy.Semantics{strategy.OwnSemantics, strategy.TensorFlowMirrored} {
 		s := openWith(t, strategy.Options{Replicas: 1, LogicalDevices: 2, Semantics: semantics})
 		v := scalarsOf(t, s)
 		mean, err := s.Reduce(ctx, strategy.Mean, v)
 		require.NoError(t, err)
 		_, gatherErr := s.Gather(ctx, v, 3)
-		if semantics == strategy.Default {
+		if semantics == strategy.OwnSemantics {
 			require.Equal(t, dtypes.Float64, mean.Shape().DType, "the dtype does not depend on the number of replicas")
 			require.Equal(t, strategy.InvalidArgumentError, strategy.KindOf(gatherErr))
 			continue
@@ -68,7 +68,7 @@ func TestReduceNamesAxesThatTensorsDoNotHave(t *testing.T) {
 
 func TestTPUSemanticsTakeOneValueToSum(t *testing.T) {
 	ctx := context.Background()
-	for semantics, refused := range map[strategy.Semantics]bool{strategy.Default: false, strategy.TensorFlowMirrored: false, strategy.TensorFlowTPU: true} {
+	for semantics, refused := range map[strategy.Semantics]bool{strategy.OwnSemantics: false, strategy.TensorFlowMirrored: false, strategy.TensorFlowTPU: true} {
 		s := openWith(t, strategy.Options{Replicas: 2, Semantics: semantics})
 		_, err := eager.Of(s).Reduce(ctx, strategy.Sum, map[string]any{"a": scalarsOf(t, s)})
 		require.Equal(t, refused, err != nil, "%s: %v", semantics, err)
@@ -80,7 +80,7 @@ func TestTPUSemanticsTakeOneValueToSum(t *testing.T) {
 
 func TestTPUSemanticsScatterAcrossReplicasWithAnyAggregation(t *testing.T) {
 	ctx := context.Background()
-	for _, semantics := range []strategy.Semantics{strategy.TensorFlowTPU, strategy.TensorFlowMirrored, strategy.Default} {
+	for _, semantics := range []strategy.Semantics{strategy.TensorFlowTPU, strategy.TensorFlowMirrored, strategy.OwnSemantics} {
 		s := openWith(t, strategy.Options{Replicas: 2, Semantics: semantics})
 		x, err := s.NewVariable(ctx, []float32{1, 2, 3}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)

@@ -39,7 +39,7 @@ func (s *TPUStrategy) shards(v *distributed, buffers []*pjrt.Buffer) []Shard {
 		if !v.on(d) || len(buffers) == 0 {
 			continue
 		}
-		shard := Shard{Replica: d / s.perReplica, LogicalDevice: d % s.perReplica, Size: append([]int{}, l.shard...), Bytes: l.shardBytes}
+		shard := Shard{Replica: d / s.logicalDevices, LogicalDevice: d % s.logicalDevices, Size: append([]int{}, l.shard...), Bytes: l.shardBytes}
 		shard.Device = s.deviceName(shard.Replica, shard.LogicalDevice)
 		shard.Start = make([]int, len(l.shard))
 		if !l.whole {

@@ -103,7 +103,7 @@ func (s *TPUStrategy) uploadSteps(ctx context.Context, l *layout, batches []*ten
 		if !s.hosts.local[d] {
 			continue
 		}
-		r, p := d/s.perReplica, d%s.perReplica
+		r, p := d/s.logicalDevices, d%s.logicalDevices
 		at := s.batchIndex(r, local)
 		for i, batch := range batches {
 			err := batch.ConstBytes(func(data []byte) {

@@ -73,10 +73,10 @@ type TPUStrategy struct {
 	target     lowering.Target
 	// devices are the partitions' devices: device r*P + p is logical device p of
 	// replica r. Ahead of time they are nil.
-	devices    []*pjrt.Device
-	hosts      hosts
-	replicas   int
-	perReplica int // logical devices of a replica
+	devices        []*pjrt.Device
+	hosts          hosts
+	replicas       int
+	logicalDevices int // of a replica
 
 	// launch makes programs reach all devices in one order. It guards the
 	// buffers of variables; generation counts the times that these changed other
@@ -122,7 +122,7 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 			if !ok {
 				return nil, &OptionError{Option: "Assignment", Reason: fmt.Sprintf("names device %d, which the system does not have", id)}
 			}
-			s.devices[r*s.perReplica+p] = device
+			s.devices[r*s.logicalDevices+p] = device
 		}
 	}
 	if s.hosts, err = hostsOf(sys, s.assignment); err != nil {
@@ -157,7 +157,7 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	}
 	return &TPUStrategy{
 		opts: opts, assignment: assignment, devices: make([]*pjrt.Device, assignment.NumReplicas()*assignment.NumCoresPerReplica()),
-		replicas: assignment.NumReplicas(), perReplica: assignment.NumCoresPerReplica(),
+		replicas: assignment.NumReplicas(), logicalDevices: assignment.NumCoresPerReplica(),
 		values: map[weak.Pointer[distributed]][]*pjrt.Buffer{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
 		buildings: map[[sha256.Size]byte]*building{}, rules: ruleUse{reached: make([]bool, len(opts.Variables))},
 	}, nil
@@ -205,7 +205,7 @@ func gcd(a, b int) int {
 func (s *TPUStrategy) NumReplicasInSync() int { return s.replicas }
 
 // NumLogicalDevices returns P, the number of logical devices of a replica.
-func (s *TPUStrategy) NumLogicalDevices() int { return s.perReplica }
+func (s *TPUStrategy) NumLogicalDevices() int { return s.logicalDevices }
 
 // DeviceAssignment returns which device is which logical device of which replica.
 func (s *TPUStrategy) DeviceAssignment() tpu.DeviceAssignment { return s.assignment }

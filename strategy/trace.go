@@ -112,7 +112,7 @@ func (f *Function) traceError(err error) error { return &TraceError{Function: f.
 func (f *Function) newTrace(ctx context.Context, values []Value) *trace {
 	s := f.strategy
 	t := &trace{f: f, values: values, module: module.NewTrace(module.Options{
-		Replicas: s.replicas, LogicalDevices: s.perReplica, Programs: true, Target: s.target, Precision: s.opts.Precision,
+		Replicas: s.replicas, LogicalDevices: s.logicalDevices, Programs: true, Target: s.target, Precision: s.opts.Precision,
 		Padded: len(f.padding(values).sizes) > 0,
 	})}
 	t.graph = graph.NewGraph(t.module, f.opts.Name)
@@ -136,7 +136,7 @@ func (t *trace) run() error {
 		in[i] = graph.Parameter(t.graph, argumentName(i), shapes.Make(v.base().dtype, v.base().shape...))
 	}
 	rc.values, rc.parameters = t.values, slices.Clone(in)
-	rc.arguments = t.place(in)
+	rc.arguments = t.annotated(in)
 	if f.takesRagged() {
 		rc.takeSizes(t.values)
 	}
@@ -255,7 +255,7 @@ func (t *trace) variable(name string) (module.Tensor, *Variable, error) {
 	if t.vars == nil {
 		return module.Tensor{}, nil, t.f.traceError(fmt.Errorf("the step has a parameter %q of its own; pass it as an argument", name))
 	}
-	v, err := t.vars.place(name)
+	v, err := t.vars.variable(name)
 	if err != nil {
 		return module.Tensor{}, nil, err
 	}

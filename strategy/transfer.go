@@ -37,7 +37,7 @@ func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*p
 	// A run that failed, such as for want of memory, has nothing to make room for.
 	for _, from := range parts {
 		if err := buffers[from.partition].Ready(ctx); err != nil {
-			return nil, closedMeanwhile(fmt.Errorf("strategy: reading replica %d, logical device %d: %w", from.partition/s.perReplica, from.logical, err))
+			return nil, closedMeanwhile(fmt.Errorf("strategy: reading replica %d, logical device %d: %w", from.partition/s.logicalDevices, from.logical, err))
 		}
 	}
 	tensor := tensors.FromShape(shapes.Make(v.dtype, v.shape...))
@@ -49,7 +49,7 @@ func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*p
 				bytes = make([]byte, l.shardBytes)
 			}
 			if err := buffers[from.partition].ToHost(ctx, bytes); err != nil {
-				failed = closedMeanwhile(fmt.Errorf("strategy: reading replica %d, logical device %d: %w", from.partition/s.perReplica, from.logical, err))
+				failed = closedMeanwhile(fmt.Errorf("strategy: reading replica %d, logical device %d: %w", from.partition/s.logicalDevices, from.logical, err))
 				return
 			}
 			if !l.whole {
@@ -128,7 +128,7 @@ func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotatio
 	if err != nil {
 		return nil, noTensor("mirror", err)
 	}
-	v, err := s.placeOf(ctx, tensor, false, tensor.Shape().Dimensions, a, func(_ int, data []byte) []byte { return data })
+	v, err := s.uploadedTensor(ctx, tensor, false, tensor.Shape().Dimensions, a, func(_ int, data []byte) []byte { return data })
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (s *TPUStrategy) splitBatch(ctx context.Context, batch any, a logical.Annot
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.placeOf(ctx, tensor, true, shape, a, func(r int, data []byte) []byte {
+	v, err := s.uploadedTensor(ctx, tensor, true, shape, a, func(r int, data []byte) []byte {
 		at, n := s.batchIndex(r, local), len(data)/replicas
 		return data[at*n : (at+1)*n]
 	})
@@ -229,14 +229,14 @@ func shareShape(batch []int, replicas int) ([]int, error) {
 	return shape, nil
 }
 
-// place uploads a new value. read calls use with replica r's tensor.
-func (s *TPUStrategy) place(ctx context.Context, perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, read tensorReader) (Value, error) {
-	return s.placed(perReplica, dtype, shape, a, func(l *layout, buffers []*pjrt.Buffer) error { return s.upload(ctx, l, read, buffers) })
+// uploaded returns a new value. read calls use with replica r's tensor.
+func (s *TPUStrategy) uploaded(ctx context.Context, perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, read tensorReader) (Value, error) {
+	return s.uploadedBy(perReplica, dtype, shape, a, func(l *layout, buffers []*pjrt.Buffer) error { return s.upload(ctx, l, read, buffers) })
 }
 
-// placeOf is place for parts of one tensor: part answers replica r's.
-func (s *TPUStrategy) placeOf(ctx context.Context, tensor *tensors.Tensor, perReplica bool, shape []int, a logical.Annotation, part func(r int, data []byte) []byte) (Value, error) {
-	return s.placed(perReplica, tensor.DType(), shape, a, func(l *layout, buffers []*pjrt.Buffer) error {
+// uploadedTensor is uploaded for parts of one tensor: part answers replica r's.
+func (s *TPUStrategy) uploadedTensor(ctx context.Context, tensor *tensors.Tensor, perReplica bool, shape []int, a logical.Annotation, part func(r int, data []byte) []byte) (Value, error) {
+	return s.uploadedBy(perReplica, tensor.DType(), shape, a, func(l *layout, buffers []*pjrt.Buffer) error {
 		var failed error
 		err := tensor.ConstBytes(func(data []byte) {
 			failed = s.uploadHeld(ctx, l, func(r int) []byte { return part(r, data) }, buffers)
@@ -245,8 +245,8 @@ func (s *TPUStrategy) placeOf(ctx context.Context, tensor *tensors.Tensor, perRe
 	})
 }
 
-// placed makes a value of the buffers that upload fills.
-func (s *TPUStrategy) placed(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, upload func(*layout, []*pjrt.Buffer) error) (Value, error) {
+// uploadedBy makes a value of the buffers that upload fills.
+func (s *TPUStrategy) uploadedBy(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, upload func(*layout, []*pjrt.Buffer) error) (Value, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}

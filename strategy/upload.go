@@ -24,7 +24,7 @@ func (s *TPUStrategy) upload(ctx context.Context, l *layout, read tensorReader, 
 	for _, r := range s.hosts.replicas {
 		var failed error
 		err := read(r, func(data []byte) {
-			for p := 0; p < s.perReplica && failed == nil; p++ {
+			for p := 0; p < s.logicalDevices && failed == nil; p++ {
 				failed = s.uploadPart(ctx, l, r, p, data, &scratch, buffers)
 			}
 		})
@@ -49,11 +49,11 @@ func (s *TPUStrategy) uploadHeld(ctx context.Context, l *layout, tensor func(r i
 	switch {
 	case s.slice != nil:
 		return nil
-	case l.shardBytes*len(s.hosts.replicas)*s.perReplica >= concurrentBytes:
+	case l.shardBytes*len(s.hosts.replicas)*s.logicalDevices >= concurrentBytes:
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(runtime.GOMAXPROCS(0))
 		for _, r := range s.hosts.replicas {
-			for p := range s.perReplica {
+			for p := range s.logicalDevices {
 				group.Go(func() error {
 					var scratch []byte
 					return s.uploadPart(ctx, l, r, p, tensor(r), &scratch, buffers)
@@ -64,7 +64,7 @@ func (s *TPUStrategy) uploadHeld(ctx context.Context, l *layout, tensor func(r i
 	default:
 		var scratch []byte
 		for _, r := range s.hosts.replicas {
-			for p := 0; p < s.perReplica && err == nil; p++ {
+			for p := 0; p < s.logicalDevices && err == nil; p++ {
 				err = s.uploadPart(ctx, l, r, p, tensor(r), &scratch, buffers)
 			}
 		}
@@ -78,7 +78,7 @@ func (s *TPUStrategy) uploadHeld(ctx context.Context, l *layout, tensor func(r i
 // uploadPart copies what logical device p holds of replica r's tensor, if that
 // device is this process's.
 func (s *TPUStrategy) uploadPart(ctx context.Context, l *layout, r, p int, data []byte, scratch *[]byte, buffers []*pjrt.Buffer) (err error) {
-	d := r*s.perReplica + p
+	d := r*s.logicalDevices + p
 	if !s.hosts.local[d] {
 		return nil
 	}

@@ -146,7 +146,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 	if v.annotation.Kind() == logical.None && v.column > 0 {
 		v.annotation = logical.AssignTo(v.column)
 	}
-	if err := v.annotation.Validate(name, v.shape, s.perReplica); err != nil {
+	if err := v.annotation.Validate(name, v.shape, s.logicalDevices); err != nil {
 		return nil, &Error{Op: "strategy: " + op, Reason: "its annotation does not fit", Err: err, Class: ValueError}
 	}
 	if err := v.upload(ctx, value); err != nil {
@@ -273,10 +273,10 @@ func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*
 		return nil, err
 	}
 	s := v.strategy
-	d := replica*s.perReplica + logicalDevice
-	if replica < 0 || replica >= s.replicas || logicalDevice < 0 || logicalDevice >= s.perReplica {
+	d := replica*s.logicalDevices + logicalDevice
+	if replica < 0 || replica >= s.replicas || logicalDevice < 0 || logicalDevice >= s.logicalDevices {
 		return nil, fault.New(ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d, logical device %d of %d",
-			replica, s.replicas, logicalDevice, s.perReplica)
+			replica, s.replicas, logicalDevice, s.logicalDevices)
 	}
 	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica())
 	if err != nil {

@@ -86,9 +86,9 @@ func (vs *Variables) Lookup(path string) (*Variable, bool) {
 	return vs.list[i], true
 }
 
-// place returns the variable of a path, which has its place on the devices from now
+// variable returns the variable of a path, which has its place on the devices from now
 // on, and a value there when it arrives.
-func (vs *Variables) place(path string) (*Variable, error) {
+func (vs *Variables) variable(path string) (*Variable, error) {
 	vs.placing.Lock()
 	defer vs.placing.Unlock()
 	if v, ok := vs.Lookup(path); ok {
@@ -108,7 +108,7 @@ func (vs *Variables) place(path string) (*Variable, error) {
 			v.annotation = like.annotation
 		}
 	}
-	if err := v.annotation.Validate(path, v.shape, vs.strategy.perReplica); err != nil {
+	if err := v.annotation.Validate(path, v.shape, vs.strategy.logicalDevices); err != nil {
 		return nil, fmt.Errorf("strategy: variable rule %d: %w", rule, err)
 	}
 	l, err := vs.strategy.layout(v.dtype, v.shape, v.annotation, v.perReplica())

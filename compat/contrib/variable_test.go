@@ -220,7 +220,7 @@ func TestUpdateFollowsTheReducedGradient(t *testing.T) {
 }
 
 func TestNonSlotUpdatesRunOnTheirDevices(t *testing.T) {
-	for semantics, runs := range map[strategy.Semantics]int{strategy.Default: 1, strategy.TensorFlowMirrored: 2} {
+	for semantics, runs := range map[strategy.Semantics]int{strategy.OwnSemantics: 1, strategy.TensorFlowMirrored: 2} {
 		d, ctx := open(t, 2, 1, strategy.Options{Semantics: semantics})
 		var devices []string
 		out, err := d.UpdateNonSlot(ctx, d.NonSlotDevices(), func(u *contrib.UpdateContext, args ...any) (any, error) {

@@ -212,7 +212,7 @@ func TestReductionsToAHostAreInItsMemory(t *testing.T) {
 func TestNonSlotDevicesAreThoseThatHoldTheState(t *testing.T) {
 	ctx := context.Background()
 	fn := func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Device(), nil }
-	for _, semantics := range []strategy.Semantics{strategy.Default, strategy.TensorFlowTPU, strategy.TensorFlowMirrored} {
+	for _, semantics := range []strategy.Semantics{strategy.OwnSemantics, strategy.TensorFlowTPU, strategy.TensorFlowMirrored} {
 		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2, Semantics: semantics})
 		e := eager.Of(s)
 		for _, wrong := range [][]string{{"/device:CPU:99"}, {"anything"}, {e.NonSlotDevices()[0], "anything"}, nil} {
