@@ -106,7 +106,7 @@ func (l *loading) program(ctx context.Context, distributed []*Variable) (*progra
 		}
 		if slices.Contains(distributed, v) {
 			return nil, l.fail(saved.Misfit{Problem: saved.BadVariable, Variable: a.Name,
-				Detail: "Options.Variables gives the store's variable for another one", Hint: "give a distributed variable"})
+				Detail: "stepfile.Options.Variables gives the store's variable for another one", Hint: "give a distributed variable"})
 		}
 		p.variables = append(p.variables, v)
 	}

@@ -38,7 +38,7 @@ func (l *loading) distributedVariables(given map[string]*Variable) ([]*Variable,
 	fail := func(name string, cause error, hint, format string, args ...any) {
 		errs = append(errs, l.fail(saved.Misfit{Problem: saved.BadVariable, Variable: name, Detail: fmt.Sprintf(format, args...), Hint: hint, Err: cause}))
 	}
-	const another = "give another variable in Options.Variables"
+	const another = "give another variable in stepfile.Options.Variables"
 	for i, a := range l.Module.Arguments {
 		d := l.Arguments[i].Distributed
 		if d == nil {
@@ -54,14 +54,14 @@ func (l *loading) distributedVariables(given map[string]*Variable) ([]*Variable,
 				if len(all) > 1 {
 					problem, hint = fmt.Sprintf("%d variables of the strategy have this name", len(all)), "close the others"
 				}
-				fail(a.Name, nil, hint+", or give one in Options.Variables", "%s; the step has %s", problem, want)
+				fail(a.Name, nil, hint+", or give one in stepfile.Options.Variables", "%s; the step has %s", problem, want)
 				continue
 			}
 			v = all[0]
 		}
 		switch other, again := taken[v]; {
 		case v == nil:
-			fail(a.Name, nil, another, "Options.Variables has nil for this name; the step has %s", want)
+			fail(a.Name, nil, another, "stepfile.Options.Variables has nil for this name; the step has %s", want)
 		case v.strategy != s:
 			fail(a.Name, s.ownsVariable("load step", v), "", "")
 		case v.kind() != want:
@@ -77,7 +77,7 @@ func (l *loading) distributedVariables(given map[string]*Variable) ([]*Variable,
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(unused)) {
-		fail(name, nil, "leave it out", "Options.Variables gives it, and the step has no distributed variable of this name")
+		fail(name, nil, "leave it out", "stepfile.Options.Variables gives it, and the step has no distributed variable of this name")
 	}
 	return found, errors.Join(errs...)
 }

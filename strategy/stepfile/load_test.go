@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -245,4 +246,24 @@ func TestALoadedStepIsHeldAgainstTheRules(t *testing.T) {
 	var wrong *strategy.OptionError
 	require.ErrorAs(t, err, &wrong)
 	assert.ErrorContains(t, err, `rule 0 ("/hiden/dense/weights" to split(1, 2)) matches no variable`)
+}
+
+// A training step has one loss for all replicas: as a function it is bound, not run.
+func TestATrainingStepIsNoFunctionOfEachReplica(t *testing.T) {
+	ctx := t.Context()
+	file, store, want := savedStep(t, plugintest.System(t, 4))
+	s := strategytest.On(t, plugintest.System(t, 4), strategytest.AnnotatedOptions())
+	f, err := stepfile.Load(ctx, s, bytes.NewReader(file), store)
+	require.NoError(t, err)
+	x, y := strategytest.Batch(3)
+	_, err = f.Run(ctx, x, y)
+	require.ErrorContains(t, err, "load it with stepfile.LoadTrain, or Bind it")
+	step, err := train.Of(f)
+	require.NoError(t, err)
+	assert.Equal(t, want[:1], strategytest.Losses(t, step, 3, 4))
+
+	traced := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
+	_, err = train.Of(traced)
+	require.ErrorContains(t, err, "load one with stepfile.LoadTrain")
+	assert.Equal(t, errkind.ValueError, errkind.Of(err))
 }

@@ -97,14 +97,16 @@ const (
 	OtherArguments
 )
 
-// Misfit is a problem, with the variable whose problem it is, if it is one's, and what was found
-// and what was expected.
+// Misfit is a problem of a step.
 type Misfit struct {
-	Problem          Problem
-	Variable, Detail string
-	Hint             string
-	Err              error
+	Problem Problem
+	// Variable names the variable that does not fit, if it is a variable.
+	Variable string
+	// Detail says what was found and what was expected, Hint what to do. Err is the cause, if
+	// there is one.
+	Detail, Hint string
+	Err          error
 }
 
-// Fail makes the error of a misfit that the caller of package strategy/stepfile sees.
+// Fail makes the error that a caller of package strategy/stepfile sees of a misfit.
 type Fail func(Misfit) error
