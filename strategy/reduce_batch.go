@@ -74,9 +74,6 @@ func valueAt(i, of int, err error) error {
 // goes, otherwise being how it is split now.
 type layoutOf = func(dims []int, otherwise logical.Annotation) logical.Annotation
 
-// asItIs is the layout of a result that stays laid out like its value.
-func asItIs(_ []int, otherwise logical.Annotation) logical.Annotation { return otherwise }
-
 // reduceNests reduces the leaves of nests in one program. layouts are the results'.
 func (s *TPUStrategy) reduceNests(ctx context.Context, op ReduceOp, call string, nests []any, layouts []layoutOf) ([]any, error) {
 	var all []reduction

@@ -81,12 +81,6 @@ func (v *distributed) base() *distributed { return v }
 // differs says whether the replicas' tensors may be different.
 func (v *distributed) differs() bool { return v.perReplica && !v.equal }
 
-// asEqual notes that a value's tensors are the same on every replica.
-func asEqual(v Value) Value {
-	v.base().equal = true
-	return v
-}
-
 // Shape returns the dtype and the dimensions of one replica's tensor.
 func (v *distributed) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape...) }
 
