@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/report"
@@ -74,7 +75,7 @@ func TestAOTStepsCompileForEveryGenerationOnOneHostAndMany(t *testing.T) {
 		"v6e-8", "v6e:4x4", "tpu7x-8", "tpu7x:2x2x4", "v5p:16x16x16",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !aotChild(t) {
+			if !plugintest.TPUChild(t) {
 				return
 			}
 			steps := map[string]func(*strategy.TPUStrategy) (*train.Step, []any){
@@ -88,7 +89,7 @@ func TestAOTStepsCompileForEveryGenerationOnOneHostAndMany(t *testing.T) {
 			}
 			rules := map[string]logical.Rules{"classifier": classifierRules(cores), "annotated": strategytest.AnnotatedRules(cores)}
 			for _, model := range []string{"classifier", "annotated"} {
-				strat := ahead(t, name, strategy.Options{LogicalDevices: cores, Variables: rules[model]})
+				strat := strategytest.Ahead(t, name, strategy.Options{LogicalDevices: cores, Variables: rules[model]})
 				step, batch := steps[model](strat)
 				compiled, err := step.Compiled(context.Background(), batch...)
 				require.NoError(t, err)
@@ -113,7 +114,7 @@ func TestAOTStepsCompileForEveryGenerationOnOneHostAndMany(t *testing.T) {
 // compared within each round, and the median of the rounds counts.
 func TestAOTOurPartHardlyGrowsWithTheSlice(t *testing.T) {
 	aotOnly(t)
-	if !aotChild(t) {
+	if !plugintest.TPUChild(t) {
 		return
 	}
 	small, large := newTimed(t, "v5p:2x2x2"), newTimed(t, "v5p:16x16x16")
@@ -151,7 +152,7 @@ func (m *timed) step() (*train.Step, []any) {
 func newTimed(t *testing.T, name string) *timed {
 	t.Helper()
 	start := time.Now()
-	m := &timed{strat: ahead(t, name, strategy.Options{LogicalDevices: cores, Variables: classifierRules(cores)})}
+	m := &timed{strat: strategytest.Ahead(t, name, strategy.Options{LogicalDevices: cores, Variables: classifierRules(cores)})}
 	step, batch := m.step()
 	var err error
 	m.compiled, err = step.Compiled(context.Background(), batch...)
@@ -214,7 +215,7 @@ func (m *timed) String() string {
 // reportOf compiles a training step with plain gradient descent.
 func reportOf(t *testing.T, name string, opts strategy.Options, loss train.Loss, batch ...any) *report.Report {
 	t.Helper()
-	strat := ahead(t, name, opts)
+	strat := strategytest.Ahead(t, name, opts)
 	compiled, err := train.New(strat, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), loss).Compiled(context.Background(), batch...)
 	require.NoError(t, err)
 	r, err := compiled.Report()
@@ -246,7 +247,7 @@ func stackOf(width, layersCount int, split bool) train.Loss {
 }
 
 func TestAOTCollectivesOfDataParallelTrainingAreTheGradients(t *testing.T) {
-	if !aotChild(t) {
+	if !plugintest.TPUChild(t) {
 		return
 	}
 	const width, count = 256, 3
@@ -263,7 +264,7 @@ func TestAOTCollectivesOfDataParallelTrainingAreTheGradients(t *testing.T) {
 }
 
 func TestAOTCollectivesOfJoinedSlicesCrossTheNetworkOnce(t *testing.T) {
-	if !aotChild(t) {
+	if !plugintest.TPUChild(t) {
 		return
 	}
 	const width, count = 256, 2
@@ -276,7 +277,7 @@ func TestAOTCollectivesOfJoinedSlicesCrossTheNetworkOnce(t *testing.T) {
 }
 
 func TestAOTCollectivesOfASplitDensePairAreItsActivations(t *testing.T) {
-	if !aotChild(t) {
+	if !plugintest.TPUChild(t) {
 		return
 	}
 	const width, rows = 256, 64
@@ -296,15 +297,15 @@ func TestAOTCollectivesOfASplitDensePairAreItsActivations(t *testing.T) {
 var meshNumbers = regexp.MustCompile(`(?m)^#replica_groups = .*$|mhlo\.num_partitions = \d+|sdy\.mesh @mesh = .*`)
 
 func TestAOTTextIsTheSameForCPUAndTPU(t *testing.T) {
-	if !aotChild(t) {
+	if !plugintest.TPUChild(t) {
 		return
 	}
 	ctx := context.Background()
 	x, y := strategytest.BatchShapes(32)
-	tpuStrategy := ahead(t, "v5e:2x2", strategytest.AnnotatedOptions())
+	tpuStrategy := strategytest.Ahead(t, "v5e:2x2", strategytest.AnnotatedOptions())
 	tpuStep, err := strategytest.AnnotatedStep(tpuStrategy).Compiled(ctx, x, y)
 	require.NoError(t, err)
-	cpuStrategy, err := strategy.New(openCPU(t, 4), strategytest.AnnotatedOptions())
+	cpuStrategy, err := strategy.New(plugintest.System(t, 4), strategytest.AnnotatedOptions())
 	require.NoError(t, err)
 	defer cpuStrategy.Close()
 	cpuStep, err := strategytest.AnnotatedStep(cpuStrategy).Compiled(ctx, tensors.FromShape(x), tensors.FromShape(y))
@@ -312,7 +313,7 @@ func TestAOTTextIsTheSameForCPUAndTPU(t *testing.T) {
 	assert.Equal(t, string(cpuStep.Module.Text), string(tpuStep.Module.Text))
 
 	// Another mesh changes the sizes of the mesh and nothing in the step.
-	wide := ahead(t, "v5e:4x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
+	wide := strategytest.Ahead(t, "v5e:4x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
 	wideX, wideY := strategytest.BatchShapes(32 * 4)
 	wideStep, err := strategytest.AnnotatedStep(wide).Compiled(ctx, wideX, wideY)
 	require.NoError(t, err)
@@ -327,12 +328,12 @@ func TestAOTTextIsTheSameForCPUAndTPU(t *testing.T) {
 }
 
 func TestAOTTextIsTheSameEachTime(t *testing.T) {
-	if !aotChild(t) {
+	if !plugintest.TPUChild(t) {
 		return
 	}
 	var first []byte
 	for range 3 {
-		strat := ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
+		strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
 		x, y := strategytest.BatchShapes(32)
 		step := train.New(strat, model.NewStore(), optimizer.Adam().Done(), strategytest.Annotated(2))
 		compiled, err := step.Compiled(context.Background(), x, y)

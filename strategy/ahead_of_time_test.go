@@ -3,7 +3,6 @@ package strategy_test
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -22,44 +21,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// aotChild runs the test in a process whose environment libtpu can live with.
-func aotChild(t *testing.T) bool {
-	t.Helper()
-	libtpu(t)
-	if plugintest.InChild(t) {
-		return true
-	}
-	out, err := plugintest.Child(t, append(plugintest.TPUEnv(), "TPU_LOG_DIR=disabled")...)
-	require.NoError(t, err, out)
-	t.Log(out)
-	return false
-}
-
-func describe(t testing.TB, name string) *system.Slice {
-	t.Helper()
-	slice, err := system.Describe(context.Background(), name, system.DescribeOptions{Plugin: libtpu(t)})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, slice.Close()) })
-	return slice
-}
-
-func ahead(t testing.TB, name string, opts strategy.Options) *strategy.TPUStrategy {
-	t.Helper()
-	strat, err := strategy.NewAheadOfTime(describe(t, name), opts)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, strat.Close()) })
-	return strat
-}
-
 func TestAOTStepsAreCompiledForASliceThatIsNotThereAndCannotRun(t *testing.T) {
-	if !aotChild(t) {
+	if !plugintest.TPUChild(t) {
 		return
 	}
 	ctx := context.Background()
-	strat := ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
+	strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
 	assert.Equal(t, 4, strat.NumReplicasInSync())
 	assert.Nil(t, strat.System())
 	assert.Equal(t, "v5e:2x4", strat.Slice().Facts().Name)
@@ -100,10 +69,10 @@ func TestAOTStepsAreCompiledForASliceThatIsNotThereAndCannotRun(t *testing.T) {
 }
 
 func TestAOTBadShapesAreArgumentErrors(t *testing.T) {
-	if !aotChild(t) {
+	if !plugintest.TPUChild(t) {
 		return
 	}
-	strat := ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2})
+	strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2})
 	_, y := strategytest.BatchShapes(32)
 	for name, shape := range map[string]shapes.Shape{
 		"invalid": {}, "indivisible": shapes.Make(dtypes.Float32, 33, 8), "scalar": shapes.Make(dtypes.Float32),
@@ -130,7 +99,7 @@ func wideModel(width int) train.Loss {
 }
 
 func TestAOTATooLargeModelIsRefusedWithItsLargestTensorsAndFitsWhenSplit(t *testing.T) {
-	if !aotChild(t) {
+	if !plugintest.TPUChild(t) {
 		return
 	}
 	ctx := context.Background()
@@ -144,7 +113,7 @@ func TestAOTATooLargeModelIsRefusedWithItsLargestTensorsAndFitsWhenSplit(t *test
 				logical.Match(`wide/.*weights`, logical.SplitInto(1, p)),
 			}
 		}
-		strat := ahead(t, "v5e:4x4", opts)
+		strat := strategytest.Ahead(t, "v5e:4x4", opts)
 		store := model.NewStore()
 		_, err := train.New(strat, store, optimizer.Adam().Done(), wideModel(width)).Compiled(ctx, x, y)
 		return err
@@ -161,14 +130,4 @@ func TestAOTATooLargeModelIsRefusedWithItsLargestTensorsAndFitsWhenSplit(t *test
 	assert.Equal(t, int64(4*width*width), memory.Largest[0].BytesPerDevice)
 	assert.ErrorContains(t, err, "use more logical devices")
 	require.NoError(t, compile(8))
-}
-
-// libtpu is the path of libtpu. Without it a test is skipped, unless the
-// environment asks for ahead-of-time compilation with TPUSTRATEGY_AOT=1.
-func libtpu(t testing.TB) string {
-	t.Helper()
-	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
-		t.Setenv(plugintest.Require, "")
-	}
-	return plugintest.Path(t, "tpu")
 }

@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 func TestABoundHoldsItsArguments(t *testing.T) {
 	ctx := context.Background()
-	strat := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	strat := strategytest.New(t, 2, 1)
 	f := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.AddScalar(in[0], 1)}
 	}, strategy.FunctionOptions{})
@@ -41,7 +42,7 @@ func TestABoundHoldsItsArguments(t *testing.T) {
 // A reader that still holds the loss of a step does not keep the next from running.
 func TestAResultThatIsBeingReadDoesNotStopTheNextLaunch(t *testing.T) {
 	ctx := context.Background()
-	strat := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	strat := strategytest.New(t, 2, 2)
 	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{rc.AllReduce(strategy.Sum, in[0]), graph.MulScalar(in[0], 2)}
 	}, strategy.FunctionOptions{})

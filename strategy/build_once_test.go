@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -137,7 +138,7 @@ func (panicking) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.Compi
 }
 
 func TestACompilersPanicIsAnError(t *testing.T) {
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2, Compiler: panicking{}})
+	s := strategytest.New(t, 2, 1, strategy.Options{Compiler: panicking{}})
 	for range 2 {
 		_, err := s.Function(double, strategy.FunctionOptions{}).Run(context.Background(), float32(1))
 		require.ErrorContains(t, err, "panic: a mistake")

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -36,7 +37,7 @@ func compileSlowly(t *testing.T, s *strategy.TPUStrategy) {
 }
 
 func TestALongCompilationShowsThatItGoesOn(t *testing.T) {
-	sys := openCPU(t, 4)
+	sys := plugintest.System(t, 4)
 	synctest.Test(t, func(t *testing.T) {
 		var said []strategy.Compilation
 		s, err := strategy.New(sys, strategy.Options{LogicalDevices: 2, Compiler: slow(100 * time.Second),

@@ -214,7 +214,7 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 }
 
 func TestACancelledRunTracesNothing(t *testing.T) {
-	s := newStrategy(t, 1, strategy.Options{Replicas: 1})
+	s := strategytest.New(t, 1, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	traces := 0

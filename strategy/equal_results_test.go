@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -20,7 +21,7 @@ import (
 // gave: it may be written to variables. What may differ is refused.
 func TestResultsOfStepsThatAreTheSameCountAsMirrored(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n := s.NumReplicasInSync()
 		v, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
 		require.NoError(t, err)
@@ -70,7 +71,7 @@ func TestResultsOfStepsThatAreTheSameCountAsMirrored(t *testing.T) {
 					require.Equal(t, strategy.TypeError, strategy.KindOf(err))
 					continue
 				}
-				got := components(t, out[i], n)
+				got := strategytest.Values(t, out[i], n)
 				require.Equal(t, slices.Repeat(got[:1], n), got)
 			}
 		}
@@ -83,14 +84,14 @@ func TestResultsOfStepsThatAreTheSameCountAsMirrored(t *testing.T) {
 			return rc.Update(v, func(u *eager.UpdateContext, args ...any) (any, error) { return u.Assign(args[0]) }, out[0])
 		})
 		require.NoError(t, err)
-		require.Equal(t, slices.Repeat([]any{float32(n*(n-1))/2 + 1}, n), components(t, v, n))
+		require.Equal(t, slices.Repeat([]any{float32(n*(n-1))/2 + 1}, n), strategytest.Values(t, v, n))
 	})
 }
 
 func TestWhatIsGatheredCountsAsMirrored(t *testing.T) {
 	ctx := context.Background()
 	add := func(u *eager.UpdateContext, args ...any) (any, error) { return u.AssignAdd(args[0]) }
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n, e := s.NumReplicasInSync(), eager.Of(s)
 		v, err := s.NewVariable(ctx, make([]float32, n), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
 		require.NoError(t, err)
@@ -110,6 +111,6 @@ func TestWhatIsGatheredCountsAsMirrored(t *testing.T) {
 		for r := range want {
 			want[r] = 3 * float32(r+1)
 		}
-		require.Equal(t, slices.Repeat([]any{want}, n), components(t, v, n))
+		require.Equal(t, slices.Repeat([]any{want}, n), strategytest.Values(t, v, n))
 	})
 }

@@ -21,9 +21,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// one copies a value that all replicas share to the host.
-func one(m *strategy.Mirrored) any { return strategytest.OK(m.Value(context.Background())).Value() }
-
 // A batch of eight, 0 to 3 on replica 0 and 4 to 7 on replica 1; then a partial batch
 // of six, whose mean has the denominator 6.
 func ExampleTPUStrategy_Reduce() {
@@ -32,12 +29,12 @@ func ExampleTPUStrategy_Reduce() {
 	defer done()
 
 	x := strategytest.OK(strat.PerReplica(ctx, []any{[]float32{0, 1, 2, 3}, []float32{4, 5, 6, 7}}, logical.Annotation{}))
-	fmt.Println(one(strategytest.OK(strat.Reduce(ctx, strategy.Sum, x))))
-	fmt.Println(one(strategytest.OK(strat.Reduce(ctx, strategy.Mean, x))))
-	fmt.Println(one(strategytest.OK(strat.Reduce(ctx, strategy.Sum, x, 0))))
+	fmt.Println(strategytest.Shared(strategytest.OK(strat.Reduce(ctx, strategy.Sum, x))))
+	fmt.Println(strategytest.Shared(strategytest.OK(strat.Reduce(ctx, strategy.Mean, x))))
+	fmt.Println(strategytest.Shared(strategytest.OK(strat.Reduce(ctx, strategy.Sum, x, 0))))
 
 	partial := strategytest.OK(strat.PerReplica(ctx, []any{[]float32{0, 1, 2, 3}, []float32{4, 5}}, logical.Annotation{}))
-	fmt.Println(one(strategytest.OK(strat.Reduce(ctx, strategy.Mean, partial, 0))))
+	fmt.Println(strategytest.Shared(strategytest.OK(strat.Reduce(ctx, strategy.Mean, partial, 0))))
 	// Output:
 	// [4 6 8 10]
 	// [2 3 4 5]
@@ -117,7 +114,7 @@ func ExampleVariable_Read() {
 	for range 2 {
 		strategytest.OK(count.Run(ctx, []int32{1, 2, 3, 4}))
 	}
-	fmt.Println(strategytest.Locals(strat, seen), one(strategytest.OK(seen.Read(ctx))))
+	fmt.Println(strategytest.Locals(strat, seen), strategytest.Shared(strategytest.OK(seen.Read(ctx))))
 	// Output: [2 4 6 8] 20
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
@@ -54,7 +55,7 @@ func TestFirstValuesAreMadeOnce(t *testing.T) {
 func madeOnce(t *testing.T, by strategy.Compiler) {
 	ctx := context.Background()
 	compiler := &devicesOf{Compiler: by, programs: map[string][]int{}}
-	s := newStrategy(t, 8, strategy.Options{Replicas: 4, LogicalDevices: 2, Compiler: compiler,
+	s := strategytest.New(t, 4, 2, strategy.Options{Compiler: compiler,
 		Variables: logical.Rules{logical.Match("split", logical.SplitInto(1, 2))}})
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(7))

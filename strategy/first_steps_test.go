@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -20,7 +21,7 @@ import (
 // What is often written wrong first, and what the error says of it.
 func TestErrorsOfFirstStepsSayWhatToDo(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	sgd := optimizer.StochasticGradientDescent().Done()
 	x := [][]float32{{1}, {2}}
 	dense := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
@@ -54,7 +55,7 @@ func TestErrorsOfFirstStepsSayWhatToDo(t *testing.T) {
 
 func TestATrainStepOfAClosedStrategyIsErrClosed(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 1, strategy.Options{Replicas: 1})
+	s := strategytest.New(t, 1, 1)
 	train := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
 	})
@@ -67,7 +68,7 @@ func TestATrainStepOfAClosedStrategyIsErrClosed(t *testing.T) {
 
 func TestShapesAreForLoweringNotForRunning(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 1, strategy.Options{Replicas: 1})
+	s := strategytest.New(t, 1, 1)
 	train := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
 	})

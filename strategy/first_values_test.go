@@ -19,6 +19,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -99,7 +102,7 @@ func TestFirstValuesAreTheSameOnEveryMesh(t *testing.T) {
 				logical.Match("uniform|normal", logical.SplitInto(1, p)), logical.Match("half|same|double|zeros|reads", logical.SplitInto(p, 1)),
 				logical.Match("odd", logical.SplitInto(p, 1, 1)), logical.Match("constant", logical.SplitInto(1, p, 1)), logical.Match("row", logical.SplitInto(1, p, 1)),
 			}
-			s := newStrategy(t, 8, strategy.Options{Replicas: mesh[0], LogicalDevices: p, Variables: rules})
+			s := strategytest.On(t, plugintest.System(t, 8), strategy.Options{Replicas: mesh[0], LogicalDevices: p, Variables: rules})
 			store, step, _ := manyVariables(7)
 			_, err := s.Function(step, strategy.FunctionOptions{Store: store}).Run(ctx)
 			require.NoError(t, err)
@@ -145,7 +148,7 @@ func gomlxs(t *testing.T, seed int64) *model.Store {
 	t.Helper()
 	// The trace makes the variables in the store, without values.
 	store, step, _ := manyVariables(seed)
-	_, err := newStrategy(t, 1, strategy.Options{}).Function(step, strategy.FunctionOptions{Store: store}).Lowered(context.Background())
+	_, err := strategytest.New(t, 1, 1).Function(step, strategy.FunctionOptions{Store: store}).Lowered(context.Background())
 	require.NoError(t, err)
 	host, err := gobackend.New("")
 	require.NoError(t, err)
@@ -170,7 +173,7 @@ func TestFirstValuesOfAStoreThatMovesOn(t *testing.T) {
 		return all
 	}
 	read := func(p int) map[string]string {
-		s := newStrategy(t, 4, strategy.Options{Replicas: 1, LogicalDevices: p,
+		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 1, LogicalDevices: p,
 			Variables: logical.Rules{logical.Match("uniform", logical.SplitInto(1, p))}})
 		_, err := s.Function(step, strategy.FunctionOptions{Store: store}).Run(ctx)
 		require.NoError(t, err)
@@ -192,7 +195,7 @@ func TestFirstValuesOfAStoreThatMovesOn(t *testing.T) {
 
 func TestRestoredVariablesAreNotMade(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2})
+	s := strategytest.New(t, 1, 2)
 	store, step, names := manyVariables(3)
 	f := s.Function(step, strategy.FunctionOptions{Store: store})
 	_, err := f.Lowered(ctx)
@@ -211,7 +214,7 @@ func TestTwoFunctionsMakeVariablesInTurn(t *testing.T) {
 	ctx := context.Background()
 	x := [][]float32{{1, 2}}
 	values := func(meshes [2]int) (all []string) {
-		s := newStrategy(t, 2, strategy.Options{Replicas: meshes[0], LogicalDevices: meshes[1]})
+		s := strategytest.On(t, plugintest.System(t, 2), strategy.Options{Replicas: meshes[0], LogicalDevices: meshes[1]})
 		store := model.NewStore()
 		store.SetParam(model.ParamInitialSeed, int64(1))
 		layer := func(name string) train.Loss {
@@ -245,38 +248,37 @@ func TestHostsAgreeOnFirstValues(t *testing.T) {
 func hostsAgreeOnFirstValues(t *testing.T, replicas, logicalDevices int) {
 	var mu sync.Mutex
 	var sums []string
-	all(t, onHosts(t, openCPU(t, 4), 2, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: logical.Rules{
-		logical.Match("large", logical.SplitInto(1, logicalDevices))}}, time.Minute,
-		func(ctx context.Context, s *strategy.TPUStrategy) error {
-			store := model.NewStore()
-			f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-				var sums []*graph.Node
-				for _, v := range []*model.Variable{
-					rc.Scope().VariableWithShape("small", shapes.Make(dtypes.Float32, 3, 3)),
-					rc.Scope().VariableWithShape("large", shapes.Make(dtypes.Float32, 128, 256)),
-					rc.Scope().VariableWithShape("whole", shapes.Make(dtypes.Float32, 128, 256)),
-					rc.Scope().VariableWithShape("after", shapes.Make(dtypes.Float32, 3, 3)),
-				} {
-					sums = append(sums, graph.ReduceAllSum(v.NodeValue(rc.Graph())))
-				}
-				return sums
-			}, strategy.FunctionOptions{Store: store})
-			out, err := f.Run(ctx)
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, plugintest.System(t, 4), simhost.Options{Processes: 2, Patience: time.Minute}, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: logical.Rules{
+		logical.Match("large", logical.SplitInto(1, logicalDevices))}}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		store := model.NewStore()
+		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			var sums []*graph.Node
+			for _, v := range []*model.Variable{
+				rc.Scope().VariableWithShape("small", shapes.Make(dtypes.Float32, 3, 3)),
+				rc.Scope().VariableWithShape("large", shapes.Make(dtypes.Float32, 128, 256)),
+				rc.Scope().VariableWithShape("whole", shapes.Make(dtypes.Float32, 128, 256)),
+				rc.Scope().VariableWithShape("after", shapes.Make(dtypes.Float32, 3, 3)),
+			} {
+				sums = append(sums, graph.ReduceAllSum(v.NodeValue(rc.Graph())))
+			}
+			return sums
+		}, strategy.FunctionOptions{Store: store})
+		out, err := f.Run(ctx)
+		if err != nil {
+			return err
+		}
+		text := ""
+		for _, x := range out {
+			value, err := x.Local(ctx, s.LocalReplicas()[0])
 			if err != nil {
 				return err
 			}
-			text := ""
-			for _, x := range out {
-				value, err := x.Local(ctx, s.LocalReplicas()[0])
-				if err != nil {
-					return err
-				}
-				text += value.String() + " "
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			sums = append(sums, text)
-			return nil
-		}))
+			text += value.String() + " "
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		sums = append(sums, text)
+		return nil
+	}))
 	assert.Equal(t, sums[0], sums[1])
 }

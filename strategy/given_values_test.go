@@ -13,6 +13,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -34,7 +36,7 @@ var takenKinds = []string{"number", "host tensor", "nest", "text", "nothing", "c
 
 func newTakenWorld(t *testing.T) *takenWorld {
 	ctx := context.Background()
-	sys := openCPU(t, 4)
+	sys := plugintest.System(t, 4)
 	open := func(assign strategy.Options) *strategy.TPUStrategy {
 		s, err := strategy.New(sys, assign)
 		require.NoError(t, err)
@@ -44,26 +46,26 @@ func newTakenWorld(t *testing.T) *takenWorld {
 	all, s := open(strategy.Options{Replicas: 4}), open(strategy.Options{Replicas: 2})
 	pair := []float32{1, 2}
 	w := &takenWorld{ctx: ctx, s: s, e: eager.Of(s)}
-	v := must(s.NewVariable(ctx, pair, strategy.VariableOptions{Aggregation: strategy.AggregateMean}))
-	metric := must(s.NewVariable(ctx, pair, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateMean}))
-	mirrored := must(s.Mirror(ctx, pair, logical.Annotation{}))
-	apart := must(s.PerReplica(ctx, []any{pair, []float32{3, 4}}, logical.Annotation{}))
-	equal := must(w.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Mean, pair) }))
+	v := strategytest.OK(s.NewVariable(ctx, pair, strategy.VariableOptions{Aggregation: strategy.AggregateMean}))
+	metric := strategytest.OK(s.NewVariable(ctx, pair, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateMean}))
+	mirrored := strategytest.OK(s.Mirror(ctx, pair, logical.Annotation{}))
+	apart := strategytest.OK(s.PerReplica(ctx, []any{pair, []float32{3, 4}}, logical.Annotation{}))
+	equal := strategytest.OK(w.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Mean, pair) }))
 	var node *graph.Node
-	must(s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+	strategytest.OK(s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		node = graph.Const(rc.Graph(), pair)
 		return nil
 	}, strategy.FunctionOptions{}).Run(ctx))
 	elsewhere := open(strategy.Options{Replicas: 1})
 	w.kinds = map[string]any{
 		"number": float32(2), "host tensor": tensors.FromValue(pair), "nest": []any{pair, map[string]any{"a": pair}}, "text": "a", "nothing": nil,
-		"component": must(eager.Of(s).Component(apart, 1)), "component of a variable": must(v.Component(1)), "variable": v, "sync-on-read variable": metric,
-		"Mirrored": mirrored, "PerReplica": apart, "equal PerReplica": equal, "Stacked": must(s.StackBatches(ctx, []any{pair, pair}, logical.Annotation{})),
+		"component": strategytest.OK(eager.Of(s).Component(apart, 1)), "component of a variable": strategytest.OK(v.Component(1)), "variable": v, "sync-on-read variable": metric,
+		"Mirrored": mirrored, "PerReplica": apart, "equal PerReplica": equal, "Stacked": strategytest.OK(s.StackBatches(ctx, []any{pair, pair}, logical.Annotation{})),
 		"Objects": strategy.NewObjects("a", "b"), "graph node": node,
-		"another strategy's variable":   must(all.NewVariable(ctx, pair, strategy.VariableOptions{})),
-		"another strategy's Mirrored":   must(all.Mirror(ctx, pair, logical.Annotation{})),
-		"another strategy's PerReplica": must(all.PerReplica(ctx, []any{pair, pair, pair, []float32{0, 0}}, logical.Annotation{})),
-		"variable elsewhere":            must(elsewhere.NewVariable(ctx, pair, strategy.VariableOptions{})),
+		"another strategy's variable":   strategytest.OK(all.NewVariable(ctx, pair, strategy.VariableOptions{})),
+		"another strategy's Mirrored":   strategytest.OK(all.Mirror(ctx, pair, logical.Annotation{})),
+		"another strategy's PerReplica": strategytest.OK(all.PerReplica(ctx, []any{pair, pair, pair, []float32{0, 0}}, logical.Annotation{})),
+		"variable elsewhere":            strategytest.OK(elsewhere.NewVariable(ctx, pair, strategy.VariableOptions{})),
 	}
 	return w
 }
@@ -74,7 +76,7 @@ func (w *takenWorld) variable(x any) *strategy.Variable {
 	if _, ok := x.(float32); ok {
 		initial = float32(0)
 	}
-	return must(w.s.NewVariable(w.ctx, initial, strategy.VariableOptions{Aggregation: strategy.AggregateMean}))
+	return strategytest.OK(w.s.NewVariable(w.ctx, initial, strategy.VariableOptions{Aggregation: strategy.AggregateMean}))
 }
 
 // takenPlaces are the columns of the table, in order.
@@ -84,27 +86,29 @@ var takenPlaces = []struct {
 }{
 	{"Run", func(w *takenWorld, x any) error {
 		f := w.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
-		return second(f.Run(w.ctx, x))
+		return strategytest.Err(f.Run(w.ctx, x))
 	}},
 	{"NestFunction", func(w *takenWorld, x any) error {
 		f := w.s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any { return nil }, strategy.FunctionOptions{})
-		return second(f.Run(w.ctx, x))
+		return strategytest.Err(f.Run(w.ctx, x))
 	}},
 	{"CallForEachReplica", func(w *takenWorld, x any) error {
-		return second(w.e.CallForEachReplica(w.ctx, func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil }, x))
+		return strategytest.Err(w.e.CallForEachReplica(w.ctx, func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil }, x))
 	}},
-	{"NewVariable", func(w *takenWorld, x any) error { return second(w.s.NewVariable(w.ctx, x, strategy.VariableOptions{})) }},
+	{"NewVariable", func(w *takenWorld, x any) error {
+		return strategytest.Err(w.s.NewVariable(w.ctx, x, strategy.VariableOptions{}))
+	}},
 	{"Variable.Assign", func(w *takenWorld, x any) error { return w.variable(x).Assign(w.ctx, x) }},
 	{"ReplicaContext.Assign", func(w *takenWorld, x any) error {
 		v := w.variable(x)
-		return second(w.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		return strategytest.Err(w.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			rc.Assign(v, x)
 			return nil
 		}, strategy.FunctionOptions{}).Run(w.ctx))
 	}},
 	{"merge call", func(w *takenWorld, x any) error {
 		v := w.variable(x)
-		return second(w.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		return strategytest.Err(w.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.Merged) []*strategy.Merged {
 				if err := v.Assign(mc.Context(), x); err != nil {
 					panic(err)
@@ -115,34 +119,36 @@ var takenPlaces = []struct {
 	}},
 	{"eager.ReplicaContext.Assign", func(w *takenWorld, x any) error {
 		v := w.variable(x)
-		return second(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Assign(v, x) }))
+		return strategytest.Err(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Assign(v, x) }))
 	}},
 	{"UpdateContext.Assign", func(w *takenWorld, x any) error {
-		return second(w.e.Update(w.ctx, w.variable(x), func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Assign(x) }))
+		return strategytest.Err(w.e.Update(w.ctx, w.variable(x), func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Assign(x) }))
 	}},
 	{"AllReduce", func(w *takenWorld, x any) error {
-		return second(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Mean, x) }))
+		return strategytest.Err(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Mean, x) }))
 	}},
 	{"arithmetic", func(w *takenWorld, x any) error {
-		return second(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Add(x, 1) }))
+		return strategytest.Err(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Add(x, 1) }))
 	}},
-	{"eager.Extended.Reduce", func(w *takenWorld, x any) error { return second(eager.Of(w.s).Reduce(w.ctx, strategy.Mean, x)) }},
+	{"eager.Extended.Reduce", func(w *takenWorld, x any) error {
+		return strategytest.Err(eager.Of(w.s).Reduce(w.ctx, strategy.Mean, x))
+	}},
 	{"eager.Extended.Reduce, axis 0", func(w *takenWorld, x any) error {
 		if _, ok := x.(float32); ok {
 			x = []float32{2}
 		}
-		return second(eager.Of(w.s).Reduce(w.ctx, strategy.Mean, x, 0))
+		return strategytest.Err(eager.Of(w.s).Reduce(w.ctx, strategy.Mean, x, 0))
 	}},
-	{"Mirror", func(w *takenWorld, x any) error { return second(w.s.Mirror(w.ctx, x, logical.Annotation{})) }},
+	{"Mirror", func(w *takenWorld, x any) error { return strategytest.Err(w.s.Mirror(w.ctx, x, logical.Annotation{})) }},
 	{"PerReplica", func(w *takenWorld, x any) error {
-		return second(w.s.PerReplica(w.ctx, []any{x, x}, logical.Annotation{}))
+		return strategytest.Err(w.s.PerReplica(w.ctx, []any{x, x}, logical.Annotation{}))
 	}},
 	{"Scatter", func(w *takenWorld, x any) error {
 		v := w.variable([]float32{0, 0})
 		if _, ok := x.(float32); ok {
 			return v.Scatter(w.ctx, strategy.ScatterAdd, []int32{0}, []float32{2})
 		}
-		return must(w.s.NewVariable(w.ctx, []float32{0, 0}, strategy.VariableOptions{})).Scatter(w.ctx, strategy.ScatterAdd, []int32{0, 1}, x)
+		return strategytest.OK(w.s.NewVariable(w.ctx, []float32{0, 0}, strategy.VariableOptions{})).Scatter(w.ctx, strategy.ScatterAdd, []int32{0, 1}, x)
 	}},
 }
 
@@ -227,31 +233,31 @@ func TestWhatIsTakenKeepsItsValue(t *testing.T) {
 		for range 2 { // also when the program is known
 			out, err := f.Run(ctx, x)
 			require.NoError(t, err, kind)
-			require.Equal(t, both, components(t, out[0], 2), kind)
+			require.Equal(t, both, strategytest.Values(t, out[0], 2), kind)
 		}
 		b, err := f.Bind(ctx, x)
 		require.NoError(t, err, kind)
 		require.NoError(t, b.Launch(ctx))
-		require.Equal(t, both, components(t, b.Results()[0], 2), kind)
+		require.Equal(t, both, strategytest.Values(t, b.Results()[0], 2), kind)
 		require.NoError(t, b.Close())
 		v, err := w.s.NewVariable(ctx, x, strategy.VariableOptions{})
 		require.NoError(t, err, kind)
-		require.Equal(t, both, components(t, v, 2), kind)
+		require.Equal(t, both, strategytest.Values(t, v, 2), kind)
 		m, err := w.s.Mirror(ctx, x, logical.Annotation{})
 		require.NoError(t, err, kind)
-		require.Equal(t, both, components(t, m, 2), kind)
+		require.Equal(t, both, strategytest.Values(t, m, 2), kind)
 		each, err := w.s.PerReplica(ctx, []any{x, pair}, logical.Annotation{})
 		require.NoError(t, err, kind)
-		require.Equal(t, []any{value, pair}, components(t, each, 2), kind)
+		require.Equal(t, []any{value, pair}, strategytest.Values(t, each, 2), kind)
 		if kind != "sync-on-read variable" {
 			u := w.variable(pair)
 			require.NoError(t, u.Assign(ctx, x), kind)
-			require.Equal(t, both, components(t, u, 2), kind)
+			require.Equal(t, both, strategytest.Values(t, u, 2), kind)
 		}
 		u := w.variable(pair)
 		_, err = w.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Assign(u, x) })
 		require.NoError(t, err, kind)
-		require.Equal(t, both, components(t, u, 2), kind)
+		require.Equal(t, both, strategytest.Values(t, u, 2), kind)
 	}
 }
 
@@ -259,7 +265,7 @@ func TestWhatIsTakenKeepsItsValue(t *testing.T) {
 // variables as they are when it runs.
 func TestAStepReadsAnotherStrategysVariables(t *testing.T) {
 	ctx := context.Background()
-	sys := openCPU(t, 4)
+	sys := plugintest.System(t, 4)
 	for _, mesh := range [][2]int{{4, 1}, {2, 2}, {1, 4}} {
 		train, err := strategy.New(sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
 		require.NoError(t, err)
@@ -290,10 +296,10 @@ func TestAStepReadsAnotherStrategysVariables(t *testing.T) {
 			want := []any{[]float32{11 + n, 12 + n, 13 + n, 14 + n}}
 			out, err := evaluate.Run(ctx, []float32{10, 10, 10, 10})
 			require.NoError(t, err)
-			require.Equal(t, want, components(t, out[0], 1))
-			require.Equal(t, []any{n * float32(mesh[0])}, components(t, out[1], 1))
+			require.Equal(t, want, strategytest.Values(t, out[0], 1))
+			require.Equal(t, []any{n * float32(mesh[0])}, strategytest.Values(t, out[1], 1))
 			require.NoError(t, bound.Launch(ctx))
-			require.Equal(t, want, components(t, bound.Results()[0], 1))
+			require.Equal(t, want, strategytest.Values(t, bound.Results()[0], 1))
 		}
 		require.NoError(t, bound.Close())
 		// It is read only, and not the other way round: one core does not have what all need.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -35,7 +36,7 @@ func TestGathersAndScattersOfTensorsThatAreSplitInAGrid(t *testing.T) {
 		},
 	}
 	run := func(op func(x *graph.Node) *graph.Node, replicas, p int, split ...[]int) []any {
-		s := newStrategy(t, replicas*p, strategy.Options{Replicas: replicas, LogicalDevices: p})
+		s := strategytest.New(t, replicas, p)
 		results, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			x := in[0]
 			if len(split) > 0 {

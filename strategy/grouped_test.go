@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -33,7 +35,7 @@ func TestTheGradientOfAConvolutionInGroupsIsTwoConvolutions(t *testing.T) {
 	ctx := context.Background()
 	for _, c := range []struct{ groups, in, out, stride, logical int }{{4, 8, 16, 1, 1}, {8, 8, 8, 2, 1}, {2, 8, 4, 2, 4}, {8, 8, 16, 1, 2}} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
-			s := newStrategy(t, 8, strategy.Options{LogicalDevices: c.logical})
+			s := strategytest.On(t, plugintest.System(t, 8), strategy.Options{LogicalDevices: c.logical})
 			gradients := func(grouped bool) (all [2]*tensors.Tensor, text []byte) {
 				f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 					x, kernel := in[0], in[1]

@@ -15,6 +15,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -56,8 +58,6 @@ type hostileCase struct {
 	call func(h *hostile) error
 }
 
-func last[T any](_ T, err error) error { return err }
-
 // hints is err if it is of an argument and says what to do.
 func hints(err error, hint string) error {
 	if bad := (*strategy.ArgumentError)(nil); !errors.As(err, &bad) || !strings.Contains(bad.Hint, hint) {
@@ -82,22 +82,24 @@ func loop() []any {
 }
 
 var hostileCases = []hostileCase{
-	{"reduce a value of another strategy", strategy.RuntimeError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, h.theirs)) }},
-	{"reduce a nil value", strategy.KindUnknown, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, nil)) }},
-	{"reduce a closed value", strategy.RuntimeError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, h.closed)) }},
-	{"reduce by an unknown op", strategy.AssertionError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, 7, h.value)) }},
-	{"reduce along an axis that is not there", strategy.ValueError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, h.value, 0)) }},
-	{"reduce along one axis twice", strategy.InvalidArgumentError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, h.ragged, 0, -1)) }},
-	{"reduce along the smallest axis", strategy.ValueError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, h.ragged, math.MinInt)) }},
-	{"reduce ragged batches element by element", strategy.InvalidArgumentError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Mean, h.ragged)) }},
-	{"reduce text", strategy.TypeError, func(h *hostile) error { return last(eager.Of(h.s).Reduce(h.ctx, strategy.Mean, "text")) }},
-	{"reduce objects", strategy.TypeError, func(h *hostile) error {
-		return last(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, strategy.NewObjects("a", "b")))
+	{"reduce a value of another strategy", strategy.RuntimeError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.theirs)) }},
+	{"reduce a nil value", strategy.KindUnknown, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, nil)) }},
+	{"reduce a closed value", strategy.RuntimeError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.closed)) }},
+	{"reduce by an unknown op", strategy.AssertionError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, 7, h.value)) }},
+	{"reduce along an axis that is not there", strategy.ValueError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.value, 0)) }},
+	{"reduce along one axis twice", strategy.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.ragged, 0, -1)) }},
+	{"reduce along the smallest axis", strategy.ValueError, func(h *hostile) error {
+		return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.ragged, math.MinInt))
 	}},
-	{"reduce a nest that holds itself", strategy.ValueError, func(h *hostile) error { return last(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, loop())) }},
-	{"sum one number", strategy.ValueError, func(h *hostile) error { return last(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, 3.0)) }},
-	{"gather scalars", strategy.InvalidArgumentError, func(h *hostile) error { return last(h.s.Gather(h.ctx, h.value, 0)) }},
-	{"gather along a far axis", strategy.InvalidArgumentError, func(h *hostile) error { return last(h.s.Gather(h.ctx, h.ragged, 1<<40)) }},
+	{"reduce ragged batches element by element", strategy.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Mean, h.ragged)) }},
+	{"reduce text", strategy.TypeError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Mean, "text")) }},
+	{"reduce objects", strategy.TypeError, func(h *hostile) error {
+		return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, strategy.NewObjects("a", "b")))
+	}},
+	{"reduce a nest that holds itself", strategy.ValueError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, loop())) }},
+	{"sum one number", strategy.ValueError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, 3.0)) }},
+	{"gather scalars", strategy.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Gather(h.ctx, h.value, 0)) }},
+	{"gather along a far axis", strategy.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Gather(h.ctx, h.ragged, 1<<40)) }},
 	{"give a step a ragged batch", strategy.ValueError, func(h *hostile) error {
 		return h.step(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, h.ragged)
 	}},
@@ -209,7 +211,7 @@ var hostileCases = []hostileCase{
 		if err := h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) { kept = rc; return nil, nil }); err != nil {
 			return err
 		}
-		return last(kept.AllReduce(strategy.Sum, float32(1)))
+		return strategytest.Err(kept.AllReduce(strategy.Sum, float32(1)))
 	}},
 	{"an argument of another strategy", strategy.RuntimeError, func(h *hostile) error {
 		return h.run(func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil }, h.theirs)
@@ -230,23 +232,23 @@ var hostileCases = []hostileCase{
 		return h.mine.Assign(scope, 1.0)
 	}},
 	{"an update of a foreign variable", strategy.RuntimeError, func(h *hostile) error {
-		return last(h.e.Update(h.ctx, h.foreign, func(*eager.UpdateContext, ...any) (any, error) { return nil, nil }))
+		return strategytest.Err(h.e.Update(h.ctx, h.foreign, func(*eager.UpdateContext, ...any) (any, error) { return nil, nil }))
 	}},
 	{"an update whose components part", strategy.ValueError, func(h *hostile) error {
-		return last(h.e.Update(h.ctx, h.mine, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Assign(float32(u.ReplicaID())) }))
+		return strategytest.Err(h.e.Update(h.ctx, h.mine, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Assign(float32(u.ReplicaID())) }))
 	}},
 	{"an update that panics", strategy.KindUnknown, func(h *hostile) error {
-		return last(h.e.Update(h.ctx, h.mine, func(*eager.UpdateContext, ...any) (any, error) { panic("no") }))
+		return strategytest.Err(h.e.Update(h.ctx, h.mine, func(*eager.UpdateContext, ...any) (any, error) { panic("no") }))
 	}},
 	{"a reduction to nowhere", strategy.AssertionError, func(h *hostile) error {
-		return last(h.e.ReduceTo(h.ctx, strategy.Sum, h.value, eager.Destination{}))
+		return strategytest.Err(h.e.ReduceTo(h.ctx, strategy.Sum, h.value, eager.Destination{}))
 	}},
 	{"a reduction to an unknown device", strategy.ValueError, func(h *hostile) error {
-		return last(h.e.ReduceTo(h.ctx, strategy.Sum, h.value, eager.ToDevices("/device:TPU:99")))
+		return strategytest.Err(h.e.ReduceTo(h.ctx, strategy.Sum, h.value, eager.ToDevices("/device:TPU:99")))
 	}},
-	{"a logical device out of range", strategy.ValueError, func(h *hostile) error { return last(h.e.LogicalDevice(h.ctx, -1)) }},
+	{"a logical device out of range", strategy.ValueError, func(h *hostile) error { return strategytest.Err(h.e.LogicalDevice(h.ctx, -1)) }},
 	{"a variable with an annotation that does not fit", strategy.ValueError, func(h *hostile) error {
-		return last(h.s.NewVariable(h.ctx, []float32{1, 2, 3}, strategy.VariableOptions{Annotation: logical.SplitInto(2)}))
+		return strategytest.Err(h.s.NewVariable(h.ctx, []float32{1, 2, 3}, strategy.VariableOptions{Annotation: logical.SplitInto(2)}))
 	}},
 	{"a variable whose first value panics", strategy.KindUnknown, func(h *hostile) error {
 		_, err := h.s.NewVariable(h.ctx, func() any { panic(io.ErrNoProgress) }, strategy.VariableOptions{})
@@ -266,18 +268,20 @@ var hostileCases = []hostileCase{
 		})
 		return panickedWith(err, io.ErrNoProgress)
 	}},
-	{"gather several steps", strategy.TypeError, func(h *hostile) error { return last(h.s.Gather(h.ctx, h.steps, 0)) }},
-	{"gather a nest of several steps", strategy.TypeError, func(h *hostile) error { return last(eager.Of(h.s).Gather(h.ctx, []any{h.steps}, 0)) }},
-	{"reduce several steps", strategy.TypeError, func(h *hostile) error { return last(h.s.Reduce(h.ctx, strategy.Sum, h.steps)) }},
+	{"gather several steps", strategy.TypeError, func(h *hostile) error { return strategytest.Err(h.s.Gather(h.ctx, h.steps, 0)) }},
+	{"gather a nest of several steps", strategy.TypeError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Gather(h.ctx, []any{h.steps}, 0)) }},
+	{"reduce several steps", strategy.TypeError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.steps)) }},
 	{"a variable of a channel", strategy.TypeError, func(h *hostile) error {
-		return last(h.s.NewVariable(h.ctx, make(chan int), strategy.VariableOptions{}))
+		return strategytest.Err(h.s.NewVariable(h.ctx, make(chan int), strategy.VariableOptions{}))
 	}},
-	{"too few values", strategy.ValueError, func(h *hostile) error { return last(h.s.PerReplica(h.ctx, []any{1.0}, logical.Annotation{})) }},
+	{"too few values", strategy.ValueError, func(h *hostile) error {
+		return strategytest.Err(h.s.PerReplica(h.ctx, []any{1.0}, logical.Annotation{}))
+	}},
 	{"values of other dtypes", strategy.TypeError, func(h *hostile) error {
-		return last(h.s.PerReplica(h.ctx, []any{[]float32{1}, []int32{2}}, logical.Annotation{}))
+		return strategytest.Err(h.s.PerReplica(h.ctx, []any{[]float32{1}, []int32{2}}, logical.Annotation{}))
 	}},
 	{"values of other ranks", strategy.InvalidArgumentError, func(h *hostile) error {
-		return last(h.s.PerReplica(h.ctx, []any{[]float32{1}, float32(2)}, logical.Annotation{}))
+		return strategytest.Err(h.s.PerReplica(h.ctx, []any{[]float32{1}, float32(2)}, logical.Annotation{}))
 	}},
 	{"a cancelled run", strategy.KindUnknown, func(h *hostile) error {
 		ctx, cancel := context.WithCancel(h.ctx)
@@ -303,7 +307,7 @@ var hostileCases = []hostileCase{
 
 func TestHostileCallsAreTypedErrors(t *testing.T) {
 	for _, p := range []int{1, 2} {
-		sys := openCPU(t, 2*p)
+		sys := plugintest.System(t, 2*p)
 		ctx := context.Background()
 		h := &hostile{ctx: ctx}
 		var err error
@@ -345,7 +349,7 @@ func TestHostileCallsAreTypedErrors(t *testing.T) {
 				got, err := sum.Float64(ctx)
 				require.NoError(t, err)
 				require.Equal(t, 3.0, got)
-				require.Equal(t, []any{float32(1), float32(1)}, components(t, h.mine, 2), "the variable is as it was")
+				require.Equal(t, []any{float32(1), float32(1)}, strategytest.Values(t, h.mine, 2), "the variable is as it was")
 			})
 		}
 	}

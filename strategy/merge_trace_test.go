@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
@@ -18,7 +20,7 @@ import (
 
 func TestMergeCallInAStep(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n := s.NumReplicasInSync()
 		v, err := s.NewVariable(ctx, float32(10), strategy.VariableOptions{})
 		require.NoError(t, err)
@@ -62,7 +64,7 @@ func TestMergeCallInAStep(t *testing.T) {
 }
 
 func TestAMergeCallMayBeTheStepsFirstCall(t *testing.T) {
-	s := openWith(t, strategy.Options{Replicas: 2})
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2})
 	f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.Merged) []*strategy.Merged {
 			return []*strategy.Merged{mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), float32(3)) })}
@@ -78,7 +80,7 @@ func TestAMergeCallMayBeTheStepsFirstCall(t *testing.T) {
 // A branch sees what the step has: it names itself what it cannot do.
 func TestBranchesOfAStepUseWhatWasThereBefore(t *testing.T) {
 	ctx := context.Background()
-	s := openWith(t, strategy.Options{Replicas: 2})
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2})
 	v, err := s.NewVariable(ctx, []float32{1, 2}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	two := func(rc *strategy.ReplicaContext) *graph.Node { return graph.Const(rc.Graph(), []float32{2, 2}) }
@@ -124,7 +126,7 @@ func TestBranchesOfAStepUseWhatWasThereBefore(t *testing.T) {
 
 func TestAnOnReadWriteDoesNotCommunicate(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(openCPU(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s, err := strategy.New(plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
 	require.NoError(t, err)
 	defer s.Close()
 	for sync, collectives := range map[strategy.VariableSynchronization]int{strategy.OnRead: 0, strategy.OnWrite: 1} {
@@ -143,7 +145,7 @@ func TestAnOnReadWriteDoesNotCommunicate(t *testing.T) {
 
 func TestRunStepsKeepTheLastOutputs(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n := s.NumReplicasInSync()
 		d, err := input.Distribute(input.Range(4*n).Batch(n, false), input.Options{Replicas: n})
 		require.NoError(t, err)
@@ -184,7 +186,7 @@ func TestRunStepsKeepTheLastOutputs(t *testing.T) {
 
 func TestADistributedDatasetTrainsToItsMean(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		// 10 numbers in global batches of 4: the last one is short, some replicas
 		// have none of it.
 		d, err := feed.Distribute(s, input.Range(10).Batch(4, false), feed.DistributeOptions{})

@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -37,7 +39,7 @@ func run(ctx context.Context, f *strategy.Function, s *strategy.TPUStrategy, n i
 }
 
 func TestADifferenceBetweenProcessesIsAnErrorOnAll(t *testing.T) {
-	sys := openCPU(t, 4)
+	sys := plugintest.System(t, 4)
 	for name, c := range map[string]struct {
 		program func(ctx context.Context, s *strategy.TPUStrategy, odd bool) error
 		what    string
@@ -82,7 +84,7 @@ func TestADifferenceBetweenProcessesIsAnErrorOnAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
-			errs := onHosts(t, sys, 4, strategy.Options{}, 20*time.Second, func(ctx context.Context, s *strategy.TPUStrategy) error {
+			errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4, Patience: 20 * time.Second}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 				return c.program(ctx, s, s.Process() == 2)
 			})
 			assert.Less(t, time.Since(start), 15*time.Second, "nobody waits for a deadline")
@@ -100,8 +102,8 @@ func TestADifferenceBetweenProcessesIsAnErrorOnAll(t *testing.T) {
 }
 
 func TestProcessesThatAgreeGoOn(t *testing.T) {
-	sys := openCPU(t, 4)
-	all(t, onHosts(t, sys, 4, strategy.Options{}, 0, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	sys := plugintest.System(t, 4)
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		f := scale(s, 2)
 		for _, n := range []int{3, 4, 3} { // compiled twice
 			if err := run(ctx, f, s, n); err != nil {
@@ -113,8 +115,8 @@ func TestProcessesThatAgreeGoOn(t *testing.T) {
 }
 
 func TestProcessesOutOfStepAreToldSo(t *testing.T) {
-	sys := openCPU(t, 4)
-	for i, err := range onHosts(t, sys, 2, strategy.Options{}, 20*time.Second, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	sys := plugintest.System(t, 4)
+	for i, err := range strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2, Patience: 20 * time.Second}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		if s.Process() == 1 {
 			return s.Barrier(ctx, "end of epoch")
 		}
@@ -129,7 +131,7 @@ func TestProcessesOutOfStepAreToldSo(t *testing.T) {
 }
 
 func TestAnAbsentProcessEndsTheOthersWaitByTheirDeadline(t *testing.T) {
-	sys := openCPU(t, 4)
+	sys := plugintest.System(t, 4)
 	const deadline = 300 * time.Millisecond
 	for name, c := range map[string]struct {
 		odd   func(ctx context.Context, s *strategy.TPUStrategy, step int) (end bool, err error)
@@ -180,7 +182,7 @@ func TestAnAbsentProcessEndsTheOthersWaitByTheirDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
 			steps := map[int]int{}
-			errs := onHosts(t, sys, 4, strategy.Options{}, 30*time.Second, func(ctx context.Context, s *strategy.TPUStrategy) error {
+			errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4, Patience: 30 * time.Second}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 				f := scale(s, 2)
 				for step := range 5 {
 					if step == 2 && s.Process() == 2 {
@@ -219,8 +221,8 @@ func TestAnAbsentProcessEndsTheOthersWaitByTheirDeadline(t *testing.T) {
 }
 
 func TestAMissingProcessIsNamedByTheBarrier(t *testing.T) {
-	sys := openCPU(t, 4)
-	for i, err := range onHosts(t, sys, 4, strategy.Options{}, 30*time.Second, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	sys := plugintest.System(t, 4)
+	for i, err := range strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4, Patience: 30 * time.Second}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		if s.Process() == 3 {
 			return nil
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -22,7 +23,7 @@ import (
 )
 
 func TestProcessesLoopOverStepsAsOneDoes(t *testing.T) {
-	sys := openCPU(t, 8)
+	sys := plugintest.System(t, 8)
 	xs, ys := trainingData(5)
 	train := func(ctx context.Context, s *strategy.TPUStrategy, local bool) (float64, error) {
 		store := model.NewStore()
@@ -48,7 +49,7 @@ func TestProcessesLoopOverStepsAsOneDoes(t *testing.T) {
 	defer s.Close()
 	want, err := train(context.Background(), s, false)
 	require.NoError(t, err)
-	all(t, onHosts(t, sys, 4, opts, 0, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, opts, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		for _, local := range []bool{false, true} {
 			got, err := train(ctx, s, local)
 			if err != nil {
@@ -61,9 +62,9 @@ func TestProcessesLoopOverStepsAsOneDoes(t *testing.T) {
 }
 
 func TestProcessesFeedAheadOfTheStep(t *testing.T) {
-	sys := openCPU(t, 8)
+	sys := plugintest.System(t, 8)
 	const batches = 6
-	all(t, onHosts(t, sys, 4, strategy.Options{}, 0, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		o, err := s.InputOptions()
 		if err != nil {
 			return err
@@ -106,10 +107,10 @@ func TestProcessesFeedAheadOfTheStep(t *testing.T) {
 }
 
 func TestEveryProcessTakesPart(t *testing.T) {
-	sys := openCPU(t, 8)
+	sys := plugintest.System(t, 8)
 	first, err := tpu.NewDeviceAssignment(mustTopology(t, 8, 2), [][]tpu.Coordinates{{{0, 0, 0, 0}}, {{0, 0, 0, 1}}})
 	require.NoError(t, err)
-	errs := onHosts(t, sys, 2, strategy.Options{Assignment: first}, 0, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Assignment: first}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		assert.Equal(t, 1, s.NumProcesses(), "the other one has no device of it")
 		return s.Barrier(ctx, "alone")
 	})
@@ -120,11 +121,11 @@ func TestEveryProcessTakesPart(t *testing.T) {
 }
 
 func TestInputNeedsReplicasInTheOrderOfTheProcesses(t *testing.T) {
-	sys := openCPU(t, 4)
+	sys := plugintest.System(t, 4)
 	topology := mustTopology(t, 4, 2)
 	mixed, err := tpu.NewDeviceAssignment(topology, [][]tpu.Coordinates{{{0, 0, 0, 0}}, {{1, 0, 0, 0}}, {{0, 0, 0, 1}}, {{1, 0, 0, 1}}})
 	require.NoError(t, err)
-	all(t, onHosts(t, sys, 2, strategy.Options{Assignment: mixed}, 0, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Assignment: mixed}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		assert.Equal(t, [][]int{{0, 2}, {1, 3}}, s.ProcessReplicas())
 		_, err := s.InputOptions()
 		var option *strategy.OptionError
@@ -146,7 +147,7 @@ func TestInputNeedsReplicasInTheOrderOfTheProcesses(t *testing.T) {
 
 func mustTopology(t testing.TB, devices, processes int) tpu.Topology {
 	t.Helper()
-	cluster, err := simhost.New(openCPU(t, devices), simhost.Options{Processes: processes})
+	cluster, err := simhost.New(plugintest.System(t, devices), simhost.Options{Processes: processes})
 	require.NoError(t, err)
 	return cluster.Topology()
 }

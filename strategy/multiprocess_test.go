@@ -18,51 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
-
-// onHosts runs a program on simulated processes at once, each with a strategy of
-// its own, and returns their errors.
-func onHosts(t testing.TB, sys *system.System, processes int, opts strategy.Options, patience time.Duration,
-	program func(ctx context.Context, s *strategy.TPUStrategy) error) []error {
-	t.Helper()
-	cluster, err := simhost.New(sys, simhost.Options{Processes: processes, Patience: patience})
-	require.NoError(t, err)
-	errs := make([]error, processes)
-	var wg sync.WaitGroup
-	for i := range processes {
-		wg.Go(func() {
-			ctx := context.Background()
-			own, err := cluster.Open(ctx, i)
-			if err != nil {
-				errs[i] = err
-				return
-			}
-			strat, err := strategy.New(own, opts)
-			if err != nil {
-				errs[i] = err
-				return
-			}
-			errs[i] = program(ctx, strat)
-			assert.NoError(t, strat.Close(), "process %d", i)
-			assert.NoError(t, own.Close(), "process %d", i)
-		})
-	}
-	wg.Wait()
-	return errs
-}
-
-func all(t testing.TB, errs []error) {
-	t.Helper()
-	for i, err := range errs {
-		require.NoError(t, err, "process %d", i)
-	}
-}
 
 func trainingData(batches int) (xs, ys []*tensors.Tensor) {
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -86,7 +48,7 @@ func rows(t *tensors.Tensor, part, parts int) *tensors.Tensor {
 }
 
 func TestProcessesTrainAsOneDoes(t *testing.T) {
-	sys := openCPU(t, 8)
+	sys := plugintest.System(t, 8)
 	xs, ys := trainingData(6)
 	for _, mesh := range []struct{ processes, replicas, logical int }{
 		{4, 8, 1}, {4, 4, 2}, {2, 4, 2}, {8, 8, 1}, {2, 2, 4},
@@ -127,7 +89,7 @@ func TestProcessesTrainAsOneDoes(t *testing.T) {
 					continue // processes that share a replica feed the same rows
 				}
 				got := make([][]float64, mesh.processes)
-				all(t, onHosts(t, sys, mesh.processes, opts, 0, func(ctx context.Context, strat *strategy.TPUStrategy) (err error) {
+				strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: mesh.processes}, opts, func(ctx context.Context, strat *strategy.TPUStrategy) (err error) {
 					got[strat.Process()], err = train(ctx, strat, local)
 					return err
 				}))
@@ -140,18 +102,17 @@ func TestProcessesTrainAsOneDoes(t *testing.T) {
 }
 
 func TestAProcessHasItsOwnReplicasAndDevices(t *testing.T) {
-	sys := openCPU(t, 8)
+	sys := plugintest.System(t, 8)
 	type view struct {
 		local, devices []int
 		of             [][]int
 	}
 	views := func(replicas, logicalDevices int) []view {
 		got := make([]view, 4)
-		all(t, onHosts(t, sys, 4, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices}, 0,
-			func(_ context.Context, s *strategy.TPUStrategy) error {
-				got[s.Process()] = view{s.LocalReplicas(), s.LocalDevices(), s.ProcessReplicas()}
-				return nil
-			}))
+		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices}, func(_ context.Context, s *strategy.TPUStrategy) error {
+			got[s.Process()] = view{s.LocalReplicas(), s.LocalDevices(), s.ProcessReplicas()}
+			return nil
+		}))
 		return got
 	}
 	for i, v := range views(4, 2) {
@@ -163,14 +124,14 @@ func TestAProcessHasItsOwnReplicasAndDevices(t *testing.T) {
 	for i, v := range views(2, 4) {
 		assert.Equal(t, view{[]int{i / 2}, []int{2 * i, 2*i + 1}, [][]int{{0}, {0}, {1}, {1}}}, v)
 	}
-	strat := newStrategy(t, 2, strategy.Options{})
+	strat := strategytest.New(t, 2, 1)
 	assert.Equal(t, 1, strat.NumProcesses())
 	assert.Equal(t, []int{0, 1}, strat.LocalReplicas())
 }
 
 func TestOnlyWhatIsHereIsRead(t *testing.T) {
-	sys := openCPU(t, 8)
-	all(t, onHosts(t, sys, 4, strategy.Options{Replicas: 4, LogicalDevices: 2}, 0, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	sys := plugintest.System(t, 8)
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{Replicas: 4, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		here := s.Process()
 		v, err := s.PerReplica(ctx, []any{[]float32{float32(here), 1}}, logical.SplitInto(2))
 		if err != nil {
@@ -204,7 +165,7 @@ func TestOnlyWhatIsHereIsRead(t *testing.T) {
 		return nil
 	}))
 	// A replica that spans processes: its parts are read where they are.
-	all(t, onHosts(t, sys, 8, strategy.Options{Replicas: 4, LogicalDevices: 2}, 0, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 8}, strategy.Options{Replicas: 4, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		whole, err := s.PerReplica(ctx, []any{float32(s.LocalReplicas()[0])}, logical.Annotation{})
 		if err != nil {
 			return err
@@ -226,8 +187,8 @@ func TestOnlyWhatIsHereIsRead(t *testing.T) {
 }
 
 func TestVariablesLiveOnlyOnTheirDevices(t *testing.T) {
-	sys := openCPU(t, 8)
-	all(t, onHosts(t, sys, 4, strategy.Options{Replicas: 8}, 0, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	sys := plugintest.System(t, 8)
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{Replicas: 8}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		v, err := s.NewVariable(ctx, []float32{1, 2}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		if err != nil {
 			return err
@@ -265,8 +226,8 @@ func TestVariablesLiveOnlyOnTheirDevices(t *testing.T) {
 }
 
 func TestProcessesExchangeSmallValues(t *testing.T) {
-	sys := openCPU(t, 8)
-	all(t, onHosts(t, sys, 4, strategy.Options{Replicas: 4, LogicalDevices: 2}, 0, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	sys := plugintest.System(t, 8)
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{Replicas: 4, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		for _, size := range []int{0, 1, 900, 1020, 1100, 5000, 100_000} {
 			mine := []byte(strings.Repeat(fmt.Sprint(s.Process()), size+s.Process()))
 			got, err := s.GatherBytes(ctx, "sizes", mine)
@@ -293,17 +254,17 @@ func TestProcessesExchangeSmallValues(t *testing.T) {
 		assert.ErrorContains(t, err, "are the most")
 		return s.Barrier(ctx, "end")
 	}))
-	strat := newStrategy(t, 2, strategy.Options{})
+	strat := strategytest.New(t, 2, 1)
 	got, err := strat.GatherBytes(context.Background(), "alone", []byte("me"))
 	require.NoError(t, err)
 	assert.Equal(t, [][]byte{[]byte("me")}, got)
 }
 
 func TestABarrierHoldsUntilAllCome(t *testing.T) {
-	sys := openCPU(t, 4)
+	sys := plugintest.System(t, 4)
 	var mu sync.Mutex
 	came := 0
-	all(t, onHosts(t, sys, 4, strategy.Options{}, 0, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		time.Sleep(time.Duration(s.Process()) * 10 * time.Millisecond)
 		mu.Lock()
 		came++
@@ -319,7 +280,7 @@ func TestABarrierHoldsUntilAllCome(t *testing.T) {
 }
 
 func TestHostsShareADatasetUntilItEnds(t *testing.T) {
-	sys := openCPU(t, 8)
+	sys := plugintest.System(t, 8)
 	for name, c := range map[string]struct {
 		make  func(o input.Options) (*input.Distributed, error)
 		steps int
@@ -338,7 +299,7 @@ func TestHostsShareADatasetUntilItEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sums, steps := make([]int64, 4), make([]int, 4)
-			all(t, onHosts(t, sys, 4, strategy.Options{}, 0, func(ctx context.Context, s *strategy.TPUStrategy) error {
+			strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 				o, err := s.InputOptions()
 				if err != nil {
 					return err
@@ -371,35 +332,34 @@ func TestHostsShareADatasetUntilItEnds(t *testing.T) {
 }
 
 func TestVariablesSpreadOverProcessesAreReadWhole(t *testing.T) {
-	sys := openCPU(t, 8)
+	sys := plugintest.System(t, 8)
 	for _, mesh := range []struct{ processes, replicas, logical int }{{8, 4, 2}, {4, 2, 4}, {4, 4, 2}, {8, 1, 8}} {
 		want := make([]float32, 8)
 		for i := range want {
 			want[i] = float32(i)
 		}
-		all(t, onHosts(t, sys, mesh.processes, strategy.Options{Replicas: mesh.replicas, LogicalDevices: mesh.logical}, 0,
-			func(ctx context.Context, s *strategy.TPUStrategy) error {
-				split, err := s.NewVariable(ctx, want, strategy.VariableOptions{Annotation: logical.SplitInto(mesh.logical)})
+		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: mesh.processes}, strategy.Options{Replicas: mesh.replicas, LogicalDevices: mesh.logical}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+			split, err := s.NewVariable(ctx, want, strategy.VariableOptions{Annotation: logical.SplitInto(mesh.logical)})
+			if err != nil {
+				return err
+			}
+			counts, err := s.NewVariable(ctx, want, strategy.VariableOptions{
+				Synchronization: strategy.OnRead, Aggregation: strategy.AggregateMean, Annotation: logical.SplitInto(mesh.logical)})
+			if err != nil {
+				return err
+			}
+			own, err := s.NewVariable(ctx, want, strategy.VariableOptions{LocalWrites: true})
+			if err != nil {
+				return err
+			}
+			for _, v := range []*strategy.Variable{split, counts, own} {
+				got, err := v.Value(ctx)
 				if err != nil {
-					return err
+					return fmt.Errorf("%s: %w", v, err)
 				}
-				counts, err := s.NewVariable(ctx, want, strategy.VariableOptions{
-					Synchronization: strategy.OnRead, Aggregation: strategy.AggregateMean, Annotation: logical.SplitInto(mesh.logical)})
-				if err != nil {
-					return err
-				}
-				own, err := s.NewVariable(ctx, want, strategy.VariableOptions{LocalWrites: true})
-				if err != nil {
-					return err
-				}
-				for _, v := range []*strategy.Variable{split, counts, own} {
-					got, err := v.Value(ctx)
-					if err != nil {
-						return fmt.Errorf("%s: %w", v, err)
-					}
-					assert.Equal(t, want, got.Value(), "%s in process %d", v, s.Process())
-				}
-				return nil
-			}))
+				assert.Equal(t, want, got.Value(), "%s in process %d", v, s.Process())
+			}
+			return nil
+		}))
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -35,7 +37,7 @@ type mixed struct {
 func TestHostileNestsAreTypedErrors(t *testing.T) {
 	leaktest.Check(t)
 	ctx := context.Background()
-	sys := openCPU(t, 4)
+	sys := plugintest.System(t, 4)
 	s, err := strategy.New(sys, strategy.Options{Replicas: 2, LogicalDevices: 2})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -134,7 +136,7 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 			// The strategy goes on as if nothing had happened.
 			out, err := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any { return args[0] }, strategy.FunctionOptions{}).Run(ctx, []any{mine})
 			require.NoError(t, err)
-			require.Equal(t, []any{float32(1), float32(1)}, components(t, out.([]any)[0].(*strategy.PerReplica), 2))
+			require.Equal(t, []any{float32(1), float32(1)}, strategytest.Values(t, out.([]any)[0].(*strategy.PerReplica), 2))
 			closeAll(t, out)
 		})
 	}
@@ -143,7 +145,7 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 func TestACancelledNestRunLeavesNothing(t *testing.T) {
 	leaktest.Check(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any { return args }, strategy.FunctionOptions{})
 	cancel()
 	_, err := f.Run(ctx, "a", pair{B: float32(1)})
@@ -163,7 +165,7 @@ func TestACancelledNestRunLeavesNothing(t *testing.T) {
 
 func TestAClosedVariableInANestIsNamed(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	v, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Name: "w"})
 	require.NoError(t, err)
 	f := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
@@ -180,5 +182,5 @@ func TestAClosedVariableInANestIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	out, err = f.Run(ctx, pair{A: w})
 	require.NoError(t, err)
-	require.Equal(t, []any{float32(2), float32(2)}, components(t, out.(*strategy.PerReplica), 2))
+	require.Equal(t, []any{float32(2), float32(2)}, strategytest.Values(t, out.(*strategy.PerReplica), 2))
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -70,7 +72,7 @@ func localValues(t *testing.T, nest any, replicas int) any {
 	t.Helper()
 	return mapped(nest, func(x any) any {
 		if v, ok := x.(*strategy.PerReplica); ok {
-			return replicaValues(components(t, v, replicas))
+			return replicaValues(strategytest.Values(t, v, replicas))
 		}
 		return x
 	})
@@ -163,7 +165,7 @@ func TestNestsGoThroughAStep(t *testing.T) {
 	ctx := context.Background()
 	for _, mesh := range [][2]int{{1, 1}, {2, 1}, {4, 1}, {2, 2}} {
 		replicas := mesh[0]
-		s := newStrategy(t, 4, strategy.Options{Replicas: replicas, LogicalDevices: mesh[1]})
+		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: replicas, LogicalDevices: mesh[1]})
 		variable, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{})
 		require.NoError(t, err)
 		m := &nestMaker{t, rand.New(rand.NewPCG(uint64(mesh[0]), uint64(mesh[1]))), s, replicas, variable}
@@ -235,7 +237,7 @@ type level int
 // Another static value, structure or shape is traced once, and never again.
 func TestEachStaticIsTracedOnce(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	v, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{})
 	require.NoError(t, err)
 	w, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{})
@@ -281,7 +283,7 @@ func TestEachStaticIsTracedOnce(t *testing.T) {
 	for i, want := range []float32{2, 3} {
 		out, err := f.Run(ctx, x, []any{add1, add2}[i])
 		require.NoError(t, err)
-		require.Equal(t, []any{[]float32{want}, []float32{want}}, components(t, out.(*strategy.PerReplica), 2), "each closure has its own number")
+		require.Equal(t, []any{[]float32{want}, []float32{want}}, strategytest.Values(t, out.(*strategy.PerReplica), 2), "each closure has its own number")
 	}
 	for i, again := range []any{strings.Clone("a"), time.Duration(1), [2]int{1, 2}, both(3), map[string]any{}} { // made anew, and equal
 		out, err := f.Run(ctx, []float32{2}, again)
@@ -296,7 +298,7 @@ var level2 = level(2)
 // A result's structure is that of the program that ran.
 func TestAResultsStructureMayGoByTheShape(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
 		x := args[0].(*graph.Node)
 		out := map[string]any{}
@@ -324,7 +326,7 @@ func TestAResultsStructureMayGoByTheShape(t *testing.T) {
 func TestVariablesInNestsAreWritten(t *testing.T) {
 	ctx := context.Background()
 	for _, mesh := range [][2]int{{4, 1}, {2, 2}} {
-		s := newStrategy(t, 4, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
+		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
 		sum, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		local, err := s.NewVariable(ctx, []float32{0, 0}, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
@@ -340,10 +342,10 @@ func TestVariablesInNestsAreWritten(t *testing.T) {
 			require.NoError(t, err)
 			require.Same(t, sum, out.([]any)[0])
 			total := float32(1 + 3*(step+1)*mesh[0])
-			require.Equal(t, slices.Repeat([]any{total}, mesh[0]), components(t, out.([]any)[1].(*strategy.PerReplica), mesh[0]))
-			require.Equal(t, slices.Repeat([]any{total}, mesh[0]), components(t, sum, mesh[0]))
+			require.Equal(t, slices.Repeat([]any{total}, mesh[0]), strategytest.Values(t, out.([]any)[1].(*strategy.PerReplica), mesh[0]))
+			require.Equal(t, slices.Repeat([]any{total}, mesh[0]), strategytest.Values(t, sum, mesh[0]))
 			n := float32(step + 1)
-			require.Equal(t, slices.Repeat([]any{[]float32{n, 2 * n}}, mesh[0]), components(t, local, mesh[0]))
+			require.Equal(t, slices.Repeat([]any{[]float32{n, 2 * n}}, mesh[0]), strategytest.Values(t, local, mesh[0]))
 		}
 	}
 }
@@ -351,7 +353,7 @@ func TestVariablesInNestsAreWritten(t *testing.T) {
 // Every host tensor of the nests is cut, and what is mirrored stays whole.
 func TestNestsOfBatchesAreCut(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s := strategytest.New(t, 2, 2)
 	scale, err := s.Mirror(ctx, float32(10), logical.Annotation{})
 	require.NoError(t, err)
 	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
@@ -370,7 +372,7 @@ func TestNestsOfBatchesAreCut(t *testing.T) {
 // sizes do too.
 func TestLeavesHaveAnOrder(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s := strategytest.New(t, 2, 2)
 	split := logical.SplitInto(2)
 	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
 		m := args[0].(map[int]any)
@@ -387,7 +389,7 @@ func TestLeavesHaveAnOrder(t *testing.T) {
 	p := out.(pair)
 	assert.Equal(t, split, p.B.(*strategy.PerReplica).Annotation())
 	assert.Equal(t, logical.Annotation{}, p.A.([]any)[1].(*strategy.PerReplica).Annotation())
-	assert.Equal(t, []any{[]float64{3, 4}, []float64{3, 4}}, components(t, p.B.(*strategy.PerReplica), 2))
+	assert.Equal(t, []any{[]float64{3, 4}, []float64{3, 4}}, strategytest.Values(t, p.B.(*strategy.PerReplica), 2))
 
 	padded := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
 		return []any{rc.RealSize(1, 0), args[1].(pair).B}
@@ -402,7 +404,7 @@ func TestLeavesHaveAnOrder(t *testing.T) {
 // Goroutines that bring the same structures compile each once.
 func TestGoroutinesShareANestFunction(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	var traces atomic.Int64
 	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
 		traces.Add(1)
@@ -439,7 +441,7 @@ func deep(n int, x any) any {
 // A nest is as deep in the step as it is outside.
 func TestNestsAreDeep(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any { return args[0] }, strategy.FunctionOptions{})
 	for n, taken := range map[int]bool{0: true, 50: true, 98: true, 99: true, 100: false, 200: false} {
 		out, err := f.Run(ctx, deep(n, float32(n)))
@@ -452,17 +454,17 @@ func TestNestsAreDeep(t *testing.T) {
 		for range n {
 			out = out.([]any)[0]
 		}
-		require.Equal(t, []any{float32(n), float32(n)}, components(t, out.(*strategy.PerReplica), 2))
+		require.Equal(t, []any{float32(n), float32(n)}, strategytest.Values(t, out.(*strategy.PerReplica), 2))
 	}
 }
 
 // A nest function of shapes is compiled for a slice that is not there.
 func TestAOTNestsOfShapes(t *testing.T) {
-	if !aotChild(t) {
+	if !plugintest.TPUChild(t) {
 		return
 	}
 	ctx := context.Background()
-	s := ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2})
+	s := strategytest.Ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2})
 	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
 		b := args[0].(pair)
 		return map[string]any{"sum": graph.ReduceAllSum(b.A.(*graph.Node)), "name": b.B}

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
@@ -57,7 +58,7 @@ func FuzzRegroup(f *testing.F) {
 	f.Add([]byte{0x31, 7, 8, 9}, []byte{0x31, 7, 8, 10})
 	f.Add([]byte{2, 6, 4, 5}, []byte{2, 6, 4, 5})
 	f.Add([]byte{0x15}, []byte{0x25})
-	s, err := strategy.New(openCPU(f, 2), strategy.Options{})
+	s, err := strategy.New(plugintest.System(f, 2), strategy.Options{})
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = s.Close() })
 	ctx := context.Background()
@@ -88,7 +89,7 @@ func FuzzNestFunction(f *testing.F) {
 	f.Add([]byte{0x27 - 4, 6, 13})
 	f.Add([]byte{0x31, 7, 8, 9})
 	f.Add([]byte{2, 5, 0x25})
-	s, err := strategy.New(openCPU(f, 2), strategy.Options{})
+	s, err := strategy.New(plugintest.System(f, 2), strategy.Options{})
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = s.Close() })
 	ctx := context.Background()

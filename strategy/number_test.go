@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
@@ -52,7 +54,7 @@ func numberCases() []numberCase {
 
 func TestNumbersFitTheVariableOrAreErrors(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(openCPU(t, 2), strategy.Options{})
+	s, err := strategy.New(plugintest.System(t, 2), strategy.Options{})
 	require.NoError(t, err)
 	defer s.Close()
 	for _, c := range numberCases() {
@@ -92,7 +94,7 @@ func TestNumbersFitTheVariableOrAreErrors(t *testing.T) {
 // TestNumbersBesideATensorTakeItsDType adds to zero, which shows the number.
 func TestNumbersBesideATensorTakeItsDType(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(openCPU(t, 2), strategy.Options{})
+	s, err := strategy.New(plugintest.System(t, 2), strategy.Options{})
 	require.NoError(t, err)
 	defer s.Close()
 	add := func(a, b func(r int) any) (any, error) {
@@ -117,7 +119,7 @@ func TestNumbersBesideATensorTakeItsDType(t *testing.T) {
 				continue
 			}
 			require.NoError(t, err, name)
-			require.Equal(t, []any{c.want, c.want}, components(t, out.(strategy.Value), 2), name)
+			require.Equal(t, []any{c.want, c.want}, strategytest.Values(t, out.(strategy.Value), 2), name)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -151,14 +153,14 @@ func TestNumbersBesideATensorTakeItsDType(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, c.want, components(t, out.(strategy.Value), 2))
+			require.Equal(t, c.want, strategytest.Values(t, out.(strategy.Value), 2))
 		})
 	}
 }
 
 func TestAFloatIsNeverCutForAnInteger(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		v, err := s.NewVariable(ctx, int32(5), strategy.VariableOptions{Aggregation: strategy.AggregateFirst})
 		require.NoError(t, err)
 		e := eager.Of(s)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -160,7 +161,7 @@ var oddCases = []oddCase{
 
 func TestOddStepsRun(t *testing.T) {
 	ctx := context.Background()
-	sys := openCPU(t, 4)
+	sys := plugintest.System(t, 4)
 	for _, mesh := range [][2]int{{1, 1}, {2, 1}, {1, 4}, {2, 2}} {
 		s, err := strategy.New(sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
 		require.NoError(t, err)
@@ -195,7 +196,7 @@ func TestOddStepsRun(t *testing.T) {
 // A name in a step may be any text.
 func TestOddNames(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{logical.Match(`weights`, logical.SplitInto(2, 1))}})
+	s := strategytest.New(t, 2, 2, strategy.Options{Variables: logical.Rules{logical.Match(`weights`, logical.SplitInto(2, 1))}})
 	for _, name := range []string{"main", "step", "region_0", "replica_id", "argument_0", "mesh", "a b", `quote"s`, "new\nline", "ünïcode", "%0", "@x", "#1", "distributed_0", "-", "1"} {
 		t.Run(name, func(t *testing.T) {
 			store := model.NewStore()
@@ -230,7 +231,7 @@ func TestOddNames(t *testing.T) {
 // What cannot be lowered is an error of the trace, and leaves the strategy whole.
 func TestOddStepsAreRefused(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s := strategytest.New(t, 2, 2)
 	function := func(g *graph.Graph, name string, body func(y *graph.Node) *graph.Node) *graph.Function {
 		return graph.NewFunction(g, name, func(g *graph.Graph) []*graph.Node {
 			return []*graph.Node{body(graph.Parameter(g, "y", shapes.Make(dtypes.Float32, 4)))}
@@ -295,7 +296,7 @@ func TestOddStepsAreRefused(t *testing.T) {
 // mask, steps do not.
 func TestReplicasShareDropoutMasks(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s := strategytest.New(t, 2, 2)
 	store := model.NewStore()
 	require.NoError(t, store.SetRNGStateFromSeed(3))
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -323,7 +324,7 @@ func TestReplicasShareDropoutMasks(t *testing.T) {
 func TestReplicasDrawRandomNumbersOfTheirOwn(t *testing.T) {
 	ctx := context.Background()
 	masks := func(replicas, logicalDevices int, loop bool) (all [][]float32) {
-		s := newStrategy(t, replicas*logicalDevices, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices})
+		s := strategytest.New(t, replicas, logicalDevices)
 		store := model.NewStore()
 		store.SetParam(model.ParamInitialSeed, int64(3))
 		f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -380,7 +381,7 @@ func TestReplicasDrawRandomNumbersOfTheirOwn(t *testing.T) {
 }
 
 func TestRandomNumbersAreSplitFirst(t *testing.T) {
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	for name, store := range map[string]*model.Store{"drawn before": model.NewStore(), "no store": nil} {
 		_, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			if store != nil {
@@ -399,7 +400,7 @@ func TestRandomNumbersAreSplitFirst(t *testing.T) {
 // averaged.
 func TestReplicasShareTheAveragesOfBatchNormalisation(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s := strategytest.New(t, 2, 2)
 	store := model.NewStore()
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{norm.BatchNorm(rc.Scope("norm"), logical.Split(in[0], 1, 2), -1).Done()}
@@ -424,7 +425,7 @@ func TestReplicasShareTheAveragesOfBatchNormalisation(t *testing.T) {
 
 func TestReplicasMayNotWriteTheirOwnToWhatAllShare(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	for name, c := range map[string]struct {
 		initial any
 		value   func(rc *strategy.ReplicaContext, x, w *graph.Node) *graph.Node
@@ -465,10 +466,10 @@ func TestReplicasMayNotWriteTheirOwnToWhatAllShare(t *testing.T) {
 
 // The TPU compiler takes the replicas' own generators, in a model with dropout.
 func TestAOTStepsDrawRandomNumbersOfTheirOwn(t *testing.T) {
-	if !aotChild(t) {
+	if !plugintest.TPUChild(t) {
 		return
 	}
-	strat := ahead(t, "v5e:2x4", strategy.Options{Replicas: 4, LogicalDevices: 2})
+	strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{Replicas: 4, LogicalDevices: 2})
 	store := model.NewStore()
 	step := train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		rc.OwnRandomNumbers()

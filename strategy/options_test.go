@@ -7,13 +7,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 func TestOptionsThatDoNotFitAreNamed(t *testing.T) {
-	sys := openCPU(t, 8)
+	sys := plugintest.System(t, 8)
 	twice, err := tpu.NewDeviceAssignment(sys.Topology(), [][]tpu.Coordinates{{{0, 0, 0, 0}}, {{0, 0, 0, 0}}})
 	require.NoError(t, err)
 	other, err := tpu.LogicalTopology(tpu.LogicalOptions{Devices: 16})

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -18,11 +19,11 @@ import (
 
 // The TPU compiler takes the programs of uneven batches, from shapes alone.
 func TestAOTUnevenBatchesAreCompiled(t *testing.T) {
-	if !aotChild(t) {
+	if !plugintest.TPUChild(t) {
 		return
 	}
 	ctx := context.Background()
-	strat := ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
+	strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
 	x, y := strategytest.BatchShapes(30) // 8, 8, 8 and 6 rows
 	c, err := strategytest.AnnotatedStep(strat).Compiled(ctx, x, y)
 	require.NoError(t, err)
@@ -34,7 +35,7 @@ func TestAOTUnevenBatchesAreCompiled(t *testing.T) {
 		"attention":                      {shapes.Make(dtypes.Float32, 13, 6, 8), shapes.Make(dtypes.Float32, 13, 1)},
 		"embedding, cross entropy":       {shapes.Make(dtypes.Int32, 13, 5), shapes.Make(dtypes.Int32, 13, 1)},
 	} {
-		whole := ahead(t, "v5e:2x4", strategy.Options{})
+		whole := strategytest.Ahead(t, "v5e:2x4", strategy.Options{})
 		c, err := train.New(whole, model.NewStore(), optimizer.Adam().Done(), paddedModels[name].loss).Compiled(ctx, batch...)
 		require.NoError(t, err, name)
 		assert.Equal(t, 2, c.Module.Arguments[0].Local[0], name)

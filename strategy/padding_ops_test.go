@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -185,8 +186,8 @@ func asNumber(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.F
 // GoMLX's ops, layers, losses and metrics on padded rows give what they give on the rows.
 func TestOpsOnPaddedRows(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
-	one := newStrategy(t, 1, strategy.Options{})
+	s := strategytest.New(t, 2, 1)
+	one := strategytest.New(t, 1, 1)
 	rng := rand.New(rand.NewPCG(9, 10))
 	batch := []*tensors.Tensor{normals(rng, 5, 6), classes(rng, 6, 5, 1)}
 	args := poisoned(t, s, batch, []int{3, 2}, 3)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -104,8 +105,8 @@ func (g *rowGraph) step() {
 // Graphs that are made up give the numbers of their real rows, and so do their gradients.
 func TestRandomGraphsLeavePaddingOut(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
-	one := newStrategy(t, 1, strategy.Options{})
+	s := strategytest.New(t, 2, 2)
+	one := strategytest.New(t, 1, 1)
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			step := func(rc *strategy.ReplicaContext, in []*graph.Node) (out []*graph.Node) {

@@ -64,10 +64,10 @@ func TestAnEpochThatDoesNotDivideIsTrainedWhole(t *testing.T) {
 		}
 		return losses
 	}
-	one := newStrategy(t, 1, strategy.Options{})
+	one := strategytest.New(t, 1, 1)
 	want := epoch(one, train.New(one, newStore(), adam(), strategytest.Annotated(1)))
 	for _, p := range []int{1, 2} {
-		s := newStrategy(t, 2*p, strategy.Options{Replicas: 2, LogicalDevices: p})
+		s := strategytest.New(t, 2, p)
 		step := train.New(s, newStore(), adam(), strategytest.Annotated(p))
 		assert.InDeltaSlice(t, want, epoch(s, step), 2e-4)
 		// A full batch has the program that it had.
@@ -83,7 +83,7 @@ func TestAnEpochThatDoesNotDivideIsTrainedWhole(t *testing.T) {
 
 func TestStatesOfReplicasWithoutRowsStay(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	seen, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Name: "seen", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	store := model.NewStore()
@@ -112,7 +112,7 @@ func TestStatesOfReplicasWithoutRowsStay(t *testing.T) {
 // What cannot leave padding out is refused by name, and is no error without padding.
 func TestWhatCannotLeavePaddingOutIsRefused(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	x, err := s.PerReplica(ctx, []any{[][]float32{{1, 2}, {3, 4}, {5, 6}}, [][]float32{{7, 8}}}, logical.Annotation{})
 	require.NoError(t, err)
 	even, err := s.PerReplica(ctx, []any{[][]float32{{1, 2}, {3, 4}, {5, 6}}, [][]float32{{7, 8}, {9, 10}, {11, 12}}}, logical.Annotation{})
@@ -182,8 +182,8 @@ func TestWhatCannotLeavePaddingOutIsRefused(t *testing.T) {
 // Ops on rows that may not look at others.
 func TestOpsThatKeepRowsApart(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
-	one := newStrategy(t, 1, strategy.Options{})
+	s := strategytest.New(t, 2, 1)
+	one := strategytest.New(t, 1, 1)
 	rng := rand.New(rand.NewPCG(5, 6))
 	x, at := normals(rng, 4, 3), classes(rng, 3, 4, 1)
 	batch := []*tensors.Tensor{x, at}
@@ -229,7 +229,7 @@ func keptApart(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 // A sequence that is padded in its second dimension, beside rows that are not.
 func TestPaddedSequences(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	x := []any{[][]float32{{1, 2, 3}, {4, 5, 6}}, [][]float32{{7}, {9}}}
 	v, err := s.PerReplica(ctx, x, logical.Annotation{})
 	require.NoError(t, err)
@@ -238,10 +238,10 @@ func TestPaddedSequences(t *testing.T) {
 	}
 	out, err := s.Function(step, strategy.FunctionOptions{PadRagged: true}).Run(ctx, v)
 	require.NoError(t, err)
-	assert.Equal(t, []any{[]float32{2, 5}, []float32{7, 9}}, components(t, out[0], 2))
-	assert.Equal(t, []any{float32(3.5), float32(8)}, components(t, out[1], 2))
-	assert.Equal(t, []any{[]float32{2.5, 3.5, 4.5}, []float32{8}}, components(t, out[2], 2))
-	assert.Equal(t, [][]float32{{1}, {1}}, components(t, out[3], 2)[1])
+	assert.Equal(t, []any{[]float32{2, 5}, []float32{7, 9}}, strategytest.Values(t, out[0], 2))
+	assert.Equal(t, []any{float32(3.5), float32(8)}, strategytest.Values(t, out[1], 2))
+	assert.Equal(t, []any{[]float32{2.5, 3.5, 4.5}, []float32{8}}, strategytest.Values(t, out[2], 2))
+	assert.Equal(t, [][]float32{{1}, {1}}, strategytest.Values(t, out[3], 2)[1])
 	// Rows and length differ, and so do two arguments.
 	both, err := s.PerReplica(ctx, []any{[][]float32{{1, 2, 3}, {4, 5, 6}}, [][]float32{{7, 8}}}, logical.Annotation{})
 	require.NoError(t, err)
@@ -252,33 +252,33 @@ func TestPaddedSequences(t *testing.T) {
 		return []*graph.Node{graph.ReduceAllMean(in[0]), graph.ReduceMean(weighted, 0), graph.ReduceAllSum(weighted)}
 	}, strategy.FunctionOptions{PadRagged: true}).Run(ctx, both, rows)
 	require.NoError(t, err)
-	assert.Equal(t, []any{float32(3.5), float32(7.5)}, components(t, out[0], 2))
-	assert.Equal(t, []any{[]float32{4.5, 6, 7.5}, []float32{21, 24}}, components(t, out[1], 2))
-	assert.Equal(t, []any{float32(36), float32(45)}, components(t, out[2], 2))
+	assert.Equal(t, []any{float32(3.5), float32(7.5)}, strategytest.Values(t, out[0], 2))
+	assert.Equal(t, []any{[]float32{4.5, 6, 7.5}, []float32{21, 24}}, strategytest.Values(t, out[1], 2))
+	assert.Equal(t, []any{float32(36), float32(45)}, strategytest.Values(t, out[2], 2))
 }
 
 func TestHostBatchesAreCutUnevenlyOnRequest(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s := strategytest.New(t, 2, 2)
 	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.ReduceAllMean(in[0]), graph.MulScalar(in[0], 2)}
 	}, strategy.FunctionOptions{SplitBatch: true, PadRagged: true, Arguments: []logical.Annotation{logical.SplitInto(2)}})
 	out, err := f.Run(ctx, []float32{1, 2, 3, 4, 5, 6, 7})
 	require.NoError(t, err)
-	assert.Equal(t, []any{float32(2.5), float32(6)}, components(t, out[0], 2))
-	assert.Equal(t, []any{[]float32{2, 4, 6, 8}, []float32{10, 12, 14}}, components(t, out[1], 2))
+	assert.Equal(t, []any{float32(2.5), float32(6)}, strategytest.Values(t, out[0], 2))
+	assert.Equal(t, []any{[]float32{2, 4, 6, 8}, []float32{10, 12, 14}}, strategytest.Values(t, out[1], 2))
 	out, err = f.Run(ctx, []float32{1, 2, 3, 4, 5}) // 3 and 2, padded to what two devices share
 	require.NoError(t, err)
-	assert.Equal(t, []any{float32(2), float32(4.5)}, components(t, out[0], 2))
+	assert.Equal(t, []any{float32(2), float32(4.5)}, strategytest.Values(t, out[0], 2))
 	out, err = f.Run(ctx, []float32{8})
 	require.NoError(t, err)
-	assert.Equal(t, float32(8), components(t, out[0], 2)[0])
-	assert.Equal(t, []any{[]float32{16}, []float32{}}, components(t, out[1], 2))
+	assert.Equal(t, float32(8), strategytest.Values(t, out[0], 2)[0])
+	assert.Equal(t, []any{[]float32{16}, []float32{}}, strategytest.Values(t, out[1], 2))
 }
 
 func TestTrainingBatchesOfOtherRows(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		y := layers.Dense(rc.Scope("a"), in[0], true, 1)
 		return graph.Add(graph.ReduceAllMean(y), graph.ReduceAllMean(in[1]))
@@ -303,8 +303,8 @@ func TestTrainingBatchesOfOtherRows(t *testing.T) {
 
 func TestLoopsAndBranchesLeavePaddingOut(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
-	one := newStrategy(t, 1, strategy.Options{})
+	s := strategytest.New(t, 2, 1)
+	one := strategytest.New(t, 1, 1)
 	step := func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x := in[0]
 		g, n := x.Graph(), x.Shape().Dimensions[0]
@@ -350,7 +350,7 @@ func TestLoopsAndBranchesLeavePaddingOut(t *testing.T) {
 // Distributed input ends with an uneven batch, which a step takes as it comes.
 func TestDistributedInputIsTrainedToItsEnd(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	w := func(rc *strategy.ReplicaContext) *graph.Node {
 		return rc.Scope().VariableWithValue("w", float32(0)).NodeValue(rc.Graph())
 	}
@@ -387,7 +387,7 @@ func TestDistributedInputIsTrainedToItsEnd(t *testing.T) {
 func TestDropoutOfUnevenBatches(t *testing.T) {
 	ctx := context.Background()
 	for _, random := range []bool{false, true} {
-		s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+		s := strategytest.New(t, 2, 1)
 		step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			if random {
 				rc.OwnRandomNumbers()

@@ -24,6 +24,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -31,7 +33,7 @@ import (
 
 func TestReductionsUseTheRealRows(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	x, err := s.PerReplica(ctx, []any{[]float32{5, 6}, []float32{7}}, logical.Annotation{})
 	require.NoError(t, err)
 	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -50,9 +52,9 @@ func TestReductionsUseTheRealRows(t *testing.T) {
 		{float32(2), float32(1)}, {float32(2), float32(1)}, {[]float32{5, 11}, []float32{7}}, {int32(0), int32(0)}, {float32(13), float32(9)},
 		{float32(0.25), float32(0)},
 	} {
-		assert.Equal(t, want, components(t, out[i], 2), "result %d", i)
+		assert.Equal(t, want, strategytest.Values(t, out[i], 2), "result %d", i)
 	}
-	soft := components(t, out[10], 2)
+	soft := strategytest.Values(t, out[10], 2)
 	assert.Equal(t, []float32{1}, soft[1])
 	assert.InDelta(t, 1/(1+math.E), soft[0].([]float32)[0], 1e-6)
 	// A result is cut wherever it goes.
@@ -68,12 +70,12 @@ func TestReductionsUseTheRealRows(t *testing.T) {
 	assert.Equal(t, []float32{10, 12, 14}, rows.Value())
 	again, err := f.Run(ctx, out[3])
 	require.NoError(t, err)
-	assert.Equal(t, []any{float32(11), float32(14)}, components(t, again[0], 2))
+	assert.Equal(t, []any{float32(11), float32(14)}, strategytest.Values(t, again[0], 2))
 	bound, err := f.Bind(ctx, x)
 	require.NoError(t, err)
 	defer bound.Close()
 	require.NoError(t, bound.Launch(ctx))
-	assert.Equal(t, []any{[]float32{10, 12}, []float32{14}}, components(t, bound.Results()[3], 2))
+	assert.Equal(t, []any{[]float32{10, 12}, []float32{14}}, strategytest.Values(t, bound.Results()[3], 2))
 }
 
 // padded model: what it is made of, and its batch.
@@ -332,7 +334,7 @@ func oneStep(t *testing.T, s *strategy.TPUStrategy, m paddedModel, batches ...[]
 // all variables after it. The padding is NaN.
 func TestUnevenBatchesTrainWithTheExactMean(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	one := newStrategy(t, 1, strategy.Options{})
+	one := strategytest.New(t, 1, 1)
 	for name, m := range paddedModels {
 		all := [][]int{{4, 3, 1, 0}}
 		if len(name)%3 == 0 { // compiling takes long
@@ -370,7 +372,7 @@ func TestUnevenBatchesTrainWithTheExactMean(t *testing.T) {
 						}
 					}
 				}
-				s := newStrategy(t, len(sizes), strategy.Options{Replicas: len(sizes)})
+				s := strategytest.On(t, plugintest.System(t, len(sizes)), strategy.Options{Replicas: len(sizes)})
 				losses, got := oneStep(t, s, m, poisoned(t, s, batch, sizes, slices.Max(sizes)))
 				near := 2e-5
 				if name == "half precision" {

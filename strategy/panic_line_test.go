@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 func TestTraceErrorsNameTheLine(t *testing.T) {
-	s := newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2})
+	s := strategytest.New(t, 1, 2)
 	ctx := context.Background()
 	line := func() int { // of the caller, one below
 		_, _, line, _ := runtime.Caller(1)
@@ -70,7 +71,7 @@ func TestTraceErrorsNameTheLine(t *testing.T) {
 }
 
 func TestNilsAreNamed(t *testing.T) {
-	s := newStrategy(t, 1, strategy.Options{})
+	s := strategytest.New(t, 1, 1)
 	ctx := context.Background()
 	_, err := s.Function(nil, strategy.FunctionOptions{}).Run(ctx)
 	assert.ErrorContains(t, err, "there is no step function")

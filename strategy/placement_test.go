@@ -23,21 +23,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
-
-func openCPU(t testing.TB, devices int) *system.System {
-	t.Helper()
-	return plugintest.System(t, devices)
-}
-
-func newStrategy(t testing.TB, devices int, opts strategy.Options) *strategy.TPUStrategy {
-	t.Helper()
-	strat, err := strategy.New(openCPU(t, devices), opts)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, strat.Close()) })
-	return strat
-}
 
 func batch(rows, columns int) (x, y *tensors.Tensor) {
 	xs, ys := make([]float32, rows*columns), make([]float32, rows)
@@ -49,7 +35,7 @@ func batch(rows, columns int) (x, y *tensors.Tensor) {
 }
 
 func TestEveryAnnotationIsInTheModule(t *testing.T) {
-	strat := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{
+	strat := strategytest.New(t, 2, 2, strategy.Options{Variables: logical.Rules{
 		logical.Match(`hidden/.*weights`, logical.SplitInto(1, 2)),
 	}})
 	step := train.New(strat, model.NewStore(), optimizer.Adam().Done(), strategytest.Annotated(2),
@@ -80,7 +66,7 @@ func TestSplitDividesTheBytesEachDeviceHolds(t *testing.T) {
 	ctx := context.Background()
 	perDevice := map[int]int64{}
 	for _, p := range []int{1, 2, 4} {
-		strat := newStrategy(t, 4, strategy.Options{Replicas: 1, LogicalDevices: p, Variables: logical.Rules{
+		strat := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 1, LogicalDevices: p, Variables: logical.Rules{
 			logical.Match(`hidden/.*weights`, logical.SplitInto(1, p)),
 		}})
 		store := model.NewStore()
@@ -125,7 +111,7 @@ func TestOnIsSkippedByTheOtherDevices(t *testing.T) {
 	// Work that 8 devices do takes a multiple of the CPU time of work that one does,
 	// however many cores there are.
 	ctx := context.Background()
-	strat := newStrategy(t, 8, strategy.Options{Replicas: 1, LogicalDevices: 8})
+	strat := strategytest.New(t, 1, 8)
 	work := func(x *graph.Node) *graph.Node {
 		for range 12 {
 			x = graph.Tanh(graph.MatMul(x, x))
@@ -187,7 +173,7 @@ func lineWith(text string, words ...string) string {
 func TestAssignedLayersTrainOnTheirDevices(t *testing.T) {
 	ctx := context.Background()
 	train := func(devices int) (loss []float32, ops []hlotest.Op) {
-		strat := newStrategy(t, 2*devices, strategy.Options{Replicas: 2, LogicalDevices: devices})
+		strat := strategytest.New(t, 2, devices)
 		step := train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			h := logical.Assign(graph.Tanh(layers.Dense(rc.Scope("first"), in[0], true, 32)), 0)
 			h = logical.Assign(graph.Tanh(layers.Dense(rc.Scope("second"), h, true, 32)), devices-1)

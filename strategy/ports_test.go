@@ -9,6 +9,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -18,7 +20,7 @@ import (
 // batch_reduce_to, update with a slot that is colocated.
 func TestMomentumOfASplitVariableInAMergeCall(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n, e := s.NumReplicasInSync(), eager.Of(s)
 		v, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Annotation: logical.SplitInto(s.NumLogicalDevices())})
 		require.NoError(t, err)
@@ -77,14 +79,14 @@ func TestMomentumOfASplitVariableInAMergeCall(t *testing.T) {
 		require.NoError(t, err)
 		total := 2.5 * float32(n*(n+1)) / 2 // the gradient, and 1.5 of it
 		want := []float32{1 - total, 2 - total, 3 - total, 4 - total}
-		require.Equal(t, slices.Repeat([]any{want}, n), components(t, v, n))
+		require.Equal(t, slices.Repeat([]any{want}, n), strategytest.Values(t, v, n))
 	})
 }
 
 // The last batch of an epoch, one replica of which has nothing.
 func TestRaggedLastBatchesReduceAndGather(t *testing.T) {
 	ctx := context.Background()
-	s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.MulScalar(in[0], 2), graph.ReduceAllSum(in[0])}
 	}, strategy.FunctionOptions{PadRagged: true})
@@ -102,12 +104,12 @@ func TestRaggedLastBatchesReduceAndGather(t *testing.T) {
 		require.NoError(t, err)
 		mean, err := s.Reduce(ctx, strategy.Mean, out[0], 0)
 		require.NoError(t, err)
-		require.Equal(t, slices.Repeat([]any{c.mean}, 2), components(t, mean, 2))
+		require.Equal(t, slices.Repeat([]any{c.mean}, 2), strategytest.Values(t, mean, 2))
 		mean, err = s.Reduce(ctx, strategy.Mean, out[1])
 		require.NoError(t, err)
-		require.Equal(t, slices.Repeat([]any{c.sums}, 2), components(t, mean, 2))
+		require.Equal(t, slices.Repeat([]any{c.sums}, 2), strategytest.Values(t, mean, 2))
 		all, err := s.Gather(ctx, out[0], 0)
 		require.NoError(t, err)
-		require.Equal(t, slices.Repeat([]any{c.all}, 2), components(t, all, 2))
+		require.Equal(t, slices.Repeat([]any{c.all}, 2), strategytest.Values(t, all, 2))
 	}
 }

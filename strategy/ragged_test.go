@@ -8,13 +8,15 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 func TestRaggedArgumentsArePaddedOnRequest(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(openCPU(t, 3), strategy.Options{})
+	s, err := strategy.New(plugintest.System(t, 3), strategy.Options{})
 	require.NoError(t, err)
 	defer s.Close()
 	batch, err := s.PerReplica(ctx, []any{[]float32{1, 2, 3}, []float32{4}, []float32{}}, logical.Annotation{})
@@ -32,7 +34,7 @@ func TestRaggedArgumentsArePaddedOnRequest(t *testing.T) {
 	require.ErrorContains(t, err, "PadRagged")
 	out, err := s.Function(step, strategy.FunctionOptions{PadRagged: true}).Run(ctx, batch, []float32{7, 7})
 	require.NoError(t, err)
-	require.Equal(t, []any{float32(36), float32(14), float32(0)}, components(t, out[0], 3))
-	require.Equal(t, []any{float32(3), float32(1), float32(0)}, components(t, out[1], 3))
-	require.Equal(t, []any{float32(2), float32(2), float32(2)}, components(t, out[2], 3))
+	require.Equal(t, []any{float32(36), float32(14), float32(0)}, strategytest.Values(t, out[0], 3))
+	require.Equal(t, []any{float32(3), float32(1), float32(0)}, strategytest.Values(t, out[1], 3))
+	require.Equal(t, []any{float32(2), float32(2), float32(2)}, strategytest.Values(t, out[2], 3))
 }

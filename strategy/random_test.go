@@ -11,10 +11,11 @@ import (
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -42,7 +43,7 @@ func TestRandomProgramsWithAssignedTensorsAreTheSameOnEveryMesh(t *testing.T) {
 }
 
 func runRandomPrograms(t *testing.T, make func(seed uint64) *randomProgram) {
-	sys := openCPU(t, 8)
+	sys := plugintest.System(t, 8)
 	programs := *randomPrograms
 	if testing.Short() {
 		programs = min(programs, 25)
@@ -122,7 +123,14 @@ func differ(want, got *tensors.Tensor, coarse bool) error {
 	if !want.Shape().Equal(got.Shape()) {
 		return fmt.Errorf("shape %s, want %s", got.Shape(), want.Shape())
 	}
-	w, g := numbers(want), numbers(got)
+	w, err := strategytest.Elements(want)
+	if err != nil {
+		return err
+	}
+	g, err := strategytest.Elements(got)
+	if err != nil {
+		return err
+	}
 	largest := 1.0
 	for _, v := range w {
 		if a := math.Abs(v); !math.IsInf(a, 0) && !math.IsNaN(a) {
@@ -145,39 +153,6 @@ func differ(want, got *tensors.Tensor, coarse bool) error {
 		}
 	}
 	return nil
-}
-
-func numbers(t *tensors.Tensor) []float64 {
-	var all []float64
-	_ = t.ConstFlatData(func(flat any) {
-		switch flat := flat.(type) {
-		case []float64:
-			all = slices.Clone(flat)
-		case []float32:
-			for _, v := range flat {
-				all = append(all, float64(v))
-			}
-		case []bfloat16.BFloat16:
-			for _, v := range flat {
-				all = append(all, float64(v.Float32()))
-			}
-		case []int32:
-			for _, v := range flat {
-				all = append(all, float64(v))
-			}
-		case []bool:
-			for _, v := range flat {
-				n := 0.0
-				if v {
-					n = 1
-				}
-				all = append(all, n)
-			}
-		default:
-			panic(fmt.Sprintf("no numbers in %T", flat))
-		}
-	})
-	return all
 }
 
 // data are the replicas' values of argument i, the same in every step.

@@ -11,6 +11,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -19,7 +21,7 @@ import (
 func TestReduceOfAnySplitIsReduceOfTheWhole(t *testing.T) {
 	ctx := context.Background()
 	rng := rand.New(rand.NewPCG(7, 7))
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n := s.NumReplicasInSync()
 		for range 12 {
 			rows := rng.IntN(9)
@@ -89,7 +91,7 @@ func TestReduceOfAnySplitIsReduceOfTheWhole(t *testing.T) {
 
 func TestIntegersReduceExactly(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(openCPU(t, 2), strategy.Options{})
+	s, err := strategy.New(plugintest.System(t, 2), strategy.Options{})
 	require.NoError(t, err)
 	defer s.Close()
 	v, err := s.PerReplica(ctx, []any{[]int32{1, 2}, []int32{4}}, logical.Annotation{})
@@ -190,7 +192,7 @@ func read(t *testing.T, nest any) any {
 
 func TestSelectUndoesRegroup(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(openCPU(t, 3), strategy.Options{})
+	s, err := strategy.New(plugintest.System(t, 3), strategy.Options{})
 	require.NoError(t, err)
 	defer s.Close()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -221,7 +223,7 @@ func TestSelectUndoesRegroup(t *testing.T) {
 // a third is off by 0.2 % in bfloat16, and by 0.02 % in float16.
 func TestMeansInHalfPrecisionAreNotBiased(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 3, strategy.Options{Replicas: 3})
+	s := strategytest.New(t, 3, 1)
 	for name, values := range map[string][]any{
 		"float16":  {float16.FromFloat32(1.5), float16.FromFloat32(2.5), float16.FromFloat32(3)},
 		"bfloat16": {bfloat16.FromFloat32(1.5), bfloat16.FromFloat32(2.5), bfloat16.FromFloat32(3)},
@@ -236,7 +238,7 @@ func TestMeansInHalfPrecisionAreNotBiased(t *testing.T) {
 		require.Equal(t, want, got.Value(), name)
 	}
 	// A mean is rounded once, not in each replica's share.
-	six := newStrategy(t, 6, strategy.Options{Replicas: 6})
+	six := strategytest.New(t, 6, 1)
 	var sixths []any
 	for _, v := range []float32{1.5, 2.5, 3, 4, 5, 6.25} {
 		sixths = append(sixths, float16.FromFloat32(v))

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -53,7 +54,7 @@ func twice(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 
 func TestDistributedInputIsSplitFromTheStart(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s := strategytest.New(t, 2, 2)
 	columns := []logical.Annotation{logical.SplitInto(1, 2)}
 	d, err := feed.Distribute(s, rowsDataset(t, s, 8, 4), feed.DistributeOptions{Arguments: columns})
 	require.NoError(t, err)
@@ -81,7 +82,7 @@ func TestDistributedInputIsSplitFromTheStart(t *testing.T) {
 
 func TestInputThatCannotBeSplitSaysWhich(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 6, strategy.Options{Replicas: 2, LogicalDevices: 3})
+	s := strategytest.New(t, 2, 3)
 	for says, annotations := range map[string][]logical.Annotation{
 		"dimension 1 of size 4 is not divisible into 3 parts": {logical.SplitInto(1, 3)},
 		"1 parts [3] for 2 dimensions":                        {logical.SplitInto(3)},
@@ -119,7 +120,7 @@ func TestInputThatCannotBeSplitSaysWhich(t *testing.T) {
 // takes values.
 func TestAStepLaysItsArgumentsOut(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s := strategytest.New(t, 2, 2)
 	columns := []logical.Annotation{logical.SplitInto(1, 2)}
 	host := []any{[][]float32{{1, 2, 3, 4}, {5, 6, 7, 8}}, [][]float32{{9, 10, 11, 12}, {13, 14, 15, 16}}}
 	want := []any{[][]float32{{2, 4, 6, 8}, {10, 12, 14, 16}}, [][]float32{{18, 20, 22, 24}, {26, 28, 30, 32}}}
@@ -137,13 +138,13 @@ func TestAStepLaysItsArgumentsOut(t *testing.T) {
 			assert.Equal(t, expected.String(), m.Arguments[0].Annotation.String())
 			out, err := f.Run(ctx, x)
 			require.NoError(t, err)
-			assert.Equal(t, want, components(t, out[0], 2))
+			assert.Equal(t, want, strategytest.Values(t, out[0], 2))
 
 			bound, err := f.Bind(ctx, x)
 			require.NoError(t, err)
 			require.NoError(t, bound.Launch(ctx))
 			require.NoError(t, bound.Launch(ctx))
-			assert.Equal(t, want, components(t, bound.Results()[0], 2))
+			assert.Equal(t, want, strategytest.Values(t, bound.Results()[0], 2))
 			require.NoError(t, bound.Close())
 
 			nest := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
@@ -154,9 +155,9 @@ func TestAStepLaysItsArgumentsOut(t *testing.T) {
 			assert.Equal(t, expected.String(), m.Arguments[0].Annotation.String())
 			y, err := nest.Run(ctx, []any{x})
 			require.NoError(t, err)
-			assert.Equal(t, want, components(t, y.(map[string]any)["y"].(strategy.Value), 2))
+			assert.Equal(t, want, strategytest.Values(t, y.(map[string]any)["y"].(strategy.Value), 2))
 		}
-		assert.Equal(t, host, components(t, x, 2), "the caller's value stays")
+		assert.Equal(t, host, strategytest.Values(t, x, 2), "the caller's value stays")
 		require.NoError(t, x.Close())
 	}
 	same, err := s.Mirror(ctx, host[0], logical.Annotation{})
@@ -172,12 +173,12 @@ func TestAStepLaysItsArgumentsOut(t *testing.T) {
 	assert.Contains(t, string(m.Text), `sdy.sharding_constraint %argument_0 <@mesh, [{}, {"logical"}]>`)
 	out, err := f.Run(ctx, stacked)
 	require.NoError(t, err)
-	assert.Equal(t, []any{[][]float32{{10, 12}}, [][]float32{{14, 16}}}, components(t, out[0], 2))
+	assert.Equal(t, []any{[][]float32{{10, 12}}, [][]float32{{14, 16}}}, strategytest.Values(t, out[0], 2))
 }
 
 func TestATrainingStepLaysItsBatchOut(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 4, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s := strategytest.New(t, 2, 2)
 	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		w := rc.Scope().VariableWithValue("w", tensors.FromValue([]float32{1, 1, 1, 1}))
 		return graph.ReduceAllMean(graph.Square(graph.Mul(in[0], graph.ExpandLeftToRank(w.NodeValue(rc.Graph()), 2))))

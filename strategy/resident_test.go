@@ -24,7 +24,7 @@ import (
 // step is read anew.
 func TestTrainStepReadsItsArgumentsAnew(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		w := rc.Scope().VariableWithValue("w", float32(0))
 		return graph.Add(graph.ReduceAllMean(in[0]), graph.MulScalar(w.NodeValue(rc.Graph()), 0))
@@ -48,7 +48,7 @@ func TestTrainStepReadsItsArgumentsAnew(t *testing.T) {
 // rows there are; one on resident values makes none.
 func TestTrainStepAllocatesLittle(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 8, strategy.Options{Replicas: 4, LogicalDevices: 2})
+	s := strategytest.New(t, 4, 2)
 	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), strategytest.Annotated(2))
 	x, y := batch(64, 8)
 	px, err := s.SplitBatch(ctx, x, logical.Annotation{}, false)
@@ -76,7 +76,7 @@ func TestTrainStepAllocatesLittle(t *testing.T) {
 // A batch of no rows runs where its ops take it; where one does not, the error says so.
 func TestABatchWithoutRowsRunsOrIsNamed(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	none := tensors.FromShape(shapes.Make(dtypes.Float32, 0, 3))
 	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))

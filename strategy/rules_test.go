@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -75,7 +76,7 @@ func TestARuleThatReachesNothingIsAnErrorEverywhere(t *testing.T) {
 	}
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
-			s := newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2, Variables: rules})
+			s := strategytest.New(t, 1, 2, strategy.Options{Variables: rules})
 			err := call(s, model.NewStore())
 			var wrong *strategy.OptionError
 			require.ErrorAs(t, err, &wrong)
@@ -86,7 +87,7 @@ func TestARuleThatReachesNothingIsAnErrorEverywhere(t *testing.T) {
 }
 
 func TestARuleOfAnotherRankNamesTheVariable(t *testing.T) {
-	s := newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2,
+	s := strategytest.New(t, 1, 2, strategy.Options{
 		Variables: logical.Rules{logical.Match("biases", logical.SplitInto(1, 2))}})
 	_, err := train.New(s, model.NewStore(), sgd(), denseLoss("hidden")).Run(context.Background(), [][]float32{{1, 2}})
 	var wrong *strategy.OptionError
@@ -102,7 +103,7 @@ func TestRulesOfOneModelAmongSeveral(t *testing.T) {
 		logical.Match("/decoder/.*weights", logical.SplitInto(1, 2)),
 	}
 	open := func(t *testing.T, rules logical.Rules) *strategy.TPUStrategy {
-		return newStrategy(t, 2, strategy.Options{Replicas: 1, LogicalDevices: 2, Variables: rules})
+		return strategytest.New(t, 1, 2, strategy.Options{Variables: rules})
 	}
 	t.Run("functions made before the first is traced", func(t *testing.T) {
 		s, store := open(t, rules), model.NewStore()

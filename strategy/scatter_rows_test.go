@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
@@ -42,7 +44,7 @@ func scattered(op strategy.ScatterOp, x, update float32) float32 {
 
 func TestReplicasScatterTheirOwnNumbersOfRows(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n := s.NumReplicasInSync()
 		rows := func(r int) (indices []int32, updates []float32) { // row 0 is never named
 			for i := range r {
@@ -64,7 +66,7 @@ func TestReplicasScatterTheirOwnNumbersOfRows(t *testing.T) {
 					return rc.Scatter(op, v, indices, updates)
 				})
 				require.NoError(t, err)
-				for r, got := range components(t, v, n) {
+				for r, got := range strategytest.Values(t, v, n) {
 					want := []float32{5, 5, 5, 5, 5}
 					from, to := r, r+1
 					switch o.Aggregation {
@@ -89,7 +91,7 @@ func TestReplicasScatterTheirOwnNumbersOfRows(t *testing.T) {
 
 func TestScatterRefusesAReplicasRowsThatDoNotFit(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(openCPU(t, 2), strategy.Options{Replicas: 2})
+	s, err := strategy.New(plugintest.System(t, 2), strategy.Options{Replicas: 2})
 	require.NoError(t, err)
 	defer s.Close()
 	v, err := s.NewVariable(ctx, []float32{5, 5, 5}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
@@ -99,12 +101,12 @@ func TestScatterRefusesAReplicasRowsThatDoNotFit(t *testing.T) {
 	})
 	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
 	require.ErrorContains(t, err, "replica 1")
-	require.Equal(t, []any{[]float32{5, 5, 5}, []float32{5, 5, 5}}, components(t, v, 2))
+	require.Equal(t, []any{[]float32{5, 5, 5}, []float32{5, 5, 5}}, strategytest.Values(t, v, 2))
 }
 
 func TestScatterIgnoresIndicesThatNameNoRow(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		start := []float32{1, 2, 3, 4}
 		v, err := s.NewVariable(ctx, start, strategy.VariableOptions{Aggregation: strategy.AggregateFirst})
 		require.NoError(t, err)
@@ -114,7 +116,7 @@ func TestScatterIgnoresIndicesThatNameNoRow(t *testing.T) {
 				[]int32{-1, 4, math.MinInt32, math.MaxInt32, -4}, []uint8{4, 255, 128, 5, 6}, []int8{-1, 4, 127, -128, -4},
 			} {
 				require.NoError(t, v.Scatter(ctx, op, indices, []float32{50, 60, 70, 80, 90}))
-				require.Equal(t, start, components(t, v, 1)[0], "%s at %v", op, indices)
+				require.Equal(t, start, strategytest.Values(t, v, 1)[0], "%s at %v", op, indices)
 			}
 		}
 	})
@@ -122,7 +124,7 @@ func TestScatterIgnoresIndicesThatNameNoRow(t *testing.T) {
 
 func TestScatterOfNoRowsChangesNothing(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		start := [][]float32{{1, 2}, {3, 4}}
 		for _, a := range []strategy.VariableAggregation{strategy.AggregateFirst, strategy.AggregateSum} {
 			v, err := s.NewVariable(ctx, start, strategy.VariableOptions{Aggregation: a})
@@ -141,7 +143,7 @@ func TestScatterOfNoRowsChangesNothing(t *testing.T) {
 					return rc.Scatter(op, v, []int32{}, updates)
 				})
 				require.NoError(t, err)
-				require.Equal(t, start, components(t, v, 1)[0], op)
+				require.Equal(t, start, strategytest.Values(t, v, 1)[0], op)
 			}
 		}
 	})
@@ -149,7 +151,7 @@ func TestScatterOfNoRowsChangesNothing(t *testing.T) {
 
 func TestScatterOfIntegersIsInTurn(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		o := strategy.VariableOptions{Aggregation: strategy.AggregateFirst}
 		for _, c := range []struct {
 			op                strategy.ScatterOp
@@ -170,7 +172,7 @@ func TestScatterOfIntegersIsInTurn(t *testing.T) {
 			v, err := s.NewVariable(ctx, c.start, o)
 			require.NoError(t, err)
 			require.NoError(t, v.Scatter(ctx, c.op, []int32{1, 1}, c.by))
-			for _, got := range components(t, v, s.NumReplicasInSync()) {
+			for _, got := range strategytest.Values(t, v, s.NumReplicasInSync()) {
 				require.Equal(t, c.expect, got, "%s of %v by %v", c.op, c.start, c.by)
 			}
 		}
@@ -179,7 +181,7 @@ func TestScatterOfIntegersIsInTurn(t *testing.T) {
 
 func TestAStepReadsAndDifferentiatesAfterAScatter(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		v, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Aggregation: strategy.AggregateFirst})
 		require.NoError(t, err)
 		out, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -197,7 +199,7 @@ func TestAStepReadsAndDifferentiatesAfterAScatter(t *testing.T) {
 // An index that names no row takes its update nowhere, and no gradient comes back.
 func TestAnUpdateOfNoRowHasNoGradient(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		for op, want := range map[strategy.ScatterOp][]float32{
 			strategy.ScatterAdd: {0, 0, 100, 1000}, strategy.ScatterSub: {0, 0, -100, -1000}, strategy.ScatterMax: {0, 0, 100, 1000},
 		} {

@@ -8,6 +8,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -15,7 +17,7 @@ import (
 
 func TestScatterOfASplitVariable(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n, p := s.NumReplicasInSync(), s.NumLogicalDevices()
 		// Rows 1 and 1 again: what combines counts both, what replaces the last.
 		for op, want := range map[strategy.ScatterOp]float32{
@@ -42,14 +44,14 @@ func TestScatterOfASplitVariable(t *testing.T) {
 				return []*graph.Node{rc.Scatter(op, v, in[0], graph.Add(in[1], id))}
 			}, strategy.FunctionOptions{}).Run(ctx, []int32{1, 1}, rows)
 			require.NoError(t, err)
-			for r, got := range components(t, v, n) {
+			for r, got := range strategytest.Values(t, v, n) {
 				require.InDeltaSlice(t, expect[1], got.([][]float32)[1], 1e-6, "%s, replica %d", op, r)
 				require.Equal(t, expect[3], got.([][]float32)[3])
 			}
 			// And from outside.
 			require.NoError(t, v.Assign(ctx, start))
 			require.NoError(t, v.Scatter(ctx, op, []int32{1, 1}, rows))
-			require.InDeltaSlice(t, expect[1], components(t, v, n)[0].([][]float32)[1], 1e-6, op)
+			require.InDeltaSlice(t, expect[1], strategytest.Values(t, v, n)[0].([][]float32)[1], 1e-6, op)
 			require.NoError(t, v.Close())
 		}
 	})
@@ -57,7 +59,7 @@ func TestScatterOfASplitVariable(t *testing.T) {
 
 func TestLogicalDevicesHoldTheirParts(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(openCPU(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s, err := strategy.New(plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
 	require.NoError(t, err)
 	defer s.Close()
 	split, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Annotation: logical.SplitInto(2)})

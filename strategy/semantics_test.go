@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -28,17 +30,10 @@ func scalarsOf(t *testing.T, s *strategy.TPUStrategy) *strategy.PerReplica {
 	return v
 }
 
-func openWith(t *testing.T, o strategy.Options) *strategy.TPUStrategy {
-	s, err := strategy.New(openCPU(t, 4), o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
-}
-
 func TestOneMirroredReplicaReducesAndGathersToItself(t *testing.T) {
 	ctx := context.Background()
 	for _, semantics := range []strategy.Semantics{strategy.OwnSemantics, strategy.TensorFlowMirrored} {
-		s := openWith(t, strategy.Options{Replicas: 1, LogicalDevices: 2, Semantics: semantics})
+		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 1, LogicalDevices: 2, Semantics: semantics})
 		v := scalarsOf(t, s)
 		mean, err := s.Reduce(ctx, strategy.Mean, v)
 		require.NoError(t, err)
@@ -57,7 +52,7 @@ func TestOneMirroredReplicaReducesAndGathersToItself(t *testing.T) {
 }
 
 func TestReduceNamesAxesThatTensorsDoNotHave(t *testing.T) {
-	s := openWith(t, strategy.Options{Replicas: 2})
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2})
 	v := scalarsOf(t, s)
 	for _, axis := range []int{0, -1, 7} {
 		_, err := s.Reduce(context.Background(), strategy.Sum, v, axis)
@@ -69,7 +64,7 @@ func TestReduceNamesAxesThatTensorsDoNotHave(t *testing.T) {
 func TestTPUSemanticsTakeOneValueToSum(t *testing.T) {
 	ctx := context.Background()
 	for semantics, refused := range map[strategy.Semantics]bool{strategy.OwnSemantics: false, strategy.TensorFlowMirrored: false, strategy.TensorFlowTPU: true} {
-		s := openWith(t, strategy.Options{Replicas: 2, Semantics: semantics})
+		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, Semantics: semantics})
 		_, err := eager.Of(s).Reduce(ctx, strategy.Sum, map[string]any{"a": scalarsOf(t, s)})
 		require.Equal(t, refused, err != nil, "%s: %v", semantics, err)
 		if refused {
@@ -81,7 +76,7 @@ func TestTPUSemanticsTakeOneValueToSum(t *testing.T) {
 func TestTPUSemanticsScatterAcrossReplicasWithAnyAggregation(t *testing.T) {
 	ctx := context.Background()
 	for _, semantics := range []strategy.Semantics{strategy.TensorFlowTPU, strategy.TensorFlowMirrored, strategy.OwnSemantics} {
-		s := openWith(t, strategy.Options{Replicas: 2, Semantics: semantics})
+		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, Semantics: semantics})
 		x, err := s.NewVariable(ctx, []float32{1, 2, 3}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		err = x.Scatter(ctx, strategy.ScatterUpdate, []int32{1}, []float32{7})
@@ -98,7 +93,7 @@ func TestTPUSemanticsScatterAcrossReplicasWithAnyAggregation(t *testing.T) {
 }
 
 func TestLocalResultsOfANestAreOneForEachReplica(t *testing.T) {
-	s := openWith(t, strategy.Options{Replicas: 2})
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2})
 	nest := map[string]any{"a": 1.0}
 	list, err := eager.Of(s).LocalResultsOf(nest)
 	require.NoError(t, err)
@@ -112,7 +107,7 @@ func TestLocalResultsOfANestAreOneForEachReplica(t *testing.T) {
 // moved and not summed.
 func TestTPUSemanticsMoveTheFirstReplicasValueOfAnyDType(t *testing.T) {
 	ctx := context.Background()
-	s := openWith(t, strategy.Options{Replicas: 2, Semantics: strategy.TensorFlowTPU})
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, Semantics: strategy.TensorFlowTPU})
 	for aggregation, refused := range map[strategy.VariableAggregation]bool{strategy.AggregateFirst: false, strategy.AggregateSum: true} {
 		x, err := s.NewVariable(ctx, int64(10), strategy.VariableOptions{Aggregation: aggregation})
 		require.NoError(t, err)
@@ -137,7 +132,7 @@ func TestTPUSemanticsMoveTheFirstReplicasValueOfAnyDType(t *testing.T) {
 // Two functions are one object if they captured the same variables, not if they have
 // the same text.
 func TestClosuresOfOneTextAreTwoObjects(t *testing.T) {
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	var numbers []func() int
 	for n := range 3 {
 		numbers = append(numbers, func() int { return n })
@@ -154,7 +149,7 @@ func TestClosuresOfOneTextAreTwoObjects(t *testing.T) {
 // A map's members are told apart by keys that can be found again, and named in the
 // order of their size.
 func TestMapsOfNestsHaveAnOrder(t *testing.T) {
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	ctx := context.Background()
 	_, err := eager.Of(s).Regroup(ctx, []any{map[int]any{10: "a", 2: "b", -1: "c"}, map[int]any{2: "b"}})
 	require.Equal(t, strategy.AssertionError, strategy.KindOf(err))
@@ -186,7 +181,7 @@ func TestReplicasAverageIntegers(t *testing.T) {
 	ints := func(id int) any { return tensors.FromScalar(int32(id + 1)) }
 	for _, p := range []int{1, 2} {
 		for _, semantics := range []strategy.Semantics{0, strategy.TensorFlowMirrored} {
-			s := newStrategy(t, 2*p, strategy.Options{Replicas: 2, LogicalDevices: p, Semantics: semantics})
+			s := strategytest.New(t, 2, p, strategy.Options{Semantics: semantics})
 			got, err := mean(s, ints)
 			require.NoError(t, err)
 			require.Equal(t, []any{1.5, 1.5}, got)
@@ -196,10 +191,10 @@ func TestReplicasAverageIntegers(t *testing.T) {
 			_, err = mean(s, func(id int) any { return tensors.FromScalar(id > 0) })
 			require.Equal(t, strategy.InvalidArgumentError, strategy.KindOf(err), "%v", err)
 		}
-		_, err := mean(newStrategy(t, 2*p, strategy.Options{Replicas: 2, LogicalDevices: p, Semantics: strategy.TensorFlowTPU}), ints)
+		_, err := mean(strategytest.New(t, 2, p, strategy.Options{Semantics: strategy.TensorFlowTPU}), ints)
 		require.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
 	}
-	got, err := mean(newStrategy(t, 1, strategy.Options{Replicas: 1, Semantics: strategy.TensorFlowMirrored}), ints)
+	got, err := mean(strategytest.New(t, 1, 1, strategy.Options{Semantics: strategy.TensorFlowMirrored}), ints)
 	require.NoError(t, err)
 	require.Equal(t, []any{int32(1)}, got)
 }
@@ -209,7 +204,7 @@ func TestReplicasAverageIntegers(t *testing.T) {
 func TestASyncOnReadVariableAsAValue(t *testing.T) {
 	ctx := context.Background()
 	for _, p := range []int{1, 2} {
-		s := newStrategy(t, 2*p, strategy.Options{Replicas: 2, LogicalDevices: p})
+		s := strategytest.New(t, 2, p)
 		onRead := func() *strategy.Variable {
 			v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 			require.NoError(t, err)

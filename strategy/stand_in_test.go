@@ -29,7 +29,7 @@ func TestVariablesOfTheScopeAreTrained(t *testing.T) {
 	}
 	for name, opt := range optimizers {
 		want := func() (w, b []float32) {
-			s := newStrategy(t, 1, strategy.Options{})
+			s := strategytest.New(t, 1, 1)
 			store := model.NewStore()
 			step := train.New(s, store, opt(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 				return strategytest.Linear(rc.Scope().VariableWithValue("w", strategytest.LinearW).NodeValue(rc.Graph()), rc.Scope().VariableWithValue("b", []float32{0, 0}).NodeValue(rc.Graph()), in)
@@ -51,7 +51,7 @@ func TestVariablesOfTheScopeAreTrained(t *testing.T) {
 		wantW, wantB := want()
 		for _, mesh := range [][2]int{{1, 1}, {2, 1}, {2, 2}} {
 			t.Run(fmt.Sprintf("%s on %dx%d", name, mesh[0], mesh[1]), func(t *testing.T) {
-				s := newStrategy(t, mesh[0]*mesh[1], strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
+				s := strategytest.New(t, mesh[0], mesh[1])
 				w, err := s.NewVariable(ctx, strategytest.LinearW, strategy.VariableOptions{Name: "w", Annotation: logical.SplitInto(1, mesh[1])})
 				require.NoError(t, err)
 				frozen, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "frozen", Trainable: &no})
@@ -88,7 +88,7 @@ func TestVariablesOfTheScopeAreTrained(t *testing.T) {
 
 func TestOnlyVariablesOfTheScope(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	w, err := s.NewVariable(ctx, strategytest.LinearW, strategy.VariableOptions{Name: "/w"})
 	require.NoError(t, err)
 	other, err := s.NewVariable(ctx, []float32{0, 0}, strategy.VariableOptions{Name: "/w"})
@@ -106,7 +106,7 @@ func TestOnlyVariablesOfTheScope(t *testing.T) {
 func TestAVariableOfComponentsIsNotTrained(t *testing.T) {
 	ctx := context.Background()
 	yes := true
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	w, err := s.NewVariable(ctx, strategytest.LinearW, strategy.VariableOptions{Name: "w", Synchronization: strategy.OnRead, Trainable: &yes})
 	require.NoError(t, err)
 	_, err = train.New(s, model.NewStore(), sgd(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -21,7 +22,7 @@ import (
 // store that is itself not safe for concurrent use.
 func TestTracesAndPullsTakeTurnsOnAStore(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	x, y := batch(8, 3)
 	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		h := layers.Dense(rc.Scope("hidden"), in[0], true, 4)
@@ -64,7 +65,7 @@ func TestTracesAndPullsTakeTurnsOnAStore(t *testing.T) {
 }
 
 func TestTheWaitForAStoreIsBounded(t *testing.T) {
-	s := newStrategy(t, 1, strategy.Options{})
+	s := strategytest.New(t, 1, 1)
 	store := model.NewStore()
 	tracing, stop := make(chan struct{}), make(chan struct{})
 	slow := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -93,7 +94,7 @@ func TestTheWaitForAStoreIsBounded(t *testing.T) {
 // A pull within a trace, which would be made once and not in each run, is refused at
 // once: it does not wait for the trace's turn.
 func TestPullingWithinATraceIsRefused(t *testing.T) {
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	store := model.NewStore()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

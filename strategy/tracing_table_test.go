@@ -20,6 +20,7 @@ import (
 	v1 "github.com/tpustrategy/tpustrategy/compat/v1"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/input/gomlxdata"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -132,149 +133,171 @@ var tracingCalls = map[string]struct {
 		return err
 	}},
 
-	"strategy.Variable.Read":            {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.Read(ctx)) }},
-	"strategy.Variable.Value":           {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.Value(ctx)) }},
-	"strategy.Variable.SaveValue":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.SaveValue(ctx)) }},
-	"strategy.Variable.RestoreValue":    {call: func(ctx context.Context, w *tracingWorld) error { return w.v.RestoreValue(ctx, nil) }},
-	"strategy.Variable.Local":           {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.Local(ctx, 0)) }},
-	"strategy.Variable.LocalPart":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.v.LocalPart(ctx, 0, 0)) }},
-	"strategy.Variable.Ready":           {call: func(ctx context.Context, w *tracingWorld) error { return w.v.Ready(ctx) }},
-	"eager.Extended.ReadVar":            {call: func(ctx context.Context, w *tracingWorld) error { return second(w.e.ReadVar(ctx, w.v)) }},
-	"strategy.Component.Local":          {call: func(ctx context.Context, w *tracingWorld) error { return second(w.component.Local(ctx)) }},
-	"strategy.Mirrored.Value":           {call: func(ctx context.Context, w *tracingWorld) error { return second(w.mirrored.Value(ctx)) }},
-	"strategy.Mirrored.Float64":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.mirrored.Float64(ctx)) }},
-	"strategy.distributed.Local":        {call: func(ctx context.Context, w *tracingWorld) error { return second(w.value.Local(ctx, 0)) }},
-	"strategy.distributed.Ready":        {call: func(ctx context.Context, w *tracingWorld) error { return w.value.Ready(ctx) }},
-	"strategy.TPUStrategy.LocalResults": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.LocalResults(ctx, w.value)) }},
-	"eager.Extended.Group":              {call: func(ctx context.Context, w *tracingWorld) error { return eager.Of(w.s).Group(ctx, []any{}) }},
+	"strategy.Variable.Read":         {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.v.Read(ctx)) }},
+	"strategy.Variable.Value":        {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.v.Value(ctx)) }},
+	"strategy.Variable.SaveValue":    {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.v.SaveValue(ctx)) }},
+	"strategy.Variable.RestoreValue": {call: func(ctx context.Context, w *tracingWorld) error { return w.v.RestoreValue(ctx, nil) }},
+	"strategy.Variable.Local":        {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.v.Local(ctx, 0)) }},
+	"strategy.Variable.LocalPart":    {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.v.LocalPart(ctx, 0, 0)) }},
+	"strategy.Variable.Ready":        {call: func(ctx context.Context, w *tracingWorld) error { return w.v.Ready(ctx) }},
+	"eager.Extended.ReadVar":         {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.e.ReadVar(ctx, w.v)) }},
+	"strategy.Component.Local":       {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.component.Local(ctx)) }},
+	"strategy.Mirrored.Value":        {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.mirrored.Value(ctx)) }},
+	"strategy.Mirrored.Float64":      {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.mirrored.Float64(ctx)) }},
+	"strategy.distributed.Local":     {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.value.Local(ctx, 0)) }},
+	"strategy.distributed.Ready":     {call: func(ctx context.Context, w *tracingWorld) error { return w.value.Ready(ctx) }},
+	"strategy.TPUStrategy.LocalResults": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(w.s.LocalResults(ctx, w.value))
+	}},
+	"eager.Extended.Group": {call: func(ctx context.Context, w *tracingWorld) error { return eager.Of(w.s).Group(ctx, []any{}) }},
 	"eager.Extended.Regroup": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(eager.Of(w.s).Regroup(ctx, []any{1, 1}))
+		return strategytest.Err(eager.Of(w.s).Regroup(ctx, []any{1, 1}))
 	}},
 	"eager.Extended.ValuesFromFunction": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(eager.Of(w.s).ValuesFromFunction(ctx, func(eager.ValueContext) (any, error) { return 1, nil }))
+		return strategytest.Err(eager.Of(w.s).ValuesFromFunction(ctx, func(eager.ValueContext) (any, error) { return 1, nil }))
 	}},
 	"strategy.TPUStrategy.Reduce": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.s.Reduce(ctx, strategy.Sum, w.value))
+		return strategytest.Err(w.s.Reduce(ctx, strategy.Sum, w.value))
 	}},
-	"strategy.TPUStrategy.Gather": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Gather(ctx, w.value, 0)) }},
+	"strategy.TPUStrategy.Gather": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.s.Gather(ctx, w.value, 0)) }},
 	"strategy.TPUStrategy.NewVariable": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.s.NewVariable(ctx, float32(1), strategy.VariableOptions{}))
+		return strategytest.Err(w.s.NewVariable(ctx, float32(1), strategy.VariableOptions{}))
 	}},
-	"strategy.TPUStrategy.Mirror": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.Mirror(ctx, 1, none)) }},
+	"strategy.TPUStrategy.Mirror": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.s.Mirror(ctx, 1, none)) }},
 	"strategy.TPUStrategy.PerReplica": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.s.PerReplica(ctx, []any{1, 1}, none))
+		return strategytest.Err(w.s.PerReplica(ctx, []any{1, 1}, none))
 	}},
 	"strategy.TPUStrategy.Shutdown": {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Shutdown(ctx) }},
 	"strategy.TPUStrategy.SplitBatch": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.s.SplitBatch(ctx, []float32{1, 2}, none, false))
+		return strategytest.Err(w.s.SplitBatch(ctx, []float32{1, 2}, none, false))
 	}},
 	"strategy.TPUStrategy.StackBatches": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.s.StackBatches(ctx, []any{[]float32{1, 2}}, none))
+		return strategytest.Err(w.s.StackBatches(ctx, []any{[]float32{1, 2}}, none))
 	}},
-	"feed.Inputs":                    {call: func(ctx context.Context, w *tracingWorld) error { return second(feed.Inputs(ctx, w.s, input.Step{})) }},
-	"feed.Iterate":                   {call: func(ctx context.Context, w *tracingWorld) error { return second(feed.Iterate(ctx, w.s, w.data)) }},
-	"feed.Iterator.Next":             {call: func(ctx context.Context, w *tracingWorld) error { return second(w.iterator.Next(ctx)) }},
-	"strategy.Function.Run":          {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Run(ctx)) }},
-	"strategy.Function.Lowered":      {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Lowered(ctx)) }},
-	"strategy.Function.Compiled":     {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Compiled(ctx)) }},
-	"strategy.Function.Bind":         {call: func(ctx context.Context, w *tracingWorld) error { return second(w.function.Bind(ctx)) }},
+	"feed.Inputs": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(feed.Inputs(ctx, w.s, input.Step{}))
+	}},
+	"feed.Iterate": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(feed.Iterate(ctx, w.s, w.data))
+	}},
+	"feed.Iterator.Next":             {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.iterator.Next(ctx)) }},
+	"strategy.Function.Run":          {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Run(ctx)) }},
+	"strategy.Function.Lowered":      {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Lowered(ctx)) }},
+	"strategy.Function.Compiled":     {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Compiled(ctx)) }},
+	"strategy.Function.Bind":         {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Bind(ctx)) }},
 	"strategy.Bound.Launch":          {call: func(ctx context.Context, w *tracingWorld) error { return w.bound.Launch(ctx) }},
-	"strategy.NestFunction.Run":      {call: func(ctx context.Context, w *tracingWorld) error { return second(w.nested.Run(ctx)) }},
-	"strategy.NestFunction.Lowered":  {call: func(ctx context.Context, w *tracingWorld) error { return second(w.nested.Lowered(ctx)) }},
-	"strategy.NestFunction.Compiled": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.nested.Compiled(ctx)) }},
-	"train.Step.Run":                 {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Run(ctx)) }},
-	"train.Step.NonFinite":           {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.NonFinite(ctx)) }},
+	"strategy.NestFunction.Run":      {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.nested.Run(ctx)) }},
+	"strategy.NestFunction.Lowered":  {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.nested.Lowered(ctx)) }},
+	"strategy.NestFunction.Compiled": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.nested.Compiled(ctx)) }},
+	"train.Step.Run":                 {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.Run(ctx)) }},
+	"train.Step.NonFinite":           {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.NonFinite(ctx)) }},
 	"train.Step.ResetNonFinite":      {call: func(ctx context.Context, w *tracingWorld) error { return w.train.ResetNonFinite(ctx) }},
-	"train.Step.RunSteps":            {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.RunSteps(ctx, []any{})) }},
-	"train.Step.Lowered":             {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Lowered(ctx)) }},
-	"train.Step.Compiled":            {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Compiled(ctx)) }},
-	"train.Step.Bind":                {call: func(ctx context.Context, w *tracingWorld) error { return second(w.train.Bind(ctx)) }},
+	"train.Step.RunSteps": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(w.train.RunSteps(ctx, []any{}))
+	}},
+	"train.Step.Lowered":  {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.Lowered(ctx)) }},
+	"train.Step.Compiled": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.Compiled(ctx)) }},
+	"train.Step.Bind":     {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.Bind(ctx)) }},
 	"stepfile.Load": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(stepfile.Load(ctx, w.s, &bytes.Buffer{}, nil))
+		return strategytest.Err(stepfile.Load(ctx, w.s, &bytes.Buffer{}, nil))
 	}},
 	"stepfile.LoadTrain": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(stepfile.LoadTrain(ctx, w.s, &bytes.Buffer{}, nil))
+		return strategytest.Err(stepfile.LoadTrain(ctx, w.s, &bytes.Buffer{}, nil))
 	}},
-	"strategy.Variables.Pull":             {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Pull(ctx) }},
-	"strategy.Variables.Push":             {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Push(ctx) }},
-	"strategy.TPUStrategy.Agree":          {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Agree(ctx, "a", "b") }},
-	"strategy.TPUStrategy.GatherBytes":    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.GatherBytes(ctx, "a", nil)) }},
-	"strategy.TPUStrategy.Barrier":        {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Barrier(ctx, "a") }},
-	"strategy.TPUStrategy.BroadcastBytes": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.BroadcastBytes(ctx, "a", nil)) }},
-	"strategy.TPUStrategy.AnyProcess":     {call: func(ctx context.Context, w *tracingWorld) error { return second(w.s.AnyProcess(ctx, true)) }},
+	"strategy.Variables.Pull":    {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Pull(ctx) }},
+	"strategy.Variables.Push":    {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Push(ctx) }},
+	"strategy.TPUStrategy.Agree": {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Agree(ctx, "a", "b") }},
+	"strategy.TPUStrategy.GatherBytes": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(w.s.GatherBytes(ctx, "a", nil))
+	}},
+	"strategy.TPUStrategy.Barrier": {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Barrier(ctx, "a") }},
+	"strategy.TPUStrategy.BroadcastBytes": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(w.s.BroadcastBytes(ctx, "a", nil))
+	}},
+	"strategy.TPUStrategy.AnyProcess": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.s.AnyProcess(ctx, true)) }},
 	"eager.Extended.CallForEachReplica": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.e.CallForEachReplica(ctx, func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil }))
+		return strategytest.Err(w.e.CallForEachReplica(ctx, func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil }))
 	}},
 	"eager.Extended.RunStepsOnIterator": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.e.RunStepsOnIterator(ctx, nil, w.iterator, 1, nil))
+		return strategytest.Err(w.e.RunStepsOnIterator(ctx, nil, w.iterator, 1, nil))
 	}},
 	"eager.MultiStepContext.SetLastStepOutput":  {call: func(ctx context.Context, w *tracingWorld) error { return w.steps.SetLastStepOutput(ctx, "a", 1) }},
 	"eager.MultiStepContext.SetNonTensorOutput": {call: func(ctx context.Context, w *tracingWorld) error { return w.steps.SetNonTensorOutput(ctx, "a", 1) }},
 
 	"contrib.DistributionStrategy.DistributeDataset": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.d.DistributeDataset(ctx, func() (input.Dataset, error) { return input.Range(3), nil }))
+		return strategytest.Err(w.d.DistributeDataset(ctx, func() (input.Dataset, error) { return input.Range(3), nil }))
 	}},
-	"contrib.PerDeviceDataset.MakeOneShotIterator": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dset.MakeOneShotIterator(ctx)) }},
-	"contrib.Iterator.Initialize":                  {call: func(ctx context.Context, w *tracingWorld) error { return w.dit.Initialize(ctx) }},
-	"contrib.Iterator.GetNext":                     {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dit.GetNext(ctx)) }},
+	"contrib.PerDeviceDataset.MakeOneShotIterator": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(w.dset.MakeOneShotIterator(ctx))
+	}},
+	"contrib.Iterator.Initialize": {call: func(ctx context.Context, w *tracingWorld) error { return w.dit.Initialize(ctx) }},
+	"contrib.Iterator.GetNext":    {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.dit.GetNext(ctx)) }},
 	"contrib.DistributionStrategy.Reduce": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.d.Reduce(ctx, "sum", w.dmirrored))
+		return strategytest.Err(w.d.Reduce(ctx, "sum", w.dmirrored))
 	}},
 	"contrib.DistributionStrategy.BatchReduce": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.d.BatchReduce(ctx, "sum", nil))
+		return strategytest.Err(w.d.BatchReduce(ctx, "sum", nil))
 	}},
 	"contrib.DistributionStrategy.Fetch": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.d.Fetch(ctx, w.dmirrored, contrib.FetchOptions{}))
+		return strategytest.Err(w.d.Fetch(ctx, w.dmirrored, contrib.FetchOptions{}))
 	}},
-	"contrib.DistributionStrategy.ColocateVarsWith": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.d.ColocateVarsWith(ctx, w.dv)) }},
+	"contrib.DistributionStrategy.ColocateVarsWith": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(w.d.ColocateVarsWith(ctx, w.dv))
+	}},
 	"contrib.DistributionStrategy.ColocateVarsWithDevices": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.d.ColocateVarsWithDevices(ctx, w.d.WorkerDevices()))
+		return strategytest.Err(w.d.ColocateVarsWithDevices(ctx, w.d.WorkerDevices()))
 	}},
-	"contrib.DistributionStrategy.Group":  {call: func(ctx context.Context, w *tracingWorld) error { return w.d.Group(ctx, w.dmirrored) }},
-	"contrib.DistributionStrategy.Unwrap": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.d.Unwrap(ctx, w.dmirrored)) }},
+	"contrib.DistributionStrategy.Group": {call: func(ctx context.Context, w *tracingWorld) error { return w.d.Group(ctx, w.dmirrored) }},
+	"contrib.DistributionStrategy.Unwrap": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(w.d.Unwrap(ctx, w.dmirrored))
+	}},
 	"contrib.DistributionStrategy.CallForEachTower": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.d.CallForEachTower(ctx, func(*contrib.TowerContext, ...any) (any, error) { return nil, nil }))
+		return strategytest.Err(w.d.CallForEachTower(ctx, func(*contrib.TowerContext, ...any) (any, error) { return nil, nil }))
 	}},
 	"contrib.DistributionStrategy.Update": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.d.Update(ctx, w.dv, func(u *contrib.UpdateContext, _ ...any) (any, error) { return u.Assign([]float32{1, 2}) }))
+		return strategytest.Err(w.d.Update(ctx, w.dv, func(u *contrib.UpdateContext, _ ...any) (any, error) { return u.Assign([]float32{1, 2}) }))
 	}},
 	"contrib.DistributionStrategy.UpdateNonSlot": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.d.UpdateNonSlot(ctx, w.d.NonSlotDevices(), func(*contrib.UpdateContext, ...any) (any, error) { return nil, nil }))
+		return strategytest.Err(w.d.UpdateNonSlot(ctx, w.d.NonSlotDevices(), func(*contrib.UpdateContext, ...any) (any, error) { return nil, nil }))
 	}},
-	"contrib.DistributionStrategy.PerDevice": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.d.PerDevice(ctx, nil)) }},
-	"contrib.DistributionStrategy.Broadcast": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.d.Broadcast(ctx, 1)) }},
+	"contrib.DistributionStrategy.PerDevice": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.d.PerDevice(ctx, nil)) }},
+	"contrib.DistributionStrategy.Broadcast": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.d.Broadcast(ctx, 1)) }},
 	"contrib.DistributionStrategy.TowerLocalVarScope": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.d.TowerLocalVarScope(ctx, "sum"))
+		return strategytest.Err(w.d.TowerLocalVarScope(ctx, "sum"))
 	}},
-	"contrib.DistributionStrategy.GetVariable": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.d.GetVariable(ctx, "x", 1)) }},
-	"contrib.Variable.Read":                    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dv.Read(ctx)) }},
-	"contrib.Variable.Assign":                  {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dv.Assign(ctx, 1)) }},
-	"contrib.Variable.AssignAdd":               {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dv.AssignAdd(ctx, 1)) }},
-	"contrib.Variable.AssignSub":               {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dv.AssignSub(ctx, 1)) }},
-	"contrib.Variable.Save":                    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.dv.Save(ctx)) }},
-	"contrib.Variable.Restore":                 {call: func(ctx context.Context, w *tracingWorld) error { return w.dv.Restore(ctx, nil) }},
+	"contrib.DistributionStrategy.GetVariable": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(w.d.GetVariable(ctx, "x", 1))
+	}},
+	"contrib.Variable.Read":      {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.dv.Read(ctx)) }},
+	"contrib.Variable.Assign":    {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.dv.Assign(ctx, 1)) }},
+	"contrib.Variable.AssignAdd": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.dv.AssignAdd(ctx, 1)) }},
+	"contrib.Variable.AssignSub": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.dv.AssignSub(ctx, 1)) }},
+	"contrib.Variable.Save":      {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.dv.Save(ctx)) }},
+	"contrib.Variable.Restore":   {call: func(ctx context.Context, w *tracingWorld) error { return w.dv.Restore(ctx, nil) }},
 
 	"v1.Strategy.MakeDatasetIterator": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.one.MakeDatasetIterator(ctx, input.Range(4).Batch(2, true)))
+		return strategytest.Err(w.one.MakeDatasetIterator(ctx, input.Range(4).Batch(2, true)))
 	}},
 	"v1.Strategy.MakeInputFnIterator": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.one.MakeInputFnIterator(ctx, func(input.Context) (input.Dataset, error) { panic("called") }, input.PerWorker))
+		return strategytest.Err(w.one.MakeInputFnIterator(ctx, func(input.Context) (input.Dataset, error) { panic("called") }, input.PerWorker))
 	}},
 	"v1.InputIterator.Initialize": {call: func(ctx context.Context, w *tracingWorld) error { return w.oneIt.Initialize(ctx) }},
-	"v1.InputIterator.GetNext":    {call: func(ctx context.Context, w *tracingWorld) error { return second(w.oneIt.GetNext(ctx)) }},
-	"v1.InputIterator.Next":       {call: func(ctx context.Context, w *tracingWorld) error { return second(w.oneIt.Next(ctx)) }},
-	"v1.Strategy.ExperimentalRun": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.one.ExperimentalRun(ctx, nil, nil)) }},
+	"v1.InputIterator.GetNext":    {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.oneIt.GetNext(ctx)) }},
+	"v1.InputIterator.Next":       {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.oneIt.Next(ctx)) }},
+	"v1.Strategy.ExperimentalRun": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(w.one.ExperimentalRun(ctx, nil, nil))
+	}},
 	"v1.Strategy.ExperimentalRunV2": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(w.one.ExperimentalRunV2(ctx, nil))
+		return strategytest.Err(w.one.ExperimentalRunV2(ctx, nil))
 	}},
 
 	"feed.New": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(feed.New(ctx, w.s, w.data, feed.Options{}))
+		return strategytest.Err(feed.New(ctx, w.s, w.data, feed.Options{}))
 	}},
 	"feed.FromDataset": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(feed.FromDataset(ctx, w.s, input.Range(4).Batch(2, true), feed.Options{}))
+		return strategytest.Err(feed.FromDataset(ctx, w.s, input.Range(4).Batch(2, true), feed.Options{}))
 	}},
-	"feed.Feed.Next": {call: func(ctx context.Context, w *tracingWorld) error { return second(w.feed.Next(ctx)) }},
+	"feed.Feed.Next": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.feed.Next(ctx)) }},
 	"feed.Feed.All": {call: func(ctx context.Context, w *tracingWorld) error {
 		for _, err := range w.feed.All(ctx) {
 			return err
@@ -282,14 +305,12 @@ var tracingCalls = map[string]struct {
 		return nil
 	}},
 	"feed.FromTrain": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(feed.FromTrain(ctx, w.s, nil, gomlxdata.Options{}, feed.Options{}))
+		return strategytest.Err(feed.FromTrain(ctx, w.s, nil, gomlxdata.Options{}, feed.Options{}))
 	}},
 	"feed.FromSeq": {call: func(ctx context.Context, w *tracingWorld) error {
-		return second(feed.FromSeq(ctx, w.s, nil, input.SeqOptions{}, feed.Options{}))
+		return strategytest.Err(feed.FromSeq(ctx, w.s, nil, input.SeqOptions{}, feed.Options{}))
 	}},
 }
-
-func second[T any](_ T, err error) error { return err }
 
 // tracingNames are the functions of a package that take a context first.
 func tracingNames(t *testing.T, dir string) (names []string) {

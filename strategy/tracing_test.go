@@ -18,6 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
 	v1 "github.com/tpustrategy/tpustrategy/compat/v1"
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
@@ -47,7 +49,7 @@ func TestEveryCallThatTakesAContextIsInTheTable(t *testing.T) {
 // merge call; what builds graph works there.
 func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 	ctx := context.Background()
-	s := openWith(t, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
 	w := &tracingWorld{s: s, e: eager.Of(s), store: model.NewStore(), d: contrib.New(s), one: v1.New(s, v1.Options{})}
 	var err error
 	w.v, err = s.NewVariable(ctx, float32(0), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
@@ -141,7 +143,7 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 // each variable updated. It does in each run what it says.
 func TestAnOptimizerOfThePagesInACompiledStep(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n, e := s.NumReplicasInSync(), eager.Of(s)
 		for _, semantics := range []string{"reduce to", "batch reduce to"} {
 			v, err := s.NewVariable(ctx, []float32{10, 20}, strategy.VariableOptions{Aggregation: strategy.AggregateMean})
@@ -154,14 +156,14 @@ func TestAnOptimizerOfThePagesInACompiledStep(t *testing.T) {
 					var reduced []any
 					if semantics == "reduce to" {
 						for _, p := range pairs {
-							reduced = append(reduced, must(e.ReduceTo(mc.Context(), strategy.Mean, p.Value, p.To)))
+							reduced = append(reduced, strategytest.OK(e.ReduceTo(mc.Context(), strategy.Mean, p.Value, p.To)))
 						}
 					} else {
-						reduced = must(e.BatchReduceTo(mc.Context(), strategy.Mean, pairs))
+						reduced = strategytest.OK(e.BatchReduceTo(mc.Context(), strategy.Mean, pairs))
 					}
 					var out []*strategy.Merged
 					for i, x := range []*strategy.Variable{v, w} {
-						updated := must(e.Update(mc.Context(), x, func(u *eager.UpdateContext, args ...any) (any, error) {
+						updated := strategytest.OK(e.Update(mc.Context(), x, func(u *eager.UpdateContext, args ...any) (any, error) {
 							part, err := u.Ops().Mul(args[0], 0.5)
 							if err != nil {
 								return nil, err
@@ -206,7 +208,7 @@ func TestAnOptimizerOfThePagesInACompiledStep(t *testing.T) {
 // A variable's own methods, given a merge call's context, act in each run.
 func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n := s.NumReplicasInSync()
 		v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{})
 		require.NoError(t, err)
@@ -223,7 +225,7 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 			return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
 				c, e := mc.Context(), eager.Of(s)
 				require.NoError(t, v.AssignAdd(c, 1))
-				total := must(e.ReduceTo(c, strategy.Sum, args[0], eager.To(v)))
+				total := strategytest.OK(e.ReduceTo(c, strategy.Sum, args[0], eager.To(v)))
 				require.NoError(t, v.AssignAdd(c, total))
 				require.NoError(t, rows.Scatter(c, strategy.ScatterAdd, []int32{1}, []float32{2}))
 				require.NoError(t, apart.Assign(c, args[0]))
@@ -234,25 +236,25 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 				require.Equal(t, strategy.ValueError, strategy.KindOf(v.Assign(c, []float32{1, 2})), "of another shape")
 				var wrong *strategy.ContextError
 				require.ErrorAs(t, v.Assign(c, outside), &wrong, "no value of the step")
-				all := must(eager.Of(s).Gather(c, []any{args[1], 3.0}, 0)).([]any)
+				all := strategytest.OK(eager.Of(s).Gather(c, []any{args[1], 3.0}, 0)).([]any)
 				require.Equal(t, 3.0, all[1])
 				// Each component of an update, and what it gave.
-				each := must(e.UpdateEach(c, apart, func(u *eager.UpdateContext, args ...any) (any, error) {
+				each := strategytest.OK(e.UpdateEach(c, apart, func(u *eager.UpdateContext, args ...any) (any, error) {
 					require.True(t, strategy.Tracing(u.Context()))
 					require.NoError(t, apart.AssignAdd(u.Context(), args[0]))
-					require.ErrorAs(t, second(u.Ops().AllReduce(strategy.Sum, args[0])), &wrong)
-					require.ErrorAs(t, second(u.Ops().Call(nil)), new(*strategy.StrategyError))
-					require.ErrorAs(t, second(u.Ops().NewVariable(1, strategy.VariableOptions{})), &wrong)
+					require.ErrorAs(t, strategytest.Err(u.Ops().AllReduce(strategy.Sum, args[0])), &wrong)
+					require.ErrorAs(t, strategytest.Err(u.Ops().Call(nil)), new(*strategy.StrategyError))
+					require.ErrorAs(t, strategytest.Err(u.Ops().NewVariable(1, strategy.VariableOptions{})), &wrong)
 					return u.Read()
 				}, args[0]))
 				require.Len(t, each, n)
 				_, err := e.Update(c, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.ReplicaID(), nil })
 				require.ErrorAs(t, err, &wrong, "there is one trace for all")
-				state := must(e.UpdateNonSlot(c, e.NonSlotDevices(), func(u *eager.UpdateContext, args ...any) (any, error) {
+				state := strategytest.OK(e.UpdateNonSlot(c, e.NonSlotDevices(), func(u *eager.UpdateContext, args ...any) (any, error) {
 					return u.Ops().Add(args[0], 1)
 				}, total))
-				first := must(e.BroadcastTo(c, args[0], eager.To(v))).(*strategy.Merged)
-				parts := must(eager.Of(s).LocalResultsOf(args[0]))
+				first := strategytest.OK(e.BroadcastTo(c, args[0], eager.To(v))).(*strategy.Merged)
+				parts := strategytest.OK(eager.Of(s).LocalResultsOf(args[0]))
 				require.Len(t, parts, n)
 				return []*strategy.Merged{all[0].(*strategy.Merged), each[n-1].(*strategy.Merged), first, state.(*strategy.Merged), parts[n-1].(*strategy.Merged)}
 			}, id, graph.Reshape(id, 1))
@@ -273,9 +275,9 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 					require.Equal(t, want, got.Value(), "result %d of replica %d in run %d", k, r, i)
 				}
 			}
-			require.Equal(t, slices.Repeat([]any{total}, n), components(t, v, n))
-			require.Equal(t, slices.Repeat([]any{[]float32{0, 2 * float32(i+1)}}, n), components(t, rows, n))
-			for r, got := range components(t, apart, n) {
+			require.Equal(t, slices.Repeat([]any{total}, n), strategytest.Values(t, v, n))
+			require.Equal(t, slices.Repeat([]any{[]float32{0, 2 * float32(i+1)}}, n), strategytest.Values(t, rows, n))
+			for r, got := range strategytest.Values(t, apart, n) {
 				require.Equal(t, 2*float32(r), got)
 			}
 			got, err := metric.Value(ctx)
@@ -283,11 +285,4 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 			require.InDelta(t, total, got.Value(), 1e-5)
 		}
 	})
-}
-
-func must[T any](x T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return x
 }

@@ -8,13 +8,14 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 func TestHostValuesThatAreNoTensorsAreErrors(t *testing.T) {
 	ctx := context.Background()
-	strat := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	strat := strategytest.New(t, 2, 1)
 	f := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
 	var none *tensors.Tensor
 	for name, value := range map[string]any{

@@ -7,6 +7,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -18,7 +20,7 @@ func TestUploadsOfAnySizeArriveWhole(t *testing.T) {
 	leaktest.Check(t)
 	ctx := context.Background()
 	for _, mesh := range [][2]int{{4, 1}, {2, 2}, {1, 4}} {
-		s := newStrategy(t, 4, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
+		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
 		for _, rows := range []int{4, 4096} {
 			x := make([]float32, rows*512)
 			for i := range x {

@@ -20,15 +20,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// onCPU is a strategy over CPU devices.
-func onCPU(t *testing.T, devices int, opts strategy.Options) *strategy.TPUStrategy {
-	t.Helper()
-	s, err := strategy.New(openCPU(t, devices), opts)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
-}
-
 // hasValues says which of the store's variables that are initialized have a value on
 // the host. GoMLX gives scalars such as the learning rate theirs as it makes them.
 func hasValues(store *model.Store) (paths []string) {
@@ -53,7 +44,7 @@ func shapedStep(s *strategy.TPUStrategy) (step *train.Step, store *model.Store, 
 
 func TestAStepOfAnOpenedSystemIsCompiledFromShapes(t *testing.T) {
 	ctx := context.Background()
-	s := onCPU(t, 8, strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
+	s := strategytest.New(t, 4, 2, strategy.Options{Variables: strategytest.AnnotatedRules(2)})
 	step, store, traces := shapedStep(s)
 	x, y := strategytest.BatchShapes(32)
 	compiled, err := step.Compiled(ctx, x, y)
@@ -84,7 +75,7 @@ func TestAStepOfAnOpenedSystemIsCompiledFromShapes(t *testing.T) {
 
 func TestALoopOfAnOpenedSystemIsCompiledFromShapes(t *testing.T) {
 	ctx := context.Background()
-	s := onCPU(t, 4, strategy.Options{LogicalDevices: 2})
+	s := strategytest.New(t, 2, 2)
 	step, store, traces := shapedStep(s)
 	x, y := strategytest.BatchShapes(32)
 	const n = 3
@@ -111,7 +102,7 @@ func TestALoopOfAnOpenedSystemIsCompiledFromShapes(t *testing.T) {
 
 func TestANestFunctionAndAFunctionAreCompiledFromShapes(t *testing.T) {
 	ctx := context.Background()
-	s := onCPU(t, 4, strategy.Options{LogicalDevices: 2})
+	s := strategytest.New(t, 2, 2)
 	traces := 0
 	nest := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
 		traces++
@@ -152,7 +143,7 @@ func TestANestFunctionAndAFunctionAreCompiledFromShapes(t *testing.T) {
 
 func TestAModelLargerThanTheMachineIsCompiledOnAnOpenedSystem(t *testing.T) {
 	ctx := context.Background()
-	s := onCPU(t, 4, strategy.Options{LogicalDevices: 2, Variables: logical.Rules{logical.Match(`weights`, logical.SplitInto(1, 2))}})
+	s := strategytest.New(t, 2, 2, strategy.Options{Variables: logical.Rules{logical.Match(`weights`, logical.SplitInto(1, 2))}})
 	store := model.NewStore()
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.ReduceAllSum(layers.Dense(rc.Scope("wide"), in[0], false, 1<<20))}
@@ -165,7 +156,7 @@ func TestAModelLargerThanTheMachineIsCompiledOnAnOpenedSystem(t *testing.T) {
 
 func TestAVariableOfACompiledStepArrivesWhenItIsReadOrAssigned(t *testing.T) {
 	ctx := context.Background()
-	s := onCPU(t, 4, strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
+	s := strategytest.New(t, 2, 2, strategy.Options{Variables: strategytest.AnnotatedRules(2)})
 	x, y := strategytest.BatchShapes(32)
 	xs, ys := strategytest.Batch(0)
 	reference, referenceStore, _ := shapedStep(s)

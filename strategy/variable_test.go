@@ -2,7 +2,6 @@ package strategy_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -10,41 +9,15 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// meshes are the sizes that the contract is tested on: replicas, logical devices.
-var meshes = [][2]int{{1, 1}, {2, 1}, {4, 1}, {2, 2}}
-
-func onMeshes(t *testing.T, run func(t *testing.T, s *strategy.TPUStrategy)) {
-	sys := openCPU(t, 4)
-	for _, m := range meshes {
-		t.Run(fmt.Sprintf("%dx%d", m[0], m[1]), func(t *testing.T) {
-			s, err := strategy.New(sys, strategy.Options{Replicas: m[0], LogicalDevices: m[1]})
-			require.NoError(t, err)
-			defer func() { require.NoError(t, s.Close()) }()
-			run(t, s)
-		})
-	}
-}
-
-func components(t *testing.T, v interface {
-	Local(context.Context, int) (*tensors.Tensor, error)
-}, n int) []any {
-	t.Helper()
-	var all []any
-	for r := range n {
-		x, err := v.Local(context.Background(), r)
-		require.NoError(t, err)
-		all = append(all, x.Value())
-	}
-	return all
-}
-
 func TestReplicasWriteVariablesInTheStep(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n := s.NumReplicasInSync()
 		for _, c := range []struct {
 			opts strategy.VariableOptions
@@ -70,7 +43,7 @@ func TestReplicasWriteVariablesInTheStep(t *testing.T) {
 				}, strategy.FunctionOptions{})
 				out, err := f.Run(ctx)
 				require.NoError(t, err)
-				for r, got := range components(t, v, n) {
+				for r, got := range strategytest.Values(t, v, n) {
 					want := any(c.want(r))
 					if _, ok := initial.([]float32); ok {
 						want = []float32{c.want(r), c.want(r), c.want(r), c.want(r)}
@@ -90,7 +63,7 @@ func TestReplicasWriteVariablesInTheStep(t *testing.T) {
 
 func TestAReplicaWriteWithoutAggregationIsRefused(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(openCPU(t, 2), strategy.Options{})
+	s, err := strategy.New(plugintest.System(t, 2), strategy.Options{})
 	require.NoError(t, err)
 	defer s.Close()
 	v, err := s.NewVariable(ctx, float32(10), strategy.VariableOptions{Name: "w"})
@@ -104,12 +77,12 @@ func TestAReplicaWriteWithoutAggregationIsRefused(t *testing.T) {
 
 func TestCheckpointRules(t *testing.T) {
 	ctx := context.Background()
-	onMeshes(t, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n := s.NumReplicasInSync()
 		v, err := s.NewVariable(ctx, int64(7), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		require.NoError(t, v.RestoreValue(ctx, tensors.FromScalar(int64(7))))
-		require.Equal(t, int64(7/n), components(t, v, n)[n-1])
+		require.Equal(t, int64(7/n), strategytest.Values(t, v, n)[n-1])
 		saved, err := v.SaveValue(ctx)
 		require.NoError(t, err)
 		require.Equal(t, int64(7/n*n), saved.Value())

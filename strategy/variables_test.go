@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -19,7 +20,7 @@ import (
 // A variable that its store has lost can be neither pulled nor pushed, and says so.
 func TestAVariableDeletedFromItsStoreIsNamed(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	store := model.NewStore()
 	step := train.New(s, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
@@ -35,7 +36,7 @@ func TestAVariableDeletedFromItsStoreIsNamed(t *testing.T) {
 
 func TestHostValuesThatDoNotFitAreErrorsOfAKind(t *testing.T) {
 	ctx := context.Background()
-	s := newStrategy(t, 2, strategy.Options{Replicas: 2})
+	s := strategytest.New(t, 2, 1)
 	var none logical.Annotation
 	_, mirrored := s.Mirror(ctx, []any{1, 2}, none)
 	_, few := s.PerReplica(ctx, []any{1}, none)

@@ -4,10 +4,12 @@ package strategytest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -118,28 +120,45 @@ func Float64(t testing.TB, m *strategy.Mirrored) float64 {
 	return value
 }
 
-// Numbers returns the elements of a tensor of float32, float64 or int32 as float64.
-func Numbers(t testing.TB, x *tensors.Tensor) (all []float64) {
+// Numbers returns the elements of a tensor as [Elements] does; an error fails the test.
+func Numbers(t testing.TB, x *tensors.Tensor) []float64 {
 	t.Helper()
-	x.MustConstFlatData(func(flat any) {
-		switch flat := flat.(type) {
-		case []float32:
-			all = widened(flat)
-		case []float64:
-			all = widened(flat)
-		case []int32:
-			all = widened(flat)
-		default:
-			t.Fatalf("strategytest: no numbers in %s", x.Shape())
-		}
-	})
+	all, err := Elements(x)
+	require.NoError(t, err)
 	return all
 }
 
-func widened[T float32 | float64 | int32](flat []T) []float64 {
+// Elements returns the elements of a tensor of float64, float32, bfloat16, int32 or bool as
+// float64.
+func Elements(x *tensors.Tensor) (all []float64, err error) {
+	read := x.ConstFlatData(func(flat any) {
+		switch flat := flat.(type) {
+		case []float64:
+			all = widened(flat, func(x float64) float64 { return x })
+		case []float32:
+			all = widened(flat, func(x float32) float64 { return float64(x) })
+		case []bfloat16.BFloat16:
+			all = widened(flat, func(x bfloat16.BFloat16) float64 { return float64(x.Float32()) })
+		case []int32:
+			all = widened(flat, func(x int32) float64 { return float64(x) })
+		case []bool:
+			all = widened(flat, func(x bool) float64 {
+				if x {
+					return 1
+				}
+				return 0
+			})
+		default:
+			err = fmt.Errorf("strategytest: no numbers in %s", x.Shape())
+		}
+	})
+	return all, errors.Join(err, read)
+}
+
+func widened[T any](flat []T, number func(x T) float64) []float64 {
 	all := make([]float64, len(flat))
 	for i, x := range flat {
-		all[i] = float64(x)
+		all[i] = number(x)
 	}
 	return all
 }
@@ -170,3 +189,10 @@ func OK[T any](x T, err error) T {
 	}
 	return x
 }
+
+// Err returns the error of a call that also returns a value.
+func Err[T any](_ T, err error) error { return err }
+
+// Shared copies a value that all replicas share to the host, and panics with an error. It is for
+// examples.
+func Shared(m *strategy.Mirrored) any { return OK(m.Value(context.Background())).Value() }

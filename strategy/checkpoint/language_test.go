@@ -21,6 +21,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
@@ -54,7 +56,7 @@ func newLanguage(t *testing.T, sys *system.System, replicas, logicalDevices int)
 			logical.Match(`^scale$`, logical.SplitInto(logicalDevices)),
 		}
 	}
-	s := newStrategy(t, sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: rules})
+	s := strategytest.On(t, sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: rules})
 	ones := make([]float32, width)
 	for i := range ones {
 		ones[i] = 1
@@ -108,14 +110,7 @@ func (l *language) run(t *testing.T, step *train.Step, i int) float64 {
 	t.Helper()
 	loss, err := step.Run(context.Background(), languageBatch(i)...)
 	require.NoError(t, err, "step %d", i)
-	return value(t, loss)
-}
-
-func value(t *testing.T, loss *strategy.Mirrored) float64 {
-	t.Helper()
-	v, err := loss.Float64(context.Background())
-	require.NoError(t, err)
-	return v
+	return strategytest.Float64(t, loss)
 }
 
 // loop runs batches 10 to 12 as one program.
@@ -127,7 +122,7 @@ func (l *language) loop(t *testing.T) float64 {
 	}
 	loss, err := l.step.RunSteps(context.Background(), batches...)
 	require.NoError(t, err)
-	return value(t, loss)
+	return strategytest.Float64(t, loss)
 }
 
 // TestALanguageModelTrainsAsOnOneDevice trains with uneven and poisoned batches, a loop, a step
@@ -140,7 +135,7 @@ func TestALanguageModelTrainsAsOnOneDevice(t *testing.T) {
 	var want []float64
 	for _, mesh := range [][2]int{{1, 1}, {4, 2}, {8, 1}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
-			sys, d := openCPU(t, mesh[0]*mesh[1]), openDirectory(t, checkpoint.Options{})
+			sys, d := plugintest.System(t, mesh[0]*mesh[1]), openDirectory(t, checkpoint.Options{})
 			l := newLanguage(t, sys, mesh[0], mesh[1])
 			compiled, err := l.step.Compiled(ctx, shapes.Make(dtypes.Int32, 8, tokens), shapes.Make(dtypes.Int32, 8, tokens), shapes.Make(dtypes.Float32, 8))
 			require.NoError(t, err)

@@ -10,6 +10,8 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -18,7 +20,7 @@ import (
 // A cache of compiled programs has the step of a run that goes on.
 func TestAStepIsTheSameProgramAfterARestore(t *testing.T) {
 	ctx := context.Background()
-	sys := openCPU(t, 2)
+	sys := plugintest.System(t, 2)
 	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		x := graph.Tanh(layers.Dense(rc.Scope("z"), in[0], true, 4))
 		x = layers.DropoutStatic(rc.Scope("dropout"), x, 0.5)
@@ -26,7 +28,7 @@ func TestAStepIsTheSameProgramAfterARestore(t *testing.T) {
 	}
 	x := [][]float32{{1, 2}, {3, 4}}
 	made := func() (*strategy.TPUStrategy, *model.Store, *train.Step) {
-		s, store := newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
+		s, store := strategytest.On(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
 		return s, store, train.New(s, store, optimizer.Adam().Done(), loss)
 	}
 	s, store, step := made()

@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
@@ -19,7 +21,7 @@ import (
 // and restores them there and on one. A save that fails on the process that writes leaves nobody
 // waiting.
 func TestProcessesSaveAndRestoreTogether(t *testing.T) {
-	sys := openCPU(t, 4)
+	sys := plugintest.System(t, 4)
 	values := map[string]*tensors.Tensor{
 		"matrix": tensors.FromValue([][]float32{{1, 2, 3, 4}, {5, 6, 7, 8}}), "sum": tensors.FromValue([]float32{8, 16}), "step": tensors.FromScalar(int64(5)),
 	}
@@ -108,7 +110,7 @@ func TestProcessesSaveAndRestoreTogether(t *testing.T) {
 			})
 		}
 		all.Wait()
-		alone := newStrategy(t, sys, strategy.Options{Replicas: 4, LogicalDevices: 1})
+		alone := strategytest.On(t, sys, strategy.Options{Replicas: 4, LogicalDevices: 1})
 		g, err := group(context.Background(), alone)
 		require.NoError(t, err)
 		restore(t, d, g, checkpoint.RestoreOptions{})

@@ -18,29 +18,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
-
-func openCPU(t testing.TB, devices int) *system.System {
-	t.Helper()
-	plugintest.Path(t, "cpu")
-	sys, err := system.Open(context.Background(), system.Options{CPUDevices: devices})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, sys.Close()) })
-	return sys
-}
-
-func newStrategy(t testing.TB, sys *system.System, opts strategy.Options) *strategy.TPUStrategy {
-	t.Helper()
-	s, err := strategy.New(sys, opts)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
-}
 
 func openDirectory(t testing.TB, opts checkpoint.Options) *checkpoint.Directory {
 	t.Helper()
@@ -71,7 +54,7 @@ func splits(p int) []logical.Annotation {
 // and restores under every other.
 func TestWhatIsRestoredIsWhatWasSaved(t *testing.T) {
 	ctx := context.Background()
-	sys := openCPU(t, 8)
+	sys := plugintest.System(t, 8)
 	rng := rand.New(rand.NewPCG(11, 12))
 	type layout struct {
 		name  string
@@ -81,7 +64,7 @@ func TestWhatIsRestoredIsWhatWasSaved(t *testing.T) {
 	}
 	var layouts []layout
 	for _, size := range [][2]int{{1, 1}, {2, 1}, {4, 1}, {8, 1}, {1, 2}, {2, 2}, {4, 2}, {1, 4}, {2, 4}} {
-		s := newStrategy(t, sys, strategy.Options{Replicas: size[0], LogicalDevices: size[1]})
+		s := strategytest.On(t, sys, strategy.Options{Replicas: size[0], LogicalDevices: size[1]})
 		for _, a := range splits(size[1]) {
 			l := layout{name: fmt.Sprintf("%dx%d %s", size[0], size[1], a)}
 			add := func(initial any, opts strategy.VariableOptions) *strategy.Variable {
@@ -143,7 +126,7 @@ func regression(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 // between, restored before the first step or after one.
 func TestTrainingGoesOnWhereItWas(t *testing.T) {
 	ctx := context.Background()
-	sys := openCPU(t, 8)
+	sys := plugintest.System(t, 8)
 	rng := rand.New(rand.NewPCG(5, 6))
 	xs, ys := make([]*tensors.Tensor, 6), make([]*tensors.Tensor, 6)
 	for i := range xs {
@@ -164,7 +147,7 @@ func TestTrainingGoesOnWhereItWas(t *testing.T) {
 		if p > 1 {
 			opts.Variables = logical.Rules{logical.Match(`hidden/.*weights`, logical.SplitInto(1, p))}
 		}
-		r := run{strat: newStrategy(t, sys, opts), store: model.NewStore()}
+		r := run{strat: strategytest.On(t, sys, opts), store: model.NewStore()}
 		r.store.SetParam(model.ParamInitialSeed, int64(7))
 		r.train = train.New(r.strat, r.store, optimizer.Adam().LearningRate(0.05).Done(), regression)
 		return r
@@ -260,9 +243,9 @@ func TestGoldenCheckpoints(t *testing.T) {
 		}
 	}
 	require.NoError(t, json.Unmarshal(data, &goldens))
-	sys := openCPU(t, 4)
-	two := newStrategy(t, sys, strategy.Options{Replicas: 2, LogicalDevices: 2})
-	four := newStrategy(t, sys, strategy.Options{Replicas: 4, LogicalDevices: 1})
+	sys := plugintest.System(t, 4)
+	two := strategytest.On(t, sys, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	four := strategytest.On(t, sys, strategy.Options{Replicas: 4, LogicalDevices: 1})
 	ctx := context.Background()
 	ran := 0
 	for _, golden := range goldens.Cases {

@@ -9,6 +9,8 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -18,10 +20,10 @@ import (
 // restores it before the first step.
 func TestVariablesOfTheScopeAreSaved(t *testing.T) {
 	ctx := context.Background()
-	sys, d := openCPU(t, 2), openDirectory(t, checkpoint.Options{})
+	sys, d := plugintest.System(t, 2), openDirectory(t, checkpoint.Options{})
 	x := [][]float32{{1, 2}, {3, 4}}
 	open := func() (*strategy.TPUStrategy, *model.Store, *train.Step, *strategy.Variable) {
-		s := newStrategy(t, sys, strategy.Options{Replicas: 2})
+		s := strategytest.On(t, sys, strategy.Options{Replicas: 2})
 		w, err := s.NewVariable(ctx, [][]float32{{1}, {-1}}, strategy.VariableOptions{Name: "w"})
 		require.NoError(t, err)
 		store := model.NewStore()
@@ -54,7 +56,7 @@ func TestVariablesOfTheScopeAreSaved(t *testing.T) {
 // variable that is trained: an error that names it, and nothing changes, or it stays as it is.
 func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 	ctx := context.Background()
-	sys, d := openCPU(t, 2), openDirectory(t, checkpoint.Options{})
+	sys, d := plugintest.System(t, 2), openDirectory(t, checkpoint.Options{})
 	x := [][]float32{{1, 2}, {3, 4}}
 	loss := func(w *strategy.Variable) train.Loss {
 		return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
@@ -65,12 +67,12 @@ func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 			return graph.ReduceAllMean(graph.Square(y))
 		}
 	}
-	old, store := newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
+	old, store := strategytest.On(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
 	_, err := train.New(old, store, optimizer.Adam().Done(), loss(nil)).Run(ctx, x)
 	require.NoError(t, err)
 	require.NoError(t, d.Save(ctx, 1, checkpoint.Strategy(old, store), checkpoint.SaveOptions{}))
 
-	s, store := newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
+	s, store := strategytest.On(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
 	w, err := s.NewVariable(ctx, [][]float32{{3}, {-1}}, strategy.VariableOptions{Name: "w"})
 	require.NoError(t, err)
 	c, err := d.Latest()
@@ -93,13 +95,13 @@ func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 // makes it: its value is not lost unsaid.
 func TestARestoreWithoutTheVariableOfTheScope(t *testing.T) {
 	ctx := context.Background()
-	sys, d := openCPU(t, 2), openDirectory(t, checkpoint.Options{})
-	s, store := newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
+	sys, d := plugintest.System(t, 2), openDirectory(t, checkpoint.Options{})
+	s, store := strategytest.On(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
 	_, err := s.NewVariable(ctx, float32(3), strategy.VariableOptions{Name: "w"})
 	require.NoError(t, err)
 	require.NoError(t, d.Save(ctx, 1, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
 
-	s, store = newStrategy(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
+	s, store = strategytest.On(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
 	c, err := d.Latest()
 	require.NoError(t, err)
 	defer c.Close()

@@ -11,9 +11,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
-// one copies a value that all replicas share to the host.
-func one(m *strategy.Mirrored) any { return strategytest.OK(m.Value(context.Background())).Value() }
-
 // A constant for each replica, the replica's row of an array, the number of replicas.
 func ExampleExtended_ValuesFromFunction() {
 	ctx := context.Background()
@@ -170,6 +167,6 @@ func ExampleExtended_RunStepsOnIterator() {
 		}
 		return m.SetLastStepOutput(ctx, "sum", inputs, strategy.Sum)
 	}, iterator, 3, nil))
-	fmt.Println(strategytest.Locals(strat, m.LastStepOutputs()["inputs"]), one(m.LastStepOutputs()["sum"].(*strategy.Mirrored)))
+	fmt.Println(strategytest.Locals(strat, m.LastStepOutputs()["inputs"]), strategytest.Shared(m.LastStepOutputs()["sum"].(*strategy.Mirrored)))
 	// Output: [[4] [5]] [9]
 }

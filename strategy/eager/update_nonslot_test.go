@@ -39,7 +39,7 @@ func number(t *testing.T, ctx context.Context, x any) float32 {
 func TestANonSlotUpdateOfSomeDevicesRunsOnceForEach(t *testing.T) {
 	ctx := context.Background()
 	for _, logicalDevices := range []int{1, 2} {
-		s := strategytest.On(t, plugintest.System(t, 4*logicalDevices), strategy.Options{Replicas: 4, LogicalDevices: logicalDevices, Semantics: strategy.TensorFlowMirrored})
+		s := strategytest.New(t, 4, logicalDevices, strategy.Options{Semantics: strategy.TensorFlowMirrored})
 		e := eager.Of(s)
 		d := e.NonSlotDevices()
 		parts, err := s.PerReplica(ctx, []any{float32(0), float32(1), float32(2), float32(3)}, logical.Annotation{})
@@ -144,7 +144,7 @@ func TestANonSlotUpdateOfSomeDevicesWritesNoVariable(t *testing.T) {
 func TestANonSlotUpdateOfTheHostTakesItsResultApart(t *testing.T) {
 	ctx := context.Background()
 	for _, logicalDevices := range []int{1, 2} {
-		s := strategytest.On(t, plugintest.System(t, 2*logicalDevices), strategy.Options{Replicas: 2, LogicalDevices: logicalDevices})
+		s := strategytest.New(t, 2, logicalDevices)
 		e := eager.Of(s)
 		parts, err := s.PerReplica(ctx, []any{float32(1), float32(2)}, logical.Annotation{})
 		require.NoError(t, err)
