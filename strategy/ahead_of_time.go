@@ -14,16 +14,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// NewAheadOfTime returns a strategy over a described slice that need not be at
-// hand. Steps are traced, lowered and compiled as on a live system, for the
-// slice's real coordinates; nothing can run ([*AheadOfTimeError]). Variables get
-// no first values and arguments no contents, so that a model may be larger than
-// this machine; instead of a host tensor an argument may be its shape, a
-// shapes.Shape of the whole batch.
+// NewAheadOfTime returns a strategy over a slice that is described and need not be at hand. Steps
+// are traced, lowered and compiled as on a live system, for the slice's real coordinates. A call
+// that needs the devices, such as [Function.Run], returns an [*AheadOfTimeError]. Variables get no
+// first values and arguments no contents, so that a model may be larger than this machine. Instead
+// of a host tensor an argument may be its shape, a shapes.Shape of the whole batch.
 //
-// [Function.Compiled] returns the compiled step, and so does a training step's Compiled (package
-// strategy/train). A program that does not fit into the devices' memory is a [*MemoryError]. The
-// slice stays the caller's; close the strategy before it.
+// [Function.Compiled] returns the compiled step, and train.Step.Compiled that of a training step.
+// Where the program does not fit into the memory of a device, they return a [*MemoryError]. The
+// slice stays the caller's: close the strategy before it.
 func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 	if slice == nil {
 		return nil, fault.New(errkind.ValueError, "new ahead of time", "see the error of system.Describe", "there is no slice: it is nil")
@@ -36,20 +35,20 @@ func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 	return s, nil
 }
 
-// Slice returns the described slice that the strategy compiles for, or nil if it
-// runs on a system.
+// Slice returns the described slice that the strategy compiles for, or nil if the strategy runs on
+// a system.
 func (s *TPUStrategy) Slice() *system.Slice { return s.slice }
 
-// AheadOfTimeError reports a call that needs devices, on a strategy for a slice that is only
-// described.
+// AheadOfTimeError reports that a call needs the devices of a slice that is only described: it runs
+// a step, or reads a value. It matches errors.ErrUnsupported.
 type AheadOfTimeError struct {
-	// Doing is what the call was about to do, such as "running step".
+	// Doing is the operation that needs the devices, such as "running train_step".
 	Doing string
-	// Slice is the name of the slice.
+	// Slice is the name of the described slice.
 	Slice string
 }
 
-// Error says what needs devices.
+// Error names the operation and the slice.
 func (e *AheadOfTimeError) Error() string {
 	return errkind.Text("strategy: "+e.Doing, fmt.Sprintf("the strategy compiles ahead of time for %s, which is not here", e.Slice), nil,
 		"open a system and use New to run")
@@ -58,7 +57,7 @@ func (e *AheadOfTimeError) Error() string {
 // Kind returns NotImplementedError.
 func (*AheadOfTimeError) Kind() errkind.Kind { return errkind.NotImplementedError }
 
-// Is reports whether the target is errors.ErrUnsupported.
+// Is reports whether target is errors.ErrUnsupported.
 func (e *AheadOfTimeError) Is(target error) bool { return target == errors.ErrUnsupported }
 
 // runnable refuses what needs devices.
@@ -69,8 +68,8 @@ func (s *TPUStrategy) runnable(doing string) error {
 	return &AheadOfTimeError{Doing: doing, Slice: s.slice.Facts().Name}
 }
 
-// abstract is a value without contents, in the place of a host argument. A local
-// batch is that of this process's replicas.
+// abstract is a value without contents, in the place of a host argument. A local batch is that of
+// this process's replicas.
 func (s *TPUStrategy) abstract(shape shapes.Shape, splitBatch, local bool, a logical.Annotation) (Value, error) {
 	if !shape.Ok() {
 		return nil, fault.New(errkind.ValueError, "shape of an argument", "give the shape of the whole batch, of known dimensions", "%s is no shape of a tensor", shape)

@@ -11,10 +11,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// Bound is a function with its arguments fixed, for a loop that launches one
-// program again and again: a launch looks nothing up and allocates nothing. Its
-// results are overwritten by each launch. It is safe for concurrent use; launches
-// take turns.
+// Bound is a function with its arguments fixed, for a loop that launches one program again and
+// again: a launch looks nothing up and allocates nothing, and overwrites the results of the launch
+// before. A Bound is safe for concurrent use; launches take turns.
 type Bound struct {
 	program *program
 
@@ -29,10 +28,9 @@ type Bound struct {
 	closed     bool
 }
 
-// Bind fixes the function's arguments and compiles it. Host arguments are copied
-// now and closed with the Bound, and so are values that come in another layout than
-// the function's; others stay the caller's, open as long as it is
-// launched.
+// Bind compiles the function for these arguments and fixes them. Bind copies host arguments now,
+// and values that come in another layout than the function's; Close releases these copies. Other
+// values stay the caller's, who keeps them open as long as the Bound is launched.
 func (f *Function) Bind(ctx context.Context, args ...any) (*Bound, error) {
 	if err := untraced(ctx, "binding "+f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
@@ -92,8 +90,8 @@ func (b *Bound) layout(results [][]*pjrt.Buffer) {
 	b.generation = b.program.function.strategy.generation
 }
 
-// Launch runs the function once. It returns when the work is under way; the
-// previous launch's results are given up. ctx bounds the wait for a turn.
+// Launch runs the function once and returns when the work is under way. It overwrites the results
+// of the launch before. The context bounds the wait for a turn.
 func (b *Bound) Launch(ctx context.Context) error {
 	if tracingOf(ctx) != nil {
 		return untraced(ctx, "launching "+b.program.function.opts.Name, fault.InsteadOfRunning)
@@ -175,8 +173,8 @@ func (b *Bound) run(ctx context.Context) error {
 	return nil
 }
 
-// letGo answers whether a launch failed because somebody reads a result of the one
-// before. The results are left to the readers then, and others take their place.
+// letGo answers whether a launch failed because somebody reads a result of the one before. The
+// results are left to the readers then, and others take their place.
 func (b *Bound) letGo(err error) bool {
 	var wrong *pjrt.ArgumentError
 	if b.results == nil || !errors.Is(err, pjrt.ErrBusy) || !errors.As(err, &wrong) || !wrong.Result || wrong.Index >= b.program.results {
@@ -192,8 +190,7 @@ func (b *Bound) letGo(err error) bool {
 	return true
 }
 
-// adopt makes values of the first launch's results. Later launches refill the
-// same buffers.
+// adopt makes values of the first launch's results. Later launches refill the same buffers.
 func (b *Bound) adopt() error {
 	columns := b.resultColumns()
 	for j, r := range b.program.module.Results[:b.program.results] {
@@ -239,9 +236,8 @@ func (b *Bound) setColumn(argument int, buffers []*pjrt.Buffer) {
 // launchLock is what guards a Bound.
 func (b *Bound) launchLock() *sync.Mutex { return &b.program.function.strategy.launch }
 
-// Results returns the results of the latest launch. They are the Bound's: the next
-// launch overwrites them, and Close closes them. Before the first launch there are
-// none.
+// Results returns the results of the latest launch, and none before the first launch. They stay the
+// Bound's: the next launch overwrites them, and Close closes them.
 func (b *Bound) Results() []Value {
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()
@@ -251,7 +247,7 @@ func (b *Bound) Results() []Value {
 	return b.results
 }
 
-// Close closes the results and the host arguments' copies.
+// Close releases the results and the copies of the arguments.
 func (b *Bound) Close() error {
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()

@@ -14,13 +14,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// A compiler cannot be stopped, and may take longer than whoever asks has time. So a
-// compilation goes on when the context of its caller ends, and who asks for the same
-// module again waits for that one: a deadline that is too short for a compilation
-// costs tries, not compilations. The strategy's Close gives up what goes on then.
+// A compiler cannot be stopped, and may take longer than whoever asks has time. So a compilation
+// goes on when the context of its caller ends, and who asks for the same module again waits for
+// that one: a deadline that is too short for a compilation costs tries, not compilations. The
+// strategy's Close gives up what goes on then.
 
-// building is a compilation under way. x and err are set when done is closed; x
-// belongs to who takes the building off the strategy's list.
+// building is a compilation under way. x and err are set when done is closed; x belongs to who
+// takes the building off the strategy's list.
 type building struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
@@ -57,8 +57,7 @@ func (s *TPUStrategy) buildOnce(ctx context.Context, name string, m *module.Modu
 	}
 }
 
-// startBuilding returns the compilation of the module that is under way, or begins
-// one.
+// startBuilding returns the compilation of the module that is under way, or begins one.
 func (s *TPUStrategy) startBuilding(ctx context.Context, key [sha256.Size]byte, name string, m *module.Module, opts pjrt.CompileOptions) (*building, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +88,8 @@ func (s *TPUStrategy) startBuilding(ctx context.Context, key [sha256.Size]byte, 
 	return b, nil
 }
 
-// closeBuildings gives up the compilations under way. A compiler cannot be stopped: what
-// it makes all the same is closed when it comes, without anybody waiting for it.
+// closeBuildings gives up the compilations under way. A compiler cannot be stopped: what it makes
+// all the same is closed when it comes, without anybody waiting for it.
 func closeBuildings(all map[[sha256.Size]byte]*building) (errs []error) {
 	for _, b := range all {
 		b.cancel(ErrClosed)
@@ -123,6 +122,5 @@ func closeBuildings(all map[[sha256.Size]byte]*building) (errs []error) {
 	return errs
 }
 
-// closeGrace is how long Close waits for compilations that do not end with their
-// context at once.
+// closeGrace is how long Close waits for compilations that do not end with their context at once.
 const closeGrace = time.Second

@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
-// captured is a variable that a step touched while it was traced: an argument of
-// its program, and a result of it once it is written.
+// captured is a variable that a step touched while it was traced: an argument of its program, and a
+// result of it once it is written.
 type captured struct {
 	variable *Variable
 	name     string
@@ -68,21 +68,22 @@ func (rc *ReplicaContext) capturedAs(name string) *captured {
 	return nil
 }
 
-// Read returns the variable in the replica: its own component of an [OnRead]
-// variable, without communication; the value that all share of an [OnWrite] one.
-// It sees the writes before it in the step. The variable becomes an argument of
-// the step, which gives its memory to the new value if it writes it. A loop body or a
-// branch of the step sees a variable that was read before it, and writes none: it
-// returns the value that is written after it. Otherwise it is a [*ContextError].
+// Read returns the variable in the replica: the replica's own component of an [OnRead] variable,
+// without communication, and the value that all replicas share of an [OnWrite] variable. Read sees
+// the writes before it in the step. The variable becomes an argument of the step; a step that
+// writes the variable gives the variable's memory to the new value.
 //
-// A variable of another strategy can be read, but not written, if that has all devices of
-// this one: each run copies its value across replicas, on the devices. Otherwise it is a
-// [*StrategyError].
+// A loop body or a branch of the step may use a variable that the step read before it. It cannot
+// write variables: return the value, and write it after the loop or the branch. Otherwise Read
+// panics with a [*ContextError].
+//
+// A variable of another strategy can be read, but not written, if the other strategy has all
+// devices of this one: each run copies its value across replicas, on the devices. Otherwise Read
+// panics with a [*StrategyError].
 func (rc *ReplicaContext) Read(v *Variable) *graph.Node { return rc.capture("Read", v).now }
 
-// ReadAcross returns the variable's value across replicas: an [OnRead] variable's
-// components combined as its aggregation says, by one all-reduce; that of an
-// [OnWrite] one as it is.
+// ReadAcross returns the variable's value across replicas: the components of an [OnRead] variable
+// combined as its aggregation says, by one all-reduce; the value of an [OnWrite] variable as it is.
 func (rc *ReplicaContext) ReadAcross(v *Variable) *graph.Node {
 	c := rc.capture("ReadAcross", v)
 	rc.inReplica("ReadAcross")
@@ -92,27 +93,26 @@ func (rc *ReplicaContext) ReadAcross(v *Variable) *graph.Node {
 	return rc.combine(v.aggregation, c.now)
 }
 
-// Assign gives the variable a new value and returns it. x is a node or a host
-// value.
+// Assign gives the variable a new value and returns that value: TensorFlow's assign in a replica. x
+// is a node or a host value of the variable's shape.
 //
-// A write of an [OnRead] variable is the replica's own. That of an [OnWrite]
-// variable is aggregated over the replicas by one all-reduce in the step, as its
-// aggregation says; without one it panics with an [*Error] of kind ValueError,
-// unless [VariableOptions.LocalWrites] allows it. A host value is one value, not
-// one for each replica: SUM of it is an error, MEAN is the value. A Go number takes a
-// scalar variable's dtype; one that does not fit it, such as 2.5 or 1e10 for an Int32,
-// is an [*Error].
+// The write of an [OnRead] variable is the replica's own. The write of an [OnWrite] variable is
+// aggregated over the replicas by one all-reduce in the step, as the variable's aggregation says;
+// without an aggregation Assign panics with an [*Error] of kind ValueError, unless
+// [VariableOptions.LocalWrites] allows the write. A host value is one value, not one for each
+// replica: its SUM is an error, its MEAN is the value. A Go number takes the dtype of a scalar
+// variable; a number that does not fit the dtype, such as 2.5 or 1e10 for an Int32, is an [*Error].
 func (rc *ReplicaContext) Assign(v *Variable, x any) *graph.Node {
 	return rc.write("Assign", v, x, func(_, x *graph.Node) *graph.Node { return x })
 }
 
-// AssignAdd adds to the variable, like [ReplicaContext.Assign]: x is aggregated,
-// then added.
+// AssignAdd adds to the variable, like [ReplicaContext.Assign]: x is aggregated, then added. It is
+// TensorFlow's assign_add in a replica.
 func (rc *ReplicaContext) AssignAdd(v *Variable, x any) *graph.Node {
 	return rc.write("AssignAdd", v, x, graph.Add)
 }
 
-// AssignSub subtracts from the variable, like [ReplicaContext.AssignAdd].
+// AssignSub subtracts from the variable, like [ReplicaContext.AssignAdd]: TensorFlow's assign_sub.
 func (rc *ReplicaContext) AssignSub(v *Variable, x any) *graph.Node {
 	return rc.write("AssignSub", v, x, graph.Sub)
 }
@@ -153,10 +153,9 @@ func (rc *ReplicaContext) writesInMain(op string) {
 	}
 }
 
-// node makes a node of what a step's code gave: of a variable its value in the replica,
-// of a component of one that replica's for all, of a host value a constant, of the
-// variable's dtype if it is a number. host says that it is one value, not one for each
-// replica.
+// node makes a node of what a step's code gave: of a variable its value in the replica, of a
+// component of one that replica's for all, of a host value a constant, of the variable's dtype if
+// it is a number. host says that it is one value, not one for each replica.
 func (rc *ReplicaContext) node(op string, v *Variable, x any) (node *graph.Node, host bool) {
 	switch sortOf(x) {
 	case sortNode:

@@ -24,14 +24,14 @@ type Compiled struct {
 	Executable *pjrt.LoadedExecutable
 	// Variables says which of Module.Arguments are variables.
 	Variables []bool
-	// Assignment is what the program was compiled for.
+	// Assignment is the device assignment that the program was compiled for.
 	Assignment tpu.DeviceAssignment
-	// Lowering is the time that tracing and lowering took, Compiling the time of
-	// the plugin's compiler.
+	// Lowering is the time that tracing and lowering took, Compiling the time of the plugin's
+	// compiler.
 	Lowering, Compiling time.Duration
-	// Arriving is the time in which the values of the variables came onto the devices, which
-	// they do before a step that is to run is compiled, with the making of first values; see
-	// [Variables.FirstValues]. It is 0 for a step that is only compiled.
+	// Arriving is the time that bringing the variables' values to the devices took, with the making
+	// of first values (see [Variables.FirstValues]). It happens before a step that is to run is
+	// compiled. It is 0 for a step that is only compiled.
 	Arriving time.Duration
 
 	program *program

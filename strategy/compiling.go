@@ -9,19 +9,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Compilation is a compilation that is under way, for [Options.Compiling].
+// Compilation describes a compilation that is under way, for [Options.Compiling].
 type Compilation struct {
-	// Name is the step function's.
+	// Name is the name of the step function.
 	Name string
-	// TextBytes is the size of its StableHLO.
+	// TextBytes is the size of the step's StableHLO text.
 	TextBytes int
-	// Replicas and LogicalDevices are what it is compiled for.
+	// Replicas and LogicalDevices are the numbers that the step is compiled for.
 	Replicas, LogicalDevices int
-	// Passed is how long the compiler has had it.
+	// Passed is the time since the compiler began.
 	Passed time.Duration
 }
 
-// String is a line for a person.
+// String describes the compilation in one line, for a person.
 func (c Compilation) String() string {
 	size := fmt.Sprintf("%.1f kB", float64(c.TextBytes)/1e3)
 	if c.TextBytes >= 1e6 {

@@ -8,25 +8,24 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// Component is one replica's part of a distributed value or variable: a
-// reference, which copies nothing and owns nothing. The same part is the same
-// object each time.
+// Component is one replica's part of a distributed value or of a variable. It is a reference: it
+// copies nothing and owns nothing. The same part is the same object each time.
 type Component struct {
 	value    Value
 	variable *Variable
 	replica  int
 }
 
-// Replica returns whose part it is.
+// Replica returns the number of the replica whose part this is, from 0.
 func (c *Component) Replica() int { return c.replica }
 
-// Variable returns the variable that it is a component of, or nil.
+// Variable returns the variable that the component belongs to, or nil for a component of a value.
 func (c *Component) Variable() *Variable { return c.variable }
 
-// Value returns the value that it is a component of, or nil.
+// Value returns the value that the component belongs to, or nil for a component of a variable.
 func (c *Component) Value() Value { return c.value }
 
-// Shape is the dtype and the dimensions of the replica's tensor.
+// Shape returns the dtype and the dimensions of the replica's tensor.
 func (c *Component) Shape() shapes.Shape {
 	if c.variable != nil {
 		return c.variable.Shape()
@@ -35,7 +34,7 @@ func (c *Component) Shape() shapes.Shape {
 	return shapes.Make(base.dtype, base.shapeOf(c.replica)...)
 }
 
-// Local copies the replica's tensor to the host, waiting for it.
+// Local waits for the replica's tensor and copies it to the host. The copy is the caller's.
 func (c *Component) Local(ctx context.Context) (*tensors.Tensor, error) {
 	if c.variable != nil {
 		return c.variable.Local(ctx, c.replica)
@@ -43,7 +42,7 @@ func (c *Component) Local(ctx context.Context) (*tensors.Tensor, error) {
 	return c.value.Local(ctx, c.replica)
 }
 
-// String says what the component is, without reading it.
+// String describes the component without reading it.
 func (c *Component) String() string {
 	if c.variable != nil {
 		return c.variable.ComponentName(c.replica)

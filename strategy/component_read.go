@@ -11,8 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 )
 
-// updater returns the code of the update of the variable's strategy that ctx belongs to,
-// or nil.
+// updater returns the code of the update of the variable's strategy that ctx belongs to, or nil.
 func (v *Variable) updater(ctx context.Context) component {
 	m, _ := modeOf(ctx)
 	if m.strategy != v.strategy {
@@ -35,8 +34,7 @@ func (v *Variable) write(ctx context.Context, w assign.Op, value any) error {
 	return v.crossWrite(ctx, w, value)
 }
 
-// componentAs is one component on all replicas, split over the logical devices as a
-// says.
+// componentAs is one component on all replicas, split over the logical devices as a says.
 func (v *Variable) componentAs(ctx context.Context, replica int, a logical.Annotation) (*Mirrored, error) {
 	of, err := v.strategy.Mirror(ctx, int32(replica), logical.Annotation{})
 	if err != nil {

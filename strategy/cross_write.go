@@ -14,30 +14,30 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
-// Writes and reads of a variable from outside the replicas: from the host, from a
-// merge call, from an update. Nothing is aggregated on such a write.
+// Writes and reads of a variable from outside the replicas: from the host, from a merge call, from
+// an update. Nothing is aggregated on such a write.
 
-// Assign gives all components of the variable a new value, of its own shape and
-// dtype: a host value, a *[Mirrored], a *[Component], another *Variable, also another
-// strategy's that has all devices of this one, or a *[PerReplica] if the components may
-// differ (see [VariableOptions.LocalWrites]) or are known to be equal. A Go number takes a
-// scalar variable's dtype; one that does not fit it, such as 2.5 or 1e10 for an Int32,
-// is an [*Error].
+// Assign gives all components of the variable a new value, of the variable's shape and dtype:
+// TensorFlow's assign outside the replicas. The value is a host value, a *[Mirrored], a
+// *[Component], another *Variable (also of another strategy, if that has all devices of this one),
+// or a *[PerReplica] if the components may differ (see [VariableOptions.LocalWrites]) or if its
+// parts are known to be equal. A Go number takes the dtype of a scalar variable; a number that does
+// not fit the dtype, such as 2.5 or 1e10 for an Int32, is an [*Error].
 //
-// An [OnRead] variable that is summed on read receives the value divided by the
-// number of replicas, so that a read gives it back; for integers the division
-// truncates.
+// An [OnRead] variable that is summed on read receives the value divided by the number of replicas,
+// so that a read gives the value back; for integers the division truncates.
 func (v *Variable) Assign(ctx context.Context, value any) error {
 	return v.write(ctx, assign.Set, value)
 }
 
-// AssignAdd adds to all components. On an [OnRead] variable that is summed on read
-// it is an error, as there is no telling which component is to grow.
+// AssignAdd adds to all components: TensorFlow's assign_add outside the replicas. For an [OnRead]
+// variable that is summed on read it returns an [*Error], because a total does not say which
+// component grows.
 func (v *Variable) AssignAdd(ctx context.Context, value any) error {
 	return v.write(ctx, assign.Add, value)
 }
 
-// AssignSub subtracts from all components, like [Variable.AssignAdd].
+// AssignSub subtracts from all components, like [Variable.AssignAdd]: TensorFlow's assign_sub.
 func (v *Variable) AssignSub(ctx context.Context, value any) error {
 	return v.write(ctx, assign.Sub, value)
 }
@@ -104,8 +104,8 @@ func (v *Variable) crossUse(ctx context.Context, op string) error {
 	return v.strategy.requireCross(ctx, op)
 }
 
-// operand checks what is written: the result is a *tensors.Tensor of the
-// variable's shape, or a Value. made is a Value that the caller closes.
+// operand checks what is written: the result is a *tensors.Tensor of the variable's shape, or a
+// Value. made is a Value that the caller closes.
 func (v *Variable) operand(ctx context.Context, op string, value any) (source any, made Value, err error) {
 	other, isVariable := value.(*Variable)
 	if isVariable = isVariable && other != nil && other.strategy == v.strategy; !isVariable && v.strategy.lifts(value) {
@@ -200,13 +200,13 @@ func (v *Variable) replace(ctx context.Context, op string, value *tensors.Tensor
 	return nil
 }
 
-// Read returns the variable's value across replicas, on the devices: that of an
-// [OnWrite] variable, or an [OnRead] variable's components combined as its
-// aggregation says. Reading an OnRead variable that aggregates nothing is an
-// [*Error] of kind ValueError. The value is the caller's.
+// Read returns the variable's value across replicas, on the devices: the value of an [OnWrite]
+// variable, and the components of an [OnRead] variable combined as its aggregation says. For an
+// OnRead variable that aggregates nothing it returns an [*Error] of kind ValueError. The value is
+// the caller's.
 //
-// In an update of the strategy, that is with [eager.UpdateContext.Context], it is the
-// update's component alone.
+// With the context of an update, [eager.UpdateContext.Context], Read returns the component that the
+// update is for.
 func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 	if err := v.eagerUse(ctx, "read"); err != nil {
 		return nil, err
@@ -252,11 +252,11 @@ func (v *Variable) readAs(ctx context.Context, a logical.Annotation) (*Mirrored,
 	return results[0].(*Mirrored), nil
 }
 
-// Value copies the variable to the host: what [Variable.Read] gives. It waits for
-// the steps under way.
+// Value copies the variable's value across replicas to the host, the value that [Variable.Read]
+// returns. It waits for the steps under way.
 //
-// With several processes, all of them call it at the same point: a variable whose
-// parts or components are spread over processes is gathered on the devices first.
+// With several processes, all processes call Value at the same point: a variable whose parts or
+// components are spread over processes is gathered on the devices first.
 func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
 	if err := v.eagerUse(ctx, "value of"); err != nil {
 		return nil, err
@@ -302,9 +302,9 @@ func (v *Variable) snapshot(ctx context.Context) (Value, error) {
 	return results[0], nil
 }
 
-// SaveValue returns what a checkpoint holds of the variable: an [OnWrite]
-// variable's value once, from replica 0; an [OnRead] one's components combined. One
-// that aggregates nothing cannot be saved: a ValueError.
+// SaveValue returns what a checkpoint holds of the variable: the value of an [OnWrite] variable
+// once, from replica 0, and the combined components of an [OnRead] variable. For an OnRead variable
+// that aggregates nothing it returns an [*Error] of kind ValueError.
 func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) {
 	if err := v.eagerUse(ctx, "save"); err != nil {
 		return nil, err
@@ -312,9 +312,9 @@ func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) {
 	return v.combined(ctx)
 }
 
-// RestoreValue writes a checkpoint's value back, on any number of replicas: to all
-// components, divided among them for an [OnRead] variable that is summed. Integer
-// shares truncate, as in TensorFlow: 7 on 2 replicas reads back as 6.
+// RestoreValue writes a checkpoint's value back to all components, on any number of replicas. The
+// components of an [OnRead] variable that is summed share the value equally. Integer shares
+// truncate, as in TensorFlow: 7 on 2 replicas reads back as 6.
 func (v *Variable) RestoreValue(ctx context.Context, saved *tensors.Tensor) error {
 	if err := untraced(ctx, fmt.Sprintf("restore %q", v.path), fault.InsteadOfMeeting); err != nil {
 		return err

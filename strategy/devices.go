@@ -43,10 +43,9 @@ func columnOf(ctx context.Context) int {
 	return k
 }
 
-// Devices returns the names of the variable's components' devices, in replica
-// order: of each replica the logical device that the component is named by, as in
-// TensorFlow. The replica's other logical devices hold a part of the variable, or a copy
-// of it, too: [Variable.Shards] lists them all.
+// Devices returns the names of the devices of the variable's components, in replica order. A
+// component is named by one logical device of its replica, as in TensorFlow. The replica's other
+// logical devices hold a part or a copy of the variable, too: [Variable.Shards] lists all of them.
 func (v *Variable) Devices() []string {
 	names := make([]string, v.strategy.replicas)
 	for r := range names {

@@ -7,19 +7,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// VariableSynchronization says when the components of a variable are brought
-// together.
+// VariableSynchronization says when the components of a variable are combined: TensorFlow's
+// tf.VariableSynchronization.
 type VariableSynchronization int
 
 const (
-	// SyncAuto is OnWrite.
+	// SyncAuto is TensorFlow's AUTO; it means OnWrite.
 	SyncAuto VariableSynchronization = iota
-	// SyncNone is refused by strategies, as in TensorFlow.
+	// SyncNone is TensorFlow's NONE. Strategies refuse it, as in TensorFlow.
 	SyncNone
-	// OnWrite variables are mirrored: a write reaches all replicas.
+	// OnWrite is TensorFlow's ON_WRITE. The variable is mirrored: a write reaches all replicas.
 	OnWrite
-	// OnRead variables have a component for each replica, which it writes
-	// without communication; a read across replicas combines them.
+	// OnRead is TensorFlow's ON_READ, the synchronization of tf.keras.metrics. Each replica has a
+	// component, which it writes without communication; a read across replicas combines the
+	// components.
 	OnRead
 )
 
@@ -31,19 +32,19 @@ func (s VariableSynchronization) String() string {
 	return [...]string{"AUTO", "NONE", "ON_WRITE", "ON_READ"}[s]
 }
 
-// VariableAggregation says how the replicas' values of a variable are combined:
-// on a write of an OnWrite variable, on a read of an OnRead one.
+// VariableAggregation says how the replicas' values of a variable are combined, on a write of an
+// OnWrite variable and on a read of an OnRead variable: TensorFlow's tf.VariableAggregation.
 type VariableAggregation int
 
 const (
-	// AggregateNone combines nothing: a replica's write is refused unless
+	// AggregateNone, TensorFlow's NONE, combines nothing: a replica's write is refused unless
 	// [VariableOptions.LocalWrites] allows it.
 	AggregateNone VariableAggregation = iota
-	// AggregateSum adds the replicas' values.
+	// AggregateSum, TensorFlow's SUM, adds the replicas' values.
 	AggregateSum
-	// AggregateMean averages them.
+	// AggregateMean, TensorFlow's MEAN, averages the replicas' values.
 	AggregateMean
-	// AggregateFirst takes replica 0's.
+	// AggregateFirst, TensorFlow's ONLY_FIRST_REPLICA, takes the value of replica 0.
 	AggregateFirst
 )
 
@@ -55,8 +56,8 @@ func (a VariableAggregation) String() string {
 	return [...]string{"NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA"}[a]
 }
 
-// ReduceOp returns the reduction that the aggregation stands for. NONE and
-// ONLY_FIRST_REPLICA have none: a ValueError.
+// ReduceOp returns the reduction that the aggregation stands for. NONE and ONLY_FIRST_REPLICA stand
+// for none: the error is of kind ValueError.
 func (a VariableAggregation) ReduceOp() (ReduceOp, error) {
 	switch a {
 	case AggregateSum:
@@ -68,7 +69,7 @@ func (a VariableAggregation) ReduceOp() (ReduceOp, error) {
 		"%s is no reduction", a)
 }
 
-// ParseReduceOp returns the reduction of a name, "sum" or "mean" in any case.
+// ParseReduceOp returns the reduction of a name, "sum" or "mean" in upper or lower case.
 func ParseReduceOp(name string) (ReduceOp, error) {
 	switch strings.ToUpper(name) {
 	case "SUM":
@@ -90,16 +91,16 @@ func (op ReduceOp) check(call string) error {
 type Semantics int
 
 const (
-	// OwnSemantics is TPUStrategy's behaviour but for two limits of its ops: an
-	// integer mean is a float64, and int64 values can be summed in a step.
+	// OwnSemantics behaves as TensorFlow's TPUStrategy without two limits of its ops: the mean of
+	// integers is a float64, and int64 values can be summed in a step.
 	OwnSemantics Semantics = iota
-	// TensorFlowTPU keeps those limits too.
+	// TensorFlowTPU behaves as TensorFlow's TPUStrategy, with these limits.
 	TensorFlowTPU
-	// TensorFlowMirrored is MirroredStrategy's behaviour.
+	// TensorFlowMirrored behaves as TensorFlow's MirroredStrategy.
 	TensorFlowMirrored
 )
 
-// String names the semantics.
+// String returns the name of the semantics.
 func (s Semantics) String() string {
 	if s < OwnSemantics || s > TensorFlowMirrored {
 		return fmt.Sprintf("Semantics(%d)", int(s))

@@ -6,15 +6,15 @@ type alike struct {
 	given  bool // if its arguments are
 }
 
-// Mirrored says whether the value is known to be the same on every replica: what a
-// collective gave, what a step or an operation made of such values alike, and what one
-// replica alone made. It is taken where one value for all replicas is asked for. Nothing is compared:
-// tensors that only happen to be equal are not known to be.
+// Mirrored reports whether the value is known to be the same on every replica: a collective gave
+// it, one replica alone made it, or a step or an operation made it of such values on every replica
+// alike. A call that asks for one value for all replicas takes such a value. Nothing is compared:
+// Mirrored is false for tensors that happen to be equal.
 func (v *PerReplica) Mirrored() bool { return !v.differs() }
 
-// compareReplicas finds which of the step's own results are the same on all replicas, by
-// what they are made of. A padded step's are not looked at: the replicas' results may be
-// cut to different sizes.
+// compareReplicas finds which of the step's own results are the same on all replicas, by what they
+// are made of. A padded step's are not looked at: the replicas' results may be cut to different
+// sizes.
 func (t *trace) compareReplicas() error {
 	if t.f.opts.mirroredResults || len(t.padding.sizes) > 0 || t.own == 0 {
 		return nil

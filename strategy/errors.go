@@ -8,12 +8,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// ErrClosed is matched by errors from a strategy, or a value of it, that was
-// closed.
+// ErrClosed is matched by the errors of a strategy that was closed, and of its values and variables
+// that were closed.
 var ErrClosed = errkind.New(RuntimeError, "strategy: closed")
 
-// closedMeanwhile makes the error of a call whose buffers were closed under way match
-// [ErrClosed], as it does where they were closed before.
+// closedMeanwhile makes the error of a call whose buffers were closed under way match [ErrClosed],
+// as it does where they were closed before.
 func closedMeanwhile(err error) error {
 	if errors.Is(err, pjrt.ErrClosed) && !errors.Is(err, ErrClosed) {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
@@ -21,14 +21,13 @@ func closedMeanwhile(err error) error {
 	return err
 }
 
-// ArgumentError says why an argument cannot be given to a step.
+// ArgumentError says why a step cannot take an argument.
 type ArgumentError struct {
-	// Function is the step function's name and Argument the argument's position,
-	// from 0.
+	// Function is the name of the step function, Argument the position of the argument, from 0.
 	Function string
 	Argument int
-	// Path is the place in the nests of a [NestFunction], such as args[0].Images;
-	// otherwise it is empty.
+	// Path is the place in the nests of a [NestFunction], such as args[0].Images; otherwise it is
+	// empty.
 	Path string
 	// Reason says what is wrong, Hint what to do instead.
 	Reason, Hint string
@@ -36,6 +35,7 @@ type ArgumentError struct {
 	Err error
 }
 
+// Error names the function, the argument and what is wrong.
 func (e *ArgumentError) Error() string {
 	where := e.Path
 	if where == "" {
@@ -44,24 +44,25 @@ func (e *ArgumentError) Error() string {
 	return errkind.Text("strategy: "+e.Function+": "+where, e.Reason, e.Err, e.Hint)
 }
 
+// Unwrap returns the cause, or nil.
 func (e *ArgumentError) Unwrap() error { return e.Err }
 
-// Kind is the cause's, otherwise ValueError.
+// Kind returns the kind of the cause, or ValueError without one.
 func (e *ArgumentError) Kind() Kind { return errkind.Or(e.Err, ValueError) }
 
-// TraceError is a panic of a step function while it was traced: GoMLX reports
-// errors that way, and so do this module's graph functions. The strategy and the
-// function stay usable.
+// TraceError reports that a step function panicked while it was traced: GoMLX's graph functions
+// report their errors that way, and so do this module's. The strategy and the function stay usable.
 type TraceError struct {
-	// Function is the step function's name.
+	// Function is the name of the step function.
 	Function string
-	// Where is the line of the step's code that panicked, or that called what did:
-	// "model.go:12". It is empty if that is not known.
+	// Where is the line of the step's code that panicked, or whose call did, such as "model.go:12".
+	// It is empty if the line is not known.
 	Where string
-	// Err is what it panicked with, as an error.
+	// Err is the value of the panic, as an error.
 	Err error
 }
 
+// Error names the function, the line and the cause.
 func (e *TraceError) Error() string {
 	if e.Where != "" {
 		return fmt.Sprintf("strategy: tracing %s: at %s: %v", e.Function, e.Where, e.Err)
@@ -69,22 +70,25 @@ func (e *TraceError) Error() string {
 	return fmt.Sprintf("strategy: tracing %s: %v", e.Function, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *TraceError) Unwrap() error { return e.Err }
 
-// Kind is the cause's.
+// Kind returns the kind of the cause.
 func (e *TraceError) Kind() Kind { return KindOf(e.Err) }
 
-// OptionError says which option of [New] does not fit.
+// OptionError says which option of [New] does not fit, and why.
 type OptionError struct {
 	Option, Reason string
 	Err            error
 }
 
+// Error names the option and what is wrong.
 func (e *OptionError) Error() string {
 	return errkind.Text("strategy: option "+e.Option, e.Reason, e.Err, "")
 }
 
+// Unwrap returns the cause, or nil.
 func (e *OptionError) Unwrap() error { return e.Err }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (e *OptionError) Kind() Kind { return ValueError }

@@ -10,10 +10,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// valueCopies copies first values from the devices that made them to the process's
-// others, while the next values are made. Where a runtime takes the host's memory for the
-// way of a copy, that is less than the largest value needs: no more than its bytes, or
-// one part, are under way at a time.
+// valueCopies copies first values from the devices that made them to the process's others, while
+// the next values are made. Where a runtime takes the host's memory for the way of a copy, that is
+// less than the largest value needs: no more than its bytes, or one part, are under way at a time.
 type valueCopies struct {
 	strategy *TPUStrategy
 	to       func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) // nil for the plugin's
@@ -54,8 +53,7 @@ func (c *valueCopies) start(ctx context.Context, v *Variable, buffers []*pjrt.Bu
 	return nil
 }
 
-// copy starts a copy to a device. Of a plugin that has none, the copy goes through the
-// host.
+// copy starts a copy to a device. Of a plugin that has none, the copy goes through the host.
 func (c *valueCopies) copy(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
 	to := c.to
 	if to == nil {
@@ -84,8 +82,8 @@ func (c *valueCopies) wait(ctx context.Context) error {
 	return nil
 }
 
-// finish gives the variables their values when those are there. A variable whose value is
-// not whole, after an error, gets none: its store still knows how to make it.
+// finish gives the variables their values when those are there. A variable whose value is not
+// whole, after an error, gets none: its store still knows how to make it.
 func (c *valueCopies) finish(ctx context.Context) error {
 	var errs []error
 	for _, x := range c.values {

@@ -18,16 +18,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// makers says where the value of a variable is made: by one device, where each device
-// holds it whole, or by the logical devices of one replica, each its part. The process's
-// other devices have copies. So it is made once in a process, however many devices that
-// has. A process needs no other for it, and who makes it is not the same device in each.
+// makers says where the value of a variable is made: by one device, where each device holds it
+// whole, or by the logical devices of one replica, each its part. The process's other devices have
+// copies. So it is made once in a process, however many devices that has. A process needs no other
+// for it, and who makes it is not the same device in each.
 //
-// A split value is made by the devices of all replicas where some replica's are spread
-// over processes: what a process lacks, no other can copy to it.
+// A split value is made by the devices of all replicas where some replica's are spread over
+// processes: what a process lacks, no other can copy to it.
 //
-// That holds for every platform: libtpu compiles programs for some of a slice's devices,
-// and the plugins copy between the devices of a process without a way through the host.
+// That holds for every platform: libtpu compiles programs for some of a slice's devices, and the
+// plugins copy between the devices of a process without a way through the host.
 type makers struct {
 	// replicas and logicalDevices are the mesh that the program is written for.
 	replicas, logicalDevices int
@@ -35,8 +35,8 @@ type makers struct {
 	devices []int
 }
 
-// makersOf returns where a value is made that is whole on each device, or split. The mesh
-// is the same on all processes.
+// makersOf returns where a value is made that is whole on each device, or split. The mesh is the
+// same on all processes.
 func (s *TPUStrategy) makersOf(whole bool) makers {
 	if whole {
 		return makers{1, 1, []int{slices.Index(s.hosts.local, true)}}
@@ -89,8 +89,8 @@ func (m *maker) prepare(ctx context.Context, missing []*model.Variable) error {
 	return m.compile(ctx, all)
 }
 
-// compile compiles programs that make values, side by side, and each text once. All
-// processes must have the same ones.
+// compile compiles programs that make values, side by side, and each text once. All processes must
+// have the same ones.
 func (m *maker) compile(ctx context.Context, all []*tracedInitializer) error {
 	start, s := time.Now(), m.vs.strategy
 	var fresh []*valueProgram
@@ -127,9 +127,9 @@ func (m *maker) compile(ctx context.Context, all []*tracedInitializer) error {
 	return err
 }
 
-// onDevices runs the program that makes a variable's value, starts the copies of it, and
-// returns the state of random numbers after it, if it draws some. The variable has the
-// value when the copies are finished.
+// onDevices runs the program that makes a variable's value, starts the copies of it, and returns
+// the state of random numbers after it, if it draws some. The variable has the value when the
+// copies are finished.
 func (m *maker) onDevices(ctx context.Context, placed *Variable, traced *tracedInitializer, state *tensors.Tensor) (next *tensors.Tensor, err error) {
 	s := m.vs.strategy
 	p := m.programs[sha256.Sum256(traced.module.Text)]

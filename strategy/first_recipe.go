@@ -13,9 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// recipe is what a store holds of a first value that was made on devices: how it is
-// made. Who reads the store's value gets it computed on the host; the devices of
-// another strategy make it anew. It is a buffer of GoMLX's, and immutable.
+// recipe is what a store holds of a first value that was made on devices: how it is made. Who reads
+// the store's value gets it computed on the host; the devices of another strategy make it anew. It
+// is a buffer of GoMLX's, and immutable.
 type recipe struct {
 	backend *lowering.Backend
 	store   *model.Store

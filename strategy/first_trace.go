@@ -17,8 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/initial"
 )
 
-// tracedInitializer is an initializer as a program for the devices: it takes the state of
-// random numbers and gives the state after it, if it draws some.
+// tracedInitializer is an initializer as a program for the devices: it takes the state of random
+// numbers and gives the state after it, if it draws some.
 type tracedInitializer struct {
 	module *module.Module
 	makers makers
@@ -87,8 +87,8 @@ type graphOfValues struct {
 	changed    bool        // some variable is
 }
 
-// initializerGraph builds the graph of initializers' values, one after the other. The
-// outputs are the values and, if numbers were drawn, the state of random numbers.
+// initializerGraph builds the graph of initializers' values, one after the other. The outputs are
+// the values and, if numbers were drawn, the state of random numbers.
 func initializerGraph(b compute.Backend, store *model.Store, inits []model.VariableInitializer, of []shapes.Shape) (g *graphOfValues, outputs []*graph.Node, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -130,8 +130,8 @@ func initializerGraph(b compute.Backend, store *model.Store, inits []model.Varia
 	return g, outputs, nil
 }
 
-// onHost computes the first values of variables on the host. state is asked for the
-// state of random numbers, if some are drawn; next is the one after them.
+// onHost computes the first values of variables on the host. state is asked for the state of random
+// numbers, if some are drawn; next is the one after them.
 func onHost(store *model.Store, list []*model.Variable, state func() (*tensors.Tensor, error)) (values []*tensors.Tensor, next *tensors.Tensor, err error) {
 	inits, of := make([]model.VariableInitializer, len(list)), make([]shapes.Shape, len(list))
 	for i, v := range list {

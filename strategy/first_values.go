@@ -15,40 +15,39 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/initial"
 )
 
-// The first values of a store's variables are what their initializers say, in the order
-// in which the variables were made: each initializer that draws random numbers goes on
-// from the state that the one before it left. Large variables are made on the devices,
-// each device its own part, by a program for each kind of variable, and once in a
-// process, see [makers]; small ones on the host, by GoMLX's own backend. Both draw the
-// same bits, see [lowering.RandomPCG].
+// The first values of a store's variables are what their initializers say, in the order in which
+// the variables were made: each initializer that draws random numbers goes on from the state that
+// the one before it left. Large variables are made on the devices, each device its own part, by a
+// program for each kind of variable, and once in a process, see [makers]; small ones on the host,
+// by GoMLX's own backend. Both draw the same bits, see [lowering.RandomPCG].
 
-// largeVariable is the size in bytes from which on a variable is made on the devices: a
-// program costs more than smaller ones do on the host. It does not depend on the
-// devices, so that the numbers do not.
+// largeVariable is the size in bytes from which on a variable is made on the devices: a program
+// costs more than smaller ones do on the host. It does not depend on the devices, so that the
+// numbers do not.
 const largeVariable = 64 << 10
 
-// longestInitializer bounds the text of a program that makes a value: one that is longer
-// has the value in its text.
+// longestInitializer bounds the text of a program that makes a value: one that is longer has the
+// value in its text.
 const longestInitializer = 1 << 20
 
-// FirstValues says what it took to make the first values of a store's variables.
-// Variables that had a value, from a checkpoint say, are not among them.
+// FirstValues describes the making of the first values of a store's variables. Variables that had a
+// value before, from a checkpoint for example, do not count.
 type FirstValues struct {
-	// OnDevices and OnHost are how many variables were made where: the large ones on
-	// the devices.
+	// OnDevices is the number of variables that were made on the devices, the large ones, and
+	// OnHost the number of those that were made on the host.
 	OnDevices, OnHost int
-	// Programs is how many programs were compiled: one for all variables of a shape, a
-	// split and an initializer.
+	// Programs is the number of programs that were compiled: one for all variables of one shape,
+	// split and initializer.
 	Programs int
-	// Lowering, Compiling and Making are the times that it took: the programs' tracing
-	// and their compilation, and the rest.
+	// Lowering is the time of tracing and lowering the programs, Compiling that of compiling them,
+	// Making the rest.
 	Lowering, Compiling, Making time.Duration
 }
 
-// Total is the time of all.
+// Total returns the sum of the times.
 func (f FirstValues) Total() time.Duration { return f.Lowering + f.Compiling + f.Making }
 
-// FirstValues returns what it took to make first values so far.
+// FirstValues returns what making first values took so far.
 func (vs *Variables) FirstValues() FirstValues {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -66,8 +65,7 @@ type maker struct {
 	took     FirstValues
 }
 
-// initialize makes the first values of the store's variables that have none, here or in
-// the store.
+// initialize makes the first values of the store's variables that have none, here or in the store.
 func (vs *Variables) initialize(ctx context.Context) error {
 	ctx, done, err := vs.exclusive(ctx)
 	if err != nil {
@@ -96,8 +94,8 @@ func (vs *Variables) initialize(ctx context.Context) error {
 	})
 }
 
-// making runs f with a maker and counts its time. The variables have the values that were
-// made, also if f fails.
+// making runs f with a maker and counts its time. The variables have the values that were made,
+// also if f fails.
 func (vs *Variables) making(ctx context.Context, f func(m *maker) error) error {
 	start := time.Now()
 	m := &maker{vs: vs, programs: map[[sha256.Size]byte]*valueProgram{}, traced: map[*model.Variable]*tracedInitializer{},
@@ -181,8 +179,8 @@ func (m *maker) again(ctx context.Context, placed *Variable, r *recipe) error {
 	return err
 }
 
-// state is where the store's random numbers stand: on all processes where they stand on
-// the first one.
+// state is where the store's random numbers stand: on all processes where they stand on the first
+// one.
 func (m *maker) state(ctx context.Context) (*tensors.Tensor, error) {
 	store, path := m.vs.store, model.JoinPath("/", model.RNGStateVariableName)
 	v := store.GetVariable(path)

@@ -22,65 +22,64 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 )
 
-// StepFunc is the text of a step: it builds the graph of one replica, and gives its
-// results, of which there may be none. It is called
-// once for each signature it is run with, not once for each run. It must not run
-// its own function, nor another one over its store: that waits for itself.
+// StepFunc builds the graph of a step for one replica and returns the step's results, of which
+// there may be none. The strategy calls it once for each signature that the function runs with, not
+// once for each run. It must not run its own function, nor another function over the same store:
+// such a call waits until its context ends, because the store is in use.
 type StepFunc func(rc *ReplicaContext, in []*graph.Node) []*graph.Node
 
-// FunctionOptions describe a step function. The zero value is a function without
-// variables whose host arguments are mirrored.
+// FunctionOptions describe a step function; they take the place of TensorFlow's
+// tf.distribute.RunOptions. The zero value is a function without variables, whose host arguments
+// are mirrored.
 type FunctionOptions struct {
-	// Name is for errors and profiles; "step" if empty.
+	// Name is the function's name in errors and profiles; "step" if empty.
 	Name string
-	// Store holds the variables that the function uses. Those that it changes
-	// keep the new value on the devices. All replicas share them: what a replica
-	// writes to one that is trainable or no float must be the same on each, or it is
-	// an [*Error] of kind ValueError. Other floats that may differ, such as the
-	// running averages of a batch normalisation, are averaged over the replicas.
-	// Random numbers come from one such variable: replicas draw the same ones.
+	// Store holds the variables that the function uses. A variable that the function changes keeps
+	// its new value on the devices. All replicas share a store's variables: the value that a
+	// replica writes to a variable that is trainable, or whose dtype is no float, must be the same
+	// on each replica, or the write is an [*Error] of kind ValueError. Values of other float
+	// variables that may differ, such as the running averages of a batch normalisation, are
+	// averaged over the replicas. The state of the random numbers is a variable of the store, too:
+	// all replicas draw the same numbers.
 	Store *model.Store
-	// Training is what Scope.IsTraining answers: dropout and batch
-	// normalisation behave as in training.
+	// Training is the answer of Scope.IsTraining: if it is true, dropout and batch normalisation
+	// behave as in training.
 	Training bool
-	// Arguments say how arguments are split over the logical devices, by position.
-	// Host arguments without one are replicated, values stay as they are. A value
-	// that comes in another layout is laid out anew before each run, which costs a
-	// copy: let the input split it (feed.DistributeOptions.Arguments, package feed's
-	// Annotations). One that does not fit is an [*ArgumentError] that wraps a
-	// [*logical.Error].
+	// Arguments say how the arguments are split over the logical devices, by position. Without an
+	// annotation a host argument is replicated and a value stays as it is. A value that comes in
+	// another layout is laid out anew before each run, which costs a copy: let the input split it
+	// (feed.DistributeOptions.Arguments, feed.Options.Annotations). An annotation that does not fit
+	// is an [*ArgumentError] that wraps a [*logical.Error].
 	Arguments []logical.Annotation
-	// Results do the same for the results.
+	// Results say how the results are split over the logical devices, by position.
 	Results []logical.Annotation
-	// SplitBatch cuts host arguments into the replicas' batches along dimension
-	// 0; otherwise each replica receives the whole argument.
+	// SplitBatch cuts host arguments into the replicas' batches along dimension 0. Without it each
+	// replica receives the whole argument.
 	SplitBatch bool
-	// LocalBatch does the same with what each process has of the batch: host
-	// arguments are the rows of the process's own replicas. It matters with
-	// several processes only.
+	// LocalBatch, with SplitBatch, says that the host arguments of each process are the rows of the
+	// process's own replicas, not the global batch. It matters with several processes only.
 	LocalBatch bool
-	// PadRagged accepts values whose replicas differ in shape, such as the last
-	// batch of a dataset, and with SplitBatch host batches that do not divide among
-	// the replicas. The step is written for the padded shape and computes what it
-	// would compute without padding: reductions and gradients leave it out, means
-	// divide by the real sizes, results are cut to them. An op that cannot, such as a
-	// reverse along the padded dimension, is a [*TraceError] that wraps a
-	// [*ragged.Error]. TensorFlow's RunOptions call it the dynamic batch size. Each
-	// greatest shape is compiled for itself, and the step function called three times
-	// for that, two times more for each further size that differs. Batches without
-	// padding have the program that they have without this option.
+	// PadRagged accepts values whose replicas differ in shape, such as the last batch of a dataset,
+	// and with SplitBatch host batches that do not divide among the replicas. The step is written
+	// for the padded shape and computes what it would compute without padding: reductions and
+	// gradients leave the padding out, means divide by the real sizes, results are cut to the real
+	// sizes. An op that cannot leave the padding out, such as a reverse along the padded dimension,
+	// is a [*TraceError] that wraps a [*ragged.Error]. TensorFlow's RunOptions call this the
+	// dynamic batch size. A program is compiled for each greatest shape; the step function is
+	// called three times for the first, and two times more for each further size that differs.
+	// Batches without padding have the program that they have without this option.
 	PadRagged bool
-	// KeepPadding is PadRagged for a step that masks the padding itself: it receives
-	// zeros at the end of each dimension, asks [ReplicaContext.RealSize] for the sizes,
-	// and its results keep what it makes of the padding.
+	// KeepPadding is PadRagged for a step that masks the padding itself: the step receives zeros at
+	// the end of each padded dimension, asks [ReplicaContext.RealSize] for the real sizes, and its
+	// results keep what it makes of the padding.
 	KeepPadding bool
 
 	mirroredResults bool
 }
 
-// Function is a step function of a strategy, compiled once for each signature:
-// the dtypes, shapes and placements of its arguments. It is safe for concurrent
-// use.
+// Function is a step function of a strategy: TensorFlow's tf.function under Strategy.run. It is
+// compiled once for each signature, that is for the dtypes, shapes and placements of its arguments.
+// It is safe for concurrent use.
 type Function struct {
 	strategy *TPUStrategy
 	step     StepFunc
@@ -90,8 +89,8 @@ type Function struct {
 	wholeModel bool
 	// guard, if there is one, is asked after each launch. It is set before the first.
 	guard guard
-	// loaded is what the function was put together from, nil for one that is traced;
-	// refuse is the error of arguments that it was not compiled for.
+	// loaded is what the function was put together from, nil for one that is traced; refuse is the
+	// error of arguments that it was not compiled for.
 	loaded *saved.Step
 	refuse func(values []Value) error
 
@@ -104,7 +103,8 @@ type Function struct {
 	programs map[string]*program // guarded by mu
 }
 
-// Function returns a function of the strategy. Nothing is traced until it runs.
+// Function returns a compiled function of the strategy: TensorFlow's tf.function. Nothing is traced
+// until it runs.
 func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 	if opts.Name == "" {
 		opts.Name = "step"
@@ -114,23 +114,22 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 		resident: resident{bounds: map[string]*residentBound{}}}
 }
 
-// Name returns the name that errors and profiles call the function by.
+// Name returns the function's name in errors and profiles.
 func (f *Function) Name() string { return f.opts.Name }
 
-// Strategy returns the strategy whose function it is.
+// Strategy returns the strategy that runs the function.
 func (f *Function) Strategy() *TPUStrategy { return f.strategy }
 
-// Run runs the function on every replica and returns its results, one value a
-// result: TensorFlow's Strategy.run. An argument is a *[PerReplica] or *[Mirrored] of the strategy, which
-// stays the caller's, or a host value (see [TPUStrategy.Mirror]): one tensor, not a
-// nest of them, which [TPUStrategy.NestFunction] takes. Variables are no arguments,
-// the step captures them.
+// Run runs the function on every replica and returns its results, one value for each result:
+// TensorFlow's Strategy.run. An argument is a *[PerReplica] or *[Mirrored] of the strategy, which
+// stays the caller's, or a host value (see [TPUStrategy.Mirror]). It is one tensor;
+// [TPUStrategy.NestFunction] takes nests of tensors. Variables are no arguments: the step captures
+// them. The results are the caller's to Close.
 //
-// Run returns when the work is under way: waiting is for the result's Ready and
-// Local. It blocks for the trace and the compilation of a new signature, for
-// copying host arguments, and for its turn. ctx bounds these; work under way
-// cannot be stopped. A compilation that outlives ctx goes on, and a later run of the
-// signature waits for it instead of beginning another.
+// Run returns when the work is under way; Ready and Local of a result wait for it. Run blocks while
+// it traces and compiles a new signature, while it copies host arguments, and until its turn comes.
+// The context bounds these waits; work under way cannot be stopped. A compilation that outlives the
+// context goes on, and a later run of the signature waits for it instead of beginning another.
 //
 // Errors: [*ArgumentError], [*TraceError], [*pjrt.Error], [ErrClosed].
 func (f *Function) Run(ctx context.Context, args ...any) ([]*PerReplica, error) {
@@ -319,8 +318,7 @@ func (f *Function) takesUneven() bool {
 	return f.takesRagged() && (f.opts.SplitBatch || f.opts.LocalBatch)
 }
 
-// unevenBatch is a host batch that does not divide among the replicas, if the function
-// takes it.
+// unevenBatch is a host batch that does not divide among the replicas, if the function takes it.
 func (f *Function) unevenBatch(arg any) (batch *tensors.Tensor, ok bool) {
 	if !f.takesUneven() {
 		return nil, false
@@ -380,8 +378,8 @@ func signature(values []Value) string {
 	return b.String()
 }
 
-// program returns the compiled step for the values' signature, compiling it if it
-// is new. One goroutine compiles at a time.
+// program returns the compiled step for the values' signature, compiling it if it is new. One
+// goroutine compiles at a time.
 func (f *Function) program(ctx context.Context, values []Value, to purpose) (*program, error) {
 	key := signature(values)
 	if p := f.compiled(key); p != nil {
@@ -422,9 +420,8 @@ func (f *Function) compiled(key string) *program {
 	return f.programs[key]
 }
 
-// Lowered traces and lowers the function for arguments like these, without
-// compiling it. Arguments and variables are as in [Function.Compiled]. Nothing is
-// kept: each call traces anew.
+// Lowered traces and lowers the function for arguments like these, without compiling it. Arguments
+// and variables are as in [Function.Compiled]. Nothing is kept: each call traces anew.
 func (f *Function) Lowered(ctx context.Context, args ...any) (*module.Module, error) {
 	values, release, err := f.arguments(ctx, args, toCompile)
 	if err != nil {
@@ -435,15 +432,14 @@ func (f *Function) Lowered(ctx context.Context, args ...any) (*module.Module, er
 	return m, err
 }
 
-// Compiled returns the compiled step for arguments like these, without running it:
-// the module's text and placements, and the executable's statistics. A later run with
-// such arguments takes this program.
+// Compiled returns the compiled step for arguments like these, without running it: the module's
+// text and placements, and the executable's statistics. A later run with such arguments uses the
+// same program.
 //
-// Instead of a host tensor an argument may be its shape, a shapes.Shape of the whole
-// batch (with [FunctionOptions.LocalBatch], of this process's rows); for a loop,
-// [TPUStrategy.StackBatches] stacks shapes. No first values of variables are made
-// and nothing is copied for them: that happens when a step runs, or when a variable is
-// read.
+// Instead of a host tensor an argument may be its shape, a shapes.Shape of the whole batch, or with
+// [FunctionOptions.LocalBatch] of this process's rows; for a loop, [TPUStrategy.StackBatches]
+// stacks shapes. Compiled makes no first values of variables and copies nothing: that happens when
+// a step runs, or when a variable is read.
 func (f *Function) Compiled(ctx context.Context, args ...any) (*Compiled, error) {
 	values, release, err := f.arguments(ctx, args, toCompile)
 	if err != nil {

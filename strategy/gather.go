@@ -14,15 +14,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// Gather concatenates the replicas' tensors along axis, in replica order, on the
-// devices: TensorFlow's strategy.gather. The sizes of that dimension may differ
-// between replicas, those of others may not. The result is the same on each
-// replica and is the caller's.
+// Gather concatenates the replicas' tensors along axis, in replica order, on the devices:
+// TensorFlow's strategy.gather. The sizes along axis may differ between replicas, all other sizes
+// are equal. The result is the same on each replica and is the caller's.
 //
-// Errors: [*ContextError] in replica code, where AllGather belongs;
-// [*StrategyError]; [*Error] of kind InvalidArgumentError for a scalar, an axis
-// that the tensors do not have and shapes that do not match, and of kind TypeError
-// for a *[Stacked].
+// Errors: [*ContextError] in replica code, which calls AllGather instead; [*StrategyError];
+// [*Error] of kind InvalidArgumentError for a scalar, for an axis that the tensors do not have and
+// for shapes that do not match, and of kind TypeError for a *[Stacked].
 func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {
 	if err := s.requireEager(ctx, "gather", "use MergeContext.Gather, ReplicaContext.AllGather, or Gather of package eager"); err != nil {
 		return nil, err
@@ -66,8 +64,7 @@ func (s *TPUStrategy) gather(ctx context.Context, value Value, axis int) (*Mirro
 		dims[axis] = 0
 		return s.Mirror(ctx, tensors.FromShape(shapes.Make(base.dtype, dims...)), logical.Annotation{})
 	}
-	// Programs are kept by name, which says all that they depend on but the
-	// arguments' shapes.
+	// Programs are kept by name, which says all that they depend on but the arguments' shapes.
 	ragged := base.ragged != nil
 	return s.callOne(ctx, builtinCall{
 		name: fmt.Sprintf("gather_%d_%v_%t", axis, sizes, ragged), values: []Value{value}, mirrored: true,

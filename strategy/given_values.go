@@ -15,11 +15,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
-// What is taken where. Every call that is given "a value" sorts it by sortOf and brings
-// it to the strategy by take (or, in a step's graph, by tracing.merged and
-// ReplicaContext.node), so that what one call takes the next one does not refuse. The
-// calls differ in what they need of it alone: one value for all replicas, or one for
-// each. docs/from-tensorflow.md has the table.
+// What is taken where. Every call that is given "a value" sorts it by sortOf and brings it to the
+// strategy by take (or, in a step's graph, by tracing.merged and ReplicaContext.node), so that what
+// one call takes the next one does not refuse. The calls differ in what they need of it alone: one
+// value for all replicas, or one for each. docs/from-tensorflow.md has the table.
 
 // sort is what kind of thing a caller gave.
 type sort int
@@ -82,8 +81,8 @@ func kindOrNothing(none bool, s sort) sort {
 	return s
 }
 
-// taken is what a call was given, as the call works with it: a tensor of this process,
-// or a value of the strategy on its devices.
+// taken is what a call was given, as the call works with it: a tensor of this process, or a value
+// of the strategy on its devices.
 type taken struct {
 	host  *tensors.Tensor
 	value Value
@@ -97,10 +96,9 @@ func (t taken) release() error {
 	return nil
 }
 
-// take brings what a caller gave to the strategy. A variable gives its value, or its
-// components where they may differ; a component gives the replica's tensor, one for all;
-// what is another strategy's gives its value across that one's replicas, if all devices
-// of this one hold it.
+// take brings what a caller gave to the strategy. A variable gives its value, or its components
+// where they may differ; a component gives the replica's tensor, one for all; what is another
+// strategy's gives its value across that one's replicas, if all devices of this one hold it.
 func (s *TPUStrategy) take(ctx context.Context, op string, x any) (taken, error) {
 	switch sortOf(x) {
 	case sortComponent:
@@ -130,8 +128,8 @@ func (s *TPUStrategy) take(ctx context.Context, op string, x any) (taken, error)
 	return taken{host: host}, err
 }
 
-// takeHost makes a tensor of what is in this process's memory. Other kinds of things are
-// errors that say where they belong.
+// takeHost makes a tensor of what is in this process's memory. Other kinds of things are errors
+// that say where they belong.
 func takeHost(op string, x any) (*tensors.Tensor, error) {
 	refuse := func(kind Kind, reason, hint string) error {
 		return &Error{Op: "strategy: " + op, Reason: reason, Hint: hint, Class: kind}
@@ -155,8 +153,8 @@ func takeHost(op string, x any) (*tensors.Tensor, error) {
 	return t, nil
 }
 
-// lifts says whether something is to be taken for a value: what is neither the strategy's
-// own value nor this process's.
+// lifts says whether something is to be taken for a value: what is neither the strategy's own value
+// nor this process's.
 func (s *TPUStrategy) lifts(x any) bool {
 	switch x := x.(type) {
 	case *Component:
@@ -179,8 +177,8 @@ func (s *TPUStrategy) taking(op string, x any) error {
 	return s.ownsLeaf(op, x)
 }
 
-// lift takes those of several arguments that lifts names; the others stay as they are.
-// release closes what was made.
+// lift takes those of several arguments that lifts names; the others stay as they are. release
+// closes what was made.
 func (s *TPUStrategy) lift(ctx context.Context, op string, args []any) (lifted []any, release func(), err error) {
 	for _, arg := range args {
 		if s.lifts(arg) {
@@ -272,8 +270,8 @@ func (c *Component) strategy() *TPUStrategy {
 	return c.value.base().strategy
 }
 
-// takeOne is take of what is one value for all replicas: one that may differ between
-// them is an error.
+// takeOne is take of what is one value for all replicas: one that may differ between them is an
+// error.
 func (s *TPUStrategy) takeOne(ctx context.Context, op string, x any) (taken, error) {
 	if v, ok := x.(*Variable); ok && v != nil && v.strategy == s && v.perReplica() {
 		m, err := v.readAs(withMode(ctx, mode{strategy: s, update: -1}), v.annotation)
@@ -318,8 +316,7 @@ func (s *TPUStrategy) takeMirrored(ctx context.Context, op string, x any, a logi
 	return m, true, err
 }
 
-// spreads says whether a value that is to be copied to the replicas is on devices
-// already.
+// spreads says whether a value that is to be copied to the replicas is on devices already.
 func (s *TPUStrategy) spreads(x any) bool {
 	k := sortOf(x)
 	return k == sortComponent || k == sortVariable || k == sortMirrored || k == sortPerReplica

@@ -9,15 +9,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/wire"
 )
 
-// layout says which part of a replica's tensor each logical device holds, and
-// moves parts between a row-major tensor and a row-major part. It is a value.
+// layout says which part of a replica's tensor each logical device holds, and moves parts between a
+// row-major tensor and a row-major part. It is a value.
 type layout struct {
 	dtype dtypes.DType
 	wire  pjrt.DType
 	shape []int // of a replica's tensor
 	shard []int // of one logical device's part
-	// buffer is the part's shape as the program takes it: shard, but one element
-	// for the scalar of one replica.
+	// buffer is the part's shape as the program takes it: shard, but one element for the scalar of
+	// one replica.
 	buffer []int
 	// starts are each logical device's first index in every dimension.
 	starts     [][]int
@@ -84,8 +84,8 @@ func size(dims []int) int {
 	return n
 }
 
-// part returns logical device p's part of a replica's tensor: a view of it where
-// the part is contiguous, otherwise a copy into scratch.
+// part returns logical device p's part of a replica's tensor: a view of it where the part is
+// contiguous, otherwise a copy into scratch.
 func (l *layout) part(tensor []byte, p int, scratch *[]byte) []byte {
 	if l.whole {
 		return tensor
@@ -107,8 +107,8 @@ func (l *layout) put(tensor, part []byte, p int) {
 	l.each(p, func(inTensor, inPart, n int) { copy(tensor[inTensor:inTensor+n], part[inPart:inPart+n]) })
 }
 
-// each walks the contiguous runs of a part: their byte offsets in the tensor and
-// in the part, and their length.
+// each walks the contiguous runs of a part: their byte offsets in the tensor and in the part, and
+// their length.
 func (l *layout) each(p int, visit func(inTensor, inPart, n int)) {
 	rank := len(l.shape)
 	run := l.wire.HostBytes() * l.shard[rank-1]

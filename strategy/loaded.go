@@ -30,8 +30,8 @@ type loading struct {
 
 // Load puts a step that was taken apart on the devices. store holds its variables, with values;
 // variables are distributed variables in the place of those of the strategy, by the names of the
-// step's. The step was held against itself before; what does not fit the strategy or the program
-// is an error of fail.
+// step's. The step was held against itself before; what does not fit the strategy or the program is
+// an error of fail.
 func (m *machine) Load(ctx context.Context, store *model.Store, step *saved.Step, variables map[string]*Variable, fail saved.Fail) (*Function, error) {
 	s := m.strategy()
 	f := s.Function(func(*ReplicaContext, []*graph.Node) []*graph.Node {
@@ -78,8 +78,8 @@ func (l *loading) values() (values []Value) {
 	return values
 }
 
-// program finds the step's variables in the store and puts its program on the devices.
-// distributed are its other variables.
+// program finds the step's variables in the store and puts its program on the devices. distributed
+// are its other variables.
 func (l *loading) program(ctx context.Context, distributed []*Variable) (*program, error) {
 	s, f, m := l.f.strategy, l.f, l.Module
 	p := &program{function: f, module: m, updates: l.Updates, results: len(m.Results) - len(l.Updates), code: l.Code}
@@ -200,8 +200,8 @@ func checkProgram(x *pjrt.LoadedExecutable, m *module.Module) error {
 	return nil
 }
 
-// otherArguments says how the arguments of a loaded step differ from those that it
-// was compiled for.
+// otherArguments says how the arguments of a loaded step differ from those that it was compiled
+// for.
 func otherArguments(want, got []Value) saved.Misfit {
 	const loaded = "the step was loaded from a file: "
 	misfit := func(hint, format string, args ...any) saved.Misfit {
@@ -239,8 +239,8 @@ func otherArguments(want, got []Value) saved.Misfit {
 	return misfit(compiledFor, "it holds the step for other arguments")
 }
 
-// realSizes are real sizes for a value that a saved step was compiled for: others than the
-// padded ones, and the same for dimensions that have one size.
+// realSizes are real sizes for a value that a saved step was compiled for: others than the padded
+// ones, and the same for dimensions that have one size.
 func realSizes(shape, sizes []int) [][]int {
 	real := slices.Clone(shape)
 	for d, size := range sizes {

@@ -27,8 +27,8 @@ func (v *Variable) kind() string {
 }
 
 // distributedVariables finds the step's distributed variables: by argument, nil for an argument
-// that is none. given take the places of those of the strategy. The errors name every variable
-// that does not fit.
+// that is none. given take the places of those of the strategy. The errors name every variable that
+// does not fit.
 func (l *loading) distributedVariables(given map[string]*Variable) ([]*Variable, error) {
 	s := l.f.strategy
 	found := make([]*Variable, len(l.Arguments))

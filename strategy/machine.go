@@ -11,22 +11,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// machine is the R x P machine below the strategy's contract, for the packages of this
-// module that stand on it: strategy/eager, strategy/train, strategy/stepfile and
-// strategy/feed. Its methods are theirs alone, so that what they need is not part of the
-// contract that everybody reads.
+// machine is the R x P machine below the strategy's contract, for the packages of this module that
+// stand on it: strategy/eager, strategy/train, strategy/stepfile and strategy/feed. Its methods are
+// theirs alone, so that what they need is not part of the contract that everybody reads.
 type machine TPUStrategy
 
-// Machine returns what this module's own packages use of the strategy beside its
-// contract. It is not part of the contract, and changes without notice.
+// Machine returns what this module's own packages use of the strategy beside its contract. It is
+// not part of the contract, and changes without notice.
 func (s *TPUStrategy) Machine() *machine { return (*machine)(s) }
 
 func (m *machine) strategy() *TPUStrategy { return (*TPUStrategy)(m) }
 
 // Contexts: which code runs.
 
-// RequireCross refuses a replica's code and other strategies' scopes, RequireEager a step
-// that is traced too, and RequireScope all but the strategy's own scope.
+// RequireCross refuses a replica's code and other strategies' scopes, RequireEager a step that is
+// traced too, and RequireScope all but the strategy's own scope.
 func (m *machine) RequireCross(ctx context.Context, op string) error {
 	return m.strategy().requireCross(ctx, op)
 }
@@ -44,14 +43,14 @@ func (m *machine) Untraced(ctx context.Context, op, instead string) error {
 	return untraced(ctx, op, instead)
 }
 
-// CrossTracing returns the trace whose merge call ctx belongs to, or nil: the call is to
-// build graph.
+// CrossTracing returns the trace whose merge call ctx belongs to, or nil: the call is to build
+// graph.
 func (m *machine) CrossTracing(ctx context.Context, op string) (*tracing, error) {
 	return m.strategy().crossTracing(ctx, op)
 }
 
-// Across returns ctx in the strategy's cross-replica context, in the update of a component
-// if update is one.
+// Across returns ctx in the strategy's cross-replica context, in the update of a component if
+// update is one.
 func (m *machine) Across(ctx context.Context, update int) context.Context {
 	return withMode(ctx, mode{strategy: m.strategy(), update: update})
 }
@@ -66,8 +65,8 @@ func (m *machine) InUpdate(ctx context.Context, update int, c component) context
 	return withMode(ctx, mode{strategy: m.strategy(), update: update, component: c})
 }
 
-// InTracedUpdate returns the trace of an update's function, whose code is c, and ctx, which
-// is a merge call's, as its context.
+// InTracedUpdate returns the trace of an update's function, whose code is c, and ctx, which is a
+// merge call's, as its context.
 func (m *machine) InTracedUpdate(ctx context.Context, c component) (*tracing, context.Context) {
 	t := tracingOf(ctx)
 	inner := &tracing{rc: t.rc, merge: t.merge, updating: true}
@@ -99,8 +98,8 @@ func (m *machine) Beside(ctx context.Context, v *Variable) context.Context {
 	return context.WithValue(context.WithValue(ctx, columnKey{}, v.column), colocateKey{}, v)
 }
 
-// DeviceName returns TensorFlow's name of a logical device of a replica, HostName that of
-// the replica's host.
+// DeviceName returns TensorFlow's name of a logical device of a replica, HostName that of the
+// replica's host.
 func (m *machine) DeviceName(replica, logicalDevice int) string {
 	return m.strategy().deviceName(replica, logicalDevice)
 }
@@ -129,15 +128,15 @@ func (m *machine) Takes(op string, x any) error { return m.strategy().taking(op,
 // Lifts reports whether something is to be taken for a value.
 func (m *machine) Lifts(x any) bool { return m.strategy().lifts(x) }
 
-// Take brings what a caller gave to the strategy: a tensor of this process, or a value,
-// which release closes if it was made for the call.
+// Take brings what a caller gave to the strategy: a tensor of this process, or a value, which
+// release closes if it was made for the call.
 func (m *machine) Take(ctx context.Context, op string, x any) (host *tensors.Tensor, value Value, release func() error, err error) {
 	t, err := m.strategy().take(ctx, op, x)
 	return t.host, t.value, t.release, err
 }
 
-// Host makes a tensor of a host value; NoTensor is the error of a call that was given
-// something else.
+// Host makes a tensor of a host value; NoTensor is the error of a call that was given something
+// else.
 func (m *machine) Host(x any) (*tensors.Tensor, error) { return hostTensor(x) }
 
 func (m *machine) NoTensor(op string, err error) error { return noTensor(op, err) }
@@ -160,8 +159,8 @@ func (m *machine) Component(v Value, replica int) *Component {
 // Parts returns the replicas' parts of a merged value.
 func (m *machine) Parts(x *Merged) ([]any, error) { return x.localResults() }
 
-// Ragged returns the replicas' shapes of a value whose replicas' shapes differ, or nil;
-// SetRagged sets them.
+// Ragged returns the replicas' shapes of a value whose replicas' shapes differ, or nil; SetRagged
+// sets them.
 func (m *machine) Ragged(v Value) [][]int { return v.base().ragged }
 
 func (m *machine) SetRagged(v Value, ragged [][]int) { v.base().ragged = ragged }
@@ -171,8 +170,8 @@ func (m *machine) Sizes(ctx context.Context, v Value) (*PerReplica, error) {
 	return m.strategy().sizesOf(ctx, v.base())
 }
 
-// Differs reports whether the replicas' tensors of a value may be different; SetEqual
-// notes that they are the same.
+// Differs reports whether the replicas' tensors of a value may be different; SetEqual notes that
+// they are the same.
 func (m *machine) Differs(v Value) bool { return v.base().differs() }
 
 func (m *machine) SetEqual(v Value, equal bool) { v.base().equal = equal }
@@ -199,9 +198,9 @@ func (m *machine) ScatterShapes(v *Variable, name string, indices, updates shape
 
 // Programs.
 
-// Call runs a small program over values and variables. It is compiled once for each name
-// and each kind of value and variable. Results are split as results say; mirrored ones are
-// the same on every replica. The step reaches the variables by [replicaMachine.Held].
+// Call runs a small program over values and variables. It is compiled once for each name and each
+// kind of value and variable. Results are split as results say; mirrored ones are the same on every
+// replica. The step reaches the variables by [replicaMachine.Held].
 func (m *machine) Call(ctx context.Context, name string, step StepFunc, values []Value, variables []*Variable, mirrored bool, results ...logical.Annotation) ([]Value, error) {
 	return m.strategy().call(ctx, builtinCall{name: name, values: values, variables: variables, mirrored: mirrored, results: results,
 		step: func(rc *ReplicaContext, held []*captured, in []*graph.Node) []*graph.Node {
@@ -213,8 +212,8 @@ func (m *machine) Call(ctx context.Context, name string, step StepFunc, values [
 // CheckReduce refuses an unknown reduction.
 func (m *machine) CheckReduce(op ReduceOp, call string) error { return op.check(call) }
 
-// ReduceNests reduces the leaves of nests in one program. layouts say how the results are
-// split over the logical devices.
+// ReduceNests reduces the leaves of nests in one program. layouts say how the results are split
+// over the logical devices.
 func (m *machine) ReduceNests(ctx context.Context, op ReduceOp, call string, nests []any, layouts []func(dims []int, otherwise logical.Annotation) logical.Annotation) ([]any, error) {
 	return m.strategy().reduceNests(ctx, op, call, nests, layouts)
 }
@@ -224,8 +223,8 @@ func (m *machine) ReduceAlong(ctx context.Context, op ReduceOp, x any, axes []in
 	return m.strategy().reduceLeaf(ctx, op, x, axes)
 }
 
-// Tensors copies a tensor of package input for each replica of this process from where it
-// lies. Ragged ones may differ in shape, and are for one process.
+// Tensors copies a tensor of package input for each replica of this process from where it lies.
+// Ragged ones may differ in shape, and are for one process.
 func (m *machine) Tensors(ctx context.Context, values []input.Tensor, a logical.Annotation, ragged bool) (*PerReplica, error) {
 	if ragged {
 		return m.strategy().raggedTensors(ctx, values, a)
@@ -241,8 +240,8 @@ func (m *machine) Guard(function string, f func() ([]any, error)) ([]any, error)
 // replicaMachine is the part of a replica context that this module's own packages use.
 type replicaMachine ReplicaContext
 
-// Machine returns what this module's own packages use of the context beside the contract.
-// It is not part of the contract, and changes without notice.
+// Machine returns what this module's own packages use of the context beside the contract. It is not
+// part of the contract, and changes without notice.
 func (rc *ReplicaContext) Machine() *replicaMachine { return (*replicaMachine)(rc) }
 
 func (m *replicaMachine) context() *ReplicaContext { return (*ReplicaContext)(m) }
@@ -260,8 +259,8 @@ func (m *replicaMachine) Set(op string, i int, x *graph.Node, apply func(old, x 
 	return m.context().set(op, m.held[i], x, apply)
 }
 
-// Scatter combines rows of a held variable, which are aggregated already, or are
-// aggregated as it says.
+// Scatter combines rows of a held variable, which are aggregated already, or are aggregated as it
+// says.
 func (m *replicaMachine) Scatter(op ScatterOp, i int, indices, updates *graph.Node, aggregate bool) *graph.Node {
 	if aggregate {
 		return m.context().Scatter(op, m.held[i].variable, indices, updates)

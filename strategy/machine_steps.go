@@ -14,8 +14,8 @@ import (
 // What packages strategy/train and strategy/stepfile use of the strategy, its functions, the
 // replicas' contexts and compiled steps beside the contract.
 
-// guard decides in a training step whether what the step writes is kept. Package
-// strategy/train has the one that there is.
+// guard decides in a training step whether what the step writes is kept. Package strategy/train has
+// the one that there is.
 type guard interface {
 	// Launched is called after each launch of the function. Its error is the launch's.
 	Launched(ctx context.Context, f *Function) error
@@ -23,8 +23,8 @@ type guard interface {
 	Saved() saved.Guard
 }
 
-// TrainingFunction returns a function that has all variables of its store, and whose results
-// are the same on all replicas. The guard may be nil.
+// TrainingFunction returns a function that has all variables of its store, and whose results are
+// the same on all replicas. The guard may be nil.
 func (m *machine) TrainingFunction(step StepFunc, opts FunctionOptions, g guard) *Function {
 	opts.mirroredResults = true
 	f := m.strategy().Function(step, opts)
@@ -54,9 +54,9 @@ func (f *Function) Machine() *functionMachine { return (*functionMachine)(f) }
 
 func (m *functionMachine) function() *Function { return (*Function)(m) }
 
-// RunResident runs the function on a batch and returns its results, which the next call
-// overwrites. The batch's buffers stay for the next batch of the same signature, so that a
-// loop allocates nothing.
+// RunResident runs the function on a batch and returns its results, which the next call overwrites.
+// The batch's buffers stay for the next batch of the same signature, so that a loop allocates
+// nothing.
 func (m *functionMachine) RunResident(ctx context.Context, batch []any) ([]Value, error) {
 	return m.function().runResident(ctx, batch)
 }
@@ -102,8 +102,8 @@ func (m *functionMachine) Guard() guard { return m.guard }
 // SetGuard gives the function a guard. It is called before the function runs.
 func (m *functionMachine) SetGuard(g guard) { m.guard = g }
 
-// Weighted returns a replica's mean over its rows, weighted so that the mean of the replicas
-// is the mean over all rows: the mean itself where the replicas have equally many.
+// Weighted returns a replica's mean over its rows, weighted so that the mean of the replicas is the
+// mean over all rows: the mean itself where the replicas have equally many.
 func (m *replicaMachine) Weighted(mean *graph.Node) *graph.Node { return m.context().weighted(mean) }
 
 // Gradients returns the gradients of a replica's loss for the trainable variables that it uses,
@@ -112,12 +112,12 @@ func (m *replicaMachine) Gradients(loss *graph.Node) (gradients []*graph.Node, n
 	return m.context().gradients(loss)
 }
 
-// KeepStates leaves variables of each replica as they were in replicas without rows. It is
-// called when all is written.
+// KeepStates leaves variables of each replica as they were in replicas without rows. It is called
+// when all is written.
 func (m *replicaMachine) KeepStates() { m.context().keepStates() }
 
-// KeepUnless makes the step keep the old values of all that it writes where taken is false,
-// except for the variable counter.
+// KeepUnless makes the step keep the old values of all that it writes where taken is false, except
+// for the variable counter.
 func (m *replicaMachine) KeepUnless(taken *graph.Node, counter *model.Variable) {
 	m.taken, m.counter = taken, counter
 }

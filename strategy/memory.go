@@ -14,23 +14,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// MemoryError is that a compiled step would not fit into the memory of a device.
-// It matches [pjrt.ResourceExhausted].
+// MemoryError reports that a compiled step does not fit into the memory of a device. It matches
+// [pjrt.ResourceExhausted].
 type MemoryError struct {
-	// Function is the step function's name.
+	// Function is the name of the step function.
 	Function string
-	// Used, Limit and Excess are the compiler's figures for one device, in its
-	// own words, such as "31.26G"; empty if it gave none.
+	// Used, Limit and Excess are the compiler's figures for one device, in its own words, such as
+	// "31.26G"; they are empty if the compiler gave none.
 	Used, Limit, Excess string
-	// Largest are the largest arguments of the step, by the bytes that one device
-	// holds of them.
+	// Largest lists the largest arguments of the step, by the bytes that one device holds of each.
 	Largest []TensorBytes
-	// Log is the compiler's whole message, with its largest allocations.
+	// Log is the compiler's whole message, which lists the largest allocations.
 	Log string
 	Err error
 }
 
-// TensorBytes is a tensor and what one device holds of it.
+// TensorBytes names a tensor and says how many bytes one device holds of it.
 type TensorBytes struct {
 	Name           string `json:"name"`
 	Shape          string `json:"shape"`
@@ -38,6 +37,7 @@ type TensorBytes struct {
 	BytesPerDevice int64  `json:"bytes_per_device"`
 }
 
+// Error gives the compiler's figures, the largest arguments and what to do.
 func (e *MemoryError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "strategy: %s does not fit into the memory of a device", e.Function)
@@ -58,14 +58,14 @@ func (e *MemoryError) Error() string {
 	return b.String()
 }
 
+// Unwrap returns the compiler's error.
 func (e *MemoryError) Unwrap() error { return e.Err }
 
-// Kind is ResourceExhaustedError.
+// Kind returns ResourceExhaustedError.
 func (*MemoryError) Kind() Kind { return errkind.ResourceExhaustedError }
 
-// The compiler's figures, as in "Used 31.26G of 15.75G hbm. Exceeded hbm capacity
-// by 15.51G.", or "the total memory required for HLO temporaries (25.00G) exceeds
-// available HBM (15.75G)".
+// The compiler's figures, as in "Used 31.26G of 15.75G hbm. Exceeded hbm capacity by 15.51G.", or
+// "the total memory required for HLO temporaries (25.00G) exceeds available HBM (15.75G)".
 var (
 	usedMemory     = regexp.MustCompile(`[Uu]sed ([0-9.]+[A-Za-z]*) of ([0-9.]+[A-Za-z]*) hbm`)
 	requiredMemory = regexp.MustCompile(`memory required for [A-Za-z ]+ \(([0-9.]+[A-Za-z]*)\) exceeds available HBM \(([0-9.]+[A-Za-z]*)\)`)
@@ -75,8 +75,8 @@ var (
 // largestTensors bounds MemoryError.Largest.
 const largestTensors = 5
 
-// memoryError turns the compiler's refusal into a MemoryError, or returns nil if
-// it is about something else.
+// memoryError turns the compiler's refusal into a MemoryError, or returns nil if it is about
+// something else.
 func memoryError(name string, m *module.Module, err error) *MemoryError {
 	var refused *pjrt.Error
 	if !errors.As(err, &refused) || refused.Code != pjrt.ResourceExhausted {

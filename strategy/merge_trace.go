@@ -13,9 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// MergeContext is the cross-replica context of a merge call in a step: what it
-// builds belongs to all replicas. It is of use inside the merge function only: after
-// it, its methods panic with a [*ContextError].
+// MergeContext is the cross-replica context of a merge call in a step: its methods build graph for
+// all replicas. Use it inside the merge function only: after the function has returned, its methods
+// panic with a [*ContextError].
 type MergeContext struct {
 	rc   *ReplicaContext
 	over bool
@@ -40,8 +40,8 @@ func (mc *MergeContext) given(op string, x *Merged) *graph.Node {
 	return x.node
 }
 
-// Merged is a tensor of a step seen from all replicas: a different one on each, or
-// the same.
+// Merged is a tensor of a step as the replicas together see it: a different tensor on each replica,
+// or the same one.
 type Merged struct {
 	mc   *MergeContext
 	node *graph.Node
@@ -49,13 +49,13 @@ type Merged struct {
 	mirrored bool
 }
 
-// Shape is the dtype and the dimensions of one replica's tensor.
+// Shape returns the dtype and the dimensions of one replica's tensor.
 func (m *Merged) Shape() shapes.Shape { return m.node.Shape() }
 
 // Mirrored reports whether the value is known to be the same on every replica.
 func (m *Merged) Mirrored() bool { return m.mirrored }
 
-// String says what the value is.
+// String describes the value.
 func (m *Merged) String() string {
 	if m.mirrored {
 		return fmt.Sprintf("Mirrored(%s)", m.node.Shape())
@@ -63,11 +63,11 @@ func (m *Merged) String() string {
 	return fmt.Sprintf("PerReplica(%s)", m.node.Shape())
 }
 
-// MergeCall joins the replicas in the step: fn is called once, in cross-replica
-// context, with the arguments as values of all replicas. What it returns is given
-// back: a value that is the same for all to each replica, otherwise each its own.
-// All replicas run the same step, so they meet by construction; the step is traced
-// once and so is fn. Collectives are emitted where fn combines values.
+// MergeCall joins the replicas in the step: TensorFlow's merge_call. It calls fn once, in
+// cross-replica context, with the arguments as values of all replicas, and returns the results of
+// fn to the replicas: the same node to each replica for a value that is the same for all, otherwise
+// to each its own. All replicas run the same step, so they always meet; the step is traced once,
+// and so is fn. Collectives are emitted where fn combines values.
 func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) []*Merged, args ...*graph.Node) []*graph.Node {
 	rc.inReplica("MergeCall")
 	if !rc.inMain() {
@@ -94,23 +94,23 @@ func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) [
 	return nodes
 }
 
-// Context returns the merge call's context, which is cross-replica. Given to
+// Context returns the merge call's context, which is cross-replica. With this context
 // [eager.Extended.ReduceTo], [eager.Extended.BatchReduceTo], [eager.Extended.Update],
 // [eager.Extended.UpdateEach], [eager.Extended.UpdateNonSlot], [eager.Extended.BroadcastTo],
-// [eager.Extended.Reduce], [eager.Extended.Gather] and the variables' Assign,
-// AssignAdd, AssignSub and Scatter it makes them build the step's graph: they take and
-// give *[Merged] values, and do in each run what they say. All other calls refuse it
-// with a [*ContextError], since they would act once, while the step is traced.
+// [eager.Extended.Reduce], [eager.Extended.Gather] and the variables' Assign, AssignAdd, AssignSub
+// and Scatter build the step's graph: they take and give *[Merged] values, and act in each run. All
+// other calls refuse the context with a [*ContextError], because they would act once, while the
+// step is traced.
 func (mc *MergeContext) Context() context.Context {
 	t := &tracing{rc: mc.rc, merge: mc}
 	return withTracing(withMode(mc.rc.ctx, mode{strategy: mc.rc.strategy, update: -1}), t)
 }
 
-// Strategy returns the strategy.
+// Strategy returns the strategy that runs the step.
 func (mc *MergeContext) Strategy() *TPUStrategy { return mc.rc.strategy }
 
-// Reduce combines a value over the replicas: one all-reduce. With axes each
-// replica's tensor is reduced along them first, all of the same size.
+// Reduce combines a value over the replicas by one all-reduce. With axes each replica's tensor is
+// reduced along these axes first; all replicas' tensors have one size.
 func (mc *MergeContext) Reduce(op ReduceOp, x *Merged, axes ...int) *Merged {
 	mc.open("Reduce")
 	if err := op.check("reduce"); err != nil {
@@ -136,15 +136,14 @@ func (mc *MergeContext) Reduce(op ReduceOp, x *Merged, axes ...int) *Merged {
 	return &Merged{mc: mc, node: mc.rc.allReduce(op, node), mirrored: true}
 }
 
-// Gather concatenates the replicas' tensors along axis, in replica order: one
-// all-gather.
+// Gather concatenates the replicas' tensors along axis, in replica order, by one all-gather.
 func (mc *MergeContext) Gather(x *Merged, axis int) *Merged {
 	mc.open("Gather")
 	return &Merged{mc: mc, node: module.AllGather(mc.given("gather", x), axis), mirrored: true}
 }
 
-// LocalResults are the replicas' tensors, in replica order, each known to all: one
-// all-gather, or none if they are the same.
+// LocalResults returns the replicas' tensors in replica order, each of them known to all replicas:
+// by one all-gather, or without communication if the tensors are the same.
 func (mc *MergeContext) LocalResults(x *Merged) []*Merged {
 	mc.open("LocalResults")
 	mc.given("LocalResults", x)
@@ -175,8 +174,8 @@ func (m *Merged) localResults() ([]any, error) {
 	})
 }
 
-// Map applies a graph function to values: the result is the same on every replica
-// if all of them are, and f uses nothing else that differs.
+// Map applies a graph function to values. The result counts as the same on every replica if all
+// values do; f must not use anything else that differs between replicas.
 func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*Merged) *Merged {
 	mc.open("Map")
 	nodes := make([]*graph.Node, len(in))
@@ -199,8 +198,8 @@ func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*Merged)
 	return &Merged{mc: mc, node: out, mirrored: mirrored}
 }
 
-// Read returns a variable's value across replicas: combined, for one that is
-// combined on read.
+// Read returns a variable's value across replicas. The components of an [OnRead] variable are
+// combined.
 func (mc *MergeContext) Read(v *Variable) *Merged {
 	mc.open("Read")
 	c := mc.rc.capture("Read", v)
@@ -216,9 +215,9 @@ func (mc *MergeContext) Read(v *Variable) *Merged {
 	return &Merged{mc: mc, node: mc.rc.combine(v.aggregation, c.now), mirrored: true}
 }
 
-// Assign gives all components of the variable a new value, by the rules of
-// [Variable.Assign]: nothing is aggregated, so that a mirrored variable takes a
-// value that is the same on every replica.
+// Assign gives all components of the variable a new value, by the rules of [Variable.Assign].
+// Nothing is aggregated, so that a mirrored variable takes a value that is the same on every
+// replica only.
 func (mc *MergeContext) Assign(v *Variable, x *Merged) { mc.write(assign.Set, v, x) }
 
 // AssignAdd adds to all components.

@@ -9,9 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// hosts says which process has which partition. The processes are the topology's
-// tasks that have devices of the assignment, renumbered without gaps. It is a
-// value.
+// hosts says which process has which partition. The processes are the topology's tasks that have
+// devices of the assignment, renumbered without gaps. It is a value.
 type hosts struct {
 	process int // this one
 	count   int
@@ -55,20 +54,19 @@ func hostsOf(sys *system.System, assignment tpu.DeviceAssignment) (hosts, error)
 // several is false ahead of time, too: then nothing is known of processes.
 func (h *hosts) several() bool { return h.count > 1 }
 
-// NumProcesses returns how many processes run the strategy together, or 0 ahead of
-// time.
+// NumProcesses returns how many processes run the strategy together. It is 0 ahead of time.
 func (s *TPUStrategy) NumProcesses() int { return s.hosts.count }
 
-// Process returns which of them this one is, from 0.
+// Process returns the number of this process, from 0.
 func (s *TPUStrategy) Process() int { return s.hosts.process }
 
-// LocalReplicas returns, ascending, the replicas that have a logical device in
-// this process: those that it feeds. With one process they are all. A replica
-// whose logical devices are spread over processes is fed by each of them.
+// LocalReplicas returns the replicas that this process feeds, ascending: those with a logical
+// device in this process. With one process they are all replicas. A replica whose logical devices
+// are spread over several processes is fed by each of these processes.
 func (s *TPUStrategy) LocalReplicas() []int { return slices.Clone(s.hosts.replicas) }
 
-// ProcessReplicas returns the replicas of each process, as LocalReplicas does for
-// this one: TensorFlow's host to replica map.
+// ProcessReplicas returns the replicas of each process, as [TPUStrategy.LocalReplicas] returns
+// those of this process: TensorFlow's host to replica map.
 func (s *TPUStrategy) ProcessReplicas() [][]int {
 	replicas := make([][]int, s.hosts.count)
 	for d, process := range s.hosts.of {
@@ -80,8 +78,8 @@ func (s *TPUStrategy) ProcessReplicas() [][]int {
 	return replicas
 }
 
-// LocalDevices returns the ids of this process's devices in the order of their
-// partitions: TensorFlow's worker devices.
+// LocalDevices returns the ids of this process's devices in the order of their partitions:
+// TensorFlow's worker devices.
 func (s *TPUStrategy) LocalDevices() []int {
 	var ids []int
 	for d, device := range s.devices {
@@ -92,29 +90,30 @@ func (s *TPUStrategy) LocalDevices() []int {
 	return ids
 }
 
-// RemoteError is a replica's tensor, or a part of it, that another process holds.
+// RemoteError reports a read of a tensor, or of a part of it, that another process holds.
 type RemoteError struct {
-	// Replica and LogicalDevice say what is not here, Process who has it.
+	// Replica and LogicalDevice say whose part was read, Process which process holds the part.
 	Replica, LogicalDevice, Process int
-	// Here is this process, and Local are its replicas.
+	// Here is the number of this process, Local are its replicas.
 	Here  int
 	Local []int
 }
 
+// Error names the part, the process that holds it and this process.
 func (e *RemoteError) Error() string {
 	return fmt.Sprintf("strategy: logical device %d of replica %d is in process %d, this is process %d with replicas %v; read it there, or Reduce or Gather it on the devices first",
 		e.LogicalDevice, e.Replica, e.Process, e.Here, e.Local)
 }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (e *RemoteError) Kind() Kind { return ValueError }
 
 // part is a part of a replica's tensor and where to read it.
 type part struct{ partition, logical int }
 
-// sources returns from which partitions of this process a replica's tensor can be
-// read: one for a tensor that is whole on each logical device, otherwise one for
-// each part. A mirrored tensor's parts can come from any replica.
+// sources returns from which partitions of this process a replica's tensor can be read: one for a
+// tensor that is whole on each logical device, otherwise one for each part. A mirrored tensor's
+// parts can come from any replica.
 func (s *TPUStrategy) sources(l *layout, v *distributed, replica int) ([]part, error) {
 	find := func(logical int) (int, bool) {
 		d := replica*s.logicalDevices + logical
@@ -147,8 +146,8 @@ func (s *TPUStrategy) sources(l *layout, v *distributed, replica int) ([]part, e
 	return parts, nil
 }
 
-// everywhere reports whether every process can read a tensor of such a placement
-// from its own devices. It is the same on all.
+// everywhere reports whether every process can read a tensor of such a placement from its own
+// devices. It is the same on all.
 func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
 	if !s.hosts.several() {
 		return true

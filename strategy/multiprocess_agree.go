@@ -11,21 +11,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// Every process traces, lowers and compiles its own program, and all must come to
-// the same one: processes that launch different programs hang a slice. So before a
-// program is compiled, the processes compare fingerprints of it.
+// Every process traces, lowers and compiles its own program, and all must come to the same one:
+// processes that launch different programs hang a slice. So before a program is compiled, the
+// processes compare fingerprints of it.
 
-// MismatchError is processes that differ where all must be the same.
+// MismatchError reports that the processes of a job differ in something that must be the same on
+// all of them, such as the program of a step.
 type MismatchError struct {
-	// What is compared, such as `program "train_step"`.
+	// What names what was compared, such as `program "train_step"`.
 	What string
-	// Texts are what each process has, by process.
+	// Texts are the texts that were compared, by process.
 	Texts []string
-	// Differing are the processes that have not what most have, ascending. Where
-	// no text is had by most, that of process 0 counts.
+	// Differing lists the processes whose text is not the most frequent one, ascending. Where
+	// several texts are equally frequent, that of process 0 counts.
 	Differing []int
 }
 
+// Error says which processes differ, and the text of each.
 func (e *MismatchError) Error() string {
 	var same []int
 	for i := range e.Texts {
@@ -41,7 +43,7 @@ func (e *MismatchError) Error() string {
 		many("process", same), "has "+e.Texts[same[0]])
 }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (e *MismatchError) Kind() Kind { return ValueError }
 
 func many(noun string, list []int) string {
@@ -51,11 +53,10 @@ func many(noun string, list []int) string {
 	return fmt.Sprintf("each of %ses %s", noun, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(list)), ", "), "[]"))
 }
 
-// Agree compares a text over the processes: what depends on files, flags or the
-// environment and must be the same on all, such as the number of examples. It
-// returns a [*MismatchError] on every process if one has another text. All
-// processes call it. The text is cut to 300 bytes in the error, not in the
-// comparison.
+// Agree compares a text over the processes, for what depends on files, flags or the environment and
+// must be the same on all processes, such as the number of examples. It returns a [*MismatchError]
+// on every process if the text of any process differs. All processes call it. The comparison takes
+// the whole text; the error shows 300 bytes of it.
 func (s *TPUStrategy) Agree(ctx context.Context, what, text string) error {
 	if err := untraced(ctx, "compare "+what, fault.InsteadOfMeeting); err != nil {
 		return err
@@ -102,9 +103,8 @@ func (s *TPUStrategy) agree(ctx context.Context, what, text string, content []by
 	return e
 }
 
-// agreeOnProgram compares a program before it is compiled. A process that cannot
-// make one, failed, says so to the others instead of leaving them waiting; its own
-// error comes first.
+// agreeOnProgram compares a program before it is compiled. A process that cannot make one, failed,
+// says so to the others instead of leaving them waiting; its own error comes first.
 func (s *TPUStrategy) agreeOnProgram(ctx context.Context, f *Function, values []Value, m *module.Module, failed error) error {
 	if !s.hosts.several() {
 		return failed

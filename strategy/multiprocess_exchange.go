@@ -14,37 +14,36 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Processes exchange small host values through a collective on their devices: a
-// row of words for each device, gathered by all. All devices take part, with equal
-// rows for those of a process: TPU compilers refuse collectives over a part of a
-// slice. No server, no port and no other network is needed than what steps use.
+// Processes exchange small host values through a collective on their devices: a row of words for
+// each device, gathered by all. All devices take part, with equal rows for those of a process: TPU
+// compilers refuse collectives over a part of a slice. No server, no port and no other network is
+// needed than what steps use.
 //
-// An exchange is a launch like any other: all processes make it, in the same order
-// among their steps. Each message says what it is for, so that processes which got
-// out of step read so instead of each other's data.
+// An exchange is a launch like any other: all processes make it, in the same order among their
+// steps. Each message says what it is for, so that processes which got out of step read so instead
+// of each other's data.
 
-// exchange is the program that gathers a row of a number of words from each
-// device.
+// exchange is the program that gathers a row of a number of words from each device.
 type exchange struct {
 	executable system.Executable
 	devices    []*pjrt.Device // of this process, in launch order
 	words      int
 }
 
-// firstWords is the room for a message that is gathered in one launch: with the
-// header, 508 bytes.
+// firstWords is the room for a message that is gathered in one launch: with the header, 508 bytes.
 const firstWords = 128
 
 // maxMessage bounds a message, in bytes. Exchanges are for small values.
 const maxMessage = 1 << 20
 
-// OrderError is processes that are not at the same point of the program: each
+// OrderError reports that the processes of a job called the strategy in different orders: each
 // waits for the others in another call.
 type OrderError struct {
-	// Calls are what each process is doing, by process.
+	// Calls are the calls that the processes are in, by process.
 	Calls []string
 }
 
+// Error says which call each process is in.
 func (e *OrderError) Error() string {
 	calls := make([]string, len(e.Calls))
 	for i, call := range e.Calls {
@@ -53,29 +52,30 @@ func (e *OrderError) Error() string {
 	return "strategy: the processes are out of step: " + strings.Join(calls, ", ") + "; make the same calls in the same order on each"
 }
 
-// Kind is RuntimeError.
+// Kind returns RuntimeError.
 func (e *OrderError) Kind() Kind { return RuntimeError }
 
-// GatherBytes gives every process the bytes of each, by process. All processes
-// call it, with values of any length up to a megabyte together with the name.
-// name says what the bytes are: a process that is at another name is an
-// [*OrderError] on all. ctx bounds the wait for the others; a process that does
-// not come is the error of the system's runtime, or ctx's.
+// GatherBytes exchanges bytes between the processes: every process passes its own and receives the
+// bytes of all processes, by process. All processes call it with the same name, which says what the
+// bytes are; if a process is in another call, all receive an [*OrderError]. The bytes of a process
+// may have any length up to a megabyte together with the name. The context bounds the wait for the
+// other processes; where a process does not come, the error is that of the system's runtime, or the
+// context's.
 //
-// It costs a launch, and a copy to the host of half a kilobyte for each device.
-// It waits for the steps that were launched before it.
+// It costs a launch, and a copy of half a kilobyte for each device to the host. It waits for the
+// steps that were launched before it.
 func (s *TPUStrategy) GatherBytes(ctx context.Context, name string, mine []byte) ([][]byte, error) {
 	return s.gatherBytes(ctx, "gather "+name, mine)
 }
 
-// Barrier waits until every process is at the barrier of this name.
+// Barrier waits until every process has called Barrier with this name.
 func (s *TPUStrategy) Barrier(ctx context.Context, name string) error {
 	_, err := s.gatherBytes(ctx, "barrier "+name, nil)
 	return err
 }
 
-// BroadcastBytes gives every process the bytes that process 0 passes. What the
-// others pass is not used.
+// BroadcastBytes returns the bytes that process 0 passes on every process. The bytes of the other
+// processes are ignored. All processes call it with the same name.
 func (s *TPUStrategy) BroadcastBytes(ctx context.Context, name string, value []byte) ([]byte, error) {
 	if s.hosts.process != 0 {
 		value = nil
@@ -87,8 +87,8 @@ func (s *TPUStrategy) BroadcastBytes(ctx context.Context, name string, value []b
 	return all[0], nil
 }
 
-// AnyProcess reports whether any process passes true. It is what input.Options
-// takes as AnyHost.
+// AnyProcess reports whether any process passes true. All processes call it. It is the function for
+// input.Options.AnyHost.
 func (s *TPUStrategy) AnyProcess(ctx context.Context, mine bool) (bool, error) {
 	var vote []byte
 	if mine {
@@ -98,8 +98,8 @@ func (s *TPUStrategy) AnyProcess(ctx context.Context, mine bool) (bool, error) {
 	return slices.ContainsFunc(all, func(v []byte) bool { return len(v) > 0 }), err
 }
 
-// gatherBytes exchanges messages. One that does not fit the first launch follows
-// in a second one, which all make, as all see the lengths.
+// gatherBytes exchanges messages. One that does not fit the first launch follows in a second one,
+// which all make, as all see the lengths.
 func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte) ([][]byte, error) {
 	if err := untraced(ctx, call, fault.InsteadOfMeeting); err != nil {
 		return nil, err
@@ -137,8 +137,7 @@ func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte)
 	return values, nil
 }
 
-// appendMessage writes a message: the length of the call's name, the name, the
-// value.
+// appendMessage writes a message: the length of the call's name, the name, the value.
 func appendMessage(b []byte, call string, value []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(call)))
 	return append(append(b, call...), value...)
@@ -156,8 +155,8 @@ func parseMessage(b []byte) (call string, value []byte, ok bool) {
 	return string(rest[:n]), slices.Clone(rest[n:]), true
 }
 
-// exchangeOnce gathers messages, cut to the room there is, and tells the longest
-// message's real length.
+// exchangeOnce gathers messages, cut to the room there is, and tells the longest message's real
+// length.
 func (s *TPUStrategy) exchangeOnce(ctx context.Context, call string, words int, message []byte) (rows [][]byte, longest int, err error) {
 	x, err := s.exchange(ctx, words)
 	if err != nil {

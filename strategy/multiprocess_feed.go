@@ -50,9 +50,8 @@ func allTensors(values []any) ([]input.Tensor, bool) {
 	return all, true
 }
 
-// localTensors is localPerReplica for tensors of package input, which it copies from
-// where they lie; much is copied to the devices side by side. It is what a feed calls
-// for each batch.
+// localTensors is localPerReplica for tensors of package input, which it copies from where they
+// lie; much is copied to the devices side by side. It is what a feed calls for each batch.
 func (s *TPUStrategy) localTensors(ctx context.Context, values []input.Tensor, a logical.Annotation) (*PerReplica, error) {
 	if err := untraced(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
 		return nil, err
@@ -82,8 +81,8 @@ func (s *TPUStrategy) localTensors(ctx context.Context, values []input.Tensor, a
 	return v.(*PerReplica), nil
 }
 
-// shares is among how many replicas a batch is cut: a global one, or the rows of
-// this process's replicas.
+// shares is among how many replicas a batch is cut: a global one, or the rows of this process's
+// replicas.
 func (s *TPUStrategy) shares(local bool) int {
 	if local {
 		return len(s.hosts.replicas)
@@ -91,8 +90,8 @@ func (s *TPUStrategy) shares(local bool) int {
 	return s.replicas
 }
 
-// batchIndex is which part of a batch is a replica's: of a global one, or of the
-// rows of this process's replicas.
+// batchIndex is which part of a batch is a replica's: of a global one, or of the rows of this
+// process's replicas.
 func (s *TPUStrategy) batchIndex(replica int, local bool) int {
 	if !local {
 		return replica
@@ -101,15 +100,14 @@ func (s *TPUStrategy) batchIndex(replica int, local bool) int {
 	return i
 }
 
-// InputOptions are the options by which input.Distribute gives this process the
-// data of its replicas, with the processes' vote on when the data ends. It is an
-// [*OptionError] if the replicas are not dealt to the processes in order and
-// evenly, as input deals data.
+// InputOptions returns the options with which input.Distribute gives this process the data of its
+// replicas, with a vote of the processes on the end of the data. If the processes do not have
+// equally many replicas each, in order, it returns an [*OptionError], because package input deals
+// data in that way.
 //
-// The vote is an exchange between the processes, launched where the input is read.
-// Input that is read ahead in a goroutine, beside the steps, must not vote: use data
-// that does not end differently on different hosts, such as one dataset that is
-// dealt to them, or a repeated one.
+// The vote is an exchange between the processes, launched where the input is read. Input that a
+// goroutine reads ahead of the steps must not vote: use data that ends at the same step on every
+// process, such as one dataset that is dealt to them, or a repeated dataset.
 func (s *TPUStrategy) InputOptions() (input.Options, error) {
 	o := input.Options{Replicas: s.replicas, Hosts: s.hosts.count, HostIndex: s.hosts.process, HostPipelines: true, Logger: s.opts.Logger}
 	if !s.hosts.several() {

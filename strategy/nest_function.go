@@ -13,36 +13,34 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
-// NestStepFunc is the text of a step that takes and gives nests. args are those of
-// [NestFunction.Run], with a *graph.Node in place of each tensor and all else as it
-// was given; they are the step's own. It returns a nest with a *graph.Node for each
-// tensor; what holds no nodes, such as nil, a number or a variable, is handed to the
-// caller of each run as it is. It is called once for each signature; see [StepFunc].
+// NestStepFunc builds the graph of a step that takes and returns nests. args are the arguments of
+// [NestFunction.Run], with a *graph.Node in place of each tensor and everything else as it was
+// given; the step may change them. It returns a nest with a *graph.Node for each tensor. A part of
+// the result without nodes, such as nil, a number or a variable, goes to the caller of each run as
+// it is. The strategy calls it once for each signature; see [StepFunc].
 type NestStepFunc func(rc *ReplicaContext, args []any) any
 
-// NestFunction is a step function that takes and gives nests: what TensorFlow's run
-// makes of args, kwargs and the returned structure. For each structure of the
-// arguments there is a [Function] of their leaves. It is safe for concurrent use.
+// NestFunction is a step function that takes and returns nests, as TensorFlow's Strategy.run takes
+// args and kwargs and returns a structure. For each structure of the arguments it has a [Function]
+// of their leaves. It is safe for concurrent use.
 //
-// A nest is made of slices and maps of any (or of nests) and of structs with such
-// fields, all exported. Keyword arguments are a map[string]any or such a struct. At
-// a leaf there is
+// A nest is made of slices and maps of any (or of nests) and of structs with such fields, all
+// exported. Keyword arguments are a map[string]any or such a struct. A leaf is
 //
 //   - a tensor: a *[PerReplica] or *[Mirrored] of the strategy, or a host value, which
-//     is a *tensors.Tensor, a number or a bool, or slices of them. The step has a
+//     is a *tensors.Tensor, a number or a bool, or slices of them. The step receives a
 //     *graph.Node for it;
 //   - a *[Variable], which the step reads and writes by its [ReplicaContext];
-//   - [Objects] that are the same on every replica: the step has that object. One trace
-//     stands for all replicas, so others are an error;
+//   - [Objects] that are the same on every replica: the step receives that object. One
+//     trace stands for all replicas, so different objects are an error;
 //   - anything else: nil, a string, a value of a named type such as time.Duration, an
 //     array or a struct that is no nest, a pointer, a channel or a function.
 //
-// All but tensors are static: the step sees the value itself, and another one is
-// another signature, for which it is traced and compiled again. Statics are compared
-// by ==, pointers and functions by identity; so a function literal or a pointer that
-// is made anew for each run compiles each time, and is kept as long as the
-// NestFunction. A number that the step must know while it is traced, such as an axis,
-// is given as Objects or as a value of a named type.
+// Every leaf that is no tensor is static: the step sees the value itself, and another value is
+// another signature, for which the step is traced and compiled again. Static values are compared by
+// ==, pointers and functions by identity. So a function literal or a pointer that is made anew for
+// each run compiles in each run, and is kept as long as the NestFunction. Give a number that the
+// step must know while it is traced, such as an axis, as Objects or as a value of a named type.
 type NestFunction struct {
 	strategy *TPUStrategy
 	step     NestStepFunc
@@ -58,14 +56,13 @@ type nestSignature struct {
 	function *Function
 }
 
-// NestFunction returns a function of the strategy whose step takes and gives nests.
-// Nothing is traced until it runs.
+// NestFunction returns a function of the strategy whose step takes and returns nests: TensorFlow's
+// tf.function of nested structures. Nothing is traced until it runs.
 //
-// The options Arguments and Results go by the position of the tensors among the
-// leaves of all arguments, and of the result: slices and struct fields in order, the
-// values of a map by ascending key. SplitBatch and LocalBatch cut every host tensor;
-// give what the replicas share as a *[Mirrored]. [ReplicaContext.RealSize] counts the
-// tensors too.
+// The options Arguments and Results count the tensors among the leaves of all arguments, and of the
+// result: slices and struct fields in order, the values of a map by ascending key.
+// [ReplicaContext.RealSize] counts in the same way. SplitBatch and LocalBatch cut every host
+// tensor; give a tensor that all replicas share as a *[Mirrored].
 func (s *TPUStrategy) NestFunction(step NestStepFunc, opts FunctionOptions) *NestFunction {
 	if opts.Name == "" {
 		opts.Name = "step"
@@ -73,16 +70,15 @@ func (s *TPUStrategy) NestFunction(step NestStepFunc, opts FunctionOptions) *Nes
 	return &NestFunction{strategy: s, step: step, opts: opts}
 }
 
-// Run runs the function on every replica, like [Function.Run], and returns the nest
-// that the step returned, with a *[PerReplica] in place of each node. These are the
-// caller's, and all else in it is as the step returned it.
+// Run runs the function on every replica, like [Function.Run], and returns the nest that the step
+// returned, with a *[PerReplica] in place of each node. These values are the caller's; everything
+// else in the nest is as the step returned it.
 //
-// Errors: those of Function.Run, an [*ArgumentError] with the leaf's Path; an
-// [*Error] for arguments or a result that are no nest, the latter in a
-// [*TraceError]: of kind ValueError for one that is too deep or holds itself, and
-// TypeError for a member that cannot hold what stands for a tensor, or a result that
-// is a nil node, a node of another graph, or a value that is no nest but has nodes in
-// it, such as a []*graph.Node.
+// Errors: those of Function.Run, an [*ArgumentError] with the leaf's Path; an [*Error] for
+// arguments or a result that are no nest, the latter in a [*TraceError]. Its kind is ValueError for
+// a nest that is too deep or holds itself. It is TypeError for a member that cannot hold what
+// stands for a tensor, and for a result that is a nil node, a node of another graph, or a value
+// that is no nest but has nodes in it, such as a []*graph.Node.
 func (f *NestFunction) Run(ctx context.Context, args ...any) (any, error) {
 	function, paths, values, err := f.function(args)
 	if err != nil {
@@ -95,7 +91,8 @@ func (f *NestFunction) Run(ctx context.Context, args ...any) (any, error) {
 	return fill(f.opts.Name, p.structure, results)
 }
 
-// Lowered is [Function.Lowered] of the nests' tensors, in the order of their leaves.
+// Lowered does what [Function.Lowered] does, for the tensors of the nests in the order of their
+// leaves.
 func (f *NestFunction) Lowered(ctx context.Context, args ...any) (*module.Module, error) {
 	function, paths, values, err := f.function(args)
 	if err != nil {
@@ -105,7 +102,8 @@ func (f *NestFunction) Lowered(ctx context.Context, args ...any) (*module.Module
 	return m, located(err, paths)
 }
 
-// Compiled is [Function.Compiled] of the nests' tensors, in the order of their leaves.
+// Compiled does what [Function.Compiled] does, for the tensors of the nests in the order of their
+// leaves.
 func (f *NestFunction) Compiled(ctx context.Context, args ...any) (*Compiled, error) {
 	function, paths, values, err := f.function(args)
 	if err != nil {
@@ -129,8 +127,8 @@ func (e *ArgumentError) at(path string) {
 	_, _ = fmt.Sscanf(path, "args[%d]", &e.Argument) // every path begins so
 }
 
-// function returns the function for the structure of the arguments, making it if it
-// is new, and their tensors with the paths of these.
+// function returns the function for the structure of the arguments, making it if it is new, and
+// their tensors with the paths of these.
 func (f *NestFunction) function(args []any) (function *Function, paths []string, values []any, err error) {
 	template, paths, values, err := f.flatten(args)
 	if err != nil {

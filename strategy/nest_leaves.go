@@ -65,8 +65,8 @@ func (s *TPUStrategy) nestLeaf(x any) (static any, isTensor bool, wrong *Argumen
 	return x, false, staticLeaf(x)
 }
 
-// isTensorType reports whether host values of the type are tensors: numbers, bools and
-// slices of them, not of named types.
+// isTensorType reports whether host values of the type are tensors: numbers, bools and slices of
+// them, not of named types.
 func isTensorType(t reflect.Type) bool {
 	for t != nil && t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -78,8 +78,8 @@ func isTensorType(t reflect.Type) bool {
 	return dtype != dtypes.InvalidDType && (t == dtype.GoType() || t == reflect.TypeFor[int]())
 }
 
-// staticLeaf refuses what cannot tell one signature from another, or has tensors in it
-// that the step would not see as nodes.
+// staticLeaf refuses what cannot tell one signature from another, or has tensors in it that the
+// step would not see as nodes.
 func staticLeaf(x any) *ArgumentError {
 	v := reflect.ValueOf(x)
 	switch {
@@ -103,8 +103,7 @@ func isTensorObject(t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[Value]())
 }
 
-// holds reports whether a value has something of a type in it. Pointers are not
-// followed.
+// holds reports whether a value has something of a type in it. Pointers are not followed.
 func holds(v reflect.Value, depth int, wanted func(reflect.Type) bool) bool {
 	if !v.IsValid() || depth > nest.MaxDepth {
 		return false

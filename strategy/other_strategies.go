@@ -10,12 +10,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// A strategy may read what another one has on the same devices: train on all cores,
-// evaluate on one. The other strategy copies it, on its devices, and those copies that
-// are on this one's are handed over. Nothing goes through the host.
+// A strategy may read what another one has on the same devices: train on all cores, evaluate on
+// one. The other strategy copies it, on its devices, and those copies that are on this one's are
+// handed over. Nothing goes through the host.
 
-// partitionsIn says, for each partition of this process, which partition of another
-// strategy is on its device. It is false if one has none.
+// partitionsIn says, for each partition of this process, which partition of another strategy is on
+// its device. It is false if one has none.
 func (s *TPUStrategy) partitionsIn(other *TPUStrategy) ([]int, bool) {
 	if s.slice != nil || other.slice != nil {
 		return nil, false
@@ -65,8 +65,8 @@ func (s *TPUStrategy) borrow(ctx context.Context, op string, other *TPUStrategy,
 	return taken{value: m, made: true}, err
 }
 
-// adopt makes a value of this strategy of those buffers of another's that are on its
-// devices, and gives up the others.
+// adopt makes a value of this strategy of those buffers of another's that are on its devices, and
+// gives up the others.
 func (s *TPUStrategy) adopt(whole *Mirrored, from []int) (*Mirrored, error) {
 	base := whole.base()
 	theirs := base.strategy.drop(weak.Make(base)) // not theirs to release any more
@@ -84,8 +84,8 @@ func (s *TPUStrategy) adopt(whole *Mirrored, from []int) (*Mirrored, error) {
 	return v.(*Mirrored), nil
 }
 
-// borrowed are the values of other strategies' variables that a program reads, as they
-// are now. release closes them.
+// borrowed are the values of other strategies' variables that a program reads, as they are now.
+// release closes them.
 func (p *program) borrow(ctx context.Context) (values []Value, release func(), err error) {
 	s := p.function.strategy
 	release = func() {

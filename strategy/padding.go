@@ -17,9 +17,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// A step that takes padded values is traced for its padded shape and for two other sizes of
-// each padded dimension, which show what in it depends on them; see package ragged. Its
-// program receives the real sizes, and what it gives is cut to them.
+// A step that takes padded values is traced for its padded shape and for two other sizes of each
+// padded dimension, which show what in it depends on them; see package ragged. Its program receives
+// the real sizes, and what it gives is cut to them.
 
 // paddedSize is a size that padded dimensions of arguments share.
 type paddedSize struct {
@@ -33,8 +33,8 @@ type padding struct {
 	of    [][]int // of the arguments' dimensions, which of the sizes it is, or -1
 }
 
-// paddingOf finds the padded dimensions of values. Dimensions of one number whose real sizes
-// are the same on each replica have one size: the rows of an input and of its labels.
+// paddingOf finds the padded dimensions of values. Dimensions of one number whose real sizes are
+// the same on each replica have one size: the rows of an input and of its labels.
 func paddingOf(values []Value) (p padding) {
 	for i, v := range values {
 		base := v.base()
@@ -161,8 +161,8 @@ func (p *program) cutTo(result int, v *distributed, values []Value) {
 	v.ragged = all
 }
 
-// splitUneven cuts a batch as TensorFlow does: each replica but the last ones takes as many
-// rows as it needs that all are taken.
+// splitUneven cuts a batch as TensorFlow does: each replica but the last ones takes as many rows as
+// it needs that all are taken.
 func (s *TPUStrategy) splitUneven(ctx context.Context, batch *tensors.Tensor, a logical.Annotation) (*PerReplica, error) {
 	dims := batch.Shape().Dimensions
 	share := (dims[0] + s.replicas - 1) / s.replicas
@@ -209,15 +209,14 @@ func (s *TPUStrategy) abstractUneven(batch shapes.Shape, a logical.Annotation) (
 	return v, nil
 }
 
-// uneven reports whether a host batch does not divide among the replicas. With several
-// processes it must.
+// uneven reports whether a host batch does not divide among the replicas. With several processes it
+// must.
 func (s *TPUStrategy) uneven(shape shapes.Shape) bool {
 	return !s.hosts.several() && shape.Rank() > 0 && shape.Dimensions[0]%s.replicas != 0
 }
 
-// rows are the replica's real rows, an int32 scalar, and those of all replicas; nil if no
-// argument has padded rows. Arguments that have other numbers of rows than each other are an
-// [*Error].
+// rows are the replica's real rows, an int32 scalar, and those of all replicas; nil if no argument
+// has padded rows. Arguments that have other numbers of rows than each other are an [*Error].
 func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
 	if rc.padding == nil || rc.allRows != nil {
 		return rc.realRows, rc.allRows
@@ -263,8 +262,8 @@ func (rc *ReplicaContext) ifRows(rows, x, y *graph.Node) *graph.Node {
 	return graph.Where(graph.GreaterThan(rows, graph.ZerosLike(rows)), x, y)
 }
 
-// meanOfStates averages what replicas have made of a value that all share, weighted by their
-// rows; what one without rows has made of it does not count.
+// meanOfStates averages what replicas have made of a value that all share, weighted by their rows;
+// what one without rows has made of it does not count.
 func (rc *ReplicaContext) meanOfStates(x *graph.Node) *graph.Node {
 	rows, _ := rc.rows()
 	if rows == nil {
@@ -283,8 +282,8 @@ func (rc *ReplicaContext) keepStates() {
 	}
 }
 
-// otherRows refuses a training batch that does not divide among the replicas and whose tensors
-// have different numbers of rows: one of them is not what was meant.
+// otherRows refuses a training batch that does not divide among the replicas and whose tensors have
+// different numbers of rows: one of them is not what was meant.
 func (f *Function) otherRows(args []any) error {
 	if !f.opts.mirroredResults || !f.takesUneven() {
 		return nil

@@ -6,21 +6,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// PanicError is a panic of a user function. The strategy stays usable.
+// PanicError reports that a function of the user panicked. The strategy stays usable.
 type PanicError struct {
-	// Function says which function it was, Value is what it panicked with.
+	// Function names the function, Value is the value of the panic.
 	Function string
 	Value    any
 }
 
+// Error names the function and the value of the panic.
 func (e *PanicError) Error() string {
 	return fmt.Sprintf("strategy: %s panicked: %v", e.Function, e.Value)
 }
 
-// Kind is that of what the function panicked with.
+// Kind returns the kind of the panic's value, if that is an error.
 func (e *PanicError) Kind() errkind.Kind { return errkind.Of(e.Unwrap()) }
 
-// Unwrap returns the value if it is an error.
+// Unwrap returns the panic's value if it is an error, otherwise nil.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err

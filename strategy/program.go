@@ -20,26 +20,25 @@ type program struct {
 	executable system.Executable
 	// rows are the partitions that this process launches, in launch order.
 	rows []int
-	// variables are the program's arguments that are variables, in argument
-	// order; nil stands for an argument of the step, in its own order.
+	// variables are the program's arguments that are variables, in argument order; nil stands for
+	// an argument of the step, in its own order.
 	variables []*Variable
-	// ragged says which of the step's arguments, in their own order, are padded
-	// values whose replicas differ in shape.
+	// ragged says which of the step's arguments, in their own order, are padded values whose
+	// replicas differ in shape.
 	ragged []bool
-	// padding is what the program leaves out, cut are the padded dimensions of the
-	// step's own results, nil without padding.
+	// padding is what the program leaves out, cut are the padded dimensions of the step's own
+	// results, nil without padding.
 	padding padding
 	cut     [][]ragged.Dim
 	// alike says of the step's own results whether they are the same on all replicas.
 	alike []alike
-	// code is the serialized program of a step from a file: some plugins write out a
-	// program that they loaded without its machine code.
+	// code is the serialized program of a step from a file: some plugins write out a program that
+	// they loaded without its machine code.
 	code []byte
-	// updates are, for the results after the step's own, the argument that gave
-	// its memory.
+	// updates are, for the results after the step's own, the argument that gave its memory.
 	updates []int
-	// borrowed are the other strategies' variables that the program reads: its
-	// arguments after the step's own.
+	// borrowed are the other strategies' variables that the program reads: its arguments after the
+	// step's own.
 	borrowed []*Variable
 	results  int // the step's own
 	// structure is the nest that a [NestFunction]'s step returned.
@@ -90,9 +89,8 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (*pr
 	return p, nil
 }
 
-// matrix lays out the arguments and results of a launch, device by device. The
-// results that update a variable are the variable's own buffers: they are donated
-// and used again by the same call.
+// matrix lays out the arguments and results of a launch, device by device. The results that update
+// a variable are the variable's own buffers: they are donated and used again by the same call.
 func (p *program) matrix(values [][]*pjrt.Buffer, results [][]*pjrt.Buffer) (args, outs [][]*pjrt.Buffer) {
 	return p.matrixOf(p.variables, values, results)
 }
@@ -121,8 +119,7 @@ func (p *program) matrixOf(variables []*Variable, values [][]*pjrt.Buffer, resul
 	return args, outs
 }
 
-// column returns a result's buffers by partition; those of other processes' are
-// nil.
+// column returns a result's buffers by partition; those of other processes' are nil.
 func (p *program) column(outs [][]*pjrt.Buffer, j int) []*pjrt.Buffer {
 	column := make([]*pjrt.Buffer, len(p.function.strategy.devices))
 	for row, d := range p.rows {
@@ -131,8 +128,8 @@ func (p *program) column(outs [][]*pjrt.Buffer, j int) []*pjrt.Buffer {
 	return column
 }
 
-// run launches the program on the values and returns its results. Variables, if
-// given, take the places of those that the program was traced with.
+// run launches the program on the values and returns its results. Variables, if given, take the
+// places of those that the program was traced with.
 func (p *program) run(ctx context.Context, values []Value, variables ...*Variable) ([]Value, error) {
 	s := p.function.strategy
 	values, release, err := s.spread(ctx, values)

@@ -15,12 +15,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// A compiled program has one shape for all replicas. A value whose replicas differ
-// in shape, such as the last batch of a dataset, is padded on the devices to the
-// greatest size of each dimension, and its real shapes are kept beside it.
+// A compiled program has one shape for all replicas. A value whose replicas differ in shape, such
+// as the last batch of a dataset, is padded on the devices to the greatest size of each dimension,
+// and its real shapes are kept beside it.
 
-// raggedTensors makes a value of tensors of package input whose shapes may differ. It is
-// for one process, and an [*Error] with several.
+// raggedTensors makes a value of tensors of package input whose shapes may differ. It is for one
+// process, and an [*Error] with several.
 func (s *TPUStrategy) raggedTensors(ctx context.Context, values []input.Tensor, a logical.Annotation) (*PerReplica, error) {
 	if err := untraced(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
 		return nil, err
@@ -60,8 +60,8 @@ func (s *TPUStrategy) hostTensors(op string, values []any) ([]*tensors.Tensor, e
 	return all, nil
 }
 
-// perReplicaOf makes a value of the replicas' tensors, padding them if they
-// differ: then also to what a's parts divide.
+// perReplicaOf makes a value of the replicas' tensors, padding them if they differ: then also to
+// what a's parts divide.
 func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a logical.Annotation) (*PerReplica, error) {
 	dims := slices.Clone(all[0].Shape().Dimensions)
 	ragged := false
@@ -160,8 +160,8 @@ func copyBlock(to []byte, toDims []int, from []byte, fromDims, block []int, elem
 	}
 }
 
-// sizesOf is the replicas' sizes of a ragged value, one vector a replica, for the
-// programs that mask the padding.
+// sizesOf is the replicas' sizes of a ragged value, one vector a replica, for the programs that
+// mask the padding.
 func (s *TPUStrategy) sizesOf(ctx context.Context, v *distributed) (*PerReplica, error) {
 	sizes := make([]any, s.replicas)
 	for r := range sizes {

@@ -8,15 +8,15 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 )
 
-// OwnRandomNumbers gives each replica random numbers of its own, for the rest of the
-// step: other dropout masks, other noise. Without it the replicas draw the same ones,
-// as the state of a store's generator is one mirrored variable. Call it before the
-// first draw; a second call does nothing. It panics if the function has no store.
+// OwnRandomNumbers gives each replica random numbers of its own for the rest of the step: other
+// dropout masks, other noise. Without it all replicas draw the same numbers, because the state of a
+// store's generator is one mirrored variable. Call it before the first draw; a second call does
+// nothing. It panics if the function has no store.
 //
-// The store's generator advances by one draw for the step, however many numbers a
-// replica takes, and stays the same on all replicas. Each replica's generator is
-// seeded by that draw and the replica id (Philox: other keys, other streams). The
-// logical devices of a replica draw the same numbers.
+// The store's generator advances by one draw for the step, however many numbers a replica takes,
+// and stays the same on all replicas. Each replica's generator is seeded by that draw and the
+// replica id (Philox: other keys, other streams). The logical devices of a replica draw the same
+// numbers.
 func (rc *ReplicaContext) OwnRandomNumbers() {
 	if rc.scope == nil {
 		panic(fmt.Errorf("strategy: the step function has no store, which holds the state of random numbers; set FunctionOptions.Store"))

@@ -16,21 +16,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
-// Reduce combines a value over the replicas, on the devices: TensorFlow's
-// strategy.reduce. The result is the same on each replica and is the caller's.
+// Reduce combines a value over the replicas, on the devices: TensorFlow's strategy.reduce. The
+// result is the same on each replica and is the caller's.
 //
-// Without axes it combines element by element, and all replicas have one shape.
-// With axes, which may be negative, each replica's tensor is summed along them
-// first and the sums are added. Mean then divides by the number of elements that
-// were summed, on all replicas together: it is the mean over the whole batch, also
-// if the replicas' shares of it differ or are empty, where a mean of means is not.
+// Without axes it combines the replicas' tensors element by element; all have one shape. With axes,
+// which may be negative, each replica's tensor is summed along the axes first, and the sums are
+// added. Mean then divides by the number of elements that were summed on all replicas together. It
+// is the mean over the whole batch, also if the replicas' shares of the batch differ or are empty,
+// where a mean of means is not.
 //
-// The mean of integers is a float64, of those of 8 and 16 bits a float32. A *[Mirrored] value counts once for each
-// replica in a sum; without axes its mean is itself.
+// The mean of integers is a float64; that of integers of 8 and 16 bits is a float32. A *[Mirrored]
+// value counts once for each replica in a sum; without axes its mean is itself.
 //
-// Errors: [*ContextError] in replica code, [*StrategyError], [*Error] of kind
-// InvalidArgumentError for shapes that do not match and an axis named twice, and
-// of kind ValueError for one that the tensors do not have.
+// Errors: [*ContextError] in replica code, [*StrategyError], [*Error] of kind InvalidArgumentError
+// for shapes that do not match and for an axis that is named twice, and of kind ValueError for an
+// axis that the tensors do not have.
 func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes ...int) (*Mirrored, error) {
 	if err := s.requireEager(ctx, "reduce", "use MergeContext.Reduce, or Reduce and ReduceTo of package eager"); err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 	return s.reduceAxes(ctx, op, value, axes)
 }
 
-// reduceOutside is an all-reduce outside a step, where what it moves does not matter. The
-// shares of a mean are of a dtype in which they are not rounded, nor their sum again.
+// reduceOutside is an all-reduce outside a step, where what it moves does not matter. The shares of
+// a mean are of a dtype in which they are not rounded, nor their sum again.
 func (rc *ReplicaContext) reduceOutside(op ReduceOp, x *graph.Node) *graph.Node {
 	if op != Mean || !x.DType().IsHalfPrecision() {
 		return rc.allReduce(op, x)
@@ -175,9 +175,9 @@ func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, 
 	})
 }
 
-// sumOfIntegers sums along axes, none if there are none given, and over the replicas,
-// as a float64 that is rounded once: integers of 64 bits are summed in two halves,
-// which a sum of 2^31 of them does not overflow.
+// sumOfIntegers sums along axes, none if there are none given, and over the replicas, as a float64
+// that is rounded once: integers of 64 bits are summed in two halves, which a sum of 2^31 of them
+// does not overflow.
 func (rc *ReplicaContext) sumOfIntegers(x *graph.Node, axes ...int) *graph.Node {
 	sum := func(x *graph.Node) *graph.Node {
 		if len(axes) > 0 {
@@ -260,11 +260,12 @@ func isZero(t *tensors.Tensor) bool {
 	return err == nil && zero
 }
 
-// Value copies the value to the host, waiting for it: [Mirrored.Local] of any replica.
+// Value waits for the value and copies it to the host, like [Mirrored.Local] of any replica.
 func (m *Mirrored) Value(ctx context.Context) (*tensors.Tensor, error) { return m.Local(ctx, 0) }
 
-// Float64 copies a scalar, or a tensor of one element, to the host as a float64,
-// waiting for it. Errors are those of [Mirrored.Local], and one for another shape.
+// Float64 waits for a scalar, or for a tensor of one element, and copies it to the host as a
+// float64. Errors: those of [Mirrored.Local], and an [*Error] for a tensor of another size or of a
+// dtype that is no real number.
 func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
 	if err := untraced(ctx, "read", fault.InsteadOfReading); err != nil {
 		return 0, err

@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
-// Values are reduced element by element in one program, however many there are: each
-// launch costs more than a small all-reduce does.
+// Values are reduced element by element in one program, however many there are: each launch costs
+// more than a small all-reduce does.
 
 // reduction is what becomes of one value or variable in such a program.
 type reduction struct {
@@ -70,8 +70,8 @@ func valueAt(i, of int, err error) error {
 	return fmt.Errorf("strategy: value %d: %w", i, err)
 }
 
-// layoutOf says how a tensor of some dimensions is split over the logical devices where it
-// goes, otherwise being how it is split now.
+// layoutOf says how a tensor of some dimensions is split over the logical devices where it goes,
+// otherwise being how it is split now.
 type layoutOf = func(dims []int, otherwise logical.Annotation) logical.Annotation
 
 // reduceNests reduces the leaves of nests in one program. layouts are the results'.
@@ -105,8 +105,7 @@ func (s *TPUStrategy) reduceNests(ctx context.Context, op ReduceOp, call string,
 // reductionAt stands for a reduced value, by its number.
 type reductionAt int
 
-// planNest plans the reduction of a nest's leaves, and puts their numbers in their
-// place.
+// planNest plans the reduction of a nest's leaves, and puts their numbers in their place.
 func (s *TPUStrategy) planNest(ctx context.Context, op ReduceOp, nest any, layout layoutOf, all *[]reduction) (any, error) {
 	if err := s.reducesNest(op, nest); err != nil {
 		return nil, err
@@ -154,8 +153,7 @@ func (s *TPUStrategy) planNest(ctx context.Context, op ReduceOp, nest any, layou
 	})
 }
 
-// reduceAtOnce runs the program of some reductions and brings the results to where they
-// go.
+// reduceAtOnce runs the program of some reductions and brings the results to where they go.
 func (s *TPUStrategy) reduceAtOnce(ctx context.Context, op ReduceOp, all []reduction) ([]any, error) {
 	if len(all) == 0 {
 		return nil, nil

@@ -14,13 +14,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
-// ReduceOp is how the replicas' values are combined.
+// ReduceOp says how the replicas' values are combined: TensorFlow's tf.distribute.ReduceOp.
 type ReduceOp int
 
 const (
-	// Sum adds them.
+	// Sum, TensorFlow's SUM, adds the replicas' values.
 	Sum ReduceOp = iota
-	// Mean is their sum over their number.
+	// Mean, TensorFlow's MEAN, divides the sum of the replicas' values by their number.
 	Mean
 )
 
@@ -35,21 +35,21 @@ func (op ReduceOp) String() string {
 	return fmt.Sprintf("ReduceOp(%d)", int(op))
 }
 
-// ReplicaContext is what a step function sees of the strategy: it is given to the
-// function while it is traced and is of no use afterwards. Its methods build graph
-// and, like all graph functions, panic with their error.
+// ReplicaContext is the strategy as a step function sees it: TensorFlow's
+// tf.distribute.ReplicaContext inside a tf.function. The function receives it while it is traced,
+// and cannot use it afterwards. Its methods build graph and, like all graph functions, panic with
+// their error.
 type ReplicaContext struct {
 	strategy *TPUStrategy
 	ctx      context.Context
 	graph    *graph.Graph
 	scope    *model.Scope
-	// captured are the variables that the step touched, in the order of the
-	// first touch.
+	// captured are the variables that the step touched, in the order of the first touch.
 	captured []*captured
 	// held are those that a small program of the strategy's own was called with.
 	held []*captured
-	// training is set in a training step. taken, if it has one, is whether the step is
-	// taken, and counter the variable that counts those that are not.
+	// training is set in a training step. taken, if it has one, is whether the step is taken, and
+	// counter the variable that counts those that are not.
 	training bool
 	taken    *graph.Node
 	counter  *model.Variable
@@ -61,18 +61,18 @@ type ReplicaContext struct {
 	values     []Value
 	parameters []*graph.Node
 	sizes      map[int]*graph.Node
-	// padding is that of the arguments, nil without any; realRows and allRows are the
-	// replica's rows and those of all, once they were asked for.
+	// padding is that of the arguments, nil without any; realRows and allRows are the replica's
+	// rows and those of all, once they were asked for.
 	padding           *padding
 	realRows, allRows *graph.Node
 	// structure is the nest of the results, if the step returns one.
 	structure any
-	// randomNext is the state of the store's generator after the step, if the
-	// replicas draw numbers of their own.
+	// randomNext is the state of the store's generator after the step, if the replicas draw numbers
+	// of their own.
 	randomNext *graph.Node
 }
 
-// Context returns the context that the step is traced with, in replica context:
+// Context returns the context that the step is traced with, which is in replica context:
 // cross-replica calls refuse it.
 func (rc *ReplicaContext) Context() context.Context { return rc.ctx }
 
@@ -82,13 +82,13 @@ func (rc *ReplicaContext) Strategy() *TPUStrategy { return rc.strategy }
 // Graph returns the graph of the step.
 func (rc *ReplicaContext) Graph() *graph.Graph { return rc.graph }
 
-// NumReplicasInSync returns R.
+// NumReplicasInSync returns the number of replicas: TensorFlow's num_replicas_in_sync.
 func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.replicas }
 
-// ReplicaIDInSyncGroup returns the number of the replica that runs the step, an
-// int32 scalar from 0 to R-1. It is a value of the running program, not of the
-// trace: the step is traced once for all replicas. A loop body or a branch uses what
-// was asked for before it.
+// ReplicaIDInSyncGroup returns the number of the replica that runs the step, an int32 scalar from 0
+// to R-1: TensorFlow's replica_id_in_sync_group. It is a value of the running program, not of the
+// trace, because the step is traced once for all replicas. A loop body or a branch can use it only
+// if the step asked for it before.
 func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node {
 	if !rc.inMain() && rc.graph.GetParameterByName(module.ReplicaIDName) == nil {
 		panic(&ContextError{Op: "ReplicaIDInSyncGroup", Reason: "called first inside a loop body or a branch of the step", Hint: "call it before"})
@@ -96,8 +96,8 @@ func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node {
 	return module.ReplicaID(rc.graph)
 }
 
-// constant makes a scalar. GoMLX's own makes one node of a number for the whole graph,
-// which belongs to the branch that asked first and is of no use in another.
+// constant makes a scalar. GoMLX's own makes one node of a number for the whole graph, which
+// belongs to the branch that asked first and is of no use in another.
 func (rc *ReplicaContext) constant(dtype dtypes.DType, x float64) *graph.Node {
 	return graph.Const(rc.graph, shapes.CastAsDType(x, dtype))
 }
@@ -108,11 +108,10 @@ func (rc *ReplicaContext) inMain() bool {
 	return f == nil || f.IsMain() // nil before the first node
 }
 
-// Scope returns the scope of the store at the given path, or its root: where
-// layers make their variables. Two layers at one path share their variables, also
-// by mistake: give each layer a path of its own. (GoMLX's Scope.In, as in
-// rc.Scope().In("hidden"), panics for a path that was used.) It panics if the
-// function has no store.
+// Scope returns the scope of the store at the given path, or its root scope: layers make their
+// variables there. Two layers at one path share their variables, also by mistake: give each layer a
+// path of its own. (GoMLX's Scope.In, as in rc.Scope().In("hidden"), panics for a path that was
+// used.) Scope panics with an [*Error] if the function has no store.
 func (rc *ReplicaContext) Scope(path ...string) *model.Scope {
 	if rc.scope == nil {
 		panic(fmt.Errorf("strategy: the step function has no store; set FunctionOptions.Store"))
@@ -124,9 +123,9 @@ func (rc *ReplicaContext) Scope(path ...string) *model.Scope {
 	return scope
 }
 
-// AllReduce combines x over the replicas; each receives the result. The gradient
-// is the same reduction of the replicas' gradients. Mean divides before it sums,
-// as TensorFlow does on TPUs. One all-reduce is emitted.
+// AllReduce combines x over the replicas; each replica receives the result: TensorFlow's
+// all_reduce. The gradient is the same reduction of the replicas' gradients. Mean divides before it
+// sums, as TensorFlow does on TPUs. It emits one all-reduce.
 func (rc *ReplicaContext) AllReduce(op ReduceOp, x *graph.Node) *graph.Node {
 	rc.inReplica("AllReduce")
 	if err := rc.strategy.reducible(x.DType()); err != nil {
@@ -148,8 +147,8 @@ func (rc *ReplicaContext) allReduce(op ReduceOp, x *graph.Node) *graph.Node {
 	panic(fault.New(AssertionError, "AllReduce", "use Sum or Mean", "unknown reduction %s", op))
 }
 
-// share is x over the number of replicas; integers truncate. The reciprocal of a
-// number that is no power of two is coarse in half precision.
+// share is x over the number of replicas; integers truncate. The reciprocal of a number that is no
+// power of two is coarse in half precision.
 func (rc *ReplicaContext) share(x *graph.Node) *graph.Node {
 	n, dtype := rc.strategy.replicas, x.DType()
 	switch {
@@ -161,8 +160,7 @@ func (rc *ReplicaContext) share(x *graph.Node) *graph.Node {
 	return graph.Mul(x, rc.constant(dtype, 1/float64(n)))
 }
 
-// reducible refuses the dtypes that cannot be summed, or not by TensorFlow's op for
-// TPUs.
+// reducible refuses the dtypes that cannot be summed, or not by TensorFlow's op for TPUs.
 func (s *TPUStrategy) reducible(dtype dtypes.DType) error {
 	if err := number.CheckTraced("AllReduce", dtype); err != nil {
 		return err
@@ -177,14 +175,14 @@ func (s *TPUStrategy) reducible(dtype dtypes.DType) error {
 	return fault.New(TypeError, "AllReduce", "convert it, or leave Options.Semantics at its default", "TensorFlow's sum across TPU replicas has no dtype %s", dtype)
 }
 
-// AllGather concatenates the replicas' x along axis, in replica order; each
-// receives the result. The gradient is summed and scattered back.
+// AllGather concatenates the replicas' x along axis, in replica order; each replica receives the
+// result: TensorFlow's all_gather. The gradient is summed and scattered back.
 func (rc *ReplicaContext) AllGather(x *graph.Node, axis int) *graph.Node {
 	rc.inReplica("AllGather")
 	return module.AllGather(x, axis)
 }
 
-// Broadcast returns replica 0's x on every replica: one all-reduce.
+// Broadcast returns the x of replica 0 on every replica, by one all-reduce.
 func (rc *ReplicaContext) Broadcast(x *graph.Node) *graph.Node {
 	rc.inReplica("Broadcast")
 	return rc.first(x)
@@ -206,9 +204,9 @@ func (rc *ReplicaContext) takeSizes(values []Value) {
 	rc.arguments = rc.arguments[:n:n]
 }
 
-// RealSize returns the size of a dimension of the step's argument in the replica
-// that runs, an int32 scalar: less than the argument's own for one that was padded,
-// see [FunctionOptions.PadRagged].
+// RealSize returns the size of a dimension of the step's argument in the replica that runs, an
+// int32 scalar. For an argument that was padded it is less than the argument's own size; see
+// [FunctionOptions.PadRagged].
 func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
 	if argument < 0 || argument >= len(rc.arguments) {
 		panic(fault.New(ValueError, "RealSize", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.arguments)))
@@ -225,7 +223,8 @@ func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
 	return graph.Reshape(graph.Slice(sizes, graph.AxisRange(axis, axis+1)))
 }
 
-// RealElements is true for the elements of the step's argument that are no padding.
+// RealElements returns a bool tensor of the argument's dimensions: true for the argument's elements
+// that are no padding.
 func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 	if argument < 0 || argument >= len(rc.arguments) {
 		panic(fault.New(ValueError, "RealElements", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.arguments)))

@@ -12,11 +12,11 @@ import (
 )
 
 // A value has a layout from where it was made. A step that asks for another one by
-// [FunctionOptions].Arguments gets it: the value is laid out anew before the step, by
-// a program of its own that moves parts between the logical devices of a replica.
+// [FunctionOptions].Arguments gets it: the value is laid out anew before the step, by a program of
+// its own that moves parts between the logical devices of a replica.
 
-// laidOut says whether a value is on the logical devices as a asks. A value that a
-// does not place is, and so is one that a wants whole and each device holds.
+// laidOut says whether a value is on the logical devices as a asks. A value that a does not place
+// is, and so is one that a wants whole and each device holds.
 func (v *distributed) laidOut(a logical.Annotation) bool {
 	if v.strategy.logicalDevices == 1 || a.Kind() == logical.None {
 		return true
@@ -27,9 +27,9 @@ func (v *distributed) laidOut(a logical.Annotation) bool {
 	return v.annotation.Equal(a)
 }
 
-// as returns the value laid out as a asks: itself where it is, otherwise a copy, which
-// the caller closes. An annotation that does not fit the value's shape is a
-// [*logical.Error]. A stacked value stays as it is: its loop lays out each step's part.
+// as returns the value laid out as a asks: itself where it is, otherwise a copy, which the caller
+// closes. An annotation that does not fit the value's shape is a [*logical.Error]. A stacked value
+// stays as it is: its loop lays out each step's part.
 func (s *TPUStrategy) as(ctx context.Context, v Value, a logical.Annotation) (out Value, copied bool, err error) {
 	base := v.base()
 	if err := a.Validate("", base.shape, s.logicalDevices); err != nil {
@@ -65,8 +65,8 @@ func (s *TPUStrategy) reshard(ctx context.Context, v Value, a logical.Annotation
 	return out[0], nil
 }
 
-// annotated puts the arguments' annotations on those parameters of the step that do not
-// come in that layout: the values of a loop's steps.
+// annotated puts the arguments' annotations on those parameters of the step that do not come in
+// that layout: the values of a loop's steps.
 func (t *trace) annotated(in []*graph.Node) []*graph.Node {
 	for i := range in {
 		if a := t.f.argument(i); !t.values[i].base().laidOut(a) {
@@ -76,8 +76,8 @@ func (t *trace) annotated(in []*graph.Node) []*graph.Node {
 	return in
 }
 
-// annotationOf is how argument i of the module is placed: as the function says, if its
-// value is laid out so.
+// annotationOf is how argument i of the module is placed: as the function says, if its value is
+// laid out so.
 func (t *trace) annotationOf(i int) logical.Annotation {
 	base := t.values[i].base()
 	if a := t.f.argument(i); a.Kind() != logical.None && base.laidOut(a) {
@@ -107,8 +107,8 @@ func (f *Function) laidOut(batch []any) bool {
 	return true
 }
 
-// layOut returns the batch with its values as the function's arguments are laid out. The
-// batch stays as it is. release closes the copies.
+// layOut returns the batch with its values as the function's arguments are laid out. The batch
+// stays as it is. release closes the copies.
 func (f *Function) layOut(ctx context.Context, batch []any) (laid []any, release func(), err error) {
 	laid = batch
 	var copies []Value

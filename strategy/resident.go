@@ -15,14 +15,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// resident is the engine of a function that runs again and again on batches, such as a
-// training step: its launches stay bound to buffers, which each run fills with its batch.
-// Nothing is looked up by name and nothing is allocated from the second batch on.
+// resident is the engine of a function that runs again and again on batches, such as a training
+// step: its launches stay bound to buffers, which each run fills with its batch. Nothing is looked
+// up by name and nothing is allocated from the second batch on.
 type resident struct {
 	mu     sync.Mutex
 	bounds map[string]*residentBound // by the signature of their batches
-	// last is the launch that ran last, hosts are the tensors of the batch under way,
-	// nil for values.
+	// last is the launch that ran last, hosts are the tensors of the batch under way, nil for
+	// values.
 	last  *residentBound
 	hosts []*tensors.Tensor
 }
@@ -35,8 +35,8 @@ type residentBound struct {
 
 // residentSlot is where an argument of the batch goes.
 type residentSlot struct {
-	// feed is the value that host tensors are copied into, nil where the caller
-	// gives values; host is then their shape.
+	// feed is the value that host tensors are copied into, nil where the caller gives values; host
+	// is then their shape.
 	feed   *distributed
 	layout layout
 	host   shapes.Shape
@@ -46,8 +46,7 @@ type residentSlot struct {
 	spread Value
 }
 
-// runResident runs the function on a batch and returns its results, which the next run
-// overwrites.
+// runResident runs the function on a batch and returns its results, which the next run overwrites.
 func (f *Function) runResident(ctx context.Context, batch []any) ([]Value, error) {
 	if err := untraced(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
@@ -254,8 +253,8 @@ func (s *TPUStrategy) feed(ctx context.Context, slot *residentSlot, host *tensor
 	})
 }
 
-// unevenBatches reports whether replicas receive different numbers of rows of the batch,
-// which was read.
+// unevenBatches reports whether replicas receive different numbers of rows of the batch, which was
+// read.
 func (f *Function) unevenBatches(batch []any) bool {
 	for i, host := range f.resident.hosts {
 		if host != nil && f.strategy.uneven(host.Shape()) {

@@ -15,18 +15,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// A variable rule that reaches no variable is a split that was asked for and would be
-// dropped. It is an error of the step that is traced when it can be told: when no
-// variable that the strategy knows has the rule's name and rank, and no function is
-// left that could still make one. See [Options.Variables].
+// A variable rule that reaches no variable is a split that was asked for and would be dropped. It
+// is an error of the step that is traced when it can be told: when no variable that the strategy
+// knows has the rule's name and rank, and no function is left that could still make one. See
+// [Options.Variables].
 
 // ruleUse is what the strategy knows of its rules. It is safe for concurrent use.
 type ruleUse struct {
 	mu sync.Mutex
 	// reached says of each rule whether a variable was found for it.
 	reached []bool
-	// untraced counts, by store, the functions that were made and never traced: they
-	// may make the variables that a rule is for.
+	// untraced counts, by store, the functions that were made and never traced: they may make the
+	// variables that a rule is for.
 	untraced map[*model.Store]int
 }
 
@@ -83,8 +83,8 @@ func (u *ruleUse) came(f *Function) {
 	}
 }
 
-// knownVariables are the variables that the rules are held against: all of the traced
-// function's store, used by the step or not, and those that the strategy has elsewhere.
+// knownVariables are the variables that the rules are held against: all of the traced function's
+// store, used by the step or not, and those that the strategy has elsewhere.
 func (f *Function) knownVariables() (known []named) {
 	s := f.strategy
 	var own *Variables
@@ -110,8 +110,8 @@ func (f *Function) knownVariables() (known []named) {
 	return known
 }
 
-// checkRules reports the rules that reach no variable, once a step that has variables
-// was traced or loaded.
+// checkRules reports the rules that reach no variable, once a step that has variables was traced or
+// loaded.
 func (f *Function) checkRules(variables []*Variable) error {
 	s := f.strategy
 	rules := s.opts.Variables
@@ -144,8 +144,8 @@ func (f *Function) checkRules(variables []*Variable) error {
 	return errors.Join(errs...)
 }
 
-// mayStillCome reports whether a function that was never traced may make the variables
-// that a rule is for. A training step has all variables of its store.
+// mayStillCome reports whether a function that was never traced may make the variables that a rule
+// is for. A training step has all variables of its store.
 func (f *Function) mayStillCome() bool {
 	for store := range f.strategy.rules.untraced {
 		if store != f.opts.Store || !f.wholeModel {

@@ -15,8 +15,8 @@ import (
 // compiledMachine is a compiled step, for packages that stand on the strategy.
 type compiledMachine Compiled
 
-// Machine returns what this module's own packages use of the compiled step beside its contract.
-// It is not part of the contract, and changes without notice.
+// Machine returns what this module's own packages use of the compiled step beside its contract. It
+// is not part of the contract, and changes without notice.
 func (c *Compiled) Machine() *compiledMachine { return (*compiledMachine)(c) }
 
 // Parts takes the step apart.
@@ -64,8 +64,8 @@ func (m *compiledMachine) Parts(fail saved.Fail) (*saved.Step, error) {
 	return step, nil
 }
 
-// savedVariable describes an argument that is a distributed variable; nil is another argument.
-// Two distributed variables of one name could not be told apart when the step is loaded.
+// savedVariable describes an argument that is a distributed variable; nil is another argument. Two
+// distributed variables of one name could not be told apart when the step is loaded.
 func (p *program) savedVariable(i int, fail saved.Fail) (*saved.Variable, error) {
 	s, store, v := p.function.strategy, p.function.opts.Store, p.variables[i]
 	if v == nil || s.inStore(store, v) {
@@ -113,8 +113,8 @@ func (m *machine) Target(fail saved.Fail) (saved.Target, error) {
 	return m.strategy().savedTarget(fail)
 }
 
-// savedTarget names the plugin and the devices of the strategy. Where a slice is described there
-// is no client to ask: what both know is compared.
+// savedTarget names the plugin and the devices of the strategy. Where a slice is described there is
+// no client to ask: what both know is compared.
 func (s *TPUStrategy) savedTarget(fail saved.Fail) (t saved.Target, err error) {
 	topology := s.assignment.Topology()
 	t = saved.Target{Topology: topology.Name(), Mesh: topology.MeshShape(), IDs: s.assignment.DeviceIDs(), Coordinates: s.assignment.CoreAssignment()}

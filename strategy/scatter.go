@@ -12,27 +12,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// ScatterOp is how [ReplicaContext.Scatter] combines rows with those of a
-// variable.
+// ScatterOp says how [ReplicaContext.Scatter] combines rows with those of a variable.
 type ScatterOp int
 
 const (
-	// ScatterAdd adds to the rows.
+	// ScatterAdd adds to the variable's rows: TensorFlow's scatter_add.
 	ScatterAdd ScatterOp = iota
-	// ScatterSub subtracts from them.
+	// ScatterSub subtracts from the variable's rows.
 	ScatterSub
-	// ScatterMul multiplies them.
+	// ScatterMul multiplies the variable's rows.
 	ScatterMul
-	// ScatterDiv divides them.
+	// ScatterDiv divides the variable's rows.
 	ScatterDiv
-	// ScatterUpdate replaces them.
+	// ScatterUpdate replaces the variable's rows.
 	ScatterUpdate
-	// ScatterMin and ScatterMax take the extreme, element by element.
+	// ScatterMin and ScatterMax take the lesser or the greater value, element by element.
 	ScatterMin
 	ScatterMax
 )
 
-// String returns TensorFlow's name.
+// String returns TensorFlow's name, such as scatter_add.
 func (op ScatterOp) String() string {
 	if op < ScatterAdd || op > ScatterMax {
 		return fmt.Sprintf("ScatterOp(%d)", int(op))
@@ -71,17 +70,16 @@ func (v *Variable) scatterShapes(name string, indices, updates shapes.Shape) err
 	return nil
 }
 
-// Scatter combines the rows of a variable that indices name with updates and
-// returns the variable's new value: indices are integers [k], updates [k, ...] with
-// the variable's other dimensions. Rows named several times are combined several
-// times, in turn; of those that replace, the last counts. An index that names no row
-// is ignored.
+// Scatter combines the rows of a variable that indices name with updates and returns the variable's
+// new value. indices are integers of shape [k]; updates have shape [k, ...], with the variable's
+// other dimensions. A row that is named several times is combined several times, in turn; of
+// several replacements the last counts. An index that names no row is ignored.
 //
-// The aggregation is that of TensorFlow's sparse values: SUM applies the updates of
-// all replicas, MEAN the same with each divided by their number, ONLY_FIRST_REPLICA
-// replica 0's. ScatterUpdate, ScatterMin and ScatterMax know no SUM and MEAN. Cost:
-// k rows of work; multiplying, dividing and replacing take them one after the other,
-// and have no gradient.
+// The aggregation is that of TensorFlow's sparse values: SUM applies the updates of all replicas,
+// MEAN divides each of these updates by the number of replicas first, ONLY_FIRST_REPLICA applies
+// those of replica 0. ScatterUpdate, ScatterMin and ScatterMax refuse SUM and MEAN. The cost is k
+// rows of work; multiplying, dividing and replacing take the rows one after the other, and have no
+// gradient.
 func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *graph.Node) *graph.Node {
 	c := rc.capture(op.String(), v)
 	c.own(op.String())
@@ -127,9 +125,9 @@ func (rc *ReplicaContext) scatter(op ScatterOp, c *captured, indices, updates *g
 	return c.now
 }
 
-// Scatter combines rows of all components with host values, or mirrored ones, from
-// outside the replicas; see [ReplicaContext.Scatter]. Nothing is aggregated. In an
-// update it is [eager.UpdateContext.Scatter].
+// Scatter combines rows of all components with host values, or with mirrored values, from outside
+// the replicas; see [ReplicaContext.Scatter]. Nothing is aggregated. With the context of an update
+// it does what [eager.UpdateContext.Scatter] does.
 func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates any) error {
 	if t, err := v.strategy.crossTracing(ctx, fmt.Sprintf("%s %q", op, v.path)); err != nil {
 		return err

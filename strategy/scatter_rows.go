@@ -40,8 +40,8 @@ func scatterRows(op ScatterOp, x, indices, updates *graph.Node) *graph.Node {
 	return rowsInTurn(x, indices, updates, func(_, update *graph.Node) *graph.Node { return update })
 }
 
-// rowNumbers makes -1 of the indices that name none of n rows. They are compared
-// before they are converted, so that none wraps to a row.
+// rowNumbers makes -1 of the indices that name none of n rows. They are compared before they are
+// converted, so that none wraps to a row.
 func rowNumbers(indices *graph.Node, n int) *graph.Node {
 	dtype := dtypes.Int32
 	if n > math.MaxInt32 {
@@ -53,8 +53,8 @@ func rowNumbers(indices *graph.Node, n int) *graph.Node {
 	return graph.ConvertDType(graph.Where(named, wide, graph.AddScalar(zero, -1)), dtype)
 }
 
-// ofNamedRows makes zeros of the updates whose index is -1: they go nowhere, and
-// nothing comes back to them as a gradient.
+// ofNamedRows makes zeros of the updates whose index is -1: they go nowhere, and nothing comes back
+// to them as a gradient.
 func ofNamedRows(indices, updates *graph.Node) *graph.Node {
 	named := graph.GreaterOrEqual(indices, graph.ZerosLike(indices))
 	for named.Rank() < updates.Rank() {
@@ -64,16 +64,15 @@ func ofNamedRows(indices, updates *graph.Node) *graph.Node {
 	return graph.Where(named, updates, graph.ZerosLike(updates))
 }
 
-// realRows makes -1 of the indices beyond a replica's own: what pads them names the
-// first row.
+// realRows makes -1 of the indices beyond a replica's own: what pads them names the first row.
 func realRows(indices, sizes *graph.Node) *graph.Node {
 	wide := graph.ConvertDType(indices, dtypes.Int64)
 	return graph.Where(realElements(indices, sizes), wide, graph.AddScalar(graph.ZerosLike(wide), -1))
 }
 
-// rowsInTurn replaces each row of x that is named by what apply makes of it and the
-// update, one update after the other: a product of the updates would overflow where
-// the row itself does not. Negative indices name no row.
+// rowsInTurn replaces each row of x that is named by what apply makes of it and the update, one
+// update after the other: a product of the updates would overflow where the row itself does not.
+// Negative indices name no row.
 func rowsInTurn(x, indices, updates *graph.Node, apply func(row, update *graph.Node) *graph.Node) *graph.Node {
 	g := x.Graph()
 	row := append([]int{1}, x.Shape().Dimensions[1:]...)

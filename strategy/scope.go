@@ -6,29 +6,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 )
 
-// Go has no stack of strategies for each thread. What TensorFlow keeps there, a
-// context.Context carries here: which strategy's code runs, and whether it is the
-// code of one replica or of all.
+// Go has no stack of strategies for each thread. What TensorFlow keeps there, a context.Context
+// carries here: which strategy's code runs, and whether it is the code of one replica or of all.
 
 type modeKey struct{}
 
-// mode is one entry of TensorFlow's stack. Without one, code runs outside every
-// strategy.
+// mode is one entry of TensorFlow's stack. Without one, code runs outside every strategy.
 type mode struct {
 	strategy *TPUStrategy
 	// replica is set in a replica context; code is the eager replica context, if it is one.
 	replica bool
 	code    any
-	// update is the component that an update function runs for, or -1. component is
-	// set in the function's own code.
+	// update is the component that an update function runs for, or -1. component is set in the
+	// function's own code.
 	update    int
 	component component
 }
 
-// component is the code of an update's function, which acts on one component of a
-// variable. Package eager implements it.
+// component is the code of an update's function, which acts on one component of a variable. Package
+// eager implements it.
 type component interface {
-	// Number is the replica whose component it is.
+	// Number returns the replica whose component it is.
 	Number() int
 	// Write writes the component.
 	Write(w assign.Op, v *Variable, x any) error
@@ -45,11 +43,10 @@ func withMode(ctx context.Context, m mode) context.Context {
 	return context.WithValue(ctx, modeKey{}, m)
 }
 
-// Scope returns ctx in the strategy's cross-replica context: TensorFlow's
-// strategy.scope. Calls that are given it are checked as TensorFlow checks calls
-// inside the scope; most calls do not need one. Entering the scope of another
-// strategy inside it is a [*StrategyError], entering it in a replica's code a
-// [*ContextError].
+// Scope returns a context in the strategy's cross-replica context: TensorFlow's strategy.scope. A
+// call with this context is checked as TensorFlow checks calls inside the scope; most calls do not
+// need a scope. Entering the scope of another strategy inside it returns a [*StrategyError],
+// entering it in a replica's code a [*ContextError].
 func (s *TPUStrategy) Scope(ctx context.Context) (context.Context, error) {
 	if err := s.requireCross(ctx, "scope"); err != nil {
 		return nil, err
@@ -57,26 +54,27 @@ func (s *TPUStrategy) Scope(ctx context.Context) (context.Context, error) {
 	return withMode(ctx, mode{strategy: s, update: -1}), nil
 }
 
-// FromContext returns the strategy whose scope or replica code ctx belongs to,
-// and whether there is one: TensorFlow's get_strategy and has_strategy.
+// FromContext returns the strategy whose scope or replica code ctx belongs to, and whether there is
+// one: TensorFlow's get_strategy and has_strategy.
 func FromContext(ctx context.Context) (*TPUStrategy, bool) {
 	m, ok := modeOf(ctx)
 	return m.strategy, ok
 }
 
-// InCrossReplicaContext reports whether ctx is of code for all replicas: inside a
-// scope, a merge call or an update. Outside every strategy it is false.
+// InCrossReplicaContext reports whether ctx belongs to code for all replicas, that is to a scope, a
+// merge call or an update: TensorFlow's tf.distribute.in_cross_replica_context. Outside every
+// strategy it is false.
 func InCrossReplicaContext(ctx context.Context) bool {
 	m, ok := modeOf(ctx)
 	return ok && !m.replica
 }
 
-// InReplicaContext reports whether ctx is of one replica's code. It is true
-// outside every strategy, as in TensorFlow, whose default strategy is one replica.
+// InReplicaContext reports whether ctx belongs to one replica's code. It is true outside every
+// strategy, as in TensorFlow, whose default strategy is one replica.
 func InReplicaContext(ctx context.Context) bool { return !InCrossReplicaContext(ctx) }
 
-// UpdateReplicaID returns the component that an update function runs for, and
-// whether ctx belongs to one.
+// UpdateReplicaID returns the number of the component that an update function runs for, and whether
+// ctx belongs to an update: TensorFlow's get_update_replica_id.
 func UpdateReplicaID(ctx context.Context) (int, bool) {
 	m, ok := modeOf(ctx)
 	if !ok || m.update < 0 {
@@ -85,8 +83,8 @@ func UpdateReplicaID(ctx context.Context) (int, bool) {
 	return m.update, true
 }
 
-// requireCross refuses a replica's code and other strategies' scopes. Outside
-// every strategy is accepted.
+// requireCross refuses a replica's code and other strategies' scopes. Outside every strategy is
+// accepted.
 func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
 	m, ok := modeOf(ctx)
 	switch {
@@ -100,8 +98,8 @@ func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
 	return nil
 }
 
-// requireEager is requireCross for what acts at once: it refuses a step that is traced
-// too, and says what to write instead.
+// requireEager is requireCross for what acts at once: it refuses a step that is traced too, and
+// says what to write instead.
 func (s *TPUStrategy) requireEager(ctx context.Context, op, instead string) error {
 	if err := s.requireCross(ctx, op); err != nil {
 		return err
@@ -117,8 +115,7 @@ func (s *TPUStrategy) requireScope(ctx context.Context, op string) error {
 	return s.requireCross(ctx, op)
 }
 
-// requireOwn refuses the scopes of other strategies, for what belongs in every
-// context of its own.
+// requireOwn refuses the scopes of other strategies, for what belongs in every context of its own.
 func (s *TPUStrategy) requireOwn(ctx context.Context, op, subject string) error {
 	if m, ok := modeOf(ctx); ok && m.strategy != s {
 		return &StrategyError{Op: op, Subject: subject}

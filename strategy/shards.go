@@ -6,19 +6,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Shard is what one device holds of a value or of a variable.
+// Shard describes what one device holds of a value or of a variable.
 type Shard struct {
-	// Replica and LogicalDevice say which device it is, Device is its name.
+	// Replica and LogicalDevice say which device it is, Device is the device's name.
 	Replica, LogicalDevice int
 	Device                 string
-	// Start is the first index of the replica's tensor that it holds in each
-	// dimension, Size how many it holds.
+	// Start is the first index of the replica's tensor that the device holds, in each dimension;
+	// Size is the number of indices that it holds.
 	Start, Size []int
-	// Bytes is the memory that they take.
+	// Bytes is the device memory that the shard takes.
 	Bytes int
 }
 
-// String says which indices are where, such as "[0:4 0:8] on /job:worker/...".
+// String says which indices are on which device, such as "[0:4 0:8] on /job:worker/...".
 func (s Shard) String() string {
 	ranges := make([]string, len(s.Start))
 	for i, start := range s.Start {
@@ -27,8 +27,8 @@ func (s Shard) String() string {
 	return fmt.Sprintf("%v on %s", ranges, s.Device)
 }
 
-// shards lists the devices that hold something. Buffers of this process are asked for
-// their sizes; those of others hold as much.
+// shards lists the devices that hold something. Buffers of this process are asked for their sizes;
+// those of others hold as much.
 func (s *TPUStrategy) shards(v *distributed, buffers []*pjrt.Buffer) []Shard {
 	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica)
 	if err != nil || s.slice != nil {
@@ -58,8 +58,8 @@ func (s *TPUStrategy) shards(v *distributed, buffers []*pjrt.Buffer) []Shard {
 	return all
 }
 
-// Shards lists the devices that hold the value and what each of them holds, by replica,
-// then logical device: none of a closed value, and ahead of time.
+// Shards lists the devices that hold the value and what each of them holds, by replica, then by
+// logical device. The list is empty for a closed value, and ahead of time.
 func (v *distributed) Shards() []Shard {
 	buffers, err := v.live()
 	if err != nil {
@@ -68,10 +68,10 @@ func (v *distributed) Shards() []Shard {
 	return v.strategy.shards(v, buffers)
 }
 
-// Shards lists the devices that hold the variable and what each of them holds, by
-// replica, then logical device: a part on each logical device of a variable that is
-// split, otherwise a whole copy on each, also of one that is assigned to one of them.
-// None of a closed variable, and ahead of time.
+// Shards lists the devices that hold the variable and what each of them holds, by replica, then by
+// logical device: a part on each logical device for a variable that is split, otherwise a whole
+// copy on each, also for a variable that is assigned to one of them. The list is empty for a closed
+// variable, and ahead of time.
 func (v *Variable) Shards() []Shard {
 	v.strategy.launch.Lock()
 	defer v.strategy.launch.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// tensorOfSlices makes a tensor of nested slices, a row at a time. It leaves the others
-// to GoMLX, which looks at each number by reflection to find the shape: those that are
-// ragged or empty, and types that are no dtype's own.
+// tensorOfSlices makes a tensor of nested slices, a row at a time. It leaves the others to GoMLX,
+// which looks at each number by reflection to find the shape: those that are ragged or empty, and
+// types that are no dtype's own.
 func tensorOfSlices(value any) (t *tensors.Tensor, ok bool) {
 	v := reflect.ValueOf(value)
 	if !v.IsValid() || v.Kind() != reflect.Slice {

@@ -23,8 +23,8 @@ func (s *TPUStrategy) toHost(ctx context.Context, m *Mirrored) (*tensors.Tensor,
 	return whole.Value(ctx)
 }
 
-// keep gives up the devices but some. What reads the value finds it there; a step that
-// takes it brings it to all for the time of the run.
+// keep gives up the devices but some. What reads the value finds it there; a step that takes it
+// brings it to all for the time of the run.
 func (v *distributed) keep(only []bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -41,8 +41,8 @@ func (v *distributed) keep(only []bool) error {
 // on says whether a partition holds its part of the value.
 func (v *distributed) on(d int) bool { return v.only == nil || v.only[d] }
 
-// spread brings values that are on some devices to all, for the time of a run. release
-// closes the copies.
+// spread brings values that are on some devices to all, for the time of a run. release closes the
+// copies.
 func (s *TPUStrategy) spread(ctx context.Context, values []Value) (all []Value, release func(), err error) {
 	for _, v := range values {
 		if v.base().only != nil {

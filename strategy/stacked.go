@@ -15,9 +15,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// Stacked is a per-replica value for each of several steps, on the devices. A function that runs
-// on it takes that many steps in one launch, a loop on the devices. The function's other arguments
-// are the same for all steps, variables carry over from one step to the next, and the results are
+// Stacked holds a per-replica value for each of several steps, on the devices. A function that runs
+// on it takes these steps in one launch, in a loop on the devices. The function's other arguments
+// are the same in all steps, variables carry over from each step to the next, and the results are
 // those of the last step.
 type Stacked struct{ distributed }
 
@@ -26,19 +26,19 @@ var _ Value = (*Stacked)(nil)
 // Steps returns the number of steps.
 func (v *Stacked) Steps() int { return v.steps }
 
-// Local returns an error that matches errors.ErrUnsupported: the host writes stacked values, and
-// steps read them.
+// Local always returns an error that matches errors.ErrUnsupported: stacked values are written by
+// the host and read by steps only.
 func (v *Stacked) Local(context.Context, int) (*tensors.Tensor, error) {
 	return nil, &errkind.Fault{Op: "strategy: read", Subject: v.String(), Reason: "the batches of a loop are not read back",
 		Hint: "keep the host's batches", Class: NotImplementedError, Match: errors.ErrUnsupported}
 }
 
-// StackBatches copies a global batch for each step to the devices, each cut among
-// the replicas along dimension 0. All have one shape and dtype. The copies hold
-// the bytes of all steps: as many batches as fit beside the step itself. Where a
-// shapes.Shape stands for a batch nothing is copied: such a value is for
-// [Function.Compiled] and its like, and cannot run. The result is the caller's to
-// Close; a loop that is under way keeps the memory until it has run.
+// StackBatches copies a global batch for each step to the devices and cuts each batch among the
+// replicas along dimension 0. All batches have one shape and dtype. The copies take the memory of
+// all steps, so choose as many batches as fit beside the step itself. A shapes.Shape may stand for
+// a batch; then nothing is copied, and the value is for [Function.Compiled] and the like, but
+// cannot run. The result is the caller's to Close; a loop that is under way keeps the memory until
+// it has run.
 func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical.Annotation) (*Stacked, error) {
 	return s.stackBatches(ctx, batches, a, false)
 }
@@ -154,8 +154,7 @@ func (s *TPUStrategy) abstractStack(batches []any, a logical.Annotation, local b
 	return v, nil
 }
 
-// stepsOf returns the number of steps that the values are for, 0 if none is
-// stacked.
+// stepsOf returns the number of steps that the values are for, 0 if none is stacked.
 func stepsOf(values []Value) (int, error) {
 	steps := 0
 	for i, v := range values {

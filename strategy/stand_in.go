@@ -12,17 +12,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// GoMLX's optimizers know the variables of a store. So a training step that reads a
-// variable of the scope gives it a stand-in in its store for the time of the trace: a
-// variable whose parameter is the captured variable's own. What the optimizer writes to
-// the stand-in is written to the variable, and the optimizer's state for it stays in the
-// store under the stand-in's path.
+// GoMLX's optimizers know the variables of a store. So a training step that reads a variable of the
+// scope gives it a stand-in in its store for the time of the trace: a variable whose parameter is
+// the captured variable's own. What the optimizer writes to the stand-in is written to the
+// variable, and the optimizer's state for it stays in the store under the stand-in's path.
 
 // trainedScope is where the stand-ins are.
 const trainedScope = "/distributed"
 
-// Trains reports whether a training step trains the variable if its loss reads it: a
-// float that is mirrored and trainable.
+// Trains reports whether a training step trains the variable if its loss reads it: whether the
+// variable is a float, mirrored and trainable.
 func (v *Variable) Trains() bool {
 	return v.trainable && v.synchronization == OnWrite && (v.dtype.IsFloat() || v.dtype.IsComplex())
 }
@@ -85,9 +84,9 @@ func (rc *ReplicaContext) takeTrained() {
 	}
 }
 
-// settleStandIns puts the stand-ins behind the store's own variables, in the order in which
-// they were captured. The first trace makes the store's variables between them, later ones
-// find them made: an optimizer must come to all in one order, for one text.
+// settleStandIns puts the stand-ins behind the store's own variables, in the order in which they
+// were captured. The first trace makes the store's variables between them, later ones find them
+// made: an optimizer must come to all in one order, for one text.
 func (rc *ReplicaContext) settleStandIns() {
 	store := rc.scope.Store()
 	rc.dropStandIns()
@@ -107,8 +106,8 @@ func (rc *ReplicaContext) dropStandIns() {
 	}
 }
 
-// gradients are the gradients of the replica's loss, zeros where it has no rows: what has no
-// rows has no mean, nor gradients of it. names are the variables that they are for.
+// gradients are the gradients of the replica's loss, zeros where it has no rows: what has no rows
+// has no mean, nor gradients of it. names are the variables that they are for.
 func (rc *ReplicaContext) gradients(loss *graph.Node) (gradients []*graph.Node, names []string) {
 	rows, _ := rc.rows()
 	rc.settleStandIns()
@@ -144,8 +143,8 @@ func (rc *ReplicaContext) trainedNames() (names []string) {
 	return names
 }
 
-// trainedLike returns the variable of the scope whose optimizer state a variable of the
-// store is, if it has its shape: it is laid out like it.
+// trainedLike returns the variable of the scope whose optimizer state a variable of the store is,
+// if it has its shape: it is laid out like it.
 func (vs *Variables) trainedLike(source *model.Variable) *Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()

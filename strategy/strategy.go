@@ -21,66 +21,65 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Options configure a strategy. The zero value is one replica for each device of
-// the system.
+// Options configure a strategy. The zero value makes one replica for each device of the system.
 type Options struct {
-	// Assignment says which device is which logical device of which replica. If
-	// it has no replicas, one is built from Replicas and LogicalDevices.
+	// Assignment says which device is which logical device of which replica. If it has no replicas,
+	// New makes one from Replicas and LogicalDevices.
 	Assignment tpu.DeviceAssignment
-	// Replicas and LogicalDevices are used without an Assignment. LogicalDevices
-	// 0 means 1; Replicas 0 means as many as fit.
+	// Replicas and LogicalDevices are the numbers of replicas and of logical devices of a replica,
+	// where no Assignment is given. LogicalDevices 0 means 1; Replicas 0 means as many replicas as
+	// fit.
 	Replicas, LogicalDevices int
-	// Variables say how variables are split over the logical devices. A variable
-	// that no rule matches is replicated to all of them, as in TensorFlow; one that
-	// a rule assigns to one of them is stored whole on all of them too.
+	// Variables are rules that split variables over the logical devices. A variable that no rule
+	// matches is replicated on all of them, as in TensorFlow. A variable that a rule assigns to one
+	// logical device is stored whole on all of them, too.
 	//
-	// A rule that no variable of its name and rank is found for is an [*OptionError],
-	// unless it is Optional. It is looked for among the variables of the step's store,
-	// those of other stores and those of [TPUStrategy.NewVariable], and the error is
-	// that of the last function that could make one: tracing a function refuses no
-	// rule while others that have a store were made and not traced yet. A training
-	// step has the whole model of its store, and waits for functions over other
-	// stores only.
+	// A rule that matches no variable by name and rank is an [*OptionError], unless it is Optional.
+	// The strategy looks for such a variable in the step's store, in other stores and among those
+	// of [TPUStrategy.NewVariable]. The error comes from the last function that could make the
+	// variable: tracing a function refuses no rule while other functions with a store were made and
+	// not traced yet. A training step has the whole model of its store, and waits for functions
+	// over other stores only.
 	Variables logical.Rules
-	// Semantics chooses between TensorFlow's strategies where they differ.
+	// Semantics says which of TensorFlow's strategies this one behaves as, where they differ.
 	Semantics Semantics
-	// Precision of the matrix multiplications; the default is bfloat16 passes on
-	// a TPU.
+	// Precision is that of matrix multiplications; the default is bfloat16 passes on a TPU.
 	Precision lowering.Precision
-	// Logger receives what is no error and may still surprise, such as input that
-	// every host reads whole. Nil discards.
+	// Logger receives messages that are no errors and may still surprise, such as input that every
+	// process reads whole. Nil discards them.
 	Logger *slog.Logger
-	// Compiling is told of a compilation that takes long: after 10 seconds, and then at
-	// growing intervals. It is called from a goroutine of its own, which the compilation
-	// waits for. Nil tells the Logger.
+	// Compiling is called for a compilation that takes long: after 10 seconds, and then at growing
+	// intervals, from a goroutine of its own that the compilation waits for. Nil tells the Logger.
 	Compiling func(Compilation)
-	// Compiler compiles the steps, such as a cache of compiled programs (package
-	// pjrt/cache) or workers, which a compiler's crash does not take this process down
-	// with (pjrt/worker); nil is the system's runtime. Ahead of time it is asked if it
-	// is a [TopologyCompiler].
+	// Compiler compiles the steps in place of the system's runtime: a cache of compiled programs
+	// (package pjrt/cache), or a process of its own (package pjrt/worker), whose crash does not end
+	// this process. Nil is the system's runtime. Ahead of time the strategy uses a Compiler that is
+	// a [TopologyCompiler].
 	Compiler Compiler
 }
 
-// TPUStrategy runs steps on the replicas of a device assignment. It is safe for
-// concurrent use.
+// TPUStrategy runs steps on the replicas of a device assignment: TensorFlow's
+// tf.distribute.TPUStrategy. With several processes it takes the place of
+// tf.distribute.experimental.MultiWorkerMirroredStrategy. It has the methods of TensorFlow's
+// tf.distribute.Strategy that act on values and variables; package strategy/eager has the rest. It
+// is safe for concurrent use.
 type TPUStrategy struct {
-	// sys is what the strategy runs on. Ahead of time it is nil, and the strategy
-	// compiles for slice.
+	// sys is what the strategy runs on. Ahead of time it is nil, and the strategy compiles for
+	// slice.
 	sys        *system.System
 	slice      *system.Slice
 	opts       Options
 	assignment tpu.DeviceAssignment
 	target     lowering.Target
-	// devices are the partitions' devices: device r*P + p is logical device p of
-	// replica r. Ahead of time they are nil.
+	// devices are the partitions' devices: device r*P + p is logical device p of replica r. Ahead
+	// of time they are nil.
 	devices        []*pjrt.Device
 	hosts          hosts
 	replicas       int
 	logicalDevices int // of a replica
 
-	// launch makes programs reach all devices in one order. It guards the
-	// buffers of variables; generation counts the times that these changed other
-	// than by a step.
+	// launch makes programs reach all devices in one order. It guards the buffers of variables;
+	// generation counts the times that these changed other than by a step.
 	launch     sync.Mutex
 	generation int
 
@@ -101,9 +100,9 @@ type TPUStrategy struct {
 	exchanges  []*exchange
 }
 
-// New returns a strategy over the system's devices. It compiles nothing and holds no
-// device memory yet. The system stays the caller's, and several strategies may share it;
-// close them before it. Errors name the option at fault ([*OptionError]).
+// New returns a strategy over the system's devices. It compiles nothing and takes no device memory
+// yet. The system stays the caller's, and several strategies may share it: close them before it. An
+// error names the option at fault ([*OptionError]).
 func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	if sys == nil {
 		return nil, errors.New("strategy: there is no system: it is nil; see the error of system.Open")
@@ -163,8 +162,8 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	}, nil
 }
 
-// assignmentOf builds an assignment of the wanted size: the block of a replica takes
-// cores of a chip first, then neighbours.
+// assignmentOf builds an assignment of the wanted size: the block of a replica takes cores of a
+// chip first, then neighbours.
 func assignmentOf(topology tpu.Topology, replicas, logicalDevices int) (tpu.DeviceAssignment, error) {
 	if replicas < 0 || logicalDevices < 0 {
 		return tpu.DeviceAssignment{}, &OptionError{Option: "Replicas", Reason: fmt.Sprintf(
@@ -201,7 +200,7 @@ func gcd(a, b int) int {
 	return a
 }
 
-// NumReplicasInSync returns R, the number of replicas.
+// NumReplicasInSync returns R, the number of replicas: TensorFlow's num_replicas_in_sync.
 func (s *TPUStrategy) NumReplicasInSync() int { return s.replicas }
 
 // NumLogicalDevices returns P, the number of logical devices of a replica.
@@ -210,14 +209,14 @@ func (s *TPUStrategy) NumLogicalDevices() int { return s.logicalDevices }
 // DeviceAssignment returns which device is which logical device of which replica.
 func (s *TPUStrategy) DeviceAssignment() tpu.DeviceAssignment { return s.assignment }
 
-// Semantics returns which of TensorFlow's strategies this one is like where they differ.
+// Semantics returns which of TensorFlow's strategies this one behaves as, where they differ.
 func (s *TPUStrategy) Semantics() Semantics { return s.opts.Semantics }
 
-// System returns the system the strategy runs on, or nil ahead of time.
+// System returns the system that the strategy runs on, or nil ahead of time.
 func (s *TPUStrategy) System() *system.System { return s.sys }
 
-// hold registers a value for Close. The value is held weakly, its buffers are
-// not: they are released when the value is closed or collected.
+// hold registers a value for Close. The value is held weakly, its buffers are not: they are
+// released when the value is closed or collected.
 func (s *TPUStrategy) hold(v *distributed) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,8 +229,7 @@ func (s *TPUStrategy) hold(v *distributed) error {
 	return nil
 }
 
-// drop forgets a value and returns its buffers, if they are still the strategy's
-// to release.
+// drop forgets a value and returns its buffers, if they are still the strategy's to release.
 func (s *TPUStrategy) drop(p weak.Pointer[distributed]) []*pjrt.Buffer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,13 +260,13 @@ func (s *TPUStrategy) check() error {
 	return nil
 }
 
-// Close releases the strategy's programs, variables and values. The system stays open.
-// A second Close does nothing. Steps under way run to their end, and keep what they need
-// until then. Compilations under way are given up: who waits for one gets [ErrClosed],
-// and what the compiler makes all the same is released when it comes, so that a program
-// can end in the middle of a compilation that takes minutes.
+// Close releases the strategy's programs, variables and values. The system stays open. A second
+// Close does nothing. Steps under way run to their end, and keep what they need until then. Close
+// gives up the compilations under way: a call that waits for one receives [ErrClosed], and a
+// program that the compiler makes all the same is released when it comes. So a program can end in
+// the middle of a compilation that takes minutes.
 //
-// Close waits for calls that are launching a step; [TPUStrategy.Shutdown] is bounded.
+// Close waits for calls that are launching a step; [TPUStrategy.Shutdown] bounds that wait.
 func (s *TPUStrategy) Close() error {
 	s.launch.Lock()
 	defer s.launch.Unlock()
@@ -300,9 +298,10 @@ func (s *TPUStrategy) Close() error {
 	return errors.Join(errs...)
 }
 
-// Shutdown is Close bounded by ctx: launching a step waits while eight launches of its
-// program are under way, and a device may not come back. What ctx cuts short goes on in
-// the background.
+// Shutdown closes the strategy as [TPUStrategy.Close] does, and returns when ctx ends at the
+// latest. Close alone may wait long: launching a step waits while eight launches of its program are
+// under way, and a device may not come back. The closing that ctx cuts short goes on in the
+// background.
 func (s *TPUStrategy) Shutdown(ctx context.Context) error {
 	if err := untraced(ctx, "shut down", fault.InsteadOfMeeting); err != nil {
 		return err

@@ -25,34 +25,33 @@ type trace struct {
 	rc     *ReplicaContext
 	vars   *Variables // of the function's store, nil without one
 
-	// outputs are the step's own, then those that change variables: of the store,
-	// and captured ones.
+	// outputs are the step's own, then those that change variables: of the store, and captured
+	// ones.
 	outputs []*graph.Node
 	own     int
-	// nothing is set if the step gives nothing and changes nothing: its one output
-	// stands for that.
+	// nothing is set if the step gives nothing and changes nothing: its one output stands for that.
 	nothing bool
 	changed []*model.Variable
 	written []*captured
 
-	// padding is that of the values, cut are the padded dimensions of the step's own
-	// results. again is set for a trace that only shows what depends on the padding.
+	// padding is that of the values, cut are the padded dimensions of the step's own results. again
+	// is set for a trace that only shows what depends on the padding.
 	padding padding
 	cut     [][]ragged.Dim
 	alike   []alike
 	again   bool
 
-	// variables are the module's arguments that are variables, nil for the others;
-	// updates are the arguments whose memory the results after the step's own take.
+	// variables are the module's arguments that are variables, nil for the others; updates are the
+	// arguments whose memory the results after the step's own take.
 	variables []*Variable
 	updates   []int
-	// borrowed are the variables of other strategies, in argument order after the
-	// step's own arguments.
+	// borrowed are the variables of other strategies, in argument order after the step's own
+	// arguments.
 	borrowed []*Variable
 }
 
-// lower traces the step for the values' signature and assembles its module.
-// Without an error the trace is complete.
+// lower traces the step for the values' signature and assembles its module. Without an error the
+// trace is complete.
 func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module, t *trace, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -92,8 +91,8 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 	return m, t, nil
 }
 
-// withoutRows says of a trace that failed with a batch of no rows that the batch is why:
-// many ops take such a batch, but not GoMLX's broadcasts, which gradients are full of.
+// withoutRows says of a trace that failed with a batch of no rows that the batch is why: many ops
+// take such a batch, but not GoMLX's broadcasts, which gradients are full of.
 func (f *Function) withoutRows(values []Value, err error) error {
 	for i, v := range values {
 		if base := v.base(); len(base.shape) > 0 && base.shape[0] == 0 {

@@ -12,10 +12,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
-// A step's code runs once for each signature, while it is traced. What it is to do in
-// each run has to be built into its graph: a call that acts at once would act once, and
-// never again. So the contexts of a trace carry it, and every call that takes a context
-// either builds graph there or refuses.
+// A step's code runs once for each signature, while it is traced. What it is to do in each run has
+// to be built into its graph: a call that acts at once would act once, and never again. So the
+// contexts of a trace carry it, and every call that takes a context either builds graph there or
+// refuses.
 
 type tracingKey struct{}
 
@@ -36,10 +36,9 @@ func withTracing(ctx context.Context, t *tracing) context.Context {
 	return context.WithValue(ctx, tracingKey{}, t)
 }
 
-// Tracing reports whether ctx is of a compiled step that is being traced: that of
-// [ReplicaContext.Context], [MergeContext.Context] and what is derived from them. Calls
-// that act at once, rather than in each run of the step, refuse it with a
-// [*ContextError].
+// Tracing reports whether ctx belongs to a compiled step that is being traced: whether it is the
+// context of [ReplicaContext.Context] or [MergeContext.Context], or derived from it. Calls that act
+// at once, rather than in each run of the step, refuse such a context with a [*ContextError].
 func Tracing(ctx context.Context) bool { return tracingOf(ctx) != nil }
 
 // untraced refuses the contexts of steps that are being traced.
@@ -50,8 +49,8 @@ func untraced(ctx context.Context, op, instead string) error {
 	return &ContextError{Op: op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run", Hint: instead}
 }
 
-// crossTracing returns the trace whose merge call ctx belongs to, if it belongs to one:
-// the call is to build graph.
+// crossTracing returns the trace whose merge call ctx belongs to, if it belongs to one: the call is
+// to build graph.
 func (s *TPUStrategy) crossTracing(ctx context.Context, op string) (*tracing, error) {
 	t := tracingOf(ctx)
 	switch {
@@ -67,8 +66,8 @@ func (s *TPUStrategy) crossTracing(ctx context.Context, op string) (*tracing, er
 	return t, nil
 }
 
-// merged is a leaf as a value of all replicas. host is set for one that the step's code
-// gave: one value, not one for each replica.
+// merged is a leaf as a value of all replicas. host is set for one that the step's code gave: one
+// value, not one for each replica.
 func (t *tracing) merged(op string, x any, like *Variable) (m *Merged, host bool) {
 	mc := t.merge
 	switch x := x.(type) {
@@ -154,8 +153,8 @@ func (t *tracing) GatherNest(nest any, axis int) (any, error) {
 	})
 }
 
-// The methods that follow are what package eager builds the calls of a merge call from.
-// They panic with their errors, as all that builds graph does, unless they return one.
+// The methods that follow are what package eager builds the calls of a merge call from. They panic
+// with their errors, as all that builds graph does, unless they return one.
 
 // Replicas returns the context of the step.
 func (t *tracing) Replicas() *ReplicaContext { return t.rc }

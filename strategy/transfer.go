@@ -17,8 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// download copies a replica's tensor to the host. One that is elsewhere is an
-// error, unless it is the same as that of a replica which is here.
+// download copies a replica's tensor to the host. One that is elsewhere is an error, unless it is
+// the same as that of a replica which is here.
 func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*pjrt.Buffer, replica int) (*tensors.Tensor, error) {
 	if err := untraced(ctx, "read", fault.InsteadOfReading); err != nil {
 		return nil, err
@@ -107,16 +107,16 @@ func hostTensor(value any) (t *tensors.Tensor, err error) {
 	return tensors.FromAnyValue(value)
 }
 
-// Mirror copies a host value to every replica: a *tensors.Tensor, or what
-// tensors.FromAnyValue takes (numbers and nested slices). Nested slices are copied
-// into a tensor first, row by row. What is the same on all replicas already, a component or
-// a variable is copied on the devices. The annotation splits it over the logical devices
-// of each replica; its zero value is a whole copy on each.
+// Mirror copies a host value to every replica. The value is a *tensors.Tensor, or what
+// tensors.FromAnyValue takes (numbers and nested slices); Mirror copies nested slices into a tensor
+// first, row by row. A value of the devices that is the same on all replicas, a component and a
+// variable are copied on the devices. The annotation splits the copy over the logical devices of
+// each replica; its zero value puts a whole copy on each.
 //
-// When Mirror returns, as with all calls that copy host values, the host value has been
-// read and is the caller's to change or to finalize; the copy may still be under way.
-// The result is the caller's to Close. Errors: an [*Error] of kind ValueError for what is
-// no tensor, a [*logical.Error] for an annotation that does not fit, [ErrClosed].
+// When Mirror returns, as with all calls that copy host values, the host value has been read and
+// the caller may change or finalize it; the copy may still be under way. The result is the caller's
+// to Close. Errors: an [*Error] of kind ValueError for a value that is no tensor, a
+// [*logical.Error] for an annotation that does not fit, [ErrClosed].
 func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotation) (*Mirrored, error) {
 	if err := untraced(ctx, "mirror", fault.InsteadOfGiving); err != nil {
 		return nil, err
@@ -140,17 +140,16 @@ func noTensor(op string, err error) error {
 	return &Error{Op: "strategy: " + op, Reason: "no tensor", Err: err, Class: errkind.Or(err, ValueError)}
 }
 
-// PerReplica copies a value for each replica to the devices, in replica order, or, with
-// several processes, for each of this process's replicas, in the order of
-// [TPUStrategy.LocalReplicas]. Values are what [TPUStrategy.Mirror] takes, or tensors of
-// package input, which are copied from where they lie. They have one dtype and rank;
-// another number of values is an [*Error] of kind ValueError. The result is the caller's.
+// PerReplica copies a value for each replica to the devices, in replica order. With several
+// processes the values may be those of this process's replicas only, in the order of
+// [TPUStrategy.LocalReplicas]. A value is what [TPUStrategy.Mirror] takes, or a tensor of package
+// input, which is copied from where it lies. All have one dtype and rank; another number of values
+// is an [*Error] of kind ValueError. The result is the caller's.
 //
-// Shapes may differ between the replicas, and may be empty. Such a value can be reduced
-// along axes, gathered and read, and be an argument of a training step; another step,
-// which has one shape, refuses it unless [FunctionOptions].PadRagged. With several
-// processes all have one shape; steps compare the shapes over the processes when they are
-// compiled.
+// Shapes may differ between the replicas, and may be empty. Such a value can be reduced along axes,
+// gathered and read, and be an argument of a training step. Another step, which has one shape,
+// refuses it unless [FunctionOptions].PadRagged is set. With several processes all values have one
+// shape; steps compare the shapes over the processes when they are compiled.
 func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
 	const op = "per-replica value"
 	if err := untraced(ctx, op, fault.InsteadOfGiving); err != nil {
@@ -183,10 +182,10 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 	return s.perReplicaOf(ctx, all, a)
 }
 
-// SplitBatch cuts a global batch into the replicas' batches along dimension 0, whose
-// size the number of replicas must divide, or it is an [*Error] of kind ValueError.
-// Otherwise it is like [TPUStrategy.Mirror]. A local batch is not the global one but this
-// process's rows of it, which are cut among its replicas.
+// SplitBatch cuts a global batch into the replicas' batches along dimension 0 and copies them to
+// the devices, like [TPUStrategy.Mirror]. If the number of replicas does not divide the batch, it
+// returns an [*Error] of kind ValueError. If local is true, batch holds the rows of this process
+// only, which are cut among its replicas.
 func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annotation, local bool) (*PerReplica, error) {
 	if err := untraced(ctx, "split batch", fault.InsteadOfGiving); err != nil {
 		return nil, err

@@ -13,9 +13,9 @@ import (
 // tensorReader gives replica r's tensor, row-major, for the time of a call.
 type tensorReader func(r int, use func(data []byte)) error
 
-// upload copies the replicas' tensors to this process's devices, into buffers. A
-// nil buffer is made, a closed one is used again. Replicas that have no device
-// here are not read. After an error no buffer is live.
+// upload copies the replicas' tensors to this process's devices, into buffers. A nil buffer is
+// made, a closed one is used again. Replicas that have no device here are not read. After an error
+// no buffer is live.
 func (s *TPUStrategy) upload(ctx context.Context, l *layout, read tensorReader, buffers []*pjrt.Buffer) error {
 	if s.slice != nil {
 		return nil // there is nowhere to copy to
@@ -39,12 +39,12 @@ func (s *TPUStrategy) upload(ctx context.Context, l *layout, read tensorReader, 
 	return nil
 }
 
-// concurrentBytes is from when on a copy is worth a goroutine for each device: it
-// takes a millisecond or so.
+// concurrentBytes is from when on a copy is worth a goroutine for each device: it takes a
+// millisecond or so.
 const concurrentBytes = 4 << 20
 
-// uploadHeld is upload of tensors that all lie in memory: tensor answers replica
-// r's. Much is copied to the devices side by side, on as many CPUs as there are.
+// uploadHeld is upload of tensors that all lie in memory: tensor answers replica r's. Much is
+// copied to the devices side by side, on as many CPUs as there are.
 func (s *TPUStrategy) uploadHeld(ctx context.Context, l *layout, tensor func(r int) []byte, buffers []*pjrt.Buffer) (err error) {
 	switch {
 	case s.slice != nil:
@@ -75,8 +75,8 @@ func (s *TPUStrategy) uploadHeld(ctx context.Context, l *layout, tensor func(r i
 	return err
 }
 
-// uploadPart copies what logical device p holds of replica r's tensor, if that
-// device is this process's.
+// uploadPart copies what logical device p holds of replica r's tensor, if that device is this
+// process's.
 func (s *TPUStrategy) uploadPart(ctx context.Context, l *layout, r, p int, data []byte, scratch *[]byte, buffers []*pjrt.Buffer) (err error) {
 	d := r*s.logicalDevices + p
 	if !s.hosts.local[d] {

@@ -17,20 +17,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// distributed is a tensor on all devices of a strategy: a buffer for each logical
-// device of each replica.
+// distributed is a tensor on all devices of a strategy: a buffer for each logical device of each
+// replica.
 type distributed struct {
 	strategy   *TPUStrategy
 	dtype      dtypes.DType
 	shape      []int // of one replica's tensor
 	annotation logical.Annotation
 	perReplica bool
-	// equal is set for a per-replica value whose tensors are known to be the same, such
-	// as what replicas received from a collective: it counts as mirrored.
+	// equal is set for a per-replica value whose tensors are known to be the same, such as what
+	// replicas received from a collective: it counts as mirrored.
 	equal bool
 	steps int // of a Stacked value, otherwise 0
-	// ragged are the replicas' shapes where they differ: shape then holds the
-	// greatest size of each dimension, and the buffers are padded to it.
+	// ragged are the replicas' shapes where they differ: shape then holds the greatest size of each
+	// dimension, and the buffers are padded to it.
 	ragged [][]int
 	// outline says that there are no contents: a shape stands in their place.
 	outline bool
@@ -44,26 +44,26 @@ type distributed struct {
 	components []*Component
 }
 
-// PerReplica is a value that differs between replicas. It lives on the devices
-// until Close. It is safe for concurrent use.
+// PerReplica is a value that may differ between replicas: TensorFlow's PerReplica. It lives on the
+// devices until Close. It is safe for concurrent use.
 type PerReplica struct{ distributed }
 
-// Mirrored is a value that is the same on each replica. It lives on the devices
-// until Close. It is safe for concurrent use.
+// Mirrored is a value that is the same on each replica: TensorFlow's Mirrored. It lives on the
+// devices until Close. It is safe for concurrent use.
 type Mirrored struct{ distributed }
 
-// Value is a *PerReplica or a *Mirrored.
+// Value is a *PerReplica, a *Mirrored or a *Stacked: TensorFlow's tf.distribute.DistributedValues.
 type Value interface {
-	// Shape is the dtype and the dimensions of one replica's tensor.
+	// Shape returns the dtype and the dimensions of one replica's tensor.
 	Shape() shapes.Shape
 	// Annotation says how a replica's tensor is split over its logical devices.
 	Annotation() logical.Annotation
-	// Shards lists the devices that hold it and what each of them holds.
+	// Shards lists the devices that hold the value and what each of them holds.
 	Shards() []Shard
-	// Local copies one replica's tensor to the host, waiting for it.
+	// Local waits for one replica's tensor and copies it to the host.
 	Local(ctx context.Context, replica int) (*tensors.Tensor, error)
-	// Ready waits until the value is computed on all devices; its error is that
-	// of the program that made it.
+	// Ready waits until the value is computed on all devices. Its error is that of the program that
+	// made the value.
 	Ready(ctx context.Context) error
 	// Close releases the device memory. A second Close does nothing.
 	Close() error
@@ -87,7 +87,7 @@ func (v *distributed) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape
 // Annotation returns how a replica's tensor is split over its logical devices.
 func (v *distributed) Annotation() logical.Annotation { return v.annotation }
 
-// String says what the value is, without reading it.
+// String describes the value without reading it.
 func (v *distributed) String() string {
 	kind := "Mirrored"
 	if v.perReplica {
@@ -101,8 +101,7 @@ func (v *distributed) like() *distributed {
 	return &distributed{dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica, steps: v.steps, ragged: v.ragged}
 }
 
-// isLike says whether two values have the same signature: a program that takes one
-// takes the other.
+// isLike says whether two values have the same signature: a program that takes one takes the other.
 func (v *distributed) isLike(o *distributed) bool {
 	return v.dtype == o.dtype && slices.Equal(v.shape, o.shape) && v.annotation.Equal(o.annotation) &&
 		v.perReplica == o.perReplica && v.steps == o.steps && (v.ragged != nil) == (o.ragged != nil)
@@ -124,8 +123,8 @@ func (v *distributed) live() ([]*pjrt.Buffer, error) {
 	return v.buffers, nil
 }
 
-// refill gives up the contents and calls fill to put others into the same buffers. A
-// Close meanwhile waits, so that it closes the new contents too.
+// refill gives up the contents and calls fill to put others into the same buffers. A Close
+// meanwhile waits, so that it closes the new contents too.
 func (v *distributed) refill(fill func(buffers []*pjrt.Buffer) error) ([]*pjrt.Buffer, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -139,8 +138,8 @@ func (v *distributed) refill(fill func(buffers []*pjrt.Buffer) error) ([]*pjrt.B
 	return v.buffers, fill(v.buffers)
 }
 
-// Ready waits until the value is computed on all devices. Its error is that of the
-// program that made it, [ErrClosed], or ctx's: the work goes on then.
+// Ready waits until the value is computed on all devices. Its error is that of the program that
+// made the value, [ErrClosed], or the context's; the work goes on when the context ends.
 func (v *distributed) Ready(ctx context.Context) error {
 	if err := untraced(ctx, "wait", fault.InsteadOfWaiting); err != nil {
 		return err
@@ -165,9 +164,9 @@ func ready(ctx context.Context, buffers []*pjrt.Buffer) error {
 	return nil
 }
 
-// Close releases the device memory at once; what is dropped without it is released by
-// the garbage collector, which does not see how much that is, or with the strategy.
-// Steps under way that read the value are not disturbed. A second Close does nothing.
+// Close releases the device memory at once. Without Close the garbage collector releases it, which
+// does not see how much device memory a value holds, or the strategy's Close does. Steps under way
+// that read the value are not disturbed. A second Close does nothing.
 func (v *distributed) Close() error {
 	v.strategy.drop(weak.Make(v))
 	return v.free()
@@ -183,11 +182,11 @@ func (v *distributed) free() error {
 	return closeAll(v.buffers)
 }
 
-// Local copies one replica's tensor, counted from 0, to the host, waiting for it. A
-// logical split is put together again. The tensor is the caller's.
+// Local waits for one replica's tensor, counted from 0, and copies it to the host. The parts of a
+// tensor that is split over logical devices are put together. The tensor is the caller's.
 //
-// Errors: that of the program that made the value; [ErrClosed]; *[RemoteError] for a
-// replica of another process; *[AheadOfTimeError].
+// Errors: that of the program that made the value; [ErrClosed]; *[RemoteError] for a replica of
+// another process; *[AheadOfTimeError].
 func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
 	if err := untraced(ctx, "read", fault.InsteadOfReading); err != nil {
 		return nil, err
@@ -206,10 +205,9 @@ func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 	return cut(tensor, v.ragged[replica])
 }
 
-// LocalResults copies the tensors of this process's replicas to the host, in
-// replica order (see [TPUStrategy.LocalReplicas]), waiting for them: TensorFlow's
-// experimental_local_results. The tensors are the caller's. Errors: those of
-// [PerReplica.Local], a [*StrategyError].
+// LocalResults waits for the tensors of this process's replicas and copies them to the host, in
+// replica order (see [TPUStrategy.LocalReplicas]): TensorFlow's experimental_local_results. The
+// tensors are the caller's. Errors: those of [PerReplica.Local], a [*StrategyError].
 func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors.Tensor, error) {
 	if err := untraced(ctx, "local results", "use MergeContext.LocalResults, or read after the run"); err != nil {
 		return nil, err
@@ -278,9 +276,9 @@ func (s *TPUStrategy) ownsLeaf(op string, x any) error {
 	return nil
 }
 
-// newValue makes a value of the strategy over its buffers, which it owns from now
-// on. The strategy keeps a weak hold of it: a value that nobody kept is released
-// by the garbage collector, one that is kept by Close at the latest.
+// newValue makes a value of the strategy over its buffers, which it owns from now on. The strategy
+// keeps a weak hold of it: a value that nobody kept is released by the garbage collector, one that
+// is kept by Close at the latest.
 func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, buffers []*pjrt.Buffer) (Value, error) {
 	var value Value
 	var base *distributed
@@ -299,5 +297,5 @@ func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int,
 	return value, nil
 }
 
-// Strategy returns the strategy whose value it is.
+// Strategy returns the strategy that the value belongs to.
 func (v *distributed) Strategy() *TPUStrategy { return v.strategy }

@@ -18,10 +18,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// Variable is a variable on the devices of a strategy: a component for each
-// replica, split over its logical devices. An [OnWrite] variable is mirrored, its
-// components are equal; an [OnRead] one has a component of its own on each
-// replica. Steps update it in place. Its methods are safe for concurrent use.
+// Variable is a variable on the devices of a strategy: TensorFlow's tf.Variable made inside the
+// scope. It has a component for each replica, split over the replica's logical devices. The
+// components of an [OnWrite] variable are equal; an [OnRead] variable has a component of its own on
+// each replica. Steps update it in place. Its methods are safe for concurrent use.
 type Variable struct {
 	strategy   *TPUStrategy
 	path       string
@@ -33,54 +33,52 @@ type Variable struct {
 
 	synchronization VariableSynchronization
 	aggregation     VariableAggregation
-	// localWrites lets replicas write their components apart. Such a variable and
-	// an OnRead one are stored per replica: the compiler takes what is stored
-	// mirrored for equal everywhere.
+	// localWrites lets replicas write their components apart. Such a variable and an OnRead one are
+	// stored per replica: the compiler takes what is stored mirrored for equal everywhere.
 	localWrites bool
 	column      int
 
 	buffers []*pjrt.Buffer // guarded by strategy.launch, as is closed
 	closed  bool
-	// waiting are those of the store whose value has yet to arrive in the buffers, which
-	// are nil then.
+	// waiting are those of the store whose value has yet to arrive in the buffers, which are nil
+	// then.
 	waiting atomic.Pointer[Variables]
 
 	mu         sync.Mutex
 	components []*Component
 }
 
-// VariableOptions describe a variable. The zero value is a trainable mirrored
-// variable that replicas cannot write.
+// VariableOptions describe a variable. The zero value is a trainable mirrored variable that
+// replicas cannot write.
 type VariableOptions struct {
-	// Name is the variable's name; "Variable" if empty. Components are called
-	// Name, Name/replica_1 and so on. Two variables may have one name; what finds
-	// variables by name, a checkpoint or a saved step, then refuses them.
+	// Name is the variable's name; "Variable" if empty. The components are called Name,
+	// Name/replica_1 and so on. Two variables may have one name; a checkpoint or a saved step,
+	// which finds variables by name, then refuses them.
 	Name string
-	// Trainable says whether optimizers change the variable; nil is true for
-	// OnWrite variables and false for OnRead ones.
+	// Trainable says whether optimizers change the variable. Nil means true for an OnWrite variable
+	// and false for an OnRead variable.
 	Trainable       *bool
 	Synchronization VariableSynchronization
 	Aggregation     VariableAggregation
-	// Annotation splits the variable over the logical devices. If it says
-	// nothing, [Options.Variables] is asked by the name.
+	// Annotation splits the variable over the logical devices. If it is zero, the rules of
+	// [Options.Variables] decide by the name.
 	Annotation logical.Annotation
-	// LocalWrites lets each replica write its own component of an OnWrite
-	// variable that aggregates nothing, and lets PerReplica values be written to
-	// its components: they may then differ, and a read across replicas shows
-	// replica 0's. Without it such writes are errors.
+	// LocalWrites lets each replica write its own component of an OnWrite variable that aggregates
+	// nothing, and lets PerReplica values be written to its components. The components may then
+	// differ, and a read across replicas returns that of replica 0. Without LocalWrites such writes
+	// are errors.
 	LocalWrites bool
-	// ColocateWith puts the variable where another one is: on its logical device
-	// and, if they have one shape and the Annotation says nothing, split as that is.
+	// ColocateWith puts the variable where another variable is: on its logical device and, if both
+	// have one shape and the Annotation is zero, split in the same way.
 	ColocateWith *Variable
 }
 
-// NewVariable makes a variable with the same first value on each replica:
-// TensorFlow's tf.Variable inside the scope. initial is a host value, a distributed value
-// that is the same on all replicas, a component, another variable, or a func() any that
-// returns one of these, which is called once.
+// NewVariable makes a variable with the same first value on each replica: TensorFlow's tf.Variable
+// inside the scope. initial is a host value, a distributed value that is the same on all replicas,
+// a component, another variable, or a func() any that returns one of these, which is called once.
 //
-// Errors: *[Error] of kind ValueError for options that do not fit, [*ContextError]
-// in replica code, [*PanicError] if the function panics.
+// Errors: *[Error] of kind ValueError for options that do not fit, [*ContextError] in replica code,
+// [*PanicError] if the function panics.
 func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts VariableOptions) (*Variable, error) {
 	name := opts.Name
 	if name == "" {
@@ -162,19 +160,19 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 	return v, nil
 }
 
-// DistributedVariables returns the variables that NewVariable made and nobody
-// closed, in order. Those of stores are in [Variables].
+// DistributedVariables returns the variables that NewVariable made and that were not closed, in the
+// order in which they were made. [Variables] has the variables of stores.
 func (s *TPUStrategy) DistributedVariables() []*Variable {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.own)
 }
 
-// Path returns the variable's path in its store, or the name it was made with.
+// Path returns the variable's path in its store, or the name that NewVariable gave it.
 func (v *Variable) Path() string { return v.path }
 
-// ComponentName returns the name of a replica's component: the variable's for
-// replica 0, otherwise with "/replica_1" and so on.
+// ComponentName returns the name of a replica's component: the variable's name for replica 0, and
+// the name with "/replica_1" and so on for the others.
 func (v *Variable) ComponentName(replica int) string {
 	if replica == 0 {
 		return v.path
@@ -191,19 +189,19 @@ func (v *Variable) Annotation() logical.Annotation { return v.annotation }
 // Trainable reports whether optimizers change the variable.
 func (v *Variable) Trainable() bool { return v.trainable }
 
-// Synchronization returns OnWrite or OnRead.
+// Synchronization returns [OnWrite] or [OnRead].
 func (v *Variable) Synchronization() VariableSynchronization { return v.synchronization }
 
 // Aggregation returns how the replicas' values are combined.
 func (v *Variable) Aggregation() VariableAggregation { return v.aggregation }
 
-// LocalWrites reports whether replicas may write their components apart.
+// LocalWrites reports whether the replicas may write different values to their components.
 func (v *Variable) LocalWrites() bool { return v.localWrites }
 
-// Strategy returns the strategy whose variable it is.
+// Strategy returns the strategy that the variable belongs to.
 func (v *Variable) Strategy() *TPUStrategy { return v.strategy }
 
-// BytesPerDevice returns the bytes that each device holds of it.
+// BytesPerDevice returns the number of bytes of the variable that each device holds.
 func (v *Variable) BytesPerDevice() int { return v.shardBytes }
 
 // String describes the variable without reading it.
@@ -224,8 +222,7 @@ func (v *Variable) value() *distributed {
 	return &distributed{strategy: v.strategy, dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica()}
 }
 
-// Component returns a replica's component: a reference, which is the same object
-// each time.
+// Component returns a replica's component: a reference, the same object each time.
 func (v *Variable) Component(replica int) (*Component, error) {
 	if replica < 0 || replica >= v.strategy.replicas {
 		return nil, fault.New(ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d", replica, v.strategy.replicas)
@@ -240,8 +237,7 @@ func (v *Variable) Component(replica int) (*Component, error) {
 	return v.components[replica], nil
 }
 
-// Local copies one replica's component to the host. It waits for the steps under
-// way.
+// Local waits for the steps under way and copies one replica's component to the host.
 func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
 	if err := untraced(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
 		return nil, err
@@ -266,8 +262,8 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 	return value, nil
 }
 
-// LocalPart copies what one logical device of a replica holds of the variable to
-// the host: its part of a variable that is split, otherwise a whole copy.
+// LocalPart copies what one logical device of a replica holds of the variable to the host: its part
+// of a variable that is split, otherwise the whole variable.
 func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*tensors.Tensor, error) {
 	if err := untraced(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
 		return nil, err
@@ -331,8 +327,8 @@ func (v *Variable) Ready(ctx context.Context) error {
 	return nil
 }
 
-// upload copies a value to all components. It waits for the launch lock only if
-// the variable lives already.
+// upload copies a value to all components. It waits for the launch lock only if the variable lives
+// already.
 func (v *Variable) upload(ctx context.Context, value *tensors.Tensor) error {
 	return v.uploadEach(ctx, func(_ int, use func([]byte)) error { return value.ConstBytes(use) })
 }
@@ -365,8 +361,9 @@ func (v *Variable) free() error {
 	return closeAll(v.buffers)
 }
 
-// Close releases the variable's memory. Steps that use it fail from now on. A
-// store's variables close with the strategy. A second Close does nothing.
+// Close releases the variable's memory. Steps that use the variable fail from now on. The variables
+// of a store close with the strategy: for such a variable Close returns an [*Error]. A second Close
+// does nothing.
 func (v *Variable) Close() error {
 	s := v.strategy
 	s.launch.Lock()

@@ -8,12 +8,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// A program needs the shapes of a store's variables, a run needs their values. So a
-// trace gives a variable its place, and its value arrives later: before the first
-// run, or when somebody reads it. A program that is only compiled makes no values.
+// A program needs the shapes of a store's variables, a run needs their values. So a trace gives a
+// variable its place, and its value arrives later: before the first run, or when somebody reads it.
+// A program that is only compiled makes no values.
 
-// arrive brings the values of the trace's variables to the devices, and gives the
-// store's other variables their first values too, as GoMLX does.
+// arrive brings the values of the trace's variables to the devices, and gives the store's other
+// variables their first values too, as GoMLX does.
 func (t *trace) arrive(ctx context.Context) error {
 	if t.vars != nil {
 		if err := t.vars.initialize(ctx); err != nil {
@@ -23,8 +23,8 @@ func (t *trace) arrive(ctx context.Context) error {
 	return arrive(ctx, t.variables...)
 }
 
-// arrive brings the store's values of variables that wait for them to the devices.
-// It is not called under the launch lock.
+// arrive brings the store's values of variables that wait for them to the devices. It is not called
+// under the launch lock.
 func arrive(ctx context.Context, variables ...*Variable) error {
 	var made map[*Variables]bool
 	for _, v := range variables {

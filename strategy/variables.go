@@ -12,17 +12,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// Variables are the variables of a store on the devices of a strategy. A variable
-// is known when a step that uses it is first traced, and arrives on the devices, with
-// the store's value, when such a step first runs. It is mirrored: the same on every
-// replica, split over the logical devices by [Options.Variables]. Steps update it in
-// place. It is safe for concurrent use.
+// Variables are the variables of a store on the devices of a strategy. A variable is known when a
+// step that uses it is first traced, and arrives on the devices, with the store's value, when such
+// a step first runs. Each is mirrored, that is the same on every replica, and split over the
+// logical devices by [Options.Variables]. Steps update the variables in place. Variables is safe
+// for concurrent use.
 type Variables struct {
 	strategy *TPUStrategy
 	store    *model.Store
 
-	// turn holds one token: GoMLX's stores are not safe for concurrent use, so
-	// traces, which make variables there, take turns with Pull and Push.
+	// turn holds one token: GoMLX's stores are not safe for concurrent use, so traces, which make
+	// variables there, take turns with Pull and Push.
 	turn chan struct{}
 	// placing keeps a variable from being put on the devices twice.
 	placing sync.Mutex
@@ -30,13 +30,12 @@ type Variables struct {
 	mu     sync.Mutex // guards the list and firsts; buffers are guarded by strategy.launch
 	list   []*Variable
 	firsts FirstValues
-	// trained are the variables of the scope that training steps over the store train,
-	// by the paths of their stand-ins.
+	// trained are the variables of the scope that training steps over the store train, by the paths
+	// of their stand-ins.
 	trained map[string]*Variable
 }
 
-// Variables returns the variables of a store. The same store gives the same
-// object.
+// Variables returns the variables of a store. The same store gives the same object.
 func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +52,7 @@ func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 // turnKey marks the context of code that has the turn of a store.
 type turnKey struct{ of *Variables }
 
-// exclusive waits for the turn to use the store, unless ctx has it already. done
-// gives it back.
+// exclusive waits for the turn to use the store, unless ctx has it already. done gives it back.
 func (vs *Variables) exclusive(ctx context.Context) (held context.Context, done func(), err error) {
 	if ctx.Value(turnKey{vs}) != nil {
 		return ctx, func() {}, nil
@@ -67,15 +65,17 @@ func (vs *Variables) exclusive(ctx context.Context) (held context.Context, done 
 	}
 }
 
-// All returns the variables in the order of their arrival, in a slice of the caller's:
-// none before the first step that uses them was traced. They stay the strategy's.
+// All returns the variables in the order in which steps came to use them. The slice is the
+// caller's, the variables stay the strategy's. It is empty before the first step that uses the
+// store was traced.
 func (vs *Variables) All() []*Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	return slices.Clone(vs.list)
 }
 
-// Lookup returns the variable of a path, such as "/hidden/dense/weights".
+// Lookup returns the variable with a path, such as "/hidden/dense/weights", and whether there is
+// one.
 func (vs *Variables) Lookup(path string) (*Variable, bool) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -86,8 +86,8 @@ func (vs *Variables) Lookup(path string) (*Variable, bool) {
 	return vs.list[i], true
 }
 
-// variable returns the variable of a path, which has its place on the devices from now
-// on, and a value there when it arrives.
+// variable returns the variable of a path, which has its place on the devices from now on, and a
+// value there when it arrives.
 func (vs *Variables) variable(path string) (*Variable, error) {
 	vs.placing.Lock()
 	defer vs.placing.Unlock()
@@ -125,9 +125,9 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 	return v, nil
 }
 
-// Pull copies the variables' values back to the store, for a checkpoint say. It
-// waits for the steps under way. With several processes, all of them call it at the
-// same point; see [Variable.Value]. After an error some variables have been copied.
+// Pull copies the variables' values back to the store, for a checkpoint for example. It waits for
+// the steps under way. With several processes, all processes call it at the same point; see
+// [Variable.Value]. After an error some variables have been copied.
 func (vs *Variables) Pull(ctx context.Context) error {
 	if err := untraced(ctx, "pull", fault.InsteadOfCopying); err != nil {
 		return err
@@ -153,9 +153,9 @@ func (vs *Variables) Pull(ctx context.Context) error {
 	return nil
 }
 
-// Push copies the store's values to the devices, after a checkpoint was loaded
-// say. Each process copies to its own devices, so that all stores hold the same values
-// and all processes call it. After an error some variables have been copied.
+// Push copies the store's values to the devices, after a checkpoint was loaded for example. Each
+// process copies to its own devices, so the stores of all processes must hold the same values, and
+// all processes call it. After an error some variables have been copied.
 func (vs *Variables) Push(ctx context.Context) error {
 	if err := untraced(ctx, "push", fault.InsteadOfCopying); err != nil {
 		return err

@@ -10,10 +10,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// settle makes what the step writes to a store's variables equal on all replicas,
-// which the compiler takes for granted. values are the new values of the changed
-// variables. A layer's own averages, such as those of a batch normalisation, are
-// averaged over the replicas, by their rows; any other value that may differ is an error.
+// settle makes what the step writes to a store's variables equal on all replicas, which the
+// compiler takes for granted. values are the new values of the changed variables. A layer's own
+// averages, such as those of a batch normalisation, are averaged over the replicas, by their rows;
+// any other value that may differ is an error.
 func (rc *ReplicaContext) settle(changed []*model.Variable, values []*graph.Node) error {
 	differs, err := rc.differs(values, true)
 	if err != nil {
@@ -33,8 +33,8 @@ func (rc *ReplicaContext) settle(changed []*model.Variable, values []*graph.Node
 	return nil
 }
 
-// differs says which nodes of the step may differ between replicas. arguments says that
-// those of its arguments that are not mirrored do.
+// differs says which nodes of the step may differ between replicas. arguments says that those of
+// its arguments that are not mirrored do.
 func (rc *ReplicaContext) differs(nodes []*graph.Node, arguments bool) ([]bool, error) {
 	var differing []*graph.Node
 	for i, v := range rc.values {

@@ -10,16 +10,18 @@ type HardwareFeature struct {
 	Embedding string
 }
 
-// ShouldInit, ShouldCheckpoint and ShouldSaveSummary report what this process does
-// for the whole run in TensorFlow 1's loops: everything, as every process has all
-// variables. BetweenGraph is false: there is one program.
+// ShouldInit reports whether this process initializes the variables: TensorFlow's
+// experimental_should_init. It is true, because every process has all variables.
 func (e *Extended) ShouldInit() bool { return true }
 
-// ShouldCheckpoint is true.
+// ShouldCheckpoint reports whether this process saves checkpoints: TensorFlow's should_checkpoint.
+// It is true.
 func (e *Extended) ShouldCheckpoint() bool { return true }
 
-// ShouldSaveSummary is true.
+// ShouldSaveSummary reports whether this process saves summaries: TensorFlow's should_save_summary.
+// It is true.
 func (e *Extended) ShouldSaveSummary() bool { return true }
 
-// BetweenGraph is false.
+// BetweenGraph reports whether each worker builds a graph of its own: TensorFlow's
+// experimental_between_graph. It is false, because there is one program.
 func (e *Extended) BetweenGraph() bool { return false }

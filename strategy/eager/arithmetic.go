@@ -10,25 +10,24 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
-// Add, Sub, Mul and Div are element by element, on the devices; a scalar goes with
-// any shape. They join the replicas.
+// Add returns a + b, element by element, on the devices. A scalar goes with any shape. Add, Sub,
+// Mul and Div join the replicas.
 //
-// A Go number (int, int32, int64, float32 or float64, which may differ from replica
-// to replica) takes the other operand's dtype. As in TensorFlow a float is never an
-// integer: 2.5, or 2.0, beside an Int32 is an [*strategy.Error] of kind TypeError. A number out
-// of the dtype's range, or an integer that a float dtype does not have, is a
-// ValueError; a float beside floats is rounded. Of two numbers a float comes before an
-// integer, and int and float64 take the dtype of the other. Other values do not
-// convert: operands of different dtypes are an InvalidArgumentError.
+// A Go number (int, int32, int64, float32 or float64, which may differ from replica to replica)
+// takes the other operand's dtype. As in TensorFlow a float is never an integer: 2.5, or 2.0,
+// beside an Int32 is an [*strategy.Error] of kind TypeError. A number out of the dtype's range, or
+// an integer that a float dtype does not have, is a ValueError; a float beside floats is rounded.
+// Of two numbers a float comes before an integer, and int and float64 take the dtype of the other.
+// Other values do not convert: operands of different dtypes are an InvalidArgumentError.
 func (rc *ReplicaContext) Add(a, b any) (any, error) { return rc.binary("Add", graph.Add, a, b) }
 
-// Sub is a - b.
+// Sub returns a - b, like [ReplicaContext.Add].
 func (rc *ReplicaContext) Sub(a, b any) (any, error) { return rc.binary("Sub", graph.Sub, a, b) }
 
-// Mul is a * b.
+// Mul returns a * b, like [ReplicaContext.Add].
 func (rc *ReplicaContext) Mul(a, b any) (any, error) { return rc.binary("Mul", graph.Mul, a, b) }
 
-// Div is a / b; integers truncate.
+// Div returns a / b, like [ReplicaContext.Add]; integers truncate.
 func (rc *ReplicaContext) Div(a, b any) (any, error) { return rc.binary("Div", graph.Div, a, b) }
 
 func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *graph.Node, a, b any) (any, error) {
@@ -80,8 +79,8 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 	})
 }
 
-// raggedOperands are the replicas' shapes of an operation's result, if they differ:
-// the operands have the same, or one of them is a scalar.
+// raggedOperands are the replicas' shapes of an operation's result, if they differ: the operands
+// have the same, or one of them is a scalar.
 func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) ([][]int, error) {
 	for _, v := range []strategy.Value{a, b} {
 		if _, steps := v.(*strategy.Stacked); steps {
@@ -107,8 +106,7 @@ func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) 
 	return ofA, nil
 }
 
-// operands are the two operands, each by replica. Numbers on both sides are brought
-// to one dtype.
+// operands are the two operands, each by replica. Numbers on both sides are brought to one dtype.
 func operands(name string, all []any) (columns [2][]any, err error) {
 	var numbers []any
 	for _, pair := range all {

@@ -7,7 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 )
 
-// ReplicaContextOf returns the replica context that ctx belongs to, if any.
+// ReplicaContextOf returns the replica context that ctx belongs to, and whether it belongs to one:
+// TensorFlow's tf.distribute.get_replica_context.
 func ReplicaContextOf(ctx context.Context) (*ReplicaContext, bool) {
 	s, ok := strategy.FromContext(ctx)
 	if !ok {
@@ -17,8 +18,8 @@ func ReplicaContextOf(ctx context.Context) (*ReplicaContext, bool) {
 	return rc, ok
 }
 
-// componentCode is the code of an update's function, to which the variables' own methods
-// turn that are given its context.
+// componentCode is the code of an update's function, to which the variables' own methods turn that
+// are given its context.
 type componentCode struct{ rc *ReplicaContext }
 
 func (c *componentCode) Number() int { return c.rc.replica }

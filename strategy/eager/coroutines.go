@@ -8,17 +8,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// The replicas of eager code are coroutines: each is a goroutine, of which one
-// runs at a time, in replica order, until it ends or joins the others. So the
-// functions need no locks, and a run is the same each time.
+// The replicas of eager code are coroutines: each is a goroutine, of which one runs at a time, in
+// replica order, until it ends or joins the others. So the functions need no locks, and a run is
+// the same each time.
 
-// JoinError says that the replicas of a run did not meet: one ended, or called
-// something else, while others waited for it.
+// JoinError reports that the replicas of a run did not meet: a replica ended, or made another call,
+// while others waited for it in a joined call.
 type JoinError struct {
-	// Calls are what each replica was at, "" for one that had ended.
+	// Calls are the calls that the replicas were in, by replica; "" stands for a replica that had
+	// ended.
 	Calls []string
 }
 
+// Error says in which call each replica was.
 func (e *JoinError) Error() string {
 	text := "strategy: the replicas made a different number of joined calls (collectives, variable writes, MergeCall):"
 	for r, call := range e.Calls {
@@ -30,7 +32,7 @@ func (e *JoinError) Error() string {
 	return text[:len(text)-1] + "; make the same calls on every replica"
 }
 
-// Kind is RuntimeError.
+// Kind returns RuntimeError.
 func (e *JoinError) Kind() strategy.Kind { return strategy.RuntimeError }
 
 // request is a joined call of one replica.
@@ -88,8 +90,8 @@ func (e *Extended) runReplicas(ctx context.Context, n int, fn func(c *coroutine,
 	return e.runSome(ctx, n, n, fn)
 }
 
-// runSome runs fn n times. What joins them is done for width replicas, of which those
-// beyond do what the last one does.
+// runSome runs fn n times. What joins them is done for width replicas, of which those beyond do
+// what the last one does.
 func (e *Extended) runSome(ctx context.Context, n, width int, fn func(c *coroutine, replica int) (any, error)) ([]any, error) {
 	all := make([]*coroutine, n)
 	for r := range all {
@@ -182,8 +184,8 @@ func agree(requests []*request) error {
 	return nil
 }
 
-// release lets the replicas that are not at their end run there, with an error
-// from every joined call.
+// release lets the replicas that are not at their end run there, with an error from every joined
+// call.
 func release(all []*coroutine, err error) {
 	for _, c := range all {
 		for !c.ended {

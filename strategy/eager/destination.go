@@ -11,23 +11,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// Destination says where a reduced or broadcast value goes. The zero value is none,
-// which is refused.
+// Destination says where a reduced or broadcast value goes. Calls refuse the zero value.
 type Destination struct {
 	of      any
 	devices []string
 }
 
-// To is where a variable or a value is: on all replicas, and, for a tensor of its
-// shape, split over the logical devices as it is.
+// To returns the destination where a variable or a value is: all replicas, and, for a tensor of its
+// shape, the same split over the logical devices.
 func To[T *strategy.Variable | *strategy.PerReplica | *strategy.Mirrored | *strategy.Merged](x T) Destination {
 	return Destination{of: x}
 }
 
-// ToDevices are devices by name, as [Extended.WorkerDevices] and
-// [Extended.NonSlotDevices] give them. What is reduced to the worker devices is on all
-// logical devices of the replicas; to fewer or other devices, on these alone; to a host,
-// in its memory. Another name is an error of the call that is given the destination.
+// ToDevices returns a destination of devices by name, as [Extended.WorkerDevices] and
+// [Extended.NonSlotDevices] return the names. A value that is reduced to the worker devices is on
+// all logical devices of the replicas; a value that is reduced to fewer or other devices is on
+// these alone, and a value that is reduced to a host is in its memory. For an unknown name the call
+// that takes the destination returns an error.
 func ToDevices(names ...string) Destination { return Destination{devices: names} }
 
 // place is where a destination that was checked is.
@@ -35,8 +35,7 @@ type place struct {
 	// annotation is how tensors of the shape are split; of other shapes it says nothing.
 	annotation logical.Annotation
 	shape      shapes.Shape
-	// host says that the destination is a host, only which partitions it has, nil for
-	// all.
+	// host says that the destination is a host, only which partitions it has, nil for all.
 	host bool
 	only []bool
 }
@@ -116,8 +115,8 @@ func (e *Extended) devices(op string, names []string) (p place, err error) {
 	return place{only: only}, nil
 }
 
-// settle brings a value of all devices to a place: itself, on fewer devices, or its
-// copy on the host. The value is given up if another comes back.
+// settle brings a value of all devices to a place: itself, on fewer devices, or its copy on the
+// host. The value is given up if another comes back.
 func (e *Extended) settle(ctx context.Context, m *strategy.Mirrored, p place) (any, error) {
 	s := e.strategy
 	switch {

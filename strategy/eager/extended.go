@@ -9,20 +9,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// Extended is the lower part of the strategy's contract: TensorFlow's
-// StrategyExtended, for those who write optimizers, layers and loops. It is a thin
-// view of the strategy; make one wherever it is needed.
+// Extended is the lower part of the strategy's contract: TensorFlow's StrategyExtended, for those
+// who write optimizers, layers and loops. It is a thin view of the strategy; make one wherever it
+// is needed.
 type Extended struct{ strategy *strategy.TPUStrategy }
 
-// Of returns the extended contract of a strategy: TensorFlow's strategy.extended. It
-// costs nothing and holds nothing.
+// Of returns the extended contract of a strategy: TensorFlow's strategy.extended. It costs nothing
+// and holds nothing.
 func Of(s *strategy.TPUStrategy) *Extended { return &Extended{strategy: s} }
 
-// Strategy returns the strategy.
+// Strategy returns the strategy whose contract this is.
 func (e *Extended) Strategy() *strategy.TPUStrategy { return e.strategy }
 
-// WorkerDevices returns the replicas' devices: the column of the assignment for
-// the logical device that ctx names, or 0.
+// WorkerDevices returns the names of the replicas' devices: TensorFlow's worker_devices. They are
+// the column of the assignment for the logical device that ctx names, or for logical device 0.
 func (e *Extended) WorkerDevices(ctx context.Context) []string {
 	names := make([]string, e.strategy.NumReplicasInSync())
 	for r := range names {
@@ -31,11 +31,12 @@ func (e *Extended) WorkerDevices(ctx context.Context) []string {
 	return names
 }
 
-// ParameterDevices returns where variables live: the worker devices.
+// ParameterDevices returns the names of the devices where variables live, the worker devices:
+// TensorFlow's parameter_devices.
 func (e *Extended) ParameterDevices(ctx context.Context) []string { return e.WorkerDevices(ctx) }
 
-// RequireStaticShapes reports whether a step's shapes are fixed when it is
-// compiled. They are; MirroredStrategy answers false.
+// RequireStaticShapes reports whether a step's shapes are fixed when it is compiled: TensorFlow's
+// experimental_require_static_shapes. It is true, and false with the semantics of MirroredStrategy.
 func (e *Extended) RequireStaticShapes() bool {
 	return e.strategy.Semantics() != strategy.TensorFlowMirrored
 }
@@ -55,19 +56,20 @@ func (e *Extended) NumReplicasPerHost() int {
 	return min(s.NumReplicasInSync(), max(1, s.System().Topology().NumTPUsPerTask()/s.NumLogicalDevices()))
 }
 
-// StepsPerRun is the number of steps of one launch of
-// [Extended.RunStepsOnIterator] on the devices: 1, the loop is the host's.
+// StepsPerRun returns the number of steps in one launch of [Extended.RunStepsOnIterator] on the
+// devices. It is 1, because the loop runs on the host.
 func (e *Extended) StepsPerRun() int { return 1 }
 
-// VariableCreatedInScope reports whether the variable is this strategy's.
+// VariableCreatedInScope reports whether the variable belongs to this strategy: TensorFlow's
+// variable_created_in_scope.
 func (e *Extended) VariableCreatedInScope(v *strategy.Variable) bool {
 	return v != nil && v.Strategy() == e.strategy
 }
 
-// ColocateVarsWith returns a context in which new variables go where v is:
-// TensorFlow's colocate_vars_with. Those of v's shape, such as an optimizer's slots, are
-// split over the logical devices as v is, unless their own annotation says otherwise.
-// ctx is of the strategy's scope.
+// ColocateVarsWith returns a context in which new variables go where v is: TensorFlow's
+// colocate_vars_with. A new variable of v's shape, such as an optimizer's slot, is split over the
+// logical devices as v is, unless its own annotation says otherwise. ctx must belong to the
+// strategy's scope.
 func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (context.Context, error) {
 	if err := e.strategy.Machine().RequireScope(ctx, "colocate"); err != nil {
 		return nil, err
@@ -82,10 +84,10 @@ func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (
 	return e.strategy.Machine().Beside(ctx, v), nil
 }
 
-// LogicalDevice returns a context in which new variables go to logical device k of
-// each replica, and WorkerDevices are those: TensorFlow's
-// experimental_logical_device. Variables go to logical device 0 otherwise. A variable
-// of another one that says nothing of its annotation is assigned to it.
+// LogicalDevice returns a context in which new variables go to logical device k of each replica,
+// and WorkerDevices returns these devices: TensorFlow's experimental_logical_device. Without it
+// variables go to logical device 0. A variable without an annotation is assigned to k if k is not
+// 0.
 func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, error) {
 	if err := logical.AssignTo(k).Validate("", nil, e.strategy.NumLogicalDevices()); err != nil {
 		return nil, &strategy.Error{Op: "strategy: logical device", Reason: fmt.Sprintf("%d is not one of the replica's %d", k, e.strategy.NumLogicalDevices()),
@@ -94,8 +96,9 @@ func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, e
 	return e.strategy.Machine().OnLogicalDevice(ctx, k), nil
 }
 
-// ValueContainer returns what holds a component: itself for TPUStrategy, the
-// variable for MirroredStrategy. Everything else is its own container.
+// ValueContainer returns the container of a component: TensorFlow's value_container. It is the
+// component itself with the semantics of TPUStrategy, and its variable with those of
+// MirroredStrategy. Every other value is its own container.
 func (e *Extended) ValueContainer(x any) any {
 	c, ok := x.(*strategy.Component)
 	if !ok || e.strategy.Semantics() != strategy.TensorFlowMirrored {
@@ -107,7 +110,8 @@ func (e *Extended) ValueContainer(x any) any {
 	return c.Value()
 }
 
-// ReadVar returns the variable's value across replicas: [strategy.Variable.Read].
+// ReadVar returns the variable's value across replicas, as [strategy.Variable.Read] does:
+// TensorFlow's read_var.
 func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy.Mirrored, error) {
 	if !e.VariableCreatedInScope(v) {
 		return nil, &strategy.StrategyError{Op: "read", Subject: "the variable"}
@@ -115,10 +119,11 @@ func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy
 	return v.Read(ctx)
 }
 
-// BroadcastTo puts a host value on the destination: TensorFlow's broadcast_to. As
-// in TPUStrategy it is returned as it is, since what a step takes is copied there
-// anyway; numbers are too in MirroredStrategy, whose tensors become *[strategy.Mirrored]. In a
-// merge call of a compiled step *[strategy.Merged] values become replica 0's on all replicas.
+// BroadcastTo puts a host value on the destination: TensorFlow's broadcast_to. As in TPUStrategy it
+// returns the value as it is, because a step copies its arguments to the devices anyway. With the
+// semantics of MirroredStrategy it returns numbers as they are, and tensors as
+// *[strategy.Mirrored]. In a merge call of a compiled step it returns replica 0's tensor of a
+// *[strategy.Merged] value on all replicas.
 func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (any, error) {
 	s := e.strategy
 	if err := s.Machine().RequireCross(ctx, "broadcast"); err != nil {

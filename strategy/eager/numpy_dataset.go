@@ -8,10 +8,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// MakeNumpyDataset makes a dataset of host arrays: element i of it has row i of
-// each leaf of the nest, as TensorFlow's make_numpy_dataset. Slices are tuples, maps
-// of strings dictionaries; leaves are what tensors are made of, all with the same
-// number of rows.
+// MakeNumpyDataset makes a dataset of host arrays, whose element i has row i of each leaf of the
+// nest: TensorFlow's make_numpy_dataset. Slices are tuples, maps of strings are dictionaries. A
+// leaf is a tensor, or a value that tensors are made of; all leaves have the same number of rows.
 func (e *Extended) MakeNumpyDataset(nest any) (input.Dataset, error) {
 	element, err := e.elementOf(nest)
 	if err != nil {

@@ -8,15 +8,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
-// Reduce reduces every leaf of a nest over the replicas: TensorFlow's Strategy.reduce. A
-// leaf is a value, a variable or a host value; [strategy.TPUStrategy.Reduce], which takes
-// one value, says what becomes of it. A host value is one value, not one for each replica:
-// without axes its MEAN is itself, and its SUM an [*strategy.Error] of kind ValueError,
-// unless it is zero or there is one replica. With axes it is the same value on every
-// replica.
+// Reduce reduces every leaf of a nest over the replicas: TensorFlow's Strategy.reduce. A leaf is a
+// value, a variable or a host value; [strategy.TPUStrategy.Reduce], which takes one value, says how
+// it is reduced. A host value is one value, not one for each replica: without axes its MEAN is the
+// value itself, and its SUM an [*strategy.Error] of kind ValueError, unless the value is zero or
+// there is one replica. With axes it counts as the same value on every replica.
 //
-// In a merge call of a compiled step, with [strategy.MergeContext.Context], it takes and
-// gives *[strategy.Merged] values and is part of the step.
+// In a merge call of a compiled step, with [strategy.MergeContext.Context], Reduce takes and gives
+// *[strategy.Merged] values and is part of the step.
 func (e *Extended) Reduce(ctx context.Context, op strategy.ReduceOp, nest any, axes ...int) (any, error) {
 	m := e.strategy.Machine()
 	if err := m.RequireCross(ctx, "reduce"); err != nil {
@@ -41,8 +40,8 @@ func (e *Extended) Reduce(ctx context.Context, op strategy.ReduceOp, nest any, a
 }
 
 // Gather gathers every leaf of a nest, as [strategy.TPUStrategy.Gather] gathers one value:
-// TensorFlow's Strategy.gather. A host value is one value and stays as it is; a variable's
-// components are gathered. In a merge call of a compiled step it is part of the step, as
+// TensorFlow's Strategy.gather. A host value is one value and stays as it is; the components of a
+// variable are gathered. In a merge call of a compiled step Gather is part of the step, as
 // [Extended.Reduce] is.
 func (e *Extended) Gather(ctx context.Context, nest any, axis int) (any, error) {
 	s := e.strategy

@@ -100,12 +100,12 @@ func mapMerged(call string, nest any, f func(m *strategy.Merged) *strategy.Merge
 	})
 }
 
-// ReduceTo reduces a value, or the values of a nest, to a destination, without axes:
-// TensorFlow's reduce_to. See [Extended.Reduce] for what is reduced, and [To] and
-// [ToDevices] for where it comes to be; the destination itself is not changed. The
-// result is the caller's: a *[strategy.Mirrored], on fewer devices if the destination is some of
-// them, or a *tensors.Tensor if it is a host. In a merge call of a compiled step, with
-// [strategy.MergeContext.Context], it takes and gives *[strategy.Merged] values and is part of the step.
+// ReduceTo reduces a value, or the values of a nest, to a destination, without axes: TensorFlow's
+// reduce_to. [Extended.Reduce] says how values are reduced, [To] and [ToDevices] where the result
+// is; the destination itself is not changed. The result is the caller's: a *[strategy.Mirrored],
+// which is on fewer devices if the destination is some of them, or a *tensors.Tensor if the
+// destination is a host. In a merge call of a compiled step, with [strategy.MergeContext.Context],
+// ReduceTo takes and gives *[strategy.Merged] values and is part of the step.
 //
 // Errors: those of Reduce; *[strategy.Error] of kind ValueError for a device that is not the
 // strategy's, of kind AssertionError for no destination; *[strategy.StrategyError] for a
@@ -118,15 +118,15 @@ func (e *Extended) ReduceTo(ctx context.Context, op strategy.ReduceOp, value any
 	return results[0], nil
 }
 
-// ReducePair is a value of [Extended.BatchReduceTo] and where it goes.
+// ReducePair is a value that [Extended.BatchReduceTo] reduces, and the destination of the result.
 type ReducePair struct {
 	Value any
 	To    Destination
 }
 
-// BatchReduceTo is [Extended.ReduceTo] of several values, in order: TensorFlow's
-// batch_reduce_to. All are reduced by one program, which is compiled for their shapes
-// and kept. If one of them cannot be reduced, none is, and the error says which.
+// BatchReduceTo does what [Extended.ReduceTo] does for several values, in order: TensorFlow's
+// batch_reduce_to. One program reduces all of them; it is compiled for their shapes and kept. If
+// one value cannot be reduced, none is, and the error says which.
 func (e *Extended) BatchReduceTo(ctx context.Context, op strategy.ReduceOp, pairs []ReducePair) ([]any, error) {
 	return e.reduceTo(ctx, "batch reduce to", op, pairs)
 }

@@ -13,17 +13,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
-// Regroup turns one nest for each replica, all of one structure, into one nest of
-// distributed values: what a run returns. A leaf that is the same object on every
-// replica stays that object; the components of one distributed value or variable,
-// in order, become it again; tensors and numbers become a *[strategy.PerReplica] on the
-// devices; other values an *[strategy.Objects]. Sameness is identity for pointers, and
-// equality for values without identity, such as numbers and strings. The nests'
-// structures must match: otherwise the error is an [*strategy.Error] of kind
-// AssertionError.
+// Regroup turns one nest for each replica into one nest of distributed values, as TensorFlow's
+// Strategy.run does with the results of the replicas. The nests must have one structure, or the
+// error is an [*strategy.Error] of kind AssertionError. A leaf that is the same object on every
+// replica stays that object. The components of one distributed value or variable, in order, become
+// this value or variable again. Tensors and numbers become a *[strategy.PerReplica] on the devices;
+// other values become an *[strategy.Objects]. Pointers are the same object if they are identical,
+// values without identity, such as numbers and strings, if they are equal.
 //
-// A nest is made of slices and maps of any (or of nests) and of structs with such
-// fields, all exported.
+// A nest, TensorFlow's tf.nest, is made of slices and maps of any (or of nests) and of structs with
+// such fields, all exported.
 func (e *Extended) Regroup(ctx context.Context, nests []any) (any, error) {
 	s := e.strategy
 	if err := s.Machine().Untraced(ctx, "regroup", fault.InsteadOfWrapping); err != nil {
@@ -47,8 +46,8 @@ func (e *Extended) regroup(ctx context.Context, op string, nests []any, alwaysWr
 	})
 }
 
-// group regroups what an update's functions returned: tensors that are equal on all
-// components are one mirrored value.
+// group regroups what an update's functions returned: tensors that are equal on all components are
+// one mirrored value.
 func (e *Extended) group(ctx context.Context, op string, nests []any) (any, error) {
 	return nesting.Zip(op, nests, func(path string, leaves []any) (any, error) {
 		if out, ok := asOne(leaves); ok {
@@ -89,8 +88,8 @@ func containerOf(leaves []any) (any, bool) {
 	return first.Value(), true
 }
 
-// wrap makes a per-replica value of leaves, laid out as a says; a mirrored one of equal
-// tensors, if equal is set.
+// wrap makes a per-replica value of leaves, laid out as a says; a mirrored one of equal tensors, if
+// equal is set.
 func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equal bool, a logical.Annotation) (any, error) {
 	s := e.strategy
 	all := make([]*tensors.Tensor, len(leaves))
@@ -122,9 +121,9 @@ func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equa
 	return v, nil
 }
 
-// SelectReplica is a replica's part of a nest: the replica's component of each
-// distributed value, all else as it is. Variables stay whole. It is the inverse of
-// [Extended.Regroup].
+// SelectReplica returns a replica's part of a nest (TensorFlow's tf.nest): the replica's component
+// of each distributed value, and everything else as it is. Variables stay whole. It is the inverse
+// of [Extended.Regroup].
 func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 	s := e.strategy
 	if replica < 0 || replica >= s.NumReplicasInSync() {
@@ -166,10 +165,11 @@ func (e *Extended) Component(value strategy.Value, replica int) (*strategy.Compo
 	return x.(*strategy.Component), nil
 }
 
-// LocalResultsOf is TensorFlow's experimental_local_results of any nest: one nest
-// for each replica with the components of its distributed values and variables,
-// also if it has none of them. What is no nest, but one host value, gives itself,
-// once. Nothing is copied; [strategy.TPUStrategy.LocalResults] reads one value.
+// LocalResultsOf returns one nest for each replica, with the components of the distributed values
+// and variables of a nest: TensorFlow's experimental_local_results of any nest. It returns as many
+// nests if there are no distributed values in it. For one host value, which is no nest, it returns
+// this value once. Nothing is copied; [strategy.TPUStrategy.LocalResults] copies the tensors of one
+// value to the host.
 func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 	s := e.strategy
 	if o, ok := nest.(*strategy.Objects); ok && o != nil {
@@ -220,8 +220,8 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 	return results, nil
 }
 
-// ValueContext tells a function of [Extended.ValuesFromFunction] which
-// replica's value it makes.
+// ValueContext tells a function of [Extended.ValuesFromFunction] for which replica it makes a
+// value: TensorFlow's tf.distribute.experimental.ValueContext.
 type ValueContext struct{ ReplicaIDInSyncGroup, NumReplicasInSync int }
 
 // String describes the context.
@@ -229,10 +229,9 @@ func (c ValueContext) String() string {
 	return fmt.Sprintf("ValueContext(replica id %d, total replicas in sync: %d)", c.ReplicaIDInSyncGroup, c.NumReplicasInSync)
 }
 
-// ValuesFromFunction calls fn once for each replica, in order, and regroups what it
-// returns: TensorFlow's experimental_distribute_values_from_function. Every leaf
-// is wrapped, one that is the same object on all replicas too. A panic of fn is a
-// [*strategy.PanicError].
+// ValuesFromFunction calls fn once for each replica, in order, and regroups what fn returns:
+// TensorFlow's experimental_distribute_values_from_function. It wraps every leaf, also a leaf that
+// is the same object on all replicas. A panic of fn is a [*strategy.PanicError].
 func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext) (any, error)) (any, error) {
 	s := e.strategy
 	if err := s.Machine().RequireEager(ctx, "values from function", fault.InsteadOfGiving); err != nil {
@@ -249,8 +248,7 @@ func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext)
 	return e.regroup(ctx, "values from function", nests, true)
 }
 
-// Group waits until every distributed value and variable of a nest is computed:
-// TensorFlow's group.
+// Group waits until every distributed value and variable of a nest is computed: TensorFlow's group.
 func (e *Extended) Group(ctx context.Context, nest any) error {
 	s := e.strategy
 	if err := s.Machine().Untraced(ctx, "group", fault.InsteadOfWaiting); err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
-// ReplicaContext is the replica context of eager code: a Go function that runs once
-// for each replica, see [Extended.CallForEachReplica]. Its collectives, variable
-// writes and MergeCall join the replicas: all must make the same calls in the same
-// order, and each such call is one small program on all devices. It is of use
-// inside the function only.
+// ReplicaContext is the context of eager replica code, a Go function that runs once for each
+// replica: TensorFlow's tf.distribute.ReplicaContext outside a tf.function. See
+// [Extended.CallForEachReplica]. Its collectives, variable writes and MergeCall join the replicas:
+// all must make the same calls in the same order, and each such call is one small program on all
+// devices. Use it inside the function only.
 //
-// Tensors that it takes and gives are *[strategy.Component]s, a replica's part of a value on
-// the devices. Where one is expected, a host value will do: a number, a
+// It takes and gives tensors as *[strategy.Component]s: a component is a replica's part of a value
+// on the devices. In place of a component it takes a host value, too: a number or a
 // *tensors.Tensor.
 type ReplicaContext struct {
 	strategy  *strategy.TPUStrategy
@@ -33,20 +33,18 @@ type ReplicaContext struct {
 	tracing trace
 }
 
-// ReplicaFunc is a replica's code.
+// ReplicaFunc is the code of a replica.
 type ReplicaFunc func(rc *ReplicaContext, args ...any) (any, error)
 
-// CallForEachReplica runs fn once for each replica: TensorFlow's
-// call_for_each_replica, and run for eager code. Distributed values among the
-// nests args are split: a replica receives its component; variables and host values
-// are passed whole. The results are regrouped, see [Extended.Regroup].
+// CallForEachReplica runs fn once for each replica: TensorFlow's call_for_each_replica, and its run
+// for eager code. A replica receives its component of each distributed value in the nests args;
+// variables and host values are passed whole. The results are regrouped, see [Extended.Regroup].
 //
-// The replicas run one at a time, in order, each until it joins the others: fn
-// needs no locks.
+// The replicas run one at a time, in order, each until it joins the others: fn needs no locks.
 //
-// Errors: fn's own; [*strategy.PanicError]; [*JoinError] if the replicas do not make the
-// same joined calls; [*strategy.Error] for results of different structure; [*strategy.ContextError]
-// in replica code. The strategy stays usable.
+// Errors: those of fn; [*strategy.PanicError]; [*JoinError] if the replicas do not make the same
+// joined calls; [*strategy.Error] for results of different structure; [*strategy.ContextError] in
+// replica code. The strategy stays usable.
 func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args ...any) (any, error) {
 	s := e.strategy
 	if err := s.Machine().RequireEager(ctx, "call for each replica", fault.InsteadOfRunning); err != nil {
@@ -109,20 +107,19 @@ func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, err
 	return nests, nil
 }
 
-// Strategy returns the strategy.
+// Strategy returns the strategy that the replica belongs to.
 func (rc *ReplicaContext) Strategy() *strategy.TPUStrategy { return rc.strategy }
 
-// Context returns the context of the replica's code: cross-replica calls that are
-// given it are refused.
+// Context returns the context of the replica's code: cross-replica calls refuse it.
 func (rc *ReplicaContext) Context() context.Context { return rc.ctx }
 
-// ReplicaIDInSyncGroup returns the replica's number, from 0.
+// ReplicaIDInSyncGroup returns the replica's number, from 0: TensorFlow's replica_id_in_sync_group.
 func (rc *ReplicaContext) ReplicaIDInSyncGroup() int {
 	rc.one("ReplicaIDInSyncGroup")
 	return rc.replica
 }
 
-// NumReplicasInSync returns the number of replicas.
+// NumReplicasInSync returns the number of replicas: TensorFlow's num_replicas_in_sync.
 func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.NumReplicasInSync() }
 
 // Device returns the name of the replica's device.
@@ -149,12 +146,11 @@ func (rc *ReplicaContext) outer() context.Context {
 	return rc.strategy.Machine().Across(rc.ctx, update)
 }
 
-// MergeCall joins the replicas and runs fn once, in cross-replica context, with
-// the replicas' arguments regrouped: a tensor of each replica is a *[strategy.PerReplica].
-// Its result is split again, a replica receiving its part: TensorFlow's merge_call.
-// Functions that are called with the ctx that fn receives, such as
-// [strategy.TPUStrategy.Reduce] and [Extended.Update], work inside it; the replica context
-// does not. An error or a panic of fn is returned on every replica.
+// MergeCall joins the replicas and runs fn once, in cross-replica context, with the replicas'
+// arguments regrouped: the replicas' tensors become a *[strategy.PerReplica]. It splits the result
+// of fn again and returns to each replica its part: TensorFlow's merge_call. Calls with the ctx
+// that fn receives, such as [strategy.TPUStrategy.Reduce] and [Extended.Update], work inside fn;
+// the replica context does not. MergeCall returns an error or a panic of fn on every replica.
 func (rc *ReplicaContext) MergeCall(fn func(ctx context.Context, args ...any) (any, error), args ...any) (any, error) {
 	s := rc.strategy
 	if err := rc.inReplica("MergeCall"); err != nil {
@@ -194,8 +190,8 @@ func (rc *ReplicaContext) MergeCall(fn func(ctx context.Context, args ...any) (a
 	})
 }
 
-// giveBack is the one replica's part of what a merge call gave: an object that the
-// replica gave comes back as it was.
+// giveBack is the one replica's part of what a merge call gave: an object that the replica gave
+// comes back as it was.
 func (e *Extended) giveBack(args []any, result any) ([]any, error) {
 	var given []any
 	if _, err := nesting.Map("MergeCall", args, func(_ string, x any) (any, error) {
@@ -223,8 +219,7 @@ func (rc *ReplicaContext) inReplica(op string) error {
 	return &strategy.ContextError{Op: op, Reason: "called in an update, which has no replica context", Hint: "call it in the replicas' code, before the update"}
 }
 
-// columnsOf turns the replicas' argument lists into the arguments' lists by
-// replica.
+// columnsOf turns the replicas' argument lists into the arguments' lists by replica.
 func columnsOf(call string, all []any) ([][]any, error) {
 	first, _ := all[0].([]any)
 	columns := make([][]any, len(first))
@@ -253,10 +248,10 @@ func (e *Extended) split(nest any) ([]any, error) {
 	return parts, nil
 }
 
-// AllReduce combines the leaves of a nest over the replicas; each receives the
-// result: TensorFlow's all_reduce. It is the same on all of them, and counts as mirrored
-// where that is asked for: an update takes it. The replicas' tensors have one shape. The mean of
-// integers is that of [strategy.TPUStrategy.Reduce].
+// AllReduce combines the leaves of a nest over the replicas; each replica receives the result:
+// TensorFlow's all_reduce. The result is the same on all replicas and counts as mirrored, so that
+// an update takes it. The replicas' tensors have one shape. The mean of integers is that of
+// [strategy.TPUStrategy.Reduce].
 func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error) {
 	if err := rc.inReplica("AllReduce"); err != nil {
 		return nil, err
@@ -285,8 +280,8 @@ func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error)
 	})
 }
 
-// AllGather concatenates the replicas' tensors along axis, in replica order; each
-// receives the result. Sizes may differ along axis.
+// AllGather concatenates the replicas' tensors along axis, in replica order; each replica receives
+// the result: TensorFlow's all_gather. The sizes along axis may differ between replicas.
 func (rc *ReplicaContext) AllGather(nest any, axis int) (any, error) {
 	s := rc.strategy
 	if err := rc.inReplica("AllGather"); err != nil {
@@ -297,8 +292,8 @@ func (rc *ReplicaContext) AllGather(nest any, axis int) (any, error) {
 	})
 }
 
-// joinLeaves joins with a nest and replaces its leaves, each of which becomes one
-// value of all replicas for the time of the call.
+// joinLeaves joins with a nest and replaces its leaves, each of which becomes one value of all
+// replicas for the time of the call.
 func (rc *ReplicaContext) joinLeaves(call string, nest any, run func(v strategy.Value) (strategy.Value, error)) (any, error) {
 	s := rc.strategy
 	return rc.join(call, nest, func(nests []any) ([]any, error) {
@@ -323,8 +318,8 @@ func (rc *ReplicaContext) joinLeaves(call string, nest any, run func(v strategy.
 	})
 }
 
-// merge makes one value of the replicas' leaves: the value that they are
-// components of, or a new one. Equal host values are mirrored.
+// merge makes one value of the replicas' leaves: the value that they are components of, or a new
+// one. Equal host values are mirrored.
 func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v strategy.Value, release func(), err error) {
 	s := e.strategy
 	x, whole := asOne(leaves)
@@ -367,8 +362,8 @@ func (e *Extended) mirrorOnce(ctx context.Context, call string, host any) (strat
 	return m, func() { _ = m.Close() }, nil
 }
 
-// Call runs a compiled function on all replicas: each gives its arguments and
-// receives its results. All give the same function.
+// Call runs a compiled function on all replicas: each replica passes its arguments and receives its
+// results. All pass the same function.
 func (rc *ReplicaContext) Call(f *strategy.Function, args ...any) ([]any, error) {
 	s := rc.strategy
 	if f == nil || f.Strategy() != s {

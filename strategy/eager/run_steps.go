@@ -10,12 +10,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// StepIterator gives the inputs of steps, and io.EOF at the end.
+// StepIterator returns the inputs of steps, and io.EOF at the end.
 type StepIterator interface {
 	Next(ctx context.Context) (any, error)
 }
 
-// MultiStepContext collects the outputs of [Extended.RunStepsOnIterator].
+// MultiStepContext collects the outputs of [Extended.RunStepsOnIterator]: TensorFlow's
+// MultiStepContext.
 type MultiStepContext struct {
 	strategy  *strategy.TPUStrategy
 	outputs   map[string]any
@@ -23,18 +24,22 @@ type MultiStepContext struct {
 	others    map[string]any
 }
 
-// LastStepOutputs are the outputs of the last step so far, by name.
+// LastStepOutputs returns the outputs of the last step so far, by name: TensorFlow's
+// last_step_outputs.
 func (m *MultiStepContext) LastStepOutputs() map[string]any { return maps.Clone(m.outputs) }
 
-// ReduceOps are the reductions of the outputs, nil for one that is not reduced.
+// ReduceOps returns the reductions of the outputs, by name; nil stands for an output that is not
+// reduced.
 func (m *MultiStepContext) ReduceOps() map[string]*strategy.ReduceOp { return maps.Clone(m.reduceOps) }
 
-// NonTensorOutputs are the other outputs, by name.
+// NonTensorOutputs returns the outputs that are no tensors, by name: TensorFlow's
+// non_tensor_outputs.
 func (m *MultiStepContext) NonTensorOutputs() map[string]any { return maps.Clone(m.others) }
 
-// SetLastStepOutput sets an output of the step, reduced over the replicas by op if
-// there is one. In a replica's code, whose context ctx then is, it joins the
-// replicas and needs an op: an [*strategy.Error] of kind AssertionError otherwise.
+// SetLastStepOutput sets an output of the step: TensorFlow's set_last_step_output. If op is given,
+// the output is reduced over the replicas by op. In a replica's code, with the context of that
+// code, it joins the replicas and needs an op; without it the error is an [*strategy.Error] of kind
+// AssertionError.
 func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, output any, op ...strategy.ReduceOp) error {
 	if err := m.strategy.Machine().Untraced(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
 		return err
@@ -61,8 +66,9 @@ func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, o
 	return nil
 }
 
-// SetNonTensorOutput keeps an output that is no tensor: as it is, or, in a
-// replica's code, what all replicas gave, see [Extended.LocalResultsOf].
+// SetNonTensorOutput keeps an output that is no tensor: TensorFlow's set_non_tensor_output. In a
+// replica's code it keeps the outputs of all replicas, see [Extended.LocalResultsOf]; elsewhere it
+// keeps the output as it is.
 func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, output any) error {
 	if err := m.strategy.Machine().Untraced(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
 		return err
@@ -79,13 +85,13 @@ func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, 
 	return nil
 }
 
-// RunStepsOnIterator calls fn for each of several steps, in cross-replica context,
-// with the step's input: TensorFlow's experimental_run_steps_on_iterator. The
-// context that it returns holds the outputs of the last step. initial are its
-// outputs before the first step, and may be nil. Iterations 0 means 1.
+// RunStepsOnIterator calls fn for each of several steps, in cross-replica context, with the step's
+// input: TensorFlow's experimental_run_steps_on_iterator. The context that it returns holds the
+// outputs of the last step. initial are the outputs before the first step, and may be nil.
+// Iterations 0 means 1.
 //
-// Input that ends early is an [*strategy.Error] of kind OutOfRangeError, which wraps
-// io.ErrUnexpectedEOF. The context is returned with it, unless there was no step.
+// If the input ends early, the error is an [*strategy.Error] of kind OutOfRangeError that wraps
+// io.ErrUnexpectedEOF. The context is returned with the error, unless there was no step.
 func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.Context, m *MultiStepContext, inputs any) error,
 	it StepIterator, iterations int, initial map[string]any) (*MultiStepContext, error) {
 	s := e.strategy

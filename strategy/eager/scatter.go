@@ -8,8 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Scatter is [strategy.ReplicaContext.Scatter] for eager code. The replicas' numbers of rows
-// may differ. In an update each component takes its own rows, once, and nothing is
+// Scatter does in eager code what [strategy.ReplicaContext.Scatter] does in a step. The replicas'
+// numbers of rows may differ. In an update each component takes its own rows, once, and nothing is
 // aggregated: see [UpdateContext.Scatter].
 func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, indices, updates any) (any, error) {
 	if err := rc.writes(op.String(), v); err != nil {
@@ -66,8 +66,8 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 	})
 }
 
-// rows makes one value of what the replicas scatter. The components of a mirrored
-// variable take equal rows in an update.
+// rows makes one value of what the replicas scatter. The components of a mirrored variable take
+// equal rows in an update.
 func (rc *ReplicaContext) rows(name string, v *strategy.Variable, column []any) (strategy.Value, func(), error) {
 	if rc.update && !apartIn(v) {
 		var err error

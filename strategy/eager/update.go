@@ -12,26 +12,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
-// UpdateContext is what an update's function sees: one component of the variable,
-// on its device. It is of use inside the function only.
+// UpdateContext gives an update's function one component of the variable, on the component's
+// device. Use it inside the function only.
 type UpdateContext struct {
 	rc       *ReplicaContext
 	variable *strategy.Variable
 	device   string
 }
 
-// UpdateFunc updates one component of a variable. args are the component's part of
-// the update's arguments.
+// UpdateFunc updates one component of a variable. args are the component's parts of the arguments
+// of the update.
 type UpdateFunc func(u *UpdateContext, args ...any) (any, error)
 
-// Context returns the context of the update: cross-replica, with the component's
-// number. The variables' own methods that are given it act on the component: Assign,
-// AssignAdd, AssignSub and Scatter write it alone and join the components' functions
-// as those of the UpdateContext do; Read and Value give it, not what the components
-// combine to.
+// Context returns the context of the update, which is cross-replica and carries the component's
+// number. With it the variables' own methods act on the component: Assign, AssignAdd, AssignSub and
+// Scatter write the component alone and join the components' functions, as the methods of the
+// UpdateContext do; Read and Value return the component, not the components combined.
 func (u *UpdateContext) Context() context.Context { return u.rc.ctx }
 
-// Variable returns the variable that is updated, nil for a non-slot update.
+// Variable returns the variable that is updated, or nil for a non-slot update.
 func (u *UpdateContext) Variable() *strategy.Variable { return u.variable }
 
 // ReplicaID returns the component's number.
@@ -43,34 +42,33 @@ func (u *UpdateContext) Device() string {
 	return u.device
 }
 
-// Ops returns the arithmetic of the component's device: Add, Sub, Mul, Div and
-// compiled functions, on all components at once.
+// Ops returns the arithmetic of the component's device: Add, Sub, Mul, Div and compiled functions,
+// on all components at once.
 func (u *UpdateContext) Ops() *ReplicaContext { return u.rc }
 
 // Read returns the component as it is now.
 func (u *UpdateContext) Read() (any, error) { return u.rc.Read(u.variable) }
 
-// Assign writes the component and returns its new value; nothing is aggregated. A
-// mirrored variable's components take equal values, unless they may differ (see
+// Assign writes the component and returns its new value; nothing is aggregated. The components of a
+// mirrored variable take equal values, unless they may differ (see
 // [strategy.VariableOptions.LocalWrites]).
 func (u *UpdateContext) Assign(x any) (any, error) {
 	return u.rc.write(assign.Set, u.variable, u.rc.part(x))
 }
 
-// AssignAdd adds to the component.
+// AssignAdd adds to the component and returns its new value.
 func (u *UpdateContext) AssignAdd(x any) (any, error) {
 	return u.rc.write(assign.Add, u.variable, u.rc.part(x))
 }
 
-// AssignSub subtracts from the component.
+// AssignSub subtracts from the component and returns its new value.
 func (u *UpdateContext) AssignSub(x any) (any, error) {
 	return u.rc.write(assign.Sub, u.variable, u.rc.part(x))
 }
 
-// Scatter combines rows of the component with updates and returns its new value: as
-// [strategy.ReplicaContext.Scatter] does, but of whatever aggregation the variable is nothing
-// is aggregated. A mirrored variable's components take equal rows, unless they may
-// differ.
+// Scatter combines rows of the component with updates and returns the component's new value, as
+// [strategy.ReplicaContext.Scatter] does, but without aggregation, whatever the variable's
+// aggregation is. The components of a mirrored variable take equal rows, unless they may differ.
 func (u *UpdateContext) Scatter(op strategy.ScatterOp, indices, updates any) (any, error) {
 	return u.rc.Scatter(op, u.variable, u.rc.part(indices), u.rc.part(updates))
 }
@@ -86,11 +84,11 @@ func (rc *ReplicaContext) part(x any) any {
 	return rc.strategy.Machine().Component(v, rc.replica)
 }
 
-// Update runs fn on each component of the variable: TensorFlow's update with
-// group=True. Distributed values among args are split to the components. What the
-// functions return is regrouped; components of one value are that value.
+// Update runs fn on each component of the variable: TensorFlow's update with group=True. The
+// function of a component receives its parts of the distributed values among args. The functions'
+// results are regrouped; components of one value become that value.
 //
-// A *[strategy.PerReplica] argument of a variable that aggregates is an [*strategy.Error] of kind
+// A *[strategy.PerReplica] argument for a variable that aggregates is an [*strategy.Error] of kind
 // TypeError, unless [strategy.Options.Semantics] is [strategy.TensorFlowMirrored]: reduce it first.
 func (e *Extended) Update(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args ...any) (any, error) {
 	if t, err := e.strategy.Machine().CrossTracing(ctx, "update"); err != nil {
@@ -105,8 +103,8 @@ func (e *Extended) Update(ctx context.Context, v *strategy.Variable, fn UpdateFu
 	return e.group(ctx, "update", results)
 }
 
-// UpdateEach is [Extended.Update] with group=False: the components' results in
-// replica order, not regrouped.
+// UpdateEach does what [Extended.Update] does, TensorFlow's update with group=False: it returns the
+// components' results in replica order, not regrouped.
 func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args ...any) ([]any, error) {
 	s := e.strategy
 	if v == nil {

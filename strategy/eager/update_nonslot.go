@@ -9,8 +9,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
-// NonSlotDevices returns where state that belongs to no variable lives: the first
-// host for TPUStrategy, all worker devices for MirroredStrategy.
+// NonSlotDevices returns the names of the devices where state that belongs to no variable lives:
+// TensorFlow's non_slot_devices. They are the first host with the semantics of TPUStrategy, and all
+// worker devices with those of MirroredStrategy.
 func (e *Extended) NonSlotDevices() []string {
 	s := e.strategy
 	if s.Semantics() == strategy.TensorFlowMirrored {
@@ -19,16 +20,14 @@ func (e *Extended) NonSlotDevices() []string {
 	return []string{s.Machine().HostName(0)}
 }
 
-// UpdateNonSlot runs fn on the non-slot devices: TensorFlow's update_non_slot. As
-// in TPUStrategy it runs once, on the first host, with args as they are, and its
-// result is returned as it is.
+// UpdateNonSlot runs fn on the non-slot devices: TensorFlow's update_non_slot. As in TPUStrategy it
+// runs fn once, on the first host, with args as they are, and returns the result of fn as it is.
 //
-// As in MirroredStrategy, if [strategy.Options.Semantics] says so, it runs once for each of
-// devices: the one at position i is number i and receives the arguments' components
-// i. The results are regrouped. Of fewer devices than replicas that is an *[strategy.Objects]
-// with a value for each run, or if there is one device its result; the functions'
-// operations run on all devices still, and they cannot write variables, whose other
-// components would fall behind.
+// With the semantics of MirroredStrategy it runs fn once for each device of devices: the device at
+// position i is number i and receives component i of each argument. The results are regrouped. With
+// fewer devices than replicas the result is an *[strategy.Objects] with a value for each run, or
+// the one result if there is one device. The operations of fn then run on all devices still, and fn
+// cannot write variables, whose other components would fall behind.
 func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any, error) {
 	const op = "update non-slot"
 	s := e.strategy
@@ -57,9 +56,9 @@ func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn Updat
 	})
 }
 
-// UpdateNonSlotEach is [Extended.UpdateNonSlot] with group=False: the results, one
-// a run of fn. A distributed one of the first host's is taken apart, see
-// [Extended.LocalResultsOf].
+// UpdateNonSlotEach does what [Extended.UpdateNonSlot] does with group=False: it returns one result
+// for each run of fn. If fn ran on the first host and returned a distributed value, it returns the
+// value's parts, see [Extended.LocalResultsOf].
 func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn UpdateFunc, args ...any) ([]any, error) {
 	const op = "update non-slot"
 	if t, err := e.strategy.Machine().CrossTracing(ctx, op); err != nil {
@@ -103,8 +102,8 @@ func (e *Extended) nonSlot(ctx context.Context, op string, devices []string) err
 	return nil
 }
 
-// tracedNonSlot is UpdateNonSlot in a merge call of a compiled step. There is no host in
-// it: the function builds graph, once, for all devices.
+// tracedNonSlot is UpdateNonSlot in a merge call of a compiled step. There is no host in it: the
+// function builds graph, once, for all devices.
 func (e *Extended) tracedNonSlot(ctx context.Context, t trace, devices []string, fn UpdateFunc, args []any) (any, error) {
 	const op = "update non-slot"
 	if err := e.nonSlot(ctx, op, devices); err != nil {

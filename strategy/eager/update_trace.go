@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
-// Updates in a merge call of a compiled step: the function is called once, and builds
-// the graph of one component, which stands for all.
+// Updates in a merge call of a compiled step: the function is called once, and builds the graph of
+// one component, which stands for all.
 
 // updateIn is [Extended.Update] in a merge call; v is nil for a non-slot one.
 func (e *Extended) updateIn(ctx context.Context, t trace, op string, v *strategy.Variable, fn UpdateFunc, args []any) (any, error) {
@@ -47,8 +47,8 @@ func (e *Extended) updateIn(ctx context.Context, t trace, op string, v *strategy
 	})
 }
 
-// updateArgument is a component's part of a leaf of an update's arguments: a node of a
-// merged value, otherwise what was given.
+// updateArgument is a component's part of a leaf of an update's arguments: a node of a merged
+// value, otherwise what was given.
 func (e *Extended) updateArgument(t trace, op, where string, v *strategy.Variable, x any) (any, error) {
 	if w, ok := x.(*strategy.Variable); ok {
 		if err := e.strategy.Machine().Owns(op, w); err != nil {

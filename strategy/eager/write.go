@@ -33,9 +33,8 @@ func (rc *ReplicaContext) Read(v *strategy.Variable) (any, error) {
 	})
 }
 
-// ReadAcross returns the variable's value across replicas, in a replica's code: its
-// components combined as the aggregation says. It is what TensorFlow's
-// variable_sync_on_read_context makes of a read.
+// ReadAcross returns the variable's value across replicas in a replica's code, the components
+// combined as the aggregation says: a read in TensorFlow's variable_sync_on_read_context.
 func (rc *ReplicaContext) ReadAcross(v *strategy.Variable) (any, error) {
 	if err := rc.strategy.Machine().Owns("ReadAcross", v); err != nil {
 		return nil, err
@@ -55,21 +54,22 @@ func (rc *ReplicaContext) ReadAcross(v *strategy.Variable) (any, error) {
 	})
 }
 
-// Assign gives the variable a new value, which it returns, by the rules of
-// [strategy.ReplicaContext.Assign]: an [strategy.OnRead] variable's component is the replica's own;
-// writes of an [strategy.OnWrite] variable are aggregated. A value that is the same object on
-// every replica is one value: SUM of it is an error, MEAN is the value. A Go number
-// takes a scalar variable's dtype; one that it does not fit is an [*strategy.Error].
+// Assign gives the variable a new value and returns it, by the rules of
+// [strategy.ReplicaContext.Assign]: TensorFlow's assign in a replica. A write of an
+// [strategy.OnRead] variable is the replica's own; writes of an [strategy.OnWrite] variable are
+// aggregated. A value that is the same object on every replica is one value: its SUM is an error,
+// its MEAN is the value. A Go number takes the dtype of a scalar variable; a number that does not
+// fit the dtype is an [*strategy.Error].
 func (rc *ReplicaContext) Assign(v *strategy.Variable, x any) (any, error) {
 	return rc.write(assign.Set, v, x)
 }
 
-// AssignAdd adds to the variable, like Assign.
+// AssignAdd adds to the variable, like [ReplicaContext.Assign].
 func (rc *ReplicaContext) AssignAdd(v *strategy.Variable, x any) (any, error) {
 	return rc.write(assign.Add, v, x)
 }
 
-// AssignSub subtracts from the variable, like Assign.
+// AssignSub subtracts from the variable, like [ReplicaContext.Assign].
 func (rc *ReplicaContext) AssignSub(v *strategy.Variable, x any) (any, error) {
 	return rc.write(assign.Sub, v, x)
 }
@@ -119,8 +119,8 @@ func (rc *ReplicaContext) apply(name string, v *strategy.Variable, values []stra
 	return Of(rc.strategy).split(results[0])
 }
 
-// apart makes a per-replica value of a mirrored one, in a replica's code: what a
-// replica reads is its own.
+// apart makes a per-replica value of a mirrored one, in a replica's code: what a replica reads is
+// its own.
 func (rc *ReplicaContext) apart(x strategy.Value) (strategy.Value, error) {
 	m, ok := x.(*strategy.Mirrored)
 	if !ok || rc.update {
@@ -144,8 +144,8 @@ func (rc *ReplicaContext) copyApart(m *strategy.Mirrored) (strategy.Value, error
 	return results[0], nil
 }
 
-// written makes one value of what the replicas write. whole is set for a value
-// that is one for all and that an aggregation would leave as it is.
+// written makes one value of what the replicas write. whole is set for a value that is one for all
+// and that an aggregation would leave as it is.
 func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (value strategy.Value, whole bool, release func(), err error) {
 	s := rc.strategy
 	converted := make([]any, len(xs))
@@ -201,8 +201,8 @@ func hostObject(x any) (any, bool) {
 	return x, true
 }
 
-// mirrorEqual checks that what an update writes to the components of a mirrored
-// variable is the same for all, as they have to stay.
+// mirrorEqual checks that what an update writes to the components of a mirrored variable is the
+// same for all, as they have to stay.
 func (rc *ReplicaContext) mirrorEqual(op string, v *strategy.Variable, xs []any) ([]any, error) {
 	differ := fault.New(strategy.ValueError, op, "write one value, or create the variable with LocalWrites",
 		"different values for the components of a mirrored variable")
@@ -242,8 +242,8 @@ func equalTensors(a, b *tensors.Tensor) bool {
 	return equal
 }
 
-// Update joins the replicas and updates the variable once: [Extended.Update] of the
-// merged arguments.
+// Update joins the replicas and updates the variable once, with their arguments merged, as
+// [Extended.Update] does.
 func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...any) (any, error) {
 	s := rc.strategy
 	if err := s.Machine().Owns("Update", v); err != nil {
@@ -265,8 +265,9 @@ func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...an
 	})
 }
 
-// NewVariable makes one variable for all replicas, with replica 0's first value:
-// what creating a variable in TensorFlow's run does. All give the same options.
+// NewVariable joins the replicas and makes one variable for all of them, with replica 0's first
+// value, as creating a variable in TensorFlow's Strategy.run does. All replicas pass the same
+// options.
 func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions) (*strategy.Variable, error) {
 	v, err := rc.join("NewVariable "+opts.Name, initial, func(all []any) ([]any, error) {
 		v, err := rc.strategy.NewVariable(rc.outer(), all[0], opts)

@@ -10,23 +10,22 @@ import (
 type Batch struct {
 	// Index is the step's number in the input, from 0.
 	Index int64
-	// Values are the components, in the order of the element's leaves. The first
-	// dimension of a replica's tensor is its rows.
+	// Values are the components, in the order of the element's leaves. The first dimension of a
+	// replica's tensor counts its rows.
 	Values []*strategy.PerReplica
-	// Paths name the components.
+	// Paths are the names of the components.
 	Paths []string
-	// Mask is true for the rows of the data: a bool tensor of dimensions [rows] on
-	// each replica. It is nil unless batches are padded.
+	// Mask marks the rows that hold data: a bool tensor of dimensions [rows] on each replica. It is
+	// nil unless batches are padded.
 	Mask *strategy.PerReplica
-	// Rows are the rows of the data of each of this process's replicas.
+	// Rows are the numbers of rows that hold data, of each of this process's replicas.
 	Rows []int
 
 	// shared says that the mask is the feed's, for all full batches.
 	shared bool
 }
 
-// Args are the batch as a step's arguments: the values, then the mask if there is
-// one.
+// Args returns the batch as a step's arguments: the values, then the mask if there is a mask.
 func (b *Batch) Args() []any {
 	args := make([]any, 0, len(b.Values)+1)
 	for _, v := range b.Values {

@@ -8,21 +8,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// DistributeOptions say how data is shared out. The zero value is automatic
+// DistributeOptions say how data is dealt to processes and replicas. The zero value is automatic
 // sharding and TensorFlow's rule for its case.
 type DistributeOptions struct {
-	// Policy is how files or elements are shared among hosts, Rule how batches are
-	// cut among replicas.
+	// Policy says how files or elements are dealt to the hosts, Rule how batches are cut among the
+	// replicas.
 	Policy input.Policy
 	Rule   input.Rule
-	// Epoch is the first pass to open; each further one is the next.
+	// Epoch is the number of the first pass; each later pass has the next number.
 	Epoch uint64
-	// Arguments say how a replica's part of each tensor is split over its logical
-	// devices, in the order of an element's leaves (members of a tuple in order, of a
-	// dictionary by ascending key); missing ones are whole on each. A part is copied
-	// to the device that is to hold it, so that none holds the whole. One that does
-	// not fit is an [*strategy.Error] that names the leaf and wraps a [*logical.Error], where
-	// the batch is put on the devices.
+	// Arguments say how a replica's part of each tensor is split over its logical devices, in the
+	// order of an element's leaves (members of a tuple in order, of a dictionary by ascending key).
+	// A leaf without an annotation is whole on each logical device. Each device receives only what
+	// it is to hold. An annotation that does not fit is an [*strategy.Error] that names the leaf
+	// and wraps a [*logical.Error]; it comes when the batch is put on the devices.
 	Arguments []logical.Annotation
 }
 
@@ -35,11 +34,11 @@ func (o DistributeOptions) of(s *strategy.TPUStrategy) (input.Options, error) {
 	return opts, err
 }
 
-// Distribute shares the global batches of a dataset out among the replicas: TensorFlow's
-// experimental_distribute_dataset. The dataset is batched with the global batch size,
-// along dimension 0. It is input.Distribute with the strategy's
-// [strategy.TPUStrategy.InputOptions], and has their errors. [Iterate] puts the batches
-// on the devices, [New] ahead of the step that takes them.
+// Distribute deals the global batches of a dataset to the replicas: TensorFlow's
+// experimental_distribute_dataset. The dataset is batched with the global batch size, along
+// dimension 0. Distribute is input.Distribute with the strategy's
+// [strategy.TPUStrategy.InputOptions], and returns the errors of both. [Iterate] puts the batches
+// on the devices, and [New] does so ahead of the step that takes them.
 func Distribute(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions) (*input.Distributed, error) {
 	opts, err := o.of(s)
 	if err != nil {
@@ -48,10 +47,10 @@ func Distribute(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions) 
 	return input.Distribute(ds, opts)
 }
 
-// DistributeFromFunction calls fn for this process's dataset of batches for single
-// replicas, of which each replica takes the next: TensorFlow's
-// experimental_distribute_datasets_from_function. It is input.FromFunction with the
-// strategy's [strategy.TPUStrategy.InputOptions], and has their errors.
+// DistributeFromFunction calls fn for this process's dataset of batches for single replicas, of
+// which each replica takes the next: TensorFlow's experimental_distribute_datasets_from_function.
+// It is input.FromFunction with the strategy's [strategy.TPUStrategy.InputOptions], and returns the
+// errors of both.
 func DistributeFromFunction(s *strategy.TPUStrategy, fn func(input.Context) (input.Dataset, error), o DistributeOptions) (*input.Distributed, error) {
 	opts, err := o.of(s)
 	if err != nil {

@@ -1,11 +1,9 @@
-// Package feed puts a strategy's input on the devices ahead of the step that uses
-// it.
+// Package feed puts a strategy's input on the devices ahead of the step that uses it.
 //
 // # Feeding a step
 //
-// A [Feed] reads a distributed dataset in a goroutine of its own, copies each
-// replica's part to its devices, and keeps a few steps ready. The copies overlap
-// with the step under way.
+// A [Feed] reads a distributed dataset in a goroutine of its own, copies each replica's part to its
+// devices, and keeps a few steps ready. The copies overlap with the step under way.
 //
 //	data, err := input.Distribute(dataset.Batch(256, true), input.Options{Replicas: strat.NumReplicasInSync()})
 //	f, err := feed.New(ctx, strat, data, feed.Options{})
@@ -18,28 +16,26 @@
 //		...
 //	}
 //
-// [FromDataset], [FromTrain] and [FromSeq] distribute what they are given over the
-// strategy's replicas first.
+// [FromDataset], [FromTrain] and [FromSeq] distribute their data over the strategy's replicas
+// first.
 //
 // # Ownership
 //
-// A batch belongs to the feed: it is there until the next call of Next, All or
-// Close. A step that was launched with it keeps the device memory until it has
+// A batch belongs to the feed: it is valid until the next call of Next or Close, and within All
+// until the next iteration. A step that was launched with it keeps the device memory until it has
 // run.
 //
 // # Shapes
 //
-// A compiled step has one shape, and data seldom ends with a full batch. What to do
-// with the last, short one is the caller's choice: [Exact] runs it as it is, in a
-// program of its own, where all replicas have the same number of rows; [Pad] fills
-// every batch up with zeros to one shape and adds a mask to leave those rows out of
-// the loss; [Uneven] hands it to a training step, which leaves the padding out and takes
-// the mean over the rows of the whole batch. Batching with drop remainder leaves none of
-// it to do.
+// A compiled step has one shape, and data seldom ends with a full batch. What to do with the last,
+// short one is the caller's choice: [Exact] runs it as it is, in a program of its own, where all
+// replicas have the same number of rows; [Pad] fills every batch up with zeros to one shape and
+// adds a mask to leave those rows out of the loss; [Uneven] hands it to a training step, which
+// leaves the padding out and takes the mean over the rows of the whole batch. Batching with drop
+// remainder avoids the choice.
 //
-// A training step averages the replicas' losses, and with the mask they have
-// different numbers of rows. The mean over the rows of the whole batch, from the
-// losses of a replica's rows:
+// A training step averages the replicas' losses, and with the mask they have different numbers of
+// rows. The mean over the rows of the whole batch, from the losses of a replica's rows:
 //
 //	mask := graph.ConvertDType(in[2], losses.DType())
 //	rows := rc.AllReduce(strategy.Sum, graph.ReduceAllSum(mask)) // of all replicas
@@ -47,29 +43,26 @@
 //	mean := graph.Div(graph.ReduceAllSum(graph.Mul(losses, mask)), rows)
 //	return graph.MulScalar(mean, float64(rc.NumReplicasInSync()))
 //
-// For a metric, add the masked sum and the number of rows to two sync-on-read
-// variables that aggregate sums, and divide when the pass is over.
+// For a metric, add the masked sum and the number of rows to two sync-on-read variables that
+// aggregate sums, and divide when the pass is over.
 //
 // # Positions
 //
-// [Feed.State] is the position of the input after the batch handed out last,
-// however many are ready: saved with a checkpoint, it has training go on with the
-// very next batch, on one host also for another number of replicas. See
-// [Options.From].
+// [Feed.State] returns the position of the input after the batch that was handed out last, however
+// many batches are ready. Save it with a checkpoint, and training goes on with the very next batch;
+// on one host the number of replicas may change. See [Options.From].
 //
 // # Many processes
 //
-// Each process feeds its own replicas, in one shape: pad short batches, or batch
-// with drop remainder. Data in memory ends on all processes at the same step. Files
-// are divided among them and may not, which is an error that matches [ErrVote]:
-// repeat such a dataset without end, or set [Options.EndTogether]. For the same
-// reason an input given to [New] must not vote on its end through the devices
-// (input.Options.AnyHost).
+// Each process feeds its own replicas, in one shape: pad short batches, or batch with drop
+// remainder. Data in memory ends on all processes at the same step. Files are divided among the
+// processes, so that it may end at different steps: the error for such data matches [ErrVote].
+// Repeat such a dataset without end, or set [Options.EndTogether]. For the same reason an input
+// given to [New] must not vote on its end through the devices (input.Options.AnyHost).
 //
 // # Failure
 //
-// An error of the input, of a copy or of the context comes out of Next, once the
-// batches before it were handed out, and again after that. So does a panic of the
-// input, as a [PanicError]. [Feed.Close] ends the goroutine and returns when it has
-// ended.
+// An error of the input, of a copy or of the context comes out of Next, once the batches before it
+// were handed out, and again after that. So does a panic of the input, as a [PanicError].
+// [Feed.Close] ends the goroutine and returns when it has ended.
 package feed

@@ -19,8 +19,8 @@ const defaultDepth = 2
 // ErrClosed is matched by the errors of a feed that was closed.
 var ErrClosed = errkind.New(errkind.RuntimeError, "feed: closed")
 
-// Feed is one pass over distributed input, on the devices of a strategy. One
-// goroutine calls Next, All and State; any may call Close.
+// Feed is one pass over distributed input, on the devices of a strategy. One goroutine calls Next,
+// All and State; any goroutine may call Close.
 type Feed struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the goroutine has ended
@@ -45,9 +45,9 @@ type item struct {
 	err   error
 }
 
-// New opens the input and begins to feed. The input must be distributed over the
-// strategy's replicas, those of this process. The feed works until Close, or until
-// ctx ends. Errors: [*OptionError], and those of the input.
+// New opens the input and begins to feed. The input must be distributed over the strategy's
+// replicas, those of this process. The feed works until Close, or until ctx ends. Errors:
+// [*OptionError], [*strategy.ContextError], and those of the input.
 func New(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*Feed, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	f, err := start(ctx, cancel, s, d, opts)
@@ -107,8 +107,8 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 	return f, nil
 }
 
-// run reads and places steps until the input ends, something fails, or ctx is
-// done. The last item says which.
+// run reads and places steps until the input ends, something fails, or ctx is done. The last item
+// says which.
 func (f *Feed) run(ctx context.Context, steps *input.Steps) {
 	defer close(f.done)
 	end := func(err error) {
@@ -158,10 +158,9 @@ func (f *Feed) next(ctx context.Context, steps *input.Steps) (next item, err err
 	return next, err
 }
 
-// Next returns the next batch, which takes the place of the one before. ctx bounds
-// the wait for it; when it ends, nothing is lost and Next may be called again. At
-// the end of the input the error is io.EOF. After an error of the input that answer
-// stays.
+// Next returns the next batch, which takes the place of the batch before. ctx bounds the wait for
+// it; when ctx ends, nothing is lost and Next may be called again. At the end of the input the
+// error is io.EOF. After an error of the input Next returns the same error again.
 func (f *Feed) Next(ctx context.Context) (*Batch, error) {
 	if err := eager(ctx, "next"); err != nil {
 		return nil, err
@@ -193,9 +192,9 @@ func (f *Feed) Next(ctx context.Context) (*Batch, error) {
 	return next.batch, nil
 }
 
-// refill gives the slot of a batch that was taken back, but not before half of them
-// are free: waking the goroutine for each batch costs a small step a hundredth of
-// its time, as another thread then looks for work between those of the plugin.
+// refill gives the slot of a batch that was taken back, but not before half of them are free:
+// waking the goroutine for each batch costs a small step a hundredth of its time, as another thread
+// then looks for work between those of the plugin.
 func (f *Feed) refill() {
 	f.taken++
 	if len(f.ready) > (cap(f.slots)-1)/2 {
@@ -216,8 +215,8 @@ func (f *Feed) drop() error {
 	return err
 }
 
-// All iterates over the batches that are left. It yields an error once, as the last
-// thing. The feed stays open.
+// All iterates over the remaining batches. It yields an error once, as the last thing. The feed
+// stays open.
 func (f *Feed) All(ctx context.Context) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
 		for {
@@ -229,18 +228,17 @@ func (f *Feed) All(ctx context.Context) iter.Seq2[*Batch, error] {
 	}
 }
 
-// State is the position of the input after the batch that Next returned last. It
-// may be asked for after the end and after an error too.
+// State returns the position of the input after the batch that Next returned last. It works after
+// the end and after an error, too.
 func (f *Feed) State() input.State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state
 }
 
-// Close ends the goroutine, waits for it, and releases the batches. A Next that
-// waits returns an error. An input that waits for data is told by its context, but
-// one that has none, such as a GoMLX dataset, ends its call first. A second Close
-// returns the result of the first.
+// Close ends the goroutine, waits for it, and releases the batches. A Next that waits returns an
+// error. Close ends the context of an input that waits for data; an input without a context, such
+// as a GoMLX dataset, ends its call first. A second Close returns the result of the first.
 func (f *Feed) Close() error {
 	f.close.Do(func() {
 		f.cancel(ErrClosed)

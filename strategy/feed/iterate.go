@@ -13,22 +13,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// Iterator is distributed input on the devices, copied as it is asked for. A [Feed] copies
-// ahead. One goroutine uses an iterator at a time.
+// Iterator copies distributed input to the devices when it is asked for the next step. A [Feed]
+// copies ahead. One goroutine uses an iterator at a time.
 type Iterator struct {
 	strategy  *strategy.TPUStrategy
 	steps     *input.Steps
 	arguments []logical.Annotation
 }
 
-// Iterate opens the next pass of distributed input, from its beginning, as an iterator
-// of values on the devices: TensorFlow's iteration over a tf.distribute.DistributedDataset.
-// Close it. A shuffle has another order in each pass, unless its options say otherwise, as
-// in TensorFlow; of several processes each opens as many passes.
+// Iterate opens the next pass of distributed input, from its beginning, as an iterator of values on
+// the devices: TensorFlow's iteration over a tf.distribute.DistributedDataset. Close the iterator.
+// A shuffle has another order in each pass, as in TensorFlow, unless its options say otherwise.
+// With several processes, all open the same number of passes.
 //
-// With several processes all batches need one shape: batch with drop remainder, or pad
-// with a [Feed]. A process whose own shares of a short batch differ has an error from
-// Next, of which the others learn nothing.
+// With several processes all batches need one shape: batch with drop remainder, or pad with a
+// [Feed]. If the shares of a short batch differ within a process, Next returns an error on that
+// process, and the other processes do not learn of it.
 func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed) (*Iterator, error) {
 	if err := s.Machine().RequireEager(ctx, "iterate", fault.InsteadOfLoading); err != nil {
 		return nil, err
@@ -44,10 +44,9 @@ func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed)
 	return &Iterator{strategy: s, steps: steps, arguments: arguments}, nil
 }
 
-// Next returns the next step's input, or io.EOF: a *[strategy.PerReplica] for a dataset of
-// single tensors, []any of them for tuples, map[string]any for dictionaries. Give
-// the members to a step one by one. They are the caller's. Next belongs outside the
-// replicas' code: inside it is a ValueError.
+// Next returns the next step's input, or io.EOF: a *[strategy.PerReplica] for a dataset of single
+// tensors, []any of such values for tuples, map[string]any for dictionaries. Pass the members to a
+// step one by one. They are the caller's to Close. In a replica's code Next returns a ValueError.
 func (it *Iterator) Next(ctx context.Context) (any, error) {
 	if it.strategy.Machine().InReplicaCode(ctx) {
 		return nil, fault.New(errkind.ValueError, "next", "take the input before the run and pass it as an argument", "called in a replica's code")
@@ -62,15 +61,15 @@ func (it *Iterator) Next(ctx context.Context) (any, error) {
 	return Inputs(ctx, it.strategy, step, it.arguments...)
 }
 
-// Close releases the input. What Next gave stays the caller's. A second Close does
+// Close releases the input. The values that Next returned stay the caller's. A second Close does
 // nothing.
 func (it *Iterator) Close() error { return it.steps.Close() }
 
-// Inputs puts a step of distributed input on the devices: a nest like the
-// dataset's elements, tuples as []any and dictionaries as map[string]any, with a
-// *[strategy.PerReplica] at each leaf, ragged where the replicas' shares differ. Text stays
-// on the host, as *[strategy.Objects]. Of several processes each gives the inputs of its
-// own replicas, all of one shape. Arguments are those of [DistributeOptions].
+// Inputs puts a step of distributed input on the devices: a nest like the dataset's elements,
+// tuples as []any and dictionaries as map[string]any, with a *[strategy.PerReplica] at each leaf,
+// ragged where the replicas' shares differ. Text stays on the host, as *[strategy.Objects]. With
+// several processes, each process passes the input of its own replicas, and all have one shape.
+// Arguments are those of [DistributeOptions].
 func Inputs(ctx context.Context, s *strategy.TPUStrategy, step input.Step, arguments ...logical.Annotation) (nest any, err error) {
 	if err := s.Machine().Untraced(ctx, "inputs", fault.InsteadOfLoading); err != nil {
 		return nil, err

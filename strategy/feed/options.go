@@ -8,20 +8,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// Partial is what becomes of a batch that does not fill all replicas.
+// Partial says how a feed treats a batch that does not fill all replicas.
 type Partial uint8
 
 const (
-	// Exact feeds it as it is. The step compiles for its shape too. Replicas that
-	// have different numbers of rows, and with several processes any short batch,
-	// are a [*PartialError].
+	// Exact feeds the batch as it is. The step is compiled for its shape, too. Where replicas have
+	// different numbers of rows, and for any short batch with several processes, Next returns a
+	// [*PartialError].
 	Exact Partial = iota
-	// Pad fills every replica's part up with zeros to the same number of rows, and
-	// gives each batch a mask of the rows of the data.
+	// Pad fills every replica's part with zeros up to the same number of rows, and gives each batch
+	// a mask of the rows that hold data.
 	Pad
-	// Uneven feeds it as it is too, also where replicas have different numbers of rows:
-	// the values know them. A training step takes the exact mean over such a batch, a
-	// function takes it with PadRagged. It is for one process.
+	// Uneven feeds the batch as it is, also where replicas have different numbers of rows, which
+	// the values know. A training step takes the exact mean over such a batch; a function takes it
+	// with PadRagged. Uneven works with one process only.
 	Uneven
 )
 
@@ -38,30 +38,27 @@ func (p Partial) String() string {
 	return fmt.Sprintf("Partial(%d)", uint8(p))
 }
 
-// Options configure a feed. The zero value keeps two steps ready and feeds partial
-// batches as they are.
+// Options configure a feed. The zero value keeps two steps ready and feeds partial batches as they
+// are.
 type Options struct {
-	// Depth is the number of steps that are ready or on their way beyond the one
-	// handed out; 0 is 2. Each takes a batch of device memory. Once half of them, or
-	// of two both, are used up the feed goes on to read: more of them even out an
-	// input that is slow now and then.
+	// Depth is the number of steps that are ready or on their way, beyond the step that was handed
+	// out; 0 means 2. Each takes the device memory of a batch. The feed reads on when half of the
+	// ready steps, or of two steps both, are used up: a greater depth evens out an input that is
+	// slow now and then.
 	Depth int
 	// Partial says what to do with a short batch.
 	Partial Partial
-	// Rows is the number of rows of a replica that [Pad] fills up to; 0 is the
-	// dataset's largest share of a replica, or if that is not known the first
-	// batch's.
+	// Rows is the number of rows of a replica that [Pad] fills up to. 0 means the dataset's largest
+	// share of a replica, or, if that is not known, the share of the first batch.
 	Rows int
-	// Annotations say how the components of a replica's part are split over its
-	// logical devices, in the order of the leaves. Missing ones are replicated; with
-	// none at all the data's count, see strategy.DistributeOptions.
+	// Annotations say how the components of a replica's part are split over its logical devices, in
+	// the order of the leaves. A component without an annotation is replicated. If there are no
+	// annotations at all, those of the distributed data apply, see [DistributeOptions].
 	Annotations []logical.Annotation
-	// EndTogether is the caller's word that all processes run out of data at the
-	// same step where the dataset does not show it: files of as many records, say.
-	// See [ErrVote].
+	// EndTogether states that all processes run out of data at the same step where the dataset does
+	// not show it, for example with files of equally many records. See [ErrVote].
 	EndTogether bool
-	// From is the position to start at, as [Feed.State] gave it; zero is the
-	// beginning.
+	// From is the position to start at, as [Feed.State] returned it; zero is the beginning.
 	From input.State
 }
 
@@ -72,7 +69,7 @@ func (o Options) annotation(leaf int) logical.Annotation {
 	return logical.Annotation{}
 }
 
-// OptionError says which option of [New] does not fit.
+// OptionError says which option of [New] does not fit, and why.
 type OptionError struct{ Option, Reason string }
 
 func (e *OptionError) Error() string { return fmt.Sprintf("feed: option %s: %s", e.Option, e.Reason) }
@@ -80,15 +77,15 @@ func (e *OptionError) Error() string { return fmt.Sprintf("feed: option %s: %s",
 // Kind is ValueError.
 func (*OptionError) Kind() errkind.Kind { return errkind.ValueError }
 
-// PartialError says that a batch cannot be fed as it is.
+// PartialError says why a batch cannot be fed as it is.
 type PartialError struct {
 	// Step is the step's index in the input.
 	Step int64
-	// Component is the path of the component that shows it, Shapes are the shapes
-	// of the replicas' parts of it.
+	// Component is the path of the component that does not fit, Shapes are the shapes of the
+	// replicas' parts of it.
 	Component string
 	Shapes    []string
-	// Reason says what is wrong with them.
+	// Reason says what is wrong with the shapes.
 	Reason string
 }
 
@@ -100,6 +97,6 @@ func (e *PartialError) Error() string {
 // Kind is ValueError.
 func (*PartialError) Kind() errkind.Kind { return errkind.ValueError }
 
-// PanicError is a panic of the dataset, in a function of its Map say. The process
-// and the strategy go on.
+// PanicError reports a panic of the dataset, for example in a function of its Map. The process and
+// the strategy go on.
 type PanicError = input.PanicError

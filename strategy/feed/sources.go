@@ -14,13 +14,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// FromDataset distributes a dataset of global batches over the strategy's replicas,
-// with the automatic policy, and feeds it once. For other rules call input.Distribute
-// and [New].
+// FromDataset distributes a dataset of global batches over the strategy's replicas, with the
+// automatic policy, and feeds it once. For other rules call [Distribute] and [New].
 //
-// A second feed of the same dataset has the same order, shuffled or not. For several
-// epochs repeat the dataset after its Shuffle, which shuffles each anew, or give New
-// what TPUStrategy.DistributeDataset makes with another Epoch for each.
+// A second feed of the same dataset has the same order, shuffled or not. For several epochs repeat
+// the dataset after its Shuffle, which shuffles each epoch anew, or call [Distribute] with another
+// Epoch for each, and New.
 func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset, opts Options) (*Feed, error) {
 	if err := eager(ctx, "feed"); err != nil {
 		return nil, err
@@ -35,8 +34,8 @@ func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset,
 	return New(ctx, s, d, opts)
 }
 
-// FromTrain feeds a GoMLX dataset of global batches. A batch's components are its
-// inputs, then its labels. The tensors are copied and freed.
+// FromTrain feeds a GoMLX dataset of global batches. A batch's components are its inputs, then its
+// labels. The tensors are copied and freed.
 func FromTrain(ctx context.Context, s *strategy.TPUStrategy, ds train.Dataset, data gomlxdata.Options, opts Options) (*Feed, error) {
 	if err := eager(ctx, "feed"); err != nil {
 		return nil, err
@@ -44,10 +43,9 @@ func FromTrain(ctx context.Context, s *strategy.TPUStrategy, ds train.Dataset, d
 	return FromDataset(ctx, s, gomlxdata.FromTrain(ds, data), opts)
 }
 
-// FromSeq feeds a Go iterator of global batches. open starts it from the beginning,
-// for each pass; data says what is known of the elements, a BatchSize of 0 being
-// one that is not known. The iterator's context ends with the feed, so that one that
-// waits for data can give up.
+// FromSeq feeds a Go iterator of global batches. open starts the iterator from the beginning, for
+// each pass. data says what is known of the elements; a BatchSize of 0 means that it is not known.
+// The iterator's context ends with the feed, so that an iterator that waits for data can give up.
 func FromSeq(ctx context.Context, s *strategy.TPUStrategy, open func(ctx context.Context) iter.Seq2[input.Element, error], data input.SeqOptions, opts Options) (*Feed, error) {
 	if err := eager(ctx, "feed"); err != nil {
 		return nil, err
@@ -100,10 +98,9 @@ func distribute(s *strategy.TPUStrategy, ds input.Dataset, together bool) (*inpu
 	return d, nil
 }
 
-// ErrVote is matched where processes may run out of data at different steps. They
-// would have to vote on each step, which is a launch on all devices; a feed that
-// runs ahead would make it at another point between the steps' launches on each
-// process.
+// ErrVote is matched by the error for input of which the processes may run out at different steps.
+// The processes would have to vote on each step, which is a launch on all devices; a feed, which
+// runs ahead, would make it at another point between the steps' launches on each process.
 var ErrVote = errkind.New(errkind.NotImplementedError, "feed: processes that may run out of data at different steps cannot be fed ahead")
 
 func noVote(context.Context, bool) (bool, error) {

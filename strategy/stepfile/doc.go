@@ -16,7 +16,7 @@
 // device assignment; an [*Error] says what does not fit. It names the step's variables, whose
 // values are not part of it: they come from a checkpoint, or from the model.
 //
-// The file holds machine code, which runs: who can change it can do all that the process can that
-// loads it. Its checksums find damage, not malice. Load what you wrote yourself and kept where
-// nobody else can write, or give [Options].SHA256 the hash of the file that you wrote.
+// The file holds machine code, which runs: whoever can change the file can do all that the process
+// that loads it can do. Its checksums find damage, not malice. Load what you wrote yourself and
+// kept where nobody else can write, or give [Options].SHA256 the hash of the file that you wrote.
 package stepfile

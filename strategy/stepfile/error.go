@@ -64,10 +64,10 @@ func (r Reason) String() string {
 // Error says why a compiled step cannot be saved or loaded.
 type Error struct {
 	Reason Reason
-	// Variable is the name of the variable that does not fit, where Reason is Variable.
+	// Variable is the name of the variable that does not fit, if Reason is [Variable].
 	Variable string
-	// Detail says what was found and what was expected, Hint what to do where it is not what
-	// the reason alone says.
+	// Detail says what was found and what was expected. Hint says what to do, where the reason
+	// alone does not say it.
 	Detail, Hint string
 	// Err is the cause, if there is one.
 	Err error
@@ -86,8 +86,8 @@ func (e *Error) Error() string {
 	return errkind.Text(what, e.Detail, e.Err, hint)
 }
 
-// Kind returns DataLossError for a file that is damaged, NotImplementedError for a step that
-// cannot be saved and for another version, otherwise ValueError.
+// Kind returns DataLossError for a file that is damaged, NotImplementedError for a step that cannot
+// be saved and for a file of another version, otherwise ValueError.
 func (e *Error) Kind() errkind.Kind {
 	switch e.Reason {
 	case Damaged:

@@ -13,9 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// A step file holds a compiled step: a magic line, the length of the header and the header as
-// JSON, the lengths and bytes of the module's text and of the serialized program, and a checksum
-// of all of it.
+// A step file holds a compiled step: a magic line, the length of the header and the header as JSON,
+// the lengths and bytes of the module's text and of the serialized program, and a checksum of all
+// of it.
 
 const magic = "tpustrategy step\n"
 
@@ -84,15 +84,15 @@ func decode(data []byte) (h header, text, program []byte, err error) {
 	return h, parts[1], parts[2], nil
 }
 
-// The bounds of a step file's parts: a header has some hundred bytes a variable, and
-// compilers neither take texts nor give programs of 2 GiB.
+// The bounds of a step file's parts: a header has some hundred bytes a variable, and compilers
+// neither take texts nor give programs of 2 GiB.
 const (
 	maxHeader = 256 << 20
 	maxPart   = 2 << 30
 )
 
-// read reads a step file as far as its parts say it goes, so that what is none, and
-// what has no end, is not read on. sum is the hash it must have, or "".
+// read reads a step file as far as its parts say it goes, so that what is none, and what has no
+// end, is not read on. sum is the hash it must have, or "".
 func read(r io.Reader, sum string) ([]byte, error) {
 	var data bytes.Buffer
 	take := func(n int64) error {

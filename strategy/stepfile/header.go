@@ -41,8 +41,8 @@ type header struct {
 	Keep       bool `json:"keep_padding,omitempty"`
 	Training   bool `json:"training,omitempty"`
 	Mirrored   bool `json:"mirrored_results,omitempty"`
-	// NonFinite is the training step's train.NonFinite, Gradients the variables that its
-	// gradients are for.
+	// NonFinite is the training step's train.NonFinite, Gradients the variables that its gradients
+	// are for.
 	NonFinite int          `json:"non_finite,omitempty"`
 	Gradients []string     `json:"gradients,omitempty"`
 	Layouts   []annotation `json:"argument_annotations,omitempty"`
@@ -62,8 +62,8 @@ type tensor struct {
 	PerReplica  bool      `json:"per_replica,omitempty"`
 	PerStep     bool      `json:"per_step,omitempty"`
 	Ragged      bool      `json:"ragged,omitempty"` // an argument whose replicas differ in shape
-	// Sizes are, of such an argument's dimensions, the padded size it has, or -1; Cut are
-	// the padded dimensions of a result.
+	// Sizes are, of such an argument's dimensions, the padded size it has, or -1; Cut are the
+	// padded dimensions of a result.
 	Sizes      []int        `json:"padded_sizes,omitempty"`
 	Cut        []ragged.Dim `json:"padded,omitempty"`
 	Annotation annotation   `json:"annotation"`
@@ -199,8 +199,8 @@ func (h header) step(text, code []byte) (*saved.Step, error) {
 	return s, nil
 }
 
-// counts reports whether an argument is the variable in which a training step counts the steps
-// that were not finite: a checkpoint of steps that did not count has none.
+// counts reports whether an argument is the variable in which a training step counts the steps that
+// were not finite: a checkpoint of steps that did not count has none.
 func (h header) counts(a module.Placed) bool {
 	return h.NonFinite != 0 && a.Name == saved.Counter(h.Step) && a.DType == dtypes.Int64 && len(a.Local) == 1 && a.Local[0] <= maxCounts
 }
@@ -208,8 +208,8 @@ func (h header) counts(a module.Placed) bool {
 // maxCounts bounds the elements of the counting variable.
 const maxCounts = 64
 
-// variable says what a distributed variable is beside its name, dtype, shape and annotation,
-// which it has as an argument of the step.
+// variable says what a distributed variable is beside its name, dtype, shape and annotation, which
+// it has as an argument of the step.
 type variable struct {
 	Synchronization string `json:"synchronization"`
 	Aggregation     string `json:"aggregation"`

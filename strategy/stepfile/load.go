@@ -13,42 +13,40 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// Options say what a loaded step runs on. The zero value finds the step's variables by their
-// names.
+// Options say what a loaded step runs on. The zero value finds the step's variables by their names.
 type Options struct {
-	// Variables are distributed variables for the step, those of
-	// strategy.TPUStrategy.NewVariable, by the names that the step was saved with: a
-	// variable with another name may take a place. A name that is missing here is looked
-	// for among strategy.TPUStrategy.DistributedVariables; a name that the step does not
-	// have is an error.
+	// Variables are distributed variables for the step, those of strategy.TPUStrategy.NewVariable,
+	// by the names that the step was saved with: a variable with another name may take a place. For
+	// a name that is missing here, Load looks among strategy.TPUStrategy.DistributedVariables; a
+	// name that the step does not have is an error.
 	Variables map[string]*strategy.Variable
-	// SHA256 is the hash that the whole file must have, in hexadecimal digits, as sha256sum
-	// prints it; "" takes any.
+	// SHA256 is the hash that the whole file must have, in hexadecimal digits, as sha256sum prints
+	// it; an empty string accepts any file.
 	SHA256 string
 }
 
 // Load reads a step that [Save] wrote and puts it on the devices, without tracing or compiling
-// anything. The function runs for the arguments that the step was compiled for; others are a
-// [*strategy.TraceError] of an [*Error] with [Arguments]. A loop of steps takes stacked values of
-// as many steps, see [strategy.TPUStrategy.StackBatches].
+// anything. The function runs for the arguments that the step was compiled for; for others it
+// returns a [*strategy.TraceError] that wraps an [*Error] with [Arguments]. A loop of steps takes
+// stacked values of as many steps, see [strategy.TPUStrategy.StackBatches].
 //
 // store holds the step's variables, with values: load a checkpoint or build the model before.
-// Distributed variables, which [strategy.TPUStrategy.NewVariable] makes, are those that [Options]
-// gives, or else the strategy's own of the same names; the step reads and writes them from now
-// on. They must be as they were when the step was saved: dtype, shape, synchronization,
-// aggregation, local writes, annotation.
+// Distributed variables, which [strategy.TPUStrategy.NewVariable] makes, are those of [Options], or
+// else the strategy's own of the same names; the step reads and writes these variables from now on.
+// They must be as they were when the step was saved: dtype, shape, synchronization, aggregation,
+// local writes, annotation.
 //
-// Read in the package's documentation who may have written the file. It is read whole, its parts
-// within bounds. Errors: [*Error], one joined for each distributed variable that does not fit,
-// [*strategy.OptionError] for a rule of strategy.Options.Variables that reaches no variable,
-// [*strategy.AheadOfTimeError], *pjrt.Error.
+// The package's documentation says who may have written the file. Load reads the whole file and
+// checks that its parts are within bounds. Errors: [*Error], one joined for each distributed
+// variable that does not fit, [*strategy.OptionError] for a rule of strategy.Options.Variables that
+// reaches no variable, [*strategy.AheadOfTimeError], *pjrt.Error.
 func Load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts ...Options) (*strategy.Function, error) {
 	f, _, err := load(ctx, s, r, store, opts)
 	return f, err
 }
 
-// LoadTrain does what [Load] does for a step that train.New made. A step that was saved as a loop
-// runs by [train.Step.RunSteps].
+// LoadTrain does what [Load] does, for a step that train.New made. [train.Step.RunSteps] runs a
+// step that was saved as a loop.
 func LoadTrain(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts ...Options) (*train.Step, error) {
 	f, step, err := load(ctx, s, r, store, opts)
 	if err != nil {

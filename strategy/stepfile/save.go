@@ -7,16 +7,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Save writes a compiled step, for [Load] in another process, on the same kind of devices with
-// the same plugin build: ahead of time here, to run there. Values of variables are not part of
-// the file; they belong to checkpoints. The file names the variables, those of the store and
-// distributed ones, and says what they are. A loop of steps (see [strategy.Stacked]) is saved
-// with its number of steps. A step that strategy.Options.Compiler found in a cache is compiled
-// once more: what comes out of a cache cannot be written out again (pjrt.ErrDeserialized).
+// Save writes a compiled step, for [Load] in another process, on the same kind of devices with the
+// same plugin build, for example a step that was compiled ahead of time. The file holds no values
+// of variables, which belong to checkpoints; it names the variables, those of the store and
+// distributed ones, and describes them. A loop of steps (see [strategy.Stacked]) is saved with its
+// number of steps. A step that strategy.Options.Compiler found in a cache is compiled once more,
+// because a program from a cache cannot be written out again (pjrt.ErrDeserialized).
 //
 // Errors: [*Error] with [Variable] if two distributed variables of the step have one name, with
-// [Unsupported] if the runtime has no program to save; *pjrt.Error if the plugin cannot
-// serialize; those of w.
+// [Unsupported] if the runtime has no program to save; *pjrt.Error if the plugin cannot serialize;
+// those of w.
 func Save(w io.Writer, compiled *strategy.Compiled) error {
 	if compiled == nil {
 		return &Error{Reason: Unsupported, Detail: "there is no compiled step: it is nil", Hint: "give the result of Compiled"}

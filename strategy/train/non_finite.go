@@ -11,11 +11,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// NonFinite says what a training step does when its loss or a gradient is not finite: a NaN or
-// an infinity. The step decides in its program, from the loss and the gradients as all replicas
+// NonFinite says what a training step does when its loss or a gradient is not finite: a NaN or an
+// infinity. The step decides in its program, from the loss and the gradients as all replicas
 // average them, so that all replicas and processes decide alike. A step that is not taken leaves
-// all variables as they were: the model's, the optimizer's, averages of layers, the state of
-// random numbers and the variables of the strategy that the step writes.
+// all variables as they were: the model's, the optimizer's, averages of layers, the state of random
+// numbers and the variables of the strategy that the step writes.
 type NonFinite int
 
 const (
@@ -23,8 +23,8 @@ const (
 	Taken NonFinite = iota
 	// Skip does not take the step, and counts it: see [Step.NonFinite].
 	Skip
-	// Stop does not take the step, nor any after it, and Run returns a [*NonFiniteError].
-	// Each Run waits for its step to know; a loop of steps waits once.
+	// Stop does not take the step, nor any after it, and Run returns a [*NonFiniteError]. Each Run
+	// waits for its step to know; a loop of steps waits once.
 	Stop
 )
 
@@ -44,20 +44,20 @@ func (n NonFinite) String() string {
 // NonFiniteSteps is what a training step counted since its state was new, or since
 // [Step.ResetNonFinite].
 type NonFiniteSteps struct {
-	// Steps are the steps that ran, Skipped those of them that were not taken. Steps
-	// that came after a stop are in neither.
+	// Steps are the steps that ran, Skipped those of them that were not taken. Steps that came
+	// after a stop are in neither.
 	Steps, Skipped int64
-	// Last is the number of the last step that was not taken, counted from 1, and 0 if
-	// all were. What says what was not finite in it: "the loss", or "the gradient of" a
-	// variable, the first in the order of the store.
+	// Last is the number of the last step that was not taken, counted from 1, and 0 if all were.
+	// What says what was not finite in it: "the loss", or "the gradient of" a variable, the first
+	// in the order of the store.
 	Last int64
 	What string
 	// Stopped says that a step stopped the training.
 	Stopped bool
 }
 
-// NonFiniteError reports that a step whose loss or gradients are not finite stopped the
-// training. The variables are those before that step, and stay so until [Step.ResetNonFinite].
+// NonFiniteError reports that a step whose loss or gradients are not finite stopped the training.
+// The variables are those before that step, and stay so until [Step.ResetNonFinite].
 type NonFiniteError struct {
 	// Function is the step's name, Step its number, counted from 1.
 	Function string
@@ -75,10 +75,10 @@ func (e *NonFiniteError) Error() string {
 // Kind returns InvalidArgumentError, that of TensorFlow's check_numerics.
 func (e *NonFiniteError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
 
-// NonFinite returns how many steps were not taken because their loss or gradients were not
-// finite, and what the last one was. It waits for the steps under way, and copies 32 bytes. The
-// error matches errors.ErrUnsupported for a step whose [Options] do not ask for it. The counts
-// are a variable of the store, "/non_finite/" and the step's name, and are saved with it.
+// NonFinite returns how many steps were not taken because their loss or gradients were not finite,
+// and what the last one was. It waits for the steps under way, and copies 32 bytes. The error
+// matches errors.ErrUnsupported for a step whose [Options] do not ask for it. The counts are a
+// variable of the store, "/non_finite/" and the step's name, and are saved with it.
 func (t *Step) NonFinite(ctx context.Context) (NonFiniteSteps, error) {
 	if err := t.counts(ctx, "NonFinite"); err != nil {
 		return NonFiniteSteps{}, err

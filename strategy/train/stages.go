@@ -12,11 +12,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// A training step is built in stages, one after the other, each of which adds its part to the
-// graph of a replica. The options choose the stages.
+// A training step is built in stages, one after the other, each of which adds its part to the graph
+// of a replica. The options choose the stages.
 
-// stage adds a part of a training step to its graph. Like all that builds graph, it panics with
-// its error.
+// stage adds a part of a training step to its graph. Like all that builds graph, it panics with its
+// error.
 type stage func(p *pass)
 
 // pass is what the stages of one trace hand on.
@@ -25,8 +25,8 @@ type pass struct {
 	in []*graph.Node
 	// loss is the replica's, weighted by its rows.
 	loss *graph.Node
-	// gradients are the replica's, and once they were reduced their means over the
-	// replicas. trained are the names of the variables that they are for.
+	// gradients are the replica's, and once they were reduced their means over the replicas.
+	// trained are the names of the variables that they are for.
 	gradients []*graph.Node
 	trained   []string
 	mean      *graph.Node // see meanLoss

@@ -30,8 +30,7 @@ func NotDistributed(op string) *errkind.Fault {
 	return New(errkind.ValueError, op, "give each replica its own value, or use MEAN", "SUM of one value that is not distributed: how often it counts is not known")
 }
 
-// Traced calls a function that builds graph, which panics with its error, and returns
-// that error.
+// Traced calls a function that builds graph, which panics with its error, and returns that error.
 func Traced[T any](f func() T) (result T, err error) {
 	defer func() {
 		if r := recover(); r != nil {

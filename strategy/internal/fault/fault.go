@@ -7,14 +7,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Of returns the error of an operation of the strategy that failed for a cause. The hint says
-// what to do where the cause does not.
+// Of returns the error of an operation of the strategy that failed for a cause. The hint says what
+// to do where the cause does not.
 func Of(op string, cause error, hint string) *errkind.Fault {
 	return &errkind.Fault{Op: "strategy: " + op, Hint: hint, Err: cause}
 }
 
-// New returns the error of an operation of the strategy: its kind, the operation, what to
-// write instead, and what is wrong as a format and its arguments.
+// New returns the error of an operation of the strategy: its kind, the operation, what to write
+// instead, and what is wrong as a format and its arguments.
 func New(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
 	return &errkind.Fault{Op: "strategy: " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: kind}
 }

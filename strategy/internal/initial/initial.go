@@ -1,6 +1,6 @@
-// Package initial reads the initializer of a GoMLX variable, which GoMLX keeps to
-// itself: it runs all initializers of a store in one graph of one backend, where a
-// strategy runs each for the devices that hold its variable.
+// Package initial reads the initializer of a GoMLX variable, which GoMLX keeps to itself: it runs
+// all initializers of a store in one graph of one backend, where a strategy runs each for the
+// devices that hold its variable.
 package initial
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 )
 
-// Of returns the variable's initializer, or nil if it has none, or if this build of
-// GoMLX keeps it elsewhere. The package's test fails then.
+// Of returns the variable's initializer, or nil if it has none, or if this build of GoMLX keeps it
+// elsewhere. The package's test fails then.
 func Of(v *model.Variable) model.VariableInitializer {
 	field := reflect.ValueOf(v).Elem().FieldByName("initializer")
 	if !field.IsValid() || field.Type() != reflect.TypeFor[model.VariableInitializer]() {

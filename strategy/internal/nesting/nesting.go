@@ -1,5 +1,4 @@
-// Package nesting walks the nests that replicas take and give; its errors are the
-// strategy's.
+// Package nesting walks the nests that replicas take and give; its errors are the strategy's.
 package nesting
 
 import (
@@ -16,8 +15,8 @@ func Is(t reflect.Type) bool { return nest.Is(t) }
 // Same reports whether two leaves are one object.
 func Same(a, b any) bool { return nest.Same(a, b) }
 
-// Zip walks nests of one structure together and puts what leaf returns for each place
-// into a nest of that structure.
+// Zip walks nests of one structure together and puts what leaf returns for each place into a nest
+// of that structure.
 func Zip(op string, nests []any, leaf func(path string, leaves []any) (any, error)) (any, error) {
 	out, err := nest.Zip("", nests, leaf)
 	return out, Fault(op, err)
@@ -39,8 +38,7 @@ var kinds = map[nest.Mistake]errkind.Kind{
 	nest.Key: errkind.ValueError, nest.Member: errkind.TypeError,
 }
 
-// Fault returns the strategy's error of an operation on a nest. Other errors stay as
-// they are.
+// Fault returns the strategy's error of an operation on a nest. Other errors stay as they are.
 func Fault(op string, err error) error {
 	if wrong, ok := err.(*nest.Error); ok {
 		return fault.New(kinds[wrong.Mistake], op, wrong.Hint, "%s", wrong.Reason)

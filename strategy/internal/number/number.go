@@ -1,9 +1,9 @@
 // Package number gives Go numbers the dtype of what they meet.
 //
-// A Go number beside a tensor, or written to a scalar variable, takes its dtype, as
-// Python's numbers do in TensorFlow. What would lose something is an error: a float
-// beside integers, a number out of range, an integer that a float dtype does not
-// have. A float beside floats is rounded, as a constant in a program is.
+// A Go number beside a tensor, or written to a scalar variable, takes its dtype, as Python's
+// numbers do in TensorFlow. What would lose something is an error: a float beside integers, a
+// number out of range, an integer that a float dtype does not have. A float beside floats is
+// rounded, as a constant in a program is.
 package number
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/wire"
 )
 
-// Is reports whether x is a Go number that takes the dtype of what it meets.
-// Others, such as a uint8, are host values of their own dtype.
+// Is reports whether x is a Go number that takes the dtype of what it meets. Others, such as a
+// uint8, are host values of their own dtype.
 func Is(x any) bool {
 	switch x.(type) {
 	case float64, float32, int, int32, int64:
@@ -29,8 +29,8 @@ func Is(x any) bool {
 	return false
 }
 
-// As returns a number as the Go value of a dtype. Errors: [*errkind.Fault] of kind
-// TypeError for a number of another sort, ValueError for one that does not fit.
+// As returns a number as the Go value of a dtype. Errors: [*errkind.Fault] of kind TypeError for a
+// number of another sort, ValueError for one that does not fit.
 func As(op string, x any, dtype dtypes.DType) (any, error) {
 	value := reflect.ValueOf(x)
 	if _, err := wire.Of(dtype); err != nil || dtype == dtypes.Bool {
@@ -82,9 +82,8 @@ func AllAs(op string, numbers []any, dtype dtypes.DType) ([]any, error) {
 	return converted, nil
 }
 
-// DType is where numbers meet that have no tensor beside them. Floats go
-// before integers. int and float64, the types of Go's constants, take the dtype of
-// the others of their sort.
+// DType is where numbers meet that have no tensor beside them. Floats go before integers. int and
+// float64, the types of Go's constants, take the dtype of the others of their sort.
 func DType(numbers ...any) dtypes.DType {
 	var has struct{ float64, float32, int32, int64 bool }
 	for _, x := range numbers {

@@ -18,8 +18,8 @@ type Step struct {
 	Module *module.Module
 	// Code is the program as the plugin serialized it.
 	Code []byte
-	// Arguments say more of each of Module.Arguments. Updates are, for the results after the
-	// step's own, the argument that gave its memory.
+	// Arguments say more of each of Module.Arguments. Updates are, for the results after the step's
+	// own, the argument that gave its memory.
 	Arguments []Argument
 	Updates   []int
 	// Cut are the padded dimensions of the step's own results, nil without padding.
@@ -46,8 +46,8 @@ type Argument struct {
 	Distributed *Variable
 	// Fresh variables are made of zeros in a store that lacks them.
 	Fresh bool
-	// Ragged says that the replicas differ in shape. Sizes are then, of its dimensions, the
-	// padded size that the dimension has, or -1.
+	// Ragged says that the replicas differ in shape. Sizes are then, of its dimensions, the padded
+	// size that the dimension has, or -1.
 	Ragged bool
 	Sizes  []int
 }
@@ -75,8 +75,8 @@ func Counter(step string) string { return model.JoinPath("/non_finite", step) }
 type Target struct {
 	// Plugin is the identity of the plugin's build, Devices the kind of the devices.
 	Plugin, Devices string
-	// Topology names the slice; Mesh, IDs and Coordinates are what counts. IDs and Coordinates
-	// are those of the devices by replica and logical device.
+	// Topology names the slice; Mesh, IDs and Coordinates are what counts. IDs and Coordinates are
+	// those of the devices by replica and logical device.
 	Topology    string
 	Mesh        tpu.Coordinates
 	IDs         [][]int

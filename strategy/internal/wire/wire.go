@@ -18,8 +18,8 @@ var types = map[dtypes.DType]pjrt.DType{
 	dtypes.Complex64: pjrt.C64, dtypes.Complex128: pjrt.C128,
 }
 
-// Of returns the plugin's type of a dtype. Types of less than a byte do not
-// cross a step's border: their host form is packed and cannot be cut.
+// Of returns the plugin's type of a dtype. Types of less than a byte do not cross a step's border:
+// their host form is packed and cannot be cut.
 func Of(d dtypes.DType) (pjrt.DType, error) {
 	wire, ok := types[d]
 	if !ok {
