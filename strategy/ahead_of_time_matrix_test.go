@@ -8,7 +8,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -210,87 +209,6 @@ func (m *timed) ours() time.Duration {
 func (m *timed) String() string {
 	return fmt.Sprintf("%s: assign %v, trace and lower %v, report %v of which the plugin takes %v: ours %v; all of it %.3f times the compiler alone",
 		m.strat.Slice().Facts().Name, m.assigning, m.lowering, m.reporting, m.plugin, m.ours(), m.ratio)
-}
-
-// reportOf compiles a training step with plain gradient descent.
-func reportOf(t *testing.T, name string, opts strategy.Options, loss train.Loss, batch ...any) *report.Report {
-	t.Helper()
-	strat := strategytest.Ahead(t, name, opts)
-	compiled, err := train.New(strat, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), loss).Compiled(context.Background(), batch...)
-	require.NoError(t, err)
-	r, err := compiled.Report()
-	require.NoError(t, err)
-	return r
-}
-
-// stackOf is so many bias-free layers of one width.
-func stackOf(width, layersCount int, split bool) train.Loss {
-	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		x, p := in[0], rc.Strategy().NumLogicalDevices()
-		for i := range layersCount {
-			scope := "up"
-			if i%2 == 1 {
-				scope = "down"
-			}
-			x = layers.Dense(rc.Scope(scope+strconv.Itoa(i)), x, false, width)
-			switch {
-			case split && i%2 == 0:
-				x = graph.Tanh(logical.Split(x, 1, p))
-			case split:
-				x = logical.Replicate(x)
-			default:
-				x = graph.Tanh(x)
-			}
-		}
-		return graph.ReduceAllMean(graph.Square(graph.Sub(x, in[1])))
-	}
-}
-
-func TestAOTCollectivesOfDataParallelTrainingAreTheGradients(t *testing.T) {
-	if !plugintest.TPUChild(t) {
-		return
-	}
-	const width, count = 256, 3
-	batch := shapes.Make(dtypes.Float32, 128, width)
-	r := reportOf(t, "v5e:2x4", strategy.Options{}, stackOf(width, count, false), batch, batch)
-	bytes, moved := r.CollectiveBytes("replica")
-	want := int64(count*width*width*4 + 4) // and the loss
-	assert.Equal(t, want, bytes, "%+v", r.Collectives)
-	assert.InDelta(t, 2*want*7/8, moved, 8)
-	for _, c := range r.Collectives {
-		assert.Equal(t, "replica", c.Axis)
-		assert.Equal(t, 8, c.GroupSize)
-	}
-}
-
-func TestAOTCollectivesOfJoinedSlicesCrossTheNetworkOnce(t *testing.T) {
-	if !plugintest.TPUChild(t) {
-		return
-	}
-	const width, count = 256, 2
-	batch := shapes.Make(dtypes.Float32, 128, width)
-	r := reportOf(t, "2x v5e:2x2", strategy.Options{}, stackOf(width, count, false), batch, batch)
-	sent, _ := r.CollectiveBytes("slices")
-	// Of the gradients, each of a slice's four cores sends its quarter. The loss
-	// is padded to a tile.
-	assert.InDelta(t, count*width*width*4/4, sent, 512, "%+v", r.Collectives)
-}
-
-func TestAOTCollectivesOfASplitDensePairAreItsActivations(t *testing.T) {
-	if !plugintest.TPUChild(t) {
-		return
-	}
-	const width, rows = 256, 64
-	batch := shapes.Make(dtypes.Float32, rows, width)
-	r := reportOf(t, "v5e:2x2", strategy.Options{Replicas: 1, LogicalDevices: 4, Variables: logical.Rules{
-		logical.Match(`up.*weights`, logical.SplitInto(1, 4)), logical.Match(`down.*weights`, logical.SplitInto(4, 1)),
-	}}, stackOf(width, 2, true), batch, batch)
-	bytes, _ := r.CollectiveBytes("logical")
-	// The second product is a sum over the logical devices; the backward pass of
-	// the first needs none, since nothing asks for the input's gradient.
-	assert.Equal(t, int64(rows*width*4), bytes, "%+v", r.Collectives)
-	require.Len(t, r.Collectives, 1)
-	assert.Equal(t, "all-reduce", r.Collectives[0].Kind)
 }
 
 // meshNumbers are the parts of a module's text that depend on its mesh.

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -128,19 +127,4 @@ func TestCloseEndsACompilationUnderWay(t *testing.T) {
 	require.NoError(t, s.Close())
 	_, err := s.Function(double, strategy.FunctionOptions{}).Run(context.Background(), float32(1))
 	require.ErrorIs(t, err, strategy.ErrClosed)
-}
-
-// panicking is a compiler with a mistake in it.
-type panicking struct{}
-
-func (panicking) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
-	panic("a mistake")
-}
-
-func TestACompilersPanicIsAnError(t *testing.T) {
-	s := strategytest.New(t, 2, 1, strategy.Options{Compiler: panicking{}})
-	for range 2 {
-		_, err := s.Function(double, strategy.FunctionOptions{}).Run(context.Background(), float32(1))
-		require.ErrorContains(t, err, "panic: a mistake")
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
-	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 )
 
 // takenWorld has one of each kind of value, for a strategy of two replicas.
@@ -258,68 +256,5 @@ func TestWhatIsTakenKeepsItsValue(t *testing.T) {
 		_, err = w.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Assign(u, x) })
 		require.NoError(t, err, kind)
 		require.Equal(t, both, strategytest.Values(t, u, 2), kind)
-	}
-}
-
-// Train on all cores, evaluate on one: a step of one strategy reads another one's
-// variables as they are when it runs.
-func TestAStepReadsAnotherStrategysVariables(t *testing.T) {
-	ctx := context.Background()
-	sys := plugintest.System(t, 4)
-	for _, mesh := range [][2]int{{4, 1}, {2, 2}, {1, 4}} {
-		train, err := strategy.New(sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
-		require.NoError(t, err)
-		one, err := strategy.New(sys, strategy.Options{Replicas: 1})
-		require.NoError(t, err)
-		split := logical.Annotation{}
-		if mesh[1] > 1 {
-			split = logical.SplitInto(mesh[1])
-		}
-		weights, err := train.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Aggregation: strategy.AggregateMean, Annotation: split})
-		require.NoError(t, err)
-		count, err := train.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
-		require.NoError(t, err)
-		step := train.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-			rc.AssignAdd(weights, graph.OnesLike(rc.Read(weights)))
-			rc.AssignAdd(count, float32(1))
-			return nil
-		}, strategy.FunctionOptions{})
-		evaluate := one.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{graph.Add(rc.Read(weights), in[0]), rc.ReadAcross(count)}
-		}, strategy.FunctionOptions{})
-		bound, err := evaluate.Bind(ctx, []float32{10, 10, 10, 10})
-		require.NoError(t, err)
-		for i := range 3 {
-			_, err := step.Run(ctx)
-			require.NoError(t, err)
-			n := float32(i + 1)
-			want := []any{[]float32{11 + n, 12 + n, 13 + n, 14 + n}}
-			out, err := evaluate.Run(ctx, []float32{10, 10, 10, 10})
-			require.NoError(t, err)
-			require.Equal(t, want, strategytest.Values(t, out[0], 1))
-			require.Equal(t, []any{n * float32(mesh[0])}, strategytest.Values(t, out[1], 1))
-			require.NoError(t, bound.Launch(ctx))
-			require.Equal(t, want, strategytest.Values(t, bound.Results()[0], 1))
-		}
-		require.NoError(t, bound.Close())
-		// It is read only, and not the other way round: one core does not have what all need.
-		var mixed *strategy.StrategyError
-		_, err = one.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-			rc.Assign(weights, []float32{0, 0, 0, 0})
-			return nil
-		}, strategy.FunctionOptions{}).Run(ctx)
-		require.ErrorAs(t, err, &mixed)
-		mine, err := one.NewVariable(ctx, float32(1), strategy.VariableOptions{})
-		require.NoError(t, err)
-		_, err = train.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-			return []*graph.Node{rc.Read(mine)}
-		}, strategy.FunctionOptions{}).Run(ctx)
-		require.ErrorAs(t, err, &mixed)
-		// Nor is a step with it saved: the file would not know whose it is.
-		c, err := evaluate.Compiled(ctx, []float32{10, 10, 10, 10})
-		require.NoError(t, err)
-		require.ErrorContains(t, stepfile.Save(io.Discard, c), "another strategy's")
-		require.NoError(t, one.Close())
-		require.NoError(t, train.Close())
 	}
 }

@@ -3,16 +3,18 @@ package strategy_test
 import (
 	"context"
 	"io"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
@@ -77,72 +79,6 @@ func TestAMergeCallMayBeTheStepsFirstCall(t *testing.T) {
 	require.Equal(t, float32(3), got.Value())
 }
 
-// A branch sees what the step has: it names itself what it cannot do.
-func TestBranchesOfAStepUseWhatWasThereBefore(t *testing.T) {
-	ctx := context.Background()
-	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2})
-	v, err := s.NewVariable(ctx, []float32{1, 2}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
-	require.NoError(t, err)
-	two := func(rc *strategy.ReplicaContext) *graph.Node { return graph.Const(rc.Graph(), []float32{2, 2}) }
-	row := func(rc *strategy.ReplicaContext) *graph.Node { return graph.Const(rc.Graph(), []int32{0}) }
-	for name, c := range map[string]struct {
-		before func(rc *strategy.ReplicaContext)
-		branch func(rc *strategy.ReplicaContext) *graph.Node
-		want   string
-	}{
-		"a variable that was read": {func(rc *strategy.ReplicaContext) { rc.Read(v) }, func(rc *strategy.ReplicaContext) *graph.Node { return rc.Read(v) }, ""},
-		"the id that was asked for": {func(rc *strategy.ReplicaContext) { rc.ReplicaIDInSyncGroup() }, func(rc *strategy.ReplicaContext) *graph.Node {
-			return graph.BroadcastToDims(graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32), 2)
-		}, ""},
-		"a sum":                {nil, func(rc *strategy.ReplicaContext) *graph.Node { return rc.AllReduce(strategy.Sum, two(rc)) }, ""},
-		"a mean":               {nil, func(rc *strategy.ReplicaContext) *graph.Node { return rc.AllReduce(strategy.Mean, two(rc)) }, ""},
-		"a broadcast":          {func(rc *strategy.ReplicaContext) { rc.ReplicaIDInSyncGroup() }, func(rc *strategy.ReplicaContext) *graph.Node { return rc.Broadcast(two(rc)) }, ""},
-		"a variable met first": {nil, func(rc *strategy.ReplicaContext) *graph.Node { return rc.Read(v) }, "call Read before it"},
-		"an id met first":      {nil, func(rc *strategy.ReplicaContext) *graph.Node { return rc.ReplicaIDInSyncGroup() }, "call it before"},
-		"a write":              {func(rc *strategy.ReplicaContext) { rc.Read(v) }, func(rc *strategy.ReplicaContext) *graph.Node { return rc.Assign(v, two(rc)) }, "write it after"},
-		"a scatter": {func(rc *strategy.ReplicaContext) { rc.Read(v) }, func(rc *strategy.ReplicaContext) *graph.Node {
-			return rc.Scatter(strategy.ScatterAdd, v, row(rc), graph.Const(rc.Graph(), []float32{2}))
-		}, "write it after"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-				if c.before != nil {
-					c.before(rc)
-				}
-				on := graph.Const(rc.Graph(), true)
-				branch := func(*graph.Graph) []*graph.Node { return []*graph.Node{c.branch(rc)} }
-				return graph.If(on, graph.NewClosure(rc.Graph(), branch), graph.NewClosure(rc.Graph(), branch))
-			}, strategy.FunctionOptions{})
-			_, err := f.Run(ctx)
-			if c.want == "" {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorContains(t, err, c.want)
-			require.Equal(t, strategy.RuntimeError, strategy.KindOf(err))
-		})
-	}
-}
-
-func TestAnOnReadWriteDoesNotCommunicate(t *testing.T) {
-	ctx := context.Background()
-	s, err := strategy.New(plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
-	require.NoError(t, err)
-	defer s.Close()
-	for sync, collectives := range map[strategy.VariableSynchronization]int{strategy.OnRead: 0, strategy.OnWrite: 1} {
-		v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: sync, Aggregation: strategy.AggregateSum})
-		require.NoError(t, err)
-		c, err := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-			rc.AssignAdd(v, graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32))
-			return nil
-		}, strategy.FunctionOptions{}).Compiled(ctx)
-		require.NoError(t, err)
-		program := string(c.Module.Text)
-		require.Equal(t, collectives, strings.Count(program, `"stablehlo.all_reduce"`), sync)
-		require.Contains(t, program, "tf.aliasing_output", "the variable's memory is used again")
-	}
-}
-
 func TestRunStepsKeepTheLastOutputs(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
@@ -184,46 +120,134 @@ func TestRunStepsKeepTheLastOutputs(t *testing.T) {
 	})
 }
 
-func TestADistributedDatasetTrainsToItsMean(t *testing.T) {
+// The optimizer of the pages with momentum, over a split variable: merge call,
+// batch_reduce_to, update with a slot that is colocated.
+func TestMomentumOfASplitVariableInAMergeCall(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
-		// 10 numbers in global batches of 4: the last one is short, some replicas
-		// have none of it.
-		d, err := feed.Distribute(s, input.Range(10).Batch(4, false), feed.DistributeOptions{})
+		n, e := s.NumReplicasInSync(), eager.Of(s)
+		v, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Annotation: logical.SplitInto(s.NumLogicalDevices())})
 		require.NoError(t, err)
-		total, err := s.NewVariable(ctx, int64(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		scope, err := s.Scope(ctx)
 		require.NoError(t, err)
-		add := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			real := graph.Where(rc.RealElements(0), in[0], graph.ZerosLike(in[0]))
-			rc.AssignAdd(total, graph.ReduceAllSum(real))
-			return nil
-		}, strategy.FunctionOptions{PadRagged: true})
-		it, err := feed.Iterate(ctx, s, d)
+		slots, err := e.ColocateVarsWith(scope, v)
 		require.NoError(t, err)
-		defer it.Close()
-		var means []float64
-		for {
-			batch, err := it.Next(ctx)
-			if err == io.EOF {
-				break
+		slot, err := s.NewVariable(slots, []float32{0, 0, 0, 0}, strategy.VariableOptions{})
+		require.NoError(t, err)
+		require.Equal(t, v.Annotation(), slot.Annotation())
+		ones := []float32{1, 1, 1, 1}
+		apply := func(u *eager.UpdateContext, args ...any) (any, error) {
+			old, err := u.Ops().Read(slot)
+			if err != nil {
+				return nil, err
 			}
-			require.NoError(t, err)
-			_, err = add.Run(ctx, batch)
-			require.NoError(t, err)
-			mean, err := s.Reduce(ctx, strategy.Mean, batch.(strategy.Value), 0)
-			require.NoError(t, err)
-			x, err := mean.Float64(ctx)
-			require.NoError(t, err)
-			means = append(means, x)
+			decayed, err := u.Ops().Mul(old, float32(0.5))
+			if err != nil {
+				return nil, err
+			}
+			next, err := u.Ops().Add(decayed, args[0])
+			if err != nil {
+				return nil, err
+			}
+			if _, err = u.Ops().Assign(slot, next); err != nil {
+				return nil, err
+			}
+			return u.AssignSub(next)
 		}
-		require.Equal(t, []float64{1.5, 5.5, 8.5}, means)
-		sum, err := total.Value(ctx)
+		update := func(ctx context.Context, gradient any) (any, error) {
+			reduced, err := e.BatchReduceTo(ctx, strategy.Sum, []eager.ReducePair{{Value: gradient, To: eager.To(v)}})
+			if err != nil {
+				return nil, err
+			}
+			return e.Update(ctx, v, apply, reduced[0])
+		}
+		// Once in eager code, once in a compiled step.
+		_, err = e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			gradient, err := rc.Mul(ones, float32(rc.ReplicaIDInSyncGroup()+1))
+			require.NoError(t, err)
+			return rc.MergeCall(func(ctx context.Context, args ...any) (any, error) { return update(ctx, args[0]) }, gradient)
+		})
 		require.NoError(t, err)
-		require.Equal(t, int64(45), sum.Value())
-		f, err := feed.DistributeFromFunction(s, func(c input.Context) (input.Dataset, error) {
-			return input.Range(8).Batch(2, false), nil
-		}, feed.DistributeOptions{})
+		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
+			gradient := graph.Mul(graph.Const(rc.Graph(), ones), graph.AddScalar(id, 1))
+			rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+				if _, err := update(mc.Context(), args[0]); err != nil {
+					panic(err)
+				}
+				return nil
+			}, gradient)
+			return nil
+		}, strategy.FunctionOptions{})
+		_, err = f.Run(ctx)
 		require.NoError(t, err)
-		require.Equal(t, s.NumReplicasInSync(), f.LocalReplicas())
+		total := 2.5 * float32(n*(n+1)) / 2 // the gradient, and 1.5 of it
+		want := []float32{1 - total, 2 - total, 3 - total, 4 - total}
+		require.Equal(t, slices.Repeat([]any{want}, n), strategytest.Values(t, v, n))
 	})
+}
+
+func TestAMergedValueThatUsesAReplicasNodeIsNotMirrored(t *testing.T) {
+	ctx := context.Background()
+	strategytest.OnMeshes(t, [][2]int{{2, 1}, {2, 2}, {3, 1}}, func(t *testing.T, s *strategy.TPUStrategy) {
+		v, err := s.NewVariable(ctx, float32(5), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		var kept *strategy.MergeContext
+		_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
+			return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.Merged) []*strategy.Merged {
+				kept = mc
+				x := mc.Map(func([]*graph.Node) *graph.Node { return id })
+				mc.Assign(v, x)
+				return []*strategy.Merged{x}
+			})
+		}, strategy.FunctionOptions{}).Run(ctx)
+		assert.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
+
+		_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.Merged) []*strategy.Merged {
+				x := mc.Map(func(in []*graph.Node) *graph.Node { return graph.MulScalar(in[0], 2) }, mc.Read(v))
+				mc.Assign(v, x)
+				return []*strategy.Merged{x}
+			})
+		}, strategy.FunctionOptions{}).Run(ctx)
+		require.NoError(t, err)
+		got, err := v.Value(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, float32(10), got.Value())
+
+		_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			kept.Read(v)
+			return []*graph.Node{graph.Const(rc.Graph(), float32(1))}
+		}, strategy.FunctionOptions{}).Run(ctx)
+		var wrong *strategy.ContextError
+		assert.ErrorAs(t, err, &wrong)
+	})
+}
+
+func TestSumsAndMeansOfWhatIsNoNumberAreRefusedInSteps(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.On(t, plugintest.System(t, 2), strategy.Options{Replicas: 2})
+	_, err := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		return []*graph.Node{rc.AllReduce(strategy.Sum, graph.Const(rc.Graph(), true))}
+	}, strategy.FunctionOptions{}).Run(ctx)
+	assert.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
+	_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		return rc.MergeCall(func(mc *strategy.MergeContext, x ...*strategy.Merged) []*strategy.Merged {
+			return []*strategy.Merged{mc.Reduce(strategy.Mean, x[0], 0)}
+		}, graph.Const(rc.Graph(), []int32{1, 4}))
+	}, strategy.FunctionOptions{}).Run(ctx)
+	assert.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
+	v, err := s.NewVariable(ctx, true, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	require.NoError(t, err)
+	assert.Equal(t, strategy.TypeError, strategy.KindOf(v.Assign(ctx, false)))
+	_, err = v.Read(ctx)
+	assert.Equal(t, strategy.InvalidArgumentError, strategy.KindOf(err))
+	// One replica's has nothing to be added to.
+	one := strategytest.On(t, plugintest.System(t, 1), strategy.Options{Replicas: 1})
+	v, err = one.NewVariable(ctx, true, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	require.NoError(t, err)
+	got, err := v.Value(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, true, got.Value())
 }

@@ -3,7 +3,6 @@ package strategy_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,9 +12,7 @@ import (
 	"time"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -25,138 +22,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
-
-// mapped replaces the leaves of a nest of the sorts that these tests make.
-func mapped(nest any, leaf func(x any) any) any {
-	switch x := nest.(type) {
-	case []any:
-		out := make([]any, len(x))
-		for i := range x {
-			out[i] = mapped(x[i], leaf)
-		}
-		return out
-	case map[string]any:
-		out := map[string]any{}
-		for _, k := range slices.Sorted(maps.Keys(x)) {
-			out[k] = mapped(x[k], leaf)
-		}
-		return out
-	case map[int][]any:
-		out := map[int][]any{}
-		for _, k := range slices.Sorted(maps.Keys(x)) {
-			out[k] = mapped(x[k], leaf).([]any)
-		}
-		return out
-	case pair:
-		return pair{mapped(x.A, leaf), mapped(x.B, leaf)}
-	}
-	return leaf(nest)
-}
-
-// closeAll closes the results of a run.
-func closeAll(t *testing.T, nest any) {
-	t.Helper()
-	mapped(nest, func(x any) any {
-		if v, ok := x.(*strategy.PerReplica); ok {
-			require.NoError(t, v.Close())
-		}
-		return nil
-	})
-}
-
-// replicaValues is a tensor that a test gives to each replica.
-type replicaValues []any
-
-// localValues reads the results of a run.
-func localValues(t *testing.T, nest any, replicas int) any {
-	t.Helper()
-	return mapped(nest, func(x any) any {
-		if v, ok := x.(*strategy.PerReplica); ok {
-			return replicaValues(strategytest.Values(t, v, replicas))
-		}
-		return x
-	})
-}
-
-// nestMaker makes random arguments.
-type nestMaker struct {
-	t        *testing.T
-	rng      *rand.Rand
-	s        *strategy.TPUStrategy
-	replicas int
-	variable *strategy.Variable
-}
-
-func (m *nestMaker) numbers() []float32 {
-	return []float32{float32(m.rng.IntN(100)), float32(m.rng.IntN(100))}
-}
-
-// make returns a nest, and the same nest with the numbers that each replica is to
-// receive in place of the tensors.
-func (m *nestMaker) make(depth int) (nest, want any) {
-	if depth > 0 && m.rng.IntN(4) > 0 {
-		return m.branch(depth)
-	}
-	ctx, same := context.Background(), func(x any) replicaValues { return slices.Repeat(replicaValues{x}, m.replicas) }
-	switch x := m.numbers(); m.rng.IntN(10) {
-	case 0:
-		return x, same(x)
-	case 1:
-		return tensors.FromValue(x), same(x)
-	case 2:
-		return x[0], same(x[0])
-	case 3:
-		v, err := m.s.Mirror(ctx, x, logical.Annotation{})
-		require.NoError(m.t, err)
-		return v, same(x)
-	case 4:
-		var all replicaValues
-		for range m.replicas {
-			all = append(all, m.numbers())
-		}
-		v, err := m.s.PerReplica(ctx, all, logical.Annotation{})
-		require.NoError(m.t, err)
-		return v, all
-	case 5:
-		return strategy.NewObjects(slices.Repeat([]any{"same"}, m.replicas)...), "same"
-	case 6:
-		return m.variable, m.variable
-	case 7:
-		return nil, nil
-	case 8:
-		return time.Duration(m.rng.IntN(3)), nil
-	}
-	text := fmt.Sprint("text ", m.rng.IntN(3))
-	return text, text
-}
-
-func (m *nestMaker) branch(depth int) (nest, want any) {
-	members := func(n int) (list, wants []any) {
-		list, wants = make([]any, n), make([]any, n)
-		for i := range n {
-			list[i], wants[i] = m.make(depth - 1)
-		}
-		return list, wants
-	}
-	switch m.rng.IntN(4) {
-	case 0:
-		list, wants := members(m.rng.IntN(4))
-		return list, wants
-	case 1:
-		list, wants := members(m.rng.IntN(4))
-		nest, want := map[string]any{}, map[string]any{}
-		for i, k := range []string{"x", "y", "z"}[:len(list)] {
-			nest[k], want[k] = list[i], wants[i]
-		}
-		return nest, want
-	case 2:
-		a, wantA := members(1)
-		b, wantB := members(2)
-		return map[int][]any{2: a, 10: b}, map[int][]any{2: wantA, 10: wantB}
-	}
-	list, wants := members(2)
-	return pair{list[0], list[1]}, pair{wants[0], wants[1]}
-}
 
 // What goes into a step comes out of it in the same structure, each leaf with its own
 // numbers on each replica.
@@ -368,39 +233,6 @@ func TestNestsOfBatchesAreCut(t *testing.T) {
 	}, localValues(t, out, 2))
 }
 
-// Annotations go by the leaves' order, which goes by the size of numeric keys; real
-// sizes do too.
-func TestLeavesHaveAnOrder(t *testing.T) {
-	ctx := context.Background()
-	s := strategytest.New(t, 2, 2)
-	split := logical.SplitInto(2)
-	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
-		m := args[0].(map[int]any)
-		return pair{B: m[2], A: []any{m[-1], m[10]}}
-	}, strategy.FunctionOptions{Arguments: []logical.Annotation{{}, split}, Results: []logical.Annotation{{}, {}, split}})
-	nest := map[int]any{10: []float32{1, 2}, 2: []float64{3, 4}, -1: []int32{5, 6}}
-	c, err := f.Compiled(ctx, nest)
-	require.NoError(t, err)
-	require.Equal(t, []dtypes.DType{dtypes.Int32, dtypes.Float64, dtypes.Float32},
-		[]dtypes.DType{c.Module.Arguments[0].DType, c.Module.Arguments[1].DType, c.Module.Arguments[2].DType})
-	require.Equal(t, split, c.Module.Arguments[1].Annotation)
-	out, err := f.Run(ctx, nest)
-	require.NoError(t, err)
-	p := out.(pair)
-	assert.Equal(t, split, p.B.(*strategy.PerReplica).Annotation())
-	assert.Equal(t, logical.Annotation{}, p.A.([]any)[1].(*strategy.PerReplica).Annotation())
-	assert.Equal(t, []any{[]float64{3, 4}, []float64{3, 4}}, strategytest.Values(t, p.B.(*strategy.PerReplica), 2))
-
-	padded := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
-		return []any{rc.RealSize(1, 0), args[1].(pair).B}
-	}, strategy.FunctionOptions{PadRagged: true})
-	ragged, err := s.PerReplica(ctx, []any{[]float32{1}, []float32{2, 3, 4}}, logical.Annotation{})
-	require.NoError(t, err)
-	out, err = padded.Run(ctx, []float32{1}, pair{A: "static", B: ragged})
-	require.NoError(t, err)
-	require.Equal(t, []any{replicaValues{int32(1), int32(3)}, replicaValues{[]float32{1}, []float32{2, 3, 4}}}, localValues(t, out, 2))
-}
-
 // Goroutines that bring the same structures compile each once.
 func TestGoroutinesShareANestFunction(t *testing.T) {
 	ctx := context.Background()
@@ -430,50 +262,36 @@ func TestGoroutinesShareANestFunction(t *testing.T) {
 	require.Equal(t, int64(3), traces.Load())
 }
 
-// deep is a nest of n levels around x.
-func deep(n int, x any) any {
-	for range n {
-		x = []any{x}
-	}
-	return x
-}
-
-// A nest is as deep in the step as it is outside.
-func TestNestsAreDeep(t *testing.T) {
+// A step need not give anything: the empty nest comes back, and what it writes is
+// written.
+func TestAStepMayGiveNothing(t *testing.T) {
 	ctx := context.Background()
-	s := strategytest.New(t, 2, 1)
-	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any { return args[0] }, strategy.FunctionOptions{})
-	for n, taken := range map[int]bool{0: true, 50: true, 98: true, 99: true, 100: false, 200: false} {
-		out, err := f.Run(ctx, deep(n, float32(n)))
-		if !taken {
-			require.Equal(t, strategy.ValueError, strategy.KindOf(err))
-			require.ErrorContains(t, err, "args: a nest of more than 100 levels")
-			continue
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
+		count, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		for name, nest := range map[string]any{
+			"an empty list": []any{}, "an empty map": map[string]any{}, "no result": nil, "a text": "done",
+			"empties in a nest": []any{map[string]any{"a": []any{}}, []any{}, nil}, "an empty struct": struct{}{},
+		} {
+			for _, args := range [][]any{nil, {float32(3)}, {[]any{float32(3), map[string]any{"x": []float32{1, 2}}}}, {[]any{}}} {
+				for _, writes := range []bool{false, true} {
+					f := s.NestFunction(func(rc *strategy.ReplicaContext, _ []any) any {
+						if writes {
+							rc.AssignAdd(count, float32(1))
+						}
+						return nest
+					}, strategy.FunctionOptions{})
+					require.NoError(t, count.Assign(ctx, float32(0)))
+					for range 3 { // also when the program is known
+						got, err := f.Run(ctx, args...)
+						require.NoError(t, err, name)
+						require.Equal(t, nest, got, name)
+					}
+					got, err := count.Local(ctx, 0)
+					require.NoError(t, err)
+					require.Equal(t, map[bool]float32{true: 3}[writes], got.Value())
+				}
+			}
 		}
-		require.NoError(t, err, n)
-		for range n {
-			out = out.([]any)[0]
-		}
-		require.Equal(t, []any{float32(n), float32(n)}, strategytest.Values(t, out.(*strategy.PerReplica), 2))
-	}
-}
-
-// A nest function of shapes is compiled for a slice that is not there.
-func TestAOTNestsOfShapes(t *testing.T) {
-	if !plugintest.TPUChild(t) {
-		return
-	}
-	ctx := context.Background()
-	s := strategytest.Ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2})
-	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
-		b := args[0].(pair)
-		return map[string]any{"sum": graph.ReduceAllSum(b.A.(*graph.Node)), "name": b.B}
-	}, strategy.FunctionOptions{SplitBatch: true})
-	args := pair{shapes.Make(dtypes.Float32, 8, 3), "v5e"}
-	c, err := f.Compiled(ctx, args)
-	require.NoError(t, err)
-	assert.Equal(t, []int{2, 3}, c.Module.Arguments[0].Local)
-	_, err = f.Run(ctx, args)
-	var refused *strategy.AheadOfTimeError
-	require.ErrorAs(t, err, &refused)
+	})
 }

@@ -119,17 +119,3 @@ func FuzzNestFunction(f *testing.F) {
 		require.Len(t, m.Results, given+1)
 	})
 }
-
-func FuzzParseReduceOp(f *testing.F) {
-	for _, name := range []string{"sum", "MEAN", "Mean", "max", "", "SUM "} {
-		f.Add(name)
-	}
-	f.Fuzz(func(t *testing.T, name string) {
-		op, err := strategy.ParseReduceOp(name)
-		if err != nil {
-			require.Equal(t, strategy.ValueError, strategy.KindOf(err))
-			return
-		}
-		require.Equal(t, strings.ToUpper(name), op.String())
-	})
-}

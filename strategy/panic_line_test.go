@@ -57,34 +57,15 @@ func TestTraceErrorsNameTheLine(t *testing.T) {
 			_, err := f.Run(ctx, []float32{1, 2, 3})
 			var trace *strategy.TraceError
 			require.ErrorAs(t, err, &trace)
-			assert.Equal(t, fmt.Sprintf("where_test.go:%d", at), trace.Where)
-			assert.ErrorContains(t, err, "tracing step: at where_test.go:")
+			assert.Equal(t, fmt.Sprintf("panic_line_test.go:%d", at), trace.Where)
+			assert.ErrorContains(t, err, "tracing step: at panic_line_test.go:")
 
 			train := train.New(s, model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 				return step(in)
 			})
 			_, err = train.Run(ctx, []float32{1, 2, 3})
 			require.ErrorAs(t, err, &trace)
-			assert.Equal(t, fmt.Sprintf("where_test.go:%d", at), trace.Where)
+			assert.Equal(t, fmt.Sprintf("panic_line_test.go:%d", at), trace.Where)
 		})
 	}
-}
-
-func TestNilsAreNamed(t *testing.T) {
-	s := strategytest.New(t, 1, 1)
-	ctx := context.Background()
-	_, err := s.Function(nil, strategy.FunctionOptions{}).Run(ctx)
-	assert.ErrorContains(t, err, "there is no step function")
-	_, err = train.New(s, model.NewStore(), optimizer.Adam().Done(), nil).Run(ctx, []float32{1})
-	assert.ErrorContains(t, err, "there is no loss function")
-	_, err = strategy.New(nil, strategy.Options{})
-	assert.ErrorContains(t, err, "system.Open")
-	_, err = strategy.NewAheadOfTime(nil, strategy.Options{})
-	assert.ErrorContains(t, err, "system.Describe")
-	var trace *strategy.TraceError
-	_, err = train.New(s, model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(in[0])
-	}).Run(ctx, []float32{1})
-	require.ErrorAs(t, err, &trace)
-	assert.Empty(t, trace.Where, "no line of the step's own has panicked")
 }

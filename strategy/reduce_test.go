@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/dtypes/float16"
 	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
@@ -269,4 +270,84 @@ func TestMeansInHalfPrecisionAreNotBiased(t *testing.T) {
 	share, err := v.Local(ctx, 0)
 	require.NoError(t, err)
 	require.Equal(t, float16.FromFloat32(682.5), share.Value())
+}
+
+func TestReduceNamesAxesThatTensorsDoNotHave(t *testing.T) {
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2})
+	v := scalarsOf(t, s)
+	for _, axis := range []int{0, -1, 7} {
+		_, err := s.Reduce(context.Background(), strategy.Sum, v, axis)
+		require.Equal(t, strategy.ValueError, strategy.KindOf(err), "%v", err)
+		require.ErrorContains(t, err, "rank 0")
+	}
+}
+
+// What MirroredStrategy gives for the mean of replicas' integers; TPUStrategy has none.
+func TestReplicasAverageIntegers(t *testing.T) {
+	ctx := context.Background()
+	mean := func(s *strategy.TPUStrategy, x func(id int) any) ([]any, error) {
+		out, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			return rc.AllReduce(strategy.Mean, x(rc.ReplicaIDInSyncGroup()))
+		})
+		if err != nil {
+			return nil, err
+		}
+		var all []any
+		for r := range s.NumReplicasInSync() {
+			part, err := out.(*strategy.PerReplica).Local(ctx, r)
+			require.NoError(t, err)
+			all = append(all, part.Value())
+		}
+		return all, nil
+	}
+	ints := func(id int) any { return tensors.FromScalar(int32(id + 1)) }
+	for _, p := range []int{1, 2} {
+		for _, semantics := range []strategy.Semantics{0, strategy.TensorFlowMirrored} {
+			s := strategytest.New(t, 2, p, strategy.Options{Semantics: semantics})
+			got, err := mean(s, ints)
+			require.NoError(t, err)
+			require.Equal(t, []any{1.5, 1.5}, got)
+			got, err = mean(s, func(id int) any { return tensors.FromScalar(uint8(255 - id)) })
+			require.NoError(t, err)
+			require.Equal(t, []any{float32(254.5), float32(254.5)}, got)
+			_, err = mean(s, func(id int) any { return tensors.FromScalar(id > 0) })
+			require.Equal(t, strategy.InvalidArgumentError, strategy.KindOf(err), "%v", err)
+		}
+		_, err := mean(strategytest.New(t, 2, p, strategy.Options{Semantics: strategy.TensorFlowTPU}), ints)
+		require.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
+	}
+	got, err := mean(strategytest.New(t, 1, 1, strategy.Options{Semantics: strategy.TensorFlowMirrored}), ints)
+	require.NoError(t, err)
+	require.Equal(t, []any{int32(1)}, got)
+}
+
+func TestTheMeanOfLargeIntegersIsExact(t *testing.T) {
+	ctx := context.Background()
+	strategytest.OnMeshes(t, [][2]int{{2, 1}, {2, 2}, {3, 1}}, func(t *testing.T, s *strategy.TPUStrategy) {
+		replicas := s.NumReplicasInSync()
+		all := make([]any, replicas)
+		for r := range all {
+			all[r] = []int64{0}
+		}
+		all[0], all[1] = []int64{1<<53 + 1}, []int64{-(1 << 53)}
+		v, err := s.PerReplica(ctx, all, logical.Annotation{})
+		require.NoError(t, err)
+		for _, axes := range [][]int{nil, {0}} {
+			m, err := s.Reduce(ctx, strategy.Mean, v, axes...)
+			require.NoError(t, err)
+			got, err := m.Float64(ctx)
+			require.NoError(t, err)
+			assert.InDelta(t, 1/float64(replicas), got, 1e-15, "axes %v", axes)
+		}
+		for r := range all {
+			all[r] = []uint64{1<<64 - 1}
+		}
+		u, err := s.PerReplica(ctx, all, logical.Annotation{})
+		require.NoError(t, err)
+		m, err := s.Reduce(ctx, strategy.Mean, u)
+		require.NoError(t, err)
+		got, err := m.Float64(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, float64(1<<64), got, "rounded, not wrapped")
+	})
 }

@@ -8,11 +8,9 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 func TestScatterOfASplitVariable(t *testing.T) {
@@ -55,30 +53,4 @@ func TestScatterOfASplitVariable(t *testing.T) {
 			require.NoError(t, v.Close())
 		}
 	})
-}
-
-func TestLogicalDevicesHoldTheirParts(t *testing.T) {
-	ctx := context.Background()
-	s, err := strategy.New(plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
-	require.NoError(t, err)
-	defer s.Close()
-	split, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Annotation: logical.SplitInto(2)})
-	require.NoError(t, err)
-	require.NoError(t, split.AssignAdd(ctx, []float32{10, 10, 10, 10}))
-	for r := range 2 {
-		for p, want := range [][]float32{{11, 12}, {13, 14}} {
-			part, err := split.LocalPart(ctx, r, p)
-			require.NoError(t, err)
-			require.Equal(t, want, part.Value())
-		}
-	}
-	_, err = split.LocalPart(ctx, 0, 2)
-	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
-	on1, err := eager.Of(s).LogicalDevice(ctx, 1)
-	require.NoError(t, err)
-	v, err := s.NewVariable(on1, float32(1), strategy.VariableOptions{Name: "v"})
-	require.NoError(t, err)
-	require.Equal(t, logical.AssignTo(1).String(), v.Annotation().String())
-	require.Equal(t, eager.Of(s).WorkerDevices(on1), v.Devices())
-	require.Equal(t, []string{"v", "v/replica_1"}, []string{v.ComponentName(0), v.ComponentName(1)})
 }

@@ -3,13 +3,11 @@ package strategy_test
 import (
 	"context"
 	"math"
-	"reflect"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
@@ -48,16 +46,6 @@ func TestOneMirroredReplicaReducesAndGathersToItself(t *testing.T) {
 		x, err := mean.Value(ctx)
 		require.NoError(t, err)
 		require.Equal(t, int32(5), x.Value())
-	}
-}
-
-func TestReduceNamesAxesThatTensorsDoNotHave(t *testing.T) {
-	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2})
-	v := scalarsOf(t, s)
-	for _, axis := range []int{0, -1, 7} {
-		_, err := s.Reduce(context.Background(), strategy.Sum, v, axis)
-		require.Equal(t, strategy.ValueError, strategy.KindOf(err), "%v", err)
-		require.ErrorContains(t, err, "rank 0")
 	}
 }
 
@@ -129,23 +117,6 @@ func TestTPUSemanticsMoveTheFirstReplicasValueOfAnyDType(t *testing.T) {
 	}
 }
 
-// Two functions are one object if they captured the same variables, not if they have
-// the same text.
-func TestClosuresOfOneTextAreTwoObjects(t *testing.T) {
-	s := strategytest.New(t, 2, 1)
-	var numbers []func() int
-	for n := range 3 {
-		numbers = append(numbers, func() int { return n })
-	}
-	one, two := numbers[1], numbers[2]
-	grouped, err := eager.Of(s).Regroup(context.Background(), []any{[]any{one, one}, []any{one, two}})
-	require.NoError(t, err)
-	list := grouped.([]any)
-	assert.Equal(t, 1, list[0].(func() int)())
-	assert.Equal(t, 2, list[1].(*strategy.Objects).At(1).(func() int)())
-	assert.Equal(t, reflect.ValueOf(one).Pointer(), reflect.ValueOf(two).Pointer(), "which have one text")
-}
-
 // A map's members are told apart by keys that can be found again, and named in the
 // order of their size.
 func TestMapsOfNestsHaveAnOrder(t *testing.T) {
@@ -158,91 +129,4 @@ func TestMapsOfNestsHaveAnOrder(t *testing.T) {
 	_, err = eager.Of(s).Regroup(ctx, []any{nan, nan})
 	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
 	require.ErrorContains(t, err, "NaN among its keys")
-}
-
-// What MirroredStrategy gives for the mean of replicas' integers; TPUStrategy has none.
-func TestReplicasAverageIntegers(t *testing.T) {
-	ctx := context.Background()
-	mean := func(s *strategy.TPUStrategy, x func(id int) any) ([]any, error) {
-		out, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
-			return rc.AllReduce(strategy.Mean, x(rc.ReplicaIDInSyncGroup()))
-		})
-		if err != nil {
-			return nil, err
-		}
-		var all []any
-		for r := range s.NumReplicasInSync() {
-			part, err := out.(*strategy.PerReplica).Local(ctx, r)
-			require.NoError(t, err)
-			all = append(all, part.Value())
-		}
-		return all, nil
-	}
-	ints := func(id int) any { return tensors.FromScalar(int32(id + 1)) }
-	for _, p := range []int{1, 2} {
-		for _, semantics := range []strategy.Semantics{0, strategy.TensorFlowMirrored} {
-			s := strategytest.New(t, 2, p, strategy.Options{Semantics: semantics})
-			got, err := mean(s, ints)
-			require.NoError(t, err)
-			require.Equal(t, []any{1.5, 1.5}, got)
-			got, err = mean(s, func(id int) any { return tensors.FromScalar(uint8(255 - id)) })
-			require.NoError(t, err)
-			require.Equal(t, []any{float32(254.5), float32(254.5)}, got)
-			_, err = mean(s, func(id int) any { return tensors.FromScalar(id > 0) })
-			require.Equal(t, strategy.InvalidArgumentError, strategy.KindOf(err), "%v", err)
-		}
-		_, err := mean(strategytest.New(t, 2, p, strategy.Options{Semantics: strategy.TensorFlowTPU}), ints)
-		require.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
-	}
-	got, err := mean(strategytest.New(t, 1, 1, strategy.Options{Semantics: strategy.TensorFlowMirrored}), ints)
-	require.NoError(t, err)
-	require.Equal(t, []any{int32(1)}, got)
-}
-
-// A sync-on-read variable is read where another takes its value, and is a value of each
-// replica where a mirrored one would.
-func TestASyncOnReadVariableAsAValue(t *testing.T) {
-	ctx := context.Background()
-	for _, p := range []int{1, 2} {
-		s := strategytest.New(t, 2, p)
-		onRead := func() *strategy.Variable {
-			v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
-			require.NoError(t, err)
-			_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
-				return rc.Assign(v, float32(2*rc.ReplicaIDInSyncGroup()+1))
-			})
-			require.NoError(t, err)
-			return v
-		}
-		components := func(v *strategy.Variable) []any {
-			var all []any
-			for r := range 2 {
-				part, err := v.Local(ctx, r)
-				require.NoError(t, err)
-				all = append(all, part.Value())
-			}
-			return all
-		}
-		value := onRead()
-		to := onRead()
-		require.NoError(t, to.Assign(ctx, value))
-		require.Equal(t, []any{float32(2), float32(2)}, components(to))
-		for _, aggregation := range []strategy.VariableAggregation{strategy.AggregateNone, strategy.AggregateSum} {
-			v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Aggregation: aggregation})
-			require.NoError(t, err)
-			require.Equal(t, strategy.TypeError, strategy.KindOf(v.Assign(ctx, value)))
-			_, err = eager.Of(s).Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return nil, nil }, value)
-			if aggregation == strategy.AggregateNone {
-				require.NoError(t, err)
-			} else {
-				require.Equal(t, strategy.TypeError, strategy.KindOf(err))
-			}
-		}
-		apart, err := s.NewVariable(ctx, float32(10), strategy.VariableOptions{LocalWrites: true})
-		require.NoError(t, err)
-		require.NoError(t, apart.AssignAdd(ctx, value))
-		require.Equal(t, []any{float32(11), float32(13)}, components(apart))
-		require.NoError(t, to.Assign(ctx, apart), "its value is replica 0's")
-		require.Equal(t, []any{float32(5.5), float32(5.5)}, components(to))
-	}
 }

@@ -2,93 +2,116 @@ package strategy_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-func TestReplicasWriteVariablesInTheStep(t *testing.T) {
-	ctx := context.Background()
-	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
-		n := s.NumReplicasInSync()
-		for _, c := range []struct {
-			opts strategy.VariableOptions
-			want func(r int) float32 // of 10 after += id+1
-		}{
-			{strategy.VariableOptions{Aggregation: strategy.AggregateSum}, func(int) float32 { return 10 + float32(n*(n+1)/2) }},
-			{strategy.VariableOptions{Aggregation: strategy.AggregateMean}, func(int) float32 { return 10 + float32(n+1)/2 }},
-			{strategy.VariableOptions{Aggregation: strategy.AggregateFirst}, func(int) float32 { return 11 }},
-			{strategy.VariableOptions{LocalWrites: true}, func(r int) float32 { return 11 + float32(r) }},
-			{strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum}, func(r int) float32 { return 11 + float32(r) }},
-		} {
-			for _, initial := range []any{float32(10), []float32{10, 10, 10, 10}} {
-				opts := c.opts
-				if _, ok := initial.([]float32); ok && s.NumLogicalDevices() > 1 {
-					opts.Annotation = logical.SplitInto(s.NumLogicalDevices())
-				}
-				v, err := s.NewVariable(ctx, initial, opts)
-				require.NoError(t, err)
-				f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-					one := graph.ConvertDType(graph.AddScalar(rc.ReplicaIDInSyncGroup(), 1), dtypes.Float32)
-					x := graph.BroadcastToDims(one, v.Shape().Dimensions...)
-					return []*graph.Node{rc.AssignAdd(v, x)}
-				}, strategy.FunctionOptions{})
-				out, err := f.Run(ctx)
-				require.NoError(t, err)
-				for r, got := range strategytest.Values(t, v, n) {
-					want := any(c.want(r))
-					if _, ok := initial.([]float32); ok {
-						want = []float32{c.want(r), c.want(r), c.want(r), c.want(r)}
-					}
-					require.Equal(t, want, got, "%s, replica %d", v, r)
-					result, err := out[0].Local(ctx, r)
-					require.NoError(t, err)
-					require.Equal(t, want, result.Value())
-				}
-				require.NoError(t, v.Close())
-				_, err = f.Run(ctx)
-				require.ErrorIs(t, err, strategy.ErrClosed)
+func TestVariablesLiveOnlyOnTheirDevices(t *testing.T) {
+	sys := plugintest.System(t, 8)
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{Replicas: 8}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		v, err := s.NewVariable(ctx, []float32{1, 2}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
+		if err != nil {
+			return err
+		}
+		count, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "count", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		if err != nil {
+			return err
+		}
+		step := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			rc.AssignAdd(v, in[0])
+			rc.AssignAdd(count, graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32))
+			return []*graph.Node{rc.Read(count)}
+		}, strategy.FunctionOptions{Name: "add", LocalBatch: true})
+		for range 2 {
+			// Two numbers for each of the process's two replicas.
+			if _, err := step.Run(ctx, []float32{1, 2, 1, 2}); err != nil {
+				return err
 			}
 		}
-	})
+		got, err := v.Value(ctx)
+		if err != nil {
+			return err
+		}
+		assert.Equal(t, []float32{1 + 16, 2 + 32}, got.Value())
+		total, err := count.Value(ctx)
+		if err != nil {
+			return err
+		}
+		assert.Equal(t, float32(2*28), total.Value())
+		var remote *strategy.RemoteError
+		_, err = count.Local(ctx, (2*s.Process()+2)%8)
+		assert.ErrorAs(t, err, &remote)
+		return nil
+	}))
 }
 
-func TestAReplicaWriteWithoutAggregationIsRefused(t *testing.T) {
+func TestVariablesSpreadOverProcessesAreReadWhole(t *testing.T) {
+	sys := plugintest.System(t, 8)
+	for _, mesh := range []struct{ processes, replicas, logical int }{{8, 4, 2}, {4, 2, 4}, {4, 4, 2}, {8, 1, 8}} {
+		want := make([]float32, 8)
+		for i := range want {
+			want[i] = float32(i)
+		}
+		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: mesh.processes}, strategy.Options{Replicas: mesh.replicas, LogicalDevices: mesh.logical}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+			split, err := s.NewVariable(ctx, want, strategy.VariableOptions{Annotation: logical.SplitInto(mesh.logical)})
+			if err != nil {
+				return err
+			}
+			counts, err := s.NewVariable(ctx, want, strategy.VariableOptions{
+				Synchronization: strategy.OnRead, Aggregation: strategy.AggregateMean, Annotation: logical.SplitInto(mesh.logical)})
+			if err != nil {
+				return err
+			}
+			own, err := s.NewVariable(ctx, want, strategy.VariableOptions{LocalWrites: true})
+			if err != nil {
+				return err
+			}
+			for _, v := range []*strategy.Variable{split, counts, own} {
+				got, err := v.Value(ctx)
+				if err != nil {
+					return fmt.Errorf("%s: %w", v, err)
+				}
+				assert.Equal(t, want, got.Value(), "%s in process %d", v, s.Process())
+			}
+			return nil
+		}))
+	}
+}
+
+func TestLogicalDevicesHoldTheirParts(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(plugintest.System(t, 2), strategy.Options{})
+	s, err := strategy.New(plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
 	require.NoError(t, err)
 	defer s.Close()
-	v, err := s.NewVariable(ctx, float32(10), strategy.VariableOptions{Name: "w"})
+	split, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Annotation: logical.SplitInto(2)})
 	require.NoError(t, err)
-	_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-		return []*graph.Node{rc.Assign(v, 3.0)}
-	}, strategy.FunctionOptions{}).Run(ctx)
-	require.Equal(t, strategy.ValueError, strategy.KindOf(err), "%v", err)
-	require.ErrorContains(t, err, `"w"`)
-}
-
-func TestCheckpointRules(t *testing.T) {
-	ctx := context.Background()
-	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
-		n := s.NumReplicasInSync()
-		v, err := s.NewVariable(ctx, int64(7), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
-		require.NoError(t, err)
-		require.NoError(t, v.RestoreValue(ctx, tensors.FromScalar(int64(7))))
-		require.Equal(t, int64(7/n), strategytest.Values(t, v, n)[n-1])
-		saved, err := v.SaveValue(ctx)
-		require.NoError(t, err)
-		require.Equal(t, int64(7/n*n), saved.Value())
-		none, err := s.NewVariable(ctx, int64(7), strategy.VariableOptions{Synchronization: strategy.OnRead})
-		require.NoError(t, err)
-		_, err = none.SaveValue(ctx)
-		require.Equal(t, strategy.ValueError, strategy.KindOf(err))
-	})
+	require.NoError(t, split.AssignAdd(ctx, []float32{10, 10, 10, 10}))
+	for r := range 2 {
+		for p, want := range [][]float32{{11, 12}, {13, 14}} {
+			part, err := split.LocalPart(ctx, r, p)
+			require.NoError(t, err)
+			require.Equal(t, want, part.Value())
+		}
+	}
+	_, err = split.LocalPart(ctx, 0, 2)
+	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	on1, err := eager.Of(s).LogicalDevice(ctx, 1)
+	require.NoError(t, err)
+	v, err := s.NewVariable(on1, float32(1), strategy.VariableOptions{Name: "v"})
+	require.NoError(t, err)
+	require.Equal(t, logical.AssignTo(1).String(), v.Annotation().String())
+	require.Equal(t, eager.Of(s).WorkerDevices(on1), v.Devices())
+	require.Equal(t, []string{"v", "v/replica_1"}, []string{v.ComponentName(0), v.ComponentName(1)})
 }

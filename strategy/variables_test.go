@@ -2,7 +2,9 @@ package strategy_test
 
 import (
 	"context"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/layers"
@@ -12,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -34,25 +35,96 @@ func TestAVariableDeletedFromItsStoreIsNamed(t *testing.T) {
 	}
 }
 
-func TestHostValuesThatDoNotFitAreErrorsOfAKind(t *testing.T) {
+// A trainer and an evaluator that start together, and others who pull, share a
+// store that is itself not safe for concurrent use.
+func TestTracesAndPullsTakeTurnsOnAStore(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
-	var none logical.Annotation
-	_, mirrored := s.Mirror(ctx, []any{1, 2}, none)
-	_, few := s.PerReplica(ctx, []any{1}, none)
-	_, other := s.PerReplica(ctx, []any{1, []int{1}}, none)
-	_, uneven := s.SplitBatch(ctx, []int{1, 2, 3}, none, false)
-	_, scalar := s.SplitBatch(ctx, 1, none, false)
-	for text, err := range map[string]error{
-		"strategy: mirror: no tensor: a []interface {} is a nest":                                        mirrored,
-		"strategy: per-replica value: 1 values for 2 replicas; give one value for each replica":          few,
-		"strategy: per-replica value: that of replica 1 has shape (Int64)[1], that of replica 0 (Int64)": other,
-		"a batch of 3 rows does not divide among 2 replicas; pad it to 4 or drop 1 rows":                 uneven,
-		"a scalar is no batch; mirror it":                                                                scalar,
-	} {
-		var own *strategy.Error
-		require.ErrorAs(t, err, &own)
-		assert.ErrorContains(t, err, text)
-		assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	x, y := batch(8, 3)
+	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		h := layers.Dense(rc.Scope("hidden"), in[0], true, 4)
+		return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("output"), h, true, 1), in[1])))
 	}
+	for range 3 {
+		store := model.NewStore()
+		vs := s.Variables(store)
+		train := train.New(s, store, optimizer.Adam().Done(), loss)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := train.Run(ctx, x, y)
+			assert.NoError(t, err)
+		})
+		for range 3 {
+			eval := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{loss(rc, in)}
+			}, strategy.FunctionOptions{Store: store, SplitBatch: true})
+			wg.Go(func() {
+				_, err := eval.Run(ctx, x, y)
+				assert.NoError(t, err)
+			})
+			wg.Go(func() {
+				for range 5 {
+					assert.NoError(t, vs.Pull(ctx))
+					assert.NoError(t, vs.Push(ctx))
+				}
+			})
+		}
+		wg.Wait()
+		paths := map[string]int{}
+		for _, v := range vs.All() {
+			paths[v.Path()]++
+		}
+		for path, n := range paths {
+			assert.Equal(t, 1, n, "%s is on the devices once", path)
+		}
+		assert.Contains(t, paths, "/hidden/dense/weights")
+	}
+}
+
+func TestTheWaitForAStoreIsBounded(t *testing.T) {
+	s := strategytest.New(t, 1, 1)
+	store := model.NewStore()
+	tracing, stop := make(chan struct{}), make(chan struct{})
+	slow := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		close(tracing)
+		<-stop
+		return in
+	}, strategy.FunctionOptions{Store: store})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := slow.Run(context.Background(), []float32{1})
+		ended <- err
+	}()
+	<-tracing
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	other := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{Store: store})
+	_, err := other.Run(ctx, []float32{1})
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorIs(t, s.Variables(store).Pull(ctx), context.DeadlineExceeded)
+	close(stop)
+	require.NoError(t, <-ended)
+	_, err = other.Run(context.Background(), []float32{1})
+	require.NoError(t, err)
+}
+
+// A pull within a trace, which would be made once and not in each run, is refused at
+// once: it does not wait for the trace's turn.
+func TestPullingWithinATraceIsRefused(t *testing.T) {
+	s := strategytest.New(t, 2, 1)
+	store := model.NewStore()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+			if err := s.Variables(store).Pull(mc.Context()); err != nil {
+				panic(err)
+			}
+			return args
+		}, in...)
+	}, strategy.FunctionOptions{Store: store})
+	_, err := f.Run(ctx, []float32{1})
+	var wrong *strategy.ContextError
+	require.ErrorAs(t, err, &wrong)
+	require.Contains(t, wrong.Hint, "before or after the run")
 }

@@ -163,3 +163,17 @@ func TestANonSlotUpdateOfTheHostTakesItsResultApart(t *testing.T) {
 		assert.Equal(t, []any{float32(4)}, results)
 	}
 }
+
+func TestANonSlotUpdateNamesTheDevicesThatItRunsOn(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.On(t, plugintest.System(t, 2), strategy.Options{Replicas: 2, Semantics: strategy.TensorFlowMirrored})
+	e := eager.Of(s)
+	f := func(u *eager.UpdateContext, _ ...any) (any, error) { return u.ReplicaID(), nil }
+	results, err := e.UpdateNonSlotEach(ctx, e.NonSlotDevices(), f)
+	require.NoError(t, err)
+	assert.Len(t, results, 2)
+	_, err = e.UpdateNonSlotEach(ctx, []string{"/device:TPU:99"}, f)
+	assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	_, err = e.UpdateNonSlotEach(ctx, append(e.NonSlotDevices(), e.NonSlotDevices()...), f)
+	assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
@@ -148,4 +149,22 @@ func TestAMirroredVariablesComponentsStayEqualInAnUpdate(t *testing.T) {
 	var join *eager.JoinError
 	require.ErrorAs(t, err, &join)
 	require.Equal(t, []any{float32(1), float32(1)}, strategytest.Values(t, w, 2))
+}
+
+func TestAnUpdateHasNoReplicaContext(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.On(t, plugintest.System(t, 2), strategy.Options{Replicas: 2})
+	v, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
+	require.NoError(t, err)
+	for name, f := range map[string]func(rc *eager.ReplicaContext) (any, error){
+		"AllReduce": func(rc *eager.ReplicaContext) (any, error) { return rc.AllReduce(strategy.Sum, float32(1)) },
+		"AllGather": func(rc *eager.ReplicaContext) (any, error) { return rc.AllGather([]float32{1}, 0) },
+		"MergeCall": func(rc *eager.ReplicaContext) (any, error) {
+			return rc.MergeCall(func(context.Context, ...any) (any, error) { return nil, nil })
+		},
+	} {
+		_, err := eager.Of(s).Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return f(u.Ops()) })
+		var wrong *strategy.ContextError
+		assert.ErrorAs(t, err, &wrong, name)
+	}
 }

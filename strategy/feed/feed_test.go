@@ -6,15 +6,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/train"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
@@ -128,76 +123,6 @@ func TestAPositionGoesOnWithTheVeryNextBatch(t *testing.T) {
 	}
 	_, err := feed.New(ctx, s, distribute(t, s, ds), feed.Options{From: input.State{Op: "other"}})
 	require.ErrorIs(t, err, input.ErrState)
-}
-
-func TestPaddedBatchesHaveOneShapeAndAMask(t *testing.T) {
-	ctx := context.Background()
-	s := strategytest.New(t, 2, 1)
-	for _, rows := range []int{0, 3} {
-		f := open(t, s, pairs(7).Batch(4, false), feed.Options{Partial: feed.Pad, Rows: rows})
-		batch, err := f.Next(ctx)
-		require.NoError(t, err)
-		require.Len(t, batch.Args(), 3)
-		if rows == 0 { // two, the largest share of a batch of four
-			require.Equal(t, []any{[]int32{0, 1}, []int32{2, 3}}, strategytest.Values(t, batch.Values[1], 2))
-			require.Equal(t, []any{[]bool{true, true}, []bool{true, true}}, strategytest.Values(t, batch.Mask, 2))
-		} else {
-			require.Equal(t, []any{[]int32{0, 1, 0}, []int32{2, 3, 0}}, strategytest.Values(t, batch.Values[1], 2))
-			require.Equal(t, []any{[]bool{true, true, false}, []bool{true, true, false}}, strategytest.Values(t, batch.Mask, 2))
-		}
-		batch, err = f.Next(ctx)
-		require.NoError(t, err)
-		require.Equal(t, []int{2, 1}, batch.Rows)
-		if rows == 0 {
-			require.Equal(t, []any{[]int32{4, 5}, []int32{6, 0}}, strategytest.Values(t, batch.Values[1], 2))
-			require.Equal(t, []any{[]bool{true, true}, []bool{true, false}}, strategytest.Values(t, batch.Mask, 2))
-			require.Equal(t, [][]float32{{6, 6.25, 6.5, 6.75}, {0, 0, 0, 0}}, strategytest.Values(t, batch.Values[0], 2)[1])
-		}
-		require.True(t, batch.Values[0].Shape().Equal(batch.Values[0].Shape()))
-		_, err = f.Next(ctx)
-		require.Equal(t, io.EOF, err)
-	}
-
-	// All full batches share a mask, which outlives each of them.
-	f := open(t, s, pairs(22).Batch(4, false), feed.Options{Partial: feed.Pad})
-	masks := 0
-	for batch, err := range f.All(ctx) {
-		require.NoError(t, err)
-		full := []any{[]bool{true, true}, []bool{true, true}}
-		if masks++; masks == 6 {
-			full[0], full[1] = []bool{true, false}, []bool{true, false}
-		}
-		require.Equal(t, full, strategytest.Values(t, batch.Mask, 2), "batch %d", batch.Index)
-	}
-	require.Equal(t, 6, masks)
-
-	// Nine rows of batches of four: one row is left, and a replica has none.
-	f = open(t, s, pairs(9).Batch(4, false), feed.Options{Partial: feed.Pad})
-	require.Equal(t, [][]any{{[]int32{0, 1}, []int32{2, 3}}, {[]int32{4, 5}, []int32{6, 7}}, {[]int32{8, 0}, []int32{0, 0}}}, labels(t, f, s))
-
-	f = open(t, s, pairs(8).Batch(4, false), feed.Options{Partial: feed.Pad, Rows: 1})
-	_, err := f.Next(ctx)
-	require.ErrorContains(t, err, "2 rows")
-}
-
-func TestAnExactBatchIsASecondShape(t *testing.T) {
-	ctx := context.Background()
-	s := strategytest.New(t, 2, 1)
-	f := open(t, s, pairs(6).Batch(4, false), feed.Options{})
-	require.Equal(t, [][]any{{[]int32{0, 1}, []int32{2, 3}}, {[]int32{4}, []int32{5}}}, labels(t, f, s))
-
-	f = open(t, s, pairs(7).Batch(4, false), feed.Options{})
-	_, err := f.Next(ctx)
-	require.NoError(t, err)
-	state := f.State()
-	for range 2 {
-		_, err = f.Next(ctx)
-		var partial *feed.PartialError
-		require.ErrorAs(t, err, &partial)
-		require.Equal(t, int64(1), partial.Step)
-		require.Equal(t, []string{"float32[2 4]", "float32[1 4]"}, partial.Shapes)
-	}
-	require.Equal(t, state, f.State(), "the position is before the batch that failed")
 }
 
 func TestErrorsComeAfterTheBatchesBeforeThem(t *testing.T) {
@@ -348,27 +273,6 @@ func TestCloseEndsAWaitingNext(t *testing.T) {
 	require.ErrorIs(t, err, strategy.ErrClosed, "its batches are closed with it")
 }
 
-func TestABatchIsThereUntilTheNext(t *testing.T) {
-	ctx := context.Background()
-	s := strategytest.New(t, 2, 1)
-	for _, opts := range []feed.Options{{}, {Depth: 5, Partial: feed.Pad}} {
-		f := open(t, s, pairs(12).Batch(4, true), opts)
-		var before *feed.Batch
-		for batch, err := range f.All(ctx) {
-			require.NoError(t, err)
-			if before != nil {
-				_, err := before.Values[0].Local(ctx, 0)
-				require.ErrorIs(t, err, strategy.ErrClosed)
-			}
-			strategytest.Values(t, batch.Values[0], 2)
-			before = batch
-		}
-		require.NoError(t, f.Close())
-		_, err := before.Values[0].Local(ctx, 0)
-		require.ErrorIs(t, err, strategy.ErrClosed)
-	}
-}
-
 func TestAClosedStrategyIsAnError(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	f := open(t, s, pairs(400).Batch(4, true), feed.Options{Depth: 1})
@@ -378,65 +282,6 @@ func TestAClosedStrategyIsAnError(t *testing.T) {
 		_, err = f.Next(context.Background())
 	}
 	require.ErrorIs(t, err, strategy.ErrClosed)
-}
-
-func TestOptionsThatDoNotFitAreNamed(t *testing.T) {
-	ctx := context.Background()
-	s := strategytest.New(t, 2, 1)
-	d := distribute(t, s, pairs(8).Batch(4, true))
-	for option, opts := range map[string]feed.Options{
-		"Depth": {Depth: -1}, "Partial": {Partial: 9}, "Rows": {Rows: 4},
-	} {
-		var bad *feed.OptionError
-		_, err := feed.New(ctx, s, d, opts)
-		require.ErrorAs(t, err, &bad)
-		assert.Equal(t, option, bad.Option)
-	}
-	_, err := feed.New(ctx, nil, d, feed.Options{})
-	require.Error(t, err)
-	_, err = feed.New(ctx, s, nil, feed.Options{})
-	require.Error(t, err)
-	four, err := input.Distribute(pairs(8).Batch(4, true), input.Options{Replicas: 4})
-	require.NoError(t, err)
-	_, err = feed.New(ctx, s, four, feed.Options{})
-	require.ErrorContains(t, err, "Replicas 2")
-	_, err = feed.FromDataset(ctx, s, pairs(8), feed.Options{})
-	require.ErrorContains(t, err, "batch")
-	_, err = feed.FromSeq(ctx, s, nil, input.SeqOptions{}, feed.Options{})
-	require.Error(t, err)
-}
-
-// trainData is a GoMLX dataset of n batches of four.
-type trainData int
-
-func (d trainData) Name() string { return "data" }
-
-func (d trainData) Iter() iter.Seq2[train.Batch, error] {
-	return func(yield func(train.Batch, error) bool) {
-		for i := range int32(d) {
-			batch := train.Batch{
-				Inputs: []*tensors.Tensor{tensors.FromValue([][]float32{{float32(i)}, {1}, {2}, {3}})},
-				Labels: []*tensors.Tensor{tensors.FromValue([]int32{i, 1, 2, 3})},
-			}
-			if !yield(batch, nil) {
-				return
-			}
-		}
-	}
-}
-
-func TestAGoMLXDatasetIsFed(t *testing.T) {
-	s := strategytest.New(t, 2, 1)
-	f, err := feed.FromTrain(context.Background(), s, trainData(3), gomlxdata.Options{}, feed.Options{})
-	require.NoError(t, err)
-	defer f.Close()
-	got := labels(t, f, s)
-	require.Equal(t, [][]any{{[]int32{0, 1}, []int32{2, 3}}, {[]int32{1, 1}, []int32{2, 3}}, {[]int32{2, 1}, []int32{2, 3}}}, got)
-}
-
-func TestPartialNames(t *testing.T) {
-	names := []string{feed.Exact.String(), feed.Pad.String(), feed.Partial(7).String()}
-	require.True(t, slices.Equal([]string{"Exact", "Pad", "Partial(7)"}, names), strings.Join(names, " "))
 }
 
 func Example() {

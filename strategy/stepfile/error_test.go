@@ -37,9 +37,3 @@ func TestEveryReasonHasAPhrase(t *testing.T) {
 	assert.Equal(t, "Reason(0)", stepfile.Reason(0).String())
 	assert.Equal(t, "Reason(12)", (stepfile.Hash + 1).String())
 }
-
-func TestNoStepIsNotSaved(t *testing.T) {
-	var refused *stepfile.Error
-	require.ErrorAs(t, stepfile.Save(io.Discard, nil), &refused)
-	assert.Equal(t, stepfile.Unsupported, refused.Reason)
-}

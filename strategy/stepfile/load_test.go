@@ -97,13 +97,6 @@ func TestASavedFunctionRuns(t *testing.T) {
 	require.ErrorContains(t, err, "no training step")
 }
 
-func mustSave(t *testing.T, c *strategy.Compiled) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	require.NoError(t, stepfile.Save(&b, c))
-	return b.Bytes()
-}
-
 func TestAStepThatDoesNotFitIsRefused(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	file, store, _ := savedStep(t, sys)
@@ -201,33 +194,6 @@ func TestStepsAreCachedAcrossStrategies(t *testing.T) {
 		assert.Equal(t, first, got)
 	}
 	assert.Equal(t, cache.Stats{Hits: 1, Misses: 1}, programs.Stats())
-}
-
-func TestAStepFromACacheIsSavedWhole(t *testing.T) {
-	ctx := t.Context()
-	sys := plugintest.System(t, 4)
-	programs, err := cache.Open(t.TempDir(), cache.Options{Key: make([]byte, 32)})
-	require.NoError(t, err)
-	opts := strategytest.AnnotatedOptions()
-	opts.Compiler = programs
-	for range 2 { // a miss, then a hit
-		strat, err := strategy.New(sys, opts)
-		require.NoError(t, err)
-		store := strategytest.SeededStore()
-		step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2))
-		x, y := strategytest.Batch(0)
-		compiled, err := step.Compiled(ctx, x, y)
-		require.NoError(t, err)
-		file := mustSave(t, compiled)
-		there, err := strategy.New(sys, strategytest.AnnotatedOptions())
-		require.NoError(t, err)
-		loaded, err := stepfile.LoadTrain(ctx, there, bytes.NewReader(file), store)
-		require.NoError(t, err)
-		assert.Equal(t, strategytest.Losses(t, step, 0, 2), strategytest.Losses(t, loaded, 0, 2))
-		require.NoError(t, strat.Close())
-		require.NoError(t, there.Close())
-	}
-	assert.Equal(t, int64(1), int64(programs.Stats().Hits))
 }
 
 func TestALoadedStepIsHeldAgainstTheRules(t *testing.T) {

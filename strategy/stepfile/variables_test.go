@@ -339,29 +339,6 @@ func TestHeadersOfVariablesThatContradictThemselvesAreDamaged(t *testing.T) {
 	}
 }
 
-func TestVariablesOfOneNameCannotBeSaved(t *testing.T) {
-	ctx := t.Context()
-	strat, err := strategy.New(plugintest.System(t, 2), strategy.Options{})
-	require.NoError(t, err)
-	defer strat.Close()
-	var both []*strategy.Variable
-	for range 2 {
-		v, err := strat.NewVariable(ctx, []float32{1}, strategy.VariableOptions{Name: "counter"})
-		require.NoError(t, err)
-		both = append(both, v)
-	}
-	f := strat.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-		return []*graph.Node{graph.Add(rc.Read(both[0]), rc.Read(both[1]))}
-	}, strategy.FunctionOptions{})
-	compiled, err := f.Compiled(ctx)
-	require.NoError(t, err)
-	err = stepfile.Save(&bytes.Buffer{}, compiled)
-	var refused *stepfile.Error
-	require.ErrorAs(t, err, &refused)
-	assert.Equal(t, stepfile.Variable, refused.Reason)
-	assert.Equal(t, "counter", refused.Variable)
-}
-
 func TestAOTStepsWithDistributedVariablesAreSavedForATPU(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return

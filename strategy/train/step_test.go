@@ -97,3 +97,15 @@ func TestTheCallersBatchStaysAsItIs(t *testing.T) {
 	}
 	assert.Equal(t, []any{x}, batch)
 }
+
+func TestATrainingStepWithoutABatchSaysWhichArgument(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.On(t, plugintest.System(t, 1), strategy.Options{Replicas: 1})
+	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllSum(in[0])
+	})
+	_, err := step.Run(ctx, (*strategy.PerReplica)(nil))
+	var wrong *strategy.ArgumentError
+	require.ErrorAs(t, err, &wrong)
+	assert.ErrorContains(t, err, "no value")
+}

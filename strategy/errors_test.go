@@ -4,8 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/model"
@@ -53,27 +51,21 @@ func TestErrorsOfFirstStepsSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestATrainStepOfAClosedStrategyIsErrClosed(t *testing.T) {
-	ctx := context.Background()
+func TestNilsAreNamed(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
-	train := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
-	})
-	_, err := train.Run(ctx, [][]float32{{1}})
-	require.NoError(t, err)
-	require.NoError(t, s.Close())
-	_, err = train.Run(ctx, [][]float32{{1}})
-	assert.Equal(t, strategy.ErrClosed, err)
-}
-
-func TestShapesAreForLoweringNotForRunning(t *testing.T) {
 	ctx := context.Background()
-	s := strategytest.New(t, 1, 1)
-	train := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
-	})
-	_, err := train.Run(ctx, shapes.Make(dtypes.Float32, 1, 1))
-	var wrong *strategy.ArgumentError
-	require.ErrorAs(t, err, &wrong)
-	assert.Zero(t, wrong.Argument)
+	_, err := s.Function(nil, strategy.FunctionOptions{}).Run(ctx)
+	assert.ErrorContains(t, err, "there is no step function")
+	_, err = train.New(s, model.NewStore(), optimizer.Adam().Done(), nil).Run(ctx, []float32{1})
+	assert.ErrorContains(t, err, "there is no loss function")
+	_, err = strategy.New(nil, strategy.Options{})
+	assert.ErrorContains(t, err, "system.Open")
+	_, err = strategy.NewAheadOfTime(nil, strategy.Options{})
+	assert.ErrorContains(t, err, "system.Describe")
+	var trace *strategy.TraceError
+	_, err = train.New(s, model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllMean(in[0])
+	}).Run(ctx, []float32{1})
+	require.ErrorAs(t, err, &trace)
+	assert.Empty(t, trace.Where, "no line of the step's own has panicked")
 }

@@ -219,20 +219,3 @@ func TestAnAbsentProcessEndsTheOthersWaitByTheirDeadline(t *testing.T) {
 		})
 	}
 }
-
-func TestAMissingProcessIsNamedByTheBarrier(t *testing.T) {
-	sys := plugintest.System(t, 4)
-	for i, err := range strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4, Patience: 30 * time.Second}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		if s.Process() == 3 {
-			return nil
-		}
-		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		return s.Barrier(ctx, "start")
-	}) {
-		if i != 3 {
-			assert.ErrorContains(t, err, "process 3", "process %d", i)
-			assert.ErrorContains(t, err, "barrier start", "process %d", i)
-		}
-	}
-}

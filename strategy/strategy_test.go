@@ -17,16 +17,20 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -213,17 +217,82 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 	runtime.GC()
 }
 
-func TestACancelledRunTracesNothing(t *testing.T) {
+func TestATrainStepOfAClosedStrategyIsErrClosed(t *testing.T) {
+	ctx := context.Background()
 	s := strategytest.New(t, 1, 1)
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	traces := 0
-	for range 20 {
-		_, err := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-			traces++
-			return []*graph.Node{graph.Const(rc.Graph(), float32(1))}
-		}, strategy.FunctionOptions{}).Run(ctx)
-		assert.ErrorIs(t, err, context.Canceled)
+	train := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
+	})
+	_, err := train.Run(ctx, [][]float32{{1}})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	_, err = train.Run(ctx, [][]float32{{1}})
+	assert.Equal(t, strategy.ErrClosed, err)
+}
+
+func TestEveryProcessTakesPart(t *testing.T) {
+	sys := plugintest.System(t, 8)
+	first, err := tpu.NewDeviceAssignment(mustTopology(t, 8, 2), [][]tpu.Coordinates{{{0, 0, 0, 0}}, {{0, 0, 0, 1}}})
+	require.NoError(t, err)
+	errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Assignment: first}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		assert.Equal(t, 1, s.NumProcesses(), "the other one has no device of it")
+		return s.Barrier(ctx, "alone")
+	})
+	require.NoError(t, errs[0])
+	var option *strategy.OptionError
+	require.ErrorAs(t, errs[1], &option)
+	assert.ErrorContains(t, errs[1], "no device of this process, which is process 1 of 2")
+}
+
+func TestOptionsThatDoNotFitAreNamed(t *testing.T) {
+	sys := plugintest.System(t, 8)
+	twice, err := tpu.NewDeviceAssignment(sys.Topology(), [][]tpu.Coordinates{{{0, 0, 0, 0}}, {{0, 0, 0, 0}}})
+	require.NoError(t, err)
+	other, err := tpu.LogicalTopology(tpu.LogicalOptions{Devices: 16})
+	require.NoError(t, err)
+	elsewhere, err := tpu.BuildDeviceAssignment(other, tpu.AssignmentOptions{Replicas: 16})
+	require.NoError(t, err)
+	fits, err := tpu.BuildDeviceAssignment(sys.Topology(), tpu.AssignmentOptions{Replicas: 8})
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		opts   strategy.Options
+		option string
+		want   string
+	}{
+		"more replicas than devices":          {strategy.Options{Replicas: 9}, "Replicas", "does not fit"},
+		"negative replicas":                   {strategy.Options{Replicas: -1}, "Replicas", "both are counts"},
+		"a block that does not divide":        {strategy.Options{LogicalDevices: 3}, "LogicalDevices", "no block of 3 devices divides the mesh"},
+		"more logical devices than there are": {strategy.Options{LogicalDevices: 16}, "LogicalDevices", "no block of 16"},
+		"a core assigned twice":               {strategy.Options{Assignment: twice}, "Assignment", "names a core twice"},
+		"an assignment of another system":     {strategy.Options{Assignment: elsewhere}, "Assignment", "which the system does not have"},
+		"an assignment and other replicas":    {strategy.Options{Assignment: fits, Replicas: 4}, "Replicas", "give one of them"},
+		"a rule without a pattern":            {strategy.Options{Variables: logical.Rules{{Annotation: logical.SplitInto(1, 2)}}}, "Variables", "rule 0 has no pattern"},
+		"an assignment and other devices":     {strategy.Options{Assignment: fits, LogicalDevices: 2}, "LogicalDevices", "give one of them"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := strategy.New(sys, c.opts)
+			var option *strategy.OptionError
+			require.True(t, errors.As(err, &option), "%v", err)
+			assert.Equal(t, c.option, option.Option)
+			assert.ErrorContains(t, err, c.want)
+		})
 	}
-	assert.Zero(t, traces)
+	strat, err := strategy.New(sys, strategy.Options{LogicalDevices: 4, Variables: logical.Rules{}})
+	require.NoError(t, err)
+	assert.Equal(t, 2, strat.NumReplicasInSync(), "as many replicas as fit")
+	require.NoError(t, strat.Close())
+}
+
+// What was not opened gives no strategy, and a zero strategy does nothing.
+func TestZeroValuesGiveNoStrategy(t *testing.T) {
+	_, err := strategy.New(&system.System{}, strategy.Options{})
+	require.Error(t, err)
+	_, err = strategy.NewAheadOfTime(&system.Slice{}, strategy.Options{})
+	require.Error(t, err)
+	var s strategy.TPUStrategy
+	assert.NotPanics(t, func() {
+		_, err := s.Function(double, strategy.FunctionOptions{}).Run(t.Context(), float32(1))
+		assert.Error(t, err)
+		assert.NoError(t, s.Shutdown(t.Context()))
+	})
 }

@@ -1,6 +1,7 @@
 package strategy_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"testing"
@@ -10,7 +11,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/layers"
-	"github.com/gomlx/gomlx/ml/layers/norm"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/assert"
@@ -20,8 +20,68 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
+
+func TestShapesAreForLoweringNotForRunning(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.New(t, 1, 1)
+	train := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
+	})
+	_, err := train.Run(ctx, shapes.Make(dtypes.Float32, 1, 1))
+	var wrong *strategy.ArgumentError
+	require.ErrorAs(t, err, &wrong)
+	assert.Zero(t, wrong.Argument)
+}
+
+// Nor does a plain function, bound or in a loop of steps.
+func TestAFunctionMayGiveNothing(t *testing.T) {
+	ctx := context.Background()
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
+		traced := 0
+		f := s.Function(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node {
+			traced++
+			return nil
+		}, strategy.FunctionOptions{})
+		for range 2 {
+			out, err := f.Run(ctx)
+			require.NoError(t, err)
+			require.Empty(t, out)
+		}
+		require.Equal(t, 1, traced)
+		rows := [][]float32{{1, 2}, {3, 4}, {5, 6}, {7, 8}}
+		steps, err := s.StackBatches(ctx, []any{rows, rows, rows}, logical.Annotation{})
+		require.NoError(t, err)
+		out, err := f.Run(ctx, steps)
+		require.NoError(t, err)
+		require.Empty(t, out)
+		b, err := f.Bind(ctx, rows)
+		require.NoError(t, err)
+		for range 3 {
+			require.NoError(t, b.Launch(ctx))
+			require.Empty(t, b.Results())
+		}
+		require.NoError(t, b.Close())
+		// From a file too.
+		c, err := f.Compiled(ctx, rows)
+		require.NoError(t, err)
+		var file bytes.Buffer
+		require.NoError(t, stepfile.Save(&file, c))
+		loaded, err := stepfile.Load(ctx, s, &file, nil)
+		require.NoError(t, err)
+		out, err = loaded.Run(ctx, rows)
+		require.NoError(t, err)
+		require.Empty(t, out)
+		// The arguments are checked as ever.
+		x, err := s.Mirror(ctx, rows, logical.Annotation{})
+		require.NoError(t, err)
+		require.NoError(t, x.Close())
+		_, err = f.Run(ctx, x)
+		require.ErrorIs(t, err, strategy.ErrClosed)
+	})
+}
 
 // oddCase is a legal step that is unlike the usual ones. x is [1 2 3 4] on replica
 // 0, 4 more on the next, n is 7 as int32 on all.
@@ -290,195 +350,4 @@ func TestOddStepsAreRefused(t *testing.T) {
 			t.Log(err)
 		})
 	}
-}
-
-// Dropout draws from the store's one random state: replicas of one step share the
-// mask, steps do not.
-func TestReplicasShareDropoutMasks(t *testing.T) {
-	ctx := context.Background()
-	s := strategytest.New(t, 2, 2)
-	store := model.NewStore()
-	require.NoError(t, store.SetRNGStateFromSeed(3))
-	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{layers.DropoutStatic(rc.Scope(), logical.Split(in[0], 2), 0.5)}
-	}, strategy.FunctionOptions{Store: store, Training: true})
-	var masks [][]float32
-	for range 2 {
-		out, err := f.Run(ctx, tensors.FromScalarAndDimensions(float32(1), 64))
-		require.NoError(t, err)
-		first, err := out[0].Local(ctx, 0)
-		require.NoError(t, err)
-		second, err := out[0].Local(ctx, 1)
-		require.NoError(t, err)
-		assert.True(t, first.Equal(second))
-		masks = append(masks, first.Value().([]float32))
-	}
-	assert.NotEqual(t, masks[0], masks[1])
-	assert.Contains(t, masks[0], float32(0))
-	assert.Contains(t, masks[0], float32(2))
-}
-
-// With numbers of their own, replicas have masks of their own: the logical devices of
-// a replica the same, each step others, and the store's state stays one. Other
-// replicas do not change what a replica draws.
-func TestReplicasDrawRandomNumbersOfTheirOwn(t *testing.T) {
-	ctx := context.Background()
-	masks := func(replicas, logicalDevices int, loop bool) (all [][]float32) {
-		s := strategytest.New(t, replicas, logicalDevices)
-		store := model.NewStore()
-		store.SetParam(model.ParamInitialSeed, int64(3))
-		f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			rc.OwnRandomNumbers()
-			rc.OwnRandomNumbers()
-			x := logical.Split(graph.OnesLike(graph.BroadcastPrefix(graph.ReduceAllMean(in[0]), 64)), logicalDevices)
-			return []*graph.Node{layers.DropoutStatic(rc.Scope(), layers.DropoutStatic(rc.Scope(), x, 0.5), 0.5)}
-		}, strategy.FunctionOptions{Store: store, Training: true})
-		for range 3 {
-			arg := any(float32(1))
-			if loop {
-				stacked, err := s.StackBatches(ctx, []any{make([]float32, replicas), make([]float32, replicas)}, logical.Annotation{})
-				require.NoError(t, err)
-				arg = stacked
-			}
-			out, err := f.Run(ctx, arg)
-			require.NoError(t, err)
-			for r := range replicas {
-				mask, err := out[0].Local(ctx, r)
-				require.NoError(t, err)
-				all = append(all, mask.Value().([]float32))
-			}
-		}
-		state, ok := s.Variables(store).Lookup("/" + model.RNGStateVariableName)
-		require.True(t, ok)
-		first, err := state.Local(ctx, 0)
-		require.NoError(t, err)
-		for r := range replicas {
-			other, err := state.Local(ctx, r)
-			require.NoError(t, err)
-			assert.True(t, first.Equal(other), "replica %d", r)
-		}
-		return all
-	}
-	for _, loop := range []bool{false, true} {
-		got := masks(4, 2, loop)
-		for i, mask := range got {
-			for j := range i {
-				assert.NotEqual(t, mask, got[j], "%d %d", i, j)
-			}
-			zeros := 0
-			for _, x := range mask {
-				if x == 0 {
-					zeros++
-				}
-			}
-			assert.InDelta(t, 48, zeros, 14, "a share of 3/4")
-		}
-		pair := masks(2, 1, loop)
-		for step := range 3 {
-			assert.Equal(t, got[4*step:4*step+2], pair[2*step:2*step+2], "step %d", step)
-		}
-	}
-}
-
-func TestRandomNumbersAreSplitFirst(t *testing.T) {
-	s := strategytest.New(t, 2, 1)
-	for name, store := range map[string]*model.Store{"drawn before": model.NewStore(), "no store": nil} {
-		_, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			if store != nil {
-				in[0] = layers.DropoutStatic(rc.Scope(), in[0], 0.5)
-			}
-			rc.OwnRandomNumbers()
-			return in
-		}, strategy.FunctionOptions{Store: store, Training: true}).Run(context.Background(), []float32{1, 2})
-		var trace *strategy.TraceError
-		require.ErrorAs(t, err, &trace, name)
-		t.Log(err)
-	}
-}
-
-// Batch normalisation keeps running averages: those of the replicas' batches are
-// averaged.
-func TestReplicasShareTheAveragesOfBatchNormalisation(t *testing.T) {
-	ctx := context.Background()
-	s := strategytest.New(t, 2, 2)
-	store := model.NewStore()
-	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{norm.BatchNorm(rc.Scope("norm"), logical.Split(in[0], 1, 2), -1).Done()}
-	}, strategy.FunctionOptions{Store: store, Training: true})
-	x, err := s.PerReplica(ctx, []any{[][]float32{{1, 2}, {3, 4}}, [][]float32{{5, 6}, {9, 10}}}, logical.Annotation{})
-	require.NoError(t, err)
-	for range 3 {
-		_, err = f.Run(ctx, x)
-		require.NoError(t, err)
-	}
-	want := map[string][]float32{"mean": {4.5, 5.5}, "variance": {2.5, 2.5}}
-	for name, want := range want {
-		v, ok := s.Variables(store).Lookup("/norm/batch_normalization/" + name)
-		require.True(t, ok)
-		for r := range 2 {
-			got, err := v.Local(ctx, r)
-			require.NoError(t, err)
-			assert.InDeltaSlice(t, want, got.Value(), 1e-5, "%s of replica %d", name, r)
-		}
-	}
-}
-
-func TestReplicasMayNotWriteTheirOwnToWhatAllShare(t *testing.T) {
-	ctx := context.Background()
-	s := strategytest.New(t, 2, 1)
-	for name, c := range map[string]struct {
-		initial any
-		value   func(rc *strategy.ReplicaContext, x, w *graph.Node) *graph.Node
-		fails   bool
-	}{
-		"its own": {[]float32{1, 2}, func(_ *strategy.ReplicaContext, x, w *graph.Node) *graph.Node { return graph.Add(x, w) }, true},
-		"its own integer": {[]int32{1, 2}, func(_ *strategy.ReplicaContext, x, w *graph.Node) *graph.Node {
-			return graph.ConvertDType(x, dtypes.Int32)
-		}, true},
-		"its number": {[]int32{1, 2}, func(rc *strategy.ReplicaContext, _, w *graph.Node) *graph.Node {
-			return graph.Add(w, rc.ReplicaIDInSyncGroup())
-		}, true},
-		"what is reduced": {[]float32{1, 2}, func(rc *strategy.ReplicaContext, x, w *graph.Node) *graph.Node {
-			return graph.Add(rc.AllReduce(strategy.Sum, x), w)
-		}, false},
-		"what all have":     {[]int32{1, 2}, func(_ *strategy.ReplicaContext, _, w *graph.Node) *graph.Node { return graph.Add(w, w) }, false},
-		"what it broadcast": {[]float32{1, 2}, func(rc *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return rc.Broadcast(x) }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			store := model.NewStore()
-			f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-				w := rc.Scope().VariableWithValue("w", c.initial)
-				w.SetNodeValue(c.value(rc, in[0], w.NodeValue(rc.Graph())))
-				return in
-			}, strategy.FunctionOptions{Store: store})
-			x, err := s.PerReplica(ctx, []any{[]float32{1, 2}, []float32{3, 4}}, logical.Annotation{})
-			require.NoError(t, err)
-			_, err = f.Run(ctx, x)
-			if c.fails {
-				require.ErrorContains(t, err, `variable "/w"`)
-				assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
-				return
-			}
-			require.NoError(t, err)
-		})
-	}
-}
-
-// The TPU compiler takes the replicas' own generators, in a model with dropout.
-func TestAOTStepsDrawRandomNumbersOfTheirOwn(t *testing.T) {
-	if !plugintest.TPUChild(t) {
-		return
-	}
-	strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{Replicas: 4, LogicalDevices: 2})
-	store := model.NewStore()
-	step := train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		rc.OwnRandomNumbers()
-		h := logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, 256), 1, 2)
-		h = layers.DropoutStatic(rc.Scope("dropout"), h, 0.5)
-		return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("output"), h, true, 1), in[1])))
-	})
-	x, y := strategytest.BatchShapes(64)
-	compiled, err := step.Compiled(context.Background(), x, y)
-	require.NoError(t, err)
-	assert.Contains(t, string(compiled.Module.Text), "rng_bit_generator")
 }

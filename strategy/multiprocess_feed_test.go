@@ -6,8 +6,6 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/ml/model"
-	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -18,48 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
-	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
-
-func TestProcessesLoopOverStepsAsOneDoes(t *testing.T) {
-	sys := plugintest.System(t, 8)
-	xs, ys := trainingData(5)
-	train := func(ctx context.Context, s *strategy.TPUStrategy, local bool) (float64, error) {
-		store := model.NewStore()
-		store.SetParam(model.ParamInitialSeed, int64(7))
-		step := train.New(s, store, optimizer.Adam().Done(), strategytest.Annotated(2), train.Options{LocalBatch: local})
-		var batches [][]any
-		for i := range xs {
-			x, y := xs[i], ys[i]
-			if local {
-				x, y = rows(x, s.Process(), s.NumProcesses()), rows(y, s.Process(), s.NumProcesses())
-			}
-			batches = append(batches, []any{x, y})
-		}
-		loss, err := step.RunSteps(ctx, batches...)
-		if err != nil {
-			return 0, err
-		}
-		return loss.Float64(ctx)
-	}
-	opts := strategy.Options{Replicas: 4, LogicalDevices: 2}
-	s, err := strategy.New(sys, opts)
-	require.NoError(t, err)
-	defer s.Close()
-	want, err := train(context.Background(), s, false)
-	require.NoError(t, err)
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, opts, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		for _, local := range []bool{false, true} {
-			got, err := train(ctx, s, local)
-			if err != nil {
-				return err
-			}
-			assert.Equal(t, want, got, "local batches %t", local)
-		}
-		return nil
-	}))
-}
 
 func TestProcessesFeedAheadOfTheStep(t *testing.T) {
 	sys := plugintest.System(t, 8)
@@ -106,20 +64,6 @@ func TestProcessesFeedAheadOfTheStep(t *testing.T) {
 	}))
 }
 
-func TestEveryProcessTakesPart(t *testing.T) {
-	sys := plugintest.System(t, 8)
-	first, err := tpu.NewDeviceAssignment(mustTopology(t, 8, 2), [][]tpu.Coordinates{{{0, 0, 0, 0}}, {{0, 0, 0, 1}}})
-	require.NoError(t, err)
-	errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Assignment: first}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		assert.Equal(t, 1, s.NumProcesses(), "the other one has no device of it")
-		return s.Barrier(ctx, "alone")
-	})
-	require.NoError(t, errs[0])
-	var option *strategy.OptionError
-	require.ErrorAs(t, errs[1], &option)
-	assert.ErrorContains(t, errs[1], "no device of this process, which is process 1 of 2")
-}
-
 func TestInputNeedsReplicasInTheOrderOfTheProcesses(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	topology := mustTopology(t, 4, 2)
@@ -145,9 +89,54 @@ func TestInputNeedsReplicasInTheOrderOfTheProcesses(t *testing.T) {
 	}))
 }
 
-func mustTopology(t testing.TB, devices, processes int) tpu.Topology {
-	t.Helper()
-	cluster, err := simhost.New(plugintest.System(t, devices), simhost.Options{Processes: processes})
-	require.NoError(t, err)
-	return cluster.Topology()
+func TestHostsShareADatasetUntilItEnds(t *testing.T) {
+	sys := plugintest.System(t, 8)
+	for name, c := range map[string]struct {
+		make  func(o input.Options) (*input.Distributed, error)
+		steps int
+		sum   int64
+	}{
+		"one dataset": {steps: 3, sum: 231, make: func(o input.Options) (*input.Distributed, error) {
+			return input.Distribute(input.Range(22).Batch(8, false), o)
+		}},
+		// Host i has i batches for each of its replicas: the hosts vote at each step.
+		"a dataset of each host": {steps: 3, sum: 2 * (0*0 + 1*1 + 2*2 + 3*3), make: func(o input.Options) (*input.Distributed, error) {
+			return input.FromFunction(func(c input.Context) (input.Dataset, error) {
+				host := c.InputPipelineID
+				return input.Range(4).Skip(host).Take(1).Repeat(2*host).Batch(1, false), nil
+			}, o)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sums, steps := make([]int64, 4), make([]int, 4)
+			strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+				o, err := s.InputOptions()
+				if err != nil {
+					return err
+				}
+				d, err := c.make(o)
+				if err != nil {
+					return err
+				}
+				for step, err := range d.All(ctx) {
+					if err != nil {
+						return err
+					}
+					steps[s.Process()]++
+					assert.Len(t, step.Replicas, 2)
+					for _, part := range step.Replicas {
+						if part.IsZero() {
+							continue
+						}
+						for _, x := range part.Leaf().Flat().([]int64) {
+							sums[s.Process()] += x
+						}
+					}
+				}
+				return nil
+			}))
+			assert.Equal(t, []int{c.steps, c.steps, c.steps, c.steps}, steps, "all see the same number of steps")
+			assert.Equal(t, c.sum, sums[0]+sums[1]+sums[2]+sums[3])
+		})
+	}
 }

@@ -1,0 +1,126 @@
+package eager_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
+)
+
+func TestMergeCallJoinsTheReplicas(t *testing.T) {
+	ctx := context.Background()
+	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
+		n := s.NumReplicasInSync()
+		// TensorFlow's example: three + id, summed across replicas.
+		out, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
+			x, err := rc.Add(tensors.FromScalar(int32(3)), int32(rc.ReplicaIDInSyncGroup()))
+			if err != nil {
+				return nil, err
+			}
+			sum, err := rc.MergeCall(func(ctx context.Context, args ...any) (any, error) {
+				require.True(t, strategy.InCrossReplicaContext(ctx))
+				return eager.Of(s).Reduce(ctx, strategy.Sum, args[0])
+			}, x)
+			if err != nil {
+				return nil, err
+			}
+			return rc.Add(sum, int32(rc.ReplicaIDInSyncGroup()))
+		})
+		require.NoError(t, err)
+		sum := int32(0)
+		for r := range n {
+			sum += 3 + int32(r)
+		}
+		local, err := eager.Of(s).LocalResultsOf(out)
+		require.NoError(t, err)
+		require.Len(t, local, n)
+		for r, c := range local {
+			x, err := c.(*strategy.Component).Local(ctx)
+			require.NoError(t, err)
+			require.Equal(t, sum+int32(r), x.Value())
+		}
+	})
+}
+
+func TestReplicasThatDoNotMeetFailTogether(t *testing.T) {
+	ctx := context.Background()
+	s, err := strategy.New(plugintest.System(t, 3), strategy.Options{})
+	require.NoError(t, err)
+	defer s.Close()
+	v, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
+	require.NoError(t, err)
+	merge := func(rc *eager.ReplicaContext) error {
+		_, err := rc.MergeCall(func(context.Context, ...any) (any, error) { return nil, nil })
+		return err
+	}
+	mine := errors.New("mine")
+	for name, c := range map[string]struct {
+		fn    eager.ReplicaFunc
+		check func(t *testing.T, err error)
+	}{
+		"some do not call": {func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			if rc.ReplicaIDInSyncGroup() == 1 {
+				return nil, nil
+			}
+			return nil, merge(rc)
+		}, func(t *testing.T, err error) {
+			var join *eager.JoinError
+			require.ErrorAs(t, err, &join)
+			require.Equal(t, []string{"MergeCall", "", "MergeCall"}, join.Calls)
+		}},
+		"different calls": {func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			if rc.ReplicaIDInSyncGroup() == 2 {
+				return rc.AssignAdd(v, float32(1))
+			}
+			return nil, merge(rc)
+		}, func(t *testing.T, err error) { require.ErrorAs(t, err, new(*eager.JoinError)) }},
+		"one fails": {func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			if rc.ReplicaIDInSyncGroup() == 1 {
+				return nil, mine
+			}
+			return nil, merge(rc)
+		}, func(t *testing.T, err error) { require.ErrorIs(t, err, mine) }},
+		"one panics": {func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			if rc.ReplicaIDInSyncGroup() == 1 {
+				panic(mine)
+			}
+			return nil, merge(rc)
+		}, func(t *testing.T, err error) {
+			require.ErrorIs(t, err, mine)
+			require.ErrorAs(t, err, new(*strategy.PanicError))
+		}},
+		"the merge function panics": {func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			return rc.MergeCall(func(context.Context, ...any) (any, error) { panic("merge") })
+		}, func(t *testing.T, err error) { require.ErrorAs(t, err, new(*strategy.PanicError)) }},
+		"the replica context in its merge function": {func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			return rc.MergeCall(func(context.Context, ...any) (any, error) { return nil, merge(rc) })
+		}, func(t *testing.T, err error) { require.ErrorAs(t, err, new(*strategy.ContextError)) }},
+		"errors are the last word": {func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			for range 5 { // a function that goes on after errors ends all the same
+				_ = merge(rc)
+				if rc.ReplicaIDInSyncGroup() == 0 {
+					return nil, nil
+				}
+			}
+			return nil, nil
+		}, func(t *testing.T, err error) { require.ErrorAs(t, err, new(*eager.JoinError)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := eager.Of(s).CallForEachReplica(ctx, c.fn)
+			c.check(t, err)
+			out, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return 7.0, nil })
+			require.NoError(t, err)
+			require.Equal(t, 7.0, out)
+		})
+	}
+	got, err := v.Value(ctx)
+	require.NoError(t, err)
+	require.Equal(t, float32(1), got.Value())
+}

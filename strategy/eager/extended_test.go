@@ -1,0 +1,59 @@
+package eager_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
+)
+
+func TestEagerCodeRefusesWhatIsAnotherStrategys(t *testing.T) {
+	ctx := context.Background()
+	sys := plugintest.System(t, 4)
+	make := func(o strategy.Options) *strategy.TPUStrategy {
+		s, err := strategy.New(sys, o)
+		require.NoError(t, err)
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	s := make(strategy.Options{Replicas: 4})
+	v, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
+	require.NoError(t, err)
+	// These lack devices of the strategy; one that has them all is read, see the table
+	// of what is taken where.
+	for _, o := range []strategy.Options{{Replicas: 2}, {Replicas: 1, LogicalDevices: 2}, {Replicas: 3}} {
+		other := make(o)
+		var all []any
+		for r := range o.Replicas {
+			all = append(all, float32(r))
+		}
+		value, err := other.PerReplica(ctx, all, logical.Annotation{})
+		require.NoError(t, err)
+		theirs, err := other.NewVariable(ctx, float32(7), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		part, err := eager.Of(other).Component(value, 0)
+		require.NoError(t, err)
+		for _, x := range []any{value, theirs, part} {
+			for name, f := range map[string]eager.ReplicaFunc{
+				"AllReduce": func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Sum, x) },
+				"Add":       func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Add(x, float32(1)) },
+				"Assign":    func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Assign(v, x) },
+			} {
+				_, err := eager.Of(s).CallForEachReplica(ctx, f)
+				var mixed *strategy.StrategyError
+				assert.ErrorAs(t, err, &mixed, "%s of %v", name, x)
+			}
+			_, err := eager.Of(s).Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(x) })
+			assert.Error(t, err)
+		}
+	}
+	got, err := v.Value(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, float32(1), got.Value())
+}

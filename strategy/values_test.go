@@ -1,0 +1,85 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+func TestOnlyWhatIsHereIsRead(t *testing.T) {
+	sys := plugintest.System(t, 8)
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{Replicas: 4, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		here := s.Process()
+		v, err := s.PerReplica(ctx, []any{[]float32{float32(here), 1}}, logical.SplitInto(2))
+		if err != nil {
+			return err
+		}
+		mine, err := s.LocalResults(ctx, v)
+		if err != nil {
+			return err
+		}
+		assert.Len(t, mine, 1)
+		assert.Equal(t, []float32{float32(here), 1}, mine[0].Value())
+		var remote *strategy.RemoteError
+		_, err = v.Local(ctx, (here+1)%4)
+		if assert.ErrorAs(t, err, &remote) {
+			assert.Equal(t, []int{(here + 1) % 4, here}, []int{remote.Process, remote.Here})
+		}
+		// A sum over the replicas is everywhere, and so is what is mirrored.
+		total, err := s.Reduce(ctx, strategy.Sum, v)
+		if err != nil {
+			return err
+		}
+		for r := range 4 {
+			got, err := total.Local(ctx, r)
+			if err != nil {
+				return err
+			}
+			assert.Equal(t, []float32{6, 4}, got.Value())
+		}
+		_, err = s.PerReplica(ctx, []any{1, 2}, logical.Annotation{})
+		assert.ErrorContains(t, err, "2 values for the 1 replicas")
+		return nil
+	}))
+	// A replica that spans processes: its parts are read where they are.
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 8}, strategy.Options{Replicas: 4, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		whole, err := s.PerReplica(ctx, []any{float32(s.LocalReplicas()[0])}, logical.Annotation{})
+		if err != nil {
+			return err
+		}
+		got, err := whole.Local(ctx, s.Process()/2)
+		if err != nil {
+			return err
+		}
+		assert.Equal(t, float32(s.Process()/2), got.Value())
+		split, err := s.Mirror(ctx, []float32{1, 2}, logical.SplitInto(2))
+		if err != nil {
+			return err
+		}
+		var remote *strategy.RemoteError
+		_, err = split.Value(ctx)
+		assert.ErrorAs(t, err, &remote)
+		return nil
+	}))
+}
+
+func TestATensorThatIsTooLargeForTheDevicesIsNoTensorOnTheHost(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.On(t, plugintest.System(t, 1), strategy.Options{Replicas: 1})
+	results, err := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.BroadcastPrefix(graph.Const(rc.Graph(), []float32{1, 2}), 1<<40)}
+	}, strategy.FunctionOptions{}).Run(ctx)
+	if err == nil {
+		_, err = results[0].Local(ctx, 0)
+	}
+	assert.ErrorIs(t, err, pjrt.ResourceExhausted)
+}
