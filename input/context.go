@@ -6,13 +6,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Context tells the function of [FromFunction] for which host it makes a dataset: TensorFlow's
-// tf.distribute.InputContext. The zero value is invalid; a single host with a single replica is
+// Context tells the function of [FromFunction] for which process it makes a dataset: TensorFlow's
+// tf.distribute.InputContext. The zero value is invalid; a single process with a single replica is
 // Context{1, 0, 1}.
 type Context struct {
-	NumInputPipelines int // the number of hosts that read input: TensorFlow's num_input_pipelines
-	InputPipelineID   int // this host, from 0: TensorFlow's input_pipeline_id
-	NumReplicasInSync int // the number of replicas of all hosts together
+	NumInputPipelines int // the number of processes that read input: TensorFlow's num_input_pipelines
+	InputPipelineID   int // this process, from 0: TensorFlow's input_pipeline_id
+	NumReplicasInSync int // the number of replicas of all processes together
 }
 
 // PerReplicaBatchSize returns the share of one replica in a global batch, in rows: TensorFlow's
@@ -46,14 +46,14 @@ func (e *IndivisibleBatchError) Error() string {
 // Kind returns ValueError.
 func (*IndivisibleBatchError) Kind() errkind.Kind { return errkind.ValueError }
 
-// UnevenReplicasError reports that the hosts do not have the same number of replicas.
+// UnevenReplicasError reports that the processes do not have the same number of replicas.
 type UnevenReplicasError struct {
-	Replicas, Hosts int
+	Replicas, Processes int
 }
 
 func (e *UnevenReplicasError) Error() string {
-	return errkind.Text("input", fmt.Sprintf("%d replicas in sync cannot be divided by %d hosts", e.Replicas, e.Hosts), nil,
-		"give every host the same number of replicas")
+	return errkind.Text("input", fmt.Sprintf("%d replicas in sync cannot be divided by %d processes", e.Replicas, e.Processes), nil,
+		"give every process the same number of replicas")
 }
 
 // Kind returns ValueError.

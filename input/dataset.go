@@ -39,7 +39,7 @@ type Info struct {
 	// BatchSize is the number of rows of a full batch, 0 for elements that are no batches, and
 	// Unknown for batches of a size that is not known beforehand.
 	BatchSize int
-	// Files is true if the elements are read from files, which several hosts can divide among
+	// Files is true if the elements are read from files, which several processes can divide among
 	// themselves.
 	Files bool
 
@@ -49,8 +49,8 @@ type Info struct {
 }
 
 // Pass tells a source which pass over the data is opened: Epoch is 0 for the first, and Repeat
-// counts it up. Sources with a random order derive the order from the epoch, so that every host and
-// every restore sees the same order.
+// counts it up. Sources with a random order derive the order from the epoch, so that every process
+// and every restore sees the same order.
 type Pass struct {
 	Epoch uint64
 }
@@ -64,8 +64,8 @@ type Source interface {
 	Open(ctx context.Context, pass Pass, from State) (Iterator, error)
 }
 
-// FileSharder is a Source whose files can be divided between hosts: host index of num reads the
-// files whose number is index modulo num.
+// FileSharder is a Source whose files can be divided between processes: process index of num reads
+// the files whose number is index modulo num.
 type FileSharder interface {
 	ShardFiles(num, index int) (Source, error)
 }

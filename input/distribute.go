@@ -10,38 +10,38 @@ import (
 
 // Options says for which replicas input is made, and how it is divided: TensorFlow's
 // tf.distribute.InputOptions, with what its strategy and its datasets' DistributeOptions say. The
-// zero value is one replica on one host, with automatic policy and rule.
+// zero value is one replica on one process, with automatic policy and rule.
 type Options struct {
-	Replicas  int    // of all hosts together; 0: one
-	Hosts     int    // 0: one
-	HostIndex int    // this host, from 0; its replicas are HostIndex*Replicas/Hosts and following
-	Policy    Policy // how hosts share a dataset: TensorFlow's auto_shard_policy
+	Replicas  int    // of all processes together; 0: one
+	Processes int    // 0: one
+	Process   int    // this process, from 0; its replicas are Process*Replicas/Processes and following
+	Policy    Policy // how processes share a dataset: TensorFlow's auto_shard_policy
 	Rule      Rule
 	// Epoch is the first pass that [Distributed.Open] opens. Each further Open opens the next pass,
 	// in which a Shuffle has another order unless its options say otherwise. A loop that
 	// distributes the dataset anew for each pass gives another Epoch each time.
 	Epoch uint64
 
-	// AnyHost returns true if any host passes true: the hosts' vote on whether there is another
-	// step. It is called once for each step, and only if hosts can run out of data at different
-	// times. Every host calls it equally often, until Next returns io.EOF or another error. Nil
-	// lets every host decide alone, which is right for a single host.
-	AnyHost func(ctx context.Context, mine bool) (bool, error)
+	// AnyProcess returns true if any process passes true: the processes' vote on whether there is
+	// another step. It is called once for each step, and only if processes can run out of data at
+	// different times. Every process calls it equally often, until Next returns io.EOF or another
+	// error. Nil lets every process decide alone, which is right for a single process.
+	AnyProcess func(ctx context.Context, mine bool) (bool, error)
 
 	// Layout says how each replica's part is to lie on its devices. This package does not look at
 	// it: whoever puts the elements on devices reads it from [Distributed.Layout].
 	Layout any
 
 	// Logger receives a warning where the policy Auto deals the elements of a dataset that reads no
-	// files to several hosts, each of which then runs the whole pipeline. Nil discards.
+	// files to several processes, each of which then runs the whole pipeline. Nil discards.
 	Logger *slog.Logger
 
-	// Replication chooses between one pipeline for each host and, in FromFunction only, one for
+	// Replication chooses between one pipeline for each process and, in FromFunction only, one for
 	// each replica: TensorFlow's experimental_replication_mode.
 	Replication Replication
-	// HostPipelines refuses the replication PerReplica, as strategies do whose replicas are fed by
-	// their host.
-	HostPipelines bool
+	// ProcessPipelines refuses the replication PerReplica, as strategies do whose replicas are fed
+	// by their process.
+	ProcessPipelines bool
 	// PlaceOnDevice asks for pipelines that run on the device, as TensorFlow's
 	// experimental_place_dataset_on_device does. It is refused: pipelines run on the host.
 	PlaceOnDevice bool
@@ -56,7 +56,7 @@ type Options struct {
 type Replication uint8
 
 const (
-	// PerWorker makes one pipeline for each host: TensorFlow's PER_WORKER.
+	// PerWorker makes one pipeline for each process: TensorFlow's PER_WORKER.
 	PerWorker Replication = iota
 	// PerReplica makes one pipeline for each replica: TensorFlow's PER_REPLICA.
 	PerReplica
@@ -78,48 +78,48 @@ func (o Options) normalize() (Options, error) {
 	if o.Replicas == 0 {
 		o.Replicas = 1
 	}
-	if o.Hosts == 0 {
-		o.Hosts = 1
+	if o.Processes == 0 {
+		o.Processes = 1
 	}
 	switch {
-	case o.Replicas < 0 || o.Hosts < 0 || o.HostIndex < 0 || o.HostIndex >= o.Hosts:
-		return o, wrong("options", "count hosts from 0, and give at least one replica", "host %d of %d with %d replicas", o.HostIndex, o.Hosts, o.Replicas)
-	case o.Replicas%o.Hosts != 0:
-		return o, &UnevenReplicasError{Replicas: o.Replicas, Hosts: o.Hosts}
+	case o.Replicas < 0 || o.Processes < 0 || o.Process < 0 || o.Process >= o.Processes:
+		return o, wrong("options", "count processes from 0, and give at least one replica", "process %d of %d with %d replicas", o.Process, o.Processes, o.Replicas)
+	case o.Replicas%o.Processes != 0:
+		return o, &UnevenReplicasError{Replicas: o.Replicas, Processes: o.Processes}
 	case o.Rule > Sizes:
 		return o, wrong("options", "use RuleAuto, Chunks or Sizes", "unknown rule %v", o.Rule)
 	case o.Replication > PerReplica:
 		return o, wrong("options", "use PerWorker or PerReplica", "unknown replication %v", o.Replication)
 	case o.PlaceOnDevice && o.Replication != PerReplica:
 		return o, wrong("options", "set it too, or leave PlaceOnDevice out", "PlaceOnDevice without the replication PerReplica")
-	case o.PlaceOnDevice && !o.KeepOnHost && !o.HostPipelines: // which refuse PerReplica whatever else is asked
+	case o.PlaceOnDevice && !o.KeepOnHost && !o.ProcessPipelines: // which refuse PerReplica whatever else is asked
 		return o, wrong("options", "set KeepOnHost too: what is made on the device is not sent there", "PlaceOnDevice with the replication PerReplica and without KeepOnHost")
 	}
 	return o, nil
 }
 
-// Distributed is the input of the replicas of one host: TensorFlow's
+// Distributed is the input of the replicas of one process: TensorFlow's
 // tf.distribute.DistributedDataset. It reads nothing before Open, and any number of goroutines may
-// open it. It counts its passes, so hosts that divide one dataset must open it equally often.
+// open it. It counts its passes, so processes that divide one dataset must open it equally often.
 type Distributed struct {
 	opts    Options
 	passes  atomic.Uint64
 	streams []Dataset // one, or one for each local replica
-	local   int       // replicas of this host
+	local   int       // replicas of this process
 	spec    Spec
 	policy  Policy
 	rule    Rule
 	card    Cardinality
 	full    bool // a step needs data for all replicas
-	vote    bool // hosts may run out of data at different times
+	vote    bool // processes may run out of data at different times
 	batched bool // the elements are known to be batches
 	whole   bool // the stream is cut from global batches
 	rows    int  // largest share of a replica, Unknown if not known
 }
 
-// Distribute divides a dataset of global batches over hosts and replicas, as TensorFlow's
-// experimental_distribute_dataset does. All hosts call it with the same dataset and the same
-// options but for HostIndex.
+// Distribute divides a dataset of global batches over processes and replicas, as TensorFlow's
+// experimental_distribute_dataset does. All processes call it with the same dataset and the same
+// options but for Process.
 //
 // Every step gives each replica one part of a batch. With one replica the batches are passed on
 // unchanged. If the data ends within a step, the replicas without data get batches of no rows. The
@@ -138,18 +138,18 @@ func Distribute(ds Dataset, opts Options) (*Distributed, error) {
 		return nil, err
 	}
 	if opts.Replication == PerReplica {
-		return nil, unsupported("distribute", "use FromFunction", "one dataset has one pipeline for each host, not the replication PerReplica")
+		return nil, unsupported("distribute", "use FromFunction", "one dataset has one pipeline for each process, not the replication PerReplica")
 	}
-	src, policy, err := divide(ds.source(), opts.Policy, opts.Hosts, opts.HostIndex)
+	src, policy, err := divide(ds.source(), opts.Policy, opts.Processes, opts.Process)
 	if err != nil {
 		return nil, err
 	}
-	if opts.Policy == Auto && policy == Data && opts.Hosts > 1 && opts.Logger != nil {
-		opts.Logger.Warn("input: the dataset reads no files that could be shared out, so every host runs the whole pipeline and takes its part of the elements; "+
-			"use the policy Off, and a dataset that each host divides by itself, to avoid the redundant work", "hosts", opts.Hosts, "policy", policy.String())
+	if opts.Policy == Auto && policy == Data && opts.Processes > 1 && opts.Logger != nil {
+		opts.Logger.Warn("input: the dataset reads no files that could be shared out, so every process runs the whole pipeline and takes its part of the elements; "+
+			"use the policy Off, and a dataset that each process divides by itself, to avoid the redundant work", "processes", opts.Processes, "policy", policy.String())
 	}
 	info := src.Info()
-	d := &Distributed{opts: opts, local: opts.Replicas / opts.Hosts, policy: policy, card: info.Cardinality, rows: Unknown, whole: true}
+	d := &Distributed{opts: opts, local: opts.Replicas / opts.Processes, policy: policy, card: info.Cardinality, rows: Unknown, whole: true}
 	global, sure := leadingDim(info.Spec), true
 	if global < 1 || info.BatchSize == 0 {
 		global, sure = info.BatchSize, !info.recut
@@ -171,9 +171,9 @@ func Distribute(ds Dataset, opts Options) (*Distributed, error) {
 	}
 	d.streams = []Dataset{stream}
 	d.batched = info.BatchSize != 0
-	// Chunks dealt to the hosts come to the same number everywhere.
-	d.vote = opts.Hosts > 1 && (policy != Data || d.rule != Chunks)
-	d.settle(stream.Info().Spec, ds.Info()) // the undivided dataset's, which is the same on all hosts
+	// Chunks dealt to the processes come to the same number everywhere.
+	d.vote = opts.Processes > 1 && (policy != Data || d.rule != Chunks)
+	d.settle(stream.Info().Spec, ds.Info()) // the undivided dataset's, which is the same on all processes
 	return d, nil
 }
 
@@ -191,7 +191,7 @@ func checkBatched(info Info) error {
 // cut appends what makes the replicas' parts of the batches. The global batch size is sure, or what
 // is expected.
 func (d *Distributed) cut(stream Dataset, info Info, global int, sure bool) (Dataset, error) {
-	n, hosts := d.opts.Replicas, d.opts.Hosts
+	n, processes := d.opts.Replicas, d.opts.Processes
 	d.rule = d.opts.Rule
 	if d.rule == RuleAuto {
 		d.rule = Sizes
@@ -206,22 +206,22 @@ func (d *Distributed) cut(stream Dataset, info Info, global int, sure bool) (Dat
 		stream = stream.Rebatch(n)
 		d.card = info.Cardinality
 		if d.policy != Data {
-			d.card = d.card.times(int64(hosts))
+			d.card = d.card.times(int64(processes))
 		}
 	} else {
-		host := d.opts.HostIndex
+		process := d.opts.Process
 		if d.policy == Data {
-			host = 0 // all hosts cut alike, then deal
+			process = 0 // all processes cut alike, then deal
 		}
-		sizes, err := BatchSizes(global, n, hosts, host)
+		sizes, err := BatchSizes(global, n, processes, process)
 		if err != nil {
 			return Dataset{}, err
 		}
 		stream = stream.RebatchSizes(sizes)
 		d.card = stream.Info().Cardinality
 	}
-	if d.policy == Data && hosts > 1 {
-		stream = stream.Shard(hosts, d.opts.HostIndex)
+	if d.policy == Data && processes > 1 {
+		stream = stream.Shard(processes, d.opts.Process)
 	}
 	return stream, nil
 }
@@ -235,15 +235,15 @@ func (d *Distributed) settle(part Spec, info Info) {
 	}
 }
 
-// FromFunction makes input from a function that returns, for one host, a dataset of batches for
+// FromFunction makes input from a function that returns, for one process, a dataset of batches for
 // single replicas, as TensorFlow's distribute_datasets_from_function does. FromFunction calls fn
-// once, with this host's [Context]; each replica takes the next element in turn. With the
-// replication PerReplica it calls fn once for each replica of this host; each replica then has a
+// once, with this process's [Context]; each replica takes the next element in turn. With the
+// replication PerReplica it calls fn once for each replica of this process; each replica then has a
 // pipeline of its own, and the Context counts replicas as pipelines.
 //
-// Data that ends within a step is treated as in [Distribute]. The datasets of all hosts need the
-// same spec, and must all be infinite or all be finite: no host asks another how its data ends. A
-// panic of fn becomes a [*PanicError].
+// Data that ends within a step is treated as in [Distribute]. The datasets of all processes need
+// the same spec, and must all be infinite or all be finite: no process asks another how its data
+// ends. A panic of fn becomes a [*PanicError].
 func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed, error) {
 	opts, err := opts.normalize()
 	if err != nil {
@@ -255,15 +255,15 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 	if opts.PlaceOnDevice {
 		return nil, unsupported("from function", "leave it out", "pipelines run on the host, so PlaceOnDevice has no meaning")
 	}
-	if opts.Replication == PerReplica && opts.HostPipelines {
-		return nil, unsupported("from function", "use the replication PerWorker", "this strategy has one pipeline for each host, not PerReplica")
+	if opts.Replication == PerReplica && opts.ProcessPipelines {
+		return nil, unsupported("from function", "use the replication PerWorker", "this strategy has one pipeline for each process, not PerReplica")
 	}
-	d := &Distributed{opts: opts, local: opts.Replicas / opts.Hosts, policy: Off, rows: Unknown, batched: true}
-	contexts := []Context{{opts.Hosts, opts.HostIndex, opts.Replicas}}
+	d := &Distributed{opts: opts, local: opts.Replicas / opts.Processes, policy: Off, rows: Unknown, batched: true}
+	contexts := []Context{{opts.Processes, opts.Process, opts.Replicas}}
 	if opts.Replication == PerReplica {
 		contexts = nil
 		for i := range d.local {
-			contexts = append(contexts, Context{opts.Replicas, opts.HostIndex*d.local + i, opts.Replicas})
+			contexts = append(contexts, Context{opts.Replicas, opts.Process*d.local + i, opts.Replicas})
 		}
 	}
 	var all Info
@@ -290,7 +290,7 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 			all.Cardinality = UnknownCardinality
 		}
 	}
-	d.vote = opts.Hosts > 1
+	d.vote = opts.Processes > 1
 	d.rows = leadingDim(all.Spec)
 	if d.rows < 0 && all.BatchSize > 0 {
 		d.rows = all.BatchSize
@@ -299,7 +299,7 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 	d.card = UnknownCardinality
 	if all.Cardinality == Infinite {
 		d.card = Infinite
-	} else if n := Cardinality(d.local / len(d.streams)); all.Cardinality >= 0 && opts.Hosts == 1 && len(d.streams) == 1 {
+	} else if n := Cardinality(d.local / len(d.streams)); all.Cardinality >= 0 && opts.Processes == 1 && len(d.streams) == 1 {
 		d.card = all.Cardinality / n
 		if !d.full && all.Cardinality%n != 0 {
 			d.card++
@@ -317,8 +317,8 @@ func pipeline(fn func(Context) (Dataset, error), c Context) (ds Dataset, err err
 // TensorFlow's DistributedDataset.element_spec. It is zero if the dataset's is.
 func (d *Distributed) Spec() Spec { return d.spec }
 
-// LocalReplicas returns the number of replicas of this host, each of which has an element in every
-// step.
+// LocalReplicas returns the number of replicas of this process, each of which has an element in
+// every step.
 func (d *Distributed) LocalReplicas() int { return d.local }
 
 // Layout returns [Options].Layout.

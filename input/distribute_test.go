@@ -118,7 +118,7 @@ func TestMappedBatchesAreCutAsTheyCome(t *testing.T) {
 func TestFilesRepeatedForEverNeedNoVote(t *testing.T) {
 	ds := inputcases.TextFiles(t, 2, 3, false).Batch(2, false).Repeat(-1)
 	assert.Equal(t, input.Infinite, ds.Info().Cardinality)
-	d, err := input.Distribute(ds, input.Options{Replicas: 2, Hosts: 2, AnyHost: func(context.Context, bool) (bool, error) {
+	d, err := input.Distribute(ds, input.Options{Replicas: 2, Processes: 2, AnyProcess: func(context.Context, bool) (bool, error) {
 		return false, errors.New("a vote")
 	}})
 	require.NoError(t, err)
@@ -136,8 +136,8 @@ func TestAHostWithoutAShareDoesNotWaitForAVote(t *testing.T) {
 	ds := input.Range(1).ShardHint().Repeat(-1).Batch(2, false)
 	votes := 0
 	for host, want := range []error{nil, io.EOF} {
-		d, err := input.Distribute(ds, input.Options{Replicas: 2, Hosts: 2, HostIndex: host, Policy: input.Hint,
-			AnyHost: func(context.Context, bool) (bool, error) { votes++; return false, nil }})
+		d, err := input.Distribute(ds, input.Options{Replicas: 2, Processes: 2, Process: host, Policy: input.Hint,
+			AnyProcess: func(context.Context, bool) (bool, error) { votes++; return false, nil }})
 		require.NoError(t, err)
 		steps, err := d.Open(context.Background())
 		require.NoError(t, err)
@@ -204,9 +204,9 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 	ds := input.Range(8).Batch(4, false)
 	for name, o := range map[string]input.Options{
 		"replicas":    {Replicas: -1},
-		"hosts":       {Hosts: -1},
-		"host":        {HostIndex: 1},
-		"negative":    {HostIndex: -1},
+		"hosts":       {Processes: -1},
+		"host":        {Process: 1},
+		"negative":    {Process: -1},
 		"policy":      {Policy: 9},
 		"rule":        {Rule: 9},
 		"replication": {Replication: 9},

@@ -1,5 +1,5 @@
-// Package input prepares training data on the hosts: it reads datasets, cuts their batches for the
-// replicas, and divides the data between hosts, by the rules of TensorFlow's tf.data and
+// Package input prepares training data on the processes: it reads datasets, cuts their batches for
+// the replicas, and divides the data between processes, by the rules of TensorFlow's tf.data and
 // tf.distribute.
 //
 // The package is pure Go and knows no devices. For each step it yields one [Element], a nest of
@@ -15,16 +15,16 @@
 // # Distribution
 //
 // [Distribute] takes a dataset batched with the global batch size, [FromFunction] a function that
-// makes a dataset of replica batches for each host. Two rules cut a global batch of G rows for N
+// makes a dataset of replica batches for each process. Two rules cut a global batch of G rows for N
 // replicas:
 //
 //	range(10).batch(8), N=4    Chunks (data in memory)      Sizes (data in files, policy Off)
 //	first batch                [0 1] [2 3] [4 5] [6 7]      [0 1] [2 3] [4 5] [6 7]
 //	last batch, two rows       [8] [9] [] []                [8 9] [] [] []
 //
-// A [Policy] says what each host reads: [Auto] gives each host other files if there are files, and
-// otherwise deals the cut batches to the hosts. Batches are only ever split along the batch axis:
-// data without a batch axis is a [NotBatchedError].
+// A [Policy] says what each process reads: [Auto] gives each process other files if there are
+// files, and otherwise deals the cut batches to the processes. Batches are only ever split along
+// the batch axis: data without a batch axis is a [NotBatchedError].
 //
 // # The end of the data
 //
@@ -36,7 +36,8 @@
 //
 // Iterators and [Steps] return their position as a [State], which is small plain data. A dataset
 // opened at a State resumes exactly there: in the middle of an epoch, a batch or a shuffle, and on
-// a single host also for another number of replicas. A random order depends on seed and epoch only.
+// a single process also for another number of replicas. A random order depends on seed and epoch
+// only.
 //
 // # Failure
 //

@@ -33,7 +33,7 @@ func ExampleFromFunction() {
 	d, err := input.FromFunction(func(c input.Context) (input.Dataset, error) {
 		size, err := c.PerReplicaBatchSize(4)
 		return input.Range(8).Shard(c.NumInputPipelines, c.InputPipelineID).Batch(size, true), err
-	}, input.Options{Replicas: 2, Hosts: 2, HostIndex: 1})
+	}, input.Options{Replicas: 2, Processes: 2, Process: 1})
 	if err != nil {
 		log.Fatal(err)
 	}

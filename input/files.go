@@ -66,15 +66,15 @@ func (s files) Info() Info {
 	return info
 }
 
-// TooFewFilesError reports that there are fewer files than hosts, so that some host would read
-// none.
+// TooFewFilesError reports that there are fewer files than processes, so that some process would
+// read none.
 type TooFewFilesError struct {
-	Files, Hosts int
+	Files, Processes int
 }
 
 func (e *TooFewFilesError) Error() string {
 	return errkind.Text("input: could not apply file based sharding",
-		fmt.Sprintf("the dataset only has %d file(s), which is not enough for the required %d hosts", e.Files, e.Hosts), nil,
+		fmt.Sprintf("the dataset only has %d file(s), which is not enough for the required %d processes", e.Files, e.Processes), nil,
 		"use the policy Data or Off, or more files")
 }
 
@@ -83,7 +83,7 @@ func (*TooFewFilesError) Kind() errkind.Kind { return errkind.InvalidArgumentErr
 
 func (s files) ShardFiles(num, index int) (Source, error) {
 	if len(s.paths) < num {
-		return nil, &TooFewFilesError{Files: len(s.paths), Hosts: num}
+		return nil, &TooFewFilesError{Files: len(s.paths), Processes: num}
 	}
 	var mine []string
 	for i := index; i < len(s.paths); i += num {

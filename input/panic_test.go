@@ -154,7 +154,7 @@ func TestAPanicOfASourceIsAnErrorOfTheCall(t *testing.T) {
 	require.NoError(t, err)
 	requirePanic(t, it.Close())
 
-	_, err = input.Distribute(sick("").Batch(2, true), input.Options{Hosts: 2, Replicas: 2, Policy: input.File})
+	_, err = input.Distribute(sick("").Batch(2, true), input.Options{Processes: 2, Replicas: 2, Policy: input.File})
 	requirePanic(t, err)
 	_, err = input.FromFunction(func(input.Context) (input.Dataset, error) { panic("ouch") }, input.Options{})
 	requirePanic(t, err)

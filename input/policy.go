@@ -8,21 +8,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Policy says how hosts divide a dataset: TensorFlow's tf.data.experimental.AutoShardPolicy, with
-// the same numbers.
+// Policy says how processes divide a dataset: TensorFlow's tf.data.experimental.AutoShardPolicy,
+// with the same numbers.
 type Policy int8
 
 const (
-	// Off is TensorFlow's AutoShardPolicy.OFF: every host reads all data and cuts all of it for its
-	// replicas.
+	// Off is TensorFlow's AutoShardPolicy.OFF: every process reads all data and cuts all of it for
+	// its replicas.
 	Off Policy = -1
 	// Auto is TensorFlow's AutoShardPolicy.AUTO: File if the dataset reads files, and Data if it
-	// does not. Fewer files than hosts are an error; Auto does not fall back to Data then.
+	// does not. Fewer files than processes are an error; Auto does not fall back to Data then.
 	Auto Policy = 0
-	// File is TensorFlow's AutoShardPolicy.FILE: host i of H reads the files whose number is i
-	// modulo H. With one host it does nothing.
+	// File is TensorFlow's AutoShardPolicy.FILE: process i of H reads the files whose number is i
+	// modulo H. With one process it does nothing.
 	File Policy = 1
-	// Data is TensorFlow's AutoShardPolicy.DATA: every host reads all data, and keeps its own
+	// Data is TensorFlow's AutoShardPolicy.DATA: every process reads all data, and keeps its own
 	// replicas' chunks.
 	Data Policy = 2
 	// Hint is TensorFlow's AutoShardPolicy.HINT: the dataset is divided at each
@@ -47,26 +47,26 @@ func (p Policy) String() string {
 	return fmt.Sprintf("Policy(%d)", int8(p))
 }
 
-// divide returns the part of a source that one host reads under a policy, and the policy that
+// divide returns the part of a source that one process reads under a policy, and the policy that
 // applied. Under Data that part is everything: the caller deals what it cuts for the replicas.
-func divide(src Source, policy Policy, hosts, host int) (Source, Policy, error) {
+func divide(src Source, policy Policy, processes, process int) (Source, Policy, error) {
 	switch policy {
 	case Off, Data:
 		return src, policy, nil
 	case Hint:
-		return placeHints(src, hosts, host), Hint, nil
+		return placeHints(src, processes, process), Hint, nil
 	case File, Auto:
-		if policy == File && hosts == 1 {
+		if policy == File && processes == 1 {
 			return src, File, nil
 		}
-		part, err := shardFiles(src, hosts, host)
+		part, err := shardFiles(src, processes, process)
 		var few *TooFewFilesError
 		switch {
 		case policy == Auto && errors.Is(err, ErrNotShardable):
 			return src, Data, nil
-		case hosts == 1 && errors.As(err, &few):
+		case processes == 1 && errors.As(err, &few):
 			return src, File, nil
-		case hosts == 1 && err == nil:
+		case processes == 1 && err == nil:
 			return src, File, nil
 		}
 		return part, File, err
@@ -74,9 +74,9 @@ func divide(src Source, policy Policy, hosts, host int) (Source, Policy, error) 
 	return nil, policy, wrong("distribute", "use Auto, Off, File, Data or Hint", "unknown auto-shard policy %v", policy)
 }
 
-// ShardHint marks where the policy [Hint] divides the dataset: Distribute puts Shard(hosts, host)
-// in its place, as TensorFlow does for shard(SHARD_HINT, SHARD_HINT). Without that policy the
-// dataset cannot be opened.
+// ShardHint marks where the policy [Hint] divides the dataset: Distribute puts Shard(processes,
+// process) in its place, as TensorFlow does for shard(SHARD_HINT, SHARD_HINT). Without that policy
+// the dataset cannot be opened.
 func (d Dataset) ShardHint() Dataset {
 	return d.then(func(in Source) Source { return hint{in} })
 }

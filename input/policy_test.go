@@ -32,7 +32,7 @@ func TestRulesAndPoliciesThatApply(t *testing.T) {
 		"files and other": {files.Concatenate(files.Unbatch().Batch(2, false)), 2, input.Auto, "File Chunks"},
 		"files, memory":   {files.Concatenate(inputcases.Ragged(nil)), 2, input.Auto, "Data Chunks"},
 	} {
-		d, err := input.Distribute(c.ds, input.Options{Replicas: 4, Hosts: c.hosts, Policy: c.policy})
+		d, err := input.Distribute(c.ds, input.Options{Replicas: 4, Processes: c.hosts, Policy: c.policy})
 		require.NoError(t, err, name)
 		assert.Equal(t, c.want, fmt.Sprint(d.Policy(), " ", d.Rule()), name)
 	}
@@ -47,15 +47,15 @@ func TestShardHintDividesWhereItStands(t *testing.T) {
 }
 
 // The page promises a warning where automatic sharding deals elements.
-func TestAutomaticShardingWarnsWhereEveryHostReadsAll(t *testing.T) {
+func TestAutomaticShardingWarnsWhereEveryProcessReadsAll(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts  input.Options
 		warns bool
 	}{
-		"several hosts": {input.Options{Hosts: 2, Replicas: 2}, true},
-		"one host":      {input.Options{Hosts: 1, Replicas: 2}, false},
-		"asked for":     {input.Options{Hosts: 2, Replicas: 2, Policy: input.Data}, false},
-		"off":           {input.Options{Hosts: 2, Replicas: 2, Policy: input.Off}, false},
+		"several hosts": {input.Options{Processes: 2, Replicas: 2}, true},
+		"one host":      {input.Options{Processes: 1, Replicas: 2}, false},
+		"asked for":     {input.Options{Processes: 2, Replicas: 2, Policy: input.Data}, false},
+		"off":           {input.Options{Processes: 2, Replicas: 2, Policy: input.Off}, false},
 	} {
 		var log bytes.Buffer
 		c.opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -67,6 +67,6 @@ func TestAutomaticShardingWarnsWhereEveryHostReadsAll(t *testing.T) {
 		}
 		require.Equal(t, input.Data, d.Policy())
 		require.Contains(t, log.String(), "level=WARN")
-		require.Contains(t, log.String(), "every host runs the whole pipeline")
+		require.Contains(t, log.String(), "every process runs the whole pipeline")
 	}
 }

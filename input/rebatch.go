@@ -38,22 +38,22 @@ func (r Rule) String() string {
 	return fmt.Sprintf("Rule(%d)", uint8(r))
 }
 
-// BatchSizes returns the numbers of rows into which one host cuts its stream under the rule
-// [Sizes]: one size for each replica of all hosts. The sizes sum to the global batch size, and the
-// host goes through the list again and again. Each step takes as many sizes as the host has
-// replicas. Over all hosts a step takes the global batch size, and no two replicas differ by more
-// than one row. Each host's list is the first host's, rotated. BatchSizes is TensorFlow's
-// batch_sizes_for_worker.
-func BatchSizes(global, replicas, hosts, host int) ([]int, error) {
-	if global < 1 || replicas < 1 || hosts < 1 || host < 0 || host >= hosts {
-		return nil, wrong("batch sizes", "count hosts from 0, and give at least one row and one replica", "host %d of %d with %d replicas and a global batch of %d", host, hosts, replicas, global)
+// BatchSizes returns the numbers of rows into which one process cuts its stream under the rule
+// [Sizes]: one size for each replica of all processes. The sizes sum to the global batch size, and
+// the process goes through the list again and again. Each step takes as many sizes as the process
+// has replicas. Over all processes a step takes the global batch size, and no two replicas differ
+// by more than one row. Each process's list is the first process's, rotated. BatchSizes is
+// TensorFlow's batch_sizes_for_worker.
+func BatchSizes(global, replicas, processes, process int) ([]int, error) {
+	if global < 1 || replicas < 1 || processes < 1 || process < 0 || process >= processes {
+		return nil, wrong("batch sizes", "count processes from 0, and give at least one row and one replica", "process %d of %d with %d replicas and a global batch of %d", process, processes, replicas, global)
 	}
-	if replicas%hosts != 0 {
-		return nil, &UnevenReplicasError{Replicas: replicas, Hosts: hosts}
+	if replicas%processes != 0 {
+		return nil, &UnevenReplicasError{Replicas: replicas, Processes: processes}
 	}
 	sizes := make([]int, replicas)
 	for i := range sizes {
-		first := (i + host*(replicas/hosts)) % replicas
+		first := (i + process*(replicas/processes)) % replicas
 		sizes[i] = global / replicas
 		if first < global%replicas {
 			sizes[i]++

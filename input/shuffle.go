@@ -17,7 +17,7 @@ type ShuffleOptions struct {
 // Shuffle yields the elements in a random order, as tf.data's Dataset.shuffle does: it holds buffer
 // elements, yields one of them at random, and puts the next element in its place. If the buffer has
 // room for all elements, all orders are equally likely. The order depends on seed and pass alone,
-// so all hosts agree on it.
+// so all processes agree on it.
 //
 // The saved position holds the numbers of the buffered elements, not the elements. A restore reads
 // the elements again, from a position at most about two buffers before the oldest. The input
@@ -212,7 +212,7 @@ func (s *shuffler) below(n int) int {
 }
 
 // mix is the finalizer of the splitmix64 generator. The generator is spelled out here because saved
-// positions and other hosts rely on its numbers.
+// positions and other processes rely on its numbers.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Step is the input of one step: one element for each replica of this host, in the order of the
+// Step is the input of one step: one element for each replica of this process, in the order of the
 // replicas' ids.
 type Step struct {
 	Index    int64 // from 0
@@ -35,9 +35,9 @@ type Steps struct {
 func (d *Distributed) Open(ctx context.Context) (*Steps, error) { return d.OpenAt(ctx, State{}) }
 
 // OpenAt starts a pass at a position saved with [Steps.State], and yields the steps that followed
-// it. The host and the number of hosts must be the same. On a single host the number of replicas
-// may differ, for input made by [Distribute]: the same global batches follow. Errors of positions
-// that do not fit match [ErrState].
+// it. The process and the number of processes must be the same. On a single process the number of
+// replicas may differ, for input made by [Distribute]: the same global batches follow. Errors of
+// positions that do not fit match [ErrState].
 func (d *Distributed) OpenAt(ctx context.Context, from State) (*Steps, error) {
 	s := &Steps{d: d, ended: make([]bool, len(d.streams))}
 	inner := make([]State, len(d.streams))
@@ -60,13 +60,13 @@ func (d *Distributed) OpenAt(ctx context.Context, from State) (*Steps, error) {
 		}
 		d.passed(s.pass)
 		s.index, inner = from.At[0], from.In
-		if from.At[1] != int64(d.opts.Replicas) || from.At[2] != int64(d.opts.Hosts) || from.At[3] != int64(d.opts.HostIndex) {
+		if from.At[1] != int64(d.opts.Replicas) || from.At[2] != int64(d.opts.Processes) || from.At[3] != int64(d.opts.Process) {
 			global, ok := d.recut(from)
 			if !ok {
 				return nil, &errkind.Fault{Match: ErrState,
-					Reason: fmt.Sprintf("it is of host %d of %d with %d replicas, this is host %d of %d with %d",
-						from.At[3], from.At[2], from.At[1], d.opts.HostIndex, d.opts.Hosts, d.opts.Replicas),
-					Hint: fmt.Sprintf("leave out the batches before step %d with Skip, or go on with as many hosts and replicas", from.At[0])}
+					Reason: fmt.Sprintf("it is of process %d of %d with %d replicas, this is process %d of %d with %d",
+						from.At[3], from.At[2], from.At[1], d.opts.Process, d.opts.Processes, d.opts.Replicas),
+					Hint: fmt.Sprintf("leave out the batches before step %d with Skip, or go on with as many processes and replicas", from.At[0])}
 			}
 			inner = []State{global}
 		}
@@ -92,10 +92,10 @@ func (d *Distributed) passed(pass uint64) {
 	}
 }
 
-// recut turns a position between steps on one host into that of as many global batches cut for this
-// number of replicas.
+// recut turns a position between steps on one process into that of as many global batches cut for
+// this number of replicas.
 func (d *Distributed) recut(from State) (State, bool) {
-	if !d.whole || d.opts.Hosts != 1 || from.At[2] != 1 || from.At[3] != 0 {
+	if !d.whole || d.opts.Processes != 1 || from.At[2] != 1 || from.At[3] != 0 {
 		return State{}, false
 	}
 	at := from.In[0]
@@ -194,20 +194,20 @@ func (s *Steps) accept(e Element) error {
 	return &NotBatchedError{Component: e.Paths()[0], Spec: leaves[0].Spec()}
 }
 
-// more decides whether there is a step, on this host or with all others.
+// more decides whether there is a step, on this process or with all others.
 func (s *Steps) more(ctx context.Context, have int) (bool, error) {
 	mine := have > 0
 	if s.d.full {
 		mine = have == s.d.local
 	}
-	if !s.d.vote || s.d.opts.AnyHost == nil {
+	if !s.d.vote || s.d.opts.AnyProcess == nil {
 		return mine, nil
 	}
-	// Where every replica needs data, the question is whether any host lacks it.
-	any, err := s.d.opts.AnyHost(ctx, mine != s.d.full)
+	// Where every replica needs data, the question is whether any process lacks it.
+	any, err := s.d.opts.AnyProcess(ctx, mine != s.d.full)
 	if err != nil {
 		return false, &errkind.Fault{Op: "input: vote", Subject: fmt.Sprintf("on step %d", s.index), Err: err,
-			Hint: "see why AnyHost failed, and open the input again at the last saved position"}
+			Hint: "see why AnyProcess failed, and open the input again at the last saved position"}
 	}
 	return any != s.d.full, nil
 }
@@ -219,7 +219,7 @@ func (s *Steps) standIn() (Element, error) {
 	}
 	if s.seen.IsZero() {
 		return Element{}, fault(errkind.RuntimeError, "next step", "give the dataset a spec",
-			"other hosts have data for this step and this one has seen none, so it cannot tell the shape of an empty batch")
+			"other processes have data for this step and this one has seen none, so it cannot tell the shape of an empty batch")
 	}
 	return dummy(SpecOf(s.seen))
 }
@@ -231,7 +231,7 @@ func (s *Steps) State() (State, error) {
 		return State{}, noPosition(s.err)
 	}
 	o := s.d.opts
-	state := State{Op: "steps", At: []int64{s.index, int64(o.Replicas), int64(o.Hosts), int64(o.HostIndex)}}
+	state := State{Op: "steps", At: []int64{s.index, int64(o.Replicas), int64(o.Processes), int64(o.Process)}}
 	if s.pass > 0 {
 		state.At = append(state.At, int64(s.pass))
 	}

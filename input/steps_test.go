@@ -64,8 +64,8 @@ func TestStandInsKeepKnownDimensions(t *testing.T) {
 
 func TestVoteErrorsEndTheSteps(t *testing.T) {
 	lost := errors.New("host lost")
-	d, err := input.Distribute(input.Range(8).Batch(4, false), input.Options{Replicas: 2, Hosts: 2, Policy: input.Off,
-		AnyHost: func(context.Context, bool) (bool, error) { return false, lost }})
+	d, err := input.Distribute(input.Range(8).Batch(4, false), input.Options{Replicas: 2, Processes: 2, Policy: input.Off,
+		AnyProcess: func(context.Context, bool) (bool, error) { return false, lost }})
 	require.NoError(t, err)
 	steps, err := d.Open(context.Background())
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestStepPositionsOfOtherHostsAreRefused(t *testing.T) {
 	defer steps.Close()
 	state, err := steps.State()
 	require.NoError(t, err)
-	for _, o := range []input.Options{{Replicas: 2, Hosts: 2}, {Replicas: 4, Hosts: 2}, {Replicas: 2, Rule: input.Sizes}} {
+	for _, o := range []input.Options{{Replicas: 2, Processes: 2}, {Replicas: 4, Processes: 2}, {Replicas: 2, Rule: input.Sizes}} {
 		_, err := open(o).OpenAt(context.Background(), state)
 		assert.ErrorIs(t, err, input.ErrState, "%+v", o)
 	}

@@ -109,9 +109,9 @@ func (s *TPUStrategy) batchIndex(replica int, local bool) int {
 // goroutine reads ahead of the steps must not vote: use data that ends at the same step on every
 // process, such as one dataset that is dealt to them, or a repeated dataset.
 func (s *TPUStrategy) InputOptions() (input.Options, error) {
-	o := input.Options{Replicas: s.replicas, Hosts: s.hosts.count, HostIndex: s.hosts.process, HostPipelines: true, Logger: s.opts.Logger}
+	o := input.Options{Replicas: s.replicas, Processes: s.hosts.count, Process: s.hosts.process, ProcessPipelines: true, Logger: s.opts.Logger}
 	if !s.hosts.several() {
-		o.Hosts, o.HostIndex = 1, 0
+		o.Processes, o.Process = 1, 0
 		return o, nil
 	}
 	next := 0
@@ -123,6 +123,6 @@ func (s *TPUStrategy) InputOptions() (input.Options, error) {
 		}
 		next += len(replicas)
 	}
-	o.AnyHost = s.AnyProcess
+	o.AnyProcess = s.AnyProcess
 	return o, nil
 }

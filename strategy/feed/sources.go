@@ -85,10 +85,10 @@ func distribute(s *strategy.TPUStrategy, ds input.Dataset, together bool) (*inpu
 	if err != nil {
 		return nil, fmt.Errorf("feed: %w", err)
 	}
-	if opts.AnyHost != nil {
-		opts.AnyHost = alone
+	if opts.AnyProcess != nil {
+		opts.AnyProcess = alone
 		if !together && ds.Info().Cardinality != input.Infinite {
-			opts.AnyHost = noVote
+			opts.AnyProcess = noVote
 		}
 	}
 	d, err := input.Distribute(ds, opts)

@@ -57,14 +57,14 @@ func RunCluster(t *testing.T, ds input.Dataset, cl Cluster, opts input.Options, 
 // RunHosts is RunCluster of what open makes on each host.
 func RunHosts(t *testing.T, cl Cluster, opts input.Options, limit int, open func(input.Options) (*input.Distributed, error)) Outcome {
 	t.Helper()
-	opts.Replicas, opts.Hosts = cl.Replicas, cl.Hosts
+	opts.Replicas, opts.Processes = cl.Replicas, cl.Hosts
 	votes := newVote(cl.Hosts)
-	opts.AnyHost = votes.any
+	opts.AnyProcess = votes.any
 	parts := make([]Outcome, cl.Hosts)
 	made := make([]*input.Distributed, cl.Hosts)
 	for h := range parts {
 		o := opts
-		o.HostIndex = h
+		o.Process = h
 		d, err := open(o)
 		if err != nil {
 			return Outcome{Err: err}

@@ -138,7 +138,7 @@ func runNamed(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 	case strings.HasPrefix(name, "doc loop"):
 		runDocLoop(t, c, cl)
 	case strings.HasPrefix(name, "num_replicas not divisible"):
-		_, err := input.Distribute(input.Range(8).Batch(4, false), input.Options{Replicas: 3, Hosts: 2})
+		_, err := input.Distribute(input.Range(8).Batch(4, false), input.Options{Replicas: 3, Processes: 2})
 		checkSteps(t, c, Outcome{Err: err})
 	case strings.HasPrefix(name, "default policy value"):
 		var want struct {

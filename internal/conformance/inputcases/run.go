@@ -66,7 +66,7 @@ func policyNamed(t *testing.T, text string) input.Policy {
 
 func runGolden(t *testing.T, c recorded) {
 	in, cl := c.Inputs, clusterOf(t, c.Strategy)
-	opts := input.Options{Policy: policyOf(t, c), HostPipelines: strings.HasPrefix(c.Strategy, "tpu")}
+	opts := input.Options{Policy: policyOf(t, c), ProcessPipelines: strings.HasPrefix(c.Strategy, "tpu")}
 	switch {
 	case in.NumReplicas != nil:
 		runRebatch(t, c)
