@@ -224,7 +224,9 @@ func (e *Executable) MemoryStats() (s CompiledMemoryStats, err error) {
 // OptimizedProgram returns the program after optimization and partitioning, as one device runs it,
 // in the format "hlo_with_config" or "hlo".
 func (e *Executable) OptimizedProgram() (p Program, err error) {
-	err = e.ask(askOptimized, func(r *ExecutableRecord) { p = r.clone().Optimized }, func() error {
+	err = e.ask(askOptimized, func(r *ExecutableRecord) {
+		p = Program{Code: bytes.Clone(r.Optimized.Code), Format: r.Optimized.Format}
+	}, func() error {
 		p.Code, p.Format, err = e.api.ExecutableProgram(e.x)
 		return err
 	})

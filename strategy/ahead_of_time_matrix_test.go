@@ -3,7 +3,6 @@ package strategy_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -117,18 +116,23 @@ func TestAOTOurPartHardlyGrowsWithTheSlice(t *testing.T) {
 		return
 	}
 	small, large := newTimed(t, "v5p:2x2x2"), newTimed(t, "v5p:16x16x16")
-	growth, rounds := 0.0, []float64(nil)
-	for len(rounds) < 5 || len(rounds) < 40 && growth > 1.15 {
+	// A fifth, or 400 microseconds for 512 times the chips: what is written and read of so
+	// many numbers stays, however fast the rest becomes.
+	const most, enough = 1.2, 400 * time.Microsecond
+	growth, more, rounds, mores := 0.0, time.Hour, []float64(nil), []time.Duration(nil)
+	for len(rounds) < 5 || len(rounds) < 40 && growth > 1.15 && more > enough/2 {
 		small.measure(t)
 		large.measure(t)
 		rounds = append(rounds, float64(large.ours())/float64(small.ours()))
+		mores = append(mores, large.ours()-small.ours())
 		slices.Sort(rounds)
-		growth = rounds[len(rounds)/2]
+		slices.Sort(mores)
+		growth, more = rounds[len(rounds)/2], mores[len(mores)/2]
 	}
 	t.Log(small)
 	t.Log(large)
-	t.Logf("our part grows %.2f times", growth)
-	assert.LessOrEqual(t, growth, 1.2)
+	t.Logf("our part grows %.2f times, by %v", growth, more)
+	assert.True(t, growth <= most || more <= enough, "%.2f times, by %v", growth, more)
 	assert.LessOrEqual(t, large.ratio, 1.3)
 }
 
@@ -137,11 +141,11 @@ type timed struct {
 	strat    *strategy.TPUStrategy
 	compiled *strategy.Compiled
 	// ratio is all of the time over the compiler's.
-	ratio                                  float64
-	assigning, lowering, reporting, plugin time.Duration
-	// beside is what the reports took more than the plugin's calls, made in turn: the
-	// least of each says nothing of their difference.
-	beside []time.Duration
+	ratio float64
+	// told answers what the plugin answers of the compiled step, from a record: what a
+	// report of it takes is ours.
+	told                           strategy.Compiled
+	assigning, lowering, reporting time.Duration
 }
 
 func (m *timed) step() (*train.Step, []any) {
@@ -159,13 +163,17 @@ func newTimed(t *testing.T, name string) *timed {
 	_, err = m.compiled.Report()
 	require.NoError(t, err)
 	m.ratio = float64(time.Since(start)) / float64(m.compiled.Compiling)
+	record, err := m.compiled.Program.Record()
+	require.NoError(t, err)
+	m.told = *m.compiled
+	m.told.Program = record.Executable()
 	return m
 }
 
 // measure takes each time anew, as the least of many.
 func (m *timed) measure(t *testing.T) {
 	t.Helper()
-	m.assigning, m.lowering, m.reporting, m.plugin, m.beside = time.Hour, time.Hour, time.Hour, time.Hour, nil
+	m.assigning, m.lowering, m.reporting = time.Hour, time.Hour, time.Hour
 	least := func(best *time.Duration, f func() error) {
 		for range 20 {
 			start := time.Now()
@@ -185,30 +193,18 @@ func (m *timed) measure(t *testing.T) {
 		_, err := step.Lowered(context.Background(), batch...)
 		return err
 	})
-	for range 20 {
-		start := time.Now()
-		_, err := m.compiled.Report()
-		reporting := time.Since(start)
-		start = time.Now()
-		_, err1 := m.compiled.Program.OptimizedProgram()
-		_, err2 := m.compiled.Program.MemoryStats()
-		_, err3 := m.compiled.Program.CostAnalysis()
-		plugin := time.Since(start)
-		require.NoError(t, errors.Join(err, err1, err2, err3))
-		m.reporting, m.plugin = min(m.reporting, reporting), min(m.plugin, plugin)
-		m.beside = append(m.beside, reporting-plugin)
-	}
+	least(&m.reporting, func() error {
+		_, err := m.told.Report()
+		return err
+	})
 }
 
 // ours is what tracing, lowering and reporting take without the plugin.
-func (m *timed) ours() time.Duration {
-	slices.Sort(m.beside)
-	return m.lowering + max(m.beside[len(m.beside)/2], 0)
-}
+func (m *timed) ours() time.Duration { return m.lowering + m.reporting }
 
 func (m *timed) String() string {
-	return fmt.Sprintf("%s: assign %v, trace and lower %v, report %v of which the plugin takes %v: ours %v; all of it %.3f times the compiler alone",
-		m.strat.Slice().Facts().Name, m.assigning, m.lowering, m.reporting, m.plugin, m.ours(), m.ratio)
+	return fmt.Sprintf("%s: assign %v, trace and lower %v, report %v: ours %v; all of it %.3f times the compiler alone",
+		m.strat.Slice().Facts().Name, m.assigning, m.lowering, m.reporting, m.ours(), m.ratio)
 }
 
 // meshNumbers are the parts of a module's text that depend on its mesh.
