@@ -64,9 +64,7 @@ func TestBranchesOfAStepUseWhatWasThereBefore(t *testing.T) {
 
 func TestAnOnReadWriteDoesNotCommunicate(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
-	require.NoError(t, err)
-	defer s.Close()
+	s := strategytest.New(t, 2, 2)
 	for sync, collectives := range map[strategy.VariableSynchronization]int{strategy.OnRead: 0, strategy.OnWrite: 1} {
 		v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: sync, Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
@@ -129,9 +127,7 @@ func TestReplicasWriteVariablesInTheStep(t *testing.T) {
 
 func TestAReplicaWriteWithoutAggregationIsRefused(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(plugintest.System(t, 2), strategy.Options{})
-	require.NoError(t, err)
-	defer s.Close()
+	s := strategytest.New(t, 2, 1)
 	v, err := s.NewVariable(ctx, float32(10), strategy.VariableOptions{Name: "w"})
 	require.NoError(t, err)
 	_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {

@@ -223,9 +223,7 @@ func TestOddStepsRun(t *testing.T) {
 	ctx := context.Background()
 	sys := plugintest.System(t, 4)
 	for _, mesh := range [][2]int{{1, 1}, {2, 1}, {1, 4}, {2, 2}} {
-		s, err := strategy.New(sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
-		require.NoError(t, err)
-		defer s.Close()
+		s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
 		each := make([]any, mesh[0])
 		for r := range each {
 			each[r] = ramp(r)

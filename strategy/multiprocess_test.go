@@ -146,9 +146,7 @@ func TestProcessesLoopOverStepsAsOneDoes(t *testing.T) {
 		return loss.Float64(ctx)
 	}
 	opts := strategy.Options{Replicas: 4, LogicalDevices: 2}
-	s, err := strategy.New(sys, opts)
-	require.NoError(t, err)
-	defer s.Close()
+	s := strategytest.On(t, sys, opts)
 	want, err := train(context.Background(), s, false)
 	require.NoError(t, err)
 	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, opts, func(ctx context.Context, s *strategy.TPUStrategy) error {

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -54,9 +53,7 @@ func numberCases() []numberCase {
 
 func TestNumbersFitTheVariableOrAreErrors(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(plugintest.System(t, 2), strategy.Options{})
-	require.NoError(t, err)
-	defer s.Close()
+	s := strategytest.New(t, 2, 1)
 	for _, c := range numberCases() {
 		v, err := s.NewVariable(ctx, tensors.FromShape(shapes.Make(c.dtype)), strategy.VariableOptions{LocalWrites: true})
 		require.NoError(t, err)
@@ -94,9 +91,7 @@ func TestNumbersFitTheVariableOrAreErrors(t *testing.T) {
 // TestNumbersBesideATensorTakeItsDType adds to zero, which shows the number.
 func TestNumbersBesideATensorTakeItsDType(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(plugintest.System(t, 2), strategy.Options{})
-	require.NoError(t, err)
-	defer s.Close()
+	s := strategytest.New(t, 2, 1)
 	add := func(a, b func(r int) any) (any, error) {
 		return eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.Add(a(rc.ReplicaIDInSyncGroup()), b(rc.ReplicaIDInSyncGroup()))

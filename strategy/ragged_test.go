@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
-	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -19,9 +18,7 @@ import (
 
 func TestRaggedArgumentsArePaddedOnRequest(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(plugintest.System(t, 3), strategy.Options{})
-	require.NoError(t, err)
-	defer s.Close()
+	s := strategytest.New(t, 3, 1)
 	batch, err := s.PerReplica(ctx, []any{[]float32{1, 2, 3}, []float32{4}, []float32{}}, logical.Annotation{})
 	require.NoError(t, err)
 	step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {

@@ -92,9 +92,7 @@ func TestReduceOfAnySplitIsReduceOfTheWhole(t *testing.T) {
 
 func TestIntegersReduceExactly(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(plugintest.System(t, 2), strategy.Options{})
-	require.NoError(t, err)
-	defer s.Close()
+	s := strategytest.New(t, 2, 1)
 	v, err := s.PerReplica(ctx, []any{[]int32{1, 2}, []int32{4}}, logical.Annotation{})
 	require.NoError(t, err)
 	mean, err := s.Reduce(ctx, strategy.Mean, v, 0)
@@ -193,9 +191,7 @@ func read(t *testing.T, nest any) any {
 
 func TestSelectUndoesRegroup(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(plugintest.System(t, 3), strategy.Options{})
-	require.NoError(t, err)
-	defer s.Close()
+	s := strategytest.New(t, 3, 1)
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 60 {
 		base := randomNest(rng, 4)

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -91,9 +90,7 @@ func TestReplicasScatterTheirOwnNumbersOfRows(t *testing.T) {
 
 func TestScatterRefusesAReplicasRowsThatDoNotFit(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(plugintest.System(t, 2), strategy.Options{Replicas: 2})
-	require.NoError(t, err)
-	defer s.Close()
+	s := strategytest.New(t, 2, 1)
 	v, err := s.NewVariable(ctx, []float32{5, 5, 5}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {

@@ -92,9 +92,7 @@ func TestVariablesSpreadOverProcessesAreReadWhole(t *testing.T) {
 
 func TestLogicalDevicesHoldTheirParts(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
-	require.NoError(t, err)
-	defer s.Close()
+	s := strategytest.New(t, 2, 2)
 	split, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Annotation: logical.SplitInto(2)})
 	require.NoError(t, err)
 	require.NoError(t, split.AssignAdd(ctx, []float32{10, 10, 10, 10}))

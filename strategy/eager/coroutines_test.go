@@ -8,7 +8,6 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -51,9 +50,7 @@ func TestMergeCallJoinsTheReplicas(t *testing.T) {
 
 func TestReplicasThatDoNotMeetFailTogether(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(plugintest.System(t, 3), strategy.Options{})
-	require.NoError(t, err)
-	defer s.Close()
+	s := strategytest.New(t, 3, 1)
 	v, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	merge := func(rc *eager.ReplicaContext) error {

@@ -194,9 +194,7 @@ func TestReductionsToAHostAreInItsMemory(t *testing.T) {
 	// On a CPU device 0 has the host's name: leave it out.
 	assignment, err := tpu.NewDeviceAssignment(sys.Topology(), [][]tpu.Coordinates{{sys.Topology().DeviceCoordinates()[0][2]}, {sys.Topology().DeviceCoordinates()[0][3]}})
 	require.NoError(t, err)
-	s, err := strategy.New(sys, strategy.Options{Assignment: assignment})
-	require.NoError(t, err)
-	defer s.Close()
+	s := strategytest.On(t, sys, strategy.Options{Assignment: assignment})
 	e := eager.Of(s)
 	x, err := s.PerReplica(ctx, []any{[]float32{1, 2}, []float32{3, 4}}, logical.Annotation{})
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -17,9 +18,7 @@ func TestEagerCodeRefusesWhatIsAnotherStrategys(t *testing.T) {
 	ctx := context.Background()
 	sys := plugintest.System(t, 4)
 	make := func(o strategy.Options) *strategy.TPUStrategy {
-		s, err := strategy.New(sys, o)
-		require.NoError(t, err)
-		t.Cleanup(func() { s.Close() })
+		s := strategytest.On(t, sys, o)
 		return s
 	}
 	s := make(strategy.Options{Replicas: 4})

@@ -115,9 +115,7 @@ func TestVariablesActOnTheComponentInAnUpdate(t *testing.T) {
 
 func TestAMirroredVariablesComponentsStayEqualInAnUpdate(t *testing.T) {
 	ctx := context.Background()
-	s, err := strategy.New(plugintest.System(t, 2), strategy.Options{Replicas: 2})
-	require.NoError(t, err)
-	defer s.Close()
+	s := strategytest.New(t, 2, 1)
 	w, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{})
 	require.NoError(t, err)
 	_, err = eager.Of(s).Update(ctx, w, func(u *eager.UpdateContext, _ ...any) (any, error) {

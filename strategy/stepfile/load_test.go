@@ -48,9 +48,7 @@ func savedStep(t *testing.T, sys *system.System) (file []byte, store *model.Stor
 func TestASavedStepTrainsOnBitForBit(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	file, store, want := savedStep(t, sys)
-	strat, err := strategy.New(plugintest.System(t, 4), strategytest.AnnotatedOptions())
-	require.NoError(t, err)
-	defer strat.Close()
+	strat := strategytest.On(t, plugintest.System(t, 4), strategytest.AnnotatedOptions())
 	step, err := stepfile.LoadTrain(t.Context(), strat, bytes.NewReader(file), store)
 	require.NoError(t, err)
 	assert.Equal(t, want, strategytest.Losses(t, step, 3, 8))
@@ -76,9 +74,7 @@ func TestASavedStepTrainsOnBitForBit(t *testing.T) {
 func TestASavedFunctionRuns(t *testing.T) {
 	ctx := t.Context()
 	sys := plugintest.System(t, 4)
-	strat, err := strategy.New(sys, strategy.Options{LogicalDevices: 2})
-	require.NoError(t, err)
-	defer strat.Close()
+	strat := strategytest.On(t, sys, strategy.Options{LogicalDevices: 2})
 	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{rc.AllReduce(strategy.Sum, graph.Add(logical.Split(in[0], 2), graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)))}
 	}, strategy.FunctionOptions{Name: "sum", Arguments: []logical.Annotation{logical.SplitInto(2)}})
@@ -136,10 +132,8 @@ func TestAStepThatDoesNotFitIsRefused(t *testing.T) {
 			if c.want == stepfile.Topology || c.want == stepfile.Assignment || c.want == stepfile.Variable {
 				c.file = file
 			}
-			strat, err := strategy.New(plugintest.System(t, c.devices), c.opts)
-			require.NoError(t, err)
-			defer strat.Close()
-			_, err = stepfile.LoadTrain(t.Context(), strat, bytes.NewReader(c.file), c.store)
+			strat := strategytest.On(t, plugintest.System(t, c.devices), c.opts)
+			_, err := stepfile.LoadTrain(t.Context(), strat, bytes.NewReader(c.file), c.store)
 			var refused *stepfile.Error
 			require.ErrorAs(t, err, &refused)
 			assert.Equal(t, c.want, refused.Reason, err)
@@ -166,9 +160,7 @@ func TestAOTStepsAreSavedForATPUAndRefusedHere(t *testing.T) {
 	var ahead *strategy.AheadOfTimeError
 	_, err = stepfile.Load(t.Context(), strat, bytes.NewReader(file), nil)
 	require.ErrorAs(t, err, &ahead)
-	cpu, err := strategy.New(plugintest.System(t, 4), strategytest.AnnotatedOptions())
-	require.NoError(t, err)
-	defer cpu.Close()
+	cpu := strategytest.On(t, plugintest.System(t, 4), strategytest.AnnotatedOptions())
 	_, err = stepfile.Load(t.Context(), cpu, bytes.NewReader(file), nil)
 	var refused *stepfile.Error
 	require.ErrorAs(t, err, &refused)

@@ -43,9 +43,7 @@ func TestASavedLoopTrainsOnBitForBit(t *testing.T) {
 	for _, mesh := range [][2]int{{1, 1}, {4, 1}, {2, 2}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
 			opts := strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.AnnotatedRules(mesh[1])}
-			strat, err := strategy.New(plugintest.System(t, 4), opts)
-			require.NoError(t, err)
-			defer strat.Close()
+			strat := strategytest.On(t, plugintest.System(t, 4), opts)
 			store, metric := strategytest.SeededStore(), metricOf(t, strat)
 			step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), measured(strat, metric))
 			compiled, err := step.Compiled(ctx, stackedBatches(t, strat, 0, n)...)
@@ -53,9 +51,7 @@ func TestASavedLoopTrainsOnBitForBit(t *testing.T) {
 			file := mustSave(t, compiled)
 			want := append(strategytest.LoopLosses(t, step, n, 3), strategytest.Values(t, metric, mesh[0])...)
 
-			there, err := strategy.New(plugintest.System(t, 4), opts)
-			require.NoError(t, err)
-			defer there.Close()
+			there := strategytest.On(t, plugintest.System(t, 4), opts)
 			metric = metricOf(t, there)
 			loaded, err := stepfile.LoadTrain(ctx, there, bytes.NewReader(file), store)
 			require.NoError(t, err)
@@ -69,9 +65,7 @@ func TestASavedLoopTrainsOnBitForBit(t *testing.T) {
 
 func TestALoopIsRefusedForOtherSteps(t *testing.T) {
 	ctx := context.Background()
-	strat, err := strategy.New(plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
-	require.NoError(t, err)
-	defer strat.Close()
+	strat := strategytest.New(t, 2, 2)
 	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{rc.AllReduce(strategy.Sum, graph.Add(in[0], in[1]))}
 	}, strategy.FunctionOptions{Name: "add"})
@@ -135,9 +129,7 @@ func TestALoopIsRefusedForOtherSteps(t *testing.T) {
 
 func TestALoadedTrainingStepSaysHowManyStepsItTakes(t *testing.T) {
 	ctx := context.Background()
-	strat, err := strategy.New(plugintest.System(t, 4), strategytest.AnnotatedOptions())
-	require.NoError(t, err)
-	defer strat.Close()
+	strat := strategytest.On(t, plugintest.System(t, 4), strategytest.AnnotatedOptions())
 	store := strategytest.SeededStore()
 	step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2))
 	compiled, err := step.Compiled(ctx, stackedBatches(t, strat, 0, 2)...)

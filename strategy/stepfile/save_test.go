@@ -60,9 +60,7 @@ func TestAStepFromACacheIsSavedWhole(t *testing.T) {
 
 func TestVariablesOfOneNameCannotBeSaved(t *testing.T) {
 	ctx := t.Context()
-	strat, err := strategy.New(plugintest.System(t, 2), strategy.Options{})
-	require.NoError(t, err)
-	defer strat.Close()
+	strat := strategytest.New(t, 2, 1)
 	var both []*strategy.Variable
 	for range 2 {
 		v, err := strat.NewVariable(ctx, []float32{1}, strategy.VariableOptions{Name: "counter"})

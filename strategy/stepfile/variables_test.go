@@ -91,9 +91,7 @@ func TestASavedStepRunsOnDistributedVariablesBitForBit(t *testing.T) {
 	for _, mesh := range [][2]int{{1, 1}, {4, 1}, {2, 2}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
 			opts := strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]}
-			strat, err := strategy.New(plugintest.System(t, 4), opts)
-			require.NoError(t, err)
-			defer strat.Close()
+			strat := strategytest.On(t, plugintest.System(t, 4), opts)
 			variables := makeVariables(t, strat, "")
 			f := strat.Function(variableStep(variables), strategy.FunctionOptions{Name: "counts"})
 			compiled, err := f.Compiled(ctx, []float32{0, 0, 0, 0})
@@ -101,9 +99,7 @@ func TestASavedStepRunsOnDistributedVariablesBitForBit(t *testing.T) {
 			file := mustSave(t, compiled)
 			want := everything(t, f, variables, 3)
 
-			there, err := strategy.New(plugintest.System(t, 4), opts)
-			require.NoError(t, err)
-			defer there.Close()
+			there := strategytest.On(t, plugintest.System(t, 4), opts)
 			_, err = there.NewVariable(ctx, float32(1), strategy.VariableOptions{Name: "bystander"})
 			require.NoError(t, err)
 			variables = makeVariables(t, there, "")
@@ -149,9 +145,7 @@ func TestASavedTrainingStepKeepsItsMetric(t *testing.T) {
 		}
 		return append(all, strategytest.Values(t, metric, 2)...)
 	}
-	strat, err := strategy.New(plugintest.System(t, 4), strategytest.AnnotatedOptions())
-	require.NoError(t, err)
-	defer strat.Close()
+	strat := strategytest.On(t, plugintest.System(t, 4), strategytest.AnnotatedOptions())
 	store, metric := strategytest.SeededStore(), metricOf(t, strat)
 	step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), measured(strat, metric))
 	x, y := strategytest.Batch(0)
@@ -159,9 +153,7 @@ func TestASavedTrainingStepKeepsItsMetric(t *testing.T) {
 	require.NoError(t, err)
 	file := mustSave(t, compiled)
 
-	there, err := strategy.New(plugintest.System(t, 4), strategytest.AnnotatedOptions())
-	require.NoError(t, err)
-	defer there.Close()
+	there := strategytest.On(t, plugintest.System(t, 4), strategytest.AnnotatedOptions())
 	metric2 := metricOf(t, there)
 	loaded, err := stepfile.LoadTrain(ctx, there, bytes.NewReader(file), store) // its values are still the first ones
 	require.NoError(t, err)
@@ -219,9 +211,7 @@ func TestDistributedVariablesThatDoNotFitAreNamed(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	file := metricFile(t, sys)
 	type variables = map[string]*strategy.Variable
-	other, err := strategy.New(sys, strategy.Options{Replicas: 2, LogicalDevices: 2})
-	require.NoError(t, err)
-	defer other.Close()
+	other := strategytest.On(t, sys, strategy.Options{Replicas: 2, LogicalDevices: 2})
 	foreign := addMetric(t, other, "metric", strategy.VariableOptions{})
 	for name, c := range map[string]struct {
 		make     func(t *testing.T, s *strategy.TPUStrategy) variables
@@ -279,10 +269,8 @@ func TestDistributedVariablesThatDoNotFitAreNamed(t *testing.T) {
 		}, "matric", "the step has no distributed variable of this name"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			strat, err := strategy.New(sys, strategy.Options{Replicas: 2, LogicalDevices: 2})
-			require.NoError(t, err)
-			defer strat.Close()
-			_, err = strat.NewVariable(ctx, float32(2), strategy.VariableOptions{Name: "scale"})
+			strat := strategytest.On(t, sys, strategy.Options{Replicas: 2, LogicalDevices: 2})
+			_, err := strat.NewVariable(ctx, float32(2), strategy.VariableOptions{Name: "scale"})
 			require.NoError(t, err)
 			_, err = stepfile.Load(ctx, strat, bytes.NewReader(file), nil, stepfile.Options{Variables: c.make(t, strat)})
 			var refused *stepfile.Error
@@ -297,10 +285,8 @@ func TestDistributedVariablesThatDoNotFitAreNamed(t *testing.T) {
 func TestEveryVariableThatDoesNotFitIsInTheError(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	file := metricFile(t, sys)
-	strat, err := strategy.New(sys, strategy.Options{Replicas: 2, LogicalDevices: 2})
-	require.NoError(t, err)
-	defer strat.Close()
-	_, err = stepfile.Load(t.Context(), strat, bytes.NewReader(file), nil)
+	strat := strategytest.On(t, sys, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	_, err := stepfile.Load(t.Context(), strat, bytes.NewReader(file), nil)
 	require.ErrorContains(t, err, `variable "metric"`)
 	require.ErrorContains(t, err, `variable "scale"`)
 
@@ -320,9 +306,7 @@ func TestEveryVariableThatDoesNotFitIsInTheError(t *testing.T) {
 func TestHeadersOfVariablesThatContradictThemselvesAreDamaged(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	file := metricFile(t, sys)
-	strat, err := strategy.New(sys, strategy.Options{Replicas: 2, LogicalDevices: 2})
-	require.NoError(t, err)
-	defer strat.Close()
+	strat := strategytest.On(t, sys, strategy.Options{Replicas: 2, LogicalDevices: 2})
 	for _, edit := range [][2]string{
 		{`"synchronization":"ON_READ"`, `"synchronization":"AUTO"`},
 		{`"synchronization":"ON_READ"`, `"synchronization":"ON_WRITE"`},
@@ -357,9 +341,7 @@ func TestAOTStepsWithDistributedVariablesAreSavedForATPU(t *testing.T) {
 
 func TestASavedStepTakesRaggedValues(t *testing.T) {
 	ctx := t.Context()
-	strat, err := strategy.New(plugintest.System(t, 2), strategy.Options{})
-	require.NoError(t, err)
-	defer strat.Close()
+	strat := strategytest.New(t, 2, 1)
 	ragged, err := strat.PerReplica(ctx, []any{[]float32{1, 2, 3}, []float32{4}}, logical.Annotation{})
 	require.NoError(t, err)
 	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {

@@ -3,16 +3,18 @@ package train_test
 import (
 	"context"
 	"fmt"
+	"log"
+	"math"
+
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
+
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
-	"log"
-	"math"
 )
 
 // A training step over 2 replicas of 2 logical devices. The variables of the

@@ -31,9 +31,7 @@ func TestRegularizersArePartOfTheLoss(t *testing.T) {
 		return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
 	}
 	fit := func(t *testing.T, r, p int, params map[string]any, loss train.Loss) (losses []float64, weights []float32) {
-		strat, err := strategy.New(sys, strategy.Options{Replicas: r, LogicalDevices: p})
-		require.NoError(t, err)
-		defer strat.Close()
+		strat := strategytest.On(t, sys, strategy.Options{Replicas: r, LogicalDevices: p})
 		store := model.NewStore()
 		store.SetParam(model.ParamInitialSeed, int64(1))
 		for name, value := range params {

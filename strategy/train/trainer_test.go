@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -95,9 +96,7 @@ func TestTrainStepTakesTheStepsOfGoMLXsTrainer(t *testing.T) {
 			}
 			for _, mesh := range [][2]int{{1, 1}, {4, 1}, {2, 2}} {
 				t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
-					strat, err := strategy.New(sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
-					require.NoError(t, err)
-					defer strat.Close()
+					strat := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
 					store := newStore()
 					step := train.New(strat, store, c.opt(store), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 						return graph.ReduceAllMean(loss.MeanSquaredError([]*graph.Node{in[1]}, []*graph.Node{c.model(rc.Scope(), in[0])}))
