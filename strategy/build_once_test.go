@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -52,10 +51,6 @@ func (c *slowCompiler) run(f *strategy.Function) error {
 	}()
 	_, err := f.Run(ctx, float32(1))
 	return err
-}
-
-func double(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-	return []*graph.Node{graph.MulScalar(in[0], 2)}
 }
 
 // Deadlines that are shorter than a compilation cost tries, not compilations.

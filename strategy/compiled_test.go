@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -100,4 +101,89 @@ func TestAOTCollectivesOfASplitDensePairAreItsActivations(t *testing.T) {
 	assert.Equal(t, int64(rows*width*4), bytes, "%+v", r.Collectives)
 	require.Len(t, r.Collectives, 1)
 	assert.Equal(t, "all-reduce", r.Collectives[0].Kind)
+}
+
+func TestAStepOfAnOpenedSystemIsCompiledFromShapes(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.New(t, 4, 2, strategy.Options{Variables: strategytest.AnnotatedRules(2)})
+	step, store, traces := shapedStep(s)
+	x, y := strategytest.BatchShapes(32)
+	compiled, err := step.Compiled(ctx, x, y)
+	require.NoError(t, err)
+	require.NotNil(t, compiled.Executable)
+	_, err = compiled.Report()
+	require.NoError(t, err)
+	assert.Empty(t, hasValues(store), "variables that were given a value to compile")
+
+	// The same step made and run as ever.
+	other, _, _ := shapedStep(s)
+	xs, ys := strategytest.Batch(0)
+	require.Equal(t, x, xs.Shape())
+	for range 3 {
+		want, err := other.Run(ctx, xs, ys)
+		require.NoError(t, err)
+		wanted, err := want.Float64(ctx)
+		require.NoError(t, err)
+		loss, err := step.Run(ctx, xs, ys)
+		require.NoError(t, err)
+		got, err := loss.Float64(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, wanted, got)
+	}
+	assert.Equal(t, 1, *traces, "traces: the run takes the program that was compiled from shapes")
+	assert.NotEmpty(t, hasValues(store))
+}
+
+func TestANestFunctionAndAFunctionAreCompiledFromShapes(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.New(t, 2, 2)
+	traces := 0
+	nest := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
+		traces++
+		in := args[0].(map[string]any)
+		return map[string]any{"sum": graph.Add(in["a"].(*graph.Node), in["b"].(*graph.Node))}
+	}, strategy.FunctionOptions{SplitBatch: true})
+	shape := shapes.Make(dtypes.Float32, 4, 3)
+	_, err := nest.Compiled(ctx, map[string]any{"a": shape, "b": shape})
+	require.NoError(t, err)
+	value := [][]float32{{1, 2, 3}, {4, 5, 6}, {7, 8, 9}, {1, 2, 3}}
+	_, err = nest.Run(ctx, map[string]any{"a": value, "b": value})
+	require.NoError(t, err)
+	assert.Equal(t, 1, traces)
+
+	_, err = nest.Run(ctx, map[string]any{"a": shape, "b": value})
+	require.ErrorContains(t, err, `args[0][a]`)
+	assert.ErrorContains(t, err, "give a tensor; Compiled and Lowered take shapes")
+
+	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.MulScalar(in[0], 2)}
+	}, strategy.FunctionOptions{SplitBatch: true})
+	m, err := f.Lowered(ctx, shape)
+	require.NoError(t, err)
+	assert.Equal(t, []int{2, 3}, m.Arguments[0].Local)
+	_, err = f.Run(ctx, shape)
+	require.ErrorContains(t, err, "a shape, which has no contents")
+	_, err = f.Compiled(ctx, shapes.Make(dtypes.Float32, 3, 3))
+	assert.ErrorContains(t, err, "a batch of 3 rows does not divide among 2 replicas")
+	_, err = f.Compiled(ctx, shapes.Shape{})
+	assert.Error(t, err)
+
+	mirrored := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
+	_, err = mirrored.Compiled(ctx, shape)
+	assert.NoError(t, err)
+	_, err = mirrored.Run(ctx, value)
+	assert.NoError(t, err)
+}
+
+func TestAModelLargerThanTheMachineIsCompiledOnAnOpenedSystem(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.New(t, 2, 2, strategy.Options{Variables: logical.Rules{logical.Match(`weights`, logical.SplitInto(1, 2))}})
+	store := model.NewStore()
+	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.ReduceAllSum(layers.Dense(rc.Scope("wide"), in[0], false, 1<<20))}
+	}, strategy.FunctionOptions{Store: store, SplitBatch: true})
+	compiled, err := f.Compiled(ctx, shapes.Make(dtypes.Float32, 4, 1<<18)) // a terabyte of weights
+	require.NoError(t, err)
+	assert.Equal(t, []int{1 << 18, 1 << 19}, compiled.Module.Arguments[1].Shard)
+	assert.Empty(t, hasValues(store))
 }

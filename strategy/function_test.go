@@ -349,3 +349,7 @@ func TestOddStepsAreRefused(t *testing.T) {
 		})
 	}
 }
+
+func double(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+	return []*graph.Node{graph.MulScalar(in[0], 2)}
+}

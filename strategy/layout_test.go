@@ -30,7 +30,7 @@ func TestSplitDividesTheBytesEachDeviceHolds(t *testing.T) {
 			h := logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, 1024), 1, p)
 			return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceSum(h, -1), graph.Squeeze(in[1]))))
 		})
-		x, y := batch(8, 256)
+		x, y := strategytest.Sums(8, 256)
 		_, err := step.Run(ctx, x, y)
 		require.NoError(t, err)
 		v, ok := strat.Variables(store).Lookup("/hidden/dense/weights")

@@ -29,7 +29,7 @@ import (
 func TestAnEpochThatDoesNotDivideIsTrainedWhole(t *testing.T) {
 	ctx := context.Background()
 	rng := rand.New(rand.NewPCG(3, 4))
-	x, y := normals(rng, 11, 8), normals(rng, 11, 1)
+	x, y := strategytest.Normals(rng, 11, 8), strategytest.Normals(rng, 11, 1)
 	adam := func() optimizer.Interface { return optimizer.Adam().LearningRate(0.01).Done() }
 	newStore := func() *model.Store {
 		store := model.NewStore()

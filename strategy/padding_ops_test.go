@@ -189,7 +189,7 @@ func TestOpsOnPaddedRows(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	one := strategytest.New(t, 1, 1)
 	rng := rand.New(rand.NewPCG(9, 10))
-	batch := []*tensors.Tensor{normals(rng, 5, 6), classes(rng, 6, 5, 1)}
+	batch := []*tensors.Tensor{strategytest.Normals(rng, 5, 6), strategytest.Classes(rng, 6, 5, 1)}
 	args := poisoned(t, s, batch, []int{3, 2}, 3)
 	step := func(names []string) strategy.StepFunc {
 		return func(rc *strategy.ReplicaContext, in []*graph.Node) (out []*graph.Node) {

@@ -125,7 +125,7 @@ func TestRandomGraphsLeavePaddingOut(t *testing.T) {
 				}
 				return append(out, graph.Gradient(graph.Add(sum, graph.Add(graph.ReduceAllMean(w), graph.ReduceAllMean(in[0]))), w, in[0])...)
 			}
-			batch := []*tensors.Tensor{normals(rand.New(rand.NewPCG(seed, 4)), 6, 3)}
+			batch := []*tensors.Tensor{strategytest.Normals(rand.New(rand.NewPCG(seed, 4)), 6, 3)}
 			args := poisoned(t, s, batch, []int{4, 2}, 4)
 			o := strategy.FunctionOptions{Store: model.NewStore(), PadRagged: true}
 			if seed%2 == 0 { // split over the logical devices, rows and all

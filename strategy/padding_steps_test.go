@@ -127,7 +127,7 @@ func TestOpsThatKeepRowsApart(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	one := strategytest.New(t, 1, 1)
 	rng := rand.New(rand.NewPCG(5, 6))
-	x, at := normals(rng, 4, 3), classes(rng, 3, 4, 1)
+	x, at := strategytest.Normals(rng, 4, 3), strategytest.Classes(rng, 3, 4, 1)
 	batch := []*tensors.Tensor{x, at}
 	args := poisoned(t, s, batch, []int{3, 1}, 3)
 	f := func(s *strategy.TPUStrategy) *strategy.Function {
@@ -226,7 +226,7 @@ func TestLoopsAndBranchesLeavePaddingOut(t *testing.T) {
 			branch(func() *graph.Node { return graph.ReduceMax(x, 0) }))[0]
 		return []*graph.Node{looped, chosen}
 	}
-	x := normals(rand.New(rand.NewPCG(7, 8)), 5, 3)
+	x := strategytest.Normals(rand.New(rand.NewPCG(7, 8)), 5, 3)
 	f := func(s *strategy.TPUStrategy) *strategy.Function {
 		return s.Function(step, strategy.FunctionOptions{PadRagged: true})
 	}
@@ -258,7 +258,7 @@ func TestDropoutOfUnevenBatches(t *testing.T) {
 			kept := graph.ConvertDType(graph.NotEqual(h, graph.ZerosLike(h)), h.DType())
 			return graph.Add(graph.ReduceAllMean(kept), graph.MulScalar(graph.ReduceAllMean(h), 1e-3))
 		})
-		loss, err := step.Run(ctx, poisoned(t, s, []*tensors.Tensor{normals(rand.New(rand.NewPCG(1, 1)), 40, 8)}, []int{39, 1}, 64)...)
+		loss, err := step.Run(ctx, poisoned(t, s, []*tensors.Tensor{strategytest.Normals(rand.New(rand.NewPCG(1, 1)), 40, 8)}, []int{39, 1}, 64)...)
 		require.NoError(t, err)
 		value, err := loss.Float64(ctx)
 		require.NoError(t, err)

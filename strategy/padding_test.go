@@ -10,7 +10,6 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/bfloat16"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/layers"
@@ -87,26 +86,6 @@ type paddedModel struct {
 	l2    bool
 }
 
-func normals(rng *rand.Rand, dims ...int) *tensors.Tensor {
-	t := tensors.FromShape(shapes.Make(dtypes.Float32, dims...))
-	_ = t.MutableFlatData(func(flat any) {
-		for i := range flat.([]float32) {
-			flat.([]float32)[i] = float32(rng.NormFloat64())
-		}
-	})
-	return t
-}
-
-func classes(rng *rand.Rand, most int, dims ...int) *tensors.Tensor {
-	t := tensors.FromShape(shapes.Make(dtypes.Int32, dims...))
-	_ = t.MutableFlatData(func(flat any) {
-		for i := range flat.([]int32) {
-			flat.([]int32)[i] = int32(rng.IntN(most))
-		}
-	})
-	return t
-}
-
 func squared(rc *strategy.ReplicaContext, y, want *graph.Node) *graph.Node {
 	return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("head"), y, true, 1), want)))
 }
@@ -117,7 +96,7 @@ var paddedModels = map[string]paddedModel{
 			return squared(rc, graph.Tanh(layers.Dense(rc.Scope("a"), in[0], true, 8)), in[1])
 		},
 		batch: func(rng *rand.Rand, n int) []*tensors.Tensor {
-			return []*tensors.Tensor{normals(rng, n, 4), normals(rng, n, 1)}
+			return []*tensors.Tensor{strategytest.Normals(rng, n, 4), strategytest.Normals(rng, n, 1)}
 		},
 	},
 	"embedding, cross entropy": {
@@ -128,7 +107,7 @@ var paddedModels = map[string]paddedModel{
 			return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{in[1]}, []*graph.Node{logits}))
 		},
 		batch: func(rng *rand.Rand, n int) []*tensors.Tensor {
-			return []*tensors.Tensor{classes(rng, 11, n, 5), classes(rng, 7, n, 1)}
+			return []*tensors.Tensor{strategytest.Classes(rng, 11, n, 5), strategytest.Classes(rng, 7, n, 1)}
 		},
 	},
 	"tokens in one row": { // [n, T] -> [n*T]
@@ -140,7 +119,7 @@ var paddedModels = map[string]paddedModel{
 			return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{labels}, []*graph.Node{logits}))
 		},
 		batch: func(rng *rand.Rand, n int) []*tensors.Tensor {
-			return []*tensors.Tensor{classes(rng, 11, n, 5), classes(rng, 7, n, 5)}
+			return []*tensors.Tensor{strategytest.Classes(rng, 11, n, 5), strategytest.Classes(rng, 7, n, 5)}
 		},
 	},
 	"convolution": {
@@ -153,7 +132,7 @@ var paddedModels = map[string]paddedModel{
 			return squared(rc, graph.Reshape(h, h.Shape().Dimensions[0], -1), in[1])
 		},
 		batch: func(rng *rand.Rand, n int) []*tensors.Tensor {
-			return []*tensors.Tensor{normals(rng, n, 8, 8, 3), normals(rng, n, 1)}
+			return []*tensors.Tensor{strategytest.Normals(rng, n, 8, 8, 3), strategytest.Normals(rng, n, 1)}
 		},
 	},
 	"layer norm, residual": {
@@ -163,7 +142,7 @@ var paddedModels = map[string]paddedModel{
 			return squared(rc, h, in[1])
 		},
 		batch: func(rng *rand.Rand, n int) []*tensors.Tensor {
-			return []*tensors.Tensor{normals(rng, n, 4), normals(rng, n, 1)}
+			return []*tensors.Tensor{strategytest.Normals(rng, n, 4), strategytest.Normals(rng, n, 1)}
 		},
 	},
 	"batch norm": {
@@ -173,7 +152,7 @@ var paddedModels = map[string]paddedModel{
 			return squared(rc, h, in[1])
 		},
 		batch: func(rng *rand.Rand, n int) []*tensors.Tensor {
-			return []*tensors.Tensor{normals(rng, n, 4), normals(rng, n, 1)}
+			return []*tensors.Tensor{strategytest.Normals(rng, n, 4), strategytest.Normals(rng, n, 1)}
 		},
 		apart: true,
 	},
@@ -184,7 +163,7 @@ var paddedModels = map[string]paddedModel{
 			return squared(rc, graph.Reshape(h, h.Shape().Dimensions[0], -1), in[1])
 		},
 		batch: func(rng *rand.Rand, n int) []*tensors.Tensor {
-			return []*tensors.Tensor{normals(rng, n, 4, 4, 2), normals(rng, n, 1)}
+			return []*tensors.Tensor{strategytest.Normals(rng, n, 4, 4, 2), strategytest.Normals(rng, n, 1)}
 		},
 		apart: true,
 	},
@@ -195,7 +174,7 @@ var paddedModels = map[string]paddedModel{
 			return squared(rc, graph.ReduceMean(h, 1), in[1])
 		},
 		batch: func(rng *rand.Rand, n int) []*tensors.Tensor {
-			return []*tensors.Tensor{normals(rng, n, 6, 8), normals(rng, n, 1)}
+			return []*tensors.Tensor{strategytest.Normals(rng, n, 6, 8), strategytest.Normals(rng, n, 1)}
 		},
 	},
 	"lstm": {
@@ -204,7 +183,7 @@ var paddedModels = map[string]paddedModel{
 			return squared(rc, graph.ReduceMean(h, 0, 1), in[1])
 		},
 		batch: func(rng *rand.Rand, n int) []*tensors.Tensor {
-			return []*tensors.Tensor{normals(rng, n, 3, 5), normals(rng, n, 1)}
+			return []*tensors.Tensor{strategytest.Normals(rng, n, 3, 5), strategytest.Normals(rng, n, 1)}
 		},
 	},
 	"half precision": {
@@ -214,7 +193,7 @@ var paddedModels = map[string]paddedModel{
 			return squared(rc, graph.ConvertDType(h, dtypes.Float32), in[1])
 		},
 		batch: func(rng *rand.Rand, n int) []*tensors.Tensor {
-			return []*tensors.Tensor{normals(rng, n, 4), normals(rng, n, 1)}
+			return []*tensors.Tensor{strategytest.Normals(rng, n, 4), strategytest.Normals(rng, n, 1)}
 		},
 	},
 	"contrast of rows": { // [n, n]
@@ -224,7 +203,7 @@ var paddedModels = map[string]paddedModel{
 			return graph.ReduceAllMean(graph.Square(graph.Sub(graph.Dot(p, in[1]).Product(), in[1])))
 		},
 		batch: func(rng *rand.Rand, n int) []*tensors.Tensor {
-			return []*tensors.Tensor{normals(rng, n, 4), normals(rng, n, 1)}
+			return []*tensors.Tensor{strategytest.Normals(rng, n, 4), strategytest.Normals(rng, n, 1)}
 		},
 		apart: true,
 	},

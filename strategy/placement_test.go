@@ -25,22 +25,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-func batch(rows, columns int) (x, y *tensors.Tensor) {
-	xs, ys := make([]float32, rows*columns), make([]float32, rows)
-	for i := range xs {
-		xs[i] = float32(i%7) - 3
-		ys[i/columns] += xs[i]
-	}
-	return tensors.FromFlatDataAndDimensions(xs, rows, columns), tensors.FromFlatDataAndDimensions(ys, rows, 1)
-}
-
 func TestEveryAnnotationIsInTheModule(t *testing.T) {
 	strat := strategytest.New(t, 2, 2, strategy.Options{Variables: logical.Rules{
 		logical.Match(`hidden/.*weights`, logical.SplitInto(1, 2)),
 	}})
 	step := train.New(strat, model.NewStore(), optimizer.Adam().Done(), strategytest.Annotated(2),
 		train.Options{Arguments: []logical.Annotation{logical.SplitInto(2, 1)}})
-	x, y := batch(8, 8)
+	x, y := strategytest.Sums(8, 8)
 	compiled, err := step.Compiled(context.Background(), x, y)
 	require.NoError(t, err)
 	text := string(compiled.Module.Text)
@@ -142,7 +133,7 @@ func TestAssignedLayersTrainOnTheirDevices(t *testing.T) {
 			y := logical.Assign(layers.Dense(rc.Scope("last"), h, true, 1), 0)
 			return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
 		})
-		x, y := batch(16, 32)
+		x, y := strategytest.Sums(16, 32)
 		for range 5 {
 			out, err := step.Run(ctx, x, y)
 			require.NoError(t, err)

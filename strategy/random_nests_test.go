@@ -148,3 +148,29 @@ func (m *nestMaker) branch(depth int) (nest, want any) {
 	list, wants := members(2)
 	return pair{list[0], list[1]}, pair{wants[0], wants[1]}
 }
+
+type pair struct{ A, B any }
+
+// shifted adds r to some of the leaves, the same ones for each r.
+func shifted(rng *rand.Rand, nest any, r int) any {
+	return mapped(nest, func(x any) any {
+		if rng.IntN(2) == 0 {
+			return x
+		}
+		return x.(int) + r
+	})
+}
+
+// read replaces components by what they hold.
+func read(t *testing.T, nest any) any {
+	t.Helper()
+	return mapped(nest, func(x any) any {
+		c, ok := x.(*strategy.Component)
+		if !ok {
+			return x
+		}
+		v, err := c.Local(context.Background())
+		require.NoError(t, err)
+		return int(v.Value().(int64))
+	})
+}

@@ -113,8 +113,6 @@ func TestIntegersReduceExactly(t *testing.T) {
 	require.Equal(t, float32(253), small.Value())
 }
 
-type pair struct{ A, B any }
-
 func randomNest(rng *rand.Rand, depth int) any {
 	if depth == 0 || rng.IntN(3) == 0 {
 		return rng.IntN(3)
@@ -134,59 +132,6 @@ func randomNest(rng *rand.Rand, depth int) any {
 		return m
 	}
 	return pair{randomNest(rng, depth-1), randomNest(rng, depth-1)}
-}
-
-// shifted adds r to some of the leaves, the same ones for each r.
-func shifted(rng *rand.Rand, nest any, r int) any {
-	switch x := nest.(type) {
-	case int:
-		if rng.IntN(2) == 0 {
-			return x
-		}
-		return x + r
-	case []any:
-		out := make([]any, len(x))
-		for i := range x {
-			out[i] = shifted(rng, x[i], r)
-		}
-		return out
-	case map[string]any:
-		out := map[string]any{}
-		for _, k := range []string{"x", "y", "z"} {
-			if v, ok := x[k]; ok {
-				out[k] = shifted(rng, v, r)
-			}
-		}
-		return out
-	case pair:
-		return pair{shifted(rng, x.A, r), shifted(rng, x.B, r)}
-	}
-	return nest
-}
-
-// read replaces components by what they hold.
-func read(t *testing.T, nest any) any {
-	switch x := nest.(type) {
-	case *strategy.Component:
-		v, err := x.Local(context.Background())
-		require.NoError(t, err)
-		return int(v.Value().(int64))
-	case []any:
-		out := make([]any, len(x))
-		for i := range x {
-			out[i] = read(t, x[i])
-		}
-		return out
-	case map[string]any:
-		out := map[string]any{}
-		for k, v := range x {
-			out[k] = read(t, v)
-		}
-		return out
-	case pair:
-		return pair{read(t, x.A), read(t, x.B)}
-	}
-	return nest
 }
 
 func TestSelectUndoesRegroup(t *testing.T) {

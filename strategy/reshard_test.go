@@ -48,10 +48,6 @@ func shards(t *testing.T, v strategy.Value) (dims [][]int) {
 	return dims
 }
 
-func twice(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-	return []*graph.Node{graph.MulScalar(in[0], 2)}
-}
-
 func TestDistributedInputIsSplitFromTheStart(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 2)
@@ -66,7 +62,7 @@ func TestDistributedInputIsSplitFromTheStart(t *testing.T) {
 	x, y := step.([]any)[0].(*strategy.PerReplica), step.([]any)[1].(*strategy.PerReplica)
 	assert.Equal(t, [][]int{{2, 2}, {2, 2}, {2, 2}, {2, 2}}, shards(t, x), "no device holds the whole")
 	assert.Equal(t, [][]int{{2}, {2}, {2}, {2}}, shards(t, y))
-	f := s.Function(twice, strategy.FunctionOptions{Arguments: columns})
+	f := s.Function(double, strategy.FunctionOptions{Arguments: columns})
 	m, err := f.Lowered(ctx, x)
 	require.NoError(t, err)
 	assert.Equal(t, []int{2, 2}, m.Arguments[0].Shard)
@@ -104,7 +100,7 @@ func TestInputThatCannotBeSplitSaysWhich(t *testing.T) {
 	x, err := s.PerReplica(ctx, []any{[][]float32{{1, 2, 3, 4}}, [][]float32{{1, 2, 3, 4}}}, logical.Annotation{})
 	require.NoError(t, err)
 	opts := strategy.FunctionOptions{Name: "halves", Arguments: []logical.Annotation{logical.SplitInto(1, 3)}}
-	_, err = s.Function(twice, opts).Run(ctx, x)
+	_, err = s.Function(double, opts).Run(ctx, x)
 	var wrong *strategy.ArgumentError
 	require.ErrorAs(t, err, &wrong)
 	require.ErrorContains(t, err, "halves: argument 0: not laid out as split(1, 3): logical: split of shape [1 4]: dimension 1 of size 4 is not divisible into 3 parts")
@@ -112,7 +108,7 @@ func TestInputThatCannotBeSplitSaysWhich(t *testing.T) {
 	require.ErrorAs(t, err, &wrong)
 	require.ErrorContains(t, err, "dimension 1 of size 4")
 	opts.Arguments = []logical.Annotation{{}, logical.SplitInto(3)}
-	_, err = s.Function(twice, opts).Run(ctx, x)
+	_, err = s.Function(double, opts).Run(ctx, x)
 	require.ErrorContains(t, err, "annotated split(3), but the step has 1 arguments")
 }
 
@@ -128,7 +124,7 @@ func TestAStepLaysItsArgumentsOut(t *testing.T) {
 		x, err := s.PerReplica(ctx, host, from)
 		require.NoError(t, err)
 		for _, to := range [][]logical.Annotation{columns, {logical.SplitInto(2, 1)}, {logical.Replicated()}, {logical.AssignTo(1)}, nil} {
-			f := s.Function(twice, strategy.FunctionOptions{Arguments: to})
+			f := s.Function(double, strategy.FunctionOptions{Arguments: to})
 			m, err := f.Lowered(ctx, x)
 			require.NoError(t, err)
 			expected := from
@@ -148,7 +144,7 @@ func TestAStepLaysItsArgumentsOut(t *testing.T) {
 			require.NoError(t, bound.Close())
 
 			nest := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
-				return map[string]any{"y": twice(rc, []*graph.Node{args[0].([]any)[0].(*graph.Node)})[0]}
+				return map[string]any{"y": double(rc, []*graph.Node{args[0].([]any)[0].(*graph.Node)})[0]}
 			}, strategy.FunctionOptions{Arguments: to})
 			m, err = nest.Lowered(ctx, []any{x})
 			require.NoError(t, err)
@@ -162,7 +158,7 @@ func TestAStepLaysItsArgumentsOut(t *testing.T) {
 	}
 	same, err := s.Mirror(ctx, host[0], logical.Annotation{})
 	require.NoError(t, err)
-	f := s.Function(twice, strategy.FunctionOptions{Arguments: columns})
+	f := s.Function(double, strategy.FunctionOptions{Arguments: columns})
 	m, err := f.Lowered(ctx, same)
 	require.NoError(t, err)
 	assert.Equal(t, []int{2, 2}, m.Arguments[0].Shard)

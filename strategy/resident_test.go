@@ -50,7 +50,7 @@ func TestTrainStepAllocatesLittle(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 4, 2)
 	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), strategytest.Annotated(2))
-	x, y := batch(64, 8)
+	x, y := strategytest.Sums(64, 8)
 	px, err := s.SplitBatch(ctx, x, logical.Annotation{}, false)
 	require.NoError(t, err)
 	py, err := s.SplitBatch(ctx, y, logical.Annotation{}, false)

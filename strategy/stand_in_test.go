@@ -93,7 +93,7 @@ func TestOnlyVariablesOfTheScope(t *testing.T) {
 	require.NoError(t, err)
 	other, err := s.NewVariable(ctx, []float32{0, 0}, strategy.VariableOptions{Name: "/w"})
 	require.NoError(t, err)
-	step := train.New(s, model.NewStore(), sgd(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return strategytest.Linear(rc.Read(w), rc.Read(other), in)
 	})
 	before := strategytest.Flat(t, w)
@@ -109,7 +109,7 @@ func TestAVariableOfComponentsIsNotTrained(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	w, err := s.NewVariable(ctx, strategytest.LinearW, strategy.VariableOptions{Name: "w", Synchronization: strategy.OnRead, Trainable: &yes})
 	require.NoError(t, err)
-	_, err = train.New(s, model.NewStore(), sgd(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	_, err = train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.MatMul(in[0], rc.Read(w)))
 	}).Run(ctx, strategytest.LinearX)
 	require.ErrorContains(t, err, `Read "w": a training step cannot train a variable whose components differ`)

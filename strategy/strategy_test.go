@@ -64,7 +64,7 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
-	x, y := batch(8, 8)
+	x, y := strategytest.Sums(8, 8)
 	train := train.New(s, store, optimizer.Adam().LearningRate(0.001).Done(), strategytest.Annotated(2))
 	counts := model.NewStore()
 	counter := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {

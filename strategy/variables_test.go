@@ -40,7 +40,7 @@ func TestAVariableDeletedFromItsStoreIsNamed(t *testing.T) {
 func TestTracesAndPullsTakeTurnsOnAStore(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
-	x, y := batch(8, 3)
+	x, y := strategytest.Sums(8, 3)
 	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		h := layers.Dense(rc.Scope("hidden"), in[0], true, 4)
 		return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("output"), h, true, 1), in[1])))

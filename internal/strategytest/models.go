@@ -1,6 +1,7 @@
 package strategytest
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -109,6 +110,34 @@ func LoopLosses(t testing.TB, step *train.Step, n, loops int) (all []any) {
 		all = append(all, loss)
 	}
 	return all
+}
+
+// Sums is a batch of rows of small numbers, and the sum of each row.
+func Sums(rows, columns int) (x, y *tensors.Tensor) {
+	xs, ys := make([]float32, rows*columns), make([]float32, rows)
+	for i := range xs {
+		xs[i] = float32(i%7) - 3
+		ys[i/columns] += xs[i]
+	}
+	return tensors.FromFlatDataAndDimensions(xs, rows, columns), tensors.FromFlatDataAndDimensions(ys, rows, 1)
+}
+
+// Normals returns a float32 tensor of normally distributed numbers.
+func Normals(rng *rand.Rand, dims ...int) *tensors.Tensor {
+	flat := make([]float32, shapes.Make(dtypes.Float32, dims...).Size())
+	for i := range flat {
+		flat[i] = float32(rng.NormFloat64())
+	}
+	return tensors.FromFlatDataAndDimensions(flat, dims...)
+}
+
+// Classes returns an int32 tensor of numbers of classes, each below n.
+func Classes(rng *rand.Rand, n int, dims ...int) *tensors.Tensor {
+	flat := make([]int32, shapes.Make(dtypes.Int32, dims...).Size())
+	for i := range flat {
+		flat[i] = int32(rng.IntN(n))
+	}
+	return tensors.FromFlatDataAndDimensions(flat, dims...)
 }
 
 // Linear is the loss of a linear model with weights [2, 2] and a bias [2]; LinearW are first

@@ -128,7 +128,7 @@ func Numbers(t testing.TB, x *tensors.Tensor) []float64 {
 	return all
 }
 
-// Elements returns the elements of a tensor of float64, float32, bfloat16, int32 or bool as
+// Elements returns the elements of a tensor of float64, float32, bfloat16, int32, int64 or bool as
 // float64.
 func Elements(x *tensors.Tensor) (all []float64, err error) {
 	read := x.ConstFlatData(func(flat any) {
@@ -141,6 +141,8 @@ func Elements(x *tensors.Tensor) (all []float64, err error) {
 			all = widened(flat, func(x bfloat16.BFloat16) float64 { return float64(x.Float32()) })
 		case []int32:
 			all = widened(flat, func(x int32) float64 { return float64(x) })
+		case []int64:
+			all = widened(flat, func(x int64) float64 { return float64(x) })
 		case []bool:
 			all = widened(flat, func(x bool) float64 {
 				if x {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -57,7 +58,10 @@ func TestEachMeshHasASubtest(t *testing.T) {
 }
 
 func TestNumbers(t *testing.T) {
-	for _, x := range []any{[]float32{1, 2}, []float64{1, 2}, [][]int32{{1}, {2}}} {
-		assert.Equal(t, []float64{1, 2}, strategytest.Numbers(t, tensors.MustFromAnyValue(x)))
+	for _, x := range []any{[]float32{1, 0}, []float64{1, 0}, [][]int32{{1}, {0}}, []int64{1, 0}, []bool{true, false},
+		[]bfloat16.BFloat16{bfloat16.FromFloat32(1), 0}} {
+		assert.Equal(t, []float64{1, 0}, strategytest.Numbers(t, tensors.MustFromAnyValue(x)))
 	}
+	_, err := strategytest.Elements(tensors.MustFromAnyValue([]complex64{1}))
+	require.ErrorContains(t, err, "no numbers in")
 }
