@@ -21,20 +21,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-func trainingData(batches int) (xs, ys []*tensors.Tensor) {
-	rng := rand.New(rand.NewPCG(3, 4))
-	for range batches {
-		x, y := make([]float32, 32*8), make([]float32, 32)
-		for i := range x {
-			x[i] = float32(rng.NormFloat64())
-			y[i/8] += x[i] * float32(i%8) / 8
-		}
-		xs = append(xs, tensors.FromFlatDataAndDimensions(x, 32, 8))
-		ys = append(ys, tensors.FromFlatDataAndDimensions(y, 32, 1))
-	}
-	return xs, ys
-}
-
 // rows is a part of a batch's rows.
 func rows(t *tensors.Tensor, part, parts int) *tensors.Tensor {
 	n, columns := t.Shape().Dimensions[0]/parts, t.Shape().Dimensions[1]
@@ -44,7 +30,7 @@ func rows(t *tensors.Tensor, part, parts int) *tensors.Tensor {
 
 func TestProcessesTrainAsOneDoes(t *testing.T) {
 	sys := plugintest.System(t, 8)
-	xs, ys := trainingData(6)
+	xs, ys := strategytest.Regression(rand.New(rand.NewPCG(3, 4)), 6)
 	for _, mesh := range []struct{ processes, replicas, logical int }{
 		{4, 8, 1}, {4, 4, 2}, {2, 4, 2}, {8, 8, 1}, {2, 2, 4},
 		{4, 2, 4}, {8, 1, 8}, // replicas that span processes
@@ -126,7 +112,7 @@ func TestAProcessHasItsOwnReplicasAndDevices(t *testing.T) {
 
 func TestProcessesLoopOverStepsAsOneDoes(t *testing.T) {
 	sys := plugintest.System(t, 8)
-	xs, ys := trainingData(5)
+	xs, ys := strategytest.Regression(rand.New(rand.NewPCG(3, 4)), 5)
 	train := func(ctx context.Context, s *strategy.TPUStrategy, local bool) (float64, error) {
 		store := model.NewStore()
 		store.SetParam(model.ParamInitialSeed, int64(7))

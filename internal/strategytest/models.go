@@ -122,6 +122,20 @@ func Sums(rows, columns int) (x, y *tensors.Tensor) {
 	return tensors.FromFlatDataAndDimensions(xs, rows, columns), tensors.FromFlatDataAndDimensions(ys, rows, 1)
 }
 
+// Regression is n random batches of [Annotated], each of 32 rows, whose targets are a weighted sum.
+func Regression(rng *rand.Rand, n int) (xs, ys []*tensors.Tensor) {
+	for range n {
+		x, y := make([]float32, 32*8), make([]float32, 32)
+		for i := range x {
+			x[i] = float32(rng.NormFloat64())
+			y[i/8] += x[i] * float32(i%8) / 8
+		}
+		xs = append(xs, tensors.FromFlatDataAndDimensions(x, 32, 8))
+		ys = append(ys, tensors.FromFlatDataAndDimensions(y, 32, 1))
+	}
+	return xs, ys
+}
+
 // Normals returns a float32 tensor of normally distributed numbers.
 func Normals(rng *rand.Rand, dims ...int) *tensors.Tensor {
 	flat := make([]float32, shapes.Make(dtypes.Float32, dims...).Size())

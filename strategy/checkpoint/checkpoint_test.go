@@ -15,22 +15,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/hangtest"
 )
 
-func TestAURLIsNoPathOfACheckpoint(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for _, url := range []string{"gs://bucket/run", "s3://b/x", "https://host/x", filepath.Join("gs://bucket", "run")} {
-		_, errDirectory := OpenDirectory(url, Options{})
-		_, errOpen := Open(url)
-		_, errFile := OpenFile(url, FileOptions{})
-		for _, err := range []error{errDirectory, errOpen, errFile} {
-			var path *PathError
-			require.ErrorAs(t, err, &path)
-			require.Equal(t, url, path.Path)
-			require.ErrorIs(t, err, errors.ErrUnsupported)
-		}
-	}
-	require.Empty(t, names(t, "."))
-}
-
 // TestNothingInACheckpointHangs puts what is no file in the place of each of a checkpoint's files.
 func TestNothingInACheckpointHangs(t *testing.T) {
 	ctx := context.Background()

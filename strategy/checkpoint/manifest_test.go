@@ -45,14 +45,6 @@ func TestALaterVersionIsNotPassedOver(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-func TestOfALaterFormatIsUnsupported(t *testing.T) {
-	m := &manifest{Format: formatName, Version: formatVersion + 1}
-	data, err := m.encode()
-	require.NoError(t, err)
-	_, err = parseManifest(data)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-}
-
 func FuzzManifest(f *testing.F) {
 	for _, m := range []*manifest{
 		{Format: formatName, Version: formatVersion},

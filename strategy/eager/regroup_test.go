@@ -2,6 +2,7 @@ package eager_test
 
 import (
 	"context"
+	"math"
 	"slices"
 	"testing"
 
@@ -115,4 +116,29 @@ func TestOneReplicasObjectsComeBackAsTheyWere(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, x == out, name)
 	}
+}
+
+func TestLocalResultsOfANestAreOneForEachReplica(t *testing.T) {
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2})
+	nest := map[string]any{"a": 1.0}
+	list, err := eager.Of(s).LocalResultsOf(nest)
+	require.NoError(t, err)
+	require.Equal(t, []any{nest, nest}, list)
+	list, err = eager.Of(s).LocalResultsOf(5.0)
+	require.NoError(t, err)
+	require.Equal(t, []any{5.0}, list)
+}
+
+// A map's members are told apart by keys that can be found again, and named in the
+// order of their size.
+func TestMapsOfNestsHaveAnOrder(t *testing.T) {
+	s := strategytest.New(t, 2, 1)
+	ctx := context.Background()
+	_, err := eager.Of(s).Regroup(ctx, []any{map[int]any{10: "a", 2: "b", -1: "c"}, map[int]any{2: "b"}})
+	require.Equal(t, strategy.AssertionError, strategy.KindOf(err))
+	require.ErrorContains(t, err, "replica 1 has keys [2], replica 0 [-1 2 10]")
+	nan := map[float64]any{math.NaN(): "a"}
+	_, err = eager.Of(s).Regroup(ctx, []any{nan, nan})
+	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	require.ErrorContains(t, err, "NaN among its keys")
 }

@@ -23,17 +23,7 @@ import (
 func TestTrainingIsTheSameOnEveryMesh(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	ctx := context.Background()
-	rng := rand.New(rand.NewPCG(1, 2))
-	var xs, ys []*tensors.Tensor
-	for range 20 {
-		x, y := make([]float32, 32*8), make([]float32, 32)
-		for i := range x {
-			x[i] = float32(rng.NormFloat64())
-			y[i/8] += x[i] * float32(i%8) / 8
-		}
-		xs = append(xs, tensors.FromFlatDataAndDimensions(x, 32, 8))
-		ys = append(ys, tensors.FromFlatDataAndDimensions(y, 32, 1))
-	}
+	xs, ys := strategytest.Regression(rand.New(rand.NewPCG(1, 2)), 20)
 	var wantLosses []float64
 	var want map[string]*tensors.Tensor
 	for _, mesh := range [][2]int{{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 2}, {2, 4}, {8, 1}, {1, 8}} {

@@ -1,0 +1,33 @@
+package checkpoint
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAURLIsNoPathOfACheckpoint(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, url := range []string{"gs://bucket/run", "s3://b/x", "https://host/x", filepath.Join("gs://bucket", "run")} {
+		_, errDirectory := OpenDirectory(url, Options{})
+		_, errOpen := Open(url)
+		_, errFile := OpenFile(url, FileOptions{})
+		for _, err := range []error{errDirectory, errOpen, errFile} {
+			var path *PathError
+			require.ErrorAs(t, err, &path)
+			require.Equal(t, url, path.Path)
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+		}
+	}
+	require.Empty(t, names(t, "."))
+}
+
+func TestOfALaterFormatIsUnsupported(t *testing.T) {
+	m := &manifest{Format: formatName, Version: formatVersion + 1}
+	data, err := m.encode()
+	require.NoError(t, err)
+	_, err = parseManifest(data)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+}
