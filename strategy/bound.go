@@ -3,7 +3,6 @@ package strategy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -141,7 +140,7 @@ func (b *Bound) run(ctx context.Context) error {
 	p := b.program
 	s := p.function.strategy
 	if b.closed {
-		return fmt.Errorf("%w: bound function %s", ErrClosed, p.function.opts.Name)
+		return closed("bound function %s", p.function.opts.Name)
 	}
 	if s.isClosed.Load() {
 		return ErrClosed
@@ -154,7 +153,7 @@ func (b *Bound) run(ctx context.Context) error {
 		for d := range b.outs {
 			if old := b.outs[d][j]; old != nil {
 				if err := old.Close(); err != nil {
-					return fmt.Errorf("strategy: %w", err)
+					return fault.Of("running "+p.function.opts.Name, err, "")
 				}
 			}
 		}
@@ -165,7 +164,7 @@ func (b *Bound) run(ctx context.Context) error {
 		err = p.executable.Execute(ctx, b.args, b.outs, o)
 	}
 	if err != nil {
-		return closedMeanwhile(fmt.Errorf("strategy: running %s: %w", p.function.opts.Name, err))
+		return closedMeanwhile(fault.Of("running "+p.function.opts.Name, err, ""))
 	}
 	if b.results == nil && p.results > 0 {
 		return b.adopt()
@@ -233,7 +232,7 @@ func (b *Bound) setColumn(argument int, buffers []*pjrt.Buffer) {
 	}
 }
 
-// launchLock is what guards a Bound.
+// launchLock returns the lock that guards a Bound.
 func (b *Bound) launchLock() *sync.Mutex { return &b.program.function.strategy.launch }
 
 // Results returns the results of the latest launch, and none before the first launch. They stay the

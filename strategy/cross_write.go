@@ -195,7 +195,7 @@ func (v *Variable) replace(ctx context.Context, op string, value *tensors.Tensor
 		return err
 	}
 	if err := v.upload(ctx, value); err != nil {
-		return fmt.Errorf("strategy: %s: %w", op, err)
+		return fault.Of(op, err, "")
 	}
 	return nil
 }

@@ -12,11 +12,16 @@ import (
 // that were closed.
 var ErrClosed = errkind.New(RuntimeError, "strategy: closed")
 
+// closed returns the error of something that was closed: it matches [ErrClosed].
+func closed(what string, args ...any) error {
+	return &Error{Reason: fmt.Sprintf(what, args...), Match: ErrClosed}
+}
+
 // closedMeanwhile makes the error of a call whose buffers were closed under way match [ErrClosed],
 // as it does where they were closed before.
 func closedMeanwhile(err error) error {
 	if errors.Is(err, pjrt.ErrClosed) && !errors.Is(err, ErrClosed) {
-		return fmt.Errorf("%w: %w", ErrClosed, err)
+		return &Error{Match: ErrClosed, Err: err}
 	}
 	return err
 }
@@ -64,10 +69,11 @@ type TraceError struct {
 
 // Error names the function, the line and the cause.
 func (e *TraceError) Error() string {
-	if e.Where != "" {
-		return fmt.Sprintf("strategy: tracing %s: at %s: %v", e.Function, e.Where, e.Err)
+	where := e.Where
+	if where != "" {
+		where = "at " + where
 	}
-	return fmt.Sprintf("strategy: tracing %s: %v", e.Function, e.Err)
+	return errkind.Text("strategy: tracing "+e.Function, where, e.Err, "")
 }
 
 // Unwrap returns the cause.

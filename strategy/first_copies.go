@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // valueCopies copies first values from the devices that made them to the process's others, while
@@ -45,7 +46,7 @@ func (c *valueCopies) start(ctx context.Context, v *Variable, buffers []*pjrt.Bu
 		}
 		b, err := c.copy(ctx, source, device)
 		if err != nil {
-			return fmt.Errorf("strategy: copying to replica %d, logical device %d: %w", d/s.logicalDevices, d%s.logicalDevices, err)
+			return fault.Of(fmt.Sprintf("copying to replica %d, logical device %d", d/s.logicalDevices, d%s.logicalDevices), err, "")
 		}
 		buffers[d] = b
 		c.underWay, c.bytes = append(c.underWay, b), c.bytes+b.Bytes()
@@ -90,7 +91,7 @@ func (c *valueCopies) finish(ctx context.Context) error {
 		if !c.whole(x.buffers) { // start has said why
 			errs = append(errs, closeAll(x.buffers))
 		} else if err := ready(ctx, x.buffers); err != nil {
-			errs = append(errs, fmt.Errorf("variable %q: %w", x.variable.path, err), closeAll(x.buffers))
+			errs = append(errs, fault.Of(fmt.Sprintf("variable %q", x.variable.path), err, ""), closeAll(x.buffers))
 		} else {
 			errs = append(errs, x.variable.take(x.buffers))
 		}

@@ -13,7 +13,9 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/initial"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -197,7 +199,7 @@ func (m *maker) uploadState(ctx context.Context, p *valueProgram, state *tensors
 func stateOf(ctx context.Context, buffers []*pjrt.Buffer) (*tensors.Tensor, error) {
 	i := slices.IndexFunc(buffers, func(b *pjrt.Buffer) bool { return b != nil })
 	if i < 0 {
-		return nil, errors.New("no device of this process made the value")
+		return nil, fault.New(errkind.InternalError, "state of random numbers", "", "no device of this process made the value")
 	}
 	next := tensors.FromFlatDataAndDimensions(make([]uint64, 3), 3)
 	var failed error

@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 
 	"github.com/gomlx/compute"
@@ -11,11 +10,12 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// recipe is what a store holds of a first value that was made on devices: how it is made. Who reads
-// the store's value gets it computed on the host; the devices of another strategy make it anew. It
-// is a buffer of GoMLX's, and immutable.
+// recipe stands in a store for a first value that was made on devices, and says how it is made.
+// Reading the store's value computes it on the host; the devices of another strategy make it anew.
+// A recipe is a buffer of GoMLX's, and immutable.
 type recipe struct {
 	backend *lowering.Backend
 	store   *model.Store
@@ -63,7 +63,8 @@ func (r *recipe) DeviceNum() (compute.DeviceNum, error) { return 0, nil }
 func (r *recipe) Data() (any, error)                    { return nil, errors.ErrUnsupported }
 
 func (r *recipe) CopyToDevice(compute.DeviceNum) (compute.Buffer, error) {
-	return nil, fmt.Errorf("strategy: copying the first value of a variable: %w; read it", errors.ErrUnsupported)
+	return nil, &Error{Op: "strategy: copying the first value of a variable", Reason: "it is computed when it is read", Hint: "read it",
+		Class: NotImplementedError, Match: errors.ErrUnsupported}
 }
 
 // ToFlatData computes the value on the host.
@@ -71,7 +72,7 @@ func (r *recipe) ToFlatData(flat any) error {
 	values, _, err := valuesOnHost(r.store, []model.VariableInitializer{r.init}, []shapes.Shape{r.shape},
 		func() (*tensors.Tensor, error) { return r.state.LocalClone() })
 	if err != nil {
-		return fmt.Errorf("strategy: the first value of a variable: %w", err)
+		return fault.Of("the first value of a variable", err, "")
 	}
 	return values[0].ConstFlatData(func(value any) { reflect.Copy(reflect.ValueOf(flat), reflect.ValueOf(value)) })
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/initial"
 )
 
@@ -96,7 +97,7 @@ func initializerGraph(b compute.Backend, store *model.Store, inits []model.Varia
 			if !ok {
 				cause = fmt.Errorf("panic: %v", r)
 			}
-			err = fmt.Errorf("the initializer: %w", cause)
+			err = fault.Of("the initializer", cause, "")
 		}
 	}()
 	// The name is the module's, and the same for all.
@@ -106,9 +107,9 @@ func initializerGraph(b compute.Backend, store *model.Store, inits []model.Varia
 		value := init(g.Graph, of[i])
 		switch {
 		case value == nil || value.Graph() != g.Graph:
-			return nil, nil, errors.New("the initializer gave no node of its graph")
+			return nil, nil, fault.New(ValueError, "the initializer", "return a node of the graph that it is given", "it gave no node of its graph")
 		case !value.Shape().Equal(of[i]):
-			return nil, nil, fmt.Errorf("the initializer gave a value of shape %s for a variable of shape %s", value.Shape(), of[i])
+			return nil, nil, fault.New(ValueError, "the initializer", "return a value of the shape that it is given", "it gave a value of shape %s for a variable of shape %s", value.Shape(), of[i])
 		}
 		outputs = append(outputs, value)
 	}
@@ -118,7 +119,7 @@ func initializerGraph(b compute.Backend, store *model.Store, inits []model.Varia
 		}
 		g.changed = true
 		if v.Path() != statePath {
-			return nil, nil, fmt.Errorf("the initializer writes variable %q", v.Path())
+			return nil, nil, fault.New(ValueError, "the initializer", "write it in a step", "it writes variable %q", v.Path())
 		}
 		g.state = v.NodeValue(g.Graph)
 		outputs = append(outputs, g.state)
@@ -170,7 +171,7 @@ func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []sh
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("computing the value: %v", r)
+			err = fault.New(ValueError, "computing the value", "", "%v", r)
 		}
 	}()
 	values = g.Run(in...)
@@ -189,7 +190,7 @@ func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []sh
 func valueForHost(store *model.Store, path string) (*tensors.Tensor, error) {
 	v := store.GetVariable(path)
 	if v == nil || !v.HasValue() {
-		return nil, fmt.Errorf("the initializer reads variable %q, which has no value yet", path)
+		return nil, fault.New(ValueError, "the initializer", "give that variable a value first", "it reads variable %q, which has no value yet", path)
 	}
 	value, err := v.Value()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/initial"
 )
 
@@ -69,7 +70,7 @@ type maker struct {
 func (vs *Variables) initialize(ctx context.Context) error {
 	ctx, done, err := vs.exclusive(ctx)
 	if err != nil {
-		return fmt.Errorf("waiting for the store: %w", err)
+		return fault.Of("waiting for the store", err, "")
 	}
 	defer done()
 	var missing []*model.Variable
@@ -87,7 +88,7 @@ func (vs *Variables) initialize(ctx context.Context) error {
 		}
 		for _, v := range missing {
 			if err := m.make(ctx, v); err != nil {
-				return fmt.Errorf("variable %q: %w", v.Path(), err)
+				return fault.Of(fmt.Sprintf("variable %q", v.Path()), err, "")
 			}
 		}
 		return m.flush(ctx)
@@ -123,7 +124,7 @@ func (vs *Variables) making(ctx context.Context, f func(m *maker) error) error {
 func (m *maker) make(ctx context.Context, v *model.Variable) error {
 	init := initial.Of(v)
 	if init == nil {
-		return errors.New("it has no value and no initializer")
+		return fault.New(ValueError, fmt.Sprintf("variable %q", v.Path()), "give it a value or an initializer", "it has no value and no initializer")
 	}
 	if v.Shape().ByteSize() < largeVariable {
 		m.pending = append(m.pending, v)

@@ -168,7 +168,7 @@ func (f *Function) once(ctx context.Context, args []any) (*program, []Value, err
 	return p, results, err
 }
 
-// purpose is what a program is asked for.
+// purpose says whether a program is to run or only to be compiled.
 type purpose int
 
 const (
@@ -389,7 +389,7 @@ func (f *Function) program(ctx context.Context, values []Value, to purpose) (*pr
 		return nil, f.refuse(values)
 	}
 	late := func() error {
-		return fmt.Errorf("strategy: waiting for a compilation of %s: %w", f.opts.Name, context.Cause(ctx))
+		return fault.Of("waiting for a compilation of "+f.opts.Name, context.Cause(ctx), "")
 	}
 	if ctx.Err() != nil { // of two ready cases select takes any
 		return nil, late()

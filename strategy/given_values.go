@@ -20,7 +20,7 @@ import (
 // one call takes the next one does not refuse. The calls differ in what they need of it alone: one
 // value for all replicas, or one for each. docs/from-tensorflow.md has the table.
 
-// sort is what kind of thing a caller gave.
+// sort is the sort of thing that a caller gave.
 type sort int
 
 const (

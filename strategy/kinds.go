@@ -1,10 +1,6 @@
 package strategy
 
-import (
-	"fmt"
-
-	"github.com/tpustrategy/tpustrategy/errkind"
-)
+import "github.com/tpustrategy/tpustrategy/errkind"
 
 // Kind is the class of an error: the exception that TensorFlow raises for the same mistake.
 // [KindOf] finds it. Package errkind has all kinds.
@@ -48,7 +44,7 @@ type ContextError struct {
 
 // Error names the call, where it was made and where it belongs.
 func (e *ContextError) Error() string {
-	return fmt.Sprintf("strategy: %s: %s; %s", e.Op, e.Reason, e.Hint)
+	return errkind.Text("strategy: "+e.Op, e.Reason, nil, e.Hint)
 }
 
 // Kind returns RuntimeError.
@@ -63,7 +59,7 @@ type StrategyError struct {
 
 // Error names the call and the thing that belongs to another strategy.
 func (e *StrategyError) Error() string {
-	return fmt.Sprintf("strategy: mixing strategies: %s: %s belongs to another strategy; copy values through the host", e.Op, e.Subject)
+	return errkind.Text("strategy: mixing strategies: "+e.Op, e.Subject+" belongs to another strategy", nil, "copy values through the host")
 }
 
 // Kind returns RuntimeError.

@@ -24,16 +24,17 @@ func (m *machine) strategy() *TPUStrategy { return (*TPUStrategy)(m) }
 
 // Contexts: which code runs.
 
-// RequireCross refuses a replica's code and other strategies' scopes, RequireEager a step that is
-// traced too, and RequireScope all but the strategy's own scope.
+// RequireCross refuses a replica's code and other strategies' scopes.
 func (m *machine) RequireCross(ctx context.Context, op string) error {
 	return m.strategy().requireCross(ctx, op)
 }
 
+// RequireEager refuses what RequireCross refuses, and a step that is being traced.
 func (m *machine) RequireEager(ctx context.Context, op, instead string) error {
 	return m.strategy().requireEager(ctx, op, instead)
 }
 
+// RequireScope refuses every context but that of the strategy's own scope.
 func (m *machine) RequireScope(ctx context.Context, op string) error {
 	return m.strategy().requireScope(ctx, op)
 }
@@ -98,20 +99,20 @@ func (m *machine) Beside(ctx context.Context, v *Variable) context.Context {
 	return context.WithValue(context.WithValue(ctx, columnKey{}, v.column), colocateKey{}, v)
 }
 
-// DeviceName returns TensorFlow's name of a logical device of a replica, HostName that of the
-// replica's host.
+// DeviceName returns TensorFlow's name of a logical device of a replica.
 func (m *machine) DeviceName(replica, logicalDevice int) string {
 	return m.strategy().deviceName(replica, logicalDevice)
 }
 
+// HostName returns TensorFlow's name of a replica's host.
 func (m *machine) HostName(replica int) string { return m.strategy().hostName(replica) }
 
 // Values: what callers give, and what lives on the devices.
 
-// Check returns [ErrClosed] of a closed strategy.
+// Check returns [ErrClosed] if the strategy is closed.
 func (m *machine) Check() error { return m.strategy().check() }
 
-// Owns refuses what belongs to another strategy, and what is nothing.
+// Owns refuses nil, and a value or a variable of another strategy.
 func (m *machine) Owns(op string, x any) error {
 	if v, ok := x.(*Variable); ok {
 		return m.strategy().ownsVariable(op, v)
@@ -119,26 +120,26 @@ func (m *machine) Owns(op string, x any) error {
 	return m.strategy().ownsLeaf(op, x)
 }
 
-// OwnsValue refuses the values of another strategy, and no value.
+// OwnsValue refuses nil, and a value of another strategy.
 func (m *machine) OwnsValue(v Value) error { return m.strategy().owns(v) }
 
 // Takes refuses a leaf that [machine.Take] cannot bring to the strategy.
 func (m *machine) Takes(op string, x any) error { return m.strategy().taking(op, x) }
 
-// Lifts reports whether something is to be taken for a value.
+// Lifts reports whether a call that takes a value takes x in its place.
 func (m *machine) Lifts(x any) bool { return m.strategy().lifts(x) }
 
-// Take brings what a caller gave to the strategy: a tensor of this process, or a value, which
-// release closes if it was made for the call.
+// Take brings the value that a caller gave to the strategy: a tensor of this process, or a value on
+// the devices. release closes a value that was made for the call.
 func (m *machine) Take(ctx context.Context, op string, x any) (host *tensors.Tensor, value Value, release func() error, err error) {
 	t, err := m.strategy().take(ctx, op, x)
 	return t.host, t.value, t.release, err
 }
 
-// Host makes a tensor of a host value; NoTensor is the error of a call that was given something
-// else.
+// Host makes a tensor of a host value.
 func (m *machine) Host(x any) (*tensors.Tensor, error) { return hostTensor(x) }
 
+// NoTensor returns the error of a call whose value is no tensor, as Host says.
 func (m *machine) NoTensor(op string, err error) error { return noTensor(op, err) }
 
 // Hosts makes tensors of the replicas' host values.
@@ -159,21 +160,21 @@ func (m *machine) Component(v Value, replica int) *Component {
 // Parts returns the replicas' parts of a merged value.
 func (m *machine) Parts(x *Merged) ([]any, error) { return x.localResults() }
 
-// Ragged returns the replicas' shapes of a value whose replicas' shapes differ, or nil; SetRagged
-// sets them.
+// Ragged returns the shapes of a value's replicas if they differ, otherwise nil.
 func (m *machine) Ragged(v Value) [][]int { return v.base().ragged }
 
+// SetRagged notes that the shapes of a value's replicas differ.
 func (m *machine) SetRagged(v Value, ragged [][]int) { v.base().ragged = ragged }
 
-// Sizes returns the real sizes of such a value, for a program.
+// Sizes returns the real sizes of a value whose replicas' shapes differ, for a program.
 func (m *machine) Sizes(ctx context.Context, v Value) (*PerReplica, error) {
 	return m.strategy().sizesOf(ctx, v.base())
 }
 
-// Differs reports whether the replicas' tensors of a value may be different; SetEqual notes that
-// they are the same.
+// Differs reports whether the replicas' tensors of a value may be different.
 func (m *machine) Differs(v Value) bool { return v.base().differs() }
 
+// SetEqual notes whether the replicas' tensors of a value are known to be the same.
 func (m *machine) SetEqual(v Value, equal bool) { v.base().equal = equal }
 
 // ToHost copies a value that is the same on all replicas to the host.
@@ -181,17 +182,18 @@ func (m *machine) ToHost(ctx context.Context, v *Mirrored) (*tensors.Tensor, err
 	return m.strategy().toHost(ctx, v)
 }
 
-// Keep gives up the devices of a value but some, by partition.
+// Keep releases a value on all devices but those of some partitions.
 func (m *machine) Keep(v *Mirrored, only []bool) error { return v.keep(only) }
 
 // Snapshot copies a variable's components on the devices.
 func (m *machine) Snapshot(ctx context.Context, v *Variable) (Value, error) { return v.snapshot(ctx) }
 
-// ScatterRule refuses what a variable cannot scatter, ScatterShapes rows that do not fit.
+// ScatterRule refuses a scatter that the variable does not have.
 func (m *machine) ScatterRule(v *Variable, op ScatterOp, inStep bool) error {
 	return v.scatterRule(op, inStep)
 }
 
+// ScatterShapes refuses rows that do not fit the variable.
 func (m *machine) ScatterShapes(v *Variable, name string, indices, updates shapes.Shape) error {
 	return v.scatterShapes(name, indices, updates)
 }
@@ -268,7 +270,7 @@ func (m *replicaMachine) Scatter(op ScatterOp, i int, indices, updates *graph.No
 	return m.context().scatter(op, m.held[i], indices, updates)
 }
 
-// RealRows replaces the row numbers of padding by such that name no row.
+// RealRows replaces the row numbers of padding by numbers that name no row.
 func (m *replicaMachine) RealRows(indices, sizes *graph.Node) *graph.Node {
 	return realRows(indices, sizes)
 }

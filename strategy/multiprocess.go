@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -101,8 +103,9 @@ type RemoteError struct {
 
 // Error names the part, the process that holds it and this process.
 func (e *RemoteError) Error() string {
-	return fmt.Sprintf("strategy: logical device %d of replica %d is in process %d, this is process %d with replicas %v; read it there, or Reduce or Gather it on the devices first",
-		e.LogicalDevice, e.Replica, e.Process, e.Here, e.Local)
+	return errkind.Text(fmt.Sprintf("strategy: reading logical device %d of replica %d", e.LogicalDevice, e.Replica),
+		fmt.Sprintf("it is in process %d, this is process %d with replicas %v", e.Process, e.Here, e.Local), nil,
+		"read it there, or Reduce or Gather it on the devices first")
 }
 
 // Kind returns ValueError.
@@ -178,7 +181,7 @@ func (s *TPUStrategy) rows(x system.Executable) ([]int, error) {
 	for _, device := range x.AddressableDevices() {
 		d, ok := partitions[device.ID()]
 		if !ok || !s.hosts.local[d] {
-			return nil, fmt.Errorf("strategy: the program runs on device %d, which is none of this process's %v", device.ID(), s.LocalDevices())
+			return nil, fault.New(errkind.InternalError, "program", "use a device assignment of the system's devices", "it runs on device %d, which is none of this process's %v", device.ID(), s.LocalDevices())
 		}
 		rows = append(rows, d)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -35,12 +36,12 @@ func (e *MismatchError) Error() string {
 			same = append(same, i)
 		}
 	}
-	text := fmt.Sprintf("strategy: the processes differ in %s: ", e.What)
+	var has strings.Builder
 	for _, i := range e.Differing {
-		text += fmt.Sprintf("process %d has %s; ", i, e.Texts[i])
+		fmt.Fprintf(&has, "process %d has %s; ", i, e.Texts[i])
 	}
-	return text + fmt.Sprintf("%s %s; start the same program with the same options and data sizes on each",
-		many("process", same), "has "+e.Texts[same[0]])
+	fmt.Fprintf(&has, "%s has %s", many("process", same), e.Texts[same[0]])
+	return errkind.Text("strategy: the processes differ in "+e.What, has.String(), nil, "start the same program with the same options and data sizes on each")
 }
 
 // Kind returns ValueError.
@@ -80,7 +81,7 @@ func (s *TPUStrategy) agree(ctx context.Context, what, text string, content []by
 	counts := map[string]int{}
 	for _, row := range all {
 		if len(row) < len(sum) {
-			return fmt.Errorf("strategy: compare %s: a fingerprint of %d bytes", what, len(row))
+			return fault.New(errkind.InternalError, "compare "+what, "start the same program on each process", "a fingerprint of %d bytes", len(row))
 		}
 		counts[string(row[:len(sum)])]++
 	}

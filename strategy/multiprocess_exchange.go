@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -49,7 +50,7 @@ func (e *OrderError) Error() string {
 	for i, call := range e.Calls {
 		calls[i] = fmt.Sprintf("process %d is at %s", i, call)
 	}
-	return "strategy: the processes are out of step: " + strings.Join(calls, ", ") + "; make the same calls in the same order on each"
+	return errkind.Text("strategy: the processes are out of step", strings.Join(calls, ", "), nil, "make the same calls in the same order on each")
 }
 
 // Kind returns RuntimeError.
@@ -120,14 +121,14 @@ func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte)
 		rows, _, err = s.exchangeOnce(ctx, call, words, message)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("strategy: %s: %w", call, err)
+		return nil, fault.Of(call, err, "")
 	}
 	calls, values := make([]string, len(rows)), make([][]byte, len(rows))
 	same := true
 	for i, row := range rows {
 		var ok bool
 		if calls[i], values[i], ok = parseMessage(row); !ok {
-			return nil, fmt.Errorf("strategy: %s: process %d sent %d bytes that are no message", call, i, len(row))
+			return nil, fault.New(errkind.InternalError, call, "start the same program on each process", "process %d sent %d bytes that are no message", i, len(row))
 		}
 		same = same && calls[i] == call
 	}
@@ -191,7 +192,8 @@ func (s *TPUStrategy) exchangeOnce(ctx context.Context, call string, words int, 
 	all := make([]byte, len(row)*len(s.devices))
 	if err := outs[0][0].ToHost(ctx, all); err != nil {
 		if ctx.Err() != nil {
-			err = fmt.Errorf("not all of the %d processes came: %w", s.hosts.count, err)
+			err = &Error{Op: "strategy: waiting for the other processes", Reason: fmt.Sprintf("not all of the %d processes came", s.hosts.count), Err: err,
+				Hint: "see whether each of them still runs, and makes the same calls"}
 		}
 		return nil, 0, err
 	}
@@ -203,7 +205,7 @@ func (s *TPUStrategy) exchangeOnce(ctx context.Context, call string, words int, 
 		rows = append(rows, row[4:4+min(n, 4*words-4)])
 	}
 	if longest > maxMessage+4 {
-		return nil, 0, fmt.Errorf("a message of %d bytes, where %d are the most", longest, maxMessage)
+		return nil, 0, fault.New(errkind.InternalError, "message", "start the same program on each process", "%d bytes, where %d are the most", longest, maxMessage)
 	}
 	return rows, longest, nil
 }

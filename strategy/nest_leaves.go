@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
-// anyMembers is what to do with what is no nest and has members.
+// anyMembers is the hint for a value that is no nest and has members.
 const anyMembers = "make it a nest: slices, maps and structs whose members are of type any"
 
 // nestLeaf says what a leaf of the arguments is. wrong lacks its place.

@@ -35,7 +35,7 @@ func (s *TPUStrategy) partitionsIn(other *TPUStrategy) ([]int, bool) {
 	return all, true
 }
 
-// mixed is that something of another strategy has no place here.
+// mixed returns the error of something of another strategy that cannot be used here.
 func mixed(op, subject string) error { return &StrategyError{Op: op, Subject: subject} }
 
 // borrow copies what another strategy has, a variable, a value or a component, here.

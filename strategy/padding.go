@@ -181,7 +181,7 @@ func (s *TPUStrategy) splitUneven(ctx context.Context, batch *tensors.Tensor, a 
 		}
 	})
 	if err = errors.Join(failed, err); err != nil {
-		return nil, fmt.Errorf("strategy: %w", err)
+		return nil, fault.Of("split batch", err, "")
 	}
 	return s.perReplicaOf(ctx, all, a)
 }

@@ -15,7 +15,10 @@ type PanicError struct {
 
 // Error names the function and the value of the panic.
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("strategy: %s panicked: %v", e.Function, e.Value)
+	if err := e.Unwrap(); err != nil {
+		return errkind.Text("strategy: "+e.Function+" panicked", "", err, "")
+	}
+	return errkind.Text("strategy: "+e.Function+" panicked", fmt.Sprint(e.Value), nil, "")
 }
 
 // Kind returns the kind of the panic's value, if that is an error.

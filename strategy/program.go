@@ -3,13 +3,13 @@ package strategy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -178,7 +178,7 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 	}
 	args, outs := p.matrixOf(variables, buffers, nil)
 	if err := p.executable.Execute(ctx, args, outs, pjrt.ExecuteOptions{Donate: p.donate}); err != nil {
-		return nil, closedMeanwhile(fmt.Errorf("strategy: running %s: %w", p.function.opts.Name, err))
+		return nil, closedMeanwhile(fault.Of("running "+p.function.opts.Name, err, ""))
 	}
 	results := make([]Value, p.results)
 	for j := range results {

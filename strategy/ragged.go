@@ -40,7 +40,7 @@ func (s *TPUStrategy) raggedTensors(ctx context.Context, values []input.Tensor, 
 		}
 		all[r] = tensors.FromShape(shapes.Make(dtype, t.Dims()...))
 		if err := all[r].MutableBytes(func(to []byte) { copy(to, t.Bytes()) }); err != nil {
-			return nil, fmt.Errorf("strategy: %s: %w", op, err)
+			return nil, fault.Of(op, err, "")
 		}
 	}
 	return s.perReplicaOf(ctx, all, a)
@@ -125,7 +125,7 @@ func cut(t *tensors.Tensor, dims []int) (*tensors.Tensor, error) {
 		_ = out.MutableBytes(func(to []byte) { copyBlock(to, dims, from, t.Shape().Dimensions, dims, elementBytes(t.DType())) })
 	})
 	if err != nil {
-		return nil, fmt.Errorf("strategy: %w", err)
+		return nil, fault.Of(fmt.Sprintf("cutting a tensor of shape %s", t.Shape()), err, "")
 	}
 	return out, nil
 }

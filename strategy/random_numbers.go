@@ -1,11 +1,11 @@
 package strategy
 
 import (
-	"fmt"
-
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // OwnRandomNumbers gives each replica random numbers of its own for the rest of the step: other
@@ -19,14 +19,14 @@ import (
 // numbers.
 func (rc *ReplicaContext) OwnRandomNumbers() {
 	if rc.scope == nil {
-		panic(fmt.Errorf("strategy: the step function has no store, which holds the state of random numbers; set FunctionOptions.Store"))
+		panic(noStore("OwnRandomNumbers"))
 	}
 	if rc.randomNext != nil || rc.strategy.replicas == 1 {
 		return
 	}
 	v := rc.randomState()
 	if v.ChangedInGraph(rc.graph) {
-		panic(fmt.Errorf("strategy: random numbers were drawn before OwnRandomNumbers; call it first"))
+		panic(fault.New(RuntimeError, "OwnRandomNumbers", "call it first", "random numbers were drawn before it"))
 	}
 	next, seed := graph.RNGStateSplit(v.NodeValue(rc.graph))
 	id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Uint64)
@@ -50,7 +50,7 @@ func (rc *ReplicaContext) randomState() *model.Variable {
 		return v
 	}
 	if err := store.ResetRNGState(); err != nil { // makes it
-		panic(fmt.Errorf("strategy: random state: %w", err))
+		panic(fault.Of("random state", err, ""))
 	}
 	return store.GetVariable(path)
 }

@@ -1,10 +1,11 @@
 package strategy
 
 import (
-	"fmt"
 	"reflect"
 
 	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // toFloat64 returns a tensor's first element as a float64.
@@ -23,12 +24,12 @@ func toFloat64(t *tensors.Tensor) (x float64, err error) {
 			} else if v.CanUint() {
 				x = float64(v.Uint())
 			} else {
-				err = fmt.Errorf("strategy: a %s is no real number", t.DType())
+				err = fault.New(TypeError, "read a number", "read the tensor with Value", "a %s is no real number", t.DType())
 			}
 		}
 	})
 	if failed != nil {
-		return 0, fmt.Errorf("strategy: %w", failed)
+		return 0, fault.Of("read a number", failed, "")
 	}
 	return x, err
 }

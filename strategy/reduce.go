@@ -275,7 +275,7 @@ func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	if t.Size() != 1 {
-		return 0, fmt.Errorf("strategy: a value of shape %s is no number", t.Shape())
+		return 0, fault.New(ValueError, "read a number", "read the tensor with Value", "a value of shape %s is no number", t.Shape())
 	}
 	return toFloat64(t)
 }

@@ -17,7 +17,7 @@ import (
 // Values are reduced element by element in one program, however many there are: each launch costs
 // more than a small all-reduce does.
 
-// reduction is what becomes of one value or variable in such a program.
+// reduction plans the reduction of one value or variable in such a program.
 type reduction struct {
 	value    Value
 	variable *Variable
@@ -67,7 +67,7 @@ func valueAt(i, of int, err error) error {
 	if of == 1 {
 		return err
 	}
-	return fmt.Errorf("strategy: value %d: %w", i, err)
+	return fault.Of(fmt.Sprintf("value %d", i), err, "")
 }
 
 // layoutOf says how a tensor of some dimensions is split over the logical devices where it goes,

@@ -114,13 +114,18 @@ func (rc *ReplicaContext) inMain() bool {
 // used.) Scope panics with an [*Error] if the function has no store.
 func (rc *ReplicaContext) Scope(path ...string) *model.Scope {
 	if rc.scope == nil {
-		panic(fmt.Errorf("strategy: the step function has no store; set FunctionOptions.Store"))
+		panic(noStore("Scope"))
 	}
 	scope := rc.scope
 	for _, name := range path {
 		scope = scope.At("%s", name)
 	}
 	return scope
+}
+
+// noStore returns the error of a call that needs the store of the step function.
+func noStore(op string) error {
+	return fault.New(ValueError, op, "set FunctionOptions.Store", "the step function has no store")
 }
 
 // AllReduce combines x over the replicas; each replica receives the result: TensorFlow's

@@ -20,7 +20,7 @@ import (
 // knows has the rule's name and rank, and no function is left that could still make one. See
 // [Options.Variables].
 
-// ruleUse is what the strategy knows of its rules. It is safe for concurrent use.
+// ruleUse records which rules have reached a variable. It is safe for concurrent use.
 type ruleUse struct {
 	mu sync.Mutex
 	// reached says of each rule whether a variable was found for it.

@@ -65,7 +65,7 @@ func copyRows(flat, v reflect.Value, rank int) reflect.Value {
 	return flat
 }
 
-// innermost is what the innermost of nested slices hold, and how deep that is.
+// innermost returns the element type of nested slices, and how deep they are.
 func innermost(t reflect.Type) (element reflect.Type, depth int) {
 	for t.Kind() == reflect.Slice {
 		t, depth = t.Elem(), depth+1

@@ -62,7 +62,7 @@ func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical
 	for i, batch := range batches {
 		var err error
 		if all[i], err = hostTensor(batch); err != nil {
-			return nil, fault.Of(fmt.Sprintf("batch of step %d", i), err, "")
+			return nil, batchFault(i, err)
 		}
 		if !all[i].Shape().Equal(all[0].Shape()) {
 			return nil, otherShape(i, all[i].Shape(), all[0].Shape())
@@ -110,7 +110,7 @@ func (s *TPUStrategy) uploadSteps(ctx context.Context, l *layout, batches []*ten
 				copy(stack[i*l.shardBytes:], l.part(data[at*l.bytes:(at+1)*l.bytes], p, &scratch))
 			})
 			if err != nil {
-				return fault.Of(fmt.Sprintf("batch of step %d", i), err, "")
+				return batchFault(i, err)
 			}
 		}
 		var err error
@@ -130,7 +130,7 @@ func (s *TPUStrategy) abstractStack(batches []any, a logical.Annotation, local b
 		if !ok {
 			tensor, err := hostTensor(batch)
 			if err != nil {
-				return nil, fault.Of(fmt.Sprintf("batch of step %d", i), err, "")
+				return nil, batchFault(i, err)
 			}
 			shape = tensor.Shape()
 		}
@@ -154,13 +154,18 @@ func (s *TPUStrategy) abstractStack(batches []any, a logical.Annotation, local b
 	return v, nil
 }
 
+// batchFault returns the error of the batch of a step.
+func batchFault(step int, err error) error {
+	return &Error{Op: fmt.Sprintf("strategy: batch of step %d", step), Err: err, Class: errkind.Or(err, ValueError)}
+}
+
 // stepsOf returns the number of steps that the values are for, 0 if none is stacked.
 func stepsOf(values []Value) (int, error) {
 	steps := 0
 	for i, v := range values {
 		n := v.base().steps
 		if n > 0 && steps > 0 && n != steps {
-			return 0, fmt.Errorf("argument %d is for %d steps, another for %d", i, n, steps)
+			return 0, fault.New(ValueError, "stacked values", "", "argument %d is for %d steps, another for %d", i, n, steps)
 		}
 		steps = max(steps, n)
 	}

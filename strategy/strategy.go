@@ -105,7 +105,7 @@ type TPUStrategy struct {
 // error names the option at fault ([*OptionError]).
 func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	if sys == nil {
-		return nil, errors.New("strategy: there is no system: it is nil; see the error of system.Open")
+		return nil, fault.New(ValueError, "there is no system", "see the error of system.Open", "it is nil")
 	}
 	s, err := newStrategy(sys.Topology(), opts)
 	if err != nil {
@@ -312,6 +312,6 @@ func (s *TPUStrategy) Shutdown(ctx context.Context) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("strategy: shutdown: the strategy did not close: %w", context.Cause(ctx))
+		return fault.Of("shutdown: the strategy did not close", context.Cause(ctx), "")
 	}
 }

@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // trace is one run of a step function over a graph, on the way to a module.
@@ -66,12 +66,12 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 		}
 	}()
 	if f.step == nil {
-		return nil, nil, f.traceError(errors.New("there is no step function: it is nil"))
+		return nil, nil, f.traceError(fault.New(ValueError, "there is no step function", "give Function a step", "it is nil"))
 	}
 	if f.opts.Store != nil {
 		var done func()
 		if ctx, done, err = f.strategy.Variables(f.opts.Store).exclusive(ctx); err != nil {
-			return nil, nil, fmt.Errorf("strategy: tracing %s: waiting for the store: %w", f.opts.Name, err)
+			return nil, nil, fault.Of(fmt.Sprintf("tracing %s: waiting for the store", f.opts.Name), err, "")
 		}
 		defer done()
 	}
@@ -146,7 +146,7 @@ func (t *trace) run() error {
 	rc.settleRandom()
 	for i, node := range t.outputs {
 		if node == nil || node.Graph() != t.graph {
-			return f.traceError(fmt.Errorf("result %d is not a node of the step", i))
+			return f.traceError(fault.New(TypeError, fmt.Sprintf("result %d", i), "return nodes of the graph of ReplicaContext.Graph", "it is not a node of the step"))
 		}
 	}
 	t.own = len(t.outputs)
@@ -252,7 +252,7 @@ func (t *trace) variable(name string) (module.Tensor, *Variable, error) {
 		return tensor, v, nil
 	}
 	if t.vars == nil {
-		return module.Tensor{}, nil, t.f.traceError(fmt.Errorf("the step has a parameter %q of its own; pass it as an argument", name))
+		return module.Tensor{}, nil, t.f.traceError(fault.New(ValueError, fmt.Sprintf("parameter %q", name), "pass it as an argument", "the step made it itself"))
 	}
 	v, err := t.vars.variable(name)
 	if err != nil {

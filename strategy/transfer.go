@@ -37,7 +37,7 @@ func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*p
 	// A run that failed, such as for want of memory, has nothing to make room for.
 	for _, from := range parts {
 		if err := buffers[from.partition].Ready(ctx); err != nil {
-			return nil, closedMeanwhile(fmt.Errorf("strategy: reading replica %d, logical device %d: %w", from.partition/s.logicalDevices, from.logical, err))
+			return nil, closedMeanwhile(fault.Of(fmt.Sprintf("reading replica %d, logical device %d", from.partition/s.logicalDevices, from.logical), err, ""))
 		}
 	}
 	tensor := tensors.FromShape(shapes.Make(v.dtype, v.shape...))
@@ -49,7 +49,7 @@ func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*p
 				bytes = make([]byte, l.shardBytes)
 			}
 			if err := buffers[from.partition].ToHost(ctx, bytes); err != nil {
-				failed = closedMeanwhile(fmt.Errorf("strategy: reading replica %d, logical device %d: %w", from.partition/s.logicalDevices, from.logical, err))
+				failed = closedMeanwhile(fault.Of(fmt.Sprintf("reading replica %d, logical device %d", from.partition/s.logicalDevices, from.logical), err, ""))
 				return
 			}
 			if !l.whole {
@@ -58,7 +58,7 @@ func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*p
 		}
 	})
 	if failed == nil && err != nil {
-		failed = fmt.Errorf("strategy: %w", err)
+		failed = fault.Of(fmt.Sprintf("reading replica %d", replica), err, "")
 	}
 	if failed != nil {
 		return nil, failed

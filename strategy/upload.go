@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // tensorReader gives replica r's tensor, row-major, for the time of a call.
@@ -83,7 +84,7 @@ func (s *TPUStrategy) uploadPart(ctx context.Context, l *layout, r, p int, data 
 		return nil
 	}
 	if len(data) != l.bytes {
-		return fmt.Errorf("strategy: replica %d has %d bytes for %s%v, which is %d", r, len(data), l.dtype, l.shape, l.bytes)
+		return fault.New(ValueError, fmt.Sprintf("copying to replica %d", r), "give a tensor of that shape", "%d bytes for %s%v, which is %d", len(data), l.dtype, l.shape, l.bytes)
 	}
 	part, rt := l.part(data, p, scratch), s.sys.Runtime()
 	if buffers[d] == nil {
@@ -92,7 +93,7 @@ func (s *TPUStrategy) uploadPart(ctx context.Context, l *layout, r, p int, data 
 		err = rt.RefillFromHost(ctx, buffers[d], part, l.wire, l.buffer, s.devices[d])
 	}
 	if err != nil {
-		return fmt.Errorf("strategy: copying to replica %d, logical device %d: %w", r, p, err)
+		return fault.Of(fmt.Sprintf("copying to replica %d, logical device %d", r, p), err, "")
 	}
 	return nil
 }

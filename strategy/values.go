@@ -112,7 +112,7 @@ func (v *distributed) live() ([]*pjrt.Buffer, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
-		return nil, fmt.Errorf("%w: value %s", ErrClosed, v.String())
+		return nil, closed("value %s", v)
 	}
 	if v.strategy.slice != nil {
 		return nil, v.strategy.runnable("reading " + v.String())
@@ -129,11 +129,11 @@ func (v *distributed) refill(fill func(buffers []*pjrt.Buffer) error) ([]*pjrt.B
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
-		return nil, fmt.Errorf("%w: value %s", ErrClosed, v.String())
+		return nil, closed("value %s", v)
 	}
 	// The step under way keeps what it reads: closing gives up our hold only.
 	if err := closeAll(v.buffers); err != nil {
-		return nil, fmt.Errorf("strategy: %w", err)
+		return nil, fault.Of(fmt.Sprintf("filling %s", v), err, "")
 	}
 	return v.buffers, fill(v.buffers)
 }
@@ -158,7 +158,7 @@ func ready(ctx context.Context, buffers []*pjrt.Buffer) error {
 			continue
 		}
 		if err := b.Ready(ctx); err != nil {
-			return closedMeanwhile(fmt.Errorf("strategy: %w", err))
+			return closedMeanwhile(fault.Of("waiting for a value", err, ""))
 		}
 	}
 	return nil
@@ -192,7 +192,7 @@ func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 		return nil, err
 	}
 	if replica < 0 || replica >= v.strategy.replicas {
-		return nil, fmt.Errorf("strategy: replica %d of %d", replica, v.strategy.replicas)
+		return nil, fault.New(ValueError, "read", "count from 0", "replica %d of %d", replica, v.strategy.replicas)
 	}
 	buffers, err := v.live()
 	if err != nil {

@@ -244,7 +244,7 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 	}
 	s := v.strategy
 	if replica < 0 || replica >= s.replicas {
-		return nil, fmt.Errorf("strategy: variable %q: replica %d of %d", v.path, replica, s.replicas)
+		return nil, fault.New(ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d", replica, s.replicas)
 	}
 	if err := arrive(ctx, v); err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 	}
 	value, err := s.download(ctx, v.value(), v.buffers, replica)
 	if err != nil {
-		return nil, fmt.Errorf("strategy: variable %q: %w", v.path, err)
+		return nil, fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
 	return value, nil
 }
@@ -287,7 +287,7 @@ func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*
 		return nil, err
 	}
 	if v.buffers[d] == nil {
-		return nil, fmt.Errorf("strategy: variable %q: logical device %d of replica %d is another process's", v.path, logicalDevice, replica)
+		return nil, &RemoteError{Replica: replica, LogicalDevice: logicalDevice, Process: s.hosts.of[d], Here: s.hosts.process, Local: s.LocalReplicas()}
 	}
 	part := tensors.FromShape(shapes.Make(v.dtype, l.shard...))
 	var failed error
@@ -295,7 +295,7 @@ func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*
 		failed = err
 	}
 	if failed != nil {
-		return nil, fmt.Errorf("strategy: variable %q: %w", v.path, failed)
+		return nil, fault.Of(fmt.Sprintf("variable %q", v.path), failed, "")
 	}
 	return part, nil
 }
@@ -306,7 +306,7 @@ func (v *Variable) live() error {
 		return err
 	}
 	if v.closed {
-		return fmt.Errorf("%w: variable %q", ErrClosed, v.path)
+		return closed("variable %q", v.path)
 	}
 	return nil
 }
@@ -322,7 +322,7 @@ func (v *Variable) Ready(ctx context.Context) error {
 	v.strategy.launch.Lock()
 	defer v.strategy.launch.Unlock()
 	if err := ready(ctx, v.buffers); err != nil {
-		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
+		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
 	return nil
 }
@@ -337,11 +337,11 @@ func (v *Variable) uploadEach(ctx context.Context, read tensorReader) error {
 	s := v.strategy
 	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica())
 	if err != nil {
-		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
+		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
 	fresh := make([]*pjrt.Buffer, len(s.devices))
 	if err := s.upload(ctx, &l, read, fresh); err != nil {
-		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
+		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
 	v.shardBytes = l.shardBytes
 	if v.buffers == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // A program needs the shapes of a store's variables, a run needs their values. So a trace gives a
@@ -17,7 +18,7 @@ import (
 func (t *trace) arrive(ctx context.Context) error {
 	if t.vars != nil {
 		if err := t.vars.initialize(ctx); err != nil {
-			return fmt.Errorf("strategy: initial values of %s: %w", t.f.opts.Name, err)
+			return fault.Of("initial values of "+t.f.opts.Name, err, "")
 		}
 	}
 	return arrive(ctx, t.variables...)
@@ -37,7 +38,7 @@ func arrive(ctx context.Context, variables ...*Variable) error {
 		}
 		if !made[vs] {
 			if err := vs.initialize(ctx); err != nil {
-				return fmt.Errorf("strategy: initial value of variable %q: %w", v.path, err)
+				return fault.Of(fmt.Sprintf("initial value of variable %q", v.path), err, "")
 			}
 			if made == nil {
 				made = map[*Variables]bool{}
@@ -55,7 +56,7 @@ func arrive(ctx context.Context, variables ...*Variable) error {
 func (vs *Variables) bring(ctx context.Context, v *Variable) error {
 	ctx, done, err := vs.exclusive(ctx)
 	if err != nil {
-		return fmt.Errorf("strategy: variable %q: waiting for the store: %w", v.path, err)
+		return fault.Of(fmt.Sprintf("variable %q: waiting for the store", v.path), err, "")
 	}
 	defer done()
 	if v.waiting.Load() == nil {
@@ -71,7 +72,7 @@ func (vs *Variables) bring(ctx context.Context, v *Variable) error {
 	}
 	value, err := held.Value()
 	if err != nil {
-		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
+		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
 	if r := recipeOf(value); r != nil {
 		err := vs.making(ctx, func(m *maker) error { return m.again(ctx, v, r) })
@@ -81,11 +82,11 @@ func (vs *Variables) bring(ctx context.Context, v *Variable) error {
 	}
 	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica())
 	if err != nil {
-		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
+		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
 	fresh := make([]*pjrt.Buffer, len(s.devices))
 	if err := s.upload(ctx, &l, func(_ int, use func([]byte)) error { return value.ConstBytes(use) }, fresh); err != nil {
-		return fmt.Errorf("strategy: variable %q: %w", v.path, err)
+		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
 	// Meanwhile somebody may have assigned a value, or closed the strategy.
 	return v.take(fresh)

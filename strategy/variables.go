@@ -96,7 +96,7 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 	}
 	source := vs.store.GetVariable(path)
 	if source == nil {
-		return nil, fmt.Errorf("strategy: the step has a parameter %q that is no variable of its store; pass it as an argument", path)
+		return nil, fault.New(ValueError, fmt.Sprintf("parameter %q", path), "pass it as an argument", "it is no variable of the step's store")
 	}
 	shape := source.Shape()
 	v := &Variable{strategy: vs.strategy, path: path, dtype: shape.DType, shape: slices.Clone(shape.Dimensions),
@@ -109,11 +109,11 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 		}
 	}
 	if err := v.annotation.Validate(path, v.shape, vs.strategy.logicalDevices); err != nil {
-		return nil, fmt.Errorf("strategy: variable rule %d: %w", rule, err)
+		return nil, fault.Of(fmt.Sprintf("variable rule %d", rule), err, "")
 	}
 	l, err := vs.strategy.layout(v.dtype, v.shape, v.annotation, v.perReplica())
 	if err != nil {
-		return nil, fmt.Errorf("strategy: variable %q: %w", path, err)
+		return nil, fault.Of(fmt.Sprintf("variable %q", path), err, "")
 	}
 	v.shardBytes = l.shardBytes
 	if vs.strategy.slice == nil { // ahead of time variables have no value
@@ -134,7 +134,7 @@ func (vs *Variables) Pull(ctx context.Context) error {
 	}
 	ctx, done, err := vs.exclusive(ctx)
 	if err != nil {
-		return fmt.Errorf("strategy: waiting for the store: %w", err)
+		return fault.Of("waiting for the store", err, "")
 	}
 	defer done()
 	for _, v := range vs.All() {
@@ -147,7 +147,7 @@ func (vs *Variables) Pull(ctx context.Context) error {
 			return err
 		}
 		if err := held.SetValue(value); err != nil {
-			return fmt.Errorf("strategy: variable %q: %w", v.path, err)
+			return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 		}
 	}
 	return nil
@@ -162,7 +162,7 @@ func (vs *Variables) Push(ctx context.Context) error {
 	}
 	ctx, done, err := vs.exclusive(ctx)
 	if err != nil {
-		return fmt.Errorf("strategy: waiting for the store: %w", err)
+		return fault.Of("waiting for the store", err, "")
 	}
 	defer done()
 	for _, v := range vs.All() {
@@ -175,7 +175,7 @@ func (vs *Variables) Push(ctx context.Context) error {
 		}
 		value, err := held.Value()
 		if err != nil {
-			return fmt.Errorf("strategy: variable %q: %w", v.path, err)
+			return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 		}
 		if err := v.Assign(ctx, value); err != nil {
 			return err

@@ -49,7 +49,7 @@ func (rc *ReplicaContext) differs(nodes []*graph.Node, arguments bool) ([]bool, 
 	}
 	differs, err := module.Differs(nodes, differing)
 	if err != nil {
-		return nil, fmt.Errorf("strategy: %w", err)
+		return nil, fault.Of("comparing the replicas", err, "")
 	}
 	return differs, nil
 }

@@ -127,7 +127,7 @@ func operands(name string, all []any) (columns [2][]any, err error) {
 	return columns, nil
 }
 
-// order is that in which operands become values: numbers last.
+// order returns the order in which operands become values: numbers last.
 func order(columns [2][]any) [2]int {
 	if allNumbers(columns[0]) {
 		return [2]int{1, 0}

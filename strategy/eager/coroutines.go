@@ -3,9 +3,12 @@ package eager
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // The replicas of eager code are coroutines: each is a goroutine, of which one runs at a time, in
@@ -22,14 +25,15 @@ type JoinError struct {
 
 // Error says in which call each replica was.
 func (e *JoinError) Error() string {
-	text := "strategy: the replicas made a different number of joined calls (collectives, variable writes, MergeCall):"
+	at := make([]string, len(e.Calls))
 	for r, call := range e.Calls {
 		if call == "" {
 			call = "the end"
 		}
-		text += fmt.Sprintf(" replica %d at %s,", r, call)
+		at[r] = fmt.Sprintf("replica %d at %s", r, call)
 	}
-	return text[:len(text)-1] + "; make the same calls on every replica"
+	return errkind.Text("strategy: the replicas made a different number of joined calls (collectives, variable writes, MergeCall)",
+		strings.Join(at, ", "), nil, "make the same calls on every replica")
 }
 
 // Kind returns RuntimeError.
@@ -102,7 +106,7 @@ func (e *Extended) runSome(ctx context.Context, n, width int, fn func(c *corouti
 				c.yield <- outcome{err: a.err}
 				return
 			}
-			out := outcome{err: fmt.Errorf("strategy: replica %d ended its goroutine", r)}
+			out := outcome{err: fault.New(strategy.RuntimeError, fmt.Sprintf("replica %d", r), "return from the replica's function", "it ended its goroutine")}
 			defer func() {
 				if p := recover(); p != nil {
 					out = outcome{err: &strategy.PanicError{Function: fmt.Sprintf("replica %d", r), Value: p}}

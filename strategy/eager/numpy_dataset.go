@@ -52,7 +52,7 @@ func (e *Extended) elementOf(nest any) (input.Element, error) {
 	var leaf input.Tensor
 	var failed error
 	if err := t.ConstBytes(func(data []byte) { leaf, failed = input.FromBytes(kind, data, t.Shape().Dimensions...) }); err != nil {
-		return input.Element{}, fmt.Errorf("strategy: dataset: %w", err)
+		return input.Element{}, fault.Of("dataset", err, "")
 	}
 	return input.Leaf(leaf), failed
 }

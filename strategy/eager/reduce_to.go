@@ -136,5 +136,5 @@ func valueAt(i, of int, err error) error {
 	if of == 1 {
 		return err
 	}
-	return fmt.Errorf("strategy: value %d: %w", i, err)
+	return fault.Of(fmt.Sprintf("value %d", i), err, "")
 }

@@ -116,7 +116,7 @@ func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equa
 	}
 	v, err := s.Machine().PerReplica(ctx, all, a)
 	if err != nil {
-		return nil, fmt.Errorf("strategy: %s%s: %w", op, path, err)
+		return nil, fault.Of(fmt.Sprintf("%s%s", op, path), err, "")
 	}
 	return v, nil
 }
@@ -242,7 +242,7 @@ func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext)
 		var err error
 		c := ValueContext{ReplicaIDInSyncGroup: r, NumReplicasInSync: s.NumReplicasInSync()}
 		if nests[r], err = e.guarded("the function", func() (any, error) { return fn(c) }); err != nil {
-			return nil, fmt.Errorf("strategy: values from function: replica %d: %w", r, err)
+			return nil, fault.Of(fmt.Sprintf("values from function: replica %d", r), err, "")
 		}
 	}
 	return e.regroup(ctx, "values from function", nests, true)

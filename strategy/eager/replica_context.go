@@ -90,7 +90,7 @@ func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, err
 			}
 			return x, nil
 		}); err != nil {
-			return nil, fmt.Errorf("strategy: argument %d: %w", i, err)
+			return nil, fault.Of(fmt.Sprintf("argument %d", i), err, "")
 		}
 	}
 	args = mine
@@ -100,7 +100,7 @@ func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, err
 		for i, arg := range args {
 			var err error
 			if nests[r][i], err = e.SelectReplica(r, arg); err != nil {
-				return nil, fmt.Errorf("strategy: argument %d: %w", i, err)
+				return nil, fault.Of(fmt.Sprintf("argument %d", i), err, "")
 			}
 		}
 	}

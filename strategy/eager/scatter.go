@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // Scatter does in eager code what [strategy.ReplicaContext.Scatter] does in a step. The replicas'
@@ -40,7 +41,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 		for r := range s.NumReplicasInSync() {
 			component := [2]*strategy.Component{s.Machine().Component(values[0], r), s.Machine().Component(values[1], r)}
 			if err := s.Machine().ScatterShapes(v, name, component[0].Shape(), component[1].Shape()); err != nil {
-				return nil, fmt.Errorf("strategy: replica %d: %w", r, err)
+				return nil, fault.Of(fmt.Sprintf("replica %d", r), err, "")
 			}
 		}
 		if s.Machine().Ragged(values[0]) != nil {

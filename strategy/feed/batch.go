@@ -2,6 +2,7 @@ package feed
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -36,6 +37,9 @@ func (b *Batch) Args() []any {
 	}
 	return args
 }
+
+// failed returns the error of the batch's step.
+func (b *Batch) failed(cause error) error { return failed(fmt.Sprintf("step %d", b.Index), cause) }
 
 func (b *Batch) close() error {
 	var errs []error

@@ -19,6 +19,14 @@ const defaultDepth = 2
 // ErrClosed is matched by the errors of a feed that was closed.
 var ErrClosed = errkind.New(errkind.RuntimeError, "feed: closed")
 
+// failed returns the error of an operation of a feed that failed for a cause.
+func failed(op string, cause error) error { return &errkind.Fault{Op: "feed: " + op, Err: cause} }
+
+// nothing returns the error of a nil argument.
+func nothing(what string) error {
+	return &errkind.Fault{Op: "feed: new", Reason: what, Hint: "see the error of the call that made it", Class: errkind.ValueError}
+}
+
 // Feed is one pass over distributed input, on the devices of a strategy. One goroutine calls Next,
 // All and State; any goroutine may call Close.
 type Feed struct {
@@ -74,7 +82,7 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 	}
 	switch {
 	case s == nil || d == nil:
-		return nil, errors.New("feed: no strategy, or no input")
+		return nil, nothing("no strategy, or no input")
 	case opts.Depth < 0:
 		return nil, &OptionError{"Depth", fmt.Sprintf("%d steps; 0 is %d", opts.Depth, defaultDepth)}
 	case opts.Partial > Uneven:
@@ -93,11 +101,11 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 	}
 	steps, err := d.OpenAt(ctx, opts.From)
 	if err != nil {
-		return nil, fmt.Errorf("feed: %w", err)
+		return nil, failed("open the input", err)
 	}
 	state, err := steps.State()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("feed: %w", err), steps.Close())
+		return nil, errors.Join(failed("open the input", err), steps.Close())
 	}
 	f := &Feed{
 		done: make(chan struct{}), ready: make(chan item, opts.Depth+1), slots: make(chan struct{}, opts.Depth),
@@ -116,7 +124,7 @@ func (f *Feed) run(ctx context.Context, steps *input.Steps) {
 			err = ErrClosed
 		}
 		if closeErr := steps.Close(); err == io.EOF && closeErr != nil {
-			err = fmt.Errorf("feed: %w", closeErr)
+			err = failed("close the input", closeErr)
 		}
 		// There is room: an item for each slot, and this one.
 		f.ready <- item{err: err}
@@ -125,7 +133,7 @@ func (f *Feed) run(ctx context.Context, steps *input.Steps) {
 		select {
 		case f.slots <- struct{}{}:
 		case <-ctx.Done():
-			end(fmt.Errorf("feed: %w", context.Cause(ctx)))
+			end(failed("read the input", context.Cause(ctx)))
 			return
 		}
 		next, err := f.next(ctx, steps)
@@ -141,7 +149,7 @@ func (f *Feed) run(ctx context.Context, steps *input.Steps) {
 func (f *Feed) next(ctx context.Context, steps *input.Steps) (next item, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("feed: %w", &PanicError{Function: "the input", Value: r, Stack: string(debug.Stack())})
+			err = failed("read the input", &PanicError{Function: "the input", Value: r, Stack: string(debug.Stack())})
 		}
 	}()
 	step, err := steps.Next(ctx)
@@ -152,7 +160,7 @@ func (f *Feed) next(ctx context.Context, steps *input.Steps) (next item, err err
 		next.state, err = steps.State()
 	}
 	if err != nil {
-		return item{}, fmt.Errorf("feed: %w", err)
+		return item{}, failed("read the input", err)
 	}
 	next.batch, err = f.placer.place(ctx, step)
 	return next, err
@@ -177,7 +185,7 @@ func (f *Feed) Next(ctx context.Context) (*Batch, error) {
 		select {
 		case next = <-f.ready:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("feed: waiting for a batch: %w", context.Cause(ctx))
+			return nil, failed("waiting for a batch", context.Cause(ctx))
 		}
 	}
 	if err := f.drop(); next.err == nil && err != nil {

@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -99,7 +98,7 @@ func Inputs(ctx context.Context, s *strategy.TPUStrategy, step input.Step, argum
 			a = arguments[leaf]
 		}
 		if values[leaf], err = inputLeaf(ctx, s, column, a); err != nil {
-			return nil, fmt.Errorf("strategy: inputs%s: %w", paths[leaf], err)
+			return nil, fault.Of("inputs"+paths[leaf], err, "")
 		}
 	}
 	next := 0

@@ -72,9 +72,12 @@ func (o Options) annotation(leaf int) logical.Annotation {
 // OptionError says which option of [New] does not fit, and why.
 type OptionError struct{ Option, Reason string }
 
-func (e *OptionError) Error() string { return fmt.Sprintf("feed: option %s: %s", e.Option, e.Reason) }
+// Error names the option and what is wrong.
+func (e *OptionError) Error() string {
+	return errkind.Text("feed: option "+e.Option, e.Reason, nil, "")
+}
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*OptionError) Kind() errkind.Kind { return errkind.ValueError }
 
 // PartialError says why a batch cannot be fed as it is.
@@ -89,12 +92,13 @@ type PartialError struct {
 	Reason string
 }
 
+// Error names the batch and what is wrong with it.
 func (e *PartialError) Error() string {
-	return fmt.Sprintf("feed: step %d: component %q is %v on the replicas: %s; take them as they are (Partial: Uneven), pad them (Partial: Pad), or batch by a multiple of the replicas with drop remainder",
-		e.Step, e.Component, e.Shapes, e.Reason)
+	return errkind.Text(fmt.Sprintf("feed: step %d: component %q is %v on the replicas", e.Step, e.Component, e.Shapes), e.Reason, nil,
+		"take them as they are (Partial: Uneven), pad them (Partial: Pad), or batch by a multiple of the replicas with drop remainder")
 }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*PartialError) Kind() errkind.Kind { return errkind.ValueError }
 
 // PanicError reports a panic of the dataset, for example in a function of its Map. The process and

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -28,8 +29,9 @@ func newPlacer(s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*pl
 		p.opts.Annotations = layout
 	}
 	if d.LocalReplicas() != len(p.local) {
-		return nil, fmt.Errorf("feed: the input is for %d replicas of this process, the strategy has %d; distribute it with Replicas %d, Hosts %d, HostIndex %d",
-			d.LocalReplicas(), len(p.local), s.NumReplicasInSync(), s.NumProcesses(), s.Process())
+		return nil, &errkind.Fault{Op: "feed: new", Reason: fmt.Sprintf("the input is for %d replicas of this process, the strategy has %d", d.LocalReplicas(), len(p.local)),
+			Hint:  fmt.Sprintf("distribute it with Replicas %d, Hosts %d, HostIndex %d", s.NumReplicasInSync(), s.NumProcesses(), s.Process()),
+			Class: errkind.ValueError}
 	}
 	p.rows = opts.Rows
 	if p.rows == 0 && d.MaxRows() > 0 {
@@ -58,12 +60,11 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 			p.rows = slices.Max(b.Rows)
 		}
 		if p.rows == 0 {
-			return b, fmt.Errorf("feed: step %d: %w", b.Index,
-				&OptionError{"Rows", "0 is the first batch's rows, but that has none; say how many to pad to, or leave out batches without rows"})
+			return b, b.failed(&OptionError{"Rows", "0 is the first batch's rows, but that has none; say how many to pad to, or leave out batches without rows"})
 		}
 		var masks []input.Tensor
 		if step, masks, err = input.PadStep(step, p.rows); err != nil {
-			return b, fmt.Errorf("feed: step %d: %w", b.Index, err)
+			return b, b.failed(err)
 		}
 		if err := p.mask(ctx, b, masks); err != nil {
 			return b, err
@@ -73,7 +74,7 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 		return b, err
 	}
 	if len(p.opts.Annotations) > len(p.columns) {
-		return b, fmt.Errorf("feed: step %d: %w", b.Index, &OptionError{"Annotations", fmt.Sprintf(
+		return b, b.failed(&OptionError{"Annotations", fmt.Sprintf(
 			"%d for the %d components %v", len(p.opts.Annotations), len(p.columns), b.Paths)})
 	}
 	for leaf, column := range p.columns {
@@ -84,7 +85,7 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 		}
 		v, err := p.strategy.Machine().Tensors(ctx, column, p.opts.annotation(leaf), p.opts.Partial == Uneven)
 		if err != nil {
-			return b, fmt.Errorf("feed: step %d: component %q: %w", b.Index, b.Paths[leaf], err)
+			return b, failed(fmt.Sprintf("step %d: component %q", b.Index, b.Paths[leaf]), err)
 		}
 		b.Values = append(b.Values, v)
 	}
@@ -100,7 +101,8 @@ func (p *placer) transpose(b *Batch, step input.Step) error {
 	for _, e := range step.Replicas {
 		leaves := e.Leaves()
 		if len(leaves) != len(p.columns) {
-			return fmt.Errorf("feed: step %d: replicas have %d and %d components", b.Index, len(p.columns), len(leaves))
+			return &errkind.Fault{Op: fmt.Sprintf("feed: step %d", b.Index), Reason: fmt.Sprintf("replicas have %d and %d components", len(p.columns), len(leaves)),
+				Hint: "give all elements one structure", Class: errkind.ValueError}
 		}
 		for leaf, t := range leaves {
 			p.columns[leaf] = append(p.columns[leaf], t)
@@ -138,7 +140,7 @@ func (p *placer) mask(ctx context.Context, b *Batch, masks []input.Tensor) (err 
 		return nil
 	}
 	if b.Mask, err = p.strategy.Machine().Tensors(ctx, masks, logical.Annotation{}, false); err != nil {
-		return fmt.Errorf("feed: step %d: mask: %w", b.Index, err)
+		return failed(fmt.Sprintf("step %d: mask", b.Index), err)
 	}
 	if full {
 		p.full, b.shared = b.Mask, true

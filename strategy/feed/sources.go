@@ -2,8 +2,6 @@ package feed
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 
 	"github.com/gomlx/gomlx/ml/train"
@@ -25,7 +23,7 @@ func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset,
 		return nil, err
 	}
 	if s == nil {
-		return nil, errors.New("feed: no strategy")
+		return nil, nothing("no strategy")
 	}
 	d, err := distribute(s, ds, opts.EndTogether)
 	if err != nil {
@@ -51,7 +49,7 @@ func FromSeq(ctx context.Context, s *strategy.TPUStrategy, open func(ctx context
 		return nil, err
 	}
 	if s == nil || open == nil {
-		return nil, errors.New("feed: no strategy, or no iterator")
+		return nil, nothing("no strategy, or no iterator")
 	}
 	if data.BatchSize == 0 {
 		data.BatchSize = input.Unknown
@@ -83,7 +81,7 @@ func FromSeq(ctx context.Context, s *strategy.TPUStrategy, open func(ctx context
 func distribute(s *strategy.TPUStrategy, ds input.Dataset, together bool) (*input.Distributed, error) {
 	opts, err := s.InputOptions()
 	if err != nil {
-		return nil, fmt.Errorf("feed: %w", err)
+		return nil, failed("distribute the input", err)
 	}
 	if opts.AnyProcess != nil {
 		opts.AnyProcess = alone
@@ -93,7 +91,7 @@ func distribute(s *strategy.TPUStrategy, ds input.Dataset, together bool) (*inpu
 	}
 	d, err := input.Distribute(ds, opts)
 	if err != nil {
-		return nil, fmt.Errorf("feed: %w", err)
+		return nil, failed("distribute the input", err)
 	}
 	return d, nil
 }
@@ -104,7 +102,7 @@ func distribute(s *strategy.TPUStrategy, ds input.Dataset, together bool) (*inpu
 var ErrVote = errkind.New(errkind.NotImplementedError, "feed: processes that may run out of data at different steps cannot be fed ahead")
 
 func noVote(context.Context, bool) (bool, error) {
-	return false, fmt.Errorf("%w; repeat the dataset without end and count the steps, set EndTogether if they end together, or keep the data in memory", ErrVote)
+	return false, &errkind.Fault{Match: ErrVote, Hint: "repeat the dataset without end and count the steps, set EndTogether if they end together, or keep the data in memory"}
 }
 
 // alone is the vote where it is known beforehand.

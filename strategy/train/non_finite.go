@@ -41,18 +41,18 @@ func (n NonFinite) String() string {
 	return fmt.Sprintf("NonFinite(%d)", int(n))
 }
 
-// NonFiniteSteps is what a training step counted since its state was new, or since
+// NonFiniteSteps counts the steps of a training step since its state was new, or since
 // [Step.ResetNonFinite].
 type NonFiniteSteps struct {
-	// Steps are the steps that ran, Skipped those of them that were not taken. Steps that came
-	// after a stop are in neither.
+	// Steps is the number of steps that ran, Skipped the number of those that were not taken. Steps
+	// after a stop count in neither.
 	Steps, Skipped int64
-	// Last is the number of the last step that was not taken, counted from 1, and 0 if all were.
-	// What says what was not finite in it: "the loss", or "the gradient of" a variable, the first
-	// in the order of the store.
+	// Last is the number of the last step that was not taken, counted from 1, or 0 if all steps
+	// were taken. What names the first thing that was not finite in it, in the order of the store:
+	// "the loss", or "the gradient of" a variable.
 	Last int64
 	What string
-	// Stopped says that a step stopped the training.
+	// Stopped reports whether a step stopped the training.
 	Stopped bool
 }
 

@@ -19,7 +19,7 @@ import (
 // error.
 type stage func(p *pass)
 
-// pass is what the stages of one trace hand on.
+// pass carries the graph of one trace from stage to stage.
 type pass struct {
 	rc *strategy.ReplicaContext
 	in []*graph.Node

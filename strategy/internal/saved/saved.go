@@ -39,7 +39,7 @@ type Step struct {
 // Trains reports whether the step is a training step.
 func (s *Step) Trains() bool { return s.Training && s.Mirrored }
 
-// Argument says what an argument of a step is beside a tensor.
+// Argument describes an argument of a step beyond its tensor.
 type Argument struct {
 	Variable bool
 	// Distributed is set for a variable that belongs to no store.
@@ -52,7 +52,7 @@ type Argument struct {
 	Sizes  []int
 }
 
-// Variable is what a distributed variable is beside its name, dtype, shape and annotation.
+// Variable describes a distributed variable beyond its name, dtype, shape and annotation.
 type Variable struct {
 	// Synchronization is a strategy.VariableSynchronization, Aggregation a
 	// strategy.VariableAggregation.
@@ -60,7 +60,7 @@ type Variable struct {
 	LocalWrites                  bool
 }
 
-// Guard is what a training step does about numbers that are not finite.
+// Guard says how a training step treats numbers that are not finite.
 type Guard struct {
 	// Mode is a train.NonFinite.
 	Mode int
@@ -71,7 +71,7 @@ type Guard struct {
 // Counter is the path of the variable in which a step of this name counts for its guard.
 func Counter(step string) string { return model.JoinPath("/non_finite", step) }
 
-// Target is what a step is compiled for.
+// Target describes the slice and the devices that a step is compiled for.
 type Target struct {
 	// Plugin is the identity of the plugin's build, Devices the kind of the devices.
 	Plugin, Devices string
@@ -83,21 +83,22 @@ type Target struct {
 	Coordinates [][]tpu.Coordinates
 }
 
-// Problem is why a step cannot be taken apart or put together.
+// Problem says why a step cannot be taken apart or put together.
 type Problem int
 
 const (
-	// Damaged is a program that is not the one that the step says it is.
+	// Damaged says that the program is not the one that the step says it is.
 	Damaged Problem = iota + 1
-	// BadVariable is a variable that does not fit.
+	// BadVariable says that a variable does not fit.
 	BadVariable
-	// Unsupported is a step that cannot be saved.
+	// Unsupported says that the step cannot be saved.
 	Unsupported
-	// OtherArguments are arguments that the step was not compiled for.
+	// OtherArguments says that the step was not compiled for the arguments.
 	OtherArguments
 )
 
-// Misfit is a problem of a step.
+// Misfit describes a problem: the variable that does not fit, if it is a variable, what was found
+// and what was expected.
 type Misfit struct {
 	Problem Problem
 	// Variable names the variable that does not fit, if it is a variable.
@@ -108,5 +109,5 @@ type Misfit struct {
 	Err          error
 }
 
-// Fail makes the error that a caller of package strategy/stepfile sees of a misfit.
+// Fail makes the error of a misfit, which the caller of package strategy/stepfile sees.
 type Fail func(Misfit) error

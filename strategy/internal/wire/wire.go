@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -23,7 +24,8 @@ var types = map[dtypes.DType]pjrt.DType{
 func Of(d dtypes.DType) (pjrt.DType, error) {
 	wire, ok := types[d]
 	if !ok {
-		return wire, fmt.Errorf("strategy: dtype %s cannot be an argument or a result of a step; convert it inside the step", d)
+		return wire, &errkind.Fault{Op: fmt.Sprintf("strategy: dtype %s", d), Reason: "it cannot be an argument or a result of a step",
+			Hint: "convert it inside the step", Class: errkind.TypeError}
 	}
 	return wire, nil
 }
