@@ -4,13 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/gomlx/gomlx/core/graph"
-
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
 // ReplicaContext is the context of eager replica code, a Go function that runs once for each
@@ -246,120 +242,6 @@ func (e *Extended) split(nest any) ([]any, error) {
 		}
 	}
 	return parts, nil
-}
-
-// AllReduce combines the leaves of a nest over the replicas; each replica receives the result:
-// TensorFlow's all_reduce. The result is the same on all replicas and counts as mirrored, so that
-// an update takes it. The replicas' tensors have one shape. The mean of integers is that of
-// [strategy.TPUStrategy.Reduce].
-func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error) {
-	if err := rc.inReplica("AllReduce"); err != nil {
-		return nil, err
-	}
-	step := func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		x := in[0]
-		s := c.Strategy()
-		switch integers := x.DType().IsInt(); {
-		case s.NumReplicasInSync() == 1 && (!number.Summable(x.DType()) || integers && s.Semantics() == strategy.TensorFlowMirrored):
-			return in // there is nothing to add
-		case !number.Summable(x.DType()):
-			panic(number.Check("AllReduce", x.DType()))
-		case op == strategy.Mean && integers && s.Semantics() != strategy.TensorFlowTPU:
-			return []*graph.Node{c.Machine().MeanOfIntegers(x)}
-		}
-		return []*graph.Node{c.AllReduce(op, x)}
-	}
-	m := rc.strategy.Machine()
-	return rc.joinLeaves("AllReduce", nest, func(v strategy.Value) (strategy.Value, error) {
-		results, err := m.Call(rc.outer(), "all_reduce_"+op.String(), step, []strategy.Value{v}, nil, false, v.Annotation())
-		if err != nil {
-			return nil, err
-		}
-		m.SetEqual(results[0], true)
-		return results[0], nil
-	})
-}
-
-// AllGather concatenates the replicas' tensors along axis, in replica order; each replica receives
-// the result: TensorFlow's all_gather. The sizes along axis may differ between replicas.
-func (rc *ReplicaContext) AllGather(nest any, axis int) (any, error) {
-	s := rc.strategy
-	if err := rc.inReplica("AllGather"); err != nil {
-		return nil, err
-	}
-	return rc.joinLeaves("AllGather", nest, func(v strategy.Value) (strategy.Value, error) {
-		return asValue(s.Gather(rc.outer(), v, axis))
-	})
-}
-
-// joinLeaves joins with a nest and replaces its leaves, each of which becomes one value of all
-// replicas for the time of the call.
-func (rc *ReplicaContext) joinLeaves(call string, nest any, run func(v strategy.Value) (strategy.Value, error)) (any, error) {
-	s := rc.strategy
-	return rc.join(call, nest, func(nests []any) ([]any, error) {
-		out, err := nesting.Zip(call, nests, func(path string, leaves []any) (any, error) {
-			v, release, err := Of(s).merge(rc.outer(), call, leaves)
-			if err != nil {
-				return nil, err
-			}
-			defer release()
-			if isStacked(v) {
-				return nil, fault.New(strategy.TypeError, call, "give the result of a step", "a value of several steps")
-			}
-			if s.Machine().Ragged(v) != nil && call != "AllGather" {
-				return nil, fault.New(strategy.InvalidArgumentError, call, "give tensors of one shape", "the replicas' shapes differ: %v", s.Machine().Ragged(v))
-			}
-			return run(v)
-		})
-		if err != nil {
-			return nil, err
-		}
-		return Of(s).split(out)
-	})
-}
-
-// merge makes one value of the replicas' leaves: the value that they are components of, or a new
-// one. Equal host values are mirrored.
-func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v strategy.Value, release func(), err error) {
-	s := e.strategy
-	x, whole := asOne(leaves)
-	if !whole {
-		for _, x := range leaves {
-			if err := s.Machine().Owns(call, x); err != nil {
-				return nil, nil, err
-			}
-		}
-		_, updating := strategy.UpdateReplicaID(ctx)
-		if x, err = e.wrap(ctx, call, "", leaves, updating, logical.Annotation{}); err != nil {
-			return nil, nil, err
-		}
-		if x, ok := x.(strategy.Value); ok {
-			return x, func() { _ = x.Close() }, nil
-		}
-		return nil, nil, fault.New(strategy.TypeError, call, "give a tensor", "values that are no tensors: %v", x)
-	}
-	if err := s.Machine().Takes(call, x); err != nil {
-		return nil, nil, err
-	}
-	host, taken, done, err := s.Machine().Take(ctx, call, x)
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case taken == nil:
-		return e.mirrorOnce(ctx, call, host)
-	case isStacked(taken):
-		return nil, nil, fault.New(strategy.TypeError, call, "give the result of a step", "a value of several steps")
-	}
-	return taken, func() { _ = done() }, nil
-}
-
-func (e *Extended) mirrorOnce(ctx context.Context, call string, host any) (strategy.Value, func(), error) {
-	s := e.strategy
-	m, err := s.Mirror(ctx, host, logical.Annotation{})
-	if err != nil {
-		return nil, nil, &strategy.Error{Op: "strategy: " + call, Reason: fmt.Sprintf("a value of type %T", host), Hint: "give a tensor", Err: err, Class: strategy.TypeError}
-	}
-	return m, func() { _ = m.Close() }, nil
 }
 
 // Call runs a compiled function on all replicas: each replica passes its arguments and receives its

@@ -1,0 +1,226 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
+)
+
+// purpose says whether a program is to run or only to be compiled.
+type purpose int
+
+const (
+	// toRun needs contents: of the arguments, and of the variables.
+	toRun purpose = iota
+	// toCompile needs shapes.
+	toCompile
+)
+
+// arguments puts host arguments on the devices. release closes what it made.
+func (f *Function) arguments(ctx context.Context, args []any, to purpose) (values []Value, release func(), err error) {
+	s := f.strategy
+	if err := s.check(); err != nil {
+		return nil, nil, err
+	}
+	if err := s.requireEager(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
+		return nil, nil, err
+	}
+	if err := f.unusedAnnotation(len(args)); err != nil {
+		return nil, nil, err
+	}
+	if err := f.otherRows(args); err != nil {
+		return nil, nil, err
+	}
+	var made []Value
+	release = func() {
+		for _, v := range made {
+			_ = v.Close()
+		}
+	}
+	fail := func(i int, reason, hint string, err error) ([]Value, func(), error) {
+		release()
+		return nil, nil, &ArgumentError{Function: f.opts.Name, Argument: i, Reason: reason, Hint: hint, Err: err}
+	}
+	for i, arg := range args {
+		if err := ctx.Err(); err != nil {
+			return fail(i, "not copied", "", err)
+		}
+		if s.lifts(arg) {
+			one, _, err := s.lift(ctx, f.opts.Name, []any{arg})
+			if err != nil {
+				return fail(i, fmt.Sprintf("a %T", arg), "", errors.Unwrap(err))
+			}
+			arg = one[0]
+			made = append(made, arg.(Value))
+		}
+		if v, ok := arg.(Value); ok {
+			if isNil(v) {
+				return fail(i, "no value", "give a value or a host tensor", nil)
+			}
+			if err := s.owns(v); err != nil {
+				return fail(i, "a value of another strategy", "copy it through the host", err)
+			}
+			if v.base().outline && to == toRun && s.slice == nil {
+				return fail(i, "made of shapes, which have no contents", argumentHint(shapes.Shape{}), nil)
+			}
+			if v.base().ragged != nil && !f.takesRagged() {
+				return fail(i, fmt.Sprintf("replicas have different shapes %v", v.base().ragged),
+					f.raggedHint(), nil)
+			}
+			if v.base().only != nil {
+				all, _, err := s.spread(ctx, []Value{v})
+				if err != nil {
+					return fail(i, "on some devices, and not copied to the others", "", err)
+				}
+				v, made = all[0], append(made, all[0])
+			}
+			as, copied, err := s.as(ctx, v, f.argument(i))
+			if err != nil {
+				release()
+				return nil, nil, f.notLaidOut(i, err)
+			}
+			if copied {
+				made = append(made, as)
+			}
+			values = append(values, as)
+			continue
+		}
+		var v Value
+		if shape, ok := arg.(shapes.Shape); ok {
+			if to == toRun && s.slice == nil {
+				return fail(i, "a shape, which has no contents", argumentHint(arg), nil)
+			}
+			if shape.Ok() && f.takesUneven() && s.uneven(shape) {
+				v, err = s.abstractUneven(shape, f.argument(i))
+			} else {
+				v, err = s.abstract(shape, f.opts.SplitBatch || f.opts.LocalBatch, f.opts.LocalBatch, f.argument(i))
+			}
+		} else if batch, ok := f.unevenBatch(arg); ok {
+			v, err = asValue(s.splitUneven(ctx, batch, f.argument(i)))
+		} else if f.opts.SplitBatch || f.opts.LocalBatch {
+			v, err = asValue(s.splitBatch(ctx, arg, f.argument(i), f.opts.LocalBatch))
+		} else {
+			v, err = asValue(s.Mirror(ctx, arg, f.argument(i)))
+		}
+		if err != nil {
+			return fail(i, fmt.Sprintf("a host value of type %T", arg), argumentHint(arg), err)
+		}
+		values, made = append(values, v), append(made, v)
+	}
+	// The real sizes of ragged arguments follow the arguments.
+	for i := range args {
+		if base := values[i].base(); base.ragged != nil {
+			sizes, err := s.sizesOf(ctx, base)
+			if err != nil {
+				return fail(i, "its sizes are not copied", "", err)
+			}
+			values, made = append(values, sizes), append(made, sizes)
+		}
+	}
+	return values, release, nil
+}
+
+// argumentHint says what to do with what is no tensor.
+func argumentHint(arg any) string {
+	switch arg.(type) {
+	case nil:
+		return "give a value or a host tensor"
+	case shapes.Shape:
+		return "give a tensor; Compiled and Lowered take shapes"
+	case *Variable:
+		return "read the variable in the step, with ReplicaContext.Read"
+	case *Component:
+		return "give the whole value"
+	case *Objects:
+		return "a step takes tensors: turn text into numbers with the dataset's Map, or run eager code with eager.Extended.CallForEachReplica"
+	}
+	if nesting.Is(reflect.TypeOf(arg)) {
+		return "give its leaves one by one, or make the step by NestFunction"
+	}
+	return ""
+}
+
+// takesRagged says whether values may differ in shape between replicas.
+func (f *Function) takesRagged() bool { return f.opts.PadRagged || f.opts.KeepPadding }
+
+// padding is what of the values' padding the step's program leaves out.
+func (f *Function) padding(values []Value) (p padding) {
+	if f.opts.PadRagged && !f.opts.KeepPadding {
+		p = paddingOf(values)
+	}
+	return p
+}
+
+// takesUneven says whether host batches need not divide among the replicas.
+func (f *Function) takesUneven() bool {
+	return f.takesRagged() && (f.opts.SplitBatch || f.opts.LocalBatch)
+}
+
+// unevenBatch is a host batch that does not divide among the replicas, if the function takes it.
+func (f *Function) unevenBatch(arg any) (batch *tensors.Tensor, ok bool) {
+	if !f.takesUneven() {
+		return nil, false
+	}
+	batch, err := hostTensor(arg)
+	return batch, err == nil && f.strategy.uneven(batch.Shape())
+}
+
+// raggedHint says what to do with replicas of different shapes.
+func (f *Function) raggedHint() string {
+	return "a compiled step has one shape: set FunctionOptions.PadRagged, or Reduce the value with an axis"
+}
+
+// asValue keeps a nil pointer from becoming a value.
+func asValue[T Value](v T, err error) (Value, error) {
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+func isNil(v Value) bool {
+	switch v := v.(type) {
+	case *PerReplica:
+		return v == nil
+	case *Mirrored:
+		return v == nil
+	case *Stacked:
+		return v == nil
+	}
+	return v == nil
+}
+
+func (f *Function) argument(i int) logical.Annotation { return at(f.opts.Arguments, i) }
+
+func (f *Function) result(i int) logical.Annotation { return at(f.opts.Results, i) }
+
+func at(annotations []logical.Annotation, i int) logical.Annotation {
+	if i < len(annotations) {
+		return annotations[i]
+	}
+	return logical.Annotation{}
+}
+
+// signature keys the programs of a function.
+func signature(values []Value) string {
+	var b strings.Builder
+	padded := paddingOf(values)
+	for i, v := range values {
+		base := v.base()
+		fmt.Fprintf(&b, "%s%v %s %t %d %t", base.dtype, base.shape, base.annotation, base.perReplica, base.steps, base.ragged != nil)
+		if base.ragged != nil {
+			fmt.Fprintf(&b, " %v", padded.of[i])
+		}
+		b.WriteByte(';')
+	}
+	return b.String()
+}
