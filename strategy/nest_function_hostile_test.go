@@ -90,7 +90,7 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 		"a member that cannot hold a node":     {kind: strategy.TypeError, says: "args[0][0] of type strategy.Value cannot hold a *graph.Node; use a member of type any", args: []any{[]strategy.Value{mine}}},
 		"a static that is not itself":          {kind: strategy.ValueError, says: "NaN", args: []any{1, struct{ x float64 }{math.NaN()}}},
 		"a key that is not itself":             {kind: strategy.ValueError, says: "args[1] has a NaN among its keys", args: []any{1, map[float64]any{math.NaN(): "a"}}},
-		"no step":                              {says: "no step function", args: one, step: nil},
+		"no step":                              {kind: strategy.ValueError, says: "no step function", args: one, step: nil},
 		"a step that panics":                   {says: "at nest_function_hostile_test.go:", args: one, is: io.ErrNoProgress, step: func(*strategy.ReplicaContext, []any) any { panic(io.ErrNoProgress) }},
 		"a step that returns a nil node":       {kind: strategy.TypeError, says: "result[a] is a nil node", args: one, step: returns(func(*graph.Node) any { return map[string]any{"a": (*graph.Node)(nil)} })},
 		"a step that returns a stray node":     {kind: strategy.TypeError, says: "result[1] is a node of another graph", args: one, step: returns(func(x *graph.Node) any { return []any{x, stray} })},
