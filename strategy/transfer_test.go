@@ -52,15 +52,16 @@ func TestHostValuesThatDoNotFitAreErrorsOfAKind(t *testing.T) {
 	_, uneven := s.SplitBatch(ctx, []int{1, 2, 3}, none, false)
 	_, scalar := s.SplitBatch(ctx, 1, none, false)
 	for text, err := range map[string]error{
-		"strategy: mirror: no tensor: a []interface {} is a nest":                                        mirrored,
-		"strategy: per-replica value: 1 values for 2 replicas; give one value for each replica":          few,
-		"strategy: per-replica value: that of replica 1 has shape (Int64)[1], that of replica 0 (Int64)": other,
-		"a batch of 3 rows does not divide among 2 replicas; pad it to 4 or drop 1 rows":                 uneven,
-		"a scalar is no batch; mirror it":                                                                scalar,
+		"strategy: mirror: no tensor: a []interface {} is a nest":                               mirrored,
+		"strategy: per-replica value: 1 values for 2 replicas; give one value for each replica": few,
+		"a batch of 3 rows does not divide among 2 replicas; pad it to 4 or drop 1 rows":        uneven,
+		"a scalar is no batch; mirror it":                                                       scalar,
 	} {
 		var own *strategy.Error
 		require.ErrorAs(t, err, &own)
 		assert.ErrorContains(t, err, text)
 		assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
 	}
+	assert.ErrorContains(t, other, "strategy: per-replica value: that of replica 1 is (Int64)[1], that of replica 0 (Int64)")
+	assert.Equal(t, strategy.InvalidArgumentError, strategy.KindOf(other), "as of tensors of other ranks")
 }
