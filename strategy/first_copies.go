@@ -35,7 +35,7 @@ func (c *valueCopies) start(ctx context.Context, v *Variable, buffers []*pjrt.Bu
 	s := c.strategy
 	c.largest = max(c.largest, int(shapes.Make(v.dtype, v.shape...).ByteSize()))
 	for d, device := range s.devices {
-		if !s.hosts.local[d] || buffers[d] != nil {
+		if !s.processes.local[d] || buffers[d] != nil {
 			continue
 		}
 		source := buffers[from.source(d)]
@@ -103,7 +103,7 @@ func (c *valueCopies) finish(ctx context.Context) error {
 // whole says whether all devices of the process have a buffer.
 func (c *valueCopies) whole(buffers []*pjrt.Buffer) bool {
 	for d, b := range buffers {
-		if b == nil && c.strategy.hosts.local[d] {
+		if b == nil && c.strategy.processes.local[d] {
 			return false
 		}
 	}

@@ -41,14 +41,14 @@ type makers struct {
 // same on all processes.
 func (s *TPUStrategy) makersOf(whole bool) makers {
 	if whole {
-		return makers{1, 1, []int{slices.Index(s.hosts.local, true)}}
+		return makers{1, 1, []int{slices.Index(s.processes.local, true)}}
 	}
 	split := func(replica []int) bool { return slices.Min(replica) != slices.Max(replica) }
 	m := makers{replicas: s.replicas, logicalDevices: s.logicalDevices}
 	first, last := 0, len(s.devices)
-	if !slices.ContainsFunc(slices.Collect(slices.Chunk(s.hosts.of, s.logicalDevices)), split) {
+	if !slices.ContainsFunc(slices.Collect(slices.Chunk(s.processes.of, s.logicalDevices)), split) {
 		m.replicas = 1
-		first = s.hosts.replicas[0] * s.logicalDevices
+		first = s.processes.replicas[0] * s.logicalDevices
 		last = first + s.logicalDevices
 	}
 	for d := first; d < last; d++ {

@@ -199,7 +199,7 @@ func (m *maker) state(ctx context.Context) (*tensors.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s := m.vs.strategy; s.hosts.several() && !m.agreed {
+	if s := m.vs.strategy; s.processes.several() && !m.agreed {
 		m.agreed = true
 		var mine []byte
 		for _, w := range words {

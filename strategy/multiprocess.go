@@ -11,9 +11,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// hosts says which process has which partition. The processes are the topology's tasks that have
+// processes says which process has which partition. The processes are the topology's tasks that have
 // devices of the assignment, renumbered without gaps. It is a value.
-type hosts struct {
+type processes struct {
 	process int // this one
 	count   int
 	of      []int  // partition to process
@@ -22,8 +22,8 @@ type hosts struct {
 	replicas []int
 }
 
-func hostsOf(sys *system.System, assignment tpu.DeviceAssignment) (hosts, error) {
-	var h hosts
+func processesOf(sys *system.System, assignment tpu.DeviceAssignment) (processes, error) {
+	var h processes
 	var tasks []int // of each process
 	for r := range assignment.NumReplicas() {
 		for p := range assignment.NumCoresPerReplica() {
@@ -54,24 +54,24 @@ func hostsOf(sys *system.System, assignment tpu.DeviceAssignment) (hosts, error)
 }
 
 // several is false ahead of time, too: then nothing is known of processes.
-func (h *hosts) several() bool { return h.count > 1 }
+func (h *processes) several() bool { return h.count > 1 }
 
 // NumProcesses returns how many processes run the strategy together. It is 0 ahead of time.
-func (s *TPUStrategy) NumProcesses() int { return s.hosts.count }
+func (s *TPUStrategy) NumProcesses() int { return s.processes.count }
 
 // Process returns the number of this process, from 0.
-func (s *TPUStrategy) Process() int { return s.hosts.process }
+func (s *TPUStrategy) Process() int { return s.processes.process }
 
 // LocalReplicas returns the replicas that this process feeds, ascending: those with a logical
 // device in this process. With one process they are all replicas. A replica whose logical devices
 // are spread over several processes is fed by each of these processes.
-func (s *TPUStrategy) LocalReplicas() []int { return slices.Clone(s.hosts.replicas) }
+func (s *TPUStrategy) LocalReplicas() []int { return slices.Clone(s.processes.replicas) }
 
 // ProcessReplicas returns the replicas of each process, as [TPUStrategy.LocalReplicas] returns
 // those of this process: TensorFlow's host to replica map.
 func (s *TPUStrategy) ProcessReplicas() [][]int {
-	replicas := make([][]int, s.hosts.count)
-	for d, process := range s.hosts.of {
+	replicas := make([][]int, s.processes.count)
+	for d, process := range s.processes.of {
 		replicas[process] = append(replicas[process], d/s.logicalDevices)
 	}
 	for i := range replicas {
@@ -85,7 +85,7 @@ func (s *TPUStrategy) ProcessReplicas() [][]int {
 func (s *TPUStrategy) LocalDevices() []int {
 	var ids []int
 	for d, device := range s.devices {
-		if s.hosts.local[d] {
+		if s.processes.local[d] {
 			ids = append(ids, device.ID())
 		}
 	}
@@ -120,14 +120,14 @@ type part struct{ partition, logical int }
 func (s *TPUStrategy) sources(l *layout, v *distributed, replica int) ([]part, error) {
 	find := func(logical int) (int, bool) {
 		d := replica*s.logicalDevices + logical
-		if s.hosts.local[d] && v.on(d) {
+		if s.processes.local[d] && v.on(d) {
 			return d, true
 		}
 		if v.perReplica {
 			return 0, false
 		}
-		for _, r := range s.hosts.replicas {
-			if d := r*s.logicalDevices + logical; s.hosts.local[d] && v.on(d) {
+		for _, r := range s.processes.replicas {
+			if d := r*s.logicalDevices + logical; s.processes.local[d] && v.on(d) {
 				return d, true
 			}
 		}
@@ -142,8 +142,8 @@ func (s *TPUStrategy) sources(l *layout, v *distributed, replica int) ([]part, e
 		case ok:
 			parts = append(parts, part{d, p})
 		case !l.whole || p == s.logicalDevices-1:
-			return nil, &RemoteError{Replica: replica, LogicalDevice: p, Process: s.hosts.of[replica*s.logicalDevices+p],
-				Here: s.hosts.process, Local: s.LocalReplicas()}
+			return nil, &RemoteError{Replica: replica, LogicalDevice: p, Process: s.processes.of[replica*s.logicalDevices+p],
+				Here: s.processes.process, Local: s.LocalReplicas()}
 		}
 	}
 	return parts, nil
@@ -152,7 +152,7 @@ func (s *TPUStrategy) sources(l *layout, v *distributed, replica int) ([]part, e
 // everywhere reports whether every process can read a tensor of such a placement from its own
 // devices. It is the same on all.
 func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
-	if !s.hosts.several() {
+	if !s.processes.several() {
 		return true
 	}
 	if perReplica {
@@ -161,8 +161,8 @@ func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
 	if a.Kind() != logical.KindSplit || s.logicalDevices == 1 {
 		return true
 	}
-	columns := make([]map[int]bool, s.hosts.count)
-	for d, process := range s.hosts.of {
+	columns := make([]map[int]bool, s.processes.count)
+	for d, process := range s.processes.of {
 		if columns[process] == nil {
 			columns[process] = map[int]bool{}
 		}
@@ -180,7 +180,7 @@ func (s *TPUStrategy) rows(x system.Executable) ([]int, error) {
 	var rows []int
 	for _, device := range x.AddressableDevices() {
 		d, ok := partitions[device.ID()]
-		if !ok || !s.hosts.local[d] {
+		if !ok || !s.processes.local[d] {
 			return nil, fault.New(errkind.InternalError, "program", "use a device assignment of the system's devices", "it runs on device %d, which is none of this process's %v", device.ID(), s.LocalDevices())
 		}
 		rows = append(rows, d)

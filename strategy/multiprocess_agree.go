@@ -66,7 +66,7 @@ func (s *TPUStrategy) Agree(ctx context.Context, what, text string) error {
 }
 
 func (s *TPUStrategy) agree(ctx context.Context, what, text string, content []byte) error {
-	if !s.hosts.several() {
+	if !s.processes.several() {
 		return nil
 	}
 	const most = 300
@@ -107,7 +107,7 @@ func (s *TPUStrategy) agree(ctx context.Context, what, text string, content []by
 // agreeOnProgram compares a program before it is compiled. A process that cannot make one, failed,
 // says so to the others instead of leaving them waiting; its own error comes first.
 func (s *TPUStrategy) agreeOnProgram(ctx context.Context, f *Function, values []Value, m *module.Module, failed error) error {
-	if !s.hosts.several() {
+	if !s.processes.several() {
 		return failed
 	}
 	what := fmt.Sprintf("program %q", f.opts.Name)

@@ -78,7 +78,7 @@ func (s *TPUStrategy) Barrier(ctx context.Context, name string) error {
 // BroadcastBytes returns the bytes that process 0 passes on every process. The bytes of the other
 // processes are ignored. All processes call it with the same name.
 func (s *TPUStrategy) BroadcastBytes(ctx context.Context, name string, value []byte) ([]byte, error) {
-	if s.hosts.process != 0 {
+	if s.processes.process != 0 {
 		value = nil
 	}
 	all, err := s.gatherBytes(ctx, "broadcast "+name, value)
@@ -111,7 +111,7 @@ func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte)
 	if len(call)+len(mine) > maxMessage {
 		return nil, fault.New(ValueError, call, "keep it on the devices, or write a file", "%d bytes, where %d are the most", len(mine), maxMessage-len(call))
 	}
-	if !s.hosts.several() {
+	if !s.processes.several() {
 		return [][]byte{slices.Clone(mine)}, nil
 	}
 	message := appendMessage(nil, call, mine)
@@ -192,13 +192,13 @@ func (s *TPUStrategy) exchangeOnce(ctx context.Context, call string, words int, 
 	all := make([]byte, len(row)*len(s.devices))
 	if err := outs[0][0].ToHost(ctx, all); err != nil {
 		if ctx.Err() != nil {
-			err = &Error{Op: "strategy: waiting for the other processes", Reason: fmt.Sprintf("not all of the %d processes came", s.hosts.count), Err: err,
+			err = &Error{Op: "strategy: waiting for the other processes", Reason: fmt.Sprintf("not all of the %d processes came", s.processes.count), Err: err,
 				Hint: "see whether each of them still runs, and makes the same calls"}
 		}
 		return nil, 0, err
 	}
-	for i := range s.hosts.count {
-		d := slices.Index(s.hosts.of, i)
+	for i := range s.processes.count {
+		d := slices.Index(s.processes.of, i)
 		row := all[d*4*words : (d+1)*4*words]
 		n := int(binary.LittleEndian.Uint32(row))
 		longest = max(longest, n)

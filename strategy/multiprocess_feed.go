@@ -17,7 +17,7 @@ import (
 // [TPUStrategy.LocalReplicas].
 func (s *TPUStrategy) localPerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
 	const op = "per-replica value"
-	local := s.hosts.replicas
+	local := s.processes.replicas
 	all := make([]*tensors.Tensor, len(values))
 	for i, value := range values {
 		var err error
@@ -57,10 +57,10 @@ func (s *TPUStrategy) localTensors(ctx context.Context, values []input.Tensor, a
 		return nil, err
 	}
 	const op = "local tensors"
-	local := s.hosts.replicas
+	local := s.processes.replicas
 	if len(values) != len(local) {
 		return nil, fault.New(ValueError, op, "give one tensor for each of LocalReplicas",
-			"%d tensors for the %d replicas %v of process %d", len(values), len(local), local, s.hosts.process)
+			"%d tensors for the %d replicas %v of process %d", len(values), len(local), local, s.processes.process)
 	}
 	dtype, ok := values[0].Kind().DType()
 	if !ok {
@@ -85,7 +85,7 @@ func (s *TPUStrategy) localTensors(ctx context.Context, values []input.Tensor, a
 // replicas.
 func (s *TPUStrategy) shares(local bool) int {
 	if local {
-		return len(s.hosts.replicas)
+		return len(s.processes.replicas)
 	}
 	return s.replicas
 }
@@ -96,7 +96,7 @@ func (s *TPUStrategy) batchIndex(replica int, local bool) int {
 	if !local {
 		return replica
 	}
-	i, _ := slices.BinarySearch(s.hosts.replicas, replica)
+	i, _ := slices.BinarySearch(s.processes.replicas, replica)
 	return i
 }
 
@@ -109,17 +109,17 @@ func (s *TPUStrategy) batchIndex(replica int, local bool) int {
 // goroutine reads ahead of the steps must not vote: use data that ends at the same step on every
 // process, such as one dataset that is dealt to them, or a repeated dataset.
 func (s *TPUStrategy) InputOptions() (input.Options, error) {
-	o := input.Options{Replicas: s.replicas, Processes: s.hosts.count, Process: s.hosts.process, ProcessPipelines: true, Logger: s.opts.Logger}
-	if !s.hosts.several() {
+	o := input.Options{Replicas: s.replicas, Processes: s.processes.count, Process: s.processes.process, ProcessPipelines: true, Logger: s.opts.Logger}
+	if !s.processes.several() {
 		o.Processes, o.Process = 1, 0
 		return o, nil
 	}
 	next := 0
 	for i, replicas := range s.ProcessReplicas() {
-		if len(replicas) != s.replicas/s.hosts.count || replicas[0] != next {
+		if len(replicas) != s.replicas/s.processes.count || replicas[0] != next {
 			return o, &OptionError{Option: "Assignment", Reason: fmt.Sprintf(
 				"process %d has replicas %v of %d; input needs them in order, %d for each of %d processes",
-				i, replicas, s.replicas, s.replicas/s.hosts.count, s.hosts.count)}
+				i, replicas, s.replicas, s.replicas/s.processes.count, s.processes.count)}
 		}
 		next += len(replicas)
 	}

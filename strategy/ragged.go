@@ -26,7 +26,7 @@ func (s *TPUStrategy) raggedTensors(ctx context.Context, values []input.Tensor, 
 		return nil, err
 	}
 	const op = "ragged tensors"
-	if s.hosts.several() {
+	if s.processes.several() {
 		return nil, fault.New(ValueError, op, "pad the batches", "several processes need values of one shape")
 	}
 	if len(values) != s.replicas || !slices.ContainsFunc(values, func(t input.Tensor) bool { return !t.Like(values[0]) }) {

@@ -100,7 +100,7 @@ func (s *TPUStrategy) uploadSteps(ctx context.Context, l *layout, batches []*ten
 	stack := make([]byte, len(batches)*l.shardBytes)
 	var scratch []byte
 	for d, device := range s.devices {
-		if !s.hosts.local[d] {
+		if !s.processes.local[d] {
 			continue
 		}
 		r, p := d/s.logicalDevices, d%s.logicalDevices

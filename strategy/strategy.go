@@ -74,7 +74,7 @@ type TPUStrategy struct {
 	// devices are the partitions' devices: device r*P + p is logical device p of replica r. Ahead
 	// of time they are nil.
 	devices        []*pjrt.Device
-	hosts          hosts
+	processes      processes
 	replicas       int
 	logicalDevices int // of a replica
 
@@ -124,7 +124,7 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 			s.devices[r*s.logicalDevices+p] = device
 		}
 	}
-	if s.hosts, err = hostsOf(sys, s.assignment); err != nil {
+	if s.processes, err = processesOf(sys, s.assignment); err != nil {
 		return nil, err
 	}
 	return s, nil

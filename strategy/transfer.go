@@ -143,8 +143,9 @@ func noTensor(op string, err error) error {
 // PerReplica copies a value for each replica to the devices, in replica order. With several
 // processes the values may be those of this process's replicas only, in the order of
 // [TPUStrategy.LocalReplicas]. A value is what [TPUStrategy.Mirror] takes, or a tensor of package
-// input, which is copied from where it lies. All have one dtype and rank; another number of values
-// is an [*Error] of kind ValueError. The result is the caller's.
+// input, which is copied from where it lies. All have one dtype and rank. Another number of values
+// is an [*Error] of kind ValueError, another dtype one of kind TypeError, another rank one of kind
+// InvalidArgumentError. The result is the caller's.
 //
 // Shapes may differ between the replicas, and may be empty. Such a value can be reduced along axes,
 // gathered and read, and be an argument of a training step. Another step, which has one shape,
@@ -155,12 +156,12 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 	if err := untraced(ctx, op, fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
-	local := s.hosts.several() && len(values) == len(s.hosts.replicas)
+	local := s.processes.several() && len(values) == len(s.processes.replicas)
 	if len(values) != s.replicas && !local {
 		return nil, fault.New(ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
 	}
 	if held, ok := allTensors(values); ok {
-		if s.hosts.several() {
+		if s.processes.several() {
 			return s.localTensors(ctx, held, a)
 		}
 		return s.raggedTensors(ctx, held, a)
@@ -174,7 +175,7 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 		if all[r], err = s.tensorOf(ctx, value); err != nil {
 			return nil, noTensor(fmt.Sprintf("value of replica %d", r), err)
 		}
-		if s.hosts.several() && !all[r].Shape().Equal(all[0].Shape()) {
+		if s.processes.several() && !all[r].Shape().Equal(all[0].Shape()) {
 			return nil, fault.New(ValueError, op, "pad the values: with several processes a value has one shape on all replicas",
 				"that of replica %d has shape %s, that of replica 0 %s", r, all[r].Shape(), all[0].Shape())
 		}

@@ -22,7 +22,7 @@ func (s *TPUStrategy) upload(ctx context.Context, l *layout, read tensorReader, 
 		return nil // there is nowhere to copy to
 	}
 	var scratch []byte
-	for _, r := range s.hosts.replicas {
+	for _, r := range s.processes.replicas {
 		var failed error
 		err := read(r, func(data []byte) {
 			for p := 0; p < s.logicalDevices && failed == nil; p++ {
@@ -50,10 +50,10 @@ func (s *TPUStrategy) uploadHeld(ctx context.Context, l *layout, tensor func(r i
 	switch {
 	case s.slice != nil:
 		return nil
-	case l.shardBytes*len(s.hosts.replicas)*s.logicalDevices >= concurrentBytes:
+	case l.shardBytes*len(s.processes.replicas)*s.logicalDevices >= concurrentBytes:
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(runtime.GOMAXPROCS(0))
-		for _, r := range s.hosts.replicas {
+		for _, r := range s.processes.replicas {
 			for p := range s.logicalDevices {
 				group.Go(func() error {
 					var scratch []byte
@@ -64,7 +64,7 @@ func (s *TPUStrategy) uploadHeld(ctx context.Context, l *layout, tensor func(r i
 		err = group.Wait()
 	default:
 		var scratch []byte
-		for _, r := range s.hosts.replicas {
+		for _, r := range s.processes.replicas {
 			for p := 0; p < s.logicalDevices && err == nil; p++ {
 				err = s.uploadPart(ctx, l, r, p, tensor(r), &scratch, buffers)
 			}
@@ -80,7 +80,7 @@ func (s *TPUStrategy) uploadHeld(ctx context.Context, l *layout, tensor func(r i
 // process's.
 func (s *TPUStrategy) uploadPart(ctx context.Context, l *layout, r, p int, data []byte, scratch *[]byte, buffers []*pjrt.Buffer) (err error) {
 	d := r*s.logicalDevices + p
-	if !s.hosts.local[d] {
+	if !s.processes.local[d] {
 		return nil
 	}
 	if len(data) != l.bytes {

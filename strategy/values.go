@@ -215,8 +215,8 @@ func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors
 	if err := s.owns(value); err != nil {
 		return nil, err
 	}
-	results := make([]*tensors.Tensor, len(s.hosts.replicas))
-	for i, r := range s.hosts.replicas {
+	results := make([]*tensors.Tensor, len(s.processes.replicas))
+	for i, r := range s.processes.replicas {
 		var err error
 		if results[i], err = value.Local(ctx, r); err != nil {
 			return nil, err

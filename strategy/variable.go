@@ -287,7 +287,7 @@ func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*
 		return nil, err
 	}
 	if v.buffers[d] == nil {
-		return nil, &RemoteError{Replica: replica, LogicalDevice: logicalDevice, Process: s.hosts.of[d], Here: s.hosts.process, Local: s.LocalReplicas()}
+		return nil, &RemoteError{Replica: replica, LogicalDevice: logicalDevice, Process: s.processes.of[d], Here: s.processes.process, Local: s.LocalReplicas()}
 	}
 	part := tensors.FromShape(shapes.Make(v.dtype, l.shard...))
 	var failed error

@@ -11,8 +11,8 @@ import (
 // DistributeOptions say how data is dealt to processes and replicas. The zero value is automatic
 // sharding and TensorFlow's rule for its case.
 type DistributeOptions struct {
-	// Policy says how files or elements are dealt to the hosts, Rule how batches are cut among the
-	// replicas.
+	// Policy says how files or elements are dealt to the processes, Rule how batches are cut among
+	// the replicas.
 	Policy input.Policy
 	Rule   input.Rule
 	// Epoch is the number of the first pass; each later pass has the next number.
