@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// processes says which process has which partition. The processes are the topology's tasks that have
-// devices of the assignment, renumbered without gaps. It is a value.
+// processes says which process has which partition. The processes are the topology's tasks that
+// have devices of the assignment, renumbered without gaps. It is a value.
 type processes struct {
 	process int // this one
 	count   int

@@ -43,7 +43,7 @@ type Options struct {
 	Variables logical.Rules
 	// Semantics says which of TensorFlow's strategies this one behaves as, where they differ.
 	Semantics Semantics
-	// Precision is that of matrix multiplications; the default is bfloat16 passes on a TPU.
+	// Precision is the precision of matrix multiplications; the default is bfloat16 passes on a TPU.
 	Precision lowering.Precision
 	// Logger receives messages that are no errors and may still surprise, such as input that every
 	// process reads whole. Nil discards them.
