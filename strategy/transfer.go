@@ -158,6 +158,10 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 	}
 	local := s.processes.several() && len(values) == len(s.processes.replicas)
 	if len(values) != s.replicas && !local {
+		if s.processes.several() {
+			return nil, fault.New(ValueError, op, "give one value for each replica, or for each of this process's", "%d values for %d replicas, of which this process has %d",
+				len(values), s.replicas, len(s.processes.replicas))
+		}
 		return nil, fault.New(ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
 	}
 	if held, ok := allTensors(values); ok {

@@ -47,7 +47,7 @@ func TestOnlyWhatIsHereIsRead(t *testing.T) {
 			assert.Equal(t, []float32{6, 4}, got.Value())
 		}
 		_, err = s.PerReplica(ctx, []any{1, 2}, logical.Annotation{})
-		assert.ErrorContains(t, err, "2 values for the 1 replicas")
+		assert.ErrorContains(t, err, "2 values for 4 replicas, of which this process has 1")
 		return nil
 	}))
 	// A replica that spans processes: its parts are read where they are.
