@@ -55,11 +55,11 @@ func TestHostValuesThatDoNotFitAreErrorsOfAKind(t *testing.T) {
 		err  error
 		kind strategy.Kind
 	}{
-		"strategy: mirror: no tensor: a []interface {} is a nest":                               {mirrored, strategy.ValueError},
-		"strategy: per-replica value: 1 values for 2 replicas; give one value for each replica": {few, strategy.ValueError},
-		"that of replica 1 is (Int64)[1], that of replica 0 (Int64); give values of one dtype":  {other, strategy.InvalidArgumentError},
-		"a batch of 3 rows does not divide among 2 replicas; pad it to 4 or drop 1 rows":        {uneven, strategy.ValueError},
-		"a scalar is no batch; mirror it":                                                       {scalar, strategy.ValueError},
+		"strategy: mirror: no tensor: a []interface {} is a nest":                                                                    {mirrored, strategy.ValueError},
+		"strategy: per-replica value: 1 values for 2 replicas; give one value for each replica":                                      {few, strategy.ValueError},
+		"strategy: per-replica value: that of replica 1 is (Int64)[1], that of replica 0 (Int64); give values of one dtype and rank": {other, strategy.InvalidArgumentError},
+		"a batch of 3 rows does not divide among 2 replicas; pad it to 4 or drop 1 rows":                                             {uneven, strategy.ValueError},
+		"a scalar is no batch; mirror it": {scalar, strategy.ValueError},
 	} {
 		var own *strategy.Error
 		require.ErrorAs(t, c.err, &own)
