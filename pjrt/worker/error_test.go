@@ -30,9 +30,13 @@ func TestACompilerOutOfMemoryIsAnError(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	c := newCompiler(t, worker.Options{MemoryBytes: 200 << 20})
 	_, err := c.Compile(context.Background(), client, sorts(1000), pjrt.CompileOptions{})
-	var died *worker.Error
-	require.ErrorAs(t, err, &died)
-	assert.Equal(t, worker.Died, died.Reason)
+	require.Error(t, err)
+	// Under the address sanitizer the memory may not even suffice to load the plugin.
+	if died := (*worker.Error)(nil); errors.As(err, &died) {
+		assert.Equal(t, worker.Died, died.Reason)
+	} else {
+		assert.ErrorContains(t, err, "cannot be loaded")
+	}
 	requireNoWorkers(t)
 }
 
