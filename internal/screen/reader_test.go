@@ -116,7 +116,7 @@ func TestLargeProgramsAreReadInLinearTime(t *testing.T) {
 		code := []byte(b.String())
 		start := time.Now()
 		_, _ = MLIR(code, Options{Host: true})
-		if took := time.Since(start); took > 4*time.Second { // of machines that do other work too
+		if took := time.Since(start); took > slower*4*time.Second { // of machines that do other work too
 			t.Errorf("%s: %v", name, took)
 		} else {
 			t.Logf("%s: %v", name, took)
