@@ -66,7 +66,7 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, c.Path)
 	cmd.Args = c.Args
 	// A signal in C code is caught by the Go runtime, whose account of its own goroutines would
-	// hide what that code said.
+	// hide what that code said: let it be short.
 	cmd.Env = append(c.Env[:len(c.Env):len(c.Env)], "GOTRACEBACK=none")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, log, log
 	cmd.ExtraFiles = []*os.File{answerEnd}
@@ -106,11 +106,10 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 			state += ": " + readErr.Error()
 		}
 	}
-	text := log.String()
-	if at := goSignal.FindStringSubmatchIndex(text); at != nil {
-		state, text = "signal: "+text[at[2]:at[3]], strings.TrimSpace(text[:at[0]])
+	if signal := log.signal(); signal != "" {
+		state = "signal: " + signal
 	}
-	return nil, &Error{State: state, Tail: text}
+	return nil, &Error{State: state, Tail: log.String()}
 }
 
 // interrupted is the end of a context, with what the child had said until then.
@@ -133,25 +132,46 @@ func Tail(err error) string {
 	return ""
 }
 
-// goSignal is how the Go runtime reports a signal in C code.
+// goSignal is how the Go runtime begins its report of a signal in C code. The report lists all
+// goroutines whatever GOTRACEBACK says, and can be longer than what is kept.
 var goSignal = regexp.MustCompile(`(?m)^(SIG[A-Z]+: .+)\nPC=`)
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of what is written to it, up to the Go runtime's report of a signal.
 type tail struct {
-	mu    sync.Mutex
-	limit int
-	data  []byte
-	cut   bool
+	mu     sync.Mutex
+	limit  int
+	data   []byte
+	cut    bool
+	caught string // the signal of the report, as the runtime names it
 }
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.caught != "" {
+		return len(p), nil
+	}
+	// The beginning of the report may come in pieces.
+	from := max(0, len(t.data)-reportStart)
 	t.data = append(t.data, p...)
+	if at := goSignal.FindSubmatchIndex(t.data[from:]); at != nil {
+		t.caught = string(t.data[from+at[2] : from+at[3]])
+		t.data = t.data[:from+at[0]]
+	}
 	if extra := len(t.data) - t.limit; extra > 0 {
 		t.data, t.cut = append(t.data[:0], t.data[extra:]...), true
 	}
 	return len(p), nil
+}
+
+// reportStart is more than the bytes of the line that names a signal and of the line before it.
+const reportStart = 256
+
+// signal names the signal that ended the program, if the Go runtime reported it.
+func (t *tail) signal() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.caught
 }
 
 // String is the end of the text, from the start of a line.

@@ -1,6 +1,8 @@
 package child
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,4 +18,23 @@ func TestTailKeepsTheEndFromTheStartOfALine(t *testing.T) {
 	_, err := log.Write([]byte("\xff and more than the limit holds"))
 	require.NoError(t, err)
 	require.Equal(t, "n the limit holds", "n "+log.String()[len(log.String())-15:])
+}
+
+func TestWhatTheRuntimeReportsDoesNotPushOutWhatWasSaid(t *testing.T) {
+	report := "SIGABRT: abort\nPC=0x7f m=4 sigcode=1\n" + strings.Repeat("goroutine 8\n", 100)
+	for _, piece := range []int{1, 3, 7, len(report)} {
+		log := &tail{limit: 300}
+		said := "first line\nCheck failed: this plugin aborts\n"
+		for part := range slices.Chunk([]byte(said+report), piece) {
+			_, err := log.Write(part)
+			require.NoError(t, err)
+		}
+		require.Equal(t, strings.TrimSpace(said), log.String(), piece)
+		require.Equal(t, "SIGABRT: abort", log.signal())
+	}
+	log := &tail{limit: 300}
+	_, err := log.Write([]byte("it spoke of a SIGABRT: abort\nPC=1\nand went on\n"))
+	require.NoError(t, err)
+	require.Empty(t, log.signal())
+	require.Equal(t, "it spoke of a SIGABRT: abort\nPC=1\nand went on", log.String())
 }
