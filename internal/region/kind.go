@@ -1,0 +1,145 @@
+package region
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/shapes"
+
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// Kind says how a region is written. String names it in errors.
+type Kind interface{ String() string }
+
+// Loop runs its region N times, one after another: the layers of a model.
+type Loop struct {
+	N    int
+	Keep Keep
+}
+
+// Block is a region whose values the backward pass computes again, but for those that Keep keeps.
+type Block struct{ Keep Keep }
+
+// Manual is a region over the shards that a device has itself, over the axes of this list.
+type Manual struct{ Axes []string }
+
+// String returns "loop".
+func (Loop) String() string { return "loop" }
+
+// String returns "remat".
+func (Block) String() string { return "remat" }
+
+// String returns "manual".
+func (Manual) String() string { return "manual" }
+
+// Keep says which values of a forward pass are kept for its backward pass, which computes the
+// others again. The zero value keeps all that the backward pass reads. What enters a region is
+// always kept.
+type Keep struct {
+	// Some is set if not all values are kept, but products (dot products and convolutions) if
+	// Products is set, and what [Name] gave one of Names.
+	Some     bool
+	Products bool
+	Names    []string
+	// Host keeps values in the host's memory that the devices reach, instead of their own.
+	Host bool
+}
+
+// Named reports whether the values of a name are kept.
+func (k Keep) Named(name string) bool { return slices.Contains(k.Names, name) }
+
+// Crossing says how a value crosses the border of a region: [Same], [Carried], [Sliced] or [Shard].
+type Crossing interface {
+	// Inside returns the shape in the region of a value that has a shape outside, and Outside the
+	// reverse. An error says what is wrong with the shape.
+	Inside(outside shapes.Shape) (shapes.Shape, error)
+	Outside(inside shapes.Shape) (shapes.Shape, error)
+}
+
+// Same is the crossing of a value that is the same inside. A result of a loop that crosses so is
+// the sum of its values of all runs.
+type Same struct{}
+
+// Carried is the crossing of a loop's state. The results of a loop that cross so are the values of
+// the next run's arguments that cross so, in order, and the last are the loop's.
+type Carried struct{}
+
+// Sliced is the crossing of a stack, of which run i of a loop has slice i of dimension 0.
+type Sliced struct{ N int }
+
+// Shard is the crossing of a tensor of which the region has the part of the device that runs it:
+// dimension i is cut over Axes[i], the first of them the most significant. Devices that differ in
+// other axes only have the same part.
+type Shard struct{ Axes [][]sharding.Axis }
+
+// Inside implements [Crossing].
+func (Same) Inside(s shapes.Shape) (shapes.Shape, error) { return s, nil }
+
+// Outside implements [Crossing].
+func (Same) Outside(s shapes.Shape) (shapes.Shape, error) { return s, nil }
+
+// Inside implements [Crossing].
+func (Carried) Inside(s shapes.Shape) (shapes.Shape, error) { return s, nil }
+
+// Outside implements [Crossing].
+func (Carried) Outside(s shapes.Shape) (shapes.Shape, error) { return s, nil }
+
+// Inside implements [Crossing].
+func (c Sliced) Inside(s shapes.Shape) (shapes.Shape, error) {
+	if s.Rank() == 0 || s.Dimensions[0] != c.N {
+		return s, fmt.Errorf("dimension 0 of shape %v is not the number of runs, %d", s.Dimensions, c.N)
+	}
+	return shapes.Make(s.DType, s.Dimensions[1:]...), nil
+}
+
+// Outside implements [Crossing].
+func (c Sliced) Outside(s shapes.Shape) (shapes.Shape, error) {
+	return shapes.Make(s.DType, append([]int{c.N}, s.Dimensions...)...), nil
+}
+
+// Inside implements [Crossing].
+func (c Shard) Inside(s shapes.Shape) (shapes.Shape, error) {
+	dims, err := c.sized(s)
+	if err != nil {
+		return s, err
+	}
+	for i, parts := range c.parts() {
+		if dims[i]%parts != 0 {
+			return s, fmt.Errorf("dimension %d of size %d is not divisible into %d shards", i, dims[i], parts)
+		}
+		dims[i] /= parts
+	}
+	return shapes.Make(s.DType, dims...), nil
+}
+
+// Outside implements [Crossing].
+func (c Shard) Outside(s shapes.Shape) (shapes.Shape, error) {
+	dims, err := c.sized(s)
+	if err != nil {
+		return s, err
+	}
+	for i, parts := range c.parts() {
+		dims[i] *= parts
+	}
+	return shapes.Make(s.DType, dims...), nil
+}
+
+func (c Shard) sized(s shapes.Shape) ([]int, error) {
+	if len(c.Axes) != s.Rank() {
+		return nil, fmt.Errorf("axes of %d dimensions for shape %v", len(c.Axes), s.Dimensions)
+	}
+	return slices.Clone(s.Dimensions), nil
+}
+
+// parts are the numbers of shards of each dimension.
+func (c Shard) parts() []int {
+	all := make([]int, len(c.Axes))
+	for i, axes := range c.Axes {
+		all[i] = 1
+		for _, axis := range axes {
+			all[i] *= axis.Size
+		}
+	}
+	return all
+}

@@ -1,0 +1,67 @@
+package region
+
+import (
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// Pass is one pass through a region: the forward pass, or a backward pass of it.
+type Pass struct {
+	Kind Kind
+	// Forward is the forward pass that this is a backward pass of, nil for a forward pass.
+	Forward *Pass
+	// In and Out are the crossings of the arguments and of the results.
+	In, Out []Crossing
+}
+
+// Target is the interface of a graph's backend that has regions.
+type Target interface {
+	// BeginPass and EndPass bracket the ops of a pass. Passes nest. An error says why there can be
+	// no region here.
+	BeginPass(p *Pass) error
+	EndPass(p *Pass)
+	// EmitBorder adds an op of a border to the graph of x and returns its node. gradient makes the
+	// adjoint of x from that of the node; without one no gradient flows.
+	EmitBorder(x *graph.Node, op Op, gradient func(v *graph.Node) *graph.Node) *graph.Node
+}
+
+// Op is an op at the border of a region.
+type Op interface{ op() }
+
+// Enter returns, inside of a pass, its argument Index, which is the operand outside.
+type Enter struct {
+	Pass  *Pass
+	Index int
+	Shape shapes.Shape
+}
+
+// Leave returns, outside of a pass, its result Index, which is the operand inside. It stands behind
+// the pass.
+type Leave struct {
+	Pass  *Pass
+	Index int
+	Shape shapes.Shape
+}
+
+// Save keeps the operand in a slot and returns it.
+type Save struct{ Slot *Slot }
+
+// Load ignores the operand and returns the value of a slot.
+type Load struct{ Slot *Slot }
+
+// Zero ignores the operand and returns the float32 number 0.
+type Zero struct{}
+
+// Name returns the operand, which [Keep] knows by a name.
+type Name struct{ Name string }
+
+func (Enter) op() {}
+func (Leave) op() {}
+func (Save) op()  {}
+func (Load) op()  {}
+func (Zero) op()  {}
+func (Name) op()  {}
+
+// Slot carries a value of the lowered program from one node to another that no edge of the graph
+// connects. Value belongs to the target.
+type Slot struct{ Value any }

@@ -1,0 +1,280 @@
+package region
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// Argument is what a region reads: a node outside, and how it crosses.
+type Argument struct {
+	Node     *graph.Node
+	Crossing Crossing
+	// Name is how errors name the argument.
+	Name string
+}
+
+// Result is what a region gives: a node inside, and how it crosses.
+type Result struct {
+	Node     *graph.Node
+	Crossing Crossing
+	Name     string
+}
+
+// Trace traces body as a region of a kind and returns its results outside, which have gradients.
+// body gets the arguments inside. It may read parameters of the graph besides, which cross as
+// [Same] and have gradients too, and values that need no gradient: integers, and what is made of
+// constants. It panics with an [*errkind.Fault].
+func Trace(target Target, kind Kind, arguments []Argument, body func(in []*graph.Node) []Result) []*graph.Node {
+	r := &tracer{target: target, pass: &Pass{Kind: kind}, arguments: slices.Clone(arguments)}
+	if len(arguments) == 0 {
+		r.fail("", nil, "there are no arguments", "pass the nodes that the region reads")
+	}
+	for i, a := range arguments {
+		if a.Node == nil || a.Node.Graph() != arguments[0].Node.Graph() {
+			r.fail(r.argument(i), nil, "it is not a node of this graph", "pass nodes of the step")
+		}
+	}
+	g := arguments[0].Node.Graph()
+	if !g.IsMainFunc() {
+		r.fail("", nil, "it is inside a closure (the body of graph.While, or a branch)", "move it out of the closure")
+	}
+	first := graph.NodeId(len(g.Nodes()))
+	enters := make([]*graph.Node, len(arguments))
+	r.within(r.pass, func() {
+		for i, a := range arguments {
+			enters[i] = r.enter(r.pass, i, a.Node, a.Crossing, r.argument(i))
+		}
+		r.results = body(slices.Clone(enters))
+	})
+	for i, y := range r.results {
+		if y.Node == nil || y.Node.Graph() != g {
+			r.fail(r.result(i), nil, "it is not a node of this graph", "return nodes made from the arguments")
+		}
+	}
+	if len(r.results) == 0 {
+		r.fail("", nil, "it returns nothing", "return at least one node")
+	}
+	r.collect(g.Nodes()[first:], enters)
+	return r.leave()
+}
+
+// tracer is one call of Trace.
+type tracer struct {
+	target    Target
+	pass      *Pass
+	arguments []Argument
+	results   []Result
+	// sources are the nodes outside that gradients flow to, leaves the nodes that stand for them
+	// inside, and crossings how they cross.
+	sources, leaves []*graph.Node
+	crossings       []Crossing
+	carries         map[*graph.Node]bool // see carriesGradient
+	// adjoints of the results have arrived for the gradient that is being made. arrived is set
+	// until the backward pass for them is traced, which made gradients.
+	adjoints  []*graph.Node
+	arrived   bool
+	gradients []*graph.Node
+	// backward is set while a backward pass is traced.
+	backward bool
+}
+
+func (r *tracer) argument(i int) string { return named("argument", i, r.arguments[i].Name) }
+func (r *tracer) result(i int) string   { return named("result", i, r.results[i].Name) }
+
+func named(role string, i int, name string) string {
+	if name == "" {
+		return fmt.Sprintf("%s %d", role, i)
+	}
+	return fmt.Sprintf("%s %d (%s)", role, i, name)
+}
+
+// fail panics with what is wrong.
+func (r *tracer) fail(subject string, cause error, reason, hint string) {
+	panic(&errkind.Fault{Op: r.pass.Kind.String() + ":", Subject: subject, Reason: reason, Hint: hint, Class: errkind.ValueError, Err: cause})
+}
+
+// within traces what build adds in a pass. A panic ends the pass too: the step may recover from it
+// and go on.
+func (r *tracer) within(p *Pass, build func()) {
+	if err := r.target.BeginPass(p); err != nil {
+		panic(err)
+	}
+	defer r.target.EndPass(p)
+	build()
+}
+
+// enter returns the node inside of a pass for one outside. The gradient of a region is taken from
+// its results to these nodes and ends there. Another gradient that arrives here would be lost.
+func (r *tracer) enter(p *Pass, i int, x *graph.Node, c Crossing, what string) *graph.Node {
+	shape, err := c.Inside(x.Shape())
+	if err != nil {
+		r.fail(what, err, "", "give it a shape that can be cut")
+	}
+	p.In = append(p.In, c)
+	return r.target.EmitBorder(x, Enter{Pass: p, Index: i, Shape: shape}, func(*graph.Node) *graph.Node {
+		if !r.backward {
+			r.fail(what, nil, "a gradient arrives inside the region, past its results: a gradient of a gradient, or a node of the region that is used outside",
+				"take second derivatives of ops outside of regions, and return what is used outside")
+		}
+		return nil
+	})
+}
+
+// collect finds the region's sources: its arguments, and the parameters that its ops read or that
+// it returns. Another node from outside would lose its gradient at the region's border.
+func (r *tracer) collect(nodes, enters []*graph.Node) {
+	add := func(source, leaf *graph.Node, c Crossing) {
+		if leaf.DType().IsFloat() && !slices.Contains(r.leaves, leaf) {
+			r.sources, r.leaves, r.crossings = append(r.sources, source), append(r.leaves, leaf), append(r.crossings, c)
+		}
+	}
+	for i, enter := range enters {
+		add(r.arguments[i].Node, enter, r.arguments[i].Crossing)
+	}
+	first := nodes[0].Id()
+	use := func(verb string, node *graph.Node) {
+		switch {
+		case node.Type() == graph.NodeTypeParameter:
+			if node.Function() == enters[0].Function() { // those of closures are no variables
+				add(node, node, Same{})
+			}
+		case node.Id() < first && r.carriesGradient(node):
+			r.fail("", nil, fmt.Sprintf("it %s node %q from outside", verb, node.String()), "pass it as an argument")
+		}
+	}
+	for _, node := range nodes {
+		if slices.Contains(enters, node) {
+			continue
+		}
+		for _, input := range node.Inputs() {
+			use("reads", input)
+		}
+	}
+	for _, y := range r.results {
+		use("returns", y.Node)
+	}
+}
+
+// carriesGradient reports whether a node outside may have a gradient that flows on: whether a float
+// parameter is among the floats that it is made of.
+func (r *tracer) carriesGradient(node *graph.Node) bool {
+	known, ok := r.carries[node]
+	if ok {
+		return known
+	}
+	if r.carries == nil {
+		r.carries = map[*graph.Node]bool{}
+	}
+	known = !node.StopGradient() && (node.NumOutputs() > 1 || node.DType().IsFloat()) &&
+		(node.Type() == graph.NodeTypeParameter || slices.ContainsFunc(node.Inputs(), r.carriesGradient))
+	r.carries[node] = known
+	return known
+}
+
+// leave returns the results outside. GoMLX gives a node one input to carry gradients to, and the
+// region has several sources and several results. So the results hang on one number, zero, which is
+// a sum over the sources: their adjoints wait until that of the number is asked for, and each term
+// of the sum then has the gradient of its source.
+func (r *tracer) leave() []*graph.Node {
+	slots := make([]*Slot, len(r.results))
+	for i, y := range r.results {
+		shape, err := y.Crossing.Outside(y.Node.Shape())
+		if err != nil {
+			r.fail(r.result(i), err, "", "return a value of the shape that crosses so")
+		}
+		r.pass.Out = append(r.pass.Out, y.Crossing)
+		slots[i] = &Slot{}
+		out := r.target.EmitBorder(y.Node, Leave{Pass: r.pass, Index: i, Shape: shape}, nil)
+		r.target.EmitBorder(out, Save{slots[i]}, nil)
+	}
+	r.adjoints = make([]*graph.Node, len(r.results))
+	root := r.root()
+	all := make([]*graph.Node, len(r.results))
+	for i, y := range r.results {
+		var gradient func(v *graph.Node) *graph.Node
+		if y.Node.DType().IsFloat() {
+			gradient = func(v *graph.Node) *graph.Node {
+				r.adjoints[i], r.arrived = v, true
+				return graph.ZerosLike(root)
+			}
+		}
+		all[i] = r.target.EmitBorder(root, Load{slots[i]}, gradient)
+	}
+	return all
+}
+
+// root is the number that the results hang on.
+func (r *tracer) root() *graph.Node {
+	if len(r.sources) == 0 {
+		return graph.Const(r.results[0].Node.Graph(), float32(0))
+	}
+	var sum *graph.Node
+	for i, source := range r.sources {
+		term := r.target.EmitBorder(source, Zero{}, func(*graph.Node) *graph.Node {
+			if r.arrived { // one backward pass serves all terms
+				r.gradients, r.arrived = r.differentiate(), false
+			}
+			return r.gradients[i]
+		})
+		if sum == nil {
+			sum = term
+		} else {
+			sum = graph.Add(sum, term)
+		}
+	}
+	return sum
+}
+
+// differentiate traces a backward pass for the adjoints that have arrived, and returns the gradients
+// of the sources.
+func (r *tracer) differentiate() []*graph.Node {
+	p := &Pass{Kind: r.pass.Kind, Forward: r.pass}
+	inside := make([]*graph.Node, 0, len(r.leaves))
+	r.within(p, func() {
+		r.backward = true
+		defer func() { r.backward = false }()
+		g := r.leaves[0].Graph()
+		total := graph.Scalar(g, dtypes.Float32, 0)
+		next := 0
+		for i, y := range r.results {
+			if !y.Node.DType().IsFloat() {
+				continue
+			}
+			v := r.adjoints[i]
+			if v == nil {
+				if _, carried := y.Crossing.(Carried); !carried {
+					continue
+				}
+				v = graph.ZerosLike(r.outside(i))
+			}
+			r.adjoints[i] = nil
+			a := r.enter(p, next, v, y.Crossing, "adjoint of "+r.result(i))
+			next++
+			// The sum only tells the gradient which adjoint each result has.
+			total = graph.Add(total, graph.ConvertDType(graph.ReduceAllSum(graph.Mul(y.Node, a)), dtypes.Float32))
+		}
+		inside = graph.Gradient(total, r.leaves...)
+	})
+	all := make([]*graph.Node, len(inside))
+	for i, gradient := range inside {
+		shape, err := r.crossings[i].Outside(gradient.Shape())
+		if err != nil {
+			r.fail("", err, "a gradient does not leave as its source came", "report this as a fault of tpustrategy")
+		}
+		p.Out = append(p.Out, r.crossings[i])
+		all[i] = r.target.EmitBorder(gradient, Leave{Pass: p, Index: i, Shape: shape}, nil)
+	}
+	return all
+}
+
+// outside returns a node of the shape that a result has outside.
+func (r *tracer) outside(i int) *graph.Node {
+	shape, _ := r.results[i].Crossing.Outside(r.results[i].Node.Shape())
+	return graph.Zeros(r.results[i].Node.Graph(), shapes.Make(shape.DType, shape.Dimensions...))
+}
