@@ -1,0 +1,102 @@
+package transformer
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// decoder builds the step of a filled config.
+type decoder struct {
+	Config
+	rc *strategy.ReplicaContext
+}
+
+// values are the variables of one part of the model by name.
+type values map[string]*Node
+
+// Loss returns the mean cross-entropy of a replica's next tokens. It is the loss of [Config.Step].
+func (c Config) Loss(rc *strategy.ReplicaContext, in []*Node) *Node {
+	d := decoder{c.filled(), rc}
+	tokens, labels := graph.Slice(in[0], graph.AxisRange(), graph.AxisRange(0, c.Sequence)), graph.Slice(in[0], graph.AxisRange(), graph.AxisRange(1))
+	seed := 1
+	v := d.values("", d.first(), &seed)
+	x := graph.Gather(d.compute(v["emb"]), graph.InsertAxes(tokens, -1))
+	if !c.Llama {
+		x = graph.Add(x, graph.InsertAxes(d.compute(v["pos"]), 0))
+	}
+	x = logical.Replicate(x)
+	block := d.gpt
+	if c.Llama {
+		block = d.llama
+	}
+	for i := range c.Layers {
+		x = block(x, d.values(layerPath(i), d.layer(), &seed))
+	}
+	v = d.values("", d.last(), &seed)
+	if c.Llama {
+		x = d.rmsNorm(x, v["gf"])
+	} else {
+		x = d.layerNorm(x, v["gf"], v["cf"])
+	}
+	logits := d.split(graph.Einsum("bsd,dv->bsv", x, d.compute(v["head"])), 2)
+	return crossEntropy(graph.ConvertDType(logits, dtypes.Float32), labels)
+}
+
+// crossEntropy is written without a gather, as each logical device has a part of the vocabulary.
+func crossEntropy(logits, labels *Node) *Node {
+	largest := graph.StopGradient(graph.ReduceAndKeep(logits, graph.ReduceMax, -1))
+	sum := graph.Log(graph.ReduceSum(graph.Exp(graph.Sub(logits, largest)), -1))
+	sum = graph.Add(sum, graph.Squeeze(largest, -1))
+	indices := logits.Shape().Clone()
+	indices.DType = labels.DType()
+	labelled := graph.Equal(graph.BroadcastToShape(graph.InsertAxes(labels, -1), indices), graph.Iota(logits.Graph(), indices, -1))
+	chosen := graph.ReduceSum(graph.Where(labelled, logits, graph.ZerosLike(logits)), -1)
+	return graph.ReduceAllMean(graph.Sub(sum, chosen))
+}
+
+// values makes the variables of a part of the model in the scope of the path.
+func (d decoder) values(path string, of []variable, seed *int) values {
+	scope := d.rc.Scope()
+	if path != "" {
+		scope = d.rc.Scope(path)
+	}
+	all := values{}
+	for _, v := range of {
+		all[v.name] = v.make(d.rc.Graph(), scope, *seed)
+		*seed++
+	}
+	return all
+}
+
+// compute is x in the dtype of activations.
+func (d decoder) compute(x *Node) *Node {
+	if x.DType() == d.Compute {
+		return x
+	}
+	return graph.ConvertDType(x, d.Compute)
+}
+
+// split cuts a dimension of x over the logical devices.
+func (d decoder) split(x *Node, dim int) *Node {
+	parts := make([]int, x.Rank())
+	for i := range parts {
+		parts[i] = 1
+	}
+	parts[dim] = d.rc.Strategy().NumLogicalDevices()
+	return logical.Split(x, parts...)
+}
+
+// attended returns what each query reads of the values at and before its place. scores are [...,
+// query, key].
+func (d decoder) weights(scores *Node) *Node {
+	g, n := scores.Graph(), scores.Shape().Dim(-1)
+	places := shapes.Make(dtypes.Int32, n, n)
+	seen := graph.BroadcastToDims(graph.ExpandLeftToRank(graph.LessOrEqual(graph.Iota(g, places, 1), graph.Iota(g, places, 0)), scores.Rank()),
+		scores.Shape().Dimensions...)
+	scores = graph.Where(seen, scores, graph.Scalar(g, scores.DType(), -1e9))
+	return d.compute(graph.Softmax(scores, -1))
+}

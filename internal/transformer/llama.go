@@ -1,0 +1,61 @@
+package transformer
+
+import (
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+)
+
+// llama is a block of Llama 3.
+func (d decoder) llama(x *Node, v values) *Node {
+	h := d.rmsNorm(x, v["g1"])
+	project := func(name string) *Node {
+		return d.split(graph.Einsum("bsd,dhk->bshk", h, d.compute(v[name])), 2)
+	}
+	q, k, value := d.rotated(project("wq")), d.rotated(project("wk")), project("wv")
+	rows, size := x.Shape().Dim(0), d.Width/d.Heads
+	// The heads of queries that read one head of keys are neighbours, so a split by heads is one by
+	// heads of keys.
+	q = d.split(graph.Reshape(q, rows, d.Sequence, d.KeyHeads, d.Heads/d.KeyHeads, size), 2)
+	scores := graph.ConvertDType(graph.Einsum("bqhgk,bshk->bhgqs", q, k), dtypes.Float32)
+	weights := d.weights(graph.DivScalar(scores, math.Sqrt(float64(size))))
+	out := d.split(graph.Einsum("bhgqs,bshk->bqhgk", weights, value), 2)
+	out = d.split(graph.Reshape(out, rows, d.Sequence, d.Heads, size), 2)
+	x = graph.Add(x, logical.Replicate(graph.Einsum("bqhk,hkd->bqd", out, d.compute(v["wo"]))))
+
+	h = d.rmsNorm(x, v["g2"])
+	up := func(name string) *Node { return d.split(graph.Einsum("bsd,df->bsf", h, d.compute(v[name])), 2) }
+	gate := up("w1")
+	h = graph.Mul(graph.Mul(gate, graph.Sigmoid(gate)), up("w3"))
+	return graph.Add(x, logical.Replicate(graph.Einsum("bsf,fd->bsd", h, d.compute(v["w2"]))))
+}
+
+// rmsNorm divides by the root of the mean square of the last dimension, in Float32.
+func (d decoder) rmsNorm(x, gain *Node) *Node {
+	x = graph.ConvertDType(x, dtypes.Float32)
+	x = graph.Mul(x, inverseRoot(graph.ReduceAndKeep(graph.Square(x), graph.ReduceMean, -1)))
+	return d.compute(graph.Mul(x, graph.ExpandLeftToRank(gain, 3)))
+}
+
+// rotated turns pairs of elements of each head, [rows, places, heads, size], by an angle that grows
+// with the place: element i with element i + size/2.
+func (d decoder) rotated(x *Node) *Node {
+	g, half := x.Graph(), x.Shape().Dim(-1)/2
+	table := shapes.Make(dtypes.Float32, 1, d.Sequence, 1, half)
+	speed := graph.Exp(graph.MulScalar(graph.Iota(g, table, 3), -math.Log(500000)/float64(half)))
+	angle := graph.Mul(graph.Iota(g, table, 1), speed)
+	cos, sin := graph.Cos(angle), graph.Sin(angle)
+	x = graph.ConvertDType(x, dtypes.Float32)
+	part := func(from, to int) *Node {
+		return graph.Slice(x, graph.AxisRange(), graph.AxisRange(), graph.AxisRange(), graph.AxisRange(from, to))
+	}
+	a, b := part(0, half), part(half, 2*half)
+	return d.compute(graph.Concatenate([]*Node{
+		graph.Sub(graph.Mul(a, cos), graph.Mul(b, sin)),
+		graph.Add(graph.Mul(b, cos), graph.Mul(a, sin)),
+	}, -1))
+}

@@ -1,0 +1,154 @@
+package transformer
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+)
+
+// variable is one variable of the model.
+type variable struct {
+	name string
+	dims []int
+	// deviation is the standard deviation of its first values; ones stands for a variable of ones.
+	deviation float64
+	// split is the dimension that is cut over the logical devices, whole for none.
+	split int
+}
+
+const (
+	ones  = -1
+	whole = -1
+)
+
+// first are the variables before the layers, layer those of one layer, and last those after the
+// layers. The place of a variable in this order is the seed of its first values.
+func (c Config) first() []variable {
+	all := []variable{{"emb", []int{c.Vocabulary, c.Width}, 0.02, 0}}
+	if !c.Llama {
+		all = append(all, variable{"pos", []int{c.Sequence, c.Width}, 0.02, whole})
+	}
+	return all
+}
+
+func (c Config) layer() []variable {
+	d, h, k, f := c.Width, c.Heads, c.KeyHeads, c.Hidden
+	size := d / h
+	if c.Llama {
+		return []variable{
+			{"g1", []int{d}, ones, whole},
+			{"wq", []int{d, h, size}, 0.02, 1}, {"wk", []int{d, k, size}, 0.02, 1}, {"wv", []int{d, k, size}, 0.02, 1},
+			{"wo", []int{h, size, d}, 0.02, 0},
+			{"g2", []int{d}, ones, whole},
+			{"w1", []int{d, f}, 0.02, 1}, {"w3", []int{d, f}, 0.02, 1}, {"w2", []int{f, d}, 0.02, 0},
+		}
+	}
+	return []variable{
+		{"g1", []int{d}, ones, whole}, {"c1", []int{d}, 0, whole},
+		{"wq", []int{d, h, size}, 0.02, 1}, {"bq", []int{h, size}, 0, 0},
+		{"wk", []int{d, h, size}, 0.02, 1}, {"bk", []int{h, size}, 0, 0},
+		{"wv", []int{d, h, size}, 0.02, 1}, {"bv", []int{h, size}, 0, 0},
+		{"wo", []int{h, size, d}, 0.02, 0}, {"bo", []int{d}, 0, whole},
+		{"g2", []int{d}, ones, whole}, {"c2", []int{d}, 0, whole},
+		{"w1", []int{d, f}, 0.02, 1}, {"b1", []int{f}, 0, 0},
+		{"w2", []int{f, d}, 0.02, 0}, {"b2", []int{d}, 0, whole},
+	}
+}
+
+func (c Config) last() []variable {
+	all := []variable{{"gf", []int{c.Width}, ones, whole}}
+	if !c.Llama {
+		all = append(all, variable{"cf", []int{c.Width}, 0, whole})
+	}
+	return append(all, variable{"head", []int{c.Width, c.Vocabulary}, 0.02, 1})
+}
+
+// Parameters returns the number of the model's parameters.
+func (c Config) Parameters() (sum int) {
+	c = c.filled()
+	count := func(of []variable, times int) {
+		for _, v := range of {
+			size := times
+			for _, d := range v.dims {
+				size *= d
+			}
+			sum += size
+		}
+	}
+	count(c.first(), 1)
+	count(c.layer(), c.Layers)
+	count(c.last(), 1)
+	return sum
+}
+
+// Rules split the variables, and the optimizer's state for them, over p logical devices.
+func (c Config) Rules(p int) (rules logical.Rules) {
+	if p == 1 {
+		return nil
+	}
+	c = c.filled()
+	add := func(of []variable, path string) {
+		for _, v := range of {
+			if v.split == whole {
+				continue
+			}
+			parts := make([]int, len(v.dims))
+			for i := range parts {
+				parts[i] = 1
+			}
+			parts[v.split] = p
+			rules = append(rules, logical.Match(path+v.name+`(_1st_moment|_2nd_moment)?$`, logical.SplitInto(parts...)))
+		}
+	}
+	add(c.first(), "/")
+	add(c.layer(), `/layer\d+/`)
+	add(c.last(), "/")
+	return rules
+}
+
+// layerPath is the scope of a layer's variables.
+func layerPath(layer int) string { return fmt.Sprintf("layer%02d", layer) }
+
+// make returns the value of a variable in the step, which it adds to the store if it is not there.
+func (v variable) make(g *graph.Graph, scope *model.Scope, seed int) *Node {
+	return scope.WithInitializer(v.initializer(seed)).
+		VariableWithShape(v.name, shapes.Make(dtypes.Float32, v.dims...)).NodeValue(g)
+}
+
+// initializer returns the first values: zeros, ones, or numbers of the variable's deviation around
+// zero that are a hash of the element's index and the seed.
+func (v variable) initializer(seed int) model.VariableInitializer {
+	return func(g *graph.Graph, shape shapes.Shape) *Node {
+		switch v.deviation {
+		case 0:
+			return graph.Zeros(g, shape)
+		case ones:
+			return graph.Ones(g, shape)
+		}
+		indices := shape.Clone()
+		indices.DType = dtypes.Uint32
+		scalar := func(x uint32) *Node { return graph.Const(g, x) }
+		h, stride := graph.Zeros(g, indices), uint32(1)
+		for i := shape.Rank() - 1; i >= 0; i-- {
+			h = graph.Add(h, graph.Mul(graph.Iota(g, indices, i), scalar(stride)))
+			stride *= uint32(shape.Dimensions[i])
+		}
+		mix := func(x *Node, shift, times uint32) *Node {
+			x = graph.BitwiseXor(x, graph.BitwiseShiftRightLogicalScalar(x, shift))
+			if times == 0 {
+				return x
+			}
+			return graph.Mul(x, scalar(times))
+		}
+		h = graph.Add(graph.Mul(h, scalar(2654435761)), scalar(uint32(seed*2246822519)))
+		h = mix(mix(mix(h, 15, 2246822519), 13, 3266489917), 16, 0)
+		u := graph.AddScalar(graph.DivScalar(graph.ConvertDType(h, dtypes.Float64), float64(1<<32)), -0.5)
+		return graph.ConvertDType(graph.MulScalar(graph.MulScalar(u, v.deviation), math.Sqrt(12)), shape.DType)
+	}
+}
