@@ -202,7 +202,7 @@ func (m *machine) ScatterShapes(v *Variable, name string, indices, updates shape
 
 // Call runs a small program over values and variables. It is compiled once for each name and each
 // kind of value and variable. Results are split as results say; mirrored ones are the same on every
-// replica. The step reaches the variables by [replicaMachine.Held].
+// replica. The step writes the variables by their position, as [replicaMachine.Set] does.
 func (m *machine) Call(ctx context.Context, name string, step StepFunc, values []Value, variables []*Variable, mirrored bool, results ...logical.Annotation) ([]Value, error) {
 	return m.strategy().call(ctx, builtinCall{name: name, values: values, variables: variables, mirrored: mirrored, results: results,
 		step: func(rc *ReplicaContext, held []*captured, in []*graph.Node) []*graph.Node {
@@ -247,9 +247,6 @@ type replicaMachine ReplicaContext
 func (rc *ReplicaContext) Machine() *replicaMachine { return (*replicaMachine)(rc) }
 
 func (m *replicaMachine) context() *ReplicaContext { return (*ReplicaContext)(m) }
-
-// Held returns the value that a variable of [machine.Call] has now, by its position.
-func (m *replicaMachine) Held(i int) *graph.Node { return m.held[i].now }
 
 // Aggregate combines the replicas' values of a write of a held variable as it says.
 func (m *replicaMachine) Aggregate(op string, i int, x *graph.Node) *graph.Node {

@@ -156,9 +156,6 @@ func (t *tracing) GatherNest(nest any, axis int) (any, error) {
 // The methods that follow are what package eager builds the calls of a merge call from. They panic
 // with their errors, as all that builds graph does, unless they return one.
 
-// Replicas returns the context of the step.
-func (t *tracing) Replicas() *ReplicaContext { return t.rc }
-
 // Value returns a leaf as a value of all replicas.
 func (t *tracing) Value(op string, x any) *Merged {
 	m, _ := t.merged(op, x, nil)
