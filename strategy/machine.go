@@ -174,6 +174,9 @@ func (m *machine) Sizes(ctx context.Context, v Value) (*PerReplica, error) {
 // Differs reports whether the replicas' tensors of a value may be different.
 func (m *machine) Differs(v Value) bool { return v.base().differs() }
 
+// ComponentsDiffer reports whether the components of a variable may be different.
+func (m *machine) ComponentsDiffer(v *Variable) bool { return v.perReplica() }
+
 // SetEqual notes whether the replicas' tensors of a value are known to be the same.
 func (m *machine) SetEqual(v Value, equal bool) { v.base().equal = equal }
 

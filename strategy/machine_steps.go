@@ -67,12 +67,6 @@ func (m *functionMachine) RunSteps(ctx context.Context, batches [][]any) ([]Valu
 	return m.function().runSteps(ctx, batches)
 }
 
-// Name returns the step's name.
-func (m *functionMachine) Name() string { return m.opts.Name }
-
-// Strategy returns the strategy that runs the function.
-func (m *functionMachine) Strategy() *TPUStrategy { return m.strategy }
-
 // Lookup returns a variable of the function's store that is on the devices.
 func (m *functionMachine) Lookup(path string) (*Variable, bool) {
 	if m.opts.Store == nil {

@@ -3,7 +3,6 @@ package strategy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -62,14 +61,6 @@ func (s *TPUStrategy) planOf(op ReduceOp, base *distributed) (reduceHow, error) 
 	return reduceAll, nil
 }
 
-// valueAt says which of several values an error is of.
-func valueAt(i, of int, err error) error {
-	if of == 1 {
-		return err
-	}
-	return fault.Of(fmt.Sprintf("value %d", i), err, "")
-}
-
 // layoutOf says how a tensor of some dimensions is split over the logical devices where it goes,
 // otherwise being how it is split now.
 type layoutOf = func(dims []int, otherwise logical.Annotation) logical.Annotation
@@ -81,7 +72,7 @@ func (s *TPUStrategy) reduceNests(ctx context.Context, op ReduceOp, call string,
 	for i, nest := range nests {
 		var err error
 		if results[i], err = s.planNest(ctx, op, nest, layouts[i], &all); err != nil {
-			return nil, valueAt(i, len(nests), err)
+			return nil, fault.At(i, len(nests), err)
 		}
 	}
 	reduced, err := s.reduceAtOnce(ctx, op, all)

@@ -79,7 +79,7 @@ type Iterator struct {
 
 // Initialize starts a pass from the beginning of the dataset.
 func (it *Iterator) Initialize(ctx context.Context) error {
-	if err := untraced(ctx, "initialize"); err != nil {
+	if err := it.d.untraced(ctx, "initialize"); err != nil {
 		return err
 	}
 	if err := it.Close(); err != nil {

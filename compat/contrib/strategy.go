@@ -85,19 +85,15 @@ func (d *DistributionStrategy) requireCross(ctx context.Context, op string) erro
 	return nil
 }
 
-// untraced refuses a compiled step that is being traced: the towers' code and what belongs
-// to it act at once.
-func untraced(ctx context.Context, op string) error {
-	if !strategy.Tracing(ctx) {
-		return nil
-	}
-	return &strategy.ContextError{Op: op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run",
-		Hint: "use strategy.MergeContext and strategy.Extended there, or call it before or after the step"}
+// untraced refuses a compiled step that is being traced: the towers' code and what belongs to it
+// act at once.
+func (d *DistributionStrategy) untraced(ctx context.Context, op string) error {
+	return d.strategy.Machine().Untraced(ctx, op, "use strategy.MergeContext and eager.Extended there, or call it before or after the step")
 }
 
 // requireOwn accepts every context of the strategy.
 func (d *DistributionStrategy) requireOwn(ctx context.Context, op string) error {
-	if err := untraced(ctx, op); err != nil {
+	if err := d.untraced(ctx, op); err != nil {
 		return err
 	}
 	switch s, ok := strategy.FromContext(ctx); {

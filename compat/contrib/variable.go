@@ -182,7 +182,7 @@ func (v *Variable) AssignSub(ctx context.Context, x any) (any, error) {
 
 func (v *Variable) write(ctx context.Context, name string, write func(*eager.ReplicaContext, *strategy.Variable, any) (any, error), x any) (any, error) {
 	op := fmt.Sprintf("%s %q", name, v.Name())
-	if err := untraced(ctx, op); err != nil {
+	if err := v.d.untraced(ctx, op); err != nil {
 		return nil, err
 	}
 	// Outside every scope the default strategy's single tower would run: neither a

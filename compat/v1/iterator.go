@@ -53,7 +53,7 @@ func (s *Strategy) MakeInputFnIterator(ctx context.Context, fn func(input.Contex
 }
 
 func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) (*input.Distributed, error)) (*InputIterator, error) {
-	if err := untraced(ctx, "make an iterator"); err != nil {
+	if err := s.Machine().Untraced(ctx, "make an iterator", insteadOfLoading); err != nil {
 		return nil, err
 	}
 	// Scope refuses what is not cross-replica context.
@@ -72,18 +72,12 @@ func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) 
 	return it, it.Initialize(ctx)
 }
 
-// untraced refuses a compiled step that is being traced.
-func untraced(ctx context.Context, op string) error {
-	if !strategy.Tracing(ctx) {
-		return nil
-	}
-	return &strategy.ContextError{Op: op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run",
-		Hint: "take the input before the run, and pass it as an argument"}
-}
+// insteadOfLoading is what to do where a compiled step is being traced.
+const insteadOfLoading = "take the input before the run, and pass it as an argument"
 
 // Initialize starts from the beginning of the data.
 func (it *InputIterator) Initialize(ctx context.Context) error {
-	if err := untraced(ctx, "initialize"); err != nil {
+	if err := it.strategy.Machine().Untraced(ctx, "initialize", insteadOfLoading); err != nil {
 		return err
 	}
 	if err := it.Close(); err != nil {
@@ -98,7 +92,7 @@ func (it *InputIterator) Initialize(ctx context.Context) error {
 // leaf. At the end the error is io.EOF. A call inside the replicas' code is an error of kind
 // ValueError.
 func (it *InputIterator) GetNext(ctx context.Context) (any, error) {
-	if err := untraced(ctx, "next"); err != nil {
+	if err := it.strategy.Machine().Untraced(ctx, "next", insteadOfLoading); err != nil {
 		return nil, err
 	}
 	if it.it == nil {

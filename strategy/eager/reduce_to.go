@@ -3,7 +3,6 @@ package eager
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -28,7 +27,7 @@ func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.Reduce
 	for i, pair := range pairs {
 		values[i] = pair.Value
 		if places[i], err = e.destination(call, pair.To); err != nil {
-			return nil, valueAt(i, len(pairs), err)
+			return nil, fault.At(i, len(pairs), err)
 		}
 	}
 	if t == nil {
@@ -36,7 +35,7 @@ func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.Reduce
 	}
 	for i, value := range values {
 		if values[i], err = reduceIn(t, call, op, value, places[i]); err != nil {
-			return nil, valueAt(i, len(pairs), err)
+			return nil, fault.At(i, len(pairs), err)
 		}
 	}
 	return values, nil
@@ -129,12 +128,4 @@ type ReducePair struct {
 // one value cannot be reduced, none is, and the error says which.
 func (e *Extended) BatchReduceTo(ctx context.Context, op strategy.ReduceOp, pairs []ReducePair) ([]any, error) {
 	return e.reduceTo(ctx, "batch reduce to", op, pairs)
-}
-
-// valueAt says which of several values an error is of.
-func valueAt(i, of int, err error) error {
-	if of == 1 {
-		return err
-	}
-	return fault.Of(fmt.Sprintf("value %d", i), err, "")
 }

@@ -70,7 +70,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 // rows makes one value of what the replicas scatter. The components of a mirrored variable take
 // equal rows in an update.
 func (rc *ReplicaContext) rows(name string, v *strategy.Variable, column []any) (strategy.Value, func(), error) {
-	if rc.update && !apartIn(v) {
+	if rc.update && !rc.strategy.Machine().ComponentsDiffer(v) {
 		var err error
 		if column, err = rc.mirrorEqual(name, v, column); err != nil {
 			return nil, nil, err

@@ -111,11 +111,11 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 // apply runs a write and gives each replica the variable's new value.
 func (rc *ReplicaContext) apply(name string, v *strategy.Variable, values []strategy.Value, step strategy.StepFunc) ([]any, error) {
 	m := rc.strategy.Machine()
-	results, err := m.Call(rc.outer(), name, step, values, []*strategy.Variable{v}, rc.update && !apartIn(v), v.Annotation())
+	results, err := m.Call(rc.outer(), name, step, values, []*strategy.Variable{v}, rc.update && !m.ComponentsDiffer(v), v.Annotation())
 	if err != nil {
 		return nil, err
 	}
-	m.SetEqual(results[0], !apartIn(v))
+	m.SetEqual(results[0], !m.ComponentsDiffer(v))
 	return Of(rc.strategy).split(results[0])
 }
 
@@ -172,7 +172,7 @@ func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (va
 			return nil, false, nil, fault.NotDistributed(op)
 		}
 	}
-	if rc.update && !apartIn(v) && (!one || !host) {
+	if rc.update && !s.Machine().ComponentsDiffer(v) && (!one || !host) {
 		if converted, err = rc.mirrorEqual(op, v, converted); err != nil {
 			return nil, false, nil, err
 		}
@@ -211,7 +211,7 @@ func (rc *ReplicaContext) mirrorEqual(op string, v *strategy.Variable, xs []any)
 		if value, ok := object.(strategy.Value); ok && rc.strategy.Machine().Differs(value) {
 			return nil, differ
 		}
-		if !ok || !apartIn(of) {
+		if !ok || !rc.strategy.Machine().ComponentsDiffer(of) {
 			return xs, nil
 		}
 		xs = componentsOf(of) // its components may be equal
@@ -284,9 +284,4 @@ func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions
 		return nil, err
 	}
 	return v.(*strategy.Variable), nil
-}
-
-// apartIn reports whether the components of a variable may differ.
-func apartIn(v *strategy.Variable) bool {
-	return v.Synchronization() == strategy.OnRead || v.LocalWrites()
 }

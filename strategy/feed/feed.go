@@ -12,6 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 const defaultDepth = 2
@@ -66,18 +67,9 @@ func New(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, opt
 	return f, nil
 }
 
-// eager refuses a compiled step that is being traced.
-func eager(ctx context.Context, op string) error {
-	if !strategy.Tracing(ctx) {
-		return nil
-	}
-	return &strategy.ContextError{Op: op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run",
-		Hint: "take the batch before the run, and pass it as an argument"}
-}
-
 // start begins to feed. cancel ends ctx.
 func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*Feed, error) {
-	if err := eager(ctx, "feed"); err != nil {
+	if err := s.Machine().Untraced(ctx, "feed", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
 	switch {
@@ -170,7 +162,7 @@ func (f *Feed) next(ctx context.Context, steps *input.Steps) (next item, err err
 // it; when ctx ends, nothing is lost and Next may be called again. At the end of the input the
 // error is io.EOF. After an error of the input Next returns the same error again.
 func (f *Feed) Next(ctx context.Context) (*Batch, error) {
-	if err := eager(ctx, "next"); err != nil {
+	if err := f.placer.strategy.Machine().Untraced(ctx, "next", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()

@@ -46,7 +46,7 @@ func (g *guard) Launched(ctx context.Context, f *strategy.Function) error {
 	if err != nil || !n.Stopped {
 		return err
 	}
-	return &NonFiniteError{Function: f.Machine().Name(), Step: n.Last, What: n.What}
+	return &NonFiniteError{Function: f.Name(), Step: n.Last, What: n.What}
 }
 
 // decide is the stage that decides whether the step is taken, and counts.

@@ -101,7 +101,7 @@ func (t *Step) ResetNonFinite(ctx context.Context) error {
 
 // counts refuses an operation of a step that counts nothing, and one in a step's code.
 func (t *Step) counts(ctx context.Context, op string) error {
-	if err := t.function.Machine().Strategy().Machine().Untraced(ctx, op, fault.InsteadOfRunning); err != nil {
+	if err := t.function.Strategy().Machine().Untraced(ctx, op, fault.InsteadOfRunning); err != nil {
 		return err
 	}
 	if t.guard == nil {

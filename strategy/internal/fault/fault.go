@@ -13,6 +13,14 @@ func Of(op string, cause error, hint string) *errkind.Fault {
 	return &errkind.Fault{Op: "strategy: " + op, Hint: hint, Err: cause}
 }
 
+// At says which of several values an error is of: number i of them, from 0.
+func At(i, values int, err error) error {
+	if values == 1 {
+		return err
+	}
+	return Of(fmt.Sprintf("value %d", i), err, "")
+}
+
 // New returns the error of an operation of the strategy: its kind, the operation, what to write
 // instead, and what is wrong as a format and its arguments.
 func New(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
