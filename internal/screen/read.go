@@ -18,7 +18,7 @@ func Read(code []byte) (*Region, bool) {
 // shallow reports whether brackets are nested no deeper than maxNesting.
 func shallow(code []byte) bool {
 	depth := 0
-	for i := 0; i < len(code); i++ {
+	for i := mark(code, 0); i < len(code); i = mark(code, i+1) {
 		switch code[i] {
 		case '"':
 			for i++; i < len(code) && code[i] != '"'; i++ {

@@ -128,15 +128,36 @@ func endOfSuffix(s string, i int) int {
 	return i
 }
 
+// marks are the bytes at which a walk over brackets and lists has to look: a literal can hold
+// thousands of numbers between two of them.
+var marks = [256]bool{'"': true, '(': true, ')': true, '[': true, ']': true, '{': true, '}': true, '<': true, '>': true, '/': true}
+
+// mark is the place of the first mark from s[i] on; the end of s if there is none.
+func mark[T string | []byte](s T, i int) int {
+	// By eights, as most bytes are none.
+	for ; i+8 <= len(s); i += 8 {
+		if e := s[i : i+8]; marks[e[0]] || marks[e[1]] || marks[e[2]] || marks[e[3]] || marks[e[4]] || marks[e[5]] || marks[e[6]] || marks[e[7]] {
+			break
+		}
+	}
+	for i < len(s) && !marks[s[i]] {
+		i++
+	}
+	return i
+}
+
 // endOfGroup is the end of the group in brackets that starts at s[i]; 0 if it has none, or is
 // nested too deep.
 func endOfGroup(s string, i int) int {
 	depth := 0
-	for i = skipSpace(s, i); i < len(s); i = skipSpace(s, i) {
+	for i = mark(s, i); i < len(s); i = mark(s, i) {
 		switch c := s[i]; c {
 		case '"':
 			_, n := scanString(s[i:])
 			i += n
+			continue
+		case '/':
+			i = max(skipSpace(s, i), i+1) // a comment, or no more than a slash
 			continue
 		case '(', '[', '{', '<':
 			if depth++; depth > maxNesting {
