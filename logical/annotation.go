@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // Kind says which annotation an [Annotation] is.
@@ -18,18 +19,19 @@ const (
 	KindAssign
 	// KindReplicate is the kind of [Replicated]: every logical device holds a whole copy.
 	KindReplicate
-	// KindSplit is the kind of [SplitInto]: every logical device holds one part.
+	// KindSplit is the kind of [SplitInto] and of [Over]: every logical device holds one part.
 	KindSplit
 )
 
 // Annotation says which logical devices of a replica hold a tensor, and which part of it. It is the
 // value form of TPUStrategy's experimental_assign_to_logical_device,
-// experimental_replicate_to_logical_devices and experimental_split_to_logical_devices. An
-// Annotation is immutable; the zero value annotates nothing.
+// experimental_replicate_to_logical_devices and experimental_split_to_logical_devices, and of
+// [SplitOver], the split by names. An Annotation is immutable; the zero value annotates nothing.
 type Annotation struct {
 	kind   Kind
 	device int
 	parts  []int
+	axes   [][]string // of a split by names: one list for each dimension
 }
 
 // AssignTo returns the annotation of [Assign]: experimental_assign_to_logical_device. An argument
@@ -52,16 +54,17 @@ func (a Annotation) Kind() Kind { return a.kind }
 // Device returns the logical device of an annotation of kind [KindAssign], and 0 for any other.
 func (a Annotation) Device() int { return a.device }
 
-// Parts returns a copy of the numbers of parts, one for each dimension, of an annotation of kind
-// [KindSplit], and nil for any other.
+// Parts returns a copy of the numbers of parts, one for each dimension, of an annotation of
+// [SplitInto], and nil for any other. [Annotation.PartsOn] has those of a split by names too.
 func (a Annotation) Parts() []int { return slices.Clone(a.parts) }
 
 // Equal reports whether two annotations are the same.
 func (a Annotation) Equal(b Annotation) bool {
-	return a.kind == b.kind && a.device == b.device && slices.Equal(a.parts, b.parts)
+	return a.kind == b.kind && a.device == b.device && slices.Equal(a.parts, b.parts) &&
+		(a.axes == nil) == (b.axes == nil) && slices.EqualFunc(a.axes, b.axes, slices.Equal)
 }
 
-// String prints the annotation as split(1, 2), assign(0), replicate or none.
+// String prints the annotation as split(1, 2), over(nil, model), assign(0), replicate or none.
 func (a Annotation) String() string {
 	switch a.kind {
 	case KindAssign:
@@ -69,6 +72,9 @@ func (a Annotation) String() string {
 	case KindReplicate:
 		return "replicate"
 	case KindSplit:
+		if a.axes != nil {
+			return a.overText()
+		}
 		parts := make([]string, len(a.parts))
 		for i, p := range a.parts {
 			parts[i] = fmt.Sprint(p)
@@ -81,7 +87,7 @@ func (a Annotation) String() string {
 // Error reports why an annotation does not fit a tensor, or why a region cannot run on a logical
 // device.
 type Error struct {
-	// Op is "assign", "split", "replicate" or "on".
+	// Op is "assign", "split", "replicate" or "on", or "axes" where the logical axes are at fault.
 	Op string
 	// Tensor is the tensor's name, or "" if the caller gave none. Shape is the tensor's shape.
 	Tensor string
@@ -92,9 +98,14 @@ type Error struct {
 	Devices int
 	// Reason says what is wrong, and Hint what to write instead.
 	Reason, Hint string
+	// Err is the cause, if there is one.
+	Err error
 }
 
-// Error returns "logical: op tensor of shape: reason; hint".
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Error returns "logical: op tensor of shape: reason: cause; hint".
 func (e *Error) Error() string {
 	what := "logical: " + e.Op
 	if e.Tensor != "" {
@@ -103,22 +114,67 @@ func (e *Error) Error() string {
 	if e.Shape != nil {
 		what += fmt.Sprintf(" of shape %v", e.Shape)
 	}
-	return errkind.Text(what, e.Reason, nil, e.Hint)
+	return errkind.Text(what, e.Reason, e.Err, e.Hint)
 }
 
 // Kind returns ValueError.
 func (*Error) Kind() errkind.Kind { return errkind.ValueError }
 
-// Validate returns an [*Error] if the annotation does not fit a tensor of the given shape on a
-// replica of the given number of logical devices. It checks in TensorFlow's order: for a split the
-// rank, then each dimension, then the product of the parts.
+// Validate is [Annotation.ValidateOn] for a replica of the given number of logical devices without
+// named axes.
 func (a Annotation) Validate(tensor string, shape []int, devices int) error {
-	fail := func(op string, dim int, hint, format string, args ...any) error {
+	if a.axes == nil {
+		return a.validate(tensor, shape, devices)
+	}
+	mesh, err := Mesh(max(devices, 1))
+	if err != nil {
+		return err
+	}
+	return a.ValidateOn(mesh, tensor, shape)
+}
+
+// ValidateOn returns an [*Error] if the annotation does not fit a tensor of the given shape on a
+// replica with the given logical axes (see [Mesh]). It checks in TensorFlow's order: for a split
+// the rank, then each dimension, then the product of the parts. tensor is the tensor's name for the
+// error, or "".
+//
+// A split may name [ReplicaName] if that is an axis of the mesh: the shape is then that of a
+// variable over all replicas.
+func (a Annotation) ValidateOn(mesh sharding.Mesh, tensor string, shape []int) error {
+	if a.axes == nil {
+		return a.validate(tensor, shape, mesh.Size())
+	}
+	fail := a.failure(tensor, shape, mesh.Size())
+	if len(a.axes) != len(shape) {
+		return fail("split", -1, fmt.Sprintf(`give %d entries, "" for a dimension that stays whole`, len(shape)),
+			"%s has %d entries for %d dimensions", a, len(a.axes), len(shape))
+	}
+	if dim, reason, hint := a.misnamed(mesh); reason != "" {
+		return fail("split", dim, hint, "%s", reason)
+	}
+	parts := a.PartsOn(mesh)
+	for dim, part := range parts {
+		if shape[dim]%part != 0 {
+			return fail("split", dim, fmt.Sprintf("pad the dimension to %d or split another one", (shape[dim]+part-1)/part*part),
+				"dimension %d of size %d is not divisible into %d parts (%s)", dim, shape[dim], part, sizesText(mesh, a.axes[dim]))
+		}
+	}
+	return nil
+}
+
+// failure returns what makes the errors of an annotation.
+func (a Annotation) failure(tensor string, shape []int, devices int) func(op string, dim int, hint, format string, args ...any) error {
+	return func(op string, dim int, hint, format string, args ...any) error {
 		return &Error{
 			Op: op, Tensor: tensor, Shape: slices.Clone(shape), Dim: dim, Devices: devices,
 			Reason: fmt.Sprintf(format, args...), Hint: hint,
 		}
 	}
+}
+
+// validate validates an annotation that names no axes.
+func (a Annotation) validate(tensor string, shape []int, devices int) error {
+	fail := a.failure(tensor, shape, devices)
 	switch a.kind {
 	case KindAssign:
 		if a.device < 0 || a.device >= devices {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // Target is the interface of a graph's backend that has logical devices. The trace of package
@@ -11,6 +13,9 @@ import (
 type Target interface {
 	// LogicalDevices returns the number of logical devices of a replica.
 	LogicalDevices() int
+	// LogicalMesh returns the named axes of a replica's logical devices: see [Mesh]. Its size is
+	// LogicalDevices.
+	LogicalMesh() sharding.Mesh
 	// Emit adds an op to the graph of x and returns its node. gradient makes the adjoint of x from
 	// the adjoint of the node; without one no gradient flows from the node to x.
 	Emit(x *graph.Node, op Op, gradient func(v *graph.Node) *graph.Node) *graph.Node
@@ -79,8 +84,20 @@ func Split(x *graph.Node, parts ...int) *graph.Node {
 	return annotate("split", x, SplitInto(parts...))
 }
 
-// Apply annotates x with a value, as Assign, Replicate or Split does. It returns x for an
-// annotation of kind [None].
+// SplitOver returns x split over named logical axes of the replica, as JAX's
+// with_sharding_constraint does. dims has one entry for each dimension of x: "" for a dimension
+// that stays whole, the name of an axis, or names with commas between them, the slowest axis first.
+// An axis appears once at most. Over the axes that no entry names, x is replicated: on a replica of
+// the axes model=2 and sequence=2, SplitOver(x, "", "model") leaves two copies of each half of the
+// columns.
+//
+// The product of the sizes of a dimension's axes divides the dimension. Otherwise, and for an axis
+// that the replica lacks, SplitOver panics with an [*Error] that names the dimension. The gradient
+// is split the same way.
+func SplitOver(x *graph.Node, dims ...string) *graph.Node { return annotate("split", x, Over(dims...)) }
+
+// Apply annotates x with a value, as Assign, Replicate, Split or SplitOver does. It returns x for
+// an annotation of kind [None].
 func Apply(x *graph.Node, a Annotation) *graph.Node {
 	if a.kind == None {
 		return x
@@ -92,7 +109,7 @@ func annotate(op string, x *graph.Node, a Annotation) *graph.Node { return place
 
 func place(op string, x *graph.Node, a Annotation, adjoint bool) *graph.Node {
 	target := targetOf(op, x)
-	if err := a.Validate("", x.Shape().Dimensions, target.LogicalDevices()); err != nil {
+	if err := a.ValidateOn(target.LogicalMesh(), "", x.Shape().Dimensions); err != nil {
 		panic(err)
 	}
 	if target.InRegion() {

@@ -15,9 +15,9 @@ type Rule struct {
 }
 
 // Reaches reports whether the rule annotates a variable of this path and rank. A split reaches only
-// variables of as many dimensions as it has numbers.
+// variables of as many dimensions as it has numbers or entries.
 func (r Rule) Reaches(path string, rank int) bool {
-	if r.Annotation.kind == KindSplit && len(r.Annotation.parts) != rank {
+	if n := r.Annotation.Rank(); n >= 0 && n != rank {
 		return false
 	}
 	return r.Pattern.MatchString(path)

@@ -134,6 +134,48 @@ func (m Mesh) DeviceAt(coords []int) (int, error) {
 	return device, nil
 }
 
+// Groups returns the groups of devices that a collective over the named axes combines: devices of
+// one group differ in their coordinates on these axes only. In a group the devices run row-major
+// over the axes in the order in which they are named: on the axis named last the coordinate varies
+// fastest. The groups run row-major over the other axes of the mesh. Without axes each device is a
+// group. Each call makes new slices.
+//
+// An axis that the mesh lacks, and one that is named twice, are a [*SpecError].
+func (m Mesh) Groups(axes ...string) ([][]int, error) {
+	if err := NewSpec(Dim{Axes: axes}).validateAxes(m); err != nil {
+		return nil, err
+	}
+	// strides are the distances between neighbours along each axis.
+	strides, stride := make([]int, len(m.axes)), 1
+	for i := len(m.axes) - 1; i >= 0; i-- {
+		strides[i] = stride
+		stride *= m.axes[i].Size
+	}
+	// along appends the devices that are reached from those of base along an axis.
+	along := func(base []int, i int) (devices []int) {
+		for _, device := range base {
+			for k := range m.axes[i].Size {
+				devices = append(devices, device+k*strides[i])
+			}
+		}
+		return devices
+	}
+	firsts := []int{0}
+	for i, axis := range m.axes {
+		if !slices.Contains(axes, axis.Name) {
+			firsts = along(firsts, i)
+		}
+	}
+	groups := make([][]int, len(firsts))
+	for g, first := range firsts {
+		groups[g] = []int{first}
+		for _, name := range axes {
+			groups[g] = along(groups[g], m.axisIndex(name))
+		}
+	}
+	return groups, nil
+}
+
 // SortAxes returns names in the order of the mesh's axes, without repeats. Names the mesh lacks
 // come last, in the order given. Shardy wants sets of axes, such as manual_axes, in this order.
 func (m Mesh) SortAxes(names []string) []string {

@@ -57,7 +57,7 @@ func (w *writer) locate(fl *flow, step *lowering.Program, arguments []Placed) *p
 	next := 0
 	for i, v := range step.Main().Parameters {
 		if step.ParameterNames[i] != ReplicaIDName {
-			p.split[v.Value] = arguments[next].Annotation.Kind() == logical.KindSplit
+			p.split[v.Value] = arguments[next].Annotation.Divides(w.trace.mesh)
 			next++
 		}
 	}
@@ -99,10 +99,10 @@ func (p *placement) follow(i int) {
 		case assigned:
 			p.assign(fl.uses[i][0], s.Results[0], device, a.adjoint, split)
 			return
-		case a.annotation.Kind() == logical.KindSplit:
+		case a.annotation.Divides(p.w.trace.mesh):
 			split = true
-		case a.annotation.Kind() == logical.KindReplicate:
-			split = false
+		case a.annotation.Kind() == logical.KindReplicate, a.annotation.Kind() == logical.KindSplit:
+			split = false // over no axis
 		}
 	}
 	for _, v := range s.Results {

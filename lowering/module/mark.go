@@ -45,7 +45,7 @@ func (a annotated) assigns() (device int, ok bool) {
 type undivided struct{}
 
 func (undivided) write(w *writer, out, in *ir.Value) *ir.Statement {
-	if len(w.factors) < 2 {
+	if w.factors.Divided() < 2 {
 		return unchanged(out, in)
 	}
 	return w.constrain(out, in, logical.Replicated())

@@ -13,7 +13,7 @@ import (
 )
 
 // ReplicaAxis is the name of the mesh axis of the replicas.
-const ReplicaAxis = "replica"
+const ReplicaAxis = logical.ReplicaName
 
 // meshName is the mesh's symbol in the text.
 const meshName = "mesh"
@@ -67,6 +67,9 @@ type Module struct {
 	// Mesh is the mesh of the specs. Its device i is partition i of the program, or replica i where
 	// the program has several replicas.
 	Mesh sharding.Mesh
+	// Logical are the logical axes of a replica, as the options name them. The axes of Mesh after
+	// that of the replicas are those of Logical, or pieces of them.
+	Logical sharding.Mesh
 	// Replicas and Partitions are the numbers of copies of the program and of parts of each, for
 	// the compiler. They are 1 and R x P, and the arguments are then global tensors with shardings
 	// for Shardy; or R and 1, and the arguments are then the tensors of one device.
@@ -91,7 +94,7 @@ func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, loc
 	if dtype.IsPacked() {
 		return p, &DTypeError{Role: kind, Name: name, DType: dtype}
 	}
-	if err := t.Annotation.Validate(name, local, w.logicalDevices); err != nil {
+	if err := t.Annotation.ValidateOn(w.trace.mesh, name, local); err != nil {
 		return p, err
 	}
 	spec := t.Annotation.Spec(len(local), w.factors)

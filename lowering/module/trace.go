@@ -9,12 +9,17 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // Options says for how many replicas and logical devices, and for which compiler, a step is traced.
 type Options struct {
 	// Replicas is R, and LogicalDevices is P, the logical devices of a replica; zero means 1.
 	Replicas, LogicalDevices int
+	// LogicalAxes name the axes of a replica's logical devices, the slowest first: see
+	// logical.Mesh. Their sizes multiply to LogicalDevices, which may then be zero. Without them
+	// the replica has one axis.
+	LogicalAxes []sharding.Axis
 	// Programs lets a step without logical devices (P = 1) be a program of R replicas of one
 	// partition each, instead of R partitions: see [Module].Replicas. A partitioner's time grows
 	// with the square of the number of variables, and such a program needs none.
@@ -33,6 +38,8 @@ type Options struct {
 type Trace struct {
 	*lowering.Backend
 	opts    Options
+	mesh    sharding.Mesh // the logical axes
+	bad     error         // of the options, for Module to return
 	builder *lowering.Builder
 
 	pending     write // see emit
@@ -46,11 +53,16 @@ var (
 	_ logical.Target  = (*Trace)(nil)
 )
 
-// NewTrace returns the backend for the graph of one step.
+// NewTrace returns the backend for the graph of one step. [Trace.Module] returns the error of
+// LogicalAxes that are not right.
 func NewTrace(opts Options) *Trace {
 	opts.Replicas = max(opts.Replicas, 1)
-	opts.LogicalDevices = max(opts.LogicalDevices, 1)
-	t := &Trace{opts: opts}
+	t := &Trace{}
+	if t.mesh, t.bad = logical.Mesh(max(opts.LogicalDevices, 0), opts.LogicalAxes...); t.bad != nil {
+		t.mesh, _ = logical.Mesh(max(opts.LogicalDevices, 1))
+	}
+	opts.LogicalDevices = t.mesh.Size()
+	t.opts = opts
 	lowered := lowering.Options{
 		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.identity,
 		Partitioned: opts.LogicalDevices > 1, Unfused: opts.Padded,
@@ -83,6 +95,9 @@ func (t *Trace) main() *lowering.Function { return t.builder.Main().(*lowering.F
 
 // LogicalDevices returns the number of logical devices of a replica, P.
 func (t *Trace) LogicalDevices() int { return t.opts.LogicalDevices }
+
+// LogicalMesh returns the logical axes of a replica.
+func (t *Trace) LogicalMesh() sharding.Mesh { return t.mesh }
 
 // Replicas returns the number of replicas, R.
 func (t *Trace) Replicas() int { return t.opts.Replicas }

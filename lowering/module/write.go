@@ -48,12 +48,15 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	if !ok || g.Backend() != t {
 		return nil, untraced(g.Name())
 	}
+	if t.bad != nil {
+		return nil, t.bad
+	}
 	p := lowered.Program()
 	annotations := slices.Clone(t.annotations)
 	for _, tensor := range slices.Concat(sig.Arguments, sig.Results) {
 		annotations = append(annotations, tensor.Annotation)
 	}
-	factors, err := logical.Factorize(t.opts.LogicalDevices, annotations...)
+	factors, err := logical.Cut(t.mesh, annotations...)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +65,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 		return nil, &errkind.Fault{Op: "module: mesh", Class: errkind.InvalidArgumentError, Err: err}
 	}
 	w := &writer{trace: t, replicas: t.opts.Replicas, logicalDevices: t.opts.LogicalDevices, factors: factors, mesh: mesh}
-	m := &Module{Name: p.Name, Mesh: mesh, Replicas: 1, Partitions: mesh.Size()}
+	m := &Module{Name: p.Name, Mesh: mesh, Logical: t.mesh, Replicas: 1, Partitions: mesh.Size()}
 	if t.opts.Programs && t.opts.LogicalDevices == 1 {
 		w.programs, m.Replicas, m.Partitions = true, mesh.Size(), 1
 	}

@@ -1,0 +1,186 @@
+package logical_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+func ExampleOver() {
+	mesh, err := logical.Mesh(8, sharding.Axis{Name: "model", Size: 4}, sharding.Axis{Name: "sequence", Size: 2})
+	fmt.Println(mesh, err)
+	columns := logical.Over("", "model")
+	fmt.Println(columns, columns.PartsOn(mesh), columns.ValidateOn(mesh, "weights", []int{64, 30}))
+	// A split by numbers cuts axes where it must.
+	factors, _ := logical.Cut(mesh, columns, logical.SplitInto(2, 4))
+	fmt.Println(factors.Axes(), columns.Spec(2, factors), logical.SplitInto(2, 4).Spec(2, factors))
+	// Output:
+	// Mesh(model=4, sequence=2) <nil>
+	// over(nil, model) [1 4] logical: split "weights" of shape [64 30]: dimension 1 of size 30 is not divisible into 4 parts (model=4); pad the dimension to 32 or split another one
+	// [{model.0 2} {model.1 2} {sequence 2}] P(nil, (model.0, model.1)) P(model.0, (model.1, sequence))
+}
+
+func axes(t *testing.T, devices int, of ...any) sharding.Mesh {
+	t.Helper()
+	var list []sharding.Axis
+	for i := 0; i < len(of); i += 2 {
+		list = append(list, sharding.Axis{Name: of[i].(string), Size: of[i+1].(int)})
+	}
+	mesh, err := logical.Mesh(devices, list...)
+	require.NoError(t, err)
+	return mesh
+}
+
+func TestAMeshOfAxesThatAreNoneIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		devices int
+		axes    []sharding.Axis
+		says    string
+	}{
+		{4, []sharding.Axis{{Name: "model", Size: 2}, {Name: "sequence", Size: 4}}, "model=2, sequence=4 make 8 logical devices, and the replica has 4; let the sizes multiply"},
+		{4, []sharding.Axis{{Name: "", Size: 4}}, "the name is empty"},
+		{4, []sharding.Axis{{Name: "m", Size: 2}, {Name: "m", Size: 2}}, `mesh axis "m": it is given twice`},
+		{4, []sharding.Axis{{Name: "replica", Size: 4}}, `axis "replica" is that of the replicas`},
+		{4, []sharding.Axis{{Name: "logical.0", Size: 4}}, "has a dot in its name"},
+		{4, []sharding.Axis{{Name: "m,n", Size: 4}}, `contains ','`},
+		{0, []sharding.Axis{{Name: "m", Size: 0}}, "its size is 0; give at least 1"},
+		{0, []sharding.Axis{{Name: "m", Size: -2}, {Name: "n", Size: -2}}, "its size is -2"},
+		{0, []sharding.Axis{{Name: "m", Size: 1 << 20}, {Name: "n", Size: 1 << 20}}, "larger than"},
+	} {
+		_, err := logical.Mesh(c.devices, c.axes...)
+		var bad *logical.Error
+		require.True(t, errors.As(err, &bad), "%v: %v", c.axes, err)
+		assert.Equal(t, "axes", bad.Op)
+		assert.ErrorContains(t, err, c.says)
+	}
+	assert.Equal(t, "Mesh(logical=6)", axes(t, 6).String())
+	assert.Equal(t, "Mesh(logical=1)", axes(t, 0).String())
+	assert.Equal(t, "Mesh(model=2, expert=1)", axes(t, 0, "model", 2, "expert", 1).String())
+}
+
+func TestASplitByNamesThatDoesNotFitIsRefused(t *testing.T) {
+	mesh := axes(t, 8, "model", 2, "sequence", 2, "expert", 2)
+	for _, c := range []struct {
+		over  []string
+		shape []int
+		dim   int
+		says  string
+	}{
+		{[]string{"model"}, []int{4, 4}, -1, `over(model) has 1 entries for 2 dimensions; give 2 entries, "" for a dimension`},
+		{[]string{"model", "modle"}, []int{4, 4}, 1, `dimension 1 is split over axis "modle", which the replica does not have; name one of model=2, sequence=2, expert=2`},
+		{[]string{"model", "model"}, []int{4, 4}, 1, `axis "model" splits dimension 0 and dimension 1; name an axis once`},
+		{[]string{"", "model,model"}, []int{4, 4}, 1, `dimension 1 is split over axis "model" twice`},
+		{[]string{"model,,expert", ""}, []int{4, 4}, 0, "dimension 0 has an axis without a name"},
+		{[]string{"model,", ""}, []int{4, 4}, 0, "dimension 0 has an axis without a name"},
+		{[]string{"replica", ""}, []int{4, 4}, 0, "dimension 0 is split over the replicas, each of which has a tensor of its own"},
+		{[]string{"", "sequence, expert"}, []int{4, 6}, 1, "dimension 1 of size 6 is not divisible into 4 parts (sequence=2, expert=2); pad the dimension to 8"},
+	} {
+		err := logical.Over(c.over...).ValidateOn(mesh, "w", c.shape)
+		var bad *logical.Error
+		require.True(t, errors.As(err, &bad), "%v: %v", c.over, err)
+		assert.Equal(t, []any{"split", "w", c.dim, 8}, []any{bad.Op, bad.Tensor, bad.Dim, bad.Devices})
+		assert.ErrorContains(t, err, c.says)
+	}
+	for _, c := range []struct {
+		over  []string
+		shape []int
+	}{{nil, nil}, {[]string{"", ""}, []int{3, 5}}, {[]string{"model"}, []int{0}}, {[]string{" model , expert "}, []int{4}}, {[]string{"sequence,model", "expert"}, []int{4, 2}}} {
+		assert.NoError(t, logical.Over(c.over...).ValidateOn(mesh, "", c.shape), "%v", c.over)
+	}
+	assert.NoError(t, logical.Over("logical").Validate("", []int{6}, 3), "a replica without names has one axis")
+	assert.Error(t, logical.Over("model").Validate("", []int{6}, 3))
+}
+
+func TestTheAxisOfTheReplicasIsNamedWhereTheMeshHasIt(t *testing.T) {
+	whole, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 4}, sharding.Axis{Name: "model", Size: 2})
+	require.NoError(t, err)
+	a := logical.Over("replica,model", "")
+	assert.True(t, a.NamesReplicas())
+	assert.NoError(t, a.CheckNames(whole))
+	assert.NoError(t, a.ValidateOn(whole, "", []int{16, 3}))
+	assert.Error(t, a.ValidateOn(whole, "", []int{4, 3}))
+	assert.Error(t, a.CheckNames(axes(t, 2, "model", 2)))
+	within := a.WithinReplica()
+	assert.Equal(t, "over(model, nil)", within.String())
+	assert.False(t, within.NamesReplicas())
+	assert.Equal(t, "over((replica, model), nil)", a.String(), "the annotation itself is as it was")
+	factors, err := logical.Cut(axes(t, 2, "model", 2), a)
+	require.NoError(t, err)
+	assert.Equal(t, "P((replica, model), nil)", a.Spec(2, factors).String())
+}
+
+func TestPartsOfASplitByNames(t *testing.T) {
+	mesh := axes(t, 12, "model", 2, "one", 1, "sequence", 6)
+	for _, c := range []struct {
+		a       logical.Annotation
+		parts   []int
+		divides bool
+		spec    string
+	}{
+		{logical.Over("model", ""), []int{2, 1}, true, "P(model, nil)"},
+		{logical.Over("", "sequence,model"), []int{1, 12}, true, "P(nil, (sequence.0, sequence.1, model))"},
+		{logical.Over("one", ""), []int{1, 1}, false, "P(one, nil)"},
+		{logical.Over("", ""), []int{1, 1}, false, "P(nil, nil)"},
+		{logical.SplitInto(4, 3), []int{4, 3}, true, "P((model, sequence.0), sequence.1)"},
+		{logical.Replicated(), nil, false, "P(nil, nil)"},
+		{logical.AssignTo(3), nil, false, "P(nil, nil)"},
+		{logical.Annotation{}, nil, false, "P(nil, nil)"},
+	} {
+		factors, err := logical.Cut(mesh, logical.SplitInto(4, 3), c.a)
+		require.NoError(t, err)
+		assert.Equal(t, c.parts, c.a.PartsOn(mesh), "%s", c.a)
+		assert.Equal(t, c.divides, c.a.Divides(mesh), "%s", c.a)
+		assert.Equal(t, c.spec, c.a.Spec(2, factors).String(), "%s", c.a)
+	}
+}
+
+func TestAxesAreCutWhereNumbersCutThem(t *testing.T) {
+	mesh := axes(t, 8, "model", 2, "sequence", 4)
+	for _, c := range []struct {
+		splits []logical.Annotation
+		want   []string
+	}{
+		{nil, []string{"model", "sequence"}},
+		{[]logical.Annotation{logical.SplitInto(2, 4), logical.SplitInto(8)}, []string{"model", "sequence"}},
+		{[]logical.Annotation{logical.SplitInto(4, 2)}, []string{"model", "sequence.0", "sequence.1"}},
+		{[]logical.Annotation{logical.SplitInto(3), logical.SplitInto(0, 8), logical.SplitInto(-2, -4)}, []string{"model", "sequence"}},
+	} {
+		factors, err := logical.Cut(mesh, c.splits...)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, factors.Names(), "%v", c.splits)
+		assert.Equal(t, len(c.want), factors.Divided())
+	}
+	factors, err := logical.Cut(mesh, logical.SplitInto(4, 2))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"sequence.0", "sequence.1", "replica", "model"}, factors.Pieces("sequence", "replica", "model"))
+	_, err = logical.Cut(axes(t, 6, "model", 2, "sequence", 3), logical.SplitInto(3, 2))
+	var bad *logical.Error
+	require.True(t, errors.As(err, &bad), "%v", err)
+	assert.ErrorContains(t, err, "the logical axes model=2, sequence=3 and the splits of one step cut its 6 logical devices both after 2 and after 3")
+	one, err := logical.Cut(axes(t, 2, "expert", 1, "model", 2), logical.SplitInto(2))
+	require.NoError(t, err)
+	assert.Equal(t, 1, one.Divided())
+	assert.Equal(t, "P(model)", logical.SplitInto(2).Spec(1, one).String())
+}
+
+func TestRulesOfNames(t *testing.T) {
+	rules := logical.Rules{logical.Match("w", logical.Over("", "model")), logical.Match("w", logical.Over("model"))}
+	a, rule := rules.For("/w", 2)
+	assert.Equal(t, 0, rule)
+	assert.True(t, a.Equal(logical.Over("", " model ")))
+	_, rule = rules.For("/w", 1)
+	assert.Equal(t, 1, rule)
+	_, rule = rules.For("/w", 3)
+	assert.Equal(t, -1, rule)
+	assert.False(t, logical.Over("").Equal(logical.SplitInto(1)))
+	assert.False(t, logical.Over().Equal(logical.SplitInto()))
+	assert.Equal(t, [][]string{nil, {"model", "expert"}}, logical.Over("", "model,expert").Axes())
+	assert.Nil(t, logical.SplitInto(2).Axes())
+	assert.Nil(t, logical.Over("model").Parts())
+}

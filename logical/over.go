@@ -1,0 +1,165 @@
+package logical
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// Over returns the annotation of [SplitOver], the value form of a split by names: JAX's
+// PartitionSpec. dims has one entry for each dimension of the tensor: "" for a dimension that stays
+// whole, the name of an axis, or names with commas between them, the slowest axis first, as
+// "expert,model". A tensor is replicated over the axes that no entry names.
+//
+// In the rules of variables (see [Rules]) an entry may name the axis of the replicas,
+// [ReplicaName].
+func Over(dims ...string) Annotation {
+	axes := make([][]string, len(dims))
+	for i, dim := range dims {
+		if strings.TrimSpace(dim) == "" {
+			continue
+		}
+		for name := range strings.SplitSeq(dim, ",") {
+			axes[i] = append(axes[i], strings.TrimSpace(name))
+		}
+	}
+	return Annotation{kind: KindSplit, axes: axes}
+}
+
+// Axes returns a copy of the axes that split each dimension, the slowest first, of an annotation of
+// [Over], and nil for any other.
+func (a Annotation) Axes() [][]string {
+	if a.axes == nil {
+		return nil
+	}
+	axes := make([][]string, len(a.axes))
+	for i, names := range a.axes {
+		axes[i] = slices.Clone(names)
+	}
+	return axes
+}
+
+// Rank returns the number of dimensions that a tensor must have for the annotation, or -1 if the
+// annotation, which is no split, fits any.
+func (a Annotation) Rank() int {
+	switch {
+	case a.kind != KindSplit:
+		return -1
+	case a.axes != nil:
+		return len(a.axes)
+	}
+	return len(a.parts)
+}
+
+// PartsOn returns the number of parts of each dimension of a split, over the given logical axes:
+// for a split by names the product of the sizes of the dimension's axes. It returns nil for an
+// annotation that is no split. An axis that the mesh lacks counts as 1.
+func (a Annotation) PartsOn(mesh sharding.Mesh) []int {
+	if a.axes == nil {
+		return a.Parts()
+	}
+	parts := make([]int, len(a.axes))
+	for dim, names := range a.axes {
+		parts[dim] = 1
+		for _, name := range names {
+			if size, ok := mesh.AxisSize(name); ok {
+				parts[dim] *= size
+			}
+		}
+	}
+	return parts
+}
+
+// Divides reports whether some device of the mesh holds only a part of a tensor with this
+// annotation. Assigned and replicated tensors are whole on every device, and so is a tensor that is
+// split over no axis, or over axes of one device.
+func (a Annotation) Divides(mesh sharding.Mesh) bool {
+	return slices.ContainsFunc(a.PartsOn(mesh), func(part int) bool { return part > 1 })
+}
+
+// NamesReplicas reports whether the annotation is a split over the axis of the replicas,
+// [ReplicaName], with others or alone.
+func (a Annotation) NamesReplicas() bool {
+	return slices.ContainsFunc(a.axes, func(names []string) bool { return slices.Contains(names, ReplicaName) })
+}
+
+// WithinReplica returns the annotation without the axis of the replicas: how one replica's tensor
+// is split if the tensor is whole on each replica.
+func (a Annotation) WithinReplica() Annotation {
+	if !a.NamesReplicas() {
+		return a
+	}
+	a.axes = a.Axes()
+	for dim, names := range a.axes {
+		a.axes[dim] = slices.DeleteFunc(names, func(name string) bool { return name == ReplicaName })
+	}
+	return a
+}
+
+// CheckNames returns an [*Error] if the annotation names an axis that the mesh lacks, or one twice.
+// It is what can be said of an annotation before the shape of the tensor is known.
+func (a Annotation) CheckNames(mesh sharding.Mesh) error {
+	if dim, reason, hint := a.misnamed(mesh); reason != "" {
+		return &Error{Op: "split", Dim: dim, Devices: mesh.Size(), Reason: reason, Hint: hint}
+	}
+	return nil
+}
+
+// misnamed returns what is wrong with the names of the axes on a mesh, and in which dimension.
+func (a Annotation) misnamed(mesh sharding.Mesh) (dim int, reason, hint string) {
+	at := map[string]int{}
+	for dim, names := range a.axes {
+		for _, name := range names {
+			_, known := mesh.AxisSize(name)
+			first, repeated := at[name]
+			switch {
+			case name == "":
+				return dim, fmt.Sprintf("dimension %d has an axis without a name", dim), `give names with one comma between two, or "" for a dimension that stays whole`
+			case !known && name == ReplicaName:
+				return dim, fmt.Sprintf("dimension %d is split over the replicas, each of which has a tensor of its own", dim), "name axes of the replica: " + axesText(mesh)
+			case !known:
+				return dim, fmt.Sprintf("dimension %d is split over axis %q, which the replica does not have", dim, name), "name one of " + axesText(mesh) + ", or give the replica the axis"
+			case repeated && first == dim:
+				return dim, fmt.Sprintf("dimension %d is split over axis %q twice", dim, name), "name an axis once"
+			case repeated:
+				return dim, fmt.Sprintf("axis %q splits dimension %d and dimension %d", name, first, dim), "name an axis once"
+			}
+			at[name] = dim
+		}
+	}
+	return -1, "", ""
+}
+
+// sizesText returns the sizes of axes as model=2, sequence=4.
+func sizesText(mesh sharding.Mesh, names []string) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		size, _ := mesh.AxisSize(name)
+		texts[i] = fmt.Sprintf("%s=%d", name, size)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// overText prints a split by names as over(nil, model, (expert, sequence)).
+func (a Annotation) overText() string {
+	dims := make([]sharding.Dim, len(a.axes))
+	for i, names := range a.axes {
+		dims[i].Axes = names
+	}
+	return "over" + strings.TrimPrefix(sharding.NewSpec(dims...).String(), "P")
+}
+
+// pieces returns into how many parts a split by numbers cuts a tensor, or 0 for another annotation
+// and for numbers below 1.
+func (a Annotation) pieces() int {
+	if len(a.parts) == 0 {
+		return 0
+	}
+	product := 1
+	for _, part := range a.parts {
+		product *= max(part, 0)
+	}
+	return product
+}
