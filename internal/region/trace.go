@@ -182,6 +182,7 @@ func (r *tracer) carriesGradient(node *graph.Node) bool {
 // a sum over the sources: their adjoints wait until that of the number is asked for, and each term
 // of the sum then has the gradient of its source.
 func (r *tracer) leave() []*graph.Node {
+	r.match()
 	slots := make([]*Slot, len(r.results))
 	for i, y := range r.results {
 		shape, err := y.Crossing.Outside(y.Node.Shape())
@@ -207,6 +208,32 @@ func (r *tracer) leave() []*graph.Node {
 		all[i] = r.target.EmitBorder(root, Load{slots[i]}, gradient)
 	}
 	return all
+}
+
+// match checks that what is carried leaves as it came.
+func (r *tracer) match() {
+	var states []int
+	for i, a := range r.arguments {
+		if _, ok := a.Crossing.(Carried); ok {
+			states = append(states, i)
+		}
+	}
+	for i, y := range r.results {
+		if _, ok := y.Crossing.(Carried); !ok {
+			continue
+		}
+		if len(states) == 0 {
+			r.fail(r.result(i), nil, "it is carried, but no argument is its value before", "return one carried result for each carried argument")
+		}
+		if a := r.arguments[states[0]]; !a.Node.Shape().Equal(y.Node.Shape()) {
+			r.fail(r.result(i), nil, fmt.Sprintf("it is %s, and %s came in", y.Node.Shape(), a.Node.Shape()),
+				"return the shape and the dtype that came in: a run begins with what the run before gave")
+		}
+		states = states[1:]
+	}
+	if len(states) > 0 {
+		r.fail(r.argument(states[0]), nil, "it is carried, but no result is its next value", "return one carried result for each carried argument")
+	}
 }
 
 // root is the number that the results hang on.

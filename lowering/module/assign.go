@@ -225,7 +225,7 @@ func (p *placement) within(v *ir.Value, k, ops int) bool {
 
 // schedule adds the regions of the statements that are assigned: those of a device between two
 // crossings of its border are one.
-func (p *placement) schedule(regions []region) []region {
+func (p *placement) schedule(regions []deviceRegion) []deviceRegion {
 	fl := p.fl
 	level := make([]int, len(fl.statements))
 	type key struct{ device, level int }
@@ -261,7 +261,7 @@ func (p *placement) schedule(regions []region) []region {
 			if !ok {
 				n = len(regions)
 				numbers[key{k, at}] = n
-				regions = append(regions, region{device: k})
+				regions = append(regions, deviceRegion{device: k})
 			}
 			fl.regionOf[i] = n
 			regions[n].statements = append(regions[n].statements, i)
@@ -272,7 +272,7 @@ func (p *placement) schedule(regions []region) []region {
 
 // order lists the units of the step, each a region or, as ^i, statement i: operands first and
 // otherwise as they were traced.
-func (fl *flow) order(regions []region) []int {
+func (fl *flow) order(regions []deviceRegion) []int {
 	unitOf := func(i int) int {
 		if n := fl.regionOf[i]; n >= 0 {
 			return n

@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
@@ -37,7 +38,11 @@ func Differs(nodes, parameters []*graph.Node) ([]bool, error) {
 		}
 		differs[v] = true
 	}
-	follow(t.main().IR().Body, differs)
+	body := t.main().IR().Body
+	states := states(body)
+	for follow(body, differs); spread(states, differs); {
+		follow(body, differs)
+	}
 	for i, node := range nodes {
 		v, err := t.value(node)
 		if err != nil {
@@ -62,6 +67,35 @@ func (t *Trace) value(node *graph.Node) (v *ir.Value, err error) {
 		return x, nil
 	}, nil)
 	return v, nil
+}
+
+// states are the states of loops: what a run begins with, and what it gives to the next.
+func states(body []*ir.Statement) (pairs [][2]*ir.Value) {
+	first := map[*region.Pass][]*ir.Value{}
+	for _, s := range body {
+		switch m := s.Mark.(type) {
+		case entered:
+			if _, ok := m.pass.In[m.index].(region.Carried); ok {
+				first[m.pass] = append(first[m.pass], s.Results[0])
+			}
+		case left:
+			if _, ok := m.pass.Out[m.index].(region.Carried); ok && len(first[m.pass]) > 0 {
+				pairs = append(pairs, [2]*ir.Value{first[m.pass][0], s.Operands[0]})
+				first[m.pass] = first[m.pass][1:]
+			}
+		}
+	}
+	return pairs
+}
+
+// spread makes a state differ that differs after a run, and reports whether one began to.
+func spread(states [][2]*ir.Value, differs map[*ir.Value]bool) (began bool) {
+	for _, s := range states {
+		if differs[s[1]] && !differs[s[0]] {
+			differs[s[0]], began = true, true
+		}
+	}
+	return began
 }
 
 // follow adds what differs among the statements' results.

@@ -20,25 +20,25 @@ type flow struct {
 	alias map[*ir.Value]*ir.Value
 }
 
-// region is a set of the step's statements that run on one logical device.
-type region struct {
+// deviceRegion is a set of the step's statements that run on one logical device.
+type deviceRegion struct {
 	device     int
 	statements []int
 }
 
-// regionsOf are the regions that the step asked for.
-func regionsOf(brackets []bracket) []region {
-	regions := make([]region, len(brackets))
+// regionsOf are the regions that the step asked for. at says where its statements are.
+func regionsOf(brackets []bracket, at []int) []deviceRegion {
+	regions := make([]deviceRegion, len(brackets))
 	for n, b := range brackets {
 		regions[n].device = b.device
-		for i := b.begin; i < b.end; i++ {
+		for i := at[b.begin]; i < at[b.end]; i++ {
 			regions[n].statements = append(regions[n].statements, i)
 		}
 	}
 	return regions
 }
 
-func newFlow(f *ir.Function, regions []region) *flow {
+func newFlow(f *ir.Function, regions []deviceRegion) *flow {
 	fl := &flow{
 		statements: f.Body, defined: map[*ir.Value]int{}, alias: map[*ir.Value]*ir.Value{},
 		uses: make([][]*ir.Value, len(f.Body)), regionOf: make([]int, len(f.Body)),
@@ -85,7 +85,7 @@ type border struct {
 }
 
 // borders works out the borders of all regions.
-func (fl *flow) borders(regions []region) []border {
+func (fl *flow) borders(regions []deviceRegion) []border {
 	all := make([]border, len(regions))
 	add := func(list *[]*ir.Value, v *ir.Value) {
 		if !slices.Contains(*list, v) {

@@ -31,7 +31,7 @@ type entry struct {
 	pre, post         []*ir.Statement
 }
 
-var int32s = ir.Tensor(dtypes.Int32)
+var int32s, boolean = ir.Tensor(dtypes.Int32), ir.Tensor(dtypes.Bool)
 
 // main writes the entry function.
 func (w *writer) main(m *Module, p *lowering.Program, steps int) *ir.Function {

@@ -45,6 +45,10 @@ func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.So
 		r := &t.regions[i]
 		r.begin, r.end = at[r.begin], at[r.end]
 	}
+	for i := range t.passes {
+		p := &t.passes[i]
+		p.begin, p.end = at[p.begin], at[p.end]
+	}
 	return results, nil
 }
 

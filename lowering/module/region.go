@@ -13,7 +13,7 @@ import (
 
 // region writes the call of region number n into the step and its body as a
 // function of its own.
-func (w *writer) region(fl *flow, n int, r region, b border) error {
+func (w *writer) region(fl *flow, n int, r deviceRegion, b border) error {
 	statements := make([]*ir.Statement, len(r.statements))
 	for k, i := range r.statements {
 		statements[k] = fl.statements[i]

@@ -45,7 +45,9 @@ type Trace struct {
 	pending     write // see emit
 	annotations []logical.Annotation
 	regions     []bracket
-	open        bool // the last region is
+	open        bool   // the last region is
+	passes      []pass // through regions, in the order in which they began
+	nested      []int  // the passes that are open, by number
 }
 
 var (
@@ -158,6 +160,10 @@ func (t *Trace) BeginRegion(device int) error {
 	if t.open {
 		return &logical.Error{Op: "on", Dim: -1, Devices: t.opts.LogicalDevices,
 			Reason: "inside another region", Hint: "close the first region before the second"}
+	}
+	if len(t.nested) > 0 {
+		return &logical.Error{Op: "on", Dim: -1, Devices: t.opts.LogicalDevices,
+			Reason: fmt.Sprintf("inside a region (%s) that is written apart", t.passes[t.nested[0]].Kind), Hint: "put it before or after that region"}
 	}
 	t.open = true
 	t.regions = append(t.regions, bracket{device: device, begin: len(t.main().IR().Body), end: -1})

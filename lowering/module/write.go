@@ -186,7 +186,10 @@ func (w *writer) function(f *ir.Function) (*ir.Function, error) {
 
 // step is the step function.
 func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
-	traced := p.Main()
+	traced, at, err := w.apart(p.Main(), w.trace.passes)
+	if err != nil {
+		return nil, err
+	}
 	f := &ir.Function{Name: stepName, Private: true, Form: ir.Short}
 	for _, v := range traced.Parameters {
 		f.Parameters = append(f.Parameters, ir.Parameter{Value: v.Value})
@@ -195,9 +198,9 @@ func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
 		f.Results = append(f.Results, ir.Result{Type: r.Type})
 	}
 	// With one logical device, its regions are the step.
-	var regions []region
+	var regions []deviceRegion
 	if w.logicalDevices > 1 {
-		regions = regionsOf(w.trace.regions)
+		regions = regionsOf(w.trace.regions, at)
 	}
 	fl := newFlow(traced, regions)
 	w.flow = fl
