@@ -32,6 +32,18 @@ type Collective struct {
 	InLoop bool `json:"unknown_rounds,omitempty"`
 }
 
+// CollectiveDType is the part of a [Collective] whose operands are of one dtype.
+type CollectiveDType struct {
+	// Kind, Axis and GroupSize are those of the [Collective].
+	Kind      string `json:"kind"`
+	Axis      string `json:"axis"`
+	GroupSize int    `json:"group_size"`
+	// DType is the type of the elements as XLA writes it, such as "f32" or "bf16".
+	DType string `json:"dtype"`
+	// Bytes is the size of all these operands on one core, over the whole step.
+	Bytes int64 `json:"bytes"`
+}
+
 // collectiveKinds are the ops that move data between cores, under the names of their starts.
 var collectiveKinds = map[string]string{
 	"all-reduce": "all-reduce", "all-reduce-start": "all-reduce",
@@ -46,8 +58,17 @@ var collectiveKinds = map[string]string{
 // collectives finds the collectives of a program of replicas times perReplica partitions, most
 // bytes first.
 func (m *hloModule) collectives(replicas, perReplica int) []Collective {
-	c := &counter{module: m, replicas: replicas, perReplica: perReplica, byKey: map[collectiveKey]*Collective{}}
+	return m.counted(replicas, perReplica).collectives()
+}
+
+// counted walks a program of replicas times perReplica partitions.
+func (m *hloModule) counted(replicas, perReplica int) *counter {
+	c := &counter{module: m, replicas: replicas, perReplica: perReplica, byKey: map[collectiveKey]*Collective{}, byDType: map[dtypeKey]int64{}}
 	c.walk(m.entry, 1, false, 0)
+	return c
+}
+
+func (c *counter) collectives() []Collective {
 	var all []Collective
 	for _, one := range c.byKey {
 		all = append(all, *one)
@@ -59,9 +80,31 @@ func (m *hloModule) collectives(replicas, perReplica int) []Collective {
 	return all
 }
 
+// dtypes are the parts of the collectives by dtype, most bytes first.
+func (c *counter) dtypes() []CollectiveDType {
+	var all []CollectiveDType
+	for key, bytes := range c.byDType {
+		name := elementNames[key.element]
+		if name == "" {
+			name = "unknown"
+		}
+		all = append(all, CollectiveDType{key.kind, key.axis, key.size, name, bytes})
+	}
+	slices.SortFunc(all, func(a, b CollectiveDType) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Axis, b.Axis),
+			cmp.Compare(a.GroupSize, b.GroupSize), cmp.Compare(a.DType, b.DType))
+	})
+	return all
+}
+
 type collectiveKey struct {
 	kind, axis string
 	size       int
+}
+
+type dtypeKey struct {
+	collectiveKey
+	element uint64
 }
 
 // counter walks a program as it runs.
@@ -69,6 +112,7 @@ type counter struct {
 	module               *hloModule
 	replicas, perReplica int
 	byKey                map[collectiveKey]*Collective
+	byDType              map[dtypeKey]int64
 	steps                int
 }
 
@@ -113,9 +157,11 @@ func (c *counter) walk(id uint64, times int, unknown bool, depth int) {
 
 func (c *counter) add(kind string, computation *hloComputation, i *hloInstruction, times int, unknown bool) {
 	var bytes int64
+	of := map[uint64]int64{}
 	for _, id := range i.operands {
 		if operand := computation.byID[id]; operand != nil {
 			bytes += operand.shape.bytes()
+			operand.shape.byElement(of)
 		}
 	}
 	axis, size := "", 2
@@ -165,6 +211,9 @@ func (c *counter) add(kind string, computation *hloComputation, i *hloInstructio
 	one.Bytes = sum64(one.Bytes, product64(int64(times), bytes))
 	one.Moved = sum64(one.Moved, product64(int64(times), moved))
 	one.InLoop = one.InLoop || unknown
+	for element, bytes := range of {
+		c.byDType[dtypeKey{key, element}] = sum64(c.byDType[dtypeKey{key, element}], product64(int64(times), bytes))
+	}
 }
 
 // share is n-1 of n parts of so many bytes.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -62,4 +63,30 @@ func TestCollectivesInLoopsAndCallsAreCountedAsOftenAsTheyRun(t *testing.T) {
 	assert.Equal(t, []Collective{{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 12, Bytes: 192, Moved: 192}}, find(t, p, 2, 1))
 	p = program(1, body(2), computation(1, op(10, "parameter", floats(4), nil), op(11, "while", floats(4), []uint64{10}, calls(2))))
 	assert.Equal(t, []Collective{{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 1, Bytes: 16, Moved: 16, InLoop: true}}, find(t, p, 2, 1))
+}
+
+func TestCollectivesAreToldApartByDType(t *testing.T) {
+	all := grouped([]uint64{0, 1}, []uint64{2, 3})
+	half := packed(number(nil, 2, 16), 3, 8, 4)
+	p := program(1, computation(1,
+		op(10, "parameter", floats(8, 4), nil),
+		op(11, "parameter", half, nil),
+		op(12, "all-reduce", half, []uint64{11}, all),
+		op(13, "all-reduce", floats(8, 4), []uint64{10, 11}, all),
+		op(14, "all-gather", half, []uint64{11}, all),
+	))
+	r := &Report{Step: "s", Replicas: 2, LogicalDevices: 2, Cost: Cost{FLOPs: -1, BytesAccessed: -1}}
+	m, err := parseProgram(p)
+	require.NoError(t, err)
+	r.addCollectives(m)
+	assert.Equal(t, []CollectiveDType{
+		{"all-reduce", "logical", 2, "bf16", 128},
+		{"all-reduce", "logical", 2, "f32", 128},
+		{"all-gather", "logical", 2, "bf16", 64},
+	}, r.CollectiveDTypes)
+	var text, page bytes.Buffer
+	require.NoError(t, r.WriteText(&text))
+	assert.Contains(t, text.String(), "all-reduce  logical  2      2      256 B     256 B           bf16 128 B, f32 128 B\n")
+	require.NoError(t, r.WriteHTML(&page))
+	assert.Contains(t, page.String(), "<td>bf16 128 B, f32 128 B</td>")
 }

@@ -62,6 +62,25 @@ var elementBits = map[uint64]uint64{
 	19: 8, 20: 8, 21: 4, 22: 4, 23: 8, 24: 8, 25: 8, 26: 2, 27: 2, 28: 8, 29: 8, 30: 1, 31: 1, 32: 4, 33: 8,
 }
 
+// elementNames are the names of xla.PrimitiveType that collectives carry, by number, as programs
+// write them.
+var elementNames = map[uint64]string{
+	1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16", 11: "f32", 12: "f64",
+	15: "c64", 16: "bf16", 18: "c128", 19: "f8e5m2", 20: "f8e4m3fn", 21: "s4", 22: "u4", 23: "f8e4m3b11fnuz",
+	24: "f8e5m2fnuz", 25: "f8e4m3fnuz", 26: "s2", 27: "u2", 28: "f8e4m3", 29: "f8e3m4", 30: "s1", 31: "u1", 32: "f4e2m1fn", 33: "f8e8m0fnu",
+}
+
+// byElement adds the bytes of a shape's arrays to those of their element types.
+func (s hloShape) byElement(of map[uint64]int64) {
+	if s.elements == nil {
+		of[s.element] += s.bytes()
+		return
+	}
+	for _, e := range s.elements {
+		e.byElement(of)
+	}
+}
+
 // bytes is the size of a shape, without padding.
 func (s hloShape) bytes() int64 {
 	total := int64(0)

@@ -18,7 +18,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"bytes": Bytes, "si": SI, "seconds": Seconds,
 	"accessed": func(x float64) string { return Bytes(int64(x)) },
 	"percent":  func(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) },
-	"dims":     dimsText, "layout": Tensor.layout,
+	"dims":     dimsText, "layout": Tensor.layout, "dtypes": (*Report).dtypesOf,
 }).Parse(pageText))
 
 // WriteHTML writes the report as one page with pictures: the memory of a core, the parts of the
@@ -33,7 +33,9 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		Rows  []Tensor
 		More  int
 		Ratio float64
-	}{Report: r, Bar: r.Memory.bar(), Rows: largest[:min(len(largest), pageTensors)], More: max(len(largest)-pageTensors, 0)}
+		// SeveralDTypes says that the collectives have a column of dtypes.
+		SeveralDTypes bool
+	}{Report: r, SeveralDTypes: r.severalDTypes(), Bar: r.Memory.bar(), Rows: largest[:min(len(largest), pageTensors)], More: max(len(largest)-pageTensors, 0)}
 	if r.Memory.Limit > 0 {
 		data.Ratio = float64(r.Memory.Needs) / float64(r.Memory.Limit)
 	}

@@ -31,7 +31,9 @@ type Report struct {
 	// Tensors are the step's variables, arguments and results.
 	Tensors     []Tensor     `json:"tensors"`
 	Collectives []Collective `json:"collectives"`
-	Cost        Cost         `json:"cost"`
+	// CollectiveDTypes says of which dtypes the operands of Collectives are.
+	CollectiveDTypes []CollectiveDType `json:"collective_dtypes,omitempty"`
+	Cost             Cost              `json:"cost"`
 	// LoweringSeconds and CompilingSeconds are the times that lowering and compiling the step took.
 	LoweringSeconds  float64 `json:"lowering_seconds,omitempty"`
 	CompilingSeconds float64 `json:"compiling_seconds,omitempty"`
@@ -319,9 +321,11 @@ func (r *Report) addCollectives(m *hloModule) {
 	if m == nil {
 		return
 	}
-	if all := m.collectives(r.Replicas, r.LogicalDevices); all != nil {
+	counted := m.counted(r.Replicas, r.LogicalDevices)
+	if all := counted.collectives(); all != nil {
 		r.Collectives = all
 	}
+	r.CollectiveDTypes = counted.dtypes()
 	if slices.ContainsFunc(r.Collectives, func(c Collective) bool { return c.InLoop }) {
 		r.note("some collectives are in a loop whose number of rounds is not known; they are counted for one round")
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"unicode"
@@ -131,12 +132,38 @@ func (r *Report) collectivesText(b *strings.Builder) {
 		return
 	}
 	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "  kind\taxis\tcores\tcount\toperands\tsent, at least")
+	dtypes := r.severalDTypes()
+	heading := ""
+	if dtypes {
+		heading = "\tdtypes"
+	}
+	fmt.Fprintln(t, "  kind\taxis\tcores\tcount\toperands\tsent, at least"+heading)
 	for _, c := range r.Collectives {
-		fmt.Fprintf(t, "  %s\t%s\t%d\t%d\t%s\t%s\n", c.Kind, c.Axis, c.GroupSize, c.Count, Bytes(c.Bytes), Bytes(c.Moved))
+		of := ""
+		if dtypes {
+			of = "\t" + r.dtypesOf(c)
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%d\t%d\t%s\t%s%s\n", c.Kind, c.Axis, c.GroupSize, c.Count, Bytes(c.Bytes), Bytes(c.Moved), of)
 	}
 	// A strings.Builder takes everything.
 	_ = t.Flush()
+}
+
+// severalDTypes says that the collectives carry more than float32, so that their dtypes are worth a
+// column.
+func (r *Report) severalDTypes() bool {
+	return slices.ContainsFunc(r.CollectiveDTypes, func(d CollectiveDType) bool { return d.DType != "f32" })
+}
+
+// dtypesOf says of which dtypes the operands of c are, most bytes first.
+func (r *Report) dtypesOf(c Collective) string {
+	var parts []string
+	for _, d := range r.CollectiveDTypes {
+		if d.Kind == c.Kind && d.Axis == c.Axis && d.GroupSize == c.GroupSize {
+			parts = append(parts, d.DType+" "+Bytes(d.Bytes))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 func (r *Report) costText(b *strings.Builder) {
