@@ -37,8 +37,10 @@ type row struct {
 	Allocs  float64 `json:"allocs"`
 	FloorUs float64 `json:"floor_us,omitempty"`
 	Ratio   float64 `json:"ratio,omitempty"`
-	GBps    float64 `json:"gb_per_s,omitempty"`
-	Note    string  `json:"note,omitempty"`
+	// CPUUs is the processor time of an operation, in user mode and in the kernel.
+	CPUUs float64 `json:"cpu_us,omitempty"`
+	GBps  float64 `json:"gb_per_s,omitempty"`
+	Note  string  `json:"note,omitempty"`
 }
 
 // bench is one benchmark on a number of devices.
@@ -57,6 +59,10 @@ var benches = []bench{
 	{"h2d", 8, hostToDevice},
 	{"lower", 8, lower}, {"compile", 8, compile}, {"compile_variables", 8, compileVariables},
 	{"first_values", 1, firstValues}, {"first_values", 8, firstValues},
+	{"transformer_step_1x1_8", 1, transformerStep(1, 1, 8)}, {"transformer_step_1x1_32", 1, transformerStep(1, 1, 32)},
+	{"transformer_step_4x2_8", 8, transformerStep(4, 2, 8)}, {"transformer_step_4x2_32", 8, transformerStep(4, 2, 32)},
+	{"transformer_step_8x1_8", 8, transformerStep(8, 1, 8)}, {"transformer_step_8x1_32", 8, transformerStep(8, 1, 32)},
+	{"depth", 8, depth},
 	{"first_step", 8, firstStep}, {"first_step_cached", 8, firstStepCached},
 }
 
