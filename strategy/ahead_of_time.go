@@ -22,10 +22,13 @@ import (
 //
 // [Function.Compiled] returns the compiled step, and train.Step.Compiled that of a training step.
 // Where the program does not fit into the memory of a device, they return a [*MemoryError]. The
-// slice stays the caller's: close the strategy before it.
+// slice stays the caller's: close the strategy before it. Errors are those of [New].
 func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 	if slice == nil {
 		return nil, fault.New(errkind.ValueError, "new ahead of time", "see the error of system.Describe", "there is no slice: it is nil")
+	}
+	if err := slice.Check(); err != nil {
+		return nil, fault.Of("new ahead of time", err, "")
 	}
 	s, err := newStrategy(slice.Topology(), opts)
 	if err != nil {

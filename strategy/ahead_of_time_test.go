@@ -15,7 +15,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 func TestAOTStepsAreCompiledForASliceThatIsNotThereAndCannotRun(t *testing.T) {
@@ -80,6 +82,20 @@ func TestAOTBadShapesAreArgumentErrors(t *testing.T) {
 	_, err := strategy.NewAheadOfTime(strat.Slice(), strategy.Options{LogicalDevices: 3})
 	var option *strategy.OptionError
 	require.ErrorAs(t, err, &option)
+}
+
+func TestAOTAClosedSliceTakesNoStrategy(t *testing.T) {
+	if !plugintest.TPUChild(t) {
+		return
+	}
+	slice, err := system.Describe(t.Context(), "v5e:2x4", system.DescribeOptions{Plugin: plugintest.Libtpu(t)})
+	require.NoError(t, err)
+	require.NoError(t, slice.Close())
+	_, err = strategy.NewAheadOfTime(slice, strategy.Options{})
+	var own *strategy.Error
+	require.ErrorAs(t, err, &own)
+	require.ErrorIs(t, err, pjrt.ErrClosed)
+	assert.EqualError(t, err, "strategy: new ahead of time: system: the slice is closed; make another with Describe")
 }
 
 // A nest function of shapes is compiled for a slice that is not there.

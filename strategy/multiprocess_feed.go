@@ -21,7 +21,7 @@ func (s *TPUStrategy) localPerReplica(ctx context.Context, values []any, a logic
 	all := make([]*tensors.Tensor, len(values))
 	for i, value := range values {
 		var err error
-		if all[i], err = hostTensor(value); err != nil {
+		if all[i], err = s.replicaTensor(ctx, op, value); err != nil {
 			return nil, noTensor(fmt.Sprintf("value of replica %d", local[i]), err)
 		}
 		if !all[i].Shape().Equal(all[0].Shape()) {
@@ -48,6 +48,21 @@ func allTensors(values []any) ([]input.Tensor, bool) {
 		}
 	}
 	return all, true
+}
+
+// ownTensors are those of this process's replicas, of a tensor for each replica of all processes.
+func (s *TPUStrategy) ownTensors(all []input.Tensor) ([]input.Tensor, error) {
+	for r, t := range all {
+		if !t.Like(all[0]) {
+			return nil, fault.New(ValueError, "per-replica value", "pad the values: with several processes a value has one shape on all replicas",
+				"that of replica %d is %s, that of replica 0 %s", r, t, all[0])
+		}
+	}
+	own := make([]input.Tensor, len(s.processes.replicas))
+	for i, r := range s.processes.replicas {
+		own[i] = all[r]
+	}
+	return own, nil
 }
 
 // localTensors is localPerReplica for tensors of package input, which it copies from where they

@@ -89,6 +89,54 @@ func TestInputNeedsReplicasInTheOrderOfTheProcesses(t *testing.T) {
 	}))
 }
 
+// What a process gives for all replicas, for its own, or in several forms at once, is the same value.
+func TestAProcessGivesATensorForEachReplicaOrForItsOwn(t *testing.T) {
+	sys := plugintest.System(t, 4)
+	of := func(r int) input.Tensor { return input.Vector(float32(r), float32(10*r)) }
+	host := func(r int) []float32 { return []float32{float32(r), float32(10 * r)} }
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		own := s.LocalReplicas()
+		same, err := s.Mirror(ctx, host(own[1]), logical.Annotation{})
+		if err != nil {
+			return err
+		}
+		for name, values := range map[string][]any{
+			"input, all":      {of(0), of(1), of(2), of(3)},
+			"input, own":      {of(own[0]), of(own[1])},
+			"host, all":       {host(0), host(1), host(2), host(3)},
+			"mixed, all":      {of(0), host(1), host(2), of(3)},
+			"mixed, own":      {host(own[0]), of(own[1])},
+			"on devices, own": {host(own[0]), same},
+		} {
+			v, err := s.PerReplica(ctx, values, logical.Annotation{})
+			if !assert.NoError(t, err, name) {
+				continue
+			}
+			for _, r := range own {
+				got, err := v.Local(ctx, r)
+				if assert.NoError(t, err, name) {
+					assert.Equal(t, host(r), got.Value(), "%s: replica %d", name, r)
+				}
+			}
+			if err := v.Close(); err != nil {
+				return err
+			}
+		}
+		for text, values := range map[string][]any{
+			"that of replica 3 is float32[1], that of replica 0 float32[2]; pad": {of(0), of(1), of(2), input.Vector(float32(1))},
+			"that of replica 1 is int64[2], that of replica 0 float32[2]; pad":   {of(0), input.Vector(int64(1), 2), of(2), of(3)},
+			"3 values for 4 replicas, of which this process has 2; give":         {of(0), of(1), of(2)},
+			"cannot be on a device; turn it into numbers with Map":               {input.Vector("a"), input.Vector("b"), input.Vector("c"), input.Vector("d")},
+		} {
+			_, err := s.PerReplica(ctx, values, logical.Annotation{})
+			var own *strategy.Error
+			assert.ErrorAs(t, err, &own, text)
+			assert.ErrorContains(t, err, text)
+		}
+		return same.Close()
+	}))
+}
+
 func TestHostsShareADatasetUntilItEnds(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for name, c := range map[string]struct {

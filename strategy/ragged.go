@@ -34,16 +34,34 @@ func (s *TPUStrategy) raggedTensors(ctx context.Context, values []input.Tensor, 
 	}
 	all := make([]*tensors.Tensor, len(values))
 	for r, t := range values {
-		dtype, ok := t.Kind().DType()
-		if !ok {
-			return nil, fault.New(TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", t)
-		}
-		all[r] = tensors.FromShape(shapes.Make(dtype, t.Dims()...))
-		if err := all[r].MutableBytes(func(to []byte) { copy(to, t.Bytes()) }); err != nil {
-			return nil, fault.Of(op, err, "")
+		var err error
+		if all[r], err = copiedInput(op, t); err != nil {
+			return nil, err
 		}
 	}
 	return s.perReplicaOf(ctx, all, a)
+}
+
+// copiedInput makes a GoMLX tensor of a tensor of package input.
+func copiedInput(op string, t input.Tensor) (*tensors.Tensor, error) {
+	dtype, ok := t.Kind().DType()
+	if !ok {
+		return nil, fault.New(TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", t)
+	}
+	out := tensors.FromShape(shapes.Make(dtype, t.Dims()...))
+	if err := out.MutableBytes(func(to []byte) { copy(to, t.Bytes()) }); err != nil {
+		return nil, fault.Of(op, err, "")
+	}
+	return out, nil
+}
+
+// replicaTensor is a replica's value of a call that takes one for each: a tensor of package input,
+// or what tensorOf takes.
+func (s *TPUStrategy) replicaTensor(ctx context.Context, op string, x any) (*tensors.Tensor, error) {
+	if t, ok := x.(input.Tensor); ok {
+		return copiedInput(op, t)
+	}
+	return s.tensorOf(ctx, x)
 }
 
 func (s *TPUStrategy) hostTensors(op string, values []any) ([]*tensors.Tensor, error) {

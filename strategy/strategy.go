@@ -101,11 +101,15 @@ type TPUStrategy struct {
 }
 
 // New returns a strategy over the system's devices. It compiles nothing and takes no device memory
-// yet. The system stays the caller's, and several strategies may share it: close them before it. An
-// error names the option at fault ([*OptionError]).
+// yet. The system stays the caller's, and several strategies may share it: close them before it.
+// Errors: an [*OptionError] names the option at fault; that of a system that was closed matches
+// pjrt.ErrClosed.
 func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	if sys == nil {
 		return nil, fault.New(ValueError, "there is no system", "see the error of system.Open", "it is nil")
+	}
+	if err := sys.Check(); err != nil {
+		return nil, fault.Of("new", err, "")
 	}
 	s, err := newStrategy(sys.Topology(), opts)
 	if err != nil {

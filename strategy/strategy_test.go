@@ -27,6 +27,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -283,12 +284,32 @@ func TestOptionsThatDoNotFitAreNamed(t *testing.T) {
 	require.NoError(t, strat.Close())
 }
 
+func TestAClosedSystemTakesNoStrategy(t *testing.T) {
+	sys, err := system.Open(t.Context(), system.Options{CPUDevices: 2, Plugin: plugintest.Path(t, "cpu")})
+	require.NoError(t, err)
+	held, err := sys.Runtime().BufferFromHost(t.Context(), make([]byte, 4), pjrt.F32, nil, sys.Runtime().Devices()[0])
+	require.NoError(t, err)
+	require.Error(t, sys.Close(), "a buffer is open on it")
+	s, err := strategy.New(sys, strategy.Options{})
+	require.NoError(t, err, "so it is open still")
+	require.NoError(t, s.Close())
+	require.NoError(t, held.Close())
+	require.NoError(t, sys.Close())
+
+	_, err = strategy.New(sys, strategy.Options{})
+	var own *strategy.Error
+	require.ErrorAs(t, err, &own)
+	require.ErrorIs(t, err, pjrt.ErrClosed)
+	assert.Equal(t, strategy.RuntimeError, strategy.KindOf(err))
+	assert.EqualError(t, err, "strategy: new: system: the system is closed; make another with Open")
+}
+
 // What was not opened gives no strategy, and a zero strategy does nothing.
 func TestZeroValuesGiveNoStrategy(t *testing.T) {
 	_, err := strategy.New(&system.System{}, strategy.Options{})
-	require.Error(t, err)
+	require.ErrorIs(t, err, pjrt.ErrClosed)
 	_, err = strategy.NewAheadOfTime(&system.Slice{}, strategy.Options{})
-	require.Error(t, err)
+	require.ErrorIs(t, err, pjrt.ErrClosed)
 	var s strategy.TPUStrategy
 	assert.NotPanics(t, func() {
 		_, err := s.Function(double, strategy.FunctionOptions{}).Run(t.Context(), float32(1))

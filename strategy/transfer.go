@@ -165,10 +165,16 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 		return nil, fault.New(ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
 	}
 	if held, ok := allTensors(values); ok {
-		if s.processes.several() {
-			return s.localTensors(ctx, held, a)
+		if !s.processes.several() {
+			return s.raggedTensors(ctx, held, a)
 		}
-		return s.raggedTensors(ctx, held, a)
+		if !local {
+			var err error
+			if held, err = s.ownTensors(held); err != nil {
+				return nil, err
+			}
+		}
+		return s.localTensors(ctx, held, a)
 	}
 	if local && len(values) != s.replicas {
 		return s.localPerReplica(ctx, values, a)
@@ -176,7 +182,7 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 	all := make([]*tensors.Tensor, len(values))
 	for r, value := range values {
 		var err error
-		if all[r], err = s.tensorOf(ctx, value); err != nil {
+		if all[r], err = s.replicaTensor(ctx, op, value); err != nil {
 			return nil, noTensor(fmt.Sprintf("value of replica %d", r), err)
 		}
 		if s.processes.several() && !all[r].Shape().Equal(all[0].Shape()) {

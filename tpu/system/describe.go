@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -22,6 +23,7 @@ type Slice struct {
 	handle   *pjrt.Topology
 	topology tpu.Topology
 	facts    SliceFacts
+	closed   atomic.Bool
 }
 
 // SliceFacts holds what is known of a described slice, as data.
@@ -261,5 +263,17 @@ func (s *Slice) Close() error {
 	if s.handle == nil {
 		return nil
 	}
+	s.closed.Store(true)
 	return s.handle.Close()
+}
+
+// Check returns nil until the slice is closed, and then an error that matches [pjrt.ErrClosed].
+func (s *Slice) Check() error {
+	switch {
+	case s.handle == nil:
+		return errZero
+	case s.closed.Load():
+		return errClosed("slice", "Describe")
+	}
+	return nil
 }

@@ -68,6 +68,11 @@ func (c clientRuntime) Compile(ctx context.Context, program pjrt.Program, opts p
 // errZero is the error of a zero System or Slice.
 var errZero = &errkind.Fault{Op: "system", Reason: "it is a zero value", Err: pjrt.ErrClosed, Hint: "Open and Describe make one"}
 
+// errClosed is the error of a closed System or Slice; from makes another.
+func errClosed(what, from string) error {
+	return &errkind.Fault{Op: "system", Reason: "the " + what + " is closed", Match: pjrt.ErrClosed, Hint: "make another with " + from}
+}
+
 // noRuntime is the runtime of the zero System.
 type noRuntime struct{}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -22,6 +23,7 @@ type System struct {
 	found    pjrt.Found
 	cluster  *clusterresolver.Cluster // nil if nothing is known of one
 	byID     map[int]*pjrt.Device
+	closed   atomic.Bool
 }
 
 // checkDevices holds the topology against the runtime: every device that the topology names must
@@ -88,7 +90,21 @@ func (s *System) Close() error {
 	if open := (*pjrt.OpenError)(nil); errors.As(err, &open) {
 		return &errkind.Fault{Op: "system: close", Err: err, Hint: "close the strategies on it first"}
 	}
+	if errkind.Of(err) != errkind.FailedPreconditionError {
+		s.closed.Store(true)
+	}
 	return err
+}
+
+// Check returns nil while the system is open, and then an error that matches [pjrt.ErrClosed].
+func (s *System) Check() error {
+	switch {
+	case s.runtime == nil:
+		return errZero
+	case s.closed.Load():
+		return errClosed("system", "Open")
+	}
+	return nil
 }
 
 // Shutdown closes the system as Close does, and returns when ctx ends at the latest: closing a
