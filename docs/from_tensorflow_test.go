@@ -1,4 +1,3 @@
-// Package docs_test holds the pages in this directory to the code.
 package docs_test
 
 import (

@@ -1,5 +1,3 @@
-// Package command is what the module's commands share: their exit codes, and how a signal ends
-// them.
 package command
 
 import (

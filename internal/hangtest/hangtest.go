@@ -1,5 +1,3 @@
-// Package hangtest lets a test fail where what it calls would hang, as a read of a pipe whose other
-// end nobody opens.
 package hangtest
 
 import (

@@ -1,5 +1,3 @@
-// Package hlotest reads optimized programs for tests that count what a compiler made of a module:
-// products, collectives, and what stands in a branch.
 package hlotest
 
 import (

@@ -1,10 +1,3 @@
-// Package nest walks nests: trees of slices, maps and structs around leaves, which are
-// what a replica's code takes and returns.
-//
-// A slice or a map is a nest if its elements are of an interface type or nests
-// themselves, such as []any and map[string]any; a struct is one if all its fields are
-// exported and such. Everything else is a leaf: a []float32 is a host tensor. Slices and
-// fields are walked in order, maps by ascending key.
 package nest
 
 import (

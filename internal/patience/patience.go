@@ -1,4 +1,3 @@
-// Package patience says of work that takes long that it goes on.
 package patience
 
 import "time"

@@ -1,9 +1,3 @@
-// Package pins names the PJRT plugin builds that this module is tested against and where the
-// installer (install.sh beside this file) leaves them.
-//
-// It holds facts only: nothing here reads the environment, the disk or the network. The installer,
-// the plugin search and the doctor command all read the one table pins.tsv, so they cannot disagree
-// about a version.
 package pins
 
 import (

@@ -1,4 +1,3 @@
-// Package plugintest finds the real PJRT plugins for tests.
 package plugintest
 
 import (

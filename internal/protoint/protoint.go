@@ -1,5 +1,3 @@
-// Package protoint walks the protobuf messages that this module decodes by hand, and reads their
-// numbers: one, or a repeated field in its packed or its plain form, as int32 or as they are.
 package protoint
 
 import (

@@ -1,5 +1,3 @@
-// Package strategytest opens strategies for tests, on the devices of package plugintest, and reads
-// their values back. What it opens is closed when the test ends, and an error fails the test.
 package strategytest
 
 import (

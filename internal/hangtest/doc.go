@@ -1,0 +1,8 @@
+// Package hangtest lets a test fail where the code under test would hang: a read of a pipe whose
+// other end nobody opens would otherwise wait until the whole test binary times out.
+//
+//	hangtest.Within(t, func() { _, err = files.Open(pipe) })
+//
+// The limit is 20 seconds, which is long for a function that reads a small file, however loaded the
+// machine is. A function that returns is not slowed down.
+package hangtest
