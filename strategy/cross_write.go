@@ -269,7 +269,7 @@ func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
 
 // combined is Value in every context: the components combined.
 func (v *Variable) combined(ctx context.Context) (*tensors.Tensor, error) {
-	everywhere := v.strategy.everywhere(v.perReplica(), v.annotation)
+	everywhere := v.strategy.everywhere(v.perReplica() || v.over.Is(), v.annotation)
 	if v.synchronization == OnWrite && everywhere {
 		if err := v.crossUse(ctx, fmt.Sprintf("read %q", v.path)); err != nil {
 			return nil, err

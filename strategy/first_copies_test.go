@@ -47,7 +47,7 @@ func TestValueCopies(t *testing.T) {
 					var scratch []byte
 					require.NoError(t, s.uploadPart(ctx, &l, 0, 0, data, &scratch, buffers))
 				}))
-				require.NoError(t, c.start(ctx, v, buffers, s.makersOf(l.whole)))
+				require.NoError(t, c.start(ctx, v, buffers, s.makersOf(&l)))
 				assert.LessOrEqual(t, c.bytes, l.bytes)
 				assert.Len(t, c.underWay, 1)
 				assert.NotNil(t, v.waiting.Load(), "not before all copies are there")
@@ -89,7 +89,7 @@ func TestACopyThatFailsLeavesTheVariableWaiting(t *testing.T) {
 	buffers := make([]*pjrt.Buffer, 4)
 	buffers[0], err = sys.Runtime().BufferFromHost(ctx, make([]byte, 8), pjrt.F32, []int{2}, s.devices[0])
 	require.NoError(t, err)
-	err = c.start(ctx, v, buffers, s.makersOf(true))
+	err = c.start(ctx, v, buffers, s.makersOf(&layout{whole: true}))
 	require.ErrorIs(t, err, pjrt.ResourceExhausted)
 	require.ErrorContains(t, err, "replica 3")
 	require.NoError(t, c.finish(ctx))

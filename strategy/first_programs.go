@@ -39,14 +39,14 @@ type makers struct {
 
 // makersOf returns where a value is made that is whole on each device, or split. The mesh is the
 // same on all processes.
-func (s *TPUStrategy) makersOf(whole bool) makers {
-	if whole {
+func (s *TPUStrategy) makersOf(l *layout) makers {
+	if l.whole {
 		return makers{1, 1, []int{slices.Index(s.processes.local, true)}}
 	}
 	split := func(replica []int) bool { return slices.Min(replica) != slices.Max(replica) }
 	m := makers{replicas: s.replicas, logicalDevices: s.logicalDevices}
 	first, last := 0, len(s.devices)
-	if !slices.ContainsFunc(slices.Collect(slices.Chunk(s.processes.of, s.logicalDevices)), split) {
+	if !l.over.Is() && !slices.ContainsFunc(slices.Collect(slices.Chunk(s.processes.of, s.logicalDevices)), split) {
 		m.replicas = 1
 		first = s.processes.replicas[0] * s.logicalDevices
 		last = first + s.logicalDevices

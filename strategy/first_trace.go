@@ -33,13 +33,13 @@ var errNotForDevices = errors.New("the initializer reads or writes other variabl
 // Initializers of the same kind give the same text.
 func (s *TPUStrategy) traceInitializer(store *model.Store, init model.VariableInitializer, v *Variable) (t *tracedInitializer, err error) {
 	shape := shapes.Make(v.dtype, v.shape...)
-	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica())
+	l, err := v.layout()
 	if err != nil {
 		return nil, err
 	}
-	by, annotation := s.makersOf(l.whole), v.annotation
-	if l.whole {
-		annotation = logical.Annotation{} // there is one logical device
+	by, annotation := s.makersOf(&l), v.annotation
+	if !l.split {
+		annotation = logical.Annotation{} // the logical devices have the same
 	}
 	trace := module.NewTrace(module.Options{
 		Replicas: by.replicas, LogicalDevices: by.logicalDevices, Programs: true, Target: s.target, Precision: s.opts.Precision, Random: lowering.RandomPCG,
@@ -51,7 +51,10 @@ func (s *TPUStrategy) traceInitializer(store *model.Store, init model.VariableIn
 	if g.changed && g.state == nil {
 		return nil, errNotForDevices
 	}
-	sig := module.Signature{Results: []module.Tensor{{Name: "value", Annotation: annotation}}}
+	if v.over.Is() {
+		outputs[0] = module.OwnPart(outputs[0], v.over)
+	}
+	sig := module.Signature{Results: []module.Tensor{{Name: "value", Over: v.over, Annotation: annotation}}}
 	if g.state != nil {
 		sig.Results = append(sig.Results, module.Tensor{Name: "random_state"})
 	}

@@ -1,9 +1,12 @@
 package strategy
 
 import (
+	"slices"
+
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/wire"
@@ -20,10 +23,33 @@ type layout struct {
 	// one replica.
 	buffer []int
 	// starts are each logical device's first index in every dimension.
-	starts     [][]int
-	whole      bool // each logical device holds all
-	bytes      int  // of a replica's tensor
+	starts [][]int
+	whole  bool // each logical device holds all
+	split  bool // the logical devices of a replica hold different parts
+	// over says of a tensor of all replicas along which dimension each holds a part of it, of which
+	// the parts of the logical devices are then made. shape and bytes are the whole tensor's.
+	over       module.Over
+	bytes      int // of a replica's tensor
 	shardBytes int
+}
+
+// layoutOver is the layout of a tensor that may be in parts over the replicas.
+func (s *TPUStrategy) layoutOver(dtype dtypes.DType, shape []int, a logical.Annotation, perReplica bool, over module.Over) (layout, error) {
+	l, err := s.layout(dtype, shape, a, perReplica)
+	if err != nil || !over.Is() {
+		return l, err
+	}
+	if l.whole {
+		l.whole = false
+		for range s.logicalDevices {
+			l.starts = append(l.starts, make([]int, len(shape)))
+		}
+	}
+	l.over = over
+	l.shard = slices.Clone(l.shard)
+	l.shard[over.Dim] = over.Part(s.replicas)
+	l.buffer, l.shardBytes = l.shard, l.wire.HostBytes()*size(l.shard)
+	return l, nil
 }
 
 func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotation, perReplica bool) (layout, error) {
@@ -45,6 +71,7 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 		}
 		return l, nil
 	}
+	l.split = true
 	factors, err := logical.Factorize(s.logicalDevices, a)
 	if err != nil {
 		return l, err
@@ -84,9 +111,9 @@ func size(dims []int) int {
 	return n
 }
 
-// part returns logical device p's part of a replica's tensor: a view of it where the part is
-// contiguous, otherwise a copy into scratch.
-func (l *layout) part(tensor []byte, p int, scratch *[]byte) []byte {
+// part returns the part of a tensor that logical device p of replica r holds: a view of the tensor
+// where the part is contiguous, otherwise a copy into scratch.
+func (l *layout) part(tensor []byte, r, p int, scratch *[]byte) []byte {
 	if l.whole {
 		return tensor
 	}
@@ -94,36 +121,55 @@ func (l *layout) part(tensor []byte, p int, scratch *[]byte) []byte {
 		*scratch = make([]byte, l.shardBytes)
 	}
 	part := (*scratch)[:l.shardBytes]
-	l.each(p, func(inTensor, inPart, n int) { copy(part[inPart:inPart+n], tensor[inTensor:inTensor+n]) })
+	if l.over.Is() {
+		clear(part) // the padding
+	}
+	l.each(r, p, func(inTensor, inPart, n int) { copy(part[inPart:inPart+n], tensor[inTensor:inTensor+n]) })
 	return part
 }
 
-// put writes logical device p's part into a replica's tensor.
-func (l *layout) put(tensor, part []byte, p int) {
+// put writes the part of logical device p of replica r into a tensor.
+func (l *layout) put(tensor, part []byte, r, p int) {
 	if l.whole {
 		copy(tensor, part)
 		return
 	}
-	l.each(p, func(inTensor, inPart, n int) { copy(tensor[inTensor:inTensor+n], part[inPart:inPart+n]) })
+	l.each(r, p, func(inTensor, inPart, n int) { copy(tensor[inTensor:inTensor+n], part[inPart:inPart+n]) })
+}
+
+// held returns the first index of what logical device p of replica r holds, and its sizes without
+// padding.
+func (l *layout) held(r, p int) (start, sizes []int) {
+	start, sizes = make([]int, len(l.shard)), slices.Clone(l.shard)
+	if !l.whole {
+		copy(start, l.starts[p])
+	}
+	if d := l.over.Dim; l.over.Is() {
+		start[d] = min(r*l.shard[d], l.over.Size)
+		sizes[d] = min(l.shard[d], l.over.Size-start[d])
+	}
+	return start, sizes
 }
 
 // each walks the contiguous runs of a part: their byte offsets in the tensor and in the part, and
 // their length.
-func (l *layout) each(p int, visit func(inTensor, inPart, n int)) {
-	rank := len(l.shape)
-	run := l.wire.HostBytes() * l.shard[rank-1]
-	if run == 0 || l.shardBytes == 0 {
+func (l *layout) each(r, p int, visit func(inTensor, inPart, n int)) {
+	rank, element := len(l.shape), l.wire.HostBytes()
+	start, sizes := l.held(r, p)
+	run := element * sizes[rank-1]
+	if run == 0 || size(sizes) == 0 {
 		return
 	}
 	index := make([]int, rank)
-	for at := 0; at < l.shardBytes; at += run {
-		offset := 0
+	for range size(sizes[:rank-1]) {
+		inTensor, inPart := 0, 0
 		for d := range rank {
-			offset = offset*l.shape[d] + l.starts[p][d] + index[d]
+			inTensor = inTensor*l.shape[d] + start[d] + index[d]
+			inPart = inPart*l.shard[d] + index[d]
 		}
-		visit(offset*l.wire.HostBytes(), at, run)
+		visit(element*inTensor, element*inPart, run)
 		for d := rank - 2; d >= 0; d-- {
-			if index[d]++; index[d] < l.shard[d] {
+			if index[d]++; index[d] < sizes[d] {
 				break
 			}
 			index[d] = 0

@@ -106,6 +106,26 @@ func (m *replicaMachine) Gradients(loss *graph.Node) (gradients []*graph.Node, n
 	return m.context().gradients(loss)
 }
 
+// MeanGradients averages the gradients over the replicas. Where these share out state, it returns
+// the replica's parts of the means: see [StateSharding].
+func (m *replicaMachine) MeanGradients(gradients []*graph.Node) []*graph.Node {
+	return m.context().meanGradients(gradients)
+}
+
+// InParts reports whether MeanGradients returns parts.
+func (m *replicaMachine) InParts() bool { return m.context().inParts() }
+
+// ClipGradients replaces those that are not finite everywhere by zeros, if they are in parts.
+func (m *replicaMachine) ClipGradients(gradients []*graph.Node) []*graph.Node {
+	return m.context().clipGradients(gradients)
+}
+
+// Update calls an optimizer's update with the store that it is to change, and with the gradients of
+// MeanGradients.
+func (m *replicaMachine) Update(gradients []*graph.Node, update func(scope *model.Scope, gradients []*graph.Node)) {
+	m.context().updateParts(gradients, update)
+}
+
 // KeepStates leaves variables of each replica as they were in replicas without rows. It is called
 // when all is written.
 func (m *replicaMachine) KeepStates() { m.context().keepStates() }

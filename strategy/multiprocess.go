@@ -134,6 +134,9 @@ func (s *TPUStrategy) sources(l *layout, v *distributed, replica int) ([]part, e
 		return 0, false
 	}
 	var parts []part
+	if l.over.Is() {
+		return s.partSources(l)
+	}
 	for p := range s.logicalDevices {
 		d, ok := find(p)
 		switch {

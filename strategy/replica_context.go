@@ -65,6 +65,10 @@ type ReplicaContext struct {
 	// rows and those of all, once they were asked for.
 	padding           *padding
 	realRows, allRows *graph.Node
+	// wholes are the replica's parts of values that were brought together from the replicas' parts,
+	// rawParts the parameters of the step that are parts.
+	wholes   map[*graph.Node]*graph.Node
+	rawParts []*graph.Node
 	// structure is the nest of the results, if the step returns one.
 	structure any
 	// randomNext is the state of the store's generator after the step, if the replicas draw numbers

@@ -30,7 +30,7 @@ func (s Shard) String() string {
 // shards lists the devices that hold something. Buffers of this process are asked for their sizes;
 // those of others hold as much.
 func (s *TPUStrategy) shards(v *distributed, buffers []*pjrt.Buffer) []Shard {
-	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica)
+	l, err := s.layoutOf(v)
 	if err != nil || s.slice != nil {
 		return nil
 	}
@@ -39,14 +39,11 @@ func (s *TPUStrategy) shards(v *distributed, buffers []*pjrt.Buffer) []Shard {
 		if !v.on(d) || len(buffers) == 0 {
 			continue
 		}
-		shard := Shard{Replica: d / s.logicalDevices, LogicalDevice: d % s.logicalDevices, Size: append([]int{}, l.shard...), Bytes: l.shardBytes}
+		shard := Shard{Replica: d / s.logicalDevices, LogicalDevice: d % s.logicalDevices, Bytes: l.shardBytes}
 		shard.Device = s.deviceName(shard.Replica, shard.LogicalDevice)
-		shard.Start = make([]int, len(l.shard))
-		if !l.whole {
-			copy(shard.Start, l.starts[shard.LogicalDevice])
-		}
+		shard.Start, shard.Size = l.held(shard.Replica, shard.LogicalDevice)
 		if b := buffers[d]; b != nil {
-			if dims := b.Dims(); len(dims) == len(shard.Size) {
+			if dims := b.Dims(); len(dims) == len(shard.Size) && !l.over.Is() { // which may be padded
 				copy(shard.Size, dims)
 			}
 			if id := b.Device().ID(); id != s.devices[d].ID() { // it would be elsewhere

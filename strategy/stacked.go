@@ -107,7 +107,7 @@ func (s *TPUStrategy) uploadSteps(ctx context.Context, l *layout, batches []*ten
 		at := s.batchIndex(r, local)
 		for i, batch := range batches {
 			err := batch.ConstBytes(func(data []byte) {
-				copy(stack[i*l.shardBytes:], l.part(data[at*l.bytes:(at+1)*l.bytes], p, &scratch))
+				copy(stack[i*l.shardBytes:], l.part(data[at*l.bytes:(at+1)*l.bytes], r, p, &scratch))
 			})
 			if err != nil {
 				return batchFault(i, err)

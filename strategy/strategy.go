@@ -41,6 +41,12 @@ type Options struct {
 	// not traced yet. A training step has the whole model of its store, and waits for functions
 	// over other stores only.
 	Variables logical.Rules
+	// State says what of the state of training the replicas share out among themselves. The zero
+	// value shares out nothing.
+	State StateSharding
+	// SmallestSharded is the number of elements from which on a tensor is in parts over the
+	// replicas; 0 stands for 1024. Each tensor in parts has collectives of its own.
+	SmallestSharded int
 	// Semantics says which of TensorFlow's strategies this one behaves as, where they differ.
 	Semantics Semantics
 	// Precision is the precision of matrix multiplications; the default is bfloat16 passes on a TPU.
@@ -157,6 +163,9 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 		if rule.Pattern == nil {
 			return nil, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d has no pattern; make it with logical.Match", i)}
 		}
+	}
+	if err := opts.checkState(); err != nil {
+		return nil, err
 	}
 	return &TPUStrategy{
 		opts: opts, assignment: assignment, devices: make([]*pjrt.Device, assignment.NumReplicas()*assignment.NumCoresPerReplica()),

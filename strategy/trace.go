@@ -115,7 +115,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value) *trace {
 		Padded: len(f.padding(values).sizes) > 0,
 	})}
 	t.graph = graph.NewGraph(t.module, f.opts.Name)
-	t.rc = &ReplicaContext{strategy: s, graph: t.graph}
+	t.rc = &ReplicaContext{strategy: s, graph: t.graph, wholes: map[*graph.Node]*graph.Node{}}
 	t.rc.ctx = withTracing(withMode(ctx, mode{strategy: s, replica: true, update: -1}), &tracing{rc: t.rc})
 	if store := f.opts.Store; store != nil {
 		model.SetStore(t.graph, store)
@@ -159,7 +159,11 @@ func (t *trace) run() error {
 	for _, c := range rc.captured {
 		if c.changed {
 			t.written = append(t.written, c)
-			t.outputs = append(t.outputs, rc.kept(c.now, t.graph.GetParameterByName(c.name)))
+			value := rc.kept(c.now, t.graph.GetParameterByName(c.name))
+			if c.variable.over.Is() {
+				value = module.OwnPart(value, c.variable.over)
+			}
+			t.outputs = append(t.outputs, value)
 		}
 	}
 	if len(t.outputs) == 0 { // a program gives something
@@ -189,7 +193,7 @@ func (t *trace) gatherChanged() error {
 	}
 	for i, v := range t.changed {
 		if v != t.rc.counter {
-			t.outputs[t.own+i] = t.rc.kept(t.outputs[t.own+i], t.graph.GetParameterByName(v.Path()))
+			t.outputs[t.own+i] = t.rc.stored(v, t.outputs[t.own+i])
 		}
 	}
 	return nil
@@ -245,7 +249,7 @@ func (t *trace) variable(name string) (module.Tensor, *Variable, error) {
 			t.borrowed = append(t.borrowed, v)
 			return module.Tensor{Name: v.path}, nil, nil
 		}
-		tensor := module.Tensor{Name: v.path, PerReplica: v.perReplica(), Annotation: v.annotation}
+		tensor := module.Tensor{Name: v.path, PerReplica: v.perReplica(), Over: v.over, Annotation: v.annotation}
 		if i := slices.Index(t.written, c); i >= 0 {
 			tensor.Donated, tensor.Result = true, t.own+len(t.changed)+i
 		}
@@ -258,7 +262,7 @@ func (t *trace) variable(name string) (module.Tensor, *Variable, error) {
 	if err != nil {
 		return module.Tensor{}, nil, err
 	}
-	tensor := module.Tensor{Name: name, Annotation: v.annotation}
+	tensor := module.Tensor{Name: name, Over: v.over, Annotation: v.annotation}
 	if i := slices.IndexFunc(t.changed, func(c *model.Variable) bool { return c.Path() == name }); i >= 0 {
 		tensor.Donated, tensor.Result = true, t.own+i
 	}
@@ -276,12 +280,12 @@ func (t *trace) results() (results []module.Tensor) {
 	}
 	for _, c := range t.changed {
 		at := slices.IndexFunc(t.variables, func(v *Variable) bool { return v != nil && v.path == c.Path() && t.rc.capturing(v) == nil })
-		results = append(results, module.Tensor{Name: c.Path(), Annotation: t.variables[at].annotation})
+		results = append(results, module.Tensor{Name: c.Path(), Over: t.variables[at].over, Annotation: t.variables[at].annotation})
 		t.updates = append(t.updates, at)
 	}
 	for _, c := range t.written {
 		v := c.variable
-		results = append(results, module.Tensor{Name: v.path, PerReplica: v.perReplica(), Annotation: v.annotation})
+		results = append(results, module.Tensor{Name: v.path, PerReplica: v.perReplica(), Over: v.over, Annotation: v.annotation})
 		t.updates = append(t.updates, slices.Index(t.variables, v))
 	}
 	return results

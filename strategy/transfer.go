@@ -26,7 +26,7 @@ func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*p
 	if err := s.runnable("reading a value"); err != nil {
 		return nil, err
 	}
-	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica)
+	l, err := s.layoutOf(v)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*p
 				return
 			}
 			if !l.whole {
-				l.put(data, bytes, from.logical)
+				l.put(data, bytes, from.partition/s.logicalDevices, from.logical)
 			}
 		}
 	})

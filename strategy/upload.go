@@ -86,7 +86,7 @@ func (s *TPUStrategy) uploadPart(ctx context.Context, l *layout, r, p int, data 
 	if len(data) != l.bytes {
 		return fault.New(ValueError, fmt.Sprintf("copying to replica %d", r), "give a tensor of that shape", "%d bytes for %s%v, which is %d", len(data), l.dtype, l.shape, l.bytes)
 	}
-	part, rt := l.part(data, p, scratch), s.sys.Runtime()
+	part, rt := l.part(data, r, p, scratch), s.sys.Runtime()
 	if buffers[d] == nil {
 		buffers[d], err = rt.BufferFromHost(ctx, part, l.wire, l.buffer, s.devices[d])
 	} else {

@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -24,6 +25,7 @@ type distributed struct {
 	dtype      dtypes.DType
 	shape      []int // of one replica's tensor
 	annotation logical.Annotation
+	over       module.Over // of a variable
 	perReplica bool
 	// equal is set for a per-replica value whose tensors are known to be the same, such as what
 	// replicas received from a collective: it counts as mirrored.

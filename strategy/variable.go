@@ -14,6 +14,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -28,6 +29,8 @@ type Variable struct {
 	dtype      dtypes.DType
 	shape      []int
 	annotation logical.Annotation
+	// over says along which dimension each replica holds a part of the variable.
+	over       module.Over
 	shardBytes int
 	trainable  bool
 
@@ -214,12 +217,17 @@ func (v *Variable) perReplica() bool { return v.synchronization == OnRead || v.l
 
 // key is equal for variables that one compiled program can serve in turn.
 func (v *Variable) key() string {
-	return fmt.Sprintf("%s%v %s %s %s %t", v.dtype, v.shape, v.annotation, v.synchronization, v.aggregation, v.localWrites)
+	return fmt.Sprintf("%s%v %s %s %s %t %v", v.dtype, v.shape, v.annotation, v.synchronization, v.aggregation, v.localWrites, v.over)
 }
 
 // value is the variable's tensor as a distributed value without buffers.
 func (v *Variable) value() *distributed {
-	return &distributed{strategy: v.strategy, dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica()}
+	return &distributed{strategy: v.strategy, dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica(), over: v.over}
+}
+
+// layout is how the variable lies on the devices.
+func (v *Variable) layout() (layout, error) {
+	return v.strategy.layoutOver(v.dtype, v.shape, v.annotation, v.perReplica(), v.over)
 }
 
 // Component returns a replica's component: a reference, the same object each time.
@@ -263,7 +271,8 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 }
 
 // LocalPart copies what one logical device of a replica holds of the variable to the host: its part
-// of a variable that is split, otherwise the whole variable.
+// of a variable that is split or sharded over the replicas, without padding, otherwise the whole
+// variable.
 func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*tensors.Tensor, error) {
 	if err := untraced(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
 		return nil, err
@@ -274,7 +283,7 @@ func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*
 		return nil, fault.New(ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d, logical device %d of %d",
 			replica, s.replicas, logicalDevice, s.logicalDevices)
 	}
-	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica())
+	l, err := v.layout()
 	if err != nil {
 		return nil, err
 	}
@@ -289,11 +298,7 @@ func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*
 	if v.buffers[d] == nil {
 		return nil, &RemoteError{Replica: replica, LogicalDevice: logicalDevice, Process: s.processes.of[d], Here: s.processes.process, Local: s.LocalReplicas()}
 	}
-	part := tensors.FromShape(shapes.Make(v.dtype, l.shard...))
-	var failed error
-	if err := part.MutableBytes(func(data []byte) { failed = v.buffers[d].ToHost(ctx, data) }); err != nil {
-		failed = err
-	}
+	part, failed := v.readPart(ctx, &l, replica, logicalDevice)
 	if failed != nil {
 		return nil, fault.Of(fmt.Sprintf("variable %q", v.path), failed, "")
 	}
@@ -335,7 +340,7 @@ func (v *Variable) upload(ctx context.Context, value *tensors.Tensor) error {
 
 func (v *Variable) uploadEach(ctx context.Context, read tensorReader) error {
 	s := v.strategy
-	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica())
+	l, err := v.layout()
 	if err != nil {
 		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}

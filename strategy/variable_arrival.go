@@ -80,7 +80,7 @@ func (vs *Variables) bring(ctx context.Context, v *Variable) error {
 			return err
 		}
 	}
-	l, err := s.layout(v.dtype, v.shape, v.annotation, v.perReplica())
+	l, err := v.layout()
 	if err != nil {
 		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}

@@ -33,6 +33,7 @@ type Variables struct {
 	// trained are the variables of the scope that training steps over the store train, by the paths
 	// of their stand-ins.
 	trained map[string]*Variable
+	paths   map[string]*model.Variable // see byPath
 }
 
 // Variables returns the variables of a store. The same store gives the same object.
@@ -102,16 +103,14 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 	v := &Variable{strategy: vs.strategy, path: path, dtype: shape.DType, shape: slices.Clone(shape.Dimensions),
 		trainable: source.Trainable, synchronization: OnWrite}
 	var rule int
-	v.annotation, rule = vs.strategy.opts.Variables.For(path, len(v.shape))
-	if rule < 0 {
-		if like := vs.trainedLike(source); like != nil {
-			v.annotation = like.annotation
-		}
+	var err error
+	if v.annotation, rule, v.over, err = vs.placeOf(source); err != nil {
+		return nil, err
 	}
 	if err := v.annotation.Validate(path, v.shape, vs.strategy.logicalDevices); err != nil {
 		return nil, fault.Of(fmt.Sprintf("variable rule %d", rule), err, "")
 	}
-	l, err := vs.strategy.layout(v.dtype, v.shape, v.annotation, v.perReplica())
+	l, err := v.layout()
 	if err != nil {
 		return nil, fault.Of(fmt.Sprintf("variable %q", path), err, "")
 	}

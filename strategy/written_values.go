@@ -21,7 +21,7 @@ func (rc *ReplicaContext) settle(changed []*model.Variable, values []*graph.Node
 	}
 	for i, v := range changed {
 		switch {
-		case !differs[i]:
+		case !differs[i], !values[i].Shape().Equal(v.Shape()): // a part of it
 		case !v.Trainable && v.DType().IsFloat():
 			values[i] = rc.meanOfStates(values[i])
 		default:
@@ -47,7 +47,7 @@ func (rc *ReplicaContext) differs(nodes []*graph.Node, arguments bool) ([]bool, 
 			differing = append(differing, rc.graph.GetParameterByName(c.name))
 		}
 	}
-	differs, err := module.Differs(nodes, differing)
+	differs, err := module.Differs(nodes, append(differing, rc.rawParts...))
 	if err != nil {
 		return nil, fault.Of("comparing the replicas", err, "")
 	}

@@ -61,7 +61,7 @@ func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 func AllGather(x *graph.Node, axis int) *graph.Node {
 	t := traceOf("all_gather", x)
 	axis = checkAxis("all_gather", x, axis)
-	return t.collective(x, gathered{axis}, func(dims []int) { dims[axis] *= t.opts.Replicas },
+	return t.collective(x, gathered{axis: axis}, func(dims []int) { dims[axis] *= t.opts.Replicas },
 		func(v *graph.Node) *graph.Node { return ReduceScatter(v, axis) })
 }
 
@@ -134,8 +134,13 @@ func (t *Trace) collective(x *graph.Node, m mark, resize func(dims []int), gradi
 
 // reduced asks for an all-reduce, gathered for an all-gather and scattered for a reduce-scatter.
 type (
-	reduced   struct{ by Reduction }
-	gathered  struct{ axis int }
+	reduced  struct{ by Reduction }
+	gathered struct {
+		axis int
+		// state is set where what is gathered is state in parts: it is cheaper to gather it again
+		// than to keep it.
+		state bool
+	}
 	scattered struct{ axis int }
 )
 

@@ -67,7 +67,7 @@ func (e *entry) replicaIDs() []*ir.Statement {
 // takeArguments works out how main's arguments become the step's operands.
 func (e *entry) takeArguments(p *lowering.Program) {
 	next := 0
-	for i, parameter := range p.Main().Parameters {
+	for i, parameter := range e.w.own {
 		typ, local := parameter.Type, fmt.Sprintf("local%d", i)
 		e.operands = append(e.operands, parameter.Value)
 		if p.ParameterNames[i] == ReplicaIDName {

@@ -24,6 +24,11 @@ type Tensor struct {
 	Name string
 	// PerReplica tensors differ between replicas; others are mirrored.
 	PerReplica bool
+	// Over says that the tensor is in parts: each replica holds one, and the global tensor is the
+	// parts one after another along a dimension. The step's parameter is the part, or the whole
+	// tensor, which the module then gathers where the step reads it; a result is a part. A tensor
+	// is not both PerReplica and in parts.
+	Over Over
 	// Annotation splits the tensor over the logical devices. An assigned tensor
 	// is stored whole on each of them.
 	Annotation logical.Annotation
@@ -52,7 +57,7 @@ type Signature struct {
 type Placed struct {
 	Tensor
 	DType dtypes.DType
-	// Local is the shape in a replica, Global the shape of the module's argument or result, and
+	// Local is the shape in a replica, which of a tensor in parts is that of a part, Global the shape of the module's argument or result, and
 	// Shard the shape of the part that one device holds.
 	Local, Global, Shard []int
 	// Spec says which part of Global each device of the mesh holds.
@@ -86,6 +91,9 @@ func (m *Module) Facts() *screen.Facts { return m.facts }
 
 // place works out the shapes of a tensor at the border.
 func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (Placed, error) {
+	if t.Over.Is() && t.Over.Dim < len(local) && local[t.Over.Dim] == t.Over.Size && kind == "argument" {
+		local = t.Over.Parts(local, w.replicas)
+	}
 	p := Placed{Tensor: t, DType: dtype, Local: local}
 	name := t.Name
 	if name == "" {
@@ -106,6 +114,16 @@ func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, loc
 		}
 		p.Global[0] *= w.replicas
 		dims[0].Axes = append([]string{ReplicaAxis}, dims[0].Axes...)
+		spec = sharding.NewSpec(dims...)
+	}
+	if t.Over.Is() {
+		d, dims := t.Over.Dim, spec.Dims()
+		if t.PerReplica || t.PerStep || d >= len(local) || local[d] != t.Over.Part(w.replicas) || len(dims[d].Axes) > 0 {
+			return p, fault(fmt.Sprintf("%s %q", kind, name), fmt.Sprintf("%v, %s: it is not a part of %s over %d replicas", local, t.Annotation, t.Over, w.replicas),
+				"cut a dimension that is not split over the logical devices, and give results as parts")
+		}
+		p.Global[d] *= w.replicas
+		dims[d].Axes = []string{ReplicaAxis}
 		spec = sharding.NewSpec(dims...)
 	}
 	if t.PerStep {

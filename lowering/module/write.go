@@ -30,6 +30,9 @@ type writer struct {
 	body                     []*ir.Statement // the step's
 	functions                []*ir.Function  // besides main and the step
 	alias                    map[*ir.Value]*ir.Value
+	own                      []ir.Parameter          // the step's parameters: see parameters
+	parts                    map[*ir.Value]*ir.Value // of whole parameters
+	wholes                   []wholeValue
 }
 
 // reserved reports whether a function has a name of the module's own functions.
@@ -86,6 +89,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 		}
 		w.called[f.Name] = f
 	}
+	w.own = w.parameters(p, m.Arguments)
 	step, err := w.step(p, m)
 	if err != nil {
 		return nil, err
@@ -191,7 +195,7 @@ func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
 		return nil, err
 	}
 	f := &ir.Function{Name: stepName, Private: true, Form: ir.Short}
-	for _, v := range traced.Parameters {
+	for _, v := range w.own {
 		f.Parameters = append(f.Parameters, ir.Parameter{Value: v.Value})
 	}
 	for _, r := range traced.Results {
@@ -240,7 +244,7 @@ func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
 		}
 		w.body = append(w.body, s)
 	}
-	f.Body = w.body
+	f.Body = append(w.gathers(), w.body...)
 	return f, nil
 }
 
@@ -270,6 +274,9 @@ func (w *writer) manual(p Placed) []int {
 			at = 1
 		}
 		dims[at] /= w.replicas
+	}
+	if p.Over.Is() {
+		dims[p.Over.Dim] /= w.replicas
 	}
 	return dims
 }

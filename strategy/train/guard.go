@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 )
@@ -61,6 +62,9 @@ func (g *guard) decide(p *pass) {
 		first = append(first, graph.Where(finite(x), none, number(in, i)))
 	}
 	what := graph.ReduceAllMin(graph.Stack(first, 0))
+	if p.rc.Machine().InParts() { // the replicas agree on what is wrong
+		what = module.AllReduce(what, module.Min)
+	}
 	all := graph.Equal(what, none)
 
 	v := p.rc.Scope().Store().VariableWithValue(g.path, make([]int64, countElements)).SetTrainable(false)

@@ -111,17 +111,23 @@ func backward(opt optimizer.Interface) stage {
 	}
 }
 
-// reduce averages the gradients over the replicas.
+// reduce averages the gradients over the replicas. Where the replicas share out state, each has its
+// part of the means from here on.
 func reduce(p *pass) {
-	for i, gradient := range p.gradients {
-		p.gradients[i] = p.rc.AllReduce(strategy.Mean, gradient)
-	}
+	p.gradients = p.rc.Machine().MeanGradients(p.gradients)
 }
 
 // update changes the variables as the optimizer does with the gradients.
 func update(opt optimizer.Interface) stage {
 	return func(p *pass) {
-		opt.(gomlxtrain.OptimizeWithGradients).UpdateGraphWithGradients(p.rc.Scope(), p.gradients, p.loss.DType())
+		takes, gradients := opt.(gomlxtrain.OptimizeWithGradients), p.gradients
+		if _, sgd := opt.(*optimizer.SGDConfig); !sgd && model.GetParamOr(p.rc.Scope(), optimizer.ParamClipNaN, false) {
+			// GoMLX's optimizers drop a gradient of which any element is not finite.
+			gradients = p.rc.Machine().ClipGradients(gradients)
+		}
+		p.rc.Machine().Update(gradients, func(scope *model.Scope, gradients []*graph.Node) {
+			takes.UpdateGraphWithGradients(scope, gradients, p.loss.DType())
+		})
 	}
 }
 

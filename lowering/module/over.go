@@ -1,0 +1,201 @@
+package module
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// Over says that a tensor is one of all replicas, of which each holds a part along a dimension. All
+// parts have the same size: the last ones are padded where the number of replicas does not divide
+// the dimension. The zero value says that each replica has the whole tensor.
+type Over struct {
+	// Dim is the dimension that is cut, Size its size in the whole tensor, without padding.
+	Dim, Size int
+}
+
+// Is reports whether the tensor is in parts.
+func (o Over) Is() bool { return o.Size > 0 }
+
+// Part returns the size of dimension Dim in the part of each of so many replicas.
+func (o Over) Part(replicas int) int { return (o.Size + replicas - 1) / replicas }
+
+// Parts returns the dimensions of a part of a tensor of these dimensions.
+func (o Over) Parts(dims []int, replicas int) []int {
+	dims = slices.Clone(dims)
+	if o.Is() {
+		dims[o.Dim] = o.Part(replicas)
+	}
+	return dims
+}
+
+// Wholes returns the dimensions of the tensor that parts of these dimensions make.
+func (o Over) Wholes(dims []int) []int {
+	dims = slices.Clone(dims)
+	if o.Is() {
+		dims[o.Dim] = o.Size
+	}
+	return dims
+}
+
+// String describes the parts, such as "dimension 1 of 512 over the replicas".
+func (o Over) String() string {
+	if !o.Is() {
+		return "whole on each replica"
+	}
+	return fmt.Sprintf("dimension %d of %d over the replicas", o.Dim, o.Size)
+}
+
+// Whole returns the tensor that the replicas' parts make, the same on each, by one all-gather. The
+// gradient is [ScatterPart]. It panics with a [*CollectiveError].
+func Whole(part *graph.Node, o Over) *graph.Node {
+	t := traceOf("whole", part)
+	t.checkOver("whole", part, o, o.Part(t.opts.Replicas))
+	all := t.collective(part, gathered{axis: o.Dim, state: true}, func(dims []int) { dims[o.Dim] *= t.opts.Replicas },
+		func(v *graph.Node) *graph.Node { return ReduceScatter(v, o.Dim) })
+	return cut(all, o)
+}
+
+// ScatterPart sums x over the replicas and returns the replica's part of the sum, by one
+// reduce-scatter. The gradient is [Whole]. It panics with a [*CollectiveError].
+func ScatterPart(x *graph.Node, o Over) *graph.Node {
+	t := traceOf("scatter_part", x)
+	t.checkOver("scatter_part", x, o, o.Size)
+	return ReduceScatter(padded0(x, o, t.opts.Replicas), o.Dim)
+}
+
+// OwnPart returns the replica's part of x, which is the same on all replicas, without
+// communication. It panics with a [*CollectiveError].
+func OwnPart(x *graph.Node, o Over) *graph.Node {
+	t := traceOf("own_part", x)
+	t.checkOver("own_part", x, o, o.Size)
+	x = padded0(x, o, t.opts.Replicas)
+	if t.opts.Replicas == 1 {
+		return x
+	}
+	g, size := x.Graph(), o.Part(t.opts.Replicas)
+	starts := slices.Repeat([]*graph.Node{graph.Const(g, int32(0))}, x.Rank())
+	starts[o.Dim] = graph.Mul(ReplicaID(g), graph.Const(g, int32(size)))
+	return graph.DynamicSlice(x, starts, o.Parts(x.Shape().Dimensions, t.opts.Replicas))
+}
+
+// PartOf returns the replica's part of a parameter whose argument is in parts, without
+// communication; the step then has no need of the whole. No gradient flows through it.
+func PartOf(parameter *graph.Node, o Over) *graph.Node {
+	t := traceOf("part_of", parameter)
+	t.checkOver("part_of", parameter, o, o.Size)
+	if parameter.Type() != graph.NodeTypeParameter {
+		panic(&CollectiveError{Op: "part_of", Shape: parameter.Shape().Dimensions, Reason: "not a parameter of the step", Hint: "use OwnPart"})
+	}
+	return t.emit(parameter, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+		shape := x.Shape().Clone()
+		shape.Dimensions = o.Parts(shape.Dimensions, t.opts.Replicas)
+		return f.Mark(x, shape, held{})
+	}, nil)
+}
+
+// checkOver refuses a tensor that is not what o says.
+func (t *Trace) checkOver(op string, x *graph.Node, o Over, size int) {
+	if dims := x.Shape().Dimensions; !o.Is() || o.Dim < 0 || o.Dim >= len(dims) || dims[o.Dim] != size {
+		panic(&CollectiveError{Op: op, Shape: dims, Reason: fmt.Sprintf("not what %s says of %d replicas", o, t.opts.Replicas),
+			Hint: "give the tensor that was cut, along the dimension that was"})
+	}
+}
+
+// padded0 pads a tensor with zeros so that its parts have one size.
+func padded0(x *graph.Node, o Over, replicas int) *graph.Node {
+	more := o.Part(replicas)*replicas - o.Size
+	if more == 0 {
+		return x
+	}
+	axes := make([]graph.PadAxis, x.Rank())
+	axes[o.Dim].End = more
+	return graph.Pad(x, graph.Const(x.Graph(), shapes.CastAsDType(0, x.DType())), axes...)
+}
+
+// cut leaves out the padding.
+func cut(x *graph.Node, o Over) *graph.Node {
+	if x.Shape().Dimensions[o.Dim] == o.Size {
+		return x
+	}
+	return graph.SliceAxis(x, o.Dim, graph.AxisRange(0, o.Size))
+}
+
+// held asks for the part of a parameter that the replica holds.
+type held struct{}
+
+func (held) write(w *writer, out, in *ir.Value) *ir.Statement {
+	if part := w.parts[in]; part != nil {
+		return unchanged(out, part)
+	}
+	return unchanged(out, in)
+}
+
+func (held) differs() (bool, bool) { return true, true }
+
+// parameters are the step's, with the replica's parts in the place of tensors that are in parts
+// and that the step reads whole.
+func (w *writer) parameters(p *lowering.Program, arguments []Placed) []ir.Parameter {
+	all := slices.Clone(p.Main().Parameters)
+	w.parts = map[*ir.Value]*ir.Value{}
+	next := 0
+	for i := range all {
+		if p.ParameterNames[i] == ReplicaIDName {
+			continue
+		}
+		a := arguments[next]
+		next++
+		if whole := all[i].Value; a.Over.Is() && whole.Type.Dims[a.Over.Dim] == a.Over.Size && w.replicas > 1 {
+			part := named(whole.Name+"_part", whole.Type.With(a.Local...))
+			w.parts[whole] = part
+			w.wholes = append(w.wholes, wholeValue{whole, part, a.Over})
+			all[i].Value = part
+		}
+	}
+	return all
+}
+
+// wholeValue is a parameter of the step that is made of the replicas' parts.
+type wholeValue struct {
+	value, part *ir.Value
+	over        Over
+}
+
+// gathers are the statements that make the whole parameters that the step reads.
+func (w *writer) gathers() (list []*ir.Statement) {
+	if len(w.wholes) == 0 {
+		return nil
+	}
+	read := map[*ir.Value]bool{}
+	for _, s := range w.body {
+		s.Reads(func(v *ir.Value) { read[v] = true })
+	}
+	for _, x := range w.wholes {
+		if !read[x.value] {
+			continue
+		}
+		dims := slices.Clone(x.part.Type.Dims)
+		dims[x.over.Dim] *= w.replicas
+		if dims[x.over.Dim] == x.over.Size {
+			list = append(list, gathered{axis: x.over.Dim, state: true}.write(w, x.value, x.part))
+			continue
+		}
+		padded := named(x.part.Name+"s", x.part.Type.With(dims...))
+		list = append(list, gathered{axis: x.over.Dim, state: true}.write(w, padded, x.part), sliced(x.value, padded))
+	}
+	return list
+}
+
+// sliced leaves out the padding of a value.
+func sliced(out, in *ir.Value) *ir.Statement {
+	rank := in.Type.Rank()
+	return &ir.Statement{Op: "stablehlo.slice", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Inline, Attributes: []ir.Attribute{
+		{Key: "limit_indices", Value: ir.Ints(out.Type.Dims)}, {Key: "start_indices", Value: ir.Ints(make([]int, rank))},
+		{Key: "strides", Value: ir.Ints(slices.Repeat([]int{1}, rank))}}}
+}

@@ -1,0 +1,268 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+)
+
+// StateSharding says what of the state of training the replicas share out among themselves, instead
+// of each having all of it. It changes what the devices store and what a training step moves, not
+// what the step computes: the values are those of whole state up to rounding, checkpoints hold the
+// whole values, and reads and writes of variables see them.
+//
+// With R replicas, of a variable of b bytes whose optimizer keeps k tensors of its size (2 for
+// Adam), a device stores b of the variable and k*b of the state, over its logical split. It sends
+// 2(R-1)/R*b for the all-reduce of the gradient. The constants say what they change of this.
+//
+// A tensor is cut along its first dimension that no annotation splits over logical devices and that
+// R divides, otherwise along its largest such dimension, which is padded with zeros on the devices.
+// Tensors of fewer than [Options.SmallestSharded] elements stay whole, and so do those of which
+// every dimension is split.
+type StateSharding int
+
+const (
+	// ShardNothing gives each replica all of the state: TensorFlow's way.
+	ShardNothing StateSharding = iota
+	// ShardOptimizer shares out the optimizer's state (ZeRO-1). A device stores b + k*b/R. Each
+	// replica updates its part of the variable and an all-gather brings the parts together, which
+	// sends (R-1)/R*b more.
+	ShardOptimizer
+	// ShardGradients shares out the gradients as well (ZeRO-2). A device stores b + k*b/R. The
+	// gradient comes by a reduce-scatter and the step never has the whole of its mean: with the
+	// all-gather it sends 2(R-1)/R*b, as much as a step without shards.
+	ShardGradients
+	// ShardParameters shares out the trainable variables of stores as well (ZeRO-3, FSDP). A device
+	// stores (1+k)*b/R. A step gathers a variable where it reads it, and never the updated one. A
+	// step without training gathers it too. Variables of [TPUStrategy.NewVariable] stay whole.
+	ShardParameters
+)
+
+// String returns the constant's name, such as "ShardOptimizer".
+func (s StateSharding) String() string {
+	if s < ShardNothing || s > ShardParameters {
+		return fmt.Sprintf("StateSharding(%d)", int(s))
+	}
+	return [...]string{"ShardNothing", "ShardOptimizer", "ShardGradients", "ShardParameters"}[s]
+}
+
+// smallestSharded is the default of [Options.SmallestSharded].
+const smallestSharded = 1024
+
+// checkState refuses options that say nothing.
+func (o *Options) checkState() error {
+	switch {
+	case o.State < ShardNothing || o.State > ShardParameters:
+		return &OptionError{Option: "State", Reason: fmt.Sprintf("%s is none; use ShardNothing, ShardOptimizer, ShardGradients or ShardParameters", o.State)}
+	case o.SmallestSharded < 0:
+		return &OptionError{Option: "SmallestSharded", Reason: fmt.Sprintf("%d elements; use 0 for %d, or a positive number", o.SmallestSharded, smallestSharded)}
+	}
+	return nil
+}
+
+// sharding reports whether the replicas share out any state.
+func (s *TPUStrategy) sharding() bool { return s.replicas > 1 && s.opts.State != ShardNothing }
+
+// overFor says along which dimension a tensor that is split over the logical devices is cut over
+// the replicas.
+func (s *TPUStrategy) overFor(shape shapes.Shape, splits ...logical.Annotation) module.Over {
+	smallest := s.opts.SmallestSharded
+	if smallest == 0 {
+		smallest = smallestSharded
+	}
+	if !s.sharding() || shape.Size() < max(smallest, 2) || !(shape.DType.IsFloat() || shape.DType.IsComplex()) {
+		return module.Over{}
+	}
+	largest := -1
+	for d, n := range shape.Dimensions {
+		switch {
+		case slices.ContainsFunc(splits, func(a logical.Annotation) bool { return splitsDimension(a, d) }):
+		case n%s.replicas == 0:
+			return module.Over{Dim: d, Size: n}
+		case n > 1 && (largest < 0 || n > shape.Dimensions[largest]):
+			largest = d
+		}
+	}
+	if largest < 0 {
+		return module.Over{}
+	}
+	return module.Over{Dim: largest, Size: shape.Dimensions[largest]}
+}
+
+// splitsDimension reports whether an annotation splits a dimension.
+func splitsDimension(a logical.Annotation, d int) bool {
+	return a.Kind() == logical.KindSplit && d < len(a.Parts()) && a.Parts()[d] > 1
+}
+
+// placeOf says how a variable of the store lies on the devices: split over the logical devices, by
+// which rule or -1, and in parts over the replicas.
+func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule int, over module.Over, err error) {
+	a, rule = vs.ruled(source)
+	if !vs.strategy.sharding() {
+		return a, rule, over, nil
+	}
+	if source.Trainable {
+		if vs.strategy.opts.State == ShardParameters && !vs.standsIn(source.Path()) {
+			over = vs.strategy.overFor(source.Shape(), a)
+		}
+		return a, rule, over, nil
+	}
+	path, of := vs.stateOf(source)
+	if path == "" {
+		return a, rule, over, nil
+	}
+	if rule < 0 {
+		a = of
+	}
+	shape := source.Shape()
+	over = vs.strategy.overFor(shape, of)
+	if over.Is() && splitsDimension(a, over.Dim) {
+		return a, rule, over, fault.New(ValueError, fmt.Sprintf("variable %q", source.Path()),
+			"give it the rule of that variable",
+			"rule %d splits dimension %d over the logical devices, which as state of %q is cut over the replicas", rule, over.Dim, path)
+	}
+	return a, rule, over, nil
+}
+
+// ruled is the annotation of a variable of the store, and the rule that gave it, or -1.
+func (vs *Variables) ruled(source *model.Variable) (logical.Annotation, int) {
+	a, rule := vs.strategy.opts.Variables.For(source.Path(), source.Shape().Rank())
+	if rule < 0 {
+		if like := vs.trainedLike(source); like != nil {
+			a = like.annotation
+		}
+	}
+	return a, rule
+}
+
+// standsIn reports whether a path is that of a stand-in for a variable of the scope.
+func (vs *Variables) standsIn(path string) bool {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	return vs.trained[path] != nil
+}
+
+// stateOf returns the trained variable whose state a variable of the store is, and how it is split
+// over the logical devices: optimizers keep their state below the paths of the variables, in their
+// dimensions. Without one the path is "".
+func (vs *Variables) stateOf(source *model.Variable) (path string, of logical.Annotation) {
+	if source.Trainable || !strings.Contains(source.Path()[1:], "/") {
+		return "", of
+	}
+	known, name := vs.byPath(), source.Path()
+	for i := 1; i < len(name); i++ {
+		if name[i] != '/' {
+			continue
+		}
+		for end := len(name); end > i+max(1, len(path)); end-- {
+			v := known[name[i:end]]
+			if v != nil && v.Trainable && slices.Equal(v.Shape().Dimensions, source.Shape().Dimensions) && !vs.standsIn(v.Path()) {
+				path = v.Path()
+				break
+			}
+		}
+	}
+	if path != "" {
+		of, _ = vs.ruled(vs.store.GetVariable(path))
+	}
+	if like := vs.trainedLike(source); like != nil && path == "" {
+		return like.path, like.annotation
+	}
+	return path, of
+}
+
+// byPath are the store's variables. The store's own look-up may load one from a checkpoint.
+func (vs *Variables) byPath() map[string]*model.Variable {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	if len(vs.paths) != vs.store.NumVariables() {
+		vs.paths = make(map[string]*model.Variable, vs.store.NumVariables())
+		for v := range vs.store.IterVariables() {
+			vs.paths[v.Path()] = v
+		}
+	}
+	return vs.paths
+}
+
+// overOf says how a variable of the store is in parts over the replicas.
+func (vs *Variables) overOf(source *model.Variable) module.Over {
+	if v, ok := vs.Lookup(source.Path()); ok {
+		return v.over
+	}
+	_, _, over, err := vs.placeOf(source)
+	if err != nil {
+		panic(err)
+	}
+	return over
+}
+
+// layoutOf is how a value or a variable lies on the devices.
+func (s *TPUStrategy) layoutOf(v *distributed) (layout, error) {
+	return s.layoutOver(v.dtype, v.shape, v.annotation, v.perReplica, v.over)
+}
+
+// partSources returns from which partitions of this process the parts over the replicas of a tensor
+// can be read.
+func (s *TPUStrategy) partSources(l *layout) (parts []part, err error) {
+	for r := range s.replicas {
+		found := false
+		for p := range s.logicalDevices {
+			if d := r*s.logicalDevices + p; s.processes.local[d] {
+				found = true
+				parts = append(parts, part{d, p})
+			} else if l.split {
+				return nil, s.remote(r, p)
+			}
+			if found && !l.split {
+				break
+			}
+		}
+		if !found {
+			return nil, s.remote(r, 0)
+		}
+	}
+	return parts, nil
+}
+
+func (s *TPUStrategy) remote(r, p int) *RemoteError {
+	return &RemoteError{Replica: r, LogicalDevice: p, Process: s.processes.of[r*s.logicalDevices+p], Here: s.processes.process, Local: s.LocalReplicas()}
+}
+
+// readPart copies what a device holds of the variable to the host, without padding. It is called
+// under strategy.launch.
+func (v *Variable) readPart(ctx context.Context, l *layout, r, p int) (*tensors.Tensor, error) {
+	_, sizes := l.held(r, p)
+	part := tensors.FromShape(shapes.Make(v.dtype, sizes...))
+	var failed error
+	err := part.MutableBytes(func(data []byte) {
+		if len(data) == l.shardBytes {
+			failed = v.buffers[r*v.strategy.logicalDevices+p].ToHost(ctx, data)
+			return
+		}
+		all := make([]byte, l.shardBytes)
+		if failed = v.buffers[r*v.strategy.logicalDevices+p].ToHost(ctx, all); failed == nil {
+			unpad(data, all, l, sizes)
+		}
+	})
+	if err == nil {
+		err = failed
+	}
+	return part, err
+}
+
+// unpad copies the first of so many elements in each dimension.
+func unpad(to, from []byte, l *layout, sizes []int) {
+	inner := layout{wire: l.wire, shape: sizes, shard: l.shard, over: module.Over{Dim: l.over.Dim, Size: sizes[l.over.Dim]}, starts: [][]int{make([]int, len(sizes))}}
+	if sizes[l.over.Dim] > 0 {
+		inner.put(to, from, 0, 0)
+	}
+}
