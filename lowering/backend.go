@@ -104,6 +104,10 @@ type Options struct {
 	// reads it back with OpShape. Nil returns x itself.
 	Identity func(f *Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
+	// Parameter, if there is one, is asked before a parameter of the entry function is added. An
+	// error refuses it.
+	Parameter func(name string, shape shapes.Shape) error
+
 	// Compile turns a finished program into something that runs. Nil returns a *Lowered.
 	Compile func(*Program) (compute.Executable, error)
 

@@ -115,6 +115,11 @@ func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.Shar
 		if slices.Contains(f.parameterNames, name) {
 			return nil, errors.New("a parameter of this name already exists")
 		}
+		if ask := f.builder.backend.opts.Parameter; ask != nil && f == f.builder.main {
+			if err := ask(name, shape); err != nil {
+				return nil, err
+			}
+		}
 		s, err := StableHLOShape(shape)
 		if err != nil {
 			return nil, err

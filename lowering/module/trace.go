@@ -45,9 +45,10 @@ type Trace struct {
 	pending     write // see emit
 	annotations []logical.Annotation
 	regions     []bracket
-	open        bool   // the last region is
-	passes      []pass // through regions, in the order in which they began
-	nested      []int  // the passes that are open, by number
+	open        bool                      // the last region is
+	passes      []pass                    // through regions, in the order in which they began
+	nested      []int                     // the passes that are open, by number
+	asks        []func(name string) error // see Ask
 }
 
 var (
@@ -66,7 +67,7 @@ func NewTrace(opts Options) *Trace {
 	opts.LogicalDevices = t.mesh.Size()
 	t.opts = opts
 	lowered := lowering.Options{
-		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.identity,
+		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.identity, Parameter: t.parameter,
 		Partitioned: opts.LogicalDevices > 1, Unfused: opts.Padded,
 	}
 	if opts.LogicalDevices >= 4 && opts.Replicas > 1 { // a grid needs four, and one replica has no other groups

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/strategy/internal/initial"
+	"github.com/tpustrategy/tpustrategy/internal/initial"
 )
 
 func TestOf(t *testing.T) {
