@@ -14,9 +14,9 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/model/initializer"
 
+	"github.com/tpustrategy/tpustrategy/internal/initial"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/initial"
 )
 
 // An optimizer makes its state in the shape of the variables that it is given. So a step whose
