@@ -31,27 +31,43 @@ func TestWaitsEndWithTheirContextAndTheWorkGoesOn(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	x := compile(t, c, spin(), pjrt.CompileOptions{})
-	start := time.Now()
-	b := slow(t, c, x, aWhile)
-	enqueued := time.Since(start)
-	ready, err := b.IsReady()
-	require.NoError(t, err)
-	require.False(t, ready, "Execute does not wait")
-
 	why := errors.New("enough")
-	ctx, cancel := context.WithCancelCause(background)
-	time.AfterFunc(5*time.Millisecond, func() { cancel(why) })
-	require.ErrorIs(t, b.Ready(ctx), why, "cancelled during the wait")
-	require.ErrorIs(t, b.Ready(ctx), why, "cancelled before the wait")
+	var ctx context.Context
+	var b *pjrt.Buffer
+	var start time.Time
+	var enqueued time.Duration
 	dst := make([]byte, 4)
-	require.ErrorIs(t, b.ToHost(ctx, dst), why)
+	rounds := int32(aWhile)
+	for {
+		start = time.Now()
+		b = slow(t, c, x, rounds)
+		enqueued = time.Since(start)
+		ready, err := b.IsReady()
+		require.NoError(t, err)
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(background)
+		time.AfterFunc(5*time.Millisecond, func() { cancel(why) })
+		during, before, read := b.Ready(ctx), b.Ready(ctx), b.ToHost(ctx, dst)
+		over, err := b.IsReady()
+		require.NoError(t, err)
+		if over && rounds < 20*aWhile { // another process had this one's turn while the program ran
+			rounds *= 4
+			clear(dst)
+			continue
+		}
+		require.False(t, ready, "Execute does not wait")
+		require.ErrorIs(t, during, why, "cancelled during the wait")
+		require.ErrorIs(t, before, why, "cancelled before the wait")
+		require.ErrorIs(t, read, why)
+		break
+	}
 	live, stop := context.WithCancel(background)
 	defer stop()
 	require.NoError(t, b.Ready(live), "a wait that is left does not disturb others")
 	took := time.Since(start)
 	assert.Less(t, enqueued, took/2)
 	require.NoError(t, b.Ready(ctx), "contents that are there need no wait")
-	assert.Equal(t, []int32{aWhile}, get[int32](t, b, 1))
+	assert.Equal(t, []int32{rounds}, get[int32](t, b, 1))
 	assert.Equal(t, make([]byte, 4), dst, "an abandoned transfer writes nothing later")
 	require.NoError(t, b.Close())
 }

@@ -145,11 +145,15 @@ func randomTopology(t testing.TB, rng *rand.Rand) Topology {
 
 func TestLargeSliceIsAssignedInMilliseconds(t *testing.T) {
 	topology := logical(t, 16, 16, 16, 1)
-	start := time.Now()
-	a, err := BuildDeviceAssignment(topology, AssignmentOptions{ComputationShape: []int{2, 2, 1, 1}, Replicas: 1024})
-	require.NoError(t, err)
-	require.NoError(t, a.Validate())
-	assert.Less(t, time.Since(start), time.Second, "4096 devices take about a millisecond")
+	least := time.Hour // another process may hold up any single try
+	for range 5 {
+		start := time.Now()
+		a, err := BuildDeviceAssignment(topology, AssignmentOptions{ComputationShape: []int{2, 2, 1, 1}, Replicas: 1024})
+		require.NoError(t, err)
+		require.NoError(t, a.Validate())
+		least = min(least, time.Since(start))
+	}
+	assert.Less(t, least, time.Second, "4096 devices take about a millisecond")
 }
 
 func BenchmarkBuildDeviceAssignment4096(b *testing.B) {

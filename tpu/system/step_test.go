@@ -139,13 +139,14 @@ func TestDevicesThatComeTooLateAreClosed(t *testing.T) {
 	base, err := system.Open(context.Background(), system.Options{CPUDevices: 2, Plugin: plugintest.Path(t, "cpu")})
 	require.NoError(t, err)
 	defer base.Close()
-	closed := make(chan struct{})
+	closed, left := make(chan struct{}), make(chan struct{})
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	_, err = system.Open(ctx, system.Options{CPUDevices: 2, Connect: func(context.Context) (system.Runtime, error) {
-		time.Sleep(400 * time.Millisecond)
+		<-left
 		return slow{base.Runtime(), closed}, nil
 	}})
+	close(left)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	select {
 	case <-closed:
