@@ -2,8 +2,8 @@ package clusterresolver
 
 import (
 	"net/http"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -59,6 +59,20 @@ func TestTPUVMOfOneHostNeedsNoEndpoints(t *testing.T) {
 	assert.ErrorContains(t, err, "worker-network-endpoints: absent, though v4-32 has several workers")
 }
 
+// counting counts the requests for each URL.
+type counting struct {
+	inner http.RoundTripper
+	mu    sync.Mutex
+	asked map[string]int
+}
+
+func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	c.asked[r.URL.String()]++
+	c.mu.Unlock()
+	return c.inner.RoundTrip(r)
+}
+
 func TestTPUVMIsNotDetectedElsewhere(t *testing.T) {
 	refused := redirect{closedPort(t), &http.Transport{}}
 	foreign := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("welcome")) }))
@@ -72,11 +86,14 @@ func TestTPUVMIsNotDetectedElsewhere(t *testing.T) {
 		"a VM without a TPU": {plainVM, "knows of no TPU"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := time.Now()
-			_, err := TPUVM{Metadata: NewMetadataClient(MetadataOptions{Transport: c.transport})}.Resolve(t.Context())
+			counted := &counting{inner: c.transport, asked: map[string]int{}}
+			_, err := TPUVM{Metadata: NewMetadataClient(MetadataOptions{Transport: counted})}.Resolve(t.Context())
 			assert.ErrorIs(t, err, ErrNotDetected)
 			assert.ErrorContains(t, err, c.want)
-			assert.Less(t, time.Since(start), time.Second, "a laptop must not wait for retries")
+			assert.NotEmpty(t, counted.asked)
+			for url, times := range counted.asked {
+				assert.Equal(t, 1, times, "a laptop must not wait for retries of %s", url)
+			}
 		})
 	}
 }

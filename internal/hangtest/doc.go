@@ -5,4 +5,7 @@
 //
 // The limit is 20 seconds, which is long for a function that reads a small file, however loaded the
 // machine is. A function that returns is not slowed down.
+//
+// A function that would come back after far too long is held to the processor's time: [Processor]
+// counts what the process itself took, where a clock counts what other processes took too.
 package hangtest

@@ -9,7 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
+
+	"github.com/tpustrategy/tpustrategy/internal/hangtest"
 )
 
 // operationsOf are the operations of a text, those within others after these.
@@ -95,17 +96,7 @@ func sortedByPlace(ops []*Operation) []string {
 	return names
 }
 
-// processorTime is what the process has taken of all processors. Other processes do not add to it.
-func processorTime(t *testing.T) time.Duration {
-	t.Helper()
-	var usage unix.Rusage
-	require.NoError(t, unix.Getrusage(unix.RUSAGE_SELF, &usage))
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
-// A program of ten megabytes takes a fraction of a second, in either form, in one line too. What a
-// processor does counts, not the clock: on a machine that does other work too, the clock says
-// nothing of the reader.
+// A program of ten megabytes takes a fraction of a second, in either form, in one line too.
 func TestLargeProgramsAreReadInLinearTime(t *testing.T) {
 	const size = 10 << 20
 	for name, line := range map[string]string{
@@ -127,9 +118,8 @@ func TestLargeProgramsAreReadInLinearTime(t *testing.T) {
 		b.WriteString("return } }")
 		code := []byte(b.String())
 		runtime.GC() // of what was read before
-		start := processorTime(t)
-		_, _ = MLIR(code, Options{Host: true})
-		if took := processorTime(t) - start; took > slower*4*time.Second {
+		took := hangtest.Processor(t, func() { _, _ = MLIR(code, Options{Host: true}) })
+		if took > slower*4*time.Second {
 			t.Errorf("%s: %v", name, took)
 		} else {
 			t.Logf("%s: %v", name, took)

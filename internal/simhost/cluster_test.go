@@ -2,6 +2,7 @@ package simhost_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -36,19 +37,28 @@ func TestProcessesSeeAllDevicesAndAddressTheirOwn(t *testing.T) {
 }
 
 func TestAMissingProcessIsNamedAtTheDeadline(t *testing.T) {
-	c, err := simhost.New(plugintest.System(t, 4), simhost.Options{Processes: 4, Names: []string{"red", "green", "blue", "grey"}})
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
-	defer cancel()
-	start := time.Now()
-	errs := each(4, func(i int) error {
-		if i == 2 {
-			return nil // does not start
+	var c *simhost.Cluster
+	var errs []error
+	// On a machine that does other work too, more than one may be missing when a short time is over.
+	for _, limit := range []time.Duration{150 * time.Millisecond, 1500 * time.Millisecond, 15 * time.Second} {
+		var err error
+		c, err = simhost.New(plugintest.System(t, 4), simhost.Options{Processes: 4, Names: []string{"red", "green", "blue", "grey"}})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		start := time.Now()
+		errs = each(4, func(i int) error {
+			if i == 2 {
+				return nil // does not start
+			}
+			_, err := c.Open(ctx, i)
+			return err
+		})
+		assert.Less(t, time.Since(start), limit+5*time.Second)
+		if missing := (*simhost.MissingError)(nil); !errors.As(errs[0], &missing) || len(missing.Missing) == 1 {
+			break
 		}
-		_, err := c.Open(ctx, i)
-		return err
-	})
-	assert.Less(t, time.Since(start), 5*time.Second)
+	}
 	for i, err := range errs {
 		if i == 2 {
 			continue
@@ -59,7 +69,7 @@ func TestAMissingProcessIsNamedAtTheDeadline(t *testing.T) {
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, "waited in vain for blue")
 	}
-	_, err = c.Open(context.Background(), 2)
+	_, err := c.Open(context.Background(), 2)
 	assert.ErrorContains(t, err, "blue", "a cluster that failed to start stays so")
 }
 

@@ -90,18 +90,33 @@ func TestAStrategyOutlivesItsCompiler(t *testing.T) {
 
 // Close of the strategy ends the worker of a step that nobody waits for any more.
 func TestClosingAStrategyEndsItsWorkers(t *testing.T) {
+	took := time.Hour
+	for range 3 { // another process may hold up any single try
+		if took = min(took, closingOverAWorker(t)); took < 5*time.Second {
+			return
+		}
+	}
+	t.Errorf("closing took %v at least", took)
+}
+
+// closingOverAWorker is what Close takes while a worker compiles.
+func closingOverAWorker(t *testing.T) time.Duration {
+	t.Helper()
 	sys := plugintest.System(t, 1)
 	s, err := strategy.New(sys, strategy.Options{Compiler: longOne{newCompiler(t, worker.Options{})}})
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer cancel()
+		awaitWorker(t, os.Getpid())
+	}()
 	_, err = s.Function(sum, strategy.FunctionOptions{}).Run(ctx, float32(1))
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, context.Canceled)
 	require.NotEmpty(t, workers(t, os.Getpid()), "it goes on for a later call")
 	start := time.Now()
 	require.NoError(t, s.Close())
 	requireNoWorkers(t)
-	assert.Less(t, time.Since(start), 5*time.Second)
+	return time.Since(start)
 }
 
 // longOne compiles a program that takes long in the place of each.
