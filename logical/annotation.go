@@ -64,7 +64,7 @@ func (a Annotation) Equal(b Annotation) bool {
 		(a.axes == nil) == (b.axes == nil) && slices.EqualFunc(a.axes, b.axes, slices.Equal)
 }
 
-// String prints the annotation as split(1, 2), over(nil, model), assign(0), replicate or none.
+// String prints the annotation as split(1, 2), over({}, {model}), assign(0), replicate or none.
 func (a Annotation) String() string {
 	switch a.kind {
 	case KindAssign:

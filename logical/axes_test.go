@@ -22,7 +22,7 @@ func ExampleOver() {
 	fmt.Println(factors.Axes(), columns.Spec(2, factors), logical.SplitInto(2, 4).Spec(2, factors))
 	// Output:
 	// Mesh(model=4, sequence=2) <nil>
-	// over(nil, model) [1 4] logical: split "weights" of shape [64 30]: dimension 1 of size 30 is not divisible into 4 parts (model=4); pad the dimension to 32 or split another one
+	// over({}, {model}) [1 4] logical: split "weights" of shape [64 30]: dimension 1 of size 30 is not divisible into 4 parts (model=4); pad the dimension to 32 or split another one
 	// [{model.0 2} {model.1 2} {sequence 2}] P(nil, (model.0, model.1)) P(model.0, (model.1, sequence))
 }
 
@@ -72,7 +72,7 @@ func TestASplitByNamesThatDoesNotFitIsRefused(t *testing.T) {
 		dim   int
 		says  string
 	}{
-		{[]string{"model"}, []int{4, 4}, -1, `over(model) has 1 entries for 2 dimensions; give 2 entries, "" for a dimension`},
+		{[]string{"model"}, []int{4, 4}, -1, `over({model}) has 1 entries for 2 dimensions; give 2 entries, "" for a dimension`},
 		{[]string{"model", "modle"}, []int{4, 4}, 1, `dimension 1 is split over axis "modle", which the replica does not have; name one of model=2, sequence=2, expert=2`},
 		{[]string{"model", "model"}, []int{4, 4}, 1, `axis "model" splits dimension 0 and dimension 1; name an axis once`},
 		{[]string{"", "model,model"}, []int{4, 4}, 1, `dimension 1 is split over axis "model" twice`},
@@ -107,9 +107,9 @@ func TestTheAxisOfTheReplicasIsNamedWhereTheMeshHasIt(t *testing.T) {
 	assert.Error(t, a.ValidateOn(whole, "", []int{4, 3}))
 	assert.Error(t, a.CheckNames(axes(t, 2, "model", 2)))
 	within := a.WithinReplica()
-	assert.Equal(t, "over(model, nil)", within.String())
+	assert.Equal(t, "over({model}, {})", within.String())
 	assert.False(t, within.NamesReplicas())
-	assert.Equal(t, "over((replica, model), nil)", a.String(), "the annotation itself is as it was")
+	assert.Equal(t, "over({replica, model}, {})", a.String(), "the annotation itself is as it was")
 	factors, err := logical.Cut(axes(t, 2, "model", 2), a)
 	require.NoError(t, err)
 	assert.Equal(t, "P((replica, model), nil)", a.Spec(2, factors).String())
@@ -167,6 +167,33 @@ func TestAxesAreCutWhereNumbersCutThem(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, one.Divided())
 	assert.Equal(t, "P(model)", logical.SplitInto(2).Spec(1, one).String())
+}
+
+func TestAnnotationsThatLayOutATensorAlike(t *testing.T) {
+	mesh := axes(t, 8, "model", 4, "one", 1, "sequence", 2)
+	for _, c := range []struct {
+		a, b  logical.Annotation
+		alike bool
+	}{
+		{logical.Over("model", "sequence"), logical.SplitInto(4, 2), true},
+		{logical.Over("sequence", "model"), logical.SplitInto(2, 4), false},
+		{logical.Over("model,sequence"), logical.SplitInto(8), true},
+		{logical.Over("sequence,model"), logical.SplitInto(8), false},
+		{logical.Over("model,one", ""), logical.Over("model", "one"), true},
+		{logical.Over("model", ""), logical.Over("", "model"), false},
+		{logical.Over("one", ""), logical.Replicated(), true},
+		{logical.Over("", ""), logical.Annotation{}, true},
+		{logical.AssignTo(2), logical.Replicated(), true},
+		{logical.Over("model", ""), logical.Replicated(), false},
+		{logical.Over("model", ""), logical.SplitInto(4, 2), false},
+		{logical.SplitInto(8, 1), logical.SplitInto(1, 8), false},
+		{logical.SplitInto(8), logical.SplitInto(8, 1), false},
+	} {
+		assert.Equal(t, c.alike, c.a.Alike(c.b, mesh), "%s and %s", c.a, c.b)
+		assert.Equal(t, c.alike, c.b.Alike(c.a, mesh), "%s and %s", c.b, c.a)
+	}
+	six := axes(t, 6)
+	assert.False(t, logical.SplitInto(2, 3).Alike(logical.SplitInto(3, 2), six))
 }
 
 func TestRulesOfNames(t *testing.T) {

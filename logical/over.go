@@ -76,7 +76,44 @@ func (a Annotation) PartsOn(mesh sharding.Mesh) []int {
 // annotation. Assigned and replicated tensors are whole on every device, and so is a tensor that is
 // split over no axis, or over axes of one device.
 func (a Annotation) Divides(mesh sharding.Mesh) bool {
-	return slices.ContainsFunc(a.PartsOn(mesh), func(part int) bool { return part > 1 })
+	if a.axes == nil {
+		return slices.ContainsFunc(a.parts, func(part int) bool { return part > 1 })
+	}
+	return slices.ContainsFunc(a.axes, func(names []string) bool {
+		return slices.ContainsFunc(names, func(name string) bool {
+			size, _ := mesh.AxisSize(name)
+			return size > 1
+		})
+	})
+}
+
+// Alike reports whether two annotations lay a tensor over the mesh in the same way: no device needs
+// anything of another one to go from one to the other. Both must be valid for the tensor.
+func (a Annotation) Alike(b Annotation, mesh sharding.Mesh) bool {
+	divides := a.Divides(mesh)
+	switch {
+	case divides != b.Divides(mesh):
+		return false
+	case !divides, a.Equal(b):
+		return true
+	case a.Rank() != b.Rank():
+		return false
+	}
+	factors, err := Cut(mesh, a, b)
+	if err != nil {
+		return false // their cuts differ
+	}
+	alone := func(a Annotation) sharding.Spec { // without the axes of one device
+		dims := a.Spec(a.Rank(), factors).Dims()
+		for i := range dims {
+			dims[i].Axes = slices.DeleteFunc(dims[i].Axes, func(name string) bool {
+				at := slices.IndexFunc(factors.axes, func(axis sharding.Axis) bool { return axis.Name == name })
+				return at >= 0 && factors.axes[at].Size == 1
+			})
+		}
+		return sharding.NewSpec(dims...)
+	}
+	return alone(a).Equal(alone(b))
 }
 
 // NamesReplicas reports whether the annotation is a split over the axis of the replicas,
@@ -142,13 +179,13 @@ func sizesText(mesh sharding.Mesh, names []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// overText prints a split by names as over(nil, model, (expert, sequence)).
+// overText prints a split by names as over({}, {model}, {expert, sequence}).
 func (a Annotation) overText() string {
-	dims := make([]sharding.Dim, len(a.axes))
+	dims := make([]string, len(a.axes))
 	for i, names := range a.axes {
-		dims[i].Axes = names
+		dims[i] = "{" + strings.Join(names, ", ") + "}"
 	}
-	return "over" + strings.TrimPrefix(sharding.NewSpec(dims...).String(), "P")
+	return "over(" + strings.Join(dims, ", ") + ")"
 }
 
 // pieces returns into how many parts a split by numbers cuts a tensor, or 0 for another annotation

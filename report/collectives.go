@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // Collective sums up the collectives of one kind over one axis.
@@ -12,8 +14,9 @@ type Collective struct {
 	// collective-permute, collective-broadcast, or send over the data-center network.
 	Kind string `json:"kind"`
 	// Axis says which cores a collective joins: "replica" for the same logical device of several
-	// replicas, "logical" for the logical devices of one replica, "replica+logical" for both, and
-	// "slices" for a send to another slice, of which the compiler makes the collectives of several
+	// replicas, "logical" for the logical devices of one replica, "replica+logical" for both. Of a
+	// step whose logical axes have names it is the names of the axes along which the cores lie, as
+	// "model" or "replica+model". It is "slices" for a send to another slice, of which the compiler makes the collectives of several
 	// slices. It is "unknown" if the program gives the groups in a form that this package does not
 	// read; the groups then count as pairs.
 	Axis string `json:"axis"`
@@ -55,15 +58,15 @@ var collectiveKinds = map[string]string{
 	"send":                 "send",
 }
 
-// collectives finds the collectives of a program of replicas times perReplica partitions, most
+// collectives finds the collectives of a program whose partitions are the devices of a mesh, most
 // bytes first.
-func (m *hloModule) collectives(replicas, perReplica int) []Collective {
-	return m.counted(replicas, perReplica).collectives()
+func (m *hloModule) collectives(mesh sharding.Mesh) []Collective {
+	return m.counted(mesh).collectives()
 }
 
-// counted walks a program of replicas times perReplica partitions.
-func (m *hloModule) counted(replicas, perReplica int) *counter {
-	c := &counter{module: m, replicas: replicas, perReplica: perReplica, byKey: map[collectiveKey]*Collective{}, byDType: map[dtypeKey]int64{}}
+// counted walks a program whose partitions are the devices of a mesh.
+func (m *hloModule) counted(mesh sharding.Mesh) *counter {
+	c := &counter{module: m, mesh: mesh, byKey: map[collectiveKey]*Collective{}, byDType: map[dtypeKey]int64{}}
 	c.walk(m.entry, 1, false, 0)
 	return c
 }
@@ -109,11 +112,11 @@ type dtypeKey struct {
 
 // counter walks a program as it runs.
 type counter struct {
-	module               *hloModule
-	replicas, perReplica int
-	byKey                map[collectiveKey]*Collective
-	byDType              map[dtypeKey]int64
-	steps                int
+	module  *hloModule
+	mesh    sharding.Mesh // of the replicas and the logical axes
+	byKey   map[collectiveKey]*Collective
+	byDType map[dtypeKey]int64
+	steps   int
 }
 
 // maxSteps bounds the walk of a damaged program, in which computations may call each other without
@@ -181,7 +184,7 @@ func (c *counter) add(kind string, computation *hloComputation, i *hloInstructio
 	default:
 		groups := i.groups
 		if len(groups) == 0 || len(groups) == 1 && len(groups[0]) == 0 {
-			groups = [][]int{make([]int, c.replicas*c.perReplica)}
+			groups = [][]int{make([]int, c.mesh.Size())}
 			for k := range groups[0] {
 				groups[0][k] = k
 			}
@@ -232,22 +235,27 @@ func sum64(a, b int64) int64 { return min(a, maxFigure) + min(b, maxFigure) }
 
 const maxFigure = 1 << 61
 
-// axis says along what the partitions of the groups differ: partition r*P + p is logical device p
-// of replica r.
+// axis says along which axes of the mesh the partitions of the groups differ.
 func (c *counter) axis(groups [][]int) string {
-	var replica, logical bool
+	axes := c.mesh.Axes()
+	differ := make([]bool, len(axes))
 	for _, group := range groups {
 		for _, partition := range group {
-			replica = replica || partition/c.perReplica != group[0]/c.perReplica
-			logical = logical || partition%c.perReplica != group[0]%c.perReplica
+			first, other := group[0], partition
+			for i, axis := range slices.Backward(axes) {
+				differ[i] = differ[i] || first%axis.Size != other%axis.Size
+				first, other = first/axis.Size, other/axis.Size
+			}
+			if first != other && len(axes) > 0 { // a number that no partition has
+				differ[0] = true
+			}
 		}
 	}
-	var parts []string
-	if replica {
-		parts = append(parts, "replica")
+	var names []string
+	for i, axis := range axes {
+		if differ[i] {
+			names = append(names, axis.Name)
+		}
 	}
-	if logical {
-		parts = append(parts, "logical")
-	}
-	return strings.Join(parts, "+")
+	return strings.Join(names, "+")
 }

@@ -2,19 +2,37 @@ package report
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 func find(t *testing.T, p pjrt.Program, replicas, perReplica int) []Collective {
 	t.Helper()
 	m, err := parseProgram(p)
 	require.NoError(t, err)
-	return m.collectives(replicas, perReplica)
+	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: replicas}, sharding.Axis{Name: "logical", Size: perReplica})
+	require.NoError(t, err)
+	return m.collectives(mesh)
+}
+
+func TestCollectivesAreNamedByTheirAxes(t *testing.T) {
+	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "model", Size: 2}, sharding.Axis{Name: "sequence", Size: 2})
+	require.NoError(t, err)
+	c := &counter{mesh: mesh}
+	for _, axes := range [][]string{{"replica"}, {"model"}, {"sequence"}, {"replica", "sequence"}, {"model", "sequence"}, {"replica", "model", "sequence"}} {
+		groups, err := mesh.Groups(axes...)
+		require.NoError(t, err)
+		assert.Equal(t, strings.Join(axes, "+"), c.axis(groups))
+	}
+	assert.Equal(t, "", c.axis([][]int{{0}, {7}}))
+	assert.Equal(t, "replica", c.axis([][]int{{0, 8}}), "a partition that is not there")
+	assert.Equal(t, "model+sequence", c.axis([][]int{{1, 2}, {2, 3}}))
 }
 
 func TestCollectivesAreCountedWithTheirAxisAndBytes(t *testing.T) {
@@ -78,7 +96,9 @@ func TestCollectivesAreToldApartByDType(t *testing.T) {
 	r := &Report{Step: "s", Replicas: 2, LogicalDevices: 2, Cost: Cost{FLOPs: -1, BytesAccessed: -1}}
 	m, err := parseProgram(p)
 	require.NoError(t, err)
-	r.addCollectives(m)
+	mesh, err := r.meshOf(nil)
+	require.NoError(t, err)
+	r.addCollectives(m, mesh)
 	assert.Equal(t, []CollectiveDType{
 		{"all-reduce", "logical", 2, "bf16", 128},
 		{"all-reduce", "logical", 2, "f32", 128},

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // The tests write programs as compilers do: messages of numbered fields.
@@ -120,13 +121,15 @@ func FuzzParseProgram(f *testing.F) {
 	f.Add([]byte{0x0a, 0x00})
 	f.Add(loop([][]byte{integer(302, 27), op(309, "compare", number(nil, 2, 1), []uint64{301, 302}, message(nil, 63, []byte("LT")))},
 		[][]byte{integer(204, 1), op(208, "add", scalar, []uint64{201, 204})}).Code)
+	pairs, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "logical", Size: 2})
+	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, code []byte) {
 		for _, format := range []string{pjrt.FormatHLO, pjrt.FormatHLOWithConfig} {
 			m, err := parseProgram(pjrt.Program{Code: code, Format: format})
 			if err != nil {
 				continue
 			}
-			for _, c := range m.collectives(2, 2) {
+			for _, c := range m.collectives(pairs) {
 				if c.Count < 1 || c.GroupSize < 1 || c.Bytes < 0 || c.Moved < 0 {
 					t.Fatalf("%+v", c)
 				}

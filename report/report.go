@@ -197,7 +197,11 @@ func New(in Input) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.addCollectives(program)
+	mesh, err := r.meshOf(in.Module)
+	if err != nil {
+		return nil, err
+	}
+	r.addCollectives(program, mesh)
 	if err := r.addCost(in.Program, program, in.Text, in.Module != nil); err != nil {
 		return nil, err
 	}
@@ -317,11 +321,22 @@ func (r *Report) optimized(p *pjrt.Executable) (*hloModule, error) {
 	return m, err
 }
 
-func (r *Report) addCollectives(m *hloModule) {
+// meshOf is the mesh of the replicas and the logical axes, by their names.
+func (r *Report) meshOf(m *module.Module) (sharding.Mesh, error) {
+	axes := []sharding.Axis{{Name: module.ReplicaAxis, Size: r.Replicas}}
+	if m != nil && m.Logical.Size() == r.LogicalDevices && m.Logical.Rank() > 0 {
+		axes = append(axes, m.Logical.Axes()...)
+	} else {
+		axes = append(axes, sharding.Axis{Name: module.LogicalAxis, Size: r.LogicalDevices})
+	}
+	return sharding.NewMesh(axes...)
+}
+
+func (r *Report) addCollectives(m *hloModule, mesh sharding.Mesh) {
 	if m == nil {
 		return
 	}
-	counted := m.counted(r.Replicas, r.LogicalDevices)
+	counted := m.counted(mesh)
 	if all := counted.collectives(); all != nil {
 		r.Collectives = all
 	}

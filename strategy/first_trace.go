@@ -37,12 +37,15 @@ func (s *TPUStrategy) traceInitializer(store *model.Store, init model.VariableIn
 	if err != nil {
 		return nil, err
 	}
-	by, annotation := s.makersOf(&l), v.annotation
+	by, annotation, axes := s.makersOf(&l), v.annotation, s.opts.LogicalAxes
 	if !l.split {
 		annotation = logical.Annotation{} // the logical devices have the same
 	}
+	if l.whole {
+		axes = nil // there is one logical device
+	}
 	trace := module.NewTrace(module.Options{
-		Replicas: by.replicas, LogicalDevices: by.logicalDevices, Programs: true, Target: s.target, Precision: s.opts.Precision, Random: lowering.RandomPCG,
+		Replicas: by.replicas, LogicalDevices: by.logicalDevices, LogicalAxes: axes, Programs: true, Target: s.target, Precision: s.opts.Precision, Random: lowering.RandomPCG,
 	})
 	g, outputs, err := initializerGraph(trace, store, []model.VariableInitializer{init}, []shapes.Shape{shape})
 	if err != nil {

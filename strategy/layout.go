@@ -24,8 +24,11 @@ type layout struct {
 	buffer []int
 	// starts are each logical device's first index in every dimension.
 	starts [][]int
-	whole  bool // each logical device holds all
-	split  bool // the logical devices of a replica hold different parts
+	// first is, for each logical device, the first one that holds the same part: several do where
+	// an axis splits nothing. It is nil for a tensor that each device holds whole.
+	first []int
+	whole bool // each logical device holds all
+	split bool // the logical devices of a replica hold different parts
 	// over says of a tensor of all replicas along which dimension each holds a part of it, of which
 	// the parts of the logical devices are then made. shape and bytes are the whole tensor's.
 	over       module.Over
@@ -58,12 +61,12 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 	if l.wire, err = wire.Of(dtype); err != nil {
 		return l, err
 	}
-	if err := a.Validate("", shape, s.logicalDevices); err != nil {
+	if err := a.ValidateOn(s.axes, "", shape); err != nil {
 		return l, err
 	}
 	element := l.wire.HostBytes()
 	l.bytes = element * size(shape)
-	if l.whole = a.Kind() != logical.KindSplit || s.logicalDevices == 1; l.whole {
+	if l.whole = !a.Divides(s.axes); l.whole {
 		l.shard, l.shardBytes = shape, l.bytes
 		l.buffer = l.shard
 		if perReplica && len(shape) == 0 {
@@ -72,7 +75,7 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 		return l, nil
 	}
 	l.split = true
-	factors, err := logical.Factorize(s.logicalDevices, a)
+	factors, err := logical.Cut(s.axes, a)
 	if err != nil {
 		return l, err
 	}
@@ -95,6 +98,7 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 			start[i] = r.Start
 		}
 		l.starts = append(l.starts, start)
+		l.first = append(l.first, slices.IndexFunc(l.starts, func(other []int) bool { return slices.Equal(other, start) }))
 	}
 	l.shardBytes = element * size(l.shard)
 	return l, nil
@@ -109,6 +113,15 @@ func size(dims []int) int {
 		n *= d
 	}
 	return n
+}
+
+// firstOf returns the first logical device of a replica that holds the same part as logical device
+// p does.
+func (l *layout) firstOf(p int) int {
+	if l.first == nil {
+		return 0
+	}
+	return l.first[p]
 }
 
 // part returns the part of a tensor that logical device p of replica r holds: a view of the tensor

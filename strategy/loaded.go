@@ -168,7 +168,7 @@ func (l *loading) storedVariable(ctx context.Context, argument int) (*Variable, 
 		return nil, err
 	case v.dtype != a.DType || !slices.Equal(v.shape, a.Local):
 		return fail("give the store of the model that was compiled", "it is %s%v in the store and %s%v in the step", v.dtype, v.shape, a.DType, a.Local)
-	case !v.annotation.Equal(a.Annotation):
+	case !v.annotation.Alike(a.Annotation, v.strategy.axes):
 		return fail("give the rules that the step was compiled with", "it is laid out as %s here and as %s in the step", v.annotation, a.Annotation)
 	}
 	return v, nil

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gomlx/compute/dtypes"
+
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -137,14 +139,19 @@ func (s *TPUStrategy) sources(l *layout, v *distributed, replica int) ([]part, e
 	if l.over.Is() {
 		return s.partSources(l)
 	}
+	found := make([]bool, s.logicalDevices) // by the first device that holds the part
 	for p := range s.logicalDevices {
-		d, ok := find(p)
-		switch {
-		case ok && l.whole:
-			return []part{{d, p}}, nil
-		case ok:
-			parts = append(parts, part{d, p})
-		case !l.whole || p == s.logicalDevices-1:
+		if first := l.firstOf(p); !found[first] {
+			if d, ok := find(p); ok {
+				parts, found[first] = append(parts, part{d, p}), true
+			}
+		}
+	}
+	for p := range s.logicalDevices {
+		if !found[l.firstOf(p)] {
+			if l.whole {
+				p = s.logicalDevices - 1
+			}
 			return nil, &RemoteError{Replica: replica, LogicalDevice: p, Process: s.processes.of[replica*s.logicalDevices+p],
 				Here: s.processes.process, Local: s.LocalReplicas()}
 		}
@@ -161,17 +168,24 @@ func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
 	if perReplica {
 		return false
 	}
-	if a.Kind() != logical.KindSplit || s.logicalDevices == 1 {
+	if !a.Divides(s.axes) {
 		return true
 	}
+	// The least tensor that can be split so has a part of one element.
+	l, err := s.layout(dtypes.Uint8, a.PartsOn(s.axes), a, false)
+	if err != nil {
+		return false
+	}
+	parts := map[int]bool{}
 	columns := make([]map[int]bool, s.processes.count)
 	for d, process := range s.processes.of {
 		if columns[process] == nil {
 			columns[process] = map[int]bool{}
 		}
-		columns[process][d%s.logicalDevices] = true
+		part := l.firstOf(d % s.logicalDevices)
+		columns[process][part], parts[part] = true, true
 	}
-	return !slices.ContainsFunc(columns, func(c map[int]bool) bool { return len(c) < s.logicalDevices })
+	return !slices.ContainsFunc(columns, func(c map[int]bool) bool { return len(c) < len(parts) })
 }
 
 // rows returns the partitions of an executable's launch rows.

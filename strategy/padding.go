@@ -192,7 +192,7 @@ func (s *TPUStrategy) abstractUneven(batch shapes.Shape, a logical.Annotation) (
 	share := (rows + s.replicas - 1) / s.replicas
 	padded := slices.Clone(batch.Dimensions)
 	padded[0] = max(share, 2)
-	if parts := a.Parts(); len(parts) > 0 && parts[0] > 0 {
+	if parts := a.PartsOn(s.axes); len(parts) > 0 && parts[0] > 0 {
 		padded[0] = (padded[0] + parts[0] - 1) / parts[0] * parts[0]
 	}
 	whole := batch.Clone()

@@ -105,7 +105,7 @@ func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a
 				dims[d] = max(dims[d], 2) // a size of 1 is broadcast, which a batch is not
 			}
 		}
-		for d, parts := range a.Parts() {
+		for d, parts := range a.PartsOn(s.axes) {
 			if d < len(dims) && parts > 0 {
 				dims[d] = (dims[d] + parts - 1) / parts * parts
 			}

@@ -21,10 +21,7 @@ func (v *distributed) laidOut(a logical.Annotation) bool {
 	if v.strategy.logicalDevices == 1 || a.Kind() == logical.None {
 		return true
 	}
-	if a.Kind() != logical.KindSplit {
-		return v.annotation.Kind() != logical.KindSplit
-	}
-	return v.annotation.Equal(a)
+	return v.annotation.Alike(a, v.strategy.axes)
 }
 
 // as returns the value laid out as a asks: itself where it is, otherwise a copy, which the caller
@@ -32,7 +29,7 @@ func (v *distributed) laidOut(a logical.Annotation) bool {
 // stays as it is: its loop lays out each step's part.
 func (s *TPUStrategy) as(ctx context.Context, v Value, a logical.Annotation) (out Value, copied bool, err error) {
 	base := v.base()
-	if err := a.Validate("", base.shape, s.logicalDevices); err != nil {
+	if err := a.ValidateOn(s.axes, "", base.shape); err != nil {
 		return nil, false, err
 	}
 	if base.steps > 0 || base.laidOut(a) {

@@ -171,7 +171,7 @@ func unreached(i int, rule logical.Rule, known []named) string {
 			more = fmt.Sprintf(" and %d more", len(others)-most)
 		}
 		return fmt.Sprintf("%s splits a variable of %d dimensions, and those of its name have others: %s%s; give as many parts as the variable has dimensions",
-			text, len(rule.Annotation.Parts()), strings.Join(others[:min(most, len(others))], ", "), more)
+			text, rule.Annotation.Rank(), strings.Join(others[:min(most, len(others))], ", "), more)
 	}
 	text += " matches no variable"
 	if near := nearest(rule.Pattern, known); len(near) > 0 {

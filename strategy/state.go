@@ -85,7 +85,7 @@ func (s *TPUStrategy) overFor(shape shapes.Shape, splits ...logical.Annotation) 
 	largest := -1
 	for d, n := range shape.Dimensions {
 		switch {
-		case slices.ContainsFunc(splits, func(a logical.Annotation) bool { return splitsDimension(a, d) }):
+		case slices.ContainsFunc(splits, func(a logical.Annotation) bool { return s.splitsDimension(a, d) }):
 		case n%s.replicas == 0:
 			return module.Over{Dim: d, Size: n}
 		case n > 1 && (largest < 0 || n > shape.Dimensions[largest]):
@@ -99,8 +99,9 @@ func (s *TPUStrategy) overFor(shape shapes.Shape, splits ...logical.Annotation) 
 }
 
 // splitsDimension reports whether an annotation splits a dimension.
-func splitsDimension(a logical.Annotation, d int) bool {
-	return a.Kind() == logical.KindSplit && d < len(a.Parts()) && a.Parts()[d] > 1
+func (s *TPUStrategy) splitsDimension(a logical.Annotation, d int) bool {
+	parts := a.PartsOn(s.axes)
+	return d < len(parts) && parts[d] > 1
 }
 
 // placeOf says how a variable of the store lies on the devices: split over the logical devices, by
@@ -125,7 +126,7 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 	}
 	shape := source.Shape()
 	over = vs.strategy.overFor(shape, of)
-	if over.Is() && splitsDimension(a, over.Dim) {
+	if over.Is() && vs.strategy.splitsDimension(a, over.Dim) {
 		return a, rule, over, fault.New(ValueError, fmt.Sprintf("variable %q", source.Path()),
 			"give it the rule of that variable",
 			"rule %d splits dimension %d over the logical devices, which as state of %q is cut over the replicas", rule, over.Dim, path)
@@ -214,20 +215,17 @@ func (s *TPUStrategy) layoutOf(v *distributed) (layout, error) {
 // can be read.
 func (s *TPUStrategy) partSources(l *layout) (parts []part, err error) {
 	for r := range s.replicas {
-		found := false
+		found := make([]bool, s.logicalDevices) // by the first device that holds the part
 		for p := range s.logicalDevices {
-			if d := r*s.logicalDevices + p; s.processes.local[d] {
-				found = true
+			if d := r*s.logicalDevices + p; s.processes.local[d] && !found[l.firstOf(p)] {
+				found[l.firstOf(p)] = true
 				parts = append(parts, part{d, p})
-			} else if l.split {
-				return nil, s.remote(r, p)
-			}
-			if found && !l.split {
-				break
 			}
 		}
-		if !found {
-			return nil, s.remote(r, 0)
+		for p := range s.logicalDevices {
+			if !found[l.firstOf(p)] {
+				return nil, s.remote(r, p)
+			}
 		}
 	}
 	return parts, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -30,6 +31,12 @@ type Options struct {
 	// where no Assignment is given. LogicalDevices 0 means 1; Replicas 0 means as many replicas as
 	// fit.
 	Replicas, LogicalDevices int
+	// LogicalAxes name the axes of a replica's logical devices, the slowest first: logical device i
+	// is at the row-major coordinates of i. Their sizes multiply to the number of logical devices;
+	// LogicalDevices 0 then stands for the product. Splits by names (logical.SplitOver,
+	// logical.Over) name these axes, and splits by numbers go on to work. Without LogicalAxes a
+	// replica has one axis, logical.AxisName.
+	LogicalAxes []sharding.Axis
 	// Variables are rules that split variables over the logical devices. A variable that no rule
 	// matches is replicated on all of them, as in TensorFlow. A variable that a rule assigns to one
 	// logical device is stored whole on all of them, too.
@@ -40,6 +47,9 @@ type Options struct {
 	// variable: tracing a function refuses no rule while other functions with a store were made and
 	// not traced yet. A training step has the whole model of its store, and waits for functions
 	// over other stores only.
+	//
+	// A rule may name axes (logical.Over). One that names an axis that the replica lacks is an
+	// [*OptionError], and so is one that names the axis of the replicas.
 	Variables logical.Rules
 	// State says what of the state of training the replicas share out among themselves. The zero
 	// value shares out nothing.
@@ -82,7 +92,8 @@ type TPUStrategy struct {
 	devices        []*pjrt.Device
 	processes      processes
 	replicas       int
-	logicalDevices int // of a replica
+	logicalDevices int           // of a replica
+	axes           sharding.Mesh // of the logical devices
 
 	// launch makes programs reach all devices in one order. It guards the buffers of variables;
 	// generation counts the times that these changed other than by a step.
@@ -145,7 +156,15 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	assignment := opts.Assignment
 	if assignment.NumReplicas() == 0 {
 		var err error
-		if assignment, err = assignmentOf(topology, opts.Replicas, opts.LogicalDevices); err != nil {
+		of := opts.LogicalDevices
+		if of == 0 { // those of the axes
+			mesh, err := logical.Mesh(0, opts.LogicalAxes...)
+			if err != nil {
+				return nil, badAxes(err)
+			}
+			of = mesh.Size()
+		}
+		if assignment, err = assignmentOf(topology, opts.Replicas, of); err != nil {
 			return nil, err
 		}
 	} else if opts.Replicas != 0 && opts.Replicas != assignment.NumReplicas() {
@@ -159,9 +178,17 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	if err := assignment.Validate(); err != nil {
 		return nil, &OptionError{Option: "Assignment", Reason: "names a core twice", Err: err}
 	}
+	axes, err := logical.Mesh(assignment.NumCoresPerReplica(), opts.LogicalAxes...)
+	if err != nil {
+		return nil, badAxes(err)
+	}
+	opts.LogicalAxes = axes.Axes()
 	for i, rule := range opts.Variables {
 		if rule.Pattern == nil {
 			return nil, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d has no pattern; make it with logical.Match", i)}
+		}
+		if err := rule.Annotation.CheckNames(axes); err != nil {
+			return nil, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d (%q to %s)", i, rule.Pattern, rule.Annotation), Err: err}
 		}
 	}
 	if err := opts.checkState(); err != nil {
@@ -169,10 +196,15 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	}
 	return &TPUStrategy{
 		opts: opts, assignment: assignment, devices: make([]*pjrt.Device, assignment.NumReplicas()*assignment.NumCoresPerReplica()),
-		replicas: assignment.NumReplicas(), logicalDevices: assignment.NumCoresPerReplica(),
+		replicas: assignment.NumReplicas(), logicalDevices: assignment.NumCoresPerReplica(), axes: axes,
 		values: map[weak.Pointer[distributed]][]*pjrt.Buffer{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
 		buildings: map[[sha256.Size]byte]*building{}, rules: ruleUse{reached: make([]bool, len(opts.Variables))},
 	}, nil
+}
+
+// badAxes is the error of axes that are not right.
+func badAxes(err error) error {
+	return &OptionError{Option: "LogicalAxes", Reason: "not right", Err: err}
 }
 
 // assignmentOf builds an assignment of the wanted size: the block of a replica takes cores of a
@@ -218,6 +250,10 @@ func (s *TPUStrategy) NumReplicasInSync() int { return s.replicas }
 
 // NumLogicalDevices returns P, the number of logical devices of a replica.
 func (s *TPUStrategy) NumLogicalDevices() int { return s.logicalDevices }
+
+// LogicalMesh returns the named axes of a replica's logical devices, as [Options].LogicalAxes gives
+// them.
+func (s *TPUStrategy) LogicalMesh() sharding.Mesh { return s.axes }
 
 // DeviceAssignment returns which device is which logical device of which replica.
 func (s *TPUStrategy) DeviceAssignment() tpu.DeviceAssignment { return s.assignment }

@@ -111,7 +111,7 @@ func (f *Function) traceError(err error) error { return &TraceError{Function: f.
 func (f *Function) newTrace(ctx context.Context, values []Value) *trace {
 	s := f.strategy
 	t := &trace{f: f, values: values, module: module.NewTrace(module.Options{
-		Replicas: s.replicas, LogicalDevices: s.logicalDevices, Programs: true, Target: s.target, Precision: s.opts.Precision,
+		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, Programs: true, Target: s.target, Precision: s.opts.Precision,
 		Padded: len(f.padding(values).sizes) > 0,
 	})}
 	t.graph = graph.NewGraph(t.module, f.opts.Name)

@@ -147,7 +147,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 	if v.annotation.Kind() == logical.None && v.column > 0 {
 		v.annotation = logical.AssignTo(v.column)
 	}
-	if err := v.annotation.Validate(name, v.shape, s.logicalDevices); err != nil {
+	if err := v.annotation.ValidateOn(s.axes, name, v.shape); err != nil {
 		return nil, &Error{Op: "strategy: " + op, Reason: "its annotation does not fit", Err: err, Class: ValueError}
 	}
 	if err := v.upload(ctx, value); err != nil {

@@ -107,7 +107,7 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 	if v.annotation, rule, v.over, err = vs.placeOf(source); err != nil {
 		return nil, err
 	}
-	if err := v.annotation.Validate(path, v.shape, vs.strategy.logicalDevices); err != nil {
+	if err := v.annotation.ValidateOn(vs.strategy.axes, path, v.shape); err != nil {
 		return nil, fault.Of(fmt.Sprintf("variable rule %d", rule), err, "")
 	}
 	l, err := v.layout()

@@ -12,8 +12,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// ReplicaAxis is the name of the mesh axis of the replicas.
-const ReplicaAxis = logical.ReplicaName
+// ReplicaAxis is the name of the mesh axis of the replicas, and LogicalAxis that of the logical
+// devices of a replica whose logical axes have no names.
+const (
+	ReplicaAxis = logical.ReplicaName
+	LogicalAxis = logical.AxisName
+)
 
 // meshName is the mesh's symbol in the text.
 const meshName = "mesh"

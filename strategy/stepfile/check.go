@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -14,8 +15,9 @@ import (
 // maxElements bounds a tensor of a step file, over any memory.
 const maxElements = 1 << 50
 
-// checkShape holds a tensor's shapes against each other.
-func (h header) checkShape(mesh sharding.Mesh, p module.Placed) error {
+// checkShape holds a tensor's shapes against each other. mesh is the module's, replica that of the
+// logical axes.
+func (h header) checkShape(mesh, replica sharding.Mesh, p module.Placed) error {
 	for _, dims := range [][]int{p.Local, p.Global, p.Shard} {
 		elements := 1
 		for _, d := range dims {
@@ -48,12 +50,10 @@ func (h header) checkShape(mesh sharding.Mesh, p module.Placed) error {
 	if !slices.Equal(shard, p.Shard) {
 		return fmt.Errorf("tensor %q has the part %v on a device, not %v", p.Name, p.Shard, shard)
 	}
-	if len(h.IDs) > 0 {
-		if err := p.Annotation.Validate(p.Name, p.Local, len(h.IDs[0])); err != nil {
-			return err
-		}
+	if len(h.IDs) == 0 {
+		return nil
 	}
-	return nil
+	return p.Annotation.ValidateOn(replica, p.Name, p.Local)
 }
 
 // checkResults holds what results are said to be against what a step's results can be.
@@ -79,7 +79,15 @@ func (h header) module(text []byte) (*module.Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &module.Module{Name: h.Step, Text: text, Mesh: mesh, Replicas: max(h.Replicas, 1)}
+	devices := 0
+	if len(h.IDs) > 0 {
+		devices = len(h.IDs[0])
+	}
+	replica, err := logical.Mesh(devices, h.LogicalAxes...)
+	if err != nil {
+		return nil, err
+	}
+	m := &module.Module{Name: h.Step, Text: text, Mesh: mesh, Logical: replica, Replicas: max(h.Replicas, 1)}
 	if m.Partitions = mesh.Size() / m.Replicas; m.Replicas*m.Partitions != mesh.Size() {
 		return nil, fmt.Errorf("%d replicas on %d devices", m.Replicas, mesh.Size())
 	}
@@ -98,7 +106,7 @@ func (h header) module(text []byte) (*module.Module, error) {
 			if placed.Donated && (placed.Result < 0 || placed.Result >= len(h.Results)) {
 				return nil, fmt.Errorf("tensor %q is donated to result %d of %d", t.Name, placed.Result, len(h.Results))
 			}
-			if err := h.checkShape(mesh, placed); err != nil {
+			if err := h.checkShape(mesh, replica, placed); err != nil {
 				return nil, err
 			}
 			*list.to = append(*list.to, placed)

@@ -35,6 +35,8 @@ const (
 	Arguments
 	// Hash is the reason of a file that is not the one of [Options].SHA256.
 	Hash
+	// Axes is the reason of a step whose splits name other logical axes than the strategy has.
+	Axes
 )
 
 // reasons are, for each reason, a phrase and what to do where the error knows nothing better.
@@ -47,6 +49,7 @@ var reasons = [...]struct{ text, hint string }{
 	Devices:     {"it was compiled for other devices", "compile and save the step for these devices"},
 	Topology:    {"it was compiled for another topology", "compile and save the step for this topology"},
 	Assignment:  {"it was compiled for another device assignment", "give the strategy the options that the step was compiled with"},
+	Axes:        {"it was compiled for other logical axes", "give the strategy the LogicalAxes that the step was compiled with"},
 	Variable:    {"its variables do not fit", ""},
 	Unsupported: {"it cannot be saved", ""},
 	Arguments:   {"it was compiled for other arguments", ""},

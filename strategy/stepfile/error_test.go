@@ -31,9 +31,9 @@ func TestAnErrorSaysTheReasonAndWhatToDo(t *testing.T) {
 }
 
 func TestEveryReasonHasAPhrase(t *testing.T) {
-	for r := stepfile.NotAFile; r <= stepfile.Hash; r++ {
+	for r := stepfile.NotAFile; r <= stepfile.Axes; r++ {
 		require.NotContains(t, r.String(), "Reason(")
 	}
 	assert.Equal(t, "Reason(0)", stepfile.Reason(0).String())
-	assert.Equal(t, "Reason(12)", (stepfile.Hash + 1).String())
+	assert.Equal(t, "Reason(13)", (stepfile.Axes + 1).String())
 }

@@ -2,6 +2,8 @@ package stepfile
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/gomlx/compute/dtypes"
 
@@ -28,9 +30,11 @@ type header struct {
 	IDs         [][]int             `json:"device_ids"`
 	Coordinates [][]tpu.Coordinates `json:"coordinates"`
 	Axes        []sharding.Axis     `json:"axes"`
-	Arguments   []tensor            `json:"arguments"`
-	Results     []tensor            `json:"results"`
-	Updates     []int               `json:"updates,omitempty"`
+	// LogicalAxes are those of a replica, where they have names; Axes has their pieces.
+	LogicalAxes []sharding.Axis `json:"logical_axes,omitempty"`
+	Arguments   []tensor        `json:"arguments"`
+	Results     []tensor        `json:"results"`
+	Updates     []int           `json:"updates,omitempty"`
 	// Steps is the number of steps of a loop, 0 for a step without one.
 	Steps int `json:"steps,omitempty"`
 	// Replicas are the program's, of one partition each; 0 is one replica of all devices.
@@ -76,6 +80,8 @@ type annotation struct {
 	Kind   string `json:"kind"`
 	Device int    `json:"device,omitempty"`
 	Parts  []int  `json:"parts,omitempty"`
+	// Axes are those of a split by names, for each dimension.
+	Axes [][]string `json:"axes,omitempty"`
 }
 
 // annotationOut is an annotation as the file has it.
@@ -86,6 +92,9 @@ func annotationOut(a logical.Annotation) annotation {
 	case logical.KindReplicate:
 		return annotation{Kind: "replicate"}
 	case logical.KindSplit:
+		if axes := a.Axes(); axes != nil {
+			return annotation{Kind: "over", Axes: axes}
+		}
 		return annotation{Kind: "split", Parts: a.Parts()}
 	}
 	return annotation{Kind: "none"}
@@ -102,6 +111,12 @@ func (a annotation) in() (logical.Annotation, error) {
 		return logical.Replicated(), nil
 	case "split":
 		return logical.SplitInto(a.Parts...), nil
+	case "over":
+		dims := make([]string, len(a.Axes))
+		for i, names := range a.Axes {
+			dims[i] = strings.Join(names, ",")
+		}
+		return logical.Over(dims...), nil
 	}
 	return logical.Annotation{}, fmt.Errorf("annotation %q", a.Kind)
 }
@@ -140,6 +155,9 @@ func headerOf(s *saved.Step) header {
 	}
 	if s.Module.Partitions == 1 {
 		h.Replicas = s.Module.Replicas
+	}
+	if mesh := s.Module.Logical; mesh.Rank() > 0 && !slices.Equal(mesh.AxisNames(), []string{logical.AxisName}) {
+		h.LogicalAxes = mesh.Axes()
 	}
 	for i, a := range s.Module.Arguments {
 		t, argument := tensorOut(a), s.Arguments[i]

@@ -27,11 +27,13 @@ func everyKind(t *testing.T) *saved.Step {
 		return s
 	}
 	perReplica, split, whole := spec(`#sdy.sharding<@mesh, [{"replica"}, {}]>`), spec(`#sdy.sharding<@mesh, [{}, {"logical"}]>`), spec(`#sdy.sharding<@mesh, [{}]>`)
+	replica, err := logical.Mesh(2)
+	require.NoError(t, err)
 	return &saved.Step{
 		Name: "every_kind",
 		Target: saved.Target{Plugin: "a plugin", Devices: "a kind", Topology: "a slice", Mesh: tpu.Coordinates{4, 1, 1, 1},
 			IDs: [][]int{{0, 1}, {2, 3}}, Coordinates: [][]tpu.Coordinates{{{0}, {1}}, {{2}, {3}}}},
-		Module: &module.Module{Name: "every_kind", Text: []byte("text"), Mesh: mesh, Replicas: 1, Partitions: 4,
+		Module: &module.Module{Name: "every_kind", Text: []byte("text"), Mesh: mesh, Logical: replica, Replicas: 1, Partitions: 4,
 			Arguments: []module.Placed{
 				{Tensor: module.Tensor{Name: "x", PerReplica: true}, DType: dtypes.Float32, Local: []int{3, 8}, Global: []int{6, 8}, Shard: []int{3, 8}, Spec: perReplica},
 				{Tensor: module.Tensor{Name: "/w", Annotation: logical.SplitInto(1, 2), Donated: true, Result: 1}, DType: dtypes.BFloat16, Local: []int{3, 8}, Global: []int{3, 8}, Shard: []int{3, 4}, Spec: split},
@@ -51,7 +53,7 @@ func everyKind(t *testing.T) *saved.Step {
 		},
 		Updates: []int{1},
 		Cut:     [][]ragged.Dim{{{Size: 0, Times: 1}}},
-		Layouts: []logical.Annotation{logical.SplitInto(1, 2)},
+		Layouts: []logical.Annotation{logical.SplitInto(1, 2), logical.Over("", "logical")},
 
 		SplitBatch: true, PadRagged: true, Training: true, Mirrored: true,
 		Guard: saved.Guard{Mode: 1, Gradients: []string{"/w"}},

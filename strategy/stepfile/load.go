@@ -8,6 +8,8 @@ import (
 
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -89,6 +91,9 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	if err != nil {
 		return nil, nil, &Error{Reason: Damaged, Err: err}
 	}
+	if axes := s.LogicalMesh(); !axes.Equal(step.Module.Logical) && namesAxes(step) {
+		return nil, nil, &Error{Reason: Axes, Detail: fmt.Sprintf("%s, and the strategy has %s", step.Module.Logical, axes)}
+	}
 	f, err := m.Load(ctx, store, step, o.Variables, fail)
 	if err != nil {
 		return nil, nil, err
@@ -99,6 +104,13 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 		}
 	}
 	return f, step, nil
+}
+
+// namesAxes reports whether a split of a step's arguments or results names axes.
+func namesAxes(step *saved.Step) bool {
+	named := func(p module.Placed) bool { return p.Annotation.Axes() != nil }
+	return slices.ContainsFunc(step.Module.Arguments, named) || slices.ContainsFunc(step.Module.Results, named) ||
+		slices.ContainsFunc(step.Layouts, func(a logical.Annotation) bool { return a.Axes() != nil })
 }
 
 // fits compares what a step was compiled for with what the strategy runs on.

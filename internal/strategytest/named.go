@@ -1,0 +1,97 @@
+package strategytest
+
+import (
+	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// Axes returns logical axes of the given names, each of 2 devices.
+func Axes(names ...string) (axes []sharding.Axis) {
+	for _, name := range names {
+		axes = append(axes, sharding.Axis{Name: name, Size: 2})
+	}
+	return axes
+}
+
+// Over is a split by names, without the names that the mesh lacks.
+func Over(mesh sharding.Mesh, dims ...string) logical.Annotation {
+	for i, dim := range dims {
+		var has []string
+		for name := range strings.SplitSeq(dim, ",") {
+			if _, ok := mesh.AxisSize(name); ok {
+				has = append(has, name)
+			}
+		}
+		dims[i] = strings.Join(has, ",")
+	}
+	return logical.Over(dims...)
+}
+
+// Named is the loss of a transformer's layer behind an embedding, each tensor of which is split
+// over some of the axes model, sequence and expert that the strategy has.
+func Named(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	put := func(x *graph.Node, dims ...string) *graph.Node {
+		return logical.Apply(x, Over(rc.Strategy().LogicalMesh(), dims...))
+	}
+	x := put(layers.Embedding(rc.Scope("tokens"), in[0], dtypes.Float32, 16, 8), "", "sequence", "")
+	project := func(name string) *graph.Node {
+		return put(layers.Dense(rc.Scope(name), x, false, 4, 2), "", "sequence", "model", "")
+	}
+	scores := put(graph.Einsum("blhe,bmhe->bhlm", project("query"), project("key")), "", "model,expert", "sequence", "")
+	attended := put(graph.Einsum("bhlm,bmhe->blhe", graph.Softmax(scores, -1), project("value")), "", "sequence", "model", "")
+	attended = graph.Reshape(attended, attended.Shape().Dimensions[0], attended.Shape().Dimensions[1], 8)
+	x = put(graph.Add(x, layers.Dense(rc.Scope("out"), attended, false, 8)), "", "sequence", "")
+	h := graph.Tanh(put(layers.Dense(rc.Scope("up"), x, true, 16), "", "sequence", "model,expert"))
+	x = put(graph.Add(x, layers.Dense(rc.Scope("down"), h, true, 8)), "", "expert", "")
+	return graph.ReduceAllMean(graph.Square(graph.Sub(x, in[1])))
+}
+
+// NamedOptions are those of [Named] on so many replicas with the given axes: its variables are
+// split over some of them.
+func NamedOptions(replicas int, axes ...sharding.Axis) strategy.Options {
+	mesh := OK(logical.Mesh(0, axes...))
+	rule := func(pattern string, dims ...string) logical.Rule {
+		return logical.Match(pattern, Over(mesh, dims...))
+	}
+	return strategy.Options{Replicas: replicas, LogicalAxes: axes, Variables: logical.Rules{
+		rule(`tokens/embeddings`, "model,sequence", ""),
+		rule(`(query|key|value)/.*weights`, "", "model"),
+		rule(`out/.*weights`, "model", "expert"),
+		rule(`up/.*weights`, "", "expert,model"),
+		rule(`up/.*biases`, "model"),
+		rule(`down/.*weights`, "model", "sequence"),
+	}}
+}
+
+// NamedStep is a training step of [Named] over a new store.
+func NamedStep(s *strategy.TPUStrategy) *train.Step {
+	return train.New(s, SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), Named)
+}
+
+// NamedBatch is a batch of [Named], of 8 rows with contents that depend on the step.
+func NamedBatch(step int) (x, y *tensors.Tensor) {
+	xs, ys := make([]int32, 8*4), make([]float32, 8*4*8)
+	for i := range xs {
+		xs[i] = int32((i*5 + step*3) % 16)
+	}
+	for i := range ys {
+		ys[i] = float32((i*7+step)%11)/11 - 0.5
+	}
+	return tensors.FromFlatDataAndDimensions(xs, 8, 4), tensors.FromFlatDataAndDimensions(ys, 8, 4, 8)
+}
+
+// NamedShapes are the shapes of a batch of [Named] of so many rows.
+func NamedShapes(rows int) (x, y shapes.Shape) {
+	return shapes.Make(dtypes.Int32, rows, 4), shapes.Make(dtypes.Float32, rows, 4, 8)
+}

@@ -1,0 +1,164 @@
+package strategy_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+func TestLogicalAxesThatAreNotRightAreRefused(t *testing.T) {
+	sys := plugintest.System(t, 8)
+	pairs := strategytest.Axes("model", "sequence")
+	for says, opts := range map[string]strategy.Options{
+		"model=2, sequence=2 make 4 logical devices, and the replica has 2":                                {LogicalDevices: 2, LogicalAxes: pairs},
+		"option LogicalAxes: not right: logical: axes: bad axes: sharding: mesh axis 0: the name is empty": {LogicalAxes: strategytest.Axes("")},
+		`mesh axis "model": it is given twice`:                                                             {LogicalAxes: strategytest.Axes("model", "model")},
+		`axis "replica" is that of the replicas`:                                                           {LogicalAxes: strategytest.Axes("replica")},
+		"its size is 0":                                                                                    {LogicalAxes: []sharding.Axis{{Name: "model"}}},
+		"no block of 3 devices":                                                                            {LogicalAxes: []sharding.Axis{{Name: "model", Size: 3}}},
+		`rule 0 ("w" to over({}, {modle})): logical: split: dimension 1 is split over axis "modle", which the replica does not have; name one of model=2, sequence=2, or give the replica the axis`: {
+			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("", "modle"))}},
+		`axis "model" splits dimension 0 and dimension 1`: {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("model", "model"))}},
+		"dimension 0 has an axis without a name":          {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("model,"))}},
+		`over({replica})): logical: split: dimension 0 is split over the replicas`: {
+			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("replica"))}},
+	} {
+		_, err := strategy.New(sys, opts)
+		var bad *strategy.OptionError
+		require.ErrorAs(t, err, &bad, says)
+		assert.ErrorContains(t, err, says)
+	}
+	s := strategytest.On(t, sys, strategy.Options{LogicalAxes: pairs})
+	assert.Equal(t, 4, s.NumLogicalDevices())
+	assert.Equal(t, 2, s.NumReplicasInSync())
+	assert.Equal(t, "Mesh(model=2, sequence=2)", s.LogicalMesh().String())
+	assert.Equal(t, "Mesh(logical=2)", strategytest.On(t, sys, strategy.Options{LogicalDevices: 2}).LogicalMesh().String())
+	_, err := s.Mirror(t.Context(), []float32{1, 2, 3}, logical.Over("sequence"))
+	var misfit *logical.Error
+	require.ErrorAs(t, err, &misfit)
+	assert.Equal(t, 0, misfit.Dim)
+	assert.ErrorContains(t, err, "dimension 0 of size 3 is not divisible into 2 parts (sequence=2); pad the dimension to 4")
+}
+
+// TestValuesOverNamedAxes makes, lays out anew and reads values that are split over some of the
+// axes.
+func TestValuesOverNamedAxes(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.On(t, plugintest.System(t, 8), strategy.Options{LogicalAxes: strategytest.Axes("model", "sequence")})
+	x := make([][]float32, 4)
+	for i := range x {
+		x[i] = []float32{float32(4 * i), float32(4*i + 1), float32(4*i + 2), float32(4*i + 3)}
+	}
+	for _, c := range []struct {
+		a      logical.Annotation
+		starts [][]int
+	}{
+		{logical.Over("model", ""), [][]int{{0, 0}, {0, 0}, {2, 0}, {2, 0}}},
+		{logical.Over("", "sequence"), [][]int{{0, 0}, {0, 2}, {0, 0}, {0, 2}}},
+		{logical.Over("sequence", "model"), [][]int{{0, 0}, {2, 0}, {0, 2}, {2, 2}}},
+		{logical.Over("sequence,model", ""), [][]int{{0, 0}, {2, 0}, {1, 0}, {3, 0}}},
+		{logical.SplitInto(2, 2), [][]int{{0, 0}, {0, 2}, {2, 0}, {2, 2}}},
+		{logical.Over("", ""), [][]int{{0, 0}, {0, 0}, {0, 0}, {0, 0}}},
+	} {
+		m, err := s.Mirror(ctx, x, c.a)
+		require.NoError(t, err)
+		var starts [][]int
+		for _, shard := range m.Shards()[:4] {
+			starts = append(starts, shard.Start)
+		}
+		assert.Equal(t, c.starts, starts, "%s", c.a)
+		back, err := m.Value(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, x, back.Value(), "%s", c.a)
+		columns := logical.Over("", "sequence,model")
+		f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{rc.AllReduce(strategy.Sum, logical.SplitOver(in[0], "model", ""))}
+		}, strategy.FunctionOptions{Arguments: []logical.Annotation{columns}, Results: []logical.Annotation{logical.Over("sequence", "")}})
+		results, err := f.Run(ctx, m)
+		require.NoError(t, err)
+		sum, err := results[0].Local(ctx, 1)
+		require.NoError(t, err)
+		assert.Equal(t, float32(2*15), sum.Value().([][]float32)[3][3], "%s", c.a)
+		require.NoError(t, m.Close())
+	}
+	// What is laid out alike is not moved.
+	m, err := s.Mirror(ctx, x, logical.SplitInto(2, 2))
+	require.NoError(t, err)
+	defer m.Close()
+	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+		strategy.FunctionOptions{Arguments: []logical.Annotation{logical.Over("model", "sequence")}, Name: "same"})
+	compiled, err := f.Compiled(ctx, m)
+	require.NoError(t, err)
+	assert.Equal(t, logical.Over("model", "sequence"), compiled.Module.Arguments[0].Annotation)
+}
+
+// TestProcessesReadPartsThatSeveralDevicesHold spreads a replica over processes, each of which has
+// every part of a tensor that is split over one axis, and not of one that is split over the other.
+func TestProcessesReadPartsThatSeveralDevicesHold(t *testing.T) {
+	sys := plugintest.System(t, 4)
+	x := []float32{1, 2, 3, 4}
+	opts := strategy.Options{Replicas: 1, LogicalAxes: strategytest.Axes("model", "sequence")}
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, opts, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		for _, c := range []struct {
+			over string
+			here bool // every process has all parts
+		}{{"sequence", true}, {"model", false}, {"model,sequence", false}} {
+			m, err := s.Mirror(ctx, x, logical.Over(c.over))
+			if err != nil {
+				return err
+			}
+			local, err := m.Local(ctx, 0)
+			var remote *strategy.RemoteError
+			if c.here {
+				if assert.NoError(t, err, c.over) {
+					assert.Equal(t, x, tensors.MustCopyFlatData[float32](local))
+				}
+			} else {
+				assert.ErrorAs(t, err, &remote, c.over)
+			}
+			v, err := s.NewVariable(ctx, x, strategy.VariableOptions{Name: strings.ReplaceAll(c.over, ",", "_"), Annotation: logical.Over(c.over)})
+			if err != nil {
+				return err
+			}
+			value, err := v.Value(ctx)
+			if err != nil {
+				return err
+			}
+			assert.Equal(t, x, tensors.MustCopyFlatData[float32](value), c.over)
+		}
+		return nil
+	}))
+}
+
+func TestNamedAxesCompileForASlice(t *testing.T) {
+	if !plugintest.TPUChild(t) {
+		return
+	}
+	opts := strategytest.NamedOptions(4, strategytest.Axes("model", "sequence")...)
+	s := strategytest.Ahead(t, "v5e:4x4", opts)
+	x, y := strategytest.NamedShapes(8 * s.NumReplicasInSync())
+	compiled, err := strategytest.NamedStep(s).Compiled(t.Context(), x, y)
+	require.NoError(t, err)
+	assert.Contains(t, string(compiled.Module.Text), `sdy.mesh @mesh = <["replica"=4, "model"=2, "sequence"=2]>`)
+	r, err := compiled.Report()
+	require.NoError(t, err)
+	require.Equal(t, report.Fits, r.Memory.Verdict)
+	for _, axis := range []string{"replica", "model", "sequence"} {
+		bytes, _ := r.CollectiveBytes(axis)
+		assert.Positive(t, bytes, "%s: %+v", axis, r.Collectives)
+	}
+	assert.NotZero(t, r.Memory.Aliased)
+}
