@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
+	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -32,6 +33,10 @@ type Config struct {
 	// Compute is the dtype of activations and products, Float32 if it is not set. Variables, their
 	// gradients, normalisation, softmax and the loss are Float32.
 	Compute dtypes.DType
+	// Loop runs the layers in a loop, over variables that are stacks of all layers.
+	Loop bool
+	// Keep says what of each layer is kept for the backward pass.
+	Keep remat.Policy
 	// Optimizer makes the step's optimizer; nil is AdamW with the constants of the comparison.
 	Optimizer func() optimizer.Interface
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -23,20 +24,19 @@ func (c Config) Loss(rc *strategy.ReplicaContext, in []*Node) *Node {
 	d := decoder{c.filled(), rc}
 	tokens, labels := graph.Slice(in[0], graph.AxisRange(), graph.AxisRange(0, c.Sequence)), graph.Slice(in[0], graph.AxisRange(), graph.AxisRange(1))
 	seed := 1
-	v := d.values("", d.first(), &seed)
+	values := func(of []variable) values {
+		defer func() { seed += len(of) }()
+		return d.values(rc.Scope(), of, seed)
+	}
+	v := values(d.first())
 	x := graph.Gather(d.compute(v["emb"]), graph.InsertAxes(tokens, -1))
 	if !c.Llama {
 		x = graph.Add(x, graph.InsertAxes(d.compute(v["pos"]), 0))
 	}
 	x = logical.Replicate(x)
-	block := d.gpt
-	if c.Llama {
-		block = d.llama
-	}
-	for i := range c.Layers {
-		x = block(x, d.values(layerPath(i), d.layer(), &seed))
-	}
-	v = d.values("", d.last(), &seed)
+	x = d.layers(x, seed)
+	seed += c.Layers * len(d.layer())
+	v = values(d.last())
 	if c.Llama {
 		x = d.rmsNorm(x, v["gf"])
 	} else {
@@ -58,16 +58,12 @@ func crossEntropy(logits, labels *Node) *Node {
 	return graph.ReduceAllMean(graph.Sub(sum, chosen))
 }
 
-// values makes the variables of a part of the model in the scope of the path.
-func (d decoder) values(path string, of []variable, seed *int) values {
-	scope := d.rc.Scope()
-	if path != "" {
-		scope = d.rc.Scope(path)
-	}
+// values makes the variables of a part of the model in a scope. The seeds of their first values are
+// those from seed on.
+func (d decoder) values(scope *model.Scope, of []variable, seed int) values {
 	all := values{}
-	for _, v := range of {
-		all[v.name] = v.make(d.rc.Graph(), scope, *seed)
-		*seed++
+	for i, v := range of {
+		all[v.name] = v.make(scope, seed+i).NodeValue(d.rc.Graph())
 	}
 	return all
 }
@@ -90,8 +86,8 @@ func (d decoder) split(x *Node, dim int) *Node {
 	return logical.Split(x, parts...)
 }
 
-// attended returns what each query reads of the values at and before its place. scores are [...,
-// query, key].
+// weights are those with which each query reads the values at and before its place. scores are
+// [..., query, key].
 func (d decoder) weights(scores *Node) *Node {
 	g, n := scores.Graph(), scores.Shape().Dim(-1)
 	places := shapes.Make(dtypes.Int32, n, n)

@@ -1,8 +1,8 @@
 package transformer
 
 import (
-	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -93,37 +93,41 @@ func (c Config) Rules(p int) (rules logical.Rules) {
 		return nil
 	}
 	c = c.filled()
-	add := func(of []variable, path string) {
+	add := func(of []variable, path string, stacked int) {
 		for _, v := range of {
 			if v.split == whole {
 				continue
 			}
-			parts := make([]int, len(v.dims))
-			for i := range parts {
-				parts[i] = 1
-			}
-			parts[v.split] = p
+			parts := slices.Repeat([]int{1}, stacked+len(v.dims))
+			parts[stacked+v.split] = p
 			rules = append(rules, logical.Match(path+v.name+`(_1st_moment|_2nd_moment)?$`, logical.SplitInto(parts...)))
 		}
 	}
-	add(c.first(), "/")
-	add(c.layer(), `/layer\d+/`)
-	add(c.last(), "/")
+	add(c.first(), "/", 0)
+	if c.Loop {
+		add(c.layer(), `/layers/`, 1)
+	} else {
+		add(c.layer(), `/layer\d+/`, 0)
+	}
+	add(c.last(), "/", 0)
 	return rules
 }
 
-// layerPath is the scope of a layer's variables.
-func layerPath(layer int) string { return fmt.Sprintf("layer%02d", layer) }
+// make returns a variable, which it adds to the store if it is not there.
+func (v variable) make(scope *model.Scope, seed int) *model.Variable {
+	return scope.WithInitializer(v.initializer(seed, 0)).VariableWithShape(v.name, shapes.Make(dtypes.Float32, v.dims...))
+}
 
-// make returns the value of a variable in the step, which it adds to the store if it is not there.
-func (v variable) make(g *graph.Graph, scope *model.Scope, seed int) *Node {
-	return scope.WithInitializer(v.initializer(seed)).
-		VariableWithShape(v.name, shapes.Make(dtypes.Float32, v.dims...)).NodeValue(g)
+// stack adds a variable of n layers to the store, with the first values that the layers have apart:
+// seed is that of the first, and those of two neighbours differ by step.
+func (v variable) stack(scope *model.Scope, n, seed, step int) {
+	scope.WithInitializer(v.initializer(seed, step)).VariableWithShape(v.name, shapes.Make(dtypes.Float32, append([]int{n}, v.dims...)...))
 }
 
 // initializer returns the first values: zeros, ones, or numbers of the variable's deviation around
-// zero that are a hash of the element's index and the seed.
-func (v variable) initializer(seed int) model.VariableInitializer {
+// zero that are a hash of the element's index and the seed. A stack of layers has one dimension more
+// than the variable, along which the seed grows by step.
+func (v variable) initializer(seed, step int) model.VariableInitializer {
 	return func(g *graph.Graph, shape shapes.Shape) *Node {
 		switch v.deviation {
 		case 0:
@@ -135,7 +139,7 @@ func (v variable) initializer(seed int) model.VariableInitializer {
 		indices.DType = dtypes.Uint32
 		scalar := func(x uint32) *Node { return graph.Const(g, x) }
 		h, stride := graph.Zeros(g, indices), uint32(1)
-		for i := shape.Rank() - 1; i >= 0; i-- {
+		for i := shape.Rank() - 1; i >= shape.Rank()-len(v.dims); i-- {
 			h = graph.Add(h, graph.Mul(graph.Iota(g, indices, i), scalar(stride)))
 			stride *= uint32(shape.Dimensions[i])
 		}
@@ -147,6 +151,9 @@ func (v variable) initializer(seed int) model.VariableInitializer {
 			return graph.Mul(x, scalar(times))
 		}
 		h = graph.Add(graph.Mul(h, scalar(2654435761)), scalar(uint32(seed*2246822519)))
+		if shape.Rank() > len(v.dims) {
+			h = graph.Add(h, graph.Mul(graph.Iota(g, indices, 0), scalar(uint32(step*2246822519))))
+		}
 		h = mix(mix(mix(h, 15, 2246822519), 13, 3266489917), 16, 0)
 		u := graph.AddScalar(graph.DivScalar(graph.ConvertDType(h, dtypes.Float64), float64(1<<32)), -0.5)
 		return graph.ConvertDType(graph.MulScalar(graph.MulScalar(u, v.deviation), math.Sqrt(12)), shape.DType)

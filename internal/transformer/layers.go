@@ -1,0 +1,42 @@
+package transformer
+
+import (
+	"fmt"
+
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/loop"
+	"github.com/tpustrategy/tpustrategy/remat"
+)
+
+// layers runs the blocks, in a loop or one after another. The first variable of the first layer has
+// the seed.
+func (d decoder) layers(x *Node, seed int) *Node {
+	variables := d.layer()
+	block := func(scope *model.Scope, x *Node, seed int) *Node {
+		v := d.values(scope, variables, seed)
+		if d.Llama {
+			return d.llama(x, v)
+		}
+		return d.gpt(x, v)
+	}
+	if d.Loop {
+		scope := d.rc.Scope("layers")
+		for i, v := range variables {
+			v.stack(scope, d.Layers, seed+i, len(variables))
+		}
+		return loop.Layers(scope, d.Layers, x, func(scope *model.Scope, x *Node) *Node { return block(scope, x, seed) },
+			loop.Options{Keep: d.Keep})
+	}
+	for i := range d.Layers {
+		one := func(x *Node) *Node {
+			return block(d.rc.Scope(fmt.Sprintf("layer%02d", i)), x, seed+i*len(variables))
+		}
+		if d.Keep.Keep().Some {
+			x = remat.Block(d.Keep, x, one)
+		} else {
+			x = one(x)
+		}
+	}
+	return x
+}
