@@ -37,6 +37,8 @@ type Config struct {
 	Loop bool
 	// Keep says what of each layer is kept for the backward pass.
 	Keep remat.Policy
+	// State says what of the state of training the replicas share out.
+	State strategy.StateSharding
 	// Optimizer makes the step's optimizer; nil is AdamW with the constants of the comparison.
 	Optimizer func() optimizer.Interface
 }
@@ -93,9 +95,9 @@ func (c Config) filled() Config {
 }
 
 // Options returns those of a strategy of R replicas of P logical devices that splits the model's
-// variables.
+// variables and shares out its state.
 func (c Config) Options(replicas, logicalDevices int) strategy.Options {
-	return strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: c.Rules(logicalDevices)}
+	return strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: c.Rules(logicalDevices), State: c.State}
 }
 
 // Step returns the model's training step over a store. It takes one argument, of the shape and
