@@ -12,6 +12,7 @@
 #   make plugin     install the pinned CPU plugin (done by run and test)
 #   make plugin-tpu install the pinned libtpu, for ahead-of-time compilation
 #   make test-aot   compile for TPU slices with libtpu's compiler
+#   make forms      train a decoder in every form and compare with one device (10 minutes)
 #   make corpus     compile many real programs at their real size, with both compilers (an hour)
 #   make test-python read our files with the official Python packages
 
@@ -29,7 +30,7 @@ PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./lowering ./lowerin
 # The client of the Cloud TPU API is a module of its own.
 TPUAPI = cluster_resolver/tpuapi
 
-.PHONY: run test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins test-aot corpus test-python
+.PHONY: run test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins test-aot forms corpus test-python
 
 run: plugin
 	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/digits $(ARGS)
@@ -83,7 +84,12 @@ plugins: plugin
 
 # What compiles for many slices, or starts a process for each, is not part of test.
 test-aot: plugin plugin-tpu
-	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' ./tpu/system ./strategy ./strategy/train ./strategy/stepfile ./cmd/tpustrategy
+	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' ./tpu/system ./strategy ./strategy/train ./strategy/stepfile ./cmd/tpustrategy ./internal/transformer
+
+# Every mesh of 8 devices, with each sharding of state, with and without what is computed again, in a
+# loop and unrolled, must give the losses of one device. The tests sample them.
+forms: plugin
+	$(REQUIRE) TPUSTRATEGY_FORMS=all $(GO) test -count=1 -timeout 60m -v -run EachForm ./internal/transformer
 
 # A table of what came of it is written to CORPUS, and the results to CORPUS.json: a run goes on where
 # the last one stopped. TPUSTRATEGY_CORPUS_LIMIT=4m is how long one compilation may take.

@@ -94,10 +94,17 @@ func transformerStep(replicas, logicalDevices, batch int) func(ctx context.Conte
 // depths are the numbers of layers that depth compiles.
 var depths = []int{2, 12, 48}
 
-// depth is the lowering and the compilation of a decoder's training step of width 256 on 4 replicas
-// of 2 logical devices: how what a step costs before it runs grows with its layers. The time is that
-// of the compiler for the deepest, and the floor that for the shallowest.
-func depth(ctx context.Context, devices int) (row, error) {
+// depth is the lowering and the compilation of a decoder's training step of width 256 on replicas of
+// 2 logical devices, with its layers in a loop: how what a step costs before it runs grows with its
+// layers. The time is that of the compiler for the deepest, and the floor that for the shallowest.
+func depth(ctx context.Context, devices int) (row, error) { return depthOf(ctx, devices, true) }
+
+// depthUnrolled is the same with one layer after another in the text.
+func depthUnrolled(ctx context.Context, devices int) (row, error) {
+	return depthOf(ctx, devices, false)
+}
+
+func depthOf(ctx context.Context, devices int, loop bool) (row, error) {
 	var notes []string
 	var compiling []time.Duration
 	for _, layers := range depths {
@@ -105,7 +112,7 @@ func depth(ctx context.Context, devices int) (row, error) {
 		if effort < 1 {
 			c, layers = transformer.Tiny(), (layers+23)/24
 		}
-		c.Layers, c.Batch = layers, 8
+		c.Layers, c.Batch, c.Loop = layers, 8, loop
 		strat, done, err := transformerOn(ctx, c, devices/2, 2)
 		if err != nil {
 			return row{}, err

@@ -33,6 +33,16 @@ func compiled(t *testing.T, slice string, c transformer.Config, logicalDevices i
 	return r
 }
 
+// large is [plugintest.TPUChild] for what takes a minute: it skips the test unless the environment
+// asks for ahead-of-time compilation.
+func large(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
+		t.Skip("takes a minute; set TPUSTRATEGY_AOT=1")
+	}
+	return plugintest.TPUChild(t)
+}
+
 // line is a report as text on a few lines.
 func line(c transformer.Config, r *report.Report, text int) string {
 	var b strings.Builder
@@ -61,10 +71,7 @@ func TestAOTLargeBillion(t *testing.T) {
 		{strategy.ShardParameters, 971.6, 1224.8},
 	} {
 		t.Run(form.state.String(), func(t *testing.T) {
-			if form.state != strategy.ShardNothing && os.Getenv("TPUSTRATEGY_AOT") != "1" {
-				t.Skip("takes a minute; set TPUSTRATEGY_AOT=1")
-			}
-			if !plugintest.TPUChild(t) {
+			if !large(t) {
 				return
 			}
 			c := transformer.Billion()
