@@ -126,7 +126,7 @@ func (r *region) collect(nodes, inputs, enters, outputs []*graph.Node) {
 	first := nodes[0].Id()
 	use := func(verb string, node *graph.Node) {
 		switch {
-		case node.Type() == graph.NodeTypeParameter:
+		case isVariable(node, first):
 			// Those of closures are no variables.
 			if node.Function() == enters[0].Function() {
 				add(node, node)
@@ -148,6 +148,15 @@ func (r *region) collect(nodes, inputs, enters, outputs []*graph.Node) {
 	for _, output := range outputs {
 		use("returns", output)
 	}
+}
+
+// isVariable reports whether a node is a parameter, or one that was converted before a region whose
+// first node is given: package precision shows layers their variables so.
+func isVariable(node *graph.Node, first graph.NodeId) bool {
+	if node.Type() == graph.NodeTypeConvertDType && node.Id() < first {
+		node = node.Inputs()[0]
+	}
+	return node.Type() == graph.NodeTypeParameter
 }
 
 // result returns the node that stands outside for the region's y. GoMLX gives a node one input to

@@ -131,6 +131,7 @@ type Options struct {
 // and is cheap to make: one per trace is fine. It is safe for concurrent use; its builders are not.
 type Backend struct {
 	opts      Options
+	sums      sums
 	finalized atomic.Bool
 }
 

@@ -31,8 +31,14 @@ func (f *Function) BatchNormForTraining(x, scale, offset compute.Value, epsilon 
 				return f.plainBatchNorm(in[0], in[1], in[2], epsilon, axis)
 			})
 		}
-		n, m, v, err := stablehlo.BatchNormTraining(in[0], in[1], in[2], epsilon, axis)
-		return []*stablehlo.Value{n, m, v}, err
+		fused := func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
+			n, m, v, err := stablehlo.BatchNormTraining(in[0], in[1], in[2], epsilon, axis)
+			return []*stablehlo.Value{n, m, v}, err
+		}
+		if f.sumsInFloat32(in[0].Shape().DType) {
+			return f.inFloat32(in, fused)
+		}
+		return fused(in)
 	})
 }
 
@@ -49,8 +55,14 @@ func (f *Function) BatchNormGradient(x, scale, mean, variance, gradOutput comput
 				return f.plainBatchNormGradient(in[0], in[1], in[2], in[3], in[4], epsilon, axis)
 			})
 		}
-		a, b, c, err := stablehlo.BatchNormGradient(in[0], in[1], in[2], in[3], in[4], epsilon, axis)
-		return []*stablehlo.Value{a, b, c}, err
+		fused := func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
+			a, b, c, err := stablehlo.BatchNormGradient(in[0], in[1], in[2], in[3], in[4], epsilon, axis)
+			return []*stablehlo.Value{a, b, c}, err
+		}
+		if f.sumsInFloat32(in[0].Shape().DType) {
+			return f.inFloat32(in, fused)
+		}
+		return fused(in)
 	})
 }
 

@@ -16,7 +16,8 @@ import (
 //
 // Half-precision operands with sums in float32 and a result of their own dtype, as GoMLX asks for,
 // are one dot that yields half precision: compilers keep the sums of such a dot in float32, and
-// where its parts lie on several devices they are sent in half precision, which is half the bytes.
+// where its parts lie on several devices they are sent in half precision, which is half the bytes,
+// unless [Backend.SumIn] asks for more.
 func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
 	rhs compute.Value, rhsContracting, rhsBatch []int, config compute.DotGeneralConfig) (compute.Value, error) {
 	return f.op("DotGeneral", with(lhs, rhs), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
@@ -39,7 +40,7 @@ func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
 		if err := wantRepresentable(sum); err != nil {
 			return nil, err
 		}
-		half := sum == dtypes.Float32 && operand.IsHalfPrecision()
+		half := sum == dtypes.Float32 && operand.IsHalfPrecision() && !f.partialWider(operand)
 		c := chain{fn: f.fn}
 		if sum != operand && f.builder.backend.opts.Target == TargetCPU {
 			// The CPU compiler widens the operands of a mixed dot into temporaries. Nothing else

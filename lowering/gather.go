@@ -55,10 +55,6 @@ func wideIndex(c *chain, x *stablehlo.Value) *stablehlo.Value {
 func (f *Function) scatter(name string, kind combiner, x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
 	return f.op(name, with(x, positions, updates), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		closure, err := f.combiner(kind, in[0].Shape().DType)
-		if err != nil {
-			return nil, err
-		}
 		c := chain{fn: f.fn}
 		at := wideIndex(&c, in[1])
 		at = c.do(func() (*stablehlo.Value, error) { return f.whole(at) })
@@ -66,8 +62,14 @@ func (f *Function) scatter(name string, kind combiner, x, positions, updates com
 		if c.err != nil {
 			return nil, c.err
 		}
-		return stablehlo.Scatter(in[0], at, updates, updateWindowAxes, insertedWindowAxes, nil, nil,
-			scatterAxesToOperandAxes, indexVectorAxis, indicesAreSorted, uniqueIndices, closure)
+		return f.summed(kind, []*stablehlo.Value{in[0], updates}, func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+			closure, err := f.combiner(kind, in[0].Shape().DType)
+			if err != nil {
+				return nil, err
+			}
+			return stablehlo.Scatter(in[0], at, in[1], updateWindowAxes, insertedWindowAxes, nil, nil,
+				scatterAxesToOperandAxes, indexVectorAxis, indicesAreSorted, uniqueIndices, closure)
+		})
 	})
 }
 

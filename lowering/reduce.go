@@ -42,15 +42,18 @@ func (f *Function) reduce(name string, kind combiner, logicalOnly bool, x comput
 		if len(over) == 0 { // a scalar
 			return in[0], nil
 		}
-		closure, err := f.combiner(kind, shape.DType)
-		if err != nil {
-			return nil, err
-		}
-		start, err := f.neutral(kind, shape.DType)
-		if err != nil {
-			return nil, err
-		}
-		return stablehlo.Reduce(in[0], start, closure, over...)
+		return f.summed(kind, in, func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+			dtype := in[0].Shape().DType
+			closure, err := f.combiner(kind, dtype)
+			if err != nil {
+				return nil, err
+			}
+			start, err := f.neutral(kind, dtype)
+			if err != nil {
+				return nil, err
+			}
+			return stablehlo.Reduce(in[0], start, closure, over...)
+		})
 	})
 }
 
@@ -174,7 +177,7 @@ func (f *Function) argCombiner(value, index dtypes.DType, isMin bool) (*stablehl
 // CumSum adds up along axis, from its start or, reversed, from its end; exclusive leaves the
 // element at hand out.
 func (f *Function) CumSum(x compute.Value, axis int, options compute.CumSumOptions) (compute.Value, error) {
-	return f.op("CumSum", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+	return f.op("CumSum", with(x), f.adding(func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		shape := in[0].Shape()
 		axis, err := axisOf(axis, shape.Rank())
 		if err != nil {
@@ -214,5 +217,5 @@ func (f *Function) CumSum(x compute.Value, axis int, options compute.CumSumOptio
 			}
 			return stablehlo.ReduceWindow(v, zero, closure, window, ones, ones, ones, paddings)
 		}), c.err
-	})
+	}))
 }

@@ -39,19 +39,22 @@ func (f *Function) ReduceWindow(x compute.Value, reduction compute.ReduceOpType,
 				inputDilations[axis] = 1
 			}
 		}
-		closure, err := f.combiner(kind, shape.DType)
-		if err != nil {
-			return nil, err
-		}
-		start, err := f.neutral(kind, shape.DType)
-		if err != nil {
-			return nil, err
-		}
-		c := chain{fn: f.fn}
-		x := f.padded(&c, in[0], start)
-		return c.do(func() (*stablehlo.Value, error) {
-			return stablehlo.ReduceWindow(x, start, closure, window, strides, inputDilations, windowDilations, paddings)
-		}), c.err
+		return f.summed(kind, in, func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+			dtype := in[0].Shape().DType
+			closure, err := f.combiner(kind, dtype)
+			if err != nil {
+				return nil, err
+			}
+			start, err := f.neutral(kind, dtype)
+			if err != nil {
+				return nil, err
+			}
+			c := chain{fn: f.fn}
+			x := f.padded(&c, in[0], start)
+			return c.do(func() (*stablehlo.Value, error) {
+				return stablehlo.ReduceWindow(x, start, closure, window, strides, inputDilations, windowDilations, paddings)
+			}), c.err
+		})
 	})
 }
 
@@ -68,7 +71,7 @@ func windowArgs(rank int, window, strides []int, paddings [][2]int) error {
 // selectAndScatter adds each element of source to the position its window of x selects.
 func (f *Function) selectAndScatter(name string, selects combiner, x, source compute.Value,
 	window, strides []int, paddings [][2]int) (compute.Value, error) {
-	return f.op(name, with(x, source), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+	return f.op(name, with(x, source), f.adding(func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		shape := in[0].Shape()
 		if err := windowArgs(shape.Rank(), window, strides, paddings); err != nil {
 			return nil, err
@@ -89,7 +92,7 @@ func (f *Function) selectAndScatter(name string, selects combiner, x, source com
 			return nil, err
 		}
 		return stablehlo.SelectAndScatter(in[0], in[1], zero, pick, add, window, strides, paddings)
-	})
+	}))
 }
 
 // maxOffsets bounds the positions in a window that are written out one by one.

@@ -127,7 +127,7 @@ func (t *trace) resized(ctx context.Context, sizes []int) (other *trace, err err
 		}
 		values[i] = &abstractValue{distributed: like, Value: v}
 	}
-	other = t.f.newTrace(ctx, values)
+	other = t.f.newTrace(ctx, values, t.seen)
 	other.padding, other.again = t.padding, true
 	if err := other.run(); err != nil {
 		return nil, err

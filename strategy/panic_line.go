@@ -28,7 +28,7 @@ func panickedAt() string {
 func ofLibrary(function string) bool {
 	const ours = "github.com/tpustrategy/tpustrategy/"
 	for _, prefix := range []string{
-		"runtime.", "github.com/gomlx/", ours + "strategy.", ours + "strategy/train.", ours + "logical.", ours + "lowering", ours + "sharding.",
+		"runtime.", "github.com/gomlx/", ours + "strategy.", ours + "strategy/train.", ours + "logical.", ours + "lowering", ours + "sharding.", ours + "precision.",
 	} {
 		if strings.HasPrefix(function, prefix) {
 			return true

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -24,6 +25,8 @@ type trace struct {
 	graph  *graph.Graph
 	rc     *ReplicaContext
 	vars   *Variables // of the function's store, nil without one
+	// seen is what all traces of the step for the values have seen of its variables.
+	seen *precision.Tracing
 
 	// outputs are the step's own, then those that change variables: of the store, and captured
 	// ones.
@@ -51,8 +54,18 @@ type trace struct {
 }
 
 // lower traces the step for the values' signature and assembles its module. Without an error the
-// trace is complete.
+// trace is complete. A step with parts that a policy computes is traced until it is known which of
+// its variables they see in which dtype.
 func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module, t *trace, err error) {
+	seen := &precision.Tracing{}
+	for {
+		if m, t, err = f.lowerOnce(ctx, values, seen); !seen.Again() {
+			return m, t, err
+		}
+	}
+}
+
+func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.Tracing) (m *module.Module, t *trace, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			cause, ok := r.(error)
@@ -75,7 +88,7 @@ func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module,
 		}
 		defer done()
 	}
-	t = f.newTrace(ctx, values)
+	t = f.newTrace(ctx, values, seen)
 	t.padding = f.padding(values)
 	if err := t.run(); err != nil {
 		return nil, nil, err
@@ -108,13 +121,14 @@ func (f *Function) withoutRows(values []Value, err error) error {
 func (f *Function) traceError(err error) error { return &TraceError{Function: f.opts.Name, Err: err} }
 
 // newTrace begins a graph.
-func (f *Function) newTrace(ctx context.Context, values []Value) *trace {
+func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision.Tracing) *trace {
 	s := f.strategy
-	t := &trace{f: f, values: values, module: module.NewTrace(module.Options{
+	t := &trace{f: f, values: values, seen: seen, module: module.NewTrace(module.Options{
 		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, Programs: true, Target: s.target, Precision: s.opts.Precision,
 		Padded: len(f.padding(values).sizes) > 0,
 	})}
 	t.graph = graph.NewGraph(t.module, f.opts.Name)
+	seen.Attach(t.graph)
 	t.rc = &ReplicaContext{strategy: s, graph: t.graph, wholes: map[*graph.Node]*graph.Node{}}
 	t.rc.ctx = withTracing(withMode(ctx, mode{strategy: s, replica: true, update: -1}), &tracing{rc: t.rc})
 	if store := f.opts.Store; store != nil {

@@ -140,7 +140,7 @@ func (r *tracer) collect(nodes, enters []*graph.Node) {
 	first := nodes[0].Id()
 	use := func(verb string, node *graph.Node) {
 		switch {
-		case node.Type() == graph.NodeTypeParameter:
+		case isVariable(node, first):
 			if node.Function() == enters[0].Function() { // those of closures are no variables
 				add(node, node, Same{})
 			}
@@ -159,6 +159,15 @@ func (r *tracer) collect(nodes, enters []*graph.Node) {
 	for _, y := range r.results {
 		use("returns", y.Node)
 	}
+}
+
+// isVariable reports whether a node is a parameter, or one that was converted before a region whose
+// first node is given: package precision shows layers their variables so.
+func isVariable(node *graph.Node, first graph.NodeId) bool {
+	if node.Type() == graph.NodeTypeConvertDType && node.Id() < first {
+		node = node.Inputs()[0]
+	}
+	return node.Type() == graph.NodeTypeParameter
 }
 
 // carriesGradient reports whether a node outside may have a gradient that flows on: whether a float

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -51,8 +52,8 @@ func build(stages []stage) strategy.StepFunc {
 	}
 }
 
-// forward builds the loss.
-func forward(store *model.Store, loss Loss) stage {
+// forward builds the loss, by the policy.
+func forward(store *model.Store, loss Loss, policy precision.Policy) stage {
 	return func(p *pass) {
 		switch {
 		case loss == nil:
@@ -60,7 +61,7 @@ func forward(store *model.Store, loss Loss) stage {
 		case store == nil:
 			wrong(errkind.ValueError, "give New a model.NewStore()", "there is no store of variables to train: it is nil")
 		}
-		l := loss(p.rc, p.in)
+		l := policy.Forward(p.rc.Graph(), p.in, func(in []*graph.Node) []*graph.Node { return []*graph.Node{loss(p.rc, in)} })[0]
 		const scalar = "return a float scalar, the mean over the replica's batch"
 		if l == nil {
 			wrong(errkind.ValueError, scalar, "the loss function returned no node")
@@ -111,10 +112,18 @@ func backward(opt optimizer.Interface) stage {
 	}
 }
 
-// reduce averages the gradients over the replicas. Where the replicas share out state, each has its
-// part of the means from here on.
-func reduce(p *pass) {
-	p.gradients = p.rc.Machine().MeanGradients(p.gradients)
+// reduce averages the gradients over the replicas, in the dtype that the policy says. Where the
+// replicas share out state, each has its part of the means from here on.
+func reduce(policy precision.Policy) stage {
+	return func(p *pass) {
+		in := make([]*graph.Node, len(p.gradients))
+		for i, gradient := range p.gradients {
+			in[i] = policy.ToReduce(gradient)
+		}
+		for i, mean := range p.rc.Machine().MeanGradients(in) {
+			p.gradients[i] = graph.ConvertDType(mean, p.gradients[i].DType())
+		}
+	}
 }
 
 // update changes the variables as the optimizer does with the gradients.

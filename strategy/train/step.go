@@ -11,6 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -33,6 +34,11 @@ type Options struct {
 	// NonFinite says what to do when the loss or a gradient is not finite. The zero value takes the
 	// step.
 	NonFinite NonFinite
+	// Precision says in which dtypes the step keeps, computes and adds up; the zero value leaves
+	// that to the loss function. The loss function gets the batch's floats, and its layers the
+	// variables, in Precision.Compute; gradients and the optimizer are in Precision.Parameters. See
+	// [precision.Policy.Forward].
+	Precision precision.Policy
 }
 
 // Step is a training step: loss, gradients, one all-reduce for each gradient, and the optimizer's
@@ -69,7 +75,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 		o.Name = "train_step"
 	}
 	t := &Step{name: o.Name, guard: newGuard(o.NonFinite, o.Name)}
-	stages := []stage{forward(store, loss), backward(opt), reduce}
+	stages := []stage{forward(store, loss, o.Precision), backward(opt), reduce(o.Precision)}
 	if t.guard != nil {
 		stages = append(stages, t.guard.decide)
 	}

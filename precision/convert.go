@@ -1,0 +1,69 @@
+package precision
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/gomlx/compute/dtypes/float16"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+)
+
+// converted is a tensor on the host in another dtype. All are floats that models are computed in.
+func converted(t *tensors.Tensor, dtype dtypes.DType) (*tensors.Tensor, error) {
+	var numbers []float64
+	var failed error
+	err := t.ConstFlatData(func(flat any) {
+		switch flat := flat.(type) {
+		case []float64:
+			numbers = flat
+		case []float32:
+			numbers = each(flat, func(x float32) float64 { return float64(x) })
+		case []bfloat16.BFloat16:
+			numbers = each(flat, func(x bfloat16.BFloat16) float64 { return float64(x.Float32()) })
+		case []float16.Float16:
+			numbers = each(flat, func(x float16.Float16) float64 { return float64(x.Float32()) })
+		default:
+			failed = wrong("", "give it a float", "its value is %s", t.Shape())
+		}
+	})
+	if err != nil || failed != nil {
+		return nil, firstOf(failed, err)
+	}
+	out := tensors.FromShape(shapes.Make(dtype, t.Shape().Dimensions...))
+	err = out.MutableFlatData(func(flat any) {
+		switch flat := flat.(type) {
+		case []float64:
+			copy(flat, numbers)
+		case []float32:
+			fill(flat, numbers, func(x float64) float32 { return float32(x) })
+		case []bfloat16.BFloat16:
+			fill(flat, numbers, func(x float64) bfloat16.BFloat16 { return bfloat16.FromFloat32(float32(x)) })
+		case []float16.Float16:
+			fill(flat, numbers, func(x float64) float16.Float16 { return float16.FromFloat32(float32(x)) })
+		}
+	})
+	return out, err
+}
+
+func each[T any](all []T, number func(T) float64) []float64 {
+	out := make([]float64, len(all))
+	for i, x := range all {
+		out[i] = number(x)
+	}
+	return out
+}
+
+func fill[T any](to []T, from []float64, number func(float64) T) {
+	for i, x := range from {
+		to[i] = number(x)
+	}
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+// Package precision says in which dtypes a model keeps its variables, computes, and adds up: its
+// policies are Keras's mixed precision for GoMLX's layers, which need no change.
+//
+// # A policy
+//
+// A [Policy] is a value. [MixedBFloat16] keeps the variables in float32, which are the masters, and
+// computes in bfloat16, which halves the memory of activations and is what a TPU multiplies:
+//
+//	step := train.New(strat, store, opt, loss, train.Options{Precision: precision.MixedBFloat16})
+//
+// The loss function gets the floats of its batch in bfloat16, and its layers see the store's
+// variables in bfloat16. The store, the devices, checkpoints, the optimizer and its state have them
+// in float32, as without a policy: a store may be trained with a policy and go on without one.
+// Gradients arrive in float32, through the cast.
+//
+// In a plain step, such as an evaluation, call [Policy.Forward] around the model:
+//
+//	strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+//		return precision.MixedBFloat16.Forward(rc.Graph(), in, func(in []*graph.Node) []*graph.Node {
+//			return []*graph.Node{model(rc.Scope(), in[0])}
+//		})
+//	}, options)
+//
+// # What stays in float32
+//
+// A layer has its variables in the dtype of its input. Give a layer a float32 input and it computes
+// in float32 as a whole, with [Full] around it or with [Output] before it:
+//
+//	logits := layers.Dense(scope.In("logits"), precision.Output(h), true, classes)
+//	h = precision.Full(h, func(h *graph.Node) *graph.Node {
+//		return norm.BatchNorm(scope.In("norm"), h, -1).Done()
+//	})
+//
+// Write [Output] around logits and float labels, and the loss is computed in float32; an argument
+// comes back from it as it was before the policy cast it. GoMLX's layer normalisations compute in
+// float32 by themselves. What a layer keeps from step to step, such as the averages of a batch
+// normalisation, is computed in float32 from what the layer computed in half precision; with Full
+// all of it is. These functions do nothing in a step without a policy, so a model may always have
+// them.
+//
+// # What is added up in what
+//
+//   - The terms of a product (dot products, convolutions) are added up in float32 by the hardware.
+//     Where the partitioner has parts of one product on several logical devices, these are added up
+//     in Policy.Partial: Compute, unless it says Float32.
+//   - Reductions, windows, running sums, softmaxes, batch normalisations and the gradients of
+//     gathers add up in Policy.Accumulate: Float32, unless it says Compute.
+//   - Gradients are added up over the replicas in Policy.Reduce: float32, unless it says BFloat16,
+//     which sends half the bytes. The mean of the loss is in Output.
+//
+// # How it works, and what it costs
+//
+// A layer asks the store for a variable in the dtype of its input, and the store would refuse: the
+// variable is float32. So a forward part is traced twice. The first trace shows what the code asks
+// for. Before the second, each variable that is asked for in Compute has a cast of it as its node in
+// the graph, which is what the layers get. The code of a step's forward part runs twice for each
+// signature, which takes as long as tracing does; compiling takes longer by far.
+package precision

@@ -1,0 +1,48 @@
+package held_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/model/initializer"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/precision/internal/held"
+)
+
+func paths(store *model.Store) (all []string) {
+	for v := range store.IterVariables() {
+		all = append(all, v.Path())
+	}
+	return all
+}
+
+func TestSetDTypeLeavesTheValue(t *testing.T) {
+	v := model.NewStore().VariableWithValue("/w", []float32{1, 2})
+	require.NoError(t, held.SetDType(v, dtypes.BFloat16))
+	require.Equal(t, shapes.Make(dtypes.BFloat16, 2), v.Shape())
+	require.Equal(t, []float32{1, 2}, v.MustValue().Value())
+}
+
+func TestHideAndRestore(t *testing.T) {
+	store := model.NewStore()
+	a, b := store.VariableWithValue("/a", float32(1)), store.VariableWithValue("/b", int32(2))
+	l, err := held.Of(store)
+	require.NoError(t, err)
+	restore := l.Hide(func(v *model.Variable) bool { return v.DType() == dtypes.Float32 })
+	require.Equal(t, []string{"/b"}, paths(store))
+	require.Nil(t, store.GetVariable("/a"))
+	other := store.VariableWithShape("/a", shapes.Make(dtypes.BFloat16), initializer.Zero)
+	c := store.VariableWithShape("/c", shapes.Make(dtypes.BFloat16), initializer.Zero)
+	require.True(t, slices.Equal([]*model.Variable{other, c}, restore()))
+	require.Equal(t, []string{"/a", "/b"}, paths(store))
+	require.Same(t, a, store.GetVariable("/a"))
+	require.Same(t, b, store.GetVariable("/b"))
+	require.Equal(t, float32(1), a.MustValue().Value())
+	l.Add(c)
+	require.Same(t, c, store.GetVariable("/c"))
+	require.Equal(t, []string{"/a", "/b", "/c"}, paths(store))
+}
