@@ -63,7 +63,7 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 	for _, s := range l.stacks {
 		value := take(1)[0]
 		if s.layer != nil {
-			value = s.layer(value)
+			value = region.Leaf(l.target, s.layer(value))
 		}
 		l.given = append(l.given, value)
 		s.variable.SetNodeValue(value)
@@ -74,10 +74,7 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 	l.begin()
 	of.Scope = l.store.Scope(l.scope.Scope()).WithInitializer(l.scope.Initializer())
 	l.opts.Keep.Check("loop:", l.graph, func() { l.results = l.block(of) })
-	if l.store.GetVariable(randomPath) != nil && l.run.random == nil {
-		l.asked = true // the numbers that it drew were the step's, the same in each layer
-	}
-	if l.asked {
+	if l.asked || l.unknown() {
 		panic("loop: the block is traced again") // see trace
 	}
 	l.check()
@@ -106,6 +103,17 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 		}
 	}
 	return results
+}
+
+// unknown reports whether the block used a variable that is no stack's, or random numbers that are
+// the same in each layer.
+func (l *layer) unknown() bool {
+	for v := range l.store.IterVariables() {
+		if v.Path() == randomPath && l.run.random == nil || v.Path() != randomPath && !l.stacked(v.Path()) && v.InUseByGraph(l.graph) {
+			return true
+		}
+	}
+	return false
 }
 
 // begin makes the graph the layer's.

@@ -74,6 +74,9 @@ type Results struct {
 // to compile it do not grow with n. The loop has a gradient, for variables and for float arguments,
 // but no second one.
 //
+// scope is where the stacks of the variables are; it may be nil if block makes no variables and draws
+// no random numbers.
+//
 // Run calls block a few times: it learns the layer's variables so. All calls must do the same; what
 // the earlier ones make in the graph is dropped. In block:
 //

@@ -17,8 +17,9 @@ import (
 // of its own, whose variables have a layer's shapes and the paths of the stacks: GoMLX knows a
 // variable's node in a graph by its path, so that the layers find the slices there. Which variables
 // there are is not known before the block has run. The block is therefore traced, and asks for a
-// variable that has no stack; that trace is given up, the stack is made, and the block is traced
-// again, until there is nothing that it asks for.
+// variable that has no stack, or finds the node of a stack that the graph uses already; that trace
+// is given up, the stack is made, and the block is traced again, until there is nothing that it
+// asks for.
 type run struct {
 	scope     *model.Scope
 	n         int
@@ -34,6 +35,7 @@ type run struct {
 	losses []*loss
 	params map[string]any // of the graph, before
 	depth  int            // how many loops are around this one
+	bare   bool           // there is no scope for variables
 	// asked is set when a trace was given up, with the variable that it asked for.
 	asked bool
 }
@@ -43,9 +45,10 @@ type running struct{}
 
 func newRun(scope *model.Scope, n int, arguments Arguments, block func(layer *Layer) Results, opts Options) *run {
 	r := &run{scope: scope, n: n, arguments: arguments, block: block, opts: opts}
+	if scope == nil {
+		r.scope, r.bare = model.NewStore().RootScope(), true
+	}
 	switch {
-	case scope == nil || scope.Store() == nil:
-		r.fail("", "there is no scope", "pass the scope of the layers' variables, such as rc.Scope(\"layers\")")
 	case n < 1:
 		r.fail("", fmt.Sprintf("it is to run %d times", n), "use at least one layer")
 	case block == nil:
@@ -69,7 +72,7 @@ func newRun(scope *model.Scope, n int, arguments Arguments, block func(layer *La
 	if around, ok := r.graph.State(running{}).(*run); ok && around != nil {
 		r.depth = around.depth + 1
 	}
-	r.params = graphParams(scope.Store(), r.graph)
+	r.params = graphParams(r.scope.Store(), r.graph)
 	r.losses = newLosses(r.graph)
 	r.index = graph.Iota(r.graph, shapes.Make(dtypes.Int32, n), 0)
 	return r
@@ -91,7 +94,11 @@ func (r *run) lists() []list {
 func (r *run) fail(subject, reason, hint string) { r.failOf(errkind.ValueError, subject, reason, hint) }
 
 func (r *run) failOf(kind errkind.Kind, subject, reason, hint string) {
-	panic(&errkind.Fault{Op: "loop:", Subject: subject, Reason: reason, Hint: hint, Class: kind})
+	op := "loop"
+	if subject != "" {
+		op = "loop:"
+	}
+	panic(&errkind.Fault{Op: op, Subject: subject, Reason: reason, Hint: hint, Class: kind})
 }
 
 // attempt traces the block. It reports false if the block asked for a variable that has a stack by
@@ -124,7 +131,8 @@ func (r *run) trace(l *layer) (all []*graph.Node) {
 	defer func() {
 		done()
 		l.restore()
-		if r.asked {
+		if r.asked || l.unknown() {
+			r.asked = true
 			_ = recover() // whatever GoMLX and the block made of it
 			r.learn(l)
 		}

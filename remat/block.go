@@ -55,7 +55,7 @@ func BlockMany(keep Policy, inputs []*graph.Node, f func(inputs []*graph.Node) [
 }
 
 func fail(reason, hint string) {
-	panic(&errkind.Fault{Op: "remat:", Reason: reason, Hint: hint, Class: errkind.ValueError})
+	panic(&errkind.Fault{Op: "remat", Reason: reason, Hint: hint, Class: errkind.ValueError})
 }
 
 // Name gives x a name, by which policies know it, and returns x as a node to go on with. Outside of

@@ -27,9 +27,10 @@ type Result struct {
 }
 
 // Trace traces body as a region of a kind and returns its results outside, which have gradients.
-// body gets the arguments inside. It may read parameters of the graph besides, which cross as
-// [Same] and have gradients too, and values that need no gradient: integers, and what is made of
-// constants. It panics with an [*errkind.Fault].
+// body gets the arguments inside. It may read parameters of the graph besides, arguments of the
+// regions around it and what [Leaf] made, which cross as [Same] and have gradients too, and values
+// that need no gradient: integers, and what is made of constants. It panics with an
+// [*errkind.Fault].
 func Trace(target Target, kind Kind, arguments []Argument, body func(in []*graph.Node) []Result) []*graph.Node {
 	r := &tracer{target: target, pass: &Pass{Kind: kind}, arguments: slices.Clone(arguments)}
 	if len(arguments) == 0 {
@@ -96,7 +97,11 @@ func named(role string, i int, name string) string {
 
 // fail panics with what is wrong.
 func (r *tracer) fail(subject string, cause error, reason, hint string) {
-	panic(&errkind.Fault{Op: r.pass.Kind.String() + ":", Subject: subject, Reason: reason, Hint: hint, Class: errkind.ValueError, Err: cause})
+	op := r.pass.Kind.String()
+	if subject != "" {
+		op += ":"
+	}
+	panic(&errkind.Fault{Op: op, Subject: subject, Reason: reason, Hint: hint, Class: errkind.ValueError, Err: cause})
 }
 
 // within traces what build adds in a pass. A panic ends the pass too: the step may recover from it
@@ -117,17 +122,19 @@ func (r *tracer) enter(p *Pass, i int, x *graph.Node, c Crossing, what string) *
 		r.fail(what, err, "", "give it a shape that can be cut")
 	}
 	p.In = append(p.In, c)
-	return r.target.EmitBorder(x, Enter{Pass: p, Index: i, Shape: shape}, func(*graph.Node) *graph.Node {
+	node := r.target.EmitBorder(x, Enter{Pass: p, Index: i, Shape: shape}, func(*graph.Node) *graph.Node {
 		if !r.backward {
 			r.fail(what, nil, "a gradient arrives inside the region, past its results: a gradient of a gradient, or a node of the region that is used outside",
 				"take second derivatives of ops outside of regions, and return what is used outside")
 		}
 		return nil
 	})
+	leavesOf(x.Graph()).nodes[node] = true
+	return node
 }
 
-// collect finds the region's sources: its arguments, and the parameters that its ops read or that
-// it returns. Another node from outside would lose its gradient at the region's border.
+// collect finds the region's sources: its arguments, and the parameters and leaves that its ops read
+// or that it returns. Another node from outside would lose its gradient at the region's border.
 func (r *tracer) collect(nodes, enters []*graph.Node) {
 	add := func(source, leaf *graph.Node, c Crossing) {
 		if leaf.DType().IsFloat() && !slices.Contains(r.leaves, leaf) {
@@ -137,13 +144,15 @@ func (r *tracer) collect(nodes, enters []*graph.Node) {
 	for i, enter := range enters {
 		add(r.arguments[i].Node, enter, r.arguments[i].Crossing)
 	}
-	first := nodes[0].Id()
+	first, known := nodes[0].Id(), leavesOf(nodes[0].Graph())
 	use := func(verb string, node *graph.Node) {
 		switch {
 		case isVariable(node, first):
 			if node.Function() == enters[0].Function() { // those of closures are no variables
 				add(node, node, Same{})
 			}
+		case node.Id() < first && known.nodes[node]:
+			add(node, node, Same{})
 		case node.Id() < first && r.carriesGradient(node):
 			r.fail("", nil, fmt.Sprintf("it %s node %q from outside", verb, node.String()), "pass it as an argument")
 		}
@@ -273,9 +282,11 @@ func (r *tracer) differentiate() []*graph.Node {
 	p := &Pass{Kind: r.pass.Kind, Forward: r.pass}
 	inside := make([]*graph.Node, 0, len(r.leaves))
 	r.within(p, func() {
-		r.backward = true
-		defer func() { r.backward = false }()
 		g := r.leaves[0].Graph()
+		leaves := leavesOf(g)
+		around := leaves.of
+		r.backward, leaves.of = true, r
+		defer func() { r.backward, leaves.of = false, around }()
 		total := graph.Scalar(g, dtypes.Float32, 0)
 		next := 0
 		for i, y := range r.results {
