@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/layers"
@@ -215,5 +214,3 @@ func TestLoopsNest(t *testing.T) {
 		})
 	}
 }
-
-var _ = shapes.Make

@@ -281,6 +281,11 @@ func (r *tracer) root() *graph.Node {
 func (r *tracer) differentiate() []*graph.Node {
 	p := &Pass{Kind: r.pass.Kind, Forward: r.pass}
 	inside := make([]*graph.Node, 0, len(r.leaves))
+	for i, y := range r.results {
+		if _, carried := y.Crossing.(Carried); carried && y.Node.DType().IsFloat() && r.adjoints[i] == nil {
+			r.adjoints[i] = graph.ZerosLike(r.outside(i))
+		}
+	}
 	r.within(p, func() {
 		g := r.leaves[0].Graph()
 		leaves := leavesOf(g)
@@ -295,10 +300,7 @@ func (r *tracer) differentiate() []*graph.Node {
 			}
 			v := r.adjoints[i]
 			if v == nil {
-				if _, carried := y.Crossing.(Carried); !carried {
-					continue
-				}
-				v = graph.ZerosLike(r.outside(i))
+				continue
 			}
 			r.adjoints[i] = nil
 			a := r.enter(p, next, v, y.Crossing, "adjoint of "+r.result(i))
@@ -315,7 +317,10 @@ func (r *tracer) differentiate() []*graph.Node {
 			r.fail("", err, "a gradient does not leave as its source came", "report this as a fault of tpustrategy")
 		}
 		p.Out = append(p.Out, r.crossings[i])
-		all[i] = r.target.EmitBorder(gradient, Leave{Pass: p, Index: i, Shape: shape}, nil)
+		all[i] = r.target.EmitBorder(gradient, Leave{Pass: p, Index: i, Shape: shape}, func(*graph.Node) *graph.Node {
+			r.fail("", nil, "a gradient of its gradient is asked for, which it does not have", "take second derivatives of ops outside of regions, or stop the gradient (graph.StopGradient)")
+			return nil
+		})
 	}
 	return all
 }
