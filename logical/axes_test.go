@@ -78,7 +78,7 @@ func TestASplitByNamesThatDoesNotFitIsRefused(t *testing.T) {
 		{[]string{"", "model,model"}, []int{4, 4}, 1, `dimension 1 is split over axis "model" twice`},
 		{[]string{"model,,expert", ""}, []int{4, 4}, 0, "dimension 0 has an axis without a name"},
 		{[]string{"model,", ""}, []int{4, 4}, 0, "dimension 0 has an axis without a name"},
-		{[]string{"replica", ""}, []int{4, 4}, 0, "dimension 0 is split over the replicas, each of which has a tensor of its own"},
+		{[]string{"replica", ""}, []int{4, 4}, 0, "dimension 0 is split over the replicas; name axes of the replica (model=2, sequence=2, expert=2); only rules"},
 		{[]string{"", "sequence, expert"}, []int{4, 6}, 1, "dimension 1 of size 6 is not divisible into 4 parts (sequence=2, expert=2); pad the dimension to 8"},
 	} {
 		err := logical.Over(c.over...).ValidateOn(mesh, "w", c.shape)
@@ -106,6 +106,8 @@ func TestTheAxisOfTheReplicasIsNamedWhereTheMeshHasIt(t *testing.T) {
 	assert.NoError(t, a.ValidateOn(whole, "", []int{16, 3}))
 	assert.Error(t, a.ValidateOn(whole, "", []int{4, 3}))
 	assert.Error(t, a.CheckNames(axes(t, 2, "model", 2)))
+	assert.Equal(t, 0, a.ReplicaDim())
+	assert.Equal(t, -1, logical.SplitInto(2).ReplicaDim())
 	within := a.WithinReplica()
 	assert.Equal(t, "over({model}, {})", within.String())
 	assert.False(t, within.NamesReplicas())

@@ -13,8 +13,8 @@ import (
 // whole, the name of an axis, or names with commas between them, the slowest axis first, as
 // "expert,model". A tensor is replicated over the axes that no entry names.
 //
-// In the rules of variables (see [Rules]) an entry may name the axis of the replicas,
-// [ReplicaName].
+// In a rule for variables (see [Rules]) one entry may be the axis of the replicas, [ReplicaName]: of
+// such a variable each replica holds a part along that dimension.
 func Over(dims ...string) Annotation {
 	axes := make([][]string, len(dims))
 	for i, dim := range dims {
@@ -118,8 +118,11 @@ func (a Annotation) Alike(b Annotation, mesh sharding.Mesh) bool {
 
 // NamesReplicas reports whether the annotation is a split over the axis of the replicas,
 // [ReplicaName], with others or alone.
-func (a Annotation) NamesReplicas() bool {
-	return slices.ContainsFunc(a.axes, func(names []string) bool { return slices.Contains(names, ReplicaName) })
+func (a Annotation) NamesReplicas() bool { return a.ReplicaDim() >= 0 }
+
+// ReplicaDim returns the dimension that is split over the axis of the replicas, or -1.
+func (a Annotation) ReplicaDim() int {
+	return slices.IndexFunc(a.axes, func(names []string) bool { return slices.Contains(names, ReplicaName) })
 }
 
 // WithinReplica returns the annotation without the axis of the replicas: how one replica's tensor
@@ -155,7 +158,7 @@ func (a Annotation) misnamed(mesh sharding.Mesh) (dim int, reason, hint string) 
 			case name == "":
 				return dim, fmt.Sprintf("dimension %d has an axis without a name", dim), `give names with one comma between two, or "" for a dimension that stays whole`
 			case !known && name == ReplicaName:
-				return dim, fmt.Sprintf("dimension %d is split over the replicas, each of which has a tensor of its own", dim), "name axes of the replica: " + axesText(mesh)
+				return dim, fmt.Sprintf("dimension %d is split over the replicas", dim), "name axes of the replica (" + axesText(mesh) + "); only rules for the variables of a store name the replicas"
 			case !known:
 				return dim, fmt.Sprintf("dimension %d is split over axis %q, which the replica does not have", dim, name), "name one of " + axesText(mesh) + ", or give the replica the axis"
 			case repeated && first == dim:

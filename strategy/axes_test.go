@@ -2,6 +2,7 @@ package strategy_test
 
 import (
 	"context"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -33,8 +34,9 @@ func TestLogicalAxesThatAreNotRightAreRefused(t *testing.T) {
 			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("", "modle"))}},
 		`axis "model" splits dimension 0 and dimension 1`: {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("model", "model"))}},
 		"dimension 0 has an axis without a name":          {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("model,"))}},
-		`over({replica})): logical: split: dimension 0 is split over the replicas`: {
-			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("replica"))}},
+		`over({replica, model})): logical: split: dimension 0 is split over the replicas and over logical axes; split another`: {
+			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("replica,model"))}},
+		`axis "replica" splits dimension 0 and dimension 1`: {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("replica", "replica"))}},
 	} {
 		_, err := strategy.New(sys, opts)
 		var bad *strategy.OptionError
@@ -51,6 +53,36 @@ func TestLogicalAxesThatAreNotRightAreRefused(t *testing.T) {
 	require.ErrorAs(t, err, &misfit)
 	assert.Equal(t, 0, misfit.Dim)
 	assert.ErrorContains(t, err, "dimension 0 of size 3 is not divisible into 2 parts (sequence=2); pad the dimension to 4")
+}
+
+func TestTheAxisOfTheReplicasIsRefusedWhereNoVariableOfAStoreIs(t *testing.T) {
+	sys := plugintest.System(t, 4)
+	s := strategytest.On(t, sys, strategy.Options{Replicas: 2, LogicalAxes: strategytest.Axes("model"),
+		Variables: logical.Rules{{Pattern: regexp.MustCompile("mine"), Annotation: logical.Over("replica"), Optional: true}}})
+	step := func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{logical.SplitOver(in[0], "replica")}
+	}
+	same := func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }
+	over := []logical.Annotation{logical.Over("replica")}
+	x := []float32{1, 2}
+	for name, err := range map[string]error{
+		"a value":     strategytest.Err(s.Mirror(t.Context(), x, over[0])),
+		"a variable":  strategytest.Err(s.NewVariable(t.Context(), x, strategy.VariableOptions{Name: "mine"})),
+		"a node":      strategytest.Err(s.Function(step, strategy.FunctionOptions{}).Run(t.Context(), x)),
+		"a result":    strategytest.Err(s.Function(same, strategy.FunctionOptions{Results: over}).Run(t.Context(), x)),
+		"an argument": strategytest.Err(s.Function(same, strategy.FunctionOptions{Arguments: over}).Run(t.Context(), x)),
+	} {
+		var misfit *logical.Error
+		require.ErrorAs(t, err, &misfit, name)
+		assert.Equal(t, "dimension 0 is split over the replicas", misfit.Reason, name)
+		assert.Contains(t, misfit.Hint, "only rules for the variables of a store name the replicas", name)
+	}
+	opts := strategytest.NamedOptions(2, strategytest.Axes("model")...)
+	opts.Variables = logical.Rules{logical.Match("^/up/.*weights", logical.Over("replica", "model")), logical.Match("up/.*weights", logical.Over("model", "replica"))}
+	s = strategytest.On(t, sys, opts)
+	batch, target := strategytest.NamedBatch(0)
+	_, err := strategytest.NamedStep(s).Run(t.Context(), batch, target)
+	assert.ErrorContains(t, err, `rule 1 cuts dimension 1 over the replicas, and as state of "/up/dense/weights" it is dimension 0 of 8 over the replicas; let one rule reach both variables`)
 }
 
 // TestValuesOverNamedAxes makes, lays out anew and reads values that are split over some of the

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -70,7 +71,32 @@ func (o *Options) checkState() error {
 }
 
 // sharding reports whether the replicas share out any state.
-func (s *TPUStrategy) sharding() bool { return s.replicas > 1 && s.opts.State != ShardNothing }
+func (s *TPUStrategy) sharding() bool {
+	return s.replicas > 1 && (s.opts.State != ShardNothing ||
+		slices.ContainsFunc(s.opts.Variables, func(r logical.Rule) bool { return r.Annotation.NamesReplicas() }))
+}
+
+// checkRule refuses the annotation of a rule that names axes which are not there, and one that
+// splits a dimension over the replicas and over logical axes.
+func checkRule(a logical.Annotation, axes sharding.Mesh) error {
+	d := a.ReplicaDim()
+	if d < 0 {
+		return a.CheckNames(axes)
+	}
+	// The size of the axis does not matter here.
+	whole, err := sharding.NewMesh(append([]sharding.Axis{{Name: logical.ReplicaName, Size: 1}}, axes.Axes()...)...)
+	if err != nil {
+		return err
+	}
+	if err := a.CheckNames(whole); err != nil {
+		return err
+	}
+	if len(a.Axes()[d]) > 1 {
+		return &logical.Error{Op: "split", Dim: d, Devices: axes.Size(), Reason: fmt.Sprintf("dimension %d is split over the replicas and over logical axes", d),
+			Hint: "split another dimension over the logical axes"}
+	}
+	return nil
+}
 
 // overFor says along which dimension a tensor that is split over the logical devices is cut over
 // the replicas.
@@ -79,7 +105,7 @@ func (s *TPUStrategy) overFor(shape shapes.Shape, splits ...logical.Annotation) 
 	if smallest == 0 {
 		smallest = smallestSharded
 	}
-	if !s.sharding() || shape.Size() < max(smallest, 2) || !(shape.DType.IsFloat() || shape.DType.IsComplex()) {
+	if s.replicas == 1 || s.opts.State == ShardNothing || shape.Size() < max(smallest, 2) || !(shape.DType.IsFloat() || shape.DType.IsComplex()) {
 		return module.Over{}
 	}
 	largest := -1
@@ -111,7 +137,11 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 	if !vs.strategy.sharding() {
 		return a, rule, over, nil
 	}
+	byRule := vs.ruledOver(source)
 	if source.Trainable {
+		if over = byRule; over.Is() {
+			return a, rule, over, nil
+		}
 		if vs.strategy.opts.State == ShardParameters && !vs.standsIn(source.Path()) {
 			over = vs.strategy.overFor(source.Shape(), a)
 		}
@@ -119,13 +149,22 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 	}
 	path, of := vs.stateOf(source)
 	if path == "" {
-		return a, rule, over, nil
+		return a, rule, byRule, nil
 	}
 	if rule < 0 {
 		a = of
 	}
 	shape := source.Shape()
-	over = vs.strategy.overFor(shape, of)
+	if trained := vs.byPath()[path]; trained != nil {
+		over = vs.ruledOver(trained)
+	}
+	if !over.Is() {
+		over = vs.strategy.overFor(shape, of)
+	}
+	if byRule.Is() && byRule != over {
+		return a, rule, over, fault.New(ValueError, fmt.Sprintf("variable %q", source.Path()), "let one rule reach both variables",
+			"rule %d cuts dimension %d over the replicas, and as state of %q it is %s", rule, byRule.Dim, path, over)
+	}
 	if over.Is() && vs.strategy.splitsDimension(a, over.Dim) {
 		return a, rule, over, fault.New(ValueError, fmt.Sprintf("variable %q", source.Path()),
 			"give it the rule of that variable",
@@ -134,9 +173,24 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 	return a, rule, over, nil
 }
 
-// ruled is the annotation of a variable of the store, and the rule that gave it, or -1.
+// ruledOver says along which dimension a rule cuts a variable of the store over the replicas.
+func (vs *Variables) ruledOver(source *model.Variable) module.Over {
+	if vs.strategy.replicas == 1 || vs.standsIn(source.Path()) {
+		return module.Over{}
+	}
+	shape := source.Shape()
+	a, _ := vs.strategy.opts.Variables.For(source.Path(), shape.Rank())
+	if d := a.ReplicaDim(); d >= 0 {
+		return module.Over{Dim: d, Size: shape.Dimensions[d]}
+	}
+	return module.Over{}
+}
+
+// ruled is how a variable of the store is split over the logical devices, and the rule that says
+// so, or -1.
 func (vs *Variables) ruled(source *model.Variable) (logical.Annotation, int) {
 	a, rule := vs.strategy.opts.Variables.For(source.Path(), source.Shape().Rank())
+	a = a.WithinReplica()
 	if rule < 0 {
 		if like := vs.trainedLike(source); like != nil {
 			a = like.annotation

@@ -49,7 +49,10 @@ type Options struct {
 	// over other stores only.
 	//
 	// A rule may name axes (logical.Over). One that names an axis that the replica lacks is an
-	// [*OptionError], and so is one that names the axis of the replicas.
+	// [*OptionError]. A rule that has logical.ReplicaName alone in a dimension shares out variables
+	// of stores among the replicas along that dimension, whatever State says of them: a step
+	// gathers the variable where it reads it, and stores its part. Of a trainable variable it
+	// shares out the gradient and the optimizer's state, too, as ShardParameters does.
 	Variables logical.Rules
 	// State says what of the state of training the replicas share out among themselves. The zero
 	// value shares out nothing.
@@ -187,7 +190,7 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 		if rule.Pattern == nil {
 			return nil, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d has no pattern; make it with logical.Match", i)}
 		}
-		if err := rule.Annotation.CheckNames(axes); err != nil {
+		if err := checkRule(rule.Annotation, axes); err != nil {
 			return nil, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d (%q to %s)", i, rule.Pattern, rule.Annotation), Err: err}
 		}
 	}

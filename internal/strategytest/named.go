@@ -24,12 +24,12 @@ func Axes(names ...string) (axes []sharding.Axis) {
 	return axes
 }
 
-// Over is a split by names, without the names that the mesh lacks.
+// Over is a split by names, without the names that the mesh lacks. That of the replicas stays.
 func Over(mesh sharding.Mesh, dims ...string) logical.Annotation {
 	for i, dim := range dims {
 		var has []string
 		for name := range strings.SplitSeq(dim, ",") {
-			if _, ok := mesh.AxisSize(name); ok {
+			if _, ok := mesh.AxisSize(name); ok || name == logical.ReplicaName {
 				has = append(has, name)
 			}
 		}

@@ -192,7 +192,7 @@ func TestOptionsAndSignaturesOfBadAxesAreRefused(t *testing.T) {
 		`axis "replica" is that of the replicas`:        {module.Options{LogicalAxes: []sharding.Axis{{Name: "replica", Size: 2}}}, logical.Annotation{}},
 		`mesh axis "model": it is given twice`:          {module.Options{LogicalAxes: []sharding.Axis{model2, model2}}, logical.Annotation{}},
 		`split over axis "expert", which`:               {module.Options{LogicalAxes: []sharding.Axis{model2}}, logical.Over("", "expert")},
-		`split over the replicas, each of which`:        {module.Options{LogicalAxes: []sharding.Axis{model2}}, logical.Over("replica", "")},
+		`split over the replicas; name axes`:            {module.Options{LogicalAxes: []sharding.Axis{model2}}, logical.Over("replica", "")},
 		`dimension 1 of size 6 is not divisible into 4`: {module.Options{LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.Over("", "model,sequence")},
 		`split "y" of shape [4 6]: parts [2 3] make 6`:  {module.Options{LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.SplitInto(2, 3)},
 	} {

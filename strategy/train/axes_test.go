@@ -14,6 +14,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -71,6 +73,72 @@ func TestTrainingOverNamedAxesIsTheSameOnEveryMesh(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRulesShareOutVariablesAmongTheReplicas names the axis of the replicas beside logical axes.
+func TestRulesShareOutVariablesAmongTheReplicas(t *testing.T) {
+	sys := plugintest.System(t, 8)
+	run := func(t *testing.T, opt optimizer.Interface, opts strategy.Options) (losses []float64, vars *strategy.Variables) {
+		s := strategytest.On(t, sys, opts)
+		store := strategytest.SeededStore()
+		step := train.New(s, store, opt, strategytest.Named)
+		for i := range 5 {
+			x, y := strategytest.NamedBatch(i)
+			loss, err := step.Run(t.Context(), x, y)
+			require.NoError(t, err)
+			losses = append(losses, strategytest.Float64(t, loss))
+		}
+		return losses, s.Variables(store)
+	}
+	for name, opt := range map[string]func() optimizer.Interface{
+		"adam": func() optimizer.Interface { return optimizer.Adam().LearningRate(0.01).Done() },
+		"sgd": func() optimizer.Interface {
+			return optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done()
+		},
+	} {
+		want, wantVars := run(t, opt(), strategy.Options{Replicas: 1, LogicalDevices: 1})
+		for _, c := range []struct {
+			replicas int
+			axes     []string
+			up       []int // what a device holds of a variable of 8 x 16
+		}{{2, []string{"model", "sequence"}, []int{4, 8}}, {4, []string{"model"}, []int{2, 8}}, {8, nil, []int{1, 16}}, {1, []string{"model"}, []int{8, 8}}} {
+			if name == "sgd" && c.replicas != 4 {
+				continue
+			}
+			t.Run(fmt.Sprint(name, c.replicas, c.axes), func(t *testing.T) {
+				axes := strategytest.Axes(c.axes...)
+				mesh, err := logical.Mesh(0, axes...)
+				require.NoError(t, err)
+				losses, vars := run(t, opt(), strategy.Options{Replicas: c.replicas, LogicalAxes: axes, Variables: logical.Rules{
+					logical.Match(`tokens/embeddings`, strategytest.Over(mesh, "model", "replica")),
+					logical.Match(`up/.*weights`, strategytest.Over(mesh, "replica", "model")),
+					logical.Match(`up/.*biases`, logical.Over("replica")),
+					logical.Match(`(key|out)/.*weights`, strategytest.Over(mesh, "", "replica")),
+				}})
+				assert.InDeltaSlice(t, want, losses, 1e-5)
+				for _, v := range wantVars.All() {
+					got, ok := vars.Lookup(v.Path())
+					require.True(t, ok, v.Path())
+					value, err := v.Value(t.Context())
+					require.NoError(t, err)
+					gotten, err := got.Value(t.Context())
+					require.NoError(t, err)
+					if value.DType().IsFloat() {
+						assert.True(t, value.InDelta(gotten, 1e-4), "%s: %s, not %s", v.Path(), gotten, value)
+					}
+				}
+				paths := []string{"/up/dense/weights"}
+				if name == "adam" {
+					paths = append(paths, "/AdamOptimizer/up/dense/weights_1st_moment")
+				}
+				for _, path := range paths {
+					v, ok := vars.Lookup(path)
+					require.True(t, ok, path)
+					assert.Equal(t, c.up, v.Shards()[0].Size, path)
+				}
+			})
+		}
 	}
 }
 
