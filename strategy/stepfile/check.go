@@ -37,6 +37,12 @@ func (h header) checkShape(mesh, replica sharding.Mesh, p module.Placed) error {
 		}
 		global[0] *= len(h.IDs)
 	}
+	if d := p.Over.Dim; p.Over.Is() {
+		if global[d] != p.Over.Part(len(h.IDs)) {
+			return fmt.Errorf("tensor %q is %v in a replica, and %s over %d", p.Name, p.Local, p.Over, len(h.IDs))
+		}
+		global[d] *= len(h.IDs)
+	}
 	if p.PerStep {
 		global = append([]int{h.Steps}, global...)
 	}

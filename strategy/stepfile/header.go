@@ -71,8 +71,16 @@ type tensor struct {
 	Sizes      []int        `json:"padded_sizes,omitempty"`
 	Cut        []ragged.Dim `json:"padded,omitempty"`
 	Annotation annotation   `json:"annotation"`
-	Donated    bool         `json:"donated,omitempty"`
-	Result     int          `json:"result,omitempty"`
+	// Over is set for a tensor of which each replica holds a part.
+	Over    *over `json:"over,omitempty"`
+	Donated bool  `json:"donated,omitempty"`
+	Result  int   `json:"result,omitempty"`
+}
+
+// over is a module.Over.
+type over struct {
+	Dim  int `json:"dimension"`
+	Size int `json:"size"`
 }
 
 // annotation is a logical.Annotation.
@@ -123,7 +131,12 @@ func (a annotation) in() (logical.Annotation, error) {
 
 // tensorOut is an argument or a result as the file has it.
 func tensorOut(p module.Placed) tensor {
+	var cut *over
+	if p.Over.Is() {
+		cut = &over{p.Over.Dim, p.Over.Size}
+	}
 	return tensor{
+		Over: cut,
 		Name: p.Name, DType: p.DType.String(), Local: p.Local, Global: p.Global, Shard: p.Shard,
 		Spec: p.Spec.Shardy("mesh"), PerReplica: p.PerReplica, PerStep: p.PerStep, Annotation: annotationOut(p.Annotation), Donated: p.Donated, Result: p.Result,
 	}
@@ -133,6 +146,12 @@ func tensorOut(p module.Placed) tensor {
 func (t tensor) in() (p module.Placed, err error) {
 	p.Name, p.Local, p.Global, p.Shard = t.Name, t.Local, t.Global, t.Shard
 	p.PerReplica, p.PerStep, p.Donated, p.Result = t.PerReplica, t.PerStep, t.Donated, t.Result
+	if t.Over != nil {
+		p.Over = module.Over{Dim: t.Over.Dim, Size: t.Over.Size}
+		if p.Over.Size < 1 || p.Over.Dim < 0 || p.Over.Dim >= len(p.Local) || p.PerReplica {
+			return p, fmt.Errorf("tensor %q: %v in parts of %s", t.Name, p.Local, p.Over)
+		}
+	}
 	if p.DType, err = dtypes.DTypeString(t.DType); err != nil {
 		return p, fmt.Errorf("tensor %q: dtype %q", t.Name, t.DType)
 	}

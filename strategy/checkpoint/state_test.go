@@ -1,0 +1,47 @@
+package checkpoint_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// TestCheckpointsDoNotNoticeWhoHoldsTheState saves under one mesh and one way to share out the
+// state, and trains on under others.
+func TestCheckpointsDoNotNoticeWhoHoldsTheState(t *testing.T) {
+	sys := plugintest.System(t, 8)
+	open := func(r, p int, state strategy.StateSharding) *strategy.TPUStrategy {
+		return strategytest.On(t, sys, strategy.Options{Replicas: r, LogicalDevices: p, State: state, SmallestSharded: 1, Variables: strategytest.AnnotatedRules(p)})
+	}
+	from := open(4, 2, strategy.ShardParameters)
+	store := strategytest.SeededStore()
+	step := train.New(from, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2))
+	strategytest.Losses(t, step, 0, 3)
+	d := openDirectory(t, checkpoint.Options{})
+	assert.NoError(t, d.Save(t.Context(), 3, checkpoint.Strategy(from, store), checkpoint.SaveOptions{}))
+	want := strategytest.Losses(t, step, 3, 6)
+	for _, to := range []struct {
+		r, p  int
+		state strategy.StateSharding
+	}{{1, 1, strategy.ShardNothing}, {8, 1, strategy.ShardParameters}, {2, 4, strategy.ShardOptimizer}, {4, 2, strategy.ShardGradients}} {
+		t.Run(fmt.Sprintf("%dx%d %s", to.r, to.p, to.state), func(t *testing.T) {
+			s := open(to.r, to.p, to.state)
+			store := strategytest.SeededStore()
+			restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
+			step := train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(to.p))
+			assert.InDeltaSlice(t, want, strategytest.Losses(t, step, 3, 6), 1e-5)
+			d := openDirectory(t, checkpoint.Options{})
+			assert.NoError(t, d.Save(t.Context(), 6, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
+			restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{}) // onto the devices
+			strategytest.Losses(t, step, 6, 7)
+		})
+	}
+}
