@@ -69,6 +69,8 @@ type ReplicaContext struct {
 	// rawParts the parameters of the step that are parts.
 	wholes   map[*graph.Node]*graph.Node
 	rawParts []*graph.Node
+	// slices are the parts of stacked variables of which layers get slices, by the variables' paths.
+	slices map[string]*graph.Node
 	// structure is the nest of the results, if the step returns one.
 	structure any
 	// randomNext is the state of the store's generator after the step, if the replicas draw numbers

@@ -111,9 +111,17 @@ func (rc *ReplicaContext) dropStandIns() {
 func (rc *ReplicaContext) gradients(loss *graph.Node) (gradients []*graph.Node, names []string) {
 	rows, _ := rc.rows()
 	rc.settleStandIns()
-	gradients = rc.scope.BuildTrainableVariablesGradientsGraph(loss)
+	if len(rc.slices) > 0 {
+		gradients = rc.gradientsOfParts(loss)
+	} else {
+		gradients = rc.scope.BuildTrainableVariablesGradientsGraph(loss)
+	}
 	if rows != nil {
+		trained := rc.trainedVariables()
 		for i, gradient := range gradients {
+			if rc.slices[trained[i].Path()] != nil {
+				continue // slicing has seen to it
+			}
 			gradients[i] = rc.ifRows(rows, gradient, graph.ZerosLike(gradient))
 		}
 	}

@@ -27,7 +27,8 @@ import (
 //
 // A tensor is cut along its first dimension that no annotation splits over logical devices and that
 // R divides, otherwise along its largest such dimension, which is padded with zeros on the devices.
-// Tensors of fewer than [Options.SmallestSharded] elements stay whole, and so do those of which
+// The dimension of the layers of a package loop's stack is not cut, if the first step that uses the
+// stack has the loop. Tensors of fewer than [Options.SmallestSharded] elements stay whole, and so do those of which
 // every dimension is split.
 type StateSharding int
 
@@ -99,8 +100,8 @@ func checkRule(a logical.Annotation, axes sharding.Mesh) error {
 }
 
 // overFor says along which dimension a tensor that is split over the logical devices is cut over
-// the replicas.
-func (s *TPUStrategy) overFor(shape shapes.Shape, splits ...logical.Annotation) module.Over {
+// the replicas. Of a stack of layers, each is cut.
+func (s *TPUStrategy) overFor(shape shapes.Shape, stacked bool, split logical.Annotation) module.Over {
 	smallest := s.opts.SmallestSharded
 	if smallest == 0 {
 		smallest = smallestSharded
@@ -111,7 +112,8 @@ func (s *TPUStrategy) overFor(shape shapes.Shape, splits ...logical.Annotation) 
 	largest := -1
 	for d, n := range shape.Dimensions {
 		switch {
-		case slices.ContainsFunc(splits, func(a logical.Annotation) bool { return s.splitsDimension(a, d) }):
+		case stacked && d == 0:
+		case s.splitsDimension(split, d):
 		case n%s.replicas == 0:
 			return module.Over{Dim: d, Size: n}
 		case n > 1 && (largest < 0 || n > shape.Dimensions[largest]):
@@ -143,7 +145,7 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 			return a, rule, over, nil
 		}
 		if vs.strategy.opts.State == ShardParameters && !vs.standsIn(source.Path()) {
-			over = vs.strategy.overFor(source.Shape(), a)
+			over = vs.strategy.overFor(source.Shape(), vs.isStack(source.Path()), a)
 		}
 		return a, rule, over, nil
 	}
@@ -159,7 +161,7 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 		over = vs.ruledOver(trained)
 	}
 	if !over.Is() {
-		over = vs.strategy.overFor(shape, of)
+		over = vs.strategy.overFor(shape, vs.isStack(path), of)
 	}
 	if byRule.Is() && byRule != over {
 		return a, rule, over, fault.New(ValueError, fmt.Sprintf("variable %q", source.Path()), "let one rule reach both variables",
@@ -317,4 +319,11 @@ func unpad(to, from []byte, l *layout, sizes []int) {
 	if sizes[l.over.Dim] > 0 {
 		inner.put(to, from, 0, 0)
 	}
+}
+
+// isStack reports whether a variable is known to be a stack of layers.
+func (vs *Variables) isStack(path string) bool {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	return vs.stacks[path]
 }

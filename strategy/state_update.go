@@ -43,14 +43,14 @@ func (rc *ReplicaContext) stateOver(v *model.Variable) module.Over {
 		return module.Over{}
 	}
 	if c := rc.standingIn(v.Path()); c != nil {
-		return s.overFor(c.variable.Shape(), c.variable.annotation)
+		return s.overFor(c.variable.Shape(), false, c.variable.annotation)
 	}
 	vs := s.Variables(rc.scope.Store())
 	if over := vs.overOf(v); over.Is() {
 		return over
 	}
 	a, _ := vs.ruled(v)
-	return s.overFor(v.Shape(), a)
+	return s.overFor(v.Shape(), vs.isStack(v.Path()), a)
 }
 
 // meanGradients averages the gradients over the replicas. Of variables whose state is cut, a
@@ -62,6 +62,8 @@ func (rc *ReplicaContext) meanGradients(gradients []*graph.Node) []*graph.Node {
 		switch {
 		case !over.Is():
 			means[i] = rc.AllReduce(Mean, gradient)
+		case rc.slices[trained[i].Path()] != nil: // the sum is there
+			means[i] = rc.share(gradient)
 		case rc.strategy.opts.State == ShardOptimizer:
 			means[i] = module.OwnPart(rc.AllReduce(Mean, gradient), over)
 		default:

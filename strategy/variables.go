@@ -34,6 +34,7 @@ type Variables struct {
 	// of their stand-ins.
 	trained map[string]*Variable
 	paths   map[string]*model.Variable // see byPath
+	stacks  map[string]bool            // the paths of the variables of loops over layers
 }
 
 // Variables returns the variables of a store. The same store gives the same object.

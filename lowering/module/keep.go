@@ -71,6 +71,9 @@ func (k *keeper) keeps(v *ir.Value) bool {
 	if k.given[v] == fixed {
 		return false
 	}
+	if k.given[v] == slice && gathers(s, k.made) {
+		return false // it would be kept whole on each replica
+	}
 	if m, ok := s.Mark.(remembered); ok && k.keep.Some {
 		return k.keep.Named(m.name)
 	}

@@ -86,7 +86,8 @@ func OwnPart(x *graph.Node, o Over) *graph.Node {
 }
 
 // PartOf returns the replica's part of a parameter whose argument is in parts, without
-// communication; the step then has no need of the whole. No gradient flows through it.
+// communication; the step then has no need of the whole. A gradient ends at the part: it is that of
+// the part alone, and none of the parameter.
 func PartOf(parameter *graph.Node, o Over) *graph.Node {
 	t := traceOf("part_of", parameter)
 	t.checkOver("part_of", parameter, o, o.Size)
@@ -97,7 +98,7 @@ func PartOf(parameter *graph.Node, o Over) *graph.Node {
 		shape := x.Shape().Clone()
 		shape.Dimensions = o.Parts(shape.Dimensions, t.opts.Replicas)
 		return f.Mark(x, shape, held{})
-	}, nil)
+	}, func(*graph.Node) *graph.Node { return nil })
 }
 
 // checkOver refuses a tensor that is not what o says.
@@ -198,4 +199,50 @@ func sliced(out, in *ir.Value) *ir.Statement {
 	return &ir.Statement{Op: "stablehlo.slice", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Inline, Attributes: []ir.Attribute{
 		{Key: "limit_indices", Value: ir.Ints(out.Type.Dims)}, {Key: "start_indices", Value: ir.Ints(make([]int, rank))},
 		{Key: "strides", Value: ir.Ints(slices.Repeat([]int{1}, rank))}}}
+}
+
+// gathers reports whether a statement brings state in parts together, or is the cut that leaves out
+// its padding.
+func gathers(s *ir.Statement, made map[*ir.Value]*ir.Statement) bool {
+	if g, ok := s.Mark.(gathered); ok {
+		return g.state
+	}
+	if s.Op != "stablehlo.slice" || made[s.Operands[0]] == nil {
+		return false
+	}
+	g, ok := made[s.Operands[0]].Mark.(gathered)
+	return ok && g.state
+}
+
+// unread are the statements that bring state in parts together for nobody: an updated variable that
+// stays in parts is gathered where the step may still read it.
+func (fl *flow) unread() map[int]bool {
+	var found map[int]bool
+	var readers map[*ir.Value]int
+	made := map[*ir.Value]*ir.Statement{}
+	for i := len(fl.statements) - 1; i >= 0; i-- {
+		s := fl.statements[i]
+		if len(s.Results) != 1 || len(s.Operands) != 1 {
+			continue
+		}
+		if def, ok := fl.defined[s.Operands[0]]; ok {
+			made[s.Operands[0]] = fl.statements[def]
+		}
+		if !gathers(s, made) {
+			continue
+		}
+		if readers == nil {
+			readers, found = map[*ir.Value]int{}, map[int]bool{}
+			for _, uses := range fl.uses {
+				for _, v := range uses {
+					readers[v]++
+				}
+			}
+		}
+		if readers[s.Results[0]] == 0 {
+			found[i] = true
+			readers[s.Operands[0]]--
+		}
+	}
+	return found
 }

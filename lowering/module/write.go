@@ -222,6 +222,7 @@ func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
 			w.body = append(w.body, s)
 		}
 	}
+	unread := fl.unread()
 	for _, unit := range fl.order(regions) {
 		// Regions that trace to nothing have no statement to stand at.
 		if unit >= 0 {
@@ -235,7 +236,7 @@ func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
 			w.giveBack(s, m.Results)
 			continue
 		}
-		if len(s.Results) == 1 && fl.alias[s.Results[0]] != nil {
+		if len(s.Results) == 1 && fl.alias[s.Results[0]] != nil || unread[^unit] {
 			continue
 		}
 		s, err := w.replaced(s)

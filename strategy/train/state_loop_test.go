@@ -1,0 +1,84 @@
+package train_test
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/layers/norm"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/loop"
+	"github.com/tpustrategy/tpustrategy/remat"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// deep is a model of 3 layers in a loop, whose stacks have sizes that divide and others.
+func deep(keep remat.Policy) train.Loss {
+	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		p := rc.Strategy().NumLogicalDevices()
+		x := loop.Layers(rc.Scope("layers"), 3, in[0], func(scope *model.Scope, x *graph.Node) *graph.Node {
+			h := norm.LayerNorm(scope.In("norm"), x, -1).Done()
+			h = layers.Dense(scope.In("up"), h, true, 12)
+			h = graph.Tanh(logical.Split(h, 1, p))
+			h = graph.Tanh(layers.Dense(scope.In("odd"), h, true, 11))
+			return graph.Add(x, layers.Dense(scope.In("down"), h, false, 8))
+		}, loop.Options{Keep: keep})
+		return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("out"), x, true, 1), in[1])))
+	}
+}
+
+func deepOptions(r, p int, state strategy.StateSharding) strategy.Options {
+	return strategy.Options{Replicas: r, LogicalDevices: p, State: state, SmallestSharded: 1,
+		Variables: logical.Rules{logical.Match(`up/.*weights`, logical.SplitInto(1, 1, p))}}
+}
+
+func TestLayersOfALoopAreGatheredOneByOne(t *testing.T) {
+	sys := plugintest.System(t, 8)
+	run := func(opts strategy.Options, keep remat.Policy) ([]float64, map[string]*tensors.Tensor, string) {
+		s := strategytest.On(t, sys, opts)
+		store := strategytest.SeededStore()
+		step := train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), deep(keep))
+		losses := strategytest.Losses(t, step, 0, 6)
+		x, y := strategytest.Sums(5, 8) // uneven on most meshes
+		_, err := step.Run(t.Context(), x, y)
+		require.NoError(t, err)
+		x, y = strategytest.Batch(0)
+		m, err := step.Lowered(t.Context(), x, y)
+		require.NoError(t, err)
+		return losses, values(t, s, store), string(m.Text)
+	}
+	wantLosses, want, _ := run(strategy.Options{Replicas: 1, LogicalDevices: 1}, remat.Everything())
+	stack := regexp.MustCompile(`"stablehlo.all_gather"[^\n]*-> tensor<3x\d+x\d+xf32>`)
+	layer := regexp.MustCompile(`"stablehlo.all_gather"[^\n]*-> tensor<\d+x\d+xf32>`)
+	for _, c := range []struct {
+		r, p  int
+		state strategy.StateSharding
+		keep  remat.Policy
+	}{
+		{8, 1, strategy.ShardParameters, remat.Nothing()},
+		{4, 2, strategy.ShardParameters, remat.Everything()},
+		{2, 4, strategy.ShardParameters, remat.Nothing()},
+		{4, 2, strategy.ShardGradients, remat.Nothing()},
+	} {
+		t.Run(fmt.Sprintf("%dx%d %s %s", c.r, c.p, c.state, c.keep), func(t *testing.T) {
+			losses, got, text := run(deepOptions(c.r, c.p, c.state), c.keep)
+			assert.InDeltaSlice(t, wantLosses, losses, 1e-5)
+			requireAlike(t, want, got, 1e-4)
+			if c.state == strategy.ShardParameters {
+				assert.Empty(t, stack.FindAllString(text, -1))
+				assert.NotEmpty(t, layer.FindAllString(text, -1))
+			}
+		})
+	}
+}
