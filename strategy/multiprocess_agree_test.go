@@ -132,14 +132,15 @@ func TestProcessesOutOfStepAreToldSo(t *testing.T) {
 
 func TestAnAbsentProcessEndsTheOthersWaitByTheirDeadline(t *testing.T) {
 	sys := plugintest.System(t, 4)
-	const deadline = 300 * time.Millisecond
+	const deadline = 1500 * time.Millisecond
+	var others *sync.WaitGroup // until they have given up
 	for name, c := range map[string]struct {
 		odd   func(ctx context.Context, s *strategy.TPUStrategy, step int) (end bool, err error)
 		check func(t *testing.T, err error)
 	}{
 		"late": {
 			odd: func(context.Context, *strategy.TPUStrategy, int) (bool, error) {
-				time.Sleep(3 * deadline)
+				others.Wait()
 				return false, nil
 			},
 			check: func(t *testing.T, err error) {
@@ -182,17 +183,30 @@ func TestAnAbsentProcessEndsTheOthersWaitByTheirDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
 			steps := map[int]int{}
+			var met sync.WaitGroup
+			others = new(sync.WaitGroup)
+			met.Add(4)
+			others.Add(3)
 			errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4, Patience: 30 * time.Second}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+				meets := sync.OnceFunc(met.Done)
+				defer meets()
+				if s.Process() != 2 {
+					defer others.Done()
+				}
 				f := scale(s, 2)
 				for step := range 5 {
-					if step == 2 && s.Process() == 2 {
-						if end, err := c.odd(ctx, s, step); end {
-							return err
-						}
+					limit := 20 * time.Second // for the compilation, and while all are there
+					if step >= 2 {
+						limit = deadline
 					}
-					limit := deadline
-					if step == 0 {
-						limit = 20 * time.Second // for the compilation
+					if step == 2 {
+						meets()
+						met.Wait() // none is late but the odd one
+						if s.Process() == 2 {
+							if end, err := c.odd(ctx, s, step); end {
+								return err
+							}
+						}
 					}
 					bounded, cancel := context.WithTimeout(ctx, limit)
 					start := time.Now()

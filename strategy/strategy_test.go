@@ -85,6 +85,8 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 	require.NoError(t, err)
 
 	var counted, added, other atomic.Int64
+	var compiled atomic.Int32 // how many goroutines have compiled all that they will
+	var over atomic.Bool
 	counted.Store(1)
 	workers := []func(i int) error{
 		func(int) error { _, err := train.Run(ctx, x, y); return err },
@@ -133,6 +135,9 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 			f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 				return []*graph.Node{rc.AllReduce(strategy.Sum, logical.On(1, in[0], graph.Neg))}
 			}, strategy.FunctionOptions{})
+			if i == 12 {
+				compiled.Add(1)
+			}
 			if i >= 12 {
 				time.Sleep(5 * time.Millisecond)
 				return nil
@@ -162,14 +167,14 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	failed := make(chan error, len(workers)*2)
-	start := time.Now()
-	var settled int
+	const each = 2
 	for w, work := range workers {
-		for range 2 {
+		for range each {
 			all.Go(func() {
-				for i := 0; time.Since(start) < *concurrentFor; i++ {
+				for i := 0; !over.Load(); i++ {
 					if err := work(i); err != nil {
 						failed <- fmt.Errorf("worker %d: %w", w, err)
+						over.Store(true)
 						return
 					}
 				}
@@ -177,8 +182,13 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 		}
 	}
 	time.Sleep(*concurrentFor / 2)
+	for compiled.Load() < each && !over.Load() { // on a machine that does other work too
+		time.Sleep(5 * time.Millisecond)
+	}
 	debug.FreeOSMemory()
-	settled = residentBytes()
+	settled := residentBytes()
+	time.Sleep(*concurrentFor / 2)
+	over.Store(true)
 	all.Wait()
 	close(failed)
 	for err := range failed {

@@ -193,33 +193,6 @@ func slow(allow <-chan struct{}, read *atomic.Int64) func(context.Context) iter.
 	}
 }
 
-func TestTheFeedRunsAheadByItsDepth(t *testing.T) {
-	ctx := context.Background()
-	s := strategytest.New(t, 2, 1)
-	allow := make(chan struct{})
-	close(allow)
-	// By depth: how many batches are read once so many were handed out.
-	for depth, reads := range map[int][]int64{
-		1: {1, 2, 3, 4, 5},
-		2: {2, 2, 4, 4, 6},
-		3: {3, 3, 5, 5, 7},
-		4: {4, 4, 4, 7, 7},
-	} {
-		var read atomic.Int64
-		f, err := feed.FromSeq(ctx, s, slow(allow, &read), input.SeqOptions{Count: -1}, feed.Options{Depth: depth})
-		require.NoError(t, err)
-		for handed, want := range reads {
-			require.Eventually(t, func() bool { return read.Load() >= want }, 5*time.Second, time.Millisecond, "depth %d after %d", depth, handed)
-			time.Sleep(5 * time.Millisecond)
-			require.Equal(t, want, read.Load(), "depth %d after %d", depth, handed)
-			batch, err := f.Next(ctx)
-			require.NoError(t, err)
-			require.Equal(t, int64(handed), batch.Index)
-		}
-		require.NoError(t, f.Close())
-	}
-}
-
 func TestACancelledWaitLosesNothing(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	allow := make(chan struct{})
