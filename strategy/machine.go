@@ -9,6 +9,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 // machine is the R x P machine below the strategy's contract, for the packages of this module that
@@ -103,6 +104,9 @@ func (m *machine) Beside(ctx context.Context, v *Variable) context.Context {
 func (m *machine) DeviceName(replica, logicalDevice int) string {
 	return m.strategy().deviceName(replica, logicalDevice)
 }
+
+// Topology returns where the devices are, also those of a described slice.
+func (m *machine) Topology() tpu.Topology { return m.strategy().topology() }
 
 // HostName returns TensorFlow's name of a replica's host.
 func (m *machine) HostName(replica int) string { return m.strategy().hostName(replica) }

@@ -53,7 +53,7 @@ func (e *Extended) NumHosts() int {
 // NumReplicasPerHost returns how many replicas a host feeds.
 func (e *Extended) NumReplicasPerHost() int {
 	s := e.strategy
-	return min(s.NumReplicasInSync(), max(1, s.System().Topology().NumTPUsPerTask()/s.NumLogicalDevices()))
+	return min(s.NumReplicasInSync(), max(1, s.Machine().Topology().NumTPUsPerTask()/s.NumLogicalDevices()))
 }
 
 // StepsPerRun returns the number of steps in one launch of [Extended.RunStepsOnIterator] on the
