@@ -1,0 +1,60 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+func TestAContextSaysWhoseCodeRuns(t *testing.T) {
+	outside := context.Background()
+	s, other := strategytest.New(t, 2, 1), strategytest.New(t, 1, 1)
+	m := s.Machine()
+	scope, err := s.Scope(outside)
+	require.NoError(t, err)
+	again, err := s.Scope(scope)
+	require.NoError(t, err, "a scope within its own")
+	otherScope, err := other.Scope(outside)
+	require.NoError(t, err)
+	replica := m.InReplica(scope, nil)
+	update := m.Across(scope, 1)
+	type key struct{}
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		of     *strategy.TPUStrategy
+		cross  bool
+		update int
+		// crosses is like the error of what wants cross-replica code, requires of what wants the scope.
+		crosses, requires error
+	}{
+		"outside":         {ctx: outside, update: -1, requires: &strategy.ContextError{}},
+		"in the scope":    {ctx: scope, of: s, cross: true, update: -1},
+		"in it twice":     {ctx: again, of: s, cross: true, update: -1},
+		"derived":         {ctx: context.WithValue(scope, key{}, 1), of: s, cross: true, update: -1},
+		"a replica":       {ctx: replica, of: s, update: -1, crosses: &strategy.ContextError{}, requires: &strategy.ContextError{}},
+		"an update":       {ctx: update, of: s, cross: true, update: 1},
+		"another's scope": {ctx: otherScope, of: other, cross: true, update: -1, crosses: &strategy.StrategyError{}, requires: &strategy.StrategyError{}},
+	} {
+		got, ok := strategy.FromContext(c.ctx)
+		assert.Same(t, c.of, got, name)
+		assert.Equal(t, c.of != nil, ok, name)
+		assert.Equal(t, c.cross, strategy.InCrossReplicaContext(c.ctx), name)
+		assert.Equal(t, !c.cross, strategy.InReplicaContext(c.ctx), name)
+		number, updating := strategy.UpdateReplicaID(c.ctx)
+		assert.Equal(t, c.update >= 0, updating, name)
+		assert.Equal(t, max(c.update, 0), number, name)
+		_, scoping := s.Scope(c.ctx)
+		assert.IsType(t, c.crosses, scoping, "%s: Scope", name)
+		assert.IsType(t, c.crosses, m.RequireCross(c.ctx, "reduce"), "%s: RequireCross", name)
+		assert.IsType(t, c.crosses, m.RequireEager(c.ctx, "reduce", ""), "%s: RequireEager", name)
+		assert.IsType(t, c.requires, m.RequireScope(c.ctx, "reduce"), "%s: RequireScope", name)
+	}
+	assert.EqualError(t, m.RequireScope(outside, "reduce"), "strategy: reduce: called outside the strategy's scope; give it the context that Scope returns")
+	assert.EqualError(t, m.RequireCross(replica, "reduce"), "strategy: reduce: called in a replica's code; call it before or after, or inside MergeCall")
+	assert.EqualError(t, m.RequireCross(otherScope, "reduce"), "strategy: mixing strategies: reduce: the scope of the call belongs to another strategy; copy values through the host")
+}

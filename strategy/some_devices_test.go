@@ -1,0 +1,75 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+func TestAValueOfSomeDevicesIsReadAndRunThereAndTakesNoMoreMemory(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.New(t, 2, 2)
+	plus := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.AddScalar(in[0], 1)}
+	}, strategy.FunctionOptions{Name: "plus", Results: []logical.Annotation{{}}})
+	rows, more := [][]float32{{1, 2}, {3, 4}}, [][]float32{{2, 3}, {4, 5}}
+	for name, c := range map[string]struct {
+		annotation logical.Annotation
+		only       []bool
+		held       []string
+	}{
+		"one replica, split": {logical.SplitInto(2, 1), []bool{false, false, true, true}, []string{"1.0 [0 0]+[1 2] 8", "1.1 [1 0]+[1 2] 8"}},
+		"one device":         {logical.Annotation{}, []bool{false, false, false, true}, []string{"1.1 [0 0]+[2 2] 16"}},
+		"a column":           {logical.Annotation{}, []bool{true, false, true, false}, []string{"0.0 [0 0]+[2 2] 16", "1.0 [0 0]+[2 2] 16"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := s.Mirror(ctx, rows, c.annotation)
+			require.NoError(t, err)
+			require.NoError(t, s.Machine().Keep(m, c.only))
+			buffers, err := strategy.BuffersOf(m)
+			require.NoError(t, err)
+			for d, b := range buffers {
+				assert.Equal(t, c.only[d], b != nil, "device %d", d)
+			}
+			for range 2 { // the run brings it to all devices, and gives them up again
+				assert.Equal(t, c.held, held(m.Shards()))
+				got, err := m.Value(ctx)
+				require.NoError(t, err)
+				assert.Equal(t, rows, got.Value())
+				for r := range 2 {
+					got, err := m.Local(ctx, r)
+					require.NoError(t, err)
+					assert.Equal(t, rows, got.Value(), "replica %d", r)
+				}
+				open := leaktest.Open()["buffer"]
+				out, err := plus.Run(ctx, m)
+				require.NoError(t, err)
+				for r := range 2 {
+					got, err := out[0].Local(ctx, r)
+					require.NoError(t, err)
+					assert.Equal(t, more, got.Value(), "replica %d", r)
+				}
+				require.NoError(t, out[0].Close())
+				mean, err := s.Reduce(ctx, strategy.Mean, m) // a program of the strategy's own
+				require.NoError(t, err)
+				got, err = mean.Local(ctx, 0)
+				require.NoError(t, err)
+				assert.Equal(t, rows, got.Value())
+				require.NoError(t, mean.Close())
+				assert.Equal(t, open, leaktest.Open()["buffer"], "the copies for the run are closed")
+			}
+			require.NoError(t, m.Close())
+			_, err = plus.Run(ctx, m)
+			require.ErrorIs(t, err, strategy.ErrClosed)
+			assert.Empty(t, m.Shards())
+		})
+	}
+}
