@@ -32,6 +32,9 @@ func ForgetParameters(x *LoadedExecutable) {
 	}
 }
 
+// Kept is the number of launches whose donated handles the program still holds.
+func Kept(x *LoadedExecutable) int { return x.first.Kept() }
+
 // Field is the last message or string of a number in a serialized message.
 func Field(message []byte, number int) ([]byte, error) {
 	return field(message, protowire.Number(number))

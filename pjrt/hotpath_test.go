@@ -42,7 +42,7 @@ func wait(t testing.TB, state [][]*pjrt.Buffer) {
 }
 
 func TestTheStepPathAllocatesNothing(t *testing.T) {
-	for _, size := range []struct{ devices, args int }{{1, 1}, {1, 20}, {8, 1}, {8, 20}} {
+	for _, size := range []struct{ devices, args int }{{1, 1}, {1, 20}, {8, 1}, {8, 20}, {8, 500}} {
 		t.Run(fmt.Sprintf("%d devices, %d arguments", size.devices, size.args), func(t *testing.T) {
 			x, state, o := step(t, size.devices, size.args)
 			b := state[0][0]

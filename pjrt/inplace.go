@@ -52,9 +52,10 @@ func (l *LoadedExecutable) executeInPlace(s *launch, args, results [][]*Buffer, 
 		return true, l.core.wrap("execute", err)
 	}
 	n = 0
+	recording := live.Recording()
 	for _, row := range args {
 		for _, b := range row {
-			if live.Recording() {
+			if recording {
 				live.Untrack(unsafe.Pointer(b.h.c))
 				live.Track(live.Buffer, unsafe.Pointer(s.Args[n]))
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
@@ -138,4 +139,63 @@ func TestDonatingLaunchesArePipelined(t *testing.T) {
 	require.NoError(t, b.ToHost(background, data))
 	assert.EqualValues(t, 25, math.Float32frombits(binary.LittleEndian.Uint32(data)))
 	run() // and the executable closes while one is under way
+}
+
+// TestManyDonatedHandlesGoWithTheirRun launches a program of many parameters, whose donated handles
+// go when a launch finds that their run has ended. Those of a program of few wait for the eighth
+// launch after them.
+func TestManyDonatedHandlesGoWithTheirRun(t *testing.T) {
+	leaktest.Check(t)
+	for args, most := range map[int]int{4: capi.LaunchDepth, 40: 1} {
+		for _, inPlace := range []bool{true, false} {
+			x, state, o := step(t, 2, args)
+			into := state
+			if !inPlace { // results change places, and one parameter is not donated
+				o.Donate[0] = false
+				into = rows(2, args)
+				for d, row := range state {
+					for j := range row[1:] {
+						into[d][j] = row[1+j]
+					}
+				}
+			}
+			fewest := capi.LaunchDepth
+			for n := range 30 {
+				require.NoError(t, x.Execute(background, state, into, o))
+				wait(t, state)
+				if !inPlace {
+					wait(t, into)
+					for d := range into {
+						require.NoError(t, into[d][args-1].Close())
+						into[d][args-1] = nil
+					}
+				}
+				kept := pjrt.Kept(x)
+				assert.LessOrEqual(t, kept, capi.LaunchDepth)
+				if n >= capi.LaunchDepth {
+					fewest = min(fewest, kept)
+				}
+			}
+			assert.LessOrEqual(t, fewest, most, "%d parameters", args)
+			if most == capi.LaunchDepth {
+				assert.Equal(t, most, fewest)
+			}
+			closeAll(state)
+			require.NoError(t, x.Close())
+		}
+	}
+
+	// Launches that nobody waits for are kept, and are right whatever goes when.
+	x, state, o := step(t, 8, 40)
+	for range 200 {
+		require.NoError(t, x.Execute(background, state, state, o))
+		assert.LessOrEqual(t, pjrt.Kept(x), capi.LaunchDepth)
+	}
+	for _, row := range state {
+		for _, b := range row {
+			assert.Equal(t, []float32{200, 200, 200, 200}, get[float32](t, b, 4))
+		}
+	}
+	require.NoError(t, x.Execute(background, state, state, o)) // under way as it is closed
+	closeAll(state)
 }

@@ -58,6 +58,7 @@ var benches = []bench{
 	{"run_steps_100", 8, runSteps},
 	{"h2d", 8, hostToDevice},
 	{"lower", 8, lower}, {"compile", 8, compile}, {"compile_variables", 8, compileVariables},
+	{"launch_variables", 8, launchVariables},
 	{"first_values", 1, firstValues}, {"first_values", 8, firstValues},
 	{"transformer_step_1x1_8", 1, transformerStep(1, 1, 8)}, {"transformer_step_1x1_32", 1, transformerStep(1, 1, 32)},
 	{"transformer_step_4x2_8", 8, transformerStep(4, 2, 8)}, {"transformer_step_4x2_32", 8, transformerStep(4, 2, 32)},

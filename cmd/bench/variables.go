@@ -7,10 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
-
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -35,7 +31,7 @@ func compileVariables(ctx context.Context, devices int) (row, error) {
 		var lowering, compiling, cpu time.Duration
 		for range rounds(3) {
 			runtimeBefore := cpuTime()
-			compiled, err := manyVariables(strat, n).Compiled(ctx)
+			compiled, err := compiledVariables(ctx, strat, n)
 			if err != nil {
 				return row{}, err
 			}
@@ -49,15 +45,9 @@ func compileVariables(ctx context.Context, devices int) (row, error) {
 	return row{Us: last, Note: strings.Join(notes, "; ")}, nil
 }
 
-// manyVariables is a step x+1 of n donated variables of 8 floats.
-func manyVariables(strat *strategy.TPUStrategy, n int) *strategy.Function {
-	return strat.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-		for i := range n {
-			x := rc.Scope().VariableWithValue(fmt.Sprint("x", i), tensors.FromScalarAndDimensions(float32(0), 8))
-			x.SetNodeValue(graph.AddScalar(x.NodeValue(rc.Graph()), 1))
-		}
-		return nil
-	}, strategy.FunctionOptions{Name: "add_one", Store: model.NewStore()})
+func compiledVariables(ctx context.Context, strat *strategy.TPUStrategy, n int) (*strategy.Compiled, error) {
+	f, _ := manyVariablesOf(strat, n)
+	return f.Compiled(ctx)
 }
 
 // cpuTime is the processor time that this process has taken.

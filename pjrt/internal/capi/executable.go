@@ -172,6 +172,9 @@ type Launch struct {
 // Address returns where the launch's C memory is, which is its name among the objects held.
 func (l *Launch) Address() unsafe.Pointer { return unsafe.Pointer(l.p) }
 
+// Kept returns how many launches' donated handles are not destroyed yet.
+func (l *Launch) Kept() int { return int(l.p.next - l.p.reaped) }
+
 // LaunchDepth is how many launches may be under way before one waits.
 const LaunchDepth = C.TPS_LAUNCH_DEPTH
 

@@ -108,7 +108,11 @@ void *tps_loaded_assignment(const tps_Api *api, void *x, tps_blob *out);
 // the one that many before it. A launch that donates nothing keeps the events of its
 // end instead, for the same bound: with more launches under way than its queues
 // hold, a plugin runs their parts in threads that others wait for, for ever.
-enum { TPS_LAUNCH_DEPTH = 8 };
+//
+// A launch of TPS_LAUNCH_WIDE parameters or more keeps both, and its handles on a
+// device go once it has ended there: those of eight launches would be cold in the
+// caches, and so would be the memory that the plugin makes the next ones in.
+enum { TPS_LAUNCH_DEPTH = 8, TPS_LAUNCH_WIDE = 32 };
 typedef struct {
   const tps_Api *api;
   tps_LoadedExecutable_Execute_Args call;
@@ -126,9 +130,9 @@ typedef struct {
   int64_t *keep;
   void *error;
   size_t width;
-  size_t next;
+  size_t next, reaped; // launches kept, and those of them that are gone again
   size_t kept[TPS_LAUNCH_DEPTH];
-  size_t awaited[TPS_LAUNCH_DEPTH];
+  size_t awaited[TPS_LAUNCH_DEPTH]; // 1 and the number of devices it may run on still; 0 without events
 } tps_launch;
 tps_launch *tps_launch_new(const tps_Api *api, void *executable, size_t devices, size_t args, size_t outs);
 // Waits for the launches under way whose donated handles are kept.

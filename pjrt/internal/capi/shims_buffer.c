@@ -172,23 +172,60 @@ tps_launch *tps_launch_new(const tps_Api *api, void *executable, size_t devices,
   return l;
 }
 
-// Destroys what the oldest kept launch donated, and waits for its end if it donated
-// nothing. The error of a run is that of its results.
+// Destroys what a kept launch donated on one device, and waits for its end there.
+// The error of a run is that of its results.
+static void launch_reap_device(tps_launch *l, size_t slot, size_t d) {
+  size_t n = l->kept[slot] / l->devices;
+  void **ring = l->ring + slot * l->width + d * n, **event = l->ring_events + slot * l->devices + d;
+  for (size_t i = 0; i < n; i++) tps_discard(l->api, tps_buffer_destroy(l->api, ring[i]));
+  if (*event) tps_discard(l->api, tps_event_finish(l->api, *event));
+  *event = NULL;
+}
+
+// Does so for the oldest kept launch, on the devices where it is not done yet.
 static void launch_reap(tps_launch *l) {
-  size_t slot = l->next % TPS_LAUNCH_DEPTH;
-  void **ring = l->ring + slot * l->width, **events = l->ring_events + slot * l->devices;
-  for (size_t i = 0; i < l->kept[slot]; i++) tps_discard(l->api, tps_buffer_destroy(l->api, ring[i]));
-  for (size_t i = 0; i < l->awaited[slot]; i++) tps_discard(l->api, tps_event_finish(l->api, events[i]));
+  size_t slot = l->reaped++ % TPS_LAUNCH_DEPTH;
+  for (size_t d = 0; d < l->devices; d++) {
+    if (!l->awaited[slot] || l->ring_events[slot * l->devices + d]) launch_reap_device(l, slot, d);
+  }
   l->kept[slot] = l->awaited[slot] = 0;
 }
 
-void tps_launch_free(tps_launch *l) {
-  for (size_t slot = 0; slot < TPS_LAUNCH_DEPTH; slot++) {
-    for (size_t i = 0; i < l->awaited[slot]; i++) tps_event_destroy(l->api, l->ring_events[slot * l->devices + i]);
-    l->awaited[slot] = 0;
+// Does so for all that has ended, as the events tell.
+static void launch_reap_ended(tps_launch *l) {
+  for (size_t d = 0; d < l->devices; d++) {
+    for (size_t k = l->reaped; k < l->next; k++) { // a device runs them in this order
+      size_t slot = k % TPS_LAUNCH_DEPTH;
+      void *event = l->ring_events[slot * l->devices + d];
+      if (!l->awaited[slot]) break;
+      if (!event) continue;
+      int ready = 0;
+      void *e = event_ready(l->api, event, &ready);
+      if (e) tps_discard(l->api, e);
+      if (e || !ready) break;
+      launch_reap_device(l, slot, d);
+      l->awaited[slot]--;
+    }
   }
-  for (size_t i = 0; i < TPS_LAUNCH_DEPTH; i++, l->next++) launch_reap(l);
+  while (l->reaped < l->next && l->awaited[l->reaped % TPS_LAUNCH_DEPTH] == 1) launch_reap(l);
+}
+
+void tps_launch_free(tps_launch *l) {
+  for (; l->reaped < l->next; launch_reap(l)) {
+    size_t slot = l->reaped % TPS_LAUNCH_DEPTH;
+    for (size_t d = 0; d < l->devices && !l->kept[slot]; d++) { // there is nothing to wait for
+      void **event = l->ring_events + slot * l->devices + d;
+      if (*event) tps_event_destroy(l->api, *event);
+      *event = NULL;
+    }
+  }
   free(l);
+}
+
+// The events of a launch's end are asked for if nothing else tells of it, or if so
+// many handles are donated that it pays to destroy them as soon as they are free.
+static void launch_events(tps_launch *l, size_t donated) {
+  l->call.device_complete_events = donated && l->parameters < TPS_LAUNCH_WIDE ? NULL : l->events;
 }
 
 static void *launch(tps_launch *l, size_t keep, int launch_id) {
@@ -197,27 +234,28 @@ static void *launch(tps_launch *l, size_t keep, int launch_id) {
   return tps_call(l->api, TPS_SLOT_LoadedExecutable_Execute, &l->call);
 }
 
-// Keeps the handles that a launch donated, or else its events.
+// Keeps the handles that a launch donated, and its events.
 static void launch_keep(tps_launch *l, void **donated, size_t n) {
-  launch_reap(l);
+  if (l->next - l->reaped == TPS_LAUNCH_DEPTH) launch_reap(l);
   size_t slot = l->next++ % TPS_LAUNCH_DEPTH;
   memcpy(l->ring + slot * l->width, donated, n * sizeof(void *));
   l->kept[slot] = n;
-  if (n) return;
+  if (!l->call.device_complete_events) return;
   memcpy(l->ring_events + slot * l->devices, l->events, l->devices * sizeof(void *));
-  l->awaited[slot] = l->devices;
+  l->awaited[slot] = 1 + l->devices;
+  if (l->parameters >= TPS_LAUNCH_WIDE) launch_reap_ended(l);
 }
 
 void tps_execute(uintptr_t address, size_t keep, size_t drop, int launch_id) {
   tps_launch *l = (tps_launch *)address;
-  l->call.device_complete_events = drop ? NULL : l->events;
+  launch_events(l, drop);
   l->error = launch(l, keep, launch_id);
   if (!l->error) launch_keep(l, l->drop, drop);
 }
 
 void tps_execute_in_place(uintptr_t address) {
   tps_launch *l = (tps_launch *)address;
-  l->call.device_complete_events = NULL;
+  launch_events(l, l->width);
   l->error = launch(l, 0, 0);
   if (l->error) return;
   launch_keep(l, l->args, l->width);
