@@ -20,12 +20,14 @@ type Target interface {
 	// no region here.
 	BeginPass(p *Pass) error
 	EndPass(p *Pass)
+	// Open returns the passes whose ops are traced now, the outermost first.
+	Open() []*Pass
 	// EmitBorder adds an op of a border to the graph of x and returns its node. gradient makes the
 	// adjoint of x from that of the node; without one no gradient flows.
 	EmitBorder(x *graph.Node, op Op, gradient func(v *graph.Node) *graph.Node) *graph.Node
 }
 
-// Op is an op at the border of a region.
+// Op is an op at the border of a region, or one of several devices together within a region.
 type Op interface{ op() }
 
 // Enter returns, inside of a pass, its argument Index, which is the operand outside.

@@ -20,6 +20,9 @@ type part struct {
 	// backward are the backward passes of a forward pass, in the order of the step.
 	backward []*part
 	depth    int
+	// own are the values that are made within, see makes; apart is set while others are searched.
+	own   map[*ir.Value]bool
+	apart bool
 }
 
 // unit is a statement or a part.
@@ -37,6 +40,10 @@ type separation struct {
 	groups []*part
 	// first are statements that are moved ahead of all others.
 	first []*ir.Statement
+	// constants are the statements that need nothing to be made, by what they make, and vary says
+	// what differs between devices, where there are manual regions.
+	constants map[*ir.Value]*ir.Statement
+	vary      *variation
 }
 
 // apart returns the step without passes, and where its statements went: position i is where
@@ -51,6 +58,14 @@ func (w *writer) apart(f *ir.Function, passes []pass) (*ir.Function, []int, erro
 	}
 	copied := *f
 	a := &separation{w: w, f: &copied}
+	if slices.ContainsFunc(passes, func(p pass) bool { _, ok := p.Kind.(region.Manual); return ok }) {
+		a.vary, a.constants = w.trace.varies(f.Body), map[*ir.Value]*ir.Statement{}
+		for _, s := range f.Body {
+			if constantOp(s) {
+				a.constants[s.Results[0]] = s
+			}
+		}
+	}
 	begins := a.split(f.Body, passes)
 	a.hoist()
 	slices.SortStableFunc(a.groups, func(x, y *part) int { return y.depth - x.depth })
@@ -226,6 +241,8 @@ func (a *separation) group(forward *part) error {
 		return a.loop(forward)
 	case region.Block:
 		return a.block(forward)
+	case region.Manual:
+		return a.manual(forward)
 	}
 	return &errkind.Fault{Op: "module:", Subject: forward.Kind.String(), Reason: fmt.Sprintf("a region of kind %T cannot be written", forward.Kind),
 		Hint: "use the packages of this module", Class: errkind.NotImplementedError}

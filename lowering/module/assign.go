@@ -48,7 +48,7 @@ var layout = []string{"stablehlo.reshape", "stablehlo.transpose", "stablehlo.bro
 // keeps, and what may hold a collective.
 var together = []string{"stablehlo.rng_bit_generator", "stablehlo.rng", "stablehlo.custom_call", "stablehlo.all_reduce",
 	"stablehlo.all_gather", "stablehlo.reduce_scatter", "stablehlo.all_to_all", "stablehlo.collective_permute",
-	"stablehlo.collective_broadcast", "stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.return"}
+	"stablehlo.collective_broadcast", "stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.return", "sdy.manual_computation"}
 
 // locate finds the statements that run on one device, and what annotations are another name for.
 func (w *writer) locate(fl *flow, step *lowering.Program, arguments []Placed) *placement {

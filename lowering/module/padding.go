@@ -3,6 +3,7 @@ package module
 import (
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 )
@@ -62,9 +63,13 @@ func (t *Trace) traced(g *graph.Graph, sizes []int) (ragged.Traced, error) {
 
 // padded says what a mark does to a padded value: see [ragged.Marker].
 func padded(mark any) string {
-	switch mark.(type) {
-	case reduced, gathered, scattered:
+	switch m := mark.(type) {
+	case reduced, gathered, scattered, among:
 		return "a collective"
+	case entered:
+		if _, ok := m.pass.Kind.(region.Manual); ok {
+			return "a manual region"
+		}
 	}
 	return ""
 }

@@ -63,8 +63,21 @@ func (t *Trace) EndPass(*region.Pass) {
 	t.nested = t.nested[:last]
 }
 
+// Open implements [region.Target].
+func (t *Trace) Open() (all []*region.Pass) {
+	for _, n := range t.nested {
+		all = append(all, t.passes[n].Pass)
+	}
+	return all
+}
+
 // EmitBorder implements [region.Target].
 func (t *Trace) EmitBorder(x *graph.Node, op region.Op, gradient func(v *graph.Node) *graph.Node) *graph.Node {
+	if leave, ok := op.(region.Leave); ok {
+		if err := t.equal(x, leave); err != nil {
+			panic(err)
+		}
+	}
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		switch op := op.(type) {
 		case region.Enter:
@@ -84,6 +97,6 @@ func (t *Trace) EmitBorder(x *graph.Node, op region.Op, gradient func(v *graph.N
 		case region.Name:
 			return f.Mark(x, x.Shape(), remembered{op.Name})
 		}
-		return nil, fault("region", "it has an op that this package does not know", "report this as a fault of tpustrategy")
+		return t.collectiveMark(f, x, op)
 	}, gradient)
 }

@@ -95,7 +95,7 @@ func (w *writer) callee(s *ir.Statement) *ir.Function {
 // together reports whether there is a mark among statements, or in functions that they call.
 func (w *writer) together(statements []*ir.Statement) bool {
 	return slices.ContainsFunc(statements, func(s *ir.Statement) bool {
-		if s.Mark != nil {
+		if s.Mark != nil || s.Op == "sdy.manual_computation" {
 			return true
 		}
 		called := w.callee(s)

@@ -81,8 +81,8 @@ func NewTrace(opts Options) *Trace {
 // grid: for parts of gathers and scatters of such, XLA's partitioner looks for groups of
 // devices that there are not, and ends the process.
 func (t *Trace) whole(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
-	if t.open {
-		return x, nil // on one device
+	if t.open || !t.automatic() {
+		return x, nil // on one device, or a device's own
 	}
 	return f.Mark(x, x.Shape(), undivided{})
 }
@@ -132,6 +132,11 @@ func (t *Trace) identity(f *lowering.Function, x *stablehlo.Value) (*stablehlo.V
 
 // Emit implements [logical.Target].
 func (t *Trace) Emit(x *graph.Node, op logical.Op, gradient func(v *graph.Node) *graph.Node) *graph.Node {
+	if op.Kind == logical.OpAnnotate {
+		if err := t.annotates(op.Annotation, x.Shape().Dimensions); err != nil {
+			panic(err)
+		}
+	}
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		switch op.Kind {
 		case logical.OpAnnotate:

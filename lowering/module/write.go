@@ -29,6 +29,7 @@ type writer struct {
 	flow                     *flow
 	body                     []*ir.Statement // the step's
 	functions                []*ir.Function  // besides main and the step
+	aliases                  []ir.Attribute  // the groups of the collectives of manual regions
 	alias                    map[*ir.Value]*ir.Value
 	own                      []ir.Parameter          // the step's parameters: see parameters
 	parts                    map[*ir.Value]*ir.Value // of whole parameters
@@ -113,6 +114,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	if regions {
 		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(logicalGroups), Value: w.overDevices()})
 	}
+	program.Aliases = append(program.Aliases, w.aliases...)
 	if !w.single() {
 		program.Meshes = []ir.Attr{declared{mesh}}
 	}

@@ -1,0 +1,59 @@
+package region
+
+// The ops of the devices that run a region of kind [Manual] together. Axes name logical axes that
+// are manual there, the slowest first. The devices that combine their operands differ in their
+// coordinates on these axes only; the number of a device among them is that of its coordinates in
+// row-major order.
+
+// Reduced returns the reduction of the operands of the devices, the same on each.
+type Reduced struct {
+	Axes []string
+	By   Reduction
+}
+
+// Reduction is how [Reduced] combines elements.
+type Reduction int
+
+const (
+	// Sum adds.
+	Sum Reduction = iota
+	// Max and Min take the largest and the smallest.
+	Max
+	Min
+)
+
+// Gathered returns the operands of the devices one after another along dimension Dim.
+type Gathered struct {
+	Axes []string
+	Dim  int
+}
+
+// Scattered returns the device's part, along dimension Dim, of the sum of the operands.
+type Scattered struct {
+	Axes []string
+	Dim  int
+}
+
+// Exchanged cuts the operand along dimension Split, sends part i to device i, and returns the parts
+// that came, one after another along dimension Concat.
+type Exchanged struct {
+	Axes          []string
+	Split, Concat int
+}
+
+// Sent returns the operand of the device that sends to this one, or zeros if none does. A pair is
+// the number of the device that sends and of the device that receives.
+type Sent struct {
+	Axes  []string
+	Pairs [][2]int
+}
+
+// Number ignores the operand and returns the number of the device, an int32 scalar.
+type Number struct{ Axes []string }
+
+func (Reduced) op()   {}
+func (Gathered) op()  {}
+func (Scattered) op() {}
+func (Exchanged) op() {}
+func (Sent) op()      {}
+func (Number) op()    {}

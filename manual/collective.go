@@ -1,0 +1,276 @@
+package manual
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/internal/region"
+)
+
+// Reduction is how [AllReduce] combines the devices' values.
+type Reduction int
+
+const (
+	// Sum adds the values of the devices.
+	Sum Reduction = iota
+	// Mean adds the values of the devices and divides the sum by their number.
+	Mean
+	// Max and Min take the largest and the smallest of the devices' values, element by element.
+	Max
+	Min
+)
+
+// String returns the name of the reduction.
+func (r Reduction) String() string {
+	switch r {
+	case Sum:
+		return "sum"
+	case Mean:
+		return "mean"
+	case Max:
+		return "max"
+	case Min:
+		return "min"
+	}
+	return fmt.Sprintf("Reduction(%d)", int(r))
+}
+
+// AllReduce returns the reduction of x over the devices of the axes, the same on each: JAX's psum,
+// pmean, pmax and pmin. A Sum and a Mean have a gradient; stop it before a Max and a Min. Each call
+// is one all-reduce of the program, or none where x is equal on the devices.
+func AllReduce(x *graph.Node, by Reduction, axes ...string) *graph.Node {
+	c := collectiveOf("manual: all_reduce", x, axes)
+	switch by {
+	case Sum, Mean:
+		if x.DType() == dtypes.Bool {
+			c.fail("it has dtype Bool, which has no sum", "use Max for any and Min for all")
+		}
+		if by == Mean && x.DType().IsInt() {
+			c.fail(fmt.Sprintf("the mean of integers (%s) is no integer", x.DType()), "convert it to a float, or take the Sum")
+		}
+		y := c.emit(region.Reduced{Axes: c.axes, By: region.Sum}, func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
+		if by == Mean {
+			return graph.DivScalar(y, float64(c.devices))
+		}
+		return y
+	case Max, Min:
+		if x.DType().IsComplex() {
+			c.fail("complex numbers have no order", "reduce the real and the imaginary parts")
+		}
+		how := region.Max
+		if by == Min {
+			how = region.Min
+		}
+		return c.emit(region.Reduced{Axes: c.axes, By: how}, func(*graph.Node) *graph.Node {
+			c.fail("only the sum and the mean have a gradient, not "+by.String(), "stop the gradient before it with graph.StopGradient")
+			return nil
+		})
+	}
+	c.fail(fmt.Sprintf("%s is no reduction", by), "use Sum, Mean, Max or Min")
+	return nil
+}
+
+// AllGather returns the x of the devices of the axes one after another along dimension dim, the
+// same on each device: the dimension grows by the number of the devices. A negative dim counts from
+// the last. The gradient is [ReduceScatter].
+func AllGather(x *graph.Node, dim int, axes ...string) *graph.Node {
+	c := collectiveOf("manual: all_gather", x, axes)
+	dim = c.dim("dimension", dim)
+	return c.emit(region.Gathered{Axes: c.axes, Dim: dim}, func(v *graph.Node) *graph.Node { return ReduceScatter(v, dim, c.axes...) })
+}
+
+// ReduceScatter sums x over the devices of the axes and gives each device its part of the sum along
+// dimension dim, which the number of the devices divides. A negative dim counts from the last. The
+// gradient is [AllGather].
+func ReduceScatter(x *graph.Node, dim int, axes ...string) *graph.Node {
+	c := collectiveOf("manual: reduce_scatter", x, axes)
+	dim = c.dim("dimension", dim)
+	c.divides(dim)
+	if x.DType() == dtypes.Bool {
+		c.fail("it has dtype Bool, which has no sum", "convert it to a number")
+	}
+	return c.emit(region.Scattered{Axes: c.axes, Dim: dim}, func(v *graph.Node) *graph.Node { return AllGather(v, dim, c.axes...) })
+}
+
+// AllToAll cuts x along dimension split into one part for each device of the axes, sends part i to
+// device i, and returns the parts that came, in the order of the devices, one after another along
+// dimension concat. The number of the devices divides dimension split, which shrinks by it, and
+// dimension concat grows by it. Negative dimensions count from the last. The gradient is AllToAll
+// with the dimensions exchanged.
+func AllToAll(x *graph.Node, split, concat int, axes ...string) *graph.Node {
+	c := collectiveOf("manual: all_to_all", x, axes)
+	split, concat = c.dim("split dimension", split), c.dim("concat dimension", concat)
+	c.divides(split)
+	return c.emit(region.Exchanged{Axes: c.axes, Split: split, Concat: concat}, func(v *graph.Node) *graph.Node {
+		return AllToAll(v, concat, split, c.axes...)
+	})
+}
+
+// Permute sends the x of device pair[0] to device pair[1] for each of the pairs, and returns what
+// came: zeros on a device to which none is sent. Devices are numbered as [Index] does. A device
+// sends at most once and receives at most once. The gradient goes the other way.
+func Permute(x *graph.Node, pairs [][2]int, axes ...string) *graph.Node {
+	c := collectiveOf("manual: permute", x, axes)
+	var from, to []int
+	for _, pair := range pairs {
+		for _, device := range pair {
+			if device < 0 || device >= c.devices {
+				c.fail(fmt.Sprintf("pair %v names device %d of %d", pair, device, c.devices), fmt.Sprintf("use numbers from 0 to %d", c.devices-1))
+			}
+		}
+		if slices.Contains(from, pair[0]) {
+			c.fail(fmt.Sprintf("device %d sends twice", pair[0]), "let a device send once: send to several with AllGather or Broadcast")
+		}
+		if slices.Contains(to, pair[1]) {
+			c.fail(fmt.Sprintf("device %d receives twice", pair[1]), "let a device receive once: combine values with AllReduce")
+		}
+		from, to = append(from, pair[0]), append(to, pair[1])
+	}
+	pairs = slices.Clone(pairs)
+	return c.emit(region.Sent{Axes: c.axes, Pairs: pairs}, func(v *graph.Node) *graph.Node {
+		back := make([][2]int, len(pairs))
+		for i, pair := range pairs {
+			back[i] = [2]int{pair[1], pair[0]}
+		}
+		return Permute(v, back, c.axes...)
+	})
+}
+
+// Shift is a [Permute] round the ring of the devices: device i sends to device i+by, and the last
+// devices to the first. A negative by goes the other way.
+func Shift(x *graph.Node, by int, axes ...string) *graph.Node {
+	c := collectiveOf("manual: shift", x, axes)
+	pairs := make([][2]int, c.devices)
+	for i := range pairs {
+		pairs[i] = [2]int{i, ((i+by)%c.devices + c.devices) % c.devices}
+	}
+	return Permute(x, pairs, c.axes...)
+}
+
+// Broadcast returns the x of one device on all devices of the axes. It costs an all-reduce, to
+// which the other devices add zeros.
+func Broadcast(x *graph.Node, device int, axes ...string) *graph.Node {
+	c := collectiveOf("manual: broadcast", x, axes)
+	if device < 0 || device >= c.devices {
+		c.fail(fmt.Sprintf("device %d of %d", device, c.devices), fmt.Sprintf("use a number from 0 to %d", c.devices-1))
+	}
+	g := x.Graph()
+	here := graph.Equal(Index(g, c.axes...), graph.Const(g, int32(device)))
+	if x.DType() == dtypes.Bool {
+		return AllReduce(graph.And(x, here), Max, c.axes...)
+	}
+	return AllReduce(graph.Where(here, x, graph.ZerosLike(x)), Sum, c.axes...)
+}
+
+// Index returns the number of the device on the axes, an int32 scalar: its coordinates on them in
+// row-major order, the last axis fastest. The axes are those of the innermost region; pass the
+// number on another axis as an argument.
+func Index(g *graph.Graph, axes ...string) *graph.Node {
+	const op = "manual: index"
+	t := targetOfGraph(op, g)
+	axes, _ = within(op, "", t, g, axes)
+	var inner []string
+	for _, p := range t.Open() {
+		if kind, ok := p.Kind.(region.Manual); ok {
+			inner = kind.Axes
+		}
+	}
+	for _, name := range axes {
+		if !slices.Contains(inner, name) {
+			fail(op, fmt.Sprintf("axis %q", name), fmt.Sprintf("the innermost region is manual over %s", list(inner)), "take the number in the region of the axis")
+		}
+	}
+	return t.EmitBorder(graph.Const(g, int32(0)), region.Number{Axes: axes}, nil)
+}
+
+// Size returns the number of the devices on the axes, at any place of a step. Without axes it is
+// the number of logical devices of a replica.
+func Size(g *graph.Graph, axes ...string) int {
+	const op = "manual: size"
+	mesh := targetOfGraph(op, g).LogicalMesh()
+	if len(axes) == 0 {
+		return mesh.Size()
+	}
+	checkAxes(op, mesh, axes)
+	return product(mesh.AxisSize, axes)
+}
+
+func product(size func(name string) (int, bool), axes []string) int {
+	n := 1
+	for _, name := range axes {
+		of, _ := size(name)
+		n *= of
+	}
+	return n
+}
+
+// collective is one call of a collective.
+type collective struct {
+	op      string
+	x       *graph.Node
+	target  target
+	axes    []string
+	devices int
+}
+
+// collectiveOf checks where a collective is called. Without axes it is over all axes over which the
+// regions around it are manual.
+func collectiveOf(op string, x *graph.Node, axes []string) *collective {
+	c := &collective{op: op, x: x, target: targetOf(op, x)}
+	c.axes, c.devices = within(op, c.subject(), c.target, x.Graph(), axes)
+	return c
+}
+
+// within checks axes of a collective, and returns them with the number of their devices.
+func within(op, subject string, t target, g *graph.Graph, axes []string) ([]string, int) {
+	mesh, manual := t.LogicalMesh(), manualAxes(t)
+	if len(manual) == 0 {
+		fail(op, subject, "outside of a manual region", "call it in the function of manual.Region")
+	}
+	if len(axes) == 0 {
+		axes = mesh.SortAxes(manual)
+	}
+	axes = slices.Clone(axes)
+	checkAxes(op, mesh, axes)
+	for _, name := range axes {
+		if !slices.Contains(manual, name) {
+			fail(op, subject, fmt.Sprintf("axis %q is not manual here", name), "name one of "+list(manual)+", or make the region manual over the axis")
+		}
+	}
+	f := g.CurrentFunc()
+	for f.IsClosure() {
+		f = f.Parent()
+	}
+	if !f.IsMain() {
+		fail(op, subject, fmt.Sprintf("inside function %q, which may be called outside of the region", f.Name()), "call it in the function of manual.Region itself, or in a closure there")
+	}
+	return axes, product(mesh.AxisSize, axes)
+}
+
+func (c *collective) subject() string { return fmt.Sprintf("of shape %v", c.x.Shape().Dimensions) }
+
+func (c *collective) fail(reason, hint string) { fail(c.op, c.subject(), reason, hint) }
+
+// dim returns a dimension of the operand, counted from the first.
+func (c *collective) dim(what string, dim int) int {
+	rank := c.x.Rank()
+	if dim < -rank || dim >= rank {
+		c.fail(fmt.Sprintf("%s %d of a tensor of rank %d", what, dim, rank), "use a dimension that the tensor has")
+	}
+	return (dim + rank) % max(rank, 1)
+}
+
+// divides refuses a dimension that the devices do not divide.
+func (c *collective) divides(dim int) {
+	if size := c.x.Shape().Dimensions[dim]; size%c.devices != 0 {
+		c.fail(fmt.Sprintf("dimension %d of size %d is not divisible by the %d devices of %s", dim, size, c.devices, list(c.axes)),
+			fmt.Sprintf("pad the dimension to %d", (size+c.devices-1)/c.devices*c.devices))
+	}
+}
+
+func (c *collective) emit(op region.Op, gradient func(v *graph.Node) *graph.Node) *graph.Node {
+	return c.target.EmitBorder(c.x, op, gradient)
+}
