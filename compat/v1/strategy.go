@@ -67,8 +67,8 @@ func (s *Strategy) ExperimentalRunV2(ctx context.Context, fn eager.ReplicaFunc, 
 	return s.Extended().CallForEachReplica(ctx, fn, args...)
 }
 
-// Unwrap returns the values of a nest for this process's replicas: Strategy.unwrap, the name that
-// experimental_local_results had.
+// Unwrap returns one nest for each replica, with its parts of the values of a nest:
+// Strategy.unwrap, the name that experimental_local_results had.
 //
 // Deprecated: use [eager.Extended.LocalResultsOf].
 func (s *Strategy) Unwrap(value any) ([]any, error) {
