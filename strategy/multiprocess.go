@@ -101,13 +101,18 @@ type RemoteError struct {
 	// Here is the number of this process, Local are its replicas.
 	Here  int
 	Local []int
+
+	some bool // the value is on some devices only
 }
 
 // Error names the part, the process that holds it and this process.
 func (e *RemoteError) Error() string {
+	hint := "read it there, or Reduce or Gather it on the devices first"
+	if e.some {
+		hint = "read it there, or reduce to all devices where it is made"
+	}
 	return errkind.Text(fmt.Sprintf("strategy: reading logical device %d of replica %d", e.LogicalDevice, e.Replica),
-		fmt.Sprintf("it is in process %d, this is process %d with replicas %v", e.Process, e.Here, e.Local), nil,
-		"read it there, or Reduce or Gather it on the devices first")
+		fmt.Sprintf("it is in process %d, this is process %d with replicas %v", e.Process, e.Here, e.Local), nil, hint)
 }
 
 // Kind returns ValueError.
@@ -152,8 +157,15 @@ func (s *TPUStrategy) sources(l *layout, v *distributed, replica int) ([]part, e
 			if l.whole {
 				p = s.logicalDevices - 1
 			}
-			return nil, &RemoteError{Replica: replica, LogicalDevice: p, Process: s.processes.of[replica*s.logicalDevices+p],
-				Here: s.processes.process, Local: s.LocalReplicas()}
+			at := replica*s.logicalDevices + p
+			for d := range v.only {
+				if v.only[d] && (l.whole || l.firstOf(d%s.logicalDevices) == l.firstOf(p)) {
+					at = d
+					break
+				}
+			}
+			return nil, &RemoteError{Replica: at / s.logicalDevices, LogicalDevice: at % s.logicalDevices, Process: s.processes.of[at],
+				Here: s.processes.process, Local: s.LocalReplicas(), some: v.only != nil}
 		}
 	}
 	return parts, nil

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
@@ -72,4 +74,31 @@ func TestAValueOfSomeDevicesIsReadAndRunThereAndTakesNoMoreMemory(t *testing.T) 
 			assert.Empty(t, m.Shards())
 		})
 	}
+}
+
+// What another process alone holds is read there.
+func TestAValueOfAnotherProcessesDevicesIsSaidToBeThere(t *testing.T) {
+	sys := plugintest.System(t, 4)
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		m, err := s.Mirror(ctx, []float32{1, 2}, logical.Annotation{})
+		if err != nil {
+			return err
+		}
+		if err := s.Machine().Keep(m, []bool{false, false, false, true}); err != nil {
+			return err
+		}
+		got, err := m.Value(ctx)
+		if s.Process() == 1 {
+			if assert.NoError(t, err) {
+				assert.Equal(t, []float32{1, 2}, got.Value())
+			}
+			return m.Close()
+		}
+		var remote *strategy.RemoteError
+		if assert.ErrorAs(t, err, &remote) {
+			assert.Equal(t, []int{3, 0, 1, 0}, []int{remote.Replica, remote.LogicalDevice, remote.Process, remote.Here})
+			assert.EqualError(t, err, "strategy: reading logical device 0 of replica 3: it is in process 1, this is process 0 with replicas [0 1]; read it there, or reduce to all devices where it is made")
+		}
+		return m.Close()
+	}))
 }
