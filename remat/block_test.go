@@ -20,9 +20,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// model is a regression of two layers, which wrap makes blocks of. They hold an annotation and a
+// regression is a model of two layers, which wrap makes blocks of. They hold an annotation and a
 // collective.
-func model(p int, wrap func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node) train.Loss {
+func regression(p int, wrap func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		x := in[0]
 		for i := range 2 {
@@ -50,10 +50,10 @@ func TestBlocksDoWhatTheirOpsDo(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	for _, mesh := range [][2]int{{1, 1}, {2, 2}} {
 		s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
-		want := losses(t, s, model(mesh[1], func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node { return f(x) }))
+		want := losses(t, s, regression(mesh[1], func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node { return f(x) }))
 		for _, keep := range []remat.Policy{remat.Everything(), remat.Nothing(), remat.Products(), remat.Names("square")} {
 			t.Run(fmt.Sprintf("%dx%d/%s", mesh[0], mesh[1], keep), func(t *testing.T) {
-				got := losses(t, s, model(mesh[1], func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node { return remat.Block(keep, x, f) }))
+				got := losses(t, s, regression(mesh[1], func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node { return remat.Block(keep, x, f) }))
 				assert.InDeltaSlice(t, want, got, 1e-5)
 			})
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
@@ -88,7 +89,55 @@ func (a *separation) recompute(k *keeper, p *part) {
 		}
 	}
 	p.set(slices.Concat(rest, again, all))
+	if len(again) > 0 && a.w.trace.opts.Target == lowering.TargetCPU {
+		a.branch(p, len(rest))
+		return
+	}
 	a.inline(p)
+}
+
+// branch puts a backward pass into a branch that is always taken. The CPU's compiler drops barriers
+// before it looks for values that are equal and orders the ops, and then keeps what was to be made
+// again. It does not look into a branch, and takes its condition from behind a barrier for unknown.
+func (a *separation) branch(p *part, barrier int) {
+	inside, outside, _ := p.arguments()
+	all := p.statements()
+	bar := *all[barrier-1]
+	always, taken := a.f.Fresh(boolean), a.f.Fresh(boolean)
+	bar.Operands, bar.Results = append(slices.Clone(bar.Operands), always), append(slices.Clone(bar.Results), taken)
+	gives := a.insides(p)
+	var results, zeros []*ir.Value
+	var types []ir.Type
+	run, skip := &ir.Region{}, &ir.Region{}
+	for _, s := range all[barrier:] {
+		if m, ok := s.Mark.(entered); ok && m.pass == p.Pass {
+			s = unchanged(inside[m.index], outside[m.index])
+		}
+		run.Body = append(run.Body, s)
+	}
+	given := make([]*ir.Value, len(gives))
+	at := make([]int, len(gives))
+	for i, v := range gives {
+		if v == nil {
+			continue
+		}
+		zero := a.f.Fresh(v.Type)
+		skip.Body = append(skip.Body, constant(zero, ir.Zero(v.Type.DType)))
+		at[i] = len(results)
+		results, zeros, types = append(results, v), append(zeros, zero), append(types, v.Type)
+	}
+	run.Body = append(run.Body, give("stablehlo.return", results))
+	skip.Body = append(skip.Body, give("stablehlo.return", zeros))
+	pack := a.f.Fresh(ir.Type{}).Name
+	branches := &ir.Statement{Op: "stablehlo.if", Operands: []*ir.Value{taken}, Pack: pack, Results: ir.Pack(pack, types...),
+		Regions: []*ir.Region{run, skip}, Form: ir.Inline}
+	for i, v := range gives {
+		if v != nil {
+			given[i] = branches.Results[at[i]]
+		}
+	}
+	p.set(append(slices.Clone(all[:barrier-1]), constant(always, ir.Number{Text: "true", Known: true}), &bar, branches))
+	a.results(p, given)
 }
 
 // barred returns a statement whose operands from outside stand behind the barrier.

@@ -1,0 +1,82 @@
+package remat_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/loop"
+	"github.com/tpustrategy/tpustrategy/remat"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+func mlp(scope *model.Scope, x *graph.Node) *graph.Node {
+	h := remat.Name(layers.Dense(scope.In("up"), x, true, 256), "up")
+	h = graph.Tanh(graph.Mul(h, graph.Sigmoid(h)))
+	return graph.Add(x, graph.Tanh(layers.Dense(scope.In("down"), h, true, 64)))
+}
+
+// temporaries are the bytes that a training step of 12 layers needs besides its arguments and
+// results, with its layers in blocks one after another and in a loop.
+func temporaries(t *testing.T, s *strategy.TPUStrategy, rows int, keep remat.Policy) (blocks, looped int64) {
+	of := func(layers func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node) int64 {
+		step := train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(graph.Square(layers(rc, in[0])))
+		})
+		c, err := step.Compiled(context.Background(), shapes.Make(dtypes.Float32, rows, 64))
+		require.NoError(t, err)
+		r, err := c.Report()
+		require.NoError(t, err)
+		return r.Memory.Temporaries
+	}
+	blocks = of(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		for i := range 12 {
+			x = remat.Block(keep, x, func(x *graph.Node) *graph.Node { return mlp(rc.Scope(fmt.Sprintf("layer_%d", i)), x) })
+		}
+		return x
+	})
+	looped = of(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		return loop.Layers(rc.Scope("layers"), 12, x, mlp, loop.Options{Keep: keep})
+	})
+	t.Logf("%s: %d KiB in blocks, %d KiB in a loop", keep, blocks/1024, looped/1024)
+	return blocks, looped
+}
+
+// falls holds compilers to policies: they could find that a value is made twice, and keep it. most
+// says which part of the temporaries without a policy there may be with it.
+func falls(t *testing.T, s *strategy.TPUStrategy, rows int, most map[string]float64) {
+	blocks, looped := temporaries(t, s, rows, remat.Everything())
+	for _, keep := range []remat.Policy{remat.Products(), remat.Nothing()} {
+		if part, ok := most[keep.String()]; ok {
+			b, l := temporaries(t, s, rows, keep)
+			assert.Less(t, float64(b), part*float64(blocks), "blocks, %s", keep)
+			assert.Less(t, float64(l), part*float64(looped), "loop, %s", keep)
+		}
+	}
+}
+
+func TestMemoryFalls(t *testing.T) {
+	falls(t, strategytest.New(t, 1, 1), 512, map[string]float64{"Products()": 0.6, "Nothing()": 0.25})
+}
+
+func TestMemoryFallsAOT(t *testing.T) {
+	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
+		t.Skip("takes a minute; set TPUSTRATEGY_AOT=1")
+	}
+	if plugintest.TPUChild(t) {
+		falls(t, strategytest.Ahead(t, "v5e:2x2", strategy.Options{}), 4<<15, map[string]float64{"Nothing()": 0.5})
+	}
+}
