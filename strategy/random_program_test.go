@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // A randomProgram is a step function as data, so that it can be traced twice: on R
@@ -23,7 +24,8 @@ type randomProgram struct {
 	loss              []int // float values whose means add up to the loss
 	results           []randomResult
 	updates           []randomUpdate
-	loop              bool // run as a loop on the devices
+	loop              bool            // run as a loop on the devices
+	axes              []sharding.Axis // of the logical devices, if they have names
 }
 
 // kind is what is known of a value without running it.
@@ -97,7 +99,7 @@ func (i instruction) String() string {
 
 func (p *randomProgram) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %dx%d, loop %t\n", p.seed, p.replicas, p.devices, p.loop)
+	fmt.Fprintf(&b, "seed %d, %dx%d %v, loop %t\n", p.seed, p.replicas, p.devices, p.axes, p.loop)
 	n := 0
 	for i, a := range p.args {
 		fmt.Fprintf(&b, "%%%d = argument %d %s mirrored %t %s\n", n, i, a.kind, a.mirrored, a.note)
@@ -152,6 +154,9 @@ func (g *generator) dims(dtype dtypes.DType) []int {
 
 // annotation makes up one that fits the shape.
 func (g *generator) annotation(dims []int) logical.Annotation {
+	if len(g.p.axes) > 0 && g.chance(70) {
+		return g.over(dims)
+	}
 	switch g.rng.IntN(5) {
 	case 0:
 		return logical.Replicated()
@@ -176,6 +181,27 @@ func (g *generator) annotation(dims []int) logical.Annotation {
 	return logical.Annotation{}
 }
 
+// over makes up a split over some of the axes.
+func (g *generator) over(dims []int) logical.Annotation {
+	parts, names := make([]int, len(dims)), make([]string, len(dims))
+	for _, at := range g.rng.Perm(len(g.p.axes)) {
+		axis := g.p.axes[at]
+		if len(dims) == 0 || g.chance(30) {
+			continue
+		}
+		i := g.rng.IntN(len(dims))
+		if parts[i] = max(parts[i], 1); dims[i]%(parts[i]*axis.Size) != 0 {
+			continue
+		}
+		parts[i] *= axis.Size
+		if names[i] != "" {
+			names[i] += ","
+		}
+		names[i] += axis.Name
+	}
+	return logical.Over(names...)
+}
+
 func (g *generator) maybeAnnotation(dims []int, percent int) logical.Annotation {
 	if !g.chance(percent) {
 		return logical.Annotation{}
@@ -193,6 +219,23 @@ func newAssignedProgram(seed uint64, percent int) *randomProgram {
 	meshes := [][2]int{{1, 2}, {2, 1}, {2, 2}, {2, 2}, {4, 1}, {1, 4}, {2, 4}, {4, 2}, {1, 8}, {8, 1}, {1, 1}}
 	mesh := meshes[rng.IntN(len(meshes))]
 	p := &randomProgram{seed: seed, replicas: mesh[0], devices: mesh[1], loop: rng.IntN(4) == 0}
+	return p.generate(rng, percent)
+}
+
+// newNamedProgram makes up the program of a seed on a mesh of named axes, over some of which most of
+// its annotations split.
+func newNamedProgram(seed uint64) *randomProgram {
+	rng := rand.New(rand.NewPCG(seed, 0xa1e5))
+	meshes := [][]int{{1, 2, 2}, {2, 2, 2}, {1, 2, 2, 2}, {1, 4, 2}, {1, 2, 4}, {2, 4}, {4, 2}, {2, 2, 1}}
+	sizes := meshes[rng.IntN(len(meshes))]
+	p := &randomProgram{seed: seed, replicas: sizes[0], devices: sizeOf(sizes[1:]), loop: rng.IntN(4) == 0}
+	for i, size := range sizes[1:] {
+		p.axes = append(p.axes, sharding.Axis{Name: []string{"model", "sequence", "expert"}[i], Size: size})
+	}
+	return p.generate(rng, 0)
+}
+
+func (p *randomProgram) generate(rng *rand.Rand, percent int) *randomProgram {
 	g := &generator{rng: rng, p: p, assign: percent}
 	for range 1 + rng.IntN(3) {
 		k := kind{dtype: randomDTypes[rng.IntN(len(randomDTypes))], exact: true, mirrored: g.chance(40)}

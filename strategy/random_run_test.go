@@ -133,7 +133,7 @@ func (p *randomProgram) distributed(sys *system.System) (out outcome, err error)
 			rules = append(rules, logical.Match(fmt.Sprintf("^/?v%d$", i), v.note))
 		}
 	}
-	s, err := strategy.New(sys, strategy.Options{Replicas: p.replicas, LogicalDevices: p.devices, Variables: rules})
+	s, err := strategy.New(sys, strategy.Options{Replicas: p.replicas, LogicalDevices: p.devices, LogicalAxes: p.axes, Variables: rules})
 	if err != nil {
 		return out, err
 	}

@@ -33,18 +33,23 @@ var (
 // 5e-4 of the tensor's largest element (or of 1), what passed through bfloat16 to
 // a tenth.
 func TestRandomProgramsAreTheSameOnEveryMesh(t *testing.T) {
-	runRandomPrograms(t, newRandomProgram)
+	runRandomPrograms(t, *randomPrograms, newRandomProgram)
 }
 
 // TestRandomProgramsWithAssignedTensorsAreTheSameOnEveryMesh does so for programs of which a third of the values or
 // more are assigned to a logical device.
 func TestRandomProgramsWithAssignedTensorsAreTheSameOnEveryMesh(t *testing.T) {
-	runRandomPrograms(t, func(seed uint64) *randomProgram { return newAssignedProgram(seed, 30+int(seed%3)*25) })
+	runRandomPrograms(t, *randomPrograms, func(seed uint64) *randomProgram { return newAssignedProgram(seed, 30+int(seed%3)*25) })
 }
 
-func runRandomPrograms(t *testing.T, make func(seed uint64) *randomProgram) {
+// TestRandomProgramsOverNamedAxesAreTheSameOnEveryMesh does so for programs on meshes of named axes, whose tensors are
+// split over some of them.
+func TestRandomProgramsOverNamedAxesAreTheSameOnEveryMesh(t *testing.T) {
+	runRandomPrograms(t, (*randomPrograms+2)/3, newNamedProgram)
+}
+
+func runRandomPrograms(t *testing.T, programs int, make func(seed uint64) *randomProgram) {
 	sys := plugintest.System(t, 8)
-	programs := *randomPrograms
 	if testing.Short() {
 		programs = min(programs, 25)
 	}

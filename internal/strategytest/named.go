@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -41,20 +42,34 @@ func Over(mesh sharding.Mesh, dims ...string) logical.Annotation {
 // Named is the loss of a transformer's layer behind an embedding, each tensor of which is split
 // over some of the axes model, sequence and expert that the strategy has.
 func Named(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-	put := func(x *graph.Node, dims ...string) *graph.Node {
-		return logical.Apply(x, Over(rc.Strategy().LogicalMesh(), dims...))
-	}
-	x := put(layers.Embedding(rc.Scope("tokens"), in[0], dtypes.Float32, 16, 8), "", "sequence", "")
+	return NamedOver(rc, in, func(x *graph.Node) *graph.Node {
+		return NamedLayer(rc.Strategy().LogicalMesh(), rc.Scope(), x)
+	})
+}
+
+// NamedOver is the loss of [Named] with other layers.
+func NamedOver(rc *strategy.ReplicaContext, in []*graph.Node, layers func(x *graph.Node) *graph.Node) *graph.Node {
+	x := namedEmbedding(rc, in[0])
+	return graph.ReduceAllMean(graph.Square(graph.Sub(layers(x), in[1])))
+}
+
+func namedEmbedding(rc *strategy.ReplicaContext, tokens *graph.Node) *graph.Node {
+	x := layers.Embedding(rc.Scope("tokens"), tokens, dtypes.Float32, 16, 8)
+	return logical.Apply(x, Over(rc.Strategy().LogicalMesh(), "", "sequence", ""))
+}
+
+// NamedLayer is the layer of [Named], on a mesh of logical axes.
+func NamedLayer(mesh sharding.Mesh, scope *model.Scope, x *graph.Node) *graph.Node {
+	put := func(x *graph.Node, dims ...string) *graph.Node { return logical.Apply(x, Over(mesh, dims...)) }
 	project := func(name string) *graph.Node {
-		return put(layers.Dense(rc.Scope(name), x, false, 4, 2), "", "sequence", "model", "")
+		return put(layers.Dense(scope.At("%s", name), x, false, 4, 2), "", "sequence", "model", "")
 	}
 	scores := put(graph.Einsum("blhe,bmhe->bhlm", project("query"), project("key")), "", "model,expert", "sequence", "")
 	attended := put(graph.Einsum("bhlm,bmhe->blhe", graph.Softmax(scores, -1), project("value")), "", "sequence", "model", "")
 	attended = graph.Reshape(attended, attended.Shape().Dimensions[0], attended.Shape().Dimensions[1], 8)
-	x = put(graph.Add(x, layers.Dense(rc.Scope("out"), attended, false, 8)), "", "sequence", "")
-	h := graph.Tanh(put(layers.Dense(rc.Scope("up"), x, true, 16), "", "sequence", "model,expert"))
-	x = put(graph.Add(x, layers.Dense(rc.Scope("down"), h, true, 8)), "", "expert", "")
-	return graph.ReduceAllMean(graph.Square(graph.Sub(x, in[1])))
+	x = put(graph.Add(x, layers.Dense(scope.At("out"), attended, false, 8)), "", "sequence", "")
+	h := graph.Tanh(put(layers.Dense(scope.At("up"), x, true, 16), "", "sequence", "model,expert"))
+	return put(graph.Add(x, layers.Dense(scope.At("down"), h, true, 8)), "", "expert", "")
 }
 
 // NamedOptions are those of [Named] on so many replicas with the given axes: its variables are

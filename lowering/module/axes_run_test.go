@@ -59,7 +59,6 @@ var (
 		{1, []sharding.Axis{model2, sequence2}},
 		{2, []sharding.Axis{model2, sequence2}},
 		{2, []sharding.Axis{sequence2, model2}},
-		{4, []sharding.Axis{model2}},
 		{2, []sharding.Axis{{Name: "model", Size: 4}}},
 		{2, []sharding.Axis{{Name: "expert", Size: 1}, model2, {Name: "sequence", Size: 1}}},
 		{1, []sharding.Axis{{Name: "model", Size: 1}}},
