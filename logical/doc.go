@@ -10,6 +10,9 @@
 //   - [Assign] makes a tensor on one logical device: the tensor's op runs on that device alone
 //     (experimental_assign_to_logical_device).
 //
+// [SplitOver] goes further than TensorFlow: it splits a tensor over named axes, and over some of
+// them only.
+//
 // [On] runs a whole region of the step on one logical device, while the other logical devices skip
 // the region.
 //
@@ -17,8 +20,8 @@
 //
 // Annotate a node inside a step with the functions: each returns a node with the same value and the
 // same gradient, placed as asked. Annotate the step's arguments and variables, which exist before
-// the step does, with the values: [SplitInto], [Replicated], [AssignTo] and, for many variables at
-// once, [Rules].
+// the step does, with the values: [SplitInto], [Over], [Replicated], [AssignTo] and, for many
+// variables at once, [Rules].
 //
 // Only a split saves memory for arguments and variables, because no op makes them: an argument or a
 // variable that is assigned or replicated is stored whole on every logical device.
@@ -33,6 +36,32 @@
 // Split(x, p0, p1, ...) gives logical device i the part whose coordinates are those of i in a
 // row-major grid of shape [p0, p1, ...], as in TensorFlow: with Split(x, 2, 2), device 1 holds the
 // upper right quarter of a matrix.
+//
+// # Named axes
+//
+// The logical devices of a replica are a mesh. Name its axes with strategy.Options.LogicalAxes, the
+// slowest first; their sizes multiply to P. Logical device i is at the row-major coordinates of i:
+// on the axes model=4 and sequence=2, device 3 is at model=1, sequence=1. Neighbours on the last
+// axis have consecutive numbers, so let the axis with the most traffic come last.
+//
+//	axes := []sharding.Axis{{Name: "model", Size: 4}, {Name: "sequence", Size: 2}}
+//	strat, err := strategy.New(sys, strategy.Options{LogicalAxes: axes})
+//	...
+//	x = logical.SplitOver(x, "", "sequence", "")          // [batch, sequence, features]
+//	q = logical.SplitOver(q, "", "sequence", "model", "") // [batch, sequence, heads, features]
+//
+// A split by names has one entry for each dimension, as JAX's PartitionSpec: "" for a dimension
+// that stays whole, an axis, or several axes with commas between them. Each axis appears once at
+// most. Over the axes that it does not name, the tensor is replicated: a split need not use all
+// devices. Without LogicalAxes a replica has one axis, [AxisName].
+//
+// Splits by numbers keep their meaning beside named axes: the parts are in the order of the device
+// numbers, whichever axes that takes. A split by numbers that cuts an axis makes the program's mesh
+// finer (see [Cut]), and changes nothing else.
+//
+// A rule for variables may also name the axis of the replicas, [ReplicaName], which shares the
+// variables out among the replicas: Over("replica", "model") cuts the rows of a matrix over the
+// replicas and the columns over an axis of each.
 //
 // # Errors
 //

@@ -126,6 +126,11 @@ func TestValuesOverNamedAxes(t *testing.T) {
 		assert.Equal(t, float32(2*15), sum.Value().([][]float32)[3][3], "%s", c.a)
 		require.NoError(t, m.Close())
 	}
+	// Tensors of several shapes are padded to what the axes divide.
+	ragged, err := s.PerReplica(ctx, []any{[]float32{1, 2, 3, 4, 5}, []float32{6}}, logical.Over("sequence,model"))
+	require.NoError(t, err)
+	assert.Equal(t, []int{8}, ragged.Shape().Dimensions)
+	require.NoError(t, ragged.Close())
 	// What is laid out alike is not moved.
 	m, err := s.Mirror(ctx, x, logical.SplitInto(2, 2))
 	require.NoError(t, err)
@@ -135,6 +140,21 @@ func TestValuesOverNamedAxes(t *testing.T) {
 	compiled, err := f.Compiled(ctx, m)
 	require.NoError(t, err)
 	assert.Equal(t, logical.Over("model", "sequence"), compiled.Module.Arguments[0].Annotation)
+}
+
+func TestAxesOfOneDeviceSplitNothing(t *testing.T) {
+	for _, replicas := range []int{1, 2} {
+		axes := []sharding.Axis{{Name: "model", Size: 1}, {Name: "sequence", Size: 1}}
+		s := strategytest.On(t, plugintest.System(t, replicas), strategy.Options{LogicalAxes: axes})
+		f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{rc.AllReduce(strategy.Sum, logical.SplitOver(in[0], "sequence,model"))}
+		}, strategy.FunctionOptions{Arguments: []logical.Annotation{logical.Over("model")}})
+		results, err := f.Run(t.Context(), []float32{1, 2, 3})
+		require.NoError(t, err)
+		sum, err := results[0].Local(t.Context(), 0)
+		require.NoError(t, err)
+		assert.Equal(t, float32(3*replicas), tensors.MustCopyFlatData[float32](sum)[2])
+	}
 }
 
 // TestProcessesReadPartsThatSeveralDevicesHold spreads a replica over processes, each of which has

@@ -7,8 +7,9 @@
 // ["replica"=R, "logical"=P]. Its main function takes global tensors and holds one
 // sdy.manual_computation that is manual over "replica": inside it, shapes are those of one replica,
 // and the partitioner splits a replica over its logical devices. The body calls the step function.
-// When splits need it, the logical axis is cut into several ("logical.0", ...); see
-// [github.com/tpustrategy/tpustrategy/logical.Factorize].
+// With [Options].LogicalAxes the mesh has these in the place of "logical", as in ["replica"=R,
+// "model"=2, "sequence"=2]. When splits by numbers need it, an axis is cut into several
+// ("logical.0", ...); see [github.com/tpustrategy/tpustrategy/logical.Cut].
 //
 //	t := module.NewTrace(module.Options{Replicas: 4, LogicalDevices: 2})
 //	g := graph.NewGraph(t, "step")
