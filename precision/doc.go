@@ -48,6 +48,17 @@
 //   - Gradients are added up over the replicas in Policy.Reduce: float32, unless it says BFloat16,
 //     which sends half the bytes. The mean of the loss is in Output.
 //
+// # Float16
+//
+// Float16 has no numbers beyond 65,504 and few below 6e-5, where gradients often are. So
+// [MixedFloat16] has a [LossScale]: a training step multiplies its loss before the gradients are
+// taken and divides them by as much. [DynamicLossScale] finds the scale: a step whose gradients
+// overflow is not taken and halves it, and 2,000 steps without an overflow double it. Its state is
+// in the store: train.Step.LossScale reads it and says how it goes with train.Options.NonFinite. A
+// policy in Float16 without a loss scale is taken as it is. The forward pass itself is not scaled:
+// where activations overflow, the loss is not finite at any scale; bfloat16 has the range of
+// float32 and needs no scale.
+//
 // # How it works, and what it costs
 //
 // A layer asks the store for a variable in the dtype of its input, and the store would refuse: the

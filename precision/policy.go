@@ -8,9 +8,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Policy says in which dtypes a model keeps its variables, computes, and adds up. All are floats. A
-// field that is zero has the default that its comment names. The zero Policy asks for nothing: all
-// is as the model's code says. Policies are values and compare with ==.
+// Policy says in which dtypes a model keeps its variables, computes, and adds up: TensorFlow's
+// tf.keras.mixed_precision.Policy. All are floats. A field that is zero has the default that its
+// comment names. The zero Policy asks for nothing: all is as the model's code says. Policies are
+// values and compare with ==.
 type Policy struct {
 	// Parameters is the dtype of the variables in the store, on the devices and in checkpoints, and
 	// of their gradients and what the optimizer makes of them; Float32 if zero.
@@ -31,14 +32,21 @@ type Policy struct {
 	// Reduce is the dtype in which a training step adds up gradients over the replicas; that of the
 	// gradient if zero, which is Parameters. BFloat16 sends half the bytes of Float32.
 	Reduce dtypes.DType
+	// LossScale is how a training step scales its loss, which float16 needs; not at all if zero. A
+	// forward part alone has no gradients, and nothing is scaled.
+	LossScale LossScale
 }
 
-// The policies of Keras's names float32 and mixed_bfloat16.
+// The policies of Keras's names float32, mixed_bfloat16 and mixed_float16.
 var (
 	// Float32 keeps and computes all in float32, also what the arguments have in other floats.
 	Float32 = Policy{Parameters: dtypes.Float32}
 	// MixedBFloat16 keeps variables in float32 and computes in bfloat16.
 	MixedBFloat16 = Policy{Parameters: dtypes.Float32, Compute: dtypes.BFloat16}
+	// MixedFloat16 keeps variables in float32, computes in float16 and scales the loss. Float16 has
+	// no numbers beyond 65,504, and below 6e-5 only coarse ones: without a loss scale small gradients
+	// become zeros.
+	MixedFloat16 = Policy{Parameters: dtypes.Float32, Compute: dtypes.Float16, LossScale: DynamicLossScale}
 )
 
 // Filled returns the policy with its defaults in the place of zeros. The zero Policy stays zero.
@@ -60,6 +68,7 @@ func (p Policy) Filled() Policy {
 	}
 	or(&p.Accumulate, accumulate)
 	or(&p.Partial, p.Compute)
+	p.LossScale = p.LossScale.Filled()
 	return p
 }
 
@@ -90,7 +99,7 @@ func (p Policy) Validate() error {
 				"sums in %s do not hold the terms, which are %s", field.dtype, f.Compute)
 		}
 	}
-	return nil
+	return p.LossScale.Validate()
 }
 
 // String returns the dtypes of the fields, such as "parameters float32, compute bfloat16, ...".
@@ -102,6 +111,9 @@ func (p Policy) String() string {
 	text := fmt.Sprintf("parameters %s, compute %s, output %s, accumulate %s, partial %s", p.Parameters, p.Compute, p.Output, p.Accumulate, p.Partial)
 	if p.Reduce != dtypes.InvalidDType {
 		text += fmt.Sprintf(", reduce %s", p.Reduce)
+	}
+	if p.LossScale != (LossScale{}) {
+		text += ", loss scale " + p.LossScale.String()
 	}
 	return text
 }

@@ -131,7 +131,7 @@ func (m *replicaMachine) Update(gradients []*graph.Node, update func(scope *mode
 func (m *replicaMachine) KeepStates() { m.context().keepStates() }
 
 // KeepUnless makes the step keep the old values of all that it writes where taken is false, except
-// for the variable counter.
-func (m *replicaMachine) KeepUnless(taken *graph.Node, counter *model.Variable) {
-	m.taken, m.counter = taken, counter
+// for those that count what was done.
+func (m *replicaMachine) KeepUnless(taken *graph.Node, counters ...*model.Variable) {
+	m.taken, m.counters = taken, counters
 }

@@ -49,10 +49,10 @@ type ReplicaContext struct {
 	// held are those that a small program of the strategy's own was called with.
 	held []*captured
 	// training is set in a training step. taken, if it has one, is whether the step is taken, and
-	// counter the variable that counts those that are not.
+	// counters the variables that count those that are not.
 	training bool
 	taken    *graph.Node
-	counter  *model.Variable
+	counters []*model.Variable
 	// merging is set while a merge function is traced.
 	merging bool
 	// arguments are the step's, sizes the real sizes of those that are padded.

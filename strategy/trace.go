@@ -210,7 +210,7 @@ func (t *trace) gatherChanged() error {
 		return t.f.traceError(err)
 	}
 	for i, v := range t.changed {
-		if v != t.rc.counter {
+		if !slices.Contains(t.rc.counters, v) {
 			t.outputs[t.own+i] = t.rc.stored(v, t.outputs[t.own+i])
 		}
 	}

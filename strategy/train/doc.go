@@ -21,6 +21,8 @@
 //   - [Step.Compiled] compiles the step without running it, also for a slice that is not at hand;
 //     package strategy/stepfile saves what it returns.
 //   - [Options].NonFinite skips or stops at steps whose numbers are not finite.
+//   - [Options].Precision computes in bfloat16 or float16 with variables in float32, by a policy of
+//     package precision; [Step.LossScale] reads its loss scale.
 //
 // The variables are on the devices while a step trains them: strategy.Variables.Pull copies them
 // into the store, and package strategy/checkpoint saves them. Datasets come through package

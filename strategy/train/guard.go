@@ -55,17 +55,9 @@ func (g *guard) decide(p *pass) {
 	g.mu.Lock()
 	g.names = p.trained
 	g.mu.Unlock()
-	loss, in := p.meanLoss(), p.rc.Graph()
-	none := number(in, len(p.gradients)+1)
-	first := []*graph.Node{}
-	for i, x := range append([]*graph.Node{loss}, p.gradients...) {
-		first = append(first, graph.Where(finite(x), none, number(in, i)))
-	}
-	what := graph.ReduceAllMin(graph.Stack(first, 0))
-	if p.rc.Machine().InParts() { // the replicas agree on what is wrong
-		what = module.AllReduce(what, module.Min)
-	}
-	all := graph.Equal(what, none)
+	in := p.rc.Graph()
+	what, _, past := p.nonFinite()
+	all := graph.Equal(what, past)
 
 	v := p.rc.Scope().Store().VariableWithValue(g.path, make([]int64, countElements)).SetTrainable(false)
 	old := v.NodeValue(in)
@@ -77,12 +69,35 @@ func (g *guard) decide(p *pass) {
 	}
 	one := func(condition *graph.Node) *graph.Node { return graph.ConvertDType(condition, dtypes.Int64) }
 	skipped := graph.LogicalAnd(runs, graph.LogicalNot(all))
+	if p.overflow != nil { // the scale's, not the model's
+		skipped = graph.LogicalAnd(skipped, graph.LogicalNot(p.overflow.scaled))
+	}
 	steps := graph.Add(was(countSteps), one(runs))
 	v.SetNodeValue(graph.Stack([]*graph.Node{
 		steps, graph.Add(was(countSkipped), one(skipped)),
 		graph.Where(skipped, steps, was(countLast)), graph.Where(skipped, what, was(countWhat)),
 	}, 0))
-	p.rc.Machine().KeepUnless(graph.LogicalAnd(runs, all), v)
+	p.rc.Machine().KeepUnless(graph.LogicalAnd(runs, all), append(p.overflow.count(p, runs), v)...)
+}
+
+// nonFinite are the numbers of the first thing that is not finite, and of the first gradient: the
+// loss is 0, the gradients count from 1, and past is one past the last. All replicas have the same.
+func (p *pass) nonFinite() (what, gradient, past *graph.Node) {
+	in := p.rc.Graph()
+	past = number(in, len(p.gradients)+1)
+	if p.what == nil {
+		index := func(i int, x *graph.Node) *graph.Node { return graph.Where(finite(x), past, number(in, i)) }
+		var first []*graph.Node
+		for i, x := range p.gradients {
+			first = append(first, index(i+1, x))
+		}
+		p.gradient = graph.ReduceAllMin(graph.Stack(first, 0))
+		if p.rc.Machine().InParts() { // the replicas agree on what is wrong
+			p.gradient = module.AllReduce(p.gradient, module.Min)
+		}
+		p.what = graph.Min(index(0, p.meanLoss()), p.gradient)
+	}
+	return p.what, p.gradient, past
 }
 
 // number is a constant. GoMLX's graph.Scalar shares the node of a number between branches of a

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/layers/attention"
 	"github.com/gomlx/gomlx/ml/layers/norm"
@@ -234,6 +235,33 @@ func TestPoliciesShareAStore(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, dtypes.Float32, value.DType())
 	require.InDelta(t, losses[14], value.Value(), 0.05)
+}
+
+// A batch that does not divide among the replicas is padded.
+func TestMixedPrecisionOfUnevenBatches(t *testing.T) {
+	ctx := context.Background()
+	x, y := strategytest.Batch(0)
+	cut := func(x *tensors.Tensor, width int) *tensors.Tensor {
+		return tensors.FromFlatDataAndDimensions(tensors.MustCopyFlatData[float32](x)[:3*width], 3, width)
+	}
+	var want float64
+	for _, c := range []struct {
+		replicas int
+		policy   precision.Policy
+	}{{1, precision.Policy{}}, {1, precision.MixedBFloat16}, {2, precision.MixedBFloat16}, {4, scaled(precision.LossScale{Initial: 1024, Interval: 2000})}} {
+		s := strategytest.New(t, c.replicas, 1)
+		step := train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), models["mlp"], train.Options{Precision: c.policy})
+		var last float64
+		for range 5 {
+			loss, err := step.Run(ctx, cut(x, 8), cut(y, 1))
+			require.NoError(t, err)
+			last = strategytest.Float64(t, loss)
+		}
+		if want == 0 {
+			want = last
+		}
+		require.InDelta(t, want, last, 0.02*want, "%d replicas, %s", c.replicas, c.policy)
+	}
 }
 
 func TestPoliciesThatCannotBeAreErrorsOfTheStep(t *testing.T) {

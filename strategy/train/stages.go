@@ -31,6 +31,13 @@ type pass struct {
 	gradients []*graph.Node
 	trained   []string
 	mean      *graph.Node // see meanLoss
+	// what and gradient are those of nonFinite.
+	what, gradient *graph.Node
+	// scaling is how the loss is scaled, scaled the loss so; nil if it is not. overflow says what
+	// became of a step with a dynamic scale, nil without one.
+	scaling  *scaling
+	scaled   *graph.Node
+	overflow *overflow
 }
 
 // meanLoss is the loss averaged over the replicas.
@@ -104,7 +111,11 @@ func backward(opt optimizer.Interface) stage {
 		if _, ok := opt.(gomlxtrain.OptimizeWithGradients); !ok {
 			wrong(errkind.ValueError, "use one of the Adam family or SGD", "optimizer %T does not take gradients", opt)
 		}
-		p.gradients, p.trained = p.rc.Machine().Gradients(p.loss)
+		loss := p.loss
+		if p.scaled != nil {
+			loss = p.scaled
+		}
+		p.gradients, p.trained = p.rc.Machine().Gradients(loss)
 		if len(p.gradients) == 0 {
 			wrong(errkind.ValueError, "use a variable of the store in it, or read one of the strategy",
 				"the loss uses no trainable variable: none of the store, and reads none of the scope")

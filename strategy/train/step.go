@@ -37,7 +37,7 @@ type Options struct {
 	// Precision says in which dtypes the step keeps, computes and adds up; the zero value leaves
 	// that to the loss function. The loss function gets the batch's floats, and its layers the
 	// variables, in Precision.Compute; gradients and the optimizer are in Precision.Parameters. See
-	// [precision.Policy.Forward].
+	// [precision.Policy.Forward], and [Step.LossScale] for its loss scale.
 	Precision precision.Policy
 }
 
@@ -46,7 +46,8 @@ type Options struct {
 type Step struct {
 	function *strategy.Function
 	name     string
-	guard    *guard // nil for steps that are always taken
+	guard    *guard  // nil for steps that are always taken
+	scaler   *scaler // of a dynamic loss scale; nil without one
 }
 
 // New returns a training step of the model that loss builds, over the variables of store. A run of
@@ -75,7 +76,17 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 		o.Name = "train_step"
 	}
 	t := &Step{name: o.Name, guard: newGuard(o.NonFinite, o.Name)}
-	stages := []stage{forward(store, loss, o.Precision), backward(opt), reduce(o.Precision)}
+	stages := []stage{forward(store, loss, o.Precision)}
+	scaler := newScaler(o.Precision, o.Name)
+	if scaler == nil {
+		stages = append(stages, backward(opt), reduce(o.Precision))
+	} else {
+		stages = append(stages, scaler.multiply, backward(opt), reduce(o.Precision), scaler.divide)
+		if scaler.Dynamic() {
+			t.scaler = scaler
+			stages = append(stages, scaler.judge(t.guard != nil))
+		}
+	}
 	if t.guard != nil {
 		stages = append(stages, t.guard.decide)
 	}

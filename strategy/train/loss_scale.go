@@ -1,0 +1,188 @@
+package train
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+)
+
+// LossScaling is the state of a dynamic loss scale.
+type LossScaling struct {
+	// Scale is what the next step multiplies its loss by.
+	Scale float64
+	// Good is the number of steps with finite gradients since the scale changed last.
+	Good int64
+	// Grown is how often the scale was multiplied, and Skipped the number of steps that were not
+	// taken because gradients overflowed with the scale. A step that [Step.NonFinite] counts as
+	// skipped is not among them.
+	Grown, Skipped int64
+}
+
+// LossScale returns the state of the step's dynamic loss scale, as TensorFlow's
+// tf.keras.mixed_precision.LossScaleOptimizer keeps it; see [precision.LossScale]. It waits for the
+// steps under way, and copies 28 bytes. The error matches errors.ErrUnsupported for a step
+// without a dynamic loss scale. The state is two variables of the store below "/loss_scale/" and the
+// step's name, the same on all replicas, and is saved with it.
+//
+// A step is judged by its gradients as all replicas average them, so all replicas and processes take
+// it or leave it alike. One whose gradients are not finite is not taken: all variables stay as they
+// were, as with [NonFinite], and the scale is divided. With Options.NonFinite such a step counts as
+// skipped there only if the scale is not to blame: if the loss is not finite, which is not scaled,
+// or if the scale was 1 already. So a scale that finds its size neither stops a step nor counts as
+// non-finite.
+func (t *Step) LossScale(ctx context.Context) (LossScaling, error) {
+	if err := t.function.Strategy().Machine().Untraced(ctx, "LossScale", fault.InsteadOfRunning); err != nil {
+		return LossScaling{}, err
+	}
+	m := t.function.Machine()
+	scale, known := m.Lookup(scalePath(t.name))
+	counts, _ := m.Lookup(scaleCountsPath(t.name))
+	switch {
+	case t.scaler == nil && (m.Loaded() == nil || !known):
+		return LossScaling{}, &errkind.Fault{Op: "train: " + t.name, Reason: "its loss has no dynamic scale",
+			Hint: "set Options.Precision to a policy with one, such as precision.MixedFloat16", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+	case !known:
+		return LossScaling{Scale: t.scaler.Initial}, nil // no step was traced
+	}
+	value, err := m.ReadHere(ctx, scale)
+	if err != nil {
+		return LossScaling{}, err
+	}
+	counted, err := m.ReadHere(ctx, counts)
+	if err != nil {
+		return LossScaling{}, err
+	}
+	s, err := tensors.CopyFlatData[float32](value)
+	if err != nil {
+		return LossScaling{}, err
+	}
+	n, err := tensors.CopyFlatData[int64](counted)
+	if err != nil {
+		return LossScaling{}, err
+	}
+	return LossScaling{Scale: float64(s[0]), Good: n[scaleGood], Grown: n[scaleGrown], Skipped: n[scaleSkipped]}, nil
+}
+
+// The elements of the variable that counts.
+const (
+	scaleGood = iota
+	scaleGrown
+	scaleSkipped
+	scaleElements
+)
+
+func scalePath(step string) string       { return model.JoinPath("/loss_scale", step, "scale") }
+func scaleCountsPath(step string) string { return model.JoinPath("/loss_scale", step, "counts") }
+
+// scaler multiplies the loss of a step of a name, and divides its gradients.
+type scaler struct {
+	precision.LossScale
+	name string
+}
+
+// newScaler is nil for steps whose loss stays as it is.
+func newScaler(policy precision.Policy, name string) *scaler {
+	if policy.Validate() != nil || policy.LossScale == (precision.LossScale{}) {
+		return nil // the forward part says what is wrong
+	}
+	return &scaler{policy.LossScale.Filled(), name}
+}
+
+// scaling is a scaler in a step.
+type scaling struct {
+	*scaler
+	factor *graph.Node // float32
+	// scale and counts are the state, nil for a fixed scale.
+	scale, counts *model.Variable
+}
+
+// multiply is the stage that scales the loss for its gradients. A scale that is no number above 1,
+// as in a store that was filled with zeros, is the first one.
+func (s *scaler) multiply(p *pass) {
+	p.scaling = &scaling{scaler: s}
+	initial := graph.Const(p.rc.Graph(), float32(s.Initial))
+	p.scaling.factor = initial
+	if s.Dynamic() {
+		store := p.rc.Scope().Store()
+		p.scaling.scale = store.VariableWithValue(scalePath(s.name), float32(s.Initial)).SetTrainable(false)
+		p.scaling.counts = store.VariableWithValue(scaleCountsPath(s.name), make([]int64, scaleElements)).SetTrainable(false)
+		held := p.scaling.scale.NodeValue(p.rc.Graph())
+		one := graph.Const(p.rc.Graph(), float32(1))
+		p.scaling.factor = graph.Where(graph.LogicalAnd(finite(held), graph.GreaterOrEqual(held, one)), held, initial)
+	}
+	p.scaled = graph.Mul(p.loss, graph.ConvertDType(p.scaling.factor, p.loss.DType()))
+}
+
+// divide is the stage that takes the scale out of the gradients, in float32 at least.
+func (s *scaler) divide(p *pass) {
+	reciprocal := graph.Reciprocal(p.scaling.factor)
+	for i, gradient := range p.gradients {
+		dtype := gradient.DType()
+		if dtype.IsHalfPrecision() {
+			gradient = graph.ConvertDType(gradient, dtypes.Float32)
+		}
+		p.gradients[i] = graph.ConvertDType(graph.Mul(gradient, graph.ConvertDType(reciprocal, gradient.DType())), dtype)
+	}
+}
+
+// overflow says of a step with a dynamic scale, as bools, whether a gradient is not finite, and
+// whether the step is left for the scale's sake.
+type overflow struct {
+	*scaling
+	any, scaled *graph.Node
+}
+
+// judge is the stage that looks for gradients that are not finite. If the step is guarded, the
+// guard follows, and takes or leaves the step.
+func (s *scaler) judge(guarded bool) stage {
+	return func(p *pass) {
+		_, gradient, past := p.nonFinite()
+		o := &overflow{scaling: p.scaling, any: graph.NotEqual(gradient, past)}
+		o.scaled, p.overflow = o.any, o
+		if guarded {
+			large := graph.GreaterThan(o.factor, graph.Const(p.rc.Graph(), float32(1)))
+			o.scaled = graph.LogicalAnd(o.any, graph.LogicalAnd(finite(p.meanLoss()), large))
+			return
+		}
+		p.rc.Machine().KeepUnless(graph.LogicalNot(o.any), o.count(p, nil)...)
+	}
+}
+
+// count changes the state after a step, if it runs; nil stands for always. It returns the variables
+// of the state.
+func (o *overflow) count(p *pass, runs *graph.Node) []*model.Variable {
+	if o == nil {
+		return nil
+	}
+	in := p.rc.Graph()
+	old := o.counts.NodeValue(in)
+	was := func(i int) *graph.Node { return graph.Reshape(graph.Slice(old, graph.AxisElem(i))) }
+	one := func(condition *graph.Node) *graph.Node { return graph.ConvertDType(condition, dtypes.Int64) }
+	number32 := func(x float64) *graph.Node { return graph.Const(in, float32(x)) }
+
+	larger := graph.Mul(o.factor, number32(o.Factor))
+	good := graph.Add(was(scaleGood), number(in, 1))
+	grows := graph.LogicalAnd(graph.GreaterOrEqual(good, number(in, o.Interval)), graph.LogicalNot(o.any))
+	grows = graph.LogicalAnd(grows, finite(larger))
+	full := graph.LogicalOr(o.any, graph.GreaterOrEqual(good, number(in, o.Interval)))
+	smaller := graph.Max(graph.Div(o.factor, number32(o.Factor)), number32(1))
+
+	scale := graph.Where(o.any, smaller, graph.Where(grows, larger, o.factor))
+	counts := graph.Stack([]*graph.Node{
+		graph.Where(full, number(in, 0), good), graph.Add(was(scaleGrown), one(grows)), graph.Add(was(scaleSkipped), one(o.scaled)),
+	}, 0)
+	if runs != nil {
+		scale, counts = graph.Where(runs, scale, o.factor), graph.Where(runs, counts, old)
+	}
+	o.scale.SetNodeValue(scale)
+	o.counts.SetNodeValue(counts)
+	return []*model.Variable{o.scale, o.counts}
+}
