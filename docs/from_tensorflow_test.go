@@ -19,7 +19,7 @@ import (
 // folders are the packages that the page names.
 var folders = map[string]string{
 	"strategy": "strategy", "train": "strategy/train", "stepfile": "strategy/stepfile", "eager": "strategy/eager", "feed": "strategy/feed", "contrib": "compat/contrib", "v1": "compat/v1", "input": "input",
-	"logical": "logical", "sharding": "sharding", "tpu": "tpu", "system": "tpu/system", "module": "lowering/module",
+	"logical": "logical", "precision": "precision", "sharding": "sharding", "tpu": "tpu", "system": "tpu/system", "module": "lowering/module",
 	"clusterresolver": "cluster_resolver", "conformance": "internal/conformance",
 }
 
