@@ -1,0 +1,61 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
+)
+
+func TestAComponentIsAReferenceToOneReplicasPart(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.New(t, 2, 1)
+	// Shapes differ: each part has its own.
+	x, err := s.PerReplica(ctx, []any{[]float32{1}, []float32{2, 3}}, logical.Annotation{})
+	require.NoError(t, err)
+	v, err := s.NewVariable(ctx, int32(5), strategy.VariableOptions{Name: "v"})
+	require.NoError(t, err)
+	for r, want := range [][]float32{{1}, {2, 3}} {
+		c, err := eager.Of(s).Component(x, r)
+		require.NoError(t, err)
+		again, err := eager.Of(s).Component(x, r)
+		require.NoError(t, err)
+		assert.Same(t, c, again, "the same part is the same object")
+		assert.Equal(t, r, c.Replica())
+		assert.Same(t, x, c.Value())
+		assert.Nil(t, c.Variable())
+		assert.Equal(t, shapes.Make(dtypes.Float32, r+1), c.Shape())
+		got, err := c.Local(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, want, got.Value())
+
+		of, err := v.Component(r)
+		require.NoError(t, err)
+		assert.Nil(t, of.Value())
+		assert.Same(t, v, of.Variable())
+		assert.Equal(t, shapes.Make(dtypes.Int32), of.Shape())
+		assert.Equal(t, []string{"v", "v/replica_1"}[r], of.String())
+	}
+	for _, r := range []int{-1, 2} {
+		_, err := v.Component(r)
+		assert.Equal(t, strategy.ValueError, strategy.KindOf(err), "%v", err)
+		_, err = eager.Of(s).Component(x, r)
+		assert.Equal(t, strategy.ValueError, strategy.KindOf(err), "%v", err)
+	}
+	// It owns nothing: what it is of decides.
+	c, err := eager.Of(s).Component(x, 1)
+	require.NoError(t, err)
+	assert.Contains(t, c.String(), "[1]")
+	require.NoError(t, x.Close())
+	_, err = c.Local(ctx)
+	assert.ErrorIs(t, err, strategy.ErrClosed)
+	assert.Equal(t, 1, c.Replica())
+}

@@ -1,0 +1,77 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
+)
+
+// However many values there are, and of whatever kinds, one program reduces them; where one cannot
+// be reduced none is, nothing is left open, and the error says which.
+func TestValuesAreReducedTogetherOrNotAtAll(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.New(t, 2, 2)
+	e := eager.Of(s)
+	each := strategytest.OK(s.PerReplica(ctx, []any{float32(1), float32(3)}, logical.Annotation{}))
+	rows := strategytest.OK(s.PerReplica(ctx, []any{[]float32{1, 2}, []float32{3, 4}}, logical.SplitInto(2)))
+	whole := strategytest.OK(s.Mirror(ctx, []int64{4, 6}, logical.Annotation{}))
+	v := strategytest.OK(s.NewVariable(ctx, []float32{1, 5}, strategy.VariableOptions{Name: "v"}))
+	ragged := strategytest.OK(s.PerReplica(ctx, []any{[]float32{1}, []float32{2, 3}}, logical.Annotation{}))
+	flags := strategytest.OK(s.PerReplica(ctx, []any{true, false}, logical.Annotation{}))
+	all := e.WorkerDevices(ctx)
+	reduce := func(op strategy.ReduceOp, values ...any) ([]any, error) {
+		pairs := make([]eager.ReducePair, len(values))
+		for i, x := range values {
+			pairs[i] = eager.ReducePair{Value: x, To: eager.ToDevices(all...)}
+		}
+		return e.BatchReduceTo(ctx, op, pairs)
+	}
+	for op, want := range map[strategy.ReduceOp][]any{
+		strategy.Mean: {float32(2), []float32{2, 3}, []int64{4, 6}, []float32{1, 5}, float32(7)},
+		strategy.Sum:  {float32(4), []float32{4, 6}, []int64{8, 12}, []float32{2, 10}, float32(4)},
+	} {
+		last := any(float32(7)) // one value, whose mean it is
+		if op == strategy.Sum {
+			last = each
+		}
+		before := len(strategy.OwnPrograms(s))
+		results, err := reduce(op, each, rows, whole, v, last)
+		require.NoError(t, err)
+		assert.Equal(t, before+1, len(strategy.OwnPrograms(s)), "%s: one program", op)
+		for i, x := range results {
+			if m, ok := x.(*strategy.Mirrored); ok {
+				for r := range 2 {
+					got, err := m.Local(ctx, r)
+					require.NoError(t, err)
+					assert.Equal(t, want[i], got.Value(), "%s: value %d on replica %d", op, i, r)
+				}
+				require.NoError(t, m.Close())
+			} else {
+				assert.Equal(t, want[i], x, "%s: value %d", op, i)
+			}
+		}
+	}
+	for text, values := range map[string][]any{
+		"value 1: reduce: replicas have different shapes [[1] [2]]; give an axis": {each, ragged, rows},
+		"value 2: ": {each, rows, flags},
+		"value 0: ": {"no number", each},
+	} {
+		open := leaktest.Open()["buffer"]
+		_, err := reduce(strategy.Sum, values...)
+		require.Error(t, err, text)
+		assert.ErrorContains(t, err, text)
+		assert.NotEqual(t, strategy.KindUnknown, strategy.KindOf(err))
+		assert.Equal(t, open, leaktest.Open()["buffer"], "%s: nothing is left", text)
+	}
+	_, err := reduce(strategy.Sum, ragged)
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "value 0", "there is one")
+}
