@@ -67,4 +67,10 @@
 // stand in a region. In a region over some of the axes, the partitioner divides tensors over the
 // others, and logical.SplitOver and logical.Replicate say how. Annotations of package logical have
 // no meaning in a region over all axes, nor has logical.On in any: they are errors.
+//
+// # Parts of models that are built so
+//
+// [github.com/tpustrategy/tpustrategy/manual/moe] is a layer of experts,
+// [github.com/tpustrategy/tpustrategy/manual/pipeline] is a pipeline of stages, and
+// [github.com/tpustrategy/tpustrategy/manual/ring] is attention over a sequence in parts.
 package manual
