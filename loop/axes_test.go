@@ -35,13 +35,7 @@ func TestALoopOverNamedAxesTrainsAsOnOneDevice(t *testing.T) {
 				return remat.Block(keep, x, func(x *graph.Node) *graph.Node { return layer(rc.Scope("last"), x) })
 			})
 		})
-		for i := range 4 {
-			x, y := strategytest.NamedBatch(i)
-			loss, err := step.Run(t.Context(), x, y)
-			require.NoError(t, err)
-			all = append(all, strategytest.Float64(t, loss))
-		}
-		return all, s.Variables(store)
+		return strategytest.NamedLosses(t, step, 0, 4), s.Variables(store)
 	}
 	want, _ := losses(t, strategy.Options{Replicas: 1}, remat.Everything())
 	for _, c := range []struct {

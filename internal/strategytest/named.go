@@ -2,6 +2,7 @@ package strategytest
 
 import (
 	"strings"
+	"testing"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -10,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -104,6 +106,18 @@ func NamedBatch(step int) (x, y *tensors.Tensor) {
 		ys[i] = float32((i*7+step)%11)/11 - 0.5
 	}
 	return tensors.FromFlatDataAndDimensions(xs, 8, 4), tensors.FromFlatDataAndDimensions(ys, 8, 4, 8)
+}
+
+// NamedLosses takes the steps of the batches from and up to, and returns their losses.
+func NamedLosses(t testing.TB, step *train.Step, from, to int) (all []float64) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		x, y := NamedBatch(i)
+		loss, err := step.Run(t.Context(), x, y)
+		require.NoError(t, err)
+		all = append(all, Float64(t, loss))
+	}
+	return all
 }
 
 // NamedShapes are the shapes of a batch of [Named] of so many rows.

@@ -16,28 +16,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-func namedLoss(t *testing.T, step *train.Step, i int) float64 {
-	t.Helper()
-	x, y := strategytest.NamedBatch(i)
-	loss, err := step.Run(t.Context(), x, y)
-	require.NoError(t, err)
-	return strategytest.Float64(t, loss)
-}
-
 func TestAStepOverNamedAxesIsSavedWithTheirNames(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	opts := strategytest.NamedOptions(1, strategytest.Axes("model", "sequence")...)
 	saving := strategytest.On(t, sys, opts)
 	store := strategytest.SeededStore()
 	step := train.New(saving, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named)
-	namedLoss(t, step, 0)
+	strategytest.NamedLosses(t, step, 0, 1)
 	require.NoError(t, saving.Variables(store).Pull(t.Context()))
 	x, y := strategytest.NamedBatch(0)
 	compiled, err := step.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
 	file := mustSave(t, compiled)
 	assert.Contains(t, string(file), `"logical_axes":[{"Name":"model","Size":2},{"Name":"sequence","Size":2}]`)
-	want := namedLoss(t, step, 1)
+	want := strategytest.NamedLosses(t, step, 1, 2)
 
 	loading := strategytest.On(t, plugintest.System(t, 4), opts)
 	loaded, err := stepfile.LoadTrain(t.Context(), loading, bytes.NewReader(file), store)
@@ -46,7 +38,7 @@ func TestAStepOverNamedAxesIsSavedWithTheirNames(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "Mesh(model=2, sequence=2)", again.Module.Logical.String())
 	assert.Equal(t, file, mustSave(t, again))
-	assert.Equal(t, want, namedLoss(t, loaded, 1))
+	assert.Equal(t, want, strategytest.NamedLosses(t, loaded, 1, 2))
 
 	for _, axes := range [][]sharding.Axis{strategytest.Axes("sequence", "model"), {{Name: "model", Size: 4}}, nil} {
 		other := strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 4, LogicalAxes: axes})

@@ -83,13 +83,7 @@ func TestRulesShareOutVariablesAmongTheReplicas(t *testing.T) {
 		s := strategytest.On(t, sys, opts)
 		store := strategytest.SeededStore()
 		step := train.New(s, store, opt, strategytest.Named)
-		for i := range 5 {
-			x, y := strategytest.NamedBatch(i)
-			loss, err := step.Run(t.Context(), x, y)
-			require.NoError(t, err)
-			losses = append(losses, strategytest.Float64(t, loss))
-		}
-		return losses, s.Variables(store)
+		return strategytest.NamedLosses(t, step, 0, 5), s.Variables(store)
 	}
 	for name, opt := range map[string]func() optimizer.Interface{
 		"adam": func() optimizer.Interface { return optimizer.Adam().LearningRate(0.01).Done() },
