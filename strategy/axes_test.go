@@ -195,6 +195,31 @@ func TestProcessesReadPartsThatSeveralDevicesHold(t *testing.T) {
 	}))
 }
 
+// TestProcessesTrainOverNamedAxesAsOneDoes trains on a replica that spans two processes.
+func TestProcessesTrainOverNamedAxesAsOneDoes(t *testing.T) {
+	sys := plugintest.System(t, 4)
+	opts := strategytest.NamedOptions(1, strategytest.Axes("model", "sequence")...)
+	want := strategytest.NamedLosses(t, strategytest.NamedStep(strategytest.On(t, sys, opts)), 0, 3)
+	got := make([][]float64, 2)
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, opts, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		step := strategytest.NamedStep(s)
+		for i := range 3 {
+			x, y := strategytest.NamedBatch(i)
+			loss, err := step.Run(ctx, x, y)
+			if err != nil {
+				return err
+			}
+			value, err := loss.Float64(ctx)
+			if err != nil {
+				return err
+			}
+			got[s.Process()] = append(got[s.Process()], value)
+		}
+		return nil
+	}))
+	assert.Equal(t, [][]float64{want, want}, got)
+}
+
 func TestNamedAxesCompileForASlice(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return

@@ -32,7 +32,9 @@ func TestTrainingOverNamedAxesIsTheSameOnEveryMesh(t *testing.T) {
 		t.Run(fmt.Sprint(mesh), func(t *testing.T) {
 			strat := strategytest.On(t, sys, strategytest.NamedOptions(mesh.replicas, strategytest.Axes(mesh.axes...)...))
 			store := strategytest.SeededStore()
-			step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named)
+			// The batch arrives in parts.
+			step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named, train.Options{Arguments: []logical.Annotation{
+				strategytest.Over(strat.LogicalMesh(), "", "sequence"), strategytest.Over(strat.LogicalMesh(), "", "sequence", "model")}})
 			var losses []float64
 			batches := make([][]any, steps)
 			for i := range batches {
