@@ -83,3 +83,27 @@ func TestAOTLargeBillion(t *testing.T) {
 		})
 	}
 }
+
+// TestAOTLargeLlama compiles Llama 3 with its parameters, gradients and moments shared out among the
+// replicas.
+func TestAOTLargeLlama(t *testing.T) {
+	for _, size := range []struct {
+		name, slice    string
+		config         transformer.Config
+		logicalDevices int
+		batch          int
+	}{
+		{"8B", "v5p-128", transformer.Llama8B(), 4, 32},
+		{"70B", "v5p-512", transformer.Llama70B(), 8, 32},
+	} {
+		t.Run(size.name, func(t *testing.T) {
+			if !large(t) {
+				return
+			}
+			c := size.config
+			c.Batch, c.Loop, c.Keep, c.State = size.batch, true, remat.Nothing(), strategy.ShardParameters
+			r := compiled(t, size.slice, c, size.logicalDevices)
+			assert.Equal(t, report.Fits, r.Memory.Verdict)
+		})
+	}
+}
