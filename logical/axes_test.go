@@ -213,3 +213,17 @@ func TestRulesOfNames(t *testing.T) {
 	assert.Nil(t, logical.SplitInto(2).Axes())
 	assert.Nil(t, logical.Over("model").Parts())
 }
+
+func TestSliceIsHowTheLayersOfAStackAreSplit(t *testing.T) {
+	for _, c := range []struct{ of, want logical.Annotation }{
+		{logical.SplitInto(1, 1, 2), logical.SplitInto(1, 2)},
+		{logical.SplitInto(2, 1), logical.Annotation{}},
+		{logical.Over("", "model"), logical.Over("model")},
+		{logical.Over("model", ""), logical.Annotation{}},
+		{logical.SplitInto(), logical.Annotation{}},
+		{logical.Replicated(), logical.Replicated()},
+		{logical.AssignTo(1), logical.AssignTo(1)},
+	} {
+		assert.True(t, c.want.Equal(c.of.Slice()), "%s: %s", c.of, c.of.Slice())
+	}
+}

@@ -203,3 +203,21 @@ func (a Annotation) pieces() int {
 	}
 	return product
 }
+
+// Slice returns how the slices along dimension 0 of a tensor with the annotation are split, such as
+// the layers of a stack. It is the zero value if dimension 0 itself is split.
+func (a Annotation) Slice() Annotation {
+	switch {
+	case a.kind != KindSplit:
+	case a.axes != nil:
+		if len(a.axes) == 0 || len(a.axes[0]) > 0 {
+			return Annotation{}
+		}
+		a.axes = a.Axes()[1:]
+	case len(a.parts) == 0 || a.parts[0] != 1:
+		return Annotation{}
+	default:
+		a.parts = a.Parts()[1:]
+	}
+	return a
+}

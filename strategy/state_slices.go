@@ -43,9 +43,9 @@ func (rc *ReplicaContext) slicing(v *model.Variable) (stack *graph.Node, layer f
 		stack = graph.ConvertDType(part, v.NodeValue(rc.graph).DType())
 	}
 	rows, _ := rc.rows()
-	of := module.Over{Dim: over.Dim - 1, Size: over.Size}
+	of, split := module.Over{Dim: over.Dim - 1, Size: over.Size}, rc.stateSplit(v).Slice()
 	return stack, func(slice *graph.Node) *graph.Node {
-		whole := module.Whole(slice, of)
+		whole := module.Whole(slice, of, split)
 		if rows == nil {
 			return whole
 		}
@@ -94,7 +94,7 @@ func (rc *ReplicaContext) gradientsOfParts(loss *graph.Node) []*graph.Node {
 		whole := gradients[i]
 		gradients[i] = all[part]
 		if reached[nodes[i]] { // it is read whole as well
-			gradients[i] = graph.Add(gradients[i], module.ScatterPart(whole, rc.stateOver(v)))
+			gradients[i] = graph.Add(gradients[i], module.ScatterPart(whole, rc.stateOver(v), rc.stateSplit(v)))
 		}
 	}
 	return gradients

@@ -15,6 +15,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model/initializer"
 
 	"github.com/tpustrategy/tpustrategy/internal/initial"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -53,6 +54,15 @@ func (rc *ReplicaContext) stateOver(v *model.Variable) module.Over {
 	return s.overFor(v.Shape(), vs.isStack(v.Path()), a)
 }
 
+// stateSplit says how a trained variable, and what belongs to it, is split over the logical devices.
+func (rc *ReplicaContext) stateSplit(v *model.Variable) logical.Annotation {
+	if c := rc.standingIn(v.Path()); c != nil {
+		return c.variable.annotation.WithinReplica()
+	}
+	a, _ := rc.strategy.Variables(rc.scope.Store()).ruled(v)
+	return a.WithinReplica()
+}
+
 // meanGradients averages the gradients over the replicas. Of variables whose state is cut, a
 // replica gets the part of the mean that it updates.
 func (rc *ReplicaContext) meanGradients(gradients []*graph.Node) []*graph.Node {
@@ -70,7 +80,7 @@ func (rc *ReplicaContext) meanGradients(gradients []*graph.Node) []*graph.Node {
 			if err := rc.strategy.reducible(gradient.DType()); err != nil {
 				panic(err)
 			}
-			means[i] = module.ScatterPart(rc.share(gradient), over)
+			means[i] = module.ScatterPart(rc.share(gradient), over, rc.stateSplit(trained[i]))
 		}
 	}
 	return means
@@ -131,7 +141,7 @@ func (rc *ReplicaContext) updateParts(gradients []*graph.Node, update func(scope
 			p.variable.SetNodeValue(p.whole)
 			continue
 		}
-		whole := module.Whole(now, p.over)
+		whole := module.Whole(now, p.over, rc.stateSplit(p.variable))
 		rc.wholes[whole] = now
 		p.variable.SetNodeValue(whole)
 	}

@@ -5,11 +5,13 @@ import (
 	"os"
 	"testing"
 
+	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/internal/transformer"
 	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -90,5 +92,26 @@ func TestEachFormGivesTheLossesOfOneDevice(t *testing.T) {
 			t.Log(got[0], got[steps-1], want[f.sgd][steps-1])
 			assert.InEpsilonSlice(t, want[f.sgd], got, rounding)
 		})
+	}
+}
+
+// TestStateInPartsIsGatheredAndScatteredWithinItsSplit holds that no logical device gets the part of
+// a variable or of a gradient that another one has.
+func TestStateInPartsIsGatheredAndScatteredWithinItsSplit(t *testing.T) {
+	for _, state := range []strategy.StateSharding{strategy.ShardGradients, strategy.ShardParameters} {
+		c := form{loop: true, state: state, keep: remat.Nothing()}.config()
+		opts := c.Options(4, 2)
+		opts.SmallestSharded = 2
+		s := strategytest.On(t, plugintest.System(t, devices), opts)
+		x, err := c.Step(s, model.NewStore()).Compiled(t.Context(), c.TokensShape())
+		require.NoError(t, err)
+		r, err := x.Report()
+		require.NoError(t, err)
+		over := map[string]bool{}
+		for _, c := range r.Collectives {
+			over[c.Kind+" over "+c.Axis] = true
+		}
+		assert.Equal(t, map[string]bool{"all-reduce over replica": true, "all-reduce over logical": true, "all-gather over replica": true,
+			"reduce-scatter over replica": true}, over, state)
 	}
 }

@@ -2,14 +2,17 @@ package module
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // Reduction is the operation by which a collective combines the replicas' values.
@@ -76,7 +79,7 @@ func ReduceScatter(x *graph.Node, axis int) *graph.Node {
 			Reason: fmt.Sprintf("dimension %d of size %d is not divisible by %d replicas", axis, size, t.opts.Replicas),
 			Hint:   "pad the dimension or scatter another one"})
 	}
-	return t.collective(x, scattered{axis}, func(dims []int) { dims[axis] /= t.opts.Replicas },
+	return t.collective(x, scattered{axis: axis}, func(dims []int) { dims[axis] /= t.opts.Replicas },
 		func(v *graph.Node) *graph.Node { return AllGather(v, axis) })
 }
 
@@ -140,37 +143,59 @@ type (
 		// state is set where what is gathered is state in parts: it is cheaper to gather it again
 		// than to keep it.
 		state bool
+		split logical.Annotation
 	}
-	scattered struct{ axis int }
+	scattered struct {
+		axis  int
+		split logical.Annotation
+	}
 )
 
 func (c reduced) write(w *writer, out, in *ir.Value) *ir.Statement {
-	return w.collective(out, in, func() *ir.Statement {
+	return w.collective(out, in, logical.Annotation{}, func(out, in *ir.Value) *ir.Statement {
 		return w.collect("stablehlo.all_reduce", out, in, c.by.String(), replicaGroups)
 	})
 }
 
 func (c gathered) write(w *writer, out, in *ir.Value) *ir.Statement {
-	return w.collective(out, in, func() *ir.Statement {
+	return w.collective(out, in, c.split, func(out, in *ir.Value) *ir.Statement {
 		return w.collect("stablehlo.all_gather", out, in, "", replicaGroups, ir.Attribute{Key: "all_gather_dim", Value: ir.Int(c.axis)})
 	})
 }
 
 func (c scattered) write(w *writer, out, in *ir.Value) *ir.Statement {
-	return w.collective(out, in, func() *ir.Statement {
+	return w.collective(out, in, c.split, func(out, in *ir.Value) *ir.Statement {
 		return w.collect("stablehlo.reduce_scatter", out, in, Sum.String(), replicaGroups, ir.Attribute{Key: "scatter_dimension", Value: ir.Int(c.axis)})
 	})
 }
 
-// collective is the op that write writes, where there is something to combine.
-func (w *writer) collective(out, in *ir.Value, write func() *ir.Statement) *ir.Statement {
+// collective is the op that write writes, where there is something to combine. Of a tensor that is
+// split over the logical devices each of them combines its part: the op then stands in a computation
+// that is manual over them, because the partitioner has no rule for gathers and scatters, and would
+// make the tensor whole on each logical device before one.
+func (w *writer) collective(out, in *ir.Value, split logical.Annotation, write func(out, in *ir.Value) *ir.Statement) *ir.Statement {
 	switch {
 	case out.Type.Empty():
 		return empty(out)
 	case w.replicas == 1:
 		return unchanged(out, in)
+	case w.single() || split.Rank() != in.Type.Rank() || !split.Divides(w.trace.mesh):
+		return write(out, in)
 	}
-	return write()
+	split = split.WithinReplica()
+	parts := split.PartsOn(w.trace.mesh)
+	local := func(prefix string, of ir.Type) *ir.Value {
+		dims := slices.Clone(of.Dims)
+		for i := range dims {
+			dims[i] /= parts[i]
+		}
+		return named(prefix+out.Name, of.With(dims...))
+	}
+	from, to, spec := local("from_", in.Type), local("to_", out.Type), []sharding.Spec{split.Spec(in.Type.Rank(), w.factors)}
+	s := manual("", w.factors.Names(), []*ir.Value{in}, spec, []ir.Type{out.Type}, spec,
+		&ir.Region{Arguments: []*ir.Value{from}, Body: []*ir.Statement{write(to, from), give("sdy.return", []*ir.Value{to})}})
+	s.Results = []*ir.Value{out}
+	return s
 }
 
 func (reduced) differs() (bool, bool)   { return false, true }

@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
@@ -52,22 +53,32 @@ func (o Over) String() string {
 	return fmt.Sprintf("dimension %d of %d over the replicas", o.Dim, o.Size)
 }
 
-// Whole returns the tensor that the replicas' parts make, the same on each, by one all-gather. The
+// Whole returns the tensor that the replicas' parts make, the same on each, by one all-gather. split
+// says how the tensor is split over the logical devices, each of which gathers its part alone. The
 // gradient is [ScatterPart]. It panics with a [*CollectiveError].
-func Whole(part *graph.Node, o Over) *graph.Node {
+func Whole(part *graph.Node, o Over, split logical.Annotation) *graph.Node {
 	t := traceOf("whole", part)
 	t.checkOver("whole", part, o, o.Part(t.opts.Replicas))
-	all := t.collective(part, gathered{axis: o.Dim, state: true}, func(dims []int) { dims[o.Dim] *= t.opts.Replicas },
-		func(v *graph.Node) *graph.Node { return ReduceScatter(v, o.Dim) })
-	return cut(all, o)
+	return cut(t.gather(part, o.Dim, split), o)
 }
 
 // ScatterPart sums x over the replicas and returns the replica's part of the sum, by one
-// reduce-scatter. The gradient is [Whole]. It panics with a [*CollectiveError].
-func ScatterPart(x *graph.Node, o Over) *graph.Node {
+// reduce-scatter. split says how x is split over the logical devices, each of which sums its part
+// alone. The gradient is [Whole]. It panics with a [*CollectiveError].
+func ScatterPart(x *graph.Node, o Over, split logical.Annotation) *graph.Node {
 	t := traceOf("scatter_part", x)
 	t.checkOver("scatter_part", x, o, o.Size)
-	return ReduceScatter(padded0(x, o, t.opts.Replicas), o.Dim)
+	return t.scatter(padded0(x, o, t.opts.Replicas), o.Dim, split)
+}
+
+func (t *Trace) gather(part *graph.Node, dim int, split logical.Annotation) *graph.Node {
+	return t.collective(part, gathered{axis: dim, state: true, split: split}, func(dims []int) { dims[dim] *= t.opts.Replicas },
+		func(v *graph.Node) *graph.Node { return t.scatter(v, dim, split) })
+}
+
+func (t *Trace) scatter(x *graph.Node, dim int, split logical.Annotation) *graph.Node {
+	return t.collective(x, scattered{axis: dim, split: split}, func(dims []int) { dims[dim] /= t.opts.Replicas },
+		func(v *graph.Node) *graph.Node { return t.gather(v, dim, split) })
 }
 
 // OwnPart returns the replica's part of x, which is the same on all replicas, without
@@ -155,7 +166,7 @@ func (w *writer) parameters(p *lowering.Program, arguments []Placed) []ir.Parame
 		if whole := all[i].Value; a.Over.Is() && whole.Type.Dims[a.Over.Dim] == a.Over.Size && w.replicas > 1 {
 			part := named(whole.Name+"_part", whole.Type.With(a.Local...))
 			w.parts[whole] = part
-			w.wholes = append(w.wholes, wholeValue{whole, part, a.Over})
+			w.wholes = append(w.wholes, wholeValue{whole, part, a.Over, a.Annotation})
 			all[i].Value = part
 		}
 	}
@@ -166,6 +177,7 @@ func (w *writer) parameters(p *lowering.Program, arguments []Placed) []ir.Parame
 type wholeValue struct {
 	value, part *ir.Value
 	over        Over
+	split       logical.Annotation
 }
 
 // gathers are the statements that make the whole parameters that the step reads.
@@ -184,11 +196,11 @@ func (w *writer) gathers() (list []*ir.Statement) {
 		dims := slices.Clone(x.part.Type.Dims)
 		dims[x.over.Dim] *= w.replicas
 		if dims[x.over.Dim] == x.over.Size {
-			list = append(list, gathered{axis: x.over.Dim, state: true}.write(w, x.value, x.part))
+			list = append(list, gathered{axis: x.over.Dim, state: true, split: x.split}.write(w, x.value, x.part))
 			continue
 		}
 		padded := named(x.part.Name+"s", x.part.Type.With(dims...))
-		list = append(list, gathered{axis: x.over.Dim, state: true}.write(w, padded, x.part), sliced(x.value, padded))
+		list = append(list, gathered{axis: x.over.Dim, state: true, split: x.split}.write(w, padded, x.part), sliced(x.value, padded))
 	}
 	return list
 }
