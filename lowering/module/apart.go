@@ -86,7 +86,35 @@ func (w *writer) apart(f *ir.Function, passes []pass) (*ir.Function, []int, erro
 		at[next] = len(body)
 	}
 	copied.Body = body
+	if err := within(&copied); err != nil {
+		return nil, nil, err
+	}
 	return &copied, at, nil
+}
+
+// within checks that no value of a pass is read outside of it: a step can let one out past the
+// results, in a variable that it writes or in one of Go's.
+func within(f *ir.Function) error {
+	known := map[*ir.Value]bool{}
+	for _, p := range f.Parameters {
+		known[p.Value] = true
+	}
+	for _, s := range f.Body {
+		var lost *ir.Value
+		s.Reads(func(v *ir.Value) {
+			if !known[v] {
+				lost = v
+			}
+		})
+		if lost != nil {
+			return &errkind.Fault{Op: "module:", Subject: fmt.Sprintf("a value of type %s", lost.Type), Reason: "it is made inside of a loop or a block, and used outside of it",
+				Hint: "return it from the block, and write variables of the strategy outside of it", Class: errkind.InvalidArgumentError}
+		}
+		for _, v := range s.Results {
+			known[v] = true
+		}
+	}
+	return nil
 }
 
 // split makes the parts. begins are the positions of the root's units in the step.
