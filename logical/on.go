@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/internal/recomputed"
 )
 
 // On runs f on logical device k alone: the other logical devices of the replica skip the ops of f,
@@ -53,6 +55,7 @@ func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.N
 	if !g.IsMainFunc() {
 		fail("inside a closure (a loop body or a branch)", "move the region out of the closure")
 	}
+	inputs, again := recomputed.Stop(inputs)
 	r := &region{target: target, device: k}
 	first := graph.NodeId(len(g.Nodes()))
 	enters := make([]*graph.Node, len(inputs))
@@ -74,6 +77,9 @@ func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.N
 	results := make([]*graph.Node, len(outputs))
 	for i, y := range outputs {
 		results[i] = r.result(y)
+		if again {
+			results[i] = results[i].Checkpoint()
+		}
 	}
 	return results
 }

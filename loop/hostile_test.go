@@ -178,4 +178,3 @@ func TestTheTextDoesNotGrowWithDepth(t *testing.T) {
 		assert.Equal(t, text(2), text(48))
 	}
 }
-

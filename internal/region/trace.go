@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/recomputed"
 )
 
 // Argument is what a region reads: a node outside, and how it crosses.
@@ -42,13 +43,19 @@ func Trace(target Target, kind Kind, arguments []Argument, body func(in []*graph
 		}
 	}
 	g := arguments[0].Node.Graph()
+	again := false
+	for i, a := range r.arguments {
+		if recomputed.Of(a.Node) { // a region is not computed again by GoMLX
+			r.arguments[i].Node, again = a.Node.StopCheckpoint(), true
+		}
+	}
 	if !g.IsMainFunc() {
 		r.fail("", nil, "it is inside a closure (the body of graph.While, or a branch)", "move it out of the closure")
 	}
 	first := graph.NodeId(len(g.Nodes()))
 	enters := make([]*graph.Node, len(arguments))
 	r.within(r.pass, func() {
-		for i, a := range arguments {
+		for i, a := range r.arguments {
 			enters[i] = r.enter(r.pass, i, a.Node, a.Crossing, r.argument(i))
 		}
 		r.results = body(slices.Clone(enters))
@@ -62,7 +69,13 @@ func Trace(target Target, kind Kind, arguments []Argument, body func(in []*graph
 		r.fail("", nil, "it returns nothing", "return at least one node")
 	}
 	r.collect(g.Nodes()[first:], enters)
-	return r.leave()
+	all := r.leave()
+	if again {
+		for i, y := range all {
+			all[i] = y.Checkpoint()
+		}
+	}
+	return all
 }
 
 // tracer is one call of Trace.

@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/internal/recomputed"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -43,6 +44,7 @@ type Trace struct {
 	builder *lowering.Builder
 
 	pending     write // see emit
+	gradients   map[*graph.Node]func(v *graph.Node) *graph.Node
 	annotations []logical.Annotation
 	regions     []bracket
 	open        bool                      // the last region is
@@ -60,7 +62,7 @@ var (
 // LogicalAxes that are not right.
 func NewTrace(opts Options) *Trace {
 	opts.Replicas = max(opts.Replicas, 1)
-	t := &Trace{}
+	t := &Trace{gradients: map[*graph.Node]func(v *graph.Node) *graph.Node{}}
 	if t.mesh, t.bad = logical.Mesh(max(opts.LogicalDevices, 0), opts.LogicalAxes...); t.bad != nil {
 		t.mesh, _ = logical.Mesh(max(opts.LogicalDevices, 1))
 	}
@@ -114,10 +116,14 @@ type write func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, err
 func (t *Trace) emit(x *graph.Node, op write, gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	t.pending = op
 	defer func() { t.pending = nil }()
+	var y *graph.Node
 	if gradient == nil {
-		return graph.StopGradient(x)
+		y = graph.StopGradient(x)
+	} else {
+		y = graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node { return gradient(v) })
 	}
-	return graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node { return gradient(v) })
+	t.gradients[y] = gradient
+	return recomputed.Keep(x, y)
 }
 
 // identity is called for each identity op of the graph.

@@ -1,0 +1,35 @@
+package recomputed_test
+
+import (
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/gobackend"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/recomputed"
+)
+
+func TestNodesThatAreComputedAgain(t *testing.T) {
+	host, err := gobackend.New("")
+	require.NoError(t, err)
+	defer host.Finalize()
+	g := graph.NewGraph(host, "checkpoints")
+	defer g.Finalize()
+	x := graph.Parameter(g, "x", shapes.Make(dtypes.Float32, 2))
+	assert.False(t, recomputed.Of(x))
+	assert.Same(t, x, recomputed.Keep(x, x))
+	in := x.Checkpoint()
+	y := graph.Tanh(in)
+	assert.True(t, recomputed.Of(in), "GoMLX keeps elsewhere what is computed again")
+	assert.True(t, recomputed.Of(y))
+	assert.False(t, recomputed.Of(y.StopCheckpoint()))
+	assert.NotSame(t, y, recomputed.Keep(in, y))
+	all, any := recomputed.Stop([]*graph.Node{x, y})
+	assert.True(t, any)
+	assert.Same(t, x, all[0])
+	assert.False(t, recomputed.Of(all[1]))
+}
