@@ -130,12 +130,18 @@ func (r *run) firstValues(v *model.Variable) model.VariableInitializer {
 		if err != nil {
 			panic(&errkind.Fault{Op: "loop:", Subject: fmt.Sprintf("variable %q", v.Path()), Reason: "its value cannot be read", Err: err})
 		}
-		one = func(g *graph.Graph, _ shapes.Shape) *graph.Node { return graph.ConstCachedTensor(g, value) }
+		one = func(g *graph.Graph, of shapes.Shape) *graph.Node {
+			return graph.ConvertDType(graph.ConstCachedTensor(g, value), of.DType)
+		}
 	}
 	if one == nil {
 		r.fail(fmt.Sprintf("variable %q", v.Path()), "it has neither a value nor an initializer", "make it with one")
 	}
-	return func(g *graph.Graph, _ shapes.Shape) *graph.Node { return repeat(g, n, of, one) }
+	return func(g *graph.Graph, stack shapes.Shape) *graph.Node {
+		of := of
+		of.DType = stack.DType // a policy of package precision keeps it in another dtype than the layer's
+		return repeat(g, n, of, one)
+	}
 }
 
 // repeat stacks n values of an initializer. Where it draws random numbers they are drawn in a loop,

@@ -46,7 +46,9 @@
 //   - Reductions, windows, running sums, softmaxes, batch normalisations and the gradients of
 //     gathers add up in Policy.Accumulate: Float32, unless it says Compute.
 //   - Gradients are added up over the replicas in Policy.Reduce: float32, unless it says BFloat16,
-//     which sends half the bytes. The mean of the loss is in Output.
+//     which sends half the bytes. Those of stacked variables that replicas share out and a loop
+//     gathers layer by layer are added up where the layer is, in Compute. The mean of the loss is in
+//     Output.
 //
 // # Float16
 //

@@ -1,0 +1,88 @@
+package train_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/layers/norm"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/loop"
+	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/remat"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// mixedBlock is a residual layer with a layer normalisation and a split.
+func mixedBlock(p int) func(scope *model.Scope, x *graph.Node) *graph.Node {
+	return func(scope *model.Scope, x *graph.Node) *graph.Node {
+		h := norm.LayerNorm(scope.In("norm"), x, -1).Done()
+		h = layers.Dense(scope.In("up"), h, true, 16)
+		if p > 1 {
+			h = logical.Split(h, 1, p)
+		}
+		return graph.Add(x, layers.Dense(scope.In("down"), graph.Tanh(h), false, 8))
+	}
+}
+
+// mixedDeep is a model of 3 such layers, in a loop or in remat blocks.
+func mixedDeep(looped bool) train.Loss {
+	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		x, layer := in[0], mixedBlock(rc.Strategy().NumLogicalDevices())
+		if looped {
+			x = loop.Layers(rc.Scope("layers"), 3, x, layer, loop.Options{Keep: remat.Nothing()})
+		} else {
+			for i := range 3 {
+				scope := rc.Scope(fmt.Sprintf("layer_%d", i))
+				x = remat.Block(remat.Nothing(), x, func(x *graph.Node) *graph.Node { return layer(scope, x) })
+			}
+		}
+		y := layers.Dense(rc.Scope("output"), x, true, 1)
+		return graph.ReduceAllMean(graph.Square(graph.Sub(precision.Output(y), precision.Output(in[1]))))
+	}
+}
+
+func TestMixedPrecisionInLoopsBlocksAndSharedState(t *testing.T) {
+	half := precision.MixedBFloat16
+	half.Reduce = dtypes.BFloat16
+	for _, looped := range []bool{true, false} {
+		var want []float64
+		for _, c := range []struct {
+			r, p   int
+			state  strategy.StateSharding
+			policy precision.Policy
+		}{
+			{1, 1, strategy.ShardNothing, precision.Policy{}}, {1, 1, strategy.ShardNothing, precision.MixedBFloat16},
+			{2, 2, strategy.ShardOptimizer, precision.MixedBFloat16}, {4, 1, strategy.ShardGradients, half}, {4, 2, strategy.ShardParameters, half},
+			{4, 1, strategy.ShardParameters, scaled(precision.LossScale{Initial: 1024, Interval: 2000})},
+		} {
+			if !looped && c.state != strategy.ShardParameters && c.p*c.r > 1 {
+				continue
+			}
+			t.Run(fmt.Sprintf("looped=%v/%dx%d/%s", looped, c.r, c.p, c.state), func(t *testing.T) {
+				s := strategytest.New(t, c.r, c.p, strategy.Options{State: c.state, SmallestSharded: 2})
+				store := strategytest.SeededStore()
+				step := train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), mixedDeep(looped), train.Options{Precision: c.policy, NonFinite: train.Skip})
+				losses := strategytest.Losses(t, step, 0, 10)
+				if want == nil {
+					want = losses
+				}
+				require.InDeltaSlice(t, want, losses, 0.02*want[0])
+				for v := range store.IterVariables() {
+					require.False(t, v.DType().IsHalfPrecision(), v.Path())
+				}
+				if c.policy != (precision.Policy{}) {
+					require.NotZero(t, occurrences(t, step, `(?s)dot_general"?\([^)]*\).{0,400}?-> tensor<[0-9x]*b?f16>`))
+				}
+			})
+		}
+	}
+}
