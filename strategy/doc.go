@@ -66,6 +66,12 @@
 // is written by each replica for itself and combined when it is read. Steps read and write
 // variables by the methods of the [ReplicaContext], other code by those of the [Variable].
 //
+// # State in parts
+//
+// With [Options].State the replicas share out the optimizer's state, the gradients and the trained
+// variables: a device holds a part of each, and steps bring together what they read. [StateSharding]
+// says what each way stores and sends. Values and checkpoints are those of the whole variables.
+//
 // # Replica code in Go
 //
 // Package strategy/eager runs Go functions once for each replica, without a compiled step around

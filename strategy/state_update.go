@@ -135,6 +135,7 @@ func (rc *ReplicaContext) updateParts(gradients []*graph.Node, update func(scope
 	update(s.shadow.RootScope(), gradients)
 	s.takeState(tainted)
 	s.elementwise(rc.graph.Nodes()[first:], tainted)
+	s.placed(tainted)
 	for _, p := range s.parts {
 		now := p.shadow.NodeValue(rc.graph)
 		if now == p.part {
@@ -297,6 +298,18 @@ func (s *shadow) elementwise(nodes []*graph.Node, tainted map[*graph.Node]bool) 
 			panic(fault.New(ValueError, "the optimizer's update", "use an optimizer that treats each element apart, or set Options.State to ShardNothing",
 				"it combines the elements of a gradient or of a variable (%s), of which each replica has a part", node.Type()))
 		}
+	}
+}
+
+// placed refuses state that is made of parts and that nothing says the place of.
+func (s *shadow) placed(tainted map[*graph.Node]bool) {
+	for held := range s.shadow.IterVariables() {
+		part := slices.ContainsFunc(s.parts, func(p shadowPart) bool { return p.shadow == held })
+		if part || s.partWithState(held) != nil || !held.ChangedInGraph(s.rc.graph) || !tainted[held.NodeValue(s.rc.graph)] {
+			continue
+		}
+		panic(fault.New(ValueError, fmt.Sprintf("variable %q", held.Path()), "keep the state of a variable below the variable's own path, in its shape, or set Options.State to ShardNothing",
+			"the optimizer writes what it makes of parts to it, and it is the state of no variable"))
 	}
 }
 

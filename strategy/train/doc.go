@@ -20,6 +20,8 @@
 //   - [Step.Bind] fixes the batch, for a loop that allocates nothing.
 //   - [Step.Compiled] compiles the step without running it, also for a slice that is not at hand;
 //     package strategy/stepfile saves what it returns.
+//   - strategy.Options.State shares out variables, gradients and the optimizer's state among the
+//     replicas.
 //   - [Options].NonFinite skips or stops at steps whose numbers are not finite.
 //   - [Options].Precision computes in bfloat16 or float16 with variables in float32, by a policy of
 //     package precision; [Step.LossScale] reads its loss scale.

@@ -121,3 +121,38 @@ func ExampleStep_RunSteps() {
 	fmt.Println(value.Value())
 	// Output: 5
 }
+
+// Replicas that share out the variables and the optimizer's state: each of 4 holds a quarter, and
+// reads see the whole.
+func ExampleNew_shardedState() {
+	ctx := context.Background()
+	sys, err := system.Open(ctx, system.Options{CPUDevices: 4})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sys.Close()
+	strat, err := strategy.New(sys, strategy.Options{State: strategy.ShardParameters, SmallestSharded: 16})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer strat.Close()
+	store := model.NewStore()
+	step := train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("model"), in[0], true, 8)))
+	})
+	if _, err := step.Run(ctx, [][]float32{{1, 2}, {3, 4}, {5, 6}, {7, 8}}); err != nil {
+		log.Fatal(err)
+	}
+	for _, path := range []string{"/model/dense/weights", "/AdamOptimizer/model/dense/weights_1st_moment", "/model/dense/biases"} {
+		v, _ := strat.Variables(store).Lookup(path)
+		value, err := v.Value(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(value.Shape(), "takes", v.BytesPerDevice(), "bytes a device")
+	}
+	// Output:
+	// (Float32)[2, 8] takes 16 bytes a device
+	// (Float32)[2, 8] takes 16 bytes a device
+	// (Float32)[8] takes 32 bytes a device
+}
