@@ -15,6 +15,7 @@ import (
 var moreFolders = map[string]string{
 	"checkpoint": "strategy/checkpoint", "report": "report", "job": "examples/digits/job",
 	"pjrt": "pjrt", "cache": "pjrt/cache", "leaktest": "pjrt/leaktest", "lowering": "lowering", "backend": "lowering/backend",
+	"loop": "loop", "remat": "remat",
 	"tpuapi": "cluster_resolver/tpuapi", "simhost": "internal/simhost", "gomlxdata": "input/gomlxdata",
 }
 
