@@ -153,7 +153,8 @@ func (l *layout) put(tensor, part []byte, r, p int) {
 // held returns the first index of what logical device p of replica r holds, and its sizes without
 // padding.
 func (l *layout) held(r, p int) (start, sizes []int) {
-	start, sizes = make([]int, len(l.shard)), slices.Clone(l.shard)
+	start, sizes = make([]int, len(l.shard)), make([]int, len(l.shard)) // a scalar's are empty, not nil
+	copy(sizes, l.shard)
 	if !l.whole {
 		copy(start, l.starts[p])
 	}
