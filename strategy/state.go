@@ -237,7 +237,8 @@ func (vs *Variables) stateOf(source *model.Variable) (path string, of logical.An
 	return path, of
 }
 
-// byPath are the store's variables. The store's own look-up may load one from a checkpoint.
+// byPath are the store's variables, until the next trace begins. The store's own look-up may load one
+// from a checkpoint.
 func (vs *Variables) byPath() map[string]*model.Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()

@@ -141,6 +141,9 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 		t.rc.scope = store.RootScope()
 		t.rc.training = f.wholeModel
 		t.vars = s.Variables(store)
+		t.vars.mu.Lock()
+		t.vars.paths = nil
+		t.vars.mu.Unlock()
 	}
 	return t
 }

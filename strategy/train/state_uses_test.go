@@ -137,7 +137,7 @@ func TestStepsOfAllKindsUpdateParts(t *testing.T) {
 			}
 		},
 		"uneven batches": func(t *testing.T, step *train.Step) {
-			for _, rows := range []int{5, 3, 4} {
+			for _, rows := range []int{5, 3} {
 				x, y := strategytest.Sums(rows, 8)
 				_, err := step.Run(t.Context(), x, y)
 				require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestStepsOfAllKindsUpdateParts(t *testing.T) {
 				return values(t, s, store)
 			}
 			want := run(one)
-			for _, c := range []strategy.Options{sharded(4, 1, strategy.ShardGradients), sharded(4, 1, strategy.ShardParameters), sharded(2, 2, strategy.ShardParameters)} {
+			for _, c := range []strategy.Options{sharded(4, 1, strategy.ShardGradients), sharded(2, 2, strategy.ShardParameters)} {
 				requireAlike(t, want, run(strategytest.On(t, sys, c)), 1e-4)
 			}
 		})
