@@ -73,6 +73,9 @@ func TestHostileLoops(t *testing.T) {
 		"a name that no tensor has": {`no tensor of the block has the name "attention"`, func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			return loop.Layers(rc.Scope("layers"), 2, x, dense, loop.Options{Keep: remat.Names("attention")})
 		}},
+		"kept on the host of CPU devices": {"the memory of CPU devices is the host's", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			return loop.Layers(rc.Scope("layers"), 2, x, dense, loop.Options{Keep: remat.Products().OnHost()})
+		}},
 		"a node from outside": {"from outside; pass it as an argument", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			y := layers.Dense(rc.Scope("outside"), x, true, 4)
 			return loop.Layers(rc.Scope("layers"), 2, x, func(scope *model.Scope, x *graph.Node) *graph.Node {

@@ -82,8 +82,11 @@ func TestHostileBlocks(t *testing.T) {
 		"there are no arguments":                     func(x *graph.Node) *graph.Node { return remat.BlockMany(remat.Nothing(), nil, many)[0] },
 		"argument 0 is nil":                          func(x *graph.Node) *graph.Node { return remat.Block(remat.Nothing(), nil, same) },
 		`no tensor of the block has the name "lost"`: func(x *graph.Node) *graph.Node { return remat.Block(remat.Names("lost"), x, same) },
-		"a name is empty":                            func(x *graph.Node) *graph.Node { return remat.Name(x, "") },
-		"a nil node has no name":                     func(*graph.Node) *graph.Node { return remat.Name(nil, "x") },
+		"what a block keeps is not taken to the host's memory": func(x *graph.Node) *graph.Node {
+			return remat.Block(remat.Nothing().OnHost(), x, same)
+		},
+		"a name is empty":        func(x *graph.Node) *graph.Node { return remat.Name(x, "") },
+		"a nil node has no name": func(*graph.Node) *graph.Node { return remat.Name(nil, "x") },
 		"it returns nothing": func(x *graph.Node) *graph.Node {
 			remat.BlockMany(remat.Nothing(), []*graph.Node{x}, func([]*graph.Node) []*graph.Node { return nil })
 			return x

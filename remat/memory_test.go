@@ -29,26 +29,28 @@ func mlp(scope *model.Scope, x *graph.Node) *graph.Node {
 	return graph.Add(x, graph.Tanh(layers.Dense(scope.In("down"), h, true, 64)))
 }
 
+// temporary is the bytes that a training step of some layers needs besides its arguments and results.
+func temporary(t *testing.T, s *strategy.TPUStrategy, rows int, layers func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node) int64 {
+	step := train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllMean(graph.Square(layers(rc, in[0])))
+	})
+	c, err := step.Compiled(context.Background(), shapes.Make(dtypes.Float32, rows, 64))
+	require.NoError(t, err)
+	r, err := c.Report()
+	require.NoError(t, err)
+	return r.Memory.Temporaries
+}
+
 // temporaries are the bytes that a training step of 12 layers needs besides its arguments and
 // results, with its layers in blocks one after another and in a loop.
 func temporaries(t *testing.T, s *strategy.TPUStrategy, rows int, keep remat.Policy) (blocks, looped int64) {
-	of := func(layers func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node) int64 {
-		step := train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			return graph.ReduceAllMean(graph.Square(layers(rc, in[0])))
-		})
-		c, err := step.Compiled(context.Background(), shapes.Make(dtypes.Float32, rows, 64))
-		require.NoError(t, err)
-		r, err := c.Report()
-		require.NoError(t, err)
-		return r.Memory.Temporaries
-	}
-	blocks = of(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+	blocks = temporary(t, s, rows, func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 		for i := range 12 {
 			x = remat.Block(keep, x, func(x *graph.Node) *graph.Node { return mlp(rc.Scope(fmt.Sprintf("layer_%d", i)), x) })
 		}
 		return x
 	})
-	looped = of(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+	looped = temporary(t, s, rows, func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 		return loop.Layers(rc.Scope("layers"), 12, x, mlp, loop.Options{Keep: keep})
 	})
 	t.Logf("%s: %d KiB in blocks, %d KiB in a loop", keep, blocks/1024, looped/1024)
@@ -70,6 +72,21 @@ func falls(t *testing.T, s *strategy.TPUStrategy, rows int, most map[string]floa
 
 func TestMemoryFalls(t *testing.T) {
 	falls(t, strategytest.New(t, 1, 1), 512, map[string]float64{"Products()": 0.6, "Nothing()": 0.25})
+}
+
+func TestKeptOnTheHostAOT(t *testing.T) {
+	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
+		t.Skip("takes a minute; set TPUSTRATEGY_AOT=1")
+	}
+	if plugintest.TPUChild(t) {
+		s := strategytest.Ahead(t, "v5e:2x2", strategy.Options{})
+		looped := func(keep remat.Policy) int64 {
+			return temporary(t, s, 4<<14, func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+				return loop.Layers(rc.Scope("layers"), 12, x, mlp, loop.Options{Keep: keep})
+			})
+		}
+		assert.Less(t, float64(looped(remat.Products().OnHost())), 0.3*float64(looped(remat.Products())))
+	}
 }
 
 func TestMemoryFallsAOT(t *testing.T) {

@@ -26,18 +26,28 @@ func Names(names ...string) Policy {
 	return Policy{region.Keep{Some: true, Names: slices.Clone(names)}}
 }
 
-// And returns a policy that keeps what either policy keeps.
+// And returns a policy that keeps what either policy keeps, on the host if either does.
 func (p Policy) And(other Policy) Policy {
 	if !p.keep.Some || !other.keep.Some {
-		return Everything()
+		return Policy{region.Keep{Host: p.keep.Host || other.keep.Host}}
 	}
-	k := region.Keep{Some: true, Products: p.keep.Products || other.keep.Products, Names: slices.Clone(p.keep.Names)}
+	k := region.Keep{Some: true, Products: p.keep.Products || other.keep.Products, Names: slices.Clone(p.keep.Names), Host: p.keep.Host || other.keep.Host}
 	for _, name := range other.keep.Names {
 		if !slices.Contains(k.Names, name) {
 			k.Names = append(k.Names, name)
 		}
 	}
 	return Policy{k}
+}
+
+// OnHost returns the policy with what it keeps in the host's memory, pinned, instead of the devices'.
+// It is for loops of layers (package loop): each layer's kept values are copied there in the forward
+// pass and back in the backward pass, with what entered the layer, while the devices compute.
+// Numbers stay. Blocks refuse it, and so do loops on CPU devices, whose memory is the host's: with an
+// error that matches errors.ErrUnsupported.
+func (p Policy) OnHost() Policy {
+	p.keep.Host = true
+	return p
 }
 
 // Keep returns the policy in the form of the packages that trace regions.
@@ -56,13 +66,17 @@ func (p Policy) String() string {
 	if len(p.keep.Names) > 0 {
 		parts = append(parts, `Names("`+strings.Join(p.keep.Names, `", "`)+`")`)
 	}
+	text := "Nothing()"
 	switch {
 	case !p.keep.Some:
-		return "Everything()"
-	case len(parts) == 0:
-		return "Nothing()"
+		text = "Everything()"
 	case len(parts) == 1:
-		return parts[0]
+		text = parts[0]
+	case len(parts) == 2:
+		text = parts[0] + ".And(" + parts[1] + ")"
 	}
-	return parts[0] + ".And(" + parts[1] + ")"
+	if p.keep.Host {
+		text += ".OnHost()"
+	}
+	return text
 }

@@ -19,6 +19,11 @@ func (a *separation) loop(forward *part) error {
 	}
 	c := a.cycle(forward, kind.N, false)
 	for _, v := range k.kept {
+		if k.hosted(v) {
+			there := a.f.Fresh(v.Type)
+			c.late(inMemory(pinnedHost, there, v))
+			v = there
+		}
 		c.stack(v)
 	}
 	if err := c.write(); err != nil {
@@ -124,13 +129,13 @@ func (c *cycle) recall(k *keeper) {
 	r := &remake{keeper: k, has: map[*ir.Value]*ir.Value{}}
 	r.read = func(v *ir.Value) *ir.Value {
 		out := c.a.f.Fresh(v.Type)
-		stack := c.stacks[v]
+		stack, kept := c.stacks[v], true
 		if i, ok := k.argument[v]; ok {
 			switch k.forward.In[i].(type) {
 			case region.Same:
 				return k.outside[i]
 			case region.Sliced:
-				stack = k.outside[i]
+				stack, kept = k.outside[i], false
 			}
 		}
 		if stack == nil {
@@ -142,6 +147,11 @@ func (c *cycle) recall(k *keeper) {
 		c.slice(out, stack)
 		r.body = append(r.body, c.body...)
 		c.body = before
+		if kept && k.hosted(v) {
+			here := c.a.f.Fresh(v.Type)
+			r.body = append(r.body, inMemory(deviceMemory, here, out))
+			return here
+		}
 		return out
 	}
 	for _, s := range c.p.statements() {

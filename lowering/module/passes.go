@@ -51,6 +51,9 @@ func (t *Trace) BeginPass(p *region.Pass) error {
 	if t.open {
 		return fault(p.Kind.String(), "inside a region that runs on one logical device", "put the logical.On region elsewhere")
 	}
+	if err := t.canHost(p.Kind); err != nil {
+		return err
+	}
 	t.nested = append(t.nested, len(t.passes))
 	t.passes = append(t.passes, pass{Pass: p, begin: len(t.main().IR().Body), end: -1})
 	return nil
