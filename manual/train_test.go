@@ -1,0 +1,144 @@
+//go:build cgo
+
+package manual_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/loop"
+	"github.com/tpustrategy/tpustrategy/manual"
+	"github.com/tpustrategy/tpustrategy/manual/moe"
+	"github.com/tpustrategy/tpustrategy/remat"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+const width, hidden, experts = 16, 32, 4
+
+func weights(scope *model.Scope, name string, x *graph.Node, dims ...int) *graph.Node {
+	return scope.VariableWithShape(name, shapes.Make(dtypes.Float32, dims...)).NodeValue(x.Graph())
+}
+
+// parallel is a dense layer of two products, whose hidden values are cut over the axis model:
+// tensor parallelism by hand. It reads its bias from outside.
+func parallel(scope *model.Scope, x *graph.Node) *graph.Node {
+	up, down := weights(scope, "up", x, width, hidden), weights(scope, "down", x, hidden, width)
+	bias := weights(scope, "bias", x, width)
+	return manual.Region([]string{"model"}, []manual.Arg{manual.In(x), manual.In(up, nil, "model"), manual.In(down, "model"), manual.In(bias)},
+		[]sharding.Spec{sharding.P()}, func(in []*graph.Node) []*graph.Node {
+			h := graph.Tanh(graph.Dot(in[0], in[1]).Product())
+			y := manual.AllReduce(graph.Dot(h, in[2]).Product(), manual.Sum, "model")
+			return []*graph.Node{graph.Add(in[0], graph.Add(y, graph.ExpandLeftToRank(in[3], 2)))}
+		})[0]
+}
+
+// sparse is a layer of experts.
+func sparse(scope *model.Scope, x *graph.Node) *graph.Node {
+	w := []*graph.Node{weights(scope, "experts_up", x, experts, width, hidden), weights(scope, "experts_down", x, experts, hidden, width)}
+	out := moe.Layer(x, weights(scope, "gate", x, width, experts), w, func(x *graph.Node, w []*graph.Node) *graph.Node {
+		return graph.Einsum("esh,ehd->esd", graph.Tanh(graph.Einsum("esd,edh->esh", x, w[0])), w[1])
+	}, moe.Options{Axis: "expert", Capacity: experts})
+	return graph.Add(x, out.Y)
+}
+
+// mixed is a model with manual regions in a loop over layers, in a block that is computed again, and
+// beside annotations.
+func mixed(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	x := graph.Tanh(layers.Dense(rc.Scope("in"), in[0], true, width))
+	x = logical.SplitOver(x, "expert", "model")
+	x = loop.Layers(rc.Scope("layers"), 2, x, func(scope *model.Scope, x *graph.Node) *graph.Node {
+		return sparse(scope.In("moe"), parallel(scope.In("dense"), x))
+	}, loop.Options{Keep: remat.Products()})
+	x = remat.Block(remat.Nothing(), x, func(x *graph.Node) *graph.Node { return parallel(rc.Scope("block"), x) })
+	x = sparse(rc.Scope("last"), x)
+	y := layers.Dense(rc.Scope("out"), logical.Replicate(x), true, 1)
+	return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
+}
+
+func mixedOptions(model, expert int) strategy.Options {
+	return strategy.Options{
+		LogicalAxes: []sharding.Axis{{Name: "model", Size: model}, {Name: "expert", Size: expert}},
+		Variables: logical.Rules{
+			logical.Match(`layers/.*experts_`, logical.Over("", "expert", "", "")),
+			logical.Match(`last/.*experts_`, logical.Over("expert", "", "")),
+			logical.Match(`block/.*up`, logical.Over("", "model")),
+		},
+	}
+}
+
+func mixedStep(s *strategy.TPUStrategy) *train.Step {
+	return train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), mixed)
+}
+
+func TestAModelWithManualRegionsTrainsAsOnOneDevice(t *testing.T) {
+	const steps = 4
+	want := strategytest.Losses(t, mixedStep(strategytest.On(t, plugintest.System(t, 1), mixedOptions(1, 1))), 0, steps)
+	require.Less(t, want[steps-1], want[0])
+	for _, mesh := range [][3]int{{2, 2, 2}, {1, 1, 4}} {
+		t.Run(fmt.Sprint(mesh), func(t *testing.T) {
+			s := strategytest.On(t, plugintest.System(t, mesh[0]*mesh[1]*mesh[2]), mixedOptions(mesh[1], mesh[2]))
+			assert.InDeltaSlice(t, want, strategytest.Losses(t, mixedStep(s), 0, steps), 1e-4)
+			if mesh[0] == 1 {
+				last := strategytest.LoopLosses(t, mixedStep(s), steps, 1)
+				assert.InDelta(t, want[steps-1], last[0], 1e-4)
+			}
+		})
+	}
+}
+
+func TestAOTManualRegionsCompileForTPUs(t *testing.T) {
+	if !plugintest.TPUChild(t) {
+		return
+	}
+	step := mixedStep(strategytest.Ahead(t, "v5e:4x4", mixedOptions(2, 4)))
+	x, y := strategytest.BatchShapes(32)
+	c, err := step.Compiled(t.Context(), x, y)
+	require.NoError(t, err)
+	r, err := c.Report()
+	require.NoError(t, err)
+	kinds := map[string]bool{}
+	for _, d := range r.CollectiveDTypes {
+		kinds[d.Kind] = true
+	}
+	t.Log(r.CollectiveDTypes)
+	assert.True(t, kinds["all-to-all"], "%v", kinds)
+}
+
+// TestRandomNumbersOfARegion draws in a region from the generator of the store, whose next state is
+// used outside.
+func TestRandomNumbersOfARegion(t *testing.T) {
+	for _, size := range []int{1, 2} {
+		s := strategytest.On(t, plugintest.System(t, size), strategy.Options{LogicalAxes: []sharding.Axis{{Name: "model", Size: size}}})
+		losses := map[bool][]float64{}
+		for _, region := range []bool{false, true} {
+			losses[region] = strategytest.Losses(t, train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				h := layers.Dense(rc.Scope("in"), in[0], true, width)
+				dropped := func(h *graph.Node) *graph.Node {
+					return layers.Dropout(rc.Scope("drop"), h, graph.Const(h.Graph(), float32(0.5)))
+				}
+				if region {
+					h = run(nil, manual.In(h), sharding.P(), dropped)
+				} else {
+					h = dropped(h)
+				}
+				h = layers.Dropout(rc.Scope("drop"), h, graph.Const(h.Graph(), float32(0.5)))
+				return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceAndKeep(h, graph.ReduceSum, -1), in[1])))
+			}), 0, 3)
+		}
+		assert.InDeltaSlice(t, losses[false], losses[true], 1e-5)
+	}
+}
