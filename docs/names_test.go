@@ -17,6 +17,7 @@ var moreFolders = map[string]string{
 	"pjrt": "pjrt", "cache": "pjrt/cache", "leaktest": "pjrt/leaktest", "lowering": "lowering", "backend": "lowering/backend",
 	"loop": "loop", "remat": "remat",
 	"tpuapi": "cluster_resolver/tpuapi", "simhost": "internal/simhost", "gomlxdata": "input/gomlxdata",
+	"manual": "manual", "moe": "manual/moe", "pipeline": "manual/pipeline", "ring": "manual/ring",
 }
 
 var (

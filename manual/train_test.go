@@ -21,6 +21,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/loop"
 	"github.com/tpustrategy/tpustrategy/manual"
 	"github.com/tpustrategy/tpustrategy/manual/moe"
+	"github.com/tpustrategy/tpustrategy/manual/pipeline"
+	"github.com/tpustrategy/tpustrategy/manual/ring"
 	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -116,6 +118,22 @@ func TestAOTManualRegionsCompileForTPUs(t *testing.T) {
 	}
 	t.Log(r.CollectiveDTypes)
 	assert.True(t, kinds["all-to-all"], "%v", kinds)
+
+	// A pipeline of stages with attention round a ring in each.
+	s := strategytest.Ahead(t, "v5e:4x4", strategy.Options{LogicalAxes: []sharding.Axis{{Name: "stage", Size: 2}, {Name: "sequence", Size: 4}}})
+	piped := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		w := weights(rc.Scope("stages"), "w", in[0], 2, hidden, hidden)
+		x := graph.InsertAxes(in[0], 2, 2) // [batch, length, heads, dim]
+		x = graph.BroadcastToDims(x, x.Shape().Dimensions[0], 8, 2, hidden)
+		x = ring.Attention("sequence", x, x, x, ring.Options{Causal: true})
+		y := pipeline.Run("stage", x, []*graph.Node{w}, func(x *graph.Node, w []*graph.Node) *graph.Node {
+			return graph.Tanh(graph.Einsum("blhd,de->blhe", x, graph.Squeeze(w[0], 0)))
+		}, pipeline.Options{Microbatches: 4})
+		return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceSum(y, 1, 2, 3), graph.Squeeze(in[1], 1))))
+	})
+	c, err = piped.Compiled(t.Context(), x, y)
+	require.NoError(t, err)
+	assert.Contains(t, string(c.Module.Text), "stablehlo.collective_permute")
 }
 
 // TestRandomNumbersOfARegion draws in a region from the generator of the store, whose next state is
