@@ -139,24 +139,22 @@ func TestAOTManualRegionsCompileForTPUs(t *testing.T) {
 // TestRandomNumbersOfARegion draws in a region from the generator of the store, whose next state is
 // used outside.
 func TestRandomNumbersOfARegion(t *testing.T) {
-	for _, size := range []int{1, 2} {
-		s := strategytest.On(t, plugintest.System(t, size), strategy.Options{LogicalAxes: []sharding.Axis{{Name: "model", Size: size}}})
-		losses := map[bool][]float64{}
-		for _, region := range []bool{false, true} {
-			losses[region] = strategytest.Losses(t, train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-				h := layers.Dense(rc.Scope("in"), in[0], true, width)
-				dropped := func(h *graph.Node) *graph.Node {
-					return layers.Dropout(rc.Scope("drop"), h, graph.Const(h.Graph(), float32(0.5)))
-				}
-				if region {
-					h = run(nil, manual.In(h), sharding.P(), dropped)
-				} else {
-					h = dropped(h)
-				}
-				h = layers.Dropout(rc.Scope("drop"), h, graph.Const(h.Graph(), float32(0.5)))
-				return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceAndKeep(h, graph.ReduceSum, -1), in[1])))
-			}), 0, 3)
-		}
-		assert.InDeltaSlice(t, losses[false], losses[true], 1e-5)
+	s := strategytest.New(t, 1, 2)
+	losses := map[bool][]float64{}
+	for _, region := range []bool{false, true} {
+		losses[region] = strategytest.Losses(t, train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			h := layers.Dense(rc.Scope("in"), in[0], true, width)
+			dropped := func(h *graph.Node) *graph.Node {
+				return layers.Dropout(rc.Scope("drop"), h, graph.Const(h.Graph(), float32(0.5)))
+			}
+			if region {
+				h = run(nil, manual.In(h), sharding.P(), dropped)
+			} else {
+				h = dropped(h)
+			}
+			h = layers.Dropout(rc.Scope("drop"), h, graph.Const(h.Graph(), float32(0.5)))
+			return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceAndKeep(h, graph.ReduceSum, -1), in[1])))
+		}), 0, 3)
 	}
+	assert.InDeltaSlice(t, losses[false], losses[true], 1e-5)
 }

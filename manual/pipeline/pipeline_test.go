@@ -70,8 +70,7 @@ func TestAPipelineIsItsStagesOneAfterAnother(t *testing.T) {
 		opts pipeline.Options
 	}{
 		{[]sharding.Axis{{Name: "stage", Size: 1}}, pipeline.Options{Microbatches: 3}},
-		{[]sharding.Axis{{Name: "stage", Size: 4}}, pipeline.Options{Microbatches: 6}},
-		{[]sharding.Axis{{Name: "stage", Size: 4}}, pipeline.Options{Keep: remat.Nothing()}},
+		{[]sharding.Axis{{Name: "stage", Size: 4}}, pipeline.Options{Microbatches: 6, Keep: remat.Nothing()}},
 		{[]sharding.Axis{{Name: "stage", Size: 2}, {Name: "model", Size: 2}}, pipeline.Options{Microbatches: 4, Keep: remat.Products()}},
 		{[]sharding.Axis{{Name: "stage", Size: 4}}, pipeline.Options{Microbatches: 1}},
 	} {
