@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/hangtest"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/internal/transformer"
@@ -25,8 +26,13 @@ const mebibyte = 1 << 20
 func compiled(t *testing.T, slice string, c transformer.Config, logicalDevices int) *report.Report {
 	t.Helper()
 	s := strategytest.Ahead(t, slice, c.Options(0, logicalDevices))
-	x, err := c.Step(s, model.NewStore()).Compiled(t.Context(), c.TokensShape())
-	require.NoError(t, err)
+	var x *strategy.Compiled
+	took := hangtest.Processor(t, func() {
+		var err error
+		x, err = c.Step(s, model.NewStore()).Compiled(t.Context(), c.TokensShape())
+		require.NoError(t, err)
+	})
+	t.Logf("%.1f s of the processor", took.Seconds())
 	r, err := x.Report()
 	require.NoError(t, err)
 	t.Log(line(c, r, len(x.Module.Text)))
