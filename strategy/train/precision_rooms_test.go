@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/layers/norm"
@@ -12,6 +13,7 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/loop"
@@ -84,5 +86,49 @@ func TestMixedPrecisionInLoopsBlocksAndSharedState(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Over the logical devices the parts of products are sent in the policy's Partial, and over the
+// replicas gradients in its Reduce.
+func TestCollectivesHaveTheDtypesOfThePolicy(t *testing.T) {
+	if !plugintest.TPUChild(t) {
+		return
+	}
+	half, wide := precision.MixedBFloat16, precision.MixedBFloat16
+	half.Reduce, wide.Partial = dtypes.BFloat16, dtypes.Float32
+	s := strategytest.Ahead(t, "v5e:4x4", strategy.Options{Replicas: 4, LogicalDevices: 4, Variables: logical.Rules{
+		logical.Match(`up/dense/weights`, logical.SplitInto(1, 4)), logical.Match(`down/dense/weights`, logical.SplitInto(4, 1)),
+	}})
+	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		x := in[0]
+		for _, scope := range []string{"first", "second"} {
+			x = graph.Tanh(layers.Dense(rc.Scope(scope, "up"), x, false, 1024))
+			x = layers.Dense(rc.Scope(scope, "down"), x, false, 256)
+		}
+		return graph.ReduceAllMean(graph.Square(precision.Output(x)))
+	}
+	const rows, width, pairs = 128, 256, 2
+	for _, c := range []struct {
+		policy           precision.Policy
+		logical, replica string
+	}{{precision.Policy{}, "f32", "f32"}, {precision.MixedBFloat16, "bf16", "f32"}, {half, "bf16", "bf16"}, {wide, "f32", "f32"}} {
+		step := train.New(s, model.NewStore(), optimizer.Adam().Done(), loss, train.Options{Precision: c.policy})
+		compiled, err := step.Compiled(t.Context(), shapes.Make(dtypes.Float32, 4*rows, width))
+		require.NoError(t, err)
+		r, err := compiled.Report()
+		require.NoError(t, err)
+		by := map[string]int64{}
+		for _, x := range r.CollectiveDTypes {
+			if bytes := x.Bytes &^ 15; bytes > 0 { // the loss is a number
+				by[x.Axis+" "+x.DType] += bytes
+			}
+		}
+		size := map[string]int64{"f32": 4, "bf16": 2}
+		weights := int64(2 * pairs * 1024 * width / 4)
+		require.Equal(t, map[string]int64{
+			"logical " + c.logical: size[c.logical] * (2*pairs - 1) * rows * width, // the batch has no adjoint
+			"replica " + c.replica: size[c.replica] * weights,
+		}, by, c.policy)
 	}
 }
