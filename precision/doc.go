@@ -38,6 +38,9 @@
 // all of it is. These functions do nothing in a step without a policy, so a model may always have
 // them.
 //
+// GoMLX adds up the terms of all regularizers in the dtype of the first: in a model with layers in
+// two dtypes, let regularizers stand in layers of one of them.
+//
 // # What is added up in what
 //
 //   - The terms of a product (dot products, convolutions) are added up in float32 by the hardware.

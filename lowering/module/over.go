@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
@@ -185,13 +186,17 @@ func (w *writer) gathers() (list []*ir.Statement) {
 	if len(w.wholes) == 0 {
 		return nil
 	}
-	read := map[*ir.Value]bool{}
-	for _, s := range w.body {
-		s.Reads(func(v *ir.Value) { read[v] = true })
+	readers := map[*ir.Value][]int{} // of the body
+	for i, s := range w.body {
+		s.Reads(func(v *ir.Value) { readers[v] = append(readers[v], i) })
 	}
 	for _, x := range w.wholes {
-		if !read[x.value] {
+		if len(readers[x.value]) == 0 {
 			continue
+		}
+		if narrow := w.narrowed(x, readers[x.value]); narrow != nil {
+			list = append(list, short("stablehlo.convert", narrow.part, x.part))
+			x = *narrow
 		}
 		dims := slices.Clone(x.part.Type.Dims)
 		dims[x.over.Dim] *= w.replicas
@@ -203,6 +208,32 @@ func (w *writer) gathers() (list []*ir.Statement) {
 		list = append(list, gathered{axis: x.over.Dim, state: true, split: x.split}.write(w, padded, x.part), sliced(x.value, padded))
 	}
 	return list
+}
+
+// narrowed is a parameter in the half precision that all statements which read it convert it to:
+// its parts are converted before they are gathered, which sends half the bytes. It is nil if there
+// is a statement that reads it otherwise.
+func (w *writer) narrowed(x wholeValue, readers []int) *wholeValue {
+	half := dtypes.InvalidDType
+	for _, i := range readers {
+		s := w.body[i]
+		if s.Op != "stablehlo.convert" || s.Mark != nil {
+			return nil
+		}
+		to := s.Results[0].Type.DType
+		if half == dtypes.InvalidDType {
+			half = to
+		}
+		if to != half || !half.IsHalfPrecision() || x.value.Type.DType.Bits() <= half.Bits() {
+			return nil
+		}
+	}
+	in := func(v *ir.Value) *ir.Value { return named(v.Name+"_half", ir.Tensor(half, v.Type.Dims...)) }
+	narrow := &wholeValue{in(x.value), in(x.part), x.over, x.split}
+	for _, i := range readers {
+		w.body[i] = unchanged(w.body[i].Results[0], narrow.value)
+	}
+	return narrow
 }
 
 // sliced leaves out the padding of a value.

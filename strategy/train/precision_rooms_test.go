@@ -81,6 +81,10 @@ func TestMixedPrecisionInLoopsBlocksAndSharedState(t *testing.T) {
 				for v := range store.IterVariables() {
 					require.False(t, v.DType().IsHalfPrecision(), v.Path())
 				}
+				if c.state == strategy.ShardParameters {
+					require.NotZero(t, occurrences(t, step, `"stablehlo.all_gather"[^\n]* -> tensor<[0-9x]*b?f16>`))
+					require.Zero(t, occurrences(t, step, `"stablehlo.all_gather"[^\n]* -> tensor<[0-9x]*f32>`), "parameters are gathered in half precision")
+				}
 				if c.policy != (precision.Policy{}) {
 					require.NotZero(t, occurrences(t, step, `(?s)dot_general"?\([^)]*\).{0,400}?-> tensor<[0-9x]*b?f16>`))
 				}
