@@ -70,7 +70,7 @@ func TestArgumentsAndResultsOfALoop(t *testing.T) {
 func TestLayersDrawNumbersOfTheirOwn(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	for name, keep := range policies {
-		if name == "names" {
+		if name == "names" || name == "products" {
 			continue
 		}
 		store := strategytest.SeededStore()
@@ -205,9 +205,8 @@ func TestLoopsNest(t *testing.T) {
 		return x
 	}), 4)
 	for name, of := range map[string]train.Loss{
-		"plain": nested(remat.Everything(), remat.Everything(), false), "outer nothing": nested(remat.Nothing(), remat.Everything(), false),
-		"inner products": nested(remat.Everything(), remat.Products(), false), "both nothing, blocks": nested(remat.Nothing(), remat.Nothing(), true),
-		"blocks": nested(remat.Everything(), remat.Everything(), true),
+		"inner products": nested(remat.Everything(), remat.Products(), false), "outer nothing": nested(remat.Nothing(), remat.Everything(), false),
+		"both nothing, blocks": nested(remat.Nothing(), remat.Nothing(), true),
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.InDeltaSlice(t, want, fit(t, s, stored(t, start, false), sgd(), of, 4), 1e-4)

@@ -51,7 +51,11 @@ func TestBlocksDoWhatTheirOpsDo(t *testing.T) {
 	for _, mesh := range [][2]int{{1, 1}, {2, 2}} {
 		s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
 		want := losses(t, s, regression(mesh[1], func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node { return f(x) }))
-		for _, keep := range []remat.Policy{remat.Everything(), remat.Nothing(), remat.Products(), remat.Names("square")} {
+		policies := []remat.Policy{remat.Everything(), remat.Nothing()}
+		if mesh[1] > 1 {
+			policies = []remat.Policy{remat.Nothing(), remat.Products(), remat.Names("square")}
+		}
+		for _, keep := range policies {
 			t.Run(fmt.Sprintf("%dx%d/%s", mesh[0], mesh[1], keep), func(t *testing.T) {
 				got := losses(t, s, regression(mesh[1], func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node { return remat.Block(keep, x, f) }))
 				assert.InDeltaSlice(t, want, got, 1e-5)
