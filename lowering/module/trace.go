@@ -72,7 +72,7 @@ func NewTrace(opts Options) *Trace {
 		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.identity, Parameter: t.parameter,
 		Partitioned: opts.LogicalDevices > 1, Unfused: opts.Padded,
 	}
-	if opts.LogicalDevices >= 4 && opts.Replicas > 1 { // a grid needs four, and one replica has no other groups
+	if opts.LogicalDevices >= 4 { // a grid needs four
 		lowered.Whole = t.whole
 	}
 	t.Backend = lowering.New(lowered)
@@ -85,6 +85,9 @@ func NewTrace(opts Options) *Trace {
 func (t *Trace) whole(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 	if t.open || !t.automatic() {
 		return x, nil // on one device, or a device's own
+	}
+	if t.opts.Replicas == 1 && len(t.manualAxes()) == 0 {
+		return x, nil // there are no other groups
 	}
 	return f.Mark(x, x.Shape(), undivided{})
 }
