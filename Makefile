@@ -24,7 +24,7 @@ STATICCHECK = $(GO) tool -modfile=internal/tools/go.mod staticcheck
 REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 
 # Packages that must build and pass without cgo: the values and the lowering.
-PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./lowering ./lowering/ir ./lowering/module ./lowering/ragged ./cluster_resolver/... \
+PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./manual ./lowering ./lowering/ir ./lowering/module ./lowering/ragged ./cluster_resolver/... \
        ./input/... ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors
 
 # The client of the Cloud TPU API is a module of its own.

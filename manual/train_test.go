@@ -92,7 +92,11 @@ func TestAModelWithManualRegionsTrainsAsOnOneDevice(t *testing.T) {
 	require.Less(t, want[steps-1], want[0])
 	for _, mesh := range [][3]int{{2, 2, 2}, {1, 1, 4}} {
 		t.Run(fmt.Sprint(mesh), func(t *testing.T) {
-			s := strategytest.On(t, plugintest.System(t, mesh[0]*mesh[1]*mesh[2]), mixedOptions(mesh[1], mesh[2]))
+			opts := mixedOptions(mesh[1], mesh[2])
+			if mesh[0] > 1 {
+				opts.State, opts.SmallestSharded = strategy.ShardParameters, 1
+			}
+			s := strategytest.On(t, plugintest.System(t, mesh[0]*mesh[1]*mesh[2]), opts)
 			assert.InDeltaSlice(t, want, strategytest.Losses(t, mixedStep(s), 0, steps), 1e-4)
 			if mesh[0] == 1 {
 				last := strategytest.LoopLosses(t, mixedStep(s), steps, 1)
@@ -157,4 +161,25 @@ func TestRandomNumbersOfARegion(t *testing.T) {
 		}), 0, 3)
 	}
 	assert.InDeltaSlice(t, losses[false], losses[true], 1e-5)
+}
+
+// TestPaddedRowsOfARegion pads the last batch: a region takes it whole, and cannot cut it.
+func TestPaddedRowsOfARegion(t *testing.T) {
+	s := strategytest.New(t, 2, 2)
+	x, err := s.PerReplica(t.Context(), []any{[]float32{5, 6, 7, 8}, []float32{7, 1}}, logical.Annotation{})
+	require.NoError(t, err)
+	mean := func(parts ...any) error {
+		f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{run(nil, manual.In(in[0], parts...), sharding.P(), func(x *graph.Node) *graph.Node {
+				return manual.AllReduce(graph.ReduceAllMean(x), manual.Mean)
+			})}
+		}, strategy.FunctionOptions{PadRagged: true})
+		out, err := f.Run(t.Context(), x)
+		if err == nil {
+			assert.Equal(t, []any{float32(6.5), float32(4)}, strategytest.Values(t, out[0], 2))
+		}
+		return err
+	}
+	require.NoError(t, mean())
+	require.ErrorContains(t, mean("logical"), "ragged: ")
 }

@@ -65,6 +65,7 @@ func TestRegionsInRegions(t *testing.T) {
 			want := run(t, build(named{1, []sharding.Axis{{Name: "model", Size: 1}, {Name: "expert", Size: 1}}}), x, w)
 			for _, n := range []named{{2, []sharding.Axis{model2, expert2}}, {1, []sharding.Axis{{Name: "expert", Size: 1}, model2}}} {
 				m := build(n)
+				require.Equal(t, string(m.Text), string(build(n).Text), "the same in every process")
 				for i, got := range run(t, m, x, w) {
 					require.InDeltaSlice(t, want[i], got, 1e-5, "%v: result %d\n%s", n, i, m.Text)
 				}

@@ -67,9 +67,18 @@ func padded(mark any) string {
 	case reduced, gathered, scattered, among:
 		return "a collective"
 	case entered:
-		if _, ok := m.pass.Kind.(region.Manual); ok {
-			return "a manual region"
-		}
+		return cutting(m.pass, m.pass.In[m.index])
+	case left:
+		return cutting(m.pass, m.pass.Out[m.index])
+	}
+	return ""
+}
+
+// cutting says what a border does that cuts a tensor into the devices' shards: the padding is then
+// the last devices'.
+func cutting(p *region.Pass, c region.Crossing) string {
+	if _, manual := p.Kind.(region.Manual); manual && len(axesOf(c)) > 0 {
+		return "a manual region"
 	}
 	return ""
 }
