@@ -50,8 +50,8 @@
 //     gathers add up in Policy.Accumulate: Float32, unless it says Compute.
 //   - Gradients are added up over the replicas in Policy.Reduce: float32, unless it says BFloat16,
 //     which sends half the bytes. Those of stacked variables that replicas share out and a loop
-//     gathers layer by layer are added up where the layer is, in Compute. The mean of the loss is in
-//     Output.
+//     gathers layer by layer are added up where the layer is, in Compute. The mean of the loss is
+//     in Output.
 //
 // # Float16
 //
@@ -68,7 +68,7 @@
 //
 // A layer asks the store for a variable in the dtype of its input, and the store would refuse: the
 // variable is float32. So a forward part is traced twice. The first trace shows what the code asks
-// for. Before the second, each variable that is asked for in Compute has a cast of it as its node in
-// the graph, which is what the layers get. The code of a step's forward part runs twice for each
+// for. Before the second, each variable that is asked for in Compute has a cast of it as its node
+// in the graph, which is what the layers get. The code of a step's forward part runs twice for each
 // signature, which takes as long as tracing does; compiling takes longer by far.
 package precision

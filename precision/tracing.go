@@ -14,8 +14,8 @@ import (
 
 // Tracing is what the traces of one step know of its forward parts. What traces a step attaches it
 // to each graph, and traces the step once more with a new graph whenever [Tracing.Again] says so.
-// Package strategy does that for all its functions. The zero Tracing is ready to use. It is not safe
-// for concurrent use.
+// Package strategy does that for all its functions. The zero Tracing is ready to use. It is not
+// safe for concurrent use.
 type Tracing struct {
 	parts []*part // in the order of the calls of Forward in a graph
 	again bool

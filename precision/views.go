@@ -132,8 +132,8 @@ func (c *part) lookedUp(missed []string, made []*model.Variable, hidden map[stri
 	return found
 }
 
-// learn takes from a run in which dtypes the part sees the variables, and gives the store those that
-// it lacks, in Parameters.
+// learn takes from a run in which dtypes the part sees the variables, and gives the store those
+// that it lacks, in Parameters.
 func (c *part) learn(p Policy, g *graph.Graph, store *model.Store, kept, made []*model.Variable, hidden map[string]*model.Variable) {
 	c.known, c.dtypes = true, map[string]dtypes.DType{}
 	for _, v := range kept {

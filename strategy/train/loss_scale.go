@@ -28,16 +28,16 @@ type LossScaling struct {
 
 // LossScale returns the state of the step's dynamic loss scale, as TensorFlow's
 // tf.keras.mixed_precision.LossScaleOptimizer keeps it; see [precision.LossScale]. It waits for the
-// steps under way, and copies 28 bytes. The error matches errors.ErrUnsupported for a step
-// without a dynamic loss scale. The state is two variables of the store below "/loss_scale/" and the
-// step's name, the same on all replicas, and is saved with it.
+// steps under way, and copies 28 bytes. The error matches errors.ErrUnsupported for a step without
+// a dynamic loss scale. The state is two variables of the store below "/loss_scale/" and the step's
+// name, the same on all replicas, and is saved with it.
 //
-// A step is judged by its gradients as all replicas average them, so all replicas and processes take
-// it or leave it alike. One whose gradients are not finite is not taken: all variables stay as they
-// were, as with [NonFinite], and the scale is divided. With Options.NonFinite such a step counts as
-// skipped there only if the scale is not to blame: if the loss is not finite, which is not scaled,
-// or if the scale was 1 already. So a scale that finds its size neither stops a step nor counts as
-// non-finite.
+// A step is judged by its gradients as all replicas average them, so all replicas and processes
+// take it or leave it alike. One whose gradients are not finite is not taken: all variables stay as
+// they were, as with [NonFinite], and the scale is divided. With Options.NonFinite such a step
+// counts as skipped there only if the scale is not to blame: if the loss is not finite, which is
+// not scaled, or if the scale was 1 already. So a scale that finds its size neither stops a step
+// nor counts as non-finite.
 func (t *Step) LossScale(ctx context.Context) (LossScaling, error) {
 	if err := t.function.Strategy().Machine().Untraced(ctx, "LossScale", fault.InsteadOfRunning); err != nil {
 		return LossScaling{}, err

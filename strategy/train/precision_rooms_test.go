@@ -136,3 +136,26 @@ func TestCollectivesHaveTheDtypesOfThePolicy(t *testing.T) {
 		}, by, c.policy)
 	}
 }
+
+// A variable of the strategy is read as it is, and is trained in float32.
+func TestVariablesOfTheStrategyUnderAPolicy(t *testing.T) {
+	ctx := t.Context()
+	trained := func(policy precision.Policy) []float64 {
+		s := strategytest.New(t, 2, 1)
+		w, err := s.NewVariable(ctx, [][]float32{{1}, {1}, {1}, {1}, {1}, {1}, {1}, {1}}, strategy.VariableOptions{Name: "w"})
+		require.NoError(t, err)
+		step := train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			require.Equal(t, dtypes.Float32, rc.Read(w).DType())
+			y := graph.Add(graph.Dot(in[0], precision.Compute(rc.Read(w))).Product(), layers.Dense(rc.Scope("dense"), in[0], true, 1))
+			return graph.ReduceAllMean(graph.Square(graph.Sub(precision.Output(y), precision.Output(in[1]))))
+		}, train.Options{Precision: policy})
+		strategytest.Losses(t, step, 0, 5)
+		value, err := w.Value(ctx)
+		require.NoError(t, err)
+		return strategytest.Numbers(t, value)
+	}
+	full, mixed := trained(precision.Policy{}), trained(precision.MixedBFloat16)
+	require.InDeltaSlice(t, full, mixed, 0.02)
+	require.NotEqual(t, full, mixed)
+	require.NotContains(t, mixed, 1.0)
+}

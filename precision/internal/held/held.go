@@ -52,8 +52,8 @@ func Of(store *model.Store) (*List, error) {
 	return &List{byPath, all}, err
 }
 
-// Hide takes the variables that hide chooses out of the store, with their values. restore brings the
-// store back to what it was and returns the variables that were made meanwhile, in their order.
+// Hide takes the variables that hide chooses out of the store, with their values. restore brings
+// the store back to what it was and returns the variables that were made meanwhile, in their order.
 func (l *List) Hide(hide func(v *model.Variable) bool) (restore func() (made []*model.Variable)) {
 	byPath, all := maps.Clone(*l.byPath), slices.Clone(*l.all)
 	before := map[*model.Variable]bool{}
