@@ -176,6 +176,9 @@ func TestTheTextDoesNotGrowWithDepth(t *testing.T) {
 			x, y := strategytest.BatchShapes(32)
 			m, err := step.Lowered(context.Background(), x, y)
 			require.NoError(t, err)
+			again, err := step.Lowered(context.Background(), x, y)
+			require.NoError(t, err)
+			require.Equal(t, string(m.Text), string(again.Text), "the store has the variables now")
 			return digits.ReplaceAllString(string(m.Text), "#")
 		}
 		assert.Equal(t, text(2), text(48))
