@@ -105,9 +105,15 @@ func memoryError(name string, m *module.Module, err error) *MemoryError {
 	return e
 }
 
-// annotationText says how an argument is laid over the logical devices.
+// annotationText says how an argument is laid over the devices.
 func annotationText(p module.Placed) string {
-	if text := p.Annotation.String(); text != "none" {
+	text := p.Annotation.String()
+	switch {
+	case p.Over.Is() && text != "none":
+		return text + ", " + p.Over.String()
+	case p.Over.Is():
+		return p.Over.String()
+	case text != "none":
 		return text
 	}
 	return "a whole copy"

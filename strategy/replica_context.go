@@ -71,6 +71,8 @@ type ReplicaContext struct {
 	rawParts []*graph.Node
 	// slices are the parts of stacked variables of which layers get slices, by the variables' paths.
 	slices map[string]*graph.Node
+	// overs say how what belongs to trained variables is cut over the replicas, once it was asked for.
+	overs map[*model.Variable]module.Over
 	// structure is the nest of the results, if the step returns one.
 	structure any
 	// randomNext is the state of the store's generator after the step, if the replicas draw numbers

@@ -39,10 +39,19 @@ func (rc *ReplicaContext) trainedVariables() (all []*model.Variable) {
 // stateOver says how what belongs to a trained variable is cut over the replicas: its gradient and
 // the optimizer's state.
 func (rc *ReplicaContext) stateOver(v *model.Variable) module.Over {
-	s := rc.strategy
-	if !s.sharding() {
+	if !rc.strategy.sharding() {
 		return module.Over{}
 	}
+	over, ok := rc.overs[v]
+	if !ok {
+		over = rc.newStateOver(v)
+		rc.overs[v] = over
+	}
+	return over
+}
+
+func (rc *ReplicaContext) newStateOver(v *model.Variable) module.Over {
+	s := rc.strategy
 	if c := rc.standingIn(v.Path()); c != nil {
 		return s.overFor(c.variable.Shape(), false, c.variable.annotation)
 	}
