@@ -88,8 +88,8 @@ func Region(axes []string, in []Arg, out []sharding.Spec, f func(in []*graph.Nod
 	})
 }
 
-// crossing is how a tensor crosses the border of a region over axes. cut says that its shape is that
-// outside.
+// crossing is how a tensor crosses the border of a region over axes. cut says that its shape is
+// that outside.
 func crossing(mesh sharding.Mesh, axes []string, what string, x *graph.Node, spec sharding.Spec, cut bool) region.Shard {
 	const op = "manual:"
 	shape := x.Shape().Dimensions

@@ -57,8 +57,8 @@ func sparse(scope *model.Scope, x *graph.Node) *graph.Node {
 	return graph.Add(x, out.Y)
 }
 
-// mixed is a model with manual regions in a loop over layers, in a block that is computed again, and
-// beside annotations.
+// mixed is a model with manual regions in a loop over layers, in a block that is computed again,
+// and beside annotations.
 func mixed(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	x := graph.Tanh(layers.Dense(rc.Scope("in"), in[0], true, width))
 	x = logical.SplitOver(x, "expert", "model")

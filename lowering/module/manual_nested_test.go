@@ -50,7 +50,7 @@ func TestRegionsInRegions(t *testing.T) {
 								return graph.Div(x, graph.Sqrt(graph.AddScalar(sum, 1)))
 							})
 							x = repeat(x, func(x *graph.Node) *graph.Node {
-								return graph.Tanh(graph.Mul(graph.Add(manual.Shift(manual.Shift(x, 1), -1), x), graph.ExpandDims(w, -1)))
+								return graph.Tanh(graph.Mul(graph.Add(manual.Shift(manual.Shift(x, 1), -1), x), graph.InsertAxes(w, -1)))
 							})
 							x = remat.Block(remat.Nothing(), x, func(x *graph.Node) *graph.Node {
 								return graph.Add(x, manual.AllReduce(graph.ReduceAndKeep(graph.Exp(x), graph.ReduceMean, 1), manual.Mean))

@@ -39,7 +39,7 @@ func collectiveCases(axes ...string) []collectiveCase {
 	swap := func(x *graph.Node, n int) *graph.Node { // [n, rows, 8] -> parts of columns to their devices
 		rows := x.Shape().Dimensions[1]
 		x = graph.Reshape(x, n, rows, n, 8/n)
-		return graph.Reshape(graph.TransposeAllDims(x, 2, 0, 1, 3), n, n*rows, 8/n)
+		return graph.Reshape(graph.TransposeAllAxes(x, 2, 0, 1, 3), n, n*rows, 8/n)
 	}
 	size := func(x *graph.Node) int { return x.Shape().Dimensions[0] }
 	return []collectiveCase{
@@ -66,15 +66,15 @@ func collectiveCases(axes ...string) []collectiveCase {
 			return manual.ReduceScatter(graph.Mul(y, graph.ReduceAndKeep(x, graph.ReduceSum, -1)), 1, axes...)
 		}, func(x, w *graph.Node) *graph.Node {
 			n, rows := size(x), 16/size(x)
-			y := graph.Reshape(graph.TransposeAllDims(graph.Tanh(act(x, w)), 1, 0, 2), rows, n, 8) // [rows, n, 8]
+			y := graph.Reshape(graph.TransposeAllAxes(graph.Tanh(act(x, w)), 1, 0, 2), rows, n, 8) // [rows, n, 8]
 			factor := graph.ReduceAndKeep(graph.ReduceSum(x, 0), graph.ReduceSum, -1)              // [rows, 1]
-			return graph.TransposeAllDims(graph.Mul(y, graph.Reshape(factor, rows, 1, 1)), 1, 0, 2)
+			return graph.TransposeAllAxes(graph.Mul(y, graph.Reshape(factor, rows, 1, 1)), 1, 0, 2)
 		}, false},
 		{"scatter", axes, func(x, w *graph.Node) *graph.Node { return graph.Square(manual.ReduceScatter(act(x, w), -1, axes...)) },
 			func(x, w *graph.Node) *graph.Node {
 				n := size(x)
 				y := graph.Square(graph.ReduceSum(act(x, w), 0)) // [rows, 8]
-				return graph.TransposeAllDims(graph.Reshape(y, 16/n, n, 8/n), 1, 0, 2)
+				return graph.TransposeAllAxes(graph.Reshape(y, 16/n, n, 8/n), 1, 0, 2)
 			}, false},
 		{"exchange", axes, func(x, w *graph.Node) *graph.Node { return graph.Square(manual.AllToAll(act(x, w), 1, 0, axes...)) },
 			func(x, w *graph.Node) *graph.Node { return graph.Square(swap(act(x, w), size(x))) }, false},

@@ -133,8 +133,8 @@ func (c *computation) total(v *ir.Value, cross region.Crossing) *ir.Value {
 	return in
 }
 
-// variation is the set of axes over which a value may vary: all where it is not known, as of a value
-// that was made again.
+// variation is the set of axes over which a value may vary: all where it is not known, as of a
+// value that was made again.
 func (c *computation) variation(v *ir.Value) over {
 	if set, known := c.a.vary.of[v]; known {
 		return set

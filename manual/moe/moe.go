@@ -72,8 +72,8 @@ func local(x, gate *graph.Node, weights []*graph.Node, expert Expert, experts, g
 	logits := graph.Einsum("gtd,de->gte", graph.ConvertDType(x, dtypes.Float32), graph.ConvertDType(gate, dtypes.Float32))
 	probabilities := graph.Softmax(logits, -1)
 	_, chosen := graph.TopK(graph.StopGradient(probabilities), opts.Top, -1)
-	choices := graph.TransposeAllDims(graph.OneHot(chosen, experts, dtypes.Float32), 0, 2, 1, 3) // [groups, top, tokens, experts]
-	weight := graph.ReduceSum(graph.Mul(choices, graph.ExpandDims(probabilities, 1)), -1)        // [groups, top, tokens]
+	choices := graph.TransposeAllAxes(graph.OneHot(chosen, experts, dtypes.Float32), 0, 2, 1, 3) // [groups, top, tokens, experts]
+	weight := graph.ReduceSum(graph.Mul(choices, graph.InsertAxes(probabilities, 1)), -1)        // [groups, top, tokens]
 	if opts.Top > 1 {
 		weight = graph.Div(weight, graph.ReduceAndKeep(weight, graph.ReduceSum, 1))
 	}
@@ -86,8 +86,8 @@ func local(x, gate *graph.Node, weights []*graph.Node, expert Expert, experts, g
 	var dispatch, combine *graph.Node                                                     // [groups, tokens, experts, room]
 	for k := range opts.Top {
 		of := func(x *graph.Node) *graph.Node { return graph.Squeeze(graph.SliceAxis(x, 1, graph.AxisElem(k)), 1) }
-		at := graph.Mul(graph.ExpandDims(of(choices), -1), graph.ExpandDims(of(places), 2))
-		weighed := graph.Mul(at, graph.ExpandDims(graph.ExpandDims(of(weight), -1), -1))
+		at := graph.Mul(graph.InsertAxes(of(choices), -1), graph.InsertAxes(of(places), 2))
+		weighed := graph.Mul(at, graph.InsertAxes(graph.InsertAxes(of(weight), -1), -1))
 		if dispatch == nil {
 			dispatch, combine = at, weighed
 			continue

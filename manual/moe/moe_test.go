@@ -87,7 +87,7 @@ func TestALayerOfExpertsIsTheWeighedSumOfThem(t *testing.T) {
 		all := graph.Einsum("teh,ehd->ted", graph.Tanh(graph.Einsum("td,edh->teh", x, in[2])), in[3])
 		p = graph.Where(graph.TopKMask(graph.StopGradient(p), 2, -1), p, graph.ZerosLike(p))
 		p = graph.Div(p, graph.ReduceAndKeep(p, graph.ReduceSum, -1))
-		return []*graph.Node{graph.ReduceSum(graph.Mul(all, graph.ExpandDims(p, -1)), 1)}
+		return []*graph.Node{graph.ReduceSum(graph.Mul(all, graph.InsertAxes(p, -1)), 1)}
 	}, strategy.FunctionOptions{})
 	out, err := f.Run(t.Context(), args...)
 	require.NoError(t, err)

@@ -68,10 +68,10 @@ func Local(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
 		// The largest score only keeps the exponentials in range: the result does not depend on it.
 		most = graph.StopGradient(most)
 		now := graph.StopGradient(graph.Max(most, graph.ReduceMax(s, -1)))
-		p, before := graph.Exp(graph.Sub(s, graph.ExpandDims(now, -1))), graph.Exp(graph.Sub(most, now))
+		p, before := graph.Exp(graph.Sub(s, graph.InsertAxes(now, -1))), graph.Exp(graph.Sub(most, now))
 		weighed := graph.ConvertDType(graph.Einsum("bhqk,bkhd->bhqd", graph.ConvertDType(p, v.DType()), v), dtypes.Float32)
 		return []*graph.Node{manual.Shift(k, 1, axis), manual.Shift(v, 1, axis), now,
-			graph.Add(graph.Mul(total, before), graph.ReduceSum(p, -1)), graph.Add(graph.Mul(sum, graph.ExpandDims(before, -1)), weighed)}
+			graph.Add(graph.Mul(total, before), graph.ReduceSum(p, -1)), graph.Add(graph.Mul(sum, graph.InsertAxes(before, -1)), weighed)}
 	}
 	state := []*graph.Node{k, v, none, graph.ZerosLike(none), sum}
 	if n == 1 {
@@ -81,8 +81,8 @@ func Local(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
 			return loop.Results{Carried: step(l.Index, l.Carried, l.Same)}
 		}, loop.Options{Keep: remat.Nothing()}).Carried
 	}
-	y := graph.Div(state[4], graph.ExpandDims(state[3], -1))
-	return graph.ConvertDType(graph.TransposeAllDims(y, 0, 2, 1, 3), v.DType())
+	y := graph.Div(state[4], graph.InsertAxes(state[3], -1))
+	return graph.ConvertDType(graph.TransposeAllAxes(y, 0, 2, 1, 3), v.DType())
 }
 
 // masked is the score of a key that is not seen. Its exponential is 0 next to a score that is: each
