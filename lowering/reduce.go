@@ -42,6 +42,9 @@ func (f *Function) reduce(name string, kind combiner, logicalOnly bool, x comput
 		if len(over) == 0 { // a scalar
 			return in[0], nil
 		}
+		if f.ordered(kind, shape.DType) {
+			return f.extreme(kind, in[0], over)
+		}
 		return f.summed(kind, in, func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 			dtype := in[0].Shape().DType
 			closure, err := f.combiner(kind, dtype)

@@ -207,3 +207,18 @@ func TestSortsForTheCPUAreStable(t *testing.T) {
 	assert.Contains(t, lower(t, lowering.Options{Target: lowering.TargetTPU}, body(false)), "is_stable = false")
 	assert.Contains(t, lower(t, lowering.Options{Target: lowering.TargetTPU}, body(true)), "is_stable = true")
 }
+
+// TestTheCPUTakesTheLargestOfIntegers holds that no reduction of float32 takes a maximum that the
+// CPU compiler makes one element after another.
+func TestTheCPUTakesTheLargestOfIntegers(t *testing.T) {
+	for target, want := range map[lowering.Target]string{lowering.TargetCPU: "i32", lowering.TargetTPU: "f32"} {
+		got := lower(t, lowering.Options{Target: target}, func(f compute.Function) []compute.Value {
+			do := must(t)
+			x := do(f.Parameter("x", f32(2, 3), nil))
+			return []compute.Value{do(f.ReduceMax(x, 1)), do(f.ReduceMin(x))}
+		})
+		for _, op := range []string{"maximum", "minimum"} {
+			assert.Regexp(t, `stablehlo\.`+op+`"\(%e[_0-9]*, %e[_0-9]*\) : \(tensor<`+want+`>`, got, target)
+		}
+	}
+}
