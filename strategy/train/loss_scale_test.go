@@ -78,8 +78,8 @@ var overflowing = []float32{4, 4, 4, 1, 1, 1, 1, 4, 4, 1, 1, 1, 1, 1, 1, 0.5}
 func TestTheLossScaleFindsItsSize(t *testing.T) {
 	ctx := context.Background()
 	scale := precision.LossScale{Initial: 1 << 15, Interval: 3, Factor: 2}
-	for _, mesh := range [][2]int{{1, 1}, {4, 1}, {2, 2}} {
-		for _, mode := range []train.NonFinite{train.Taken, train.Skip, train.Stop} {
+	for i, mesh := range [][2]int{{1, 1}, {4, 1}, {2, 2}} {
+		for _, mode := range [][]train.NonFinite{{train.Skip}, {train.Taken}, {train.Taken, train.Stop}}[i] {
 			t.Run(fmt.Sprintf("%dx%d/%s", mesh[0], mesh[1], mode), func(t *testing.T) {
 				s := strategytest.New(t, mesh[0], mesh[1])
 				store := model.NewStore()
