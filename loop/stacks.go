@@ -147,7 +147,7 @@ func (r *run) firstValues(v *model.Variable) model.VariableInitializer {
 // repeat stacks n values of an initializer. Where it draws random numbers they are drawn in a loop,
 // if the backend has loops: the text does not grow with n.
 func repeat(g *graph.Graph, n int, of shapes.Shape, one model.VariableInitializer) *graph.Node {
-	random, before := stateOf(g)
+	_, before := stateOf(g)
 	first := one(g, of)
 	random, after := stateOf(g)
 	if random == nil || before == after {

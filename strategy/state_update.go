@@ -275,7 +275,7 @@ func (s *shadow) first(held *model.Variable) model.VariableInitializer {
 // uniform returns the number that all elements of a tensor are, if there is one.
 func uniform(t *tensors.Tensor) (number any, same bool) {
 	t.MustConstFlatData(func(flat any) { number = reflect.ValueOf(flat).Index(0).Interface() })
-	element := int(t.DType().Memory())
+	element := t.DType().Size()
 	err := t.ConstBytes(func(data []byte) {
 		same = true
 		for at := element; at < len(data) && same; at += element {
