@@ -191,6 +191,7 @@ var tracingCalls = map[string]struct {
 	"strategy.NestFunction.Compiled": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.nested.Compiled(ctx)) }},
 	"train.Step.Run":                 {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.Run(ctx)) }},
 	"train.Step.NonFinite":           {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.NonFinite(ctx)) }},
+	"train.Step.LossScale":           {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.LossScale(ctx)) }},
 	"train.Step.ResetNonFinite":      {call: func(ctx context.Context, w *tracingWorld) error { return w.train.ResetNonFinite(ctx) }},
 	"train.Step.RunSteps": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(w.train.RunSteps(ctx, []any{}))
