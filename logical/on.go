@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/internal/recomputed"
+	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
 // On runs f on logical device k alone: the other logical devices of the replica skip the ops of f,
@@ -20,6 +21,11 @@ import (
 // Device k sends the result to the others, which costs the result's bytes on the interconnect. So
 // do the gradients that leave the region in the backward pass. Values that the backward pass needs
 // from the forward pass stay on device k.
+//
+// In the body of a loop over layers (package loop) and of a block (package remat) On may stand too.
+// What the backward pass needs is there kept or computed again as the policy of the loop or the
+// block says: a region is computed again as a whole, since a policy does not see the products and
+// the names in it. What is wrong with the region's values is there an [*errkind.Fault].
 func On(k int, x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
 	if f == nil {
 		return OnMany(k, []*graph.Node{x}, nil)[0]
@@ -55,8 +61,11 @@ func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.N
 	if !g.IsMainFunc() {
 		fail("inside a closure (a loop body or a branch)", "move the region out of the closure")
 	}
+	if within, ok := target.(region.Target); ok && len(within.Open()) > 0 {
+		return onWithin(within, k, inputs, f)
+	}
 	inputs, again := recomputed.Stop(inputs)
-	r := &region{target: target, device: k}
+	r := &deviceRegion{target: target, device: k}
 	first := graph.NodeId(len(g.Nodes()))
 	enters := make([]*graph.Node, len(inputs))
 	outputs := r.run(func() []*graph.Node {
@@ -84,8 +93,22 @@ func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.N
 	return results
 }
 
-// region is one On call: what it reads, so that its gradient can be cut there.
-type region struct {
+// onWithin traces a region inside of one that is written apart, such as a loop's body.
+func onWithin(target region.Target, k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
+	arguments := make([]region.Argument, len(inputs))
+	for i, x := range inputs {
+		arguments[i] = region.Argument{Node: x, Crossing: region.Same{}}
+	}
+	return region.Trace(target, region.On{Device: k}, arguments, func(in []*graph.Node) (results []region.Result) {
+		for _, y := range f(in) {
+			results = append(results, region.Result{Node: y, Crossing: region.Same{}})
+		}
+		return results
+	})
+}
+
+// deviceRegion is one On call: what it reads, so that its gradient can be cut there.
+type deviceRegion struct {
 	target Target
 	device int
 	// sources are the nodes outside of the region that gradients flow to, and leaves the nodes of
@@ -97,7 +120,7 @@ type region struct {
 
 // run returns what body traces inside the region. A panic of body ends the region too: the step may
 // recover from it and go on.
-func (r *region) run(body func() []*graph.Node) []*graph.Node {
+func (r *deviceRegion) run(body func() []*graph.Node) []*graph.Node {
 	begin(r.target, r.device)
 	defer r.target.EndRegion()
 	return body()
@@ -106,7 +129,7 @@ func (r *region) run(body func() []*graph.Node) []*graph.Node {
 // enter returns the node that stands inside of the region for one from outside. The gradient of the
 // region is taken from its results to these nodes and ends there; result carries it on. Another
 // gradient that arrives here would be lost.
-func (r *region) enter(x *graph.Node) *graph.Node {
+func (r *deviceRegion) enter(x *graph.Node) *graph.Node {
 	return graph.IdentityWithCustomGradient(x, func(_, _ *graph.Node) *graph.Node {
 		if !r.backward {
 			panic(&Error{Op: "on", Shape: x.Shape().Dimensions, Dim: -1, Devices: r.target.LogicalDevices(),
@@ -120,7 +143,7 @@ func (r *region) enter(x *graph.Node) *graph.Node {
 // collect finds the region's sources: its arguments and the variables that its ops read or that it
 // returns. Another node from outside would lose its gradient at the region's border, so it is
 // refused unless it has no inputs (a constant).
-func (r *region) collect(nodes, inputs, enters, outputs []*graph.Node) {
+func (r *deviceRegion) collect(nodes, inputs, enters, outputs []*graph.Node) {
 	add := func(source, leaf *graph.Node) {
 		if leaf.DType().IsFloat() && !slices.Contains(r.leaves, leaf) {
 			r.sources, r.leaves = append(r.sources, source), append(r.leaves, leaf)
@@ -169,7 +192,7 @@ func isVariable(node *graph.Node, first graph.NodeId) bool {
 // carry gradients to, and the region has several sources; so the result is a sum over the sources
 // in which the first term is y and the others are zeros, each with the gradient of its source. The
 // compiler drops the zeros.
-func (r *region) result(y *graph.Node) *graph.Node {
+func (r *deviceRegion) result(y *graph.Node) *graph.Node {
 	slot := &Slot{}
 	r.target.Emit(y, Op{Kind: OpSave, Slot: slot}, nil)
 	if len(r.sources) == 0 || !y.DType().IsFloat() {

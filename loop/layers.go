@@ -86,8 +86,8 @@ type Results struct {
 //   - Losses of train.AddRegularizationLoss and train.AddMainLoss are summed over the layers.
 //   - Variables that were made outside, integers and constants may be read. Other nodes from
 //     outside are arguments.
-//   - logical.Split, collectives, remat.Block and other loops may stand. A logical.On region, a
-//     variable of the strategy's that is written, and train.AddPerStepUpdateGraphFn may not.
+//   - logical.Split, logical.On, collectives, remat.Block and other loops may stand. A variable of
+//     the strategy's that is written, and train.AddPerStepUpdateGraphFn may not.
 //
 // Run panics with an [*errkind.Fault] that says which variable, argument or result is wrong, as
 // GoMLX's graph functions panic with their errors.

@@ -24,7 +24,9 @@
 //
 // # What may stand in a block
 //
-// Annotations of package logical, collectives, variables, and other blocks and loops. A collective
-// that is computed again is communicated again; keep it by its name, or by [Products] what comes
-// after it, where that costs too much.
+// Annotations and regions of package logical, collectives, variables, and other blocks and loops. A
+// logical.On region is kept or computed again as a whole: [Everything] keeps what its backward pass
+// reads, on the region's device; other policies do not see the products and names in it. A
+// collective that is computed again is communicated again; keep it by its name, or by [Products]
+// what comes after it, where that costs too much.
 package remat

@@ -1,6 +1,6 @@
 // Package region traces parts of a step that the lowering writes apart from the rest: the body of a
 // loop over layers, a block that the backward pass computes again, a computation over a device's
-// own shards.
+// own shards, and in a loop or a block what one logical device runs alone.
 //
 // A region is traced once, in place, between two calls of its [Target]. What goes in and what comes
 // out crosses its border, and a [Crossing] says how: as it is, as a loop's state, as a slice of a

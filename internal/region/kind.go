@@ -24,6 +24,9 @@ type Block struct{ Keep Keep }
 // Manual is a region over the shards that a device has itself, over the axes of this list.
 type Manual struct{ Axes []string }
 
+// On is a region whose ops one logical device runs alone. The others get its results.
+type On struct{ Device int }
+
 // String returns "loop".
 func (Loop) String() string { return "loop" }
 
@@ -32,6 +35,9 @@ func (Block) String() string { return "remat" }
 
 // String returns "manual".
 func (Manual) String() string { return "manual" }
+
+// String returns "on".
+func (On) String() string { return "on" }
 
 // Keep says which values of a forward pass are kept for its backward pass, which computes the
 // others again. The zero value keeps all that the backward pass reads. What enters a region is

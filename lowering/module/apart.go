@@ -58,7 +58,7 @@ func (w *writer) apart(f *ir.Function, passes []pass) (*ir.Function, []int, erro
 	}
 	copied := *f
 	a := &separation{w: w, f: &copied}
-	if slices.ContainsFunc(passes, func(p pass) bool { _, ok := p.Kind.(region.Manual); return ok }) {
+	if slices.ContainsFunc(passes, pass.manual) {
 		a.vary, a.constants = w.trace.varies(f.Body), map[*ir.Value]*ir.Statement{}
 		for _, s := range f.Body {
 			if constantOp(s) {
@@ -271,6 +271,8 @@ func (a *separation) group(forward *part) error {
 		return a.block(forward)
 	case region.Manual:
 		return a.manual(forward)
+	case region.On:
+		return a.device(forward)
 	}
 	return &errkind.Fault{Op: "module:", Subject: forward.Kind.String(), Reason: fmt.Sprintf("a region of kind %T cannot be written", forward.Kind),
 		Hint: "use the packages of this module", Class: errkind.NotImplementedError}

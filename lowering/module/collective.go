@@ -104,7 +104,7 @@ func traceOf(op string, x *graph.Node) *Trace {
 		panic(&CollectiveError{Op: op, Shape: x.Shape().Dimensions,
 			Reason: fmt.Sprintf("a graph of backend %q has no replicas", x.Graph().Backend().Name()),
 			Hint:   "trace the step through a strategy"})
-	case t.open:
+	case t.InRegion():
 		panic(&CollectiveError{Op: op, Shape: x.Shape().Dimensions,
 			Reason: "inside a region that runs on one logical device, which the others would wait for",
 			Hint:   "call it before or after the On region"})

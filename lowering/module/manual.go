@@ -46,6 +46,9 @@ func (a *separation) manual(forward *part) error {
 		return err
 	}
 	for _, v := range k.kept {
+		if v.Type.Empty() {
+			continue
+		}
 		c.give(c.stacked(v), c.stack(v.Type.Rank()+1), stacks[v])
 	}
 	c.write()
@@ -164,6 +167,10 @@ func (c *computation) recall(k *keeper, stacks map[*ir.Value]*ir.Value) {
 		out := c.a.f.Fresh(v.Type)
 		if i, ok := k.argument[v]; ok {
 			c.take(k.outside[i], out, c.crossing(v.Type.Rank(), k.forward.In[i]))
+			return out
+		}
+		if v.Type.Empty() {
+			r.body = append(r.body, empty(out))
 			return out
 		}
 		if stacks[v] == nil {

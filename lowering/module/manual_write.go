@@ -46,7 +46,13 @@ func (c *computation) write() {
 			c.types[at[i]] = outsides[i].Type
 		}
 	}
-	pack := "manual_" + c.a.f.Fresh(ir.Type{}).Name
+	c.place("manual_", body, at, gives)
+}
+
+// place puts the computation in the place of the pass: gives are the pass's results inside, and at
+// which results of the computation they are.
+func (c *computation) place(name string, body []*ir.Statement, at []int, gives []*ir.Value) {
+	pack := name + c.a.f.Fresh(ir.Type{}).Name
 	run := manual(pack, c.manualAxes(), c.operands, c.inSpecs, c.types, c.outSpecs,
 		&ir.Region{Arguments: c.arguments, Body: slices.Concat(c.before, body, c.after, []*ir.Statement{give("sdy.return", c.given)})})
 	all := append(slices.Clone(c.prepare), run)

@@ -20,6 +20,15 @@ type pass struct {
 	begin, end int
 }
 
+// manual reports whether a pass is written as a manual computation.
+func (p pass) manual() bool {
+	switch p.Kind.(type) {
+	case region.Manual, region.On:
+		return true
+	}
+	return false
+}
+
 // entered is an argument of a pass, inside: the operand is outside.
 type entered struct {
 	pass  *region.Pass
@@ -48,7 +57,10 @@ var _ region.Target = (*Trace)(nil)
 
 // BeginPass implements [region.Target].
 func (t *Trace) BeginPass(p *region.Pass) error {
-	if t.open {
+	if err := t.hostsDevice(p.Kind); err != nil {
+		return err
+	}
+	if t.InRegion() {
 		return fault(p.Kind.String(), "inside a region that runs on one logical device", "put the logical.On region elsewhere")
 	}
 	if err := t.canHost(p.Kind); err != nil {

@@ -2,12 +2,14 @@ package module
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/internal/recomputed"
+	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -83,7 +85,7 @@ func NewTrace(opts Options) *Trace {
 // grid: for parts of gathers and scatters of such, XLA's partitioner looks for groups of
 // devices that there are not, and ends the process.
 func (t *Trace) whole(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
-	if t.open || !t.automatic() {
+	if t.InRegion() || !t.automatic() {
 		return x, nil // on one device, or a device's own
 	}
 	if t.opts.Replicas == 1 && len(t.manualAxes()) == 0 {
@@ -178,7 +180,7 @@ func (t *Trace) BeginRegion(device int) error {
 	}
 	if len(t.nested) > 0 {
 		return &logical.Error{Op: "on", Dim: -1, Devices: t.opts.LogicalDevices,
-			Reason: fmt.Sprintf("inside a region (%s) that is written apart", t.passes[t.nested[0]].Kind), Hint: "put it before or after that region"}
+			Reason: fmt.Sprintf("inside a region (%s) that is written apart", t.passes[t.nested[0]].Kind), Hint: "trace it as a pass of its own"}
 	}
 	t.open = true
 	t.regions = append(t.regions, bracket{device: device, begin: len(t.main().IR().Body), end: -1})
@@ -192,7 +194,9 @@ func (t *Trace) EndRegion() {
 }
 
 // InRegion implements [logical.Target].
-func (t *Trace) InRegion() bool { return t.open }
+func (t *Trace) InRegion() bool {
+	return t.open || slices.ContainsFunc(t.Open(), func(p *region.Pass) bool { _, on := p.Kind.(region.On); return on })
+}
 
 // annotate marks a constraint. Its axes are known when all splits are. A tensor that is assigned in
 // a closure or a function, or that has parts on several devices, becomes whole on all of them; see
