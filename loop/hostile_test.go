@@ -115,6 +115,14 @@ func TestHostileLoops(t *testing.T) {
 				return graph.Add(x, scope.RandomNormal(x.Graph(), x.Shape()))
 			}, loop.Options{})
 		}},
+		"a node that is let out": {"made inside of a loop or a block, and used outside of it", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			var out *graph.Node
+			loop.Layers(nil, 2, x, func(_ *model.Scope, x *graph.Node) *graph.Node {
+				out = graph.Mul(x, x)
+				return out
+			}, loop.Options{})
+			return out
+		}},
 		"a per-step update": {"per-step updates and nodes inside of a loop", of(2, func(scope *model.Scope, x *graph.Node) *graph.Node {
 			gomlxtrain.AddPerStepUpdateGraphFn(scope, x.Graph(), func(*model.Scope, *graph.Graph) {})
 			return x

@@ -14,6 +14,7 @@ import (
 // layer is one trace of the block.
 type layer struct {
 	*run
+	writes  *region.Writes
 	store   *model.Store // has the layer's variables
 	outside *model.Store // the graph's store
 	// before are the nodes of the variables outside, given those inside.
@@ -26,11 +27,12 @@ type layer struct {
 	ends    []func() // see restore
 	changed []*stack // have another value after the layer
 	lost    []*loss  // were added to
+	learned bool     // of variables of the step that the block writes
 }
 
 // newLayer makes the store of a trace.
 func (r *run) newLayer() *layer {
-	l := &layer{run: r, store: model.NewStore(), outside: model.GetStore(r.graph)}
+	l := &layer{run: r, writes: region.Watch(r.target, r.graph), store: model.NewStore(), outside: model.GetStore(r.graph)}
 	for path, value := range r.scope.Store().IterParams() {
 		l.store.SetParam(path, value)
 	}
@@ -71,10 +73,13 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 	if l.run.random != nil {
 		l.run.random.variable.SetNodeValue(take(1)[0])
 	}
+	for _, h := range l.held {
+		l.writes.Begin(h, take(1)[0])
+	}
 	l.begin()
 	of.Scope = l.store.Scope(l.scope.Scope()).WithInitializer(l.scope.Initializer())
 	l.opts.Keep.Check("loop:", l.graph, func() { l.results = l.block(of) })
-	if l.asked || l.unknown() {
+	if l.asked || l.unknown() || l.wrote() {
 		panic("loop: the block is traced again") // see trace
 	}
 	l.check()
@@ -102,7 +107,21 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 			add(loss.name, region.Same{}, sum)
 		}
 	}
+	for _, h := range l.held {
+		add("variable "+h.Name(), region.Carried{}, h.Now())
+	}
 	return results
+}
+
+// wrote reports whether the block wrote variables of the step that are not yet known to be written,
+// and makes them known.
+func (l *layer) wrote() bool {
+	for _, h := range l.writes.Written() {
+		if !slices.Contains(l.held, h) {
+			l.run.held, l.asked, l.learned = append(l.run.held, h), true, true
+		}
+	}
+	return l.learned
 }
 
 // unknown reports whether the block used a variable that is no stack's, or random numbers that are
@@ -146,6 +165,7 @@ func (l *layer) restore() {
 	for _, loss := range l.losses {
 		loss.restore()
 	}
+	l.writes.Restore()
 }
 
 // check checks what the block returned and what it left behind.

@@ -86,8 +86,11 @@ type Results struct {
 //   - Losses of train.AddRegularizationLoss and train.AddMainLoss are summed over the layers.
 //   - Variables that were made outside, integers and constants may be read. Other nodes from
 //     outside are arguments.
-//   - logical.Split, logical.On, collectives, remat.Block and other loops may stand. A variable of
-//     the strategy's that is written, and train.AddPerStepUpdateGraphFn may not.
+//   - Variables of the strategy may be read and written: a layer reads what the layers before it
+//     wrote, and after the loop a variable has what the last layer left. A backward pass that
+//     computes values again does not write again. Gradients flow through a write as they do outside.
+//   - logical.Split, logical.On, collectives, remat.Block and other loops may stand.
+//     train.AddPerStepUpdateGraphFn may not.
 //
 // Run panics with an [*errkind.Fault] that says which variable, argument or result is wrong, as
 // GoMLX's graph functions panic with their errors.

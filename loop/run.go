@@ -33,6 +33,7 @@ type run struct {
 	stacks []*stack    // in the order in which the block asked for them
 	random *generators // nil while the block draws nothing
 	losses []*loss
+	held   []region.Held  // variables of the step that the block writes
 	params map[string]any // of the graph, before
 	depth  int            // how many loops are around this one
 	bare   bool           // there is no scope for variables
@@ -120,6 +121,9 @@ func (r *run) attempt() (results Results, ok bool) {
 	for _, l := range layer.lost {
 		l.add(take(1)[0])
 	}
+	for _, h := range r.held {
+		h.Set(take(1)[0])
+	}
 	layer.settle()
 	return results, true
 }
@@ -149,6 +153,9 @@ func (r *run) trace(l *layer) (all []*graph.Node) {
 	}
 	if r.random != nil {
 		in = append(in, region.Argument{Node: r.random.states, Crossing: region.Sliced{N: r.n}, Name: "random numbers"})
+	}
+	for _, h := range r.held {
+		in = append(in, region.Argument{Node: l.writes.Outside(h), Crossing: region.Carried{}, Name: "variable " + h.Name()})
 	}
 	return region.Trace(r.target, region.Loop{N: r.n, Keep: r.opts.Keep.Keep()}, in, l.build)
 }

@@ -25,6 +25,9 @@ type stack struct {
 // learn makes stacks of the variables of a trace that have none.
 func (r *run) learn(l *layer) {
 	l.compare()
+	if l.learned {
+		return
+	}
 	if r.bare {
 		r.fail("", "the block makes variables or draws random numbers, and the loop has no scope", "pass the scope of the layers' variables, such as rc.Scope(\"layers\")")
 	}

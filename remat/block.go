@@ -12,6 +12,9 @@ import (
 // Block runs f on x as a block of the step, of which the backward pass keeps what the policy says
 // and computes the rest again. It returns what f returns, a node of any shape.
 //
+// f may write variables of the strategy. The backward pass, which computes values again, does not
+// write again.
+//
 // f may read variables, integers and constants from outside. Pass any other node from outside as an
 // argument (see [BlockMany]). A block has a gradient but no second one. Block panics with an
 // [*errkind.Fault], as GoMLX's graph functions panic with their errors.
@@ -43,15 +46,32 @@ func BlockMany(keep Policy, inputs []*graph.Node, f func(inputs []*graph.Node) [
 	if !ok {
 		fail(fmt.Sprintf("a graph of backend %q has no regions", g.Backend().Name()), "trace the step through a strategy")
 	}
-	return region.Trace(target, region.Block{Keep: keep.keep}, arguments, func(in []*graph.Node) []region.Result {
+	writes := region.Watch(target, g)
+	defer func() {
+		if e := recover(); e != nil {
+			writes.Restore()
+			panic(e)
+		}
+	}()
+	n, written := 0, []region.Held(nil)
+	all := region.Trace(target, region.Block{Keep: keep.keep}, arguments, func(in []*graph.Node) []region.Result {
 		var results []region.Result
 		keep.Check("remat:", g, func() {
 			for _, y := range f(in) {
 				results = append(results, region.Result{Node: y, Crossing: region.Same{}})
 			}
 		})
+		n, written = len(results), writes.Written()
+		for _, h := range written {
+			results = append(results, region.Result{Node: h.Now(), Crossing: region.Same{}, Name: "variable " + h.Name()})
+		}
 		return results
 	})
+	writes.Restore()
+	for i, h := range written {
+		h.Set(all[n+i])
+	}
+	return all[:n:n]
 }
 
 func fail(reason, hint string) {

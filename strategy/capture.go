@@ -18,6 +18,8 @@ type captured struct {
 	name     string
 	now      *graph.Node // the variable's value at this point of the trace
 	changed  bool
+	// first is the value that the step began with.
+	first *graph.Node
 	// standIn is the store's variable that a training step has in its place.
 	standIn *model.Variable
 	// borrowed is set for a variable of another strategy, whose value each run copies.
@@ -46,6 +48,7 @@ func (rc *ReplicaContext) capture(op string, v *Variable) *captured {
 		rc.standIn(op, c)
 	}
 	c.now = rc.paramOf(c)
+	c.first = c.now
 	rc.captured = append(rc.captured, c)
 	return c
 }

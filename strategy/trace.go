@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/loop"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
@@ -132,6 +133,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	seen.Attach(t.graph)
 	t.rc = &ReplicaContext{strategy: s, graph: t.graph, wholes: map[*graph.Node]*graph.Node{}, slices: map[string]*graph.Node{}, overs: map[*model.Variable]module.Over{}}
 	t.rc.ctx = withTracing(withMode(ctx, mode{strategy: s, replica: true, update: -1}), &tracing{rc: t.rc})
+	region.SetHeld(t.graph, t.rc.heldVariables)
 	if s.sharding() {
 		loop.SetSlicing(t.graph, t.rc.slicing)
 	}

@@ -2,6 +2,7 @@ package region
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
@@ -54,6 +55,7 @@ func Trace(target Target, kind Kind, arguments []Argument, body func(in []*graph
 	}
 	first := graph.NodeId(len(g.Nodes()))
 	enters := make([]*graph.Node, len(arguments))
+	r.enters = enters
 	r.within(r.pass, func() {
 		for i, a := range r.arguments {
 			enters[i] = r.enter(r.pass, i, a.Node, a.Crossing, r.argument(i))
@@ -83,6 +85,7 @@ type tracer struct {
 	target    Target
 	pass      *Pass
 	arguments []Argument
+	enters    []*graph.Node // the arguments inside
 	results   []Result
 	// sources are the nodes outside that gradients flow to, leaves the nodes that stand for them
 	// inside, and crossings how they cross.
@@ -294,8 +297,9 @@ func (r *tracer) root() *graph.Node {
 func (r *tracer) differentiate() []*graph.Node {
 	p := &Pass{Kind: r.pass.Kind, Forward: r.pass}
 	inside := make([]*graph.Node, 0, len(r.leaves))
+	idle := r.idle()
 	for i, y := range r.results {
-		if _, carried := y.Crossing.(Carried); carried && y.Node.DType().IsFloat() && r.adjoints[i] == nil {
+		if _, carried := y.Crossing.(Carried); carried && y.Node.DType().IsFloat() && r.adjoints[i] == nil && idle[i] == nil {
 			r.adjoints[i] = graph.ZerosLike(r.outside(i))
 		}
 	}
@@ -324,13 +328,18 @@ func (r *tracer) differentiate() []*graph.Node {
 		inside = graph.Gradient(total, r.leaves...)
 	})
 	all := make([]*graph.Node, len(inside))
+	still := slices.Collect(maps.Values(idle))
 	for i, gradient := range inside {
+		if slices.Contains(still, r.leaves[i]) {
+			all[i] = graph.ZerosLike(r.sources[i])
+			continue
+		}
 		shape, err := r.crossings[i].Outside(gradient.Shape())
 		if err != nil {
 			r.fail("", err, "a gradient does not leave as its source came", "report this as a fault of tpustrategy")
 		}
 		p.Out = append(p.Out, r.crossings[i])
-		all[i] = r.target.EmitBorder(gradient, Leave{Pass: p, Index: i, Shape: shape}, func(*graph.Node) *graph.Node {
+		all[i] = r.target.EmitBorder(gradient, Leave{Pass: p, Index: len(p.Out) - 1, Shape: shape}, func(*graph.Node) *graph.Node {
 			r.fail("", nil, "a gradient of its gradient is asked for, which it does not have", "take second derivatives of ops outside of regions, or stop the gradient (graph.StopGradient)")
 			return nil
 		})

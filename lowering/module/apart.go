@@ -93,7 +93,7 @@ func (w *writer) apart(f *ir.Function, passes []pass) (*ir.Function, []int, erro
 }
 
 // within checks that no value of a pass is read outside of it: a step can let one out past the
-// results, in a variable that it writes or in one of Go's.
+// results, in a variable of Go's.
 func within(f *ir.Function) error {
 	known := map[*ir.Value]bool{}
 	for _, p := range f.Parameters {
@@ -108,7 +108,7 @@ func within(f *ir.Function) error {
 		})
 		if lost != nil {
 			return &errkind.Fault{Op: "module:", Subject: fmt.Sprintf("a value of type %s", lost.Type), Reason: "it is made inside of a loop or a block, and used outside of it",
-				Hint: "return it from the block, and write variables of the strategy outside of it", Class: errkind.InvalidArgumentError}
+				Hint: "return it from the block", Class: errkind.InvalidArgumentError}
 		}
 		for _, v := range s.Results {
 			known[v] = true

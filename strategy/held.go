@@ -1,0 +1,37 @@
+package strategy
+
+import (
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/internal/region"
+)
+
+// A captured variable is what regions know as a held variable: what a layer or a block writes to it
+// leaves the region as a result.
+var _ region.Held = (*captured)(nil)
+
+// Name implements region.Held.
+func (c *captured) Name() string { return c.variable.path }
+
+// Parameter implements region.Held.
+func (c *captured) Parameter() *graph.Node { return c.first }
+
+// Now implements region.Held.
+func (c *captured) Now() *graph.Node { return c.now }
+
+// Set implements region.Held.
+func (c *captured) Set(x *graph.Node) {
+	c.now, c.changed = x, x != c.first
+	if c.standIn != nil {
+		c.standIn.SetNodeValue(x)
+	}
+}
+
+// heldVariables lists the variables that the step met.
+func (rc *ReplicaContext) heldVariables() []region.Held {
+	all := make([]region.Held, len(rc.captured))
+	for i, c := range rc.captured {
+		all[i] = c
+	}
+	return all
+}
