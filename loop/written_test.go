@@ -21,7 +21,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/loop"
+	"github.com/tpustrategy/tpustrategy/manual"
 	"github.com/tpustrategy/tpustrategy/remat"
+	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -136,13 +138,19 @@ func TestLayersWriteVariablesOfTheStrategy(t *testing.T) {
 				require.NoError(t, err)
 				all = append(all, append(v.values(t), strategytest.Float64(t, l)))
 			}
+			if s.NumReplicasInSync() == 4 {
+				x, y := strategytest.Sums(7, width) // two rows a replica, and one
+				_, err := step.Run(ctx, x, y)
+				require.NoError(t, err)
+				all = append(all, v.values(t))
+			}
 			l, err := step.RunSteps(ctx, strategytest.Batches(3, 3)...)
 			require.NoError(t, err)
 			return append(all, append(v.values(t), strategytest.Float64(t, l)))
 		}
 		want := run(stacks["one after another"])
-		replicas := float64(s.NumReplicasInSync())
-		assert.Equal(t, 24*replicas, want[3][1+width+1], "four layers of six steps count")
+		layers := 4 * (len(want) + 2) * s.NumReplicasInSync()
+		assert.Equal(t, float64(layers), want[len(want)-1][1+width+1], "each layer of each step counts")
 		for _, name := range names[[2]int{s.NumReplicasInSync(), s.NumLogicalDevices()}] {
 			t.Run(name, func(t *testing.T) {
 				for i, got := range run(stacks[name]) {
@@ -258,4 +266,75 @@ func TestHostileWritesOfLayers(t *testing.T) {
 	})
 	require.Error(t, err)
 	assert.NotEqual(t, errkind.Unknown, errkind.Of(err))
+}
+
+// TestLayersWriteInOtherWays has merge calls and scattered updates of layers.
+func TestLayersWriteInOtherWays(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.New(t, 2, 1)
+	run := func(stack func(x *graph.Node, layer func(x *graph.Node) *graph.Node) *graph.Node) (all []any) {
+		merged, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
+		require.NoError(t, err)
+		rows, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{stack(in[0], func(x *graph.Node) *graph.Node {
+				mean := graph.ReduceAllMean(x)
+				rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+					mc.AssignAdd(merged, mc.Reduce(strategy.Sum, args[0]))
+					return nil
+				}, mean)
+				rc.Scatter(strategy.ScatterAdd, rows, graph.Const(rc.Graph(), []int32{1, 3}), graph.BroadcastPrefix(mean, 2))
+				return graph.AddScalar(graph.Mul(x, rc.Read(merged)), 1)
+			})}
+		}, strategy.FunctionOptions{Store: strategytest.SeededStore(), Training: true})
+		for _, batch := range [][]float32{{1, 2, 3, 4}, {2, 3}} {
+			x, err := s.SplitBatch(ctx, batch, logical.Annotation{}, false)
+			require.NoError(t, err)
+			_, err = f.Run(ctx, x)
+			require.NoError(t, err)
+			for _, v := range []*strategy.Variable{merged, rows} {
+				value, err := v.Value(ctx)
+				require.NoError(t, err)
+				all = append(all, value.Value())
+			}
+		}
+		return all
+	}
+	want := run(func(x *graph.Node, layer func(x *graph.Node) *graph.Node) *graph.Node { return layer(layer(layer(x))) })
+	assert.Equal(t, want, run(func(x *graph.Node, layer func(x *graph.Node) *graph.Node) *graph.Node {
+		return loop.Layers(nil, 3, x, func(_ *model.Scope, x *graph.Node) *graph.Node { return layer(x) }, loop.Options{})
+	}))
+}
+
+// TestManualRegionsOfLayersWrite has a manual region in a layer that writes a sum over its devices,
+// and one that writes what differs between them.
+func TestManualRegionsOfLayersWrite(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.New(t, 1, 2)
+	run := func(value func(x *graph.Node) *graph.Node) (float32, error) {
+		v, err := s.NewVariable(ctx, float32(2), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		require.NoError(t, err)
+		_, err = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			cut := sharding.P("logical")
+			return []*graph.Node{loop.Layers(nil, 3, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node {
+				return manual.Region(nil, []manual.Arg{{Node: x, Spec: cut}}, []sharding.Spec{cut}, func(in []*graph.Node) []*graph.Node {
+					rc.AssignAdd(v, value(graph.ReduceAllSum(in[0])))
+					return []*graph.Node{graph.Mul(in[0], in[0])}
+				})[0]
+			}, loop.Options{})}
+		}, strategy.FunctionOptions{}).Run(ctx, []float32{1, 2, 3, 4})
+		if err != nil {
+			return 0, err
+		}
+		now, err := v.Value(ctx)
+		require.NoError(t, err)
+		return tensors.ToScalar[float32](now), nil
+	}
+	sum, err := run(func(x *graph.Node) *graph.Node { return manual.AllReduce(x, manual.Sum) })
+	require.NoError(t, err)
+	assert.Equal(t, float32(2+10+30+354), sum)
+	_, err = run(func(x *graph.Node) *graph.Node { return x })
+	require.ErrorContains(t, err, "differs between the devices, and is used outside")
+	assert.Equal(t, errkind.ValueError, errkind.Of(err))
 }

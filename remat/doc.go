@@ -28,5 +28,5 @@
 // logical.On region is kept or computed again as a whole: [Everything] keeps what its backward pass
 // reads, on the region's device; other policies do not see the products and names in it. A
 // collective that is computed again is communicated again; keep it by its name, or by [Products]
-// what comes after it, where that costs too much.
+// what comes after it, where that costs too much. What a block writes to variables is written once.
 package remat

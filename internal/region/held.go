@@ -15,7 +15,8 @@ type Held interface {
 
 type heldKey struct{}
 
-// SetHeld sets what lists the variables that a graph holds, in the order in which the step met them.
+// SetHeld sets what lists the variables that a graph holds, in the order in which the step met
+// them.
 func SetHeld(g *graph.Graph, list func() []Held) { g.AttachState(heldKey{}, list) }
 
 // Writes follows which held variables are written while a region is traced.

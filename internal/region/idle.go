@@ -2,9 +2,9 @@ package region
 
 import "github.com/gomlx/gomlx/core/graph"
 
-// idle finds the states of a loop that no gradient comes to: nothing outside reads their last value,
-// and no result but they themselves is made of them. Such are sums that the layers add to, for
-// people to read. Their adjoints are zeros in all runs, and the backward pass is made without them.
+// idle finds the states of a loop that no gradient comes to: nothing outside reads their last
+// value, and no result but they themselves is made of them. Such are sums that the layers add to,
+// for people to read. Their adjoints are zeros in all runs, and the backward pass is made without them.
 // It returns the arguments inside by the numbers of their results.
 func (r *tracer) idle() map[int]*graph.Node {
 	all := map[int]*graph.Node{}
