@@ -76,9 +76,10 @@ func (rc *ReplicaContext) capturedAs(name string) *captured {
 // the writes before it in the step. The variable becomes an argument of the step; a step that
 // writes the variable gives the variable's memory to the new value.
 //
-// A loop body or a branch of the step may use a variable that the step read before it. It cannot
-// write variables: return the value, and write it after the loop or the branch. Otherwise Read
-// panics with a [*ContextError].
+// A closure of the step, the body of graph.While or a branch of graph.If, may use a variable that
+// the step read before it. It cannot write variables: return the value, and write it after the loop
+// or the branch. Otherwise Read panics with a [*ContextError]. Layers of loop.Layers and blocks of
+// remat.Block read and write variables as the step does.
 //
 // A variable of another strategy can be read, but not written, if the other strategy has all
 // devices of this one: each run copies its value across replicas, on the devices. Otherwise Read
