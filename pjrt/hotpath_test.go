@@ -102,6 +102,28 @@ func rss(t *testing.T) int {
 	return n
 }
 
+// growth is by how many KiB the process grows while it runs f: the least of three times, since the Go
+// heap grows in steps and other tests' memory goes when it likes, and what leaks leaks each time.
+func growth(t *testing.T, f func()) (least, runs int) {
+	t.Helper()
+	for runs = range 3 {
+		runtime.GC()
+		before := rss(t)
+		f()
+		grown := rss(t) - before
+		if runs == 0 || grown < least {
+			least = grown
+		}
+		if least < allowedGrowth {
+			break
+		}
+	}
+	return least, runs + 1
+}
+
+// allowedGrowth is in KiB: about 100 bytes for each of 80,000 calls and more.
+const allowedGrowth = 8 << 10
+
 func TestAHundredThousandStepsLeaveNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short")
@@ -121,12 +143,11 @@ func TestAHundredThousandStepsLeaveNothing(t *testing.T) {
 		runtime.GC()
 	}
 	run(10_000)
-	before, open := rss(t), leaktest.Open()
-	run(50_000) // 10^5 executions
-	grown := rss(t) - before
-	assert.Less(t, grown, 8<<10, "KiB of growth over 10^5 executions")
+	open := leaktest.Open()
+	grown, runs := growth(t, func() { run(50_000) }) // 10^5 executions
+	assert.Less(t, grown, allowedGrowth, "KiB of growth over 10^5 executions")
 	assert.Equal(t, open, leaktest.Open())
-	assert.Equal(t, float32(60_000), get[float32](t, state[0][0], 4)[0])
+	assert.Equal(t, float32(10_000+50_000*runs), get[float32](t, state[0][0], 4)[0])
 }
 
 func TestFailedCallsLeaveNothing(t *testing.T) {
@@ -144,9 +165,8 @@ func TestFailedCallsLeaveNothing(t *testing.T) {
 		runtime.GC()
 	}
 	run(2000)
-	before := rss(t)
-	run(20_000)
-	assert.Less(t, rss(t)-before, 8<<10, "KiB of growth")
+	grown, _ := growth(t, func() { run(20_000) })
+	assert.Less(t, grown, allowedGrowth, "KiB of growth")
 }
 
 func BenchmarkExecute(b *testing.B) {
