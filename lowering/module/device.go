@@ -41,28 +41,14 @@ func (a *separation) device(forward *part) error {
 	t := a.w.trace
 	axes := t.divided(t.mesh.AxisNames())
 	if a.w.single() || len(axes) == 0 {
-		for _, p := range forward.backward {
-			a.inline(p)
-		}
-		a.inline(forward)
+		a.inlined(forward)
 		return nil
 	}
-	k := newKeeper(a.f, forward, region.Keep{})
-	for v := range k.made {
-		k.given[v] = flowing
-	}
-	stacks := map[*ir.Value]*ir.Value{}
-	var all []*computation
-	for _, p := range forward.backward {
-		c := a.computation(p, axes)
-		c.recall(k, stacks)
-		all = append(all, c)
-	}
-	c := a.computation(forward, axes)
-	if err := c.escape(forward.backward); err != nil {
+	k, all, stacks, err := a.computations(forward, axes)
+	if err != nil {
 		return err
 	}
-	for n, c := range slices.Insert(all, 0, c) {
+	for n, c := range all {
 		if n > 0 {
 			k.kept = nil // the forward pass gave it
 		}

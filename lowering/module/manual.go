@@ -24,38 +24,50 @@ func (a *separation) manual(forward *part) error {
 	w := a.w
 	axes := w.trace.divided(forward.Kind.(region.Manual).Axes)
 	if w.single() || len(axes) == 0 {
-		for _, p := range forward.backward {
-			a.inline(p)
-		}
-		a.inline(forward)
+		a.inlined(forward)
 		return nil
 	}
-	k := newKeeper(a.f, forward, region.Keep{})
-	for v := range k.made {
-		k.given[v] = flowing
-	}
-	stacks := map[*ir.Value]*ir.Value{}
-	var backward []*computation
-	for _, p := range forward.backward {
-		c := a.computation(p, axes)
-		c.recall(k, stacks)
-		backward = append(backward, c)
-	}
-	c := a.computation(forward, axes)
-	if err := c.escape(forward.backward); err != nil {
+	k, all, stacks, err := a.computations(forward, axes)
+	if err != nil {
 		return err
 	}
 	for _, v := range k.kept {
 		if v.Type.Empty() {
 			continue
 		}
+		c := all[0]
 		c.give(c.stacked(v), c.stack(v.Type.Rank()+1), stacks[v])
 	}
-	c.write()
-	for _, c := range backward {
+	for _, c := range all {
 		c.write()
 	}
 	return nil
+}
+
+// computations begins the passes of a region as computations that are manual over axes, the forward
+// pass first. What the backward passes read of it is known then: the keeper has the values, and the
+// stacks are what they are outside.
+func (a *separation) computations(forward *part, axes []string) (k *keeper, all []*computation, stacks map[*ir.Value]*ir.Value, err error) {
+	k = newKeeper(a.f, forward, region.Keep{})
+	for v := range k.made {
+		k.given[v] = flowing
+	}
+	stacks = map[*ir.Value]*ir.Value{}
+	for _, p := range forward.backward {
+		c := a.computation(p, axes)
+		c.recall(k, stacks)
+		all = append(all, c)
+	}
+	first := a.computation(forward, axes)
+	return k, slices.Insert(all, 0, first), stacks, first.escape(forward.backward)
+}
+
+// inlined writes the passes of a region in place, where there is but one device.
+func (a *separation) inlined(forward *part) {
+	for _, p := range forward.backward {
+		a.inline(p)
+	}
+	a.inline(forward)
 }
 
 // computation is a pass that is written as a manual computation.
