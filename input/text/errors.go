@@ -1,0 +1,29 @@
+package text
+
+import (
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/input"
+)
+
+// fault returns an error of a kind: what op found wrong, and what to do.
+func fault(kind errkind.Kind, op, hint, format string, args ...any) error {
+	return &errkind.Fault{Op: "text: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: kind}
+}
+
+// wrong is the fault of a value that op cannot take.
+func wrong(op, hint, format string, args ...any) error {
+	return fault(errkind.ValueError, op, hint, format, args...)
+}
+
+// within puts the operation, and what it was about, before an error from further inside.
+func within(op, subject string, err error) error {
+	return &errkind.Fault{Op: "text: " + op, Subject: subject, Err: err}
+}
+
+// misfit is the error of a position that these windows did not give. It matches input.ErrState.
+func misfit(format string, args ...any) error {
+	return &errkind.Fault{Match: input.ErrState, Reason: fmt.Sprintf(format, args...),
+		Hint: "open the windows that gave it, over the same texts, tokenizer and seed, or begin at the zero State"}
+}

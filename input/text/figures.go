@@ -1,0 +1,155 @@
+package text
+
+import (
+	"compress/gzip"
+	"context"
+	"math"
+)
+
+// BitsPerByte returns the bits that a model takes for each byte of the texts: nats is the sum of the
+// losses of all targets, each the negative natural logarithm of the probability that the model gave
+// the token. Where a mean is at hand, give it times [Tokens.Targets]. The separators are counted in
+// nats, since a reader must be told where a text ends, and not as bytes. Texts of no bytes give NaN.
+func (t *Tokens) BitsPerByte(nats float64) float64 {
+	if t.bytes == 0 {
+		return math.NaN()
+	}
+	return nats / math.Ln2 / float64(t.bytes)
+}
+
+// each calls f with each target and the token before it.
+func (t *Tokens) each(ctx context.Context, f func(before, token int32)) error {
+	ids := make([]int32, 1<<16)
+	before := int32(-1)
+	for from := 0; from < t.n; from += len(ids) {
+		if err := ctx.Err(); err != nil {
+			return within("count", "", err)
+		}
+		for _, id := range ids[:t.Read(ids, from)] {
+			if before >= 0 {
+				f(before, id)
+			}
+			before = id
+		}
+	}
+	return nil
+}
+
+// checkCounts refuses texts of two tokenizers, and texts without bytes.
+func checkCounts(training, heldOut *Tokens) error {
+	if training.vocabulary != heldOut.vocabulary || training.separator != heldOut.separator {
+		return wrong("count", "encode both with one tokenizer", "tokens of a vocabulary of %d, and held-out tokens of one of %d", training.vocabulary, heldOut.vocabulary)
+	}
+	if heldOut.bytes == 0 {
+		return wrong("count", "hold out texts that are not empty", "the held-out texts have no bytes")
+	}
+	return nil
+}
+
+// unigram counts the targets of t, each token once more than it is there.
+func unigram(ctx context.Context, t *Tokens) (counts []float64, total float64, err error) {
+	counts = make([]float64, t.vocabulary)
+	for i := range counts {
+		counts[i] = 1
+	}
+	err = t.each(ctx, func(_, id int32) { counts[id]++ })
+	return counts, float64(t.vocabulary + t.Targets()), err
+}
+
+// Unigram returns the bits per byte of the held-out texts for a reader who knows only how common each
+// token is in training: each token has the probability (count + 1) / (tokens + vocabulary).
+func Unigram(ctx context.Context, training, heldOut *Tokens) (float64, error) {
+	if err := checkCounts(training, heldOut); err != nil {
+		return 0, err
+	}
+	counts, total, err := unigram(ctx, training)
+	if err != nil {
+		return 0, err
+	}
+	nats := 0.0
+	for i, c := range counts {
+		counts[i] = math.Log(total / c)
+	}
+	err = heldOut.each(ctx, func(_, id int32) { nats += counts[id] })
+	return heldOut.BitsPerByte(nats), err
+}
+
+// bigramPrior is how many tokens of the unigram's distribution are added to what follows a token.
+const bigramPrior = 8
+
+// Bigram returns the bits per byte of the held-out texts for a reader who knows only which token
+// follows which how often in training. Token b has after token a the probability
+// (count(a, b) + 8 u(b)) / (count(a) + 8), where u is the probability of [Unigram].
+func Bigram(ctx context.Context, training, heldOut *Tokens) (float64, error) {
+	if err := checkCounts(training, heldOut); err != nil {
+		return 0, err
+	}
+	counts, total, err := unigram(ctx, training)
+	if err != nil {
+		return 0, err
+	}
+	key := func(a, b int32) uint64 { return uint64(a)<<32 | uint64(b) }
+	pairs := map[uint64]int64{} // those of the held-out texts, as often as in training
+	if err := heldOut.each(ctx, func(a, b int32) { pairs[key(a, b)] = 0 }); err != nil {
+		return 0, err
+	}
+	after := make([]float64, training.vocabulary)
+	count := func(a, b int32) {
+		after[a]++
+		if n, ok := pairs[key(a, b)]; ok {
+			pairs[key(a, b)] = n + 1
+		}
+	}
+	var dense []int64
+	if v := training.vocabulary; v <= 1<<10 {
+		dense = make([]int64, v*v)
+		count = func(a, b int32) { after[a]++; dense[int(a)*v+int(b)]++ }
+	}
+	if err := training.each(ctx, count); err != nil {
+		return 0, err
+	}
+	nats := 0.0
+	err = heldOut.each(ctx, func(a, b int32) {
+		n := pairs[key(a, b)]
+		if dense != nil {
+			n = dense[int(a)*training.vocabulary+int(b)]
+		}
+		nats += math.Log((after[a] + bigramPrior) / (float64(n) + bigramPrior*counts[b]/total))
+	})
+	return heldOut.BitsPerByte(nats), err
+}
+
+// Gzip returns the bits per byte of the texts for gzip at its best level, 9: all texts as one stream,
+// in their order. gzip sees nothing of other texts.
+func Gzip(ctx context.Context, files Files) (float64, error) {
+	if files.Bytes() == 0 {
+		return 0, wrong("gzip", "list files that are not empty", "the texts have no bytes")
+	}
+	var size counter
+	w, err := gzip.NewWriterLevel(&size, gzip.BestCompression)
+	if err != nil {
+		return 0, within("gzip", "", err)
+	}
+	n := int64(0)
+	for p, err := range files.pieces(ctx) {
+		if err != nil {
+			return 0, within("gzip", "", err)
+		}
+		n += int64(len(p.data))
+		if _, err := w.Write(p.data); err != nil {
+			return 0, within("gzip", "", err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return 0, within("gzip", "", err)
+	}
+	return 8 * float64(size) / float64(n), nil
+}
+
+// counter counts what is written.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}

@@ -1,0 +1,166 @@
+package text
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// Tokens is the tokens of texts, in memory, with the tokenizer's separator before, between and after
+// the texts. It is immutable, and any number of goroutines may use it.
+type Tokens struct {
+	width      int // bytes of a token: 1, 2 or 4
+	blocks     [][]byte
+	n          int
+	bytes      int64
+	sum        uint32 // of the blocks
+	vocabulary int
+	separator  int32
+}
+
+// blockTokens is how many tokens a block has room for. Tokens in blocks are never copied as their
+// number grows.
+const blockTokens = 1 << 20
+
+// Encode reads the texts of files and returns their tokens. It takes the memory of the result and of
+// a few MiB. The error of a file that cannot be read, or that is shorter than it was when it was
+// listed, names the file. The error of ctx is returned if ctx ends before the texts do.
+func Encode(ctx context.Context, files Files, tok Tokenizer) (*Tokens, error) {
+	t, err := newTokens(tok)
+	if err != nil {
+		return nil, err
+	}
+	if files.Len() == 0 {
+		return nil, wrong("encode", "list some files", "there are no texts")
+	}
+	ids := []int32{t.separator}
+	for p, err := range files.pieces(ctx) {
+		if err != nil {
+			return nil, within("encode", "", err)
+		}
+		t.bytes += int64(len(p.data))
+		ids = tok.Append(ids, p.data)
+		if p.last {
+			ids = append(ids, t.separator)
+		}
+		if err := t.add(ids); err != nil {
+			return nil, err
+		}
+		ids = ids[:0]
+	}
+	t.seal()
+	return t, nil
+}
+
+// EncodeText returns the tokens of one text that is in memory, with a separator before and after it.
+func EncodeText(text []byte, tok Tokenizer) (*Tokens, error) {
+	t, err := newTokens(tok)
+	if err != nil {
+		return nil, err
+	}
+	t.bytes = int64(len(text))
+	ids := tok.Append([]int32{t.separator}, text)
+	if err := t.add(append(ids, t.separator)); err != nil {
+		return nil, err
+	}
+	t.seal()
+	return t, nil
+}
+
+func newTokens(tok Tokenizer) (*Tokens, error) {
+	if tok == nil {
+		return nil, wrong("encode", "give one, such as text.Bytes()", "the tokenizer is nil")
+	}
+	t := &Tokens{vocabulary: tok.Vocabulary(), separator: tok.Separator(), width: 4}
+	if t.vocabulary < 1 || t.vocabulary > math.MaxInt32 || t.separator < 0 || int(t.separator) >= t.vocabulary {
+		return nil, wrong("encode", "give one whose separator is one of its tokens", "a tokenizer of %d tokens with the separator %d", t.vocabulary, t.separator)
+	}
+	if t.vocabulary <= 1<<16 {
+		t.width = 2
+	}
+	if t.vocabulary <= 1<<8 {
+		t.width = 1
+	}
+	return t, nil
+}
+
+// add appends tokens.
+func (t *Tokens) add(ids []int32) error {
+	for _, id := range ids {
+		if id < 0 || int(id) >= t.vocabulary {
+			return &errkind.Fault{Op: "text: encode", Reason: fmt.Sprintf("the tokenizer gave the token %d of %d", id, t.vocabulary),
+				Hint: "give a tokenizer whose tokens are 0 to Vocabulary()-1", Class: errkind.ValueError}
+		}
+		if t.n%blockTokens == 0 {
+			t.blocks = append(t.blocks, make([]byte, 0, blockTokens*t.width))
+		}
+		block := &t.blocks[len(t.blocks)-1]
+		switch t.width {
+		case 1:
+			*block = append(*block, byte(id))
+		case 2:
+			*block = binary.LittleEndian.AppendUint16(*block, uint16(id))
+		default:
+			*block = binary.LittleEndian.AppendUint32(*block, uint32(id))
+		}
+		t.n++
+	}
+	return nil
+}
+
+// seal ends the adding.
+func (t *Tokens) seal() {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	for _, b := range t.blocks {
+		t.sum = crc32.Update(t.sum, table, b)
+	}
+	if n := len(t.blocks); n > 0 {
+		t.blocks[n-1] = append([]byte(nil), t.blocks[n-1]...) // without the room that is left
+	}
+}
+
+// Len returns the number of tokens, with the separators.
+func (t *Tokens) Len() int { return t.n }
+
+// Bytes returns the number of bytes of the texts.
+func (t *Tokens) Bytes() int64 { return t.bytes }
+
+// Vocabulary returns the number of different tokens that the tokenizer has.
+func (t *Tokens) Vocabulary() int { return t.vocabulary }
+
+// Targets returns the number of tokens that are predicted: all but the first.
+func (t *Tokens) Targets() int { return t.n - 1 }
+
+// Read copies the tokens from number from on into ids, and returns how many it copied: fewer than
+// there is room for at the end of the tokens.
+func (t *Tokens) Read(ids []int32, from int) int {
+	if from < 0 || from >= t.n {
+		return 0
+	}
+	ids = ids[:min(len(ids), t.n-from)]
+	for done := 0; done < len(ids); {
+		at := (from + done) % blockTokens
+		block := t.blocks[(from+done)/blockTokens][at*t.width:]
+		out := ids[done:min(len(ids), done+len(block)/t.width)]
+		switch t.width {
+		case 1:
+			for i := range out {
+				out[i] = int32(block[i])
+			}
+		case 2:
+			for i := range out {
+				out[i] = int32(binary.LittleEndian.Uint16(block[2*i:]))
+			}
+		default:
+			for i := range out {
+				out[i] = int32(binary.LittleEndian.Uint32(block[4*i:]))
+			}
+		}
+		done += len(out)
+	}
+	return len(ids)
+}

@@ -1,0 +1,181 @@
+package text
+
+import (
+	"context"
+	"io"
+	"math/bits"
+
+	"github.com/tpustrategy/tpustrategy/input"
+)
+
+// WindowOptions chooses the order of windows. The zero value has seed 0 and another order in each
+// pass.
+type WindowOptions struct {
+	Seed    uint64
+	InOrder bool // gives every pass the order of the texts; Seed must be 0
+}
+
+// Windows returns a dataset of windows to train on. An element is one tensor, int32[length+1]: the
+// first length tokens are what a model reads, and the last length tokens are what it predicts. Each
+// window begins with the last token of the window before, so that each token is predicted at most
+// once in a pass. The last Targets() modulo length tokens do not fill a window and are in none.
+//
+// Each pass yields each window once, in a random order that depends on the seed and the pass alone.
+// All orders come from one family of permutations that takes no memory. The position is one number:
+// a dataset opened at a State goes on there at once.
+//
+// The windows are in the memory of every process. So input.Distribute deals the batches to the
+// processes, as it does with all data in memory, and all processes together take each window once.
+//
+// The error of tokens that do not fill one window is a ValueError.
+func (t *Tokens) Windows(length int, opts WindowOptions) (input.Dataset, error) {
+	if err := checkLength("windows", length); err != nil {
+		return input.Dataset{}, err
+	}
+	if opts.InOrder && opts.Seed != 0 {
+		return input.Dataset{}, wrong("windows", "leave one of them out", "the seed %d for windows in order", opts.Seed)
+	}
+	if t.Targets() < length {
+		return input.Dataset{}, wrong("windows", "give shorter windows or longer texts",
+			"windows of %d tokens and the token after them, of texts of %d tokens", length, t.n)
+	}
+	return input.New(&windows{t: t, op: "windows", length: length, n: t.Targets() / length, opts: opts}), nil
+}
+
+// HeldOut returns a dataset of windows to measure with. An element is a tuple of two tensors: the
+// tokens int32[length+1], as in [Tokens.Windows], and the weights float32[length] of the predicted
+// tokens. The order is that of the texts. Each token but the first is predicted with weight 1 in
+// exactly one window, so that the weights' sum is [Tokens.Targets]. What is left of the last window
+// is separators of weight 0. Windows of weight 0 follow until their number divides by batch, so
+// that .Batch(batch, true) leaves none out.
+func (t *Tokens) HeldOut(length, batch int) (input.Dataset, error) {
+	if err := checkLength("held-out windows", length); err != nil {
+		return input.Dataset{}, err
+	}
+	if batch < 1 {
+		return input.Dataset{}, wrong("held-out windows", "give at least 1", "batches of %d windows", batch)
+	}
+	if batch > 1<<30 {
+		return input.Dataset{}, wrong("held-out windows", "give a batch that a step takes", "batches of %d windows", batch)
+	}
+	n := (t.Targets() + length - 1) / length
+	n = (n + batch - 1) / batch * batch
+	return input.New(&windows{t: t, op: "held-out windows", length: length, n: n, opts: WindowOptions{InOrder: true}, weights: true}), nil
+}
+
+func checkLength(op string, length int) error {
+	if length < 1 || length > 1<<30 {
+		return wrong(op, "give the number of tokens that the model reads at once, from 1", "windows of %d tokens", length)
+	}
+	return nil
+}
+
+// windows is a source of windows.
+type windows struct {
+	t         *Tokens
+	op        string
+	length, n int
+	opts      WindowOptions
+	weights   bool
+}
+
+func (w *windows) Info() input.Info {
+	spec := input.Leaf(input.TensorSpec{Kind: input.Int32, Dims: []int{w.length + 1}})
+	if w.weights {
+		spec = input.Tuple(spec, input.Leaf(input.TensorSpec{Kind: input.Float32, Dims: []int{w.length}}))
+	}
+	return input.Info{Spec: spec, Cardinality: input.Cardinality(w.n)}
+}
+
+// mark is what a position must agree in: texts, tokenizer and order.
+func (w *windows) mark() int64 {
+	return int64(mix(uint64(w.t.sum)<<32^uint64(uint32(w.t.n))^mix(w.opts.Seed+1)) >> 1)
+}
+
+func (w *windows) Open(_ context.Context, pass input.Pass, from input.State) (input.Iterator, error) {
+	it := &windowIterator{windows: w, order: permutation{n: uint64(w.n), key: mix(w.opts.Seed) ^ mix(pass.Epoch+0x51ed270b)}}
+	if from.IsZero() {
+		return it, nil
+	}
+	if from.Op != w.op || len(from.At) != 4 || len(from.In) != 0 {
+		return nil, misfit("it is no position of %s", w.op)
+	}
+	if from.At[1] != int64(w.n) || from.At[2] != int64(w.length) {
+		return nil, misfit("it is of %d windows of %d tokens, these are %d of %d", from.At[1], from.At[2], w.n, w.length)
+	}
+	if from.At[3] != w.mark() {
+		return nil, misfit("it is of other texts or tokens, or of another seed")
+	}
+	if from.At[0] < 0 || from.At[0] > int64(w.n) {
+		return nil, misfit("window %d of %d", from.At[0], w.n)
+	}
+	it.pos = int(from.At[0])
+	return it, nil
+}
+
+type windowIterator struct {
+	*windows
+	order permutation
+	pos   int
+}
+
+func (it *windowIterator) Next(ctx context.Context) (input.Element, error) {
+	if err := ctx.Err(); err != nil {
+		return input.Element{}, err
+	}
+	if it.pos >= it.n {
+		return input.Element{}, io.EOF
+	}
+	i := it.pos
+	if !it.opts.InOrder {
+		i = int(it.order.at(uint64(i)))
+	}
+	it.pos++
+	return it.window(i)
+}
+
+// window cuts window i out.
+func (w *windows) window(i int) (input.Element, error) {
+	ids := make([]int32, w.length+1)
+	got := w.t.Read(ids, i*w.length)
+	for k := got; k < len(ids); k++ {
+		ids[k] = w.t.separator
+	}
+	tokens, err := input.NewTensor(ids, len(ids))
+	if err != nil || !w.weights {
+		return input.Leaf(tokens), err
+	}
+	values := make([]float32, w.length)
+	for k := range min(max(got-1, 0), w.length) {
+		values[k] = 1
+	}
+	weights, err := input.NewTensor(values, len(values))
+	return input.Tuple(input.Leaf(tokens), input.Leaf(weights)), err
+}
+
+func (it *windowIterator) State() (input.State, error) {
+	return input.State{Op: it.op, At: []int64{int64(it.pos), int64(it.n), int64(it.length), it.mark()}}, nil
+}
+
+func (*windowIterator) Close() error { return nil }
+
+// permutation is an order of the numbers 0 to n-1: a Feistel network over the next even number of
+// bits, walked until it is below n.
+type permutation struct{ n, key uint64 }
+
+func (p permutation) at(i uint64) uint64 {
+	half := (bits.Len64(p.n-1) + 1) / 2
+	if half == 0 {
+		return i
+	}
+	mask := uint64(1)<<half - 1
+	for {
+		left, right := i>>half, i&mask
+		for round := range uint64(6) {
+			left, right = right, left^mix(right+p.key+round*0x9e3779b97f4a7c15)&mask
+		}
+		if i = left<<half | right; i < p.n {
+			return i
+		}
+	}
+}
