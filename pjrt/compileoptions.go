@@ -35,7 +35,8 @@ type CompileOptions struct {
 	// Overrides are XLA debug options by name, such as "xla_dump_hlo_as_text": string, bool, int,
 	// int64 or float64 values. An unknown name or a wrong type is the plugin's error; a senseless
 	// value can end the process. For a CPU client xla_cpu_enable_fast_min_max is false unless it is
-	// set here: XLA's fast maximum and minimum, of single values and of reductions, drop NaN.
+	// set here: XLA's fast maximum and minimum, of single values and of reductions, drop NaN. (So do
+	// the maxima of float32 that xla_cpu_experimental_ynn_fusion_type makes faster.)
 	Overrides map[string]any
 }
 
@@ -210,6 +211,17 @@ func readAssignment(b []byte) ([][]int, error) {
 		}
 	}
 	return out, nil
+}
+
+// CheckOverrides says what is wrong with names and types of [CompileOptions].Overrides, in a
+// [*CompileError], before anything is compiled. It does not know which options a plugin has.
+func CheckOverrides(overrides map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(overrides)) {
+		if _, err := overrideProto(name, overrides[name]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // overrideProto is an OptionOverrideProto.

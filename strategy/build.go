@@ -26,7 +26,7 @@ type TopologyCompiler interface {
 // compileOptions are the options of a program of so many replicas with an equal share of the
 // strategy's devices each.
 func (s *TPUStrategy) compileOptions(replicas int) pjrt.CompileOptions {
-	return compileOptionsOf(slices.Concat(s.assignment.DeviceIDs()...), replicas)
+	return s.compileOptionsOf(slices.Concat(s.assignment.DeviceIDs()...), replicas)
 }
 
 // compileOptionsOn are the options of a program on the devices of some partitions.
@@ -35,15 +35,15 @@ func (s *TPUStrategy) compileOptionsOn(partitions []int, replicas int) pjrt.Comp
 	for i, d := range partitions {
 		on[i] = all[d]
 	}
-	return compileOptionsOf(on, replicas)
+	return s.compileOptionsOf(on, replicas)
 }
 
-func compileOptionsOf(devices []int, replicas int) pjrt.CompileOptions {
+func (s *TPUStrategy) compileOptionsOf(devices []int, replicas int) pjrt.CompileOptions {
 	replicas = max(replicas, 1)
 	partitions := len(devices) / replicas
 	return pjrt.CompileOptions{
 		Replicas: replicas, Partitions: partitions, DeviceAssignment: slices.Collect(slices.Chunk(devices, partitions)),
-		SPMD: partitions > 1, Shardy: partitions > 1,
+		SPMD: partitions > 1, Shardy: partitions > 1, Overrides: s.opts.CompilerOptions,
 	}
 }
 

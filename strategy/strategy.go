@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -70,6 +71,15 @@ type Options struct {
 	// Compiling is called for a compilation that takes long: after 10 seconds, and then at growing
 	// intervals, from a goroutine of its own that the compilation waits for. Nil tells the Logger.
 	Compiling func(Compilation)
+	// CompilerOptions are XLA's debug options by name, for each program that the strategy compiles:
+	// strings, bools, ints, int64s or float64s. JAX calls them compiler_options. Which there are is
+	// the plugin's: xla_tpu_enable_latency_hiding_scheduler is one of libtpu's, and an unknown name
+	// or value is an error of the first compilation. They are part of a compilation cache's keys.
+	// With several processes give all the same.
+	//
+	// The CPU plugin adds up float32 faster and less exactly (a running sum over each column) with
+	// "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE", as JAX has it do.
+	CompilerOptions map[string]any
 	// Compiler compiles the steps in place of the system's runtime: a cache of compiled programs
 	// (package pjrt/cache), or a process of its own (package pjrt/worker), whose crash does not end
 	// this process. Nil is the system's runtime. Ahead of time the strategy uses a Compiler that is
@@ -197,6 +207,10 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	if err := opts.checkState(); err != nil {
 		return nil, err
 	}
+	if err := pjrt.CheckOverrides(opts.CompilerOptions); err != nil {
+		return nil, &OptionError{Option: "CompilerOptions", Reason: "not right", Err: err}
+	}
+	opts.CompilerOptions = maps.Clone(opts.CompilerOptions)
 	return &TPUStrategy{
 		opts: opts, assignment: assignment, devices: make([]*pjrt.Device, assignment.NumReplicas()*assignment.NumCoresPerReplica()),
 		replicas: assignment.NumReplicas(), logicalDevices: assignment.NumCoresPerReplica(), axes: axes,

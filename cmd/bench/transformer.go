@@ -15,13 +15,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
+// asJAX are the compiler options that JAX 0.10.2 sets for the same plugin, of those that change
+// what it makes of a step.
+var asJAX = map[string]any{"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE"}
+
 // transformerOn opens R replicas of P logical devices for a decoder.
-func transformerOn(ctx context.Context, c transformer.Config, replicas, logicalDevices int) (*strategy.TPUStrategy, func(), error) {
+func transformerOn(ctx context.Context, c transformer.Config, replicas, logicalDevices int, options map[string]any) (*strategy.TPUStrategy, func(), error) {
 	sys, err := system.Open(ctx, system.Options{CPUDevices: replicas * logicalDevices})
 	if err != nil {
 		return nil, nil, err
 	}
-	strat, err := strategy.New(sys, c.Options(replicas, logicalDevices))
+	opts := c.Options(replicas, logicalDevices)
+	opts.CompilerOptions = options
+	strat, err := strategy.New(sys, opts)
 	if err != nil {
 		sys.Close()
 		return nil, nil, err
@@ -30,7 +36,7 @@ func transformerOn(ctx context.Context, c transformer.Config, replicas, logicalD
 }
 
 // transformerStep returns the benchmark of a decoder's training step on a mesh, with the tokens on
-// the devices. Each step is awaited.
+// the devices. Each step is awaited. The compiler has the options that it has under JAX.
 func transformerStep(replicas, logicalDevices, batch int) func(ctx context.Context, devices int) (row, error) {
 	return func(ctx context.Context, _ int) (row, error) {
 		c := transformer.Peer()
@@ -40,7 +46,7 @@ func transformerStep(replicas, logicalDevices, batch int) func(ctx context.Conte
 			c, steps = transformer.Tiny(), 2
 			c.Layers = 1
 		}
-		strat, done, err := transformerOn(ctx, c, replicas, logicalDevices)
+		strat, done, err := transformerOn(ctx, c, replicas, logicalDevices, asJAX)
 		if err != nil {
 			return row{}, err
 		}
@@ -114,7 +120,7 @@ func depthOf(ctx context.Context, devices int, loop bool) (row, error) {
 	}
 	for _, layers := range all {
 		c.Layers, c.Batch, c.Loop = layers, 8, loop
-		strat, done, err := transformerOn(ctx, c, devices/2, 2)
+		strat, done, err := transformerOn(ctx, c, devices/2, 2, nil)
 		if err != nil {
 			return row{}, err
 		}
