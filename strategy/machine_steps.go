@@ -67,6 +67,9 @@ func (m *functionMachine) RunSteps(ctx context.Context, batches [][]any) ([]Valu
 	return m.function().runSteps(ctx, batches)
 }
 
+// Store returns the store of the function's variables.
+func (m *functionMachine) Store() *model.Store { return m.opts.Store }
+
 // Lookup returns a variable of the function's store that is on the devices.
 func (m *functionMachine) Lookup(path string) (*Variable, bool) {
 	if m.opts.Store == nil {

@@ -1,0 +1,127 @@
+package fit
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// isRecord reports whether the loss is read after the step under way.
+func (r *run) isRecord() bool {
+	step := r.state.step
+	if step == 1 || r.options.Every.due(step) || step == r.state.steps || r.pending != nil {
+		return true
+	}
+	return slices.ContainsFunc(r.hooks, func(h Hook) bool { return h.asks() && h.Every.due(step) })
+}
+
+// upcoming returns the next step with something to do.
+func (r *run) upcoming() int64 {
+	step := r.state.step
+	if step == 0 {
+		return 1
+	}
+	next := r.options.Every.next(step)
+	if r.state.steps > step {
+		next = min(next, r.state.steps)
+	}
+	for i := range r.hooks {
+		if h := &r.hooks[i]; h.asks() || h.keep != nil {
+			next = min(next, h.Every.next(step))
+		}
+	}
+	return next
+}
+
+// after does what is due after a step: it reads the loss, lets the hooks measure and record, and
+// saves.
+func (r *run) after(ctx context.Context) error {
+	var err error
+	if r.isRecord() {
+		if err = r.measure(ctx); err == nil {
+			err = r.records(ctx)
+		}
+	}
+	keep := r.keepers()
+	if err = r.agree(ctx, err, keep); err != nil {
+		return err
+	}
+	if slices.Contains(keep, true) {
+		for _, last := range []bool{false, true} { // the run's own checkpoint knows of the others
+			for i := range r.hooks {
+				if h := &r.hooks[i]; keep[i] && (h.saver != nil) == last {
+					err = errors.Join(err, r.call(h, func() error { return h.keep(context.WithoutCancel(ctx), &r.state) }))
+				}
+			}
+		}
+		if err = r.agree(ctx, err, nil); err != nil {
+			return err
+		}
+	}
+	r.due = r.upcoming()
+	return nil
+}
+
+// keepers says which hooks save variables after this step.
+func (r *run) keepers() []bool {
+	keep := make([]bool, len(r.hooks))
+	for i := range r.hooks {
+		if h := &r.hooks[i]; h.keep != nil {
+			keep[i] = h.due(&r.state)
+		}
+	}
+	return keep
+}
+
+// measure reads the loss and lets the hooks measure.
+func (r *run) measure(ctx context.Context) error {
+	s := &r.state
+	s.metrics = s.metrics[:0]
+	if r.pending != nil {
+		s.metrics = append(s.metrics, r.pending.Metrics...)
+	} else if err := r.read(ctx); err != nil {
+		return r.failed("reading the loss", s.step, r.orInterrupted(ctx, err))
+	}
+	begun := &pending{Metrics: slices.Clone(s.metrics)}
+	for i := range r.hooks {
+		h := &r.hooks[i]
+		if h.Measure == nil || !h.at(s.step) {
+			continue
+		}
+		if err := r.call(h, func() error { return h.Measure(r.work(ctx), s) }); err != nil {
+			r.pending = begun
+			return r.orInterrupted(ctx, err)
+		}
+	}
+	r.pending = nil
+	for _, m := range s.metrics {
+		s.latest = set(s.latest, m.Name, m.Value)
+	}
+	return nil
+}
+
+// read waits for the step and reads its loss. Where the run can be resumed an interrupt does not
+// end the wait, as the loss cannot be read again later.
+func (r *run) read(ctx context.Context) error {
+	if r.saver != nil || r.several() {
+		ctx = context.WithoutCancel(ctx)
+	}
+	loss, err := r.loss.Float64(ctx)
+	if err != nil {
+		return err
+	}
+	r.state.Set(Loss, loss)
+	return nil
+}
+
+// records lets the hooks record. All of them do, whatever any of them returns.
+func (r *run) records(ctx context.Context) error {
+	r.record = r.state.step
+	var err error
+	for i := range r.hooks {
+		if h := &r.hooks[i]; h.Record != nil && h.at(r.state.step) {
+			err = errors.Join(err, r.call(h, func() error { return h.Record(r.work(ctx), &r.state) }))
+		}
+	}
+	return err
+}

@@ -1,0 +1,101 @@
+package fit
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/tpustrategy/tpustrategy/input"
+)
+
+// begin opens the data, where a resume says so restores the variables, and begins the hooks.
+func (r *run) begin(ctx context.Context) error {
+	var from *point
+	if r.saver != nil {
+		found, err := r.saver.find(ctx, r)
+		if err != nil {
+			return err
+		}
+		if from = found; from != nil {
+			defer from.checkpoint.Close()
+			r.state.step, r.state.resumed, r.saved, r.record = from.Step, from.Step, from.Step, from.Step
+			r.pending = from.pending()
+		}
+	}
+	at := position{}
+	if from != nil {
+		at = from.Position
+	}
+	if err := r.open(ctx, at); err != nil {
+		return err
+	}
+	if err := r.total(); err != nil {
+		return err
+	}
+	if from != nil {
+		if err := r.restore(ctx, from); err != nil {
+			return r.orInterrupted(ctx, err)
+		}
+	}
+	r.due = r.upcoming()
+	err := r.beginHooks(ctx, from)
+	return r.agree(ctx, err, nil)
+}
+
+// total finds how many steps there are in all.
+func (r *run) total() error {
+	card := r.source.steps()
+	switch {
+	case r.options.Steps > 0:
+	case card == input.Infinite:
+		return option("option Steps", "give the number of steps", "none, and the dataset has no end")
+	case card > 0:
+		r.state.steps = int64(card) * r.options.Epochs
+	}
+	return nil
+}
+
+// beginHooks gives the hooks back what they saved, and begins them.
+func (r *run) beginHooks(ctx context.Context, from *point) error {
+	if from != nil {
+		for i := range r.hooks {
+			h := &r.hooks[i]
+			state, ok := from.Hooks[h.Name]
+			if h.Load == nil || !ok {
+				continue
+			}
+			if err := r.call(h, func() error { return h.Load(state) }); err != nil {
+				return &ResumeError{Directory: r.saver.path, Step: from.Step, What: "the state of hook " + h.Name, Err: err,
+					Hint: "give the hooks that the run began with, or another directory"}
+			}
+		}
+	}
+	for i := range r.hooks {
+		r.begun = i
+		if h := &r.hooks[i]; h.Begin != nil {
+			if err := r.call(h, func() error { return h.Begin(ctx, &r.state) }); err != nil {
+				return r.orInterrupted(ctx, err)
+			}
+		}
+		r.begun = i + 1
+	}
+	return nil
+}
+
+// ahead reads the next batch, to compile for. Without one it returns nil.
+func (r *run) ahead(ctx context.Context) (*batch, error) {
+	for {
+		args, rows, err := r.source.next(ctx)
+		if err == nil {
+			r.first = &batch{args, rows}
+			return r.first, nil
+		}
+		if !errors.Is(err, io.EOF) {
+			return nil, r.failed("reading the batch", r.state.step+1, r.orInterrupted(ctx, err))
+		}
+		more, err := r.pass(ctx)
+		if err != nil || !more {
+			return nil, err
+		}
+	}
+}

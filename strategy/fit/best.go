@@ -1,0 +1,211 @@
+package fit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+)
+
+// BestOptions say which of two values of a metric is better. By the zero value a lower one is.
+type BestOptions struct {
+	// Maximize says that a higher value is better, as of an accuracy.
+	Maximize bool
+	// MinDelta is by how much a value must be better than the best so far to count as better.
+	MinDelta float64
+}
+
+// best follows a metric. A NaN is never the best.
+type best struct {
+	metric string
+	opts   BestOptions
+	// Value is the best so far, of step Step; none was seen if Step is 0. Since counts the records
+	// since then.
+	Value float64
+	Step  int64
+	Since int
+}
+
+// better takes a value, and reports whether it is the best so far.
+func (b *best) better(step int64, value float64) bool {
+	gain := b.Value - value
+	if b.opts.Maximize {
+		gain = -gain
+	}
+	if math.IsNaN(value) || b.Step > 0 && !(gain > b.opts.MinDelta) {
+		b.Since++
+		return false
+	}
+	b.Value, b.Step, b.Since = value, step, 0
+	return true
+}
+
+// savedBest is the form of a best in a checkpoint. The value is text, as JSON has no infinity.
+type savedBest struct {
+	Metric string `json:"metric"`
+	Value  string `json:"value"`
+	Step   int64  `json:"step"`
+	Since  int    `json:"since"`
+}
+
+func (b *best) save() ([]byte, error) {
+	return json.Marshal(savedBest{b.metric, strconv.FormatFloat(b.Value, 'g', -1, 64), b.Step, b.Since})
+}
+
+func (b *best) load(data []byte) error {
+	var saved savedBest
+	if err := json.Unmarshal(data, &saved); err != nil {
+		return err
+	}
+	value, err := strconv.ParseFloat(saved.Value, 64)
+	if err != nil {
+		return err
+	}
+	b.Value, b.Step, b.Since = value, saved.Step, saved.Since
+	return nil
+}
+
+// newBest returns what follows a metric from a run's beginning.
+func newBest(hook, metric string, opts []BestOptions) (*best, error) {
+	b := &best{metric: metric}
+	if len(opts) > 0 {
+		b.opts = opts[0]
+	}
+	if metric == "" {
+		return b, option("hook "+hook, "give the name of a metric, such as fit.Loss", "no metric: the empty name")
+	}
+	if b.opts.MinDelta < 0 || math.IsNaN(b.opts.MinDelta) {
+		return b, option("hook "+hook, "give 0 or more", "a MinDelta of %v", b.opts.MinDelta)
+	}
+	return b, nil
+}
+
+// EarlyStop ends the run when a metric has not become better at patience records in turn that have
+// it. The metric is [Loss], another of the step's, or one that a hook measures, such as "held/loss"
+// of [Evaluate]. The count is part of a checkpoint.
+//
+// With several processes all of them come to the same decision, as they compare the same numbers.
+func EarlyStop(metric string, patience int, opts ...BestOptions) Hook {
+	name := "early stop by " + metric
+	b, wrong := newBest(name, metric, opts)
+	if patience < 1 && wrong == nil {
+		wrong = option("hook "+name, "give at least 1", "a patience of %d records", patience)
+	}
+	return Hook{Name: name, Needs: []string{metric}, wrong: wrong, Save: b.save, Load: b.load,
+		reset: func() { *b = best{metric: b.metric, opts: b.opts} },
+		Record: func(_ context.Context, s *State) error {
+			value, ok := s.Value(metric)
+			if !ok || b.better(s.Step(), value) || b.Since < patience {
+				return nil
+			}
+			if b.Step == 0 {
+				s.Stop(fmt.Sprintf("%s was never a number", metric))
+			} else {
+				s.Stop(fmt.Sprintf("%s has not become better since step %d, when it was %v", metric, b.Step, b.Value))
+			}
+			return nil
+		}}
+}
+
+// Finite ends the run with a [*DivergedError] at the first record at which one of the metrics, or
+// the loss if none is given, is a NaN or an infinity. A checkpoint of that step is not saved. The
+// option NonFinite of package train decides within each step instead, and leaves the variables as
+// they were.
+func Finite(metrics ...string) Hook {
+	if len(metrics) == 0 {
+		metrics = []string{Loss}
+	}
+	return Hook{Name: "finite", Needs: metrics, Record: func(_ context.Context, s *State) error {
+		for _, m := range s.Metrics() {
+			if (math.IsNaN(m.Value) || math.IsInf(m.Value, 0)) && slices.Contains(metrics, m.Name) {
+				return &DivergedError{Metric: m.Name, Step: s.Step(), Value: m.Value}
+			}
+		}
+		return nil
+	}}
+}
+
+// KeepBest saves a checkpoint of the run in a directory of its own whenever a metric is better than
+// it was before, and keeps the last of them. Such a checkpoint is like those of [Checkpoint], so a
+// run can also resume from it. The best value is part of a checkpoint: a run that resumes goes on
+// to compare with it.
+//
+// A disk that is full does not end the run: the hook warns, and the checkpoint before stays.
+func KeepBest(dir, metric string, opts ...BestOptions) Hook {
+	name := "keep best by " + metric
+	b, wrong := newBest(name, metric, opts)
+	v := &saver{path: dir, opts: CheckpointOptions{Keep: 1}}
+	var before best
+	return Hook{Name: name, Files: []string{dir}, Needs: []string{metric}, wrong: wrong, Save: b.save, Load: b.load,
+		reset: func() { *b = best{metric: b.metric, opts: b.opts} },
+		Begin: func(_ context.Context, s *State) error {
+			if !s.First() {
+				return nil
+			}
+			return v.openBest(s)
+		},
+		due: func(s *State) bool {
+			value, ok := s.Value(metric)
+			before = *b
+			return ok && s.recorded() && b.better(s.Step(), value)
+		},
+		keep: func(ctx context.Context, s *State) error {
+			err := v.saveBest(ctx, s, b)
+			if full(err) {
+				s.Warn("fit: the best checkpoint so far stays, as there is no room for a better one", "error", err)
+				*b = before
+				return nil
+			}
+			return err
+		}}
+}
+
+// openBest opens a directory of the best checkpoint.
+func (v *saver) openBest(s *State) (err error) {
+	if v.dir, err = checkpoint.OpenDirectory(v.path, checkpoint.Options{Keep: 1}); err != nil {
+		return err
+	}
+	if err := writable(v.path); err != nil {
+		return &SaveError{Directory: v.path, Step: s.step, Err: err}
+	}
+	last, err := v.dir.Latest()
+	if errors.Is(err, checkpoint.ErrNone) {
+		return nil
+	}
+	if err == nil {
+		err = last.Close()
+	}
+	if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
+		return err
+	}
+	if s.resumed == 0 {
+		return option("hook keep best", "give another directory, or resume the run", "%s has a checkpoint of another run", v.path)
+	}
+	return nil
+}
+
+// saveBest saves the best, in the place of one of this step or a later one that the run saved
+// before it was killed.
+func (v *saver) saveBest(ctx context.Context, s *State, b *best) error {
+	if s.First() {
+		steps, err := v.dir.Steps()
+		if err != nil {
+			return &SaveError{Directory: v.path, Step: s.step, Err: err}
+		}
+		v.clear = len(steps) > 0 && steps[len(steps)-1] >= s.step
+	}
+	saved := s.run.saved
+	defer func() { s.run.saved = saved }() // which is that of the Checkpoint hook
+	if err := v.save(ctx, s.run); err != nil {
+		return err
+	}
+	return nil
+}
+
+// recorded reports whether the last step is a record.
+func (s *State) recorded() bool { return s.run.record == s.step }

@@ -1,0 +1,267 @@
+package fit
+
+import (
+	"context"
+	"io"
+	"iter"
+	"reflect"
+
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
+)
+
+// Data is what a run trains or evaluates on: batches for all replicas. [Dataset], [Distributed],
+// [Feed] and [Batches] make one. A Data is a value that can be used for several runs, unless it
+// says otherwise.
+type Data struct {
+	open func(ctx context.Context, s *strategy.TPUStrategy, at position) (source, error)
+	// once says that there is one pass.
+	once bool
+}
+
+// position is where a run is in its data.
+type position struct {
+	// Pass is the number of the pass, from 0, and Taken the number of batches that were taken of
+	// it.
+	Pass  int64 `json:"pass"`
+	Taken int64 `json:"taken"`
+	// Input is the position within the pass, where the data has one.
+	Input input.State `json:"input,omitzero"`
+}
+
+// source is one pass over data.
+type source interface {
+	// next returns the next batch as a step's arguments, which are the source's, and the number of
+	// its rows. The error is io.EOF at the end.
+	next(ctx context.Context) (args []any, rows int, err error)
+	// state is the position after the batch that next returned last.
+	state() input.State
+	// steps is the number of batches of a pass, as far as it is known.
+	steps() input.Cardinality
+	close() error
+}
+
+// Dataset is a dataset of global batches. The run distributes it over the strategy's replicas, with
+// the automatic policy, and feeds the batches ahead of the steps; opts are those of the feed, but
+// for From. Each epoch is another pass: a Shuffle has another order in each.
+//
+// The position in the dataset is part of a checkpoint, so a run that resumes goes on with the very
+// next batch.
+func Dataset(ds input.Dataset, opts ...feed.Options) Data {
+	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, at position) (source, error) {
+		d, err := distribute(s, ds, at.Pass, len(opts) > 0 && opts[0].EndTogether)
+		if err != nil {
+			return nil, err
+		}
+		return newFed(ctx, s, d, at, opts)
+	}}
+}
+
+// distribute divides a pass of a dataset over the strategy's replicas and processes. As the steps
+// are fed ahead, the processes cannot vote on the end: see [feed.ErrVote].
+func distribute(s *strategy.TPUStrategy, ds input.Dataset, pass int64, together bool) (*input.Distributed, error) {
+	o, err := s.InputOptions()
+	if err != nil {
+		return nil, err
+	}
+	o.Epoch = uint64(pass)
+	if o.AnyProcess != nil {
+		o.AnyProcess = func(_ context.Context, mine bool) (bool, error) { return mine, nil }
+		if !together && ds.Info().Cardinality != input.Infinite {
+			o.AnyProcess = func(context.Context, bool) (bool, error) {
+				return false, &errkind.Fault{Match: feed.ErrVote,
+					Hint: "repeat the dataset without end and count the steps, set EndTogether if they end together, or keep the data in memory"}
+			}
+		}
+	}
+	return input.Distribute(ds, o)
+}
+
+// Distributed is a dataset that the caller has distributed, by a rule or a policy of its own. It is
+// fed as [Dataset] is. Use it for one run, as it counts its passes.
+func Distributed(d *input.Distributed, opts ...feed.Options) Data {
+	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, at position) (source, error) {
+		return newFed(ctx, s, d, at, opts)
+	}}
+}
+
+// Feed is one pass over the rest of a feed, which stays the caller's to close. A run that resumes
+// needs a feed that was opened at the position of the checkpoint: see [Saved].
+func Feed(f *feed.Feed) Data {
+	return Data{once: true, open: func(_ context.Context, _ *strategy.TPUStrategy, at position) (source, error) {
+		if f == nil {
+			return nil, option("data", "give the feed that feed.New returned", "no feed: a nil pointer")
+		}
+		if !at.Input.IsZero() || at.Taken > 0 {
+			here, err := f.State().Marshal()
+			if err != nil {
+				return nil, err
+			}
+			there, err := at.Input.Marshal()
+			if err != nil {
+				return nil, err
+			}
+			if string(here) != string(there) {
+				return nil, &errkind.Fault{Op: "fit: feed", Reason: "it is at another position than the checkpoint", Match: input.ErrState,
+					Hint: "open it with feed.Options.From as Saved returns it, or give the dataset by Dataset"}
+			}
+		}
+		return &fed{feed: f}, nil
+	}}
+}
+
+// Batches is a sequence of batches, each as the arguments of a step: tensors or Go slices of the
+// global batch, or values of the strategy. Each pass calls batches anew. A run that resumes reads
+// and drops the batches that it has taken already, so batches must yield the same each time.
+func Batches(batches iter.Seq2[[]any, error]) Data {
+	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, at position) (source, error) {
+		if batches == nil {
+			return nil, option("data", "give a function that yields them", "no batches: a nil function")
+		}
+		p := &pulled{replicas: s.NumReplicasInSync()}
+		p.pull, p.stop = iter.Pull2(batches)
+		for range at.Taken {
+			if err := ctx.Err(); err != nil {
+				return nil, p.ended(err)
+			}
+			if _, _, err := p.next(ctx); err == io.EOF {
+				return nil, p.ended(&errkind.Fault{Op: "fit: batches", Reason: "there are fewer than the run has taken", Match: input.ErrState,
+					Hint: "give the batches that the run began with"})
+			} else if err != nil {
+				return nil, p.ended(err)
+			}
+		}
+		return p, nil
+	}}
+}
+
+// fed is a source that is a feed.
+type fed struct {
+	feed  *feed.Feed
+	owned bool
+	card  input.Cardinality
+	args  []any
+	scale int // of the rows of this process to those of all
+}
+
+func newFed(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, at position, opts []feed.Options) (source, error) {
+	var o feed.Options
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	if !o.From.IsZero() {
+		return nil, option("data", "leave it out: a run begins at the beginning, or where its checkpoint says", "a feed's option From is set")
+	}
+	o.From = at.Input
+	f, err := feed.New(ctx, s, d, o)
+	if err != nil {
+		return nil, err
+	}
+	n := &fed{feed: f, owned: true, scale: 1}
+	if d != nil {
+		n.card = d.Cardinality()
+		if local := d.LocalReplicas(); local > 0 {
+			n.scale = s.NumReplicasInSync() / local
+		}
+	}
+	return n, nil
+}
+
+func (f *fed) next(ctx context.Context) ([]any, int, error) {
+	batch, err := f.feed.Next(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	f.args = f.args[:0]
+	for _, v := range batch.Values {
+		f.args = append(f.args, v)
+	}
+	if batch.Mask != nil {
+		f.args = append(f.args, batch.Mask)
+	}
+	rows := 0
+	for _, n := range batch.Rows {
+		rows += n
+	}
+	return f.args, rows * max(f.scale, 1), nil
+}
+
+func (f *fed) state() input.State       { return f.feed.State() }
+func (f *fed) steps() input.Cardinality { return f.card }
+
+func (f *fed) close() error {
+	if !f.owned {
+		return nil
+	}
+	return f.feed.Close()
+}
+
+// pulled is a source that is an iterator.
+type pulled struct {
+	pull     func() ([]any, error, bool)
+	stop     func()
+	replicas int
+	last     any // whose rows are known
+	rows     int
+}
+
+func (p *pulled) next(context.Context) (args []any, rows int, err error) {
+	defer caught(&err)
+	args, err, ok := p.pull()
+	if !ok {
+		return nil, 0, io.EOF
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return args, p.count(args), nil
+}
+
+// count returns the number of rows of a batch: of the first of its arguments.
+func (p *pulled) count(args []any) int {
+	if len(args) == 0 {
+		return 0
+	}
+	switch x := args[0].(type) {
+	case *tensors.Tensor:
+		if x == nil || x.Shape().Rank() == 0 {
+			return 0
+		}
+		return x.Shape().Dimensions[0]
+	case *strategy.PerReplica:
+		if x == nil {
+			return 0
+		}
+		if p.last != x {
+			p.last, p.rows = x, 0
+			if shape := x.Shape(); shape.Rank() > 0 {
+				p.rows = shape.Dimensions[0] * p.replicas
+			}
+		}
+		return p.rows
+	default:
+		if v := reflect.ValueOf(x); v.Kind() == reflect.Slice {
+			return v.Len()
+		}
+		return 0
+	}
+}
+
+func (p *pulled) state() input.State       { return input.State{} }
+func (p *pulled) steps() input.Cardinality { return input.UnknownCardinality }
+
+// ended closes the source after an error.
+func (p *pulled) ended(err error) error {
+	_ = p.close()
+	return err
+}
+
+func (p *pulled) close() (err error) {
+	defer caught(&err)
+	p.stop()
+	return nil
+}

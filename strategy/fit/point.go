@@ -1,0 +1,133 @@
+package fit
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+)
+
+// metadataKey is the entry of a checkpoint's metadata that holds a run's point.
+const metadataKey = "tpustrategy.fit"
+
+// pointVersion is the version of the form of a point.
+const pointVersion = 1
+
+// point is what a run saves beside its variables: where it is.
+type point struct {
+	Version  int               `json:"version"`
+	Step     int64             `json:"step"`
+	Position position          `json:"position"`
+	Settings map[string]string `json:"settings,omitempty"`
+	Hooks    map[string][]byte `json:"hooks,omitempty"`
+	// Pending are the metrics of the step, name and number in turn, if its hooks have not run.
+	Pending []string `json:"pending,omitempty"`
+
+	checkpoint *checkpoint.Checkpoint
+}
+
+// hold puts a pending record in the point. The numbers are text, as JSON has no NaN.
+func (p *point) hold(of *pending) {
+	if of == nil {
+		return
+	}
+	for _, m := range of.Metrics {
+		p.Pending = append(p.Pending, m.Name, strconv.FormatFloat(m.Value, 'g', -1, 64))
+	}
+}
+
+// pending returns the record that is pending, or nil.
+func (p *point) pending() *pending {
+	if len(p.Pending) == 0 {
+		return nil
+	}
+	var of pending
+	for pair := range slices.Chunk(p.Pending, 2) {
+		value, _ := strconv.ParseFloat(pair[1], 64)
+		of.Metrics = append(of.Metrics, Metric{pair[0], value})
+	}
+	return &of
+}
+
+// encode returns the checkpoint's metadata.
+func (p *point) encode() (map[string]string, error) {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return nil, &errkind.Fault{Op: "fit: save the run's position", Err: err, Class: errkind.InternalError}
+	}
+	return map[string]string{metadataKey: string(data)}, nil
+}
+
+// parsePoint reads a checkpoint's metadata.
+func parsePoint(metadata map[string]string) (*point, error) {
+	text, ok := metadata[metadataKey]
+	if !ok {
+		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: "it is not of a run of this package", Class: errkind.ValueError,
+			Hint: "restore it with checkpoint.Restore, and give the run a directory of its own"}
+	}
+	var p point
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: "the run's position cannot be read", Err: err, Class: errkind.DataLossError}
+	}
+	if p.Version != pointVersion {
+		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: fmt.Sprintf("its form is version %d, this program reads %d", p.Version, pointVersion),
+			Class: errkind.NotImplementedError, Hint: "use the program that wrote it"}
+	}
+	if len(p.Pending)%2 != 0 || p.Step < 0 || p.Position.Pass < 0 || p.Position.Taken < 0 {
+		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: "the run's position is damaged", Class: errkind.DataLossError}
+	}
+	return &p, nil
+}
+
+// differ returns the first setting, by name, that two runs have differently.
+func differ(saved, here map[string]string) (name string, found bool) {
+	names := slices.Sorted(maps.Keys(saved))
+	for name := range here {
+		if _, ok := saved[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if saved[name] != here[name] {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// Point says where a run stood when it saved a checkpoint.
+type Point struct {
+	// Step is the number of steps that were taken.
+	Step int64
+	// Pass is the number of the pass over the data, from 0, Taken the number of batches that were
+	// taken of it, and Input the position in it, for feed.Options.From.
+	Pass, Taken int64
+	Input       input.State
+	// Settings are the run's.
+	Settings map[string]string
+}
+
+// Saved returns where the run stood that saved the last checkpoint in a directory. The error
+// matches checkpoint.ErrNone if there is none.
+func Saved(dir string) (Point, error) {
+	d, err := checkpoint.OpenDirectory(dir, checkpoint.Options{})
+	if err != nil {
+		return Point{}, err
+	}
+	c, err := d.Latest()
+	if err != nil {
+		return Point{}, err
+	}
+	defer c.Close()
+	p, err := parsePoint(c.Metadata())
+	if err != nil {
+		return Point{}, err
+	}
+	return Point{Step: p.Step, Pass: p.Position.Pass, Taken: p.Position.Taken, Input: p.Position.Input, Settings: p.Settings}, nil
+}

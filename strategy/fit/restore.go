@@ -1,0 +1,59 @@
+package fit
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+)
+
+// restore gives the step's variables their saved values. The step is traced first, with the next
+// batch, so that the checkpoint can be compared with the variables that the step has.
+func (r *run) restore(ctx context.Context, from *point) error {
+	wrong := func(what string, err error) error {
+		return &ResumeError{Directory: r.saver.path, Step: from.Step, What: what, Err: err,
+			Hint: "give the model and the optimizer that the run began with, or another directory"}
+	}
+	b, err := r.ahead(ctx)
+	if err != nil {
+		return err
+	}
+	if b != nil {
+		if r.options.Steps == 0 || r.state.step < r.options.Steps {
+			_, err = r.train.Compiled(ctx, b.args...)
+		} else { // the run is done: nothing is compiled
+			_, err = r.train.Lowered(ctx, b.args...)
+		}
+		if err != nil {
+			return r.failed("compiling the step", from.Step+1, r.orInterrupted(ctx, err))
+		}
+	}
+	g := r.saver.group(r)
+	if b != nil && !r.saver.opts.Restore.AllowUnexpected {
+		if extra := unexpected(g, from.checkpoint); len(extra) > 0 {
+			return wrong("its variables are not the step's", &checkpoint.MismatchError{Unexpected: extra})
+		}
+	}
+	if err := from.checkpoint.Restore(ctx, g, r.saver.opts.Restore); err != nil {
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return err
+		}
+		return wrong("its variables are not restored", err)
+	}
+	return nil
+}
+
+// unexpected are the trainable variables of a checkpoint that the step does not have. Others, such
+// as an evaluation's, may be made later.
+func unexpected(g checkpoint.Group, c *checkpoint.Checkpoint) (extra []string) {
+	has := map[string]bool{}
+	for _, v := range g.Variables {
+		has[v.Path()] = true
+	}
+	for _, info := range c.Variables() {
+		if info.Trainable && !has[info.Path] {
+			extra = append(extra, info.Path)
+		}
+	}
+	return extra
+}

@@ -1,0 +1,297 @@
+package fit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// Run takes training steps on the batches of data, one after the other, until Options.Steps are
+// taken, the data has ended, or a hook stops the run.
+//
+// The loop does not wait for a step: it launches the next one while the devices work on those
+// before, as far as the strategy lets it. It waits for a step whose loss is read, at a record. A
+// step at which no hook is due costs the loop no allocation.
+//
+// When ctx ends, Run waits for the steps under way, saves a checkpoint if there is a [Checkpoint]
+// hook, ends the hooks, and returns an [*InterruptedError], which matches the context's error. A
+// save that is under way is finished first.
+//
+// With several processes every process calls Run with the same options, hooks and data. After each
+// record the processes agree on whether to go on: an end that one of them wants is the end of all
+// of them after the same step. That costs a launch at each record, and an interrupt is acted on at
+// the next record.
+//
+// Errors: [*OptionError] and [*MetricError] before anything was done, [*ResumeError],
+// [*StepError], [*HookError], [*ShortError], [*InterruptedError], [*WriteError] and
+// [*SaveError]. Several are joined. The variables stay on the devices.
+func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...Hook) (Result, error) {
+	start := time.Now()
+	r := &run{options: o, hooks: hooks, data: data, train: step, log: o.Logger}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	err := r.prepare(ctx)
+	if err == nil {
+		err = r.all(ctx)
+	}
+	if r.source != nil {
+		err = errors.Join(err, r.source.close())
+	}
+	r.result.Seconds = time.Since(start).Seconds()
+	return r.result, err
+}
+
+// run is one call of Run.
+type run struct {
+	options  Options
+	hooks    []Hook
+	data     Data
+	train    *train.Step
+	strategy *strategy.TPUStrategy
+	log      *slog.Logger
+	saver    *saver // nil without a Checkpoint hook
+
+	state  State
+	source source
+	at     position // after the last step that was taken
+	first  *batch   // that was read ahead, to compile for
+	loss   *strategy.Mirrored
+	due    int64 // the next step with something to do
+	record int64 // the last record
+	saved  int64 // the step of the last checkpoint
+	// pending are the metrics of a step whose hooks have not run.
+	pending *pending
+	begun   int  // hooks whose End is to run
+	agreed  bool // the processes are at the same place
+	result  Result
+}
+
+// batch is what a source returned.
+type batch struct {
+	args []any
+	rows int
+}
+
+// pending is a record that was begun: the metrics that cannot be read again.
+type pending struct{ Metrics []Metric }
+
+// prepare checks what can be checked before anything is done.
+func (r *run) prepare(ctx context.Context) error {
+	if r.train == nil {
+		return option("step", "make it with train.New", "no training step: a nil pointer")
+	}
+	r.strategy = r.train.Strategy()
+	if err := r.strategy.Machine().Untraced(ctx, "fit", fault.InsteadOfRunning); err != nil {
+		return err
+	}
+	if r.data.open == nil {
+		return option("data", "give Dataset, Distributed, Feed or Batches", "no data: the zero Data")
+	}
+	if err := check(r.options, r.hooks); err != nil {
+		return err
+	}
+	if r.options.Every == 0 {
+		r.options.Every = defaultEvery
+	}
+	if r.options.Epochs == 0 {
+		r.options.Epochs = 1
+	}
+	if r.data.once && r.options.Epochs > 1 {
+		return option("option Epochs", "give the dataset by Dataset", "%d passes over a feed, which is one", r.options.Epochs)
+	}
+	for i := range r.hooks {
+		if h := &r.hooks[i]; h.saver != nil {
+			r.saver = h.saver
+		}
+		if reset := r.hooks[i].reset; reset != nil {
+			reset()
+		}
+	}
+	r.state = State{run: r, strategy: r.strategy, steps: r.options.Steps, now: time.Now, warn: r.log.Warn}
+	r.at, r.record, r.saved = position{}, -1, -1
+	return nil
+}
+
+// all takes the run from its beginning to its end.
+func (r *run) all(ctx context.Context) error {
+	err := r.begin(ctx)
+	if err == nil && r.pending != nil {
+		err = r.after(ctx)
+	}
+	if err == nil {
+		err = r.loop(ctx)
+	}
+	if !r.state.began.IsZero() {
+		err = errors.Join(err, r.settle(ctx, err))
+		r.result.TrainSeconds = r.state.Elapsed().Seconds()
+	}
+	saved := r.last(ctx, err)
+	var stopped *InterruptedError
+	if errors.As(err, &stopped) && r.saver != nil && saved == nil && r.saved > 0 && r.saved == r.state.step {
+		stopped.Directory = r.saver.path
+	}
+	err = errors.Join(err, saved)
+	for i := range r.hooks[:r.begun] {
+		if end := r.hooks[i].End; end != nil {
+			err = errors.Join(err, r.call(&r.hooks[i], func() error { return end(context.WithoutCancel(ctx), &r.state, err) }))
+		}
+	}
+	r.result.Step, r.result.Resumed, r.result.Taken = r.state.step, r.state.resumed, r.state.step-r.state.resumed
+	r.result.Rows, r.result.Passes = r.state.rows, r.state.passes
+	r.result.Metrics, r.result.Stopped = r.state.latest, r.state.stop
+	return err
+}
+
+// settle waits for the steps under way, so that the time of the run is known, and what failed in
+// them.
+func (r *run) settle(ctx context.Context, failed error) error {
+	if r.loss == nil || failed != nil && r.saver == nil {
+		return nil
+	}
+	if err := r.loss.Ready(context.WithoutCancel(ctx)); err != nil && failed == nil {
+		return r.failed("waiting for the last step", r.state.step, err)
+	}
+	return nil
+}
+
+// loop takes the steps.
+func (r *run) loop(ctx context.Context) error {
+	for r.state.stop == "" && (r.options.Steps == 0 || r.state.step < r.options.Steps) {
+		if ctx.Err() != nil && !r.several() {
+			return r.interrupted(ctx)
+		}
+		args, rows, err := r.next(ctx)
+		if err == io.EOF {
+			more, err := r.pass(ctx)
+			if err != nil {
+				return err
+			}
+			if more {
+				continue
+			}
+			return r.ended(ctx)
+		}
+		if err != nil {
+			return r.failed("reading the batch", r.state.step+1, r.orInterrupted(ctx, err))
+		}
+		r.agreed = false
+		loss, err := r.train.Run(r.work(ctx), args...)
+		if err != nil {
+			return r.failed("taking the step", r.state.step+1, r.orInterrupted(ctx, err))
+		}
+		if r.state.began.IsZero() {
+			r.state.began = r.state.now()
+		}
+		r.loss = loss
+		r.state.step++
+		r.state.rows += int64(rows)
+		r.at.Taken++
+		r.at.Input = r.source.state()
+		if r.state.step >= r.due {
+			if err := r.after(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// next returns the next batch.
+func (r *run) next(ctx context.Context) ([]any, int, error) {
+	if b := r.first; b != nil {
+		r.first = nil
+		return b.args, b.rows, nil
+	}
+	return r.source.next(r.work(ctx))
+}
+
+// work is the context of what all processes do together. With several processes one that is
+// interrupted goes on until all know.
+func (r *run) work(ctx context.Context) context.Context {
+	if r.several() && r.state.step > r.state.resumed {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
+// pass begins the next pass over the data, if there is to be one.
+func (r *run) pass(ctx context.Context) (more bool, err error) {
+	if r.at.Taken == 0 {
+		return false, &errkind.Fault{Op: "fit: data", Reason: "it has no batch", Class: errkind.OutOfRangeError,
+			Hint: "see whether the files or the filters of the dataset leave anything, and whether a batch is larger than the data"}
+	}
+	if r.state.passes >= r.options.Epochs {
+		return false, nil
+	}
+	err, r.source = r.source.close(), nil
+	if err != nil {
+		return false, r.failed("closing the data", r.state.step+1, err)
+	}
+	return true, r.open(ctx, position{Pass: r.at.Pass + 1})
+}
+
+// open opens a pass at a position.
+func (r *run) open(ctx context.Context, at position) (err error) {
+	if r.source, err = r.data.open(ctx, r.strategy, at); err != nil {
+		r.source = nil
+		return r.failed("opening the data", r.state.step+1, r.orInterrupted(ctx, err))
+	}
+	r.at = at
+	r.state.passes = at.Pass + 1
+	return nil
+}
+
+// ended ends a run whose data has ended.
+func (r *run) ended(ctx context.Context) error {
+	if r.options.Steps > 0 {
+		return &ShortError{Taken: r.state.step, Steps: r.options.Steps, Passes: r.state.passes}
+	}
+	if r.record == r.state.step || r.loss == nil {
+		return nil
+	}
+	r.due = r.state.step
+	r.state.steps = r.state.step
+	return r.after(ctx)
+}
+
+// several reports whether several processes take part.
+func (r *run) several() bool { return r.strategy.NumProcesses() > 1 }
+
+// failed returns the error of a step, or the interruption that it is.
+func (r *run) failed(doing string, step int64, err error) error {
+	if _, ok := err.(*InterruptedError); ok {
+		return err
+	}
+	return &StepError{Step: step, Taken: r.state.step, Doing: doing, Err: err}
+}
+
+// orInterrupted returns the interruption if that is why something failed.
+func (r *run) orInterrupted(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Cause(ctx))) {
+		return r.interrupted(ctx)
+	}
+	return err
+}
+
+// call calls a function of a hook. A panic is an error.
+func (r *run) call(h *Hook, f func() error) error {
+	err := func() (err error) {
+		defer caught(&err)
+		return f()
+	}()
+	switch err.(type) {
+	case nil:
+		return nil
+	case *OptionError, *MetricError, *WriteError, *SaveError, *DivergedError:
+		return err // which names the hook's part
+	}
+	return &HookError{Hook: h.Name, Step: r.state.step, Err: err}
+}

@@ -1,0 +1,280 @@
+package fit
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"syscall"
+
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// CheckpointOptions configure a [Checkpoint] hook. The zero value works.
+type CheckpointOptions struct {
+	// Keep is the number of checkpoints to keep; 0 is 3, and a negative number keeps all.
+	Keep int
+	// With are variables to save beside those of the step's store and the strategy's scope.
+	With []checkpoint.Variable
+	// Restore says how strict a resume is. The zero value asks for exactly the step's variables.
+	Restore checkpoint.RestoreOptions
+}
+
+const defaultKeep = 3
+
+// Checkpoint saves the run in a directory of checkpoints, see package checkpoint: after each of the
+// steps that every says (0: after none), at the end of the run, and when the run is interrupted. A
+// checkpoint holds the variables, the position in the data, the settings and what the other hooks
+// keep, so that [Options].Resume goes on as if nothing had happened: with the same losses on the
+// same mesh, and with losses that differ by rounding on another.
+//
+// A save waits for the steps under way. A disk that is full does not end the run: the hook warns,
+// and tries again when the next save is due; the earlier checkpoints stay as they are. If the last
+// save fails, the run's error is a [*SaveError].
+//
+// No checkpoint is saved at the end of a run that diverged ([*DivergedError],
+// [*train.NonFiniteError]).
+func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
+	v := &saver{path: dir}
+	if len(opts) > 0 {
+		v.opts = opts[0]
+	}
+	return Hook{Name: "checkpoint " + dir, Every: every, Files: []string{dir}, saver: v,
+		due: func(s *State) bool { return every.due(s.step) && s.step > s.run.saved },
+		keep: func(ctx context.Context, s *State) error {
+			err := v.save(ctx, s.run)
+			if full(err) {
+				s.Warn("fit: training goes on without this checkpoint", "error", err)
+				return nil
+			}
+			return err
+		}}
+}
+
+// SaveError reports a checkpoint that could not be saved. The earlier ones are as they were.
+type SaveError struct {
+	// Directory is that of the checkpoints, and Step the step that was to be saved.
+	Directory string
+	Step      int64
+	Err       error
+}
+
+// Error names the directory, the step and the cause.
+func (e *SaveError) Error() string {
+	return errkind.Text(fmt.Sprintf("fit: save step %d in %s", e.Step, e.Directory), "", e.Err, "the earlier checkpoints are as they were")
+}
+
+// Unwrap returns the cause.
+func (e *SaveError) Unwrap() error { return e.Err }
+
+// Kind returns the cause's kind, or RuntimeError.
+func (e *SaveError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.RuntimeError) }
+
+// saver saves a run and finds what was saved.
+type saver struct {
+	path string
+	opts CheckpointOptions
+	dir  *checkpoint.Directory
+	// clear says that checkpoints after the step that is saved have to go: they are damaged.
+	clear bool
+}
+
+// find returns the point to resume from, or nil for a new run. All processes find the same.
+func (s *saver) find(ctx context.Context, r *run) (*point, error) {
+	var found *checkpoint.Checkpoint
+	var mine error
+	step := int64(-1)
+	if r.state.First() {
+		if found, mine = s.look(ctx, r); found != nil {
+			step = found.Step()
+		}
+	}
+	if r.several() {
+		if err := r.agree(ctx, mine, nil); err != nil {
+			return nil, err
+		}
+		bytes, err := r.strategy.BroadcastBytes(ctx, "fit: the checkpoint to resume from", binary.AppendVarint(nil, step))
+		if err != nil {
+			return nil, err
+		}
+		step, _ = binary.Varint(bytes)
+		if step >= 0 && found == nil {
+			if s.dir, mine = checkpoint.OpenDirectory(s.path, checkpoint.Options{}); mine == nil {
+				found, mine = s.dir.Open(step)
+			}
+		}
+	}
+	if mine != nil || found == nil {
+		return nil, mine
+	}
+	p, err := parsePoint(found.Metadata())
+	if err == nil {
+		if name, differs := differ(p.Settings, r.settings()); differs {
+			err = &ResumeError{What: fmt.Sprintf("setting %q", name), Saved: p.Settings[name], Here: r.settings()[name],
+				Hint: "give the settings that the run began with, or another directory"}
+		}
+	}
+	if err != nil {
+		_ = found.Close()
+		of := &ResumeError{}
+		if !errors.As(err, &of) {
+			of = &ResumeError{Err: err}
+		}
+		of.Directory, of.Step = s.path, step
+		return nil, of
+	}
+	p.checkpoint = found
+	return p, nil
+}
+
+// look opens the directory, and the last checkpoint that is intact.
+func (s *saver) look(ctx context.Context, r *run) (*checkpoint.Checkpoint, error) {
+	keep := s.opts.Keep
+	if keep == 0 {
+		keep = defaultKeep
+	}
+	var err error
+	if s.dir, err = checkpoint.OpenDirectory(s.path, checkpoint.Options{Keep: max(keep, 0)}); err != nil {
+		return nil, err
+	}
+	if err := writable(s.path); err != nil {
+		return nil, &SaveError{Directory: s.path, Err: err}
+	}
+	steps, err := s.dir.Steps()
+	if err != nil || len(steps) == 0 {
+		return nil, err
+	}
+	if !r.options.Resume {
+		return nil, &ResumeError{Directory: s.path, Step: steps[len(steps)-1], What: "the directory has checkpoints of a run, and Options.Resume is not set",
+			Hint: "set it to go on, or give another directory"}
+	}
+	found, passed, err := s.dir.LatestIntact(ctx)
+	for _, damaged := range passed {
+		r.log.Warn("fit: passing over a damaged checkpoint", "error", damaged)
+		s.clear = true
+	}
+	if errors.Is(err, checkpoint.ErrNone) && len(passed) > 0 {
+		return nil, &ResumeError{Directory: s.path, Step: steps[len(steps)-1], What: "every checkpoint is damaged", Err: errors.Join(passed...),
+			Hint: "remove them to begin anew"}
+	}
+	return found, err
+}
+
+// writable makes a file in a directory and removes it.
+func writable(dir string) error {
+	f, err := os.CreateTemp(dir, ".writable-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// settings are the run's, with the seed of its store.
+func (r *run) settings() map[string]string {
+	all := maps.Clone(r.options.Settings)
+	if all == nil {
+		all = map[string]string{}
+	}
+	if store := r.train.Store(); store != nil {
+		if seed, ok := store.GetParam("/" + model.ParamInitialSeed); ok {
+			all[model.ParamInitialSeed] = fmt.Sprint(seed)
+		}
+	}
+	return all
+}
+
+// full reports whether a save failed for want of room, so that a later one may succeed.
+func full(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// group are the variables of a run.
+func (v *saver) group(r *run) checkpoint.Group {
+	g := checkpoint.Strategy(r.strategy, r.train.Store())
+	if r.saver != nil { // those of the best are the same
+		g = g.With(r.saver.opts.With...)
+	}
+	return g
+}
+
+// save saves the run as it is after the last step. All processes call it.
+func (v *saver) save(ctx context.Context, r *run) error {
+	g, step := v.group(r), r.state.step
+	if !r.state.First() {
+		err := checkpoint.Follow(ctx, g)
+		r.saved = step
+		return err
+	}
+	fail := func(err error) error { return &SaveError{Directory: v.path, Step: step, Err: err} }
+	metadata, err := r.point()
+	if err != nil {
+		return errors.Join(fail(err), followed(ctx, r, g))
+	}
+	if v.clear {
+		if err := v.dir.RemoveAfter(step - 1); err != nil {
+			return errors.Join(fail(err), followed(ctx, r, g))
+		}
+		v.clear = false
+	}
+	err = v.dir.Save(ctx, step, g, checkpoint.SaveOptions{Metadata: metadata})
+	if errors.Is(err, checkpoint.ErrKept) {
+		r.log.Warn("fit: an old checkpoint stays", "error", err)
+		err = nil
+	}
+	if err != nil {
+		return fail(err)
+	}
+	r.saved = step
+	return nil
+}
+
+// followed reads what the other processes read, where this one does not come to save.
+func followed(ctx context.Context, r *run, g checkpoint.Group) error {
+	if !r.several() {
+		return nil
+	}
+	return checkpoint.Follow(ctx, g)
+}
+
+// point returns the metadata of a checkpoint of the run as it is.
+func (r *run) point() (map[string]string, error) {
+	p := &point{Version: pointVersion, Step: r.state.step, Position: r.at, Settings: r.settings(), Hooks: map[string][]byte{}}
+	p.hold(r.pending)
+	for i := range r.hooks {
+		h := &r.hooks[i]
+		if h.Save == nil {
+			continue
+		}
+		err := r.call(h, func() (err error) {
+			p.Hooks[h.Name], err = h.Save()
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return p.encode()
+}
+
+// last saves the run when it ends, if there is something to save and nothing is wrong with it.
+func (r *run) last(ctx context.Context, err error) error {
+	if r.saver == nil || r.state.began.IsZero() && r.pending == nil || r.state.step <= r.saved {
+		return nil
+	}
+	var diverged *DivergedError
+	var nonFinite *train.NonFiniteError
+	if errors.As(err, &diverged) || errors.As(err, &nonFinite) {
+		return nil
+	}
+	var short *ShortError
+	if r.several() && err != nil && !r.agreed && !errors.As(err, &short) {
+		return nil // the other processes are elsewhere
+	}
+	return r.saver.save(context.WithoutCancel(ctx), r)
+}

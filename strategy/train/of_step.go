@@ -1,0 +1,16 @@
+package train
+
+import (
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// Strategy returns the strategy that the step runs on.
+func (t *Step) Strategy() *strategy.TPUStrategy { return t.function.Strategy() }
+
+// Store returns the store of the variables that the step trains.
+func (t *Step) Store() *model.Store { return t.function.Machine().Store() }
+
+// Name returns the step's name in errors and profiles.
+func (t *Step) Name() string { return t.name }
