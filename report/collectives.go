@@ -45,6 +45,9 @@ type CollectiveDType struct {
 	DType string `json:"dtype"`
 	// Bytes is the size of all these operands on one core, over the whole step.
 	Bytes int64 `json:"bytes"`
+	// Count is the number of these collectives that one core starts in a step and that have
+	// operands of this dtype. It is 0 in reports that were written before it was counted.
+	Count int `json:"count,omitempty"`
 }
 
 // collectiveKinds are the ops that move data between cores, under the names of their starts.
@@ -66,7 +69,7 @@ func (m *hloModule) collectives(mesh sharding.Mesh) []Collective {
 
 // counted walks a program whose partitions are the devices of a mesh.
 func (m *hloModule) counted(mesh sharding.Mesh) *counter {
-	c := &counter{module: m, mesh: mesh, byKey: map[collectiveKey]*Collective{}, byDType: map[dtypeKey]int64{}}
+	c := &counter{module: m, mesh: mesh, byKey: map[collectiveKey]*Collective{}, byDType: map[dtypeKey]*CollectiveDType{}}
 	c.walk(m.entry, 1, false, 0)
 	return c
 }
@@ -86,12 +89,9 @@ func (c *counter) collectives() []Collective {
 // dtypes are the parts of the collectives by dtype, most bytes first.
 func (c *counter) dtypes() []CollectiveDType {
 	var all []CollectiveDType
-	for key, bytes := range c.byDType {
-		name := elementNames[key.element]
-		if name == "" {
-			name = "unknown"
-		}
-		all = append(all, CollectiveDType{key.kind, key.axis, key.size, name, bytes})
+	for key, one := range c.byDType {
+		one.Kind, one.Axis, one.GroupSize, one.DType = key.kind, key.axis, key.size, cmp.Or(elementNames[key.element], "unknown")
+		all = append(all, *one)
 	}
 	slices.SortFunc(all, func(a, b CollectiveDType) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Axis, b.Axis),
@@ -115,7 +115,7 @@ type counter struct {
 	module  *hloModule
 	mesh    sharding.Mesh // of the replicas and the logical axes
 	byKey   map[collectiveKey]*Collective
-	byDType map[dtypeKey]int64
+	byDType map[dtypeKey]*CollectiveDType
 	steps   int
 }
 
@@ -215,7 +215,13 @@ func (c *counter) add(kind string, computation *hloComputation, i *hloInstructio
 	one.Moved = sum64(one.Moved, product64(int64(times), moved))
 	one.InLoop = one.InLoop || unknown
 	for element, bytes := range of {
-		c.byDType[dtypeKey{key, element}] = sum64(c.byDType[dtypeKey{key, element}], product64(int64(times), bytes))
+		part := c.byDType[dtypeKey{key, element}]
+		if part == nil {
+			part = &CollectiveDType{}
+			c.byDType[dtypeKey{key, element}] = part
+		}
+		part.Bytes = sum64(part.Bytes, product64(int64(times), bytes))
+		part.Count = min(part.Count+times, maxRounds)
 	}
 }
 

@@ -100,9 +100,9 @@ func TestCollectivesAreToldApartByDType(t *testing.T) {
 	require.NoError(t, err)
 	r.addCollectives(m, mesh)
 	assert.Equal(t, []CollectiveDType{
-		{"all-reduce", "logical", 2, "bf16", 128},
-		{"all-reduce", "logical", 2, "f32", 128},
-		{"all-gather", "logical", 2, "bf16", 64},
+		{"all-reduce", "logical", 2, "bf16", 128, 2},
+		{"all-reduce", "logical", 2, "f32", 128, 1},
+		{"all-gather", "logical", 2, "bf16", 64, 1},
 	}, r.CollectiveDTypes)
 	var text, page bytes.Buffer
 	require.NoError(t, r.WriteText(&text))

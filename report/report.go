@@ -27,7 +27,12 @@ type Report struct {
 	Replicas       int    `json:"replicas"`
 	LogicalDevices int    `json:"logical_devices"`
 	Mesh           string `json:"mesh,omitempty"`
-	Memory         Memory `json:"memory"`
+	// Parameters is the number of elements of the step's trainable variables: of a training step,
+	// those of the model. It is 0 for a program from elsewhere.
+	Parameters int64 `json:"parameters,omitempty"`
+	// TextBytes is the size of the step's StableHLO text.
+	TextBytes int    `json:"text_bytes,omitempty"`
+	Memory    Memory `json:"memory"`
 	// Tensors are the step's variables, arguments and results.
 	Tensors     []Tensor     `json:"tensors"`
 	Collectives []Collective `json:"collectives"`
@@ -169,7 +174,9 @@ type Input struct {
 	Module *module.Module
 	Text   []byte
 	// Variables is true for each argument of the module that is a variable.
-	Variables                         []bool
+	Variables []bool
+	// Parameters is the number of elements of the trainable variables.
+	Parameters                        int64
 	LoweringSeconds, CompilingSeconds float64
 }
 
@@ -180,7 +187,7 @@ func New(in Input) (*Report, error) {
 	r := &Report{
 		Version: FormatVersion, Step: in.Step, Target: in.Target,
 		Replicas: max(in.Replicas, 1), LogicalDevices: max(in.LogicalDevices, 1),
-		Tensors: []Tensor{}, Collectives: []Collective{},
+		Tensors: []Tensor{}, Collectives: []Collective{}, Parameters: in.Parameters,
 		LoweringSeconds: in.LoweringSeconds, CompilingSeconds: in.CompilingSeconds,
 	}
 	if in.Module != nil {
@@ -190,6 +197,7 @@ func New(in Input) (*Report, error) {
 			return nil, err
 		}
 	}
+	r.TextBytes = len(in.Text)
 	if err := r.addMemory(in.Program); err != nil {
 		return nil, err
 	}

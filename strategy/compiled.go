@@ -3,6 +3,8 @@ package strategy
 import (
 	"time"
 
+	"github.com/gomlx/compute/shapes"
+
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -65,9 +67,19 @@ func (c *Compiled) Report() (*report.Report, error) {
 	s := c.program.function.strategy
 	return report.New(report.Input{
 		Step: c.Name, Target: s.reportTarget(), Replicas: s.replicas, LogicalDevices: s.logicalDevices,
-		Program: c.Program, Module: c.Module, Variables: c.Variables,
+		Program: c.Program, Module: c.Module, Variables: c.Variables, Parameters: c.program.parameters(),
 		LoweringSeconds: c.Lowering.Seconds(), CompilingSeconds: c.Compiling.Seconds(),
 	})
+}
+
+// parameters counts the elements of the trainable variables that the step takes.
+func (p *program) parameters() (n int64) {
+	for _, v := range p.variables {
+		if v != nil && v.trainable {
+			n += int64(shapes.Make(v.dtype, v.shape...).Size())
+		}
+	}
+	return n
 }
 
 // reportTarget describes what the strategy compiles for.

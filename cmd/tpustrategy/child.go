@@ -39,6 +39,7 @@ type childError struct {
 }
 
 func (e *childError) Error() string { return e.Doing + ": " + e.Err.Error() }
+func (e *childError) Unwrap() error { return e.Err }
 
 // childEnv keeps a plugin's log to itself. What the user has set stays.
 var childEnv = []string{"TPU_LOG_DIR=disabled", "TPU_STDERR_LOG_LEVEL=3", "TF_CPP_MIN_LOG_LEVEL=2", "TPU_MIN_LOG_LEVEL=3"}
@@ -100,7 +101,7 @@ func (childCmd) Run(ctx context.Context, a *app) error {
 		return out
 	})
 	if err != nil {
-		return &usageError{err}
+		return &usageError{Err: err}
 	}
 	return nil
 }

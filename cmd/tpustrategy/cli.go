@@ -12,22 +12,34 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/files"
-	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/pjrt"
-	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// The exit codes.
+// The exit codes, and errors with one.
 const (
-	exitFailed = iota + 1
-	exitUsage
-	exitMissing
-	exitMemory
-	exitDied
+	exitFailed  = ahead.Failed
+	exitUsage   = ahead.Usage
+	exitMissing = ahead.Missing
+	exitDied    = ahead.Died
 )
+
+type (
+	usageError = ahead.UsageError
+	failure    = ahead.Failure
+)
+
+// misused is the error of a command line that op cannot take: what is wrong, and what to write.
+func misused(op, hint, format string, args ...any) error {
+	return ahead.Misused(op, hint, format, args...)
+}
+
+// refused is the error of a command line that op cannot take because of err.
+func refused(op string, err error) error { return ahead.Refused(op, err) }
+
+// failureOf sorts an error into a kind.
+func failureOf(err error) *failure { return ahead.FailureOf(err) }
 
 // cli is the command line.
 type cli struct {
@@ -45,20 +57,6 @@ type cli struct {
 	Child         childCmd  `cmd:"" hidden:"" help:"Do one piece of work for a parent process."`
 	CompileWorker workerCmd `cmd:"" hidden:"" help:"Compile one program for a parent process; see package pjrt/worker."`
 }
-
-// usageError reports a command line that cannot be run.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-// misused is the error of a command line that op cannot take: what is wrong, and what to write.
-func misused(op, hint, format string, args ...any) error {
-	return &usageError{&errkind.Fault{Op: op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}}
-}
-
-// refused is the error of a command line that op cannot take because of err.
-func refused(op string, err error) error { return &usageError{&errkind.Fault{Op: op, Err: err}} }
 
 // localPath reads a path of this machine's file system, and refuses a URL before it becomes part of
 // one.
@@ -114,7 +112,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		return a.fail(&c, incomplete(out.err))
 	case err != nil:
 		c.JSON = c.JSON || slices.Contains(args, "--json") // it may stand behind what is wrong
-		return a.fail(&c, &usageError{&errkind.Fault{Op: "command line", Err: err, Hint: "see tpustrategy --help"}})
+		return a.fail(&c, &usageError{Err: &errkind.Fault{Op: "command line", Err: err, Hint: "see tpustrategy --help"}})
 	}
 	if err := kctx.Run(&c); err != nil {
 		// Whatever was under way failed for it, in one way or another.
@@ -137,79 +135,17 @@ func incomplete(err error) error {
 	return &errkind.Fault{Op: "the answer is not complete", Err: err, Hint: "see where it goes, and ask again"}
 }
 
-// failure is an error as JSON and across processes.
-type failure struct {
-	// Kind is usage, missing, memory, died, interrupted or failed.
-	Kind    string `json:"kind"`
-	Message string `json:"message"`
-	// Log is what the compiler wrote, or its end.
-	Log string `json:"log,omitempty"`
-	// Memory are the figures of a program that does not fit.
-	Memory *memoryFailure `json:"memory,omitempty"`
-
-	reported bool // as JSON already
-}
-
-// memoryFailure are the figures of a program that does not fit.
-type memoryFailure struct {
-	Used    string                 `json:"used,omitempty"`
-	Limit   string                 `json:"limit,omitempty"`
-	Excess  string                 `json:"excess,omitempty"`
-	Largest []strategy.TensorBytes `json:"largest"`
-}
-
-func (f *failure) Error() string { return f.Message }
-
-var exitKinds = map[string]int{"failed": exitFailed, "usage": exitUsage, "missing": exitMissing, "memory": exitMemory, "died": exitDied}
-
-// failureOf sorts an error into a kind.
-func failureOf(err error) *failure {
-	var f *failure
-	if errors.As(err, &f) {
-		return f
-	}
-	f = &failure{Kind: "failed", Message: err.Error()}
-	var usage *usageError
-	var find *pjrt.FindError
-	var plugin *pjrt.PluginError
-	var died *childError
-	var accelerator *tpu.AcceleratorError
-	var assignment *tpu.AssignmentError
-	var compiler *pjrt.Error
-	var memory *strategy.MemoryError
-	var option *strategy.OptionError
-	var topology *tpu.TopologyError
-	var annotation *logical.Error
-	switch {
-	case errors.As(err, &memory):
-		f.Kind, f.Log = "memory", memory.Log
-		f.Memory = &memoryFailure{memory.Used, memory.Limit, memory.Excess, memory.Largest}
-	case errors.As(err, &died):
-		f.Kind, f.Log = "died", died.Err.Tail
-	case errors.As(err, &find), errors.As(err, &plugin):
-		f.Kind = "missing"
-	case errors.As(err, &usage), errors.As(err, &accelerator), errors.As(err, &assignment), errors.As(err, &option), errors.As(err, &topology), errors.As(err, &annotation):
-		f.Kind = "usage"
-	case errors.As(err, &compiler):
-		f.Log = compiler.Log
-		if compiler.Code == pjrt.ResourceExhausted {
-			f.Kind = "memory"
-		}
-	}
-	return f
-}
-
 // fail reports an error and returns its exit code.
 func (a *app) fail(c *cli, err error) int {
 	f := failureOf(err)
-	if c.JSON && !f.reported {
+	if c.JSON && !f.Reported {
 		_ = a.printJSON(map[string]any{"error": f})
 	}
 	fmt.Fprintf(a.stderr, "tpustrategy: %s\n", f.Message)
 	if f.Log != "" && f.Kind == "died" {
 		fmt.Fprintf(a.stderr, "The end of its log:\n%s\n", indent(f.Log, "  "))
 	}
-	return exitKinds[f.Kind]
+	return ahead.Codes[f.Kind]
 }
 
 func (a *app) printJSON(v any) error {

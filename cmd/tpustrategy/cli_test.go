@@ -5,14 +5,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/child"
 )
 
 func TestFailuresOfAllKindsHaveTheirExitCode(t *testing.T) {
-	for kind, code := range exitKinds {
+	for kind, code := range ahead.Codes {
 		assert.NotZero(t, code, kind)
 	}
-	assert.Len(t, exitKinds, exitDied)
+	assert.Len(t, ahead.Codes, exitDied)
 	f := failureOf(&childError{Doing: "compiling", Err: &child.Error{State: "signal: killed", Tail: "the end"}})
 	assert.Equal(t, &failure{Kind: "died", Message: "compiling: the process died: signal: killed (killed from outside, as the kernel does when memory runs out)", Log: "the end"}, f)
 	assert.Same(t, f, failureOf(f), "a failure from a child stays as it is")

@@ -2,20 +2,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/patience"
 	"github.com/tpustrategy/tpustrategy/report"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 type compileCmd struct {
@@ -47,48 +44,26 @@ Examples:
 Ends with exit code 4 if a program does not fit into the memory of a core.`
 }
 
-// compiled is the outcome for one topology.
-type compiled struct {
-	Topology string         `json:"topology"`
-	Report   *report.Report `json:"report,omitempty"`
-	Error    *failure       `json:"error,omitempty"`
-}
-
 func (c *compileCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	var all []compiled
+	var all []ahead.Outcome
 	for _, topology := range c.Topology {
-		result := compiled{Topology: topology}
 		r, err := a.compile(ctx, c, topology)
 		if ctx.Err() != nil {
 			return &errkind.Fault{Op: "compile", Err: context.Cause(ctx)}
 		}
-		if err != nil {
-			result.Error = failureOf(err)
-		} else {
-			result.Report = r
-			if r.Memory.Verdict == report.TooLarge {
-				result.Error = &failure{Kind: "memory", Message: fmt.Sprintf("%s on %s: it needs %s of the %s of a core's memory",
-					r.Step, topology, report.Bytes(r.Memory.Needs), report.Bytes(r.Memory.Limit))}
-			}
-		}
-		all = append(all, result)
+		all = append(all, ahead.OutcomeOf(topology, r, err))
 	}
 	if err := c.write(a, root, all); err != nil {
 		return err
 	}
-	failed := slices.IndexFunc(all, func(r compiled) bool { return r.Error != nil })
-	if failed < 0 {
-		return nil
+	if f := ahead.FirstFailure(all); f != nil {
+		f.Reported = root.JSON
+		return f
 	}
-	e := *all[failed].Error
-	e.reported = root.JSON
-	if len(all) > 1 {
-		e.Message = all[failed].Topology + ": " + e.Message
-	}
-	return &e
+	return nil
 }
 
 // check refuses a command line that cannot be meant.
@@ -109,7 +84,7 @@ func (c *compileCmd) check() error {
 	}
 	// A compilation may take minutes: what cannot be written is said before it.
 	for _, out := range [][2]string{{"report", c.Report}, {"text", c.Text}, {"save", c.Save}} {
-		if err := checkPlace(out[1]); err != nil {
+		if err := ahead.CheckPlace(out[1]); err != nil {
 			return refused("compile: --"+out[0], err)
 		}
 	}
@@ -124,14 +99,8 @@ func (c *compileCmd) check() error {
 	}
 	for i, topology := range c.Topology {
 		c.Topology[i] = strings.TrimSpace(topology)
-		if cpuDevices(c.Topology[i]) > 0 {
-			continue
-		}
-		if strings.HasPrefix(c.Topology[i], "cpu") {
-			return misused("compile", "write cpu:8, with a number of devices from 1 to 9999", "--topology %q", c.Topology[i])
-		}
-		if _, _, err := system.ParseSlices(c.Topology[i]); err != nil {
-			return refused("compile", err)
+		if err := ahead.CheckTopology("compile", "--topology", c.Topology[i]); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -139,7 +108,7 @@ func (c *compileCmd) check() error {
 
 func (a *app) compile(ctx context.Context, c *compileCmd, topology string) (*report.Report, error) {
 	kind := "tpu"
-	if cpuDevices(topology) > 0 {
+	if ahead.CPUDevices(topology) > 0 {
 		kind = "cpu"
 	}
 	found, err := a.find(kind, c.Plugin)
@@ -165,57 +134,17 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology string) (*rep
 }
 
 // write writes the report files and shows the outcomes, also those whose file could not be written.
-func (c *compileCmd) write(a *app, root *cli, all []compiled) (err error) {
-	var unwritten []error
-	defer func() {
-		if err == nil && unwritten != nil {
-			err = &failure{Kind: "failed", Message: errors.Join(unwritten...).Error(), reported: root.JSON}
-		}
-	}()
-	for i, r := range all {
-		if c.Report == "" || r.Report == nil {
-			continue
-		}
-		path := c.Report
-		if len(all) > 1 {
-			ext := filepath.Ext(path)
-			path = fmt.Sprintf("%s-%s%s", strings.TrimSuffix(path, ext), fileName(all[i].Topology), ext)
-		}
-		if err := writeReport(path, r.Report); err != nil {
-			unwritten = append(unwritten, err)
-		}
-	}
+func (c *compileCmd) write(a *app, root *cli, all []ahead.Outcome) error {
+	unwritten := ahead.WriteReports(c.Report, all)
+	show := ahead.WriteText
 	if root.JSON {
-		return a.printJSON(all)
+		show = func(w io.Writer, all []ahead.Outcome) error { return ahead.WriteJSON(w, all) }
 	}
-	for i, r := range all {
-		if i > 0 {
-			fmt.Fprintln(a.stdout)
-		}
-		if r.Report != nil {
-			if err := r.Report.WriteText(a.stdout); err != nil {
-				return err
-			}
-		} else if len(all) > 1 {
-			fmt.Fprintf(a.stdout, "%s: %s\n", r.Topology, r.Error.Message)
-		}
+	if err := show(a.stdout, all); err != nil {
+		return err
+	}
+	if unwritten != nil {
+		return &failure{Kind: "failed", Message: unwritten.Error(), Reported: root.JSON}
 	}
 	return nil
-}
-
-// fileName makes a topology's name fit for a file.
-func fileName(topology string) string {
-	return strings.NewReplacer(":", "_", " ", "_", "/", "_").Replace(topology)
-}
-
-// writeReport writes a report as JSON, or as a page.
-func writeReport(path string, r *report.Report) error {
-	return writeFile(path, func(w io.Writer) error {
-		if ext := filepath.Ext(path); ext == ".html" || ext == ".htm" {
-			return r.WriteHTML(w)
-		}
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(r)
-	})
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/ahead"
 )
 
 func TestACompilationWhoseFilesHaveNoPlaceIsNotBegun(t *testing.T) {
@@ -26,6 +28,6 @@ func TestACompilationWhoseFilesHaveNoPlaceIsNotBegun(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"", file, filepath.Join(dir, "new"), "/dev/null"} {
-		assert.NoError(t, checkPlace(path), path)
+		assert.NoError(t, ahead.CheckPlace(path), path)
 	}
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -13,52 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/report"
 )
-
-func TestAFileIsWrittenWholeOrNotAtAll(t *testing.T) {
-	text := func(s string) func(io.Writer) error {
-		return func(w io.Writer) error { _, err := io.WriteString(w, s); return err }
-	}
-	dir := t.TempDir()
-	path, link := filepath.Join(dir, "a.json"), filepath.Join(dir, "link")
-	require.NoError(t, writeFile(path, text("one")))
-	require.NoError(t, os.Chmod(path, 0o600))
-	require.NoError(t, os.Symlink(path, link))
-
-	full := func(w io.Writer) error {
-		_, _ = io.WriteString(w, "tw")
-		return &os.PathError{Op: "write", Path: "elsewhere", Err: syscall.ENOSPC}
-	}
-	for _, name := range []string{path, link, filepath.Join(dir, "new")} {
-		err := writeFile(name, full)
-		assert.ErrorIs(t, err, syscall.ENOSPC)
-		assert.NotContains(t, err.Error(), ".tmp")
-	}
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, "one", string(data))
-
-	require.NoError(t, writeFile(link, text("two")))
-	data, err = os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, "two", string(data), "the link stays a link")
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	assert.Equal(t, os.FileMode(0o600), info.Mode())
-
-	require.NoError(t, writeFile("/dev/null", text("three")))
-	var usage *usageError
-	assert.ErrorAs(t, writeFile(dir, text("four")), &usage)
-	missing := filepath.Join(dir, "none", "x")
-	err = writeFile(missing, text("five"))
-	assert.ErrorAs(t, err, &usage)
-	assert.EqualError(t, err, "writing "+missing+": no such file or directory")
-
-	left, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	assert.Len(t, left, 2)
-}
 
 // fullDisk is a standard output that takes nothing.
 type fullDisk struct{}
@@ -85,10 +40,10 @@ func TestAnAnswerIsShownThoughItsReportCannotBeWritten(t *testing.T) {
 		var out bytes.Buffer
 		a := &app{stdout: &out}
 		c := &compileCmd{Report: filepath.Join(t.TempDir(), "none", "x.json")}
-		err := c.write(a, &cli{JSON: asJSON}, []compiled{{Topology: "cpu:2", Report: &report.Report{Step: "digits"}}})
+		err := c.write(a, &cli{JSON: asJSON}, []ahead.Outcome{{Topology: "cpu:2", Report: &report.Report{Step: "digits"}}})
 		var f *failure
 		require.ErrorAs(t, err, &f)
-		assert.Equal(t, &failure{Kind: "failed", Message: "writing " + c.Report + ": no such file or directory", reported: asJSON}, f)
+		assert.Equal(t, &failure{Kind: "failed", Message: "writing " + c.Report + ": no such file or directory", Reported: asJSON}, f)
 		assert.Contains(t, out.String(), "digits")
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/report"
 )
@@ -34,7 +35,7 @@ func (c *reportCmd) Run(a *app, root *cli) error {
 	}
 	switch {
 	case c.Output != "":
-		return writeReport(c.Output, r)
+		return ahead.WriteReport(c.Output, r)
 	case root.JSON:
 		return a.printJSON(r)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -50,7 +51,7 @@ func (d *described) topology() (tpu.Topology, error) {
 
 // describe does a describe request.
 func describe(ctx context.Context, r describeRequest) (*described, error) {
-	slice, err := describeSlice(ctx, r.Name, r.Plugin)
+	slice, err := ahead.Describe(ctx, r.Name, r.Plugin)
 	if err != nil {
 		return nil, err
 	}
@@ -58,16 +59,6 @@ func describe(ctx context.Context, r describeRequest) (*described, error) {
 	t := slice.Topology()
 	mesh := t.MeshShape()
 	return &described{Facts: slice.Facts(), Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}, nil
-}
-
-// describeSlice describes a slice through a plugin. A name that only the plugin finds out to be
-// none is wrong usage too.
-func describeSlice(ctx context.Context, name, plugin string) (*system.Slice, error) {
-	slice, err := system.Describe(ctx, name, system.DescribeOptions{Plugin: plugin})
-	if refused := (*pjrt.Error)(nil); errors.As(err, &refused) && refused.Code == pjrt.InvalidArgument {
-		return nil, &usageError{err}
-	}
-	return slice, err
 }
 
 // describe describes a slice, through libtpu if it is there.

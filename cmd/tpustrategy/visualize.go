@@ -44,7 +44,7 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 			devices = max(len(op.TileDevices()), op.Device()+1, 1)
 		}
 		if err := sharding.VisualizeOp(a.stdout, op, c.Shape, devices, options); err != nil {
-			return &usageError{err}
+			return &usageError{Err: err}
 		}
 		return nil
 	}
@@ -63,7 +63,7 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 		return refused("visualize", err)
 	}
 	if err := sharding.Visualize(a.stdout, mesh, spec, c.Shape, options); err != nil {
-		return &usageError{err}
+		return &usageError{Err: err}
 	}
 	return nil
 }

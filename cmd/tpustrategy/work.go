@@ -3,21 +3,19 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 	"github.com/tpustrategy/tpustrategy/tpu"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // compileRequest asks a child to compile a step for one topology.
@@ -43,20 +41,6 @@ type compileAnswer struct {
 	Report *report.Report `json:"report"`
 }
 
-// cpuTopology is a topology of devices of the CPU plugin, as in "cpu:8".
-var cpuTopology = regexp.MustCompile(`^cpu:([1-9][0-9]{0,3})$`)
-
-// cpuDevices is the number of devices of a CPU topology, or 0.
-func cpuDevices(topology string) int {
-	m := cpuTopology.FindStringSubmatch(topology)
-	if m == nil {
-		return 0
-	}
-	// The expression lets few digits through only.
-	n, _ := strconv.Atoi(m[1])
-	return n
-}
-
 // compile does a compile request.
 func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 	if r.File != "" {
@@ -73,7 +57,7 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 	if !r.Whole && max(r.Logical, 1) > 1 {
 		opts.Variables = m.rules(r.Logical)
 	}
-	strat, done, err := open(ctx, r, opts)
+	strat, done, err := ahead.Open(ctx, r.Topology, r.Plugin, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -82,59 +66,11 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 	for _, shape := range m.batch(size, size.Batch*strat.NumReplicasInSync()) {
 		batch = append(batch, shape)
 	}
-	compiled, err := m.trainStep(strat, size).Compiled(ctx, batch...)
-	if err != nil {
-		return nil, err
-	}
-	if r.Text != "" {
-		err := writeFile(r.Text, func(w io.Writer) error {
-			_, err := w.Write(compiled.Module.Text)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	if r.Save != "" {
-		if err := writeFile(r.Save, func(w io.Writer) error { return stepfile.Save(w, compiled) }); err != nil {
-			return nil, err
-		}
-	}
-	rep, err := compiled.Report()
+	rep, err := ahead.Compile(ctx, m.trainStep(strat, size), batch, ahead.Files{Text: r.Text, Save: r.Save})
 	if err != nil {
 		return nil, err
 	}
 	return &compileAnswer{Report: rep}, nil
-}
-
-// open opens a strategy over the request's topology.
-func open(ctx context.Context, r compileRequest, opts strategy.Options) (*strategy.TPUStrategy, func(), error) {
-	if n := cpuDevices(r.Topology); n > 0 {
-		sys, err := system.Open(ctx, system.Options{CPUDevices: n, Plugin: r.Plugin})
-		if err != nil {
-			return nil, nil, err
-		}
-		strat, err := strategy.New(sys, opts)
-		if err != nil {
-			return nil, nil, err
-		}
-		return strat, func() {
-			_ = strat.Close()
-			_ = sys.Close()
-		}, nil
-	}
-	slice, err := describeSlice(ctx, r.Topology, r.Plugin)
-	if err != nil {
-		return nil, nil, err
-	}
-	strat, err := strategy.NewAheadOfTime(slice, opts)
-	if err != nil {
-		return nil, nil, err
-	}
-	return strat, func() {
-		_ = strat.Close()
-		_ = slice.Close()
-	}, nil
 }
 
 // replicasOf and partitionsOf read how many devices a module is for.
@@ -161,10 +97,10 @@ func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) 
 	if err != nil {
 		return nil, refused("compile", err)
 	}
-	if cpuDevices(r.Topology) > 0 {
+	if ahead.CPUDevices(r.Topology) > 0 {
 		return nil, misused("compile", "give a TPU slice such as v5e:2x4", "the CPU plugin does not compile a StableHLO file ahead of time")
 	}
-	slice, err := describeSlice(ctx, r.Topology, r.Plugin)
+	slice, err := ahead.Describe(ctx, r.Topology, r.Plugin)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +111,7 @@ func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) 
 	}
 	assignment, err := tpu.BuildDeviceAssignment(slice.Topology(), tpu.AssignmentOptions{Replicas: replicas * partitions})
 	if err != nil {
-		return nil, &usageError{&errkind.Fault{Op: "compile", Reason: fmt.Sprintf("%s is for %d devices", r.File, replicas*partitions), Err: err}}
+		return nil, &usageError{Err: &errkind.Fault{Op: "compile", Reason: fmt.Sprintf("%s is for %d devices", r.File, replicas*partitions), Err: err}}
 	}
 	var ids []int
 	for _, replica := range assignment.DeviceIDs() {

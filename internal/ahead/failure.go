@@ -1,0 +1,108 @@
+package ahead
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/child"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu"
+)
+
+// The exit codes.
+const (
+	Failed = iota + 1
+	Usage
+	Missing
+	Memory
+	Died
+)
+
+// Codes are the exit codes of the kinds of failures.
+var Codes = map[string]int{"failed": Failed, "usage": Usage, "missing": Missing, "memory": Memory, "died": Died}
+
+// UsageError reports a command line that cannot be run.
+type UsageError struct{ Err error }
+
+// Error returns the cause's text.
+func (e *UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Misused returns the error of a command line that op cannot take: what is wrong, and what to
+// write.
+func Misused(op, hint, format string, args ...any) error {
+	return &UsageError{&errkind.Fault{Op: op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}}
+}
+
+// Refused returns the error of a command line that op cannot take because of err.
+func Refused(op string, err error) error { return &UsageError{&errkind.Fault{Op: op, Err: err}} }
+
+// Failure is an error as JSON and across processes.
+type Failure struct {
+	// Kind is usage, missing, memory, died, interrupted or failed.
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+	// Log is what the compiler wrote, or its end.
+	Log string `json:"log,omitempty"`
+	// Memory are the figures of a program that does not fit.
+	Memory *MemoryFailure `json:"memory,omitempty"`
+	// Reported says that the failure is in an answer already.
+	Reported bool `json:"-"`
+}
+
+// MemoryFailure are the figures of a program that does not fit.
+type MemoryFailure struct {
+	Used    string                 `json:"used,omitempty"`
+	Limit   string                 `json:"limit,omitempty"`
+	Excess  string                 `json:"excess,omitempty"`
+	Largest []strategy.TensorBytes `json:"largest"`
+}
+
+// Error returns the message.
+func (f *Failure) Error() string { return f.Message }
+
+// FailureOf sorts an error into a kind.
+func FailureOf(err error) *Failure {
+	var f *Failure
+	if errors.As(err, &f) {
+		return f
+	}
+	f = &Failure{Kind: "failed", Message: err.Error()}
+	var usage *UsageError
+	var find *pjrt.FindError
+	var plugin *pjrt.PluginError
+	var died *child.Error
+	var gone *worker.Error
+	var accelerator *tpu.AcceleratorError
+	var assignment *tpu.AssignmentError
+	var compiler *pjrt.Error
+	var memory *strategy.MemoryError
+	var option *strategy.OptionError
+	var topology *tpu.TopologyError
+	var annotation *logical.Error
+	switch {
+	case errors.As(err, &memory):
+		f.Kind, f.Log = "memory", memory.Log
+		f.Memory = &MemoryFailure{memory.Used, memory.Limit, memory.Excess, memory.Largest}
+	case errors.As(err, &died):
+		f.Kind, f.Log = "died", died.Tail
+	case errors.As(err, &gone) && gone.Reason != worker.NotStarted:
+		f.Kind, f.Log = "died", gone.Tail
+	case errors.As(err, &find), errors.As(err, &plugin):
+		f.Kind = "missing"
+	case errors.As(err, &usage), errors.As(err, &accelerator), errors.As(err, &assignment), errors.As(err, &option), errors.As(err, &topology), errors.As(err, &annotation):
+		f.Kind = "usage"
+	case errors.As(err, &compiler):
+		f.Log = compiler.Log
+		if compiler.Code == pjrt.ResourceExhausted {
+			f.Kind = "memory"
+		}
+	}
+	return f
+}

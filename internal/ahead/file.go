@@ -1,0 +1,91 @@
+package ahead
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// CheckPlace says why no file could be written at a path, as far as that shows without writing.
+func CheckPlace(path string) error {
+	if path == "" {
+		return nil
+	}
+	if info, err := os.Stat(path); err == nil {
+		if info.IsDir() {
+			return &errkind.Fault{Op: path, Reason: "it is a directory", Hint: "name a file", Class: errkind.ValueError}
+		}
+		return nil
+	}
+	dir := filepath.Dir(path)
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return &errkind.Fault{Op: dir, Reason: "it is no directory", Hint: "name a file in a directory", Class: errkind.ValueError}
+	}
+	if err := syscall.Access(dir, accessWrite); err != nil {
+		return &errkind.Fault{Op: "writing to", Subject: dir, Err: err, Hint: "name a directory that you can write to"}
+	}
+	return nil
+}
+
+const accessWrite = 2 // W_OK
+
+// WriteFile writes a file whole or not at all: an earlier one stays as it is until the new one is
+// on its way under its name. What is no regular file, such as a pipe, is written to directly.
+func WriteFile(path string, write func(io.Writer) error) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		return Misused(path, "name a file", "it is a directory")
+	}
+	beside := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d.tmp", filepath.Base(path), os.Getpid()))
+	if err == nil && !info.Mode().IsRegular() {
+		beside = path
+	}
+	f, err := os.Create(beside)
+	if os.IsPermission(err) && info != nil {
+		beside = path // in a directory that takes no other files
+		f, err = os.Create(path)
+	}
+	// The name beside is nobody's business.
+	named := func(err error) error {
+		if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
+			err = cause.Err
+		}
+		return &errkind.Fault{Op: "writing", Subject: path, Err: err}
+	}
+	if err != nil {
+		return &UsageError{named(err)}
+	}
+	err = write(f)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil && beside == path {
+		return nil
+	}
+	if err == nil && info != nil {
+		err = os.Chmod(beside, info.Mode().Perm())
+	}
+	if err == nil {
+		err = os.Rename(beside, path)
+	}
+	if err != nil {
+		if beside != path {
+			_ = os.Remove(beside)
+		}
+		return named(err)
+	}
+	return nil
+}

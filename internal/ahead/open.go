@@ -1,0 +1,80 @@
+package ahead
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// cpuTopology is a topology of devices of the CPU plugin, as in "cpu:8".
+var cpuTopology = regexp.MustCompile(`^cpu:([1-9][0-9]{0,3})$`)
+
+// CPUDevices returns the number of devices of a CPU topology such as "cpu:8", or 0.
+func CPUDevices(topology string) int {
+	m := cpuTopology.FindStringSubmatch(topology)
+	if m == nil {
+		return 0
+	}
+	// The expression lets few digits through only.
+	n, _ := strconv.Atoi(m[1])
+	return n
+}
+
+// CheckTopology refuses a name that is no topology's, before any plugin is opened.
+func CheckTopology(op, flag, name string) error {
+	if CPUDevices(name) > 0 {
+		return nil
+	}
+	if strings.HasPrefix(name, "cpu") {
+		return Misused(op, "write cpu:8, with a number of devices from 1 to 9999", "%s %q", flag, name)
+	}
+	if _, _, err := system.ParseSlices(name); err != nil {
+		return Refused(op, err)
+	}
+	return nil
+}
+
+// Describe describes a slice through a plugin. A name that only the plugin finds out to be none is
+// wrong usage too.
+func Describe(ctx context.Context, name, plugin string) (*system.Slice, error) {
+	slice, err := system.Describe(ctx, name, system.DescribeOptions{Plugin: plugin})
+	if refused := (*pjrt.Error)(nil); errors.As(err, &refused) && refused.Code == pjrt.InvalidArgument {
+		return nil, &UsageError{err}
+	}
+	return slice, err
+}
+
+// Open opens a strategy over a topology. plugin is the path of its plugin, or empty to look for
+// one. done closes what was opened.
+func Open(ctx context.Context, topology, plugin string, opts strategy.Options) (s *strategy.TPUStrategy, done func(), err error) {
+	if n := CPUDevices(topology); n > 0 {
+		sys, err := system.Open(ctx, system.Options{CPUDevices: n, Plugin: plugin})
+		if err != nil {
+			return nil, nil, err
+		}
+		if s, err = strategy.New(sys, opts); err != nil {
+			return nil, nil, errors.Join(err, sys.Close())
+		}
+		return s, func() {
+			_ = s.Close()
+			_ = sys.Close()
+		}, nil
+	}
+	slice, err := Describe(ctx, topology, plugin)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s, err = strategy.NewAheadOfTime(slice, opts); err != nil {
+		return nil, nil, errors.Join(err, slice.Close())
+	}
+	return s, func() {
+		_ = s.Close()
+		_ = slice.Close()
+	}, nil
+}

@@ -1,0 +1,112 @@
+package ahead
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/report"
+)
+
+// Outcome is what came of the compilation for one topology: a report, whose figures stand beside it
+// too, or an error. A program that was compiled and is too large for a core has both.
+type Outcome struct {
+	Topology string `json:"topology"`
+	*report.Summary
+	Report *report.Report `json:"report,omitempty"`
+	Error  *Failure       `json:"error,omitempty"`
+}
+
+// OutcomeOf returns the outcome of a compilation.
+func OutcomeOf(topology string, r *report.Report, err error) Outcome {
+	o := Outcome{Topology: topology}
+	if err != nil {
+		o.Error = FailureOf(err)
+		return o
+	}
+	s := r.Summary()
+	o.Report, o.Summary = r, &s
+	if r.Memory.Verdict == report.TooLarge {
+		o.Error = &Failure{Kind: "memory", Message: fmt.Sprintf("%s on %s: it needs %s of the %s of a core's memory",
+			r.Step, topology, report.Bytes(r.Memory.Needs), report.Bytes(r.Memory.Limit))}
+	}
+	return o
+}
+
+// WriteReports writes the reports of outcomes to a file, or of several each to a file of its own,
+// whose name has the topology.
+func WriteReports(path string, all []Outcome) error {
+	var unwritten []error
+	for _, o := range all {
+		if path == "" || o.Report == nil {
+			continue
+		}
+		if err := WriteReport(ReportPath(path, o.Topology, len(all)), o.Report); err != nil {
+			unwritten = append(unwritten, err)
+		}
+	}
+	return errors.Join(unwritten...)
+}
+
+// ReportPath returns the name of the report's file for one of so many topologies.
+func ReportPath(path, topology string, of int) string {
+	if of < 2 {
+		return path
+	}
+	ext := filepath.Ext(path)
+	name := strings.NewReplacer(":", "_", " ", "_", "/", "_").Replace(topology)
+	return fmt.Sprintf("%s-%s%s", strings.TrimSuffix(path, ext), name, ext)
+}
+
+// WriteReport writes a report as JSON, or as a page if the file's name ends in .html.
+func WriteReport(path string, r *report.Report) error {
+	return WriteFile(path, func(w io.Writer) error {
+		if ext := filepath.Ext(path); ext == ".html" || ext == ".htm" {
+			return r.WriteHTML(w)
+		}
+		return WriteJSON(w, r)
+	})
+}
+
+// WriteJSON writes a value as JSON.
+func WriteJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
+}
+
+// WriteText writes outcomes for a person: the reports, and of several topologies the errors.
+func WriteText(w io.Writer, all []Outcome) error {
+	for i, o := range all {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if o.Report != nil {
+			if err := o.Report.WriteText(w); err != nil {
+				return err
+			}
+		} else if len(all) > 1 {
+			fmt.Fprintf(w, "%s: %s\n", o.Topology, o.Error.Message)
+		}
+	}
+	return nil
+}
+
+// FirstFailure returns the first error of outcomes, which names the topology if there are several;
+// nil if there is none.
+func FirstFailure(all []Outcome) *Failure {
+	for _, o := range all {
+		if o.Error == nil {
+			continue
+		}
+		f := *o.Error
+		if len(all) > 1 {
+			f.Message = o.Topology + ": " + f.Message
+		}
+		return &f
+	}
+	return nil
+}

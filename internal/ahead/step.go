@@ -1,0 +1,44 @@
+package ahead
+
+import (
+	"context"
+	"io"
+
+	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
+)
+
+// Step is what can be compiled: a training step, or a function of a strategy.
+type Step interface {
+	Compiled(ctx context.Context, args ...any) (*strategy.Compiled, error)
+}
+
+// Files are the files that a compilation writes; an empty name stands for none.
+type Files struct {
+	// Text is the step's StableHLO, and Save the compiled step.
+	Text, Save string
+}
+
+// Compile compiles a step and writes its files.
+func Compile(ctx context.Context, step Step, args []any, to Files) (*report.Report, error) {
+	compiled, err := step.Compiled(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	if to.Text != "" {
+		err := WriteFile(to.Text, func(w io.Writer) error {
+			_, err := w.Write(compiled.Module.Text)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if to.Save != "" {
+		if err := WriteFile(to.Save, func(w io.Writer) error { return stepfile.Save(w, compiled) }); err != nil {
+			return nil, err
+		}
+	}
+	return compiled.Report()
+}
