@@ -68,6 +68,8 @@ type FunctionOptions struct {
 	KeepPadding bool
 
 	mirroredResults bool
+	// own says that the program is the strategy's own, which nobody is told of.
+	own bool
 }
 
 // Function is a step function of a strategy: TensorFlow's tf.function under Strategy.run. It is
@@ -211,7 +213,7 @@ func (f *Function) Lowered(ctx context.Context, args ...any) (*module.Module, er
 		return nil, err
 	}
 	defer release()
-	m, _, err := f.lower(ctx, values)
+	m, _, err := f.lower(ctx, values, nil)
 	return m, err
 }
 

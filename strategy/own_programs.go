@@ -57,7 +57,7 @@ func (s *TPUStrategy) call(ctx context.Context, c builtinCall) ([]Value, error) 
 			}
 			return build(rc, held, in)
 		}
-		return s.Function(step, FunctionOptions{Name: c.name, mirroredResults: c.mirrored, Results: c.results})
+		return s.Function(step, FunctionOptions{Name: c.name, mirroredResults: c.mirrored, own: true, Results: c.results})
 	})
 	p, err := f.program(ctx, c.values, toRun)
 	if err != nil {

@@ -49,9 +49,11 @@ type program struct {
 }
 
 // compile traces, lowers and compiles the function for the values' signature.
-func (f *Function) compile(ctx context.Context, values []Value, to purpose) (*program, error) {
+func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *program, err error) {
 	start, s := time.Now(), f.strategy
-	m, t, err := f.lower(ctx, values)
+	told := f.phases()
+	defer func() { told.done(err) }()
+	m, t, err := f.lower(ctx, values, told)
 	lowered := time.Now()
 	if err = s.agreeOnProgram(ctx, f, values, m, err); err != nil {
 		return nil, err
@@ -62,7 +64,8 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (*pr
 		}
 	}
 	arrived := time.Now()
-	p := &program{function: f, module: m, variables: t.variables, updates: t.updates, borrowed: t.borrowed, results: len(m.Results) - len(t.updates), structure: t.rc.structure,
+	told.compile(len(m.Text))
+	p = &program{function: f, module: m, variables: t.variables, updates: t.updates, borrowed: t.borrowed, results: len(m.Results) - len(t.updates), structure: t.rc.structure,
 		padding: paddingOf(values), cut: t.cut, alike: t.alike}
 	for _, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)

@@ -80,6 +80,11 @@ type Options struct {
 	// The CPU plugin adds up float32 faster and less exactly (a running sum over each column) with
 	// "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE", as JAX has it do.
 	CompilerOptions map[string]any
+	// Phases is called as each stage in the making of a step's program begins, and when the program
+	// is there: what a line of progress is drawn from (package strategy/progress). Calls for one
+	// program come one after another from the goroutine that makes it, which waits for them; several
+	// programs may be made at a time. Small programs of the strategy's own are not told of.
+	Phases func(Phase)
 	// Compiler compiles the steps in place of the system's runtime: a cache of compiled programs
 	// (package pjrt/cache), or a process of its own (package pjrt/worker), whose crash does not end
 	// this process. Nil is the system's runtime. Ahead of time the strategy uses a Compiler that is

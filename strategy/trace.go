@@ -58,16 +58,17 @@ type trace struct {
 // lower traces the step for the values' signature and assembles its module. Without an error the
 // trace is complete. A step with parts that a policy computes is traced until it is known which of
 // its variables they see in which dtype.
-func (f *Function) lower(ctx context.Context, values []Value) (m *module.Module, t *trace, err error) {
+func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *module.Module, t *trace, err error) {
 	seen := &precision.Tracing{}
 	for {
-		if m, t, err = f.lowerOnce(ctx, values, seen); !seen.Again() {
+		told.begin(StageTracing)
+		if m, t, err = f.lowerOnce(ctx, values, seen, told); !seen.Again() {
 			return m, t, err
 		}
 	}
 }
 
-func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.Tracing) (m *module.Module, t *trace, err error) {
+func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.Tracing, told *phases) (m *module.Module, t *trace, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			cause, ok := r.(error)
@@ -100,6 +101,7 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 			return nil, nil, err
 		}
 	}
+	told.begin(StageLowering)
 	if m, err = t.assemble(); err != nil {
 		return nil, nil, err
 	}

@@ -49,7 +49,7 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	if err == nil && info.IsDir() {
 		return Misused(path, "name a file", "it is a directory")
 	}
-	beside := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d.tmp", filepath.Base(path), os.Getpid()))
+	beside := unfinished(path)
 	if err == nil && !info.Mode().IsRegular() {
 		beside = path
 	}
@@ -88,4 +88,21 @@ func WriteFile(path string, write func(io.Writer) error) error {
 		return named(err)
 	}
 	return nil
+}
+
+// unfinished is the name of a file on its way to a path, in this process.
+func unfinished(path string) string {
+	return filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d.tmp", filepath.Base(path), os.Getpid()))
+}
+
+// RemoveUnfinished removes what [WriteFile] has begun for a path and will not end, as the process
+// ends. The file at the path stays as it is.
+func RemoveUnfinished(path string) {
+	if path == "" {
+		return
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	_ = os.Remove(unfinished(path))
 }

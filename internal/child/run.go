@@ -22,6 +22,8 @@ type Command struct {
 	Args []string
 	// Env is its whole environment.
 	Env []string
+	// Started is told the child's process id once it runs; nil is nobody.
+	Started func(pid int)
 }
 
 // maxAnswer bounds what is read of an answer.
@@ -74,6 +76,9 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	cmd.WaitDelay = time.Second // for outputs that something else holds
 	if err := cmd.Start(); err != nil {
 		return nil, &StartError{c.Path, err}
+	}
+	if c.Started != nil {
+		c.Started(cmd.Process.Pid)
 	}
 	input.Close()
 	answerEnd.Close()

@@ -78,6 +78,7 @@ func compile(ctx context.Context, r request) (record pjrt.ExecutableRecord, err 
 		if err != nil {
 			return record, err
 		}
+		defer runtime.KeepAlive(x) // or it is collected, and closed, before its program is read
 		return serializable(x.Executable())
 	}
 	topology, err := describe(ctx, plugin, r)

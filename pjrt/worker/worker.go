@@ -33,6 +33,9 @@ type Options struct {
 	Env []string
 	// PluginCheck says which plugin files the worker trusts; see [pjrt.Open].
 	PluginCheck pjrt.OpenOptions
+	// Started is told the process id of each worker as it starts, such as for a display of its
+	// memory; nil is nobody.
+	Started func(pid int)
 	// Logger receives a line for each compilation (debug) and for each worker that gave no answer
 	// (warn); nil discards.
 	Logger *slog.Logger
@@ -137,7 +140,7 @@ func (c *Compiler) compile(ctx context.Context, platform string, r request) (pjr
 		defer cancel()
 	}
 	start := time.Now()
-	out, err := child.Run(limited, child.Command{Path: c.opts.Command[0], Args: c.opts.Command, Env: c.environ(platform)}, data)
+	out, err := child.Run(limited, child.Command{Path: c.opts.Command[0], Args: c.opts.Command, Env: c.environ(platform), Started: c.opts.Started}, data)
 	if err != nil {
 		err = explain(ctx, c.opts.Timeout, err)
 		c.opts.Logger.Warn("compile worker gave no answer", "elapsed", time.Since(start), "error", err)

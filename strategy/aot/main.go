@@ -1,0 +1,180 @@
+package aot
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/ahead"
+	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/progress"
+)
+
+// Step is what can be compiled: a *train.Step or a *strategy.Function.
+type Step interface {
+	Compiled(ctx context.Context, args ...any) (*strategy.Compiled, error)
+}
+
+// Build makes the step to compile and its arguments, most of them a shapes.Shape of the whole batch.
+// It is called once for each topology, with a strategy over it: make a store for each call.
+type Build func(strat *strategy.TPUStrategy) (Step, []any, error)
+
+// Main compiles the step that build makes for each topology of the flags, prints the reports to
+// standard output or writes the files that the flags name, and returns the exit code; see the
+// package. Errors are lines on standard error. opts are the options of a run; numbers of replicas
+// and of logical devices that were given as flags take the place of theirs, and a compiler in a
+// process of its own that of a nil Compiler. SIGINT, SIGTERM and the end of ctx end it.
+func (f *Flags) Main(ctx context.Context, opts strategy.Options, build Build) int {
+	return f.run(ctx, opts, build, os.Stdout, os.Stderr)
+}
+
+// grace is how long Main waits after a signal for what takes no notice of its context, such as a
+// step function that is being traced.
+const grace = 500 * time.Millisecond
+
+func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, stdout, stderr io.Writer) int {
+	ctx, stop := command.UntilSignal(ctx)
+	defer stop()
+	r := &run{flags: f, opts: opts, build: build, name: filepath.Base(os.Args[0])}
+	if err := f.check(); err != nil {
+		return r.fail(stdout, stderr, err)
+	}
+	quiet()
+	r.line = progress.To(stderr, progress.Options{Prefix: r.name + ": ", Record: progress.RecordFile()})
+	defer r.line.Close()
+	done := make(chan []ahead.Outcome, 1)
+	go func() { done <- r.all(ctx) }()
+	var all []ahead.Outcome
+	select {
+	case all = <-done:
+	case <-ctx.Done():
+		select { // the compiler's process ends with ctx
+		case <-done:
+		case <-time.After(grace):
+		}
+	}
+	r.line.Close()
+	if ctx.Err() != nil {
+		for _, path := range []string{f.Text, f.Save} {
+			ahead.RemoveUnfinished(path)
+		}
+		cause := command.Cause(ctx)
+		_ = r.fail(stdout, stderr, &ahead.Failure{Kind: "interrupted", Message: cause.Error()})
+		return cause.Code()
+	}
+	err := ahead.WriteReports(f.Report, all)
+	show := ahead.WriteText
+	if f.JSON {
+		show = func(w io.Writer, all []ahead.Outcome) error { return ahead.WriteJSON(w, all) }
+	}
+	if unshown := show(stdout, all); unshown != nil {
+		err = &errkind.Fault{Op: "the answer is not complete", Err: unshown, Hint: "see where it goes, and ask again"}
+	}
+	if err == nil {
+		if failure := ahead.FirstFailure(all); failure != nil {
+			err = failure
+		}
+	}
+	if err == nil {
+		return command.OK
+	}
+	failure := *ahead.FailureOf(err)
+	failure.Reported = true
+	return r.fail(stdout, stderr, &failure)
+}
+
+// run is one call of Main.
+type run struct {
+	flags *Flags
+	opts  strategy.Options
+	build Build
+	name  string // of the program
+	line  *progress.Line
+}
+
+// fail reports an error and returns its exit code.
+func (r *run) fail(stdout, stderr io.Writer, err error) int {
+	f := ahead.FailureOf(err)
+	if r.flags.JSON && !f.Reported {
+		_ = ahead.WriteJSON(stdout, map[string]any{"error": f})
+	}
+	fmt.Fprintf(stderr, "%s: %s\n", r.name, f.Message)
+	return ahead.Codes[f.Kind]
+}
+
+// all compiles for each topology.
+func (r *run) all(ctx context.Context) (all []ahead.Outcome) {
+	for _, topology := range r.flags.topologies() {
+		if ctx.Err() != nil {
+			return nil
+		}
+		rep, err := r.compile(ctx, topology)
+		all = append(all, ahead.OutcomeOf(topology, rep, err))
+	}
+	return all
+}
+
+// compile compiles for one topology. A panic of the program's build is its error.
+func (r *run) compile(ctx context.Context, topology string) (rep *report.Report, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &errkind.Fault{Op: "building the step for " + topology, Reason: fmt.Sprintf("panic: %v\n%s", p, debug.Stack()), Class: errkind.InternalError}
+		}
+	}()
+	opts, told := r.opts, r.opts.Phases
+	if r.flags.given("replicas") {
+		opts.Replicas = r.flags.Replicas
+	}
+	if r.flags.given("logical") {
+		opts.LogicalDevices = r.flags.Logical
+	}
+	opts.Phases = func(p strategy.Phase) {
+		if p.Stage != strategy.StageCompiling {
+			r.line.Process(0)
+		}
+		r.line.Phase(p)
+		if told != nil {
+			told(p)
+		}
+	}
+	if opts.Compiling == nil { // the line says it
+		opts.Compiling = func(strategy.Compilation) {}
+	}
+	if opts.Compiler == nil {
+		opts.Compiler, err = worker.New(worker.Options{Command: r.flags.worker, Started: r.line.Process})
+		if err != nil {
+			return nil, err
+		}
+	}
+	strat, done, err := ahead.Open(ctx, topology, "", opts)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	step, args, err := r.build(strat)
+	if err != nil {
+		return nil, err
+	}
+	if step == nil {
+		return nil, &errkind.Fault{Op: "building the step for " + topology, Reason: "there is none: build gave nil", Hint: "return a train.Step or a strategy.Function", Class: errkind.ValueError}
+	}
+	return ahead.Compile(ctx, step, args, ahead.Files{Text: r.flags.Text, Save: r.flags.Save})
+}
+
+// quiet keeps the plugins' logs to themselves, in this process and those that it starts. What the
+// user has set stays.
+func quiet() {
+	for _, setting := range [][2]string{{"TPU_LOG_DIR", "disabled"}, {"TPU_STDERR_LOG_LEVEL", "3"}, {"TF_CPP_MIN_LOG_LEVEL", "2"}, {"TPU_MIN_LOG_LEVEL", "3"}} {
+		if os.Getenv(setting[0]) == "" {
+			_ = os.Setenv(setting[0], setting[1])
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package progress
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// Options configure a [Line]. The zero value works.
+type Options struct {
+	// Prefix stands before each line, such as "program: ".
+	Prefix string
+	// Record is the file that remembers how long compilations took; empty is none. [RecordFile] is
+	// the one that programs share.
+	Record string
+	// Every is the time between two lines where w is no terminal; 0 is 10 seconds.
+	Every time.Duration
+}
+
+// Line shows the programs that are being made, one line for all. It is safe for concurrent use.
+type Line struct {
+	w    io.Writer
+	opts Options
+	// width returns the columns of the terminal; nil if w is none.
+	width func() int
+
+	mu    sync.Mutex
+	under []*making // the newest last
+	pid   int       // of the compiler's process; 0 is this one
+	drawn bool      // there is text on the terminal's line
+	stop  func()    // ends the drawing; nil while nothing is under way
+}
+
+// making is a program on its way.
+type making struct {
+	strategy.Phase
+	since    time.Time     // of the stage
+	expected time.Duration // of the stage; 0 if it is not known
+}
+
+// The terminal's line appears after patience, and is drawn anew after each redraw.
+const (
+	patience = 300 * time.Millisecond
+	redraw   = 200 * time.Millisecond
+)
+
+// To returns a line that is written to w. It is drawn over and over if w is a terminal.
+func To(w io.Writer, o Options) *Line {
+	l := &Line{w: w, opts: o}
+	if o.Every <= 0 {
+		l.opts.Every = 10 * time.Second
+	}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		l.width = func() int {
+			width, _, err := term.GetSize(int(f.Fd()))
+			if err != nil || width < 20 {
+				return 80
+			}
+			return width
+		}
+	}
+	return l
+}
+
+// Phase is for strategy.Options.Phases: it notes the stage that a program has come to. It returns
+// at once, but for the moment that a record of a compilation takes.
+func (l *Line) Phase(p strategy.Phase) {
+	now := time.Now()
+	expected := time.Duration(0)
+	if p.Stage == strategy.StageCompiling {
+		expected = expectation(l.opts.Record, p)
+	}
+	took, of := l.note(p, now, expected)
+	if p.Stage == strategy.StageDone && p.Err == nil && of.Stage == strategy.StageCompiling {
+		remember(l.opts.Record, of, took)
+	}
+}
+
+// note takes the stage in, and returns the one before it with the time that it took.
+func (l *Line) note(p strategy.Phase, now time.Time, expected time.Duration) (took time.Duration, of strategy.Phase) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.under, func(m *making) bool { return m.Name == p.Name && m.Target == p.Target })
+	if i >= 0 {
+		took, of = now.Sub(l.under[i].since), l.under[i].Phase
+	}
+	switch {
+	case p.Stage != strategy.StageDone && i < 0:
+		l.under = append(l.under, &making{p, now, expected})
+		if l.stop == nil {
+			l.stop = l.draw()
+		}
+	case p.Stage != strategy.StageDone:
+		*l.under[i] = making{p, now, expected}
+	case i >= 0:
+		if l.under = slices.Delete(l.under, i, i+1); len(l.under) == 0 {
+			l.end()
+		}
+	}
+	return took, of
+}
+
+// Process says which process compiles, whose memory the line shows: one that was started for it. 0
+// is this process.
+func (l *Line) Process(pid int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pid = pid
+}
+
+// Close wipes the line and forgets what is under way. The line may be used again.
+func (l *Line) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.under = nil
+	l.end()
+}
+
+// end ends the drawing and wipes the line.
+func (l *Line) end() {
+	if l.stop != nil {
+		l.stop()
+		l.stop = nil
+	}
+	if l.drawn {
+		_, _ = io.WriteString(l.w, "\r\x1b[K")
+		l.drawn = false
+	}
+}
+
+// draw starts the drawing, until stop is called.
+func (l *Line) draw() (stop func()) {
+	done := make(chan struct{})
+	first, next := l.opts.Every, l.opts.Every
+	if l.width != nil {
+		first, next = patience, redraw
+	}
+	go func() {
+		timer := time.NewTimer(first)
+		defer timer.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-timer.C:
+			}
+			l.mu.Lock()
+			select {
+			case <-done: // the line is another's, or wiped
+			default:
+				l.show(time.Now())
+			}
+			l.mu.Unlock()
+			timer.Reset(next)
+		}
+	}()
+	return sync.OnceFunc(func() { close(done) })
+}
+
+// show writes the line.
+func (l *Line) show(now time.Time) {
+	m := l.under[len(l.under)-1]
+	text := l.opts.Prefix + m.text(now.Sub(m.since), memoryOf(l.pid))
+	if others := len(l.under) - 1; others > 0 {
+		text += fmt.Sprintf(", and %d more", others)
+	}
+	if l.width == nil {
+		fmt.Fprintln(l.w, text)
+		return
+	}
+	if width := l.width() - 1; len(text) > width { // the last column would wrap
+		text = text[:width]
+	}
+	fmt.Fprintf(l.w, "\r\x1b[K%s", text)
+	l.drawn = true
+}
+
+// text describes the stage in ASCII.
+func (m *making) text(passed time.Duration, memory int64) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s for %s (%d x %d devices): %s", m.Stage, m.Name, m.Target, m.Replicas, m.LogicalDevices, seconds(passed))
+	if m.expected > 0 {
+		fmt.Fprintf(&b, " of about %s", seconds(m.expected))
+	}
+	if m.TextBytes > 0 {
+		size := fmt.Sprintf("%.1f kB", float64(m.TextBytes)/1e3)
+		if m.TextBytes >= 1e6 {
+			size = fmt.Sprintf("%.1f MB", float64(m.TextBytes)/1e6)
+		}
+		fmt.Fprintf(&b, ", %s of program", size)
+	}
+	if memory > 0 {
+		fmt.Fprintf(&b, ", %s of memory", report.Bytes(memory))
+	}
+	return b.String()
+}
+
+func seconds(d time.Duration) string { return d.Round(time.Second).String() }

@@ -1,0 +1,158 @@
+package progress
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// at is a step's phase at a stage.
+func at(stage strategy.Stage, name string, text int) strategy.Phase {
+	return strategy.Phase{Name: name, Stage: stage, Target: "v5e:4x4", Replicas: 4, LogicalDevices: 4, TextBytes: text}
+}
+
+// noMemory cuts out the memory of this process.
+func noMemory(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		before, _, _ := strings.Cut(line, " of memory")
+		if i := strings.LastIndex(before, ", "); i >= 0 && before != line {
+			line = before[:i] + line[len(before)+len(" of memory"):]
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "")
+}
+
+func TestALineComesEachTenSecondsWhereThereIsNoTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w bytes.Buffer
+		l := To(&w, Options{Prefix: "p: "})
+		l.Phase(at(strategy.StageTracing, "step", 0))
+		time.Sleep(11 * time.Second)
+		l.Phase(at(strategy.StageLowering, "step", 0))
+		l.Phase(at(strategy.StageCompiling, "step", 1234567))
+		time.Sleep(20 * time.Second)
+		l.Phase(at(strategy.StageTracing, "other", 0))
+		time.Sleep(10 * time.Second)
+		l.Phase(at(strategy.StageDone, "step", 1234567))
+		l.Phase(at(strategy.StageDone, "other", 0))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, `p: tracing step for v5e:4x4 (4 x 4 devices): 10s
+p: compiling step for v5e:4x4 (4 x 4 devices): 9s, 1.2 MB of program
+p: compiling step for v5e:4x4 (4 x 4 devices): 19s, 1.2 MB of program
+p: tracing other for v5e:4x4 (4 x 4 devices): 9s, and 1 more
+`, noMemory(w.String()))
+
+		w.Reset()
+		l.Phase(at(strategy.StageTracing, "quick", 0))
+		time.Sleep(9 * time.Second)
+		l.Close()
+		l.Close()
+		l.Phase(at(strategy.StageDone, "quick", 0))
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.String())
+	})
+}
+
+func TestATerminalsLineIsWrittenOverAndWiped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w bytes.Buffer
+		l := To(&w, Options{})
+		l.width = func() int { return 40 }
+		l.Process(1 << 30) // there is no such process, and so no memory to show
+		l.Phase(at(strategy.StageCompiling, "a", 500))
+		time.Sleep(550 * time.Millisecond)
+		synctest.Wait()
+		line := "\r\x1b[Kcompiling a for v5e:4x4 (4 x 4 devices)"
+		assert.Equal(t, strings.Repeat(line, 2), strings.ReplaceAll(w.String(), "1s", "0s"), "the rest is cut off")
+		l.Phase(strategy.Phase{Name: "a", Stage: strategy.StageDone, Target: "v5e:4x4", Err: errors.New("no")})
+		assert.True(t, strings.HasSuffix(w.String(), "\r\x1b[K"))
+		size := w.Len()
+		l.Phase(at(strategy.StageTracing, "short", 0))
+		time.Sleep(patience - time.Millisecond)
+		l.Phase(at(strategy.StageDone, "short", 0))
+		time.Sleep(time.Minute)
+		assert.Equal(t, size, w.Len(), "what is quick shows nothing")
+	})
+}
+
+func TestTheMemoryIsTheCompilersProcesss(t *testing.T) {
+	if _, err := os.Stat("/proc/self/statm"); err != nil {
+		t.Skip(err)
+	}
+	assert.Greater(t, memoryOf(0), int64(1<<20))
+	assert.Equal(t, memoryOf(os.Getpid())>>24, memoryOf(0)>>24)
+	assert.Zero(t, memoryOf(1<<30))
+	m := making{Phase: at(strategy.StageCompiling, "s", 900), expected: 40 * time.Second}
+	assert.Equal(t, "compiling s for v5e:4x4 (4 x 4 devices): 23s of about 40s, 0.9 kB of program, 2.00 GiB of memory", m.text(23*time.Second, 2<<30))
+}
+
+func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
+	path := t.TempDir() + "/new/record.jsonl"
+	synctest.Test(t, func(t *testing.T) {
+		l := To(&bytes.Buffer{}, Options{Record: path})
+		took := func(name, target string, text int, d time.Duration) {
+			p := at(strategy.StageCompiling, name, text)
+			p.Target = target
+			l.Phase(p)
+			time.Sleep(d)
+			p.Stage = strategy.StageDone
+			l.Phase(p)
+		}
+		took("gpt", "v5e:4x4", 1000, 40*time.Second)
+		took("gpt", "v5p:2x2x2", 1000, 7*time.Second)
+		took("gpt", "v5e:4x4", 1000, 999*time.Millisecond) // not waited for
+		took("gpt", "v5e:2x4", 1300, 50*time.Second)
+	})
+	expect := func(want time.Duration, name, target string, text int) {
+		t.Helper()
+		p := at(strategy.StageCompiling, name, text)
+		p.Target = target
+		assert.Equal(t, want, expectation(path, p))
+	}
+	expect(40*time.Second, "gpt", "v5e:4x4", 1010)
+	expect(50*time.Second, "gpt", "v5e:2x4", 1300)
+	expect(50*time.Second, "other", "2x v5e:4x4", 1400)
+	expect(7*time.Second, "gpt", "v5p:4x4x4", 1100)
+	expect(0, "gpt", "v5e:4x4", 2000)
+	expect(0, "gpt", "v6e:4x4", 1000)
+	expect(0, "gpt", "cpu", 1000)
+
+	// Lines that are none, of a process that was killed say, are left out.
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, append([]byte("{\"name\":\n\x00\n{\"target\": \"v5e:4x4\", \"text_bytes\": 1000, \"seconds\": -1}\n"), data...), 0o600))
+	expect(40*time.Second, "gpt", "v5e:4x4", 1000)
+
+	// A long record keeps its end.
+	var b strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&b, `{"name":"n","target":"v6e:1","text_bytes":%d,"seconds":1}`+"\n", i+1)
+	}
+	require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o600))
+	remember(path, at(strategy.StageCompiling, "gpt", 1000), 3*time.Second)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Less(t, info.Size(), int64(maxRecord))
+	assert.Len(t, read(path)[0].Name, 1)
+	expect(3*time.Second, "gpt", "v5e:4x4", 1000)
+
+	// Where it has no place nothing is remembered, and nothing fails.
+	remember("/dev/null/x", at(strategy.StageCompiling, "gpt", 1000), 3*time.Second)
+	remember("/dev/full", at(strategy.StageCompiling, "gpt", 1000), 3*time.Second)
+	assert.Zero(t, expectation("/dev/zero", at(strategy.StageCompiling, "gpt", 1000)))
+	assert.Zero(t, expectation("", at(strategy.StageCompiling, "gpt", 1000)))
+	assert.True(t, strings.HasSuffix(RecordFile(), "compilations.jsonl") || RecordFile() == "")
+}

@@ -1,0 +1,138 @@
+package progress
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// RecordFile returns the file of [Options].Record that programs share: compilations.jsonl in the
+// folder tpustrategy of the user's cache directory. It is empty if there is no such directory.
+func RecordFile() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "tpustrategy", "compilations.jsonl")
+}
+
+// compilation is one line of a record.
+type compilation struct {
+	Name      string  `json:"name"`
+	Target    string  `json:"target"`
+	Devices   int     `json:"devices"`
+	TextBytes int     `json:"text_bytes"`
+	Seconds   float64 `json:"seconds"`
+}
+
+const (
+	// worthNoting is the time of a compilation from which on one waits for it.
+	worthNoting = time.Second
+	// alike bounds the ratio of the texts of compilations of like size.
+	alike = 1.5
+	// maxRecord is the size from which on a record keeps its newer half only.
+	maxRecord = 128 << 10
+)
+
+// read returns a record's compilations. What cannot be read is not known.
+func read(path string) (all []compilation) {
+	data, err := files.Read(path, 2*maxRecord)
+	if err != nil {
+		return nil
+	}
+	for line := range bytes.Lines(data) {
+		var c compilation
+		if json.Unmarshal(line, &c) == nil && c.Seconds > 0 && c.Seconds < 1e6 && c.TextBytes > 0 {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// expectation returns how long the compilation took that is most alike; 0 if none is.
+func expectation(path string, p strategy.Phase) time.Duration {
+	if path == "" || p.TextBytes == 0 {
+		return 0
+	}
+	best, found := math.Inf(1), 0.0
+	for _, c := range read(path) {
+		apart := math.Abs(math.Log(float64(c.TextBytes) / float64(p.TextBytes)))
+		if apart > math.Log(alike) || kind(c.Target) != kind(p.Target) {
+			continue
+		}
+		if c.Target != p.Target || c.Devices != p.Replicas*p.LogicalDevices {
+			apart += 0.2
+		}
+		if c.Name != p.Name {
+			apart += 0.1
+		}
+		if apart <= best { // the newer of equals
+			best, found = apart, c.Seconds
+		}
+	}
+	return time.Duration(found * float64(time.Second))
+}
+
+// kind is the kind of devices of a target: "v5e" of "2x v5e:4x4".
+func kind(target string) string {
+	if i := strings.LastIndexByte(target, ' '); i >= 0 {
+		target = target[i+1:]
+	}
+	target, _, _ = strings.Cut(target, ":")
+	return target
+}
+
+// remember adds a compilation to a record. It is no loss if it cannot.
+func remember(path string, p strategy.Phase, took time.Duration) {
+	if path == "" || took < worthNoting {
+		return
+	}
+	line, err := json.Marshal(compilation{p.Name, p.Target, p.Replicas * p.LogicalDevices, p.TextBytes, math.Round(took.Seconds()*100) / 100})
+	if err != nil || os.MkdirAll(filepath.Dir(path), 0o700) != nil {
+		return
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() > maxRecord {
+		shorten(path)
+	}
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	// One write: lines of several processes stay whole.
+	_, _ = f.Write(append(line, '\n'))
+	_ = f.Close()
+}
+
+// shorten leaves the newer half of a record.
+func shorten(path string) {
+	data, err := files.Read(path, 64*maxRecord)
+	if err != nil {
+		return
+	}
+	data = data[len(data)-min(len(data), maxRecord/2):]
+	data = data[bytes.IndexByte(data, '\n')+1:]
+	f, err := os.CreateTemp(filepath.Dir(path), ".compilations-")
+	if err != nil {
+		return
+	}
+	_, err = f.Write(data)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+}
