@@ -1,0 +1,89 @@
+package decoder_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/examples/gpt/decoder"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/remat"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// small is a decoder that compiles in a second.
+func small() decoder.Config {
+	return decoder.Config{Layers: 2, Width: 16, Heads: 8, KeyHeads: 4, Hidden: 24, Vocabulary: 40, Sequence: 9, Batch: 8, Theta: 1e4, Epsilon: 1e-6}
+}
+
+// losses takes five steps and returns the loss of each.
+func losses(t *testing.T, c decoder.Config, opts strategy.Options, o train.Options) (all []float64) {
+	t.Helper()
+	s := strategytest.New(t, max(opts.Replicas, 1), max(opts.LogicalDevices, 1), opts)
+	store := model.NewStore()
+	store.SetParam(model.ParamInitialSeed, int64(7))
+	step := train.New(s, store, optimizer.Adam().LearningRate(1e-2).Done(), c.Loss, o)
+	windows := batch(c)
+	for range 5 {
+		loss, err := step.Run(t.Context(), windows)
+		require.NoError(t, err)
+		value, err := loss.Float64(t.Context())
+		require.NoError(t, err)
+		all = append(all, value)
+	}
+	return all
+}
+
+func batch(c decoder.Config) *tensors.Tensor {
+	all := make([]int32, c.Windows().Size())
+	for i := range all {
+		all[i] = int32((i*i*7 + i*31) % c.Vocabulary)
+	}
+	return tensors.FromFlatDataAndDimensions(all, c.Windows().Dimensions...)
+}
+
+func TestEveryMeshAndFormGivesTheLossesOfOneDevice(t *testing.T) {
+	plain := losses(t, small(), strategy.Options{Replicas: 1}, train.Options{})
+	assert.InDelta(t, 3.69, plain[0], 0.02, "the logarithm of 40")
+	assert.Less(t, plain[4], plain[0]-0.1)
+	for name, form := range map[string]struct {
+		replicas, logical int
+		state             strategy.StateSharding
+		keep              remat.Policy
+		policy            precision.Policy
+		within            float64
+		sampled           bool // also without TPUSTRATEGY_FORMS=all
+	}{
+		"8 x 1":               {8, 1, strategy.ShardNothing, remat.Everything(), precision.Policy{}, 2e-5, true},
+		"4 x 2":               {4, 2, strategy.ShardNothing, remat.Everything(), precision.Policy{}, 2e-5, false},
+		"2 x 4":               {2, 4, strategy.ShardNothing, remat.Everything(), precision.Policy{}, 2e-5, false},
+		"optimizer in parts":  {4, 2, strategy.ShardOptimizer, remat.Products(), precision.Policy{}, 2e-5, true},
+		"gradients in parts":  {4, 2, strategy.ShardGradients, remat.Everything(), precision.Policy{}, 2e-5, false},
+		"parameters in parts": {4, 2, strategy.ShardParameters, remat.Everything(), precision.Policy{}, 2e-5, false},
+		"products kept":       {4, 2, strategy.ShardNothing, remat.Products(), precision.Policy{}, 2e-5, false},
+		"nothing kept":        {2, 4, strategy.ShardParameters, remat.Nothing(), precision.Policy{}, 2e-5, true},
+		"float32":             {4, 2, strategy.ShardNothing, remat.Everything(), precision.Float32, 2e-5, false},
+		"bfloat16":            {4, 2, strategy.ShardGradients, remat.Everything(), precision.MixedBFloat16, 2e-2, true},
+		"bfloat16 in parts":   {2, 4, strategy.ShardParameters, remat.Nothing(), precision.MixedBFloat16, 2e-2, false},
+	} {
+		if !form.sampled && os.Getenv("TPUSTRATEGY_FORMS") != "all" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			c := small()
+			c.Keep = form.keep
+			require.NoError(t, c.Check(form.replicas, form.logical, 1))
+			got := losses(t, c, strategy.Options{
+				Replicas: form.replicas, LogicalDevices: form.logical, Variables: decoder.Rules(), State: form.state, SmallestSharded: 32,
+			}, train.Options{Precision: form.policy})
+			assert.InDeltaSlice(t, plain, got, form.within)
+		})
+	}
+}
