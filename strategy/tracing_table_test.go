@@ -40,6 +40,7 @@ type tracingWorld struct {
 	function  *strategy.Function
 	nested    *strategy.NestFunction
 	train     *train.Step
+	held      *train.Evaluation
 	bound     *strategy.Bound
 	store     *model.Store
 	iterator  *feed.Iterator
@@ -192,7 +193,17 @@ var tracingCalls = map[string]struct {
 	"train.Step.Run":                 {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.Run(ctx)) }},
 	"train.Step.NonFinite":           {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.NonFinite(ctx)) }},
 	"train.Step.LossScale":           {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.LossScale(ctx)) }},
-	"train.Step.ResetNonFinite":      {call: func(ctx context.Context, w *tracingWorld) error { return w.train.ResetNonFinite(ctx) }},
+	"train.Step.Metrics":             {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.Metrics(ctx)) }},
+	"train.Step.ResetMetrics":        {call: func(ctx context.Context, w *tracingWorld) error { return w.train.ResetMetrics(ctx) }},
+	"train.Evaluation.Run":           {call: func(ctx context.Context, w *tracingWorld) error { return w.held.Run(ctx) }},
+	"train.Evaluation.Results":       {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.held.Results(ctx)) }},
+	"train.Evaluation.Reset":         {call: func(ctx context.Context, w *tracingWorld) error { return w.held.Reset(ctx) }},
+	"train.Evaluation.Over": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(w.held.Over(ctx, func(func([]any, error) bool) {}))
+	}},
+	"train.Evaluation.Compiled": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.held.Compiled(ctx)) }},
+	"train.Evaluation.Lowered":  {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.held.Lowered(ctx)) }},
+	"train.Step.ResetNonFinite": {call: func(ctx context.Context, w *tracingWorld) error { return w.train.ResetNonFinite(ctx) }},
 	"train.Step.RunSteps": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(w.train.RunSteps(ctx, []any{}))
 	}},

@@ -25,6 +25,11 @@
 //   - [Options].NonFinite skips or stops at steps whose numbers are not finite.
 //   - [Options].Precision computes in bfloat16 or float16 with variables in float32, by a policy of
 //     package precision; [Step.LossScale] reads its loss scale.
+//   - [Options].ClipNorm clips the gradients by their global norm.
+//   - [Options].LearningRate follows a schedule of package strategy/train/schedule on the devices.
+//   - [Options].Metrics, Norms and UpdateNorm accumulate numbers on the devices; [Step.Metrics] reads
+//     them. [Report] hands over what the loss function computes, such as an accuracy.
+//   - [NewEvaluation] evaluates the same metrics over data that was held out.
 //
 // The variables are on the devices while a step trains them: strategy.Variables.Pull copies them
 // into the store, and package strategy/checkpoint saves them. Datasets come through package

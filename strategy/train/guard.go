@@ -81,10 +81,14 @@ func (g *guard) decide(p *pass) {
 }
 
 // nonFinite are the numbers of the first thing that is not finite, and of the first gradient: the
-// loss is 0, the gradients count from 1, and past is one past the last. All replicas have the same.
+// loss is 0, the gradients count from 1, their norm follows if it was taken, and past is one past
+// the last. All replicas have the same.
 func (p *pass) nonFinite() (what, gradient, past *graph.Node) {
 	in := p.rc.Graph()
 	past = number(in, len(p.gradients)+1)
+	if p.norm != nil {
+		past = number(in, len(p.gradients)+2)
+	}
 	if p.what == nil {
 		index := func(i int, x *graph.Node) *graph.Node { return graph.Where(finite(x), past, number(in, i)) }
 		var first []*graph.Node
@@ -94,6 +98,9 @@ func (p *pass) nonFinite() (what, gradient, past *graph.Node) {
 		p.gradient = graph.ReduceAllMin(graph.Stack(first, 0))
 		if p.rc.Machine().InParts() { // the replicas agree on what is wrong
 			p.gradient = module.AllReduce(p.gradient, module.Min)
+		}
+		if p.norm != nil { // of gradients that are finite it may not be
+			p.gradient = graph.Min(p.gradient, index(len(p.gradients)+1, p.norm))
 		}
 		p.what = graph.Min(index(0, p.meanLoss()), p.gradient)
 	}
@@ -135,8 +142,11 @@ func (g *guard) read(ctx context.Context, f *strategy.Function) (NonFiniteSteps,
 func (g *guard) what(i int) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if i < 1 || i > len(g.names) {
+	switch {
+	case i < 1 || i > len(g.names)+1:
 		return "the loss"
+	case i == len(g.names)+1:
+		return "the norm of the gradients"
 	}
 	return fmt.Sprintf("the gradient of %q", g.names[i-1])
 }

@@ -24,13 +24,21 @@ type stage func(p *pass)
 type pass struct {
 	rc *strategy.ReplicaContext
 	in []*graph.Node
-	// loss is the replica's, weighted by its rows.
-	loss *graph.Node
+	// own is the replica's loss, the mean over its rows; loss is weighted by them.
+	own, loss *graph.Node
 	// gradients are the replica's, and once they were reduced their means over the replicas.
 	// trained are the names of the variables that they are for.
 	gradients []*graph.Node
 	trained   []string
 	mean      *graph.Node // see meanLoss
+	// norm is that of the gradients, if it is taken before they are judged; before are the trained
+	// variables before the update, if its norm is asked for; rate is the learning rate, if a
+	// schedule says it.
+	norm   *graph.Node
+	before []*graph.Node
+	rate   *graph.Node
+	// recorder adds up the step's metrics, nil without any.
+	recorder *recorder
 	// what and gradient are those of nonFinite.
 	what, gradient *graph.Node
 	// scaling is how the loss is scaled, scaled the loss so; nil if it is not. overflow says what
@@ -76,7 +84,8 @@ func forward(store *model.Store, loss Loss, policy precision.Policy) stage {
 		if !l.IsScalar() || !l.DType().IsFloat() {
 			wrong(errkind.ValueError, scalar, "the loss is %s", l.Shape())
 		}
-		p.loss = p.rc.Machine().Weighted(regularized(l))
+		p.own = regularized(l)
+		p.loss = p.rc.Machine().Weighted(p.own)
 	}
 }
 

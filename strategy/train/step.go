@@ -13,6 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
 )
 
 // Loss builds a replica's loss: a float scalar, the mean over the replica's batch. Some of GoMLX's
@@ -39,6 +40,32 @@ type Options struct {
 	// variables, in Precision.Compute; gradients and the optimizer are in Precision.Parameters. See
 	// [precision.Policy.Forward], and [Step.LossScale] for its loss scale.
 	Precision precision.Policy
+	// ClipNorm bounds the global norm of the gradients: the root of the sum of the squares of all
+	// elements of the mean gradients of all trained variables. If the norm is greater, all gradients
+	// are multiplied by ClipNorm over the norm, as tf.clip_by_global_norm does; 0 leaves them as
+	// they are. The norm is of unscaled gradients, whole ones and those that replicas share out
+	// (strategy.Options.State), and is computed in float32 at least. It costs one all-reduce of a
+	// number where replicas have parts of gradients, otherwise none. A norm that is not finite
+	// counts as a gradient that is not, for NonFinite and for a dynamic loss scale: the step is not
+	// taken. Without these all gradients become NaN, as in TensorFlow.
+	ClipNorm float64
+	// Norms adds the metrics "gradient_norm", the global norm of the gradients before they are
+	// clipped, and "parameter_norm", that of the trained variables after the update.
+	Norms bool
+	// UpdateNorm adds the metric "update_norm", the global norm of what the update changed.
+	UpdateNorm bool
+	// LearningRate says the optimizer's learning rate by the number of steps that were taken, and
+	// adds the metric "learning_rate". The zero value leaves the rate to the optimizer. The rate is
+	// computed on the devices, from the count that GoMLX's optimizers keep in the store,
+	// "/global_step": it is part of checkpoints, and a step that is not taken does not count. The
+	// rate of each step is in the variable "/optimizers/learning_rate" afterwards. Refused with an
+	// error of kind ValueError: an optimizer that changes its rate with the steps by itself, such as
+	// SGD without WithDecay(false), and a loss function that sets the rate, such as by GoMLX's
+	// cosineschedule.
+	LearningRate schedule.Schedule
+	// Metrics are accumulated on the devices, each replica for its own rows; [Step.Metrics] reads
+	// them.
+	Metrics []Metric
 }
 
 // Step is a training step: loss, gradients, one all-reduce for each gradient, and the optimizer's
@@ -48,6 +75,7 @@ type Step struct {
 	name     string
 	guard    *guard  // nil for steps that are always taken
 	scaler   *scaler // of a dynamic loss scale; nil without one
+	metrics  *accumulator
 }
 
 // New returns a training step of the model that loss builds, over the variables of store. A run of
@@ -75,13 +103,22 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	if o.Name == "" {
 		o.Name = "train_step"
 	}
-	t := &Step{name: o.Name, guard: newGuard(o.NonFinite, o.Name)}
-	stages := []stage{forward(store, loss, o.Precision)}
+	t := &Step{name: o.Name, guard: newGuard(o.NonFinite, o.Name), metrics: newAccumulator(s, o.Name, o.Metrics, o.gauges())}
+	stages := []stage{o.check}
+	if t.metrics != nil {
+		stages = append(stages, t.metrics.begin)
+	}
+	stages = append(stages, forward(store, loss, o.Precision))
 	scaler := newScaler(o.Precision, o.Name)
 	if scaler == nil {
 		stages = append(stages, backward(opt), reduce(o.Precision))
 	} else {
 		stages = append(stages, scaler.multiply, backward(opt), reduce(o.Precision), scaler.divide)
+	}
+	if o.ClipNorm != 0 {
+		stages = append(stages, measure)
+	}
+	if scaler != nil {
 		if scaler.Dynamic() {
 			t.scaler = scaler
 			stages = append(stages, scaler.judge(t.guard != nil))
@@ -90,7 +127,19 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	if t.guard != nil {
 		stages = append(stages, t.guard.decide)
 	}
+	if o.ClipNorm != 0 {
+		stages = append(stages, clip(o.ClipNorm))
+	}
+	if o.LearningRate.Is() {
+		stages = append(stages, schedules(opt, o.LearningRate))
+	}
+	if o.UpdateNorm {
+		stages = append(stages, before)
+	}
 	stages = append(stages, update(opt), settle)
+	if t.metrics != nil {
+		stages = append(stages, o.observe)
+	}
 	f := strategy.FunctionOptions{
 		Name: o.Name, Store: store, Training: true, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch, PadRagged: true,
 	}
@@ -100,6 +149,26 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 		t.function = s.Machine().TrainingFunction(build(stages), f, nil)
 	}
 	return t
+}
+
+// check is the stage that refuses options that say nothing.
+func (o *Options) check(*pass) {
+	checkClip(o.ClipNorm)
+	checkMetrics(o.Metrics, o.gauges())
+}
+
+// observe is the stage that gives the metrics what the step knows, once all is updated.
+func (o *Options) observe(p *pass) {
+	p.recorder.observe(p.meanLoss())
+	norms := o.norms(p)
+	norms[learningRate] = p.rate
+	var values []*graph.Node
+	for _, name := range o.gauges() {
+		values = append(values, norms[name])
+	}
+	if len(values) > 0 {
+		p.recorder.set(len(o.Metrics), values)
+	}
 }
 
 // Of returns a function from a step file as the training step that it is. For another function it

@@ -1,0 +1,43 @@
+package train
+
+import (
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// checkClip refuses norms that clip nothing or everything.
+func checkClip(norm float64) {
+	if norm < 0 || math.IsNaN(norm) || math.IsInf(norm, 0) || norm > math.MaxFloat32 {
+		wrong(errkind.ValueError, "give a positive number, or 0 for gradients as they are", "Options.ClipNorm is %v", norm)
+	}
+}
+
+// measure is the stage that takes the global norm of the gradients, before they are judged.
+func measure(p *pass) { p.norm = p.rc.Machine().Norms(p.gradients)[0] }
+
+// clip is the stage that scales the gradients so that their norm is at most limit, as
+// tf.clip_by_global_norm does.
+func clip(limit float64) stage {
+	return func(p *pass) {
+		g, dtype := p.rc.Graph(), p.norm.DType()
+		number := func(x float64) *graph.Node { return constant(g, dtype, x) }
+		factor := graph.Where(graph.GreaterThan(p.norm, number(limit)), graph.Div(number(limit), p.norm), number(1))
+		factor = graph.Where(finite(p.norm), factor, number(math.NaN()))
+		for i, gradient := range p.gradients {
+			p.gradients[i] = times(gradient, factor)
+		}
+	}
+}
+
+// times is a tensor times a real scalar, of the tensor's dtype, computed in float32 at least.
+func times(x, factor *graph.Node) *graph.Node {
+	dtype := x.DType()
+	if dtype.IsHalfPrecision() {
+		x = graph.ConvertDType(x, dtypes.Float32)
+	}
+	return graph.ConvertDType(graph.Mul(x, graph.ConvertDType(factor, x.DType())), dtype)
+}

@@ -1,0 +1,145 @@
+package train
+
+import (
+	"context"
+	"iter"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// EvaluationOptions configure an evaluation. The zero value evaluates the mean loss.
+type EvaluationOptions struct {
+	// Name is the evaluation's name in errors and profiles; "evaluation" if empty.
+	Name string
+	// Arguments, LocalBatch and Precision are as in [Options].
+	Arguments  []logical.Annotation
+	LocalBatch bool
+	Precision  precision.Policy
+	// Metrics are what is evaluated; [MeanLoss] alone if there are none.
+	Metrics []Metric
+}
+
+// Evaluation is a compiled step that accumulates metrics over batches without training: of data
+// that was held out of the training. It is safe for concurrent use, but all its users add to the
+// same metrics.
+//
+// The step computes the loss as in evaluation: dropout is off, and batch normalisation uses its
+// averages. Nothing is learned, and no gradients are made. It uses the store's variables where the
+// training steps of the strategy have them, on the devices, and leaves them as they are, so that it
+// may run between training steps. What a loss function itself writes in evaluation it does write.
+type Evaluation struct {
+	function *strategy.Function
+	name     string
+	metrics  *accumulator
+}
+
+// NewEvaluation returns an evaluation of the model that loss builds, over the variables of store:
+// the loss function of the training, as a rule. As in [New], the loss is the mean over a replica's
+// rows, and the terms of the layers' regularizers are part of it.
+func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, opts ...EvaluationOptions) *Evaluation {
+	var o EvaluationOptions
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	if o.Name == "" {
+		o.Name = "evaluation"
+	}
+	if len(o.Metrics) == 0 {
+		o.Metrics = []Metric{MeanLoss()}
+	}
+	e := &Evaluation{name: o.Name, metrics: newAccumulator(s, o.Name, o.Metrics, nil)}
+	stages := []stage{
+		func(*pass) { checkMetrics(o.Metrics, nil) },
+		e.metrics.begin, forward(store, loss, o.Precision),
+		func(p *pass) { p.recorder.observe(p.own) },
+	}
+	e.function = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		p := &pass{rc: rc, in: in}
+		for _, add := range stages {
+			add(p)
+		}
+		return nil
+	}, strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch, PadRagged: true})
+	return e
+}
+
+// Run adds a global batch to the metrics. The batch is as in [Step.Run]: one whose rows do not
+// divide among the replicas counts by its real rows. Run returns when the work is under way.
+func (e *Evaluation) Run(ctx context.Context, batch ...any) error {
+	_, err := e.function.Machine().RunResident(ctx, batch)
+	return err
+}
+
+// Results reads the metrics of the batches since the last [Evaluation.Reset], in the order of
+// EvaluationOptions.Metrics. It waits for the batches under way. With several processes all call it
+// at the same point. Without any rows it returns an error of kind ValueError.
+func (e *Evaluation) Results(ctx context.Context) ([]Reading, error) {
+	if err := e.ready(ctx, "Results"); err != nil {
+		return nil, err
+	}
+	all, err := e.metrics.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		if r.Weight != 0 {
+			return all, nil
+		}
+	}
+	return nil, &errkind.Fault{Op: "train: " + e.name, Reason: "no rows were evaluated", Hint: "give Run a batch first; a dataset may be used up, or smaller than its batch",
+		Class: errkind.ValueError}
+}
+
+// Reset makes the metrics as new. With several processes all call it at the same point.
+func (e *Evaluation) Reset(ctx context.Context) error {
+	if err := e.ready(ctx, "Reset"); err != nil {
+		return err
+	}
+	return e.metrics.reset(ctx)
+}
+
+// Over evaluates batches from the first to the last, and nothing else: it resets the metrics, runs
+// each batch and returns the results. A batch that comes with an error ends it with that error.
+func (e *Evaluation) Over(ctx context.Context, batches iter.Seq2[[]any, error]) ([]Reading, error) {
+	if err := e.Reset(ctx); err != nil {
+		return nil, err
+	}
+	for batch, err := range batches {
+		if err != nil {
+			return nil, err
+		}
+		if err := e.Run(ctx, batch...); err != nil {
+			return nil, err
+		}
+	}
+	return e.Results(ctx)
+}
+
+// MetricNames returns the names of what [Evaluation.Results] reads, in its order.
+func (e *Evaluation) MetricNames() []string { return e.metrics.names() }
+
+// Compiled returns the compiled step for batches like this one; see [strategy.Function.Compiled].
+func (e *Evaluation) Compiled(ctx context.Context, batch ...any) (*strategy.Compiled, error) {
+	return e.function.Compiled(ctx, batch...)
+}
+
+// Lowered traces and lowers the step for batches like this one, without compiling it.
+func (e *Evaluation) Lowered(ctx context.Context, batch ...any) (*module.Module, error) {
+	return e.function.Lowered(ctx, batch...)
+}
+
+// ready refuses the code of a step that is being traced, strategies without devices and an
+// evaluation that has no state.
+func (e *Evaluation) ready(ctx context.Context, call string) error {
+	if err := e.function.Strategy().Machine().Usable(ctx, "train: "+e.name+": "+call); err != nil {
+		return err
+	}
+	return e.metrics.failed
+}

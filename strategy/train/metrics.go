@@ -1,0 +1,135 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+)
+
+// accumulator holds the metrics of a step on the devices. The state is a sync-on-read variable: in
+// each replica, for each metric, a weighted sum and the sum of the weights. The gauges follow the
+// metrics: their values are those of the last step that was taken, of weight 1 in each replica.
+type accumulator struct {
+	metrics []Metric
+	gauges  []string
+	state   *strategy.Variable
+	failed  error // of making the state
+}
+
+// newAccumulator is nil for a step without metrics.
+func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gauges []string) *accumulator {
+	a := &accumulator{metrics: slices.Clone(metrics), gauges: gauges}
+	if a.len() == 0 {
+		return nil
+	}
+	path := step + "/metrics"
+	taken := func(v *strategy.Variable) bool { return v.Path() == path }
+	for i := 2; slices.ContainsFunc(s.DistributedVariables(), taken); i++ {
+		path = fmt.Sprintf("%s/metrics_%d", step, i)
+	}
+	a.state, a.failed = s.NewVariable(context.Background(), a.zeros(), strategy.VariableOptions{
+		Name: path, Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum, Annotation: logical.Replicated()})
+	return a
+}
+
+func (a *accumulator) len() int { return len(a.metrics) + len(a.gauges) }
+
+func (a *accumulator) zeros() *tensors.Tensor {
+	return tensors.FromFlatDataAndDimensions(make([]float64, 2*a.len()), a.len(), 2)
+}
+
+// names are those of the metrics, then of the gauges.
+func (a *accumulator) names() (names []string) {
+	for _, m := range a.metrics {
+		names = append(names, m.Name)
+	}
+	return append(names, a.gauges...)
+}
+
+// read adds up the replicas' states.
+func (a *accumulator) read(ctx context.Context) ([]Reading, error) {
+	value, err := a.state.Value(ctx)
+	if err != nil {
+		return nil, err
+	}
+	flat, err := tensors.CopyFlatData[float64](value)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Reading, a.len())
+	for i, name := range a.names() {
+		sum, weight := flat[2*i], flat[2*i+1]
+		if i < len(a.metrics) {
+			all[i] = Reading{Name: name, Value: a.metrics[i].Form.of(sum, weight), Weight: weight}
+		} else {
+			all[i] = Reading{Name: name, Value: sum / weight, Weight: min(weight, 1)}
+		}
+	}
+	return all, nil
+}
+
+func (a *accumulator) reset(ctx context.Context) error { return a.state.Assign(ctx, a.zeros()) }
+
+// Metrics reads the step's metrics: those of Options.Metrics in their order, over all rows since
+// the state was new or since [Step.ResetMetrics], and then those of the last step that was taken:
+// "gradient_norm", "parameter_norm", "update_norm" and "learning_rate", as far as Options ask for
+// them. A metric to which nothing came is NaN with weight 0. A step that was not taken, for what
+// [NonFinite] or a dynamic loss scale found, counts in none.
+//
+// The metrics are accumulated on the devices: a step that is not read costs the host nothing.
+// Metrics waits for the steps under way, adds up the replicas' states by one all-reduce and copies
+// 16 bytes for each metric. With several processes all call it at the same point. The error matches
+// errors.ErrUnsupported for a step without metrics.
+func (t *Step) Metrics(ctx context.Context) ([]Reading, error) {
+	if err := t.hasMetrics(ctx, "Metrics"); err != nil {
+		return nil, err
+	}
+	return t.metrics.read(ctx)
+}
+
+// ResetMetrics makes the step's metrics as new: nothing came to them. With several processes all
+// call it at the same point. Errors are those of [Step.Metrics].
+func (t *Step) ResetMetrics(ctx context.Context) error {
+	if err := t.hasMetrics(ctx, "ResetMetrics"); err != nil {
+		return err
+	}
+	return t.metrics.reset(ctx)
+}
+
+// MetricNames returns the names of what [Step.Metrics] reads, in its order, without reading it.
+func (t *Step) MetricNames() []string {
+	if t.metrics == nil {
+		return nil
+	}
+	return t.metrics.names()
+}
+
+// MetricState returns the variable that holds the step's metrics, or nil without any. It belongs to
+// the strategy, not to the store: a checkpoint has it if it is added to what is saved, with
+// checkpoint.Group.With, and a run that resumes then goes on with the metrics as they were.
+func (t *Step) MetricState() *strategy.Variable {
+	if t.metrics == nil {
+		return nil
+	}
+	return t.metrics.state
+}
+
+// hasMetrics refuses a step without metrics, and the code of a step that is being traced.
+func (t *Step) hasMetrics(ctx context.Context, call string) error {
+	if err := t.function.Strategy().Machine().Untraced(ctx, call, fault.InsteadOfReading); err != nil {
+		return err
+	}
+	if t.metrics == nil {
+		return &errkind.Fault{Op: "train: " + t.name, Reason: "it has no metrics",
+			Hint: "set Options.Metrics, such as to train.MeanLoss()", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+	}
+	return t.metrics.failed
+}

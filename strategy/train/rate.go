@@ -1,0 +1,87 @@
+package train
+
+import (
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/gobackend"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+	gomlxtrain "github.com/gomlx/gomlx/ml/train"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
+)
+
+// ratePath is the variable from which GoMLX's optimizers read the learning rate.
+var ratePath = model.JoinPath("/", optimizer.Scope, optimizer.ParamLearningRate)
+
+// schedules is the stage that gives the optimizer the rate of the step: what the schedule says of
+// the steps that were taken, which GoMLX's optimizers count in the store.
+func schedules(opt optimizer.Interface, s schedule.Schedule) stage {
+	return func(p *pass) {
+		if err := s.Validate(); err != nil {
+			panic(err)
+		}
+		g, store := p.rc.Graph(), p.rc.Scope().Store()
+		if v := store.GetVariable(ratePath); v != nil && v.ChangedInGraph(g) {
+			wrong(errkind.ValueError, "leave one out: Options.LearningRate, or cosineschedule in the loss function",
+				"the loss function sets the learning rate, and so does Options.LearningRate")
+		}
+		dtype := rateDType(opt, store, p.loss.DType())
+		taken := optimizer.GetGlobalStepVar(store).NodeValue(g)
+		p.rate = s.Graph(taken)
+		store.VariableWithValue(ratePath, shapes.CastAsDType(s.At(0), dtype)).SetTrainable(false).SetNodeValue(graph.ConvertDType(p.rate, dtype))
+	}
+}
+
+// rateDType is the dtype in which an optimizer keeps the learning rate. It comes from an update of a
+// model of one number, apart from the step: optimizers do not say it. One that does not read the
+// variable, or that changes the rate with the steps by itself, is refused.
+func rateDType(opt optimizer.Interface, of *model.Store, loss dtypes.DType) dtypes.DType {
+	backend, err := gobackend.New("")
+	if err != nil {
+		panic(err)
+	}
+	defer backend.Finalize()
+	store := model.NewStore()
+	for path, value := range of.IterParams() {
+		store.SetParam(path, value)
+	}
+	g := graph.NewGraph(backend, "learning_rate")
+	defer g.Finalize()
+	model.SetStore(g, store)
+	scope := store.RootScope()
+	x := scope.VariableWithValue("x", float32(1))
+	opt.(gomlxtrain.OptimizeWithGradients).UpdateGraphWithGradients(scope, []*graph.Node{graph.OnesLike(x.NodeValue(g))}, loss)
+	rate := g.GetParameterByName(ratePath)
+	if rate == nil {
+		wrong(errkind.ValueError, "use one of the Adam family or SGD, or leave Options.LearningRate out",
+			"optimizer %T does not read its learning rate from the store (%s), so that a schedule does not reach it", opt, ratePath)
+	}
+	if step := g.GetParameterByName(model.JoinPath("/", optimizer.GlobalStepVariableName)); step == nil {
+		wrong(errkind.ValueError, "use one of the Adam family or SGD, or leave Options.LearningRate out",
+			"optimizer %T does not count its steps in the store (/%s), which the schedule follows", opt, optimizer.GlobalStepVariableName)
+	} else if scaled(g, rate, step) {
+		wrong(errkind.ValueError, "use optimizer.StochasticGradientDescent().WithDecay(false), or leave Options.LearningRate out",
+			"optimizer %T divides the learning rate by the root of the steps by itself", opt)
+	}
+	return rate.DType()
+}
+
+// scaled reports whether a graph combines the rate with what is made of the number of steps alone.
+func scaled(g *graph.Graph, rate, step *graph.Node) bool {
+	ofStep := map[*graph.Node]bool{step: true}
+	for _, node := range g.Nodes() {
+		in := node.Inputs()
+		if slices.Contains(in, rate) && slices.ContainsFunc(in, func(n *graph.Node) bool { return ofStep[n] }) {
+			return true
+		}
+		if slices.ContainsFunc(in, func(n *graph.Node) bool { return ofStep[n] }) {
+			ofStep[node] = true
+		}
+	}
+	return false
+}
