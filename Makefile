@@ -98,4 +98,4 @@ corpus: plugin plugin-tpu
 	$(REQUIRE) TPUSTRATEGY_CORPUS=$(CORPUS) $(GO) test -count=1 -timeout 0 -run 'Corpus|GivesTheNumbers' ./internal/corpus
 
 test-python:
-	packages=$$(internal/tools/python.sh) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./internal/safetensors ./strategy/checkpoint
+	packages=$$(internal/tools/python.sh) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./internal/safetensors ./strategy/checkpoint ./input/text

@@ -19,6 +19,18 @@
 // A model reads tokens 0 to 255 of a window and predicts tokens 1 to 256. Each pass over the dataset
 // yields each window once, in an order of its own.
 //
+// # Tokenizers
+//
+// [Train] learns a BPE from the texts that are trained on, and [BPE.Save] writes it in the form of
+// Hugging Face's tokenizers, to be kept beside the model that depends on it. [LoadBPE] reads such a
+// file, and those of models such as GPT-2, Llama 3 and Qwen 2:
+//
+//	tok, err := text.Train(ctx, training, 8192)
+//	err = tok.Save("tokenizer.json")
+//	tokens, err := text.Encode(ctx, training, tok)
+//
+// Words are cut by GPT-2's pattern. Any bytes can be encoded and come back exactly, UTF-8 or not.
+//
 // # Separators
 //
 // The tokens of all texts stand behind each other, with the tokenizer's separator before, between

@@ -73,3 +73,22 @@ func Example() {
 	// Output:
 	// 18 texts to train on, 2 held out: 82 bytes, 4.03 bits for each
 }
+
+// A BPE has tokens for what is common, and its words keep the space before them.
+func ExampleTrainText() {
+	tok, err := text.TrainText(context.Background(), []byte("the cat and the hat and the bat"), 264)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ids := tok.Append(nil, []byte("the bath"))
+	for _, id := range ids {
+		token, _ := tok.Token(id)
+		fmt.Printf("%d %q\n", id, token)
+	}
+	// Output:
+	// 259 "the"
+	// 221 " "
+	// 66 "b"
+	// 257 "at"
+	// 72 "h"
+}

@@ -91,7 +91,7 @@ func Under(root, pattern string) (Files, error) {
 
 // GoSources returns the Go sources of the standard library and of the go command, which every
 // machine with Go has: the files *.go [Under] the folder src of "go env GOROOT". For Go 1.26 these
-// are 70 MB in 6,500 files.
+// are 64 MB in 5,500 files.
 func GoSources(ctx context.Context) (Files, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	root := strings.TrimSpace(string(out))

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the Python packages of requirements.txt, by hash, into
+# Installs the Python packages of requirements.txt, by hash and no others, into
 # <user cache>/tpustrategy/python/<sha256 of the list>-<Python's version>/, where a
 # second run finds them. Prints that directory, for PYTHONPATH.
 set -eu
@@ -11,7 +11,7 @@ if [ ! -d "$dir" ]; then
   mkdir -p "$cache"
   work=$(mktemp -d "$cache/.install-XXXXXX")
   trap 'rm -rf "$work"' EXIT
-  python3 -m pip install --quiet --root-user-action=ignore --disable-pip-version-check --require-hashes --only-binary=:all: \
+  python3 -m pip install --quiet --root-user-action=ignore --disable-pip-version-check --require-hashes --no-deps --only-binary=:all: \
     --target "$work/packages" -r "$list" >&2
   # Two may race: the first rename wins and the other finds its result.
   mv -T "$work/packages" "$dir" 2>/dev/null || [ -d "$dir" ]

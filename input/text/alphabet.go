@@ -1,0 +1,49 @@
+package text
+
+// Files write the bytes of tokens as characters that can be seen: a byte that is a visible character
+// of Latin-1 as that character, and the others as the characters from U+0100 on, in their order.
+var (
+	byteRune  [256]rune
+	runeByte  = map[rune]byte{}
+	byteOrder []byte // in the order of their characters
+)
+
+func init() {
+	visible := func(b int) bool { return b >= '!' && b <= '~' || b >= 0xa1 && b <= 0xac || b >= 0xae }
+	var hidden []byte
+	for b := range 256 {
+		if visible(b) {
+			byteRune[b] = rune(b)
+			byteOrder = append(byteOrder, byte(b))
+		} else {
+			byteRune[b] = 0x100 + rune(len(hidden))
+			hidden = append(hidden, byte(b))
+		}
+	}
+	byteOrder = append(byteOrder, hidden...)
+	for b, r := range byteRune {
+		runeByte[r] = byte(b)
+	}
+}
+
+// shown writes bytes as visible characters.
+func shown(bytes string) string {
+	out := make([]rune, 0, len(bytes))
+	for i := range len(bytes) {
+		out = append(out, byteRune[bytes[i]])
+	}
+	return string(out)
+}
+
+// unshown is the inverse of shown, and false for other characters.
+func unshown(text string) (string, bool) {
+	out := make([]byte, 0, len(text))
+	for _, r := range text {
+		b, ok := runeByte[r]
+		if !ok {
+			return "", false
+		}
+		out = append(out, b)
+	}
+	return string(out), true
+}

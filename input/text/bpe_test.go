@@ -1,0 +1,347 @@
+package text
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// prose is a text that has words often enough.
+var prose = []byte(strings.Repeat("for i := range n {\n\tsum += values[i]\n}\nif err != nil {\n\treturn nil, err\n}\n", 40) +
+	strings.Repeat("the quick brown fox jumps over the lazy dog; it's the fox's day\n", 30) + strings.Repeat("----", 50) + "\n\n\n\t\t\t\t// Größe: naïve 日本語 🎉\n")
+
+func learned(t testing.TB, vocabulary int) *BPE {
+	t.Helper()
+	b, err := TrainText(context.Background(), prose, vocabulary)
+	require.NoError(t, err)
+	return b
+}
+
+// The merges of a text so short that they are counted by hand.
+func TestTrainByHand(t *testing.T) {
+	b, err := TrainText(t.Context(), []byte("the then the"), 257+4)
+	require.NoError(t, err)
+	var got []string
+	for _, m := range b.merges {
+		got = append(got, b.text[m.left]+"|"+b.text[m.right])
+	}
+	// h+e and t+h are there three times, and h comes before t. Then t+he three times, " "+the twice.
+	assert.Equal(t, []string{"h|e", "t|he", " |the", " the|n"}, got)
+	assert.Equal(t, 261, b.Vocabulary())
+	assert.Zero(t, b.Separator())
+	token := func(id int32) string { s, _ := b.Token(id); return s }
+	assert.Equal(t, EndOfText, token(0))
+	assert.Equal(t, " then", token(260))
+	ids := b.Append(nil, []byte("the then the thing"))
+	var words []string
+	for _, id := range ids {
+		words = append(words, token(id))
+	}
+	assert.Equal(t, []string{"the", " then", " the", " ", "t", "h", "i", "n", "g"}, words)
+}
+
+// slowTrain learns by counting all pairs anew for each merge.
+func slowTrain(words map[string]int64, n int) (out []string) {
+	b := startBPE()
+	split := map[string][]int32{}
+	for w := range words {
+		for _, c := range []byte(w) {
+			split[w] = append(split[w], b.bytes[c])
+		}
+	}
+	ids := map[string]int32{}
+	for range n {
+		counts := map[[2]int32]int64{}
+		for w, tokens := range split {
+			for i := range len(tokens) - 1 {
+				counts[[2]int32{tokens[i], tokens[i+1]}] += words[w]
+			}
+		}
+		var best [2]int32
+		for pair, c := range counts {
+			if c > counts[best] || c == counts[best] && (pair[0] < best[0] || pair[0] == best[0] && pair[1] < best[1]) {
+				best = pair
+			}
+		}
+		if counts[best] == 0 {
+			return out
+		}
+		joined := b.text[best[0]] + b.text[best[1]]
+		id, ok := ids[joined]
+		if !ok {
+			id = int32(len(b.text))
+			b.text, ids[joined] = append(b.text, joined), id
+		}
+		out = append(out, fmt.Sprint(best, id))
+		for w, tokens := range split {
+			for i := 0; i+1 < len(tokens); i++ {
+				if tokens[i] == best[0] && tokens[i+1] == best[1] {
+					tokens[i] = id
+					tokens = slices.Delete(tokens, i+1, i+2)
+				}
+			}
+			split[w] = tokens
+		}
+	}
+	return out
+}
+
+// Counts that are kept up to date give what counting anew gives, also for runs of one character,
+// whose pairs overlap.
+func TestTrainCountsExactly(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 60 {
+		var text []byte
+		for range 20 + r.IntN(200) {
+			text = append(text, "aaab b-"[r.IntN(7)])
+		}
+		counts := newWordCounts(patterns[0])
+		counts.add(text)
+		words := map[string]int64{}
+		for i, w := range counts.words {
+			words[w] = counts.counts[i]
+		}
+		want := slowTrain(words, 1000)
+		most := startBPE().Vocabulary()
+		for _, w := range want {
+			var a, b, id int
+			_, err := fmt.Sscanf(w, "[%d %d] %d", &a, &b, &id)
+			require.NoError(t, err)
+			most = max(most, id+1)
+		}
+		b, err := train(t.Context(), counts, most)
+		require.NoError(t, err)
+		var got []string
+		for _, m := range b.merges {
+			got = append(got, fmt.Sprint([2]int32{m.left, m.right}, m.joined))
+		}
+		require.Equal(t, want[:len(got)], got, "%q", text)
+	}
+}
+
+func TestTrainSaysWhatIsPossible(t *testing.T) {
+	for vocabulary, want := range map[int]string{0: "at least 257", -5: "at least 257", 256: "at least 257", 300: "a vocabulary of at most 25"} {
+		_, err := TrainText(t.Context(), []byte("ab"), vocabulary)
+		require.ErrorContains(t, err, want)
+		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		_, err = Train(t.Context(), Files{}, vocabulary)
+		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	}
+	b, err := TrainText(t.Context(), nil, 257)
+	require.NoError(t, err)
+	assert.Equal(t, 257, b.Vocabulary())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = TrainText(ctx, prose, 300)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// The same texts give the same tokenizer, byte for byte, however Go orders its maps.
+func TestTrainIsDeterministic(t *testing.T) {
+	var first bytes.Buffer
+	require.NoError(t, learned(t, 350).Write(&first))
+	files, err := Under(write(t, map[string]string{"a": string(prose)}), "*")
+	require.NoError(t, err)
+	for range 3 {
+		b, err := Train(t.Context(), files, 350)
+		require.NoError(t, err)
+		var again bytes.Buffer
+		require.NoError(t, b.Write(&again))
+		require.Equal(t, first.String(), again.String())
+	}
+}
+
+// A tokenizer with fewer tokens is the beginning of one with more.
+func TestFewerTokensAreTheFirstOnes(t *testing.T) {
+	small, large := learned(t, 300), learned(t, 350)
+	assert.Equal(t, small.merges, large.merges[:len(small.merges)])
+	assert.Equal(t, small.text, large.text[:300])
+}
+
+// slowJoin joins as the definition says: the first learned of all pairs, the leftmost first.
+func slowJoin(b *BPE, word []byte) (tokens []int32) {
+	for _, c := range word {
+		tokens = append(tokens, b.bytes[c])
+	}
+	for {
+		best, at := len(b.merges), 0
+		for i := range len(tokens) - 1 {
+			for rank, m := range b.merges[:best] {
+				if m.left == tokens[i] && m.right == tokens[i+1] {
+					best, at = rank, i
+					break
+				}
+			}
+		}
+		if best == len(b.merges) {
+			return tokens
+		}
+		tokens[at] = b.merges[best].joined
+		tokens = slices.Delete(tokens, at+1, at+2)
+	}
+}
+
+func TestWordsAreJoinedInTheOrderLearned(t *testing.T) {
+	b := learned(t, 360)
+	r := rand.New(rand.NewPCG(5, 6))
+	e := b.encoders.Get().(*encoder)
+	for range 3000 {
+		from := r.IntN(len(prose) - 1)
+		word := slices.Clone(prose[from:min(len(prose), from+1+r.IntN(2*short))])
+		if r.IntN(3) == 0 {
+			word = bytes.Repeat([]byte{"-ae "[r.IntN(4)]}, 1+r.IntN(2*short))
+		}
+		want := slowJoin(b, word)
+		require.Equal(t, want, e.word(nil, word), "%q", word)
+		require.Equal(t, want, e.word([]int32{7}, word)[1:], "%q again", word)
+	}
+}
+
+// A text that is one word of a MiB takes no time that grows with its square.
+func TestALongWordIsEncoded(t *testing.T) {
+	b := learned(t, 360)
+	for _, c := range []string{"-", " ", "a", "\xff"} {
+		text := bytes.Repeat([]byte(c), 1<<20)
+		ids := b.Append(nil, text)
+		back, err := b.AppendText(nil, ids)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(text, back))
+	}
+}
+
+// goesBack requires that a text comes back from its tokens.
+func goesBack(t *testing.T, b *BPE, text []byte) {
+	t.Helper()
+	ids := b.Append(nil, text)
+	back, err := b.AppendText(nil, ids)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(text, back), "%q", text)
+	for _, id := range ids {
+		require.NotEqual(t, b.separator, id)
+	}
+}
+
+func TestAnyBytesComeBack(t *testing.T) {
+	b := learned(t, 360)
+	goesBack(t, b, []byte("what <|endoftext|> says"))
+	for _, s := range odd {
+		goesBack(t, b, []byte(s))
+	}
+	r := rand.New(rand.NewPCG(9, 9))
+	for range 2000 {
+		text := make([]byte, r.IntN(100))
+		for i := range text {
+			text[i] = byte(r.Uint32())
+			if r.IntN(2) == 0 {
+				text[i] = " \n'sa1\xc3\xa9\xe2\x80"[r.IntN(10)]
+			}
+		}
+		goesBack(t, b, text)
+	}
+}
+
+func FuzzTokensOfAnyBytes(f *testing.F) {
+	b := learned(f, 360)
+	var tokenizers []*BPE
+	for _, p := range append(patterns, whole) {
+		other := *b
+		other.pattern = p
+		tokenizers = append(tokenizers, &other)
+	}
+	for _, s := range odd {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, b := range tokenizers {
+			goesBack(t, b, text)
+		}
+	})
+}
+
+func TestManyGoroutinesEncode(t *testing.T) {
+	b := learned(t, 360)
+	want := b.Append(nil, prose)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 5 {
+				assert.Equal(t, want, b.Append(nil, prose))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestNumbersThatAreNoTokens(t *testing.T) {
+	b := learned(t, 300)
+	for _, id := range []int32{-1, 300, 1 << 30} {
+		_, err := b.AppendText(nil, []int32{1, id})
+		var e *TokenError
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, TokenError{ID: id, Position: 1, Vocabulary: 300}, *e)
+		_, ok := b.Token(id)
+		assert.False(t, ok)
+	}
+}
+
+// Windows of a BPE's tokens, and fewer bits for a byte by counting them than by counting bytes.
+func TestTokensOfABPE(t *testing.T) {
+	b := learned(t, 360)
+	tokens, err := EncodeText(prose, b)
+	require.NoError(t, err)
+	assert.Equal(t, 2, tokens.width)
+	back, err := b.AppendText(nil, all(tokens))
+	require.NoError(t, err)
+	assert.Equal(t, EndOfText+string(prose)+EndOfText, string(back))
+	of, err := Unigram(t.Context(), tokens, tokens)
+	require.NoError(t, err)
+	plain := encoded(t, string(prose))
+	ofBytes, err := Unigram(t.Context(), plain, plain)
+	require.NoError(t, err)
+	assert.Less(t, of, ofBytes/2)
+}
+
+func BenchmarkBPE(b *testing.B) {
+	files, err := GoSources(b.Context())
+	require.NoError(b, err)
+	_, sample, err := files.Split(0.1, 1)
+	require.NoError(b, err)
+	tok, err := Train(b.Context(), sample, 8192)
+	require.NoError(b, err)
+	var text []byte
+	for p, err := range sample.pieces(b.Context()) {
+		require.NoError(b, err)
+		text = append(text, p.data...)
+	}
+	ids := tok.Append(nil, text)
+	b.Run("train 8192", func(b *testing.B) {
+		b.SetBytes(sample.Bytes())
+		for b.Loop() {
+			_, err := Train(b.Context(), sample, 8192)
+			require.NoError(b, err)
+		}
+	})
+	b.Run("encode", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			ids = tok.Append(ids[:0], text)
+		}
+	})
+	b.Run("decode", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			_, err := tok.AppendText(text[:0], ids)
+			require.NoError(b, err)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package text
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+func TestATokenizerIsReadAsItWasWritten(t *testing.T) {
+	b := learned(t, 350)
+	path := filepath.Join(t.TempDir(), "tokenizer.json")
+	require.NoError(t, b.Save(path))
+	again, err := LoadBPE(path, "")
+	require.NoError(t, err)
+	assert.Equal(t, b.text, again.text)
+	assert.Equal(t, b.merges, again.merges)
+	assert.Equal(t, b.special, again.special)
+	assert.Equal(t, b.bytes, again.bytes)
+	assert.Equal(t, b.Append(nil, prose), again.Append(nil, prose))
+
+	for _, p := range append(patterns, whole) {
+		other := *b
+		other.pattern = p
+		var out bytes.Buffer
+		require.NoError(t, other.Write(&out))
+		again, err := ReadBPE(&out, EndOfText)
+		require.NoError(t, err)
+		assert.Equal(t, p.name, again.pattern.name)
+	}
+	require.ErrorContains(t, b.Save(filepath.Join(path, "under")), "save tokenizer")
+	require.Error(t, b.Write(fullDisk{}))
+	_, err = LoadBPE(filepath.Join(t.TempDir(), "none"), "")
+	assert.Equal(t, errkind.NotFoundError, errkind.Of(err))
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("full") }
+
+// with returns the file of a small tokenizer after a change.
+func with(t *testing.T, change func(f map[string]any)) io.Reader {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, learned(t, 300).Write(&out))
+	var f map[string]any
+	require.NoError(t, json.Unmarshal(out.Bytes(), &f))
+	change(f)
+	text, err := json.Marshal(f)
+	require.NoError(t, err)
+	return bytes.NewReader(text)
+}
+
+func TestFilesThatLieAreRefused(t *testing.T) {
+	at := func(f map[string]any, name string) map[string]any { return f[name].(map[string]any) }
+	vocabulary := func(f map[string]any) map[string]any { return at(at(f, "model"), "vocab") }
+	merges := func(f map[string]any, first any) {
+		list := at(f, "model")["merges"].([]any)
+		list[0] = first
+	}
+	split := func(regex, behavior string, level bool) map[string]any {
+		return map[string]any{"type": "Sequence", "pretokenizers": []any{
+			map[string]any{"type": "Split", "pattern": map[string]any{"Regex": regex}, "behavior": behavior, "invert": false},
+			map[string]any{"type": "ByteLevel", "add_prefix_space": false, "use_regex": level}}}
+	}
+	for want, change := range map[string]func(f map[string]any){
+		"no vocabulary":                   func(f map[string]any) { at(f, "model")["vocab"] = map[string]any{} },
+		"the model is Unigram":            func(f map[string]any) { at(f, "model")["type"] = "Unigram" },
+		"dropout":                         func(f map[string]any) { at(f, "model")["dropout"] = 0.1 },
+		"parts of words":                  func(f map[string]any) { at(f, "model")["continuing_subword_prefix"] = "##" },
+		"falls back to bytes":             func(f map[string]any) { at(f, "model")["byte_fallback"] = true },
+		"normalizer":                      func(f map[string]any) { f["normalizer"] = map[string]any{"type": "Lowercase"} },
+		"the form NFC":                    func(f map[string]any) { f["normalizer"] = map[string]any{"type": "NFC"} },
+		"no pre_tokenizer":                func(f map[string]any) { f["pre_tokenizer"] = nil },
+		"is no ByteLevel":                 func(f map[string]any) { f["pre_tokenizer"] = map[string]any{"type": "Whitespace"} },
+		"a space before texts":            func(f map[string]any) { at(f, "pre_tokenizer")["add_prefix_space"] = true },
+		"an unknown pattern":              func(f map[string]any) { f["pre_tokenizer"] = split(".", "Isolated", false) },
+		"not a Split that isolates":       func(f map[string]any) { f["pre_tokenizer"] = split(".", "Removed", false) },
+		"is a Split and a ByteLevel":      func(f map[string]any) { f["pre_tokenizer"] = split(".", "Isolated", true) },
+		`the byte 0x61, 'a', is no token`: func(f map[string]any) { delete(vocabulary(f), "a") },
+		`the token "a" has the id -1`:     func(f map[string]any) { vocabulary(f)["a"] = -1 },
+		`"a" has the id 2000000000`:       func(f map[string]any) { vocabulary(f)["a"] = 2000000000 },
+		"have the id 5":                   func(f map[string]any) { vocabulary(f)["a"] = 5 },
+		"stand for no byte":               func(f map[string]any) { vocabulary(f)["世"] = 300 },
+		"cannot unmarshal":                func(f map[string]any) { vocabulary(f)["a"] = "b" },
+		`"no" is no token`:                func(f map[string]any) { merges(f, []any{"a", "no"}) },
+		"which is no token":               func(f map[string]any) { merges(f, []any{"a", "z"}) },
+		"is there twice":                  func(f map[string]any) { merges(f, at(f, "model")["merges"].([]any)[1]) },
+		"a merge of 3 tokens":             func(f map[string]any) { merges(f, []any{"a", "b", "c"}) },
+		"a merge of 1 tokens":             func(f map[string]any) { merges(f, "ab") },
+		"or has no name":                  func(f map[string]any) { f["added_tokens"] = []any{map[string]any{"id": 0, "content": ""}} },
+		"and 0 in the vocabulary": func(f map[string]any) {
+			f["added_tokens"] = []any{map[string]any{"id": 9, "content": EndOfText}}
+		},
+		"separates texts is not clear": func(f map[string]any) {
+			f["added_tokens"] = []any{map[string]any{"id": 310, "content": "<a>"}, map[string]any{"id": 311, "content": "<b>"}}
+			delete(vocabulary(f), EndOfText)
+		},
+	} {
+		_, err := ReadBPE(with(t, change), "")
+		require.ErrorContains(t, err, want)
+		require.ErrorIs(t, err, ErrTokenizer, want)
+		assert.Equal(t, errkind.ValueError, errkind.Of(err), want)
+	}
+	for _, text := range []string{"", "{", "null", "[]", "{}", `{"model":{"vocab":7}}`, "\xff\xfe"} {
+		_, err := ReadBPE(strings.NewReader(text), "")
+		require.ErrorIs(t, err, ErrTokenizer, text)
+	}
+	_, err := ReadBPE(with(t, func(map[string]any) {}), "<none>")
+	require.ErrorContains(t, err, `"<none>" is no special token; name one of ["<|endoftext|>"]`)
+}
+
+// What other files have is read: merges as one string, ids with gaps, and several special tokens.
+func TestFilesOfOthersAreRead(t *testing.T) {
+	b, err := ReadBPE(with(t, func(f map[string]any) {
+		model := f["model"].(map[string]any)
+		for i, m := range model["merges"].([]any) {
+			model["merges"].([]any)[i] = m.([]any)[0].(string) + " " + m.([]any)[1].(string)
+		}
+		delete(model, "type")
+		f["added_tokens"] = append(f["added_tokens"].([]any), map[string]any{"id": 350, "content": "<pad>", "special": true})
+	}), "<pad>")
+	require.NoError(t, err)
+	assert.Equal(t, learned(t, 300).Append(nil, prose), b.Append(nil, prose))
+	assert.EqualValues(t, 350, b.Separator())
+	assert.Equal(t, 351, b.Vocabulary())
+	_, err = b.AppendText(nil, []int32{320})
+	var e *TokenError
+	require.ErrorAs(t, err, &e)
+
+	// Words that are tokens are taken whole if the file says so, however they are joined.
+	b, err = ReadBPE(with(t, func(f map[string]any) {
+		model := f["model"].(map[string]any)
+		model["ignore_merges"] = true
+		model["vocab"].(map[string]any)["xyz"] = 300
+	}), "")
+	require.NoError(t, err)
+	assert.Equal(t, []int32{300}, b.Append(nil, []byte("xyz")))
+	assert.Len(t, b.Append(nil, []byte("xyzz")), 4)
+}
+
+func FuzzReadBPE(f *testing.F) {
+	var out bytes.Buffer
+	require.NoError(f, learned(f, 262).Write(&out))
+	f.Add(out.Bytes())
+	f.Fuzz(func(t *testing.T, file []byte) {
+		b, err := ReadBPE(bytes.NewReader(file), "")
+		if err != nil {
+			require.ErrorIs(t, err, ErrTokenizer)
+			return
+		}
+		goesBack(t, b, []byte("any text, it's 1\n\xff"))
+	})
+}
+
+func TestSaveLeavesTheFileWhole(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("the system has no /dev/full")
+	}
+	err := learned(t, 300).Save("/dev/full")
+	assert.Equal(t, errkind.ResourceExhaustedError, errkind.Of(err))
+}

@@ -1,0 +1,195 @@
+package text
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+// A pattern cuts texts into words, within which alone a BPE joins bytes. Each is a regular expression
+// of Hugging Face's tokenizers, spelled out: Go's have no lookahead, and are ten times slower.
+type pattern struct {
+	name string
+	// expression is the one that files have, "" for that of ByteLevel.
+	expression string
+	// next returns the end of the word that begins at i, which is in text.
+	next func(text []byte, i int) int
+}
+
+// The patterns, the first of which is that of Train.
+var patterns = []pattern{
+	{name: "GPT-2", next: nextGPT2, expression: `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`},
+	{name: "Llama 3", next: nextLlama3,
+		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
+	{name: "Qwen 2", next: nextQwen2,
+		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
+}
+
+// whole takes a text as one word.
+var whole = pattern{name: "none", next: func(text []byte, _ int) int { return len(text) }}
+
+// class is what the patterns tell of a character.
+type class uint8
+
+const (
+	other class = iota // and bytes that are not UTF-8
+	letter
+	number
+	space
+)
+
+var ascii = func() (classes [utf8.RuneSelf]class) {
+	for r := range rune(utf8.RuneSelf) {
+		classes[r] = classOf(r)
+	}
+	return classes
+}()
+
+func classOf(r rune) class {
+	switch {
+	case unicode.IsLetter(r):
+		return letter
+	case unicode.IsNumber(r):
+		return number
+	case unicode.IsSpace(r):
+		return space
+	}
+	return other
+}
+
+// at returns the class of the character at i, and where the next one is.
+func at(text []byte, i int) (class, int) {
+	if b := text[i]; b < utf8.RuneSelf {
+		return ascii[b], i + 1
+	}
+	r, n := utf8.DecodeRune(text[i:])
+	if r == utf8.RuneError && n == 1 {
+		return other, i + 1
+	}
+	return classOf(r), i + n
+}
+
+// run returns the end of the characters of class c from i on.
+func run(text []byte, i int, c class) int {
+	for i < len(text) {
+		got, next := at(text, i)
+		if got != c {
+			return i
+		}
+		i = next
+	}
+	return i
+}
+
+// nextGPT2 is '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+func nextGPT2(text []byte, i int) int {
+	if text[i] == '\'' {
+		if n := contraction(text[i+1:], false); n > 0 {
+			return i + 1 + n
+		}
+	}
+	c, next := at(text, i)
+	if text[i] == ' ' && next < len(text) {
+		if after, _ := at(text, next); after != space {
+			return run(text, next, after)
+		}
+	}
+	if c != space {
+		return run(text, next, c)
+	}
+	return spaces(text, i, next)
+}
+
+// spaces is \s+(?!\S)|\s+ where a space stands at i and the next character at next: a word's own
+// space is left to the word.
+func spaces(text []byte, i, next int) int {
+	end := run(text, next, space)
+	if end == len(text) {
+		return end
+	}
+	if _, n := utf8.DecodeLastRune(text[i:end]); end-n > i {
+		return end - n
+	}
+	return end
+}
+
+// contraction returns the length of what stands behind an apostrophe in it's, don't, I'm, he'd,
+// we'll, I've and they're, or 0.
+func contraction(text []byte, fold bool) int {
+	lower := func(i int) byte {
+		if b := text[i]; fold && b >= 'A' && b <= 'Z' {
+			return b + 'a' - 'A'
+		}
+		return text[i]
+	}
+	if len(text) == 0 {
+		return 0
+	}
+	switch lower(0) {
+	case 's', 'd', 'm', 't':
+		return 1
+	}
+	if fold && len(text) > 1 && text[0] == 0xc5 && text[1] == 0xbf {
+		return 2 // the long s, which is an s where case does not count
+	}
+	if len(text) > 1 {
+		switch string([]byte{lower(0), lower(1)}) {
+		case "ll", "ve", "re":
+			return 2
+		}
+	}
+	return 0
+}
+
+func nextLlama3(text []byte, i int) int { return nextTiktoken(text, i, 3) }
+func nextQwen2(text []byte, i int) int  { return nextTiktoken(text, i, 1) }
+
+// nextTiktoken is (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}|
+// ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+func nextTiktoken(text []byte, i, digits int) int {
+	if text[i] == '\'' {
+		if n := contraction(text[i+1:], true); n > 0 {
+			return i + 1 + n
+		}
+	}
+	c, next := at(text, i)
+	if c == letter {
+		return run(text, next, letter)
+	}
+	if c == number {
+		for range digits - 1 {
+			if next == len(text) {
+				break
+			}
+			after, end := at(text, next)
+			if after != number {
+				break
+			}
+			next = end
+		}
+		return next
+	}
+	lineEnd := text[i] == '\r' || text[i] == '\n'
+	if !lineEnd && next < len(text) {
+		if after, _ := at(text, next); after == letter {
+			return run(text, next, letter)
+		}
+	}
+	from := i
+	if text[i] == ' ' {
+		from = next
+	}
+	if end := run(text, from, other); end > from {
+		for end < len(text) && (text[end] == '\r' || text[end] == '\n') {
+			end++
+		}
+		return end
+	}
+	// Here stands a space: up to the last line's end among those that follow each other.
+	end := run(text, i, space)
+	for k := end; k > i; k-- {
+		if text[k-1] == '\r' || text[k-1] == '\n' {
+			return k
+		}
+	}
+	return spaces(text, i, next)
+}

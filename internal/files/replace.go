@@ -1,0 +1,102 @@
+package files
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// Replace writes a file whole or not at all: what stands at path stays as it is until all bytes are
+// on the disk. A file keeps its permissions, and a link still leads to it. What is no regular file,
+// such as a pipe, is written to directly. The error of a disk that is full is a
+// ResourceExhaustedError.
+func Replace(path string, write func(w io.Writer) error) error {
+	if err := Local(path); err != nil {
+		return err
+	}
+	named, target := path, path
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		target = real
+	}
+	mode := fs.FileMode(0o644)
+	info, err := os.Stat(target)
+	switch {
+	case err == nil && info.IsDir():
+		return Regular(named, info)
+	case err == nil && !info.Mode().IsRegular():
+		f, err := os.OpenFile(target, os.O_WRONLY, 0)
+		if err != nil {
+			return replacing(named, err)
+		}
+		err = fill(f, write)
+		return replacing(named, errors.Join(err, f.Close()))
+	case err == nil:
+		mode = info.Mode().Perm()
+	}
+	f, err := besideOf(target, mode)
+	if err != nil {
+		return replacing(named, err)
+	}
+	beside := f.Name()
+	err = fill(f, write)
+	if err == nil && info != nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(beside, target)
+	}
+	if err != nil {
+		_ = os.Remove(beside)
+	}
+	return replacing(named, err)
+}
+
+// besideOf makes a new file in the folder of path, with the permissions of any new file.
+func besideOf(path string, mode fs.FileMode) (*os.File, error) {
+	for range 100 {
+		name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+strconv.FormatUint(rand.Uint64(), 36)+".tmp")
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, mode)
+		if !errors.Is(err, fs.ErrExist) {
+			return f, err
+		}
+	}
+	return nil, fs.ErrExist
+}
+
+func fill(f *os.File, write func(io.Writer) error) error {
+	w := bufio.NewWriterSize(f, 1<<16)
+	if err := write(w); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// replacing is the error of a file that was not written. The name of the file beside it is nobody's
+// business.
+func replacing(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var cause *fs.PathError
+	if errors.As(err, &cause) {
+		err = cause.Err
+	}
+	fault := &errkind.Fault{Op: "write", Subject: path, Err: err, Class: errkind.Of(err)}
+	if isFull(err) {
+		fault.Class, fault.Hint = errkind.ResourceExhaustedError, "free some space; what was there is as it was"
+	}
+	return fault
+}
