@@ -97,6 +97,9 @@ func (f *Function) knownVariables() (known []named) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, v := range s.own {
+		if v.unlisted {
+			continue
+		}
 		known = append(known, named{v.path, v.Shape()})
 	}
 	for _, vs := range s.variables {

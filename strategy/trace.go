@@ -236,6 +236,12 @@ func (t *trace) assemble() (*module.Module, error) {
 	if sig.Steps, err = stepsOf(t.values); err != nil {
 		return nil, t.f.traceError(err)
 	}
+	if most := t.f.again; most > 0 {
+		if err := t.againAlike(sig.Steps); err != nil {
+			return nil, t.f.traceError(err)
+		}
+		sig.Steps, sig.Again = most, true
+	}
 	next := 0 // of the values
 	for h := range t.graph.NumParameters() {
 		name := t.graph.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()

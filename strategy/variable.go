@@ -40,6 +40,8 @@ type Variable struct {
 	// stored per replica: the compiler takes what is stored mirrored for equal everywhere.
 	localWrites bool
 	column      int
+	// unlisted variables are the state of a package of this module: see [machine.State].
+	unlisted bool
 
 	buffers []*pjrt.Buffer // guarded by strategy.launch, as is closed
 	closed  bool
@@ -168,7 +170,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 func (s *TPUStrategy) DistributedVariables() []*Variable {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.own)
+	return slices.DeleteFunc(slices.Clone(s.own), func(v *Variable) bool { return v.unlisted })
 }
 
 // Path returns the variable's path in its store, or the name that NewVariable gave it.

@@ -8,12 +8,17 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/generate"
 )
 
 // decoder builds the step of a filled config.
 type decoder struct {
 	Config
 	rc *strategy.ReplicaContext
+	// cache is what a generator keeps, and positions are the places of the tokens at hand; nil where
+	// whole sequences are read.
+	cache     *generate.Cache
+	positions *Node
 }
 
 // values are the variables of one part of the model by name.
@@ -21,8 +26,17 @@ type values map[string]*Node
 
 // Loss returns the mean cross-entropy of a replica's next tokens. It is the loss of [Config.Step].
 func (c Config) Loss(rc *strategy.ReplicaContext, in []*Node) *Node {
-	d := decoder{c.filled(), rc}
 	tokens, labels := graph.Slice(in[0], graph.AxisRange(), graph.AxisRange(0, c.Sequence)), graph.Slice(in[0], graph.AxisRange(), graph.AxisRange(1))
+	return crossEntropy(c.Logits(rc, tokens, nil), labels)
+}
+
+// Logits returns a replica's logits of the tokens that follow those of tokens, in Float32. It is a
+// generate.Model. A row has Config.Sequence tokens at most.
+func (c Config) Logits(rc *strategy.ReplicaContext, tokens *Node, cache *generate.Cache) *Node {
+	d := decoder{Config: c.filled(), rc: rc, cache: cache}
+	if cache != nil {
+		d.positions = cache.Positions(tokens)
+	}
 	seed := 1
 	values := func(of []variable) values {
 		defer func() { seed += len(of) }()
@@ -31,7 +45,13 @@ func (c Config) Loss(rc *strategy.ReplicaContext, in []*Node) *Node {
 	v := values(d.first())
 	x := graph.Gather(d.compute(v["emb"]), graph.InsertAxes(tokens, -1))
 	if !c.Llama {
-		x = graph.Add(x, graph.InsertAxes(d.compute(v["pos"]), 0))
+		table := d.compute(v["pos"])
+		if cache != nil {
+			table = graph.Gather(table, graph.InsertAxes(d.positions, -1))
+		} else {
+			table = graph.InsertAxes(graph.Slice(table, graph.AxisRange(0, tokens.Shape().Dim(1))), 0)
+		}
+		x = graph.Add(x, table)
 	}
 	x = logical.Replicate(x)
 	x = d.layers(x, seed)
@@ -43,7 +63,13 @@ func (c Config) Loss(rc *strategy.ReplicaContext, in []*Node) *Node {
 		x = d.layerNorm(x, v["gf"], v["cf"])
 	}
 	logits := d.split(graph.Einsum("bsd,dv->bsv", x, d.compute(v["head"])), 2)
-	return crossEntropy(graph.ConvertDType(logits, dtypes.Float32), labels)
+	return graph.ConvertDType(logits, dtypes.Float32)
+}
+
+// Generator returns the options of a generator of the model.
+func (c Config) Generator() generate.Options {
+	c = c.filled()
+	return generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.Width / c.Heads, Vocabulary: c.Vocabulary, Length: c.Sequence, DType: c.Compute}
 }
 
 // crossEntropy is written without a gather, as each logical device has a part of the vocabulary.

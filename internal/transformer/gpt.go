@@ -16,9 +16,7 @@ func (d decoder) gpt(x *Node, v values) *Node {
 		return d.split(graph.Add(graph.Einsum("bsd,dhk->bshk", h, d.compute(v["w"+name])), d.bias(v["b"+name], 4)), 2)
 	}
 	q, k, value := project("q"), project("k"), project("v")
-	scores := graph.ConvertDType(graph.Einsum("bqhk,bshk->bhqs", q, k), dtypes.Float32)
-	weights := d.weights(graph.DivScalar(scores, math.Sqrt(float64(d.Width/d.Heads))))
-	out := d.split(graph.Einsum("bhqs,bshk->bqhk", weights, value), 2)
+	out := d.split(d.attention(q, k, value), 2)
 	out = graph.Add(graph.Einsum("bqhk,hkd->bqd", out, d.compute(v["wo"])), d.bias(v["bo"], 3))
 	x = graph.Add(x, logical.Replicate(out))
 
@@ -26,6 +24,16 @@ func (d decoder) gpt(x *Node, v values) *Node {
 	h = gelu(d.split(graph.Add(graph.Einsum("bsd,df->bsf", h, d.compute(v["w1"])), d.bias(v["b1"], 3)), 2))
 	h = graph.Add(graph.Einsum("bsf,fd->bsd", h, d.compute(v["w2"])), d.bias(v["b2"], 3))
 	return graph.Add(x, logical.Replicate(h))
+}
+
+// attention is that of as many heads of keys as of queries.
+func (d decoder) attention(q, k, value *Node) *Node {
+	if d.cache != nil {
+		return d.cache.Attend(q, k, value)
+	}
+	scores := graph.ConvertDType(graph.Einsum("bqhk,bshk->bhqs", q, k), dtypes.Float32)
+	weights := d.weights(graph.DivScalar(scores, math.Sqrt(float64(d.Width/d.Heads))))
+	return graph.Einsum("bhqs,bshk->bqhk", weights, value)
 }
 
 // bias is a bias as a tensor of the rank of what it is added to.

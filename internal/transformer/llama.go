@@ -17,14 +17,7 @@ func (d decoder) llama(x *Node, v values) *Node {
 		return d.split(graph.Einsum("bsd,dhk->bshk", h, d.compute(v[name])), 2)
 	}
 	q, k, value := d.rotated(project("wq")), d.rotated(project("wk")), project("wv")
-	rows, size := x.Shape().Dim(0), d.Width/d.Heads
-	// The heads of queries that read one head of keys are neighbours, so a split by heads is one by
-	// heads of keys.
-	q = d.split(graph.Reshape(q, rows, d.Sequence, d.KeyHeads, d.Heads/d.KeyHeads, size), 2)
-	scores := graph.ConvertDType(graph.Einsum("bqhgk,bshk->bhgqs", q, k), dtypes.Float32)
-	weights := d.weights(graph.DivScalar(scores, math.Sqrt(float64(size))))
-	out := d.split(graph.Einsum("bhgqs,bshk->bqhgk", weights, value), 2)
-	out = d.split(graph.Reshape(out, rows, d.Sequence, d.Heads, size), 2)
+	out := d.split(d.grouped(q, k, value), 2)
 	x = graph.Add(x, logical.Replicate(graph.Einsum("bqhk,hkd->bqd", out, d.compute(v["wo"]))))
 
 	h = d.rmsNorm(x, v["g2"])
@@ -32,6 +25,21 @@ func (d decoder) llama(x *Node, v values) *Node {
 	gate := up("w1")
 	h = graph.Mul(graph.Mul(gate, graph.Sigmoid(gate)), up("w3"))
 	return graph.Add(x, logical.Replicate(graph.Einsum("bsf,fd->bsd", h, d.compute(v["w2"]))))
+}
+
+// grouped is the attention of heads of queries that share heads of keys.
+func (d decoder) grouped(q, k, value *Node) *Node {
+	if d.cache != nil {
+		return d.cache.Attend(q, k, value)
+	}
+	rows, places, size := q.Shape().Dim(0), q.Shape().Dim(1), d.Width/d.Heads
+	// The heads of queries that read one head of keys are neighbours, so a split by heads is one by
+	// heads of keys.
+	q = d.split(graph.Reshape(q, rows, places, d.KeyHeads, d.Heads/d.KeyHeads, size), 2)
+	scores := graph.ConvertDType(graph.Einsum("bqhgk,bshk->bhgqs", q, k), dtypes.Float32)
+	weights := d.weights(graph.DivScalar(scores, math.Sqrt(float64(size))))
+	out := d.split(graph.Einsum("bhgqs,bshk->bqhgk", weights, value), 2)
+	return graph.Reshape(out, rows, places, d.Heads, size)
 }
 
 // rmsNorm divides by the root of the mean square of the last dimension, in Float32.
@@ -44,10 +52,15 @@ func (d decoder) rmsNorm(x, gain *Node) *Node {
 // rotated turns pairs of elements of each head, [rows, places, heads, size], by an angle that grows
 // with the place: element i with element i + size/2.
 func (d decoder) rotated(x *Node) *Node {
-	g, half := x.Graph(), x.Shape().Dim(-1)/2
-	table := shapes.Make(dtypes.Float32, 1, d.Sequence, 1, half)
+	g, n, half := x.Graph(), x.Shape().Dim(1), x.Shape().Dim(-1)/2
+	table := shapes.Make(dtypes.Float32, 1, n, 1, half)
 	speed := graph.Exp(graph.MulScalar(graph.Iota(g, table, 3), -math.Log(500000)/float64(half)))
 	angle := graph.Mul(graph.Iota(g, table, 1), speed)
+	if d.positions != nil {
+		places := graph.InsertAxes(graph.ConvertDType(d.positions, dtypes.Float32), -1, -1) // [rows, places, 1, 1]
+		dims := []int{x.Shape().Dim(0), n, 1, half}
+		angle = graph.Mul(graph.BroadcastToDims(places, dims...), graph.BroadcastToDims(graph.Slice(speed, graph.AxisRange(), graph.AxisElem(0)), dims...))
+	}
 	cos, sin := graph.Cos(angle), graph.Sin(angle)
 	x = graph.ConvertDType(x, dtypes.Float32)
 	part := func(from, to int) *Node {

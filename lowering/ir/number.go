@@ -16,6 +16,9 @@ func Float(text string, value float64) Number {
 	return Number{Text: text, Value: value, Known: true}
 }
 
+// True returns the Bool that is true.
+func True() Number { return Number{Text: "true", Known: true} }
+
 // Zero returns a dtype's zero.
 func Zero(d dtypes.DType) Number {
 	switch {

@@ -18,6 +18,7 @@ type entry struct {
 	w     *writer
 	m     *Module
 	steps int
+	again bool // the first result says whether the loop goes on
 
 	main              *ir.Function
 	outer, inner      []*ir.Value // of the manual computation
@@ -34,8 +35,8 @@ type entry struct {
 var int32s, boolean = ir.Tensor(dtypes.Int32), ir.Tensor(dtypes.Bool)
 
 // main writes the entry function.
-func (w *writer) main(m *Module, p *lowering.Program, steps int) *ir.Function {
-	e := &entry{w: w, m: m, steps: steps, main: &ir.Function{Name: "main", Form: ir.Short}}
+func (w *writer) main(m *Module, p *lowering.Program, sig Signature) *ir.Function {
+	e := &entry{w: w, m: m, steps: sig.Steps, again: sig.Again, main: &ir.Function{Name: "main", Form: ir.Short}}
 	e.takeArguments(p)
 	e.giveResults(p)
 	f := e.main
@@ -154,7 +155,11 @@ func (e *entry) call() []*ir.Statement {
 	for i, t := range e.stepTypes {
 		if init[i] == nil {
 			init[i] = named(fmt.Sprintf("start%d", i), t)
-			list = append(list, constant(init[i], ir.Zero(e.m.Results[i].DType)))
+			start := ir.Zero(e.m.Results[i].DType)
+			if e.again && i == 0 {
+				start = ir.True()
+			}
+			list = append(list, constant(init[i], start))
 		}
 	}
 	first := named("first", int32s)
@@ -167,9 +172,14 @@ func (e *entry) call() []*ir.Statement {
 // more is the loop's condition.
 func (e *entry) more(before []*ir.Value) *ir.Region {
 	count, steps, again := named("count", int32s), named("steps", int32s), named("again", ir.Tensor(dtypes.Bool))
-	return &ir.Region{Label: "more", Arguments: slices.Concat([]*ir.Value{count}, before), Body: []*ir.Statement{
-		constant(steps, ir.Whole(e.steps)), compare("LT", again, count, steps), give("stablehlo.return", []*ir.Value{again}),
-	}}
+	body := []*ir.Statement{constant(steps, ir.Whole(e.steps)), compare("LT", again, count, steps)}
+	if e.again {
+		both := named("both", again.Type)
+		body = append(body, short("stablehlo.and", both, again, before[0]))
+		again = both
+	}
+	return &ir.Region{Label: "more", Arguments: slices.Concat([]*ir.Value{count}, before),
+		Body: append(body, give("stablehlo.return", []*ir.Value{again}))}
 }
 
 // step is the loop's body.

@@ -115,6 +115,8 @@ func TestSignaturesThatDoNotFitAreRefused(t *testing.T) {
 		"a donation to an unlike result": {module.Signature{Arguments: []module.Tensor{{Name: "x", Donated: true, PerReplica: true}}, Results: make([]module.Tensor, 1)}, "they must be alike"},
 		"per step without a loop":        {module.Signature{Arguments: []module.Tensor{{Name: "x", PerStep: true}}, Results: make([]module.Tensor, 1)}, "only arguments of a loop"},
 		"a result per step":              {module.Signature{Arguments: make([]module.Tensor, 1), Results: []module.Tensor{{PerStep: true}}, Steps: 2}, "only arguments of a loop"},
+		"a condition without a loop":     {module.Signature{Arguments: make([]module.Tensor, 1), Results: make([]module.Tensor, 1), Again: true}, "it is in no loop"},
+		"a condition that is none":       {module.Signature{Arguments: make([]module.Tensor, 1), Results: make([]module.Tensor, 1), Steps: 2, Again: true}, "its first result is not whether"},
 		"a negative number of steps":     {module.Signature{Arguments: make([]module.Tensor, 1), Results: make([]module.Tensor, 1), Steps: -1}, "-1 times"},
 	} {
 		t.Run(name, func(t *testing.T) {

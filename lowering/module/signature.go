@@ -54,6 +54,10 @@ type Signature struct {
 	// next, and the other results are those of the last. 0 is the step itself,
 	// without a loop.
 	Steps int
+	// Again says that the first result, a scalar of Bool, ends the loop early: Steps is then how
+	// often the step runs at most. It runs once, and again as long as the result is true, which has
+	// to be the same on all devices.
+	Again bool
 }
 
 // Placed is a Tensor with its dtype, its shapes and its sharding, from which a runtime makes or
@@ -143,6 +147,18 @@ func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, loc
 		return p, &errkind.Fault{Op: "module:", Subject: fmt.Sprintf("%s %q", kind, name), Class: errkind.InvalidArgumentError, Err: err}
 	}
 	return p, nil
+}
+
+// checkAgain holds a loop's condition against the step's results.
+func (m *Module) checkAgain(sig Signature) error {
+	switch {
+	case !sig.Again:
+	case sig.Steps == 0:
+		return fault(fmt.Sprintf("step %q", m.Name), "a result says whether it runs again, and it is in no loop", "set Signature.Steps")
+	case len(m.Results) == 0 || m.Results[0].DType != dtypes.Bool || len(m.Results[0].Local) > 0:
+		return fault(fmt.Sprintf("step %q", m.Name), "its first result is not whether it runs again", "give a scalar of Bool first")
+	}
+	return nil
 }
 
 // check holds the donations of a signature against its results.

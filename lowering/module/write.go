@@ -1,6 +1,7 @@
 package module
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,7 +80,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	if m.Arguments, m.Results, err = w.borders(p, sig); err != nil {
 		return nil, err
 	}
-	if err := m.check(); err != nil {
+	if err := errors.Join(m.check(), m.checkAgain(sig)); err != nil {
 		return nil, err
 	}
 	others := p.Module.Functions[1:]
@@ -106,7 +107,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	program := &ir.Module{
 		Name:       stablehlo.NormalizeIdentifier(p.Name),
 		Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(m.Replicas)}, {Key: "mhlo.num_partitions", Value: ir.Int32(m.Partitions)}},
-		Functions:  append([]*ir.Function{w.main(m, p, sig.Steps), step}, w.functions...),
+		Functions:  append([]*ir.Function{w.main(m, p, sig), step}, w.functions...),
 	}
 	if t.opts.Replicas > 1 {
 		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(replicaGroups), Value: w.overReplicas()})

@@ -1,0 +1,77 @@
+package generate
+
+import (
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// fill puts the defaults in place and refuses what cannot be.
+func (o *Options) fill(s *strategy.TPUStrategy) error {
+	for _, n := range []struct {
+		name  string
+		value int
+		least int
+	}{
+		{"Layers", o.Layers, 1}, {"KeyHeads", o.KeyHeads, 1}, {"HeadSize", o.HeadSize, 1}, {"Vocabulary", o.Vocabulary, 2}, {"Length", o.Length, 2},
+		{"Batch", o.Batch, 0}, {"Chunk", o.Chunk, 0}, {"PromptChunk", o.PromptChunk, 0},
+	} {
+		if n.value < n.least {
+			return fault("Options."+n.name, "set it to that of the model", "it is %d, and has to be %d at least", n.value, n.least)
+		}
+	}
+	if err := o.Precision.Validate(); err != nil {
+		return &errkind.Fault{Op: "generate", Subject: "Options.Precision", Class: errkind.ValueError, Err: err}
+	}
+	if o.Chunk == 0 {
+		o.Chunk = 32
+	}
+	o.Chunk = min(o.Chunk, o.Length)
+	if o.PromptChunk == 0 {
+		o.PromptChunk = 64
+	}
+	o.PromptChunk = min(o.PromptChunk, o.Length)
+	if o.DType == dtypes.InvalidDType {
+		o.DType = o.Precision.Compute
+	}
+	if o.DType == dtypes.InvalidDType {
+		o.DType = dtypes.Float32
+	}
+	if !o.DType.IsFloat() {
+		return fault("Options.DType", "use a float dtype", "a cache of %s", o.DType)
+	}
+	if p := s.NumLogicalDevices(); o.Split.Kind() == logical.None && p > 1 && o.KeyHeads%p == 0 {
+		o.Split = logical.SplitInto(1, 1, p, 1, 1)
+	}
+	return nil
+}
+
+// checkPrompts refuses prompts and a sampling that cannot be generated with.
+func (o *Options) checkPrompts(prompts [][]int32, s Sampling) error {
+	if len(prompts) == 0 {
+		return fault("prompts", "give one prompt at least", "there are none")
+	}
+	if s.MaxTokens < 1 {
+		return fault("Sampling.MaxTokens", "say how many tokens to make at most", "it is %d", s.MaxTokens)
+	}
+	for i, prompt := range prompts {
+		if len(prompt) == 0 {
+			return fault("prompts", "give it one token at least, such as that of the beginning of a text", "prompt %d is empty", i)
+		}
+		if n := len(prompt); n+s.MaxTokens > o.Length {
+			return fault("prompts", "shorten it, make fewer tokens, or raise Options.Length",
+				"prompt %d has %d tokens, and %d more are to be made: the cache has room for %d", i, n, s.MaxTokens, o.Length)
+		}
+		if at := slices.IndexFunc(prompt, o.unknown); at >= 0 {
+			return fault("prompts", "use the tokenizer that the model was trained with", "token %d of prompt %d is %d, and the vocabulary has %d",
+				at, i, prompt[at], o.Vocabulary)
+		}
+	}
+	return s.check(o)
+}
+
+func (o *Options) unknown(token int32) bool { return token < 0 || int(token) >= o.Vocabulary }

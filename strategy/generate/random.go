@@ -1,0 +1,46 @@
+package generate
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// Random numbers are a function of a row's seed, a token's place and its number: no state passes
+// from token to token, and no replica has numbers of its own.
+
+// gumbel returns noise of the standard Gumbel distribution, Float32 [rows, n]: the index of the
+// greatest sum of a log-probability and its noise is drawn with that probability. seed is
+// Uint32 [rows, 2], place int32 [rows].
+func gumbel(seed, place *graph.Node, n int) *graph.Node {
+	g := seed.Graph()
+	shape := shapes.Make(dtypes.Uint32, place.Shape().Dim(0), n)
+	column := func(x *graph.Node) *graph.Node { return graph.BroadcastToShape(graph.InsertAxes(x, -1), shape) }
+	half := func(i int) *graph.Node {
+		return column(graph.Squeeze(graph.Slice(seed, graph.AxisRange(), graph.AxisElem(i)), 1))
+	}
+	bits, _ := threefry(half(0), half(1), column(graph.ConvertDType(place, dtypes.Uint32)), graph.Iota(g, shape, 1))
+	// 23 bits, in the middle of their intervals, so that neither 0 nor 1 is among them.
+	u := graph.ConvertDType(graph.BitwiseShiftRightLogicalScalar(bits, uint32(9)), dtypes.Float32)
+	u = graph.MulScalar(graph.AddScalar(u, 0.5), 1.0/(1<<23))
+	return graph.Neg(graph.Log(graph.Neg(graph.Log(u))))
+}
+
+// threefry is the block function Threefry-2x32 with 20 rounds (Salmon et al., "Parallel Random
+// Numbers: As Easy as 1, 2, 3"), of Uint32 tensors of one shape.
+func threefry(key0, key1, x0, x1 *graph.Node) (_, _ *graph.Node) {
+	number := func(n uint32) *graph.Node { return graph.BroadcastToShape(graph.Const(x0.Graph(), n), x0.Shape()) }
+	keys := [3]*graph.Node{key0, key1, graph.BitwiseXor(graph.BitwiseXor(key0, key1), number(0x1BD11BDA))}
+	rotations := [2][4]uint32{{13, 15, 26, 6}, {17, 29, 16, 24}}
+	x0, x1 = graph.Add(x0, keys[0]), graph.Add(x1, keys[1])
+	for i := range 5 {
+		for _, r := range rotations[i%2] {
+			x0 = graph.Add(x0, x1)
+			x1 = graph.BitwiseOr(graph.BitwiseShiftLeft(x1, number(r)), graph.BitwiseShiftRightLogical(x1, number(32-r)))
+			x1 = graph.BitwiseXor(x1, x0)
+		}
+		x0 = graph.Add(x0, keys[(i+1)%3])
+		x1 = graph.Add(graph.Add(x1, keys[(i+2)%3]), number(uint32(i+1)))
+	}
+	return x0, x1
+}
