@@ -1,9 +1,11 @@
 #!/bin/sh
-# Installs the Python packages of requirements.txt, by hash and no others, into
-# <user cache>/tpustrategy/python/<sha256 of the list>-<Python's version>/, where a
-# second run finds them. Prints that directory, for PYTHONPATH.
+# Installs the Python packages of requirements.txt, or of the list that is named, by
+# hash and no others, into <user cache>/tpustrategy/python/<sha256 of the list>-<Python's version>/,
+# where a second run finds them. Prints that directory, for PYTHONPATH.
+#
+#   internal/tools/python.sh [requirements-tensorboard.txt]
 set -eu
-list=$(cd "$(dirname "$0")" && pwd)/requirements.txt
+list=$(cd "$(dirname "$0")" && pwd)/${1:-requirements.txt}
 cache=${XDG_CACHE_HOME:-${HOME:?set HOME or XDG_CACHE_HOME}/.cache}/tpustrategy/python
 version=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 dir=$cache/$(sha256sum "$list" | cut -c1-16)-$version

@@ -1,0 +1,152 @@
+package events
+
+import (
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tpustrategy/tpustrategy/input"
+)
+
+// Version is the version of the form that is written, as a file's first record names it.
+const Version = "brain.Event:2"
+
+// Session says what an event tells of the run itself.
+type Session int32
+
+const (
+	// NoSession is that of an event that tells nothing of the run.
+	NoSession Session = iota
+	// Start is that of a run that starts again at the event's step: what earlier files have of this
+	// step and later ones does not count any more.
+	Start
+	// End is that of a run that ended.
+	End
+)
+
+// String returns the name of TensorFlow's constant.
+func (s Session) String() string {
+	switch s {
+	case Start:
+		return "START"
+	case End:
+		return "STOP"
+	}
+	return "STATUS_UNSPECIFIED"
+}
+
+// Event is what happened at a step. It has a Version, a Session or Values.
+type Event struct {
+	// Time is the wall time, which TensorBoard shows. It is kept to a microsecond.
+	Time time.Time
+	Step int64
+	// Version is that of the file's form, in its first event.
+	Version string
+	Session Session
+	Values  []Value
+}
+
+// Value is a scalar, a text or a histogram by its tag. Tags with slashes, such as "held/loss", are
+// shown in groups. [Scalar], [Text] and [NewHistogram] make one.
+type Value struct {
+	Tag       string
+	Kind      Kind
+	Scalar    float32
+	Text      string
+	Histogram Histogram
+}
+
+// Kind says what a value is.
+type Kind int
+
+const (
+	// Other is the kind of a value that this package does not read, such as an image.
+	Other Kind = iota
+	IsScalar
+	IsText
+	IsHistogram
+)
+
+// Scalar returns a number as a value. It may be a NaN or an infinity.
+func Scalar(tag string, x float64) Value { return Value{Tag: tag, Kind: IsScalar, Scalar: float32(x)} }
+
+// Text returns a text as a value. TensorBoard shows it as Markdown.
+func Text(tag, text string) Value { return Value{Tag: tag, Kind: IsText, Text: text} }
+
+// The fields of the messages, of tensorflow/core/util/event.proto and the files that it imports.
+const (
+	eventTime, eventStep, eventVersion, eventSummary, eventSession = 1, 2, 3, 5, 7
+
+	sessionStatus = 1
+
+	summaryValue = 1
+
+	valueTag, valueSimple, valueHistogram, valueTensor, valueMetadata = 1, 2, 5, 8, 9
+
+	metadataPlugin, pluginName = 1, 1
+
+	tensorDType, tensorShape, tensorStrings = 1, 2, 8
+	dtypeString                             = 7
+
+	histogramMin, histogramMax, histogramNumber, histogramSum, histogramSquares, histogramLimits, histogramBuckets = 1, 2, 3, 4, 5, 6, 7
+)
+
+// Append appends the event to a file as one record, and returns the extended slice.
+func (e Event) Append(file []byte) []byte { return input.AppendTFRecord(file, e.encode()) }
+
+// encode returns the message tensorflow.Event.
+func (e Event) encode() []byte {
+	m := appendDouble(nil, eventTime, float64(e.Time.UnixMicro())/1e6)
+	if e.Step != 0 {
+		m = appendInt(m, eventStep, uint64(e.Step))
+	}
+	switch {
+	case e.Version != "":
+		m = appendText(m, eventVersion, e.Version)
+	case e.Session != NoSession:
+		m = appendBytes(m, eventSession, appendInt(nil, sessionStatus, uint64(e.Session)))
+	default:
+		var summary []byte
+		for _, v := range e.Values {
+			summary = appendBytes(summary, summaryValue, v.encode())
+		}
+		m = appendBytes(m, eventSummary, summary)
+	}
+	return m
+}
+
+// encode returns the message tensorflow.Summary.Value.
+func (v Value) encode() []byte {
+	m := appendText(nil, valueTag, v.Tag)
+	switch v.Kind {
+	case IsScalar:
+		m = protowire.AppendTag(m, valueSimple, protowire.Fixed32Type)
+		m = protowire.AppendFixed32(m, math.Float32bits(v.Scalar))
+	case IsText:
+		plugin := appendText(nil, pluginName, "text")
+		m = appendBytes(m, valueMetadata, appendBytes(nil, metadataPlugin, plugin))
+		tensor := appendInt(nil, tensorDType, dtypeString)
+		tensor = appendBytes(tensor, tensorShape, nil) // a scalar
+		m = appendBytes(m, valueTensor, appendText(tensor, tensorStrings, v.Text))
+	case IsHistogram:
+		m = appendBytes(m, valueHistogram, v.Histogram.encode())
+	}
+	return m
+}
+
+func appendInt(m []byte, field protowire.Number, x uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(m, field, protowire.VarintType), x)
+}
+
+func appendDouble(m []byte, field protowire.Number, x float64) []byte {
+	return protowire.AppendFixed64(protowire.AppendTag(m, field, protowire.Fixed64Type), math.Float64bits(x))
+}
+
+func appendBytes(m []byte, field protowire.Number, x []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(m, field, protowire.BytesType), x)
+}
+
+func appendText(m []byte, field protowire.Number, x string) []byte {
+	return protowire.AppendString(protowire.AppendTag(m, field, protowire.BytesType), x)
+}

@@ -1,0 +1,151 @@
+package events
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+)
+
+// Options configure a [Writer]. The zero value works.
+type Options struct {
+	// Now returns the wall time of events; nil is time.Now.
+	Now func() time.Time
+	// Host is the name of the machine in the file's name; empty is os.Hostname.
+	Host string
+	// Restart says that the run was restarted, and goes on with the step Restart: what earlier
+	// files of the directory have of this step and later ones does not count any more. It is 0 for
+	// a new run.
+	Restart int64
+	// Alone refuses a directory that has event files already.
+	Alone bool
+}
+
+// ErrTaken matches the error of a directory that has event files, where Options.Alone is set.
+var ErrTaken = errkind.New(errkind.ValueError, "events: the directory has event files of another run")
+
+// Writer writes a file of events. Each event is in the file when Write returns, as a whole or not
+// at all. One goroutine uses a Writer at a time.
+type Writer struct {
+	path string
+	file *files.Appender
+	now  func() time.Time
+	// kept are records that a full disk kept out of the file.
+	kept [][]byte
+}
+
+// Create makes a file of events in a directory, which it makes if it does not exist. The file sorts
+// after the files that are there, as TensorBoard reads them in the order of their names.
+func Create(dir string, opts Options) (*Writer, error) {
+	if err := files.Local(dir); err != nil {
+		return nil, err
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	fail := func(err error) error { return &errkind.Fault{Op: "events: create", Subject: dir, Err: err} }
+	if opts.Host == "" {
+		var err error
+		if opts.Host, err = os.Hostname(); err != nil {
+			opts.Host = "localhost"
+		}
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fail(err)
+	}
+	earlier, err := latest(dir)
+	if err != nil {
+		return nil, fail(err)
+	}
+	if earlier >= 0 && opts.Alone {
+		return nil, &errkind.Fault{Match: ErrTaken, Subject: dir, Hint: "give another directory"}
+	}
+	w := &Writer{now: opts.Now}
+	second := max(opts.Now().Unix(), earlier+1)
+	w.path = filepath.Join(dir, FileName(second, opts.Host, os.Getpid()))
+	if w.file, err = files.OpenAppender(w.path, true); err != nil {
+		return nil, fail(err)
+	}
+	// TensorBoard takes the first start in a directory for that of a new run, whatever its step is.
+	head := Event{Time: opts.Now(), Version: Version}.Append(nil)
+	head = Event{Time: opts.Now(), Step: opts.Restart, Session: Start}.Append(head)
+	if err := w.file.Append(head); err != nil {
+		return nil, fail(errors.Join(err, w.file.Close(), os.Remove(w.path)))
+	}
+	return w, nil
+}
+
+// FileName returns the name of a file of events that was begun at a second of Unix time.
+func FileName(second int64, host string, pid int) string {
+	host = strings.Map(func(r rune) rune {
+		if r == '/' || r == filepath.Separator {
+			return '_'
+		}
+		return r
+	}, host)
+	return fmt.Sprintf("events.out.tfevents.%010d.%s.%d.0", second, host, pid)
+}
+
+var eventFile = regexp.MustCompile(`^events\.out\.tfevents\.(\d+)\.`)
+
+// latest returns the second in the name of the last file of events in a directory, or -1.
+func latest(dir string) (int64, error) {
+	entries, err := os.ReadDir(dir)
+	last := int64(-1)
+	for _, entry := range entries {
+		if m := eventFile.FindStringSubmatch(entry.Name()); m != nil {
+			if second, err := strconv.ParseInt(m[1], 10, 64); err == nil {
+				last = max(last, second)
+			}
+		}
+	}
+	return last, err
+}
+
+// Path returns the path of the file.
+func (w *Writer) Path() string { return w.path }
+
+// Write appends an event to the file. An event without a time gets the present time. After an
+// error, as of a full disk, the Writer keeps the event, and the next Write or Flush writes it
+// first.
+func (w *Writer) Write(e Event) error {
+	if e.Time.IsZero() {
+		e.Time = w.now()
+	}
+	w.kept = append(w.kept, e.Append(nil))
+	return w.Flush()
+}
+
+// Flush writes the events that a full disk kept out of the file.
+func (w *Writer) Flush() error {
+	for len(w.kept) > 0 {
+		if err := w.file.Append(w.kept[0]); err != nil {
+			return &errkind.Fault{Op: "events: write", Subject: w.path, Err: err, Hint: "make room; the Writer keeps the events"}
+		}
+		w.kept = w.kept[1:]
+	}
+	return nil
+}
+
+// Kept returns the records that are not in the file, for Keep of another Writer. They stay the
+// Writer's.
+func (w *Writer) Kept() [][]byte { return w.kept }
+
+// Keep takes records that another Writer could not write, and writes them with the next event.
+func (w *Writer) Keep(records [][]byte) { w.kept = append(w.kept, records...) }
+
+// Sync brings what was written to the disk.
+func (w *Writer) Sync() error { return w.file.Sync() }
+
+// Close writes what is kept, and closes the file. A second Close does nothing.
+func (w *Writer) Close() error {
+	err := w.Flush()
+	return errors.Join(err, w.file.Close())
+}
