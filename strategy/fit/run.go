@@ -115,7 +115,7 @@ func (r *run) prepare(ctx context.Context) error {
 			reset()
 		}
 	}
-	r.state = State{run: r, strategy: r.strategy, steps: r.options.Steps, now: time.Now, warn: r.log.Warn}
+	r.state = State{run: r, strategy: r.strategy, first: r.strategy.Process() == 0, steps: r.options.Steps, now: time.Now, warn: r.log.Warn}
 	r.at, r.record, r.saved = position{}, -1, -1
 	return nil
 }

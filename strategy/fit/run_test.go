@@ -3,7 +3,6 @@ package fit_test
 import (
 	"context"
 	"iter"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -65,22 +64,21 @@ func TestARunTakesTheStepsOfABareLoop(t *testing.T) {
 	assert.Equal(t, want[6], last)
 }
 
-func TestResume(t *testing.T) {
+func TestARunGoesOnAsIfNothingHadHappened(t *testing.T) {
 	ctx, dir := context.Background(), t.TempDir()
-	opts := strategytest.AnnotatedOptions()
+	s := strategytest.New(t, 2, 1)
 	whole := map[int64]float64{}
-	_, err := fit.Run(ctx, strategytest.AnnotatedStep(strategytest.New(t, 2, 2, opts)), fit.Dataset(dataset(t, 5)), fit.Options{Epochs: 4}, losses(whole))
+	_, err := fit.Run(ctx, dense(s, 2), fit.Dataset(dataset(t, 5)), fit.Options{Epochs: 4}, losses(whole))
 	require.NoError(t, err)
 	require.Len(t, whole, 20)
 	for _, steps := range []int64{3, 5, 11, 20} {
 		got := map[int64]float64{}
-		r, err := fit.Run(ctx, strategytest.AnnotatedStep(strategytest.New(t, 2, 2, opts)), fit.Dataset(dataset(t, 5).Repeat(-1)), fit.Options{Steps: steps, Resume: true},
+		r, err := fit.Run(ctx, dense(s, 2), fit.Dataset(dataset(t, 5).Repeat(-1)), fit.Options{Steps: steps, Resume: true},
 			losses(got), fit.Checkpoint(dir, 2))
 		require.NoError(t, err)
-		t.Log(r)
+		assert.Equal(t, steps, r.Step)
 		for i, l := range got {
 			assert.Equal(t, whole[i], l, i)
 		}
 	}
-	_ = os.Stderr
 }

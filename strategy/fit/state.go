@@ -15,6 +15,7 @@ const Loss = "loss"
 type State struct {
 	run      *run
 	strategy *strategy.TPUStrategy
+	first    bool
 	step     int64
 	resumed  int64
 	steps    int64
@@ -112,4 +113,13 @@ func (s *State) Strategy() *strategy.TPUStrategy { return s.strategy }
 
 // First reports whether this is the first of the processes, the one that writes files. It is true
 // for a process alone.
-func (s *State) First() bool { return s.strategy.Process() == 0 }
+func (s *State) First() bool { return s.first }
+
+// names are the names of the metrics that are known beforehand.
+func (s *State) names() []string {
+	known := []string{Loss}
+	for i := range s.run.hooks {
+		known = append(known, s.run.hooks[i].Publishes...)
+	}
+	return known
+}

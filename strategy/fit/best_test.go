@@ -1,0 +1,89 @@
+package fit
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/report/events"
+)
+
+func TestEarlyStopWaitsAsLongAsItIsPatient(t *testing.T) {
+	nan := math.NaN()
+	for name, c := range map[string]struct {
+		opts   BestOptions
+		values []float64
+		stops  int // after so many values, or never if 0
+	}{
+		"lower is better":      {BestOptions{}, []float64{3, 2, 2.5, 1, 1.5, 1}, 6},
+		"higher is better":     {BestOptions{Maximize: true}, []float64{1, 2, 1.5, 2, 9}, 4},
+		"by a minimum":         {BestOptions{MinDelta: 0.5}, []float64{3, 2.6, 2.5, 1}, 3},
+		"more than a minimum":  {BestOptions{MinDelta: 0.5}, []float64{3, 2.6, 2.4, 1}, 0},
+		"NaN is no better":     {BestOptions{}, []float64{1, nan, nan}, 3},
+		"NaN is not the best":  {BestOptions{}, []float64{nan, 1, 2, 0.5}, 0},
+		"never a number":       {BestOptions{}, []float64{nan, nan}, 2},
+		"infinity is improved": {BestOptions{}, []float64{math.Inf(1), 5, math.Inf(1), 4}, 0},
+	} {
+		h := EarlyStop(Loss, 2, c.opts)
+		require.NoError(t, h.wrong)
+		h.Begin = func(context.Context, *State) error { return nil }
+		f, err := begin(t, h, 0, nil)
+		require.NoError(t, err)
+		stopped := 0
+		for i, v := range c.values {
+			require.NoError(t, f.at(int64(i+1), Metric{"other", 0}))
+			// Each time as after a resume.
+			saved, err := h.Save()
+			require.NoError(t, err)
+			f, err = begin(t, h, int64(i), saved)
+			require.NoError(t, err)
+			require.NoError(t, f.at(int64(i+1), loss(v)))
+			if f.s.stop != "" && stopped == 0 {
+				stopped = i + 1
+			}
+		}
+		assert.Equal(t, c.stops, stopped, name)
+	}
+	for _, wrong := range []Hook{EarlyStop("", 1), EarlyStop(Loss, 0), EarlyStop(Loss, -1), EarlyStop(Loss, 1, BestOptions{MinDelta: -1}),
+		KeepBest(t.TempDir(), ""), KeepBest(t.TempDir(), Loss, BestOptions{MinDelta: nan})} {
+		var option *OptionError
+		require.ErrorAs(t, wrong.wrong, &option)
+	}
+}
+
+func TestEventsGoOnInAFileOfTheirOwn(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "events")
+	f, err := begin(t, Events(dir), 0, nil)
+	require.NoError(t, err)
+	require.NoError(t, f.at(10, loss(0.5), Metric{"held/loss", 0.75}))
+	require.NoError(t, f.at(20, loss(0.25)))
+	require.NoError(t, f.end())
+	_, err = begin(t, Events(dir), 0, nil)
+	require.ErrorIs(t, err, events.ErrTaken)
+	f, err = begin(t, Events(dir), 15, nil)
+	require.NoError(t, err)
+	require.NoError(t, f.at(20, loss(0.25)))
+	require.NoError(t, f.end())
+
+	paths, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Len(t, paths, 2)
+	var all []events.Event
+	for _, path := range paths {
+		for e, err := range events.Read(context.Background(), path) {
+			require.NoError(t, err)
+			all = append(all, e)
+		}
+	}
+	require.Len(t, all, 7)
+	assert.Equal(t, []events.Value{events.Scalar(Loss, 0.5), events.Scalar("held/loss", 0.75)}, all[2].Values)
+	assert.Equal(t, int64(16), all[5].Step, "of the restart")
+	assert.Equal(t, events.Start, all[5].Session)
+	assert.Equal(t, int64(20), all[6].Step)
+	require.NotErrorIs(t, err, input.ErrCorrupt)
+}

@@ -1,0 +1,297 @@
+package fit
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+)
+
+// CSV writes a row for each record to a file, as RFC 4180 says: the columns step and epoch, and one
+// for each metric. A metric that was not measured at a record is an empty cell. A metric that comes
+// later gets a column of its own, for which the file is written anew.
+//
+// A row is in the file when the hook returns, so a killed process loses at most the row that it was
+// about to write. A run that resumes appends to the file; it first removes the rows of steps that
+// it takes again. A new run refuses a file that is there.
+//
+// A disk that is full does not end the run: the hook warns, keeps the rows, and writes them with
+// the next row. Rows that it could not write by the end are in the checkpoint, and the run's error
+// is a [*WriteError].
+func CSV(path string) Hook {
+	c := &table{path: path}
+	return Hook{Name: "csv " + path, Files: []string{path}, reset: func() { *c = table{path: path} },
+		Begin: func(_ context.Context, s *State) error { return c.begin(s) },
+		Record: func(_ context.Context, s *State) error {
+			if s.First() {
+				c.add(s)
+			}
+			return nil
+		},
+		Save: c.save, Load: c.load,
+		End: func(_ context.Context, s *State, _ error) error { return c.end() },
+	}
+}
+
+// The columns of every table.
+const columnStep, columnEpoch = "step", "epoch"
+
+// maxTable is how many bytes of a table are read when a run resumes.
+const maxTable = 1 << 30
+
+// table is a CSV file.
+type table struct {
+	path string
+	file *files.Appender
+	// columns are those of the file for metrics, after step and epoch.
+	columns []string
+	// written is the step of the file's last row.
+	written int64
+	// rows are those that are not in the file.
+	rows []row
+	warn func(text string, args ...any)
+	full bool // the last write failed
+}
+
+// row is a record.
+type row struct {
+	Step, Epoch int64
+	Names       []string
+	Values      []string // numbers as text, as JSON has no NaN
+}
+
+// begin opens the file.
+func (c *table) begin(s *State) (err error) {
+	c.warn = s.Warn
+	if !s.First() {
+		return nil
+	}
+	if c.file, err = files.OpenAppender(c.path, s.Resumed() == 0); errors.Is(err, fs.ErrExist) {
+		return &errkind.Fault{Op: "fit: csv", Subject: c.path, Err: err, Class: errkind.ValueError,
+			Hint: "give a new file, or resume the run that wrote it"}
+	} else if err != nil {
+		return err
+	}
+	if c.file.Size() > 0 {
+		if err := c.resume(s.From()); err != nil {
+			return err
+		}
+	}
+	c.columns = slices.Concat(c.columns, missing(c.columns, s.names()))
+	c.rows = slices.DeleteFunc(c.rows, func(r row) bool { return r.Step <= c.written })
+	if c.file.Size() == 0 {
+		return c.rewrite(nil)
+	}
+	return c.flush()
+}
+
+// missing are the names that columns lack.
+func missing(columns, names []string) (more []string) {
+	for _, name := range names {
+		if !slices.Contains(columns, name) && !slices.Contains(more, name) {
+			more = append(more, name)
+		}
+	}
+	return more
+}
+
+// resume reads the file's header, and cuts off the rows from a step on and a row that was not
+// written to its end.
+func (c *table) resume(from int64) error {
+	data, err := c.file.Bytes(maxTable)
+	if err != nil {
+		return err
+	}
+	wrong := func(reason string, args ...any) error {
+		return &errkind.Fault{Op: "fit: csv", Subject: c.path, Reason: fmt.Sprintf(reason, args...), Class: errkind.DataLossError,
+			Hint: "give a new file, or the one that the run wrote"}
+	}
+	whole := bytes.LastIndexByte(data, '\n') + 1
+	if whole == 0 { // killed before the header was there
+		return c.file.Truncate(0)
+	}
+	r := csv.NewReader(bytes.NewReader(data[:whole]))
+	header, err := r.Read()
+	if err != nil || len(header) < 2 || header[0] != columnStep || header[1] != columnEpoch {
+		return wrong("its first line is not that of a run")
+	}
+	c.columns = header[2:]
+	for {
+		at := r.InputOffset()
+		record, err := r.Read()
+		if err == io.EOF {
+			return c.file.Truncate(int64(whole))
+		}
+		if err != nil {
+			return wrong("%v", err)
+		}
+		step, err := strconv.ParseInt(record[0], 10, 64)
+		if err != nil || step <= c.written {
+			return wrong("the row after step %d begins with %q", c.written, record[0])
+		}
+		if step >= from {
+			return c.file.Truncate(at)
+		}
+		c.written = step
+	}
+}
+
+// add takes a record and writes what is not written yet. A disk that is full is a warning.
+func (c *table) add(s *State) {
+	r := row{Step: s.Step(), Epoch: s.Epoch()}
+	for _, m := range s.Metrics() {
+		r.Names, r.Values = append(r.Names, m.Name), append(r.Values, strconv.FormatFloat(m.Value, 'g', -1, 64))
+	}
+	c.rows = append(c.rows, r)
+	err := c.flush()
+	if err != nil && !c.full {
+		c.warn("fit: rows are kept until there is room for them", "file", c.path, "error", err)
+	}
+	c.full = err != nil
+}
+
+// flush writes the rows.
+func (c *table) flush() error {
+	var names []string
+	for _, r := range c.rows {
+		names = append(names, r.Names...)
+	}
+	if more := missing(c.columns, names); len(more) > 0 {
+		if err := c.rewrite(more); err != nil {
+			return err
+		}
+	}
+	for len(c.rows) > 0 {
+		text, err := c.line(c.rows[0])
+		if err == nil {
+			err = c.file.Append(text)
+		}
+		if err != nil {
+			return err
+		}
+		c.written = c.rows[0].Step
+		c.rows = c.rows[1:]
+	}
+	return nil
+}
+
+// line returns a row as text.
+func (c *table) line(r row) ([]byte, error) {
+	cells := make([]string, 2+len(c.columns))
+	cells[0], cells[1] = strconv.FormatInt(r.Step, 10), strconv.FormatInt(r.Epoch, 10)
+	for i, name := range r.Names {
+		cells[2+slices.Index(c.columns, name)] = r.Values[i]
+	}
+	return encodeCSV(cells)
+}
+
+func encodeCSV(records ...[]string) ([]byte, error) {
+	var text bytes.Buffer
+	w := csv.NewWriter(&text)
+	w.UseCRLF = true // RFC 4180
+	err := w.WriteAll(records)
+	return text.Bytes(), err
+}
+
+// rewrite writes the file anew, with more columns, and puts it in the place of the old one.
+func (c *table) rewrite(more []string) error {
+	columns := slices.Concat(c.columns, more)
+	records := [][]string{slices.Concat([]string{columnStep, columnEpoch}, columns)}
+	if c.file.Size() > 0 {
+		data, err := c.file.Bytes(maxTable)
+		if err != nil {
+			return err
+		}
+		rows, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
+		if err != nil {
+			return err
+		}
+		for _, cells := range rows[1:] {
+			records = append(records, append(cells, make([]string, len(records[0])-len(cells))...))
+		}
+	}
+	text, err := encodeCSV(records...)
+	if err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(c.path), "."+filepath.Base(c.path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(text)
+	if err == nil {
+		err = temp.Chmod(0o644)
+	}
+	if err == nil {
+		err = temp.Sync()
+	}
+	err = errors.Join(err, temp.Close())
+	if err == nil {
+		err = os.Rename(temp.Name(), c.path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp.Name()))
+	}
+	file, err := files.OpenAppender(c.path, false)
+	if err != nil {
+		return err
+	}
+	err = c.file.Close()
+	c.file, c.columns = file, columns
+	return err
+}
+
+// save brings the file to the disk, and returns the rows that are not in it.
+func (c *table) save() ([]byte, error) {
+	if c.file == nil {
+		return nil, nil
+	}
+	if c.flush() == nil {
+		_ = c.file.Sync() // a row is text to look at: training does not stop for it
+	}
+	if len(c.rows) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(c.rows)
+}
+
+func (c *table) load(saved []byte) error {
+	if len(saved) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(saved, &c.rows); err != nil {
+		return err
+	}
+	for _, r := range c.rows {
+		if len(r.Names) != len(r.Values) {
+			return &errkind.Fault{Op: "fit: csv", Reason: "a saved row is damaged", Class: errkind.DataLossError}
+		}
+	}
+	return nil
+}
+
+// end writes what is left and closes the file.
+func (c *table) end() error {
+	if c.file == nil {
+		return nil
+	}
+	err := c.flush()
+	if err != nil {
+		left, _ := json.Marshal(c.rows)
+		err = &WriteError{Path: c.path, Bytes: len(left), Err: err}
+	}
+	err = errors.Join(err, c.file.Close())
+	c.file = nil
+	return err
+}
