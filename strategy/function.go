@@ -87,6 +87,9 @@ type Function struct {
 	again int
 	// guard, if there is one, is asked after each launch. It is set before the first.
 	guard guard
+	// metrics are what the function accumulates in metricState, if it does.
+	metrics     saved.Metrics
+	metricState *Variable
 	// loaded is what the function was put together from, nil for one that is traced; refuse is the
 	// error of arguments that it was not compiled for.
 	loaded *saved.Step

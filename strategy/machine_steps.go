@@ -99,6 +99,15 @@ func (m *functionMachine) Guard() guard { return m.guard }
 // SetGuard gives the function a guard. It is called before the function runs.
 func (m *functionMachine) SetGuard(g guard) { m.guard = g }
 
+// SetMetrics says which metrics the function accumulates, and where. It is called before the
+// function runs.
+func (m *functionMachine) SetMetrics(of saved.Metrics, state *Variable) {
+	m.metrics, m.metricState = of, state
+}
+
+// Metrics returns what SetMetrics was given.
+func (m *functionMachine) Metrics() (saved.Metrics, *Variable) { return m.metrics, m.metricState }
+
 // Weighted returns a replica's mean over its rows, weighted so that the mean of the replicas is the
 // mean over all rows: the mean itself where the replicas have equally many.
 func (m *replicaMachine) Weighted(mean *graph.Node) *graph.Node { return m.context().weighted(mean) }

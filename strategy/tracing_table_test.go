@@ -213,6 +213,9 @@ var tracingCalls = map[string]struct {
 	"stepfile.Load": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(stepfile.Load(ctx, w.s, &bytes.Buffer{}, nil))
 	}},
+	"stepfile.LoadEvaluation": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(stepfile.LoadEvaluation(ctx, w.s, &bytes.Buffer{}, nil))
+	}},
 	"stepfile.LoadTrain": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(stepfile.LoadTrain(ctx, w.s, &bytes.Buffer{}, nil))
 	}},

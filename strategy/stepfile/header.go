@@ -50,6 +50,7 @@ type header struct {
 	NonFinite int          `json:"non_finite,omitempty"`
 	Gradients []string     `json:"gradients,omitempty"`
 	Layouts   []annotation `json:"argument_annotations,omitempty"`
+	Metrics   *metrics     `json:"metrics,omitempty"`
 }
 
 // tensor is a module.Placed.
@@ -170,7 +171,7 @@ func headerOf(s *saved.Step) header {
 		Version: version, Step: s.Name, Identity: s.Target.Plugin, Devices: s.Target.Devices, Topology: s.Target.Topology, Mesh: s.Target.Mesh,
 		IDs: s.Target.IDs, Coordinates: s.Target.Coordinates, Axes: s.Module.Mesh.Axes(), Updates: s.Updates, Steps: s.Steps,
 		SplitBatch: s.SplitBatch, LocalBatch: s.LocalBatch, PadRagged: s.PadRagged, Keep: s.KeepPadding, Training: s.Training, Mirrored: s.Mirrored,
-		NonFinite: s.Guard.Mode, Gradients: s.Guard.Gradients,
+		NonFinite: s.Guard.Mode, Gradients: s.Guard.Gradients, Metrics: metricsOut(s.Metrics),
 	}
 	if s.Module.Partitions == 1 {
 		h.Replicas = s.Module.Replicas
@@ -213,6 +214,9 @@ func (h header) step(text, code []byte) (*saved.Step, error) {
 		},
 		SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, PadRagged: h.PadRagged, KeepPadding: h.Keep, Training: h.Training, Mirrored: h.Mirrored,
 		Guard: saved.Guard{Mode: h.NonFinite, Gradients: h.Gradients},
+	}
+	if s.Metrics, err = h.Metrics.in(m); err != nil {
+		return nil, err
 	}
 	for i, t := range h.Arguments {
 		argument := saved.Argument{Variable: t.Variable, Ragged: t.Ragged, Sizes: t.Sizes, Fresh: h.counts(m.Arguments[i])}

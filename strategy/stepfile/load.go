@@ -2,6 +2,7 @@ package stepfile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -36,7 +37,8 @@ type Options struct {
 // Distributed variables, which [strategy.TPUStrategy.NewVariable] makes, are those of [Options], or
 // else the strategy's own of the same names; the step reads and writes these variables from now on.
 // They must be as they were when the step was saved: dtype, shape, synchronization, aggregation,
-// local writes, annotation.
+// local writes, annotation. The state of a training step's metrics is made where the strategy has
+// none of its name.
 //
 // The package's documentation says who may have written the file. Load reads the whole file and
 // checks that its parts are within bounds. Errors: [*Error], one joined for each distributed
@@ -58,6 +60,18 @@ func LoadTrain(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store 
 		return nil, &Error{Reason: NotAFile, Detail: step.Name + " is no training step", Hint: "use Load"}
 	}
 	return train.Of(f)
+}
+
+// LoadEvaluation does what [Load] does, for a step that train.NewEvaluation made.
+func LoadEvaluation(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts ...Options) (*train.Evaluation, error) {
+	f, step, err := load(ctx, s, r, store, opts)
+	if err != nil {
+		return nil, err
+	}
+	if !step.Metrics.Is() || step.Training {
+		return nil, &Error{Reason: NotAFile, Detail: step.Name + " is no evaluation", Hint: "use Load or LoadTrain"}
+	}
+	return train.EvaluationOf(f)
 }
 
 // trains reports whether a step is one of package train.
@@ -94,9 +108,19 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	if axes := s.LogicalMesh(); !axes.Equal(step.Module.Logical) && namesAxes(step) {
 		return nil, nil, &Error{Reason: Axes, Detail: fmt.Sprintf("%s, and the strategy has %s", step.Module.Logical, axes)}
 	}
-	f, err := m.Load(ctx, store, step, o.Variables, fail)
+	variables, state, err := stateOf(ctx, s, step, o.Variables)
 	if err != nil {
 		return nil, nil, err
+	}
+	f, err := m.Load(ctx, store, step, variables, fail)
+	if err != nil {
+		if len(variables) > len(o.Variables) { // it was made for the step
+			err = errors.Join(err, state.Close())
+		}
+		return nil, nil, err
+	}
+	if state != nil {
+		f.Machine().SetMetrics(step.Metrics, state)
 	}
 	if trains(step) { // it looks for numbers that are not finite, if it was made to
 		if _, err := train.Of(f); err != nil {

@@ -67,7 +67,21 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, opts 
 		}
 		return nil
 	}, strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch, PadRagged: true})
+	if e.metrics.state != nil {
+		e.function.Machine().SetMetrics(e.metrics.saved(), e.metrics.state)
+	}
 	return e
+}
+
+// EvaluationOf returns a function from a step file as the evaluation that it is. For another
+// function it returns an error of kind ValueError; stepfile.LoadEvaluation calls it.
+func EvaluationOf(f *strategy.Function) (*Evaluation, error) {
+	from, metrics := f.Machine().Loaded(), accumulatorOf(f)
+	if from == nil || from.Training || metrics == nil {
+		return nil, &errkind.Fault{Op: "train: of a function", Reason: "it is no evaluation of a file",
+			Hint: "make the evaluation with NewEvaluation, or load one with stepfile.LoadEvaluation", Class: errkind.ValueError}
+	}
+	return &Evaluation{function: f, name: from.Name, metrics: metrics}, nil
 }
 
 // Run adds a global batch to the metrics. The batch is as in [Step.Run]: one whose rows do not

@@ -97,7 +97,8 @@ func (p *pass) nonFinite() (what, gradient, past *graph.Node) {
 		}
 		p.gradient = graph.ReduceAllMin(graph.Stack(first, 0))
 		if p.rc.Machine().InParts() { // the replicas agree on what is wrong
-			p.gradient = module.AllReduce(p.gradient, module.Min)
+			// TPUs take no minimum of 64 bits over replicas.
+			p.gradient = graph.ConvertDType(module.AllReduce(graph.ConvertDType(p.gradient, dtypes.Int32), module.Min), dtypes.Int64)
 		}
 		if p.norm != nil { // of gradients that are finite it may not be
 			p.gradient = graph.Min(p.gradient, index(len(p.gradients)+1, p.norm))

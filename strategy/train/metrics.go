@@ -12,6 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 )
 
 // accumulator holds the metrics of a step on the devices. The state is a sync-on-read variable: in
@@ -37,6 +38,28 @@ func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gaug
 	}
 	a.state, a.failed = s.NewVariable(context.Background(), a.zeros(), strategy.VariableOptions{
 		Name: path, Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum, Annotation: logical.Replicated()})
+	return a
+}
+
+// saved says in a step's file what the metrics are.
+func (a *accumulator) saved() saved.Metrics {
+	m := saved.Metrics{State: a.state.Path(), Names: a.names()}
+	for _, metric := range a.metrics {
+		m.Forms = append(m.Forms, int(metric.Form))
+	}
+	return m
+}
+
+// accumulatorOf is that of a function, nil without metrics.
+func accumulatorOf(f *strategy.Function) *accumulator {
+	m, state := f.Machine().Metrics()
+	if state == nil {
+		return nil
+	}
+	a := &accumulator{state: state, gauges: m.Names[len(m.Forms):]}
+	for i, form := range m.Forms {
+		a.metrics = append(a.metrics, Metric{Name: m.Names[i], Form: Form(form)})
+	}
 	return a
 }
 

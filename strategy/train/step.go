@@ -148,6 +148,9 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	} else {
 		t.function = s.Machine().TrainingFunction(build(stages), f, nil)
 	}
+	if t.metrics != nil && t.metrics.state != nil {
+		t.function.Machine().SetMetrics(t.metrics.saved(), t.metrics.state)
+	}
 	return t
 }
 
@@ -180,7 +183,7 @@ func Of(f *strategy.Function) (*Step, error) {
 		return nil, &errkind.Fault{Op: "train: of a function", Reason: "it is no training step of a file",
 			Hint: "make the step with New, or load one with stepfile.LoadTrain", Class: errkind.ValueError}
 	}
-	t := &Step{function: f, name: from.Name}
+	t := &Step{function: f, name: from.Name, metrics: accumulatorOf(f)}
 	if held, ok := m.Guard().(*guard); ok {
 		t.guard = held
 	} else if t.guard = newGuard(NonFinite(from.Guard.Mode), from.Name); t.guard != nil {

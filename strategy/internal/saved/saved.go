@@ -34,6 +34,7 @@ type Step struct {
 	// Mirrored says that the results are the same on all replicas.
 	Mirrored bool
 	Guard    Guard
+	Metrics  Metrics
 }
 
 // Trains reports whether the step is a training step.
@@ -59,6 +60,18 @@ type Variable struct {
 	Synchronization, Aggregation int
 	LocalWrites                  bool
 }
+
+// Metrics are those that a step accumulates. The zero value is none.
+type Metrics struct {
+	// State names the distributed variable that holds them: of each, a sum and a weight.
+	State string
+	Names []string
+	// Forms are train.Forms, of the metrics that are accumulated; the others are of the last step.
+	Forms []int
+}
+
+// Is reports whether there are metrics.
+func (m Metrics) Is() bool { return len(m.Names) > 0 }
 
 // Guard says how a training step treats numbers that are not finite.
 type Guard struct {

@@ -1,0 +1,90 @@
+package stepfile
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// metrics are those that a step accumulates.
+type metrics struct {
+	// State names the distributed variable that holds them.
+	State string   `json:"state"`
+	Names []string `json:"names"`
+	Forms []string `json:"forms,omitempty"`
+}
+
+// metricsOut are a step's metrics as the file has them, nil for none.
+func metricsOut(m saved.Metrics) *metrics {
+	if !m.Is() {
+		return nil
+	}
+	out := &metrics{State: m.State, Names: m.Names}
+	for _, form := range m.Forms {
+		out.Forms = append(out.Forms, train.Form(form).String())
+	}
+	return out
+}
+
+// in are the metrics of a file, whose state is an argument of the step.
+func (m *metrics) in(of *module.Module) (s saved.Metrics, err error) {
+	if m == nil {
+		return s, nil
+	}
+	s.State, s.Names = m.State, m.Names
+	for _, name := range m.Forms {
+		form := train.Mean
+		for ; form.String() != name; form++ {
+			if form == train.Total {
+				return s, fmt.Errorf("a metric of the form %q", name)
+			}
+		}
+		s.Forms = append(s.Forms, int(form))
+	}
+	state := func(a module.Placed) bool {
+		return a.Name == m.State && a.DType == dtypes.Float64 && slices.Equal(a.Local, []int{len(m.Names), 2}) && a.PerReplica
+	}
+	if !s.Is() || len(s.Forms) > len(s.Names) || !slices.ContainsFunc(of.Arguments, state) {
+		return s, fmt.Errorf("%d metrics of %d forms in %q, which does not hold them", len(s.Names), len(s.Forms), m.State)
+	}
+	return s, nil
+}
+
+// stateOf returns the distributed variables that a step is loaded with, among them the state of its
+// metrics, and that state: the one that is given, else the strategy's own of its name, else a new
+// one. It is nil without metrics.
+func stateOf(ctx context.Context, s *strategy.TPUStrategy, step *saved.Step, given map[string]*strategy.Variable) (map[string]*strategy.Variable, *strategy.Variable, error) {
+	m := step.Metrics
+	if !m.Is() {
+		return given, nil, nil
+	}
+	if v, ok := given[m.State]; ok {
+		return given, v, nil
+	}
+	for _, v := range s.DistributedVariables() {
+		if v.Path() == m.State {
+			return given, v, nil // two of the name are an error of the load
+		}
+	}
+	zeros := tensors.FromFlatDataAndDimensions(make([]float64, 2*len(m.Names)), len(m.Names), 2)
+	v, err := s.NewVariable(ctx, zeros, strategy.VariableOptions{
+		Name: m.State, Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum, Annotation: logical.Replicated()})
+	if err != nil {
+		return nil, nil, err
+	}
+	if given = maps.Clone(given); given == nil {
+		given = map[string]*strategy.Variable{}
+	}
+	given[m.State] = v
+	return given, v, nil
+}

@@ -1,0 +1,73 @@
+package train_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
+)
+
+// A step from a file clips, follows its schedule and measures as the one that was saved, and so
+// does an evaluation.
+func TestStepsFromFilesKeepTheirMetrics(t *testing.T) {
+	sys := plugintest.System(t, 4)
+	opts := strategy.Options{Replicas: 2, LogicalDevices: 2, State: strategy.ShardParameters, SmallestSharded: 1}
+	s := strategytest.On(t, sys, opts)
+	store := strategytest.SeededStore()
+	step := train.New(s, store, optimizer.Adam().Done(), classes, train.Options{Metrics: classMetrics(), Norms: true, ClipNorm: 0.1,
+		LearningRate: schedule.WarmUp(2, schedule.Constant(0.05))})
+	held := train.NewEvaluation(s, store, classes, train.EvaluationOptions{Metrics: classMetrics()})
+	x, y := classBatch(0, 8)
+	var trained, evaluated bytes.Buffer
+	compiled, err := step.Compiled(t.Context(), x, y)
+	require.NoError(t, err)
+	require.NoError(t, stepfile.Save(&trained, compiled))
+	compiled, err = held.Compiled(t.Context(), x, y)
+	require.NoError(t, err)
+	require.NoError(t, stepfile.Save(&evaluated, compiled))
+
+	there, kept := strategytest.On(t, sys, opts), strategytest.SeededStore()
+	_, err = train.New(there, kept, optimizer.Adam().Done(), classes).Lowered(t.Context(), x, y) // makes the variables
+	require.NoError(t, err)
+	loaded, err := stepfile.LoadTrain(t.Context(), there, bytes.NewReader(trained.Bytes()), kept)
+	require.NoError(t, err)
+	loadedHeld, err := stepfile.LoadEvaluation(t.Context(), there, bytes.NewReader(evaluated.Bytes()), kept)
+	require.NoError(t, err)
+	assert.Equal(t, step.MetricNames(), loaded.MetricNames())
+	for i := range 3 {
+		x, y := classBatch(i, 8)
+		for _, step := range []*train.Step{step, loaded} {
+			_, err := step.Run(t.Context(), x, y)
+			require.NoError(t, err)
+		}
+		assert.Equal(t, readings(t, step), readings(t, loaded))
+	}
+	want, err := held.Over(t.Context(), heldOut(8, 8))
+	require.NoError(t, err)
+	got, err := loadedHeld.Over(t.Context(), heldOut(8, 8))
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+
+	_, err = stepfile.LoadEvaluation(t.Context(), there, bytes.NewReader(trained.Bytes()), kept)
+	require.ErrorContains(t, err, "train_step is no evaluation")
+	_, err = stepfile.LoadTrain(t.Context(), there, bytes.NewReader(evaluated.Bytes()), kept)
+	require.ErrorContains(t, err, "evaluation is no training step")
+	f, err := stepfile.Load(t.Context(), there, bytes.NewReader(trained.Bytes()), kept)
+	require.NoError(t, err)
+	_, err = train.EvaluationOf(f)
+	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	empty := strategytest.On(t, sys, opts)
+	_, err = stepfile.LoadTrain(t.Context(), empty, bytes.NewReader(trained.Bytes()), strategytest.SeededStore())
+	require.Error(t, err, "the store lacks the variables")
+	assert.Empty(t, empty.DistributedVariables(), "the state of the metrics is left")
+}
