@@ -72,3 +72,14 @@ func (t *Tracing) Again() bool {
 	t.again = false
 	return again
 }
+
+// Mark returns a function that makes the calls of [Policy.Forward] in the graph since Mark as if
+// they had never been: for code that gives up the trace of a part of a step and traces it again.
+func Mark(g *graph.Graph) (rewind func()) {
+	t := tracedOf(g)
+	if t == nil {
+		return func() {}
+	}
+	calls := t.calls
+	return func() { t.calls = calls }
+}

@@ -90,6 +90,9 @@ type Function struct {
 	// metrics are what the function accumulates in metricState, if it does.
 	metrics     saved.Metrics
 	metricState *Variable
+	// microbatches is into how many the step cuts a replica's rows; see [cutting]. It is set before
+	// the first run.
+	microbatches int
 	// loaded is what the function was put together from, nil for one that is traced; refuse is the
 	// error of arguments that it was not compiled for.
 	loaded *saved.Step

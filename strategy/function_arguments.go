@@ -155,7 +155,7 @@ func (f *Function) takesRagged() bool { return f.opts.PadRagged || f.opts.KeepPa
 // padding is what of the values' padding the step's program leaves out.
 func (f *Function) padding(values []Value) (p padding) {
 	if f.opts.PadRagged && !f.opts.KeepPadding {
-		p = paddingOf(values)
+		p = paddingOf(values, f.cut(values))
 	}
 	return p
 }
@@ -213,7 +213,7 @@ func at(annotations []logical.Annotation, i int) logical.Annotation {
 // signature keys the programs of a function.
 func signature(values []Value) string {
 	var b strings.Builder
-	padded := paddingOf(values)
+	padded := paddingOf(values, cutting{})
 	for i, v := range values {
 		base := v.base()
 		fmt.Fprintf(&b, "%s%v %s %t %d %t", base.dtype, base.shape, base.annotation, base.perReplica, base.steps, base.ragged != nil)

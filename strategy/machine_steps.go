@@ -108,6 +108,17 @@ func (m *functionMachine) SetMetrics(of saved.Metrics, state *Variable) {
 // Metrics returns what SetMetrics was given.
 func (m *functionMachine) Metrics() (saved.Metrics, *Variable) { return m.metrics, m.metricState }
 
+// SetMicrobatches says into how many microbatches [replicaMachine.Microbatches] cuts a replica's
+// rows. It is called before the function runs.
+func (m *functionMachine) SetMicrobatches(n int) { m.microbatches = n }
+
+// Microbatches traces body for the microbatches of the replica's rows, one after another in a loop
+// of the program, and returns the sums of what it returns. In body [replicaMachine.Weighted] counts
+// a mean as the microbatch's part of the replica's.
+func (m *replicaMachine) Microbatches(body func(in []*graph.Node) []*graph.Node) []*graph.Node {
+	return m.context().microbatches(body)
+}
+
 // Weighted returns a replica's mean over its rows, weighted so that the mean of the replicas is the
 // mean over all rows: the mean itself where the replicas have equally many.
 func (m *replicaMachine) Weighted(mean *graph.Node) *graph.Node { return m.context().weighted(mean) }

@@ -23,7 +23,8 @@ import (
 
 // paddedSize is a size that padded dimensions of arguments share.
 type paddedSize struct {
-	// argument and dim are the first such dimension, length is the padded size.
+	// argument and dim are the first such dimension, length is the padded size. The rows of
+	// microbatches are of no argument, which is then negative.
 	argument, dim, length int
 }
 
@@ -33,14 +34,26 @@ type padding struct {
 	of    [][]int // of the arguments' dimensions, which of the sizes it is, or -1
 }
 
+// micro is the number of the size that is the rows of microbatches, or -1.
+func (p *padding) micro() int {
+	return slices.IndexFunc(p.sizes, func(s paddedSize) bool { return s.argument < 0 })
+}
+
 // paddingOf finds the padded dimensions of values. Dimensions of one number whose real sizes are
-// the same on each replica have one size: the rows of an input and of its labels.
-func paddingOf(values []Value) (p padding) {
+// the same on each replica have one size: the rows of an input and of its labels. The rows of
+// arguments that are cut into microbatches are none: those of the microbatches are.
+func paddingOf(values []Value, c cutting) (p padding) {
+	if c.n > 1 && c.padded {
+		p.sizes = []paddedSize{{-1, 0, c.rows}}
+	}
 	for i, v := range values {
 		base := v.base()
 		of := make([]int, len(base.shape))
 		for d, length := range base.shape {
 			of[d] = -1
+			if c.n > 1 && c.padded && d == 0 {
+				continue
+			}
 			if !slices.ContainsFunc(base.ragged, func(real []int) bool { return real[d] != length }) {
 				continue
 			}
@@ -81,6 +94,9 @@ func (t *trace) leaveOutPadding(ctx context.Context) error {
 	}
 	for i, size := range t.padding.sizes {
 		sizes[i] = size.length
+		if size.argument < 0 {
+			continue // see module.RealRows
+		}
 		sources[i] = ragged.Source{Parameter: argumentName(len(t.values) - len(ordinal) + ordinal[size.argument]), Index: size.dim}
 	}
 	var others []module.Resized
@@ -128,7 +144,10 @@ func (t *trace) resized(ctx context.Context, sizes []int) (other *trace, err err
 		values[i] = &abstractValue{distributed: like, Value: v}
 	}
 	other = t.f.newTrace(ctx, values, t.seen)
-	other.padding, other.again = t.padding, true
+	other.padding, other.cutting, other.again = t.padding, t.cutting, true
+	if i := t.padding.micro(); i >= 0 {
+		other.rc.resized = sizes[i]
+	}
 	if err := other.run(); err != nil {
 		return nil, err
 	}
@@ -218,7 +237,15 @@ func (s *TPUStrategy) uneven(shape shapes.Shape) bool {
 // rows are the replica's real rows, an int32 scalar, and those of all replicas; nil if no argument
 // has padded rows. Arguments that have other numbers of rows than each other are an [*Error].
 func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
-	if rc.padding == nil || rc.allRows != nil {
+	if rc.micro != nil && rc.micro.rows != nil {
+		return rc.micro.rows, rc.allRows
+	}
+	if rc.padding == nil || rc.realRows != nil || rc.cut.n > 1 && rc.cut.ragged < 0 {
+		return rc.realRows, rc.allRows
+	}
+	if rc.cut.n > 1 {
+		rc.realRows = rc.RealSize(rc.cut.ragged, 0)
+		rc.allRows = rc.allReduce(Sum, rc.realRows)
 		return rc.realRows, rc.allRows
 	}
 	first := -1
@@ -245,7 +272,10 @@ func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
 func (rc *ReplicaContext) weighted(mean *graph.Node) *graph.Node {
 	rows, all := rc.rows()
 	if rows == nil {
-		return mean
+		if rc.micro == nil {
+			return mean
+		}
+		return rc.times(mean, rc.micro.share)
 	}
 	in := dtypes.Float32
 	if mean.DType() == dtypes.Float64 {

@@ -25,7 +25,7 @@ func (rc *ReplicaContext) OwnRandomNumbers() {
 		return
 	}
 	v := rc.randomState()
-	if v.ChangedInGraph(rc.graph) {
+	if v.ChangedInGraph(rc.graph) && !(rc.micro != nil && v.NodeValue(rc.graph) == rc.micro.random) {
 		panic(fault.New(RuntimeError, "OwnRandomNumbers", "call it first", "random numbers were drawn before it"))
 	}
 	next, seed := graph.RNGStateSplit(v.NodeValue(rc.graph))

@@ -3,6 +3,7 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -65,6 +66,11 @@ type ReplicaContext struct {
 	// rows and those of all, once they were asked for.
 	padding           *padding
 	realRows, allRows *graph.Node
+	// cut says how the rows are cut into microbatches, resized is the size of these in a trace for
+	// another one, and micro is the microbatch at hand.
+	cut     cutting
+	resized int
+	micro   *microbatch
 	// wholes are the replica's parts of values that were brought together from the replicas' parts,
 	// rawParts the parameters of the step that are parts.
 	wholes   map[*graph.Node]*graph.Node
@@ -167,10 +173,18 @@ func (rc *ReplicaContext) share(x *graph.Node) *graph.Node {
 	switch {
 	case dtype.IsInt():
 		return graph.Div(x, graph.Scalar(rc.graph, dtype, n))
-	case dtype.IsHalfPrecision() && n&(n-1) != 0:
-		return graph.ConvertDType(rc.share(graph.ConvertDType(x, dtypes.Float32)), dtype)
 	}
-	return graph.Mul(x, rc.constant(dtype, 1/float64(n)))
+	return rc.times(x, 1/float64(n))
+}
+
+// times is a float multiplied by a number.
+func (rc *ReplicaContext) times(x *graph.Node, number float64) *graph.Node {
+	if dtype, half := x.DType(), 0.5; dtype.IsHalfPrecision() {
+		if fraction, _ := math.Frexp(number); fraction != half {
+			return graph.ConvertDType(rc.times(graph.ConvertDType(x, dtypes.Float32), number), dtype)
+		}
+	}
+	return graph.Mul(x, rc.constant(x.DType(), number))
 }
 
 // reducible refuses the dtypes that cannot be summed, or not by TensorFlow's op for TPUs.

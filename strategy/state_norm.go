@@ -84,8 +84,11 @@ func (rc *ReplicaContext) withoutPadding(part *graph.Node, over module.Over) *gr
 }
 
 // Rows returns the replica's real rows as an int32 scalar, or nil if the step's arguments have no
-// padded rows.
+// padded rows. In [replicaMachine.Microbatches] they are a microbatch's.
 func (m *replicaMachine) Rows() *graph.Node {
 	rows, _ := m.context().rows()
+	if rows == nil && m.micro != nil {
+		return m.context().constant(dtypes.Int32, float64(m.cut.length/m.cut.n))
+	}
 	return rows
 }

@@ -39,9 +39,10 @@ type trace struct {
 	changed []*model.Variable
 	written []*captured
 
-	// padding is that of the values, cut are the padded dimensions of the step's own results. again
+	// padding is that of the values, cutting says how their rows are cut, cut are the padded dimensions of the step's own results. again
 	// is set for a trace that only shows what depends on the padding.
 	padding padding
+	cutting cutting
 	cut     [][]ragged.Dim
 	alike   []alike
 	again   bool
@@ -92,7 +93,7 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 		defer done()
 	}
 	t = f.newTrace(ctx, values, seen)
-	t.padding = f.padding(values)
+	t.cutting, t.padding = f.cut(values), f.padding(values)
 	if err := t.run(); err != nil {
 		return nil, nil, err
 	}
@@ -160,7 +161,7 @@ func (t *trace) run() error {
 		in[i] = graph.Parameter(t.graph, argumentName(i), shapes.Make(v.base().dtype, v.base().shape...))
 	}
 	rc.values, rc.parameters = t.values, slices.Clone(in)
-	rc.arguments = t.annotated(in)
+	rc.arguments, rc.cut = t.annotated(in), t.cutting
 	if f.takesRagged() {
 		rc.takeSizes(t.values)
 	}

@@ -17,7 +17,8 @@ type Resized struct {
 
 // LeaveOutPadding rewrites the step of a graph that was compiled on t so that it computes from the
 // real elements of its padded arguments alone; see package ragged. sizes are the padded sizes, and
-// sources say where the step finds the real sizes. others are the same step traced for other padded
+// sources say where the step finds the real sizes; one that
+// names no parameter is that of [RealRows]. others are the same step traced for other padded
 // sizes: two traces for each size, which differ from t in that size alone. It returns the
 // dimensions of the step's results. Its errors are [*ragged.Error].
 func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.Source, others []Resized) ([][]ragged.Dim, error) {
@@ -38,7 +39,7 @@ func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.So
 		return nil, err
 	}
 	results := plan.Results()
-	at, err := plan.Apply(sources)
+	at, err := plan.Apply(located(base.Program, sources))
 	if err != nil {
 		return nil, err
 	}

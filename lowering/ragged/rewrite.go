@@ -12,10 +12,12 @@ import (
 )
 
 // Source says where a program finds a real size: in element Index of the parameter named Parameter,
-// a vector of int32.
+// a vector of int32, or in Value, an int32 scalar of main. All that depends on the size of a Value is
+// made behind it.
 type Source struct {
 	Parameter string
 	Index     int
+	Value     *ir.Value
 }
 
 // rewriter writes the real sizes into a program.
@@ -26,9 +28,13 @@ type rewriter struct {
 	// prelude is what main computes before all else, out what the block at hand has by now.
 	prelude, out []*ir.Statement
 	inPrelude    bool
-	inBody       bool // of a loop or a branch: main's values are at hand, but what main would not run is not made there
-	named        map[string]*ir.Value
-	err          error
+	// later is what main computes where the sizes late are known, for them.
+	later   []*ir.Statement
+	late    []bool
+	inLater bool
+	inBody  bool // of a loop or a branch: main's values are at hand, but what main would not run is not made there
+	named   map[string]*ir.Value
+	err     error
 }
 
 // Apply rewrites the program for real sizes. sources says where the program finds each of them.
@@ -47,33 +53,52 @@ func (p *Plan) Apply(sources []Source) (positions []int, err error) {
 			}
 		}
 	}()
+	r.late = make([]bool, len(sources))
+	var known *ir.Value
 	for i, source := range sources {
+		if source.Value != nil {
+			r.real, r.late[i], known = append(r.real, source.Value), true, source.Value
+			continue
+		}
 		at := slices.Index(p.program.ParameterNames, source.Parameter)
 		if at < 0 {
 			return nil, &Error{Dim: -1, Reason: fmt.Sprintf("the program has no parameter %q with padded size %d", source.Parameter, i), Hint: "name a parameter of the step"}
 		}
-		r.real = append(r.real, r.early(func() *ir.Value { return r.element(main.Parameters[at].Value, source.Index) }))
+		r.real = append(r.real, r.early(false, func() *ir.Value { return r.element(main.Parameters[at].Value, source.Index) }))
 	}
-	for _, s := range main.Body {
+	behind, at := -1, 0 // the statement that makes known, and where it is
+	for i, s := range main.Body {
 		positions = append(positions, len(r.out))
 		r.statement(s)
 		if r.err != nil {
 			return nil, r.err
 		}
+		if known != nil && slices.Contains(s.Results, known) {
+			behind, at = i, len(r.out)
+		}
 	}
 	positions = append(positions, len(r.out))
+	if known != nil && behind < 0 {
+		return nil, &Error{Dim: -1, Reason: "the program does not make a real size", Hint: "name a value of the step"}
+	}
+	if behind >= 0 {
+		r.out = slices.Insert(r.out, at, r.later...)
+	}
 	main.Body = append(r.prelude, r.out...)
 	for i := range positions {
 		positions[i] += len(r.prelude)
+		if behind >= 0 && i > behind {
+			positions[i] += len(r.later)
+		}
 	}
 	return positions, nil
 }
 
-// early adds what build makes to main's beginning.
-func (r *rewriter) early(build func() *ir.Value) *ir.Value {
-	in := r.inPrelude
-	r.inPrelude = true
-	defer func() { r.inPrelude = in }()
+// early adds what build makes to main's beginning, or to where the late sizes are known.
+func (r *rewriter) early(late bool, build func() *ir.Value) *ir.Value {
+	prelude, later := r.inPrelude, r.inLater
+	r.inPrelude, r.inLater = !late, late
+	defer func() { r.inPrelude, r.inLater = prelude, later }()
 	return build()
 }
 
@@ -137,12 +162,16 @@ func (r *rewriter) bodies(s, copied *ir.Statement) {
 }
 
 // number is the value of a function of the real sizes, of a type. Numbers of one function
-// are computed once, at main's beginning.
+// are computed once, as early as the sizes are known.
 func (r *rewriter) number(f *function, t ir.Type) *ir.Value {
 	key := fmt.Sprint("number ", *f, t.DType)
 	v, ok := r.named[key]
 	if !ok {
-		v = r.early(func() *ir.Value { return r.evaluate(f, t.DType) })
+		late := false
+		for i, p := range f.powers {
+			late = late || p != 0 && r.late[i]
+		}
+		v = r.early(late, func() *ir.Value { return r.evaluate(f, t.DType) })
 		r.named[key] = v
 	}
 	if t.Rank() == 0 {
@@ -215,7 +244,7 @@ func (r *rewriter) limit(d Dim) *ir.Value {
 	if !ok {
 		v = r.real[d.Size]
 		if d.Times > 1 {
-			v = r.early(func() *ir.Value { return r.binary("multiply", v, r.constantInt(d.Times)) })
+			v = r.early(r.late[d.Size], func() *ir.Value { return r.binary("multiply", v, r.constantInt(d.Times)) })
 		}
 		r.named[key] = v
 	}
@@ -233,9 +262,10 @@ func (r *rewriter) inside(shape []int, dims []Dim, at []int) *ir.Value {
 	if ok && !r.inBody {
 		return v
 	}
-	limits := make([]*ir.Value, len(at))
+	limits, late := make([]*ir.Value, len(at)), false
 	for i, d := range at {
 		limits[i] = r.limit(dims[d])
+		late = late || r.late[dims[d].Size]
 	}
 	build := func() *ir.Value {
 		var all *ir.Value
@@ -254,7 +284,7 @@ func (r *rewriter) inside(shape []int, dims []Dim, at []int) *ir.Value {
 	if r.inBody { // a body has its own: it may run where main's is not at hand
 		return build()
 	}
-	v = r.early(build)
+	v = r.early(late, build)
 	r.named[key.String()] = v
 	return v
 }

@@ -58,7 +58,7 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, opts 
 	stages := []stage{
 		func(*pass) { checkMetrics(o.Metrics, nil) },
 		e.metrics.begin, forward(store, loss, o.Precision),
-		func(p *pass) { p.recorder.observe(p.own) },
+		observeRows, func(p *pass) { p.recorder.observe(p.own) },
 	}
 	e.function = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		p := &pass{rc: rc, in: in}

@@ -104,9 +104,9 @@ type scaling struct {
 	scale, counts *model.Variable
 }
 
-// multiply is the stage that scales the loss for its gradients. A scale that is no number above 1,
-// as in a store that was filled with zeros, is the first one.
-func (s *scaler) multiply(p *pass) {
+// begin is the stage that reads the scale. A scale that is no number above 1, as in a store that was
+// filled with zeros, is the first one.
+func (s *scaler) begin(p *pass) {
 	p.scaling = &scaling{scaler: s}
 	initial := graph.Const(p.rc.Graph(), float32(s.Initial))
 	p.scaling.factor = initial
@@ -116,7 +116,15 @@ func (s *scaler) multiply(p *pass) {
 		p.scaling.counts = store.VariableWithValue(scaleCountsPath(s.name), make([]int64, scaleElements)).SetTrainable(false)
 		held := p.scaling.scale.NodeValue(p.rc.Graph())
 		one := graph.Const(p.rc.Graph(), float32(1))
-		p.scaling.factor = graph.Where(graph.LogicalAnd(finite(held), graph.GreaterOrEqual(held, one)), held, initial)
+		factor := graph.Where(graph.LogicalAnd(finite(held), graph.GreaterOrEqual(held, one)), held, initial)
+		p.scaling.factor = graph.StopGradient(factor) // loops over microbatches read it
+	}
+}
+
+// multiply is the stage that scales the loss for its gradients.
+func (s *scaler) multiply(p *pass) {
+	if p.scaling == nil {
+		s.begin(p)
 	}
 	p.scaled = graph.Mul(p.loss, graph.ConvertDType(p.scaling.factor, p.loss.DType()))
 }

@@ -53,16 +53,24 @@ func (a *accumulator) begin(p *pass) {
 	p.rc.Graph().AttachState(recorderKey{}, p.recorder)
 }
 
-// observe is the stage that adds what the step knows itself, once all is updated. loss is the mean
-// that the rows of the replica weigh.
+// observeRows adds what metrics make of the arguments.
+func (r *recorder) observeRows(in []*graph.Node) {
+	for i, m := range r.metrics {
+		if m.Values != nil {
+			values, weights := m.Values(r.rc, in)
+			r.add(i, values, weights)
+		}
+	}
+}
+
+// observe adds what the step knows itself, once all is updated. loss is the mean that the rows of
+// the replica weigh.
 func (r *recorder) observe(loss *graph.Node) {
 	for i, m := range r.metrics {
 		switch {
 		case m.loss:
 			r.add(i, loss, nil)
 		case m.Values != nil:
-			values, weights := m.Values(r.rc, r.in)
-			r.add(i, values, weights)
 		case !r.reported[i]:
 			reports := "it reports nothing"
 			if len(r.left) > 0 {

@@ -66,6 +66,12 @@ type Options struct {
 	// Metrics are accumulated on the devices, each replica for its own rows; [Step.Metrics] reads
 	// them.
 	Metrics []Metric
+	// Accumulate is the number of microbatches into which the step cuts each replica's rows. It takes
+	// them one after another, in a loop of the program, and adds up the gradients, so that it needs
+	// the memory of the activations of one; the gradients cross the replicas once, after the loop.
+	// Loss, gradients and update are those of the whole batch, up to rounding. 0 and 1 take the rows
+	// at once. See [Step.Run] for what the loss function sees.
+	Accumulate int
 }
 
 // Step is a training step: loss, gradients, one all-reduce for each gradient, and the optimizer's
@@ -108,12 +114,26 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	if t.metrics != nil {
 		stages = append(stages, t.metrics.begin)
 	}
-	stages = append(stages, forward(store, loss, o.Precision))
 	scaler := newScaler(o.Precision, o.Name)
-	if scaler == nil {
-		stages = append(stages, backward(opt), reduce(o.Precision))
+	gradients := []stage{forward(store, loss, o.Precision)}
+	if scaler != nil {
+		gradients = append(gradients, scaler.multiply)
+	}
+	gradients = append(gradients, backward(opt))
+	if o.Accumulate > 1 {
+		if scaler != nil && store != nil {
+			stages = append(stages, scaler.begin)
+		}
+		if t.metrics != nil {
+			gradients = append(gradients, observeRows)
+		}
+		stages = append(stages, accumulate(o.Precision, gradients))
 	} else {
-		stages = append(stages, scaler.multiply, backward(opt), reduce(o.Precision), scaler.divide)
+		stages = append(stages, gradients...)
+	}
+	stages = append(stages, reduce(o.Precision))
+	if scaler != nil {
+		stages = append(stages, scaler.divide)
 	}
 	if o.ClipNorm != 0 {
 		stages = append(stages, measure)
@@ -151,17 +171,22 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	if t.metrics != nil && t.metrics.state != nil {
 		t.function.Machine().SetMetrics(t.metrics.saved(), t.metrics.state)
 	}
+	t.function.Machine().SetMicrobatches(o.Accumulate)
 	return t
 }
 
 // check is the stage that refuses options that say nothing.
 func (o *Options) check(*pass) {
 	checkClip(o.ClipNorm)
+	checkAccumulate(o.Accumulate)
 	checkMetrics(o.Metrics, o.gauges())
 }
 
 // observe is the stage that gives the metrics what the step knows, once all is updated.
 func (o *Options) observe(p *pass) {
+	if o.Accumulate < 2 {
+		observeRows(p)
+	}
 	p.recorder.observe(p.meanLoss())
 	norms := o.norms(p)
 	norms[learningRate] = p.rate
