@@ -1,0 +1,150 @@
+package weights
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// Config has the sizes of a decoder in the manner of Llama or Gemma, as Hugging Face's config.json
+// says them.
+type Config struct {
+	// Type is "llama" or "gemma": which normalisation, activation and scale the model has.
+	Type string
+	// Layers are the layers, Width the size of what goes from layer to layer, Heads those of
+	// queries, KeyHeads those of keys and values, HeadSize the size of each head, Hidden the width
+	// between the dense layers, and Vocabulary the number of tokens.
+	Layers, Width, Heads, KeyHeads, HeadSize, Hidden, Vocabulary int
+	// Tied says that the embedding's tensor is that of the head too.
+	Tied bool
+	// Epsilon is added to the mean square in each normalisation, and RotaryBase is the base of the
+	// rotary positions' wavelengths.
+	Epsilon, RotaryBase float64
+	// RotaryScaling is the kind of scaling of rotary positions, such as "llama3"; empty for none. The
+	// model has to do it.
+	RotaryScaling string
+}
+
+// ReadConfig reads the config.json of a directory. What the file leaves out has the default of
+// Hugging Face's own programs. Errors: [*FileError]; of kind NotImplementedError for a type of model
+// that is neither Llama's nor Gemma's.
+func ReadConfig(dir string) (Config, error) {
+	name := filepath.Join(dir, "config.json")
+	fail := func(class errkind.Kind, err error, hint, format string, args ...any) (Config, error) {
+		return Config{}, &FileError{File: name, Reason: fmt.Sprintf(format, args...), Err: err, Class: class, Hint: hint}
+	}
+	info, err := os.Stat(name)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxIndexBytes) {
+		return fail(errkind.ValueError, nil, "", "no file of text: %s of %d bytes", info.Mode(), info.Size())
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fail(errkind.Unknown, err, "", "not read")
+	}
+	var j struct {
+		Type       string  `json:"model_type"`
+		Layers     int     `json:"num_hidden_layers"`
+		Width      int     `json:"hidden_size"`
+		Heads      int     `json:"num_attention_heads"`
+		KeyHeads   *int    `json:"num_key_value_heads"`
+		HeadSize   *int    `json:"head_dim"`
+		Hidden     int     `json:"intermediate_size"`
+		Vocabulary int     `json:"vocab_size"`
+		Tied       *bool   `json:"tie_word_embeddings"`
+		Epsilon    float64 `json:"rms_norm_eps"`
+		Base       float64 `json:"rope_theta"`
+		Scaling    *struct {
+			Type string `json:"rope_type"`
+			Old  string `json:"type"`
+		} `json:"rope_scaling"`
+		AttentionBias bool `json:"attention_bias"`
+		DenseBias     bool `json:"mlp_bias"`
+	}
+	if err := json.Unmarshal(text, &j); err != nil {
+		return fail(errkind.DataLossError, err, "", "no JSON of a model")
+	}
+	if j.Type != "llama" && j.Type != "gemma" {
+		return fail(errkind.NotImplementedError, nil, "write Rules for it", "a model of type %q; Llama and Gemma are ready", j.Type)
+	}
+	if j.AttentionBias || j.DenseBias {
+		return fail(errkind.NotImplementedError, nil, "write Rules for it", "its dense layers have biases")
+	}
+	c := Config{Type: j.Type, Layers: j.Layers, Width: j.Width, Heads: j.Heads, KeyHeads: j.Heads, Hidden: j.Hidden, Vocabulary: j.Vocabulary,
+		Epsilon: j.Epsilon, RotaryBase: j.Base, Tied: j.Type == "gemma"}
+	if j.KeyHeads != nil {
+		c.KeyHeads = *j.KeyHeads
+	}
+	if c.Heads > 0 {
+		c.HeadSize = c.Width / c.Heads
+	}
+	if c.Type == "gemma" {
+		c.HeadSize = 256
+	}
+	if j.HeadSize != nil {
+		c.HeadSize = *j.HeadSize
+	}
+	if j.Tied != nil {
+		c.Tied = *j.Tied
+	}
+	if c.Epsilon == 0 {
+		c.Epsilon = 1e-6
+	}
+	if c.RotaryBase == 0 {
+		c.RotaryBase = 10000
+	}
+	if s := j.Scaling; s != nil {
+		if c.RotaryScaling = s.Type; c.RotaryScaling == "" {
+			c.RotaryScaling = s.Old
+		}
+	}
+	if err := c.check(); err != nil {
+		return fail(errkind.ValueError, err, "", "its sizes do not fit")
+	}
+	return c, nil
+}
+
+// check refuses sizes that no model has.
+func (c Config) check() error {
+	for _, n := range []struct {
+		name string
+		size int
+	}{{"layers", c.Layers}, {"width", c.Width}, {"heads", c.Heads}, {"heads of keys", c.KeyHeads}, {"size of heads", c.HeadSize},
+		{"hidden width", c.Hidden}, {"vocabulary", c.Vocabulary}} {
+		if n.size < 1 || n.size > 1<<31 {
+			return &errkind.Fault{Reason: fmt.Sprintf("%s: %d", n.name, n.size), Class: errkind.ValueError}
+		}
+	}
+	if c.Heads%c.KeyHeads != 0 {
+		return &errkind.Fault{Reason: fmt.Sprintf("%d heads do not share %d heads of keys evenly", c.Heads, c.KeyHeads), Class: errkind.ValueError}
+	}
+	return nil
+}
+
+// Tensors lists the tensors of such a model with their names and shapes on Hugging Face, in a dtype
+// of safetensors such as "BF16": what a model that was made here is written as.
+func (c Config) Tensors(dtype string) (all []Tensor) {
+	add := func(name string, shape ...int) {
+		all = append(all, Tensor{Name: name + ".weight", DType: dtype, Shape: shape})
+	}
+	add("model.embed_tokens", c.Vocabulary, c.Width)
+	for i := range c.Layers {
+		layer := fmt.Sprintf("model.layers.%d.", i)
+		add(layer+"input_layernorm", c.Width)
+		add(layer+"self_attn.q_proj", c.Heads*c.HeadSize, c.Width)
+		add(layer+"self_attn.k_proj", c.KeyHeads*c.HeadSize, c.Width)
+		add(layer+"self_attn.v_proj", c.KeyHeads*c.HeadSize, c.Width)
+		add(layer+"self_attn.o_proj", c.Width, c.Heads*c.HeadSize)
+		add(layer+"post_attention_layernorm", c.Width)
+		add(layer+"mlp.gate_proj", c.Hidden, c.Width)
+		add(layer+"mlp.up_proj", c.Hidden, c.Width)
+		add(layer+"mlp.down_proj", c.Width, c.Hidden)
+	}
+	add("model.norm", c.Width)
+	if !c.Tied {
+		add("lm_head", c.Vocabulary, c.Width)
+	}
+	return all
+}

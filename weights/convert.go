@@ -1,0 +1,232 @@
+package weights
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/safetensors"
+)
+
+// form is how the elements of a tensor become those of a variable.
+type form struct {
+	from, to int // bytes of an element
+	// same says that the bytes stay as they are.
+	same bool
+	// move writes n elements, which lie one after the other in src from element at on, to elements
+	// into, into+step, ... of dst. It returns false if a finite one becomes infinite.
+	move func(dst []byte, into, step int, src []byte, at, n int) bool
+}
+
+// sameTypes are the dtypes whose bytes safetensors has as they are in memory.
+var sameTypes = map[dtypes.DType]safetensors.DType{
+	dtypes.Bool: safetensors.Bool,
+	dtypes.Int8: safetensors.I8, dtypes.Int16: safetensors.I16, dtypes.Int32: safetensors.I32, dtypes.Int64: safetensors.I64,
+	dtypes.Uint8: safetensors.U8, dtypes.Uint16: safetensors.U16, dtypes.Uint32: safetensors.U32, dtypes.Uint64: safetensors.U64,
+	dtypes.Float16: safetensors.F16, dtypes.BFloat16: safetensors.BF16, dtypes.Float32: safetensors.F32, dtypes.Float64: safetensors.F64,
+	dtypes.Complex64: safetensors.C64,
+}
+
+// readers are the floats of a file as float64.
+var readers = map[safetensors.DType]func(src []byte, at int) float64{
+	safetensors.F64:  func(src []byte, at int) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(src[8*at:])) },
+	safetensors.F32:  func(src []byte, at int) float64 { return float64(float32At(src, at)) },
+	safetensors.BF16: func(src []byte, at int) float64 { return float64(bfloatAt(src, at)) },
+	safetensors.F16: func(src []byte, at int) float64 {
+		return small(uint32(binary.LittleEndian.Uint16(src[2*at:])), 5, 10, true)
+	},
+	safetensors.F8E5M2: func(src []byte, at int) float64 { return small(uint32(src[at]), 5, 2, true) },
+	safetensors.F8E4M3: func(src []byte, at int) float64 { return small(uint32(src[at]), 4, 3, false) },
+}
+
+// writers write a float64 as an element. false is an overflow.
+var writers = map[dtypes.DType]func(dst []byte, at int, x float64) bool{
+	dtypes.Float64: func(dst []byte, at int, x float64) bool {
+		binary.LittleEndian.PutUint64(dst[8*at:], math.Float64bits(x))
+		return true
+	},
+	dtypes.Float32: func(dst []byte, at int, x float64) bool {
+		y := float32(x)
+		binary.LittleEndian.PutUint32(dst[4*at:], math.Float32bits(y))
+		return !math.IsInf(float64(y), 0) || math.IsInf(x, 0)
+	},
+	dtypes.BFloat16: func(dst []byte, at int, x float64) bool {
+		bits, ok := half(x, 8, 7)
+		binary.LittleEndian.PutUint16(dst[2*at:], uint16(bits))
+		return ok
+	},
+	dtypes.Float16: func(dst []byte, at int, x float64) bool {
+		bits, ok := half(x, 5, 10)
+		binary.LittleEndian.PutUint16(dst[2*at:], uint16(bits))
+		return ok
+	},
+}
+
+func float32At(src []byte, at int) float32 {
+	return math.Float32frombits(binary.LittleEndian.Uint32(src[4*at:]))
+}
+
+func bfloatAt(src []byte, at int) float32 {
+	return math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*at:])) << 16)
+}
+
+// small is a float of few bits: a sign, an exponent and a fraction. Without infinities only the
+// largest number of all bits is none.
+func small(bits uint32, exponent, fraction int, infinities bool) float64 {
+	sign := 1.0
+	if bits>>(exponent+fraction)&1 != 0 {
+		sign = -1
+	}
+	e, f := int(bits>>fraction)&(1<<exponent-1), int(bits)&(1<<fraction-1)
+	bias := 1<<(exponent-1) - 1
+	switch {
+	case e == 1<<exponent-1 && infinities && f == 0:
+		return math.Inf(int(sign))
+	case e == 1<<exponent-1 && (infinities || f == 1<<fraction-1):
+		return math.NaN()
+	case e == 0:
+		return sign * math.Ldexp(float64(f), 1-bias-fraction)
+	}
+	return sign * math.Ldexp(float64(f|1<<fraction), e-bias-fraction)
+}
+
+// half is x, rounded to the nearest float of so many bits, to even between two.
+func half(x float64, exponent, fraction int) (bits uint32, ok bool) {
+	sign := uint32(math.Float64bits(x)>>63) << (exponent + fraction)
+	bias, inf := 1<<(exponent-1)-1, uint32(1<<exponent-1)<<fraction
+	switch {
+	case math.IsNaN(x):
+		return sign | inf | 1<<(fraction-1), true
+	case math.IsInf(x, 0):
+		return sign | inf, true
+	case x == 0:
+		return sign, true
+	}
+	_, e := math.Frexp(x) // |x| is in [2^(e-1), 2^e)
+	e = max(e-1, 1-bias)
+	n := uint32(math.RoundToEven(math.Ldexp(math.Abs(x), fraction-e)))
+	bits = n // the rounding may carry into the exponent
+	if n >= 1<<fraction {
+		bits = uint32(e+bias-1)<<fraction + n
+	}
+	return sign | min(bits, inf), bits < inf
+}
+
+// convertible returns how elements of a file's dtype become those of a variable's, with something
+// added.
+func convertible(file string, to dtypes.DType) (form, error) { return formOf(file, to, 0) }
+
+func formOf(file string, to dtypes.DType, add float64) (form, error) {
+	from := safetensors.DType(file)
+	same := sameTypes[to] == from && from != ""
+	if same && add == 0 {
+		size := from.Bits() / 8
+		return form{size, size, true, movers[size]}, nil
+	}
+	read, write := readers[from], writers[to]
+	if read == nil || write == nil {
+		return form{}, &errkind.Fault{Reason: fmt.Sprintf("a tensor of %s cannot become %s", file, to), Match: errors.ErrUnsupported, Class: errkind.TypeError,
+			Hint: "floats become floats; integers and booleans keep their dtype; numbers of less than 8 bits, and those with scales, have to be unpacked before"}
+	}
+	f := form{from: from.Bits() / 8, to: to.Size()}
+	f.move = func(dst []byte, into, step int, src []byte, at, n int) bool {
+		ok := true
+		for i := range n {
+			if !write(dst, into+i*step, read(src, at+i)+add) {
+				ok = false
+			}
+		}
+		return ok
+	}
+	switch {
+	case from == safetensors.BF16 && to == dtypes.Float32 && add == 0:
+		f.move = widen
+	case from == safetensors.F32 && to == dtypes.BFloat16 && add == 0:
+		f.move = narrow
+	}
+	return f, nil
+}
+
+// widen makes float32 of bfloat16.
+func widen(dst []byte, into, step int, src []byte, at, n int) bool {
+	src = src[2*at : 2*(at+n)]
+	if step == 1 {
+		dst = dst[4*into : 4*(into+n)]
+		for len(src) >= 8 { // four at a time
+			x := binary.LittleEndian.Uint64(src)
+			binary.LittleEndian.PutUint64(dst[8:16], x>>48<<48|x>>32<<48>>32)
+			binary.LittleEndian.PutUint64(dst[:8], x>>16<<48|x<<48>>32)
+			src, dst = src[8:], dst[16:]
+		}
+		for ; len(src) >= 2; src, dst = src[2:], dst[4:] {
+			binary.LittleEndian.PutUint32(dst, uint32(binary.LittleEndian.Uint16(src))<<16)
+		}
+		return true
+	}
+	for i := 0; i < n; i++ {
+		binary.LittleEndian.PutUint32(dst[4*(into+i*step):], uint32(binary.LittleEndian.Uint16(src[2*i:]))<<16)
+	}
+	return true
+}
+
+// narrow makes bfloat16 of float32, to the nearest, to even between two.
+func narrow(dst []byte, into, step int, src []byte, at, n int) bool {
+	ok := true
+	for i := range n {
+		bits := binary.LittleEndian.Uint32(src[4*(at+i):])
+		out := (bits + 0x7fff + bits>>16&1) >> 16
+		if bits&0x7f800000 == 0x7f800000 { // infinite, or none
+			if out = bits >> 16; bits&0x7fffff != 0 {
+				out |= 0x40
+			}
+		} else if out&0x7f80 == 0x7f80 {
+			ok = false
+		}
+		binary.LittleEndian.PutUint16(dst[2*(into+i*step):], uint16(out))
+	}
+	return ok
+}
+
+// movers move elements of so many bytes.
+var movers = map[int]func(dst []byte, into, step int, src []byte, at, n int) bool{
+	1: func(dst []byte, into, step int, src []byte, at, n int) bool {
+		for i := range n {
+			dst[into+i*step] = src[at+i]
+		}
+		return true
+	},
+	2: func(dst []byte, into, step int, src []byte, at, n int) bool {
+		if step == 1 {
+			copy(dst[2*into:2*(into+n)], src[2*at:])
+			return true
+		}
+		for i := range n {
+			binary.LittleEndian.PutUint16(dst[2*(into+i*step):], binary.LittleEndian.Uint16(src[2*(at+i):]))
+		}
+		return true
+	},
+	4: func(dst []byte, into, step int, src []byte, at, n int) bool {
+		if step == 1 {
+			copy(dst[4*into:4*(into+n)], src[4*at:])
+			return true
+		}
+		for i := range n {
+			binary.LittleEndian.PutUint32(dst[4*(into+i*step):], binary.LittleEndian.Uint32(src[4*(at+i):]))
+		}
+		return true
+	},
+	8: func(dst []byte, into, step int, src []byte, at, n int) bool {
+		if step == 1 {
+			copy(dst[8*into:8*(into+n)], src[8*at:])
+			return true
+		}
+		for i := range n {
+			binary.LittleEndian.PutUint64(dst[8*(into+i*step):], binary.LittleEndian.Uint64(src[8*(at+i):]))
+		}
+		return true
+	},
+}

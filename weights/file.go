@@ -1,0 +1,286 @@
+package weights
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/safetensors"
+)
+
+// The names that Hugging Face gives to the file of a model that has one, and to the index of one
+// that has several.
+const (
+	SingleName = "model.safetensors"
+	IndexName  = "model.safetensors.index.json"
+)
+
+// maxIndexBytes bounds an index; that of a model of a trillion parameters takes a few megabytes.
+const maxIndexBytes = 64 << 20
+
+// Tensor describes a tensor of a file.
+type Tensor struct {
+	Name string
+	// DType is the element type as safetensors writes it, such as "BF16".
+	DType string
+	// Shape are the dimensions, row-major.
+	Shape []int
+	// File is the name of the file that has it.
+	File string
+}
+
+// File is one safetensors file, or all files of an index. Only headers are read when it is opened.
+// Any number of goroutines may use it, except for Close.
+type File struct {
+	parts   []*part
+	tensors []Tensor
+	places  map[string]location
+	read    atomic.Int64
+	closed  atomic.Bool
+}
+
+// part is one of the files.
+type part struct {
+	name    string
+	file    fs.File
+	headers *safetensors.File
+	size    int64
+	changed time.Time
+}
+
+type location struct {
+	part  *part
+	index int // in tensors
+}
+
+// Open opens a safetensors file, an index (a .json file), or a directory that has a file
+// [IndexName] or [SingleName]. The files that an index names lie in its own directory. Links are
+// followed, as the caches of Hugging Face are links. Close the result after use.
+//
+// Errors: [*FileError].
+func Open(name string) (*File, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, &FileError{File: name, Reason: "not opened", Err: err}
+	}
+	dir, base := filepath.Split(filepath.Clean(name))
+	if info.IsDir() {
+		dir, base = name, "."
+	}
+	if dir == "" {
+		dir = "."
+	}
+	return OpenFS(os.DirFS(dir), base)
+}
+
+// OpenFS is [Open] in a file system, whose files have to implement io.ReaderAt. name is "." for the
+// file system's own directory.
+func OpenFS(fsys fs.FS, name string) (*File, error) {
+	info, err := fs.Stat(fsys, name)
+	if err != nil {
+		return nil, &FileError{File: name, Reason: "not opened", Err: err}
+	}
+	if info.IsDir() {
+		for _, base := range []string{IndexName, SingleName} {
+			_, err := fs.Stat(fsys, path.Join(name, base))
+			if err == nil {
+				return OpenFS(fsys, path.Join(name, base))
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return nil, &FileError{File: path.Join(name, base), Reason: "not opened", Err: err}
+			}
+		}
+		return nil, &FileError{File: name, Reason: "a directory without weights", Class: errkind.NotFoundError,
+			Hint: fmt.Sprintf("name a directory with %s or %s, or the file itself", IndexName, SingleName)}
+	}
+	f := &File{places: map[string]location{}}
+	if strings.HasSuffix(name, ".json") {
+		err = f.openIndex(fsys, name)
+	} else {
+		_, err = f.openPart(fsys, name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// openIndex opens the files that an index names.
+func (f *File) openIndex(fsys fs.FS, name string) error {
+	index, err := readIndex(fsys, name)
+	if err != nil {
+		return err
+	}
+	wrong := func(tensor, hint, format string, args ...any) error {
+		return &FileError{File: name, Tensor: tensor, Reason: fmt.Sprintf(format, args...), Hint: hint}
+	}
+	has := map[string]*part{}
+	for _, tensor := range slices.Sorted(maps.Keys(index)) {
+		base := index[tensor]
+		if base == "" || base == "." || base == ".." || strings.ContainsAny(base, `/\`) || !fs.ValidPath(base) {
+			return &FileError{File: name, Tensor: tensor, Reason: fmt.Sprintf("the index names the file %q, which is not in its directory", base),
+				Hint: "an index names files beside it", Class: errkind.PermissionDeniedError}
+		}
+		if has[base] == nil {
+			p, err := f.openPart(fsys, path.Join(path.Dir(name), base))
+			if err != nil {
+				return err
+			}
+			has[base] = p
+		}
+		if _, there := has[base].headers.Tensor(tensor); !there {
+			return wrong(tensor, "take the index of these files", "the index says that file %q has it, which has not", base)
+		}
+	}
+	for _, t := range f.tensors {
+		if _, ok := index[t.Name]; !ok {
+			return wrong(t.Name, "take the index of these files", "file %q has it, and the index does not name it", t.File)
+		}
+	}
+	return nil
+}
+
+// readIndex returns the file of each tensor.
+func readIndex(fsys fs.FS, name string) (map[string]string, error) {
+	file, err := fsys.Open(name)
+	if err != nil {
+		return nil, &FileError{File: name, Reason: "not opened", Err: err}
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxIndexBytes+1))
+	if err != nil {
+		return nil, &FileError{File: name, Reason: "not read", Err: err}
+	}
+	if len(text) > maxIndexBytes {
+		return nil, &FileError{File: name, Reason: fmt.Sprintf("an index of more than %d bytes", maxIndexBytes)}
+	}
+	var index struct {
+		Files map[string]string `json:"weight_map"`
+	}
+	if err := json.Unmarshal(text, &index); err != nil {
+		return nil, &FileError{File: name, Reason: "no index", Err: err, Class: errkind.DataLossError}
+	}
+	if len(index.Files) == 0 {
+		return nil, &FileError{File: name, Reason: "the index names no tensors", Hint: `it needs a "weight_map" of names to files`}
+	}
+	return index.Files, nil
+}
+
+// openPart opens a file and adds its tensors.
+func (f *File) openPart(fsys fs.FS, name string) (*part, error) {
+	fail := func(reason, hint string, class errkind.Kind, err error) (*part, error) {
+		return nil, &FileError{File: name, Reason: reason, Hint: hint, Class: class, Err: err}
+	}
+	// Opening a pipe would wait for its writer.
+	if info, err := fs.Stat(fsys, name); err != nil {
+		return fail("not opened", "", errkind.Unknown, err)
+	} else if !info.Mode().IsRegular() {
+		return fail("no regular file, "+info.Mode().String(), "name a safetensors file", errkind.ValueError, nil)
+	}
+	file, err := fsys.Open(name)
+	if err != nil {
+		return fail("not opened", "", errkind.Unknown, err)
+	}
+	p := &part{name: name, file: file}
+	f.parts = append(f.parts, p) // Close closes it
+	info, err := file.Stat()
+	if err != nil {
+		return fail("not opened", "", errkind.Unknown, err)
+	}
+	p.size, p.changed = info.Size(), info.ModTime()
+	at, ok := file.(io.ReaderAt)
+	if !ok {
+		return fail(fmt.Sprintf("a %T has no ReadAt", file), "use files that implement io.ReaderAt", errkind.NotImplementedError, errors.ErrUnsupported)
+	}
+	if p.headers, err = safetensors.New(&counted{at, &f.read}, p.size); err != nil {
+		return fail("not read", "get the file again", errkind.Unknown, err)
+	}
+	for _, t := range p.headers.Tensors() {
+		if other, twice := f.places[t.Name]; twice {
+			return nil, &FileError{File: name, Tensor: t.Name, Reason: fmt.Sprintf("file %q has a tensor of this name too", other.part.name),
+				Hint: "take files of one model"}
+		}
+		dims := make([]int, len(t.Shape))
+		for i, d := range t.Shape {
+			dims[i] = int(d)
+		}
+		f.places[t.Name] = location{p, len(f.tensors)}
+		f.tensors = append(f.tensors, Tensor{Name: t.Name, DType: string(t.DType), Shape: dims, File: name})
+	}
+	return p, nil
+}
+
+// counted counts the bytes that are read.
+type counted struct {
+	io.ReaderAt
+	bytes *atomic.Int64
+}
+
+func (c *counted) ReadAt(p []byte, at int64) (int, error) {
+	n, err := c.ReaderAt.ReadAt(p, at)
+	c.bytes.Add(int64(n))
+	return n, err
+}
+
+// Tensors returns the tensors of all files: by file, then by their place in it.
+func (f *File) Tensors() []Tensor {
+	all := slices.Clone(f.tensors)
+	for i := range all {
+		all[i].Shape = slices.Clone(all[i].Shape)
+	}
+	return all
+}
+
+// BytesRead returns how many bytes were read so far, headers included.
+func (f *File) BytesRead() int64 { return f.read.Load() }
+
+// readAt fills p with a tensor's bytes.
+func (f *File) readAt(tensor string, p []byte, at int64) error {
+	of, ok := f.places[tensor]
+	if !ok {
+		return &FileError{Tensor: tensor, Reason: "no such tensor", Class: errkind.NotFoundError}
+	}
+	if f.closed.Load() {
+		return &FileError{File: of.part.name, Tensor: tensor, Reason: "the file is closed", Err: fs.ErrClosed, Class: errkind.FailedPreconditionError,
+			Hint: "keep it open until the variables are on the devices"}
+	}
+	if err := of.part.headers.ReadAt(tensor, p, at); err != nil {
+		return &FileError{File: of.part.name, Tensor: tensor, Reason: "not read", Err: err, Hint: "get the file again"}
+	}
+	return nil
+}
+
+// check returns an error if the file has changed since it was opened.
+func (p *part) check() error {
+	info, err := p.file.Stat()
+	if err != nil {
+		return &FileError{File: p.name, Reason: "not there any more", Err: err}
+	}
+	if info.Size() != p.size || !info.ModTime().Equal(p.changed) {
+		return &FileError{File: p.name, Reason: "it has changed since it was opened", Hint: "open it again, when nobody writes to it"}
+	}
+	return nil
+}
+
+// Close closes the files. A second call does nothing.
+func (f *File) Close() error {
+	if f.closed.Swap(true) {
+		return nil
+	}
+	var errs []error
+	for _, p := range f.parts {
+		errs = append(errs, p.file.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,256 @@
+package weights
+
+import (
+	"context"
+	"sort"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// row is one run of a job's fastest axis.
+type row struct {
+	file int64 // its first element in the tensor
+	into int   // what its places in the result are counted from
+}
+
+// run reads the job's box into a result.
+func (j *job) run(ctx context.Context, f *File, into []byte, scratch *[]byte) error {
+	fast := &j.axes[len(j.axes)-1]
+	if j.form.same && fast.plain() {
+		return j.direct(ctx, f, into)
+	}
+	if *scratch == nil {
+		*scratch = make([]byte, scratchBytes)
+	}
+	// A row that is longer than the scratch is read in ranges.
+	for from := 0; from < fast.n; {
+		room := scratchBytes / int64(j.form.from)
+		to := from + sort.Search(fast.n-from, func(i int) bool { return fast.fileAt(from+i)-fast.fileAt(from) >= room })
+		if err := j.stripe(ctx, f, into, *scratch, from, to); err != nil {
+			return err
+		}
+		from = to
+	}
+	return nil
+}
+
+// rows calls use for each row, in the order of the file.
+func (j *job) rows(use func(row) error) error {
+	slow := j.axes[:len(j.axes)-1]
+	index := make([]int, len(slow))
+	for {
+		r := row{j.at, j.place}
+		for d, i := range index {
+			r.file += slow[d].fileAt(i)
+			r.into += slow[d].intoAt(i)
+		}
+		if err := use(r); err != nil {
+			return err
+		}
+		d := len(slow) - 1
+		for ; d >= 0; d-- {
+			if index[d]++; index[d] < slow[d].n {
+				break
+			}
+			index[d] = 0
+		}
+		if d < 0 {
+			return nil
+		}
+	}
+}
+
+// direct reads rows to where they belong: neighbours at once.
+func (j *job) direct(ctx context.Context, f *File, into []byte) error {
+	fast, size := &j.axes[len(j.axes)-1], int64(j.form.from)
+	n := int64(fast.n)
+	var from, length, to int64 // what waits to be read, in bytes
+	flush := func() error {
+		for length > 0 {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			part := min(length, directBytes)
+			if err := f.readAt(j.tensor, into[to:to+part], from); err != nil {
+				return err
+			}
+			from, to, length = from+part, to+part, length-part
+		}
+		return nil
+	}
+	err := j.rows(func(r row) error {
+		at, place := r.file*size, int64(r.into)*size
+		if length > 0 && at == from+length && place == to+length {
+			length += n * size
+			return nil
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+		from, to, length = at, place, n*size
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// stripe reads a range of the fastest axis of all rows: as many rows as the scratch holds, and then
+// moves them.
+func (j *job) stripe(ctx context.Context, f *File, into, scratch []byte, from, to int) error {
+	fast := &j.axes[len(j.axes)-1]
+	b := &block{job: j, ctx: ctx, file: f, fast: fast, from: from, to: to, scratch: scratch}
+	b.span = fast.fileAt(to-1) - fast.fileAt(from) + 1
+	b.stretches()
+	err := j.rows(func(r row) error {
+		r.file += fast.fileAt(from)
+		if len(b.rows) > 0 && !b.fits(r) {
+			if err := b.move(into); err != nil {
+				return err
+			}
+		}
+		b.rows = append(b.rows, r)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return b.move(into)
+}
+
+// block is the rows that lie in the scratch at a time: a stretch of the file from the first one's
+// first element to the last one's last, or rows apart.
+type block struct {
+	*job
+	ctx      context.Context
+	file     *File
+	fast     *axis
+	from, to int   // of the fastest axis
+	span     int64 // of a row in the file, in elements
+	scratch  []byte
+	rows     []row
+	starts   []int // in the scratch, in elements
+	used     int64 // of the scratch, in elements
+	runs     []stretch
+}
+
+// stretch is a part of the fastest axis whose indices are neighbours in the file, and evenly apart
+// in the result.
+type stretch struct{ from, n, step int }
+
+// stretches finds those of the range.
+func (b *block) stretches() {
+	a := b.fast
+	if a.even() && (a.fileStep == 1 || a.n == 1) {
+		b.runs = []stretch{{b.from, b.to - b.from, a.intoStep}}
+		return
+	}
+	for i := b.from; i < b.to; {
+		s := stretch{from: i, n: 1, step: 1}
+		for k := i + 1; k < b.to && a.fileAt(k) == a.fileAt(k-1)+1; k++ {
+			step := a.intoAt(k) - a.intoAt(k-1)
+			if s.n == 1 {
+				s.step = step
+			} else if step != s.step {
+				break
+			}
+			s.n++
+		}
+		b.runs = append(b.runs, s)
+		i += s.n
+	}
+}
+
+// fits says whether another row has room in the scratch.
+func (b *block) fits(r row) bool {
+	last := b.rows[len(b.rows)-1]
+	used := b.used + b.span
+	if next := r.file - (last.file + b.span); next >= 0 && next*int64(b.form.from) <= gapBytes {
+		used += next
+	}
+	b.used = used
+	return (used+b.span)*int64(b.form.from) <= int64(len(b.scratch))
+}
+
+// move reads the rows and puts them in their places.
+func (b *block) move(into []byte) error {
+	if err := context.Cause(b.ctx); err != nil {
+		return err
+	}
+	if err := b.read(); err != nil {
+		return err
+	}
+	a := b.fast
+	ok := true
+	// A tile of a transpose stays in the cache: its rows write neighbours.
+	const tile = 32
+	for _, s := range b.runs {
+		width := s.n
+		if s.step != 1 {
+			width = tile
+		}
+		for i := 0; i < s.n; i += width {
+			n := min(width, s.n-i)
+			first := s.from + i
+			for r, row := range b.rows {
+				at := b.starts[r] + int(a.fileAt(first)-a.fileAt(b.from))
+				ok = b.form.move(into, row.into+a.intoAt(first), s.step, b.scratch, at, n) && ok
+			}
+		}
+	}
+	b.rows, b.used = b.rows[:0], 0
+	if !ok {
+		return &FileError{File: b.file.places[b.tensor].part.name, Tensor: b.tensor, Reason: "a number is too large for the dtype of the variable", Class: errkind.ValueError,
+			Hint: "make the model's variables in float32 or bfloat16"}
+	}
+	return nil
+}
+
+// read reads the rows, those at once between which there is little, and notes where each one is.
+func (b *block) read() error {
+	size := int64(b.form.from)
+	gap := gapBytes / size
+	b.starts = b.starts[:0]
+	a := b.fast
+	apart := a.n > 1 && a.fileStep-1 > gap // the needed elements of a row are far from each other
+	for i := b.from + 1; i < b.to && !apart && !a.even(); i++ {
+		apart = a.file[i]-a.file[i-1]-1 > gap
+	}
+	at := int64(0)
+	for i := 0; i < len(b.rows); {
+		first, end := b.rows[i].file, b.rows[i].file+b.span
+		b.starts = append(b.starts, int(at))
+		k := i + 1
+		for ; !apart && k < len(b.rows) && b.rows[k].file >= end && b.rows[k].file-end <= gap; k++ {
+			b.starts = append(b.starts, int(at+b.rows[k].file-first))
+			end = b.rows[k].file + b.span
+		}
+		if apart {
+			if err := b.readApart(first, at, gap); err != nil {
+				return err
+			}
+		} else if err := b.file.readAt(b.tensor, b.scratch[at*size:(at+end-first)*size], first*size); err != nil {
+			return err
+		}
+		at, i = at+end-first, k
+	}
+	return nil
+}
+
+// readApart reads the stretches of a row.
+func (b *block) readApart(first, at, gap int64) error {
+	a, size := b.fast, int64(b.form.from)
+	for i := b.from; i < b.to; {
+		k := i + 1
+		for k < b.to && a.fileAt(k)-a.fileAt(k-1)-1 <= gap {
+			k++
+		}
+		from, to := a.fileAt(i)-a.fileAt(b.from), a.fileAt(k-1)-a.fileAt(b.from)+1
+		if err := b.file.readAt(b.tensor, b.scratch[(at+from)*size:(at+to)*size], (first+from)*size); err != nil {
+			return err
+		}
+		i = k
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+package weights
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/gomlx/compute/dtypes"
+)
+
+// Variable describes a variable of a model.
+type Variable struct {
+	Path  string
+	DType dtypes.DType
+	// Shape are the dimensions, row-major; a stack of layers begins with their number.
+	Shape []int
+	// Keeps says that the variable may keep the value that it has: no tensor need fill it.
+	Keeps bool
+}
+
+// PlanOptions say what of a model is not known.
+type PlanOptions struct {
+	// Create is the dtype of variables that the rules name and the model does not have. The plan has
+	// them, in the shapes that the tensors give. Without it such a variable is a [LeftOver].
+	Create dtypes.DType
+}
+
+// Plan says of what parts of which tensors each variable is made. It is immutable.
+type Plan struct {
+	variables []Variable // those that tensors fill
+	pieces    map[string][]piece
+	tensors   map[string]Tensor
+}
+
+// piece is a box of a variable, and where its elements are in a tensor.
+type piece struct {
+	tensor      string
+	start, size []int
+	view        view // of the box's dimensions
+	add         float64
+}
+
+// NewPlan finds out which tensors become which variables. Everything is checked: each tensor is
+// used or ignored by name, by one rule; each variable is filled, each of its elements once; the
+// shapes fit after the rules' steps. variables may be in any order.
+//
+// Errors: [*RuleError] for rules that are none, and [*PlanError] with all that does not fit.
+func NewPlan(tensors []Tensor, variables []Variable, rules Rules, opts PlanOptions) (*Plan, error) {
+	patterns, err := rules.compile()
+	if err != nil {
+		return nil, err
+	}
+	m := &matching{rules: rules, patterns: patterns, used: make([]bool, len(rules)), known: map[string]*Variable{}, opts: opts,
+		plan: &Plan{pieces: map[string][]piece{}, tensors: map[string]Tensor{}}, found: map[string][]candidate{}}
+	for i := range variables {
+		v := variables[i]
+		v.Shape = slices.Clone(v.Shape)
+		m.known[v.Path] = &v
+		m.order = append(m.order, v.Path)
+	}
+	var left []Fault
+	for _, t := range tensors {
+		left = append(left, m.match(t)...)
+	}
+	for _, path := range m.order {
+		m.settle(path)
+	}
+	for i, used := range m.used {
+		if r := rules[i]; !used && !r.Optional && !r.Ignore {
+			left = append(left, Fault{Problem: Unmatched, Detail: fmt.Sprintf("rule %d (%s) matches no tensor", i, r.Tensor),
+				Hint: "correct the pattern, or make the rule Optional"})
+		}
+	}
+	if faults := append(m.faults, left...); len(faults) > 0 {
+		return nil, &PlanError{Faults: faults}
+	}
+	return m.plan, nil
+}
+
+// Variables returns the variables that tensors fill, in the order in which they were given, and
+// then those that the plan creates.
+func (p *Plan) Variables() []Variable {
+	all := slices.Clone(p.variables)
+	for i := range all {
+		all[i].Shape = slices.Clone(all[i].Shape)
+	}
+	return all
+}
+
+// matching is a plan that is being made.
+type matching struct {
+	rules    Rules
+	patterns []*regexp.Regexp
+	used     []bool
+	known    map[string]*Variable
+	opts     PlanOptions
+	order    []string // of the variables
+	found    map[string][]candidate
+	faults   []Fault
+	plan     *Plan
+}
+
+// candidate is a tensor on its way into a variable.
+type candidate struct {
+	tensor Tensor
+	target Target
+	view   view
+	slice  int // of a stack, or -1
+}
+
+// match finds the rule of a tensor, and does its steps.
+func (m *matching) match(t Tensor) (faults []Fault) {
+	rule := -1
+	var groups []string
+	for i, p := range m.patterns {
+		g := p.FindStringSubmatch(t.Name)
+		if g == nil {
+			continue
+		}
+		if m.used[i] = true; rule >= 0 {
+			return []Fault{{Problem: Twice, Tensor: t.Name, Detail: fmt.Sprintf("rules %d (%s) and %d (%s) match it", rule, m.rules[rule].Tensor, i, m.rules[i].Tensor),
+				Hint: "let one rule match it, with several targets"}}
+		}
+		rule, groups = i, g
+	}
+	if rule < 0 {
+		return []Fault{{Problem: LeftOver, Tensor: t.Name, Detail: fmt.Sprintf("%s%v, which no rule matches", t.DType, t.Shape),
+			Hint: fmt.Sprintf("add a rule for it, or {Tensor: %s, Ignore: true}", "`"+regexp.QuoteMeta(t.Name)+"`")}}
+	}
+	if m.rules[rule].Ignore {
+		return nil
+	}
+	m.plan.tensors[t.Name] = t
+	shape := make([]int64, len(t.Shape))
+	for i, d := range t.Shape {
+		shape[i] = int64(d)
+	}
+	var uses []view
+	for _, target := range m.rules[rule].To {
+		path := expand(target.Variable, groups)
+		c := candidate{tensor: t, target: target, view: wholeView(shape), slice: -1}
+		fail := func(problem Problem, hint, format string, args ...any) {
+			faults = append(faults, Fault{Problem: problem, Tensor: t.Name, Variable: path, Detail: fmt.Sprintf(format, args...), Hint: hint})
+		}
+		if target.Stack != "" {
+			n, err := strconv.Atoi(expand(target.Stack, groups))
+			if err != nil || n < 0 || n > maxLayers {
+				fail(Mismatch, "let Stack be a group of digits", "%q is no index of a stack of layers", expand(target.Stack, groups))
+				continue
+			}
+			c.slice = n
+		}
+		var err error
+		for i, s := range target.Steps {
+			if c.view, err = c.view.apply(s); err != nil {
+				fail(Mismatch, "correct the rule's steps", "the tensor is %v; step %d: %v", t.Shape, i, err)
+				break
+			}
+		}
+		if err != nil {
+			continue
+		}
+		uses = append(uses, c.view)
+		if m.known[path] == nil && m.found[path] == nil {
+			if m.opts.Create == dtypes.InvalidDType {
+				fail(LeftOver, "ignore the tensor, or make a model that has the variable", "the model has no such variable; the tensor is %v", t.Shape)
+				continue
+			}
+			m.order = append(m.order, path)
+		}
+		m.found[path] = append(m.found[path], c)
+	}
+	if len(faults) == 0 {
+		if unused := unusedElements(t.Shape, uses); unused > 0 {
+			faults = append(faults, Fault{Problem: LeftOver, Tensor: t.Name, Detail: fmt.Sprintf("%d elements of %v are in no cut of its rule", unused, t.Shape),
+				Hint: "add a target for them"})
+		}
+	}
+	return faults
+}
+
+// unusedElements counts the elements of a tensor that no view has.
+func unusedElements(shape []int, uses []view) int64 {
+	total := int64(1)
+	for _, d := range shape {
+		total *= int64(d)
+	}
+	var runs [][2]int64
+	for _, v := range uses {
+		n := int64(1)
+		for _, d := range v.dims {
+			n *= sizeOf(d)
+		}
+		if n == total {
+			return 0
+		}
+		if runs = append(runs, v.runs()...); len(runs) > maxRuns {
+			return 0
+		}
+	}
+	slices.SortFunc(runs, func(a, b [2]int64) int { return int(min(1, max(-1, a[0]-b[0]))) })
+	end := int64(0)
+	for _, r := range runs {
+		if r[1] > end {
+			total -= r[1] - max(end, r[0])
+			end = r[1]
+		}
+	}
+	return total
+}
+
+// maxLayers bounds the index of a stack.
+const maxLayers = 1 << 20
+
+// maxRuns bounds what is spent on finding elements that are not used.
+const maxRuns = 1 << 20
+
+// runs are the ranges of a file's tensor that a view has.
+func (v view) runs() [][2]int64 {
+	var all []factor
+	for _, d := range v.dims {
+		all = append(all, d...)
+	}
+	slices.SortFunc(all, func(a, b factor) int { return int(min(1, max(-1, b.stride-a.stride))) })
+	all = normal(all)
+	last := all[len(all)-1]
+	runs, length := [][2]int64{{v.offset, v.offset}}, int64(1)
+	if last.stride == 1 {
+		length, all = last.size, all[:len(all)-1]
+	}
+	for _, f := range all {
+		if int64(len(runs))*f.size > maxRuns {
+			return make([][2]int64, maxRuns+1)
+		}
+		next := make([][2]int64, 0, int64(len(runs))*f.size)
+		for _, r := range runs {
+			for i := range f.size {
+				next = append(next, [2]int64{r[0] + i*f.stride, 0})
+			}
+		}
+		runs = next
+	}
+	for i := range runs {
+		runs[i][1] = runs[i][0] + length
+	}
+	return runs
+}
+
+// Tensors returns the names of the tensors that variables are made of, in the order of the
+// variables.
+func (p *Plan) Tensors() (names []string) {
+	seen := map[string]bool{}
+	for _, v := range p.variables {
+		for _, piece := range p.pieces[v.Path] {
+			if !seen[piece.tensor] {
+				seen[piece.tensor] = true
+				names = append(names, piece.tensor)
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,111 @@
+package weights
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+const (
+	// scratchBytes is what a reader holds of a file while it converts and transposes.
+	scratchBytes = 1 << 20
+	// directBytes bounds one read of what needs no conversion, so that a context ends it soon.
+	directBytes = 8 << 20
+	// gapBytes is the longest stretch that is read and thrown away between two that are needed: a
+	// read of its own costs more.
+	gapBytes = 256
+	// concurrentBytes is from when on a box is read by several goroutines.
+	concurrentBytes = 4 << 20
+)
+
+// Read fills into with a box of a variable, row-major, in the variable's dtype: the elements from
+// start on, size of them in each dimension. It reads only the ranges of the files that the box
+// needs; gaps of at most 256 bytes between them are read too. Besides into it holds a megabyte for
+// each CPU. NaNs and infinities are kept; a finite number that the variable's dtype does not have
+// is an error.
+//
+// Errors: [*FileError]; of kind ValueError for a box that is none, and the cause of ctx's end.
+// After an error into has undefined contents.
+func (p *Plan) Read(ctx context.Context, f *File, path string, start, size []int, into []byte) error {
+	v := p.variable(path)
+	if v == nil {
+		return &errkind.Fault{Op: "weights: read", Subject: fmt.Sprintf("variable %q", path), Reason: "no tensor fills it", Class: errkind.ValueError}
+	}
+	bytes := int(v.DType.Size())
+	ok := len(start) == len(v.Shape) && len(size) == len(v.Shape)
+	for d := 0; ok && d < len(size); d++ {
+		ok = start[d] >= 0 && size[d] >= 0 && size[d] <= v.Shape[d]-start[d]
+		bytes *= size[d]
+	}
+	if !ok || len(into) != bytes {
+		return &errkind.Fault{Op: "weights: read", Subject: fmt.Sprintf("variable %q", path), Class: errkind.ValueError,
+			Reason: fmt.Sprintf("%d bytes for %v from %v of %s%v", len(into), size, start, v.DType, v.Shape)}
+	}
+	if bytes == 0 {
+		return nil
+	}
+	if err := p.move(ctx, f, v, start, size, into); err != nil {
+		return err
+	}
+	for _, part := range p.paths(f, path) {
+		if err := part.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move reads the pieces of a box: those of much by several goroutines.
+func (p *Plan) move(ctx context.Context, f *File, v *Variable, start, size []int, into []byte) error {
+	bytes := len(into)
+	var jobs []*job
+	for _, piece := range p.pieces[v.Path] {
+		j, err := p.job(v, piece, start, size)
+		if err != nil {
+			return err
+		}
+		if j != nil {
+			jobs = append(jobs, j.split(bytes)...)
+		}
+	}
+	if len(jobs) == 1 || bytes < concurrentBytes {
+		var scratch []byte
+		for _, j := range jobs {
+			if err := j.run(ctx, f, into, &scratch); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	queue := make(chan *job, len(jobs))
+	for _, j := range jobs {
+		queue <- j
+	}
+	close(queue)
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() error {
+			var scratch []byte
+			for j := range queue {
+				if err := j.run(ctx, f, into, &scratch); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (p *Plan) variable(path string) *Variable {
+	for i := range p.variables {
+		if p.variables[i].Path == path {
+			return &p.variables[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package weights
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// settle puts the tensors of a variable in their places, and finds what does not fit.
+func (m *matching) settle(path string) {
+	found, v := m.found[path], m.known[path]
+	fail := func(c *candidate, problem Problem, hint, format string, args ...any) {
+		f := Fault{Problem: problem, Variable: path, Detail: fmt.Sprintf(format, args...), Hint: hint}
+		if c != nil {
+			f.Tensor = c.tensor.Name
+		}
+		m.faults = append(m.faults, f)
+	}
+	if len(found) == 0 {
+		if !v.Keeps {
+			fail(nil, Missing, "add a rule for it, or let it keep its value", "%s%v, which no tensor fills", v.DType, v.Shape)
+		}
+		return
+	}
+	if v == nil {
+		v = &Variable{Path: path, DType: m.opts.Create, Shape: inferred(found)}
+	}
+	before := len(m.faults)
+	var pieces []piece
+	layers := 0
+	for i := range found {
+		c := &found[i]
+		layers = max(layers, c.slice+1)
+		if c.slice >= 0 && (len(v.Shape) == 0 || c.slice >= v.Shape[0]) {
+			continue // told once, below
+		}
+		if p, ok := m.place(c, v, fail); ok {
+			pieces = append(pieces, p)
+		}
+	}
+	if len(v.Shape) == 0 && layers > 0 {
+		fail(&found[0], Mismatch, "leave Stack out of the rule", "a slice of a scalar")
+	} else if layers > 0 && layers > v.Shape[0] {
+		fail(nil, LeftOver, fmt.Sprintf("make the model with %d layers, or ignore the files' others", layers),
+			"it is a stack of %d layers, %v, and the files have %d layers", v.Shape[0], v.Shape, layers)
+	}
+	if len(m.faults) > before {
+		return
+	}
+	m.cover(v, pieces, fail)
+	m.plan.variables = append(m.plan.variables, *v)
+	m.plan.pieces[path] = pieces
+}
+
+// inferred is the shape of a variable that its tensors make.
+func inferred(found []candidate) []int {
+	first := found[0]
+	shape, layers := first.view.shape(), 0
+	if p := first.target.Part; p != nil && p.Dim < len(shape) && p.Of > 0 {
+		shape[p.Dim] *= p.Of
+	}
+	for _, c := range found {
+		layers = max(layers, c.slice+1)
+		if p := c.target.Part; p != nil && p.Of == 0 && p.Dim < len(shape) && p.Dim < len(c.view.dims) {
+			shape[p.Dim] = max(shape[p.Dim], p.From+c.view.shape()[p.Dim])
+		}
+	}
+	if layers > 0 {
+		return append([]int{layers}, shape...)
+	}
+	return shape
+}
+
+// place says which box of a variable a tensor is.
+func (m *matching) place(c *candidate, v *Variable, fail func(*candidate, Problem, string, string, ...any)) (piece, bool) {
+	p := piece{tensor: c.tensor.Name, start: make([]int, len(v.Shape)), size: slices.Clone(v.Shape), view: c.view, add: c.target.Add}
+	lead := 0
+	if c.slice >= 0 {
+		lead = 1
+		p.start[0], p.size[0] = c.slice, 1
+		p.view.dims = append([][]factor{{{1, 1}}}, p.view.dims...)
+	}
+	got := c.view.shape()
+	mismatch := func() (piece, bool) {
+		want := "the variable is " + fmt.Sprint(v.Shape)
+		if lead > 0 {
+			want = fmt.Sprintf("a layer of the variable %v is %v", v.Shape, v.Shape[1:])
+		}
+		if c.target.Part != nil {
+			want += fmt.Sprintf(", of which it is a part along dimension %d", c.target.Part.Dim)
+		}
+		fail(c, Mismatch, advice(got, v.Shape[lead:]), "the tensor %v becomes %v, and %s", c.tensor.Shape, got, want)
+		return p, false
+	}
+	if len(got) != len(v.Shape)-lead {
+		return mismatch()
+	}
+	if part := c.target.Part; part != nil {
+		if part.Dim >= len(got) {
+			return mismatch()
+		}
+		d := lead + part.Dim
+		from, size := part.From, got[part.Dim]
+		if part.Of > 0 {
+			if v.Shape[d]%part.Of != 0 {
+				return mismatch()
+			}
+			size = v.Shape[d] / part.Of
+			from = part.Part * size
+		}
+		if from+size > v.Shape[d] {
+			return mismatch()
+		}
+		p.start[d], p.size[d] = from, size
+	}
+	if !slices.Equal(got, p.size[lead:]) {
+		return mismatch()
+	}
+	if _, err := convertible(c.tensor.DType, v.DType); err != nil {
+		fail(c, NoForm, "", "%v", err)
+		return p, false
+	}
+	if c.target.Add != 0 && !v.DType.IsFloat() {
+		fail(c, NoForm, "leave Add out of the rule", "%v is added to a variable of %s", c.target.Add, v.DType)
+		return p, false
+	}
+	return p, true
+}
+
+// advice says what a rule might lack.
+func advice(got, want []int) string {
+	a, b := slices.Clone(got), slices.Clone(want)
+	slices.Sort(a)
+	slices.Sort(b)
+	elements := func(dims []int) int {
+		n := 1
+		for _, d := range dims {
+			n *= d
+		}
+		return n
+	}
+	switch {
+	case slices.Equal(a, b) && len(got) == 2:
+		return "add the step {Transpose: []int{1, 0}}"
+	case slices.Equal(a, b):
+		return "add a step that transposes the dimensions"
+	case elements(got) == elements(want):
+		return fmt.Sprintf("add steps that reshape and transpose it to %v", want)
+	}
+	return "make the model with the sizes of the files, see their config.json"
+}
+
+// cover finds elements of a variable that no tensor fills, or two.
+func (m *matching) cover(v *Variable, pieces []piece, fail func(*candidate, Problem, string, string, ...any)) {
+	filled, all := 0, 1
+	for _, d := range v.Shape {
+		all *= d
+	}
+	stacked := map[int][]*piece{} // by the first index, where that is one
+	var rest []*piece
+	for i := range pieces {
+		p := &pieces[i]
+		n := 1
+		for _, d := range p.size {
+			n *= d
+		}
+		filled += n
+		var others []*piece
+		if len(p.size) > 0 && p.size[0] == 1 {
+			others = append(slices.Clone(rest), stacked[p.start[0]]...)
+			stacked[p.start[0]] = append(stacked[p.start[0]], p)
+		} else {
+			for j := range i {
+				others = append(others, &pieces[j])
+			}
+			rest = append(rest, p)
+		}
+		for _, o := range others {
+			if overlap(p, o) {
+				fail(&candidate{tensor: m.plan.tensors[p.tensor]}, Twice, "let one tensor fill each part", "tensor %q fills the same elements", o.tensor)
+				return
+			}
+		}
+	}
+	if filled == all {
+		return
+	}
+	var lacking []string
+	if len(rest) == 0 && len(v.Shape) > 0 {
+		for i := range v.Shape[0] {
+			if stacked[i] == nil {
+				lacking = append(lacking, fmt.Sprint(i))
+			}
+		}
+	}
+	if lacking != nil {
+		fail(nil, Missing, fmt.Sprintf("make the model with %d layers, or give it files that have them", len(stacked)),
+			"it is a stack of %d layers, %v, and the files have no layer %s", v.Shape[0], v.Shape, joined(lacking))
+		return
+	}
+	fail(nil, Missing, "add rules for the rest", "the tensors fill %d of the %d elements of %v", filled, all, v.Shape)
+}
+
+// joined is a list, shortened in the middle.
+func joined(all []string) string {
+	if len(all) > 4 {
+		all = []string{all[0], all[1], "...", all[len(all)-1]}
+	}
+	return strings.Join(all, ", ")
+}
+
+// overlap says whether two boxes have an element in common.
+func overlap(a, b *piece) bool {
+	for d := range a.size {
+		if a.start[d]+a.size[d] <= b.start[d] || b.start[d]+b.size[d] <= a.start[d] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,229 @@
+package weights
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/safetensors"
+)
+
+// WriteOptions say how weights are written.
+type WriteOptions struct {
+	// MaxFileBytes is the most data of one file; a larger tensor has a file of its own. 0 is 5 GB,
+	// as Hugging Face's own programs have it.
+	MaxFileBytes int64
+	// Metadata is written into each file. Without "format" it gets the one that other programs
+	// expect, "pt".
+	Metadata map[string]string
+}
+
+const defaultFileBytes = 5_000_000_000
+
+// Write writes the tensors of a plan to a directory, by its rules the other way round, so that a
+// plan of the same tensors and rules reads the same variables again: one file [SingleName], or
+// several and [IndexName], which is written last. value returns a variable's elements, row-major,
+// and is called once for each variable; the values of all variables are in memory together.
+//
+// tensors are those of the plan in the order in which they are written; a [File]'s, for example.
+// Those that the rules ignored, and elements that no variable has, cannot be written: that is an
+// error. What was added on reading is taken off, in float64. A number that a tensor's dtype does
+// not have is rounded to the nearest one, and one that becomes infinite is an error.
+//
+// The directory is made, with its parents; one that has weights already is an error.
+func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value func(ctx context.Context, v Variable) ([]byte, error), opts WriteOptions) error {
+	if opts.MaxFileBytes == 0 {
+		opts.MaxFileBytes = defaultFileBytes
+	}
+	meta := maps.Clone(opts.Metadata)
+	if meta == nil {
+		meta = map[string]string{}
+	}
+	if meta["format"] == "" {
+		meta["format"] = "pt"
+	}
+	for _, name := range []string{SingleName, IndexName} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return &FileError{File: filepath.Join(dir, name), Reason: "it is there already", Hint: "name another directory", Class: errkind.ValueError, Err: fs.ErrExist}
+		}
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return &FileError{File: dir, Reason: "not made", Err: err}
+	}
+	w := &writing{plan: p, of: map[string][]placedPiece{}, values: map[string][]byte{}, value: value}
+	for _, v := range p.variables {
+		for _, piece := range p.pieces[v.Path] {
+			w.of[piece.tensor] = append(w.of[piece.tensor], placedPiece{v, piece})
+		}
+	}
+	var files [][]safetensors.Spec
+	total, used := int64(0), int64(0)
+	for _, t := range tensors {
+		if len(w.of[t.Name]) == 0 {
+			return &FileError{File: dir, Tensor: t.Name, Reason: "no variable has it", Hint: "leave it out", Class: errkind.ValueError}
+		}
+		spec := safetensors.Spec{Name: t.Name, DType: safetensors.DType(t.DType)}
+		bytes := int64(spec.DType.Bits() / 8)
+		for _, d := range t.Shape {
+			spec.Shape = append(spec.Shape, int64(d))
+			bytes *= int64(d)
+		}
+		if len(files) == 0 || used > 0 && used+bytes > opts.MaxFileBytes {
+			files, used = append(files, nil), 0
+		}
+		files[len(files)-1] = append(files[len(files)-1], spec)
+		used, total = used+bytes, total+bytes
+	}
+	index := map[string]string{}
+	for i, specs := range files {
+		name := SingleName
+		if len(files) > 1 {
+			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(files))
+		}
+		if err := w.write(ctx, filepath.Join(dir, name), specs, meta); err != nil {
+			return err
+		}
+		for _, s := range specs {
+			index[s.Name] = name
+		}
+	}
+	if len(files) < 2 {
+		return nil
+	}
+	return writeIndex(dir, index, total)
+}
+
+// writeIndex puts the index in place as a whole.
+func writeIndex(dir string, index map[string]string, total int64) error {
+	text, err := json.MarshalIndent(map[string]any{"metadata": map[string]any{"total_size": total}, "weight_map": index}, "", "  ")
+	if err == nil {
+		tmp := filepath.Join(dir, "."+IndexName+".tmp")
+		if err = os.WriteFile(tmp, append(text, '\n'), 0o644); err == nil {
+			err = os.Rename(tmp, filepath.Join(dir, IndexName))
+		}
+		if err != nil {
+			_ = os.Remove(tmp)
+		}
+	}
+	if err != nil {
+		return &FileError{File: filepath.Join(dir, IndexName), Reason: "not written", Err: err}
+	}
+	return nil
+}
+
+// writing is the state of a Write.
+type writing struct {
+	plan   *Plan
+	of     map[string][]placedPiece // by tensor
+	values map[string][]byte        // by variable
+	value  func(ctx context.Context, v Variable) ([]byte, error)
+}
+
+type placedPiece struct {
+	Variable
+	piece
+}
+
+// write writes one file.
+func (w *writing) write(ctx context.Context, path string, specs []safetensors.Spec, meta map[string]string) (err error) {
+	fail := func(tensor string, err error) error {
+		return &FileError{File: path, Tensor: tensor, Reason: "not written", Err: err}
+	}
+	layout, err := safetensors.Layout(specs)
+	if err != nil {
+		return fail("", err)
+	}
+	file, err := safetensors.Create(path, specs, meta)
+	if err != nil {
+		return fail("", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	for _, t := range layout {
+		data, err := w.tensor(ctx, t)
+		if err == nil {
+			err = file.Write(t.Name, data)
+		}
+		if err != nil {
+			return fail(t.Name, err)
+		}
+	}
+	if err := file.Commit(); err != nil {
+		return fail("", err)
+	}
+	return nil
+}
+
+// tensor makes a tensor of the variables that have its elements.
+func (w *writing) tensor(ctx context.Context, t safetensors.Info) ([]byte, error) {
+	data := make([]byte, t.Bytes)
+	for _, of := range w.of[t.Name] {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		if _, ok := w.values[of.Path]; !ok {
+			value, err := w.value(ctx, of.Variable)
+			if err != nil {
+				return nil, err
+			}
+			want := int(of.DType.Size())
+			for _, d := range of.Shape {
+				want *= d
+			}
+			if len(value) != want {
+				return nil, &errkind.Fault{Reason: fmt.Sprintf("%d bytes for variable %q of %s%v", len(value), of.Path, of.DType, of.Shape), Class: errkind.ValueError}
+			}
+			w.values[of.Path] = value
+		}
+		if err := w.fill(data, t, of); err != nil {
+			return nil, err
+		}
+	}
+	return data, nil
+}
+
+// fill puts a piece of a variable into its tensor.
+func (w *writing) fill(data []byte, t safetensors.Info, of placedPiece) error {
+	to := dtypes.InvalidDType
+	for dtype, file := range sameTypes {
+		if file == t.DType {
+			to = dtype
+		}
+	}
+	form, err := formOf(string(sameTypes[of.DType]), to, -of.add)
+	if err != nil {
+		return err
+	}
+	j, err := w.plan.job(&of.Variable, of.piece, make([]int, len(of.Shape)), of.Shape)
+	if err != nil {
+		return err
+	}
+	value, fast := w.values[of.Path], &j.axes[len(j.axes)-1]
+	return j.rows(func(r row) error {
+		for i := range fast.n {
+			if !form.move(data, int(r.file+fast.fileAt(i)), 1, value, r.into+fast.intoAt(i), 1) {
+				return &errkind.Fault{Reason: fmt.Sprintf("a number of variable %q is too large for %s", of.Path, t.DType), Class: errkind.ValueError,
+					Hint: "write the tensor as F32 or BF16"}
+			}
+		}
+		return nil
+	})
+}
+
+// paths lists the files of a plan that a variable's elements are in.
+func (p *Plan) paths(f *File, path string) (parts []*part) {
+	for _, piece := range p.pieces[path] {
+		if of, ok := f.places[piece.tensor]; ok && !slices.Contains(parts, of.part) {
+			parts = append(parts, of.part)
+		}
+	}
+	return parts
+}
