@@ -38,6 +38,12 @@ func newRecipe(store *model.Store, init model.VariableInitializer, shape shapes.
 
 // recipeOf returns the recipe that a tensor is, or nil if it has a value of its own.
 func recipeOf(t *tensors.Tensor) *recipe {
+	r, _ := ownBuffer(t).(*recipe)
+	return r
+}
+
+// ownBuffer returns the buffer of a tensor that this package made without contents, or nil.
+func ownBuffer(t *tensors.Tensor) compute.Buffer {
 	if !t.IsOnAnyDevice() {
 		return nil
 	}
@@ -52,8 +58,7 @@ func recipeOf(t *tensors.Tensor) *recipe {
 	if err != nil {
 		return nil
 	}
-	r, _ := buffer.(*recipe)
-	return r
+	return buffer
 }
 
 func (r *recipe) Backend() compute.Backend              { return r.backend }

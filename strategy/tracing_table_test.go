@@ -219,6 +219,9 @@ var tracingCalls = map[string]struct {
 	"stepfile.LoadTrain": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(stepfile.LoadTrain(ctx, w.s, &bytes.Buffer{}, nil))
 	}},
+	"strategy.Variables.Load": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(w.s.Variables(w.store).Load(ctx, nil))
+	}},
 	"strategy.Variables.Pull":    {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Pull(ctx) }},
 	"strategy.Variables.Push":    {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Push(ctx) }},
 	"strategy.TPUStrategy.Agree": {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Agree(ctx, "a", "b") }},

@@ -337,6 +337,13 @@ func (v *Variable) Ready(ctx context.Context) error {
 // upload copies a value to all components. It waits for the launch lock only if the variable lives
 // already.
 func (v *Variable) upload(ctx context.Context, value *tensors.Tensor) error {
+	if p := partsOf(value); p != nil && v.strategy.slice == nil {
+		fresh, err := v.readParts(ctx, p)
+		if err != nil {
+			return err
+		}
+		return v.swap(fresh)
+	}
 	return v.uploadEach(ctx, func(_ int, use func([]byte)) error { return value.ConstBytes(use) })
 }
 
@@ -351,16 +358,7 @@ func (v *Variable) uploadEach(ctx context.Context, read tensorReader) error {
 		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
 	v.shardBytes = l.shardBytes
-	if v.buffers == nil {
-		v.buffers = fresh
-		v.waiting.Store(nil)
-		return nil
-	}
-	// Bound launches hold the buffers' addresses until they see a new generation.
-	err = closeAll(v.buffers)
-	copy(v.buffers, fresh)
-	s.generation++
-	return err
+	return v.swap(fresh)
 }
 
 func (v *Variable) free() error {

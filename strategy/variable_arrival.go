@@ -44,6 +44,9 @@ func arrive(ctx context.Context, variables ...*Variable) error {
 				made = map[*Variables]bool{}
 			}
 			made[vs] = true
+			if err := vs.bringParts(ctx, variables); err != nil {
+				return err
+			}
 		}
 		if err := vs.bring(ctx, v); err != nil {
 			return err
@@ -90,4 +93,51 @@ func (vs *Variables) bring(ctx context.Context, v *Variable) error {
 	}
 	// Meanwhile somebody may have assigned a value, or closed the strategy.
 	return v.take(fresh)
+}
+
+// bringParts brings those of some variables that wait for values of parts.
+func (vs *Variables) bringParts(ctx context.Context, variables []*Variable) error {
+	ctx, done, err := vs.exclusive(ctx)
+	if err != nil {
+		return fault.Of("waiting for the store", err, "")
+	}
+	defer done()
+	s := vs.strategy
+	if err := s.check(); err != nil {
+		return err
+	}
+	var loads []*partLoad
+	for _, v := range variables {
+		if v == nil || v.waiting.Load() != vs {
+			continue
+		}
+		held, err := vs.held(v.path)
+		if err != nil {
+			return err
+		}
+		if !held.HasValue() {
+			continue
+		}
+		value, err := held.Value()
+		if err != nil {
+			return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
+		}
+		if p := partsOf(value); p != nil {
+			load, err := s.partLoad(v, p)
+			if err != nil {
+				return err
+			}
+			loads = append(loads, load)
+		}
+	}
+	if len(loads) == 0 {
+		return nil
+	}
+	if _, err := s.uploadParts(ctx, loads); err != nil {
+		return err
+	}
+	for _, x := range loads {
+		err = errors.Join(err, x.variable.take(x.fresh))
+	}
+	return err
 }

@@ -1,0 +1,179 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/staging"
+)
+
+// partLoad brings one variable's parts to this process's devices.
+type partLoad struct {
+	variable *Variable
+	parts    Parts
+	layout   layout
+	fresh    []*pjrt.Buffer
+	waits    bool // for its first value
+}
+
+// partRead is a part that some devices hold: it is read once.
+type partRead struct {
+	of          *partLoad
+	start, size []int
+	devices     []int
+	data        []byte // staged
+}
+
+// partLoad returns the loading of a variable.
+func (s *TPUStrategy) partLoad(v *Variable, p Parts) (*partLoad, error) {
+	if !p.Shape().Equal(v.Shape()) {
+		return nil, fault.New(ValueError, fmt.Sprintf("variable %q", v.path), "give parts of its shape and dtype", "parts of %s for a variable of %s", p.Shape(), v.Shape())
+	}
+	l, err := v.layout()
+	if err != nil {
+		return nil, fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
+	}
+	return &partLoad{variable: v, parts: p, layout: l, fresh: make([]*pjrt.Buffer, len(s.devices)), waits: v.waiting.Load() != nil}, nil
+}
+
+// reads lists the parts that this process's devices hold.
+func (x *partLoad) reads() (all []*partRead) {
+	s := x.variable.strategy
+	for d := range s.devices {
+		if !s.processes.local[d] {
+			continue
+		}
+		start, size := x.layout.held(d/s.logicalDevices, d%s.logicalDevices)
+		i := slices.IndexFunc(all, func(r *partRead) bool { return slices.Equal(r.start, start) && slices.Equal(r.size, size) })
+		if i < 0 {
+			i = len(all)
+			all = append(all, &partRead{of: x, start: start, size: size})
+		}
+		all[i].devices = append(all[i].devices, d)
+	}
+	return all
+}
+
+// stage reads the part to where devices copy it from, with its padding.
+func (r *partRead) stage(ctx context.Context, pool *staging.Pool) (err error) {
+	l := &r.of.layout
+	if r.data, err = pool.Get(ctx, l.shardBytes); err != nil {
+		return err
+	}
+	n := l.wire.HostBytes() * size(r.size)
+	if n < l.shardBytes {
+		clear(r.data)
+	}
+	switch {
+	case n == 0:
+		return nil
+	case n == l.shardBytes || l.over.Dim == 0: // the padding is at the end
+		return r.of.parts.ReadPart(ctx, r.start, r.size, r.data[:n])
+	}
+	rows := make([]byte, n)
+	if err := r.of.parts.ReadPart(ctx, r.start, r.size, rows); err != nil {
+		return err
+	}
+	inner := layout{wire: l.wire, shape: r.size, shard: l.shard, over: module.Over{Dim: l.over.Dim, Size: r.size[l.over.Dim]}, starts: [][]int{make([]int, len(r.size))}}
+	inner.each(0, 0, func(inRows, inPart, n int) { copy(r.data[inPart:inPart+n], rows[inRows:inRows+n]) })
+	return nil
+}
+
+// copy copies the staged part to its devices.
+func (r *partRead) copy(ctx context.Context) error {
+	x := r.of
+	s, l := x.variable.strategy, &x.layout
+	for _, d := range r.devices {
+		b, err := s.sys.Runtime().BufferFromHost(ctx, r.data, l.wire, l.buffer, s.devices[d])
+		if err != nil {
+			return fault.Of(fmt.Sprintf("copying to replica %d, logical device %d", d/s.logicalDevices, d%s.logicalDevices), err, "")
+		}
+		x.fresh[d] = b
+	}
+	return nil
+}
+
+// stagedShare is the part of what devices hold that the host may hold on the way to them.
+const stagedShare = 16
+
+// leastStaged is what it may hold in any case.
+const leastStaged = 1 << 20
+
+// uploadParts reads variables' parts and copies them to this process's devices: a part is read while
+// the one before it is copied. The large ones come first, as long as there is much room. The host
+// holds a sixteenth of what its devices get, or one part that is larger. After an error no buffer is
+// live.
+func (s *TPUStrategy) uploadParts(ctx context.Context, all []*partLoad) (staged int, err error) {
+	var reads []*partRead
+	total := 0
+	for _, x := range all {
+		for _, r := range x.reads() {
+			reads = append(reads, r)
+			total += x.layout.shardBytes * len(r.devices)
+		}
+	}
+	slices.SortStableFunc(reads, func(a, b *partRead) int { return b.of.layout.shardBytes - a.of.layout.shardBytes })
+	pool := staging.New(max(total/stagedShare, leastStaged))
+	defer pool.Close()
+	group, within := errgroup.WithContext(ctx)
+	queue := make(chan *partRead, len(reads))
+	group.Go(func() error {
+		defer close(queue)
+		for _, r := range reads {
+			if err := r.stage(within, pool); err != nil {
+				if r.data != nil {
+					pool.Put(r.data)
+				}
+				return fault.Of(fmt.Sprintf("reading variable %q", r.of.variable.path), err, "")
+			}
+			queue <- r
+		}
+		return nil
+	})
+	group.Go(func() (failed error) {
+		for r := range queue {
+			if failed == nil {
+				if failed = context.Cause(within); failed == nil {
+					failed = r.copy(within)
+				}
+				if failed != nil {
+					failed = fault.Of(fmt.Sprintf("variable %q", r.of.variable.path), failed, "")
+				}
+			}
+			pool.Put(r.data)
+		}
+		return failed
+	})
+	err = group.Wait()
+	for _, x := range all {
+		if err == nil {
+			err = ready(ctx, x.fresh)
+		}
+	}
+	if err != nil {
+		for _, x := range all {
+			err = errors.Join(err, closeAll(x.fresh))
+		}
+	}
+	return pool.Peak(), err
+}
+
+// readParts brings one variable's parts to this process's devices.
+func (v *Variable) readParts(ctx context.Context, p Parts) ([]*pjrt.Buffer, error) {
+	x, err := v.strategy.partLoad(v, p)
+	if err != nil {
+		return nil, err
+	}
+	v.shardBytes = x.layout.shardBytes
+	if _, err := v.strategy.uploadParts(ctx, []*partLoad{x}); err != nil {
+		return nil, err
+	}
+	return x.fresh, nil
+}
