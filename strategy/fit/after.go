@@ -100,7 +100,7 @@ func (r *run) measure(ctx context.Context) error {
 	return nil
 }
 
-// read waits for the step and reads its loss. Where the run can be resumed an interrupt does not
+// read waits for the step and reads its loss and its metrics. Where the run can be resumed an interrupt does not
 // end the wait, as the loss cannot be read again later.
 func (r *run) read(ctx context.Context) error {
 	if r.saver != nil || r.several() {
@@ -111,7 +111,27 @@ func (r *run) read(ctx context.Context) error {
 		return err
 	}
 	r.state.Set(Loss, loss)
-	return nil
+	if len(r.train.MetricNames()) == 0 {
+		return nil
+	}
+	all, err := r.train.Metrics(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.Weight != 0 {
+			r.state.Set(metricName(m.Name), m.Value)
+		}
+	}
+	return r.train.ResetMetrics(ctx)
+}
+
+// metricName is the name under which a metric of the step is published.
+func metricName(name string) string {
+	if name == Loss { // which is the last step's
+		return MeanLoss
+	}
+	return name
 }
 
 // records lets the hooks record. All of them do, whatever any of them returns.

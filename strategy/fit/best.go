@@ -183,7 +183,7 @@ func (v *saver) openBest(s *State) (err error) {
 	if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
 		return err
 	}
-	if s.resumed == 0 {
+	if !s.Resumes() {
 		return option("hook keep best", "give another directory, or resume the run", "%s has a checkpoint of another run", v.path)
 	}
 	return nil

@@ -77,7 +77,7 @@ func (c *table) begin(s *State) (err error) {
 	if !s.First() {
 		return nil
 	}
-	if c.file, err = files.OpenAppender(c.path, s.Resumed() == 0); errors.Is(err, fs.ErrExist) {
+	if c.file, err = files.OpenAppender(c.path, !s.Resumes()); errors.Is(err, fs.ErrExist) {
 		return &errkind.Fault{Op: "fit: csv", Subject: c.path, Err: err, Class: errkind.ValueError,
 			Hint: "give a new file, or resume the run that wrote it"}
 	} else if err != nil {

@@ -29,7 +29,7 @@ type follow struct {
 func begin(t *testing.T, h Hook, resumed int64, saved []byte) (*follow, error) {
 	t.Helper()
 	f := &follow{t: t, h: h}
-	f.s = &State{run: &run{hooks: []Hook{h}}, first: true, step: resumed, resumed: resumed, passes: 1,
+	f.s = &State{run: &run{hooks: []Hook{h}, options: Options{Resume: resumed > 0}}, first: true, step: resumed, resumed: resumed, passes: 1,
 		warn: func(text string, _ ...any) { f.warnings = append(f.warnings, text) }}
 	if h.reset != nil {
 		h.reset()

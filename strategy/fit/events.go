@@ -59,8 +59,8 @@ func (l *eventLog) begin(s *State) (err error) {
 	if !s.First() {
 		return nil
 	}
-	opts := events.Options{Now: l.opts.Now, Host: l.opts.Host, Alone: s.Resumed() == 0}
-	if !opts.Alone {
+	opts := events.Options{Now: l.opts.Now, Host: l.opts.Host, Alone: !s.Resumes()}
+	if s.Resumes() {
 		opts.Restart = s.From()
 	}
 	if l.file, err = events.Create(l.dir, opts); err != nil {

@@ -30,11 +30,18 @@ import (
 // dense is a training step of one dense layer to so many features, on a new store. It compiles
 // fast.
 func dense(s *strategy.TPUStrategy, features int) *train.Step {
-	return train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	return train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(features))
+}
+
+func denseLoss(features int) train.Loss {
+	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		h := layers.Dense(rc.Scope("model"), in[0], true, features)
 		return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceAndKeep(h, graph.ReduceSum, -1), in[1])))
-	})
+	}
 }
+
+// lines are those of a table.
+func lines(table string) []string { return strings.Split(strings.TrimSpace(table), "\r\n") }
 
 func TestWhatCannotBeRunIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
@@ -194,9 +201,9 @@ func TestWhatGoesWrongOnTheWay(t *testing.T) {
 			}
 			rows, err := os.ReadFile(table)
 			require.NoError(t, err)
-			lines := strings.Split(strings.TrimSpace(string(rows)), "\r\n")
-			require.Len(t, lines, 9, "%s", rows)
-			for i, line := range lines[1:] {
+			all := lines(string(rows))
+			require.Len(t, all, 9, "%s", rows)
+			for i, line := range all[1:] {
 				assert.True(t, strings.HasPrefix(line, fmt.Sprintf("%d,1,%v", i+1, want[int64(i+1)])), "%s", line)
 			}
 		})

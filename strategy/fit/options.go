@@ -16,8 +16,10 @@ type Options struct {
 	// Epochs is the number of passes over the data, each in another order if the dataset is
 	// shuffled; 0 is one. Give it or Steps: data that ends before Steps is a [*ShortError].
 	Epochs int64
-	// Every is the interval of the records: the loss is read after step 1, after each step that
-	// Every divides, and after the last; 0 is 10. Reading a loss waits for its step. Between the
+	// Every is the interval of the records: the loss, and the metrics of train.Options, are read
+	// after step 1, after each step that Every divides, and after the last; 0 is 10. The metrics
+	// are reset then, so that each record has those since the record before. Reading waits for the
+	// step. Between the
 	// records the loop runs ahead of the devices, by as many steps as the strategy lets it.
 	Every Every
 	// Resume goes on from the last checkpoint of the [Checkpoint] hook that is not damaged, and
@@ -57,7 +59,7 @@ type Result struct {
 func (r Result) Value(name string) (value float64, measured bool) { return find(r.Metrics, name) }
 
 // check refuses what cannot be run, before anything is done.
-func check(o Options, hooks []Hook) error {
+func check(o Options, hooks []Hook, known []string) error {
 	switch {
 	case o.Steps < 0:
 		return option("option Steps", "give at least 1, or 0 for a pass over the data", "%d", o.Steps)
@@ -103,12 +105,11 @@ func check(o Options, hooks []Hook) error {
 	if o.Resume && savers == 0 {
 		return option("option Resume", "add the hook Checkpoint, with the directory of the run", "there are no checkpoints to resume from")
 	}
-	return needs(hooks)
+	return needs(hooks, known)
 }
 
-// needs refuses hooks that wait for metrics that nothing publishes.
-func needs(hooks []Hook) error {
-	known := []string{Loss}
+// needs refuses hooks that wait for metrics that nothing publishes. Known are the step's own.
+func needs(hooks []Hook, known []string) error {
 	for i := range hooks {
 		if hooks[i].measures() {
 			return nil // it may publish anything

@@ -27,6 +27,10 @@ type point struct {
 	Hooks    map[string][]byte `json:"hooks,omitempty"`
 	// Pending are the metrics of the step, name and number in turn, if its hooks have not run.
 	Pending []string `json:"pending,omitempty"`
+	// Metrics are the names of the step's metrics, and Sums what they have added up since the last
+	// record: float64, little endian.
+	Metrics []string `json:"metrics,omitempty"`
+	Sums    []byte   `json:"sums,omitempty"`
 
 	checkpoint *checkpoint.Checkpoint
 }

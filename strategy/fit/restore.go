@@ -2,7 +2,12 @@ package fit
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"math"
+	"slices"
+
+	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
@@ -40,7 +45,38 @@ func (r *run) restore(ctx context.Context, from *point) error {
 		}
 		return wrong("its variables are not restored", err)
 	}
-	return nil
+	return r.restoreSums(ctx, from)
+}
+
+// sums reads what the step's metrics have added up. All processes call it.
+func (r *run) sums(ctx context.Context) ([]byte, error) {
+	state := r.train.MetricState()
+	if state == nil {
+		return nil, nil
+	}
+	value, err := state.Value(ctx)
+	if err != nil {
+		return nil, err
+	}
+	flat, err := tensors.CopyFlatData[float64](value)
+	var sums []byte
+	for _, x := range flat {
+		sums = binary.LittleEndian.AppendUint64(sums, math.Float64bits(x))
+	}
+	return sums, err
+}
+
+// restoreSums gives the step's metrics what they had added up, if they are the same metrics.
+func (r *run) restoreSums(ctx context.Context, from *point) error {
+	state := r.train.MetricState()
+	if state == nil || !slices.Equal(from.Metrics, r.train.MetricNames()) || len(from.Sums) != 8*state.Shape().Size() {
+		return nil
+	}
+	flat := make([]float64, len(from.Sums)/8)
+	for i := range flat {
+		flat[i] = math.Float64frombits(binary.LittleEndian.Uint64(from.Sums[8*i:]))
+	}
+	return state.RestoreValue(ctx, tensors.FromFlatDataAndDimensions(flat, state.Shape().Dimensions...))
 }
 
 // unexpected are the trainable variables of a checkpoint that the step does not have. Others, such

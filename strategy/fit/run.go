@@ -95,7 +95,7 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.data.open == nil {
 		return option("data", "give Dataset, Distributed, Feed or Batches", "no data: the zero Data")
 	}
-	if err := check(r.options, r.hooks); err != nil {
+	if err := check(r.options, r.hooks, r.own()); err != nil {
 		return err
 	}
 	if r.options.Every == 0 {

@@ -206,13 +206,17 @@ func (v *saver) group(r *run) checkpoint.Group {
 // save saves the run as it is after the last step. All processes call it.
 func (v *saver) save(ctx context.Context, r *run) error {
 	g, step := v.group(r), r.state.step
+	fail := func(err error) error { return &SaveError{Directory: v.path, Step: step, Err: err} }
+	sums, err := r.sums(ctx)
+	if err != nil {
+		return fail(err)
+	}
 	if !r.state.First() {
 		err := checkpoint.Follow(ctx, g)
 		r.saved = step
 		return err
 	}
-	fail := func(err error) error { return &SaveError{Directory: v.path, Step: step, Err: err} }
-	metadata, err := r.point()
+	metadata, err := r.point(sums)
 	if err != nil {
 		return errors.Join(fail(err), followed(ctx, r, g))
 	}
@@ -243,8 +247,9 @@ func followed(ctx context.Context, r *run, g checkpoint.Group) error {
 }
 
 // point returns the metadata of a checkpoint of the run as it is.
-func (r *run) point() (map[string]string, error) {
-	p := &point{Version: pointVersion, Step: r.state.step, Position: r.at, Settings: r.settings(), Hooks: map[string][]byte{}}
+func (r *run) point(sums []byte) (map[string]string, error) {
+	p := &point{Version: pointVersion, Step: r.state.step, Position: r.at, Settings: r.settings(), Hooks: map[string][]byte{},
+		Metrics: r.train.MetricNames(), Sums: sums}
 	p.hold(r.pending)
 	for i := range r.hooks {
 		h := &r.hooks[i]

@@ -11,6 +11,10 @@ import (
 // replicas.
 const Loss = "loss"
 
+// MeanLoss is the name of the metric "loss" of train.Options.Metrics (train.MeanLoss): the mean
+// over the rows of all steps since the record before.
+const MeanLoss = "mean_loss"
+
 // State is what hooks see of a run. It belongs to the run: use it within the hook's call only.
 type State struct {
 	run      *run
@@ -31,6 +35,10 @@ type State struct {
 
 // Step returns the number of steps that were taken, also before a resume.
 func (s *State) Step() int64 { return s.step }
+
+// Resumes reports whether [Options].Resume is set: whether what an earlier call of Run left in a
+// hook's files is this run's own. There may be no checkpoint of it, if that was killed early.
+func (s *State) Resumes() bool { return s.run.options.Resume }
 
 // Resumed returns the step that the run resumed from, and 0 for a new run.
 func (s *State) Resumed() int64 { return s.resumed }
@@ -117,9 +125,20 @@ func (s *State) First() bool { return s.first }
 
 // names are the names of the metrics that are known beforehand.
 func (s *State) names() []string {
-	known := []string{Loss}
+	known := s.run.own()
 	for i := range s.run.hooks {
 		known = append(known, s.run.hooks[i].Publishes...)
+	}
+	return known
+}
+
+// own are the names of the step's metrics.
+func (r *run) own() []string {
+	known := []string{Loss}
+	if r.train != nil {
+		for _, name := range r.train.MetricNames() {
+			known = append(known, metricName(name))
+		}
 	}
 	return known
 }

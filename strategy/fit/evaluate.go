@@ -1,0 +1,100 @@
+package fit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// Evaluator accumulates metrics over batches. A *train.Evaluation is one.
+type Evaluator interface {
+	// MetricNames returns the names of the metrics.
+	MetricNames() []string
+	// Reset forgets the batches so far, Run takes one, and Results reads the metrics.
+	Reset(ctx context.Context) error
+	Run(ctx context.Context, batch ...any) error
+	Results(ctx context.Context) ([]train.Reading, error)
+}
+
+// Evaluate evaluates on a pass over data after each of the steps that every says, and publishes the
+// metrics as name/metric: with the name "held" a *train.Evaluation publishes "held/loss", as a
+// rule. Other hooks record these, stop by them, and keep the best checkpoint by them.
+//
+// Each evaluation is a pass over the data from its beginning, in the same order if data is a
+// [Dataset]. It waits for the steps under way. Data without a batch, and a [Feed], which is one
+// pass, are errors.
+func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
+	h := Hook{Name: "evaluate " + name, Every: every}
+	switch {
+	case name == "":
+		h.wrong = option("hook evaluate", `give one, such as "held"`, "no name for the metrics")
+	case e == nil:
+		h.wrong = option("hook "+h.Name, "make it with train.NewEvaluation", "no evaluation: a nil pointer")
+	case every < 1:
+		h.wrong = option("hook "+h.Name, "give at least 1", "an interval of %d steps", every)
+	case data.open == nil:
+		h.wrong = option("hook "+h.Name, "give Dataset, Distributed or Batches", "no data: the zero Data")
+	case data.once:
+		h.wrong = option("hook "+h.Name, "give the dataset by Dataset", "a feed, which is one pass")
+	}
+	if h.wrong != nil {
+		return h
+	}
+	for _, metric := range e.MetricNames() {
+		h.Publishes = append(h.Publishes, name+"/"+metric)
+	}
+	h.Measure = func(ctx context.Context, s *State) (err error) {
+		if err := e.Reset(ctx); err != nil {
+			return err
+		}
+		if err := over(ctx, s, e, data); err != nil {
+			return err
+		}
+		all, err := e.Results(ctx)
+		if err != nil {
+			return err
+		}
+		for _, r := range all {
+			if r.Weight != 0 {
+				s.Set(name+"/"+r.Name, r.Value)
+			}
+		}
+		return nil
+	}
+	return h
+}
+
+// over evaluates a pass over data.
+func over(ctx context.Context, s *State, e Evaluator, data Data) (err error) {
+	source, err := data.open(ctx, s.strategy, position{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.close()) }()
+	if source.steps() == input.Infinite {
+		return option("data", "take a part of it, with Take", "the dataset has no end")
+	}
+	for n := 0; ; n++ {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		args, _, err := source.next(ctx)
+		switch {
+		case errors.Is(err, io.EOF) && n == 0:
+			return &errkind.Fault{Op: "fit: evaluation", Reason: "the data has no batch", Class: errkind.OutOfRangeError,
+				Hint: "see whether a batch is larger than the data"}
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("batch %d: %w", n, err)
+		}
+		if err := e.Run(ctx, args...); err != nil {
+			return err
+		}
+	}
+}
