@@ -1,6 +1,7 @@
 package text
 
 import (
+	"math"
 	"math/bits"
 	"sync"
 )
@@ -8,8 +9,7 @@ import (
 // EndOfText is the separator of tokenizers that [Train] makes, as files name it.
 const EndOfText = "<|endoftext|>"
 
-// BPE is a tokenizer by byte-level byte pair encoding: a text is cut into words by a fixed pattern,
-// the bytes of each word are its first tokens, and neighbouring tokens are joined in the order in
+// BPE is a tokenizer by byte-level byte pair encoding: a text is cut into [Words], the bytes of each word are its first tokens, and neighbouring tokens are joined in the order in
 // which joining them was learned. Any bytes can be encoded, and the bytes come back exactly. [Train]
 // learns one from texts, and [ReadBPE] reads one in the form of Hugging Face's tokenizers.
 //
@@ -23,7 +23,7 @@ type BPE struct {
 	bytes     [256]int32 // the token of each byte
 	merges    []merge    // in the order in which they were learned
 	table     pairTable
-	pattern   pattern
+	words     Words
 	// ignoreMerges takes words that are tokens as they are, however they would be joined.
 	ignoreMerges map[string]int32
 	encoders     *sync.Pool
@@ -69,8 +69,9 @@ func (b *BPE) AppendText(text []byte, ids []int32) ([]byte, error) {
 func (b *BPE) Append(ids []int32, text []byte) []int32 {
 	e := b.encoders.Get().(*encoder)
 	defer b.encoders.Put(e)
+	next := patterns[b.words].next
 	for i := 0; i < len(text); {
-		end := b.pattern.next(text, i)
+		end := next(text, i)
 		ids = e.word(ids, text[i:end])
 		i = end
 	}
@@ -100,6 +101,7 @@ const knownBits = 15
 type encoder struct {
 	b     *BPE
 	known []known
+	ranks []int32
 	queue mergeQueue
 	links []link
 }
@@ -137,7 +139,7 @@ func load(word []byte) (low, high uint64) {
 }
 
 // short is the number of bytes up to which a word is searched for the next join from its beginning.
-const short = 48
+const short = 64
 
 // join appends the tokens of a word: of all neighbours that can be joined, those whose join was
 // learned first are joined, the leftmost of them first.
@@ -152,21 +154,31 @@ func (e *encoder) join(ids []int32, word []byte) []int32 {
 	if len(word) > short {
 		return append(ids[:before], e.joinLong(ids[before:])...)
 	}
-	tokens := ids[before:]
-	for len(tokens) > 1 {
-		best, at := int32(-1), 0
-		for i := range len(tokens) - 1 {
-			if rank := e.b.table.get(tokens[i], tokens[i+1]); rank >= 0 && (best < 0 || rank < best) {
+	tokens, ranks := ids[before:], e.ranks[:0]
+	for i := range len(tokens) - 1 {
+		ranks = append(ranks, e.b.table.get(tokens[i], tokens[i+1]))
+	}
+	e.ranks = ranks
+	for {
+		best, at := int32(math.MaxInt32), 0
+		for i, rank := range ranks {
+			if rank < best {
 				best, at = rank, i
 			}
 		}
-		if best < 0 {
-			break
+		if best == math.MaxInt32 {
+			return ids[:before+len(tokens)]
 		}
 		tokens[at] = e.b.merges[best].joined
 		tokens = append(tokens[:at+1], tokens[at+2:]...)
+		ranks = append(ranks[:at], ranks[at+1:]...)
+		if at > 0 {
+			ranks[at-1] = e.b.table.get(tokens[at-1], tokens[at])
+		}
+		if at < len(ranks) {
+			ranks[at] = e.b.table.get(tokens[at], tokens[at+1])
+		}
 	}
-	return ids[:before+len(tokens)]
 }
 
 // link is a token of a long word, with its neighbours.
@@ -187,7 +199,7 @@ func (e *encoder) joinLong(tokens []int32) []int32 {
 		if i < 0 || links[i].next < 0 {
 			return
 		}
-		if rank := e.b.table.get(links[i].id, links[links[i].next].id); rank >= 0 {
+		if rank := e.b.table.get(links[i].id, links[links[i].next].id); rank != math.MaxInt32 {
 			e.queue.push(uint64(rank)<<32 | uint64(i))
 		}
 	}
@@ -274,7 +286,7 @@ func (t *pairTable) put(left, right, rank int32) {
 	t.keys[i], t.ranks[i] = key, rank
 }
 
-// get returns the number of the merge, or -1.
+// get returns the number of the merge, or the greatest number if there is none.
 func (t *pairTable) get(left, right int32) int32 {
 	key := uint64(left)<<32 | uint64(right) + 1
 	for i := key * 0x9e3779b97f4a7c15 >> t.shift; t.keys[i] != 0; i = (i + 1) & uint64(len(t.keys)-1) {
@@ -282,5 +294,5 @@ func (t *pairTable) get(left, right int32) int32 {
 			return t.ranks[i]
 		}
 	}
-	return -1
+	return math.MaxInt32
 }

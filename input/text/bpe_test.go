@@ -22,14 +22,14 @@ var prose = []byte(strings.Repeat("for i := range n {\n\tsum += values[i]\n}\nif
 
 func learned(t testing.TB, vocabulary int) *BPE {
 	t.Helper()
-	b, err := TrainText(context.Background(), prose, vocabulary)
+	b, err := TrainText(context.Background(), prose, vocabulary, TrainOptions{})
 	require.NoError(t, err)
 	return b
 }
 
 // The merges of a text so short that they are counted by hand.
 func TestTrainByHand(t *testing.T) {
-	b, err := TrainText(t.Context(), []byte("the then the"), 257+4)
+	b, err := TrainText(t.Context(), []byte("the then the"), 257+4, TrainOptions{})
 	require.NoError(t, err)
 	var got []string
 	for _, m := range b.merges {
@@ -105,7 +105,8 @@ func TestTrainCountsExactly(t *testing.T) {
 		for range 20 + r.IntN(200) {
 			text = append(text, "aaab b-"[r.IntN(7)])
 		}
-		counts := newWordCounts(patterns[0])
+		counts, err := newWordCounts(firstMerge, TrainOptions{})
+		require.NoError(t, err)
 		counts.add(text)
 		words := map[string]int64{}
 		for i, w := range counts.words {
@@ -131,18 +132,20 @@ func TestTrainCountsExactly(t *testing.T) {
 
 func TestTrainSaysWhatIsPossible(t *testing.T) {
 	for vocabulary, want := range map[int]string{0: "at least 257", -5: "at least 257", 256: "at least 257", 300: "a vocabulary of at most 25"} {
-		_, err := TrainText(t.Context(), []byte("ab"), vocabulary)
+		_, err := TrainText(t.Context(), []byte("ab"), vocabulary, TrainOptions{})
 		require.ErrorContains(t, err, want)
 		assert.Equal(t, errkind.ValueError, errkind.Of(err))
-		_, err = Train(t.Context(), Files{}, vocabulary)
+		_, err = Train(t.Context(), Files{}, vocabulary, TrainOptions{})
 		assert.Equal(t, errkind.ValueError, errkind.Of(err))
 	}
-	b, err := TrainText(t.Context(), nil, 257)
+	_, err := TrainText(t.Context(), prose, 300, TrainOptions{Words: 9})
+	require.ErrorContains(t, err, "unknown words Words(9); use GPT2")
+	b, err := TrainText(t.Context(), nil, 257, TrainOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, 257, b.Vocabulary())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = TrainText(ctx, prose, 300)
+	_, err = TrainText(ctx, prose, 300, TrainOptions{})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -153,7 +156,7 @@ func TestTrainIsDeterministic(t *testing.T) {
 	files, err := Under(write(t, map[string]string{"a": string(prose)}), "*")
 	require.NoError(t, err)
 	for range 3 {
-		b, err := Train(t.Context(), files, 350)
+		b, err := Train(t.Context(), files, 350, TrainOptions{})
 		require.NoError(t, err)
 		var again bytes.Buffer
 		require.NoError(t, b.Write(&again))
@@ -166,6 +169,32 @@ func TestFewerTokensAreTheFirstOnes(t *testing.T) {
 	small, large := learned(t, 300), learned(t, 350)
 	assert.Equal(t, small.merges, large.merges[:len(small.merges)])
 	assert.Equal(t, small.text, large.text[:300])
+}
+
+// Lines are cut before their ends, and their tokens go over words.
+func TestTokensOfLines(t *testing.T) {
+	b, err := TrainText(t.Context(), prose, 360, TrainOptions{Words: Lines})
+	require.NoError(t, err)
+	for _, s := range odd {
+		goesBack(t, b, []byte(s))
+	}
+	assert.Equal(t, []string{"x", "\n", "\n\ty", "\n"}, cutInto(Lines, "x\n\n\ty\n"))
+	var tokens []string
+	for _, id := range b.Append(nil, []byte("\nif err != nil {")) {
+		s, _ := b.Token(id)
+		tokens = append(tokens, s)
+	}
+	assert.Equal(t, []string{"\nif err != nil {"}, tokens)
+	assert.Less(t, len(b.Append(nil, prose)), len(learned(t, 360).Append(nil, prose)))
+}
+
+func cutInto(w Words, text string) (out []string) {
+	for i := 0; i < len(text); {
+		end := patterns[w].next([]byte(text), i)
+		out = append(out, text[i:end])
+		i = end
+	}
+	return out
 }
 
 // slowJoin joins as the definition says: the first learned of all pairs, the leftmost first.
@@ -253,9 +282,9 @@ func TestAnyBytesComeBack(t *testing.T) {
 func FuzzTokensOfAnyBytes(f *testing.F) {
 	b := learned(f, 360)
 	var tokenizers []*BPE
-	for _, p := range append(patterns, whole) {
+	for w := range patterns {
 		other := *b
-		other.pattern = p
+		other.words = Words(w)
 		tokenizers = append(tokenizers, &other)
 	}
 	for _, s := range odd {
@@ -316,7 +345,7 @@ func BenchmarkBPE(b *testing.B) {
 	require.NoError(b, err)
 	_, sample, err := files.Split(0.1, 1)
 	require.NoError(b, err)
-	tok, err := Train(b.Context(), sample, 8192)
+	tok, err := Train(b.Context(), sample, 8192, TrainOptions{})
 	require.NoError(b, err)
 	var text []byte
 	for p, err := range sample.pieces(b.Context()) {
@@ -327,7 +356,7 @@ func BenchmarkBPE(b *testing.B) {
 	b.Run("train 8192", func(b *testing.B) {
 		b.SetBytes(sample.Bytes())
 		for b.Loop() {
-			_, err := Train(b.Context(), sample, 8192)
+			_, err := Train(b.Context(), sample, 8192, TrainOptions{})
 			require.NoError(b, err)
 		}
 	})

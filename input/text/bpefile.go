@@ -154,7 +154,7 @@ func ReadBPE(r io.Reader, separator string) (*BPE, error) {
 		return nil, err
 	}
 	b := &BPE{}
-	if b.pattern, err = f.PreTokenizer.words(); err != nil {
+	if b.words, err = f.PreTokenizer.words(); err != nil {
 		return nil, err
 	}
 	ids, err := b.takeTokens(&f)
@@ -203,7 +203,7 @@ func isNFC(raw json.RawMessage) bool {
 }
 
 // words finds how texts are cut.
-func (p *preTokenizer) words() (pattern, error) {
+func (p *preTokenizer) words() (Words, error) {
 	const hint = "give a file that cuts texts as those of GPT-2, Llama 3 or Qwen 2 do"
 	is := func(b *bool, without bool) bool {
 		if b == nil {
@@ -212,35 +212,35 @@ func (p *preTokenizer) words() (pattern, error) {
 		return *b
 	}
 	if p == nil {
-		return pattern{}, badFile(hint, "it has no pre_tokenizer")
+		return 0, badFile(hint, "it has no pre_tokenizer")
 	}
 	steps := p.Pretokenizers
 	if p.Type != "Sequence" {
 		steps = []preTokenizer{*p}
 	}
 	if len(steps) == 0 || len(steps) > 2 || steps[len(steps)-1].Type != "ByteLevel" {
-		return pattern{}, badFile(hint, "its pre_tokenizer is no ByteLevel, nor a Split and a ByteLevel")
+		return 0, badFile(hint, "its pre_tokenizer is no ByteLevel, nor a Split and a ByteLevel")
 	}
 	last := steps[len(steps)-1]
 	if is(last.AddPrefixSpace, true) {
-		return pattern{}, badFile("set add_prefix_space to false", "it puts a space before texts (add_prefix_space)")
+		return 0, badFile("set add_prefix_space to false", "it puts a space before texts (add_prefix_space)")
 	}
 	if len(steps) == 1 {
 		if is(last.UseRegex, true) {
-			return patterns[0], nil
+			return GPT2, nil
 		}
-		return whole, nil
+		return NoCut, nil
 	}
 	split := steps[0]
 	if is(last.UseRegex, true) || split.Type != "Split" || split.Behavior != "Isolated" || is(split.Invert, false) {
-		return pattern{}, badFile(hint, "its pre_tokenizer is a %s and a ByteLevel, not a Split that isolates and a ByteLevel with use_regex false", split.Type)
+		return 0, badFile(hint, "its pre_tokenizer is a %s and a ByteLevel, not a Split that isolates and a ByteLevel with use_regex false", split.Type)
 	}
-	for _, known := range patterns {
-		if split.Pattern["Regex"] == known.expression {
-			return known, nil
+	for w, known := range patterns {
+		if known.expression != "" && split.Pattern["Regex"] == known.expression {
+			return Words(w), nil
 		}
 	}
-	return pattern{}, badFile(hint, "it cuts texts by an unknown pattern: %q", split.Pattern["Regex"]+split.Pattern["String"])
+	return 0, badFile(hint, "it cuts texts by an unknown pattern: %q", split.Pattern["Regex"]+split.Pattern["String"])
 }
 
 // takeTokens reads the tokens and their ids.

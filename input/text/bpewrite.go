@@ -35,7 +35,7 @@ func (b *BPE) Write(w io.Writer) error {
 	for i, m := range b.merges {
 		f.Model.Merges[i] = fileMerge{shown(b.text[m.left]), shown(b.text[m.right])}
 	}
-	f.PreTokenizer = b.pattern.preTokenizer()
+	f.PreTokenizer = b.words.preTokenizer()
 	f.Decoder, _ = json.Marshal(byteLevel(true))
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -52,12 +52,12 @@ func byteLevel(cuts bool) *preTokenizer {
 	return &preTokenizer{Type: "ByteLevel", AddPrefixSpace: &no, TrimOffsets: &yes, UseRegex: map[bool]*bool{false: &no, true: &yes}[cuts]}
 }
 
-// preTokenizer is the pattern in a file.
-func (p pattern) preTokenizer() *preTokenizer {
-	if p.name == patterns[0].name || p.name == whole.name {
-		return byteLevel(p.name != whole.name)
+// preTokenizer is how words are cut, in a file.
+func (w Words) preTokenizer() *preTokenizer {
+	if w == GPT2 || w == NoCut {
+		return byteLevel(w == GPT2)
 	}
 	no := false
-	split := preTokenizer{Type: "Split", Behavior: "Isolated", Invert: &no, Pattern: map[string]string{"Regex": p.expression}}
+	split := preTokenizer{Type: "Split", Behavior: "Isolated", Invert: &no, Pattern: map[string]string{"Regex": patterns[w].expression}}
 	return &preTokenizer{Type: "Sequence", Pretokenizers: []preTokenizer{split, *byteLevel(false)}}
 }

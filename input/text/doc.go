@@ -25,11 +25,11 @@
 // Hugging Face's tokenizers, to be kept beside the model that depends on it. [LoadBPE] reads such a
 // file, and those of models such as GPT-2, Llama 3 and Qwen 2:
 //
-//	tok, err := text.Train(ctx, training, 8192)
+//	tok, err := text.Train(ctx, training, 8192, text.TrainOptions{})
 //	err = tok.Save("tokenizer.json")
 //	tokens, err := text.Encode(ctx, training, tok)
 //
-// Words are cut by GPT-2's pattern. Any bytes can be encoded and come back exactly, UTF-8 or not.
+// [Words] says how texts are cut into words. Any bytes can be encoded and come back exactly, UTF-8 or not.
 //
 // # Separators
 //

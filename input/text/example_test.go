@@ -76,7 +76,7 @@ func Example() {
 
 // A BPE has tokens for what is common, and its words keep the space before them.
 func ExampleTrainText() {
-	tok, err := text.TrainText(context.Background(), []byte("the cat and the hat and the bat"), 264)
+	tok, err := text.TrainText(context.Background(), []byte("the cat and the hat and the bat"), 264, text.TrainOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}

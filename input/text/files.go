@@ -154,22 +154,7 @@ func (f Files) Split(share float64, seed uint64) (training, heldOut Files, err e
 	case 1:
 		return f.cut(total - want)
 	}
-	order := make([]int, len(f.texts))
-	rank := make([]uint64, len(f.texts))
-	for i, t := range f.texts {
-		h := fnv.New64a()
-		h.Write([]byte(t.name))
-		order[i], rank[i] = i, mix(h.Sum64()^mix(seed))
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rank[a], rank[b]) })
-	held, got := make([]bool, len(f.texts)), int64(0)
-	for n, i := range order {
-		if n > 0 && got >= want || n == len(order)-1 {
-			break
-		}
-		held[i] = true
-		got += f.texts[i].to - f.texts[i].from
-	}
+	held := f.choose(want, seed, len(f.texts)-1)
 	for i, t := range f.texts {
 		if held[i] {
 			heldOut.texts = append(heldOut.texts, t)
@@ -178,6 +163,52 @@ func (f Files) Split(share float64, seed uint64) (training, heldOut Files, err e
 		}
 	}
 	return training, heldOut, nil
+}
+
+// Take returns some of the texts, of at least the given number of bytes together, or all of them if
+// they are fewer. Which texts they are depends on their names, their sizes and the seed alone, and
+// they keep their order. Of a single text Take returns the beginning, up to a line's end.
+func (f Files) Take(bytes int64, seed uint64) (Files, error) {
+	if bytes < 1 {
+		return Files{}, wrong("take", "give the number of bytes to take, from 1", "%d bytes", bytes)
+	}
+	if bytes >= f.Bytes() {
+		return f, nil
+	}
+	if len(f.texts) == 1 {
+		some, _, err := f.cut(bytes)
+		return some, err
+	}
+	var some Files
+	for i, taken := range f.choose(bytes, seed, len(f.texts)) {
+		if taken {
+			some.texts = append(some.texts, f.texts[i])
+		}
+	}
+	return some, nil
+}
+
+// choose picks texts in the order of the seed, at least one and at most most, until they have the
+// wanted number of bytes.
+func (f Files) choose(want int64, seed uint64, most int) (chosen []bool) {
+	order := make([]int, len(f.texts))
+	rank := make([]uint64, len(f.texts))
+	for i, t := range f.texts {
+		h := fnv.New64a()
+		h.Write([]byte(t.name))
+		order[i], rank[i] = i, mix(h.Sum64()^mix(seed))
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rank[a], rank[b]) })
+	chosen = make([]bool, len(f.texts))
+	got := int64(0)
+	for n, i := range order {
+		if n > 0 && got >= want || n == most {
+			break
+		}
+		chosen[i] = true
+		got += f.texts[i].to - f.texts[i].from
+	}
+	return chosen
 }
 
 // cut divides a single text at the first beginning of a line from an offset on.

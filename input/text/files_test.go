@@ -137,6 +137,34 @@ func TestSplitPutsEachTextIntoOnePart(t *testing.T) {
 	assert.Positive(t, heldOut.Len())
 }
 
+func TestTakeChoosesTexts(t *testing.T) {
+	contents := map[string]string{}
+	for i := range 100 {
+		contents[fmt.Sprintf("f%03d.go", i)] = strings.Repeat("x", i)
+	}
+	files, err := Under(write(t, contents), "*.go")
+	require.NoError(t, err)
+	some, err := files.Take(500, 1)
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, some.Bytes(), int64(500))
+	assert.Less(t, some.Bytes(), int64(600))
+	assert.True(t, slices.IsSorted(some.Names()))
+	other, err := files.Take(500, 2)
+	require.NoError(t, err)
+	assert.NotEqual(t, some.Names(), other.Names())
+	every, err := files.Take(1<<40, 1)
+	require.NoError(t, err)
+	assert.Equal(t, files.Names(), every.Names())
+	_, err = files.Take(0, 1)
+	require.ErrorContains(t, err, "0 bytes")
+
+	one, err := File(filepath.Join(write(t, map[string]string{"x": "one\ntwo\nthree\n"}), "x"))
+	require.NoError(t, err)
+	some, err = one.Take(5, 1)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"one\ntwo\n"}, read(t, some))
+}
+
 func TestOneTextIsCutAtALine(t *testing.T) {
 	for name, c := range map[string]struct {
 		text  string

@@ -7,24 +7,29 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
+// TrainOptions says how [Train] learns. The zero value cuts words as GPT-2 does.
+type TrainOptions struct {
+	Words Words
+}
+
 // Train learns a byte-level BPE of exactly the given number of tokens from texts: the separator
 // [EndOfText], which is token 0, the 256 bytes, and tokens that each join two others. It joins the
 // two tokens that most often stand next to each other within words, again and again; of pairs that
-// are equally common, the one with the smaller ids. Words are those of GPT-2's pattern: letters,
-// digits or other characters with the space before them, or white space. The result depends on the
-// texts alone, and is that of Hugging Face's BpeTrainer with the same settings.
+// are equally common, the one with the smaller ids. The result depends on the texts alone, and is
+// that of Hugging Face's BpeTrainer with the same settings.
 //
-// 32,000 tokens of 52 MB of Go take 2 seconds on one core. The memory grows with the number of
-// different words. The error of a vocabulary that is too small for the bytes, or too
-// large for the texts, is a ValueError that says what is possible.
-func Train(ctx context.Context, files Files, vocabulary int) (*BPE, error) {
-	if vocabulary < firstMerge {
-		return nil, wrong("train", fmt.Sprintf("give at least %d: a separator and the bytes", firstMerge), "a vocabulary of %d tokens", vocabulary)
+// 32,000 tokens of 52 MB of Go take 2 seconds on one core, and some times as much with Lines. The
+// memory grows with the number of different words. A part of the texts, by [Files.Take], serves as
+// well as all of them if there are many. The error of a vocabulary that is too small for the bytes,
+// or too large for the texts, is a ValueError that says what is possible.
+func Train(ctx context.Context, files Files, vocabulary int, opts TrainOptions) (*BPE, error) {
+	words, err := newWordCounts(vocabulary, opts)
+	if err != nil {
+		return nil, err
 	}
 	if files.Len() == 0 {
 		return nil, wrong("train", "list some files", "there are no texts")
 	}
-	words := newWordCounts(patterns[0])
 	for p, err := range files.pieces(ctx) {
 		if err != nil {
 			return nil, within("train", "", err)
@@ -35,11 +40,11 @@ func Train(ctx context.Context, files Files, vocabulary int) (*BPE, error) {
 }
 
 // TrainText is [Train] on one text that is in memory.
-func TrainText(ctx context.Context, text []byte, vocabulary int) (*BPE, error) {
-	if vocabulary < firstMerge {
-		return nil, wrong("train", fmt.Sprintf("give at least %d: a separator and the bytes", firstMerge), "a vocabulary of %d tokens", vocabulary)
+func TrainText(ctx context.Context, text []byte, vocabulary int, opts TrainOptions) (*BPE, error) {
+	words, err := newWordCounts(vocabulary, opts)
+	if err != nil {
+		return nil, err
 	}
-	words := newWordCounts(patterns[0])
 	words.add(text)
 	return train(ctx, words, vocabulary)
 }
@@ -49,19 +54,26 @@ const firstMerge = 257
 
 // wordCounts counts the words of texts.
 type wordCounts struct {
-	pattern pattern
-	index   map[string]int32
-	words   []string
-	counts  []int64
+	cut    Words
+	index  map[string]int32
+	words  []string
+	counts []int64
 }
 
-func newWordCounts(p pattern) *wordCounts {
-	return &wordCounts{pattern: p, index: map[string]int32{}}
+func newWordCounts(vocabulary int, opts TrainOptions) (*wordCounts, error) {
+	if vocabulary < firstMerge {
+		return nil, wrong("train", fmt.Sprintf("give at least %d: a separator and the bytes", firstMerge), "a vocabulary of %d tokens", vocabulary)
+	}
+	if int(opts.Words) >= len(patterns) {
+		return nil, wrong("train", "use GPT2, Llama3, Qwen2, Lines or NoCut", "unknown words %v", opts.Words)
+	}
+	return &wordCounts{cut: opts.Words, index: map[string]int32{}}, nil
 }
 
 func (w *wordCounts) add(text []byte) {
+	next := patterns[w.cut].next
 	for i := 0; i < len(text); {
-		end := w.pattern.next(text, i)
+		end := next(text, i)
 		n, ok := w.index[string(text[i:end])]
 		if !ok {
 			word := string(text[i:end])
@@ -90,6 +102,7 @@ type trainer struct {
 
 func train(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, error) {
 	b := startBPE()
+	b.words = counts.cut
 	t := &trainer{times: counts.counts, pairs: map[uint64]*pairCount{}}
 	counts.index = nil // its memory is needed
 	total := 0
@@ -141,7 +154,7 @@ func train(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, error
 
 // startBPE returns the tokens that no merge makes.
 func startBPE() *BPE {
-	b := &BPE{text: []string{EndOfText}, special: []specialToken{{0, EndOfText}}, pattern: patterns[0]}
+	b := &BPE{text: []string{EndOfText}, special: []specialToken{{0, EndOfText}}}
 	for i, c := range byteOrder {
 		b.bytes[c] = int32(i + 1)
 		b.text = append(b.text, string([]byte{c}))

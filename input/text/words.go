@@ -1,31 +1,68 @@
 package text
 
 import (
+	"bytes"
+	"fmt"
 	"unicode"
 	"unicode/utf8"
 )
 
-// A pattern cuts texts into words, within which alone a BPE joins bytes. Each is a regular expression
-// of Hugging Face's tokenizers, spelled out: Go's have no lookahead, and are ten times slower.
+// Words says how a BPE cuts texts into words, within which alone it joins bytes. The shorter the
+// words, the fewer the tokens for what is rarely seen; the longer, the fewer tokens a text takes.
+type Words uint8
+
+const (
+	// GPT2 cuts letters, digits and other characters apart, each with the space before them, and white
+	// space. It is the pattern of GPT-2, and of ByteLevel in Hugging Face's tokenizers.
+	GPT2 Words = iota
+	// Llama3 is the pattern of Llama 3 and of GPT-4: letters may have one character before them, and
+	// numbers have at most three digits.
+	Llama3
+	// Qwen2 is the pattern of Qwen 2, in which each digit is a word.
+	Qwen2
+	// Lines cuts before each line's end only, so that tokens are sequences of words, with the line's end
+	// and the tabs before them. Of 4,096 tokens of Go, each has 2.9 bytes, and 2.4 with GPT2. It
+	// encodes a third as many bytes a second.
+	Lines
+	// NoCut takes a text as one word.
+	NoCut
+)
+
+// String returns the name.
+func (w Words) String() string {
+	if int(w) < len(patterns) {
+		return patterns[w].name
+	}
+	return fmt.Sprintf("Words(%d)", uint8(w))
+}
+
+// pattern cuts texts. It is a regular expression of Hugging Face's tokenizers, spelled out: Go's have
+// no lookahead, and are ten times slower.
 type pattern struct {
-	name string
-	// expression is the one that files have, "" for that of ByteLevel.
-	expression string
+	name       string
+	expression string // as files have it
 	// next returns the end of the word that begins at i, which is in text.
 	next func(text []byte, i int) int
 }
 
-// The patterns, the first of which is that of Train.
-var patterns = []pattern{
-	{name: "GPT-2", next: nextGPT2, expression: `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`},
-	{name: "Llama 3", next: nextLlama3,
+// patterns is indexed by Words and never written.
+var patterns = [...]pattern{
+	GPT2: {name: "GPT2", next: nextGPT2, expression: `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`},
+	Llama3: {name: "Llama3", next: func(text []byte, i int) int { return nextTiktoken(text, i, 3) },
 		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
-	{name: "Qwen 2", next: nextQwen2,
+	Qwen2: {name: "Qwen2", next: func(text []byte, i int) int { return nextTiktoken(text, i, 1) },
 		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
+	Lines: {name: "Lines", next: nextLine, expression: `\n[^\n]*|[^\n]+`},
+	NoCut: {name: "NoCut", next: func(text []byte, _ int) int { return len(text) }},
 }
 
-// whole takes a text as one word.
-var whole = pattern{name: "none", next: func(text []byte, _ int) int { return len(text) }}
+// nextLine is \n[^\n]*|[^\n]+
+func nextLine(text []byte, i int) int {
+	if n := bytes.IndexByte(text[i+1:], '\n'); n >= 0 {
+		return i + 1 + n
+	}
+	return len(text)
+}
 
 // class is what the patterns tell of a character.
 type class uint8
@@ -139,9 +176,6 @@ func contraction(text []byte, fold bool) int {
 	}
 	return 0
 }
-
-func nextLlama3(text []byte, i int) int { return nextTiktoken(text, i, 3) }
-func nextQwen2(text []byte, i int) int  { return nextTiktoken(text, i, 1) }
 
 // nextTiktoken is (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}|
 // ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
