@@ -65,6 +65,7 @@ var benches = []bench{
 	{"transformer_step_8x1_8", 8, transformerStep(8, 1, 8)}, {"transformer_step_8x1_32", 8, transformerStep(8, 1, 32)},
 	{"depth_loop", 8, depthLoop}, {"depth_unrolled", 8, depthUnrolled},
 	{"first_step", 8, firstStep}, {"first_step_cached", 8, firstStepCached},
+	{"start_cached_4_layers", 1, startLayers(1, 1)}, {"start_cached_4_layers", 8, startLayers(4, 2)},
 }
 
 func main() { os.Exit(command.Main(run)) }

@@ -110,6 +110,9 @@ func startProcess(ctx context.Context, mode string) (row, error) {
 
 // childStep takes one training step of the MLP on 8 devices.
 func childStep(ctx context.Context, mode string) error {
+	if mode, ok := strings.CutPrefix(mode, "layers="); ok {
+		return childLayers(ctx, mode)
+	}
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 8})
 	if err != nil {
 		return err

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/transformer"
+	"github.com/tpustrategy/tpustrategy/pjrt/cache"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// startParts are the parts of a start, in order: each is the time from the end of the one before it.
+var startParts = []string{"process", "open", "tracing", "lowering", "program", "first loss"}
+
+// startLayers returns the benchmark of a process from its start to the first loss of a decoder with
+// 4 layers of width 256, whose compiled programs are in a cache.
+func startLayers(replicas, logicalDevices int) func(ctx context.Context, devices int) (row, error) {
+	return func(ctx context.Context, _ int) (row, error) {
+		dir, err := os.MkdirTemp("", "bench-cache-")
+		if err != nil {
+			return row{}, err
+		}
+		defer os.RemoveAll(dir)
+		self, err := os.Executable()
+		if err != nil {
+			return row{}, err
+		}
+		var times, cpu []time.Duration
+		parts := make([][]time.Duration, len(startParts))
+		for i := range rounds(12) {
+			start := time.Now()
+			cmd := exec.CommandContext(ctx, self, "-child", fmt.Sprintf("layers=%dx%d,%d,%s", replicas, logicalDevices, start.UnixNano(), dir))
+			cmd.Stderr = os.Stderr
+			out, err := cmd.Output()
+			if err != nil {
+				return row{}, &errkind.Fault{Op: "start", Reason: "the child process failed", Err: err, Hint: "see what it printed above"}
+			}
+			took := time.Since(start)
+			var of []time.Duration
+			if err := json.Unmarshal(out, &of); err != nil || len(of) != len(startParts) {
+				return row{}, &errkind.Fault{Op: "start", Reason: fmt.Sprintf("the child process printed %q", out), Err: err}
+			}
+			if i == 0 {
+				continue // it compiles
+			}
+			times = append(times, took)
+			cpu = append(cpu, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+			for j, part := range of {
+				parts[j] = append(parts[j], part)
+			}
+		}
+		var notes []string
+		for j, name := range startParts {
+			notes = append(notes, fmt.Sprintf("%s %.0f ms", name, median(parts[j])/1e3))
+		}
+		least := slices.Min(times)
+		return row{Us: round(median(times)), CPUUs: round(median(cpu)),
+			Note: fmt.Sprintf("%d x %d, least %.0f ms: %s", replicas, logicalDevices, float64(least.Microseconds())/1e3, strings.Join(notes, ", "))}, nil
+	}
+}
+
+// childLayers takes one step of the decoder and prints the parts of the time until its loss.
+func childLayers(ctx context.Context, mode string) error {
+	parts := []time.Duration{}
+	var replicas, logicalDevices int
+	var since int64
+	var dir string
+	if _, err := fmt.Sscanf(strings.ReplaceAll(mode, ",", " "), "%dx%d %d %s", &replicas, &logicalDevices, &since, &dir); err != nil {
+		return err
+	}
+	last := time.Unix(0, since)
+	note := func() {
+		now := time.Now()
+		parts, last = append(parts, now.Sub(last)), now
+	}
+	note()
+	c := transformer.Peer()
+	if effort < 1 {
+		c = transformer.Tiny()
+	}
+	sys, err := system.Open(ctx, system.Options{CPUDevices: replicas * logicalDevices})
+	if err != nil {
+		return err
+	}
+	opts := c.Options(replicas, logicalDevices)
+	if opts.Compiler, err = cache.Open(dir, cache.Options{}); err != nil {
+		return err
+	}
+	opts.Phases = func(p strategy.Phase) {
+		if p.Stage == strategy.StageTracing && len(parts) > 1 {
+			return
+		}
+		note()
+	}
+	strat, err := strategy.New(sys, opts)
+	if err != nil {
+		return err
+	}
+	loss, err := c.Step(strat, model.NewStore()).Run(ctx, c.Tokens())
+	if err != nil {
+		return err
+	}
+	if _, err := loss.Float64(ctx); err != nil {
+		return err
+	}
+	note()
+	return json.NewEncoder(os.Stdout).Encode(parts)
+}
+
+var _ = debug.SetGCPercent
+var _ = syscall.Getpid
