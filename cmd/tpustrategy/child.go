@@ -9,6 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/strategy/progress"
 )
 
 // Plugins are loaded in child processes only: a compiler that aborts, or is killed for its memory,
@@ -46,6 +47,11 @@ var childEnv = []string{"TPU_LOG_DIR=disabled", "TPU_STDERR_LOG_LEVEL=3", "TF_CP
 
 // child starts this program again to answer a request. quiet adds childEnv.
 func (a *app) child(ctx context.Context, doing string, request childRequest, quiet bool) (*childAnswer, error) {
+	return a.childOn(ctx, doing, request, quiet, nil)
+}
+
+// childOn is child, with what a compilation notes on a line.
+func (a *app) childOn(ctx context.Context, doing string, request childRequest, quiet bool, line *progress.Line) (*childAnswer, error) {
 	input, err := json.Marshal(request)
 	if err != nil {
 		return nil, &errkind.Fault{Op: doing, Err: err}
@@ -59,7 +65,16 @@ func (a *app) child(ctx context.Context, doing string, request childRequest, qui
 			}
 		}
 	}
-	output, err := child.Run(ctx, child.Command{Path: a.executable, Args: []string{a.argv0, "child"}, Env: env}, input)
+	command := child.Command{Path: a.executable, Args: []string{a.argv0, "child"}, Env: env}
+	if line != nil {
+		command.Started = line.Process
+		command.Notices = func(text []byte) {
+			if p, ok := noted(text); ok {
+				line.Phase(p)
+			}
+		}
+	}
+	output, err := child.Run(ctx, command, input)
 	if died := (*child.Error)(nil); errors.As(err, &died) {
 		return nil, &childError{Doing: doing, Err: died}
 	}

@@ -2,34 +2,36 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
-	"github.com/tpustrategy/tpustrategy/internal/patience"
 	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/progress"
 )
 
 type compileCmd struct {
-	File      string   `arg:"" optional:"" help:"A StableHLO module; without one, give --example." type:"localpath"`
-	Example   string   `help:"Compile this example model: digits, dense or placement."`
-	Topology  []string `help:"The slice to compile for, such as v5e:2x4, v5p-128, 2x v5e-256 or cpu:8. Separate several by commas." required:""`
-	Logical   int      `help:"Number of logical devices of a replica." default:"1"`
-	Replicas  int      `help:"Number of replicas; 0 takes as many as fit."`
-	Width     int      `help:"Width of the example's layers; 0 takes the example's own."`
-	Layers    int      `help:"Number of the example's pairs of layers; 0 takes the example's own."`
-	Batch     int      `help:"Rows of one replica's batch; 0 takes the example's own."`
-	Whole     bool     `help:"Keep a whole copy of every variable on each logical device."`
-	Precision string   `help:"Precision of matrix products: default or highest." enum:"default,highest" default:"default"`
-	Report    string   `help:"Write the report to this file: as a page if the name ends in .html, and as JSON otherwise." type:"localpath"`
-	Save      string   `help:"Write the compiled step to this file, to be loaded and run on such a slice." type:"localpath"`
-	Text      string   `help:"Write the step's StableHLO to this file." type:"localpath"`
-	Plugin    string   `help:"Path of the plugin, instead of looking for it." type:"localpath"`
+	File       string   `arg:"" optional:"" help:"A StableHLO module; without one, give --example." type:"localpath"`
+	Example    string   `help:"Compile this example model: gpt, digits, dense or placement."`
+	Preset     string   `help:"Size of gpt: tiny, 125m, 1b3 or llama3-8b; tiny if it is not given."`
+	Topology   []string `help:"The slice to compile for, such as v5e:2x4, v5p-128, 2x v5e-256 or cpu:8. Separate several by commas." required:""`
+	Logical    int      `help:"Number of logical devices of a replica." default:"1"`
+	Replicas   int      `help:"Number of replicas; 0 takes as many as fit."`
+	Width      int      `help:"Width of the example's layers; 0 takes the example's own."`
+	Layers     int      `help:"Number of the example's pairs of layers; 0 takes the example's own."`
+	Batch      int      `help:"Rows of one replica's batch; 0 takes the example's own."`
+	Whole      bool     `help:"Keep a whole copy of every variable on each logical device."`
+	ShardState string   `help:"What of the state of training the replicas share out: none, optimizer, gradients or parameters." enum:",none,optimizer,gradients,parameters" default:""`
+	Remat      string   `help:"What of gpt's layers the backward pass computes again: none, products (all but products) or full." enum:",none,products,full" default:""`
+	Precision  string   `help:"In which precision the model computes: f32, bf16 or f16 (variables stay float32), or float32 with its products in passes of bfloat16 (default) or exact (highest)." enum:"default,highest,f32,bf16,f16" default:"default"`
+	Report     string   `help:"Write the report to this file: as a page if the name ends in .html, and as JSON otherwise." type:"localpath"`
+	Save       string   `help:"Write the compiled step to this file, to be loaded and run on such a slice." type:"localpath"`
+	Text       string   `help:"Write the step's StableHLO to this file." type:"localpath"`
+	Plugin     string   `help:"Path of the plugin, instead of looking for it." type:"localpath"`
 }
 
 // Help is the text under --help.
@@ -38,6 +40,7 @@ func (compileCmd) Help() string {
 
 Examples:
   tpustrategy compile --example digits --topology v5e:2x4 --logical 2
+  tpustrategy compile --example gpt --preset 1b3 --topology v5e:4x4 --logical 4 --remat full --shard-state parameters --precision bf16 --json
   tpustrategy compile --example dense --width 32768 --topology v5e:4x4,v5p:2x2x4 --logical 8 --json
   tpustrategy compile step.mlir --topology v5e:2x4 --report step.html
 
@@ -54,7 +57,11 @@ func (c *compileCmd) Run(ctx context.Context, a *app, root *cli) error {
 		if ctx.Err() != nil {
 			return &errkind.Fault{Op: "compile", Err: context.Cause(ctx)}
 		}
-		all = append(all, ahead.OutcomeOf(topology, r, err))
+		o := ahead.OutcomeOf(topology, r, err)
+		if advice := c.advice(o); advice != "" {
+			o.Error.Message += advice
+		}
+		all = append(all, o)
 	}
 	if err := c.write(a, root, all); err != nil {
 		return err
@@ -89,9 +96,17 @@ func (c *compileCmd) check() error {
 		}
 	}
 	if c.Example != "" {
-		if _, _, err := findModel(c.Example, modelSize{c.Width, c.Layers, c.Batch}); err != nil {
+		m, size, err := findModel(c.Example, c.size())
+		if err != nil {
 			return err
 		}
+		if m.fits != nil {
+			if err := m.fits(size, max(c.Replicas, 1), c.Logical); err != nil {
+				return refused("compile", err)
+			}
+		}
+	} else if err := c.ofExamples(); err != nil {
+		return err
 	} else if info, err := os.Stat(c.File); err != nil {
 		return refused("compile", err)
 	} else if !info.Mode().IsRegular() {
@@ -101,6 +116,27 @@ func (c *compileCmd) check() error {
 		c.Topology[i] = strings.TrimSpace(topology)
 		if err := ahead.CheckTopology("compile", "--topology", c.Topology[i]); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// size is the example's.
+func (c *compileCmd) size() modelSize {
+	return modelSize{Width: c.Width, Layers: c.Layers, Batch: c.Batch, Preset: c.Preset, Remat: c.Remat}
+}
+
+// ofExamples refuses what a StableHLO file has no use for.
+func (c *compileCmd) ofExamples() error {
+	for _, one := range []struct {
+		flag  string
+		given bool
+	}{
+		{"--replicas", c.Replicas != 0}, {"--width", c.Width != 0}, {"--layers", c.Layers != 0}, {"--batch", c.Batch != 0}, {"--whole", c.Whole},
+		{"--precision", c.Precision != "default"}, {"--preset", c.Preset != ""}, {"--remat", c.Remat != ""}, {"--shard-state", c.ShardState != ""},
+	} {
+		if one.given {
+			return misused("compile", "leave it out, or give --example", "%s of a StableHLO file, which says itself what it is", one.flag)
 		}
 	}
 	return nil
@@ -120,17 +156,27 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology string) (*rep
 		what = filepath.Base(c.File)
 	}
 	doing := "compiling " + what + " for " + topology
-	defer patience.Watch(func(passed time.Duration) {
-		fmt.Fprintf(a.stderr, "tpustrategy: %s goes on: %s so far\n", doing, passed.Round(time.Second))
-	})()
-	answer, err := a.child(ctx, doing, childRequest{Compile: &compileRequest{
-		Plugin: found.Path, Topology: topology, Example: c.Example, Size: modelSize{c.Width, c.Layers, c.Batch}, File: c.File,
-		Replicas: c.Replicas, Logical: c.Logical, Whole: c.Whole, Precision: c.Precision, Text: c.Text, Save: c.Save,
-	}}, kind == "tpu")
+	line := progress.To(a.stderr, progress.Options{Prefix: "tpustrategy: ", Record: a.record()})
+	defer line.Close()
+	if c.File != "" { // which has no stages
+		line.Phase(strategy.Phase{Name: what, Stage: strategy.StageCompiling, Target: topology, Replicas: 1, LogicalDevices: c.Logical})
+	}
+	answer, err := a.childOn(ctx, doing, childRequest{Compile: &compileRequest{
+		Plugin: found.Path, Topology: topology, Example: c.Example, Size: c.size(), File: c.File,
+		Replicas: c.Replicas, Logical: c.Logical, Whole: c.Whole, Precision: c.Precision, State: c.ShardState, Text: c.Text, Save: c.Save, Notes: true,
+	}}, kind == "tpu", line)
 	if err != nil {
 		return nil, err
 	}
 	return answer.Compile.Report, nil
+}
+
+// record is the file that remembers how long compilations took.
+func (a *app) record() string {
+	if a.cacheDir == "" {
+		return ""
+	}
+	return filepath.Join(a.cacheDir, "tpustrategy", "compilations.jsonl")
 }
 
 // write writes the report files and shows the outcomes, also those whose file could not be written.

@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -23,6 +24,9 @@ type modelSize struct {
 	Layers int `json:"layers,omitempty"`
 	// Batch is the number of rows of one replica's batch.
 	Batch int `json:"batch,omitempty"`
+	// Preset and Remat are the size of gpt, and what of its layers is computed again.
+	Preset string `json:"preset,omitempty"`
+	Remat  string `json:"remat,omitempty"`
 }
 
 // exampleModel is a model to compile without writing one.
@@ -35,6 +39,10 @@ type exampleModel struct {
 	loss func(size modelSize) train.Loss
 	// batch are the shapes of a batch of so many rows.
 	batch func(size modelSize, rows int) []shapes.Shape
+	// sized is set for a model whose size is a preset. fits says whether replicas of p logical
+	// devices can share such a model and its batch.
+	sized bool
+	fits  func(size modelSize, replicas, p int) error
 }
 
 var exampleModels = []exampleModel{
@@ -89,6 +97,7 @@ var exampleModels = []exampleModel{
 			return []shapes.Shape{shapes.Make(dtypes.Float32, rows, size.Width), shapes.Make(dtypes.Float32, rows, 1)}
 		},
 	},
+	gptModel,
 }
 
 // splitPairs splits the first layer of each pair by columns and the second by rows, so that a pair
@@ -125,6 +134,12 @@ func findModel(name string, size modelSize) (exampleModel, modelSize, error) {
 			names = append(names, m.name)
 			continue
 		}
+		if err := m.takes(size); err != nil {
+			return m, size, err
+		}
+		if m.sized && size.Preset == "" {
+			size.Preset = m.size.Preset
+		}
 		for _, pair := range []struct {
 			flag       string
 			value, def *int
@@ -141,9 +156,27 @@ func findModel(name string, size modelSize) (exampleModel, modelSize, error) {
 	return exampleModel{}, size, misused("compile", "there are "+strings.Join(names, ", "), "no example model %q", name)
 }
 
+// takes refuses the options of size that the model has no use for.
+func (m exampleModel) takes(size modelSize) error {
+	if m.sized {
+		for flag, value := range map[string]int{"--width": size.Width, "--layers": size.Layers} {
+			if value != 0 {
+				return misused("compile", "choose its size by --preset", "%s does not take %s", m.name, flag)
+			}
+		}
+		return nil
+	}
+	for flag, value := range map[string]string{"--preset": size.Preset, "--remat": size.Remat} {
+		if value != "" {
+			return misused("compile", "leave it out, or give --example gpt", "%s does not take %s", m.name, flag)
+		}
+	}
+	return nil
+}
+
 // trainStep is a training step of the model with Adam.
-func (m exampleModel) trainStep(strat *strategy.TPUStrategy, size modelSize) *train.Step {
+func (m exampleModel) trainStep(strat *strategy.TPUStrategy, size modelSize, policy precision.Policy) *train.Step {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(42))
-	return train.New(strat, store, optimizer.Adam().LearningRate(1e-3).Done(), m.loss(size), train.Options{Name: m.name})
+	return train.New(strat, store, optimizer.Adam().LearningRate(1e-3).Done(), m.loss(size), train.Options{Name: m.name, Precision: policy})
 }

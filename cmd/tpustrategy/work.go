@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -10,9 +12,11 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
+	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu"
@@ -31,6 +35,9 @@ type compileRequest struct {
 	Logical   int       `json:"logical,omitempty"`
 	Whole     bool      `json:"whole,omitempty"`
 	Precision string    `json:"precision,omitempty"`
+	State     string    `json:"state,omitempty"`
+	// Notes says that the parent is told of the stages.
+	Notes bool `json:"notes,omitempty"`
 	// Text and Save are files to write the step's StableHLO and the compiled step to.
 	Text string `json:"text,omitempty"`
 	Save string `json:"save,omitempty"`
@@ -51,26 +58,74 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 		return nil, err
 	}
 	opts := strategy.Options{Replicas: r.Replicas, LogicalDevices: r.Logical}
-	if r.Precision == "highest" {
+	var policy precision.Policy
+	switch r.Precision {
+	case "", "default":
+	case "highest":
 		opts.Precision = lowering.PrecisionHighest
+	default:
+		if policy, err = precision.ParsePolicy(r.Precision); err != nil {
+			return nil, refused("compile", err)
+		}
+	}
+	if r.State != "" {
+		if opts.State, err = strategy.ParseStateSharding(r.State); err != nil {
+			return nil, refused("compile", err)
+		}
 	}
 	if !r.Whole && max(r.Logical, 1) > 1 {
 		opts.Variables = m.rules(r.Logical)
+	}
+	opts.Compiling = func(strategy.Compilation) {} // the parent's line says it
+	if r.Notes {
+		opts.Phases = notePhase
 	}
 	strat, done, err := ahead.Open(ctx, r.Topology, r.Plugin, opts)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
+	if m.fits != nil {
+		if err := m.fits(size, strat.NumReplicasInSync(), strat.NumLogicalDevices()); err != nil {
+			return nil, refused("compile", err)
+		}
+	}
 	var batch []any
 	for _, shape := range m.batch(size, size.Batch*strat.NumReplicasInSync()) {
 		batch = append(batch, shape)
 	}
-	rep, err := ahead.Compile(ctx, m.trainStep(strat, size), batch, ahead.Files{Text: r.Text, Save: r.Save})
+	rep, err := ahead.Compile(ctx, m.trainStep(strat, size, policy), batch, ahead.Files{Text: r.Text, Save: r.Save})
 	if err != nil {
 		return nil, err
 	}
 	return &compileAnswer{Report: rep}, nil
+}
+
+// phaseNote is a strategy.Phase for the parent.
+type phaseNote struct {
+	strategy.Phase
+	Failed bool // in the place of Err
+}
+
+// notePhase tells the parent of a stage.
+func notePhase(p strategy.Phase) {
+	note := phaseNote{p, p.Err != nil}
+	note.Err = nil
+	if line, err := json.Marshal(note); err == nil {
+		child.Note(line)
+	}
+}
+
+// noted is the stage that a child's line tells of.
+func noted(line []byte) (p strategy.Phase, ok bool) {
+	var note phaseNote
+	if err := json.Unmarshal(line, &note); err != nil {
+		return p, false
+	}
+	if note.Failed {
+		note.Err = errors.New("the child says why")
+	}
+	return note.Phase, true
 }
 
 // replicasOf and partitionsOf read how many devices a module is for.

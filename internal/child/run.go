@@ -1,6 +1,7 @@
 package child
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -24,6 +25,9 @@ type Command struct {
 	Env []string
 	// Started is told the child's process id once it runs; nil is nobody.
 	Started func(pid int)
+	// Notices are told, a line at a time and before the answer, what the child's work notes; nil is
+	// nobody.
+	Notices func(line []byte)
 }
 
 // maxAnswer bounds what is read of an answer.
@@ -72,6 +76,23 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	cmd.Env = append(c.Env[:len(c.Env):len(c.Env)], "GOTRACEBACK=none")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, log, log
 	cmd.ExtraFiles = []*os.File{answerEnd}
+	var noticing sync.WaitGroup
+	defer noticing.Wait()
+	if c.Notices != nil {
+		notices, noticeEnd, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		defer noticeEnd.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, noticeEnd)
+		noticing.Go(func() {
+			defer notices.Close()
+			for lines := bufio.NewScanner(notices); lines.Scan(); {
+				c.Notices(lines.Bytes())
+			}
+			_, _ = io.Copy(io.Discard, notices) // after a line that is too long
+		})
+	}
 	isolate(cmd)
 	cmd.WaitDelay = time.Second // for outputs that something else holds
 	if err := cmd.Start(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
@@ -39,4 +40,13 @@ func Serve(what string, work func(request []byte) []byte) error {
 	}()
 	_, err = answers.Write(work(request))
 	return errors.Join(err, answers.Close())
+}
+
+// notices is what the parent reads with Command.Notices. It stays open until the process ends.
+var notices = sync.OnceValue(func() *os.File { return os.NewFile(4, "notices") })
+
+// Note tells the parent a line about the work of [Serve]. Call it only in a child whose parent has
+// set Command.Notices, which its request says.
+func Note(line []byte) {
+	_, _ = notices().Write(append(line, '\n')) // a parent that has gone ends this process
 }

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"cmp"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+
+	"github.com/tpustrategy/tpustrategy/examples/gpt/decoder"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/remat"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// gptModel is the language model of examples/gpt.
+var gptModel = exampleModel{
+	name: "gpt", about: "the language model of examples/gpt, at the size of --preset",
+	size: modelSize{Preset: "tiny"}, sized: true,
+	rules: func(int) logical.Rules { return decoder.Rules() },
+	loss: func(size modelSize) train.Loss {
+		c, _ := gptConfig(size) // it has been checked
+		return c.Loss
+	},
+	batch: func(size modelSize, rows int) []shapes.Shape {
+		c, _ := gptConfig(size)
+		if rows == 0 {
+			rows = c.Batch // the preset's, over all replicas
+		}
+		return []shapes.Shape{shapes.Make(dtypes.Int32, rows, c.Sequence+1)}
+	},
+	fits: func(size modelSize, replicas, p int) error {
+		c, err := gptConfig(size)
+		if err != nil {
+			return err
+		}
+		if size.Batch > 0 {
+			replicas = 1 // the rows are those of each
+		}
+		return c.Check(replicas, p, 1)
+	},
+}
+
+// gptConfig is the decoder of a size.
+func gptConfig(size modelSize) (decoder.Config, error) {
+	c, err := decoder.Preset(size.Preset)
+	if err == nil {
+		c.Keep, err = remat.ParsePolicy(cmp.Or(size.Remat, "none"))
+	}
+	if size.Batch > 0 {
+		c.Batch = size.Batch // of one replica
+	}
+	return c, err
+}
