@@ -16,7 +16,7 @@ import (
 // overwritten anyway: what computes nothing would be simplified away, and barriers are gone before
 // the ops are fused.
 func (f *Function) apart(c *chain, whole, part *stablehlo.Value, at []*stablehlo.Value) *stablehlo.Value {
-	if c.err != nil || f.builder.backend.opts.Target != TargetCPU || f.ownTensor(whole) {
+	if c.err != nil || f.builder.backend.opts.Target != TargetCPU || f.ownTensor(whole) || !f.share(whole, part) {
 		return whole
 	}
 	shape := whole.Shape()
@@ -68,6 +68,48 @@ func (f *Function) ownTensor(v *stablehlo.Value) bool {
 		return !slices.Equal(s.Inputs[0].Shape().Dimensions, s.Inputs[1].Shape().Dimensions)
 	case "stablehlo.broadcast_in_dim":
 		return s.Inputs[0].Shape().IsScalar()
+	}
+	return false
+}
+
+// share reports whether two values are made of a tensor that both read.
+func (f *Function) share(x, y *stablehlo.Value) bool {
+	of := map[string]bool{}
+	f.sources(x, of, nil)
+	return f.sources(y, map[string]bool{}, of)
+}
+
+// sources adds to seen the tensors that x is made of, and x. It stops and returns true at one of
+// those in found.
+func (f *Function) sources(x *stablehlo.Value, seen, found map[string]bool) bool {
+	name := x.String()
+	if seen[name] || x.Shape().IsScalar() && f.definition(name) == nil {
+		return false
+	}
+	if found[name] {
+		return true
+	}
+	seen[name] = true
+	if s := f.definition(name); s != nil {
+		return f.inputs(s, seen, found)
+	}
+	return false
+}
+
+// inputs are the sources of what a statement reads, the functions inside of it with their own
+// included.
+func (f *Function) inputs(s *stablehlo.Statement, seen, found map[string]bool) bool {
+	for _, in := range s.Inputs {
+		if f.sources(in, seen, found) {
+			return true
+		}
+	}
+	for _, inner := range s.FunctionParameters {
+		for _, s := range inner.Statements {
+			if f.inputs(s, seen, found) {
+				return true
+			}
+		}
 	}
 	return false
 }

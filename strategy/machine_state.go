@@ -114,3 +114,8 @@ func (t *trace) againAlike(steps int) error {
 	}
 	return nil
 }
+
+// Outline is a mirrored value without contents, for [Function.Compiled].
+func (m *machine) Outline(shape shapes.Shape) (Value, error) {
+	return m.strategy().abstract(shape, false, false, logical.Annotation{})
+}
