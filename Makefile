@@ -84,7 +84,7 @@ plugins: plugin
 
 # What compiles for many slices, or starts a process for each, is not part of test.
 test-aot: plugin plugin-tpu
-	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' -skip '$(SKIP)' ./tpu/system ./strategy ./strategy/train ./strategy/stepfile ./strategy/aot ./cmd/tpustrategy ./internal/transformer ./remat ./manual
+	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' -skip '$(SKIP)' ./tpu/system ./strategy ./strategy/train ./strategy/stepfile ./strategy/aot ./cmd/tpustrategy ./internal/transformer ./strategy/generate ./remat ./manual
 
 # Every mesh of 8 devices, with each sharding of state, with and without what is computed again, in a
 # loop and unrolled, must give the losses of one device. The tests sample them.

@@ -2,6 +2,8 @@ package generate
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/gomlx/gomlx/core/tensors"
@@ -47,6 +49,9 @@ func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling)
 		last := min(first+batch, len(prompts))
 		r := &round{Generator: g, sampling: s, first: first, batch: batch, prompts: prompts[first:last], outputs: outputs[first:last]}
 		if err := r.run(ctx); err != nil {
+			if errors.As(err, new(*notNumbers)) { // they are in the cache, too
+				err = errors.Join(err, g.drop())
+			}
 			return outputs, err
 		}
 	}
@@ -177,8 +182,8 @@ func (r *round) take(parts []*tensors.Tensor) (going bool, err error) {
 			switch {
 			case out.Stopped || len(out.Tokens) == r.sampling.MaxTokens:
 			case token < 0:
-				return false, &errkind.Fault{Op: "generate", Subject: "model", Reason: "the logits have no numbers (NaN)",
-					Hint: "look at the variables: a training step may have diverged", Class: errkind.InvalidArgumentError}
+				return false, &notNumbers{errkind.Fault{Op: "generate", Subject: fmt.Sprintf("prompt %d", r.first+i), Reason: "the model's logits have no numbers (NaN)",
+					Hint: "look at the variables: a training step may have diverged", Class: errkind.InvalidArgumentError}}
 			case slices.Contains(r.sampling.Stop, token):
 				out.Stopped = true
 			default:
@@ -194,6 +199,9 @@ func (r *round) take(parts []*tensors.Tensor) (going bool, err error) {
 	}
 	return going, nil
 }
+
+// notNumbers is the error of logits that are NaN.
+type notNumbers struct{ errkind.Fault }
 
 // mixed spreads a number over 64 bits (SplitMix64).
 func mixed(x uint64) uint64 {

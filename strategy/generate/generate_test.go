@@ -105,7 +105,7 @@ func (r *recorder) logits(rc *strategy.ReplicaContext, tokens *graph.Node, cache
 		places := shape.Clone()
 		places.DType = dtypes.Int32
 		here := graph.Equal(graph.Iota(rc.Graph(), places, 1), graph.BroadcastToShape(graph.InsertAxes(cache.Positions(tokens), -1), places))
-		rc.Assign(r.kept, graph.Where(here, graph.BroadcastToShape(out, shape), rc.Read(r.kept)))
+		rc.Assign(r.kept, graph.Where(here, graph.BroadcastToShape(graph.ConvertDType(out, dtypes.Float32), shape), rc.Read(r.kept)))
 	}
 	return out
 }

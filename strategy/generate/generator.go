@@ -3,7 +3,6 @@ package generate
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -67,9 +66,6 @@ type Generator struct {
 	decoders map[variant]*decoder
 	counted  bool // the model's layers were
 	closed   bool
-
-	known sync.Once
-	paths map[string]bool // of the store's variables before the first trace; nil for a store without
 }
 
 // state is what lives on the devices between launches. Each replica has its own rows.
@@ -169,10 +165,12 @@ func (t *state) dtype() dtypes.DType { return t.opts.DType }
 func (g *Generator) Close() error {
 	g.turn <- struct{}{}
 	defer func() { <-g.turn }()
-	if g.closed {
-		return nil
-	}
 	g.closed = true
+	return g.drop()
+}
+
+// drop gives up the state and the programs over it; the next call makes them anew.
+func (g *Generator) drop() error {
 	var errs []error
 	for _, d := range g.decoders {
 		if d.bound != nil {
@@ -184,5 +182,6 @@ func (g *Generator) Close() error {
 			errs = append(errs, v.Close())
 		}
 	}
+	g.state, g.decoders = nil, map[variant]*decoder{}
 	return errors.Join(errs...)
 }

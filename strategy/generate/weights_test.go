@@ -1,0 +1,109 @@
+package generate_test
+
+import (
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/generate"
+)
+
+// TestGenerationReadsTheWeightsAsTheyAre generates between training steps of the same process, with
+// parameters in parts, and then from a checkpoint alone, on another mesh.
+func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
+	sys := plugintest.System(t, devices)
+	c := llama()
+	c.Loop, c.State = true, strategy.ShardParameters
+	options := c.Options(4, 2)
+	options.SmallestSharded = 2
+	s, store := strategytest.On(t, sys, options), seeded()
+	step := c.Step(s, store)
+	g, err := generate.New(s, store, c.Logits, small(c))
+	require.NoError(t, err)
+	defer g.Close()
+	greedy := func(g *generate.Generator) [][]int32 {
+		out, err := g.Generate(t.Context(), prompts, generate.Sampling{MaxTokens: made})
+		require.NoError(t, err)
+		return tokens(out)
+	}
+	var before, after [][]int32
+	for range 2 {
+		for range 4 {
+			_, err := step.Run(t.Context(), c.Tokens())
+			require.NoError(t, err)
+		}
+		before, after = after, greedy(g)
+	}
+	assert.NotEqual(t, before, after, "the steps train")
+	require.NoError(t, s.Variables(store).Pull(t.Context()))
+	one := strategytest.On(t, sys, c.Options(1, 1))
+	plain := c
+	plain.State = strategy.ShardNothing
+	want, _ := whole(t, one, store, plain.Logits, prompts)
+	assert.Equal(t, want, after)
+
+	dir, err := checkpoint.OpenDirectory(t.TempDir(), checkpoint.Options{})
+	require.NoError(t, err)
+	require.NoError(t, dir.Save(t.Context(), 8, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
+	fresh, empty := strategytest.On(t, sys, c.Options(2, 4)), seeded()
+	o := small(c)
+	o.Batch = len(prompts)
+	restored, err := generate.New(fresh, empty, c.Logits, o)
+	require.NoError(t, err)
+	defer restored.Close()
+	_, err = restored.Compiled(t.Context(), generate.Sampling{}) // makes the variables known
+	require.NoError(t, err)
+	last, err := dir.Latest()
+	require.NoError(t, err)
+	defer last.Close()
+	require.NoError(t, last.Restore(t.Context(), checkpoint.Strategy(fresh, empty), checkpoint.RestoreOptions{}))
+	assert.Equal(t, want, greedy(restored), "from the checkpoint")
+}
+
+// TestHalfPrecisionIsThatOfWholeSequences computes and caches in bfloat16: the logits are those of a
+// whole sequence in bfloat16, up to the rounding of sums that are taken in another order.
+func TestHalfPrecisionIsThatOfWholeSequences(t *testing.T) {
+	sys := plugintest.System(t, devices)
+	c := gpt()
+	c.Compute = dtypes.BFloat16
+	s := strategytest.On(t, sys, c.Options(4, 2))
+	r := newRecorder(t, s, c.Logits, 8, c)
+	g, err := generate.New(s, seeded(), r.logits, small(c))
+	require.NoError(t, err)
+	defer g.Close()
+	_, err = g.Generate(t.Context(), prompts, generate.Sampling{MaxTokens: made})
+	require.NoError(t, err)
+	_, want := whole(t, strategytest.On(t, sys, c.Options(1, 1)), seeded(), c.Logits, prompts)
+	for i, p := range prompts {
+		// A token that is chosen otherwise would change what follows it.
+		equalLogits(t, want[i][:1], r.of(t, i, len(p)), 0.01, "prompt %d", i)
+	}
+
+	// The same by a policy over a model that is written for float32.
+	c.Compute = dtypes.Float32
+	o := small(c)
+	o.Precision, o.DType = precision.MixedBFloat16, dtypes.InvalidDType
+	r = newRecorder(t, s, c.Logits, 8, c)
+	half, err := generate.New(s, seeded(), r.logits, o)
+	require.NoError(t, err)
+	defer half.Close()
+	_, err = half.Generate(t.Context(), prompts, generate.Sampling{MaxTokens: made})
+	require.NoError(t, err)
+	x, err := half.Compiled(t.Context(), generate.Sampling{})
+	require.NoError(t, err)
+	for _, a := range x.Tokens.Module.Arguments {
+		if a.Name == "generate/keys" {
+			assert.Equal(t, dtypes.BFloat16, a.DType)
+		}
+	}
+	for i, p := range prompts {
+		equalLogits(t, want[i][:1], r.of(t, i, len(p)), 0.01, "prompt %d", i)
+	}
+}
