@@ -18,6 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/loop"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -65,7 +66,7 @@ var statesOf = map[[2]int][]strategy.StateSharding{
 // variables of sizes that divide by the replicas and of others.
 func TestTheGlobalNormIsThatOfOneDevice(t *testing.T) {
 	sys := plugintest.System(t, 8)
-	const steps = 4
+	const steps = 3
 	options := train.Options{ClipNorm: 0.05, Norms: true, UpdateNorm: true}
 	for name, opt := range optimizersOf {
 		var wantLosses []float64
@@ -73,13 +74,16 @@ func TestTheGlobalNormIsThatOfOneDevice(t *testing.T) {
 		var variables map[string]*tensors.Tensor
 		for _, mesh := range [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}} {
 			for _, state := range statesOf[mesh] {
-				if name != "adamw" && mesh[0] > 1 && mesh[0] != 2 {
+				loss, opts := linear, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], State: state, SmallestSharded: 1}
+				if name == "adamax" {
+					loss, opts = odd(mesh[1]), sharded(mesh[0], mesh[1], state)
+				} else if mesh[0] > 1 && mesh[0] != 2 {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s %dx%d %s", name, mesh[0], mesh[1], state), func(t *testing.T) {
-					s := strategytest.On(t, sys, sharded(mesh[0], mesh[1], state))
+					s := strategytest.On(t, sys, opts)
 					store := strategytest.SeededStore()
-					step := train.New(s, store, opt(), odd(mesh[1]), options)
+					step := train.New(s, store, opt(), loss, options)
 					var losses []float64
 					var norms []map[string]float64
 					for i := range steps {
@@ -113,11 +117,11 @@ func TestTheGlobalNormIsThatOfOneDevice(t *testing.T) {
 // A plain step clips nothing that is below the norm, bit for bit, and of SGD the update is the
 // learning rate times the clipped gradient.
 func TestGradientsAreScaledToTheNorm(t *testing.T) {
-	strategytest.OnMeshes(t, [][2]int{{1, 1}, {4, 2}}, func(t *testing.T, s *strategy.TPUStrategy) {
+	strategytest.OnMeshes(t, [][2]int{{1, 1}, {4, 1}}, func(t *testing.T, s *strategy.TPUStrategy) {
 		losses := func(o train.Options) ([]float64, map[string]float64) {
 			store := strategytest.SeededStore()
 			opt := optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.5).Done()
-			step := train.New(s, store, opt, strategytest.Annotated(s.NumLogicalDevices()), o)
+			step := train.New(s, store, opt, linear, o)
 			return strategytest.Losses(t, step, 0, 2), readings(t, step)
 		}
 		plain, norms := losses(train.Options{Norms: true, UpdateNorm: true})
@@ -128,6 +132,28 @@ func TestGradientsAreScaledToTheNorm(t *testing.T) {
 		assert.Greater(t, clipped["gradient_norm"], 0.01, "before clipping")
 		assert.InEpsilon(t, 0.01*0.5, clipped["update_norm"], 1e-3)
 	})
+}
+
+// Tensors and layers that are on one logical device count as everywhere.
+func TestTheNormOfVariablesOnADevice(t *testing.T) {
+	sys := plugintest.System(t, 8)
+	var want map[string]float64
+	for _, mesh := range [][2]int{{1, 1}, {4, 2}, {2, 4}} {
+		opts := strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: append(strategytest.AnnotatedRules(mesh[1]),
+			logical.Match(`expert/.*weights`, logical.AssignTo(mesh[1]-1)))}
+		s := strategytest.On(t, sys, opts)
+		step := train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(mesh[1]),
+			train.Options{ClipNorm: 0.5, Norms: true, UpdateNorm: true})
+		strategytest.Losses(t, step, 0, 2)
+		got := readings(t, step)
+		if want == nil {
+			want = got
+			require.Greater(t, got["gradient_norm"], 0.5)
+		}
+		for name, value := range want {
+			assert.InEpsilon(t, value, got[name], 1e-4, "%s on %v", name, mesh)
+		}
+	}
 }
 
 // What the norm costs: no all-reduce of its own where each replica has the whole gradients, one of

@@ -45,19 +45,11 @@ func heldOut(rows ...int) iter.Seq2[[]any, error] {
 	}
 }
 
-func byName(all []train.Reading) map[string]float64 {
-	named := map[string]float64{}
-	for _, r := range all {
-		named[r.Name] = r.Value
-	}
-	return named
-}
-
 // An evaluation is that of one device and of all rows at once, before training steps and between
 // them, as in evaluation; it changes no variable, and is the same when it is made again.
 func TestEvaluationIsThatOfAllRows(t *testing.T) {
 	sys := plugintest.System(t, 8)
-	var want map[string]float64
+	var want []train.Reading
 	for _, mesh := range [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
 			s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], State: strategy.ShardParameters, SmallestSharded: 1})
@@ -74,16 +66,16 @@ func TestEvaluationIsThatOfAllRows(t *testing.T) {
 					assert.InDelta(t, want[i].Weight, got[i].Weight, 1e-9, want[i].Name)
 				}
 			}
-			first := evaluate(16, 7, 1)
-			alike(first, evaluate(24))
+			first := evaluate(21, 3)
 			if want == nil {
-				want = byName(first)
+				want = evaluate(24)
 			}
-			for name, value := range byName(first) {
-				assert.InDelta(t, want[name], value, 2e-5, name)
+			alike(want, first)
+			if mesh[0] != 4 {
+				return
 			}
 			step := classStep(s, store, train.Options{Metrics: classMetrics()[:4]})
-			moodyStep := train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), moody, train.Options{Metrics: classMetrics()[:4]})
+			moodyStep := train.New(s, store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.05).Done(), moody, train.Options{Metrics: classMetrics()[:4]})
 			for _, step := range []*train.Step{step, moodyStep} {
 				for i := range 2 {
 					x, y := classBatch(i, 32)
@@ -92,16 +84,16 @@ func TestEvaluationIsThatOfAllRows(t *testing.T) {
 				}
 			}
 			before, trained := values(t, s, store), readings(t, moodyStep)
-			now := evaluate(16, 7, 1)
+			now := evaluate(21, 3)
 			assert.Less(t, now[0].Value, first[0].Value, "it learns")
 			alike(now, evaluate(24))
-			assert.Equal(t, now, evaluate(16, 7, 1))
+			assert.Equal(t, now, evaluate(21, 3))
 			requireAlike(t, before, values(t, s, store), 0)
 			assert.Equal(t, trained, readings(t, moodyStep), "the training's own metrics")
 			x, y := classBatch(2, 32)
 			_, err := moodyStep.Run(t.Context(), x, y)
 			require.NoError(t, err)
-			assert.NotEqual(t, now, evaluate(16, 7, 1), "of the variables as they are now")
+			assert.NotEqual(t, now, evaluate(21, 3), "of the variables as they are now")
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
@@ -10,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	gomlxtrain "github.com/gomlx/gomlx/ml/train"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/gomlx/gomlx/support/exceptions"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
@@ -55,7 +57,13 @@ func rateDType(opt optimizer.Interface, of *model.Store, loss dtypes.DType) dtyp
 	model.SetStore(g, store)
 	scope := store.RootScope()
 	x := scope.VariableWithValue("x", float32(1))
-	opt.(gomlxtrain.OptimizeWithGradients).UpdateGraphWithGradients(scope, []*graph.Node{graph.OnesLike(x.NodeValue(g))}, loss)
+	err = exceptions.TryCatch[error](func() {
+		opt.(gomlxtrain.OptimizeWithGradients).UpdateGraphWithGradients(scope, []*graph.Node{graph.OnesLike(x.NodeValue(g))}, loss)
+	})
+	if err != nil {
+		panic(&errkind.Fault{Op: "train", Reason: fmt.Sprintf("optimizer %T cannot update a model of one number, by which the dtype of its learning rate is found", opt),
+			Hint: "leave Options.LearningRate out, or let the optimizer find its variables in the scope that it is given", Err: err, Class: errkind.ValueError})
+	}
 	rate := g.GetParameterByName(ratePath)
 	if rate == nil {
 		wrong(errkind.ValueError, "use one of the Adam family or SGD, or leave Options.LearningRate out",

@@ -1,6 +1,7 @@
 package train_test
 
 import (
+	"errors"
 	"math"
 	"testing"
 
@@ -132,6 +133,15 @@ type stubborn struct{ optimizer.Interface }
 
 func (stubborn) UpdateGraphWithGradients(*model.Scope, []*graph.Node, dtypes.DType) {}
 
+// picky updates the variables that it knows only.
+type picky struct{ optimizer.Interface }
+
+func (picky) UpdateGraphWithGradients(scope *model.Scope, _ []*graph.Node, _ dtypes.DType) {
+	if scope.GetVariable("w") == nil {
+		panic(errors.New("there is no w"))
+	}
+}
+
 func TestSchedulesThatCannotBeFollowed(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	x, y := strategytest.Batch(0)
@@ -148,6 +158,7 @@ func TestSchedulesThatCannotBeFollowed(t *testing.T) {
 		"GoMLX's own":    {optimizer.Adam().Done(), cosine, ramp, "the loss function sets the learning rate, and so does Options.LearningRate"},
 		"SGD's own":      {optimizer.StochasticGradientDescent().Done(), linear, ramp, "*optimizer.SGDConfig divides the learning rate by the root of the steps by itself"},
 		"no rate":        {stubborn{optimizer.Adam().Done()}, linear, ramp, "train_test.stubborn does not read its learning rate from the store (/optimizers/learning_rate)"},
+		"no other model": {picky{optimizer.Adam().Done()}, linear, ramp, "train_test.picky cannot update a model of one number, by which the dtype of its learning rate is found"},
 		"a bad schedule": {optimizer.Adam().Done(), linear, schedule.Cosine(0.1, 0, 0), "schedule: Cosine(0.1, 0, 0): 0 steps"},
 	} {
 		t.Run(name, func(t *testing.T) {
