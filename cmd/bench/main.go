@@ -55,7 +55,7 @@ var benches = []bench{
 	{"execute_return", 1, executeReturn}, {"execute_return", 2, executeReturn}, {"execute_return", 8, executeReturn},
 	{"all_reduce_1MiB", 8, allReduce},
 	{"mlp_step", 8, mlpStep}, {"mlp_step_feed", 8, mlpStepFeed}, {"mlp_step_prefetch", 8, mlpStepPrefetch},
-	{"run_steps_100", 8, runSteps},
+	{"run_steps_100", 8, runSteps}, {"fit_loop", 1, fitLoop}, {"fit_loop", 8, fitLoop},
 	{"h2d", 8, hostToDevice},
 	{"lower", 8, lower}, {"compile", 8, compile}, {"compile_variables", 8, compileVariables},
 	{"launch_variables", 8, launchVariables},

@@ -11,34 +11,35 @@ import (
 // begin opens the data, where a resume says so restores the variables, and begins the hooks.
 func (r *run) begin(ctx context.Context) error {
 	var from *point
+	var err error
 	if r.saver != nil {
-		found, err := r.saver.find(ctx, r)
-		if err != nil {
-			return err
-		}
-		if from = found; from != nil {
-			defer from.checkpoint.Close()
-			r.state.step, r.state.resumed, r.saved, r.record = from.Step, from.Step, from.Step, from.Step
-			r.pending = from.pending()
-		}
+		from, err = r.saver.find(ctx, r)
+	}
+	if from != nil {
+		defer from.checkpoint.Close()
+		r.state.step, r.state.resumed, r.saved, r.record = from.Step, from.Step, from.Step, from.Step
+		r.pending = from.pending()
 	}
 	at := position{}
 	if from != nil {
-		at = from.Position
+		at = from.of(r.strategy.Process(), r.strategy.NumProcesses())
 	}
-	if err := r.open(ctx, at); err != nil {
-		return err
+	if err == nil {
+		err = r.open(ctx, at)
 	}
-	if err := r.total(); err != nil {
+	if err == nil {
+		err = r.total()
+	}
+	if err := r.agree(ctx, err, nil); err != nil {
 		return err
 	}
 	if from != nil {
-		if err := r.restore(ctx, from); err != nil {
-			return r.orInterrupted(ctx, err)
-		}
+		err = r.orInterrupted(ctx, r.restore(ctx, from))
 	}
 	r.due = r.upcoming()
-	err := r.beginHooks(ctx, from)
+	if err == nil {
+		err = r.beginHooks(ctx, from)
+	}
 	return r.agree(ctx, err, nil)
 }
 

@@ -20,9 +20,11 @@ const pointVersion = 1
 
 // point is what a run saves beside its variables: where it is.
 type point struct {
-	Version  int               `json:"version"`
-	Step     int64             `json:"step"`
-	Position position          `json:"position"`
+	Version  int      `json:"version"`
+	Step     int64    `json:"step"`
+	Position position `json:"position"`
+	// Inputs are the positions in the data of all processes, if there are several.
+	Inputs   []input.State     `json:"inputs,omitempty"`
 	Settings map[string]string `json:"settings,omitempty"`
 	Hooks    map[string][]byte `json:"hooks,omitempty"`
 	// Pending are the metrics of the step, name and number in turn, if its hooks have not run.
@@ -33,6 +35,16 @@ type point struct {
 	Sums    []byte   `json:"sums,omitempty"`
 
 	checkpoint *checkpoint.Checkpoint
+}
+
+// of returns the position of one of so many processes. If there were as many when the point was
+// saved it is that of this process. Otherwise it is that of the first, which says what differs.
+func (p *point) of(process, processes int) position {
+	at := p.Position
+	if len(p.Inputs) == processes {
+		at.Input = p.Inputs[process]
+	}
+	return at
 }
 
 // hold puts a pending record in the point. The numbers are text, as JSON has no NaN.
@@ -82,7 +94,7 @@ func parsePoint(metadata map[string]string) (*point, error) {
 		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: fmt.Sprintf("its form is version %d, this program reads %d", p.Version, pointVersion),
 			Class: errkind.NotImplementedError, Hint: "use the program that wrote it"}
 	}
-	if len(p.Pending)%2 != 0 || p.Step < 0 || p.Position.Pass < 0 || p.Position.Taken < 0 {
+	if len(p.Pending)%2 != 0 || len(p.Inputs) == 1 || p.Step < 0 || p.Position.Pass < 0 || p.Position.Taken < 0 {
 		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: "the run's position is damaged", Class: errkind.DataLossError}
 	}
 	return &p, nil

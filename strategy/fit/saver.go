@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -207,7 +208,7 @@ func (v *saver) group(r *run) checkpoint.Group {
 func (v *saver) save(ctx context.Context, r *run) error {
 	g, step := v.group(r), r.state.step
 	fail := func(err error) error { return &SaveError{Directory: v.path, Step: step, Err: err} }
-	sums, err := r.sums(ctx)
+	p, err := r.shared(ctx)
 	if err != nil {
 		return fail(err)
 	}
@@ -216,7 +217,7 @@ func (v *saver) save(ctx context.Context, r *run) error {
 		r.saved = step
 		return err
 	}
-	metadata, err := r.point(sums)
+	metadata, err := r.point(p)
 	if err != nil {
 		return errors.Join(fail(err), followed(ctx, r, g))
 	}
@@ -246,10 +247,34 @@ func followed(ctx context.Context, r *run, g checkpoint.Group) error {
 	return checkpoint.Follow(ctx, g)
 }
 
+// shared returns what all processes know together of the run as it is. All processes call it.
+func (r *run) shared(ctx context.Context) (*point, error) {
+	p := &point{Version: pointVersion, Step: r.state.step, Position: r.at, Metrics: r.train.MetricNames()}
+	var err error
+	if p.Sums, err = r.sums(ctx); err != nil || !r.several() {
+		return p, err
+	}
+	mine, err := r.at.Input.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	all, err := r.strategy.GatherBytes(ctx, fmt.Sprintf("fit: positions after step %d", p.Step), mine)
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range all {
+		state, err := input.ParseState(text)
+		if err != nil {
+			return nil, err
+		}
+		p.Inputs = append(p.Inputs, state)
+	}
+	return p, nil
+}
+
 // point returns the metadata of a checkpoint of the run as it is.
-func (r *run) point(sums []byte) (map[string]string, error) {
-	p := &point{Version: pointVersion, Step: r.state.step, Position: r.at, Settings: r.settings(), Hooks: map[string][]byte{},
-		Metrics: r.train.MetricNames(), Sums: sums}
+func (r *run) point(p *point) (map[string]string, error) {
+	p.Settings, p.Hooks = r.settings(), map[string][]byte{}
 	p.hold(r.pending)
 	for i := range r.hooks {
 		h := &r.hooks[i]
