@@ -25,7 +25,7 @@ REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 
 # Packages that must build and pass without cgo: the values and the lowering.
 PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./manual ./lowering ./lowering/ir ./lowering/module ./lowering/ragged ./cluster_resolver/... \
-       ./input/... ./weights ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors ./internal/files ./report/events
+       ./input/... ./weights ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors ./internal/files ./report/events ./report/curve
 
 # The client of the Cloud TPU API is a module of its own.
 TPUAPI = cluster_resolver/tpuapi
@@ -99,4 +99,4 @@ corpus: plugin plugin-tpu
 
 test-python:
 	packages=$$(internal/tools/python.sh) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./internal/safetensors ./strategy/checkpoint ./input/text
-	packages=$$(internal/tools/python.sh requirements-tensorboard.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./report/events
+	packages=$$(internal/tools/python.sh requirements-tensorboard.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./report/events ./report/curve
