@@ -77,6 +77,8 @@ type ReplicaContext struct {
 	rawParts []*graph.Node
 	// slices are the parts of stacked variables of which layers get slices, by the variables' paths.
 	slices map[string]*graph.Node
+	// frozen says which variables a training step does not train, by their paths; nil for none.
+	frozen func(path string) bool
 	// overs say how what belongs to trained variables is cut over the replicas, once it was asked for.
 	overs map[*model.Variable]module.Over
 	// structure is the nest of the results, if the step returns one.

@@ -114,7 +114,11 @@ func (rc *ReplicaContext) gradients(loss *graph.Node) (gradients []*graph.Node, 
 	if len(rc.slices) > 0 {
 		gradients = rc.gradientsOfParts(loss)
 	} else {
-		gradients = rc.scope.BuildTrainableVariablesGradientsGraph(loss)
+		var nodes []*graph.Node
+		for _, v := range rc.trainedVariables() {
+			nodes = append(nodes, v.NodeValue(rc.graph))
+		}
+		gradients = graph.Gradient(loss, nodes...)
 	}
 	if rows != nil {
 		trained := rc.trainedVariables()
@@ -138,15 +142,8 @@ func (rc *ReplicaContext) kept(value, old *graph.Node) *graph.Node {
 
 // trainedNames are the variables that the step's gradients are for, in their order.
 func (rc *ReplicaContext) trainedNames() (names []string) {
-	for v := range rc.scope.IterVariables() {
-		if !v.Trainable || !v.InUseByGraph(rc.graph) {
-			continue
-		}
-		if c := rc.standingIn(v.Path()); c != nil {
-			names = append(names, c.variable.path)
-		} else {
-			names = append(names, v.Path())
-		}
+	for _, v := range rc.trainedVariables() {
+		names = append(names, rc.pathOf(v.Path()))
 	}
 	return names
 }

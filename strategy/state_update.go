@@ -29,7 +29,7 @@ import (
 // trainedVariables are the variables that the step's gradients are for, in their order.
 func (rc *ReplicaContext) trainedVariables() (all []*model.Variable) {
 	for v := range rc.scope.IterVariables() {
-		if v.Trainable && v.InUseByGraph(rc.graph) {
+		if rc.trains(v) {
 			all = append(all, v)
 		}
 	}
@@ -119,7 +119,7 @@ type shadowPart struct {
 // updateParts lets an optimizer update the variables, with the gradients of meanGradients.
 func (rc *ReplicaContext) updateParts(gradients []*graph.Node, update func(scope *model.Scope, gradients []*graph.Node)) {
 	if !rc.inParts() {
-		update(rc.scope, gradients)
+		rc.withoutFrozen(rc.scope.Store(), func() { update(rc.scope, gradients) })
 		return
 	}
 	s := &shadow{rc: rc, store: rc.scope.Store(), shadow: model.NewStore()}
@@ -141,7 +141,7 @@ func (rc *ReplicaContext) updateParts(gradients []*graph.Node, update func(scope
 	first := len(rc.graph.Nodes())
 	model.SetStore(rc.graph, s.shadow)
 	defer model.SetStore(rc.graph, s.store)
-	update(s.shadow.RootScope(), gradients)
+	rc.withoutFrozen(s.shadow, func() { update(s.shadow.RootScope(), gradients) })
 	s.takeState(tainted)
 	s.elementwise(rc.graph.Nodes()[first:], tainted)
 	s.placed(tainted)
@@ -165,7 +165,7 @@ func (s *shadow) add(v *model.Variable) *graph.Node {
 		return nil // state, which the optimizer makes of the shape that it wants
 	}
 	shape, over := v.Shape(), module.Over{}
-	if v.Trainable && v.InUseByGraph(g) {
+	if s.rc.trains(v) {
 		over = s.rc.stateOver(v)
 	}
 	if !over.Is() {

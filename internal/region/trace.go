@@ -152,7 +152,11 @@ func (r *tracer) enter(p *Pass, i int, x *graph.Node, c Crossing, what string) *
 // collect finds the region's sources: its arguments, and the parameters and leaves that its ops read
 // or that it returns. Another node from outside would lose its gradient at the region's border.
 func (r *tracer) collect(nodes, enters []*graph.Node) {
+	frozen := frozenOf(nodes[0].Graph()) != nil
 	add := func(source, leaf *graph.Node, c Crossing) {
+		if _, state := c.(Carried); frozen && !state && !r.carriesGradient(source) {
+			return
+		}
 		if leaf.DType().IsFloat() && !slices.Contains(r.leaves, leaf) {
 			r.sources, r.leaves, r.crossings = append(r.sources, source), append(r.leaves, leaf), append(r.crossings, c)
 		}
@@ -167,7 +171,7 @@ func (r *tracer) collect(nodes, enters []*graph.Node) {
 			if node.Function() == enters[0].Function() { // those of closures are no variables
 				add(node, node, Same{})
 			}
-		case node.Id() < first && known.nodes[node]:
+		case node.Id() < first && (known.nodes[node] || node.Type() == graph.NodeTypeConvertDType && known.nodes[node.Inputs()[0]]):
 			add(node, node, Same{})
 		case node.Id() < first && r.carriesGradient(node):
 			r.fail("", nil, fmt.Sprintf("it %s node %q from outside", verb, node.String()), "pass it as an argument")
@@ -206,7 +210,7 @@ func (r *tracer) carriesGradient(node *graph.Node) bool {
 		r.carries = map[*graph.Node]bool{}
 	}
 	known = !node.StopGradient() && (node.NumOutputs() > 1 || node.DType().IsFloat()) &&
-		(node.Type() == graph.NodeTypeParameter || slices.ContainsFunc(node.Inputs(), r.carriesGradient))
+		(node.Type() == graph.NodeTypeParameter && !frozenParameter(node) || slices.ContainsFunc(node.Inputs(), r.carriesGradient))
 	r.carries[node] = known
 	return known
 }

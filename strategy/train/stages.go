@@ -163,6 +163,6 @@ func update(opt optimizer.Interface) stage {
 // settle makes the updates that layers ask for after each step, and leaves states as they were
 // where there was nothing to learn from.
 func settle(p *pass) {
-	gomlxtrain.ExecPerStepUpdateGraphFn(p.rc.Graph())
+	p.rc.Machine().KeepFrozen(func() { gomlxtrain.ExecPerStepUpdateGraphFn(p.rc.Graph()) })
 	p.rc.Machine().KeepStates()
 }

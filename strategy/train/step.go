@@ -72,6 +72,13 @@ type Options struct {
 	// Loss, gradients and update are those of the whole batch, up to rounding. 0 and 1 take the rows
 	// at once. See [Step.Run] for what the loss function sees.
 	Accumulate int
+	// Freeze are regular expressions, as logical.Match takes them. The step does not train variables
+	// whose path one of them matches, nor those for whose path FreezeIf returns true: it computes no
+	// gradients for them, and the optimizer does not see them. A stack of layers of package loop is
+	// one variable. What freezes no trainable variable of the loss is an error of kind ValueError,
+	// and so is what freezes all. Variables keep their place on the devices, also shared out ones.
+	Freeze   []string
+	FreezeIf func(path string) bool
 }
 
 // Step is a training step: loss, gradients, one all-reduce for each gradient, and the optimizer's
@@ -116,6 +123,9 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	}
 	scaler := newScaler(o.Precision, o.Name)
 	gradients := []stage{forward(store, loss, o.Precision)}
+	if f := o.freezer(); f != nil {
+		stages, gradients = append(stages, f.begin), append(gradients, f.check)
+	}
 	if scaler != nil {
 		gradients = append(gradients, scaler.multiply)
 	}

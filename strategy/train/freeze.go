@@ -1,0 +1,62 @@
+package train
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// freezer says which variables a step does not train.
+type freezer struct {
+	patterns []*regexp.Regexp
+	is       func(path string) bool
+	failed   error // of a pattern
+}
+
+// freezer is nil for options that freeze nothing.
+func (o *Options) freezer() *freezer {
+	if len(o.Freeze) == 0 && o.FreezeIf == nil {
+		return nil
+	}
+	f := &freezer{is: o.FreezeIf}
+	for _, pattern := range o.Freeze {
+		compiled, err := regexp.Compile(pattern)
+		if err != nil && f.failed == nil {
+			f.failed = &errkind.Fault{Op: "train: Options.Freeze", Subject: fmt.Sprintf("pattern %q", pattern), Err: err,
+				Hint: "write a regular expression for the variables' paths", Class: errkind.ValueError}
+		}
+		f.patterns = append(f.patterns, compiled)
+	}
+	return f
+}
+
+func (f *freezer) frozen(path string) bool {
+	return f.is != nil && f.is(path) || slices.ContainsFunc(f.patterns, func(p *regexp.Regexp) bool { return p.MatchString(path) })
+}
+
+// begin is the stage that freezes variables, before the loss is built.
+func (f *freezer) begin(p *pass) {
+	if f.failed != nil {
+		panic(f.failed)
+	}
+	p.rc.Machine().Freeze(f.frozen)
+}
+
+// check is the stage that refuses patterns that freeze nothing, or all, once the loss has used its
+// variables.
+func (f *freezer) check(p *pass) {
+	all := p.rc.Machine().Trainable()
+	for _, pattern := range f.patterns {
+		if !slices.ContainsFunc(all, pattern.MatchString) {
+			wrong(errkind.ValueError, "leave it out, or write it for one of these", "Options.Freeze: no trainable variable of the loss matches %q: they are %q", pattern, all)
+		}
+	}
+	if f.is != nil && !slices.ContainsFunc(all, f.is) {
+		wrong(errkind.ValueError, "leave it out, or freeze one of these", "Options.FreezeIf freezes no trainable variable of the loss: they are %q", all)
+	}
+	if len(all) > 0 && !slices.ContainsFunc(all, func(path string) bool { return !f.frozen(path) }) {
+		wrong(errkind.ValueError, "leave one to train", "all trainable variables of the loss are frozen: %q", all)
+	}
+}
