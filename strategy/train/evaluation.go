@@ -24,6 +24,9 @@ type EvaluationOptions struct {
 	Precision  precision.Policy
 	// Metrics are what is evaluated; [MeanLoss] alone if there are none.
 	Metrics []Metric
+	// Averages is the name of the training step whose averages take the place of the variables; see
+	// [Options].Average and [Averaged]. If it is empty, the variables are used themselves.
+	Averages string
 }
 
 // Evaluation is a compiled step that accumulates metrics over batches without training: of data
@@ -57,7 +60,7 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, opts 
 	e := &Evaluation{name: o.Name, metrics: newAccumulator(s, o.Name, o.Metrics, nil)}
 	stages := []stage{
 		func(*pass) { checkMetrics(o.Metrics, nil) },
-		e.metrics.begin, forward(store, loss, o.Precision),
+		e.metrics.begin, forward(store, overAverages(o.Averages, loss), o.Precision),
 		observeRows, func(p *pass) { p.recorder.observe(p.own) },
 	}
 	e.function = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {

@@ -79,6 +79,18 @@ type Options struct {
 	// and so is what freezes all. Variables keep their place on the devices, also shared out ones.
 	Freeze   []string
 	FreezeIf func(path string) bool
+	// Average, between 0 and 1, is the decay of moving averages of the trained variables, which each
+	// step that is taken moves: average = Average*average + (1-Average)*variable, with the variable
+	// as the step leaves it. As in Keras (use_ema), the averages begin with the variables after the
+	// first step. 0 keeps none. They are variables of the store, "/averages/", the step's name and
+	// the variable's path, lie on the devices as the optimizer's state does, and are part of
+	// checkpoints; those of half precision are in float32. [Averaged] computes with them, and
+	// [Step.SwapAverages] exports them.
+	Average float64
+	// AverageWarmUp lets the averages follow the variables faster at first: after u updates the decay
+	// is the smaller of Average and (1+u)/(10+u), as in TensorFlow's
+	// tf.train.ExponentialMovingAverage with num_updates.
+	AverageWarmUp bool
 }
 
 // Step is a training step: loss, gradients, one all-reduce for each gradient, and the optimizer's
@@ -89,6 +101,7 @@ type Step struct {
 	guard    *guard  // nil for steps that are always taken
 	scaler   *scaler // of a dynamic loss scale; nil without one
 	metrics  *accumulator
+	swap     *strategy.Function // see SwapAverages; nil for a step without averages
 }
 
 // New returns a training step of the model that loss builds, over the variables of store. A run of
@@ -167,6 +180,12 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 		stages = append(stages, before)
 	}
 	stages = append(stages, update(opt), settle)
+	if o.Average != 0 {
+		stages = append(stages, o.average)
+		if store != nil {
+			t.swap = swaps(s, store, o.Name)
+		}
+	}
 	if t.metrics != nil {
 		stages = append(stages, o.observe)
 	}
@@ -189,6 +208,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 func (o *Options) check(*pass) {
 	checkClip(o.ClipNorm)
 	checkAccumulate(o.Accumulate)
+	checkAverage(o.Average, o.AverageWarmUp)
 	checkMetrics(o.Metrics, o.gauges())
 }
 

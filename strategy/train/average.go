@@ -1,0 +1,186 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/model/initializer"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+)
+
+// averagesScope is where the averages of the steps are, each below the step's name.
+const averagesScope = "/averages"
+
+// averagePath is where a step keeps the average of the variable of a path.
+func averagePath(step, path string) string { return model.JoinPath(averagesScope, step) + path }
+
+// averageCountPath is the variable that counts the updates of a step's averages.
+func averageCountPath(step string) string { return model.JoinPath(averagesScope, step, "updates") }
+
+// checkAverage refuses a decay that averages nothing.
+func checkAverage(decay float64, warm bool) {
+	if decay != 0 && !(decay > 0 && decay < 1) {
+		wrong(errkind.ValueError, "give a decay between 0 and 1, such as 0.999, or 0 for no averages", "Options.Average is %v", decay)
+	}
+	if warm && decay == 0 {
+		wrong(errkind.ValueError, "set Options.Average, such as to 0.999", "Options.AverageWarmUp is set without a decay")
+	}
+}
+
+// average is the stage that moves the averages, once the variables have their new values. The
+// averages are state like an optimizer's: they lie on the devices as the optimizer's state does.
+func (o *Options) average(p *pass) {
+	g := p.rc.Graph()
+	p.rc.Machine().Update(p.gradients, func(scope *model.Scope, _ []*graph.Node) {
+		store := scope.Store()
+		var trained []*model.Variable
+		for v := range store.IterVariables() {
+			if v.Trainable && v.InUseByGraph(g) {
+				trained = append(trained, v)
+			}
+		}
+		count := store.VariableWithValue(averageCountPath(o.Name), int64(0)).SetTrainable(false)
+		updates := count.NodeValue(g)
+		rest := constant(g, dtypes.Float64, 1-o.Average)
+		if o.AverageWarmUp {
+			u := graph.ConvertDType(updates, dtypes.Float64)
+			rest = graph.Max(rest, graph.Div(constant(g, dtypes.Float64, 9), graph.AddScalar(u, 10)))
+		}
+		// The first update takes the variables as they are.
+		rest = graph.Where(graph.Equal(updates, number(g, 0)), constant(g, dtypes.Float64, 1), rest)
+		count.SetNodeValue(graph.Add(updates, number(g, 1)))
+		for _, v := range trained {
+			now := v.NodeValue(g)
+			if now.DType().IsHalfPrecision() {
+				now = graph.ConvertDType(now, dtypes.Float32)
+			}
+			of := store.VariableWithShape(averagePath(o.Name, v.Path()), shapes.Make(now.DType(), v.Shape().Dimensions...), initializer.Zero).SetTrainable(false)
+			was := of.NodeValue(g)
+			of.SetNodeValue(graph.Add(was, graph.Mul(graph.Sub(now, was), graph.ConvertDType(rest, now.DType()))))
+		}
+	})
+}
+
+// averaged is a variable of a store and the average that a step keeps of it.
+type averaged struct {
+	variable, average *model.Variable
+	// of is the variable of the strategy whose stand-in has the average, nil for the store's own.
+	of *strategy.Variable
+}
+
+// averagesOf finds a step's averages and the variable that counts their updates. It panics if there
+// are none.
+func averagesOf(rc *strategy.ReplicaContext, step string) (all []averaged, count *model.Variable) {
+	store := rc.Scope().Store()
+	count = store.GetVariable(averageCountPath(step))
+	if count == nil {
+		panic(noAverages(step))
+	}
+	for v := range store.IterVariables() {
+		if average := store.GetVariable(averagePath(step, v.Path())); v.Trainable && average != nil {
+			all = append(all, averaged{variable: v, average: average})
+		}
+	}
+	for _, v := range rc.Strategy().DistributedVariables() {
+		if average := store.GetVariable(averagePath(step, rc.Machine().StateOf(v))); v.Trains() && average != nil {
+			all = append(all, averaged{average: average, of: v})
+		}
+	}
+	return all, count
+}
+
+func noAverages(step string) error {
+	return &errkind.Fault{Op: "train: averages", Subject: fmt.Sprintf("of step %q", step), Reason: "the store has none",
+		Hint: "set Options.Average of the step of this name, and take a step before", Class: errkind.ValueError}
+}
+
+// now is what the variable is at this point of the step, and what it is on average, in its dtype:
+// before the first update that is itself.
+func (a averaged) now(rc *strategy.ReplicaContext, count *model.Variable) (value, average *graph.Node) {
+	g := rc.Graph()
+	if a.of != nil {
+		value = rc.Read(a.of)
+	} else {
+		value = a.variable.NodeValue(g)
+	}
+	none := graph.Equal(count.NodeValue(g), number(g, 0))
+	return value, graph.Where(none, value, graph.ConvertDType(a.average.NodeValue(g), value.DType()))
+}
+
+// Averaged runs f, which builds graph, with the averages that a training step keeps in the place of
+// the variables: layers and [strategy.ReplicaContext.Read] see them, and the variables stay as they
+// are. It is for functions over the step's store that evaluate or generate. step is the name of the
+// training step, [Options].Name. Under a policy of package precision, call it within the forward
+// part, which [precision.Policy.Forward] is given. Averages that were not updated yet are the variables themselves.
+// Averaged panics with an [*errkind.Fault] of kind ValueError if the store has no averages, as
+// before the step's first run: trace the function after it.
+func Averaged(rc *strategy.ReplicaContext, step string, f func()) {
+	all, count := averagesOf(rc, step)
+	for _, a := range all {
+		_, average := a.now(rc, count)
+		if a.of != nil {
+			defer rc.Machine().Show(a.of, average)()
+		} else {
+			defer rc.Machine().ShowModel(a.variable, average)()
+		}
+	}
+	f()
+}
+
+// overAverages is a loss with the averages of a training step in the place of the variables; the
+// loss itself if the step has no name.
+func overAverages(step string, loss Loss) Loss {
+	if step == "" || loss == nil {
+		return loss
+	}
+	return func(rc *strategy.ReplicaContext, in []*graph.Node) (l *graph.Node) {
+		Averaged(rc, step, func() { l = loss(rc, in) })
+		return l
+	}
+}
+
+// SwapAverages exchanges, on the devices, the variables and their averages ([Options].Average); a
+// second call exchanges them back. In between a checkpoint has the averages under the variables'
+// names, and all functions over the store compute with them. It costs a small program and, while it
+// runs, the memory of one copy of the variables. Do not train in between. With several processes all
+// call it at the same point. Averages that were not updated yet are left. The error matches
+// errors.ErrUnsupported for a step without averages.
+func (t *Step) SwapAverages(ctx context.Context) error {
+	if err := t.function.Strategy().Machine().Untraced(ctx, "SwapAverages", fault.InsteadOfRunning); err != nil {
+		return err
+	}
+	if t.swap == nil {
+		return &errkind.Fault{Op: "train: " + t.name, Reason: "it keeps no averages of variables", Hint: "set Options.Average, such as to 0.999",
+			Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+	}
+	_, err := t.swap.Run(ctx)
+	return err
+}
+
+// swaps returns the function of [Step.SwapAverages].
+func swaps(s *strategy.TPUStrategy, store *model.Store, step string) *strategy.Function {
+	return s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		all, count := averagesOf(rc, step)
+		for _, a := range all {
+			value, average := a.now(rc, count)
+			none := graph.Equal(count.NodeValue(rc.Graph()), number(rc.Graph(), 0))
+			was := a.average.NodeValue(rc.Graph())
+			a.average.SetNodeValue(graph.Where(none, was, graph.ConvertDType(value, was.DType())))
+			if a.of != nil {
+				rc.Machine().Overwrite(a.of, average)
+			} else {
+				a.variable.SetNodeValue(average)
+			}
+		}
+		return nil
+	}, strategy.FunctionOptions{Name: step + "_swap_averages", Store: store})
+}
+
