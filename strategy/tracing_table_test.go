@@ -316,6 +316,12 @@ var tracingCalls = map[string]struct {
 		return strategytest.Err(feed.FromDataset(ctx, w.s, input.Range(4).Batch(2, true), feed.Options{}))
 	}},
 	"feed.Feed.Next": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.feed.Next(ctx)) }},
+	"feed.Feed.Args": {call: func(ctx context.Context, w *tracingWorld) error {
+		for _, err := range w.feed.Args(ctx) {
+			return err
+		}
+		return nil
+	}},
 	"feed.Feed.All": {call: func(ctx context.Context, w *tracingWorld) error {
 		for _, err := range w.feed.All(ctx) {
 			return err

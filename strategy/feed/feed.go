@@ -228,6 +228,22 @@ func (f *Feed) All(ctx context.Context) iter.Seq2[*Batch, error] {
 	}
 }
 
+// Args iterates over the remaining batches as All does, each as a step's arguments: what
+// train.Evaluation.Over takes.
+func (f *Feed) Args(ctx context.Context) iter.Seq2[[]any, error] {
+	return func(yield func([]any, error) bool) {
+		for batch, err := range f.All(ctx) {
+			var args []any
+			if err == nil {
+				args = batch.Args()
+			}
+			if !yield(args, err) {
+				return
+			}
+		}
+	}
+}
+
 // State returns the position of the input after the batch that Next returned last. It works after
 // the end and after an error, too.
 func (f *Feed) State() input.State {

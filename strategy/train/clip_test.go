@@ -7,6 +7,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/float16"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
@@ -253,6 +255,27 @@ func TestANormThatIsNotFinite(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, int64(1), scale.Skipped)
 		assert.InDelta(t, 0.75, readings(t, step)["gradient_norm"], 1e-6)
+	})
+}
+
+// A complex number counts by its absolute value, and half precision is squared in float32.
+func TestTheNormOfOtherDTypes(t *testing.T) {
+	strategytest.OnMeshes(t, [][2]int{{1, 1}, {4, 1}}, func(t *testing.T, s *strategy.TPUStrategy) {
+		store := model.NewStore()
+		step := train.New(s, store, optimizer.StochasticGradientDescent().WithLearningRate(1).WithDecay(false).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			z := rc.Scope().VariableWithValue("z", []complex64{0, 0}).NodeValue(rc.Graph())
+			half := rc.Scope().VariableWithValue("half", []float16.Float16{0, 0}).NodeValue(rc.Graph())
+			double := rc.Scope().VariableWithValue("double", []float64{0}).NodeValue(rc.Graph())
+			x := graph.ReduceAllMean(in[0])
+			sum := func(x *graph.Node) *graph.Node { return graph.ConvertDType(graph.ReduceAllSum(x), dtypes.Float32) }
+			loss := graph.Add(graph.MulScalar(sum(graph.Real(z)), 300), graph.MulScalar(sum(graph.Imag(z)), 400))
+			return graph.Mul(x, graph.Add(loss, graph.Add(graph.MulScalar(sum(half), 30000), sum(double))))
+		}, train.Options{ClipNorm: 1, Norms: true, UpdateNorm: true})
+		_, err := step.Run(t.Context(), []float32{1, 1, 1, 1})
+		require.NoError(t, err)
+		got := readings(t, step)
+		assert.InEpsilon(t, math.Sqrt(2*500*500+2*30000.*30000+1), got["gradient_norm"], 1e-6)
+		assert.InEpsilon(t, 1, got["update_norm"], 1e-3)
 	})
 }
 

@@ -18,6 +18,13 @@ import (
 // [Metric].Values returns them. Values that are reported more than once in a step, such as in each
 // layer of a loop, add up. No gradient flows through them. Report builds graph and panics with its
 // error.
+//
+// GoMLX's metric functions return a mean over the batch, a scalar as Report takes it:
+//
+//	train.Report(rc, "accuracy", metric.SparseCategoricalAccuracyGraph(nil, labels, logits), nil)
+//
+// Its metric objects (metric.Interface) cannot be given: their state is a variable that all replicas
+// share, under a name that is another in each process, and counts the rows that pad a batch.
 func Report(rc *strategy.ReplicaContext, name string, values, weights *graph.Node) {
 	r, _ := rc.Graph().State(recorderKey{}).(*recorder)
 	if r == nil {
