@@ -1,0 +1,65 @@
+package generate
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// For models with an attention that updates a cache by itself: Layer before it, SetLayer after it.
+
+// Layer returns the keys and values of a layer as the cache has them, [rows, key heads, length,
+// size] each, in Options.DType. Layers are counted from 0. A cache of nil has none.
+func (c *Cache) Layer(layer int) (keys, values *graph.Node) {
+	c.own("Layer", layer)
+	of := func(v *strategy.Variable) *graph.Node {
+		return graph.Squeeze(graph.Slice(c.rc.Read(v), graph.AxisElem(layer)), 0)
+	}
+	return of(c.keys), of(c.values)
+}
+
+// SetLayer gives a layer new keys and values, of the shapes that [Cache.Layer] returns. A model
+// calls it once for each layer, in place of [Cache.Update].
+func (c *Cache) SetLayer(layer int, keys, values *graph.Node) {
+	c.own("SetLayer", layer)
+	g := keys.Graph()
+	want := shapes.Make(c.dtype(), c.keys.Shape().Dimensions[1:]...)
+	if !keys.Shape().Equal(want) || !values.Shape().Equal(want) {
+		fail("layer of the cache", "give what Cache.Layer returned, updated", "keys of shape %s and values of %s, not %s", keys.Shape(), values.Shape(), want)
+	}
+	zero := graph.Const(g, int32(0))
+	at := []*graph.Node{graph.Const(g, int32(layer)), zero, zero, zero, zero}
+	set := func(v *strategy.Variable, x *graph.Node) {
+		c.rc.Assign(v, graph.DynamicUpdateSlice(c.rc.Read(v), graph.InsertAxes(x, 0), at))
+	}
+	set(c.keys, keys)
+	set(c.values, values)
+	c.nextLayer(g)
+}
+
+// Slot returns where in the cache the first of the tokens at hand goes, an int32 scalar. It counts
+// the padding before a row's first token, so that it is the same for all rows.
+func (c *Cache) Slot() *graph.Node {
+	c.own("Slot", 0)
+	return c.slot
+}
+
+// Filled returns which slots are not padding before a row's first token, booleans [rows, length].
+// Slots behind the tokens at hand count among them.
+func (c *Cache) Filled() *graph.Node {
+	c.own("Filled", 0)
+	shape := shapes.Make(dtypes.Int32, c.rows, c.length)
+	return graph.GreaterOrEqual(graph.Iota(c.slot.Graph(), shape, 1), graph.BroadcastToShape(graph.InsertAxes(c.pad, -1), shape))
+}
+
+// own refuses no cache, and layers that it does not have.
+func (c *Cache) own(method string, layer int) {
+	if c == nil {
+		fail("Cache."+method, "ask whether the cache is nil before", "there is no cache: it is nil, as in training")
+	}
+	if layer < 0 || layer >= c.opts.Layers {
+		fail("Cache."+method, "count from 0, and set Options.Layers", "layer %d of %d", layer, c.opts.Layers)
+	}
+}
