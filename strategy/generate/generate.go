@@ -10,6 +10,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // Output is what was generated from a prompt.
@@ -24,6 +25,8 @@ type Output struct {
 // Generate continues each of the prompts, which may differ in length, and returns an output for
 // each. Rows do not touch each other: an output is what its prompt would give alone, with the same
 // number in the call. The variables are those that the store has on the devices now.
+//
+// With several processes each passes all prompts, in the same order, and receives all outputs.
 //
 // Generate returns when all rows have ended. When ctx ends, it returns between two launches, with
 // the tokens that were made and the context's error; so it does with an error of Sampling.Stream.
@@ -83,11 +86,11 @@ func (r *round) run(ctx context.Context) error {
 			return err
 		}
 		results := bound.Results()
-		parts, err := r.strategy.LocalResults(ctx, results[len(results)-1])
+		made, err := r.made(ctx, results[len(results)-1])
 		if err != nil {
 			return err
 		}
-		if going, err = r.take(parts); err != nil {
+		if going, err = r.take(made); err != nil {
 			return err
 		}
 	}
@@ -168,12 +171,33 @@ func (r *round) readChunk(ctx context.Context, at int32, args ...any) error {
 	return nil
 }
 
-// take gives the tokens of a launch to their outputs and says whether rows go on.
-func (r *round) take(parts []*tensors.Tensor) (going bool, err error) {
-	var all []int32
+// made copies the tokens of a launch to the host, row after row. Each process gets those of all
+// replicas.
+func (r *round) made(ctx context.Context, v strategy.Value) (all []int32, err error) {
+	if r.strategy.NumProcesses() > 1 {
+		gathered, err := r.strategy.Gather(ctx, v, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer gathered.Close()
+		value, err := gathered.Value(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return tensors.MustCopyFlatData[int32](value), nil
+	}
+	parts, err := r.strategy.LocalResults(ctx, v)
+	if err != nil {
+		return nil, err
+	}
 	for _, part := range parts {
 		all = append(all, tensors.MustCopyFlatData[int32](part)...)
 	}
+	return all, nil
+}
+
+// take gives the tokens of a launch to their outputs and says whether rows go on.
+func (r *round) take(all []int32) (going bool, err error) {
 	chunk := r.state.opts.Chunk
 	for i := range r.outputs {
 		out := &r.outputs[i]

@@ -166,3 +166,23 @@ func TestModelsThatCannotGenerateAreRefused(t *testing.T) {
 		assert.ErrorAs(t, err, &trace)
 	})
 }
+
+// TestStepsDoNotGenerate calls what acts at once in a step that is being traced.
+func TestStepsDoNotGenerate(t *testing.T) {
+	c := gpt()
+	s := strategytest.On(t, plugintest.System(t, devices), c.Options(1, 1))
+	g, err := generate.New(s, seeded(), c.Logits, small(c))
+	require.NoError(t, err)
+	defer g.Close()
+	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		_, generated := g.Generate(rc.Context(), prompts, generate.Sampling{MaxTokens: 1})
+		_, compiled := g.Compiled(rc.Context(), generate.Sampling{})
+		for _, err := range []error{generated, compiled} {
+			var wrong *strategy.ContextError
+			assert.ErrorAs(t, err, &wrong)
+		}
+		return in
+	}, strategy.FunctionOptions{})
+	_, err = f.Run(t.Context(), float32(1))
+	require.NoError(t, err)
+}
