@@ -25,6 +25,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -327,6 +328,9 @@ var tracingCalls = map[string]struct {
 			return err
 		}
 		return nil
+	}},
+	"fit.Run": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(fit.Run(ctx, w.train, fit.Data{}, fit.Options{}))
 	}},
 	"feed.FromTrain": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(feed.FromTrain(ctx, w.s, nil, gomlxdata.Options{}, feed.Options{}))
