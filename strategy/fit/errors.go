@@ -144,7 +144,8 @@ func (e *ResumeError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.Val
 // WriteError reports that a hook could not write all of its file, as on a full disk. Training went
 // on: the run ended as it would have, and the file holds what it held before.
 type WriteError struct {
-	// Path is the file's, and Bytes the number of bytes that are not in it.
+	// Path is the file's, and Bytes the number of bytes that are not in it; 0 if the file is written
+	// as a whole.
 	Path  string
 	Bytes int
 	Err   error
@@ -152,8 +153,11 @@ type WriteError struct {
 
 // Error names the file and the cause.
 func (e *WriteError) Error() string {
-	return errkind.Text("fit: write "+e.Path, fmt.Sprintf("the last %d bytes are not in it", e.Bytes), e.Err,
-		"make room; a run that resumes from a checkpoint writes them")
+	reason, hint := "", "make room; a run that resumes from a checkpoint writes it"
+	if e.Bytes > 0 {
+		reason, hint = fmt.Sprintf("the last %d bytes are not in it", e.Bytes), "make room; a run that resumes from a checkpoint writes them"
+	}
+	return errkind.Text("fit: write "+e.Path, reason, e.Err, hint)
 }
 
 // Unwrap returns the cause.
