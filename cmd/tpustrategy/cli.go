@@ -51,6 +51,7 @@ type cli struct {
 	Assign    assignCmd    `cmd:"" help:"Show which core is which logical device of which replica."`
 	Compile   compileCmd   `cmd:"" help:"Compile a step ahead of time and report what it needs."`
 	Report    reportCmd    `cmd:"" help:"Show a report that compile wrote."`
+	Curve     curveCmd     `cmd:"" help:"Draw the learning curve of a run."`
 	Visualize visualizeCmd `cmd:"" help:"Draw which devices hold which part of a tensor."`
 	Install   installCmd   `cmd:"" help:"Install the pinned plugins."`
 

@@ -37,12 +37,15 @@ func Encode(ctx context.Context, files Files, tok Tokenizer) (*Tokens, error) {
 	if files.Len() == 0 {
 		return nil, wrong("encode", "list some files", "there are no texts")
 	}
-	ids := []int32{t.separator}
+	var ids []int32 // of a piece, behind the separator for the first
 	for p, err := range files.pieces(ctx) {
 		if err != nil {
 			return nil, within("encode", "", err)
 		}
 		t.bytes += int64(len(p.data))
+		if ids == nil {
+			ids = append(make([]int32, 0, min(files.Bytes(), most)+2), t.separator)
+		}
 		ids = tok.Append(ids, p.data)
 		if p.last {
 			ids = append(ids, t.separator)

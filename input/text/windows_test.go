@@ -1,11 +1,14 @@
 package text
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -276,6 +279,29 @@ func TestWindowsThatCannotBeAreRefused(t *testing.T) {
 	ds, err := tokens.Windows(11, WindowOptions{})
 	require.NoError(t, err)
 	assert.Len(t, pass(t, ds, 0), 1)
+}
+
+// The tokens of a large file take what its bytes take, and reading it little more.
+func TestALargeFileTakesItsOwnSizeInMemory(t *testing.T) {
+	const size = 96 << 20
+	path := filepath.Join(t.TempDir(), "large")
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	line := bytes.Repeat([]byte("a line of a large file\n"), 1<<12)
+	for n := 0; n < size; n += len(line) {
+		_, err := f.Write(line)
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.Close())
+	files, err := File(path)
+	require.NoError(t, err)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	tokens, err := Encode(t.Context(), files, Bytes())
+	require.NoError(t, err)
+	runtime.ReadMemStats(&after)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(size+40<<20), "all that was ever taken")
+	assert.EqualValues(t, files.Bytes(), tokens.Bytes())
 }
 
 // wide is a tokenizer of many tokens, of which some may be wrong.
