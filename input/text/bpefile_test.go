@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -168,4 +169,26 @@ func TestSaveLeavesTheFileWhole(t *testing.T) {
 	}
 	err := learned(t, 300).Save("/dev/full")
 	assert.Equal(t, errkind.ResourceExhaustedError, errkind.Of(err))
+}
+
+// A file of which some bytes have changed is read or refused.
+func TestDamagedFilesAreReadOrRefused(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, learned(t, 270).Write(&out))
+	r := rand.New(rand.NewPCG(8, 8))
+	refused := 0
+	for range 400 {
+		file := bytes.Clone(out.Bytes())
+		for range 1 + r.IntN(3) {
+			file[r.IntN(len(file))] = `0123456789"{}[]:,-ae `[r.IntN(21)]
+		}
+		b, err := ReadBPE(bytes.NewReader(file), "")
+		if err != nil {
+			require.ErrorIs(t, err, ErrTokenizer)
+			refused++
+			continue
+		}
+		goesBack(t, b, []byte("any text, it's 1\n\xff"))
+	}
+	assert.Greater(t, refused, 100)
 }

@@ -11,6 +11,7 @@ type axis struct {
 	low, high float64 // the numbers at the ends
 	from, to  float64 // the pixels at the ends
 	log       bool
+	whole     bool // only whole numbers are written on it
 }
 
 func (a axis) at(v float64) float64 {
@@ -58,6 +59,9 @@ func (a axis) ticks(most int) []tick {
 		return a.decades(most)
 	}
 	step := niceStep((a.high - a.low) / float64(most))
+	if a.whole {
+		step = max(step, 1)
+	}
 	var out []tick
 	first := math.Ceil(a.low / step)
 	for i := 0.0; i <= float64(4*most); i++ {

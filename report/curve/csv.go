@@ -83,14 +83,15 @@ func ReadCSV(r io.Reader) ([]Series, error) {
 		if err == io.EOF {
 			return out, nil
 		}
-		line, _ := in.FieldPos(0)
 		if err != nil {
+			e := &TableError{Err: err}
 			var parse *csv.ParseError
 			if errors.As(err, &parse) {
-				line, err = parse.Line, parse.Err
+				e.Line, e.Err = parse.Line, parse.Err
 			}
-			return nil, &TableError{Line: line, Err: err}
+			return nil, e
 		}
+		line, _ := in.FieldPos(0)
 		if len(record) != len(header) {
 			if _, more := in.Read(); more == io.EOF && len(record) < len(header) {
 				return out, nil

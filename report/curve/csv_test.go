@@ -43,6 +43,7 @@ func TestATableThatIsWrongIsRefused(t *testing.T) {
 		"step,loss\n1\n2,2\n":           "line 2: 1 cells, and 2 columns",
 		"step,loss\n1,2,3\n":            "line 2: 3 cells, and 2 columns",
 		"step,loss\n1,\"2\n":            "line 2",
+		"step,\n\"0":                    "line 2",
 		"step,loss\n1,\"2\"x,\n2,4\n\n": "line 2",
 	} {
 		_, err := ReadCSV(strings.NewReader(text))
@@ -76,4 +77,21 @@ func TestLearningChoosesWhatIsLookedAt(t *testing.T) {
 	require.ErrorContains(t, err, `series "none": no series has this name; name some of ["loss" "accuracy" "held/loss" "learning_rate"]`)
 	_, err = Learning("title", series[1:2])
 	require.ErrorContains(t, err, "name those to draw")
+}
+
+func FuzzReadCSV(f *testing.F) {
+	f.Add("step,epoch,loss\n1,0,5.5\n2,0,\n")
+	f.Add("\ufeffstep,\"a\nb\"\r\n1e3,NaN")
+	f.Fuzz(func(t *testing.T, text string) {
+		series, err := ReadCSV(strings.NewReader(text))
+		if err != nil {
+			var e *TableError
+			require.ErrorAs(t, err, &e)
+			return
+		}
+		if _, err := (Plot{Series: series}).SVG(); err != nil {
+			var e *PlotError
+			require.ErrorAs(t, err, &e)
+		}
+	})
 }

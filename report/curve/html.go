@@ -29,27 +29,13 @@ func (p Plot) HTML() ([]byte, error) {
 	var rows []pageRow
 	for i, l := range s.lines {
 		one := pageLine{Name: nameOf(l), Color: i % len(light.series), Right: l.right, Steps: []float64{}, Values: []float64{}}
-		row := pageRow{Name: one.Name, Class: class(ink(i), false)}
-		low, high := Point{Value: math.Inf(1)}, Point{Value: math.Inf(-1)}
 		for _, at := range l.points {
-			if math.IsNaN(at.Value) {
-				continue
-			}
-			one.Steps, one.Values = append(one.Steps, at.Step), append(one.Values, at.Value)
-			if at.Value < low.Value {
-				low = at
-			}
-			if at.Value > high.Value {
-				high = at
+			if !math.IsNaN(at.Value) {
+				one.Steps, one.Values = append(one.Steps, at.Step), append(one.Values, at.Value)
 			}
 		}
 		data.Lines = append(data.Lines, one)
-		if last, ok := lastOf(l); ok {
-			row.Low, row.LowAt = short(low.Value), plain(low.Step)
-			row.High, row.HighAt = short(high.Value), plain(high.Step)
-			row.Last, row.LastAt = short(last.Value), plain(last.Step)
-		}
-		rows = append(rows, row)
+		rows = append(rows, l.row(ink(i)))
 	}
 	numbers, err := json.Marshal(data)
 	if err != nil {
@@ -62,6 +48,31 @@ func (p Plot) HTML() ([]byte, error) {
 	var out bytes.Buffer
 	err = page.Execute(&out, map[string]any{"Title": title, "Picture": template.HTML(picture.String()), "Data": template.JS(numbers), "Rows": rows, "X": s.title(p)})
 	return out.Bytes(), err
+}
+
+// row is the line's lowest, highest and last value, before it was smoothed.
+func (l line) row(i ink) pageRow {
+	row := pageRow{Name: l.name, Class: class(i, false)}
+	if l.raw != nil {
+		l.points = l.raw
+	}
+	last, ok := lastOf(l)
+	if !ok {
+		return row
+	}
+	low, high := last, last
+	for _, at := range l.points {
+		if at.Value < low.Value {
+			low = at
+		}
+		if at.Value > high.Value {
+			high = at
+		}
+	}
+	row.Low, row.LowAt = short(low.Value), plain(low.Step)
+	row.High, row.HighAt = short(high.Value), plain(high.Step)
+	row.Last, row.LastAt = short(last.Value), plain(last.Step)
+	return row
 }
 
 func (s *scene) title(p Plot) string {

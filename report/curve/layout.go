@@ -123,6 +123,7 @@ func (s *scene) axes(p Plot) (hasRight bool) {
 	type span struct{ low, high float64 }
 	none := span{math.Inf(1), math.Inf(-1)}
 	x, left, right := none, none, none
+	whole := !p.LogX
 	grow := func(r *span, v float64) { r.low, r.high = min(r.low, v), max(r.high, v) }
 	for _, l := range s.lines {
 		r := &left
@@ -132,6 +133,7 @@ func (s *scene) axes(p Plot) (hasRight bool) {
 		for _, points := range [][]Point{l.raw, l.points} {
 			for _, at := range points {
 				grow(&x, at.Step)
+				whole = whole && at.Step == math.Trunc(at.Step)
 				if !math.IsNaN(at.Value) {
 					grow(r, at.Value)
 				}
@@ -145,7 +147,11 @@ func (s *scene) axes(p Plot) (hasRight bool) {
 			left = span{0.1, 1}
 		}
 	}
+	if whole && x.low == x.high && math.Abs(x.low) < 1e9 {
+		x = span{x.low - 1, x.high + 1}
+	}
 	s.x = newAxis(x.low, x.high, p.LogX, false)
+	s.x.whole = whole
 	s.y = newAxis(left.low, left.high, p.LogY, true)
 	if hasRight {
 		s.right = newAxis(right.low, right.high, false, true)
@@ -175,7 +181,12 @@ func nameOf(l line) string {
 	if name == "" {
 		name = "value"
 	}
-	if l.right {
+	switch {
+	case l.raw != nil && l.right:
+		name += " (smoothed, right)"
+	case l.raw != nil:
+		name += " (smoothed)"
+	case l.right:
 		name += " (right)"
 	}
 	return name
@@ -230,8 +241,12 @@ func (s *scene) curves() {
 			parts, _ := s.parts(l.raw, y)
 			s.strokes = append(s.strokes, stroke{parts: parts, ink: ink(l.color), width: 1, alpha: 0.3})
 		}
+		width := 2.0
+		if l.right {
+			width = 1.25 // it is there to compare with
+		}
 		parts, alone := s.parts(l.points, y)
-		s.strokes = append(s.strokes, stroke{parts: parts, ink: ink(l.color), width: 2, alpha: 1})
+		s.strokes = append(s.strokes, stroke{parts: parts, ink: ink(l.color), width: width, alpha: 1})
 		radius := 3.0
 		if l.raw == nil && len(l.points) <= 40 {
 			for _, part := range parts {

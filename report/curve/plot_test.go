@@ -215,6 +215,8 @@ func TestTicksAreEasilyRead(t *testing.T) {
 		{axis{low: 0.9, high: 11, log: true}, 10, "1 2 5 10"},
 		{axis{low: 1e-8, high: 1e8, log: true}, 5, "1e-8 0.0001 1 10k 100M"},
 		{axis{low: 2, high: 6, log: true}, 5, "2 3 4 5 6"},
+		{axis{low: 1, high: 3, whole: true}, 9, "1 2 3"},
+		{axis{low: 1, high: 3}, 5, "1.0 1.5 2.0 2.5 3.0"},
 	} {
 		var got []string
 		for _, k := range c.axis.ticks(c.most) {
@@ -225,6 +227,15 @@ func TestTicksAreEasilyRead(t *testing.T) {
 	for v, want := range map[float64]string{1.23456: "1.235", 0: "0", 12345.6: "12346", 0.0003: "0.0003", 1e-9: "1e-09", -2: "-2.000", math.Inf(-1): "-Inf"} {
 		assert.Equal(t, want, short(v))
 	}
+}
+
+// The table of a page has the values, not the smoothed ones.
+func TestAPageHasTheValuesOfItsSeries(t *testing.T) {
+	p := Plot{Series: []Series{{Name: "a", Smooth: 0.9, Points: points(5, 1, 3, 2.5)}}}
+	page, err := p.HTML()
+	require.NoError(t, err)
+	assert.Contains(t, string(page), `a</td><td>1.000</td><td class="at">2</td><td>5.000</td><td class="at">1</td><td>2.500</td><td class="at">4</td>`)
+	assert.Contains(t, string(page), "a (smoothed)")
 }
 
 func TestSaveNamesTheFormByThePath(t *testing.T) {
