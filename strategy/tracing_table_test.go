@@ -196,6 +196,7 @@ var tracingCalls = map[string]struct {
 	"train.Step.LossScale":           {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.LossScale(ctx)) }},
 	"train.Step.Metrics":             {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.Metrics(ctx)) }},
 	"train.Step.ResetMetrics":        {call: func(ctx context.Context, w *tracingWorld) error { return w.train.ResetMetrics(ctx) }},
+	"train.Step.SwapAverages":        {call: func(ctx context.Context, w *tracingWorld) error { return w.train.SwapAverages(ctx) }},
 	"train.Evaluation.Run":           {call: func(ctx context.Context, w *tracingWorld) error { return w.held.Run(ctx) }},
 	"train.Evaluation.Results":       {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.held.Results(ctx)) }},
 	"train.Evaluation.Reset":         {call: func(ctx context.Context, w *tracingWorld) error { return w.held.Reset(ctx) }},

@@ -157,11 +157,15 @@ func (t *Step) SwapAverages(ctx context.Context) error {
 	if err := t.function.Strategy().Machine().Untraced(ctx, "SwapAverages", fault.InsteadOfRunning); err != nil {
 		return err
 	}
-	if t.swap == nil {
+	swap, m := t.swap, t.function.Machine()
+	if swap == nil && m.Loaded() != nil && m.Store() != nil && m.Store().GetVariable(averageCountPath(t.name)) != nil {
+		swap = swaps(t.function.Strategy(), m.Store(), t.name)
+	}
+	if swap == nil {
 		return &errkind.Fault{Op: "train: " + t.name, Reason: "it keeps no averages of variables", Hint: "set Options.Average, such as to 0.999",
 			Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
-	_, err := t.swap.Run(ctx)
+	_, err := swap.Run(ctx)
 	return err
 }
 

@@ -70,7 +70,7 @@ type Options struct {
 	// them one after another, in a loop of the program, and adds up the gradients, so that it needs
 	// the memory of the activations of one; the gradients cross the replicas once, after the loop.
 	// Loss, gradients and update are those of the whole batch, up to rounding. 0 and 1 take the rows
-	// at once. See [Step.Run] for what the loss function sees.
+	// at once. The package comment says what the loss function sees.
 	Accumulate int
 	// Freeze are regular expressions, as logical.Match takes them. The step does not train variables
 	// whose path one of them matches, nor those for whose path FreezeIf returns true: it computes no
