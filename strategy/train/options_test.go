@@ -18,10 +18,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// takers are GoMLX's that take gradients.
+// takers are GoMLX's that take gradients; plain Adam is in most tests.
 var takers = map[string]func() optimizer.Interface{
 	"sgd":     func() optimizer.Interface { return optimizer.StochasticGradientDescent().WithLearningRate(0.05).Done() },
-	"adam":    func() optimizer.Interface { return optimizer.Adam().LearningRate(0.02).Done() },
 	"adamax":  func() optimizer.Interface { return optimizer.Adam().Adamax().LearningRate(0.02).Done() },
 	"adamw":   func() optimizer.Interface { return optimizer.Adam().WeightDecay(0.1).LearningRate(0.02).Done() },
 	"rmsprop": func() optimizer.Interface { return optimizer.RMSProp().LearningRate(0.02).Done() },
