@@ -25,31 +25,35 @@ func generateDecode(replicas, logicalDevices int) func(ctx context.Context, devi
 			c.Layers = 1
 		}
 		var notes []string
-		var times []float64
+		var out row
 		for _, chunk := range chunks {
-			us, err := decodeTime(ctx, c, replicas, logicalDevices, chunk, made, texts)
+			us, cpu, err := decodeTime(ctx, c, replicas, logicalDevices, chunk, made, texts)
 			if err != nil {
 				return row{}, err
 			}
-			times = append(times, us)
-			notes = append(notes, fmt.Sprintf("%d x %d, %d a launch: %.0f us, %.0f tokens a second", replicas, logicalDevices, chunk, us, 8e6/us))
+			if out.Us == 0 {
+				out.Us, out.CPUUs = round(us), round(cpu)
+			}
+			notes = append(notes, fmt.Sprintf("%d x %d, %d a launch: %.0f us, %.0f us of processor time, %.0f tokens a second",
+				replicas, logicalDevices, chunk, us, cpu, 8e6/us))
 		}
-		return row{Us: round(times[0]), Note: strings.Join(notes, "; ")}, nil
+		out.Note = strings.Join(notes, "; ")
+		return out, nil
 	}
 }
 
-// decodeTime is the time of one token of each row, in microseconds.
-func decodeTime(ctx context.Context, c transformer.Config, replicas, logicalDevices, chunk, made, texts int) (float64, error) {
+// decodeTime is the time of one token of each row, and the processor time, in microseconds.
+func decodeTime(ctx context.Context, c transformer.Config, replicas, logicalDevices, chunk, made, texts int) (us, cpu float64, err error) {
 	strat, done, err := transformerOn(ctx, c, replicas, logicalDevices, nil)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer done()
 	o := c.Generator()
 	o.Batch, o.Chunk = 8, chunk
 	g, err := generate.New(strat, model.NewStore(), c.Logits, o)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer g.Close()
 	var prompts [][]int32
@@ -57,14 +61,16 @@ func decodeTime(ctx context.Context, c transformer.Config, replicas, logicalDevi
 		prompts = append(prompts, []int32{i, 1, 2, 3})
 	}
 	var times []time.Duration
+	var used time.Duration
 	for i := range texts + 1 {
-		start := time.Now()
+		start, before := time.Now(), cpuTime()
 		if _, err := g.Generate(ctx, prompts, generate.Sampling{MaxTokens: made}); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if i > 0 { // the first compiles
 			times = append(times, time.Since(start)/time.Duration(made))
+			used += cpuTime() - before
 		}
 	}
-	return median(times), nil
+	return median(times), float64(used.Microseconds()) / float64(texts*made), nil
 }

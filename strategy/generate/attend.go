@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
@@ -23,12 +24,58 @@ func (c *Cache) Attend(queries, keys, values *graph.Node) *graph.Node {
 	shape := queries.Shape().Dimensions
 	rows, n, heads, size := shape[0], shape[1], shape[2], shape[3]
 	keyHeads := keys.Shape().Dim(2)
-	k, v, mask := c.Update(keys, values)
-	q := graph.Reshape(queries, rows, n, keyHeads, heads/keyHeads, size)
-	scores := graph.ConvertDType(graph.Einsum("bqhgk,bhsk->bhgqs", q, k), dtypes.Float32)
-	scores = graph.DivScalar(scores, math.Sqrt(float64(size)))
+	q := graph.MulScalar(queries, 1/math.Sqrt(float64(size)))
+	q = graph.Reshape(q, rows, n, keyHeads, heads/keyHeads, size)
+	// Without a cache the keys stay as they came: the compiler needs no copy in another order.
+	layout, k, v, mask := "bshk", keys, values, (*graph.Node)(nil)
+	if c == nil {
+		mask = causal(keys, values)
+	} else {
+		layout = "bhsk"
+		k, v, mask = c.Update(keys, values)
+	}
+	scores := graph.ConvertDType(graph.Einsum("bqhgk,"+layout+"->bhgqs", q, k), dtypes.Float32)
 	mask = graph.BroadcastToDims(graph.InsertAxes(mask, 1, 1), scores.Shape().Dimensions...)
 	scores = graph.Where(mask, scores, graph.Scalar(scores.Graph(), dtypes.Float32, -1e30))
 	weights := graph.ConvertDType(graph.Softmax(scores, -1), queries.DType())
-	return graph.Reshape(graph.Einsum("bhgqs,bhsk->bqhgk", weights, v), shape...)
+	return graph.Reshape(graph.Einsum("bhgqs,"+layout+"->bqhgk", weights, v), shape...)
+}
+
+// causal is the mask of whole sequences, [rows, n, n]: each token sees those up to its own.
+func causal(keys, values *graph.Node) *graph.Node {
+	if keys.Rank() != 4 || !keys.Shape().Equal(values.Shape()) {
+		fail("update of the cache", "give both as [rows, tokens, heads, size]", "keys of shape %s and values of %s", keys.Shape(), values.Shape())
+	}
+	g, rows, n := keys.Graph(), keys.Shape().Dim(0), keys.Shape().Dim(1)
+	places := shapes.Make(dtypes.Int32, n, n)
+	mask := graph.LessOrEqual(graph.Iota(g, places, 1), graph.Iota(g, places, 0))
+	return graph.BroadcastToDims(graph.InsertAxes(mask, 0), rows, n, n)
+}
+
+// Rotary turns pairs of elements of each head by an angle that grows with the place of its token:
+// element i with element i + size/2, by place / base^(2i/size). x is [rows, n, heads, size], and
+// positions are those of [Cache.Positions]. It is the rotary embedding of GoMLX's pos.RoPE and of
+// Llama, with a place of its own for each row; base is 10000 for most models. Angles are Float32,
+// and the result has the dtype of x.
+func Rotary(x, positions *graph.Node, base float64) *graph.Node {
+	if x.Rank() != 4 || positions.Rank() != 2 || x.Shape().Dim(-1)%2 != 0 || !(base > 0) {
+		fail("rotary embedding", "give heads [rows, tokens, heads, size] of an even size, places [rows, tokens] and a positive base",
+			"x of shape %s, positions of %s, base %v", x.Shape(), positions.Shape(), base)
+	}
+	g, dims := x.Graph(), x.Shape().Dimensions
+	half := dims[3] / 2
+	table := shapes.Make(dtypes.Float32, dims[0], dims[1], 1, half)
+	speed := graph.Exp(graph.MulScalar(graph.Iota(g, table, 3), -math.Log(base)/float64(half)))
+	places := graph.InsertAxes(graph.ConvertDType(positions, dtypes.Float32), -1, -1)
+	angle := graph.Mul(graph.BroadcastToShape(places, table), speed)
+	cos, sin := graph.Cos(angle), graph.Sin(angle)
+	part := func(from, to int) *graph.Node {
+		of := graph.Slice(x, graph.AxisRange(), graph.AxisRange(), graph.AxisRange(), graph.AxisRange(from, to))
+		return graph.ConvertDType(of, dtypes.Float32)
+	}
+	a, b := part(0, half), part(half, 2*half)
+	return graph.ConvertDType(graph.Concatenate([]*graph.Node{
+		graph.Sub(graph.Mul(a, cos), graph.Mul(b, sin)),
+		graph.Add(graph.Mul(b, cos), graph.Mul(a, sin)),
+	}, -1), x.DType())
 }

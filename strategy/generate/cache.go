@@ -56,9 +56,7 @@ func (c *Cache) Update(keys, values *graph.Node) (allKeys, allValues, mask *grap
 	g, shape := keys.Graph(), keys.Shape().Dimensions
 	byHeads := func(x *graph.Node) *graph.Node { return graph.TransposeAllDims(x, 0, 2, 1, 3) }
 	if c == nil {
-		places := shapes.Make(dtypes.Int32, shape[1], shape[1])
-		mask = graph.LessOrEqual(graph.Iota(g, places, 1), graph.Iota(g, places, 0))
-		return byHeads(keys), byHeads(values), graph.BroadcastToDims(graph.InsertAxes(mask, 0), shape[0], shape[1], shape[1])
+		return byHeads(keys), byHeads(values), causal(keys, values)
 	}
 	if want := []int{c.rows, c.tokens, c.opts.KeyHeads, c.opts.HeadSize}; !equal(shape, want) {
 		fail("update of the cache", "set Options.KeyHeads and Options.HeadSize to those of the model",

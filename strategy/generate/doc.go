@@ -12,7 +12,7 @@
 //		x := layers.Embedding(rc.Scope("tokens"), graph.InsertAxes(tokens, -1), dtypes.Float32, vocabulary, width)
 //		x = loop.Layers(rc.Scope("layers"), 4, x, func(scope *model.Scope, x *graph.Node) *graph.Node {
 //			q, k, v := project(scope, x) // [rows, n, heads, size]
-//			q, k = pos.NewRoPE(10000).EncodeQK(q, k, positions, 1)
+//			q, k = generate.Rotary(q, positions, 10000), generate.Rotary(k, positions, 10000)
 //			return graph.Add(x, output(scope, cache.Attend(q, k, v)))
 //		}, loop.Options{})
 //		return layers.Dense(rc.Scope("head"), x, true, vocabulary)
@@ -34,9 +34,32 @@
 // the same process they are those of the last step, and after a restored checkpoint those of the
 // checkpoint. The numbers are those of a forward pass over the whole sequence, up to rounding.
 //
+// To generate with the averages that a training step keeps (train.Options.Average), call the model
+// within train.Averaged.
+//
 // The prompts of a call are cut over the replicas, and may differ in number and in length. An
 // output does not depend on the other prompts, on the mesh or on the batch; random numbers are a
 // function of the seed, of the prompt's number in the call and of the token's place.
+//
+// # Models with caches of their own
+//
+// [Cache.Layer] and [Cache.SetLayer] hand a layer's keys and values to a model that updates a cache
+// by itself, with [Cache.Slot] for its position and [Cache.Filled] for its mask. GoMLX's transformers
+// (ml/zoo/transformer: Llama's and Gemma's forms) run so, with prompts of different lengths, as long
+// as their positions are rotary: their cache has one position for all rows. Such a model writes the
+// whole of a layer's cache for each token, which [Cache.Attend] does not.
+//
+//	nodes := transformer.KVCacheNodes{}
+//	for i, scope := range m.KVCache.OrderedScopes { // after m.PopulateKVCacheConfigs
+//		nodes[scope+kvcache.KeySuffix], nodes[scope+kvcache.ValueSuffix] = cache.Layer(i)
+//	}
+//	logits, nodes := m.Forward(tokens, transformer.CallOptions{PositionIds: cache.Slot(), AttentionMask: cache.Filled(), Cache: nodes})
+//	for i, scope := range m.KVCache.OrderedScopes {
+//		keys, values := m.KVCache.Get(nodes, scope)
+//		cache.SetLayer(i, keys, values)
+//	}
+//
+// Their KVCache has no sinks and Options.Length + Options.PromptChunk as its greatest length.
 //
 // # What runs
 //

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/generate"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // TestGenerationReadsTheWeightsAsTheyAre generates between training steps of the same process, with
@@ -65,6 +68,35 @@ func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
 	defer last.Close()
 	require.NoError(t, last.Restore(t.Context(), checkpoint.Strategy(fresh, empty), checkpoint.RestoreOptions{}))
 	assert.Equal(t, want, greedy(restored), "from the checkpoint")
+}
+
+// TestGenerationWithAveragedWeights generates with the averages that a training step keeps, beside the
+// variables of the step.
+func TestGenerationWithAveragedWeights(t *testing.T) {
+	c := gpt()
+	c.Loop = true
+	s, store := strategytest.On(t, plugintest.System(t, devices), c.Options(4, 2)), seeded()
+	step := train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), c.Loss, train.Options{Name: "averaged", Average: 0.9})
+	for range 4 {
+		_, err := step.Run(t.Context(), c.Tokens())
+		require.NoError(t, err)
+	}
+	averaged := func(rc *strategy.ReplicaContext, tokens *graph.Node, cache *generate.Cache) (logits *graph.Node) {
+		train.Averaged(rc, "averaged", func() { logits = c.Logits(rc, tokens, cache) })
+		return logits
+	}
+	var all [][][]int32
+	for _, m := range []generate.Model{averaged, c.Logits} {
+		g, err := generate.New(s, store, m, small(c))
+		require.NoError(t, err)
+		defer g.Close()
+		out, err := g.Generate(t.Context(), prompts, generate.Sampling{MaxTokens: made})
+		require.NoError(t, err)
+		all = append(all, tokens(out))
+	}
+	want, _ := whole(t, s, store, averaged, prompts)
+	assert.Equal(t, want, all[0])
+	assert.NotEqual(t, all[0], all[1], "the averages lag behind")
 }
 
 // TestHalfPrecisionIsThatOfWholeSequences computes and caches in bfloat16: the logits are those of a
