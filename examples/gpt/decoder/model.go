@@ -12,12 +12,13 @@ import (
 	"github.com/gomlx/gomlx/ml/layers/norm"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/model/initializer"
-	"github.com/gomlx/gomlx/ml/train/loss"
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/loop"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/generate"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // Rules split the variables over the logical devices: attention by heads, the dense layers by
@@ -32,62 +33,57 @@ func Rules() logical.Rules {
 }
 
 // Loss is a replica's loss: the mean cross-entropy, in nats, of each token of the windows in[0],
-// int32 [rows, Sequence+1], given the tokens before it.
+// int32 [rows, Sequence+1], given the tokens before it. The metric "nats" has it by token, with the
+// weights in[1], [rows, Sequence], if there are any.
 func (c Config) Loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	n := in[0].Shape().Dim(1) - 1
-	logits := c.Logits(rc, graph.SliceAxis(in[0], 1, graph.AxisRange(0, n)))
-	next := graph.InsertAxes(graph.SliceAxis(in[0], 1, graph.AxisRange(1)), -1)
-	return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{next}, []*graph.Node{logits}))
+	logits := c.Logits(rc, graph.SliceAxis(in[0], 1, graph.AxisRange(0, n)), nil)
+	next := graph.OneHot(graph.SliceAxis(in[0], 1, graph.AxisRange(1)), c.Vocabulary, logits.DType())
+	losses := graph.Neg(graph.ReduceSum(graph.Mul(next, graph.LogSoftmax(logits)), -1))
+	train.Report(rc, "nats", losses, append(in[1:], nil)[0])
+	return graph.ReduceAllMean(losses)
 }
 
-// Logits is the model: tokens [rows, n] to float32 [rows, n, Vocabulary].
-func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node) *graph.Node {
+// Logits is the model: tokens [rows, n] to float32 [rows, n, Vocabulary]. The cache is nil in training.
+func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, cache *generate.Cache) *graph.Node {
 	scope := rc.Scope().WithInitializer(initializer.RandomNormalFn(rc.Scope(), 0.02))
+	positions := cache.Positions(tokens)
 	x := layers.Embedding(scope.In("embedding"), graph.InsertAxes(tokens, -1), dtypes.Float32, c.Vocabulary, c.Width)
 	x = logical.Replicate(precision.Compute(x))
-	x = loop.Layers(scope.In("layers"), c.Layers, x, c.layer, loop.Options{Keep: c.Keep})
+	x = loop.Layers(scope.In("layers"), c.Layers, x, func(scope *model.Scope, x *graph.Node) *graph.Node {
+		x = graph.Add(x, c.attend(scope, c.norm(scope.In("norm1"), x), positions, cache))
+		return graph.Add(x, c.dense(scope, c.norm(scope.In("norm2"), x)))
+	}, loop.Options{Keep: c.Keep})
 	logits := layers.Dense(scope.In("head"), c.norm(scope.In("norm"), x), false, c.Vocabulary)
 	return precision.Output(logical.SplitOver(logits, "", "", "logical"))
 }
 
-// layer is one layer, [rows, n, Width] to the same shape.
-func (c Config) layer(scope *model.Scope, x *graph.Node) *graph.Node {
-	x = graph.Add(x, c.attend(scope, c.norm(scope.In("norm1"), x)))
-	h := c.norm(scope.In("norm2"), x)
-	gate := activation.Swish(layers.Dense(scope.In("gate"), h, false, c.Hidden))
-	h = graph.Mul(gate, layers.Dense(scope.In("up"), h, false, c.Hidden))
-	return graph.Add(x, logical.Replicate(layers.Dense(scope.In("down"), h, false, c.Width)))
-}
-
-// attend is causal attention with rotary positions. KeyHeads heads of keys and values serve Heads
-// heads of queries.
-func (c Config) attend(scope *model.Scope, x *graph.Node) *graph.Node {
-	rows, n, size := x.Shape().Dim(0), x.Shape().Dim(1), c.Width/c.Heads
+// attend is causal attention with rotary positions, of Heads heads of queries to KeyHeads heads of
+// keys and values. The angles are float32: bfloat16 has too few numbers for places.
+func (c Config) attend(scope *model.Scope, x, positions *graph.Node, cache *generate.Cache) *graph.Node {
 	heads := func(name string, heads int) *graph.Node {
-		return logical.SplitOver(layers.Dense(scope.In("%s", name), x, false, heads, size), "", "", "logical", "")
+		return logical.SplitOver(layers.Dense(scope.In("%s", name), x, false, heads, c.Width/c.Heads), "", "", "logical", "")
 	}
 	q, k, v := heads("query", c.Heads), heads("key", c.KeyHeads), heads("value", c.KeyHeads)
 	q, k = graph.ConvertDType(q, dtypes.Float32), graph.ConvertDType(k, dtypes.Float32)
-	q, k = pos.NewRoPE(c.Theta).EncodeQK(q, k, graph.Iota(x.Graph(), shapes.Make(dtypes.Int32, n), 0), 1)
-	q, k = graph.ConvertDType(q, v.DType()), graph.ConvertDType(k, v.DType())
-	y := attend2(q, k, v)
-	y = graph.Reshape(y, rows, n, c.Width)
+	half := c.Width / c.Heads / 2
+	speeds := graph.Exp(graph.MulScalar(graph.Iota(x.Graph(), shapes.Make(dtypes.Float32, 1, 1, half), 2), -math.Log(c.Theta)/float64(half)))
+	angles := graph.Mul(graph.ConvertDType(graph.InsertAxes(positions, -1), dtypes.Float32), speeds)
+	rotary := pos.NewRoPEWithCosSin(graph.Cos(angles), graph.Sin(angles))
+	q, k = graph.ConvertDType(rotary.Encode(q, 1), x.DType()), graph.ConvertDType(rotary.Encode(k, 1), x.DType())
+	y := cache.Attend(q, k, v)
+	y = graph.Reshape(y, x.Shape().Dim(0), x.Shape().Dim(1), c.Width)
 	return logical.Replicate(layers.Dense(scope.In("out"), y, false, c.Width))
+}
+
+// dense is the gated pair of dense layers, SwiGLU.
+func (c Config) dense(scope *model.Scope, x *graph.Node) *graph.Node {
+	h := activation.Swish(layers.Dense(scope.In("gate"), x, false, c.Hidden))
+	h = graph.Mul(h, layers.Dense(scope.In("up"), x, false, c.Hidden))
+	return logical.Replicate(layers.Dense(scope.In("down"), h, false, c.Width))
 }
 
 // norm divides by the root of the mean square, in float32.
 func (c Config) norm(scope *model.Scope, x *graph.Node) *graph.Node {
 	return precision.Full(x, func(x *graph.Node) *graph.Node { return norm.RMSNorm(scope, x).WithEpsilon(c.Epsilon).Done() })
-}
-
-func attend2(q, k, v *graph.Node) *graph.Node {
-	rows, n, heads, size := q.Shape().Dim(0), q.Shape().Dim(1), q.Shape().Dim(2), q.Shape().Dim(3)
-	keyHeads := k.Shape().Dim(2)
-	g := q.Graph()
-	q = graph.Reshape(graph.MulScalar(q, 1/math.Sqrt(float64(size))), rows, n, keyHeads, heads/keyHeads, size)
-	scores := graph.Einsum("bqhgk,bshk->bhgqs", q, k)
-	sq := shapes.Make(dtypes.Int32, n, n)
-	mask := graph.BroadcastToDims(graph.ExpandLeftToRank(graph.GreaterOrEqual(graph.Iota(g, sq, 0), graph.Iota(g, sq, 1)), 5), scores.Shape().Dimensions...)
-	scores = graph.Where(mask, scores, graph.Scalar(g, scores.DType(), -1e9))
-	return graph.Reshape(graph.Einsum("bhgqs,bshk->bqhgk", graph.Softmax(scores, -1), v), rows, n, heads, size)
 }

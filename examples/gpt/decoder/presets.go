@@ -1,3 +1,6 @@
+// Package decoder is the model of command gpt: a transformer in the form of Llama's, made of GoMLX's
+// layers. The layers are a loop of the program, the matrices are split over the logical devices
+// ([Rules]), and the sizes are a value ([Config]), of which [Preset] has four.
 package decoder
 
 import (
@@ -11,8 +14,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/remat"
 )
 
-// Config is the size of a decoder and of its batches. It is a value.
+// Config is the size of a decoder and of its batches.
 type Config struct {
+	Name                 string // of the preset
 	Layers, Width, Heads int
 	KeyHeads             int // heads of keys and values
 	Hidden               int // features between the dense layers
@@ -22,22 +26,19 @@ type Config struct {
 	Keep                 remat.Policy
 }
 
-var presets = []struct {
-	name string
-	Config
-}{
-	{"tiny", Config{Layers: 4, Width: 128, Heads: 4, KeyHeads: 4, Hidden: 352, Vocabulary: 2048, Sequence: 256, Batch: 8, Theta: 1e4, Epsilon: 1e-6}},
-	{"125m", Config{Layers: 12, Width: 768, Heads: 12, KeyHeads: 12, Hidden: 2048, Vocabulary: 25600, Sequence: 1024, Batch: 32, Theta: 1e4, Epsilon: 1e-6}},
-	{"1b3", Config{Layers: 24, Width: 2048, Heads: 16, KeyHeads: 16, Hidden: 5504, Vocabulary: 32000, Sequence: 2048, Batch: 32, Theta: 1e4, Epsilon: 1e-5}},
-	{"llama3-8b", Config{Layers: 32, Width: 4096, Heads: 32, KeyHeads: 8, Hidden: 14336, Vocabulary: 128256, Sequence: 8192, Batch: 32, Theta: 5e5, Epsilon: 1e-5}},
+var presets = []Config{
+	{"tiny", 4, 128, 4, 4, 352, 4096, 128, 16, 1e4, 1e-6, remat.Policy{}},
+	{"125m", 12, 768, 12, 12, 2048, 25600, 1024, 32, 1e4, 1e-6, remat.Policy{}},
+	{"1b3", 24, 2048, 16, 16, 5504, 32000, 2048, 32, 1e4, 1e-5, remat.Policy{}},
+	{"llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192, 32, 5e5, 1e-5, remat.Policy{}},
 }
 
 // Preset returns the size of a name: tiny, 125m, 1b3 or llama3-8b.
 func Preset(name string) (Config, error) {
 	var names []string
-	for _, p := range presets {
-		if names = append(names, p.name); p.name == name {
-			return p.Config, nil
+	for _, c := range presets {
+		if names = append(names, c.Name); c.Name == name {
+			return c, nil
 		}
 	}
 	return Config{}, wrong("there are "+strings.Join(names, ", "), "no preset %q", name)
@@ -45,22 +46,18 @@ func Preset(name string) (Config, error) {
 
 // Check says whether replicas of logical devices can share a step of so many microbatches.
 func (c Config) Check(replicas, logicalDevices, microbatches int) error {
-	for _, v := range []struct {
-		what     string
-		n, parts int
-	}{
-		{"rows of a batch", c.Batch, max(replicas, 1) * max(microbatches, 1)}, {"heads", c.Heads, logicalDevices}, {"heads of keys", c.KeyHeads, logicalDevices},
-		{"hidden features", c.Hidden, logicalDevices}, {"tokens of the vocabulary", c.Vocabulary, logicalDevices},
-	} {
-		if v.n < 1 || v.n%max(v.parts, 1) != 0 {
-			return wrong("take numbers that divide", "%d %s cannot be cut into %d equal parts", v.n, v.what, v.parts)
+	parts := max(replicas, 1) * max(microbatches, 1)
+	for i, n := range []int{c.Batch, c.Heads, c.KeyHeads, c.Hidden, c.Vocabulary} {
+		if n < 1 || n%parts != 0 {
+			what := []string{"rows of a batch", "heads", "heads of keys", "hidden features", "tokens of the vocabulary"}[i]
+			return wrong("take numbers that divide", "%d %s cannot be cut into %d equal parts", n, what, parts)
 		}
+		parts = max(logicalDevices, 1)
 	}
 	return nil
 }
 
-// Windows returns the shape of a step's argument: a row has one token more than the model reads, as
-// each token is predicted from those before it.
+// Windows returns the shape of a step's argument: what the model reads, and one token more.
 func (c Config) Windows() shapes.Shape { return shapes.Make(dtypes.Int32, c.Batch, c.Sequence+1) }
 
 // Parameters returns the number of parameters.

@@ -1,0 +1,89 @@
+// Command gpt trains a language model on the sources of Go, and lets it write more of them.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+
+	"github.com/tpustrategy/tpustrategy/examples/gpt/decoder"
+	"github.com/tpustrategy/tpustrategy/input/text"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/aot"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/generate"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
+	"github.com/tpustrategy/tpustrategy/strategy/trainer"
+)
+
+func main() { os.Exit(trainer.Main("gpt", run)) }
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	flags := flag.NewFlagSet("gpt", flag.ContinueOnError)
+	f := trainer.AddFlags(flags, trainer.Defaults{Steps: 600, Devices: 8})
+	preset := flags.String("preset", "tiny", "size of the model: tiny, 125m, 1b3 or llama3-8b")
+	vocabulary := flags.Int("vocab", 0, "number of tokens, learned from the texts; 256 takes bytes, 0 the preset's number")
+	data := flags.String("data", "", "text file to train on; empty takes the sources of Go's standard library")
+	prompt := flags.String("generate", "", "text to continue after the training")
+	if err := f.Parse(args, stderr); err != nil {
+		return err
+	}
+	c, err := decoder.Preset(*preset)
+	if err != nil {
+		return err
+	}
+	c.Batch, c.Vocabulary, c.Keep = cmp.Or(f.Batch, c.Batch), cmp.Or(*vocabulary, c.Vocabulary), f.Keep
+	if err := c.Check(f.Replicas, f.Logical, f.Accumulate); err != nil {
+		return err
+	}
+	if f.Requested() {
+		return trainer.Exit(f.Main(ctx, f.Strategy(decoder.Rules()), func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
+			return newStep(s, c, f), []any{c.Windows()}, nil
+		}))
+	}
+
+	corpus, err := text.Prepare(ctx, *data, text.CorpusOptions{Vocabulary: c.Vocabulary, Words: text.Lines, HeldOut: 0.02, Seed: 1})
+	if err != nil {
+		return err
+	}
+	windows, err := corpus.Training.Windows(c.Sequence, text.WindowOptions{Seed: uint64(f.Seed)})
+	if err != nil {
+		return err
+	}
+	strat, done, err := f.Open(ctx, f.Strategy(decoder.Rules()))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	step, third := newStep(strat, c, f), fit.Every(max(f.Steps/3, 1))
+	held, err := trainer.BitsPerByte(step, c.Loss, corpus.HeldOut, c.Sequence, c.Batch, third, train.EvaluationOptions{Precision: f.Precision})
+	if err != nil {
+		return err
+	}
+	result, err := fit.Run(ctx, step, fit.Dataset(windows.Batch(c.Batch, true)),
+		f.Fit(map[string]string{"preset": c.Name, "batch": fmt.Sprint(c.Batch)}), append(held, f.Hooks(stderr, third)...)...)
+	if err == nil && *prompt != "" {
+		err = trainer.Write(ctx, step, c.Logits, generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.Width / c.Heads,
+			Vocabulary: c.Vocabulary, Length: c.Sequence, Precision: f.Precision}, corpus.Words, *prompt, stdout)
+	}
+	fmt.Fprintf(stdout, "Held out: %d bytes. By the frequency of tokens alone %.3f bits per byte, by gzip -9 %.3f. Files: %s\n",
+		corpus.HeldOut.Bytes(), corpus.Unigram, corpus.Gzip, f.Out)
+	return errors.Join(err, trainer.WriteOutcome(stdout, result, c.Sequence, c.Parameters()))
+}
+
+func newStep(strat *strategy.TPUStrategy, c decoder.Config, f *trainer.Flags) *train.Step {
+	store, warm := model.NewStore(), f.Steps/20+1
+	store.SetParam(model.ParamInitialSeed, f.Seed)
+	return train.New(strat, store, optimizer.Adam().Betas(0.9, 0.95).WeightDecay(0.1).Done(), c.Loss, train.Options{
+		Precision: f.Precision, Accumulate: f.Accumulate, ClipNorm: 1,
+		LearningRate: schedule.WarmUp(warm, schedule.Cosine(3e-3, 6e-5, max(f.Steps-warm, 1))),
+	})
+}

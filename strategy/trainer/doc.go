@@ -1,0 +1,28 @@
+// Package trainer is what the main functions of training programs have in common: the flags, the
+// devices, and the exit code.
+//
+//	func main() { os.Exit(trainer.Main("program", run)) }
+//
+//	func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+//		fs := flag.NewFlagSet("program", flag.ContinueOnError)
+//		f := trainer.AddFlags(fs, trainer.Defaults{Steps: 600, Devices: 8})
+//		if err := f.Parse(args, stderr); err != nil {
+//			return err
+//		}
+//		if f.Requested() { // -topology: compile for a slice that is not here
+//			return trainer.Exit(f.Main(ctx, f.Strategy(rules), build))
+//		}
+//		strat, done, err := f.Open(ctx, f.Strategy(rules))
+//		if err != nil {
+//			return err
+//		}
+//		defer done()
+//		result, err := fit.Run(ctx, newStep(strat), data, f.Fit(nil), f.Hooks(stderr, 100)...)
+//		...
+//	}
+//
+// The flags are those of package strategy/aot, and -steps, -batch, -accumulate, -shard-state,
+// -remat, -precision, -resume, -seed, -out, -devices and -plugin. A program adds its own.
+//
+// Nothing here is needed to train: it saves lines in programs that are alike.
+package trainer

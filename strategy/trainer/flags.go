@@ -1,0 +1,118 @@
+package trainer
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/remat"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/aot"
+)
+
+// Flags are the values of the flags of a training program, set when the flags are parsed.
+type Flags struct {
+	// Flags are -topology, -replicas, -logical and what else a compilation ahead of time takes.
+	*aot.Flags
+	// Steps is the number of steps of the whole run, and Batch the number of rows of each over all
+	// replicas; 0 stands for the program's own.
+	Steps int64
+	Batch int
+	// Accumulate is the number of microbatches of a step, for train.Options.
+	Accumulate int
+	// State says what of the state of training the replicas share out, Keep what of a layer is kept
+	// for the backward pass, and Precision in which dtypes the step computes.
+	State     strategy.StateSharding
+	Keep      remat.Policy
+	Precision precision.Policy
+	// Resume goes on from the last checkpoint in Out.
+	Resume bool
+	Seed   int64
+	// Out is the folder of what the run writes. [Flags.Open] makes one if it is empty.
+	Out string
+	// Devices is the number of CPU devices; 0 is the machine's TPU. Plugin is the path of the
+	// plugin, empty for the one that is installed.
+	Devices int
+	Plugin  string
+
+	set *flag.FlagSet
+}
+
+// Defaults are what stands for flags that are not given.
+type Defaults struct {
+	Steps   int64
+	Devices int
+}
+
+// AddFlags adds the flags to a program's. Call it first: it calls aot.AddFlags, in which a process
+// that compiles ends.
+func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
+	f := &Flags{Flags: aot.AddFlags(to), set: to}
+	to.Int64Var(&f.Steps, "steps", d.Steps, "number of training steps, those before a resume included")
+	to.IntVar(&f.Batch, "batch", 0, "rows of a step, over all replicas; 0 takes the program's own number")
+	to.IntVar(&f.Accumulate, "accumulate", 1, "number of microbatches of a step, taken one after another")
+	to.BoolVar(&f.Resume, "resume", false, "go on from the last checkpoint in the folder -out")
+	to.Int64Var(&f.Seed, "seed", 1, "seed of the first values and of the data's order")
+	to.StringVar(&f.Out, "out", "", "folder for checkpoints, metrics and curves; empty makes one")
+	to.IntVar(&f.Devices, "devices", d.Devices, "number of CPU devices to make; 0 uses the machine's TPU")
+	to.StringVar(&f.Plugin, "plugin", "", "path of the PJRT plugin; empty finds the installed one")
+	named(to, &f.State, "shard-state", "what of the state the replicas share out: none, optimizer, gradients or parameters", strategy.ParseStateSharding)
+	named(to, &f.Keep, "remat", "what of a layer is computed again: none, products or full", remat.ParsePolicy)
+	named(to, &f.Precision, "precision", "dtype of the computation: f32, bf16 or f16", precision.ParsePolicy)
+	return f
+}
+
+// named adds a flag whose values have names.
+func named[T any](to *flag.FlagSet, value *T, name, use string, parse func(string) (T, error)) {
+	to.Func(name, use, func(text string) (err error) {
+		*value, err = parse(text)
+		return err
+	})
+}
+
+// Parse parses the program's arguments. After -help it writes the flags to w and returns
+// flag.ErrHelp. Other errors are of kind ValueError: a flag that is unknown or has no such value, an
+// argument that is no flag, and a flag of [Flags] with a number that no program can take.
+func (f *Flags) Parse(args []string, w io.Writer) error {
+	to := f.set
+	to.SetOutput(io.Discard)
+	err := to.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintf(w, "usage: %s [flags]\n", to.Name())
+		to.SetOutput(w)
+		to.PrintDefaults()
+		return err
+	case err != nil:
+		return &errkind.Fault{Op: "command line", Err: err, Class: errkind.ValueError}
+	case to.NArg() > 0:
+		return bad("leave it out", "%q is no flag", to.Arg(0))
+	case f.Resume && f.Out == "":
+		return bad("give the folder by -out", "-resume does not say from where")
+	}
+	for _, v := range []struct {
+		flag     string
+		value    int64
+		from, to int64
+	}{
+		{"steps", f.Steps, 1, 1 << 40}, {"batch", int64(f.Batch), 0, 1 << 30}, {"accumulate", int64(f.Accumulate), 1, 1 << 20},
+		{"devices", int64(f.Devices), 0, 256}, {"replicas", int64(f.Replicas), 0, 1 << 20}, {"logical", int64(f.Logical), 1, 1 << 20},
+	} {
+		if v.value < v.from || v.value > v.to {
+			return bad(fmt.Sprintf("give a number from %d to %d", v.from, v.to), "-%s %d", v.flag, v.value)
+		}
+	}
+	if f.Devices > 0 && !f.Requested() && max(f.Replicas, 1)*f.Logical > f.Devices {
+		return bad("lower -replicas or -logical, or raise -devices", "%d replicas of %d logical devices do not fit on %d devices",
+			max(f.Replicas, 1), f.Logical, f.Devices)
+	}
+	return nil
+}
+
+// bad is the error of a command line.
+func bad(hint, reason string, args ...any) error {
+	return &errkind.Fault{Op: "command line", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
+}

@@ -1,0 +1,104 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// Run is the work of a program, with all it touches given.
+type Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+
+// Main runs a program until it ends, or until SIGINT or SIGTERM ends its context, and returns the
+// exit code of [Code]. An error is a line on standard error. What has not ended two seconds after
+// the signal is left behind.
+func Main(name string, run Run) int {
+	return command.Main(func(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+		return Code(ctx, name, run(ctx, args, stdout, stderr), stderr)
+	})
+}
+
+// Code reports a program's error on w and returns the exit code: 0 without an error and after
+// -help, 128 and the signal's number after a signal, that of an [ExitError], 2 for an error of kind
+// ValueError, which tells of flags or data that cannot be, and 1 for any other.
+func Code(ctx context.Context, name string, err error, w io.Writer) int {
+	var exit *ExitError
+	switch {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+		return command.OK
+	case errors.As(err, &exit):
+		return exit.Code
+	}
+	fmt.Fprintf(w, "%s: %v\n", name, err)
+	switch {
+	case ctx.Err() != nil:
+		return command.Cause(ctx).Code()
+	case errkind.Of(err) == errkind.ValueError:
+		fmt.Fprintf(w, "usage: %s [flags]; %s -help lists them\n", name, name)
+		return command.Usage
+	}
+	return command.Failed
+}
+
+// ExitError is the exit code of work that has said itself what went wrong.
+type ExitError struct{ Code int }
+
+// Error names the code.
+func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
+
+// Kind returns RuntimeError.
+func (*ExitError) Kind() errkind.Kind { return errkind.RuntimeError }
+
+// Exit returns an exit code, such as that of aot.Flags.Main, as an error: nil for 0.
+func Exit(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &ExitError{code}
+}
+
+// Strategy returns the options that the flags ask for, with rules for the variables.
+func (f *Flags) Strategy(variables logical.Rules) strategy.Options {
+	return strategy.Options{Replicas: f.Replicas, LogicalDevices: f.Logical, State: f.State, Variables: variables}
+}
+
+// Open opens the devices of the flags and a strategy over them. done closes both; call it once. An
+// empty Out becomes a new folder among the system's temporary files.
+func (f *Flags) Open(ctx context.Context, opts strategy.Options) (strat *strategy.TPUStrategy, done func() error, err error) {
+	if f.Out == "" {
+		if f.Out, err = os.MkdirTemp("", f.set.Name()+"-"); err != nil {
+			return nil, nil, &errkind.Fault{Op: "folder of the run", Err: err, Hint: "give one by -out"}
+		}
+	}
+	sys, err := system.Open(ctx, system.Options{CPUDevices: f.Devices, Plugin: f.Plugin})
+	if err != nil {
+		return nil, nil, err
+	}
+	if strat, err = strategy.New(sys, opts); err != nil {
+		return nil, nil, errors.Join(err, sys.Close())
+	}
+	return strat, func() error { return errors.Join(strat.Close(), sys.Close()) }, nil
+}
+
+// Fit returns the options of the run, with the settings that a resume must not change.
+func (f *Flags) Fit(settings map[string]string) fit.Options {
+	return fit.Options{Steps: f.Steps, Resume: f.Resume, Settings: settings}
+}
+
+// Hooks returns the hooks of a run that writes into Out: a bar on w, losses.csv, event files in
+// events, and checkpoints, each time that every says and at the end.
+func (f *Flags) Hooks(w io.Writer, every fit.Every) []fit.Hook {
+	in := func(name string) string { return filepath.Join(f.Out, name) }
+	return []fit.Hook{fit.CSV(in("losses.csv")), fit.Events(in("events")), fit.Checkpoint(in("checkpoints"), every)}
+}

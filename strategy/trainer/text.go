@@ -1,0 +1,100 @@
+package trainer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/tpustrategy/tpustrategy/input/text"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/generate"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// BitsPerByte returns the hooks that measure a language model on held-out texts after each of the
+// steps that every says. They publish "held/nats", the mean over the predicted tokens of the metric
+// that the loss function reports as [Nats], and "held/bits_per_byte", which is comparable between
+// tokenizers. The model reads windows of so many tokens, batch of them at a time; the evaluation's
+// batches have the windows, int32 [rows, length+1], and the weights of the predicted tokens,
+// float32 [rows, length], which the loss function reports with the losses.
+func BitsPerByte(step *train.Step, loss train.Loss, held *text.Tokens, length, batch int, every fit.Every, opts train.EvaluationOptions) ([]fit.Hook, error) {
+	windows, err := held.HeldOut(length, batch)
+	if err != nil {
+		return nil, err
+	}
+	opts.Metrics = append(opts.Metrics[:len(opts.Metrics):len(opts.Metrics)], train.Reported(Nats))
+	evaluation := train.NewEvaluation(step.Strategy(), step.Store(), loss, opts)
+	return []fit.Hook{fit.Evaluate("held", evaluation, fit.Dataset(windows.Batch(batch, true)), every), {
+		Name: "bits per byte", Every: every, Publishes: []string{"held/bits_per_byte"},
+		Measure: func(_ context.Context, s *fit.State) error {
+			if nats, ok := s.Value("held/" + Nats); ok {
+				s.Set("held/bits_per_byte", held.BitsPerByte(nats*float64(held.Targets())))
+			}
+			return nil
+		},
+	}}, nil
+}
+
+// Nats is the name under which the loss function of [BitsPerByte] reports the losses of its tokens.
+const Nats = "nats"
+
+// Write continues a prompt with the variables that a step has trained, up to o.Length tokens or the
+// end of the text, and writes it to w as it is made. Tokens are drawn among the 50 most likely ones,
+// at a temperature of 0.7; for other ways use package generate.
+func Write(ctx context.Context, step *train.Step, m generate.Model, o generate.Options, words text.Tokenizer, prompt string, w io.Writer) error {
+	tokens := words.Append(nil, []byte(prompt))
+	g, err := generate.New(step.Strategy(), step.Store(), m, o)
+	if err != nil {
+		return err
+	}
+	_, begun := fmt.Fprint(w, prompt)
+	_, err = g.Generate(ctx, [][]int32{tokens}, generate.Sampling{
+		MaxTokens: o.Length - len(tokens), Temperature: 0.7, TopK: 50, Seed: 1, Stop: []int32{words.Separator()},
+		Stream: func(_ int, tokens []int32) error {
+			more, err := words.AppendText(nil, tokens)
+			if err == nil {
+				_, err = w.Write(more)
+			}
+			return err
+		},
+	})
+	_, ended := fmt.Fprintln(w)
+	return errors.Join(err, begun, ended, g.Close())
+}
+
+// Outcome is what came of the training of a language model, in the form of a program's last line.
+type Outcome struct {
+	// BitsPerByte is the last held-out figure, and Loss the last loss that was read; nil if there is
+	// none, as after an early interrupt.
+	BitsPerByte     *float64 `json:"bits_per_byte"`
+	Loss            *float64 `json:"loss"`
+	TokensPerSecond float64  `json:"tokens_per_second"`
+	Parameters      int      `json:"parameters"`
+	// Steps are those of the whole run, and Seconds the time of this one.
+	Steps   int64   `json:"steps"`
+	Seconds float64 `json:"seconds"`
+}
+
+// WriteOutcome writes the [Outcome] of a run as one line of JSON. A row has so many tokens, the model
+// so many parameters.
+func WriteOutcome(w io.Writer, r fit.Result, tokens, parameters int) error {
+	o := Outcome{Parameters: parameters, Steps: r.Step, Seconds: r.Seconds}
+	for i, m := range r.Metrics {
+		switch m.Name {
+		case fit.Loss:
+			o.Loss = &r.Metrics[i].Value
+		case "held/bits_per_byte":
+			o.BitsPerByte = &r.Metrics[i].Value
+		}
+	}
+	if r.TrainSeconds > 0 {
+		o.TokensPerSecond = float64(r.Rows) * float64(tokens) / r.TrainSeconds
+	}
+	line, err := json.Marshal(o)
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s\n", line)
+	}
+	return err
+}
