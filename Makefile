@@ -1,6 +1,7 @@
 # Targets a user needs: run, test. The others are for work on the module itself.
 #
 #   make run        train the digits example on 8 CPU devices
+#   make gpt        train a language model on Go's own sources, on 8 CPU devices
 #   make test       everything, on the real CPU plugin and libtpu's compiler
 #   make race       the same under the race detector
 #   make asan       the cgo binding under the address sanitizer
@@ -12,6 +13,7 @@
 #   make plugin     install the pinned CPU plugin (done by run and test)
 #   make plugin-tpu install the pinned libtpu, for ahead-of-time compilation
 #   make test-aot   compile for TPU slices with libtpu's compiler (SKIP=Llama leaves out the largest models)
+#   make test-gpt   the long tests of the language model: killed and resumed, every option, every mesh
 #   make forms      train a decoder in every form and compare with one device (10 minutes)
 #   make corpus     compile many real programs at their real size, with both compilers (an hour)
 #   make test-python read our files with the official Python packages
@@ -30,10 +32,14 @@ PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./manual ./lowering 
 # The client of the Cloud TPU API is a module of its own.
 TPUAPI = cluster_resolver/tpuapi
 
-.PHONY: run test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins test-aot forms corpus test-python
+.PHONY: run gpt test-gpt test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins test-aot forms corpus test-python
 
 run: plugin
 	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/digits $(ARGS)
+
+# The tiny preset as 4 replicas of 2 logical devices: three minutes on two cores.
+gpt: plugin
+	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/gpt -replicas 4 -logical 2 $(ARGS)
 
 test: plugins pure
 	$(GO) build ./...
@@ -90,6 +96,10 @@ test-aot: plugin plugin-tpu
 # loop and unrolled, must give the losses of one device. The tests sample them.
 forms: plugin
 	$(REQUIRE) TPUSTRATEGY_FORMS=all $(GO) test -count=1 -timeout 60m -v -run EachForm ./internal/transformer
+
+# Killed and resumed, each option against the plain run, and all forms of the model.
+test-gpt: plugin
+	$(REQUIRE) TPUSTRATEGY_GPT=1 TPUSTRATEGY_FORMS=all $(GO) test -count=1 -timeout 30m -v ./examples/gpt/...
 
 # A table of what came of it is written to CORPUS, and the results to CORPUS.json: a run goes on where
 # the last one stopped. TPUSTRATEGY_CORPUS_LIMIT=4m is how long one compilation may take.

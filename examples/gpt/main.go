@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	result, err := fit.Run(ctx, step, fit.Dataset(windows.Batch(c.Batch, true)),
-		f.Fit(map[string]string{"preset": c.Name, "batch": fmt.Sprint(c.Batch)}), append(held, f.Hooks(stderr, third)...)...)
+		f.Fit(map[string]string{"preset": c.Name, "batch": fmt.Sprint(c.Batch)}), append(held, f.Hooks(stderr, third, "loss", "held/nats")...)...)
 	if err == nil && *prompt != "" {
 		err = trainer.Write(ctx, step, c.Logits, generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.Width / c.Heads,
 			Vocabulary: c.Vocabulary, Length: c.Sequence, Precision: f.Precision}, corpus.Words, *prompt, stdout)

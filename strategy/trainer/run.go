@@ -11,9 +11,12 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/report/curve"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/fit/bar"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -97,8 +100,40 @@ func (f *Flags) Fit(settings map[string]string) fit.Options {
 }
 
 // Hooks returns the hooks of a run that writes into Out: a bar on w, losses.csv, event files in
-// events, and checkpoints, each time that every says and at the end.
-func (f *Flags) Hooks(w io.Writer, every fit.Every) []fit.Hook {
+// events, checkpoints in checkpoints, each time that every says and at the end, and at the end the
+// metrics of the names over the steps as curve.svg, curve.png and curve.html. Curves that cannot be
+// drawn or written, such as on a full disk, are a warning on w.
+func (f *Flags) Hooks(w io.Writer, every fit.Every, metrics ...string) []fit.Hook {
 	in := func(name string) string { return filepath.Join(f.Out, name) }
-	return []fit.Hook{fit.CSV(in("losses.csv")), fit.Events(in("events")), fit.Checkpoint(in("checkpoints"), every)}
+	table, pictures := in("losses.csv"), []string{in("curve.svg"), in("curve.png"), in("curve.html")}
+	draw := fit.Hook{Name: "curves", Files: pictures, End: func(_ context.Context, s *fit.State, _ error) error {
+		if !s.First() {
+			return nil
+		}
+		if err := curves(f.set.Name(), table, pictures, metrics); err != nil {
+			fmt.Fprintf(w, "%s: no curves: %v\n", f.set.Name(), err)
+		}
+		return nil
+	}}
+	return []fit.Hook{bar.New(w), fit.CSV(table), draw, fit.Events(in("events")), fit.Checkpoint(in("checkpoints"), every)}
+}
+
+// curves draws metrics of a CSV file.
+func curves(title, table string, pictures, metrics []string) error {
+	file, _, err := files.Open(table)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	series, err := curve.ReadCSV(file)
+	if err != nil {
+		return err
+	}
+	plot, err := curve.Learning(title, series, metrics...)
+	for _, path := range pictures {
+		if err == nil {
+			err = plot.Save(path)
+		}
+	}
+	return err
 }
