@@ -19,17 +19,26 @@ import (
 // that one: a deadline that is too short for a compilation costs tries, not compilations. The
 // strategy's Close gives up what goes on then.
 
-// building is a compilation under way. x and err are set when done is closed; x belongs to who
-// takes the building off the strategy's list.
+// building is a compilation under way. x, err and took are set when done is closed; x belongs to
+// who takes the building off the strategy's list.
 type building struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 	x      system.Executable
 	err    error
+	took   time.Duration
 }
 
 // buildOnce compiles a module, or waits for the compilation of it that is under way.
 func (s *TPUStrategy) buildOnce(ctx context.Context, name string, m *module.Module, opts pjrt.CompileOptions) (system.Executable, error) {
+	x, _, err := s.buildWith(ctx, name, m, opts, nil)
+	return x, err
+}
+
+// buildWith is buildOnce with other work meanwhile, on the caller's goroutine; nil is none. Whose
+// work fails does not wait for the compilation, which goes on for a later call. took is the time of
+// the compilation alone.
+func (s *TPUStrategy) buildWith(ctx context.Context, name string, m *module.Module, opts pjrt.CompileOptions, meanwhile func() error) (x system.Executable, took time.Duration, err error) {
 	hash := sha256.New()
 	hash.Write(m.Text)
 	fmt.Fprintln(hash, opts.DeviceAssignment) // another program on other devices
@@ -37,12 +46,18 @@ func (s *TPUStrategy) buildOnce(ctx context.Context, name string, m *module.Modu
 	for {
 		b, err := s.startBuilding(ctx, key, name, m, opts)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
+		}
+		if meanwhile != nil {
+			if err := meanwhile(); err != nil {
+				return nil, 0, err
+			}
+			meanwhile = nil
 		}
 		select {
 		case <-b.done:
 		case <-ctx.Done():
-			return nil, fault.Of("compiling "+name+", which goes on for a later call", context.Cause(ctx), "")
+			return nil, 0, fault.Of("compiling "+name+", which goes on for a later call", context.Cause(ctx), "")
 		}
 		s.mu.Lock()
 		mine := s.buildings[key] == b
@@ -51,7 +66,7 @@ func (s *TPUStrategy) buildOnce(ctx context.Context, name string, m *module.Modu
 		}
 		s.mu.Unlock()
 		if mine || b.err != nil {
-			return b.x, b.err
+			return b.x, b.took, b.err
 		}
 		// Another function took it: it had the same module.
 	}
@@ -76,6 +91,8 @@ func (s *TPUStrategy) startBuilding(ctx context.Context, key [sha256.Size]byte, 
 	go func() {
 		defer close(b.done)
 		defer cancel(nil)
+		start := time.Now()
+		defer func() { b.took = time.Since(start) }()
 		b.err = fault.New(errkind.RuntimeError, "compiling "+name, "give Options.Compiler a compiler that returns", "the compiler ended its goroutine") // unless it returns
 		defer func() {
 			if r := recover(); r != nil {

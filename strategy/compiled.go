@@ -32,7 +32,7 @@ type Compiled struct {
 	// compiler.
 	Lowering, Compiling time.Duration
 	// Arriving is the time that bringing the variables' values to the devices took, with the making
-	// of first values (see [Variables.FirstValues]). It happens before a step that is to run is
+	// of first values (see [Variables.FirstValues]). It happens while a step that is to run is
 	// compiled. It is 0 for a step that is only compiled.
 	Arriving time.Duration
 

@@ -58,12 +58,6 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	if err = s.agreeOnProgram(ctx, f, values, m, err); err != nil {
 		return nil, err
 	}
-	if to == toRun { // before the compiler, which takes longer
-		if err := t.arrive(ctx); err != nil {
-			return nil, err
-		}
-	}
-	arrived := time.Now()
 	told.compile(len(m.Text))
 	p = &program{function: f, module: m, variables: t.variables, updates: t.updates, borrowed: t.borrowed, results: len(m.Results) - len(t.updates), structure: t.rc.structure,
 		padding: paddingOf(values, f.cut(values)), cut: t.cut, alike: t.alike}
@@ -73,10 +67,18 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	for _, v := range values {
 		p.ragged = append(p.ragged, v.base().ragged != nil)
 	}
-	if p.executable, err = s.buildOnce(ctx, f.opts.Name, m, s.compileOptions(m.Replicas)); err != nil {
+	// The values arrive while the compiler is at work, which has nothing to do with them.
+	p.lowering = lowered.Sub(start)
+	arrive := func() error {
+		defer func(start time.Time) { p.arriving = time.Since(start) }(time.Now())
+		return t.arrive(ctx)
+	}
+	if to != toRun {
+		arrive = nil
+	}
+	if p.executable, p.compiling, err = s.buildWith(ctx, f.opts.Name, m, s.compileOptions(m.Replicas), arrive); err != nil {
 		return nil, err
 	}
-	p.lowering, p.arriving, p.compiling = lowered.Sub(start), arrived.Sub(lowered), time.Since(arrived)
 	if s.slice == nil {
 		if p.rows, err = s.rows(p.executable); err != nil {
 			return nil, errors.Join(err, p.executable.Close())

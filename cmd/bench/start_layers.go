@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gomlx/gomlx/ml/model"
@@ -21,8 +19,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// startParts are the parts of a start, in order: each is the time from the end of the one before it.
+// startParts are the parts of a start, in order: each begins where the one before it ends.
 var startParts = []string{"process", "open", "tracing", "lowering", "program", "first loss"}
+
+// startPart is the time of a part, and the processor's for all threads of the process.
+type startPart struct{ Wall, CPU time.Duration }
 
 // startLayers returns the benchmark of a process from its start to the first loss of a decoder with
 // 4 layers of width 256, whose compiled programs are in a cache.
@@ -38,7 +39,7 @@ func startLayers(replicas, logicalDevices int) func(ctx context.Context, devices
 			return row{}, err
 		}
 		var times, cpu []time.Duration
-		parts := make([][]time.Duration, len(startParts))
+		parts, cpuParts := make([][]time.Duration, len(startParts)), make([][]time.Duration, len(startParts))
 		for i := range rounds(12) {
 			start := time.Now()
 			cmd := exec.CommandContext(ctx, self, "-child", fmt.Sprintf("layers=%dx%d,%d,%s", replicas, logicalDevices, start.UnixNano(), dir))
@@ -48,7 +49,7 @@ func startLayers(replicas, logicalDevices int) func(ctx context.Context, devices
 				return row{}, &errkind.Fault{Op: "start", Reason: "the child process failed", Err: err, Hint: "see what it printed above"}
 			}
 			took := time.Since(start)
-			var of []time.Duration
+			var of []startPart
 			if err := json.Unmarshal(out, &of); err != nil || len(of) != len(startParts) {
 				return row{}, &errkind.Fault{Op: "start", Reason: fmt.Sprintf("the child process printed %q", out), Err: err}
 			}
@@ -58,35 +59,36 @@ func startLayers(replicas, logicalDevices int) func(ctx context.Context, devices
 			times = append(times, took)
 			cpu = append(cpu, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
 			for j, part := range of {
-				parts[j] = append(parts[j], part)
+				parts[j], cpuParts[j] = append(parts[j], part.Wall), append(cpuParts[j], part.CPU)
 			}
 		}
 		var notes []string
 		for j, name := range startParts {
-			notes = append(notes, fmt.Sprintf("%s %.0f ms", name, median(parts[j])/1e3))
+			notes = append(notes, fmt.Sprintf("%s %.0f/%.0f ms", name, median(parts[j])/1e3, median(cpuParts[j])/1e3))
 		}
 		least := slices.Min(times)
 		return row{Us: round(median(times)), CPUUs: round(median(cpu)),
-			Note: fmt.Sprintf("%d x %d, least %.0f ms: %s", replicas, logicalDevices, float64(least.Microseconds())/1e3, strings.Join(notes, ", "))}, nil
+			Note: fmt.Sprintf("%d x %d, least %.0f ms; time/processor: %s", replicas, logicalDevices, float64(least.Microseconds())/1e3, strings.Join(notes, ", "))}, nil
 	}
 }
 
 // childLayers takes one step of the decoder and prints the parts of the time until its loss.
 func childLayers(ctx context.Context, mode string) error {
-	parts := []time.Duration{}
+	var parts []startPart
 	var replicas, logicalDevices int
 	var since int64
 	var dir string
 	if _, err := fmt.Sscanf(strings.ReplaceAll(mode, ",", " "), "%dx%d %d %s", &replicas, &logicalDevices, &since, &dir); err != nil {
 		return err
 	}
-	last := time.Unix(0, since)
+	last, lastCPU := time.Unix(0, since), time.Duration(0)
 	note := func() {
-		now := time.Now()
-		parts, last = append(parts, now.Sub(last)), now
+		now, cpu := time.Now(), cpuTime()
+		parts, last, lastCPU = append(parts, startPart{now.Sub(last), cpu - lastCPU}), now, cpu
 	}
 	note()
 	c := transformer.Peer()
+	c.Batch = 8
 	if effort < 1 {
 		c = transformer.Tiny()
 	}
@@ -118,6 +120,3 @@ func childLayers(ctx context.Context, mode string) error {
 	note()
 	return json.NewEncoder(os.Stdout).Encode(parts)
 }
-
-var _ = debug.SetGCPercent
-var _ = syscall.Getpid

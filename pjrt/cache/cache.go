@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
@@ -68,6 +69,28 @@ type Cache struct {
 	key    []byte
 	logger *slog.Logger
 	stats  struct{ hits, misses, corrupt, failed atomic.Int64 }
+	known  atomic.Pointer[knownClient]
+}
+
+// knownClient is the client whose identity was found out last: to read it takes milliseconds, which
+// is more than a small program takes to load.
+type knownClient struct {
+	client   weak.Pointer[pjrt.Client]
+	identity string
+}
+
+// identityOf is [Identity], found out once for a client. The library that a client has loaded stays
+// what it is, whatever becomes of its file.
+func (c *Cache) identityOf(client *pjrt.Client) (string, error) {
+	this := weak.Make(client)
+	if known := c.known.Load(); known != nil && known.client == this {
+		return known.identity, nil
+	}
+	identity, err := Identity(client)
+	if err == nil {
+		c.known.Store(&knownClient{this, identity})
+	}
+	return identity, err
 }
 
 // Stats counts what a Cache did in this process.
@@ -134,7 +157,7 @@ func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.P
 	if opts.DumpDir != "" {
 		return c.compiler.Compile(ctx, client, program, opts)
 	}
-	identity, err := Identity(client)
+	identity, err := c.identityOf(client)
 	if err != nil {
 		c.logger.Warn("compile cache unused", "error", err)
 		return c.compiler.Compile(ctx, client, program, opts)

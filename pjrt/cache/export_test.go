@@ -3,6 +3,8 @@ package cache
 import (
 	"math"
 	"os"
+
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // Rewrite gives an entry of a cache other contents, with everything about it in order.
@@ -30,3 +32,6 @@ func Decode(data []byte) ([]byte, error) {
 
 // Encode writes an entry of a fixed key.
 func Encode(payload []byte) []byte { return encode([]byte("the tests' key"), key{1}, payload) }
+
+// IdentityOf is the identity that a cache has of a client.
+func IdentityOf(c *Cache, client *pjrt.Client) (string, error) { return c.identityOf(client) }

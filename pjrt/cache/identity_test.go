@@ -20,3 +20,18 @@ func TestTheIdentityNamesTheBuild(t *testing.T) {
 	assert.Contains(t, one, "cpu; PJRT 0.")
 	assert.Regexp(t, `build (sampled:)?[0-9a-f]{16,}`, one)
 }
+
+func TestACacheFindsOutOnceWhatAClientIs(t *testing.T) {
+	c := open(t, t.TempDir(), cache.Options{})
+	for _, devices := range []int{1, 4} {
+		client := plugintest.CPU(t, devices)
+		want, err := cache.Identity(client)
+		require.NoError(t, err)
+		for range 2 {
+			got, err := cache.IdentityOf(c, client)
+			require.NoError(t, err)
+			assert.Equal(t, want, got)
+		}
+		assert.Less(t, testing.AllocsPerRun(5, func() { _, _ = cache.IdentityOf(c, client) }), 5.0, "the library is not read again")
+	}
+}
