@@ -31,8 +31,8 @@
 //     [EvaluationOptions].Averages compute with them, [Step.SwapAverages] exports them.
 //   - [Options].ClipNorm clips the gradients by their global norm.
 //   - [Options].LearningRate follows a schedule of package strategy/train/schedule on the devices.
-//   - [Options].Metrics, Norms and UpdateNorm accumulate numbers on the devices; [Step.Metrics] reads
-//     them. [Report] hands over what the loss function computes, such as an accuracy.
+//   - [Options].Metrics, Norms and UpdateNorm accumulate numbers on the devices; [Step.Metrics]
+//     reads them. [Report] hands over what the loss function computes, such as an accuracy.
 //   - [NewEvaluation] evaluates the same metrics over data that was held out.
 //
 // # Microbatches

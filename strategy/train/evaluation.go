@@ -128,6 +128,10 @@ func (e *Evaluation) Over(ctx context.Context, batches iter.Seq2[[]any, error]) 
 	if err := e.Reset(ctx); err != nil {
 		return nil, err
 	}
+	if batches == nil {
+		return nil, &errkind.Fault{Op: "train: " + e.name, Reason: "there are no batches: the iterator is nil", Hint: "give one, such as feed.Feed.Args",
+			Class: errkind.ValueError}
+	}
 	for batch, err := range batches {
 		if err != nil {
 			return nil, err

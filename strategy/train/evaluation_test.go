@@ -105,6 +105,8 @@ func TestEvaluationsThatCannotBe(t *testing.T) {
 	_, err := held.Over(t.Context(), heldOut())
 	require.ErrorContains(t, err, "train: evaluation: no rows were evaluated")
 	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	_, err = held.Over(t.Context(), nil)
+	require.ErrorContains(t, err, "the iterator is nil")
 	broken := errors.New("the file ends")
 	_, err = held.Over(t.Context(), func(yield func([]any, error) bool) { yield(nil, broken) })
 	assert.ErrorIs(t, err, broken)

@@ -65,8 +65,8 @@ func (f Form) of(sum, weight float64) float64 {
 }
 
 // MeanLoss is the metric "loss": the mean of the loss over all rows. Where rows or tokens weigh
-// differently, as in batches that come with a mask, hand the losses over with their weights instead,
-// with [Report] and Reported("loss").
+// differently, as in batches that come with a mask, hand the losses over with their weights
+// instead, with [Report] and Reported("loss").
 func MeanLoss() Metric { return Metric{Name: "loss", loss: true} }
 
 // Perplexity is the metric "perplexity": e to the power of the mean loss over all rows.

@@ -39,8 +39,8 @@ func schedules(opt optimizer.Interface, s schedule.Schedule) stage {
 	}
 }
 
-// rateDType is the dtype in which an optimizer keeps the learning rate. It comes from an update of a
-// model of one number, apart from the step: optimizers do not say it. One that does not read the
+// rateDType is the dtype in which an optimizer keeps the learning rate. It comes from an update of
+// a model of one number, apart from the step: optimizers do not say it. One that does not read the
 // variable, or that changes the rate with the steps by itself, is refused.
 func rateDType(opt optimizer.Interface, of *model.Store, loss dtypes.DType) dtypes.DType {
 	backend, err := gobackend.New("")

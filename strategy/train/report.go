@@ -23,8 +23,9 @@ import (
 //
 //	train.Report(rc, "accuracy", metric.SparseCategoricalAccuracyGraph(nil, labels, logits), nil)
 //
-// Its metric objects (metric.Interface) cannot be given: their state is a variable that all replicas
-// share, under a name that is another in each process, and counts the rows that pad a batch.
+// Its metric objects (metric.Interface) cannot be given: their state is a variable that all
+// replicas share, under a name that is another in each process, and counts the rows that pad a
+// batch.
 func Report(rc *strategy.ReplicaContext, name string, values, weights *graph.Node) {
 	r, _ := rc.Graph().State(recorderKey{}).(*recorder)
 	if r == nil {

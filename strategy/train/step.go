@@ -52,7 +52,8 @@ type Options struct {
 	// Norms adds the metrics "gradient_norm", the global norm of the gradients before they are
 	// clipped, and "parameter_norm", that of the trained variables after the update.
 	Norms bool
-	// UpdateNorm adds the metric "update_norm", the global norm of what the update changed.
+	// UpdateNorm adds the metric "update_norm", the global norm of what the update changed. Until it
+	// is computed a step has the old values of the variables beside the new ones.
 	UpdateNorm bool
 	// LearningRate says the optimizer's learning rate by the number of steps that were taken, and
 	// adds the metric "learning_rate". The zero value leaves the rate to the optimizer. The rate is

@@ -48,8 +48,8 @@ func (s Schedule) Graph(step *graph.Node) *graph.Node {
 	return s.f.graph(graph.ConvertDType(step, dtypes.Int64))
 }
 
-// Validate returns an error of kind ValueError for a schedule whose rates are negative or no numbers,
-// or that takes no steps. The constructors take anything.
+// Validate returns an error of kind ValueError for a schedule whose rates are negative or no
+// numbers, or that takes no steps. The constructors take anything.
 func (s Schedule) Validate() error {
 	if s.f == nil {
 		return fault("make one, such as schedule.Constant", "there is none: it is the zero value")
