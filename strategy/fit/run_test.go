@@ -49,7 +49,7 @@ func losses(into map[int64]float64) fit.Hook {
 }
 
 func TestARunTakesTheStepsOfABareLoop(t *testing.T) {
-	s := strategytest.New(t, 2, 2, strategytest.AnnotatedOptions())
+	s := on(t, 2, 2, strategytest.AnnotatedOptions())
 	want := strategytest.Losses(t, strategytest.AnnotatedStep(s), 0, 7)
 	got := map[int64]float64{}
 	result, err := fit.Run(context.Background(), strategytest.AnnotatedStep(s), fit.Batches(batches(-1)), fit.Options{Steps: 7}, losses(got))
@@ -66,7 +66,7 @@ func TestARunTakesTheStepsOfABareLoop(t *testing.T) {
 
 func TestARunGoesOnAsIfNothingHadHappened(t *testing.T) {
 	ctx, dir := context.Background(), t.TempDir()
-	s := strategytest.New(t, 2, 1)
+	s := on(t, 2, 1)
 	whole := map[int64]float64{}
 	_, err := fit.Run(ctx, dense(s, 2), fit.Dataset(dataset(t, 5)), fit.Options{Epochs: 4}, losses(whole))
 	require.NoError(t, err)
