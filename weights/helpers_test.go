@@ -141,3 +141,16 @@ func text(t testing.TB, path, content string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 }
+
+// openRaw opens a file of one tensor of n elements, given as bytes.
+func openRaw(t testing.TB, dtype safetensors.DType, data string, n int) *weights.File {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := safetensors.NewWriter(&out, []safetensors.Spec{{Name: "x", DType: dtype, Shape: []int64{int64(n)}}}, nil)
+	require.NoError(t, err)
+	require.NoError(t, w.Write("x", []byte(data)))
+	require.NoError(t, w.Finish())
+	f, err := weights.OpenFS(fstest.MapFS{weights.SingleName: {Data: out.Bytes()}}, weights.SingleName)
+	require.NoError(t, err)
+	return f
+}

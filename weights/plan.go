@@ -52,7 +52,7 @@ func NewPlan(tensors []Tensor, variables []Variable, rules Rules, opts PlanOptio
 		return nil, err
 	}
 	m := &matching{rules: rules, patterns: patterns, used: make([]bool, len(rules)), known: map[string]*Variable{}, opts: opts,
-		plan: &Plan{pieces: map[string][]piece{}, tensors: map[string]Tensor{}}, found: map[string][]candidate{}}
+		plan: &Plan{pieces: map[string][]piece{}, tensors: map[string]Tensor{}}, found: map[string][]candidate{}, told: map[string]bool{}}
 	for i := range variables {
 		v := variables[i]
 		v.Shape = slices.Clone(v.Shape)
@@ -97,6 +97,7 @@ type matching struct {
 	opts     PlanOptions
 	order    []string // of the variables
 	found    map[string][]candidate
+	told     map[string]bool // variables with a fault of a tensor of theirs
 	faults   []Fault
 	plan     *Plan
 }
@@ -141,6 +142,7 @@ func (m *matching) match(t Tensor) (faults []Fault) {
 		path := expand(target.Variable, groups)
 		c := candidate{tensor: t, target: target, view: wholeView(shape), slice: -1}
 		fail := func(problem Problem, hint, format string, args ...any) {
+			m.told[path] = true
 			faults = append(faults, Fault{Problem: problem, Tensor: t.Name, Variable: path, Detail: fmt.Sprintf(format, args...), Hint: hint})
 		}
 		if target.Stack != "" {
