@@ -20,6 +20,8 @@ type form struct {
 	// move writes n elements, which lie one after the other in src from element at on, to elements
 	// into, into+step, ... of dst. It returns false if a finite one becomes infinite.
 	move func(dst []byte, into, step int, src []byte, at, n int) bool
+	// turn does so with a square whose rows become columns; nil where move has to.
+	turn turn
 }
 
 // sameTypes are the dtypes whose bytes safetensors has as they are in memory.
@@ -125,7 +127,7 @@ func formOf(file string, to dtypes.DType, add float64) (form, error) {
 	same := sameTypes[to] == from && from != ""
 	if same && add == 0 {
 		size := from.Bits() / 8
-		return form{size, size, true, movers[size]}, nil
+		return form{size, size, true, movers[size], map[int]turn{2: turn2, 4: turn4}[size]}, nil
 	}
 	read, write := readers[from], writers[to]
 	if read == nil || write == nil {
@@ -144,7 +146,7 @@ func formOf(file string, to dtypes.DType, add float64) (form, error) {
 	}
 	switch {
 	case from == safetensors.BF16 && to == dtypes.Float32 && add == 0:
-		f.move = widen
+		f.move, f.turn = widen, turnWide
 	case from == safetensors.F32 && to == dtypes.BFloat16 && add == 0:
 		f.move = narrow
 	}

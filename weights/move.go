@@ -174,7 +174,7 @@ func (b *block) fits(r row) bool {
 }
 
 // move reads the rows and puts them in their places.
-func (b *block) move(into []byte) error {
+func (b *block) move(result []byte) error {
 	if err := context.Cause(b.ctx); err != nil {
 		return err
 	}
@@ -183,20 +183,22 @@ func (b *block) move(into []byte) error {
 	}
 	a := b.fast
 	ok := true
-	// A tile of a transpose stays in the cache: its rows write neighbours.
-	const tile = 32
 	for _, s := range b.runs {
-		width := s.n
-		if s.step != 1 {
-			width = tile
-		}
-		for i := 0; i < s.n; i += width {
-			n := min(width, s.n-i)
-			first := s.from + i
-			for r, row := range b.rows {
-				at := b.starts[r] + int(a.fileAt(first)-a.fileAt(b.from))
-				ok = b.form.move(into, row.into+a.intoAt(first), s.step, b.scratch, at, n) && ok
+		from := int(a.fileAt(s.from) - a.fileAt(b.from))
+		for r := 0; r < len(b.rows); {
+			if b.form.turn != nil && s.step != 1 && b.neighbours(r) {
+				into, i := b.rows[r].into+a.intoAt(s.from), 0
+				for ; i+tile <= s.n; i += tile {
+					b.form.turn(result, into+i*s.step, s.step, b.scratch, b.starts[r:r+tile], from+i)
+				}
+				for k := r; k < r+tile; k++ {
+					ok = b.form.move(result, b.rows[k].into+a.intoAt(s.from)+i*s.step, s.step, b.scratch, b.starts[k]+from+i, s.n-i) && ok
+				}
+				r += tile
+				continue
 			}
+			ok = b.form.move(result, b.rows[r].into+a.intoAt(s.from), s.step, b.scratch, b.starts[r]+from, s.n) && ok
+			r++
 		}
 	}
 	b.rows, b.used = b.rows[:0], 0
@@ -205,6 +207,19 @@ func (b *block) move(into []byte) error {
 			Hint: "make the model's variables in float32 or bfloat16"}
 	}
 	return nil
+}
+
+// neighbours says whether the rows from r on are a square's: those of neighbours in the result.
+func (b *block) neighbours(r int) bool {
+	if r+tile > len(b.rows) {
+		return false
+	}
+	for k := r + 1; k < r+tile; k++ {
+		if b.rows[k].into != b.rows[k-1].into+1 {
+			return false
+		}
+	}
+	return true
 }
 
 // read reads the rows, those at once between which there is little, and notes where each one is.

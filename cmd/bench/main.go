@@ -60,6 +60,8 @@ var benches = []bench{
 	{"lower", 8, lower}, {"compile", 8, compile}, {"compile_variables", 8, compileVariables},
 	{"launch_variables", 8, launchVariables},
 	{"first_values", 1, firstValues}, {"first_values", 8, firstValues},
+	{"weights_load_f32", 1, weightsLoad("F32")}, {"weights_load_f32", 8, weightsLoad("F32")},
+	{"weights_load_bf16", 1, weightsLoad("BF16")}, {"weights_load_bf16", 8, weightsLoad("BF16")},
 	{"transformer_step_1x1_8", 1, transformerStep(1, 1, 8)}, {"transformer_step_1x1_32", 1, transformerStep(1, 1, 32)},
 	{"transformer_step_4x2_8", 8, transformerStep(4, 2, 8)}, {"transformer_step_4x2_32", 8, transformerStep(4, 2, 32)},
 	{"transformer_step_8x1_8", 8, transformerStep(8, 1, 8)}, {"transformer_step_8x1_32", 8, transformerStep(8, 1, 32)},

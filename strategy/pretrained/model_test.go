@@ -240,3 +240,8 @@ func far(want [][][]float32, got []float64) float64 {
 
 // tokens are a batch as a tensor, for its shape.
 func batch(tokens [][]int32) shapes.Shape { return tensors.FromValue(tokens).Shape() }
+
+// parts is a variable of a plan.
+type parts struct{ weights.Variable }
+
+func (p parts) shape() shapes.Shape { return shapes.Make(p.DType, p.Shape...) }

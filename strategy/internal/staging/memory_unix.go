@@ -18,6 +18,7 @@ func memory(n int) ([]byte, error) {
 		return nil, &errkind.Fault{Op: "staging", Reason: "no memory on the host", Err: err, Class: errkind.ResourceExhaustedError,
 			Hint: "split the variable over more devices"}
 	}
+	huge(block)
 	return block, nil
 }
 
