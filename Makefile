@@ -110,3 +110,4 @@ corpus: plugin plugin-tpu
 test-python:
 	packages=$$(internal/tools/python.sh) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./internal/safetensors ./strategy/checkpoint ./input/text
 	packages=$$(internal/tools/python.sh requirements-tensorboard.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./report/events
+	packages=$$(internal/tools/python.sh requirements-transformers.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run TheOfficialPackageMakes ./strategy/pretrained

@@ -5,7 +5,7 @@ config.json and expected.json, the tokens and the logits.
     python make.py DIR      make them
     python make.py -read D  print the logits of the model in the directory D
 
-Made with transformers 4.46.3, flax 0.8.5, jax 0.4.35, numpy 1.26.4: requirements.txt beside it.
+Made with transformers 4.46.3, flax 0.8.5 and jax 0.4.35: internal/tools/requirements-transformers.txt.
 """
 import glob
 import json
