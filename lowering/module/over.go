@@ -188,7 +188,11 @@ func (w *writer) gathers() (list []*ir.Statement) {
 	}
 	readers := map[*ir.Value][]int{} // of the body
 	for i, s := range w.body {
-		s.Reads(func(v *ir.Value) { readers[v] = append(readers[v], i) })
+		s.Reads(func(v *ir.Value) {
+			if list := readers[v]; len(list) == 0 || list[len(list)-1] != i {
+				readers[v] = append(list, i)
+			}
+		})
 	}
 	for _, x := range w.wholes {
 		if len(readers[x.value]) == 0 {
@@ -214,26 +218,53 @@ func (w *writer) gathers() (list []*ir.Statement) {
 // its parts are converted before they are gathered, which sends half the bytes. It is nil if there
 // is a statement that reads it otherwise.
 func (w *writer) narrowed(x wholeValue, readers []int) *wholeValue {
-	half := dtypes.InvalidDType
+	half, all := dtypes.InvalidDType, true
+	var look func(s *ir.Statement)
+	look = func(s *ir.Statement) {
+		if slices.Contains(s.Operands, x.value) {
+			if half == dtypes.InvalidDType && len(s.Results) == 1 {
+				half = s.Results[0].Type.DType
+			}
+			all = all && s.Op == "stablehlo.convert" && s.Mark == nil && s.Results[0].Type.DType == half
+		}
+		for _, r := range s.Regions { // the body of a loop over microbatches reads it too
+			for _, inner := range r.Body {
+				look(inner)
+			}
+		}
+	}
 	for _, i := range readers {
-		s := w.body[i]
-		if s.Op != "stablehlo.convert" || s.Mark != nil {
-			return nil
-		}
-		to := s.Results[0].Type.DType
-		if half == dtypes.InvalidDType {
-			half = to
-		}
-		if to != half || !half.IsHalfPrecision() || x.value.Type.DType.Bits() <= half.Bits() {
-			return nil
-		}
+		look(w.body[i])
+	}
+	if !all || !half.IsHalfPrecision() || x.value.Type.DType.Bits() <= half.Bits() {
+		return nil
 	}
 	in := func(v *ir.Value) *ir.Value { return named(v.Name+"_half", ir.Tensor(half, v.Type.Dims...)) }
 	narrow := &wholeValue{in(x.value), in(x.part), x.over, x.split}
 	for _, i := range readers {
-		w.body[i] = unchanged(w.body[i].Results[0], narrow.value)
+		w.body[i] = halved(w.body[i], x.value, narrow.value)
 	}
 	return narrow
+}
+
+// halved is a statement with half in the place of what it, or a statement in it, converts whole to.
+func halved(s *ir.Statement, whole, half *ir.Value) *ir.Statement {
+	if slices.Contains(s.Operands, whole) {
+		return unchanged(s.Results[0], half)
+	}
+	if len(s.Regions) == 0 {
+		return s
+	}
+	copied := *s
+	copied.Regions = make([]*ir.Region, len(s.Regions))
+	for k, r := range s.Regions {
+		body := make([]*ir.Statement, len(r.Body))
+		for i, inner := range r.Body {
+			body[i] = halved(inner, whole, half)
+		}
+		copied.Regions[k] = &ir.Region{Label: r.Label, Arguments: r.Arguments, Body: body}
+	}
+	return &copied
 }
 
 // sliced leaves out the padding of a value.

@@ -2,6 +2,8 @@ package train_test
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -191,4 +193,29 @@ func TestMetricsAndNormsOfMicrobatches(t *testing.T) {
 	for name, value := range want {
 		assert.InEpsilon(t, value, got[name], 1e-4, name)
 	}
+}
+
+// Variables that the replicas share out are gathered once for all microbatches, in half precision
+// where a policy reads them so, and their gradients are scattered once, in float32.
+func TestMicrobatchesGatherInHalfPrecision(t *testing.T) {
+	s := strategytest.New(t, 2, 1, sharded(2, 1, strategy.ShardParameters))
+	text := func(n int) string {
+		step := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), odd(1), train.Options{Accumulate: n, Precision: precision.MixedBFloat16})
+		m, err := step.Lowered(t.Context(), sums(8)[0]...)
+		require.NoError(t, err)
+		return string(m.Text)
+	}
+	dtypes := func(text, op string) (found []string) {
+		for _, line := range regexp.MustCompile(`stablehlo.`+op+`"[^\n]*(?:\n[^\n]*){0,4}-> tensor<[\dx]*x(b?f\d\d)>`).FindAllStringSubmatch(text, -1) {
+			found = append(found, line[1])
+		}
+		slices.Sort(found)
+		return found
+	}
+	whole, parts := text(0), text(4)
+	for _, op := range []string{"all_gather", "reduce_scatter"} {
+		require.NotEmpty(t, dtypes(whole, op))
+		assert.Equal(t, dtypes(whole, op), dtypes(parts, op), op)
+	}
+	assert.Contains(t, dtypes(parts, "all_gather"), "bf16")
 }
