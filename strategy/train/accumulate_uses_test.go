@@ -181,11 +181,9 @@ func TestMetricsAndNormsOfMicrobatches(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	read := func(n int) map[string]float64 {
 		step := classStep(s, strategytest.SeededStore(), train.Options{Accumulate: n, Metrics: classMetrics(), Norms: true, ClipNorm: 0.1, LearningRate: schedule.Constant(0.01)})
-		for i, rows := range []int{16, 11} {
-			x, y := classBatch(i, rows)
-			_, err := step.Run(t.Context(), x, y)
-			require.NoError(t, err)
-		}
+		x, y := classBatch(1, 11)
+		_, err := step.Run(t.Context(), x, y)
+		require.NoError(t, err)
 		return readings(t, step)
 	}
 	want, got := read(0), read(3)
