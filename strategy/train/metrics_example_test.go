@@ -29,7 +29,7 @@ func parity(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	bits := graph.Stack([]*graph.Node{odd, graph.BitwiseAnd(graph.BitwiseShiftRightLogical(n, one), one)}, -1)
 	logits := layers.Dense(rc.Scope("model"), graph.ConvertDType(bits, dtypes.Float32), true, 2)
 	train.Report(rc, "accuracy", train.Correct(logits, odd), nil)
-	labels := graph.ExpandDims(odd, -1)
+	labels := graph.ExpandAxes(odd, -1)
 	return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{labels}, []*graph.Node{logits}))
 }
 

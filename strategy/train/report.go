@@ -118,7 +118,7 @@ func (r *recorder) add(i int, values, weights *graph.Node) {
 		}
 		weights = graph.ConvertDType(wide(graph.StopGradient(weights)), values.DType())
 		for weights.Rank() < values.Rank() {
-			weights = graph.ExpandDims(weights, -1)
+			weights = graph.ExpandAxes(weights, -1)
 		}
 		weights = graph.BroadcastToDims(weights, values.Shape().Dimensions...)
 		// What weighs nothing may be anything.

@@ -62,7 +62,7 @@ func TestGraphsComputeTheSame(t *testing.T) {
 	for _, s := range all {
 		exec := graph.MustNewExec(backend, func(step *graph.Node) *graph.Node { return s.Graph(step) })
 		for _, step := range []int64{0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 15, 99, 100, 1 << 30} {
-			got := exec.MustExec(step)[0]
+			got := exec.MustCall(step)[0]
 			require.Equal(t, dtypes.Float32, got.DType())
 			want := s.At(step)
 			assert.InDelta(t, want, float64(tensors.ToScalar[float32](got)), 3e-7*max(s.At(0), s.At(5)), "%s at step %d", s, step)
@@ -119,7 +119,7 @@ func TestSchedulesThatAreNone(t *testing.T) {
 		_, err := graph.NewExec(backend, func(step *graph.Node) *graph.Node { return schedule.Constant(1).Graph(step) })
 		require.NoError(t, err)
 		exec := graph.MustNewExec(backend, func(step *graph.Node) *graph.Node { return schedule.Constant(1).Graph(step) })
-		_, err = exec.Exec(step)
+		_, err = exec.Call(step)
 		assert.ErrorContains(t, err, "the number of the step is")
 	}
 }
