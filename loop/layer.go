@@ -63,9 +63,10 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 	}
 	of := &Layer{Carried: take(len(l.arguments.Carried)), Same: take(len(l.arguments.Same)), Sliced: take(len(l.arguments.Sliced)), Index: take(1)[0]}
 	for _, s := range l.stacks {
-		value := take(1)[0]
+		slices := take(len(s.nodes))
+		value := slices[0]
 		if s.layer != nil {
-			value = region.Leaf(l.target, s.layer(value))
+			value = region.Leaf(l.target, s.layer(slices))
 		}
 		l.given = append(l.given, value)
 		s.variable.SetNodeValue(value)

@@ -149,7 +149,9 @@ func (r *run) trace(l *layer) (all []*graph.Node) {
 	}
 	in = append(in, region.Argument{Node: r.index, Crossing: region.Sliced{N: r.n}, Name: "index"})
 	for _, s := range r.stacks {
-		in = append(in, region.Argument{Node: s.node, Crossing: region.Sliced{N: r.n}, Name: "variable " + s.path})
+		for _, x := range s.nodes {
+			in = append(in, region.Argument{Node: x, Crossing: region.Sliced{N: r.n}, Name: "variable " + s.path})
+		}
 	}
 	if r.random != nil {
 		in = append(in, region.Argument{Node: r.random.states, Crossing: region.Sliced{N: r.n}, Name: "random numbers"})

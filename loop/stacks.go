@@ -18,8 +18,8 @@ type stack struct {
 	path     string
 	shape    shapes.Shape    // a layer's
 	variable *model.Variable // the stack
-	node     *graph.Node     // that layers get slices of
-	layer    func(slice *graph.Node) *graph.Node
+	nodes    []*graph.Node   // that layers get slices of
+	layer    func(slices []*graph.Node) *graph.Node
 }
 
 // learn makes stacks of the variables of a trace that have none.
@@ -95,12 +95,11 @@ func (l *layer) settle() {
 func (r *run) newStack(v *model.Variable) *stack {
 	s := &stack{path: v.Path(), shape: v.Shape(), variable: r.newVariable(v)}
 	if slicing, ok := r.graph.State(slicingKey{}).(Slicing); ok && r.depth == 0 {
-		s.node, s.layer = slicing(s.variable)
+		s.nodes, s.layer = slicing(s.variable)
 	}
-	if s.node == nil {
-		s.node = s.variable.NodeValue(r.graph)
-	} else {
-		s.variable.NodeValue(r.graph) // the graph uses it
+	whole := s.variable.NodeValue(r.graph) // so that the graph uses it
+	if s.nodes == nil {
+		s.nodes = []*graph.Node{whole}
 	}
 	return s
 }
@@ -224,10 +223,11 @@ func (r *run) newGenerators() *generators {
 	return &generators{variable: v, states: states}
 }
 
-// Slicing says how a stacked variable enters the loops of a graph: the node that layers get slices
-// of, nil for the variable's own, and what makes a layer's value of its slice, nil for the slice.
-// layer is called inside of the loop; what it makes has a gradient as all ops there have.
-type Slicing func(v *model.Variable) (stack *graph.Node, layer func(slice *graph.Node) *graph.Node)
+// Slicing says how a stacked variable enters the loops of a graph: the nodes that layers get slices
+// of, and what makes a layer's value of its slices. No nodes stand for the variable's own, whose
+// slice is the value. layer is called inside of the loop; what it makes has a gradient as all ops
+// there have.
+type Slicing func(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node)
 
 type slicingKey struct{}
 

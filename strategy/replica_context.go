@@ -76,7 +76,9 @@ type ReplicaContext struct {
 	wholes   map[*graph.Node]*graph.Node
 	rawParts []*graph.Node
 	// slices are the parts of stacked variables of which layers get slices, by the variables' paths.
+	// looped are the whole stacks that loops read without a gradient of their own.
 	slices map[string]*graph.Node
+	looped map[*graph.Node]bool
 	// frozen says which variables a training step does not train, by their paths; nil for none.
 	frozen func(path string) bool
 	// overs say how what belongs to trained variables is cut over the replicas, once it was asked for.

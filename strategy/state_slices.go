@@ -1,6 +1,8 @@
 package strategy
 
 import (
+	"maps"
+
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
@@ -9,10 +11,11 @@ import (
 
 // A stacked variable of a loop over layers that is in parts enters the loop in parts: each layer
 // gathers the slice that it reads, and its gradient is scattered there. So no device ever has more
-// than a layer of it whole.
+// than a layer of it whole. Of a variable that is whole and has its state in parts the gradient
+// alone is treated so.
 
 // slicing implements loop.Slicing.
-func (rc *ReplicaContext) slicing(v *model.Variable) (stack *graph.Node, layer func(slice *graph.Node) *graph.Node) {
+func (rc *ReplicaContext) slicing(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
 	vs := rc.strategy.Variables(rc.scope.Store())
 	vs.mu.Lock()
 	if vs.stacks == nil {
@@ -20,38 +23,65 @@ func (rc *ReplicaContext) slicing(v *model.Variable) (stack *graph.Node, layer f
 	}
 	vs.stacks[v.Path()] = true
 	vs.mu.Unlock()
-	over := vs.overOf(v)
-	if !over.Is() || over.Dim == 0 {
-		return nil, nil
-	}
 	// What the graph has for the variable is its parameter, or that in another dtype.
-	parameter := v.NodeValue(rc.graph)
-	converted := parameter.Type() == graph.NodeTypeConvertDType
-	if converted {
-		parameter = parameter.Inputs()[0]
+	value := v.NodeValue(rc.graph)
+	parameter := value
+	if value.Type() == graph.NodeTypeConvertDType {
+		parameter = value.Inputs()[0]
 	}
 	if parameter.Type() != graph.NodeTypeParameter {
 		return nil, nil // it was written
 	}
+	if over := vs.overOf(v); over.Is() && over.Dim > 0 {
+		return rc.gathered(v, parameter, over)
+	}
+	if rc.training && v.Trainable {
+		if over := rc.stateOver(v); over.Is() && over.Dim > 0 {
+			return rc.scattered(v, parameter, over)
+		}
+	}
+	return nil, nil
+}
+
+// gathered are the slices of a stack that is in parts: a layer gathers its own.
+func (rc *ReplicaContext) gathered(v *model.Variable, parameter *graph.Node, over module.Over) ([]*graph.Node, func(slices []*graph.Node) *graph.Node) {
 	part := rc.slices[v.Path()]
 	if part == nil {
 		part = module.PartOf(parameter, over)
 		rc.slices[v.Path()] = part
 	}
-	stack = part
-	if converted {
-		stack = graph.ConvertDType(part, v.NodeValue(rc.graph).DType())
-	}
-	rows, _ := rc.rows()
 	of, split := module.Over{Dim: over.Dim - 1, Size: over.Size}, rc.stateSplit(v).Slice()
-	return stack, func(slice *graph.Node) *graph.Node {
-		whole := module.Whole(slice, of, split)
+	rows, _ := rc.rows()
+	return []*graph.Node{graph.ConvertDType(part, v.NodeValue(rc.graph).DType())}, func(slices []*graph.Node) *graph.Node {
+		whole := module.Whole(slices[0], of, split)
 		if rows == nil {
 			return whole
 		}
 		// A replica without rows has no gradients.
 		return graph.IdentityWithCustomGradient(whole, func(_, adjoint *graph.Node) *graph.Node {
 			return rc.ifRows(rows, adjoint, graph.ZerosLike(adjoint))
+		})
+	}
+}
+
+// scattered are the slices of a stack that each replica has whole while its gradient is in parts: a
+// layer scatters the gradient of its own.
+func (rc *ReplicaContext) scattered(v *model.Variable, parameter *graph.Node, over module.Over) ([]*graph.Node, func(slices []*graph.Node) *graph.Node) {
+	part := rc.slices[v.Path()]
+	if part == nil {
+		part = module.PartGradient(parameter, over)
+		rc.slices[v.Path()] = part
+	}
+	of, split := module.Over{Dim: over.Dim - 1, Size: over.Size}, rc.stateSplit(v).Slice()
+	rows, _ := rc.rows()
+	whole := graph.StopGradient(v.NodeValue(rc.graph))
+	rc.looped[whole] = true
+	return []*graph.Node{whole, part}, func(slices []*graph.Node) *graph.Node {
+		return module.GradientTo(slices[1], slices[0], func(adjoint *graph.Node) *graph.Node {
+			if rows != nil { // a replica without rows has no gradients
+				adjoint = rc.ifRows(rows, adjoint, graph.ZerosLike(adjoint))
+			}
+			return module.ScatterPart(graph.ConvertDType(adjoint, part.DType()), of, split)
 		})
 	}
 }
@@ -65,7 +95,7 @@ func (rc *ReplicaContext) gradientsOfParts(loss *graph.Node) []*graph.Node {
 	for _, v := range trained {
 		nodes = append(nodes, v.NodeValue(rc.graph))
 	}
-	ends := map[*graph.Node]bool{}
+	ends := maps.Clone(rc.looped)
 	for i, v := range trained {
 		if part := rc.slices[v.Path()]; part != nil {
 			at[i], ends[part] = len(nodes), true

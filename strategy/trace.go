@@ -134,7 +134,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	})}
 	t.graph = graph.NewGraph(t.module, f.opts.Name)
 	seen.Attach(t.graph)
-	t.rc = &ReplicaContext{strategy: s, graph: t.graph, wholes: map[*graph.Node]*graph.Node{}, slices: map[string]*graph.Node{}, overs: map[*model.Variable]module.Over{}}
+	t.rc = &ReplicaContext{strategy: s, graph: t.graph, wholes: map[*graph.Node]*graph.Node{}, slices: map[string]*graph.Node{}, looped: map[*graph.Node]bool{}, overs: map[*model.Variable]module.Over{}}
 	t.rc.ctx = withTracing(withMode(ctx, mode{strategy: s, replica: true, update: -1}), &tracing{rc: t.rc})
 	region.SetHeld(t.graph, t.rc.heldVariables)
 	if s.sharding() {

@@ -324,6 +324,19 @@ func (a *separation) replace(f func(s *ir.Statement) *ir.Statement) {
 	within(a.root)
 }
 
+// read are the values that a pass's statements read, and those that it gives.
+func (p *part) read(gives []*ir.Value) map[*ir.Value]bool {
+	all := map[*ir.Value]bool{}
+	for _, v := range gives {
+		all[v] = true
+	}
+	_, _, rest := p.arguments()
+	for _, s := range rest {
+		s.Reads(func(v *ir.Value) { all[v] = true })
+	}
+	return all
+}
+
 // arguments are the values inside of a pass's arguments, and the statements without their marks.
 // outside are the arguments themselves. An argument that nothing inside reads has no value.
 func (p *part) arguments() (inside, outside []*ir.Value, rest []*ir.Statement) {

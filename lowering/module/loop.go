@@ -186,6 +186,7 @@ func hasKey[K comparable, V any](m map[K]V, key K) bool {
 // write writes the pass as a loop. What leaves has its values behind it.
 func (c *cycle) write() error {
 	gives := c.a.insides(c.p)
+	read := c.p.read(gives)
 	kept, keptNext := c.start[1:], c.next[1:]
 	keptArguments := c.argument[1:]
 	c.start, c.next, c.argument = c.start[:1:1], c.next[:1:1], c.argument[:1:1]
@@ -204,7 +205,9 @@ func (c *cycle) write() error {
 		case region.Same:
 			c.body = append(c.body, unchanged(v, outside))
 		case region.Sliced:
-			c.slice(v, outside)
+			if read[v] {
+				c.slice(v, outside)
+			}
 		case region.Carried:
 			if len(states) == 0 {
 				return fault(c.p.Kind.String(), "an argument is carried, and no result is its next value", "return one for each")

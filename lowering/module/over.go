@@ -113,6 +113,29 @@ func PartOf(parameter *graph.Node, o Over) *graph.Node {
 	}, func(*graph.Node) *graph.Node { return nil })
 }
 
+// GradientTo returns x. Its gradient is none of x's but one of part's: what gradient makes of it.
+func GradientTo(part, x *graph.Node, gradient func(adjoint *graph.Node) *graph.Node) *graph.Node {
+	t := traceOf("gradient_to", x)
+	var value *stablehlo.Value
+	t.emit(x, func(_ *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+		value = x
+		return x, nil
+	}, nil)
+	return t.emit(part, func(*lowering.Function, *stablehlo.Value) (*stablehlo.Value, error) { return value, nil }, gradient)
+}
+
+// PartGradient stands for the replica's part of x where nothing but its gradient counts: it is a
+// node to take gradients of, see [GradientTo], and zeros.
+func PartGradient(x *graph.Node, o Over) *graph.Node {
+	t := traceOf("part_gradient", x)
+	t.checkOver("part_gradient", x, o, o.Size)
+	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+		shape := x.Shape().Clone()
+		shape.Dimensions = o.Parts(shape.Dimensions, t.opts.Replicas)
+		return f.Mark(x, shape, zeros{})
+	}, func(*graph.Node) *graph.Node { return nil })
+}
+
 // checkOver refuses a tensor that is not what o says.
 func (t *Trace) checkOver(op string, x *graph.Node, o Over, size int) {
 	if dims := x.Shape().Dimensions; !o.Is() || o.Dim < 0 || o.Dim >= len(dims) || dims[o.Dim] != size {

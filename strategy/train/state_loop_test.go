@@ -61,6 +61,8 @@ func TestLayersOfALoopAreGatheredOneByOne(t *testing.T) {
 	wantLosses, want, _ := run(strategy.Options{Replicas: 1, LogicalDevices: 1}, remat.Everything())
 	stack := regexp.MustCompile(`"stablehlo.all_gather"[^\n]*-> tensor<3x\d+x\d+xf32>`)
 	layer := regexp.MustCompile(`"stablehlo.all_gather"[^\n]*-> tensor<\d+x\d+xf32>`)
+	scattered := regexp.MustCompile(`(?s)"stablehlo.reduce_scatter".{0,400}?-> tensor<\d+x\d+xf32>`)
+	summed := regexp.MustCompile(`(?s)"stablehlo.(all_reduce|reduce_scatter)".{0,400}?-> tensor<3x\d+x\d+xf32>`)
 	for _, c := range []struct {
 		r, p  int
 		state strategy.StateSharding
@@ -69,6 +71,7 @@ func TestLayersOfALoopAreGatheredOneByOne(t *testing.T) {
 		{8, 1, strategy.ShardParameters, remat.Nothing()},
 		{4, 2, strategy.ShardParameters, remat.Everything()},
 		{2, 4, strategy.ShardGradients, remat.Nothing()},
+		{4, 2, strategy.ShardOptimizer, remat.Everything()},
 	} {
 		t.Run(fmt.Sprintf("%dx%d %s %s", c.r, c.p, c.state, c.keep), func(t *testing.T) {
 			losses, got, text := run(deepOptions(c.r, c.p, c.state), c.keep)
@@ -78,6 +81,8 @@ func TestLayersOfALoopAreGatheredOneByOne(t *testing.T) {
 				assert.Empty(t, stack.FindAllString(text, -1))
 				assert.NotEmpty(t, layer.FindAllString(text, -1))
 			}
+			assert.NotEmpty(t, scattered.FindAllString(text, -1), "each layer scatters the gradients of its slices")
+			assert.Empty(t, summed.FindAllString(text, -1), "no gradient of a stack is whole")
 		})
 	}
 }
