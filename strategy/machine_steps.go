@@ -3,6 +3,7 @@ package strategy
 import (
 	"context"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
@@ -122,6 +123,10 @@ func (m *replicaMachine) Microbatches(body func(in []*graph.Node) []*graph.Node)
 // Weighted returns a replica's mean over its rows, weighted so that the mean of the replicas is the
 // mean over all rows: the mean itself where the replicas have equally many.
 func (m *replicaMachine) Weighted(mean *graph.Node) *graph.Node { return m.context().weighted(mean) }
+
+// ReduceIn says in which dtype loops over layers add up gradients over the replicas, before a loss is
+// built.
+func (m *replicaMachine) ReduceIn(dtype dtypes.DType) { m.context().reduceIn = dtype }
 
 // Gradients returns the gradients of a replica's loss for the trainable variables that it uses,
 // with zeros in a replica without rows, and the names of these variables.

@@ -79,6 +79,9 @@ type ReplicaContext struct {
 	// looped are the whole stacks that loops read without a gradient of their own.
 	slices map[string]*graph.Node
 	looped map[*graph.Node]bool
+	// reduceIn is the dtype in which loops add up gradients over the replicas; that of the variable
+	// if it is not set.
+	reduceIn dtypes.DType
 	// frozen says which variables a training step does not train, by their paths; nil for none.
 	frozen func(path string) bool
 	// overs say how what belongs to trained variables is cut over the replicas, once it was asked for.

@@ -3,6 +3,7 @@ package strategy
 import (
 	"maps"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
@@ -35,7 +36,8 @@ func (rc *ReplicaContext) slicing(v *model.Variable) (stacks []*graph.Node, laye
 	if over := vs.overOf(v); over.Is() && over.Dim > 0 {
 		return rc.gathered(v, parameter, over)
 	}
-	if rc.training && v.Trainable {
+	// Gradients of microbatches are added up before they cross the replicas.
+	if rc.training && rc.trains(v) && rc.micro == nil {
 		if over := rc.stateOver(v); over.Is() && over.Dim > 0 {
 			return rc.scattered(v, parameter, over)
 		}
@@ -81,7 +83,11 @@ func (rc *ReplicaContext) scattered(v *model.Variable, parameter *graph.Node, ov
 			if rows != nil { // a replica without rows has no gradients
 				adjoint = rc.ifRows(rows, adjoint, graph.ZerosLike(adjoint))
 			}
-			return module.ScatterPart(graph.ConvertDType(adjoint, part.DType()), of, split)
+			in := rc.reduceIn
+			if in == dtypes.InvalidDType {
+				in = part.DType()
+			}
+			return graph.ConvertDType(module.ScatterPart(graph.ConvertDType(adjoint, in), of, split), part.DType())
 		})
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // All is the corpus.
 func All() []Entry {
-	return slices.Concat(languages(), images(), sequences(), tables(), single())
+	return slices.Concat(languages(), images(), sequences(), tables(), single(), deep())
 }
 
 // sized is an entry for a program that is made from a size.

@@ -76,6 +76,7 @@ func forward(store *model.Store, loss Loss, policy precision.Policy) stage {
 		case store == nil:
 			wrong(errkind.ValueError, "give New a model.NewStore()", "there is no store of variables to train: it is nil")
 		}
+		p.rc.Machine().ReduceIn(policy.Reduce)
 		l := policy.Forward(p.rc.Graph(), p.in, func(in []*graph.Node) []*graph.Node { return []*graph.Node{loss(p.rc, in)} })[0]
 		const scalar = "return a float scalar, the mean over the replica's batch"
 		if l == nil {
