@@ -87,7 +87,8 @@ func newBest(hook, metric string, opts []BestOptions) (*best, error) {
 
 // EarlyStop ends the run when a metric has not become better at patience records in turn that have
 // it. The metric is [Loss], another of the step's, or one that a hook measures, such as "held/loss"
-// of [Evaluate]. The count is part of a checkpoint.
+// of [Evaluate]. The count is part of a checkpoint: a run that stopped early and resumes takes no
+// more steps, unless patience is more than it was.
 //
 // With several processes all of them come to the same decision, as they compare the same numbers.
 func EarlyStop(metric string, patience int, opts ...BestOptions) Hook {
@@ -96,17 +97,24 @@ func EarlyStop(metric string, patience int, opts ...BestOptions) Hook {
 	if patience < 1 && wrong == nil {
 		wrong = option("hook "+name, "give at least 1", "a patience of %d records", patience)
 	}
+	stop := func(s *State) {
+		switch {
+		case b.Since < patience:
+		case b.Step == 0:
+			s.Stop(fmt.Sprintf("%s was never a number", metric))
+		default:
+			s.Stop(fmt.Sprintf("%s has not become better since step %d, when it was %v", metric, b.Step, b.Value))
+		}
+	}
 	return Hook{Name: name, Needs: []string{metric}, wrong: wrong, Save: b.save, Load: b.load,
 		reset: func() { *b = best{metric: b.metric, opts: b.opts} },
+		Begin: func(_ context.Context, s *State) error {
+			stop(s) // a run that had stopped, unless there is more patience now
+			return nil
+		},
 		Record: func(_ context.Context, s *State) error {
-			value, ok := s.Value(metric)
-			if !ok || b.better(s.Step(), value) || b.Since < patience {
-				return nil
-			}
-			if b.Step == 0 {
-				s.Stop(fmt.Sprintf("%s was never a number", metric))
-			} else {
-				s.Stop(fmt.Sprintf("%s has not become better since step %d, when it was %v", metric, b.Step, b.Value))
+			if value, ok := s.Value(metric); ok && !b.better(s.Step(), value) {
+				stop(s)
 			}
 			return nil
 		}}

@@ -87,3 +87,21 @@ func TestEventsGoOnInAFileOfTheirOwn(t *testing.T) {
 	assert.Equal(t, int64(20), all[6].Step)
 	require.NotErrorIs(t, err, input.ErrCorrupt)
 }
+
+func TestARunThatStoppedEarlyStaysSoUnlessThereIsMorePatience(t *testing.T) {
+	h := EarlyStop(Loss, 2)
+	f, err := begin(t, h, 0, nil)
+	require.NoError(t, err)
+	for step, value := range []float64{1, 2, 3} {
+		require.NoError(t, f.at(int64(step+1), loss(value)))
+	}
+	require.Contains(t, f.s.stop, "since step 1")
+	saved, err := h.Save()
+	require.NoError(t, err)
+	again, err := begin(t, EarlyStop(Loss, 2), 3, saved)
+	require.NoError(t, err)
+	assert.Equal(t, f.s.stop, again.s.stop)
+	more, err := begin(t, EarlyStop(Loss, 3), 3, saved)
+	require.NoError(t, err)
+	assert.Empty(t, more.s.stop)
+}

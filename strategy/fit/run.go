@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -133,6 +134,9 @@ func (r *run) all(ctx context.Context) error {
 		err = errors.Join(err, r.settle(ctx, err))
 		r.result.TrainSeconds = r.state.Elapsed().Seconds()
 	}
+	if err == nil {
+		err = r.unmeasured()
+	}
 	saved := r.last(ctx, err)
 	var stopped *InterruptedError
 	if errors.As(err, &stopped) && r.saver != nil && saved == nil && r.saved > 0 && r.saved == r.state.step {
@@ -148,6 +152,29 @@ func (r *run) all(ctx context.Context) error {
 	r.result.Rows, r.result.Passes = r.state.rows, r.state.passes
 	r.result.Metrics, r.result.Stopped = r.state.latest, r.state.stop
 	return err
+}
+
+// unmeasured returns the error of a hook that waited for a metric that nothing published, of a run
+// in which that could not be known beforehand.
+func (r *run) unmeasured() error {
+	if len(r.state.latest) == 0 {
+		return nil // no record
+	}
+	known := r.state.names()
+	for i := range r.hooks {
+		for _, name := range r.hooks[i].Needs {
+			if _, measured := find(r.state.latest, name); measured || slices.Contains(known, name) {
+				continue
+			}
+			for _, m := range r.state.latest {
+				if !slices.Contains(known, m.Name) {
+					known = append(known, m.Name)
+				}
+			}
+			return &MetricError{Hook: r.hooks[i].Name, Metric: name, Known: known}
+		}
+	}
+	return nil
 }
 
 // settle waits for the steps under way, so that the time of the run is known, and what failed in

@@ -82,3 +82,13 @@ func TestARunGoesOnAsIfNothingHadHappened(t *testing.T) {
 		}
 	}
 }
+
+// TestAMetricThatNothingMeasuredIsAnErrorInTheEnd, where a hook might have measured it.
+func TestAMetricThatNothingMeasuredIsAnErrorInTheEnd(t *testing.T) {
+	var metric *fit.MetricError
+	result, err := fit.Run(context.Background(), dense(on(t, 1, 1), 2), fit.Batches(batches(3)), fit.Options{},
+		fit.Each(1, func(_ context.Context, s *fit.State) error { s.Set("mine", 1); return nil }), fit.EarlyStop("yours", 1))
+	require.ErrorAs(t, err, &metric)
+	assert.Equal(t, []string{"loss", "mine"}, metric.Known)
+	assert.Equal(t, int64(3), result.Step)
+}
