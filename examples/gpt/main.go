@@ -28,7 +28,7 @@ func main() { os.Exit(trainer.Main("gpt", run)) }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	flags := flag.NewFlagSet("gpt", flag.ContinueOnError)
-	f := trainer.AddFlags(flags, trainer.Defaults{Steps: 600, Devices: 8})
+	f := trainer.AddFlags(flags, trainer.Defaults{Steps: 1200, Devices: 8})
 	preset := flags.String("preset", "tiny", "size of the model: tiny, 125m, 1b3 or llama3-8b")
 	vocabulary := flags.Int("vocab", 0, "number of tokens, learned from the texts; 256 takes bytes, 0 the preset's number")
 	data := flags.String("data", "", "text file to train on; empty takes the sources of Go's standard library")
@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		}))
 	}
 
-	corpus, err := text.Prepare(ctx, *data, text.CorpusOptions{Vocabulary: c.Vocabulary, Words: text.Lines, HeldOut: 0.02, Seed: 1})
+	corpus, err := text.Prepare(ctx, *data, text.CorpusOptions{Vocabulary: c.Vocabulary, HeldOut: 0.02, Seed: 1})
 	if err != nil {
 		return err
 	}

@@ -44,14 +44,14 @@ func (c Config) Loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node 
 	return graph.ReduceAllMean(losses)
 }
 
-// Logits is the model: tokens [rows, n] to float32 [rows, n, Vocabulary]. The cache is nil in training.
-func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, cache *generate.Cache) *graph.Node {
+// Logits is the model: tokens [rows, n] to float32 [rows, n, Vocabulary]. The past is nil in training.
+func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, past *generate.Cache) *graph.Node {
 	scope := rc.Scope().WithInitializer(initializer.RandomNormalFn(rc.Scope(), 0.02))
-	positions := cache.Positions(tokens)
+	positions := past.Positions(tokens)
 	x := layers.Embedding(scope.In("embedding"), graph.InsertAxes(tokens, -1), dtypes.Float32, c.Vocabulary, c.Width)
 	x = logical.Replicate(precision.Compute(x))
 	x = loop.Layers(scope.In("layers"), c.Layers, x, func(scope *model.Scope, x *graph.Node) *graph.Node {
-		x = graph.Add(x, c.attend(scope, c.norm(scope.In("norm1"), x), positions, cache))
+		x = graph.Add(x, c.attend(scope, c.norm(scope.In("norm1"), x), positions, past))
 		return graph.Add(x, c.dense(scope, c.norm(scope.In("norm2"), x)))
 	}, loop.Options{Keep: c.Keep})
 	logits := layers.Dense(scope.In("head"), c.norm(scope.In("norm"), x), false, c.Vocabulary)
@@ -60,7 +60,7 @@ func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, cache *g
 
 // attend is causal attention with rotary positions, of Heads heads of queries to KeyHeads heads of
 // keys and values. The angles are float32: bfloat16 has too few numbers for places.
-func (c Config) attend(scope *model.Scope, x, positions *graph.Node, cache *generate.Cache) *graph.Node {
+func (c Config) attend(scope *model.Scope, x, positions *graph.Node, past *generate.Cache) *graph.Node {
 	heads := func(name string, heads int) *graph.Node {
 		return logical.SplitOver(layers.Dense(scope.In("%s", name), x, false, heads, c.Width/c.Heads), "", "", "logical", "")
 	}
@@ -71,7 +71,7 @@ func (c Config) attend(scope *model.Scope, x, positions *graph.Node, cache *gene
 	angles := graph.Mul(graph.ConvertDType(graph.InsertAxes(positions, -1), dtypes.Float32), speeds)
 	rotary := pos.NewRoPEWithCosSin(graph.Cos(angles), graph.Sin(angles))
 	q, k = graph.ConvertDType(rotary.Encode(q, 1), x.DType()), graph.ConvertDType(rotary.Encode(k, 1), x.DType())
-	y := cache.Attend(q, k, v)
+	y := past.Attend(q, k, v)
 	y = graph.Reshape(y, x.Shape().Dim(0), x.Shape().Dim(1), c.Width)
 	return logical.Replicate(layers.Dense(scope.In("out"), y, false, c.Width))
 }

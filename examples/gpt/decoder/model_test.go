@@ -58,20 +58,22 @@ func TestEveryMeshAndFormGivesTheLossesOfOneDevice(t *testing.T) {
 		state             strategy.StateSharding
 		keep              remat.Policy
 		policy            precision.Policy
+		parts             int // microbatches
 		within            float64
 		sampled           bool // also without TPUSTRATEGY_FORMS=all
 	}{
-		"8 x 1":               {8, 1, strategy.ShardNothing, remat.Everything(), precision.Policy{}, 2e-5, true},
-		"4 x 2":               {4, 2, strategy.ShardNothing, remat.Everything(), precision.Policy{}, 2e-5, false},
-		"2 x 4":               {2, 4, strategy.ShardNothing, remat.Everything(), precision.Policy{}, 2e-5, false},
-		"optimizer in parts":  {4, 2, strategy.ShardOptimizer, remat.Products(), precision.Policy{}, 2e-5, true},
-		"gradients in parts":  {4, 2, strategy.ShardGradients, remat.Everything(), precision.Policy{}, 2e-5, false},
-		"parameters in parts": {4, 2, strategy.ShardParameters, remat.Everything(), precision.Policy{}, 2e-5, false},
-		"products kept":       {4, 2, strategy.ShardNothing, remat.Products(), precision.Policy{}, 2e-5, false},
-		"nothing kept":        {2, 4, strategy.ShardParameters, remat.Nothing(), precision.Policy{}, 2e-5, true},
-		"float32":             {4, 2, strategy.ShardNothing, remat.Everything(), precision.Float32, 2e-5, false},
-		"bfloat16":            {4, 2, strategy.ShardGradients, remat.Everything(), precision.MixedBFloat16, 2e-2, true},
-		"bfloat16 in parts":   {2, 4, strategy.ShardParameters, remat.Nothing(), precision.MixedBFloat16, 2e-2, false},
+		"8 x 1":               {8, 1, strategy.ShardNothing, remat.Everything(), precision.Policy{}, 1, 2e-5, true},
+		"4 x 2":               {4, 2, strategy.ShardNothing, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
+		"2 x 4":               {2, 4, strategy.ShardNothing, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
+		"microbatches":        {4, 2, strategy.ShardOptimizer, remat.Products(), precision.Policy{}, 2, 2e-5, true},
+		"optimizer in parts":  {4, 2, strategy.ShardOptimizer, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
+		"gradients in parts":  {4, 2, strategy.ShardGradients, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
+		"parameters in parts": {4, 2, strategy.ShardParameters, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
+		"products kept":       {4, 2, strategy.ShardNothing, remat.Products(), precision.Policy{}, 1, 2e-5, false},
+		"nothing kept":        {2, 4, strategy.ShardParameters, remat.Nothing(), precision.Policy{}, 1, 2e-5, true},
+		"float32":             {4, 2, strategy.ShardNothing, remat.Everything(), precision.Float32, 1, 2e-5, false},
+		"bfloat16":            {4, 2, strategy.ShardGradients, remat.Everything(), precision.MixedBFloat16, 1, 2e-2, true},
+		"bfloat16 in parts":   {2, 4, strategy.ShardParameters, remat.Nothing(), precision.MixedBFloat16, 1, 2e-2, false},
 	} {
 		if !form.sampled && os.Getenv("TPUSTRATEGY_FORMS") != "all" {
 			continue
@@ -79,10 +81,10 @@ func TestEveryMeshAndFormGivesTheLossesOfOneDevice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := small()
 			c.Keep = form.keep
-			require.NoError(t, c.Check(form.replicas, form.logical, 1))
+			require.NoError(t, c.Check(form.replicas, form.logical, form.parts))
 			got := losses(t, c, strategy.Options{
 				Replicas: form.replicas, LogicalDevices: form.logical, Variables: decoder.Rules(), State: form.state, SmallestSharded: 32,
-			}, train.Options{Precision: form.policy})
+			}, train.Options{Precision: form.policy, Accumulate: form.parts})
 			assert.InDeltaSlice(t, plain, got, form.within)
 		})
 	}

@@ -27,7 +27,7 @@ type Config struct {
 }
 
 var presets = []Config{
-	{"tiny", 4, 128, 4, 4, 352, 4096, 128, 16, 1e4, 1e-6, remat.Policy{}},
+	{"tiny", 3, 128, 4, 4, 352, 2048, 128, 16, 1e4, 1e-6, remat.Policy{}},
 	{"125m", 12, 768, 12, 12, 2048, 25600, 1024, 32, 1e4, 1e-6, remat.Policy{}},
 	{"1b3", 24, 2048, 16, 16, 5504, 32000, 2048, 32, 1e4, 1e-5, remat.Policy{}},
 	{"llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192, 32, 5e5, 1e-5, remat.Policy{}},
