@@ -274,11 +274,11 @@ def advance(model, tokens, cache, at, key):
 if args.generate and not interrupted:
     prompt = words.encode(args.generate).ids
     shape = (layers, 1, sequence, key_heads, width // heads)
-    cache, tokens, at, key = (jnp.zeros(shape, dtype),) * 2, jnp.array([prompt]), 0, jax.random.key(args.seed)
+    cache, tokens, done, key = (jnp.zeros(shape, dtype),) * 2, jnp.array([prompt]), 0, jax.random.key(args.seed)
     made = []
-    while at + tokens.shape[1] < sequence:
-        next, cache = advance(model, tokens, cache, at, jax.random.fold_in(key, at))
-        at, tokens = at + tokens.shape[1], next
+    while done + tokens.shape[1] < sequence:
+        next, cache = advance(model, tokens, cache, done, jax.random.fold_in(key, done))
+        done, tokens = done + tokens.shape[1], next
         if int(next[0, 0]) == 0:
             break
         made.append(int(next[0, 0]))
