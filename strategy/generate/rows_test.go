@@ -29,6 +29,7 @@ func (c *compilations) Compile(ctx context.Context, client *pjrt.Client, program
 func session(t *testing.T, sys *system.System, mesh [2]int, count *compilations, change func(o *generate.Options)) *generate.Generator {
 	t.Helper()
 	c := gpt()
+	c.Layers = 1
 	options := c.Options(mesh[0], mesh[1])
 	if count != nil {
 		options.Compiler = count

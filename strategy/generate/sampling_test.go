@@ -78,9 +78,9 @@ func expected(logits []float32, s Sampling) []float64 {
 func TestSamplingDrawsWithTheProbabilitiesOfTheLogits(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	logits := []float32{1, -0.5, 2.5, 0.25, 2, -3, float32(math.Inf(-1)), 1.5, 0.75, -1}
-	const draws = 20000
+	const draws = 8000
 	for _, c := range []Sampling{
-		{}, {Temperature: 1}, {Temperature: 0.5, TopK: 4}, {Temperature: 2, TopK: 1}, {Temperature: 1, TopP: 0.6}, {Temperature: 1.5, TopK: 6, TopP: 0.8}, {Temperature: 1, TopP: 1e-9},
+		{}, {Temperature: 1}, {Temperature: 0.5, TopK: 4}, {Temperature: 1, TopP: 0.6}, {Temperature: 1.5, TopK: 6, TopP: 0.8},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {

@@ -24,7 +24,7 @@ func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
 	sys := plugintest.System(t, devices)
 	c := llama()
 	c.Loop, c.State = true, strategy.ShardParameters
-	options := c.Options(4, 2)
+	options := c.Options(2, 1)
 	options.SmallestSharded = 2
 	s, store := strategytest.On(t, sys, options), seeded()
 	step := c.Step(s, store)
@@ -55,7 +55,7 @@ func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
 	dir, err := checkpoint.OpenDirectory(t.TempDir(), checkpoint.Options{})
 	require.NoError(t, err)
 	require.NoError(t, dir.Save(t.Context(), 8, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
-	fresh, empty := strategytest.On(t, sys, c.Options(2, 4)), seeded()
+	fresh, empty := strategytest.On(t, sys, c.Options(1, 2)), seeded()
 	o := small(c)
 	o.Batch = len(prompts)
 	restored, err := generate.New(fresh, empty, c.Logits, o)
@@ -74,8 +74,8 @@ func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
 // variables of the step.
 func TestGenerationWithAveragedWeights(t *testing.T) {
 	c := gpt()
-	c.Loop = true
-	s, store := strategytest.On(t, plugintest.System(t, devices), c.Options(4, 2)), seeded()
+	c.Loop, c.Layers = true, 1
+	s, store := strategytest.On(t, plugintest.System(t, devices), c.Options(2, 1)), seeded()
 	step := train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), c.Loss, train.Options{Name: "averaged", Average: 0.9})
 	for range 4 {
 		_, err := step.Run(t.Context(), c.Tokens())
@@ -105,8 +105,8 @@ func TestHalfPrecisionIsThatOfWholeSequences(t *testing.T) {
 	sys := plugintest.System(t, devices)
 	c := gpt()
 	c.Compute = dtypes.BFloat16
-	s := strategytest.On(t, sys, c.Options(4, 2))
-	r := newRecorder(t, s, c.Logits, 8, c)
+	s := strategytest.On(t, sys, c.Options(2, 1))
+	r := newRecorder(t, s, c.Logits, 6, c)
 	g, err := generate.New(s, seeded(), r.logits, small(c))
 	require.NoError(t, err)
 	defer g.Close()
@@ -122,7 +122,7 @@ func TestHalfPrecisionIsThatOfWholeSequences(t *testing.T) {
 	c.Compute = dtypes.Float32
 	o := small(c)
 	o.Precision, o.DType = precision.MixedBFloat16, dtypes.InvalidDType
-	r = newRecorder(t, s, c.Logits, 8, c)
+	r = newRecorder(t, s, c.Logits, 6, c)
 	half, err := generate.New(s, seeded(), r.logits, o)
 	require.NoError(t, err)
 	defer half.Close()

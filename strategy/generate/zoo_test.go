@@ -62,7 +62,7 @@ func TestTransformersOfTheZoo(t *testing.T) {
 			o := generate.Options{Layers: 2, KeyHeads: 2, HeadSize: 4, Vocabulary: 40, Length: 20, PromptChunk: 4, Chunk: 4}
 			m := ofZoo(configure, o.Length+o.PromptChunk)
 			want, _ := whole(t, strategytest.On(t, sys, strategy.Options{Replicas: 1}), seeded(), m, prompts)
-			g, err := generate.New(strategytest.On(t, sys, strategy.Options{Replicas: 4, LogicalDevices: 2}), seeded(), m, o)
+			g, err := generate.New(strategytest.On(t, sys, strategy.Options{Replicas: 2, LogicalDevices: 1}), seeded(), m, o)
 			require.NoError(t, err)
 			defer g.Close()
 			got, err := g.Generate(t.Context(), prompts, generate.Sampling{MaxTokens: made})
