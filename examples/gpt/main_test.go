@@ -27,7 +27,7 @@ func texts(t *testing.T) string {
 func TestATinyModelTrainsAndWrites(t *testing.T) {
 	plugin, out := plugintest.Path(t, "cpu"), t.TempDir()
 	var stdout, stderr bytes.Buffer
-	err := run(t.Context(), []string{"-plugin", plugin, "-data", texts(t), "-vocab", "280", "-out", out, "-replicas", "2", "-logical", "2", "-devices", "4",
+	err := run(t.Context(), []string{"-plugin", plugin, "-data", texts(t), "-vocab", "270", "-out", out, "-replicas", "2", "-logical", "2", "-devices", "4",
 		"-steps", "6", "-batch", "4", "-generate", "func"}, &stdout, &stderr)
 	require.NoError(t, err, "%s", stderr.String())
 	lines := strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n")
@@ -47,7 +47,7 @@ func TestATinyModelTrainsAndWrites(t *testing.T) {
 
 	// A checkpoint of another preset, and a second run in the same folder.
 	for line, want := range map[string]string{"-resume -preset 125m": "preset", "-resume -batch 8": "batch", "": "resume"} {
-		args := append([]string{"-plugin", plugin, "-data", texts(t), "-vocab", "280", "-out", out, "-replicas", "2", "-logical", "2", "-devices", "4", "-steps", "6", "-batch", "4"},
+		args := append([]string{"-plugin", plugin, "-data", texts(t), "-vocab", "270", "-out", out, "-replicas", "2", "-logical", "2", "-devices", "4", "-steps", "6", "-batch", "4"},
 			strings.Fields(line)...)
 		err := run(t.Context(), args, &stdout, &stderr)
 		assert.ErrorContains(t, err, want, line)
