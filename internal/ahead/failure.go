@@ -34,6 +34,9 @@ func (e *UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *UsageError) Unwrap() error { return e.Err }
 
+// Kind returns the kind of the error that it wraps, ValueError if that has none.
+func (e *UsageError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.ValueError) }
+
 // Misused returns the error of a command line that op cannot take: what is wrong, and what to
 // write.
 func Misused(op, hint, format string, args ...any) error {

@@ -66,18 +66,15 @@ func line(c transformer.Config, r *report.Report, text int) string {
 }
 
 // TestAOTLargeBillion compiles 1.3 billion parameters for v5e:4x4. The bounds are the figures of the
-// same model in JAX 0.10.2 by the same compiler, see docs/benchmarks.md, and a twentieth; that of the
-// temporaries with ShardOptimizer, which gathers whole updated variables beside whole gradients, is
-// three tenths.
+// same model in JAX 0.10.2 by the same compiler, see docs/benchmarks.md, and a twentieth.
 func TestAOTLargeBillion(t *testing.T) {
 	for _, form := range []struct {
 		state                  strategy.StateSharding
 		arguments, temporaries float64 // MiB
-		times                  float64 // as many temporaries, at most
 	}{
-		{strategy.ShardNothing, 3883.4, 2435.3, 1.05},
-		{strategy.ShardOptimizer, 1942.2, 2921.0, 1.3},
-		{strategy.ShardParameters, 971.6, 1224.8, 1.05},
+		{strategy.ShardNothing, 3883.4, 2435.3},
+		{strategy.ShardOptimizer, 1942.2, 2921.0},
+		{strategy.ShardParameters, 971.6, 1224.8},
 	} {
 		t.Run(form.state.String(), func(t *testing.T) {
 			if !large(t) {
@@ -88,7 +85,7 @@ func TestAOTLargeBillion(t *testing.T) {
 			r := compiled(t, "v5e:4x4", c, 4)
 			assert.Equal(t, report.Fits, r.Memory.Verdict)
 			assert.LessOrEqual(t, float64(r.Memory.Arguments)/mebibyte, 1.05*form.arguments)
-			assert.LessOrEqual(t, float64(r.Memory.Temporaries)/mebibyte, form.times*form.temporaries)
+			assert.LessOrEqual(t, float64(r.Memory.Temporaries)/mebibyte, 1.05*form.temporaries)
 		})
 	}
 }

@@ -54,7 +54,7 @@ func (c *Cache) Update(keys, values *graph.Node) (allKeys, allValues, mask *grap
 		fail("update of the cache", "give both as [rows, tokens, heads, size]", "keys of shape %s and values of %s", keys.Shape(), values.Shape())
 	}
 	g, shape := keys.Graph(), keys.Shape().Dimensions
-	byHeads := func(x *graph.Node) *graph.Node { return graph.TransposeAllDims(x, 0, 2, 1, 3) }
+	byHeads := func(x *graph.Node) *graph.Node { return graph.TransposeAllAxes(x, 0, 2, 1, 3) }
 	if c == nil {
 		return byHeads(keys), byHeads(values), causal(keys, values)
 	}
