@@ -10,7 +10,7 @@ import (
 // advice says, of an example that does not fit, by how much and which options to try that are not
 // given yet.
 func (c *compileCmd) advice(o ahead.Outcome) string {
-	if o.Error == nil || o.Error.Kind != "memory" || c.Example == "" {
+	if o.Error == nil || o.Error.Sort != "memory" || c.Example == "" {
 		return ""
 	}
 	var try []string

@@ -119,7 +119,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		// Whatever was under way failed for it, in one way or another.
 		var signal *command.Signal
 		if errors.As(context.Cause(ctx), &signal) {
-			a.fail(&c, &failure{Kind: "interrupted", Message: signal.Error()})
+			a.fail(&c, &failure{Sort: "interrupted", Message: signal.Error()})
 			return signal.Code()
 		}
 		if out.err == nil {
@@ -143,10 +143,10 @@ func (a *app) fail(c *cli, err error) int {
 		_ = a.printJSON(map[string]any{"error": f})
 	}
 	fmt.Fprintf(a.stderr, "tpustrategy: %s\n", f.Message)
-	if f.Log != "" && f.Kind == "died" {
+	if f.Log != "" && f.Sort == "died" {
 		fmt.Fprintf(a.stderr, "The end of its log:\n%s\n", indent(f.Log, "  "))
 	}
-	return ahead.Codes[f.Kind]
+	return ahead.Codes[f.Sort]
 }
 
 func (a *app) printJSON(v any) error {

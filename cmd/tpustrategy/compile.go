@@ -190,7 +190,7 @@ func (c *compileCmd) write(a *app, root *cli, all []ahead.Outcome) error {
 		return err
 	}
 	if unwritten != nil {
-		return &failure{Kind: "failed", Message: unwritten.Error(), Reported: root.JSON}
+		return &failure{Sort: "failed", Message: unwritten.Error(), Reported: root.JSON}
 	}
 	return nil
 }

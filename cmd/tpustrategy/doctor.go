@@ -96,7 +96,7 @@ func (c *doctorCmd) Run(ctx context.Context, a *app, root *cli) error {
 		a.printDiagnosis(d)
 	}
 	if !slices.ContainsFunc(d.Runs, func(v verdict) bool { return v.Can }) {
-		return &failure{Kind: "missing", Message: "doctor: nothing would run here; " + strings.Join(d.Actions, "; ")}
+		return &failure{Sort: "missing", Message: "doctor: nothing would run here; " + strings.Join(d.Actions, "; ")}
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 	}
 	d.SHA256, d.Damaged = hash(found, kind)
 	if d.Damaged && d.Error == nil {
-		d.Error = &failure{Kind: "missing", Message: errkind.Text(found.Path, fmt.Sprintf("it is not the library of %s: its SHA-256 is %s", d.Pinned, d.SHA256), nil, "")}
+		d.Error = &failure{Sort: "missing", Message: errkind.Text(found.Path, fmt.Sprintf("it is not the library of %s: its SHA-256 is %s", d.Pinned, d.SHA256), nil, "")}
 	}
 	if d.Error != nil {
 		return d // what is not trusted is not loaded

@@ -48,8 +48,8 @@ func Refused(op string, err error) error { return &UsageError{&errkind.Fault{Op:
 
 // Failure is an error as JSON and across processes.
 type Failure struct {
-	// Kind is usage, missing, memory, died, interrupted or failed.
-	Kind    string `json:"kind"`
+	// Sort is usage, missing, memory, died, interrupted or failed.
+	Sort    string `json:"kind"`
 	Message string `json:"message"`
 	// Log is what the compiler wrote, or its end.
 	Log string `json:"log,omitempty"`
@@ -70,13 +70,28 @@ type MemoryFailure struct {
 // Error returns the message.
 func (f *Failure) Error() string { return f.Message }
 
+// Kind returns the kind of error that stands for the sort.
+func (f *Failure) Kind() errkind.Kind {
+	switch f.Sort {
+	case "usage":
+		return errkind.ValueError
+	case "missing":
+		return errkind.NotFoundError
+	case "memory":
+		return errkind.ResourceExhaustedError
+	case "interrupted":
+		return errkind.CancelledError
+	}
+	return errkind.RuntimeError
+}
+
 // FailureOf sorts an error into a kind.
 func FailureOf(err error) *Failure {
 	var f *Failure
 	if errors.As(err, &f) {
 		return f
 	}
-	f = &Failure{Kind: "failed", Message: err.Error()}
+	f = &Failure{Sort: "failed", Message: err.Error()}
 	var usage *UsageError
 	var find *pjrt.FindError
 	var plugin *pjrt.PluginError
@@ -91,20 +106,20 @@ func FailureOf(err error) *Failure {
 	var annotation *logical.Error
 	switch {
 	case errors.As(err, &memory):
-		f.Kind, f.Log = "memory", memory.Log
+		f.Sort, f.Log = "memory", memory.Log
 		f.Memory = &MemoryFailure{memory.Used, memory.Limit, memory.Excess, memory.Largest}
 	case errors.As(err, &died):
-		f.Kind, f.Log = "died", died.Tail
+		f.Sort, f.Log = "died", died.Tail
 	case errors.As(err, &gone) && gone.Reason != worker.NotStarted:
-		f.Kind, f.Log = "died", gone.Tail
+		f.Sort, f.Log = "died", gone.Tail
 	case errors.As(err, &find), errors.As(err, &plugin):
-		f.Kind = "missing"
+		f.Sort = "missing"
 	case errors.As(err, &usage), errors.As(err, &accelerator), errors.As(err, &assignment), errors.As(err, &option), errors.As(err, &topology), errors.As(err, &annotation):
-		f.Kind = "usage"
+		f.Sort = "usage"
 	case errors.As(err, &compiler):
 		f.Log = compiler.Log
 		if compiler.Code == pjrt.ResourceExhausted {
-			f.Kind = "memory"
+			f.Sort = "memory"
 		}
 	}
 	return f

@@ -30,7 +30,7 @@ func OutcomeOf(topology string, r *report.Report, err error) Outcome {
 	s := r.Summary()
 	o.Report, o.Summary = r, &s
 	if r.Memory.Verdict == report.TooLarge {
-		o.Error = &Failure{Kind: "memory", Message: fmt.Sprintf("%s on %s: it needs %s of the %s of a core's memory",
+		o.Error = &Failure{Sort: "memory", Message: fmt.Sprintf("%s on %s: it needs %s of the %s of a core's memory",
 			r.Step, topology, report.Bytes(r.Memory.Needs), report.Bytes(r.Memory.Limit))}
 	}
 	return o

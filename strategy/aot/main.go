@@ -67,7 +67,7 @@ func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, std
 			ahead.RemoveUnfinished(path)
 		}
 		cause := command.Cause(ctx)
-		_ = r.fail(stdout, stderr, &ahead.Failure{Kind: "interrupted", Message: cause.Error()})
+		_ = r.fail(stdout, stderr, &ahead.Failure{Sort: "interrupted", Message: cause.Error()})
 		return cause.Code()
 	}
 	err := ahead.WriteReports(f.Report, all)
@@ -107,7 +107,7 @@ func (r *run) fail(stdout, stderr io.Writer, err error) int {
 		_ = ahead.WriteJSON(stdout, map[string]any{"error": f})
 	}
 	fmt.Fprintf(stderr, "%s: %s\n", r.name, f.Message)
-	return ahead.Codes[f.Kind]
+	return ahead.Codes[f.Sort]
 }
 
 // all compiles for each topology.
