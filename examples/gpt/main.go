@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	strat, done, err := f.Open(ctx, f.Strategy(decoder.Rules()))
+	strat, done, err := f.Open(ctx, f.Strategy(decoder.Rules()), c.Parameters())
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@
 //		if f.Requested() { // -topology: compile for a slice that is not here
 //			return trainer.Exit(f.Main(ctx, f.Strategy(rules), build))
 //		}
-//		strat, done, err := f.Open(ctx, f.Strategy(rules))
+//		strat, done, err := f.Open(ctx, f.Strategy(rules), parameters)
 //		if err != nil {
 //			return err
 //		}

@@ -76,9 +76,14 @@ func (f *Flags) Strategy(variables logical.Rules) strategy.Options {
 	return strategy.Options{Replicas: f.Replicas, LogicalDevices: f.Logical, State: f.State, Variables: variables}
 }
 
-// Open opens the devices of the flags and a strategy over them. done closes both; call it once. An
-// empty Out becomes a new folder among the system's temporary files.
-func (f *Flags) Open(ctx context.Context, opts strategy.Options) (strat *strategy.TPUStrategy, done func() error, err error) {
+// Open opens the devices of the flags and a strategy over them, for a model of so many parameters.
+// done closes both; call it once. An empty Out becomes a new folder among the system's temporary
+// files. A model whose variables and state of Adam are larger than the free memory of a machine with
+// CPU devices is an error of kind ResourceExhaustedError.
+func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int) (strat *strategy.TPUStrategy, done func() error, err error) {
+	if err := f.fits(parameters, freeMemory); err != nil {
+		return nil, nil, err
+	}
 	if f.Out == "" {
 		if f.Out, err = os.MkdirTemp("", f.set.Name()+"-"); err != nil {
 			return nil, nil, &errkind.Fault{Op: "folder of the run", Err: err, Hint: "give one by -out"}

@@ -1,0 +1,79 @@
+package trainer
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// fits refuses a model of so many parameters that the CPU devices of the flags have no memory for:
+// float32 variables, and the two moments of Adam. A step needs more than these, for gradients and
+// activations, so that what is let through may still not fit. On TPUs the compiler says it.
+func (f *Flags) fits(parameters int, memory func() int64) error {
+	if f.Devices == 0 {
+		return nil
+	}
+	replicas := f.Replicas
+	if replicas == 0 {
+		replicas = f.Devices / f.Logical
+	}
+	copies := func(from strategy.StateSharding) int64 {
+		if f.State >= from {
+			return 1
+		}
+		return int64(replicas)
+	}
+	needs := int64(parameters) * 4 * (copies(strategy.ShardParameters) + 2*copies(strategy.ShardOptimizer))
+	if there := memory(); needs > there {
+		return &errkind.Fault{Op: "memory of the machine", Class: errkind.ResourceExhaustedError,
+			Reason: fmt.Sprintf("%d parameters on %d replicas take %s of variables and optimizer state, and %s are free", parameters, replicas, gigabytes(needs), gigabytes(there)),
+			Hint:   "take a smaller model, -shard-state parameters or fewer -replicas; -topology compiles for a slice"}
+	}
+	return nil
+}
+
+func gigabytes(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
+
+// freeMemory is what the kernel can still give to this process, as far as it says it: the least of
+// the machine's and the control group's.
+func freeMemory() int64 {
+	free := int64(math.MaxInt64)
+	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
+		free = available(text)
+	}
+	limit, used := number("/sys/fs/cgroup/memory.max"), number("/sys/fs/cgroup/memory.current")
+	if limit > 0 && used > 0 {
+		free = min(free, max(limit-used, 0))
+	}
+	return free
+}
+
+// available reads MemAvailable of /proc/meminfo, in bytes.
+func available(meminfo []byte) int64 {
+	lines := bufio.NewScanner(bytes.NewReader(meminfo))
+	for lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), "MemAvailable:"); ok {
+			if n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64); err == nil {
+				return n << 10
+			}
+		}
+	}
+	return math.MaxInt64
+}
+
+// number reads a file that is one number; 0 if it is not.
+func number(path string) int64 {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return n
+}
