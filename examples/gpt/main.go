@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	result, err := fit.Run(ctx, step, fit.Dataset(windows.Batch(c.Batch, true)),
+	result, err := fit.Run(ctx, step, fit.Dataset(windows.Repeat(-1).Batch(c.Batch, true)),
 		f.Fit(map[string]string{"preset": c.Name, "batch": fmt.Sprint(c.Batch)}), append(held, f.Hooks(stderr, third, "loss", "held/nats")...)...)
 	if err == nil && *prompt != "" {
 		err = trainer.Write(ctx, step, c.Logits, generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.Width / c.Heads,
