@@ -2,17 +2,12 @@ package report
 
 import (
 	"bytes"
-	"context"
-	"fmt"
-	"image/png"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/browsertest"
 )
 
 func TestThePageStandsAlone(t *testing.T) {
@@ -28,53 +23,12 @@ func TestThePageStandsAlone(t *testing.T) {
 	assert.NotContains(t, text, "ZgotmplZ")
 }
 
-// screenshot shows a page in a browser. Without one that works the test is skipped, or fails where
-// TPUSTRATEGY_REQUIRE_BROWSER is set.
-func screenshot(t *testing.T, page []byte) (path string) {
-	t.Helper()
-	reason := "no chromium is installed"
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		browser, err := exec.LookPath(name)
-		if err != nil {
-			continue
-		}
-		for range 2 { // a first start on a busy machine may be too slow
-			dir, err := os.MkdirTemp("", "report")
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the browser may still write there
-			pagePath, shot := filepath.Join(dir, "report.html"), filepath.Join(dir, "report.png")
-			require.NoError(t, os.WriteFile(pagePath, page, 0o644))
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-				"--user-data-dir="+filepath.Join(dir, "profile"), "--window-size=1000,1200", "--screenshot="+shot, "file://"+pagePath)
-			cmd.WaitDelay = time.Second // its children hold the pipe
-			out, err := cmd.CombinedOutput()
-			cancel()
-			if _, missing := os.Stat(shot); missing == nil {
-				return shot
-			}
-			reason = fmt.Sprintf("%s took no picture: %v\n%s", browser, err, out)
-		}
-		break
-	}
-	if os.Getenv("TPUSTRATEGY_REQUIRE_BROWSER") != "" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-	return ""
-}
-
 // TestAPageLooksRight shows the page in a browser and looks at the picture: the memory bar, with
 // its parts side by side, and the two halves of a split tensor.
 func TestAPageLooksRight(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, sample().WriteHTML(&b))
-	shot := screenshot(t, b.Bytes())
-	f, err := os.Open(shot)
-	require.NoError(t, err)
-	defer f.Close()
-	picture, err := png.Decode(f)
-	require.NoError(t, err)
+	_, picture := browsertest.Show(t, b.Bytes(), 1000, 1200)
 	type color [3]uint8
 	first, count := map[color]int{}, map[color]int{}
 	bounds := picture.Bounds()

@@ -2,66 +2,20 @@ package curve
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"image"
 	"image/color"
 	"image/png"
 	"math"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-// browse opens a page in a browser, and returns what it prints and a picture. Without a browser that
-// works the test is skipped, or fails where TPUSTRATEGY_REQUIRE_BROWSER is set.
-func browse(t *testing.T, page []byte, dark bool, args ...string) (printed string, picture image.Image) {
-	t.Helper()
-	reason := "no chromium is installed"
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		browser, err := exec.LookPath(name)
-		if err != nil {
-			continue
-		}
-		for range 2 { // a first start on a busy machine may be too slow
-			dir, err := os.MkdirTemp("", "curve")
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the browser may still write there
-			path, shot := filepath.Join(dir, "curve.html"), filepath.Join(dir, "curve.png")
-			require.NoError(t, os.WriteFile(path, page, 0o644))
-			scheme := map[bool]string{false: "1", true: "0"}[dark]
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			cmd := exec.CommandContext(ctx, browser, append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-				"--user-data-dir=" + filepath.Join(dir, "profile"), "--window-size=1000,900", "--blink-settings=preferredColorScheme=" + scheme,
-				"--dump-dom", "--screenshot=" + shot}, append(args, "file://"+path)...)...)
-			cmd.WaitDelay = time.Second // its children hold the pipe
-			var out, errs bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &out, &errs
-			err = cmd.Run()
-			cancel()
-			data, missing := os.ReadFile(shot)
-			if missing == nil && strings.Contains(out.String(), "</html>") {
-				picture, err := png.Decode(bytes.NewReader(data))
-				require.NoError(t, err)
-				return out.String(), picture
-			}
-			reason = fmt.Sprintf("%s showed no page: %v\n%s", browser, err, errs.String())
-		}
-		break
-	}
-	if os.Getenv("TPUSTRATEGY_REQUIRE_BROWSER") != "" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-	return "", nil
-}
+	"github.com/tpustrategy/tpustrategy/internal/browsertest"
+)
 
 func near(a color.Color, b color.NRGBA, by int) bool {
 	r, g, bl, _ := a.RGBA()
@@ -147,7 +101,8 @@ document.body.dataset.found = [document.documentElement.scrollWidth, innerWidth,
 </script></body>`
 	page = bytes.Replace(page, []byte("</body>"), []byte(script), 1)
 	for _, colors := range []theme{light, dark} {
-		printed, picture := browse(t, page, colors.back == dark.back)
+		scheme := map[bool]string{false: "1", true: "0"}[colors.back == dark.back]
+		printed, picture := browsertest.Show(t, page, 1000, 900, "--blink-settings=preferredColorScheme="+scheme)
 		found := regexp.MustCompile(`data-found="([^"]*)"`).FindStringSubmatch(printed)
 		require.Len(t, found, 2, "the page's program ran")
 		var wide, window, left, top, width float64
