@@ -41,9 +41,13 @@ type storage interface {
 	bytes() []byte
 }
 
+// values is a storage by its address, so that many can be made in one allocation.
 type values[T Value] []T
 
-func (v values[T]) kind() Kind {
+// stored returns the storage of flat.
+func stored[T Value](flat []T) storage { return (*values[T])(&flat) }
+
+func (v *values[T]) kind() Kind {
 	var zero T
 	switch any(zero).(type) {
 	case bool:
@@ -81,32 +85,32 @@ func (v values[T]) kind() Kind {
 	}
 }
 
-func (v values[T]) len() int                  { return len(v) }
-func (v values[T]) view(from, to int) storage { return v[from:to:to] }
-func (v values[T]) zeros(n int) storage       { return make(values[T], n) }
-func (v values[T]) flat() any                 { return []T(v) }
+func (v *values[T]) len() int                  { return len(*v) }
+func (v *values[T]) view(from, to int) storage { return stored((*v)[from:to:to]) }
+func (v *values[T]) zeros(n int) storage       { return stored(make([]T, n)) }
+func (v *values[T]) flat() any                 { return []T(*v) }
 
-func (v values[T]) join(parts []storage, n int) storage {
+func (v *values[T]) join(parts []storage, n int) storage {
 	out := make(values[T], 0, n)
 	for _, p := range parts {
-		out = append(out, p.(values[T])...)
+		out = append(out, *p.(*values[T])...)
 	}
-	return out
+	return &out
 }
 
-func (v values[T]) gather(rows []int, width int) storage {
+func (v *values[T]) gather(rows []int, width int) storage {
 	out := make(values[T], 0, len(rows)*width)
 	for _, r := range rows {
-		out = append(out, v[r*width:(r+1)*width]...)
+		out = append(out, (*v)[r*width:(r+1)*width]...)
 	}
-	return out
+	return &out
 }
 
-func (v values[T]) bytes() []byte {
-	if len(v) == 0 || v.kind() == String {
+func (v *values[T]) bytes() []byte {
+	if len(*v) == 0 || v.kind() == String {
 		return nil
 	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(v[0])))
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(*v))), len(*v)*int(unsafe.Sizeof((*v)[0])))
 }
 
 // NewTensor returns a tensor of the given dimensions over the values of flat, in row-major order.
@@ -120,17 +124,17 @@ func NewTensor[T Value](flat []T, dims ...int) (Tensor, error) {
 	if size != len(flat) {
 		return Tensor{}, wrong("make tensor", fmt.Sprintf("give %d", size), "%d values for a tensor of dimensions %v", len(flat), dims)
 	}
-	return Tensor{dims: slices.Clone(dims), data: values[T](flat)}, nil
+	return Tensor{dims: slices.Clone(dims), data: stored(flat)}, nil
 }
 
 // Vector returns a rank-1 tensor over flat. It keeps flat: the caller must not write to it any
 // more.
 func Vector[T Value](flat ...T) Tensor {
-	return Tensor{dims: []int{len(flat)}, data: values[T](flat)}
+	return Tensor{dims: []int{len(flat)}, data: stored(flat)}
 }
 
 // Scalar returns a rank-0 tensor.
-func Scalar[T Value](value T) Tensor { return Tensor{data: values[T]{value}} }
+func Scalar[T Value](value T) Tensor { return Tensor{data: stored([]T{value})} }
 
 // Zeros returns a tensor of zeros (empty strings for String, false for Bool).
 func Zeros(kind Kind, dims ...int) (Tensor, error) {
@@ -246,11 +250,11 @@ func (t Tensor) Bytes() []byte {
 // Flat returns the values of t as []T, in row-major order. The slice is the tensor's storage, not a
 // copy: do not write to it. A tensor of another kind is an error.
 func Flat[T Value](t Tensor) ([]T, error) {
-	v, ok := t.data.(values[T])
+	v, ok := t.data.(*values[T])
 	if !ok {
-		return nil, fault(errkind.TypeError, "flat", "ask for the type of its kind", "a %v tensor does not hold %v", t.Kind(), values[T]{}.kind())
+		return nil, fault(errkind.TypeError, "flat", "ask for the type of its kind", "a %v tensor does not hold %v", t.Kind(), new(values[T]).kind())
 	}
-	return v, nil
+	return *v, nil
 }
 
 // Spec returns the description of t, with all dimensions known.

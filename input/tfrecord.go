@@ -1,12 +1,11 @@
 package input
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 	"io"
 	"math"
+	"unsafe"
 )
 
 // A TFRecord file is a sequence of records: the length of the data (8 bytes, little endian), the
@@ -23,51 +22,107 @@ const again = "write the file again; TFRecords reads uncompressed files"
 // TFRecords returns a dataset of the records of uncompressed TFRecord files, as
 // tf.data.TFRecordDataset does: string scalars with the records' raw bytes. It verifies both
 // checksums of every record; the error of a mismatch matches [ErrCorrupt].
+//
+// Short records are views of the blocks of 128 KiB that are read from the file, so that a record
+// costs no allocation. Whoever keeps a few short records of a large file for long, as a shuffle
+// does, keeps their blocks: clone the strings with Map where that is too much.
 func TFRecords(paths []string, opts FileOptions) Dataset {
 	return fromFiles(paths, opts, "tfrecords", Leaf(TensorSpec{Kind: String}), func(f *openFile, at int64) (recordReader, error) {
 		r, err := f.from(at)
 		if err != nil {
 			return nil, err
 		}
-		return &tfrecordReader{r: r, at: at, sums: crc32.MakeTable(crc32.Castagnoli)}, nil
+		end, err := f.size()
+		if err != nil {
+			return nil, err
+		}
+		return &tfrecordReader{r: r, at: at, end: end, sums: crc32.MakeTable(crc32.Castagnoli)}, nil
 	})
 }
 
+const (
+	// recordBlock is what is read at once, in bytes: more than the buffer below, which is passed by.
+	recordBlock = 128 << 10
+	recordSlab  = 128 // scalars made at once
+)
+
 type tfrecordReader struct {
-	r    *bufio.Reader
-	at   int64
-	sums *crc32.Table
+	r       io.Reader
+	at, end int64 // of the next record, and the size of the file as it was opened
+	sums    *crc32.Table
+	// ahead are the bytes from at on that are read. What is in it never changes, as the records'
+	// strings are made of it.
+	ahead []byte
+	// texts and scalars are the storage of the next records' tensors.
+	texts   []string
+	scalars []values[string]
 }
 
 func (t *tfrecordReader) offset() int64 { return t.at }
 
 func (t *tfrecordReader) next() (Element, error) {
-	var head [recordHead]byte
-	if _, err := io.ReadFull(t.r, head[:]); err == io.ErrUnexpectedEOF {
+	if n, err := t.read(recordHead); err == io.EOF && n > 0 {
 		return Element{}, corrupt(nil, again, "the file ends within the head of a record")
 	} else if err != nil {
 		return Element{}, err
 	}
+	head := t.ahead[:recordHead]
 	if sum := maskedSum(t.sums, head[:8]); sum != binary.LittleEndian.Uint32(head[8:]) {
 		return Element{}, corrupt(nil, again, "the checksum of the length does not match")
 	}
-	size := binary.LittleEndian.Uint64(head[:8])
-	if size > math.MaxInt64-recordTail {
+	size := binary.LittleEndian.Uint64(head)
+	if size > math.MaxInt64-recordHead-recordTail {
 		return Element{}, corrupt(nil, again, "a record of %d bytes", size)
 	}
-	// The buffer grows with what is really there: a wrong length must not reserve memory.
-	var data bytes.Buffer
-	if n, err := io.CopyN(&data, t.r, int64(size)+recordTail); err == io.EOF {
-		return Element{}, corrupt(nil, again, "the file ends after %d of the %d bytes of a record", n, size+recordTail)
+	whole := recordHead + int64(size) + recordTail
+	if n, err := t.read(whole); err == io.EOF {
+		return Element{}, corrupt(nil, again, "the file ends after %d of the %d bytes of a record", n-recordHead, size+recordTail)
 	} else if err != nil {
 		return Element{}, err
 	}
-	body, tail := data.Bytes()[:size], data.Bytes()[size:]
+	body, tail := t.ahead[recordHead:whole-recordTail], t.ahead[whole-recordTail:]
 	if maskedSum(t.sums, body) != binary.LittleEndian.Uint32(tail) {
 		return Element{}, corrupt(nil, again, "the checksum of the data does not match")
 	}
-	t.at += recordHead + int64(size) + recordTail
-	return Leaf(Scalar(string(body))), nil
+	t.at, t.ahead = t.at+whole, t.ahead[whole:]
+	return Leaf(t.scalar(unsafe.String(unsafe.SliceData(body), len(body)))), nil
+}
+
+// read reads on until n bytes are ahead. At the end of the file the error is io.EOF, with the
+// number of bytes that there are.
+func (t *tfrecordReader) read(n int64) (int64, error) {
+	for int64(len(t.ahead)) < n {
+		// What a wrong length says is not reserved unless the file has as much.
+		room := max(n, recordBlock)
+		if rest := t.end - t.at; rest >= n {
+			room = min(room, rest)
+		} else {
+			room = min(room, 2*int64(len(t.ahead))+recordBlock)
+		}
+		block := make([]byte, room)
+		had := copy(block, t.ahead)
+		got, err := io.ReadAtLeast(t.r, block[had:], int(min(n, room))-had)
+		t.ahead = block[:had+got]
+		if err == io.ErrUnexpectedEOF {
+			err = io.EOF
+		}
+		if err != nil {
+			return int64(len(t.ahead)), err
+		}
+	}
+	return int64(len(t.ahead)), nil
+}
+
+// scalar is a tensor of one string.
+func (t *tfrecordReader) scalar(s string) Tensor {
+	if len(t.texts) == 0 {
+		t.texts, t.scalars = make([]string, recordSlab), make([]values[string], recordSlab)
+	}
+	t.texts[0] = s
+	t.scalars[0] = t.texts[:1:1]
+	out := Tensor{data: &t.scalars[0]}
+	t.texts, t.scalars = t.texts[1:], t.scalars[1:]
+	return out
 }
 
 // AppendTFRecord appends data to file as one record, as tf.io.TFRecordWriter writes it, and returns
