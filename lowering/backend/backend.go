@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
@@ -213,6 +214,19 @@ func (b *Backend) fromFlat(num compute.DeviceNum, flat any, shape shapes.Shape) 
 	if err := b.check(); err != nil {
 		return nil, err
 	}
+	bytes, err := hostdata.Host(flat, shape.DType, shape.Size())
+	if err != nil {
+		return nil, failed("transfer", fmt.Sprintf("of %s to device %d", shape, num), err)
+	}
+	return b.FromHost(num, bytes, shape)
+}
+
+// FromHost copies a tensor to a device, from bytes as the plugin takes them: row-major, an element
+// of less than a byte in one byte.
+func (b *Backend) FromHost(num compute.DeviceNum, bytes []byte, shape shapes.Shape) (*Buffer, error) {
+	if err := b.check(); err != nil {
+		return nil, err
+	}
 	dev, err := b.device(num)
 	if err != nil {
 		return nil, err
@@ -221,16 +235,9 @@ func (b *Backend) fromFlat(num compute.DeviceNum, flat any, shape shapes.Shape) 
 	if _, err := lowering.StableHLOShape(shape); err != nil {
 		return nil, wrap(err)
 	}
-	t, err := pjrtType(shape.DType)
+	t, err := hostdata.Type(shape.DType)
 	if err != nil {
 		return nil, wrap(err)
-	}
-	bytes, err := flatBytes(flat, shape.DType, shape.Size())
-	if err != nil {
-		return nil, wrap(err)
-	}
-	if shape.DType.IsPacked() {
-		bytes = unpack(bytes, shape.DType, shape.Size())
 	}
 	buf, err := b.client.BufferFromHost(context.Background(), bytes, t, shape.Dimensions, dev)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -71,7 +72,7 @@ func (b *Buffer) toFlat(flat any) error {
 	if err := b.backend.check(); err != nil {
 		return err
 	}
-	dst, err := flatBytes(flat, b.shape.DType, b.shape.Size())
+	dst, err := hostdata.Bytes(flat, b.shape.DType, b.shape.Size())
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (b *Buffer) toFlat(flat any) error {
 	if err := b.buf.ToHost(context.Background(), values); err != nil {
 		return err
 	}
-	pack(dst, values, b.shape.DType)
+	hostdata.Pack(dst, values, b.shape.DType)
 	return nil
 }
 

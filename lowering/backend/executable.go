@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -49,8 +50,18 @@ const donor = "jax.buffer_donor"
 
 // compile is lowering's Options.Compile.
 func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
+	exe, err := b.Load(p)
+	if err != nil {
+		return nil, err
+	}
+	return exe, nil
+}
+
+// Load makes an executable of a program that a backend of package lowering wrote for the same
+// compiler. It keeps the program, and changes attributes of its parameters.
+func (b *Backend) Load(p *lowering.Program) (*Executable, error) {
 	for i, s := range slices.Concat(p.Parameters, p.Outputs) {
-		if _, err := pjrtType(s.DType); err != nil {
+		if _, err := hostdata.Type(s.DType); err != nil {
 			return nil, failed("compile", fmt.Sprintf("program %q, shape %d, %s", p.Name, i, s), err)
 		}
 	}

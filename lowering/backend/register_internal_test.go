@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
@@ -62,7 +63,7 @@ func FuzzParseConfig(f *testing.F) {
 }
 
 func TestPackingIsTheInverseOfUnpacking(t *testing.T) {
-	for d := range pjrtTypes {
+	for d := range hostdata.Types() {
 		if !d.IsPacked() {
 			continue
 		}
@@ -75,7 +76,7 @@ func TestPackingIsTheInverseOfUnpacking(t *testing.T) {
 				packed[len(packed)-1] &= 1<<n - 1
 			}
 			again := make([]byte, len(packed))
-			pack(again, unpack(packed, d, length), d)
+			hostdata.Pack(again, hostdata.Unpack(packed, d, length), d)
 			assert.Equal(t, packed, again, "%s, %d elements", d, length)
 		}
 	}

@@ -1,4 +1,6 @@
-package backend
+// Package hostdata moves tensors between the flat Go slices of GoMLX and the bytes that the plugin takes:
+// which dtype is which, and elements of less than a byte.
+package hostdata
 
 import (
 	"fmt"
@@ -10,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// pjrtTypes pairs the dtypes of GoMLX with those of PJRT.
-var pjrtTypes = map[dtypes.DType]pjrt.DType{
+// types pairs the dtypes of GoMLX with those of PJRT.
+var types = map[dtypes.DType]pjrt.DType{
 	dtypes.Bool:       pjrt.Pred,
 	dtypes.Int2:       pjrt.S2,
 	dtypes.Int4:       pjrt.S4,
@@ -33,17 +35,20 @@ var pjrtTypes = map[dtypes.DType]pjrt.DType{
 	dtypes.Complex128: pjrt.C128,
 }
 
-// pjrtType converts a dtype of GoMLX.
-func pjrtType(d dtypes.DType) (pjrt.DType, error) {
-	if t, ok := pjrtTypes[d]; ok {
+// Types returns the plugin's types by GoMLX's dtypes. It must not be changed.
+func Types() map[dtypes.DType]pjrt.DType { return types }
+
+// Type returns the plugin's type of a dtype of GoMLX.
+func Type(d dtypes.DType) (pjrt.DType, error) {
+	if t, ok := types[d]; ok {
 		return t, nil
 	}
 	return pjrt.Invalid, fmt.Errorf("dtype %s is not supported", d)
 }
 
-// unpack spreads elements of less than a byte, which GoMLX keeps packed with the first in the low
+// Unpack spreads elements of less than a byte, which GoMLX keeps packed with the first in the low
 // bits, to one byte each, which PJRT takes. Signed ones are sign-extended.
-func unpack(packed []byte, d dtypes.DType, length int) []byte {
+func Unpack(packed []byte, d dtypes.DType, length int) []byte {
 	bits := d.Bits()
 	perByte := 8 / bits
 	signed := d == dtypes.Int2 || d == dtypes.Int4
@@ -59,8 +64,8 @@ func unpack(packed []byte, d dtypes.DType, length int) []byte {
 	return out
 }
 
-// pack is the inverse of unpack, into dst.
-func pack(dst, values []byte, d dtypes.DType) {
+// Pack is the inverse of Unpack, into dst.
+func Pack(dst, values []byte, d dtypes.DType) {
 	bits := d.Bits()
 	perByte := 8 / bits
 	mask := byte(1)<<bits - 1
@@ -70,8 +75,8 @@ func pack(dst, values []byte, d dtypes.DType) {
 	}
 }
 
-// flatBytes views a flat Go slice of the given dtype as bytes, without a copy.
-func flatBytes(flat any, d dtypes.DType, elements int) ([]byte, error) {
+// Bytes views a flat Go slice of the given dtype as bytes, without a copy.
+func Bytes(flat any, d dtypes.DType, elements int) ([]byte, error) {
 	if flat == nil && elements == 0 {
 		return nil, nil
 	}
@@ -85,4 +90,14 @@ func flatBytes(flat any, d dtypes.DType, elements int) ([]byte, error) {
 		return nil, fmt.Errorf("want %d bytes for %d elements of %s, got %d", want, elements, d, len(bytes))
 	}
 	return bytes, nil
+}
+
+// Host returns a flat Go slice of the given dtype as the plugin takes it, row-major: a view, or a
+// new slice for elements of less than a byte.
+func Host(flat any, d dtypes.DType, elements int) ([]byte, error) {
+	bytes, err := Bytes(flat, d, elements)
+	if err != nil || !d.IsPacked() {
+		return bytes, err
+	}
+	return Unpack(bytes, d, elements), nil
 }

@@ -1,0 +1,276 @@
+package global
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/backend"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// Backend runs graphs on all devices of a system. It is safe for concurrent use.
+type Backend struct {
+	*lowering.Backend
+	sys           *system.System
+	opts          Options
+	mesh, logical sharding.Mesh
+	devices       []*pjrt.Device   // of the mesh, partition by partition
+	mine          []int            // the partitions whose devices this process addresses
+	single        *backend.Backend // programs for devices that GoMLX names; nil without a client
+	owned         []func() error   // what Close closes after its own things
+
+	mu     sync.Mutex
+	live   map[resource]struct{} // nil once closed
+	closed error
+}
+
+// resource is what a backend frees at its end.
+type resource interface{ Close() error }
+
+var _ compute.Backend = (*Backend)(nil)
+
+// New returns a backend over all devices of sys, which stays the caller's and must stay open until
+// the backend is finalized.
+func New(sys *system.System, opts Options) (*Backend, error) {
+	if err := sys.Check(); err != nil {
+		return nil, failed("New", "", err)
+	}
+	if opts.Name == "" {
+		opts.Name = "tpustrategy"
+	}
+	b := &Backend{sys: sys, opts: opts, live: map[resource]struct{}{}}
+	for _, ids := range sys.Topology().DeviceIDs() {
+		for _, id := range ids {
+			device, _ := sys.Device(id)
+			if sys.Addressable(id) {
+				b.mine = append(b.mine, len(b.devices))
+			}
+			b.devices = append(b.devices, device)
+		}
+	}
+	var err error
+	if b.mesh, b.logical, err = meshOf(len(b.devices), opts); err != nil {
+		return nil, err
+	}
+	target := lowering.TargetTPU
+	if sys.Platform() == "cpu" {
+		target = lowering.TargetCPU
+	}
+	if opts.Target != nil {
+		target = *opts.Target
+	}
+	if client := sys.Client(); client != nil {
+		b.single, err = backend.New(client, backend.Options{Name: opts.Name, Target: &target, Precision: opts.Precision, Random: opts.Random})
+		if err != nil {
+			return nil, err
+		}
+	}
+	lowered := lowering.Options{
+		Target: target, Precision: opts.Precision, Random: opts.Random,
+		Partitioned: b.mesh.Size() > 1, Unfused: b.mesh.Size() > 1,
+		Compile: b.compile,
+		Data:    data{b},
+		Name:    opts.Name,
+		Description: fmt.Sprintf("%s: %s, %d device(s) as %s", opts.Name, sys.Platform(), len(b.devices),
+			strings.TrimPrefix(b.mesh.String(), "Mesh")),
+		NumDevices: len(b.devices),
+		DeviceDescription: func(num compute.DeviceNum) string {
+			if err := b.has(num); err != nil {
+				return err.Error()
+			}
+			return b.devices[num].DebugString()
+		},
+	}
+	if b.grid() {
+		lowered.Whole = func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+			return f.Mark(x, x.Shape(), module.Undivided{})
+		}
+	}
+	b.Backend = lowering.New(lowered)
+	return b, nil
+}
+
+// meshOf is the mesh over so many devices, and its logical axes.
+func meshOf(devices int, opts Options) (mesh, axes sharding.Mesh, err error) {
+	logicalDevices := opts.Logical
+	if logicalDevices == 0 && len(opts.Axes) == 0 {
+		logicalDevices = 1
+	}
+	if axes, err = logical.Mesh(logicalDevices, opts.Axes...); err != nil {
+		return mesh, axes, failed("New", "", err)
+	}
+	if devices%axes.Size() != 0 {
+		return mesh, axes, fault("New", fmt.Sprintf("%d logical devices do not divide %d devices", axes.Size(), devices), "give a divisor")
+	}
+	mesh, err = sharding.NewMesh(append([]sharding.Axis{{Name: module.ReplicaAxis, Size: devices / axes.Size()}}, axes.Axes()...)...)
+	if err != nil {
+		return mesh, axes, failed("New", "", err)
+	}
+	return mesh, axes, nil
+}
+
+// grid reports whether more than one axis of the mesh divides anything.
+func (b *Backend) grid() bool {
+	n := 0
+	for _, axis := range b.mesh.Axes() {
+		if axis.Size > 1 {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// Mesh returns the mesh over the devices: the replicas first, then the logical axes.
+func (b *Backend) Mesh() sharding.Mesh { return b.mesh }
+
+// System returns what the backend runs on.
+func (b *Backend) System() *system.System { return b.sys }
+
+// has answers whether there is a device of a number.
+func (b *Backend) has(num compute.DeviceNum) error {
+	if num < 0 || int(num) >= len(b.devices) {
+		return fault(fmt.Sprintf("device %d", num), fmt.Sprintf("it is not in [0, %d)", len(b.devices)), "name a device that the backend has")
+	}
+	return nil
+}
+
+// devicesOf is the backend for devices that GoMLX names.
+func (b *Backend) devicesOf() (*backend.Backend, error) {
+	if b.single == nil {
+		return nil, &errkind.Fault{Op: "global: named devices", Reason: "the devices are those of several processes",
+			Hint: "leave the distribution to the backend: use no device number but 0", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
+	}
+	return b.single, nil
+}
+
+// track takes charge of r, unless the backend is closed: then r is closed at once.
+func (b *Backend) track(r resource) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.live == nil {
+		return errors.Join(ErrFinalized, r.Close())
+	}
+	b.live[r] = struct{}{}
+	return nil
+}
+
+// free closes r, if that was not done before.
+func (b *Backend) free(r resource) error {
+	b.mu.Lock()
+	_, ok := b.live[r]
+	delete(b.live, r)
+	b.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return r.Close()
+}
+
+// check answers ErrFinalized after Close.
+func (b *Backend) check() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.live == nil {
+		return ErrFinalized
+	}
+	return nil
+}
+
+// Close frees all buffers and executables of the backend, and makes every use of it an error. A
+// second Close returns the first one's result.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	live := b.live
+	b.live = nil
+	b.mu.Unlock()
+	if live == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.closed
+	}
+	b.Backend.Finalize()
+	var errs []error
+	for r := range live {
+		if err := r.Close(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) }) // the set has no order
+	if b.single != nil {
+		errs = append(errs, b.single.Close())
+	}
+	for _, end := range b.owned {
+		errs = append(errs, end())
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := errors.Join(errs...); err != nil {
+		b.closed = failed("close", b.opts.Name, err)
+	}
+	return b.closed
+}
+
+// Finalize is Close without its error, as compute.Backend has it.
+func (b *Backend) Finalize() { _ = b.Close() }
+
+// Live returns how many buffers and executables of the backend hold memory, for tests and
+// diagnosis.
+func (b *Backend) Live() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.live)
+}
+
+// data is the backend's side that moves tensors.
+type data struct{ *Backend }
+
+// BufferFromFlatData copies flat, a Go slice in row-major order. It is the caller's again when the
+// call returns. The tensor goes to devices when a program first takes it, as the program wants it.
+func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
+	wrap := func(err error) error { return failed("transfer", fmt.Sprintf("of %s to device %d", shape, num), err) }
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	if err := d.has(num); err != nil {
+		return nil, err
+	}
+	if _, err := lowering.StableHLOShape(shape); err != nil {
+		return nil, wrap(err)
+	}
+	if _, err := hostdata.Type(shape.DType); err != nil {
+		return nil, wrap(err)
+	}
+	bytes, err := hostdata.Host(flat, shape.DType, shape.Size())
+	if err != nil {
+		return nil, wrap(err)
+	}
+	if !shape.DType.IsPacked() {
+		bytes = slices.Clone(bytes)
+	}
+	if bytes == nil {
+		bytes = []byte{}
+	}
+	return d.newBuffer(&held{backend: d.Backend, shape: shape.Clone(), num: num, host: bytes})
+}
+
+// HasSharedBuffers returns false: memory of devices is reached by copies only.
+func (data) HasSharedBuffers() bool { return false }
+
+// NewSharedBuffer returns an error matching errors.ErrUnsupported.
+func (data) NewSharedBuffer(compute.DeviceNum, shapes.Shape) (compute.Buffer, any, error) {
+	return nil, nil, &errkind.Fault{Op: "global: shared buffers", Hint: "use BufferFromFlatData", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
+}

@@ -1,0 +1,305 @@
+package global
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/lowering/backend"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+)
+
+// Buffer is a tensor, whole to its user wherever its parts are: on the host until a program takes
+// it, and then on the devices as that program wants it. It holds memory until Finalize, until it is
+// donated to an execution, or until the backend's Finalize; the garbage collector frees a forgotten
+// one. It is safe for concurrent use.
+type Buffer struct{ held *held }
+
+var _ compute.Buffer = (*Buffer)(nil)
+
+// held is what a Buffer holds: the part of it that its cleanup may hold on to.
+type held struct {
+	backend *Backend
+	shape   shapes.Shape
+	num     compute.DeviceNum
+
+	mu   sync.Mutex
+	host []byte          // row-major, as the plugin takes it; nil if the value is on devices only
+	laid []*laid         // the layouts that it is in, the last used first
+	one  *backend.Buffer // on device num alone
+	gone error           // why it cannot be used
+}
+
+// laid is a tensor on the devices.
+type laid struct {
+	layout *layout
+	parts  []*pjrt.Buffer // of the backend's own devices, in the order of its mine
+}
+
+func (l *laid) Close() error {
+	var errs []error
+	for _, part := range l.parts {
+		if part != nil {
+			errs = append(errs, part.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// layouts is in how many layouts a tensor is kept at most.
+const layouts = 2
+
+// tracked is a resource with the backend that keeps it: what a cleanup needs to free it.
+type tracked struct {
+	backend  *Backend
+	resource resource
+}
+
+// newBuffer takes charge of what h holds.
+func (b *Backend) newBuffer(h *held) (*Buffer, error) {
+	if err := b.track(h); err != nil {
+		return nil, err
+	}
+	out := &Buffer{held: h}
+	// GoMLX drops buffers without Finalize as a matter of course.
+	runtime.AddCleanup(out, func(h *held) { _ = h.backend.free(h) }, h)
+	return out, nil
+}
+
+// Close frees what is held.
+func (h *held) Close() error { return h.end(ErrFinalized) }
+
+// end frees what is held, for a reason.
+func (h *held) end(why error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gone != nil {
+		return nil
+	}
+	h.gone, h.host = why, nil
+	var errs []error
+	for _, l := range h.laid {
+		errs = append(errs, l.Close())
+	}
+	if h.one != nil {
+		errs = append(errs, h.one.Finalize())
+	}
+	h.laid, h.one = nil, nil
+	return errors.Join(errs...)
+}
+
+// Backend returns the backend that owns the buffer.
+func (b *Buffer) Backend() compute.Backend { return b.held.backend }
+
+// Finalize frees the buffer's memory. Finalizing twice, or a donated buffer, does nothing.
+func (b *Buffer) Finalize() error { return b.held.backend.free(b.held) }
+
+// Shape returns the buffer's shape, also of a freed one.
+func (b *Buffer) Shape() (shapes.Shape, error) { return b.held.shape.Clone(), nil }
+
+// DeviceNum returns the device that the buffer was made for. Device 0 stands for all of them.
+func (b *Buffer) DeviceNum() (compute.DeviceNum, error) { return b.held.num, nil }
+
+// Data returns an error matching errors.ErrUnsupported: memory of devices is reached by copies only.
+func (b *Buffer) Data() (any, error) {
+	return nil, &errkind.Fault{Op: "global: direct access to a buffer", Hint: "use ToFlatData", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
+}
+
+// ToFlatData waits for the buffer's value and copies it into flat, a Go slice of the dtype's Go
+// type and of the shape's size. Each part is read once, wherever it is held.
+func (b *Buffer) ToFlatData(flat any) error {
+	err := b.held.toFlat(flat)
+	runtime.KeepAlive(b)
+	if err != nil {
+		return failed("read", fmt.Sprintf("of %s", b.held.shape), err)
+	}
+	return nil
+}
+
+func (h *held) toFlat(flat any) error {
+	if err := h.backend.check(); err != nil {
+		return err
+	}
+	dst, err := hostdata.Bytes(flat, h.shape.DType, h.shape.Size())
+	if err != nil {
+		return err
+	}
+	if !h.shape.DType.IsPacked() {
+		return h.read(dst)
+	}
+	values := make([]byte, h.shape.Size())
+	if err := h.read(values); err != nil {
+		return err
+	}
+	hostdata.Pack(dst, values, h.shape.DType)
+	return nil
+}
+
+// read copies the value, row-major, into dst.
+func (h *held) read(dst []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.readLocked(dst)
+}
+
+func (h *held) readLocked(dst []byte) error {
+	switch {
+	case h.gone != nil:
+		return h.gone
+	case h.host != nil:
+		copy(dst, h.host)
+		return nil
+	case h.one != nil:
+		return h.one.PJRT().ToHost(context.Background(), dst)
+	}
+	return h.gather(h.laid[0], dst)
+}
+
+// gather reads the parts of a tensor on devices.
+func (h *held) gather(l *laid, dst []byte) error {
+	at, b := l.layout, h.backend
+	if at.whole() {
+		return l.parts[0].ToHost(context.Background(), dst)
+	}
+	var scratch []byte
+	have := map[int]bool{} // the parts that are read, by the first partition that holds them
+	for i, partition := range b.mine {
+		first := at.first[partition]
+		if have[first] {
+			continue
+		}
+		have[first] = true
+		if offset, ok := at.contiguous(partition); ok {
+			if err := l.parts[i].ToHost(context.Background(), dst[offset:offset+at.bytes]); err != nil {
+				return err
+			}
+			continue
+		}
+		if scratch == nil {
+			scratch = make([]byte, at.bytes)
+		}
+		if err := l.parts[i].ToHost(context.Background(), scratch); err != nil {
+			return err
+		}
+		at.put(dst, scratch, partition)
+	}
+	return nil
+}
+
+// bytes returns the value in host memory, which must not be written.
+func (h *held) bytes() ([]byte, error) {
+	if h.host != nil {
+		return h.host, nil
+	}
+	t, err := hostdata.Type(h.shape.DType)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, t.HostBytes()*h.shape.Size())
+	return out, h.readLocked(out)
+}
+
+// lay brings the value into a layout, if it is not in it, and returns its parts.
+func (h *held) lay(want *layout) (*laid, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gone != nil {
+		return nil, h.gone
+	}
+	for i, l := range h.laid {
+		if l.layout.same(want) {
+			if i > 0 {
+				h.laid[0], h.laid[i] = l, h.laid[0]
+			}
+			return l, nil
+		}
+	}
+	tensor, err := h.bytes()
+	if err != nil {
+		return nil, err
+	}
+	l, err := h.backend.spread(tensor, h.shape, want)
+	if err != nil {
+		return nil, err
+	}
+	h.laid = append([]*laid{l}, h.laid...)
+	if len(h.laid) > layouts {
+		_ = h.laid[layouts].Close() // a copy
+		h.laid = h.laid[:layouts]
+	}
+	h.host = nil
+	if h.one != nil {
+		_ = h.one.Finalize()
+		h.one = nil
+	}
+	return l, nil
+}
+
+// spread puts the parts of a tensor on the devices of this process.
+func (b *Backend) spread(tensor []byte, shape shapes.Shape, at *layout) (*laid, error) {
+	t, err := hostdata.Type(shape.DType)
+	if err != nil {
+		return nil, err
+	}
+	l := &laid{layout: at, parts: make([]*pjrt.Buffer, len(b.mine))}
+	for i, partition := range b.mine {
+		l.parts[i], err = b.sys.Runtime().BufferFromHost(context.Background(), at.part(tensor, partition), t, at.shard, b.devices[partition])
+		if err != nil {
+			l.parts[i] = nil
+			return nil, errors.Join(err, l.Close())
+		}
+	}
+	return l, nil
+}
+
+// on returns the value on the device that the buffer was made for alone.
+func (h *held) on(num compute.DeviceNum) (*backend.Buffer, error) {
+	single, err := h.backend.devicesOf()
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gone != nil {
+		return nil, h.gone
+	}
+	if h.one != nil && num == h.num {
+		return h.one, nil
+	}
+	tensor, err := h.bytes()
+	if err != nil {
+		return nil, err
+	}
+	one, err := single.FromHost(num, tensor, h.shape)
+	if err == nil && num == h.num {
+		h.one, h.host = one, nil
+	}
+	return one, err
+}
+
+// CopyToDevice makes a buffer of the same value for another device.
+func (b *Buffer) CopyToDevice(num compute.DeviceNum) (compute.Buffer, error) {
+	h := b.held
+	if err := h.backend.check(); err != nil {
+		return nil, err
+	}
+	if err := h.backend.has(num); err != nil {
+		return nil, err
+	}
+	if num == h.num {
+		return nil, fault(fmt.Sprintf("copy of %s", h.shape), fmt.Sprintf("it is for device %d already", num), "use the buffer as it is")
+	}
+	one, err := h.on(num)
+	runtime.KeepAlive(b)
+	if err != nil {
+		return nil, failed("copy", fmt.Sprintf("of %s to device %d", h.shape, num), err)
+	}
+	return h.backend.newBuffer(&held{backend: h.backend, shape: h.shape, num: num, one: one})
+}

@@ -1,0 +1,41 @@
+// Package global runs GoMLX graphs on all devices of a machine or of a slice, unchanged.
+//
+// # What it is
+//
+// A compute.Backend that shows GoMLX one device and runs each program on R replicas of P logical
+// devices. A graph that GoMLX did not distribute is the program over the global batch: its arguments
+// are laid over the mesh ["replica"=R, "logical"=P], and the compiler's partitioner divides
+// everything else. The numbers are those of one device, up to the order of sums.
+//
+//	sys, err := system.Open(ctx, system.Options{CPUDevices: 8})
+//	b, err := global.New(sys, global.Options{Logical: 2}) // 4 replicas of 2 logical devices
+//	defer b.Finalize()
+//	trainer := train.NewTrainer(b, store, model, loss, optimizer, nil, nil) // GoMLX's own
+//
+// # What is split
+//
+// A parameter whose name begins with "/" is a variable: GoMLX gives it the variable's path. It is
+// laid out as the rules say, and whole on each device without a rule. Any other parameter is data:
+// it is split along dimension 0 over the replicas where they divide it, and whole on each device
+// elsewhere. A result that is the next value of a donated parameter has the parameter's layout and
+// takes its memory, so that a training loop moves no variable.
+//
+// # Buffers
+//
+// A [Buffer] is a global value. It stays in host memory until a program first takes it, and is then
+// laid out as that program wants it. It is moved only for a program that wants it otherwise, and
+// gathered when it is read.
+//
+// # Devices that GoMLX names
+//
+// NumDevices is the number of all devices, and GoMLX's own distribution (DistributedSPMD,
+// DistributedAutoSharding, DeviceAssignment) works over them, by package
+// [github.com/tpustrategy/tpustrategy/lowering/backend]. A buffer that was made for device k is then
+// a plain one on that device. An execution of an undistributed program with another default device
+// than 0 runs on that device alone.
+//
+// # Waiting
+//
+// compute's interfaces carry no context. Execute returns once the work is enqueued, and ToFlatData
+// waits for the value for as long as it takes. A program is compiled when it is first executed.
+package global

@@ -1,0 +1,406 @@
+package global
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/backend"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// Executable is a computation that runs. A graph that GoMLX did not distribute runs on all devices,
+// as the program over the global tensors; it is compiled at its first execution, when it is known
+// which arguments are donated. Any other graph runs on the devices that GoMLX names. It is safe for
+// concurrent use.
+type Executable struct {
+	backend *Backend
+	state   *compiled
+}
+
+var _ compute.Executable = (*Executable)(nil)
+
+// compiled is the part of an Executable that its cleanup may hold on to.
+type compiled struct {
+	backend *Backend
+	program *lowering.Program
+	places  []Placement // of the parameters
+
+	mu       sync.Mutex
+	variants map[string]*variant // by the donated parameters that a result may take the place of
+	named    *backend.Executable // for devices that GoMLX names
+	closed   bool
+}
+
+// variant is the program as it is compiled for a set of donated parameters.
+type variant struct {
+	module  *module.Module
+	exe     system.Executable
+	args    []*layout
+	results []*layout
+	of      []int // the parameter whose memory a result takes, or -1
+}
+
+// compile is lowering's Options.Compile.
+func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
+	for i, s := range slices.Concat(p.Parameters, p.Outputs) {
+		if _, err := hostdata.Type(s.DType); err != nil {
+			return nil, failed("compile", fmt.Sprintf("program %q, shape %d, %s", p.Name, i, s), err)
+		}
+	}
+	state := &compiled{backend: b, program: p, variants: map[string]*variant{}}
+	for i, name := range p.ParameterNames {
+		dims := p.Parameters[i].Dimensions
+		place := PlaceData(b.mesh, dims)
+		if isVariable(name) {
+			var err error
+			if place, err = b.opts.Rules.Place(b.mesh, name, dims); err != nil {
+				return nil, failed("compile", fmt.Sprintf("program %q, variable %q", p.Name, name), err)
+			}
+		}
+		state.places = append(state.places, place)
+	}
+	if state.distributed() {
+		if _, err := state.onNamed(); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.track(state); err != nil {
+		return nil, err
+	}
+	exe := &Executable{backend: b, state: state}
+	runtime.AddCleanup(exe, func(c *compiled) { _ = c.backend.free(c) }, state)
+	return exe, nil
+}
+
+// distributed reports whether GoMLX names the devices of the program.
+func (c *compiled) distributed() bool {
+	return c.program.Replicas*c.program.Partitions > 1 || c.program.Devices != nil
+}
+
+// Close frees all variants.
+func (c *compiled) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	var errs []error
+	for _, v := range c.variants {
+		if err := v.exe.Close(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) }) // the set has no order
+	if c.named != nil {
+		c.named.Finalize()
+	}
+	c.variants, c.named = nil, nil
+	return errors.Join(errs...)
+}
+
+// onNamed returns the program for devices that GoMLX names.
+func (c *compiled) onNamed() (*backend.Executable, error) {
+	single, err := c.backend.devicesOf()
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrFinalized
+	}
+	if c.named == nil {
+		p, err := module.Unmarked(c.program)
+		if err != nil {
+			return nil, err
+		}
+		if c.named, err = single.Load(p); err != nil {
+			return nil, err
+		}
+	}
+	return c.named, nil
+}
+
+// useful reduces donations to parameters that a result may take the place of.
+func (c *compiled) useful(donated []bool) (mask []bool, key string) {
+	main := c.program.Main()
+	mask, text := make([]bool, len(main.Parameters)), make([]byte, len(main.Parameters))
+	for i, v := range main.Parameters {
+		text[i] = '0'
+		if i < len(donated) && donated[i] {
+			for _, r := range main.Results {
+				if r.Type.Equal(v.Type) {
+					mask[i], text[i] = true, '1'
+					break
+				}
+			}
+		}
+	}
+	return mask, string(text)
+}
+
+// load returns a variant, compiling it on first use.
+func (c *compiled) load(donated []bool) (*variant, error) {
+	mask, key := c.useful(donated)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrFinalized
+	}
+	if v, ok := c.variants[key]; ok {
+		return v, nil
+	}
+	v, err := c.build(mask)
+	if err != nil {
+		return nil, failed("compile", fmt.Sprintf("program %q", c.program.Name), err)
+	}
+	c.variants[key] = v
+	return v, nil
+}
+
+// frame is the border of the program when these parameters are donated, with the parameter of each
+// result.
+func (c *compiled) frame(donated []bool) (module.Frame, []int) {
+	p, of := c.program, match(c.program, donated)
+	f := module.Frame{Mesh: c.backend.mesh, Logical: c.backend.logical}
+	for i, name := range p.ParameterNames {
+		f.Arguments = append(f.Arguments, module.Border{Name: name, Spec: c.places[i].Spec})
+	}
+	for r, s := range p.Outputs {
+		border := module.Border{Spec: sharding.Replicated(s.Rank())}
+		if i := of[r]; i >= 0 {
+			border.Name, border.Spec = p.ParameterNames[i], c.places[i].Spec
+			f.Arguments[i].Donated, f.Arguments[i].Result = true, r
+		}
+		f.Results = append(f.Results, border)
+	}
+	return f, of
+}
+
+// build compiles the program.
+func (c *compiled) build(donated []bool) (*variant, error) {
+	b := c.backend
+	frame, of := c.frame(donated)
+	m, err := module.Global(c.program, frame)
+	if err != nil {
+		return nil, err
+	}
+	v := &variant{module: m, of: of}
+	for _, side := range []struct {
+		placed []module.Placed
+		to     *[]*layout
+	}{{m.Arguments, &v.args}, {m.Results, &v.results}} {
+		for _, x := range side.placed {
+			t, err := hostdata.Type(x.DType)
+			if err != nil {
+				return nil, err
+			}
+			l, err := newLayout(b.mesh, x.Spec, x.Global, t.HostBytes())
+			if err != nil {
+				return nil, err
+			}
+			*side.to = append(*side.to, l)
+		}
+	}
+	ids := make([]int, len(b.devices))
+	for i, device := range b.devices {
+		ids[i] = device.ID()
+	}
+	v.exe, err = b.sys.Runtime().Compile(context.Background(), pjrt.Lowered(m.Text, m.Facts()), pjrt.CompileOptions{
+		Replicas: 1, Partitions: m.Partitions, DeviceAssignment: [][]int{ids}, SPMD: m.Partitions > 1, Shardy: m.Partitions > 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// Finalize frees the compiled programs.
+func (e *Executable) Finalize() { _ = e.backend.free(e.state) }
+
+// Inputs returns the names and shapes of the parameters, in order.
+func (e *Executable) Inputs() (names []string, inputShapes []shapes.Shape) {
+	return slices.Clone(e.state.program.ParameterNames), slices.Clone(e.state.program.Parameters)
+}
+
+// Outputs returns the shapes of the results, in order.
+func (e *Executable) Outputs() []shapes.Shape { return slices.Clone(e.state.program.Outputs) }
+
+// Execute runs the program and returns its results, which may still be on their way. Donated inputs
+// belong to the execution; an error in the arguments leaves them as they were.
+//
+// A program that GoMLX did not distribute takes and gives global tensors, and runs on all devices
+// where defaultDevice is 0; with another defaultDevice it runs on that device alone. Of a
+// distributed program inputs and results are device by device, all parameters of a device together.
+func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
+	out, err := e.execute(inputs, donate, defaultDevice)
+	runtime.KeepAlive(e)
+	runtime.KeepAlive(inputs)
+	if err != nil {
+		return nil, failed("execute", fmt.Sprintf("program %q", e.state.program.Name), err)
+	}
+	return out, nil
+}
+
+func (e *Executable) execute(inputs []compute.Buffer, donate []bool, defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
+	b, p := e.backend, e.state.program
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	if err := b.has(defaultDevice); err != nil {
+		return nil, err
+	}
+	if want := len(p.Parameters) * p.Replicas * p.Partitions; len(inputs) != want {
+		return nil, fmt.Errorf("%d inputs, want %d (%d parameters on %d devices)", len(inputs), want, len(p.Parameters), p.Replicas*p.Partitions)
+	}
+	if len(donate) != 0 && len(donate) != len(inputs) {
+		return nil, fmt.Errorf("%d donate flags for %d inputs", len(donate), len(inputs))
+	}
+	for i, input := range inputs {
+		switch buf, ok := input.(*Buffer); {
+		case !ok || buf == nil:
+			return nil, fmt.Errorf("input %d is a %T, not a buffer of this backend", i, input)
+		case buf.held.backend != b:
+			return nil, fmt.Errorf("input %d is a buffer of another backend", i)
+		}
+	}
+	if e.state.distributed() || defaultDevice != 0 {
+		return e.executeNamed(inputs, donate, defaultDevice)
+	}
+	for i, input := range inputs {
+		if shape := input.(*Buffer).held.shape; !shape.Equal(p.Parameters[i]) {
+			return nil, fmt.Errorf("input %d, parameter %q, is %s, want %s", i, p.ParameterNames[i], shape, p.Parameters[i])
+		}
+	}
+	return e.executeGlobal(inputs, donate)
+}
+
+func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
+	b, p := e.backend, e.state.program
+	v, err := e.state.load(donate)
+	if err != nil {
+		return nil, err
+	}
+	args, results := rows(len(b.mine), len(inputs)), rows(len(b.mine), len(p.Outputs))
+	taken := make([]*laid, len(inputs))
+	for i, input := range inputs {
+		l, err := input.(*Buffer).held.lay(v.args[i])
+		if err != nil {
+			return nil, fmt.Errorf("input %d, parameter %q: %w", i, p.ParameterNames[i], err)
+		}
+		taken[i] = l
+		for d := range b.mine {
+			args[d][i] = l.parts[d]
+		}
+	}
+	mask := make([]bool, len(inputs))
+	for r, i := range v.of {
+		if i < 0 {
+			continue
+		}
+		mask[i] = true
+		for d := range b.mine {
+			results[d][r] = args[d][i] // filled again
+		}
+	}
+	if err := v.exe.Execute(context.Background(), args, results, pjrt.ExecuteOptions{Donate: mask}); err != nil {
+		return nil, err
+	}
+	for i, input := range inputs {
+		if i < len(donate) && donate[i] {
+			input.(*Buffer).held.give(taken[i], mask[i])
+		}
+	}
+	out := make([]compute.Buffer, len(p.Outputs))
+	var errs []error
+	for r := range out {
+		l := &laid{layout: v.results[r], parts: make([]*pjrt.Buffer, len(b.mine))}
+		for d := range b.mine {
+			l.parts[d] = results[d][r]
+		}
+		buf, err := b.newBuffer(&held{backend: b, shape: p.Outputs[r], laid: []*laid{l}})
+		out[r], errs = buf, append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// give ends a donated tensor: its parts in a layout belong to the execution's result, if they took
+// their memory.
+func (h *held) give(l *laid, aliased bool) {
+	if aliased {
+		h.mu.Lock()
+		h.laid = slices.DeleteFunc(h.laid, func(x *laid) bool { return x == l })
+		h.mu.Unlock()
+	}
+	_ = h.end(ErrDonated)
+	_ = h.backend.free(h)
+}
+
+// rows makes lines of buffers.
+func rows(lines, columns int) [][]*pjrt.Buffer {
+	all := make([]*pjrt.Buffer, lines*columns)
+	out := make([][]*pjrt.Buffer, lines)
+	for i := range out {
+		out[i] = all[i*columns : (i+1)*columns : (i+1)*columns]
+	}
+	return out
+}
+
+// executeNamed runs the program on devices that GoMLX names.
+func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
+	named, err := e.state.onNamed()
+	if err != nil {
+		return nil, err
+	}
+	p := e.state.program
+	ones := make([]compute.Buffer, len(inputs))
+	for i, input := range inputs {
+		num := defaultDevice
+		if e.state.distributed() {
+			num = compute.DeviceNum(i / len(p.Parameters))
+			if p.Devices != nil {
+				num = p.Devices[num]
+			}
+		}
+		one, err := input.(*Buffer).held.on(num)
+		if err != nil {
+			return nil, err
+		}
+		ones[i] = one
+	}
+	results, err := named.Execute(ones, donate, defaultDevice)
+	if err != nil {
+		return nil, err
+	}
+	for i, input := range inputs {
+		if i < len(donate) && donate[i] {
+			_ = e.backend.free(input.(*Buffer).held)
+		}
+	}
+	out := make([]compute.Buffer, len(results))
+	for i, r := range results {
+		one := r.(*backend.Buffer)
+		num, _ := one.DeviceNum() // never fails
+		shape, _ := one.Shape()
+		buf, err := e.backend.newBuffer(&held{backend: e.backend, shape: shape, num: num, one: one})
+		if err != nil {
+			return nil, err
+		}
+		out[i] = buf
+	}
+	return out, nil
+}

@@ -1,0 +1,169 @@
+package module
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// Border says how an argument or a result of a global program lies over the mesh.
+type Border struct {
+	// Name stands in reports and errors.
+	Name string
+	// Spec says which part of the tensor each device holds.
+	Spec sharding.Spec
+	// Open leaves the sharding of a result to the partitioner, in the place of Spec.
+	Open bool
+	// Donated arguments give their memory to the result numbered Result, which must have the same
+	// shape and the same Spec.
+	Donated bool
+	Result  int
+}
+
+// Frame says over which devices a global program runs, and how what crosses its border lies there.
+type Frame struct {
+	// Mesh has [ReplicaAxis] first and then the axes of Logical.
+	Mesh, Logical sharding.Mesh
+	// Arguments and Results have an entry for each of the program's, in order.
+	Arguments, Results []Border
+}
+
+// Undivided asks, as a mark, for a tensor to be whole on each device of a program that is written
+// by [Global]: lowering.Options.Whole puts it where a partitioner gets parts wrong.
+type Undivided struct{}
+
+// Global writes a program of global tensors: shardings stand at the arguments of main, and at the
+// results that are not open, and everything else is the partitioner's. It is the frame of a graph
+// that does not know of devices; that of a step is [Trace.Module]. The program is not changed.
+//
+// A mesh of one device needs no partitioner, and the text has no mesh then.
+func Global(p *lowering.Program, f Frame) (*Module, error) {
+	main := p.Main()
+	if len(f.Arguments) != len(main.Parameters) || len(f.Results) != len(main.Results) {
+		return nil, fault(fmt.Sprintf("program %q", p.Name), fmt.Sprintf("it has %d arguments and %d results, its frame %d and %d",
+			len(main.Parameters), len(main.Results), len(f.Arguments), len(f.Results)), "give the frame an entry for each")
+	}
+	m := &Module{Name: p.Name, Mesh: f.Mesh, Logical: f.Logical, Replicas: 1, Partitions: f.Mesh.Size()}
+	var err error
+	if m.Arguments, err = across(f, "argument", f.Arguments, p.Parameters); err != nil {
+		return nil, err
+	}
+	if m.Results, err = across(f, "result", f.Results, p.Outputs); err != nil {
+		return nil, err
+	}
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	single := f.Mesh.Size() == 1
+	program := &ir.Module{
+		Name:       stablehlo.NormalizeIdentifier(p.Name),
+		Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(1)}, {Key: "mhlo.num_partitions", Value: ir.Int32(m.Partitions)}},
+	}
+	if !single {
+		program.Meshes = []ir.Attr{declared{f.Mesh}}
+	}
+	for i, function := range p.Module.Functions {
+		written := *function
+		if written.Body, err = divided(function.Body, single); err != nil {
+			return nil, err
+		}
+		written.Private = i > 0
+		if i == 0 {
+			written.Parameters, written.Results = nil, nil
+			for k, a := range function.Parameters {
+				a.Attributes = edge(m.Arguments[k], false, single)
+				written.Parameters = append(written.Parameters, a)
+			}
+			for k, r := range function.Results {
+				r.Attributes = edge(m.Results[k], f.Results[k].Open, single)
+				written.Results = append(written.Results, r)
+			}
+		}
+		program.Functions = append(program.Functions, &written)
+	}
+	if m.Text, err = program.Text(); err != nil {
+		return nil, &errkind.Fault{Op: "module: write", Subject: fmt.Sprintf("program %q", p.Name), Err: err}
+	}
+	if found := lowering.Facts(program.Functions...); found != nil {
+		found.Of(m.Text)
+		m.facts = found
+	}
+	return m, nil
+}
+
+// across places what crosses the border of a global program.
+func across(f Frame, kind string, borders []Border, all []shapes.Shape) ([]Placed, error) {
+	out := make([]Placed, len(borders))
+	for i, b := range borders {
+		name := b.Name
+		if name == "" {
+			name = fmt.Sprintf("%s %d", kind, i)
+		}
+		dims := append([]int{}, all[i].Dimensions...)
+		if b.Open {
+			b.Spec = sharding.Replicated(len(dims))
+		}
+		out[i] = Placed{Tensor: Tensor{Name: name, Donated: b.Donated, Result: b.Result}, DType: all[i].DType, Local: dims, Global: dims, Spec: b.Spec}
+		if err := b.Spec.ValidateTensor(f.Mesh, name, dims); err != nil {
+			return nil, err
+		}
+		var err error
+		if out[i].Shard, err = sharding.ShardShape(f.Mesh, b.Spec, dims); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// edge are the attributes of an argument or a result of main.
+func edge(p Placed, open, single bool) (attributes []ir.Attribute) {
+	if !single && !open {
+		attributes = append(attributes, ir.Attribute{Key: "sdy.sharding", Value: placed{p.Spec}})
+	}
+	if p.Donated {
+		attributes = append(attributes, ir.Attribute{Key: "tf.aliasing_output", Value: ir.Int32(p.Result)})
+	}
+	return attributes
+}
+
+// divided puts constraints in the place of marks.
+func divided(body []*ir.Statement, single bool) ([]*ir.Statement, error) {
+	return ir.Rewrite(body, func(s *ir.Statement) (*ir.Statement, error) {
+		switch s.Mark.(type) {
+		case nil:
+			return s, nil
+		case Undivided:
+			if single {
+				return unchanged(s.Results[0], s.Operands[0]), nil
+			}
+			whole := short("sdy.sharding_constraint", s.Results[0], s.Operands[0])
+			whole.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: bare{sharding.Replicated(s.Results[0].Type.Rank())}}}
+			return whole, nil
+		}
+		return nil, fault(fmt.Sprintf("mark %T", s.Mark), "a global program has no place for it", "trace steps with annotations by NewTrace")
+	})
+}
+
+// Unmarked returns the program without the marks of [Undivided], as devices run it that GoMLX
+// names itself. The program is not changed.
+func Unmarked(p *lowering.Program) (*lowering.Program, error) {
+	out, written := *p, *p.Module
+	written.Functions = nil
+	for _, f := range p.Module.Functions {
+		function := *f
+		var err error
+		if function.Body, err = divided(f.Body, true); err != nil {
+			return nil, err
+		}
+		function.Parameters = append([]ir.Parameter(nil), f.Parameters...)
+		written.Functions = append(written.Functions, &function)
+	}
+	out.Module = &written
+	return &out, nil
+}
