@@ -124,8 +124,8 @@ func (m *replicaMachine) Microbatches(body func(in []*graph.Node) []*graph.Node)
 // mean over all rows: the mean itself where the replicas have equally many.
 func (m *replicaMachine) Weighted(mean *graph.Node) *graph.Node { return m.context().weighted(mean) }
 
-// ReduceIn says in which dtype loops over layers add up gradients over the replicas, before a loss is
-// built.
+// ReduceIn says in which dtype loops over layers add up gradients over the replicas, before a loss
+// is built.
 func (m *replicaMachine) ReduceIn(dtype dtypes.DType) { m.context().reduceIn = dtype }
 
 // Gradients returns the gradients of a replica's loss for the trainable variables that it uses,

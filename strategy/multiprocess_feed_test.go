@@ -89,7 +89,8 @@ func TestInputNeedsReplicasInTheOrderOfTheProcesses(t *testing.T) {
 	}))
 }
 
-// What a process gives for all replicas, for its own, or in several forms at once, is the same value.
+// What a process gives for all replicas, for its own, or in several forms at once, is the same
+// value.
 func TestAProcessGivesATensorForEachReplicaOrForItsOwn(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	of := func(r int) input.Tensor { return input.Vector(float32(r), float32(10*r)) }

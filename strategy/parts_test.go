@@ -94,8 +94,8 @@ func loadValues(names ...string) (values []strategy.VariableParts, parts map[str
 
 var partsNames = []string{"columns", "rows", "odd", "whole", "scalar"}
 
-// TestLoadGivesEachDeviceItsParts loads before a trace, after one and after a step, on meshes and in
-// every way to share out state. What is not divided evenly is padded.
+// TestLoadGivesEachDeviceItsParts loads before a trace, after one and after a step, on meshes and
+// in every way to share out state. What is not divided evenly is padded.
 func TestLoadGivesEachDeviceItsParts(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	ctx := context.Background()

@@ -106,10 +106,10 @@ const stagedShare = 16
 // leastStaged is what it may hold in any case.
 const leastStaged = 1 << 20
 
-// uploadParts reads variables' parts and copies them to this process's devices: a part is read while
-// the one before it is copied. The large ones come first, as long as there is much room. The host
-// holds a sixteenth of what its devices get, or one part that is larger. After an error no buffer is
-// live.
+// uploadParts reads variables' parts and copies them to this process's devices: a part is read
+// while the one before it is copied. The large ones come first, as long as there is much room. The
+// host holds a sixteenth of what its devices get, or one part that is larger. After an error no
+// buffer is live.
 func (s *TPUStrategy) uploadParts(ctx context.Context, all []*partLoad) (staged int, err error) {
 	var reads []*partRead
 	total := 0

@@ -114,8 +114,8 @@ func lineWith(text string, words ...string) string {
 	return ""
 }
 
-// Layers that are assigned to a logical device are computed there alone, forward and backward, and train as they do
-// everywhere.
+// Layers that are assigned to a logical device are computed there alone, forward and backward, and
+// train as they do everywhere.
 func TestAssignedLayersTrainOnTheirDevices(t *testing.T) {
 	ctx := context.Background()
 	train := func(devices int) (loss []float32, ops []hlotest.Op) {

@@ -212,8 +212,8 @@ func (g *generator) maybeAnnotation(dims []int, percent int) logical.Annotation 
 // newRandomProgram makes up the program of a seed.
 func newRandomProgram(seed uint64) *randomProgram { return newAssignedProgram(seed, 0) }
 
-// newAssignedProgram makes up the program of a seed in which so many percent of the values are assigned, those of
-// loop bodies and branches included.
+// newAssignedProgram makes up the program of a seed in which so many percent of the values are
+// assigned, those of loop bodies and branches included.
 func newAssignedProgram(seed uint64, percent int) *randomProgram {
 	rng := rand.New(rand.NewPCG(seed, 0x5eed))
 	meshes := [][2]int{{1, 2}, {2, 1}, {2, 2}, {2, 2}, {4, 1}, {1, 4}, {2, 4}, {4, 2}, {1, 8}, {8, 1}, {1, 1}}
@@ -222,8 +222,8 @@ func newAssignedProgram(seed uint64, percent int) *randomProgram {
 	return p.generate(rng, percent)
 }
 
-// newNamedProgram makes up the program of a seed on a mesh of named axes, over some of which most of
-// its annotations split.
+// newNamedProgram makes up the program of a seed on a mesh of named axes, over some of which most
+// of its annotations split.
 func newNamedProgram(seed uint64) *randomProgram {
 	rng := rand.New(rand.NewPCG(seed, 0xa1e5))
 	meshes := [][]int{{1, 2, 2}, {2, 2, 2}, {1, 2, 2, 2}, {1, 4, 2}, {1, 2, 4}, {2, 4}, {4, 2}, {2, 2, 1}}

@@ -36,14 +36,14 @@ func TestRandomProgramsAreTheSameOnEveryMesh(t *testing.T) {
 	runRandomPrograms(t, *randomPrograms, newRandomProgram)
 }
 
-// TestRandomProgramsWithAssignedTensorsAreTheSameOnEveryMesh does so for programs of which a third of the values or
-// more are assigned to a logical device.
+// TestRandomProgramsWithAssignedTensorsAreTheSameOnEveryMesh does so for programs of which a third
+// of the values or more are assigned to a logical device.
 func TestRandomProgramsWithAssignedTensorsAreTheSameOnEveryMesh(t *testing.T) {
 	runRandomPrograms(t, *randomPrograms, func(seed uint64) *randomProgram { return newAssignedProgram(seed, 30+int(seed%3)*25) })
 }
 
-// TestRandomProgramsOverNamedAxesAreTheSameOnEveryMesh does so for programs on meshes of named axes, whose tensors are
-// split over some of them.
+// TestRandomProgramsOverNamedAxesAreTheSameOnEveryMesh does so for programs on meshes of named
+// axes, whose tensors are split over some of them.
 func TestRandomProgramsOverNamedAxesAreTheSameOnEveryMesh(t *testing.T) {
 	runRandomPrograms(t, (*randomPrograms+2)/3, newNamedProgram)
 }

@@ -28,8 +28,8 @@ import (
 // A tensor is cut along its first dimension that no annotation splits over logical devices and that
 // R divides, otherwise along its largest such dimension, which is padded with zeros on the devices.
 // The dimension of the layers of a package loop's stack is not cut, if the first step that uses the
-// stack has the loop. Tensors of fewer than [Options.SmallestSharded] elements stay whole, and so do those of which
-// every dimension is split.
+// stack has the loop. Tensors of fewer than [Options.SmallestSharded] elements stay whole, and so
+// do those of which every dimension is split.
 type StateSharding int
 
 const (
@@ -237,8 +237,8 @@ func (vs *Variables) stateOf(source *model.Variable) (path string, of logical.An
 	return path, of
 }
 
-// byPath are the store's variables, until the next trace begins. The store's own look-up may load one
-// from a checkpoint.
+// byPath are the store's variables, until the next trace begins. The store's own look-up may load
+// one from a checkpoint.
 func (vs *Variables) byPath() map[string]*model.Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()

@@ -63,7 +63,8 @@ func (rc *ReplicaContext) newStateOver(v *model.Variable) module.Over {
 	return s.overFor(v.Shape(), vs.isStack(v.Path()), a)
 }
 
-// stateSplit says how a trained variable, and what belongs to it, is split over the logical devices.
+// stateSplit says how a trained variable, and what belongs to it, is split over the logical
+// devices.
 func (rc *ReplicaContext) stateSplit(v *model.Variable) logical.Annotation {
 	if c := rc.standingIn(v.Path()); c != nil {
 		return c.variable.annotation.WithinReplica()

@@ -39,8 +39,9 @@ type trace struct {
 	changed []*model.Variable
 	written []*captured
 
-	// padding is that of the values, cutting says how their rows are cut, cut are the padded dimensions of the step's own results. again
-	// is set for a trace that only shows what depends on the padding.
+	// padding is that of the values, cutting says how their rows are cut, cut are the padded
+	// dimensions of the step's own results. again is set for a trace that only shows what depends on
+	// the padding.
 	padding padding
 	cutting cutting
 	cut     [][]ragged.Dim

@@ -126,7 +126,7 @@ func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, loc
 	}
 	if t.Over.Is() {
 		d, dims := t.Over.Dim, spec.Dims()
-		if t.PerReplica || t.PerStep || d >= len(local) || local[d] != t.Over.Part(w.replicas) || len(dims[d].Axes) > 0 {
+		if t.PerReplica || t.PerStep || d >= len(local) || local[d] != t.Over.Part(w.replicas) || w.divides(dims[d]) {
 			return p, fault(fmt.Sprintf("%s %q", kind, name), fmt.Sprintf("%v, %s: it is not a part of %s over %d replicas", local, t.Annotation, t.Over, w.replicas),
 				"cut a dimension that is not split over the logical devices, and give results as parts")
 		}
@@ -147,6 +147,14 @@ func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, loc
 		return p, &errkind.Fault{Op: "module:", Subject: fmt.Sprintf("%s %q", kind, name), Class: errkind.InvalidArgumentError, Err: err}
 	}
 	return p, nil
+}
+
+// divides reports whether a dimension is in parts: axes of one device split nothing.
+func (w *writer) divides(d sharding.Dim) bool {
+	return slices.ContainsFunc(d.Axes, func(name string) bool {
+		n, _ := w.mesh.AxisSize(name)
+		return n > 1
+	})
 }
 
 // checkAgain holds a loop's condition against the step's results.

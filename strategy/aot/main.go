@@ -23,8 +23,8 @@ type Step interface {
 	Compiled(ctx context.Context, args ...any) (*strategy.Compiled, error)
 }
 
-// Build makes the step to compile and its arguments, most of them a shapes.Shape of the whole batch.
-// It is called once for each topology, with a strategy over it: make a store for each call.
+// Build makes the step to compile and its arguments, most of them a shapes.Shape of the whole
+// batch. It is called once for each topology, with a strategy over it: make a store for each call.
 type Build func(strat *strategy.TPUStrategy) (Step, []any, error)
 
 // Main compiles the step that build makes for each topology of the flags, prints the reports to

@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestCheckpointsDoNotNoticeTheAxes saves variables that are split over some of the logical axes and
-// over the replicas, and trains on under other axes.
+// TestCheckpointsDoNotNoticeTheAxes saves variables that are split over some of the logical axes
+// and over the replicas, and trains on under other axes.
 func TestCheckpointsDoNotNoticeTheAxes(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	shared := func(replicas int, names ...string) strategy.Options {

@@ -100,8 +100,8 @@ func (r *run) measure(ctx context.Context) error {
 	return nil
 }
 
-// read waits for the step and reads its loss and its metrics. Where the run can be resumed an interrupt does not
-// end the wait, as the loss cannot be read again later.
+// read waits for the step and reads its loss and its metrics. Where the run can be resumed an
+// interrupt does not end the wait, as the loss cannot be read again later.
 func (r *run) read(ctx context.Context) error {
 	if r.saver != nil || r.several() {
 		ctx = context.WithoutCancel(ctx)

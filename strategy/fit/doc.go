@@ -56,15 +56,15 @@
 // names the variable or the setting, and changes nothing.
 //
 // When the context ends, as by an interrupt, the run saves a checkpoint and returns an
-// [*InterruptedError], which matches the context's error. An evaluation that was interrupted is made
-// again by the run that goes on.
+// [*InterruptedError], which matches the context's error. An evaluation that was interrupted is
+// made again by the run that goes on.
 //
 // # What fails
 //
-// A disk that is full does not end a run. The rows of [CSV] and [Events] are kept and written later,
-// also by the run that goes on; a checkpoint is tried again when the next one is due. Both are
-// warnings to Options.Logger, and errors of Run if they are not mended by the end. Anything else
-// ends the run, with a checkpoint of the steps that were taken, unless the numbers diverged.
+// A disk that is full does not end a run. The rows of [CSV] and [Events] are kept and written
+// later, also by the run that goes on; a checkpoint is tried again when the next one is due. Both
+// are warnings to Options.Logger, and errors of Run if they are not mended by the end. Anything
+// else ends the run, with a checkpoint of the steps that were taken, unless the numbers diverged.
 //
 // # Several processes
 //

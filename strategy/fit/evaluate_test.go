@@ -24,8 +24,8 @@ func measured(s *strategy.TPUStrategy) (*train.Step, *train.Evaluation) {
 	return step, train.NewEvaluation(s, store, denseLoss(2))
 }
 
-// TestEvaluationsStopARunAndKeepTheBest: the run that resumes at steps of all kinds writes the table
-// of the run that does not.
+// TestEvaluationsStopARunAndKeepTheBest: the run that resumes at steps of all kinds writes the
+// table of the run that does not.
 func TestEvaluationsStopARunAndKeepTheBest(t *testing.T) {
 	ctx := context.Background()
 	whole := t.TempDir()

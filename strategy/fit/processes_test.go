@@ -19,8 +19,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestProcessesEndTogether runs two processes whose first alone writes files. Whatever ends the run,
-// of whichever process, ends it on both after the same step, and both go on from one checkpoint.
+// TestProcessesEndTogether runs two processes whose first alone writes files. Whatever ends the
+// run, of whichever process, ends it on both after the same step, and both go on from one
+// checkpoint.
 func TestProcessesEndTogether(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	dir := t.TempDir()

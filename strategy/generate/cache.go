@@ -75,7 +75,8 @@ func (c *Cache) Update(keys, values *graph.Node) (allKeys, allValues, mask *grap
 	return add(c.keys, keys), add(c.values, values), c.mask(g)
 }
 
-// mask says which slots each token sees: its own and those before it, from its row's first token on.
+// mask says which slots each token sees: its own and those before it, from its row's first token
+// on.
 func (c *Cache) mask(g *graph.Graph) *graph.Node {
 	shape := shapes.Make(dtypes.Int32, c.rows, c.tokens, c.length)
 	slots := graph.Iota(g, shape, 2)

@@ -44,10 +44,10 @@
 // # Models with caches of their own
 //
 // [Cache.Layer] and [Cache.SetLayer] hand a layer's keys and values to a model that updates a cache
-// by itself, with [Cache.Slot] for its position and [Cache.Filled] for its mask. GoMLX's transformers
-// (ml/zoo/transformer: Llama's and Gemma's forms) run so, with prompts of different lengths, as long
-// as their positions are rotary: their cache has one position for all rows. Such a model writes the
-// whole of a layer's cache for each token, which [Cache.Attend] does not.
+// by itself, with [Cache.Slot] for its position and [Cache.Filled] for its mask. GoMLX's
+// transformers (ml/zoo/transformer: Llama's and Gemma's forms) run so, with prompts of different
+// lengths, as long as their positions are rotary: their cache has one position for all rows. Such a
+// model writes the whole of a layer's cache for each token, which [Cache.Attend] does not.
 //
 //	nodes := transformer.KVCacheNodes{}
 //	for i, scope := range m.KVCache.OrderedScopes { // after m.PopulateKVCacheConfigs
@@ -70,6 +70,6 @@
 // the tokens of a launch, and nothing else; the cache is updated in place.
 //
 // A device holds its share of the cache, the keys and the values of
-// Layers * rows * KeyHeads * (Length + PromptChunk) * HeadSize elements of Options.DType, where rows
-// are those of its replica and the heads are split over the logical devices.
+// Layers * rows * KeyHeads * (Length + PromptChunk) * HeadSize elements of Options.DType, where
+// rows are those of its replica and the heads are split over the logical devices.
 package generate

@@ -128,8 +128,8 @@ func (d *decoder) bind(ctx context.Context) (*strategy.Bound, error) {
 	return d.bound, nil
 }
 
-// promptShapes are the first arguments of the program that reads prompts; which tokens end a row, and
-// the slot, follow.
+// promptShapes are the first arguments of the program that reads prompts; which tokens end a row,
+// and the slot, follow.
 func (g *Generator) promptShapes() []any {
 	t := g.state
 	rows := t.rows * g.strategy.NumReplicasInSync()

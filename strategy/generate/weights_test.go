@@ -70,8 +70,8 @@ func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
 	assert.Equal(t, want, greedy(restored), "from the checkpoint")
 }
 
-// TestGenerationWithAveragedWeights generates with the averages that a training step keeps, beside the
-// variables of the step.
+// TestGenerationWithAveragedWeights generates with the averages that a training step keeps, beside
+// the variables of the step.
 func TestGenerationWithAveragedWeights(t *testing.T) {
 	c := gpt()
 	c.Loop, c.Layers = true, 1
@@ -99,8 +99,8 @@ func TestGenerationWithAveragedWeights(t *testing.T) {
 	assert.NotEqual(t, all[0], all[1], "the averages lag behind")
 }
 
-// TestHalfPrecisionIsThatOfWholeSequences computes and caches in bfloat16: the logits are those of a
-// whole sequence in bfloat16, up to the rounding of sums that are taken in another order.
+// TestHalfPrecisionIsThatOfWholeSequences computes and caches in bfloat16: the logits are those of
+// a whole sequence in bfloat16, up to the rounding of sums that are taken in another order.
 func TestHalfPrecisionIsThatOfWholeSequences(t *testing.T) {
 	sys := plugintest.System(t, devices)
 	c := gpt()

@@ -25,7 +25,7 @@
 // # The model
 //
 // The rules change the form of weights and not what a model computes. A Llama needs rotary
-// positions that turn elements i and i + size/2 of a head (or weights.Names.Interleaved), their base
-// and scaling, and the epsilon of its normalisations: weights.Config has them. A Gemma multiplies
-// its embeddings by the root of the width.
+// positions that turn elements i and i + size/2 of a head (or weights.Names.Interleaved), their
+// base and scaling, and the epsilon of its normalisations: weights.Config has them. A Gemma
+// multiplies its embeddings by the root of the width.
 package pretrained

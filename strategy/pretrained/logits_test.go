@@ -20,8 +20,8 @@ import (
 // The files and the logits in testdata are those of the official Python package, transformers:
 // testdata/make.py made them.
 
-// TestLogitsAreThoseOfTheOfficialPackage loads tiny models of Llama and Gemma onto meshes, in a loop
-// over layers and unrolled, before and after the first trace.
+// TestLogitsAreThoseOfTheOfficialPackage loads tiny models of Llama and Gemma onto meshes, in a
+// loop over layers and unrolled, before and after the first trace.
 func TestLogitsAreThoseOfTheOfficialPackage(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for _, c := range []struct {

@@ -144,8 +144,8 @@ func TestATrainedModelIsSavedAsItIsOnTheDevices(t *testing.T) {
 	assert.NotEqual(t, content(t, "testdata/llama"), content(t, dir), "the steps changed it")
 }
 
-// TestALoadThatDoesNotFitChangesNothing gives a model the files of another, a cancelled context, and
-// files that break off.
+// TestALoadThatDoesNotFitChangesNothing gives a model the files of another, a cancelled context,
+// and files that break off.
 func TestALoadThatDoesNotFitChangesNothing(t *testing.T) {
 	ctx := context.Background()
 	config, want := read(t, "testdata/llama")

@@ -119,9 +119,9 @@ func (a averaged) now(rc *strategy.ReplicaContext, count *model.Variable) (value
 // the variables: layers and [strategy.ReplicaContext.Read] see them, and the variables stay as they
 // are. It is for functions over the step's store that evaluate or generate. step is the name of the
 // training step, [Options].Name. Under a policy of package precision, call it within the forward
-// part, which [precision.Policy.Forward] is given. Averages that were not updated yet are the variables themselves.
-// Averaged panics with an [*errkind.Fault] of kind ValueError if the store has no averages, as
-// before the step's first run: trace the function after it.
+// part, which [precision.Policy.Forward] is given. Averages that were not updated yet are the
+// variables themselves. Averaged panics with an [*errkind.Fault] of kind ValueError if the store
+// has no averages, as before the step's first run: trace the function after it.
 func Averaged(rc *strategy.ReplicaContext, step string, f func()) {
 	all, count := averagesOf(rc, step)
 	for _, a := range all {
@@ -150,8 +150,8 @@ func overAverages(step string, loss Loss) Loss {
 // SwapAverages exchanges, on the devices, the variables and their averages ([Options].Average); a
 // second call exchanges them back. In between a checkpoint has the averages under the variables'
 // names, and all functions over the store compute with them. It costs a small program and, while it
-// runs, the memory of one copy of the variables. Do not train in between. With several processes all
-// call it at the same point. Averages that were not updated yet are left. The error matches
+// runs, the memory of one copy of the variables. Do not train in between. With several processes
+// all call it at the same point. Averages that were not updated yet are left. The error matches
 // errors.ErrUnsupported for a step without averages.
 func (t *Step) SwapAverages(ctx context.Context) error {
 	if err := t.function.Strategy().Machine().Untraced(ctx, "SwapAverages", fault.InsteadOfRunning); err != nil {

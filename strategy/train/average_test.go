@@ -54,6 +54,7 @@ func TestAveragesFollowTheVariables(t *testing.T) {
 		{8, 1, strategy.ShardParameters, true, false},
 		{4, 2, strategy.ShardOptimizer, false, false},
 		{2, 2, strategy.ShardParameters, false, true},
+		{2, 4, strategy.ShardGradients, true, false},
 	} {
 		t.Run(fmt.Sprintf("%dx%d %s", c.r, c.p, c.state), func(t *testing.T) {
 			o, loss := sharded(c.r, c.p, c.state), odd(c.p)
@@ -111,6 +112,55 @@ func TestAveragesFollowTheVariables(t *testing.T) {
 			require.NoError(t, step.SwapAverages(t.Context()))
 			assert.Equal(t, before, both(batch))
 		})
+	}
+}
+
+// The averages of many devices are those of one, and so is what Averaged and SwapAverages make of
+// them.
+func TestAveragesAreThoseOfOneDevice(t *testing.T) {
+	sys := plugintest.System(t, 8)
+	batches := sums(16, 16, 16)
+	for _, o := range []train.Options{{Average: 0.6}, {Average: 0.9, AverageWarmUp: true, Accumulate: 2}} {
+		averages := func(r, p int, state strategy.StateSharding) (means []float64, all, swapped map[string]*tensors.Tensor) {
+			s, store := strategytest.On(t, sys, sharded(r, p, state)), strategytest.SeededStore()
+			step := train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), odd(p), o)
+			for _, batch := range batches {
+				_, err := step.Run(t.Context(), batch...)
+				require.NoError(t, err)
+			}
+			mean := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) (out []*graph.Node) {
+				train.Averaged(rc, "train_step", func() { out = append(out, rc.AllReduce(strategy.Mean, odd(p)(rc, in))) })
+				return append(out, rc.AllReduce(strategy.Mean, odd(p)(rc, in)))
+			}, strategy.FunctionOptions{Store: store, SplitBatch: true})
+			results, err := mean.Run(t.Context(), batches[0]...)
+			require.NoError(t, err)
+			for _, r := range results {
+				value, err := r.Local(t.Context(), 0)
+				require.NoError(t, err)
+				means = append(means, strategytest.Numbers(t, value)...)
+			}
+			all = values(t, s, store)
+			require.NoError(t, step.SwapAverages(t.Context()))
+			return means, all, values(t, s, store)
+		}
+		wantMeans, want, wantSwapped := averages(1, 1, strategy.ShardNothing)
+		assert.NotEqual(t, wantMeans[0], wantMeans[1])
+		require.True(t, want["/averages/train_step/odd/dense/weights"].Equal(wantSwapped["/odd/dense/weights"]))
+		for _, mesh := range [][2]int{{8, 1}, {4, 2}, {2, 4}} {
+			state := strategy.ShardNothing
+			if o.AverageWarmUp {
+				state = strategy.ShardParameters
+			}
+			if o.AverageWarmUp != (mesh[0] == 4) && mesh[0] != 2 {
+				continue
+			}
+			t.Run(fmt.Sprintf("%v of %d by %d, %s", o.Average, mesh[0], mesh[1], state), func(t *testing.T) {
+				means, got, swapped := averages(mesh[0], mesh[1], state)
+				assert.InDeltaSlice(t, wantMeans, means, 1e-4)
+				requireAlike(t, want, got, 1e-4)
+				requireAlike(t, wantSwapped, swapped, 1e-4)
+			})
+		}
 	}
 }
 

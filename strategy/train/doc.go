@@ -25,7 +25,8 @@
 //   - [Options].NonFinite skips or stops at steps whose numbers are not finite.
 //   - [Options].Precision computes in bfloat16 or float16 with variables in float32, by a policy of
 //     package precision; [Step.LossScale] reads its loss scale.
-//   - [Options].Accumulate takes the batch as microbatches in a loop, which needs the memory of one.
+//   - [Options].Accumulate takes the batch as microbatches in a loop, which needs the memory of
+//     one.
 //   - [Options].Freeze trains some of the variables, such as the last layers of a loaded model.
 //   - [Options].Average keeps moving averages of the variables. [Averaged] and
 //     [EvaluationOptions].Averages compute with them, [Step.SwapAverages] exports them.
@@ -37,29 +38,37 @@
 //
 // # Microbatches
 //
-// With [Options].Accumulate set to n, each replica's rows are cut along dimension 0 of the arguments
-// into n microbatches, of consecutive rows. The loss function builds the loss of one microbatch: its
-// arguments have the rows of one. Arguments without rows, mirrored values, are the same for each.
-// The text and the time to compile it do not grow with n.
+// With [Options].Accumulate set to n, each replica's rows are cut along dimension 0 of the
+// arguments into n microbatches, of consecutive rows. The loss function builds the loss of one
+// microbatch: its arguments have the rows of one. Arguments without rows, mirrored values, are the
+// same for each. The text and the time to compile it do not grow with n.
 //
-//   - Losses, gradients and regularization terms count by rows, so that the step is that of the whole
-//     batch. As over replicas, the loss must be a mean over rows. A mean over something else, such as
-//     over tokens that are not masked, would become a mean of the microbatches' means.
+//   - Losses, gradients and regularization terms count by rows, so that the step is that of the
+//     whole batch. As over replicas, the loss must be a mean over rows. A mean over something else,
+//     such as over tokens that are not masked, would become a mean of the microbatches' means.
 //   - Rows that do not divide by n are padded, and so are those of uneven batches; the padding is
 //     left out as [Step.Run] says. If there are fewer rows than n, there are fewer microbatches.
-//   - What the loss function writes, it writes for each microbatch: averages of a batch normalisation
-//     move n times, a variable that counts calls counts n, random numbers are drawn for each.
+//   - What the loss function writes, it writes for each microbatch: a variable that counts calls
+//     counts n, random numbers are drawn for each.
+//   - A batch normalisation normalises each microbatch with the mean and the variance of the
+//     microbatch's own rows on the replica, and moves its averages n times a step, as n steps over
+//     batches of that size would. So a model with one is that of smaller batches, not of the whole
+//     batch: two replicas of two microbatches train as four replicas of one. Choose a momentum for
+//     averages that move n times as often, or normalise by layers.
+//   - Manual regions (package manual, and moe, ring and pipeline on it) run for each microbatch. A
+//     layer of experts has its capacity, and its balance term, for the tokens of one.
 //   - Half precision is added up in the policy's Accumulate, float32 as a rule.
 //   - With strategy.ShardParameters layers of package loop gather their slices for each microbatch
-//     and scatter their gradients, so that no device has a whole stack. All other gradients cross the
-//     replicas once, after the loop.
+//     and scatter their gradients, so that no device has a whole stack. All other gradients cross
+//     the replicas once, after the loop.
 //   - The code of the loss function runs again until it is known which variables it writes.
 //
 // # Fine-tuning
 //
 // Load the weights into the store before the first step (strategy/checkpoint, strategy/pretrained),
-// and freeze what shall stay: [Options].Freeze. The frozen layers run forward only. The backward pass
-// ends at the first variable that is trained, and the optimizer keeps state for trained ones alone.
+// and freeze what shall stay: [Options].Freeze. The frozen layers run forward only. The backward
+// pass ends at the first variable that is trained, and the optimizer keeps state for trained ones
+// alone.
 //
 // The variables are on the devices while a step trains them: strategy.Variables.Pull copies them
 // into the store, and package strategy/checkpoint saves them. Datasets come through package

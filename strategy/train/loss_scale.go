@@ -104,8 +104,8 @@ type scaling struct {
 	scale, counts *model.Variable
 }
 
-// begin is the stage that reads the scale. A scale that is no number above 1, as in a store that was
-// filled with zeros, is the first one.
+// begin is the stage that reads the scale. A scale that is no number above 1, as in a store that
+// was filled with zeros, is the first one.
 func (s *scaler) begin(p *pass) {
 	p.scaling = &scaling{scaler: s}
 	initial := graph.Const(p.rc.Graph(), float32(s.Initial))

@@ -201,7 +201,8 @@ func TestTheLossScaleInLoopsAndCheckpoints(t *testing.T) {
 	require.InDelta(t, want.w, value.Value().([][]float32)[0][0], 1e-6)
 }
 
-// A scale that is no number above 1, such as one from a store that was filled by hand, is the first.
+// A scale that is no number above 1, such as one from a store that was filled by hand, is the
+// first.
 func TestALossScaleThatIsNoNumberIsTheFirst(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)

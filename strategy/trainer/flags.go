@@ -74,8 +74,8 @@ func named[T any](to *flag.FlagSet, value *T, name, use string, parse func(strin
 }
 
 // Parse parses the program's arguments. After -help it writes the flags to w and returns
-// flag.ErrHelp. Other errors are of kind ValueError: a flag that is unknown or has no such value, an
-// argument that is no flag, and a flag of [Flags] with a number that no program can take.
+// flag.ErrHelp. Other errors are of kind ValueError: a flag that is unknown or has no such value,
+// an argument that is no flag, and a flag of [Flags] with a number that no program can take.
 func (f *Flags) Parse(args []string, w io.Writer) error {
 	to := f.set
 	to.SetOutput(io.Discard)

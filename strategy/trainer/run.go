@@ -78,8 +78,8 @@ func (f *Flags) Strategy(variables logical.Rules) strategy.Options {
 
 // Open opens the devices of the flags and a strategy over them, for a model of so many parameters.
 // done closes both; call it once. An empty Out becomes a new folder among the system's temporary
-// files. A model whose variables and state of Adam are larger than the free memory of a machine with
-// CPU devices is an error of kind ResourceExhaustedError.
+// files. A model whose variables and state of Adam are larger than the free memory of a machine
+// with CPU devices is an error of kind ResourceExhaustedError.
 func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int) (strat *strategy.TPUStrategy, done func() error, err error) {
 	if err := f.fits(parameters, freeMemory); err != nil {
 		return nil, nil, err

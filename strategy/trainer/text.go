@@ -41,8 +41,8 @@ func BitsPerByte(step *train.Step, loss train.Loss, held *text.Tokens, length, b
 const Nats = "nats"
 
 // Write continues a prompt with the variables that a step has trained, up to o.Length tokens or the
-// end of the text, and writes it to w as it is made. Tokens are drawn among the 50 most likely ones,
-// at a temperature of 0.7; for other ways use package generate.
+// end of the text, and writes it to w as it is made. Tokens are drawn among the 50 most likely
+// ones, at a temperature of 0.7; for other ways use package generate.
 func Write(ctx context.Context, step *train.Step, m generate.Model, o generate.Options, words text.Tokenizer, prompt string, w io.Writer) error {
 	tokens := words.Append(nil, []byte(prompt))
 	g, err := generate.New(step.Strategy(), step.Store(), m, o)
@@ -77,8 +77,8 @@ type Outcome struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// WriteOutcome writes the [Outcome] of a run as one line of JSON. A row has so many tokens, the model
-// so many parameters.
+// WriteOutcome writes the [Outcome] of a run as one line of JSON. A row has so many tokens, the
+// model so many parameters.
 func WriteOutcome(w io.Writer, r fit.Result, tokens, parameters int) error {
 	o := Outcome{Parameters: parameters, Steps: r.Step, Seconds: r.Seconds}
 	for i, m := range r.Metrics {
