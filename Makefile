@@ -29,8 +29,9 @@ REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./manual ./lowering ./lowering/ir ./lowering/module ./lowering/ragged ./cluster_resolver/... \
        ./input/... ./weights ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors ./internal/files ./report/events ./report/curve ./strategy/train/schedule
 
-# The client of the Cloud TPU API is a module of its own.
+# The client of the Cloud TPU API, and what tells other systems of a run, are modules of their own.
 TPUAPI = cluster_resolver/tpuapi
+OBSERVE = observe
 
 .PHONY: run gpt test-gpt test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins test-aot forms corpus test-python
 
@@ -45,6 +46,7 @@ test: plugins pure
 	$(GO) build ./...
 	$(REQUIRE) $(GO) test -timeout 20m ./...
 	cd $(TPUAPI) && $(GO) test ./...
+	cd $(OBSERVE) && $(REQUIRE) $(GO) test ./...
 
 pure:
 	CGO_ENABLED=0 $(GO) test $(PURE)
@@ -68,6 +70,7 @@ lint:
 	$(GO) vet ./...
 	$(STATICCHECK) ./...
 	cd $(TPUAPI) && $(GO) vet ./... && $(GO) tool -modfile=../../internal/tools/go.mod staticcheck ./...
+	cd $(OBSERVE) && $(GO) vet ./... && $(GO) tool -modfile=../internal/tools/go.mod staticcheck ./...
 	$(GO) test -count=1 ./internal/imports
 
 # The packages whose tests take -update. libtpu describes slices once a process, so its goldens have a run of their own.

@@ -1,0 +1,199 @@
+// Package otel has a run's spans and metrics for OpenTelemetry.
+//
+//	seen, err := otel.New(otel.Options{}) // the providers that are set for the process
+//	strat, err := strategy.New(sys, strategy.Options{Phases: seen.Phase})
+//	result, err := fit.Run(ctx, step, data, opts, seen.Hook())
+//
+// Spans: "train" is a run from its first step to its end, a child of the span of the run's context;
+// "steps" are its children, one for the steps between two records, with what was measured after
+// them as attributes. "tracing", "lowering" and "compiling" are the stages in the making of a
+// program, which are children of the span in Options.Parent. A span of what failed has the error.
+//
+// Metrics: tpustrategy.steps and tpustrategy.rows (counters), tpustrategy.step (gauge),
+// tpustrategy.step.duration (histogram, seconds a step, the mean between two records) and
+// tpustrategy.metric (gauge, with the attribute name).
+//
+// All have the attribute tpustrategy.process, the number of the process from 0. They are made at
+// the records of a run (fit.Options.Every), not between.
+package otel
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
+)
+
+// scope names the spans' and metrics' library.
+const scope = "github.com/tpustrategy/tpustrategy/observe/otel"
+
+// Options configure an Observer. The zero value takes the providers that are set for the process.
+type Options struct {
+	// TracerProvider and MeterProvider make spans and metrics; nil are those of package otel.
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+	// Parent has the span that programs are made under; nil is context.Background().
+	Parent context.Context
+	// Attributes are put on all spans and metrics.
+	Attributes []attribute.KeyValue
+	// Process is the number of this process for what is told before a run begins; runs know theirs.
+	Process int
+}
+
+// Observer makes spans and metrics of the runs of a process. It is safe for concurrent use; two runs
+// at the same time need two of them.
+type Observer struct {
+	opts        Options
+	tracer      trace.Tracer
+	steps, rows metric.Int64Counter
+	step        metric.Int64Gauge
+	duration    metric.Float64Histogram
+	measured    metric.Float64Gauge
+
+	mu     sync.Mutex
+	making map[string]trace.Span // by program
+	run    *run                  // nil outside of a run
+}
+
+// run is a run under way.
+type run struct {
+	inside context.Context // of the run's span
+	span   trace.Span
+	steps  trace.Span // since the last record
+	step   int64
+	rows   int64
+	at     time.Time // of the last record; zero before the first
+	attrs  metric.MeasurementOption
+}
+
+// New makes the instruments. An error is the meter's.
+func New(opts Options) (*Observer, error) {
+	if opts.TracerProvider == nil {
+		opts.TracerProvider = otel.GetTracerProvider()
+	}
+	if opts.MeterProvider == nil {
+		opts.MeterProvider = otel.GetMeterProvider()
+	}
+	if opts.Parent == nil {
+		opts.Parent = context.Background()
+	}
+	o := &Observer{opts: opts, tracer: opts.TracerProvider.Tracer(scope), making: map[string]trace.Span{}}
+	meter := opts.MeterProvider.Meter(scope)
+	var err error
+	note := func(e error) { err = errors.Join(err, e) }
+	var e error
+	o.steps, e = meter.Int64Counter("tpustrategy.steps", metric.WithDescription("Steps taken by the runs of this process."))
+	note(e)
+	o.rows, e = meter.Int64Counter("tpustrategy.rows", metric.WithDescription("Rows of the batches, on all replicas."))
+	note(e)
+	o.step, e = meter.Int64Gauge("tpustrategy.step", metric.WithDescription("Steps taken, also before a resume."))
+	note(e)
+	o.duration, e = meter.Float64Histogram("tpustrategy.step.duration", metric.WithUnit("s"), metric.WithDescription("Seconds a step, the mean between two records."))
+	note(e)
+	o.measured, e = meter.Float64Gauge("tpustrategy.metric", metric.WithDescription("What was measured."))
+	note(e)
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// attributes are those of every span and metric of a process.
+func (o *Observer) attributes(process int) []attribute.KeyValue {
+	return append([]attribute.KeyValue{attribute.Int("tpustrategy.process", process)}, o.opts.Attributes...)
+}
+
+// end ends a span, with the error of what failed.
+func end(span trace.Span, err error) {
+	if err != nil {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End()
+}
+
+// Phase is for strategy.Options.Phases. Each stage of a program is a span.
+func (o *Observer) Phase(p strategy.Phase) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if before := o.making[p.Name]; before != nil {
+		end(before, p.Err)
+		delete(o.making, p.Name)
+	}
+	if p.Stage == strategy.StageDone {
+		return
+	}
+	attrs := append(o.attributes(o.opts.Process), attribute.String("tpustrategy.program", p.Name), attribute.String("tpustrategy.target", p.Target),
+		attribute.Int("tpustrategy.replicas", p.Replicas), attribute.Int("tpustrategy.logical_devices", p.LogicalDevices))
+	if p.TextBytes > 0 {
+		attrs = append(attrs, attribute.Int("tpustrategy.text_bytes", p.TextBytes))
+	}
+	_, o.making[p.Name] = o.tracer.Start(o.opts.Parent, p.Stage.String(), trace.WithAttributes(attrs...))
+}
+
+// Hook returns the hook of a run. It never ends a run.
+func (o *Observer) Hook() fit.Hook {
+	return fit.Hook{
+		Name: "opentelemetry",
+		Begin: func(ctx context.Context, s *fit.State) error {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			attrs := o.attributes(s.Strategy().Process())
+			r := &run{step: s.Step(), rows: s.Rows(), attrs: metric.WithAttributeSet(attribute.NewSet(attrs...))}
+			r.inside, r.span = o.tracer.Start(ctx, "train", trace.WithAttributes(append(attrs,
+				attribute.Int64("tpustrategy.first_step", s.Step()+1), attribute.Int64("tpustrategy.resumed", s.Resumed()))...))
+			_, r.steps = o.tracer.Start(r.inside, "steps", trace.WithAttributes(attrs...))
+			o.run = r
+			return nil
+		},
+		Record: func(_ context.Context, s *fit.State) error {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if o.run != nil {
+				o.record(s)
+			}
+			return nil
+		},
+		End: func(_ context.Context, s *fit.State, err error) error {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if o.run == nil { // Begin of an earlier hook failed
+				return nil
+			}
+			o.run.steps.End()
+			o.run.span.SetAttributes(attribute.Int64("tpustrategy.last_step", s.Step()))
+			end(o.run.span, err)
+			o.run = nil
+			return nil
+		},
+	}
+}
+
+// record ends the span of the steps since the last record, and begins the next.
+func (o *Observer) record(s *fit.State) {
+	r, now := o.run, time.Now()
+	taken := s.Step() - r.step
+	r.steps.SetAttributes(attribute.Int64("tpustrategy.first_step", r.step+1), attribute.Int64("tpustrategy.last_step", s.Step()))
+	o.steps.Add(r.inside, max(0, taken), r.attrs)
+	o.rows.Add(r.inside, max(0, s.Rows()-r.rows), r.attrs)
+	o.step.Record(r.inside, s.Step(), r.attrs)
+	if taken > 0 && !r.at.IsZero() { // the first record waits for the compiler
+		o.duration.Record(r.inside, now.Sub(r.at).Seconds()/float64(taken), r.attrs)
+	}
+	for _, m := range s.Metrics() {
+		r.steps.SetAttributes(attribute.Float64("tpustrategy.metric."+m.Name, m.Value))
+		o.measured.Record(r.inside, m.Value, r.attrs, metric.WithAttributes(attribute.String("name", m.Name)))
+	}
+	r.steps.End()
+	r.step, r.rows, r.at = s.Step(), s.Rows(), now
+	_, r.steps = o.tracer.Start(r.inside, "steps", trace.WithAttributes(o.attributes(s.Strategy().Process())...))
+}

@@ -1,0 +1,186 @@
+// Package prom has a run's metrics for Prometheus.
+//
+//	seen, err := prom.New(prometheus.DefaultRegisterer, prom.Options{})
+//	strat, err := strategy.New(sys, strategy.Options{Phases: seen.Phase})
+//	http.Handle("/metrics", promhttp.Handler())
+//	result, err := fit.Run(ctx, step, data, opts, seen.Hook())
+//
+// The metrics are, each with the label process, the number of the process from 0:
+//
+//	tpustrategy_step                     gauge: steps taken, also before a resume
+//	tpustrategy_steps_total              counter: steps taken by this process's run
+//	tpustrategy_rows_total               counter: rows of the batches, on all replicas
+//	tpustrategy_step_seconds             gauge: seconds a step between the last two records
+//	tpustrategy_metric{name}             gauge: what was measured last, such as loss or held/loss
+//	tpustrategy_running                  gauge: 1 while a run is under way
+//	tpustrategy_runs_total{result}       counter: runs that ended, "done", "interrupted" or "failed"
+//	tpustrategy_making_seconds{stage}    histogram: tracing, lowering and compiling of programs
+//	tpustrategy_programs_total{result}   counter: programs that were made, "done" or "failed"
+//
+// They change at the records of a run (fit.Options.Every), not between.
+package prom
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
+)
+
+// Options configure a set of metrics. The zero value works.
+type Options struct {
+	// Labels are put on all metrics, beside process. Use them to tell runs of one process apart.
+	Labels prometheus.Labels
+	// Process is the number of this process for what is told before a run begins; runs know theirs.
+	Process int
+	// Now returns the time; nil is time.Now.
+	Now func() time.Time
+}
+
+// Metrics are the metrics of the runs of a process. They are safe for concurrent use; two runs at
+// the same time need two of them, with other Labels.
+type Metrics struct {
+	opts                       Options
+	step, seconds, running     *prometheus.GaugeVec
+	measured                   *prometheus.GaugeVec
+	steps, rows, runs, program *prometheus.CounterVec
+	making                     *prometheus.HistogramVec
+
+	mu     sync.Mutex
+	began  map[string]stage // by program
+	run    progress
+	inside bool // of a run
+}
+
+// stage is a stage of a program that is under way.
+type stage struct {
+	name string
+	at   time.Time
+}
+
+// progress is how far a run was at its last record.
+type progress struct {
+	step, rows int64
+	at         time.Time
+}
+
+// New registers the metrics. An error is the registerer's, for instance of metrics that are
+// registered already; nothing stays registered then.
+func New(to prometheus.Registerer, opts Options) (*Metrics, error) {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	m := &Metrics{opts: opts, began: map[string]stage{}}
+	var all []prometheus.Collector
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tpustrategy", Name: name, Help: help, ConstLabels: opts.Labels}, append(labels, "process"))
+		all = append(all, v)
+		return v
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tpustrategy", Name: name, Help: help, ConstLabels: opts.Labels}, append(labels, "process"))
+		all = append(all, v)
+		return v
+	}
+	m.step = gauge("step", "Steps taken, also before a resume.")
+	m.steps = counter("steps_total", "Steps taken by the runs of this process.")
+	m.rows = counter("rows_total", "Rows of the batches, on all replicas.")
+	m.seconds = gauge("step_seconds", "Seconds a step between the last two records.")
+	m.measured = gauge("metric", "What was measured last.", "name")
+	m.running = gauge("running", "1 while a run is under way.")
+	m.runs = counter("runs_total", "Runs that ended.", "result")
+	m.program = counter("programs_total", "Programs that were made.", "result")
+	m.making = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tpustrategy", Name: "making_seconds", ConstLabels: opts.Labels,
+		Help: "Seconds of a stage of the making of a program.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 8)}, []string{"stage", "process"})
+	all = append(all, m.making)
+	for i, c := range all {
+		if err := to.Register(c); err != nil {
+			for _, before := range all[:i] {
+				to.Unregister(before)
+			}
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// Phase is for strategy.Options.Phases. It observes how long the stages of each program take.
+func (m *Metrics) Phase(p strategy.Phase) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	process, now := strconv.Itoa(m.opts.Process), m.opts.Now()
+	if before, ok := m.began[p.Name]; ok {
+		m.making.WithLabelValues(before.name, process).Observe(now.Sub(before.at).Seconds())
+	}
+	if p.Stage != strategy.StageDone {
+		m.began[p.Name] = stage{p.Stage.String(), now}
+		return
+	}
+	delete(m.began, p.Name)
+	result := "done"
+	if p.Err != nil {
+		result = "failed"
+	}
+	m.program.WithLabelValues(result, process).Inc()
+}
+
+// Hook returns the hook of a run. It never ends a run.
+func (m *Metrics) Hook() fit.Hook {
+	return fit.Hook{
+		Name: "prometheus",
+		Begin: func(_ context.Context, s *fit.State) error {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			process := strconv.Itoa(s.Strategy().Process())
+			m.run, m.inside = progress{step: s.Step(), rows: s.Rows()}, true
+			m.step.WithLabelValues(process).Set(float64(s.Step()))
+			m.running.WithLabelValues(process).Set(1)
+			return nil
+		},
+		Record: func(_ context.Context, s *fit.State) error {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.record(s)
+			return nil
+		},
+		End: func(_ context.Context, s *fit.State, err error) error {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if !m.inside { // Begin of an earlier hook failed
+				return nil
+			}
+			m.inside = false
+			process, result := strconv.Itoa(s.Strategy().Process()), "done"
+			if interrupted := (*fit.InterruptedError)(nil); errors.As(err, &interrupted) {
+				result = "interrupted"
+			} else if err != nil {
+				result = "failed"
+			}
+			m.running.WithLabelValues(process).Set(0)
+			m.runs.WithLabelValues(result, process).Inc()
+			return nil
+		},
+	}
+}
+
+// record takes in what a run has at a record.
+func (m *Metrics) record(s *fit.State) {
+	process, now := strconv.Itoa(s.Strategy().Process()), m.opts.Now()
+	before := m.run
+	m.run = progress{s.Step(), s.Rows(), now}
+	m.step.WithLabelValues(process).Set(float64(s.Step()))
+	m.steps.WithLabelValues(process).Add(float64(max(0, s.Step()-before.step)))
+	m.rows.WithLabelValues(process).Add(float64(max(0, s.Rows()-before.rows)))
+	if taken := s.Step() - before.step; taken > 0 && !before.at.IsZero() { // the first record waits for the compiler
+		m.seconds.WithLabelValues(process).Set(now.Sub(before.at).Seconds() / float64(taken))
+	}
+	for _, metric := range s.Metrics() {
+		m.measured.WithLabelValues(metric.Name, process).Set(metric.Value)
+	}
+}
