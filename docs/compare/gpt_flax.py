@@ -153,7 +153,7 @@ def encode(words, parts):
 before, after = texts()
 words = Tokenizer(models.BPE())
 words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-words.train_from_iterator((p.decode("utf8", "replace") for p in before[:800]), trainers.BpeTrainer(
+words.train_from_iterator((p[: 8 << 20].decode("utf8", "replace") for p in before[:800]), trainers.BpeTrainer(
     vocab_size=vocab, special_tokens=["<|endoftext|>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
 training, held = encode(words, before), encode(words, after)
 held_bytes = sum(map(len, after))
@@ -162,7 +162,7 @@ held_bytes = sum(map(len, after))
 rate = optax.warmup_cosine_decay_schedule(0, 3e-3, args.steps // 20 + 1, args.steps, 6e-5)
 tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(rate, b1=0.9, b2=0.95, weight_decay=0.1))
 if args.accumulate > 1:
-    tx = optax.MultiSteps(tx, args.accumulate)
+    tx = optax.MultiSteps(tx, args.accumulate)  # outside of the schedule, which so counts whole steps
 
 
 @nnx.jit
@@ -243,10 +243,9 @@ interrupted = []
 signal.signal(signal.SIGINT, lambda *_: interrupted.append(1))
 table = open(out / "losses.csv", "a", newline="")
 rows = csv.writer(table)
-third, bits, value, begun = max(args.steps // 3, 1), None, None, time.time()
+third, at, bits, value, begun = max(args.steps // 3, 1), first, None, None, time.time()
 for at in range(first + 1, args.steps + 1):
-    for part in np.split(windows(at), args.accumulate):
-        loss = step(model, optimizer, place(part))
+    loss = sum(step(model, optimizer, place(part)) for part in np.split(windows(at), args.accumulate)) / args.accumulate
     if at == 1 or at % 10 == 0 or at == args.steps:
         value = float(loss)
         print(f"step {at} of {args.steps}  loss {value:.4f}", flush=True)

@@ -144,7 +144,7 @@ def encode(words, parts):
 before, after = texts()
 words = Tokenizer(models.BPE())
 words.pre_tokenizer, words.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-words.train_from_iterator((p.decode("utf8", "replace") for p in before[:800]), trainers.BpeTrainer(
+words.train_from_iterator((p[: 8 << 20].decode("utf8", "replace") for p in before[:800]), trainers.BpeTrainer(
     vocab_size=vocab, special_tokens=["<|endoftext|>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
 training, held = encode(words, before), encode(words, after)
 held_bytes = sum(map(len, after))
