@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/gomlx/compute"
@@ -17,8 +16,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/backend"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
-	"github.com/tpustrategy/tpustrategy/sharding"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // Executable is a computation that runs. A graph that GoMLX did not distribute runs on all devices,
@@ -40,17 +37,9 @@ type compiled struct {
 
 	mu       sync.Mutex
 	variants map[string]*variant // by the donated parameters that a result may take the place of
+	built    []*variant          // in the order in which they were compiled
 	named    *backend.Executable // for devices that GoMLX names
 	closed   bool
-}
-
-// variant is the program as it is compiled for a set of donated parameters.
-type variant struct {
-	module  *module.Module
-	exe     system.Executable
-	args    []*layout
-	results []*layout
-	of      []int // the parameter whose memory a result takes, or -1
 }
 
 // compile is lowering's Options.Compile.
@@ -96,16 +85,15 @@ func (c *compiled) Close() error {
 	defer c.mu.Unlock()
 	c.closed = true
 	var errs []error
-	for _, v := range c.variants {
+	for _, v := range c.built {
 		if err := v.exe.Close(); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) }) // the set has no order
 	if c.named != nil {
 		c.named.Finalize()
 	}
-	c.variants, c.named = nil, nil
+	c.variants, c.built, c.named = nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -130,100 +118,6 @@ func (c *compiled) onNamed() (*backend.Executable, error) {
 		}
 	}
 	return c.named, nil
-}
-
-// useful reduces donations to parameters that a result may take the place of.
-func (c *compiled) useful(donated []bool) (mask []bool, key string) {
-	main := c.program.Main()
-	mask, text := make([]bool, len(main.Parameters)), make([]byte, len(main.Parameters))
-	for i, v := range main.Parameters {
-		text[i] = '0'
-		if i < len(donated) && donated[i] {
-			for _, r := range main.Results {
-				if r.Type.Equal(v.Type) {
-					mask[i], text[i] = true, '1'
-					break
-				}
-			}
-		}
-	}
-	return mask, string(text)
-}
-
-// load returns a variant, compiling it on first use.
-func (c *compiled) load(donated []bool) (*variant, error) {
-	mask, key := c.useful(donated)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, ErrFinalized
-	}
-	if v, ok := c.variants[key]; ok {
-		return v, nil
-	}
-	v, err := c.build(mask)
-	if err != nil {
-		return nil, failed("compile", fmt.Sprintf("program %q", c.program.Name), err)
-	}
-	c.variants[key] = v
-	return v, nil
-}
-
-// frame is the border of the program when these parameters are donated, with the parameter of each
-// result.
-func (c *compiled) frame(donated []bool) (module.Frame, []int) {
-	p, of := c.program, match(c.program, donated)
-	f := module.Frame{Mesh: c.backend.mesh, Logical: c.backend.logical}
-	for i, name := range p.ParameterNames {
-		f.Arguments = append(f.Arguments, module.Border{Name: name, Spec: c.places[i].Spec})
-	}
-	for r, s := range p.Outputs {
-		border := module.Border{Spec: sharding.Replicated(s.Rank())}
-		if i := of[r]; i >= 0 {
-			border.Name, border.Spec = p.ParameterNames[i], c.places[i].Spec
-			f.Arguments[i].Donated, f.Arguments[i].Result = true, r
-		}
-		f.Results = append(f.Results, border)
-	}
-	return f, of
-}
-
-// build compiles the program.
-func (c *compiled) build(donated []bool) (*variant, error) {
-	b := c.backend
-	frame, of := c.frame(donated)
-	m, err := module.Global(c.program, frame)
-	if err != nil {
-		return nil, err
-	}
-	v := &variant{module: m, of: of}
-	for _, side := range []struct {
-		placed []module.Placed
-		to     *[]*layout
-	}{{m.Arguments, &v.args}, {m.Results, &v.results}} {
-		for _, x := range side.placed {
-			t, err := hostdata.Type(x.DType)
-			if err != nil {
-				return nil, err
-			}
-			l, err := newLayout(b.mesh, x.Spec, x.Global, t.HostBytes())
-			if err != nil {
-				return nil, err
-			}
-			*side.to = append(*side.to, l)
-		}
-	}
-	ids := make([]int, len(b.devices))
-	for i, device := range b.devices {
-		ids[i] = device.ID()
-	}
-	v.exe, err = b.sys.Runtime().Compile(context.Background(), pjrt.Lowered(m.Text, m.Facts()), pjrt.CompileOptions{
-		Replicas: 1, Partitions: m.Partitions, DeviceAssignment: [][]int{ids}, SPMD: m.Partitions > 1, Shardy: m.Partitions > 1,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return v, nil
 }
 
 // Finalize frees the compiled programs.

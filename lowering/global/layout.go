@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // layout says which part of a tensor each device of the mesh holds, and moves parts between a
 // row-major tensor and a row-major part. It is a value.
 type layout struct {
-	spec    sharding.Spec
 	shape   []int // of the tensor
 	shard   []int // of a part
 	element int   // bytes
@@ -24,25 +24,39 @@ type layout struct {
 
 // newLayout returns the layout of a tensor whose elements take so many bytes.
 func newLayout(mesh sharding.Mesh, spec sharding.Spec, shape []int, element int) (*layout, error) {
-	shard, err := sharding.ShardShape(mesh, spec, shape)
-	if err != nil {
+	if err := spec.Validate(mesh, shape); err != nil {
 		return nil, err
 	}
-	l := &layout{spec: spec, shape: slices.Clone(shape), shard: shard, element: element, bytes: element * size(shard)}
-	if slices.Equal(shard, shape) {
-		return l, nil
-	}
-	for d := range mesh.Size() {
-		ranges, err := sharding.IndexRanges(mesh, spec, shape, d)
+	return layoutOf(mesh.Size(), shape, element, func(device int) ([]sharding.Range, error) {
+		return sharding.IndexRanges(mesh, spec, shape, device)
+	})
+}
+
+// layoutOf returns the layout in which each of so many devices holds the given ranges of indices.
+func layoutOf(devices int, shape []int, element int, ranges func(device int) ([]sharding.Range, error)) (*layout, error) {
+	l := &layout{shape: slices.Clone(shape), element: element}
+	for d := range devices {
+		held, err := ranges(d)
 		if err != nil {
 			return nil, err
 		}
-		start := make([]int, len(ranges))
-		for i, r := range ranges {
-			start[i] = r.Start
+		start, sizes := make([]int, len(held)), make([]int, len(held))
+		for i, r := range held {
+			start[i], sizes[i] = r.Start, r.Len()
+		}
+		if d == 0 {
+			l.shard = sizes
+		} else if !slices.Equal(l.shard, sizes) {
+			return nil, &errkind.Fault{Op: "global: layout", Reason: fmt.Sprintf("devices 0 and %d hold parts %v and %v of %v", d, l.shard, sizes, shape),
+				Class: errkind.NotImplementedError}
 		}
 		l.starts = append(l.starts, start)
 		l.first = append(l.first, slices.IndexFunc(l.starts, func(other []int) bool { return slices.Equal(other, start) }))
+	}
+	l.bytes = element * size(l.shard)
+	if slices.Equal(l.shard, l.shape) {
+		l.starts, l.first = nil, nil
+		return l, nil
 	}
 	l.key = fmt.Sprint(l.shard, l.starts)
 	return l, nil

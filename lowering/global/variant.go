@@ -1,0 +1,160 @@
+package global
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// variant is the program as it is compiled for a set of donated parameters.
+type variant struct {
+	module  *module.Module
+	exe     system.Executable
+	args    []*layout
+	results []*layout
+	of      []int // the parameter whose memory a result takes, or -1
+}
+
+// useful reduces donations to parameters that a result may take the place of.
+func (c *compiled) useful(donated []bool) (mask []bool, key string) {
+	main := c.program.Main()
+	mask, text := make([]bool, len(main.Parameters)), make([]byte, len(main.Parameters))
+	for i, v := range main.Parameters {
+		text[i] = '0'
+		if i < len(donated) && donated[i] {
+			for _, r := range main.Results {
+				if r.Type.Equal(v.Type) {
+					mask[i], text[i] = true, '1'
+					break
+				}
+			}
+		}
+	}
+	return mask, string(text)
+}
+
+// load returns a variant, compiling it on first use.
+func (c *compiled) load(donated []bool) (*variant, error) {
+	mask, key := c.useful(donated)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrFinalized
+	}
+	if v, ok := c.variants[key]; ok {
+		return v, nil
+	}
+	v, err := c.build(mask)
+	if err != nil {
+		return nil, failed("compile", fmt.Sprintf("program %q", c.program.Name), err)
+	}
+	c.variants[key] = v
+	c.built = append(c.built, v)
+	return v, nil
+}
+
+// frame is the border of the program when these parameters are donated, with the parameter of each
+// result. Results that no parameter waits for are the partitioner's to lay out.
+func (c *compiled) frame(donated []bool) (module.Frame, []int) {
+	p, of := c.program, match(c.program, donated)
+	f := module.Frame{Mesh: c.backend.mesh, Logical: c.backend.logical}
+	for i, name := range p.ParameterNames {
+		f.Arguments = append(f.Arguments, module.Border{Name: name, Spec: c.places[i].Spec})
+	}
+	for r, s := range p.Outputs {
+		border := module.Border{Spec: sharding.Replicated(s.Rank()), Open: true}
+		if i := of[r]; i >= 0 {
+			border.Name, border.Spec, border.Open = p.ParameterNames[i], c.places[i].Spec, false
+			f.Arguments[i].Donated, f.Arguments[i].Result = true, r
+		}
+		f.Results = append(f.Results, border)
+	}
+	return f, of
+}
+
+// build compiles the program. Where the plugin does not tell how results that were left open lie, or
+// one lies as no buffer does, all are made whole on each device.
+func (c *compiled) build(donated []bool) (*variant, error) {
+	frame, of := c.frame(donated)
+	v, err := c.buildOn(frame, of)
+	var unknown *layoutError
+	if !errors.As(err, &unknown) {
+		return v, err
+	}
+	for i := range frame.Results {
+		frame.Results[i].Open = false
+	}
+	return c.buildOn(frame, of)
+}
+
+func (c *compiled) buildOn(frame module.Frame, of []int) (*variant, error) {
+	m, err := module.Global(c.program, frame)
+	if err != nil {
+		return nil, err
+	}
+	v := &variant{module: m, of: of}
+	if v.exe, err = c.backend.load(m); err != nil {
+		return nil, err
+	}
+	if err := v.lay(c.backend, frame); err != nil {
+		return nil, errors.Join(err, v.exe.Close())
+	}
+	return v, nil
+}
+
+// load compiles a module for the mesh.
+func (b *Backend) load(m *module.Module) (system.Executable, error) {
+	ids := make([]int, len(b.devices))
+	for i, device := range b.devices {
+		ids[i] = device.ID()
+	}
+	return b.sys.Runtime().Compile(context.Background(), pjrt.Lowered(m.Text, m.Facts()), pjrt.CompileOptions{
+		Replicas: 1, Partitions: m.Partitions, DeviceAssignment: [][]int{ids}, SPMD: m.Partitions > 1, Shardy: m.Partitions > 1,
+	})
+}
+
+// lay works out how arguments and results lie on the devices. Of a result that was left open the
+// compiled program tells it.
+func (v *variant) lay(b *Backend, frame module.Frame) error {
+	v.args, v.results = nil, nil
+	for _, x := range v.module.Arguments {
+		l, err := b.layout(x)
+		if err != nil {
+			return err
+		}
+		v.args = append(v.args, l)
+	}
+	choice := chosen{of: system.Loaded(v.exe), results: len(v.module.Results)}
+	for i := range v.module.Results {
+		x := &v.module.Results[i]
+		if frame.Results[i].Open && b.mesh.Size() > 1 {
+			l, err := choice.layout(b.mesh, x, i)
+			if err != nil {
+				return err
+			}
+			v.results = append(v.results, l)
+			continue
+		}
+		l, err := b.layout(*x)
+		if err != nil {
+			return err
+		}
+		v.results = append(v.results, l)
+	}
+	return nil
+}
+
+// layout is the layout of what crosses a module's border.
+func (b *Backend) layout(x module.Placed) (*layout, error) {
+	t, err := hostdata.Type(x.DType)
+	if err != nil {
+		return nil, err
+	}
+	return newLayout(b.mesh, x.Spec, x.Global, t.HostBytes())
+}
