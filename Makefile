@@ -13,6 +13,7 @@
 #   make plugin     install the pinned CPU plugin (done by run and test)
 #   make plugin-tpu install the pinned libtpu, for ahead-of-time compilation
 #   make test-aot   compile for TPU slices with libtpu's compiler (SKIP=Llama leaves out the largest models)
+#   make test-upstream-patches  our patches for GoMLX, compute and go-xla: each test fails, and passes with its patch
 #   make test-gpt   the long tests of the language model: killed and resumed, every option, every mesh
 #   make forms      train a decoder in every form and compare with one device (10 minutes)
 #   make corpus     compile many real programs at their real size, with both compilers (an hour)
@@ -33,7 +34,7 @@ PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./manual ./lowering 
 TPUAPI = cluster_resolver/tpuapi
 OBSERVE = observe
 
-.PHONY: run gpt test-gpt test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins test-aot forms corpus test-python
+.PHONY: run gpt test-gpt test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins test-aot forms corpus test-python test-upstream-patches
 
 run: plugin
 	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/digits $(ARGS)
@@ -114,3 +115,7 @@ test-python:
 	packages=$$(internal/tools/python.sh) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./internal/safetensors ./strategy/checkpoint ./input/text
 	packages=$$(internal/tools/python.sh requirements-tensorboard.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./report/events
 	packages=$$(internal/tools/python.sh requirements-transformers.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run TheOfficialPackageMakes ./strategy/pretrained
+
+# Copies of the modules in a temporary folder; nothing is downloaded. Ten minutes on two cores.
+test-upstream-patches: plugin
+	TPUSTRATEGY_UPSTREAM=$$(internal/pins/install.sh cpu | tail -1) $(GO) test -count=1 -v -timeout 60m -run EachPatch ./docs/upstream
