@@ -161,6 +161,9 @@ func (s *starter) topology(rt Runtime) (tpu.Topology, error) {
 	if s.opts.CPUDevices > 0 {
 		return tpu.LogicalTopology(tpu.LogicalOptions{Devices: s.opts.CPUDevices, MeshShape: s.opts.MeshShape})
 	}
+	if name := rt.PlatformName(); name != "tpu" && name != "cpu" { // such as "cuda", whose devices have no coordinates
+		return tpu.LogicalTopology(tpu.LogicalOptions{MeshShape: []int{len(rt.Devices()), 1, 1, 1}})
+	}
 	return topologyOf("", descriptions(rt.Devices()))
 }
 

@@ -19,6 +19,10 @@ var ErrNoTPU = errkind.New(errkind.NotFoundError, "this machine has no TPU: ther
 var ErrMetadataQuery = errkind.New(errkind.FailedPreconditionError, "libtpu would ask the network for minutes which machine this is, as it has no TPU; "+
 	"leave KeepEnvironment unset, or set TPU_SKIP_MDS_QUERY=1, TPU_WORKER_HOSTNAMES=localhost, TPU_WORKER_ID=0")
 
+// HasTPU reports whether this machine shows any sign of a TPU: /dev/accel*, /dev/vfio/* or a PCI
+// device of Google's that is neither a disk nor a network card. It reads a few files.
+func HasTPU() bool { return thisHost().mayHaveTPU() }
+
 // googlePCI is Google's vendor number on the PCI bus. Its virtual network cards and disks have it
 // too, which are told by their class.
 const googlePCI = "0x1ae0"
