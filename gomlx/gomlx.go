@@ -3,15 +3,23 @@
 //
 //	import _ "github.com/tpustrategy/tpustrategy/gomlx"
 //
-//	GOMLX_BACKEND=tpustrategy:devices=8,logical=2 ./any-gomlx-program
+//	GOMLX_BACKEND=tpustrategy ./any-gomlx-program                       # the TPU, or the CPU
+//	GOMLX_BACKEND=tpustrategy:devices=8,logical=2,rules=megatron,explain=1 ./any-gomlx-program
+//	GOMLX_BACKEND=tpustrategy:topology=v5e-16 ./any-gomlx-program       # no TPU: stops with the report
+//
+// [github.com/tpustrategy/tpustrategy/lowering/global.NewFromConfig] lists the options.
 //
 // See package [github.com/tpustrategy/tpustrategy/lowering/global] for what the backend does, and
 // for one that is made in Go.
 package gomlx
 
-import "github.com/tpustrategy/tpustrategy/lowering/global"
+import (
+	"github.com/tpustrategy/tpustrategy/lowering/global"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+)
 
 // Name is the name under which the backend is registered.
 const Name = "tpustrategy"
 
-func init() { global.Register(Name) }
+// The process that compiles ahead of time (topology=) is the program again, and ends here.
+func init() { global.Register(Name, global.Options{Worker: worker.Main()}) }

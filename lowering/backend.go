@@ -95,6 +95,10 @@ type Options struct {
 	// batch they combine.
 	Unfused bool
 
+	// Numbered writes the parameters of the entry function by their numbers: the text then does not
+	// depend on their names, some of which GoMLX makes anew in each process.
+	Numbered bool
+
 	// Whole, if there is one, keeps a value whole at this point of a partitioned program, on each
 	// device: what a gather reads, a scatter's updates and positions. x is usable in f.
 	Whole func(f *Function, x *stablehlo.Value) (*stablehlo.Value, error)

@@ -128,7 +128,11 @@ func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.Shar
 		if err != nil {
 			return nil, err
 		}
-		v, err := f.fn.NamedInputWithSharding(f.names.pick(name), s, sharding)
+		written := name
+		if f.builder.backend.opts.Numbered && f == f.builder.main {
+			written = fmt.Sprintf("p%d", len(f.parameters))
+		}
+		v, err := f.fn.NamedInputWithSharding(f.names.pick(written), s, sharding)
 		if err != nil {
 			return nil, err
 		}

@@ -173,6 +173,9 @@ type Input struct {
 	// and Text is the program's StableHLO.
 	Module *module.Module
 	Text   []byte
+	// Global says that the module is a program over the whole batch, and not the step of a replica:
+	// what it asks for is asked once.
+	Global bool
 	// Variables is true for each argument of the module that is a variable.
 	Variables []bool
 	// Parameters is the number of elements of the trainable variables.
@@ -210,7 +213,7 @@ func New(in Input) (*Report, error) {
 		return nil, err
 	}
 	r.addCollectives(program, mesh)
-	if err := r.addCost(in.Program, program, in.Text, in.Module != nil); err != nil {
+	if err := r.addCost(in.Program, program, in.Text, in.Module != nil && !in.Global); err != nil {
 		return nil, err
 	}
 	return r, nil

@@ -122,6 +122,9 @@ func (t Tensor) layout() string {
 	if t.PerReplica {
 		return text + ", per replica"
 	}
+	if strings.Contains(text, "{replica") || strings.Contains(text, ", replica") {
+		return text // each replica holds a part
+	}
 	return text + ", mirrored"
 }
 

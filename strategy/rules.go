@@ -1,7 +1,6 @@
 package strategy
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -12,6 +11,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/internal/misspelt"
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
@@ -177,7 +177,7 @@ func unreached(i int, rule logical.Rule, known []named) string {
 			text, rule.Annotation.Rank(), strings.Join(others[:min(most, len(others))], ", "), more)
 	}
 	text += " matches no variable"
-	if near := nearest(rule.Pattern, known); len(near) > 0 {
+	if near := nearestTo(rule.Pattern, known); len(near) > 0 {
 		text += "; the nearest names are " + strings.Join(near, ", ")
 	}
 	return text + "; set Optional in a rule that may match nothing"
@@ -192,42 +192,14 @@ func describeNamed(v named) string {
 	return fmt.Sprintf("%q (%s%s)", v.path, v.shape.DType, dimensions)
 }
 
-// nearest returns the variables whose names come nearest to a pattern's text.
-func nearest(pattern *regexp.Regexp, known []named) (names []string) {
-	text := strings.Map(func(r rune) rune {
-		if strings.ContainsRune(`\^$.*+?()[]{}|`, r) {
-			return -1
-		}
-		return r
-	}, pattern.String())
-	sorted := slices.Clone(known)
-	cost := func(v named) int { return within(text, v.path) }
-	slices.SortStableFunc(sorted, func(a, b named) int {
-		return cmp.Or(cmp.Compare(cost(a), cost(b)), cmp.Compare(len(a.path), len(b.path)))
-	})
-	for _, v := range sorted[:min(3, len(sorted))] {
-		names = append(names, describeNamed(v))
+// nearestTo returns the variables whose names come nearest to a pattern's text.
+func nearestTo(pattern *regexp.Regexp, known []named) (names []string) {
+	paths := make([]string, len(known))
+	for i, v := range known {
+		paths[i] = v.path
+	}
+	for _, i := range misspelt.Nearest(misspelt.Plain(pattern.String()), paths, 3) {
+		names = append(names, describeNamed(known[i]))
 	}
 	return names
-}
-
-// within is the least number of edits that make text a part of name.
-func within(text, name string) int {
-	if len(text) > 200 { // a pattern that long is no name with a slip
-		text = text[:200]
-	}
-	row := make([]int, len(name)+1)
-	for i := range len(text) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(name) {
-			edit := before
-			if text[i] != name[j] {
-				edit++
-			}
-			before = row[j+1]
-			row[j+1] = min(edit, before+1, row[j]+1)
-		}
-	}
-	return slices.Min(row)
 }

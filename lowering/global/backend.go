@@ -31,8 +31,11 @@ type Backend struct {
 	devices       []*pjrt.Device   // of the mesh, partition by partition
 	mine          []int            // the partitions whose devices this process addresses
 	single        *backend.Backend // programs for devices that GoMLX names; nil without a client
-	owned         []func() error   // what Close closes after its own things
+	ahead         *ahead           // nil, or in the place of sys and devices
+	rules         ruleUse
+	owned         []func() error // what Close closes after its own things
 
+	noting sync.Mutex // held while Options.Notes is written to
 	mu     sync.Mutex
 	live   map[resource]struct{} // nil once closed
 	closed error
@@ -66,6 +69,9 @@ func New(sys *system.System, opts Options) (*Backend, error) {
 	if b.mesh, b.logical, err = meshOf(len(b.devices), opts); err != nil {
 		return nil, err
 	}
+	if err := opts.validate(b.mesh); err != nil {
+		return nil, err
+	}
 	target := lowering.TargetTPU
 	if sys.Platform() == "cpu" {
 		target = lowering.TargetCPU
@@ -79,21 +85,27 @@ func New(sys *system.System, opts Options) (*Backend, error) {
 			return nil, err
 		}
 	}
+	b.lowers(target, sys.Platform(), len(b.devices), func(num compute.DeviceNum) string {
+		if err := b.has(num); err != nil {
+			return err.Error()
+		}
+		return b.devices[num].DebugString()
+	})
+	return b, nil
+}
+
+// lowers makes the part of the backend that writes programs.
+func (b *Backend) lowers(target lowering.Target, platform string, devices int, describe func(compute.DeviceNum) string) {
 	lowered := lowering.Options{
-		Target: target, Precision: opts.Precision, Random: opts.Random,
+		Target: target, Precision: b.opts.Precision, Random: b.opts.Random,
 		Partitioned: b.mesh.Size() > 1, Unfused: b.mesh.Size() > 1,
-		Compile: b.compile,
-		Data:    data{b},
-		Name:    opts.Name,
-		Description: fmt.Sprintf("%s: %s, %d device(s) as %s", opts.Name, sys.Platform(), len(b.devices),
-			strings.TrimPrefix(b.mesh.String(), "Mesh")),
-		NumDevices: len(b.devices),
-		DeviceDescription: func(num compute.DeviceNum) string {
-			if err := b.has(num); err != nil {
-				return err.Error()
-			}
-			return b.devices[num].DebugString()
-		},
+		Numbered:          true,
+		Compile:           b.compile,
+		Data:              data{b},
+		Name:              b.opts.Name,
+		Description:       fmt.Sprintf("%s: %s, %d device(s) as %s", b.opts.Name, platform, devices, strings.TrimPrefix(b.mesh.String(), "Mesh")),
+		NumDevices:        devices,
+		DeviceDescription: describe,
 	}
 	if b.grid() {
 		lowered.Whole = func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
@@ -101,7 +113,6 @@ func New(sys *system.System, opts Options) (*Backend, error) {
 		}
 	}
 	b.Backend = lowering.New(lowered)
-	return b, nil
 }
 
 // meshOf is the mesh over so many devices, and its logical axes.
@@ -137,19 +148,22 @@ func (b *Backend) grid() bool {
 // Mesh returns the mesh over the devices: the replicas first, then the logical axes.
 func (b *Backend) Mesh() sharding.Mesh { return b.mesh }
 
-// System returns what the backend runs on.
+// System returns what the backend runs on; nil for one that compiles ahead of time.
 func (b *Backend) System() *system.System { return b.sys }
 
 // has answers whether there is a device of a number.
 func (b *Backend) has(num compute.DeviceNum) error {
-	if num < 0 || int(num) >= len(b.devices) {
-		return fault(fmt.Sprintf("device %d", num), fmt.Sprintf("it is not in [0, %d)", len(b.devices)), "name a device that the backend has")
+	if num < 0 || int(num) >= b.mesh.Size() {
+		return fault(fmt.Sprintf("device %d", num), fmt.Sprintf("it is not in [0, %d)", b.mesh.Size()), "name a device that the backend has")
 	}
 	return nil
 }
 
 // devicesOf is the backend for devices that GoMLX names.
 func (b *Backend) devicesOf() (*backend.Backend, error) {
+	if b.ahead != nil {
+		return nil, b.ahead.notHere("a program for devices that GoMLX names")
+	}
 	if b.single == nil {
 		return nil, &errkind.Fault{Op: "global: named devices", Reason: "the devices are those of several processes",
 			Hint: "leave the distribution to the backend: use no device number but 0", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}

@@ -34,7 +34,9 @@ type held struct {
 	host []byte          // row-major, as the plugin takes it; nil if the value is on devices only
 	laid []*laid         // the layouts that it is in, the last used first
 	one  *backend.Buffer // on device num alone
-	gone error           // why it cannot be used
+	// later is the value ahead of time, if it is a program's result.
+	later *later
+	gone  error // why it cannot be used
 }
 
 // laid is a tensor on the devices.
@@ -91,7 +93,7 @@ func (h *held) end(why error) error {
 	if h.one != nil {
 		errs = append(errs, h.one.Finalize())
 	}
-	h.laid, h.one = nil, nil
+	h.laid, h.one, h.later = nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -158,6 +160,10 @@ func (h *held) readLocked(dst []byte) error {
 		return nil
 	case h.one != nil:
 		return h.one.PJRT().ToHost(context.Background(), dst)
+	case h.later != nil:
+		tensor, err := h.later.get()
+		copy(dst, tensor)
+		return err
 	}
 	return h.gather(h.laid[0], dst)
 }
@@ -204,6 +210,13 @@ func (h *held) bytes() ([]byte, error) {
 	}
 	out := make([]byte, t.HostBytes()*h.shape.Size())
 	return out, h.readLocked(out)
+}
+
+// value returns the value ahead of time, where it is nowhere but in host memory or still to come.
+func (h *held) value() (hostValue, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return hostValue{h.host, h.later}, h.gone
 }
 
 // lay brings the value into a layout, if it is not in it, and returns its parts.

@@ -20,6 +20,33 @@
 // elsewhere. A result that is the next value of a donated parameter has the parameter's layout and
 // takes its memory, so that a training loop moves no variable.
 //
+// # Configuration
+//
+// One text says which devices there are and how programs are split over them, in GOMLX_BACKEND after
+// the name, or given to [NewFromConfig], which lists its options:
+//
+//	GOMLX_BACKEND=tpustrategy:devices=8,logical=2,rules=megatron.json,cache=DIR,explain=1
+//
+// Without any text it is the TPU of the machine, or one device of the CPU plugin. [Options] are the
+// same in Go.
+//
+// [Rules] say which variable is split along which dimension over which axis. They are values, with a
+// JSON form ([ParseRules]) and sets that have a name ([BuiltinRules]). What an optimizer keeps of a
+// variable follows the variable ([StateOf]). A dimension that does not divide stays whole, which
+// explain=1 reports, or is an error where the rule is Required. Of the first program that takes
+// variables and data, rules that reach no variable are noted on standard error; a [*RuleError] ends
+// the program if no rule reaches any.
+//
+// explain=1 says once of each program, on standard error, how its parameters are split and why, what
+// is whole though it was to be split, which axes do the same work several times, and what memory
+// and collectives the compiled program has: an [Explanation].
+//
+// cache=DIR keeps compiled programs: another process that runs the same program compiles nothing.
+//
+// topology=v5e-16 compiles for a slice that is not here. The first program that takes variables and
+// data, such as a training step, is compiled by the slice's compiler in a process of its own, and
+// its execution returns an [*AheadOfTimeError], which prints the report. See [NewAheadOfTime].
+//
 // # Buffers
 //
 // A [Buffer] is a global value. It stays in host memory until a program first takes it, and is then

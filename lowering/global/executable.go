@@ -39,7 +39,10 @@ type compiled struct {
 	variants map[string]*variant // by the donated parameters that a result may take the place of
 	built    []*variant          // in the order in which they were compiled
 	named    *backend.Executable // for devices that GoMLX names
-	closed   bool
+	reported map[string]error    // as variants, of a backend that compiles ahead of time
+	// explained is set once Options.Explain has spoken of the program.
+	explained bool
+	closed    bool
 }
 
 // compile is lowering's Options.Compile.
@@ -50,6 +53,9 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 		}
 	}
 	state := &compiled{backend: b, program: p, variants: map[string]*variant{}}
+	if err := b.checkRules(p); err != nil {
+		return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
+	}
 	for i, name := range p.ParameterNames {
 		dims := p.Parameters[i].Dimensions
 		place := PlaceData(b.mesh, dims)
@@ -176,6 +182,9 @@ func (e *Executable) execute(inputs []compute.Buffer, donate []bool, defaultDevi
 		if shape := input.(*Buffer).held.shape; !shape.Equal(p.Parameters[i]) {
 			return nil, fmt.Errorf("input %d, parameter %q, is %s, want %s", i, p.ParameterNames[i], shape, p.Parameters[i])
 		}
+	}
+	if b.ahead != nil {
+		return e.executeAhead(inputs, donate)
 	}
 	return e.executeGlobal(inputs, donate)
 }

@@ -1,7 +1,11 @@
 package global
 
 import (
+	"context"
+	"io"
+
 	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -15,8 +19,10 @@ type Options struct {
 	Logical int
 	// Axes name the axes of a replica's logical devices, the slowest first; see logical.Mesh.
 	Axes []sharding.Axis
-	// Rules say how variables are laid out, by their paths.
+	// Rules say how variables are laid out, by their paths; see [BuiltinRules] and [ReadRules].
 	Rules Rules
+	// RulesName is the file or the set that Rules came from, for errors; it may be empty.
+	RulesName string
 	// Target is what programs are written for. Nil takes lowering.TargetCPU where the platform is
 	// "cpu", and lowering.TargetTPU elsewhere.
 	Target *lowering.Target
@@ -24,4 +30,31 @@ type Options struct {
 	Precision lowering.Precision
 	// Random is the generator of random bits.
 	Random lowering.Random
+	// Compiler compiles programs in the place of the system's runtime: a cache of compiled programs
+	// (package pjrt/cache), or a process of its own (package pjrt/worker). Nil is the runtime.
+	Compiler Compiler
+	// Worker is the command of a process that compiles ahead of time, as worker.Main of package
+	// pjrt/worker returns it. Nil is `tpustrategy compile-worker` if that is on $PATH, and otherwise
+	// this process.
+	Worker []string
+	// Explain says of each program, once, how its tensors are split and why, and what the compiled
+	// program moves and needs.
+	Explain bool
+	// Notes receives what Explain says, and what may surprise, such as a rule that reaches no
+	// variable. Nil discards it; NewFromConfig takes standard error then.
+	Notes io.Writer
+}
+
+// Compiler compiles and loads programs in a client's place.
+type Compiler interface {
+	Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error)
+}
+
+// replica returns the number of devices of a replica, at least 1.
+func (o Options) replica() int {
+	size := 1
+	for _, axis := range o.Axes {
+		size *= max(axis.Size, 1)
+	}
+	return max(size, o.Logical)
 }

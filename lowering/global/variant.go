@@ -1,13 +1,11 @@
 package global
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
-	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -105,6 +103,9 @@ func (c *compiled) buildOn(frame module.Frame, of []int) (*variant, error) {
 	if err := v.lay(c.backend, frame); err != nil {
 		return nil, errors.Join(err, v.exe.Close())
 	}
+	if err := c.explains(v); err != nil {
+		return nil, errors.Join(err, v.exe.Close())
+	}
 	return v, nil
 }
 
@@ -114,9 +115,7 @@ func (b *Backend) load(m *module.Module) (system.Executable, error) {
 	for i, device := range b.devices {
 		ids[i] = device.ID()
 	}
-	return b.sys.Runtime().Compile(context.Background(), pjrt.Lowered(m.Text, m.Facts()), pjrt.CompileOptions{
-		Replicas: 1, Partitions: m.Partitions, DeviceAssignment: [][]int{ids}, SPMD: m.Partitions > 1, Shardy: m.Partitions > 1,
-	})
+	return b.compileOn(m, ids)
 }
 
 // lay works out how arguments and results lie on the devices. Of a result that was left open the

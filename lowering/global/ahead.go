@@ -1,0 +1,433 @@
+package global
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gomlx/compute"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/backend"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// ahead is what a backend has that compiles for devices which are not here.
+type ahead struct {
+	target report.Target
+	ids    []int // of the devices, partition by partition
+	// compile compiles for the devices.
+	compile func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
+	file    string // to write the report to; empty is none
+	host    hostPrograms
+}
+
+// notHere is the error of what needs the devices.
+func (a *ahead) notHere(what string) error {
+	return &errkind.Fault{Op: "global: " + what, Reason: "the backend compiles ahead of time for " + a.target.Name + ", which is not here",
+		Hint: "leave the distribution to the backend, or run on the devices", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
+}
+
+// NewAheadOfTime returns a backend that compiles for a slice which is described and need not be
+// here. It runs nothing there: the first execution of a program that takes variables and data, such
+// as a training step, is compiled for the slice and returns an [*AheadOfTimeError] with the report,
+// which GoMLX's loops hand on.
+//
+// Programs before it, such as the initializers of variables and what prepares data, take no variables
+// or no data. They run when somebody reads what they give, on a CPU device of this machine, so that
+// a model may be larger than its memory as long as nobody reads the variables.
+//
+// The compiler is a process of its own; see Options.Worker and Options.Compiler, which is taken if it
+// can compile for a topology. The report is written to reportFile too, if that is not empty: as a page
+// if the name ends in .html, and as JSON otherwise. The slice stays the caller's: finalize the
+// backend before it is closed.
+func NewAheadOfTime(slice *system.Slice, reportFile string, opts Options) (*Backend, error) {
+	if err := slice.Check(); err != nil {
+		return nil, failed("NewAheadOfTime", "", err)
+	}
+	compile, err := opts.aheadCompiler(slice)
+	if err != nil {
+		return nil, failed("NewAheadOfTime", "", err)
+	}
+	a := &ahead{target: report.TargetOf(slice.Facts()), ids: slices.Concat(slice.Topology().DeviceIDs()...), file: reportFile, compile: compile}
+	return newAhead(a, "tpu", opts)
+}
+
+// topologyCompiler compiles ahead of time.
+type topologyCompiler interface {
+	CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
+}
+
+// aheadCompiler returns what compiles for a slice.
+func (o Options) aheadCompiler(slice *system.Slice) (func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error), error) {
+	compiler, ok := o.Compiler.(topologyCompiler)
+	if !ok {
+		w, err := worker.New(worker.Options{Command: o.Worker})
+		if of := (*worker.Error)(nil); errors.As(err, &of) && of.Reason == worker.NotStarted && o.Worker == nil {
+			return slice.Compile, nil // no program to start: this process is the compiler's
+		}
+		if err != nil {
+			return nil, err
+		}
+		compiler = w
+	}
+	return func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+		return compiler.CompileTopology(ctx, slice.Description(), program, opts)
+	}, nil
+}
+
+// newAheadOnCPU is NewAheadOfTime for the devices of a system of the CPU plugin, on which nothing is
+// run either.
+func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backend, error) {
+	topology := sys.Topology()
+	a := &ahead{file: reportFile, ids: slices.Concat(topology.DeviceIDs()...)}
+	a.target = report.Target{Name: fmt.Sprintf("cpu:%d", topology.NumDevices()), Kind: "cpu", Devices: topology.NumDevices(), Platform: sys.Client().PlatformVersion()}
+	var compiler Compiler
+	if opts.Worker != nil {
+		w, err := worker.New(worker.Options{Command: opts.Worker})
+		if err != nil {
+			return nil, failed("NewAheadOfTime", "", err)
+		}
+		compiler = w
+	}
+	a.compile = func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+		var x *pjrt.LoadedExecutable
+		var err error
+		if compiler != nil {
+			x, err = compiler.Compile(ctx, sys.Client(), program, opts)
+		} else {
+			x, err = sys.Client().Compile(ctx, program, opts)
+		}
+		if err != nil {
+			return nil, err
+		}
+		record, err := x.Executable().Record()
+		if err != nil {
+			return nil, errors.Join(err, x.Close())
+		}
+		return record.Executable(), x.Close()
+	}
+	return newAhead(a, "cpu", opts)
+}
+
+// newAhead returns a backend without devices of its own.
+func newAhead(a *ahead, platform string, opts Options) (*Backend, error) {
+	b := &Backend{opts: opts, ahead: a, live: map[resource]struct{}{}}
+	if b.opts.Name == "" {
+		b.opts.Name = "tpustrategy"
+	}
+	var err error
+	if b.mesh, b.logical, err = meshOf(len(a.ids), opts); err != nil {
+		return nil, err
+	}
+	if err := opts.validate(b.mesh); err != nil {
+		return nil, err
+	}
+	target := lowering.TargetTPU
+	if platform == "cpu" {
+		target = lowering.TargetCPU
+	}
+	if opts.Target != nil {
+		target = *opts.Target
+	}
+	a.host.opts = backend.Options{Name: b.opts.Name, Target: &target, Precision: opts.Precision, Random: opts.Random}
+	b.lowers(target, "ahead of time for "+a.target.String(), len(a.ids), func(compute.DeviceNum) string { return "a device of " + a.target.Name })
+	b.owned = append(b.owned, a.host.Close)
+	return b, nil
+}
+
+// ahead opens what topology= names.
+func (c *config) ahead(ctx context.Context, opts Options) (*Backend, error) {
+	fail := func(option string, err error) error {
+		return &ConfigError{Config: c.text, Option: option, Reason: "it cannot be followed", Err: err}
+	}
+	if c.report != "" {
+		if info, err := os.Stat(filepath.Dir(c.report)); err != nil || !info.IsDir() {
+			return nil, fail("report", errors.Join(err, fmt.Errorf("%s is no directory", filepath.Dir(c.report))))
+		}
+	}
+	path := ""
+	if filepath.IsAbs(c.plugin) {
+		path = c.plugin
+	}
+	if n := cpuDevices(c.topology); n > 0 {
+		sys, err := system.Open(ctx, system.Options{CPUDevices: n, Plugin: path})
+		if err != nil {
+			return nil, fail("topology", err)
+		}
+		return c.closing(sys.Close, n, opts, func(opts Options) (*Backend, error) { return newAheadOnCPU(sys, c.report, opts) })
+	}
+	slice, err := system.Describe(ctx, c.topology, system.DescribeOptions{Plugin: path})
+	if err != nil {
+		return nil, fail("topology", err)
+	}
+	return c.closing(slice.Close, slice.Facts().Devices, opts, func(opts Options) (*Backend, error) { return NewAheadOfTime(slice, c.report, opts) })
+}
+
+// closing makes a backend that closes what was opened for it.
+func (c *config) closing(end func() error, devices int, opts Options, open func(Options) (*Backend, error)) (*Backend, error) {
+	b, err := func() (*Backend, error) {
+		mesh, _, err := meshOf(devices, opts)
+		if err != nil {
+			return nil, err
+		}
+		with, err := c.withRules(mesh, opts)
+		if err != nil {
+			return nil, err
+		}
+		return open(with)
+	}()
+	if err != nil {
+		return nil, errors.Join(err, end())
+	}
+	b.owned = append(b.owned, end)
+	return b, nil
+}
+
+// executeAhead is Execute of a backend that compiles ahead of time.
+func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
+	b, p := e.backend, e.state.program
+	data, variables := false, false
+	for _, name := range p.ParameterNames {
+		data, variables = data || !isVariable(name), variables || isVariable(name)
+	}
+	if data && variables {
+		return nil, e.state.report(donate)
+	}
+	run := &hostRun{of: &b.ahead.host, program: p}
+	for i, input := range inputs {
+		v, err := input.(*Buffer).held.value()
+		if err != nil {
+			return nil, err
+		}
+		run.inputs = append(run.inputs, v)
+		if i < len(donate) && donate[i] {
+			h := input.(*Buffer).held
+			_ = h.end(ErrDonated)
+			_ = b.free(h)
+		}
+	}
+	out := make([]compute.Buffer, len(p.Outputs))
+	for r, shape := range p.Outputs {
+		buf, err := b.newBuffer(&held{backend: b, shape: shape.Clone(), later: &later{run: run, result: r}})
+		if err != nil {
+			return nil, err
+		}
+		out[r] = buf
+	}
+	return out, nil
+}
+
+// report compiles the program for the devices that are not here, once, and returns the error that
+// has the report.
+func (c *compiled) report(donated []bool) error {
+	mask, key := c.useful(donated)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrFinalized
+	}
+	if c.reported == nil {
+		c.reported = map[string]error{}
+	}
+	if c.reported[key] == nil {
+		c.reported[key] = c.compileAhead(mask)
+	}
+	return c.reported[key]
+}
+
+func (c *compiled) compileAhead(donated []bool) error {
+	b, a := c.backend, c.backend.ahead
+	start := time.Now()
+	frame, _ := c.frame(donated)
+	m, err := module.Global(c.program, frame)
+	if err != nil {
+		return err
+	}
+	lowered := time.Since(start)
+	stopped := &AheadOfTimeError{Program: c.program.Name, Topology: a.target.Name, Explanation: explain(c.program.Name, m, c.places, b.opts.Rules)}
+	start = time.Now()
+	exe, err := a.compile(context.Background(), pjrt.Lowered(m.Text, m.Facts()), compileOptions(m, a.ids))
+	if err != nil {
+		stopped.Err = err
+		return stopped
+	}
+	laidOut(m, frame, exe)
+	stopped.Explanation = explain(c.program.Name, m, c.places, b.opts.Rules)
+	r, err := reportOf(c.program.Name, m, report.Input{Target: a.target, Program: exe, LoweringSeconds: lowered.Seconds(), CompilingSeconds: time.Since(start).Seconds()})
+	if err != nil {
+		stopped.Err = err
+		return stopped
+	}
+	stopped.Explanation.Report = r
+	b.say(stopped.Explanation)
+	if a.file != "" {
+		stopped.File = a.file
+		stopped.Err = files.Replace(a.file, func(w io.Writer) error {
+			if strings.HasSuffix(a.file, ".html") || strings.HasSuffix(a.file, ".htm") {
+				return r.WriteHTML(w)
+			}
+			return writeJSON(w, r)
+		})
+	}
+	return stopped
+}
+
+// laidOut sets how the results lie that were left to the partitioner, as far as the compiled program tells
+// it. What it does not tell is shown as whole.
+func laidOut(m *module.Module, frame module.Frame, exe *pjrt.Executable) {
+	ops, err := outputShardings(exe, len(m.Results))
+	if err != nil {
+		return
+	}
+	for i := range m.Results {
+		x := &m.Results[i]
+		if !frame.Results[i].Open {
+			continue
+		}
+		spec, err := sharding.SpecOf(m.Mesh, ops[i], len(x.Global))
+		if err != nil {
+			continue
+		}
+		if shard, err := sharding.ShardShape(m.Mesh, spec, x.Global); err == nil {
+			x.Spec, x.Shard = spec, shard
+		}
+	}
+}
+
+// hostPrograms runs programs on a CPU device of this machine, which it opens when it is needed.
+type hostPrograms struct {
+	opts backend.Options
+	once sync.Once
+	on   *backend.Backend
+	err  error
+	done bool
+}
+
+// backend returns the backend of the CPU device.
+func (h *hostPrograms) backend() (*backend.Backend, error) {
+	h.once.Do(func() {
+		if h.done {
+			h.err = ErrFinalized
+			return
+		}
+		if h.on, h.err = backend.New(nil, h.opts); h.err != nil {
+			h.err = failed("run on this machine", "what a program gives that runs before the one to compile", h.err)
+		}
+	})
+	return h.on, h.err
+}
+
+// Close frees the CPU device. A program that is to be run later is refused.
+func (h *hostPrograms) Close() error {
+	h.done = true
+	h.once.Do(func() { h.err = ErrFinalized })
+	if h.on == nil {
+		return nil
+	}
+	return h.on.Close()
+}
+
+// hostRun is an execution of a program that has no data or no variables. It happens when one of its
+// results is read.
+type hostRun struct {
+	of      *hostPrograms
+	program *lowering.Program
+	inputs  []hostValue
+
+	once    sync.Once
+	results [][]byte
+	err     error
+}
+
+// hostValue is a tensor in host memory, or one that an execution gives later.
+type hostValue struct {
+	bytes []byte
+	later *later
+}
+
+// later is a result of an execution.
+type later struct {
+	run    *hostRun
+	result int
+}
+
+// bytes returns the tensor, which must not be written.
+func (v hostValue) get() ([]byte, error) {
+	if v.later == nil {
+		return v.bytes, nil
+	}
+	return v.later.get()
+}
+
+func (l *later) get() ([]byte, error) {
+	l.run.once.Do(l.run.run)
+	if l.run.err != nil {
+		return nil, l.run.err
+	}
+	return l.run.results[l.result], nil
+}
+
+// run executes the program, and all programs before it that it needs.
+func (r *hostRun) run() {
+	on, err := r.of.backend()
+	if err != nil {
+		r.err = err
+		return
+	}
+	r.results, r.err = r.execute(on)
+	r.inputs = nil // which may be large
+}
+
+func (r *hostRun) execute(on *backend.Backend) ([][]byte, error) {
+	p, err := module.Unmarked(r.program)
+	if err != nil {
+		return nil, err
+	}
+	exe, err := on.Load(p)
+	if err != nil {
+		return nil, err
+	}
+	defer exe.Finalize()
+	var inputs []compute.Buffer
+	for i, v := range r.inputs {
+		tensor, err := v.get()
+		if err != nil {
+			return nil, err
+		}
+		buf, err := on.FromHost(0, tensor, r.program.Parameters[i])
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = buf.Finalize() }()
+		inputs = append(inputs, buf)
+	}
+	results, err := exe.Execute(inputs, nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]byte, len(results))
+	for i, result := range results {
+		buf := result.(*backend.Buffer)
+		out[i] = make([]byte, buf.PJRT().DType().HostBytes()*r.program.Outputs[i].Size())
+		if err := buf.PJRT().ToHost(context.Background(), out[i]); err != nil {
+			return nil, err
+		}
+		_ = buf.Finalize()
+	}
+	return out, nil
+}
