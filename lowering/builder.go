@@ -26,7 +26,8 @@ type Builder struct {
 	meshes               []*shardy.DeviceMesh
 	replicas, partitions int
 	devices              []compute.DeviceNum
-	distributed          bool // DistributedSPMD or DistributedAutoSharding was called
+	distributed          bool  // DistributedSPMD or DistributedAutoSharding was called
+	refused              error // the first sharding that cannot be, for Compile
 	compiled             bool
 }
 
@@ -123,6 +124,9 @@ func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
 		}
 		b.meshes = append(b.meshes, mesh)
 	}
+	if err := checkMeshes(meshes); err != nil {
+		b.refuse(err)
+	}
 	b.module.WithShardy(b.meshes...)
 	b.replicas, b.partitions, b.distributed = 1, 1, true
 	for _, mesh := range b.meshes {
@@ -165,6 +169,9 @@ func (b *Builder) Compile() (compute.Executable, error) {
 			return nil, fault(fmt.Sprintf("computation %q", b.name), fmt.Sprintf("Return was not called on function %q", f.name), "call it before Compile")
 		}
 	}
+	if b.refused != nil {
+		return nil, b.refused
+	}
 	b.compiled = true
 	program := &Program{
 		Name:           b.name,
@@ -172,6 +179,7 @@ func (b *Builder) Compile() (compute.Executable, error) {
 		ParameterNames: slices.Clone(b.main.parameterNames),
 		Parameters:     slices.Clone(b.main.parameters),
 		Outputs:        slices.Clone(b.main.outputs),
+		Shards:         slices.Clone(b.main.shards),
 		Replicas:       b.replicas,
 		Partitions:     b.partitions,
 		Devices:        b.devices,
@@ -198,24 +206,4 @@ func (b *Builder) program() *ir.Module {
 		m.Meshes = append(m.Meshes, ir.Raw(mesh.ToStableHLO()))
 	}
 	return m
-}
-
-// shardySpec converts a GoMLX sharding of a tensor of the given rank; nil stays nil.
-func (b *Builder) shardySpec(spec *compute.ShardingSpec) (*shardy.ShardingSpec, error) {
-	if spec == nil {
-		return nil, nil
-	}
-	i := slices.IndexFunc(b.meshes, func(m *shardy.DeviceMesh) bool { return m.Name() == spec.Mesh })
-	if i < 0 {
-		return nil, fmt.Errorf("mesh %q is not among those given to DistributedAutoSharding", spec.Mesh)
-	}
-	out := shardy.NewShardingSpec(b.meshes[i])
-	for _, axes := range spec.Axes {
-		if len(axes) == 0 {
-			out.AddReplicated()
-		} else {
-			out.AddShardedAxis(axes...)
-		}
-	}
-	return out, nil
 }

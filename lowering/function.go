@@ -29,6 +29,7 @@ type Function struct {
 
 	parameterNames []string
 	parameters     []shapes.Shape
+	shards         []shapes.Shape // of the parameters, on each device
 	outputs        []shapes.Shape // nil until Return
 	calls          int            // of a top-level function: how deep the calls in it nest
 
@@ -124,9 +125,12 @@ func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.Shar
 		if err != nil {
 			return nil, err
 		}
-		sharding, err := f.builder.shardySpec(spec)
-		if err != nil {
-			return nil, err
+		var sharding *shardy.ShardingSpec
+		shard := shape
+		if f == f.builder.main || spec != nil {
+			if sharding, shard, err = f.builder.sharding(fmt.Sprintf("parameter %q", name), shape, spec); err != nil {
+				return nil, err
+			}
 		}
 		written := name
 		if f.builder.backend.opts.Numbered && f == f.builder.main {
@@ -137,7 +141,7 @@ func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.Shar
 			return nil, err
 		}
 		f.parameterNames = append(f.parameterNames, name)
-		f.parameters = append(f.parameters, shape.Clone())
+		f.parameters, f.shards = append(f.parameters, shape.Clone()), append(f.shards, shard.Clone())
 		return v, nil
 	})
 }
@@ -156,17 +160,22 @@ func (f *Function) Return(outputs []compute.Value, shardings []*compute.Sharding
 		if len(outputs) == 0 {
 			return nil, errors.New("at least one output is needed")
 		}
+		if len(shardings) > 0 && len(shardings) != len(outputs) {
+			return nil, fmt.Errorf("%d shardings for %d outputs", len(shardings), len(outputs))
+		}
+		results := make([]shapes.Shape, len(in))
+		for i, v := range in {
+			results[i] = ShapeOf(v.Shape())
+		}
 		var specs []*shardy.ShardingSpec
-		if len(shardings) > 0 {
-			if len(shardings) != len(outputs) {
-				return nil, fmt.Errorf("%d shardings for %d outputs", len(shardings), len(outputs))
+		if f != f.builder.main {
+			if slices.ContainsFunc(shardings, func(s *compute.ShardingSpec) bool { return s != nil }) {
+				return nil, errors.New("only results of the entry function have shardings")
 			}
-			specs = make([]*shardy.ShardingSpec, len(shardings))
-			for i, s := range shardings {
-				var err error
-				if specs[i], err = f.builder.shardySpec(s); err != nil {
-					return nil, fmt.Errorf("output %d: %w", i, err)
-				}
+		} else {
+			var err error
+			if specs, err = f.resultShardings(results, shardings); err != nil {
+				return nil, err
 			}
 		}
 		if f.parent == nil && f.name != compute.MainName && len(f.parameters) == 0 {
@@ -179,10 +188,7 @@ func (f *Function) Return(outputs []compute.Value, shardings []*compute.Sharding
 		if err := f.fn.ReturnWithShardingAndAttributes(in, specs, nil); err != nil {
 			return nil, err
 		}
-		f.outputs = make([]shapes.Shape, len(in))
-		for i, v := range in {
-			f.outputs[i] = ShapeOf(v.Shape())
-		}
+		f.outputs = results
 		return nil, nil
 	})
 	return err

@@ -27,6 +27,10 @@ type Program struct {
 	// Parameters and Outputs are the shapes of Main's arguments and results, in order.
 	Parameters, Outputs []shapes.Shape
 
+	// Shards are the shapes of a device's part of each parameter: those of Parameters, except where
+	// DistributedAutoSharding splits one.
+	Shards []shapes.Shape
+
 	// Replicas and Partitions are what DistributedSPMD and DistributedAutoSharding asked for, 1
 	// each without them. Their product is the number of devices.
 	Replicas, Partitions int

@@ -1,0 +1,150 @@
+package lowering
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/types/shardy"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// GoMLX gives shardings with the parameters and the results of a graph that it distributes itself.
+// Under DistributedAutoSharding a sharding is the partitioner's. Under DistributedSPMD, where each
+// device runs the program on tensors of its own, the shapes are a device's already, and a sharding
+// only tells GoMLX what the tensors of all devices are together: nothing is written.
+//
+// A sharding or a mesh that cannot be is kept for Compile to return. GoMLX makes a panic of an error that
+// comes earlier, outside of what it catches, and its Exec waits forever for the compilation then.
+
+// sharding takes over the sharding of a parameter or a result of the entry function, which is whole
+// on each device without one. It returns what is written, nil for nothing, and the shape of a
+// device's part.
+func (b *Builder) sharding(of string, shape shapes.Shape, spec *compute.ShardingSpec) (*shardy.ShardingSpec, shapes.Shape, error) {
+	switch {
+	case !b.distributed && spec != nil:
+		return nil, shape, noMesh(spec)
+	case len(b.meshes) == 0:
+		return nil, shape, nil
+	case spec == nil:
+		return shardy.NewShardingSpec(b.meshes[0]), shape, nil
+	}
+	out, shard, err := b.divide(shape, spec)
+	if err != nil {
+		b.refuse(&errkind.Fault{Op: "lowering: sharding of", Subject: of, Class: errkind.Or(err, errkind.InvalidArgumentError), Err: err})
+		return nil, shape, nil
+	}
+	return out, shard, nil
+}
+
+// refuse keeps the first error for Compile.
+func (b *Builder) refuse(err error) {
+	if b.refused == nil {
+		b.refused = err
+	}
+}
+
+// noMesh is the error of a sharding over a mesh that the computation does not have.
+func noMesh(spec *compute.ShardingSpec) error {
+	return fmt.Errorf("mesh %q is not among those given to DistributedAutoSharding", spec.Mesh)
+}
+
+// divide checks a sharding and cuts a shape by it.
+func (b *Builder) divide(shape shapes.Shape, spec *compute.ShardingSpec) (*shardy.ShardingSpec, shapes.Shape, error) {
+	i := slices.IndexFunc(b.meshes, func(m *shardy.DeviceMesh) bool { return m.Name() == spec.Mesh })
+	if i < 0 {
+		return nil, shape, noMesh(spec)
+	}
+	mesh, shard := b.meshes[i], shape.Clone()
+	if len(spec.Axes) > shape.Rank() {
+		return nil, shape, &errkind.Fault{Op: shape.String(), Reason: fmt.Sprintf("the sharding is of %d dimensions, the tensor has %d", len(spec.Axes), shape.Rank()),
+			Hint: "name axes of the mesh for each dimension of the tensor at most", Class: errkind.InvalidArgumentError}
+	}
+	out, used := shardy.NewShardingSpec(mesh), map[string]bool{}
+	for dim, axes := range spec.Axes {
+		parts := 1
+		for _, axis := range axes {
+			size, err := mesh.AxisSize(axis)
+			switch {
+			case err != nil:
+				return nil, shape, &errkind.Fault{Op: shape.String(), Reason: fmt.Sprintf("dimension %d is split over axis %q, which mesh %q does not have", dim, axis, spec.Mesh),
+					Hint: fmt.Sprintf("its axes are %q", mesh.AxesNames()), Class: errkind.InvalidArgumentError}
+			case used[axis]:
+				return nil, shape, &errkind.Fault{Op: shape.String(), Reason: fmt.Sprintf("axis %q splits it twice", axis),
+					Hint: "use each axis of the mesh for one dimension", Class: errkind.InvalidArgumentError}
+			}
+			used[axis] = true
+			parts *= size
+		}
+		if shape.Dimensions[dim]%parts != 0 {
+			return nil, shape, &errkind.Fault{Op: shape.String(), Reason: fmt.Sprintf("dimension %d of size %d does not split into %d equal parts over %q", dim, shape.Dimensions[dim], parts, axes),
+				Hint: "make the size a multiple, or do not split this dimension", Class: errkind.InvalidArgumentError}
+		}
+		shard.Dimensions[dim] /= parts
+		if len(axes) == 0 {
+			out.AddReplicated()
+		} else {
+			out.AddShardedAxis(axes...)
+		}
+	}
+	return out, shard, nil
+}
+
+// resultShardings takes over the shardings of the results of the entry function. Without a list a
+// result is left to the partitioner if a parameter of its shape is split, of which it may be the
+// next value: GoMLX expects a variable's in the split of the variable.
+func (f *Function) resultShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec, error) {
+	b := f.builder
+	out := make([]*shardy.ShardingSpec, len(results))
+	for i, shape := range results {
+		var spec *compute.ShardingSpec
+		if len(list) > 0 {
+			spec = list[i]
+		} else if f.splits(shape) {
+			continue
+		}
+		var err error
+		if out[i], _, err = b.sharding(fmt.Sprintf("result %d", i), shape, spec); err != nil {
+			return nil, fmt.Errorf("output %d: %w", i, err)
+		}
+	}
+	return out, nil
+}
+
+// splits reports whether a parameter of a shape is split.
+func (f *Function) splits(shape shapes.Shape) bool {
+	for i, p := range f.parameters {
+		if p.Equal(shape) && !f.shards[i].Equal(shape) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkMeshes reports what is wrong with the meshes of one computation. The partitioner wants all of
+// them over the same number of devices. A mesh with an order of its own for its devices is refused,
+// because GoMLX cuts and joins tensors (package dtensor) as if it had none.
+func checkMeshes(meshes []compute.Mesh) error {
+	devices := make([]int, len(meshes))
+	for i, m := range meshes {
+		devices[i] = 1
+		for axis, size := range m.AxesSizes {
+			if size < 1 {
+				return fault(fmt.Sprintf("mesh %q", m.Name), fmt.Sprintf("axis %q has size %d", m.AxesNames[axis], size), "give each axis a size of at least 1")
+			}
+			devices[i] *= size
+		}
+		for place, device := range m.LogicalDeviceAssignment {
+			if place != device {
+				return fault(fmt.Sprintf("mesh %q", m.Name), "it has an order of its own for its devices", "name the devices in that order in DeviceAssignment")
+			}
+		}
+		if devices[i] != devices[0] {
+			return fault("DistributedAutoSharding", fmt.Sprintf("mesh %q has %d devices, mesh %q has %d", meshes[0].Name, devices[0], m.Name, devices[i]),
+				"give all meshes of a computation the same number of devices")
+		}
+	}
+	return nil
+}
