@@ -26,7 +26,7 @@ func (f *Function) BatchNormForTraining(x, scale, offset compute.Value, epsilon 
 		if err != nil {
 			return nil, err
 		}
-		if f.builder.backend.opts.Unfused {
+		if f.unfused() {
 			return f.inFloat32(in, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
 				return f.plainBatchNorm(in[0], in[1], in[2], epsilon, axis)
 			})
@@ -50,7 +50,7 @@ func (f *Function) BatchNormGradient(x, scale, mean, variance, gradOutput comput
 		if err != nil {
 			return nil, err
 		}
-		if f.builder.backend.opts.Unfused {
+		if f.unfused() {
 			return f.inFloat32(in, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
 				return f.plainBatchNormGradient(in[0], in[1], in[2], in[3], in[4], epsilon, axis)
 			})
@@ -176,3 +176,7 @@ func (f *Function) plainBatchNormGradient(x, scale, mean, variance, v *stablehlo
 	forX := b.binary(stablehlo.Multiply, b.feature(b.binary(stablehlo.Multiply, scale, factor)), inner)
 	return []*stablehlo.Value{forX, forScale, forOffset}, b.err
 }
+
+// unfused reports whether batch normalisations are written as what they consist of, which the
+// partitioner of a program can split.
+func (f *Function) unfused() bool { return f.builder.backend.opts.Unfused || f.builder.partitions > 1 }

@@ -192,9 +192,9 @@ func (b *Builder) Compile() (compute.Executable, error) {
 
 // program is the computation as a module.
 func (b *Builder) program() *ir.Module {
-	m := &ir.Module{Name: identifier(b.name), Functions: []*ir.Function{b.main.IR()}}
+	m := &ir.Module{Name: identifier(b.name), Functions: []*ir.Function{b.constrained(b.main.IR())}}
 	for _, f := range b.others {
-		m.Functions = append(m.Functions, f.IR())
+		m.Functions = append(m.Functions, b.constrained(f.IR()))
 	}
 	if b.distributed {
 		m.Attributes = append(m.Attributes, ir.Attribute{Key: "stablehlo.num_replicas", Value: ir.Raw(strconv.Itoa(b.replicas))})

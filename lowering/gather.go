@@ -24,7 +24,11 @@ func (f *Function) Gather(x, starts compute.Value, indexVectorAxis int,
 	})
 }
 
+// whole keeps a value whole where the partitioner gets a part of it wrong.
 func (f *Function) whole(x *stablehlo.Value) (*stablehlo.Value, error) {
+	if len(f.builder.meshes) > 0 {
+		return f.undivided(x)
+	}
 	if keep := f.builder.backend.opts.Whole; keep != nil {
 		return keep(f, x)
 	}

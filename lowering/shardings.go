@@ -3,12 +3,15 @@ package lowering
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/go-xla/types/shardy"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // GoMLX gives shardings with the parameters and the results of a graph that it distributes itself.
@@ -147,4 +150,40 @@ func checkMeshes(meshes []compute.Mesh) error {
 		}
 	}
 	return nil
+}
+
+// undivided is the mark of a value that is whole on each device from here on.
+type undivided struct{}
+
+// undivided keeps a value whole on each device of a program that GoMLX splits itself. Over a mesh
+// of one axis that divides anything there is no need.
+func (f *Function) undivided(x *stablehlo.Value) (*stablehlo.Value, error) {
+	divided := 0
+	for _, size := range f.builder.meshes[0].AxesSizes() {
+		if size > 1 {
+			divided++
+		}
+	}
+	if divided < 2 {
+		return x, nil
+	}
+	return f.Mark(x, x.Shape(), undivided{})
+}
+
+// constrained puts constraints in the place of the marks of values that are whole.
+func (b *Builder) constrained(f *ir.Function) *ir.Function {
+	if len(b.meshes) == 0 {
+		return f
+	}
+	written := *f
+	// The function that rewrites has no error.
+	written.Body, _ = ir.Rewrite(f.Body, func(s *ir.Statement) (*ir.Statement, error) {
+		if _, ok := s.Mark.(undivided); !ok {
+			return s, nil
+		}
+		dims := strings.TrimSuffix(strings.Repeat("{}, ", s.Results[0].Type.Rank()), ", ")
+		return &ir.Statement{Op: "sdy.sharding_constraint", Operands: s.Operands, Results: s.Results, Form: ir.Short,
+			Attributes: []ir.Attribute{{Key: ir.Sharding, Value: ir.Raw("<@" + b.meshes[0].Name() + ", [" + dims + "]>")}}}, nil
+	})
+	return &written
 }

@@ -1,3 +1,9 @@
+// Package gomlxtest runs GoMLX's own interface to several devices over a backend: SPMD,
+// AutoSharding, tensors in parts (package dtensor), variables with shardings, and what has to be
+// refused.
+//
+// The same tests run over this module's two backends, and, with the build tag upstream, over the
+// backend that GoMLX ships with.
 package gomlxtest
 
 import (

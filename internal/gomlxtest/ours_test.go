@@ -3,21 +3,30 @@ package gomlxtest_test
 import (
 	"testing"
 
+	"github.com/gomlx/compute"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/gomlxtest"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/lowering/backend"
+	"github.com/tpustrategy/tpustrategy/lowering/global"
 )
 
-func ours(t testing.TB) *backend.Backend {
+// both runs a test on the backend that runs a graph on the devices which GoMLX names, and on the
+// one that runs any other graph on all of them.
+func both(t *testing.T, test func(*testing.T, compute.Backend)) {
 	t.Helper()
-	b, err := backend.New(plugintest.System(t, 8).Client(), backend.Options{})
+	sys := plugintest.System(t, 8)
+	named, err := backend.New(sys.Client(), backend.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, b.Close()) })
-	return b
+	t.Cleanup(func() { require.NoError(t, named.Close()) })
+	t.Run("backend", func(t *testing.T) { test(t, named) })
+	whole, err := global.New(sys, global.Options{Logical: 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, whole.Close()) })
+	t.Run("global", func(t *testing.T) { test(t, whole) })
 }
 
-func TestSPMD(t *testing.T)         { gomlxtest.SPMD(t, ours(t)) }
-func TestAutoSharding(t *testing.T) { gomlxtest.AutoSharding(t, ours(t)) }
-func TestRefused(t *testing.T)      { gomlxtest.Refused(t, ours(t)) }
+func TestSPMD(t *testing.T)         { both(t, gomlxtest.SPMD) }
+func TestAutoSharding(t *testing.T) { both(t, gomlxtest.AutoSharding) }
+func TestRefused(t *testing.T)      { both(t, gomlxtest.Refused) }

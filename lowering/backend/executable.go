@@ -227,8 +227,12 @@ func (e *Executable) execute(inputs []compute.Buffer, donate []bool, defaultDevi
 			return nil, fmt.Errorf("input %d is a %T, not a buffer of this backend", i, input)
 		case buf.backend != b:
 			return nil, fmt.Errorf("input %d is a buffer of another backend", i)
-		case p.Partitions == 1 && !buf.shape.Equal(p.Parameters[i%perDevice]):
-			return nil, fmt.Errorf("input %d, parameter %q, is %s, want %s", i, p.ParameterNames[i%perDevice], buf.shape, p.Parameters[i%perDevice])
+		case !buf.shape.Equal(p.Shards[i%perDevice]):
+			of := ""
+			if e.state.devices > 1 {
+				of = fmt.Sprintf(" of device %d", i/perDevice)
+			}
+			return nil, fmt.Errorf("input %d, parameter %q%s, is %s, want %s", i, p.ParameterNames[i%perDevice], of, buf.shape, p.Shards[i%perDevice])
 		}
 		args[i/perDevice] = append(args[i/perDevice], buf.buf)
 	}
