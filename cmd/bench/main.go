@@ -65,6 +65,8 @@ var benches = []bench{
 	{"transformer_step_1x1_8", 1, transformerStep(1, 1, 8)}, {"transformer_step_1x1_32", 1, transformerStep(1, 1, 32)},
 	{"transformer_step_4x2_8", 8, transformerStep(4, 2, 8)}, {"transformer_step_4x2_32", 8, transformerStep(4, 2, 32)},
 	{"transformer_step_8x1_8", 8, transformerStep(8, 1, 8)}, {"transformer_step_8x1_32", 8, transformerStep(8, 1, 32)},
+	{"global_mlp_step", 1, globalStep(globalMLP)}, {"global_mlp_step", 8, globalStep(globalMLP)},
+	{"global_transformer_step", 1, globalStep(globalTransformer)}, {"global_transformer_step", 8, globalStep(globalTransformer)},
 	{"generate_decode", 1, generateDecode(1, 1)}, {"generate_decode", 8, generateDecode(4, 2)},
 	{"depth_loop", 8, depthLoop}, {"depth_unrolled", 8, depthUnrolled},
 	{"first_step", 8, firstStep}, {"first_step_cached", 8, firstStepCached},

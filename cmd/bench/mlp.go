@@ -32,18 +32,23 @@ type mlp struct {
 	x, y  *tensors.Tensor
 }
 
-func newMLP(strat *strategy.TPUStrategy) *mlp {
+// mlpBatch are the rows that the benchmark's model is trained on.
+func mlpBatch() (x, y *tensors.Tensor) {
 	const rows = 256
 	rng := rand.New(rand.NewPCG(1, 1))
-	x, y := make([]float32, rows*784), make([]int32, rows)
-	for i := range x {
-		x[i] = float32(rng.NormFloat64())
+	pixels, labels := make([]float32, rows*784), make([]int32, rows)
+	for i := range pixels {
+		pixels[i] = float32(rng.NormFloat64())
 	}
-	for i := range y {
-		y[i] = int32(rng.IntN(10))
+	for i := range labels {
+		labels[i] = int32(rng.IntN(10))
 	}
-	m := &mlp{strat: strat, store: model.NewStore(),
-		x: tensors.FromFlatDataAndDimensions(x, rows, 784), y: tensors.FromFlatDataAndDimensions(y, rows, 1)}
+	return tensors.FromFlatDataAndDimensions(pixels, rows, 784), tensors.FromFlatDataAndDimensions(labels, rows, 1)
+}
+
+func newMLP(strat *strategy.TPUStrategy) *mlp {
+	m := &mlp{strat: strat, store: model.NewStore()}
+	m.x, m.y = mlpBatch()
 	m.store.SetParam(model.ParamInitialSeed, int64(1))
 	m.step = train.New(strat, m.store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done(), mlpLoss)
 	return m
