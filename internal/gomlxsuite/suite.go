@@ -1,0 +1,164 @@
+package gomlxsuite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/internal/gomlxoverlay"
+)
+
+const (
+	upstream = "github.com/gomlx/gomlx/"
+	// registers is the package that registers this module's backend.
+	registers = "github.com/tpustrategy/tpustrategy/gomlx"
+	// installed is where GoMLX looks for the plugin of its XLA backend, from the home folder. It
+	// would be downloaded if it were not there, also by tests that do not use it.
+	installed = ".local/lib/go-xla/pjrt_c_api_cpu_v0.114.0_plugin.so"
+)
+
+// Backend is one to run tests on: a name for tables, and what GOMLX_BACKEND is set to.
+type Backend struct{ Name, Config string }
+
+// Suite is GoMLX's tests, as test programs in a folder.
+type Suite struct {
+	overlay     *gomlxoverlay.Overlay
+	dir, plugin string
+}
+
+// Prepare writes what the build needs into dir. module is the folder of this module, plugin the path
+// of the CPU plugin. A dir that is kept makes the next Build quick: what Go caches of a build goes by
+// the folder of its sources.
+func Prepare(ctx context.Context, dir, module, plugin string) (*Suite, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"programs", "home/" + path.Dir(installed)} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	link := filepath.Join(dir, "home", installed)
+	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	if err := os.Symlink(plugin, link); err != nil {
+		return nil, err
+	}
+	overlay, err := gomlxoverlay.Prepare(ctx, dir, gomlxoverlay.Options{Module: module, Add: map[string]string{
+		"backends/default/tpustrategy.go": "package _default\n\nimport _ \"" + registers + "\"\n",
+		"support/testutil/tpustrategy.go": "package testutil\n\nimport _ \"" + registers + "\"\n",
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return &Suite{overlay: overlay, dir: dir, plugin: plugin}, nil
+}
+
+// Version is the version of GoMLX.
+func (s *Suite) Version() string { return s.overlay.Version }
+
+// Packages are the packages with tests, by their folders in the GoMLX module, and how many test
+// files they have together.
+func (s *Suite) Packages(ctx context.Context) (packages []string, files int, err error) {
+	const form = "{{$n := len .TestGoFiles}}{{$x := len .XTestGoFiles}}{{if or $n $x}}{{.ImportPath}} {{$n}} {{$x}}{{end}}"
+	out, err := s.command(ctx, "list", "-f", form, upstream+"core/...", upstream+"ml/...", upstream+"support/...")
+	if err != nil {
+		return nil, 0, err
+	}
+	for line := range strings.Lines(out) {
+		var name string
+		var in, beside int
+		if _, err := fmt.Sscan(line, &name, &in, &beside); err != nil {
+			return nil, 0, fmt.Errorf("gomlxsuite: go list wrote %q: %w", line, err)
+		}
+		packages = append(packages, strings.TrimPrefix(name, upstream))
+		files += in + beside
+	}
+	return packages, files, nil
+}
+
+// Build compiles the test programs of packages.
+func (s *Suite) Build(ctx context.Context, packages ...string) error {
+	for _, p := range packages {
+		if _, err := s.command(ctx, "test", "-vet=off", "-c", "-o", s.program(p), upstream+p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// program is the path of a package's test program.
+func (s *Suite) program(p string) string {
+	return filepath.Join(s.dir, "programs", strings.ReplaceAll(p, "/", "_")+".test")
+}
+
+// Run runs a package's tests on a backend, in the folder of its sources. Tests that fail are no
+// error. A program that ends in the midst, or does not end within the limit, leaves the tests that
+// had begun with the outcome Broken, and those after them without one.
+func (s *Suite) Run(ctx context.Context, p string, b Backend, limit time.Duration) (Results, error) {
+	// The program's own limit says which test hangs; the one of the process is for a hang in C.
+	ctx, cancel := context.WithTimeout(ctx, limit+10*time.Second)
+	defer cancel()
+	// The path of the tool: the home folder, which the go command needs, is another in Run.
+	tool, err := s.tool(ctx)
+	if err != nil {
+		return Results{}, err
+	}
+	cmd := exec.CommandContext(ctx, tool, "-p", p, s.program(p), "-test.v=test2json", "-test.timeout="+limit.String())
+	cmd.Dir = filepath.Join(s.overlay.GoMLX, filepath.FromSlash(p))
+	cmd.Env = append(os.Environ(), "HOME="+filepath.Join(s.dir, "home"), "GOMLX_BACKEND="+b.Config,
+		"TPUSTRATEGY_CPU_PLUGIN="+s.plugin, "TF_CPP_MIN_LOG_LEVEL=3")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = 5 * time.Second
+	// The end of the context ends the test program with the one that reads it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
+		return Results{}, fmt.Errorf("gomlxsuite: %s: %w", p, err)
+	}
+	return read(&stdout, b, tail(stderr.String()))
+}
+
+// tail is the end of what a program wrote, short enough for a message.
+func tail(text string) string {
+	const most = 4000
+	if len(text) > most {
+		return "..." + text[len(text)-most:]
+	}
+	return text
+}
+
+// tool is the path of the program that turns what tests print into events.
+func (s *Suite) tool(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "tool", "-n", "test2json").Output()
+	if err != nil {
+		return "", fmt.Errorf("gomlxsuite: go tool test2json: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func (s *Suite) command(ctx context.Context, verb string, arguments ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{verb}, s.overlay.Flags()...), arguments...)...)
+	cmd.Dir = s.overlay.Module
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("gomlxsuite: go %s %s: %w\n%s", verb, strings.Join(arguments, " "), err, stderr.String())
+	}
+	return string(out), nil
+}
