@@ -17,6 +17,7 @@
 #   make test-gpt   the long tests of the language model: killed and resumed, every option, every mesh
 #   make forms      train a decoder in every form and compare with one device (10 minutes)
 #   make corpus     compile many real programs at their real size, with both compilers (an hour)
+#   make test-gomlx run the tests that GoMLX ships, on its backends and on ours (half an hour), and write docs/gomlx-suites.md
 #   make test-python read our files with the official Python packages
 
 GO       ?= go
@@ -110,6 +111,12 @@ test-gpt: plugin
 CORPUS ?= $(CURDIR)/corpus.md
 corpus: plugin plugin-tpu
 	$(REQUIRE) TPUSTRATEGY_CORPUS=$(CORPUS) $(GO) test -count=1 -timeout 0 -run 'Corpus|GivesTheNumbers' ./internal/corpus
+
+# What came of each run is kept: ONLY='8x1/core/graph', a regular expression, runs no others again.
+ONLY ?=
+.PHONY: test-gomlx
+test-gomlx: plugin
+	$(REQUIRE) TPUSTRATEGY_GOMLX_SUITES=$(CURDIR)/docs/gomlx-suites.md TPUSTRATEGY_GOMLX_ONLY='$(ONLY)' $(GO) test -count=1 -timeout 3h -v -run TestSuites ./internal/gomlxsuite
 
 test-python:
 	packages=$$(internal/tools/python.sh) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./internal/safetensors ./strategy/checkpoint ./input/text

@@ -25,7 +25,11 @@ func (d Difference) String() string {
 func (r Runs) Differences(theirs string, ours []string) (found []Difference) {
 	for _, p := range slices.Sorted(maps.Keys(r[theirs])) {
 		for _, b := range ours {
-			of, with := r[theirs][p], r[b][p]
+			of := r[theirs][p]
+			with, done := r[b][p]
+			if !done {
+				continue
+			}
 			names := slices.Sorted(maps.Keys(of.Tests))
 			for name := range with.Tests {
 				if of.Of(name) == None {

@@ -6,12 +6,10 @@
 // package, and Run runs it with GOMLX_BACKEND set:
 //
 //	s, err := gomlxsuite.Prepare(ctx, dir, "../..", plugin)
-//	packages, err := s.Packages(ctx)
-//	err = s.Build(ctx, packages...)
-//	results, err := s.Run(ctx, packages[0], gomlxsuite.Backend{Name: "8x1", Config: "tpustrategy:devices=8"}, time.Minute)
+//	err = s.Build(ctx, "ml/train")
+//	results, err := s.Run(ctx, "ml/train", gomlxsuite.Backend{Name: "8x1", Config: "tpustrategy:devices=8"}, time.Minute)
 //
-// Nothing of GoMLX is copied or changed: the overlay adds one file of one import to two of its
-// packages.
+// Nothing of GoMLX is copied or changed: the overlay adds a test file of one import to each package.
 //
 // `make test-gomlx` runs all packages on all backends and writes docs/gomlx-suites.md. A test that
 // GoMLX's XLA backend passes, and ours does not, fails it, unless differences.tsv says why; so does

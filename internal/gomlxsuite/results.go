@@ -63,6 +63,21 @@ func (r Results) Counts() map[Outcome]int {
 	return counts
 }
 
+// tops are the names of the tests that are no subtests.
+func (r Results) tops() (names []string) {
+	for _, name := range r.Names() {
+		if !strings.Contains(name, "/") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// broke says whether the program ended in the midst.
+func (r Results) broke() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(r.Tests)), func(t Test) bool { return t.Outcome == Broken })
+}
+
 // event is what `go test -json` prints a line of.
 type event struct {
 	Action, Test, Output string

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -32,6 +33,8 @@ type Backend struct{ Name, Config string }
 type Suite struct {
 	overlay     *gomlxoverlay.Overlay
 	dir, plugin string
+	packages    []string
+	files       int
 }
 
 // Prepare writes what the build needs into dir. module is the folder of this module, plugin the path
@@ -54,37 +57,49 @@ func Prepare(ctx context.Context, dir, module, plugin string) (*Suite, error) {
 	if err := os.Symlink(plugin, link); err != nil {
 		return nil, err
 	}
-	overlay, err := gomlxoverlay.Prepare(ctx, dir, gomlxoverlay.Options{Module: module, Add: map[string]string{
-		"backends/default/tpustrategy.go": "package _default\n\nimport _ \"" + registers + "\"\n",
-		"support/testutil/tpustrategy.go": "package testutil\n\nimport _ \"" + registers + "\"\n",
-	}})
+	s := &Suite{dir: dir, plugin: plugin}
+	// Once to see the packages, then with a file in each of them.
+	if s.overlay, err = gomlxoverlay.Prepare(ctx, dir, gomlxoverlay.Options{Module: module}); err != nil {
+		return nil, err
+	}
+	added, err := s.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &Suite{overlay: overlay, dir: dir, plugin: plugin}, nil
+	s.overlay, err = gomlxoverlay.Prepare(ctx, dir, gomlxoverlay.Options{Module: module, Add: added})
+	return s, err
 }
 
 // Version is the version of GoMLX.
 func (s *Suite) Version() string { return s.overlay.Version }
 
-// Packages are the packages with tests, by their folders in the GoMLX module, and how many test
-// files they have together.
-func (s *Suite) Packages(ctx context.Context) (packages []string, files int, err error) {
-	const form = "{{$n := len .TestGoFiles}}{{$x := len .XTestGoFiles}}{{if or $n $x}}{{.ImportPath}} {{$n}} {{$x}}{{end}}"
+// Packages are the packages with tests, by their folders in the GoMLX module.
+func (s *Suite) Packages() []string { return s.packages }
+
+// Files is the number of their test files.
+func (s *Suite) Files() int { return s.files }
+
+// list finds the packages with tests and makes the file for each that registers the backend. It
+// belongs to the tests that import the package: of a package that the backend imports itself, no
+// other file could import the backend.
+func (s *Suite) list(ctx context.Context) (added map[string]string, err error) {
+	const form = "{{$n := len .TestGoFiles}}{{$x := len .XTestGoFiles}}{{if or $n $x}}{{.ImportPath}} {{.Name}} {{$n}} {{$x}}{{end}}"
 	out, err := s.command(ctx, "list", "-f", form, upstream+"core/...", upstream+"ml/...", upstream+"support/...")
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
+	added = map[string]string{}
 	for line := range strings.Lines(out) {
-		var name string
+		var path, name string
 		var in, beside int
-		if _, err := fmt.Sscan(line, &name, &in, &beside); err != nil {
-			return nil, 0, fmt.Errorf("gomlxsuite: go list wrote %q: %w", line, err)
+		if _, err := fmt.Sscan(line, &path, &name, &in, &beside); err != nil {
+			return nil, fmt.Errorf("gomlxsuite: go list wrote %q: %w", line, err)
 		}
-		packages = append(packages, strings.TrimPrefix(name, upstream))
-		files += in + beside
+		p := strings.TrimPrefix(path, upstream)
+		s.packages, s.files = append(s.packages, p), s.files+in+beside
+		added[p+"/tpustrategy_test.go"] = "package " + name + "_test\n\nimport _ \"" + registers + "\"\n"
 	}
-	return packages, files, nil
+	return added, nil
 }
 
 // Build compiles the test programs of packages.
@@ -103,18 +118,40 @@ func (s *Suite) program(p string) string {
 }
 
 // Run runs a package's tests on a backend, in the folder of its sources. Tests that fail are no
-// error. A program that ends in the midst, or does not end within the limit, leaves the tests that
-// had begun with the outcome Broken, and those after them without one.
+// error. Where the program ends in the midst, or does not end within the limit, the tests that had
+// begun have the outcome Broken, and another program runs those after them.
 func (s *Suite) Run(ctx context.Context, p string, b Backend, limit time.Duration) (Results, error) {
-	// The program's own limit says which test hangs; the one of the process is for a hang in C.
-	ctx, cancel := context.WithTimeout(ctx, limit+10*time.Second)
-	defer cancel()
-	// The path of the tool: the home folder, which the go command needs, is another in Run.
+	all := Results{Tests: map[string]Test{}}
+	for {
+		r, err := s.once(ctx, p, b, limit, all.tops())
+		if err != nil {
+			return all, err
+		}
+		progress := len(r.Tests) > 0
+		maps.Copy(all.Tests, r.Tests)
+		all.Took += r.Took
+		all.Stderr += r.Stderr
+		if !r.broke() || !progress {
+			all.Stderr = tail(all.Stderr)
+			return all, nil
+		}
+	}
+}
+
+// once runs the tests that are not among done.
+func (s *Suite) once(ctx context.Context, p string, b Backend, limit time.Duration, done []string) (Results, error) {
+	// The path of the tool: the home folder, which the go command needs, is another here.
 	tool, err := s.tool(ctx)
 	if err != nil {
 		return Results{}, err
 	}
-	cmd := exec.CommandContext(ctx, tool, "-p", p, s.program(p), "-test.v=test2json", "-test.timeout="+limit.String())
+	// The program's own limit says which test hangs; the one of the process is for a hang in C.
+	ctx, cancel := context.WithTimeout(ctx, limit+10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, tool, "-t", "-p", p, s.program(p), "-test.v=test2json", "-test.timeout="+limit.String())
+	if len(done) > 0 {
+		cmd.Args = append(cmd.Args, "-test.skip=^("+strings.Join(done, "|")+")$")
+	}
 	cmd.Dir = filepath.Join(s.overlay.GoMLX, filepath.FromSlash(p))
 	cmd.Env = append(os.Environ(), "HOME="+filepath.Join(s.dir, "home"), "GOMLX_BACKEND="+b.Config,
 		"TPUSTRATEGY_CPU_PLUGIN="+s.plugin, "TF_CPP_MIN_LOG_LEVEL=3")

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -62,7 +60,7 @@ func TestASample(t *testing.T) {
 	for _, b := range backends(plugin)[3:] {
 		r, err := s.Run(t.Context(), sample, b, 2*time.Minute)
 		require.NoError(t, err)
-		assert.Greater(t, r.Counts()[Pass], 10, "%s: %s", b.Name, r.Stderr)
+		assert.Greater(t, r.Counts()[Pass], 5, "%s: %s", b.Name, r.Stderr)
 		for _, name := range r.Names() {
 			if o := r.Of(name); o != Pass && o != Skip {
 				t.Errorf("%s: %s: %s: %s\n%s", b.Name, name, o, r.Tests[name].Said, r.Stderr)
@@ -72,9 +70,9 @@ func TestASample(t *testing.T) {
 }
 
 // TestSuites runs all packages on all backends and writes the table into the page that
-// TPUSTRATEGY_GOMLX_SUITES names. What came of each run is kept: with
-// TPUSTRATEGY_GOMLX_ONLY, a regular expression, only the runs whose name, as in
-// "8x1/core/graph", it matches are done again, with those that were never done.
+// TPUSTRATEGY_GOMLX_SUITES names. What came of each run is kept: with TPUSTRATEGY_GOMLX_ONLY, a
+// regular expression, only the runs whose name, as in "8x1/core/graph", it matches are done again,
+// and the page is written if all others were done before.
 func TestSuites(t *testing.T) {
 	page := os.Getenv("TPUSTRATEGY_GOMLX_SUITES")
 	if page == "" {
@@ -83,9 +81,8 @@ func TestSuites(t *testing.T) {
 	only, err := regexp.Compile(os.Getenv("TPUSTRATEGY_GOMLX_ONLY"))
 	require.NoError(t, err)
 	s, plugin := prepared(t)
-	packages, files, err := s.Packages(t.Context())
-	require.NoError(t, err)
-	t.Logf("GoMLX %s: %d packages, %d test files", s.Version(), len(packages), files)
+	packages, whole := s.Packages(), true
+	t.Logf("GoMLX %s: %d packages, %d test files", s.Version(), len(packages), s.Files())
 	all := backends(plugin)
 	runs := Runs{}
 	for _, p := range packages {
@@ -93,15 +90,18 @@ func TestSuites(t *testing.T) {
 		for _, b := range all {
 			kept := filepath.Join(s.dir, "results", b.Name, strings.ReplaceAll(p, "/", "_")+".json")
 			r, ok := resultsOf(t, kept)
-			if !ok || only.MatchString(b.Name+"/"+p) {
+			if only.MatchString(b.Name + "/" + p) {
 				if !built {
 					require.NoError(t, s.Build(t.Context(), p))
 					built = true
 				}
-				r, err = s.Run(t.Context(), p, b, 15*time.Minute)
+				r, err = s.Run(t.Context(), p, b, 10*time.Minute)
 				require.NoError(t, err)
 				keep(t, kept, r)
 				t.Logf("%s/%s: %s in %.1fs", b.Name, p, counted(r.Counts()), r.Took.Seconds())
+			} else if !ok {
+				whole = false
+				continue
 			}
 			if runs[b.Name] == nil {
 				runs[b.Name] = map[string]Results{}
@@ -121,16 +121,19 @@ func TestSuites(t *testing.T) {
 	differences, idle := Unexplained(found, reasons)
 	for _, d := range differences {
 		r := runs[d.Backend][d.Package]
-		t.Errorf("%s\n%s%s", d, r.Tests[d.Test].Said, at(r.Stderr, d.Ours == Broken || d.Ours == None && slices.Contains(slices.Collect(maps.Values(r.Tests)), Test{Outcome: Broken})))
+		t.Errorf("%s\n%s%s", d, r.Tests[d.Test].Said, at(r.Stderr, r.broke()))
+	}
+	if !whole {
+		t.Skip("not all runs were done: the page stays as it is")
 	}
 	for _, r := range idle {
 		t.Errorf("differences.tsv: no test differs as this line says: %+v", r)
 	}
 	old, err := os.ReadFile(page)
 	require.NoError(t, err)
-	whole, err := Replaced(string(old), Table(runs, all, found, reasons))
+	written, err := Replaced(string(old), Table(runs, all, found, reasons))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(page, []byte(whole), 0o644))
+	require.NoError(t, os.WriteFile(page, []byte(written), 0o644))
 }
 
 // at is the text where it is wanted.
