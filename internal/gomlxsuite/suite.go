@@ -33,8 +33,11 @@ type Backend struct{ Name, Config string }
 type Suite struct {
 	overlay     *gomlxoverlay.Overlay
 	dir, plugin string
-	packages    []string
-	files       int
+	// tool is the program that turns what tests print into events. The go command, which has it,
+	// needs another home folder than the tests.
+	tool     string
+	packages []string
+	files    int
 }
 
 // Prepare writes what the build needs into dir. module is the folder of this module, plugin the path
@@ -57,7 +60,11 @@ func Prepare(ctx context.Context, dir, module, plugin string) (*Suite, error) {
 	if err := os.Symlink(plugin, link); err != nil {
 		return nil, err
 	}
-	s := &Suite{dir: dir, plugin: plugin}
+	tool, err := exec.CommandContext(ctx, "go", "tool", "-n", "test2json").Output()
+	if err != nil {
+		return nil, fmt.Errorf("gomlxsuite: go tool test2json: %w", err)
+	}
+	s := &Suite{dir: dir, plugin: plugin, tool: strings.TrimSpace(string(tool))}
 	// Once to see the packages, then with a file in each of them.
 	if s.overlay, err = gomlxoverlay.Prepare(ctx, dir, gomlxoverlay.Options{Module: module}); err != nil {
 		return nil, err
@@ -140,15 +147,10 @@ func (s *Suite) Run(ctx context.Context, p string, b Backend, limit time.Duratio
 
 // once runs the tests that are not among done.
 func (s *Suite) once(ctx context.Context, p string, b Backend, limit time.Duration, done []string) (Results, error) {
-	// The path of the tool: the home folder, which the go command needs, is another here.
-	tool, err := s.tool(ctx)
-	if err != nil {
-		return Results{}, err
-	}
 	// The program's own limit says which test hangs; the one of the process is for a hang in C.
 	ctx, cancel := context.WithTimeout(ctx, limit+10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, tool, "-t", "-p", p, s.program(p), "-test.v=test2json", "-test.timeout="+limit.String())
+	cmd := exec.CommandContext(ctx, s.tool, "-t", "-p", p, s.program(p), "-test.v=test2json", "-test.timeout="+limit.String())
 	if len(done) > 0 {
 		cmd.Args = append(cmd.Args, "-test.skip=^("+strings.Join(done, "|")+")$")
 	}
@@ -161,7 +163,7 @@ func (s *Suite) once(ctx context.Context, p string, b Backend, limit time.Durati
 	// The end of the context ends the test program with the one that reads it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	err = cmd.Run()
+	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
 		return Results{}, fmt.Errorf("gomlxsuite: %s: %w", p, err)
@@ -176,15 +178,6 @@ func tail(text string) string {
 		return "..." + text[len(text)-most:]
 	}
 	return text
-}
-
-// tool is the path of the program that turns what tests print into events.
-func (s *Suite) tool(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "tool", "-n", "test2json").Output()
-	if err != nil {
-		return "", fmt.Errorf("gomlxsuite: go tool test2json: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
 }
 
 func (s *Suite) command(ctx context.Context, verb string, arguments ...string) (string, error) {
