@@ -49,6 +49,9 @@ var _ compute.Backend = (*Backend)(nil)
 // New returns a backend over all devices of sys, which stays the caller's and must stay open until
 // the backend is finalized.
 func New(sys *system.System, opts Options) (*Backend, error) {
+	if sys == nil {
+		return nil, fault("New", "there is no system", "open one with system.Open, or use NewFromConfig")
+	}
 	if err := sys.Check(); err != nil {
 		return nil, failed("New", "", err)
 	}

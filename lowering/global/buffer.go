@@ -37,6 +37,11 @@ type held struct {
 	// later is the value ahead of time, if it is a program's result.
 	later *later
 	gone  error // why it cannot be used
+	// users is how many executions are taking the value as it is, and taken whether one takes it for
+	// good; see claim.go.
+	users int
+	taken bool
+	idle  *sync.Cond // told when users is 0; nil until somebody waits
 }
 
 // laid is a tensor on the devices.
@@ -148,6 +153,9 @@ func (h *held) toFlat(flat any) error {
 func (h *held) read(dst []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if err := h.usable(); err != nil {
+		return err
+	}
 	return h.readLocked(dst)
 }
 
@@ -219,13 +227,8 @@ func (h *held) value() (hostValue, error) {
 	return hostValue{h.host, h.later}, h.gone
 }
 
-// lay brings the value into a layout, if it is not in it, and returns its parts.
-func (h *held) lay(want *layout) (*laid, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.gone != nil {
-		return nil, h.gone
-	}
+// layLocked brings the value into a layout, if it is not in it, and returns its parts.
+func (h *held) layLocked(want *layout) (*laid, error) {
 	for i, l := range h.laid {
 		if l.layout.same(want) {
 			if i > 0 {
@@ -243,11 +246,15 @@ func (h *held) lay(want *layout) (*laid, error) {
 		return nil, err
 	}
 	h.laid = append([]*laid{l}, h.laid...)
-	if len(h.laid) > layouts {
-		_ = h.laid[layouts].Close() // a copy
-		h.laid = h.laid[:layouts]
-	}
 	h.host = nil
+	if h.users > 1 { // somebody else may be about to execute with what would be freed
+		return l, nil
+	}
+	for len(h.laid) > layouts {
+		last := len(h.laid) - 1
+		_ = h.laid[last].Close() // a copy
+		h.laid[last], h.laid = nil, h.laid[:last]
+	}
 	if h.one != nil {
 		_ = h.one.Finalize()
 		h.one = nil
@@ -272,16 +279,11 @@ func (b *Backend) spread(tensor []byte, shape shapes.Shape, at *layout) (*laid, 
 	return l, nil
 }
 
-// on returns the value on the device that the buffer was made for alone.
-func (h *held) on(num compute.DeviceNum) (*backend.Buffer, error) {
+// onLocked returns the value on one device alone.
+func (h *held) onLocked(num compute.DeviceNum) (*backend.Buffer, error) {
 	single, err := h.backend.devicesOf()
 	if err != nil {
 		return nil, err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.gone != nil {
-		return nil, h.gone
 	}
 	if h.one != nil && num == h.num {
 		return h.one, nil
@@ -309,7 +311,13 @@ func (b *Buffer) CopyToDevice(num compute.DeviceNum) (compute.Buffer, error) {
 	if num == h.num {
 		return nil, fault(fmt.Sprintf("copy of %s", h.shape), fmt.Sprintf("it is for device %d already", num), "use the buffer as it is")
 	}
-	one, err := h.on(num)
+	h.mu.Lock()
+	err := h.usable()
+	var one *backend.Buffer
+	if err == nil {
+		one, err = h.onLocked(num)
+	}
+	h.mu.Unlock()
 	runtime.KeepAlive(b)
 	if err != nil {
 		return nil, failed("copy", fmt.Sprintf("of %s to device %d", h.shape, num), err)

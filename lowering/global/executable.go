@@ -169,7 +169,7 @@ func (e *Executable) execute(inputs []compute.Buffer, donate []bool, defaultDevi
 	}
 	for i, input := range inputs {
 		switch buf, ok := input.(*Buffer); {
-		case !ok || buf == nil:
+		case !ok || buf == nil || buf.held == nil:
 			return nil, fmt.Errorf("input %d is a %T, not a buffer of this backend", i, input)
 		case buf.held.backend != b:
 			return nil, fmt.Errorf("input %d is a buffer of another backend", i)
@@ -195,12 +195,16 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 	if err != nil {
 		return nil, err
 	}
+	if err := e.claim(inputs, donate); err != nil {
+		return nil, err
+	}
+	defer release(inputs, donate)
 	args, results := rows(len(b.mine), len(inputs)), rows(len(b.mine), len(p.Outputs))
 	taken := make([]*laid, len(inputs))
 	for i, input := range inputs {
 		l, err := input.(*Buffer).held.lay(v.args[i])
 		if err != nil {
-			return nil, fmt.Errorf("input %d, parameter %q: %w", i, p.ParameterNames[i], err)
+			return nil, e.input(i, err)
 		}
 		taken[i] = l
 		for d := range b.mine {
@@ -269,6 +273,10 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaul
 	if err != nil {
 		return nil, err
 	}
+	if err := e.claim(inputs, donate); err != nil {
+		return nil, err
+	}
+	defer release(inputs, donate)
 	p := e.state.program
 	ones := make([]compute.Buffer, len(inputs))
 	for i, input := range inputs {
@@ -281,7 +289,7 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaul
 		}
 		one, err := input.(*Buffer).held.on(num)
 		if err != nil {
-			return nil, err
+			return nil, e.input(i, err)
 		}
 		ones[i] = one
 	}
@@ -291,7 +299,7 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaul
 	}
 	for i, input := range inputs {
 		if i < len(donate) && donate[i] {
-			_ = e.backend.free(input.(*Buffer).held)
+			input.(*Buffer).held.give(nil, false)
 		}
 	}
 	out := make([]compute.Buffer, len(results))
