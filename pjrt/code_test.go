@@ -44,6 +44,7 @@ func TestNumbersAreTheOfficialOnes(t *testing.T) {
 			}
 			equal("PJRT_HostBufferSemantics_kImmutableOnlyDuringCall", 0)
 			equal("PJRT_HostBufferSemantics_kImmutableZeroCopy", 2)
+			equal("PJRT_HostBufferSemantics_kMutableZeroCopy", 3)
 			equal("PJRT_Buffer_MemoryLayout_Type_Tiled", 0)
 			require.Greater(t, count, 65)
 			plugintest.CompileC(t, c.String(), filepath.Dir(path))

@@ -154,33 +154,51 @@ func AlignedBytes(n int) []byte {
 // program uses it, or as soon as the plugin has made its own copy. The binding keeps data alive
 // that long. [Client.BufferFromHost] always copies.
 func (c *Client) BufferFromHostZeroCopy(ctx context.Context, data []byte, dtype DType, dims []int, d *Device) (b *Buffer, released <-chan struct{}, err error) {
-	const op = "zero-copy buffer from host"
-	s, err := c.hostShape(ctx, op, data, dtype, dims, d)
+	ch := make(chan struct{})
+	b, err = c.zeroCopy(ctx, "zero-copy buffer from host", capi.ImmutableZeroCopy, data, dtype, dims, d, func() { close(ch) })
 	if err != nil {
 		return nil, nil, err
 	}
+	return b, ch, nil
+}
+
+// BufferFromHostInPlace makes a buffer whose memory is data, if the device can address host memory,
+// as the CPU plugin's can: then it costs nothing, and programs that the buffer is donated to write
+// their result there. data is the buffer's from then on, and has to start at a multiple of
+// [Alignment]. free is called once, from another goroutine, when neither the buffer nor a result in
+// its memory needs it any more, or as soon as the plugin has made its own copy. After an error data
+// is the caller's, and free is not called.
+func (c *Client) BufferFromHostInPlace(ctx context.Context, data []byte, dtype DType, dims []int, d *Device, free func()) (*Buffer, error) {
+	return c.zeroCopy(ctx, "buffer from host in place", capi.MutableZeroCopy, data, dtype, dims, d, free)
+}
+
+// zeroCopy makes a buffer that may be data itself.
+func (c *Client) zeroCopy(ctx context.Context, op string, semantics int, data []byte, dtype DType, dims []int, d *Device, released func()) (*Buffer, error) {
+	s, err := c.hostShape(ctx, op, data, dtype, dims, d)
+	if err != nil {
+		return nil, err
+	}
 	p := address(data)
 	if off := uintptr(p) % Alignment; off != 0 && len(data) > 0 {
-		return nil, nil, &TransferError{Op: op, Reason: fmt.Sprintf("data starts %d bytes after a multiple of %d", off, Alignment), Hint: "allocate it with AlignedBytes, or use BufferFromHost"}
+		return nil, &TransferError{Op: op, Reason: fmt.Sprintf("data starts %d bytes after a multiple of %d", off, Alignment), Hint: "allocate it with AlignedBytes, or use BufferFromHost"}
 	}
 	if err := c.retain(childBuffer); err != nil {
-		return nil, nil, fail(op, "", err)
+		return nil, fail(op, "", err)
 	}
 	pin := new(runtime.Pinner)
 	pin.Pin(p)
-	h, done, err := c.api.BufferFromHostZeroCopy(c.c, p, int(dtype), s.dims, d.handle)
+	h, done, err := c.api.BufferFromHostZeroCopy(c.c, p, int(dtype), s.dims, d.handle, semantics)
 	if err != nil {
 		pin.Unpin()
 		c.release(childBuffer)
-		return nil, nil, c.wrap(op, err)
+		return nil, c.wrap(op, err)
 	}
-	ch := make(chan struct{})
-	if err := c.notify(done, func(error) { pin.Unpin(); close(ch) }); err != nil {
+	if err := c.notify(done, func(error) { pin.Unpin(); released() }); err != nil {
 		// Not reachable while the pipe works; the pin is kept, as the plugin may read.
 		_ = newBuffer(c.core, h, s, d, nil).Close()
-		return nil, nil, c.wrap(op, err)
+		return nil, c.wrap(op, err)
 	}
-	return newBuffer(c.core, h, s, d, nil), ch, nil
+	return newBuffer(c.core, h, s, d, nil), nil
 }
 
 // ToHost copies the contents, row-major, into dst, whose length must be [Buffer.Bytes], and returns

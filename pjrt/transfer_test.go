@@ -171,6 +171,50 @@ func TestCopiesToDevicesAndMemories(t *testing.T) {
 	assert.Equal(t, "device", src.Memory().Kind())
 }
 
+// TestABufferInPlaceKeepsItsMemoryThroughDonations has a loop write to the memory that was given.
+func TestABufferInPlaceKeepsItsMemoryThroughDonations(t *testing.T) {
+	leaktest.Check(t)
+	c := plugintest.CPU(t, 1)
+	d := c.Devices()[0]
+	x, err := c.Compile(background, pjrt.Program{Code: []byte(`module {
+  func.func public @main(%x: tensor<4096xi32> {tf.aliasing_output = 0 : i32}) -> tensor<4096xi32> {
+    %one = stablehlo.constant dense<1> : tensor<4096xi32>
+    %next = stablehlo.add %x, %one : tensor<4096xi32>
+    return %next : tensor<4096xi32>
+  }
+}`)}, pjrt.CompileOptions{})
+	require.NoError(t, err)
+	defer x.Close()
+	data, freed := pjrt.AlignedBytes(4*4096), make(chan struct{})
+	data[4] = 40
+	b, err := c.BufferFromHostInPlace(background, data, pjrt.S32, []int{4096}, d, func() { close(freed) })
+	require.NoError(t, err)
+	state := [][]*pjrt.Buffer{{b}}
+	for range 2 {
+		require.NoError(t, x.Execute(background, state, state, pjrt.ExecuteOptions{Donate: []bool{true}}))
+	}
+	assert.Equal(t, []int32{2, 42}, get[int32](t, b, 4096)[:2])
+	assert.Equal(t, byte(42), data[4], "the program has written there")
+	select {
+	case <-freed:
+		t.Fatal("freed while a result lies there")
+	case <-time.After(20 * time.Millisecond):
+	}
+	require.NoError(t, b.Close())
+	select {
+	case <-freed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("not freed")
+	}
+
+	// After an error the memory is the caller's.
+	var te *pjrt.TransferError
+	_, err = c.BufferFromHostInPlace(background, data[1:65], pjrt.U8, []int{64}, d, func() { t.Error("freed") })
+	require.ErrorAs(t, err, &te)
+	_, err = c.BufferFromHostInPlace(background, data, pjrt.U8, []int{64}, d, func() { t.Error("freed") })
+	require.ErrorAs(t, err, &te)
+}
+
 func TestZeroCopyIsTheHostMemoryAndSaysWhenItIsFree(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)

@@ -20,6 +20,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -156,6 +157,54 @@ func TestLoadGivesEachDeviceItsParts(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestLargePartsStayWhereTheyAreRead loads parts that devices of the CPU plugin hold in place, and
+// some that several devices hold; updates them in place; and loads them again.
+func TestLargePartsStayWhereTheyAreRead(t *testing.T) {
+	sys := plugintest.System(t, 8)
+	ctx := context.Background()
+	leaktest.Check(t)
+	for _, mesh := range [][2]int{{1, 1}, {2, 2}, {8, 1}} {
+		s, err := strategy.New(sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], State: strategy.ShardParameters, SmallestSharded: 1 << 18,
+			Variables: logical.Rules{logical.Match("/large", logical.SplitInto(1, mesh[1]))}})
+		require.NoError(t, err)
+		store := model.NewStore()
+		dims := map[string][]int{"large": {1000, 768}, "mirrored": {1 << 17}} // parts of 384 kB and more
+		step := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			for name, d := range dims {
+				v := rc.Scope().VariableWithShape(name, shapes.Make(dtypes.Float32, d...))
+				v.SetNodeValue(graph.AddScalar(v.NodeValue(rc.Graph()), 1))
+			}
+			return nil
+		}, strategy.FunctionOptions{Store: store})
+		_, err = step.Compiled(ctx)
+		require.NoError(t, err)
+		for round := range 2 {
+			large, mirrored := counted(float32(round), dims["large"]...), counted(-5, dims["mirrored"]...)
+			report, err := s.Variables(store).Load(ctx, []strategy.VariableParts{{Path: "/large", Parts: large}, {Path: "/mirrored", Parts: mirrored}})
+			require.NoError(t, err)
+			if mesh == [2]int{1, 1} {
+				assert.Zero(t, report.StagedBytes, "nothing is copied")
+			}
+			for range 2 {
+				_, err := step.Run(ctx)
+				require.NoError(t, err)
+			}
+			for path, want := range map[string]*countedParts{"/large": large, "/mirrored": mirrored} {
+				v, ok := s.Variables(store).Lookup(path)
+				require.True(t, ok)
+				got, err := v.Value(ctx)
+				require.NoError(t, err)
+				all := want.all()
+				for i := range all {
+					all[i] += 2
+				}
+				assert.Equal(t, all, strategytest.Numbers(t, got), "%v %s", mesh, path)
+			}
+		}
+		require.NoError(t, s.Close())
 	}
 }
 

@@ -61,29 +61,70 @@ func (x *partLoad) reads() (all []*partRead) {
 	return all
 }
 
-// stage reads the part to where devices copy it from, with its padding.
+// stage reads the part to where devices copy it from.
 func (r *partRead) stage(ctx context.Context, pool *staging.Pool) (err error) {
-	l := &r.of.layout
-	if r.data, err = pool.Get(ctx, l.shardBytes); err != nil {
+	if r.data, err = pool.Get(ctx, r.of.layout.shardBytes); err != nil {
 		return err
 	}
+	return r.read(ctx, r.data)
+}
+
+// read reads the part, with its padding.
+func (r *partRead) read(ctx context.Context, into []byte) error {
+	l := &r.of.layout
 	n := l.wire.HostBytes() * size(r.size)
 	if n < l.shardBytes {
-		clear(r.data)
+		clear(into)
 	}
 	switch {
 	case n == 0:
 		return nil
 	case n == l.shardBytes || l.over.Dim == 0: // the padding is at the end
-		return r.of.parts.ReadPart(ctx, r.start, r.size, r.data[:n])
+		return r.of.parts.ReadPart(ctx, r.start, r.size, into[:n])
 	}
 	rows := make([]byte, n)
 	if err := r.of.parts.ReadPart(ctx, r.start, r.size, rows); err != nil {
 		return err
 	}
 	inner := layout{wire: l.wire, shape: r.size, shard: l.shard, over: module.Over{Dim: l.over.Dim, Size: r.size[l.over.Dim]}, starts: [][]int{make([]int, len(r.size))}}
-	inner.each(0, 0, func(inRows, inPart, n int) { copy(r.data[inPart:inPart+n], rows[inRows:inRows+n]) })
+	inner.each(0, 0, func(inRows, inPart, n int) { copy(into[inPart:inPart+n], rows[inRows:inRows+n]) })
 	return nil
+}
+
+// hostMemory is a runtime whose devices have the host's memory: what is read for one of them can
+// stay where it is.
+type hostMemory interface {
+	PlatformName() string
+	BufferFromHostInPlace(ctx context.Context, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device, free func()) (*pjrt.Buffer, error)
+}
+
+// leastInPlace is from how many bytes on a part has memory of its own.
+const leastInPlace = 256 << 10
+
+// inPlace returns the runtime if the part is read to where it stays, and nil if it is copied there.
+func (r *partRead) inPlace() hostMemory {
+	rt, ok := r.of.variable.strategy.sys.Runtime().(hostMemory)
+	if !ok || rt.PlatformName() != "cpu" || len(r.devices) != 1 || r.of.layout.shardBytes < leastInPlace {
+		return nil
+	}
+	return rt
+}
+
+// place reads the part to where it stays.
+func (r *partRead) place(ctx context.Context, rt hostMemory) error {
+	x, d := r.of, r.devices[0]
+	s, l := x.variable.strategy, &x.layout
+	data, err := staging.Take(l.shardBytes)
+	if err != nil {
+		return err
+	}
+	if err = r.read(ctx, data); err == nil {
+		x.fresh[d], err = rt.BufferFromHostInPlace(ctx, data, l.wire, l.buffer, s.devices[d], func() { staging.Give(data) })
+	}
+	if err != nil {
+		staging.Give(data)
+	}
+	return err
 }
 
 // copy copies the staged part to its devices.
@@ -127,13 +168,22 @@ func (s *TPUStrategy) uploadParts(ctx context.Context, all []*partLoad) (staged 
 	group.Go(func() error {
 		defer close(queue)
 		for _, r := range reads {
-			if err := r.stage(within, pool); err != nil {
+			var err error
+			rt := r.inPlace()
+			if rt != nil {
+				err = r.place(within, rt)
+			} else {
+				err = r.stage(within, pool)
+			}
+			if err != nil {
 				if r.data != nil {
 					pool.Put(r.data)
 				}
 				return fault.Of(fmt.Sprintf("reading variable %q", r.of.variable.path), err, "")
 			}
-			queue <- r
+			if rt == nil {
+				queue <- r
+			}
 		}
 		return nil
 	})

@@ -14,19 +14,16 @@ type row struct {
 }
 
 // run reads the job's box into a result.
-func (j *job) run(ctx context.Context, f *File, into []byte, scratch *[]byte) error {
+func (j *job) run(ctx context.Context, f *File, into, scratch []byte) error {
 	fast := &j.axes[len(j.axes)-1]
 	if j.form.same && fast.plain() {
 		return j.direct(ctx, f, into)
-	}
-	if *scratch == nil {
-		*scratch = make([]byte, scratchBytes)
 	}
 	// A row that is longer than the scratch is read in ranges.
 	for from := 0; from < fast.n; {
 		room := scratchBytes / int64(j.form.from)
 		to := from + sort.Search(fast.n-from, func(i int) bool { return fast.fileAt(from+i)-fast.fileAt(from) >= room })
-		if err := j.stripe(ctx, f, into, *scratch, from, to); err != nil {
+		if err := j.stripe(ctx, f, into, scratch, from, to); err != nil {
 			return err
 		}
 		from = to
@@ -186,19 +183,20 @@ func (b *block) move(result []byte) error {
 	for _, s := range b.runs {
 		from := int(a.fileAt(s.from) - a.fileAt(b.from))
 		for r := 0; r < len(b.rows); {
-			if b.form.turn != nil && s.step != 1 && b.neighbours(r) {
-				into, i := b.rows[r].into+a.intoAt(s.from), 0
-				for ; i+tile <= s.n; i += tile {
-					b.form.turn(result, into+i*s.step, s.step, b.scratch, b.starts[r:r+tile], from+i)
-				}
-				for k := r; k < r+tile; k++ {
-					ok = b.form.move(result, b.rows[k].into+a.intoAt(s.from)+i*s.step, s.step, b.scratch, b.starts[k]+from+i, s.n-i) && ok
-				}
-				r += tile
-				continue
+			n := 1
+			if b.form.turn != nil && s.step != 1 {
+				n = b.neighbours(r)
 			}
-			ok = b.form.move(result, b.rows[r].into+a.intoAt(s.from), s.step, b.scratch, b.starts[r]+from, s.n) && ok
-			r++
+			into, i := a.intoAt(s.from), 0
+			if n > 1 {
+				for ; i+turnColumns <= s.n; i += turnColumns {
+					b.form.turn(result, b.rows[r].into+into+i*s.step, s.step, b.scratch, b.starts[r:r+n], from+i)
+				}
+			}
+			for k := r; k < r+n; k++ {
+				ok = b.form.move(result, b.rows[k].into+into+i*s.step, s.step, b.scratch, b.starts[k]+from+i, s.n-i) && ok
+			}
+			r += n
 		}
 	}
 	b.rows, b.used = b.rows[:0], 0
@@ -209,17 +207,13 @@ func (b *block) move(result []byte) error {
 	return nil
 }
 
-// neighbours says whether the rows from r on are a square's: those of neighbours in the result.
-func (b *block) neighbours(r int) bool {
-	if r+tile > len(b.rows) {
-		return false
+// neighbours returns how many rows from r on can be turned together, as they are neighbours in the
+// result too; 1 if these are too few.
+func (b *block) neighbours(r int) int {
+	n := 1
+	for ; r+n < len(b.rows) && b.rows[r+n].into == b.rows[r].into+n; n++ {
 	}
-	for k := r + 1; k < r+tile; k++ {
-		if b.rows[k].into != b.rows[k-1].into+1 {
-			return false
-		}
-	}
-	return true
+	return max(n/turnRows*turnRows, 1)
 }
 
 // read reads the rows, those at once between which there is little, and notes where each one is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -21,6 +22,12 @@ const (
 	// concurrentBytes is from when on a box is read by several goroutines.
 	concurrentBytes = 4 << 20
 )
+
+// scratches are what readers leave for others.
+var scratches = sync.Pool{New: func() any {
+	b := make([]byte, scratchBytes)
+	return &b
+}}
 
 // Read fills into with a box of a variable, row-major, in the variable's dtype: the elements from
 // start on, size of them in each dimension. It reads only the ranges of the files that the box
@@ -73,9 +80,10 @@ func (p *Plan) move(ctx context.Context, f *File, v *Variable, start, size []int
 		}
 	}
 	if len(jobs) == 1 || bytes < concurrentBytes {
-		var scratch []byte
+		scratch := scratches.Get().(*[]byte)
+		defer scratches.Put(scratch)
 		for _, j := range jobs {
-			if err := j.run(ctx, f, into, &scratch); err != nil {
+			if err := j.run(ctx, f, into, *scratch); err != nil {
 				return err
 			}
 		}
@@ -89,9 +97,10 @@ func (p *Plan) move(ctx context.Context, f *File, v *Variable, start, size []int
 	close(queue)
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() error {
-			var scratch []byte
+			scratch := scratches.Get().(*[]byte)
+			defer scratches.Put(scratch)
 			for j := range queue {
-				if err := j.run(ctx, f, into, &scratch); err != nil {
+				if err := j.run(ctx, f, into, *scratch); err != nil {
 					return err
 				}
 			}

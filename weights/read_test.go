@@ -158,6 +158,45 @@ func TestAnyStepsAndAnyBoxGiveWhatTheyDoElementByElement(t *testing.T) {
 	}
 }
 
+// TestMatricesOfAnySizeAreTurned reads boxes of turned matrices, of sizes about those that are turned
+// at a time, alone and as layers of a stack.
+func TestMatricesOfAnySizeAreTurned(t *testing.T) {
+	for _, kind := range []struct {
+		file safetensors.DType
+		to   dtypes.DType
+	}{{safetensors.F32, dtypes.Float32}, {safetensors.BF16, dtypes.Float32}, {safetensors.BF16, dtypes.BFloat16}, {safetensors.F32, dtypes.BFloat16}, {safetensors.I64, dtypes.Int64}} {
+		for _, dims := range [][]int{{1, 1}, {3, 9}, {4, 8}, {5, 7}, {9, 3}, {12, 16}, {31, 33}, {64, 17}} {
+			x := counting(0, dims...)
+			for i := range x.values { // bfloat16 has them all
+				x.values[i] = float64(i % 251)
+			}
+			v := weights.Variable{Path: "/v", DType: kind.to, Shape: []int{2, dims[1], dims[0]}}
+			var rules weights.Rules
+			var all []tensor
+			for layer := range 2 {
+				name := fmt.Sprint("x", layer)
+				all = append(all, tensor{name, kind.file, x})
+				rules = append(rules, weights.Rule{Tensor: name, To: []weights.Target{{Variable: "/v", Stack: fmt.Sprint(layer), Steps: turned}}})
+			}
+			f := open(t, all...)
+			p, err := weights.NewPlan(f.Tensors(), []weights.Variable{v}, rules, weights.PlanOptions{})
+			require.NoError(t, err)
+			for skip := range min(dims[0], dims[1], 3) {
+				got := read(t, p, f, v, []int{0, skip, 0}, []int{2, dims[1] - skip, dims[0] - skip})
+				at := 0
+				for range 2 {
+					for column := skip; column < dims[1]; column++ {
+						for row := range dims[0] - skip {
+							require.Equal(t, x.values[row*dims[1]+column], got[at], "%v %v without %d: column %d, row %d", kind, dims, skip, column, row)
+							at++
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestOnlyTheRangesOfABoxAreRead holds how many bytes each kind of split reads.
 func TestOnlyTheRangesOfABoxAreRead(t *testing.T) {
 	const rows, columns = 512, 1024

@@ -2,60 +2,89 @@ package weights
 
 import "encoding/binary"
 
-// tile is the side of a square that is transposed at a time: a row of it is a line of the cache, or
-// half of one, so that each line is read once and written once.
-const tile = 16
+const (
+	// turnColumns is how many columns of a matrix become rows at a time: as many lines of the cache
+	// are written side by side.
+	turnColumns = 8
+	// turnRows is what the number of rows that are turned at a time is a multiple of.
+	turnRows = 4
+)
 
-// turn writes a square of a transpose: row r of it begins at element starts[r] + at of src, and its
-// elements go to into+r, into+r+step, ... of dst.
+// turn writes a part of a transpose: turnColumns columns of rows of src, of which row r begins at
+// element starts[r], from element at of each. Column i goes to into+i*step and on in dst. The number
+// of rows is a multiple of turnRows.
 type turn func(dst []byte, into, step int, src []byte, starts []int, at int)
 
-// turn4 turns elements of four bytes.
+// turn4 turns elements of four bytes: two rows at a time, so that each store has two elements.
 func turn4(dst []byte, into, step int, src []byte, starts []int, at int) {
-	var square [tile * tile]uint32
-	for r, start := range starts[:tile] {
-		row := src[4*(start+at):][: 4*tile : 4*tile]
-		for i := range tile {
-			square[i*tile+r] = binary.LittleEndian.Uint32(row[4*i : 4*i+4])
-		}
+	l := linesOf(dst, into, step, 4, len(starts))
+	for r := 0; r+2 <= len(starts); r += 2 {
+		a, b := src[4*(starts[r]+at):][:4*turnColumns], src[4*(starts[r+1]+at):][:4*turnColumns]
+		x, y := binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b)
+		put(l.a, 4*r, x<<32>>32|y<<32)
+		put(l.b, 4*r, x>>32|y>>32<<32)
+		x, y = binary.LittleEndian.Uint64(a[8:]), binary.LittleEndian.Uint64(b[8:])
+		put(l.c, 4*r, x<<32>>32|y<<32)
+		put(l.d, 4*r, x>>32|y>>32<<32)
+		x, y = binary.LittleEndian.Uint64(a[16:]), binary.LittleEndian.Uint64(b[16:])
+		put(l.e, 4*r, x<<32>>32|y<<32)
+		put(l.f, 4*r, x>>32|y>>32<<32)
+		x, y = binary.LittleEndian.Uint64(a[24:]), binary.LittleEndian.Uint64(b[24:])
+		put(l.g, 4*r, x<<32>>32|y<<32)
+		put(l.h, 4*r, x>>32|y>>32<<32)
 	}
-	store4(dst, into, step, &square)
 }
 
 // turnWide turns bfloat16 to float32.
 func turnWide(dst []byte, into, step int, src []byte, starts []int, at int) {
-	var square [tile * tile]uint32
-	for r, start := range starts[:tile] {
-		row := src[2*(start+at):][: 2*tile : 2*tile]
-		for i := range tile {
-			square[i*tile+r] = uint32(binary.LittleEndian.Uint16(row[2*i:2*i+2])) << 16
-		}
-	}
-	store4(dst, into, step, &square)
-}
-
-func store4(dst []byte, into, step int, square *[tile * tile]uint32) {
-	for i := range tile {
-		line, from := dst[4*(into+i*step):][:4*tile:4*tile], square[i*tile:][:tile:tile]
-		for r := 0; r < tile; r += 2 {
-			binary.LittleEndian.PutUint64(line[4*r:4*r+8], uint64(from[r+1])<<32|uint64(from[r]))
-		}
+	l := linesOf(dst, into, step, 4, len(starts))
+	for r := 0; r+2 <= len(starts); r += 2 {
+		a, b := src[2*(starts[r]+at):][:2*turnColumns], src[2*(starts[r+1]+at):][:2*turnColumns]
+		x, y := binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b)
+		put(l.a, 4*r, x<<48>>32|y<<48)
+		put(l.b, 4*r, x>>16<<48>>32|y>>16<<48)
+		put(l.c, 4*r, x>>32<<48>>32|y>>32<<48)
+		put(l.d, 4*r, x>>48<<16|y>>48<<48)
+		x, y = binary.LittleEndian.Uint64(a[8:]), binary.LittleEndian.Uint64(b[8:])
+		put(l.e, 4*r, x<<48>>32|y<<48)
+		put(l.f, 4*r, x>>16<<48>>32|y>>16<<48)
+		put(l.g, 4*r, x>>32<<48>>32|y>>32<<48)
+		put(l.h, 4*r, x>>48<<16|y>>48<<48)
 	}
 }
 
-// turn2 turns elements of two bytes.
+// turn2 turns elements of two bytes: four rows at a time.
 func turn2(dst []byte, into, step int, src []byte, starts []int, at int) {
-	var square [tile * tile]uint16
-	for r, start := range starts[:tile] {
-		row := src[2*(start+at):][: 2*tile : 2*tile]
-		for i := range tile {
-			square[i*tile+r] = binary.LittleEndian.Uint16(row[2*i : 2*i+2])
-		}
-	}
-	for i := range tile {
-		line, from := dst[2*(into+i*step):][:2*tile:2*tile], square[i*tile:][:tile:tile]
-		for r := 0; r < tile; r += 4 {
-			binary.LittleEndian.PutUint64(line[2*r:2*r+8], uint64(from[r+3])<<48|uint64(from[r+2])<<32|uint64(from[r+1])<<16|uint64(from[r]))
+	l := linesOf(dst, into, step, 2, len(starts))
+	for r := 0; r+4 <= len(starts); r += 4 {
+		for half := 0; half < turnColumns; half += 4 {
+			row := func(k int) uint64 { return binary.LittleEndian.Uint64(src[2*(starts[r+k]+at+half):][:8]) }
+			const even = 0x0000ffff0000ffff // columns
+			x, y, z, w := row(0), row(1), row(2), row(3)
+			x, y = x&even|y&even<<16, x>>16&even|y&^even
+			z, w = z&even|w&even<<16, z>>16&even|w&^even
+			if half == 0 {
+				put(l.a, 2*r, x<<32>>32|z<<32)
+				put(l.b, 2*r, y<<32>>32|w<<32)
+				put(l.c, 2*r, x>>32|z>>32<<32)
+				put(l.d, 2*r, y>>32|w>>32<<32)
+			} else {
+				put(l.e, 2*r, x<<32>>32|z<<32)
+				put(l.f, 2*r, y<<32>>32|w<<32)
+				put(l.g, 2*r, x>>32|z>>32<<32)
+				put(l.h, 2*r, y>>32|w>>32<<32)
+			}
 		}
 	}
 }
+
+// lines are the stretches of a result that columns become.
+type lines struct{ a, b, c, d, e, f, g, h []byte }
+
+// linesOf are turnColumns lines of n elements of so many bytes.
+func linesOf(dst []byte, into, step, bytes, n int) lines {
+	line := func(i int) []byte { return dst[bytes*(into+i*step):][: bytes*n : bytes*n] }
+	return lines{line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)}
+}
+
+func put(line []byte, at int, x uint64) { binary.LittleEndian.PutUint64(line[at:at+8], x) }

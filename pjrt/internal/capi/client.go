@@ -110,6 +110,7 @@ func (a *API) ClientLoad(c Client, x Executable, options []byte) (Loaded, error)
 const (
 	ImmutableOnlyDuringCall = 0
 	ImmutableZeroCopy       = 2
+	MutableZeroCopy         = 3
 )
 
 // BufferFromHost copies data before it returns. memory may be nil.
@@ -119,9 +120,10 @@ func (a *API) BufferFromHost(c Client, data unsafe.Pointer, dtype int, dims []in
 	return Buffer(b), err
 }
 
-// BufferFromHostZeroCopy may keep reading data until done is ready.
-func (a *API) BufferFromHostZeroCopy(c Client, data unsafe.Pointer, dtype int, dims []int64, d Device) (b Buffer, done Event, err error) {
+// BufferFromHostZeroCopy may keep reading data until done is ready, and with MutableZeroCopy also
+// write to it.
+func (a *API) BufferFromHostZeroCopy(c Client, data unsafe.Pointer, dtype int, dims []int64, d Device, semantics int) (b Buffer, done Event, err error) {
 	var buffer, event unsafe.Pointer
-	err = a.err(C.tps_client_buffer(a.p, unsafe.Pointer(c), data, C.int(dtype), (*C.int64_t)(unsafe.SliceData(dims)), C.size_t(len(dims)), ImmutableZeroCopy, unsafe.Pointer(d), nil, &buffer, &event))
+	err = a.err(C.tps_client_buffer(a.p, unsafe.Pointer(c), data, C.int(dtype), (*C.int64_t)(unsafe.SliceData(dims)), C.size_t(len(dims)), C.int(semantics), unsafe.Pointer(d), nil, &buffer, &event))
 	return Buffer(buffer), Event(event), err
 }

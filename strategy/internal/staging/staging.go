@@ -101,3 +101,10 @@ func (p *Pool) Close() {
 	}
 	p.free = nil
 }
+
+// Take returns n bytes of the system's memory, zeroed and at the start of a page, apart from any
+// pool, for Give to give back.
+func Take(n int) ([]byte, error) { return memory(n) }
+
+// Give gives the memory of Take back. It must not be used any more.
+func Give(block []byte) { unmap(block) }
