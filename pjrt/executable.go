@@ -39,6 +39,8 @@ type executableHandle struct {
 	// that.
 	deserialized bool
 	serialized   []byte
+	// params are the types of the parameters, for what is serialized; nil if nobody told them.
+	params *[]*shape
 }
 
 func newExecutable(api *capi.API, path string, unload func() error, x capi.Executable) *Executable {
@@ -234,7 +236,7 @@ func (e *Executable) OptimizedProgram() (p Program, err error) {
 }
 
 // Serialize writes the executable out for [Client.Load] of the same plugin build on the same kind
-// of device: the plugin's bytes after a short header with their checksum. An executable that
+// of device: the plugin's bytes after a header with their checksum. An executable that
 // [Client.Load] made gives an error that matches [ErrDeserialized], unless [LoadOptions].Keep kept
 // the bytes: the CPU plugin, for one, would write it without its machine code, and what is loaded
 // from that fails when it runs.
@@ -245,7 +247,7 @@ func (e *Executable) Serialize() (b []byte, err error) {
 	}
 	if e.executableHandle != nil && e.deserialized {
 		if e.serialized != nil {
-			return seal(e.serialized), nil
+			return seal(e.serialized, e.params), nil
 		}
 		return nil, &errkind.Fault{Op: "pjrt: serialize", Err: ErrDeserialized, Hint: "keep those bytes, or have Load keep them with LoadOptions.Keep"}
 	}
@@ -253,7 +255,7 @@ func (e *Executable) Serialize() (b []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return seal(b), nil
+	return seal(b, e.params), nil
 }
 
 // ask answers a question: from the record, or by f from the plugin.

@@ -45,7 +45,7 @@ func (c *Client) Compile(ctx context.Context, p Program, o CompileOptions) (*Loa
 	if err != nil {
 		return nil, err
 	}
-	return c.load(ctx, "compile", p.Code, func(code []byte) (capi.Loaded, error) {
+	return c.load(ctx, "compile", p.Code, nil, func(code []byte) (capi.Loaded, error) {
 		return c.api.ClientCompile(c.c, code, p.Format, options)
 	})
 }
@@ -63,7 +63,7 @@ type LoadOptions struct {
 // plugin build and kind of device. Bytes that were cut short or changed give a [*CompileError]. The
 // bytes run as machine code, and a checksum is no signature: load only what you wrote yourself.
 func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*LoadedExecutable, error) {
-	payload, err := unseal(serialized)
+	payload, params, err := unseal(serialized)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*L
 			return nil, err
 		}
 	}
-	l, err := c.load(ctx, "load executable", payload, func(b []byte) (capi.Loaded, error) {
+	l, err := c.load(ctx, "load executable", payload, params, func(b []byte) (capi.Loaded, error) {
 		return c.api.ClientDeserialize(c.c, b, options)
 	})
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *Client) LoadExecutable(ctx context.Context, e *Executable, o CompileOpt
 	if err != nil {
 		return nil, err
 	}
-	return c.load(ctx, "load executable", nil, func([]byte) (x capi.Loaded, err error) {
+	return c.load(ctx, "load executable", nil, nil, func([]byte) (x capi.Loaded, err error) {
 		if !e.enter() {
 			return nil, ErrClosed
 		}
@@ -115,8 +115,9 @@ func (c *Client) LoadExecutable(ctx context.Context, e *Executable, o CompileOpt
 	})
 }
 
-// load runs a call that makes a loaded executable from bytes.
-func (c *Client) load(ctx context.Context, op string, b []byte, f func([]byte) (capi.Loaded, error)) (*LoadedExecutable, error) {
+// load runs a call that makes a loaded executable from bytes. params are the types of the program's
+// parameters, nil if the plugin has to tell them.
+func (c *Client) load(ctx context.Context, op string, b []byte, params []*shape, f func([]byte) (capi.Loaded, error)) (*LoadedExecutable, error) {
 	if err := c.retain(childCall); err != nil {
 		return nil, fail(op, "", err)
 	}
@@ -130,14 +131,14 @@ func (c *Client) load(ctx context.Context, op string, b []byte, f func([]byte) (
 		if err != nil {
 			return nil, c.wrap(op, err)
 		}
-		return c.newLoaded(x)
+		return c.newLoaded(x, params)
 	}, func(x *LoadedExecutable) { x.Close() }, func() {
 		c.release(childWork)
 	})
 }
 
 // newLoaded takes x over. The caller holds the client open.
-func (c *Client) newLoaded(x capi.Loaded) (*LoadedExecutable, error) {
+func (c *Client) newLoaded(x capi.Loaded, params []*shape) (*LoadedExecutable, error) {
 	inner, err := c.api.LoadedExecutable(x)
 	if err != nil {
 		_ = c.api.LoadedDestroy(x)
@@ -148,7 +149,7 @@ func (c *Client) newLoaded(x capi.Loaded) (*LoadedExecutable, error) {
 	h := &loadedHandle{core: c.core, x: x}
 	l := &LoadedExecutable{loadedHandle: h, exec: newExecutable(c.api, c.path, h.unload, inner)}
 	h.exec = l.exec.executableHandle
-	if err := l.read(c); err != nil {
+	if err := l.read(c, params); err != nil {
 		l.Close()
 		return nil, err
 	}
@@ -162,8 +163,9 @@ func (c *Client) newLoaded(x capi.Loaded) (*LoadedExecutable, error) {
 }
 
 // read learns the devices and shapes. A plugin that does not tell the parameters leaves them to
-// SetParameters or the first call.
-func (l *LoadedExecutable) read(c *Client) error {
+// SetParameters or the first call. Those of serialized bytes were read and checked when the program
+// was compiled.
+func (l *LoadedExecutable) read(c *Client, params []*shape) error {
 	handles, err := c.api.LoadedDevices(l.x)
 	if err != nil {
 		return c.wrap("executable devices", err)
@@ -183,6 +185,10 @@ func (l *LoadedExecutable) read(c *Client) error {
 			return compileError("Program.Code", "result %d of main has rank %d, and %d is the limit of what can be copied to the host", j, len(out.dims), maxRank)
 		}
 	}
+	if params != nil {
+		l.know(params)
+		return nil
+	}
 	if p, err := l.exec.OptimizedProgram(); err == nil {
 		params, rowMajor, err := parameterShapes(p)
 		switch {
@@ -190,7 +196,7 @@ func (l *LoadedExecutable) read(c *Client) error {
 			// It would hand results out in the device's order, whatever is asked.
 			return &CompileError{Field: "Program.Code", Reason: "a parameter or result of main has a layout that is not row-major, which the CPU plugin cannot transfer", Hint: "leave mhlo.layout_mode out"}
 		case err == nil:
-			l.params.Store(l.share(params))
+			l.know(params)
 		case errors.Is(err, errNoArray):
 			return &CompileError{Field: "Program.Code", Reason: "a parameter of main is no array, such as a tuple", Hint: "pass its elements one by one"}
 		}
@@ -276,6 +282,12 @@ func (l *LoadedExecutable) SetParameters(types []TensorType) error {
 	}
 	l.params.Store(l.share(shapes))
 	return nil
+}
+
+// know notes the parameters that the plugin told.
+func (l *LoadedExecutable) know(params []*shape) {
+	l.exec.params = l.share(params)
+	l.params.Store(l.exec.params)
 }
 
 // share lets a parameter share the type of the result of its number, if that is the same, so that a

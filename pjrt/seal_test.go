@@ -3,14 +3,44 @@ package pjrt
 import (
 	"bytes"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
+func someShapes() *[]*shape {
+	return &[]*shape{shapeOf64(F32, []int64{2, 300}), shapeOf64(S64, nil), shapeOf64(BF16, []int64{0})}
+}
+
+// What is serialized names the program's parameters, if they are known.
+func TestASealKeepsTheParameters(t *testing.T) {
+	for _, params := range []*[]*shape{nil, {}, someShapes()} {
+		payload, got, err := unseal(seal([]byte("payload"), params))
+		require.NoError(t, err)
+		assert.Equal(t, "payload", string(payload))
+		if params == nil {
+			assert.Nil(t, got)
+			continue
+		}
+		require.NotNil(t, got)
+		require.Len(t, got, len(*params))
+		for i, s := range *params {
+			assert.True(t, s.equal(got[i]), "%v, not %v", got[i], s)
+		}
+	}
+}
+
 func FuzzUnseal(f *testing.F) {
-	f.Add(seal([]byte("payload")))
+	f.Add(seal([]byte("payload"), nil))
+	f.Add(seal([]byte("payload"), someShapes()))
 	f.Add([]byte(serialMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		payload, err := unseal(b)
-		if err == nil && !bytes.Equal(seal(payload), b) {
+		payload, params, err := unseal(b)
+		known := &params
+		if params == nil {
+			known = nil
+		}
+		if err == nil && !bytes.Equal(seal(payload, known), b) {
 			t.Fatal("accepted what seal did not write")
 		}
 	})

@@ -70,7 +70,8 @@ var benches = []bench{
 	{"generate_decode", 1, generateDecode(1, 1)}, {"generate_decode", 8, generateDecode(4, 2)},
 	{"depth_loop", 8, depthLoop}, {"depth_unrolled", 8, depthUnrolled},
 	{"first_step", 8, firstStep}, {"first_step_cached", 8, firstStepCached},
-	{"start_cached_4_layers", 1, startLayers(1, 1)}, {"start_cached_4_layers", 8, startLayers(4, 2)},
+	{"start_cached_4_layers", 1, startLayers(1, 1, false)}, {"start_cached_4_layers", 8, startLayers(4, 2, false)},
+	{"start_cached_4_layers_loop", 1, startLayers(1, 1, true)}, {"start_cached_4_layers_loop", 8, startLayers(4, 2, true)},
 }
 
 func main() { os.Exit(command.Main(run)) }

@@ -26,8 +26,9 @@ var startParts = []string{"process", "open", "tracing", "lowering", "program", "
 type startPart struct{ Wall, CPU time.Duration }
 
 // startLayers returns the benchmark of a process from its start to the first loss of a decoder with
-// 4 layers of width 256, whose compiled programs are in a cache.
-func startLayers(replicas, logicalDevices int) func(ctx context.Context, devices int) (row, error) {
+// 4 layers of width 256, one after another in the text or in a loop, whose compiled programs are in
+// a cache.
+func startLayers(replicas, logicalDevices int, loop bool) func(ctx context.Context, devices int) (row, error) {
 	return func(ctx context.Context, _ int) (row, error) {
 		dir, err := os.MkdirTemp("", "bench-cache-")
 		if err != nil {
@@ -42,7 +43,7 @@ func startLayers(replicas, logicalDevices int) func(ctx context.Context, devices
 		parts, cpuParts := make([][]time.Duration, len(startParts)), make([][]time.Duration, len(startParts))
 		for i := range rounds(12) {
 			start := time.Now()
-			cmd := exec.CommandContext(ctx, self, "-child", fmt.Sprintf("layers=%dx%d,%d,%s", replicas, logicalDevices, start.UnixNano(), dir))
+			cmd := exec.CommandContext(ctx, self, "-child", fmt.Sprintf("layers=%dx%d,%d,%g,%t,%s", replicas, logicalDevices, start.UnixNano(), effort, loop, dir))
 			cmd.Stderr = os.Stderr
 			out, err := cmd.Output()
 			if err != nil {
@@ -77,8 +78,10 @@ func childLayers(ctx context.Context, mode string) error {
 	var parts []startPart
 	var replicas, logicalDevices int
 	var since int64
+	var size float64 // the parent's effort
+	var loop bool
 	var dir string
-	if _, err := fmt.Sscanf(strings.ReplaceAll(mode, ",", " "), "%dx%d %d %s", &replicas, &logicalDevices, &since, &dir); err != nil {
+	if _, err := fmt.Sscanf(strings.Replace(mode, ",", " ", 4), "%dx%d %d %g %t %s", &replicas, &logicalDevices, &since, &size, &loop, &dir); err != nil {
 		return err
 	}
 	last, lastCPU := time.Unix(0, since), time.Duration(0)
@@ -89,9 +92,10 @@ func childLayers(ctx context.Context, mode string) error {
 	note()
 	c := transformer.Peer()
 	c.Batch = 8
-	if effort < 1 {
+	if size < 1 {
 		c = transformer.Tiny()
 	}
+	c.Loop = loop
 	sys, err := system.Open(ctx, system.Options{CPUDevices: replicas * logicalDevices})
 	if err != nil {
 		return err
