@@ -83,7 +83,19 @@ func TestSerializedExecutableRunsAgain(t *testing.T) {
 	x := compile(t, c, addOne(2), spmd(2))
 	b, err := x.Executable().Serialize()
 	require.NoError(t, err)
+	want, ok := x.Parameters()
+	require.True(t, ok)
 	require.NoError(t, x.Close())
+	plain, err := pjrt.WithoutParameters(b) // as it was written before
+	require.NoError(t, err)
+	for _, b := range [][]byte{b, plain} {
+		y, err := c.Load(background, b, pjrt.LoadOptions{})
+		require.NoError(t, err)
+		got, ok := y.Parameters()
+		assert.True(t, ok)
+		assert.Equal(t, want, got)
+		require.NoError(t, y.Close())
+	}
 	y, err := c.Load(background, b, pjrt.LoadOptions{})
 	require.NoError(t, err)
 	defer y.Close()

@@ -39,3 +39,9 @@ func Kept(x *LoadedExecutable) int { return x.first.Kept() }
 func Field(message []byte, number int) ([]byte, error) {
 	return field(message, protowire.Number(number))
 }
+
+// WithoutParameters is a serialized executable in the form that does not name its parameters.
+func WithoutParameters(b []byte) ([]byte, error) {
+	payload, _, err := unseal(b)
+	return seal(payload, nil), err
+}
