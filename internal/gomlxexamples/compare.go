@@ -1,0 +1,106 @@
+package gomlxexamples
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// apart is how far values are from those of another run: the largest difference, relative to 1 or to
+// the value where that is larger.
+func apart(got, want []float64) (float64, error) {
+	if len(got) != len(want) {
+		return 0, fmt.Errorf("%d values, want %d", len(got), len(want))
+	}
+	most := 0.0
+	for i := range got {
+		d := math.Abs(got[i]-want[i]) / max(1, math.Abs(want[i]))
+		if math.IsNaN(d) {
+			return 0, fmt.Errorf("value %d is %v, want %v", i, got[i], want[i])
+		}
+		most = max(most, d)
+	}
+	return most, nil
+}
+
+// point is one of a plot, as GoMLX writes it.
+type point struct {
+	MetricName string
+	Step       float64
+	Value      float64
+}
+
+// points are the values of a plot by metric and step, in the order of the file.
+func (r *run) points() (names []string, values []float64, err error) {
+	f, err := os.Open(filepath.Join(r.checkpoint(), "training_plot_points.json"))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	for d := json.NewDecoder(f); ; {
+		var p point
+		if err := d.Decode(&p); err == io.EOF {
+			return names, values, nil
+		} else if err != nil {
+			return nil, nil, err
+		}
+		names, values = append(names, fmt.Sprintf("%s at %v", p.MetricName, p.Step)), append(values, p.Value)
+	}
+}
+
+// expected says what of a first run is not as the program promises; steps of losses are compared elsewhere.
+func (p program) expected(r *run) []string {
+	var wrong []string
+	miss := func(ok bool, format string, arguments ...any) {
+		if !ok {
+			wrong = append(wrong, fmt.Sprintf(format, arguments...))
+		}
+	}
+	miss(len(r.losses) == p.steps, "%d losses, want %d", len(r.losses), p.steps)
+	if p.bar {
+		miss(strings.Contains(r.output, "100%") && strings.Contains(r.output, "Global Step"), "no finished progress bar")
+	}
+	if p.plots {
+		_, values, err := r.points()
+		miss(err == nil && len(values) > 0, "no points of plots: %v", err)
+	}
+	if p.resumed != 0 {
+		saved, err := filepath.Glob(filepath.Join(p.kept(r), "checkpoint-*.json"))
+		miss(err == nil && len(saved) > 0, "no checkpoint in %s", p.kept(r))
+	}
+	if p.writes != "" {
+		info, err := os.Stat(filepath.Join(r.dir, p.writes))
+		miss(err == nil && info.Size() > 0, "no file %s", p.writes)
+	}
+	return wrong
+}
+
+// kept is the folder of the program's checkpoints.
+func (p program) kept(r *run) string {
+	if p.home[1] != "" {
+		return filepath.Join(r.dir, "home", p.home[1], "checkpoint")
+	}
+	return r.checkpoint()
+}
+
+// again is up to which step the second run trains.
+func (p program) again() int { return p.steps + max(p.resumed, 0) }
+
+// went says what of a second run, on the checkpoint of the first, is not as it should be.
+func (p program) went(r *run) []string {
+	want := max(p.resumed, 0)
+	if len(r.losses) != want {
+		return []string{fmt.Sprintf("%d losses after the restart, want %d: the checkpoint was not read", len(r.losses), want)}
+	}
+	return nil
+}
+
+// said is what a program without losses prints, less what names the backend.
+func (r *run) said() string { return backendLine.ReplaceAllString(r.output, "") }
+
+var backendLine = regexp.MustCompile(`(?m)^Backend.*\n`)

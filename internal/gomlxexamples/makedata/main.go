@@ -1,0 +1,41 @@
+// Command makedata writes small data sets of made-up but learnable content, in the formats that
+// GoMLX's examples read, where they look for them: so nothing is downloaded.
+//
+//	makedata DIR
+//
+// writes a folder for each example into DIR. Every call writes the same data.
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+)
+
+// makers write a data set each, into a folder of that name.
+var makers = []struct {
+	name string
+	make func(dir string, r *rand.Rand) error
+}{
+	{"adult", adultTable}, {"mnist", mnistImages}, {"cifar", cifarImages}, {"imdb", imdbTexts},
+	{"dogsvscats", dogsAndCats}, {"flowers", flowerImages},
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: makedata DIR")
+		os.Exit(2)
+	}
+	for i, m := range makers {
+		dir := filepath.Join(os.Args[1], m.name)
+		err := os.MkdirAll(dir, 0o755)
+		if err == nil {
+			err = m.make(dir, rand.New(rand.NewPCG(1, uint64(i))))
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "makedata: %s: %v\n", m.name, err)
+			os.Exit(1)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gomlx/gomlx/examples/adult"
+)
+
+// quantiles is how many the examples ask for: part of the name of the file that they load.
+const quantiles = 100
+
+// adultTable writes the census table as the example keeps it once it is read.
+func adultTable(dir string, r *rand.Rand) error {
+	train, test := filepath.Join(dir, "train.csv"), filepath.Join(dir, "test.csv")
+	if err := os.WriteFile(train, []byte(people(r, 2048)), 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(test, []byte(people(r, 512)), 0o644); err != nil {
+		return err
+	}
+	frame := adult.LoadDataFrame(train)
+	adult.PopulateVocabularies(frame)
+	adult.PopulateQuantiles(frame, quantiles)
+	adult.Data.Train = adult.ConvertDataFrameToRawData(frame)
+	adult.Data.Test = adult.ConvertDataFrameToRawData(adult.LoadDataFrame(test))
+	return adult.SaveBinaryData(dir, quantiles)
+}
+
+// people are rows of the table; who is older, schooled longer and works more earns more.
+func people(r *rand.Rand, rows int) string {
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	var b strings.Builder
+	for range rows {
+		age, school, hours := 17+r.IntN(70), 1+r.IntN(16), 10+r.IntN(70)
+		gain := max(0, r.IntN(20000)-15000)
+		label := adult.LabelFalse
+		if float64(age)/90+float64(school)/16+float64(hours)/80+0.3*r.NormFloat64() > 1.7 {
+			label = adult.LabelTrue
+		}
+		fmt.Fprintf(&b, "%d, %s, %d, %s, %d, %s, %s, %s, %s, %s, %d, %d, %d, %s, %s\n",
+			age, pick("Private", "State-gov", "Self-emp-inc", "?"), 10000+r.IntN(500000),
+			pick("Bachelors", "HS-grad", "11th", "Masters"), school,
+			pick("Never-married", "Married-civ-spouse", "Divorced"), pick("Sales", "Tech-support", "Craft-repair", "?"),
+			pick("Husband", "Wife", "Own-child", "Unmarried"), pick("White", "Black", "Other"), pick("Male", "Female"),
+			gain, max(0, r.IntN(2000)-1700), hours, pick("United-States", "Cuba", "India", "?"), label)
+	}
+	return b.String()
+}

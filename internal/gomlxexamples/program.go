@@ -1,0 +1,133 @@
+package gomlxexamples
+
+import (
+	"fmt"
+	"path/filepath"
+)
+
+// program is an example and what is expected of a run of it.
+type program struct {
+	// name is its row in the table, main its package below the module of the examples.
+	name, main string
+	// arguments are its command line.
+	arguments func(place) []string
+	// home is a data set that it looks for in a folder of the home directory: name, then folder.
+	home [2]string
+	// steps is how many losses a run writes. A program without has its output compared.
+	steps int
+	// bar, plots: it shows a progress bar, it writes the points of its plots.
+	bar, plots bool
+	// resumed are the steps that a second run on its checkpoint adds, -1 if it only finds all done;
+	// 0: it keeps no checkpoints.
+	resumed int
+	// writes is a file that it leaves in the run's folder.
+	writes string
+	// tolerance is how far losses may be from those of one device, relative to 1 or to the loss where
+	// that is larger.
+	tolerance float64
+	// why says what makes the tolerance larger than the usual one.
+	why string
+}
+
+// usual is the tolerance of programs that do not say another.
+const usual = 1e-5
+
+// place says where a run finds its data and leaves its files, and how far it trains.
+type place struct {
+	data  func(name string) string
+	dir   string
+	total int // train up to this step
+}
+
+func (p place) checkpoint() string { return filepath.Join(p.dir, "checkpoint") }
+
+// settings are the flags of the demos: data, checkpoint, and parameters of their store.
+func settings(data, more string) func(place) []string {
+	return func(p place) []string {
+		return []string{"-data=" + p.data(data), "-checkpoint=" + p.checkpoint(), fmt.Sprintf("-set=train_steps=%d;%s", p.total, more)}
+	}
+}
+
+func arguments(flags ...string) func(place) []string {
+	return func(p place) []string {
+		out := make([]string, len(flags))
+		for i, flag := range flags {
+			out[i] = replaced(flag, p)
+		}
+		return out
+	}
+}
+
+// programs are the rows of the table. The parameters make the models small: the numbers are to be
+// compared, not the models.
+var programs = []program{
+	{name: "linear", main: "linear", arguments: arguments("-steps=TOTAL", "-num_examples=1024"), steps: 100, bar: true},
+	{
+		name: "gomlx.github.io/training (the tutorial's loop)", main: "gomlx.github.io/training",
+		arguments: arguments("-data=DATA/adult", "-checkpoint=DIR/checkpoint"), steps: 1000, bar: true, plots: true, resumed: -1,
+	},
+	{
+		name: "gomlx.github.io/core-concepts/training", main: "gomlx.github.io/core-concepts/training",
+		arguments: arguments("-steps=TOTAL", "-output=DIR/reconstructed.png"), steps: 100, writes: "reconstructed.png",
+	},
+	{
+		name: "gomlx.github.io/mnist/first-model", main: "gomlx.github.io/mnist/first-model", home: [2]string{"mnist", "mnist_data"},
+		arguments: arguments(), steps: 100, bar: true, resumed: 100,
+	},
+	{
+		name: "mnist/demo, linear", main: "mnist/demo", arguments: settings("mnist", "model=linear;plots=true;batch_size=64;eval_batch_size=512"),
+		steps: 100, bar: true, plots: true, resumed: 20,
+	},
+	{
+		name: "mnist/demo, cnn with batch normalization", main: "mnist/demo",
+		arguments: settings("mnist", "model=cnn;cnn_normalization=batch;plots=true;batch_size=64;eval_batch_size=512"), steps: 100, bar: true, plots: true, resumed: 20,
+	},
+	{
+		name: "adult/demo, fnn", main: "adult/demo", arguments: settings("adult", "plots=true"),
+		steps: 100, bar: true, plots: true, resumed: 20,
+	},
+	{
+		name: "adult/demo, kan", main: "adult/demo", arguments: settings("adult", "plots=true;kan=true"),
+		steps: 100, bar: true, plots: true, resumed: 20,
+	},
+	{
+		name: "imdb/demo, bag of words", main: "imdb/demo",
+		arguments: settings("imdb", "model=bow;plots=true;batch_size=32;imdb_content_max_len=40"), steps: 100, bar: true, plots: true, resumed: 20,
+	},
+	{
+		name: "imdb/demo, cnn", main: "imdb/demo",
+		arguments: settings("imdb", "model=cnn;plots=true;batch_size=32;imdb_content_max_len=40;cnn_num_layers=2"), steps: 100, bar: true, plots: true, resumed: 20,
+	},
+	{
+		name: "imdb/demo, transformer", main: "imdb/demo",
+		arguments: settings("imdb", "model=transformer;plots=true;batch_size=32;imdb_content_max_len=40;transformer_max_att_len=40"),
+		steps:     100, bar: true, plots: true, resumed: 20,
+	},
+	{
+		name: "cifar/demo, fnn", main: "cifar/demo",
+		arguments: settings("cifar", "model=fnn;plots=false;batch_size=64;fnn_num_hidden_layers=2;fnn_num_hidden_nodes=32"), steps: 100, bar: true, resumed: 20,
+	},
+	{
+		name: "dogsvscats/demo, cnn", main: "dogsvscats/demo",
+		arguments: settings("dogsvscats", "model=cnn;plots=true;batch_size=8;eval_batch_size=8;cnn_num_layers=3;cnn_embeddings_size=16;fnn_num_hidden_layers=1;fnn_num_hidden_nodes=16"),
+		steps:     100, bar: true, plots: true, resumed: 20,
+	},
+	{
+		name: "oxfordflowers102/diffusion/train", main: "oxfordflowers102/diffusion/train",
+		arguments: settings("flowers", "image_size=16;plots=true;batch_size=16;eval_batch_size=32;samples_during_training=8;diffusion_channels_list=8,16;diffusion_num_residual_blocks=1"),
+		steps:     100, bar: true, plots: true, resumed: 20,
+	},
+	{
+		name: "FlowMatching/demo", main: "FlowMatching/demo",
+		arguments: settings("flowers", "image_size=16;plots=true;batch_size=16;eval_batch_size=32;samples_during_training=8;diffusion_channels_list=8,16;diffusion_num_residual_blocks=1"),
+		steps:     100, bar: true, plots: true, resumed: 20,
+	},
+	{name: "textgen", main: "textgen", arguments: arguments("-set=train_steps=TOTAL;batch_size=16;seq_len=16"), steps: 100},
+	{name: "gomlx.github.io/computation-graph", main: "gomlx.github.io/computation-graph", arguments: arguments()},
+	{name: "gomlx.github.io/core-concepts/graph", main: "gomlx.github.io/core-concepts/graph", arguments: arguments()},
+	{name: "gomlx.github.io/core-concepts/overview", main: "gomlx.github.io/core-concepts/overview", arguments: arguments()},
+	{name: "gomlx.github.io/core-concepts/store", main: "gomlx.github.io/core-concepts/store", arguments: arguments()},
+	{name: "gomlx.github.io/core-concepts/tensors", main: "gomlx.github.io/core-concepts/tensors", arguments: arguments()},
+	{name: "gomlx.github.io/debugging/logging", main: "gomlx.github.io/debugging/logging", arguments: arguments()},
+	{name: "gomlx.github.io/debugging/nanlogger", main: "gomlx.github.io/debugging/nanlogger", arguments: arguments()},
+}

@@ -1,0 +1,95 @@
+package gomlxexamples
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+)
+
+// TestProgramsGiveTheNumbersOfOneDevice builds and runs each program on each kind of devices. It runs
+// where TPUSTRATEGY_GOMLX_EXAMPLES names the file that its table is written to.
+func TestProgramsGiveTheNumbersOfOneDevice(t *testing.T) {
+	table := os.Getenv("TPUSTRATEGY_GOMLX_EXAMPLES")
+	if table == "" {
+		t.Skip("make test-gomlx-examples runs it")
+	}
+	dir := os.Getenv("TPUSTRATEGY_EXAMPLES_DIR")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	b, err := build(t.Context(), dir, programs)
+	require.NoError(t, err)
+	columns := []devices{
+		{"1", "tpustrategy:devices=1"},
+		{"upstream's XLA", "xla:" + plugintest.Path(t, "cpu")},
+	}
+	var rows []row
+	for _, p := range programs {
+		t.Run(p.name, func(t *testing.T) {
+			rows = append(rows, measured(t, b, p, columns))
+		})
+	}
+	if len(rows) == len(programs) && !t.Failed() {
+		require.NoError(t, os.WriteFile(table, []byte(page(columns, rows)), 0o644))
+	}
+}
+
+// measured runs a program on all devices and compares with the first.
+func measured(t *testing.T, b *built, p program, columns []devices) row {
+	out := row{program: p}
+	var first, second *run
+	for i, on := range columns {
+		dir := filepath.Join(b.dir, "runs", filepath.Base(b.binary(p)), p.folder(), on.folder())
+		require.NoError(t, os.RemoveAll(dir))
+		r, err := b.run(t.Context(), p, on, dir, p.steps)
+		if !assert.NoError(t, err) {
+			out.cells = append(out.cells, cell{failed: true})
+			continue
+		}
+		c := cell{rate: r.rate(), wall: r.wall}
+		assert.Empty(t, p.expected(r), "%s", on.name)
+		again := r
+		if p.resumed != 0 {
+			again, err = b.run(t.Context(), p, on, dir, p.again())
+			require.NoError(t, err)
+			assert.Empty(t, p.went(again), "%s", on.name)
+		}
+		if i == 0 {
+			first, second = r, again
+			if p.steps > 0 {
+				out.from, out.to = r.losses[0], r.losses[len(r.losses)-1]
+			}
+		}
+		require.NotNil(t, first, "the run on one device failed")
+		if p.steps == 0 {
+			assert.Equal(t, first.said(), r.said(), "%s", on.name)
+		}
+		limit := p.tolerance
+		if limit == 0 {
+			limit = usual
+		}
+		compare := func(what string, got, want []float64) {
+			d, err := apart(got, want)
+			assert.NoError(t, err, "%s: %s", on.name, what)
+			assert.LessOrEqual(t, d, limit, "%s: %s", on.name, what)
+			c.apart = max(c.apart, d)
+		}
+		compare("losses", r.losses, first.losses)
+		compare("losses after the restart", again.losses, second.losses)
+		if p.plots {
+			names, values, err := r.points()
+			require.NoError(t, err)
+			wantNames, want, err := first.points()
+			require.NoError(t, err)
+			assert.Equal(t, wantNames, names, "%s", on.name)
+			compare("points of plots", values, want)
+		}
+		out.cells = append(out.cells, c)
+		t.Logf("%s: %s: apart %.2g, %.0f steps/s, %.1fs", p.name, on.name, c.apart, c.rate, c.wall.Seconds())
+	}
+	return out
+}
