@@ -18,6 +18,7 @@
 #   make forms      train a decoder in every form and compare with one device (10 minutes)
 #   make corpus     compile many real programs at their real size, with both compilers (an hour)
 #   make test-gomlx run the tests that GoMLX ships, on its backends and on ours (half an hour), and write docs/gomlx-suites.md
+#   make test-gomlx-examples run GoMLX's examples, unchanged, on one device and on eight (15 minutes), and write docs/gomlx-examples.md
 #   make test-python read our files with the official Python packages
 
 GO       ?= go
@@ -73,6 +74,7 @@ lint:
 	$(STATICCHECK) ./...
 	cd $(TPUAPI) && $(GO) vet ./... && $(GO) tool -modfile=../../internal/tools/go.mod staticcheck ./...
 	cd $(OBSERVE) && $(GO) vet ./... && $(GO) tool -modfile=../internal/tools/go.mod staticcheck ./...
+	cd internal/gomlxexamples && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 	$(GO) test -count=1 ./internal/imports
 
 # The packages whose tests take -update. libtpu describes slices once a process, so its goldens have a run of their own.
@@ -117,6 +119,11 @@ ONLY ?=
 .PHONY: test-gomlx
 test-gomlx: plugin
 	$(REQUIRE) TPUSTRATEGY_GOMLX_SUITES=$(CURDIR)/docs/gomlx-suites.md TPUSTRATEGY_GOMLX_ONLY='$(ONLY)' $(GO) test -count=1 -timeout 3h -v -run TestSuites ./internal/gomlxsuite
+
+# The table is written where every program passed; -run of single ones in the folder writes none.
+.PHONY: test-gomlx-examples
+test-gomlx-examples: plugin
+	cd internal/gomlxexamples && $(REQUIRE) TPUSTRATEGY_GOMLX_EXAMPLES=$(CURDIR)/docs/gomlx-examples.md $(GO) test -count=1 -timeout 90m -v .
 
 test-python:
 	packages=$$(internal/tools/python.sh) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./internal/safetensors ./strategy/checkpoint ./input/text

@@ -3,11 +3,13 @@ package gomlxexamples
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 )
 
 // program is an example and what is expected of a run of it.
 type program struct {
-	// name is its row in the table, main its package below the module of the examples.
+	// name is its row in the table, main its package below the module of the examples, or below
+	// this folder where it begins with a dot.
 	name, main string
 	// arguments are its command line.
 	arguments func(place) []string
@@ -17,6 +19,8 @@ type program struct {
 	steps int
 	// bar, plots: it shows a progress bar, it writes the points of its plots.
 	bar, plots bool
+	// unfinished: it ends before its progress bar is full.
+	unfinished bool
 	// resumed are the steps that a second run on its checkpoint adds, -1 if it only finds all done;
 	// 0: it keeps no checkpoints.
 	resumed int
@@ -31,6 +35,17 @@ type program struct {
 
 // usual is the tolerance of programs that do not say another.
 const usual = 1e-5
+
+// path is the program's package, as the go command takes it.
+func (p program) path() string {
+	if strings.HasPrefix(p.main, ".") {
+		return p.main
+	}
+	return module + "/" + p.main
+}
+
+// earlyStop is the step at which ./earlystop ends, on whatever devices.
+const earlyStop = 100
 
 // place says where a run finds its data and leaves its files, and how far it trains.
 type place struct {
@@ -72,7 +87,7 @@ var programs = []program{
 	},
 	{
 		name: "gomlx.github.io/mnist/first-model", main: "gomlx.github.io/mnist/first-model", home: [2]string{"mnist", "mnist_data"},
-		arguments: arguments(), steps: 100, bar: true, resumed: 100,
+		arguments: arguments(), steps: 100, bar: true, unfinished: true, resumed: 100,
 	},
 	{
 		name: "mnist/demo, linear", main: "mnist/demo", arguments: settings("mnist", "model=linear;plots=true;batch_size=64;eval_batch_size=512"),
@@ -80,7 +95,7 @@ var programs = []program{
 	},
 	{
 		name: "mnist/demo, cnn with batch normalization", main: "mnist/demo",
-		arguments: settings("mnist", "model=cnn;cnn_normalization=batch;plots=true;batch_size=64;eval_batch_size=512"), steps: 100, bar: true, plots: true, resumed: 20,
+		arguments: settings("mnist-small", "model=cnn;cnn_normalization=batch;plots=true;batch_size=16;eval_batch_size=64"), steps: 100, bar: true, plots: true, resumed: 20,
 	},
 	{
 		name: "adult/demo, fnn", main: "adult/demo", arguments: settings("adult", "plots=true"),
@@ -123,6 +138,10 @@ var programs = []program{
 		steps:     100, bar: true, plots: true, resumed: 20,
 	},
 	{name: "textgen", main: "textgen", arguments: arguments("-set=train_steps=TOTAL;batch_size=16;seq_len=16"), steps: 100},
+	{
+		name: "early stop of the mnist example's linear model", main: "./earlystop",
+		arguments: arguments("DATA/mnist-small", "DIR/checkpoint"), steps: earlyStop, bar: true, unfinished: true,
+	},
 	{name: "gomlx.github.io/computation-graph", main: "gomlx.github.io/computation-graph", arguments: arguments()},
 	{name: "gomlx.github.io/core-concepts/graph", main: "gomlx.github.io/core-concepts/graph", arguments: arguments()},
 	{name: "gomlx.github.io/core-concepts/overview", main: "gomlx.github.io/core-concepts/overview", arguments: arguments()},

@@ -24,12 +24,12 @@ func TestProgramsGiveTheNumbersOfOneDevice(t *testing.T) {
 	b, err := build(t.Context(), dir, programs)
 	require.NoError(t, err)
 	columns := []devices{
-		{"1", "tpustrategy:devices=1"},
+		{"1", "tpustrategy:devices=1"}, {"8 x 1", "tpustrategy:devices=8"}, {"4 x 2", "tpustrategy:devices=8,logical=2"},
 		{"upstream's XLA", "xla:" + plugintest.Path(t, "cpu")},
 	}
 	var rows []row
 	for _, p := range programs {
-		t.Run(p.name, func(t *testing.T) {
+		t.Run(p.folder(), func(t *testing.T) {
 			rows = append(rows, measured(t, b, p, columns))
 		})
 	}
@@ -45,7 +45,7 @@ func measured(t *testing.T, b *built, p program, columns []devices) row {
 	for i, on := range columns {
 		dir := filepath.Join(b.dir, "runs", filepath.Base(b.binary(p)), p.folder(), on.folder())
 		require.NoError(t, os.RemoveAll(dir))
-		r, err := b.run(t.Context(), p, on, dir, p.steps)
+		r, err := b.run(t.Context(), p, on, dir, "first", p.steps)
 		if !assert.NoError(t, err) {
 			out.cells = append(out.cells, cell{failed: true})
 			continue
@@ -54,7 +54,7 @@ func measured(t *testing.T, b *built, p program, columns []devices) row {
 		assert.Empty(t, p.expected(r), "%s", on.name)
 		again := r
 		if p.resumed != 0 {
-			again, err = b.run(t.Context(), p, on, dir, p.again())
+			again, err = b.run(t.Context(), p, on, dir, "second", p.again())
 			require.NoError(t, err)
 			assert.Empty(t, p.went(again), "%s", on.name)
 		}

@@ -35,6 +35,9 @@ func build(ctx context.Context, dir string, which []program) (*built, error) {
 		Edits: []gomlxoverlay.Edit{
 			// TrainStep of the file that is added calls this one and writes the loss.
 			{File: "ml/train/trainer.go", Old: "func (r *Trainer) TrainStep(batch Batch)", New: "func (r *Trainer) trainStep(batch Batch)"},
+			// A home directory of the run's own, which the system does not know.
+			{File: "support/fsutil/fsutil.go", Old: "\tif dir[0] != '~' {\n\t\treturn dir, nil\n\t}\n",
+				New: "\tif dir[0] != '~' {\n\t\treturn dir, nil\n\t}\n\tif home := os.Getenv(\"TPUSTRATEGY_EXAMPLES_HOME\"); home != \"\" {\n\t\treturn home + dir[1:], nil\n\t}\n"},
 			// The data are made up: no file of theirs has the sum of the real one.
 			{File: "support/fsutil/fsutil.go", Old: `if checkHash == "" {`, New: `if checkHash == "" || os.Getenv("TPUSTRATEGY_EXAMPLES_DATA") != "" {`},
 		},
@@ -53,7 +56,7 @@ func build(ctx context.Context, dir string, which []program) (*built, error) {
 			continue
 		}
 		done[p.main] = true
-		if err := overlay.Build(ctx, "-o", b.binary(p), module+"/"+p.main); err != nil {
+		if err := overlay.Build(ctx, "-o", b.binary(p), p.path()); err != nil {
 			return nil, err
 		}
 	}
@@ -69,7 +72,7 @@ func build(ctx context.Context, dir string, which []program) (*built, error) {
 }
 
 func (b *built) binary(p program) string {
-	return filepath.Join(b.dir, "bin", strings.ReplaceAll(p.main, "/", "_"))
+	return filepath.Join(b.dir, "bin", strings.ReplaceAll(strings.TrimPrefix(p.main, "./"), "/", "_"))
 }
 
 func (b *built) data(name string) string { return filepath.Join(b.dir, "data", name) }
@@ -92,9 +95,9 @@ type run struct {
 // limit is how long a run may take.
 const limit = 5 * time.Minute
 
-// run runs a program up to the step total in the folder dir. A program that fails is an error with
-// what it printed last.
-func (b *built) run(ctx context.Context, p program, on devices, dir string, total int) (*run, error) {
+// run runs a program up to the step total in the folder dir; its files there have the run's name. A
+// program that fails is an error with what it printed last.
+func (b *built) run(ctx context.Context, p program, on devices, dir, name string, total int) (*run, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "home"), 0o755); err != nil {
 		return nil, err
 	}
@@ -105,21 +108,17 @@ func (b *built) run(ctx context.Context, p program, on devices, dir string, tota
 		}
 	}
 	r := &run{place: place{data: b.data, dir: dir, total: total}}
-	losses := filepath.Join(dir, fmt.Sprintf("losses-%d.txt", total))
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return nil, err
-	}
+	losses := filepath.Join(dir, name+"-losses.txt")
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, b.binary(p), p.arguments(r.place)...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOMLX_BACKEND="+on.backend, "HOME="+filepath.Join(dir, "home"), "XDG_CACHE_HOME="+cache,
+	cmd.Env = append(os.Environ(), "GOMLX_BACKEND="+on.backend, "TPUSTRATEGY_EXAMPLES_HOME="+filepath.Join(dir, "home"),
 		"TPUSTRATEGY_EXAMPLES_LOSSES="+losses, "TPUSTRATEGY_EXAMPLES_DATA=1", "GODEBUG=randautoseed=0", "TF_CPP_MIN_LOG_LEVEL=2")
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
 	r.wall, r.output = time.Since(start), string(out)
-	if werr := os.WriteFile(filepath.Join(dir, fmt.Sprintf("output-%d.txt", total)), out, 0o644); werr != nil {
+	if werr := os.WriteFile(filepath.Join(dir, name+"-output.txt"), out, 0o644); werr != nil {
 		return nil, werr
 	}
 	if err != nil {

@@ -63,7 +63,9 @@ func page(columns []devices, rows []row) string {
 	return b.String()
 }
 
-func line(b *strings.Builder, cells ...string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
+func line(b *strings.Builder, cells ...string) {
+	b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+}
 
 func yes(ok bool) string {
 	if ok {

@@ -42,11 +42,17 @@ func picture(r *rand.Rand, class, classes, size, channels int) []byte {
 }
 
 // mnistImages writes the four compressed files of handwritten digits.
-func mnistImages(dir string, r *rand.Rand) error {
+func mnistImages(train, test int) func(dir string, r *rand.Rand) error {
+	return func(dir string, r *rand.Rand) error {
+		return mnistParts(dir, r, train, test)
+	}
+}
+
+func mnistParts(dir string, r *rand.Rand, train, test int) error {
 	for _, part := range []struct {
 		images, labels string
 		n              int
-	}{{mnist.TrainImagesFilename, mnist.TrainLabelsFilename, 2560}, {mnist.TestImagesFilename, mnist.TestLabelsFilename, 512}} {
+	}{{mnist.TrainImagesFilename, mnist.TrainLabelsFilename, train}, {mnist.TestImagesFilename, mnist.TestLabelsFilename, test}} {
 		images, labels := bytes.Buffer{}, bytes.Buffer{}
 		for _, header := range []struct {
 			to   *bytes.Buffer

@@ -18,7 +18,7 @@ var makers = []struct {
 	name string
 	make func(dir string, r *rand.Rand) error
 }{
-	{"adult", adultTable}, {"mnist", mnistImages}, {"cifar", cifarImages}, {"imdb", imdbTexts},
+	{"adult", adultTable}, {"mnist", mnistImages(2560, 512)}, {"mnist-small", mnistImages(256, 64)}, {"cifar", cifarImages}, {"imdb", imdbTexts},
 	{"dogsvscats", dogsAndCats}, {"flowers", flowerImages},
 }
 

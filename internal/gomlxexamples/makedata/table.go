@@ -30,23 +30,24 @@ func adultTable(dir string, r *rand.Rand) error {
 	return adult.SaveBinaryData(dir, quantiles)
 }
 
-// people are rows of the table; who is older, schooled longer and works more earns more.
+// people are rows of the table; who is older, schooled longer and works more earns more. The numbers
+// are small, in units of ten: one example feeds them to its layers as they are.
 func people(r *rand.Rand, rows int) string {
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
 	var b strings.Builder
 	for range rows {
 		age, school, hours := 17+r.IntN(70), 1+r.IntN(16), 10+r.IntN(70)
-		gain := max(0, r.IntN(20000)-15000)
+		gain, lost := max(0, r.IntN(200)-150), max(0, r.IntN(200)-170)
 		label := adult.LabelFalse
 		if float64(age)/90+float64(school)/16+float64(hours)/80+0.3*r.NormFloat64() > 1.7 {
 			label = adult.LabelTrue
 		}
-		fmt.Fprintf(&b, "%d, %s, %d, %s, %d, %s, %s, %s, %s, %s, %d, %d, %d, %s, %s\n",
-			age, pick("Private", "State-gov", "Self-emp-inc", "?"), 10000+r.IntN(500000),
-			pick("Bachelors", "HS-grad", "11th", "Masters"), school,
+		fmt.Fprintf(&b, "%.1f, %s, %d, %s, %.1f, %s, %s, %s, %s, %s, %.1f, %.1f, %.1f, %s, %s\n",
+			float64(age)/10, pick("Private", "State-gov", "Self-emp-inc", "?"), 10000+r.IntN(500000),
+			pick("Bachelors", "HS-grad", "11th", "Masters"), float64(school)/10,
 			pick("Never-married", "Married-civ-spouse", "Divorced"), pick("Sales", "Tech-support", "Craft-repair", "?"),
 			pick("Husband", "Wife", "Own-child", "Unmarried"), pick("White", "Black", "Other"), pick("Male", "Female"),
-			gain, max(0, r.IntN(2000)-1700), hours, pick("United-States", "Cuba", "India", "?"), label)
+			float64(gain)/10, float64(lost)/10, float64(hours)/10, pick("United-States", "Cuba", "India", "?"), label)
 	}
 	return b.String()
 }
