@@ -103,6 +103,11 @@ type Options struct {
 	// device: what a gather reads, a scatter's updates and positions. x is usable in f.
 	Whole func(f *Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
+	// WholeAlong, if there is one, keeps a value undivided along some dimensions at this point of a
+	// partitioned program: along which a gather's or a scatter's positions have their coordinates,
+	// and along which a convolution's window moves. x is usable in f.
+	WholeAlong func(f *Function, x *stablehlo.Value, dims ...int) (*stablehlo.Value, error)
+
 	// Identity emits whatever stands for compute's Identity op, which GoMLX calls for nodes made by
 	// graph.IdentityWithCustomGradient. x is usable in f. The result may have another shape; GoMLX
 	// reads it back with OpShape. Nil returns x itself.

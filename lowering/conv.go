@@ -2,9 +2,11 @@ package lowering
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/go-xla/types"
 )
 
 // ConvGeneral convolves over any number of spatial axes. Missing strides and dilations are 1,
@@ -44,9 +46,31 @@ func (f *Function) ConvGeneral(x, kernel compute.Value, axes compute.ConvolveAxe
 	})
 }
 
-// convolve writes a convolution.
+// convolve writes a convolution. XLA's partitioner gets numbers wrong where the dimensions along
+// which the window moves are divided (of the gradients of kernels, and where an axis divides them and
+// the kernel's channels), or the channels of a grouped convolution.
 func (f *Function) convolve(x, kernel *stablehlo.Value, c convolution, channelGroups, batchGroups int) (*stablehlo.Value, error) {
 	precision := f.builder.backend.opts.Precision.stableHLO()
+	s := chain{fn: f.fn}
+	ofX, ofKernel, ofY := slices.Clone(c.Axes.InputSpatial), slices.Clone(c.Axes.KernelSpatial), slices.Clone(c.Axes.OutputSpatial)
+	if channelGroups > 1 || batchGroups > 1 {
+		ofX = append(ofX, c.Axes.InputChannels)
+		ofKernel = append(ofKernel, c.Axes.KernelInputChannels, c.Axes.KernelOutputChannels)
+		ofY = append(ofY, c.Axes.OutputChannels)
+	}
+	if batchGroups > 1 {
+		ofX, ofY = append(ofX, c.Axes.InputBatch), append(ofY, c.Axes.OutputBatch)
+	}
+	x = s.do(func() (*stablehlo.Value, error) { return f.wholeAlong(x, ofX...) })
+	kernel = s.do(func() (*stablehlo.Value, error) { return f.wholeAlong(kernel, ofKernel...) })
+	y := s.do(func() (*stablehlo.Value, error) {
+		return f.convolution(x, kernel, c, channelGroups, batchGroups, precision)
+	})
+	y = s.do(func() (*stablehlo.Value, error) { return f.wholeAlong(y, ofY...) })
+	return y, s.err
+}
+
+func (f *Function) convolution(x, kernel *stablehlo.Value, c convolution, channelGroups, batchGroups int, precision types.DotGeneralPrecisionType) (*stablehlo.Value, error) {
 	return stablehlo.Convolution(x, kernel, c.Strides, c.Paddings, c.InputDilations, c.KernelDilations,
 		c.Axes.InputBatch, c.Axes.InputChannels, c.Axes.InputSpatial,
 		c.Axes.KernelInputChannels, c.Axes.KernelOutputChannels, c.Axes.KernelSpatial,

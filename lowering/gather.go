@@ -2,6 +2,7 @@ package lowering
 
 import (
 	"math"
+	"slices"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -14,7 +15,7 @@ func (f *Function) Gather(x, starts compute.Value, indexVectorAxis int,
 	offsetOutputAxes, collapsedSliceAxes, startIndexMap, sliceSizes []int, indicesAreSorted bool) (compute.Value, error) {
 	return f.op("Gather", with(x, starts), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		c := chain{fn: f.fn}
-		at := wideIndex(&c, in[1])
+		at := f.positions(&c, in[1], indexVectorAxis)
 		whole := c.do(func() (*stablehlo.Value, error) { return f.whole(in[0]) })
 		if c.err != nil {
 			return nil, c.err
@@ -33,6 +34,27 @@ func (f *Function) whole(x *stablehlo.Value) (*stablehlo.Value, error) {
 		return keep(f, x)
 	}
 	return x, nil
+}
+
+// positions are the indices of a gather or a scatter, with the coordinates of each in one piece:
+// XLA's partitioner fails where they are divided.
+func (f *Function) positions(c *chain, x *stablehlo.Value, indexVectorAxis int) *stablehlo.Value {
+	at := wideIndex(c, x)
+	return c.do(func() (*stablehlo.Value, error) {
+		if indexVectorAxis >= at.Shape().Rank() {
+			return at, nil
+		}
+		return f.wholeAlong(at, indexVectorAxis)
+	})
+}
+
+// wholeAlong keeps x undivided along dimensions, if the program is partitioned by what they are.
+func (f *Function) wholeAlong(x *stablehlo.Value, dims ...int) (*stablehlo.Value, error) {
+	keep := f.builder.backend.opts.WholeAlong
+	if keep == nil || !slices.ContainsFunc(dims, func(d int) bool { return x.Shape().Dimensions[d] > 1 }) {
+		return x, nil
+	}
+	return keep(f, x, dims...)
 }
 
 // wideIndex makes indices signed and wide: XLA takes the upper half of an unsigned type for
@@ -60,7 +82,7 @@ func (f *Function) scatter(name string, kind combiner, x, positions, updates com
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
 	return f.op(name, with(x, positions, updates), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
 		c := chain{fn: f.fn}
-		at := wideIndex(&c, in[1])
+		at := f.positions(&c, in[1], indexVectorAxis)
 		at = c.do(func() (*stablehlo.Value, error) { return f.whole(at) })
 		updates := c.do(func() (*stablehlo.Value, error) { return f.whole(in[2]) })
 		if c.err != nil {

@@ -110,9 +110,9 @@ func (b *Backend) lowers(target lowering.Target, platform string, devices int, d
 		NumDevices:        devices,
 		DeviceDescription: describe,
 	}
-	if b.grid() {
-		lowered.Whole = func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
-			return f.Mark(x, x.Shape(), module.Undivided{})
+	if b.mesh.Size() > 1 {
+		lowered.WholeAlong = func(f *lowering.Function, x *stablehlo.Value, dims ...int) (*stablehlo.Value, error) {
+			return f.Mark(x, x.Shape(), module.UndividedAlong{Dims: dims})
 		}
 	}
 	b.Backend = lowering.New(lowered)
@@ -135,17 +135,6 @@ func meshOf(devices int, opts Options) (mesh, axes sharding.Mesh, err error) {
 		return mesh, axes, failed("New", "", err)
 	}
 	return mesh, axes, nil
-}
-
-// grid reports whether more than one axis of the mesh divides anything.
-func (b *Backend) grid() bool {
-	n := 0
-	for _, axis := range b.mesh.Axes() {
-		if axis.Size > 1 {
-			n++
-		}
-	}
-	return n > 1
 }
 
 // Mesh returns the mesh over the devices: the replicas first, then the logical axes.

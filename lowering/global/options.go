@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -43,6 +44,9 @@ type Options struct {
 	// Notes receives what Explain says, and what may surprise, such as a rule that reaches no
 	// variable. Nil discards it; NewFromConfig takes standard error then.
 	Notes io.Writer
+	// Compiled, if it is set, is called with each program once it is compiled for the mesh. It may be
+	// called from several goroutines at once.
+	Compiled func(*Compiled)
 }
 
 // Compiler compiles and loads programs in a client's place.
@@ -57,4 +61,17 @@ func (o Options) replica() int {
 		size *= max(axis.Size, 1)
 	}
 	return max(size, o.Logical)
+}
+
+// Compiled is a program that was compiled for the mesh. What it refers to stays the backend's: do
+// not close it.
+type Compiled struct {
+	// Module is the program as it was given to the compiler, with the layouts of its arguments and
+	// of its results, also of those that the partitioner chose.
+	Module *module.Module
+	// Placements say why each argument lies as it does.
+	Placements []Placement
+	// Program is what the compiler made: its memory, its cost and its text. It is nil over a
+	// runtime that has none.
+	Program *pjrt.Executable
 }

@@ -3,6 +3,7 @@ package global
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
@@ -54,6 +55,13 @@ func (c *compiled) load(donated []bool) (*variant, error) {
 	}
 	c.variants[key] = v
 	c.built = append(c.built, v)
+	if told := c.backend.opts.Compiled; told != nil {
+		of := &Compiled{Module: v.module, Placements: slices.Clone(c.places)}
+		if loaded := system.Loaded(v.exe); loaded != nil {
+			of.Program = loaded.Executable()
+		}
+		told(of)
+	}
 	return v, nil
 }
 

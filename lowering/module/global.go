@@ -34,9 +34,9 @@ type Frame struct {
 	Arguments, Results []Border
 }
 
-// Undivided asks, as a mark, for a tensor to be whole on each device of a program that is written
-// by [Global]: lowering.Options.Whole puts it where a partitioner gets parts wrong.
-type Undivided struct{}
+// UndividedAlong asks, as a mark, for a tensor of a program that is written by [Global] not to be
+// divided along dimensions: lowering.Options.WholeAlong puts it where a partitioner gets parts wrong.
+type UndividedAlong struct{ Dims []int }
 
 // Global writes a program of global tensors: shardings stand at the arguments of main, and at the
 // results that are not open, and everything else is the partitioner's. It is the frame of a graph
@@ -135,22 +135,27 @@ func edge(p Placed, open, single bool) (attributes []ir.Attribute) {
 // divided puts constraints in the place of marks.
 func divided(body []*ir.Statement, single bool) ([]*ir.Statement, error) {
 	return ir.Rewrite(body, func(s *ir.Statement) (*ir.Statement, error) {
-		switch s.Mark.(type) {
-		case nil:
+		if s.Mark == nil {
 			return s, nil
-		case Undivided:
-			if single {
-				return unchanged(s.Results[0], s.Operands[0]), nil
-			}
-			whole := short("sdy.sharding_constraint", s.Results[0], s.Operands[0])
-			whole.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: bare{sharding.Replicated(s.Results[0].Type.Rank())}}}
-			return whole, nil
 		}
-		return nil, fault(fmt.Sprintf("mark %T", s.Mark), "a global program has no place for it", "trace steps with annotations by NewTrace")
+		mark, ok := s.Mark.(UndividedAlong)
+		if !ok {
+			return nil, fault(fmt.Sprintf("mark %T", s.Mark), "a global program has no place for it", "trace steps with annotations by NewTrace")
+		}
+		if single {
+			return unchanged(s.Results[0], s.Operands[0]), nil
+		}
+		dims := sharding.Unconstrained(s.Results[0].Type.Rank()).Dims()
+		for _, d := range mark.Dims {
+			dims[d] = sharding.Dim{}
+		}
+		kept := short("sdy.sharding_constraint", s.Results[0], s.Operands[0])
+		kept.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: bare{sharding.NewSpec(dims...)}}}
+		return kept, nil
 	})
 }
 
-// Unmarked returns the program without the marks of [Undivided], as devices run it that GoMLX
+// Unmarked returns the program without the marks of [UndividedAlong], as devices run it that GoMLX
 // names itself. The program is not changed.
 func Unmarked(p *lowering.Program) (*lowering.Program, error) {
 	out, written := *p, *p.Module
