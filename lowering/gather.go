@@ -50,11 +50,16 @@ func (f *Function) positions(c *chain, x *stablehlo.Value, indexVectorAxis int) 
 
 // wholeAlong keeps x undivided along dimensions, if the program is partitioned by what they are.
 func (f *Function) wholeAlong(x *stablehlo.Value, dims ...int) (*stablehlo.Value, error) {
-	keep := f.builder.backend.opts.WholeAlong
-	if keep == nil || !slices.ContainsFunc(dims, func(d int) bool { return x.Shape().Dimensions[d] > 1 }) {
+	if !slices.ContainsFunc(dims, func(d int) bool { return x.Shape().Dimensions[d] > 1 }) {
 		return x, nil
 	}
-	return keep(f, x, dims...)
+	if len(f.builder.meshes) > 0 {
+		return f.Mark(x, x.Shape(), undivided{dims})
+	}
+	if keep := f.builder.backend.opts.WholeAlong; keep != nil {
+		return keep(f, x, dims...)
+	}
+	return x, nil
 }
 
 // wideIndex makes indices signed and wide: XLA takes the upper half of an unsigned type for

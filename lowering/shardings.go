@@ -152,8 +152,9 @@ func checkMeshes(meshes []compute.Mesh) error {
 	return nil
 }
 
-// undivided is the mark of a value that is whole on each device from here on.
-type undivided struct{}
+// undivided is the mark of a value that is whole on each device from here on, or not divided along
+// some dimensions.
+type undivided struct{ dims []int }
 
 // undivided keeps a value whole on each device of a program that GoMLX splits itself. Over a mesh
 // of one axis that divides anything there is no need.
@@ -178,10 +179,17 @@ func (b *Builder) constrained(f *ir.Function) *ir.Function {
 	written := *f
 	// The function that rewrites has no error.
 	written.Body, _ = ir.Rewrite(f.Body, func(s *ir.Statement) (*ir.Statement, error) {
-		if _, ok := s.Mark.(undivided); !ok {
+		mark, ok := s.Mark.(undivided)
+		if !ok {
 			return s, nil
 		}
-		dims := strings.TrimSuffix(strings.Repeat("{}, ", s.Results[0].Type.Rank()), ", ")
+		split := make([]string, s.Results[0].Type.Rank())
+		for d := range split {
+			if split[d] = "{}"; len(mark.dims) > 0 && !slices.Contains(mark.dims, d) {
+				split[d] = "{?}"
+			}
+		}
+		dims := strings.Join(split, ", ")
 		return &ir.Statement{Op: "sdy.sharding_constraint", Operands: s.Operands, Results: s.Results, Form: ir.Short,
 			Attributes: []ir.Attribute{{Key: ir.Sharding, Value: ir.Raw("<@" + b.meshes[0].Name() + ", [" + dims + "]>")}}}, nil
 	})
