@@ -19,14 +19,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 )
 
-// backends are GoMLX's own, the first two, and ours.
-func backends(plugin string) []Backend {
+// rules split each variable along its largest dimension over the devices of a replica, and, where it
+// has another dimension to split, over the replicas.
+const rules = `{"rules": [
+	{"variable": "", "largest": "logical", "optional": true},
+	{"variable": "", "largest": "replica", "optional": true}
+]}`
+
+// backends are GoMLX's own, the first two, and ours. The rules are written into a folder.
+func backends(t *testing.T, plugin, dir string) []Backend {
+	t.Helper()
+	file := filepath.Join(dir, "rules.json")
+	require.NoError(t, os.WriteFile(file, []byte(rules), 0o644))
 	return []Backend{
 		{"go", "go"},
 		{"xla", "xla:" + plugin},
 		{"1x1", "tpustrategy:devices=1"},
 		{"8x1", "tpustrategy:devices=8"},
 		{"4x2", "tpustrategy:devices=8,logical=2"},
+		{"4x2 rules", "tpustrategy:devices=8,logical=2,rules=" + file},
 	}
 }
 
@@ -52,12 +63,12 @@ func prepared(t *testing.T) (*Suite, string) {
 	return s, plugin
 }
 
-// TestASample is one quick package with training in it, on 8 devices.
+// TestASample is one quick package with training in it, on each form of 8 devices.
 func TestASample(t *testing.T) {
 	s, plugin := prepared(t)
 	const sample = "ml/train"
 	require.NoError(t, s.Build(t.Context(), sample))
-	for _, b := range backends(plugin)[3:] {
+	for _, b := range backends(t, plugin, s.dir)[3:] {
 		r, err := s.Run(t.Context(), sample, b, 2*time.Minute)
 		require.NoError(t, err)
 		assert.Greater(t, r.Counts()[Pass], 5, "%s: %s", b.Name, r.Stderr)
@@ -83,7 +94,7 @@ func TestSuites(t *testing.T) {
 	s, plugin := prepared(t)
 	packages, whole := s.Packages(), true
 	t.Logf("GoMLX %s: %d packages, %d test files", s.Version(), len(packages), s.Files())
-	all := backends(plugin)
+	all := backends(t, plugin, s.dir)
 	runs := Runs{}
 	for _, p := range packages {
 		built := false
