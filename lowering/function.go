@@ -167,16 +167,13 @@ func (f *Function) Return(outputs []compute.Value, shardings []*compute.Sharding
 		for i, v := range in {
 			results[i] = ShapeOf(v.Shape())
 		}
-		var specs []*shardy.ShardingSpec
-		if f != f.builder.main {
-			if slices.ContainsFunc(shardings, func(s *compute.ShardingSpec) bool { return s != nil }) {
-				return nil, errors.New("only results of the entry function have shardings")
-			}
-		} else {
-			var err error
-			if specs, err = f.resultShardings(results, shardings); err != nil {
-				return nil, err
-			}
+		take := f.namedShardings
+		if f == f.builder.main {
+			take = f.resultShardings
+		}
+		specs, err := take(results, shardings)
+		if err != nil {
+			return nil, err
 		}
 		if f.parent == nil && f.name != compute.MainName && len(f.parameters) == 0 {
 			// The StableHLO builder calls no function without operands, so it gets one that it does

@@ -1,6 +1,7 @@
 package lowering
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,7 +98,9 @@ func (b *Builder) divide(shape shapes.Shape, spec *compute.ShardingSpec) (*shard
 
 // resultShardings takes over the shardings of the results of the entry function. Without a list a
 // result is left to the partitioner if a parameter of its shape is split, of which it may be the
-// next value: GoMLX expects a variable's in the split of the variable.
+// next value: GoMLX expects a variable's in the split of the variable. With a list, GoMLX gives the
+// sharding of the last result to the next values of variables as well: one that does not divide is
+// whole if the variable is.
 func (f *Function) resultShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec, error) {
 	b := f.builder
 	out := make([]*shardy.ShardingSpec, len(results))
@@ -107,6 +110,9 @@ func (f *Function) resultShardings(results []shapes.Shape, list []*compute.Shard
 			spec = list[i]
 		} else if f.splits(shape) {
 			continue
+		}
+		if f.wholeVariable(shape) && b.uneven(shape, spec) {
+			spec = nil
 		}
 		var err error
 		if out[i], _, err = b.sharding(fmt.Sprintf("result %d", i), shape, spec); err != nil {
@@ -124,6 +130,52 @@ func (f *Function) splits(shape shapes.Shape) bool {
 		}
 	}
 	return false
+}
+
+// wholeVariable reports whether a variable of a shape is whole on each device.
+func (f *Function) wholeVariable(shape shapes.Shape) bool {
+	for i, p := range f.parameters {
+		if p.Equal(shape) && f.shards[i].Equal(shape) && strings.HasPrefix(f.parameterNames[i], "/") {
+			return true
+		}
+	}
+	return false
+}
+
+// uneven reports whether a sharding is right but for a dimension that does not divide.
+func (b *Builder) uneven(shape shapes.Shape, spec *compute.ShardingSpec) bool {
+	if spec == nil || len(spec.Axes) > shape.Rank() {
+		return false
+	}
+	divisible := shape.Clone()
+	for dim := range divisible.Dimensions {
+		divisible.Dimensions[dim] = 0 // what anything divides
+	}
+	_, _, wrong := b.divide(divisible, spec)
+	_, _, err := b.divide(shape, spec)
+	return wrong == nil && err != nil
+}
+
+// namedShardings takes over the shardings of the results of a named function, which are the
+// partitioner's without one.
+func (f *Function) namedShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec, error) {
+	if !slices.ContainsFunc(list, func(s *compute.ShardingSpec) bool { return s != nil }) {
+		return nil, nil
+	}
+	if f.parent != nil {
+		return nil, errors.New("results of a closure have no shardings: give them to those of the function around it")
+	}
+	out := make([]*shardy.ShardingSpec, len(results))
+	for i, spec := range list {
+		if spec == nil {
+			continue
+		}
+		var err error
+		if out[i], _, err = f.builder.sharding(fmt.Sprintf("result %d of function %q", i, f.name), results[i], spec); err != nil {
+			return nil, fmt.Errorf("output %d: %w", i, err)
+		}
+	}
+	return out, nil
 }
 
 // checkMeshes reports what is wrong with the meshes of one computation. The partitioner wants all of

@@ -92,11 +92,57 @@ func TestWrongShardingsAreErrorsOfCompile(t *testing.T) {
 	}
 }
 
-func TestOnlyTheEntryFunctionsResultsHaveShardings(t *testing.T) {
+func TestTheNextValueOfAVariableStaysWholeWhereItDoesNotDivide(t *testing.T) {
+	next := func(name string, spec *compute.ShardingSpec) (string, error) {
+		b := lowering.New(lowering.Options{NumDevices: 8}).Builder("next")
+		require.NoError(t, b.DistributedAutoSharding(grid))
+		x := must(t)(b.Main().Parameter(name, shapes.Make(dtypes.Uint64, 3), nil))
+		require.NoError(t, b.Main().Return([]compute.Value{x}, []*compute.ShardingSpec{spec}))
+		exe, err := b.Compile()
+		if err != nil {
+			return "", err
+		}
+		return string(text(t, exe.(*lowering.Lowered).Program())), nil
+	}
+	got, err := next("/rngState", over([]string{"y"}))
+	require.NoError(t, err)
+	assert.Contains(t, got, `-> (tensor<3xui64> { sdy.sharding = #sdy.sharding<@mesh, [{}]>`)
+	_, err = next("arg0", over([]string{"y"}))
+	assert.ErrorContains(t, err, "dimension 0 of size 3 does not split into 2 equal parts", "whoever reads it joins equal parts")
+	_, err = next("/rngState", over([]string{"z"}))
+	assert.ErrorContains(t, err, `axis "z", which mesh "mesh" does not have`)
+}
+
+func TestResultsOfNamedFunctionsHaveShardings(t *testing.T) {
+	inner := func(name string, spec *compute.ShardingSpec) (*lowering.Program, error) {
+		b := lowering.New(lowering.Options{NumDevices: 8}).Builder("inner")
+		require.NoError(t, b.DistributedAutoSharding(grid))
+		f, err := b.NewFunction(name)
+		require.NoError(t, err)
+		x := must(t)(f.Parameter("x", f32(8), nil))
+		require.NoError(t, f.Return([]compute.Value{x, x}, []*compute.ShardingSpec{spec, nil}))
+		y := must(t)(b.Main().Parameter("y", f32(8), nil))
+		out, err := b.Main().Call(f, y)
+		require.NoError(t, err)
+		require.NoError(t, b.Main().Return(out, nil))
+		exe, err := b.Compile()
+		if err != nil {
+			return nil, err
+		}
+		return exe.(*lowering.Lowered).Program(), nil
+	}
+	p, err := inner("f", over([]string{"x"}))
+	require.NoError(t, err)
+	assert.Contains(t, string(text(t, p)), `-> (tensor<8xf32> { sdy.sharding = #sdy.sharding<@mesh, [{"x"}]> }, tensor<8xf32>)`)
+	_, err = inner("f", over([]string{"z"}))
+	assert.ErrorContains(t, err, `result 0 of function "f": (Float32)[8]: dimension 0 is split over axis "z"`)
+}
+
+func TestResultsOfClosuresHaveNoShardings(t *testing.T) {
 	b := lowering.New(lowering.Options{NumDevices: 8}).Builder("inner")
 	require.NoError(t, b.DistributedAutoSharding(grid))
-	f, err := b.NewFunction("f")
+	f, err := b.Main().Closure()
 	require.NoError(t, err)
-	x := must(t)(f.Parameter("x", shapes.Make(dtypes.Float32, 8), nil))
-	assert.ErrorContains(t, f.Return([]compute.Value{x}, []*compute.ShardingSpec{over()}), "entry function")
+	x := must(t)(f.Parameter("x", f32(8), nil))
+	assert.ErrorContains(t, f.Return([]compute.Value{x}, []*compute.ShardingSpec{over()}), "give them to those of the function around it")
 }

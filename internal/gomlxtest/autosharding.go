@@ -21,12 +21,14 @@ func AutoSharding(t *testing.T, b compute.Backend) {
 		{"splits of operands", operandSplits},
 		{"a result split over two axes", resultSplit},
 		{"results of a call without shardings", openResults},
+		{"results of a named function", namedResult},
 		{"an updated variable without shardings", openVariable},
 		{"a device assignment", autoAssignment},
 		{"two meshes", twoMeshes},
 		{"variables, replicated and split", autoVariables},
 		{"a variable's first value from its initializer", autoInitializer},
 		{"random numbers", autoRandom},
+		{"random numbers in parts", partsRandom},
 		{"gathers, sorts and loops", autoOps},
 		{"a value set by SetDistributedValue", setDistributedValue},
 	})
@@ -95,6 +97,28 @@ func resultSplit(t *testing.T, b compute.Backend) {
 			want[j] = -whole[row][j]
 		}
 		assert.Equal(t, [][]float32{want}, o.Value(), "device %d", i)
+	}
+}
+
+// namedResult calls a function that says how its result is split.
+func namedResult(t *testing.T, b compute.Backend) {
+	m := mesh(t, []int{8}, "replica")
+	g := graph.NewGraph(b, "named")
+	require.NoError(t, g.SetAutoSharding(m))
+	double := graph.NewFunctionWithSharding(g, "double", func(g *graph.Graph) ([]*graph.Node, []*distributed.ShardingSpec) {
+		x := graph.Parameter(g, "x", shapes.Make(dtypes.Float32, 8))
+		return []*graph.Node{graph.Add(x, x)}, []*distributed.ShardingSpec{split(t, m, "replica")}
+	})
+	x := graph.ShardedParameter(g, "x", shapes.Make(dtypes.Float32, 8), split(t, m, "replica"))
+	require.NoError(t, g.CompileWithSharding(double.Call(x), []*distributed.ShardingSpec{split(t, m, "")}))
+	in := make([]any, 8)
+	for i := range in {
+		in[i] = []float32{float32(i)}
+	}
+	out := g.Run(in...)
+	require.Len(t, out, 8)
+	for _, o := range out {
+		assert.Equal(t, []float32{0, 2, 4, 6, 8, 10, 12, 14}, o.Value())
 	}
 }
 
@@ -272,6 +296,36 @@ func autoRandom(t *testing.T, b compute.Backend) {
 		return out[0].Shards()[3].Value().([][]float32)
 	}
 	assert.Equal(t, draw(nil), draw(mesh(t, []int{8}, "replica")))
+}
+
+// partsRandom gives the results a split that the state of the generator, which GoMLX returns beside
+// them under the same one, does not have.
+func partsRandom(t *testing.T, b compute.Backend) {
+	m := mesh(t, []int{8}, "replica")
+	draw := func(spec *distributed.ShardingSpec) (drawn [][]float32) {
+		store := model.NewStore()
+		store.SetParam(model.ParamInitialSeed, int64(5))
+		exec, err := model.NewExec(b, store, func(scope *model.Scope, g *graph.Graph) *graph.Node {
+			return scope.RandomUniform(g, shapes.Make(dtypes.Float32, 8))
+		})
+		require.NoError(t, err)
+		finalized(t, exec)
+		exec.AutoSharding(m).WithOutputShardingSpecs(spec)
+		for range 2 {
+			out, err := exec.Call()
+			require.NoError(t, err)
+			require.Len(t, out, 8)
+			row := []float32{}
+			for _, o := range out[:8/out[0].Shape().Dim(0)] {
+				row = append(row, o.Value().([]float32)...)
+			}
+			drawn = append(drawn, row)
+		}
+		return drawn
+	}
+	whole := draw(split(t, m))
+	assert.NotEqual(t, whole[0], whole[1], "the state moved on")
+	assert.Equal(t, whole, draw(split(t, m, "replica")))
 }
 
 // autoOps has ops that partitioners get wrong, or end the process for, where they are split.
