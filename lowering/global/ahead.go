@@ -126,10 +126,8 @@ func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backen
 
 // newAhead returns a backend without devices of its own.
 func newAhead(a *ahead, platform string, opts Options) (*Backend, error) {
+	opts.Name = opts.name()
 	b := &Backend{opts: opts, ahead: a, live: map[resource]struct{}{}}
-	if b.opts.Name == "" {
-		b.opts.Name = "tpustrategy"
-	}
 	var err error
 	if b.mesh, b.logical, err = meshOf(len(a.ids), opts); err != nil {
 		return nil, err
@@ -195,6 +193,7 @@ func (c *config) closing(end func() error, devices int, opts Options, open func(
 		return nil, errors.Join(err, end())
 	}
 	b.owned = append(b.owned, end)
+	b.noteIdle()
 	return b, nil
 }
 
@@ -274,7 +273,9 @@ func (c *compiled) compileAhead(donated []bool) error {
 		return stopped
 	}
 	stopped.Explanation.Report = r
-	b.say(stopped.Explanation)
+	if b.opts.Explain != nil {
+		b.opts.Explain(stopped.Explanation)
+	}
 	if a.file != "" {
 		stopped.File = a.file
 		stopped.Err = files.Replace(a.file, func(w io.Writer) error {

@@ -35,7 +35,6 @@ type Backend struct {
 	rules         ruleUse
 	owned         []func() error // what Close closes after its own things
 
-	noting sync.Mutex // held while Options.Notes is written to
 	mu     sync.Mutex
 	live   map[resource]struct{} // nil once closed
 	closed error
@@ -55,9 +54,7 @@ func New(sys *system.System, opts Options) (*Backend, error) {
 	if err := sys.Check(); err != nil {
 		return nil, failed("New", "", err)
 	}
-	if opts.Name == "" {
-		opts.Name = "tpustrategy"
-	}
+	opts.Name = opts.name()
 	b := &Backend{sys: sys, opts: opts, live: map[resource]struct{}{}}
 	for _, ids := range sys.Topology().DeviceIDs() {
 		for _, id := range ids {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -34,7 +35,7 @@ func (b *Backend) compileOn(m *module.Module, ids []int) (system.Executable, err
 // whatever it is compiled anew for.
 func (c *compiled) explains(v *variant) error {
 	b := c.backend
-	if !b.opts.Explain || b.opts.Notes == nil || c.explained {
+	if b.opts.Explain == nil || c.explained {
 		return nil
 	}
 	c.explained = true
@@ -50,31 +51,32 @@ func (c *compiled) explains(v *variant) error {
 			return err
 		}
 	}
-	b.say(e)
+	b.opts.Explain(e)
 	return nil
 }
 
-// say writes an explanation to Options.Notes, if that is asked for.
-func (b *Backend) say(e *Explanation) {
-	if !b.opts.Explain || b.opts.Notes == nil {
-		return
+// note writes a line to Options.Notes. What cannot be written is lost: it is no reason to stop.
+func (b *Backend) note(text string) {
+	if b.opts.Notes != nil {
+		_, _ = io.WriteString(b.opts.Notes, text+"\n")
 	}
-	var text strings.Builder
-	_ = e.WriteText(&text) // a strings.Builder takes everything
-	b.note(text.String())
 }
 
-// note writes lines to Options.Notes, each of which says who speaks. One call writes them, so that
-// those of several goroutines do not mix. What cannot be written is lost: it is no reason to stop.
-func (b *Backend) note(text string) {
-	if b.opts.Notes == nil {
-		return
-	}
-	b.noting.Lock()
-	defer b.noting.Unlock()
-	prefix := b.opts.Name + ": "
-	lines := strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+prefix)
-	_, _ = io.WriteString(b.opts.Notes, prefix+lines+"\n")
+// lines writes lines that say who speaks. One call of Write writes them, so that those of several
+// goroutines do not mix. It is safe for concurrent use.
+type lines struct {
+	prefix string
+	mu     sync.Mutex
+	to     io.Writer
+}
+
+// Write writes whole lines.
+func (l *lines) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.prefix + strings.ReplaceAll(strings.TrimSuffix(string(text), "\n"), "\n", "\n"+l.prefix) + "\n"
+	_, err := io.WriteString(l.to, all)
+	return len(text), err
 }
 
 // writeJSON writes a value as JSON.

@@ -53,16 +53,20 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 		}
 	}
 	state := &compiled{backend: b, program: p, variants: map[string]*variant{}}
-	if err := b.checkRules(p); err != nil {
-		return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
+	if !state.distributed() { // or GoMLX says how everything is split
+		if err := b.checkRules(p); err != nil {
+			return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
+		}
 	}
 	for i, name := range p.ParameterNames {
 		dims := p.Parameters[i].Dimensions
 		place := PlaceData(b.mesh, dims)
 		if isVariable(name) {
 			var err error
-			if place, err = b.opts.Rules.Place(b.mesh, name, dims); err != nil {
-				return nil, failed("compile", fmt.Sprintf("program %q, variable %q", p.Name, name), err)
+			place, err = b.opts.Rules.Place(b.mesh, name, dims)
+			if of := (*RuleError)(nil); errors.As(err, &of) && !state.distributed() {
+				of.File, of.Program = b.opts.RulesName, p.Name
+				return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
 			}
 		}
 		state.places = append(state.places, place)
@@ -71,6 +75,8 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 		if _, err := state.onNamed(); err != nil {
 			return nil, err
 		}
+	} else {
+		b.noteWhole(p, state.places)
 	}
 	if err := b.track(state); err != nil {
 		return nil, err

@@ -38,11 +38,11 @@ type Options struct {
 	// pjrt/worker returns it. Nil is `tpustrategy compile-worker` if that is on $PATH, and otherwise
 	// this process.
 	Worker []string
-	// Explain says of each program, once, how its tensors are split and why, and what the compiled
-	// program moves and needs.
-	Explain bool
-	// Notes receives what Explain says, and what may surprise, such as a rule that reaches no
-	// variable. Nil discards it; NewFromConfig takes standard error then.
+	// Explain is called once for each program, as it is compiled, with how its tensors are split and
+	// why, and what the compiled program moves and needs. Nil is nobody.
+	Explain func(*Explanation)
+	// Notes receives lines that are no errors and may surprise, such as that a rule reaches no variable,
+	// and with explain=1 the explanations. Nil discards them; NewFromConfig takes standard error then.
 	Notes io.Writer
 	// Compiled, if it is set, is called with each program once it is compiled for the mesh. It may be
 	// called from several goroutines at once.
@@ -52,6 +52,14 @@ type Options struct {
 // Compiler compiles and loads programs in a client's place.
 type Compiler interface {
 	Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error)
+}
+
+// name returns the backend's short name.
+func (o Options) name() string {
+	if o.Name == "" {
+		return "tpustrategy"
+	}
+	return o.Name
 }
 
 // replica returns the number of devices of a replica, at least 1.

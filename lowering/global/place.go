@@ -108,12 +108,12 @@ func (rules Rules) Place(mesh sharding.Mesh, path string, dims []int) (Placement
 		why = append(why, fmt.Sprintf("rule %d", i))
 		p.Rules = append(p.Rules, i)
 	}
-	if !taken {
-		whole = append(passed, whole...)
-	}
 	p.Spec, p.Why, p.Whole = sharding.NewSpec(split...), strings.Join(why, ", "), strings.Join(whole, "; ")
 	if p.Why == "" {
 		p.Why = "no rule"
+	}
+	if !taken && len(passed) > 0 {
+		p.Why += " (" + strings.Join(passed, "; ") + ")"
 	}
 	if of, ok := StateOf(path); ok && len(why) > 0 {
 		p.Why += ", as state of " + of

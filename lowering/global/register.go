@@ -85,9 +85,20 @@ func (c *config) options(opts Options) Options {
 	if c.precision != nil {
 		opts.Precision = *c.precision
 	}
-	opts.Explain = opts.Explain || c.explain
 	if opts.Notes == nil {
 		opts.Notes = os.Stderr
+	}
+	opts.Notes = &lines{prefix: opts.name() + ": ", to: opts.Notes}
+	if c.explain {
+		also := opts.Explain
+		opts.Explain = func(e *Explanation) {
+			var text strings.Builder
+			_ = e.WriteText(&text) // a strings.Builder takes everything
+			_, _ = io.WriteString(opts.Notes, text.String())
+			if also != nil {
+				also(e)
+			}
+		}
 	}
 	return opts
 }
@@ -125,6 +136,7 @@ func (c *config) open(ctx context.Context, opts Options) (*Backend, error) {
 		return nil, errors.Join(err, sys.Close())
 	}
 	b.owned = append(b.owned, sys.Close)
+	b.noteIdle()
 	return b, nil
 }
 

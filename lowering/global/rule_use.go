@@ -22,6 +22,9 @@ type ruleUse struct {
 	mu      sync.Mutex
 	reached []bool
 	told    bool
+	// batch and split are set once it was noted that no data is split, and that variables are not
+	// split as rules say.
+	batch, split bool
 }
 
 // validate refuses rules that cannot be meant on a mesh.
@@ -87,6 +90,57 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 		}
 	}
 	return nil
+}
+
+// noteWhole notes, once each, that no data of a program with variables is split over the replicas, which
+// then do the same work, and that variables are not split as the rules say.
+func (b *Backend) noteWhole(p *lowering.Program, places []Placement) {
+	u := &b.rules
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var whole, parts, unsplit []string
+	model := false
+	for i, name := range p.ParameterNames {
+		model = model || isVariable(name) && len(p.Parameters[i].Dimensions) > 0
+		switch {
+		case isVariable(name) && places[i].Whole != "" && len(places[i].Rules) > 0:
+			unsplit = append(unsplit, fmt.Sprintf("%s (%s)", name, places[i].Whole))
+		case isVariable(name):
+		case places[i].Whole != "":
+			whole = append(whole, fmt.Sprintf("%s (%s)", name, places[i].Whole))
+		case !places[i].Spec.IsReplicated():
+			parts = append(parts, name)
+		}
+	}
+	if model && len(whole) > 0 && len(parts) == 0 && !u.batch {
+		u.batch = true
+		b.note(fmt.Sprintf("program %q: every replica computes the whole batch: %s; give batches that the number of replicas divides. Said once; explain=1 says it of each program",
+			p.Name, few(whole)))
+	}
+	if len(unsplit) > 0 && !u.split {
+		u.split = true
+		b.note(fmt.Sprintf("program %q: not split as the rules say: %s; change the rules, or the sizes. Said once; explain=1 says it of each program", p.Name, few(unsplit)))
+	}
+}
+
+// few returns some of many texts.
+func few(all []string) string {
+	const most = 3
+	if n := len(all); n > most {
+		all = append(slices.Clone(all[:most]), fmt.Sprintf("and %d more", n-most))
+	}
+	return strings.Join(all, ", ")
+}
+
+// noteIdle notes the axes of several devices that no rule uses, as far as nothing else could: every
+// device of such an axis does the same work.
+func (b *Backend) noteIdle() {
+	for _, axis := range b.logical.Axes() {
+		if axis.Size > 1 && !b.opts.Rules.Uses(axis.Name) {
+			b.note(fmt.Sprintf("no rule splits variables over the axis %s, so its %d devices do the same work: give rules=megatron or rules=FILE.json, or leave the axis out",
+				axis.Name, axis.Size))
+		}
+	}
 }
 
 func (b *Backend) rulesName() string {

@@ -44,7 +44,7 @@ func TestRulesPlaceVariables(t *testing.T) {
 		{"/AdamOptimizer/a/dense/weights_1st_moment", []int{8, 4}, "P(nil, logical)", "", `rule 1, as state of /a/dense/weights`},
 		{"/acc_grads/a/dense/weights", []int{8, 4}, "P(nil, logical)", "", `rule 1, as state of /a/dense/weights`},
 		{"/a/dense/weights", []int{8, 3}, "P(nil, nil)", "rule 1: dimension 1 of size 3 is not divisible by logical=2", `rule 1`},
-		{"/a/dense/weights", []int{8}, "P(nil)", "rule 1: it splits 2 dimensions, and the variable has 1", "no rule"},
+		{"/a/dense/weights", []int{8}, "P(nil)", "", "no rule (rule 1: it splits 2 dimensions, and the variable has 1)"},
 		{"/table", []int{16, 8}, "P((replica, logical), nil)", "", `rule 2`},
 		{"/table", []int{12, 8}, "P(replica, nil)", "rule 2: dimension 0 of size 12 is not divisible by replica=4, logical=2", `rule 2, rule 3`},
 		{"/norm/table", []int{16, 8}, "P(nil, nil)", "", `rule 0`},

@@ -1,0 +1,60 @@
+package global_test
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/lowering/global"
+)
+
+const updateGoldens = "TPUSTRATEGY_UPDATE_GOLDENS"
+
+// golden compares a text with a file under testdata, or writes it.
+func golden(t *testing.T, name, text string) {
+	t.Helper()
+	path := "testdata/" + name
+	if os.Getenv(updateGoldens) == "1" {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err, "make it with %s=1", updateGoldens)
+	assert.Equal(t, string(want), text, "%s=1 writes it again", updateGoldens)
+}
+
+func TestExplainSaysOnceOfEachProgramHowItIsSplit(t *testing.T) {
+	t.Setenv("TPUSTRATEGY_CPU_PLUGIN", plugintest.Path(t, "cpu"))
+	for _, c := range []struct{ name, config string }{
+		{"explain_megatron.txt", "devices=6,logical=2,rules=megatron,explain=1"},
+		{"explain_idle.txt", "devices=4,logical=2,explain=1"},
+	} {
+		var notes bytes.Buffer
+		b, err := global.NewFromConfig(t.Context(), c.config, global.Options{Notes: &notes})
+		require.NoError(t, err)
+		_, err = trainWords(b, 16, 3)
+		require.NoError(t, err)
+		require.NoError(t, b.Close())
+		var text strings.Builder
+		for line := range strings.Lines(notes.String()) {
+			require.True(t, strings.HasPrefix(line, "tpustrategy: "), line)
+			// The names of GoMLX's metrics are made anew in each process, and their lengths with them.
+			if !strings.Contains(line, "_uuid_") {
+				text.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
+			}
+		}
+		golden(t, c.name, text.String())
+		assert.Equal(t, 1, strings.Count(text.String(), `program "Trainer#1"`))
+	}
+}
+
+func TestAnExplanationOfNothing(t *testing.T) {
+	var text bytes.Buffer
+	require.NoError(t, (&global.Explanation{Program: "a\x1b[2J", Mesh: "replica=1", Results: []global.Tensor{{DType: "Float32"}}}).WriteText(&text))
+	assert.Equal(t, "program \"a\\x1b[2J\" on replica=1\n  it takes nothing\n  results: 1; Float32[] whole\n", text.String())
+}
