@@ -49,7 +49,7 @@ func TestExplainSaysOnceOfEachProgramHowItIsSplit(t *testing.T) {
 			}
 		}
 		golden(t, c.name, text.String())
-		assert.Equal(t, 1, strings.Count(text.String(), `program "Trainer#1"`))
+		assert.Equal(t, 1, strings.Count(text.String(), `program "Trainer#1" on `))
 	}
 }
 
