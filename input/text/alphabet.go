@@ -1,7 +1,8 @@
 package text
 
-// Files write the bytes of tokens as characters that can be seen: a byte that is a visible character
-// of Latin-1 as that character, and the others as the characters from U+0100 on, in their order.
+// Files write the bytes of tokens as characters that can be seen: a byte that is a visible
+// character of Latin-1 as that character, and the others as the characters from U+0100 on, in their
+// order.
 var (
 	byteRune  [256]rune
 	runeByte  = map[rune]byte{}

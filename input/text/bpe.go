@@ -9,13 +9,14 @@ import (
 // EndOfText is the separator of tokenizers that [Train] makes, as files name it.
 const EndOfText = "<|endoftext|>"
 
-// BPE is a tokenizer by byte-level byte pair encoding: a text is cut into [Words], the bytes of each word are its first tokens, and neighbouring tokens are joined in the order in
-// which joining them was learned. Any bytes can be encoded, and the bytes come back exactly. [Train]
-// learns one from texts, and [ReadBPE] reads one in the form of Hugging Face's tokenizers.
+// BPE is a tokenizer by byte-level byte pair encoding: a text is cut into [Words], the bytes of
+// each word are its first tokens, and neighbouring tokens are joined in the order in which joining
+// them was learned. Any bytes can be encoded, and the bytes come back exactly. [Train] learns one
+// from texts, and [ReadBPE] reads one in the form of Hugging Face's tokenizers.
 //
-// A text that has the characters of a special token, such as <|endoftext|>, is encoded as any other:
-// special tokens come from the caller alone. A BPE is immutable, and any number of goroutines may
-// use it.
+// A text that has the characters of a special token, such as <|endoftext|>, is encoded as any
+// other: special tokens come from the caller alone. A BPE is immutable, and any number of
+// goroutines may use it.
 type BPE struct {
 	text      []string // of each token; "" for ids that are none
 	special   []specialToken
@@ -43,8 +44,8 @@ func (b *BPE) Vocabulary() int { return len(b.text) }
 // Separator returns the id of the separator.
 func (b *BPE) Separator() int32 { return b.separator }
 
-// Token returns the bytes of a token as a string, and for a special token its name. It returns false
-// if there is no such token.
+// Token returns the bytes of a token as a string, and for a special token its name. It returns
+// false if there is no such token.
 func (b *BPE) Token(id int32) (string, bool) {
 	if id < 0 || int(id) >= len(b.text) || b.text[id] == "" {
 		return "", false
@@ -64,8 +65,9 @@ func (b *BPE) AppendText(text []byte, ids []int32) ([]byte, error) {
 	return text, nil
 }
 
-// Append appends the tokens of text: of Go sources, some 60 MB/s on one core. It keeps the tokens of
-// words that it has met, in 1.3 MiB for each goroutine that encodes at the same time.
+// Append appends the tokens of text: of Go sources, 50 to 60 MB/s on one core, and 12 to 15 MB/s
+// where words are [Lines]. It keeps the tokens of words that it has met, in 1.3 MiB for each
+// goroutine that encodes at the same time.
 func (b *BPE) Append(ids []int32, text []byte) []int32 {
 	e := b.encoders.Get().(*encoder)
 	defer b.encoders.Put(e)

@@ -134,13 +134,13 @@ func LoadBPE(path, separator string) (*BPE, error) {
 // only one there is.
 //
 // Append gives the ids that the official package gives without special tokens (encode with
-// add_special_tokens=False), with truncation and padding off. Two things differ. The official package
-// finds the names of special tokens in a text, and Append does not. Where Unicode has grown between
-// the tables of Go and those of the package, new letters may cut words at other places; the bytes
-// come back exactly either way.
+// add_special_tokens=False), with truncation and padding off. Two things differ. The official
+// package finds the names of special tokens in a text, and Append does not. Where Unicode has grown
+// between the tables of Go and those of the package, new letters may cut words at other places; the
+// bytes come back exactly either way.
 //
-// What Append could not do as the file says, such as a normalizer or another pattern, is an error. So
-// are files that contradict themselves. The errors match [ErrTokenizer].
+// What Append could not do as the file says, such as a normalizer or another pattern, is an error.
+// So are files that contradict themselves. The errors match [ErrTokenizer].
 func ReadBPE(r io.Reader, separator string) (*BPE, error) {
 	data, err := localfiles.All(r, largestFile)
 	if err != nil {

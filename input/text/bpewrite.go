@@ -15,10 +15,10 @@ func (b *BPE) Save(path string) error {
 	return nil
 }
 
-// Write writes the tokenizer as a tokenizer.json of Hugging Face's tokenizers, which [ReadBPE] and the
-// official package read: the vocabulary, the merges and the pattern. What the official package does to
-// ids beyond that, such as a token before each text, is not written. The same tokenizer gives the same
-// bytes.
+// Write writes the tokenizer as a tokenizer.json of Hugging Face's tokenizers, which [ReadBPE] and
+// the official package read: the vocabulary, the merges and the pattern. What the official package
+// does to ids beyond that, such as a token before each text, is not written. The same tokenizer
+// gives the same bytes.
 func (b *BPE) Write(w io.Writer) error {
 	f := bpeFile{Version: "1.0", Model: bpeModel{Type: "BPE", Vocab: fileVocabulary{}, Merges: make([]fileMerge, len(b.merges)), IgnoreMerges: b.ignoreMerges != nil}}
 	special := map[int32]bool{}

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// StandardLibrary returns the sources of Go's standard library, without the go command's and without
-// tests: those of [GoSources] that importing programs are made of. For Go 1.26 these are 26 MB in
-// 2,900 files.
+// StandardLibrary returns the sources of Go's standard library, without the go command's and
+// without tests: those of [GoSources] that importing programs are made of. For Go 1.26 these are 26
+// MB in 2,900 files.
 func StandardLibrary(ctx context.Context) (Files, error) {
 	files, err := GoSources(ctx)
 	return files.Select(func(name string) bool {
@@ -65,8 +65,8 @@ func Prepare(ctx context.Context, path string, o CorpusOptions) (*Corpus, error)
 }
 
 // PrepareFiles sets a share of the texts apart, as [Files.Split] does, and returns both parts as
-// tokens. The result depends on the texts and the options alone. Errors are those of Files.Split, [Train]
-// and [Encode].
+// tokens. The result depends on the texts and the options alone. Errors are those of Files.Split,
+// [Train] and [Encode].
 func PrepareFiles(ctx context.Context, files Files, o CorpusOptions) (*Corpus, error) {
 	training, heldOut, err := files.Split(o.HeldOut, o.Seed)
 	if err != nil {

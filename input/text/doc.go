@@ -5,10 +5,10 @@
 //
 // # From files to batches
 //
-// [Under], [GoSources] and [File] say which texts there are, as a value, [Files]. [Files.Split] sets
-// texts apart that no training step sees. A [Tokenizer] turns bytes into tokens: [Bytes] makes each
-// byte a token, and a [BPE] has tokens for common sequences of bytes. [Encode] reads the texts and
-// keeps their tokens in memory:
+// [Under], [GoSources] and [File] say which texts there are, as a value, [Files]. [Files.Split]
+// sets texts apart that no training step sees. A [Tokenizer] turns bytes into tokens: [Bytes] makes
+// each byte a token, and a [BPE] has tokens for common sequences of bytes. [Encode] reads the texts
+// and keeps their tokens in memory:
 //
 //	files, err := text.GoSources(ctx) // the standard library's sources, which are where Go is
 //	training, heldOut, err := files.Split(0.01, 1)
@@ -16,8 +16,8 @@
 //	windows, err := tokens.Windows(256, text.WindowOptions{Seed: 1})
 //	batches := windows.Batch(32, true) // int32[32 257]: the inputs, and the token after the last
 //
-// A model reads tokens 0 to 255 of a window and predicts tokens 1 to 256. Each pass over the dataset
-// yields each window once, in an order of its own.
+// A model reads tokens 0 to 255 of a window and predicts tokens 1 to 256. Each pass over the
+// dataset yields each window once, in an order of its own.
 //
 // # Tokenizers
 //
@@ -29,7 +29,8 @@
 //	err = tok.Save("tokenizer.json")
 //	tokens, err := text.Encode(ctx, training, tok)
 //
-// [Words] says how texts are cut into words. Any bytes can be encoded and come back exactly, UTF-8 or not.
+// [Words] says how texts are cut into words. Any bytes can be encoded and come back exactly, UTF-8
+// or not.
 //
 // # Separators
 //
@@ -47,7 +48,7 @@
 //
 // The loss of two models can be compared if it is counted per byte of text: the losses per token of
 // models with different tokenizers cannot. [Tokens.HeldOut] yields windows in which each token of
-// the held-out texts is predicted exactly once, and [Tokens.BitsPerByte] turns the sum of its losses
-// into bits per byte. [Unigram], [Bigram] and [Gzip] are the same figure for what knows less than a
-// model: how common tokens are, which tokens follow which, and gzip.
+// the held-out texts is predicted exactly once, and [Tokens.BitsPerByte] turns the sum of its
+// losses into bits per byte. [Unigram], [Bigram] and [Gzip] are the same figure for what knows less
+// than a model: how common tokens are, which tokens follow which, and gzip.
 package text

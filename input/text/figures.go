@@ -6,10 +6,11 @@ import (
 	"math"
 )
 
-// BitsPerByte returns the bits that a model takes for each byte of the texts: nats is the sum of the
-// losses of all targets, each the negative natural logarithm of the probability that the model gave
-// the token. Where a mean is at hand, give it times [Tokens.Targets]. The separators are counted in
-// nats, since a reader must be told where a text ends, and not as bytes. Texts of no bytes give NaN.
+// BitsPerByte returns the bits that a model takes for each byte of the texts: nats is the sum of
+// the losses of all targets, each the negative natural logarithm of the probability that the model
+// gave the token. Where a mean is at hand, give it times [Tokens.Targets]. The separators are
+// counted in nats, since a reader must be told where a text ends, and not as bytes. Texts of no
+// bytes give NaN.
 func (t *Tokens) BitsPerByte(nats float64) float64 {
 	if t.bytes == 0 {
 		return math.NaN()
@@ -56,8 +57,8 @@ func unigram(ctx context.Context, t *Tokens) (counts []float64, total float64, e
 	return counts, float64(t.vocabulary + t.Targets()), err
 }
 
-// Unigram returns the bits per byte of the held-out texts for a reader who knows only how common each
-// token is in training: each token has the probability (count + 1) / (tokens + vocabulary).
+// Unigram returns the bits per byte of the held-out texts for a reader who knows only how common
+// each token is in training: each token has the probability (count + 1) / (tokens + vocabulary).
 func Unigram(ctx context.Context, training, heldOut *Tokens) (float64, error) {
 	if err := checkCounts(training, heldOut); err != nil {
 		return 0, err
@@ -119,8 +120,8 @@ func Bigram(ctx context.Context, training, heldOut *Tokens) (float64, error) {
 	return heldOut.BitsPerByte(nats), err
 }
 
-// Gzip returns the bits per byte of the texts for gzip at its best level, 9: all texts as one stream,
-// in their order. gzip sees nothing of other texts.
+// Gzip returns the bits per byte of the texts for gzip at its best level, 9: all texts as one
+// stream, in their order. gzip sees nothing of other texts.
 func Gzip(ctx context.Context, files Files) (float64, error) {
 	if files.Bytes() == 0 {
 		return 0, wrong("gzip", "list files that are not empty", "the texts have no bytes")

@@ -34,10 +34,10 @@ type one struct {
 }
 
 // Under returns the texts of all regular files below a folder whose last name matches pattern, as
-// path.Match does, such as "*.go". Their order is that of their paths' bytes. Folders named testdata
-// or vendor, and those whose name begins with a dot or an underscore, are left out, as the go
-// command leaves them out; so are links to other places. The error matches fs.ErrNotExist if there
-// is no such file.
+// path.Match does, such as "*.go". Their order is that of their paths' bytes. Folders named
+// testdata or vendor, and those whose name begins with a dot or an underscore, are left out, as the
+// go command leaves them out; so are links to other places. The error matches fs.ErrNotExist if
+// there is no such file.
 func Under(root, pattern string) (Files, error) {
 	subject := "in " + root
 	if _, err := path.Match(pattern, ""); err != nil || strings.Contains(pattern, "/") {

@@ -50,8 +50,8 @@ type official struct {
 	File   string
 }
 
-// The official package learns the same merges, and reads and writes the same files: ids of Go sources
-// and of odd text are equal, both ways.
+// The official package learns the same merges, and reads and writes the same files: ids of Go
+// sources and of odd text are equal, both ways.
 func TestOfficialTokenizers(t *testing.T) {
 	if os.Getenv("TPUSTRATEGY_PYTHON_TESTS") == "" {
 		t.Skip("make test-python runs this test")

@@ -10,8 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Tokens is the tokens of texts, in memory, with the tokenizer's separator before, between and after
-// the texts. It is immutable, and any number of goroutines may use it.
+// Tokens is the tokens of texts, in memory, with the tokenizer's separator before, between and
+// after the texts. It is immutable, and any number of goroutines may use it.
 type Tokens struct {
 	width      int // bytes of a token: 1, 2 or 4
 	blocks     [][]byte
@@ -26,8 +26,8 @@ type Tokens struct {
 // number grows.
 const blockTokens = 1 << 20
 
-// Encode reads the texts of files and returns their tokens. It takes the memory of the result and of
-// a few MiB. The error of a file that cannot be read, or that is shorter than it was when it was
+// Encode reads the texts of files and returns their tokens. It takes the memory of the result and
+// of a few MiB. The error of a file that cannot be read, or that is shorter than it was when it was
 // listed, names the file. The error of ctx is returned if ctx ends before the texts do.
 func Encode(ctx context.Context, files Files, tok Tokenizer) (*Tokens, error) {
 	t, err := newTokens(tok)
@@ -59,7 +59,8 @@ func Encode(ctx context.Context, files Files, tok Tokenizer) (*Tokens, error) {
 	return t, nil
 }
 
-// EncodeText returns the tokens of one text that is in memory, with a separator before and after it.
+// EncodeText returns the tokens of one text that is in memory, with a separator before and after
+// it.
 func EncodeText(text []byte, tok Tokenizer) (*Tokens, error) {
 	t, err := newTokens(tok)
 	if err != nil {
