@@ -130,6 +130,6 @@ test-python:
 	packages=$$(internal/tools/python.sh requirements-tensorboard.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./report/events
 	packages=$$(internal/tools/python.sh requirements-transformers.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run TheOfficialPackageMakes ./strategy/pretrained
 
-# Copies of the modules in a temporary folder; nothing is downloaded. Ten minutes on two cores.
+# Copies of the modules in a temporary folder; nothing is downloaded. A quarter of an hour on two cores.
 test-upstream-patches: plugin
 	TPUSTRATEGY_UPSTREAM=$$(internal/pins/install.sh cpu | tail -1) $(GO) test -count=1 -v -timeout 60m -run EachPatch ./docs/upstream
