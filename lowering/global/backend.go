@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
@@ -35,6 +36,7 @@ type Backend struct {
 	rules         ruleUse
 	owned         []func() error // what Close closes after its own things
 
+	moved  atomic.Int64 // how often a value went from one layout to another
 	mu     sync.Mutex
 	live   map[resource]struct{} // nil once closed
 	closed error

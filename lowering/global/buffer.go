@@ -237,6 +237,9 @@ func (h *held) layLocked(want *layout) (*laid, error) {
 			return l, nil
 		}
 	}
+	if h.host == nil && h.later == nil {
+		h.backend.moved.Add(1)
+	}
 	tensor, err := h.bytes()
 	if err != nil {
 		return nil, err

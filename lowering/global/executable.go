@@ -58,9 +58,13 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 			return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
 		}
 	}
+	table := tables(p)
 	for i, name := range p.ParameterNames {
 		dims := p.Parameters[i].Dimensions
 		place := PlaceData(b.mesh, dims)
+		if table[i] && !place.Spec.IsReplicated() {
+			place = placeTable(dims)
+		}
 		if isVariable(name) {
 			var err error
 			place, err = b.opts.Rules.Place(b.mesh, name, dims)
