@@ -13,7 +13,8 @@ import (
 // Outcome is what came of a test.
 type Outcome string
 
-// The outcomes. Broken is a test that had begun when its program ended, None one that did not begin.
+// The outcomes. A test in whose midst the program ends has failed, and is Broken where the program
+// had to be stopped. None is that of a test that did not begin.
 const (
 	Pass   Outcome = "pass"
 	Fail   Outcome = "fail"
@@ -36,6 +37,8 @@ type Results struct {
 	// no test printed.
 	Took   time.Duration
 	Stderr string
+	// ended says that the program came to its end.
+	ended bool
 }
 
 // Names are the names of the tests, sorted.
@@ -120,6 +123,8 @@ func (r *Results) add(e event, b Backend, said map[string]*strings.Builder, othe
 		switch e.Action {
 		case "output":
 			others.WriteString(e.Output)
+			// A program's last line; a panic has none.
+			r.ended = r.ended || e.Output == "PASS\n" || e.Output == "FAIL\n"
 		case "pass", "fail":
 			r.Took = time.Duration(e.Elapsed * float64(time.Second))
 		}

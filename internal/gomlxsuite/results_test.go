@@ -48,6 +48,11 @@ func TestEventsBecomeOutcomes(t *testing.T) {
 	assert.Equal(t, map[Outcome]int{Fail: 1, Pass: 1, Skip: 1, Broken: 1}, r.Counts(), "TestA is counted by its subtest")
 	assert.Equal(t, 1500*time.Millisecond, r.Took)
 	assert.Equal(t, "said\nSIGSEGV\n", r.Stderr)
+	assert.False(t, r.ended)
+
+	r, err = read(events(t, event{Action: "run", Test: "TestA"}, event{Action: "fail", Test: "TestA"}, event{Action: "output", Output: "FAIL\n"}), Backend{}, "")
+	require.NoError(t, err)
+	assert.True(t, r.ended, "tests failed, and the program came to its end")
 
 	_, err = read(strings.NewReader("panic: no JSON\n"), Backend{}, "")
 	assert.Error(t, err)

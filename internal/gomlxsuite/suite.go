@@ -125,8 +125,8 @@ func (s *Suite) program(p string) string {
 }
 
 // Run runs a package's tests on a backend, in the folder of its sources. Tests that fail are no
-// error. Where the program ends in the midst, or does not end within the limit, the tests that had
-// begun have the outcome Broken, and another program runs those after them.
+// error. Where the program ends in the midst of a test, or does not end within the limit, another
+// program runs the tests after it.
 func (s *Suite) Run(ctx context.Context, p string, b Backend, limit time.Duration) (Results, error) {
 	all := Results{Tests: map[string]Test{}}
 	for {
@@ -138,7 +138,7 @@ func (s *Suite) Run(ctx context.Context, p string, b Backend, limit time.Duratio
 		maps.Copy(all.Tests, r.Tests)
 		all.Took += r.Took
 		all.Stderr += r.Stderr
-		if !r.broke() || !progress {
+		if r.ended || !progress {
 			all.Stderr = tail(all.Stderr)
 			return all, nil
 		}

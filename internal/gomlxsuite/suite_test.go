@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/gomlxoverlay"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 )
 
@@ -63,18 +65,44 @@ func prepared(t *testing.T) (*Suite, string) {
 	return s, plugin
 }
 
-// TestASample is one quick package with training in it, on each form of 8 devices.
+// TestTheTestsAfterACrashRun has a shell script for a test program: one that ends in the midst of
+// its second test.
+func TestTheTestsAfterACrashRun(t *testing.T) {
+	tool, err := exec.Command("go", "tool", "-n", "test2json").Output()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	s := &Suite{overlay: &gomlxoverlay.Overlay{GoMLX: dir}, dir: dir, tool: strings.TrimSpace(string(tool))}
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "programs"), 0o755))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "p"), 0o755))
+	require.NoError(t, os.WriteFile(s.program("p"), []byte(`#!/bin/sh
+case "$*" in
+*TestB*) echo "=== RUN   TestC"; echo "--- PASS: TestC (0.00s)"; echo PASS;;
+*) echo "=== RUN   TestA"; echo "--- PASS: TestA (0.00s)"; echo "=== RUN   TestB"; echo "$GOMLX_BACKEND crashed" >&2; exit 2;;
+esac
+`), 0o755))
+	r, err := s.Run(t.Context(), "p", Backend{"ours", "tpustrategy"}, time.Minute)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"TestA", "TestB", "TestC"}, r.Names())
+	assert.Equal(t, []Outcome{Pass, Fail, Pass}, []Outcome{r.Of("TestA"), r.Of("TestB"), r.Of("TestC")})
+	assert.Contains(t, r.Tests["TestB"].Said, "tpustrategy crashed")
+}
+
+// TestASample is two quick packages, of layers and of training, on each form of 8 devices.
 func TestASample(t *testing.T) {
 	s, plugin := prepared(t)
-	const sample = "ml/train"
-	require.NoError(t, s.Build(t.Context(), sample))
-	for _, b := range backends(t, plugin, s.dir)[3:] {
-		r, err := s.Run(t.Context(), sample, b, 2*time.Minute)
-		require.NoError(t, err)
-		assert.Greater(t, r.Counts()[Pass], 5, "%s: %s", b.Name, r.Stderr)
-		for _, name := range r.Names() {
-			if o := r.Of(name); o != Pass && o != Skip {
-				t.Errorf("%s: %s: %s: %s\n%s", b.Name, name, o, r.Tests[name].Said, r.Stderr)
+	for _, sample := range []struct {
+		name  string
+		tests int
+	}{{"ml/layers/norm", 3}, {"ml/train", 7}} {
+		require.NoError(t, s.Build(t.Context(), sample.name))
+		for _, b := range backends(t, plugin, s.dir)[3:] {
+			r, err := s.Run(t.Context(), sample.name, b, 2*time.Minute)
+			require.NoError(t, err)
+			assert.Equal(t, map[Outcome]int{Pass: sample.tests}, r.Counts(), "%s on %s: %s", sample.name, b.Name, r.Stderr)
+			for _, name := range r.Names() {
+				if r.Of(name) != Pass {
+					t.Errorf("%s on %s: %s: %s\n%s", sample.name, b.Name, name, r.Of(name), r.Tests[name].Said)
+				}
 			}
 		}
 	}
