@@ -35,11 +35,13 @@ type compiled struct {
 	program *lowering.Program
 	places  []Placement // of the parameters
 
-	mu       sync.Mutex
-	variants map[string]*variant // by the donated parameters that a result may take the place of
-	built    []*variant          // in the order in which they were compiled
-	named    *backend.Executable // for devices that GoMLX names
-	reported map[string]error    // as variants, of a backend that compiles ahead of time
+	mu          sync.Mutex
+	variants    map[string]*variant // by the donated parameters that a result may take the place of
+	built       []*variant          // in the order in which they were compiled
+	last        *variant            // that was found, for lastDonated
+	lastDonated []bool
+	named       *backend.Executable // for devices that GoMLX names
+	reported    map[string]error    // as variants, of a backend that compiles ahead of time
 	// explained is set once Options.Explain has spoken of the program.
 	explained bool
 	closed    bool
@@ -109,7 +111,7 @@ func (c *compiled) Close() error {
 	if c.named != nil {
 		c.named.Finalize()
 	}
-	c.variants, c.built, c.named = nil, nil, nil
+	c.variants, c.built, c.last, c.named = nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -242,9 +244,14 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 	out := make([]compute.Buffer, len(p.Outputs))
 	var errs []error
 	for r := range out {
-		l := &laid{layout: v.results[r], parts: make([]*pjrt.Buffer, len(b.mine))}
-		for d := range b.mine {
-			l.parts[d] = results[d][r]
+		var l *laid
+		if i := v.of[r]; i >= 0 {
+			l = taken[i] // its buffers are filled again
+		} else {
+			l = &laid{layout: v.results[r], parts: make([]*pjrt.Buffer, len(b.mine))}
+			for d := range b.mine {
+				l.parts[d] = results[d][r]
+			}
 		}
 		buf, err := b.newBuffer(&held{backend: b, shape: p.Outputs[r], laid: []*laid{l}})
 		out[r], errs = buf, append(errs, err)

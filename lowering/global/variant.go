@@ -40,13 +40,17 @@ func (c *compiled) useful(donated []bool) (mask []bool, key string) {
 
 // load returns a variant, compiling it on first use.
 func (c *compiled) load(donated []bool) (*variant, error) {
-	mask, key := c.useful(donated)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, ErrFinalized
 	}
+	if c.last != nil && slices.Equal(c.lastDonated, donated) { // as in every step of a loop
+		return c.last, nil
+	}
+	mask, key := c.useful(donated)
 	if v, ok := c.variants[key]; ok {
+		c.last, c.lastDonated = v, slices.Clone(donated)
 		return v, nil
 	}
 	v, err := c.build(mask)
