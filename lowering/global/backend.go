@@ -36,7 +36,12 @@ type Backend struct {
 	rules         ruleUse
 	owned         []func() error // what Close closes after its own things
 
-	moved  atomic.Int64 // how often a value went from one layout to another
+	moved atomic.Int64 // how often a value went from one layout to another
+
+	// launch makes the launches of programs on several devices one after the other. Two that enter the
+	// devices' queues in different orders could wait for ever, each in its own collective.
+	launch sync.Mutex
+
 	mu     sync.Mutex
 	live   map[resource]struct{} // nil once closed
 	closed error

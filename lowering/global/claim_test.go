@@ -181,3 +181,34 @@ func TestBackendsThatEndDuringExecutions(t *testing.T) {
 		})
 	}
 }
+
+// TestConcurrentCollectives executes two programs with all-reduces from many goroutines: no device
+// may wait in one while its peers wait in the other.
+func TestConcurrentCollectives(t *testing.T) {
+	b := newBackend(t, grid)
+	x, w := put(t, b, eight), put(t, b, weights)
+	sum := compiledOf(t, b, []tensor{eight}, func(f compute.Function, v []compute.Value) []compute.Value {
+		return []compute.Value{must(t)(f.ReduceSum(v[0]))}
+	})
+	product := compiledOf(t, b, []tensor{eight, weights}, func(f compute.Function, v []compute.Value) []compute.Value {
+		return []compute.Value{must(t)(f.ReduceSum(must(t)(f.Mul(v[0], v[1])))), must(t)(f.ReduceMax(v[0]))}
+	})
+	plugintest.Within(t, 2*time.Minute, func() {
+		var all sync.WaitGroup
+		for g := range 8 {
+			all.Go(func() {
+				for range 50 {
+					exe, in, want := sum, []compute.Buffer{x}, float32(36)
+					if g%2 == 0 {
+						exe, in, want = product, []compute.Buffer{x, w}, 120
+					}
+					out, err := exe.Execute(in, nil, 0)
+					if assert.NoError(t, err) {
+						assert.Equal(t, []float32{want}, flatOf(t, out[0]))
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}

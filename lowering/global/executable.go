@@ -233,7 +233,10 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 			results[d][r] = args[d][i] // filled again
 		}
 	}
-	if err := v.exe.Execute(context.Background(), args, results, pjrt.ExecuteOptions{Donate: mask}); err != nil {
+	b.launch.Lock()
+	err = v.exe.Execute(context.Background(), args, results, pjrt.ExecuteOptions{Donate: mask})
+	b.launch.Unlock()
+	if err != nil {
 		return nil, err
 	}
 	for i, input := range inputs {
@@ -310,7 +313,9 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaul
 		}
 		ones[i] = one
 	}
+	e.backend.launch.Lock()
 	results, err := named.Execute(ones, donate, defaultDevice)
+	e.backend.launch.Unlock()
 	if err != nil {
 		return nil, err
 	}
