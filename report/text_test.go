@@ -56,3 +56,16 @@ func TestUnits(t *testing.T) {
 	assert.Equal(t, "3.0 us", Seconds(3e-6))
 	assert.Equal(t, "2.00 s", Seconds(2))
 }
+
+func TestTheTextSaysWhatReplicasHave(t *testing.T) {
+	for want, x := range map[string]Tensor{
+		"whole, mirrored":               {Annotation: "none"},
+		"over({}, {logical}), mirrored": {Annotation: "over({}, {logical})"},
+		"replicate, mirrored":           {Annotation: "replicate"},
+		"over({replica}, {logical})":    {Annotation: "over({replica}, {logical})"},
+		"over({logical, replica}, {})":  {Annotation: "over({logical, replica}, {})"},
+		"whole, per replica":            {Annotation: "none", PerReplica: true},
+	} {
+		assert.Equal(t, want, x.layout())
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
@@ -48,6 +49,28 @@ func TestSignsOfATPU(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestHasTPUIsOfThisMachine(t *testing.T) {
+	assert.Equal(t, thisHost().mayHaveTPU(), HasTPU())
+}
+
+// others are devices of a platform that gives no coordinates.
+type others struct {
+	noRuntime
+	platform string
+	count    int
+}
+
+func (o others) PlatformName() string { return o.platform }
+
+func (o others) Devices() []*pjrt.Device { return make([]*pjrt.Device, o.count) }
+
+func TestDevicesWithoutCoordinatesStandInALine(t *testing.T) {
+	topology, err := (&starter{}).topology(others{platform: "cuda", count: 3})
+	require.NoError(t, err)
+	assert.Equal(t, 3, topology.NumDevices())
+	assert.Equal(t, tpu.Coordinates{3, 1, 1, 1}, topology.MeshShape())
 }
 
 func TestATPUPluginThatWasOnlyFoundIsNotOpenedWithoutATPU(t *testing.T) {
