@@ -70,7 +70,7 @@ func TestDevicesWithoutCoordinatesStandInALine(t *testing.T) {
 	topology, err := (&starter{}).topology(others{platform: "cuda", count: 3})
 	require.NoError(t, err)
 	assert.Equal(t, 3, topology.NumDevices())
-	assert.Equal(t, tpu.Coordinates{3, 1, 1, 1}, topology.MeshShape())
+	assert.Equal(t, [4]int{3, 1, 1, 1}, topology.MeshShape())
 }
 
 func TestATPUPluginThatWasOnlyFoundIsNotOpenedWithoutATPU(t *testing.T) {
