@@ -143,9 +143,28 @@ func largest(mesh sharding.Mesh, names []string, dims []int, split []sharding.Di
 		}
 	}
 	if dim < 0 {
+		if !slices.ContainsFunc(split, func(d sharding.Dim) bool { return len(d.Axes) == 0 }) {
+			return -1, "" // all are split
+		}
 		return -1, fmt.Sprintf("no dimension of %v is divisible by %s", dims, sizes(mesh, axes))
 	}
 	return dim, ""
+}
+
+// readAs returns how a program reads a variable that is in parts over the replicas: gathered over them,
+// as the batch is over the replicas too, and a partitioner that is left the choice gathers the much
+// larger activations. It is nil for other tensors. What an optimizer keeps of a variable is updated
+// in parts.
+func readAs(name string, spec sharding.Spec) *sharding.Spec {
+	if _, state := StateOf(name); state || !isVariable(name) || !slices.Contains(spec.UsedAxes(), logical.ReplicaName) {
+		return nil
+	}
+	dims := spec.Dims()
+	for i := range dims {
+		dims[i].Axes = slices.DeleteFunc(dims[i].Axes, func(axis string) bool { return axis == logical.ReplicaName })
+	}
+	inside := sharding.NewSpec(dims...)
+	return &inside
 }
 
 // divided returns the axes of more than one device, and the number of parts that they make.

@@ -84,15 +84,17 @@ func TestRulesGiveTheLossesOfOneDevice(t *testing.T) {
 		config string
 		part   float64 // of the memory of one device
 		specs  map[string]string
+		// gathers says that every large variable is in parts over the replicas.
+		gathers bool
 	}{
 		{"devices=8,logical=2,rules=megatron", 1. / 2, map[string]string{
 			"/ff1/dense/weights": "P(nil, logical)", "/ff2/dense/weights": "P(logical, nil)", "/token_embed/embeddings": "P(logical, nil)",
-			"/AdamOptimizer/ff1/dense/weights_1st_moment": "P(nil, logical)"}},
-		{"devices=8,rules=fsdp", 1. / 8, map[string]string{"/ff1/dense/weights": "P(nil, replica)", "/AdamOptimizer/ff2/dense/weights_2nd_moment": "P(replica, nil)"}},
-		{"devices=4,rules=zero1", 1./3 + 2./3/4, map[string]string{"/ff1/dense/weights": "P(nil, nil)", "/AdamOptimizer/ff1/dense/weights_1st_moment": "P(nil, replica)"}},
-		{"devices=8,logical=4,rules=megatron+fsdp", 1. / 8, map[string]string{"/ff1/dense/weights": "P(replica, logical)"}},
+			"/AdamOptimizer/ff1/dense/weights_1st_moment": "P(nil, logical)"}, false},
+		{"devices=8,rules=fsdp", 1. / 8, map[string]string{"/ff1/dense/weights": "P(nil, replica)", "/AdamOptimizer/ff2/dense/weights_2nd_moment": "P(replica, nil)"}, true},
+		{"devices=4,rules=zero1", 1./3 + 2./3/4, map[string]string{"/ff1/dense/weights": "P(nil, nil)", "/AdamOptimizer/ff1/dense/weights_1st_moment": "P(nil, replica)"}, false},
+		{"devices=8,logical=4,rules=megatron+fsdp", 1. / 8, map[string]string{"/ff1/dense/weights": "P(replica, logical)"}, true},
 		{"devices=8,axes=model:2,rules=" + file, 0.32, map[string]string{
-			"/output/dense/weights": "P(replica, model)", "/token_embed/embeddings": "P((model, replica), nil)"}},
+			"/output/dense/weights": "P(replica, model)", "/token_embed/embeddings": "P((model, replica), nil)"}, false},
 	} {
 		t.Run(c.config, func(t *testing.T) {
 			var notes bytes.Buffer
@@ -113,6 +115,22 @@ func TestRulesGiveTheLossesOfOneDevice(t *testing.T) {
 				assert.Equal(t, want, spec[name], name)
 			}
 			assert.Empty(t, step.Idle)
+			// Variables in parts over the replicas are gathered, and not the activations; gradients are
+			// summed up once.
+			var gathered, summed int64
+			for _, of := range step.Report.Collectives {
+				switch {
+				case of.Axis != "replica":
+				case of.Kind == "all-gather":
+					gathered += of.Bytes
+				case of.Kind == "all-reduce":
+					summed += of.Bytes
+				}
+			}
+			if c.gathers {
+				assert.LessOrEqual(t, gathered, step.Report.Memory.Arguments/3, "a device's parts of the variables")
+				assert.LessOrEqual(t, summed, 4*step.Report.Parameters/int64(step.Report.LogicalDevices)+4096)
+			}
 			assert.Empty(t, notes.String())
 		})
 	}

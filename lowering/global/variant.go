@@ -75,7 +75,7 @@ func (c *compiled) frame(donated []bool) (module.Frame, []int) {
 	p, of := c.program, match(c.program, donated)
 	f := module.Frame{Mesh: c.backend.mesh, Logical: c.backend.logical}
 	for i, name := range p.ParameterNames {
-		f.Arguments = append(f.Arguments, module.Border{Name: name, Spec: c.places[i].Spec})
+		f.Arguments = append(f.Arguments, module.Border{Name: name, Spec: c.places[i].Spec, Inside: readAs(name, c.places[i].Spec)})
 	}
 	for r, s := range p.Outputs {
 		border := module.Border{Spec: sharding.Replicated(s.Rank()), Open: true}

@@ -18,6 +18,9 @@ type Border struct {
 	Name string
 	// Spec says which part of the tensor each device holds.
 	Spec sharding.Spec
+	// Inside, if it is given, is how the program reads an argument that lies as Spec says: an argument
+	// that is in parts over an axis which Inside lacks is gathered once, before anything reads it.
+	Inside *sharding.Spec
 	// Open leaves the sharding of a result to the partitioner, in the place of Spec.
 	Open bool
 	// Donated arguments give their memory to the result numbered Result, which must have the same
@@ -76,10 +79,18 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 		written.Private = i > 0
 		if i == 0 {
 			written.Parameters, written.Results = nil, nil
+			var gathered []*ir.Statement
 			for k, a := range function.Parameters {
 				a.Attributes = edge(m.Arguments[k], false, single)
+				if inside := f.Arguments[k].Inside; inside != nil && !single {
+					parts := &ir.Value{Name: a.Value.Name + "_parts", Type: a.Value.Type}
+					gather := short("sdy.sharding_constraint", a.Value, parts)
+					gather.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: bare{*inside}}}
+					gathered, a.Value = append(gathered, gather), parts
+				}
 				written.Parameters = append(written.Parameters, a)
 			}
+			written.Body = append(gathered, written.Body...)
 			for k, r := range function.Results {
 				r.Attributes = edge(m.Results[k], f.Results[k].Open, single)
 				written.Results = append(written.Results, r)
