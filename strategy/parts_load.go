@@ -61,9 +61,9 @@ func (e *LoadError) Unwrap() error { return e.Err }
 // A part is read while the one before it is copied to the devices. The host holds a sixteenth of
 // its devices' bytes on the way, or a single part that is larger. Where devices have the host's
 // memory, as the CPU plugin's, parts of 256 kB and more that one device holds are read to where they
-// stay. Variables that have no value yet
-// get theirs all together, or none after an error; of the others each is replaced in turn, beside
-// its old value. All processes call Load, each for its own devices.
+// stay. Variables that have no value yet get theirs all together, or none after an error; of the
+// others each is replaced in turn, beside its old value. All processes call Load, each for its own
+// devices.
 //
 // Errors: [*LoadError], which says what has changed; [*ContextError] where a step is traced.
 func (vs *Variables) Load(ctx context.Context, values []VariableParts) (Loaded, error) {

@@ -47,10 +47,10 @@ keras.config.set_dtype_policy({"f32": "float32", "bf16": "mixed_bfloat16", "f16"
 
 mesh = keras.distribution.DeviceMesh((args.replicas, args.logical), ["batch", "model"], keras.distribution.list_devices())
 layout = keras.distribution.LayoutMap(mesh)
-layout["embedding/embeddings"] = ("model", None)
-layout["(query|key|value|gate|up)/kernel"] = (None, "model")
-layout["(out|down)/kernel"] = ("model", None)
-layout["head/kernel"] = (None, "model")
+layout[".*embedding/embeddings"] = ("model", None)
+layout[".*(query|key|value|gate|up)/kernel"] = (None, "model")
+layout[".*(out|down)/kernel"] = ("model", None)
+layout[".*head/kernel"] = (None, "model")
 keras.distribution.set_distribution(keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch"))
 
 
@@ -188,7 +188,7 @@ class BitsPerByte(keras.callbacks.Callback):
 
 
 model = Decoder()
-model.build((batch, sequence))
+model(np.zeros((batch, sequence), np.int32))  # makes the variables
 warm = args.steps // 20 + 1
 rate = keras.optimizers.schedules.CosineDecay(0.0, args.steps - warm, alpha=0.02, warmup_target=3e-3, warmup_steps=warm)
 model.compile(
