@@ -31,8 +31,9 @@ func weightsModel() weights.Config {
 }
 
 // weightsLoad is the loading of a file of Hugging Face's form in a dtype onto devices: whole on one,
-// or as 4 replicas of 2 logical devices that share it out. The floor is a read of the file.
-func weightsLoad(dtype string) func(ctx context.Context, devices int) (row, error) {
+// or as 4 replicas of 2 logical devices that share it out. The matrices are turned, as dense layers
+// have them, or stay as they are stored. The floor is a read of the file.
+func weightsLoad(dtype string, turned bool) func(ctx context.Context, devices int) (row, error) {
 	return func(ctx context.Context, devices int) (row, error) {
 		dir, err := os.MkdirTemp("", "bench-weights")
 		if err != nil {
@@ -40,6 +41,14 @@ func weightsLoad(dtype string) func(ctx context.Context, devices int) (row, erro
 		}
 		defer os.RemoveAll(dir)
 		path, c := filepath.Join(dir, weights.SingleName), weightsModel()
+		rules := weights.Llama(c, weights.Names{})
+		for i := range rules {
+			for k := range rules[i].To {
+				if !turned {
+					rules[i].To[k].Steps = nil
+				}
+			}
+		}
 		size, err := writeWeights(path, c, dtype)
 		if err != nil {
 			return row{}, err
@@ -61,7 +70,7 @@ func weightsLoad(dtype string) func(ctx context.Context, devices int) (row, erro
 			busyFloor += used() - start
 			floors = append(floors, floor)
 			cpu := 0.0
-			if report, cpu, err = loadOnce(ctx, sys, c, path, devices); err != nil {
+			if report, cpu, err = loadOnce(ctx, sys, rules, path, devices); err != nil {
 				return row{}, err
 			}
 			times, busy = append(times, report.Elapsed), busy+cpu
@@ -125,7 +134,7 @@ func readAll(path string) (time.Duration, error) {
 }
 
 // loadOnce loads the file into a new store, and returns the processor time of that in seconds.
-func loadOnce(ctx context.Context, sys *system.System, c weights.Config, path string, devices int) (report *pretrained.Report, cpu float64, err error) {
+func loadOnce(ctx context.Context, sys *system.System, rules weights.Rules, path string, devices int) (report *pretrained.Report, cpu float64, err error) {
 	p := min(devices, 2)
 	opts := strategy.Options{Replicas: devices / p, LogicalDevices: p, State: strategy.ShardParameters}
 	if p > 1 {
@@ -144,7 +153,6 @@ func loadOnce(ctx context.Context, sys *system.System, c weights.Config, path st
 		return nil, 0, err
 	}
 	defer file.Close()
-	rules := weights.Llama(c, weights.Names{})
 	plan, err := weights.NewPlan(file.Tensors(), nil, rules, weights.PlanOptions{Create: dtypes.Float32})
 	if err != nil {
 		return nil, 0, err
