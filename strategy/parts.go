@@ -16,6 +16,10 @@ import (
 
 // Parts is a tensor that lies nowhere as a whole, such as one of a file: its parts are read where
 // they are needed. Its methods are safe for concurrent use.
+//
+// It may also have ReadCells(ctx, start, size, cells, into), which fills into with a box that is cut
+// into cells, so many in each dimension: the cells in row-major order, and row-major in themselves.
+// Then the parts of several devices that have the host's memory are read at once.
 type Parts interface {
 	// Shape returns the dtype and the dimensions of the whole tensor.
 	Shape() shapes.Shape

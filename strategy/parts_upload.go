@@ -23,10 +23,12 @@ type partLoad struct {
 	waits    bool // for its first value
 }
 
-// partRead is a part that some devices hold: it is read once.
+// partRead is a part that some devices hold: it is read once. With cells it is several parts, one
+// for each device.
 type partRead struct {
 	of          *partLoad
 	start, size []int
+	cells       []int
 	devices     []int
 	data        []byte // staged
 }
@@ -58,7 +60,7 @@ func (x *partLoad) reads() (all []*partRead) {
 		}
 		all[i].devices = append(all[i].devices, d)
 	}
-	return all
+	return x.together(all)
 }
 
 // stage reads the part to where devices copy it from.
@@ -89,42 +91,6 @@ func (r *partRead) read(ctx context.Context, into []byte) error {
 	inner := layout{wire: l.wire, shape: r.size, shard: l.shard, over: module.Over{Dim: l.over.Dim, Size: r.size[l.over.Dim]}, starts: [][]int{make([]int, len(r.size))}}
 	inner.each(0, 0, func(inRows, inPart, n int) { copy(into[inPart:inPart+n], rows[inRows:inRows+n]) })
 	return nil
-}
-
-// hostMemory is a runtime whose devices have the host's memory: what is read for one of them can
-// stay where it is.
-type hostMemory interface {
-	PlatformName() string
-	BufferFromHostInPlace(ctx context.Context, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device, free func()) (*pjrt.Buffer, error)
-}
-
-// leastInPlace is from how many bytes on a part has memory of its own.
-const leastInPlace = 256 << 10
-
-// inPlace returns the runtime if the part is read to where it stays, and nil if it is copied there.
-func (r *partRead) inPlace() hostMemory {
-	rt, ok := r.of.variable.strategy.sys.Runtime().(hostMemory)
-	if !ok || rt.PlatformName() != "cpu" || len(r.devices) != 1 || r.of.layout.shardBytes < leastInPlace {
-		return nil
-	}
-	return rt
-}
-
-// place reads the part to where it stays.
-func (r *partRead) place(ctx context.Context, rt hostMemory) error {
-	x, d := r.of, r.devices[0]
-	s, l := x.variable.strategy, &x.layout
-	data, err := staging.Take(l.shardBytes)
-	if err != nil {
-		return err
-	}
-	if err = r.read(ctx, data); err == nil {
-		x.fresh[d], err = rt.BufferFromHostInPlace(ctx, data, l.wire, l.buffer, s.devices[d], func() { staging.Give(data) })
-	}
-	if err != nil {
-		staging.Give(data)
-	}
-	return err
 }
 
 // copy copies the staged part to its devices.

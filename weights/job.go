@@ -40,25 +40,30 @@ func (a *axis) intoAt(i int) int {
 	return i * a.intoStep
 }
 
-// job returns what of a piece lies in a box, or nil.
-func (p *Plan) job(v *Variable, of piece, start, size []int) (*job, error) {
+// job returns what of a piece lies in a box, or nil. The result has the box in cells, of which
+// there are so many in each dimension.
+func (p *Plan) job(v *Variable, of piece, start, size, cells []int) (*job, error) {
 	form, err := formOf(p.tensors[of.tensor].DType, v.DType, of.add)
 	if err != nil {
 		return nil, err
 	}
 	j := &job{tensor: of.tensor, form: form, at: of.view.offset}
-	stride := 1
+	stride, apart := 1, 1 // of neighbours in a cell, and of neighbouring cells
+	for d := range size {
+		apart *= size[d] / cells[d]
+	}
 	for d := len(size) - 1; d >= 0; d-- {
 		from, to := max(start[d], of.start[d]), min(start[d]+size[d], of.start[d]+of.size[d])
 		if from >= to {
 			return nil, nil
 		}
-		j.place += (from - start[d]) * stride
-		a := axisOf(of.view.dims[d], from-of.start[d], to-of.start[d], stride, j)
+		l := along{stride: stride, cell: size[d] / cells[d], apart: apart, first: from - start[d]}
+		j.place += l.at(0)
+		a := axisOf(of.view.dims[d], from-of.start[d], to-of.start[d], l, j)
 		if a.n > 1 {
 			j.axes = append(j.axes, a)
 		}
-		stride *= size[d]
+		stride, apart = stride*l.cell, apart*cells[d]
 	}
 	// In the order of the file, what moves least from one index to the next is the fastest.
 	slices.SortStableFunc(j.axes, func(a, b axis) int { return order(b.fileStep, a.fileStep) })
@@ -68,6 +73,9 @@ func (p *Plan) job(v *Variable, of piece, start, size []int) (*job, error) {
 	j.join()
 	return j, nil
 }
+
+// ones are the cells of a box that is not cut.
+func ones(n int) []int { return slices.Repeat([]int{1}, n) }
 
 func order(a, b int64) int {
 	switch {
@@ -79,13 +87,36 @@ func order(a, b int64) int {
 	return 0
 }
 
-// axisOf is the axis of the indices from to to of a dimension, whose neighbours are a stride apart
-// in the result. It moves the job's place to the axis's first index.
-func axisOf(dim []factor, from, to, stride int, j *job) axis {
+// along says where the indices of a dimension lie in the result, from the first that is read on: so
+// many of a cell a stride apart, and the cells further apart.
+type along struct{ stride, cell, apart, first int }
+
+// at is the place of an index.
+func (l along) at(i int) int {
+	i += l.first
+	return i/l.cell*l.apart + i%l.cell*l.stride
+}
+
+// even says whether n indices are evenly apart: in one cell, or in cells of one, or in neighbours.
+func (l along) even(n int) bool {
+	return l.first%l.cell+n <= l.cell || l.cell == 1 || l.apart == l.cell*l.stride
+}
+
+// step is how far apart they are then.
+func (l along) step() int {
+	if l.cell == 1 {
+		return l.apart
+	}
+	return l.stride
+}
+
+// axisOf is the axis of the indices from to to of a dimension. It moves the job's place to the
+// axis's first index.
+func axisOf(dim []factor, from, to int, l along, j *job) axis {
 	dim = normal(dim)
-	if len(dim) == 1 {
+	if len(dim) == 1 && l.even(to-from) {
 		j.at += int64(from) * dim[0].stride
-		return axis{n: to - from, fileStep: dim[0].stride, intoStep: stride}
+		return axis{n: to - from, fileStep: dim[0].stride, intoStep: l.step()}
 	}
 	a := axis{n: to - from, file: table(dim, from, to), into: make([]int, to-from)}
 	indices := make([]int, a.n)
@@ -97,11 +128,12 @@ func axisOf(dim []factor, from, to, stride int, j *job) axis {
 		slices.Sort(a.file)
 	}
 	first := a.file[0]
-	j.at, j.place = j.at+first, j.place+indices[0]*stride
+	origin := l.at(indices[0])
+	j.at, j.place = j.at+first, j.place+origin-l.at(0)
 	a.fileStep = 1 << 62 // the least
 	for i := range indices {
 		a.file[i] -= first
-		a.into[i] = (indices[i] - indices[0]) * stride
+		a.into[i] = l.at(indices[i]) - origin
 		if i > 0 {
 			a.fileStep = min(a.fileStep, a.file[i]-a.file[i-1])
 		}

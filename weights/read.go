@@ -38,24 +38,32 @@ var scratches = sync.Pool{New: func() any {
 // Errors: [*FileError]; of kind ValueError for a box that is none, and the cause of ctx's end.
 // After an error into has undefined contents.
 func (p *Plan) Read(ctx context.Context, f *File, path string, start, size []int, into []byte) error {
+	return p.ReadCells(ctx, f, path, start, size, ones(len(size)), into)
+}
+
+// ReadCells is Read of a box that is cut into cells, so many in each dimension, which lie in into
+// one after the other: the cells in row-major order, and row-major in themselves. What several
+// devices hold of a variable is read so at once: a row of the file is one range for all of them.
+// Each size is a multiple of the number of cells.
+func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size, cells []int, into []byte) error {
 	v := p.variable(path)
 	if v == nil {
 		return &errkind.Fault{Op: "weights: read", Subject: fmt.Sprintf("variable %q", path), Reason: "no tensor fills it", Class: errkind.ValueError}
 	}
 	bytes := int(v.DType.Size())
-	ok := len(start) == len(v.Shape) && len(size) == len(v.Shape)
+	ok := len(start) == len(v.Shape) && len(size) == len(v.Shape) && len(cells) == len(v.Shape)
 	for d := 0; ok && d < len(size); d++ {
-		ok = start[d] >= 0 && size[d] >= 0 && size[d] <= v.Shape[d]-start[d]
+		ok = start[d] >= 0 && size[d] >= 0 && size[d] <= v.Shape[d]-start[d] && cells[d] > 0 && size[d]%cells[d] == 0
 		bytes *= size[d]
 	}
 	if !ok || len(into) != bytes {
 		return &errkind.Fault{Op: "weights: read", Subject: fmt.Sprintf("variable %q", path), Class: errkind.ValueError,
-			Reason: fmt.Sprintf("%d bytes for %v from %v of %s%v", len(into), size, start, v.DType, v.Shape)}
+			Reason: fmt.Sprintf("%d bytes for %v from %v of %s%v, in %v cells", len(into), size, start, v.DType, v.Shape, cells)}
 	}
 	if bytes == 0 {
 		return nil
 	}
-	if err := p.move(ctx, f, v, start, size, into); err != nil {
+	if err := p.move(ctx, f, v, start, size, cells, into); err != nil {
 		return err
 	}
 	for _, part := range p.paths(f, path) {
@@ -67,11 +75,11 @@ func (p *Plan) Read(ctx context.Context, f *File, path string, start, size []int
 }
 
 // move reads the pieces of a box: those of much by several goroutines.
-func (p *Plan) move(ctx context.Context, f *File, v *Variable, start, size []int, into []byte) error {
+func (p *Plan) move(ctx context.Context, f *File, v *Variable, start, size, cells []int, into []byte) error {
 	bytes := len(into)
 	var jobs []*job
 	for _, piece := range p.pieces[v.Path] {
-		j, err := p.job(v, piece, start, size)
+		j, err := p.job(v, piece, start, size, cells)
 		if err != nil {
 			return err
 		}

@@ -154,6 +154,33 @@ func TestAnyStepsAndAnyBoxGiveWhatTheyDoElementByElement(t *testing.T) {
 				box[d] = 1 + pick(n-start[d])
 			}
 			require.Equal(t, now.box(start, box), read(t, p, f, v, start, box), "%s: %v %v", name, start, box)
+			// The same in cells: one after the other they are boxes of their own.
+			cells, cell := make([]int, len(box)), make([]int, len(box))
+			for d, n := range box {
+				for cells[d] = 1 + pick(n); n%cells[d] != 0; cells[d]-- {
+				}
+				cell[d] = n / cells[d]
+			}
+			into := make([]byte, size(box)*kind.to.Size())
+			require.NoError(t, p.ReadCells(context.Background(), f, "/v", start, box, cells, into))
+			got := numbers(kind.to, into)
+			index := make([]int, len(box))
+			for range size(cells) {
+				from := make([]int, len(box))
+				for d := range from {
+					from[d] = start[d] + index[d]*cell[d]
+				}
+				want := now.box(from, cell)
+				require.Equal(t, want, got[:len(want)], "%s: %v %v in %v cells: %v", name, start, box, cells, index)
+				got = got[len(want):]
+				for d := len(index) - 1; d >= 0; d-- {
+					if index[d]++; index[d] < cells[d] {
+						break
+					}
+					index[d] = 0
+				}
+			}
+			require.Empty(t, got)
 		}
 	}
 }

@@ -202,7 +202,7 @@ func (w *writing) fill(data []byte, t safetensors.Info, of placedPiece) error {
 	if err != nil {
 		return err
 	}
-	j, err := w.plan.job(&of.Variable, of.piece, make([]int, len(of.Shape)), of.Shape)
+	j, err := w.plan.job(&of.Variable, of.piece, make([]int, len(of.Shape)), of.Shape, ones(len(of.Shape)))
 	if err != nil {
 		return err
 	}

@@ -117,3 +117,8 @@ func (p *parts) Shape() shapes.Shape { return shapes.Make(p.of.DType, p.of.Shape
 func (p *parts) ReadPart(ctx context.Context, start, size []int, into []byte) error {
 	return p.plan.Read(ctx, p.file, p.of.Path, start, size, into)
 }
+
+// ReadCells reads a box in cells; see [weights.Plan.ReadCells].
+func (p *parts) ReadCells(ctx context.Context, start, size, cells []int, into []byte) error {
+	return p.plan.ReadCells(ctx, p.file, p.of.Path, start, size, cells, into)
+}
