@@ -36,4 +36,5 @@ func TestTheLanguageModelOfThePageIsTheExamples(t *testing.T) {
 	assert.Contains(t, page, strconv.Itoa(model)+" lines of model")
 	assert.Contains(t, page, "decoder/presets.go) | "+strconv.Itoa(all)+" |")
 	assert.Contains(t, page, "orbax 0.12.8 | "+strconv.Itoa(lines("compare/gpt_flax.py"))+" |")
+	assert.Contains(t, page, "Keras 3.15.1 on JAX | "+strconv.Itoa(lines("compare/gpt_keras.py"))+" |")
 }

@@ -58,8 +58,7 @@ func weightsLoad(dtype string, turned bool) func(ctx context.Context, devices in
 			return row{}, err
 		}
 		defer sys.Close()
-		var times, floors []time.Duration
-		var busy, busyFloor float64 // seconds of the processor
+		var times, floors, busy, busyFloor []time.Duration // busy: of the processor
 		var report *pretrained.Report
 		for range max(3, rounds(7)) {
 			start := used()
@@ -67,18 +66,18 @@ func weightsLoad(dtype string, turned bool) func(ctx context.Context, devices in
 			if err != nil {
 				return row{}, err
 			}
-			busyFloor += used() - start
+			busyFloor = append(busyFloor, time.Duration((used()-start)*1e9))
 			floors = append(floors, floor)
 			cpu := 0.0
 			if report, cpu, err = loadOnce(ctx, sys, rules, path, devices); err != nil {
 				return row{}, err
 			}
-			times, busy = append(times, report.Elapsed), busy+cpu
+			times, busy = append(times, report.Elapsed), append(busy, time.Duration(cpu*1e9))
 		}
 		us, floor := median(times), median(floors)
-		return row{Us: round(us), FloorUs: round(floor), Ratio: round(us / floor), CPUUs: round(1e6 * busy / float64(len(times))), GBps: round(float64(size) / us / 1e3),
+		return row{Us: round(us), FloorUs: round(floor), Ratio: round(us / floor), CPUUs: round(median(busy)), GBps: round(float64(size) / us / 1e3),
 			Note: fmt.Sprintf("%s to float32, %.0f MB; a read of the file into memory %.2f GB/s, %.0f us of the processor; %v",
-				dtype, float64(size)/1e6, float64(size)/floor/1e3, 1e6*busyFloor/float64(len(times)), report)}, nil
+				dtype, float64(size)/1e6, float64(size)/floor/1e3, median(busyFloor), report)}, nil
 	}
 }
 
