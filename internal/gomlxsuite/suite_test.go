@@ -110,8 +110,8 @@ func TestASample(t *testing.T) {
 
 // TestSuites runs all packages on all backends and writes the table into the page that
 // TPUSTRATEGY_GOMLX_SUITES names. What came of each run is kept: with TPUSTRATEGY_GOMLX_ONLY, a
-// regular expression, only the runs whose name, as in "8x1/core/graph", it matches are done again,
-// and the page is written if all others were done before.
+// regular expression, only the runs whose name, as in "8x1/core/graph", it matches are done again.
+// The page stays as it is if it has runs that were not done here, now or before.
 func TestSuites(t *testing.T) {
 	page := os.Getenv("TPUSTRATEGY_GOMLX_SUITES")
 	if page == "" {
@@ -162,16 +162,19 @@ func TestSuites(t *testing.T) {
 		r := runs[d.Backend][d.Package]
 		t.Errorf("%s\n%s%s", d, r.Tests[d.Test].Said, at(r.Stderr, r.broke()))
 	}
-	if !whole {
-		t.Skip("not all runs were done: the page stays as it is")
-	}
 	for _, r := range idle {
+		if !whole {
+			break // A run that was not done may have the difference.
+		}
 		t.Errorf("differences.tsv: no test differs as this line says: %+v", r)
 	}
 	old, err := os.ReadFile(page)
 	require.NoError(t, err)
 	written, err := Replaced(string(old), Table(runs, all, found, reasons))
 	require.NoError(t, err)
+	if Poorer(written, string(old)) {
+		t.Skip("the page has runs that were not done here: it stays as it is")
+	}
 	require.NoError(t, os.WriteFile(page, []byte(written), 0o644))
 }
 

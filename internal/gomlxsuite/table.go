@@ -25,7 +25,7 @@ func Replaced(page, part string) (string, error) {
 
 // Table is the counts of each package on each backend, passed/failed/skipped, then what differs and
 // why. A test with subtests is not counted beside them. Times are left out, so that the same
-// results give the same text.
+// results give the same text. A dash is a run that was not done.
 func Table(runs Runs, backends []Backend, found []Difference, reasons []Reason) string {
 	var b strings.Builder
 	b.WriteString("\n| package |")
@@ -34,15 +34,20 @@ func Table(runs Runs, backends []Backend, found []Difference, reasons []Reason) 
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(backends)) + "\n")
 	sums := make([]map[Outcome]int, len(backends))
-	packages := slices.Sorted(maps.Keys(runs[backends[0].Name]))
+	packages := packagesOf(runs)
 	for _, p := range packages {
 		fmt.Fprintf(&b, "| `%s` |", p)
 		for i, of := range backends {
-			counts := runs[of.Name][p].Counts()
-			fmt.Fprintf(&b, " %s |", counted(counts))
 			if sums[i] == nil {
 				sums[i] = map[Outcome]int{}
 			}
+			r, done := runs[of.Name][p]
+			if !done {
+				b.WriteString(notDone)
+				continue
+			}
+			counts := r.Counts()
+			fmt.Fprintf(&b, " %s |", counted(counts))
 			for outcome, n := range counts {
 				sums[i][outcome] += n
 			}
@@ -69,6 +74,25 @@ func Table(runs Runs, backends []Backend, found []Difference, reasons []Reason) 
 	}
 	b.WriteString("\n")
 	return b.String()
+}
+
+// packagesOf are the packages of all runs, sorted.
+func packagesOf(runs Runs) []string {
+	all := map[string]bool{}
+	for _, of := range runs {
+		for p := range of {
+			all[p] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// notDone is the cell of a run that was not done.
+const notDone = " – |"
+
+// Poorer says whether a page has more runs that were not done than another, which has a table.
+func Poorer(page, than string) bool {
+	return strings.Contains(than, "| all |") && strings.Count(page, notDone) > strings.Count(than, notDone)
 }
 
 // counted writes counts as passed/failed/skipped; a program's end in the midst is a failure.

@@ -26,6 +26,14 @@ func TestTheTableHasCountsAndReasons(t *testing.T) {
 
 `, part)
 
+	delete(runs["8x1"], "ml/nn")
+	with := Table(runs, []Backend{{Name: "xla"}, {Name: "8x1"}}, found, reasons)
+	assert.Contains(t, with, "| `ml/nn` | 0/1/0 | – |\n| all | 2/1/1 | 1/1/1 |\n")
+	assert.True(t, Poorer(with, part))
+	assert.False(t, Poorer(part, with))
+	assert.False(t, Poorer(with, with))
+	assert.False(t, Poorer(with, begins+ends), "a page without a table")
+
 	page, err := Replaced("before\n"+begins+"old\n"+ends+"after\n", part)
 	require.NoError(t, err)
 	assert.Equal(t, "before\n"+begins+part+ends+"after\n", page)
