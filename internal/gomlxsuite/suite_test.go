@@ -170,7 +170,7 @@ func TestSuites(t *testing.T) {
 	}
 	old, err := os.ReadFile(page)
 	require.NoError(t, err)
-	written, err := Replaced(string(old), Table(runs, all, found, reasons))
+	written, err := Replaced(string(old), Table(runs, packages, all, found, reasons))
 	require.NoError(t, err)
 	if Poorer(written, string(old)) {
 		t.Skip("the page has runs that were not done here: it stays as it is")

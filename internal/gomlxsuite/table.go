@@ -2,8 +2,6 @@ package gomlxsuite
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 )
 
@@ -26,7 +24,7 @@ func Replaced(page, part string) (string, error) {
 // Table is the counts of each package on each backend, passed/failed/skipped, then what differs and
 // why. A test with subtests is not counted beside them. Times are left out, so that the same
 // results give the same text. A dash is a run that was not done.
-func Table(runs Runs, backends []Backend, found []Difference, reasons []Reason) string {
+func Table(runs Runs, packages []string, backends []Backend, found []Difference, reasons []Reason) string {
 	var b strings.Builder
 	b.WriteString("\n| package |")
 	for _, of := range backends {
@@ -34,7 +32,6 @@ func Table(runs Runs, backends []Backend, found []Difference, reasons []Reason) 
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(backends)) + "\n")
 	sums := make([]map[Outcome]int, len(backends))
-	packages := packagesOf(runs)
 	for _, p := range packages {
 		fmt.Fprintf(&b, "| `%s` |", p)
 		for i, of := range backends {
@@ -74,17 +71,6 @@ func Table(runs Runs, backends []Backend, found []Difference, reasons []Reason) 
 	}
 	b.WriteString("\n")
 	return b.String()
-}
-
-// packagesOf are the packages of all runs, sorted.
-func packagesOf(runs Runs) []string {
-	all := map[string]bool{}
-	for _, of := range runs {
-		for p := range of {
-			all[p] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(all))
 }
 
 // notDone is the cell of a run that was not done.
