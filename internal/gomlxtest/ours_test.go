@@ -12,6 +12,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/global"
 )
 
+// TestTrainer has the backend that hands graphs for named devices on to the other one.
+func TestTrainer(t *testing.T) {
+	b, err := global.New(plugintest.System(t, 8), global.Options{Logical: 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	gomlxtest.Trainer(t, b)
+}
+
 // both runs a test on the backend that runs a graph on the devices which GoMLX names, and on the
 // one that runs any other graph on all of them.
 func both(t *testing.T, test func(*testing.T, compute.Backend)) {

@@ -23,3 +23,4 @@ func upstream(t testing.TB) compute.Backend {
 func TestUpstreamSPMD(t *testing.T)         { gomlxtest.SPMD(t, upstream(t)) }
 func TestUpstreamAutoSharding(t *testing.T) { gomlxtest.AutoSharding(t, upstream(t)) }
 func TestUpstreamRefused(t *testing.T)      { gomlxtest.Refused(t, upstream(t)) }
+func TestUpstreamTrainer(t *testing.T)      { gomlxtest.Trainer(t, upstream(t)) }

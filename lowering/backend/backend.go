@@ -89,6 +89,7 @@ func New(client *pjrt.Client, opts Options) (*Backend, error) {
 		Target:    target,
 		Precision: opts.Precision,
 		Random:    opts.Random,
+		Numbered:  true,
 		Identity:  opts.Identity,
 		Compile:   b.compile,
 		Data:      data{b},
@@ -214,7 +215,14 @@ func (b *Backend) fromFlat(num compute.DeviceNum, flat any, shape shapes.Shape) 
 	if err := b.check(); err != nil {
 		return nil, err
 	}
-	bytes, err := hostdata.Host(flat, shape.DType, shape.Size())
+	_, err := lowering.StableHLOShape(shape)
+	if err == nil {
+		_, err = hostdata.Type(shape.DType)
+	}
+	var bytes []byte
+	if err == nil {
+		bytes, err = hostdata.Host(flat, shape.DType, shape.Size())
+	}
 	if err != nil {
 		return nil, failed("transfer", fmt.Sprintf("of %s to device %d", shape, num), err)
 	}
