@@ -111,8 +111,9 @@ func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
 		return fault("DistributedAutoSharding", "no mesh", "give at least one mesh")
 	}
 	b.meshes = nil
+	all := make([]*shardy.DeviceMesh, 0, len(meshes))
 	for _, m := range meshes {
-		if slices.ContainsFunc(b.meshes, func(other *shardy.DeviceMesh) bool { return other.Name() == m.Name }) {
+		if slices.ContainsFunc(all, func(other *shardy.DeviceMesh) bool { return other.Name() == m.Name }) {
 			return fault("DistributedAutoSharding", fmt.Sprintf("two meshes are named %q", m.Name), "give each mesh a name of its own")
 		}
 		mesh, err := shardy.NewDeviceMesh(m.Name, m.AxesSizes, m.AxesNames)
@@ -122,11 +123,15 @@ func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
 		if err != nil {
 			return &errkind.Fault{Op: "lowering: DistributedAutoSharding", Subject: fmt.Sprintf("mesh %q", m.Name), Class: errkind.InvalidArgumentError, Err: err}
 		}
-		b.meshes = append(b.meshes, mesh)
+		if slices.Min(m.AxesSizes) < 1 {
+			return fault(fmt.Sprintf("mesh %q", m.Name), fmt.Sprintf("its axes have sizes %v", m.AxesSizes), "give each axis a size of at least 1")
+		}
+		if err := ordered(m); err != nil {
+			b.refuse(err)
+		}
+		all = append(all, mesh)
 	}
-	if err := checkMeshes(meshes); err != nil {
-		b.refuse(err)
-	}
+	b.meshes = all
 	b.module.WithShardy(b.meshes...)
 	b.replicas, b.partitions, b.distributed = 1, 1, true
 	for _, mesh := range b.meshes {

@@ -1,6 +1,7 @@
 package lowering
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,7 +34,7 @@ func (b *Builder) sharding(of string, shape shapes.Shape, spec *compute.Sharding
 	case len(b.meshes) == 0:
 		return nil, shape, nil
 	case spec == nil:
-		return shardy.NewShardingSpec(b.meshes[0]), shape, nil
+		return shardy.NewShardingSpec(b.all()), shape, nil
 	}
 	out, shard, err := b.divide(shape, spec)
 	if err != nil {
@@ -41,6 +42,11 @@ func (b *Builder) sharding(of string, shape shapes.Shape, spec *compute.Sharding
 		return nil, shape, nil
 	}
 	return out, shard, nil
+}
+
+// all returns the first mesh of all devices of the computation.
+func (b *Builder) all() *shardy.DeviceMesh {
+	return slices.MaxFunc(b.meshes, func(x, y *shardy.DeviceMesh) int { return cmp.Compare(x.NumDevices(), y.NumDevices()) })
 }
 
 // refuse keeps the first error for Compile.
@@ -62,6 +68,13 @@ func (b *Builder) divide(shape shapes.Shape, spec *compute.ShardingSpec) (*shard
 		return nil, shape, noMesh(spec)
 	}
 	mesh, shard := b.meshes[i], shape.Clone()
+	if mesh.NumDevices() != b.partitions {
+		if !slices.ContainsFunc(spec.Axes, func(axes []string) bool { return len(axes) > 0 }) {
+			return shardy.NewShardingSpec(b.all()), shape, nil
+		}
+		return nil, shape, &errkind.Fault{Op: shape.String(), Reason: fmt.Sprintf("mesh %q has %d devices, the computation runs on the %d of mesh %q", spec.Mesh, mesh.NumDevices(), b.partitions, b.all().Name()),
+			Hint: "split tensors over meshes of all devices", Class: errkind.InvalidArgumentError}
+	}
 	if len(spec.Axes) > shape.Rank() {
 		return nil, shape, &errkind.Fault{Op: shape.String(), Reason: fmt.Sprintf("the sharding is of %d dimensions, the tensor has %d", len(spec.Axes), shape.Rank()),
 			Hint: "name axes of the mesh for each dimension of the tensor at most", Class: errkind.InvalidArgumentError}
@@ -178,27 +191,12 @@ func (f *Function) namedShardings(results []shapes.Shape, list []*compute.Shardi
 	return out, nil
 }
 
-// checkMeshes reports what is wrong with the meshes of one computation. The partitioner wants all of
-// them over the same number of devices. A mesh with an order of its own for its devices is refused,
-// because GoMLX cuts and joins tensors (package dtensor) as if it had none.
-func checkMeshes(meshes []compute.Mesh) error {
-	devices := make([]int, len(meshes))
-	for i, m := range meshes {
-		devices[i] = 1
-		for axis, size := range m.AxesSizes {
-			if size < 1 {
-				return fault(fmt.Sprintf("mesh %q", m.Name), fmt.Sprintf("axis %q has size %d", m.AxesNames[axis], size), "give each axis a size of at least 1")
-			}
-			devices[i] *= size
-		}
-		for place, device := range m.LogicalDeviceAssignment {
-			if place != device {
-				return fault(fmt.Sprintf("mesh %q", m.Name), "it has an order of its own for its devices", "name the devices in that order in DeviceAssignment")
-			}
-		}
-		if devices[i] != devices[0] {
-			return fault("DistributedAutoSharding", fmt.Sprintf("mesh %q has %d devices, mesh %q has %d", meshes[0].Name, devices[0], m.Name, devices[i]),
-				"give all meshes of a computation the same number of devices")
+// ordered refuses a mesh with an order of its own for its devices: GoMLX cuts and joins tensors
+// (package dtensor) as if it had none.
+func ordered(m compute.Mesh) error {
+	for place, device := range m.LogicalDeviceAssignment {
+		if place != device {
+			return fault(fmt.Sprintf("mesh %q", m.Name), "it has an order of its own for its devices", "name the devices in that order in DeviceAssignment")
 		}
 	}
 	return nil
@@ -212,7 +210,7 @@ type undivided struct{ dims []int }
 // of one axis that divides anything there is no need.
 func (f *Function) undivided(x *stablehlo.Value) (*stablehlo.Value, error) {
 	divided := 0
-	for _, size := range f.builder.meshes[0].AxesSizes() {
+	for _, size := range f.builder.all().AxesSizes() {
 		if size > 1 {
 			divided++
 		}
@@ -243,7 +241,7 @@ func (b *Builder) constrained(f *ir.Function) *ir.Function {
 		}
 		dims := strings.Join(split, ", ")
 		return &ir.Statement{Op: "sdy.sharding_constraint", Operands: s.Operands, Results: s.Results, Form: ir.Short,
-			Attributes: []ir.Attribute{{Key: ir.Sharding, Value: ir.Raw("<@" + b.meshes[0].Name() + ", [" + dims + "]>")}}}, nil
+			Attributes: []ir.Attribute{{Key: ir.Sharding, Value: ir.Raw("<@" + b.all().Name() + ", [" + dims + "]>")}}}, nil
 	})
 	return &written
 }

@@ -80,8 +80,7 @@ func TestWrongShardingsAreErrorsOfCompile(t *testing.T) {
 		{"the sharding is of 3 dimensions, the tensor has 2", nil, nil, over(nil, nil, nil)},
 		{`mesh "elsewhere" is not among those given`, nil, nil, &compute.ShardingSpec{Mesh: "elsewhere"}},
 		{"an order of its own", []compute.Mesh{reversed}, nil, nil},
-		{`mesh "mesh" has 8 devices, mesh "small" has 4`, []compute.Mesh{grid, small}, nil, nil},
-		{`axis "x" has size 0`, []compute.Mesh{{Name: "mesh", AxesNames: []string{"x"}, AxesSizes: []int{0}}}, nil, nil},
+		{`mesh "small" has 4 devices, the computation runs on the 8 of mesh "mesh"`, []compute.Mesh{small, grid}, &compute.ShardingSpec{Mesh: "small", Axes: [][]string{{"x"}}}, nil},
 	} {
 		if c.meshes == nil {
 			c.meshes = []compute.Mesh{grid}
@@ -90,6 +89,11 @@ func TestWrongShardingsAreErrorsOfCompile(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 		assert.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
 	}
+}
+
+func TestAMeshOfNoDevicesIsRefused(t *testing.T) {
+	b := lowering.New(lowering.Options{}).Builder("none")
+	assert.ErrorContains(t, b.DistributedAutoSharding(compute.Mesh{Name: "mesh", AxesNames: []string{"x", "y"}, AxesSizes: []int{2, 0}}), "sizes [2 0]")
 }
 
 func TestTheNextValueOfAVariableStaysWholeWhereItDoesNotDivide(t *testing.T) {

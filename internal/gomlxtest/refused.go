@@ -54,12 +54,12 @@ func Refused(t *testing.T, b compute.Backend) {
 		{"a sharding of more dimensions than the tensor's", `the sharding is of 2 dimensions, the tensor has 1`, invalid, func(t *testing.T, b compute.Backend) error {
 			return call(t, b, vector, distributed.AxisSpec{"row"}, distributed.AxisSpec{"column"})
 		}},
-		{"meshes over different numbers of devices", `mesh "mesh" has 8 devices, mesh "small" has 2`, invalid, func(t *testing.T, b compute.Backend) error {
+		{"a split over a mesh of fewer devices", `mesh "small" has 2 devices, the computation runs on the 8 of mesh "mesh"`, invalid, func(t *testing.T, b compute.Backend) error {
 			small := mesh(t, []int{2}, "x")
 			small.SetName("small")
 			g := graph.NewGraph(b, "meshes")
 			require.NoError(t, g.SetAutoSharding(grid(t), small))
-			return g.Compile(graph.Neg(graph.Parameter(g, "x", shapes.Make(dtypes.Float32, 8))))
+			return g.Compile(graph.Neg(graph.ShardedParameter(g, "x", shapes.Make(dtypes.Float32, 8), split(t, small, "x"))))
 		}},
 		{"a mesh with an order of its own", `an order of its own`, invalid, func(t *testing.T, b compute.Backend) error {
 			m := mesh(t, []int{2}, "x")

@@ -42,6 +42,8 @@ type Backend struct {
 	// devices' queues in different orders could wait for ever, each in its own collective.
 	launch sync.Mutex
 
+	hosts hosts
+
 	mu     sync.Mutex
 	live   map[resource]struct{} // nil once closed
 	closed error
@@ -86,7 +88,7 @@ func New(sys *system.System, opts Options) (*Backend, error) {
 	if opts.Target != nil {
 		target = *opts.Target
 	}
-	if client := sys.Client(); client != nil {
+	if client := sys.Client(); client != nil && !b.several() {
 		b.single, err = backend.New(client, backend.Options{Name: opts.Name, Target: &target, Precision: opts.Precision, Random: opts.Random})
 		if err != nil {
 			return nil, err

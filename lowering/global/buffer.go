@@ -173,7 +173,16 @@ func (h *held) readLocked(dst []byte) error {
 		copy(dst, tensor)
 		return err
 	}
-	return h.gather(h.laid[0], dst)
+	for _, l := range h.laid {
+		if h.backend.covered(l.layout) {
+			return h.gather(l, dst)
+		}
+	}
+	whole, err := h.backend.everywhere(h.laid[0], h.shape)
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.gather(whole, dst), whole.Close())
 }
 
 // gather reads the parts of a tensor on devices.

@@ -211,6 +211,9 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 		return nil, err
 	}
 	defer release(inputs, donate)
+	if err := e.agreeOn(inputs); err != nil {
+		return nil, err
+	}
 	args, results := rows(len(b.mine), len(inputs)), rows(len(b.mine), len(p.Outputs))
 	taken := make([]*laid, len(inputs))
 	for i, input := range inputs {

@@ -14,7 +14,9 @@ type layout struct {
 	shape   []int // of the tensor
 	shard   []int // of a part
 	element int   // bytes
-	bytes   int   // of a part
+	// spec is what the layout was made from, nil if a partitioner chose it.
+	spec  *sharding.Spec
+	bytes int // of a part
 	// starts are each device's first index in every dimension, and first is, for each device, the
 	// first one that holds the same part. Both are nil for a tensor that each device holds whole.
 	starts [][]int
@@ -27,9 +29,13 @@ func newLayout(mesh sharding.Mesh, spec sharding.Spec, shape []int, element int)
 	if err := spec.Validate(mesh, shape); err != nil {
 		return nil, err
 	}
-	return layoutOf(mesh.Size(), shape, element, func(device int) ([]sharding.Range, error) {
+	l, err := layoutOf(mesh.Size(), shape, element, func(device int) ([]sharding.Range, error) {
 		return sharding.IndexRanges(mesh, spec, shape, device)
 	})
+	if err == nil {
+		l.spec = &spec
+	}
+	return l, err
 }
 
 // layoutOf returns the layout in which each of so many devices holds the given ranges of indices.

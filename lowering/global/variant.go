@@ -70,7 +70,8 @@ func (c *compiled) load(donated []bool) (*variant, error) {
 }
 
 // frame is the border of the program when these parameters are donated, with the parameter of each
-// result. Results that no parameter waits for are the partitioner's to lay out.
+// result. Results that no parameter waits for are the partitioner's to lay out; over several
+// processes they are whole on each device, where each process reads them by itself.
 func (c *compiled) frame(donated []bool) (module.Frame, []int) {
 	p, of := c.program, match(c.program, donated)
 	f := module.Frame{Mesh: c.backend.mesh, Logical: c.backend.logical}
@@ -78,7 +79,7 @@ func (c *compiled) frame(donated []bool) (module.Frame, []int) {
 		f.Arguments = append(f.Arguments, module.Border{Name: name, Spec: c.places[i].Spec, Inside: readAs(name, c.places[i].Spec)})
 	}
 	for r, s := range p.Outputs {
-		border := module.Border{Spec: sharding.Replicated(s.Rank()), Open: true}
+		border := module.Border{Spec: sharding.Replicated(s.Rank()), Open: !c.backend.several()}
 		if i := of[r]; i >= 0 {
 			border.Name, border.Spec, border.Open = p.ParameterNames[i], c.places[i].Spec, false
 			f.Arguments[i].Donated, f.Arguments[i].Result = true, r
@@ -106,6 +107,9 @@ func (c *compiled) build(donated []bool) (*variant, error) {
 func (c *compiled) buildOn(frame module.Frame, of []int) (*variant, error) {
 	m, err := module.Global(c.program, frame)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.backend.agree(fmt.Sprintf("program %q", c.program.Name), "run the same program with the same seed (model.ParamInitialSeed) and options on each host", m.Text); err != nil {
 		return nil, err
 	}
 	v := &variant{module: m, of: of}
