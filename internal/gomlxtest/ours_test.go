@@ -12,13 +12,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/global"
 )
 
-// TestTrainer has the backend that hands graphs for named devices on to the other one.
-func TestTrainer(t *testing.T) {
+// onAll returns the backend that hands graphs for named devices on to the other one.
+func onAll(t *testing.T) compute.Backend {
+	t.Helper()
 	b, err := global.New(plugintest.System(t, 8), global.Options{Logical: 2})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
-	gomlxtest.Trainer(t, b)
+	return b
 }
+
+func TestAutoSharding(t *testing.T) { gomlxtest.AutoSharding(t, onAll(t)) }
+func TestTrainer(t *testing.T)      { gomlxtest.Trainer(t, onAll(t)) }
 
 // both runs a test on the backend that runs a graph on the devices which GoMLX names, and on the
 // one that runs any other graph on all of them.
@@ -35,6 +39,5 @@ func both(t *testing.T, test func(*testing.T, compute.Backend)) {
 	t.Run("global", func(t *testing.T) { test(t, whole) })
 }
 
-func TestSPMD(t *testing.T)         { both(t, gomlxtest.SPMD) }
-func TestAutoSharding(t *testing.T) { both(t, gomlxtest.AutoSharding) }
-func TestRefused(t *testing.T)      { both(t, gomlxtest.Refused) }
+func TestSPMD(t *testing.T)    { both(t, gomlxtest.SPMD) }
+func TestRefused(t *testing.T) { both(t, gomlxtest.Refused) }

@@ -111,7 +111,10 @@ func (b *Backend) move(v *variant, parts []*pjrt.Buffer) (*laid, error) {
 	for d := range b.mine {
 		args[d][0] = parts[d]
 	}
-	if err := v.exe.Execute(context.Background(), args, results, pjrt.ExecuteOptions{}); err != nil {
+	b.launch.Lock()
+	err := v.exe.Execute(context.Background(), args, results, pjrt.ExecuteOptions{})
+	b.launch.Unlock()
+	if err != nil {
 		return nil, err
 	}
 	l := &laid{layout: v.results[0]}
