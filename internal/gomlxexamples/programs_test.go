@@ -11,7 +11,8 @@ import (
 )
 
 // TestProgramsGiveTheNumbersOfOneDevice builds and runs each program on each kind of devices. It runs
-// where TPUSTRATEGY_GOMLX_EXAMPLES names the file that its table is written to.
+// where TPUSTRATEGY_GOMLX_EXAMPLES names the file that its table is written to. What passed is kept in
+// TPUSTRATEGY_EXAMPLES_DIR, if that is set: the table is written once every program has passed there.
 func TestProgramsGiveTheNumbersOfOneDevice(t *testing.T) {
 	table := os.Getenv("TPUSTRATEGY_GOMLX_EXAMPLES")
 	if table == "" {
@@ -21,20 +22,27 @@ func TestProgramsGiveTheNumbersOfOneDevice(t *testing.T) {
 	if dir == "" {
 		dir = t.TempDir()
 	}
+	dir, err := filepath.Abs(dir)
+	require.NoError(t, err)
 	b, err := build(t.Context(), dir, programs)
 	require.NoError(t, err)
 	columns := []devices{
 		{"1", "tpustrategy:devices=1"}, {"8 x 1", "tpustrategy:devices=8"}, {"4 x 2", "tpustrategy:devices=8,logical=2"},
 		{"upstream's XLA", "xla:" + plugintest.Path(t, "cpu")},
 	}
-	var rows []row
 	for _, p := range programs {
 		t.Run(p.folder(), func(t *testing.T) {
-			rows = append(rows, measured(t, b, p, columns))
+			r := measured(t, b, p, columns)
+			if !t.Failed() {
+				require.NoError(t, b.keep(r))
+			}
 		})
 	}
+	rows, err := b.kept(programs)
+	require.NoError(t, err)
+	t.Logf("%d of %d programs passed", len(rows), len(programs))
 	if len(rows) == len(programs) && !t.Failed() {
-		require.NoError(t, os.WriteFile(table, []byte(page(columns, rows)), 0o644))
+		require.NoError(t, os.WriteFile(table, []byte(page(b.versions, columns, rows)), 0o644))
 	}
 }
 
@@ -47,10 +55,9 @@ func measured(t *testing.T, b *built, p program, columns []devices) row {
 		require.NoError(t, os.RemoveAll(dir))
 		r, err := b.run(t.Context(), p, on, dir, "first", p.steps)
 		if !assert.NoError(t, err) {
-			out.cells = append(out.cells, cell{failed: true})
 			continue
 		}
-		c := cell{rate: r.rate(), wall: r.wall}
+		c := cell{Rate: r.rate(), Wall: r.wall}
 		assert.Empty(t, p.expected(r), "%s", on.name)
 		again := r
 		if p.resumed != 0 {
@@ -61,7 +68,7 @@ func measured(t *testing.T, b *built, p program, columns []devices) row {
 		if i == 0 {
 			first, second = r, again
 			if p.steps > 0 {
-				out.from, out.to = r.losses[0], r.losses[len(r.losses)-1]
+				out.From, out.To = r.losses[0], r.losses[len(r.losses)-1]
 			}
 		}
 		require.NotNil(t, first, "the run on one device failed")
@@ -76,7 +83,7 @@ func measured(t *testing.T, b *built, p program, columns []devices) row {
 			d, err := apart(got, want)
 			assert.NoError(t, err, "%s: %s", on.name, what)
 			assert.LessOrEqual(t, d, limit, "%s: %s", on.name, what)
-			c.apart = max(c.apart, d)
+			c.Apart = max(c.Apart, d)
 		}
 		compare("losses", r.losses, first.losses)
 		compare("losses after the restart", again.losses, second.losses)
@@ -88,8 +95,8 @@ func measured(t *testing.T, b *built, p program, columns []devices) row {
 			assert.Equal(t, wantNames, names, "%s", on.name)
 			compare("points of plots", values, want)
 		}
-		out.cells = append(out.cells, c)
-		t.Logf("%s: %s: apart %.2g, %.0f steps/s, %.1fs", p.name, on.name, c.apart, c.rate, c.wall.Seconds())
+		out.Cells = append(out.Cells, c)
+		t.Logf("%s: %s: apart %.2g, %.0f steps/s, %.1fs", p.name, on.name, c.Apart, c.Rate, c.Wall.Seconds())
 	}
 	return out
 }

@@ -18,7 +18,10 @@ import (
 const module = "github.com/gomlx/gomlx/examples"
 
 // built are the programs' binaries and the data.
-type built struct{ dir string }
+type built struct {
+	dir string
+	versions
+}
 
 // build makes the programs and the data in dir.
 func build(ctx context.Context, dir string, which []program) (*built, error) {
@@ -49,7 +52,12 @@ func build(ctx context.Context, dir string, which []program) (*built, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &built{dir: dir}
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", module)
+	version, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list %s: %w", module, err)
+	}
+	b := &built{dir: dir, versions: versions{examples: strings.TrimSpace(string(version)), gomlx: overlay.Version}}
 	done := map[string]bool{}
 	for _, p := range which {
 		if done[p.main] {

@@ -1,7 +1,11 @@
 package gomlxexamples
 
 import (
+	_ "embed"
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -10,22 +14,63 @@ import (
 // row is what the runs of a program came to, a cell for each column.
 type row struct {
 	program
-	from, to float64 // losses on one device
-	cells    []cell
+	From, To float64 // losses on one device
+	Cells    []cell
 }
 
 // cell is a program's runs on one kind of devices.
 type cell struct {
-	apart  float64 // from the first column
-	rate   float64 // steps a second
-	wall   time.Duration
-	failed bool
+	Apart float64 // from the first column
+	Rate  float64 // steps a second
+	Wall  time.Duration
 }
 
+// keep writes what came of a program, for the table.
+func (b *built) keep(r row) error {
+	if err := os.MkdirAll(filepath.Join(b.dir, "results"), 0o755); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(b.result(r.program), text, 0o644)
+}
+
+// kept are the rows of the programs that have passed, in the order of the table.
+func (b *built) kept(of []program) (rows []row, err error) {
+	for _, p := range of {
+		text, err := os.ReadFile(b.result(p))
+		if os.IsNotExist(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		r := row{program: p}
+		if err := json.Unmarshal(text, &r); err != nil {
+			return nil, fmt.Errorf("%s: %w", b.result(p), err)
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+func (b *built) result(p program) string {
+	return filepath.Join(b.dir, "results", p.folder()+".json")
+}
+
+// versions are those of the modules that the programs are built from.
+type versions struct{ examples, gomlx string }
+
+// text is the page around its table; words in capitals are filled in.
+//
+//go:embed page.txt
+var text string
+
 // page is the text of docs/gomlx-examples.md.
-func page(columns []devices, rows []row) string {
+func page(of versions, columns []devices, rows []row) string {
 	var b strings.Builder
-	b.WriteString(before)
 	heads := []string{"program", "steps", "loss"}
 	for _, c := range columns[1:] {
 		heads = append(heads, c.name)
@@ -37,34 +82,50 @@ func page(columns []devices, rows []row) string {
 		out := []string{"`" + strings.ReplaceAll(r.main, "`", "") + "`" + strings.TrimPrefix(r.name, r.main)}
 		if r.steps > 0 {
 			trained++
-			out = append(out, fmt.Sprint(r.steps), fmt.Sprintf("%.4g to %.4g", r.from, r.to))
+			out = append(out, fmt.Sprint(r.steps), fmt.Sprintf("%.4g to %.4g", r.From, r.To))
 		} else {
 			printed++
 			out = append(out, "", "")
 		}
-		for _, c := range r.cells[1:] {
-			switch {
-			case c.failed:
-				out = append(out, "fails")
-			case r.steps == 0:
+		for _, c := range r.Cells[1:] {
+			if r.steps == 0 {
 				out = append(out, "same text")
-			default:
-				out = append(out, fmt.Sprintf("%.1e", c.apart))
+			} else {
+				out = append(out, fmt.Sprintf("%.1e", c.Apart))
 			}
 		}
 		line(&b, append(out, yes(r.bar), yes(r.plots), yes(r.resumed != 0))...)
 	}
-	fmt.Fprintf(&b, "\n%d programs train, %d print.\n", trained, printed)
+	fmt.Fprintf(&b, "\n%d rows are of programs that train; %d are of programs that only print, whose text is compared.\n", trained, printed)
 	for _, r := range rows {
 		if r.why != "" {
-			fmt.Fprintf(&b, "\n- %s: within %.0e: %s\n", r.name, r.tolerance, r.why)
+			b.WriteString("\n" + wrapped(fmt.Sprintf("`%s` is held to %.0e: %s.", r.name, r.tolerance, r.why)))
 		}
 	}
-	return b.String()
+	return strings.NewReplacer("EXAMPLES", of.examples, "VERSION", of.gomlx, "USUAL", fmt.Sprintf("%.0e", usual), "TABLE", b.String()).Replace(text)
 }
 
 func line(b *strings.Builder, cells ...string) {
 	b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+}
+
+// wrapped is a paragraph in lines of at most 100 columns.
+func wrapped(text string) string {
+	var b strings.Builder
+	column := 0
+	for _, word := range strings.Fields(text) {
+		switch {
+		case column > 0 && column+1+len(word) > 100:
+			b.WriteByte('\n')
+			column = 0
+		case column > 0:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String() + "\n"
 }
 
 func yes(ok bool) string {
@@ -80,6 +141,3 @@ var notName = regexp.MustCompile(`[^a-z0-9]+`)
 func (p program) folder() string { return notName.ReplaceAllString(strings.ToLower(p.name), "_") }
 
 func (d devices) folder() string { return notName.ReplaceAllString(strings.ToLower(d.name), "_") }
-
-const before = `# GoMLX's examples on several devices
-`
