@@ -100,7 +100,27 @@ func (p program) went(r *run) []string {
 	return nil
 }
 
-// said is what a program without losses prints, less what names the backend.
+// said is what a program without losses prints, less what names or explains the backend.
 func (r *run) said() string { return backendLine.ReplaceAllString(r.output, "") }
 
-var backendLine = regexp.MustCompile(`(?m)^Backend.*\n`)
+var backendLine = regexp.MustCompile(`(?m)^(Backend|tpustrategy:).*\n`)
+
+// split counts the data and the variables of the training step that the backend says it split.
+func (r *run) split() (data, variables int) {
+	_, step, found := strings.Cut(r.output, `tpustrategy: program "Trainer`)
+	if !found {
+		return 0, 0
+	}
+	step, _, _ = strings.Cut(step, `tpustrategy: program "`)
+	for _, parameter := range splitLine.FindAllStringSubmatch(step, -1) {
+		if strings.HasPrefix(parameter[1], "/") {
+			variables++
+		} else {
+			data++
+		}
+	}
+	return data, variables
+}
+
+// splitLine is a parameter's line where it is split: name, shape, shape on one device, axes.
+var splitLine = regexp.MustCompile(`(?m)^tpustrategy:   (\S.*?) +\w+\[[^\]]*\] +\[[^\]]*\] +P\(`)

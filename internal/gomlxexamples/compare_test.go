@@ -71,3 +71,23 @@ func TestLossesAreReadWithTheirTimes(t *testing.T) {
 	assert.Error(t, (&run{}).read(name))
 	require.NoError(t, (&run{}).read(name+".absent"), "a program that does not train writes none")
 }
+
+func TestWhatIsSplitIsReadFromTheExplanation(t *testing.T) {
+	r := &run{output: `tpustrategy: program "VariableInitialization" on replica=8, logical=1
+tpustrategy:   /w  Float32[64 8]  [8 8]  P(replica, nil)  rule 1
+tpustrategy: program "Trainer#1" on replica=8, logical=1
+tpustrategy:   parameter        shape          on one device  split            why
+tpustrategy:   arg0             Int32[32 40]   [4 40]         P(replica, nil)  data
+tpustrategy:   arg1             Int8[3]        [3]            whole            data; 8 does not divide 3
+tpustrategy:   /a b/weights     Float32[64 8]  [64 4]         P(nil, logical)  rule 1
+tpustrategy:   /tokens/biases   Float32[8]     [8]            whole            no rule
+said by the program
+tpustrategy: program "Evaluator" on replica=8, logical=1
+tpustrategy:   arg0             Int32[32 40]   [4 40]         P(replica, nil)  data
+`}
+	data, variables := r.split()
+	assert.Equal(t, [2]int{1, 1}, [2]int{data, variables})
+	assert.Equal(t, "said by the program\n", r.said())
+	data, variables = (&run{output: "Step 1"}).split()
+	assert.Zero(t, data+variables)
+}

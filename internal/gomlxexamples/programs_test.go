@@ -27,8 +27,10 @@ func TestProgramsGiveTheNumbersOfOneDevice(t *testing.T) {
 	b, err := build(t.Context(), dir, programs)
 	require.NoError(t, err)
 	columns := []devices{
-		{"1", "tpustrategy:devices=1"}, {"8 x 1", "tpustrategy:devices=8"}, {"4 x 2", "tpustrategy:devices=8,logical=2"},
-		{"upstream's XLA", "xla:" + plugintest.Path(t, "cpu")},
+		{name: "1", backend: "tpustrategy:devices=1"},
+		{name: "8 x 1", backend: "tpustrategy:devices=8,explain=1", splits: true},
+		{name: "4 x 2", backend: "tpustrategy:devices=8,logical=2,rules=megatron+fsdp,explain=1", splits: true},
+		{name: "upstream's XLA", backend: "xla:" + plugintest.Path(t, "cpu")},
 	}
 	for _, p := range programs {
 		t.Run(p.folder(), func(t *testing.T) {
@@ -60,7 +62,12 @@ func measured(t *testing.T, b *built, p program, columns []devices) row {
 		c := cell{Rate: r.rate(), Wall: r.wall}
 		assert.Empty(t, p.expected(r), "%s", on.name)
 		again := r
-		if p.resumed != 0 {
+		if on.splits && p.steps > 0 {
+			var data int
+			data, c.Variables = r.split()
+			assert.Positive(t, data, "%s: no data of the step are split", on.name)
+		}
+		if p.resumed != 0 && (i == 0 || on.splits) {
 			again, err = b.run(t.Context(), p, on, dir, "second", p.again())
 			require.NoError(t, err)
 			assert.Empty(t, p.went(again), "%s", on.name)
@@ -86,7 +93,9 @@ func measured(t *testing.T, b *built, p program, columns []devices) row {
 			c.Apart = max(c.Apart, d)
 		}
 		compare("losses", r.losses, first.losses)
-		compare("losses after the restart", again.losses, second.losses)
+		if i == 0 || on.splits {
+			compare("losses after the restart", again.losses, second.losses)
+		}
 		if p.plots {
 			names, values, err := r.points()
 			require.NoError(t, err)

@@ -89,6 +89,8 @@ func (b *built) data(name string) string { return filepath.Join(b.dir, "data", n
 type devices struct {
 	// name is the column of the table, backend the value of GOMLX_BACKEND.
 	name, backend string
+	// splits: a step's data must be split, and a second run must go on from the first's checkpoint.
+	splits bool
 }
 
 // run is what a run of a program left.

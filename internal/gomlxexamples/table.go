@@ -21,8 +21,10 @@ type row struct {
 // cell is a program's runs on one kind of devices.
 type cell struct {
 	Apart float64 // from the first column
-	Rate  float64 // steps a second
-	Wall  time.Duration
+	// Variables are how many of the training step were split.
+	Variables int
+	Rate      float64 // steps a second
+	Wall      time.Duration
 }
 
 // keep writes what came of a program, for the table.
@@ -88,9 +90,12 @@ func page(of versions, columns []devices, rows []row) string {
 			out = append(out, "", "")
 		}
 		for _, c := range r.Cells[1:] {
-			if r.steps == 0 {
+			switch {
+			case r.steps == 0:
 				out = append(out, "same text")
-			} else {
+			case c.Variables > 0:
+				out = append(out, fmt.Sprintf("%.1e, %d split", c.Apart, c.Variables))
+			default:
 				out = append(out, fmt.Sprintf("%.1e", c.Apart))
 			}
 		}
