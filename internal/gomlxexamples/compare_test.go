@@ -38,12 +38,12 @@ func TestARunThatLeavesNothingIsFound(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o644))
 	}
+	var err error
+	r.points, err = readPoints(r.checkpoint())
+	require.NoError(t, err)
+	assert.Equal(t, points{names: []string{"loss at 2", "loss at 3"}, values: []float64{0.5, 0.25}}, r.points)
 	r.losses, r.output = []float64{1, 2}, "Global Step 2 ... 100% ..."
 	assert.Empty(t, p.expected(r))
-	names, values, err := r.points()
-	require.NoError(t, err)
-	assert.Equal(t, []string{"loss at 2", "loss at 3"}, names)
-	assert.Equal(t, []float64{0.5, 0.25}, values)
 
 	r.output = "Global Step 1 ... 50%"
 	assert.Equal(t, []string{"no finished progress bar"}, p.expected(r))

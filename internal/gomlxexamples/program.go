@@ -125,7 +125,7 @@ var programs = []program{
 	},
 	{
 		name: "dogsvscats/demo, cnn", main: "dogsvscats/demo",
-		arguments: settings("dogsvscats", "model=cnn;plots=true;batch_size=8;eval_batch_size=8;cnn_num_layers=3;cnn_embeddings_size=16;fnn_num_hidden_layers=1;fnn_num_hidden_nodes=16"),
+		arguments: settings("dogsvscats", "model=cnn;plots=true;batch_size=8;eval_batch_size=8;normalization=layer;cnn_num_layers=1;cnn_embeddings_size=16;fnn_num_hidden_layers=1;fnn_num_hidden_nodes=16"),
 		steps:     100, bar: true, plots: true, resumed: 20,
 	},
 	{

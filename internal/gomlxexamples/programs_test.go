@@ -97,12 +97,8 @@ func measured(t *testing.T, b *built, p program, columns []devices) row {
 			compare("losses after the restart", again.losses, second.losses)
 		}
 		if p.plots {
-			names, values, err := r.points()
-			require.NoError(t, err)
-			wantNames, want, err := first.points()
-			require.NoError(t, err)
-			assert.Equal(t, wantNames, names, "%s", on.name)
-			compare("points of plots", values, want)
+			assert.Equal(t, first.points.names, r.points.names, "%s", on.name)
+			compare("points of plots", r.points.values, first.points.values)
 		}
 		out.Cells = append(out.Cells, c)
 		t.Logf("%s: %s: apart %.2g, %.0f steps/s, %.1fs", p.name, on.name, c.Apart, c.Rate, c.Wall.Seconds())

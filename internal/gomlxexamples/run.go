@@ -100,6 +100,7 @@ type run struct {
 	losses []float64
 	times  []time.Duration // since the program started
 	wall   time.Duration
+	points points
 }
 
 // limit is how long a run may take.
@@ -133,6 +134,12 @@ func (b *built) run(ctx context.Context, p program, on devices, dir, name string
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s on %s: %w\n%s", p.name, on.name, err, tail(r.output, 3000))
+	}
+	if p.plots {
+		// A later run adds to the file.
+		if r.points, err = readPoints(r.checkpoint()); err != nil {
+			return nil, fmt.Errorf("%s on %s: no points of plots: %w", p.name, on.name, err)
+		}
 	}
 	return r, r.read(losses)
 }
