@@ -101,10 +101,16 @@ func (p program) went(r *run) []string {
 	return nil
 }
 
-// said is what a program without losses prints, less what names or explains the backend.
-func (r *run) said() string { return backendLine.ReplaceAllString(r.output, "") }
+// said is what a program without losses prints, less what names or explains the backend, a backend's
+// words for an error and its lines, and the times of log lines.
+func (r *run) said() string {
+	return logTime.ReplaceAllString(backendLine.ReplaceAllString(r.output, ""), "")
+}
 
-var backendLine = regexp.MustCompile(`(?m)^(Backend|tpustrategy:).*\n`)
+var (
+	backendLine = regexp.MustCompile(`(?m)^(Backend|tpustrategy:|Error:|\t\.\.\./).*\n`)
+	logTime     = regexp.MustCompile(`(?m)^[IWE]\d{4} [\d:.]+ +\d+ `)
+)
 
 // split counts the data and the variables of the training step that the backend says it split.
 func (r *run) split() (data, variables int) {

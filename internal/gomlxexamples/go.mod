@@ -22,9 +22,6 @@ require (
 	github.com/charmbracelet/x/term v0.2.2 // indirect
 	github.com/clipperhouse/displaywidth v0.11.0 // indirect
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
-	github.com/daniellowtw/matlab v0.0.0-20190528220746-1ed1d96a6637 // indirect
-	github.com/disintegration/imaging v1.6.2 // indirect
-	github.com/erkkah/margaid v0.3.0 // indirect
 	github.com/go-gota/gota v0.12.0 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/gofrs/flock v0.13.0 // indirect
@@ -35,7 +32,6 @@ require (
 	github.com/gomlx/go-xla v0.4.5 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/janpfeifer/gonb v0.11.5 // indirect
-	github.com/janpfeifer/must v0.2.0 // indirect
 	github.com/lucasb-eyer/go-colorful v1.4.0 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/mattn/go-runewidth v0.0.23 // indirect
@@ -47,7 +43,6 @@ require (
 	github.com/xo/terminfo v0.0.0-20220910002029-abceb7e1c41e // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/exp v0.0.0-20260824195058-e88cd73687aa // indirect
-	golang.org/x/image v0.47.0 // indirect
 	golang.org/x/net v0.51.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
@@ -60,10 +55,8 @@ require (
 replace github.com/tpustrategy/tpustrategy => ../..
 
 tool (
-	github.com/gomlx/gomlx/examples/FlowMatching/demo
 	github.com/gomlx/gomlx/examples/adult/demo
 	github.com/gomlx/gomlx/examples/cifar/demo
-	github.com/gomlx/gomlx/examples/dogsvscats/demo
 	github.com/gomlx/gomlx/examples/gomlx.github.io/computation-graph
 	github.com/gomlx/gomlx/examples/gomlx.github.io/core-concepts/graph
 	github.com/gomlx/gomlx/examples/gomlx.github.io/core-concepts/overview
@@ -77,6 +70,5 @@ tool (
 	github.com/gomlx/gomlx/examples/imdb/demo
 	github.com/gomlx/gomlx/examples/linear
 	github.com/gomlx/gomlx/examples/mnist/demo
-	github.com/gomlx/gomlx/examples/oxfordflowers102/diffusion/train
 	github.com/gomlx/gomlx/examples/textgen
 )

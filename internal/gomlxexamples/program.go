@@ -45,7 +45,7 @@ func (p program) path() string {
 }
 
 // earlyStop is the step at which ./earlystop ends, on whatever devices.
-const earlyStop = 100
+const earlyStop = 65
 
 // place says where a run finds its data and leaves its files, and how far it trains.
 type place struct {
@@ -122,21 +122,6 @@ var programs = []program{
 	{
 		name: "cifar/demo, fnn", main: "cifar/demo",
 		arguments: settings("cifar", "model=fnn;plots=false;batch_size=64;fnn_num_hidden_layers=2;fnn_num_hidden_nodes=32"), steps: 100, bar: true, resumed: 20,
-	},
-	{
-		name: "dogsvscats/demo, cnn", main: "dogsvscats/demo",
-		arguments: settings("dogsvscats", "model=cnn;plots=true;batch_size=8;eval_batch_size=8;normalization=layer;cnn_num_layers=1;cnn_embeddings_size=16;fnn_num_hidden_layers=1;fnn_num_hidden_nodes=16"),
-		steps:     100, bar: true, plots: true, resumed: 20,
-	},
-	{
-		name: "oxfordflowers102/diffusion/train", main: "oxfordflowers102/diffusion/train",
-		arguments: settings("flowers", "image_size=16;plots=true;batch_size=16;eval_batch_size=32;samples_during_training=8;diffusion_channels_list=8,16;diffusion_num_residual_blocks=1"),
-		steps:     100, bar: true, plots: true, resumed: 20,
-	},
-	{
-		name: "FlowMatching/demo", main: "FlowMatching/demo",
-		arguments: settings("flowers", "image_size=16;plots=true;batch_size=16;eval_batch_size=32;samples_during_training=8;diffusion_channels_list=8,16;diffusion_num_residual_blocks=1"),
-		steps:     100, bar: true, plots: true, resumed: 20,
 	},
 	{name: "textgen", main: "textgen", arguments: arguments("-set=train_steps=TOTAL;batch_size=16;seq_len=16"), steps: 100},
 	{

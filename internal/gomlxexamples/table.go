@@ -81,7 +81,11 @@ func page(of versions, columns []devices, rows []row) string {
 	line(&b, strings.Split(strings.Repeat("---,", len(heads)+2)+"---", ",")...)
 	trained, printed := 0, 0
 	for _, r := range rows {
-		out := []string{"`" + strings.ReplaceAll(r.main, "`", "") + "`" + strings.TrimPrefix(r.name, r.main)}
+		label := r.name + " (`" + r.main + "`)"
+		if rest, same := strings.CutPrefix(r.name, r.main); same {
+			label = "`" + r.main + "`" + rest
+		}
+		out := []string{label}
 		if r.steps > 0 {
 			trained++
 			out = append(out, fmt.Sprint(r.steps), fmt.Sprintf("%.4g to %.4g", r.From, r.To))

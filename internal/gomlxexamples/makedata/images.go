@@ -4,21 +4,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
-	"encoding/gob"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 
-	_ "github.com/gomlx/compute/gobackend"
-
-	"github.com/gomlx/compute"
-	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/examples/cifar"
-	"github.com/gomlx/gomlx/examples/dogsvscats"
-	"github.com/gomlx/gomlx/examples/inceptionv3"
 	"github.com/gomlx/gomlx/examples/mnist"
-	"github.com/gomlx/gomlx/ml/dataset"
 )
 
 // picture is an image of a class: a bright band whose place and slope are the class's, and noise.
@@ -120,80 +112,6 @@ func cifarImages(dir string, r *rand.Rand) error {
 	}
 	for i := range 5 {
 		if err := os.Symlink("test_batch.bin", filepath.Join(dir, fmt.Sprintf("data_batch_%d.bin", i+1))); err != nil && !os.IsExist(err) {
-			return err
-		}
-	}
-	return nil
-}
-
-// dogsAndCats writes the example's pre-generated images, and the folders that say that the originals
-// were downloaded and looked through.
-func dogsAndCats(dir string, r *rand.Rand) error {
-	for _, sub := range []string{dogsvscats.LocalZipDir, dogsvscats.InvalidSubDir} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
-			return err
-		}
-	}
-	for _, file := range []struct {
-		name string
-		n    int
-	}{
-		{dogsvscats.PreGeneratedTrainFileName, 1600}, {dogsvscats.PreGeneratedTrainPairFileName, 16},
-		{dogsvscats.PreGeneratedTrainEvalFileName, 32}, {dogsvscats.PreGeneratedValidationFileName, 32},
-	} {
-		var b bytes.Buffer
-		for range file.n {
-			class := r.IntN(2)
-			b.WriteByte(byte(class))
-			b.Write(picture(r, class, 2, inceptionv3.MinimumImageSize, 4))
-		}
-		if err := os.WriteFile(filepath.Join(dir, file.name), b.Bytes(), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// flowerSize is the size of the flowers' images, which the examples take as the parameter image_size.
-const flowerSize = 16
-
-// flowerImages writes the flowers as the examples keep them once the images are read and scaled.
-func flowerImages(dir string, r *rand.Rand) error {
-	backend, err := compute.NewWithConfig("go")
-	if err != nil {
-		return err
-	}
-	defer backend.Finalize()
-	first := 0
-	for _, part := range []struct {
-		name string
-		n    int
-	}{{"train", 256}, {"validation", 64}} {
-		var images []byte
-		var indices []int64
-		var labels []int32
-		for i := range part.n {
-			class := r.IntN(8)
-			images = append(images, picture(r, class, 8, flowerSize, 3)...)
-			indices = append(indices, int64(first+i))
-			labels = append(labels, int32(class))
-		}
-		first += part.n
-		label := func() any { return tensors.FromFlatDataAndDimensions(labels, part.n) }
-		ds, err := dataset.InMemoryFromData(backend, part.name,
-			[]any{tensors.FromFlatDataAndDimensions(images, part.n, flowerSize, flowerSize, 3), tensors.FromFlatDataAndDimensions(indices, part.n), label()},
-			[]any{label()})
-		if err != nil {
-			return err
-		}
-		f, err := os.Create(filepath.Join(dir, fmt.Sprintf("%s_cached_images_%dx%d.bin", part.name, flowerSize, flowerSize)))
-		if err != nil {
-			return err
-		}
-		if err := ds.GobSerialize(gob.NewEncoder(f)); err != nil {
-			return err
-		}
-		if err := f.Close(); err != nil {
 			return err
 		}
 	}

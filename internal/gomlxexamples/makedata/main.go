@@ -19,7 +19,6 @@ var makers = []struct {
 	make func(dir string, r *rand.Rand) error
 }{
 	{"adult", adultTable}, {"mnist", mnistImages(2560, 512)}, {"mnist-small", mnistImages(256, 64)}, {"cifar", cifarImages}, {"imdb", imdbTexts},
-	{"dogsvscats", dogsAndCats}, {"flowers", flowerImages},
 }
 
 func main() {
