@@ -119,6 +119,7 @@ ONLY ?=
 .PHONY: test-gomlx
 test-gomlx: plugin
 	$(REQUIRE) TPUSTRATEGY_GOMLX_SUITES=$(CURDIR)/docs/gomlx-suites.md TPUSTRATEGY_GOMLX_ONLY='$(value ONLY)' $(GO) test -count=1 -timeout 3h -v -run TestSuites ./internal/gomlxsuite
+	$(REQUIRE) TPUSTRATEGY_GOMLX_SUITES=1 $(GO) test -count=1 -timeout 30m -run TestCompliance ./lowering/global
 
 # The table is written where every program passed; -run of single ones in the folder writes none.
 .PHONY: test-gomlx-examples
