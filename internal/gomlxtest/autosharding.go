@@ -63,7 +63,7 @@ func operandSplits(t *testing.T, b compute.Backend) {
 			finalized(t, exec)
 			left, right := split(t, m, c[0]...), split(t, m, c[1]...)
 			exec.AutoSharding(m).WithInputShardingSpecs(left, right).WithOutputShardingSpecs(split(t, m, "", ""))
-			out, err := exec.DistributedExec(shard(t, left, x), shard(t, right, w))
+			out, err := exec.DistributedCall(shard(t, left, x), shard(t, right, w))
 			require.NoError(t, err)
 			require.Len(t, out, 1)
 			require.Len(t, out[0].Shards(), 8)
@@ -173,7 +173,7 @@ func autoAssignment(t *testing.T, b compute.Backend) {
 	finalized(t, exec)
 	devices := []compute.DeviceNum{7, 1, 4, 2}
 	exec.AutoSharding(m).WithInputShardingSpecs(spec).WithOutputShardingSpecs(spec, split(t, m)).WithDeviceAssignment(devices)
-	out, err := exec.DistributedExec(shard(t, spec, []float32{1, 2, 3, 4}))
+	out, err := exec.DistributedCall(shard(t, spec, []float32{1, 2, 3, 4}))
 	require.NoError(t, err)
 	for i, s := range out[0].Shards() {
 		device, err := s.Device()
@@ -197,7 +197,7 @@ func twoMeshes(t *testing.T, b compute.Backend) {
 	unused := mesh(t, []int{2}, "some")
 	unused.SetName("unused")
 	exec.AutoSharding(unused, flat, grid).WithInputShardingSpecs(left, right).WithOutputShardingSpecs(split(t, flat, "", ""))
-	out, err := exec.DistributedExec(shard(t, left, x), shard(t, right, w))
+	out, err := exec.DistributedCall(shard(t, left, x), shard(t, right, w))
 	require.NoError(t, err)
 	assert.Equal(t, product(x, w), out[0].Shards()[5].Value())
 }
@@ -355,7 +355,7 @@ func autoOps(t *testing.T, b compute.Backend) {
 			finalized(t, exec)
 			left, right := split(t, m, specs[0]...), split(t, m, specs[1]...)
 			exec.AutoSharding(m).WithInputShardingSpecs(left, right).WithOutputShardingSpecs(split(t, m))
-			out, err := exec.DistributedExec(shard(t, left, x), shard(t, right, i))
+			out, err := exec.DistributedCall(shard(t, left, x), shard(t, right, i))
 			require.NoError(t, err)
 			require.Len(t, out, len(want))
 			for o := range want {

@@ -158,7 +158,7 @@ func spmdDTensors(t *testing.T, b compute.Backend) {
 	finalized(t, exec)
 	rows := split(t, m, "replica", "")
 	exec.SPMD(m).WithInputShardingSpecs(rows).WithOutputShardingSpecs(rows, split(t, m))
-	out, err := exec.DistributedExec(shard(t, rows, numbers(8, 2, 0)))
+	out, err := exec.DistributedCall(shard(t, rows, numbers(8, 2, 0)))
 	require.NoError(t, err)
 	require.Len(t, out, 2)
 	whole, err := out[0].Merge()

@@ -85,13 +85,6 @@ type trained struct {
 	store  *model.Store
 }
 
-func (r trained) value(t testing.TB, path string) any {
-	t.Helper()
-	v, err := r.store.GetVariable(path).Value()
-	require.NoError(t, err)
-	return v.Value()
-}
-
 // fit trains for some steps from the same first values.
 func fit(t testing.TB, b compute.Backend, ds train.Dataset, steps int, opt optimizer.Interface,
 	body func(*model.Scope, *graph.Node) *graph.Node, prepare func(*model.Store, *train.Trainer)) (trained, error) {

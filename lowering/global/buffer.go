@@ -63,12 +63,6 @@ func (l *laid) Close() error {
 // layouts is in how many layouts a tensor is kept at most.
 const layouts = 2
 
-// tracked is a resource with the backend that keeps it: what a cleanup needs to free it.
-type tracked struct {
-	backend  *Backend
-	resource resource
-}
-
 // newBuffer takes charge of what h holds.
 func (b *Backend) newBuffer(h *held) (*Buffer, error) {
 	if err := b.track(h); err != nil {

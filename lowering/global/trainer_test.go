@@ -193,7 +193,7 @@ func TestDatasetsMadeOfDatasets(t *testing.T) {
 			batch.Labels[0] = tensors.FromFlatDataAndDimensions(flat, batch.Labels[0].Shape().Dimensions...)
 			return batch
 		}).WithParallelism(3).WithPreserveOrder(true)
-		ds = dataset.ReadAhead(ds, 2)
+		ds = dataset.Buffer(ds, 2)
 		store := started()
 		trainer := train.NewTrainer(b, store, perceptron, loss.MeanSquaredError, optimizer.StochasticGradientDescent().WithLearningRate(0.05).Done(), nil, nil)
 		loop := train.NewLoop(trainer)
