@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
-	"sync"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/holdings"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -54,13 +52,8 @@ type Backend struct {
 	opts    Options
 	owned   []func() error // what Close closes after its own things
 
-	mu     sync.Mutex
-	live   map[resource]struct{} // nil once closed
-	closed error
+	holds *holdings.Set // buffers and programs
 }
-
-// resource is what a backend frees at its end.
-type resource interface{ Close() error }
 
 var _ compute.Backend = (*Backend)(nil)
 
@@ -71,7 +64,7 @@ func New(client *pjrt.Client, opts Options) (*Backend, error) {
 	if client == nil {
 		return NewFromConfig(context.Background(), "", opts, pjrt.FindOptions{})
 	}
-	b := &Backend{client: client, devices: client.AddressableDevices(), opts: opts, live: map[resource]struct{}{}}
+	b := &Backend{client: client, devices: client.AddressableDevices(), opts: opts, holds: holdings.New(ErrFinalized)}
 	if len(b.devices) == 0 {
 		return nil, fault("New", "the client has no addressable device", "give the client of a process that has devices")
 	}
@@ -119,75 +112,19 @@ func (b *Backend) device(num compute.DeviceNum) (*pjrt.Device, error) {
 	return b.devices[num], nil
 }
 
-// track takes charge of r, unless the backend is closed: then r is closed at once.
-func (b *Backend) track(r resource) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.live == nil {
-		return errors.Join(ErrFinalized, r.Close())
-	}
-	b.live[r] = struct{}{}
-	return nil
-}
-
-// free closes r, if that was not done before.
-func (b *Backend) free(r resource) error {
-	b.mu.Lock()
-	_, ok := b.live[r]
-	delete(b.live, r)
-	b.mu.Unlock()
-	if !ok {
-		return nil
-	}
-	return r.Close()
-}
-
-// check answers ErrFinalized after Close.
-func (b *Backend) check() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.live == nil {
-		return ErrFinalized
-	}
-	return nil
-}
-
 // Close frees all buffers and executables of the backend, and makes every use of it an error. A
 // second Close returns the first one's result.
 func (b *Backend) Close() error {
-	b.mu.Lock()
-	live := b.live
-	b.live = nil
-	b.mu.Unlock()
-	if live == nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.closed
-	}
 	b.Backend.Finalize()
-	var errs []error
-	for r := range live {
-		if err := r.Close(); err != nil {
-			errs = append(errs, err)
+	return b.holds.Close(func(errs []error) error {
+		for _, end := range b.owned {
+			errs = append(errs, end())
 		}
-	}
-	sortErrors(errs) // the set has no order
-	for _, end := range b.owned {
-		if err := end(); err != nil {
-			errs = append(errs, err)
+		if err := errors.Join(errs...); err != nil {
+			return failed("close", b.opts.Name, err)
 		}
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(errs) > 0 {
-		b.closed = failed("close", b.opts.Name, errors.Join(errs...))
-	}
-	return b.closed
-}
-
-// sortErrors orders errors by their text.
-func sortErrors(errs []error) {
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+		return nil
+	})
 }
 
 // Finalize is Close without its error, as compute.Backend has it.
@@ -212,7 +149,7 @@ func (data) NewSharedBuffer(compute.DeviceNum, shapes.Shape) (compute.Buffer, an
 
 // fromFlat is BufferFromFlatData with this package's type.
 func (b *Backend) fromFlat(num compute.DeviceNum, flat any, shape shapes.Shape) (*Buffer, error) {
-	if err := b.check(); err != nil {
+	if err := b.holds.Check(); err != nil {
 		return nil, err
 	}
 	_, err := lowering.StableHLOShape(shape)
@@ -232,7 +169,7 @@ func (b *Backend) fromFlat(num compute.DeviceNum, flat any, shape shapes.Shape) 
 // FromHost copies a tensor to a device, from bytes as the plugin takes them: row-major, an element
 // of less than a byte in one byte.
 func (b *Backend) FromHost(num compute.DeviceNum, bytes []byte, shape shapes.Shape) (*Buffer, error) {
-	if err := b.check(); err != nil {
+	if err := b.holds.Check(); err != nil {
 		return nil, err
 	}
 	dev, err := b.device(num)
@@ -256,8 +193,4 @@ func (b *Backend) FromHost(num compute.DeviceNum, bytes []byte, shape shapes.Sha
 
 // Live returns how many buffers and executables of the backend hold memory, for tests and
 // diagnosis.
-func (b *Backend) Live() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.live)
-}
+func (b *Backend) Live() int { return b.holds.Len() }

@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/holdings"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
@@ -28,17 +29,17 @@ var _ compute.Buffer = (*Buffer)(nil)
 // tracked is a resource with the backend that keeps it: what a cleanup needs to free it.
 type tracked struct {
 	backend  *Backend
-	resource resource
+	resource holdings.Resource
 }
 
 // newBuffer takes charge of buf.
 func (b *Backend) newBuffer(buf *pjrt.Buffer, shape shapes.Shape, num compute.DeviceNum) (*Buffer, error) {
-	if err := b.track(buf); err != nil {
+	if err := b.holds.Track(buf); err != nil {
 		return nil, err
 	}
 	out := &Buffer{backend: b, buf: buf, shape: shape, num: num}
 	// GoMLX drops buffers without Finalize as a matter of course.
-	runtime.AddCleanup(out, func(t tracked) { _ = t.backend.free(t.resource) }, tracked{b, buf})
+	runtime.AddCleanup(out, func(t tracked) { _ = t.backend.holds.Free(t.resource) }, tracked{b, buf})
 	return out, nil
 }
 
@@ -49,7 +50,7 @@ func (b *Buffer) Backend() compute.Backend { return b.backend }
 func (b *Buffer) PJRT() *pjrt.Buffer { return b.buf }
 
 // Finalize frees the device's memory. Finalizing twice, or a donated buffer, does nothing.
-func (b *Buffer) Finalize() error { return b.backend.free(b.buf) }
+func (b *Buffer) Finalize() error { return b.backend.holds.Free(b.buf) }
 
 // Shape returns the buffer's shape, also of a freed one.
 func (b *Buffer) Shape() (shapes.Shape, error) { return b.shape.Clone(), nil }
@@ -69,7 +70,7 @@ func (b *Buffer) ToFlatData(flat any) error {
 }
 
 func (b *Buffer) toFlat(flat any) error {
-	if err := b.backend.check(); err != nil {
+	if err := b.backend.holds.Check(); err != nil {
 		return err
 	}
 	dst, err := hostdata.Bytes(flat, b.shape.DType, b.shape.Size())
@@ -103,7 +104,7 @@ func (b *Buffer) CopyToDevice(num compute.DeviceNum) (compute.Buffer, error) {
 	if num == b.num {
 		return nil, fault(fmt.Sprintf("copy of %s", b.shape), fmt.Sprintf("device %d holds it already", num), "use the buffer as it is")
 	}
-	if err := b.backend.check(); err != nil {
+	if err := b.backend.holds.Check(); err != nil {
 		return nil, err
 	}
 	buf, err := b.buf.CopyToDevice(context.Background(), dev)

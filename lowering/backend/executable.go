@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/holdings"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
@@ -74,7 +75,7 @@ func (b *Backend) Load(p *lowering.Program) (*Executable, error) {
 	if state.devices > len(b.devices) {
 		return nil, fault(fmt.Sprintf("program %q", p.Name), fmt.Sprintf("it is for %d devices, there are %d", state.devices, len(b.devices)), "make the backend with more devices")
 	}
-	if err := b.track(state); err != nil {
+	if err := b.holds.Track(state); err != nil {
 		return nil, err
 	}
 	if !b.opts.AliasDonated {
@@ -83,11 +84,11 @@ func (b *Backend) Load(p *lowering.Program) (*Executable, error) {
 			first.device = p.Devices[0]
 		}
 		if _, err := state.load(first); err != nil {
-			return nil, errors.Join(err, b.free(state))
+			return nil, errors.Join(err, b.holds.Free(state))
 		}
 	}
 	exe := &Executable{backend: b, state: state}
-	runtime.AddCleanup(exe, func(t tracked) { _ = t.backend.free(t.resource) }, tracked{b, state})
+	runtime.AddCleanup(exe, func(t tracked) { _ = t.backend.holds.Free(t.resource) }, tracked{b, state})
 	return exe, nil
 }
 
@@ -101,7 +102,7 @@ func (c *compiled) Close() error {
 			errs = append(errs, err)
 		}
 	}
-	sortErrors(errs)
+	holdings.Sort(errs)
 	c.loaded, c.first = nil, nil
 	return errors.Join(errs...)
 }
@@ -167,7 +168,7 @@ func (c *compiled) assignment(v variant) [][]int {
 }
 
 // Finalize frees the compiled program.
-func (e *Executable) Finalize() { _ = e.backend.free(e.state) }
+func (e *Executable) Finalize() { _ = e.backend.holds.Free(e.state) }
 
 // Inputs returns the names and shapes of the parameters, in order.
 func (e *Executable) Inputs() (names []string, inputShapes []shapes.Shape) {
@@ -196,7 +197,7 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, defaultDevi
 
 func (e *Executable) execute(inputs []compute.Buffer, donate []bool, defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
 	b, p := e.backend, e.state.program
-	if err := b.check(); err != nil {
+	if err := b.holds.Check(); err != nil {
 		return nil, err
 	}
 	perDevice := len(p.Parameters)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/holdings"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/backend"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
@@ -126,7 +127,7 @@ func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backen
 // newAhead returns a backend without devices of its own.
 func newAhead(a *ahead, platform string, opts Options) (*Backend, error) {
 	opts.Name = opts.name()
-	b := &Backend{opts: opts, ahead: a, live: map[resource]struct{}{}}
+	b := &Backend{opts: opts, ahead: a, holds: holdings.New(ErrFinalized)}
 	var err error
 	if b.mesh, b.logical, err = meshOf(len(a.ids), opts); err != nil {
 		return nil, err
@@ -216,7 +217,7 @@ func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]com
 		if i < len(donate) && donate[i] {
 			h := input.(*Buffer).held
 			_ = h.end(ErrDonated)
-			_ = b.free(h)
+			_ = b.holds.Free(h)
 		}
 	}
 	out := make([]compute.Buffer, len(p.Outputs))

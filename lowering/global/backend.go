@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/holdings"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
@@ -44,13 +45,8 @@ type Backend struct {
 
 	hosts hosts
 
-	mu     sync.Mutex
-	live   map[resource]struct{} // nil once closed
-	closed error
+	holds *holdings.Set // buffers and programs
 }
-
-// resource is what a backend frees at its end.
-type resource interface{ Close() error }
 
 var _ compute.Backend = (*Backend)(nil)
 
@@ -64,7 +60,7 @@ func New(sys *system.System, opts Options) (*Backend, error) {
 		return nil, failed("New", "", err)
 	}
 	opts.Name = opts.name()
-	b := &Backend{sys: sys, opts: opts, live: map[resource]struct{}{}}
+	b := &Backend{sys: sys, opts: opts, holds: holdings.New(ErrFinalized)}
 	for _, ids := range sys.Topology().DeviceIDs() {
 		for _, id := range ids {
 			device, _ := sys.Device(id)
@@ -169,71 +165,22 @@ func (b *Backend) devicesOf() (*backend.Backend, error) {
 	return b.single, nil
 }
 
-// track takes charge of r, unless the backend is closed: then r is closed at once.
-func (b *Backend) track(r resource) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.live == nil {
-		return errors.Join(ErrFinalized, r.Close())
-	}
-	b.live[r] = struct{}{}
-	return nil
-}
-
-// free closes r, if that was not done before.
-func (b *Backend) free(r resource) error {
-	b.mu.Lock()
-	_, ok := b.live[r]
-	delete(b.live, r)
-	b.mu.Unlock()
-	if !ok {
-		return nil
-	}
-	return r.Close()
-}
-
-// check answers ErrFinalized after Close.
-func (b *Backend) check() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.live == nil {
-		return ErrFinalized
-	}
-	return nil
-}
-
 // Close frees all buffers and executables of the backend, and makes every use of it an error. A
 // second Close returns the first one's result.
 func (b *Backend) Close() error {
-	b.mu.Lock()
-	live := b.live
-	b.live = nil
-	b.mu.Unlock()
-	if live == nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.closed
-	}
 	b.Backend.Finalize()
-	var errs []error
-	for r := range live {
-		if err := r.Close(); err != nil {
-			errs = append(errs, err)
+	return b.holds.Close(func(errs []error) error {
+		if b.single != nil {
+			errs = append(errs, b.single.Close())
 		}
-	}
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) }) // the set has no order
-	if b.single != nil {
-		errs = append(errs, b.single.Close())
-	}
-	for _, end := range b.owned {
-		errs = append(errs, end())
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := errors.Join(errs...); err != nil {
-		b.closed = failed("close", b.opts.Name, err)
-	}
-	return b.closed
+		for _, end := range b.owned {
+			errs = append(errs, end())
+		}
+		if err := errors.Join(errs...); err != nil {
+			return failed("close", b.opts.Name, err)
+		}
+		return nil
+	})
 }
 
 // Finalize is Close without its error, as compute.Backend has it.
@@ -241,11 +188,7 @@ func (b *Backend) Finalize() { _ = b.Close() }
 
 // Live returns how many buffers and executables of the backend hold memory, for tests and
 // diagnosis.
-func (b *Backend) Live() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.live)
-}
+func (b *Backend) Live() int { return b.holds.Len() }
 
 // data is the backend's side that moves tensors.
 type data struct{ *Backend }
@@ -254,7 +197,7 @@ type data struct{ *Backend }
 // call returns. The tensor goes to devices when a program first takes it, as the program wants it.
 func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
 	wrap := func(err error) error { return failed("transfer", fmt.Sprintf("of %s to device %d", shape, num), err) }
-	if err := d.check(); err != nil {
+	if err := d.holds.Check(); err != nil {
 		return nil, err
 	}
 	if err := d.has(num); err != nil {

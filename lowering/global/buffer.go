@@ -65,12 +65,12 @@ const layouts = 2
 
 // newBuffer takes charge of what h holds.
 func (b *Backend) newBuffer(h *held) (*Buffer, error) {
-	if err := b.track(h); err != nil {
+	if err := b.holds.Track(h); err != nil {
 		return nil, err
 	}
 	out := &Buffer{held: h}
 	// GoMLX drops buffers without Finalize as a matter of course.
-	runtime.AddCleanup(out, func(h *held) { _ = h.backend.free(h) }, h)
+	runtime.AddCleanup(out, func(h *held) { _ = h.backend.holds.Free(h) }, h)
 	return out, nil
 }
 
@@ -100,7 +100,7 @@ func (h *held) end(why error) error {
 func (b *Buffer) Backend() compute.Backend { return b.held.backend }
 
 // Finalize frees the buffer's memory. Finalizing twice, or a donated buffer, does nothing.
-func (b *Buffer) Finalize() error { return b.held.backend.free(b.held) }
+func (b *Buffer) Finalize() error { return b.held.backend.holds.Free(b.held) }
 
 // Shape returns the buffer's shape, also of a freed one.
 func (b *Buffer) Shape() (shapes.Shape, error) { return b.held.shape.Clone(), nil }
@@ -125,7 +125,7 @@ func (b *Buffer) ToFlatData(flat any) error {
 }
 
 func (h *held) toFlat(flat any) error {
-	if err := h.backend.check(); err != nil {
+	if err := h.backend.holds.Check(); err != nil {
 		return err
 	}
 	dst, err := hostdata.Bytes(flat, h.shape.DType, h.shape.Size())
@@ -308,7 +308,7 @@ func (h *held) onLocked(num compute.DeviceNum) (*backend.Buffer, error) {
 // CopyToDevice makes a buffer of the same value for another device.
 func (b *Buffer) CopyToDevice(num compute.DeviceNum) (compute.Buffer, error) {
 	h := b.held
-	if err := h.backend.check(); err != nil {
+	if err := h.backend.holds.Check(); err != nil {
 		return nil, err
 	}
 	if err := h.backend.has(num); err != nil {

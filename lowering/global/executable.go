@@ -84,11 +84,11 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 	} else {
 		b.noteWhole(p, state.places)
 	}
-	if err := b.track(state); err != nil {
+	if err := b.holds.Track(state); err != nil {
 		return nil, err
 	}
 	exe := &Executable{backend: b, state: state}
-	runtime.AddCleanup(exe, func(c *compiled) { _ = c.backend.free(c) }, state)
+	runtime.AddCleanup(exe, func(c *compiled) { _ = c.backend.holds.Free(c) }, state)
 	return exe, nil
 }
 
@@ -139,7 +139,7 @@ func (c *compiled) onNamed() (*backend.Executable, error) {
 }
 
 // Finalize frees the compiled programs.
-func (e *Executable) Finalize() { _ = e.backend.free(e.state) }
+func (e *Executable) Finalize() { _ = e.backend.holds.Free(e.state) }
 
 // Inputs returns the names and shapes of the parameters, in order.
 func (e *Executable) Inputs() (names []string, inputShapes []shapes.Shape) {
@@ -167,7 +167,7 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, defaultDevi
 
 func (e *Executable) execute(inputs []compute.Buffer, donate []bool, defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
 	b, p := e.backend, e.state.program
-	if err := b.check(); err != nil {
+	if err := b.holds.Check(); err != nil {
 		return nil, err
 	}
 	if err := b.has(defaultDevice); err != nil {
@@ -277,7 +277,7 @@ func (h *held) give(l *laid, aliased bool) {
 		h.mu.Unlock()
 	}
 	_ = h.end(ErrDonated)
-	_ = h.backend.free(h)
+	_ = h.backend.holds.Free(h)
 }
 
 // rows makes lines of buffers.

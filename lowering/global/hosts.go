@@ -99,7 +99,7 @@ func (b *Backend) mover(name string, shape shapes.Shape, from, to sharding.Spec)
 	if v.exe, err = b.load(m); err != nil {
 		return nil, err
 	}
-	if err := b.track(v.exe); err != nil {
+	if err := b.holds.Track(v.exe); err != nil {
 		return nil, err
 	}
 	return v, v.lay(b, module.Frame{Results: make([]module.Border, 1)})

@@ -1,0 +1,93 @@
+package holdings
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Resource is what is freed. It must be comparable, such as a pointer.
+type Resource interface{ Close() error }
+
+// Set is the resources that are not freed yet. It is safe for concurrent use.
+type Set struct {
+	ended error // what uses after the end answer
+
+	mu     sync.Mutex
+	live   map[Resource]struct{} // nil once closed
+	closed error
+}
+
+// New returns an empty set. After its Close the other calls answer with ended.
+func New(ended error) *Set { return &Set{ended: ended, live: map[Resource]struct{}{}} }
+
+// Track takes charge of r, unless the set is closed: then r is closed at once.
+func (s *Set) Track(r Resource) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live == nil {
+		return errors.Join(s.ended, r.Close())
+	}
+	s.live[r] = struct{}{}
+	return nil
+}
+
+// Free closes r, if that was not done before.
+func (s *Set) Free(r Resource) error {
+	s.mu.Lock()
+	_, ok := s.live[r]
+	delete(s.live, r)
+	s.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return r.Close()
+}
+
+// Check answers whether the set is closed.
+func (s *Set) Check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live == nil {
+		return s.ended
+	}
+	return nil
+}
+
+// Len returns the number of resources that are not freed.
+func (s *Set) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.live)
+}
+
+// Close closes all resources and then calls end with the errors of that, in an order of their own.
+// It returns what end makes of them; so does every later Close, which does nothing else.
+func (s *Set) Close(end func(errs []error) error) error {
+	s.mu.Lock()
+	live := s.live
+	s.live = nil
+	closed := s.closed
+	s.mu.Unlock()
+	if live == nil {
+		return closed
+	}
+	var errs []error
+	for r := range live {
+		if err := r.Close(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	Sort(errs) // the set has no order
+	err := end(errs)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = err
+	return err
+}
+
+// Sort orders errors by their text.
+func Sort(errs []error) {
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+}
