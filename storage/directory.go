@@ -1,0 +1,307 @@
+package storage
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/internal/files"
+)
+
+// Directory returns the store of a folder of this machine's file system, and makes the folder if it
+// is not there. Processes of several machines may share it through a network file system that has
+// links or exclusive renames.
+func Directory(path string) (Store, error) {
+	if err := local(path); err != nil {
+		return nil, err
+	}
+	d := &directory{filepath.Clean(path)}
+	if err := d.make(d.root); err != nil {
+		return nil, Failed("open", "", d, err)
+	}
+	info, err := os.Stat(d.root)
+	if err == nil && !info.IsDir() {
+		err = &files.Error{Path: d.root, Reason: files.NotRegular, Found: "no folder", Hint: "name a folder, or a path where nothing stands"}
+	}
+	if err != nil {
+		return nil, Failed("open", "", d, err)
+	}
+	return d, nil
+}
+
+type directory struct{ root string }
+
+// unfinished begins the name of a file that is no object yet.
+const unfinished = ".put-"
+
+func (d *directory) String() string { return d.root }
+func (d *directory) Close() error   { return nil }
+
+// make makes a folder and those above it that lack, and brings them to the disk.
+func (d *directory) make(path string) error {
+	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	above := filepath.Dir(path)
+	if err := d.make(above); err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDir(above)
+}
+
+func syncDir(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+func (d *directory) path(name string) (string, error) {
+	if err := CheckName(name); err != nil {
+		return "", err
+	}
+	return filepath.Join(d.root, filepath.FromSlash(name)), nil
+}
+
+func (d *directory) Put(ctx context.Context, name string, opts PutOptions, write func(io.Writer) error) error {
+	path, err := d.path(name)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return Failed("put", name, d, err)
+	}
+	if opts.IfAbsent { // it need not be written in vain
+		if _, err := os.Lstat(path); err == nil {
+			return Failed("put", name, d, ErrExists)
+		}
+	}
+	return Failed("put", name, d, d.put(ctx, path, opts, write))
+}
+
+func (d *directory) put(ctx context.Context, path string, opts PutOptions, write func(io.Writer) error) error {
+	folder := filepath.Dir(path)
+	if err := d.make(folder); err != nil {
+		return err
+	}
+	temp := filepath.Join(folder, unfinished+rand.Text())
+	w, err := create(temp, opts.Size)
+	if errors.Is(err, fs.ErrNotExist) { // another process removed the empty folder meanwhile
+		if err = d.make(folder); err == nil {
+			w, err = create(temp, opts.Size)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	placed := false
+	defer func() {
+		if !placed {
+			_ = os.Remove(temp)
+		}
+	}()
+	err = write(&watched{ctx, w})
+	if err == nil {
+		err = w.Sync()
+	}
+	if closed := w.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	if opts.IfAbsent {
+		placed, err = place(temp, path)
+	} else {
+		err = os.Rename(temp, path)
+		placed = err == nil
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(folder)
+}
+
+// place gives a file a name that no file has. placed is false where its first name stays.
+func place(temp, path string) (placed bool, err error) {
+	switch err := os.Link(temp, path); {
+	case err == nil:
+		return false, nil // the deferred removal takes the first name away
+	case errors.Is(err, fs.ErrExist):
+		return false, ErrExists
+	}
+	// A file system without links.
+	switch err := renameExclusive(temp, path); {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrExist):
+		return false, ErrExists
+	default:
+		return false, err
+	}
+}
+
+// watched is a writer that ends with its context.
+type watched struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.w.Write(p)
+}
+
+func (d *directory) Open(ctx context.Context, name string) (Object, error) {
+	path, err := d.path(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, Failed("open", name, d, err)
+	}
+	f, info, err := files.OpenHere(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = ErrNotExist
+	}
+	if err != nil {
+		return nil, Failed("open", name, d, err)
+	}
+	return &file{f, info.Size(), name, d}, nil
+}
+
+// file is an object of a folder.
+type file struct {
+	*os.File
+	size int64
+	name string
+	in   Store
+}
+
+func (f *file) Size() int64 { return f.size }
+
+func (f *file) ReadAt(ctx context.Context, p []byte, offset int64) error {
+	err := ctx.Err()
+	if err == nil {
+		_, err = f.File.ReadAt(p, offset)
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return Failed("read", f.name, f.in, err)
+}
+
+func (d *directory) List(ctx context.Context, prefix string) (all []Info, err error) {
+	err = d.walk(ctx, prefix, func(name string, e fs.DirEntry) error {
+		if strings.HasPrefix(e.Name(), ".") {
+			return nil
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode().IsRegular() {
+			all = append(all, Info{Name: name, Size: info.Size(), Modified: info.ModTime()})
+		}
+		return nil
+	})
+	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
+	return all, Failed("list", prefix, d, err)
+}
+
+// walk visits the files whose names begin with prefix. What goes away meanwhile is left out.
+func (d *directory) walk(ctx context.Context, prefix string, visit func(name string, e fs.DirEntry) error) error {
+	start := d.root
+	if i := strings.LastIndexByte(prefix, '/'); i > 0 {
+		if err := CheckName(prefix[:i]); err != nil {
+			return err
+		}
+		start = filepath.Join(d.root, filepath.FromSlash(prefix[:i]))
+	}
+	return filepath.WalkDir(start, func(path string, e fs.DirEntry, err error) error {
+		if cause := ctx.Err(); cause != nil {
+			return cause
+		}
+		if path == d.root {
+			return err
+		}
+		relative, failed := filepath.Rel(d.root, path)
+		if failed != nil {
+			return failed
+		}
+		name := filepath.ToSlash(relative)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		within := strings.HasPrefix(name, prefix)
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && (strings.HasPrefix(e.Name(), ".") || !within && !strings.HasPrefix(prefix, name+"/")):
+			return fs.SkipDir
+		case e.IsDir() || !within:
+			return nil
+		}
+		err = visit(name, e)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+}
+
+func (d *directory) Remove(ctx context.Context, name string) error {
+	path, err := d.path(name)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return Failed("remove", name, d, err)
+	}
+	if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return Failed("remove", name, d, err)
+	}
+	d.prune(filepath.Dir(path))
+	return nil
+}
+
+// prune removes folders that have become empty: they are no objects.
+func (d *directory) prune(folder string) {
+	for folder != d.root && strings.HasPrefix(folder, d.root) && os.Remove(folder) == nil {
+		folder = filepath.Dir(folder)
+	}
+}
+
+// Sweep removes files of Puts that were killed, in the folders below prefix.
+func (d *directory) Sweep(ctx context.Context, prefix string) error {
+	var folders []string
+	err := d.walk(ctx, prefix, func(name string, e fs.DirEntry) error {
+		if !strings.HasPrefix(e.Name(), unfinished) {
+			return nil
+		}
+		path := filepath.Join(d.root, filepath.FromSlash(name))
+		folders = append(folders, filepath.Dir(path))
+		return os.Remove(path)
+	})
+	for _, folder := range folders {
+		d.prune(folder)
+	}
+	return Failed("sweep", prefix, d, err)
+}

@@ -1,0 +1,86 @@
+package storage_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/storage"
+	"github.com/tpustrategy/tpustrategy/storage/storagetest"
+)
+
+func directory(t *testing.T) storage.Store {
+	s, err := storage.Directory(t.TempDir())
+	require.NoError(t, err)
+	return s
+}
+
+func TestDirectory(t *testing.T) { storagetest.Run(t, directory) }
+
+// TestALargeFileIsWrittenAsItCame writes aligned and other pieces, more and fewer than were
+// announced.
+func TestALargeFileIsWrittenAsItCame(t *testing.T) {
+	ctx := context.Background()
+	s := directory(t)
+	data := make([]byte, 20<<20+77)
+	for i := range data {
+		data[i] = byte(i * 31 >> 4)
+	}
+	for _, pieces := range [][]int{{len(data)}, {8 << 20, 8 << 20}, {4096, 3 << 20, 1, 5 << 20}, {1<<20 + 1, 2 << 20}} {
+		for _, announced := range []int64{0, int64(len(data)), 9 << 20, 64 << 20} {
+			require.NoError(t, s.Put(ctx, "x", storage.PutOptions{Size: announced}, func(w io.Writer) error {
+				at := 0
+				for i := 0; at < len(data); i++ {
+					n := len(data) - at
+					if i < len(pieces) {
+						n = min(n, pieces[i])
+					}
+					if _, err := w.Write(data[at : at+n]); err != nil {
+						return err
+					}
+					at += n
+				}
+				return nil
+			}))
+			got, err := storage.ReadAll(ctx, s, "x", 1<<30)
+			require.NoError(t, err)
+			require.True(t, string(data) == string(got), "%v, announced %d", pieces, announced)
+		}
+	}
+}
+
+func TestSweepRemovesWhatAKilledPutLeft(t *testing.T) {
+	ctx := context.Background()
+	dir := t.TempDir()
+	s, err := storage.Directory(dir)
+	require.NoError(t, err)
+	for _, name := range []string{"step-1/a/.put-X", "step-2/.put-Y"} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte("half"), 0o644))
+	}
+	require.NoError(t, storage.PutBytes(ctx, s, "step-2/whole", nil, storage.PutOptions{}))
+	all, err := s.List(ctx, "")
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.NoError(t, s.(storage.Sweeper).Sweep(ctx, "step-1/"))
+	assert.NoDirExists(t, filepath.Join(dir, "step-1"), "it is empty")
+	assert.FileExists(t, filepath.Join(dir, "step-2/.put-Y"))
+	require.NoError(t, s.(storage.Sweeper).Sweep(ctx, ""))
+	assert.NoFileExists(t, filepath.Join(dir, "step-2/.put-Y"))
+	assert.FileExists(t, filepath.Join(dir, "step-2/whole"))
+}
+
+func TestPlacesThatAreNoFolders(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	for _, path := range []string{"", "gs:/bucket/run", file, filepath.Join(file, "below")} {
+		_, err := storage.Open(context.Background(), path)
+		require.Error(t, err, "%q", path)
+	}
+}

@@ -1,0 +1,108 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+)
+
+var (
+	registering sync.Mutex
+	registered  = map[string]func(ctx context.Context, url string) (Store, error){}
+)
+
+// Register makes [Open] take URLs of a scheme, such as "gs". A package calls it when it is imported.
+// It panics if the scheme is none, or has an opener already.
+func Register(scheme string, open func(ctx context.Context, url string) (Store, error)) {
+	registering.Lock()
+	defer registering.Unlock()
+	if !schemeForm.MatchString(scheme) || open == nil {
+		panic(fmt.Sprintf("storage: Register: %q is no scheme in lower case, or its opener is nil", scheme))
+	}
+	if registered[scheme] != nil {
+		panic(fmt.Sprintf("storage: Register: scheme %q is registered already", scheme))
+	}
+	registered[scheme] = open
+}
+
+var (
+	schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]+$`)
+	schemeOf   = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]+)://`)
+)
+
+// Schemes returns the registered schemes, in order.
+func Schemes() []string {
+	registering.Lock()
+	defer registering.Unlock()
+	return slices.Sorted(maps.Keys(registered))
+}
+
+// IsURL reports whether a place is a URL, which [Open] needs a registered scheme for.
+func IsURL(place string) bool { return schemeOf.MatchString(place) }
+
+// Open opens the store at a place: a folder's path, which is made if it is not there, or a URL whose
+// scheme is registered, such as "gs://bucket/run". The caller closes the store.
+//
+// The error of a URL whose scheme is not registered is a ValueError that says what to import.
+func Open(ctx context.Context, place string) (Store, error) {
+	m := schemeOf.FindStringSubmatch(place)
+	if m == nil {
+		return Directory(place)
+	}
+	scheme := strings.ToLower(m[1])
+	registering.Lock()
+	open := registered[scheme]
+	registering.Unlock()
+	if open == nil {
+		return nil, &errkind.Fault{Op: "storage: open", Subject: redacted(place), Class: errkind.ValueError,
+			Reason: fmt.Sprintf("no package for %s:// is in this program, which has %s", scheme, orNone(Schemes())), Hint: importHint(scheme)}
+	}
+	s, err := open(ctx, place)
+	if err != nil {
+		return nil, &errkind.Fault{Op: "storage: open", Subject: redacted(place), Err: err}
+	}
+	return s, nil
+}
+
+func orNone(schemes []string) string {
+	if len(schemes) == 0 {
+		return "none for URLs"
+	}
+	return strings.Join(schemes, ", ")
+}
+
+// providers are this project's packages that register schemes. They are modules of their own.
+var providers = map[string]string{"gs": "gcs", "s3": "s3", "azblob": "azure", "mem": "mem", "file": "file"}
+
+func importHint(scheme string) string {
+	if p := providers[scheme]; p != "" {
+		return fmt.Sprintf("import _ %q, or give a folder", "github.com/tpustrategy/tpustrategy/strategy/checkpoint/blobstore/"+p)
+	}
+	return "import a package that registers it with storage.Register, or give a folder"
+}
+
+// redacted is a place without a password and without a query, which may hold a key.
+func redacted(place string) string {
+	u, err := url.Parse(place)
+	if err != nil {
+		return "a URL that cannot be parsed"
+	}
+	u.RawQuery, u.Fragment = "", ""
+	return u.Redacted()
+}
+
+// local refuses what looks like a URL that lost a slash.
+func local(path string) error {
+	if path == "" {
+		return &errkind.Fault{Op: "storage: open", Reason: "an empty path", Hint: "give a folder or a URL", Class: errkind.ValueError}
+	}
+	return files.Local(path)
+}

@@ -1,0 +1,63 @@
+package storage
+
+import (
+	"context"
+	"io"
+	"strings"
+)
+
+// Sub returns the part of a store whose names begin with prefix and a slash, under what follows. Its
+// Close does nothing. A prefix that can be no object's name is an error of every call.
+func Sub(s Store, prefix string) Store {
+	if of, ok := s.(*sub); ok {
+		return &sub{of.Store, of.prefix + prefix + "/"}
+	}
+	return &sub{s, prefix + "/"}
+}
+
+type sub struct {
+	Store
+	prefix string // ends in a slash
+}
+
+func (s *sub) Put(ctx context.Context, name string, opts PutOptions, write func(io.Writer) error) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	return s.Store.Put(ctx, s.prefix+name, opts, write)
+}
+
+func (s *sub) Open(ctx context.Context, name string) (Object, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	return s.Store.Open(ctx, s.prefix+name)
+}
+
+func (s *sub) List(ctx context.Context, prefix string) ([]Info, error) {
+	all, err := s.Store.List(ctx, s.prefix+prefix)
+	for i := range all {
+		all[i].Name = strings.TrimPrefix(all[i].Name, s.prefix)
+	}
+	return all, err
+}
+
+func (s *sub) Remove(ctx context.Context, name string) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	return s.Store.Remove(ctx, s.prefix+name)
+}
+
+func (s *sub) Sweep(ctx context.Context, prefix string) error {
+	if sweeper, ok := s.Store.(Sweeper); ok {
+		return sweeper.Sweep(ctx, s.prefix+prefix)
+	}
+	return nil
+}
+
+func (s *sub) String() string {
+	return strings.TrimSuffix(s.Store.String(), "/") + "/" + strings.TrimSuffix(s.prefix, "/")
+}
+
+func (s *sub) Close() error { return nil }
