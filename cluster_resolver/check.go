@@ -113,6 +113,7 @@ func Check(env Environment, md Metadata) []Finding {
 	c.workers()
 	c.workerID()
 	c.processes()
+	c.pods()
 	c.megascale()
 	if md.Preempted {
 		c.add(FindingPreempted, SeverityError, "instance/preempted", "TRUE", "FALSE",

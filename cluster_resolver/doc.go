@@ -30,6 +30,21 @@
 // server that is in trouble, ends the search with its error: going on would put the process into a
 // cluster that nobody described.
 //
+// # What each place sets
+//
+//   - Cloud TPU API (nodes and queued resources, spot or not): the attributes accelerator-type,
+//     agent-worker-number, worker-network-endpoints and tpu-env; for several slices of one queued
+//     resource tpu-env also has MEGASCALE_*.
+//   - Compute Engine (instances and managed instance groups): the same attributes, with the number
+//     under worker-id and, on some images, keys of tpu-env that begin with TPU_. An instance whose
+//     metadata has none of them matches no resolver: say with TF_CONFIG that the job is one process.
+//   - GKE (Job and JobSet): TPU_WORKER_ID, TPU_WORKER_HOSTNAMES, TPU_TOPOLOGY,
+//     TPU_ACCELERATOR_TYPE, TPU_HOST_BOUNDS, TPU_CHIPS_PER_HOST_BOUNDS; TPU_PROCESS_ADDRESSES and
+//     TPU_PROCESS_PORT for TPU7x; MEGASCALE_* for several slices. JOB_COMPLETION_INDEX and HOSTNAME
+//     are only held against them.
+//
+// testdata/script has a case of each, with its source, and what is refused there.
+//
 // # Errors
 //
 // [ErrNotDetected] says that the source does not apply here. [*ParseError] reports a malformed

@@ -40,6 +40,7 @@ type Environment struct {
 	SkipMetadata bool
 	// Megascale holds MEGASCALE_COORDINATOR_ADDRESS, _PORT, _NUM_SLICES, _SLICE_ID.
 	Megascale Megascale
+	pod       pod
 }
 
 // alone reports that the process grid is this one process, though there may be more hosts: a job on
@@ -85,6 +86,7 @@ func ReadEnvironment(getenv Getenv) (Environment, error) {
 		SkipMetadata:    r.flag("TPU_SKIP_MDS_QUERY"),
 		Megascale:       r.megascale(),
 	}
+	e.pod = pod{index: r.index("JOB_COMPLETION_INDEX") + 1, name: r.first("HOSTNAME").text}
 	if v := r.first("TPU_PROCESS_PORT"); v.text != "" {
 		port, err := parsePort(v.name, v.text)
 		r.keep(err)

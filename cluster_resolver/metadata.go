@@ -19,7 +19,9 @@ import (
 type Metadata struct {
 	// AcceleratorType is the attribute "accelerator-type", such as "v4-32".
 	AcceleratorType string
-	// WorkerID is the attribute "agent-worker-number", or -1 if it is absent.
+	// WorkerID is the attribute "agent-worker-number", which the Cloud TPU API sets, or "worker-id",
+	// which the machines of a managed instance group have, or WORKER_ID of "tpu-env". It is -1 if all
+	// are absent.
 	WorkerID int
 	// Endpoints is the attribute "worker-network-endpoints", by worker id.
 	Endpoints []Endpoint
@@ -161,6 +163,10 @@ func (c *MetadataClient) Read(ctx context.Context) (Metadata, error) {
 	}
 	md.AcceleratorType = text("accelerator-type")
 	endpoints, worker, env := text("worker-network-endpoints"), text("agent-worker-number"), text("tpu-env")
+	workerName := "agent-worker-number"
+	if worker == "" && endpoints != "" {
+		worker, workerName = text("worker-id"), "worker-id"
+	}
 	if err != nil {
 		return Metadata{}, err
 	}
@@ -172,14 +178,17 @@ func (c *MetadataClient) Read(ctx context.Context) (Metadata, error) {
 			return Metadata{}, err
 		}
 	}
-	md.AcceleratorType = first(md.AcceleratorType, md.TPUEnv.Get("ACCELERATOR_TYPE"))
+	md.AcceleratorType = first(md.AcceleratorType, md.TPUEnv.Get("ACCELERATOR_TYPE"), md.TPUEnv.Get("TPU_ACCELERATOR_TYPE"))
 	if endpoints != "" {
 		if md.Endpoints, err = ParseEndpoints(endpoints); err != nil {
 			return Metadata{}, err
 		}
 	}
-	if worker = first(worker, md.TPUEnv.Get("WORKER_ID")); worker != "" {
-		if md.WorkerID, err = parseIndex("agent-worker-number", worker); err != nil {
+	if worker == "" {
+		worker, workerName = first(md.TPUEnv.Get("WORKER_ID"), md.TPUEnv.Get("TPU_WORKER_ID")), "WORKER_ID in tpu-env"
+	}
+	if worker != "" {
+		if md.WorkerID, err = parseIndex(workerName, worker); err != nil {
 			return Metadata{}, err
 		}
 	}

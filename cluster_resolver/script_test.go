@@ -2,6 +2,7 @@ package clusterresolver
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+var update = flag.Bool("update", false, "write the scripts' expected outputs anew")
+
 // Scripts set variables and lay out metadata/<key> files, then call
 //
 //	resolve NAME [allow-errors]
@@ -21,7 +24,8 @@ import (
 func TestScripts(t *testing.T) {
 	closed := closedPort(t)
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir:           "testdata/script",
+		UpdateScripts: *update,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"resolve": func(ts *testscript.TestScript, neg bool, args []string) { resolveCommand(t, closed, ts, neg, args) },
 		},
