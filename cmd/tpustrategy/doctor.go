@@ -17,6 +17,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 	"github.com/tpustrategy/tpustrategy/internal/pins"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
@@ -26,6 +27,8 @@ type doctorCmd struct{}
 // Help is the text under --help.
 func (doctorCmd) Help() string {
 	return `Looks for each plugin where the library looks, opens it in a process of its own, and says what would run.
+Reads the machine too: huge pages, free memory, C library; and, on a machine with a TPU, its metadata and variables.
+Each thing that is wrong comes with the command that mends it.
 
 Example:
   tpustrategy doctor
@@ -40,9 +43,14 @@ type diagnosis struct {
 	CPUs     int               `json:"cpus"`
 	Env      map[string]string `json:"environment,omitempty"`
 	// TPUDevices are the device files of TPUs on this machine.
-	TPUDevices []string          `json:"tpu_devices"`
-	Plugins    []pluginDiagnosis `json:"plugins"`
-	Runs       []verdict         `json:"runs"`
+	TPUDevices []string `json:"tpu_devices"`
+	// Machine is what the machine is like, and Findings what of it to mend before a job runs.
+	Machine  hostfacts.Facts     `json:"machine"`
+	Findings []hostfacts.Finding `json:"findings,omitempty"`
+	// Slice is what the resolvers say, where there is a sign of a TPU or of a job.
+	Slice   *sliceDiagnosis   `json:"slice,omitempty"`
+	Plugins []pluginDiagnosis `json:"plugins"`
+	Runs    []verdict         `json:"runs"`
 	// Actions are what to do about what is missing, the first one first.
 	Actions []string `json:"actions"`
 }
@@ -55,6 +63,8 @@ type pluginDiagnosis struct {
 	Pinned string `json:"pinned,omitempty"`
 	// SHA256 is the library's hash.
 	SHA256 string `json:"sha256,omitempty"`
+	// CLibrary is the version of the C library that the library needs.
+	CLibrary string `json:"c_library,omitempty"`
 	// Damaged says that the file is the installer's, but not what it put there.
 	Damaged bool         `json:"damaged,omitempty"`
 	Tried   []tried      `json:"tried"`
@@ -80,7 +90,9 @@ type verdict struct {
 // environmentOfInterest are the variables that change what is found.
 var environmentOfInterest = []string{
 	"TPUSTRATEGY_CPU_PLUGIN", "TPUSTRATEGY_TPU_PLUGIN", "TPUSTRATEGY_CUDA_PLUGIN", "TPU_LIBRARY_PATH",
-	"TPU_NAME", "TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES", "TPU_ACCELERATOR_TYPE", "TPU_SKIP_MDS_QUERY", "TF_CONFIG",
+	"TPU_NAME", "TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES", "TPU_ACCELERATOR_TYPE", "TPU_TOPOLOGY", "TPU_PROCESS_ADDRESSES",
+	"TPU_PROCESS_BOUNDS", "TPU_HOST_BOUNDS", "TPU_SKIP_MDS_QUERY", "TF_CONFIG", "LIBTPU_INIT_ARGS",
+	"MEGASCALE_COORDINATOR_ADDRESS", "MEGASCALE_NUM_SLICES", "MEGASCALE_SLICE_ID",
 }
 
 func (c *doctorCmd) Run(ctx context.Context, a *app, root *cli) error {
@@ -142,6 +154,8 @@ func (a *app) diagnose(ctx context.Context) diagnosis {
 	if !cuda.Usable && cuda.Path != "" {
 		d.Actions = append(d.Actions, fmt.Sprintf("replace or unset %s, which cannot be used", cuda.Path))
 	}
+	a.diagnoseMachine(&d)
+	a.diagnoseSlice(ctx, &d)
 	return d
 }
 

@@ -15,6 +15,7 @@ func (a *app) printDiagnosis(d diagnosis) {
 	} else {
 		fmt.Fprintln(w, "TPU      none: no /dev/accel* and no /dev/vfio/*")
 	}
+	a.printMachine(d)
 	for _, name := range slices.Sorted(maps.Keys(d.Env)) {
 		fmt.Fprintf(w, "set      %s=%s\n", name, d.Env[name])
 	}
@@ -63,6 +64,9 @@ func (a *app) printPlugin(p pluginDiagnosis) {
 	}
 	if p.SHA256 != "" {
 		fmt.Fprintf(w, "  sha256     %s\n", p.SHA256)
+	}
+	if p.CLibrary != "" {
+		fmt.Fprintf(w, "  needs      C library %s\n", p.CLibrary)
 	}
 	if p.Error != nil && p.Path != "" {
 		fmt.Fprintf(w, "  error      %s\n", p.Error.Message)

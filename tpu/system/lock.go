@@ -72,6 +72,7 @@ type hostFiles struct {
 	proc     string // the process file system
 	lockFile string
 	self     int
+	root     string // before the paths of the machine's other facts; empty is "/"
 }
 
 func thisHost() hostFiles {

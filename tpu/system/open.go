@@ -126,6 +126,9 @@ func (s *starter) open(ctx context.Context) (o opened, err error) {
 		return o, err
 	}
 	plugin, err := step(ctx, s, StepOpen, nil, func(context.Context) (*pjrt.Plugin, []any, error) {
+		if err := s.prepareTPU(thisHost()); err != nil {
+			return nil, nil, err
+		}
 		plugin, err := pjrt.Open(o.found.Path, s.opts.PluginCheck)
 		if err != nil {
 			return nil, nil, err

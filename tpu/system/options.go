@@ -30,6 +30,10 @@ type Options struct {
 	// Getenv reads the environment for the plugin search and the check of the cluster; nil is
 	// os.Getenv.
 	Getenv func(string) string
+	// KeepEnvironment leaves the process's environment as it is. Without it, Open adds
+	// --xla_tpu_use_enhanced_launch_barrier=true to LIBTPU_INIT_ARGS before it opens the plugin on a
+	// machine with a TPU, as JAX does, unless the flag is named there already.
+	KeepEnvironment bool
 
 	// Resolver finds out which processes share the slice, as a TPUClusterResolver does in
 	// TensorFlow. Then the environment is checked, the devices are counted against the cluster, and

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
+)
+
+// sliceDiagnosis is what the resolvers find on this machine.
+type sliceDiagnosis struct {
+	// Cluster is the slice that this machine belongs to, if one was found.
+	Cluster *clusterresolver.Cluster `json:"cluster,omitempty"`
+	// Looked says why each resolver before the one that matched did not.
+	Looked []string `json:"looked"`
+	// Error says what is wrong with what was found.
+	Error string `json:"error,omitempty"`
+}
+
+// resolveTimeout bounds the wait for the metadata server, which answers in milliseconds where there
+// is one.
+const resolveTimeout = 20 * time.Second
+
+// diagnoseMachine adds what the first day on a TPU needs of the machine itself.
+func (a *app) diagnoseMachine(d *diagnosis) {
+	d.Machine = hostfacts.Read(hostfacts.Options{})
+	if len(d.TPUDevices) > 0 { // what it says concerns the TPU's runtime
+		d.Findings = d.Machine.Findings()
+	}
+	for _, f := range d.Findings {
+		d.Actions = append(d.Actions, fmt.Sprintf("%s is %s (%s): run `%s`", f.Subject, f.Got, f.Why, f.Do))
+	}
+	for i := range d.Plugins {
+		p := &d.Plugins[i]
+		if p.Path == "" {
+			continue
+		}
+		needs, err := hostfacts.NeedsOf(p.Path)
+		if err != nil {
+			continue // the plugin's own diagnosis says what is wrong with it
+		}
+		p.CLibrary = needs.CLibrary
+		if have := d.Machine.CLibrary; have != "" && hostfacts.Older(have, needs.CLibrary) {
+			d.Actions = append(d.Actions, fmt.Sprintf("the %s plugin needs C library %s and this machine has %s: take a newer image, or an older %s",
+				p.Kind, needs.CLibrary, have, filepath.Base(p.Path)))
+		}
+	}
+}
+
+// diagnoseSlice asks the resolvers, on a machine that shows a sign of a TPU or of a job.
+func (a *app) diagnoseSlice(ctx context.Context, d *diagnosis) {
+	told := false
+	for _, name := range []string{"TF_CONFIG", "TPU_WORKER_HOSTNAMES", "TPU_PROCESS_ADDRESSES"} {
+		told = told || a.getenv(name) != ""
+	}
+	if len(d.TPUDevices) == 0 && !told {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	md := clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{})
+	options := clusterresolver.DefaultOptions{Getenv: a.getenv}
+	if len(d.TPUDevices) > 0 {
+		options.Metadata = md
+	} else { // no machine of a cloud has to be waited for
+		options.Getenv = func(name string) string {
+			if name == "TPU_SKIP_MDS_QUERY" {
+				return "1"
+			}
+			return a.getenv(name)
+		}
+	}
+	cluster, attempts, err := clusterresolver.Default(options).Explain(ctx)
+	s := &sliceDiagnosis{Looked: []string{}}
+	d.Slice = s
+	for _, attempt := range attempts {
+		s.Looked = append(s.Looked, attempt.String())
+	}
+	var check *clusterresolver.CheckError
+	switch {
+	case err == nil:
+		s.Cluster = &cluster
+		for _, f := range cluster.Findings {
+			d.Actions = append(d.Actions, fmt.Sprintf("%s is %s, expected %s: %s", f.Subject, f.Got, f.Want, f.Do))
+		}
+	case errors.As(err, &check):
+		s.Error = "variables and metadata contradict each other"
+		for _, f := range check.Findings {
+			d.Actions = append(d.Actions, fmt.Sprintf("%s is %s, expected %s: %s", f.Subject, f.Got, f.Want, f.Do))
+		}
+	case errors.Is(err, clusterresolver.ErrNotDetected):
+		s.Error = "nothing here says which hosts the slice has"
+		d.Actions = append(d.Actions, "on a machine that is a slice by itself, set "+
+			`TF_CONFIG='{"cluster":{"worker":["localhost:8470"]},"task":{"type":"worker","index":0}}'`)
+	default:
+		s.Error = errkind.Text("resolvers", err.Error(), nil, "")
+		d.Actions = append(d.Actions, "correct what the resolvers stumble over: "+err.Error())
+	}
+}
+
+// printMachine writes what is known of the machine and its slice.
+func (a *app) printMachine(d diagnosis) {
+	w, m := a.stdout, d.Machine
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%-8s %s\n", name, value)
+		}
+	}
+	row("kernel", m.Kernel)
+	row("C lib", m.CLibrary)
+	if m.MemoryBytes > 0 {
+		row("memory", fmt.Sprintf("%.1f GiB free of %.1f GiB", float64(m.AvailableBytes)/(1<<30), float64(m.MemoryBytes)/(1<<30)))
+	}
+	if m.HugePages != "" {
+		row("pages", "transparent huge pages: "+m.HugePages)
+	}
+	row("ulimit", lockedText(m.LockedMemory))
+	if d.Slice == nil {
+		return
+	}
+	if c := d.Slice.Cluster; c != nil {
+		text := fmt.Sprintf("%s of %d, from %s", c.Task, c.Spec.Len(), c.Source)
+		if c.TPU.AcceleratorType != "" {
+			text += ", " + c.TPU.AcceleratorType
+		}
+		if m := c.TPU.Multislice; m.NumSlices > 1 {
+			text += fmt.Sprintf(", slice %d of %d", m.SliceID, m.NumSlices)
+		}
+		row("slice", text)
+		return
+	}
+	row("slice", d.Slice.Error)
+	for _, looked := range d.Slice.Looked {
+		row("", "  looked at  "+looked)
+	}
+}
+
+func lockedText(limit string) string {
+	if limit == "" {
+		return ""
+	}
+	return "locked memory: " + limit
+}

@@ -1,0 +1,132 @@
+package hostfacts
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Options say where to read. The zero value is this machine.
+type Options struct {
+	// Root is put before each path; empty is the machine's own root.
+	Root string
+}
+
+// Facts are what was read. A field is empty or 0 where the machine does not tell.
+type Facts struct {
+	// HugePages is the mode of transparent huge pages: always, madvise or never.
+	HugePages string `json:"huge_pages,omitempty"`
+	// MemoryBytes is the machine's memory, and AvailableBytes what programs can have of it now.
+	MemoryBytes    int64 `json:"memory_bytes,omitempty"`
+	AvailableBytes int64 `json:"available_bytes,omitempty"`
+	// CLibrary is the version of the GNU C library, such as 2.35.
+	CLibrary string `json:"c_library,omitempty"`
+	// Kernel is the kernel's release.
+	Kernel string `json:"kernel,omitempty"`
+	// LockedMemory is the most memory that a process may lock, as ulimit -l says it: a number of
+	// bytes, or unlimited.
+	LockedMemory string `json:"locked_memory,omitempty"`
+	// Root is whether the process runs as root.
+	Root bool `json:"root,omitempty"`
+}
+
+// Finding is something about the machine that costs time or fails later.
+type Finding struct {
+	// Subject is what is meant, Got what it is, and Why what follows from that.
+	Subject string `json:"subject"`
+	Got     string `json:"got"`
+	Why     string `json:"why"`
+	// Do is the command that mends it.
+	Do string `json:"do"`
+}
+
+// Text returns the finding in one line.
+func (f Finding) Text() string { return f.Subject + ": " + f.Got + "; " + f.Why + ": " + f.Do }
+
+const hugePages = "/sys/kernel/mm/transparent_hugepage/enabled"
+
+// HugePagesCommand makes transparent huge pages available to all programs until the next boot.
+const HugePagesCommand = `sudo sh -c "echo always > ` + hugePages + `"`
+
+// Read reads the facts.
+func Read(o Options) Facts {
+	f := Facts{Root: os.Geteuid() == 0}
+	f.HugePages = chosen(text(o, hugePages))
+	f.MemoryBytes, f.AvailableBytes = memory(text(o, "/proc/meminfo"))
+	f.Kernel = text(o, "/proc/sys/kernel/osrelease")
+	f.LockedMemory = locked(text(o, "/proc/self/limits"))
+	f.CLibrary = cLibrary(o)
+	return f
+}
+
+func text(o Options, path string) string {
+	data, err := os.ReadFile(filepath.Join(o.Root, path))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// chosen is the word in brackets of a line such as "always [madvise] never".
+func chosen(line string) string {
+	_, rest, _ := strings.Cut(line, "[")
+	word, _, _ := strings.Cut(rest, "]")
+	return word
+}
+
+func memory(meminfo string) (total, available int64) {
+	lines := bufio.NewScanner(strings.NewReader(meminfo))
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 2 {
+			continue
+		}
+		kib, err := strconv.ParseInt(fields[1], 10, 64)
+		if err != nil || kib < 0 || kib > 1<<40 {
+			continue
+		}
+		switch fields[0] {
+		case "MemTotal:":
+			total = kib << 10
+		case "MemAvailable:":
+			available = kib << 10
+		}
+	}
+	return total, available
+}
+
+// locked is the soft limit in a line such as "Max locked memory  8388608  8388608  bytes".
+func locked(limits string) string {
+	for line := range strings.SplitSeq(limits, "\n") {
+		if rest, ok := strings.CutPrefix(line, "Max locked memory"); ok {
+			if fields := strings.Fields(rest); len(fields) > 0 {
+				return fields[0]
+			}
+		}
+	}
+	return ""
+}
+
+// enough is the least memory that has to be free: the runtime, the plugin of 0.6 GB, a program's
+// compilation and one copy of a batch.
+const enough = 8 << 30
+
+// Findings returns what to mend before a job with a TPU runs on the machine, or nil.
+func (f Facts) Findings() []Finding {
+	var found []Finding
+	if f.HugePages != "" && f.HugePages != "always" {
+		found = append(found, Finding{"transparent huge pages", f.HugePages,
+			"the TPU runtime of v5e and newer starts and stops far slower without them", HugePagesCommand})
+	}
+	if f.AvailableBytes > 0 && f.AvailableBytes < enough {
+		found = append(found, Finding{"free memory", strconv.FormatFloat(float64(f.AvailableBytes)/(1<<30), 'f', 1, 64) + " GiB",
+			"the plugin, a compilation and a batch may need more", "ps -eo rss,pid,args --sort=-rss | head"})
+	}
+	return found
+}
+
+// ErrNotELF reports a file that is no ELF program or library.
+var ErrNotELF = errors.New("not an ELF file")
