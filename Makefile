@@ -80,7 +80,7 @@ lint:
 # The packages whose tests take -update. libtpu describes slices once a process, so its goldens have a run of their own.
 goldens: plugins
 	$(REQUIRE) $(GO) test -count=1 -run 'Golden|Scripts|DefaultRun' ./tpu/system ./cmd/tpustrategy ./examples/digits/job -update
-	$(REQUIRE) $(GO) test -count=1 ./sharding ./report ./docs ./internal/imports -update
+	$(REQUIRE) $(GO) test -count=1 ./sharding ./report ./docs ./internal/imports ./cluster_resolver -update
 
 fuzz:
 	internal/tools/fuzz.sh $(FUZZTIME)
