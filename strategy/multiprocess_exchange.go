@@ -123,6 +123,11 @@ func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte)
 	if err != nil {
 		return nil, fault.Of(call, err, "")
 	}
+	return readMessages(call, rows)
+}
+
+// readMessages returns the values of the messages of all processes, which must be of one call.
+func readMessages(call string, rows [][]byte) ([][]byte, error) {
 	calls, values := make([]string, len(rows)), make([][]byte, len(rows))
 	same := true
 	for i, row := range rows {
@@ -159,38 +164,58 @@ func parseMessage(b []byte) (call string, value []byte, ok bool) {
 // exchangeOnce gathers messages, cut to the room there is, and tells the longest message's real
 // length.
 func (s *TPUStrategy) exchangeOnce(ctx context.Context, call string, words int, message []byte) (rows [][]byte, longest int, err error) {
-	x, err := s.exchange(ctx, words)
+	l, err := s.launchExchange(ctx, words, message)
 	if err != nil {
 		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	return l.read(ctx)
+}
+
+// launched is an exchange that is launched: rows on their way.
+type launched struct {
+	strategy *TPUStrategy
+	words    int
+	ins      [][]*pjrt.Buffer
+	outs     [][]*pjrt.Buffer
+}
+
+// launchExchange launches the gathering of messages, cut to the room there is.
+func (s *TPUStrategy) launchExchange(ctx context.Context, words int, message []byte) (_ *launched, err error) {
+	x, err := s.exchange(ctx, words)
+	if err != nil {
+		return nil, err
 	}
 	row := make([]byte, 4*words)
 	binary.LittleEndian.PutUint32(row, uint32(len(message)))
 	copy(row[4:], message)
 	rt := s.sys.Runtime()
-	ins, outs := make([][]*pjrt.Buffer, len(x.devices)), make([][]*pjrt.Buffer, len(x.devices))
+	l := &launched{strategy: s, words: words, ins: make([][]*pjrt.Buffer, len(x.devices)), outs: make([][]*pjrt.Buffer, len(x.devices))}
 	defer func() {
-		for d := range x.devices {
-			err = errors.Join(err, closeAll(ins[d]), closeAll(outs[d]))
+		if err != nil {
+			err = errors.Join(err, l.close())
 		}
 	}()
 	for d, device := range x.devices {
 		in, err := rt.BufferFromHost(ctx, row, pjrt.S32, []int{1, words}, device)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		ins[d], outs[d] = []*pjrt.Buffer{in}, []*pjrt.Buffer{nil}
+		l.ins[d], l.outs[d] = []*pjrt.Buffer{in}, []*pjrt.Buffer{nil}
 	}
 	s.launch.Lock()
-	err = s.check()
-	if err == nil {
-		err = x.executable.Execute(ctx, ins, outs, pjrt.ExecuteOptions{})
+	defer s.launch.Unlock()
+	if err := s.check(); err != nil {
+		return nil, err
 	}
-	s.launch.Unlock()
-	if err != nil {
-		return nil, 0, err
-	}
-	all := make([]byte, len(row)*len(s.devices))
-	if err := outs[0][0].ToHost(ctx, all); err != nil {
+	return l, x.executable.Execute(ctx, l.ins, l.outs, pjrt.ExecuteOptions{})
+}
+
+// read waits for the rows.
+func (l *launched) read(ctx context.Context) (rows [][]byte, longest int, err error) {
+	s, words := l.strategy, l.words
+	all := make([]byte, 4*words*len(s.devices))
+	if err := l.outs[0][0].ToHost(ctx, all); err != nil {
 		if ctx.Err() != nil {
 			err = &Error{Op: "strategy: waiting for the other processes", Reason: fmt.Sprintf("not all of the %d processes came", s.processes.count), Err: err,
 				Hint: "see whether each of them still runs, and makes the same calls"}
@@ -208,6 +233,16 @@ func (s *TPUStrategy) exchangeOnce(ctx context.Context, call string, words int, 
 		return nil, 0, fault.New(errkind.InternalError, "message", "start the same program on each process", "%d bytes, where %d are the most", longest, maxMessage)
 	}
 	return rows, longest, nil
+}
+
+// close releases what the exchange holds on the devices, when it has run.
+func (l *launched) close() error {
+	var errs []error
+	for d := range l.ins {
+		errs = append(errs, closeAll(l.ins[d]), closeAll(l.outs[d]))
+	}
+	l.ins, l.outs = nil, nil
+	return errors.Join(errs...)
 }
 
 // exchange returns the program for rows of a number of words, compiling it once.

@@ -230,6 +230,12 @@ var tracingCalls = map[string]struct {
 	"strategy.TPUStrategy.GatherBytes": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(w.s.GatherBytes(ctx, "a", nil))
 	}},
+	"strategy.TPUStrategy.StartGather": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(w.s.StartGather(ctx, "a", nil))
+	}},
+	"strategy.Gathering.Wait": {call: func(ctx context.Context, _ *tracingWorld) error {
+		return strategytest.Err(new(strategy.Gathering).Wait(ctx))
+	}},
 	"strategy.TPUStrategy.Barrier": {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Barrier(ctx, "a") }},
 	"strategy.TPUStrategy.BroadcastBytes": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(w.s.BroadcastBytes(ctx, "a", nil))

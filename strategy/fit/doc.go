@@ -57,7 +57,13 @@
 //
 // When the context ends, as by an interrupt, the run saves a checkpoint and returns an
 // [*InterruptedError], which matches the context's error. An evaluation that was interrupted is
-// made again by the run that goes on.
+// made again by the run that goes on. One line makes signals, maintenance and pre-emption end the
+// context, and the error carries the exit code with which a supervisor starts the process again:
+//
+//	ctx, stop := interrupt.Notify(ctx, interrupt.Options{Metadata: metadata}) // package strategy/interrupt
+//	defer stop()
+//	_, err := fit.Run(ctx, ...)
+//	os.Exit(interrupt.Code(err)) // 75, if it was interrupted and has a Checkpoint hook
 //
 // # What fails
 //
@@ -69,6 +75,7 @@
 // # Several processes
 //
 // All processes call Run alike. The first one writes the files. After each record the processes
-// agree on whether the run goes on, so that an interrupt, an error or a stop of one of them ends
-// all of them after the same step. A run of several processes goes on with as many processes.
+// agree on whether the run goes on, so that an error or a stop of one of them ends all of them
+// after the same step. An interrupt of one does so between the records, too. A run of several
+// processes goes on with as many processes.
 package fit

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 )
 
 // vote is what a process tells the others after a record.
@@ -14,6 +16,10 @@ type vote struct {
 	Failed      string `json:",omitempty"`
 	Stop        string `json:",omitempty"`
 	Interrupted bool   `json:",omitempty"`
+	// Reason is that of the notice which interrupted it, and Left the milliseconds until the
+	// notice's deadline, 0 if that is not known.
+	Reason string `json:",omitempty"`
+	Left   int64  `json:",omitempty"`
 	// Keep says which hooks save. That of the first process counts.
 	Keep []bool `json:",omitempty"`
 }
@@ -24,7 +30,14 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 	if !r.several() {
 		return mine
 	}
-	v := vote{Stop: r.state.stop, Interrupted: ctx.Err() != nil, Keep: keep}
+	v := vote{Stop: r.state.stop, Keep: keep}
+	own := interrupt.Of(ctx)
+	if own != nil {
+		v.Interrupted, v.Reason = true, own.Reason
+		if !own.Deadline.IsZero() {
+			v.Left = time.Until(own.Deadline).Milliseconds()
+		}
+	}
 	if mine != nil {
 		v.Failed = mine.Error()
 	}
@@ -37,7 +50,10 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 		return errors.Join(mine, err)
 	}
 	r.agreed = true
-	interrupted := false
+	if err := r.agreement.Met(r.state.step); err != nil {
+		return errors.Join(mine, err)
+	}
+	notice := own
 	for i, message := range all {
 		var v vote
 		if err := json.Unmarshal(message, &v); err != nil {
@@ -49,15 +65,37 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 		if v.Stop != "" {
 			r.state.Stop(v.Stop)
 		}
-		interrupted = interrupted || v.Interrupted
+		if v.Interrupted && notice == nil {
+			notice = &interrupt.Notice{Reason: fmt.Sprintf("process %d: %s", i, v.Reason)}
+			if v.Left != 0 {
+				notice.Deadline = time.Now().Add(time.Duration(v.Left) * time.Millisecond)
+			}
+		}
 		if i == 0 {
 			copy(keep, v.Keep)
 		}
 	}
-	if mine == nil && interrupted {
-		return r.interrupted(ctx)
+	if mine == nil && notice != nil {
+		return r.interruptedBy(ctx, notice)
 	}
 	return mine
+}
+
+// vote asks between the records whether any process is interrupted, and stops all of them after the
+// same step. It does not wait for the devices.
+func (r *run) vote(ctx context.Context) error {
+	if !r.several() {
+		return nil // the loop looks at the context
+	}
+	notice, err := r.agreement.Vote(context.WithoutCancel(ctx), r.state.step, interrupt.Of(ctx), r.due)
+	switch {
+	case err != nil:
+		return err
+	case notice == nil:
+		return nil
+	}
+	r.agreed = true
+	return r.interruptedBy(ctx, notice)
 }
 
 // InterruptedError reports that the context of a run ended. It matches the context's error, such as
@@ -67,10 +105,12 @@ type InterruptedError struct {
 	Taken int64
 	// Directory is where the checkpoint of these steps is; empty if there is none.
 	Directory string
-	// Err is the context's error, or its cause.
+	// Err is the context's error, or its cause: a [*interrupt.Notice] of interrupt.Notify, of this
+	// process or of another.
 	Err error
 
 	context error
+	saves   bool // there are checkpoints to go on from
 }
 
 // Error says how far the run came and where its checkpoint is.
@@ -88,14 +128,46 @@ func (e *InterruptedError) Unwrap() []error { return []error{e.context, e.Err} }
 // Kind returns CancelledError or DeadlineExceededError.
 func (e *InterruptedError) Kind() errkind.Kind { return errkind.Or(e.context, errkind.CancelledError) }
 
-// interrupted returns the error of a run whose context ended, here or in another process.
-func (r *run) interrupted(ctx context.Context) error {
-	e := &InterruptedError{Taken: r.state.step, Err: context.Cause(ctx), context: ctx.Err()}
-	if e.context == nil {
-		e.Err, e.context = errOther, context.Canceled
+// ExitCode returns interrupt.ExitCode, 75, if the run has a [Checkpoint] hook: started again with
+// Options.Resume it goes on. Without one it returns 128 and the signal's number, as a shell does,
+// and 130 if there was no signal.
+func (e *InterruptedError) ExitCode() int {
+	if e.saves {
+		return interrupt.ExitCode
 	}
-	return e
+	var signal interface{ Code() int }
+	var notice *interrupt.Notice
+	switch {
+	case errors.As(e.Err, &signal):
+		return signal.Code()
+	case errors.As(e.Err, &notice):
+		return notice.SignalCode()
+	}
+	return (&interrupt.Notice{}).SignalCode()
 }
 
-// errOther is the cause of an interrupt of another process.
-var errOther = errkind.New(errkind.CancelledError, "another process was interrupted")
+// interrupted returns the error of a run whose context ended.
+func (r *run) interrupted(ctx context.Context) error {
+	return &InterruptedError{Taken: r.state.step, Err: context.Cause(ctx), context: ctx.Err(), saves: r.saver != nil}
+}
+
+// interruptedBy returns the error of a run that a notice ended, here or in another process.
+func (r *run) interruptedBy(ctx context.Context, notice *interrupt.Notice) error {
+	if ctx.Err() != nil {
+		return r.interrupted(ctx)
+	}
+	return &InterruptedError{Taken: r.state.step, Err: notice, context: context.Canceled, saves: r.saver != nil}
+}
+
+// hurry compares what the last save took with what is left until the process is ended by force, and
+// says so if it does not fit.
+func (r *run) hurry(stopped *InterruptedError) {
+	var notice *interrupt.Notice
+	if !errors.As(stopped.Err, &notice) || notice.Deadline.IsZero() {
+		return
+	}
+	if left := time.Until(notice.Deadline); left < r.saver.took {
+		r.log.Warn("fit: the checkpoint may not be done before the process is ended", "reason", notice.Reason,
+			"left", left.Round(time.Millisecond), "last save took", r.saver.took.Round(time.Millisecond), "last checkpoint", max(r.saved, 0))
+	}
+}

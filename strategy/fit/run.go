@@ -11,6 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -21,14 +22,17 @@ import (
 // before, as far as the strategy lets it. It waits for a step whose loss is read, at a record. A
 // step at which no hook is due costs the loop no allocation.
 //
-// When ctx ends, Run waits for the steps under way, saves a checkpoint if there is a [Checkpoint]
-// hook, ends the hooks, and returns an [*InterruptedError], which matches the context's error. A
-// save that is under way is finished first.
+// When ctx ends, as by a notice of package interrupt, Run waits for the steps under way, saves a
+// checkpoint if there is a [Checkpoint] hook, ends the hooks, and returns an [*InterruptedError],
+// which matches the context's error and has the process's exit code. A save that is under way is
+// finished first.
 //
 // With several processes every process calls Run with the same options, hooks and data. After each
 // record the processes agree on whether to go on: an end that one of them wants is the end of all
-// of them after the same step. That costs a launch at each record, and an interrupt is acted on at
-// the next record.
+// of them after the same step. That costs a launch at each record. Between records that are further
+// apart they tell each other of interrupts about twice a second, without waiting
+// ([interrupt.Agreement]): an interrupt of one ends all of them after the same step within a
+// second, or two steps.
 //
 // Errors: [*OptionError] and [*MetricError] before anything was done, [*ResumeError],
 // [*StepError], [*HookError], [*ShortError], [*InterruptedError], [*WriteError] and
@@ -46,6 +50,9 @@ func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...H
 	if r.source != nil {
 		err = errors.Join(err, r.source.close())
 	}
+	if r.agreement != nil {
+		err = errors.Join(err, r.agreement.Close())
+	}
 	r.result.Seconds = time.Since(start).Seconds()
 	return r.result, err
 }
@@ -59,6 +66,8 @@ type run struct {
 	strategy *strategy.TPUStrategy
 	log      *slog.Logger
 	saver    *saver // nil without a Checkpoint hook
+	// agreement is that of several processes on an interrupt between two records.
+	agreement *interrupt.Agreement
 
 	state  State
 	source source
@@ -90,6 +99,7 @@ func (r *run) prepare(ctx context.Context) error {
 		return option("step", "make it with train.New", "no training step: a nil pointer")
 	}
 	r.strategy = r.train.Strategy()
+	r.agreement = interrupt.NewAgreement(r.strategy)
 	if err := r.strategy.Machine().Untraced(ctx, "fit", fault.InsteadOfRunning); err != nil {
 		return err
 	}
@@ -226,6 +236,8 @@ func (r *run) loop(ctx context.Context) error {
 			if err := r.after(ctx); err != nil {
 				return err
 			}
+		} else if err := r.vote(ctx); err != nil {
+			return r.failed("asking the other processes", r.state.step, err)
 		}
 	}
 	return nil

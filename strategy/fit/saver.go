@@ -8,12 +8,14 @@ import (
 	"maps"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -82,6 +84,9 @@ type saver struct {
 	path string
 	opts CheckpointOptions
 	dir  *checkpoint.Directory
+	// took is how long the last save took, and slow says that it was said to be too long.
+	took time.Duration
+	slow bool
 	// clear says that checkpoints after the step that is saved have to go: they are damaged.
 	clear bool
 }
@@ -206,6 +211,18 @@ func (v *saver) group(r *run) checkpoint.Group {
 
 // save saves the run as it is after the last step. All processes call it.
 func (v *saver) save(ctx context.Context, r *run) error {
+	start := time.Now()
+	err := v.write(ctx, r)
+	v.took = time.Since(start)
+	if grace := interrupt.Grace(ctx); v.took > grace && !v.slow {
+		v.slow = true
+		r.log.Warn("fit: a save takes longer than the process is given when it is to end; save more often, so that less is lost, or raise the grace period",
+			"took", v.took.Round(time.Millisecond), "grace", grace)
+	}
+	return err
+}
+
+func (v *saver) write(ctx context.Context, r *run) error {
 	g, step := v.group(r), r.state.step
 	fail := func(err error) error { return &SaveError{Directory: v.path, Step: step, Err: err} }
 	p, err := r.shared(ctx)
@@ -305,6 +322,10 @@ func (r *run) last(ctx context.Context, err error) error {
 	var short *ShortError
 	if r.several() && err != nil && !r.agreed && !errors.As(err, &short) {
 		return nil // the other processes are elsewhere
+	}
+	var stopped *InterruptedError
+	if errors.As(err, &stopped) {
+		r.hurry(stopped)
 	}
 	return r.saver.save(context.WithoutCancel(ctx), r)
 }

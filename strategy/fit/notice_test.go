@@ -1,0 +1,122 @@
+package fit_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// TestANoticeBetweenRecordsStopsAllProcesses gives notices to one of two processes whose records
+// are far apart. Both save after the same step and go on, with the losses of a run without notices.
+func TestANoticeBetweenRecordsStopsAllProcesses(t *testing.T) {
+	sys := plugintest.System(t, 4)
+	const steps = 40
+	run := func(dir string, notice int64) (last [2]fit.Result, ends []error) {
+		ends = strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+			own := make(chan interrupt.Notice, 1)
+			ctx, stop := interrupt.Notify(ctx, interrupt.Options{Notices: own})
+			defer stop()
+			store := strategytest.SeededStore()
+			step := train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2))
+			batches := fit.Batches(func(yield func([]any, error) bool) {
+				for i := 0; ; i++ {
+					if s.Process() == 1 && notice > 0 && int64(i) == notice {
+						own <- interrupt.Notice{Reason: "the machine is being pre-empted"}
+						<-ctx.Done()
+					}
+					x, y := strategytest.Batch(i)
+					if !yield([]any{x, y}, nil) {
+						return
+					}
+				}
+			})
+			var err error
+			last[s.Process()], err = fit.Run(ctx, step, batches, fit.Options{Steps: steps, Every: 1000, Resume: true}, fit.Checkpoint(dir, 0))
+			return err
+		})
+		return last, ends
+	}
+	want, errs := run(filepath.Join(t.TempDir(), "whole"), 0)
+	strategytest.NoErrors(t, errs)
+	dir := filepath.Join(t.TempDir(), "run")
+	from := int64(0)
+	for _, at := range []int64{3, 11, 22} {
+		got, errs := run(dir, at)
+		for i, err := range errs {
+			var stopped *fit.InterruptedError
+			require.ErrorAs(t, err, &stopped, "process %d", i)
+			assert.Equal(t, 75, interrupt.Code(err))
+			assert.Equal(t, errkind.CancelledError, errkind.Of(err))
+			assert.ErrorContains(t, err, "pre-empted")
+			assert.ErrorIs(t, err, context.Canceled)
+			assert.Equal(t, got[0].Step, stopped.Taken)
+			assert.Equal(t, from, got[i].Resumed)
+		}
+		assert.Equal(t, got[0].Step, got[1].Step)
+		assert.Greater(t, got[0].Step, at-1)
+		assert.Less(t, got[0].Step, int64(steps))
+		point, err := fit.Saved(dir)
+		require.NoError(t, err)
+		assert.Equal(t, got[0].Step, point.Step)
+		from = point.Step
+	}
+	got, errs := run(dir, 0)
+	strategytest.NoErrors(t, errs)
+	for i := range got {
+		assert.Equal(t, want[i].Metrics, got[i].Metrics, "to all digits")
+	}
+}
+
+// TestTheCodeOfAnInterrupt: 75 where there are checkpoints to go on from.
+func TestTheCodeOfAnInterrupt(t *testing.T) {
+	for _, saves := range []bool{false, true} {
+		s := on(t, 1, 1)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var hooks []fit.Hook
+		if saves {
+			hooks = append(hooks, fit.Checkpoint(t.TempDir(), 0))
+		}
+		hooks = append(hooks, fit.Each(2, func(context.Context, *fit.State) error { cancel(errkind.New(errkind.CancelledError, "enough")); return nil }))
+		_, err := fit.Run(ctx, dense(s, 1), fit.Dataset(dataset(t, 8)), fit.Options{}, hooks...)
+		assert.Equal(t, map[bool]int{false: 130, true: 75}[saves], interrupt.Code(err))
+		assert.ErrorContains(t, err, "enough")
+	}
+}
+
+// TestASaveThatDoesNotFitIsSaid: a save that takes longer than the grace period, and one that
+// begins with less left than the last one took.
+func TestASaveThatDoesNotFitIsSaid(t *testing.T) {
+	s := on(t, 1, 1)
+	own := make(chan interrupt.Notice, 1)
+	ctx, stop := interrupt.Notify(t.Context(), interrupt.Options{Notices: own, Grace: time.Nanosecond})
+	defer stop()
+	var said bytes.Buffer
+	_, err := fit.Run(ctx, dense(s, 1), fit.Dataset(dataset(t, 8)), fit.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))},
+		fit.Checkpoint(t.TempDir(), 3), fit.Each(4, func(ctx context.Context, _ *fit.State) error {
+			own <- interrupt.Notice{Reason: "quota", Deadline: time.Now().Add(time.Microsecond)}
+			<-ctx.Done()
+			return nil
+		}))
+	require.Error(t, err)
+	assert.Contains(t, said.String(), "a save takes longer than the process is given")
+	assert.Equal(t, 1, bytes.Count(said.Bytes(), []byte("a save takes longer")), "once")
+	assert.Contains(t, said.String(), "may not be done before the process is ended")
+	assert.Contains(t, said.String(), `reason=quota`)
+	assert.Contains(t, said.String(), `"last checkpoint"=3`)
+}

@@ -1,0 +1,122 @@
+package interrupt
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// Notice says that a process is to end soon, and why. As an error, a pointer to it, it is the cause
+// of a context that [Notify] ended.
+type Notice struct {
+	// Reason says why, such as "SIGTERM" or "the machine is being pre-empted".
+	Reason string
+	// Signal is the signal that the process got, or nil.
+	Signal os.Signal
+	// Deadline is when the process will be ended; zero is not known.
+	Deadline time.Time
+}
+
+// Error returns the reason.
+func (n *Notice) Error() string { return errkind.Text("interrupt", n.Reason, nil, "") }
+
+// Kind returns CancelledError.
+func (*Notice) Kind() errkind.Kind { return errkind.CancelledError }
+
+// Of returns the notice that ended a context, and nil for a context that has not ended. One that
+// ended in another way than by [Notify] has a notice of its cause.
+func Of(ctx context.Context) *Notice {
+	if ctx.Err() == nil {
+		return nil
+	}
+	cause := context.Cause(ctx)
+	var n *Notice
+	if errors.As(cause, &n) {
+		return n
+	}
+	return &Notice{Reason: cause.Error()}
+}
+
+// Left returns the time until the deadline of the notice that ended a context, negative after it.
+// It is not known for a context that has not ended, or without a deadline.
+func Left(ctx context.Context) (left time.Duration, known bool) {
+	n := Of(ctx)
+	if n == nil || n.Deadline.IsZero() {
+		return 0, false
+	}
+	return time.Until(n.Deadline), true
+}
+
+// defaultGrace is what supervisors give a process between SIGTERM and SIGKILL: Kubernetes 30 s,
+// Google Cloud about 30 s when it pre-empts a machine.
+const defaultGrace = 30 * time.Second
+
+// Grace returns [Options].Grace of the [Notify] that a context came from: what a save should take
+// at most. Without one it is 30 seconds.
+func Grace(ctx context.Context) time.Duration {
+	if grace, ok := ctx.Value(graceKey{}).(time.Duration); ok {
+		return grace
+	}
+	return defaultGrace
+}
+
+type graceKey struct{}
+
+// ExitCode is the exit code of a process whose run was interrupted and can be gone on with: start
+// it again. It is EX_TEMPFAIL of sysexits.h.
+const ExitCode = 75
+
+// Error reports a loop that a notice has ended after a step, with what it has done saved.
+type Error struct {
+	// Step is the number of steps that are done and saved.
+	Step int64
+	// Notice says why.
+	Notice *Notice
+}
+
+// Error names the step and the reason.
+func (e *Error) Error() string {
+	return errkind.Text("interrupt: stopped after step "+number(e.Step), "", e.Notice, "start the process again to go on")
+}
+
+// Unwrap returns the notice.
+func (e *Error) Unwrap() error { return e.Notice }
+
+// Kind returns CancelledError.
+func (*Error) Kind() errkind.Kind { return errkind.CancelledError }
+
+// ExitCode returns [ExitCode].
+func (*Error) ExitCode() int { return ExitCode }
+
+// coder is an error of this module that has an exit code.
+type coder interface {
+	error
+	ExitCode() int
+	Kind() errkind.Kind
+}
+
+// Code returns the exit code of a program's error: 0 for nil, that of the first error within it
+// that has one, such as [ExitCode] of an interrupted run, and 1 for any other.
+func Code(err error) int {
+	var c coder
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &c):
+		return c.ExitCode()
+	}
+	return 1
+}
+
+// SignalCode returns the exit code that a shell gives a process which a signal has ended: 128 and
+// the signal's number, 130 for a notice that is no signal.
+func (n *Notice) SignalCode() int {
+	if s, ok := n.Signal.(syscall.Signal); ok {
+		return 128 + int(s)
+	}
+	return 128 + int(syscall.SIGINT)
+}

@@ -1,0 +1,87 @@
+package strategy_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// TestAGatheringIsReadLater begins gatherings among steps and other exchanges, and reads them late,
+// twice or never.
+func TestAGatheringIsReadLater(t *testing.T) {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, plugintest.System(t, 4), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		var under []*strategy.Gathering
+		for i := range 4 {
+			g, err := s.StartGather(ctx, "late", fmt.Appendf(nil, "%d of %d", i, s.Process()))
+			if err != nil {
+				return err
+			}
+			under = append(under, g)
+		}
+		if err := s.Barrier(ctx, "between"); err != nil {
+			return err
+		}
+		for range 2 {
+			got, err := under[2].Wait(ctx)
+			if err != nil {
+				return err
+			}
+			assert.Equal(t, [][]byte{[]byte("2 of 0"), []byte("2 of 1")}, got)
+		}
+		for _, g := range under {
+			if err := g.Close(); err != nil {
+				return err
+			}
+		}
+		_, err := under[0].Wait(ctx)
+		assert.ErrorIs(t, err, strategy.ErrClosed)
+		got, err := under[2].Wait(ctx)
+		assert.NoError(t, err, "what was read stays")
+		assert.Len(t, got, 2)
+
+		_, err = s.StartGather(ctx, "much", []byte(strings.Repeat("x", 500)))
+		assert.ErrorContains(t, err, "use GatherBytes")
+		g, err := s.StartGather(ctx, "most", []byte(strings.Repeat("x", 493)))
+		if err != nil {
+			return err
+		}
+		if got, err = g.Wait(ctx); err == nil {
+			assert.Len(t, got[1], 493)
+		}
+		return err
+	}))
+	g, err := strategytest.New(t, 2, 1).StartGather(t.Context(), "alone", []byte("me"))
+	require.NoError(t, err)
+	got, err := g.Wait(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, [][]byte{[]byte("me")}, got)
+	require.NoError(t, g.Close())
+}
+
+// TestAGatheringThatMeetsAnotherCallSaysSo: processes out of step read it in the error.
+func TestAGatheringThatMeetsAnotherCallSaysSo(t *testing.T) {
+	for _, err := range strategytest.OnProcesses(t, plugintest.System(t, 2), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		if s.Process() == 1 {
+			return s.Barrier(ctx, "end")
+		}
+		g, err := s.StartGather(ctx, "vote", nil)
+		if err != nil {
+			return err
+		}
+		_, err = g.Wait(ctx)
+		return err
+	}) {
+		var order *strategy.OrderError
+		require.ErrorAs(t, err, &order)
+		assert.Equal(t, []string{"gather vote", "barrier end"}, order.Calls)
+	}
+}
