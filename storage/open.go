@@ -49,7 +49,8 @@ func Schemes() []string {
 func IsURL(place string) bool { return schemeOf.MatchString(place) }
 
 // Open opens the store at a place: a folder's path, which is made if it is not there, or a URL whose
-// scheme is registered, such as "gs://bucket/run". The caller closes the store.
+// scheme is registered, such as "gs://bucket/run". "file:///run" is the folder /run, unless file is
+// registered. The caller closes the store.
 //
 // The error of a URL whose scheme is not registered is a ValueError that says what to import.
 func Open(ctx context.Context, place string) (Store, error) {
@@ -61,6 +62,14 @@ func Open(ctx context.Context, place string) (Store, error) {
 	registering.Lock()
 	open := registered[scheme]
 	registering.Unlock()
+	if open == nil && scheme == "file" {
+		u, err := url.Parse(place)
+		if err != nil || u.Host != "" || u.Path == "" || u.RawQuery != "" || u.Fragment != "" {
+			return nil, &errkind.Fault{Op: "storage: open", Subject: redacted(place), Class: errkind.ValueError,
+				Reason: "a URL of a file has a path of this machine and nothing else", Hint: "give a folder, or write it as in file:///run/checkpoints"}
+		}
+		return Directory(u.Path)
+	}
 	if open == nil {
 		return nil, &errkind.Fault{Op: "storage: open", Subject: redacted(place), Class: errkind.ValueError,
 			Reason: fmt.Sprintf("no package for %s:// is in this program, which has %s", scheme, orNone(Schemes())), Hint: importHint(scheme)}
@@ -80,11 +89,11 @@ func orNone(schemes []string) string {
 }
 
 // providers are this project's packages that register schemes. They are modules of their own.
-var providers = map[string]string{"gs": "gcs", "s3": "s3", "azblob": "azure", "mem": "mem", "file": "file"}
+var providers = map[string]string{"gs": "gcs", "s3": "s3", "azblob": "azure", "mem": "mem"}
 
 func importHint(scheme string) string {
 	if p := providers[scheme]; p != "" {
-		return fmt.Sprintf("import _ %q, or give a folder", "github.com/tpustrategy/tpustrategy/strategy/checkpoint/blobstore/"+p)
+		return fmt.Sprintf("import _ %q, or give a folder", "github.com/tpustrategy/tpustrategy/storage/blobstore/"+p)
 	}
 	return "import a package that registers it with storage.Register, or give a folder"
 }

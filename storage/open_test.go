@@ -38,3 +38,14 @@ func TestASchemeIsOpenedByWhoRegisteredIt(t *testing.T) {
 	assert.True(t, storage.IsURL("gs://bucket"))
 	assert.False(t, storage.IsURL("run/checkpoints"))
 }
+
+func TestAURLOfAFileIsAFolder(t *testing.T) {
+	folder := t.TempDir()
+	s, err := storage.Open(t.Context(), "file://"+folder)
+	require.NoError(t, err)
+	assert.Equal(t, folder, s.String())
+	for _, place := range []string{"file://host/run", "file://", "file:///run?x=1"} {
+		_, err := storage.Open(t.Context(), place)
+		assert.ErrorContains(t, err, "file:///run/checkpoints", place)
+	}
+}

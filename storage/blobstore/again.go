@@ -1,0 +1,97 @@
+package blobstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// firstWait is the wait before the second attempt, at most; each wait is at most twice the last
+	// one, up to longestWait. The waits are drawn at random, so that hosts do not come together.
+	firstWait   = 100 * time.Millisecond
+	longestWait = 10 * time.Second
+)
+
+// again calls f until it succeeds, until its error is one that does not pass, or until
+// Options.Patience is over. Each call of f gets a context of its own that its guard ends.
+func (s *Store) again(ctx context.Context, op, object string, f func(ctx context.Context, g *guard) error) error {
+	start := time.Now()
+	wait := firstWait
+	for attempt := 1; ; attempt++ {
+		err := ctx.Err()
+		if err == nil {
+			err = s.once(ctx, f)
+		}
+		if err == nil {
+			return nil
+		}
+		e := &Error{Op: op, Place: s.place, Object: object, Attempts: attempt, Passed: time.Since(start), Err: err}
+		if ctx.Err() != nil {
+			e.Err = ended(ctx)
+			return e
+		}
+		e.Reason = s.service.reasonOf(err)
+		e.Hint = s.service.hint(e.Reason)
+		pause := time.Duration(rand.Int64N(int64(wait))) + wait/8
+		if !e.Reason.again() || e.Passed+pause > s.patience {
+			return e
+		}
+		select {
+		case <-ctx.Done():
+			e.Reason, e.Hint = Other, ""
+			e.Err = fmt.Errorf("%w, before another attempt; the last: %w", ended(ctx), err)
+			return e
+		case <-time.After(pause):
+		}
+		wait = min(2*wait, longestWait)
+	}
+}
+
+// ended returns the error of a context that has ended, with its cause.
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != ctx.Err() {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return ctx.Err()
+}
+
+func (s *Store) once(ctx context.Context, f func(ctx context.Context, g *guard) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	g := &guard{limit: s.stall, cancel: cancel}
+	err := f(ctx, g)
+	if err != nil && context.Cause(ctx) == errStalled {
+		return fmt.Errorf("%w: %v", errStalled, err) //nolint:errorlint // the error is that of the context which the guard ended
+	}
+	return err
+}
+
+func (s *Service) hint(r Reason) string {
+	if s.Hint != nil {
+		if text := s.Hint(r); text != "" {
+			return text
+		}
+	}
+	return reasons[r].hint
+}
+
+// guard ends a context in which one call takes longer than the limit.
+type guard struct {
+	limit  time.Duration
+	cancel context.CancelCauseFunc
+}
+
+// during makes a call that moves bytes.
+func (g *guard) during(call func() (int, error)) (int, error) {
+	t := time.AfterFunc(g.limit, func() { g.cancel(errStalled) })
+	defer t.Stop()
+	return call()
+}
+
+// do makes a call that is one request.
+func (g *guard) do(call func() error) error {
+	_, err := g.during(func() (int, error) { return 0, call() })
+	return err
+}

@@ -1,0 +1,66 @@
+// Package azure makes storage.Open take URLs of Azure Blob Storage:
+//
+//	import _ "github.com/tpustrategy/tpustrategy/storage/blobstore/azure"
+//
+//	store, err := storage.Open(ctx, "azblob://container/run")
+//
+// The account and its credentials come from the variables AZURE_STORAGE_ACCOUNT and the others that
+// gocloud.dev/blob/azureblob reads. Parameters of the URL besides chunk, patience and stall are
+// those of that package, such as domain and protocol.
+package azure
+
+import (
+	"context"
+	"errors"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"gocloud.dev/blob"
+	_ "gocloud.dev/blob/azureblob" // the driver
+
+	"github.com/tpustrategy/tpustrategy/storage"
+	"github.com/tpustrategy/tpustrategy/storage/blobstore"
+)
+
+func init() { storage.Register("azblob", open) }
+
+func open(ctx context.Context, url string) (storage.Store, error) { return Open(ctx, url) }
+
+// Open opens the store at a URL, and asks the container for one object. The caller closes the store.
+func Open(ctx context.Context, url string) (*blobstore.Store, error) {
+	p, err := blobstore.ParsePlace(url)
+	if err != nil {
+		return nil, err
+	}
+	p.Options.Service = blobstore.Service{Status: status, Hint: hint}
+	b, err := blob.OpenBucket(ctx, "azblob://"+p.Bucket+"?"+p.Query.Encode())
+	if err != nil {
+		return nil, &blobstore.Error{Op: "open", Place: p.Options.Place, Reason: blobstore.Refused, Err: err,
+			Hint: "set AZURE_STORAGE_ACCOUNT, and AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN where the machine has no identity"}
+	}
+	s, err := blobstore.New(b, p.Options)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	if err := s.Check(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func status(err error) int {
+	var answer *azcore.ResponseError
+	if errors.As(err, &answer) {
+		return answer.StatusCode
+	}
+	return 0
+}
+
+func hint(r blobstore.Reason) string {
+	switch r {
+	case blobstore.Unauthenticated, blobstore.Denied:
+		return "give the identity the role Storage Blob Data Contributor on the container, or set AZURE_STORAGE_KEY"
+	case blobstore.NoBucket:
+		return "correct AZURE_STORAGE_ACCOUNT or the container's name, or make it with `az storage container create`"
+	}
+	return ""
+}

@@ -1,0 +1,142 @@
+package gcs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	gcloud "cloud.google.com/go/storage"
+	gax "github.com/googleapis/gax-go/v2"
+	"gocloud.dev/blob/gcsblob"
+	"google.golang.org/api/googleapi"
+	"google.golang.org/api/option"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/storage"
+	"github.com/tpustrategy/tpustrategy/storage/blobstore"
+)
+
+func init() { storage.Register("gs", open) }
+
+func open(ctx context.Context, url string) (storage.Store, error) { return Open(ctx, url) }
+
+// Open opens the store at a URL such as "gs://bucket/run", and asks the bucket for one object, so
+// that missing credentials, a missing bucket and a missing permission are errors here. The caller
+// closes the store.
+//
+// The client finds its credentials as all of Google's clients do, and goes to STORAGE_EMULATOR_HOST
+// if that is set. The parameters of the URL are those of [blobstore.ParsePlace] and "anonymous=true",
+// for public buckets.
+func Open(ctx context.Context, url string, opts ...option.ClientOption) (*blobstore.Store, error) {
+	p, err := blobstore.ParsePlace(url)
+	if err != nil {
+		return nil, err
+	}
+	if p.Query.Has("anonymous") {
+		anonymous, err := strconv.ParseBool(p.Query.Get("anonymous"))
+		if err != nil {
+			return nil, wrong("write true or false", "parameter anonymous=%s", p.Query.Get("anonymous"))
+		}
+		if anonymous {
+			opts = append(opts, option.WithoutAuthentication())
+		}
+		p.Query.Del("anonymous")
+	}
+	for key := range p.Query {
+		return nil, wrong("leave it out: there are anonymous, chunk, patience and stall", "parameter %s of %s", key, p.Options.Place)
+	}
+	// The client keeps the context for its credentials.
+	client, err := gcloud.NewClient(context.WithoutCancel(ctx), opts...)
+	if err != nil {
+		return nil, &blobstore.Error{Op: "open", Place: p.Options.Place, Reason: blobstore.Unauthenticated, Err: err, Hint: hint(p.Bucket)(blobstore.Unauthenticated)}
+	}
+	s, err := New(client, p.Bucket, p.Options, client.Close)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	if err := s.Check(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// New returns a store in a bucket of a client, which may use gRPC. It makes no request. It fills in
+// the Service of the options. Closing the store calls the functions of also; it does not close the
+// client. New sets the client's retries: the store is what tries again.
+func New(client *gcloud.Client, bucket string, opts blobstore.Options, also ...func() error) (*blobstore.Store, error) {
+	if client == nil {
+		return nil, wrong("use storage.NewClient of cloud.google.com/go/storage, or Open", "the client is nil")
+	}
+	client.SetRetry(gcloud.WithPolicy(gcloud.RetryNever))
+	b, err := gcsblob.OpenBucket(context.Background(), nil, bucket, &gcsblob.Options{Client: client})
+	if err != nil {
+		return nil, &errkind.Fault{Op: "gcs: open", Subject: bucket, Err: err, Class: errkind.ValueError}
+	}
+	opts.Service = blobstore.Service{Status: status, Hint: hint(bucket), Upload: upload}
+	if opts.Place == "" {
+		opts.Place = "gs://" + bucket
+		if opts.Prefix != "" {
+			opts.Place += "/" + opts.Prefix
+		}
+	}
+	s, err := blobstore.New(b, opts, also...)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return s, nil
+}
+
+func status(err error) int {
+	var e *googleapi.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return 0
+}
+
+// upload gives a small object's checksum along, and lets the client repeat the chunks of a large
+// one, so that one lost chunk is not the whole upload.
+func upload(as func(any) bool, u blobstore.Upload) (func() (blobstore.Stored, bool), error) {
+	var handle **gcloud.ObjectHandle
+	if !u.Whole && as(&handle) {
+		*handle = (*handle).Retryer(gcloud.WithPolicy(gcloud.RetryAlways), gcloud.WithBackoff(gax.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second, Multiplier: 2}))
+	}
+	var w *gcloud.Writer
+	if !as(&w) {
+		return nil, errors.New("gcs: the bucket is not of Google Cloud Storage")
+	}
+	if u.Whole {
+		w.SendCRC32C, w.CRC32C = true, u.CRC32C
+	}
+	w.ChunkRetryDeadline = u.Retry
+	return func() (blobstore.Stored, bool) {
+		attrs := w.Attrs()
+		if attrs == nil {
+			return blobstore.Stored{}, false
+		}
+		return blobstore.Stored{Size: attrs.Size, CRC32C: attrs.CRC32C}, true
+	}, nil
+}
+
+// hint says what to do in a bucket.
+func hint(bucket string) func(blobstore.Reason) string {
+	return func(r blobstore.Reason) string {
+		switch r {
+		case blobstore.Unauthenticated:
+			return "on a desk run `gcloud auth application-default login`; on a TPU VM or in GKE give the machine or the pod a service account and the scope cloud-platform"
+		case blobstore.Denied:
+			return fmt.Sprintf("`gcloud storage buckets add-iam-policy-binding gs://%s --member=serviceAccount:ACCOUNT --role=roles/storage.objectUser`, "+
+				"and on a VM the access scope cloud-platform", bucket)
+		case blobstore.NoBucket:
+			return fmt.Sprintf("correct the name, or `gcloud storage buckets create gs://%s --location=REGION`, in the region of the slice", bucket)
+		}
+		return ""
+	}
+}
+
+func wrong(hint, format string, args ...any) error {
+	return &errkind.Fault{Op: "gcs: open", Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
+}
+

@@ -1,0 +1,211 @@
+package faultproxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Proxy is a server that forwards requests to another one. Close it.
+type Proxy struct {
+	target   *url.URL
+	listener net.Listener
+	server   *http.Server
+	client   *http.Transport
+
+	mu       sync.Mutex
+	choose   Chooser
+	rival    func(*http.Request)
+	requests int
+	done     map[Fault]int
+	methods  map[string]int
+	last     map[string]*answer // of each GET without a body of media
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// Listen opens the proxy's address, and serves from there once [Proxy.Forward] was called: a server
+// may have to know the address that its clients use.
+func Listen() (*Proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{listener: l, client: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64},
+		done: map[Fault]int{}, methods: map[string]int{}, last: map[string]*answer{}}
+	p.server = &http.Server{Handler: p, ReadHeaderTimeout: time.Minute}
+	return p, nil
+}
+
+// Start opens a proxy in front of the server at a URL.
+func Start(target string) (*Proxy, error) {
+	p, err := Listen()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Forward(target); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// Forward starts to serve, in front of the server at a URL. It is called once.
+func (p *Proxy) Forward(target string) error {
+	u, err := url.Parse(target)
+	if err != nil {
+		return err
+	}
+	p.target = u
+	go p.server.Serve(p.listener) //nolint:errcheck // it ends with Close
+	return nil
+}
+
+// Host is the proxy's address, "127.0.0.1:port"; URL is the same with "http://".
+func (p *Proxy) Host() string { return p.listener.Addr().String() }
+
+// URL is the proxy's address as a URL.
+func (p *Proxy) URL() string { return "http://" + p.Host() }
+
+// Close ends the proxy and all its connections.
+func (p *Proxy) Close() error {
+	err := p.server.Close()
+	p.client.CloseIdleConnections()
+	return errors.Join(err, ignoreClosed(p.listener.Close()))
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// Choose sets what happens to the requests from now on; nil forwards all. Their count starts anew.
+func (p *Proxy) Choose(c Chooser) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.choose, p.requests = c, 0
+}
+
+// OnRival sets what [Rival] calls, without holding any lock of the proxy.
+func (p *Proxy) OnRival(f func(*http.Request)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rival = f
+}
+
+// Done returns how often each fault was done since the proxy started.
+func (p *Proxy) Done() map[Fault]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.done)
+}
+
+// Methods returns how many requests of each method have come since the last call.
+func (p *Proxy) Methods() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.methods
+	p.methods = map[string]int{}
+	return m
+}
+
+func (p *Proxy) next(r *http.Request) (Fault, func(*http.Request)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.requests++
+	p.methods[r.Method]++
+	f := None
+	if p.choose != nil {
+		f = p.choose(r, p.requests)
+	}
+	p.done[f]++
+	return f, p.rival
+}
+
+// ServeHTTP forwards one request, with its fault.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f, rival := p.next(r)
+	if code := f.status(); code != 0 {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, `{"error":{"code":`+strconv.Itoa(code)+`,"message":"`+f.String()+`"}}`)
+		return
+	}
+	if f == CutRequest {
+		_, _ = io.CopyN(io.Discard, r.Body, max(r.ContentLength/2, 1))
+		reset(w)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		reset(w)
+		return
+	}
+	if f == FlipRequest && len(body) > 0 {
+		body[len(body)*3/4] ^= 0x10
+	}
+	if f == Rival && rival != nil {
+		rival(r)
+	}
+	key := r.URL.String()
+	a := (*answer)(nil)
+	if f == Stale && r.Method == http.MethodGet {
+		p.mu.Lock()
+		a = p.last[key]
+		p.mu.Unlock()
+	}
+	for range times(f) {
+		if a != nil && f != Twice {
+			break
+		}
+		if a, err = p.forward(r, body); err != nil {
+			reset(w)
+			return
+		}
+	}
+	if r.Method == http.MethodGet && len(a.body) < 1<<20 && f != Stale {
+		p.mu.Lock()
+		p.last[key] = a
+		p.mu.Unlock()
+	}
+	give(w, r, a, f)
+}
+
+func times(f Fault) int {
+	if f == Twice {
+		return 2
+	}
+	return 1
+}
+
+// forward sends a request on and reads all of its answer.
+func (p *Proxy) forward(r *http.Request, body []byte) (*answer, error) {
+	out := r.Clone(r.Context())
+	out.URL.Scheme, out.URL.Host = p.target.Scheme, p.target.Host
+	out.RequestURI = ""
+	out.Body = io.NopCloser(bytes.NewReader(body))
+	out.ContentLength = int64(len(body))
+	resp, err := p.client.RoundTrip(out)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	return &answer{resp.StatusCode, resp.Header, data}, nil
+}

@@ -1,0 +1,77 @@
+package blobstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+
+	"github.com/tpustrategy/tpustrategy/storage"
+)
+
+// pageSize is how many objects one request lists: the most that Google Cloud Storage and S3 give.
+const pageSize = 1000
+
+// List returns the objects whose names begin with prefix, ascending, with one request for each
+// thousand of them. Objects with names that no Put of a store takes are left out.
+func (s *Store) List(ctx context.Context, prefix string) ([]storage.Info, error) {
+	var infos []storage.Info
+	for token := blob.FirstPageToken; len(token) > 0; {
+		err := s.again(ctx, "list", prefix, func(ctx context.Context, g *guard) error {
+			return g.do(func() error {
+				page, next, err := s.bucket.ListPage(ctx, token, pageSize, &blob.ListOptions{Prefix: s.prefix + prefix})
+				if err != nil {
+					return err
+				}
+				for _, o := range page {
+					if name := strings.TrimPrefix(o.Key, s.prefix); storage.CheckName(name) == nil {
+						infos = append(infos, storage.Info{Name: name, Size: o.Size, Modified: o.ModTime})
+					}
+				}
+				token = next
+				return nil
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(infos, func(a, b storage.Info) int { return strings.Compare(a.Name, b.Name) })
+	return infos, nil
+}
+
+// Remove removes an object, with one request. One that is not there is no error.
+func (s *Store) Remove(ctx context.Context, name string) error {
+	if err := storage.CheckName(name); err != nil {
+		return err
+	}
+	err := s.again(ctx, "remove", name, func(ctx context.Context, g *guard) error {
+		return g.do(func() error { return s.bucket.Delete(ctx, s.prefix+name) })
+	})
+	if e, ok := err.(*Error); ok && e.Reason == Missing { //nolint:errorlint // again returns it as it is
+		return nil
+	}
+	return err
+}
+
+// Check asks the service for one object, so that a bucket that is not there, or that this process
+// may not list, is an error now and not at the first save.
+func (s *Store) Check(ctx context.Context) error {
+	err := s.again(ctx, "open", "", func(ctx context.Context, g *guard) error {
+		return g.do(func() error {
+			_, _, err := s.bucket.ListPage(ctx, blob.FirstPageToken, 1, &blob.ListOptions{Prefix: s.prefix})
+			if gcerrors.Code(err) == gcerrors.NotFound {
+				return noBucketError{err}
+			}
+			return err
+		})
+	})
+	return err
+}
+
+// noBucketError is what NotFound means where no object was named.
+type noBucketError struct{ error }
+
+func (e noBucketError) Unwrap() error { return e.error }

@@ -1,0 +1,47 @@
+// Package mem makes storage.Open take URLs such as "mem://name/run": buckets in the memory of this
+// process, for tests and examples. All stores of one name are of one bucket, which lasts as long as
+// the process.
+//
+//	import _ "github.com/tpustrategy/tpustrategy/storage/blobstore/mem"
+package mem
+
+import (
+	"context"
+	"sync"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/memblob"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/storage"
+	"github.com/tpustrategy/tpustrategy/storage/blobstore"
+)
+
+func init() { storage.Register("mem", open) }
+
+func open(ctx context.Context, url string) (storage.Store, error) { return Open(ctx, url) }
+
+var (
+	mu      sync.Mutex
+	buckets = map[string]*blob.Bucket{}
+)
+
+// Open opens the store at a URL. Closing the store leaves the bucket as it is.
+func Open(_ context.Context, url string) (*blobstore.Store, error) {
+	p, err := blobstore.ParsePlace(url)
+	if err != nil {
+		return nil, err
+	}
+	for key := range p.Query {
+		return nil, &errkind.Fault{Op: "mem: open", Subject: p.Options.Place, Reason: "parameter " + key, Hint: "leave it out: there are chunk, patience and stall", Class: errkind.ValueError}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	b := buckets[p.Bucket]
+	if b == nil {
+		b = memblob.OpenBucket(nil)
+		buckets[p.Bucket] = b
+	}
+	p.Options.KeepOpen = true
+	return blobstore.New(b, p.Options)
+}

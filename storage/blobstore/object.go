@@ -1,0 +1,134 @@
+package blobstore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"gocloud.dev/blob"
+
+	"github.com/tpustrategy/tpustrategy/storage"
+)
+
+// headBytes is how much of an object the request that opens it brings: most manifests whole, and of
+// a tensor file what says where its tensors are.
+const headBytes = 64 << 10
+
+// Open opens an object with one request, which also reads its first 64 KiB. The error of one that is
+// not there matches [storage.ErrNotExist].
+func (s *Store) Open(ctx context.Context, name string) (storage.Object, error) {
+	if err := storage.CheckName(name); err != nil {
+		return nil, err
+	}
+	o := &object{store: s, name: name}
+	err := s.again(ctx, "open", name, func(ctx context.Context, g *guard) error {
+		r, err := o.reader(ctx, g, 0, headBytes)
+		if err != nil && s.service.status(err) == http.StatusRequestedRangeNotSatisfiable {
+			return o.empty(ctx, g) // which has no range
+		}
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		o.size, o.modified = r.Size(), r.ModTime()
+		head := make([]byte, min(o.size, headBytes))
+		if _, err := fill(g, r, head); err != nil {
+			return err
+		}
+		o.head = head
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// object is an open object: its name, and what it was when it was opened.
+type object struct {
+	store    *Store
+	name     string
+	size     int64
+	modified time.Time
+	head     []byte
+}
+
+func (o *object) Size() int64 { return o.size }
+
+func (o *object) Close() error { return nil }
+
+// empty opens an object without bytes.
+func (o *object) empty(ctx context.Context, g *guard) error {
+	return g.do(func() error {
+		attrs, err := o.store.bucket.Attributes(ctx, o.store.prefix+o.name)
+		if err != nil {
+			return err
+		}
+		if attrs.Size != 0 {
+			return errReplaced
+		}
+		o.size, o.modified = 0, attrs.ModTime
+		return nil
+	})
+}
+
+func (o *object) reader(ctx context.Context, g *guard, offset, length int64) (r *blob.Reader, err error) {
+	err = g.do(func() error {
+		r, err = o.store.bucket.NewRangeReader(ctx, o.store.prefix+o.name, offset, length, nil)
+		return err
+	})
+	return r, err
+}
+
+// ReadAt fills p with what begins at offset, with one request, or with none if it lies in the first
+// 64 KiB. An attempt goes on where the last one ended. An object that was replaced since it was
+// opened is an error with the reason [Replaced].
+func (o *object) ReadAt(ctx context.Context, p []byte, offset int64) error {
+	s := o.store
+	switch {
+	case offset < 0:
+		return wrong("read", "count bytes from 0", "offset %d of %s", offset, o.name)
+	case offset+int64(len(p)) > o.size:
+		return &Error{Op: "read", Place: s.place, Object: o.name, Reason: Refused, Err: io.ErrUnexpectedEOF, Hint: "read what lies before its end"}
+	case offset+int64(len(p)) <= int64(len(o.head)):
+		if ctx.Err() != nil {
+			return &Error{Op: "read", Place: s.place, Object: o.name, Err: ended(ctx)}
+		}
+		copy(p, o.head[offset:])
+		return nil
+	}
+	done := 0
+	return s.again(ctx, "read", o.name, func(ctx context.Context, g *guard) error {
+		r, err := o.reader(ctx, g, offset+int64(done), int64(len(p)-done))
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		if r.Size() != o.size || !r.ModTime().Equal(o.modified) {
+			return errReplaced
+		}
+		n, err := fill(g, r, p[done:])
+		done += n
+		return err
+	})
+}
+
+// errReplaced is of an object that is another one than was opened.
+var errReplaced = errors.New("its size or its time is another")
+
+// fill reads until p is full.
+func fill(g *guard, r io.Reader, p []byte) (n int, err error) {
+	for n < len(p) {
+		got, err := g.during(func() (int, error) { return r.Read(p[n:]) })
+		n += got
+		if err != nil && n < len(p) {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return n, err
+		}
+	}
+	return n, nil
+}

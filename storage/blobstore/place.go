@@ -1,0 +1,60 @@
+package blobstore
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/storage"
+)
+
+// Place is a URL of a store, taken apart: "gs://bucket/run?patience=5m".
+type Place struct {
+	// Scheme, Bucket and Prefix are "gs", "bucket" and "run"; the prefix may be empty.
+	Scheme, Bucket, Prefix string
+	// Query holds the parameters that are not a store's own.
+	Query url.Values
+	// Options holds the place's name and prefix, and what the URL says of the options: the
+	// parameters patience and stall, which are durations, and chunk, a number of bytes.
+	Options Options
+}
+
+// ParsePlace takes a URL apart. The bucket must not be empty.
+func ParsePlace(text string) (Place, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return Place{}, wrong("open", "write it as in gs://bucket/run", "a URL that cannot be parsed")
+	}
+	p := Place{Scheme: strings.ToLower(u.Scheme), Bucket: u.Host, Prefix: strings.Trim(u.Path, "/"), Query: u.Query()}
+	name := fmt.Sprintf("%s://%s", p.Scheme, p.Bucket)
+	if p.Bucket == "" || u.User != nil || u.Fragment != "" {
+		return Place{}, wrong("open", "write it as in gs://bucket/run, and give credentials in the service's own way", "%s with no bucket, a user or a fragment", name)
+	}
+	if p.Prefix != "" {
+		if err := storage.CheckName(p.Prefix); err != nil {
+			return Place{}, err
+		}
+		name += "/" + p.Prefix
+	}
+	p.Options = Options{Place: name, Prefix: p.Prefix}
+	for key, into := range map[string]*time.Duration{"patience": &p.Options.Patience, "stall": &p.Options.Stall} {
+		if !p.Query.Has(key) {
+			continue
+		}
+		if *into, err = time.ParseDuration(p.Query.Get(key)); err != nil || *into <= 0 {
+			return Place{}, wrong("open", "write a duration such as 90s", "parameter %s=%s of %s", key, p.Query.Get(key), name)
+		}
+		p.Query.Del(key)
+	}
+	if p.Query.Has("chunk") {
+		n, err := strconv.Atoi(p.Query.Get("chunk"))
+		if err != nil || n <= 0 {
+			return Place{}, wrong("open", "write a number of bytes such as 16777216", "parameter chunk=%s of %s", p.Query.Get("chunk"), name)
+		}
+		p.Options.ChunkBytes = n
+		p.Query.Del("chunk")
+	}
+	return p, nil
+}

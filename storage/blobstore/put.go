@@ -1,0 +1,223 @@
+package blobstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+
+	"github.com/tpustrategy/tpustrategy/storage"
+)
+
+const (
+	// wholeBytes is up to which size an object is collected in memory and sent in one request, with
+	// its checksum, and never asked for again.
+	wholeBytes = 1 << 20
+	// mark is the entry of an object's metadata that says which Put wrote it.
+	mark = "tpustrategy-put"
+	// concurrency is how many chunks of an object a service that takes parts gets at a time.
+	concurrency = 2
+)
+
+// errDamaged says that a service stored other bytes than were sent.
+var errDamaged = errors.New("other bytes were stored than were sent")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Put writes an object, whole or not at all. An object of up to 1 MiB is collected in memory and
+// sent in one request; a larger one is uploaded chunk by chunk, and holds Options.ChunkBytes in
+// memory, on services that take parts in any order (S3, Azure) up to three times that.
+//
+// After an error that may pass, Put tries again for Options.Patience; it then calls write again,
+// unless the client could repeat a chunk. The service's checksum is compared where it gives one.
+// With IfAbsent a Put that succeeded although its answer was lost is recognised by a random mark in
+// the object's metadata: it succeeds.
+//
+// After an error nobody sees a part of the object. Where the last answer was lost the whole object
+// may be there nevertheless.
+func (s *Store) Put(ctx context.Context, name string, opts storage.PutOptions, write func(w io.Writer) error) error {
+	if err := storage.CheckName(name); err != nil {
+		return err
+	}
+	p := &put{store: s, key: s.prefix + name, absent: opts.IfAbsent, write: write, id: rand.Text()}
+	return s.again(ctx, "put", name, p.attempt)
+}
+
+// put is a Put, with all its attempts.
+type put struct {
+	store  *Store
+	key    string
+	absent bool
+	write  func(io.Writer) error
+	id     string
+	whole  []byte // what write wrote, if it is small
+	known  bool   // whole is all of it
+}
+
+// callerError is an error of the function that writes the content.
+type callerError struct{ error }
+
+func (e callerError) Unwrap() error { return e.error }
+
+func (p *put) attempt(ctx context.Context, g *guard) error {
+	u := &upload{put: p, ctx: ctx, g: g}
+	err := u.run()
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		err = noBucketError{err}
+	}
+	if err == nil || !p.absent || gcerrors.Code(err) != gcerrors.FailedPrecondition && gcerrors.Code(err) != gcerrors.AlreadyExists {
+		return err
+	}
+	var attrs *blob.Attributes
+	asked := g.do(func() error {
+		attrs, err = p.store.bucket.Attributes(ctx, p.key)
+		return err
+	})
+	switch {
+	case asked != nil && gcerrors.Code(asked) == gcerrors.NotFound:
+		return fmt.Errorf("%w: it was there, and is gone", errGone)
+	case asked != nil:
+		return asked
+	case attrs.Metadata[mark] != p.id:
+		return existsError{}
+	case p.known && attrs.Size != int64(len(p.whole)):
+		return fmt.Errorf("%w: %d bytes instead of %d", errDamaged, attrs.Size, len(p.whole))
+	}
+	return nil
+}
+
+// existsError is of an object that another Put wrote.
+type existsError struct{}
+
+func (existsError) Error() string { return "another writer put it" }
+
+// errGone is of a name that was taken when it was written and free when it was looked at.
+var errGone = errors.New("the name is in change")
+
+// upload is one attempt to send an object. It is the writer that the content is written to.
+type upload struct {
+	put    *put
+	ctx    context.Context
+	g      *guard
+	begun  []byte // what is not sent yet, while that may be all
+	w      *blob.Writer
+	stored func() (Stored, bool)
+	size   int64
+	crc    uint32
+	err    error // of the writer
+}
+
+func (u *upload) run() error {
+	p := u.put
+	if !p.known {
+		if err := p.write(u); u.err != nil {
+			return u.abort(u.err)
+		} else if err != nil {
+			return u.abort(callerError{err})
+		}
+		if u.w == nil {
+			p.whole, p.known = u.begun, true
+		}
+	}
+	if p.known {
+		u.crc, u.size = crc32.Checksum(p.whole, castagnoli), int64(len(p.whole))
+		if u.open(true); u.err == nil && len(p.whole) > 0 {
+			u.send(p.whole)
+		}
+		if u.err != nil {
+			return u.abort(u.err)
+		}
+	}
+	w := u.w
+	u.w = nil
+	if err := u.g.do(w.Close); err != nil {
+		return err
+	}
+	return u.compare()
+}
+
+// abort ends the upload, so that there is no object, and returns the error.
+func (u *upload) abort(err error) error {
+	if u.w != nil {
+		u.g.cancel(err)
+		_ = u.w.Close() // the error of the cancelled context
+	}
+	return err
+}
+
+// Write collects the content, or sends it.
+func (u *upload) Write(p []byte) (int, error) {
+	if u.err != nil {
+		return 0, u.err
+	}
+	if u.w == nil {
+		if len(u.begun)+len(p) <= wholeBytes {
+			u.begun = append(u.begun, p...)
+			return len(p), nil
+		}
+		if u.open(false); u.err == nil && len(u.begun) > 0 {
+			u.sum(u.begun)
+			u.send(u.begun)
+		}
+		u.begun = nil
+		if u.err != nil {
+			return 0, u.err
+		}
+	}
+	u.sum(p)
+	u.send(p)
+	if u.err != nil {
+		return 0, u.err
+	}
+	return len(p), nil
+}
+
+func (u *upload) sum(p []byte) {
+	u.size += int64(len(p))
+	u.crc = crc32.Update(u.crc, castagnoli, p)
+}
+
+func (u *upload) send(p []byte) {
+	_, u.err = u.g.during(func() (int, error) { return u.w.Write(p) })
+}
+
+// open begins the request, or the first of several.
+func (u *upload) open(whole bool) {
+	s := u.put.store
+	opts := &blob.WriterOptions{
+		BufferSize: s.chunk, MaxConcurrency: concurrency, ContentType: "application/octet-stream",
+		Metadata: map[string]string{mark: u.put.id}, IfNotExist: u.put.absent,
+	}
+	if s.service.Upload != nil {
+		opts.BeforeWrite = func(as func(any) bool) (err error) {
+			u.stored, err = s.service.Upload(as, Upload{Whole: whole, CRC32C: u.crc, Retry: s.stall / 2})
+			return err
+		}
+	}
+	u.err = u.g.do(func() (err error) {
+		u.w, err = s.bucket.NewWriter(u.ctx, u.put.key, opts)
+		return err
+	})
+}
+
+// compare looks whether the service has what was sent. What it has otherwise is removed: it is of
+// this attempt, and the next one writes it anew.
+func (u *upload) compare() error {
+	if u.stored == nil {
+		return nil
+	}
+	got, ok := u.stored()
+	if !ok || got.Size == u.size && got.CRC32C == u.crc {
+		return nil
+	}
+	err := fmt.Errorf("%w: %d bytes with CRC-32C %08x instead of %d bytes with %08x", errDamaged, got.Size, got.CRC32C, u.size, u.crc)
+	if gone := u.g.do(func() error { return u.put.store.bucket.Delete(u.ctx, u.put.key) }); gone != nil && gcerrors.Code(gone) != gcerrors.NotFound {
+		return fmt.Errorf("%w, and could not be removed: %v", err, gone) //nolint:errorlint // that it is damaged decides
+	}
+	return err
+}

@@ -1,0 +1,74 @@
+// Package s3 makes storage.Open take URLs of Amazon S3 and of services that speak its protocol:
+//
+//	import _ "github.com/tpustrategy/tpustrategy/storage/blobstore/s3"
+//
+//	store, err := storage.Open(ctx, "s3://bucket/run?region=eu-central-1")
+//
+// Credentials and the region come from where the AWS SDK looks for them. Parameters of the URL
+// besides chunk, patience and stall are those of gocloud.dev/blob/s3blob, such as region, endpoint
+// and use_path_style. The service must know conditional writes (If-None-Match).
+//
+// An upload that is cut off can leave parts that nobody sees and that are charged for: give the
+// bucket a lifecycle rule with AbortIncompleteMultipartUpload.
+package s3
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"gocloud.dev/blob"
+	_ "gocloud.dev/blob/s3blob" // the driver
+
+	"github.com/tpustrategy/tpustrategy/storage"
+	"github.com/tpustrategy/tpustrategy/storage/blobstore"
+)
+
+func init() { storage.Register("s3", open) }
+
+func open(ctx context.Context, url string) (storage.Store, error) { return Open(ctx, url) }
+
+// Open opens the store at a URL, and asks the bucket for one object. The caller closes the store.
+func Open(ctx context.Context, url string) (*blobstore.Store, error) {
+	p, err := blobstore.ParsePlace(url)
+	if err != nil {
+		return nil, err
+	}
+	p.Options.Service = blobstore.Service{Status: status, Hint: hint}
+	b, err := blob.OpenBucket(ctx, "s3://"+p.Bucket+"?"+p.Query.Encode())
+	if err != nil {
+		return nil, &blobstore.Error{Op: "open", Place: p.Options.Place, Reason: blobstore.Refused, Err: err}
+	}
+	s, err := blobstore.New(b, p.Options)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	if err := s.Check(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// status returns the code of an answer. Two writers at the same moment are a conflict that passes.
+func status(err error) int {
+	var answer interface{ HTTPStatusCode() int }
+	if !errors.As(err, &answer) {
+		return 0
+	}
+	if answer.HTTPStatusCode() == http.StatusConflict {
+		return http.StatusServiceUnavailable
+	}
+	return answer.HTTPStatusCode()
+}
+
+func hint(r blobstore.Reason) string {
+	switch r {
+	case blobstore.Unauthenticated:
+		return "set up credentials as for the aws command (`aws configure`), or give the machine a role"
+	case blobstore.Denied:
+		return "allow s3:ListBucket on the bucket, and s3:GetObject, s3:PutObject and s3:DeleteObject on its objects"
+	case blobstore.NoBucket:
+		return "correct the name or the region, or make the bucket with `aws s3 mb`"
+	}
+	return ""
+}
