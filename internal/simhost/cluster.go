@@ -42,6 +42,7 @@ type Cluster struct {
 	start     chan struct{} // closed when all processes are open
 	waiting   map[int]*arrival
 	broken    error
+	failed    chan struct{} // closed when it is broken
 }
 
 // New returns a cluster over the devices of a system that one process has to itself. The system
@@ -73,7 +74,7 @@ func New(base *system.System, opts Options) (*Cluster, error) {
 	}
 	return &Cluster{
 		base: base, opts: opts, topology: topology, programs: map[string]*program{},
-		processes: make([]*process, opts.Processes), start: make(chan struct{}), waiting: map[int]*arrival{},
+		processes: make([]*process, opts.Processes), start: make(chan struct{}), waiting: map[int]*arrival{}, failed: make(chan struct{}),
 	}, nil
 }
 
@@ -137,10 +138,14 @@ func (c *Cluster) await(ctx context.Context, here int) error {
 	select {
 	case <-c.start:
 		return nil
+	case <-c.failed:
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.broken != nil && c.opened < c.opts.Processes {
+		return c.broken
+	}
 	var missing []int
 	for i, p := range c.processes {
 		if p == nil {
@@ -164,15 +169,18 @@ func (c *Cluster) missing(op string, here int, missing []int, cause error) *Miss
 }
 
 // Kill ends a process without a word, as a crash does. A process that counts on it gets a
-// [*LostError].
+// [*LostError]: at a launch, or where not all processes are open yet.
 func (c *Cluster) Kill(process int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.processes[process]
-	if p == nil {
+	if p != nil {
+		p.gone = true
+	}
+	if c.opened < c.opts.Processes {
+		c.fail(&LostError{Op: "start-up", Process: process, Name: c.opts.Names[process]})
 		return
 	}
-	p.gone = true
 	for _, i := range sortedKeys(c.waiting) {
 		if a := c.waiting[i]; slices.Contains(a.program.processes, process) {
 			c.fail(c.lost(a.program, p))
@@ -189,6 +197,7 @@ func (c *Cluster) lost(x *program, p *process) *LostError {
 func (c *Cluster) fail(err error) {
 	if c.broken == nil {
 		c.broken = err
+		close(c.failed)
 	}
 	for _, i := range sortedKeys(c.waiting) {
 		c.waiting[i].done <- c.broken

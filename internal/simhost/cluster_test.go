@@ -108,3 +108,20 @@ func TestWrongUsesAreRefused(t *testing.T) {
 	require.NoError(t, x.Close())
 	require.NoError(t, x.Close())
 }
+
+func TestADeathInTheStartUpEndsTheWaitOfTheOthers(t *testing.T) {
+	for _, dead := range []int{0, 2} { // one that is open, and one that never was
+		c, err := simhost.New(plugintest.System(t, 4), simhost.Options{Processes: 4})
+		require.NoError(t, err)
+		time.AfterFunc(50*time.Millisecond, func() { c.Kill(dead) })
+		for _, err := range each(2, func(i int) error {
+			_, err := c.Open(context.Background(), i)
+			return err
+		}) {
+			var lost *simhost.LostError
+			require.ErrorAs(t, err, &lost)
+			assert.Equal(t, dead, lost.Process)
+			assert.ErrorContains(t, err, "start-up")
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package prochost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+)
+
+// fault is an error that has no type of its own.
+func fault(op string, kind errkind.Kind, format string, args ...any) error {
+	return &errkind.Fault{Op: "prochost: " + op, Reason: fmt.Sprintf(format, args...), Class: kind}
+}
+
+// MachineError reports, on a host, that the machine cannot be reached, has ended, or does not
+// answer.
+type MachineError struct {
+	// Address is the machine's, and Op what the host wanted of it.
+	Address, Op string
+	// Reason says what was seen.
+	Reason string
+	// Err is the cause; it may be nil.
+	Err error
+}
+
+// Error names the machine's address.
+func (e *MachineError) Error() string {
+	return errkind.Text(fmt.Sprintf("prochost: %s: the machine at %s", e.Op, e.Address), e.Reason, e.Err, "")
+}
+
+// Unwrap returns the cause.
+func (e *MachineError) Unwrap() error { return e.Err }
+
+// Kind returns UnavailableError.
+func (*MachineError) Kind() errkind.Kind { return errkind.UnavailableError }
+
+// wireError is an error on its way. One of the pointers is set where the error is of that type.
+type wireError struct {
+	Text  string
+	Class errkind.Kind
+	// Cause is how a wait ended: "deadline", "cancelled" or another text.
+	Cause string `json:",omitempty"`
+
+	Missing  *missing            `json:",omitempty"`
+	Lost     *simhost.LostError  `json:",omitempty"`
+	Program  []simhost.Launching `json:",omitempty"`
+	Plugin   *pjrt.Error         `json:",omitempty"`
+	Argument *argument           `json:",omitempty"`
+	Compile  *pjrt.CompileError  `json:",omitempty"`
+}
+
+// missing is a simhost.MissingError without its cause.
+type missing struct {
+	Op      string
+	Here    int
+	Missing []int
+	Names   []string
+}
+
+// argument is a pjrt.ArgumentError without its cause.
+type argument struct {
+	Result        bool
+	Device, Index int
+	Reason, Hint  string
+}
+
+// The causes that are told by name.
+const (
+	causeDeadline  = "deadline"
+	causeCancelled = "cancelled"
+)
+
+// newWireError puts an error on its way to a host.
+func newWireError(err error) *wireError {
+	w := &wireError{Text: err.Error(), Class: errkind.Of(err)}
+	var (
+		m *simhost.MissingError
+		l *simhost.LostError
+		p *simhost.ProgramError
+		a *pjrt.ArgumentError
+	)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		w.Cause = causeDeadline
+	case errors.Is(err, context.Canceled):
+		w.Cause = causeCancelled
+	}
+	switch {
+	case errors.As(err, &m):
+		w.Missing = &missing{m.Op, m.Here, m.Missing, m.Names}
+		if w.Cause == "" && m.Err != nil {
+			w.Cause = m.Err.Error()
+		}
+	case errors.As(err, &l):
+		w.Lost = l
+	case errors.As(err, &p):
+		w.Program = p.Launching
+	case errors.As(err, &a):
+		reason := a.Reason
+		if a.Err != nil {
+			reason = errkind.Text(reason, "", a.Err, "")
+		}
+		w.Argument = &argument{a.Result, a.Device, a.Index, reason, a.Hint}
+	case errors.As(err, &w.Compile):
+	case errors.As(err, &w.Plugin):
+	}
+	return w
+}
+
+// err is the error as the host sees it. ctx is that of the host's call: where it has ended, its
+// cause is the cause.
+func (w *wireError) err(ctx context.Context, op string) error {
+	var cause error
+	switch w.Cause {
+	case "":
+	case causeDeadline:
+		cause = context.DeadlineExceeded
+	case causeCancelled:
+		cause = context.Canceled
+	default:
+		cause = errkind.New(w.Class, w.Cause)
+	}
+	if cause != nil && ctx.Err() != nil {
+		cause = context.Cause(ctx)
+	}
+	switch {
+	case w.Missing != nil:
+		m := w.Missing
+		return &simhost.MissingError{Op: m.Op, Here: m.Here, Missing: m.Missing, Names: m.Names, Err: cause}
+	case w.Lost != nil:
+		return w.Lost
+	case w.Program != nil:
+		return &simhost.ProgramError{Launching: w.Program}
+	case w.Argument != nil:
+		a := w.Argument
+		return &pjrt.ArgumentError{Result: a.Result, Device: a.Device, Index: a.Index, Reason: a.Reason, Hint: a.Hint}
+	case w.Compile != nil:
+		return w.Compile
+	case w.Plugin != nil:
+		return w.Plugin
+	}
+	return &errkind.Fault{Op: "prochost: " + op, Reason: w.Text, Class: w.Class, Match: cause}
+}
