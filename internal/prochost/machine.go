@@ -49,6 +49,7 @@ type Machine struct {
 	mu       sync.Mutex
 	runs     map[string]*run
 	sessions map[*session]struct{}
+	ended    bool
 	closing  sync.Once
 	result   error
 }
@@ -144,13 +145,14 @@ func (m *Machine) Present(run string) (processes []int) {
 // Close cuts all connections and gives the programs back. A second Close returns the first result.
 func (m *Machine) Close() error {
 	m.closing.Do(func() {
-		err := m.listener.Close()
-		m.cancel()
 		m.mu.Lock()
+		m.ended = true // so that no host hears of the end of another
 		for s := range m.sessions {
 			_ = s.conn.Close() // its end is what is wanted
 		}
 		m.mu.Unlock()
+		err := m.listener.Close()
+		m.cancel()
 		m.serving.Wait()
 		m.result = errors.Join(err, m.keeping.Close())
 	})
@@ -161,10 +163,7 @@ func (m *Machine) Close() error {
 func (m *Machine) accept() {
 	for {
 		conn, err := m.listener.Accept()
-		if m.ctx.Err() != nil {
-			if err == nil {
-				_ = conn.Close()
-			}
+		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil { // such as too many open files
@@ -177,6 +176,9 @@ func (m *Machine) accept() {
 		}
 		s := newSession(m, conn)
 		m.mu.Lock()
+		if m.ended {
+			_ = conn.Close() // serve notices
+		}
 		m.sessions[s] = struct{}{}
 		m.mu.Unlock()
 		m.serving.Go(s.serve)
@@ -215,9 +217,11 @@ func (m *Machine) enter(s *session, h *hello) (*run, error) {
 
 // leave takes a host out of its run. The others notice.
 func (m *Machine) leave(s *session, r *run, process int) {
-	r.cluster.Kill(process)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !m.ended {
+		r.cluster.Kill(process)
+	}
 	r.sessions[process] = nil
 	if r.here--; r.here == 0 {
 		delete(m.runs, r.name)
