@@ -194,7 +194,8 @@ func (b *Backend) Live() int { return b.holds.Len() }
 type data struct{ *Backend }
 
 // BufferFromFlatData copies flat, a Go slice in row-major order. It is the caller's again when the
-// call returns. The tensor goes to devices when a program first takes it, as the program wants it.
+// call returns. The tensor goes to devices when a program first takes it, as the program wants it; to
+// a single device at once.
 func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
 	wrap := func(err error) error { return failed("transfer", fmt.Sprintf("of %s to device %d", shape, num), err) }
 	if err := d.holds.Check(); err != nil {
@@ -212,6 +213,13 @@ func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.S
 	bytes, err := hostdata.Host(flat, shape.DType, shape.Size())
 	if err != nil {
 		return nil, wrap(err)
+	}
+	if d.single != nil && d.mesh.Size() == 1 { // there is one layout
+		l, err := d.spreadWhole(bytes, shape)
+		if err != nil {
+			return nil, wrap(err)
+		}
+		return d.newBuffer(&held{backend: d.Backend, shape: shape.Clone(), num: num, laid: []*laid{l}})
 	}
 	if !shape.DType.IsPacked() {
 		bytes = slices.Clone(bytes)

@@ -13,7 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/lowering/backend"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // Buffer is a tensor, whole to its user wherever its parts are: on the host until a program takes
@@ -266,6 +268,15 @@ func (h *held) layLocked(want *layout) (*laid, error) {
 		h.one = nil
 	}
 	return l, nil
+}
+
+// spreadWhole puts a tensor whole on the devices of this process.
+func (b *Backend) spreadWhole(tensor []byte, shape shapes.Shape) (*laid, error) {
+	at, err := b.layout(module.Placed{DType: shape.DType, Spec: sharding.Replicated(shape.Rank()), Global: shape.Dimensions})
+	if err != nil {
+		return nil, err
+	}
+	return b.spread(tensor, shape, at)
 }
 
 // spread puts the parts of a tensor on the devices of this process.

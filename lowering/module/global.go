@@ -76,6 +76,9 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 		if written.Body, err = divided(function.Body, single); err != nil {
 			return nil, err
 		}
+		if !single {
+			written.Body = turned(written.Body)
+		}
 		written.Private = i > 0
 		if i == 0 {
 			written.Parameters, written.Results = nil, nil
