@@ -1,6 +1,7 @@
 // Command multihost trains the digits job of examples/digits on many hosts: on simulated ones,
-// which share this machine's CPU devices, or, with -slice, as one of the hosts of a TPU slice. What
-// each host does is the same in both, in runHost. See docs/multihost.md.
+// which share this machine's CPU devices, as goroutines or, with -processes, as processes; or, with
+// -slice, as one of the hosts of a TPU slice. What each host does is the same in all, in runHost.
+// See docs/multihost.md.
 package main
 
 import (
@@ -18,6 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/examples/digits/job"
 	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/internal/prochost"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -27,6 +29,11 @@ type config struct {
 	job.Config
 	// slice runs as one host of a TPU slice instead of simulating hosts.
 	slice bool
+	// processes runs each simulated host as a process of its own: this program with args, and with
+	// environ in its environment.
+	processes bool
+	args      []string
+	environ   []string
 	// hosts is the number of simulated hosts, and missing one that does not start, -1 for none.
 	hosts, missing int
 	// wait bounds the start-up, and each wait of a simulated host for another.
@@ -52,11 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if cfg.verbose {
 		logger = slog.New(slog.NewTextHandler(stderr, nil))
 	}
-	work := simulate
-	if cfg.slice {
-		work = onSlice
-	}
-	result, err := work(ctx, cfg, logger, stdout)
+	result, err := work(ctx, cfg, logger, stdout, stderr)
 	code := command.OK
 	switch usage := (*job.UsageError)(nil); {
 	case err == nil:
@@ -85,12 +88,29 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
+// work does what is to be run.
+func work(ctx context.Context, cfg config, logger *slog.Logger, stdout, stderr io.Writer) (job.Result, error) {
+	host, here, err := prochost.FromEnviron(os.Getenv)
+	switch {
+	case err != nil:
+		return job.Result{}, err
+	case here:
+		return oneProcess(ctx, cfg, host, logger, stdout)
+	case cfg.slice:
+		return onSlice(ctx, cfg, logger, stdout)
+	case cfg.processes:
+		return asProcesses(ctx, cfg, logger, stdout, stderr)
+	}
+	return simulate(ctx, cfg, logger, stdout)
+}
+
 func parse(args []string, stderr io.Writer) (config, error) {
-	var cfg config
+	cfg := config{args: args}
 	flags := flag.NewFlagSet("multihost", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.BoolVar(&cfg.slice, "slice", false, "run as one host of a TPU slice; start the command on every host of the slice")
 	flags.IntVar(&cfg.hosts, "hosts", 4, "number of simulated hosts")
+	flags.BoolVar(&cfg.processes, "processes", false, "run each simulated host as a process of its own")
 	flags.IntVar(&cfg.missing, "missing", -1, "number of a simulated host that does not start; -1 starts all")
 	flags.DurationVar(&cfg.wait, "wait", 5*time.Minute, "longest time for the start-up, and for a simulated host to wait for another")
 	flags.BoolVar(&cfg.verbose, "v", false, "log the steps of the start-up")
@@ -115,6 +135,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return cfg, &errkind.Fault{Op: "command line", Reason: fmt.Sprintf("unexpected argument %q", flags.Arg(0)), Hint: "there are only flags, see -help", Class: errkind.ValueError}
 	case cfg.Logical < 1:
 		return cfg, &job.UsageError{Flag: "logical", Reason: fmt.Sprintf("%d; give a number from 1", cfg.Logical)}
+	case cfg.slice && cfg.processes:
+		return cfg, &job.UsageError{Flag: "processes", Reason: "the hosts of a slice are no simulated ones; leave it out, or -slice"}
 	case cfg.wait <= 0:
 		return cfg, &job.UsageError{Flag: "wait", Reason: fmt.Sprintf("%v; give a time above 0", cfg.wait)}
 	case !cfg.slice && (cfg.Devices < 1 || cfg.hosts < 1 || cfg.Devices%cfg.hosts != 0):

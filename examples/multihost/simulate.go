@@ -23,6 +23,11 @@ func simulate(ctx context.Context, cfg config, logger *slog.Logger, stdout io.Wr
 	if err != nil {
 		return job.Result{}, err
 	}
+	return tell(cfg, outcomes, stdout)
+}
+
+// tell says how each host did, and returns the result of the first.
+func tell(cfg config, outcomes []outcome, stdout io.Writer) (job.Result, error) {
 	var errs []error
 	for host, o := range outcomes {
 		if o.err != nil {

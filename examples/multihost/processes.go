@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/examples/digits/job"
+	"github.com/tpustrategy/tpustrategy/internal/prochost"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// asProcesses runs each host as a process of its own, which is this program again. This process is
+// the machine: it has the devices, and the hosts reach them through a socket.
+func asProcesses(ctx context.Context, cfg config, logger *slog.Logger, stdout, stderr io.Writer) (result job.Result, err error) {
+	if _, err := job.Load(cfg.Config); err != nil {
+		return result, err // each host would say the same
+	}
+	base, err := job.Open(ctx, system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, base.Close()) }()
+	dir, err := os.MkdirTemp("", "multihost-")
+	if err != nil {
+		return result, err
+	}
+	defer os.RemoveAll(dir)
+	machine, err := prochost.Listen(base, "unix", filepath.Join(dir, "machine"), prochost.Options{Patience: cfg.wait, Logger: logger})
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, machine.Close()) }()
+	outcomes := make([]outcome, cfg.hosts)
+	screen := &shared{stdout: stdout, stderr: stderr}
+	var wg sync.WaitGroup
+	for i := range cfg.hosts {
+		if i != cfg.missing {
+			wg.Go(func() {
+				outcomes[i].result, outcomes[i].err = startHost(ctx, cfg, machine.Host("", i, cfg.hosts), screen)
+			})
+		}
+	}
+	wg.Wait()
+	return tell(cfg, outcomes, stdout)
+}
+
+// startHost runs a host's process to its end and returns its result.
+func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shared) (result job.Result, err error) {
+	host.Plugin = cfg.Plugin
+	env, err := host.Environ()
+	if err != nil {
+		return result, err
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return result, err
+	}
+	cmd := exec.CommandContext(ctx, path, cfg.args...)
+	cmd.Env = append(os.Environ(), append(cfg.environ, env)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 30 * time.Second
+	out := &lines{screen: screen, to: screen.stdout, show: host.Process == 0}
+	said := &lines{screen: screen, to: screen.stderr, show: cfg.verbose}
+	cmd.Stdout, cmd.Stderr = out, said
+	if err := cmd.Run(); err != nil {
+		last := strings.TrimPrefix(said.last(), "multihost: ")
+		if last == "" {
+			last = err.Error()
+		}
+		return result, &errkind.Fault{Op: fmt.Sprintf("process %d", cmd.Process.Pid), Reason: last, Class: errkind.RuntimeError}
+	}
+	// The last line is the result as JSON.
+	if err := json.Unmarshal([]byte(out.last()), &result); err != nil {
+		return result, &errkind.Fault{Op: "result", Reason: fmt.Sprintf("%q", out.last()), Err: err, Class: errkind.InternalError}
+	}
+	return result, nil
+}
+
+// oneProcess is a host that is a process of its own.
+func oneProcess(ctx context.Context, cfg config, host prochost.Host, logger *slog.Logger, stdout io.Writer) (job.Result, error) {
+	if logger != nil {
+		logger = logger.With("host", host.Process)
+	}
+	return runHost(ctx, cfg, system.Options{Connect: host.Connect(), Logger: logger}, job.Hooks{Show: stdout, Compiling: func(c strategy.Compilation) {
+		if logger != nil {
+			logger.Info(c.String())
+		}
+	}})
+}
+
+// shared is what several hosts write to.
+type shared struct {
+	sync.Mutex
+	stdout, stderr io.Writer
+}
+
+// lines passes whole lines of a process on, if they are to be shown, all but the last one, which it
+// keeps.
+type lines struct {
+	screen *shared
+	to     io.Writer
+	show   bool
+	text   []byte // from the beginning of the last whole line
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.text = append(l.text, p...)
+	whole := bytes.TrimSuffix(l.text[:bytes.LastIndexByte(l.text, '\n')+1], []byte("\n"))
+	cut := bytes.LastIndexByte(whole, '\n') + 1
+	if cut == 0 {
+		return len(p), nil
+	}
+	if l.show {
+		l.screen.Lock()
+		defer l.screen.Unlock()
+		if _, err := l.to.Write(l.text[:cut]); err != nil {
+			return 0, err
+		}
+	}
+	l.text = append(l.text[:0], l.text[cut:]...)
+	return len(p), nil
+}
+
+// last is the last line.
+func (l *lines) last() string { return strings.TrimSpace(string(l.text)) }

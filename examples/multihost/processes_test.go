@@ -1,0 +1,59 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const hostArguments = "MULTIHOST_TEST_ARGUMENTS"
+
+// TestHostProcess is a host that another test starts.
+func TestHostProcess(t *testing.T) {
+	text, here := os.LookupEnv(hostArguments)
+	if !here {
+		t.Skip("other tests start this")
+	}
+	os.Exit(run(context.Background(), strings.Fields(text), os.Stdout, os.Stderr))
+}
+
+// asTest has the hosts be processes of this test.
+func asTest(cfg config, arguments string) config {
+	cfg.processes, cfg.args = true, []string{"-test.run=^TestHostProcess$"}
+	cfg.environ = []string{fmt.Sprintf("%s=%s -plugin %s -steps %d -seed %d -logical %d", hostArguments, arguments, cfg.Plugin, cfg.Steps, cfg.Seed, cfg.Logical)}
+	return cfg
+}
+
+func TestProcessesTrainToTheSameLossesAsOne(t *testing.T) {
+	cfg := small(t, 4, 2)
+	want, accuracy := alone(t, cfg)
+	var stdout, stderr bytes.Buffer
+	result, err := asProcesses(context.Background(), asTest(cfg, ""), nil, &stdout, &stderr)
+	require.NoError(t, err, "%s", &stderr)
+	assert.Equal(t, want[len(want)-1], *result.Loss)
+	assert.Equal(t, accuracy, *result.Accuracy)
+	assert.Contains(t, stdout.String(), "Mesh(replica=4, logical=2)")
+	assert.Contains(t, stdout.String(), "Host 3: held-out accuracy")
+	assert.Equal(t, 1, strings.Count(stdout.String(), "Mesh("), "one host shows the tables")
+}
+
+func TestAMissingProcessIsNamed(t *testing.T) {
+	cfg := small(t, 4, 2)
+	cfg.missing, cfg.wait = 2, time.Second
+	_, err := asProcesses(context.Background(), asTest(cfg, "-wait 20s"), nil, &bytes.Buffer{}, &bytes.Buffer{})
+	require.ErrorContains(t, err, "waited in vain for host 2")
+	require.ErrorContains(t, err, "missing: /job:worker/task:2")
+}
+
+func TestProcessesOfASliceAreRefused(t *testing.T) {
+	var stderr bytes.Buffer
+	require.Equal(t, 2, run(context.Background(), []string{"-slice", "-processes"}, &bytes.Buffer{}, &stderr))
+	assert.Contains(t, stderr.String(), "-processes: ")
+}
