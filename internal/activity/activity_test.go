@@ -1,0 +1,37 @@
+package activity_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/tpustrategy/tpustrategy/internal/activity"
+)
+
+type told []string
+
+func (t *told) Begin(kind activity.Kind, name string) func() {
+	*t = append(*t, "begin "+kind.String()+" "+name)
+	return func() { *t = append(*t, "end "+kind.String()) }
+}
+
+func TestTheObserverOfAContextIsTold(t *testing.T) {
+	activity.Begin(t.Context(), activity.Save, "x")()
+
+	var all told
+	ctx := context.WithoutCancel(activity.With(t.Context(), &all))
+	end := activity.Begin(ctx, activity.Compile, "step")
+	end()
+	assert.Equal(t, told{"begin compile step", "end compile"}, all)
+	assert.Zero(t, testing.AllocsPerRun(100, func() { activity.Begin(context.Background(), activity.Exchange, "e")() }))
+}
+
+func TestEveryKindHasAWord(t *testing.T) {
+	for k := range activity.Kinds {
+		assert.NotEmpty(t, k.String())
+		assert.Equal(t, k, activity.Parse(k.String()))
+	}
+	assert.Equal(t, activity.Other, activity.Parse("nonsense"))
+	assert.Equal(t, "unknown", activity.Kind(200).String())
+}

@@ -1,0 +1,211 @@
+package watchdog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/strategy/status"
+)
+
+var errLeave = errors.New("it had enough")
+
+// fault is what happens to one of the hosts.
+type fault struct {
+	name  string
+	host  int
+	cause status.Cause
+	// at does it; once is called when it begins.
+	at func(h *host, place string, step int, once func())
+	// goes says that the run goes on all the same.
+	goes bool
+	err  error // that the host's loop returns
+	opts func(i int, o *Options)
+}
+
+// block waits until the watchdog ends the context.
+func block(h *host) { <-h.ctx.Done() }
+
+// faults are the kinds of faults. Step 45 is in the midst of steps, step 50 a record, step 80 a
+// save.
+var faults = []fault{
+	{name: "a host that is dead", host: 5, cause: status.Silent, at: func(h *host, place string, step int, once func()) {
+		if place == "launch" && step == 45 {
+			once()
+			h.hush(true)
+			block(h)
+		}
+	}},
+	{name: "a host that is stopped and goes on after 20 s", host: 2, cause: status.Silent, goes: true, at: func(h *host, place string, step int, once func()) {
+		if place == "input" && step == 45 {
+			once()
+			h.hush(true)
+			time.Sleep(20 * time.Second)
+			h.hush(false)
+		}
+	}},
+	{name: "input that blocks", host: 3, cause: status.InInput, at: func(h *host, place string, step int, once func()) {
+		if place == "input" && step == 45 {
+			once()
+			block(h)
+		}
+	}},
+	{name: "input that is slow", host: 6, cause: status.Slow, goes: true, at: func(h *host, place string, step int, once func()) {
+		if place == "input" && step >= 45 {
+			once()
+			time.Sleep(300 * time.Millisecond)
+		}
+	}},
+	{name: "a save that hangs", host: 0, cause: status.InSave, at: func(h *host, place string, step int, once func()) {
+		if place == "save" && step == 80 {
+			once()
+			block(h)
+		}
+	}},
+	{name: "a full disk", host: 0, cause: status.Trouble, goes: true, at: func(h *host, place string, step int, once func()) {
+		if place == "save" && step == 80 {
+			once()
+			h.Trouble(fmt.Errorf("save step 80: %w", syscall.ENOSPC))
+		}
+	}},
+	{name: "a launch that never returns", host: 7, cause: status.InLaunch, at: func(h *host, place string, step int, once func()) {
+		if place == "launched" && step == 45 {
+			once()
+			block(h)
+		}
+	}},
+	{name: "a host that compiles for ever", host: 4, cause: status.InCompile, at: func(h *host, place string, step int, once func()) {
+		if place == "compile" {
+			once()
+			block(h)
+		}
+	}},
+	{name: "a host that left the loop early", host: 1, cause: status.Left, err: errLeave, at: nil},
+	{name: "a deadlock in a hook", host: 3, cause: status.InHook, at: func(h *host, place string, step int, once func()) {
+		if place == "hook" && step == 10 {
+			once()
+			block(h)
+		}
+	}},
+	{name: "a status store that one host lost", host: 4, cause: status.Store, goes: true, at: func(h *host, place string, step int, once func()) {
+		if place == "input" && step == 45 {
+			once()
+			h.slice.store.mu.Lock()
+			h.slice.store.fail[h.i] = errors.New("no route to host")
+			h.slice.store.mu.Unlock()
+		}
+	}},
+	{name: "a clock that is an hour off", host: 2, cause: status.Clock, goes: true, opts: func(i int, o *Options) {
+		if i == 2 {
+			o.clock = func() time.Time { return time.Now().Add(time.Hour) }
+		}
+	}},
+	{name: "a host in another exchange", host: 5, cause: status.InExchange, at: func(h *host, place string, step int, once func()) {
+		if place == "exchange" && step == 50 {
+			once()
+			h.Do(Exchange, "barrier mine")
+			_ = h.slice.meet(h.ctx, "barrier mine")
+		}
+	}},
+	{name: "a host that never came", host: 7, cause: status.Missing, at: nil},
+}
+
+// TestEachFaultIsNamedOnAllHosts gives one of eight hosts each of the faults. All hosts that can
+// speak name the host and the cause within 10 seconds, and nothing else; where the run does not go
+// on, it ends.
+func TestEachFaultIsNamedOnAllHosts(t *testing.T) {
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { underFault(t, f) })
+		})
+	}
+}
+
+func underFault(t *testing.T, f fault) {
+	s := newSlice(8)
+	began := time.Now()
+	at := func(h *host, place string, step int) error {
+		if h.i != f.host {
+			return nil
+		}
+		if f.cause == status.Left && place == "input" && step == 45 {
+			began = time.Now()
+			return errLeave
+		}
+		if f.at != nil {
+			f.at(h, place, step, sync.OnceFunc(func() {
+				if step <= 45 || place != "input" { // what is slow goes on and on
+					began = time.Now()
+				}
+			}))
+		}
+		return nil
+	}
+	errs := make([]error, s.hosts)
+	var wg sync.WaitGroup
+	for i := range s.hosts {
+		if f.cause == status.Missing && i == f.host {
+			continue
+		}
+		var o Options
+		if f.opts != nil {
+			f.opts(i, &o)
+		}
+		if f.cause == status.InCompile || f.cause == status.InHook {
+			o.First = 2 * time.Minute // what is named by comparison ends by this
+		}
+		h, end, err := s.open(i, o, at)
+		require.NoError(t, err)
+		wg.Go(func() {
+			errs[i] = h.run(1100)
+			end(errs[i])
+		})
+	}
+	wg.Wait()
+	named := 0
+	for i := range s.hosts {
+		all := s.reports[i]
+		dead := i == f.host && slices.Contains([]status.Cause{status.Silent, status.Left, status.Missing}, f.cause)
+		if dead {
+			continue
+		}
+		if assert.NotEmpty(t, all, "host %d is silent about it", i) {
+			first := all[0].Findings[0]
+			assert.Equal(t, []any{f.host, f.cause}, []any{first.Host, first.Cause}, "host %d says %s", i, first)
+			took := s.times[i][0].Sub(began)
+			assert.LessOrEqual(t, took, 10*time.Second, "host %d: %s", i, first)
+			named++
+			if i == 1 || i == 2 {
+				t.Logf("host %d, %.1f s after: %s", i, took.Seconds(), first)
+			}
+			for _, r := range all {
+				for _, other := range r.Findings {
+					if other.Host != f.host && !(f.cause == status.Left) {
+						t.Errorf("host %d blames another: %s", i, other)
+					}
+				}
+			}
+		}
+		if f.goes {
+			assert.NoError(t, errs[i], "host %d", i)
+			continue
+		}
+		var stuck *StuckError
+		if assert.ErrorAs(t, errs[i], &stuck, "host %d", i) {
+			assert.Equal(t, f.host, stuck.Findings[0].Host)
+			assert.NotEmpty(t, stuck.Goroutines)
+			assert.Equal(t, ExitCode, stuck.ExitCode())
+			assert.ErrorIs(t, stuck, context.Canceled)
+		}
+	}
+	require.GreaterOrEqual(t, named, 7, fmt.Sprint(f.name))
+}

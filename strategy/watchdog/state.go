@@ -1,0 +1,139 @@
+package watchdog
+
+import (
+	"os"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/internal/activity"
+	"github.com/tpustrategy/tpustrategy/strategy/status"
+)
+
+// enough is how often something has to be done before its time counts: the first steps after a
+// start or a resume are slow.
+func enough(k activity.Kind) int64 {
+	switch k {
+	case activity.Input, activity.Launch, activity.Result, activity.Exchange:
+		return 3
+	}
+	return 1
+}
+
+// bound is how long an activity may last. It is called under mu.
+func (w *Watchdog) bound(f *frame) time.Duration {
+	stepwise := f.kind == activity.Input || f.kind.Together()
+	if w.opts.Deadline > 0 && stepwise {
+		return w.opts.Deadline
+	}
+	if f.kind == activity.Other { // the caller's code, of which nothing is known
+		return w.opts.First
+	}
+	usual, known := w.pace(f).usual(enough(f.kind))
+	if !known {
+		return w.opts.First
+	}
+	if f.kind.Together() && w.opts.Hosts > 1 && w.board == nil {
+		return w.opts.First // the others may save: nothing says what they do
+	}
+	if f.kind == activity.Hook { // which may do something else now and then
+		return max(12*w.opts.Floor, factor*usual)
+	}
+	return max(w.opts.Floor, factor*usual)
+}
+
+// standing is how long all hosts may wait at the same place.
+func (w *Watchdog) standing(f *frame, bound time.Duration) time.Duration {
+	if w.opts.Deadline > 0 || bound == w.opts.First {
+		return bound
+	}
+	return max(6*w.opts.Floor, bound*5/2)
+}
+
+// state is what the watchdog knows of its host at a time.
+type state struct {
+	record   status.Record
+	lasted   time.Duration // of the activity under way
+	bound    time.Duration
+	standing time.Duration
+	marks    int64
+}
+
+// look returns the state now.
+func (w *Watchdog) look() state {
+	now := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	top := &w.stack[len(w.stack)-1]
+	s := state{lasted: top.own + max(now-w.mark, 0), marks: w.marks}
+	s.bound = w.bound(top)
+	s.standing = w.standing(top, s.bound)
+	o := &w.opts
+	s.record = status.Record{
+		Version: status.Version, Run: o.Run, Host: o.Host, Hosts: o.Hosts, Name: o.Name, PID: os.Getpid(), Machine: machine(),
+		Time: o.clock().UTC().Round(0), State: status.Running, Step: w.step, Steps: w.steps, Loss: w.loss, LossStep: w.lossStep,
+		Checkpoint: w.checkpoint, Doing: top.kind.String(), Detail: short(top.name), For: status.Number(s.lasted.Seconds()),
+		Bound: status.Number(s.bound.Seconds()), Turn: w.turn, Trouble: short(w.trouble), Error: w.failure, Findings: w.accused,
+		Took: map[string]status.Number{},
+	}
+	for k, took := range w.took {
+		if took > 0 {
+			s.record.Took[activity.Kind(k).String()] = status.Number(took.Seconds())
+		}
+	}
+	for _, f := range w.accused {
+		if f.Cause.Stops() {
+			s.record.State = status.Stuck
+		}
+	}
+	if w.ended {
+		s.record.State = status.Ended
+	}
+	return s
+}
+
+// sample is where a host was at a time.
+type sample struct {
+	at   time.Duration
+	step int64
+	sums [activity.Kinds]time.Duration
+}
+
+// window is the time over which rates and shares are taken.
+const window = 6 * time.Second
+
+// recent fills in the rate and the shares of the last seconds. Only the watching goroutine calls
+// it, at each record.
+func (w *Watchdog) recent(r *status.Record) {
+	now := w.now()
+	w.mu.Lock()
+	s := sample{at: now, step: w.step, sums: w.sums}
+	s.sums[w.stack[len(w.stack)-1].kind] += max(now-w.mark, 0)
+	w.mu.Unlock()
+	for len(w.ring) > 1 && now-w.ring[1].at >= window {
+		w.ring = w.ring[1:]
+	}
+	if len(w.ring) > 0 {
+		from := w.ring[0]
+		if d := (now - from.at).Seconds(); d > 0 && s.step >= from.step {
+			r.Rate = status.Number(float64(s.step-from.step) / d)
+			r.Window = status.Number(d)
+			r.Shares = map[string]status.Number{}
+			for k := range s.sums {
+				if part := (s.sums[k] - from.sums[k]).Seconds() / d; part > 0.005 {
+					r.Shares[activity.Kind(k).String()] = status.Number(min(part, 1))
+				}
+			}
+		}
+	}
+	w.ring = append(w.ring, s)
+}
+
+// pause forgives this host a time in which it was stopped.
+func (w *Watchdog) pause(d time.Duration) {
+	now := w.now()
+	w.mu.Lock()
+	w.mark = min(w.mark+d, now)
+	w.mu.Unlock()
+	w.seen.Lock()
+	w.view.Excuse(d, time.Now())
+	w.seen.Unlock()
+}

@@ -1,0 +1,323 @@
+package watchdog
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/internal/activity"
+	"github.com/tpustrategy/tpustrategy/strategy/status"
+)
+
+// Activity is what a host does or waits for.
+type Activity = activity.Kind
+
+// The activities, for [Watchdog.Do] and [Watchdog.Begin].
+const (
+	Other    = activity.Other
+	Input    = activity.Input
+	Launch   = activity.Launch
+	Result   = activity.Result
+	Exchange = activity.Exchange
+	Compile  = activity.Compile
+	Save     = activity.Save
+	Restore  = activity.Restore
+	Hook     = activity.Hook
+	Setup    = activity.Setup
+)
+
+// frame is an activity under way.
+type frame struct {
+	kind activity.Kind
+	name string
+	own  time.Duration // without what is nested in it, up to the last mark
+	id   int64
+}
+
+// Watchdog watches the steps of a host. Its methods are safe for concurrent use, but Do and Step
+// are those of the goroutine that takes the steps.
+type Watchdog struct {
+	opts  Options
+	board *status.Board // or nil
+	owned bool          // the board is
+	start time.Time     // of the monotonic times below
+
+	mu         sync.Mutex
+	stack      []frame // the first one is Do's
+	mark       time.Duration
+	marks      int64
+	begun      int64
+	looked     time.Duration // the last tick
+	step       int64
+	steps      int64
+	turn       int64
+	loss       *status.Number
+	lossStep   int64
+	checkpoint int64
+	trouble    string
+	paces      [activity.Kinds]pace
+	hooks      map[string]*pace
+	sums       [activity.Kinds]time.Duration
+	took       [activity.Kinds]time.Duration
+	ended      bool
+	failure    string
+	accused    []status.Finding // of the last reports, while they last
+
+	seen    sync.Mutex // guards what follows
+	view    *status.View
+	readErr error
+	readAt  time.Duration // when reading began to fail, or 0
+	putErr  error
+	putAt   time.Duration
+	hurried bool // records are due at once
+
+	cancels   sync.Mutex
+	cancelled error
+	contexts  map[int]context.CancelCauseFunc
+	next      int
+
+	records  chan *status.Record // of length 1
+	done     chan struct{}
+	loops    sync.WaitGroup
+	sequence int64
+	ring     []sample
+}
+
+// maxNested bounds the activities within each other.
+const maxNested = 32
+
+// Start starts a watchdog. Close it when the loop has ended.
+func Start(ctx context.Context, o Options) (*Watchdog, error) {
+	if err := o.defaults(); err != nil {
+		return nil, err
+	}
+	w := &Watchdog{opts: o, board: o.Board, start: time.Now(), stack: make([]frame, 1, maxNested), hooks: map[string]*pace{},
+		view: status.NewView(), contexts: map[int]context.CancelCauseFunc{}, records: make(chan *status.Record, 1), done: make(chan struct{})}
+	if o.Place != "" {
+		board, err := status.Open(ctx, o.Place)
+		if err != nil {
+			return nil, err
+		}
+		w.board, w.owned = board, true
+	}
+	w.view.MinSilence = o.Floor
+	w.view.Follow(o.Run, o.Hosts, time.Now())
+	if w.board != nil {
+		w.loops.Go(w.write)
+		if o.Hosts > 1 {
+			w.loops.Go(w.read)
+		}
+	}
+	w.loops.Go(w.watch)
+	return w, nil
+}
+
+func (w *Watchdog) now() time.Duration { return time.Since(w.start) }
+
+// passed adds the time since the last mark to the activity under way. It is called under mu.
+func (w *Watchdog) passed(now time.Duration) {
+	top := &w.stack[len(w.stack)-1]
+	if d := now - w.mark; d > 0 {
+		top.own += d
+		w.sums[top.kind] += d
+	}
+	w.mark = now
+	w.marks++
+}
+
+// Do says that the goroutine which takes the steps does something else now: the activity before
+// has ended. It allocates nothing. The name says more, such as which hook; it may be empty.
+func (w *Watchdog) Do(kind Activity, name string) {
+	now := w.now()
+	w.mu.Lock()
+	w.passed(now)
+	w.observe(&w.stack[0], now)
+	w.stack = w.stack[:1] // what else began is not what this goroutine waits for
+	w.stack[0] = frame{kind: kind, name: name}
+	w.turn++
+	w.mu.Unlock()
+}
+
+// Step says that a step was taken or launched, and that the next one begins. It allocates nothing.
+func (w *Watchdog) Step() {
+	now := w.now()
+	w.mu.Lock()
+	w.passed(now)
+	w.observe(&w.stack[0], now)
+	w.stack = w.stack[:1]
+	w.stack[0] = frame{}
+	w.step++
+	w.turn = 0
+	w.mu.Unlock()
+}
+
+// Begin says that an activity begins within the one under way, and end that it has ended. Of
+// activities of several goroutines the one that began last counts.
+func (w *Watchdog) Begin(kind Activity, name string) (end func()) {
+	now := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.passed(now)
+	if len(w.stack) == maxNested {
+		return func() {}
+	}
+	w.begun++
+	id := w.begun
+	w.stack = append(w.stack, frame{kind: kind, name: name, id: id})
+	return func() { w.end(id) }
+}
+
+// end ends an activity, and those within it.
+func (w *Watchdog) end(id int64) {
+	now := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	depth := slices.IndexFunc(w.stack, func(f frame) bool { return f.id == id })
+	if depth < 1 {
+		return // it was ended
+	}
+	w.passed(now)
+	for i := len(w.stack) - 1; i >= depth; i-- {
+		w.observe(&w.stack[i], now)
+	}
+	w.stack = w.stack[:depth]
+}
+
+// observe learns from an activity that has ended.
+func (w *Watchdog) observe(f *frame, now time.Duration) {
+	if f.kind == activity.Other || f.kind >= activity.Kinds || now-w.looked > w.opts.paused() {
+		return // nobody has looked lately: the process was stopped, or had no processor
+	}
+	w.took[f.kind] = f.own
+	w.pace(f).observe(f.own, now)
+	switch f.kind {
+	case activity.Compile: // another program
+		w.paces[activity.Launch].forget()
+		w.paces[activity.Result].forget()
+	case activity.Setup: // another pass
+		w.paces[activity.Input].forget()
+	}
+}
+
+// pace is that of an activity. Hooks have one each.
+func (w *Watchdog) pace(f *frame) *pace {
+	if f.kind != activity.Hook || len(w.hooks) >= 256 {
+		return &w.paces[f.kind]
+	}
+	p := w.hooks[f.name]
+	if p == nil {
+		p = &pace{}
+		w.hooks[f.name] = p
+	}
+	return p
+}
+
+// At says how many steps were taken, as after a resume, and how many there are in all; 0 is not
+// known.
+func (w *Watchdog) At(step, steps int64) {
+	w.mu.Lock()
+	w.step, w.steps = step, steps
+	w.mu.Unlock()
+}
+
+// Loss says that the loss after a step was read.
+func (w *Watchdog) Loss(step int64, loss float64) {
+	n := status.Number(loss)
+	w.mu.Lock()
+	w.loss, w.lossStep = &n, step
+	w.mu.Unlock()
+}
+
+// Saved says that there is a checkpoint of a step.
+func (w *Watchdog) Saved(step int64) {
+	w.mu.Lock()
+	w.checkpoint = step
+	w.mu.Unlock()
+}
+
+// Trouble says what fails without ending the run, such as a save on a full disk; nil says that
+// nothing does any more. The other hosts are told.
+func (w *Watchdog) Trouble(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	w.mu.Lock()
+	w.trouble = text
+	w.mu.Unlock()
+}
+
+// Context returns a context that ends with ctx, or by a [*StuckError] when the run does not go on.
+// What waits in it tells the watchdog of compilations and exchanges. stop releases it.
+func (w *Watchdog) Context(ctx context.Context) (watched context.Context, stop func()) {
+	watched, cancel := context.WithCancelCause(activity.With(ctx, w))
+	w.cancels.Lock()
+	defer w.cancels.Unlock()
+	if w.cancelled != nil {
+		cancel(w.cancelled)
+	}
+	id := w.next
+	w.next++
+	w.contexts[id] = cancel
+	return watched, func() {
+		w.cancels.Lock()
+		delete(w.contexts, id)
+		w.cancels.Unlock()
+		cancel(nil)
+	}
+}
+
+// Err returns the [*StuckError] by which the watchdog ended its contexts, or nil.
+func (w *Watchdog) Err() error {
+	w.cancels.Lock()
+	defer w.cancels.Unlock()
+	return w.cancelled
+}
+
+// closeWait bounds the last record's way.
+const closeWait = 2 * time.Second
+
+// Close ends the watchdog. The other hosts are told that this one has left the loop, and why: err
+// is the run's error, or nil.
+func (w *Watchdog) Close(err error) error {
+	w.mu.Lock()
+	if w.ended {
+		w.mu.Unlock()
+		return nil
+	}
+	w.ended = true
+	if err != nil {
+		w.failure = short(err.Error())
+		if stuck := (*StuckError)(nil); errors.As(err, &stuck) {
+			w.accused = stuck.Findings // which the others go by
+		}
+	}
+	w.mu.Unlock()
+	close(w.done)
+	left := make(chan struct{})
+	go func() {
+		w.loops.Wait()
+		if w.owned {
+			_ = w.board.Close()
+		}
+		close(left)
+	}()
+	timer := time.NewTimer(closeWait)
+	defer timer.Stop()
+	select {
+	case <-left:
+	case <-timer.C: // a place that does not answer does not hold the run up
+	}
+	return nil
+}
+
+// short bounds a text for a record.
+func short(text string) string {
+	const most = 600
+	if len(text) > most {
+		return text[:most] + " ..."
+	}
+	return text
+}
