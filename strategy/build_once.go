@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/activity"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -39,6 +40,7 @@ func (s *TPUStrategy) buildOnce(ctx context.Context, name string, m *module.Modu
 // work fails does not wait for the compilation, which goes on for a later call. took is the time of
 // the compilation alone.
 func (s *TPUStrategy) buildWith(ctx context.Context, name string, m *module.Module, opts pjrt.CompileOptions, meanwhile func() error) (x system.Executable, took time.Duration, err error) {
+	defer activity.Begin(ctx, activity.Compile, name)()
 	hash := sha256.New()
 	hash.Write(m.Text)
 	fmt.Fprintln(hash, opts.DeviceAssignment) // another program on other devices

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/activity"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -114,6 +115,7 @@ func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte)
 	if !s.processes.several() {
 		return [][]byte{slices.Clone(mine)}, nil
 	}
+	defer activity.Begin(ctx, activity.Exchange, call)()
 	message := appendMessage(nil, call, mine)
 	rows, longest, err := s.exchangeOnce(ctx, call, firstWords, message)
 	if err == nil && longest > 4*firstWords-4 {

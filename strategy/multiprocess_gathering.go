@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/activity"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -66,6 +67,7 @@ func (g *Gathering) Wait(ctx context.Context) ([][]byte, error) {
 	if g.sent == nil {
 		return g.all, g.err
 	}
+	defer activity.Begin(ctx, activity.Exchange, g.call)()
 	rows, _, err := g.sent.read(ctx)
 	if err != nil && ctx.Err() != nil {
 		return nil, fault.Of(g.call, err, "")

@@ -1,0 +1,178 @@
+package status_test
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/storage"
+	"github.com/tpustrategy/tpustrategy/strategy/status"
+)
+
+func record(host, hosts int, step int64) status.Record {
+	return status.Record{Version: status.Version, Run: "r", Host: host, Hosts: hosts, Step: step, Sequence: step, State: status.Running, Doing: "launch", Time: time.Unix(1000+step, 0)}
+}
+
+// boards are one board in a folder, and one in a store.
+func boards(t *testing.T) map[string]*status.Board {
+	dir := t.TempDir()
+	folder, err := status.Open(t.Context(), dir)
+	require.NoError(t, err)
+	store, err := storage.Directory(filepath.Join(t.TempDir(), "store"))
+	require.NoError(t, err)
+	return map[string]*status.Board{"folder": folder, "store": status.In(store)}
+}
+
+func TestRecordsAreReadAsTheyWerePut(t *testing.T) {
+	for name, b := range boards(t) {
+		t.Run(name, func(t *testing.T) {
+			all, unreadable, err := b.Read(t.Context())
+			require.NoError(t, err)
+			assert.Empty(t, all, "of an empty place")
+			assert.Empty(t, unreadable)
+			loss := status.Number(math.NaN())
+			for host := range 3 {
+				r := record(host, 3, 7)
+				r.Loss, r.Trouble = &loss, strings.Repeat("long ", 2000*host)
+				require.NoError(t, b.Put(t.Context(), &r))
+				r = record(host, 3, 8) // a shorter one after it
+				r.Loss = &loss
+				require.NoError(t, b.Put(t.Context(), &r))
+			}
+			require.NoError(t, b.PutText(t.Context(), 1, "goroutines", "goroutine 1"))
+			all, unreadable, err = b.Read(t.Context())
+			require.NoError(t, err)
+			assert.Empty(t, unreadable)
+			require.Len(t, all, 3)
+			assert.Equal(t, int64(8), all[2].Step)
+			assert.True(t, math.IsNaN(float64(*all[2].Loss)))
+			require.NoError(t, b.Clear(t.Context(), 1))
+			all, _, err = b.Read(t.Context())
+			require.NoError(t, err)
+			assert.Len(t, all, 1)
+			require.NoError(t, b.Close())
+		})
+	}
+}
+
+// Where nothing can be written beside the record, as on a full disk, the record is written over.
+func TestARecordIsWrittenOverWhereThereIsNoRoom(t *testing.T) {
+	dir := t.TempDir()
+	b, err := status.Open(t.Context(), dir)
+	require.NoError(t, err)
+	r := record(0, 1, 7)
+	r.Trouble = "a text that makes the first record the longer one"
+	require.NoError(t, b.Put(t.Context(), &r))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "status", "host-0000.json.new"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "status", "host-0000.json.new", "x"), nil, 0o644)) // it cannot be removed
+	r = record(0, 1, 8)
+	require.NoError(t, b.Put(t.Context(), &r))
+	all, unreadable, err := b.Read(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, unreadable)
+	require.Len(t, all, 1)
+	assert.Equal(t, int64(8), all[0].Step)
+	r = record(1, 2, 1)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "status", "host-0001.json.new"), 0o755))
+	assert.Error(t, b.Put(t.Context(), &r), "there is nothing to write over")
+}
+
+func TestRecordsThatCannotBeReadAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	b, err := status.Open(t.Context(), dir)
+	require.NoError(t, err)
+	r := record(0, 4, 7)
+	whole, err := r.Encode()
+	require.NoError(t, err)
+	folder := filepath.Join(dir, "status")
+	require.NoError(t, os.Mkdir(folder, 0o755))
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644))
+	}
+	write("host-0000.json", string(whole))
+	write("host-0001.json", string(whole[:len(whole)/2]))
+	write("host-0002.json", string(whole)) // of another host
+	write("host-0003.json", "{}\n")
+	write("host-3.json", string(whole)) // no record's name
+	write("notes.txt", "x")
+	all, unreadable, err := b.Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.Len(t, unreadable, 3)
+	for i, want := range []string{"host-0001.json in " + dir + ": record: ", "it is of host 0", "its form is version 0"} {
+		assert.ErrorContains(t, unreadable[i], want)
+		assert.ErrorIs(t, unreadable[i], status.ErrRecord)
+	}
+	_, err = status.Open(t.Context(), "")
+	assert.ErrorContains(t, err, "no place")
+	_, err = status.Open(t.Context(), "nowhere://bucket/run")
+	assert.Error(t, err, "a scheme that nobody registered")
+}
+
+// FuzzParse: a record that is parsed makes sense, whatever the bytes are.
+func FuzzParse(f *testing.F) {
+	r := record(1, 4, 7)
+	whole, err := r.Encode()
+	require.NoError(f, err)
+	f.Add(whole)
+	f.Add(append(whole, "rest of a longer one"...))
+	f.Add([]byte(`{"version":1,"hosts":2,"host":5,"state":"running"}` + "\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := status.Parse(data)
+		if err != nil {
+			assert.ErrorIs(t, err, status.ErrRecord)
+			return
+		}
+		assert.Less(t, r.Host, r.Hosts)
+		view := status.NewView()
+		view.Newest([]status.Record{r}, time.Now())
+		view.See([]status.Record{r}, time.Now(), time.Now())
+		status.Judge(view.Sights(time.Now()), status.Outside)
+	})
+}
+
+func TestNumbersThatJSONDoesNotHave(t *testing.T) {
+	for _, x := range []float64{0, -1.5, math.Inf(1), math.Inf(-1)} {
+		b, err := json.Marshal(status.Number(x))
+		require.NoError(t, err)
+		var back status.Number
+		require.NoError(t, json.Unmarshal(b, &back))
+		assert.Equal(t, x, float64(back))
+	}
+	var n status.Number
+	assert.Error(t, json.Unmarshal([]byte(`"many"`), &n))
+}
+
+func TestAViewGoesByItsOwnClock(t *testing.T) {
+	start := time.Unix(5000, 0)
+	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	v := status.NewView()
+	v.Follow("r", 3, start)
+	old := record(2, 3, 99)
+	old.Run = "an earlier one"
+	v.See([]status.Record{record(0, 3, 1), record(1, 3, 1), old}, at(0), at(0))
+	v.See([]status.Record{record(0, 3, 2), record(1, 3, 1), old}, at(4), at(4))
+	all := v.Sights(at(7))
+	assert.True(t, all[0].Alive())
+	assert.True(t, all[0].Changed)
+	assert.Equal(t, 7*time.Second, all[1].Silent)
+	assert.False(t, all[1].Alive())
+	assert.True(t, all[2].Missing, "a record of another run is none")
+	assert.Equal(t, -66*time.Minute-42*time.Second, all[0].Skew.Round(time.Second))
+	v.Excuse(7*time.Second, at(7)) // the reader was stopped
+	assert.Zero(t, v.Sights(at(7))[1].Silent)
+
+	// The newest run counts, as long as none of those that are seen is alive.
+	v = status.NewView()
+	v.Newest([]status.Record{old, record(0, 3, 1)}, at(0))
+	run, hosts := v.Run()
+	assert.Equal(t, "an earlier one", run)
+	assert.Equal(t, 3, hosts)
+}
