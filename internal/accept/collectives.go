@@ -1,0 +1,192 @@
+package accept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/pjrt"
+)
+
+// meshSizes are the replicas and logical devices that a number of devices is tried with.
+func meshSizes(n int) (all [][2]int) {
+	for _, p := range []int{1, 2, 4} {
+		if n%p == 0 && n/p > 0 && p <= n {
+			all = append(all, [2]int{n / p, p})
+		}
+	}
+	return all
+}
+
+// grouping is a division of the devices into groups that talk among themselves.
+type grouping struct {
+	name   string
+	groups [][]int
+}
+
+// groupings are those of all devices, and, where there are logical devices, of the devices of a
+// replica, of equal devices of all replicas, and of devices far from each other.
+func groupings(n int) []grouping {
+	all := []grouping{{"all devices", [][]int{sequence(n)}}}
+	if n%2 != 0 || n < 4 {
+		return all
+	}
+	replica, logical, far := make([][]int, 2), [][]int{}, [][]int{}
+	for i := range n / 2 {
+		replica[0], replica[1] = append(replica[0], 2*i), append(replica[1], 2*i+1)
+		logical = append(logical, []int{2 * i, 2*i + 1})
+		far = append(far, []int{n - 1 - i, i}) // the groups' order is not that of the devices
+	}
+	return append(all, grouping{"replicas", replica}, grouping{"logical devices", logical}, grouping{"groups", far})
+}
+
+// collectiveKinds are the collectives. all_reduce_max is an all_reduce of another reduction.
+var collectiveKinds = []string{"all_reduce", "all_reduce_max", "all_gather", "reduce_scatter", "all_to_all", "collective_permute"}
+
+// collectiveText is the statement that makes %rI of %x0.
+func collectiveText(kind string, i int, in, out typed, groups [][]int) string {
+	var rows []string
+	pairs := [][]int{}
+	for _, g := range groups {
+		rows = append(rows, strings.ReplaceAll(fmt.Sprint(g), " ", ", "))
+		for k := range g {
+			pairs = append(pairs, []int{g[k], g[(k+1)%len(g)]})
+		}
+	}
+	groupsText := fmt.Sprintf("replica_groups = dense<[%s]> : tensor<%dx%dxi64>", strings.Join(rows, ", "), len(groups), len(groups[0]))
+	reduction := "add"
+	if kind == "all_reduce_max" {
+		kind, reduction = "all_reduce", "maximum"
+	}
+	if in.dtype == pjrt.Pred {
+		reduction = "or"
+	}
+	element := typed{dtype: in.dtype}
+	region := fmt.Sprintf("({\n    ^bb0(%%a%[1]d: %[2]s, %%b%[1]d: %[2]s):\n      %%s%[1]d = stablehlo.%[3]s %%a%[1]d, %%b%[1]d : %[2]s\n      stablehlo.return %%s%[1]d : %[2]s\n    }) ",
+		i, element, reduction)
+	attributes := groupsText
+	switch kind {
+	case "all_gather":
+		region, attributes = "", "all_gather_dim = 0 : i64, "+groupsText
+	case "reduce_scatter":
+		attributes = "scatter_dimension = 0 : i64, " + groupsText
+	case "all_to_all":
+		region, attributes = "", fmt.Sprintf("split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = %d : i64, %s", len(groups[0]), groupsText)
+	case "collective_permute":
+		var to []string
+		for _, p := range pairs {
+			to = append(to, strings.ReplaceAll(fmt.Sprint(p), " ", ", "))
+		}
+		region, attributes = "", fmt.Sprintf("source_target_pairs = dense<[%s]> : tensor<%dx2xi64>", strings.Join(to, ", "), len(pairs))
+	}
+	return fmt.Sprintf("    %%r%d = \"stablehlo.%s\"(%%x0) %s{%s} : (%s) -> %s\n", i, kind, region, attributes, in, out)
+}
+
+// collectiveProgram has some collectives over the groups of a division.
+func collectiveProgram(g grouping, dtype pjrt.DType, kinds []string) raw {
+	size := len(g.groups[0])
+	in := typed{dtype, []int{2 * size}}
+	p := raw{name: fmt.Sprintf("%s over %s of %s", strings.Join(kinds, " and "), g.name, dtype), in: []typed{in}}
+	for i, kind := range kinds {
+		out := in
+		switch kind {
+		case "all_gather":
+			out.dims = []int{2 * size * size}
+		case "reduce_scatter":
+			out.dims = []int{2}
+		}
+		p.out = append(p.out, out)
+		p.body += collectiveText(kind, i, in, out, g.groups)
+	}
+	return p
+}
+
+// given is element j of what device d brings: small numbers, so that sums of many are exact.
+func given(d, j int) int { return (5*d + 3*j) % 7 }
+
+// rightCollective is what a device receives.
+func rightCollective(kind string, g grouping, device int) (out []int) {
+	var group []int
+	at := 0
+	for _, members := range g.groups {
+		for i, d := range members {
+			if d == device {
+				group, at = members, i
+			}
+		}
+	}
+	size := len(group)
+	sum, most := make([]int, 2*size), make([]int, 2*size)
+	for j := range sum {
+		for _, d := range group {
+			sum[j] += given(d, j)
+			most[j] = max(most[j], given(d, j))
+		}
+	}
+	switch kind {
+	case "all_reduce":
+		return sum
+	case "all_reduce_max":
+		return most
+	case "reduce_scatter":
+		return sum[2*at : 2*at+2]
+	case "all_gather":
+		for _, d := range group {
+			for j := range 2 * size {
+				out = append(out, given(d, j))
+			}
+		}
+	case "all_to_all":
+		for _, d := range group {
+			out = append(out, given(d, 2*at), given(d, 2*at+1))
+		}
+	case "collective_permute":
+		from := group[(at+size-1)%size]
+		for j := range 2 * size {
+			out = append(out, given(from, j))
+		}
+	}
+	return out
+}
+
+// collectives runs each collective over each grouping, and those of the strategy's own calls.
+func collectives(ctx context.Context, w *work) error {
+	for _, g := range groupings(w.n()) {
+		for _, dtype := range []pjrt.DType{pjrt.S32, pjrt.F32} {
+			if err := w.collective(ctx, g, dtype, collectiveKinds); err == nil {
+				continue
+			} else if ctx.Err() != nil {
+				return err
+			}
+			for _, kind := range collectiveKinds { // which of them it is
+				if err := w.collective(ctx, g, dtype, []string{kind}); err != nil {
+					w.fail("%s over %s of %s: %v", kind, g.name, dtype, err)
+				}
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+			}
+		}
+	}
+	return w.calls(ctx, collectiveCalls(w.n()))
+}
+
+func (w *work) collective(ctx context.Context, g grouping, dtype pjrt.DType, kinds []string) (err error) {
+	p := collectiveProgram(g, dtype, kinds)
+	w.at("%s", p.name)
+	l, err := w.session.load(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	return l.answers(ctx, w.session, func(d, _ int) []byte {
+		var values []int
+		for j := range p.in[0].dims[0] {
+			values = append(values, given(d, j))
+		}
+		return numbers(dtype, values...)
+	}, func(d, i int, data []byte) {
+		w.exactly(fmt.Sprintf("%s over %s of %s, device %d", kinds[i], g.name, dtype, d), dtype, data, numbers(dtype, rightCollective(kinds[i], g, d)...))
+	})
+}

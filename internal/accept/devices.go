@@ -1,0 +1,224 @@
+package accept
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu"
+)
+
+// Device is a device as the runtime describes it.
+type Device struct {
+	ID      int    `json:"id"`
+	Process int    `json:"process"`
+	Kind    string `json:"kind"`
+	// Coords are x, y, z and the core.
+	Coords [4]int `json:"coords"`
+	Slice  int    `json:"slice,omitempty"`
+	// Memory is what programs can use, in bytes; 0 if the runtime does not say.
+	Memory int64 `json:"memory,omitempty"`
+}
+
+// describe reads a device. Without coordinates of its own it has those of the topology.
+func describe(d *pjrt.DeviceDescription, topology tpu.Topology) Device {
+	out := Device{ID: d.ID(), Process: d.ProcessIndex(), Kind: d.Kind()}
+	attributes := d.Attributes()
+	if coords, ok := attributes["coords"].([]int64); ok && len(coords) == 3 {
+		for i, c := range coords {
+			out.Coords[i] = int(c)
+		}
+		if core, ok := attributes["core_on_chip"].(int64); ok {
+			out.Coords[3] = int(core)
+		}
+	} else if at, ok := topology.CoordinatesOfDevice(d.ID()); ok {
+		out.Coords = at
+		out.Process, _ = topology.TaskOfDevice(d.ID())
+	}
+	if slice, ok := attributes["slice_index"].(int64); ok {
+		out.Slice = int(slice)
+	}
+	return out
+}
+
+// accelerator is the type of the slice, if it is known.
+func (s *session) accelerator() (tpu.Accelerator, bool, error) {
+	name := s.opts.Accelerator
+	if cluster, ok := s.sys.Cluster(); name == "" && ok {
+		name = cluster.TPU.AcceleratorType
+	}
+	if name == "" {
+		return tpu.Accelerator{}, false, nil
+	}
+	a, err := tpu.ParseAccelerator(name)
+	return a, err == nil, err
+}
+
+// devices holds the devices against the table of the accelerator's type, or, where there is none,
+// against the topology, and the hosts' views against each other.
+func devices(ctx context.Context, w *work) error {
+	sys := w.sys()
+	var found []Device
+	for _, d := range sys.Runtime().Devices() {
+		found = append(found, describe(&d.DeviceDescription, sys.Topology()))
+	}
+	if seam := w.session.opts.Seams.Devices; seam != nil {
+		found = seam(w.session.report.Host, found)
+	}
+	for i, d := range found {
+		if !sys.Addressable(d.ID) {
+			continue
+		}
+		memory := "memory not told"
+		if device, ok := sys.Device(d.ID); ok {
+			if stats, err := device.MemoryStats(); err == nil && stats.BytesLimit > 0 {
+				found[i].Memory = stats.BytesLimit
+				memory = fmt.Sprintf("%.2f GiB", float64(stats.BytesLimit)/(1<<30))
+			}
+		}
+		w.fact(fmt.Sprintf("device %d", d.ID), "%s at %v, process %d, %s", d.Kind, d.Coords, d.Process, memory)
+	}
+	a, known, err := w.session.accelerator()
+	if err != nil {
+		return err
+	}
+	expected := sys.Topology()
+	var generation *tpu.Generation
+	if known {
+		if expected, err = a.Topology(); err != nil {
+			return err
+		}
+		g := a.Generation()
+		generation = &g
+		w.fact("type", "%s: %d chips, %d hosts, %d devices", a, a.Chips(), a.Hosts(), a.Devices())
+	} else if sys.Platform() == "tpu" {
+		w.finding("the type of the slice is not known, so the devices are held against nothing: give --accelerator, such as v5litepod-16")
+	}
+	wrong, odd := CheckDevices(found, expected, generation)
+	for _, text := range wrong {
+		w.fail("%s", text)
+	}
+	for _, text := range odd {
+		w.finding("%s", text)
+	}
+	for i := range found {
+		found[i].Memory = 0 // each host knows its own only
+	}
+	view, err := json.Marshal(found)
+	if err != nil {
+		return err
+	}
+	return w.session.exchange.Agree(ctx, "the devices of the slice", string(view))
+}
+
+// CheckDevices holds devices against a topology: how many, where, and of which processes. wrong is
+// what no program can run with, odd what is not as expected. Of several slices each is checked.
+func CheckDevices(found []Device, expected tpu.Topology, generation *tpu.Generation) (wrong, odd []string) {
+	slicesOf := map[int][]Device{}
+	ids := map[int]bool{}
+	for _, d := range found {
+		if ids[d.ID] {
+			wrong = append(wrong, fmt.Sprintf("two devices have the id %d", d.ID))
+		}
+		ids[d.ID] = true
+		slicesOf[d.Slice] = append(slicesOf[d.Slice], d)
+	}
+	if len(found) == 0 {
+		return []string{"there are no devices"}, nil
+	}
+	for _, slice := range slices.Sorted(mapKeys(slicesOf)) {
+		w, o := checkSlice(slicesOf[slice], expected)
+		wrong, odd = append(wrong, w...), append(odd, o...)
+	}
+	if generation == nil {
+		return wrong, odd
+	}
+	whole := generation.HBMBytes / int64(generation.DevicesPerChip)
+	for _, d := range found {
+		if d.Memory > 0 && (d.Memory > whole || d.Memory < whole*8/10) {
+			odd = append(odd, fmt.Sprintf("device %d has %.2f GiB for programs, and a %s has %.0f GiB", d.ID, float64(d.Memory)/(1<<30), generation.Name, float64(whole)/(1<<30)))
+		}
+	}
+	return wrong, odd
+}
+
+func mapKeys[V any](m map[int]V) func(func(int) bool) {
+	return func(yield func(int) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// checkSlice is CheckDevices for the devices of one slice.
+func checkSlice(found []Device, expected tpu.Topology) (wrong, odd []string) {
+	want := map[[4]int]int{} // the task at each place
+	for task, places := range expected.DeviceCoordinates() {
+		for _, at := range places {
+			want[at] = task
+		}
+	}
+	if len(found) != len(want) {
+		wrong = append(wrong, fmt.Sprintf("%d devices, and %d are right", len(found), len(want)))
+	}
+	corner := found[0].Coords
+	for _, d := range found {
+		for i := range 3 {
+			corner[i] = min(corner[i], d.Coords[i])
+		}
+	}
+	corner[3] = 0
+	seen, processes := map[[4]int]Device{}, map[int][]int{} // which of the table's tasks a process has
+	for _, d := range found {
+		at := d.Coords
+		for i := range 3 {
+			at[i] -= corner[i]
+		}
+		if other, twice := seen[at]; twice {
+			wrong = append(wrong, fmt.Sprintf("devices %d and %d are both at %v", other.ID, d.ID, d.Coords))
+		}
+		seen[at] = d
+		task, ok := want[at]
+		if !ok {
+			wrong = append(wrong, fmt.Sprintf("device %d is at %v, which the mesh %v does not have", d.ID, d.Coords, expected.MeshShape()))
+			continue
+		}
+		if !slices.Contains(processes[d.Process], task) {
+			processes[d.Process] = append(processes[d.Process], task)
+		}
+	}
+	var missing []string
+	for task, places := range expected.DeviceCoordinates() {
+		for _, at := range places {
+			if _, ok := seen[at]; !ok {
+				missing = append(missing, fmt.Sprintf("%v of host %d", at, task))
+			}
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		wrong = append(wrong, "no device at "+strings.Join(missing[:min(len(missing), 8)], ", "))
+	}
+	if corner != [4]int{} {
+		odd = append(odd, fmt.Sprintf("the coordinates begin at %v", corner[:3]))
+	}
+	if len(processes) != expected.NumTasks() {
+		odd = append(odd, fmt.Sprintf("%d processes, and the table has %d hosts", len(processes), expected.NumTasks()))
+	}
+	first := slices.Min(slices.Collect(mapKeys(processes)))
+	for _, p := range slices.Sorted(mapKeys(processes)) {
+		switch tasks := processes[p]; {
+		case len(tasks) > 1:
+			slices.Sort(tasks)
+			odd = append(odd, fmt.Sprintf("process %d has devices of the table's hosts %v", p, tasks))
+		case tasks[0] != p-first:
+			odd = append(odd, fmt.Sprintf("process %d has the devices of the table's host %d", p, tasks[0]))
+		}
+	}
+	return wrong, odd
+}

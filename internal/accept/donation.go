@@ -1,0 +1,96 @@
+package accept
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// donatedBytes is the size of the variable that is updated in place.
+func (sz sizes) donatedShape() shapes.Shape {
+	return shapes.Make(dtypes.Float32, sz.donated/4)
+}
+
+// donatingFunction adds 1 to a variable of a store.
+func donatingFunction(s *strategy.TPUStrategy, sz sizes) (*strategy.Function, *model.Store) {
+	store := model.NewStore()
+	store.VariableWithValue("/held", tensors.FromShape(sz.donatedShape()))
+	return s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		v := rc.Scope().VariableWithValue("held", tensors.FromShape(sz.donatedShape()))
+		next := graph.AddScalar(v.NodeValue(rc.Graph()), 1)
+		v.SetNodeValue(next)
+		return []*graph.Node{graph.ReduceMax(next)}
+	}, strategy.FunctionOptions{Name: "accept donation", Store: store}), store
+}
+
+// donation updates a variable ten times. The program has to say that the result takes the
+// variable's memory, and the allocator, where it keeps an account, that nothing grows.
+func donation(ctx context.Context, w *work) (err error) {
+	s, err := w.strategy(strategy.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	sz := w.sizes()
+	f, _ := donatingFunction(s, sz)
+	compiled, err := f.Compiled(ctx)
+	if err != nil {
+		return err
+	}
+	switch memory, err := compiled.Program.MemoryStats(); {
+	case err != nil:
+		w.finding("the program does not say what memory it takes: %v", err)
+	case memory.Alias < int64(sz.donated):
+		w.fail("results take the memory of %d bytes of arguments, and %d are donated", memory.Alias, sz.donated)
+	default:
+		w.fact("program", "arguments %d bytes, results %d, of which in the arguments' memory %d, temporary %d", memory.Arguments, memory.Outputs, memory.Alias, memory.Temp)
+	}
+	var before, peak int64
+	for i := range 10 {
+		w.at("update %d", i)
+		results, err := f.Run(ctx)
+		if err != nil {
+			return err
+		}
+		for _, r := range s.LocalReplicas() {
+			got, err := results[0].Local(ctx, r)
+			if err != nil {
+				return err
+			}
+			if err := w.same("the variable's maximum", got, []float32{float32(i + 1)}); err != nil {
+				return err
+			}
+		}
+		if err := results[0].Close(); err != nil {
+			return err
+		}
+		device, _ := w.sys().Device(s.LocalDevices()[0])
+		if device == nil {
+			continue
+		}
+		stats, err := device.MemoryStats()
+		if err != nil || stats.BytesInUse < 0 {
+			continue
+		}
+		if i == 0 {
+			before, peak = stats.BytesInUse, stats.PeakBytesInUse
+		}
+		if i == 9 {
+			w.fact("allocator", "%d bytes in use after the first update and %d after the tenth; at most %d and %d", before, stats.BytesInUse, peak, stats.PeakBytesInUse)
+			if stats.BytesInUse > before+int64(sz.donated)/2 {
+				w.fail("%d bytes are in use after ten updates, and %d were after the first", stats.BytesInUse, before)
+			}
+			if peak > 0 && stats.PeakBytesInUse > peak+int64(sz.donated)/2 {
+				w.fail("at most %d bytes were in use, and %d until the first update", stats.PeakBytesInUse, peak)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package accept
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+)
+
+// Environment are the variables whose values a report holds. No other variable is read for it: what
+// is secret does not get into the file.
+var Environment = []string{
+	"CLOUD_TPU_TASK_ID", "CUDA_VISIBLE_DEVICES", "GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "JOB_COMPLETION_INDEX", "LD_LIBRARY_PATH", "LD_PRELOAD",
+	"LIBTPU_INIT_ARGS", "MALLOC_ARENA_MAX", "MEGASCALE_COORDINATOR_ADDRESS", "MEGASCALE_NUM_SLICES", "MEGASCALE_PORT", "MEGASCALE_SLICE_ID", "TF_CONFIG",
+	"TF_CPP_MIN_LOG_LEVEL", "TPUSTRATEGY_CPU_PLUGIN", "TPUSTRATEGY_CUDA_PLUGIN", "TPUSTRATEGY_TPU_PLUGIN", "TPU_ACCELERATOR_TYPE",
+	"TPU_CHIPS_PER_HOST_BOUNDS", "TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_HOST_BOUNDS", "TPU_LIBRARY_PATH", "TPU_LOG_DIR", "TPU_MIN_LOG_LEVEL", "TPU_NAME",
+	"TPU_PREMAPPED_BUFFER_SIZE", "TPU_PROCESS_ADDRESSES", "TPU_PROCESS_BOUNDS", "TPU_PROCESS_PORT", "TPU_SKIP_MDS_QUERY", "TPU_STDERR_LOG_LEVEL",
+	"TPU_TOPOLOGY", "TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES", "TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID", "XLA_FLAGS",
+}
+
+// versions says what is installed, and compares it between the hosts.
+func versions(ctx context.Context, w *work) error {
+	sys := w.sys()
+	var same strings.Builder // what must be the same on all hosts
+	tell := func(name, value string) {
+		if value != "" {
+			w.fact(name, "%s", value)
+			fmt.Fprintf(&same, "%s %s; ", name, value)
+		}
+	}
+	if client := sys.Client(); client != nil {
+		plugin := client.Plugin()
+		w.fact("plugin file", "%s (%s)", plugin.Path(), sys.Plugin().Source)
+		tell("PJRT API", plugin.APIVersion().String())
+		tell("platform", client.PlatformName()+", "+client.PlatformVersion())
+		attributes := plugin.Attributes()
+		for _, name := range slices.Sorted(maps.Keys(attributes)) {
+			w.fact("attribute "+name, "%v", attributes[name])
+		}
+		w.fact("extensions", "%s", strings.Join(plugin.Extensions(), " "))
+	} else {
+		tell("platform", sys.Platform())
+	}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		version := build.Main.Version
+		for _, dep := range build.Deps {
+			if dep.Path == modulePath {
+				version = dep.Version
+			}
+		}
+		tell("module", modulePath+" "+version)
+		for _, s := range build.Settings {
+			if s.Key == "vcs.revision" || s.Key == "vcs.modified" {
+				tell(s.Key, s.Value)
+			}
+		}
+	}
+	tell("Go", runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH)
+	tell("kernel", kernel())
+	tell("C library", cLibrary())
+	return w.session.exchange.Agree(ctx, "what is installed", same.String())
+}
+
+const modulePath = "github.com/tpustrategy/tpustrategy"
+
+// environment says what the resolver and this host's settings are.
+func environment(_ context.Context, w *work) error {
+	if cluster, ok := w.sys().Cluster(); ok {
+		w.fact("resolver", "%s, %s of %d tasks", cluster.Source, cluster.Task, cluster.Spec.Len())
+		w.fact("slice", "type %q, topology %q, name %q, zone %q, hosts %v", cluster.TPU.AcceleratorType, cluster.TPU.Topology, cluster.TPU.Name, cluster.TPU.Zone, cluster.TPU.Hosts)
+		if cluster.TPU.Multislice.NumSlices > 1 {
+			w.fact("slices", "%+v", cluster.TPU.Multislice)
+		}
+		for _, f := range cluster.Findings {
+			w.finding("%s", f)
+		}
+	} else {
+		w.fact("resolver", "none was asked")
+	}
+	for _, name := range Environment {
+		if value := w.session.opts.Getenv(name); value != "" {
+			w.fact(name, "%s", value)
+		}
+	}
+	w.fact("host", "%s, %d processors", hostName(), runtime.NumCPU())
+	if m := memoryLine("MemTotal"); m != "" {
+		w.fact("memory", "%s, available %s", m, memoryLine("MemAvailable"))
+	}
+	pages := chosen(read("/sys/kernel/mm/transparent_hugepage/enabled"))
+	if pages != "" {
+		w.fact("transparent huge pages", "%s", pages)
+	}
+	if w.sys().Platform() == "tpu" && pages != "always" {
+		w.finding("transparent huge pages are %q, and transfers to TPUs are slower than with always: echo always | sudo tee /sys/kernel/mm/transparent_hugepage/enabled", pages)
+	}
+	return nil
+}
+
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "without a name"
+	}
+	return name
+}
+
+func read(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// chosen is the word in brackets of a kernel's setting, such as "always" of "[always] madvise never".
+func chosen(setting string) string {
+	_, rest, ok := strings.Cut(setting, "[")
+	if !ok {
+		return ""
+	}
+	word, _, _ := strings.Cut(rest, "]")
+	return word
+}
+
+// memoryLine is a figure of /proc/meminfo.
+func memoryLine(name string) string {
+	for line := range strings.Lines(read("/proc/meminfo")) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// kernel is the release of the running kernel.
+func kernel() string { return read("/proc/sys/kernel/osrelease") }
+
+// cLibrary is the version of the C library that this process has loaded, as the library says it.
+func cLibrary() string {
+	for line := range strings.Lines(read("/proc/self/maps")) {
+		fields := strings.Fields(line)
+		if len(fields) < 6 || !strings.Contains(fields[5], "/libc.so") && !strings.Contains(fields[5], "/libc-") {
+			continue
+		}
+		_, rest, ok := strings.Cut(read(fields[5]), "GNU C Library ")
+		if !ok {
+			return fields[5]
+		}
+		line, _, _ := strings.Cut(rest, "\n")
+		return "glibc " + line
+	}
+	return ""
+}

@@ -1,0 +1,95 @@
+package accept
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// Options say what to run, and on what.
+type Options struct {
+	// Open opens the devices of this host. What the logger is told becomes part of the report.
+	Open func(ctx context.Context, logger *slog.Logger) (*system.System, error)
+	// Accelerator is the type of the slice, such as "v5litepod-16"; "" takes what the cluster says.
+	Accelerator string
+	// Quick runs the same parts with less data and shorter times: 2 minutes in all instead of 15.
+	Quick bool
+	// Budget is the time of the whole run; 0 is that of the parts. The part under way is cut then.
+	Budget time.Duration
+	// Only names the parts to run, beside start, and Skip those to leave out.
+	Only, Skip []string
+	// Place is a directory for checkpoints, which all hosts share. "" is a temporary one where there
+	// is one host.
+	Place string
+	// Getenv reads the environment; only variables of [Environment] are read.
+	Getenv func(string) string
+	// Tell is called with each outcome: those of this host as a part begins and ends, those of the
+	// others as they are exchanged. Calls come one after another.
+	Tell func(Outcome)
+	// Seams are where tests put faults.
+	Seams Seams
+}
+
+// Seams are places at which a run can be made to fail, to see that it says so. Nil changes nothing.
+type Seams struct {
+	// Before is called as a part begins, in its goroutine and with its context.
+	Before func(ctx context.Context, host int, part string) error
+	// Answer may change an answer before it is held against the right one.
+	Answer func(host int, part, check string, answer []byte)
+	// Devices may change the devices as the runtime describes them.
+	Devices func(host int, devices []Device) []Device
+	// Figure returns the value to record for a figure.
+	Figure func(host int, part string, f Figure) float64
+	// Patience is how long a part may take to end after its time; 0 is 5 seconds.
+	Patience time.Duration
+	// Times are budgets of parts, in place of the usual ones.
+	Times map[string]time.Duration
+}
+
+// check refuses options that cannot be run.
+func (o Options) check() error {
+	if o.Open == nil {
+		return &errkind.Fault{Op: "accept", Reason: "Options.Open is nil", Hint: "give a function that opens the devices", Class: errkind.ValueError}
+	}
+	if o.Budget < 0 {
+		return &errkind.Fault{Op: "accept", Reason: fmt.Sprintf("a budget of %v", o.Budget), Hint: "give a positive time", Class: errkind.ValueError}
+	}
+	var names []string
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	for _, name := range slices.Concat(o.Only, o.Skip) {
+		if !slices.Contains(names, name) {
+			return &errkind.Fault{Op: "accept", Reason: fmt.Sprintf("there is no part %q", name), Hint: "the parts are " + strings.Join(names, ", "), Class: errkind.ValueError}
+		}
+	}
+	if slices.Contains(o.Skip, startPart) {
+		return &errkind.Fault{Op: "accept", Reason: "the part start cannot be left out", Hint: "all other parts need what it opens", Class: errkind.ValueError}
+	}
+	return nil
+}
+
+// wanted says whether a part is to be run.
+func (o Options) wanted(name string) bool {
+	if name == startPart {
+		return true
+	}
+	return (len(o.Only) == 0 || slices.Contains(o.Only, name)) && !slices.Contains(o.Skip, name)
+}
+
+// budget is the time of a part.
+func (o Options) budget(p part) time.Duration {
+	if t, ok := o.Seams.Times[p.name]; ok {
+		return t
+	}
+	if o.Quick {
+		return p.quick
+	}
+	return p.full
+}

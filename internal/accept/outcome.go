@@ -1,0 +1,157 @@
+package accept
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Status says what came of a part on a host.
+type Status string
+
+// The states of a part.
+const (
+	Running Status = "running"
+	Passed  Status = "passed"
+	Found   Status = "passed with findings"
+	Failed  Status = "failed"
+	Hung    Status = "hung" // past its time, and it did not come back
+	NotRun  Status = "not run"
+)
+
+// Outcome is what came of a part on one host.
+type Outcome struct {
+	Part   string `json:"part"`
+	Host   int    `json:"host"`
+	Status Status `json:"status"`
+	// Seconds is the time that the part took, and Budget the time that it had.
+	Seconds float64 `json:"seconds"`
+	Budget  float64 `json:"budget,omitempty"`
+	// Failures say what is wrong, and Findings what is not as expected, and may be lived with.
+	Failures []string `json:"failures,omitempty"`
+	Findings []string `json:"findings,omitempty"`
+	Facts    []Fact   `json:"facts,omitempty"`
+	Figures  []Figure `json:"figures,omitempty"`
+}
+
+// Fact is something that a part read.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Figure is something that a part measured.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	// Of is the published value that it is held against, 0 if there is none.
+	Of float64 `json:"of,omitempty"`
+}
+
+// String returns the figure, such as "matmul bfloat16: 180 TFLOP/s, 91 % of 197".
+func (f Figure) String() string {
+	text := fmt.Sprintf("%s: %.4g %s", f.Name, f.Value, f.Unit)
+	if f.Of > 0 {
+		text += fmt.Sprintf(", %.0f %% of %.4g", 100*f.Value/f.Of, f.Of)
+	}
+	return text
+}
+
+// Verdict is what a run comes to.
+type Verdict string
+
+// The verdicts.
+const (
+	Accepted     Verdict = "accepted"
+	WithFindings Verdict = "accepted with findings"
+	Refused      Verdict = "failed"
+)
+
+// Code returns the exit code of a verdict: 0, 6 for one with findings, 1 for a failure.
+func (v Verdict) Code() int {
+	switch v {
+	case Accepted:
+		return 0
+	case WithFindings:
+		return 6
+	}
+	return 1
+}
+
+// Report is a run as one host knows it: its own outcomes, and those of the others as far as they
+// could tell.
+type Report struct {
+	Version int `json:"version"`
+	// Host is this host's number, and Hosts the number of hosts; 0 of 0 where no devices opened.
+	Host    int       `json:"host"`
+	Hosts   int       `json:"hosts"`
+	Quick   bool      `json:"quick,omitempty"`
+	Began   time.Time `json:"began"`
+	Seconds float64   `json:"seconds"`
+	Verdict Verdict   `json:"verdict"`
+	// Reasons are the failures, or else the findings, each with its part and host.
+	Reasons  []string  `json:"reasons,omitempty"`
+	Outcomes []Outcome `json:"-"`
+}
+
+// reportVersion is the version of the form of an archive.
+const reportVersion = 1
+
+// Conclude sets the verdict and its reasons from the outcomes.
+func (r *Report) Conclude() {
+	var failures, findings []string
+	ran := false
+	for _, o := range r.Outcomes {
+		at := o.Part
+		if r.Hosts > 1 {
+			at = fmt.Sprintf("%s, host %d", o.Part, o.Host)
+		}
+		for _, text := range o.Failures {
+			failures = append(failures, at+": "+text)
+		}
+		switch {
+		case o.Status == Running:
+			failures = append(failures, at+": it was under way when the run ended")
+		case (o.Status == Failed || o.Status == Hung) && len(o.Failures) == 0:
+			failures = append(failures, at+": "+string(o.Status))
+		}
+		for _, text := range o.Findings {
+			findings = append(findings, at+": "+text)
+		}
+		ran = ran || o.Status == Passed || o.Status == Found
+	}
+	if !ran && len(failures) == 0 {
+		failures = []string{"no part was run"}
+	}
+	switch {
+	case len(failures) > 0:
+		r.Verdict, r.Reasons = Refused, failures
+	case len(findings) > 0:
+		r.Verdict, r.Reasons = WithFindings, findings
+	default:
+		r.Verdict, r.Reasons = Accepted, nil
+	}
+}
+
+// Line returns an outcome as a line for people.
+func (o Outcome) Line() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-13s %s", o.Part, o.Status)
+	if o.Status != Running && o.Status != NotRun {
+		fmt.Fprintf(&b, " in %.1f s", o.Seconds)
+	}
+	for _, text := range o.Failures {
+		fmt.Fprintf(&b, "\n  failure  %s", text)
+	}
+	for _, text := range o.Findings {
+		fmt.Fprintf(&b, "\n  finding  %s", text)
+	}
+	for _, f := range o.Facts {
+		fmt.Fprintf(&b, "\n  %s: %s", f.Name, f.Value)
+	}
+	for _, f := range o.Figures {
+		fmt.Fprintf(&b, "\n  %s", f)
+	}
+	return b.String()
+}

@@ -1,0 +1,57 @@
+package accept
+
+import (
+	"context"
+	"time"
+)
+
+// part is a piece of a run.
+type part struct {
+	name, says  string
+	full, quick time.Duration
+	run         func(ctx context.Context, w *work) error
+}
+
+// startPart opens the devices, for all others.
+const startPart = "start"
+
+// parts are all of them, in their order. Their times add up to 15 minutes at most, those of a quick
+// run to 2.
+var parts []part
+
+func init() {
+	const s = time.Second
+	parts = []part{
+		{startPart, "opens the devices, together with the other hosts", 240 * s, 40 * s, start},
+		{"versions", "what is installed, and whether all hosts have the same", 10 * s, 3 * s, versions},
+		{"environment", "what the resolver and the host say", 5 * s, 2 * s, environment},
+		{"devices", "the devices, their coordinates and processes against the table", 10 * s, 3 * s, devices},
+		{"collectives", "each collective over replicas, logical devices, all and groups", 90 * s, 14 * s, collectives},
+		{"dtypes", "each dtype, through memory, arithmetic and a sum", 60 * s, 11 * s, dtypesPart},
+		{"splits", "tensors and variables split in every form", 60 * s, 10 * s, splits},
+		{"donation", "variables updated in their own memory", 25 * s, 5 * s, donation},
+		{"random", "the replicas' random numbers", 20 * s, 3 * s, random},
+		{"batches", "batches that do not divide among the replicas", 20 * s, 4 * s, batches},
+		{"training", "100 steps against the stored losses", 150 * s, 12 * s, training},
+		{"checkpoint", "saved, changed, restored", 60 * s, 4 * s, checkpoints},
+		{"transfers", "host to device and back", 30 * s, 2 * s, transfers},
+		{"memory", "bandwidth of the devices' memory", 20 * s, 2 * s, memoryBandwidth},
+		{"links", "bandwidth of all-reduces, by size", 40 * s, 3 * s, links},
+		{"matmul", "matrix products against the published peak", 30 * s, 2 * s, matmul},
+	}
+}
+
+// PartInfo describes a part.
+type PartInfo struct {
+	Name, Says  string
+	Full, Quick time.Duration
+}
+
+// Parts returns the parts in their order.
+func Parts() []PartInfo {
+	var all []PartInfo
+	for _, p := range parts {
+		all = append(all, PartInfo{p.name, p.says, p.full, p.quick})
+	}
+	return all
+}

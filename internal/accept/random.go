@@ -1,0 +1,94 @@
+package accept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// drawn is the number of random numbers that are drawn at once.
+const drawn = 4096
+
+// randomFunction draws numbers, the same on all replicas or each replica's own.
+func randomFunction(s *strategy.TPUStrategy, own bool) *strategy.Function {
+	store := model.NewStore()
+	store.SetParam(model.ParamInitialSeed, int64(17))
+	return s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		if own {
+			rc.OwnRandomNumbers()
+		}
+		x := rc.Scope().RandomUniform(rc.Graph(), shapes.Make(dtypes.Float32, drawn))
+		return []*graph.Node{x, graph.ReduceAllMean(x)}
+	}, strategy.FunctionOptions{Name: fmt.Sprintf("accept random own=%t", own), Store: store})
+}
+
+// random draws on each mesh: replicas draw the same numbers, or each its own, steps draw others, and
+// a seed draws the same again.
+func random(ctx context.Context, w *work) error {
+	for _, own := range []bool{false, true} {
+		w.at("numbers of their own: %t", own)
+		once, err := w.draw(ctx, own)
+		if err != nil {
+			return err
+		}
+		again, err := w.draw(ctx, own)
+		if err != nil {
+			return err
+		}
+		if !slices.EqualFunc(once, again, slices.Equal) {
+			w.fail("own=%t: one seed draws different numbers", own)
+		}
+	}
+	return nil
+}
+
+// draw returns the numbers of this host's first replica in two steps.
+func (w *work) draw(ctx context.Context, own bool) (steps [][]float32, err error) {
+	s, err := w.strategy(strategy.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	f := randomFunction(s, own)
+	for range 2 {
+		results, err := f.Run(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var first []float32
+		for i, r := range s.LocalReplicas() {
+			x, err := results[0].Local(ctx, r)
+			if err != nil {
+				return nil, err
+			}
+			mean, err := results[1].Local(ctx, r)
+			if err != nil {
+				return nil, err
+			}
+			numbers := tensors.MustCopyFlatData[float32](x)
+			if m := tensors.ToScalar[float32](mean); m < 0.45 || m > 0.55 || slices.Min(numbers) < 0 || slices.Max(numbers) >= 1 {
+				w.fail("own=%t, replica %d: not uniform from 0 to 1: mean %g, from %g to %g", own, r, m, slices.Min(numbers), slices.Max(numbers))
+			}
+			switch {
+			case i == 0:
+				first = numbers
+			case slices.Equal(first, numbers) == own:
+				w.fail("own=%t: replicas %d and %d draw equal numbers: %t", own, s.LocalReplicas()[0], r, !own == false)
+			}
+		}
+		steps = append(steps, first)
+	}
+	if slices.Equal(steps[0], steps[1]) {
+		w.fail("own=%t: two steps draw the same numbers", own)
+	}
+	return steps, nil
+}

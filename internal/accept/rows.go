@@ -1,0 +1,123 @@
+package accept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
+)
+
+// batchCalls run a batch that lacks a row to divide: what is computed is that of the real rows.
+func batchCalls(n int) (all []call) {
+	for _, size := range meshSizes(n) {
+		batch := 2*size[0] - 1
+		if size[0] == 1 {
+			continue // each batch divides
+		}
+		total := float32(0)
+		for i := range batch {
+			total += float32(i % 61)
+		}
+		all = append(all, call{
+			name:     fmt.Sprintf("%d rows among %d replicas", batch, size[0]),
+			strategy: meshOf(size), options: strategy.FunctionOptions{SplitBatch: true, PadRagged: true},
+			args: []any{counted32(batch)},
+			step: func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+				sum := rc.AllReduce(strategy.Sum, graph.ReduceAllSum(in[0]))
+				return []*graph.Node{sum, rc.AllReduce(strategy.Sum, graph.ReduceAllSum(graph.OnesLike(in[0])))}
+			},
+			right: func(int) []any { return []any{[]float32{total}, []float32{float32(batch)}} },
+		})
+	}
+	return all
+}
+
+// maskedFunction adds up the rows of a padded batch by its mask, and counts them.
+func maskedFunction(s *strategy.TPUStrategy, options strategy.FunctionOptions) *strategy.Function {
+	options.Name = "accept masked batch"
+	return s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		mask := graph.ConvertDType(in[1], dtypes.Float32)
+		return []*graph.Node{rc.AllReduce(strategy.Sum, graph.ReduceAllSum(graph.Mul(in[0], mask))), rc.AllReduce(strategy.Sum, graph.ReduceAllSum(mask))}
+	}, options)
+}
+
+// batches runs short batches, and sees that a function that was not told of them refuses them.
+func batches(ctx context.Context, w *work) (err error) {
+	if w.sys().NumProcesses() == 1 { // of several, each has to know the others' rows: that is the feed's
+		if err := w.calls(ctx, batchCalls(w.n())); err != nil {
+			return err
+		}
+	}
+	s, err := w.strategy(strategy.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := w.feedPadded(ctx, s); err != nil {
+		return err
+	}
+	if w.n() == 1 {
+		return nil
+	}
+	w.at("a batch that does not divide")
+	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+		strategy.FunctionOptions{Name: "accept uneven batch", SplitBatch: true})
+	if _, err := f.Run(ctx, counted32(w.n()+1)); err == nil {
+		w.fail("a batch of %d rows was not refused by %d replicas", w.n()+1, w.n())
+	} else {
+		w.fact("uneven batch", "%v", err)
+	}
+	return nil
+}
+
+// feedPadded feeds a dataset whose last batch is short, padded and with a mask.
+func (w *work) feedPadded(ctx context.Context, s *strategy.TPUStrategy) (err error) {
+	w.at("a dataset whose last batch is short")
+	batch := 2 * s.NumReplicasInSync()
+	all := count[float32](2*batch + 1)
+	x, err := input.NewTensor(all, len(all))
+	if err != nil {
+		return err
+	}
+	f, err := feed.FromDataset(ctx, s, input.FromSlices(input.Leaf(x)).Batch(batch, false), feed.Options{Partial: feed.Pad})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	masked := maskedFunction(s, strategy.FunctionOptions{})
+	taken := 0
+	for b, err := range f.All(ctx) {
+		if err != nil {
+			return err
+		}
+		results, err := masked.Run(ctx, b.Args()...)
+		if err != nil {
+			return err
+		}
+		part := all[min(taken*batch, len(all)):min((taken+1)*batch, len(all))]
+		var total float32
+		for _, v := range part {
+			total += v
+		}
+		for i, want := range []float32{total, float32(len(part))} {
+			got, err := results[i].Local(ctx, s.LocalReplicas()[0])
+			if err != nil {
+				return err
+			}
+			if err := w.same(fmt.Sprintf("padded batch %d, result %d", taken, i), got, []float32{want}); err != nil {
+				return err
+			}
+		}
+		taken++
+	}
+	if taken != 3 {
+		w.fail("%d batches of %d rows by %d, and 3 are right", taken, len(all), batch)
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+package accept
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// session is a run on one host.
+type session struct {
+	opts   Options
+	report *Report
+	logger *slog.Logger
+	steps  *startLog
+
+	sys *system.System
+	// exchange is the strategy by which the hosts talk, one replica for each device.
+	exchange *strategy.TPUStrategy
+	// stuck says why nothing more can run on the devices.
+	stuck string
+	// left is set once a part is still under way in a goroutine that was left behind.
+	left bool
+}
+
+// patience is how long a part may take to end after its time.
+const patience = 5 * time.Second
+
+// Run runs the parts and returns what came of them. Faults of the slice are in the report; an error
+// is of the options only. All hosts of a slice call Run with the same options.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if o.Tell == nil {
+		o.Tell = func(Outcome) {}
+	}
+	if o.Getenv == nil {
+		o.Getenv = func(string) string { return "" }
+	}
+	began := time.Now()
+	steps := &startLog{}
+	s := &session{opts: o, steps: steps, logger: slog.New(steps), report: &Report{Version: reportVersion, Quick: o.Quick, Began: began.UTC().Truncate(time.Second)}}
+	whole := o.Budget
+	if whole == 0 {
+		for _, p := range parts {
+			whole += o.budget(p)
+		}
+		whole += time.Minute // for what is between the parts
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, whole, fmt.Errorf("the time of the whole run, %v, is over", whole))
+	defer cancel()
+	for _, p := range parts {
+		if o.wanted(p.name) {
+			s.one(ctx, p)
+		}
+	}
+	s.close(ctx)
+	s.report.Seconds = time.Since(began).Seconds()
+	s.report.Conclude()
+	return s.report, nil
+}
+
+// one runs a part, and exchanges what came of it with the other hosts.
+func (s *session) one(ctx context.Context, p part) {
+	w := &work{session: s, part: p, out: Outcome{Part: p.name, Host: s.report.Host, Budget: s.opts.budget(p).Seconds()}}
+	switch {
+	case s.stuck != "":
+		w.out.Status, w.out.Findings = NotRun, []string{s.stuck}
+	case ctx.Err() != nil:
+		w.out.Status, w.out.Findings = NotRun, []string{context.Cause(ctx).Error()}
+	}
+	if w.out.Status == NotRun {
+		s.add(w.out)
+		return
+	}
+	running := w.out
+	running.Status = Running
+	s.opts.Tell(running)
+	came := w.do(ctx)
+	out := w.result(came)
+	out.Host = s.report.Host // known after start
+	if s.sys == nil {
+		s.add(out)
+		if s.stuck == "" {
+			s.stuck = "no devices were opened"
+		}
+		return
+	}
+	all := []Outcome{out}
+	if err := s.meet(ctx, p, out, &all); err != nil {
+		s.add(out)
+		s.stuck = fmt.Sprintf("after the part %s the devices do not answer: %v", p.name, err)
+		return
+	}
+	for _, o := range all {
+		s.add(o)
+	}
+}
+
+func (s *session) add(o Outcome) {
+	s.report.Outcomes = append(s.report.Outcomes, o)
+	s.opts.Tell(o)
+}
+
+// meeting bounds the exchange after a part, beside the time that a host may be behind another.
+const meeting = 10 * time.Second
+
+// meet gives each host the outcomes of all. Where a part was cut it also tries the devices, whose
+// queue may hold a launch that never ends.
+func (s *session) meet(ctx context.Context, p part, mine Outcome, all *[]Outcome) error {
+	wait := meeting
+	if s.sys.NumProcesses() > 1 {
+		wait += s.opts.budget(p) // another may still be at it
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		if mine.Status == Failed || mine.Status == Hung || s.sys.NumProcesses() > 1 {
+			if err := s.tryDevices(ctx); err != nil {
+				done <- err
+				return
+			}
+		}
+		text, err := json.Marshal(mine)
+		if err != nil {
+			done <- err
+			return
+		}
+		rows, err := s.exchange.GatherBytes(ctx, "accept "+p.name, text)
+		if err != nil {
+			done <- err
+			return
+		}
+		got := make([]Outcome, len(rows))
+		for i, row := range rows {
+			if err := json.Unmarshal(row, &got[i]); err != nil {
+				done <- err
+				return
+			}
+		}
+		if s.sys.Platform() != "cpu" || s.opts.Seams.Figure != nil { // whose devices share processors
+			compareHosts(got)
+		}
+		*all = got
+		done <- nil
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select { // it sees the end of the context, unless a call does not come back
+	case err := <-done:
+		return err
+	case <-time.After(time.Second):
+		s.left = true
+		return &errkind.Fault{Op: "accept", Reason: fmt.Sprintf("no answer in %v", wait), Class: errkind.DeadlineExceededError}
+	}
+}
+
+// close closes what is open, as far as that is possible in a while.
+func (s *session) close(ctx context.Context) {
+	if s.sys == nil || s.left || s.stuck != "" {
+		return // a part that was left behind still uses it: the process's end closes it
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+	defer cancel()
+	if err := errors.Join(s.exchange.Shutdown(ctx), s.sys.Shutdown(ctx)); err != nil {
+		s.add(Outcome{Part: startPart, Host: s.report.Host, Status: Found, Findings: []string{"closing: " + err.Error()}})
+	}
+}
+
+// panicError is a panic of a part.
+type panicError struct {
+	value any
+	stack string
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
+
+// do runs a part within its time. It returns Hung if the part has not come back.
+func (w *work) do(ctx context.Context) (came Status) {
+	budget := w.session.opts.budget(w.part)
+	ctx, cancel := context.WithTimeoutCause(ctx, budget, fmt.Errorf("the time of the part, %v, is over", budget))
+	defer cancel()
+	began := time.Now()
+	defer func() {
+		w.mu.Lock()
+		w.out.Seconds = time.Since(began).Seconds()
+		w.mu.Unlock()
+	}()
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if r := recover(); r != nil {
+				stack := strings.Split(string(debug.Stack()), "\n")
+				done <- &panicError{r, strings.Join(stack[:min(len(stack), 24)], "\n")}
+			}
+		}()
+		if before := w.session.opts.Seams.Before; before != nil {
+			if err := before(ctx, w.session.report.Host, w.part.name); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- w.part.run(ctx, w)
+	}()
+	late := w.session.opts.Seams.Patience
+	if late == 0 {
+		late = patience
+	}
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		select {
+		case err = <-done:
+		case <-time.After(late):
+			w.session.left = true
+			w.fail("no answer in %v: %v", budget+late, context.Cause(ctx))
+			return Hung
+		}
+	}
+	if err != nil {
+		w.mu.Lock()
+		doing := w.doing
+		w.mu.Unlock()
+		if doing != "" {
+			doing = "at " + doing + ": "
+		}
+		w.fail("%s%v", doing, err)
+	}
+	return Passed
+}

@@ -1,0 +1,240 @@
+package accept
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+//go:generate go test -run TestStoredLosses -update .
+
+// storedLosses are the losses of the training on one device of the CPU plugin. The test
+// TestStoredLosses makes them, and makes them again to compare.
+//
+//go:embed losses.json
+var storedLosses []byte
+
+// Stored are the losses and where they come from.
+type Stored struct {
+	// Made says how the file is made, and Plugin by which plugin.
+	Made   string `json:"made"`
+	Plugin string `json:"plugin"`
+	// Losses are by the name of a precision.
+	Losses map[string][]float64 `json:"losses"`
+}
+
+func stored() (s Stored, err error) {
+	err = json.Unmarshal(storedLosses, &s)
+	return s, err
+}
+
+// The training: a regression of features through a hidden layer.
+const (
+	trainSteps    = 100
+	trainBatch    = 256
+	trainFeatures = 16
+	trainHidden   = 96
+)
+
+// trainCase is a form of the training.
+type trainCase struct {
+	name     string
+	losses   string // "float32" or "bfloat16"
+	strategy strategy.Options
+}
+
+// trainCases are the meshes and precisions: replicas alone, two logical devices, state in parts,
+// half precision.
+func trainCases(n int) (all []trainCase) {
+	replicas := gcd(n, trainBatch)
+	add := func(losses, what string, r, p int, o strategy.Options) {
+		o.Replicas, o.LogicalDevices = r, p
+		if losses == "float32" {
+			o.Precision = lowering.PrecisionHighest
+		}
+		if p > 1 && trainHidden%p == 0 {
+			o.Variables = logical.Rules{logical.Match("hidden", logical.SplitInto(1, p)), logical.Match("output", logical.SplitInto(p, 1))}
+		}
+		all = append(all, trainCase{fmt.Sprintf("%s%s, %d x %d", losses, what, r, p), losses, o})
+	}
+	add("float32", "", replicas, n/replicas, strategy.Options{})
+	if replicas > 1 {
+		add("float32", " with the state in parts", replicas, n/replicas, strategy.Options{State: strategy.ShardParameters})
+	}
+	if replicas%2 == 0 {
+		add("float32", "", replicas/2, 2*n/replicas, strategy.Options{})
+	}
+	add("bfloat16", "", replicas, n/replicas, strategy.Options{})
+	return all
+}
+
+func gcd(a, b int) int {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// pattern fills a tensor with numbers between -1/2 and 1/2 that look irregular.
+func pattern(seed int, dims ...int) *tensors.Tensor {
+	flat := make([]float32, typed{dims: dims}.elements())
+	state := uint32(seed)*2654435761 + 1
+	for i := range flat {
+		state = state*1664525 + 1013904223
+		flat[i] = float32(state>>8)/(1<<24) - 0.5
+	}
+	return tensors.FromFlatDataAndDimensions(flat, dims...)
+}
+
+// trainingBatch is the batch of a step: the target is a function of the features.
+func trainingBatch(step int) (x, y *tensors.Tensor) {
+	x = pattern(step+1, trainBatch, trainFeatures)
+	features := tensors.MustCopyFlatData[float32](x)
+	targets := make([]float32, trainBatch)
+	for i := range targets {
+		row := features[i*trainFeatures : (i+1)*trainFeatures]
+		targets[i] = row[0] - row[1] + 2*row[2]*row[3] + row[4]*row[4]
+	}
+	return x, tensors.FromFlatDataAndDimensions(targets, trainBatch, 1)
+}
+
+// trainingStep is the step of the training over a new store.
+func trainingStep(s *strategy.TPUStrategy, losses string) (*train.Step, *model.Store, error) {
+	var o train.Options
+	o.Name = "accept training " + losses
+	if losses == "bfloat16" {
+		policy, err := precision.ParsePolicy("mixed_bfloat16")
+		if err != nil {
+			return nil, nil, err
+		}
+		o.Precision = policy
+	}
+	store := model.NewStore()
+	store.VariableWithValue("/hidden", pattern(10007, trainFeatures, trainHidden))
+	store.VariableWithValue("/output", pattern(20011, trainHidden, 1))
+	step := train.New(s, store, optimizer.StochasticGradientDescent().WithLearningRate(0.2).WithDecay(false).Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			hidden := precision.Compute(rc.Scope().VariableWithValue("hidden", pattern(10007, trainFeatures, trainHidden)).NodeValue(rc.Graph()))
+			output := precision.Compute(rc.Scope().VariableWithValue("output", pattern(20011, trainHidden, 1)).NodeValue(rc.Graph()))
+			y := graph.Dot(graph.Tanh(graph.Dot(in[0], hidden).Product()), output).Product()
+			return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
+		}, o)
+	return step, store, nil
+}
+
+// Tolerance is how far a loss may be from the stored one, as a part of it. The CPU plugin takes the
+// same products in another order of sums where there are more devices. A TPU adds up in its own
+// order, and multiplies float32 in six passes of bfloat16 under the highest precision, which leaves
+// about 2^-22 of each product; the steps let it grow. Half precision rounds each activation to
+// 2^-9, and where a platform fuses differently it rounds elsewhere.
+func Tolerance(platform, losses string) float64 {
+	switch {
+	case losses == "bfloat16":
+		return 0.05
+	case platform == "cpu":
+		return 1e-4
+	}
+	return 5e-3
+}
+
+// runTraining takes the steps and returns their losses, the time to the first one's end, and that
+// of the others.
+func runTraining(ctx context.Context, s *strategy.TPUStrategy, losses string) (all []float64, first, rest time.Duration, err error) {
+	step, _, err := trainingStep(s, losses)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	var pending []*strategy.Mirrored
+	began := time.Now()
+	for i := range trainSteps {
+		x, y := trainingBatch(i)
+		loss, err := step.Run(ctx, x, y)
+		if err != nil {
+			return nil, 0, 0, fmt.Errorf("step %d: %w", i, err)
+		}
+		pending = append(pending, loss)
+		if i == 0 {
+			if err := loss.Ready(ctx); err != nil {
+				return nil, 0, 0, err
+			}
+			first = time.Since(began)
+		}
+	}
+	for i, loss := range pending {
+		value, err := loss.Float64(ctx)
+		if err != nil {
+			return nil, 0, 0, fmt.Errorf("step %d: %w", i, err)
+		}
+		all = append(all, value)
+	}
+	return all, first, time.Since(began) - first, nil
+}
+
+// training takes the steps in each case and holds the losses against the stored ones.
+func training(ctx context.Context, w *work) error {
+	want, err := stored()
+	if err != nil {
+		return err
+	}
+	for _, c := range trainCases(w.n()) {
+		w.at("%s", c.name)
+		if err := w.train(ctx, c, want.Losses[c.losses]); err != nil {
+			w.fail("%s: %v", c.name, err)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func (w *work) train(ctx context.Context, c trainCase, want []float64) (err error) {
+	s, err := w.strategy(c.strategy)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	got, first, rest, err := runTraining(ctx, s, c.losses)
+	if err != nil {
+		return err
+	}
+	if seam := w.session.opts.Seams.Answer; seam != nil {
+		for i := range got {
+			b := math.Float64bits(got[i])
+			data := []byte{byte(b >> 48), byte(b >> 56)}
+			seam(w.session.report.Host, w.part.name, c.name, data)
+			got[i] = math.Float64frombits(b&(1<<48-1) | uint64(data[0])<<48 | uint64(data[1])<<56)
+		}
+	}
+	limit, worst, at := Tolerance(w.sys().Platform(), c.losses), 0.0, 0
+	for i, loss := range got {
+		if off := math.Abs(loss-want[i]) / want[i]; off > worst || math.IsNaN(off) {
+			worst, at = off, i
+			if math.IsNaN(off) {
+				break
+			}
+		}
+	}
+	if !(worst <= limit) {
+		w.fail("%s: the loss of step %d is %g, and %g is right: off by %.2g, more than %g", c.name, at, got[at], want[at], worst, limit)
+	}
+	w.figure(Figure{Name: c.name + ", greatest difference of a loss", Value: worst, Unit: "of it"})
+	w.figure(Figure{Name: c.name + ", first step with compilation", Value: first.Seconds(), Unit: "s"})
+	w.figure(Figure{Name: c.name + ", a step", Value: rest.Seconds() * 1e3 / (trainSteps - 1), Unit: "ms"})
+	return nil
+}
