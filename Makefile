@@ -84,6 +84,7 @@ lint:
 goldens: plugins
 	$(REQUIRE) $(GO) test -count=1 -run 'Golden|Scripts|DefaultRun' ./tpu/system ./cmd/tpustrategy ./examples/digits/job -update
 	$(REQUIRE) $(GO) test -count=1 ./sharding ./report ./docs ./internal/imports ./cluster_resolver -update
+	$(REQUIRE) $(GO) test -count=1 -run TestStoredLosses ./internal/accept -update
 
 fuzz:
 	internal/tools/fuzz.sh $(FUZZTIME)
@@ -100,7 +101,7 @@ plugins: plugin
 
 # What compiles for many slices, or starts a process for each, is not part of test.
 test-aot: plugin plugin-tpu
-	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' -skip '$(SKIP)' ./tpu/system ./strategy ./strategy/train ./strategy/stepfile ./strategy/aot ./cmd/tpustrategy ./internal/transformer ./strategy/generate ./remat ./manual
+	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' -skip '$(SKIP)' ./tpu/system ./strategy ./strategy/train ./strategy/stepfile ./strategy/aot ./cmd/tpustrategy ./internal/transformer ./strategy/generate ./remat ./manual ./internal/accept
 
 # Every mesh of 8 devices, with each sharding of state, with and without what is computed again, in a
 # loop and unrolled, must give the losses of one device. The tests sample them.

@@ -33,9 +33,15 @@ func cpu(t testing.TB, devices int) func(context.Context, *slog.Logger) (*system
 
 // onHosts runs the parts on simulated hosts at once.
 func onHosts(t testing.TB, devices, hosts int, o Options) []*Report {
+	return onHostsWith(t, devices, hosts, o, func(*simhost.Cluster) {})
+}
+
+// onHostsWith is onHosts, with the cluster before the parts begin.
+func onHostsWith(t testing.TB, devices, hosts int, o Options, know func(*simhost.Cluster)) []*Report {
 	base := plugintest.System(t, devices)
 	cluster, err := simhost.New(base, simhost.Options{Processes: hosts, Patience: 20 * time.Second})
 	require.NoError(t, err)
+	know(cluster)
 	reports := make([]*Report, hosts)
 	var all sync.WaitGroup
 	for i := range hosts {
@@ -63,6 +69,7 @@ func TestStoredLosses(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
 		require.Len(t, all, trainSteps)
+		require.Less(t, all[trainSteps-1], all[0]/4, "it learns")
 		made.Losses[losses] = all
 	}
 	if *update {
@@ -84,7 +91,7 @@ func TestStoredLosses(t *testing.T) {
 func TestAcceptedOnCPUDevices(t *testing.T) {
 	began := time.Now()
 	var told []Outcome
-	report, err := Run(t.Context(), Options{Open: cpu(t, 8), Quick: true, Getenv: os.Getenv, Tell: func(o Outcome) { told = append(told, o) }})
+	report, err := Run(t.Context(), Options{Open: cpu(t, 2), Getenv: os.Getenv, Tell: func(o Outcome) { told = append(told, o) }})
 	require.NoError(t, err)
 	for _, o := range report.Outcomes {
 		t.Log(o.Line())
@@ -104,7 +111,7 @@ func TestAcceptedOnCPUDevices(t *testing.T) {
 }
 
 func TestAcceptedOnFourHosts(t *testing.T) {
-	reports := onHosts(t, 8, 4, Options{Quick: true, Place: t.TempDir()})
+	reports := onHosts(t, 8, 4, Options{Place: t.TempDir()})
 	for host, report := range reports {
 		assert.Equal(t, Accepted, report.Verdict, "%v", report.Reasons)
 		assert.Equal(t, host, report.Host)

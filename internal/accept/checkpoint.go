@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
@@ -48,7 +47,7 @@ func checkpoints(ctx context.Context, w *work) (err error) {
 		return fmt.Errorf("restoring: %w", err)
 	}
 	for i := range want {
-		off := float64(got[i]-want[i]) / float64(want[i])
+		off := (got[i] - want[i]) / want[i]
 		if limit := Tolerance(w.sys().Platform(), "float32"); !(max(off, -off) <= limit) {
 			w.fail("after the restore the loss of step %d is %g, and %g was before", i, got[i], want[i])
 		}
@@ -64,24 +63,23 @@ func checkpoints(ctx context.Context, w *work) (err error) {
 // checkpointSteps are taken before the save, and again after it.
 const checkpointSteps = 3
 
-func (w *work) saveAndGoOn(ctx context.Context, opts strategy.Options, d *checkpoint.Directory) (losses []float32, err error) {
+func (w *work) saveAndGoOn(ctx context.Context, opts strategy.Options, d *checkpoint.Directory) (losses []float64, err error) {
 	s, err := w.strategy(opts)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	step, store, err := trainingStep(s, "float32")
+	step, err := trainingStep(s, "float32")
 	if err != nil {
 		return nil, err
 	}
 	for i := range checkpointSteps {
-		x, y := trainingBatch(i)
-		if _, err := step.Run(ctx, x, y); err != nil {
+		if _, err := trainOn(ctx, step, i); err != nil {
 			return nil, err
 		}
 	}
 	w.at("the save")
-	group := checkpoint.Strategy(s, store)
+	group := checkpoint.Strategy(s, step.Store())
 	if s.Process() == 0 {
 		err = d.Save(ctx, checkpointSteps, group, checkpoint.SaveOptions{Metadata: map[string]string{"accept": "1"}})
 	} else {
@@ -94,27 +92,22 @@ func (w *work) saveAndGoOn(ctx context.Context, opts strategy.Options, d *checkp
 		return nil, err
 	}
 	for i := range checkpointSteps {
-		x, y := trainingBatch(checkpointSteps + i)
-		loss, err := step.Run(ctx, x, y)
+		value, err := trainOn(ctx, step, checkpointSteps+i)
 		if err != nil {
 			return nil, err
 		}
-		value, err := loss.Float64(ctx)
-		if err != nil {
-			return nil, err
-		}
-		losses = append(losses, float32(value))
+		losses = append(losses, value)
 	}
 	return losses, nil
 }
 
-func (w *work) restoreAndGoOn(ctx context.Context, opts strategy.Options, d *checkpoint.Directory) (losses []float32, err error) {
+func (w *work) restoreAndGoOn(ctx context.Context, opts strategy.Options, d *checkpoint.Directory) (losses []float64, err error) {
 	s, err := w.strategy(opts)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	step, store, err := trainingStep(s, "float32")
+	step, err := trainingStep(s, "float32")
 	if err != nil {
 		return nil, err
 	}
@@ -130,21 +123,15 @@ func (w *work) restoreAndGoOn(ctx context.Context, opts strategy.Options, d *che
 		w.fail("the checkpoint is of step %d with metadata %v", c.Step(), c.Metadata())
 	}
 	w.at("the restore")
-	if err := c.Restore(ctx, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{}); err != nil {
+	if err := c.Restore(ctx, checkpoint.Strategy(s, step.Store()), checkpoint.RestoreOptions{}); err != nil {
 		return nil, err
 	}
 	for i := range checkpointSteps {
-		x, y := trainingBatch(checkpointSteps + i)
-		loss, err := step.Run(ctx, x, y)
+		value, err := trainOn(ctx, step, checkpointSteps+i)
 		if err != nil {
 			return nil, err
 		}
-		value, err := loss.Float64(ctx)
-		if err != nil {
-			return nil, err
-		}
-		losses = append(losses, float32(value))
+		losses = append(losses, value)
 	}
 	return losses, nil
 }
-

@@ -88,8 +88,7 @@ func Compile(ctx context.Context, slice *system.Slice, done func(name string, op
 	for _, c := range trainCases(n) {
 		x, y := trainingBatch(0)
 		with(c.name, c.strategy, []any{x, y}, func(s *strategy.TPUStrategy) (compilable, error) {
-			step, _, err := trainingStep(s, c.losses)
-			return step, err
+			return trainingStep(s, c.losses)
 		})
 	}
 	return errors.Join(failures...)

@@ -17,6 +17,9 @@ var everywhere = []pjrt.DType{pjrt.Pred, pjrt.S8, pjrt.U8, pjrt.S16, pjrt.U16, p
 var elsewhere = []pjrt.DType{pjrt.S64, pjrt.U64, pjrt.F16, pjrt.F64, pjrt.C64, pjrt.C128, pjrt.S4, pjrt.U4,
 	pjrt.F8E5M2, pjrt.F8E4M3FN, pjrt.F8E4M3B11FNUZ, pjrt.F8E5M2FNUZ, pjrt.F8E4M3FNUZ, pjrt.F8E4M3, pjrt.F8E3M4}
 
+// quickly are those of them that a quick run looks for.
+var quickly = []pjrt.DType{pjrt.S64, pjrt.F16, pjrt.F64, pjrt.C64, pjrt.F8E5M2, pjrt.F8E4M3FN}
+
 // dtypeValues is the number of elements of a program of a dtype.
 const dtypeValues = 16
 
@@ -63,7 +66,11 @@ func dtypeGiven(d, j int) int {
 // dtypesPart takes each dtype to the devices, computes with it, and brings it back.
 func dtypesPart(ctx context.Context, w *work) error {
 	var has, lacks []string
-	for _, t := range slices.Concat(everywhere, elsewhere) {
+	others := elsewhere
+	if w.session.opts.Quick {
+		others = quickly
+	}
+	for _, t := range slices.Concat(everywhere, others) {
 		w.at("dtype %s", t)
 		err := w.dtype(ctx, t)
 		switch {

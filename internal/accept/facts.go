@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 )
 
 // Environment are the variables whose values a report holds. No other variable is read for it: what
@@ -60,8 +62,9 @@ func versions(ctx context.Context, w *work) error {
 		}
 	}
 	tell("Go", runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH)
-	tell("kernel", kernel())
-	tell("C library", cLibrary())
+	facts := hostfacts.Read(hostfacts.Options{})
+	tell("kernel", facts.Kernel)
+	tell("C library", facts.CLibrary)
 	return w.session.exchange.Agree(ctx, "what is installed", same.String())
 }
 
@@ -87,15 +90,14 @@ func environment(_ context.Context, w *work) error {
 		}
 	}
 	w.fact("host", "%s, %d processors", hostName(), runtime.NumCPU())
-	if m := memoryLine("MemTotal"); m != "" {
-		w.fact("memory", "%s, available %s", m, memoryLine("MemAvailable"))
-	}
-	pages := chosen(read("/sys/kernel/mm/transparent_hugepage/enabled"))
-	if pages != "" {
-		w.fact("transparent huge pages", "%s", pages)
-	}
-	if w.sys().Platform() == "tpu" && pages != "always" {
-		w.finding("transparent huge pages are %q, and transfers to TPUs are slower than with always: echo always | sudo tee /sys/kernel/mm/transparent_hugepage/enabled", pages)
+	facts := hostfacts.Read(hostfacts.Options{})
+	w.fact("memory", "%.1f GiB, %.1f GiB of it free", float64(facts.MemoryBytes)/(1<<30), float64(facts.AvailableBytes)/(1<<30))
+	w.fact("transparent huge pages", "%s", facts.HugePages)
+	w.fact("locked memory", "%s", facts.LockedMemory)
+	if w.sys().Platform() == "tpu" {
+		for _, f := range facts.Findings() {
+			w.finding("%s", f.Text())
+		}
 	}
 	return nil
 }
@@ -106,52 +108,4 @@ func hostName() string {
 		return "without a name"
 	}
 	return name
-}
-
-func read(path string) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
-}
-
-// chosen is the word in brackets of a kernel's setting, such as "always" of "[always] madvise never".
-func chosen(setting string) string {
-	_, rest, ok := strings.Cut(setting, "[")
-	if !ok {
-		return ""
-	}
-	word, _, _ := strings.Cut(rest, "]")
-	return word
-}
-
-// memoryLine is a figure of /proc/meminfo.
-func memoryLine(name string) string {
-	for line := range strings.Lines(read("/proc/meminfo")) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
-
-// kernel is the release of the running kernel.
-func kernel() string { return read("/proc/sys/kernel/osrelease") }
-
-// cLibrary is the version of the C library that this process has loaded, as the library says it.
-func cLibrary() string {
-	for line := range strings.Lines(read("/proc/self/maps")) {
-		fields := strings.Fields(line)
-		if len(fields) < 6 || !strings.Contains(fields[5], "/libc.so") && !strings.Contains(fields[5], "/libc-") {
-			continue
-		}
-		_, rest, ok := strings.Cut(read(fields[5]), "GNU C Library ")
-		if !ok {
-			return fields[5]
-		}
-		line, _, _ := strings.Cut(rest, "\n")
-		return "glibc " + line
-	}
-	return ""
 }

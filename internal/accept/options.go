@@ -27,6 +27,11 @@ type Options struct {
 	// Place is a directory for checkpoints, which all hosts share. "" is a temporary one where there
 	// is one host.
 	Place string
+	// Kill is the number of a host whose process is ended at the end of the run, to see what the others
+	// are told; nil ends none. All hosts have the same.
+	Kill *int
+	// End ends this host's process, if Kill names it; nil is a SIGKILL of this process to itself.
+	End func()
 	// Getenv reads the environment; only variables of [Environment] are read.
 	Getenv func(string) string
 	// Tell is called with each outcome: those of this host as a part begins and ends, those of the
@@ -69,6 +74,9 @@ func (o Options) check() error {
 			return &errkind.Fault{Op: "accept", Reason: fmt.Sprintf("there is no part %q", name), Hint: "the parts are " + strings.Join(names, ", "), Class: errkind.ValueError}
 		}
 	}
+	if o.Kill != nil && *o.Kill < 0 {
+		return &errkind.Fault{Op: "accept", Reason: fmt.Sprintf("there is no host %d to end", *o.Kill), Hint: "hosts count from 0", Class: errkind.ValueError}
+	}
 	if slices.Contains(o.Skip, startPart) {
 		return &errkind.Fault{Op: "accept", Reason: "the part start cannot be left out", Hint: "all other parts need what it opens", Class: errkind.ValueError}
 	}
@@ -77,8 +85,11 @@ func (o Options) check() error {
 
 // wanted says whether a part is to be run.
 func (o Options) wanted(name string) bool {
-	if name == startPart {
+	switch name {
+	case startPart:
 		return true
+	case killPart:
+		return o.Kill != nil
 	}
 	return (len(o.Only) == 0 || slices.Contains(o.Only, name)) && !slices.Contains(o.Skip, name)
 }

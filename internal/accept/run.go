@@ -95,6 +95,11 @@ func (s *session) one(ctx context.Context, p part) {
 		}
 		return
 	}
+	if p.name == killPart { // nobody meets any more
+		s.add(out)
+		s.stuck = "a host was ended, as asked"
+		return
+	}
 	all := []Outcome{out}
 	if err := s.meet(ctx, p, out, &all); err != nil {
 		s.add(out)

@@ -1,0 +1,54 @@
+package accept
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/tpu"
+)
+
+// TestAOTEachProgramCompiles compiles each program of the parts with libtpu for slices of one host
+// and of several, as one process after another loads libtpu.
+func TestAOTEachProgramCompiles(t *testing.T) {
+	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
+		t.Skip("part of make test-aot")
+	}
+	for _, name := range []string{"v5e:2x2", "v5litepod-16", "v5p:2x2x2"} {
+		t.Run(name, func(t *testing.T) {
+			if !plugintest.TPUChild(t) {
+				return
+			}
+			slice := plugintest.Slice(t, name)
+			compiled := 0
+			var lacks []string
+			err := Compile(t.Context(), slice, func(program string, optional bool, err error) {
+				switch {
+				case err == nil:
+					compiled++
+				case optional:
+					lacks = append(lacks, program)
+				default:
+					t.Errorf("%s: %v", program, err)
+				}
+			})
+			assert.NoError(t, err)
+			t.Logf("%s: %d programs compiled; not available: %v", name, compiled, lacks)
+
+			var found []Device
+			for _, d := range slice.Description().Devices() {
+				found = append(found, describe(d, slice.Topology()))
+			}
+			a, err := tpu.ParseAccelerator(name)
+			require.NoError(t, err)
+			table, err := a.Topology()
+			require.NoError(t, err)
+			wrong, odd := CheckDevices(found, table, nil)
+			require.Empty(t, wrong)
+			assert.Empty(t, odd)
+		})
+	}
+}

@@ -1,0 +1,47 @@
+package accept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// kill ends the process of a host. The others wait for it in an exchange that has a deadline, and
+// record what they are told and when: a runtime that says nothing is a finding, since a job then
+// needs deadlines of its own.
+func kill(ctx context.Context, w *work) error {
+	s := w.session
+	victim := *s.opts.Kill
+	if victim >= s.report.Hosts {
+		return fmt.Errorf("there is no host %d to end: there are %d", victim, s.report.Hosts)
+	}
+	if s.report.Hosts == 1 {
+		w.finding("no host was ended: this is the only one")
+		return nil
+	}
+	if s.report.Host == victim {
+		w.fact("kill", "this host's process is ended")
+		if s.opts.End != nil {
+			s.opts.End()
+			return nil
+		}
+		return syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
+	}
+	wait := left(ctx) * 3 / 4
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	began := time.Now()
+	err := s.exchange.Barrier(ctx, "accept kill")
+	took := time.Since(began).Seconds()
+	switch {
+	case err == nil:
+		return fmt.Errorf("host %d came to the exchange after its end", victim)
+	case errors.Is(err, context.DeadlineExceeded):
+		w.finding("host %d is gone, and the runtime did not say so in %.0f s: the wait ended by its deadline: %v", victim, took, err)
+	default:
+		w.fact("kill", "after %.1f s: %v", took, err)
+	}
+	return nil
+}
