@@ -22,6 +22,7 @@ type childRequest struct {
 	Probe    *probeRequest    `json:"probe,omitempty"`
 	Describe *describeRequest `json:"describe,omitempty"`
 	Compile  *compileRequest  `json:"compile,omitempty"`
+	Accept   *acceptRequest   `json:"accept,omitempty"`
 }
 
 // childAnswer is a child's answer, or its error.
@@ -29,6 +30,7 @@ type childAnswer struct {
 	Probe    *probeAnswer   `json:"probe,omitempty"`
 	Describe *described     `json:"describe,omitempty"`
 	Compile  *compileAnswer `json:"compile,omitempty"`
+	Accept   *acceptAnswer  `json:"accept,omitempty"`
 	Error    *failure       `json:"error,omitempty"`
 }
 
@@ -74,6 +76,20 @@ func (a *app) childOn(ctx context.Context, doing string, request childRequest, q
 			}
 		}
 	}
+	return ask(ctx, doing, command, input)
+}
+
+// childNoting is child, with a function for what its work notes.
+func (a *app) childNoting(ctx context.Context, doing string, request childRequest, notice func(line []byte)) (*childAnswer, error) {
+	input, err := json.Marshal(request)
+	if err != nil {
+		return nil, &errkind.Fault{Op: doing, Err: err}
+	}
+	return ask(ctx, doing, child.Command{Path: a.executable, Args: []string{a.argv0, "child"}, Env: a.environ, Notices: notice}, input)
+}
+
+// ask starts a child and reads its answer.
+func ask(ctx context.Context, doing string, command child.Command, input []byte) (*childAnswer, error) {
 	output, err := child.Run(ctx, command, input)
 	if died := (*child.Error)(nil); errors.As(err, &died) {
 		return nil, &childError{Doing: doing, Err: died}
@@ -133,6 +149,9 @@ func (a *app) answer(ctx context.Context, r childRequest) (*childAnswer, error) 
 	case r.Compile != nil:
 		c, err := compile(ctx, *r.Compile)
 		return &childAnswer{Compile: c}, err
+	case r.Accept != nil:
+		c, err := acceptHere(ctx, *r.Accept)
+		return &childAnswer{Accept: c}, err
 	}
 	return nil, misused("child", "ask for a probe, a description or a compilation", "the request asks for nothing")
 }

@@ -54,6 +54,7 @@ type cli struct {
 	Curve     curveCmd     `cmd:"" help:"Draw the learning curve of a run."`
 	Visualize visualizeCmd `cmd:"" help:"Draw which devices hold which part of a tensor."`
 	Install   installCmd   `cmd:"" help:"Install the pinned plugins."`
+	Accept    acceptCmd    `cmd:"" help:"Prove on this machine, or on all hosts of a slice, that its devices do what they should."`
 
 	Child         childCmd  `cmd:"" hidden:"" help:"Do one piece of work for a parent process."`
 	CompileWorker workerCmd `cmd:"" hidden:"" help:"Compile one program for a parent process; see package pjrt/worker."`

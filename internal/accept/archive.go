@@ -41,8 +41,8 @@ func ReadArchive(r io.Reader) (*Report, error) {
 	for lines.Scan() {
 		if report == nil {
 			report = &Report{}
-			if err = json.Unmarshal(lines.Bytes(), report); err == nil && report.Version != reportVersion {
-				err = fmt.Errorf("version %d, and this program reads %d", report.Version, reportVersion)
+			if err = json.Unmarshal(lines.Bytes(), report); err == nil && report.Version != Version {
+				err = fmt.Errorf("version %d, and this program reads %d", report.Version, Version)
 			}
 		} else {
 			var o Outcome

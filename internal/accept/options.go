@@ -57,8 +57,8 @@ type Seams struct {
 	Times map[string]time.Duration
 }
 
-// check refuses options that cannot be run.
-func (o Options) check() error {
+// Check refuses options that cannot be run, as [Run] does.
+func (o Options) Check() error {
 	if o.Open == nil {
 		return &errkind.Fault{Op: "accept", Reason: "Options.Open is nil", Hint: "give a function that opens the devices", Class: errkind.ValueError}
 	}

@@ -95,8 +95,8 @@ type Report struct {
 	Outcomes []Outcome `json:"-"`
 }
 
-// reportVersion is the version of the form of an archive.
-const reportVersion = 1
+// Version is the version of the form of an archive.
+const Version = 1
 
 // Conclude sets the verdict and its reasons from the outcomes.
 func (r *Report) Conclude() {

@@ -37,7 +37,7 @@ const patience = 5 * time.Second
 // Run runs the parts and returns what came of them. Faults of the slice are in the report; an error
 // is of the options only. All hosts of a slice call Run with the same options.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	if err := o.check(); err != nil {
+	if err := o.Check(); err != nil {
 		return nil, err
 	}
 	if o.Tell == nil {
@@ -48,7 +48,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	began := time.Now()
 	steps := &startLog{}
-	s := &session{opts: o, steps: steps, logger: slog.New(steps), report: &Report{Version: reportVersion, Quick: o.Quick, Began: began.UTC().Truncate(time.Second)}}
+	s := &session{opts: o, steps: steps, logger: slog.New(steps), report: &Report{Version: Version, Quick: o.Quick, Began: began.UTC().Truncate(time.Second)}}
 	whole := o.Budget
 	if whole == 0 {
 		for _, p := range parts {

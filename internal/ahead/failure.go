@@ -20,10 +20,11 @@ const (
 	Missing
 	Memory
 	Died
+	Findings
 )
 
 // Codes are the exit codes of the kinds of failures.
-var Codes = map[string]int{"failed": Failed, "usage": Usage, "missing": Missing, "memory": Memory, "died": Died}
+var Codes = map[string]int{"failed": Failed, "usage": Usage, "missing": Missing, "memory": Memory, "died": Died, "findings": Findings}
 
 // UsageError reports a command line that cannot be run.
 type UsageError struct{ Err error }
@@ -48,7 +49,7 @@ func Refused(op string, err error) error { return &UsageError{&errkind.Fault{Op:
 
 // Failure is an error as JSON and across processes.
 type Failure struct {
-	// Sort is usage, missing, memory, died, interrupted or failed.
+	// Sort is usage, missing, memory, died, interrupted, findings or failed.
 	Sort    string `json:"kind"`
 	Message string `json:"message"`
 	// Log is what the compiler wrote, or its end.
