@@ -158,7 +158,7 @@ func acceptHere(ctx context.Context, r acceptRequest) (*acceptAnswer, error) {
 	return &acceptAnswer{reports[0], reports[0].Outcomes}, nil
 }
 
-// grace is how long the child may take beyond the time of all parts.
+// acceptGrace is how long the child may take beyond the time of all parts.
 const acceptGrace = 2 * time.Minute
 
 func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
@@ -180,15 +180,7 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err := ahead.CheckPlace(name); err != nil {
 		return refused("accept", err)
 	}
-	limit := acceptGrace + c.Budget
-	for _, p := range accept.Parts() {
-		if c.Budget == 0 && c.Quick {
-			limit += p.Quick
-		} else if c.Budget == 0 {
-			limit += p.Full
-		}
-	}
-	report := a.accept(ctx, root, request, limit)
+	report := a.accept(ctx, root, request, request.options().Whole()+acceptGrace)
 	if err := ahead.WriteFile(name, func(w io.Writer) error { return accept.WriteArchive(w, report) }); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type Options struct {
 	Accelerator string
 	// Quick runs the same parts with less data and shorter times: 2 minutes in all instead of 15.
 	Quick bool
-	// Budget is the time of the whole run; 0 is that of the parts. The part under way is cut then.
+	// Budget is the time of the whole run; 0 is 15 minutes, or 2. The part under way is cut then.
 	Budget time.Duration
 	// Only names the parts to run, beside start, and Skip those to leave out.
 	Only, Skip []string
@@ -103,4 +103,15 @@ func (o Options) budget(p part) time.Duration {
 		return p.quick
 	}
 	return p.full
+}
+
+// Whole returns the time of the whole run.
+func (o Options) Whole() time.Duration {
+	switch {
+	case o.Budget > 0:
+		return o.Budget
+	case o.Quick:
+		return 2 * time.Minute
+	}
+	return 15 * time.Minute
 }

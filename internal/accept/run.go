@@ -49,13 +49,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	began := time.Now()
 	steps := &startLog{}
 	s := &session{opts: o, steps: steps, logger: slog.New(steps), report: &Report{Version: Version, Quick: o.Quick, Began: began.UTC().Truncate(time.Second)}}
-	whole := o.Budget
-	if whole == 0 {
-		for _, p := range parts {
-			whole += o.budget(p)
-		}
-		whole += time.Minute // for what is between the parts
-	}
+	whole := o.Whole()
 	ctx, cancel := context.WithTimeoutCause(ctx, whole, fmt.Errorf("the time of the whole run, %v, is over", whole))
 	defer cancel()
 	for _, p := range parts {
