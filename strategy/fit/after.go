@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 // isRecord reports whether the loss is read after the step under way.
@@ -50,7 +52,8 @@ func (r *run) after(ctx context.Context) error {
 		for _, last := range []bool{false, true} { // the run's own checkpoint knows of the others
 			for i := range r.hooks {
 				if h := &r.hooks[i]; keep[i] && (h.saver != nil) == last {
-					err = errors.Join(err, r.call(h, func() error { return h.keep(context.WithoutCancel(ctx), &r.state) }))
+					r.does(watchdog.Save, h.Name)
+					err = errors.Join(err, r.call(h, func() error { return h.keep(r.firm(ctx), &r.state) }))
 				}
 			}
 		}
@@ -88,6 +91,7 @@ func (r *run) measure(ctx context.Context) error {
 		if h.Measure == nil || !h.at(s.step) {
 			continue
 		}
+		r.does(watchdog.Hook, h.Name)
 		if err := r.call(h, func() error { return h.Measure(r.work(ctx), s) }); err != nil {
 			r.pending = begun
 			return r.orInterrupted(ctx, err)
@@ -104,11 +108,15 @@ func (r *run) measure(ctx context.Context) error {
 // interrupt does not end the wait, as the loss cannot be read again later.
 func (r *run) read(ctx context.Context) error {
 	if r.saver != nil || r.several() {
-		ctx = context.WithoutCancel(ctx)
+		ctx = r.firm(ctx)
 	}
+	r.does(watchdog.Result, "the loss")
 	loss, err := r.loss.Float64(ctx)
 	if err != nil {
 		return err
+	}
+	if r.dog != nil {
+		r.dog.Loss(r.state.step, loss)
 	}
 	r.state.Set(Loss, loss)
 	if len(r.train.MetricNames()) == 0 {
@@ -140,6 +148,7 @@ func (r *run) records(ctx context.Context) error {
 	var err error
 	for i := range r.hooks {
 		if h := &r.hooks[i]; h.Record != nil && h.at(r.state.step) {
+			r.does(watchdog.Hook, h.Name)
 			err = errors.Join(err, r.call(h, func() error { return h.Record(r.work(ctx), &r.state) }))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 // begin opens the data, where a resume says so restores the variables, and begins the hooks.
@@ -13,6 +14,7 @@ func (r *run) begin(ctx context.Context) error {
 	var from *point
 	var err error
 	if r.saver != nil {
+		r.does(watchdog.Restore, "looking for a checkpoint")
 		from, err = r.saver.find(ctx, r)
 	}
 	if from != nil {
@@ -34,6 +36,7 @@ func (r *run) begin(ctx context.Context) error {
 		return err
 	}
 	if from != nil {
+		r.does(watchdog.Restore, "")
 		err = r.orInterrupted(ctx, r.restore(ctx, from))
 	}
 	r.due = r.upcoming()
@@ -74,6 +77,7 @@ func (r *run) beginHooks(ctx context.Context, from *point) error {
 	for i := range r.hooks {
 		r.begun = i
 		if h := &r.hooks[i]; h.Begin != nil {
+			r.does(watchdog.Hook, h.Name)
 			if err := r.call(h, func() error { return h.Begin(ctx, &r.state) }); err != nil {
 				return r.orInterrupted(ctx, err)
 			}

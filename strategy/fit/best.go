@@ -164,6 +164,9 @@ func KeepBest(dir, metric string, opts ...BestOptions) Hook {
 		},
 		keep: func(ctx context.Context, s *State) error {
 			err := v.saveBest(ctx, s, b)
+			if s.run.dog != nil {
+				s.run.dog.Trouble(err)
+			}
 			if full(err) {
 				s.Warn("fit: the best checkpoint so far stays, as there is no room for a better one", "error", err)
 				*b = before

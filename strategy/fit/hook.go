@@ -1,6 +1,10 @@
 package fit
 
-import "context"
+import (
+	"context"
+
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
+)
 
 // Every is an interval in steps. What has an interval of n is done after each step whose number,
 // counted from 1 over the whole run, is a multiple of n.
@@ -74,8 +78,9 @@ type Hook struct {
 	// keep saves variables, after all Record functions, if due says so.
 	due  func(s *State) bool
 	keep func(ctx context.Context, s *State) error
-	// saver is that of the Checkpoint hook.
+	// saver is that of the Checkpoint hook, and watch the options of the Watch hook.
 	saver *saver
+	watch *watchdog.Options
 }
 
 // measures reports whether the hook may publish metrics that it does not name.

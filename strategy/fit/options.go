@@ -71,7 +71,7 @@ func check(o Options, hooks []Hook, known []string) error {
 		return option("option Every", "give at least 1, or 0 for 10", "%d", o.Every)
 	}
 	files, names := map[string]string{}, map[string]bool{}
-	savers := 0
+	savers, watches := 0, 0
 	for i := range hooks {
 		h := &hooks[i]
 		if h.wrong != nil {
@@ -83,6 +83,11 @@ func check(o Options, hooks []Hook, known []string) error {
 		if h.saver != nil {
 			if savers++; savers > 1 {
 				return option("hook "+h.Name, "keep one of them; it is what a run resumes from", "there are two Checkpoint hooks")
+			}
+		}
+		if h.watch != nil {
+			if watches++; watches > 1 {
+				return option("hook "+h.Name, "keep one of them", "there are two Watch hooks")
 			}
 		}
 		if h.Save != nil || h.Load != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 // vote is what a process tells the others after a record.
@@ -45,7 +46,8 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 	if err != nil {
 		return errors.Join(mine, err)
 	}
-	all, err := r.strategy.GatherBytes(context.WithoutCancel(ctx), fmt.Sprintf("fit: after step %d", r.state.step), message)
+	r.does(watchdog.Exchange, "fit: after a step")
+	all, err := r.strategy.GatherBytes(r.firm(ctx), fmt.Sprintf("fit: after step %d", r.state.step), message)
 	if err != nil {
 		return errors.Join(mine, err)
 	}
@@ -87,7 +89,7 @@ func (r *run) vote(ctx context.Context) error {
 	if !r.several() {
 		return nil // the loop looks at the context
 	}
-	notice, err := r.agreement.Vote(context.WithoutCancel(ctx), r.state.step, interrupt.Of(ctx), r.due)
+	notice, err := r.agreement.Vote(r.firm(ctx), r.state.step, interrupt.Of(ctx), r.due)
 	switch {
 	case err != nil:
 		return err
@@ -148,6 +150,9 @@ func (e *InterruptedError) ExitCode() int {
 
 // interrupted returns the error of a run whose context ended.
 func (r *run) interrupted(ctx context.Context) error {
+	if err := r.stuck(); err != nil {
+		return err
+	}
 	return &InterruptedError{Taken: r.state.step, Err: context.Cause(ctx), context: ctx.Err(), saves: r.saver != nil}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 // Run takes training steps on the batches of data, one after the other, until Options.Steps are
@@ -45,14 +46,19 @@ func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...H
 	}
 	err := r.prepare(ctx)
 	if err == nil {
+		ctx, err = r.watched(ctx)
+	}
+	if err == nil {
 		err = r.all(ctx)
 	}
 	if r.source != nil {
+		r.does(watchdog.Setup, "closing the data")
 		err = errors.Join(err, r.source.close())
 	}
 	if r.agreement != nil {
 		err = errors.Join(err, r.agreement.Close())
 	}
+	err = r.unwatched(err)
 	r.result.Seconds = time.Since(start).Seconds()
 	return r.result, err
 }
@@ -68,6 +74,12 @@ type run struct {
 	saver    *saver // nil without a Checkpoint hook
 	// agreement is that of several processes on an interrupt between two records.
 	agreement *interrupt.Agreement
+	// watch and dog are of a Watch hook, nil without one. firmly is the context that ends by the dog
+	// alone; release and unwatch release the contexts.
+	watch            *watchdog.Options
+	dog              *watchdog.Watchdog
+	firmly           context.Context
+	release, unwatch func()
 
 	state  State
 	source source
@@ -122,6 +134,9 @@ func (r *run) prepare(ctx context.Context) error {
 		if h := &r.hooks[i]; h.saver != nil {
 			r.saver = h.saver
 		}
+		if h := &r.hooks[i]; h.watch != nil {
+			r.watch = h.watch
+		}
 		if reset := r.hooks[i].reset; reset != nil {
 			reset()
 		}
@@ -134,6 +149,9 @@ func (r *run) prepare(ctx context.Context) error {
 // all takes the run from its beginning to its end.
 func (r *run) all(ctx context.Context) error {
 	err := r.begin(ctx)
+	if r.dog != nil {
+		r.dog.At(r.state.step, r.state.steps)
+	}
 	if err == nil && r.pending != nil {
 		err = r.after(ctx)
 	}
@@ -155,7 +173,10 @@ func (r *run) all(ctx context.Context) error {
 	err = errors.Join(err, saved)
 	for i := range r.hooks[:r.begun] {
 		if end := r.hooks[i].End; end != nil {
-			err = errors.Join(err, r.call(&r.hooks[i], func() error { return end(context.WithoutCancel(ctx), &r.state, err) }))
+			err = errors.Join(err, r.call(&r.hooks[i], func() error {
+				r.does(watchdog.Hook, r.hooks[i].Name)
+				return end(context.WithoutCancel(ctx), &r.state, err)
+			}))
 		}
 	}
 	r.result.Step, r.result.Resumed, r.result.Taken = r.state.step, r.state.resumed, r.state.step-r.state.resumed
@@ -193,7 +214,8 @@ func (r *run) settle(ctx context.Context, failed error) error {
 	if r.loss == nil || failed != nil && r.saver == nil {
 		return nil
 	}
-	if err := r.loss.Ready(context.WithoutCancel(ctx)); err != nil && failed == nil {
+	r.does(watchdog.Result, "the last step")
+	if err := r.loss.Ready(r.firm(ctx)); err != nil && failed == nil {
 		return r.failed("waiting for the last step", r.state.step, err)
 	}
 	return nil
@@ -205,6 +227,7 @@ func (r *run) loop(ctx context.Context) error {
 		if ctx.Err() != nil && !r.several() {
 			return r.interrupted(ctx)
 		}
+		r.does(watchdog.Input, "")
 		args, rows, err := r.next(ctx)
 		if err == io.EOF {
 			more, err := r.pass(ctx)
@@ -220,6 +243,7 @@ func (r *run) loop(ctx context.Context) error {
 			return r.failed("reading the batch", r.state.step+1, r.orInterrupted(ctx, err))
 		}
 		r.agreed = false
+		r.does(watchdog.Launch, "")
 		loss, err := r.train.Run(r.work(ctx), args...)
 		if err != nil {
 			return r.failed("taking the step", r.state.step+1, r.orInterrupted(ctx, err))
@@ -229,6 +253,9 @@ func (r *run) loop(ctx context.Context) error {
 		}
 		r.loss = loss
 		r.state.step++
+		if r.dog != nil {
+			r.dog.Step()
+		}
 		r.state.rows += int64(rows)
 		r.at.Taken++
 		r.at.Input = r.source.state()
@@ -256,7 +283,7 @@ func (r *run) next(ctx context.Context) ([]any, int, error) {
 // interrupted goes on until all know.
 func (r *run) work(ctx context.Context) context.Context {
 	if r.several() && r.state.step > r.state.resumed {
-		return context.WithoutCancel(ctx)
+		return r.firm(ctx)
 	}
 	return ctx
 }
@@ -279,6 +306,7 @@ func (r *run) pass(ctx context.Context) (more bool, err error) {
 
 // open opens a pass at a position.
 func (r *run) open(ctx context.Context, at position) (err error) {
+	r.does(watchdog.Setup, "opening the data")
 	if r.source, err = r.data.open(ctx, r.strategy, at); err != nil {
 		r.source = nil
 		return r.failed("opening the data", r.state.step+1, r.orInterrupted(ctx, err))

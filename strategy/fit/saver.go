@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 // CheckpointOptions configure a [Checkpoint] hook. The zero value works.
@@ -52,6 +53,7 @@ func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 		due: func(s *State) bool { return every.due(s.step) && s.step > s.run.saved },
 		keep: func(ctx context.Context, s *State) error {
 			err := v.save(ctx, s.run)
+			s.run.saving(err)
 			if full(err) {
 				s.Warn("fit: training goes on without this checkpoint", "error", err)
 				return nil
@@ -323,9 +325,16 @@ func (r *run) last(ctx context.Context, err error) error {
 	if r.several() && err != nil && !r.agreed && !errors.As(err, &short) {
 		return nil // the other processes are elsewhere
 	}
+	var stuck *watchdog.StuckError
+	if errors.As(r.stuck(), &stuck) && (r.several() || stuck.Doing != watchdog.Input.String()) {
+		return nil // a save would wait, too
+	}
 	var stopped *InterruptedError
 	if errors.As(err, &stopped) {
 		r.hurry(stopped)
 	}
-	return r.saver.save(context.WithoutCancel(ctx), r)
+	r.does(watchdog.Save, "the last checkpoint")
+	saved := r.saver.save(context.WithoutCancel(ctx), r)
+	r.saving(saved)
+	return saved
 }

@@ -1,0 +1,107 @@
+package fit
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
+)
+
+// Watch watches the run: a step, an input, a save, a hook or a compilation that does not end is
+// reported, the host that all others wait for is named on all of them, and the run ends in place of
+// waiting for ever. See package watchdog.
+//
+//	fit.Watch(watchdog.Options{Place: "run", Exit: os.Exit})
+//
+// Place is a folder that all processes share, or the URL of a store; the records of the processes
+// in it are what `tpustrategy watch` shows. Host, Hosts and Run need not be given: they are the
+// strategy's processes, and an id on which these agree at the start. Where Run is given, a process
+// that never comes to that is named, too. The reports go to Options.Logger if the watchdog has no
+// Logger of its own.
+//
+// A run that the watchdog ends returns an error that is a [*watchdog.StuckError]; its exit code
+// (interrupt.Code) is [watchdog.ExitCode]. With several processes no checkpoint is saved then, as
+// that takes all of them. What takes no notice of its context, such as a launch on a TPU, cannot be
+// ended: where Run does not return, the watchdog's Exit ends the process.
+//
+// It adds less than a microsecond to a step, and no allocation.
+func Watch(o watchdog.Options) Hook { return Hook{Name: "watch", watch: &o} }
+
+// watched starts the watchdog of a run that has one, and returns the context of the run.
+func (r *run) watched(ctx context.Context) (context.Context, error) {
+	if r.watch == nil {
+		return ctx, nil
+	}
+	o := *r.watch
+	o.Host, o.Hosts = r.strategy.Process(), r.strategy.NumProcesses()
+	if o.Logger == nil {
+		o.Logger = r.log
+	}
+	if o.Run == "" {
+		o.Run = rand.Text()
+		if r.several() {
+			id, err := r.strategy.BroadcastBytes(ctx, "fit: the run's name", []byte(o.Run))
+			if err != nil {
+				return ctx, err
+			}
+			o.Run = string(id)
+		}
+	}
+	dog, err := watchdog.Start(ctx, o)
+	if err == nil {
+		r.dog = dog
+		r.firmly, r.release = dog.Context(context.WithoutCancel(ctx))
+		ctx, r.unwatch = dog.Context(ctx)
+	}
+	return ctx, r.agree(ctx, err, nil)
+}
+
+// unwatched ends the watchdog with the run's error, which it returns.
+func (r *run) unwatched(err error) error {
+	if r.dog == nil {
+		return err
+	}
+	stuck := r.stuck()
+	if stuck != nil && err != nil && !errors.Is(err, stuck) {
+		err = errors.Join(stuck, err)
+	}
+	_ = r.dog.Close(err)
+	r.unwatch()
+	r.release()
+	return err
+}
+
+// stuck returns the error with which the watchdog has ended the run, or nil.
+func (r *run) stuck() error {
+	if r.dog == nil {
+		return nil
+	}
+	return r.dog.Err()
+}
+
+// firm is the context of what an interrupt does not end. The watchdog does.
+func (r *run) firm(ctx context.Context) context.Context {
+	if r.dog != nil {
+		return r.firmly
+	}
+	return context.WithoutCancel(ctx)
+}
+
+// does tells the watchdog what the run does.
+func (r *run) does(what watchdog.Activity, name string) {
+	if r.dog != nil {
+		r.dog.Do(what, name)
+	}
+}
+
+// saving tells the watchdog what came of a save.
+func (r *run) saving(err error) {
+	if r.dog == nil {
+		return
+	}
+	r.dog.Trouble(err)
+	if r.saved > 0 {
+		r.dog.Saved(r.saved)
+	}
+}
