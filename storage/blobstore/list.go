@@ -23,7 +23,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]storage.Info, error)
 			return g.do(func() error {
 				page, next, err := s.bucket.ListPage(ctx, token, pageSize, &blob.ListOptions{Prefix: s.prefix + prefix})
 				if err != nil {
-					return err
+					return noBucket(err)
 				}
 				for _, o := range page {
 					if name := strings.TrimPrefix(o.Key, s.prefix); storage.CheckName(name) == nil {
@@ -59,19 +59,24 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 // Check asks the service for one object, so that a bucket that is not there, or that this process
 // may not list, is an error now and not at the first save.
 func (s *Store) Check(ctx context.Context) error {
-	err := s.again(ctx, "open", "", func(ctx context.Context, g *guard) error {
-		return g.do(func() error {
-			_, _, err := s.bucket.ListPage(ctx, blob.FirstPageToken, 1, &blob.ListOptions{Prefix: s.prefix})
-			if gcerrors.Code(err) == gcerrors.NotFound {
-				return noBucketError{err}
-			}
-			return err
-		})
+	return s.again(ctx, "open", "", s.ask)
+}
+
+func (s *Store) ask(ctx context.Context, g *guard) error {
+	return g.do(func() error {
+		_, _, err := s.bucket.ListPage(ctx, blob.FirstPageToken, 1, &blob.ListOptions{Prefix: s.prefix})
+		return noBucket(err)
 	})
+}
+
+// noBucket says what NotFound means where no object was named.
+func noBucket(err error) error {
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return noBucketError{err}
+	}
 	return err
 }
 
-// noBucketError is what NotFound means where no object was named.
 type noBucketError struct{ error }
 
 func (e noBucketError) Unwrap() error { return e.error }

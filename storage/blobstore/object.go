@@ -3,6 +3,8 @@ package blobstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"io"
 	"net/http"
 	"time"
@@ -16,8 +18,9 @@ import (
 // a tensor file what says where its tensors are.
 const headBytes = 64 << 10
 
-// Open opens an object with one request, which also reads its first 64 KiB. The error of one that is
-// not there matches [storage.ErrNotExist].
+// Open opens an object with one request, which also reads its first 64 KiB; where that is all of it
+// and the service gives its checksum, Open compares that. The error of an object that is not there
+// matches [storage.ErrNotExist].
 func (s *Store) Open(ctx context.Context, name string) (storage.Object, error) {
 	if err := storage.CheckName(name); err != nil {
 		return nil, err
@@ -33,9 +36,13 @@ func (s *Store) Open(ctx context.Context, name string) (storage.Object, error) {
 		}
 		defer r.Close()
 		o.size, o.modified = r.Size(), r.ModTime()
+		o.sum, o.summed = s.service.sum(r)
 		head := make([]byte, min(o.size, headBytes))
 		if _, err := fill(g, r, head); err != nil {
 			return err
+		}
+		if got := crc32.Checksum(head, castagnoli); o.summed && o.size == int64(len(head)) && got != o.sum {
+			return fmt.Errorf("%w: CRC-32C %08x instead of %08x", errDamaged, got, o.sum)
 		}
 		o.head = head
 		return nil
@@ -52,6 +59,8 @@ type object struct {
 	name     string
 	size     int64
 	modified time.Time
+	sum      uint32 // of the whole object, if the service says it
+	summed   bool
 	head     []byte
 }
 
@@ -106,7 +115,8 @@ func (o *object) ReadAt(ctx context.Context, p []byte, offset int64) error {
 			return err
 		}
 		defer r.Close()
-		if r.Size() != o.size || !r.ModTime().Equal(o.modified) {
+		sum, summed := s.service.sum(r)
+		if r.Size() != o.size || !r.ModTime().Equal(o.modified) || summed && o.summed && sum != o.sum {
 			return errReplaced
 		}
 		n, err := fill(g, r, p[done:])
@@ -116,7 +126,7 @@ func (o *object) ReadAt(ctx context.Context, p []byte, offset int64) error {
 }
 
 // errReplaced is of an object that is another one than was opened.
-var errReplaced = errors.New("its size or its time is another")
+var errReplaced = errors.New("its size, time or checksum is another")
 
 // fill reads until p is full.
 func fill(g *guard, r io.Reader, p []byte) (n int, err error) {

@@ -24,8 +24,8 @@ const (
 	concurrency = 2
 )
 
-// errDamaged says that a service stored other bytes than were sent.
-var errDamaged = errors.New("other bytes were stored than were sent")
+// errDamaged says that bytes changed on their way.
+var errDamaged = errors.New("other bytes came than were sent")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -68,7 +68,11 @@ func (p *put) attempt(ctx context.Context, g *guard) error {
 	u := &upload{put: p, ctx: ctx, g: g}
 	err := u.run()
 	if gcerrors.Code(err) == gcerrors.NotFound {
-		err = noBucketError{err}
+		// Either the bucket is not there, or the service has forgotten the upload of a large object.
+		if there := p.store.ask(ctx, g); p.known || there != nil {
+			return noBucketError{err}
+		}
+		return fmt.Errorf("%w: %w", errGone, err)
 	}
 	if err == nil || !p.absent || gcerrors.Code(err) != gcerrors.FailedPrecondition && gcerrors.Code(err) != gcerrors.AlreadyExists {
 		return err
@@ -80,7 +84,7 @@ func (p *put) attempt(ctx context.Context, g *guard) error {
 	})
 	switch {
 	case asked != nil && gcerrors.Code(asked) == gcerrors.NotFound:
-		return fmt.Errorf("%w: it was there, and is gone", errGone)
+		return errGone
 	case asked != nil:
 		return asked
 	case attrs.Metadata[mark] != p.id:
@@ -96,8 +100,9 @@ type existsError struct{}
 
 func (existsError) Error() string { return "another writer put it" }
 
-// errGone is of a name that was taken when it was written and free when it was looked at.
-var errGone = errors.New("the name is in change")
+// errGone is of a name that was taken when it was written and free when it was looked at, and of an
+// upload that the service does not know any more.
+var errGone = errors.New("it went meanwhile")
 
 // upload is one attempt to send an object. It is the writer that the content is written to.
 type upload struct {

@@ -2,6 +2,7 @@ package blobstore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
 )
 
@@ -25,6 +27,9 @@ type Service struct {
 	// Upload is called before an object is uploaded, with what a driver gives to
 	// blob.WriterOptions.BeforeWrite. After the upload the store calls stored, if that is not nil.
 	Upload func(as func(any) bool, u Upload) (stored func() (Stored, bool), err error)
+	// Sum returns the CRC-32C of the whole object that an answer to a read is of, with what a driver
+	// gives to blob.Reader.As; false if the service does not say it.
+	Sum func(as func(any) bool) (crc32c uint32, ok bool)
 }
 
 // Upload describes an upload that is about to begin.
@@ -53,6 +58,14 @@ func (s *Service) status(err error) int {
 	return s.Status(err)
 }
 
+// sum returns the checksum of the object that r reads, as the service says it.
+func (s *Service) sum(r *blob.Reader) (crc32c uint32, ok bool) {
+	if s.Sum == nil {
+		return 0, false
+	}
+	return s.Sum(r.As)
+}
+
 // reasonOf says why an attempt failed. In case of doubt it is not tried again.
 func (s *Service) reasonOf(err error) Reason {
 	status := s.status(err)
@@ -60,6 +73,7 @@ func (s *Service) reasonOf(err error) Reason {
 		caller callerError
 		exists existsError
 		bucket noBucketError
+		syntax *json.SyntaxError // an answer that was cut
 	)
 	switch {
 	case errors.As(err, &caller):
@@ -68,11 +82,11 @@ func (s *Service) reasonOf(err error) Reason {
 		return Exists
 	case errors.Is(err, errReplaced):
 		return Replaced
-	case errors.Is(err, errGone):
+	case errors.Is(err, errGone), status == http.StatusGone:
 		return Unavailable
 	case errors.Is(err, errStalled):
 		return Stalled
-	case errors.Is(err, errDamaged):
+	case errors.Is(err, errDamaged), errors.As(err, &syntax):
 		return Damaged
 	case status == http.StatusUnauthorized, isCredentials(err):
 		return Unauthenticated

@@ -74,7 +74,7 @@ func New(client *gcloud.Client, bucket string, opts blobstore.Options, also ...f
 	if err != nil {
 		return nil, &errkind.Fault{Op: "gcs: open", Subject: bucket, Err: err, Class: errkind.ValueError}
 	}
-	opts.Service = blobstore.Service{Status: status, Hint: hint(bucket), Upload: upload}
+	opts.Service = blobstore.Service{Status: status, Hint: hint(bucket), Upload: upload, Sum: sum}
 	if opts.Place == "" {
 		opts.Place = "gs://" + bucket
 		if opts.Prefix != "" {
@@ -120,6 +120,15 @@ func upload(as func(any) bool, u blobstore.Upload) (func() (blobstore.Stored, bo
 	}, nil
 }
 
+// sum returns the checksum that the service sends with each answer, also of a range.
+func sum(as func(any) bool) (uint32, bool) {
+	var r *gcloud.Reader
+	if !as(&r) || r.Attrs.Decompressed {
+		return 0, false
+	}
+	return r.Attrs.CRC32C, r.Attrs.CRC32C != 0
+}
+
 // hint says what to do in a bucket.
 func hint(bucket string) func(blobstore.Reason) string {
 	return func(r blobstore.Reason) string {
@@ -139,4 +148,3 @@ func hint(bucket string) func(blobstore.Reason) string {
 func wrong(hint, format string, args ...any) error {
 	return &errkind.Fault{Op: "gcs: open", Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
 }
-

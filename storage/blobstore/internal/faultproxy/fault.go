@@ -29,7 +29,8 @@ const (
 	CutAnswer
 	// ShortAnswer gives half of the answer's body as if that were all of it.
 	ShortAnswer
-	// Stall gives the answer's head and half of its body, and then nothing until the client goes.
+	// Stall gives the answer's head and half of its body, and then nothing until the client goes;
+	// nothing at all of an answer without a body.
 	Stall
 	// Slow gives the answer's body in small pieces with pauses.
 	Slow

@@ -22,6 +22,10 @@ func give(w http.ResponseWriter, r *http.Request, a *answer, f Fault) {
 		return
 	}
 	body := a.body
+	if f == Stall && len(body) == 0 {
+		<-r.Context().Done()
+		return
+	}
 	maps.Copy(w.Header(), a.header)
 	switch f {
 	case FlipAnswer:

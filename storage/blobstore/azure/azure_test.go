@@ -1,0 +1,45 @@
+package azure_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/storage"
+	"github.com/tpustrategy/tpustrategy/storage/blobstore"
+	_ "github.com/tpustrategy/tpustrategy/storage/blobstore/azure"
+)
+
+func TestWhatTheServiceAnswersHasAReason(t *testing.T) {
+	status, code := 0, ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("x-ms-error-code", code)
+		w.WriteHeader(status)
+	}))
+	defer server.Close()
+	t.Setenv("AZURE_STORAGE_ACCOUNT", "account")
+	t.Setenv("AZURE_STORAGE_KEY", "a2V5")
+	url := "azblob://container/run?protocol=http&localemu=true&patience=1ms&domain=" + strings.TrimPrefix(server.URL, "http://")
+	for c, want := range map[string]struct {
+		status int
+		reason blobstore.Reason
+		hint   string
+	}{
+		"ContainerNotFound":    {404, blobstore.NoBucket, "az storage container create"},
+		"AuthorizationFailure": {403, blobstore.Denied, "Storage Blob Data Contributor"},
+	} {
+		status, code = want.status, c
+		_, err := storage.Open(t.Context(), url)
+		var e *blobstore.Error
+		require.True(t, errors.As(err, &e), "%v", err)
+		assert.Equal(t, want.reason, e.Reason, c)
+		assert.Contains(t, err.Error(), want.hint, c)
+	}
+}
