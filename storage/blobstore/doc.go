@@ -14,6 +14,8 @@
 // client of its own service and of no other. A bucket that the program opened itself becomes a store
 // by [New]; for Google Cloud Storage use gcs.New, which also compares checksums.
 //
+// Commands and examples of the core module get an object store by a build flag: see package drivers.
+//
 // URLs take the parameters patience, stall and chunk, which are the fields of [Options]:
 // "gs://bucket/run?patience=10m&chunk=67108864".
 //
@@ -35,9 +37,9 @@
 // is refused, reset or cut, a body that ends early, a request in which nothing moves for
 // [Options].Stall (1 minute), and bytes that arrived as others. It waits between 12 ms and 112 ms
 // before the second attempt, about twice as long before each further one, up to 10 s, and gives up
-// [Options].Patience (2 minutes) after the first attempt began. The clock of each operation is its own. The one
-// exception is a chunk of a large object, which Google's client repeats for half of Stall, so that
-// one lost chunk is not the whole upload.
+// [Options].Patience (2 minutes) after the first attempt began; each operation has a clock of its
+// own. The one exception is a chunk of a large object, which Google's client repeats for half of
+// Stall, so that one lost chunk is not the whole upload.
 //
 // Not tried again are 400, 401, 403, 404, 412, wrong names of hosts, and whatever the store does not
 // know. A context ends every operation, every wait and every attempt. The error is an [*Error]: it
