@@ -1,44 +1,24 @@
 package strategy
 
-import "fmt"
+import "github.com/tpustrategy/tpustrategy/report/phase"
 
 // Stage is a stage in the making of a step's program.
-type Stage int
+type Stage = phase.Stage
 
+// The stages of a step's program, in their order.
 const (
 	// StageTracing calls the step function and builds its graph, gradients included.
-	StageTracing Stage = iota
+	StageTracing = phase.Tracing
 	// StageLowering writes the graph as StableHLO text.
-	StageLowering
+	StageLowering = phase.Lowering
 	// StageCompiling compiles the text, or loads its program from a cache.
-	StageCompiling
+	StageCompiling = phase.Compiling
 	// StageDone says that the program is there, or that there will be none.
-	StageDone
+	StageDone = phase.Done
 )
 
-// String returns the stage as a word, such as "tracing".
-func (s Stage) String() string {
-	if s < StageTracing || s > StageDone {
-		return fmt.Sprintf("Stage(%d)", int(s))
-	}
-	return [...]string{"tracing", "lowering", "compiling", "done"}[s]
-}
-
 // Phase says which stage the making of a step's program has come to, for [Options.Phases].
-type Phase struct {
-	// Name is the name of the step function.
-	Name string
-	// Stage is the stage that begins.
-	Stage Stage
-	// Target is the name of what is compiled for: a slice's, such as "v5e:4x4", or the platform's.
-	Target string
-	// Replicas and LogicalDevices are the numbers that the step is compiled for.
-	Replicas, LogicalDevices int
-	// TextBytes is the size of the step's StableHLO text; 0 before StageCompiling.
-	TextBytes int
-	// Err says at StageDone why there is no program; nil if there is one.
-	Err error
-}
+type Phase = phase.Phase
 
 // phases tells of the stages of one step's program.
 type phases struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
-	"github.com/tpustrategy/tpustrategy/strategy/progress"
+	"github.com/tpustrategy/tpustrategy/report/progress"
 )
 
 // Plugins are loaded in child processes only: a compiler that aborts, or is killed for its memory,

@@ -91,7 +91,7 @@ func (s *Suite) Files() int { return s.files }
 // other file could import the backend.
 func (s *Suite) list(ctx context.Context) (added map[string]string, err error) {
 	const form = "{{$n := len .TestGoFiles}}{{$x := len .XTestGoFiles}}{{if or $n $x}}{{.ImportPath}} {{.Name}} {{$n}} {{$x}}{{end}}"
-	out, err := s.command(ctx, "list", "-f", form, upstream+"core/...", upstream+"ml/...", upstream+"support/...")
+	out, err := s.command(ctx, "list", "-f", form, upstream+"cmd/...", upstream+"core/...", upstream+"internal/...", upstream+"ml/...", upstream+"support/...", upstream+"ui/...")
 	if err != nil {
 		return nil, err
 	}

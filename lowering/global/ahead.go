@@ -22,6 +22,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/phase"
+	"github.com/tpustrategy/tpustrategy/report/progress"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -32,7 +34,8 @@ type ahead struct {
 	ids    []int // of the devices, partition by partition
 	// compile compiles for the devices.
 	compile func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
-	file    string // to write the report to; empty is none
+	line    *progress.Line // says how far it is, to Options.Notes
+	file    string         // to write the report to; empty is none
 	host    hostPrograms
 }
 
@@ -53,17 +56,19 @@ func (a *ahead) notHere(what string) error {
 //
 // The compiler is a process of its own; see Options.Worker and Options.Compiler, which is taken if it
 // can compile for a topology. The report is written to reportFile too, if that is not empty: as a page
-// if the name ends in .html, and as JSON otherwise. The slice stays the caller's: finalize the
+// if the name ends in .html, and as JSON otherwise. A compilation that takes long says each ten
+// seconds to Options.Notes how far it is. The slice stays the caller's: finalize the
 // backend before it is closed.
 func NewAheadOfTime(slice *system.Slice, reportFile string, opts Options) (*Backend, error) {
 	if err := slice.Check(); err != nil {
 		return nil, failed("NewAheadOfTime", "", err)
 	}
-	compile, err := opts.aheadCompiler(slice)
+	line := lineTo(opts.Notes)
+	compile, err := opts.aheadCompiler(slice, line)
 	if err != nil {
 		return nil, failed("NewAheadOfTime", "", err)
 	}
-	a := &ahead{target: report.TargetOf(slice.Facts()), ids: slices.Concat(slice.Topology().DeviceIDs()...), file: reportFile, compile: compile}
+	a := &ahead{target: report.TargetOf(slice.Facts()), ids: slices.Concat(slice.Topology().DeviceIDs()...), file: reportFile, compile: compile, line: line}
 	return newAhead(a, "tpu", opts)
 }
 
@@ -72,11 +77,21 @@ type topologyCompiler interface {
 	CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
 }
 
+// lineTo returns a line that says how far compilations are.
+func lineTo(notes io.Writer) *progress.Line {
+	if notes == nil {
+		notes = io.Discard
+	}
+	return progress.To(notes, progress.Options{Record: progress.RecordFile()})
+}
+
 // aheadCompiler returns what compiles for a slice.
-func (o Options) aheadCompiler(slice *system.Slice) (func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error), error) {
+func (o Options) aheadCompiler(slice *system.Slice, line *progress.Line) (func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error), error) {
 	compiler, ok := o.Compiler.(topologyCompiler)
-	if !ok {
-		w, err := worker.New(worker.Options{Command: o.Worker})
+	if ok {
+		line.Process(-1) // it may be any
+	} else {
+		w, err := worker.New(worker.Options{Command: o.Worker, Started: line.Process})
 		if of := (*worker.Error)(nil); errors.As(err, &of) && of.Reason == worker.NotStarted && o.Worker == nil {
 			return slice.Compile, nil // no program to start: this process is the compiler's
 		}
@@ -94,11 +109,11 @@ func (o Options) aheadCompiler(slice *system.Slice) (func(context.Context, pjrt.
 // run either.
 func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backend, error) {
 	topology := sys.Topology()
-	a := &ahead{file: reportFile, ids: slices.Concat(topology.DeviceIDs()...)}
+	a := &ahead{file: reportFile, ids: slices.Concat(topology.DeviceIDs()...), line: lineTo(opts.Notes)}
 	a.target = report.Target{Name: fmt.Sprintf("cpu:%d", topology.NumDevices()), Kind: "cpu", Devices: topology.NumDevices(), Platform: sys.Client().PlatformVersion()}
 	var compiler Compiler
 	if opts.Worker != nil {
-		w, err := worker.New(worker.Options{Command: opts.Worker})
+		w, err := worker.New(worker.Options{Command: opts.Worker, Started: a.line.Process})
 		if err != nil {
 			return nil, failed("NewAheadOfTime", "", err)
 		}
@@ -260,7 +275,11 @@ func (c *compiled) compileAhead(donated []bool) error {
 	lowered := time.Since(start)
 	stopped := &AheadOfTimeError{Program: c.program.Name, Topology: a.target.Name, Explanation: explain(c.program.Name, m, c.places, b.opts.Rules)}
 	start = time.Now()
+	now := phase.Phase{Name: c.program.Name, Stage: phase.Compiling, Target: a.target.Name, Replicas: b.mesh.Size() / b.logical.Size(), LogicalDevices: b.logical.Size(), TextBytes: len(m.Text)}
+	a.line.Phase(now)
 	exe, err := a.compile(context.Background(), pjrt.Lowered(m.Text, m.Facts()), compileOptions(m, a.ids))
+	now.Stage, now.Err = phase.Done, err
+	a.line.Phase(now)
 	if err != nil {
 		stopped.Err = err
 		return stopped

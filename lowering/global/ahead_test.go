@@ -1,11 +1,14 @@
 package global_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -59,6 +62,17 @@ func TestAheadOfTimeStopsAtTheFirstStepWithTheReport(t *testing.T) {
 	assert.Equal(t, run.Cost.ModelFLOPs, r.Cost.ModelFLOPs)
 	const parameters = 64*32 + 32*64 + 64 + 64*32 + 32 + 32*64
 	assert.EqualValues(t, parameters, r.Parameters)
+}
+
+// A compiler for a slice takes minutes, and says nothing.
+func TestAheadOfTimeSaysHowFarItIs(t *testing.T) {
+	b, _ := fromConfig(t, "topology=cpu:8,logical=2", global.Options{})
+	var said bytes.Buffer
+	global.Slowly(b, &said, 200*time.Millisecond, 20*time.Millisecond)
+	_, err := trainWords(b, 16, 1)
+	require.Error(t, err)
+	assert.Regexp(t, `^compiling Trainer#1 for cpu:8 \(4 x 2 devices\): 0s, \d+\.\d kB of program`, said.String())
+	assert.Greater(t, strings.Count(said.String(), "\n"), 1)
 }
 
 func errText(err error) string {

@@ -45,12 +45,13 @@
 //
 // topology=v5e-16 compiles for a slice that is not here. The first program that takes variables and
 // data, such as a training step, is compiled by the slice's compiler in a process of its own, and
-// its execution returns an [*AheadOfTimeError], which prints the report. See [NewAheadOfTime].
+// its execution returns an [*AheadOfTimeError], which prints the report. A long compilation says each
+// ten seconds how far it is. See [NewAheadOfTime].
 //
 // # Buffers
 //
 // A [Buffer] is a global value. It stays in host memory until a program first takes it, and is then
-// laid out as that program wants it. It is moved only for a program that wants it otherwise, and
+// laid out as that program wants it; a single device has it at once. It is moved only for a program that wants it otherwise, and
 // gathered when it is read.
 //
 // # Devices that GoMLX names

@@ -33,7 +33,7 @@
 // process of its own: one that aborts, or that the kernel kills for its memory, is an error. Ctrl-C
 // ends both at once, with exit code 130, and leaves no file half written.
 //
-// A line on standard error says how far it is (package strategy/progress). The plugins' own logs
+// A line on standard error says how far it is (package report/progress). The plugins' own logs
 // are turned off by the environment (TF_CPP_MIN_LOG_LEVEL, TPU_MIN_LOG_LEVEL, TPU_STDERR_LOG_LEVEL,
 // TPU_LOG_DIR), where it does not set them.
 //

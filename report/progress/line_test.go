@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
 // at is a step's phase at a stage.
-func at(stage strategy.Stage, name string, text int) strategy.Phase {
-	return strategy.Phase{Name: name, Stage: stage, Target: "v5e:4x4", Replicas: 4, LogicalDevices: 4, TextBytes: text}
+func at(stage phase.Stage, name string, text int) phase.Phase {
+	return phase.Phase{Name: name, Stage: stage, Target: "v5e:4x4", Replicas: 4, LogicalDevices: 4, TextBytes: text}
 }
 
 // noMemory cuts out the memory of this process.
@@ -38,15 +38,15 @@ func TestALineComesEachTenSecondsWhereThereIsNoTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w bytes.Buffer
 		l := To(&w, Options{Prefix: "p: "})
-		l.Phase(at(strategy.StageTracing, "step", 0))
+		l.Phase(at(phase.Tracing, "step", 0))
 		time.Sleep(11 * time.Second)
-		l.Phase(at(strategy.StageLowering, "step", 0))
-		l.Phase(at(strategy.StageCompiling, "step", 1234567))
+		l.Phase(at(phase.Lowering, "step", 0))
+		l.Phase(at(phase.Compiling, "step", 1234567))
 		time.Sleep(20 * time.Second)
-		l.Phase(at(strategy.StageTracing, "other", 0))
+		l.Phase(at(phase.Tracing, "other", 0))
 		time.Sleep(10 * time.Second)
-		l.Phase(at(strategy.StageDone, "step", 1234567))
-		l.Phase(at(strategy.StageDone, "other", 0))
+		l.Phase(at(phase.Done, "step", 1234567))
+		l.Phase(at(phase.Done, "other", 0))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, `p: tracing step for v5e:4x4 (4 x 4 devices): 10s
@@ -56,11 +56,11 @@ p: tracing other for v5e:4x4 (4 x 4 devices): 9s, and 1 more
 `, noMemory(w.String()))
 
 		w.Reset()
-		l.Phase(at(strategy.StageTracing, "quick", 0))
+		l.Phase(at(phase.Tracing, "quick", 0))
 		time.Sleep(9 * time.Second)
 		l.Close()
 		l.Close()
-		l.Phase(at(strategy.StageDone, "quick", 0))
+		l.Phase(at(phase.Done, "quick", 0))
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.String())
 	})
@@ -72,17 +72,17 @@ func TestATerminalsLineIsWrittenOverAndWiped(t *testing.T) {
 		l := To(&w, Options{})
 		l.width = func() int { return 40 }
 		l.Process(1 << 30) // there is no such process, and so no memory to show
-		l.Phase(at(strategy.StageCompiling, "a", 500))
+		l.Phase(at(phase.Compiling, "a", 500))
 		time.Sleep(550 * time.Millisecond)
 		synctest.Wait()
 		line := "\r\x1b[Kcompiling a for v5e:4x4 (4 x 4 devices)"
 		assert.Equal(t, strings.Repeat(line, 2), strings.ReplaceAll(w.String(), "1s", "0s"), "the rest is cut off")
-		l.Phase(strategy.Phase{Name: "a", Stage: strategy.StageDone, Target: "v5e:4x4", Err: errors.New("no")})
+		l.Phase(phase.Phase{Name: "a", Stage: phase.Done, Target: "v5e:4x4", Err: errors.New("no")})
 		assert.True(t, strings.HasSuffix(w.String(), "\r\x1b[K"))
 		size := w.Len()
-		l.Phase(at(strategy.StageTracing, "short", 0))
+		l.Phase(at(phase.Tracing, "short", 0))
 		time.Sleep(patience - time.Millisecond)
-		l.Phase(at(strategy.StageDone, "short", 0))
+		l.Phase(at(phase.Done, "short", 0))
 		time.Sleep(time.Minute)
 		assert.Equal(t, size, w.Len(), "what is quick shows nothing")
 	})
@@ -95,7 +95,7 @@ func TestTheMemoryIsTheCompilersProcesss(t *testing.T) {
 	assert.Greater(t, memoryOf(0), int64(1<<20))
 	assert.Equal(t, memoryOf(os.Getpid())>>24, memoryOf(0)>>24)
 	assert.Zero(t, memoryOf(1<<30))
-	m := making{Phase: at(strategy.StageCompiling, "s", 900), expected: 40 * time.Second}
+	m := making{Phase: at(phase.Compiling, "s", 900), expected: 40 * time.Second}
 	assert.Equal(t, "compiling s for v5e:4x4 (4 x 4 devices): 23s of about 40s, 0.9 kB of program, 2.00 GiB of memory", m.text(23*time.Second, 2<<30))
 }
 
@@ -104,11 +104,11 @@ func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := To(&bytes.Buffer{}, Options{Record: path})
 		took := func(name, target string, text int, d time.Duration) {
-			p := at(strategy.StageCompiling, name, text)
+			p := at(phase.Compiling, name, text)
 			p.Target = target
 			l.Phase(p)
 			time.Sleep(d)
-			p.Stage = strategy.StageDone
+			p.Stage = phase.Done
 			l.Phase(p)
 		}
 		took("gpt", "v5e:4x4", 1000, 40*time.Second)
@@ -118,7 +118,7 @@ func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
 	})
 	expect := func(want time.Duration, name, target string, text int) {
 		t.Helper()
-		p := at(strategy.StageCompiling, name, text)
+		p := at(phase.Compiling, name, text)
 		p.Target = target
 		assert.Equal(t, want, expectation(path, p))
 	}
@@ -142,7 +142,7 @@ func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
 		fmt.Fprintf(&b, `{"name":"n","target":"v6e:1","text_bytes":%d,"seconds":1}`+"\n", i+1)
 	}
 	require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o600))
-	remember(path, at(strategy.StageCompiling, "gpt", 1000), 3*time.Second)
+	remember(path, at(phase.Compiling, "gpt", 1000), 3*time.Second)
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Less(t, info.Size(), int64(maxRecord))
@@ -150,9 +150,9 @@ func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
 	expect(3*time.Second, "gpt", "v5e:4x4", 1000)
 
 	// Where it has no place nothing is remembered, and nothing fails.
-	remember("/dev/null/x", at(strategy.StageCompiling, "gpt", 1000), 3*time.Second)
-	remember("/dev/full", at(strategy.StageCompiling, "gpt", 1000), 3*time.Second)
-	assert.Zero(t, expectation("/dev/zero", at(strategy.StageCompiling, "gpt", 1000)))
-	assert.Zero(t, expectation("", at(strategy.StageCompiling, "gpt", 1000)))
+	remember("/dev/null/x", at(phase.Compiling, "gpt", 1000), 3*time.Second)
+	remember("/dev/full", at(phase.Compiling, "gpt", 1000), 3*time.Second)
+	assert.Zero(t, expectation("/dev/zero", at(phase.Compiling, "gpt", 1000)))
+	assert.Zero(t, expectation("", at(phase.Compiling, "gpt", 1000)))
 	assert.True(t, strings.HasSuffix(RecordFile(), "compilations.jsonl") || RecordFile() == "")
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/report/progress"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/progress"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 

@@ -6,8 +6,11 @@ import (
 )
 
 // memoryOf returns the resident memory of a process in bytes, of this one for 0; 0 if it is not
-// known, as on systems without /proc.
+// known, as on systems without /proc, or for a negative number.
 func memoryOf(pid int) int64 {
+	if pid < 0 {
+		return 0
+	}
 	of := "self"
 	if pid > 0 {
 		of = fmt.Sprint(pid)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tpustrategy/tpustrategy/report"
-	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
 // Options configure a [Line]. The zero value works.
@@ -42,7 +42,7 @@ type Line struct {
 
 // making is a program on its way.
 type making struct {
-	strategy.Phase
+	phase.Phase
 	since    time.Time     // of the stage
 	expected time.Duration // of the stage; 0 if it is not known
 }
@@ -71,22 +71,22 @@ func To(w io.Writer, o Options) *Line {
 	return l
 }
 
-// Phase is for strategy.Options.Phases: it notes the stage that a program has come to. It returns
-// at once, but for the moment that a record of a compilation takes.
-func (l *Line) Phase(p strategy.Phase) {
+// Phase is for strategy.Options.Phases, and for whoever else compiles: it notes the stage that a
+// program has come to. It returns at once, but for the moment that a record of a compilation takes.
+func (l *Line) Phase(p phase.Phase) {
 	now := time.Now()
 	expected := time.Duration(0)
-	if p.Stage == strategy.StageCompiling {
+	if p.Stage == phase.Compiling {
 		expected = expectation(l.opts.Record, p)
 	}
 	took, of := l.note(p, now, expected)
-	if p.Stage == strategy.StageDone && p.Err == nil && of.Stage == strategy.StageCompiling {
+	if p.Stage == phase.Done && p.Err == nil && of.Stage == phase.Compiling {
 		remember(l.opts.Record, of, took)
 	}
 }
 
 // note takes the stage in, and returns the one before it with the time that it took.
-func (l *Line) note(p strategy.Phase, now time.Time, expected time.Duration) (took time.Duration, of strategy.Phase) {
+func (l *Line) note(p phase.Phase, now time.Time, expected time.Duration) (took time.Duration, of phase.Phase) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.IndexFunc(l.under, func(m *making) bool { return m.Name == p.Name && m.Target == p.Target })
@@ -94,12 +94,12 @@ func (l *Line) note(p strategy.Phase, now time.Time, expected time.Duration) (to
 		took, of = now.Sub(l.under[i].since), l.under[i].Phase
 	}
 	switch {
-	case p.Stage != strategy.StageDone && i < 0:
+	case p.Stage != phase.Done && i < 0:
 		l.under = append(l.under, &making{p, now, expected})
 		if l.stop == nil {
 			l.stop = l.draw()
 		}
-	case p.Stage != strategy.StageDone:
+	case p.Stage != phase.Done:
 		*l.under[i] = making{p, now, expected}
 	case i >= 0:
 		if l.under = slices.Delete(l.under, i, i+1); len(l.under) == 0 {
@@ -110,7 +110,7 @@ func (l *Line) note(p strategy.Phase, now time.Time, expected time.Duration) (to
 }
 
 // Process says which process compiles, whose memory the line shows: one that was started for it. 0
-// is this process.
+// is this process, and -1 one that is not known: the line shows no memory then.
 func (l *Line) Process(pid int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

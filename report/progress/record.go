@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/internal/files"
-	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
 // RecordFile returns the file of [Options].Record that programs share: compilations.jsonl in the
@@ -57,7 +57,7 @@ func read(path string) (all []compilation) {
 }
 
 // expectation returns how long the compilation took that is most alike; 0 if none is.
-func expectation(path string, p strategy.Phase) time.Duration {
+func expectation(path string, p phase.Phase) time.Duration {
 	if path == "" || p.TextBytes == 0 {
 		return 0
 	}
@@ -90,7 +90,7 @@ func kind(target string) string {
 }
 
 // remember adds a compilation to a record. It is no loss if it cannot.
-func remember(path string, p strategy.Phase, took time.Duration) {
+func remember(path string, p phase.Phase, took time.Duration) {
 	if path == "" || took < worthNoting {
 		return
 	}
