@@ -15,6 +15,7 @@
 #   make test-aot   compile for TPU slices with libtpu's compiler (SKIP=Llama leaves out the largest models)
 #   make test-upstream-patches  our patches for GoMLX, compute and go-xla: each test fails, and passes with its patch
 #   make test-gpt   the long tests of the language model: killed and resumed, every option, every mesh
+#   make test-kills kill, stop and cut off hosts of training runs, 500 times (KILLS=500, 15 minutes)
 #   make forms      train a decoder in every form and compare with one device (10 minutes)
 #   make corpus     compile many real programs at their real size, with both compilers (an hour)
 #   make test-gomlx run the tests that GoMLX ships, on its backends and on ours (half an hour), and write docs/gomlx-suites.md
@@ -111,6 +112,12 @@ forms: plugin
 # Killed and resumed, each option against the plain run, and all forms of the model.
 test-gpt: plugin
 	$(REQUIRE) TPUSTRATEGY_GPT=1 TPUSTRATEGY_FORMS=all $(GO) test -count=1 -timeout 30m -v ./examples/gpt/...
+
+# Hosts are processes, and what is done to them is done for real. `make test` does it a few times.
+KILLS ?= 500
+.PHONY: test-kills
+test-kills: plugin
+	$(REQUIRE) TPUSTRATEGY_KILLS=$(KILLS) $(GO) test -count=1 -timeout 2h -v ./internal/kills
 
 # A table of what came of it is written to CORPUS, and the results to CORPUS.json: a run goes on where
 # the last one stopped. TPUSTRATEGY_CORPUS_LIMIT=4m is how long one compilation may take.

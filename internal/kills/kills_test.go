@@ -1,0 +1,246 @@
+//go:build unix
+
+package kills
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/prochost"
+)
+
+func TestMain(m *testing.M) {
+	h, here, err := prochost.FromEnviron(os.Getenv)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	if here {
+		os.Exit(host(h))
+	}
+	os.Exit(m.Run())
+}
+
+// meshes are the replicas and logical devices of a run on eight devices, and hostCounts its hosts.
+var (
+	meshes     = [][2]int{{4, 2}, {8, 1}, {2, 4}, {1, 8}}
+	hostCounts = []int{1, 2, 4, 8}
+)
+
+// number reads a number from the environment.
+func number(t *testing.T, name string, otherwise int) int {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err, name)
+	return n
+}
+
+// TestRunsAreKilledAndLoseNothing harms runs until so many lives were harmed. In the end each run
+// has the losses, the examples and the checkpoint of a run that nobody harmed.
+func TestRunsAreKilledAndLoseNothing(t *testing.T) {
+	kills, seed := number(t, "TPUSTRATEGY_KILLS", 5), number(t, "TPUSTRATEGY_KILLS_SEED", 1)
+	base := plugintest.System(t, 8)
+	sockets, err := os.MkdirTemp("", "kills-")
+	require.NoError(t, err)
+	defer os.RemoveAll(sockets)
+	machine, err := prochost.Listen(base, "unix", filepath.Join(sockets, "machine"), prochost.Options{Patience: patience})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, machine.Close()) }()
+	small := t.TempDir()
+	all := &campaign{t: t, machine: machine, chance: rand.New(rand.NewPCG(uint64(seed), 17)), counts: map[string]int{}, tmpfs: mountSmall(t, small)}
+	wholes := map[plan]*outcome{}
+	whole := func(p plan) *outcome {
+		if !p.dataset {
+			p.hosts = 1 // they all have the same rows for each replica
+		}
+		if wholes[p] == nil {
+			dir := t.TempDir()
+			l := begin(t, machine, fmt.Sprintf("whole %v", p), p.hosts, p.job(dir))
+			require.Empty(t, l.end(time.Minute), "%v", l)
+			require.Equal(t, "done", l.hosts[0].last(), "%v", l)
+			wholes[p] = read(t, dir)
+			wholes[p].complete(t)
+		}
+		return wholes[p]
+	}
+	start, lives, harmed := time.Now(), 0, 0
+	for run := 0; harmed < kills; run++ {
+		c := *all
+		c.dir = filepath.Join(small, fmt.Sprint(run))
+		if !c.tmpfs || run%3 > 0 {
+			c.dir, c.tmpfs = filepath.Join(t.TempDir(), fmt.Sprint(run)), false
+		}
+		require.NoError(t, os.Mkdir(c.dir, 0o755))
+		// The first plan is that of what the run is held against. Of a dataset that is dealt to hosts
+		// each replica has other rows on another number of hosts: that is another order of sums.
+		first := plan{mesh: meshes[c.chance.IntN(len(meshes))], hosts: c.hosts(), dataset: run%2 == 1}
+		changing := run%4 == 2
+		for through := false; !through && !c.failed; lives++ {
+			p := first
+			if changing {
+				p.mesh = meshes[c.chance.IntN(len(meshes))]
+			}
+			if changing || !p.dataset {
+				p.hosts = c.hosts()
+			}
+			j := p.job(c.dir)
+			j.Pause = time.Duration(c.chance.IntN(4)) * time.Millisecond
+			through = c.live(fmt.Sprintf("run %d, life %d, %v", run, lives, p), p.hosts, j, c.harm(p.hosts))
+		}
+		harmed = 0
+		for _, h := range harms {
+			harmed += all.counts[h.name]
+		}
+		if c.failed {
+			return
+		}
+		got := read(t, c.dir)
+		got.complete(t)
+		got.compare(t, whole(first), !changing)
+		require.NoError(t, os.RemoveAll(c.dir))
+		if os.Getenv("TPUSTRATEGY_KILLS") != "" {
+			fmt.Printf("%v: run %d is through after %d lives; %d harmed\n", time.Since(start).Round(time.Second), run, lives, harmed)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all.counts)) {
+		t.Logf("%5d %s", all.counts[name], name)
+	}
+	t.Logf("%d harmed of %d lives in %v", harmed, lives, time.Since(start).Round(time.Second))
+}
+
+// plan says how a life is run.
+type plan struct {
+	mesh    [2]int
+	hosts   int
+	dataset bool
+}
+
+func (p plan) String() string {
+	of := "batches"
+	if p.dataset {
+		of = "a dataset"
+	}
+	return fmt.Sprintf("%d hosts, %d x %d, %s", p.hosts, p.mesh[0], p.mesh[1], of)
+}
+
+func (p plan) job(dir string) job {
+	return job{Directory: dir, Replicas: p.mesh[0], Logical: p.mesh[1], Dataset: p.dataset}
+}
+
+// hosts picks the number of hosts of a life.
+func (c *campaign) hosts() int { return hostCounts[c.chance.IntN(len(hostCounts))] }
+
+// harm picks what is done to a life.
+func (c *campaign) harm(hosts int) harm {
+	for {
+		h := harms[c.chance.IntN(len(harms))]
+		if h.needs == "others" && hosts == 1 || h.needs == "tmpfs" && !c.tmpfs {
+			continue
+		}
+		return h
+	}
+}
+
+// outcome is what a run has left.
+type outcome struct {
+	table   map[string][]float64 // columns
+	files   []string
+	tensors map[string]string // of the last checkpoint
+}
+
+// read reads what a run has left.
+func read(t *testing.T, dir string) *outcome {
+	t.Helper()
+	o := &outcome{table: map[string][]float64{}}
+	text, err := os.ReadFile(filepath.Join(dir, "table.csv"))
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\r\n")
+	columns := strings.Split(lines[0], ",")
+	for _, line := range lines[1:] {
+		for i, cell := range strings.Split(line, ",") {
+			v, err := strconv.ParseFloat(cell, 64)
+			require.NoError(t, err, "%s", line)
+			o.table[columns[i]] = append(o.table[columns[i]], v)
+		}
+	}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			name, _ := filepath.Rel(dir, path)
+			o.files = append(o.files, name)
+		}
+		return err
+	}))
+	found, err := filepath.Glob(filepath.Join(dir, "checkpoints", fmt.Sprintf("step-%010d", steps), "*.safetensors"))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	data, err := os.ReadFile(found[0])
+	require.NoError(t, err)
+	o.tensors = map[string]string{}
+	header, start := map[string]struct {
+		DType   string `json:"dtype"`
+		Shape   []int  `json:"shape"`
+		Offsets []int  `json:"data_offsets"`
+	}{}, 8+binary.LittleEndian.Uint64(data)
+	text, data = data[8:start], data[start:]
+	var all map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(text, &all))
+	delete(all, "__metadata__") // has the time
+	text, err = json.Marshal(all)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &header))
+	for name, x := range header {
+		o.tensors[name] = fmt.Sprintf("%s %v %x", x.DType, x.Shape, data[x.Offsets[0]:x.Offsets[1]])
+	}
+	return o
+}
+
+// complete checks that each step was taken once, and each example once in each pass.
+func (o *outcome) complete(t *testing.T) {
+	t.Helper()
+	require.Len(t, o.table["step"], steps)
+	const n = float64(examples)
+	for pass := range passes {
+		sum, squares := 0.0, 0.0
+		for k := pass * steps / passes; k < (pass+1)*steps/passes; k++ {
+			require.Equal(t, float64(k+1), o.table["step"][k])
+			sum, squares = sum+o.table["examples"][k], squares+o.table["squares"][k]
+		}
+		require.Equal(t, n*(n+1)/2, sum, "the examples of pass %d", pass+1)
+		require.Equal(t, n*(n+1)*(2*n+1)/6, squares, "the examples of pass %d", pass+1)
+	}
+}
+
+// compare holds a run that was harmed against one that was not. Where it was on one mesh all of its
+// life, they are the same to the last bit.
+func (o *outcome) compare(t *testing.T, want *outcome, same bool) {
+	t.Helper()
+	for _, name := range []string{"step", "examples", "squares"} {
+		require.Equal(t, want.table[name], o.table[name], name)
+	}
+	assert.Equal(t, want.files, o.files, "leftovers")
+	if same {
+		require.Equal(t, want.table["loss"], o.table["loss"])
+		require.Equal(t, want.tensors, o.tensors, "the last checkpoint")
+		return
+	}
+	for i, loss := range o.table["loss"] {
+		require.InDelta(t, 1, loss/want.table["loss"][i], 1e-3, "the loss of step %d", i+1)
+	}
+}
