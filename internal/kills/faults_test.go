@@ -161,15 +161,18 @@ func (c *campaign) odd(l *life, format string, args ...any) {
 	c.t.Logf("%s: "+format, append([]any{l.name}, args...)...)
 }
 
-// live is one life: hosts go on with the run, and one of the harms is done to them. It reports
-// whether the run is through.
+// live is one life: hosts go on with the run, and one of the harms is done to them, if it is one. It
+// reports whether the run is through.
 func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
 	l := begin(c.t, c.machine, name, hosts, j)
 	defer l.killed()
 	first := l.hosts[0]
-	if c.chance.IntN(8) == 0 { // in the start-up
+	switch {
+	case h.do == nil:
+		l.until(time.Minute, first.over)
+	case c.chance.IntN(8) == 0: // in the start-up
 		time.Sleep(time.Duration(c.chance.IntN(700)) * time.Millisecond)
-	} else {
+	default:
 		after := int64(1 + c.chance.IntN(2*saveEvery))
 		if !l.until(time.Minute, func() bool {
 			step, resumed := first.at()
@@ -181,7 +184,7 @@ func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
 	}
 	known := c.next
 	c.next = 0
-	if !first.over() {
+	if h.do != nil && !first.over() {
 		c.counts[h.name]++
 		c.counts[fmt.Sprintf("%d hosts", hosts)]++
 		h.do(c, l, c.chance.IntN(hosts))

@@ -102,11 +102,15 @@ func TestRunsAreKilledAndLoseNothing(t *testing.T) {
 			}
 			j := p.job(c.dir)
 			j.Pause = time.Duration(c.chance.IntN(4)) * time.Millisecond
-			through = c.live(fmt.Sprintf("run %d, life %d, %v", run, lives, p), p.hosts, j, c.harm(p.hosts))
-		}
-		harmed = 0
-		for _, h := range harms {
-			harmed += all.counts[h.name]
+			var h harm // the last life of all is left alone
+			if harmed < kills {
+				h = c.harm(p.hosts)
+			}
+			through = c.live(fmt.Sprintf("run %d, life %d, %v", run, lives, p), p.hosts, j, h)
+			harmed = 0
+			for _, h := range harms {
+				harmed += all.counts[h.name]
+			}
 		}
 		if c.failed {
 			return
