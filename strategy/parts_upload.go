@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -118,6 +119,11 @@ const leastStaged = 1 << 20
 // host holds a sixteenth of what its devices get, or one part that is larger. After an error no
 // buffer is live.
 func (s *TPUStrategy) uploadParts(ctx context.Context, all []*partLoad) (staged int, err error) {
+	return s.uploadPartsBy(ctx, all, 1)
+}
+
+// uploadPartsBy is uploadParts with so many parts read at a time.
+func (s *TPUStrategy) uploadPartsBy(ctx context.Context, all []*partLoad, readers int) (staged int, err error) {
 	var reads []*partRead
 	total := 0
 	for _, x := range all {
@@ -131,9 +137,19 @@ func (s *TPUStrategy) uploadParts(ctx context.Context, all []*partLoad) (staged 
 	defer pool.Close()
 	group, within := errgroup.WithContext(ctx)
 	queue := make(chan *partRead, len(reads))
-	group.Go(func() error {
-		defer close(queue)
-		for _, r := range reads {
+	var next, reading atomic.Int64
+	reading.Store(int64(readers))
+	read := func() error {
+		defer func() {
+			if reading.Add(-1) == 0 {
+				close(queue)
+			}
+		}()
+		for i := next.Add(1) - 1; i < int64(len(reads)); i = next.Add(1) - 1 {
+			r := reads[i]
+			if err := context.Cause(within); err != nil {
+				return err
+			}
 			var err error
 			rt := r.inPlace()
 			if rt != nil {
@@ -152,7 +168,10 @@ func (s *TPUStrategy) uploadParts(ctx context.Context, all []*partLoad) (staged 
 			}
 		}
 		return nil
-	})
+	}
+	for range readers {
+		group.Go(read)
+	}
 	group.Go(func() (failed error) {
 		for r := range queue {
 			if failed == nil {

@@ -11,6 +11,8 @@ type Shard struct {
 	// Replica and LogicalDevice say which device it is, Device is the device's name.
 	Replica, LogicalDevice int
 	Device                 string
+	// Process is the process that the device belongs to.
+	Process int
 	// Start is the first index of the replica's tensor that the device holds, in each dimension;
 	// Size is the number of indices that it holds.
 	Start, Size []int
@@ -39,7 +41,7 @@ func (s *TPUStrategy) shards(v *distributed, buffers []*pjrt.Buffer) []Shard {
 		if !v.on(d) || len(buffers) == 0 {
 			continue
 		}
-		shard := Shard{Replica: d / s.logicalDevices, LogicalDevice: d % s.logicalDevices, Bytes: l.shardBytes}
+		shard := Shard{Replica: d / s.logicalDevices, LogicalDevice: d % s.logicalDevices, Process: s.processes.of[d], Bytes: l.shardBytes}
 		shard.Device = s.deviceName(shard.Replica, shard.LogicalDevice)
 		shard.Start, shard.Size = l.held(shard.Replica, shard.LogicalDevice)
 		if b := buffers[d]; b != nil {

@@ -339,3 +339,24 @@ func appendText(dst []byte, s string) []byte {
 	_ = e.Encode(s) // strings always encode
 	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }
+
+// Header returns the beginning of a file up to its data, which starts at a multiple of align bytes,
+// and the places of the tensors in the data, as [Layout] has them.
+func Header(tensors []Spec, metadata map[string]string, align int) ([]byte, []Info, error) {
+	layout, err := Layout(tensors)
+	if err != nil {
+		return nil, nil, err
+	}
+	header, err := appendHeader(nil, layout, metadata)
+	if err != nil {
+		return nil, nil, err
+	}
+	if short := len(header) % max(align, 1); short > 0 {
+		header = append(header, bytes.Repeat([]byte{' '}, align-short)...)
+		binary.LittleEndian.PutUint64(header, uint64(len(header)-lengthBytes))
+	}
+	if len(header)-lengthBytes > MaxHeaderBytes {
+		return nil, nil, invalid("a header of %d bytes, at most %d are allowed", len(header)-lengthBytes, MaxHeaderBytes)
+	}
+	return header, layout, nil
+}

@@ -106,6 +106,9 @@ func (f *File) Tensor(name string) (Info, bool) {
 	return t, true
 }
 
+// DataOffset is where the data begins in the file, in bytes.
+func (f *File) DataOffset() int64 { return f.base }
+
 // Metadata returns a copy of the file's metadata, and nil if it has none.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
 

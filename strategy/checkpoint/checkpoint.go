@@ -35,12 +35,14 @@ type Info struct {
 // Checkpoint is an open checkpoint. It is safe for concurrent use, except for Close, which must
 // come last.
 type Checkpoint struct {
-	path      string // of the tensor file
+	path      string // of the tensor file, or of the manifest of one in shards
 	raw       *os.File
 	file      *safetensors.File
-	manifest  *manifest  // nil for a file without one
-	variables []variable // in the order of the file
-	order     []int      // their indices in the order in which they were saved
+	manifest  *manifest        // nil for a file without one, and for shards
+	sharded   *shardedManifest // of one in shards
+	objects   []*object        // that the variables' regions are in
+	variables []variable       // in the order of the file
+	order     []int            // their indices in the order in which they were saved
 	metadata  map[string]string
 	step      int64
 }
@@ -48,9 +50,23 @@ type Checkpoint struct {
 // variable is a saved variable and its tensor.
 type variable struct {
 	Info
-	tensor string
-	bytes  int64
-	sum    *checksum // nil if not known
+	tensor  string
+	bytes   int64
+	element int64     // bytes of an element
+	sum     *checksum // nil if not known
+	regions []region
+}
+
+// inFile says where in the tensor file the variable lies.
+func (v *variable) inFile(t safetensors.Info, data int64) {
+	g := region{offset: data + t.Offset, bytes: t.Bytes}
+	count := int64(1)
+	for _, d := range t.Shape {
+		g.start, g.size = append(g.start, 0), append(g.size, int(d))
+		count *= d
+	}
+	v.element = t.Bytes / max(count, 1)
+	v.regions = []region{g}
 }
 
 // Open opens the checkpoint in a directory. It reads the checkpoint's description of itself and
@@ -128,7 +144,9 @@ func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
 		seen[name] = true
 		shape, _ := shapeOf(t.Spec)
 		c.order = append(c.order, len(c.variables))
-		c.variables = append(c.variables, variable{Info: Info{Path: name, Shape: shape, Trainable: true, Synchronization: strategy.OnWrite}, tensor: t.Name, bytes: t.Bytes})
+		v := variable{Info: Info{Path: name, Shape: shape, Trainable: true, Synchronization: strategy.OnWrite}, tensor: t.Name, bytes: t.Bytes}
+		v.inFile(t, c.file.DataOffset())
+		c.variables = append(c.variables, v)
 	}
 	return c, nil
 }
@@ -144,7 +162,8 @@ func openTensors(path string, open func(string) (*os.File, fs.FileInfo, error)) 
 		raw.Close()
 		return nil, &CorruptError{File: path, Reason: "no tensor file", Err: err}
 	}
-	return &Checkpoint{path: path, raw: raw, file: file}, nil
+	o := &object{name: path, opened: localFile{raw, info.Size()}, size: info.Size()}
+	return &Checkpoint{path: path, raw: raw, file: file, objects: []*object{o}}, nil
 }
 
 // describe takes over the manifest, if the file is the one that it describes.
@@ -187,9 +206,11 @@ func (c *Checkpoint) describe(m *manifest) error {
 		}
 		c.order[i] = len(c.variables)
 		synchronization, aggregation, _ := v.rules()
-		c.variables = append(c.variables, variable{tensor: t.Name, bytes: t.Bytes, sum: &v.CRC32C, Info: Info{
+		of := variable{tensor: t.Name, bytes: t.Bytes, sum: &v.CRC32C, Info: Info{
 			Path: v.Path, Shape: shape, Trainable: v.Trainable, Synchronization: synchronization, Aggregation: aggregation,
-		}})
+		}}
+		of.inFile(t, c.file.DataOffset())
+		c.variables = append(c.variables, of)
 	}
 	c.manifest, c.step, c.metadata = m, m.Step, m.Metadata
 	return nil
@@ -238,11 +259,11 @@ func (c *Checkpoint) Variables() []Info {
 
 // Close closes the files. A second Close does nothing.
 func (c *Checkpoint) Close() error {
-	if c.raw == nil {
-		return nil
+	var errs []error
+	for _, o := range c.objects {
+		if err := o.close(); err != nil {
+			errs = append(errs, doing("close", o.name, err))
+		}
 	}
-	if err := c.raw.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-		return doing("close", "", err)
-	}
-	return nil
+	return errors.Join(errs...)
 }

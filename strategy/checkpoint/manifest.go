@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"strings"
 
@@ -53,28 +52,6 @@ type savedVariable struct {
 type signed struct {
 	CRC32C   checksum        `json:"crc32c"`
 	Manifest json.RawMessage `json:"checkpoint"`
-}
-
-// checksum is a CRC-32C, written as eight hexadecimal digits.
-type checksum uint32
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func (c checksum) plus(p []byte) checksum { return checksum(crc32.Update(uint32(c), castagnoli, p)) }
-
-func (c checksum) String() string { return fmt.Sprintf("%08x", uint32(c)) }
-
-// MarshalText writes the digits.
-func (c checksum) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
-
-// UnmarshalText reads the digits.
-func (c *checksum) UnmarshalText(text []byte) error {
-	var v uint32
-	if n, err := fmt.Sscanf(string(text), "%08x", &v); err != nil || n != 1 || checksum(v).String() != string(text) {
-		return malformed("checksum %q is not eight hexadecimal digits", text)
-	}
-	*c = checksum(v)
-	return nil
 }
 
 func (m *manifest) encode() ([]byte, error) {

@@ -27,41 +27,32 @@ type RestoreOptions struct {
 // compiled programs has.
 //
 // Restore checks names, shapes and dtypes of all variables, and the checkpoint's checksums, before
-// it changes anything. It holds one variable in host memory at a time. Missing and unexpected
-// variables are a [*MismatchError], wrong shapes and dtypes [*VariableError]s, and damage is a
-// [*CorruptError].
+// it changes anything. Variables that are on the devices, as they are after a step was traced, get
+// their values beside the old ones, and all at once when everything has been read and compared: each
+// process reads the parts that its devices hold, once, and the host holds a sixteenth of them at a
+// time. Where the devices have no room for both, each variable is replaced in turn, after a first
+// reading of everything. For all other variables Restore holds one in host memory at a time, and
+// reads it twice. Missing and unexpected variables are a [*MismatchError], wrong shapes and dtypes
+// [*VariableError]s, and damage is a [*CorruptError].
+//
+// Where several processes share a strategy, all of them call Restore, and none changes anything if
+// one of them finds an error.
 func (c *Checkpoint) Restore(ctx context.Context, g Group, opts RestoreOptions) error {
-	if c.raw == nil {
+	if c.objects == nil {
 		return errNotOpened
 	}
-	targets, err := c.match(g, opts)
+	r := &restoring{c: c, group: g, opts: opts}
+	r.shared = sharedBy(g)
+	err := r.plan()
+	if err == nil && r.room() {
+		err = r.together(ctx)
+	} else {
+		err = r.inTurn(ctx, err)
+	}
 	if err != nil {
 		return err
 	}
-	if !opts.SkipVerify {
-		if err := c.Verify(ctx); err != nil {
-			return err
-		}
-	}
-	for _, i := range c.order {
-		v := c.variables[i]
-		if targets[i] == nil && !g.creates(v.Info) {
-			continue
-		}
-		value, err := c.tensor(ctx, v)
-		if err != nil {
-			return err
-		}
-		if targets[i] != nil {
-			err = targets[i].RestoreValue(ctx, value)
-		} else {
-			err = g.Create(v.Info, value)
-		}
-		if err != nil {
-			return &VariableError{Path: v.Path, Reason: "not restored", Err: err}
-		}
-	}
-	return nil
+	return r.others(ctx)
 }
 
 // match finds the variable of each saved one, nil where there is none.

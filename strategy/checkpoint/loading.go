@@ -1,0 +1,128 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// savedParts is a saved variable whose parts are read where they are needed.
+type savedParts struct {
+	of       *Checkpoint
+	variable *variable
+	seen     *seenBlocks // nil where each block has a checksum
+}
+
+var _ strategy.Parts = (*savedParts)(nil)
+
+func (c *Checkpoint) parts(v *variable) *savedParts {
+	p := &savedParts{of: c, variable: v}
+	if !v.blockwise() {
+		p.seen = newSeen(v)
+	}
+	return p
+}
+
+// blockwise reports whether each of the variable's blocks has a checksum.
+func (v *variable) blockwise() bool { return len(v.regions) > 0 && v.regions[0].sums != nil }
+
+func (p *savedParts) Shape() shapes.Shape { return p.variable.Shape }
+
+func (p *savedParts) ReadPart(ctx context.Context, start, size []int, into []byte) error {
+	return p.read(ctx, into, box{start, size, into})
+}
+
+// ReadCells reads a box in cells, one after the other.
+func (p *savedParts) ReadCells(ctx context.Context, start, size, cells []int, into []byte) error {
+	cell, n := make([]int, len(size)), p.variable.element
+	for d := range size {
+		cell[d] = size[d] / cells[d]
+		n *= int64(cell[d])
+	}
+	var boxes []box
+	index := make([]int, len(cells))
+	for at := int64(0); at < int64(len(into)); at += n {
+		from := make([]int, len(start))
+		for d := range start {
+			from[d] = start[d] + index[d]*cell[d]
+		}
+		boxes = append(boxes, box{from, cell, into[at : at+n]})
+		for d := len(index) - 1; d >= 0; d-- {
+			if index[d]++; index[d] < cells[d] {
+				break
+			}
+			index[d] = 0
+		}
+	}
+	return p.read(ctx, into, boxes...)
+}
+
+func (p *savedParts) read(ctx context.Context, into []byte, boxes ...box) error {
+	v := p.variable
+	if err := p.of.fill(ctx, v, p.seen, boxes...); err != nil {
+		return err
+	}
+	if v.Shape.DType != dtypes.Bool {
+		return nil
+	}
+	// A Go bool of another byte is neither true nor false.
+	if i := slices.IndexFunc(into, func(b byte) bool { return b > 1 }); i >= 0 {
+		return &CorruptError{File: p.of.path, Variable: v.Path, Reason: fmt.Sprintf("truth value %d is the byte %d", i, into[i])}
+	}
+	return nil
+}
+
+// whole reads what has not been read of the variable, and compares its checksum.
+func (p *savedParts) whole(ctx context.Context) error {
+	v := p.variable
+	if p.seen == nil || v.sum == nil {
+		return nil
+	}
+	sum, err := p.of.rest(ctx, v, p.seen)
+	if err == nil && sum != *v.sum {
+		err = &CorruptError{File: p.of.path, Variable: v.Path, Reason: fmt.Sprintf("its checksum is %s, %s was written", sum, *v.sum)}
+	}
+	return err
+}
+
+// tensor reads a whole variable and compares its checksum.
+func (c *Checkpoint) tensor(ctx context.Context, v *variable) (*tensors.Tensor, error) {
+	if !v.Shape.Ok() {
+		t, _ := c.file.Tensor(v.tensor)
+		return nil, &VariableError{Path: v.Path, Reason: fmt.Sprintf("GoMLX has no tensors of the file's dtype %s", t.DType),
+			Hint: "convert the tensor in the file to another dtype"}
+	}
+	t := tensors.FromShape(v.Shape)
+	if v.bytes == 0 {
+		return t, nil
+	}
+	var failed error
+	err := t.MutableBytes(func(data []byte) {
+		p := c.parts(v)
+		if failed = p.ReadPart(ctx, make([]int, v.Shape.Rank()), v.Shape.Dimensions, data); failed == nil {
+			failed = p.whole(ctx)
+		}
+	})
+	if err != nil {
+		return nil, &VariableError{Path: v.Path, Reason: "not read", Err: err}
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	return t, nil
+}
+
+// tensorOf finds a variable by path and reads it.
+func (c *Checkpoint) tensorOf(ctx context.Context, path string) (*tensors.Tensor, error) {
+	i := slices.IndexFunc(c.variables, func(v variable) bool { return v.Path == path })
+	if i < 0 {
+		return nil, none("give the path of one of Checkpoint.Variables", "no variable %q in %s", path, c.path)
+	}
+	return c.tensor(ctx, &c.variables[i])
+}

@@ -1,0 +1,272 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// region is a box of a variable that lies in one piece in an object of the checkpoint, row-major.
+type region struct {
+	start, size []int
+	object      int   // in Checkpoint.objects
+	offset      int64 // in the object
+	bytes       int64
+	// sums are the checksums of its blocks. They are nil where only the whole variable's is known.
+	sums []checksum
+}
+
+// blockBytes is how many bytes one of a region's checksums covers: what is read is read in whole
+// blocks.
+const blockBytes = 1 << 20
+
+// blocks is the number of blocks of so many bytes.
+func blocks(bytes int64) int { return int((bytes + blockBytes - 1) / blockBytes) }
+
+// box is a box of a variable, and the memory to read it to.
+type box struct {
+	start, size []int
+	into        []byte
+}
+
+// runs are the pieces that lie in a row both in a region and in the memory of a box, by their place
+// in the region.
+type runs struct {
+	into   []byte
+	at, to int64 // what is left of the current run, in the region and in into
+	n      int64 // its bytes; 0 after the last run
+	end    int64 // of the last run, in the region
+
+	run    int64 // bytes of each
+	index  []int
+	counts []int
+	// inRegion and inBox are how far apart the runs of each dimension are, first the first run's
+	// place.
+	firstAt, firstTo int64
+	inRegion, inBox  []int64
+}
+
+// runsOf returns the runs of a box in a region; false if they have nothing in common.
+func runsOf(g *region, b box, element int64) (*runs, bool) {
+	rank := len(g.size)
+	from, common := make([]int, rank), make([]int, rank)
+	for d := range rank {
+		from[d] = max(g.start[d], b.start[d])
+		common[d] = min(g.start[d]+g.size[d], b.start[d]+b.size[d]) - from[d]
+		if common[d] <= 0 {
+			return nil, false
+		}
+	}
+	r := &runs{into: b.into, run: element}
+	inRegion, inBox := make([]int64, rank), make([]int64, rank)
+	strideRegion, strideBox := element, element
+	outer, whole := rank, true
+	for d := rank - 1; d >= 0; d-- {
+		inRegion[d], inBox[d] = strideRegion, strideBox
+		r.firstAt += int64(from[d]-g.start[d]) * strideRegion
+		r.firstTo += int64(from[d]-b.start[d]) * strideBox
+		strideRegion *= int64(g.size[d])
+		strideBox *= int64(b.size[d])
+		if whole {
+			r.run *= int64(common[d])
+			outer = d
+			whole = common[d] == g.size[d] && common[d] == b.size[d]
+		}
+	}
+	r.counts, r.inRegion, r.inBox, r.index = common[:outer], inRegion[:outer], inBox[:outer], make([]int, outer)
+	r.end = r.firstAt + r.run
+	for d := range outer {
+		r.end += int64(r.counts[d]-1) * r.inRegion[d]
+	}
+	r.at, r.to, r.n = r.firstAt, r.firstTo, r.run
+	return r, true
+}
+
+// took takes n bytes away from the current run.
+func (r *runs) took(n int64) {
+	if r.at, r.to, r.n = r.at+n, r.to+n, r.n-n; r.n > 0 {
+		return
+	}
+	for d := len(r.counts) - 1; d >= 0; d-- {
+		if r.index[d]++; r.index[d] < r.counts[d] {
+			r.at, r.to, r.n = r.firstAt, r.firstTo, r.run
+			for e, i := range r.index {
+				r.at += int64(i) * r.inRegion[e]
+				r.to += int64(i) * r.inBox[e]
+			}
+			return
+		}
+		r.index[d] = 0
+	}
+}
+
+// short reports whether each block has several of the runs, so that all blocks up to the end are
+// read.
+func (r *runs) short() bool {
+	return len(r.inRegion) > 0 && r.inRegion[len(r.inRegion)-1] <= blockBytes && r.run < blockBytes
+}
+
+// aheadBytes is the most that is read at a time.
+const aheadBytes = 8 * blockBytes
+
+var aheadMemory = sync.Pool{New: func() any { p := make([]byte, aheadBytes); return &p }}
+
+// fill reads boxes of a variable. Blocks are compared with their checksums; those that have none are
+// noted in seen.
+func (c *Checkpoint) fill(ctx context.Context, v *variable, seen *seenBlocks, boxes ...box) error {
+	for i := range v.regions {
+		g := &v.regions[i]
+		var all []*runs
+		for _, b := range boxes {
+			if r, ok := runsOf(g, b, v.element); ok {
+				all = append(all, r)
+			}
+		}
+		if len(all) == 0 || g.bytes == 0 {
+			continue
+		}
+		if err := c.fillFrom(ctx, v, g, seen, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fillFrom reads runs of one region, block by block.
+func (c *Checkpoint) fillFrom(ctx context.Context, v *variable, g *region, seen *seenBlocks, all []*runs) error {
+	for {
+		first := int64(-1)
+		for _, r := range all {
+			if r.n > 0 && (first < 0 || r.at < first) {
+				first = r.at
+			}
+		}
+		if first < 0 {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return &VariableError{Path: v.Path, Reason: "not read", Err: err}
+		}
+		start := first / blockBytes * blockBytes
+		end := min(start+blockBytes, g.bytes)
+		if r := alone(all, start, end); r != nil {
+			for end < g.bytes && end-start < aheadBytes {
+				next := min(end+blockBytes, g.bytes)
+				if r.at+r.n < next || alone(all, start, next) != r {
+					break
+				}
+				end = next
+			}
+			if err := c.blocks(ctx, v, g, seen, r.into[r.to:r.to+end-start], start); err != nil {
+				return err
+			}
+			r.took(end - start)
+			continue
+		}
+		for end < g.bytes && end-start < aheadBytes && continues(all, end) {
+			end = min(end+blockBytes, g.bytes)
+		}
+		memory := aheadMemory.Get().(*[]byte)
+		p := (*memory)[:end-start]
+		err := c.blocks(ctx, v, g, seen, p, start)
+		for _, r := range all {
+			for err == nil && r.n > 0 && r.at < end {
+				n := min(r.n, end-r.at)
+				copy(r.into[r.to:r.to+n], p[r.at-start:])
+				r.took(n)
+			}
+		}
+		aheadMemory.Put(memory)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// alone returns the runs whose current one has all bytes from start to end, if no other has any.
+func alone(all []*runs, start, end int64) (one *runs) {
+	for _, r := range all {
+		switch {
+		case r.n == 0 || r.at >= end:
+		case one != nil || r.at != start || r.at+r.n < end:
+			return nil
+		default:
+			one = r
+		}
+	}
+	return one
+}
+
+// continues reports whether the block at a place is read through memory of its own too.
+func continues(all []*runs, at int64) bool {
+	for _, r := range all {
+		if r.n > 0 && r.end > at && r.short() {
+			return true
+		}
+	}
+	return false
+}
+
+// blocks reads whole blocks of a region, from a place in it on.
+func (c *Checkpoint) blocks(ctx context.Context, v *variable, g *region, seen *seenBlocks, p []byte, start int64) error {
+	if err := c.objects[g.object].read(ctx, v, p, g.offset+start); err != nil {
+		return err
+	}
+	for at := 0; at < len(p); at += blockBytes {
+		sum := checksum(0).plus(p[at:min(at+blockBytes, len(p))])
+		i := int(start/blockBytes) + at/blockBytes
+		if g.sums == nil {
+			seen.note(i, sum)
+		} else if sum != g.sums[i] {
+			return &CorruptError{File: c.objects[g.object].name, Variable: v.Path,
+				Reason: fmt.Sprintf("the checksum of its bytes from %d on is %s, %s was written", start+int64(at), sum, g.sums[i])}
+		}
+	}
+	return nil
+}
+
+// seenBlocks are the checksums of the blocks of a variable that have been read, where the
+// checkpoint has none to compare each with.
+type seenBlocks struct {
+	mu   sync.Mutex
+	sums []checksum
+	read []bool
+}
+
+func newSeen(v *variable) *seenBlocks {
+	n := blocks(v.bytes)
+	return &seenBlocks{sums: make([]checksum, n), read: make([]bool, n)}
+}
+
+func (s *seenBlocks) note(i int, sum checksum) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sums[i], s.read[i] = sum, true
+}
+
+// rest reads the blocks of a variable that have not been read, and returns the checksum of all.
+func (c *Checkpoint) rest(ctx context.Context, v *variable, seen *seenBlocks) (sum checksum, err error) {
+	memory := aheadMemory.Get().(*[]byte)
+	defer aheadMemory.Put(memory)
+	g := &v.regions[0]
+	for i := 0; i < len(seen.read); i++ {
+		if err := ctx.Err(); err != nil {
+			return 0, &VariableError{Path: v.Path, Reason: "not read", Err: err}
+		}
+		to := i
+		for to < len(seen.read) && !seen.read[to] && to-i < aheadBytes/blockBytes {
+			to++
+		}
+		start := int64(i) * blockBytes
+		if to > i {
+			n := min(int64(to)*blockBytes, v.bytes) - start
+			if err := c.blocks(ctx, v, g, seen, (*memory)[:n], start); err != nil {
+				return 0, err
+			}
+		}
+	}
+	for i, block := range seen.sums {
+		sum = sum.then(block, min(blockBytes, v.bytes-int64(i)*blockBytes))
+	}
+	return sum, nil
+}

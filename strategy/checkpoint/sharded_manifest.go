@@ -1,0 +1,3 @@
+package checkpoint
+
+type shardedManifest struct{}
