@@ -289,11 +289,11 @@ func (d *directory) prune(folder string) {
 	}
 }
 
-// Sweep removes files of Puts that were killed, in the folders below prefix.
-func (d *directory) Sweep(ctx context.Context, prefix string) error {
+// Sweep removes files of Puts that were killed.
+func (d *directory) Sweep(ctx context.Context, prefix string, live func(string) bool) error {
 	var folders []string
 	err := d.walk(ctx, prefix, func(name string, e fs.DirEntry) error {
-		if !strings.HasPrefix(e.Name(), unfinished) {
+		if !strings.HasPrefix(e.Name(), unfinished) || live(name) {
 			return nil
 		}
 		path := filepath.Join(d.root, filepath.FromSlash(name))

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -68,10 +69,13 @@ func TestSweepRemovesWhatAKilledPutLeft(t *testing.T) {
 	all, err := s.List(ctx, "")
 	require.NoError(t, err)
 	require.Len(t, all, 1)
-	require.NoError(t, s.(storage.Sweeper).Sweep(ctx, "step-1/"))
+	none := func(string) bool { return false }
+	require.NoError(t, s.(storage.Sweeper).Sweep(ctx, "step-", func(name string) bool { return strings.HasPrefix(name, "step-") }))
+	assert.DirExists(t, filepath.Join(dir, "step-1"))
+	require.NoError(t, s.(storage.Sweeper).Sweep(ctx, "step-1/", none))
 	assert.NoDirExists(t, filepath.Join(dir, "step-1"), "it is empty")
 	assert.FileExists(t, filepath.Join(dir, "step-2/.put-Y"))
-	require.NoError(t, s.(storage.Sweeper).Sweep(ctx, ""))
+	require.NoError(t, s.(storage.Sweeper).Sweep(ctx, "", none))
 	assert.NoFileExists(t, filepath.Join(dir, "step-2/.put-Y"))
 	assert.FileExists(t, filepath.Join(dir, "step-2/whole"))
 }

@@ -64,9 +64,9 @@ type Info struct {
 
 // Sweeper is a store in which a process that was killed can leave what is no object and takes room.
 type Sweeper interface {
-	// Sweep removes such leftovers of objects whose names begin with prefix, which is empty or ends
-	// in a slash. No Put of such an object may be under way.
-	Sweep(ctx context.Context, prefix string) error
+	// Sweep removes such leftovers whose names begin with prefix, but for those that live says are
+	// still being put. The name of a leftover begins with the folder of its object.
+	Sweep(ctx context.Context, prefix string, live func(name string) bool) error
 }
 
 var (

@@ -49,9 +49,9 @@ func (s *sub) Remove(ctx context.Context, name string) error {
 	return s.Store.Remove(ctx, s.prefix+name)
 }
 
-func (s *sub) Sweep(ctx context.Context, prefix string) error {
+func (s *sub) Sweep(ctx context.Context, prefix string, live func(string) bool) error {
 	if sweeper, ok := s.Store.(Sweeper); ok {
-		return sweeper.Sweep(ctx, s.prefix+prefix)
+		return sweeper.Sweep(ctx, s.prefix+prefix, func(name string) bool { return live(strings.TrimPrefix(name, s.prefix)) })
 	}
 	return nil
 }

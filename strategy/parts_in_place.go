@@ -41,10 +41,15 @@ func (r *partRead) inPlace() hostMemory {
 	return r.of.hostMemory()
 }
 
-// together makes one of parts that are the cells of a box, if they can be read so to where they stay.
-func (x *partLoad) together(all []*partRead) []*partRead {
+// together makes one of parts that are the cells of a box, if they can be read so to where they
+// stay, or have no more than so many bytes to be staged.
+func (x *partLoad) together(all []*partRead, staged int) []*partRead {
 	l := &x.layout
-	if _, ok := x.parts.(inCells); !ok || len(all) < 2 || l.shardBytes*len(all) < leastInPlace || l.shardBytes%pjrt.Alignment != 0 || x.hostMemory() == nil {
+	bytes := l.shardBytes * len(all)
+	if _, ok := x.parts.(inCells); !ok || len(all) < 2 || bytes == 0 {
+		return all
+	}
+	if stay := x.hostMemory() != nil && bytes >= leastInPlace && l.shardBytes%pjrt.Alignment == 0; !stay && (bytes > staged || x.hostMemory() != nil) {
 		return all
 	}
 	box := &partRead{of: x, start: slices.Clone(all[0].start), cells: make([]int, len(l.shape)), size: make([]int, len(l.shape))}

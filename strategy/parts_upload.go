@@ -46,8 +46,9 @@ func (s *TPUStrategy) partLoad(v *Variable, p Parts) (*partLoad, error) {
 	return &partLoad{variable: v, parts: p, layout: l, fresh: make([]*pjrt.Buffer, len(s.devices)), waits: v.waiting.Load() != nil}, nil
 }
 
-// reads lists the parts that this process's devices hold.
-func (x *partLoad) reads() (all []*partRead) {
+// reads lists the parts that this process's devices hold. Several parts of one variable that have no
+// more than so many bytes may be staged together.
+func (x *partLoad) reads(staged int) (all []*partRead) {
 	s := x.variable.strategy
 	for d := range s.devices {
 		if !s.processes.local[d] {
@@ -61,13 +62,20 @@ func (x *partLoad) reads() (all []*partRead) {
 		}
 		all[i].devices = append(all[i].devices, d)
 	}
-	return x.together(all)
+	return x.together(all, staged)
 }
 
 // stage reads the part to where devices copy it from.
 func (r *partRead) stage(ctx context.Context, pool *staging.Pool) (err error) {
-	if r.data, err = pool.Get(ctx, r.of.layout.shardBytes); err != nil {
+	n := r.of.layout.shardBytes
+	if r.cells != nil {
+		n *= len(r.devices)
+	}
+	if r.data, err = pool.Get(ctx, n); err != nil {
 		return err
+	}
+	if r.cells != nil {
+		return r.of.parts.(inCells).ReadCells(ctx, r.start, r.size, r.cells, r.data)
 	}
 	return r.read(ctx, r.data)
 }
@@ -98,8 +106,12 @@ func (r *partRead) read(ctx context.Context, into []byte) error {
 func (r *partRead) copy(ctx context.Context) error {
 	x := r.of
 	s, l := x.variable.strategy, &x.layout
-	for _, d := range r.devices {
-		b, err := s.sys.Runtime().BufferFromHost(ctx, r.data, l.wire, l.buffer, s.devices[d])
+	for i, d := range r.devices {
+		data := r.data
+		if r.cells != nil {
+			data = data[i*l.shardBytes:][:l.shardBytes]
+		}
+		b, err := s.sys.Runtime().BufferFromHost(ctx, data, l.wire, l.buffer, s.devices[d])
 		if err != nil {
 			return fault.Of(fmt.Sprintf("copying to replica %d, logical device %d", d/s.logicalDevices, d%s.logicalDevices), err, "")
 		}
@@ -123,17 +135,21 @@ func (s *TPUStrategy) uploadParts(ctx context.Context, all []*partLoad) (staged 
 }
 
 // uploadPartsBy is uploadParts with so many parts read at a time.
-func (s *TPUStrategy) uploadPartsBy(ctx context.Context, all []*partLoad, readers int) (staged int, err error) {
+func (s *TPUStrategy) uploadPartsBy(ctx context.Context, all []*partLoad, readers int) (peak int, err error) {
 	var reads []*partRead
 	total := 0
 	for _, x := range all {
-		for _, r := range x.reads() {
-			reads = append(reads, r)
-			total += x.layout.shardBytes * len(r.devices)
-		}
+		total += x.layout.shardBytes * x.variable.strategy.localDevices()
+	}
+	limit, staged := max(total/stagedShare, leastStaged), 0
+	if readers > 1 {
+		staged = limit / readers
+	}
+	for _, x := range all {
+		reads = append(reads, x.reads(staged)...)
 	}
 	slices.SortStableFunc(reads, func(a, b *partRead) int { return b.of.layout.shardBytes - a.of.layout.shardBytes })
-	pool := staging.New(max(total/stagedShare, leastStaged))
+	pool := staging.New(limit)
 	defer pool.Close()
 	group, within := errgroup.WithContext(ctx)
 	queue := make(chan *partRead, len(reads))
@@ -211,4 +227,14 @@ func (v *Variable) readParts(ctx context.Context, p Parts) ([]*pjrt.Buffer, erro
 		return nil, err
 	}
 	return x.fresh, nil
+}
+
+// localDevices is how many devices of the strategy are this process's.
+func (s *TPUStrategy) localDevices() (n int) {
+	for _, local := range s.processes.local {
+		if local {
+			n++
+		}
+	}
+	return n
 }

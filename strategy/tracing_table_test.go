@@ -221,6 +221,8 @@ var tracingCalls = map[string]struct {
 	"stepfile.LoadTrain": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(stepfile.LoadTrain(ctx, w.s, &bytes.Buffer{}, nil))
 	}},
+	"strategy.TPUStrategy.CopyParts":    {call: func(ctx context.Context, w *tracingWorld) error { return w.s.CopyParts(ctx, nil) }},
+	"strategy.TPUStrategy.LoadTogether": {call: func(ctx context.Context, w *tracingWorld) error { return w.s.LoadTogether(ctx, nil, nil) }},
 	"strategy.Variables.Load": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(w.s.Variables(w.store).Load(ctx, nil))
 	}},

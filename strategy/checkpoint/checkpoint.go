@@ -1,8 +1,10 @@
 package checkpoint
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -15,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
+	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -35,8 +38,8 @@ type Info struct {
 // Checkpoint is an open checkpoint. It is safe for concurrent use, except for Close, which must
 // come last.
 type Checkpoint struct {
-	path      string // of the tensor file, or of the manifest of one in shards
-	raw       *os.File
+	path      string      // of the tensor file, or of the manifest of one in shards
+	raw       io.ReaderAt // the tensor file, while the checkpoint is opened
 	file      *safetensors.File
 	manifest  *manifest        // nil for a file without one, and for shards
 	sharded   *shardedManifest // of one in shards
@@ -95,6 +98,9 @@ func Open(dir string) (*Checkpoint, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if headOf(data).Format == shardedFormat {
+		return openShardedHere(dir, data)
 	}
 	m, err := parseManifest(data)
 	if later := (*VersionError)(nil); errors.As(err, &later) {
@@ -166,17 +172,43 @@ func openTensors(path string, open func(string) (*os.File, fs.FileInfo, error)) 
 	return &Checkpoint{path: path, raw: raw, file: file, objects: []*object{o}}, nil
 }
 
+// openPlain opens a checkpoint of one tensor file in a store, whose manifest was read.
+func openPlain(ctx context.Context, s storage.Store, step int64, data []byte) (*Checkpoint, error) {
+	path := s.String() + "/" + manifestName(step)
+	m, err := parseManifest(data)
+	if later := (*VersionError)(nil); errors.As(err, &later) {
+		later.File = path
+		return nil, later
+	}
+	if err != nil {
+		return nil, &CorruptError{File: path, Reason: "no manifest", Err: err}
+	}
+	name := stepName(step) + "/" + variablesFile
+	path = s.String() + "/" + name
+	o, err := s.Open(ctx, name)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	file, err := safetensors.New(readerAt{ctx, o}, o.Size())
+	if err != nil {
+		o.Close()
+		return nil, &CorruptError{File: path, Reason: "no tensor file", Err: err}
+	}
+	c := &Checkpoint{path: path, raw: readerAt{ctx, o}, file: file, objects: []*object{{name: path, opened: o, size: o.Size()}}}
+	if err := c.describe(m); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
 // describe takes over the manifest, if the file is the one that it describes.
 func (c *Checkpoint) describe(m *manifest) error {
 	corrupt := func(format string, args ...any) error {
 		return &CorruptError{File: c.path, Reason: fmt.Sprintf(format, args...)}
 	}
-	info, err := c.raw.Stat()
-	if err != nil {
-		return doing("open", "", err)
-	}
-	if info.Size() != m.Bytes {
-		return corrupt("it has %d bytes, %d were written", info.Size(), m.Bytes)
+	if got := c.objects[0].size; got != m.Bytes {
+		return corrupt("it has %d bytes, %d were written", got, m.Bytes)
 	}
 	header := make([]byte, m.HeaderBytes)
 	if err := c.read(header, 0); err != nil {

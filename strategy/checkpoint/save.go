@@ -17,6 +17,9 @@ type SaveOptions struct {
 	// Metadata is saved in the checkpoint and in the header of its tensor file. It may hold, for
 	// example, the position of the input as JSON.
 	Metadata map[string]string
+	// Metrics are values by which a [Manager] keeps the best checkpoints; see [Retention]. A
+	// [Directory] does not take them.
+	Metrics map[string]float64
 }
 
 // ErrKept matches the error of a save that saved its step but could not remove older checkpoints.
@@ -35,6 +38,9 @@ const metadataStep = "tpustrategy.step"
 // variable after another, and holds about one variable in host memory at a time. Nothing may change
 // the variables during a save.
 func (d *Directory) Save(ctx context.Context, step int64, g Group, opts SaveOptions) error {
+	if len(opts.Metrics) > 0 {
+		return wrong("save", "use a Manager, or put them into the metadata", "a Directory keeps no metrics")
+	}
 	m := &manifest{Format: formatName, Version: formatVersion, Step: step, Metadata: opts.Metadata}
 	r, err := newReading(g, m)
 	if err != nil {

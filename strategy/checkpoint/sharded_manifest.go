@@ -1,3 +1,220 @@
 package checkpoint
 
-type shardedManifest struct{}
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/internal/safetensors"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// A checkpoint in shards is, below its step's name: a tensor file and a small manifest from each
+// host under the random name of the save, and the manifest of all, which is put last.
+//
+//	step-0000000012/<save>/host-0003.safetensors
+//	step-0000000012/<save>/host-0003.json
+//	step-0000000012/checkpoint.json
+const (
+	shardedFormat  = "tpustrategy.checkpoint.sharded"
+	partFormat     = "tpustrategy.checkpoint.part"
+	shardedVersion = 1
+)
+
+// shardedManifest is what a checkpoint in shards says of itself.
+type shardedManifest struct {
+	Format   string            `json:"format"`
+	Version  int               `json:"version"`
+	Step     int64             `json:"step"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// Metrics are by name, as text: JSON has no infinities.
+	Metrics map[string]string `json:"metrics,omitempty"`
+	// Save is the random name of the save.
+	Save       string         `json:"save"`
+	BlockBytes int64          `json:"block_bytes"`
+	Hosts      []hostPart     `json:"hosts"`
+	Variables  []shardedValue `json:"variables"`
+}
+
+// hostPart is the manifest of a host's part.
+type hostPart struct {
+	Bytes  int64    `json:"bytes"`
+	CRC32C checksum `json:"crc32c"`
+}
+
+type shardedValue struct {
+	Path            string            `json:"path"`
+	DType           safetensors.DType `json:"dtype"`
+	Shape           []int64           `json:"shape"`
+	Trainable       bool              `json:"trainable"`
+	Synchronization string            `json:"synchronization"`
+	Aggregation     string            `json:"aggregation"`
+}
+
+// partManifest is what a host says of its part.
+type partManifest struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	Step    int64  `json:"step"`
+	Save    string `json:"save"`
+	Host    int    `json:"host"`
+	Hosts   int    `json:"hosts"`
+	// Failed says why there is no such part.
+	Failed string `json:"failed,omitempty"`
+	// Bytes are of the whole tensor file.
+	Bytes   int64        `json:"bytes"`
+	Regions []partRegion `json:"regions"`
+}
+
+// partRegion is a box of a variable in a host's tensor file.
+type partRegion struct {
+	Variable int   `json:"variable"`
+	Start    []int `json:"start"`
+	Size     []int `json:"size"`
+	Offset   int64 `json:"offset"` // in the file
+	Bytes    int64 `json:"bytes"`
+	// CRC32C are the checksums of its blocks, eight digits each.
+	CRC32C string `json:"crc32c"`
+}
+
+func manifestName(step int64) string { return stepName(step) + "/" + manifestFile }
+
+func partName(step int64, save string, host int) string {
+	return fmt.Sprintf("%s/%s/host-%04d.json", stepName(step), save, host)
+}
+
+func shardsName(step int64, save string, host int) string {
+	return fmt.Sprintf("%s/%s/host-%04d.safetensors", stepName(step), save, host)
+}
+
+// seal is a manifest with a checksum of its exact bytes.
+func seal(m any) ([]byte, error) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(signed{checksum(0).plus(body), body})
+}
+
+// unseal decodes what seal wrote of one of this package's formats.
+func unseal(data []byte, format string, into any) error {
+	var s signed
+	if err := strict(data, &s); err != nil {
+		return err
+	}
+	if got := checksum(0).plus(s.Manifest); got != s.CRC32C {
+		return malformed("its checksum is %s, it says %s", got, s.CRC32C)
+	}
+	head := headOf(data)
+	switch {
+	case head.Format != format:
+		return malformed("its format is %q, not %q", head.Format, format)
+	case head.Version > shardedVersion:
+		return &VersionError{File: manifestFile, Version: head.Version, Reads: shardedVersion}
+	case head.Version != shardedVersion:
+		return malformed("its version is %d, and there are 1 to %d", head.Version, shardedVersion)
+	}
+	return strict(s.Manifest, into)
+}
+
+// head is how every manifest begins.
+type head struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	Step    int64  `json:"step"`
+	Save    string `json:"save"`
+}
+
+// headOf reads the beginning of a manifest; it is zero for what is none.
+func headOf(data []byte) (h head) {
+	var outer struct {
+		Manifest json.RawMessage `json:"checkpoint"`
+	}
+	if json.Unmarshal(data, &outer) != nil || json.Unmarshal(outer.Manifest, &h) != nil {
+		return head{}
+	}
+	return h
+}
+
+// parseSharded decodes the manifest of a checkpoint in shards.
+func parseSharded(data []byte) (*shardedManifest, error) {
+	m := &shardedManifest{}
+	if err := unseal(data, shardedFormat, m); err != nil {
+		return nil, err
+	}
+	paths := map[string]bool{}
+	for _, v := range m.Variables {
+		if v.Path == "" || paths[v.Path] {
+			return nil, malformed("variable %q has no name, or is there twice", v.Path)
+		}
+		paths[v.Path] = true
+		if _, _, ok := (savedVariable{Synchronization: v.Synchronization, Aggregation: v.Aggregation}).rules(); !ok {
+			return nil, malformed("variable %q has synchronization %q, aggregation %q", v.Path, v.Synchronization, v.Aggregation)
+		}
+		if _, ok := shapeOf(safetensors.Spec{DType: v.DType, Shape: v.Shape}); !ok {
+			return nil, malformed("variable %q has dtype %s", v.Path, v.DType)
+		}
+		for _, d := range v.Shape {
+			if d < 0 {
+				return nil, malformed("variable %q has shape %v", v.Path, v.Shape)
+			}
+		}
+	}
+	if m.Step < 0 || m.BlockBytes != blockBytes || len(m.Hosts) == 0 || m.Save == "" || strings.ContainsAny(m.Save, "/.\\") {
+		return nil, malformed("step %d, save %q, blocks of %d bytes, %d hosts", m.Step, m.Save, m.BlockBytes, len(m.Hosts))
+	}
+	return m, nil
+}
+
+// info describes the variable.
+func (v shardedValue) info() Info {
+	shape, _ := shapeOf(safetensors.Spec{DType: v.DType, Shape: v.Shape})
+	synchronization, aggregation, _ := (savedVariable{Synchronization: v.Synchronization, Aggregation: v.Aggregation}).rules()
+	return Info{Path: v.Path, Shape: shape, Trainable: v.Trainable, Synchronization: synchronization, Aggregation: aggregation}
+}
+
+// regionOf returns a region of a part, if it is one of the variable.
+func (r partRegion) regionOf(object int, v *variable, fileBytes int64) (region, error) {
+	g := region{start: r.Start, size: r.Size, object: object, offset: r.Offset, bytes: r.Bytes}
+	dims := v.Shape.Dimensions
+	n := v.element
+	if len(r.Start) != len(dims) || len(r.Size) != len(dims) {
+		return g, malformed("a region of variable %q has %d dimensions", v.Path, len(r.Size))
+	}
+	for d := range dims {
+		if r.Start[d] < 0 || r.Size[d] < 1 || r.Size[d] > dims[d]-r.Start[d] {
+			return g, malformed("a region of variable %q begins at %v and has size %v, in %v", v.Path, r.Start, r.Size, dims)
+		}
+		n *= int64(r.Size[d])
+	}
+	if n != r.Bytes || r.Offset < 0 || r.Offset > fileBytes-n || len(r.CRC32C) != 8*blocks(n) {
+		return g, malformed("a region of variable %q has %d bytes at %d, and %d checksum digits", v.Path, r.Bytes, r.Offset, len(r.CRC32C))
+	}
+	g.sums = make([]checksum, blocks(n))
+	for i := range g.sums {
+		sum, err := strconv.ParseUint(r.CRC32C[8*i:8*i+8], 16, 32)
+		if err != nil {
+			return g, malformed("a region of variable %q has the checksum %q", v.Path, r.CRC32C[8*i:8*i+8])
+		}
+		g.sums[i] = checksum(sum)
+	}
+	return g, nil
+}
+
+// valueOf describes a variable of a group that is to be saved.
+func valueOf(v savedVariable, spec safetensors.Spec) shardedValue {
+	shape := spec.Shape
+	if shape == nil {
+		shape = []int64{}
+	}
+	return shardedValue{Path: v.Path, DType: spec.DType, Shape: shape, Trainable: v.Trainable, Synchronization: v.Synchronization, Aggregation: v.Aggregation}
+}
+
+// strategyOf returns the strategy that a variable is on the devices of, or nil.
+func strategyOf(v Variable) *strategy.TPUStrategy {
+	if of, ok := v.(interface{ Strategy() *strategy.TPUStrategy }); ok {
+		return of.Strategy()
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+package checkpoint
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/storage"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/staging"
+)
+
+// ManagerOptions configure a manager. The zero value is for one process, and keeps every
+// checkpoint.
+type ManagerOptions struct {
+	// Strategy is the strategy of the variables that are saved. It may be nil for one process. Where
+	// several processes share it, each of them has a manager for the same store and makes the same
+	// calls of Save.
+	Strategy *strategy.TPUStrategy
+	// Retention says which checkpoints stay. The zero value keeps all.
+	Retention Retention
+	// Patience is how long process 0 waits for the parts of the others after its own is saved. 0 is
+	// ten minutes.
+	Patience time.Duration
+	// TakeOver saves even if another run still saves there; see [OwnerError].
+	TakeOver bool
+}
+
+// Manager keeps checkpoints in a [storage.Store], a folder or an object store, one for each saved
+// step. Every process saves what its devices hold, and a save goes on in the background. It is safe
+// for concurrent use; saves take turns. Close it after use.
+type Manager struct {
+	store    storage.Store
+	opts     ManagerOptions
+	host     int
+	hosts    int
+	self     ownerRecord
+	run      string // the random name of this run; that of process 0 from the first save on
+	agreed   bool
+	saves    int   // how many were begun
+	last     int64 // the last step that this run knows of; -1 is none
+	owned    bool  // the owner's record is this run's
+	metrics  map[int64]map[string]float64
+	memory   []byte // of an image
+	stopping context.CancelFunc
+	lives    context.Context
+
+	turn chan struct{} // held by a call that changes something
+
+	mu         sync.Mutex
+	background chan struct{} // closed when the save under way is over; nil if there is none
+	err        error         // of the last, until it is returned
+	closed     bool
+}
+
+// BackgroundError reports a save that failed after Save had returned.
+type BackgroundError struct {
+	// Place is the store, and Step the step that was to be saved.
+	Place string
+	Step  int64
+	Err   error
+}
+
+func (e *BackgroundError) Error() string {
+	return errkind.Text(fmt.Sprintf("checkpoint: save step %d in %s", e.Step, e.Place), "in the background", e.Err, "the earlier checkpoints are as they were")
+}
+
+// Unwrap returns the cause.
+func (e *BackgroundError) Unwrap() error { return e.Err }
+
+// Kind returns the cause's kind, or RuntimeError.
+func (e *BackgroundError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.RuntimeError) }
+
+const defaultPatience = 10 * time.Minute
+
+// NewManager returns the manager of the checkpoints in a store, which stays the caller's: close it
+// after the manager. It lists the saved steps and reads no checkpoint.
+//
+//	store, err := storage.Open(ctx, "gs://bucket/run") // or a folder
+//	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: strat})
+func NewManager(ctx context.Context, store storage.Store, opts ManagerOptions) (*Manager, error) {
+	if store == nil {
+		return nil, wrong("manager", "open one with storage.Open", "no store")
+	}
+	if err := opts.Retention.check(); err != nil {
+		return nil, err
+	}
+	if opts.Patience < 0 {
+		return nil, wrong("manager", "0 is ten minutes", "a patience of %v", opts.Patience)
+	}
+	if opts.Patience == 0 {
+		opts.Patience = defaultPatience
+	}
+	m := &Manager{store: store, opts: opts, hosts: 1, self: newOwner(), last: -1, turn: make(chan struct{}, 1)}
+	if opts.Strategy != nil && opts.Strategy.NumProcesses() > 1 {
+		m.host, m.hosts = opts.Strategy.Process(), opts.Strategy.NumProcesses()
+	}
+	m.run = strings.ToLower(rand.Text()[:12])
+	m.lives, m.stopping = context.WithCancel(context.Background())
+	steps, err := m.Steps(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m.saw(steps...)
+	return m, nil
+}
+
+// saw notes steps that this run knows of.
+func (m *Manager) saw(steps ...int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, step := range steps {
+		m.last = max(m.last, step)
+	}
+}
+
+func (m *Manager) known() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
+}
+
+// Place returns the store's path or URL.
+func (m *Manager) Place() string { return m.store.String() }
+
+// Steps returns the saved steps, ascending. It leaves out saves that were interrupted.
+func (m *Manager) Steps(ctx context.Context) ([]int64, error) {
+	all, err := m.store.List(ctx, stepPrefix)
+	if err != nil {
+		return nil, doing("list steps", "", err)
+	}
+	var steps []int64
+	for _, info := range all {
+		name, ok := strings.CutSuffix(info.Name, "/"+manifestFile)
+		if step, is := parseStep(name); ok && is {
+			steps = append(steps, step)
+		}
+	}
+	slices.Sort(steps)
+	return steps, nil
+}
+
+// Open opens the checkpoint of a step: one in shards, or one that a [Directory] saved. It reads the
+// manifests and no tensors. The error matches [ErrNone] if the step was not saved, and [ErrCorrupt]
+// if the checkpoint is damaged, as far as that shows. Close the checkpoint before the store.
+func (m *Manager) Open(ctx context.Context, step int64) (*Checkpoint, error) {
+	c, err := openIn(ctx, m.store, step)
+	if err == nil {
+		m.saw(step)
+	}
+	return c, err
+}
+
+// openIn opens the checkpoint of a step in a store.
+func openIn(ctx context.Context, s storage.Store, step int64) (*Checkpoint, error) {
+	data, err := readSmall(ctx, s, manifestName(step))
+	if errors.Is(err, storage.ErrNotExist) {
+		return nil, none("open one of Manager.Steps", "no step %d in %s", step, s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if headOf(data).Format == formatName {
+		return openPlain(ctx, s, step, data)
+	}
+	return openSharded(ctx, s, step, data)
+}
+
+// Latest opens the checkpoint of the last step. The error of an empty store matches [ErrNone].
+// Latest returns an error for a damaged checkpoint; [Manager.LatestIntact] passes over it.
+func (m *Manager) Latest(ctx context.Context) (*Checkpoint, error) {
+	steps, err := m.Steps(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(steps) == 0 {
+		return nil, none("save one first", "%s is empty", m.store)
+	}
+	return m.Open(ctx, steps[len(steps)-1])
+}
+
+// LatestIntact reads checkpoints, the last first, and opens the first whose checksums hold; see
+// [Directory.LatestIntact].
+func (m *Manager) LatestIntact(ctx context.Context) (c *Checkpoint, passed []error, err error) {
+	steps, err := m.Steps(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, step := range slices.Backward(steps) {
+		c, err := m.Open(ctx, step)
+		if err == nil {
+			if err = c.Verify(ctx); err == nil {
+				return c, passed, nil
+			}
+			c.Close()
+		}
+		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNone) {
+			return nil, passed, err
+		}
+		m.saw(step)
+		passed = append(passed, err)
+	}
+	return nil, passed, none("restore a copy of the store, or begin anew", "none of the %d in %s is intact", len(steps), m.store)
+}
+
+// Wait waits for the save that is under way in the background and returns its error, a
+// [*BackgroundError]. If ctx ends before, the error is its, and the save goes on. On process 0 it is
+// over when the checkpoint is there; on the others, when their own parts are.
+func (m *Manager) Wait(ctx context.Context) error {
+	m.mu.Lock()
+	over := m.background
+	m.mu.Unlock()
+	if over != nil {
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return doing("wait for the save", "", ctx.Err())
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := m.err
+	m.err = nil
+	return err
+}
+
+// Close waits for the save under way, as Wait does, and ends the manager. To give the save up, call
+// Abort before. A second Close does nothing.
+func (m *Manager) Close() error {
+	m.turn <- struct{}{}
+	defer func() { <-m.turn }()
+	m.mu.Lock()
+	again := m.closed
+	m.closed = true
+	m.mu.Unlock()
+	if again {
+		return nil
+	}
+	err := m.Wait(context.Background())
+	m.stopping()
+	if m.memory != nil {
+		staging.Give(m.memory)
+		m.memory = nil
+	}
+	return err
+}
+
+// Abort gives the save under way up: its step has no checkpoint then, unless it was complete. No
+// later save succeeds; Close the manager.
+func (m *Manager) Abort() { m.stopping() }
+
+// take waits for the turn to change something.
+func (m *Manager) take(ctx context.Context) error {
+	select {
+	case m.turn <- struct{}{}:
+	case <-ctx.Done():
+		return doing("wait for another call", "", ctx.Err())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		<-m.turn
+		return &errkind.Fault{Match: ErrClosed, Reason: "the manager of " + m.store.String() + " was closed", Hint: "use NewManager"}
+	}
+	return nil
+}
+
+// RemoveAfter removes the checkpoints of all steps after the given step, for a run that goes back to
+// that step. It waits for the save under way. All processes may call it; process 0 removes.
+func (m *Manager) RemoveAfter(ctx context.Context, step int64) error {
+	if err := m.take(ctx); err != nil {
+		return err
+	}
+	defer func() { <-m.turn }()
+	if err := m.Wait(ctx); err != nil && ctx.Err() != nil {
+		return err
+	}
+	if m.host == 0 {
+		steps, err := m.Steps(ctx)
+		if err != nil {
+			return err
+		}
+		for _, s := range slices.Backward(steps) {
+			if s > step {
+				if err := m.remove(ctx, s); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = min(m.last, step)
+	return nil
+}

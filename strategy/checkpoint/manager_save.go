@@ -1,0 +1,328 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/storage"
+)
+
+// saving is one save.
+type saving struct {
+	m    *Manager
+	step int64
+	// name is the save's, made of the run's and a number.
+	name   string
+	number int
+	plan   *plan
+	image  *image
+	opts   SaveOptions
+}
+
+// Save saves a group of variables as the checkpoint of a step. It returns when this process's shards
+// are copied off the devices, into memory that is as large as they are; they are written, and the
+// checkpoint is completed, in the background. A Save waits for the one before it. Its error is
+// returned by the next Save, which saves nevertheless, or by Wait or Close: a [*BackgroundError].
+//
+// All processes call Save at the same point with groups of the same variables. Each saves shards of
+// its own, every box of a variable once over all of them, and process 0 completes the checkpoint
+// when the parts of all are in the store: it waits for them there, and the processes exchange
+// nothing, but a name at the first save. The checkpoint is there when its manifest is, which is put
+// last. What was saved without one is removed by a later save.
+//
+// The step must come after the last saved step; otherwise the error matches [ErrStep]. The end of
+// ctx ends what Save waits for; the work in the background goes on, until it is done or Abort is
+// called.
+func (m *Manager) Save(ctx context.Context, step int64, g Group, opts SaveOptions) error {
+	if err := m.take(ctx); err != nil {
+		return err
+	}
+	defer func() { <-m.turn }()
+	before := m.Wait(ctx)
+	if ctx.Err() != nil && m.hosts == 1 {
+		return errors.Join(before, doing("save", fmt.Sprintf("step %d", step), ctx.Err()))
+	}
+	if err := m.begin(ctx, step, g, opts); err != nil {
+		return errors.Join(before, err)
+	}
+	return before
+}
+
+// begin copies the shards off the devices, and starts the rest.
+func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptions) error {
+	fail := func(err error) error { return doing("save", fmt.Sprintf("step %d", step), err) }
+	m.saves++
+	if err := m.agree(ctx); err != nil {
+		return fail(err)
+	}
+	s := &saving{m: m, step: step, number: m.saves, name: fmt.Sprintf("%s-%d", m.run, m.saves), opts: opts}
+	// What only this process finds wrong must not keep it from what all do together.
+	refused := m.refuse(step)
+	metadata := map[string]string{metadataStep: fmt.Sprint(step)}
+	if m.host == 0 {
+		maps.Copy(metadata, opts.Metadata)
+	}
+	var err error
+	if s.plan, err = planOf(ctx, g, m.opts.Strategy, m.hosts); err != nil {
+		return errors.Join(refused, err)
+	}
+	if s.image, m.memory, err = newImage(s.plan, m.host, metadata, m.memory); err != nil {
+		return errors.Join(refused, err)
+	}
+	if refused != nil {
+		_ = s.image.fill(ctx, g, s.plan, m.opts.Strategy, m.host)
+		return refused
+	}
+	over := make(chan struct{})
+	m.mu.Lock()
+	m.background = over
+	m.mu.Unlock()
+	go func() {
+		defer close(over)
+		err := s.run(m.lives)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if failed := s.image.failure(); err != nil && (failed == nil || !errors.Is(err, failed)) {
+			m.err = &BackgroundError{Place: m.store.String(), Step: step, Err: err}
+		}
+	}()
+	if err := s.image.fill(ctx, g, s.plan, m.opts.Strategy, m.host); err != nil {
+		s.image.fail(err)
+		<-over
+		return fail(err)
+	}
+	m.saw(step)
+	return nil
+}
+
+// agree gives all processes the name of process 0's run, once.
+func (m *Manager) agree(ctx context.Context) error {
+	if m.agreed || m.hosts == 1 {
+		return nil
+	}
+	name, err := m.opts.Strategy.BroadcastBytes(ctx, "checkpoint: the name of the run", []byte(m.run))
+	if err != nil {
+		return err
+	}
+	m.run, m.agreed = string(name), true
+	return nil
+}
+
+// refuse returns what is wrong with saving a step.
+func (m *Manager) refuse(step int64) error {
+	if step < 0 {
+		return wrong("save", "count steps from 0", "step %d", step)
+	}
+	if err := m.lives.Err(); err != nil {
+		return doing("save", fmt.Sprintf("step %d after Abort", step), err)
+	}
+	if known := m.known(); step <= known {
+		return &errkind.Fault{Match: ErrStep, Reason: fmt.Sprintf("step %d, %s has step %d", step, m.store, known), Hint: "save later steps, or call RemoveAfter"}
+	}
+	return nil
+}
+
+// run puts this process's part into the store, and on process 0 completes the checkpoint.
+func (s *saving) run(ctx context.Context) error {
+	m := s.m
+	part, err := s.put(ctx)
+	if err != nil {
+		s.unsave(part, err)
+		return err
+	}
+	if m.host > 0 {
+		return nil
+	}
+	if err := s.complete(ctx, part); err != nil {
+		if m.lives.Err() == nil && !errors.Is(err, ErrBusy) {
+			_ = m.clear(ctx, s.number) // what is left goes with a later save
+		}
+		return err
+	}
+	if err := m.tidy(ctx, s.number); err != nil {
+		return &errkind.Fault{Match: ErrKept, Err: err, Hint: "the next save tries again"}
+	}
+	return nil
+}
+
+// put puts the tensor file and its manifest, which it returns.
+func (s *saving) put(ctx context.Context) (part []byte, err error) {
+	m := s.m
+	group, within := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return m.store.Put(within, shardsName(s.step, s.name, m.host), storage.PutOptions{Size: int64(len(s.image.memory))},
+			func(w io.Writer) error { return s.image.write(within, w) })
+	})
+	group.Go(func() error { return s.image.sum(within) })
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	p := s.describe()
+	p.Bytes, p.Regions = int64(len(s.image.memory)), s.image.part()
+	if part, err = seal(p); err != nil {
+		return nil, err
+	}
+	return part, storage.PutBytes(ctx, m.store, partName(s.step, s.name, m.host), part, storage.PutOptions{})
+}
+
+func (s *saving) describe() *partManifest {
+	return &partManifest{Format: partFormat, Version: shardedVersion, Step: s.step, Save: s.name, Host: s.m.host, Hosts: s.m.hosts, Regions: []partRegion{}}
+}
+
+// unsave lets process 0 know that there will be no part of this process, if it still can.
+func (s *saving) unsave(part []byte, cause error) {
+	if s.m.host == 0 || part != nil {
+		return
+	}
+	p := s.describe()
+	p.Failed = cause.Error()
+	if data, err := seal(p); err == nil {
+		ctx, done := context.WithTimeout(context.Background(), time.Minute)
+		defer done()
+		_ = storage.PutBytes(ctx, s.m.store, partName(s.step, s.name, s.m.host), data, storage.PutOptions{})
+	}
+}
+
+// complete waits for the parts of all processes and puts the manifest.
+func (s *saving) complete(ctx context.Context, mine []byte) error {
+	m := s.m
+	all := &shardedManifest{Format: shardedFormat, Version: shardedVersion, Step: s.step, Metadata: s.opts.Metadata, Save: s.name, BlockBytes: blockBytes,
+		Hosts: make([]hostPart, m.hosts), Variables: s.plan.values, Metrics: textOf(s.opts.Metrics)}
+	if all.Variables == nil {
+		all.Variables = []shardedValue{}
+	}
+	all.Hosts[0] = hostPart{int64(len(mine)), checksum(0).plus(mine)}
+	if err := s.collect(ctx, all.Hosts); err != nil {
+		return err
+	}
+	data, err := seal(all)
+	if err != nil {
+		return err
+	}
+	if err := m.own(ctx); err != nil {
+		return err
+	}
+	err = storage.PutBytes(ctx, m.store, manifestName(s.step), data, storage.PutOptions{IfAbsent: true})
+	if errors.Is(err, storage.ErrExists) {
+		// An answer that was lost on the way: the manifest is this save's own.
+		if there, reading := readSmall(ctx, m.store, manifestName(s.step)); reading == nil && headOf(there).Save == s.name {
+			err = nil
+		} else {
+			err = &OwnerError{Directory: m.store.String(), Step: s.step}
+		}
+	}
+	if err == nil {
+		m.noteMetrics(s.step, s.opts.Metrics)
+	}
+	return err
+}
+
+// PartError reports processes whose parts of a save did not come.
+type PartError struct {
+	// Step is the step that was to be saved, and Hosts are the processes, ascending.
+	Step  int64
+	Hosts []int
+	// Waited is how long process 0 waited for them.
+	Waited time.Duration
+	// Err is the cause, if one of them said it.
+	Err error
+}
+
+func (e *PartError) Error() string {
+	names := make([]string, len(e.Hosts))
+	for i, h := range e.Hosts {
+		names[i] = fmt.Sprint(h)
+	}
+	return errkind.Text(fmt.Sprintf("checkpoint: step %d", e.Step), fmt.Sprintf("no part of process %s after %v", strings.Join(names, ", "), e.Waited.Round(time.Millisecond)),
+		e.Err, "see what that process says; the step was not saved")
+}
+
+// Kind returns UnavailableError.
+func (*PartError) Kind() errkind.Kind { return errkind.UnavailableError }
+
+// Unwrap returns the cause.
+func (e *PartError) Unwrap() error { return e.Err }
+
+// collect waits until the parts of all processes are in the store. It asks for each by its name:
+// a listing may lag behind.
+func (s *saving) collect(ctx context.Context, hosts []hostPart) error {
+	m, began := s.m, time.Now()
+	pause := 2 * time.Millisecond
+	var failing error
+	for {
+		var missing []int
+		for host := 1; host < m.hosts; host++ {
+			if hosts[host].Bytes > 0 {
+				continue
+			}
+			part, err := s.partOf(ctx, host)
+			switch {
+			case err == nil && part.Bytes > 0:
+				hosts[host] = part
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case err == nil:
+				missing = append(missing, host)
+			case errors.As(err, new(*PartError)):
+				return err
+			default:
+				missing, failing = append(missing, host), err
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		if waited := time.Since(began); waited >= m.opts.Patience {
+			return &PartError{Step: s.step, Hosts: missing, Waited: waited, Err: failing}
+		}
+		timer := time.NewTimer(min(pause, max(m.opts.Patience-time.Since(began), time.Millisecond)))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		pause = min(2*pause, time.Second)
+	}
+}
+
+// partOf reads the manifest of a process's part, and looks whether its tensor file is as long as it
+// says. A part that is not there yet is none.
+func (s *saving) partOf(ctx context.Context, host int) (part hostPart, err error) {
+	data, err := readSmall(ctx, s.m.store, partName(s.step, s.name, host))
+	if errors.Is(err, storage.ErrNotExist) {
+		return hostPart{}, nil
+	}
+	if err != nil {
+		return hostPart{}, err
+	}
+	p := &partManifest{}
+	if err := unseal(data, partFormat, p); err != nil {
+		return hostPart{}, err
+	}
+	if p.Failed != "" {
+		return hostPart{}, &PartError{Step: s.step, Hosts: []int{host}, Err: errkind.New(errkind.UnavailableError, p.Failed)}
+	}
+	if p.Step != s.step || p.Save != s.name || p.Host != host || p.Hosts != s.m.hosts {
+		return hostPart{}, malformed("part %d of %d is of step %d, save %s", p.Host, p.Hosts, p.Step, p.Save)
+	}
+	o, err := s.m.store.Open(ctx, shardsName(s.step, s.name, host))
+	if errors.Is(err, storage.ErrNotExist) {
+		return hostPart{}, nil
+	}
+	if err != nil {
+		return hostPart{}, err
+	}
+	if o.Size() != p.Bytes {
+		err = errLength(o.Size(), p.Bytes)
+	}
+	return hostPart{int64(len(data)), checksum(0).plus(data)}, errors.Join(err, o.Close())
+}

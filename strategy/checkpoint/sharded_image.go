@@ -1,0 +1,219 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tpustrategy/tpustrategy/internal/safetensors"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/staging"
+)
+
+// image is a host's tensor file in memory, which is filled from the devices while it is written
+// already.
+type image struct {
+	memory  []byte
+	header  int
+	regions []imageRegion // in the order of the file
+
+	mu     sync.Mutex
+	more   *sync.Cond
+	filled int   // how many regions are, from the first on
+	failed error // no more will be
+}
+
+type imageRegion struct {
+	plannedRegion
+	offset int64 // in the file
+	done   bool  // guarded by image.mu
+	sums   []checksum
+}
+
+// alignment is what the data of a host's tensor file begins at a multiple of, so that it can go to a
+// disk as it is.
+const alignment = 4 << 10
+
+// newImage lays out what a host saves. memory is that of an earlier image, or nil.
+func newImage(p *plan, host int, metadata map[string]string, memory []byte) (*image, []byte, error) {
+	m := &image{}
+	m.more = sync.NewCond(&m.mu)
+	var specs []safetensors.Spec
+	byName := map[string]plannedRegion{}
+	for _, r := range p.regions {
+		if r.host != host {
+			continue
+		}
+		name := p.tensorName(r)
+		if _, twice := byName[name]; twice {
+			return nil, memory, &VariableError{Path: p.values[r.variable].Path, Reason: "the name of its part is another variable's", Hint: "give the variable another path"}
+		}
+		byName[name] = r
+		shape := make([]int64, len(r.size))
+		for d, n := range r.size {
+			shape[d] = int64(n)
+		}
+		specs = append(specs, safetensors.Spec{Name: name, DType: p.specs[r.variable].DType, Shape: shape})
+	}
+	header, layout, err := safetensors.Header(specs, metadata, alignment)
+	if err != nil {
+		return nil, memory, doing("lay out tensors", "", err)
+	}
+	total := int64(len(header))
+	for _, t := range layout {
+		m.regions = append(m.regions, imageRegion{plannedRegion: byName[t.Name], offset: int64(len(header)) + t.Offset, sums: make([]checksum, blocks(t.Bytes))})
+		total += t.Bytes
+	}
+	if int64(len(memory)) < total || int64(len(memory)) > total+total/16+1<<20 {
+		if memory != nil {
+			staging.Give(memory)
+		}
+		if memory, err = staging.Take(int(total)); err != nil {
+			return nil, nil, doing("save", "", err)
+		}
+	}
+	m.memory, m.header = memory[:total:total], len(header)
+	copy(m.memory, header)
+	return m, memory, nil
+}
+
+// into is the memory of a region.
+func (m *image) into(i int) []byte {
+	r := &m.regions[i]
+	return m.memory[r.offset:][:r.bytes:r.bytes]
+}
+
+// fill copies what this host saves to the image: first what is saved by value, in the order of the
+// group and on all hosts, and then what is copied off the devices.
+func (m *image) fill(ctx context.Context, g Group, p *plan, s *strategy.TPUStrategy, host int) error {
+	places := map[int][]int{} // of variables' regions
+	for i, r := range m.regions {
+		places[r.variable] = append(places[r.variable], i)
+	}
+	for _, r := range p.regions {
+		of := strategyOf(g.Variables[r.variable])
+		if r.placed || r.host != host && (of == nil || of.NumProcesses() < 2) {
+			continue
+		}
+		value, err := g.Variables[r.variable].SaveValue(ctx)
+		if err != nil {
+			return &VariableError{Path: p.values[r.variable].Path, Reason: "not read", Err: err}
+		}
+		if r.host != host {
+			continue
+		}
+		if !value.Shape().Equal(g.Variables[r.variable].Shape()) {
+			return &VariableError{Path: p.values[r.variable].Path, Reason: fmt.Sprintf("its value is %s, its shape was %s", value.Shape(), g.Variables[r.variable].Shape())}
+		}
+		i := places[r.variable][0]
+		if err := value.ConstBytes(func(data []byte) { copy(m.into(i), data) }); err != nil {
+			return &VariableError{Path: p.values[r.variable].Path, Reason: "not read", Err: err}
+		}
+		m.done(i)
+	}
+	var copies []strategy.PartCopy
+	for i, r := range m.regions {
+		if r.placed {
+			v := g.Variables[r.variable].(*strategy.Variable)
+			copies = append(copies, strategy.PartCopy{Variable: v, Replica: r.replica, LogicalDevice: r.device, Into: m.into(i), Done: func() { m.done(i) }})
+			s = v.Strategy()
+		}
+	}
+	if len(copies) == 0 {
+		return nil
+	}
+	return s.CopyParts(ctx, copies)
+}
+
+func (m *image) done(i int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.regions[i].done = true
+	for m.filled < len(m.regions) && m.regions[m.filled].done {
+		m.filled++
+	}
+	m.more.Broadcast()
+}
+
+// fail ends the waits for what will not be filled.
+func (m *image) fail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failed = err
+	m.more.Broadcast()
+}
+
+// failure is what fail was called with.
+func (m *image) failure() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.failed
+}
+
+// await waits until so many regions are filled.
+func (m *image) await(n int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for m.filled < n && m.failed == nil {
+		m.more.Wait()
+	}
+	if m.filled < n {
+		return m.failed
+	}
+	return nil
+}
+
+// write writes the file. It may be called again.
+func (m *image) write(ctx context.Context, w io.Writer) error {
+	next := 0
+	for at := 0; at < len(m.memory); at += aheadBytes {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		end := min(at+aheadBytes, len(m.memory))
+		for next < len(m.regions) && m.regions[next].offset < int64(end) {
+			next++
+		}
+		if err := m.await(next); err != nil {
+			return err
+		}
+		if _, err := w.Write(m.memory[at:end]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sum computes the checksums of all blocks.
+func (m *image) sum(ctx context.Context) error {
+	for i := range m.regions {
+		if err := m.await(i + 1); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		k := 0
+		for block := range slices.Chunk(m.into(i), blockBytes) {
+			m.regions[i].sums[k] = checksum(0).plus(block)
+			k++
+		}
+	}
+	return nil
+}
+
+// part is the host's manifest of the file.
+func (m *image) part() (regions []partRegion) {
+	regions = []partRegion{}
+	for _, r := range m.regions {
+		var sums strings.Builder
+		for _, s := range r.sums {
+			sums.WriteString(s.String())
+		}
+		regions = append(regions, partRegion{Variable: r.variable, Start: r.start, Size: r.size, Offset: r.offset, Bytes: r.bytes, CRC32C: sums.String()})
+	}
+	return regions
+}

@@ -1,0 +1,111 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/internal/safetensors"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// plan says which host saves what: each box of each variable once. It is the same on every host.
+type plan struct {
+	values  []shardedValue
+	specs   []safetensors.Spec
+	regions []plannedRegion
+}
+
+// plannedRegion is a box of a variable and where it is saved from.
+type plannedRegion struct {
+	variable    int
+	start, size []int
+	bytes       int64
+	host        int
+	// replica and device are a device of the host that has the box. placed is false for what is
+	// saved by its value instead.
+	placed          bool
+	replica, device int
+}
+
+// planOf plans the save of a group by so many hosts. Where several hosts have a box, the one that
+// has least to save so far saves it.
+func planOf(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (*plan, error) {
+	m := &manifest{}
+	specs, err := describe(g, m)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{specs: specs}
+	load := make([]int64, hosts)
+	for i, v := range g.Variables {
+		p.values = append(p.values, valueOf(m.Variables[i], specs[i]))
+		placed, ok := inParts(v)
+		if of := strategyOf(v); hosts > 1 && of != nil && of != s {
+			return nil, &VariableError{Path: v.Path(), Reason: "it belongs to another strategy than the manager's", Hint: "save it with a manager of its own strategy"}
+		}
+		if !ok || s != nil && placed.Strategy() != s {
+			if n := int64(v.Shape().ByteSize()); n > 0 {
+				rank := v.Shape().Rank()
+				p.regions = append(p.regions, plannedRegion{variable: i, start: make([]int, rank), size: slices.Clone(v.Shape().Dimensions), bytes: n})
+				load[0] += n
+			}
+			continue
+		}
+		if err := placed.Ready(ctx); err != nil { // one that waits for its first value gets it
+			return nil, &VariableError{Path: v.Path(), Reason: "not read", Err: err}
+		}
+		p.regions = append(p.regions, boxesOf(i, placed, load)...)
+	}
+	return p, nil
+}
+
+// boxesOf deals the boxes of a variable to the hosts that have them.
+func boxesOf(i int, v *strategy.Variable, load []int64) (all []plannedRegion) {
+	element := int64(v.Shape().ByteSize()) / int64(v.Shape().Size())
+	byBox := map[string][]strategy.Shard{}
+	var order []string
+	for _, shard := range v.Shards() {
+		if slices.Contains(shard.Size, 0) {
+			continue // padding alone
+		}
+		key := fmt.Sprint(shard.Start, shard.Size)
+		if byBox[key] == nil {
+			order = append(order, key)
+		}
+		byBox[key] = append(byBox[key], shard)
+	}
+	for _, key := range order {
+		best := byBox[key][0]
+		for _, shard := range byBox[key] {
+			if shard.Process < len(load) && load[shard.Process] < load[best.Process] {
+				best = shard
+			}
+		}
+		n := element
+		for _, d := range best.Size {
+			n *= int64(d)
+		}
+		load[best.Process] += n
+		all = append(all, plannedRegion{variable: i, start: best.Start, size: best.Size, bytes: n, host: best.Process,
+			placed: true, replica: best.Replica, device: best.LogicalDevice})
+	}
+	return all
+}
+
+// tensorName is the name of a region in its host's tensor file: the variable's, with the indices
+// where it is not all of it, as in "dense/weights[0:4,8:16]".
+func (p *plan) tensorName(r plannedRegion) string {
+	spec := p.specs[r.variable]
+	whole := true
+	ranges := make([]string, len(r.size))
+	for d, n := range r.size {
+		whole = whole && int64(n) == spec.Shape[d]
+		ranges[d] = fmt.Sprintf("%d:%d", r.start[d], r.start[d]+n)
+	}
+	if whole {
+		return spec.Name
+	}
+	return fmt.Sprintf("%s[%s]", spec.Name, strings.Join(ranges, ","))
+}
