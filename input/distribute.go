@@ -105,16 +105,20 @@ type Distributed struct {
 	opts    Options
 	passes  atomic.Uint64
 	streams []Dataset // one, or one for each local replica
-	local   int       // replicas of this process
-	spec    Spec
-	policy  Policy
-	rule    Rule
-	card    Cardinality
-	full    bool // a step needs data for all replicas
-	vote    bool // processes may run out of data at different times
-	batched bool // the elements are known to be batches
-	whole   bool // the stream is cut from global batches
-	rows    int  // largest share of a replica, Unknown if not known
+	// pipelines makes the streams of one process of a run that divides its data in some way.
+	pipelines func(of division, process int) (streams []Dataset, dealt bool, err error)
+	dealt     bool // the stream has the parts of all replicas, which are dealt to the processes
+	local     int  // replicas of this process
+	spec      Spec
+	policy    Policy
+	rule      Rule
+	card      Cardinality
+	full      bool // a step needs data for all replicas
+	vote      bool // processes may run out of data at different times
+	batched   bool // the elements are known to be batches
+	whole     bool // the stream is cut from global batches
+	rows      int  // largest share of a replica, Unknown if not known
+	global    int  // rows of a global batch that is cut, below 1 if not known
 }
 
 // Distribute divides a dataset of global batches over processes and replicas, as TensorFlow's
@@ -144,36 +148,42 @@ func Distribute(ds Dataset, opts Options) (*Distributed, error) {
 	if err != nil {
 		return nil, err
 	}
+	of := division{opts.Replicas, opts.Processes}
 	if opts.Policy == Auto && policy == Data && opts.Processes > 1 && opts.Logger != nil {
 		opts.Logger.Warn("input: the dataset reads no files that could be shared out, so every process runs the whole pipeline and takes its part of the elements; "+
 			"use the policy Off, and a dataset that each process divides by itself, to avoid the redundant work", "processes", opts.Processes, "policy", policy.String())
 	}
 	info := src.Info()
 	d := &Distributed{opts: opts, local: opts.Replicas / opts.Processes, policy: policy, card: info.Cardinality, rows: Unknown, whole: true}
-	global, sure := leadingDim(info.Spec), true
-	if global < 1 || info.BatchSize == 0 {
-		global, sure = info.BatchSize, !info.recut
-	}
-	if global >= 1 {
-		d.rows = (global + opts.Replicas - 1) / opts.Replicas
-	}
-	stream := Dataset{src}
 	if opts.Replicas > 1 {
 		if err := checkBatched(info); err != nil {
 			return nil, err
 		}
-		if stream, err = d.cut(stream, info, global, sure); err != nil {
-			return nil, err
-		}
-		if err := stream.Err(); err != nil {
-			return nil, err
-		}
 	}
-	d.streams = []Dataset{stream}
+	global, _ := rowsOfBatch(info)
+	if d.global = global; global >= 1 {
+		d.rows = (global + opts.Replicas - 1) / opts.Replicas
+	}
+	c, err := cut(src, policy, of, opts.Process, opts.Rule)
+	if err != nil {
+		return nil, err
+	}
+	if d.rule = c.rule; c.rule != RuleAuto {
+		d.card = c.card
+	}
+	d.streams, d.dealt = []Dataset{c.stream}, c.dealt
+	d.pipelines = func(of division, process int) ([]Dataset, bool, error) {
+		src, policy, err := divide(ds.source(), opts.Policy, of.processes, process)
+		if err != nil {
+			return nil, false, err
+		}
+		c, err := cut(src, policy, of, process, opts.Rule)
+		return []Dataset{c.stream}, c.dealt, err
+	}
 	d.batched = info.BatchSize != 0
 	// Chunks dealt to the processes come to the same number everywhere.
 	d.vote = opts.Processes > 1 && (policy != Data || d.rule != Chunks)
-	d.settle(stream.Info().Spec, ds.Info()) // the undivided dataset's, which is the same on all processes
+	d.settle(c.stream.Info().Spec, ds.Info()) // the undivided dataset's, which is the same on all processes
 	return d, nil
 }
 
@@ -188,42 +198,59 @@ func checkBatched(info Info) error {
 	return nil
 }
 
-// cut appends what makes the replicas' parts of the batches. The global batch size is sure, or what
-// is expected.
-func (d *Distributed) cut(stream Dataset, info Info, global int, sure bool) (Dataset, error) {
-	n, processes := d.opts.Replicas, d.opts.Processes
-	d.rule = d.opts.Rule
-	if d.rule == RuleAuto {
-		d.rule = Sizes
-		if d.policy == Data || global < 1 || !sure {
-			d.rule = Chunks
+// rowsOfBatch is the number of rows of a global batch, as far as it is known, and whether it is
+// sure.
+func rowsOfBatch(info Info) (rows int, sure bool) {
+	if rows = leadingDim(info.Spec); rows >= 1 && info.BatchSize != 0 {
+		return rows, true
+	}
+	return info.BatchSize, !info.recut
+}
+
+// parts is a stream of the replicas' parts of batches.
+type parts struct {
+	stream Dataset
+	rule   Rule
+	card   Cardinality
+	dealt  bool // to the processes of all replicas' parts, one after the other
+}
+
+// cut appends to what one process of a division reads what makes its replicas' parts of it. For one
+// replica nothing is cut.
+func cut(src Source, policy Policy, of division, process int, rule Rule) (p parts, err error) {
+	info := src.Info()
+	p = parts{stream: Dataset{src}, rule: RuleAuto, card: info.Cardinality}
+	if of.replicas <= 1 {
+		return p, nil
+	}
+	global, sure := rowsOfBatch(info)
+	if p.rule = rule; rule == RuleAuto {
+		p.rule = Sizes
+		if policy == Data || global < 1 || !sure {
+			p.rule = Chunks
 		}
 	}
-	if d.rule == Sizes && global < 1 {
-		return Dataset{}, wrong("distribute", "batch the dataset with Batch, or use the rule Chunks", "the rule Sizes needs the global batch size, which is not known")
+	if p.rule == Sizes && global < 1 {
+		return p, wrong("distribute", "batch the dataset with Batch, or use the rule Chunks", "the rule Sizes needs the global batch size, which is not known")
 	}
-	if d.rule == Chunks {
-		stream = stream.Rebatch(n)
-		d.card = info.Cardinality
-		if d.policy != Data {
-			d.card = d.card.times(int64(processes))
+	if p.rule == Chunks {
+		p.stream = p.stream.Rebatch(of.replicas)
+		if policy != Data {
+			p.card = p.card.times(int64(of.processes))
 		}
 	} else {
-		process := d.opts.Process
-		if d.policy == Data {
+		if policy == Data {
 			process = 0 // all processes cut alike, then deal
 		}
-		sizes, err := BatchSizes(global, n, processes, process)
+		sizes, err := BatchSizes(global, of.replicas, of.processes, process)
 		if err != nil {
-			return Dataset{}, err
+			return p, err
 		}
-		stream = stream.RebatchSizes(sizes)
-		d.card = stream.Info().Cardinality
+		p.stream = p.stream.RebatchSizes(sizes)
+		p.card = p.stream.Info().Cardinality
 	}
-	if d.policy == Data && processes > 1 {
-		stream = stream.Shard(processes, d.opts.Process)
-	}
-	return stream, nil
+	p.dealt = policy == Data && of.processes > 1
+	return p, p.stream.Err()
 }
 
 // settle derives how the input ends: the dataset decides, whatever its cut parts look like.
@@ -233,84 +260,6 @@ func (d *Distributed) settle(part Spec, info Info) {
 	if info.Cardinality == Infinite {
 		d.vote = false
 	}
-}
-
-// FromFunction makes input from a function that returns, for one process, a dataset of batches for
-// single replicas, as TensorFlow's distribute_datasets_from_function does. FromFunction calls fn
-// once, with this process's [Context]; each replica takes the next element in turn. With the
-// replication PerReplica it calls fn once for each replica of this process; each replica then has a
-// pipeline of its own, and the Context counts replicas as pipelines.
-//
-// Data that ends within a step is treated as in [Distribute]. The datasets of all processes need
-// the same spec, and must all be infinite or all be finite: no process asks another how its data
-// ends. A panic of fn becomes a [*PanicError].
-func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed, error) {
-	opts, err := opts.normalize()
-	if err != nil {
-		return nil, err
-	}
-	if fn == nil {
-		return nil, wrong("from function", "give one", "the function is nil")
-	}
-	if opts.PlaceOnDevice {
-		return nil, unsupported("from function", "leave it out", "pipelines run on the host, so PlaceOnDevice has no meaning")
-	}
-	if opts.Replication == PerReplica && opts.ProcessPipelines {
-		return nil, unsupported("from function", "use the replication PerWorker", "this strategy has one pipeline for each process, not PerReplica")
-	}
-	d := &Distributed{opts: opts, local: opts.Replicas / opts.Processes, policy: Off, rows: Unknown, batched: true}
-	contexts := []Context{{opts.Processes, opts.Process, opts.Replicas}}
-	if opts.Replication == PerReplica {
-		contexts = nil
-		for i := range d.local {
-			contexts = append(contexts, Context{opts.Replicas, opts.Process*d.local + i, opts.Replicas})
-		}
-	}
-	var all Info
-	for i, c := range contexts {
-		ds, err := pipeline(fn, c)
-		if err == nil {
-			err = ds.Err()
-		}
-		if err != nil {
-			return nil, within("dataset of", c.String(), err)
-		}
-		d.streams = append(d.streams, ds)
-		info := ds.Info()
-		if i == 0 {
-			all = info
-			continue
-		}
-		spec, ok := merge(all.Spec, info.Spec)
-		if !ok && !all.Spec.IsZero() && !info.Spec.IsZero() {
-			return nil, wrong("from function", "give all replicas elements of the same spec", "the dataset of %v has elements %v, an earlier one %v", c, info.Spec, all.Spec)
-		}
-		all.Spec = spec
-		if all.Cardinality != info.Cardinality {
-			all.Cardinality = UnknownCardinality
-		}
-	}
-	d.vote = opts.Processes > 1
-	d.rows = leadingDim(all.Spec)
-	if d.rows < 0 && all.BatchSize > 0 {
-		d.rows = all.BatchSize
-	}
-	d.settle(all.Spec, all)
-	d.card = UnknownCardinality
-	if all.Cardinality == Infinite {
-		d.card = Infinite
-	} else if n := Cardinality(d.local / len(d.streams)); all.Cardinality >= 0 && opts.Processes == 1 && len(d.streams) == 1 {
-		d.card = all.Cardinality / n
-		if !d.full && all.Cardinality%n != 0 {
-			d.card++
-		}
-	}
-	return d, nil
-}
-
-func pipeline(fn func(Context) (Dataset, error), c Context) (ds Dataset, err error) {
-	defer caught("the function of FromFunction", &err)
-	return fn(c)
 }
 
 // Spec returns the description of one replica's part, which is the same for all replicas:

@@ -143,12 +143,17 @@ func (c *chunker) Next(ctx context.Context) (Element, error) {
 		}
 	}
 	c.next++
-	return MapNest(c.current, func(path string, t Tensor) (Tensor, error) {
+	return chunkOf(c.current, c.n, c.next-1)
+}
+
+// chunkOf is chunk i of n of a batch.
+func chunkOf(e Element, n, i int) (Element, error) {
+	return MapNest(e, func(path string, t Tensor) (Tensor, error) {
 		if t.Rank() == 0 {
 			return Tensor{}, &NotBatchedError{Component: path, Spec: t.Spec()}
 		}
-		chunk := (t.dims[0] + c.n - 1) / c.n
-		from := min((c.next-1)*chunk, t.dims[0])
+		chunk := (t.dims[0] + n - 1) / n
+		from := min(i*chunk, t.dims[0])
 		return t.Rows(from, min(from+chunk, t.dims[0]))
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
@@ -23,8 +24,12 @@ type Step struct {
 // at a time.
 type Steps struct {
 	d       *Distributed
+	portion portion
 	streams []Iterator
 	ended   []bool
+	parts   []Element // of the step under way, and whether they have data
+	real    []bool
+	most    int     // rows of a replica, Unknown if not known
 	seen    Element // a real element, the model for stand-ins where no spec is known
 	index   int64
 	pass    uint64 // of the Distributed, from 0
@@ -35,43 +40,37 @@ type Steps struct {
 func (d *Distributed) Open(ctx context.Context) (*Steps, error) { return d.OpenAt(ctx, State{}) }
 
 // OpenAt starts a pass at a position saved with [Steps.State], and yields the steps that followed
-// it. The process and the number of processes must be the same. On a single process the number of
-// replicas may differ, for input made by [Distribute]: the same global batches follow. Errors of
-// positions that do not fit match [ErrState].
+// it: each element that was not used, once.
+//
+// The numbers of processes and of replicas may be others than when it was saved. With several
+// processes then, give the position of all of them, which [JoinStates] makes; with the same numbers
+// the process's own does, too. The same global batches follow, and with as many replicas each has
+// the parts that it would have had. Until the pass ends the processes read the pipelines that the
+// run had: several each if there are fewer processes, and some of them the same one if there are
+// more. The next pass is divided anew.
+//
+// Errors of positions that do not fit match [ErrState].
 func (d *Distributed) OpenAt(ctx context.Context, from State) (*Steps, error) {
-	s := &Steps{d: d, ended: make([]bool, len(d.streams))}
-	inner := make([]State, len(d.streams))
+	s := &Steps{d: d, portion: d.natural(), most: d.rows}
+	streams, inner := d.streams, make([]State, len(d.streams))
 	if from.IsZero() {
 		s.pass = d.passes.Add(1) - 1
 	} else {
-		// Positions of the first pass do not name it.
-		counters := 4
-		if len(from.At) == 5 {
-			counters = 5
+		p, err := parsePosition(from)
+		if err == nil {
+			p, err = d.modern(p)
 		}
-		if err := from.want("steps", counters, len(d.streams)); err != nil {
+		if err != nil {
 			return nil, err
 		}
-		if counters == 5 {
-			if from.At[4] < 0 {
-				return nil, misfit("pass %d", from.At[4])
-			}
-			s.pass = uint64(from.At[4])
-		}
-		d.passed(s.pass)
-		s.index, inner = from.At[0], from.In
-		if from.At[1] != int64(d.opts.Replicas) || from.At[2] != int64(d.opts.Processes) || from.At[3] != int64(d.opts.Process) {
-			global, ok := d.recut(from)
-			if !ok {
-				return nil, &errkind.Fault{Match: ErrState,
-					Reason: fmt.Sprintf("it is of process %d of %d with %d replicas, this is process %d of %d with %d",
-						from.At[3], from.At[2], from.At[1], d.opts.Process, d.opts.Processes, d.opts.Replicas),
-					Hint: fmt.Sprintf("leave out the batches before step %d with Skip, or go on with as many processes and replicas", from.At[0])}
-			}
-			inner = []State{global}
+		d.passed(p.pass)
+		s.index, s.pass = p.index, p.pass
+		if streams, inner, err = s.resume(p); err != nil {
+			return nil, err
 		}
 	}
-	for i, ds := range d.streams {
+	s.ended = make([]bool, len(streams))
+	for i, ds := range streams {
 		it, err := ds.OpenAt(ctx, Pass{Epoch: d.opts.Epoch + s.pass}, inner[i])
 		if err != nil {
 			s.Close()
@@ -90,35 +89,6 @@ func (d *Distributed) passed(pass uint64) {
 			return
 		}
 	}
-}
-
-// recut turns a position between steps on one process into that of as many global batches cut for
-// this number of replicas.
-func (d *Distributed) recut(from State) (State, bool) {
-	if !d.whole || d.opts.Processes != 1 || from.At[2] != 1 || from.At[3] != 0 {
-		return State{}, false
-	}
-	at := from.In[0]
-	row, ended := int64(0), int64(0) // of the batch under way, where rows are cut as a stream
-	switch {
-	case from.At[1] <= 1: // nothing is cut for one replica
-	case at.want("chunks", 1, 1) == nil && at.At[0] == 0:
-		at = at.In[0]
-	case at.want("sizes", 3, 1) == nil && (at.At[1] == 0 || at.At[2] != 0): // after a whole step, or all of them
-		row, ended = at.At[0], at.At[2]
-		at = at.In[0]
-	default:
-		return State{}, false
-	}
-	switch {
-	case d.rule == Sizes:
-		return State{Op: "sizes", At: []int64{row, 0, ended}, In: []State{at}}, true
-	case row != 0:
-		return State{}, false
-	case d.rule == Chunks:
-		return State{Op: "chunks", At: []int64{0}, In: []State{at}}, true
-	}
-	return at, true
 }
 
 // Next returns the next step, or io.EOF at the end. After io.EOF or another error, every later call
@@ -140,27 +110,13 @@ func (s *Steps) Next(ctx context.Context) (Step, error) {
 func (s *Steps) next(ctx context.Context) (Step, error) {
 	n := s.d.local
 	step := Step{Index: s.index, Replicas: make([]Element, n), Real: make([]bool, n)}
-	have := 0
-	for r := range n {
-		which := r % len(s.streams)
-		if s.ended[which] {
-			continue
-		}
-		e, err := s.streams[which].Next(ctx)
-		if err == io.EOF {
-			s.ended[which] = true
-			continue
-		}
-		if err != nil {
-			return Step{}, err
-		}
-		if err := s.accept(e); err != nil {
-			return Step{}, err
-		}
-		step.Replicas[r], step.Real[r] = e, true
-		have++
+	if err := s.read(ctx); err != nil {
+		return Step{}, err
 	}
-	more, err := s.more(ctx, have)
+	if err := s.divide(&step); err != nil {
+		return Step{}, err
+	}
+	more, err := s.more(ctx, step)
 	if err != nil {
 		return Step{}, err
 	}
@@ -176,6 +132,81 @@ func (s *Steps) next(ctx context.Context) (Step, error) {
 		}
 	}
 	return step, nil
+}
+
+// read reads the parts of a step, in the order of their replicas.
+func (s *Steps) read(ctx context.Context) error {
+	n, local := s.portion.parts(), s.portion.of.local()
+	if s.parts == nil {
+		s.parts, s.real = make([]Element, n), make([]bool, n)
+	}
+	clear(s.parts)
+	clear(s.real)
+	each := len(s.streams)
+	if !s.portion.dealt {
+		each /= s.portion.to - s.portion.from
+	}
+	for i := range n {
+		at, which := i, 0
+		if s.portion.dealt {
+			at = i%s.portion.of.processes*local + i/s.portion.of.processes
+		} else {
+			which = i/local*each + i%local%each
+		}
+		if s.ended[which] {
+			continue
+		}
+		e, err := s.streams[which].Next(ctx)
+		if err == io.EOF {
+			s.ended[which] = true
+			continue
+		}
+		if err == nil {
+			err = s.accept(e)
+		}
+		if err != nil {
+			return err
+		}
+		s.parts[at], s.real[at] = e, true
+	}
+	return nil
+}
+
+// divide gives the replicas of this process their parts.
+func (s *Steps) divide(step *Step) error {
+	first := s.portion.first
+	if s.portion.cut == 0 {
+		if !s.portion.dealt {
+			first -= s.portion.from * s.portion.of.local()
+		}
+		copy(step.Replicas, s.parts[first:])
+		copy(step.Real, s.real[first:])
+		return nil
+	}
+	var have []Element
+	for i, e := range s.parts {
+		if s.real[i] {
+			have = append(have, e)
+		}
+	}
+	if len(have) == 0 {
+		return nil
+	}
+	all := have[0]
+	if len(have) > 1 {
+		var err error
+		if all, err = joinElements(have, false); err != nil {
+			return within("cut the batch anew", "", err)
+		}
+	}
+	for r := range step.Replicas {
+		part, err := chunkOf(all, s.portion.cut, first+r)
+		if err != nil {
+			return err
+		}
+		step.Replicas[r], step.Real[r] = part, true
+	}
+	return nil
 }
 
 // accept checks the first element of a dataset without a spec.
@@ -195,12 +226,16 @@ func (s *Steps) accept(e Element) error {
 }
 
 // more decides whether there is a step, on this process or with all others.
-func (s *Steps) more(ctx context.Context, have int) (bool, error) {
-	mine := have > 0
-	if s.d.full {
-		mine = have == s.d.local
+func (s *Steps) more(ctx context.Context, step Step) (bool, error) {
+	real := step.Real
+	if s.portion.whole || s.portion.cut > 0 {
+		real = s.real // also of other processes' replicas
 	}
-	if !s.d.vote || s.d.opts.AnyProcess == nil {
+	mine := slices.Contains(real, true)
+	if s.d.full {
+		mine = !slices.Contains(real, false)
+	}
+	if s.portion.whole || !s.d.vote || s.d.opts.AnyProcess == nil {
 		return mine, nil
 	}
 	// Where every replica needs data, the question is whether any process lacks it.
@@ -224,25 +259,26 @@ func (s *Steps) standIn() (Element, error) {
 	return dummy(SpecOf(s.seen))
 }
 
-// State returns the position before the next step. It fails after an error of Next other than
+// State returns the position before the next step, as this process has it: that of the run is
+// what [JoinStates] makes of those of all processes. It fails after an error of Next other than
 // io.EOF.
 func (s *Steps) State() (State, error) {
 	if s.err != nil && s.err != io.EOF {
 		return State{}, noPosition(s.err)
 	}
-	o := s.d.opts
-	state := State{Op: "steps", At: []int64{s.index, int64(o.Replicas), int64(o.Processes), int64(o.Process)}}
-	if s.pass > 0 {
-		state.At = append(state.At, int64(s.pass))
+	p := position{index: s.index, of: s.portion.of, pass: s.pass, first: s.portion.from, count: s.portion.to - s.portion.from, dealt: s.portion.dealt}
+	if p.dealt {
+		p.first, p.count = s.d.opts.Process, 1
+		p.first = min(p.first, p.of.processes-1)
 	}
 	for _, it := range s.streams {
 		inner, err := it.State()
 		if err != nil {
 			return State{}, err
 		}
-		state.In = append(state.In, inner)
+		p.in = append(p.in, inner)
 	}
-	return state, nil
+	return p.state(), nil
 }
 
 // Close releases files and goroutines. A second call does nothing.

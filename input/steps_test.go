@@ -76,7 +76,7 @@ func TestVoteErrorsEndTheSteps(t *testing.T) {
 	assert.ErrorIs(t, err, lost)
 }
 
-func TestStepPositionsOfOtherHostsAreRefused(t *testing.T) {
+func TestStepPositionsOfOtherDatasetsAreRefused(t *testing.T) {
 	open := func(o input.Options) *input.Distributed {
 		d, err := input.Distribute(input.Range(8).Batch(4, false), o)
 		require.NoError(t, err)
@@ -87,15 +87,12 @@ func TestStepPositionsOfOtherHostsAreRefused(t *testing.T) {
 	defer steps.Close()
 	state, err := steps.State()
 	require.NoError(t, err)
-	for _, o := range []input.Options{{Replicas: 2, Processes: 2}, {Replicas: 4, Processes: 2}, {Replicas: 2, Rule: input.Sizes}} {
-		_, err := open(o).OpenAt(context.Background(), state)
-		assert.ErrorIs(t, err, input.ErrState, "%+v", o)
-	}
+	_, err = open(input.Options{Replicas: 2, Rule: input.Sizes}).OpenAt(context.Background(), state)
+	assert.ErrorIs(t, err, input.ErrState)
 	perReplica, err := input.FromFunction(func(input.Context) (input.Dataset, error) { return input.Range(8).Batch(1, false), nil }, input.Options{Replicas: 4})
 	require.NoError(t, err)
 	_, err = perReplica.OpenAt(context.Background(), state)
 	assert.ErrorIs(t, err, input.ErrState)
-	assert.ErrorContains(t, err, "before step 0 with Skip")
 }
 
 // A run that goes on with another number of replicas sees the global batches that it would have
