@@ -210,6 +210,14 @@ func JoinStates(states []State) (State, error) {
 	return all.state(), nil
 }
 
+// SameStep reports whether two positions of [Steps] are after the same step of the same pass:
+// positions of processes of one run, or of a run that goes on with other numbers of them.
+func SameStep(a, b State) bool {
+	p, err := parsePosition(a)
+	q, err2 := parsePosition(b)
+	return err == nil && err2 == nil && p.index == q.index && p.pass == q.pass
+}
+
 // String prints the numbers.
 func (d division) String() string {
 	return fmt.Sprintf("%d replicas on %d processes", d.replicas, d.processes)

@@ -35,9 +35,14 @@
 // # Positions
 //
 // Iterators and [Steps] return their position as a [State], which is small plain data. A dataset
-// opened at a State resumes exactly there: in the middle of an epoch, a batch or a shuffle, and on
-// a single process also for another number of replicas. A random order depends on seed and epoch
-// only.
+// opened at a State resumes exactly there: in the middle of an epoch, a batch or a shuffle. A random
+// order depends on seed and epoch only.
+//
+// [JoinStates] makes one position of those of all processes. Any number of processes and replicas
+// goes on from it, with each element that was not used once, and the same global batches: until the
+// pass ends they share out the pipelines that the run had, and cut what these yield anew. Data that
+// a process chooses by its own number outside of [FromFunction] cannot be shared out so: give
+// [Distribute] the same dataset on all processes.
 //
 // # Failure
 //

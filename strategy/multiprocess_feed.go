@@ -116,9 +116,9 @@ func (s *TPUStrategy) batchIndex(replica int, local bool) int {
 }
 
 // InputOptions returns the options with which input.Distribute gives this process the data of its
-// replicas, with a vote of the processes on the end of the data. If the processes do not have
-// equally many replicas each, in order, it returns an [*OptionError], because package input deals
-// data in that way.
+// replicas, with a vote of the processes on the end of the data. Processes that share a replica are
+// one to package input, and read the same. If the processes do not have equally many replicas each,
+// in order, it returns an [*OptionError], because package input deals data in that way.
 //
 // The vote is an exchange between the processes, launched where the input is read. Input that a
 // goroutine reads ahead of the steps must not vote: use data that ends at the same step on every
@@ -127,6 +127,11 @@ func (s *TPUStrategy) InputOptions() (input.Options, error) {
 	o := input.Options{Replicas: s.replicas, Processes: s.processes.count, Process: s.processes.process, ProcessPipelines: true, Logger: s.opts.Logger}
 	if !s.processes.several() {
 		o.Processes, o.Process = 1, 0
+		return o, nil
+	}
+	o.AnyProcess = s.AnyProcess
+	if replica, ok := s.sharedReplica(); ok {
+		o.Processes, o.Process = s.replicas, replica
 		return o, nil
 	}
 	next := 0
@@ -138,6 +143,20 @@ func (s *TPUStrategy) InputOptions() (input.Options, error) {
 		}
 		next += len(replicas)
 	}
-	o.AnyProcess = s.AnyProcess
 	return o, nil
+}
+
+// sharedReplica returns the one replica of this process, if there are more processes than replicas
+// and equally many in a row share each replica.
+func (s *TPUStrategy) sharedReplica() (replica int, ok bool) {
+	count := s.processes.count
+	if count <= s.replicas || count%s.replicas != 0 {
+		return 0, false
+	}
+	for i, replicas := range s.ProcessReplicas() {
+		if len(replicas) != 1 || replicas[0] != i/(count/s.replicas) {
+			return 0, false
+		}
+	}
+	return s.processes.process / (count / s.replicas), true
 }

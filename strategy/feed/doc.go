@@ -49,8 +49,9 @@
 // # Positions
 //
 // [Feed.State] returns the position of the input after the batch that was handed out last, however
-// many batches are ready. Save it with a checkpoint, and training goes on with the very next batch;
-// on one host the number of replicas may change. See [Options.From].
+// many batches are ready. Save it with a checkpoint, and training goes on with the very next batch.
+// With several processes save the position of all, which input.JoinStates makes of theirs: any
+// number of processes and replicas goes on from it. See [Options.From].
 //
 // # Many processes
 //

@@ -95,6 +95,9 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 	if err != nil {
 		return nil, failed("open the input", err)
 	}
+	if opts.Rows == 0 && steps.MaxRows() > 0 { // which a position of another number of replicas may change
+		p.rows = steps.MaxRows()
+	}
 	state, err := steps.State()
 	if err != nil {
 		return nil, errors.Join(failed("open the input", err), steps.Close())

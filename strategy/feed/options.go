@@ -58,7 +58,9 @@ type Options struct {
 	// EndTogether states that all processes run out of data at the same step where the dataset does
 	// not show it, for example with files of equally many records. See [ErrVote].
 	EndTogether bool
-	// From is the position to start at, as [Feed.State] returned it; zero is the beginning.
+	// From is the position to start at, as [Feed.State] returned it, or as input.JoinStates made it
+	// of those of all processes, which the number of processes and of replicas may change after; zero
+	// is the beginning.
 	From input.State
 }
 

@@ -24,7 +24,7 @@ func (r *run) begin(ctx context.Context) error {
 	}
 	at := position{}
 	if from != nil {
-		at = from.of(r.strategy.Process(), r.strategy.NumProcesses())
+		at = from.Position
 	}
 	if err == nil {
 		err = r.open(ctx, at)

@@ -50,7 +50,8 @@ type source interface {
 // for From. Each epoch is another pass: a Shuffle has another order in each.
 //
 // The position in the dataset is part of a checkpoint, so a run that resumes goes on with the very
-// next batch.
+// next batch, on any number of processes and replicas: each element is used once. Until its pass
+// ends the processes share out the pipelines that the run had; see input.Distributed.OpenAt.
 func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, at position) (source, error) {
 		d, err := distribute(s, ds, at.Pass, len(opts) > 0 && opts[0].EndTogether)
@@ -97,15 +98,7 @@ func Feed(f *feed.Feed) Data {
 			return nil, option("data", "give the feed that feed.New returned", "no feed: a nil pointer")
 		}
 		if !at.Input.IsZero() || at.Taken > 0 {
-			here, err := f.State().Marshal()
-			if err != nil {
-				return nil, err
-			}
-			there, err := at.Input.Marshal()
-			if err != nil {
-				return nil, err
-			}
-			if string(here) != string(there) {
+			if !input.SameStep(f.State(), at.Input) {
 				return nil, &errkind.Fault{Op: "fit: feed", Reason: "it is at another position than the checkpoint", Match: input.ErrState,
 					Hint: "open it with feed.Options.From as Saved returns it, or give the dataset by Dataset"}
 			}
@@ -116,7 +109,8 @@ func Feed(f *feed.Feed) Data {
 
 // Batches is a sequence of batches, each as the arguments of a step: tensors or Go slices of the
 // global batch, or values of the strategy. Each pass calls batches anew. A run that resumes reads
-// and drops the batches that it has taken already, so batches must yield the same each time.
+// and drops the batches that it has taken already, so batches must yield the same global batches
+// each time, also where the number of processes or replicas has changed.
 func Batches(batches iter.Seq2[[]any, error]) Data {
 	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, at position) (source, error) {
 		if batches == nil {

@@ -76,6 +76,9 @@
 //
 // All processes call Run alike. The first one writes the files. After each record the processes
 // agree on whether the run goes on, so that an error or a stop of one of them ends all of them
-// after the same step. An interrupt of one does so between the records, too. A run of several
-// processes goes on with as many processes.
+// after the same step. An interrupt of one does so between the records, too.
+//
+// A run goes on with another number of processes, of replicas and of logical devices. A [Dataset]
+// then gives each example once, whatever the sources are: what the processes had not read is shared
+// out anew. With as many replicas and logical devices the losses are the same to all digits.
 package fit

@@ -92,7 +92,10 @@ func TestTheCodeOfAnInterrupt(t *testing.T) {
 		if saves {
 			hooks = append(hooks, fit.Checkpoint(t.TempDir(), 0))
 		}
-		hooks = append(hooks, fit.Each(2, func(context.Context, *fit.State) error { cancel(errkind.New(errkind.CancelledError, "enough")); return nil }))
+		hooks = append(hooks, fit.Each(2, func(context.Context, *fit.State) error {
+			cancel(errkind.New(errkind.CancelledError, "enough"))
+			return nil
+		}))
 		_, err := fit.Run(ctx, dense(s, 1), fit.Dataset(dataset(t, 8)), fit.Options{}, hooks...)
 		assert.Equal(t, map[bool]int{false: 130, true: 75}[saves], interrupt.Code(err))
 		assert.ErrorContains(t, err, "enough")

@@ -23,7 +23,8 @@ type point struct {
 	Version  int      `json:"version"`
 	Step     int64    `json:"step"`
 	Position position `json:"position"`
-	// Inputs are the positions in the data of all processes, if there are several.
+	// Inputs are the positions in the data of all processes, of which earlier versions did not make
+	// one.
 	Inputs   []input.State     `json:"inputs,omitempty"`
 	Settings map[string]string `json:"settings,omitempty"`
 	Hooks    map[string][]byte `json:"hooks,omitempty"`
@@ -35,16 +36,6 @@ type point struct {
 	Sums    []byte   `json:"sums,omitempty"`
 
 	checkpoint *checkpoint.Checkpoint
-}
-
-// of returns the position of one of so many processes. If there were as many when the point was
-// saved it is that of this process. Otherwise it is that of the first, which says what differs.
-func (p *point) of(process, processes int) position {
-	at := p.Position
-	if len(p.Inputs) == processes {
-		at.Input = p.Inputs[process]
-	}
-	return at
 }
 
 // hold puts a pending record in the point. The numbers are text, as JSON has no NaN.
@@ -97,7 +88,22 @@ func parsePoint(metadata map[string]string) (*point, error) {
 	if len(p.Pending)%2 != 0 || len(p.Inputs) == 1 || p.Step < 0 || p.Position.Pass < 0 || p.Position.Taken < 0 {
 		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: "the run's position is damaged", Class: errkind.DataLossError}
 	}
+	if len(p.Inputs) > 0 {
+		var err error
+		if p.Position.Input, err = joined(p.Inputs); err != nil {
+			return nil, err
+		}
+		p.Inputs = nil
+	}
 	return &p, nil
+}
+
+// joined is the position of a run of those of its processes. Data that has no positions has none.
+func joined(all []input.State) (input.State, error) {
+	if !slices.ContainsFunc(all, func(s input.State) bool { return !s.IsZero() }) {
+		return input.State{}, nil
+	}
+	return input.JoinStates(all)
 }
 
 // differ returns the first setting, by name, that two runs have differently.
@@ -122,7 +128,8 @@ type Point struct {
 	// Step is the number of steps that were taken.
 	Step int64
 	// Pass is the number of the pass over the data, from 0, Taken the number of batches that were
-	// taken of it, and Input the position in it, for feed.Options.From.
+	// taken of it, and Input the position in it of the whole run, for feed.Options.From on any
+	// number of processes and replicas.
 	Pass, Taken int64
 	Input       input.State
 	// Settings are the run's.

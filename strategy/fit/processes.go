@@ -2,6 +2,7 @@ package fit
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -175,4 +176,29 @@ func (r *run) hurry(stopped *InterruptedError) {
 		r.log.Warn("fit: the checkpoint may not be done before the process is ended", "reason", notice.Reason,
 			"left", left.Round(time.Millisecond), "last save took", r.saver.took.Round(time.Millisecond), "last checkpoint", max(r.saved, 0))
 	}
+}
+
+// gather exchanges bytes of any length between the processes.
+func (r *run) gather(ctx context.Context, name string, mine []byte) ([][]byte, error) {
+	const most = 1 << 19
+	all := make([][]byte, r.strategy.NumProcesses())
+	for more := true; more; {
+		piece := mine[:min(len(mine), most)]
+		mine = mine[len(piece):]
+		message := binary.AppendUvarint(nil, uint64(len(mine))) // what is still to come
+		pieces, err := r.strategy.GatherBytes(ctx, name, append(message, piece...))
+		if err != nil {
+			return nil, err
+		}
+		more = false
+		for i, piece := range pieces {
+			rest, n := binary.Uvarint(piece)
+			if n <= 0 {
+				return nil, &errkind.Fault{Op: "fit: " + name, Subject: fmt.Sprintf("process %d", i), Reason: "it sent no message", Class: errkind.InternalError}
+			}
+			all[i] = append(all[i], piece[n:]...)
+			more = more || rest > 0
+		}
+	}
+	return all, nil
 }

@@ -277,18 +277,20 @@ func (r *run) shared(ctx context.Context) (*point, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.strategy.GatherBytes(ctx, fmt.Sprintf("fit: positions after step %d", p.Step), mine)
+	all, err := r.gather(ctx, fmt.Sprintf("fit: positions after step %d", p.Step), mine)
 	if err != nil {
 		return nil, err
 	}
+	var states []input.State
 	for _, text := range all {
 		state, err := input.ParseState(text)
 		if err != nil {
 			return nil, err
 		}
-		p.Inputs = append(p.Inputs, state)
+		states = append(states, state)
 	}
-	return p, nil
+	p.Position.Input, err = joined(states)
+	return p, err
 }
 
 // point returns the metadata of a checkpoint of the run as it is.
