@@ -31,14 +31,14 @@ REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 
 # Packages that must build and pass without cgo: the values and the lowering.
 PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./manual ./lowering ./lowering/ir ./lowering/module ./lowering/ragged ./cluster_resolver/... \
-       ./input/... ./weights ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors ./internal/files ./internal/hostfacts ./report/events ./report/curve ./strategy/train/schedule ./internal/activity ./strategy/status ./strategy/watchdog
+       ./input/... ./weights ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors ./internal/files ./internal/hostfacts ./internal/launch ./report/events ./report/curve ./strategy/train/schedule ./internal/activity ./strategy/status ./strategy/watchdog
 
 # The client of the Cloud TPU API, what tells other systems of a run, and object stores are modules of their own.
 TPUAPI = cluster_resolver/tpuapi
 OBSERVE = observe
 BLOBSTORE = storage/blobstore
 
-.PHONY: run gpt test-gpt test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins test-aot forms corpus test-python test-upstream-patches
+.PHONY: run gpt test-gpt test-launch test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins test-aot forms corpus test-python test-upstream-patches
 
 run: plugin
 	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/digits $(ARGS)
@@ -84,8 +84,12 @@ lint:
 # The packages whose tests take -update. libtpu describes slices once a process, so its goldens have a run of their own.
 goldens: plugins
 	$(REQUIRE) $(GO) test -count=1 -run 'Golden|Scripts|DefaultRun' ./tpu/system ./cmd/tpustrategy ./examples/digits/job -update
-	$(REQUIRE) $(GO) test -count=1 ./sharding ./report ./docs ./internal/imports ./cluster_resolver -update
+	$(REQUIRE) $(GO) test -count=1 ./sharding ./report ./docs ./internal/imports ./cluster_resolver ./internal/launch -update
 	$(REQUIRE) $(GO) test -count=1 -run TestStoredLosses ./internal/accept -update
+
+# Each script of tpustrategy launch, interrupted and made to fail in each of its calls.
+test-launch:
+	TPUSTRATEGY_LAUNCH_ALL=1 $(GO) test -count=1 -run WhereverAScriptIsStopped ./internal/launch
 
 fuzz:
 	internal/tools/fuzz.sh $(FUZZTIME)

@@ -47,6 +47,8 @@ type cli struct {
 
 	Doctor doctorCmd `cmd:"" help:"Say which plugins are installed, and what can run here."`
 
+	Launch launchCmd `cmd:"" help:"Print what rents a slice, runs a program on it and gives it back."`
+
 	Topology  topologyCmd  `cmd:"" help:"Describe a slice: its hosts, its devices and their places."`
 	Assign    assignCmd    `cmd:"" help:"Show which core is which logical device of which replica."`
 	Compile   compileCmd   `cmd:"" help:"Compile a step ahead of time and report what it needs."`

@@ -2,6 +2,7 @@
 // with or without a TPU at hand.
 //
 //	tpustrategy doctor
+//	tpustrategy launch v5litepod-16 --on tpu-vm --dry-run
 //	tpustrategy topology v5e:4x4
 //	tpustrategy assign v5p:2x2x2 --shape 1,1,2,1 --replicas 4
 //	tpustrategy compile --example digits --topology v5e:2x4 --logical 2

@@ -4,49 +4,63 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
+	"github.com/tpustrategy/tpustrategy/internal/launch"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// slice.sh is run with stand-ins for gcloud and go that write down what they are told.
-func TestTheScriptRunsTheCommandOnEveryHostAndDeletesTheSlice(t *testing.T) {
-	for name, c := range map[string]struct {
-		env  []string
-		fail string // a word of the gcloud call that fails
-		want []string
-		ok   bool
+// The files here are what tpustrategy launch prints; their first lines have the command.
+func TestTheFilesAreWhatLaunchPrints(t *testing.T) {
+	slice, err := tpu.ParseAccelerator("v5litepod-16")
+	require.NoError(t, err)
+	const image = "REGION-docker.pkg.dev/PROJECT/REPOSITORY/multihost:latest"
+	for file, c := range map[string]struct {
+		on      launch.Place
+		part    launch.Part
+		image   string
+		command string
 	}{
-		"all goes well": {ok: true, want: []string{"create digits", "scp", "ssh digits --worker=all", "delete digits --quiet"}},
-		"a host fails":  {fail: "ssh", want: []string{"create digits", "scp", "ssh digits --worker=all", "delete digits --quiet"}},
-		"kept":          {env: []string{"KEEP=1", "NAME=mine"}, ok: true, want: []string{"create mine", "scp", "ssh mine --worker=all"}},
-		"no capacity":   {fail: "create", want: []string{"create digits"}},
+		"slice.sh":   {launch.TPUVM, launch.Script, "", "tpustrategy launch v5litepod-16 --on tpu-vm --dry-run"},
+		"slice.yaml": {launch.GKE, launch.Manifest, image, "tpustrategy launch v5litepod-16 --on gke --part manifest --image " + image + " --dry-run"},
+		"Dockerfile": {launch.GKE, launch.Dockerfile, image, "tpustrategy launch v5litepod-16 --on gke --part dockerfile --image " + image + " --dry-run"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bin, log := t.TempDir(), filepath.Join(t.TempDir(), "calls")
-			stub := "#!/bin/sh\necho \"$@\" >>" + log + "\ncase \"$4\" in \"" + c.fail + "\") exit 1;; esac\n"
-			require.NoError(t, os.WriteFile(filepath.Join(bin, "gcloud"), []byte(stub), 0o755))
-			require.NoError(t, os.WriteFile(filepath.Join(bin, "go"), []byte("#!/bin/sh\n"), 0o755))
-			cmd := exec.Command("./slice.sh", "-steps", "9")
-			cmd.Env = append(os.Environ(), append(c.env, "PATH="+bin+":"+os.Getenv("PATH"), "PROJECT=p", "ZONE=z", "LIBTPU=/lib/libtpu.so")...)
-			out, err := cmd.CombinedOutput()
-			assert.Equal(t, c.ok, err == nil, "%v: %s", err, out)
-			data, err := os.ReadFile(log)
-			require.NoError(t, err)
-			lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-			require.Len(t, lines, len(c.want), "%s", data)
-			for i, want := range c.want {
-				assert.Contains(t, lines[i], "compute tpus tpu-vm "+want)
-				assert.Contains(t, lines[i], "--project=p --zone=z")
-			}
-			if len(lines) > 2 {
-				assert.Contains(t, lines[2], "TPU_LIBRARY_PATH=$HOME/libtpu.so ./multihost -slice -v -logical 1 -steps 9")
-			}
-		})
+		want, err := launch.Job{Slice: slice, Slices: 1, On: c.on, Image: c.image, Program: "./examples/multihost", Restarts: 10,
+			Arguments: []string{"-slice", "-v", "-logical", "1", "-wait", "10m"}, Command: c.command}.Text(c.part)
+		require.NoError(t, err)
+		got, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(got), "go run ./cmd/%s >examples/multihost/%s writes it anew", c.command, file)
 	}
-	out, err := exec.Command("./slice.sh").CombinedOutput()
-	assert.Error(t, err)
-	assert.Contains(t, string(out), "set PROJECT")
+}
+
+// A program that is built on this machine starts on the oldest image, or the script says that it
+// would not: both read the C library that the program needs.
+func TestTheProgramStartsOnTheOldestImage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program")
+	}
+	program := filepath.Join(t.TempDir(), "multihost")
+	out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	needs, err := hostfacts.NeedsOf(program)
+	require.NoError(t, err)
+	assert.NotEmpty(t, needs.CLibrary, "it is linked against a C library")
+	oldest := "2.99"
+	for _, m := range launch.AllMachines() {
+		if hostfacts.Older(m.CLibrary, oldest) {
+			oldest = m.CLibrary
+		}
+	}
+	assert.Equal(t, "2.35", oldest)
+	if hostfacts.Older(oldest, needs.CLibrary) {
+		t.Logf("built here, the program needs C library %s and the oldest image has %s: the script refuses to rent for it", needs.CLibrary, oldest)
+	}
+	grep, err := exec.Command("bash", "-c", `grep -aoE 'GLIBC_2\.[0-9]+' "$1" | sort -Vu | tail -n 1`, "bash", program).Output()
+	require.NoError(t, err)
+	assert.Equal(t, "GLIBC_"+needs.CLibrary+"\n", string(grep), "the script reads the same as debug/elf")
 }

@@ -1,0 +1,205 @@
+package launch
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/tpu"
+)
+
+// Exit codes of a program that its supervisor starts again. They are those of packages
+// strategy/interrupt and strategy/watchdog.
+const (
+	// Interrupted says that the program was interrupted and has saved where it is.
+	Interrupted = 75
+	// Stuck says that another host did not answer.
+	Stuck = 69
+)
+
+// Job is a program on a slice. The zero value of a field is the documented default.
+type Job struct {
+	// Slice is the kind and size of each slice, and Slices their number; 0 is 1.
+	Slice  tpu.Accelerator
+	Slices int
+	// On is where the machines come from.
+	On Place
+	// Name names what is made; the default is the program's name.
+	Name string
+	// Project and Zone are Google Cloud's; a script reads those that are empty from the environment.
+	Project, Zone string
+	// Spot asks for machines that are cheaper and can be taken away at any time.
+	Spot bool
+	// Image is the runtime version (TPUVM, Queued), the family of images (GCE, MIG) or the container's
+	// image (GKE). The default is the generation's, and for GKE a name in the project's registry.
+	Image string
+	// Program is the Go package of the program, as go build takes it.
+	Program string
+	// Arguments go to the program on every host.
+	Arguments []string
+	// Bucket is a folder such as gs://bucket/folder, through which the program reaches the machines
+	// by one upload. If empty, it is copied to each of them. GKE has no use for it.
+	Bucket string
+	// Cluster and Location name the cluster of GKE; an empty Location is the zone's region.
+	Cluster, Location string
+	// Restarts is how often the program is started again after an interruption, or, on GKE, after a
+	// failure that is none.
+	Restarts int
+	// Command is what is said of where a text comes from; empty names this package.
+	Command string
+}
+
+// Part is one of the texts of a job.
+type Part string
+
+// The parts.
+const (
+	// Script rents, runs and gives back.
+	Script Part = "script"
+	// Manifest is what Kubernetes runs, on GKE only.
+	Manifest Part = "manifest"
+	// Dockerfile makes the image of the manifest.
+	Dockerfile Part = "dockerfile"
+)
+
+// wrong is the error of a job that cannot be launched as it is asked for.
+func wrong(field, hint, format string, args ...any) error {
+	return &errkind.Fault{Op: "launch: " + field, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
+}
+
+// What is put into a script or a manifest as it is.
+var (
+	nameText    = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$`)
+	placeText   = regexp.MustCompile(`^[a-z0-9][-a-z0-9]{0,62}$`)
+	projectText = regexp.MustCompile(`^[a-z0-9][-a-z0-9.:]{0,62}$`)
+	imageText   = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9._/:@]{0,255}$`)
+	programText = regexp.MustCompile(`^[A-Za-z0-9._][-A-Za-z0-9._/@]{0,255}$`)
+	bucketText  = regexp.MustCompile(`^gs://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[-A-Za-z0-9._]+)*$`)
+)
+
+// check returns what is wrong with the job. All of it is found before anything is rented.
+func (j Job) check() error {
+	m, ok := MachinesFor(j.Slice.Generation().Name)
+	if !ok {
+		return wrong("slice", "make it with tpu.ParseAccelerator", "there is none")
+	}
+	slices, hosts, chips := max(j.Slices, 1), j.Slice.Hosts(), chipsPerHost(j.Slice)
+	switch {
+	case j.Slices < 0:
+		return wrong("slices", "give a number from 1", "%d", j.Slices)
+	case j.Restarts < 0:
+		return wrong("restarts", "give a number from 0", "%d", j.Restarts)
+	case !known(j.On):
+		return wrong("on", "take one of "+join(Places()), "no place %q", j.On)
+	case !m.has(j.On):
+		return wrong("on", "take "+join(m.places()), "%s does not have %s", j.On, m.Generation)
+	case slices > 1 && j.On != Queued && j.On != GKE:
+		return wrong("slices", "take queued or gke", "%s makes one slice, not %d", j.On, slices)
+	case slices > 1 && j.On == GKE && hosts == 1:
+		return wrong("slices", "take slices of several machines", "GKE joins slices of several machines only, and %s is one machine", j.Slice.Type())
+	case j.On == GCE && hosts > 1:
+		return wrong("on", "take mig", "an instance is one machine, and %s has %d", j.Slice.Type(), hosts)
+	case j.On == MIG && hosts == 1:
+		return wrong("on", "take gce", "a group is a slice of several machines, and %s is one", j.Slice.Type())
+	case m.Type != "" && !contains(m.Chips, chips) && j.On != TPUVM && j.On != Queued:
+		return wrong("slice", fmt.Sprintf("machines have %v", m.Chips), "there is no machine with %d chips of %s", chips, m.Generation)
+	case j.On != GKE && (j.Cluster != "" || j.Location != ""):
+		return wrong("cluster", "leave it out, or take gke", "%s has no clusters", j.On)
+	case j.On == GKE && j.Bucket != "":
+		return wrong("bucket", "leave it out: the image has the program", "gke copies no program to its machines")
+	case j.Program == "":
+		return wrong("program", "give a Go package such as ./examples/multihost", "there is none")
+	}
+	if other, err := tpu.ParseAccelerator(j.Slice.Type()); (err != nil || other != j.Slice) && (j.On == TPUVM || j.On == Queued) && j.Slice.Generation().Dims == 2 {
+		return wrong("slice", "take a type such as v5litepod-16", "the Cloud TPU API makes no %s", j.Slice)
+	}
+	for _, f := range []struct {
+		field, text string
+		form        *regexp.Regexp
+		hint        string
+	}{
+		{"name", j.Name, nameText, "small letters, digits and -, at most 40, from a letter on"},
+		{"project", j.Project, projectText, "a project's id, such as my-project"},
+		{"zone", j.Zone, placeText, "a zone, such as us-west4-a"},
+		{"image", j.Image, imageText, "letters, digits and -._/:@"},
+		{"program", j.Program, programText, "a Go package, such as ./examples/multihost"},
+		{"bucket", j.Bucket, bucketText, "gs://bucket or gs://bucket/folder"},
+		{"cluster", j.Cluster, placeText, "small letters, digits and -"},
+		{"location", j.Location, placeText, "a region or a zone, such as us-west4"},
+	} {
+		if f.text != "" && !f.form.MatchString(f.text) {
+			return wrong(f.field, "write "+f.hint, "%.60q", f.text)
+		}
+	}
+	for _, argument := range j.Arguments {
+		if strings.ContainsAny(argument, "\x00\n\r") {
+			return wrong("arguments", "leave it out", "%.60q has a line's end in it", argument)
+		}
+	}
+	return nil
+}
+
+func known(p Place) bool { return contains(Places(), p) }
+
+func contains[T comparable](list []T, value T) bool {
+	for _, each := range list {
+		if each == value {
+			return true
+		}
+	}
+	return false
+}
+
+// join writes places as "a, b or c".
+func join(list []Place) string {
+	var names []string
+	for _, p := range list {
+		names = append(names, string(p))
+	}
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+}
+
+// binary is the name of the program's file.
+func (j Job) binary() string {
+	name := path.Base(path.Clean(strings.TrimSuffix(j.Program, "/...")))
+	if name == "." || name == ".." || name == "/" {
+		return "program"
+	}
+	return name
+}
+
+// name is the default of Name: the binary's, as far as a name may have its letters.
+func (j Job) name() string {
+	if j.Name != "" {
+		return j.Name
+	}
+	name := strings.Trim(strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '-'
+	}, j.binary()), "-0123456789")
+	if len(name) > 40 {
+		name = strings.TrimRight(name[:40], "-")
+	}
+	if !nameText.MatchString(name) {
+		return "program"
+	}
+	return name
+}
+
+// Quote writes a word for a shell.
+func Quote(word string) string {
+	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%") == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

@@ -1,0 +1,260 @@
+package launch_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/launch"
+)
+
+// cloud is a made-up cloud: what is there is a file each.
+type cloud struct {
+	t     *testing.T
+	dir   string
+	text  string
+	extra []string
+}
+
+func newCloud(t *testing.T, job launch.Job) *cloud {
+	text, err := job.Text(launch.Script)
+	require.NoError(t, err)
+	c := &cloud{t: t, dir: t.TempDir(), text: text}
+	for _, folder := range []string{"bin", "state"} {
+		require.NoError(t, os.Mkdir(filepath.Join(c.dir, folder), 0o755))
+	}
+	stand, err := filepath.Abs("testdata/bin/cloud")
+	require.NoError(t, err)
+	for _, name := range []string{"gcloud", "kubectl", "docker", "go"} {
+		require.NoError(t, os.Symlink(stand, filepath.Join(c.dir, "bin", name)))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(c.dir, "script"), []byte(text), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(c.dir, "libtpu"), []byte("plugin"), 0o600))
+	return c
+}
+
+// run runs the script, with a signal to all its processes where it stops, and returns its code and
+// what it said.
+func (c *cloud) run(signal syscall.Signal, env ...string) (code int, said string) {
+	calls := filepath.Join(c.dir, "calls")
+	old, err := filepath.Glob(calls + "*")
+	require.NoError(c.t, err)
+	for _, path := range old {
+		require.NoError(c.t, os.Remove(path))
+	}
+	cmd := exec.Command("bash", filepath.Join(c.dir, "script"))
+	cmd.Dir = c.dir
+	cmd.Env = append(os.Environ(), append([]string{"PATH=" + filepath.Join(c.dir, "bin") + ":" + os.Getenv("PATH"),
+		"STATE=" + filepath.Join(c.dir, "state"), "CALLS=" + calls, "CODES=" + filepath.Join(c.dir, "codes"), "AT=", "HOW=", "LATE=", "KEEPS=",
+		"PROJECT=my-project", "ZONE=us-west4-a", "CLUSTER=my-cluster", "LIBTPU=" + filepath.Join(c.dir, "libtpu"), "PAUSE=0.01", "TRIES=3", "TMPDIR=" + c.dir}, env...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = 5 * time.Second
+	require.NoError(c.t, cmd.Start())
+	if signal != 0 {
+		require.Eventually(c.t, func() bool { _, err := os.Stat(calls + ".stopped"); return err == nil }, 10*time.Second, 2*time.Millisecond, "%s", &out)
+		require.NoError(c.t, syscall.Kill(-cmd.Process.Pid, signal))
+	}
+	_ = cmd.Wait()
+	return cmd.ProcessState.ExitCode(), out.String()
+}
+
+// left is what is there.
+func (c *cloud) left() (names []string) {
+	entries, err := os.ReadDir(filepath.Join(c.dir, "state"))
+	require.NoError(c.t, err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// calls are the calls of the last run.
+func (c *cloud) calls() []string {
+	data, err := os.ReadFile(filepath.Join(c.dir, "calls"))
+	require.NoError(c.t, err)
+	return strings.Split(strings.TrimSpace(string(data)), "\n")
+}
+
+// jobs are one of each place.
+func jobs(t *testing.T) map[string]launch.Job {
+	return map[string]launch.Job{
+		"tpu-vm": job(t, "v5litepod-16", launch.TPUVM),
+		"queued": with(job(t, "v5litepod-16", launch.Queued), func(j *launch.Job) { j.Slices, j.Spot = 2, true }),
+		"gce":    job(t, "v6e-8", launch.GCE),
+		"mig":    with(job(t, "tpu7x-16", launch.MIG), func(j *launch.Job) { j.Spot = true }),
+		"gke":    with(job(t, "v6e-16", launch.GKE), func(j *launch.Job) { j.Slices = 2 }),
+	}
+}
+
+func TestAScriptMakesRunsAndDeletes(t *testing.T) {
+	for name, job := range jobs(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t, job)
+			code, said := c.run(0)
+			assert.Zero(t, code, said)
+			assert.Empty(t, c.left(), said)
+			assert.Contains(t, said, "launch: done")
+			assert.Contains(t, said, "launch: deleted")
+			created, deleted := 0, 0
+			for i, call := range c.calls() {
+				if strings.Contains(call, " create ") || strings.HasPrefix(call, "kubectl apply") {
+					created++
+				}
+				if strings.Contains(call, " delete ") {
+					deleted++
+				}
+				assert.False(t, strings.HasPrefix(call, "go build") && created > 0, "call %d: what is rented waits for the compiler", i)
+			}
+			assert.Positive(t, created)
+			assert.GreaterOrEqual(t, deleted, created)
+		})
+	}
+}
+
+// Whatever call is interrupted, and whatever call fails, nothing that is billed stays. Here it is the
+// calls that make something, and one of each other kind for one place; `make test-launch` takes each
+// call of each script.
+func TestWhereverAScriptIsStoppedNothingStays(t *testing.T) {
+	all := os.Getenv("TPUSTRATEGY_LAUNCH_ALL") == "1"
+	for name, job := range jobs(t) {
+		c := newCloud(t, job)
+		code, said := c.run(0)
+		require.Zero(t, code, said)
+		calls, seen := c.calls(), map[string]bool{}
+		for at, call := range calls {
+			words := strings.Fields(call)
+			kind := strings.Join(words[:min(len(words), 4)], " ")
+			makes := strings.Contains(call, " create ") || strings.HasPrefix(call, "kubectl apply")
+			if !all && !makes && (name != "mig" || seen[kind]) {
+				continue
+			}
+			seen[kind] = true
+			t.Run(name+"/"+strconv.Itoa(at), func(t *testing.T) {
+				t.Parallel()
+				c := newCloud(t, job)
+				number := "AT=" + strconv.Itoa(at+1)
+				if all || makes {
+					code, said := c.run(0, number, "HOW=fail")
+					assert.Empty(t, c.left(), "call %d (%s) fails: %s", at, call, said)
+					if makes {
+						assert.NotZero(t, code, said)
+					}
+				}
+				signal, want := syscall.SIGINT, 130
+				if at%3 == 2 {
+					signal, want = syscall.SIGTERM, 143
+				}
+				code, said := c.run(signal, number, "HOW=stop")
+				assert.Empty(t, c.left(), "%v in call %d (%s): %s", signal, at, call, said)
+				if makes || strings.Contains(call, "start.sh") { // it may be at its end anyway in others
+					assert.Equal(t, want, code, said)
+				}
+			})
+		}
+	}
+}
+
+func TestWhatAppearsAfterTheInterruptIsDeletedToo(t *testing.T) {
+	c := newCloud(t, job(t, "v5p-32", launch.TPUVM))
+	at := 0
+	for i, call := range strings.Split(firstCalls(t, c), "\n") {
+		if strings.Contains(call, "tpu-vm create") {
+			at = i + 1
+		}
+	}
+	require.Positive(t, at)
+	code, said := c.run(syscall.SIGINT, "AT="+strconv.Itoa(at), "HOW=stop", "LATE=0.1", "PAUSE=0.3")
+	assert.Equal(t, 130, code, said)
+	assert.Empty(t, c.left(), said)
+}
+
+func firstCalls(t *testing.T, c *cloud) string {
+	code, said := c.run(0)
+	require.Zero(t, code, said)
+	return strings.Join(c.calls(), "\n")
+}
+
+func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
+	c := newCloud(t, job(t, "v5litepod-16", launch.TPUVM))
+	theirs := filepath.Join(c.dir, "state", "tpu.multihost")
+	require.NoError(t, os.WriteFile(theirs, nil, 0o600))
+	code, said := c.run(0)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, said, "there is a tpu multihost already, which is left alone")
+	assert.Equal(t, []string{"tpu.multihost"}, c.left())
+}
+
+func TestWhatCannotBeDeletedIsNamed(t *testing.T) {
+	c := newCloud(t, job(t, "v5litepod-16", launch.TPUVM))
+	code, said := c.run(0, "KEEPS=1")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, said, "STILL THERE, AND BILLED: tpu multihost; delete it with: gcloud compute tpus tpu-vm delete multihost --project=my-project --zone=us-west4-a")
+
+	c = newCloud(t, job(t, "v5litepod-16", launch.TPUVM))
+	code, said = c.run(0, "KEEP=1")
+	assert.Zero(t, code, said)
+	assert.Contains(t, said, "kept, and billed: tpu multihost; delete it with: gcloud compute tpus tpu-vm delete")
+	assert.Equal(t, []string{"tpu.multihost"}, c.left())
+}
+
+func TestAnInterruptedProgramIsStartedAgain(t *testing.T) {
+	start := func(t *testing.T, job launch.Job, codes, state string, env ...string) (int, string, *cloud) {
+		c := newCloud(t, job)
+		require.NoError(t, os.WriteFile(filepath.Join(c.dir, "codes"), []byte(codes), 0o600))
+		if state != "" {
+			require.NoError(t, os.WriteFile(filepath.Join(c.dir, "state", "tpu.state"), []byte(state), 0o600))
+		}
+		code, said := c.run(0, env...)
+		assert.Empty(t, c.left(), said)
+		return code, said, c
+	}
+	again := with(job(t, "v5litepod-16", launch.TPUVM), func(j *launch.Job) { j.Restarts = 2 })
+	code, said, c := start(t, again, "75\n69\n0\n", "")
+	assert.Zero(t, code, said)
+	assert.Equal(t, 3, strings.Count(strings.Join(c.calls(), "\n"), "start.sh"), said)
+
+	code, said, c = start(t, again, "75\n0\n", "PREEMPTED\n")
+	assert.Zero(t, code, said)
+	assert.Contains(t, said, "the machines are gone: making new ones")
+	assert.Equal(t, 2, strings.Count(strings.Join(c.calls(), "\n"), "tpu-vm create"), said)
+
+	code, said, _ = start(t, again, "75\n75\n75\n", "")
+	assert.Equal(t, launch.Interrupted, code, said)
+	assert.Contains(t, said, "not started again: that was done 2 times")
+
+	code, said, c = start(t, again, "3\n", "")
+	assert.Equal(t, 3, code, said)
+	assert.Equal(t, 1, strings.Count(strings.Join(c.calls(), "\n"), "start.sh"), said)
+}
+
+func TestAProgramForANewerCLibraryIsRefusedBeforeAnythingIsRented(t *testing.T) {
+	c := newCloud(t, job(t, "v5litepod-16", launch.TPUVM))
+	code, said := c.run(0, "NEEDS=2.38")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, said, "the program needs C library 2.38, and the image has 2.35")
+	assert.Contains(t, said, "CC='zig cc -target x86_64-linux-gnu.2.35'")
+	assert.Len(t, c.calls(), 1, "go build")
+}
+
+func TestTheProgramGoesThroughABucketOnce(t *testing.T) {
+	c := newCloud(t, with(job(t, "tpu7x-16", launch.MIG), func(j *launch.Job) { j.Bucket = "gs://bucket/jobs" }))
+	code, said := c.run(0)
+	assert.Zero(t, code, said)
+	all := strings.Join(c.calls(), "\n")
+	assert.Equal(t, 1, strings.Count(all, "gcloud storage cp "+c.dir), all)
+	assert.Equal(t, 2, strings.Count(all, "--command=gcloud storage cp gs://bucket/jobs/multihost.tar.gz . && mkdir -p multihost"), all)
+	assert.NotContains(t, all, "compute scp")
+	assert.Contains(t, all, "gcloud storage rm gs://bucket/jobs/multihost.tar.gz")
+}

@@ -1,0 +1,194 @@
+package launch
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/template"
+
+	"github.com/tpustrategy/tpustrategy/tpu"
+)
+
+//go:embed templates
+var files embed.FS
+
+// The names that a script puts in place of those in the manifest that it carries.
+const (
+	nameToken  = "NAME_OF_THE_JOB"
+	imageToken = "IMAGE_OF_THE_JOB"
+)
+
+// install prints the path of the pinned libtpu, in this module and in one that requires it.
+const install = `go run github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu | sed -n 's/^tpu  //p'`
+
+// view is what the templates read.
+type view struct {
+	Job
+	Title, Look, ID        string
+	Binary, Install        string
+	Shape, Topology        string
+	MachineType            string
+	ImageProject, BootDisk string
+	Accelerator            string
+	ManifestImage          string
+	Hosts, ChipsPerHost    int
+	Grace                  int
+	CLibrary               string
+	ArgumentsJSON          string
+	Words                  string // the arguments for a shell, each with a space behind it
+	Environment            []string
+	Copies, Policy         bool
+	Resource, State        string
+	Succeeded, Failed      string
+	Selector, BuildWith    string
+	ManifestText           string
+	DockerfileText         string
+}
+
+// Text returns one of the texts of the job. They are the same in every process.
+func (j Job) Text(part Part) (string, error) {
+	if err := j.check(); err != nil {
+		return "", err
+	}
+	v := j.view()
+	switch part {
+	case Script:
+		if j.On == GKE {
+			inside := v
+			inside.ID, inside.ManifestImage = nameToken, imageToken
+			v.ManifestText = render("manifest.yaml.tmpl", inside)
+			v.DockerfileText = render("Dockerfile.tmpl", inside)
+		}
+		return render(string(j.On)+".sh.tmpl", v), nil
+	case Manifest, Dockerfile:
+		if j.On != GKE {
+			return "", wrong("part", "take script, or gke", "%s has no %s", j.On, part)
+		}
+		if part == Dockerfile {
+			return render("Dockerfile.tmpl", v), nil
+		}
+		if v.ManifestImage == "" {
+			return "", wrong("image", "give the image, or the project and the zone, from which its name follows", "the manifest names an image, and there is none")
+		}
+		return render("manifest.yaml.tmpl", v), nil
+	}
+	return "", wrong("part", "take script, manifest or dockerfile", "no part %q", part)
+}
+
+// view works out what the texts say.
+func (j Job) view() view {
+	m, _ := MachinesFor(j.Slice.Generation().Name)
+	a := j.Slice
+	v := view{Job: j, ID: j.name(), Binary: j.binary(), Install: install, Hosts: a.Hosts(), ChipsPerHost: chipsPerHost(a),
+		Topology: topology(a), ImageProject: ImageProject, BootDisk: "100GB", Accelerator: m.Accelerator, CLibrary: m.CLibrary,
+		Copies: j.On != GKE, Grace: 60}
+	v.Name, v.Slices = v.ID, max(j.Slices, 1)
+	if v.Command == "" {
+		v.Command = "package internal/launch"
+	}
+	if m.Type != "" {
+		v.MachineType = m.machineType(v.ChipsPerHost)
+	}
+	if v.Spot {
+		v.Grace = 25 // the machine is gone 30 seconds after the notice
+	}
+	v.Shape = "--accelerator-type=" + a.Type()
+	if usual, err := tpu.ParseAccelerator(a.Type()); err != nil || usual != a {
+		v.Shape = fmt.Sprintf("--type=%s --topology=%s", a.Generation().TypePrefix, v.Topology)
+	}
+	var words []string
+	for _, argument := range j.Arguments {
+		words = append(words, Quote(argument))
+	}
+	v.Words = strings.Join(append(words, ""), " ")
+	list, _ := json.Marshal(append([]string{}, j.Arguments...)) // strings always marshal
+	v.ArgumentsJSON = strings.ReplaceAll(string(list), `","`, `", "`)
+	v.Title = j.title()
+	switch j.On {
+	case TPUVM, Queued:
+		v.Image = orElse(j.Image, m.Runtime)
+		v.Look = "gcloud compute tpus tpu-vm list --zone=ZONE; gcloud compute tpus queued-resources list --zone=ZONE"
+	case GCE, MIG:
+		v.Image = orElse(j.Image, m.ImageFamily)
+		v.Look = "gcloud compute instances list; gcloud compute instance-groups managed list"
+	case GKE:
+		v.cluster(m)
+	}
+	if j.On == GCE {
+		// An instance's metadata need not say that it is a slice by itself.
+		v.Environment = []string{`TF_CONFIG='{"cluster":{"worker":["localhost:8470"]},"task":{"type":"worker","index":0}}'`}
+	}
+	return v
+}
+
+// cluster works out what only GKE needs.
+func (v *view) cluster(m Machines) {
+	v.Look = "gcloud container node-pools list --cluster=CLUSTER --location=LOCATION"
+	v.Policy = m.Generation == "tpu7x" && v.Hosts > 1 // GKE makes the policies of older generations itself
+	v.ManifestImage = v.Job.Image
+	if v.ManifestImage == "" && v.Project != "" && v.Zone != "" {
+		region := v.Zone[:max(strings.LastIndexByte(v.Zone, '-'), 0)]
+		v.ManifestImage = fmt.Sprintf("%s-docker.pkg.dev/%s/tpustrategy/%s:latest", region, v.Project, v.ID)
+	}
+	v.Image = orElse(v.Job.Image, "$REGION-docker.pkg.dev/$PROJECT/tpustrategy/$NAME:latest")
+	v.BuildWith = fmt.Sprintf("docker build -f Dockerfile -t %s . # in the folder of the Go module", orElse(v.ManifestImage, "IMAGE"))
+	if v.Hosts == 1 {
+		v.Resource, v.Selector = "job", "job-name"
+		v.State = `kubectl get job "$NAME" --output=jsonpath='{.status.conditions[?(@.status=="True")].type}'`
+		v.Succeeded, v.Failed = "*Complete*", "*Failed*"
+		return
+	}
+	v.Resource, v.Selector = "jobset", "jobset.sigs.k8s.io/jobset-name"
+	v.State = `kubectl get jobset "$NAME" --output=jsonpath='{.status.terminalState}'`
+	v.Succeeded, v.Failed = "Completed", "Failed"
+}
+
+// title says what the job is, in a line.
+func (j Job) title() string {
+	a, n := j.Slice, j.Slice.Hosts()
+	machines := "one machine"
+	if n > 1 {
+		machines = fmt.Sprintf("%d machines", n)
+	}
+	text := fmt.Sprintf("Runs %s on %s: %s of %d chips", j.Program, a.Type(), machines, chipsPerHost(a))
+	if j.Slices > 1 {
+		text = fmt.Sprintf("Runs %s on %d slices of %s, each of %s of %d chips", j.Program, j.Slices, a.Type(), machines, chipsPerHost(a))
+	}
+	places := map[Place]string{TPUVM: "a node of the Cloud TPU API", Queued: "a queued resource of the Cloud TPU API",
+		GCE: "an instance of Compute Engine", MIG: "a managed instance group of Compute Engine", GKE: "Google Kubernetes Engine"}
+	text += ", from " + places[j.On]
+	if j.Spot {
+		text += ", on spot machines"
+	}
+	return text + "."
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+// render fills in a template. Those of this package fit the view.
+func render(name string, v view) string {
+	functions := template.FuncMap{"indent": indent, "pod": func(view) (string, error) { return "", nil }}
+	t := template.New(name).Funcs(functions)
+	functions["pod"] = func(v view) (string, error) {
+		var b strings.Builder
+		err := t.ExecuteTemplate(&b, "pod", v)
+		return b.String(), err
+	}
+	t = template.Must(t.Funcs(functions).ParseFS(files, "templates/head.sh.tmpl", "templates/"+name))
+	var b strings.Builder
+	if err := t.ExecuteTemplate(&b, name, v); err != nil {
+		panic(err) // the templates and the view are this package's own, and the tests render each
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+func indent(by int, text string) string {
+	space := strings.Repeat(" ", by)
+	return space + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+space)
+}
