@@ -43,15 +43,15 @@ func Start(t testing.TB, bucket string) *Server {
 	return &Server{Proxy: proxy, server: server}
 }
 
-// Options are those with which Google's client comes to the proxy.
-func (s *Server) Options() []option.ClientOption {
-	return []option.ClientOption{option.WithEndpoint(s.Proxy.URL() + "/storage/v1/"), option.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}})}
+// clientOptions are those with which Google's client comes to a proxy.
+func clientOptions(p *faultproxy.Proxy) []option.ClientOption {
+	return []option.ClientOption{option.WithEndpoint(p.URL() + "/storage/v1/"), option.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}})}
 }
 
 // Open opens a store in a bucket, through Google's client and the proxy.
 func (s *Server) Open(t testing.TB, bucket string, opts blobstore.Options) *blobstore.Store {
 	t.Helper()
-	client, err := gcloud.NewClient(context.Background(), s.Options()...)
+	client, err := gcloud.NewClient(context.Background(), clientOptions(s.Proxy)...)
 	require.NoError(t, err)
 	store, err := gcs.New(client, bucket, opts, client.Close)
 	require.NoError(t, err)
@@ -76,6 +76,22 @@ func (s *Server) Names(bucket string) []string {
 		names = append(names, o.Name)
 	}
 	return names
+}
+
+// Second starts another proxy before the same server, for a client of its own: faults of the one do
+// not touch the other. It returns the proxy and a store through it.
+func (s *Server) Second(t testing.TB, bucket string, opts blobstore.Options) (*faultproxy.Proxy, *blobstore.Store) {
+	t.Helper()
+	proxy, err := faultproxy.Start(s.server.URL())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, proxy.Close()) })
+	// The server takes the short form of reads at the first proxy's address only.
+	client, err := gcloud.NewClient(context.Background(), append(clientOptions(proxy), gcloud.WithJSONReads())...)
+	require.NoError(t, err)
+	store, err := gcs.New(client, bucket, opts, client.Close)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	return proxy, store
 }
 
 // Put puts an object into the server, without the proxy, as another writer does.
