@@ -20,6 +20,7 @@
 #   make corpus     compile many real programs at their real size, with both compilers (an hour)
 #   make test-gomlx run the tests that GoMLX ships, on its backends and on ours (half an hour), and write docs/gomlx-suites.md
 #   make test-gomlx-examples run GoMLX's examples, unchanged, on one device and on eight (15 minutes), and write docs/gomlx-examples.md
+#   make test-saves 200 saves by several hosts to object storage, with faults in its HTTP requests (5 minutes)
 #   make test-python read our files with the official Python packages
 
 GO       ?= go
@@ -135,6 +136,12 @@ ONLY ?=
 test-gomlx: plugin
 	$(REQUIRE) TPUSTRATEGY_GOMLX_SUITES=$(CURDIR)/docs/gomlx-suites.md TPUSTRATEGY_GOMLX_ONLY='$(value ONLY)' $(GO) test -count=1 -timeout 3h -v -run TestSuites ./internal/gomlxsuite
 	$(REQUIRE) TPUSTRATEGY_GOMLX_SUITES=1 $(GO) test -count=1 -timeout 30m -run TestCompliance ./lowering/global
+
+# Saves fail and runs end; what was confirmed is there afterwards, and nothing else.
+SAVES ?= 200
+.PHONY: test-saves
+test-saves: plugin
+	cd $(BLOBSTORE) && $(REQUIRE) TPUSTRATEGY_SAVES=$(SAVES) $(GO) test -count=1 -timeout 60m -v -run UnderFaults ./internal/savetest
 
 # The table is written where every program passed; -run of single ones in the folder writes none.
 .PHONY: test-gomlx-examples

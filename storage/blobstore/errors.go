@@ -44,7 +44,7 @@ var reasons = [...]struct {
 	text, hint string
 	kind       errkind.Kind
 }{
-	Other:           {"it failed", "", errkind.RuntimeError},
+	Other:           {"it failed", "", errkind.UnavailableError},
 	Unauthenticated: {"not authenticated", "give the process credentials that the service accepts", errkind.PermissionDeniedError},
 	Denied:          {"permission denied", "let the account read, write, list and remove objects of the bucket", errkind.PermissionDeniedError},
 	NoBucket:        {"there is no such bucket", "make the bucket, or correct its name", errkind.NotFoundError},
@@ -102,10 +102,11 @@ func (e *Error) Error() string {
 	return errkind.Text(what, reason, e.Err, e.Hint)
 }
 
-// Kind returns the reason's kind, or the cause's for [Other].
+// Kind returns the reason's kind, or the cause's for [Other]; UnavailableError if that is not known,
+// because it says nothing of what the service holds.
 func (e *Error) Kind() errkind.Kind {
 	if e.Reason == Other {
-		return errkind.Or(e.Err, errkind.RuntimeError)
+		return errkind.Or(e.Err, errkind.UnavailableError)
 	}
 	return reasons[e.Reason].kind
 }

@@ -219,10 +219,21 @@ func TestAStoreGivesUpWhenItsPatienceIsOver(t *testing.T) {
 	assert.Contains(t, err.Error(), "503")
 	assert.NotErrorIs(t, err, storage.ErrNotExist)
 
+	server.Put("bucket", "there", content())
+	server.Proxy.Choose(nil)
+	o, err := s.Open(t.Context(), "there")
+	require.NoError(t, err)
+	server.Proxy.Choose(func(r *http.Request, _ int) faultproxy.Fault { return faultproxy.CutRequest })
+	err = o.ReadAt(t.Context(), make([]byte, 100_000), 100_000)
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, blobstore.Unavailable, e.Reason)
+	assert.NotErrorIs(t, err, io.ErrUnexpectedEOF, "which says that the object ends")
+	require.ErrorIs(t, o.ReadAt(t.Context(), make([]byte, 1), 2_000_000), io.ErrUnexpectedEOF)
+	server.Proxy.Choose(func(*http.Request, int) faultproxy.Fault { return faultproxy.Unavailable })
 	start = time.Now()
 	require.ErrorAs(t, putAll(s, "x", content(), storage.PutOptions{}), &e)
 	assert.Less(t, time.Since(start), 5*time.Second, "the client gives a chunk up after half of Stall")
-	assert.Empty(t, server.Names("bucket"))
+	assert.Equal(t, []string{"there"}, server.Names("bucket"))
 }
 
 func TestAContextEndsEveryWait(t *testing.T) {

@@ -128,14 +128,17 @@ func (o *object) ReadAt(ctx context.Context, p []byte, offset int64) error {
 // errReplaced is of an object that is another one than was opened.
 var errReplaced = errors.New("its size, time or checksum is another")
 
+// errCut is of an answer that ended before its end.
+var errCut = errors.New("the answer ended early")
+
 // fill reads until p is full.
 func fill(g *guard, r io.Reader, p []byte) (n int, err error) {
 	for n < len(p) {
 		got, err := g.during(func() (int, error) { return r.Read(p[n:]) })
 		n += got
 		if err != nil && n < len(p) {
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				err = errCut // and not io.ErrUnexpectedEOF, which is an object's end
 			}
 			return n, err
 		}

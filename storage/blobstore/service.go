@@ -82,7 +82,7 @@ func (s *Service) reasonOf(err error) Reason {
 		return Exists
 	case errors.Is(err, errReplaced):
 		return Replaced
-	case errors.Is(err, errGone), status == http.StatusGone:
+	case errors.Is(err, errGone), errors.Is(err, errCut), status == http.StatusGone:
 		return Unavailable
 	case errors.Is(err, errStalled):
 		return Stalled

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
+
 	"github.com/tpustrategy/tpustrategy/internal/hangtest"
 )
 
@@ -71,5 +73,9 @@ func TestWhatThisProcessMayNotReadIsNotPassedOver(t *testing.T) {
 	require.ErrorIs(t, unreadable("x", &fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}), fs.ErrPermission)
 	for err, damage := range map[error]bool{syscall.EACCES: false, syscall.EMFILE: false, syscall.ENOMEM: false, syscall.EIO: true, syscall.EISDIR: true, syscall.ELOOP: true} {
 		assert.Equal(t, damage, errors.Is(unreadable("x", &fs.PathError{Op: "read", Path: "x", Err: err}), ErrCorrupt), "%v", err)
+	}
+	for kind, damage := range map[errkind.Kind]bool{errkind.UnavailableError: false, errkind.PermissionDeniedError: false, errkind.DeadlineExceededError: false,
+		errkind.DataLossError: true} {
+		assert.Equal(t, damage, errors.Is(unreadable("x", errkind.New(kind, "a store's")), ErrCorrupt), "%v", kind)
 	}
 }
