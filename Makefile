@@ -7,6 +7,7 @@
 #   make asan       the cgo binding under the address sanitizer
 #   make debug      the cgo binding under cgocheck2, with the garbage collector at work all the time
 #   make bench      benchmarks, one JSON object a line
+#   make onebinary  a program with its compiled step inside, in build/ (SLICE=cpu:8, or a slice such as v5e:2x4)
 #   make lint       gofmt, go vet, staticcheck, and the law of imports
 #   make fuzz       each fuzz target for FUZZTIME
 #   make goldens    write anew the files and texts that tests compare with
@@ -47,6 +48,15 @@ run: plugin
 # The tiny preset as 4 replicas of 2 logical devices: three minutes on two cores.
 gpt: plugin
 	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/gpt -replicas 4 -logical 2 $(ARGS)
+
+# A program with its compiled step inside, for SLICE: cpu:8, or a slice such as v5e:2x4. Steps for other
+# slices that are in examples/onebinary/steps go inside, too.
+SLICE ?= cpu:8
+.PHONY: onebinary
+onebinary: plugin
+	$(if $(filter cpu:%,$(SLICE)),,internal/pins/install.sh tpu >/dev/null)
+	$(GO) run ./examples/onebinary -topology '$(SLICE)' -save 'examples/onebinary/steps/$(subst :,-,$(SLICE)).step'
+	$(GO) build -trimpath -ldflags='-s -w' -o build/onebinary ./examples/onebinary
 
 test: plugins pure
 	$(GO) build ./...
@@ -107,7 +117,7 @@ plugins: plugin
 
 # What compiles for many slices, or starts a process for each, is not part of test.
 test-aot: plugin plugin-tpu
-	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' -skip '$(SKIP)' ./tpu/system ./strategy ./strategy/train ./strategy/stepfile ./strategy/aot ./cmd/tpustrategy ./internal/transformer ./strategy/generate ./remat ./manual ./internal/accept
+	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' -skip '$(SKIP)' ./tpu/system ./strategy ./strategy/train ./strategy/stepfile ./strategy/aot ./cmd/tpustrategy ./internal/transformer ./strategy/generate ./remat ./manual ./internal/accept ./examples/onebinary
 
 # Every mesh of 8 devices, with each sharding of state, with and without what is computed again, in a
 # loop and unrolled, must give the losses of one device. The tests sample them.

@@ -1,0 +1,177 @@
+// Command onebinary is a training program that carries its compiled steps inside. Where it runs it
+// needs the plugin and the C library: no compiler, no Python, no Go, and no file of its own.
+//
+//	onebinary -topology cpu:8 -save examples/onebinary/steps/cpu-8.step   # on a desk: compile
+//	go build ./examples/onebinary                                         # the steps go inside
+//	./onebinary -devices 8                                                # elsewhere: run
+//
+// A step for a slice is compiled on a machine without a TPU, and runs where the slice is. See
+// docs/one-binary.md.
+package main
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"time"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/aot"
+	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// steps are the compiled steps, one file for each topology: `make onebinary` writes them.
+//
+//go:embed steps
+var steps embed.FS
+
+// started is when the process began to run Go.
+var started = time.Now()
+
+func main() { os.Exit(command.Main(run)) }
+
+// config says what to run.
+type config struct {
+	devices, steps int
+	plugin         string
+}
+
+// Result is what the program prints last, as JSON.
+type Result struct {
+	// Step is the embedded step that fits the devices.
+	Step    string `json:"step"`
+	Devices int    `json:"devices"`
+	Steps   int    `json:"steps"`
+	// Compiled is the number of programs that were compiled here.
+	Compiled int `json:"compiled"`
+	// OpenedSeconds, LoadedSeconds and FirstStepSeconds are the times from the start of the process
+	// until the devices were open, the step was on them, and the first step was done.
+	OpenedSeconds    float64 `json:"opened_seconds"`
+	LoadedSeconds    float64 `json:"loaded_seconds"`
+	FirstStepSeconds float64 `json:"first_step_seconds"`
+	FirstLoss        float64 `json:"first_loss"`
+	LastLoss         float64 `json:"last_loss"`
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var cfg config
+	fs := flag.NewFlagSet("onebinary", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.IntVar(&cfg.devices, "devices", 0, "number of CPU devices to make; 0 opens the TPU of this machine")
+	fs.IntVar(&cfg.steps, "steps", 100, "number of training steps")
+	fs.StringVar(&cfg.plugin, "run-plugin", "", "path of the PJRT plugin to run on; empty finds it")
+	compile := aot.AddFlags(fs)
+	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return command.OK
+	} else if err != nil {
+		return command.Usage
+	}
+	if compile.Requested() {
+		return compile.Main(ctx, options(compile.Logical), build)
+	}
+	if fs.NArg() > 0 || cfg.devices < 0 || cfg.steps < 1 {
+		fmt.Fprintln(stderr, "onebinary: give -devices from 0 and -steps from 1, and no other arguments")
+		return command.Usage
+	}
+	result, err := trainEmbedded(ctx, cfg)
+	if err == nil {
+		err = json.NewEncoder(stdout).Encode(result)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "onebinary:", err)
+		return command.Failed
+	}
+	return command.OK
+}
+
+// build is the step that is compiled ahead of time, and the shapes of its batch.
+func build(s *strategy.TPUStrategy) (aot.Step, []any, error) {
+	return newStep(s), []any{shapes.Make(dtypes.Float32, batch, features), shapes.Make(dtypes.Float32, batch, 1)}, nil
+}
+
+// trainEmbedded trains with the embedded step that fits the devices.
+func trainEmbedded(ctx context.Context, cfg config) (r Result, err error) {
+	sys, err := system.Open(ctx, system.Options{CPUDevices: cfg.devices, Plugin: cfg.plugin})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, sys.Close()) }()
+	r.OpenedSeconds = time.Since(started).Seconds()
+	opts := options(1)
+	opts.Compiler = noCompiler{&r.Compiled}
+	strat, err := strategy.New(sys, opts)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, strat.Close()) }()
+	step, name, err := load(ctx, strat, steps)
+	if err != nil {
+		return r, err
+	}
+	r.Step, r.Devices, r.LoadedSeconds = name, sys.Topology().NumDevices(), time.Since(started).Seconds()
+	for ; r.Steps < cfg.steps; r.Steps++ {
+		x, y := batchOf(r.Steps)
+		loss, err := step.Run(ctx, x, y)
+		if err != nil {
+			return r, err
+		}
+		if first := r.Steps == 0; first || r.Steps == cfg.steps-1 {
+			if r.LastLoss, err = loss.Float64(ctx); err != nil {
+				return r, err
+			}
+			if first {
+				r.FirstLoss, r.FirstStepSeconds = r.LastLoss, time.Since(started).Seconds()
+			}
+		}
+	}
+	return r, nil
+}
+
+// load puts the first step that fits on the devices. Where none does, the error says of each why.
+func load(ctx context.Context, s *strategy.TPUStrategy, from embed.FS) (*train.Step, string, error) {
+	entries, err := from.ReadDir("steps")
+	if err != nil {
+		return nil, "", err
+	}
+	var unfit []error
+	for _, entry := range entries {
+		if path.Ext(entry.Name()) != ".step" {
+			continue
+		}
+		file, err := from.Open(path.Join("steps", entry.Name()))
+		if err != nil {
+			return nil, "", err
+		}
+		step, err := stepfile.LoadTrain(ctx, s, file, newStore())
+		file.Close()
+		if err == nil {
+			return step, entry.Name(), nil
+		}
+		unfit = append(unfit, fmt.Errorf("%s: %w", entry.Name(), err))
+	}
+	return nil, "", &errkind.Fault{Op: "onebinary", Reason: fmt.Sprintf("none of the %d steps inside fits %s", len(unfit), s.System().Topology()),
+		Hint: "compile one for it with -topology and -save into examples/onebinary/steps, and build again", Err: errors.Join(unfit...)}
+}
+
+// noCompiler is a compiler that refuses, and counts: this program compiles nothing where it runs.
+type noCompiler struct{ asked *int }
+
+// Compile returns an error.
+func (c noCompiler) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+	*c.asked++
+	return nil, &errkind.Fault{Op: "onebinary", Reason: "a program would have to be compiled", Hint: "call only what the steps inside are compiled for", Class: errkind.FailedPreconditionError}
+}
