@@ -54,6 +54,7 @@ type cli struct {
 	Compile   compileCmd   `cmd:"" help:"Compile a step ahead of time and report what it needs."`
 	Report    reportCmd    `cmd:"" help:"Show a report that compile wrote."`
 	Curve     curveCmd     `cmd:"" help:"Draw the learning curve of a run."`
+	Watch     watchCmd     `cmd:"" help:"Show the hosts of a run: where each is, what it waits for, and who lags."`
 	Visualize visualizeCmd `cmd:"" help:"Draw which devices hold which part of a tensor."`
 	Install   installCmd   `cmd:"" help:"Install the pinned plugins."`
 	Accept    acceptCmd    `cmd:"" help:"Prove on this machine, or on all hosts of a slice, that its devices do what they should."`
@@ -154,6 +155,16 @@ func (a *app) fail(c *cli, err error) int {
 
 func (a *app) printJSON(v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, "%s\n", b)
+	return err
+}
+
+// printLine prints a value as JSON on one line.
+func (a *app) printLine(v any) error {
+	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@
 //	tpustrategy assign v5p:2x2x2 --shape 1,1,2,1 --replicas 4
 //	tpustrategy compile --example digits --topology v5e:2x4 --logical 2
 //	tpustrategy curve run.csv -o curve.html
+//	tpustrategy watch run
 //	tpustrategy accept
 //
 // Every command answers as text, or with --json as one JSON value. Exit codes: 0 done, 1 the work

@@ -1,0 +1,346 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/strategy/status"
+)
+
+type watchCmd struct {
+	Place    string        `arg:"" help:"The run's folder, or its URL such as gs://bucket/run: what was given to fit.Watch as Place."`
+	Once     bool          `help:"Show the hosts once, and end. That looks twice, to tell who is alive."`
+	Interval time.Duration `help:"The time between two looks." default:"1s"`
+}
+
+// Help is the text under --help.
+func (watchCmd) Help() string {
+	return `Shows the hosts of a run: the step, rate, loss and last checkpoint of each, what each waits for and
+since when, and who lags. A terminal is drawn anew; elsewhere lines are written as things change. It
+ends when all hosts have ended.
+
+Examples:
+  tpustrategy watch run
+  tpustrategy watch gs://bucket/run --once --json
+
+Whether a host is alive is told by its records' changing, not by its clock. With --json each look is
+one JSON value, on a line of its own.`
+}
+
+// leastInterval bounds the looks at a place that others work with.
+const leastInterval = 200 * time.Millisecond
+
+// Run watches a run.
+func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
+	if c.Interval < leastInterval {
+		return misused("watch", "give 200ms or more", "an interval of %v", c.Interval)
+	}
+	if files.Local(c.Place) == nil {
+		if info, err := os.Stat(c.Place); err != nil {
+			return refused("watch", err)
+		} else if !info.IsDir() {
+			return misused("watch", "give the run's folder", "%s is no folder", c.Place)
+		}
+	}
+	board, err := status.Open(ctx, c.Place)
+	if err != nil {
+		return refused("watch", err)
+	}
+	defer board.Close()
+	w := &watcher{board: board, view: status.NewView(), every: c.Interval, now: time.Now}
+	switch {
+	case c.Once:
+		return w.once(ctx, a, root.JSON)
+	case root.JSON:
+		return w.follow(ctx, func() error { return a.printLine(w.answer()) })
+	}
+	if f, ok := a.terminal(); ok {
+		return w.follow(ctx, w.drawn(a.stdout, func() (int, int, error) { return term.GetSize(int(f.Fd())) }))
+	}
+	return w.follow(ctx, w.lines(a.stdout))
+}
+
+// terminal returns the standard output if it is a terminal.
+func (a *app) terminal() (*os.File, bool) {
+	w := a.stdout
+	if o, ok := w.(*output); ok {
+		w = o.w
+	}
+	f, ok := w.(*os.File)
+	return f, ok && term.IsTerminal(int(f.Fd()))
+}
+
+// watcher looks at a run.
+type watcher struct {
+	board *status.Board
+	view  *status.View
+	every time.Duration
+	now   func() time.Time
+
+	began, looked time.Time
+	records       []status.Record
+	unreadable    []error
+	failed        error // of the last look
+	sights        []status.Sight
+	findings      []status.Finding
+}
+
+// look reads the records.
+func (w *watcher) look(ctx context.Context) error {
+	began := w.now()
+	all, unreadable, err := w.board.Read(ctx)
+	now := w.now()
+	if w.began.IsZero() {
+		w.began = now
+	} else if gap := now.Sub(w.looked) - w.every; gap > 2*time.Second || err != nil {
+		w.view.Excuse(max(gap, now.Sub(began)), now) // the place was slow, or this process was stopped
+	}
+	w.looked = now
+	if w.failed = err; err != nil {
+		if ctx.Err() != nil || w.records == nil {
+			return err
+		}
+		return nil // it may come back
+	}
+	w.records, w.unreadable = all, unreadable
+	w.view.Newest(all, now)
+	w.view.See(all, now, now)
+	w.sights = w.view.Sights(now)
+	w.findings = status.Judge(w.sights, status.Outside)
+	return nil
+}
+
+// over reports whether all hosts have ended.
+func (w *watcher) over() bool {
+	return len(w.sights) > 0 && !slices.ContainsFunc(w.sights, func(s status.Sight) bool {
+		return s.Missing || s.Record.State != status.Ended
+	})
+}
+
+// fresh reports whether each host that has not ended was seen alive.
+func (w *watcher) fresh() bool {
+	return len(w.sights) > 0 && !slices.ContainsFunc(w.sights, func(s status.Sight) bool {
+		return s.Missing || s.Record.State != status.Ended && !s.Changed
+	})
+}
+
+// once looks until every host has been seen alive, or should have been.
+func (w *watcher) once(ctx context.Context, a *app, asJSON bool) error {
+	wait := 2500 * time.Millisecond
+	if w.board.Objects() {
+		wait = 5 * time.Second
+	}
+	w.view.MinSilence = wait / 2
+	for {
+		if err := w.look(ctx); err != nil {
+			return err
+		}
+		if len(w.records) == 0 || w.fresh() || w.now().Sub(w.began) >= wait {
+			break
+		}
+		if err := pause(ctx, min(w.every, wait/4)); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		return a.printJSON(w.answer())
+	}
+	for _, line := range w.text(0) {
+		fmt.Fprintln(a.stdout, line)
+	}
+	return nil
+}
+
+// follow looks until the run is over, and shows what it sees.
+func (w *watcher) follow(ctx context.Context, show func() error) error {
+	for {
+		if err := w.look(ctx); err != nil {
+			return err
+		}
+		if err := show(); err != nil || w.over() {
+			return err
+		}
+		if err := pause(ctx, w.every); err != nil {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// text is everything that there is to say, a table with it. A line has at most width columns; 0 is
+// any.
+func (w *watcher) text(width int) []string {
+	if len(w.records) == 0 && len(w.unreadable) == 0 {
+		return []string{w.empty()}
+	}
+	lines := []string{w.summary()}
+	lines = append(lines, status.Table(w.sights, width)...)
+	return append(lines, w.remarks()...)
+}
+
+func (w *watcher) summary() string {
+	name, _ := w.view.Run()
+	if name != "" {
+		name = "run " + name + ": "
+	}
+	return name + status.Summary(w.sights)
+}
+
+func (w *watcher) empty() string {
+	return fmt.Sprintf("no host has a record in %s yet: a run writes them with the hook fit.Watch and this Place", w.board)
+}
+
+// remarks are what is to be said besides the table.
+func (w *watcher) remarks() (lines []string) {
+	for _, f := range w.findings {
+		lines = append(lines, f.String())
+	}
+	changed, running := 0, 0
+	for _, s := range w.sights {
+		if !s.Missing && s.Record.State != status.Ended {
+			running++
+			if s.Changed || s.Silent < s.Limit/2 {
+				changed++
+			}
+		}
+	}
+	if running > 0 && changed == 0 {
+		lines = append(lines, fmt.Sprintf("no record has changed for %v; the last one was written %v ago, by its host's clock: the run is dead, stopped, or cut off",
+			w.looked.Sub(w.began).Round(100*time.Millisecond), status.Age(w.records, w.looked).Round(time.Second)))
+	}
+	run, hosts := w.view.Run()
+	for _, r := range w.records {
+		if r.Run != run || r.Host >= hosts {
+			lines = append(lines, fmt.Sprintf("%s has a record of another run, %q after step %d: it is left out", r.Title(), r.Run, r.Step))
+		}
+	}
+	for _, err := range w.unreadable {
+		lines = append(lines, err.Error())
+	}
+	if w.failed != nil {
+		lines = append(lines, "the last look failed: "+w.failed.Error())
+	}
+	for i := range lines {
+		lines[i] = strings.Join(strings.Fields(lines[i]), " ") // what hosts say may have line ends in it
+	}
+	return lines
+}
+
+// drawn shows the hosts on a terminal, always in the same place.
+func (w *watcher) drawn(out io.Writer, size func() (width, height int, err error)) func() error {
+	before := 0
+	return func() error {
+		width, height, err := size()
+		if err != nil || width < 20 || height < 4 {
+			width, height = 80, 24
+		}
+		lines := w.text(width)
+		if len(lines) >= height { // the end is what matters: who is late
+			lines = append(lines[:2:2], lines[len(lines)-height+3:]...)
+		}
+		var b strings.Builder
+		if before > 0 {
+			fmt.Fprintf(&b, "\x1b[%dA", before)
+		}
+		b.WriteString("\r\x1b[J")
+		before = 0
+		for _, line := range lines {
+			b.WriteString(line + "\n")
+			before += 1 + max(len([]rune(line))-1, 0)/width // a long line takes several
+		}
+		_, err = io.WriteString(out, b.String())
+		return err
+	}
+}
+
+// between is the time between two lines that say nothing new.
+const between = 10 * time.Second
+
+// lines writes a line as things change, and one now and then.
+func (w *watcher) lines(out io.Writer) func() error {
+	var last time.Time
+	var said []string
+	return func() error {
+		now := w.looked
+		remarks := w.remarks()
+		if len(w.records) == 0 && len(w.unreadable) == 0 {
+			remarks = append(remarks, w.empty())
+		}
+		var news []string
+		for _, line := range remarks {
+			if !slices.ContainsFunc(said, func(s string) bool { return about(s) == about(line) }) {
+				news = append(news, line)
+			}
+		}
+		said = remarks
+		if now.Sub(last) >= between && len(w.sights) > 0 || w.over() {
+			last = now
+			news = append([]string{w.summary()}, news...)
+		}
+		for _, line := range news {
+			if _, err := fmt.Fprintf(out, "%s %s\n", now.Format(time.TimeOnly), line); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// about is a line without its numbers: what it is about.
+func about(line string) string {
+	head, rest, _ := strings.Cut(line, ": ") // the host
+	return head + strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r == '.' {
+			return -1
+		}
+		return r
+	}, rest)
+}
+
+// watched is a look as JSON.
+type watched struct {
+	Place      string           `json:"place"`
+	Run        string           `json:"run"`
+	Time       time.Time        `json:"time"`
+	Summary    string           `json:"summary"`
+	Over       bool             `json:"over"`
+	Hosts      []watchedHost    `json:"hosts"`
+	Findings   []status.Finding `json:"findings"`
+	Remarks    []string         `json:"remarks,omitempty"`
+	Unreadable int              `json:"unreadable,omitempty"`
+}
+
+type watchedHost struct {
+	Missing bool          `json:"missing,omitempty"`
+	Alive   bool          `json:"alive"`
+	Silent  status.Number `json:"silent"`
+	status.Record
+}
+
+func (w *watcher) answer() watched {
+	run, _ := w.view.Run()
+	v := watched{Place: w.board.String(), Run: run, Time: w.looked, Summary: status.Summary(w.sights), Over: w.over(),
+		Hosts: []watchedHost{}, Findings: append([]status.Finding{}, w.findings...), Remarks: w.remarks(), Unreadable: len(w.unreadable)}
+	for _, s := range w.sights {
+		v.Hosts = append(v.Hosts, watchedHost{Missing: s.Missing, Alive: s.Alive() && s.Record.State != status.Ended, Silent: status.Number(s.Silent.Seconds()), Record: s.Record})
+	}
+	return v
+}
