@@ -56,6 +56,7 @@ type Manager struct {
 	mu         sync.Mutex
 	background chan struct{} // closed when the save under way is over; nil if there is none
 	err        error         // of the last, until it is returned
+	times      SaveTimes
 	closed     bool
 }
 
@@ -254,6 +255,21 @@ func (m *Manager) Close() error {
 // Abort gives the save under way up: its step has no checkpoint then, unless it was complete. No
 // later save succeeds; Close the manager.
 func (m *Manager) Abort() { m.stopping() }
+
+// SaveTimes say how long a save took.
+type SaveTimes struct {
+	// Blocked is the time until Save returned, without the wait for the save before: the shards were
+	// copied off the devices. Total is the time until it was over in the background; 0 while it is
+	// under way.
+	Blocked, Total time.Duration
+}
+
+// Took returns how long the last save took. It is zero before the first.
+func (m *Manager) Took() SaveTimes {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.times
+}
 
 // take waits for the turn to change something.
 func (m *Manager) take(ctx context.Context) error {

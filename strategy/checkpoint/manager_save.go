@@ -59,6 +59,7 @@ func (m *Manager) Save(ctx context.Context, step int64, g Group, opts SaveOption
 // begin copies the shards off the devices, and starts the rest.
 func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptions) error {
 	fail := func(err error) error { return doing("save", fmt.Sprintf("step %d", step), err) }
+	began := time.Now()
 	m.saves++
 	if err := m.agree(ctx); err != nil {
 		return fail(err)
@@ -83,13 +84,14 @@ func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptio
 	}
 	over := make(chan struct{})
 	m.mu.Lock()
-	m.background = over
+	m.background, m.times = over, SaveTimes{}
 	m.mu.Unlock()
 	go func() {
 		defer close(over)
 		err := s.run(m.lives)
 		m.mu.Lock()
 		defer m.mu.Unlock()
+		m.times.Total = time.Since(began)
 		if failed := s.image.failure(); err != nil && (failed == nil || !errors.Is(err, failed)) {
 			m.err = &BackgroundError{Place: m.store.String(), Step: step, Err: err}
 		}
@@ -100,6 +102,9 @@ func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptio
 		return fail(err)
 	}
 	m.saw(step)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.times.Blocked = time.Since(began)
 	return nil
 }
 

@@ -31,6 +31,36 @@ func (c *Checkpoint) Verify(ctx context.Context) error {
 	return c.verify(ctx, all)
 }
 
+// VerifyShare is Verify of one of so many shares of the checkpoint, counted from 0, for processes
+// that look at it together. Every byte is in one share.
+func (c *Checkpoint) VerifyShare(ctx context.Context, share, of int) error {
+	if of < 1 || share < 0 || share >= of {
+		return wrong("verify", "count from 0", "share %d of %d", share, of)
+	}
+	if c.sharded == nil || of == 1 {
+		if share > 0 {
+			return nil // one file is read by the first
+		}
+		return c.Verify(ctx)
+	}
+	var mine []*savedParts
+	n := 0
+	for i := range c.variables {
+		some := c.variables[i]
+		some.regions = nil
+		for _, g := range c.variables[i].regions {
+			if n%of == share {
+				some.regions = append(some.regions, g)
+			}
+			n++
+		}
+		if len(some.regions) > 0 {
+			mine = append(mine, c.parts(&some))
+		}
+	}
+	return c.verify(ctx, mine)
+}
+
 // verify reads what has not been read of variables and compares them with their checksums, and the
 // file with its own. The error is that of the first damaged one.
 func (c *Checkpoint) verify(ctx context.Context, all []*savedParts) error {

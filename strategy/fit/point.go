@@ -9,6 +9,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
@@ -136,18 +137,24 @@ type Point struct {
 	Settings map[string]string
 }
 
-// Saved returns where the run stood that saved the last checkpoint in a directory. The error
+// Saved returns where the run stood that saved the last checkpoint in a directory, or at a URL. The error
 // matches checkpoint.ErrNone if there is none.
 func Saved(dir string) (Point, error) {
-	d, err := checkpoint.OpenDirectory(dir, checkpoint.Options{})
+	var c *checkpoint.Checkpoint
+	done := func() error { return c.Close() }
+	var err error
+	if storage.IsURL(dir) {
+		c, done, err = savedIn(dir)
+	} else {
+		var d *checkpoint.Directory
+		if d, err = checkpoint.OpenDirectory(dir, checkpoint.Options{}); err == nil {
+			c, err = d.Latest()
+		}
+	}
 	if err != nil {
 		return Point{}, err
 	}
-	c, err := d.Latest()
-	if err != nil {
-		return Point{}, err
-	}
-	defer c.Close()
+	defer done()
 	p, err := parsePoint(c.Metadata())
 	if err != nil {
 		return Point{}, err

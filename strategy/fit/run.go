@@ -166,6 +166,9 @@ func (r *run) all(ctx context.Context) error {
 		err = r.unmeasured()
 	}
 	saved := r.last(ctx, err)
+	if r.saver != nil {
+		saved = errors.Join(saved, r.saver.end(r))
+	}
 	var stopped *InterruptedError
 	if errors.As(err, &stopped) && r.saver != nil && saved == nil && r.saved > 0 && r.saved == r.state.step {
 		stopped.Directory = r.saver.path

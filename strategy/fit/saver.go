@@ -28,6 +28,13 @@ type CheckpointOptions struct {
 	With []checkpoint.Variable
 	// Restore says how strict a resume is. The zero value asks for exactly the step's variables.
 	Restore checkpoint.RestoreOptions
+	// Background saves in the background, each process the shards of its own devices: a step waits
+	// only while they are copied to the host's memory, of which a save takes as much as they have.
+	// All processes must reach the directory. See [checkpoint.Manager]. A URL is always saved to so.
+	Background bool
+	// Retention says which checkpoints stay beside the newest, of which Keep has the number: each
+	// k-th step, and the best by a metric of the run. It needs Background, or a URL.
+	Retention checkpoint.Retention
 }
 
 const defaultKeep = 3
@@ -38,7 +45,11 @@ const defaultKeep = 3
 // keep, so that [Options].Resume goes on as if nothing had happened: with the same losses on the
 // same mesh, and with losses that differ by rounding on another.
 //
-// A save waits for the steps under way. A disk that is full does not end the run: the hook warns,
+// dir is a folder, or the URL of an object store whose scheme an imported package registered, such
+// as "gs://bucket/run"; see package storage.
+//
+// A save waits for the steps under way. With CheckpointOptions.Background it goes on beside the
+// next steps, and what goes wrong is found at the next save or at the end of the run. A disk that is full does not end the run: the hook warns,
 // and tries again when the next save is due; the earlier checkpoints stay as they are. If the last
 // save fails, the run's error is a [*SaveError].
 //
@@ -49,7 +60,13 @@ func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 	if len(opts) > 0 {
 		v.opts = opts[0]
 	}
-	return Hook{Name: "checkpoint " + dir, Every: every, Files: []string{dir}, saver: v,
+	var wrong error
+	if v.opts.Retention != (checkpoint.Retention{}) && !v.inShards() {
+		wrong = option("hook checkpoint "+dir, "set Background", "option Retention without option Background")
+	} else if v.opts.Retention.Last != 0 {
+		wrong = option("hook checkpoint "+dir, "give the number by Keep", "option Retention.Last is %d", v.opts.Retention.Last)
+	}
+	return Hook{Name: "checkpoint " + dir, Every: every, Files: []string{dir}, saver: v, wrong: wrong,
 		due: func(s *State) bool { return every.due(s.step) && s.step > s.run.saved },
 		keep: func(ctx context.Context, s *State) error {
 			err := v.save(ctx, s.run)
@@ -86,6 +103,8 @@ type saver struct {
 	path string
 	opts CheckpointOptions
 	dir  *checkpoint.Directory
+	// shards are what a run that saves in the background has in the place of dir.
+	shards shards
 	// took is how long the last save took, and slow says that it was said to be too long.
 	took time.Duration
 	slow bool
@@ -98,12 +117,16 @@ func (s *saver) find(ctx context.Context, r *run) (*point, error) {
 	var found *checkpoint.Checkpoint
 	var mine error
 	step := int64(-1)
-	if r.state.First() {
+	if s.inShards() {
+		if found, mine = s.choose(ctx, r); found != nil {
+			step = found.Step()
+		}
+	} else if r.state.First() {
 		if found, mine = s.look(ctx, r); found != nil {
 			step = found.Step()
 		}
 	}
-	if r.several() {
+	if r.several() && !s.inShards() {
 		if err := r.agree(ctx, mine, nil); err != nil {
 			return nil, err
 		}
@@ -159,8 +182,7 @@ func (s *saver) look(ctx context.Context, r *run) (*checkpoint.Checkpoint, error
 		return nil, err
 	}
 	if !r.options.Resume {
-		return nil, &ResumeError{Directory: s.path, Step: steps[len(steps)-1], What: "the directory has checkpoints of a run, and Options.Resume is not set",
-			Hint: "set it to go on, or give another directory"}
+		return nil, s.notEmpty(steps)
 	}
 	found, passed, err := s.dir.LatestIntact(ctx)
 	for _, damaged := range passed {
@@ -215,7 +237,7 @@ func (v *saver) group(r *run) checkpoint.Group {
 func (v *saver) save(ctx context.Context, r *run) error {
 	start := time.Now()
 	err := v.write(ctx, r)
-	v.took = time.Since(start)
+	v.took = max(time.Since(start), v.shards.total)
 	if grace := interrupt.Grace(ctx); v.took > grace && !v.slow {
 		v.slow = true
 		r.log.Warn("fit: a save takes longer than the process is given when it is to end; save more often, so that less is lost, or raise the grace period",
@@ -230,6 +252,9 @@ func (v *saver) write(ctx context.Context, r *run) error {
 	p, err := r.shared(ctx)
 	if err != nil {
 		return fail(err)
+	}
+	if v.inShards() {
+		return v.writeShards(ctx, r, g, p)
 	}
 	if !r.state.First() {
 		err := checkpoint.Follow(ctx, g)
