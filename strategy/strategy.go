@@ -32,6 +32,10 @@ type Options struct {
 	// where no Assignment is given. LogicalDevices 0 means 1; Replicas 0 means as many replicas as
 	// fit.
 	Replicas, LogicalDevices int
+	// BySlice gives each of several slices the same number of whole replicas, slice by slice: the
+	// logical devices of a replica are then on one slice. See [tpu.AssignmentOptions]. An Assignment
+	// that is given has to be such.
+	BySlice bool
 	// LogicalAxes name the axes of a replica's logical devices, the slowest first: logical device i
 	// is at the row-major coordinates of i. Their sizes multiply to the number of logical devices;
 	// LogicalDevices 0 then stands for the product. Splits by names (logical.SplitOver,
@@ -182,7 +186,7 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 			}
 			of = mesh.Size()
 		}
-		if assignment, err = assignmentOf(topology, opts.Replicas, of); err != nil {
+		if assignment, err = assignmentOf(topology, opts.Replicas, of, opts.BySlice); err != nil {
 			return nil, err
 		}
 	} else if opts.Replicas != 0 && opts.Replicas != assignment.NumReplicas() {
@@ -195,6 +199,9 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	// TensorFlow takes an assignment that names a core twice; no program can.
 	if err := assignment.Validate(); err != nil {
 		return nil, &OptionError{Option: "Assignment", Reason: "names a core twice", Err: err}
+	}
+	if err := checkSlices(topology, assignment, opts); err != nil {
+		return nil, err
 	}
 	axes, err := logical.Mesh(assignment.NumCoresPerReplica(), opts.LogicalAxes...)
 	if err != nil {
@@ -227,44 +234,6 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 // badAxes is the error of axes that are not right.
 func badAxes(err error) error {
 	return &OptionError{Option: "LogicalAxes", Reason: "not right", Err: err}
-}
-
-// assignmentOf builds an assignment of the wanted size: the block of a replica takes cores of a
-// chip first, then neighbours.
-func assignmentOf(topology tpu.Topology, replicas, logicalDevices int) (tpu.DeviceAssignment, error) {
-	if replicas < 0 || logicalDevices < 0 {
-		return tpu.DeviceAssignment{}, &OptionError{Option: "Replicas", Reason: fmt.Sprintf(
-			"%d replicas of %d logical devices; both are counts", replicas, logicalDevices)}
-	}
-	rest := max(logicalDevices, 1)
-	shape := []int{1, 1, 1, 1}
-	mesh := topology.MeshShape()
-	for axis := len(mesh) - 1; axis >= 0; axis-- {
-		shape[axis] = gcd(rest, mesh[axis])
-		rest /= shape[axis]
-	}
-	if rest != 1 {
-		return tpu.DeviceAssignment{}, &OptionError{Option: "LogicalDevices", Reason: fmt.Sprintf(
-			"no block of %d devices divides the mesh %v; take another number, or build an Assignment", logicalDevices, mesh)}
-	}
-	if replicas == 0 {
-		var err error
-		if replicas, err = tpu.MaxReplicas(topology, shape, nil); err != nil {
-			return tpu.DeviceAssignment{}, &OptionError{Option: "LogicalDevices", Reason: "does not fit", Err: err}
-		}
-	}
-	assignment, err := tpu.BuildDeviceAssignment(topology, tpu.AssignmentOptions{ComputationShape: shape, Replicas: replicas})
-	if err != nil {
-		return tpu.DeviceAssignment{}, &OptionError{Option: "Replicas", Reason: "does not fit", Err: err}
-	}
-	return assignment, nil
-}
-
-func gcd(a, b int) int {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
 }
 
 // NumReplicasInSync returns R, the number of replicas: TensorFlow's num_replicas_in_sync.

@@ -46,6 +46,12 @@ type AssignmentOptions struct {
 	Replicas int
 	// Order is the order in which replicas and cores walk the mesh.
 	Order DeviceOrder
+	// BySlice gives each slice of a topology of several the same number of whole replicas, slice by
+	// slice: of R replicas on S slices, replica r is on slice r/(R/S) with all its logical cores, in
+	// the order that one slice by itself would have. Then only what replicas say to each other, such
+	// as a mean of gradients, crosses the data-center network. Without it, replicas walk the mesh of
+	// all slices as TensorFlow's algorithm does.
+	BySlice bool
 }
 
 // BuildDeviceAssignment places replicas on a slice as TensorFlow's
@@ -62,18 +68,24 @@ func BuildDeviceAssignment(topology Topology, options AssignmentOptions) (Device
 	if err != nil {
 		return DeviceAssignment{}, err
 	}
-	a := DeviceAssignment{topology: topology, replicas: plan.replicas, cores: product(plan.shape)}
+	a := DeviceAssignment{topology: topology, replicas: plan.replicas * plan.slices, cores: product(plan.shape)}
 	a.assigned = make([]int32, 0, a.replicas*a.cores)
-	put := func(c Coordinates) { a.assigned = append(a.assigned, topology.flat[topology.place(c)]) }
-	switch {
-	case topology.hasMissing():
+	if topology.hasMissing() {
 		for k := range a.replicas * a.cores {
 			a.assigned = append(a.assigned, int32(k))
 		}
-	case plan.ring:
-		plan.walkRings(put)
-	default:
-		plan.walkMesh(put)
+		return a, nil
+	}
+	for slice := range plan.slices {
+		put := func(c Coordinates) {
+			c[0] += slice * plan.mesh[0]
+			a.assigned = append(a.assigned, topology.flat[topology.place(c)])
+		}
+		if plan.ring {
+			plan.walkRings(put)
+		} else {
+			plan.walkMesh(put)
+		}
 	}
 	return a, nil
 }
@@ -96,17 +108,25 @@ type plan struct {
 	fit                 int
 	replicas            int
 	ring                bool
+	slices              int // the plan is for each of so many, side by side along x
 }
 
 func newPlan(topology Topology, options AssignmentOptions) (plan, error) {
-	p := plan{mesh: topology.mesh, replicas: options.Replicas}
+	slices := 1
+	if options.BySlice {
+		slices = topology.NumSlices()
+	}
+	topology, options, err := perSlice(topology, options)
+	if err != nil {
+		return plan{}, err
+	}
+	p := plan{mesh: topology.mesh, replicas: options.Replicas, slices: slices}
 	if p.replicas == 0 {
 		p.replicas = 1
 	}
 	if topology.mesh == (Coordinates{}) {
 		return p, &TopologyError{Field: "MeshShape", Reason: "the topology is empty", Hint: "make it with NewTopology"}
 	}
-	var err error
 	if p.shape, err = vector("ComputationShape", options.ComputationShape); err != nil {
 		return p, err
 	}
@@ -133,9 +153,13 @@ func newPlan(topology Topology, options AssignmentOptions) (plan, error) {
 		return p, assignmentError("Replicas", "", "%d is negative", p.replicas)
 	}
 	if p.replicas > p.fit {
-		return p, &AssignmentError{Option: "Replicas", Fit: p.fit, Reason: fmt.Sprintf(
-			"%d replicas of shape %v and stride %v do not fit on a mesh of shape %v with %d devices",
-			p.replicas, p.shape, p.stride, p.mesh, len(topology.coords)), Hint: fmt.Sprintf("at most %d do", p.fit)}
+		each := ""
+		if slices > 1 {
+			each = fmt.Sprintf(", on each of %d slices", slices)
+		}
+		return p, &AssignmentError{Option: "Replicas", Fit: p.fit * slices, Reason: fmt.Sprintf(
+			"%d replicas of shape %v and stride %v do not fit on a mesh of shape %v with %d devices%s",
+			p.replicas, p.shape, p.stride, p.mesh, len(topology.coords)/slices, each), Hint: fmt.Sprintf("at most %d do", p.fit*slices)}
 	}
 	return p, p.chooseOrder(options.Order, topology.hasMissing())
 }

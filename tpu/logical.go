@@ -10,6 +10,8 @@ type LogicalOptions struct {
 	// Tasks is the number of processes, among which the devices are dealt in order; it divides
 	// Devices. If 0, it is 1.
 	Tasks int
+	// Slices is the number of slices that the devices stand for, side by side along x; 0 is 1.
+	Slices int
 }
 
 // LogicalTopology returns a mesh in which device k has id k and the k-th place in row-major order
@@ -45,5 +47,5 @@ func LogicalTopology(options LogicalOptions) (Topology, error) {
 	for k := range size {
 		coords[k/perTask] = append(coords[k/perTask], rowMajor(k, mesh))
 	}
-	return NewTopology(TopologyOptions{MeshShape: shape, DeviceCoordinates: coords, Name: "logical"})
+	return NewTopology(TopologyOptions{MeshShape: shape, DeviceCoordinates: coords, Name: "logical", Slices: options.Slices})
 }

@@ -33,6 +33,9 @@ type TopologyOptions struct {
 	DeviceIDs [][]int
 	// Name says what the topology is, for people, such as "v5e:4x4"; it may be empty.
 	Name string
+	// Slices is the number of equal slices that stand side by side along x, joined by the data-center
+	// network; 0 is 1. It divides the mesh's size in x.
+	Slices int
 }
 
 // Topology is the shape of a TPU slice: its mesh, and where in the mesh each device of each task
@@ -51,6 +54,7 @@ type Topology struct {
 	ids     []int         // likewise
 	flat    []int32       // mesh place, row-major -> index into coords, or -1
 	byID    map[int]int32 // device id -> index into coords
+	slices  int           // at least 1, but for the zero value
 }
 
 // TopologyError reports what is wrong with the description of a topology.
@@ -92,7 +96,10 @@ func NewTopology(options TopologyOptions) (Topology, error) {
 	if err != nil {
 		return Topology{}, err
 	}
-	t := Topology{name: options.Name, mesh: mesh, tasks: len(options.DeviceCoordinates)}
+	t := Topology{name: options.Name, mesh: mesh, tasks: len(options.DeviceCoordinates), slices: max(options.Slices, 1)}
+	if options.Slices < 0 || mesh[0]%t.slices != 0 {
+		return Topology{}, topologyError("Slices", "%d slices cannot stand side by side in a mesh of %d along x", options.Slices, mesh[0])
+	}
 	if t.tasks > 0 {
 		t.perTask = len(options.DeviceCoordinates[0])
 	}
@@ -201,7 +208,8 @@ func (t Topology) find(c Coordinates) (int, error) {
 	return int(i), nil
 }
 
-// Equal reports whether both topologies have the same mesh, devices and ids. Names do not count.
+// Equal reports whether both topologies have the same mesh, devices and ids. Names and the number of
+// slices do not count.
 func (t Topology) Equal(other Topology) bool {
 	return t.mesh == other.mesh && t.tasks == other.tasks && t.perTask == other.perTask &&
 		slices.Equal(t.coords, other.coords) && slices.Equal(t.ids, other.ids)

@@ -13,6 +13,7 @@ type assignCmd struct {
 	Shape    []int  `help:"Size of the block of one replica's cores, in x, y, z and core." default:"1,1,1,1"`
 	Stride   []int  `help:"Steps between the cores of a block."`
 	Replicas int    `help:"Number of replicas; 0 takes as many as fit."`
+	BySlice  bool   `help:"Give each of several slices whole replicas, slice by slice."`
 	Plugin   string `help:"Path of libtpu, instead of looking for it." type:"localpath"`
 }
 
@@ -22,7 +23,8 @@ func (assignCmd) Help() string {
 
 Examples:
   tpustrategy assign v3-8 --shape 1,1,1,2 --replicas 4
-  tpustrategy assign v5e:4x4 --shape 2,2,1,1 --json`
+  tpustrategy assign v5e:4x4 --shape 2,2,1,1 --json
+  tpustrategy assign "2x v5e:4x4" --shape 2,2,1,1 --by-slice`
 }
 
 // assigned is one core of an assignment.
@@ -33,6 +35,7 @@ type assigned struct {
 	DeviceID    int             `json:"device_id"`
 	Coordinates tpu.Coordinates `json:"coordinates"`
 	Host        int             `json:"host"`
+	Slice       int             `json:"slice"`
 }
 
 // Run shows the assignment.
@@ -45,16 +48,18 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err != nil {
 		return err
 	}
+	options := tpu.AssignmentOptions{ComputationShape: c.Shape, ComputationStride: c.Stride, BySlice: c.BySlice}
 	replicas := c.Replicas
 	switch {
 	case replicas < 0:
 		return misused("assign", "give a number from 1, or 0 for as many as fit", "--replicas %d", replicas)
 	case replicas == 0:
-		if replicas, err = tpu.MaxReplicas(t, c.Shape, c.Stride); err != nil {
+		if replicas, err = options.Fit(t); err != nil {
 			return refused("assign", err)
 		}
 	}
-	assignment, err := tpu.BuildDeviceAssignment(t, tpu.AssignmentOptions{ComputationShape: c.Shape, ComputationStride: c.Stride, Replicas: replicas})
+	options.Replicas = replicas
+	assignment, err := tpu.BuildDeviceAssignment(t, options)
 	if err != nil {
 		return refused("assign", err)
 	}
@@ -67,7 +72,7 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 			if err != nil {
 				return err
 			}
-			cores = append(cores, assigned{r, p, r*len(row) + p, ids[r][p], coordinates, host})
+			cores = append(cores, assigned{r, p, r*len(row) + p, ids[r][p], coordinates, host, t.SliceOf(coordinates)})
 			at[coordinates] = fmt.Sprintf("r%d.%d", r, p)
 		}
 	}
@@ -79,10 +84,15 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 	fmt.Fprintf(a.stdout, "%s: %d replicas of %d logical devices, %d of %d devices in use\n\n",
 		d.Facts.Name, assignment.NumReplicas(), assignment.NumCoresPerReplica(), len(cores), t.NumDevices())
+	if spanning := assignment.Spanning(); len(spanning) > 0 {
+		fmt.Fprintf(a.stdout, "%d replicas are on several slices, such as replica %d: what their logical devices say to each other crosses the data-center network; --by-slice keeps them within one\n\n",
+			len(spanning), spanning[0])
+	}
 	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "replica\tlogical\tpartition\tdevice\t(x,y,z,core)\thost")
+	fmt.Fprintln(w, "replica\tlogical\tpartition\tdevice\t(x,y,z,core)\thost"+onSlice(t, "\tslice"))
 	for _, core := range cores[:min(len(cores), maxListed)] {
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%s\t%d\n", core.Replica, core.Logical, core.Partition, core.DeviceID, core.Coordinates, core.Host)
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%s\t%d%s\n", core.Replica, core.Logical, core.Partition, core.DeviceID, core.Coordinates, core.Host,
+			onSlice(t, fmt.Sprintf("\t%d", core.Slice)))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -96,6 +106,14 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 		return "-"
 	})
 	return nil
+}
+
+// onSlice is a column that only several slices have.
+func onSlice(t tpu.Topology, text string) string {
+	if t.NumSlices() == 1 {
+		return ""
+	}
+	return text
 }
 
 // maxListed bounds the table of cores.

@@ -46,7 +46,7 @@ type described struct {
 
 func (d *described) topology() (tpu.Topology, error) {
 	return tpu.NewTopology(tpu.TopologyOptions{
-		MeshShape: d.Mesh, DeviceCoordinates: d.Coordinates, DeviceIDs: d.IDs, Name: d.Facts.Name})
+		MeshShape: d.Mesh, DeviceCoordinates: d.Coordinates, DeviceIDs: d.IDs, Name: d.Facts.Name, Slices: d.Facts.Slices})
 }
 
 // describe does a describe request.
@@ -119,6 +119,9 @@ func (c *topologyCmd) Run(ctx context.Context, a *app, root *cli) error {
 	fmt.Fprintf(w, "accelerator type\t%s\n", f.Accelerator)
 	fmt.Fprintf(w, "chips\t%d\n", f.Chips)
 	fmt.Fprintf(w, "devices\t%d, %d a chip\n", f.Devices, f.DevicesPerChip)
+	if f.Slices > 1 {
+		fmt.Fprintf(w, "slices\t%d, joined by the data-center network; a bar in the drawing is between two\n", f.Slices)
+	}
 	fmt.Fprintf(w, "hosts\t%d of %d devices\n", t.NumTasks(), t.NumTPUsPerTask())
 	fmt.Fprintf(w, "mesh\t%dx%dx%d chips, %d devices each\n", d.Mesh[0], d.Mesh[1], d.Mesh[2], d.Mesh[3])
 	fmt.Fprintf(w, "rings\t%s\n", rings(f))

@@ -58,5 +58,5 @@ func topologyOf(name string, devices []*pjrt.DeviceDescription) (tpu.Topology, e
 		last := len(coords) - 1
 		coords[last], ids[last] = append(coords[last], p.at), append(ids[last], p.id)
 	}
-	return tpu.NewTopology(tpu.TopologyOptions{MeshShape: mesh[:], DeviceCoordinates: coords, DeviceIDs: ids, Name: name})
+	return tpu.NewTopology(tpu.TopologyOptions{MeshShape: mesh[:], DeviceCoordinates: coords, DeviceIDs: ids, Name: name, Slices: count})
 }

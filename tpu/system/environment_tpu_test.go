@@ -49,3 +49,8 @@ func TestOnATPUTheLaunchBarrierIsSetAndHugePagesAreNamed(t *testing.T) {
 		})
 	}
 }
+
+func TestSlicesAreOfCPUDevicesOnly(t *testing.T) {
+	_, err := Open(t.Context(), Options{CPUSlices: 2})
+	assert.ErrorContains(t, err, "CPUSlices without CPUDevices; the slices of a TPU are its own: leave it out")
+}

@@ -43,6 +43,9 @@ func Open(ctx context.Context, opts Options) (*System, error) {
 	if opts.CPUDevices > maxCPUDevices {
 		return nil, optionError("open", fmt.Sprintf("%d CPU devices are more than %d, which take the memory of a machine", opts.CPUDevices, maxCPUDevices), "")
 	}
+	if opts.CPUSlices != 0 && opts.CPUDevices == 0 {
+		return nil, optionError("open", "CPUSlices without CPUDevices", "the slices of a TPU are its own: leave it out")
+	}
 	s := &starter{opts: opts, logger: opts.Logger}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
@@ -162,7 +165,7 @@ func (s *starter) topology(rt Runtime) (tpu.Topology, error) {
 		return told.Topology(), nil
 	}
 	if s.opts.CPUDevices > 0 {
-		return tpu.LogicalTopology(tpu.LogicalOptions{Devices: s.opts.CPUDevices, MeshShape: s.opts.MeshShape})
+		return tpu.LogicalTopology(tpu.LogicalOptions{Devices: s.opts.CPUDevices, MeshShape: s.opts.MeshShape, Slices: s.opts.CPUSlices})
 	}
 	if name := rt.PlatformName(); name != "tpu" && name != "cpu" { // such as "cuda", whose devices have no coordinates
 		return tpu.LogicalTopology(tpu.LogicalOptions{MeshShape: []int{len(rt.Devices()), 1, 1, 1}})

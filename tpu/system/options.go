@@ -19,6 +19,9 @@ type Options struct {
 	// its product is CPUDevices. If nil, it is [CPUDevices/2, 1, 1, 2], or [CPUDevices, 1, 1, 1]
 	// for an odd number.
 	MeshShape []int
+	// CPUSlices has the CPU devices stand for so many slices, side by side along x, which it divides;
+	// 0 is 1. It changes no number and no speed: it is for trying what asks for slices.
+	CPUSlices int
 	// Plugin is the path of the plugin's shared library. If empty, it is looked for as [pjrt.Find]
 	// says, and one for a TPU is opened only where there are signs of a TPU.
 	Plugin string

@@ -1,0 +1,64 @@
+package strategy
+
+import (
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/tpu"
+)
+
+// assignmentOf builds an assignment of the wanted size: the block of a replica takes cores of a
+// chip first, then neighbours; by slice it stays within one.
+func assignmentOf(topology tpu.Topology, replicas, logicalDevices int, bySlice bool) (tpu.DeviceAssignment, error) {
+	if replicas < 0 || logicalDevices < 0 {
+		return tpu.DeviceAssignment{}, &OptionError{Option: "Replicas", Reason: fmt.Sprintf(
+			"%d replicas of %d logical devices; both are counts", replicas, logicalDevices)}
+	}
+	rest := max(logicalDevices, 1)
+	shape := []int{1, 1, 1, 1}
+	mesh := topology.MeshShape()
+	if bySlice {
+		mesh[0] /= topology.NumSlices()
+	}
+	for axis := len(mesh) - 1; axis >= 0; axis-- {
+		shape[axis] = gcd(rest, mesh[axis])
+		rest /= shape[axis]
+	}
+	if rest != 1 {
+		return tpu.DeviceAssignment{}, &OptionError{Option: "LogicalDevices", Reason: fmt.Sprintf(
+			"no block of %d devices divides the mesh %v; take another number, or build an Assignment", logicalDevices, mesh)}
+	}
+	if replicas == 0 {
+		var err error
+		if replicas, err = (tpu.AssignmentOptions{ComputationShape: shape, BySlice: bySlice}).Fit(topology); err != nil {
+			return tpu.DeviceAssignment{}, &OptionError{Option: "LogicalDevices", Reason: "does not fit", Err: err}
+		}
+	}
+	assignment, err := tpu.BuildDeviceAssignment(topology, tpu.AssignmentOptions{ComputationShape: shape, Replicas: replicas, BySlice: bySlice})
+	if err != nil {
+		return tpu.DeviceAssignment{}, &OptionError{Option: "Replicas", Reason: "does not fit", Err: err}
+	}
+	return assignment, nil
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// checkSlices holds an assignment against what was asked for of slices, and says where a replica's
+// logical devices are on several of them.
+func checkSlices(topology tpu.Topology, assignment tpu.DeviceAssignment, opts Options) error {
+	if opts.BySlice && !assignment.BySlice() {
+		return &OptionError{Option: "BySlice", Reason: "the Assignment does not give each slice whole replicas, slice by slice; build it with tpu.AssignmentOptions.BySlice"}
+	}
+	spanning := assignment.Spanning()
+	if len(spanning) == 0 || opts.Logger == nil {
+		return nil
+	}
+	opts.Logger.Warn("strategy: logical devices of a replica are on several slices: what they say to each other in each layer crosses the data-center network; "+
+		"set Options.BySlice, or take fewer logical devices", "replicas", len(spanning), "of", assignment.NumReplicas(), "first", spanning[0],
+		"logical_devices", assignment.NumCoresPerReplica(), "slices", topology.NumSlices())
+	return nil
+}

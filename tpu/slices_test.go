@@ -1,0 +1,89 @@
+package tpu_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/tpu"
+)
+
+// joined is a number of slices of 4x4 chips, with four devices a host.
+func joined(t *testing.T, n int) tpu.Topology {
+	topology, err := tpu.LogicalTopology(tpu.LogicalOptions{MeshShape: []int{4 * n, 4, 1, 1}, Tasks: 4 * n, Slices: n})
+	require.NoError(t, err)
+	return topology
+}
+
+func TestBySliceEachSliceIsAsOneByItself(t *testing.T) {
+	for _, shape := range [][]int{nil, {2, 2, 1, 1}, {4, 1, 1, 1}, {1, 4, 1, 1}, {4, 4, 1, 1}} {
+		for _, n := range []int{1, 2, 3} {
+			options := tpu.AssignmentOptions{ComputationShape: shape, BySlice: true}
+			fit, err := options.Fit(joined(t, n))
+			require.NoError(t, err)
+			options.Replicas = fit
+			all, err := tpu.BuildDeviceAssignment(joined(t, n), options)
+			require.NoError(t, err)
+			one, err := tpu.BuildDeviceAssignment(joined(t, 1), tpu.AssignmentOptions{ComputationShape: shape, Replicas: fit / n})
+			require.NoError(t, err)
+			require.NoError(t, all.Validate())
+			assert.True(t, all.BySlice())
+			assert.Empty(t, all.Spanning())
+			want := one.CoreAssignment()
+			for r, row := range all.CoreAssignment() {
+				slice := r / (fit / n)
+				for p, c := range row {
+					assert.Equal(t, slice, all.Topology().SliceOf(c))
+					c[0] -= 4 * slice
+					assert.Equal(t, want[r%(fit/n)][p], c, "replica %d, core %d of %v on %d slices", r, p, shape, n)
+				}
+			}
+		}
+	}
+}
+
+func TestWithoutBySliceReplicasMaySpanSlices(t *testing.T) {
+	two := joined(t, 2)
+	wide, err := tpu.BuildDeviceAssignment(two, tpu.AssignmentOptions{ComputationShape: []int{8, 1, 1, 1}, Replicas: 4})
+	require.NoError(t, err)
+	assert.Equal(t, []int{0, 1, 2, 3}, wide.Spanning())
+	assert.False(t, wide.BySlice())
+
+	// Whole replicas, but not slice by slice: TensorFlow's ring goes to and fro.
+	ring, err := tpu.BuildDeviceAssignment(two, tpu.AssignmentOptions{ComputationShape: []int{2, 2, 1, 1}, Replicas: 8})
+	require.NoError(t, err)
+	assert.Empty(t, ring.Spanning())
+	order := []int{}
+	for _, row := range ring.CoreAssignment() {
+		order = append(order, two.SliceOf(row[0]))
+	}
+	assert.Equal(t, slices.IsSorted(order), ring.BySlice(), "%v", order)
+}
+
+func TestBySliceRefusesWhatSlicesCannotShare(t *testing.T) {
+	two := joined(t, 2)
+	for want, options := range map[string]tpu.AssignmentOptions{
+		"Replicas: 3 replicas cannot be shared by 2 slices equally; take a multiple of 2": {Replicas: 3, BySlice: true},
+		"Replicas: 1 replicas cannot be shared by 2 slices equally":                       {BySlice: true},
+		"does not fit into the mesh (4,4,1,1)":                                            {ComputationShape: []int{8, 1, 1, 1}, Replicas: 2, BySlice: true},
+		"17 replicas of shape (1,1,1,1) and stride (1,1,1,1) do not fit on a mesh of shape (4,4,1,1) with 16 devices, on each of 2 slices; at most 32 do": {Replicas: 34, BySlice: true},
+	} {
+		_, err := tpu.BuildDeviceAssignment(two, options)
+		var wrong *tpu.AssignmentError
+		require.ErrorAs(t, err, &wrong, want)
+		assert.ErrorContains(t, err, want)
+	}
+	var wrong *tpu.TopologyError
+	_, err := tpu.LogicalTopology(tpu.LogicalOptions{MeshShape: []int{3, 1, 1, 1}, Slices: 2})
+	require.ErrorAs(t, err, &wrong)
+	assert.Equal(t, "Slices", wrong.Field)
+	_, err = tpu.LogicalTopology(tpu.LogicalOptions{Devices: 2, Slices: -1})
+	require.ErrorAs(t, err, &wrong)
+	holes, err := tpu.NewTopology(tpu.TopologyOptions{MeshShape: []int{4, 1, 1, 1}, Slices: 2, DeviceCoordinates: [][]tpu.Coordinates{{{0, 0, 0, 0}, {2, 0, 0, 0}, {3, 0, 0, 0}}}})
+	require.NoError(t, err)
+	_, err = tpu.BuildDeviceAssignment(holes, tpu.AssignmentOptions{Replicas: 2, BySlice: true})
+	assert.ErrorContains(t, err, "BySlice: the slices are not equal: devices are missing")
+	assert.Equal(t, 1, tpu.Topology{}.NumSlices())
+}
