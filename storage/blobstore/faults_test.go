@@ -262,3 +262,15 @@ func TestAContextEndsEveryWait(t *testing.T) {
 		}
 	}
 }
+
+func TestAnObjectUnderAnotherNameIsNotTheOneThatWasPut(t *testing.T) {
+	server := fakegcs.Start(t, "bucket")
+	s := server.Open(t, "bucket", quick)
+	name := fmt.Sprintf("%0200d", 0) // the byte that changes is in it
+	server.Proxy.Choose(only(faultproxy.FlipRequest, 1))
+	require.NoError(t, putAll(s, name, content(), storage.PutOptions{}))
+	got, ok := server.Object("bucket", name)
+	require.True(t, ok)
+	require.True(t, bytes.Equal(content(), got))
+	require.Len(t, server.Names("bucket"), 2)
+}

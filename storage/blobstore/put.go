@@ -217,8 +217,11 @@ func (u *upload) compare() error {
 		return nil
 	}
 	got, ok := u.stored()
-	if !ok || got.Size == u.size && got.CRC32C == u.crc {
+	if !ok || got == (Stored{u.put.key, u.size, u.crc}) {
 		return nil
+	}
+	if got.Key != u.put.key {
+		return fmt.Errorf("%w: the object is called %q", errDamaged, got.Key)
 	}
 	err := fmt.Errorf("%w: %d bytes with CRC-32C %08x instead of %d bytes with %08x", errDamaged, got.Size, got.CRC32C, u.size, u.crc)
 	if gone := u.g.do(func() error { return u.put.store.bucket.Delete(u.ctx, u.put.key) }); gone != nil && gcerrors.Code(gone) != gcerrors.NotFound {

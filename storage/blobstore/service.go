@@ -42,8 +42,10 @@ type Upload struct {
 	Retry time.Duration
 }
 
-// Stored is what a service says that it has stored.
+// Stored is what a service says that it has stored: the object's key in the bucket, its length in
+// bytes and its checksum.
 type Stored struct {
+	Key    string
 	Size   int64
 	CRC32C uint32
 }

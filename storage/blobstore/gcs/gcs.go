@@ -116,7 +116,7 @@ func upload(as func(any) bool, u blobstore.Upload) (func() (blobstore.Stored, bo
 		if attrs == nil {
 			return blobstore.Stored{}, false
 		}
-		return blobstore.Stored{Size: attrs.Size, CRC32C: attrs.CRC32C}, true
+		return blobstore.Stored{Key: attrs.Name, Size: attrs.Size, CRC32C: attrs.CRC32C}, true
 	}, nil
 }
 

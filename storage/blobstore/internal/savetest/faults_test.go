@@ -60,9 +60,10 @@ func (w *weather) choose(r *http.Request, _ int) faultproxy.Fault {
 	}
 	f := w.faults[w.r.IntN(len(w.faults))]
 	upload := r.Method == http.MethodPost || r.Method == http.MethodPut
+	content := strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/") || r.Header.Get("Content-Range") != ""
 	listing := r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/o")
 	switch {
-	case f == faultproxy.FlipRequest && !upload, f == faultproxy.FlipAnswer && (upload || listing), f == faultproxy.Stale && !listing,
+	case f == faultproxy.FlipRequest && !content, f == faultproxy.FlipAnswer && (upload || listing), f == faultproxy.Stale && !listing,
 		f == faultproxy.ShortAnswer && upload:
 		return faultproxy.Unavailable
 	}
