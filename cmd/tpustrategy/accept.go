@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,8 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/accept"
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/child"
-	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -29,7 +30,7 @@ type acceptCmd struct {
 	Plugin      string        `type:"localpath" help:"Path of the PJRT plugin, of any platform; by default the TPU's."`
 	CPU         int           `name:"cpu" help:"Run on so many CPU devices instead."`
 	Hosts       int           `default:"1" help:"With --cpu: divide the devices among so many simulated hosts."`
-	Store       string        `help:"Folder for checkpoints that all hosts share."`
+	Store       string        `help:"Folder, or URL such as gs://bucket/run, for checkpoints that all hosts share."`
 	Only        []string      `help:"Run these parts only."`
 	Skip        []string      `help:"Leave these parts out."`
 	Kill        int           `default:"-1" help:"End the process of this host at the end, to see what the others are told."`
@@ -84,10 +85,9 @@ func (c *acceptCmd) request() (*acceptRequest, error) {
 			return nil, refused("accept", err)
 		}
 	}
-	if c.Store != "" {
-		if err := files.Local(c.Store); err != nil {
-			return nil, refused("accept", err)
-		}
+	if scheme, _, _ := strings.Cut(c.Store, "://"); storage.IsURL(c.Store) && !slices.Contains(storage.Schemes(), scheme) {
+		_, err := storage.Open(context.Background(), c.Store) // which says how to get it
+		return nil, refused("accept", err)
 	}
 	r := &acceptRequest{CPU: c.CPU, Hosts: c.Hosts, Plugin: c.Plugin, Accelerator: c.Accelerator, Quick: c.Quick, Place: c.Store,
 		Only: c.Only, Skip: c.Skip, Budget: c.Budget}

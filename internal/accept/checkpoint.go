@@ -5,19 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
+// checkpointPrefix is before the names of what the part saves.
+const checkpointPrefix = "tpustrategy-accept/"
+
 // checkpoints trains, saves, trains on, restores onto another mesh, and trains the same steps again.
+// Each host saves its own parts.
 func checkpoints(ctx context.Context, w *work) (err error) {
 	place := w.session.opts.Place
 	if place == "" {
 		if w.sys().NumProcesses() > 1 {
-			w.finding("no checkpoint was saved: several hosts need --store with a place that all of them share")
+			w.finding("no checkpoint was saved: several hosts need --store with a folder or bucket that all of them share")
 			return nil
 		}
 		if place, err = os.MkdirTemp("", "tpustrategy-accept-"); err != nil {
@@ -25,6 +32,14 @@ func checkpoints(ctx context.Context, w *work) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(place)) }()
 	}
+	w.at("opening %s", place)
+	whole, err := storage.Open(ctx, place)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, whole.Close()) }()
+	store := storage.Sub(whole, strings.TrimSuffix(checkpointPrefix, "/"))
+	w.fact("place", "%s", whole)
 	n := w.n()
 	first := trainCases(n)[0].strategy
 	last := first
@@ -34,15 +49,11 @@ func checkpoints(ctx context.Context, w *work) (err error) {
 			last.Variables = logical.Rules{logical.Match("hidden", logical.SplitInto(1, last.LogicalDevices))}
 		}
 	}
-	d, err := checkpoint.OpenDirectory(filepath.Join(place, "tpustrategy-accept"), checkpoint.Options{Keep: 1, TakeOver: true})
-	if err != nil {
-		return err
-	}
-	want, err := w.saveAndGoOn(ctx, first, d)
+	want, err := w.saveAndGoOn(ctx, first, store)
 	if err != nil {
 		return fmt.Errorf("saving: %w", err)
 	}
-	got, err := w.restoreAndGoOn(ctx, last, d)
+	got, err := w.restoreAndGoOn(ctx, last, store)
 	if err != nil {
 		return fmt.Errorf("restoring: %w", err)
 	}
@@ -52,18 +63,32 @@ func checkpoints(ctx context.Context, w *work) (err error) {
 			w.fail("after the restore the loss of step %d is %g, and %g was before", i, got[i], want[i])
 		}
 	}
-	if w.sys().Process() == 0 {
-		if err := os.RemoveAll(d.Path()); err != nil {
+	if err := w.session.exchange.Barrier(ctx, "accept checkpoint read"); err != nil || w.sys().Process() > 0 {
+		return err
+	}
+	return w.removeCheckpoints(ctx, whole)
+}
+
+// removeCheckpoints removes what the part has saved.
+func (w *work) removeCheckpoints(ctx context.Context, whole storage.Store) error {
+	w.at("removing what was saved")
+	left, err := whole.List(ctx, checkpointPrefix)
+	if err != nil {
+		return err
+	}
+	w.fact("objects", "%d", len(left))
+	for _, object := range left {
+		if err := whole.Remove(ctx, object.Name); err != nil {
 			return err
 		}
 	}
-	return w.session.exchange.Barrier(ctx, "accept checkpoint removed")
+	return nil
 }
 
 // checkpointSteps are taken before the save, and again after it.
 const checkpointSteps = 3
 
-func (w *work) saveAndGoOn(ctx context.Context, opts strategy.Options, d *checkpoint.Directory) (losses []float64, err error) {
+func (w *work) saveAndGoOn(ctx context.Context, opts strategy.Options, store storage.Store) (losses []float64, err error) {
 	s, err := w.strategy(opts)
 	if err != nil {
 		return nil, err
@@ -79,29 +104,28 @@ func (w *work) saveAndGoOn(ctx context.Context, opts strategy.Options, d *checkp
 		}
 	}
 	w.at("the save")
-	group := checkpoint.Strategy(s, step.Store())
-	if s.Process() == 0 {
-		err = d.Save(ctx, checkpointSteps, group, checkpoint.SaveOptions{Metadata: map[string]string{"accept": "1"}})
-	} else {
-		err = checkpoint.Follow(ctx, group)
-	}
+	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, TakeOver: true, Patience: left(ctx)})
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	began := time.Now()
+	if err := m.Save(ctx, checkpointSteps, checkpoint.Strategy(s, step.Store()), checkpoint.SaveOptions{Metadata: map[string]string{"accept": "1"}}); err != nil {
+		return nil, err
+	}
+	blocked := time.Since(began)
+	if err := m.Wait(ctx); err != nil {
+		return nil, err
+	}
+	w.figure(Figure{Name: "save, step blocked", Value: blocked.Seconds() * 1e3, Unit: "ms"})
+	w.figure(Figure{Name: "save, until it is whole", Value: time.Since(began).Seconds() * 1e3, Unit: "ms"})
 	if err := s.Barrier(ctx, "accept saved"); err != nil {
 		return nil, err
 	}
-	for i := range checkpointSteps {
-		value, err := trainOn(ctx, step, checkpointSteps+i)
-		if err != nil {
-			return nil, err
-		}
-		losses = append(losses, value)
-	}
-	return losses, nil
+	return goOn(ctx, step)
 }
 
-func (w *work) restoreAndGoOn(ctx context.Context, opts strategy.Options, d *checkpoint.Directory) (losses []float64, err error) {
+func (w *work) restoreAndGoOn(ctx context.Context, opts strategy.Options, store storage.Store) (losses []float64, err error) {
 	s, err := w.strategy(opts)
 	if err != nil {
 		return nil, err
@@ -111,7 +135,13 @@ func (w *work) restoreAndGoOn(ctx context.Context, opts strategy.Options, d *che
 	if err != nil {
 		return nil, err
 	}
-	c, passed, err := d.LatestIntact(ctx)
+	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, TakeOver: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	began := time.Now()
+	c, passed, err := m.LatestIntact(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +156,12 @@ func (w *work) restoreAndGoOn(ctx context.Context, opts strategy.Options, d *che
 	if err := c.Restore(ctx, checkpoint.Strategy(s, step.Store()), checkpoint.RestoreOptions{}); err != nil {
 		return nil, err
 	}
+	w.figure(Figure{Name: "restore, checked", Value: time.Since(began).Seconds() * 1e3, Unit: "ms"})
+	return goOn(ctx, step)
+}
+
+// goOn takes the steps after the save.
+func goOn(ctx context.Context, step *train.Step) (losses []float64, err error) {
 	for i := range checkpointSteps {
 		value, err := trainOn(ctx, step, checkpointSteps+i)
 		if err != nil {

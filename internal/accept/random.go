@@ -83,7 +83,7 @@ func (w *work) draw(ctx context.Context, own bool) (steps [][]float32, err error
 			case i == 0:
 				first = numbers
 			case slices.Equal(first, numbers) == own:
-				w.fail("own=%t: replicas %d and %d draw equal numbers: %t", own, s.LocalReplicas()[0], r, !own == false)
+				w.fail("own=%t: replicas %d and %d draw equal numbers: %t", own, s.LocalReplicas()[0], r, !own)
 			}
 		}
 		steps = append(steps, first)
