@@ -41,16 +41,13 @@ var faults = []fault{
 	{name: "a host that is dead", host: 5, cause: status.Silent, at: func(h *host, place string, step int, once func()) {
 		if place == "launch" && step == 45 {
 			once()
-			h.hush(true)
-			block(h)
+			h.hush(0)
 		}
 	}},
 	{name: "a host that is stopped and goes on after 20 s", host: 2, cause: status.Silent, goes: true, at: func(h *host, place string, step int, once func()) {
 		if place == "input" && step == 45 {
 			once()
-			h.hush(true)
-			time.Sleep(20 * time.Second)
-			h.hush(false)
+			h.hush(20 * time.Second)
 		}
 	}},
 	{name: "input that blocks", host: 3, cause: status.InInput, at: func(h *host, place string, step int, once func()) {
@@ -99,9 +96,7 @@ var faults = []fault{
 	{name: "a status store that one host lost", host: 4, cause: status.Store, goes: true, at: func(h *host, place string, step int, once func()) {
 		if place == "input" && step == 45 {
 			once()
-			h.slice.store.mu.Lock()
-			h.slice.store.fail[h.i] = errors.New("no route to host")
-			h.slice.store.mu.Unlock()
+			h.lose()
 		}
 	}},
 	{name: "a clock that is an hour off", host: 2, cause: status.Clock, goes: true, opts: func(i int, o *Options) {
@@ -113,7 +108,7 @@ var faults = []fault{
 		if place == "exchange" && step == 50 {
 			once()
 			h.Do(Exchange, "barrier mine")
-			_ = h.slice.meet(h.ctx, "barrier mine")
+			_ = h.meet(h.ctx, "barrier mine")
 		}
 	}},
 	{name: "a host that never came", host: 7, cause: status.Missing, at: nil},

@@ -138,10 +138,15 @@ func (s *slice) meet(ctx context.Context, call string) error {
 // host is a host of a slice as a test sees it.
 type host struct {
 	*Watchdog
-	slice *slice
-	i     int
-	ctx   context.Context
-	dice  *rand.Rand
+	i    int
+	ctx  context.Context
+	dice *rand.Rand
+	// meet waits until all hosts are at the same call.
+	meet func(ctx context.Context, call string) error
+	// hush makes the host one of which nothing is heard for a time, 0 for ever; lose keeps it from
+	// the place of the records.
+	hush func(d time.Duration)
+	lose func()
 	// at is called at each place of the loop, such as "input", before what the host does there.
 	at func(h *host, place string, step int) error
 }
@@ -161,15 +166,31 @@ func (s *slice) open(i int, o Options, at func(h *host, place string, step int) 
 		return nil, nil, err
 	}
 	ctx, stop := w.Context(context.Background())
-	h := &host{Watchdog: w, slice: s, i: i, ctx: ctx, dice: rand.New(rand.NewPCG(7, uint64(i))), at: at}
+	h := &host{Watchdog: w, i: i, ctx: ctx, dice: rand.New(rand.NewPCG(7, uint64(i))), at: at, meet: s.meet, lose: func() { s.lose(i) }}
+	h.hush = func(d time.Duration) { s.hush(h, d) }
 	return h, func(err error) { stop(); _ = w.Close(err) }, nil
 }
 
-// hush makes the host one of which nothing is heard, or is again.
-func (h *host) hush(on bool) {
-	h.slice.store.mu.Lock()
-	h.slice.store.mute[h.i] = on
-	h.slice.store.mu.Unlock()
+// hush makes a host one of which nothing is heard.
+func (s *slice) hush(h *host, d time.Duration) {
+	mute := func(on bool) {
+		s.store.mu.Lock()
+		s.store.mute[h.i] = on
+		s.store.mu.Unlock()
+	}
+	mute(true)
+	if d == 0 {
+		<-h.ctx.Done()
+		return
+	}
+	time.Sleep(d)
+	mute(false)
+}
+
+func (s *slice) lose(i int) {
+	s.store.mu.Lock()
+	s.store.fail[i] = errors.New("no route to host")
+	s.store.mu.Unlock()
 }
 
 // sleep takes a time, more or less, that is sometimes much longer.
@@ -195,7 +216,7 @@ func (h *host) run(steps int) error {
 			h.sleep(took)
 		}
 		if call != "" {
-			return h.slice.meet(h.ctx, call)
+			return h.meet(h.ctx, call)
 		}
 		return nil
 	}

@@ -1,0 +1,160 @@
+package watchdog
+
+import (
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// calm runs eight hosts whose times jitter, with evaluations and saves, and nothing may be said.
+func calm(t *testing.T, steps int) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlice(8)
+		began := time.Now()
+		errs := make([]error, s.hosts)
+		var wg sync.WaitGroup
+		for i := range s.hosts {
+			h, end, err := s.open(i, Options{}, func(h *host, place string, step int) error {
+				switch {
+				case place == "input" && step%997 == 0 && h.i == step%8:
+					time.Sleep(3 * time.Second) // of one host
+				case place == "launched" && step%1500 == 0:
+					time.Sleep(4 * time.Second) // a batch that is larger, for all
+				}
+				return nil
+			})
+			require.NoError(t, err)
+			wg.Go(func() {
+				errs[i] = h.run(steps)
+				end(errs[i])
+			})
+		}
+		wg.Wait()
+		for i := range s.hosts {
+			assert.NoError(t, errs[i])
+			for _, r := range s.reports[i] {
+				t.Errorf("host %d: %v, in %s after step %d", i, r.Findings, r.Doing, r.Step)
+			}
+		}
+		t.Logf("%d steps on 8 hosts in %v of their time", steps, time.Since(began).Round(time.Second))
+	})
+}
+
+func TestStepsThatGoOnGiveNoAlarm(t *testing.T) { calm(t, 3100) }
+
+// TestManyStepsGiveNoAlarm takes 100 000 steps in a time that is made, and 100 000 in real time, on
+// processors that are loaded: make test-watchdog.
+func TestManyStepsGiveNoAlarm(t *testing.T) {
+	if os.Getenv("TPUSTRATEGY_WATCHDOG") == "" {
+		t.Skip("set TPUSTRATEGY_WATCHDOG=1, as make test-watchdog does")
+	}
+	t.Run("made time", func(t *testing.T) { calm(t, 100_000) })
+	t.Run("loaded processors", func(t *testing.T) {
+		stop := make(chan struct{})
+		defer close(stop)
+		for range 2 * runtime.NumCPU() {
+			go func() {
+				var sink []byte
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						sink = make([]byte, 1<<20) // the garbage collector has work
+						_ = sink
+					}
+				}
+			}()
+		}
+		s := newSlice(8)
+		var wg sync.WaitGroup
+		began := time.Now()
+		for i := range s.hosts {
+			h, end, err := s.open(i, Options{}, nil)
+			require.NoError(t, err)
+			wg.Go(func() {
+				err := h.hurry(100_000)
+				assert.NoError(t, err)
+				end(err)
+			})
+		}
+		wg.Wait()
+		for i := range s.hosts {
+			for _, r := range s.reports[i] {
+				t.Errorf("host %d: %v, in %s after step %d", i, r.Findings, r.Doing, r.Step)
+			}
+		}
+		t.Logf("100 000 steps on 8 hosts in %v", time.Since(began).Round(time.Second))
+	})
+}
+
+// hurry takes steps that take no time, but for what the others need, with a save now and then.
+func (h *host) hurry(steps int) error {
+	for step := 1; step <= steps; step++ {
+		h.Do(Input, "")
+		if h.dice.IntN(20_000) == 0 {
+			time.Sleep(2 * time.Second)
+		}
+		h.Do(Launch, "")
+		if err := h.meet(h.ctx, "launch"+time.Duration(step).String()); err != nil {
+			return err
+		}
+		h.Step()
+		if step%10_000 == 0 && h.i == 0 {
+			h.Do(Save, "checkpoint")
+			time.Sleep(time.Duration(1+h.dice.IntN(4)) * time.Second)
+			h.Saved(int64(step))
+		}
+	}
+	return nil
+}
+
+// Nothing is said of a process that was stopped, by a signal or with its machine, by itself.
+func TestATimeInWhichTheProcessWasStoppedDoesNotCount(t *testing.T) {
+	w, err := Start(t.Context(), Options{OnReport: func(r Report) { t.Errorf("%v", r.Findings) }})
+	require.NoError(t, err)
+	defer w.Close(nil)
+	for range 10 {
+		w.Do(Launch, "")
+		w.Step()
+	}
+	w.Do(Launch, "")
+	time.Sleep(600 * time.Millisecond) // it has looked
+	w.mu.Lock()
+	w.start = w.start.Add(-time.Hour) // all clocks of the watchdog are an hour ahead
+	w.mu.Unlock()
+	time.Sleep(time.Second)
+	s := w.look()
+	assert.Less(t, s.lasted, 10*time.Second)
+	w.Step()
+	assert.Less(t, w.paces[Launch].longest, 10*time.Second)
+}
+
+func TestAStepCostsLessThanAMicrosecondAndNoAllocation(t *testing.T) {
+	w, err := Start(t.Context(), Options{})
+	require.NoError(t, err)
+	defer w.Close(nil)
+	step := func() {
+		w.Do(Input, "")
+		w.Do(Launch, "")
+		w.Step()
+	}
+	assert.Zero(t, testing.AllocsPerRun(1000, step))
+	best := time.Hour
+	for range 20 { // the best of some, as the machine has other work
+		const n = 2000
+		began := time.Now()
+		for range n {
+			step()
+		}
+		best = min(best, time.Since(began)/n)
+	}
+	t.Logf("%v a step", best)
+	assert.Less(t, best, time.Microsecond)
+}
