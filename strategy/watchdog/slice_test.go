@@ -196,7 +196,7 @@ func (s *slice) lose(i int) {
 // sleep takes a time, more or less, that is sometimes much longer.
 func (h *host) sleep(d time.Duration) {
 	d += time.Duration(h.dice.Int64N(int64(d) + 1))
-	if h.dice.IntN(500) == 0 {
+	if h.dice.IntN(500) == 0 && d < time.Second {
 		d *= 8
 	}
 	time.Sleep(d)

@@ -1,0 +1,52 @@
+package status_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/strategy/status"
+)
+
+// Three hosts have put a record each; one of them waits for its input, and the others for it.
+func ExampleJudge() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "run-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	board, err := status.Open(ctx, dir)
+	if err != nil {
+		panic(err)
+	}
+	defer board.Close()
+	for host := range 3 {
+		r := status.Record{Version: status.Version, Run: "a", Host: host, Hosts: 3, State: status.Running, Step: 400, Steps: 1000,
+			Doing: "launch", For: 6, Bound: 30, Turn: 2, Sequence: 1, Time: time.Now()}
+		if host == 1 {
+			r.Doing, r.For, r.Bound, r.Turn = "input", 6.1, 5, 1
+		}
+		if err := board.Put(ctx, &r); err != nil {
+			panic(err)
+		}
+	}
+
+	view := status.NewView()
+	all, _, err := board.Read(ctx)
+	if err != nil {
+		panic(err)
+	}
+	now := time.Now()
+	view.Newest(all, now)
+	view.See(all, now, now)
+	sights := view.Sights(now)
+	fmt.Println(status.Summary(sights))
+	for _, f := range status.Judge(sights, status.Outside) {
+		fmt.Println(f)
+	}
+	// Output:
+	// step 400 of 1000, 0 steps/s, 3 of 3 hosts
+	// host 1: in the wait for its input for 6.1 s, after step 400; 2 hosts wait, in the launch after step 400
+}
