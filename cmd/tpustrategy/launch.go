@@ -23,6 +23,7 @@ type launchCmd struct {
 	Spot      bool     `help:"Take spot machines: cheaper, and taken away at any time."`
 	Image     string   `help:"Runtime version (tpu-vm, queued), image family (gce, mig) or container image (gke), in place of the generation's."`
 	Bucket    string   `help:"gs://bucket/folder through which the program reaches the machines: one upload instead of a copy to each."`
+	Fetch     string   `help:"File of the program that is copied here when it ends."`
 	Cluster   string   `help:"Cluster of GKE; without it the script reads $CLUSTER."`
 	Location  string   `help:"Location of the cluster, if it is not the zone's region."`
 	Restarts  int      `help:"How often the program is started again after an interruption; on GKE after a failure, as interruptions do not count." default:"10"`
@@ -56,7 +57,7 @@ func (c *launchCmd) Run(a *app, root *cli) error {
 		arguments = multihostArguments
 	}
 	job := launch.Job{Slice: slice, Slices: count, On: launch.Place(c.On), Name: c.Name, Project: c.Project, Zone: c.Zone, Spot: c.Spot,
-		Image: c.Image, Program: c.Program, Arguments: arguments, Bucket: c.Bucket, Cluster: c.Cluster, Location: c.Location,
+		Image: c.Image, Program: c.Program, Arguments: arguments, Bucket: c.Bucket, Fetch: c.Fetch, Cluster: c.Cluster, Location: c.Location,
 		Restarts: c.Restarts, Command: c.line()}
 	text, err := job.Text(launch.Part(c.Part))
 	if err != nil {
@@ -74,7 +75,7 @@ func (c *launchCmd) line() string {
 	words := []string{"tpustrategy", "launch", c.Slice, "--on", c.On}
 	for _, option := range []struct{ name, value, usual string }{
 		{"part", c.Part, "script"}, {"program", c.Program, "./examples/multihost"}, {"name", c.Name, ""}, {"project", c.Project, ""},
-		{"zone", c.Zone, ""}, {"image", c.Image, ""}, {"bucket", c.Bucket, ""}, {"cluster", c.Cluster, ""}, {"location", c.Location, ""},
+		{"zone", c.Zone, ""}, {"image", c.Image, ""}, {"bucket", c.Bucket, ""}, {"fetch", c.Fetch, ""}, {"cluster", c.Cluster, ""}, {"location", c.Location, ""},
 		{"restarts", strconv.Itoa(c.Restarts), "10"},
 	} {
 		if option.value != option.usual {

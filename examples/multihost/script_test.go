@@ -11,6 +11,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 	"github.com/tpustrategy/tpustrategy/internal/launch"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
@@ -36,6 +38,12 @@ func TestTheFilesAreWhatLaunchPrints(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, string(got), "go run ./cmd/%s >examples/multihost/%s writes it anew", c.command, file)
 	}
+}
+
+// The codes by which scripts start a program again are those of the packages that end it so.
+func TestTheScriptsKnowTheExitCodes(t *testing.T) {
+	assert.Equal(t, interrupt.ExitCode, launch.Interrupted)
+	assert.Equal(t, watchdog.ExitCode, launch.Stuck)
 }
 
 // A program that is built on this machine starts on the oldest image, or the script says that it

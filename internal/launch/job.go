@@ -42,6 +42,10 @@ type Job struct {
 	// Bucket is a folder such as gs://bucket/folder, through which the program reaches the machines
 	// by one upload. If empty, it is copied to each of them. GKE has no use for it.
 	Bucket string
+	// Fetch is a file that the program writes, below the folder that it is started in. It is copied to
+	// where the script runs, with the machine's name before its own, whenever the program ends. On
+	// GKE a program has to put it into a bucket itself.
+	Fetch string
 	// Cluster and Location name the cluster of GKE; an empty Location is the zone's region.
 	Cluster, Location string
 	// Restarts is how often the program is started again after an interruption, or, on GKE, after a
@@ -76,6 +80,7 @@ var (
 	projectText = regexp.MustCompile(`^[a-z0-9][-a-z0-9.:]{0,62}$`)
 	imageText   = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9._/:@]{0,255}$`)
 	programText = regexp.MustCompile(`^[A-Za-z0-9._][-A-Za-z0-9._/@]{0,255}$`)
+	fetchText   = regexp.MustCompile(`^[A-Za-z0-9_][-A-Za-z0-9._/]{0,200}$`)
 	bucketText  = regexp.MustCompile(`^gs://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[-A-Za-z0-9._]+)*$`)
 )
 
@@ -109,6 +114,10 @@ func (j Job) check() error {
 		return wrong("cluster", "leave it out, or take gke", "%s has no clusters", j.On)
 	case j.On == GKE && j.Bucket != "":
 		return wrong("bucket", "leave it out: the image has the program", "gke copies no program to its machines")
+	case j.On == GKE && j.Fetch != "":
+		return wrong("fetch", "have the program write to a bucket", "gke copies no file from its pods")
+	case strings.Contains(j.Fetch, ".."):
+		return wrong("fetch", "write a path below the program's folder", "%.60q", j.Fetch)
 	case j.Program == "":
 		return wrong("program", "give a Go package such as ./examples/multihost", "there is none")
 	}
@@ -126,6 +135,7 @@ func (j Job) check() error {
 		{"image", j.Image, imageText, "letters, digits and -._/:@"},
 		{"program", j.Program, programText, "a Go package, such as ./examples/multihost"},
 		{"bucket", j.Bucket, bucketText, "gs://bucket or gs://bucket/folder"},
+		{"fetch", j.Fetch, fetchText, "a path such as accept.jsonl.gz"},
 		{"cluster", j.Cluster, placeText, "small letters, digits and -"},
 		{"location", j.Location, placeText, "a region or a zone, such as us-west4"},
 	} {

@@ -39,7 +39,7 @@ func texts(t *testing.T) map[string]struct {
 		job  launch.Job
 		part launch.Part
 	}
-	queued := with(job(t, "v5p-32", launch.Queued), func(j *launch.Job) { j.Spot, j.Bucket = true, "gs://my-bucket/jobs" })
+	queued := with(job(t, "v5p-32", launch.Queued), func(j *launch.Job) { j.Spot, j.Bucket, j.Fetch = true, "gs://my-bucket/jobs", "accept.jsonl.gz" })
 	slices := with(job(t, "v5litepod-16", launch.Queued), func(j *launch.Job) { j.Slices = 2 })
 	pods := with(job(t, "v6e-256", launch.GKE), func(j *launch.Job) { j.Project, j.Zone, j.Cluster = "my-project", "us-east5-b", "my-cluster" })
 	ironwood := with(job(t, "tpu7x-32", launch.GKE), func(j *launch.Job) { j.Project, j.Zone, j.Slices, j.Spot = "my-project", "us-central1-c", 2, true })
@@ -129,6 +129,8 @@ func TestWhatCannotBeLaunchedIsSaid(t *testing.T) {
 		`cluster: tpu-vm has no clusters; leave it out, or take gke`:      func(j *launch.Job) { j.Cluster = "c" },
 		`bucket: gke copies no program to its machines`:                   func(j *launch.Job) { j.On, j.Bucket = launch.GKE, "gs://bucket" },
 		`restarts: -1; give a number from 0`:                              func(j *launch.Job) { j.Restarts = -1 },
+		`fetch: "../x"; write a path below`:                               func(j *launch.Job) { j.Fetch = "../x" },
+		`fetch: gke copies no file from its pods`:                         func(j *launch.Job) { j.On, j.Fetch = launch.GKE, "x" },
 		`slice: there is none`:                                            func(j *launch.Job) { j.Slice = tpu.Accelerator{} },
 	} {
 		_, err := with(job(t, "v5litepod-16", launch.TPUVM), change).Text(launch.Script)

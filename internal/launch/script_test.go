@@ -258,3 +258,23 @@ func TestTheProgramGoesThroughABucketOnce(t *testing.T) {
 	assert.NotContains(t, all, "compute scp")
 	assert.Contains(t, all, "gcloud storage rm gs://bucket/jobs/multihost.tar.gz")
 }
+
+func TestAFileOfTheProgramIsFetchedHoweverItEnds(t *testing.T) {
+	for place, want := range map[string]string{
+		"tpu-vm": "gcloud compute tpus tpu-vm scp multihost:multihost/accept.jsonl.gz multihost-accept.jsonl.gz --worker=0",
+		"mig":    "gcloud compute scp multihost-1:multihost/accept.jsonl.gz multihost-1-accept.jsonl.gz --project=my-project",
+	} {
+		c := newCloud(t, with(jobs(t)[place], func(j *launch.Job) { j.Fetch = "accept.jsonl.gz" }))
+		require.NoError(t, os.WriteFile(filepath.Join(c.dir, "codes"), []byte("6\n6\n"), 0o600))
+		code, said := c.run(0)
+		assert.Equal(t, 6, code, said)
+		assert.Contains(t, strings.Join(c.calls(), "\n"), want)
+	}
+}
+
+func TestABinaryThatIsThereIsNotBuilt(t *testing.T) {
+	c := newCloud(t, job(t, "v5litepod-16", launch.TPUVM))
+	code, said := c.run(0, "BINARY="+filepath.Join(c.dir, "libtpu"))
+	assert.Zero(t, code, said)
+	assert.NotContains(t, strings.Join(c.calls(), "\n"), "go build")
+}

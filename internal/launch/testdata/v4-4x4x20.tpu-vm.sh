@@ -118,7 +118,11 @@ how_tpu() { echo "gcloud compute tpus tpu-vm delete $1 --project=$PROJECT --zone
 
 # The program and the plugin, in one archive. Nothing is rented yet.
 program=$work/multihost
-GOOS=linux GOARCH=amd64 CGO_ENABLED=1 go build -o "$program" ./examples/multihost
+if [ -n "${BINARY:-}" ]; then # built elsewhere
+  cp "$BINARY" "$program"
+else
+  GOOS=linux GOARCH=amd64 CGO_ENABLED=1 go build -o "$program" ./examples/multihost
+fi
 needs=$({ grep -aoE 'GLIBC_2\.[0-9]+' "$program" || true; } | sort -Vu | tail -n 1)
 if [ -n "$needs" ] && [ "$(printf '%s\n' "$needs" GLIBC_2.35 | sort -V | tail -n 1)" != GLIBC_2.35 ]; then
   say "the program needs C library ${needs#GLIBC_}, and the image has 2.35: build it on an older system, or with"

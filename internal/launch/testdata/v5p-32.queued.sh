@@ -125,7 +125,11 @@ how_request() { echo "gcloud compute tpus queued-resources delete $1 --force --p
 
 # The program and the plugin, in one archive. Nothing is rented yet.
 program=$work/multihost
-GOOS=linux GOARCH=amd64 CGO_ENABLED=1 go build -o "$program" ./examples/multihost
+if [ -n "${BINARY:-}" ]; then # built elsewhere
+  cp "$BINARY" "$program"
+else
+  GOOS=linux GOARCH=amd64 CGO_ENABLED=1 go build -o "$program" ./examples/multihost
+fi
 needs=$({ grep -aoE 'GLIBC_2\.[0-9]+' "$program" || true; } | sort -Vu | tail -n 1)
 if [ -n "$needs" ] && [ "$(printf '%s\n' "$needs" GLIBC_2.35 | sort -V | tail -n 1)" != GLIBC_2.35 ]; then
   say "the program needs C library ${needs#GLIBC_}, and the image has 2.35: build it on an older system, or with"
@@ -180,6 +184,7 @@ hosts() { nodes "$NAME"; } # gcloud reaches all machines of a node by itself
 healthy() { [ "$(state)" = ACTIVE ]; }
 copy() { tpu scp "$archive" "$1:" --worker=all; }
 unpack() { tpu ssh "$1" --worker=all --command="$unpack"; }
+fetch() { tpu scp "$1:$NAME/accept.jsonl.gz" "$1-$(basename accept.jsonl.gz)" --worker=0; } # from the first machine of each slice
 start() { tpu ssh "$1" --worker=all --command="$start"; }
 
 # everywhere CALL: makes the call for each machine of the slice at once, and waits for all. Its code is
@@ -228,6 +233,7 @@ while :; do
   say "running: $start"
   code=0
   everywhere start || code=$?
+  everywhere fetch || say "not all machines have a file accept.jsonl.gz"
   case $code in
     0) say "done" && break ;;
     75) say "interrupted, and saved" ;;
