@@ -14,7 +14,7 @@ import (
 // moreFolders are the packages that the other pages name.
 var moreFolders = map[string]string{
 	"checkpoint": "strategy/checkpoint", "report": "report", "job": "examples/digits/job",
-	"pjrt": "pjrt", "cache": "pjrt/cache", "leaktest": "pjrt/leaktest", "lowering": "lowering", "backend": "lowering/backend",
+	"pjrt": "pjrt", "cache": "pjrt/cache", "keyvalue": "pjrt/keyvalue", "leaktest": "pjrt/leaktest", "lowering": "lowering", "backend": "lowering/backend",
 	"loop": "loop", "remat": "remat", "watchdog": "strategy/watchdog",
 	"tpuapi": "cluster_resolver/tpuapi", "simhost": "internal/simhost", "prochost": "internal/prochost", "gomlxdata": "input/gomlxdata",
 	"manual": "manual", "moe": "manual/moe", "pipeline": "manual/pipeline", "ring": "manual/ring",

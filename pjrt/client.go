@@ -20,6 +20,10 @@ type ClientOptions struct {
 	// Options go to the plugin as they are: string, int64, int, []int64, []int, float32 or bool
 	// values. The XLA CPU plugin knows cpu_device_count, the number of devices, 1 to 1024.
 	Options map[string]any
+	// KeyValues is what the plugin's clients of several processes tell each other by, such as the
+	// addresses of their GPUs. The plugin for CUDA needs it where there is more than one process,
+	// beside the options num_nodes and node_id; those for CPUs and TPUs do not ask. nil is none.
+	KeyValues KeyValueStore
 }
 
 // Client is a connection of one plugin to its devices. It is safe for concurrent use. It owns its
@@ -27,7 +31,7 @@ type ClientOptions struct {
 type Client struct {
 	*core
 	plugin          *Plugin
-	options         map[string]any
+	options         ClientOptions
 	platformName    string
 	platformVersion string
 	processIndex    int
@@ -63,15 +67,22 @@ func (p *Plugin) NewClient(ctx context.Context, o ClientOptions) (*Client, error
 			return nil, &OptionError{Name: "cpu_device_count", Value: v, Reason: fmt.Sprintf("%v (%T) is not an int64 from 1 to %d", v, v, maxCPUDevices)}
 		}
 	}
-	return await(ctx, "create client", func() (*Client, error) { return p.newClient(options, cloneAttributes(o.Options)) }, func(c *Client) { c.Close() }, nil)
+	given := ClientOptions{Options: cloneAttributes(o.Options), KeyValues: o.KeyValues}
+	return await(ctx, "create client", func() (*Client, error) { return p.newClient(ctx, options, given) }, func(c *Client) { c.Close() }, nil)
 }
 
-func (p *Plugin) newClient(options []capi.NamedValue, given map[string]any) (*Client, error) {
-	handle, err := p.api.ClientCreate(options)
+func (p *Plugin) newClient(ctx context.Context, options []capi.NamedValue, given ClientOptions) (*Client, error) {
+	values, err := serveKeyValues(ctx, given.KeyValues)
 	if err != nil {
+		return nil, err
+	}
+	handle, err := p.api.ClientCreate(options, values.c())
+	values.created()
+	if err != nil {
+		values.close()
 		return nil, p.wrap("create client", err)
 	}
-	c := &Client{core: &core{api: p.api, path: p.path, c: handle}, plugin: p, options: given}
+	c := &Client{core: &core{api: p.api, path: p.path, c: handle, values: values}, plugin: p, options: given}
 	c.refs.Store(1)
 	live.Add(live.Client, unsafe.Pointer(handle))
 	if err := c.read(); err != nil {
@@ -171,10 +182,9 @@ func (c *Client) Close() error {
 
 // Options returns the options that the client was made with. They are the caller's.
 func (c *Client) Options() ClientOptions {
-	if c.options == nil {
-		return ClientOptions{}
-	}
-	return ClientOptions{Options: cloneAttributes(c.options)}
+	o := c.options
+	o.Options = cloneAttributes(o.Options)
+	return o
 }
 
 // Plugin returns the plugin that the client was made from.

@@ -45,6 +45,9 @@ type core struct {
 
 	waits eventPipe
 
+	// values is the key-value store, nil without one.
+	values *keyValues
+
 	// lastShape is that of the last copy from the host.
 	lastShape atomic.Pointer[shape]
 
@@ -162,7 +165,9 @@ func (c *core) leave() {
 func (c *core) destroy() error {
 	c.waits.close()
 	live.Remove(live.Client, unsafe.Pointer(c.c))
-	return c.wrap("close client", c.api.ClientDestroy(c.c))
+	err := c.api.ClientDestroy(c.c)
+	c.values.close()
+	return c.wrap("close client", err)
 }
 
 func (c *core) openError(op string) error {

@@ -149,7 +149,7 @@ func (s *starter) open(ctx context.Context) (o opened, err error) {
 		options["cpu_device_count"] = int64(s.opts.CPUDevices)
 	}
 	o.client, err = step(ctx, s, StepClient, func(c *pjrt.Client) { _ = c.Close() }, func(ctx context.Context) (*pjrt.Client, []any, error) {
-		client, err := plugin.NewClient(ctx, pjrt.ClientOptions{Options: options})
+		client, err := plugin.NewClient(ctx, pjrt.ClientOptions{Options: options, KeyValues: s.opts.KeyValues})
 		if err != nil {
 			return nil, nil, err
 		}

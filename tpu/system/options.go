@@ -30,6 +30,9 @@ type Options struct {
 	PluginCheck pjrt.OpenOptions
 	// ClientOptions are handed to the plugin as they are.
 	ClientOptions map[string]any
+	// KeyValues is the store by which the plugin's clients of several processes find each other,
+	// for a plugin that needs one; see [pjrt.ClientOptions].
+	KeyValues pjrt.KeyValueStore
 	// Getenv reads the environment for the plugin search and the check of the cluster; nil is
 	// os.Getenv.
 	Getenv func(string) string

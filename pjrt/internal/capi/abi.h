@@ -66,6 +66,37 @@ typedef struct {
   void *kv_try_get_callback;
   void *kv_try_get_user_arg;
 } tps_Client_Create_Args;
+// The key-value callbacks of a client. callback_error points to a function that makes an error.
+typedef struct {
+  TPS_HEAD
+  const char *key;
+  size_t key_size;
+  int timeout_in_ms;
+  void *callback_error;
+  void *user_arg;
+  char *value;
+  size_t value_size;
+  void (*value_deleter_callback)(char *value);
+} tps_KeyValueGetCallback_Args;
+typedef struct {
+  TPS_HEAD
+  const char *key;
+  size_t key_size;
+  void *callback_error;
+  void *user_arg;
+  char *value;
+  size_t value_size;
+  void (*value_deleter_callback)(char *value);
+} tps_KeyValueTryGetCallback_Args;
+typedef struct {
+  TPS_HEAD
+  const char *key;
+  size_t key_size;
+  const char *value;
+  size_t value_size;
+  void *callback_error;
+  void *user_arg;
+} tps_KeyValuePutCallback_Args;
 typedef struct { TPS_HEAD void *client; } tps_Client_Destroy_Args;
 typedef struct { TPS_HEAD void *client; const char *platform_name; size_t platform_name_size; } tps_Client_PlatformName_Args;
 typedef struct { TPS_HEAD void *client; int process_index; } tps_Client_ProcessIndex_Args;

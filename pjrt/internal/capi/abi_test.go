@@ -155,9 +155,11 @@ func TestEverySlotIsBoundOrDeliberatelyNot(t *testing.T) {
 	require.NoError(t, err)
 	more, err := os.ReadFile("shims_buffer.c")
 	require.NoError(t, err)
+	keyValues, err := os.ReadFile("shims_keyvalue.c")
+	require.NoError(t, err)
 	common, err := os.ReadFile("call.h")
 	require.NoError(t, err)
-	code := string(shims) + string(more) + string(common)
+	code := string(shims) + string(more) + string(keyValues) + string(common)
 	for _, s := range slots {
 		used := regexp.MustCompile(`(CALL\(|TPS_SLOT_|, )` + s.Name + `\b`).MatchString(code)
 		assert.Equal(t, s.Bound, used, "slot %s: table and shims disagree", s.Name)

@@ -159,6 +159,10 @@ package capi
 #cgo nocallback tps_plugin_attributes
 #cgo noescape tps_plugin_initialize
 #cgo nocallback tps_plugin_initialize
+#cgo noescape tps_question_answer
+#cgo nocallback tps_question_answer
+#cgo noescape tps_question_read
+#cgo nocallback tps_question_read
 #cgo noescape tps_slot_bound
 #cgo nocallback tps_slot_bound
 #cgo noescape tps_slot_minor
@@ -167,6 +171,10 @@ package capi
 #cgo nocallback tps_slot_name
 #cgo noescape tps_slot_reason
 #cgo nocallback tps_slot_reason
+#cgo noescape tps_store_close
+#cgo nocallback tps_store_close
+#cgo noescape tps_store_new
+#cgo nocallback tps_store_new
 #cgo noescape tps_topology_attributes
 #cgo nocallback tps_topology_attributes
 #cgo noescape tps_topology_create

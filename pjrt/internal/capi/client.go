@@ -16,11 +16,12 @@ func (a *API) Attributes() (map[string]any, error) {
 	return values(l), nil
 }
 
-func (a *API) ClientCreate(options []NamedValue) (Client, error) {
+// ClientCreate makes a client with a key-value store, or without one.
+func (a *API) ClientCreate(options []NamedValue, store Store) (Client, error) {
 	opts, free := named(options)
 	defer free()
 	var c unsafe.Pointer
-	err := a.err(C.tps_client_create(a.p, opts, C.size_t(len(options)), &c))
+	err := a.err(C.tps_client_create(a.p, opts, C.size_t(len(options)), store.p, &c))
 	return Client(c), err
 }
 

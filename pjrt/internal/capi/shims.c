@@ -90,13 +90,6 @@ void *tps_plugin_attributes(const tps_Api *api, tps_list *out) {
 
 // Client.
 
-void *tps_client_create(const tps_Api *api, const tps_NamedValue *opts, size_t n, void **client) {
-  ARGS(Client_Create, kv_try_get_user_arg, .create_options = opts, .num_options = n);
-  void *e = CALL(Client_Create);
-  *client = e ? NULL : a.client;
-  return e;
-}
-
 DESTROY(tps_client_destroy, Client_Destroy, client)
 GET_STR(tps_client_platform_name, Client_PlatformName, client, platform_name)
 GET_STR(tps_client_platform_version, Client_PlatformVersion, client, platform_version)

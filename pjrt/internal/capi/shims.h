@@ -45,7 +45,18 @@ void *tps_plugin_attributes(const tps_Api *api, tps_list *out);
 void tps_event_destroy(const tps_Api *api, void *event);
 void *tps_event_notify(const tps_Api *api, void *event, int fd, uint64_t slot);
 
-void *tps_client_create(const tps_Api *api, const tps_NamedValue *opts, size_t n, void **client);
+// The key-value store of a client. Its callbacks run on any thread, also within a call of ours: each
+// writes the address of its question to fd and waits for the answer. After tps_store_close nothing
+// is written any more. The few bytes of a store are never freed, as a thread that a plugin has left
+// behind may still ask. tps_question_answer takes copies.
+typedef struct tps_store tps_store;
+enum { TPS_GET, TPS_TRY_GET, TPS_PUT };
+tps_store *tps_store_new(int fd);
+void tps_store_close(tps_store *s);
+void tps_question_read(uint64_t question, int *kind, tps_str *key, tps_str *value, int *timeout_ms);
+void tps_question_answer(uint64_t question, int code, const char *p, size_t n);
+
+void *tps_client_create(const tps_Api *api, const tps_NamedValue *opts, size_t n, tps_store *store, void **client);
 void *tps_client_destroy(const tps_Api *api, void *client);
 void *tps_client_platform_name(const tps_Api *api, void *client, tps_str *out);
 void *tps_client_platform_version(const tps_Api *api, void *client, tps_str *out);

@@ -1,0 +1,127 @@
+// A client, and the key-value store by which it speaks with those of other processes.
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "call.h"
+
+// A question lives on the stack of the thread that asks, until it is answered.
+typedef struct {
+  int kind, timeout_ms;
+  tps_str key, value;
+  int code;  // of the answer
+  char *p;   // malloced: the value, or what is wrong
+  size_t n;
+  bool answered;
+  pthread_mutex_t mu;
+  pthread_cond_t news;
+} question;
+
+typedef void *(*error_maker)(int code, const char *message, size_t n);
+
+enum { CANCELLED = 1, RESOURCE_EXHAUSTED = 8 };
+
+struct tps_store {
+  int fd;  // -1 once it is closed
+  pthread_mutex_t mu;
+};
+
+tps_store *tps_store_new(int fd) {
+  tps_store *s = malloc(sizeof *s);
+  if (s) {
+    s->fd = fd;
+    pthread_mutex_init(&s->mu, NULL);
+  }
+  return s;
+}
+
+void tps_store_close(tps_store *s) {
+  pthread_mutex_lock(&s->mu);
+  s->fd = -1;
+  pthread_mutex_unlock(&s->mu);
+}
+
+void tps_question_read(uint64_t address, int *kind, tps_str *key, tps_str *value, int *timeout_ms) {
+  const question *q = (const question *)(uintptr_t)address;
+  *kind = q->kind, *key = q->key, *value = q->value, *timeout_ms = q->timeout_ms;
+}
+
+void tps_question_answer(uint64_t address, int code, const char *p, size_t n) {
+  question *q = (question *)(uintptr_t)address;
+  char *copy = malloc(n + 1);  // never of no bytes
+  if (copy) {
+    if (n) memcpy(copy, p, n);
+  } else {
+    code = RESOURCE_EXHAUSTED;
+    n = 0;
+  }
+  pthread_mutex_lock(&q->mu);
+  q->code = code, q->p = copy, q->n = n, q->answered = true;
+  pthread_cond_signal(&q->news);
+  pthread_mutex_unlock(&q->mu);
+}
+
+// ask hands a question over and waits. It returns NULL, with the answer in q, or an error.
+static void *ask(question *q, void *user_arg, void *callback_error) {
+  uint64_t address = (uintptr_t)q;
+  pthread_mutex_init(&q->mu, NULL);
+  pthread_cond_init(&q->news, NULL);
+  tps_store *s = user_arg;
+  ssize_t written;
+  pthread_mutex_lock(&s->mu);
+  do {
+    written = s->fd < 0 ? 0 : write(s->fd, &address, sizeof address);
+  } while (written < 0 && errno == EINTR);
+  pthread_mutex_unlock(&s->mu);
+  if (written == sizeof address) {
+    pthread_mutex_lock(&q->mu);
+    while (!q->answered) pthread_cond_wait(&q->news, &q->mu);
+    pthread_mutex_unlock(&q->mu);
+  } else {
+    q->code = CANCELLED;
+  }
+  pthread_cond_destroy(&q->news);
+  pthread_mutex_destroy(&q->mu);
+  if (q->code == 0) return NULL;
+  void *e = (*(error_maker *)callback_error)(q->code, q->p ? q->p : "", q->n);
+  free(q->p);
+  return e;
+}
+
+static void delete_value(char *value) { free(value); }
+
+static void *get(tps_KeyValueGetCallback_Args *a) {
+  question q = {.kind = TPS_GET, .key = {a->key, a->key_size}, .timeout_ms = a->timeout_in_ms};
+  void *e = ask(&q, a->user_arg, a->callback_error);
+  if (!e) a->value = q.p, a->value_size = q.n, a->value_deleter_callback = delete_value;
+  return e;
+}
+
+static void *try_get(tps_KeyValueTryGetCallback_Args *a) {
+  question q = {.kind = TPS_TRY_GET, .key = {a->key, a->key_size}};
+  void *e = ask(&q, a->user_arg, a->callback_error);
+  if (!e) a->value = q.p, a->value_size = q.n, a->value_deleter_callback = delete_value;
+  return e;
+}
+
+static void *put(tps_KeyValuePutCallback_Args *a) {
+  question q = {.kind = TPS_PUT, .key = {a->key, a->key_size}, .value = {a->value, a->value_size}};
+  void *e = ask(&q, a->user_arg, a->callback_error);
+  if (!e) free(q.p);
+  return e;
+}
+
+void *tps_client_create(const tps_Api *api, const tps_NamedValue *opts, size_t n, tps_store *store, void **client) {
+  ARGS(Client_Create, kv_try_get_user_arg, .create_options = opts, .num_options = n);
+  if (store) {
+    a.kv_get_callback = (void *)(uintptr_t)get;
+    a.kv_put_callback = (void *)(uintptr_t)put;
+    a.kv_try_get_callback = (void *)(uintptr_t)try_get;
+    a.kv_get_user_arg = a.kv_put_user_arg = a.kv_try_get_user_arg = store;
+  }
+  void *e = CALL(Client_Create);
+  *client = e ? NULL : a.client;
+  return e;
+}

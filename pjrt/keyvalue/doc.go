@@ -1,0 +1,21 @@
+// Package keyvalue has stores of keys and values by which the PJRT clients of a job's processes find
+// each other. They are the [pjrt.ClientOptions.KeyValues] of plugins that ask for one, such as that
+// for CUDA; the plugins for TPUs and CPUs need none.
+//
+// [Memory] serves clients of one process. For several processes one of them serves a store at an
+// address, and the others reach it there:
+//
+//	store := &keyvalue.Memory{}
+//	server, err := keyvalue.Listen("tcp", ":8479", store, secret) // in process 0
+//	defer server.Close()
+//	client, err := plugin.NewClient(ctx, pjrt.ClientOptions{
+//		Options:   map[string]any{"num_nodes": int64(4), "node_id": int64(2)},
+//		KeyValues: keyvalue.Dial("tcp", "host-0:8479", secret),
+//	})
+//
+// # Limits
+//
+// A key has at most [MaxKey] bytes and a value at most [MaxValue]. What peers send is checked; one
+// that sends anything else is cut off. The secret keeps strangers out, but goes over the network as
+// it is: serve a store inside the job's own network only.
+package keyvalue
