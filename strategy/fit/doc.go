@@ -65,6 +65,13 @@
 //	_, err := fit.Run(ctx, ...)
 //	os.Exit(interrupt.Code(err)) // 75, if it was interrupted and has a Checkpoint hook
 //
+// # What does not end
+//
+// A host that dies or hangs leaves the others waiting in a step. [Watch] names it on all of them,
+// and ends the run with another code:
+//
+//	fit.Run(ctx, step, data, options, fit.Watch(watchdog.Options{Place: "run", Exit: os.Exit}), ...)
+//
 // # What fails
 //
 // A disk that is full does not end a run. The rows of [CSV] and [Events] are kept and written

@@ -62,9 +62,10 @@ func (r *run) unwatched(err error) error {
 	if r.dog == nil {
 		return err
 	}
-	stuck := r.stuck()
-	if stuck != nil && err != nil && !errors.Is(err, stuck) {
-		err = errors.Join(stuck, err)
+	if err != nil {
+		if stuck := r.dog.Suspected(); stuck != nil && !errors.Is(err, stuck) {
+			err = errors.Join(stuck, err)
+		}
 	}
 	_ = r.dog.Close(err)
 	r.unwatch()

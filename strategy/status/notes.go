@@ -106,6 +106,10 @@ func (j *judge) slow() []Finding {
 	if r.Shares[activity.Input.String()] > r.Shares[activity.Other.String()] {
 		kind = activity.Input
 	}
+	// Each step takes it so long, not one of many.
+	if part := float64(r.Took[kind.String()] * r.Rate); part < 0.3 || part > 2 {
+		return nil
+	}
 	what := Record{Doing: kind.String()}
 	return []Finding{{Host: slowest, Name: r.Name, Cause: Slow,
 		Text: fmt.Sprintf("it is slow: %.0f %% of its time goes into %s, while the others wait", 100*share, what.doing())}}

@@ -65,10 +65,8 @@ func (*StuckError) ExitCode() int { return ExitCode }
 // Unwrap returns context.Canceled, so that what ends by it counts as cancelled.
 func (*StuckError) Unwrap() error { return context.Canceled }
 
-func (w *Watchdog) stuckError(s state) *StuckError {
-	w.mu.Lock()
-	found := slices.DeleteFunc(slices.Clone(w.accused), func(f status.Finding) bool { return !f.Cause.Stops() })
-	w.mu.Unlock()
+func (w *Watchdog) stuckError(s state, found []status.Finding) *StuckError {
+	found = slices.Clone(found)
 	slices.SortStableFunc(found, func(a, b status.Finding) int { // what is sure comes first
 		switch {
 		case a.Sure == b.Sure:

@@ -112,6 +112,11 @@ func (w *Watchdog) judge(e *episode, s state, noted []status.Finding, now time.D
 		e.sure = now
 	}
 	w.accuse(found, false)
+	if sure && s.lasted > w.opts.Floor/2 {
+		w.mu.Lock()
+		w.suspected, w.suspectAt = stops, now
+		w.mu.Unlock()
+	}
 	if fresh := newOf(stops, e.reported); len(fresh) > 0 {
 		e.reported = append(e.reported, fresh...)
 		w.report(s, fresh)
@@ -182,7 +187,10 @@ func (w *Watchdog) finish(e *episode, now time.Duration) {
 	if e.sure > 0 && !e.over && now-e.sure >= w.opts.Patience {
 		e.over, e.ended = true, now
 		s := w.look()
-		err := w.stuckError(s)
+		w.mu.Lock()
+		found := w.suspected
+		w.mu.Unlock()
+		err := w.stuckError(s, found)
 		w.opts.Logger.Error("watchdog: the run does not go on: its context ends", "error", err)
 		w.cancel(err)
 	}

@@ -64,6 +64,8 @@ type Watchdog struct {
 	ended      bool
 	failure    string
 	accused    []status.Finding // of the last reports, while they last
+	suspected  []status.Finding // the last that were sure, and when
+	suspectAt  time.Duration
 
 	seen    sync.Mutex // guards what follows
 	view    *status.View
@@ -187,10 +189,13 @@ func (w *Watchdog) end(id int64) {
 
 // observe learns from an activity that has ended.
 func (w *Watchdog) observe(f *frame, now time.Duration) {
-	if f.kind == activity.Other || f.kind >= activity.Kinds || now-w.looked > w.opts.paused() {
-		return // nobody has looked lately: the process was stopped, or had no processor
+	if f.kind >= activity.Kinds {
+		return
 	}
 	w.took[f.kind] = f.own
+	if f.kind == activity.Other || now-w.looked > w.opts.paused() {
+		return // nobody has looked lately: the process was stopped, or had no processor
+	}
 	w.pace(f).observe(f.own, now)
 	switch f.kind {
 	case activity.Compile: // another program
@@ -274,6 +279,23 @@ func (w *Watchdog) Err() error {
 	w.cancels.Lock()
 	defer w.cancels.Unlock()
 	return w.cancelled
+}
+
+// Suspected returns the [*StuckError] that there would be soon, if it is sure, or was a moment ago,
+// that a host does not go on; otherwise nil. Where a wait fails then, that is why: the error may
+// be the plugin's, as another host has given up first.
+func (w *Watchdog) Suspected() error {
+	if err := w.Err(); err != nil {
+		return err
+	}
+	s := w.look()
+	w.mu.Lock()
+	found, recent := w.suspected, w.now()-w.suspectAt < 2*w.opts.Floor
+	w.mu.Unlock()
+	if len(found) == 0 || !recent {
+		return nil
+	}
+	return w.stuckError(s, found)
 }
 
 // closeWait bounds the last record's way.
