@@ -25,6 +25,13 @@
 //		Replicas:         4,
 //	})
 //
+// # Several slices
+//
+// A topology of several slices has them side by side along x ([Topology.NumSlices]). Between slices
+// is the data-center network. [AssignmentOptions].BySlice puts replicas across the slices and the
+// logical cores of each replica inside one; [DeviceAssignment.Spanning] lists the replicas for which
+// that is not so.
+//
 // # Replica ids are not device ids
 //
 // Three numberings meet here, and they differ:

@@ -59,3 +59,30 @@ func ExampleLogicalTopology() {
 	// Topology(logical, mesh 4x1x1x2, 1 tasks of 8 devices)
 	// 7 <nil>
 }
+
+// Two slices of 2x2 chips: replicas across them, two logical cores of each inside one.
+func ExampleAssignmentOptions_bySlice() {
+	topology, err := tpu.LogicalTopology(tpu.LogicalOptions{MeshShape: []int{4, 2, 1, 1}, Slices: 2})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	options := tpu.AssignmentOptions{ComputationShape: []int{2, 1, 1, 1}, BySlice: true}
+	if options.Replicas, err = options.Fit(topology); err != nil {
+		fmt.Println(err)
+		return
+	}
+	assignment, err := tpu.BuildDeviceAssignment(topology, options)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for r, row := range assignment.CoreAssignment() {
+		fmt.Println("replica", r, "slice", topology.SliceOf(row[0]), row)
+	}
+	// Output:
+	// replica 0 slice 0 [(0,0,0,0) (1,0,0,0)]
+	// replica 1 slice 0 [(0,1,0,0) (1,1,0,0)]
+	// replica 2 slice 1 [(2,0,0,0) (3,0,0,0)]
+	// replica 3 slice 1 [(2,1,0,0) (3,1,0,0)]
+}

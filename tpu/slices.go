@@ -47,8 +47,8 @@ func (a DeviceAssignment) BySlice() bool {
 	return true
 }
 
-// Fit returns how many replicas of the options' shape and stride fit on a topology, with BySlice in all
-// slices together. Replicas does not count. Its errors are those of [BuildDeviceAssignment].
+// Fit returns how many replicas of the options' shape and stride fit on a topology, with BySlice in
+// all slices together. Replicas does not count. Its errors are those of [BuildDeviceAssignment].
 func (o AssignmentOptions) Fit(topology Topology) (int, error) {
 	o.Replicas = 0
 	slices := 1

@@ -20,6 +20,7 @@ type compileCmd struct {
 	Preset     string   `help:"Size of gpt: tiny, 125m, 1b3 or llama3-8b; tiny if it is not given."`
 	Topology   []string `help:"The slice to compile for, such as v5e:2x4, v5p-128, 2x v5e-256 or cpu:8. Separate several by commas." required:""`
 	Logical    int      `help:"Number of logical devices of a replica." default:"1"`
+	BySlice    bool     `help:"Give each of several slices whole replicas, slice by slice; of examples."`
 	Replicas   int      `help:"Number of replicas; 0 takes as many as fit."`
 	Width      int      `help:"Width of the example's layers; 0 takes the example's own."`
 	Layers     int      `help:"Number of the example's pairs of layers; 0 takes the example's own."`
@@ -132,7 +133,7 @@ func (c *compileCmd) ofExamples() error {
 		flag  string
 		given bool
 	}{
-		{"--replicas", c.Replicas != 0}, {"--width", c.Width != 0}, {"--layers", c.Layers != 0}, {"--batch", c.Batch != 0}, {"--whole", c.Whole},
+		{"--replicas", c.Replicas != 0}, {"--width", c.Width != 0}, {"--layers", c.Layers != 0}, {"--batch", c.Batch != 0}, {"--whole", c.Whole}, {"--by-slice", c.BySlice},
 		{"--precision", c.Precision != "default"}, {"--preset", c.Preset != ""}, {"--remat", c.Remat != ""}, {"--shard-state", c.ShardState != ""},
 	} {
 		if one.given {
@@ -163,7 +164,7 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology string) (*rep
 	}
 	answer, err := a.childOn(ctx, doing, childRequest{Compile: &compileRequest{
 		Plugin: found.Path, Topology: topology, Example: c.Example, Size: c.size(), File: c.File,
-		Replicas: c.Replicas, Logical: c.Logical, Whole: c.Whole, Precision: c.Precision, State: c.ShardState, Text: c.Text, Save: c.Save, Notes: true,
+		Replicas: c.Replicas, Logical: c.Logical, BySlice: c.BySlice, Whole: c.Whole, Precision: c.Precision, State: c.ShardState, Text: c.Text, Save: c.Save, Notes: true,
 	}}, kind == "tpu", line)
 	if err != nil {
 		return nil, err

@@ -33,6 +33,7 @@ type compileRequest struct {
 	File      string    `json:"file,omitempty"`
 	Replicas  int       `json:"replicas,omitempty"`
 	Logical   int       `json:"logical,omitempty"`
+	BySlice   bool      `json:"by_slice,omitempty"`
 	Whole     bool      `json:"whole,omitempty"`
 	Precision string    `json:"precision,omitempty"`
 	State     string    `json:"state,omitempty"`
@@ -57,7 +58,7 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := strategy.Options{Replicas: r.Replicas, LogicalDevices: r.Logical}
+	opts := strategy.Options{Replicas: r.Replicas, LogicalDevices: r.Logical, BySlice: r.BySlice}
 	var policy precision.Policy
 	switch r.Precision {
 	case "", "default":

@@ -146,8 +146,8 @@ func TestWhatCannotBeLaunchedIsSaid(t *testing.T) {
 	assert.ErrorContains(t, err, "GKE joins slices of several machines only, and v5litepod-8 is one machine")
 }
 
-// Every flag that a script gives is one that gcloud has: gcloud-flags.txt is from the help of Google
-// Cloud SDK 528.
+// Every flag that a script gives is one that gcloud has: gcloud-flags.txt is from the help of
+// Google Cloud SDK 528.
 func TestTheFlagsAreGclouds(t *testing.T) {
 	data, err := os.ReadFile("testdata/gcloud-flags.txt")
 	require.NoError(t, err)

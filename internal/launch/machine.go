@@ -59,8 +59,8 @@ const ImageProject = "ubuntu-os-accelerator-images"
 // "TPU machines", docs.cloud.google.com/compute/docs/tpus/tpu-machines; image families, "TPU OS
 // images", docs.cloud.google.com/tpu/docs/tpu-os-images, and skypilot-org/skypilot, sky/clouds/
 // gcp.py; machine types and labels of GKE, "Plan TPUs in GKE", docs.cloud.google.com/
-// kubernetes-engine/docs/concepts/plan-tpus, and AI-Hypercomputer/xpk, core/system_characteristics.py.
-// The images are Ubuntu 22.04 (C library 2.35) and, for TPU7x, 24.04 (2.39).
+// kubernetes-engine/docs/concepts/plan-tpus, and AI-Hypercomputer/xpk, in
+// core/system_characteristics.py. The images are Ubuntu 22.04 (C library 2.35) and, for TPU7x, 24.04 (2.39).
 func AllMachines() []Machines {
 	const ubuntu22 = "ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"
 	return []Machines{

@@ -19,10 +19,9 @@ import (
 
 // cloud is a made-up cloud: what is there is a file each.
 type cloud struct {
-	t     *testing.T
-	dir   string
-	text  string
-	extra []string
+	t    *testing.T
+	dir  string
+	text string
 }
 
 func newCloud(t *testing.T, job launch.Job) *cloud {
@@ -123,9 +122,9 @@ func TestAScriptMakesRunsAndDeletes(t *testing.T) {
 	}
 }
 
-// Whatever call is interrupted, and whatever call fails, nothing that is billed stays. Here it is the
-// calls that make something, and one of each other kind for one place; `make test-launch` takes each
-// call of each script.
+// Whatever call is interrupted, and whatever call fails, nothing that is billed stays. Here it is
+// the calls that make something, and one of each other kind for one place; `make test-launch` takes
+// each call of each script.
 func TestWhereverAScriptIsStoppedNothingStays(t *testing.T) {
 	all := os.Getenv("TPUSTRATEGY_LAUNCH_ALL") == "1"
 	for name, job := range jobs(t) {

@@ -5,10 +5,10 @@
 #   package internal/launch
 # Run it with bash in the folder of the Go module; more arguments go to the program.
 #
-# What it makes is billed until it is deleted. The script deletes what it made when it ends: after the
-# program, an error, Ctrl-C, TERM or a closed terminal, at any point. What it could not delete it
-# names, with the command that does. KEEP=1 leaves everything. If this machine dies, nothing deletes
-# anything: see
+# What it makes is billed until it is deleted. The script deletes what it made when it ends: after
+# the program, an error, Ctrl-C, TERM or a closed terminal, at any point. What it could not delete
+# it names, with the command that does. KEEP=1 leaves everything. If this machine dies, nothing
+# deletes anything: see
 #   gcloud container node-pools list --cluster=CLUSTER --location=LOCATION
 set -euo pipefail
 
@@ -133,7 +133,8 @@ WORKDIR /src
 COPY . .
 RUN go build -o /multihost ./examples/multihost && cp "$(go run github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu | sed -n 's/^tpu  //p')" /libtpu.so
 
-# The C library is that of the image above: a program runs with the one that it was built for, or a newer one.
+# The C library is that of the image above: a program runs with the one that it was built for, or
+# with a newer one.
 FROM debian:bookworm-slim
 RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/*
 COPY --from=build /multihost /libtpu.so /
@@ -153,9 +154,9 @@ sed -e "s|IMAGE_OF_THE_JOB|$IMAGE|" -e "s|NAME_OF_THE_JOB|$NAME|" >"$work/job.ya
 #   package internal/launch
 # GKE sets TPU_WORKER_ID, TPU_WORKER_HOSTNAMES, MEGASCALE_* and the rest in each pod.
 #
-# Hosts of a slice start and end together. Where a pod ends with 75 (interrupted, and saved) or is taken
-# away with its machine, all start again, as often as that happens. After another failure, such as 69 (a
-# host did not answer) or 1, all start again 10 times.
+# Hosts of a slice start and end together. Where a pod ends with 75 (interrupted, and saved) or is
+# taken away with its machine, all start again, as often as that happens. After another failure, such
+# as 69 (a host did not answer) or 1, all start again 10 times.
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
 metadata:

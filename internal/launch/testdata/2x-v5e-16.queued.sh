@@ -5,10 +5,10 @@
 #   package internal/launch
 # Run it with bash in the folder of the Go module; more arguments go to the program.
 #
-# What it makes is billed until it is deleted. The script deletes what it made when it ends: after the
-# program, an error, Ctrl-C, TERM or a closed terminal, at any point. What it could not delete it
-# names, with the command that does. KEEP=1 leaves everything. If this machine dies, nothing deletes
-# anything: see
+# What it makes is billed until it is deleted. The script deletes what it made when it ends: after
+# the program, an error, Ctrl-C, TERM or a closed terminal, at any point. What it could not delete
+# it names, with the command that does. KEEP=1 leaves everything. If this machine dies, nothing
+# deletes anything: see
 #   gcloud compute tpus tpu-vm list --zone=ZONE; gcloud compute tpus queued-resources list --zone=ZONE
 set -euo pipefail
 
@@ -186,8 +186,8 @@ copy() { tpu scp "$archive" "$1:" --worker=all; }
 unpack() { tpu ssh "$1" --worker=all --command="$unpack"; }
 start() { tpu ssh "$1" --worker=all --command="$start"; }
 
-# everywhere CALL: makes the call for each machine of the slice at once, and waits for all. Its code is
-# that of the first that failed, where 1 and 2 come before the codes of an interruption.
+# everywhere CALL: makes the call for each machine of the slice at once, and waits for all. Its code
+# is that of the first that failed, where 1 and 2 come before the codes of an interruption.
 everywhere() {
   local call=$1 host pids=() pid code worst=0
   for host in $(hosts); do

@@ -5,7 +5,8 @@ WORKDIR /src
 COPY . .
 RUN go build -o /multihost ./examples/multihost && cp "$(go run github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu | sed -n 's/^tpu  //p')" /libtpu.so
 
-# The C library is that of the image above: a program runs with the one that it was built for, or a newer one.
+# The C library is that of the image above: a program runs with the one that it was built for, or
+# with a newer one.
 FROM debian:bookworm-slim
 RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/*
 COPY --from=build /multihost /libtpu.so /
