@@ -34,7 +34,7 @@ REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 
 # Packages that must build and pass without cgo: the values and the lowering.
 PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./manual ./lowering ./lowering/ir ./lowering/module ./lowering/ragged ./cluster_resolver/... \
-       ./input/... ./weights ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors ./internal/files ./internal/hostfacts ./internal/launch ./report/events ./report/curve ./strategy/train/schedule ./internal/activity ./strategy/status ./strategy/watchdog
+       ./input/... ./weights ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors ./internal/files ./internal/hostfacts ./report/events ./report/curve ./strategy/train/schedule ./internal/activity ./strategy/status ./strategy/watchdog
 
 # The client of the Cloud TPU API, what tells other systems of a run, and object stores are modules of their own.
 TPUAPI = cluster_resolver/tpuapi

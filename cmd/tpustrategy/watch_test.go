@@ -86,7 +86,9 @@ func TestAPlaceWithoutAliveHostsIsSaidToBeSo(t *testing.T) {
 
 	hosts(t, dir, []status.Record{{Step: 5, Doing: "launch"}, {Step: 5, Doing: "launch"}})
 	folder := filepath.Join(dir, "status")
-	write := func(name, text string) { require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644)) }
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644))
+	}
 	write("host-0002.json", `{"version":1,"run":"an earlier one","host":2,"hosts":4,"state":"running","step":77,"time":"2001-01-01T00:00:00Z"}`+"\n")
 	write("host-0003.json", `{"version":1,"ru`)
 	out, _ = ran(t, 0, "watch", dir, "--once")

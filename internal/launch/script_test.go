@@ -242,9 +242,16 @@ func TestAProgramForANewerCLibraryIsRefusedBeforeAnythingIsRented(t *testing.T) 
 	c := newCloud(t, job(t, "v5litepod-16", launch.TPUVM))
 	code, said := c.run(0, "NEEDS=2.38")
 	assert.Equal(t, 1, code)
-	assert.Contains(t, said, "the program needs C library 2.38, and the image has 2.35")
+	assert.Contains(t, said, "the program needs C library GLIBC_2.38, and the image has GLIBC_2.35")
 	assert.Contains(t, said, "CC='zig cc -target x86_64-linux-gnu.2.35'")
 	assert.Len(t, c.calls(), 1, "go build")
+
+	// With zig it is built anew, for the image.
+	require.NoError(t, os.WriteFile(filepath.Join(c.dir, "bin", "zig"), []byte("#!/bin/sh\n"), 0o755))
+	code, said = c.run(0, "NEEDS=2.38", "CC=")
+	assert.Zero(t, code, said)
+	assert.Equal(t, 2, strings.Count(strings.Join(c.calls(), "\n"), "go build"))
+	assert.Empty(t, c.left())
 }
 
 func TestTheProgramGoesThroughABucketOnce(t *testing.T) {

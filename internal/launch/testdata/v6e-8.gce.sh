@@ -118,14 +118,20 @@ how_instance() { echo "gcloud compute instances delete $1 --project=$PROJECT --z
 
 # The program and the plugin, in one archive. Nothing is rented yet.
 program=$work/multihost
+build() { GOOS=linux GOARCH=amd64 CGO_ENABLED=1 go build -o "$program" ./examples/multihost; }
+# needed: the version of the C library that the program needs; empty if it needs none.
+needed() { { grep -aoE 'GLIBC_2\.[0-9]+' "$program" || true; } | sort -Vu | tail -n 1; }
+newer() { [ "$(printf '%s\n' "$(needed)" GLIBC_2.35 | sort -V | tail -n 1)" != GLIBC_2.35 ]; }
 if [ -n "${BINARY:-}" ]; then # built elsewhere
   cp "$BINARY" "$program"
 else
-  GOOS=linux GOARCH=amd64 CGO_ENABLED=1 go build -o "$program" ./examples/multihost
+  build
+  if newer && command -v zig >/dev/null; then
+    CC="zig cc -target x86_64-linux-gnu.2.35" build
+  fi
 fi
-needs=$({ grep -aoE 'GLIBC_2\.[0-9]+' "$program" || true; } | sort -Vu | tail -n 1)
-if [ -n "$needs" ] && [ "$(printf '%s\n' "$needs" GLIBC_2.35 | sort -V | tail -n 1)" != GLIBC_2.35 ]; then
-  say "the program needs C library ${needs#GLIBC_}, and the image has 2.35: build it on an older system, or with"
+if newer; then
+  say "the program needs C library $(needed), and the image has GLIBC_2.35: build it on an older system, or have zig installed, or set"
   say "  CC='zig cc -target x86_64-linux-gnu.2.35'"
   exit 1
 fi
