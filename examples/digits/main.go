@@ -11,16 +11,18 @@ import (
 	"io"
 	"os"
 
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/examples/digits/job"
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 )
 
 func main() { os.Exit(command.Main(run)) }
 
-// run is the command, with all it touches given. It returns the exit code, after an interrupt that
-// of a shell, 130.
+// run is the command, with all it touches given. It returns the exit code: after an interrupt 75 if
+// it has saved, and otherwise that of a shell, 130.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -29,6 +31,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintln(stderr, "digits:", err)
 		return command.Usage
+	}
+	if cfg.Out != "" {
+		defer command.Hold(ctx)() // until it has saved
+	}
+	if cfg.Devices == 0 { // a TPU VM is told of its maintenance and pre-emption
+		noticed, stop := interrupt.Notify(ctx, interrupt.Options{Signals: []os.Signal{}, Metadata: clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{})})
+		defer stop()
+		ctx = noticed
 	}
 	bar := newBar(stderr)
 	result, err := job.Run(ctx, cfg, job.Hooks{Show: stdout, Progress: bar.update, Compiling: compiling(stderr)})
@@ -42,7 +52,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch {
 	case result.Interrupted:
 		fmt.Fprintf(stdout, "Interrupted after %d steps.\n", result.Steps)
-		code = command.Cause(ctx).Code()
+		if code = interrupt.Code(err); code != interrupt.ExitCode {
+			code = command.Cause(ctx).Code()
+			break
+		}
+		fmt.Fprintln(stderr, "digits:", err)
 	case err != nil:
 		fmt.Fprintln(stderr, "digits:", err)
 		return command.Failed
@@ -78,6 +92,8 @@ func parse(args []string, stderr io.Writer) (job.Config, error) {
 	flags.IntVar(&cfg.Batch, "batch", 0, "number of examples in a step, over all replicas; 0 takes a number that suits the data")
 	flags.Uint64Var(&cfg.Seed, "seed", 1, "seed of the held-out set, the order of the batches and the initial weights")
 	flags.StringVar(&cfg.Plugin, "plugin", "", "path of the PJRT plugin; empty finds the installed one")
+	flags.StringVar(&cfg.Out, "out", "", "folder or URL for checkpoints; a run goes on from the last one in it, and an interrupted run saves and exits with 75")
+	flags.IntVar(&cfg.SaveEvery, "save-every", 0, "number of steps between two checkpoints; 0 is 100")
 	flags.StringVar(&cfg.Data, "data", "", "directory of MNIST's IDX files, plain or .gz; empty trains on the digits that the module carries")
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {

@@ -5,9 +5,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -77,7 +80,7 @@ func TestBadFlagsGiveOneLineAndCode2(t *testing.T) {
 func TestHelpNamesEveryFlag(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, command.OK, run(context.Background(), []string{"-help"}, &stdout, &stderr))
-	for _, name := range []string{"replicas", "logical", "devices", "steps", "batch", "seed", "plugin", "data"} {
+	for _, name := range []string{"replicas", "logical", "devices", "steps", "batch", "seed", "plugin", "data", "out", "save-every"} {
 		assert.Contains(t, stderr.String(), "  -"+name+" ")
 	}
 }
@@ -118,4 +121,50 @@ func TestCtrlCEndsTheRunCleanly(t *testing.T) {
 	assert.Positive(t, fields["steps"])
 	assert.Positive(t, fields["loss"])
 	assert.Contains(t, stdout.String(), "Interrupted after ")
+}
+
+// TestSIGTERMSavesAndTheRunGoesOn interrupts a real process twice. It ends with the code that asks
+// for a restart, and each restart goes on, the last one on other devices.
+func TestSIGTERMSavesAndTheRunGoesOn(t *testing.T) {
+	plugin, dir := plugintest.Path(t, "cpu"), filepath.Join(t.TempDir(), "run")
+	from := 0.0
+	for range 2 {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, os.Args[0], "-plugin", plugin, "-steps", "100000000", "-out", dir, "-save-every", "1000000", "-replicas", "2", "-devices", "4")
+		cmd.Env = append(os.Environ(), asCommand+"=1", "TF_CPP_MIN_LOG_LEVEL=2")
+		var stdout bytes.Buffer
+		cmd.Stdout = &stdout
+		pipe, err := cmd.StderrPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		lines := bufio.NewScanner(pipe)
+		for lines.Scan() && !strings.HasPrefix(lines.Text(), "step ") {
+		}
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		said := ""
+		for lines.Scan() {
+			said = lines.Text()
+		}
+		require.Error(t, cmd.Wait())
+		require.Equal(t, 75, cmd.ProcessState.ExitCode(), "%s", &stdout)
+		assert.Regexp(t, `^digits: interrupt: stopped after step \d+: SIGTERM; start the process again to go on$`, said)
+		fields := lastLine(t, stdout.String())
+		assert.Equal(t, true, fields["interrupted"])
+		if from > 0 {
+			assert.Equal(t, from, fields["resumed"])
+		}
+		assert.Greater(t, fields["steps"], from)
+		from = fields["steps"].(float64)
+	}
+	var stdout, stderr bytes.Buffer
+	args := []string{"-plugin", plugin, "-out", dir, "-steps", fmt.Sprint(int(from) + 5), "-replicas", "2", "-logical", "1", "-devices", "2"}
+	require.Equal(t, command.OK, run(context.Background(), args, &stdout, &stderr), "%s", &stderr)
+	fields := lastLine(t, stdout.String())
+	assert.Equal(t, from, fields["resumed"])
+	assert.Equal(t, from+5, fields["steps"])
+	assert.Positive(t, fields["accuracy"])
+
+	require.Equal(t, command.Usage, run(context.Background(), append(args, "-seed", "2"), &stdout, &stderr))
+	assert.Contains(t, stderr.String(), "has a run of other settings")
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/prochost"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -44,8 +45,8 @@ type config struct {
 func main() { os.Exit(command.Main(run)) }
 
 // run is the command, with all it touches given. It returns the exit code: 0, 1 for a failure, 2
-// for settings that cannot be run, 130 after an interrupt. The last line, also after an interrupt,
-// is the result as JSON.
+// for settings that cannot be run, 75 after an interrupt that has saved, which asks to be started
+// again, and 130 after another. The last line, also after an interrupt, is the result as JSON.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -59,6 +60,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if cfg.verbose {
 		logger = slog.New(slog.NewTextHandler(stderr, nil))
 	}
+	if cfg.Out != "" {
+		defer command.Hold(ctx)() // until it has saved
+	}
 	result, err := work(ctx, cfg, logger, stdout, stderr)
 	code := command.OK
 	switch usage := (*job.UsageError)(nil); {
@@ -66,6 +70,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.As(err, &usage):
 		fmt.Fprintln(stderr, "multihost:", err)
 		return command.Usage
+	case interrupt.Code(err) == interrupt.ExitCode:
+		fmt.Fprintln(stderr, "multihost:", err)
+		code, result.Interrupted = interrupt.ExitCode, true
 	case ctx.Err() != nil:
 		signal := command.Cause(ctx)
 		fmt.Fprintln(stderr, "multihost:", signal)
@@ -121,6 +128,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.IntVar(&cfg.Batch, "batch", 0, "number of examples in a step, over all hosts; 0 takes a number that suits the data")
 	flags.Uint64Var(&cfg.Seed, "seed", 1, "seed of all random choices, the same on every host")
 	flags.StringVar(&cfg.Plugin, "plugin", "", "path of the PJRT plugin; empty finds the installed one")
+	flags.StringVar(&cfg.Out, "out", "", "folder that all hosts share, or URL, for checkpoints; a run goes on from the last one in it, on any number of hosts, and an interrupted run saves and exits with 75")
+	flags.IntVar(&cfg.SaveEvery, "save-every", 0, "number of steps between two checkpoints; 0 is 100")
 	flags.StringVar(&cfg.Data, "data", "", "directory of MNIST's IDX files; empty trains on the digits that the module carries")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -160,6 +169,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 // runHost is what each host does: open its devices together with the others, train and test on all
 // of the slice, and shut down.
 func runHost(ctx context.Context, cfg config, opts system.Options, hooks job.Hooks) (result job.Result, err error) {
+	defer func() { err = job.Again(ctx, cfg.Config, result, err) }()
 	starting, cancel := context.WithTimeout(ctx, cfg.wait)
 	defer cancel()
 	sys, err := system.Open(starting, opts)
@@ -187,6 +197,9 @@ func runHost(ctx context.Context, cfg config, opts system.Options, hooks job.Hoo
 // onSlice is one host of a TPU slice.
 func onSlice(ctx context.Context, cfg config, logger *slog.Logger, stdout io.Writer) (job.Result, error) {
 	metadata := clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{Logger: logger})
+	// Beside the signals: maintenance and pre-emption of this host end the run on all of them.
+	ctx, stop := interrupt.Notify(ctx, interrupt.Options{Signals: []os.Signal{}, Metadata: metadata, Logger: logger})
+	defer stop()
 	return runHost(ctx, cfg, system.Options{
 		Plugin:   cfg.Plugin,
 		Resolver: clusterresolver.Default(clusterresolver.DefaultOptions{Getenv: os.Getenv, Metadata: metadata}),

@@ -20,6 +20,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/examples/digits/job"
 	"github.com/tpustrategy/tpustrategy/internal/prochost"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -76,10 +77,14 @@ func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shar
 	out := &lines{screen: screen, to: screen.stdout, show: host.Process == 0}
 	said := &lines{screen: screen, to: screen.stderr, show: cfg.verbose}
 	cmd.Stdout, cmd.Stderr = out, said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches this process, which passes one signal on
 	if err := cmd.Run(); err != nil {
 		last := strings.TrimPrefix(said.last(), "multihost: ")
 		if last == "" {
 			last = err.Error()
+		}
+		if cmd.ProcessState.ExitCode() == interrupt.ExitCode && json.Unmarshal([]byte(out.last()), &result) == nil {
+			return result, &interrupt.Error{Step: int64(result.Steps), Notice: &interrupt.Notice{Reason: last}}
 		}
 		return result, &errkind.Fault{Op: fmt.Sprintf("process %d", cmd.Process.Pid), Reason: last, Class: errkind.RuntimeError}
 	}

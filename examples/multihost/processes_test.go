@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/command"
 )
 
 const hostArguments = "MULTIHOST_TEST_ARGUMENTS"
@@ -21,7 +24,9 @@ func TestHostProcess(t *testing.T) {
 	if !here {
 		t.Skip("other tests start this")
 	}
-	os.Exit(run(context.Background(), strings.Fields(text), os.Stdout, os.Stderr))
+	os.Exit(command.Main(func(ctx context.Context, _ []string, stdout, stderr io.Writer) int {
+		return run(ctx, strings.Fields(text), stdout, stderr)
+	}))
 }
 
 // asTest has the hosts be processes of this test.

@@ -12,6 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/examples/digits/job"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -29,11 +30,17 @@ func simulate(ctx context.Context, cfg config, logger *slog.Logger, stdout io.Wr
 // tell says how each host did, and returns the result of the first.
 func tell(cfg config, outcomes []outcome, stdout io.Writer) (job.Result, error) {
 	var errs []error
+	var stopped error
 	for host, o := range outcomes {
 		if o.err != nil {
 			// Every host refuses the same settings: one error is enough.
 			if usage := (*job.UsageError)(nil); errors.As(o.err, &usage) {
 				return job.Result{}, usage
+			}
+			// And all stop after the same step.
+			if again := (*interrupt.Error)(nil); errors.As(o.err, &again) {
+				stopped = again
+				continue
 			}
 			errs = append(errs, &errkind.Fault{Op: fmt.Sprintf("host %d", host), Err: o.err})
 			continue
@@ -46,6 +53,9 @@ func tell(cfg config, outcomes []outcome, stdout io.Writer) (job.Result, error) 
 	first := 0
 	if cfg.missing == 0 && cfg.hosts > 1 {
 		first = 1
+	}
+	if len(errs) == 0 && stopped != nil {
+		return outcomes[first].result, stopped
 	}
 	return outcomes[first].result, errors.Join(errs...)
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,7 +22,14 @@ const (
 )
 
 // Signal reports that the work of a command was given up because of a signal to the process.
-type Signal struct{ Signal syscall.Signal }
+type Signal struct {
+	Signal syscall.Signal
+	// At is when it came.
+	At time.Time
+}
+
+// Received returns the signal and when it came.
+func (s *Signal) Received() (os.Signal, time.Time) { return s.Signal, s.At }
 
 // Error returns "interrupted" or "terminated".
 func (s *Signal) Error() string {
@@ -43,7 +52,7 @@ func Cause(ctx context.Context) *Signal {
 	if s := (*Signal)(nil); errors.As(context.Cause(ctx), &s) {
 		return s
 	}
-	return &Signal{syscall.SIGINT}
+	return &Signal{Signal: syscall.SIGINT}
 }
 
 // UntilSignal returns a context that ends with the first SIGINT or SIGTERM to the process, by a
@@ -56,7 +65,7 @@ func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 		select {
 		case s := <-signals:
 			signal.Stop(signals)
-			cancel(&Signal{s.(syscall.Signal)})
+			cancel(&Signal{s.(syscall.Signal), time.Now()})
 		case <-ctx.Done():
 		}
 	}()
@@ -70,11 +79,27 @@ func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 // a compiler, does not hold the process up.
 const grace = 2 * time.Second
 
+// holdKey is that of what counts the work that Main waits for.
+type holdKey struct{}
+
+// Hold says that the work under way is ended by its context, and may take longer than a moment for
+// it, such as for a checkpoint: after a signal [Main] waits for it until release is called. Outside
+// of Main it does nothing.
+func Hold(ctx context.Context) (release func()) {
+	held, ok := ctx.Value(holdKey{}).(*atomic.Int64)
+	if !ok {
+		return func() {}
+	}
+	held.Add(1)
+	return sync.OnceFunc(func() { held.Add(-1) })
+}
+
 // Main runs the command that this process is, until it ends or a signal ends its context, and
-// returns the exit code. A command that has not ended a moment after the signal is left behind, and
-// the code is the signal's.
+// returns the exit code. A command that has not ended a moment after the signal is left behind,
+// unless it asked by [Hold] to be waited for, and the code is the signal's.
 func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) int {
-	ctx, stop := UntilSignal(context.Background())
+	held := new(atomic.Int64)
+	ctx, stop := UntilSignal(context.WithValue(context.Background(), holdKey{}, held))
 	defer stop()
 	code := make(chan int, 1)
 	go func() { code <- run(ctx, os.Args[1:], os.Stdout, os.Stderr) }()
@@ -83,10 +108,14 @@ func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer)
 		return c
 	case <-ctx.Done():
 	}
-	select {
-	case c := <-code:
-		return c
-	case <-time.After(grace):
-		return Cause(ctx).Code()
+	for {
+		select {
+		case c := <-code:
+			return c
+		case <-time.After(grace):
+			if held.Load() == 0 {
+				return Cause(ctx).Code()
+			}
+		}
 	}
 }

@@ -8,5 +8,6 @@
 //
 // The first SIGINT or SIGTERM ends the context of the work, with a *[Signal] as the cause. Main
 // waits two seconds for the work to end and then returns, because a compiler in the process takes
-// no notice of a context. The second signal ends the process.
+// no notice of a context. Work that saves first asks by [Hold] to be waited for. The second signal
+// ends the process.
 package command

@@ -37,7 +37,7 @@ func (r *run) begin(ctx context.Context) error {
 	}
 	if from != nil {
 		r.does(watchdog.Restore, "")
-		err = r.orInterrupted(ctx, r.restore(ctx, from))
+		err = r.orInterrupted(ctx, r.restore(r.work(ctx), from))
 	}
 	r.due = r.upcoming()
 	if err == nil {

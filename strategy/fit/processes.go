@@ -167,9 +167,9 @@ func (r *run) interruptedBy(ctx context.Context, notice *interrupt.Notice) error
 
 // hurry compares what the last save took with what is left until the process is ended by force, and
 // says so if it does not fit.
-func (r *run) hurry(stopped *InterruptedError) {
-	var notice *interrupt.Notice
-	if !errors.As(stopped.Err, &notice) || notice.Deadline.IsZero() {
+func (r *run) hurry(ctx context.Context, stopped *InterruptedError) {
+	notice := interrupt.Of(ctx)
+	if notice == nil && !errors.As(stopped.Err, &notice) || notice.Deadline.IsZero() {
 		return
 	}
 	if left := time.Until(notice.Deadline); left < r.saver.took {

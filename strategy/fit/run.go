@@ -285,7 +285,7 @@ func (r *run) next(ctx context.Context) ([]any, int, error) {
 // work is the context of what all processes do together. With several processes one that is
 // interrupted goes on until all know.
 func (r *run) work(ctx context.Context) context.Context {
-	if r.several() && r.state.step > r.state.resumed {
+	if r.several() {
 		return r.firm(ctx)
 	}
 	return ctx

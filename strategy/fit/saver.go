@@ -358,7 +358,7 @@ func (r *run) last(ctx context.Context, err error) error {
 	}
 	var stopped *InterruptedError
 	if errors.As(err, &stopped) {
-		r.hurry(stopped)
+		r.hurry(ctx, stopped)
 	}
 	r.does(watchdog.Save, "the last checkpoint")
 	saved := r.saver.save(context.WithoutCancel(ctx), r)

@@ -27,6 +27,12 @@ func (n *Notice) Error() string { return errkind.Text("interrupt", n.Reason, nil
 // Kind returns CancelledError.
 func (*Notice) Kind() errkind.Kind { return errkind.CancelledError }
 
+// received is a cause that tells of a signal and when it came, as that of the module's commands.
+type received interface {
+	error
+	Received() (os.Signal, time.Time)
+}
+
 // Of returns the notice that ended a context, and nil for a context that has not ended. One that
 // ended in another way than by [Notify] has a notice of its cause.
 func Of(ctx context.Context) *Notice {
@@ -35,8 +41,13 @@ func Of(ctx context.Context) *Notice {
 	}
 	cause := context.Cause(ctx)
 	var n *Notice
-	if errors.As(cause, &n) {
+	var r received
+	switch {
+	case errors.As(cause, &n):
 		return n
+	case errors.As(cause, &r):
+		s, at := r.Received()
+		return signalled(s, at, Grace(ctx))
 	}
 	return &Notice{Reason: cause.Error()}
 }
@@ -83,8 +94,8 @@ func (e *Error) Error() string {
 	return errkind.Text("interrupt: stopped after step "+number(e.Step), "", e.Notice, "start the process again to go on")
 }
 
-// Unwrap returns the notice.
-func (e *Error) Unwrap() error { return e.Notice }
+// Unwrap returns the notice, and context.Canceled.
+func (e *Error) Unwrap() []error { return []error{e.Notice, context.Canceled} }
 
 // Kind returns CancelledError.
 func (*Error) Kind() errkind.Kind { return errkind.CancelledError }

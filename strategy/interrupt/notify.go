@@ -118,10 +118,7 @@ func (w *watch) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case s := <-w.signals:
-			noticed = &Notice{Reason: signalName(s), Signal: s}
-			if s != os.Interrupt { // by hand: nobody ends it by force
-				noticed.Deadline = time.Now().Add(w.Grace)
-			}
+			noticed = signalled(s, time.Now(), w.Grace)
 		case e, open := <-w.events:
 			if !open {
 				w.events = nil
@@ -209,6 +206,15 @@ func fileReason(path string) string {
 		reason += ": " + line
 	}
 	return reason
+}
+
+// signalled is the notice that a signal is. One that a person gives has no deadline.
+func signalled(s os.Signal, at time.Time, grace time.Duration) *Notice {
+	n := &Notice{Reason: signalName(s), Signal: s}
+	if s != os.Interrupt {
+		n.Deadline = at.Add(grace)
+	}
+	return n
 }
 
 // signalName is a signal's name as manuals write it.

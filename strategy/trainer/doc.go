@@ -24,5 +24,9 @@
 // The flags are those of package strategy/aot, and -steps, -batch, -accumulate, -shard-state,
 // -remat, -precision, -resume, -seed, -out, -devices and -plugin. A program adds its own.
 //
+// A run that is interrupted by a signal, or by maintenance or pre-emption of a TPU VM, saves and ends
+// with the exit code 75; with -out and -resume the same command goes on from there, so that a
+// supervisor can start it again. See package strategy/interrupt.
+//
 // Nothing here is needed to train: it saves lines in programs that are alike.
 package trainer

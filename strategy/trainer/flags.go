@@ -54,7 +54,7 @@ func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
 	to.Int64Var(&f.Steps, "steps", d.Steps, "number of training steps, those before a resume included")
 	to.IntVar(&f.Batch, "batch", 0, "rows of a step, over all replicas; 0 takes the program's own number")
 	to.IntVar(&f.Accumulate, "accumulate", 1, "number of microbatches of a step, taken one after another")
-	to.BoolVar(&f.Resume, "resume", false, "go on from the last checkpoint in the folder -out")
+	to.BoolVar(&f.Resume, "resume", false, "go on from the last checkpoint in the folder -out, if there is one; a run that is interrupted saves, and its exit code is 75")
 	to.Int64Var(&f.Seed, "seed", 1, "seed of the first values and of the data's order")
 	to.StringVar(&f.Out, "out", "", "folder for checkpoints, metrics and curves; empty makes one")
 	to.IntVar(&f.Devices, "devices", d.Devices, "number of CPU devices to make; 0 uses the machine's TPU")

@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/fit/bar"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -25,16 +26,21 @@ type Run func(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 
 // Main runs a program until it ends, or until SIGINT or SIGTERM ends its context, and returns the
 // exit code of [Code]. An error is a line on standard error. What has not ended two seconds after
-// the signal is left behind.
+// the signal is left behind, but while devices are open by [Flags.Open], so that a run can save. A
+// second signal ends the process. On a machine with a TPU, maintenance and pre-emption of which its
+// metadata server tells end the context, too, while devices are open.
 func Main(name string, run Run) int {
 	return command.Main(func(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+		ctx, stop := notified(ctx)
+		defer stop()
 		return Code(ctx, name, run(ctx, args, stdout, stderr), stderr)
 	})
 }
 
 // Code reports a program's error on w and returns the exit code: 0 without an error and after
-// -help, 128 and the signal's number after a signal, that of an [ExitError], 2 for an error of kind
-// ValueError, which tells of flags or data that cannot be, and 1 for any other.
+// -help, that of an [ExitError] and of an error with a code of its own, such as interrupt.ExitCode,
+// 75, of an interrupted run with checkpoints, 128 and the signal's number after a signal, 2 for an
+// error of kind ValueError, which tells of flags or data that cannot be, and 1 for any other.
 func Code(ctx context.Context, name string, err error, w io.Writer) int {
 	var exit *ExitError
 	switch {
@@ -44,7 +50,9 @@ func Code(ctx context.Context, name string, err error, w io.Writer) int {
 		return exit.Code
 	}
 	fmt.Fprintf(w, "%s: %v\n", name, err)
-	switch {
+	switch code := interrupt.Code(err); {
+	case code != command.Failed:
+		return code
 	case ctx.Err() != nil:
 		return command.Cause(ctx).Code()
 	case errkind.Of(err) == errkind.ValueError:
@@ -96,7 +104,11 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	if strat, err = strategy.New(sys, opts); err != nil {
 		return nil, nil, errors.Join(err, sys.Close())
 	}
-	return strat, func() error { return errors.Join(strat.Close(), sys.Close()) }, nil
+	release := f.watch(ctx)
+	return strat, func() error {
+		defer release()
+		return errors.Join(strat.Close(), sys.Close())
+	}, nil
 }
 
 // Fit returns the options of the run, with the settings that a resume must not change.

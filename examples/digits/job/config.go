@@ -26,6 +26,12 @@ type Config struct {
 	Plugin string
 	// Data is a directory of MNIST's IDX files. "" stands for the digits that the module carries.
 	Data string
+	// Out is a folder, or the URL of an object store, for checkpoints. A run goes on from the last
+	// one in it. "" saves none.
+	Out string
+	// SaveEvery is the number of steps between two checkpoints. 0 stands for 100. One is saved at the
+	// end and when the run is interrupted, too.
+	SaveEvery int
 	// LossEvery is the number of steps between two readings of the loss, for which the host waits.
 	// 0 stands for 10.
 	LossEvery int
@@ -62,6 +68,9 @@ func (c Config) normalize() Config {
 	if c.Logical == 0 {
 		c.Logical = 1
 	}
+	if c.SaveEvery == 0 {
+		c.SaveEvery = 100
+	}
 	if c.LossEvery == 0 {
 		c.LossEvery = 10
 	}
@@ -75,7 +84,7 @@ func (c Config) check() error {
 		value int
 		least int
 	}{
-		{"replicas", c.Replicas, 1}, {"logical", c.Logical, 1}, {"devices", c.Devices, 0}, {"steps", c.Steps, 0}, {"batch", c.Batch, 0},
+		{"replicas", c.Replicas, 1}, {"logical", c.Logical, 1}, {"devices", c.Devices, 0}, {"steps", c.Steps, 0}, {"batch", c.Batch, 0}, {"save-every", c.SaveEvery, 0},
 	} {
 		if f.value < f.least {
 			return &UsageError{Flag: f.flag, Reason: fmt.Sprintf("%d; give a number from %d", f.value, f.least)}

@@ -35,7 +35,7 @@ func TestAccuracyCountsExactly(t *testing.T) {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(5))
 	r := runner{strat: strat, store: store, cfg: cfg, data: data, hidden: data.Hidden, result: &Result{}}
-	require.NoError(t, r.train(ctx))
+	require.NoError(t, r.train(ctx, ctx))
 	got, err := r.test(ctx)
 	require.NoError(t, err)
 

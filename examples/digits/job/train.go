@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -54,15 +55,16 @@ type Result struct {
 	Devices  int      `json:"devices"`
 	Batch    int      `json:"batch"`
 	Seed     uint64   `json:"seed"`
-	// Steps is the number of steps that are done.
-	Steps int `json:"steps"`
+	// Steps is the number of steps that are done, and Resumed how many of them an earlier run did.
+	Steps   int `json:"steps"`
+	Resumed int `json:"resumed,omitempty"`
 	// Seconds is the time of the whole run. CompileSeconds of them went to tracing and compiling
 	// the step, TrainSeconds to the steps, at ExamplesPerSecond.
 	Seconds           float64 `json:"seconds"`
 	CompileSeconds    float64 `json:"compile_seconds"`
 	TrainSeconds      float64 `json:"train_seconds"`
 	ExamplesPerSecond float64 `json:"examples_per_second"`
-	// Interrupted is true if ctx ended before the run did.
+	// Interrupted is true if ctx ended before the run did, here or on another host.
 	Interrupted bool `json:"interrupted"`
 }
 
@@ -81,8 +83,9 @@ func Run(ctx context.Context, cfg Config, hooks Hooks) (result Result, err error
 	cfg = cfg.normalize()
 	result = Result{Replicas: cfg.Replicas, Logical: cfg.Logical, Devices: cfg.Devices, Batch: cfg.Batch, Seed: cfg.Seed}
 	defer func() {
+		err = Again(ctx, cfg, result, err)
 		result.Seconds = time.Since(start).Seconds()
-		result.Interrupted = err != nil && ctx.Err() != nil
+		result.Interrupted = err != nil && (ctx.Err() != nil || errors.Is(err, context.Canceled))
 	}()
 	if err := cfg.check(); err != nil {
 		return result, err
@@ -124,7 +127,11 @@ func Open(ctx context.Context, opts system.Options) (*system.System, error) {
 }
 
 // Train trains and tests on devices that are open. It closes all it makes on them. When ctx ends it
-// returns what it has, with Interrupted set and ctx's error; the step under way runs to its end.
+// returns what it has, with Interrupted set and an error that matches context.Canceled; the step
+// under way runs to its end. Several hosts stop after the same step, whichever of them is
+// interrupted. With Config.Out they save there, and the error is an [*interrupt.Error], whose exit
+// code asks for a restart: the next run with these settings goes on, on any number of hosts and
+// devices.
 func Train(ctx context.Context, sys *system.System, cfg Config, data Data, hooks Hooks) (result Result, err error) {
 	start := time.Now()
 	cfg = cfg.normalize()
@@ -139,10 +146,11 @@ func Train(ctx context.Context, sys *system.System, cfg Config, data Data, hooks
 		Data: data.Name, Of: data.Test.Len(), Replicas: cfg.Replicas, Logical: cfg.Logical,
 		Devices: cfg.Devices, Batch: cfg.Batch, Seed: cfg.Seed,
 	}
-	defer func() {
+	defer func(ctx context.Context) {
+		err = Again(ctx, cfg, result, err)
 		result.Seconds = time.Since(start).Seconds()
-		result.Interrupted = err != nil && ctx.Err() != nil
-	}()
+		result.Interrupted = err != nil && (ctx.Err() != nil || errors.Is(err, context.Canceled))
+	}(ctx)
 	opts, err := options(sys, cfg)
 	if err != nil {
 		return result, err
@@ -158,6 +166,7 @@ func Train(ctx context.Context, sys *system.System, cfg Config, data Data, hooks
 		data.Name, data.Train.Len(), data.Test.Len(), cfg.Batch, cfg.Steps, cfg.Seed)); err != nil {
 		return result, err
 	}
+	settings := fmt.Sprintf("%s: %d to train on, batches of %d, seed %d", data.Name, data.Train.Len(), cfg.Batch, cfg.Seed)
 
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(cfg.Seed))
@@ -165,10 +174,19 @@ func Train(ctx context.Context, sys *system.System, cfg Config, data Data, hooks
 		strat: strat, store: store, cfg: cfg, data: data, hooks: hooks, result: &result,
 		hidden: roundUp(data.Hidden, cfg.Logical),
 	}
-	if err := r.train(ctx); err != nil {
+	// What the hosts do together goes on until all of them know of an interrupt.
+	together := ctx
+	if strat.NumProcesses() > 1 {
+		together = context.WithoutCancel(ctx)
+	}
+	if r.checkpoints, err = openCheckpoints(ctx, cfg, strat, store, settings); err != nil {
 		return result, err
 	}
-	accuracy, err := r.test(ctx)
+	err = r.train(together, ctx)
+	if err = errors.Join(err, r.checkpoints.close()); err != nil {
+		return result, err
+	}
+	accuracy, err := r.test(together)
 	if err != nil {
 		return result, err
 	}
@@ -185,10 +203,12 @@ type runner struct {
 	hooks  Hooks
 	hidden int
 	result *Result
+
+	checkpoints *checkpoints
 }
 
-// train takes the steps.
-func (r *runner) train(ctx context.Context) error {
+// train takes the steps that are left, until notice ends.
+func (r *runner) train(ctx, notice context.Context) (err error) {
 	adam := optimizer.Adam().LearningRate(r.data.LearningRate).Done()
 	step := train.New(r.strat, r.store, adam, Loss(r.hidden))
 	next, stop := iter.Pull(r.data.Train.Shuffled(r.cfg.Seed, r.cfg.Batch))
@@ -198,14 +218,25 @@ func (r *runner) train(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	done, err := r.checkpoints.resume(ctx)
+	if err != nil {
+		return err
+	}
+	r.result.Steps, r.result.Resumed = done, done
+	agreement := interrupt.NewAgreement(r.strat)
+	defer func() { err = errors.Join(err, agreement.Close()) }()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx) // a step that is begun is ended, and saved: notice ends the loop
 	start := time.Now()
 	batch := first
 	for i := 1; i <= r.cfg.Steps; i++ {
 		if i > 1 {
 			batch, _ = next()
 		}
-		if err := ctx.Err(); err != nil {
-			return err
+		if i <= done { // these batches were used
+			continue
 		}
 		value, err := step.Run(ctx, batch.Images, batch.Labels)
 		if err != nil {
@@ -213,7 +244,7 @@ func (r *runner) train(ctx context.Context) error {
 		}
 		// Reading waits for the step: between readings the host prepares batches while the devices
 		// work.
-		if i == 1 || i%r.cfg.LossEvery == 0 || i == r.cfg.Steps {
+		if i == done+1 || i%r.cfg.LossEvery == 0 || i == r.cfg.Steps {
 			loss, err := value.Float64(ctx)
 			if err != nil {
 				return err
@@ -227,12 +258,35 @@ func (r *runner) train(ctx context.Context) error {
 		r.result.Steps = i
 		elapsed := time.Since(start).Seconds()
 		r.result.TrainSeconds = elapsed
-		r.result.ExamplesPerSecond = float64(i*r.cfg.Batch) / elapsed
+		r.result.ExamplesPerSecond = float64((i-done)*r.cfg.Batch) / elapsed
 		if r.hooks.Progress != nil {
 			r.hooks.Progress(Progress{Step: i, Steps: r.cfg.Steps, Loss: *r.result.Loss, ExamplesPerSecond: r.result.ExamplesPerSecond})
 		}
+		stop, err := agreement.After(notice, int64(i))
+		if err != nil {
+			return err
+		}
+		if stop || i%r.cfg.SaveEvery == 0 || i == r.cfg.Steps {
+			if err := r.checkpoints.save(ctx, i); err != nil {
+				return err
+			}
+		}
+		if stop {
+			return r.stopped(agreement.Stopped(int64(i)))
+		}
 	}
 	return nil
+}
+
+// stopped is the error of a run that was interrupted. Without checkpoints to go on from it asks for
+// no restart.
+func (r *runner) stopped(why error) error {
+	var e *interrupt.Error
+	if r.checkpoints != nil || !errors.As(why, &e) {
+		return why
+	}
+	return &errkind.Fault{Op: "job: train", Reason: fmt.Sprintf("interrupted after %d steps", e.Step), Match: context.Canceled, Err: e.Notice,
+		Hint: "give a place for checkpoints by -out, to go on from there"}
 }
 
 // compile compiles the step for its first batch, and shows what will run where.
