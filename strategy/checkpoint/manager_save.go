@@ -25,6 +25,9 @@ type saving struct {
 	plan   *plan
 	image  *image
 	opts   SaveOptions
+	// unclear is true once the manifest was sent: a service may put it after it has failed to say so,
+	// and the parts must be there then.
+	unclear bool
 }
 
 // Save saves a group of variables as the checkpoint of a step. It returns when this process's shards
@@ -148,7 +151,11 @@ func (s *saving) run(ctx context.Context) error {
 	}
 	if err := s.complete(ctx, part); err != nil {
 		if m.lives.Err() == nil && !errors.Is(err, ErrBusy) {
-			_ = m.clear(ctx, s.number) // what is left goes with a later save
+			upTo := s.number
+			if s.unclear {
+				upTo--
+			}
+			_ = m.clear(ctx, upTo) // what is left goes with a later save
 		}
 		return err
 	}
@@ -215,6 +222,7 @@ func (s *saving) complete(ctx context.Context, mine []byte) error {
 	if err := m.own(ctx); err != nil {
 		return err
 	}
+	s.unclear = true
 	err = storage.PutBytes(ctx, m.store, manifestName(s.step), data, storage.PutOptions{IfAbsent: true})
 	if errors.Is(err, storage.ErrExists) {
 		// An answer that was lost on the way: the manifest is this save's own.
