@@ -114,11 +114,11 @@ var (
 
 // split counts the data and the variables of the training step that the backend says it split.
 func (r *run) split() (data, variables int) {
-	_, step, found := strings.Cut(r.output, `tpustrategy: program "Trainer`)
-	if !found {
+	begin := stepLine.FindStringIndex(r.output)
+	if begin == nil {
 		return 0, 0
 	}
-	step, _, _ = strings.Cut(step, `tpustrategy: program "`)
+	step, _, _ := strings.Cut(r.output[begin[1]:], `tpustrategy: program "`)
 	for _, parameter := range splitLine.FindAllStringSubmatch(step, -1) {
 		if strings.HasPrefix(parameter[1], "/") {
 			variables++
@@ -128,6 +128,9 @@ func (r *run) split() (data, variables int) {
 	}
 	return data, variables
 }
+
+// stepLine begins the explanation of the training step.
+var stepLine = regexp.MustCompile(`(?m)^tpustrategy: program "Trainer[^"]*" on `)
 
 // splitLine is a parameter's line where it is split: name, shape, shape on one device, axes.
 var splitLine = regexp.MustCompile(`(?m)^tpustrategy:   (\S.*?) +\w+\[[^\]]*\] +\[[^\]]*\] +P\(`)

@@ -75,6 +75,7 @@ func TestLossesAreReadWithTheirTimes(t *testing.T) {
 func TestWhatIsSplitIsReadFromTheExplanation(t *testing.T) {
 	r := &run{output: `tpustrategy: program "VariableInitialization" on replica=8, logical=1
 tpustrategy:   /w  Float32[64 8]  [8 8]  P(replica, nil)  rule 1
+tpustrategy: program "Trainer#1": not split as the rules say: /a b/biases (rule 2: dimension 0 of size 5 is not divisible by logical=2)
 tpustrategy: program "Trainer#1" on replica=8, logical=1
 tpustrategy:   parameter        shape          on one device  split            why
 tpustrategy:   arg0             Int32[32 40]   [4 40]         P(replica, nil)  data
