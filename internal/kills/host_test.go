@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gomlx/compute/dtypes"
@@ -25,6 +26,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
@@ -49,9 +51,23 @@ type job struct {
 	// Dataset trains on a dataset that is dealt to the hosts. Otherwise each host has all batches,
 	// and takes the rows of its replicas.
 	Dataset bool
+	// Saving is how checkpoints are saved.
+	Saving saving
 	// Pause is how long a host rests after a step.
 	Pause time.Duration
+	// Faults are those of the store, where checkpoints go to one.
+	Faults faults
 }
+
+// saving is how a run saves its checkpoints.
+type saving string
+
+// The ways of saving.
+const (
+	byOne      saving = "by the first host"
+	background saving = "in the background"
+	toStore    saving = "to a store"
+)
 
 const jobVariable = "KILLS_TEST_JOB"
 
@@ -177,11 +193,20 @@ func runHost(ctx context.Context, h prochost.Host, j job) (err error) {
 	}
 	step := train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.05).Done(), loss(j.Logical), train.Options{Metrics: []train.Metric{
 		{Name: "examples", Values: numbers(1), Form: train.Total}, {Name: "squares", Values: numbers(2), Form: train.Total}}})
+	place, options := filepath.Join(j.Directory, "checkpoints"), fit.CheckpointOptions{Keep: keep, Background: j.Saving == background}
+	if j.Saving == toStore {
+		open := func(_ context.Context, url string) (storage.Store, error) {
+			below, err := storage.Directory(strings.TrimPrefix(url, harmedScheme+"://"))
+			return &harmed{Store: below, faults: j.Faults, chance: rand.New(rand.NewPCG(j.Faults.Seed, uint64(h.Process)))}, err
+		}
+		storage.Register(harmedScheme, open)
+		place = harmedScheme + "://" + place
+	}
 	_, err = fit.Run(ctx, step, data, fit.Options{
 		Epochs: epochs, Every: 1, Resume: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	},
 		fit.CSV(filepath.Join(j.Directory, "table.csv")),
-		fit.Checkpoint(filepath.Join(j.Directory, "checkpoints"), saveEvery, fit.CheckpointOptions{Keep: keep}),
+		fit.Checkpoint(place, saveEvery, options),
 		fit.Hook{Name: "tell",
 			Begin: func(_ context.Context, s *fit.State) error {
 				fmt.Println("resumed", s.Resumed())
