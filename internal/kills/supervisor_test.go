@@ -212,11 +212,21 @@ func (l *life) String() string {
 	var b strings.Builder
 	for i, p := range l.hosts {
 		step, resumed := p.at()
-		log := p.log()
-		if len(log) > 6000 {
-			log = "..." + log[len(log)-6000:]
-		}
+		log := inOurs(p.log())
 		fmt.Fprintf(&b, "host %d: resumed %d, step %d, %q, code %d, signal %d\n%s", i, resumed, step, p.last(), p.code, p.signal, log)
 	}
 	return b.String()
+}
+
+// inOurs leaves out of a log the goroutines that wait in no code of what is tested.
+func inOurs(log string) string {
+	blocks := strings.Split(log, "\n\n")
+	ours := blocks[:0]
+	for _, b := range blocks {
+		if !strings.HasPrefix(b, "goroutine ") || strings.Contains(b, "tpustrategy/strategy/") {
+			ours = append(ours, b)
+		}
+	}
+	log = strings.Join(ours, "\n\n")
+	return log[:min(len(log), 12000)]
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -52,6 +53,9 @@ type Manager struct {
 	lives    context.Context
 
 	turn chan struct{} // held by a call that changes something
+	// hurry is when process 0 is to wait for the parts of the others no longer, in nanoseconds; 0 is
+	// not set.
+	hurry atomic.Int64
 
 	mu         sync.Mutex
 	background chan struct{} // closed when the save under way is over; nil if there is none
@@ -255,6 +259,19 @@ func (m *Manager) Close() error {
 // Abort gives the save under way up: its step has no checkpoint then, unless it was complete. No
 // later save succeeds; Close the manager.
 func (m *Manager) Abort() { m.stopping() }
+
+// Hurry has process 0 wait for the parts of the others for so long from now on at most, or for
+// [ManagerOptions.Patience] if that ends before. A run that has lost a process, or is to end, calls
+// it before Close. What process 0 puts itself takes its time.
+func (m *Manager) Hurry(patience time.Duration) {
+	m.hurry.Store(time.Now().Add(max(patience, 0)).UnixNano())
+}
+
+// hurried reports whether the time is over that Hurry gave.
+func (m *Manager) hurried() bool {
+	until := m.hurry.Load()
+	return until > 0 && time.Now().UnixNano() >= until
+}
 
 // SaveTimes say how long a save took.
 type SaveTimes struct {

@@ -182,7 +182,28 @@ func (s *saving) put(ctx context.Context) (part []byte, err error) {
 	if part, err = seal(p); err != nil {
 		return nil, err
 	}
-	return part, storage.PutBytes(ctx, m.store, partName(s.step, s.name, m.host), part, storage.PutOptions{})
+	return part, s.putPart(ctx, part)
+}
+
+// The manifest of a part is tried again, as process 0 waits for it, whatever it says.
+const (
+	partTries = 5
+	partPause = 100 * time.Millisecond
+)
+
+// putPart puts the manifest of this process's part.
+func (s *saving) putPart(ctx context.Context, part []byte) (err error) {
+	for try := range partTries {
+		if err = storage.PutBytes(ctx, s.m.store, partName(s.step, s.name, s.m.host), part, storage.PutOptions{}); err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(partPause << try):
+		case <-ctx.Done():
+			return err
+		}
+	}
+	return err
 }
 
 func (s *saving) describe() *partManifest {
@@ -199,7 +220,7 @@ func (s *saving) unsave(part []byte, cause error) {
 	if data, err := seal(p); err == nil {
 		ctx, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()
-		_ = storage.PutBytes(ctx, s.m.store, partName(s.step, s.name, s.m.host), data, storage.PutOptions{})
+		_ = s.putPart(ctx, data)
 	}
 }
 
@@ -293,7 +314,7 @@ func (s *saving) collect(ctx context.Context, hosts []hostPart) error {
 		if len(missing) == 0 {
 			return nil
 		}
-		if waited := time.Since(began); waited >= m.opts.Patience {
+		if waited := time.Since(began); waited >= m.opts.Patience || m.hurried() {
 			return &PartError{Step: s.step, Hosts: missing, Waited: waited, Err: failing}
 		}
 		timer := time.NewTimer(min(pause, max(m.opts.Patience-time.Since(began), time.Millisecond)))

@@ -165,6 +165,9 @@ func (r *run) all(ctx context.Context) error {
 	if err == nil {
 		err = r.unmeasured()
 	}
+	if r.saver != nil {
+		r.saver.hurry(r, err)
+	}
 	saved := r.last(ctx, err)
 	if r.saver != nil {
 		saved = errors.Join(saved, r.saver.end(r))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 )
 
 // shards is how a run saves in the background: with a manager, each process its own shards.
@@ -158,6 +159,28 @@ func (s *saver) saveFailed(r *run, err error) error {
 		step = of.Step
 	}
 	return &SaveError{Directory: s.path, Step: step, Err: err}
+}
+
+// leaving is how long a run that has lost a process waits for that one's part of a save.
+const leaving = 10 * time.Second
+
+// hurry bounds the wait for the parts of other processes at the end of a run: one that was lost has
+// put its part already, or never will, and nobody waits for a part longer than until the process is
+// ended.
+func (s *saver) hurry(r *run, err error) {
+	if s.shards.manager == nil || !r.several() || err == nil {
+		return
+	}
+	var stopped *InterruptedError
+	var notice *interrupt.Notice
+	switch {
+	case errors.As(err, &stopped):
+		if errors.As(stopped.Err, &notice) && !notice.Deadline.IsZero() {
+			s.shards.manager.Hurry(time.Until(notice.Deadline))
+		}
+	case !r.agreed:
+		s.shards.manager.Hurry(leaving)
+	}
 }
 
 // end waits for the save under way at the end of a run, if there is one, and returns its error. A
