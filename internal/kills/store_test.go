@@ -4,13 +4,13 @@ package kills
 
 import (
 	"context"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
@@ -37,7 +37,8 @@ type harmed struct {
 	chance *rand.Rand
 }
 
-var errHarmed = errors.New("the store has a bad day")
+// errHarmed says nothing of what the store holds, as its kind tells.
+var errHarmed = errkind.New(errkind.UnavailableError, "the store has a bad day")
 
 func (h *harmed) below(share float64) bool {
 	h.mu.Lock()

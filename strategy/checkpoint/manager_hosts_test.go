@@ -337,3 +337,40 @@ func (s *switched) Put(ctx context.Context, name string, opts storage.PutOptions
 	}
 	return s.Store.Put(ctx, name, opts, write)
 }
+
+// TestAHurryEndsTheWaitForAPart: the part of a process that was lost is waited for ten minutes, or as
+// long as is left.
+func TestAHurryEndsTheWaitForAPart(t *testing.T) {
+	sys := plugintest.System(t, 2)
+	s, err := storage.Directory(t.TempDir())
+	require.NoError(t, err)
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 1, LogicalDevices: 2},
+		func(ctx context.Context, strat *strategy.TPUStrategy) error {
+			store := s
+			if strat.Process() == 1 {
+				store = &unwilling{s, true} // loses its part
+			}
+			m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: strat})
+			if err != nil {
+				return err
+			}
+			v, err := strat.NewVariable(ctx, tensors.FromValue([]float32{1, 2}), strategy.VariableOptions{Name: "v", Annotation: logical.SplitInto(2)})
+			if err != nil {
+				return err
+			}
+			if err := m.Save(ctx, 1, checkpoint.Group{}.With(v), checkpoint.SaveOptions{}); err != nil {
+				return err
+			}
+			start := time.Now()
+			m.Hurry(100 * time.Millisecond)
+			err = m.Close()
+			assert.Less(t, time.Since(start), 30*time.Second)
+			if strat.Process() == 0 {
+				var missing *checkpoint.PartError
+				require.ErrorAs(t, err, &missing)
+				assert.Equal(t, []int{1}, missing.Hosts)
+				return nil
+			}
+			return err
+		}))
+}
