@@ -74,6 +74,8 @@ func (j *judge) absent(i int) (Finding, bool) {
 	switch {
 	case i == j.here:
 		return f, false
+	case s.Missing && j.here >= 0 && !j.others():
+		return f, false // see notes
 	case s.Missing:
 		f.Cause, f.Text, f.For = Missing, "it has given no sign of life in this run", Number(s.Silent.Seconds())
 		return f, s.Silent > s.Limit
@@ -92,6 +94,16 @@ func (j *judge) absent(i int) (Finding, bool) {
 		f.Text = fmt.Sprintf("its process %d %s: %s", r.PID, s.Process, f.Text)
 	}
 	return f, true
+}
+
+// others reports whether the place has a record of any other host of the run.
+func (j *judge) others() bool {
+	for i := range j.all {
+		if i != j.here && !j.all[i].Missing {
+			return true
+		}
+	}
+	return false
 }
 
 // lively reports whether the place of the records shows any host alive, but for the reader.

@@ -15,7 +15,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/status"
 	"github.com/tpustrategy/tpustrategy/strategy/trainer"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 func parsed(line string) (*trainer.Flags, string, error) {
@@ -62,6 +64,7 @@ func TestBadFlagsAreErrorsOfValue(t *testing.T) {
 func TestErrorsHaveTheirExitCodes(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
+	stuck := &watchdog.StuckError{Findings: []status.Finding{{Host: 3, Cause: status.Left, Text: "it left"}}}
 	for _, c := range []struct {
 		ctx  context.Context
 		err  error
@@ -72,6 +75,7 @@ func TestErrorsHaveTheirExitCodes(t *testing.T) {
 		{t.Context(), errors.New("broken"), 1, "program: broken\n"},
 		{t.Context(), errkind.New(errkind.ValueError, "bad"), 2, "program: bad\nusage: program [flags]; program -help lists them\n"},
 		{ended, errors.New("stopped"), 130, "program: stopped\n"},
+		{ended, stuck, watchdog.ExitCode, "program: " + stuck.Error() + "\n"},
 	} {
 		var said bytes.Buffer
 		assert.Equal(t, c.code, trainer.Code(c.ctx, "program", c.err, &said))

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/fit/bar"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -39,8 +41,9 @@ func Main(name string, run Run) int {
 
 // Code reports a program's error on w and returns the exit code: 0 without an error and after
 // -help, that of an [ExitError] and of an error with a code of its own, such as interrupt.ExitCode,
-// 75, of an interrupted run with checkpoints, 128 and the signal's number after a signal, 2 for an
-// error of kind ValueError, which tells of flags or data that cannot be, and 1 for any other.
+// 75, of an interrupted run with checkpoints, or watchdog.ExitCode, 69, of a run that did not go on,
+// 128 and the signal's number after a signal, 2 for an error of kind ValueError, which tells of
+// flags or data that cannot be, and 1 for any other.
 func Code(ctx context.Context, name string, err error, w io.Writer) int {
 	var exit *ExitError
 	switch {
@@ -119,7 +122,9 @@ func (f *Flags) Fit(settings map[string]string) fit.Options {
 // Hooks returns the hooks of a run that writes into Out: a bar on w, losses.csv, event files in
 // events, checkpoints in checkpoints, each time that every says and at the end, and at the end the
 // metrics of the names over the steps as curve.svg, curve.png and curve.html. Curves that cannot be
-// drawn or written, such as on a full disk, are a warning on w.
+// drawn or written, such as on a full disk, are a warning on w. The run is watched: `tpustrategy
+// watch` shows it by Out, and a process that waits for ever ends with [watchdog.ExitCode]. If there
+// are several, Out is a folder that they share.
 func (f *Flags) Hooks(w io.Writer, every fit.Every, metrics ...string) []fit.Hook {
 	in := func(name string) string { return filepath.Join(f.Out, name) }
 	table, pictures := in("losses.csv"), []string{in("curve.svg"), in("curve.png"), in("curve.html")}
@@ -132,7 +137,8 @@ func (f *Flags) Hooks(w io.Writer, every fit.Every, metrics ...string) []fit.Hoo
 		}
 		return nil
 	}}
-	return []fit.Hook{bar.New(w), fit.CSV(table), draw, fit.Events(in("events")), fit.Checkpoint(in("checkpoints"), every)}
+	watched := watchdog.Options{Place: f.Out, Exit: os.Exit, Logger: slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	return []fit.Hook{fit.Watch(watched), bar.New(w), fit.CSV(table), draw, fit.Events(in("events")), fit.Checkpoint(in("checkpoints"), every)}
 }
 
 // curves draws metrics of a CSV file.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 
 // calm runs eight hosts whose times jitter, with evaluations and saves, and nothing may be said.
@@ -47,6 +49,36 @@ func calm(t *testing.T, steps int) {
 }
 
 func TestStepsThatGoOnGiveNoAlarm(t *testing.T) { calm(t, 3100) }
+
+// TestAPlaceThatIsNotSharedEndsNothing: each host sees itself alone, and waits for a save of minutes.
+func TestAPlaceThatIsNotSharedEndsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlice(8)
+		errs := make([]error, s.hosts)
+		var wg sync.WaitGroup
+		for i := range s.hosts {
+			h, end, err := s.open(i, Options{Board: status.In(view{newMemory(), i})}, func(h *host, place string, step int) error {
+				if place == "save" && h.i == 0 {
+					time.Sleep(5 * time.Minute)
+				}
+				return nil
+			})
+			require.NoError(t, err)
+			wg.Go(func() {
+				errs[i] = h.run(100)
+				end(errs[i])
+			})
+		}
+		wg.Wait()
+		for i := range s.hosts {
+			assert.NoError(t, errs[i])
+			require.Len(t, s.reports[i], 1)
+			f := s.reports[i][0].Findings
+			require.Len(t, f, 1)
+			assert.Equal(t, []any{i, status.Store}, []any{f[0].Host, f[0].Cause})
+		}
+	})
+}
 
 // TestManyStepsGiveNoAlarm takes 100 000 steps in a time that is made, and 100 000 in real time, on
 // processors that are loaded: make test-watchdog.

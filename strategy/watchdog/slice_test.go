@@ -154,7 +154,9 @@ type host struct {
 // open starts a host's watchdog.
 func (s *slice) open(i int, o Options, at func(h *host, place string, step int) error) (*host, func(error), error) {
 	o.Host, o.Hosts, o.Run, o.Name = i, s.hosts, "run", "w"
-	o.Board = status.In(view{s.store, i})
+	if o.Board == nil {
+		o.Board = status.In(view{s.store, i})
+	}
 	o.OnReport = func(r Report) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

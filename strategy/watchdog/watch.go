@@ -91,7 +91,7 @@ func (w *Watchdog) judge(e *episode, s state, noted []status.Finding, now time.D
 		found = append(status.Judge([]status.Sight{{Record: s.record}}, 0, w.opts.Floor), found...)
 	}
 	if !slices.ContainsFunc(found, func(f status.Finding) bool { return f.Cause.Stops() }) && s.lasted > s.standing &&
-		s.record.Kind().Together() && w.together(sights) {
+		s.record.Kind().Together() && w.together(sights, s.lasted) {
 		found = append(found, status.Stand(sights, &s.record))
 	}
 	found = append(found, w.store(now)...)
@@ -138,8 +138,12 @@ func newOf(all, old []status.Finding) (fresh []status.Finding) {
 	return fresh
 }
 
-// together reports whether all hosts that are alive wait for each other.
-func (w *Watchdog) together(all []status.Sight) bool {
+// together reports whether all hosts that are alive wait for each other. Of a host without a record
+// nothing is known.
+func (w *Watchdog) together(all []status.Sight, lasted time.Duration) bool {
+	if lasted < w.opts.First && slices.ContainsFunc(all, func(s status.Sight) bool { return s.Missing }) {
+		return false
+	}
 	return !slices.ContainsFunc(all, func(s status.Sight) bool {
 		return s.Alive() && s.Record.State != status.Ended && !s.Record.Kind().Together()
 	})
