@@ -2,11 +2,12 @@ package hostfacts
 
 import (
 	"bufio"
-	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Options say where to read. The zero value is this machine.
@@ -129,4 +130,4 @@ func (f Facts) Findings() []Finding {
 }
 
 // ErrNotELF reports a file that is no ELF program or library.
-var ErrNotELF = errors.New("not an ELF file")
+var ErrNotELF = errkind.New(errkind.ValueError, "not an ELF file")

@@ -226,8 +226,12 @@ func TestAnInterruptedProgramIsStartedAgain(t *testing.T) {
 
 	code, said, c = start(t, again, "75\n0\n", "PREEMPTED\n")
 	assert.Zero(t, code, said)
-	assert.Contains(t, said, "the machines are gone: making new ones")
+	assert.Contains(t, said, "the machines are gone, or do not answer again and again: making new ones")
 	assert.Equal(t, 2, strings.Count(strings.Join(c.calls(), "\n"), "tpu-vm create"), said)
+
+	code, said, c = start(t, again, "69\n69\n0\n", "")
+	assert.Zero(t, code, said)
+	assert.Equal(t, 2, strings.Count(strings.Join(c.calls(), "\n"), "tpu-vm create"), "a machine that does not answer twice is replaced: %s", said)
 
 	code, said, _ = start(t, again, "75\n75\n75\n", "")
 	assert.Equal(t, launch.Interrupted, code, said)

@@ -234,6 +234,7 @@ equip() {
 
 equip
 restart=0
+stuck=0 # how often in a row a host did not answer
 while :; do
   say "running: $start"
   code=0
@@ -241,7 +242,7 @@ while :; do
   case $code in
     0) say "done" && break ;;
     75) say "interrupted, and saved" ;;
-    69) say "a host did not answer" ;;
+    69) say "a host did not answer: the last lines of the log name it" ;;
     255) say "the connection to a machine is lost" ;;
     *) say "the program ended with code $code" && exit "$code" ;;
   esac
@@ -250,8 +251,10 @@ while :; do
     say "not started again: that was done $RESTARTS times"
     exit "$code"
   fi
-  if ! healthy; then
-    say "the machines are gone: making new ones"
+  if [ "$code" = 69 ]; then stuck=$((stuck + 1)); else stuck=0; fi
+  if [ "$stuck" -ge 2 ] || ! healthy; then
+    say "the machines are gone, or do not answer again and again: making new ones"
+    stuck=0
     remove_all
     equip
   fi
