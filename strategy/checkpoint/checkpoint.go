@@ -169,6 +169,7 @@ func openTensors(path string, open func(string) (*os.File, fs.FileInfo, error)) 
 		return nil, &CorruptError{File: path, Reason: "no tensor file", Err: err}
 	}
 	o := &object{name: path, opened: localFile{raw, info.Size()}, size: info.Size()}
+	o.file.Store(true)
 	return &Checkpoint{path: path, raw: raw, file: file, objects: []*object{o}}, nil
 }
 

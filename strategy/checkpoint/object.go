@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tpustrategy/tpustrategy/storage"
 )
@@ -16,6 +17,7 @@ type object struct {
 	name string // for messages
 	open func(ctx context.Context) (storage.Object, error)
 	size int64
+	file atomic.Bool // it is a file of this machine; known once it is open
 
 	mu     sync.Mutex
 	opened storage.Object
@@ -40,6 +42,8 @@ func (o *object) get(ctx context.Context) (storage.Object, error) {
 		return nil, errors.Join(errLength(opened.Size(), o.size), opened.Close())
 	}
 	o.opened = opened
+	_, isFile := opened.(interface{ Fd() uintptr })
+	o.file.Store(isFile)
 	return opened, nil
 }
 

@@ -134,6 +134,10 @@ func (c *Checkpoint) fill(ctx context.Context, v *variable, seen *seenBlocks, bo
 
 // fillFrom reads runs of one region, block by block.
 func (c *Checkpoint) fillFrom(ctx context.Context, v *variable, g *region, seen *seenBlocks, all []*runs) error {
+	ahead := int64(aheadBytes)
+	if c.objects[g.object].file.Load() {
+		ahead = blockBytes // which stays in the processor's cache
+	}
 	for {
 		first := int64(-1)
 		for _, r := range all {
@@ -163,7 +167,7 @@ func (c *Checkpoint) fillFrom(ctx context.Context, v *variable, g *region, seen 
 			r.took(end - start)
 			continue
 		}
-		for end < g.bytes && end-start < aheadBytes && continues(all, end) {
+		for end < g.bytes && end-start < ahead && continues(all, end) {
 			end = min(end+blockBytes, g.bytes)
 		}
 		memory := aheadMemory.Get().(*[]byte)
@@ -207,11 +211,34 @@ func continues(all []*runs, at int64) bool {
 	return false
 }
 
-// blocks reads whole blocks of a region, from a place in it on.
+// blocks reads whole blocks of a region, from a place in it on: of a file one at a time, which is
+// summed while the processor's cache has it, and of other objects all at once.
 func (c *Checkpoint) blocks(ctx context.Context, v *variable, g *region, seen *seenBlocks, p []byte, start int64) error {
-	if err := c.objects[g.object].read(ctx, v, p, g.offset+start); err != nil {
-		return err
+	o := c.objects[g.object]
+	piece := len(p)
+	if o.file.Load() {
+		piece = blockBytes
 	}
+	for from := 0; from < len(p); from += piece {
+		part := p[from:min(from+piece, len(p))]
+		if err := o.read(ctx, v, part, g.offset+start+int64(from)); err != nil {
+			return err
+		}
+		if err := c.compare(v, g, seen, part, start+int64(from)); err != nil {
+			// What came over a network may have changed on the way.
+			if again := o.read(ctx, v, part, g.offset+start+int64(from)); again != nil {
+				return again
+			}
+			if err = c.compare(v, g, seen, part, start+int64(from)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// compare compares blocks with their checksums, or notes theirs.
+func (c *Checkpoint) compare(v *variable, g *region, seen *seenBlocks, p []byte, start int64) error {
 	for at := 0; at < len(p); at += blockBytes {
 		sum := checksum(0).plus(p[at:min(at+blockBytes, len(p))])
 		i := int(start/blockBytes) + at/blockBytes

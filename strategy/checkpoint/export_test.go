@@ -1,0 +1,58 @@
+package checkpoint
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/require"
+)
+
+// TestAnExportIsOnePlainFile exports a checkpoint in shards and one of a directory to the same
+// bytes, in several pieces, and refuses a damaged one.
+func TestAnExportIsOnePlainFile(t *testing.T) {
+	ctx := context.Background()
+	dir := t.TempDir()
+	g := numbers(3)
+	large := tensors.FromFlatDataAndDimensions(make([]float32, 70*200_000), 70, 200_000)
+	require.NoError(t, large.MutableBytes(func(data []byte) {
+		for i := range data {
+			data[i] = byte(i * 31 >> 6)
+		}
+	}))
+	g = g.With(&memory{path: "/large", value: large}, &memory{path: "/empty", value: tensors.FromFlatDataAndDimensions([]float32{}, 0, 3)})
+	m := newManager(t, filepath.Join(dir, "shards"), ManagerOptions{})
+	opts := SaveOptions{Metadata: map[string]string{"position": "here"}}
+	require.NoError(t, m.Save(ctx, 12, g, opts))
+	require.NoError(t, m.Wait(ctx))
+	d, err := OpenDirectory(filepath.Join(dir, "plain"), Options{})
+	require.NoError(t, err)
+	require.NoError(t, d.Save(ctx, 12, g, opts))
+	c, err := m.Latest(ctx)
+	require.NoError(t, err)
+	defer c.Close()
+	path := filepath.Join(dir, "model.safetensors")
+	require.NoError(t, c.Export(ctx, path))
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	want, err := os.ReadFile(filepath.Join(dir, "plain", "step-0000000012", "variables.safetensors"))
+	require.NoError(t, err)
+	require.True(t, string(want) == string(got))
+	plain := latest(t, d)
+	require.NoError(t, plain.Export(ctx, path))
+	file, err := OpenFile(path, FileOptions{})
+	require.NoError(t, err)
+	defer file.Close()
+	require.Equal(t, map[string]string{"position": "here", metadataStep: "12"}, file.Metadata())
+
+	shards, err := filepath.Glob(filepath.Join(dir, "shards", "step-0000000012", "*", "*.safetensors"))
+	require.NoError(t, err)
+	whole, err := os.ReadFile(shards[0])
+	require.NoError(t, err)
+	whole[len(whole)-1] ^= 1
+	require.NoError(t, os.WriteFile(shards[0], whole, 0o644))
+	require.ErrorIs(t, c.Export(ctx, path), ErrCorrupt)
+	require.Error(t, c.Export(ctx, "gs://bucket/file"))
+}
