@@ -49,10 +49,10 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 	}
 	r.does(watchdog.Exchange, "fit: after a step")
 	all, err := r.strategy.GatherBytes(r.firm(ctx), fmt.Sprintf("fit: after step %d", r.state.step), message)
-	if err != nil {
+	// Where that fails the processes are at different places, also if they were at one before.
+	if r.agreed = err == nil; err != nil {
 		return errors.Join(mine, err)
 	}
-	r.agreed = true
 	if err := r.agreement.Met(r.state.step); err != nil {
 		return errors.Join(mine, err)
 	}
