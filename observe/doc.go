@@ -13,6 +13,6 @@
 //	...
 //	result, err := fit.Run(ctx, step, data, opts, seen.Hook(), labels.Hook("run", "today"))
 //
-// Every process of a job is told of, each with its number. The packages add nothing between the
-// records of a run.
+// Every process of a job is told of, each with its number. Between the records of a run packages prom
+// and otel take the time of what the loop does, twice a step, which costs well under a microsecond.
 package observe

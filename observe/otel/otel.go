@@ -14,6 +14,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 // scope names the spans' and metrics' library.
@@ -30,6 +31,9 @@ type Options struct {
 	Attributes []attribute.KeyValue
 	// Process is the number of this process for what is told before a run begins; runs know theirs.
 	Process int
+	// Shortest is the least time of an input wait, a launch, a wait for a result or for other
+	// processes that is a span of its own; 0 is 10 milliseconds. Saves and restores always are.
+	Shortest time.Duration
 }
 
 // Observer makes spans and metrics of the runs of a process. It is safe for concurrent use; two runs
@@ -45,6 +49,7 @@ type Observer struct {
 	mu     sync.Mutex
 	making map[string]trace.Span // by program
 	run    *run                  // nil outside of a run
+	doing  doing
 }
 
 // run is a run under way.
@@ -65,6 +70,9 @@ func New(opts Options) (*Observer, error) {
 	}
 	if opts.MeterProvider == nil {
 		opts.MeterProvider = otel.GetMeterProvider()
+	}
+	if opts.Shortest == 0 {
+		opts.Shortest = 10 * time.Millisecond
 	}
 	if opts.Parent == nil {
 		opts.Parent = context.Background()
@@ -127,15 +135,22 @@ func (o *Observer) Phase(p strategy.Phase) {
 func (o *Observer) Hook() fit.Hook {
 	return fit.Hook{
 		Name: "opentelemetry",
+		Doing: func(what watchdog.Activity, name string) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.turn(what, name)
+		},
 		Begin: func(ctx context.Context, s *fit.State) error {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			attrs := o.attributes(s.Strategy().Process())
 			r := &run{step: s.Step(), rows: s.Rows(), attrs: metric.WithAttributeSet(attribute.NewSet(attrs...))}
-			r.inside, r.span = o.tracer.Start(ctx, "train", trace.WithAttributes(append(attrs,
+			r.inside, r.span = o.tracer.Start(ctx, "train", trace.WithTimestamp(o.doing.first()), trace.WithAttributes(append(attrs,
 				attribute.Int64("tpustrategy.first_step", s.Step()+1), attribute.Int64("tpustrategy.resumed", s.Resumed()))...))
 			_, r.steps = o.tracer.Start(r.inside, "steps", trace.WithAttributes(attrs...))
 			o.run = r
+			o.did(o.doing.before...)
+			o.doing.before = nil
 			return nil
 		},
 		Record: func(_ context.Context, s *fit.State) error {
@@ -152,10 +167,11 @@ func (o *Observer) Hook() fit.Hook {
 			if o.run == nil { // Begin of an earlier hook failed
 				return nil
 			}
+			o.turn(watchdog.Other, "")
 			o.run.steps.End()
-			o.run.span.SetAttributes(attribute.Int64("tpustrategy.last_step", s.Step()))
+			o.run.span.SetAttributes(attribute.Int64("tpustrategy.last_step", s.Step()), attribute.String("tpustrategy.result", result(err)))
 			end(o.run.span, err)
-			o.run = nil
+			o.run, o.doing = nil, doing{}
 			return nil
 		},
 	}
@@ -176,6 +192,12 @@ func (o *Observer) record(s *fit.State) {
 		r.steps.SetAttributes(attribute.Float64("tpustrategy.metric."+m.Name, m.Value))
 		o.measured.Record(r.inside, m.Value, r.attrs, metric.WithAttributes(attribute.String("name", m.Name)))
 	}
+	for what, took := range o.doing.took {
+		if took > 0 {
+			r.steps.SetAttributes(attribute.Float64("tpustrategy.seconds."+watchdog.Activity(what).String(), took.Seconds()))
+		}
+	}
+	o.doing.took = [activities]time.Duration{}
 	r.steps.End()
 	r.step, r.rows, r.at = s.Step(), s.Rows(), now
 	_, r.steps = o.tracer.Start(r.inside, "steps", trace.WithAttributes(o.attributes(s.Strategy().Process())...))

@@ -13,9 +13,12 @@
 //	tpustrategy_step_seconds             gauge: seconds a step between the last two records
 //	tpustrategy_metric{name}             gauge: what was measured last, such as loss or held/loss
 //	tpustrategy_running                  gauge: 1 while a run is under way
-//	tpustrategy_runs_total{result}       counter: runs that ended, "done", "interrupted" or "failed"
+//	tpustrategy_runs_total{result}       counter: runs that ended, "done", "interrupted", "stuck" or "failed"
+//	tpustrategy_activity_seconds_total{activity}  counter: seconds of input, launch, result, exchange,
+//	                                     save, restore, hook and setup, see package watchdog
+//	tpustrategy_activities_total{activity}  counter: how often a run turned to each
 //	tpustrategy_making_seconds{stage}    histogram: tracing, lowering and compiling of programs
 //	tpustrategy_programs_total{result}   counter: programs that were made, "done" or "failed"
 //
-// They change at the records of a run (fit.Options.Every), not between.
+// Those of activities change as the run goes, the others at its records (fit.Options.Every).
 package prom

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 // Options configure a set of metrics. The zero value works.
@@ -30,12 +31,31 @@ type Metrics struct {
 	step, seconds, running     *prometheus.GaugeVec
 	measured                   *prometheus.GaugeVec
 	steps, rows, runs, program *prometheus.CounterVec
+	spent, turns               *prometheus.CounterVec
 	making                     *prometheus.HistogramVec
 
-	mu     sync.Mutex
-	began  map[string]stage // by program
-	run    progress
-	inside bool // of a run
+	mu      sync.Mutex
+	began   map[string]stage // by program
+	run     progress
+	inside  bool // of a run
+	now     activity
+	process string // of the last run, or Options.Process
+}
+
+// activity is what a run does, since when.
+type activity struct {
+	what watchdog.Activity
+	at   time.Time
+}
+
+// turn ends the activity under way and begins the next.
+func (m *Metrics) turn(what watchdog.Activity, process string) {
+	now := m.opts.Now()
+	if before := m.now; !before.at.IsZero() && before.what != watchdog.Other {
+		m.spent.WithLabelValues(before.what.String(), process).Add(max(0, now.Sub(before.at).Seconds()))
+		m.turns.WithLabelValues(before.what.String(), process).Inc()
+	}
+	m.now = activity{what, now}
 }
 
 // stage is a stage of a program that is under way.
@@ -56,7 +76,7 @@ func New(to prometheus.Registerer, opts Options) (*Metrics, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	m := &Metrics{opts: opts, began: map[string]stage{}}
+	m := &Metrics{opts: opts, began: map[string]stage{}, process: strconv.Itoa(opts.Process)}
 	var all []prometheus.Collector
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tpustrategy", Name: name, Help: help, ConstLabels: opts.Labels}, append(labels, "process"))
@@ -75,6 +95,8 @@ func New(to prometheus.Registerer, opts Options) (*Metrics, error) {
 	m.measured = gauge("metric", "What was measured last.", "name")
 	m.running = gauge("running", "1 while a run is under way.")
 	m.runs = counter("runs_total", "Runs that ended.", "result")
+	m.spent = counter("activity_seconds_total", "Seconds that runs spent on an activity.", "activity")
+	m.turns = counter("activities_total", "Times that runs turned to an activity.", "activity")
 	m.program = counter("programs_total", "Programs that were made.", "result")
 	m.making = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tpustrategy", Name: "making_seconds", ConstLabels: opts.Labels,
 		Help: "Seconds of a stage of the making of a program.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 8)}, []string{"stage", "process"})
@@ -114,10 +136,16 @@ func (m *Metrics) Phase(p strategy.Phase) {
 func (m *Metrics) Hook() fit.Hook {
 	return fit.Hook{
 		Name: "prometheus",
+		Doing: func(what watchdog.Activity, _ string) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.turn(what, m.process)
+		},
 		Begin: func(_ context.Context, s *fit.State) error {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			process := strconv.Itoa(s.Strategy().Process())
+			m.process = process
 			m.run, m.inside = progress{step: s.Step(), rows: s.Rows()}, true
 			m.step.WithLabelValues(process).Set(float64(s.Step()))
 			m.running.WithLabelValues(process).Set(1)
@@ -137,11 +165,18 @@ func (m *Metrics) Hook() fit.Hook {
 			}
 			m.inside = false
 			process, result := strconv.Itoa(s.Strategy().Process()), "done"
-			if interrupted := (*fit.InterruptedError)(nil); errors.As(err, &interrupted) {
+			var stuck *watchdog.StuckError
+			var interrupted *fit.InterruptedError
+			switch {
+			case errors.As(err, &stuck):
+				result = "stuck"
+			case errors.As(err, &interrupted):
 				result = "interrupted"
-			} else if err != nil {
+			case err != nil:
 				result = "failed"
 			}
+			m.turn(watchdog.Other, process)
+			m.now = activity{}
 			m.running.WithLabelValues(process).Set(0)
 			m.runs.WithLabelValues(result, process).Inc()
 			return nil

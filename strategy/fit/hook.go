@@ -35,7 +35,7 @@ type Metric struct {
 // A record is a step after which the loss is read: see [Options].Every. After such a step all
 // Measure functions that are due run, in the order of the hooks, and then all Record functions. A
 // step at which a hook with an interval is due is a record, too. Between the records the loop calls
-// nothing.
+// nothing but Doing.
 //
 // With several processes every process has the same hooks. A hook that writes files does so where
 // [State.First] is true.
@@ -65,6 +65,13 @@ type Hook struct {
 	// End runs once if the run came past Begin, however it ended. err says how: nil, or the error
 	// that Run is to return.
 	End func(ctx context.Context, s *State, err error) error
+
+	// Doing is told as the run turns to something: it waits for a batch (watchdog.Input), launches a
+	// step, waits for a result or for the other processes, saves, restores, calls a hook, opens its
+	// data. Name says which hook or what, or is empty. It does so until the next call. A resume
+	// restores before Begin. Doing is called from the run's goroutine, twice a step and more, and must
+	// not wait. A save in the background is told of while the step waits for it.
+	Doing func(what watchdog.Activity, name string)
 
 	// Save returns what the hook keeps in a checkpoint, and Load takes it back after a resume,
 	// before Begin. With several processes the bytes are those of the first process.

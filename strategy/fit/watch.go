@@ -89,10 +89,15 @@ func (r *run) firm(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// does tells the watchdog what the run does.
+// does tells the watchdog, and the hooks that ask, what the run does.
 func (r *run) does(what watchdog.Activity, name string) {
 	if r.dog != nil {
 		r.dog.Do(what, name)
+	}
+	for i := range r.hooks {
+		if doing := r.hooks[i].Doing; doing != nil {
+			doing(what, name)
+		}
 	}
 }
 

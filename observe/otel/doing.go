@@ -1,0 +1,90 @@
+package otel
+
+import (
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
+)
+
+// activities is the number of kinds of activities.
+const activities = int(watchdog.Setup) + 1
+
+// doing is what a run does now, and has done since the last record.
+type doing struct {
+	now  spell
+	took [activities]time.Duration
+	// before are the spells before the run began, such as a restore, which have no parent yet.
+	before []spell
+}
+
+// spell is the time that a run spent on something.
+type spell struct {
+	what       watchdog.Activity
+	name       string
+	begin, end time.Time
+}
+
+// first is when the run began to do anything.
+func (d *doing) first() time.Time {
+	switch {
+	case len(d.before) > 0:
+		return d.before[0].begin
+	case !d.now.begin.IsZero():
+		return d.now.begin
+	}
+	return time.Now()
+}
+
+// turn ends the spell under way and begins the next.
+func (o *Observer) turn(what watchdog.Activity, name string) {
+	now, last := time.Now(), o.doing.now
+	o.doing.now = spell{what: what, name: name, begin: now}
+	if last.begin.IsZero() {
+		return
+	}
+	last.end = now
+	if i := int(last.what); i < activities {
+		o.doing.took[i] += now.Sub(last.begin)
+	}
+	if o.run == nil {
+		o.doing.before = append(o.doing.before, last)
+		return
+	}
+	o.did(last)
+}
+
+// did makes spans of spells that are worth one.
+func (o *Observer) did(all ...spell) {
+	for _, s := range all {
+		always := s.what == watchdog.Save || s.what == watchdog.Restore
+		if s.what == watchdog.Other || !always && s.end.Sub(s.begin) < o.opts.Shortest {
+			continue
+		}
+		attrs := o.attributes(o.opts.Process)
+		if s.name != "" {
+			attrs = append(attrs, attribute.String("tpustrategy.name", s.name))
+		}
+		_, span := o.tracer.Start(o.run.inside, s.what.String(), trace.WithTimestamp(s.begin), trace.WithAttributes(attrs...))
+		span.End(trace.WithTimestamp(s.end))
+	}
+}
+
+// result says how a run ended: done, interrupted, stuck or failed.
+func result(err error) string {
+	var interrupted *fit.InterruptedError
+	var stuck *watchdog.StuckError
+	switch {
+	case errors.As(err, &stuck):
+		return "stuck"
+	case errors.As(err, &interrupted):
+		return "interrupted"
+	case err != nil:
+		return "failed"
+	}
+	return "done"
+}
