@@ -22,9 +22,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
-// quick are options with which half a second is late.
+// quick are options with which a second is late.
 func quick(place string) watchdog.Options {
-	return watchdog.Options{Place: place, Floor: 500 * time.Millisecond, Patience: 500 * time.Millisecond, Grace: 500 * time.Millisecond, Interval: 100 * time.Millisecond}
+	return watchdog.Options{Place: place, Floor: time.Second, Patience: 500 * time.Millisecond, Grace: 500 * time.Millisecond, Interval: 100 * time.Millisecond}
 }
 
 // blocking are batches whose yield waits for release at a step of one process.

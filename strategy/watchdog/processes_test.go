@@ -75,8 +75,8 @@ func TestHostProcess(t *testing.T) {
 				say(said{First: &f})
 			}
 		}}
-	if c.Floor < time.Second {
-		o.Interval = 200 * time.Millisecond
+	if c.Floor < 3*time.Second {
+		o.Interval = c.Floor / 5
 	}
 	if f.goes {
 		o.Patience = 20 * c.Floor
@@ -280,7 +280,7 @@ func TestDeadAndStoppedProcessesAreNamed(t *testing.T) {
 		if f.cause == status.Silent {
 			t.Run(f.name, func(t *testing.T) {
 				t.Parallel()
-				namedByProcesses(t, f, time.Second)
+				namedByProcesses(t, f, 2*time.Second)
 			})
 		}
 	}

@@ -104,7 +104,7 @@ func Start(ctx context.Context, o Options) (*Watchdog, error) {
 		}
 		w.board, w.owned = board, true
 	}
-	w.view.MinSilence = o.Floor
+	w.view.MinSilence = max(o.Floor, 3*o.interval(w.board))
 	w.view.Follow(o.Run, o.Hosts, time.Now())
 	if w.board != nil {
 		w.loops.Go(w.write)
