@@ -174,7 +174,7 @@ func TestWhatAppearsAfterTheInterruptIsDeletedToo(t *testing.T) {
 		}
 	}
 	require.Positive(t, at)
-	code, said := c.run(syscall.SIGINT, "AT="+strconv.Itoa(at), "HOW=stop", "LATE=0.1", "PAUSE=0.3")
+	code, said := c.run(syscall.SIGINT, "AT="+strconv.Itoa(at), "HOW=stop", "LATE=0.2", "PAUSE=1")
 	assert.Equal(t, 130, code, said)
 	assert.Empty(t, c.left(), said)
 }
