@@ -39,7 +39,8 @@
 // before the second attempt, about twice as long before each further one, up to 10 s, and gives up
 // [Options].Patience (2 minutes) after the first attempt began; each operation has a clock of its
 // own. The one exception is a chunk of a large object, which Google's client repeats for half of
-// Stall, so that one lost chunk is not the whole upload.
+// Stall, so that one lost chunk is not the whole upload. The clients of S3 and Azure try each
+// request up to three times of their own, before the store does.
 //
 // Not tried again are 400, 401, 403, 404, 412, wrong names of hosts, and whatever the store does not
 // know. A context ends every operation, every wait and every attempt. The error is an [*Error]: it

@@ -196,8 +196,10 @@ func (p *Proxy) forward(r *http.Request, body []byte) (*answer, error) {
 	out := r.Clone(r.Context())
 	out.URL.Scheme, out.URL.Host = p.target.Scheme, p.target.Host
 	out.RequestURI = ""
-	out.Body = io.NopCloser(bytes.NewReader(body))
-	out.ContentLength = int64(len(body))
+	out.Body, out.ContentLength = http.NoBody, int64(len(body))
+	if len(body) > 0 {
+		out.Body = io.NopCloser(bytes.NewReader(body))
+	}
 	resp, err := p.client.RoundTrip(out)
 	if err != nil {
 		return nil, err
