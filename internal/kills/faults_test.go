@@ -3,6 +3,7 @@
 package kills
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/internal/prochost"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
 // patience is how long hosts wait for each other, and limit how long they may take to end once one
@@ -50,7 +52,7 @@ var harms = []harm{
 	{name: "a store that fails, then SIGKILL of all hosts", needs: "store", store: faults{Fail: 0.3}, do: func(_ *campaign, l *life, _ int) { l.killed() }},
 	{name: "a store that fails, then SIGTERM", needs: "store", store: faults{Fail: 0.3}, do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGTERM) }},
 	{name: "a store that is slow, then SIGKILL of all hosts", needs: "store", store: faults{Slow: 200 * time.Millisecond}, do: func(_ *campaign, l *life, _ int) { l.killed() }},
-	{name: "a store that lies, then SIGKILL of all hosts", needs: "store", store: faults{Lie: 0.1}, do: func(_ *campaign, l *life, _ int) { l.killed() }},
+	{name: "a store that lies, then SIGKILL of all hosts", needs: "store", store: faults{Lie: 0.3}, do: func(_ *campaign, l *life, _ int) { l.killed() }},
 	{name: "a full disk, then SIGKILL of all hosts", needs: "tmpfs", do: (*campaign).fill},
 }
 
@@ -173,7 +175,7 @@ func (c *campaign) odd(l *life, format string, args ...any) {
 // reports whether the run is through.
 func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
 	j.Faults = h.store
-	j.Faults.Seed = c.chance.Uint64()
+	j.Faults.Seed, j.Faults.Lie = c.chance.Uint64(), h.store.Lie/float64(hosts)
 	c.lied = c.lied || h.store.Lie > 0
 	l := begin(c.t, c.machine, name, hosts, j)
 	defer l.killed()
@@ -206,7 +208,7 @@ func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
 	through = true
 	for i, p := range l.hosts {
 		_, resumed := p.at()
-		if known > 0 && resumed >= 0 && resumed != known {
+		if known > 0 && resumed >= 0 && resumed != known && !c.lied {
 			c.fail(l, "host %d went on from step %d, the run was saved at step %d", i, resumed, known)
 		}
 		if known > 0 && resumed < 0 && c.next == 0 {
@@ -222,5 +224,32 @@ func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
 		}
 		through = through && p.last() == "done" && p.code == 0
 	}
+	if c.lied {
+		return through && c.mended(l)
+	}
 	return through
+}
+
+// mended reports whether a run that is through has its last checkpoint, where its store has lied: if
+// not, another life finds that out and makes it again. Where every checkpoint is damaged, which the
+// hosts say, the run begins anew.
+func (c *campaign) mended(l *life) bool {
+	for _, p := range l.hosts {
+		if strings.Contains(p.log(), "every checkpoint is damaged") {
+			c.counts["begun anew, as a store had damaged every checkpoint"]++
+			if err := errors.Join(os.RemoveAll(c.dir), os.Mkdir(c.dir, 0o755)); err != nil {
+				c.t.Fatal(err)
+			}
+			return false
+		}
+	}
+	dir, err := checkpoint.OpenDirectory(filepath.Join(c.dir, "checkpoints"), checkpoint.Options{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	last, err := dir.Open(steps)
+	if err != nil {
+		return false
+	}
+	return errors.Join(last.Verify(c.t.Context()), last.Close()) == nil
 }

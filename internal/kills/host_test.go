@@ -41,7 +41,7 @@ const (
 	passes    = 4
 	steps     = passes * examples / rows
 	saveEvery = 3
-	keep      = 2
+	keep      = 3
 )
 
 // job says what the hosts of a life do.
