@@ -17,6 +17,7 @@
 #   make test-upstream-patches  our patches for GoMLX, compute and go-xla: each test fails, and passes with its patch
 #   make test-gpt   the long tests of the language model: killed and resumed, every option, every mesh
 #   make test-kills kill, stop and cut off hosts of training runs, 500 times (KILLS=500, 15 minutes)
+#   make test-lives random pipelines of data, interrupted and gone on with, 4000 times (a minute)
 #   make forms      train a decoder in every form and compare with one device (10 minutes)
 #   make corpus     compile many real programs at their real size, with both compilers (an hour)
 #   make test-gomlx run the tests that GoMLX ships, on its backends and on ours (half an hour), and write docs/gomlx-suites.md
@@ -134,6 +135,12 @@ KILLS ?= 500
 .PHONY: test-kills
 test-kills: plugin
 	$(REQUIRE) TPUSTRATEGY_KILLS=$(KILLS) $(GO) test -count=1 -timeout 2h -v ./internal/kills
+
+# Each element once, whatever the numbers of processes and replicas. `make test` does it 120 times.
+LIVES ?= 4000
+.PHONY: test-lives
+test-lives:
+	TPUSTRATEGY_LIVES=$(LIVES) $(GO) test -count=1 -run 'EveryExampleOnceOverAnyLives' ./input
 
 # A table of what came of it is written to CORPUS, and the results to CORPUS.json: a run goes on where
 # the last one stopped. TPUSTRATEGY_CORPUS_LIMIT=4m is how long one compilation may take.

@@ -136,3 +136,40 @@ func ExampleCSV() {
 	// x [1.5 2.5]
 	// y [3 -1]
 }
+
+// Two hosts of two replicas are interrupted after a step; one host of two replicas goes on.
+func ExampleJoinStates() {
+	ctx := context.Background()
+	data := input.Range(12).Batch(4, true)
+	var states []input.State
+	for process := range 2 {
+		d, _ := input.Distribute(data, input.Options{Replicas: 4, Processes: 2, Process: process})
+		steps, _ := d.Open(ctx)
+		_, _ = steps.Next(ctx)
+		state, _ := steps.State()
+		states = append(states, state) // as the hosts tell each other
+		_ = steps.Close()
+	}
+	whole, err := input.JoinStates(states)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	d, _ := input.Distribute(data, input.Options{Replicas: 2})
+	steps, err := d.OpenAt(ctx, whole)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer steps.Close()
+	for {
+		step, err := steps.Next(ctx)
+		if err != nil {
+			break
+		}
+		fmt.Println(step.Index, step.Replicas[0].Leaf().Flat(), step.Replicas[1].Leaf().Flat())
+	}
+	// Output:
+	// 1 [4 5] [6 7]
+	// 2 [8 9] [10 11]
+}

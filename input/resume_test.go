@@ -338,6 +338,9 @@ func livesOf(told string) (all []life) {
 // numbers of processes and replicas.
 func TestEveryExampleOnceOverAnyLives(t *testing.T) {
 	rounds := 120
+	if n, err := strconv.Atoi(os.Getenv("TPUSTRATEGY_LIVES")); err == nil {
+		rounds = n
+	}
 	if testing.Short() {
 		rounds = 40
 	}

@@ -4,16 +4,22 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	process "github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 )
 
 // texts writes some Go to train on.
@@ -77,4 +83,34 @@ func TestWhatCannotBeTrainedIsSaidFirst(t *testing.T) {
 		assert.NotEqual(t, errkind.Unknown, errkind.Of(err), "%s: %v", line, err)
 		assert.NotContains(t, stderr.String(), "step 1", line)
 	}
+}
+
+// TestATerminatedRunIsStartedAgain: a signal in the middle saves, with the code that asks for a
+// restart, and a run of as many steps finds nothing left to do.
+func TestATerminatedRunIsStartedAgain(t *testing.T) {
+	plugin, out, data := plugintest.Path(t, "cpu"), t.TempDir(), texts(t)
+	line := "-plugin %s -data %s -out %s -vocab 270 -devices 2 -batch 2 -resume -replicas %d -steps %d"
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var stdout, said bytes.Buffer
+	err := run(ctx, strings.Fields(fmt.Sprintf(line, plugin, data, out, 2, 1000)), &stdout, writer(func(p []byte) {
+		if bytes.Contains(p, []byte("step 1 ")) {
+			cancel(&process.Signal{Signal: syscall.SIGTERM, At: time.Now()})
+		}
+	}))
+	var stopped *fit.InterruptedError
+	require.ErrorAs(t, err, &stopped)
+	require.Equal(t, 75, trainer.Code(ctx, "gpt", err, &said))
+	assert.Contains(t, said.String(), "gpt: fit: interrupted after ")
+	assert.Contains(t, said.String(), "resume to go on")
+	stdout.Reset()
+	require.NoError(t, run(t.Context(), strings.Fields(fmt.Sprintf(line, plugin, data, out, 1, stopped.Taken)), &stdout, &said), "%s", &said)
+	assert.Contains(t, stdout.String(), fmt.Sprintf(`"steps":%d`, stopped.Taken))
+}
+
+// writer tells of each write.
+type writer func([]byte)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(p)
+	return len(p), nil
 }

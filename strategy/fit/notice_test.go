@@ -123,3 +123,41 @@ func TestASaveThatDoesNotFitIsSaid(t *testing.T) {
 	assert.Contains(t, said.String(), `reason=quota`)
 	assert.Contains(t, said.String(), `"last checkpoint"=3`)
 }
+
+// TestANoticeBeforeTheFirstStepLeavesNobodyWaiting: one of two processes is interrupted before the
+// run, while its hooks begin, or while the step is compiled.
+func TestANoticeBeforeTheFirstStepLeavesNobodyWaiting(t *testing.T) {
+	sys := plugintest.System(t, 2)
+	for when, taken := range map[string]int64{"before": 0, "beginning": 0, "compiling": 1} {
+		t.Run(when, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if when == "before" {
+				cancel()
+			}
+			opts := strategy.Options{Replicas: 2}
+			if when == "compiling" {
+				opts.Phases = func(strategy.Phase) { cancel() }
+			}
+			dir := t.TempDir()
+			for i, err := range strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, opts, func(own context.Context, s *strategy.TPUStrategy) error {
+				hooks := []fit.Hook{fit.Checkpoint(dir, 0), {Name: "begin", Begin: func(context.Context, *fit.State) error {
+					if when == "beginning" && s.Process() == 1 {
+						cancel()
+					}
+					return nil
+				}}}
+				if s.Process() == 1 {
+					own = ctx
+				}
+				_, err := fit.Run(own, dense(s, 2), fit.Dataset(dataset(t, 8)), fit.Options{Resume: true}, hooks...)
+				return err
+			}) {
+				var stopped *fit.InterruptedError
+				require.ErrorAs(t, err, &stopped, "process %d", i)
+				assert.Equal(t, taken, stopped.Taken, "process %d", i)
+				assert.Equal(t, 75, interrupt.Code(err))
+			}
+		})
+	}
+}
