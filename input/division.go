@@ -124,9 +124,6 @@ type position struct {
 // each is the number of streams of a process.
 func (p position) each() int { return len(p.in) / p.count }
 
-// complete reports whether it is the position of all processes.
-func (p position) complete() bool { return p.dealt || p.count == p.of.processes }
-
 // parsePosition takes a position apart.
 func parsePosition(from State) (p position, err error) {
 	counters := min(max(len(from.At), 4), 6) // the pass and the count are left out where they are 0 and 1

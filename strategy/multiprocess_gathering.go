@@ -15,7 +15,6 @@ import (
 // Wait at a time.
 type Gathering struct {
 	call string
-	mine []byte // of a process alone
 
 	mu   sync.Mutex
 	sent *launched // nil when it is read or closed
