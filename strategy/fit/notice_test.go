@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
@@ -80,6 +81,31 @@ func TestANoticeBetweenRecordsStopsAllProcesses(t *testing.T) {
 	strategytest.NoErrors(t, errs)
 	for i := range got {
 		assert.Equal(t, want[i].Metrics, got[i].Metrics, "to all digits")
+	}
+}
+
+// TestANoticeDoesNotEndTheFeedOfOneProcess: the data goes on until both have agreed.
+func TestANoticeDoesNotEndTheFeedOfOneProcess(t *testing.T) {
+	dir := t.TempDir()
+	for i, err := range strategytest.OnProcesses(t, plugintest.System(t, 2), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		own := make(chan interrupt.Notice, 1)
+		ctx, stop := interrupt.Notify(ctx, interrupt.Options{Notices: own})
+		defer stop()
+		read := 0
+		data := dataset(t, 8).Repeat(-1).Map(func(_ context.Context, e input.Element) (input.Element, error) {
+			if read++; read == 40 && s.Process() == 1 { // by then the votes are several steps apart
+				own <- interrupt.Notice{Reason: "quota"}
+				<-ctx.Done()
+			}
+			return e, nil
+		}, input.MapOptions{Spec: dataset(t, 8).Info().Spec})
+		_, err := fit.Run(ctx, dense(s, 2), fit.Dataset(data), fit.Options{Steps: 100000, Every: 100000, Resume: true}, fit.Checkpoint(dir, 0))
+		return err
+	}) {
+		var stopped *fit.InterruptedError
+		require.ErrorAs(t, err, &stopped, "process %d", i)
+		assert.Greater(t, stopped.Taken, int64(38))
+		assert.Equal(t, dir, stopped.Directory)
 	}
 }
 
