@@ -159,7 +159,7 @@ test-gomlx: plugin
 SAVES ?= 200
 .PHONY: test-saves
 test-saves: plugin
-	cd $(BLOBSTORE) && $(REQUIRE) TPUSTRATEGY_SAVES=$(SAVES) $(GO) test -count=1 -timeout 60m -v -run "UnderFaults|ACommand" ./internal/savetest
+	cd $(BLOBSTORE) && $(REQUIRE) TPUSTRATEGY_SAVES=$(SAVES) $(GO) test -count=1 -timeout 60m -v -run "UnderFaults|ACommand|ThroughABucket" ./internal/savetest
 
 # The table is written where every program passed; -run of single ones in the folder writes none.
 .PHONY: test-gomlx-examples
