@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -44,13 +45,10 @@ func donation(ctx context.Context, w *work) (err error) {
 	if err != nil {
 		return err
 	}
-	switch memory, err := compiled.Program.MemoryStats(); {
-	case err != nil:
-		w.finding("the program does not say what memory it takes: %v", err)
-	case memory.Alias < int64(sz.donated):
-		w.fail("results take the memory of %d bytes of arguments, and %d are donated", memory.Alias, sz.donated)
-	default:
-		w.fact("program", "arguments %d bytes, results %d, of which in the arguments' memory %d, temporary %d", memory.Arguments, memory.Outputs, memory.Alias, memory.Temp)
+	if compiled.Program == nil {
+		w.fact("program", "its runtime does not show it")
+	} else {
+		w.aliased(compiled.Program, sz)
 	}
 	var before, peak int64
 	for i := range 10 {
@@ -93,4 +91,16 @@ func donation(ctx context.Context, w *work) (err error) {
 		}
 	}
 	return nil
+}
+
+// aliased holds what a program says of its memory against what is donated.
+func (w *work) aliased(program *pjrt.Executable, sz sizes) {
+	switch memory, err := program.MemoryStats(); {
+	case err != nil:
+		w.finding("the program does not say what memory it takes: %v", err)
+	case memory.Alias < int64(sz.donated):
+		w.fail("results take the memory of %d bytes of arguments, and %d are donated", memory.Alias, sz.donated)
+	default:
+		w.fact("program", "arguments %d bytes, results %d, of which in the arguments' memory %d, temporary %d", memory.Arguments, memory.Outputs, memory.Alias, memory.Temp)
+	}
 }

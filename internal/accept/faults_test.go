@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 )
@@ -191,5 +190,3 @@ func TestWhatCannotBeRunIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, Refused, report.Verdict)
 }
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
