@@ -308,3 +308,18 @@ func saveWithoutEnd(t *testing.T, dir string) {
 		require.NoError(t, m.Save(ctx, step, numbers(float32(step)), SaveOptions{}))
 	}
 }
+
+// TestTheNextRunClearsAHalfOwnersRecord: a run that was killed while it made the store its own.
+func TestTheNextRunClearsAHalfOwnersRecord(t *testing.T) {
+	dir := t.TempDir()
+	left := filepath.Join(dir, ".put-HALF")
+	require.NoError(t, os.WriteFile(left, []byte("{"), 0o600))
+	s, err := storage.Directory(dir)
+	require.NoError(t, err)
+	m, err := NewManager(context.Background(), s, ManagerOptions{})
+	require.NoError(t, err)
+	require.NoError(t, m.own(context.Background()))
+	require.NoError(t, m.Close())
+	require.NoFileExists(t, left)
+	require.FileExists(t, filepath.Join(dir, ownerObject))
+}

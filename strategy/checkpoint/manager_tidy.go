@@ -42,7 +42,11 @@ func (m *Manager) own(ctx context.Context) error {
 		return err
 	}
 	m.owned = true
-	return nil
+	if sweeper, ok := m.store.(storage.Sweeper); ok {
+		// What is left of another run's record, which ended in the middle of it; it stands in no folder.
+		err = sweeper.Sweep(ctx, "", func(name string) bool { return strings.Contains(name, "/") })
+	}
+	return err
 }
 
 // tidy removes the checkpoints that are not kept, and what interrupted saves left.
