@@ -271,6 +271,9 @@ func unreadable(path string, err error) error {
 	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
 		return doing("read", "", err)
 	}
+	if errors.As(err, new(*files.Error)) { // a link, a pipe, a device: no checkpoint has one
+		return &CorruptError{File: path, Reason: "it cannot be read", Err: err}
+	}
 	switch errkind.Of(err) { // of a store that did not answer: what it holds is not known
 	case errkind.UnavailableError, errkind.PermissionDeniedError, errkind.FailedPreconditionError, errkind.DeadlineExceededError, errkind.CancelledError:
 		return doing("read", "", err)
