@@ -52,6 +52,9 @@ func OpenDirectory(path string, opts Options) (*Directory, error) {
 		return nil, wrong("option Keep", "0 keeps all", "%d checkpoints", opts.Keep)
 	}
 	if err := files.Local(path); err != nil {
+		if of := (*PathError)(nil); errors.As(err, &of) {
+			of.Hint = "a Directory is a folder of this machine: open a bucket with storage.Open and save with NewManager, or give the path of a folder"
+		}
 		return nil, doing("open directory", "", err)
 	}
 	d := &Directory{path: path, keep: opts.Keep, takeOver: opts.TakeOver, fs: osFilesystem{}, self: newOwner()}
