@@ -55,6 +55,7 @@ type cli struct {
 	Report    reportCmd    `cmd:"" help:"Show a report that compile wrote."`
 	Curve     curveCmd     `cmd:"" help:"Draw the learning curve of a run."`
 	Watch     watchCmd     `cmd:"" help:"Show the hosts of a run: where each is, what it waits for, and who lags."`
+	Export    exportCmd    `cmd:"" help:"Write a checkpoint as one safetensors file."`
 	Visualize visualizeCmd `cmd:"" help:"Draw which devices hold which part of a tensor."`
 	Install   installCmd   `cmd:"" help:"Install the pinned plugins."`
 	Accept    acceptCmd    `cmd:"" help:"Prove on this machine, or on all hosts of a slice, that its devices do what they should."`
