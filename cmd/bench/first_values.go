@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -95,15 +94,19 @@ func seconds(t syscall.Timeval) float64 { return time.Duration(t.Nano()).Seconds
 
 // peakMemory says how much memory this process has had at most, as Linux counts it.
 func peakMemory() string {
-	f, err := os.Open("/proc/self/status")
-	if err != nil {
-		return "peak memory unknown"
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if rest, ok := strings.CutPrefix(lines.Text(), "VmHWM:"); ok {
-			return "peak memory " + strings.TrimSpace(rest)
-		}
+	if kB := memoryOf("VmHWM:"); kB > 0 {
+		return fmt.Sprintf("peak memory %d kB", kB)
 	}
 	return "peak memory unknown"
+}
+
+// memoryOf is a line of what Linux says of this process's memory, in kB; 0 if it says nothing.
+func memoryOf(line string) (kB int64) {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), "\n"+line)
+	_, _ = fmt.Sscan(rest, &kB)
+	return kB
 }
