@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
@@ -36,12 +35,8 @@ type exported struct {
 
 // Run exports a checkpoint.
 func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
-	if files.Local(c.Place) == nil {
-		if info, err := os.Stat(c.Place); err != nil { // which storage.Open would make
-			return refused("export", err)
-		} else if !info.IsDir() {
-			return misused("export", "give the folder of the run's checkpoints", "%s is no folder", c.Place)
-		}
+	if err := there("export", "give the folder of the run's checkpoints", c.Place); err != nil {
+		return err
 	}
 	store, err := storage.Open(ctx, c.Place)
 	if err != nil {

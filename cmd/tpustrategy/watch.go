@@ -43,12 +43,8 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if c.Interval < leastInterval {
 		return misused("watch", "give 200ms or more", "an interval of %v", c.Interval)
 	}
-	if files.Local(c.Place) == nil {
-		if info, err := os.Stat(c.Place); err != nil {
-			return refused("watch", err)
-		} else if !info.IsDir() {
-			return misused("watch", "give the run's folder", "%s is no folder", c.Place)
-		}
+	if err := there("watch", "give the run's folder", c.Place); err != nil {
+		return err
 	}
 	board, err := status.Open(ctx, c.Place)
 	if err != nil {
@@ -66,6 +62,21 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 		return w.follow(ctx, w.drawn(a.stdout, func() (int, int, error) { return term.GetSize(int(f.Fd())) }))
 	}
 	return w.follow(ctx, w.lines(a.stdout))
+}
+
+// there refuses a place that is no folder, which opening it would make, unless it is a URL.
+func there(op, hint, place string) error {
+	if files.Local(place) != nil {
+		return nil
+	}
+	info, err := os.Stat(place)
+	if err != nil {
+		return refused(op, err)
+	}
+	if !info.IsDir() {
+		return misused(op, hint, "%s is no folder", place)
+	}
+	return nil
 }
 
 // terminal returns the standard output if it is a terminal.

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"gocloud.dev/blob"
 	_ "gocloud.dev/blob/azureblob" // the driver
 
 	"github.com/tpustrategy/tpustrategy/storage"
@@ -18,24 +17,8 @@ func open(ctx context.Context, url string) (storage.Store, error) { return Open(
 
 // Open opens the store at a URL, and asks the container for one object. The caller closes the store.
 func Open(ctx context.Context, url string) (*blobstore.Store, error) {
-	p, err := blobstore.ParsePlace(url)
-	if err != nil {
-		return nil, err
-	}
-	p.Options.Service = blobstore.Service{Status: status, Hint: hint}
-	b, err := blob.OpenBucket(ctx, "azblob://"+p.Bucket+"?"+p.Query.Encode())
-	if err != nil {
-		return nil, &blobstore.Error{Op: "open", Place: p.Options.Place, Reason: blobstore.Refused, Err: err,
-			Hint: "set AZURE_STORAGE_ACCOUNT, and AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN where the machine has no identity"}
-	}
-	s, err := blobstore.New(b, p.Options)
-	if err != nil {
-		return nil, errors.Join(err, b.Close())
-	}
-	if err := s.Check(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
+	return blobstore.OpenURL(ctx, "azblob", url, blobstore.Service{Status: status, Hint: hint},
+		"set AZURE_STORAGE_ACCOUNT, and AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN where the machine has no identity")
 }
 
 func status(err error) int {

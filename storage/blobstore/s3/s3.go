@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 
-	"gocloud.dev/blob"
 	_ "gocloud.dev/blob/s3blob" // the driver
 
 	"github.com/tpustrategy/tpustrategy/storage"
@@ -18,23 +17,7 @@ func open(ctx context.Context, url string) (storage.Store, error) { return Open(
 
 // Open opens the store at a URL, and asks the bucket for one object. The caller closes the store.
 func Open(ctx context.Context, url string) (*blobstore.Store, error) {
-	p, err := blobstore.ParsePlace(url)
-	if err != nil {
-		return nil, err
-	}
-	p.Options.Service = blobstore.Service{Status: status, Hint: hint}
-	b, err := blob.OpenBucket(ctx, "s3://"+p.Bucket+"?"+p.Query.Encode())
-	if err != nil {
-		return nil, &blobstore.Error{Op: "open", Place: p.Options.Place, Reason: blobstore.Refused, Err: err}
-	}
-	s, err := blobstore.New(b, p.Options)
-	if err != nil {
-		return nil, errors.Join(err, b.Close())
-	}
-	if err := s.Check(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
+	return blobstore.OpenURL(ctx, "s3", url, blobstore.Service{Status: status, Hint: hint}, "")
 }
 
 // status returns the code of an answer. Two writers at the same moment are a conflict that passes.
