@@ -139,7 +139,8 @@ func newPlan(topology Topology, options AssignmentOptions) (plan, error) {
 	if err := positive("ComputationStride", p.stride); err != nil {
 		return p, err
 	}
-	if err := p.measure(); err != nil {
+	elsewhere := p.otherMesh(topology)
+	if err := p.measure(elsewhere); err != nil {
 		return p, err
 	}
 	if topology.hasMissing() {
@@ -157,9 +158,13 @@ func newPlan(topology Topology, options AssignmentOptions) (plan, error) {
 		if slices > 1 {
 			each = fmt.Sprintf(", on each of %d slices", slices)
 		}
+		hint := fmt.Sprintf("at most %d do", p.fit*slices)
+		if elsewhere != "" {
+			hint += "; " + elsewhere
+		}
 		return p, &AssignmentError{Option: "Replicas", Fit: p.fit * slices, Reason: fmt.Sprintf(
 			"%d replicas of shape %v and stride %v do not fit on a mesh of shape %v with %d devices%s",
-			p.replicas, p.shape, p.stride, p.mesh, len(topology.coords)/slices, each), Hint: fmt.Sprintf("at most %d do", p.fit*slices)}
+			p.replicas, p.shape, p.stride, p.mesh, len(topology.coords)/slices, each), Hint: hint}
 	}
 	return p, p.chooseOrder(options.Order, topology.hasMissing())
 }
@@ -181,13 +186,35 @@ func positive(option string, v Coordinates) error {
 	return nil
 }
 
-// measure finds how many replicas fit along each axis.
-func (p *plan) measure() error {
+// otherMesh says which option gives devices without places of their own a mesh on which the replicas
+// fit; it is empty for those of a TPU, and if none is found.
+func (p *plan) otherMesh(topology Topology) string {
+	if topology.name != logicalName {
+		return ""
+	}
+	mesh, rest := p.shape, product(p.mesh)
+	for i := range mesh {
+		if rest%p.shape[i] != 0 || rest/p.shape[i]%p.stride[i] != 0 {
+			return ""
+		}
+		mesh[i] *= p.stride[i]
+		rest /= mesh[i]
+	}
+	if p.replicas > product(p.mesh)/product(p.shape) {
+		return ""
+	}
+	mesh[0] *= rest * p.slices
+	return fmt.Sprintf("these devices have no places of their own: say which mesh they form, such as []int{%d, %d, %d, %d}, in system.Options.MeshShape or tpu.LogicalOptions.MeshShape",
+		mesh[0], mesh[1], mesh[2], mesh[3])
+}
+
+// measure finds how many replicas fit along each axis. The hint is what to do if a replica does not.
+func (p *plan) measure(hint string) error {
 	p.fit = 1
 	for i := range p.mesh {
 		// The first comparison also keeps the product from overflowing.
 		if p.shape[i] > p.mesh[i]/p.stride[i] {
-			return assignmentError("ComputationShape", "", "shape %v with stride %v does not fit into the mesh %v: axis %q has %d places",
+			return assignmentError("ComputationShape", hint, "shape %v with stride %v does not fit into the mesh %v: axis %q has %d places",
 				p.shape, p.stride, p.mesh, [...]string{"x", "y", "z", "core"}[i], p.mesh[i])
 		}
 		p.footprint[i] = p.shape[i] * p.stride[i]

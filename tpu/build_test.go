@@ -1,7 +1,9 @@
 package tpu
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +69,55 @@ func TestBuildDeviceAssignmentNamesTheOption(t *testing.T) {
 	}
 	_, err := BuildDeviceAssignment(Topology{}, AssignmentOptions{})
 	assert.ErrorContains(t, err, "topology is empty")
+}
+
+// TestDevicesWithoutPlacesSayWhichOptionGivesThemAMesh follows the mesh that an error names: on it
+// the same replicas fit.
+func TestDevicesWithoutPlacesSayWhichOptionGivesThemAMesh(t *testing.T) {
+	const named = "in system.Options.MeshShape or tpu.LogicalOptions.MeshShape"
+	for name, test := range map[string]struct {
+		logical LogicalOptions
+		options AssignmentOptions
+		named   bool
+	}{
+		"TensorFlow's shape":       {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1, 2, 2, 2}}, true},
+		"its half":                 {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1, 2, 1, 2}, Replicas: 2}, true},
+		"with a stride":            {LogicalOptions{Devices: 16}, AssignmentOptions{ComputationShape: []int{1, 2, 1, 2}, ComputationStride: []int{1, 2, 1, 1}, Replicas: 4}, true},
+		"on slices":                {LogicalOptions{Devices: 16, Slices: 2}, AssignmentOptions{ComputationShape: []int{1, 2, 2, 1}, Replicas: 4, BySlice: true}, true},
+		"replicas of odd rows":     {LogicalOptions{Devices: 12}, AssignmentOptions{ComputationShape: []int{4, 1, 1, 1}, Replicas: 3}, true},
+		"more than the devices":    {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{2, 2, 2, 2}}, false},
+		"a part of the devices":    {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1, 3, 1, 1}}, false},
+		"too many replicas":        {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1, 2, 2, 2}, Replicas: 2}, false},
+		"a shape that overflows":   {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1 << 62, 1, 1, 1}}, false},
+		"a product that overflows": {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1 << 32, 1 << 32, 1 << 32, 1}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			topology, err := LogicalTopology(test.logical)
+			require.NoError(t, err)
+			_, err = BuildDeviceAssignment(topology, test.options)
+			require.Error(t, err)
+			text, _, found := strings.Cut(err.Error(), named)
+			require.Equal(t, test.named, found, err)
+			if !found {
+				return
+			}
+			shape := make([]int, MeshRank)
+			_, text, _ = strings.Cut(text, "[]int{")
+			_, err = fmt.Sscanf(text, "%d, %d, %d, %d}", &shape[0], &shape[1], &shape[2], &shape[3])
+			require.NoError(t, err)
+			test.logical.MeshShape = shape
+			topology, err = LogicalTopology(test.logical)
+			require.NoError(t, err)
+			_, err = BuildDeviceAssignment(topology, test.options)
+			assert.NoError(t, err)
+		})
+	}
+	slice, err := ParseAccelerator("v5e:4x4")
+	require.NoError(t, err)
+	own, err := slice.Topology()
+	require.NoError(t, err)
+	_, err = BuildDeviceAssignment(own, AssignmentOptions{ComputationShape: []int{1, 2, 2, 2}})
+	assert.NotContains(t, err.Error(), "MeshShape", "the mesh of a TPU is its own")
 }
 
 func TestRandomAssignmentsAreBijections(t *testing.T) {

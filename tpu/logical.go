@@ -14,6 +14,9 @@ type LogicalOptions struct {
 	Slices int
 }
 
+// logicalName is the name of a topology that no TPU has.
+const logicalName = "logical"
+
 // LogicalTopology returns a mesh in which device k has id k and the k-th place in row-major order
 // (core fastest, then z, y, x). It gives devices without coordinates, such as those of a CPU, the
 // topology that a strategy needs.
@@ -47,5 +50,5 @@ func LogicalTopology(options LogicalOptions) (Topology, error) {
 	for k := range size {
 		coords[k/perTask] = append(coords[k/perTask], rowMajor(k, mesh))
 	}
-	return NewTopology(TopologyOptions{MeshShape: shape, DeviceCoordinates: coords, Name: "logical", Slices: options.Slices})
+	return NewTopology(TopologyOptions{MeshShape: shape, DeviceCoordinates: coords, Name: logicalName, Slices: options.Slices})
 }

@@ -168,7 +168,15 @@ func (s *starter) topology(rt Runtime) (tpu.Topology, error) {
 		return tpu.LogicalTopology(tpu.LogicalOptions{Devices: s.opts.CPUDevices, MeshShape: s.opts.MeshShape, Slices: s.opts.CPUSlices})
 	}
 	if name := rt.PlatformName(); name != "tpu" && name != "cpu" { // such as "cuda", whose devices have no coordinates
-		return tpu.LogicalTopology(tpu.LogicalOptions{MeshShape: []int{len(rt.Devices()), 1, 1, 1}})
+		n := len(rt.Devices())
+		mesh := s.opts.MeshShape
+		if mesh == nil {
+			mesh = []int{n, 1, 1, 1}
+		}
+		return tpu.LogicalTopology(tpu.LogicalOptions{Devices: n, MeshShape: mesh})
+	}
+	if s.opts.MeshShape != nil {
+		return tpu.Topology{}, optionError("open", "MeshShape for devices that have places of their own", "leave it out")
 	}
 	return topologyOf("", descriptions(rt.Devices()))
 }

@@ -15,9 +15,10 @@ import (
 type Options struct {
 	// CPUDevices, if positive, opens the XLA CPU plugin with that many devices.
 	CPUDevices int
-	// MeshShape is the grid [x, y, z, core] that the CPU devices form, in the order of their ids;
-	// its product is CPUDevices. If nil, it is [CPUDevices/2, 1, 1, 2], or [CPUDevices, 1, 1, 1]
-	// for an odd number.
+	// MeshShape is the grid [x, y, z, core] that devices without places of their own form, in the
+	// order of their ids; its product is their number. If nil, it is [CPUDevices/2, 1, 1, 2] of CPU
+	// devices, [CPUDevices, 1, 1, 1] of an odd number of them, and a line of a GPU plugin's. The
+	// places of a TPU's devices are known, and it is refused.
 	MeshShape []int
 	// CPUSlices has the CPU devices stand for so many slices, side by side along x, which it divides;
 	// 0 is 1. It changes no number and no speed: it is for trying what asks for slices.

@@ -71,6 +71,13 @@ func TestDevicesWithoutCoordinatesStandInALine(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 3, topology.NumDevices())
 	assert.Equal(t, [4]int{3, 1, 1, 1}, topology.MeshShape())
+	topology, err = (&starter{opts: Options{MeshShape: []int{1, 2, 2, 2}}}).topology(others{platform: "cuda", count: 8})
+	require.NoError(t, err)
+	assert.Equal(t, [4]int{1, 2, 2, 2}, topology.MeshShape())
+	_, err = (&starter{opts: Options{MeshShape: []int{1, 2, 2, 2}}}).topology(others{platform: "cuda", count: 3})
+	assert.ErrorContains(t, err, "8 places for 3 devices")
+	_, err = (&starter{opts: Options{MeshShape: []int{3, 1, 1, 1}}}).topology(others{platform: "tpu", count: 3})
+	assert.ErrorContains(t, err, "MeshShape for devices that have places of their own")
 }
 
 func TestATPUPluginThatWasOnlyFoundIsNotOpenedWithoutATPU(t *testing.T) {

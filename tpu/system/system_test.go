@@ -11,6 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -43,6 +44,25 @@ func TestASystemInUseSaysWhatToCloseFirst(t *testing.T) {
 	assert.Equal(t, 1, open.Buffers)
 	assert.ErrorContains(t, err, "close the strategies on it first")
 	require.NoError(t, buffer.Close())
+	require.NoError(t, sys.Close())
+}
+
+// TestTheErrorOfTensorFlowsShapeNamesTheMeshOfCPUDevices gives CPU devices the computation shape of
+// TensorFlow's pages.
+func TestTheErrorOfTensorFlowsShapeNamesTheMeshOfCPUDevices(t *testing.T) {
+	shape := tpu.AssignmentOptions{ComputationShape: []int{1, 2, 2, 2}}
+	opts := system.Options{CPUDevices: 8, Plugin: plugintest.Path(t, "cpu")}
+	sys, err := system.Open(t.Context(), opts)
+	require.NoError(t, err)
+	_, err = tpu.BuildDeviceAssignment(sys.Topology(), shape)
+	require.NoError(t, sys.Close())
+	assert.ErrorContains(t, err, "say which mesh they form, such as []int{1, 2, 2, 2}, in system.Options.MeshShape")
+
+	opts.MeshShape = []int{1, 2, 2, 2}
+	sys, err = system.Open(t.Context(), opts)
+	require.NoError(t, err)
+	_, err = tpu.BuildDeviceAssignment(sys.Topology(), shape)
+	assert.NoError(t, err)
 	require.NoError(t, sys.Close())
 }
 
