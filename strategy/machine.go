@@ -140,6 +140,12 @@ func (m *machine) Take(ctx context.Context, op string, x any) (host *tensors.Ten
 	return t.host, t.value, t.release, err
 }
 
+// TakeMirrored is Take of what is one value for all replicas, as a value on the devices. made says
+// that the value was made for the call, which closes it.
+func (m *machine) TakeMirrored(ctx context.Context, op string, x any, a logical.Annotation) (v *Mirrored, made bool, err error) {
+	return m.strategy().takeMirrored(ctx, op, x, a)
+}
+
 // Host makes a tensor of a host value.
 func (m *machine) Host(x any) (*tensors.Tensor, error) { return hostTensor(x) }
 

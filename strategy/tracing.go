@@ -189,6 +189,15 @@ func (t *tracing) Read(v *Variable, across bool) *graph.Node {
 	return t.rc.capture("Read", v).now
 }
 
+// State returns the step's last node and the nodes of its variables: what building graph changes.
+func (t *tracing) State() []*graph.Node {
+	state := []*graph.Node{t.rc.graph.LastNode()}
+	for _, c := range t.rc.captured {
+		state = append(state, c.now)
+	}
+	return state
+}
+
 // Parts returns the replicas' parts of a value.
 func (t *tracing) Parts(m *Merged) []*Merged { return t.merge.LocalResults(m) }
 

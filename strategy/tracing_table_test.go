@@ -115,11 +115,11 @@ var tracingCalls = map[string]struct {
 		return err
 	}},
 	"eager.Extended.UpdateNonSlot": {builds, func(ctx context.Context, w *tracingWorld) error {
-		_, err := w.e.UpdateNonSlot(ctx, w.e.NonSlotDevices(), func(u *eager.UpdateContext, _ ...any) (any, error) { return 1, nil })
+		_, err := w.e.UpdateNonSlot(ctx, w.e.NonSlotDevices(), func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Ops().Add(float32(1), 1) })
 		return err
 	}},
 	"eager.Extended.UpdateNonSlotEach": {builds, func(ctx context.Context, w *tracingWorld) error {
-		_, err := w.e.UpdateNonSlotEach(ctx, w.e.NonSlotDevices(), func(u *eager.UpdateContext, _ ...any) (any, error) { return 1, nil })
+		_, err := w.e.UpdateNonSlotEach(ctx, w.e.NonSlotDevices(), func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Ops().Add(float32(1), 1) })
 		return err
 	}},
 	"eager.Extended.Reduce": {builds, func(ctx context.Context, w *tracingWorld) error {

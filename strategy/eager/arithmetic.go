@@ -33,7 +33,7 @@ func (rc *ReplicaContext) Div(a, b any) (any, error) { return rc.binary("Div", g
 func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *graph.Node, a, b any) (any, error) {
 	s := rc.strategy
 	if rc.tracing != nil {
-		return binaryIn(rc.tracing, name, apply, a, b)
+		return binaryIn(rc, name, apply, a, b)
 	}
 	return rc.join(name, [2]any{a, b}, func(all []any) ([]any, error) {
 		columns, err := operands(name, all)
@@ -50,7 +50,7 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 					return nil, err
 				}
 			}
-			v, release, err := Of(s).merge(rc.outer(), name, column)
+			v, release, err := rc.operand(name, i, column)
 			if err != nil {
 				return nil, err
 			}

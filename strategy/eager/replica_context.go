@@ -25,6 +25,7 @@ type ReplicaContext struct {
 	replica   int
 	update    bool // an update's function: writes are the component's own
 	some      bool // one of fewer functions than there are components: no writes
+	host      bool // the one function of a non-slot update on the host: see host.go
 	// tracing is set in an update of a compiled step.
 	tracing trace
 }
@@ -136,7 +137,7 @@ func (rc *ReplicaContext) join(call string, arg any, run func(args []any) ([]any
 // outer is the context of a joined call: that of the run, for all replicas.
 func (rc *ReplicaContext) outer() context.Context {
 	update := -1
-	if rc.update {
+	if rc.update && !rc.host {
 		update = rc.replica
 	}
 	return rc.strategy.Machine().Across(rc.ctx, update)
@@ -258,7 +259,7 @@ func (rc *ReplicaContext) Call(f *strategy.Function, args ...any) ([]any, error)
 		}
 		values := make([]any, len(columns))
 		for i, column := range columns {
-			v, release, err := Of(s).merge(rc.outer(), "Call", column)
+			v, release, err := rc.operand("Call", i, column)
 			if err != nil {
 				return nil, err
 			}
@@ -272,6 +273,9 @@ func (rc *ReplicaContext) Call(f *strategy.Function, args ...any) ([]any, error)
 		nest := make([]any, len(results))
 		for i, x := range results {
 			nest[i] = x
+		}
+		if rc.host {
+			return []any{rc.wholes(nest)}, nil
 		}
 		return Of(s).split(nest)
 	})

@@ -1,6 +1,7 @@
 package eager
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -22,7 +23,10 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 		return nil, err
 	}
 	if rc.tracing != nil {
-		return writtenIn(rc.tracing, v, rc.tracing.Scatter(op, v, indices, updates))
+		return rc.writtenIn(v, rc.tracing.Scatter(op, v, indices, updates))
+	}
+	if rc.host {
+		return rc.writeAcross(op.String()+" "+v.Path(), v, func(ctx context.Context) error { return v.Scatter(ctx, op, indices, updates) })
 	}
 	return rc.join(op.String()+" "+v.Path(), [2]any{indices, updates}, func(all []any) ([]any, error) {
 		values := make([]strategy.Value, 2)

@@ -23,6 +23,9 @@ type trace interface {
 	First(m *strategy.Merged) *strategy.Merged
 	// ReduceNest reduces the leaves of a nest over the replicas.
 	ReduceNest(op strategy.ReduceOp, call string, nest any, axes ...int) (any, error)
+	// State returns what building graph changes: the step's last node, and the values of its
+	// variables.
+	State() []*graph.Node
 	// Read returns the variable in the replica, or across replicas.
 	Read(v *strategy.Variable, across bool) *graph.Node
 	// Parts returns the replicas' parts of a value.

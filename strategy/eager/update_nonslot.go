@@ -21,7 +21,14 @@ func (e *Extended) NonSlotDevices() []string {
 }
 
 // UpdateNonSlot runs fn on the non-slot devices: TensorFlow's update_non_slot. As in TPUStrategy it
-// runs fn once, on the first host, with args as they are, and returns the result of fn as it is.
+// runs fn once, on the first host, with args as they are, and returns the result of fn as it is. A
+// variable is its value across replicas there, and a write of it writes all components. An
+// operation of fn that is given a *[strategy.PerReplica] whose parts differ returns an
+// [*strategy.Error] of kind ValueError, because none of the parts is the host's.
+//
+// In a merge call of a compiled step fn builds graph, by the same rules, with *[strategy.Merged]
+// values, while the step is traced. Go values that it changes change once, and not in each run: a
+// fn that builds nothing is a [*strategy.ContextError].
 //
 // With the semantics of MirroredStrategy it runs fn once for each device of devices: the device at
 // position i is number i and receives component i of each argument. The results are regrouped. With
@@ -128,7 +135,7 @@ func (e *Extended) updateNonSlot(ctx context.Context, devices []string, fn Updat
 	if s.Semantics() != strategy.TensorFlowMirrored {
 		return e.runReplicas(ctx, 1, func(c *coroutine, r int) (any, error) {
 			rc := e.eager(ctx, c, r, true)
-			rc.ctx = s.Machine().Across(ctx, -1)
+			rc.host, rc.ctx = true, s.Machine().Across(ctx, -1)
 			return fn(&UpdateContext{rc: rc, device: s.Machine().HostName(0)}, args...)
 		})
 	}

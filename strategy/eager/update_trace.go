@@ -3,6 +3,7 @@ package eager
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -18,30 +19,44 @@ import (
 // updateIn is [Extended.Update] in a merge call; v is nil for a non-slot one.
 func (e *Extended) updateIn(ctx context.Context, t trace, op string, v *strategy.Variable, fn UpdateFunc, args []any) (any, error) {
 	s := e.strategy
+	rc := &ReplicaContext{strategy: s, update: true, host: v == nil && s.Semantics() != strategy.TensorFlowMirrored}
+	if rc.tracing, rc.ctx = t, ctx; !rc.host {
+		rc.tracing, rc.ctx = s.Machine().InTracedUpdate(ctx, &componentCode{rc})
+	}
 	return fault.Traced(func() any {
 		mine := make([]any, len(args))
 		for i, arg := range args {
 			nest, err := nesting.Map(op, arg, func(path string, x any) (any, error) {
-				return e.updateArgument(t, op, fmt.Sprintf("%d%s", i, path), v, x)
+				return rc.updateArgument(op, fmt.Sprintf("%d%s", i, path), v, x)
 			})
 			if err != nil {
 				panic(err)
 			}
 			mine[i] = nest
 		}
-		rc := &ReplicaContext{strategy: s, update: true}
-		rc.tracing, rc.ctx = s.Machine().InTracedUpdate(ctx, &componentCode{rc})
+		before := t.State()
 		result, err := fn(&UpdateContext{rc: rc, variable: v}, mine...)
-		if err == nil {
-			result, err = nesting.Map(op, result, func(_ string, x any) (any, error) {
-				if node, ok := x.(*graph.Node); ok && node != nil {
-					return t.Of(node), nil
-				}
-				return x, nil
-			})
-		}
 		if err != nil {
 			panic(err)
+		}
+		idle := v == nil && slices.Equal(before, t.State())
+		if result, err = nesting.Map(op, result, func(_ string, x any) (any, error) {
+			switch x := x.(type) {
+			case *graph.Node:
+				if x != nil {
+					idle = false
+					return t.Of(x), nil
+				}
+			case *strategy.Merged, *strategy.Variable:
+				idle = false
+			}
+			return x, nil
+		}); err != nil {
+			panic(err)
+		}
+		if idle { // what it did, it did to Go values
+			panic(&strategy.ContextError{Op: op, Reason: "its function builds nothing of the compiled step, and would act once, while the step is traced, and not in each run",
+				Hint: "keep the state in a variable that the function reads and writes, or call it before or after the step runs"})
 		}
 		return result
 	})
@@ -49,9 +64,10 @@ func (e *Extended) updateIn(ctx context.Context, t trace, op string, v *strategy
 
 // updateArgument is a component's part of a leaf of an update's arguments: a node of a merged
 // value, otherwise what was given.
-func (e *Extended) updateArgument(t trace, op, where string, v *strategy.Variable, x any) (any, error) {
+func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable, x any) (any, error) {
+	t := rc.tracing
 	if w, ok := x.(*strategy.Variable); ok {
-		if err := e.strategy.Machine().Owns(op, w); err != nil {
+		if err := rc.strategy.Machine().Owns(op, w); err != nil {
 			return nil, err
 		}
 		if needsMirrored(v) && w.Synchronization() == strategy.OnRead {
@@ -67,6 +83,9 @@ func (e *Extended) updateArgument(t trace, op, where string, v *strategy.Variabl
 	m := t.Value(op, x)
 	if needsMirrored(v) && !m.Mirrored() {
 		return nil, fault.New(strategy.TypeError, op, "reduce it first", "argument %s, %s, is not mirrored", where, m)
+	}
+	if rc.host && rc.differs(m) {
+		return m, nil // as it is: it has no one node
 	}
 	return t.Node(m), nil
 }
@@ -110,7 +129,7 @@ func (rc *ReplicaContext) one(op string) {
 }
 
 // binaryIn is [ReplicaContext.Add] and its kin.
-func binaryIn(t trace, name string, apply func(a, b *graph.Node) *graph.Node, a, b any) (any, error) {
+func binaryIn(rc *ReplicaContext, name string, apply func(a, b *graph.Node) *graph.Node, a, b any) (any, error) {
 	return fault.Traced(func() any {
 		columns, err := operands(name, []any{[2]any{a, b}})
 		if err != nil {
@@ -124,7 +143,7 @@ func binaryIn(t trace, name string, apply func(a, b *graph.Node) *graph.Node, a,
 					panic(err)
 				}
 			}
-			nodes[i] = t.Node(t.Value(name, column[0]))
+			nodes[i] = rc.operandIn(name, i, column[0])
 		}
 		if a, b := nodes[0].DType(), nodes[1].DType(); a != b {
 			panic(fault.New(strategy.InvalidArgumentError, name, "convert one of them in the step", "a %s beside a %s", a, b))
@@ -139,9 +158,9 @@ func readIn(t trace, v *strategy.Variable, across bool) (any, error) {
 }
 
 // writtenIn is a write in an update, and gives the component's new value.
-func writtenIn(t trace, v *strategy.Variable, err error) (any, error) {
+func (rc *ReplicaContext) writtenIn(v *strategy.Variable, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readIn(t, v, false)
+	return readIn(rc.tracing, v, rc.host)
 }

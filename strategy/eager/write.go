@@ -1,6 +1,7 @@
 package eager
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -17,6 +18,9 @@ import (
 func (rc *ReplicaContext) Read(v *strategy.Variable) (any, error) {
 	if err := rc.strategy.Machine().Owns("Read", v); err != nil {
 		return nil, err
+	}
+	if rc.host {
+		return rc.ReadAcross(v)
 	}
 	if rc.tracing != nil {
 		return readIn(rc.tracing, v, false)
@@ -89,7 +93,10 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 	}
 	op := fmt.Sprintf("%s %q", w.Name, v.Path())
 	if rc.tracing != nil {
-		return writtenIn(rc.tracing, v, rc.tracing.Write(w, v, x))
+		return rc.writtenIn(v, rc.tracing.Write(w, v, x))
+	}
+	if rc.host {
+		return rc.writeAcross(w.Name+" "+v.Path(), v, func(ctx context.Context) error { return assignAcross(ctx, w, v, x) })
 	}
 	return rc.join(w.Name+" "+v.Path(), x, func(xs []any) ([]any, error) {
 		value, whole, release, err := rc.written(op, v, xs)
@@ -253,6 +260,10 @@ func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...an
 		return Of(s).Update(rc.ctx, v, fn, args...)
 	}
 	return rc.join("Update "+v.Path(), args, func(all []any) ([]any, error) {
+		if rc.host {
+			result, err := Of(s).Update(rc.outer(), v, fn, args...)
+			return []any{result}, err
+		}
 		merged, err := Of(s).regroup(rc.outer(), "update", all, false)
 		if err != nil {
 			return nil, err

@@ -1,0 +1,101 @@
+package eager
+
+import (
+	"context"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+)
+
+// With the semantics of TPUStrategy a non-slot update runs one function, on the host, for all
+// replicas. What the function uses has one value there: its value across replicas.
+
+// operand makes one value of the replicas' leaves of an operand. In the one function of the host
+// the leaf is one value for all replicas, or it is an error.
+func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Value, func(), error) {
+	if !rc.host {
+		return Of(rc.strategy).merge(rc.outer(), call, leaves)
+	}
+	machine := rc.strategy.Machine()
+	switch x := leaves[0].(type) {
+	case *strategy.Objects:
+		if x != nil {
+			return nil, nil, unresolved(call, i, x)
+		}
+	case *strategy.PerReplica:
+		if x != nil && machine.OwnsValue(x) == nil && machine.Differs(x) && rc.NumReplicasInSync() > 1 {
+			return nil, nil, unresolved(call, i, x)
+		}
+	}
+	m, made, err := machine.TakeMirrored(rc.outer(), call, leaves[0], logical.Annotation{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return m, func() {
+		if made {
+			_ = m.Close()
+		}
+	}, nil
+}
+
+// operandIn is operand in a merge call of a compiled step.
+func (rc *ReplicaContext) operandIn(call string, i int, x any) *graph.Node {
+	t := rc.tracing
+	if !rc.host {
+		return t.Node(t.Value(call, x))
+	}
+	if v, ok := x.(*strategy.Variable); ok && v != nil {
+		return t.Read(v, true)
+	}
+	m := t.Value(call, x)
+	if rc.differs(m) {
+		panic(unresolved(call, i, m))
+	}
+	return t.Node(m)
+}
+
+func (rc *ReplicaContext) differs(m *strategy.Merged) bool {
+	return !m.Mirrored() && rc.strategy.NumReplicasInSync() > 1
+}
+
+// unresolved returns the error of an operand that has no one value on the host.
+func unresolved(call string, i int, x any) error {
+	return fault.New(strategy.ValueError, call, "reduce it first, or take one replica's part with Extended.LocalResultsOf",
+		"operand %d, %s, has a value for each replica, and none on the host where a non-slot update runs", i, x)
+}
+
+// wholes are the results of a compiled function for the host: a value that differs between replicas
+// stays whole.
+func (rc *ReplicaContext) wholes(results []any) []any {
+	machine := rc.strategy.Machine()
+	for i, x := range results {
+		if v, ok := x.(strategy.Value); ok && !machine.Differs(v) {
+			results[i] = machine.Component(v, 0)
+		}
+	}
+	return results
+}
+
+// writeAcross writes all components of a variable, from the host, and returns the variable's new
+// value.
+func (rc *ReplicaContext) writeAcross(call string, v *strategy.Variable, write func(ctx context.Context) error) (any, error) {
+	if _, err := rc.join(call, nil, func([]any) ([]any, error) { return []any{nil}, write(rc.outer()) }); err != nil {
+		return nil, err
+	}
+	return rc.ReadAcross(v)
+}
+
+// assignAcross is a write of a variable by its own method.
+func assignAcross(ctx context.Context, w assign.Op, v *strategy.Variable, x any) error {
+	switch w.Name {
+	case assign.Add.Name:
+		return v.AssignAdd(ctx, x)
+	case assign.Sub.Name:
+		return v.AssignSub(ctx, x)
+	}
+	return v.Assign(ctx, x)
+}
