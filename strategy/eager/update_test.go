@@ -2,8 +2,10 @@ package eager_test
 
 import (
 	"context"
+	"math"
 	"testing"
 
+	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -165,4 +167,57 @@ func TestAnUpdateHasNoReplicaContext(t *testing.T) {
 		var wrong *strategy.ContextError
 		assert.ErrorAs(t, err, &wrong, name)
 	}
+}
+
+// TensorFlow writes each component its own value, and compares nothing: values that are equal are
+// fine for a mirrored variable, whichever objects they are.
+func TestAnUpdateOfAMirroredVariableComparesContents(t *testing.T) {
+	strategytest.OnMeshes(t, contractMeshes, func(t *testing.T, s *strategy.TPUStrategy) {
+		ctx, e, n := context.Background(), eager.Of(s), s.NumReplicasInSync()
+		v, err := s.NewVariable(ctx, []float32{0, 0, 0, 0}, strategy.VariableOptions{})
+		require.NoError(t, err)
+		assign := func(u *eager.UpdateContext, args ...any) (any, error) { return u.Assign(args[0]) }
+		scatter := func(u *eager.UpdateContext, args ...any) (any, error) {
+			return u.Scatter(strategy.ScatterUpdate, []int32{0, 1, 2, 3}, args[0])
+		}
+		nan := math.Float32frombits(0x7fc00001)
+		write := func(fn eager.UpdateFunc, of func(replica int) []float32) error {
+			_, err := e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+				return rc.Update(v, fn, tensors.FromValue(of(rc.ReplicaIDInSyncGroup())))
+			})
+			return err
+		}
+		for name, fn := range map[string]eager.UpdateFunc{"assign": assign, "scatter": scatter} {
+			require.NoError(t, write(fn, func(int) []float32 { return []float32{3, 4, 5, nan} }), name)
+			for r := range n {
+				now, err := v.Local(ctx, r)
+				require.NoError(t, err)
+				got := now.Value().([]float32)
+				require.Equal(t, []float32{3, 4, 5}, got[:3], name)
+				require.Equal(t, uint32(0x7fc00001), math.Float32bits(got[3]), name)
+			}
+			if n == 1 {
+				continue
+			}
+			for what, of := range map[string]func(replica int) []float32{
+				"a number":      func(replica int) []float32 { return []float32{3, 4, 5, float32(replica)} },
+				"the sign of 0": func(replica int) []float32 { return []float32{3, 4, 5, float32(math.Copysign(0, float64(-replica%2)))} },
+				"the bits of NaN": func(replica int) []float32 {
+					return []float32{3, 4, 5, math.Float32frombits(0x7fc00001 + uint32(replica))}
+				},
+			} {
+				err := write(fn, of)
+				require.Equal(t, strategy.ValueError, strategy.KindOf(err), "%s differs: %s: %v", what, name, err)
+			}
+		}
+		// Parts of a value on the devices, too.
+		same := make([]any, n)
+		for r := range same {
+			same[r] = []float32{1, 2, 3, 4}
+		}
+		parts, err := s.PerReplica(ctx, same, logical.Annotation{})
+		require.NoError(t, err)
+		_, err = e.Update(ctx, v, assign, parts)
+		require.NoError(t, err)
+	})
 }

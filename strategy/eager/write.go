@@ -213,15 +213,24 @@ func hostObject(x any) (any, bool) {
 func (rc *ReplicaContext) mirrorEqual(op string, v *strategy.Variable, xs []any) ([]any, error) {
 	differ := fault.New(strategy.ValueError, op, "write one value, or create the variable with LocalWrites",
 		"different values for the components of a mirrored variable")
-	if object, ok := asOne(xs); ok {
-		of, ok := object.(*strategy.Variable)
-		if value, ok := object.(strategy.Value); ok && rc.strategy.Machine().Differs(value) {
-			return nil, differ
-		}
-		if !ok || !rc.strategy.Machine().ComponentsDiffer(of) {
+	machine := rc.strategy.Machine()
+	switch object, one := asOne(xs); of := object.(type) {
+	case *strategy.Variable:
+		if !machine.ComponentsDiffer(of) {
 			return xs, nil
 		}
 		xs = componentsOf(of) // its components may be equal
+	case strategy.Value:
+		if !machine.Differs(of) {
+			return xs, nil
+		}
+		for r := range xs {
+			xs[r] = machine.Component(of, r) // they may be equal
+		}
+	default:
+		if one {
+			return xs, nil
+		}
 	}
 	all, err := rc.hostValues(op, xs)
 	if err != nil {
