@@ -3,10 +3,10 @@ package weights
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
 // Config has the sizes of a decoder in the manner of Llama or Gemma, as Hugging Face's config.json
@@ -28,6 +28,9 @@ type Config struct {
 	RotaryScaling string
 }
 
+// maxConfigBytes bounds a config.json, which has a few kilobytes.
+const maxConfigBytes = 1 << 20
+
 // ReadConfig reads the config.json of a directory. What the file leaves out has the default of
 // Hugging Face's own programs. Errors: [*FileError]; of kind NotImplementedError for a type of model
 // that is neither Llama's nor Gemma's.
@@ -36,11 +39,7 @@ func ReadConfig(dir string) (Config, error) {
 	fail := func(class errkind.Kind, err error, hint, format string, args ...any) (Config, error) {
 		return Config{}, &FileError{File: name, Reason: fmt.Sprintf(format, args...), Err: err, Class: class, Hint: hint}
 	}
-	info, err := os.Stat(name)
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxIndexBytes) {
-		return fail(errkind.ValueError, nil, "", "no file of text: %s of %d bytes", info.Mode(), info.Size())
-	}
-	text, err := os.ReadFile(name)
+	text, err := files.Read(name, maxConfigBytes)
 	if err != nil {
 		return fail(errkind.Unknown, err, "", "not read")
 	}

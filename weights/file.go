@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 )
 
@@ -81,7 +82,7 @@ func Open(name string) (*File, error) {
 	if dir == "" {
 		dir = "."
 	}
-	return OpenFS(os.DirFS(dir), base)
+	return OpenFS(files.Dir(dir), base)
 }
 
 // OpenFS is [Open] in a file system, whose files have to implement io.ReaderAt. name is "." for the
@@ -153,17 +154,14 @@ func (f *File) openIndex(fsys fs.FS, name string) error {
 
 // readIndex returns the file of each tensor.
 func readIndex(fsys fs.FS, name string) (map[string]string, error) {
-	file, err := fsys.Open(name)
+	file, _, err := openRegular(fsys, name)
 	if err != nil {
-		return nil, &FileError{File: name, Reason: "not opened", Err: err}
+		return nil, err
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxIndexBytes+1))
+	text, err := files.All(file, maxIndexBytes)
 	if err != nil {
 		return nil, &FileError{File: name, Reason: "not read", Err: err}
-	}
-	if len(text) > maxIndexBytes {
-		return nil, &FileError{File: name, Reason: fmt.Sprintf("an index of more than %d bytes", maxIndexBytes)}
 	}
 	var index struct {
 		Files map[string]string `json:"weight_map"`
@@ -177,28 +175,37 @@ func readIndex(fsys fs.FS, name string) (map[string]string, error) {
 	return index.Files, nil
 }
 
+// openRegular opens a file that is neither a pipe, whose writer it would wait for, nor a device.
+func openRegular(fsys fs.FS, name string) (fs.File, fs.FileInfo, error) {
+	// A file system of another kind may open anything.
+	info, err := fs.Stat(fsys, name)
+	if err == nil {
+		err = files.Regular(name, info)
+	}
+	var file fs.File
+	if err == nil {
+		file, err = fsys.Open(name)
+	}
+	if err == nil {
+		if info, err = file.Stat(); err == nil {
+			return file, info, nil
+		}
+		err = errors.Join(err, file.Close())
+	}
+	return nil, nil, &FileError{File: name, Reason: "not opened", Err: err}
+}
+
 // openPart opens a file and adds its tensors.
 func (f *File) openPart(fsys fs.FS, name string) (*part, error) {
 	fail := func(reason, hint string, class errkind.Kind, err error) (*part, error) {
 		return nil, &FileError{File: name, Reason: reason, Hint: hint, Class: class, Err: err}
 	}
-	// Opening a pipe would wait for its writer.
-	if info, err := fs.Stat(fsys, name); err != nil {
-		return fail("not opened", "", errkind.Unknown, err)
-	} else if !info.Mode().IsRegular() {
-		return fail("no regular file, "+info.Mode().String(), "name a safetensors file", errkind.ValueError, nil)
-	}
-	file, err := fsys.Open(name)
+	file, info, err := openRegular(fsys, name)
 	if err != nil {
-		return fail("not opened", "", errkind.Unknown, err)
+		return nil, err
 	}
-	p := &part{name: name, file: file}
+	p := &part{name: name, file: file, size: info.Size(), changed: info.ModTime()}
 	f.parts = append(f.parts, p) // Close closes it
-	info, err := file.Stat()
-	if err != nil {
-		return fail("not opened", "", errkind.Unknown, err)
-	}
-	p.size, p.changed = info.Size(), info.ModTime()
 	at, ok := file.(io.ReaderAt)
 	if !ok {
 		return fail(fmt.Sprintf("a %T has no ReadAt", file), "use files that implement io.ReaderAt", errkind.NotImplementedError, errors.ErrUnsupported)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hangtest"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 	"github.com/tpustrategy/tpustrategy/weights"
 )
@@ -97,9 +98,30 @@ func TestWhatIsNoFileIsRefused(t *testing.T) {
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	for _, path := range []string{dir, pipe} {
 		_, err = weights.Open(path)
-		assert.ErrorContains(t, err, "no regular file", "nobody waits for the pipe's other end")
+		assert.ErrorContains(t, err, "it is no regular file", "nobody waits for the pipe's other end")
 	}
 	require.NoError(t, os.Remove(pipe))
+	for _, name := range []string{weights.IndexName, "config.json"} {
+		place := filepath.Join(dir, name)
+		for what, plant := range map[string]func() error{
+			"a pipe":   func() error { return syscall.Mkfifo(place, 0o600) },
+			"a device": func() error { return os.Symlink("/dev/zero", place) },
+		} {
+			require.NoError(t, plant())
+			hangtest.Within(t, func() {
+				var err error
+				if name == weights.IndexName {
+					_, err = weights.Open(dir)
+				} else {
+					_, err = weights.ReadConfig(dir)
+				}
+				var wrong *weights.FileError
+				assert.ErrorAs(t, err, &wrong)
+				assert.ErrorContains(t, err, what)
+			})
+			require.NoError(t, os.Remove(place))
+		}
+	}
 	if os.Getuid() != 0 {
 		write(t, pipe, tensor{"x", safetensors.F32, counting(0, 2)})
 		require.NoError(t, os.Chmod(pipe, 0))

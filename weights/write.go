@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 )
 
@@ -65,7 +67,7 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value fu
 			w.of[piece.tensor] = append(w.of[piece.tensor], placedPiece{v, piece})
 		}
 	}
-	var files [][]safetensors.Spec
+	var parts [][]safetensors.Spec
 	total, used := int64(0), int64(0)
 	for _, t := range tensors {
 		if len(w.of[t.Name]) == 0 {
@@ -77,17 +79,17 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value fu
 			spec.Shape = append(spec.Shape, int64(d))
 			bytes *= int64(d)
 		}
-		if len(files) == 0 || used > 0 && used+bytes > opts.MaxFileBytes {
-			files, used = append(files, nil), 0
+		if len(parts) == 0 || used > 0 && used+bytes > opts.MaxFileBytes {
+			parts, used = append(parts, nil), 0
 		}
-		files[len(files)-1] = append(files[len(files)-1], spec)
+		parts[len(parts)-1] = append(parts[len(parts)-1], spec)
 		used, total = used+bytes, total+bytes
 	}
 	index := map[string]string{}
-	for i, specs := range files {
+	for i, specs := range parts {
 		name := SingleName
-		if len(files) > 1 {
-			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(files))
+		if len(parts) > 1 {
+			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(parts))
 		}
 		if err := w.write(ctx, filepath.Join(dir, name), specs, meta); err != nil {
 			return err
@@ -96,7 +98,7 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value fu
 			index[s.Name] = name
 		}
 	}
-	if len(files) < 2 {
+	if len(parts) < 2 {
 		return nil
 	}
 	return writeIndex(dir, index, total)
@@ -104,16 +106,11 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value fu
 
 // writeIndex puts the index in place as a whole.
 func writeIndex(dir string, index map[string]string, total int64) error {
-	text, err := json.MarshalIndent(map[string]any{"metadata": map[string]any{"total_size": total}, "weight_map": index}, "", "  ")
-	if err == nil {
-		tmp := filepath.Join(dir, "."+IndexName+".tmp")
-		if err = os.WriteFile(tmp, append(text, '\n'), 0o644); err == nil {
-			err = os.Rename(tmp, filepath.Join(dir, IndexName))
-		}
-		if err != nil {
-			_ = os.Remove(tmp)
-		}
-	}
+	err := files.Replace(filepath.Join(dir, IndexName), func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(map[string]any{"metadata": map[string]any{"total_size": total}, "weight_map": index})
+	})
 	if err != nil {
 		return &FileError{File: filepath.Join(dir, IndexName), Reason: "not written", Err: err}
 	}

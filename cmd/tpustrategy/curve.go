@@ -10,7 +10,7 @@ import (
 )
 
 // maxTable bounds a table that is read: a million records have a hundred megabytes.
-const maxTable = 1 << 30
+const maxTable = 256 << 20
 
 type curveCmd struct {
 	Table  string   `arg:"" help:"A table that package strategy/fit wrote of a run, as CSV." type:"localpath"`

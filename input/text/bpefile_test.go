@@ -9,12 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hangtest"
 )
 
 func TestATokenizerIsReadAsItWasWritten(t *testing.T) {
@@ -42,6 +44,18 @@ func TestATokenizerIsReadAsItWasWritten(t *testing.T) {
 	require.Error(t, b.Write(fullDisk{}))
 	_, err = LoadBPE(filepath.Join(t.TempDir(), "none"), "")
 	assert.Equal(t, errkind.NotFoundError, errkind.Of(err))
+}
+
+func TestATokenizerThatIsNoFileIsRefused(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "tokenizer.json")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	for _, path := range []string{pipe, "/dev/zero"} {
+		hangtest.Within(t, func() {
+			_, err := LoadBPE(path, "")
+			assert.ErrorContains(t, err, "it is no regular file")
+			assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		})
+	}
 }
 
 type fullDisk struct{}

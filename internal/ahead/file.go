@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
 // CheckPlace says why no file could be written at a path, as far as that shows without writing.
@@ -53,9 +54,14 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	if err == nil && !info.Mode().IsRegular() {
 		beside = path
 	}
-	f, err := os.Create(beside)
-	if os.IsPermission(err) && info != nil {
-		beside = path // in a directory that takes no other files
+	var f *os.File
+	if beside != path {
+		f, err = files.CreateBeside(beside, 0o666)
+		if os.IsPermission(err) && info != nil {
+			beside = path // in a directory that takes no other files
+		}
+	}
+	if beside == path {
 		f, err = os.Create(path)
 	}
 	// The name beside is nobody's business.

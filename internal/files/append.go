@@ -23,9 +23,9 @@ type File interface {
 }
 
 // OpenAppender opens a regular file to append to. It makes the file if there is none; if isNew is
-// set a file that is there is an error that matches fs.ErrExist.
+// set a file that is there is an error that matches fs.ErrExist. A symbolic link is refused.
 func OpenAppender(path string, isNew bool) (*Appender, error) {
-	flag := os.O_RDWR | os.O_CREATE
+	flag := os.O_RDWR | os.O_CREATE | noFollow
 	if isNew {
 		flag |= os.O_EXCL
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
@@ -20,12 +21,45 @@ func OpenHere(path string) (*os.File, fs.FileInfo, error) {
 	return open(path, os.O_RDONLY|noFollow, 0)
 }
 
-// OpenLock opens a file of the caller's own to lock and to note something in. It makes the file if
-// there is none, and refuses a symbolic link.
-func OpenLock(path string, mode fs.FileMode) (*os.File, error) {
-	f, _, err := open(path, os.O_RDWR|os.O_CREATE|noFollow, mode)
+// OpenOwn opens a regular file that is the caller's own, such as a lock or a record, with the flags
+// and the permissions of os.OpenFile. It refuses a symbolic link: another user could have put it
+// there, to have another file written to.
+func OpenOwn(path string, flag int, mode fs.FileMode) (*os.File, error) {
+	f, _, err := open(path, flag|noFollow, mode)
 	return f, err
 }
+
+// CreateBeside makes a new file under a name that other programs may know, such as that of a file on
+// its way to another name. A file or a link that stands there is removed, and not followed.
+func CreateBeside(path string, mode fs.FileMode) (*os.File, error) {
+	if err := Local(path); err != nil {
+		return nil, err
+	}
+	if info, err := os.Lstat(path); err == nil && !info.IsDir() {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, mode)
+}
+
+// Dir is a folder as a file system, of which [Open] opens the files. Links are followed.
+type Dir string
+
+// Open opens a regular file.
+func (d Dir) Open(name string) (fs.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	f, _, err := Open(filepath.Join(string(d), filepath.FromSlash(name)))
+	if err != nil {
+		return nil, err // and no *os.File that is nil
+	}
+	return f, nil
+}
+
+// Stat describes a file without opening it.
+func (d Dir) Stat(name string) (fs.FileInfo, error) { return fs.Stat(os.DirFS(string(d)), name) }
 
 func open(path string, flag int, mode fs.FileMode) (*os.File, fs.FileInfo, error) {
 	if err := Local(path); err != nil {
@@ -66,7 +100,11 @@ func Regular(path string, info fs.FileInfo) error {
 	case mode&fs.ModeSymlink != 0:
 		return &Error{Path: path, Reason: Link, Hint: "put the file itself there"}
 	default:
-		return &Error{Path: path, Reason: NotRegular, Found: Kind(mode)}
+		e := &Error{Path: path, Reason: NotRegular, Found: Kind(mode)}
+		if mode&(fs.ModeNamedPipe|fs.ModeDevice) != 0 {
+			e.Hint = "write what it gives to a file, and name that"
+		}
+		return e
 	}
 }
 
@@ -89,25 +127,14 @@ func Kind(mode fs.FileMode) string {
 	return "mode " + mode.String()
 }
 
-// Read reads a whole file of at most limit bytes. A pipe, such as that of a shell's <(...), is read
-// up to the limit too.
+// Read reads a whole regular file of at most limit bytes.
 func Read(path string, limit int64) ([]byte, error) {
-	if err := Local(path); err != nil {
-		return nil, err
-	}
-	f, err := os.Open(path)
+	f, info, err := Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if info.IsDir() {
-		return nil, Regular(path, info)
-	}
-	if info.Mode().IsRegular() && info.Size() > limit {
+	if info.Size() > limit {
 		return nil, TooLong(path, limit)
 	}
 	data, err := All(f, limit)

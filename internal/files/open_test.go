@@ -1,6 +1,7 @@
 package files
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,13 +27,13 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 			requireReason(t, err, NotRegular)
 			_, _, err = OpenHere(path)
 			requireReason(t, err, NotRegular)
-			_, err = OpenLock(path, 0o600)
+			_, err = OpenOwn(path, os.O_RDWR|os.O_CREATE, 0o600)
 			requireReason(t, err, NotRegular)
 		}
 		for _, path := range []string{link, dangling} {
 			_, _, err := OpenHere(path)
 			requireReason(t, err, Link)
-			_, err = OpenLock(path, 0o600)
+			_, err = OpenOwn(path, os.O_RDWR|os.O_CREATE, 0o600)
 			requireReason(t, err, Link)
 		}
 	})
@@ -43,15 +44,71 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 3, info.Size())
 	require.NoError(t, f.Close())
-	f, err = OpenLock(filepath.Join(dir, "new"), 0o600)
+	f, err = OpenOwn(filepath.Join(dir, "new"), os.O_RDWR|os.O_CREATE, 0o600)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 }
 
-func TestWhatHasNoEndIsReadToTheLimit(t *testing.T) {
+func TestAFileBesideTakesThePlaceOfWhatStoodThere(t *testing.T) {
+	dir := t.TempDir()
+	victim, beside := filepath.Join(dir, "victim"), filepath.Join(dir, "beside")
+	require.NoError(t, os.WriteFile(victim, []byte("abc"), 0o644))
+	for name, plant := range map[string]func() error{
+		"nothing": func() error { return nil },
+		"a file":  func() error { return os.WriteFile(beside, []byte("longer than what comes"), 0o644) },
+		"a link":  func() error { return os.Symlink(victim, beside) },
+		"a pipe":  func() error { return syscall.Mkfifo(beside, 0o644) },
+	} {
+		require.NoError(t, plant(), name)
+		hangtest.Within(t, func() {
+			f, err := CreateBeside(beside, 0o644)
+			require.NoError(t, err, name)
+			_, err = f.WriteString("new")
+			require.NoError(t, errors.Join(err, f.Close()), name)
+		})
+		for path, want := range map[string]string{victim: "abc", beside: "new"} {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err, name)
+			require.Equal(t, want, string(text), name)
+		}
+		require.NoError(t, os.Remove(beside))
+	}
+	require.NoError(t, os.MkdirAll(filepath.Join(beside, "x"), 0o755))
+	_, err := CreateBeside(beside, 0o644)
+	require.Error(t, err)
+	_, err = CreateBeside("gs://bucket/x", 0o644)
+	requireReason(t, err, URL)
+}
+
+func TestAFolderAsAFileSystemHasRegularFilesOnly(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("abc"), 0o644))
+	require.NoError(t, os.Symlink("file", filepath.Join(dir, "link")))
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
+	for _, name := range []string{"file", "link"} {
+		data, err := fs.ReadFile(Dir(dir), name)
+		require.NoError(t, err)
+		require.Equal(t, "abc", string(data))
+	}
+	hangtest.Within(t, func() {
+		f, err := Dir(dir).Open("pipe")
+		requireReason(t, err, NotRegular)
+		require.Nil(t, f)
+	})
+	info, err := fs.Stat(Dir(dir), "pipe")
+	require.NoError(t, err)
+	require.Equal(t, "a pipe", Kind(info.Mode()))
+	_, err = Dir(dir).Open("../x")
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	_, err = fs.Stat(Dir(dir), "none")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestAFileIsReadToTheLimit(t *testing.T) {
 	hangtest.Within(t, func() {
 		_, err := Read("/dev/zero", 1000)
-		requireReason(t, err, TooLarge)
+		e := requireReason(t, err, NotRegular)
+		require.Equal(t, "a device", e.Found)
 	})
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(path, make([]byte, 1000), 0o644))

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
 // Needs is what a program or library needs of the machine that it is copied to.
@@ -28,7 +30,12 @@ const glibc = "GLI" + "BC_"
 
 // NeedsOf reads what an ELF file needs. A file of another kind matches [ErrNotELF].
 func NeedsOf(path string) (Needs, error) {
-	f, err := elf.Open(path)
+	file, _, err := files.Open(path)
+	if err != nil {
+		return Needs{}, err
+	}
+	defer file.Close()
+	f, err := elf.NewFile(file)
 	var format *elf.FormatError
 	if errors.As(err, &format) {
 		return Needs{}, fmt.Errorf("%s: %w", path, ErrNotELF)
@@ -36,7 +43,6 @@ func NeedsOf(path string) (Needs, error) {
 	if err != nil {
 		return Needs{}, err
 	}
-	defer f.Close()
 	needs := Needs{Machine: strings.ToLower(strings.TrimPrefix(f.Machine.String(), "EM_"))}
 	if f.Machine == elf.EM_X86_64 {
 		needs.Machine = "x86-64"
@@ -93,11 +99,15 @@ func cLibrary(o Options) string {
 }
 
 func defined(path string) (newest string) {
-	f, err := elf.Open(path)
+	file, _, err := files.Open(path)
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
+	defer file.Close()
+	f, err := elf.NewFile(file)
+	if err != nil {
+		return ""
+	}
 	versions, err := f.DynamicVersions()
 	if err != nil {
 		return ""

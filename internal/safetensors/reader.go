@@ -5,8 +5,9 @@ import (
 	"encoding/binary"
 	"io"
 	"maps"
-	"os"
 	"slices"
+
+	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
 // File is an open safetensors file. Any number of goroutines may use it, except for Close.
@@ -21,13 +22,8 @@ type File struct {
 
 // Open opens a file by path. Close it after use.
 func Open(path string) (*File, error) {
-	f, err := os.Open(path)
+	f, info, err := files.Open(path)
 	if err != nil {
-		return nil, doing("open", "", err)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
 		return nil, doing("open", "", err)
 	}
 	out, err := New(f, info.Size())

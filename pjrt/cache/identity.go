@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -41,9 +42,12 @@ func PluginIdentity(plugin *pjrt.Plugin, platform, version string) (string, erro
 // from all over it. Whole libraries are too large to be read for each program, and another build
 // moves code everywhere.
 func buildID(path string) (string, error) {
-	f, err := elf.Open(path)
-	if err == nil {
-		defer f.Close()
+	file, info, err := files.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	if f, err := elf.NewFile(file); err == nil {
 		if section := f.Section(".note.gnu.build-id"); section != nil {
 			note, err := section.Data()
 			// A note is three sizes and a name of four bytes before its contents.
@@ -51,15 +55,6 @@ func buildID(path string) (string, error) {
 				return hex.EncodeToString(note[16:]), nil
 			}
 		}
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return "", err
 	}
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%d", info.Size())

@@ -11,7 +11,7 @@ import (
 
 // lock locks nothing where the system has no lock that ends with the process.
 func lock(dir string) (*os.File, error) {
-	f, err := files.OpenLock(filepath.Join(dir, lockFile), 0o644)
+	f, err := files.OpenOwn(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, doing("lock", "", err)
 	}

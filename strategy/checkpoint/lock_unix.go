@@ -15,7 +15,7 @@ import (
 // lock keeps other processes from writing to a directory until the file is closed. The system gives
 // the lock up when the process ends, however it does.
 func lock(dir string) (*os.File, error) {
-	f, err := files.OpenLock(filepath.Join(dir, lockFile), 0o644)
+	f, err := files.OpenOwn(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, doing("lock", "", err)
 	}

@@ -196,3 +196,21 @@ func TestAFullDiskLosesNoRow(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, want, contents(t, path))
 }
+
+// Whoever may write to the folder can put a link where the table is expected.
+func TestATableIsNotWrittenThroughALink(t *testing.T) {
+	victim := filepath.Join(t.TempDir(), "victim")
+	for _, text := range []string{"of another program", "step,epoch,loss\r\n1,1,0.5\r\n"} {
+		require.NoError(t, os.WriteFile(victim, []byte(text), 0o644))
+		path := filepath.Join(t.TempDir(), "losses.csv")
+		require.NoError(t, os.Symlink(victim, path))
+		for _, resumed := range []int64{0, 1} {
+			_, err := begin(t, CSV(path), resumed, nil)
+			require.Error(t, err)
+			assert.ErrorContains(t, err, path)
+		}
+		data, err := os.ReadFile(victim)
+		require.NoError(t, err)
+		assert.Equal(t, text, string(data))
+	}
+}

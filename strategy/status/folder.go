@@ -55,8 +55,12 @@ func (f folder) replace(path string, data []byte) error {
 		return err
 	}
 	beside := path + ".new"
-	err := os.WriteFile(beside, data, 0o644)
-	if err == nil {
+	file, err := files.CreateBeside(beside, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Close()); err == nil {
 		err = os.Rename(beside, path)
 	}
 	if err != nil {
@@ -67,7 +71,7 @@ func (f folder) replace(path string, data []byte) error {
 
 // over writes over a file that is there, in its own blocks.
 func over(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	f, err := files.OpenOwn(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}

@@ -6,12 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/hangtest"
 	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
@@ -114,6 +116,46 @@ func TestRecordsThatCannotBeReadAreNamed(t *testing.T) {
 	assert.ErrorContains(t, err, "no place")
 	_, err = status.Open(t.Context(), "nowhere://bucket/run")
 	assert.Error(t, err, "a scheme that nobody registered")
+}
+
+// Whoever may write to the folder can put a pipe, a device or a link where a host's record is expected.
+func TestWhatIsNoRecordsFileIsNamedAndNeitherReadNorWrittenThrough(t *testing.T) {
+	dir := t.TempDir()
+	b, err := status.Open(t.Context(), dir)
+	require.NoError(t, err)
+	whole := record(0, 8, 7)
+	require.NoError(t, b.Put(t.Context(), &whole))
+	at := func(name string) string { return filepath.Join(dir, "status", name) }
+	victim := filepath.Join(dir, "victim")
+	require.NoError(t, os.WriteFile(victim, []byte("of another program"), 0o644))
+	require.NoError(t, syscall.Mkfifo(at("host-0001.json"), 0o644))
+	require.NoError(t, os.Symlink("/dev/zero", at("host-0002.json")))
+	hangtest.Within(t, func() {
+		all, unreadable, err := b.Read(t.Context())
+		require.NoError(t, err)
+		assert.Len(t, all, 1)
+		if assert.Len(t, unreadable, 2) {
+			assert.ErrorContains(t, unreadable[0], "host-0001.json in "+dir)
+			assert.ErrorContains(t, unreadable[0], "a pipe")
+		}
+	})
+	for i, planted := range []string{"host-0003.json", "host-0004.json.new", "host-0005.goroutines.txt", "host-0006.goroutines.txt.new"} {
+		require.NoError(t, os.Symlink(victim, at(planted)))
+		r := record(3+i, 8, 7)
+		require.NoError(t, b.Put(t.Context(), &r))
+		require.NoError(t, b.PutText(t.Context(), 3+i, "goroutines", "goroutine 1"))
+	}
+	// Nor where there is no room beside the record, so that it is written over.
+	require.NoError(t, os.Symlink(victim, at("host-0007.json")))
+	require.NoError(t, os.MkdirAll(at("host-0007.json.new/x"), 0o755))
+	r := record(7, 8, 7)
+	assert.ErrorContains(t, b.Put(t.Context(), &r), "host-0007.json")
+	text, err := os.ReadFile(victim)
+	require.NoError(t, err)
+	assert.Equal(t, "of another program", string(text))
+	all, _, err := b.Read(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, all, 5)
 }
 
 // FuzzParse: a record that is parsed makes sense, whatever the bytes are.
