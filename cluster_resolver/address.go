@@ -162,7 +162,8 @@ func joinPort(host string, port int) string {
 }
 
 // validHost accepts an IP address, or a name of letters, digits, '.', '-', '_' that starts and ends
-// with a letter or digit. An IPv6 zone has the characters of a name.
+// with a letter or digit; a name that is rooted has a '.' behind that. An IPv6 zone has the
+// characters of a name.
 func validHost(s string) bool {
 	if s == "" || len(s) > 255 {
 		return false
@@ -173,6 +174,7 @@ func validHost(s string) bool {
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
 		case (c == '-' || c == '.' || c == '_') && i > 0 && i < len(s)-1:
+		case c == '.' && i > 0 && s[i-1] != '.': // of a rooted name
 		case c == ':' || c == '%':
 			ipv6 = true
 		default:

@@ -5,8 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 const (
@@ -21,8 +24,9 @@ const (
 //	 "task": {"type": "worker", "index": 1}, "rpc_layer": "grpc"}
 //
 // If the variable is not set, the error matches [ErrNotDetected]; if it is malformed, the error is
-// a [*ParseError]. A task index may be a number or a string of digits. The evaluator need not be in
-// the cluster; every other task must be.
+// a [*ParseError]. An address is a host, with or without a port from 1 to 65535; an error names the
+// entry. A task index may be a number or a string of digits. The evaluator need not be in the
+// cluster; every other task must be.
 type TFConfig struct {
 	// Getenv reads the environment. Nil stands for an empty environment.
 	Getenv Getenv
@@ -140,8 +144,23 @@ func checkTFCluster(c Cluster) error {
 			return parseError("cluster."+job, strconv.Itoa(n)+" tasks", "at most one task may be the "+job, "")
 		}
 	}
+	for task, address := range c.Spec.All() {
+		// The text stays as it is: a port is not put in, and a scheme is not taken away.
+		if _, err := parseAddress(fmt.Sprintf("cluster.%s[%d]", task.Type, task.ID), strings.TrimPrefix(address, DefaultRPCLayer+"://"), DefaultPort); err != nil {
+			return err
+		}
+	}
+	if c.RPCLayer != "" && !layerForm.MatchString(c.RPCLayer) {
+		return parseError("rpc_layer", c.RPCLayer, "not the name of a protocol", `write "grpc"`)
+	}
+	if strings.ContainsFunc(c.SessionMaster, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) || r == ';' || r == utf8.RuneError }) {
+		return parseError("session_master", c.SessionMaster, "not an address", `write "grpc://host:port"`)
+	}
 	return checkTask(c)
 }
+
+// layerForm is the form of a URL's scheme.
+var layerForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
 func checkTask(c Cluster) error {
 	if !c.Task.Known() || c.Spec.Len() == 0 || (c.Task.Type == JobEvaluator && c.Spec.NumTasks(JobEvaluator) == 0) {

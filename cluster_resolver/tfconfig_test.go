@@ -1,7 +1,9 @@
 package clusterresolver
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -77,6 +79,56 @@ func TestTFConfigMalformedNamesThePlace(t *testing.T) {
 			assert.ErrorContains(t, err, want)
 			assert.False(t, errors.Is(err, ErrNotDetected), "a malformed variable must not be passed over")
 		})
+	}
+}
+
+func TestTFConfigRefusesWhatIsNoAddress(t *testing.T) {
+	for address, want := range map[string]string{
+		"b:1\r\nHost: x":     "not an address",
+		"b\r\n:1":            "not an address",
+		"b;reboot:1":         "not an address",
+		"b:99999":            "not a port",
+		"b:0":                "not a port",
+		"b:-1":               "not a port",
+		"b:":                 "not a port",
+		"b:1:2":              "not an address",
+		"b c:1":              "not an address",
+		"$(id):1":            "not an address",
+		"b\x1b[31m:1":        "not an address",
+		"[::1:1":             "not an address",
+		"https://b:1":        "not an address",
+		"grpc://grpc://b:1":  "not an address",
+		"b\u2028:1":          "not an address",
+		" b:1":               "not an address",
+		"/job:worker/task:0": "not an address",
+	} {
+		for form, entry := range map[string]string{`["a:1",%s]`: "worker[1]", `{"7":%s}`: "worker[7]"} {
+			quoted, err := json.Marshal(address)
+			require.NoError(t, err)
+			_, err = ParseTFConfig(`{"cluster":{"worker":` + fmt.Sprintf(form, quoted) + `}}`)
+			var pe *ParseError
+			if assert.ErrorAs(t, err, &pe, "%q", address) {
+				assert.Equal(t, "TF_CONFIG.cluster."+entry, pe.Source)
+				assert.Equal(t, want, pe.Reason, "%q", address)
+				assert.NotContains(t, err.Error(), "\x1b")
+				assert.NotContains(t, err.Error(), "\n")
+			}
+		}
+	}
+	for text, source := range map[string]string{`{"rpc_layer":"grpc\r\n"}`: "TF_CONFIG.rpc_layer", `{"rpc_layer":"a;b"}`: "TF_CONFIG.rpc_layer",
+		`{"session_master":"grpc://x:1\r\ny"}`: "TF_CONFIG.session_master", `{"session_master":"x;y"}`: "TF_CONFIG.session_master"} {
+		_, err := ParseTFConfig(text)
+		var pe *ParseError
+		if assert.ErrorAs(t, err, &pe, text) {
+			assert.Equal(t, source, pe.Source)
+		}
+	}
+	for _, address := range []string{"a:1", "a", "10.0.0.1:65535", "[::1]:1", "[fe80::1%eth0]:1", "::1", "[::1]", "worker-0.svc.cluster.local.:2222", "under_score:1", "grpc://a:1", "A.b-c:00080"} {
+		c, err := ParseTFConfig(fmt.Sprintf(`{"cluster":{"worker":["first:1",%q]}}`, address))
+		require.NoError(t, err, address)
+		got, err := c.Spec.Address("worker", 1)
+		require.NoError(t, err)
+		assert.Equal(t, address, got, "it stays as it was written")
 	}
 }
 
