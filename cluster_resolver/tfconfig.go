@@ -153,7 +153,9 @@ func checkTFCluster(c Cluster) error {
 	if c.RPCLayer != "" && !layerForm.MatchString(c.RPCLayer) {
 		return parseError("rpc_layer", c.RPCLayer, "not the name of a protocol", `write "grpc"`)
 	}
-	if strings.ContainsFunc(c.SessionMaster, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) || r == ';' || r == utf8.RuneError }) {
+	if strings.ContainsFunc(c.SessionMaster, func(r rune) bool {
+		return !unicode.IsGraphic(r) || unicode.IsSpace(r) || r == ';' || r == utf8.RuneError
+	}) {
 		return parseError("session_master", c.SessionMaster, "not an address", `write "grpc://host:port"`)
 	}
 	return checkTask(c)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"time"
 )
 
@@ -83,10 +84,20 @@ type guard struct {
 	cancel context.CancelCauseFunc
 }
 
-// during makes a call that moves bytes.
-func (g *guard) during(call func() (int, error)) (int, error) {
+// during makes a call that moves bytes. Drivers follow pointers that an answer did not set, such as
+// the date of an object: that is the answer's fault, and no end of the program.
+func (g *guard) during(call func() (int, error)) (n int, err error) {
 	t := time.AfterFunc(g.limit, func() { g.cancel(errStalled) })
 	defer t.Stop()
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case runtime.Error:
+			err = fmt.Errorf("%w: the driver cannot read the answer: %w", ErrDamaged, p)
+		default:
+			panic(p)
+		}
+	}()
 	return call()
 }
 

@@ -88,7 +88,7 @@ func TestWhichErrorsAreTriedAgain(t *testing.T) {
 		&url.Error{Op: "Get", URL: "http://x", Err: &net.DNSError{Name: "x", IsTemporary: true}}: Unavailable,
 		errors.New("who knows"):             Other,
 		callerError{syscall.ECONNRESET}:     Other,
-		errDamaged:                          Damaged,
+		ErrDamaged:                          Damaged,
 		fmt.Errorf("%w: while", errStalled): Stalled,
 		answered{errors.New("Provided CRC32C doesn't match"), 400}:                                  Damaged,
 		errors.New("google: could not find default credentials"):                                    Unauthenticated,

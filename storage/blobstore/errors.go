@@ -53,7 +53,7 @@ var reasons = [...]struct {
 	Replaced:        {"it was replaced after it was opened", "open it again", errkind.FailedPreconditionError},
 	Unavailable:     {"the service, or the way to it, fails", "try again later; Options.Patience says for how long a store tries", errkind.UnavailableError},
 	Stalled:         {"nothing moves", "look at the network; Options.Stall says how long a store waits for a byte", errkind.UnavailableError},
-	Damaged:         {"other bytes arrived than were sent", "look at the network and at this machine's memory", errkind.DataLossError},
+	Damaged:         {"other bytes arrived than were sent", "look at the endpoint, the network and this machine's memory", errkind.DataLossError},
 	Refused:         {"the service refuses it", "", errkind.InvalidArgumentError},
 }
 

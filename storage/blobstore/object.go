@@ -42,7 +42,7 @@ func (s *Store) Open(ctx context.Context, name string) (storage.Object, error) {
 			return err
 		}
 		if got := crc32.Checksum(head, castagnoli); o.summed && o.size == int64(len(head)) && got != o.sum {
-			return fmt.Errorf("%w: CRC-32C %08x instead of %08x", errDamaged, got, o.sum)
+			return fmt.Errorf("%w: CRC-32C %08x instead of %08x", ErrDamaged, got, o.sum)
 		}
 		o.head = head
 		return nil

@@ -24,8 +24,9 @@ const (
 	concurrency = 2
 )
 
-// errDamaged says that bytes changed on their way.
-var errDamaged = errors.New("other bytes came than were sent")
+// ErrDamaged is the cause of an error for the reason [Damaged]: bytes changed on their way, or an
+// answer is none that the service gives.
+var ErrDamaged = errors.New("damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -90,7 +91,7 @@ func (p *put) attempt(ctx context.Context, g *guard) error {
 	case attrs.Metadata[mark] != p.id:
 		return existsError{}
 	case p.known && attrs.Size != int64(len(p.whole)):
-		return fmt.Errorf("%w: %d bytes instead of %d", errDamaged, attrs.Size, len(p.whole))
+		return fmt.Errorf("%w: %d bytes instead of %d", ErrDamaged, attrs.Size, len(p.whole))
 	}
 	return nil
 }
@@ -221,9 +222,9 @@ func (u *upload) compare() error {
 		return nil
 	}
 	if got.Key != u.put.key {
-		return fmt.Errorf("%w: the object is called %q", errDamaged, got.Key)
+		return fmt.Errorf("%w: the object is called %q", ErrDamaged, got.Key)
 	}
-	err := fmt.Errorf("%w: %d bytes with CRC-32C %08x instead of %d bytes with %08x", errDamaged, got.Size, got.CRC32C, u.size, u.crc)
+	err := fmt.Errorf("%w: %d bytes with CRC-32C %08x instead of %d bytes with %08x", ErrDamaged, got.Size, got.CRC32C, u.size, u.crc)
 	if gone := u.g.do(func() error { return u.put.store.bucket.Delete(u.ctx, u.put.key) }); gone != nil && gcerrors.Code(gone) != gcerrors.NotFound {
 		return fmt.Errorf("%w, and could not be removed: %v", err, gone) //nolint:errorlint // that it is damaged decides
 	}

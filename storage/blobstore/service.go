@@ -30,6 +30,9 @@ type Service struct {
 	// Sum returns the CRC-32C of the whole object that an answer to a read is of, with what a driver
 	// gives to blob.Reader.As; false if the service does not say it.
 	Sum func(as func(any) bool) (crc32c uint32, ok bool)
+	// List is called before each request for a listing, with what a driver gives to
+	// blob.ListOptions.BeforeList.
+	List func(as func(any) bool) error
 }
 
 // Upload describes an upload that is about to begin.
@@ -88,7 +91,7 @@ func (s *Service) reasonOf(err error) Reason {
 		return Unavailable
 	case errors.Is(err, errStalled):
 		return Stalled
-	case errors.Is(err, errDamaged), errors.As(err, &syntax):
+	case errors.Is(err, ErrDamaged), errors.As(err, &syntax):
 		return Damaged
 	case status == http.StatusUnauthorized, isCredentials(err):
 		return Unauthenticated

@@ -43,3 +43,34 @@ func TestWhatTheServiceAnswersHasAReason(t *testing.T) {
 		assert.Contains(t, err.Error(), want.hint, c)
 	}
 }
+
+// TestAListingThatIsNoneIsAnError: neither a panic of the driver nor an empty folder.
+func TestAListingThatIsNoneIsAnError(t *testing.T) {
+	const head, tail = `<?xml version="1.0" encoding="utf-8"?><EnumerationResults ContainerName="container"><Blobs>`, `</Blobs><NextMarker/></EnumerationResults>`
+	body := head + tail
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/xml")
+		_, _ = io.WriteString(w, body)
+	}))
+	defer server.Close()
+	t.Setenv("AZURE_STORAGE_ACCOUNT", "account")
+	t.Setenv("AZURE_STORAGE_KEY", "a2V5")
+	s, err := storage.Open(t.Context(), "azblob://container/run?protocol=http&localemu=true&patience=1ms&domain="+strings.TrimPrefix(server.URL, "http://"))
+	require.NoError(t, err)
+	defer s.Close()
+	for _, text := range []string{
+		head + `<Blob><Name>run/a</Name></Blob>` + tail,
+		head + `<Blob><Name>run/a</Name><Properties><Content-Length>7</Content-Length></Properties></Blob>` + tail,
+		head + `<Blob><Properties/></Blob>` + tail,
+		"garbage", "<html><body>Please log in</body></html>", head,
+	} {
+		body = text
+		infos, err := s.List(t.Context(), "")
+		var e *blobstore.Error
+		assert.ErrorAs(t, err, &e, "%s: %v", text, infos)
+	}
+	body = head + `<Blob><Name>run/a</Name><Properties><Last-Modified>Fri, 02 Jan 2026 03:04:05 GMT</Last-Modified><Content-Length>7</Content-Length></Properties></Blob>` + tail
+	infos, err := s.List(t.Context(), "")
+	require.NoError(t, err)
+	require.Len(t, infos, 1)
+}

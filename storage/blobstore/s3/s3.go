@@ -17,7 +17,7 @@ func open(ctx context.Context, url string) (storage.Store, error) { return Open(
 
 // Open opens the store at a URL, and asks the bucket for one object. The caller closes the store.
 func Open(ctx context.Context, url string) (*blobstore.Store, error) {
-	return blobstore.OpenURL(ctx, "s3", url, blobstore.Service{Status: status, Hint: hint}, "")
+	return blobstore.OpenURL(ctx, "s3", url, blobstore.Service{Status: status, Hint: hint, List: list}, "")
 }
 
 // status returns the code of an answer. Two writers at the same moment are a conflict that passes.

@@ -1,0 +1,90 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/middleware"
+	smithytime "github.com/aws/smithy-go/time"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/tpustrategy/tpustrategy/storage/blobstore"
+)
+
+// list has the client check each answer to a listing before it reads it: the client takes an answer
+// that is no listing for an empty one, and the driver needs the dates.
+func list(as func(any) bool) error {
+	var options *[]func(*s3.Options)
+	if !as(&options) {
+		return fmt.Errorf("s3: the driver's listings cannot be checked")
+	}
+	*options = append(*options, func(o *s3.Options) {
+		o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
+			return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("CheckListing", checkAnswer), middleware.After)
+		})
+	})
+	return nil
+}
+
+// maxListing bounds a listing in bytes: a thousand keys of 1,024 bytes that are all escaped take
+// half of it.
+const maxListing = 16 << 20
+
+func checkAnswer(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (out middleware.DeserializeOutput, md middleware.Metadata, err error) {
+	out, md, err = next.HandleDeserialize(ctx, in)
+	answer, ok := out.RawResponse.(*smithyhttp.Response)
+	if err != nil || !ok || answer.StatusCode != http.StatusOK {
+		return out, md, err
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxListing+1))
+	_ = answer.Body.Close() // it has been read
+	answer.Body = io.NopCloser(bytes.NewReader(body))
+	if err == nil {
+		err = checkListing(body)
+	}
+	return out, md, err
+}
+
+// checkListing refuses what is not a whole listing. Its errors match [blobstore.ErrDamaged].
+func checkListing(body []byte) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: the answer to a listing: %s", blobstore.ErrDamaged, fmt.Sprintf(format, args...))
+	}
+	if len(body) > maxListing {
+		return bad("over %d bytes", maxListing)
+	}
+	var l struct {
+		XMLName     xml.Name `xml:"ListBucketResult"`
+		IsTruncated bool
+		Next        *string `xml:"NextContinuationToken"`
+		Contents    []struct {
+			Key, LastModified *string
+			Size              *int64
+		}
+	}
+	if err := xml.Unmarshal(body, &l); err != nil {
+		return bad("%v, in %.60q", err, body)
+	}
+	if l.IsTruncated && (l.Next == nil || *l.Next == "") {
+		return bad("it is cut, and does not say where it goes on")
+	}
+	for i, o := range l.Contents {
+		switch {
+		case o.Key == nil || *o.Key == "":
+			return bad("object %d has no key", i)
+		case o.Size == nil || *o.Size < 0:
+			return bad("%.200q has no size", *o.Key)
+		case o.LastModified == nil:
+			return bad("%.200q has no date", *o.Key)
+		}
+		if _, err := smithytime.ParseDateTime(*o.LastModified); err != nil {
+			return bad("%.200q has the date %.60q", *o.Key, *o.LastModified)
+		}
+	}
+	return nil
+}
