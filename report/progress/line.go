@@ -43,8 +43,9 @@ type Line struct {
 // making is a program on its way.
 type making struct {
 	phase.Phase
-	since    time.Time     // of the stage
-	expected time.Duration // of the stage; 0 if it is not known
+	since time.Time // of the stage
+	known known
+	told  bool // that its end is not known any more
 }
 
 // The terminal's line appears after patience, and is drawn anew after each redraw.
@@ -75,18 +76,18 @@ func To(w io.Writer, o Options) *Line {
 // program has come to. It returns at once, but for the moment that a record of a compilation takes.
 func (l *Line) Phase(p phase.Phase) {
 	now := time.Now()
-	expected := time.Duration(0)
+	var like known
 	if p.Stage == phase.Compiling {
-		expected = expectation(l.opts.Record, p)
+		like = knownOf(l.opts.Record, p)
 	}
-	took, of := l.note(p, now, expected)
+	took, of := l.note(p, now, like)
 	if p.Stage == phase.Done && p.Err == nil && of.Stage == phase.Compiling {
 		remember(l.opts.Record, of, took)
 	}
 }
 
 // note takes the stage in, and returns the one before it with the time that it took.
-func (l *Line) note(p phase.Phase, now time.Time, expected time.Duration) (took time.Duration, of phase.Phase) {
+func (l *Line) note(p phase.Phase, now time.Time, like known) (took time.Duration, of phase.Phase) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.IndexFunc(l.under, func(m *making) bool { return m.Name == p.Name && m.Target == p.Target })
@@ -95,12 +96,12 @@ func (l *Line) note(p phase.Phase, now time.Time, expected time.Duration) (took 
 	}
 	switch {
 	case p.Stage != phase.Done && i < 0:
-		l.under = append(l.under, &making{p, now, expected})
+		l.under = append(l.under, &making{Phase: p, since: now, known: like})
 		if l.stop == nil {
 			l.stop = l.draw()
 		}
 	case p.Stage != phase.Done:
-		*l.under[i] = making{p, now, expected}
+		*l.under[i] = making{Phase: p, since: now, known: like}
 	case i >= 0:
 		if l.under = slices.Delete(l.under, i, i+1); len(l.under) == 0 {
 			l.end()
@@ -166,10 +167,18 @@ func (l *Line) draw() (stop func()) {
 	return sync.OnceFunc(func() { close(done) })
 }
 
-// show writes the line.
+// show writes the line, and above it, once, that the end of a compilation is not known any more.
 func (l *Line) show(now time.Time) {
 	m := l.under[len(l.under)-1]
-	text := l.opts.Prefix + m.text(now.Sub(m.since), memoryOf(l.pid))
+	passed := now.Sub(m.since)
+	if m.Stage == phase.Compiling && m.known.over(passed) && passed > unguided && !m.told {
+		m.told = true
+		if l.drawn {
+			_, _ = io.WriteString(l.w, "\r\x1b[K")
+		}
+		fmt.Fprintln(l.w, l.opts.Prefix+m.advice())
+	}
+	text := l.opts.Prefix + m.text(passed, memoryOf(l.pid))
 	if others := len(l.under) - 1; others > 0 {
 		text += fmt.Sprintf(", and %d more", others)
 	}
@@ -188,8 +197,13 @@ func (l *Line) show(now time.Time) {
 func (m *making) text(passed time.Duration, memory int64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s for %s (%d x %d devices): %s", m.Stage, m.Name, m.Target, m.Replicas, m.LogicalDevices, seconds(passed))
-	if m.expected > 0 {
-		fmt.Fprintf(&b, " of about %s", seconds(m.expected))
+	switch {
+	case m.known.over(passed):
+		b.WriteString(", its end is not known")
+	case m.known.like >= passed && m.known.like > 0:
+		fmt.Fprintf(&b, " of about %s", seconds(m.known.like))
+	case m.known.longest > 0:
+		fmt.Fprintf(&b, " of up to %s", seconds(m.known.longest))
 	}
 	if m.TextBytes > 0 {
 		size := fmt.Sprintf("%.1f kB", float64(m.TextBytes)/1e3)
@@ -202,6 +216,16 @@ func (m *making) text(passed time.Duration, memory int64) string {
 		fmt.Fprintf(&b, ", %s of memory", report.Bytes(memory))
 	}
 	return b.String()
+}
+
+// advice says that nothing tells when a compilation ends, and what one can do.
+func (m *making) advice() string {
+	why := "no compilation of this size is on record"
+	if m.known.longest > 0 {
+		why = "it takes longer than any of its size before, up to " + seconds(m.known.longest)
+	}
+	return fmt.Sprintf("%s compiles on, and nothing is known about when it ends: %s. Ctrl-C is safe: it loses this compilation, and of a run what is not saved yet. "+
+		"Layers in a loop (loop.Layers) make a program, and its compilation, much shorter.", m.Name, why)
 }
 
 func seconds(d time.Duration) string { return d.Round(time.Second).String() }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -95,8 +96,67 @@ func TestTheMemoryIsTheCompilersProcesss(t *testing.T) {
 	assert.Greater(t, memoryOf(0), int64(1<<20))
 	assert.Equal(t, memoryOf(os.Getpid())>>24, memoryOf(0)>>24)
 	assert.Zero(t, memoryOf(1<<30))
-	m := making{Phase: at(phase.Compiling, "s", 900), expected: 40 * time.Second}
+	m := making{Phase: at(phase.Compiling, "s", 900), known: known{like: 40 * time.Second, longest: time.Minute}}
 	assert.Equal(t, "compiling s for v5e:4x4 (4 x 4 devices): 23s of about 40s, 0.9 kB of program, 2.00 GiB of memory", m.text(23*time.Second, 2<<30))
+}
+
+// TestALineSaysWhenNothingIsKnownAnyMore follows a compilation past those of its size, and one of
+// which nothing is on record.
+func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
+	path := t.TempDir() + "/record.jsonl"
+	remember(path, at(phase.Compiling, "other", 700000), 300*time.Second)
+	remember(path, at(phase.Compiling, "elm", 708000), 200*time.Second)
+	const advice = " Ctrl-C is safe: it loses this compilation, and of a run what is not saved yet. " +
+		"Layers in a loop (loop.Layers) make a program, and its compilation, much shorter.\n"
+	lines := func(record string, text int, d time.Duration, width int) string {
+		var w bytes.Buffer
+		synctest.Test(t, func(t *testing.T) {
+			l := To(&w, Options{Record: record, Every: 100 * time.Second, Prefix: "p: "})
+			if width > 0 {
+				l.width = func() int { return width }
+			}
+			l.Process(-1)
+			l.Phase(at(phase.Compiling, "elm", text))
+			time.Sleep(d)
+			synctest.Wait()
+			l.Close()
+		})
+		return w.String()
+	}
+	const head = "p: compiling elm for v5e:4x4 (4 x 4 devices): "
+	assert.Equal(t, head+"1m40s of about 3m20s, 708.0 kB of program\n"+
+		head+"3m20s of about 3m20s, 708.0 kB of program\n"+
+		head+"5m0s of up to 5m0s, 708.0 kB of program\n"+
+		"p: elm compiles on, and nothing is known about when it ends: it takes longer than any of its size before, up to 5m0s."+advice+
+		head+"6m40s, its end is not known, 708.0 kB of program\n"+
+		head+"8m20s, its end is not known, 708.0 kB of program\n", lines(path, 708000, 501*time.Second, 0))
+	assert.Equal(t, "p: elm compiles on, and nothing is known about when it ends: no compilation of this size is on record."+advice+
+		head+"1m40s, its end is not known, 70.0 kB of program\n", lines(path, 70000, 101*time.Second, 0))
+
+	// On a terminal the advice stays above the line, whole.
+	drawn := lines("", 70000, 61*time.Second, 60)
+	assert.Equal(t, 1, strings.Count(drawn, "\n"))
+	assert.Contains(t, drawn, "\r\x1b[Kp: elm compiles on, and nothing is known about when it ends: no compilation of this size is on record."+advice+"\r\x1b[K"+head)
+	assert.True(t, strings.HasSuffix(drawn, "\r\x1b[K"))
+}
+
+// TestAnEstimateThatIsPassedIsNotShown looks at each second of compilations of which much, little and
+// nothing is known.
+func TestAnEstimateThatIsPassedIsNotShown(t *testing.T) {
+	of := regexp.MustCompile(`of (?:about|up to) (\S+?),`)
+	for _, k := range []known{{}, {30 * time.Second, 30 * time.Second}, {30 * time.Second, 50 * time.Second}, {70 * time.Second, 90 * time.Second}} {
+		m := making{Phase: at(phase.Compiling, "s", 900), known: k}
+		for passed := time.Duration(0); passed < 3*time.Minute; passed += time.Second {
+			text := m.text(passed, 0)
+			if estimate := of.FindStringSubmatch(text); estimate != nil {
+				d, err := time.ParseDuration(estimate[1])
+				require.NoError(t, err)
+				assert.GreaterOrEqual(t, d, passed, text)
+				continue
+			}
+			assert.Equal(t, passed > max(k.longest, time.Minute) || k.longest > 0, strings.Contains(text, "its end is not known"), text)
+		}
+	}
 }
 
 func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
@@ -120,7 +180,7 @@ func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
 		t.Helper()
 		p := at(phase.Compiling, name, text)
 		p.Target = target
-		assert.Equal(t, want, expectation(path, p))
+		assert.Equal(t, want, knownOf(path, p).like)
 	}
 	expect(40*time.Second, "gpt", "v5e:4x4", 1010)
 	expect(50*time.Second, "gpt", "v5e:2x4", 1300)
@@ -152,7 +212,7 @@ func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
 	// Where it has no place nothing is remembered, and nothing fails.
 	remember("/dev/null/x", at(phase.Compiling, "gpt", 1000), 3*time.Second)
 	remember("/dev/full", at(phase.Compiling, "gpt", 1000), 3*time.Second)
-	assert.Zero(t, expectation("/dev/zero", at(phase.Compiling, "gpt", 1000)))
-	assert.Zero(t, expectation("", at(phase.Compiling, "gpt", 1000)))
+	assert.Zero(t, knownOf("/dev/zero", at(phase.Compiling, "gpt", 1000)))
+	assert.Zero(t, knownOf("", at(phase.Compiling, "gpt", 1000)))
 	assert.True(t, strings.HasSuffix(RecordFile(), "compilations.jsonl") || RecordFile() == "")
 }

@@ -56,12 +56,29 @@ func read(path string) (all []compilation) {
 	return all
 }
 
-// expectation returns how long the compilation took that is most alike; 0 if none is.
-func expectation(path string, p phase.Phase) time.Duration {
-	if path == "" || p.TextBytes == 0 {
-		return 0
+// known is what a record says of how long a compilation takes; zero if it says nothing.
+type known struct {
+	like    time.Duration // of the compilation that is most alike
+	longest time.Duration // of those of like size
+}
+
+// unguided is how long a stage of which nothing is known takes before that is said.
+const unguided = time.Minute
+
+// over reports whether what is known says nothing of a stage that has taken so long.
+func (k known) over(passed time.Duration) bool {
+	if k.longest > 0 {
+		return passed > k.longest
 	}
-	best, found := math.Inf(1), 0.0
+	return passed > unguided
+}
+
+// knownOf returns what a record says of a compilation.
+func knownOf(path string, p phase.Phase) (k known) {
+	if path == "" || p.TextBytes == 0 {
+		return k
+	}
+	best := math.Inf(1)
 	for _, c := range read(path) {
 		apart := math.Abs(math.Log(float64(c.TextBytes) / float64(p.TextBytes)))
 		if apart > math.Log(alike) || kind(c.Target) != kind(p.Target) {
@@ -73,11 +90,13 @@ func expectation(path string, p phase.Phase) time.Duration {
 		if c.Name != p.Name {
 			apart += 0.1
 		}
+		took := time.Duration(c.Seconds * float64(time.Second))
+		k.longest = max(k.longest, took)
 		if apart <= best { // the newer of equals
-			best, found = apart, c.Seconds
+			best, k.like = apart, took
 		}
 	}
-	return time.Duration(found * float64(time.Second))
+	return k
 }
 
 // kind is the kind of devices of a target: "v5e" of "2x v5e:4x4".

@@ -24,7 +24,7 @@ func TestARecordIsNeitherReadFromAPipeNorWrittenThroughALink(t *testing.T) {
 	hangtest.Within(t, func() {
 		for _, path := range []string{pipe, link, "/dev/zero"} {
 			remember(path, p, 5*time.Second)
-			assert.Zero(t, expectation(path, p), path)
+			assert.Zero(t, knownOf(path, p), path)
 		}
 	})
 	text, err := os.ReadFile(victim)
@@ -32,5 +32,5 @@ func TestARecordIsNeitherReadFromAPipeNorWrittenThroughALink(t *testing.T) {
 	assert.Equal(t, "of another program", string(text))
 	whole := filepath.Join(dir, "record")
 	remember(whole, p, 5*time.Second)
-	assert.Equal(t, 5*time.Second, expectation(whole, p))
+	assert.Equal(t, 5*time.Second, knownOf(whole, p).like)
 }
