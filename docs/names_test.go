@@ -1,9 +1,11 @@
 package docs_test
 
 import (
+	"go/ast"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,61 +13,162 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// moreFolders are the packages that the other pages name.
-var moreFolders = map[string]string{
-	"checkpoint": "strategy/checkpoint", "report": "report", "job": "examples/digits/job",
-	"pjrt": "pjrt", "cache": "pjrt/cache", "keyvalue": "pjrt/keyvalue", "leaktest": "pjrt/leaktest", "lowering": "lowering", "backend": "lowering/backend",
-	"loop": "loop", "remat": "remat", "watchdog": "strategy/watchdog",
-	"tpuapi": "cluster_resolver/tpuapi", "simhost": "internal/simhost", "prochost": "internal/prochost", "gomlxdata": "input/gomlxdata",
-	"manual": "manual", "moe": "manual/moe", "pipeline": "manual/pipeline", "ring": "manual/ring",
-}
-
+// What looks like a Go name, in a page or a comment:
 var (
-	codeOf = regexp.MustCompile("(?s)```go\n(.*?)```|`([^`\n]+)`")
-	// theirs is the first cell of a row: TensorFlow's names, in from-tensorflow.md.
-	theirs    = regexp.MustCompile(`(?m)^\| [^|]*\|`)
-	qualified = regexp.MustCompile(`\b([a-z0-9]+)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
+	// package.Name or package.Type.Member, where there is a package of that name.
+	qualified = regexp.MustCompile(`(?:^|[^\w./])([a-z][a-z0-9]*)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
+	// Type.Member. What is all in capitals is an enumerator of TensorFlow.
+	selected = regexp.MustCompile(`(?:^|[^\w.])([A-Z]\w+)\.([A-Z]\w*)`)
+	// A word with a capital inside, such as LogicalDevices.
+	camel = regexp.MustCompile(`(?:^|[^\w./])([A-Z][a-z0-9]*[a-z][a-z0-9]*[A-Z]\w*)`)
+	// A word by itself between backquotes, such as Run or Run().
+	alone = regexp.MustCompile("`\\*?([A-Z]\\w*)(?:\\(\\))?`")
+	// A link of a comment, as go doc reads it.
+	link = regexp.MustCompile(`(?:^|[\s("'])\[\*?([A-Za-z]\w*)(?:\.([A-Z]\w*))?(?:\.([A-Z]\w*))?\](?:$|[\s.,;:)"'!?])`)
+	// What a piece of code makes itself: a variable's members are not those of a package of its name.
+	assigned  = regexp.MustCompile(`(?m)\b(\w+(?:, \w+)*) (?::=|= range)`)
+	function  = regexp.MustCompile(`\bfunc (\w+)\(`)
+	parameter = regexp.MustCompile(`[(,] ?(\w+) [*\[\]]*[a-z]\w*\.[A-Z]`)
 )
 
-// namesIn are the names of this module's packages in the code of a page.
-func namesIn(page string, of code) (names []string) {
-	for _, m := range codeOf.FindAllStringSubmatch(page, -1) {
-		for _, q := range qualified.FindAllStringSubmatch(m[1]+m[2], -1) {
-			if of[q[1]] != nil {
-				names = append(names, q[1]+"."+q[2])
-			}
+// theirs is the first cell of a row: TensorFlow's names, in from-tensorflow.md.
+var theirs = regexp.MustCompile(`(?m)^\| [^|]*\|`)
+
+// foreign are words that look like Go names and are none, besides those of TensorFlow that
+// from-tensorflow.md translates: other names of TensorFlow, of JAX and of Python, units, models and
+// algorithms, products and what other systems declare. The last line is of
+// variables, which pages do not make, and which have the names of packages. So is a protobuf message, SomethingProto.
+var foreign = strings.Fields(`
+	TensorFlow TensorBoard MirroredStrategy StrategyV1 StrategyExtendedV1 RebatchDataset LegacyRebatchDataset
+	DistributedIterator DeviceOrderMode AdamOptimizer LossScaleOptimizer GradientTape UnionResolver SimpleClusterResolver
+	AttributeError PartitionSpec NumPy PyPI
+	MiB GiB KiB NaN NaNs TensorCore TensorCores PowerPC
+	AdamW ZeRO WaveNet ResNet ResNeXt PointNet MobileNet FlowMatching SplitMix64 ByteLevel BpeTrainer
+	JobSet OpenTelemetry GetPjrtApi RestartForceExitStatus MemAvailable AbortIncompleteMultipartUpload
+	xla.OpSharding xla.PrimitiveType xla.OpSharding.Type OpSharding OpShardings PrimitiveType HloModuleProtoWithConfig InitializeLog
+	trainer.OnExecCreation corpus.HeldOut`)
+
+// wrong are the Go names of a text that nothing declares. of is the package that the text is in, nil
+// for a page.
+func (x *index) wrong(text string, of *pkg) (names []string) {
+	add := func(ok bool, name string) {
+		if !ok && !x.foreign[name] && !strings.HasSuffix(name, "Proto") && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
+	}
+	made := map[string]bool{}
+	for _, m := range assigned.FindAllStringSubmatch(text, -1) {
+		for _, name := range strings.Split(m[1], ", ") {
+			made[name] = true
+		}
+	}
+	for _, m := range function.FindAllStringSubmatch(text, -1) {
+		made[m[1]] = true
+	}
+	for _, m := range parameter.FindAllStringSubmatch(text, -1) {
+		made[m[1]] = true
+	}
+	for _, m := range qualified.FindAllStringSubmatch(text, -1) {
+		if !made[m[1]] && x.packages(m[1]) != nil {
+			add(x.has(m[1]+"."+m[2]), m[1]+"."+m[2])
+		}
+	}
+	for _, m := range selected.FindAllStringSubmatch(text, -1) {
+		if m[2] == strings.ToUpper(m[2]) && len(m[2]) > 1 {
+			continue
+		}
+		known, has := x.hasMember(m[1], m[2])
+		add(has || !known && x.words[m[1]] && x.words[m[2]], m[1]+"."+m[2])
+	}
+	for _, m := range camel.FindAllStringSubmatch(text, -1) {
+		add(x.words[m[1]] || made[m[1]], m[1])
+	}
+	if of == nil {
+		for _, m := range alone.FindAllStringSubmatch(text, -1) {
+			add(m[1] == strings.ToUpper(m[1]) || x.words[m[1]], m[1])
+		}
+		return names
+	}
+	for _, m := range link.FindAllStringSubmatch(text, -1) {
+		if !ast.IsExported(m[1]) && (m[2] == "" || x.packages(m[1]) != nil) {
+			continue // a word, or qualified
+		}
+		name := strings.TrimRight(m[1]+"."+m[2]+"."+m[3], ".")
+		add(of.objects[m[1]] && m[3] == "" && (m[2] == "" || x.member(of, m[1], m[2], 5)), name)
 	}
 	return names
 }
 
-func TestEveryNameOfThePagesExists(t *testing.T) {
-	c := code{}
-	for _, list := range []map[string]string{folders, moreFolders} {
-		for name, folder := range list {
-			c[name] = parse(t, folder)
-		}
+func TestWrongNamesAreFound(t *testing.T) {
+	x := indexed(t)
+	require.Greater(t, len(x.sources), 1000)
+	own := x.packages("feed")[0]
+	for text, want := range map[string][]string{
+		"`strategy.Nothing` and strategy.TPUStrategy.Reduce":                 {"strategy.Nothing"},
+		"`strategy.TPUStrategy.Iterate` is gone":                             {"strategy.TPUStrategy.Iterate"},
+		"an EagerContext, or `TPUStrategy.Run`":                              {"TPUStrategy.Run", "EagerContext"},
+		"`Replicass` of `Options`, `Run()` and `Scatters()`":                 {"Replicass", "Scatters"},
+		"```go\nstep, err := train.Now(s)\nstep.Run(layers.Dense)\n```":      {"train.Now"},
+		"```go\nfunc f(train *strategy.TPUStrategy) { train.Now() }\n```":    nil,
+		"ReduceOp.SUM of `input.Options.Policy`, graph.Node.Shape, io.EOF":   nil,
+		"graph.NoSuchOp and http.NoSuchServer, example.org/strategy.Nothing": {"graph.NoSuchOp", "http.NoSuchServer"},
+		"v1.Extended.BatchReduceTo is embedded; Options.Replicas":            nil,
+	} {
+		assert.Equal(t, want, x.wrong(text, nil), text)
 	}
-	require.Equal(t, []string{"feed.New", "strategy.Nothing", "input.Options.Policy"},
-		namesIn("`feed.New(ctx)` feed.Never\n```go\nx := strategy.Nothing{graph.Node, input.Options.Policy}\n```", c))
+	for text, want := range map[string][]string{
+		"[Iterate] and [*Feed.Next], [strategy.New]":           nil,
+		"[Options.Nothing], [Nothing] or ([*Feed.Nothing])":    {"Options.Nothing", "Feed.Nothing", "Nothing"},
+		"as [strategy.Nothing] says, [nopackage.Nothing] too.": {"strategy.Nothing", "nopackage.Nothing"},
+		"a tensor [Rows, 4] or x[Rows]; a MirroredStrategy":    nil,
+	} {
+		assert.ElementsMatch(t, want, x.wrong(text, own), text)
+	}
+}
 
+// identifiers are those of a file's code, such as the functions of other packages that it calls.
+func identifiers(f *ast.File) map[string]bool {
+	all := map[string]bool{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			all[id.Name] = true
+		}
+		return true
+	})
+	return all
+}
+
+// TestEveryGoNameExists looks at the pages and at the comments of all Go files.
+func TestEveryGoNameExists(t *testing.T) {
+	x := indexed(t)
 	pages, err := filepath.Glob("*.md")
 	require.NoError(t, err)
-	examples, err := filepath.Glob("../examples/*/README.md")
-	require.NoError(t, err)
-	pages = append(append(pages, "../README.md"), examples...)
-	found := 0
-	for _, name := range pages {
-		page, err := os.ReadFile(name)
+	for _, pattern := range []string{"../examples/*/README.md", "../README.md", "../CONTRIBUTING.md", "*/README.md"} {
+		more, err := filepath.Glob(pattern)
 		require.NoError(t, err)
-		if name == "from-tensorflow.md" {
-			page = theirs.ReplaceAll(page, nil)
+		pages = append(pages, more...)
+	}
+	require.Greater(t, len(pages), 20)
+	for _, name := range pages {
+		data, err := os.ReadFile(name)
+		require.NoError(t, err)
+		page := string(data)
+		if name == tensorFlowPage {
+			page = theirs.ReplaceAllString(page, "")
 		}
-		for _, full := range namesIn(string(page), c) {
-			found++
-			in, what, _ := strings.Cut(full, ".")
-			assert.True(t, c.has(full) || c[in].tests[what], "%s: %s is not declared", name, full)
+		assert.Empty(t, x.wrong(page, nil), name)
+	}
+	for _, s := range x.sources {
+		if s.name == filepath.Join("..", "docs", "names_test.go") {
+			continue
+		}
+		for _, g := range s.file.Comments {
+			names := x.wrong(g.Text(), s.of)
+			if len(names) > 0 {
+				own := identifiers(s.file)
+				names = slices.DeleteFunc(names, func(name string) bool { return own[name] })
+			}
+			assert.Empty(t, names, s.name)
 		}
 	}
-	require.Greater(t, found, 100)
 }

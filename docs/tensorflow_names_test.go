@@ -15,8 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// comments are the doc comments of a package: of T, T.Method, T.field, and of the package by the
-// empty name. A constant has the doc of its block too, and a field that of its type.
+// folders are the packages that implement TensorFlow's pages, by the name that the page gives them.
+var folders = map[string]string{
+	"strategy": "strategy", "train": "strategy/train", "stepfile": "strategy/stepfile", "eager": "strategy/eager", "feed": "strategy/feed", "contrib": "compat/contrib", "v1": "compat/v1", "input": "input",
+	"logical": "logical", "precision": "precision", "sharding": "sharding", "tpu": "tpu", "system": "tpu/system", "module": "lowering/module",
+	"clusterresolver": "cluster_resolver",
+}
+
+// comments are the doc comments of a package: of a type T, its methods and its fields (T.f), and of
+// the package by the empty name. A constant has the doc of its block too, and a field that of its type.
 func comments(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

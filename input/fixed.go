@@ -14,7 +14,7 @@ type FixedOptions struct {
 }
 
 // FixedRecords returns a dataset of the records of binary files, as
-// tf.data.FixedLengthRecordDataset does: uint8 tensors of dimensions [RecordBytes]. If a file's
+// tf.data.FixedLengthRecordDataset does: uint8 tensors of RecordBytes elements. If a file's
 // length without header and footer is no multiple of RecordBytes, the error matches [ErrCorrupt].
 func FixedRecords(paths []string, opts FixedOptions) Dataset {
 	if opts.RecordBytes < 1 || opts.HeaderBytes < 0 || opts.FooterBytes < 0 {

@@ -23,7 +23,7 @@ type Options struct {
 // under the same paths. scope is where the stacks are: give each loop a scope of its own.
 //
 //	x = loop.Layers(rc.Scope("layers"), 24, x, func(scope *model.Scope, x *graph.Node) *graph.Node {
-//		h := layers.LayerNormalization(scope.In("norm"), x, -1).Done()
+//		h := norm.LayerNorm(scope.In("norm"), x, -1).Done()
 //		return graph.Add(x, layers.Dense(scope.In("dense"), h, true, width))
 //	}, loop.Options{})
 //

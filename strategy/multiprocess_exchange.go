@@ -90,7 +90,7 @@ func (s *TPUStrategy) BroadcastBytes(ctx context.Context, name string, value []b
 }
 
 // AnyProcess reports whether any process passes true. All processes call it. It is the function for
-// input.Options.AnyHost.
+// input.Options.AnyProcess.
 func (s *TPUStrategy) AnyProcess(ctx context.Context, mine bool) (bool, error) {
 	var vote []byte
 	if mine {

@@ -24,7 +24,7 @@ type PerDeviceDataset struct {
 //
 // An invalid dataset is an error of kind ValueError, a panic of fn a *[strategy.PanicError]. With
 // several processes the error matches errors.ErrUnsupported: use input.FromFunction and
-// TPUStrategy.Iterate.
+// feed.Iterate.
 func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() (input.Dataset, error)) (*PerDeviceDataset, error) {
 	if err := d.requireCross(ctx, "distribute dataset"); err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 )
 
 // maxPadded bounds the elements of a padded tensor: 16 bytes is the largest element, and no address
-// can count more bytes than MaxInt64.
+// can count more bytes than math.MaxInt64.
 const maxPadded = math.MaxInt64 / 16
 
 // checkPadding looks at a pad or a reduce_window: compilers pad with what is positive first and

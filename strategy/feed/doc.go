@@ -12,7 +12,7 @@
 //		if err != nil {
 //			return err
 //		}
-//		loss, err := train.Run(ctx, batch.Args()...)
+//		loss, err := step.Run(ctx, batch.Args()...)
 //		...
 //	}
 //
@@ -59,7 +59,7 @@
 // remainder. Data in memory ends on all processes at the same step. Files are divided among the
 // processes, so that it may end at different steps: the error for such data matches [ErrVote].
 // Repeat such a dataset without end, or set [Options.EndTogether]. For the same reason an input
-// given to [New] must not vote on its end through the devices (input.Options.AnyHost).
+// given to [New] must not vote on its end through the devices (input.Options.AnyProcess).
 //
 // # Failure
 //

@@ -66,7 +66,7 @@ type Metrics struct {
 	// State names the distributed variable that holds them: of each, a sum and a weight.
 	State string
 	Names []string
-	// Forms are train.Forms, of the metrics that are accumulated; the others are of the last step.
+	// Forms are the numbers of train.Form, of the metrics that are accumulated; the others are of the last step.
 	Forms []int
 }
 
