@@ -2,6 +2,7 @@ package contrib
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -33,38 +34,79 @@ func reduceOp(op, method string) (strategy.ReduceOp, error) {
 // value is a [PerDevice] or a tower-local variable, otherwise the error is of kind AssertionError;
 // with a single tower value may be a host value.
 func (d *DistributionStrategy) Reduce(ctx context.Context, method string, value any, to ...eager.Destination) (*Mirrored, error) {
-	if err := d.requireCross(ctx, "reduce"); err != nil {
-		return nil, err
-	}
-	op, err := reduceOp("reduce", method)
+	results, err := d.reduceAll(ctx, "reduce", method, []ReducePair{{value, to}})
 	if err != nil {
 		return nil, err
 	}
-	inner, done, err := d.reducible(ctx, value)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	if len(to) != 1 { // nowhere in particular, or to several: everywhere
-		to = append(slices.Clone(to), destinationOf(inner))
-	}
-	var result any
-	for _, dest := range to {
-		if v, ok := result.(*strategy.Mirrored); ok {
-			_ = v.Close()
-		}
-		if result, err = eager.Of(d.strategy).ReduceTo(ctx, op, inner, dest); err != nil {
-			return nil, err
-		}
-	}
-	if m, ok := result.(*strategy.Mirrored); ok {
-		return &Mirrored{perDevice{d, m}}, nil
-	}
-	return nil, fault(strategy.ValueError, "reduce", "reduce to the worker devices, and Fetch the result", "to a host, which has no tower")
+	return results[0], nil
 }
 
-// reducible returns a value that Reduce takes; done releases what was made for it.
-func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner strategy.Value, done func(), err error) {
+// reduceAll reduces values in one program.
+func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method string, pairs []ReducePair) (results []*Mirrored, err error) {
+	if err := d.requireCross(ctx, call); err != nil {
+		return nil, err
+	}
+	op, err := reduceOp(call, method)
+	if err != nil {
+		return nil, err
+	}
+	at := func(i int, err error) error {
+		if len(pairs) == 1 {
+			return err
+		}
+		return fmt.Errorf("contrib: value %d: %w", i, err)
+	}
+	inner := make([]eager.ReducePair, len(pairs))
+	for i, p := range pairs {
+		value, done, err := d.reducible(ctx, p.Value)
+		if err != nil {
+			return nil, at(i, err)
+		}
+		defer done()
+		inner[i] = eager.ReducePair{Value: value, To: destinationOf(value)}
+		if len(p.To) == 1 {
+			inner[i].To = p.To[0]
+			continue
+		}
+		for _, dest := range p.To { // to several is everywhere
+			if err := d.checkDestination(ctx, dest); err != nil {
+				return nil, at(i, err)
+			}
+		}
+	}
+	reduced, err := eager.Of(d.strategy).BatchReduceTo(ctx, op, inner)
+	if err != nil {
+		return nil, err
+	}
+	results = make([]*Mirrored, len(reduced))
+	for i, x := range reduced {
+		m, ok := x.(*strategy.Mirrored)
+		if !ok {
+			err = at(i, fault(strategy.ValueError, call, "reduce to the worker devices, and Fetch the result", "to a host, which has no tower"))
+			continue
+		}
+		results[i] = &Mirrored{perDevice{d, m}}
+	}
+	if err != nil {
+		for _, m := range results {
+			if m != nil {
+				err = errors.Join(err, m.Close())
+			}
+		}
+		return nil, err
+	}
+	return results, nil
+}
+
+// checkDestination refuses what is no place of the strategy.
+func (d *DistributionStrategy) checkDestination(ctx context.Context, to eager.Destination) error {
+	_, err := eager.Of(d.strategy).BroadcastTo(ctx, 0, to) // a number stays where it is
+	return err
+}
+
+// reducible returns a value or a variable that package eager reduces; done releases what was made
+// for it.
+func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner any, done func(), err error) {
 	keep := func() {}
 	switch x := value.(type) {
 	case *PerDevice:
@@ -83,11 +125,7 @@ func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner 
 		if !x.TowerLocal() {
 			break
 		}
-		p, err := d.components(ctx, x)
-		if err != nil {
-			return nil, nil, err
-		}
-		return p, func() { _ = p.Close() }, nil
+		return x.inner, keep, nil
 	case *Mirrored:
 	default:
 		if !d.IsSingleTower() {
@@ -102,44 +140,17 @@ func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner 
 	return nil, nil, fault(strategy.AssertionError, "reduce", "give what CallForEachTower returns", "a %T is no PerDevice value", value)
 }
 
-// components copies a tower-local variable's components.
-func (d *DistributionStrategy) components(ctx context.Context, v *Variable) (strategy.Value, error) {
-	x, err := eager.Of(d.strategy).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Read(v.inner) })
-	if err != nil {
-		return nil, err
-	}
-	p, ok := x.(strategy.Value)
-	if !ok {
-		return nil, fault(strategy.AssertionError, "reduce", "", "components %v", x)
-	}
-	return p, nil
-}
-
 // ReducePair is a value of BatchReduce and its destination; without a destination, To is empty.
 type ReducePair struct {
 	Value any
 	To    []eager.Destination
 }
 
-// BatchReduce reduces several values, in order, each as Reduce does: TensorFlow's batch_reduce.
+// BatchReduce reduces several values, each as Reduce does, in one program: TensorFlow's
+// batch_reduce. The results are in the order of the pairs. If one value cannot be reduced, none is,
+// and the error says which.
 func (d *DistributionStrategy) BatchReduce(ctx context.Context, method string, pairs []ReducePair) ([]*Mirrored, error) {
-	if err := d.requireCross(ctx, "batch reduce"); err != nil {
-		return nil, err
-	}
-	if _, err := reduceOp("batch reduce", method); err != nil {
-		return nil, err
-	}
-	results := make([]*Mirrored, len(pairs))
-	for i, p := range pairs {
-		var err error
-		if results[i], err = d.Reduce(ctx, method, p.Value, p.To...); err != nil {
-			for _, r := range results[:i] {
-				_ = r.Close()
-			}
-			return nil, fmt.Errorf("contrib: value %d: %w", i, err)
-		}
-	}
-	return results, nil
+	return d.reduceAll(ctx, "batch reduce", method, pairs)
 }
 
 // FetchOptions say what Fetch copies. The zero value copies the value as it is, from the first

@@ -8,26 +8,38 @@ import (
 )
 
 // Arithmetic has the operations of a tower's code and of an update: element by element, on the
-// devices. An operand is a *[strategy.Component], a number or a host tensor. A Go number takes the
-// other operand's dtype and may differ from tower to tower; a number that does not fit is an error,
-// see [eager.ReplicaContext.Add]. Each call joins the towers.
+// devices. An operand is a *[strategy.Component], a [Variable], a number or a host tensor. A Go
+// number takes the other operand's dtype and may differ from tower to tower; a number that does not
+// fit is an error, see [eager.ReplicaContext.Add]. Each call joins the towers.
 type Arithmetic struct{ rc *eager.ReplicaContext }
 
+// operand is what package eager calls a variable; other operands stay as they are.
+func operand(x any) any {
+	if v, ok := x.(*Variable); ok && v != nil {
+		return v.inner
+	}
+	return x
+}
+
 // Add returns a + b.
-func (a Arithmetic) Add(x, y any) (any, error) { return a.rc.Add(x, y) }
+func (a Arithmetic) Add(x, y any) (any, error) { return a.rc.Add(operand(x), operand(y)) }
 
 // Sub returns a - b.
-func (a Arithmetic) Sub(x, y any) (any, error) { return a.rc.Sub(x, y) }
+func (a Arithmetic) Sub(x, y any) (any, error) { return a.rc.Sub(operand(x), operand(y)) }
 
 // Mul returns a * b.
-func (a Arithmetic) Mul(x, y any) (any, error) { return a.rc.Mul(x, y) }
+func (a Arithmetic) Mul(x, y any) (any, error) { return a.rc.Mul(operand(x), operand(y)) }
 
 // Div returns a / b; integers truncate.
-func (a Arithmetic) Div(x, y any) (any, error) { return a.rc.Div(x, y) }
+func (a Arithmetic) Div(x, y any) (any, error) { return a.rc.Div(operand(x), operand(y)) }
 
 // Call runs a compiled function on all towers; see [eager.ReplicaContext.Call].
 func (a Arithmetic) Call(f *strategy.Function, args ...any) ([]any, error) {
-	return a.rc.Call(f, args...)
+	operands := make([]any, len(args))
+	for i, x := range args {
+		operands[i] = operand(x)
+	}
+	return a.rc.Call(f, operands...)
 }
 
 // TowerContext gives a tower's code its place in the strategy: TensorFlow's TowerContext. Use it
@@ -98,8 +110,9 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 }
 
 // CallForEachTower runs fn once for each tower: TensorFlow's call_for_each_tower. PerDevice and
-// Mirrored values among the nests args are unwrapped, so that a tower receives its own; all else is
-// passed whole. The results are merged: an object that is the same on every tower stays as it is,
+// Mirrored values and variables among the nests args are unwrapped, so that a tower receives its
+// own component; all else is passed whole. A tower writes a variable with the variable's methods
+// and [TowerContext.Context]. The results are merged: an object that is the same on every tower stays as it is,
 // the components of one value become that value, and all else becomes a [PerDevice].
 //
 // The towers run in turn, each until it joins the others; there is no option to run them
@@ -121,6 +134,10 @@ func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFun
 	merged, err := eager.Of(d.strategy).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 		tc := &TowerContext{Arithmetic: Arithmetic{rc}, d: d}
 		tc.ctx = context.WithValue(rc.Context(), towerKey{}, tc)
+		args, err := d.componentsOf("call for each tower", tc.TowerID(), args)
+		if err != nil {
+			return nil, err
+		}
 		result, err := fn(tc, args...)
 		if err != nil {
 			return nil, err

@@ -71,9 +71,10 @@ func (u *UpdateContext) none(op string) error {
 }
 
 // Update runs fn on each component of the variable, as DistributionStrategy.update does. The
-// arguments have to be mirrored: a [PerDevice] among the nests that may differ between the towers
-// is an error of kind TypeError. Arguments are unwrapped, so that a component receives its own. The
-// results are merged as CallForEachTower merges.
+// arguments have to be mirrored: a [PerDevice] among the nests that may differ between the towers,
+// or a tower-local variable, is an error of kind TypeError. Arguments are unwrapped, mirrored
+// variables too, so that fn receives the components that lie beside its own. The results are merged
+// as CallForEachTower merges.
 func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn UpdateFunc, args ...any) (any, error) {
 	if err := d.requireCross(ctx, "update"); err != nil {
 		return nil, err
@@ -119,6 +120,10 @@ func (d *DistributionStrategy) updateFunc(op string, v *Variable, fn UpdateFunc)
 	return func(su *eager.UpdateContext, args ...any) (any, error) {
 		u := &UpdateContext{Arithmetic: Arithmetic{su.Ops()}, d: d, variable: v, device: su.Device()}
 		u.ctx = context.WithValue(su.Context(), updateKey{}, u)
+		args, err := d.componentsOf(op, su.ReplicaID(), args)
+		if err != nil {
+			return nil, err
+		}
 		result, err := fn(u, args...)
 		if err != nil {
 			return nil, err
@@ -140,8 +145,15 @@ func (p *PerDevice) mirrored() bool {
 func (d *DistributionStrategy) mirroredArguments(op string, args []any) ([]any, error) {
 	for i, arg := range args {
 		if _, err := mapNest(op, arg, func(x any) (any, error) {
-			if p, ok := x.(*PerDevice); ok && !p.mirrored() {
-				return nil, fault(strategy.TypeError, op, "reduce it first", "argument %d, %v, is not mirrored", i, p)
+			switch p := x.(type) {
+			case *PerDevice:
+				if !p.mirrored() {
+					return nil, fault(strategy.TypeError, op, "reduce it first", "argument %d, %v, is not mirrored", i, p)
+				}
+			case *Variable:
+				if p != nil && p.TowerLocal() {
+					return nil, fault(strategy.TypeError, op, "reduce it first", "argument %d, %v, is not mirrored", i, p)
+				}
 			}
 			return x, nil
 		}); err != nil {

@@ -113,8 +113,8 @@ func (d *DistributionStrategy) wrap(op string, nest any) (any, error) {
 	})
 }
 
-// unwrap is the inverse of wrap, for what goes into package strategy. Variables stay:
-// a tower's code and an update receive them whole.
+// unwrap is the inverse of wrap, for what goes into package strategy. Variables stay: see
+// componentsOf.
 func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
 	return mapNest(op, nest, func(x any) (any, error) {
 		var p *perDevice
@@ -143,6 +143,23 @@ func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
 		}
 		return p.value, nil
 	})
+}
+
+// componentsOf puts a tower's components in the place of the variables among its arguments.
+func (d *DistributionStrategy) componentsOf(op string, tower int, args []any) ([]any, error) {
+	out := make([]any, len(args))
+	for i, arg := range args {
+		var err error
+		if out[i], err = mapNest(op, arg, func(x any) (any, error) {
+			if v, ok := x.(*Variable); ok && v != nil {
+				return v.inner.Component(tower)
+			}
+			return x, nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 func (d *DistributionStrategy) unwrapAll(op string, args []any) ([]any, error) {
@@ -192,7 +209,7 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...e
 		value = t
 	}
 	for _, dest := range to {
-		if _, err := eager.Of(d.strategy).BroadcastTo(ctx, value, dest); err != nil {
+		if err := d.checkDestination(ctx, dest); err != nil {
 			return nil, err
 		}
 	}
@@ -225,6 +242,8 @@ func To[T *Variable | *PerDevice | *Mirrored](x T) eager.Destination {
 
 func destinationOf(value any) eager.Destination {
 	switch v := value.(type) {
+	case *strategy.Variable:
+		return eager.To(v)
 	case *strategy.PerReplica:
 		return eager.To(v)
 	case *strategy.Mirrored:

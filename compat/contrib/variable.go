@@ -198,7 +198,7 @@ func (v *Variable) write(ctx context.Context, name string, write func(*eager.Rep
 	case !v.TowerLocal() && (!ok || inTower):
 		return nil, &strategy.ContextError{Op: op, Reason: "a mirrored variable outside an update", Hint: "use DistributionStrategy.Update to modify it"}
 	}
-	return write(rc, v.inner, x)
+	return write(rc, v.inner, operand(x))
 }
 
 // Save returns what a checkpoint holds of the variable: a mirrored one's value, a
