@@ -45,9 +45,10 @@ type Options struct {
 	// PlaceOnDevice asks for pipelines that run on the device, as TensorFlow's
 	// experimental_place_dataset_on_device does. It is refused: pipelines run on the host.
 	PlaceOnDevice bool
-	// KeepOnHost says that elements are not sent to the device ahead of the step. It is
-	// TensorFlow's experimental_fetch_to_device, negated. Elements are host values in this package
-	// in any case; whoever feeds the devices reads it.
+	// KeepOnHost says that elements are not sent to the device ahead of the step: TensorFlow's
+	// experimental_prefetch_to_device, later experimental_fetch_to_device, negated. Elements are
+	// host values in this package in any case: whoever puts them on devices ahead of a step reads
+	// it from [Distributed.KeepOnHost].
 	KeepOnHost bool
 }
 
@@ -272,6 +273,9 @@ func (d *Distributed) LocalReplicas() int { return d.local }
 
 // Layout returns [Options].Layout.
 func (d *Distributed) Layout() any { return d.opts.Layout }
+
+// KeepOnHost returns [Options].KeepOnHost.
+func (d *Distributed) KeepOnHost() bool { return d.opts.KeepOnHost }
 
 // Policy returns the policy that applies: the options', or the one that Auto chose.
 func (d *Distributed) Policy() Policy { return d.policy }

@@ -12,6 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 func TestTheFeedRunsAheadByItsDepth(t *testing.T) {
@@ -49,4 +51,51 @@ func TestTheFeedRunsAheadByItsDepth(t *testing.T) {
 		}
 		require.NoError(t, f.Close())
 	}
+}
+
+// With KeepOnHost the feed reads ahead as far, and copies nothing before it is asked.
+func TestAFeedKeepsBatchesOnTheHostUntilTheyAreAskedFor(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.New(t, 2, 1)
+	dataset := input.Range(22).Batch(4, false)
+	for name, keep := range map[string]bool{"ahead": false, "kept": true} {
+		d, err := Distribute(s, dataset, DistributeOptions{KeepOnHost: keep})
+		require.NoError(t, err)
+		f, err := New(ctx, s, d, Options{Depth: 3, Partial: Pad})
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return len(f.ready) == 3 }, 20*time.Second, time.Millisecond)
+		for range 3 { // look at them and put them back
+			next := <-f.ready
+			require.Equal(t, keep, next.batch == nil, "%s: a batch is on the devices", name)
+			f.ready <- next
+		}
+		var rows []any
+		var before *Batch
+		for batch, err := range f.All(ctx) {
+			require.NoError(t, err)
+			if before != nil {
+				_, err := before.Values[0].Local(ctx, 0)
+				require.ErrorIs(t, err, strategy.ErrClosed)
+			}
+			last, err := batch.Values[0].Local(ctx, 1)
+			require.NoError(t, err)
+			mask, err := batch.Mask.Local(ctx, 1)
+			require.NoError(t, err)
+			rows, before = append(rows, last.Value(), mask.Value()), batch
+		}
+		require.Len(t, rows, 12, name)
+		require.Equal(t, []any{[]int64{18, 19}, []bool{true, true}}, rows[8:10], name)
+		require.Equal(t, []any{[]int64{21, 0}, []bool{true, false}}, rows[10:], name)
+		require.NoError(t, f.Close())
+	}
+	// What does not fit is an error of the step that asks for it, and nothing is left open.
+	d, err := Distribute(s, input.Range(6).Batch(4, false).Batch(1, false), DistributeOptions{KeepOnHost: true, Arguments: []logical.Annotation{logical.SplitInto(7)}})
+	require.NoError(t, err)
+	f, err := New(ctx, s, d, Options{})
+	require.NoError(t, err)
+	_, err = f.Next(ctx)
+	require.Error(t, err)
+	_, again := f.Next(ctx)
+	require.Equal(t, err, again)
+	require.NoError(t, f.Close())
 }

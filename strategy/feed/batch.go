@@ -41,7 +41,11 @@ func (b *Batch) Args() []any {
 // failed returns the error of the batch's step.
 func (b *Batch) failed(cause error) error { return failed(fmt.Sprintf("step %d", b.Index), cause) }
 
+// close releases the batch, if there is one.
 func (b *Batch) close() error {
+	if b == nil {
+		return nil
+	}
 	var errs []error
 	for _, v := range b.Values {
 		errs = append(errs, v.Close())

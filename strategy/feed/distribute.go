@@ -23,11 +23,17 @@ type DistributeOptions struct {
 	// it is to hold. An annotation that does not fit is an [*strategy.Error] that names the leaf
 	// and wraps a [*logical.Error]; it comes when the batch is put on the devices.
 	Arguments []logical.Annotation
+	// KeepOnHost says that a [Feed] reads ahead, but copies a batch to the devices only when it is
+	// asked for it: the batches that are ready take host memory, and no device memory. It is
+	// TensorFlow's InputOptions.experimental_prefetch_to_device, negated. An [Iterator] never
+	// copies ahead.
+	KeepOnHost bool
 }
 
 func (o DistributeOptions) of(s *strategy.TPUStrategy) (input.Options, error) {
 	opts, err := s.InputOptions()
 	opts.Policy, opts.Rule, opts.Epoch = o.Policy, o.Rule, o.Epoch
+	opts.KeepOnHost = o.KeepOnHost
 	if len(o.Arguments) > 0 {
 		opts.Layout = slices.Clone(o.Arguments)
 	}

@@ -50,6 +50,7 @@ type Feed struct {
 // item is a batch that is ready, with the position after it, or the end.
 type item struct {
 	batch *Batch
+	step  *input.Step // in place of the batch, if it stays on the host until it is asked for
 	state input.State
 	err   error
 }
@@ -157,6 +158,10 @@ func (f *Feed) next(ctx context.Context, steps *input.Steps) (next item, err err
 	if err != nil {
 		return item{}, failed("read the input", err)
 	}
+	if f.placer.keep {
+		next.step = &step
+		return next, nil
+	}
 	next.batch, err = f.placer.place(ctx, step)
 	return next, err
 }
@@ -183,7 +188,11 @@ func (f *Feed) Next(ctx context.Context) (*Batch, error) {
 			return nil, failed("waiting for a batch", context.Cause(ctx))
 		}
 	}
-	if err := f.drop(); next.err == nil && err != nil {
+	err := f.drop()
+	if next.err == nil && err == nil && next.step != nil {
+		next.batch, err = f.placer.place(ctx, *next.step)
+	}
+	if next.err == nil && err != nil {
 		next = item{err: errors.Join(err, next.batch.close())}
 	}
 	if next.err != nil {

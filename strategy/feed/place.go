@@ -12,11 +12,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// placer copies steps to the devices. The feed's goroutine uses it alone.
+// placer copies steps to the devices. The feed's goroutine uses it alone, or [Feed.Next] alone if
+// the steps stay on the host until then.
 type placer struct {
 	strategy *strategy.TPUStrategy
 	opts     Options
 	local    []int // the replicas that this process feeds
+	keep     bool  // steps stay on the host until they are asked for
 	rows     int   // to pad to, or that a full batch has; 0 if not known yet
 
 	columns [][]input.Tensor     // scratch: the components of the local replicas
@@ -24,7 +26,7 @@ type placer struct {
 }
 
 func newPlacer(s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*placer, error) {
-	p := &placer{strategy: s, opts: opts, local: s.LocalReplicas()}
+	p := &placer{strategy: s, opts: opts, local: s.LocalReplicas(), keep: d.KeepOnHost()}
 	if layout, ok := d.Layout().([]logical.Annotation); ok && len(opts.Annotations) == 0 {
 		p.opts.Annotations = layout
 	}
