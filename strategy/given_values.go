@@ -324,6 +324,9 @@ func (s *TPUStrategy) spreads(x any) bool {
 
 // mirrorOf is [TPUStrategy.Mirror] of such a value.
 func (s *TPUStrategy) mirrorOf(ctx context.Context, x any, a logical.Annotation) (*Mirrored, error) {
+	if v, ok := x.(Value); ok && v.base().strategy == s && v.base().differs() && s.replicas > 1 {
+		return nil, fault.New(ValueError, "mirror", "reduce it first, or take one replica's part", "%s, which has a value for each replica", v)
+	}
 	t, err := s.takeOne(ctx, "mirror", x)
 	if err != nil {
 		return nil, err

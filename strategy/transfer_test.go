@@ -47,6 +47,8 @@ func TestHostValuesThatDoNotFitAreErrorsOfAKind(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	var none logical.Annotation
 	_, mirrored := s.Mirror(ctx, []any{1, 2}, none)
+	each := strategytest.OK(s.PerReplica(ctx, []any{1, 2}, none))
+	_, parts := s.Mirror(ctx, each, none)
 	_, few := s.PerReplica(ctx, []any{1}, none)
 	_, other := s.PerReplica(ctx, []any{1, []int{1}}, none)
 	_, uneven := s.SplitBatch(ctx, []int{1, 2, 3}, none, false)
@@ -59,6 +61,7 @@ func TestHostValuesThatDoNotFitAreErrorsOfAKind(t *testing.T) {
 		"strategy: per-replica value: 1 values for 2 replicas; give one value for each replica":                                      {few, strategy.ValueError},
 		"strategy: per-replica value: that of replica 1 is (Int64)[1], that of replica 0 (Int64); give values of one dtype and rank": {other, strategy.InvalidArgumentError},
 		"a batch of 3 rows does not divide among 2 replicas; pad it to 4 or drop 1 rows":                                             {uneven, strategy.ValueError},
+		"strategy: mirror: PerReplica(Int64[], none), which has a value for each replica; reduce it first":                           {parts, strategy.ValueError},
 		"a scalar is no batch; mirror it": {scalar, strategy.ValueError},
 	} {
 		var own *strategy.Error
