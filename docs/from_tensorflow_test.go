@@ -3,6 +3,7 @@ package docs_test
 import (
 	"encoding/json"
 	"go/ast"
+	"go/format"
 	"go/parser"
 	"go/token"
 	"os"
@@ -165,25 +166,45 @@ func TestTheTensorFlowPageHasEverySymbol(t *testing.T) {
 	}
 }
 
-func TestTheTrainingLoopOfTheTensorFlowPageIsTheTestedOne(t *testing.T) {
+// TestTheGoOfTheTensorFlowPageIsTested compares each block with what is compiled and run: trainEpochs
+// of package strategy's examples, and the imports, a function or the body of one of
+// from_tensorflow_cases_test.go.
+func TestTheGoOfTheTensorFlowPageIsTested(t *testing.T) {
 	page, err := os.ReadFile(tensorFlowPage)
 	require.NoError(t, err)
-	_, block, ok := strings.Cut(string(page), "```go\n")
-	require.True(t, ok)
-	block, _, ok = strings.Cut(block, "```")
-	require.True(t, ok)
-
-	file := filepath.Join("..", "strategy", "example_pages_test.go")
-	source, err := os.ReadFile(file)
-	require.NoError(t, err)
-	set := token.NewFileSet()
-	f, err := parser.ParseFile(set, file, source, parser.ParseComments)
-	require.NoError(t, err)
-	i := slices.IndexFunc(f.Decls, func(d ast.Decl) bool {
-		fn, ok := d.(*ast.FuncDecl)
-		return ok && fn.Name.Name == "trainEpochs"
-	})
-	require.GreaterOrEqual(t, i, 0)
-	fn := f.Decls[i].(*ast.FuncDecl)
-	require.Equal(t, string(source[set.Position(fn.Doc.Pos()).Offset:set.Position(fn.End()).Offset])+"\n", block)
+	tested := map[string]string{}
+	for _, name := range []string{filepath.Join("..", "strategy", "example_pages_test.go"), "from_tensorflow_cases_test.go"} {
+		source, err := os.ReadFile(name)
+		require.NoError(t, err)
+		set := token.NewFileSet()
+		f, err := parser.ParseFile(set, name, source, parser.ParseComments|parser.SkipObjectResolution)
+		require.NoError(t, err)
+		text := func(from, to token.Pos) string {
+			return string(source[set.Position(from).Offset:set.Position(to).Offset])
+		}
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.GenDecl:
+				if d.Tok == token.IMPORT {
+					tested[text(d.Pos(), d.End())+"\n"] = name
+				}
+			case *ast.FuncDecl:
+				if d.Doc != nil {
+					tested[text(d.Doc.Pos(), d.End())+"\n"] = d.Name.Name
+				}
+				body, err := format.Source([]byte(text(d.Body.Lbrace+1, d.Body.Rbrace)))
+				require.NoError(t, err)
+				tested[strings.TrimSpace(strings.ReplaceAll("\n"+string(body), "\n\t", "\n"))+"\n"] = d.Name.Name
+			}
+		}
+	}
+	shown := map[string]bool{}
+	for _, block := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		require.Contains(t, tested, block[1], "no test compiles this")
+		shown[tested[block[1]]] = true
+	}
+	assert.Len(t, shown, 9)
+	for _, name := range []string{"trainEpochs", "fitted", "checkpointed", "savedModel"} {
+		assert.True(t, shown[name], name)
+	}
 }

@@ -28,7 +28,8 @@ type Variable interface {
 
 var _ Variable = (*strategy.Variable)(nil)
 
-// Group is a list of variables that are saved and restored together. The zero Group is empty.
+// Group is a list of variables that are saved and restored together, as a tf.train.Checkpoint of
+// TensorFlow has them. The zero Group is empty.
 type Group struct {
 	Variables []Variable
 	// Create makes a variable for a saved variable that Variables lacks, and keeps the value. Nil

@@ -23,7 +23,8 @@ type Evaluator interface {
 
 // Evaluate evaluates on a pass over data after each of the steps that every says, and publishes the
 // metrics as name/metric: with the name "held" a *train.Evaluation publishes "held/loss", as a
-// rule. Other hooks record these, stop by them, and keep the best checkpoint by them.
+// rule. Other hooks record these, stop by them, and keep the best checkpoint by them. It is the
+// validation_data of Keras's Model.fit, and its Model.evaluate on the way.
 //
 // Each evaluation is a pass over the data from its beginning, in the same order if data is a
 // [Dataset]. It waits for the steps under way. Data without a batch, and a [Feed], which is one

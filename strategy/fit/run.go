@@ -17,7 +17,8 @@ import (
 )
 
 // Run takes training steps on the batches of data, one after the other, until Options.Steps are
-// taken, the data has ended, or a hook stops the run.
+// taken, the data has ended, or a hook stops the run. It is what Keras's Model.fit and an Estimator
+// do in TensorFlow; their callbacks are hooks.
 //
 // The loop does not wait for a step: it launches the next one while the devices work on those
 // before, as far as the strategy lets it. It waits for a step whose loss is read, at a record. A

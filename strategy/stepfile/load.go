@@ -29,7 +29,7 @@ type Options struct {
 }
 
 // Load reads a step that [Save] wrote and puts it on the devices, without tracing or compiling
-// anything. The function runs for the arguments that the step was compiled for; for others it
+// anything, as tf.saved_model.load gives back a function. The function runs for the arguments that the step was compiled for; for others it
 // returns a [*strategy.TraceError] that wraps an [*Error] with [Arguments]. A loop of steps takes
 // stacked values of as many steps, see [strategy.TPUStrategy.StackBatches].
 //

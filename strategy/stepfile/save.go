@@ -8,7 +8,8 @@ import (
 )
 
 // Save writes a compiled step, for [Load] in another process, on the same kind of devices with the
-// same plugin build, for example a step that was compiled ahead of time. The file holds no values
+// same plugin build, for example a step that was compiled ahead of time. It has the place of
+// tf.saved_model.save, and is no SavedModel. The file holds no values
 // of variables, which belong to checkpoints; it names the variables, those of the store and
 // distributed ones, and describes them. A loop of steps (see [strategy.Stacked]) is saved with its
 // number of steps. A step that strategy.Options.Compiler found in a cache is compiled once more,
