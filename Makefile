@@ -22,7 +22,8 @@
 #   make corpus     compile many real programs at their real size, with both compilers (an hour)
 #   make test-gomlx run the tests that GoMLX ships, on its backends and on ours (half an hour), and write docs/gomlx-suites.md
 #   make test-gomlx-examples run GoMLX's examples, unchanged, on one device and on eight (15 minutes), and write docs/gomlx-examples.md
-#   make test-saves 200 saves by several hosts to object storage, with faults in its HTTP requests (5 minutes)
+#   make test-saves 200 saves by several hosts to object storage, with faults in its HTTP requests (5 minutes),
+#                   and 2000 random damages of saved checkpoints, each followed by saves (3 minutes; DAMAGES=2000)
 #   make test-watchdog each of 14 faults on 8 processes, and 100 000 steps without a false alarm (15 minutes)
 #   make test-python read our files with the official Python packages
 
@@ -156,9 +157,11 @@ test-gomlx: plugin
 	$(REQUIRE) TPUSTRATEGY_GOMLX_SUITES=1 $(GO) test -count=1 -timeout 30m -run TestCompliance ./lowering/global
 
 # Saves fail and runs end; what was confirmed is there afterwards, and nothing else.
-SAVES ?= 200
+SAVES   ?= 200
+DAMAGES ?= 2000
 .PHONY: test-saves
 test-saves: plugin
+	TPUSTRATEGY_DAMAGES=$(DAMAGES) $(GO) test -count=1 -timeout 60m -v -run WhatVerifiedGoesOn ./strategy/checkpoint
 	cd $(BLOBSTORE) && $(REQUIRE) TPUSTRATEGY_SAVES=$(SAVES) $(GO) test -count=1 -timeout 60m -v -run "UnderFaults|ACommand|ThroughABucket" ./internal/savetest
 
 # The table is written where every program passed; -run of single ones in the folder writes none.

@@ -16,7 +16,8 @@ import (
 
 // Directory returns the store of a folder of this machine's file system, and makes the folder if it
 // is not there. Processes of several machines may share it through a network file system that has
-// links or exclusive renames.
+// links or exclusive renames. The path itself may lead through symbolic links; a link below it is no
+// object and no folder of objects.
 func Directory(path string) (Store, error) {
 	if err := local(path); err != nil {
 		return nil, err
@@ -66,9 +67,26 @@ func syncDir(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
+// path is where an object lies. A folder on the way that is a symbolic link is an error: what lies
+// behind it is not this store's, and may be another name of what is.
 func (d *directory) path(name string) (string, error) {
 	if err := CheckName(name); err != nil {
 		return "", err
+	}
+	path := d.root
+	elements := strings.Split(name, "/")
+	for _, element := range elements[:len(elements)-1] {
+		path = filepath.Join(path, element)
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			err = files.Regular(path, info)
+		}
+		if err != nil {
+			return "", Failed("find", name, d, err)
+		}
 	}
 	return filepath.Join(d.root, filepath.FromSlash(name)), nil
 }
@@ -228,10 +246,10 @@ func (d *directory) List(ctx context.Context, prefix string) (all []Info, err er
 func (d *directory) walk(ctx context.Context, prefix string, visit func(name string, e fs.DirEntry) error) error {
 	start := d.root
 	if i := strings.LastIndexByte(prefix, '/'); i > 0 {
-		if err := CheckName(prefix[:i]); err != nil {
+		var err error
+		if start, err = d.path(prefix[:i]); err != nil {
 			return err
 		}
-		start = filepath.Join(d.root, filepath.FromSlash(prefix[:i]))
 	}
 	return filepath.WalkDir(start, func(path string, e fs.DirEntry, err error) error {
 		if cause := ctx.Err(); cause != nil {

@@ -42,6 +42,10 @@ type Spec struct {
 	Shape []int64 // row-major, none for a scalar
 }
 
+// Bytes returns the length of the tensor's data. The error says that there is no such tensor: its
+// dtype is unknown, a dimension is negative, or it has more bytes than can be counted.
+func (s Spec) Bytes() (int64, error) { return s.DType.size(s.Shape) }
+
 // Info describes a tensor and its place in the data.
 type Info struct {
 	Spec

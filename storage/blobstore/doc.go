@@ -55,7 +55,7 @@
 // # Leftovers
 //
 // An object that was not put whole is not there. A save that died leaves whole tensor files without
-// a checkpoint's manifest: a later save of package checkpoint finds and removes them, however many
+// a checkpoint's manifest, and the word that there is none: a later save of package checkpoint finds and removes them, however many
 // saves died before. On Google Cloud Storage an upload that was cut off costs nothing and ends after
 // a week; on S3 its parts stay until a lifecycle rule of the bucket removes them (see package s3).
 //
@@ -68,9 +68,10 @@
 //	Remove     1 request without a charge
 //	Open of a URL  1 class A operation, which finds a missing bucket or permission
 //
-// So a save of N hosts costs 2N+3 operations of class A (tensor files, their manifests, the
-// checkpoint's manifest, two listings), one more for each checkpoint that it removes, and 2N of class
-// B, plus those with which host 0 asks for parts that are late, at most one a second and host. A
+// So a save of N hosts costs 3N+2 operations of class A (tensor files, their manifests, a word of each
+// host that there is no checkpoint yet, the checkpoint's manifest, a listing), one more for each
+// checkpoint that it removes. It costs 2N of class B, one more for each checkpoint that is there, and
+// those with which host 0 asks for parts that are late, at most one a second and host. A
 // restore by M hosts costs M of class A and M(2N+1) of class B, and one for each range that a host's
 // devices need. A test holds checkpoints to these numbers.
 //

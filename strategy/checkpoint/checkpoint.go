@@ -99,16 +99,12 @@ func Open(dir string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	if headOf(data).Format == shardedFormat {
-		return openShardedHere(dir, data)
-	}
-	m, err := parseManifest(data)
-	if later := (*VersionError)(nil); errors.As(err, &later) {
-		later.File = path
-		return nil, later
-	}
+	m, sharded, err := verified(data, path)
 	if err != nil {
-		return nil, &CorruptError{File: path, Reason: "no manifest", Err: err}
+		return nil, err
+	}
+	if sharded != nil {
+		return openShardedHere(dir)
 	}
 	c, err := openTensors(filepath.Join(dir, variablesFile), files.OpenHere)
 	if err != nil {
@@ -173,19 +169,10 @@ func openTensors(path string, open func(string) (*os.File, fs.FileInfo, error)) 
 	return &Checkpoint{path: path, raw: raw, file: file, objects: []*object{o}}, nil
 }
 
-// openPlain opens a checkpoint of one tensor file in a store, whose manifest was read.
-func openPlain(ctx context.Context, s storage.Store, step int64, data []byte) (*Checkpoint, error) {
-	path := s.String() + "/" + manifestName(step)
-	m, err := parseManifest(data)
-	if later := (*VersionError)(nil); errors.As(err, &later) {
-		later.File = path
-		return nil, later
-	}
-	if err != nil {
-		return nil, &CorruptError{File: path, Reason: "no manifest", Err: err}
-	}
-	name := stepName(step) + "/" + variablesFile
-	path = s.String() + "/" + name
+// openPlain opens a checkpoint of one tensor file in a store, whose manifest is verified.
+func openPlain(ctx context.Context, s storage.Store, m *manifest) (*Checkpoint, error) {
+	name := stepName(m.Step) + "/" + variablesFile
+	path := s.String() + "/" + name
 	o, err := s.Open(ctx, name)
 	if err != nil {
 		return nil, unreadable(path, err)

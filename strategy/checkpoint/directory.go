@@ -120,7 +120,16 @@ func (d *Directory) Open(step int64) (*Checkpoint, error) {
 	if d.fs == nil {
 		return nil, errNotOpen
 	}
-	c, err := Open(filepath.Join(d.path, stepName(step)))
+	dir := filepath.Join(d.path, stepName(step))
+	if info, err := os.Lstat(dir); err == nil && info.Mode()&os.ModeSymlink != 0 {
+		return nil, unreadable(dir, files.Regular(dir, info))
+	}
+	c, err := Open(dir)
+	if err == nil {
+		if err = ofStep(c.step, step, filepath.Join(dir, manifestFile)); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
 	if errors.Is(err, os.ErrNotExist) && !errors.Is(err, ErrCorrupt) {
 		return nil, none("open one of Directory.Steps", "no step %d in %s", step, d.path)
 	}

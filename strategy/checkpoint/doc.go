@@ -57,10 +57,14 @@
 //	step-0000000012/<save>/host-0003.safetensors   the shards of process 3
 //	step-0000000012/<save>/host-0003.json          what they are, a CRC-32C for each MiB
 //	step-0000000012/checkpoint.json                put last; names the save
+//	step-0000000012/<save>/void.json               there until then: the save is no checkpoint
 //	owner.json                                     the run that saves here
 //
-// A store needs no rename and no lock. What a killed process leaves has no manifest, is never read,
-// and is removed by a later save. A restore needs neither the hosts nor the mesh of the save: each
+// A store needs no rename and no lock. What a killed process leaves has no manifest and is never
+// read. A save removes it, as its void.json disowns it, and the checkpoints that the retention drops.
+// It removes nothing else: neither what lies beside a manifest that is damaged, of a later version or
+// of another step, nor tensors whose manifest is gone. Such a step counts for nothing in the
+// retention, and [ManagerOptions].Logger is told of it ([*UnverifiedError]). A restore needs neither the hosts nor the mesh of the save: each
 // process reads the blocks that its devices need. [Manager.Open] also opens what a Directory saved,
 // [Open] and Directory also open shards in a folder, and [Checkpoint.Export] makes one plain
 // safetensors file of either.
@@ -87,7 +91,8 @@
 // run's save returns an [*OwnerError], which names the first run.
 //
 // A damaged or cut file is an error that matches [ErrCorrupt], before any variable changes, and so
-// is a pipe, a device or a link in the place of a checkpoint's file. Paths are those of the local
+// is a pipe, a device or a link in the place of a checkpoint's file, and a link in the place of a
+// step's folder. Paths are those of the local
 // file system; a URL is a [*PathError].
 //
 // # Trust

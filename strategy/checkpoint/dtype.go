@@ -35,8 +35,11 @@ func specOf(path, name string, shape shapes.Shape) (safetensors.Spec, error) {
 		Hint: "keep it in another dtype, or leave it out"}
 }
 
-// shapeOf is the inverse of specOf; false if GoMLX has no such dtype.
+// shapeOf is the inverse of specOf; false if GoMLX has no such dtype, or if there is no such tensor.
 func shapeOf(spec safetensors.Spec) (shapes.Shape, bool) {
+	if _, err := spec.Bytes(); err != nil {
+		return shapes.Shape{}, false
+	}
 	for _, t := range fileTypes {
 		if t.file == spec.DType {
 			dims := make([]int, len(spec.Shape))

@@ -121,6 +121,38 @@ func (*OwnerError) Kind() errkind.Kind { return errkind.FailedPreconditionError 
 // Is reports whether the target is ErrBusy.
 func (e *OwnerError) Is(target error) bool { return target == ErrBusy }
 
+// UnverifiedError reports objects of a step that a [Manager] leaves where they are, because nothing
+// that it could verify says that they may go. Restore the manifest from a copy, or remove the objects
+// by other means.
+type UnverifiedError struct {
+	// Place is the store and Step the step. Save is the folder of the objects below the step's; it is
+	// empty where nothing of the step is removed.
+	Place string
+	Step  int64
+	Save  string
+	// Err is what is wrong with the manifest: a [*CorruptError], a [*VersionError], or nil if there is
+	// none.
+	Err error
+}
+
+func (e *UnverifiedError) Error() string {
+	what := fmt.Sprintf("checkpoint: %s/%s", e.Place, stepName(e.Step))
+	if e.Save != "" {
+		what += "/" + e.Save
+	}
+	reason := "it stays, as its manifest cannot be verified"
+	if e.Err == nil {
+		reason = "it stays, as no manifest tells whether it was a checkpoint"
+	}
+	return errkind.Text(what, reason, e.Err, "restore the manifest from a copy, or remove it")
+}
+
+// Kind returns the cause's kind, or DataLossError.
+func (e *UnverifiedError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.DataLossError) }
+
+// Unwrap returns the cause.
+func (e *UnverifiedError) Unwrap() error { return e.Err }
+
 // VariableError reports why a variable cannot be saved or restored.
 type VariableError struct {
 	// Path is the variable's path.

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +33,9 @@ type ManagerOptions struct {
 	Patience time.Duration
 	// TakeOver saves even if another run still saves there; see [OwnerError].
 	TakeOver bool
+	// Logger is told, once, of what stays in the store because no verified manifest disowns it: a
+	// warning whose attribute "error" is an [*UnverifiedError]. Nil discards.
+	Logger *slog.Logger
 }
 
 // Manager keeps checkpoints in a [storage.Store], a folder or an object store, one for each saved
@@ -44,11 +49,11 @@ type Manager struct {
 	self     ownerRecord
 	run      string // the random name of this run; that of process 0 from the first save on
 	agreed   bool
-	saves    int   // how many were begun
-	last     int64 // the last step that this run knows of; -1 is none
-	owned    bool  // the owner's record is this run's
-	metrics  map[int64]map[string]float64
-	memory   []byte // of an image
+	saves    int             // how many were begun
+	last     int64           // the last step that this run knows of; -1 is none
+	owned    bool            // the owner's record is this run's
+	said     map[string]bool // what the logger was told
+	memory   []byte          // of an image
 	stopping context.CancelFunc
 	lives    context.Context
 
@@ -102,7 +107,10 @@ func NewManager(ctx context.Context, store storage.Store, opts ManagerOptions) (
 	if opts.Patience == 0 {
 		opts.Patience = defaultPatience
 	}
-	m := &Manager{store: store, opts: opts, hosts: 1, self: newOwner(), last: -1, turn: make(chan struct{}, 1)}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	m := &Manager{store: store, opts: opts, hosts: 1, self: newOwner(), last: -1, said: map[string]bool{}, turn: make(chan struct{}, 1)}
 	if opts.Strategy != nil && opts.Strategy.NumProcesses() > 1 {
 		m.host, m.hosts = opts.Strategy.Process(), opts.Strategy.NumProcesses()
 	}
@@ -164,17 +172,16 @@ func (m *Manager) Open(ctx context.Context, step int64) (*Checkpoint, error) {
 
 // openIn opens the checkpoint of a step in a store.
 func openIn(ctx context.Context, s storage.Store, step int64) (*Checkpoint, error) {
-	data, err := readSmall(ctx, s, manifestName(step))
-	if errors.Is(err, storage.ErrNotExist) {
+	plain, sharded, err := manifestIn(ctx, s, step)
+	switch {
+	case errors.Is(err, storage.ErrNotExist):
 		return nil, none("open one of Manager.Steps", "no step %d in %s", step, s)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
+	case plain != nil:
+		return openPlain(ctx, s, plain)
 	}
-	if headOf(data).Format == formatName {
-		return openPlain(ctx, s, step, data)
-	}
-	return openSharded(ctx, s, step, data)
+	return openSharded(ctx, s, sharded)
 }
 
 // Latest opens the checkpoint of the last step. The error of an empty store matches [ErrNone].
@@ -305,7 +312,8 @@ func (m *Manager) take(ctx context.Context) error {
 }
 
 // RemoveAfter removes the checkpoints of all steps after the given step, for a run that goes back to
-// that step. It waits for the save under way. All processes may call it; process 0 removes.
+// that step. It is the one call that also removes what is damaged, as the caller names the steps. It
+// waits for the save under way. All processes may call it; process 0 removes.
 func (m *Manager) RemoveAfter(ctx context.Context, step int64) error {
 	if err := m.take(ctx); err != nil {
 		return err
@@ -315,13 +323,13 @@ func (m *Manager) RemoveAfter(ctx context.Context, step int64) error {
 		return err
 	}
 	if m.host == 0 {
-		steps, err := m.Steps(ctx)
+		folders, err := m.folders(ctx)
 		if err != nil {
 			return err
 		}
-		for _, s := range slices.Backward(steps) {
-			if s > step {
-				if err := m.remove(ctx, s); err != nil {
+		for _, f := range slices.Backward(folders) {
+			if f.step > step && f.manifest {
+				if err := m.remove(ctx, f, slices.Sorted(maps.Keys(f.saves))...); err != nil {
 					return err
 				}
 			}

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -141,6 +142,11 @@ func (m *Manager) refuse(step int64) error {
 // run puts this process's part into the store, and on process 0 completes the checkpoint.
 func (s *saving) run(ctx context.Context) error {
 	m := s.m
+	// Until the manifest is there, this is no checkpoint. Each process says so, as any may be the last.
+	if err := m.void(ctx, s.step, s.name); err != nil {
+		s.unsave(nil, err)
+		return err
+	}
 	part, err := s.put(ctx)
 	if err != nil {
 		s.unsave(part, err)
@@ -155,11 +161,16 @@ func (s *saving) run(ctx context.Context) error {
 			if s.unclear {
 				upTo--
 			}
-			_ = m.clear(ctx, upTo) // what is left goes with a later save
+			late := ""
+			if m.hosts > 1 {
+				late = s.name
+			}
+			_ = m.tidy(ctx, upTo, Retention{}, late) // what is left goes with a later save
 		}
 		return err
 	}
-	if err := m.tidy(ctx, s.number); err != nil {
+	err = m.store.Remove(ctx, voidName(s.step, s.name))
+	if err = errors.Join(err, m.tidy(ctx, s.number, m.opts.Retention, "")); err != nil {
 		return &errkind.Fault{Match: ErrKept, Err: err, Hint: "the next save tries again"}
 	}
 	return nil
@@ -247,14 +258,10 @@ func (s *saving) complete(ctx context.Context, mine []byte) error {
 	err = storage.PutBytes(ctx, m.store, manifestName(s.step), data, storage.PutOptions{IfAbsent: true})
 	if errors.Is(err, storage.ErrExists) {
 		// An answer that was lost on the way: the manifest is this save's own.
-		if there, reading := readSmall(ctx, m.store, manifestName(s.step)); reading == nil && headOf(there).Save == s.name {
-			err = nil
-		} else {
-			err = &OwnerError{Directory: m.store.String(), Step: s.step}
+		if there, reading := readSmall(ctx, m.store, manifestName(s.step)); reading != nil || !bytes.Equal(there, data) {
+			return &OwnerError{Directory: m.store.String(), Step: s.step}
 		}
-	}
-	if err == nil {
-		m.noteMetrics(s.step, s.opts.Metrics)
+		return nil
 	}
 	return err
 }

@@ -1,9 +1,13 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,103 +53,243 @@ func (m *Manager) own(ctx context.Context) error {
 	return err
 }
 
-// tidy removes the checkpoints that are not kept, and what interrupted saves left.
-func (m *Manager) tidy(ctx context.Context, number int) error {
-	steps, err := m.Steps(ctx)
+// stepFolder is what a store has of a step, and what may be believed of it.
+type stepFolder struct {
+	step     int64
+	manifest bool // it is listed
+	// saves are the objects of saves in shards, by the save's name.
+	saves map[string][]storage.Info
+	// void are the saves that are disowned by a verified statement.
+	void map[string]bool
+	// plain or sharded is the manifest, if it is verified; both are nil without one. wrong is what is
+	// wrong with one that is not.
+	plain   *manifest
+	sharded *shardedManifest
+	wrong   error
+}
+
+// folders lists the steps, ascending. What is neither a manifest nor of a save in shards is not
+// listed, and so never removed.
+func (m *Manager) folders(ctx context.Context) (all []*stepFolder, err error) {
+	infos, err := m.store.List(ctx, stepPrefix)
+	if err != nil {
+		return nil, doing("list steps", "", err)
+	}
+	byStep := map[int64]*stepFolder{}
+	for _, info := range infos {
+		elements := strings.Split(info.Name, "/")
+		step, ok := parseStep(elements[0])
+		manifest := len(elements) == 2 && elements[1] == manifestFile
+		object := len(elements) == 3 && saveName(elements[1]) && (elements[2] == voidFile || shardObject.MatchString(elements[2]))
+		if !ok || !manifest && !object {
+			continue
+		}
+		f := byStep[step]
+		if f == nil {
+			f = &stepFolder{step: step, saves: map[string][]storage.Info{}, void: map[string]bool{}}
+			byStep[step] = f
+			all = append(all, f)
+		}
+		if f.manifest = f.manifest || manifest; object {
+			f.saves[elements[1]] = append(f.saves[elements[1]], info)
+		}
+	}
+	slices.SortFunc(all, func(a, b *stepFolder) int { return cmp.Compare(a.step, b.step) })
+	return all, nil
+}
+
+var shardObject = regexp.MustCompile(`^host-\d{4,}\.(json|safetensors)$`)
+
+// tidy removes the checkpoints that are not kept, and what interrupted saves left, of this run those
+// up to a number. An object is removed only if a statement whose checksum, version and place are
+// right disowns it:
+//
+//   - the manifest of its own save, which says of which step it is, where a retention drops the step;
+//   - the manifest of its step, which names another save, and that save is whole;
+//   - the [voidManifest] beside it.
+//
+// Everything else stays, and the logger is told. A step whose manifest is not verified counts for
+// nothing in the retention, so that as many stay as it says. What other processes may still put of
+// the save late goes later, so that it remains disowned.
+func (m *Manager) tidy(ctx context.Context, number int, keep Retention, late string) error {
+	all, err := m.folders(ctx)
 	if err != nil {
 		return err
 	}
-	var saved []savedStep
-	for _, step := range steps {
-		of := savedStep{step: step}
-		if m.opts.Retention.Best > 0 {
-			if of.value, of.known, err = m.metricOf(ctx, step); err != nil {
-				return err
-			}
-		}
-		saved = append(saved, of)
+	live := func(save string) bool {
+		mine, ok := strings.CutPrefix(save, m.run+"-")
+		n, err := strconv.Atoi(mine)
+		return ok && (err != nil || n > number)
 	}
-	for _, step := range m.opts.Retention.drop(saved) {
-		if err := m.remove(ctx, step); err != nil {
+	var errs []error
+	var saved []savedStep
+	all = slices.DeleteFunc(all, func(f *stepFolder) bool {
+		maps.DeleteFunc(f.saves, func(save string, _ []storage.Info) bool { return live(save) })
+		err := m.look(ctx, f)
+		errs = append(errs, err)
+		return err != nil
+	})
+	for _, f := range all {
+		if f.plain != nil || f.sharded != nil {
+			of := savedStep{step: f.step}
+			if f.sharded != nil {
+				of.value, of.known = numbersOf(f.sharded.Metrics)[keep.Metric]
+			}
+			saved = append(saved, of)
+		}
+	}
+	drop := keep.drop(saved)
+	for _, f := range all {
+		err := m.clear(ctx, f, late)
+		if err == nil && slices.Contains(drop, f.step) {
+			err = m.remove(ctx, f)
+		}
+		if link := (*PathError)(nil); errors.As(err, &link) { // nothing beyond it is this store's
+			m.leave(f, "", &CorruptError{File: link.Path, Reason: "it cannot be removed", Err: err})
+			err = nil
+		}
+		errs = append(errs, err)
+	}
+	if sweeper, ok := m.store.(storage.Sweeper); ok {
+		errs = append(errs, sweeper.Sweep(ctx, stepPrefix, func(name string) bool {
+			elements := strings.Split(name, "/")
+			return len(elements) > 2 && live(elements[1])
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// look reads what says which objects of a step may go. It asks for the manifest by its name, as a
+// listing may lag behind, and after the statements that disown saves, which are removed once the
+// manifest is there.
+func (m *Manager) look(ctx context.Context, f *stepFolder) error {
+	for save, objects := range f.saves {
+		if !slices.ContainsFunc(objects, func(o storage.Info) bool { return o.Name == voidName(f.step, save) }) {
+			continue
+		}
+		data, err := readSmall(ctx, m.store, voidName(f.step, save))
+		if err != nil && !errors.Is(err, storage.ErrNotExist) && !errors.Is(err, ErrCorrupt) {
+			return err
+		}
+		var v voidManifest
+		f.void[save] = err == nil && unseal(data, voidFormat, &v) == nil && v.Step == f.step && v.Save == save
+	}
+	var err error
+	f.plain, f.sharded, err = manifestIn(ctx, m.store, f.step)
+	switch {
+	case err == nil || errors.Is(err, storage.ErrNotExist):
+	case errors.Is(err, ErrCorrupt), errors.As(err, new(*VersionError)):
+		f.wrong = err
+	default:
+		return err
+	}
+	return nil
+}
+
+// clear removes what is of a step and not of its checkpoint.
+func (m *Manager) clear(ctx context.Context, f *stepFolder, late string) error {
+	if f.wrong != nil {
+		m.leave(f, "", f.wrong)
+		return nil
+	}
+	for _, save := range slices.Sorted(maps.Keys(f.saves)) {
+		switch {
+		case f.sharded != nil && f.sharded.Save == save:
+			if f.void[save] { // the save ended before it could remove it
+				if err := m.store.Remove(ctx, voidName(f.step, save)); err != nil {
+					return err
+				}
+			}
+			continue
+		case !f.void[save] && !m.whole(ctx, f):
+			m.leave(f, save, nil)
+			continue
+		}
+		if err := m.discard(ctx, f.step, save, f.saves[save], save == late); err != nil {
+			return err
+		}
+		delete(f.saves, save)
+	}
+	return nil
+}
+
+// whole reports whether the save that a step's manifest names is there, as long as it was written.
+func (m *Manager) whole(ctx context.Context, f *stepFolder) bool {
+	if f.sharded == nil {
+		return false
+	}
+	c, err := openSharded(ctx, m.store, f.sharded)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	for host, o := range c.objects {
+		name := shardsName(f.step, f.sharded.Save, host)
+		if !slices.ContainsFunc(f.saves[f.sharded.Save], func(i storage.Info) bool { return i.Name == name && i.Size == o.size }) {
+			return false
+		}
+	}
+	return true
+}
+
+// leave tells, once, what stays because nothing verified disowns it.
+func (m *Manager) leave(f *stepFolder, save string, wrong error) {
+	err := &UnverifiedError{Place: m.store.String(), Step: f.step, Save: save, Err: wrong}
+	if text := err.Error(); !m.said[text] {
+		m.said[text] = true
+		m.opts.Logger.Warn("checkpoint: something stays that could not be verified", "error", err)
+	}
+}
+
+// void says that a save is no checkpoint.
+func (m *Manager) void(ctx context.Context, step int64, save string) error {
+	data, err := seal(voidManifest{Format: voidFormat, Version: shardedVersion, Step: step, Save: save})
+	if err != nil {
+		return err
+	}
+	return storage.PutBytes(ctx, m.store, voidName(step, save), data, storage.PutOptions{})
+}
+
+// remove takes a checkpoint away: what its manifest names, if that is verified, and the given saves.
+// The manifest goes first, so that the checkpoint is never there in part, and what is left if this is
+// interrupted is disowned before.
+func (m *Manager) remove(ctx context.Context, f *stepFolder, saves ...string) error {
+	if f.sharded != nil {
+		saves = append(saves, f.sharded.Save)
+	}
+	for _, save := range saves {
+		if err := m.void(ctx, f.step, save); err != nil {
 			return err
 		}
 	}
-	return m.clear(ctx, number)
-}
-
-// remove takes a checkpoint away. Its manifest goes first, so that it is never there in part.
-func (m *Manager) remove(ctx context.Context, step int64) error {
-	if err := m.store.Remove(ctx, manifestName(step)); err != nil {
+	if err := m.store.Remove(ctx, manifestName(f.step)); err != nil {
 		return err
 	}
-	all, err := m.store.List(ctx, stepName(step)+"/")
-	if err != nil {
-		return err
+	if f.sharded == nil {
+		if err := m.store.Remove(ctx, stepName(f.step)+"/"+variablesFile); err != nil {
+			return err
+		}
 	}
-	for _, info := range all {
-		if err := m.store.Remove(ctx, info.Name); err != nil {
+	for _, save := range saves {
+		if err := m.discard(ctx, f.step, save, f.saves[save], false); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// clear removes what saves left that have no manifest, of this run those up to a number. Whether
-// there is a manifest is asked by its name, as a listing may lag behind. What another process of a
-// failed save still puts is found by a later save.
-func (m *Manager) clear(ctx context.Context, number int) error {
-	all, err := m.store.List(ctx, stepPrefix)
-	if err != nil {
-		return err
-	}
-	live := func(name string) bool {
-		elements := strings.Split(name, "/")
-		if len(elements) < 3 {
-			return false
-		}
-		mine, ok := strings.CutPrefix(elements[1], m.run+"-")
-		n, err := strconv.Atoi(mine)
-		return ok && (err != nil || n > number)
-	}
-	named := map[int64]string{} // the save that a step's manifest names, "" without one
-	for _, info := range all {
-		elements := strings.Split(info.Name, "/")
-		step, ok := parseStep(elements[0])
-		if !ok || len(elements) != 3 || !strings.HasPrefix(elements[2], "host-") || live(info.Name) {
-			continue // nothing that a save in shards left
-		}
-		if _, asked := named[step]; !asked {
-			if named[step], err = m.saveOf(ctx, step); err != nil {
-				return err
-			}
-		}
-		if save := named[step]; save != foreign && save != elements[1] {
+// discard removes the objects of a save that is disowned. What disowns it goes last, or stays for
+// objects that are still to come.
+func (m *Manager) discard(ctx context.Context, step int64, save string, objects []storage.Info, more bool) error {
+	for _, info := range objects {
+		if info.Name != voidName(step, save) {
 			if err := m.store.Remove(ctx, info.Name); err != nil {
 				return err
 			}
 		}
 	}
-	if sweeper, ok := m.store.(storage.Sweeper); ok {
-		return sweeper.Sweep(ctx, stepPrefix, live)
+	if more {
+		return nil
 	}
-	return nil
-}
-
-// foreign stands for the save of a manifest that is damaged or of another form: all of its step is
-// left as it is.
-const foreign = "?"
-
-// saveOf returns the save that a step's manifest names, and "" if there is no manifest.
-func (m *Manager) saveOf(ctx context.Context, step int64) (string, error) {
-	data, err := readSmall(ctx, m.store, manifestName(step))
-	if errors.Is(err, storage.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	if h := headOf(data); h.Format == shardedFormat && h.Save != "" {
-		return h.Save, nil
-	}
-	return foreign, nil
+	return m.store.Remove(ctx, voidName(step, save))
 }

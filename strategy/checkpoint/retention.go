@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"context"
 	"math"
 	"slices"
 	"strconv"
@@ -105,28 +104,4 @@ func (c *Checkpoint) Metrics() map[string]float64 {
 		return nil
 	}
 	return numbersOf(c.sharded.Metrics)
-}
-
-func (m *Manager) noteMetrics(step int64, metrics map[string]float64) {
-	if m.metrics == nil {
-		m.metrics = map[int64]map[string]float64{}
-	}
-	m.metrics[step] = metrics
-}
-
-// metricOf returns a step's value of the retention's metric. It reads each manifest once.
-func (m *Manager) metricOf(ctx context.Context, step int64) (value float64, known bool, err error) {
-	metrics, read := m.metrics[step]
-	if !read {
-		data, err := readSmall(ctx, m.store, manifestName(step))
-		if err != nil {
-			return 0, false, err
-		}
-		if of, err := parseSharded(data); err == nil {
-			metrics = numbersOf(of.Metrics)
-		}
-		m.noteMetrics(step, metrics)
-	}
-	value, known = metrics[m.opts.Retention.Metric]
-	return value, known, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
+	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -16,10 +17,18 @@ import (
 //	step-0000000012/<save>/host-0003.safetensors
 //	step-0000000012/<save>/host-0003.json
 //	step-0000000012/checkpoint.json
+//
+// A save that is no checkpoint, not yet or no longer, says so, before its first object is put and
+// before its manifest is removed:
+//
+//	step-0000000012/<save>/void.json
 const (
 	shardedFormat  = "tpustrategy.checkpoint.sharded"
 	partFormat     = "tpustrategy.checkpoint.part"
+	voidFormat     = "tpustrategy.checkpoint.void"
 	shardedVersion = 1
+
+	voidFile = "void.json"
 )
 
 // shardedManifest is what a checkpoint in shards says of itself.
@@ -67,6 +76,14 @@ type partManifest struct {
 	Regions []partRegion `json:"regions"`
 }
 
+// voidManifest disowns a save: what lies beside it may be removed.
+type voidManifest struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	Step    int64  `json:"step"`
+	Save    string `json:"save"`
+}
+
 // partRegion is a box of a variable in a host's tensor file.
 type partRegion struct {
 	Variable int   `json:"variable"`
@@ -79,6 +96,10 @@ type partRegion struct {
 }
 
 func manifestName(step int64) string { return stepName(step) + "/" + manifestFile }
+
+func voidName(step int64, save string) string {
+	return fmt.Sprintf("%s/%s/%s", stepName(step), save, voidFile)
+}
 
 func partName(step int64, save string, host int) string {
 	return fmt.Sprintf("%s/%s/host-%04d.json", stepName(step), save, host)
@@ -122,11 +143,10 @@ func unseal(data []byte, format string, into any) error {
 type head struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
-	Step    int64  `json:"step"`
-	Save    string `json:"save"`
 }
 
-// headOf reads the beginning of a manifest; it is zero for what is none.
+// headOf reads the beginning of a manifest, which is not verified by that; it is zero for what is
+// none.
 func headOf(data []byte) (h head) {
 	var outer struct {
 		Manifest json.RawMessage `json:"checkpoint"`
@@ -153,18 +173,18 @@ func parseSharded(data []byte) (*shardedManifest, error) {
 			return nil, malformed("variable %q has synchronization %q, aggregation %q", v.Path, v.Synchronization, v.Aggregation)
 		}
 		if _, ok := shapeOf(safetensors.Spec{DType: v.DType, Shape: v.Shape}); !ok {
-			return nil, malformed("variable %q has dtype %s", v.Path, v.DType)
-		}
-		for _, d := range v.Shape {
-			if d < 0 {
-				return nil, malformed("variable %q has shape %v", v.Path, v.Shape)
-			}
+			return nil, malformed("variable %q has dtype %s and shape %v", v.Path, v.DType, v.Shape)
 		}
 	}
-	if m.Step < 0 || m.BlockBytes != blockBytes || len(m.Hosts) == 0 || m.Save == "" || strings.ContainsAny(m.Save, "/.\\") {
+	if m.Step < 0 || m.BlockBytes != blockBytes || len(m.Hosts) == 0 || !saveName(m.Save) {
 		return nil, malformed("step %d, save %q, blocks of %d bytes, %d hosts", m.Step, m.Save, m.BlockBytes, len(m.Hosts))
 	}
 	return m, nil
+}
+
+// saveName reports whether a name can be a save's.
+func saveName(name string) bool {
+	return !strings.ContainsAny(name, "/.") && storage.CheckName(name) == nil
 }
 
 // info describes the variable.

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,20 +22,58 @@ func readSmall(ctx context.Context, s storage.Store, name string) ([]byte, error
 	return data, err
 }
 
-// openSharded opens a checkpoint in shards, whose manifest was read.
-func openSharded(ctx context.Context, s storage.Store, step int64, data []byte) (*Checkpoint, error) {
-	path := s.String() + "/" + manifestName(step)
-	m, err := parseSharded(data)
+// verified decodes a manifest of either form: one of the two is nil. Nothing of it is believed
+// before its checksum, its format and its version are those that it says.
+func verified(data []byte, path string) (plain *manifest, sharded *shardedManifest, err error) {
+	if headOf(data).Format == formatName {
+		plain, err = parseManifest(data)
+	} else {
+		sharded, err = parseSharded(data)
+	}
 	if later := (*VersionError)(nil); errors.As(err, &later) {
 		later.File = path
-		return nil, later
-	}
-	if err == nil && m.Step != step {
-		err = malformed("it is of step %d", m.Step)
+		return nil, nil, later
 	}
 	if err != nil {
-		return nil, &CorruptError{File: path, Reason: "no manifest", Err: err}
+		return nil, nil, &CorruptError{File: path, Reason: "no manifest", Err: err}
 	}
+	return plain, sharded, nil
+}
+
+// manifestIn reads a step's manifest in a store and verifies it, and that it is of the step where it
+// lies. The error of a step without one matches storage.ErrNotExist.
+func manifestIn(ctx context.Context, s storage.Store, step int64) (plain *manifest, sharded *shardedManifest, err error) {
+	data, err := readSmall(ctx, s, manifestName(step))
+	if err != nil {
+		return nil, nil, err
+	}
+	path := s.String() + "/" + manifestName(step)
+	if plain, sharded, err = verified(data, path); err != nil {
+		return nil, nil, err
+	}
+	if plain != nil {
+		err = ofStep(plain.Step, step, path)
+	} else {
+		err = ofStep(sharded.Step, step, path)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return plain, sharded, nil
+}
+
+// ofStep returns an error unless a manifest is of the step where it lies.
+func ofStep(got, want int64, path string) error {
+	if got == want {
+		return nil
+	}
+	return &CorruptError{File: path, Reason: fmt.Sprintf("it is of step %d", got)}
+}
+
+// openSharded opens a checkpoint in shards, whose manifest is verified.
+func openSharded(ctx context.Context, s storage.Store, m *shardedManifest) (*Checkpoint, error) {
+	step := m.Step
+	path := s.String() + "/" + manifestName(step)
 	c := &Checkpoint{path: path, sharded: m, step: m.Step, metadata: m.Metadata, objects: []*object{}}
 	for i, v := range m.Variables {
 		info := v.info()
@@ -79,7 +118,7 @@ func openSharded(ctx context.Context, s storage.Store, step int64, data []byte) 
 }
 
 // openShardedHere opens a checkpoint in shards of a directory.
-func openShardedHere(dir string, data []byte) (*Checkpoint, error) {
+func openShardedHere(dir string) (*Checkpoint, error) {
 	dir = filepath.Clean(dir)
 	step, ok := parseStep(filepath.Base(dir))
 	if !ok {
@@ -90,7 +129,7 @@ func openShardedHere(dir string, data []byte) (*Checkpoint, error) {
 	if err != nil {
 		return nil, doing("open", "", err)
 	}
-	return openSharded(context.Background(), s, step, data)
+	return openIn(context.Background(), s, step)
 }
 
 // readPart reads the manifest of a host's part and compares it with what the checkpoint's says.
@@ -114,25 +153,65 @@ func (c *Checkpoint) readPart(ctx context.Context, s storage.Store, host int) (*
 	if err := unseal(data, partFormat, p); err != nil {
 		return nil, corrupt("no part", err)
 	}
+	if p.Step != m.Step || p.Save != m.Save || p.Host != host || p.Hosts != len(m.Hosts) {
+		return nil, corrupt(fmt.Sprintf("it is part %d of %d of step %d, save %s", p.Host, p.Hosts, p.Step, p.Save), nil)
+	}
 	return p, nil
 }
 
-// covered returns an error unless the regions make up the variable.
+// covered returns an error unless each element of the variable is in exactly one region.
 func (v *variable) covered() error {
 	total := int64(0)
-	starts := make([][]int, len(v.regions))
+	boxes := make([]region, len(v.regions))
 	for i, g := range v.regions {
-		total += g.bytes
-		starts[i] = g.start
-	}
-	slices.SortFunc(starts, func(a, b []int) int { return slices.Compare(a, b) })
-	for i := 1; i < len(starts); i++ {
-		if slices.Equal(starts[i-1], starts[i]) {
-			return malformed("two begin at %v", starts[i])
+		if total += g.bytes; total > v.bytes {
+			break
 		}
+		boxes[i] = g
 	}
 	if total != v.bytes {
 		return malformed("they have %d bytes of %d", total, v.bytes)
+	}
+	return apart(boxes)
+}
+
+// apart returns an error if two boxes have an element in common. It cuts the boxes into groups along
+// a dimension in which no box reaches over the cut, as often as there is one: those of a mesh are all
+// cut apart.
+func apart(boxes []region) error {
+	if len(boxes) < 2 {
+		return nil
+	}
+	for d := range boxes[0].start {
+		slices.SortFunc(boxes, func(a, b region) int { return cmp.Compare(a.start[d], b.start[d]) })
+		first, end := 0, boxes[0].start[d]+boxes[0].size[d]
+		for i, g := range boxes {
+			if g.start[d] >= end {
+				if err := apart(boxes[first:i]); err != nil {
+					return err
+				}
+				first = i
+			}
+			end = max(end, g.start[d]+g.size[d])
+		}
+		if first > 0 {
+			return apart(boxes[first:])
+		}
+	}
+	last := len(boxes[0].start) - 1 // by which they are sorted
+	for i, a := range boxes {
+		for _, b := range boxes[i+1:] {
+			if last >= 0 && b.start[last] >= a.start[last]+a.size[last] {
+				break
+			}
+			common := true
+			for d := range a.start {
+				common = common && a.start[d] < b.start[d]+b.size[d] && b.start[d] < a.start[d]+a.size[d]
+			}
+			if common {
+				return malformed("two overlap, which begin at %v and %v", a.start, b.start)
+			}
+		}
 	}
 	return nil
 }

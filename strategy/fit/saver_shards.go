@@ -33,7 +33,7 @@ func (s *saver) open(ctx context.Context, r *run) (err error) {
 	if s.shards.store, err = storage.Open(ctx, s.path); err != nil {
 		return err
 	}
-	s.shards.manager, err = checkpoint.NewManager(ctx, s.shards.store, checkpoint.ManagerOptions{Strategy: r.strategy, Retention: keep})
+	s.shards.manager, err = checkpoint.NewManager(ctx, s.shards.store, checkpoint.ManagerOptions{Strategy: r.strategy, Retention: keep, Logger: r.log})
 	if err != nil || !r.state.First() {
 		return err
 	}

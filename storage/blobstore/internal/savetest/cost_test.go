@@ -90,11 +90,13 @@ func TestASaveAndARestoreCostWhatTheGuideSays(t *testing.T) {
 					if err := m.Wait(ctx); err != nil {
 						return err
 					}
-					mostA := 2*hosts + 1 + 3 // shards and parts, the manifest, listings
+					mostA := 3*hosts + 1 + 1 // shards, parts and voids, the manifest, a listing
 					if step == 0 {
 						mostA++ // the owner's record
+					} else {
+						mostA++ // the void of the checkpoint that is removed
 					}
-					if err := count(ctx, s, "save", mostA, 2*(hosts-1)+2+min(hosts-1, 1)*polls); err != nil {
+					if err := count(ctx, s, "save", mostA, 2*(hosts-1)+3+min(hosts-1, 1)*polls); err != nil {
 						return err
 					}
 				}
