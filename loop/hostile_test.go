@@ -2,6 +2,8 @@ package loop_test
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"regexp"
 	"testing"
 
@@ -46,6 +48,8 @@ func TestHostileLoops(t *testing.T) {
 	for name, c := range map[string]hostile{
 		"no layers":       {"it is to run 0 times", of(0, dense)},
 		"negative layers": {"it is to run -3 times", of(-3, dense)},
+		"endless layers":  {fmt.Sprintf("it is to run %d times; use at most 65536", math.MaxInt), of(math.MaxInt, dense)},
+		"2^31 layers":     {"it is to run 2147483648 times; use at most 65536", of(1<<31, dense)},
 		"no block":        {"there is no block", of(2, nil)},
 		"no arguments": {"nothing is carried", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			return loop.Run(rc.Scope("layers"), 2, loop.Arguments{}, func(*loop.Layer) loop.Results { return loop.Results{} }, loop.Options{}).Carried[0]

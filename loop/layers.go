@@ -92,7 +92,7 @@ type Results struct {
 //   - logical.Split, logical.On, collectives, remat.Block and other loops may stand.
 //     train.AddPerStepUpdateGraphFn may not.
 //
-// Run panics with an [*errkind.Fault] that says which variable, argument or result is wrong, as
+// n is at most 65536. Run panics with an [*errkind.Fault] that says which variable, argument or result is wrong, as
 // GoMLX's graph functions panic with their errors.
 func Run(scope *model.Scope, n int, arguments Arguments, block func(layer *Layer) Results, opts Options) Results {
 	r := newRun(scope, n, arguments, block, opts)

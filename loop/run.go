@@ -41,6 +41,10 @@ type run struct {
 	asked bool
 }
 
+// maxRuns bounds the runs of a loop: their numbers, and the first values of their variables, are in
+// the program and in memory.
+const maxRuns = 1 << 16
+
 // running is the loop at hand of a graph, for those inside of it.
 type running struct{}
 
@@ -52,6 +56,8 @@ func newRun(scope *model.Scope, n int, arguments Arguments, block func(layer *La
 	switch {
 	case n < 1:
 		r.fail("", fmt.Sprintf("it is to run %d times", n), "use at least one layer")
+	case n > maxRuns:
+		r.fail("", fmt.Sprintf("it is to run %d times", n), fmt.Sprintf("use at most %d", maxRuns))
 	case block == nil:
 		r.fail("", "there is no block", "pass the function that builds a layer")
 	case len(arguments.Carried) == 0:

@@ -8,6 +8,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/go-xla/types"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Target says which compiler the text is meant for. It decides only the few places where a
@@ -140,14 +142,34 @@ type Options struct {
 // and is cheap to make: one per trace is fine. It is safe for concurrent use; its builders are not.
 type Backend struct {
 	opts      Options
+	bad       error // of the options
 	sums      sums
 	finalized atomic.Bool
 }
 
 var _ compute.Backend = (*Backend)(nil)
 
+// Check returns a ValueError for a target, a precision or a generator that is unknown. [New] takes
+// such options, and its computations return this error.
+func (o Options) Check() error {
+	for _, of := range []struct {
+		known bool
+		name  string
+		value any
+	}{{o.Target == TargetTPU || o.Target == TargetCPU, "target", o.Target},
+		{o.Precision >= PrecisionDefault && o.Precision <= PrecisionHighest, "precision", o.Precision},
+		{o.Random == RandomPhilox || o.Random == RandomPCG, "generator of random numbers", int(o.Random)}} {
+		if !of.known {
+			return &errkind.Fault{Op: "lowering: options", Reason: fmt.Sprintf("the %s %v is unknown", of.name, of.value), Hint: "use one of the package's constants",
+				Class: errkind.ValueError}
+		}
+	}
+	return nil
+}
+
 // New returns a Backend with the given options.
 func New(opts Options) *Backend {
+	bad := opts.Check()
 	if opts.Name == "" {
 		opts.Name = "stablehlo"
 	}
@@ -157,7 +179,7 @@ func New(opts Options) *Backend {
 	if opts.NumDevices <= 0 {
 		opts.NumDevices = 1
 	}
-	return &Backend{opts: opts}
+	return &Backend{opts: opts, bad: bad}
 }
 
 // Name returns the short name of the backend.

@@ -61,6 +61,9 @@ func (b *Builder) check() error {
 	if b.backend.IsFinalized() {
 		return ErrFinalized
 	}
+	if b.backend.bad != nil {
+		return b.backend.bad
+	}
 	if b.compiled {
 		return ErrCompiled
 	}

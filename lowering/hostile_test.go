@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
@@ -229,4 +230,12 @@ func TestDeviceAssignmentIsChecked(t *testing.T) {
 	assert.NoError(t, b.DeviceAssignment(3, 1))
 	assert.ErrorContains(t, b.DistributedAutoSharding(), "at least one mesh")
 	assert.Error(t, b.DistributedAutoSharding(compute.Mesh{Name: "m", AxesNames: []string{"x"}, AxesSizes: []int{2, 3}}))
+}
+
+func TestOptionsThatAreNoneAreRefused(t *testing.T) {
+	for _, opts := range []lowering.Options{{Target: 99}, {Target: -1}, {Precision: 99}, {Precision: -1}, {Random: 99}, {Random: -1}} {
+		_, err := lowering.New(opts).Builder("b").Compile()
+		require.ErrorContains(t, err, "is unknown", "%+v", opts)
+		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	}
 }

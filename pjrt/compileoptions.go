@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -232,8 +233,10 @@ func overrideProto(name string, value any) ([]byte, error) {
 	if v, ok := value.(int); ok {
 		value = int64(v)
 	}
-	if v, ok := value.(int64); ok && v < 0 && name == splitCount {
-		return nil, compileError("Overrides", "%s: %d is below 0, which ends the process", name, v)
+	if name == splitCount {
+		if err := checkParts(value); err != nil {
+			return nil, err
+		}
 	}
 	switch v := value.(type) {
 	case string:
@@ -246,6 +249,29 @@ func overrideProto(name string, value any) ([]byte, error) {
 		return protowire.AppendFixed64(protowire.AppendTag(nil, 4, protowire.Fixed64Type), math.Float64bits(v)), nil
 	}
 	return nil, &CompileError{Field: "Overrides", Reason: fmt.Sprintf("%s: type %T cannot be passed", name, value), Hint: "use string, bool, int, int64 or float64"}
+}
+
+// maxParts bounds the parts into which the CPU's compiler splits a program, each a copy of the
+// whole: no machine has the processors, or the memory, for more.
+const maxParts = 1024
+
+// checkParts checks the number of parts, which XLA reads of a text too.
+func checkParts(value any) error {
+	n, ok := value.(int64)
+	if text, is := value.(string); is {
+		var err error
+		n, err = strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		ok = err == nil
+	}
+	switch {
+	case !ok:
+		return &CompileError{Field: "Overrides", Reason: fmt.Sprintf("%s: %v is no whole number", splitCount, value), Hint: "give an int"}
+	case n < 0:
+		return compileError("Overrides", "%s: %d is below 0, which ends the process", splitCount, n)
+	case n > maxParts:
+		return &CompileError{Field: "Overrides", Reason: fmt.Sprintf("%s: %d parts, each of which takes the memory of the whole", splitCount, n), Hint: fmt.Sprintf("give at most %d", maxParts)}
+	}
+	return nil
 }
 
 func appendInt(b []byte, field protowire.Number, v int64) []byte {

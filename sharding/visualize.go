@@ -23,8 +23,11 @@ type VisualizeOptions struct {
 }
 
 // Visualize draws, in ASCII, which devices hold which part of a tensor: a cell for each tile of two
-// dimensions, with the devices that hold the tile.
+// dimensions, with the devices that hold the tile. More than 65536 devices are an error.
 func Visualize(w io.Writer, mesh Mesh, spec Spec, shape []int, options VisualizeOptions) error {
+	if err := drawable(mesh.Size()); err != nil {
+		return err
+	}
 	var held []holding
 	for device := range mesh.Size() {
 		ranges, err := IndexRanges(mesh, spec, shape, device)
@@ -39,6 +42,9 @@ func Visualize(w io.Writer, mesh Mesh, spec Spec, shape []int, options Visualize
 // VisualizeOp draws, as [Visualize] does, which of the devices 0 to devices-1 hold which part of a
 // tensor under an [OpSharding].
 func VisualizeOp(w io.Writer, op OpSharding, shape []int, devices int, options VisualizeOptions) error {
+	if err := drawable(devices); err != nil {
+		return err
+	}
 	var held []holding
 	for device := range devices {
 		ranges, holds, err := op.IndexRanges(shape, device)
@@ -50,6 +56,17 @@ func VisualizeOp(w io.Writer, op OpSharding, shape []int, devices int, options V
 		}
 	}
 	return draw(w, fmt.Sprintf("%v of %v on %d devices", op, shape, devices), shape, held, options)
+}
+
+// maxDrawn is the largest number of devices that are drawn.
+const maxDrawn = 1 << 16
+
+// drawable refuses a number of devices that no machine has: each is looked at.
+func drawable(devices int) error {
+	if devices < 0 || devices > maxDrawn {
+		return wrong("visualize", fmt.Sprintf("give a number from 0 to %d", maxDrawn), "%d devices", devices)
+	}
+	return nil
 }
 
 type holding struct {

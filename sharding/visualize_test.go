@@ -1,12 +1,17 @@
 package sharding_test
 
 import (
+	"io"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hangtest"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -60,4 +65,26 @@ func TestVisualizeRefusesBadOptions(t *testing.T) {
 	err := sharding.Visualize(&strings.Builder{}, m, sharding.P(nil, nil, nil), []int{2, 2, 2}, sharding.VisualizeOptions{At: []int{0, 0, 2}})
 	assert.ErrorContains(t, err, "At is 2 in dimension 2")
 	assert.Error(t, sharding.Visualize(&strings.Builder{}, m, sharding.P("logical"), []int{3}, sharding.VisualizeOptions{}))
+}
+
+// A number of devices that no machine has neither spins nor fills the memory.
+func TestTooManyDevicesAreNotDrawn(t *testing.T) {
+	op, err := sharding.ParseOpSharding("{replicated}")
+	require.NoError(t, err)
+	for _, devices := range []int{1e9, 1<<16 + 1, math.MaxInt, -1} {
+		var err error
+		hangtest.Within(t, func() { err = sharding.VisualizeOp(io.Discard, op, []int{8}, devices, sharding.VisualizeOptions{}) })
+		var wrong errkind.Error
+		require.ErrorAs(t, err, &wrong)
+		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.ErrorContains(t, err, strconv.Itoa(devices))
+	}
+	hangtest.Within(t, func() {
+		require.NoError(t, sharding.VisualizeOp(io.Discard, op, []int{8}, 1<<16, sharding.VisualizeOptions{}))
+	})
+	large := mesh(t, sharding.Axis{Name: "x", Size: 1 << 20}, sharding.Axis{Name: "y", Size: 1 << 10})
+	hangtest.Within(t, func() {
+		err = sharding.Visualize(io.Discard, large, sharding.P("x"), []int{1 << 20}, sharding.VisualizeOptions{})
+	})
+	assert.ErrorContains(t, err, "1073741824")
 }

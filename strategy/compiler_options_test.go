@@ -58,6 +58,12 @@ func TestCompilerOptionsThatAreNotRight(t *testing.T) {
 		"a type":    {"xla_dump_to": []string{"x"}},
 		"no name":   {"": true},
 		"a crasher": {"xla_cpu_parallel_codegen_split_count": -1},
+		// The compiler makes numbers of texts.
+		"a crasher as a text": {"xla_cpu_parallel_codegen_split_count": "-1"},
+		// Each part is a copy of the program: 13 GB, which nothing in this process ends.
+		"too many parts":           {"xla_cpu_parallel_codegen_split_count": 1 << 20},
+		"too many parts as a text": {"xla_cpu_parallel_codegen_split_count": " 1048576"},
+		"no number of parts":       {"xla_cpu_parallel_codegen_split_count": "many"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := strategy.New(sys, strategy.Options{CompilerOptions: options})

@@ -79,7 +79,9 @@ type Options struct {
 	// strings, bools, ints, int64s or float64s. JAX calls them compiler_options. Which there are is
 	// the plugin's: xla_tpu_enable_latency_hiding_scheduler is one of libtpu's, and an unknown name
 	// or value is an error of the first compilation. They are part of a compilation cache's keys.
-	// With several processes give all the same.
+	// With several processes give all the same. Some make a compiler take any amount of memory, or
+	// end its process, and a compilation in this process goes on after its context's end: with
+	// options of others' making, set Compiler to a pjrt/worker.
 	//
 	// The CPU plugin adds up float32 faster and less exactly (a running sum over each column) with
 	// "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE", as JAX has it do.
@@ -218,6 +220,12 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	}
 	if err := opts.checkState(); err != nil {
 		return nil, err
+	}
+	if err := (lowering.Options{Precision: opts.Precision}).Check(); err != nil {
+		return nil, &OptionError{Option: "Precision", Reason: "not right", Err: err}
+	}
+	if opts.Semantics < OwnSemantics || opts.Semantics > TensorFlowMirrored {
+		return nil, &OptionError{Option: "Semantics", Reason: fmt.Sprintf("%s is unknown; use OwnSemantics, TensorFlowTPU or TensorFlowMirrored", opts.Semantics)}
 	}
 	if err := pjrt.CheckOverrides(opts.CompilerOptions); err != nil {
 		return nil, &OptionError{Option: "CompilerOptions", Reason: "not right", Err: err}

@@ -3,6 +3,7 @@ package weights
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"path/filepath"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -105,16 +106,33 @@ func ReadConfig(dir string) (Config, error) {
 	return c, nil
 }
 
-// check refuses sizes that no model has.
+// The most that a model has: some ten times of what the largest have.
+const (
+	maxDepth, maxWidth, maxHeads          = 1 << 14, 1 << 20, 1 << 16
+	maxHeadSize, maxHidden, maxVocabulary = 1 << 16, 1 << 24, 1 << 24
+)
+
+// check refuses sizes and numbers that no model has: who lists the tensors of 2^31 layers has no
+// memory left.
 func (c Config) check() error {
 	for _, n := range []struct {
-		name string
-		size int
-	}{{"layers", c.Layers}, {"width", c.Width}, {"heads", c.Heads}, {"heads of keys", c.KeyHeads}, {"size of heads", c.HeadSize},
-		{"hidden width", c.Hidden}, {"vocabulary", c.Vocabulary}} {
-		if n.size < 1 || n.size > 1<<31 {
-			return &errkind.Fault{Reason: fmt.Sprintf("%s: %d", n.name, n.size), Class: errkind.ValueError}
+		name       string
+		size, most int
+	}{{"layers", c.Layers, maxDepth}, {"width", c.Width, maxWidth}, {"heads", c.Heads, maxHeads},
+		{"heads of keys", c.KeyHeads, maxHeads}, {"size of heads", c.HeadSize, maxHeadSize}, {"hidden width", c.Hidden, maxHidden}, {"vocabulary", c.Vocabulary, maxVocabulary}} {
+		if n.size < 1 {
+			return &errkind.Fault{Op: n.name, Reason: fmt.Sprintf("%d; at least 1", n.size), Class: errkind.ValueError}
 		}
+		if n.size > n.most {
+			return &errkind.Fault{Op: n.name, Reason: fmt.Sprintf("%d; at most %d", n.size, n.most), Class: errkind.ValueError}
+		}
+	}
+	// Written so that a NaN is refused.
+	if !(c.Epsilon > 0 && c.Epsilon < 1) {
+		return &errkind.Fault{Op: "rms_norm_eps", Reason: fmt.Sprintf("%g; more than 0 and less than 1", c.Epsilon), Class: errkind.ValueError}
+	}
+	if !(c.RotaryBase >= 1 && c.RotaryBase <= math.MaxFloat32) {
+		return &errkind.Fault{Op: "rope_theta", Reason: fmt.Sprintf("%g; from 1 to the largest float32", c.RotaryBase), Class: errkind.ValueError}
 	}
 	if c.Heads%c.KeyHeads != 0 {
 		return &errkind.Fault{Reason: fmt.Sprintf("%d heads do not share %d heads of keys evenly", c.Heads, c.KeyHeads), Class: errkind.ValueError}

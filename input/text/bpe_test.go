@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -277,6 +279,19 @@ func TestAnyBytesComeBack(t *testing.T) {
 		}
 		goesBack(t, b, text)
 	}
+}
+
+// A vocabulary that the text cannot give is refused without a table of its size.
+func TestAHugeVocabularyIsRefusedAtOnce(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for vocabulary, want := range map[int]string{1 << 28: "the texts give ", 1<<31 - 1: "the texts give ", 1 << 31: "2147483648", math.MaxInt: "9223372036854775807"} {
+		_, err := TrainText(t.Context(), []byte("a little text"), vocabulary, TrainOptions{})
+		assert.ErrorContains(t, err, want)
+		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	}
+	runtime.ReadMemStats(&after)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
 }
 
 func FuzzTokensOfAnyBytes(f *testing.F) {

@@ -3,6 +3,7 @@ package text
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
@@ -64,6 +65,9 @@ func newWordCounts(vocabulary int, opts TrainOptions) (*wordCounts, error) {
 	if vocabulary < firstMerge {
 		return nil, wrong("train", fmt.Sprintf("give at least %d: a separator and the bytes", firstMerge), "a vocabulary of %d tokens", vocabulary)
 	}
+	if vocabulary > math.MaxInt32 {
+		return nil, wrong("train", fmt.Sprintf("give at most %d: ids are int32", math.MaxInt32), "a vocabulary of %d tokens", vocabulary)
+	}
 	if int(opts.Words) >= len(patterns) {
 		return nil, wrong("train", "use GPT2, Llama3, Qwen2, Lines or NoCut", "unknown words %v", opts.Words)
 	}
@@ -124,7 +128,7 @@ func train(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, error
 	for key, p := range t.pairs {
 		t.heap.push(ranked{p.count, key})
 	}
-	ids := make(map[string]int32, vocabulary)
+	ids := map[string]int32{} // not of the vocabulary's size, which the texts may not give
 	for id, s := range b.text {
 		ids[s] = int32(id)
 	}

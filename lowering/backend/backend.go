@@ -64,6 +64,9 @@ func New(client *pjrt.Client, opts Options) (*Backend, error) {
 	if client == nil {
 		return NewFromConfig(context.Background(), "", opts, pjrt.FindOptions{})
 	}
+	if err := (lowering.Options{Precision: opts.Precision, Random: opts.Random}).Check(); err != nil {
+		return nil, err
+	}
 	b := &Backend{client: client, devices: client.AddressableDevices(), opts: opts, holds: holdings.New(ErrFinalized)}
 	if len(b.devices) == 0 {
 		return nil, fault("New", "the client has no addressable device", "give the client of a process that has devices")

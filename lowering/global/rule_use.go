@@ -29,6 +29,9 @@ type ruleUse struct {
 
 // validate refuses rules that cannot be meant on a mesh.
 func (o Options) validate(mesh sharding.Mesh) error {
+	if err := (lowering.Options{Precision: o.Precision, Random: o.Random}).Check(); err != nil {
+		return err
+	}
 	err := o.Rules.Validate(mesh)
 	if of, ok := err.(*RuleError); ok {
 		of.File = o.RulesName

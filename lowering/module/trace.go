@@ -74,6 +74,9 @@ func NewTrace(opts Options) *Trace {
 		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.identity, Parameter: t.parameter,
 		Partitioned: opts.LogicalDevices > 1, Unfused: opts.Padded,
 	}
+	if t.bad == nil {
+		t.bad = lowered.Check()
+	}
 	if opts.LogicalDevices >= 4 { // a grid needs four
 		lowered.Whole = t.whole
 	}

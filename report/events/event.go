@@ -1,11 +1,13 @@
 package events
 
 import (
+	"fmt"
 	"math"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
@@ -94,6 +96,21 @@ const (
 
 // Append appends the event to a file as one record, and returns the extended slice.
 func (e Event) Append(file []byte) []byte { return input.AppendTFRecord(file, e.encode()) }
+
+// check refuses what TensorBoard would not know.
+func (e Event) check() error {
+	if e.Session < NoSession || e.Session > End {
+		return &errkind.Fault{Op: "events: write", Reason: fmt.Sprintf("the session %d is unknown", int(e.Session)), Class: errkind.ValueError,
+			Hint: "use NoSession, Start or End"}
+	}
+	for _, v := range e.Values {
+		if v.Kind < Other || v.Kind > IsHistogram {
+			return &errkind.Fault{Op: "events: write", Subject: fmt.Sprintf("%q", v.Tag), Reason: fmt.Sprintf("the kind %d is unknown", int(v.Kind)),
+				Class: errkind.ValueError, Hint: "make values with Scalar, Text or NewHistogram"}
+		}
+	}
+	return nil
+}
 
 // encode returns the message tensorflow.Event.
 func (e Event) encode() []byte {

@@ -228,3 +228,17 @@ func exitText(exit *exec.ExitError) string {
 	}
 	return strings.TrimSpace(string(exit.Stderr))
 }
+
+// What TensorBoard could not tell would be written as if it were right.
+func TestAnEventOfNoKindIsRefused(t *testing.T) {
+	w, err := events.Create(t.TempDir(), events.Options{})
+	require.NoError(t, err)
+	defer w.Close()
+	for _, e := range []events.Event{{Session: 99}, {Session: -1}, {Values: []events.Value{{Tag: "x", Kind: 99}}}, {Values: []events.Value{{Tag: "x", Kind: -1}}}} {
+		err := w.Write(e)
+		assert.ErrorContains(t, err, "unknown")
+		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	}
+	assert.Empty(t, w.Kept())
+	require.NoError(t, w.Write(events.Event{Step: 1, Values: []events.Value{events.Scalar("x", 1)}}))
+}

@@ -114,8 +114,11 @@ func (w *Writer) Path() string { return w.path }
 
 // Write appends an event to the file. An event without a time gets the present time. After an
 // error, as of a full disk, the Writer keeps the event, and the next Write or Flush writes it
-// first.
+// first. A session or a kind that is unknown is a ValueError, and the event is not kept.
 func (w *Writer) Write(e Event) error {
+	if err := e.check(); err != nil {
+		return err
+	}
 	if e.Time.IsZero() {
 		e.Time = w.now()
 	}

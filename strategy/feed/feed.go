@@ -17,6 +17,9 @@ import (
 
 const defaultDepth = 2
 
+// maxDepth bounds the steps that are ready: each takes the memory of a batch.
+const maxDepth = 1 << 16
+
 // ErrClosed is matched by the errors of a feed that was closed.
 var ErrClosed = errkind.New(errkind.RuntimeError, "feed: closed")
 
@@ -78,6 +81,8 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 		return nil, nothing("no strategy, or no input")
 	case opts.Depth < 0:
 		return nil, &OptionError{"Depth", fmt.Sprintf("%d steps; 0 is %d", opts.Depth, defaultDepth)}
+	case opts.Depth > maxDepth:
+		return nil, &OptionError{"Depth", fmt.Sprintf("%d steps; at most %d", opts.Depth, maxDepth)}
 	case opts.Partial > Uneven:
 		return nil, &OptionError{"Partial", fmt.Sprintf("%s is unknown; use Exact, Pad or Uneven", opts.Partial)}
 	case opts.Partial == Uneven && s.NumProcesses() > 1:

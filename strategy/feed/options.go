@@ -42,7 +42,7 @@ func (p Partial) String() string {
 // are.
 type Options struct {
 	// Depth is the number of steps that are ready or on their way, beyond the step that was handed
-	// out; 0 means 2. Each takes the device memory of a batch. The feed reads on when half of the
+	// out; 0 means 2, and the most is 65536. Each takes the device memory of a batch. The feed reads on when half of the
 	// ready steps, or of two steps both, are used up: a greater depth evens out an input that is
 	// slow now and then.
 	Depth int

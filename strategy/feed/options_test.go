@@ -2,6 +2,8 @@ package feed_test
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +27,10 @@ func TestOptionsThatDoNotFitAreNamed(t *testing.T) {
 		_, err := feed.New(ctx, s, d, opts)
 		require.ErrorAs(t, err, &bad)
 		assert.Equal(t, option, bad.Option)
+	}
+	for _, depth := range []int{math.MaxInt, 1 << 40, 1<<16 + 1} {
+		_, err := feed.New(ctx, s, d, feed.Options{Depth: depth})
+		assert.EqualError(t, err, fmt.Sprintf("feed: option Depth: %d steps; at most 65536", depth))
 	}
 	_, err := feed.New(ctx, nil, d, feed.Options{})
 	require.Error(t, err)

@@ -140,7 +140,7 @@ func (c *table) resume(from int64) error {
 		if err != nil || step <= c.written {
 			return wrong("the row after step %d begins with %q", c.written, record[0])
 		}
-		if step >= from {
+		if step >= from && from > 0 { // what overflowed cuts nothing off
 			return c.file.Truncate(at)
 		}
 		c.written = step

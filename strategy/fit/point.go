@@ -86,8 +86,10 @@ func parsePoint(metadata map[string]string) (*point, error) {
 		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: fmt.Sprintf("its form is version %d, this program reads %d", p.Version, pointVersion),
 			Class: errkind.NotImplementedError, Hint: "use the program that wrote it"}
 	}
-	if len(p.Pending)%2 != 0 || len(p.Inputs) == 1 || p.Step < 0 || p.Position.Pass < 0 || p.Position.Taken < 0 {
-		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: "the run's position is damaged", Class: errkind.DataLossError}
+	if len(p.Pending)%2 != 0 || len(p.Inputs) == 1 ||
+		!counts(p.Step) || !counts(p.Position.Pass) || !counts(p.Position.Taken) {
+		return nil, &errkind.Fault{Op: "fit: checkpoint", Class: errkind.DataLossError,
+			Reason: fmt.Sprintf("the run's position is damaged: step %d, pass %d, %d batches", p.Step, p.Position.Pass, p.Position.Taken)}
 	}
 	if len(p.Inputs) > 0 {
 		var err error
@@ -98,6 +100,10 @@ func parsePoint(metadata map[string]string) (*point, error) {
 	}
 	return &p, nil
 }
+
+// counts reports whether a run may have counted so far: each number up to 2^53 is a float64 too, and
+// has one after it.
+func counts(n int64) bool { return n >= 0 && n <= 1<<53 }
 
 // joined is the position of a run of those of its processes. Data that has no positions has none.
 func joined(all []input.State) (input.State, error) {

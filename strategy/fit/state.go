@@ -49,7 +49,7 @@ func (s *State) From() int64 {
 	if s.run.pending != nil {
 		return s.step
 	}
-	return s.step + 1
+	return s.step + 1 // which has room: see counts
 }
 
 // Steps returns the number of steps that the run is to take in all, and 0 if it is not known.

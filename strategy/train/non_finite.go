@@ -28,6 +28,8 @@ const (
 	Stop
 )
 
+func (n NonFinite) known() bool { return n >= Taken && n <= Stop }
+
 // String returns "taken", "skip" or "stop".
 func (n NonFinite) String() string {
 	switch n {

@@ -9,12 +9,14 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/model/initializer"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -163,5 +165,18 @@ func TestStepsThatLookForNonFiniteCompileAheadOfTime(t *testing.T) {
 			require.NoError(t, stepfile.Save(&file, compiled))
 			assert.NotEmpty(t, file.Bytes())
 		}
+	}
+}
+
+// An unknown way would look for nothing and train on NaN.
+func TestAnUnknownWayWithNonFiniteStepsIsRefused(t *testing.T) {
+	s := strategytest.New(t, 1, 1)
+	for _, way := range []train.NonFinite{99, -1, train.Stop + 1} {
+		step := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(layers.Dense(rc.Scope(), in[0], true, 1))
+		}, train.Options{NonFinite: way})
+		_, err := step.Run(context.Background(), badX)
+		require.ErrorContains(t, err, way.String())
+		assert.Equal(t, errkind.ValueError, errkind.Of(err))
 	}
 }

@@ -207,6 +207,9 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 
 // check is the stage that refuses options that say nothing.
 func (o *Options) check(*pass) {
+	if !o.NonFinite.known() {
+		wrong(errkind.ValueError, "use Taken, Skip or Stop", "Options.NonFinite is %s", o.NonFinite)
+	}
 	checkClip(o.ClipNorm)
 	checkAccumulate(o.Accumulate)
 	checkAverage(o.Average, o.AverageWarmUp)
@@ -238,6 +241,10 @@ func Of(f *strategy.Function) (*Step, error) {
 	if from == nil || !from.Trains() || !from.SplitBatch {
 		return nil, &errkind.Fault{Op: "train: of a function", Reason: "it is no training step of a file",
 			Hint: "make the step with New, or load one with stepfile.LoadTrain", Class: errkind.ValueError}
+	}
+	if mode := NonFinite(from.Guard.Mode); !mode.known() {
+		return nil, &errkind.Fault{Op: "train: of a function", Reason: fmt.Sprintf("its way with steps that are not finite is %s", mode),
+			Hint: "compile the step again with this version", Class: errkind.DataLossError}
 	}
 	t := &Step{function: f, name: from.Name, metrics: accumulatorOf(f)}
 	if held, ok := m.Guard().(*guard); ok {

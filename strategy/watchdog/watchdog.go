@@ -40,9 +40,9 @@ type frame struct {
 // are those of the goroutine that takes the steps.
 type Watchdog struct {
 	opts  Options
-	board *status.Board // or nil
-	owned bool          // the board is
-	start time.Time     // of the monotonic times below
+	board *status.Board        // or nil
+	owned bool                 // the board is
+	now   func() time.Duration // since the start; the clock of the times below
 
 	mu         sync.Mutex
 	stack      []frame // the first one is Do's
@@ -92,10 +92,16 @@ const maxNested = 32
 
 // Start starts a watchdog. Close it when the loop has ended.
 func Start(ctx context.Context, o Options) (*Watchdog, error) {
+	began := time.Now()
+	return start(ctx, o, func() time.Duration { return time.Since(began) })
+}
+
+// start starts a watchdog with a monotonic clock.
+func start(ctx context.Context, o Options, now func() time.Duration) (*Watchdog, error) {
 	if err := o.defaults(); err != nil {
 		return nil, err
 	}
-	w := &Watchdog{opts: o, board: o.Board, start: time.Now(), stack: make([]frame, 1, maxNested), hooks: map[string]*pace{},
+	w := &Watchdog{opts: o, board: o.Board, now: now, stack: make([]frame, 1, maxNested), hooks: map[string]*pace{},
 		view: status.NewView(), contexts: map[int]context.CancelCauseFunc{}, records: make(chan *status.Record, 1), done: make(chan struct{})}
 	if o.Place != "" {
 		board, err := status.Open(ctx, o.Place)
@@ -115,8 +121,6 @@ func Start(ctx context.Context, o Options) (*Watchdog, error) {
 	w.loops.Go(w.watch)
 	return w, nil
 }
-
-func (w *Watchdog) now() time.Duration { return time.Since(w.start) }
 
 // passed adds the time since the last mark to the activity under way. It is called under mu.
 func (w *Watchdog) passed(now time.Duration) {
