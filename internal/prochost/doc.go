@@ -35,7 +35,9 @@
 // it. One that is stopped or hangs is named by a [*simhost.MissingError] after [Options.Patience],
 // or at the deadline of a context. Hosts that launch different programs get a
 // [*simhost.ProgramError]. A machine that is gone, or stopped, is a [*MachineError] on each host.
-// A peer that sends anything else than a host does is cut off.
+// A peer that does not know the machine's secret is not let in, and nothing is read of it but 64
+// bytes; [Machine.Host] tells the hosts the secret. A peer that sends anything else than a host does
+// is cut off.
 //
 // # What is not simulated
 //

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/handshake"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
@@ -34,8 +35,13 @@ func (e *MachineError) Error() string {
 // Unwrap returns the cause.
 func (e *MachineError) Unwrap() error { return e.Err }
 
-// Kind returns UnavailableError.
-func (*MachineError) Kind() errkind.Kind { return errkind.UnavailableError }
+// Kind returns PermissionDeniedError if the secret is another one, and otherwise UnavailableError.
+func (e *MachineError) Kind() errkind.Kind {
+	if errors.Is(e.Err, handshake.ErrSecret) {
+		return errkind.PermissionDeniedError
+	}
+	return errkind.UnavailableError
+}
 
 // wireError is an error on its way. One of the pointers is set where the error is of that type.
 type wireError struct {

@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/handshake"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // Host is what a process has to know to be a host. It is plain data, and can be written as JSON.
 type Host struct {
-	// Network and Address are the machine's, and Secret is its secret, if it has one.
-	Network, Address string
-	Secret           string `json:",omitempty"`
+	// Network and Address are the machine's, and Secret is its secret.
+	Network, Address, Secret string
 	// Run is the name of the run: the hosts that start together give the same.
 	Run string
 	// Process is the host's number, from 0, and Processes the number of hosts of the run, which
@@ -105,10 +105,13 @@ func (h Host) greet(ctx context.Context, conn net.Conn) (*welcome, error) {
 	failed := func(reason string, err error) error {
 		return &MachineError{Address: h.Address, Op: "open", Reason: reason, Err: err}
 	}
+	if err := handshake.Greet(ctx, conn, h.Secret); err != nil {
+		return nil, failed("it does not let this host in", err)
+	}
 	if err := conn.SetDeadline(deadline); err != nil {
 		return nil, failed("", err)
 	}
-	q := request{Op: opHello, Hello: &hello{Secret: h.Secret, Run: h.Run, Process: h.Process, Processes: h.Processes}}
+	q := request{Op: opHello, Hello: &hello{Run: h.Run, Process: h.Process, Processes: h.Processes}}
 	if err := writeFrame(conn, q); err != nil {
 		return nil, failed("it takes no greeting", err)
 	}

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/handshake"
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/prochost"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -53,6 +56,15 @@ func hear(t *testing.T, conn net.Conn, want string) {
 		_, err := io.CopyN(heard, conn, 1)
 		require.NoError(t, err, "%s", heard)
 	}
+}
+
+// enter connects as one who knows the machine's secret.
+func enter(t *testing.T, m *prochost.Machine) net.Conn {
+	t.Helper()
+	conn, err := net.Dial(m.Addr().Network(), m.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, handshake.Greet(t.Context(), conn, m.Host("", 0, 1).Secret))
+	return conn
 }
 
 // gone ends a connection and waits until the machine knows.
@@ -98,8 +110,7 @@ func TestAMachineOutlivesItsPeers(t *testing.T) {
 		"a device that is not here": {joined, whole(`{"ID":3,"Op":"compile","Program":{"DeviceAssignment":[[-7]]}}`, code...), "none of its devices"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn, err := net.Dial("unix", m.Addr().String())
-			require.NoError(t, err)
+			conn := enter(t, m)
 			defer gone(t, m, conn)
 			require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 			say(t, conn, c.before...)
@@ -111,7 +122,7 @@ func TestAMachineOutlivesItsPeers(t *testing.T) {
 				hear(t, conn, c.want)
 				return
 			}
-			_, err = io.Copy(io.Discard, conn)
+			_, err := io.Copy(io.Discard, conn)
 			require.False(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
 		})
 	}
@@ -122,12 +133,11 @@ func TestAMachineOutlivesItsPeers(t *testing.T) {
 		`"Arguments":[{"Type":11,"Dims":[0]}]`, `"Arguments":[{"Type":11,"Dims":[]}]`,
 	}
 	for _, l := range launches {
-		conn, err := net.Dial("unix", m.Addr().String())
-		require.NoError(t, err)
+		conn := enter(t, m)
 		require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 		say(t, conn, ready...)
 		// Where the types are right, so is the number of bytes.
-		_, err = conn.Write(whole(`{"ID":4,"Op":"execute","Launch":{"Executable":1,`+l+`}}`, make([]byte, 16)...))
+		_, err := conn.Write(whole(`{"ID":4,"Op":"execute","Launch":{"Executable":1,`+l+`}}`, make([]byte, 16)...))
 		require.NoError(t, err)
 		hear(t, conn, `{"ID":4,"Error"`)
 		gone(t, m, conn)
@@ -140,19 +150,81 @@ func TestAMachineOutlivesItsPeers(t *testing.T) {
 }
 
 func TestASecretIsAskedFor(t *testing.T) {
-	base := plugintest.System(t, 2)
-	m, err := prochost.Listen(base, "tcp", "127.0.0.1:0", prochost.Options{Secret: "sesame"})
+	for _, given := range []string{"sesame", ""} {
+		m, err := prochost.Listen(plugintest.System(t, 2), "tcp", ":0", prochost.Options{Secret: given})
+		require.NoError(t, err)
+		defer m.Close()
+		assert.True(t, m.Addr().(*net.TCPAddr).IP.IsLoopback(), "an address without a host is this machine's: %v", m.Addr())
+		h := host(t, m, "run", 0, 1)
+		if given != "" {
+			require.Equal(t, given, h.Secret)
+		}
+		require.NotEmpty(t, h.Secret, "without one, the machine draws it")
+		for _, other := range []string{"other", ""} {
+			h.Secret = other
+			_, err = h.Connect()(context.Background())
+			require.ErrorContains(t, err, "the secret is another one")
+			assert.Equal(t, errkind.PermissionDeniedError, errkind.Of(err))
+			var gone *prochost.MachineError
+			require.ErrorAs(t, err, &gone)
+		}
+		sys, err := system.Open(context.Background(), system.Options{Connect: host(t, m, "run", 0, 1).Connect()})
+		require.NoError(t, err)
+		require.NoError(t, sys.Close())
+	}
+}
+
+// TestStrangersCostNothing: sixty send 100 MB each, as a greeting with a large header, and 1,000 say
+// nothing; little is read of any, and a host comes in.
+func TestStrangersCostNothing(t *testing.T) {
+	m, err := prochost.Listen(plugintest.System(t, 2), "tcp", "127.0.0.1:0", prochost.Options{})
 	require.NoError(t, err)
 	defer m.Close()
-	h := host(t, m, "run", 0, 1)
-	require.Equal(t, "sesame", h.Secret)
-	h.Secret = "other"
-	_, err = h.Connect()(context.Background())
-	require.ErrorContains(t, err, "the secret is another one")
-	assert.Equal(t, errkind.PermissionDeniedError, errkind.Of(err))
-	sys, err := system.Open(context.Background(), system.Options{Connect: host(t, m, "run", 0, 1).Connect()})
+	chunk := bytes.Repeat([]byte("x"), 1<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i, err := range each(60, func(int) error {
+		conn, err := net.Dial("tcp", m.Addr().String())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		_, err = conn.Write(frame("", nil, 4<<20, 1<<30))
+		for sent := 0; err == nil && sent < 100<<20; sent += len(chunk) {
+			_, err = conn.Write(chunk)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		return nil // it was cut off
+	}) {
+		require.NoError(t, err, "stranger %d", i)
+	}
+	for range 1000 {
+		conn, err := net.Dial("tcp", m.Addr().String())
+		require.NoError(t, err)
+		defer conn.Close()
+	}
+	runtime.ReadMemStats(&after)
+	assert.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(16), "MiB")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	sys, err := system.Open(ctx, system.Options{Connect: host(t, m, "run", 0, 1).Connect()})
 	require.NoError(t, err)
 	require.NoError(t, sys.Close())
+}
+
+func TestASilentMachineIsAnErrorInTime(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err = prochost.Host{Network: "tcp", Address: l.Addr().String(), Secret: "sesame", Processes: 1}.Connect()(ctx)
+	var gone *prochost.MachineError
+	require.ErrorAs(t, err, &gone)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
 func TestOptionsAreChecked(t *testing.T) {

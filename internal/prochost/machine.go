@@ -2,6 +2,7 @@ package prochost
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/handshake"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -25,7 +27,8 @@ type Options struct {
 	// Patience bounds waits of hosts for each other whose context has no earlier deadline, and
 	// silence of a host; 0 is a minute.
 	Patience time.Duration
-	// Secret, if it is set, is what hosts have to say. Set it where others reach the address.
+	// Secret is what hosts have to know; the zero value is one drawn at random, which [Machine.Host]
+	// tells.
 	Secret string
 	// MaxBytes bounds a program, and the arguments or results of one launch of one host; 0 is a
 	// gigabyte.
@@ -41,7 +44,7 @@ type Machine struct {
 	keeping  *keeping
 	opts     Options
 	devices  int
-	listener net.Listener
+	listener *handshake.Listener
 	ctx      context.Context
 	cancel   context.CancelFunc
 	serving  sync.WaitGroup
@@ -64,11 +67,9 @@ type run struct {
 }
 
 // Listen serves the devices of a system, which this process has to itself, on a "unix" or "tcp"
-// address. The system stays the caller's, to be closed after the machine.
+// address. A TCP address without a host, such as ":8478", is reached from this machine only. The
+// system stays the caller's, to be closed after the machine.
 func Listen(base *system.System, network, address string, opts Options) (*Machine, error) {
-	if network != "unix" && network != "tcp" {
-		return nil, &errkind.Fault{Op: "prochost: listen", Reason: fmt.Sprintf("network %q", network), Hint: `give "unix" or "tcp"`, Class: errkind.ValueError}
-	}
 	if opts.Patience < 0 || opts.MaxBytes < 0 {
 		return nil, fault("listen", errkind.ValueError, "a patience of %v and bodies of %d bytes: give numbers from 0", opts.Patience, opts.MaxBytes)
 	}
@@ -84,6 +85,9 @@ func Listen(base *system.System, network, address string, opts Options) (*Machin
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	if opts.Secret == "" {
+		opts.Secret = rand.Text()
+	}
 	if opts.MeshShape == nil {
 		shape := base.Topology().MeshShape()
 		opts.MeshShape = shape[:]
@@ -97,9 +101,11 @@ func Listen(base *system.System, network, address string, opts Options) (*Machin
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen(network, address)
+	listener, err := handshake.Listen(network, address, opts.Secret, func(peer net.Addr, err error) {
+		opts.Logger.Warn("prochost: a peer was turned away", "peer", peer, "error", err)
+	})
 	if err != nil {
-		return nil, &errkind.Fault{Op: "prochost: listen", Err: err, Class: errkind.UnavailableError}
+		return nil, &errkind.Fault{Op: "prochost: listen", Err: err}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &Machine{base: over, keeping: keeping, opts: opts, devices: devices, listener: listener, ctx: ctx, cancel: cancel,
@@ -163,16 +169,8 @@ func (m *Machine) Close() error {
 func (m *Machine) accept() {
 	for {
 		conn, err := m.listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // such as too many open files
-			m.opts.Logger.Warn("prochost: accept", "error", err)
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-m.ctx.Done():
-			}
-			continue
+		if err != nil {
+			return // it is closed
 		}
 		s := newSession(m, conn)
 		m.mu.Lock()

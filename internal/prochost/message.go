@@ -50,7 +50,7 @@ type reply struct {
 
 // hello is how a host begins.
 type hello struct {
-	Secret, Run        string
+	Run                string
 	Process, Processes int
 }
 

@@ -1,9 +1,11 @@
 package keyvalue_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/handshake"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/keyvalue"
 )
@@ -69,7 +73,7 @@ func TestAServerMayStartLateAndEndEarly(t *testing.T) {
 	require.NoError(t, err)
 	address := reserved.Addr().String()
 	require.NoError(t, reserved.Close())
-	store := keyvalue.Dial("tcp", address, "")
+	store := keyvalue.Dial("tcp", address, "sesame")
 	done := make(chan error, 2)
 	for _, key := range []string{"a", "never"} {
 		go func() {
@@ -78,7 +82,7 @@ func TestAServerMayStartLateAndEndEarly(t *testing.T) {
 		}()
 	}
 	time.Sleep(50 * time.Millisecond)
-	s, err := keyvalue.Listen("tcp", address, &keyvalue.Memory{}, "")
+	s, err := keyvalue.Listen("tcp", address, &keyvalue.Memory{}, "sesame")
 	require.NoError(t, err)
 	require.NoError(t, store.Put(context.Background(), "a", nil))
 	require.NoError(t, <-done)
@@ -91,14 +95,30 @@ func TestAServerMayStartLateAndEndEarly(t *testing.T) {
 	require.ErrorIs(t, err, pjrt.Unavailable)
 }
 
-func TestStrangersAreCutOff(t *testing.T) {
+func TestWhoDoesNotKnowTheSecretIsTurnedAway(t *testing.T) {
 	s := serve(t, "sesame")
-	_, err := keyvalue.Dial("tcp", s.Addr().String(), "other").TryGet(context.Background(), "a")
-	require.ErrorIs(t, err, pjrt.PermissionDenied)
-	for _, sent := range []string{"GET / HTTP/1.1\r\n\r\n", "TPK1", "TPK1\x00\x00\x00\x00\xff\xff\xff\xff", "TPK1\x00\x00\x00\x00\x00\x00\x00\x02a",
-		"TPK1\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x7f\xff\xff\xff"} {
+	for _, secret := range []string{"other", "", "sesame\x00", "SESAME"} {
+		_, err := keyvalue.Dial("tcp", s.Addr().String(), secret).TryGet(t.Context(), "a")
+		require.ErrorIs(t, err, pjrt.PermissionDenied, "%q", secret)
+	}
+	_, err := keyvalue.Listen("tcp", "127.0.0.1:0", &keyvalue.Memory{}, "")
+	require.ErrorContains(t, err, "the secret is empty")
+	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	// An address without a host is this machine's alone.
+	here, err := keyvalue.Listen("tcp", ":0", &keyvalue.Memory{}, "sesame")
+	require.NoError(t, err)
+	defer here.Close()
+	assert.True(t, here.Addr().(*net.TCPAddr).IP.IsLoopback(), "%v", here.Addr())
+}
+
+// TestAClientThatSendsAnythingElseIsCutOff: one that knows the secret.
+func TestAClientThatSendsAnythingElseIsCutOff(t *testing.T) {
+	s := serve(t, "sesame")
+	for _, sent := range []string{"GET / HTTP/1.1\r\n\r\n", "TPK2", "TPK2\x00\x00\x00\x00\xff\xff\xff\xff", "TPK2\x00\x00\x00\x00\x00\x00\x00\x02a",
+		"TPK2\x00\x00\x00\x02\x00\x00\x00\x00\x7f\xff\xff\xff"} {
 		conn, err := net.Dial("tcp", s.Addr().String())
 		require.NoError(t, err)
+		require.NoError(t, handshake.Greet(t.Context(), conn, "sesame"))
 		_, err = fmt.Fprint(conn, sent)
 		require.NoError(t, err)
 		require.NoError(t, conn.(*net.TCPConn).CloseWrite())
@@ -108,8 +128,115 @@ func TestStrangersAreCutOff(t *testing.T) {
 		require.Error(t, err)
 		require.NoError(t, conn.Close())
 	}
+	require.NoError(t, keyvalue.Dial("tcp", s.Addr().String(), "sesame").Put(t.Context(), "a", []byte("1")))
+}
+
+// TestStrangersCostNothing: sixty send 100 MB each, as a request with a large value, and of none is
+// more than the first bytes read.
+func TestStrangersCostNothing(t *testing.T) {
+	s := serve(t, "sesame")
+	var before, after runtime.MemStats
+	chunk := bytes.Repeat([]byte("x"), 1<<20)
+	runtime.ReadMemStats(&before)
+	var strangers sync.WaitGroup
+	for range 60 {
+		strangers.Go(func() {
+			conn, err := net.Dial("tcp", s.Addr().String())
+			if !assert.NoError(t, err) {
+				return
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+			_, err = fmt.Fprint(conn, "TPK1\x00\x00\x00\x02\x00\x00\x00\x05other\x00\x00\x00\x01a\x04\x00\x00\x00")
+			for sent := 0; err == nil && sent < 100<<20; sent += len(chunk) {
+				_, err = conn.Write(chunk)
+			}
+		})
+	}
+	strangers.Wait()
+	require.NoError(t, keyvalue.Dial("tcp", s.Addr().String(), "sesame").Put(t.Context(), "a", []byte("1")))
+	runtime.ReadMemStats(&after)
+	assert.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(8), "MiB")
+}
+
+// TestSilentStrangersKeepNobodyOut: 5,000 connect and say nothing.
+func TestSilentStrangersKeepNobodyOut(t *testing.T) {
+	s := serve(t, "sesame")
 	store := keyvalue.Dial("tcp", s.Addr().String(), "sesame")
-	require.NoError(t, store.Put(context.Background(), "a", []byte("1")))
+	var conns []net.Conn
+	defer func() {
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+	}()
+	for range 5000 {
+		conn, err := net.DialTimeout("tcp", s.Addr().String(), 10*time.Second)
+		require.NoError(t, err)
+		conns = append(conns, conn)
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, store.Put(ctx, "a", []byte("1")))
+	got, err := store.Get(ctx, "a")
+	require.NoError(t, err)
+	assert.Equal(t, "1", string(got))
+	t.Logf("let in after %v", time.Since(began))
+}
+
+// silent is a server that accepts and says nothing; with a secret, it lets in before.
+func silent(t *testing.T, secret string) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if secret != "" {
+		require.NoError(t, listener.Close())
+		listener, err = handshake.Listen("tcp", "127.0.0.1:0", secret, nil)
+	}
+	require.NoError(t, err)
+	var conns []net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conns = append(conns, conn)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		<-done
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+	})
+	return listener.Addr().String()
+}
+
+func TestACallOfASilentServerEndsInTime(t *testing.T) {
+	for name, secret := range map[string]string{"before the handshake": "", "after it": "sesame"} {
+		address := silent(t, secret)
+		value := make([]byte, keyvalue.MaxValue) // more than a socket takes
+		for op, call := range map[string]func(context.Context, *keyvalue.Remote) error{
+			"put":        func(ctx context.Context, r *keyvalue.Remote) error { return r.Put(ctx, "a", value) },
+			"try to get": func(ctx context.Context, r *keyvalue.Remote) error { _, err := r.TryGet(ctx, "a"); return err },
+			"get":        func(ctx context.Context, r *keyvalue.Remote) error { _, err := r.Get(ctx, "a"); return err },
+		} {
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			err := call(ctx, keyvalue.Dial("tcp", address, "sesame"))
+			require.ErrorIs(t, err, context.DeadlineExceeded, "%s %s", op, name)
+			assert.ErrorContains(t, err, "keyvalue: "+op+` "a" at `+address)
+			// Without a deadline of the caller's, its own ends it.
+			if secret != "" {
+				err = call(t.Context(), keyvalue.DialFor("tcp", address, "sesame", 100*time.Millisecond))
+				require.ErrorIs(t, err, pjrt.Unavailable, "%s %s", op, name)
+			}
+			assert.Less(t, time.Since(began), 5*time.Second, "%s %s", op, name)
+			cancel()
+		}
+	}
 }
 
 func Example() {

@@ -2,45 +2,50 @@ package keyvalue
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
 	"net"
 	"sync"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/handshake"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // asking is how long a peer may take to say what it wants, and to take the answer.
 const asking = 30 * time.Second
 
-// maxConnections bounds the peers that are served at a time; others wait to be accepted.
-const maxConnections = 4096
+// beat is how often the server says of a request that it still waits for its key.
+const beat = 5 * time.Second
 
 // Server serves a store at an address.
 type Server struct {
 	store    pjrt.KeyValueStore
-	secret   string
-	listener net.Listener
+	listener *handshake.Listener
 	ctx      context.Context
 	cancel   context.CancelFunc
 	serving  sync.WaitGroup
-	slots    chan struct{}
 }
 
-// Listen serves a store on a "tcp" or "unix" address to those who know the secret.
+// Listen serves a store on a "tcp" or "unix" address to those who know the secret, which must not be
+// empty. A TCP address without a host, such as ":8479", is reached from this machine only: who wants
+// to be reached by others names the interface, or all of them by "0.0.0.0:8479".
 func Listen(network, address string, store pjrt.KeyValueStore, secret string) (*Server, error) {
-	if len(secret) > MaxKey {
-		return nil, &errkind.Fault{Op: "keyvalue: listen", Reason: "the secret is too long", Class: errkind.ValueError}
-	}
-	listener, err := net.Listen(network, address)
+	listener, err := handshake.Listen(network, address, secret, nil)
 	if err != nil {
-		return nil, &errkind.Fault{Op: "keyvalue: listen", Err: err, Class: errkind.UnavailableError}
+		return nil, &errkind.Fault{Op: "keyvalue: listen", Err: err}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Server{store: store, secret: secret, listener: listener, ctx: ctx, cancel: cancel, slots: make(chan struct{}, maxConnections)}
-	s.serving.Go(s.accept)
+	s := &Server{store: store, listener: listener, ctx: ctx, cancel: cancel}
+	s.serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // it is closed
+			}
+			s.serving.Go(func() { s.serve(conn) })
+		}
+	})
 	return s, nil
 }
 
@@ -53,28 +58,6 @@ func (s *Server) Close() error {
 	s.cancel()
 	s.serving.Wait()
 	return err
-}
-
-func (s *Server) accept() {
-	for {
-		s.slots <- struct{}{}
-		conn, err := s.listener.Accept()
-		if err != nil {
-			<-s.slots
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			select { // such as too many open files
-			case <-time.After(100 * time.Millisecond):
-			case <-s.ctx.Done():
-			}
-			continue
-		}
-		s.serving.Go(func() {
-			defer func() { <-s.slots }()
-			s.serve(conn)
-		})
-	}
 }
 
 // serve answers the request of a connection, if it has one.
@@ -91,20 +74,18 @@ func (s *Server) serve(conn net.Conn) {
 		return // it is no client
 	}
 	var value []byte
-	switch {
-	case subtle.ConstantTimeCompare([]byte(q.secret), []byte(s.secret)) != 1:
-		err = &errkind.Fault{Op: "keyvalue: serve", Reason: "the secret is another one", Err: pjrt.PermissionDenied}
-	case q.what == opGet:
+	switch q.what {
+	case opGet:
 		_ = conn.SetReadDeadline(time.Time{})
-		go func() { // a client that goes away waits no longer
+		s.serving.Go(func() { // a client that goes away waits no longer
 			var none [1]byte
 			_, _ = conn.Read(none[:])
 			cancel()
-		}()
-		value, err = s.store.Get(ctx, q.key)
-	case q.what == opTryGet:
+		})
+		value, err = s.wait(ctx, conn, q.key)
+	case opTryGet:
 		value, err = s.store.TryGet(ctx, q.key)
-	case q.what == opPut:
+	case opPut:
 		err = s.store.Put(ctx, q.key, q.value)
 	default:
 		err = &errkind.Fault{Op: "keyvalue: serve", Reason: "there is no such request", Err: pjrt.InvalidArgument}
@@ -115,6 +96,30 @@ func (s *Server) serve(conn net.Conn) {
 	}
 	_ = conn.SetWriteDeadline(time.Now().Add(asking))
 	_ = a.write(conn) // who does not take it is gone
+}
+
+// wait waits for a key, and tells the client that it does.
+func (s *Server) wait(ctx context.Context, conn net.Conn, key string) (value []byte, err error) {
+	got := make(chan struct{})
+	s.serving.Go(func() {
+		value, err = s.store.Get(ctx, key)
+		close(got)
+	})
+	every := time.NewTicker(beat)
+	defer every.Stop()
+	for {
+		select {
+		case <-got:
+			return value, err
+		case <-every.C:
+			_ = conn.SetWriteDeadline(time.Now().Add(asking))
+			if (message{what: stillWaiting}).write(conn) != nil {
+				_ = conn.Close() // the wait ends with it
+				<-got
+				return value, err
+			}
+		}
+	}
 }
 
 // codeOf is the code of an error of a store.

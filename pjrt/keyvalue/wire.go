@@ -10,29 +10,32 @@ import (
 )
 
 // A connection carries one request and its answer: so a wait for a key holds up no other, and ends
-// with its connection. A message is "TPK1", an operation or a code, and three strings, each after its
-// length.
-const wireMagic = "TPK1"
+// with its connection. It begins with a handshake, before which nothing is read. A message is "TPK2",
+// an operation or a code, and two strings, each after its length. While a request waits for its key,
+// the server says so every [beat].
+const wireMagic = "TPK2"
 
 const (
 	opGet = iota
 	opTryGet
 	opPut
+	// stillWaiting is of the server's messages that are no answer yet.
+	stillWaiting = 1 << 31
 )
 
-// message is a request: an operation, the secret, a key and a value; or an answer: a code, and in
-// the place of the value the value, or the text of an error.
+// message is a request: an operation, a key and a value; or an answer: a code, and in the place of
+// the value the value, or the text of an error.
 type message struct {
-	what        uint32
-	secret, key string
-	value       []byte
+	what  uint32
+	key   string
+	value []byte
 }
 
 func (m message) write(w io.Writer) error {
-	b := make([]byte, 0, len(wireMagic)+4*4+len(m.secret)+len(m.key)+len(m.value))
+	b := make([]byte, 0, len(wireMagic)+3*4+len(m.key)+len(m.value))
 	b = append(b, wireMagic...)
 	b = binary.BigEndian.AppendUint32(b, m.what)
-	for _, part := range []string{m.secret, m.key, string(m.value)} {
+	for _, part := range []string{m.key, string(m.value)} {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(part)))
 		b = append(b, part...)
 	}
@@ -49,8 +52,8 @@ func read(r io.Reader) (m message, err error) {
 		return m, &errkind.Fault{Op: "keyvalue: message", Reason: fmt.Sprintf("it begins with %q, not with %q", head[:4], wireMagic), Err: pjrt.InvalidArgument}
 	}
 	m.what = binary.BigEndian.Uint32(head[4:])
-	var parts [3][]byte
-	for i, most := range []uint32{MaxKey, MaxKey, MaxValue} {
+	var parts [2][]byte
+	for i, most := range []uint32{MaxKey, MaxValue} {
 		var size [4]byte
 		if _, err := io.ReadFull(r, size[:]); err != nil {
 			return m, err
@@ -67,6 +70,6 @@ func read(r io.Reader) (m message, err error) {
 			return m, io.ErrUnexpectedEOF
 		}
 	}
-	m.secret, m.key, m.value = string(parts[0]), string(parts[1]), parts[2]
+	m.key, m.value = string(parts[0]), parts[1]
 	return m, nil
 }
