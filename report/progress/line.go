@@ -225,7 +225,7 @@ func (m *making) advice() string {
 		why = "it takes longer than any of its size before, up to " + seconds(m.known.longest)
 	}
 	return fmt.Sprintf("%s compiles on, and nothing is known about when it ends: %s. Ctrl-C is safe: it loses this compilation, and of a run what is not saved yet. "+
-		"Layers in a loop (loop.Layers) make a program, and its compilation, much shorter.", m.Name, why)
+		"Layers of one shape in a loop (loop.Layers) make a program, and its compilation, much shorter.", m.Name, why)
 }
 
 func seconds(d time.Duration) string { return d.Round(time.Second).String() }

@@ -107,7 +107,7 @@ func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
 	remember(path, at(phase.Compiling, "other", 700000), 300*time.Second)
 	remember(path, at(phase.Compiling, "elm", 708000), 200*time.Second)
 	const advice = " Ctrl-C is safe: it loses this compilation, and of a run what is not saved yet. " +
-		"Layers in a loop (loop.Layers) make a program, and its compilation, much shorter.\n"
+		"Layers of one shape in a loop (loop.Layers) make a program, and its compilation, much shorter.\n"
 	lines := func(record string, text int, d time.Duration, width int) string {
 		var w bytes.Buffer
 		synctest.Test(t, func(t *testing.T) {
