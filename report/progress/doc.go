@@ -17,5 +17,5 @@
 // [Options].Record that is most alike: for the same kind of devices, of a text of at most half as
 // much again or two thirds. When they are over, the longest of these is said ("of up to 5m0s"). When
 // that is over too, or after a minute without any such record, the line says that the end is not
-// known, and once, above it, what one can do.
+// known, and once, above it, what one can do, and whether the compiler gets little of a processor.
 package progress

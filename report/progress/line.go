@@ -32,6 +32,8 @@ type Line struct {
 	opts Options
 	// width returns the columns of the terminal; nil if w is none.
 	width func() int
+	// processor returns the processor time of a process, 0 if it is not known.
+	processor func(pid int) time.Duration
 
 	mu    sync.Mutex
 	under []*making // the newest last
@@ -46,6 +48,10 @@ type making struct {
 	since time.Time // of the stage
 	known known
 	told  bool // that its end is not known any more
+	// The compiler's process when the line was first shown, the time and its processor time.
+	pid  int
+	at   time.Time
+	used time.Duration
 }
 
 // The terminal's line appears after patience, and is drawn anew after each redraw.
@@ -56,7 +62,7 @@ const (
 
 // To returns a line that is written to w. It is drawn over and over if w is a terminal.
 func To(w io.Writer, o Options) *Line {
-	l := &Line{w: w, opts: o}
+	l := &Line{w: w, opts: o, processor: processorOf}
 	if o.Every <= 0 {
 		l.opts.Every = 10 * time.Second
 	}
@@ -171,12 +177,15 @@ func (l *Line) draw() (stop func()) {
 func (l *Line) show(now time.Time) {
 	m := l.under[len(l.under)-1]
 	passed := now.Sub(m.since)
+	if m.pid != l.pid || m.at.IsZero() {
+		m.pid, m.at, m.used = l.pid, now, l.processor(l.pid)
+	}
 	if m.Stage == phase.Compiling && m.known.over(passed) && passed > unguided && !m.told {
 		m.told = true
 		if l.drawn {
 			_, _ = io.WriteString(l.w, "\r\x1b[K")
 		}
-		fmt.Fprintln(l.w, l.opts.Prefix+m.advice())
+		fmt.Fprintln(l.w, l.opts.Prefix+m.advice(l.share(m, now)))
 	}
 	text := l.opts.Prefix + m.text(passed, memoryOf(l.pid))
 	if others := len(l.under) - 1; others > 0 {
@@ -191,6 +200,16 @@ func (l *Line) show(now time.Time) {
 	}
 	fmt.Fprintf(l.w, "\r\x1b[K%s", text)
 	l.drawn = true
+}
+
+// share returns how much of one processor a compilation has had since the line was first shown; 1 if
+// that is not known.
+func (l *Line) share(m *making, now time.Time) float64 {
+	used := l.processor(m.pid)
+	if used == 0 || !now.After(m.at) {
+		return 1
+	}
+	return (used - m.used).Seconds() / now.Sub(m.at).Seconds()
 }
 
 // text describes the stage in ASCII.
@@ -218,11 +237,15 @@ func (m *making) text(passed time.Duration, memory int64) string {
 	return b.String()
 }
 
-// advice says that nothing tells when a compilation ends, and what one can do.
-func (m *making) advice() string {
+// advice says that nothing tells when a compilation ends, and what one can do. share is how much of
+// one processor it has: a compiler takes all of one, or more, unless others do.
+func (m *making) advice(share float64) string {
 	why := "no compilation of this size is on record"
 	if m.known.longest > 0 {
 		why = "it takes longer than any of its size before, up to " + seconds(m.known.longest)
+	}
+	if share < 0.5 {
+		why += fmt.Sprintf(". It has %.0f%% of one processor: the machine is busy, or limits it", 100*share)
 	}
 	return fmt.Sprintf("%s compiles on, and nothing is known about when it ends: %s. Ctrl-C is safe: it loses this compilation, and of a run what is not saved yet. "+
 		"Layers of one shape in a loop (loop.Layers) make a program, and its compilation, much shorter.", m.Name, why)

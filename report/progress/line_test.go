@@ -96,6 +96,11 @@ func TestTheMemoryIsTheCompilersProcesss(t *testing.T) {
 	assert.Greater(t, memoryOf(0), int64(1<<20))
 	assert.Equal(t, memoryOf(os.Getpid())>>24, memoryOf(0)>>24)
 	assert.Zero(t, memoryOf(1<<30))
+	assert.Zero(t, processorOf(1<<30))
+	assert.Zero(t, processorOf(-1))
+	for begin := processorOf(0); processorOf(0) < begin+20*time.Millisecond; {
+		memoryOf(0)
+	}
 	m := making{Phase: at(phase.Compiling, "s", 900), known: known{like: 40 * time.Second, longest: time.Minute}}
 	assert.Equal(t, "compiling s for v5e:4x4 (4 x 4 devices): 23s of about 40s, 0.9 kB of program, 2.00 GiB of memory", m.text(23*time.Second, 2<<30))
 }
@@ -132,6 +137,26 @@ func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
 		head+"8m20s, its end is not known, 708.0 kB of program\n", lines(path, 708000, 501*time.Second, 0))
 	assert.Equal(t, "p: elm compiles on, and nothing is known about when it ends: no compilation of this size is on record."+advice+
 		head+"1m40s, its end is not known, 70.0 kB of program\n", lines(path, 70000, 101*time.Second, 0))
+
+	// A compiler that gets little of the processor is not what takes long.
+	shares := map[string]float64{"": 1.5, ". It has 7% of one processor: the machine is busy, or limits it": 0.07}
+	for said, share := range shares {
+		var w bytes.Buffer
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			l := To(&w, Options{})
+			l.processor = func(pid int) time.Duration {
+				assert.Equal(t, 7, pid)
+				return time.Hour + time.Duration(share*float64(time.Since(start)))
+			}
+			l.Process(7)
+			l.Phase(at(phase.Compiling, "elm", 70000))
+			time.Sleep(71 * time.Second)
+			synctest.Wait()
+			l.Close()
+		})
+		assert.Contains(t, w.String(), "no compilation of this size is on record"+said+". Ctrl-C is safe")
+	}
 
 	// On a terminal the advice stays above the line, whole.
 	drawn := lines("", 70000, 61*time.Second, 60)
