@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
@@ -26,10 +25,10 @@ func (c *Checkpoint) Export(ctx context.Context, path string) error {
 		return doing("export", "", err)
 	}
 	specs := make([]safetensors.Spec, len(c.variables))
-	byName := map[string]*savedParts{}
-	for i := range c.variables {
+	byName, names := map[string]*savedParts{}, map[string]bool{}
+	for _, i := range c.order {
 		v := &c.variables[i]
-		name := strings.TrimPrefix(v.Path, "/")
+		name := tensorName(v.Path, names)
 		var err error
 		if specs[i], err = specOf(v.Path, name, v.Shape); err != nil {
 			return err

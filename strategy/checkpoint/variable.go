@@ -56,6 +56,14 @@ func (g Group) With(more ...Variable) Group {
 	return g
 }
 
+// Without returns the group without some of its variables. Nil variables stand for none.
+func (g Group) Without(some ...Variable) Group {
+	g.Variables = slices.DeleteFunc(slices.Clone(g.Variables), func(v Variable) bool {
+		return slices.ContainsFunc(some, func(other Variable) bool { return v == other || same(v, other) })
+	})
+	return g
+}
+
 // same reports whether two are one variable of a strategy.
 func same(a, b Variable) bool {
 	x, ok := a.(*strategy.Variable)
@@ -84,14 +92,19 @@ func Store(store *model.Store) Group {
 	return g
 }
 
-// Strategy returns the group of a store's variables where a strategy has them: on the devices if a
-// step has used them, and otherwise in the store, from where the first step takes them. The group
-// also has the variables of the strategy's scope that training steps train. Add the strategy's
-// other variables with [Group.With]. Launch no step during a save, which reads the variables one
-// after another.
+// Strategy returns the group of all variables of a strategy: those of a store where the strategy has
+// them, which is on the devices if a step has used them, and otherwise in the store, from where the
+// first step takes them; and those of the strategy's scope, whether steps train them or not: counters,
+// metrics and what differs between replicas, each by the rule of package checkpoint. So does
+// tf.train.Checkpoint with every variable that its objects have. What cannot be saved is an error of
+// the save that names it. [Group.Without] leaves variables out. Launch no step during a save, which
+// reads the variables one after another.
 //
 // Make the scope's variables before a restore. A restore creates variables of the store only, whose
-// paths begin with "/"; a saved variable that the scope lacks is a [*MismatchError].
+// paths begin with "/"; a saved variable that the scope lacks, and one of the scope that was not saved,
+// is a [*MismatchError], which names it. A checkpoint that an earlier version of this package saved
+// has of the scope only what training steps train: RestoreOptions.AllowMissing leaves the others as
+// they are.
 func Strategy(s *strategy.TPUStrategy, store *model.Store) Group {
 	g := Store(store)
 	g.takes = func(info Info) bool { return strings.HasPrefix(info.Path, "/") }
@@ -102,9 +115,7 @@ func Strategy(s *strategy.TPUStrategy, store *model.Store) Group {
 		}
 	}
 	for _, v := range s.DistributedVariables() {
-		if v.Trains() {
-			g = g.With(v)
-		}
+		g = g.With(v)
 	}
 	return g
 }
@@ -145,7 +156,7 @@ func rules(v Variable) (strategy.VariableSynchronization, strategy.VariableAggre
 	}
 	if d.Synchronization() == strategy.OnRead && d.Aggregation() == strategy.AggregateNone {
 		return 0, 0, &VariableError{Path: v.Path(), Reason: "its components are read one by one and aggregation NONE combines them to nothing",
-			Hint: "make it with AggregateSum, AggregateMean or AggregateFirst, or leave it out of the group"}
+			Hint: "make it with AggregateSum, AggregateMean or AggregateFirst, or leave it out with Group.Without"}
 	}
 	return d.Synchronization(), d.Aggregation(), nil
 }

@@ -19,19 +19,19 @@ import (
 func describe(g Group, m *manifest) ([]safetensors.Spec, error) {
 	specs := make([]safetensors.Spec, len(g.Variables))
 	m.Variables = make([]savedVariable, len(g.Variables))
-	seen := map[string]bool{}
+	paths, names := map[string]bool{}, map[string]bool{}
 	var errs []error
 	for i, v := range g.Variables {
 		if v == nil {
 			return nil, nilVariable("save", i)
 		}
 		path := v.Path()
-		name := strings.TrimPrefix(path, "/")
-		if seen[name] || name == "" {
+		if paths[path] || strings.TrimPrefix(path, "/") == "" {
 			errs = append(errs, &VariableError{Path: path, Reason: "the path is empty, or there twice", Hint: "give each variable a path of its own"})
 			continue
 		}
-		seen[name] = true
+		paths[path] = true
+		name := tensorName(path, names)
 		synchronization, aggregation, err := rules(v)
 		errs = append(errs, err)
 		saved := savedVariable{Path: path, Tensor: name, Trainable: true, Synchronization: synchronization.String(), Aggregation: aggregation.String()}
@@ -47,6 +47,19 @@ func describe(g Group, m *manifest) ([]safetensors.Spec, error) {
 		errs = append(errs, wrong("save", "use another name", "metadata entry %q is reserved", metadataStep))
 	}
 	return specs, errors.Join(errs...)
+}
+
+// tensorName is the name of a variable's tensor: its path without the first slash. A variable of a
+// scope may have the name of one of the store, as "global_step" and "/global_step": the later one's
+// tensor is "global_step_2".
+func tensorName(path string, names map[string]bool) string {
+	first := strings.TrimPrefix(path, "/")
+	name := first
+	for n := 2; names[name]; n++ {
+		name = fmt.Sprintf("%s_%d", first, n)
+	}
+	names[name] = true
+	return name
 }
 
 // writeVariables streams the tensor file and notes its checksums in the manifest.

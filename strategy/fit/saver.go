@@ -24,8 +24,9 @@ import (
 type CheckpointOptions struct {
 	// Keep is the number of checkpoints to keep; 0 is 3, and a negative number keeps all.
 	Keep int
-	// With are variables to save beside those of the step's store and the strategy's scope.
-	With []checkpoint.Variable
+	// With are variables to save beside those of the step's store and the strategy's scope, and
+	// Without are variables of these that are not saved.
+	With, Without []checkpoint.Variable
 	// Restore says how strict a resume is. The zero value asks for exactly the step's variables.
 	Restore checkpoint.RestoreOptions
 	// Background saves in the background, each process the shards of its own devices: a step waits
@@ -41,8 +42,8 @@ const defaultKeep = 3
 
 // Checkpoint saves the run in a directory of checkpoints, see package checkpoint: after each of the
 // steps that every says (0: after none), at the end of the run, and when the run is interrupted. A
-// checkpoint holds the variables, the position in the data, the settings and what the other hooks
-// keep, so that [Options].Resume goes on as if nothing had happened: with the same losses on the
+// checkpoint holds all variables of the step's store and of the strategy's scope, the sums of the
+// step's metrics, the position in the data, the settings and what the other hooks keep, so that [Options].Resume goes on as if nothing had happened: with the same losses on the
 // same mesh, and with losses that differ by rounding on another.
 //
 // dir is a folder, or the URL of an object store whose scheme an imported package registered, such
@@ -228,7 +229,17 @@ func full(err error) bool {
 func (v *saver) group(r *run) checkpoint.Group {
 	g := checkpoint.Strategy(r.strategy, r.train.Store())
 	if r.saver != nil { // those of the best are the same
-		g = g.With(r.saver.opts.With...)
+		g = g.With(r.saver.opts.With...).Without(r.saver.opts.Without...)
+	}
+	// The sums of the step's metrics are part of the point, as a run may resume with other metrics, and
+	// an evaluation's begin anew each time.
+	if state := r.train.MetricState(); state != nil {
+		g = g.Without(state)
+	}
+	for i := range r.hooks {
+		if state := r.hooks[i].scratch; state != nil {
+			g = g.Without(state)
+		}
 	}
 	return g
 }

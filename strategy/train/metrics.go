@@ -136,8 +136,8 @@ func (t *Step) MetricNames() []string {
 }
 
 // MetricState returns the variable that holds the step's metrics, or nil without any. It belongs to
-// the strategy, not to the store: a checkpoint has it if it is added to what is saved, with
-// checkpoint.Group.With, and a run that resumes then goes on with the metrics as they were.
+// the strategy's scope, so that checkpoint.Strategy saves it, and a run that resumes goes on with the
+// metrics as they were.
 func (t *Step) MetricState() *strategy.Variable {
 	if t.metrics == nil {
 		return nil

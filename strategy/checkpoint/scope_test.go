@@ -1,0 +1,143 @@
+package checkpoint_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/storage"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// scope is a training program whose steps also write variables of each kind that no optimizer trains.
+type scope struct {
+	strat *strategy.TPUStrategy
+	store *model.Store
+	step  *train.Step
+	vars  []*strategy.Variable
+}
+
+func newScope(t *testing.T, r, p int) *scope {
+	s := strategytest.On(t, plugintest.System(t, 8), strategy.Options{Replicas: r, LogicalDevices: p, Variables: strategytest.AnnotatedRules(p)})
+	w := &scope{strat: s, store: strategytest.SeededStore()}
+	for _, opts := range []strategy.VariableOptions{
+		{Name: "global_step", Aggregation: strategy.AggregateFirst},
+		{Name: "seen", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum},
+		{Name: "rate", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateMean},
+		{Name: "first", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateFirst},
+		{Name: "local", LocalWrites: true},
+		{Name: "frozen", Aggregation: strategy.AggregateMean, Trainable: new(bool)},
+		{Name: "never written", Trainable: new(bool)},
+	} {
+		initial := any(float32(0))
+		if opts.Name == "global_step" {
+			initial = int64(0)
+		}
+		v, err := s.NewVariable(t.Context(), initial, opts)
+		require.NoError(t, err)
+		w.vars = append(w.vars, v)
+	}
+	model := strategytest.Annotated(p)
+	w.step = train.New(s, w.store, optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		id := graph.AddScalar(graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32), 1)
+		rc.AssignAdd(w.vars[0], int64(1))
+		rc.AssignAdd(w.vars[1], graph.Scalar(in[0].Graph(), dtypes.Float32, in[0].Shape().Dimensions[0]))
+		for _, v := range w.vars[2:6] {
+			rc.AssignAdd(v, id)
+		}
+		return model(rc, in)
+	}, train.Options{Metrics: []train.Metric{train.MeanLoss()}, Average: 0.5})
+	return w
+}
+
+// values are what the variables hold, each as a checkpoint has it.
+func (w *scope) values(t *testing.T) map[string]float64 {
+	all := map[string]float64{}
+	for _, v := range append(w.vars, w.step.MetricState()) {
+		value, err := v.SaveValue(t.Context())
+		require.NoError(t, err)
+		all[v.Path()] = strategytest.Numbers(t, value)[0]
+	}
+	return all
+}
+
+// TestAllVariablesOfAStrategyAreSaved saves a training program after three steps on each mesh, by a
+// Directory and by a Manager, restores it on each other one and takes the steps that it would have
+// taken.
+func TestAllVariablesOfAStrategyAreSaved(t *testing.T) {
+	ctx := context.Background()
+	meshes := [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}}
+	for i, mesh := range meshes {
+		w := newScope(t, mesh[0], mesh[1])
+		strategytest.Losses(t, w.step, 0, 3)
+		want := w.values(t)
+		require.Equal(t, 3., want["global_step"])
+		require.InDelta(t, 3*32, want["seen"], 1e-4)
+		require.Equal(t, 3., want["first"])
+		path := t.TempDir()
+		d, err := checkpoint.OpenDirectory(path, checkpoint.Options{})
+		require.NoError(t, err)
+		require.NoError(t, d.Save(ctx, 3, checkpoint.Strategy(w.strat, w.store), checkpoint.SaveOptions{}))
+		s, err := storage.Directory(path)
+		require.NoError(t, err)
+		m, err := checkpoint.NewManager(ctx, s, checkpoint.ManagerOptions{Strategy: w.strat})
+		require.NoError(t, err)
+		require.NoError(t, m.Save(ctx, 4, checkpoint.Strategy(w.strat, w.store), checkpoint.SaveOptions{}))
+		require.NoError(t, m.Close())
+		then := strategytest.Losses(t, w.step, 3, 5)
+		for _, into := range [][2]int{mesh, meshes[(i+1)%len(meshes)]} {
+			for step := int64(3); step <= 4; step++ {
+				said := fmt.Sprintf("step %d of %v on %v", step, mesh, into)
+				c, err := d.Open(step)
+				require.NoError(t, err)
+				other := newScope(t, into[0], into[1])
+				require.NoError(t, c.Restore(ctx, checkpoint.Strategy(other.strat, other.store), checkpoint.RestoreOptions{}))
+				require.NoError(t, c.Close())
+				assert.InDeltaMapValues(t, want, other.values(t), 1e-4, said)
+				assert.InDeltaSlice(t, then, strategytest.Losses(t, other.step, 3, 5), 1e-4, said)
+				assert.Equal(t, 5., other.values(t)["global_step"], said)
+			}
+		}
+	}
+}
+
+// TestWhatCannotBeSavedIsNamed has a variable of the scope that is no one value.
+func TestWhatCannotBeSavedIsNamed(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.On(t, plugintest.System(t, 2), strategy.Options{Replicas: 2})
+	none, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Name: "apart", Synchronization: strategy.OnRead})
+	require.NoError(t, err)
+	store := model.NewStore()
+	_, err = store.CreateVariable("/x", tensors.FromScalar(float32(1)))
+	require.NoError(t, err)
+	all := checkpoint.Strategy(s, store)
+	d := openDirectory(t, checkpoint.Options{})
+	var of *checkpoint.VariableError
+	require.ErrorAs(t, d.Save(ctx, 1, all, checkpoint.SaveOptions{}), &of)
+	require.Equal(t, "apart", of.Path)
+	require.ErrorContains(t, of, "Group.Without")
+	place, err := storage.Directory(d.Path())
+	require.NoError(t, err)
+	m, err := checkpoint.NewManager(ctx, place, checkpoint.ManagerOptions{Strategy: s})
+	require.NoError(t, err)
+	defer m.Close()
+	require.ErrorAs(t, m.Save(ctx, 1, all, checkpoint.SaveOptions{}), &of)
+	require.Equal(t, "apart", of.Path)
+	require.NoError(t, d.Save(ctx, 1, all.Without(none), checkpoint.SaveOptions{}))
+	c, err := d.Latest()
+	require.NoError(t, err)
+	defer c.Close()
+	require.Len(t, c.Variables(), 1)
+}
