@@ -15,6 +15,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
@@ -29,8 +30,8 @@ type scope struct {
 	vars  []*strategy.Variable
 }
 
-func newScope(t *testing.T, r, p int) *scope {
-	s := strategytest.On(t, plugintest.System(t, 8), strategy.Options{Replicas: r, LogicalDevices: p, Variables: strategytest.AnnotatedRules(p)})
+func newScope(t *testing.T, programs *cache.Cache, r, p int) *scope {
+	s := strategytest.On(t, plugintest.System(t, 8), strategy.Options{Replicas: r, LogicalDevices: p, Variables: strategytest.AnnotatedRules(p), Compiler: programs})
 	w := &scope{strat: s, store: strategytest.SeededStore()}
 	for _, opts := range []strategy.VariableOptions{
 		{Name: "global_step", Aggregation: strategy.AggregateFirst},
@@ -78,9 +79,11 @@ func (w *scope) values(t *testing.T) map[string]float64 {
 // taken.
 func TestAllVariablesOfAStrategyAreSaved(t *testing.T) {
 	ctx := context.Background()
+	programs, err := cache.Open(t.TempDir(), cache.Options{})
+	require.NoError(t, err)
 	meshes := [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}}
 	for i, mesh := range meshes {
-		w := newScope(t, mesh[0], mesh[1])
+		w := newScope(t, programs, mesh[0], mesh[1])
 		strategytest.Losses(t, w.step, 0, 3)
 		want := w.values(t)
 		require.Equal(t, 3., want["global_step"])
@@ -102,7 +105,7 @@ func TestAllVariablesOfAStrategyAreSaved(t *testing.T) {
 				said := fmt.Sprintf("step %d of %v on %v", step, mesh, into)
 				c, err := d.Open(step)
 				require.NoError(t, err)
-				other := newScope(t, into[0], into[1])
+				other := newScope(t, programs, into[0], into[1])
 				require.NoError(t, c.Restore(ctx, checkpoint.Strategy(other.strat, other.store), checkpoint.RestoreOptions{}))
 				require.NoError(t, c.Close())
 				assert.InDeltaMapValues(t, want, other.values(t), 1e-4, said)

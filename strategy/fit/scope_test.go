@@ -27,7 +27,11 @@ func TestAResumedRunHasTheCountersOfTheScope(t *testing.T) {
 			{Name: "global_step", Aggregation: strategy.AggregateFirst},
 			{Name: "rows", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum},
 		} {
-			v, err := s.NewVariable(ctx, float32(0), opts)
+			initial := any(float32(0))
+			if opts.Name == "global_step" {
+				initial = int64(0)
+			}
+			v, err := s.NewVariable(ctx, initial, opts)
 			require.NoError(t, err)
 			counters = append(counters, v)
 			for _, name := range without {
@@ -38,7 +42,7 @@ func TestAResumedRunHasTheCountersOfTheScope(t *testing.T) {
 		}
 		loss := denseLoss(2)
 		step := train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			rc.AssignAdd(counters[0], float32(1))
+			rc.AssignAdd(counters[0], int64(1))
 			rc.AssignAdd(counters[1], float32(in[0].Shape().Dimensions[0]))
 			return loss(rc, in)
 		}, train.Options{Metrics: []train.Metric{train.MeanLoss()}})
