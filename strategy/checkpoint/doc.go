@@ -5,7 +5,7 @@
 // # Saving and restoring
 //
 // A [Group] is a list of variables: those of a GoMLX store ([Store]), the same variables on the
-// devices of a strategy ([Strategy]), and any others. A [Directory] keeps one checkpoint for each
+// devices of a strategy with all variables of the strategy's scope ([Strategy]), and any others. A [Directory] keeps one checkpoint for each
 // saved step.
 //
 //	dir, err := checkpoint.OpenDirectory("run/checkpoints", checkpoint.Options{Keep: 3})
@@ -77,9 +77,10 @@
 //	run/checkpoints/step-0000000012/checkpoint.json
 //
 // The tensor file is plain safetensors: any reader of that format can use it. A tensor's name is
-// the variable's path without the first slash. checkpoint.json holds the step, the metadata, the
-// properties of variables for which safetensors has no place, and checksums (CRC-32C) of the file,
-// of each tensor, and of itself. [OpenFile] reads safetensors files of other programs.
+// the variable's path without the first slash; of two that would have one name the later gets "_2"
+// behind it. checkpoint.json holds the step, the metadata, the properties of variables for which
+// safetensors has no place, and checksums (CRC-32C) of the file, of each tensor, and of itself.
+// [OpenFile] reads safetensors files of other programs.
 //
 // # Failure
 //

@@ -69,7 +69,11 @@ func (r *run) sums(ctx context.Context) ([]byte, error) {
 // restoreSums gives the step's metrics what they had added up, if they are the same metrics.
 func (r *run) restoreSums(ctx context.Context, from *point) error {
 	state := r.train.MetricState()
+	if state == nil && from.Metrics == nil {
+		return nil
+	}
 	if state == nil || !slices.Equal(from.Metrics, r.train.MetricNames()) || len(from.Sums) != 8*state.Shape().Size() {
+		r.log.Warn("fit: the sums of the metrics since the last record are not restored, as the step has other metrics", "saved", from.Metrics, "here", r.train.MetricNames())
 		return nil
 	}
 	flat := make([]float64, len(from.Sums)/8)
