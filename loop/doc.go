@@ -38,5 +38,6 @@
 //
 // The block is traced a few times, until all its variables are known. The program has one
 // stablehlo.while for the forward pass, which cuts each layer's slices, and one for the backward
-// pass, which goes through the layers in reverse and stacks the gradients. Loops nest.
+// pass, which goes through the layers in reverse and stacks the gradients. Loops nest to any depth; each loop around
+// another about doubles how often the innermost block is traced.
 package loop

@@ -20,8 +20,7 @@ type layer struct {
 	// before are the nodes of the variables outside, given those inside.
 	before []*graph.Node
 	given  []*graph.Node
-	random *model.Variable // the variable of random numbers outside, if it is in use
-	state  *graph.Node     // its node
+	state  *graph.Node // of random numbers outside, nil if they are not in use
 
 	results Results
 	ends    []func() // see restore
@@ -39,8 +38,8 @@ func (r *run) newLayer() *layer {
 	for _, s := range r.stacks {
 		l.before = append(l.before, s.variable.NodeValue(r.graph))
 	}
-	if v := r.scope.Store().GetVariable(randomPath); v != nil && v.InUseByGraph(r.graph) {
-		l.random, l.state = v, v.NodeValue(r.graph)
+	if r.state.InUseByGraph(r.graph) {
+		l.state = r.state.NodeValue(r.graph)
 	}
 	return l
 }
@@ -160,8 +159,11 @@ func (l *layer) restore() {
 	for i, s := range l.stacks[:len(l.before)] {
 		s.variable.SetNodeValue(l.before[i])
 	}
-	if l.random != nil {
-		l.random.SetNodeValue(l.state)
+	if l.state == nil { // the layer was the first to use random numbers, if it did
+		l.state = l.graph.GetParameterByName(randomPath)
+	}
+	if l.state != nil {
+		l.run.state.SetNodeValue(l.state)
 	}
 	for _, loss := range l.losses {
 		loss.restore()

@@ -32,6 +32,9 @@ type run struct {
 	index  *graph.Node // the layers' numbers
 	stacks []*stack    // in the order in which the block asked for them
 	random *generators // nil while the block draws nothing
+	// state stands for the random numbers of whatever store the loop is in: their node goes by the
+	// path.
+	state  *model.Variable
 	losses []*loss
 	held   []region.Held  // variables of the step that the block writes
 	params map[string]any // of the graph, before
@@ -79,6 +82,7 @@ func newRun(scope *model.Scope, n int, arguments Arguments, block func(layer *La
 	if around, ok := r.graph.State(running{}).(*run); ok && around != nil {
 		r.depth = around.depth + 1
 	}
+	r.state = generator(model.NewStore())
 	r.params = graphParams(r.scope.Store(), r.graph)
 	r.losses = newLosses(r.graph)
 	r.index = graph.Iota(r.graph, shapes.Make(dtypes.Int32, n), 0)

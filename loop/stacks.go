@@ -114,8 +114,8 @@ func (r *run) newVariable(v *model.Variable) *model.Variable {
 		}
 		return old
 	}
-	if !v.HasValue() {
-		r.generator() // the initializer may draw from it
+	if ofLayer := r.depth > 0 && store == model.GetStore(r.graph); !v.HasValue() && !ofLayer {
+		generator(store) // the initializer may draw from it
 	}
 	return store.VariableWithShape(v.Path(), shape, r.firstValues(v)).SetTrainable(v.Trainable)
 }
@@ -197,9 +197,8 @@ type generators struct {
 	states   *graph.Node
 }
 
-// generator is the variable of the store's random numbers. It is made if it is not there.
-func (r *run) generator() *model.Variable {
-	store := r.scope.Store()
+// generator is the variable of a store's random numbers. It is made if it is not there.
+func generator(store *model.Store) *model.Variable {
 	if v := store.GetVariable(randomPath); v != nil && v.HasValue() {
 		return v
 	}
@@ -212,7 +211,7 @@ func (r *run) generator() *model.Variable {
 // newGenerators draws the seed of the layers' generators. Other first words are other keys of
 // Philox, and other streams.
 func (r *run) newGenerators() *generators {
-	v := r.generator()
+	v := generator(r.scope.Store())
 	next, seed := graph.RNGStateSplit(v.NodeValue(r.graph))
 	v.SetNodeValue(next)
 	words := seed.Shape().Dimensions[0]
