@@ -82,7 +82,8 @@ type Results struct {
 //
 //   - A variable is the layer's own, in its own shape, and each layer's first value is what its
 //     initializer makes of that shape. A variable whose node value block sets is set for the layer.
-//   - Random numbers are drawn from a generator of the layer's own. The step draws once for all.
+//   - Random numbers are drawn from a generator of the layer's own, on each replica another. The step
+//     draws once for all.
 //   - Losses of train.AddRegularizationLoss and train.AddMainLoss are summed over the layers.
 //   - Variables that were made outside, integers and constants may be read. Other nodes from
 //     outside are arguments.

@@ -57,7 +57,8 @@
 //
 // # Random numbers
 //
-// The devices of a replica draw the same random numbers, because they share the generator's state.
+// The devices of a replica draw the same random numbers, because they share the generator's state,
+// and those of another replica draw others.
 // Where the numbers are to differ, draw them for the whole tensor outside of the region and cut
 // them as an argument, or make them depend on [Index].
 //

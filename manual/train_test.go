@@ -143,7 +143,10 @@ func TestAOTManualRegionsCompileForTPUs(t *testing.T) {
 // TestRandomNumbersOfARegion draws in a region from the generator of the store, whose next state is
 // used outside.
 func TestRandomNumbersOfARegion(t *testing.T) {
-	s := strategytest.New(t, 1, 2)
+	strategytest.OnMeshes(t, [][2]int{{1, 2}, {4, 2}}, randomNumbersOfARegion)
+}
+
+func randomNumbersOfARegion(t *testing.T, s *strategy.TPUStrategy) {
 	losses := map[bool][]float64{}
 	for _, region := range []bool{false, true} {
 		losses[region] = strategytest.Losses(t, train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {

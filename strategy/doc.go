@@ -47,9 +47,19 @@
 //
 // # Random numbers
 //
-// The state of a store's random generator is one mirrored variable, so the replicas of a step draw
-// the same numbers, each for its own part of the batch. [ReplicaContext.OwnRandomNumbers] gives
-// each replica its own: other dropout masks.
+// Each replica of a step draws random numbers of its own, such as dropout masks; the logical devices
+// of a replica draw the same. The state of a store's generator is one mirrored variable all the
+// same. A step that draws takes one draw from it on all replicas, however many numbers they need,
+// and this draw with the replica's number is the key of the replica's stream (Philox: other keys,
+// other streams). Layers of a loop, microbatches and steps in one launch draw on in the replica's
+// stream, and a block that is computed again draws the same numbers again. With one replica the
+// numbers are those of GoMLX. [FunctionOptions].MirroredRandomNumbers, and the option of that name of
+// package strategy/train, make all replicas draw the same numbers.
+//
+// A checkpoint has the state, so that a resumed run draws the numbers that it would have drawn. On
+// another number of replicas it goes on from the same state, on any number of logical devices: the
+// replicas that both meshes have draw the same numbers in the next steps, as long as there are
+// several. One replica draws from the state itself, and so other numbers.
 //
 // # Contexts
 //

@@ -34,7 +34,6 @@ func TestResultsOfStepsThatAreTheSameCountAsMirrored(t *testing.T) {
 		store := model.NewStore()
 		store.SetParam(model.ParamInitialSeed, int64(1))
 		f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			rc.OwnRandomNumbers()
 			drawn := rc.Scope().RandomUniform(rc.Graph(), shapes.Make(dtypes.Float32))
 			return []*graph.Node{
 				graph.AddScalar(in[0], 1),

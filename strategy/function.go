@@ -32,9 +32,13 @@ type FunctionOptions struct {
 	// replica writes to a variable that is trainable, or whose dtype is no float, must be the same
 	// on each replica, or the write is an [*Error] of kind ValueError. Values of other float
 	// variables that may differ, such as the running averages of a batch normalisation, are
-	// averaged over the replicas. The state of the random numbers is a variable of the store, too:
-	// all replicas draw the same numbers.
+	// averaged over the replicas. The state of the random numbers is a variable of the store, too,
+	// which is the same on all replicas; see MirroredRandomNumbers.
 	Store *model.Store
+	// MirroredRandomNumbers makes all replicas draw the same random numbers from the store's
+	// generator. Without it each replica draws its own, whether Training is set or not; the package
+	// comment says from what.
+	MirroredRandomNumbers bool
 	// Training is the answer of Scope.IsTraining: if it is true, dropout and batch normalisation
 	// behave as in training.
 	Training bool

@@ -114,8 +114,6 @@ type microbatch struct {
 	rows *graph.Node // its real rows, nil if all are
 	// share is what the mean of the microbatch counts of that of the replica where all rows are real.
 	share float64
-	// random is the state of random numbers with which it begins.
-	random *graph.Node
 }
 
 // microbatches traces body, which gets the arguments, for each microbatch, and returns the sums of
@@ -284,19 +282,12 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.Writes, before f
 	for _, v := range l.variables {
 		entered[v] = take(1)[0]
 		v.SetNodeValue(entered[v])
-		if v.Path() == model.JoinPath("/", model.RNGStateVariableName) {
-			rc.micro.random = entered[v]
-		}
 	}
 	was := take(len(l.held))
 	for i, h := range l.held {
 		writes.Begin(h, was[i])
 	}
-	own := rc.randomNext
-	rc.randomNext = nil
 	sums := l.body(rc.arguments)
-	rc.settleRandom()
-	rc.randomNext = own
 	for v := range l.store.IterVariables() {
 		if v.InUseByGraph(g) && entered[v] == nil && v.NodeValue(g) != before(v) && rc.standingIn(v.Path()) == nil {
 			l.variables, l.again = append(l.variables, v), true

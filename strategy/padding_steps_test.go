@@ -248,16 +248,13 @@ func TestLoopsAndBranchesLeavePaddingOut(t *testing.T) {
 // Random numbers are drawn for padding too, and not used.
 func TestDropoutOfUnevenBatches(t *testing.T) {
 	ctx := context.Background()
-	for _, random := range []bool{false, true} {
+	for _, mirrored := range []bool{false, true} {
 		s := strategytest.New(t, 2, 1)
 		step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			if random {
-				rc.OwnRandomNumbers()
-			}
 			h := layers.DropoutStatic(rc.Scope("drop"), layers.Dense(rc.Scope("a"), in[0], true, 64), 0.5)
 			kept := graph.ConvertDType(graph.NotEqual(h, graph.ZerosLike(h)), h.DType())
 			return graph.Add(graph.ReduceAllMean(kept), graph.MulScalar(graph.ReduceAllMean(h), 1e-3))
-		})
+		}, train.Options{MirroredRandomNumbers: mirrored})
 		loss, err := step.Run(ctx, poisoned(t, s, []*tensors.Tensor{strategytest.Normals(rand.New(rand.NewPCG(1, 1)), 40, 8)}, []int{39, 1}, 64)...)
 		require.NoError(t, err)
 		value, err := loss.Float64(ctx)

@@ -2,10 +2,12 @@ package strategy_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
@@ -19,107 +21,212 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// Dropout draws from the store's one random state: replicas of one step share the
-// mask, steps do not.
-func TestReplicasShareDropoutMasks(t *testing.T) {
+// randomMeshes are the sizes on which random numbers are compared.
+var randomMeshes = [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}}
+
+// drawn runs a step that drops out twice and returns the masks of the replicas, one step after the
+// other. The logical devices of a replica must have one mask, and all devices one state.
+func drawn(t *testing.T, s *strategy.TPUStrategy, mirrored, loop bool) (all [][]float32) {
+	t.Helper()
 	ctx := context.Background()
-	s := strategytest.New(t, 2, 2)
 	store := model.NewStore()
-	require.NoError(t, store.SetRNGStateFromSeed(3))
+	store.SetParam(model.ParamInitialSeed, int64(3))
+	masks, err := s.NewVariable(ctx, make([]float32, 64), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	require.NoError(t, err)
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{layers.DropoutStatic(rc.Scope(), logical.Split(in[0], 2), 0.5)}
-	}, strategy.FunctionOptions{Store: store, Training: true})
-	var masks [][]float32
-	for range 2 {
-		out, err := f.Run(ctx, tensors.FromScalarAndDimensions(float32(1), 64))
+		x := graph.OnesLike(graph.BroadcastPrefix(graph.ReduceAllMean(in[0]), 64))
+		rc.Assign(masks, layers.DropoutStatic(rc.Scope(), layers.DropoutStatic(rc.Scope(), x, 0.5), 0.5))
+		return nil
+	}, strategy.FunctionOptions{Store: store, Training: true, MirroredRandomNumbers: mirrored})
+	for range 3 {
+		arg := any(float32(1))
+		if loop {
+			batch := make([]float32, s.NumReplicasInSync())
+			stacked, err := s.StackBatches(ctx, []any{batch, batch}, logical.Annotation{})
+			require.NoError(t, err)
+			arg = stacked
+		}
+		_, err := f.Run(ctx, arg)
 		require.NoError(t, err)
-		first, err := out[0].Local(ctx, 0)
-		require.NoError(t, err)
-		second, err := out[0].Local(ctx, 1)
-		require.NoError(t, err)
-		assert.True(t, first.Equal(second))
-		masks = append(masks, first.Value().([]float32))
+		for r := range s.NumReplicasInSync() {
+			first, err := masks.LocalPart(ctx, r, 0)
+			require.NoError(t, err)
+			all = append(all, first.Value().([]float32))
+			for p := range s.NumLogicalDevices() {
+				other, err := masks.LocalPart(ctx, r, p)
+				require.NoError(t, err)
+				assert.True(t, first.Equal(other), "replica %d, logical device %d", r, p)
+			}
+		}
 	}
-	assert.NotEqual(t, masks[0], masks[1])
-	assert.Contains(t, masks[0], float32(0))
-	assert.Contains(t, masks[0], float32(2))
+	state, ok := s.Variables(store).Lookup("/" + model.RNGStateVariableName)
+	require.True(t, ok)
+	first, err := state.LocalPart(ctx, 0, 0)
+	require.NoError(t, err)
+	for r := range s.NumReplicasInSync() {
+		for p := range s.NumLogicalDevices() {
+			other, err := state.LocalPart(ctx, r, p)
+			require.NoError(t, err)
+			assert.True(t, first.Equal(other), "replica %d, logical device %d", r, p)
+		}
+	}
+	return all
 }
 
-// With numbers of their own, replicas have masks of their own: the logical devices of
-// a replica the same, each step others, and the store's state stays one. Other
-// replicas do not change what a replica draws.
+// Each replica has masks of its own, each step others, and the store's state stays one. What a
+// replica draws does not depend on how many others there are.
 func TestReplicasDrawRandomNumbersOfTheirOwn(t *testing.T) {
+	for _, loop := range []bool{false, true} {
+		pair := drawn(t, strategytest.New(t, 2, 1), false, loop)
+		strategytest.OnMeshes(t, randomMeshes, func(t *testing.T, s *strategy.TPUStrategy) {
+			r := s.NumReplicasInSync()
+			got := drawn(t, s, false, loop)
+			for i, mask := range got {
+				for j := range i {
+					assert.NotEqual(t, mask, got[j], "%d %d", i, j)
+				}
+				zeros := 0
+				for _, x := range mask {
+					if x == 0 {
+						zeros++
+					}
+				}
+				assert.InDelta(t, 48, zeros, 16, "a share of 3/4")
+			}
+			for step := 0; step < 3 && r > 1; step++ {
+				assert.Equal(t, pair[2*step:2*step+2], got[r*step:r*step+2], "step %d", step)
+			}
+		})
+	}
+}
+
+func TestReplicasDrawTheSameRandomNumbersByOption(t *testing.T) {
+	one := drawn(t, strategytest.New(t, 1, 1), true, false)
+	assert.NotEqual(t, one[0], one[1])
+	assert.Equal(t, one, drawn(t, strategytest.New(t, 1, 1), false, false), "one replica draws from the state itself")
+	strategytest.OnMeshes(t, randomMeshes, func(t *testing.T, s *strategy.TPUStrategy) {
+		for i, mask := range drawn(t, s, true, false) {
+			assert.Equal(t, one[i/s.NumReplicasInSync()], mask, "step %d", i)
+		}
+	})
+}
+
+// A replica's stream is that of the seed that one draw from the store's state gives, with the
+// replica's number added to the key.
+func TestTheStreamOfAReplica(t *testing.T) {
 	ctx := context.Background()
-	masks := func(replicas, logicalDevices int, loop bool) (all [][]float32) {
-		s := strategytest.New(t, replicas, logicalDevices)
-		store := model.NewStore()
-		store.SetParam(model.ParamInitialSeed, int64(3))
-		f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			rc.OwnRandomNumbers()
-			rc.OwnRandomNumbers()
-			x := logical.Split(graph.OnesLike(graph.BroadcastPrefix(graph.ReduceAllMean(in[0]), 64)), logicalDevices)
-			return []*graph.Node{layers.DropoutStatic(rc.Scope(), layers.DropoutStatic(rc.Scope(), x, 0.5), 0.5)}
-		}, strategy.FunctionOptions{Store: store, Training: true})
-		for range 3 {
-			arg := any(float32(1))
-			if loop {
-				stacked, err := s.StackBatches(ctx, []any{make([]float32, replicas), make([]float32, replicas)}, logical.Annotation{})
-				require.NoError(t, err)
-				arg = stacked
-			}
-			out, err := f.Run(ctx, arg)
-			require.NoError(t, err)
+	const replicas, steps = 4, 3
+	want := make([][]any, steps)
+	f := strategytest.New(t, 1, 1).Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) (all []*graph.Node) {
+		state := graph.RNGStateFromSeedForGraph(rc.Graph(), 5)
+		for range steps {
+			var seed *graph.Node
+			state, seed = graph.RNGStateSplit(state)
 			for r := range replicas {
-				mask, err := out[0].Local(ctx, r)
-				require.NoError(t, err)
-				all = append(all, mask.Value().([]float32))
+				own := graph.Add(seed, graph.Const(rc.Graph(), []uint64{uint64(r), 0, 0}))
+				_, x := graph.RandomUniform(own, shapes.Make(dtypes.Float32, 16))
+				all = append(all, x)
 			}
+		}
+		return append(all, state)
+	}, strategy.FunctionOptions{})
+	out, err := f.Run(ctx)
+	require.NoError(t, err)
+	for i := range steps {
+		for r := range replicas {
+			want[i] = append(want[i], strategytest.Values(t, out[replicas*i+r], 1)[0])
+		}
+	}
+	s, store := strategytest.New(t, replicas, 2), model.NewStore()
+	require.NoError(t, store.SetRNGStateFromSeed(5))
+	f = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		return []*graph.Node{rc.Scope().RandomUniform(rc.Graph(), shapes.Make(dtypes.Float32, 16))}
+	}, strategy.FunctionOptions{Store: store})
+	for i := range steps {
+		drawn, err := f.Run(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, want[i], strategytest.Values(t, drawn[0], replicas), "step %d", i)
+	}
+	state, ok := s.Variables(store).Lookup("/" + model.RNGStateVariableName)
+	require.True(t, ok)
+	assert.Equal(t, strategytest.Values(t, out[replicas*steps], 1)[0], strategytest.Values(t, state, 1)[0])
+}
+
+// A step without random numbers has neither a generator nor an op more, and one with random numbers
+// takes one draw more.
+func TestWhatRandomNumbersOfTheirOwnCost(t *testing.T) {
+	s := strategytest.New(t, 4, 2)
+	text := func(mirrored bool, draws int) string {
+		store := model.NewStore()
+		m, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			for range draws {
+				in[0] = layers.DropoutStatic(rc.Scope(), in[0], 0.5)
+			}
+			return in
+		}, strategy.FunctionOptions{Store: store, Training: true, MirroredRandomNumbers: mirrored}).Lowered(context.Background(), []float32{1, 2})
+		require.NoError(t, err)
+		assert.Equal(t, draws > 0, store.GetVariable("/"+model.RNGStateVariableName) != nil)
+		return string(m.Text)
+	}
+	assert.Equal(t, text(true, 0), text(false, 0))
+	const op = "stablehlo.rng_bit_generator"
+	for draws := 1; draws < 3; draws++ {
+		assert.Equal(t, draws, strings.Count(text(true, draws), op))
+		assert.Equal(t, draws+1, strings.Count(text(false, draws), op))
+	}
+}
+
+// A step may set the generator anew, before or after it draws: the state that it sets is what stays,
+// and what is drawn from it is the same on all replicas.
+func TestStepsThatSetTheGenerator(t *testing.T) {
+	ctx := context.Background()
+	for name, draws := range map[string][2]bool{"nothing is drawn": {}, "before": {true, false}, "after": {false, true}, "both": {true, true}} {
+		s, store := strategytest.New(t, 2, 1), model.NewStore()
+		require.NoError(t, store.SetRNGStateFromSeed(5))
+		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) (all []*graph.Node) {
+			for i, draw := range draws {
+				if i == 1 {
+					store.GetVariable("/" + model.RNGStateVariableName).SetNodeValue(graph.Const(rc.Graph(), []uint64{1, 2, 3}))
+				}
+				if draw {
+					all = append(all, rc.Scope().RandomUniform(rc.Graph(), shapes.Make(dtypes.Float32)))
+				}
+			}
+			return all
+		}, strategy.FunctionOptions{Store: store})
+		out, err := f.Run(ctx)
+		require.NoError(t, err, name)
+		if draws[0] {
+			values := strategytest.Values(t, out[0], 2)
+			assert.NotEqual(t, values[0], values[1], name)
+		}
+		if draws[1] {
+			values := strategytest.Values(t, out[len(out)-1], 2)
+			assert.Equal(t, values[0], values[1], name)
 		}
 		state, ok := s.Variables(store).Lookup("/" + model.RNGStateVariableName)
 		require.True(t, ok)
-		first, err := state.Local(ctx, 0)
-		require.NoError(t, err)
-		for r := range replicas {
-			other, err := state.Local(ctx, r)
-			require.NoError(t, err)
-			assert.True(t, first.Equal(other), "replica %d", r)
-		}
-		return all
-	}
-	for _, loop := range []bool{false, true} {
-		got := masks(4, 2, loop)
-		for i, mask := range got {
-			for j := range i {
-				assert.NotEqual(t, mask, got[j], "%d %d", i, j)
-			}
-			zeros := 0
-			for _, x := range mask {
-				if x == 0 {
-					zeros++
-				}
-			}
-			assert.InDelta(t, 48, zeros, 14, "a share of 3/4")
-		}
-		pair := masks(2, 1, loop)
-		for step := range 3 {
-			assert.Equal(t, got[4*step:4*step+2], pair[2*step:2*step+2], "step %d", step)
-		}
+		set := strategytest.Values(t, state, 2)
+		assert.Equal(t, set[0], set[1], name)
+		assert.Equal(t, uint64(1), set[0].([]uint64)[0], "%s: the key that was set", name)
 	}
 }
 
-func TestRandomNumbersAreSplitFirst(t *testing.T) {
-	s := strategytest.New(t, 2, 1)
-	for name, store := range map[string]*model.Store{"drawn before": model.NewStore(), "no store": nil} {
-		_, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			if store != nil {
-				in[0] = layers.DropoutStatic(rc.Scope(), in[0], 0.5)
-			}
-			rc.OwnRandomNumbers()
-			return in
-		}, strategy.FunctionOptions{Store: store, Training: true}).Run(context.Background(), []float32{1, 2})
-		var trace *strategy.TraceError
-		require.ErrorAs(t, err, &trace, name)
-		t.Log(err)
+// What a replica draws is no value for a variable that all share.
+func TestRandomNumbersAreWrittenByAllReplicasAlike(t *testing.T) {
+	for _, mirrored := range []bool{false, true} {
+		store := model.NewStore()
+		_, err := strategytest.New(t, 2, 1).Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			v := rc.Scope().VariableWithValue("noise", float32(0))
+			v.SetNodeValue(rc.Scope().RandomUniform(rc.Graph(), v.Shape()))
+			return nil
+		}, strategy.FunctionOptions{Store: store, MirroredRandomNumbers: mirrored}).Run(context.Background())
+		if mirrored {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, "MirroredRandomNumbers")
+		assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
 	}
 }
 
@@ -131,7 +238,6 @@ func TestAOTStepsDrawRandomNumbersOfTheirOwn(t *testing.T) {
 	strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{Replicas: 4, LogicalDevices: 2})
 	store := model.NewStore()
 	step := train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		rc.OwnRandomNumbers()
 		h := logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, 256), 1, 2)
 		h = layers.DropoutStatic(rc.Scope("dropout"), h, 0.5)
 		return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("output"), h, true, 1), in[1])))

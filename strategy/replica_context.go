@@ -88,9 +88,6 @@ type ReplicaContext struct {
 	overs map[*model.Variable]module.Over
 	// structure is the nest of the results, if the step returns one.
 	structure any
-	// randomNext is the state of the store's generator after the step, if the replicas draw numbers
-	// of their own.
-	randomNext *graph.Node
 }
 
 // Context returns the context that the step is traced with, which is in replica context:

@@ -170,7 +170,11 @@ func (t *trace) run() error {
 		rc.padding = &t.padding
 	}
 	t.outputs = slices.Clone(f.step(rc, rc.arguments))
-	rc.settleRandom()
+	if !f.opts.MirroredRandomNumbers && rc.scope != nil {
+		if err := rc.ownRandomNumbers(); err != nil {
+			return f.traceError(err)
+		}
+	}
 	for i, node := range t.outputs {
 		if node == nil || node.Graph() != t.graph {
 			return f.traceError(fault.New(TypeError, fmt.Sprintf("result %d", i), "return nodes of the graph of ReplicaContext.Graph", "it is not a node of the step"))

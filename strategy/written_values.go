@@ -26,7 +26,7 @@ func (rc *ReplicaContext) settle(changed []*model.Variable, values []*graph.Node
 			values[i] = rc.meanOfStates(values[i])
 		default:
 			return fault.New(ValueError, fmt.Sprintf("write of variable %q", v.Path()),
-				"AllReduce what is written, or give it to a NewVariable that is OnRead",
+				"AllReduce what is written, give it to a NewVariable that is OnRead, or set MirroredRandomNumbers where random numbers make the difference",
 				"a replica writes a value of its own to a variable that all share")
 		}
 	}

@@ -23,12 +23,9 @@ func randomFunction(s *strategy.TPUStrategy, own bool) *strategy.Function {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(17))
 	return s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		if own {
-			rc.OwnRandomNumbers()
-		}
 		x := rc.Scope().RandomUniform(rc.Graph(), shapes.Make(dtypes.Float32, drawn))
 		return []*graph.Node{x, graph.ReduceAllMean(x)}
-	}, strategy.FunctionOptions{Name: fmt.Sprintf("accept random own=%t", own), Store: store})
+	}, strategy.FunctionOptions{Name: fmt.Sprintf("accept random own=%t", own), Store: store, MirroredRandomNumbers: !own})
 }
 
 // random draws on each mesh: replicas draw the same numbers, or each its own, steps draw others, and

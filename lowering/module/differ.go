@@ -19,18 +19,22 @@ import (
 // reports some nodes that are equal everywhere, such as the results of a loop with a collective in
 // it.
 func Differs(nodes, parameters []*graph.Node) ([]bool, error) {
-	all := make([]bool, len(nodes))
 	if len(nodes) == 0 {
-		return all, nil
+		return nil, nil
 	}
 	t, ok := nodes[0].Graph().Backend().(*Trace)
 	if !ok || t.opts.Replicas == 1 {
-		return all, nil
+		return make([]bool, len(nodes)), nil
 	}
-	differs := map[*ir.Value]bool{}
 	if id := nodes[0].Graph().GetParameterByName(ReplicaIDName); id != nil {
 		parameters = append([]*graph.Node{id}, parameters...)
 	}
+	return t.differing(nodes, parameters)
+}
+
+// differing is Differs for the given parameters alone.
+func (t *Trace) differing(nodes, parameters []*graph.Node) ([]bool, error) {
+	all, differs := make([]bool, len(nodes)), map[*ir.Value]bool{}
 	for _, p := range parameters {
 		v, err := t.value(p)
 		if err != nil {

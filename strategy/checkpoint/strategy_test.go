@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/layers"
@@ -204,6 +206,46 @@ func TestTrainingGoesOnWhereItWas(t *testing.T) {
 		saved, err := c.Tensor(ctx, info.Path)
 		require.NoError(t, err)
 		require.True(t, saved.Equal(bare.GetVariable(info.Path).MustValue()), info.Path)
+	}
+}
+
+// TestRandomNumbersGoOnWhereTheyWere restores the state of random numbers on meshes of all sizes. The
+// replicas that a mesh has in common with another draw what they draw there; one replica alone
+// draws from the state itself.
+func TestRandomNumbersGoOnWhereTheyWere(t *testing.T) {
+	ctx := context.Background()
+	sys := plugintest.System(t, 8)
+	type mesh struct {
+		replicas int
+		group    func() checkpoint.Group
+		draw     func() []any
+	}
+	var meshes []mesh
+	for _, size := range [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}} {
+		s, store := strategytest.On(t, sys, strategy.Options{Replicas: size[0], LogicalDevices: size[1]}), strategytest.SeededStore()
+		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+			return []*graph.Node{rc.Scope().RandomUniform(rc.Graph(), shapes.Make(dtypes.Float32, 8))}
+		}, strategy.FunctionOptions{Store: store})
+		meshes = append(meshes, mesh{size[0], func() checkpoint.Group { return checkpoint.Strategy(s, store) }, func() []any {
+			out, err := f.Run(ctx)
+			require.NoError(t, err)
+			return strategytest.Values(t, out[0], size[0])
+		}})
+	}
+	for i, m := range meshes {
+		m.draw()
+		d := openDirectory(t, checkpoint.Options{})
+		require.NoError(t, d.Save(ctx, 1, m.group(), checkpoint.SaveOptions{}))
+		want := [][]any{m.draw(), m.draw()}
+		for j, other := range meshes {
+			restore(t, d, other.group(), checkpoint.RestoreOptions{})
+			for step := range want {
+				got := other.draw()
+				if n := min(m.replicas, other.replicas); n > 1 || i == j {
+					require.Equal(t, want[step][:n], got[:n], "%d replicas on %d, step %d", m.replicas, other.replicas, step)
+				}
+			}
+		}
 	}
 }
 

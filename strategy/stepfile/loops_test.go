@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -45,7 +46,11 @@ func TestASavedLoopTrainsOnBitForBit(t *testing.T) {
 			opts := strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.AnnotatedRules(mesh[1])}
 			strat := strategytest.On(t, plugintest.System(t, 4), opts)
 			store, metric := strategytest.SeededStore(), metricOf(t, strat)
-			step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), measured(strat, metric))
+			loss := measured(strat, metric)
+			dropping := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				return loss(rc, []*graph.Node{layers.DropoutStatic(rc.Scope("drop"), in[0], 0.25), in[1]})
+			}
+			step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), dropping)
 			compiled, err := step.Compiled(ctx, stackedBatches(t, strat, 0, n)...)
 			require.NoError(t, err)
 			file := mustSave(t, compiled)

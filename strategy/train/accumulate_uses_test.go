@@ -103,7 +103,6 @@ func noisy(own, all *strategy.Variable, numbers bool) train.Loss {
 		rc.AssignAdd(all, graph.ConvertDType(rows, dtypes.Float32))
 		x := in[0]
 		if numbers {
-			rc.OwnRandomNumbers()
 			x = graph.Add(x, graph.MulScalar(rc.Scope().RandomNormal(rc.Graph(), x.Shape()), 0.1))
 		}
 		return graph.Mul(in[2], odd(rc.Strategy().NumLogicalDevices())(rc, append([]*graph.Node{x}, in[1:]...)))

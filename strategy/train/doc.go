@@ -49,7 +49,7 @@
 //   - Rows that do not divide by n are padded, and so are those of uneven batches; the padding is
 //     left out as [Step.Run] says. If there are fewer rows than n, there are fewer microbatches.
 //   - What the loss function writes, it writes for each microbatch: a variable that counts calls
-//     counts n, random numbers are drawn for each.
+//     counts n, random numbers are drawn for each, on each replica its own.
 //   - A batch normalisation normalises each microbatch with the mean and the variance of the
 //     microbatch's own rows on the replica, and moves its averages n times a step, as n steps over
 //     batches of that size would. So a model with one is that of smaller batches, not of the whole

@@ -32,6 +32,9 @@ type Options struct {
 	// LocalBatch says that host tensors are not the global batch but the rows of this process's
 	// replicas; see strategy.FunctionOptions.LocalBatch.
 	LocalBatch bool
+	// MirroredRandomNumbers makes all replicas draw the same random numbers, such as dropout masks,
+	// each for its own rows. Without it each replica draws its own; see package strategy.
+	MirroredRandomNumbers bool
 	// NonFinite says what to do when the loss or a gradient is not finite. The zero value takes the
 	// step.
 	NonFinite NonFinite
@@ -192,6 +195,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	}
 	f := strategy.FunctionOptions{
 		Name: o.Name, Store: store, Training: true, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch, PadRagged: true,
+		MirroredRandomNumbers: o.MirroredRandomNumbers,
 	}
 	if t.guard != nil {
 		t.function = s.Machine().TrainingFunction(build(stages), f, t.guard)
