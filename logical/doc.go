@@ -16,6 +16,9 @@
 // [On] runs a whole region of the step on one logical device, while the other logical devices skip
 // the region.
 //
+// What nobody placed runs on every logical device of the replica, whole or on the device's part of
+// split tensors. TensorFlow's TPUStrategy runs it on logical device 0 alone.
+//
 // # Two forms
 //
 // Annotate a node inside a step with the functions: each returns a node with the same value and the
@@ -29,7 +32,16 @@
 // # Placement never changes a result
 //
 // An annotation moves data and computes nothing. Without its annotations a step gives the same
-// numbers, up to the rounding of sums that are taken in another order.
+// numbers, up to the rounding of sums that are taken in another order. What one device made reaches
+// the others bit for bit.
+//
+// # What a placement costs
+//
+// The ops of [Assign] and [On] are in a branch that their device alone takes, which the compilers
+// keep however cheap the ops are. Each result is sent to the other devices, so that a single addition
+// costs less everywhere than placed: place what takes longer than sending its result. What the
+// backward pass needs of a region stays on the device, and takes as much memory on the others, which
+// fill it with zeros.
 //
 // # Order of the parts
 //

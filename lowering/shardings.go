@@ -228,10 +228,10 @@ func (b *Builder) constrained(f *ir.Function) *ir.Function {
 	}
 	written := *f
 	// The function that rewrites has no error.
-	written.Body, _ = ir.Rewrite(f.Body, func(s *ir.Statement) (*ir.Statement, error) {
+	written.Body, _ = ir.Rewrite(f.Body, func(s *ir.Statement) ([]*ir.Statement, error) {
 		mark, ok := s.Mark.(undivided)
 		if !ok {
-			return s, nil
+			return []*ir.Statement{s}, nil
 		}
 		split := make([]string, s.Results[0].Type.Rank())
 		for d := range split {
@@ -240,8 +240,8 @@ func (b *Builder) constrained(f *ir.Function) *ir.Function {
 			}
 		}
 		dims := strings.Join(split, ", ")
-		return &ir.Statement{Op: "sdy.sharding_constraint", Operands: s.Operands, Results: s.Results, Form: ir.Short,
-			Attributes: []ir.Attribute{{Key: ir.Sharding, Value: ir.Raw("<@" + b.all().Name() + ", [" + dims + "]>")}}}, nil
+		return []*ir.Statement{{Op: "sdy.sharding_constraint", Operands: s.Operands, Results: s.Results, Form: ir.Short,
+			Attributes: []ir.Attribute{{Key: ir.Sharding, Value: ir.Raw("<@" + b.all().Name() + ", [" + dims + "]>")}}}}, nil
 	})
 	return &written
 }

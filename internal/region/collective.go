@@ -20,6 +20,8 @@ const (
 	// Max and Min take the largest and the smallest.
 	Max
 	Min
+	// Only moves what one of the devices has to all, with its bits: the others have zeros.
+	Only
 )
 
 // Gathered returns the operands of the devices one after another along dimension Dim.

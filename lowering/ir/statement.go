@@ -160,27 +160,29 @@ func (s *Statement) Reads(yield func(*Value)) {
 	}
 }
 
-// Rewrite returns a list with f of each statement, whose regions were rewritten before. f returns
-// the statement itself where nothing changes, or another; it changes no statement that it did not
-// make.
-func Rewrite(list []*Statement, f func(*Statement) (*Statement, error)) ([]*Statement, error) {
-	out := make([]*Statement, len(list))
-	for i, s := range list {
-		var err error
+// Rewrite returns a list with f of each statement in its place, whose regions were rewritten before.
+// f returns the statement itself where nothing changes, or others; it changes no statement that it
+// did not make.
+func Rewrite(list []*Statement, f func(*Statement) ([]*Statement, error)) ([]*Statement, error) {
+	out := make([]*Statement, 0, len(list))
+	for _, s := range list {
 		if len(s.Regions) > 0 {
+			var err error
 			if s, err = s.rewritten(f); err != nil {
 				return nil, err
 			}
 		}
-		if out[i], err = f(s); err != nil {
+		now, err := f(s)
+		if err != nil {
 			return nil, err
 		}
+		out = append(out, now...)
 	}
 	return out, nil
 }
 
 // rewritten is a statement with the bodies of its regions rewritten; itself if none changed.
-func (s *Statement) rewritten(f func(*Statement) (*Statement, error)) (*Statement, error) {
+func (s *Statement) rewritten(f func(*Statement) ([]*Statement, error)) (*Statement, error) {
 	var regions []*Region
 	for i, r := range s.Regions {
 		body, err := Rewrite(r.Body, f)

@@ -15,13 +15,13 @@ func TestRewriteChangesNothingThatItWasGiven(t *testing.T) {
 	require.NoError(t, err)
 	m := sample()
 	once := m.Functions[0].Body[0]
-	out, err := ir.Rewrite(m.Functions[0].Body, func(s *ir.Statement) (*ir.Statement, error) {
+	out, err := ir.Rewrite(m.Functions[0].Body, func(s *ir.Statement) ([]*ir.Statement, error) {
 		if s.Op != "func.call" {
-			return s, nil
+			return []*ir.Statement{s}, nil
 		}
 		changed := *s
 		changed.Replace(ir.Callee, ir.Symbol("other"))
-		return &changed, nil
+		return []*ir.Statement{&changed}, nil
 	})
 	require.NoError(t, err)
 	assert.NotSame(t, once, out[0], "its region is another")
@@ -32,7 +32,7 @@ func TestRewriteChangesNothingThatItWasGiven(t *testing.T) {
 	assert.Equal(t, string(before), string(after))
 
 	boom := errors.New("boom")
-	_, err = ir.Rewrite(m.Functions[0].Body, func(*ir.Statement) (*ir.Statement, error) { return nil, boom })
+	_, err = ir.Rewrite(m.Functions[0].Body, func(*ir.Statement) ([]*ir.Statement, error) { return nil, boom })
 	assert.ErrorIs(t, err, boom)
 }
 

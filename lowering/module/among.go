@@ -94,7 +94,7 @@ func (m among) write(w *writer, out, in *ir.Value) *ir.Statement {
 	}
 	switch op := m.op.(type) {
 	case region.Reduced:
-		return w.collect("stablehlo.all_reduce", out, in, combines(op.By, in.Type.DType), w.groupsOver(m.axes))
+		return w.collect("stablehlo.all_reduce", out, in, reductions[op.By].combines(in.Type.DType), w.groupsOver(m.axes))
 	case region.Gathered:
 		return w.collect("stablehlo.all_gather", out, in, "", w.groupsOver(m.axes), ir.Attribute{Key: "all_gather_dim", Value: ir.Int(op.Dim)})
 	case region.Scattered:
@@ -110,15 +110,7 @@ func (m among) write(w *writer, out, in *ir.Value) *ir.Statement {
 		Attributes: []ir.Attribute{{Key: "channel_handle", Value: channel(w.channels)}, {Key: "source_target_pairs", Value: w.pairsOver(m.axes, sent.Pairs)}}}
 }
 
-func combines(by region.Reduction, dtype dtypes.DType) string {
-	switch {
-	case by == region.Max && dtype == dtypes.Bool:
-		return "or"
-	case by == region.Min && dtype == dtypes.Bool:
-		return "and"
-	}
-	return map[region.Reduction]Reduction{region.Sum: Sum, region.Max: Max, region.Min: Min}[by].String()
-}
+var reductions = map[region.Reduction]Reduction{region.Sum: Sum, region.Max: Max, region.Min: Min, region.Only: Only}
 
 // groupsOver is the alias of the groups of partitions over axes.
 func (w *writer) groupsOver(axes []string) ir.Alias {

@@ -103,17 +103,16 @@ func (a *separation) branch(p *part, barrier int) {
 	inside, outside, _ := p.arguments()
 	all := p.statements()
 	bar := *all[barrier-1]
-	always, taken := a.f.Fresh(boolean), a.f.Fresh(boolean)
+	always, taken := a.f.Fresh(int32s), a.f.Fresh(int32s)
 	bar.Operands, bar.Results = append(slices.Clone(bar.Operands), always), append(slices.Clone(bar.Results), taken)
 	gives := a.insides(p)
 	var results, zeros []*ir.Value
-	var types []ir.Type
-	run, skip := &ir.Region{}, &ir.Region{}
+	var run []*ir.Statement
 	for _, s := range all[barrier:] {
 		if m, ok := s.Mark.(entered); ok && m.pass == p.Pass {
 			s = unchanged(inside[m.index], outside[m.index])
 		}
-		run.Body = append(run.Body, s)
+		run = append(run, s)
 	}
 	given := make([]*ir.Value, len(gives))
 	at := make([]int, len(gives))
@@ -121,22 +120,16 @@ func (a *separation) branch(p *part, barrier int) {
 		if v == nil {
 			continue
 		}
-		zero := a.f.Fresh(v.Type)
-		skip.Body = append(skip.Body, constant(zero, ir.Zero(v.Type.DType)))
 		at[i] = len(results)
-		results, zeros, types = append(results, v), append(zeros, zero), append(types, v.Type)
+		results, zeros = append(results, v), append(zeros, a.f.Fresh(v.Type))
 	}
-	run.Body = append(run.Body, give("stablehlo.return", results))
-	skip.Body = append(skip.Body, give("stablehlo.return", zeros))
-	pack := a.f.Fresh(ir.Type{}).Name
-	branches := &ir.Statement{Op: "stablehlo.if", Operands: []*ir.Value{taken}, Pack: pack, Results: ir.Pack(pack, types...),
-		Regions: []*ir.Region{run, skip}, Form: ir.Inline}
+	branches := where0(taken, a.f.Fresh(ir.Type{}).Name, run, results, zeros)
 	for i, v := range gives {
 		if v != nil {
 			given[i] = branches.Results[at[i]]
 		}
 	}
-	p.set(append(slices.Clone(all[:barrier-1]), constant(always, ir.Number{Text: "true", Known: true}), &bar, branches))
+	p.set(append(slices.Clone(all[:barrier-1]), constant(always, ir.Whole(0)), &bar, branches))
 	a.results(p, given)
 }
 

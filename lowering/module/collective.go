@@ -26,12 +26,14 @@ const (
 	Min
 	// Product multiplies the replicas' values.
 	Product
+	// Only moves what one of the replicas has to all, with its bits: the others have zeros.
+	Only
 )
 
 // String returns the name of the reduction's StableHLO op, such as "add".
 func (r Reduction) String() string {
 	switch r {
-	case Sum:
+	case Sum, Only:
 		return "add"
 	case Max:
 		return "maximum"
@@ -43,14 +45,25 @@ func (r Reduction) String() string {
 	return fmt.Sprintf("Reduction(%d)", int(r))
 }
 
+// combines is the op of a reduction of elements of a dtype.
+func (r Reduction) combines(dtype dtypes.DType) string {
+	switch {
+	case dtype == dtypes.Bool && (r == Max || r == Only):
+		return "or"
+	case dtype == dtypes.Bool && r == Min:
+		return "and"
+	}
+	return r.String()
+}
+
 // AllReduce returns the reduction of x over the replicas, the same on each. The gradient of a Sum
-// is the Sum of the replicas' gradients; the other reductions have no gradient. Each call is one
-// all-reduce of the program. Like GoMLX's graph functions it panics with its error, a
+// and of Only is the Sum of the replicas' gradients; the other reductions have no gradient. Each
+// call is one all-reduce of the program. Like GoMLX's graph functions it panics with its error, a
 // [*CollectiveError].
 func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 	t := traceOf("all_reduce", x)
 	return t.collective(x, reduced{reduction}, nil, func(v *graph.Node) *graph.Node {
-		if reduction != Sum {
+		if reduction != Sum && reduction != Only {
 			panic(&CollectiveError{Op: "all_reduce", Shape: x.Shape().Dimensions,
 				Reason: "only the sum has a gradient, not " + reduction.String(), Hint: "stop the gradient before it"})
 		}
@@ -153,7 +166,7 @@ type (
 
 func (c reduced) write(w *writer, out, in *ir.Value) *ir.Statement {
 	return w.collective(out, in, logical.Annotation{}, func(out, in *ir.Value) *ir.Statement {
-		return w.collect("stablehlo.all_reduce", out, in, c.by.String(), replicaGroups)
+		return w.collect("stablehlo.all_reduce", out, in, c.by.combines(in.Type.DType), replicaGroups)
 	})
 }
 

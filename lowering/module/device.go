@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
@@ -13,7 +11,7 @@ import (
 
 // A pass through a region on one logical device that stands in another region, as in the body of a
 // loop, becomes a computation that is manual over all logical axes. Its statements are in a branch
-// that the one device takes. The others have zeros, and all devices add up what leaves, as for the
+// that the one device takes. The others have zeros, and what leaves is sent to all, as for the
 // regions of the step itself (region.go). What its backward passes read stays where it is, in stacks
 // over the devices.
 
@@ -74,26 +72,23 @@ func (c *computation) alone(device int, kept []*ir.Value, stacks map[*ir.Value]*
 			c.take(outside[i], v, c.spec(v.Type.Rank(), nil))
 		}
 	}
-	assigned, here := c.a.f.Fresh(int32s), c.a.f.Fresh(boolean)
+	assigned, from := c.a.f.Fresh(int32s), c.a.f.Fresh(int32s)
 	this := c.number(c.axes)
-	c.before = append(c.before, constant(assigned, ir.Whole(device)), compare("EQ", here, this, assigned))
+	c.before = append(c.before, constant(assigned, ir.Whole(device)), short("stablehlo.subtract", from, this, assigned))
 	c.p.set(slices.Concat(c.before, rest))
 	c.p.own = nil
 	c.p.makes(nil)
 	for _, v := range c.arguments {
 		c.p.own[v] = true
 	}
-	run, skip := &ir.Region{}, &ir.Region{}
-	for _, s := range rest {
-		run.Body = append(run.Body, reading(s, c.value))
+	run := make([]*ir.Statement, len(rest))
+	for i, s := range rest {
+		run[i] = reading(s, c.value)
 	}
 	var results, zeros []*ir.Value
-	var types []ir.Type
 	var send []func(out *ir.Value)
 	branch := func(v *ir.Value, after func(made *ir.Value)) {
-		zero := c.a.f.Fresh(v.Type)
-		skip.Body = append(skip.Body, constant(zero, ir.Zero(v.Type.DType)))
-		results, zeros, types, send = append(results, c.value(v)), append(zeros, zero), append(types, v.Type), append(send, after)
+		results, zeros, send = append(results, c.value(v)), append(zeros, c.a.f.Fresh(v.Type)), append(send, after)
 	}
 	// What escaped is given already, and leaves as the results do.
 	escaped := slices.Clone(c.given)
@@ -127,13 +122,9 @@ func (c *computation) alone(device int, kept []*ir.Value, stacks map[*ir.Value]*
 		c.give(slot, c.stack(slot.Type.Rank()), stacks[v])
 		branch(v, func(made *ir.Value) { c.after = append(c.after, unchanged(slot, made)) })
 	}
-	run.Body = append(run.Body, give("stablehlo.return", results))
-	skip.Body = append(skip.Body, give("stablehlo.return", zeros))
 	var body []*ir.Statement
 	if len(results) > 0 {
-		pack := c.a.f.Fresh(ir.Type{}).Name
-		branches := &ir.Statement{Op: "stablehlo.if", Operands: []*ir.Value{here}, Pack: pack, Results: ir.Pack(pack, types...),
-			Regions: []*ir.Region{run, skip}, Form: ir.Inline}
+		branches := where0(from, c.a.f.Fresh(ir.Type{}).Name, run, results, zeros)
 		for i, made := range branches.Results {
 			send[i](made)
 		}
@@ -145,9 +136,5 @@ func (c *computation) alone(device int, kept []*ir.Value, stacks map[*ir.Value]*
 
 // sent gives the value of the device that has it to all of them.
 func (c *computation) sent(out, in *ir.Value) *ir.Statement {
-	op := region.Reduced{Axes: c.axes}
-	if in.Type.DType == dtypes.Bool {
-		op.By = region.Max
-	}
-	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: among{c.axes, op}}
+	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: among{c.axes, region.Reduced{Axes: c.axes, By: region.Only}}}
 }

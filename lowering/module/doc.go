@@ -35,10 +35,10 @@
 // # Regions
 //
 // Ops between BeginRegion and EndRegion (see [github.com/tpustrategy/tpustrategy/logical.On]) move
-// into a function of their own, which runs inside a nested manual computation, under a stablehlo.if
-// on partition_id. An all-reduce sends a value that leaves the region to all logical devices: the
-// others add zeros. A value that only other regions of the same device read stays on the device. In
-// a loop or a block such a region is a pass of package region (device.go).
+// into a function of their own, which runs inside a nested manual computation, under a stablehlo.case
+// of partition_id. An all-reduce of bits sends a value that leaves the region to all logical devices:
+// the others give zeros (bits.go). A value that only other regions of the same device read stays on
+// the device. In a loop or a block such a region is a pass of package region (device.go).
 //
 // The ops that make a tensor that [github.com/tpustrategy/tpustrategy/logical.Assign] puts on one
 // device become a region too, with the ops that only they need and with those of the gradient. The

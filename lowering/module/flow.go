@@ -67,9 +67,9 @@ func (fl *flow) constant(v *ir.Value) bool {
 }
 
 // again writes a constant again.
-func (w *writer) again(v *ir.Value) (*ir.Statement, error) {
+func (w *writer) again(v *ir.Value) ([]*ir.Statement, error) {
 	if v.Type.Empty() {
-		return empty(v), nil
+		return []*ir.Statement{empty(v)}, nil
 	}
 	return w.replaced(w.flow.statements[w.flow.defined[v]])
 }

@@ -148,16 +148,16 @@ func edge(p Placed, open, single bool) (attributes []ir.Attribute) {
 
 // divided puts constraints in the place of marks.
 func divided(body []*ir.Statement, single bool) ([]*ir.Statement, error) {
-	return ir.Rewrite(body, func(s *ir.Statement) (*ir.Statement, error) {
+	return ir.Rewrite(body, func(s *ir.Statement) ([]*ir.Statement, error) {
 		if s.Mark == nil {
-			return s, nil
+			return []*ir.Statement{s}, nil
 		}
 		mark, ok := s.Mark.(UndividedAlong)
 		if !ok {
 			return nil, fault(fmt.Sprintf("mark %T", s.Mark), "a global program has no place for it", "trace steps with annotations by NewTrace")
 		}
 		if single {
-			return unchanged(s.Results[0], s.Operands[0]), nil
+			return []*ir.Statement{unchanged(s.Results[0], s.Operands[0])}, nil
 		}
 		dims := sharding.Unconstrained(s.Results[0].Type.Rank()).Dims()
 		for _, d := range mark.Dims {
@@ -165,7 +165,7 @@ func divided(body []*ir.Statement, single bool) ([]*ir.Statement, error) {
 		}
 		kept := short("sdy.sharding_constraint", s.Results[0], s.Operands[0])
 		kept.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: bare{sharding.NewSpec(dims...)}}}
-		return kept, nil
+		return []*ir.Statement{kept}, nil
 	})
 }
 

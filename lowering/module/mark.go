@@ -62,12 +62,17 @@ func (zeros) write(_ *writer, out, _ *ir.Value) *ir.Statement {
 
 func (zeros) differs() (bool, bool) { return false, true }
 
-// replaced returns a statement with ops in the place of the marks that are in it, and with the
+// replaced returns statements with ops in the place of the marks that are in them, and with the
 // values that others are names of.
-func (w *writer) replaced(s *ir.Statement) (*ir.Statement, error) {
-	all, err := ir.Rewrite([]*ir.Statement{s}, func(s *ir.Statement) (*ir.Statement, error) {
+func (w *writer) replaced(all ...*ir.Statement) ([]*ir.Statement, error) {
+	return ir.Rewrite(all, func(s *ir.Statement) ([]*ir.Statement, error) {
 		if m, ok := s.Mark.(mark); ok {
-			return m.write(w, s.Results[0], w.canonical(s.Operands[0])), nil
+			out, in := s.Results[0], w.canonical(s.Operands[0])
+			write := func(out, in *ir.Value) *ir.Statement { return m.write(w, out, in) }
+			if c, ok := m.(mover); ok && c.moves(w) {
+				return w.moved(out, in, write), nil
+			}
+			return []*ir.Statement{write(out, in)}, nil
 		}
 		if len(w.alias) > 0 {
 			for i, v := range s.Operands {
@@ -77,16 +82,12 @@ func (w *writer) replaced(s *ir.Statement) (*ir.Statement, error) {
 					for ; i < len(changed.Operands); i++ {
 						changed.Operands[i] = w.canonical(changed.Operands[i])
 					}
-					return &changed, nil
+					return []*ir.Statement{&changed}, nil
 				}
 			}
 		}
-		return s, nil
+		return []*ir.Statement{s}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return all[0], nil
 }
 
 // canonical returns the value that another is a name of.

@@ -3,8 +3,6 @@ package module
 import (
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -90,10 +88,23 @@ func (w *writer) collect(name string, out, in *ir.Value, op string, among ir.Ali
 
 // send gives the value of the one device of a replica that has it to all of them: the others have
 // zeros.
-func (w *writer) send(out, in *ir.Value) *ir.Statement {
-	op := Sum.String()
-	if in.Type.DType == dtypes.Bool {
-		op = "or"
+func (w *writer) send(out, in *ir.Value) []*ir.Statement {
+	return w.moved(out, in, func(out, in *ir.Value) *ir.Statement {
+		return w.collect("stablehlo.all_reduce", out, in, Only.combines(in.Type.DType), logicalGroups)
+	})
+}
+
+// where0 runs statements where a number is 0, and gives zeros elsewhere. It is a stablehlo.case,
+// which the compilers keep as it is. In the place of a stablehlo.if they may put a select, for which
+// every device runs the statements, unless these are expensive to them, as a product is.
+func where0(number *ir.Value, pack string, run []*ir.Statement, results, zeros []*ir.Value) *ir.Statement {
+	skip, types := &ir.Region{}, make([]ir.Type, len(zeros))
+	for i, zero := range zeros {
+		types[i] = zero.Type
+		skip.Body = append(skip.Body, constant(zero, ir.Zero(zero.Type.DType)))
 	}
-	return w.collect("stablehlo.all_reduce", out, in, op, logicalGroups)
+	skip.Body = append(skip.Body, give("stablehlo.return", zeros))
+	run = append(run, give("stablehlo.return", results))
+	return &ir.Statement{Op: "stablehlo.case", Operands: []*ir.Value{number}, Pack: pack, Results: ir.Pack(pack, types...),
+		Regions: []*ir.Region{{Body: run}, skip}, Form: ir.Inline}
 }

@@ -124,41 +124,34 @@ func (w *writer) regionFunction(name string, device int, statements []*ir.Statem
 		f.Results = append(f.Results, ir.Result{Type: t})
 	}
 	for _, v := range b.constants {
-		s, err := w.again(v)
+		again, err := w.again(v)
 		if err != nil {
 			return err
 		}
-		add(s)
+		f.Body = append(f.Body, again...)
 	}
 	number := func(name string) *ir.Value { return named("region_"+name, ir.Tensor(dtypes.Uint32)) }
 	partition := add(short("stablehlo.partition_id", number("partition")))
 	devices := add(constant(number("devices"), ir.Whole(w.logicalDevices)))
 	this := add(short("stablehlo.remainder", number("device"), partition, devices))
-	assigned := add(constant(number("assigned"), ir.Whole(device)))
-	here := add(compare("EQ", named("region_here", ir.Tensor(dtypes.Bool)), this, assigned))
-	run, skip := &ir.Region{}, &ir.Region{}
-	for _, s := range statements {
-		s, err := w.replaced(s)
-		if err != nil {
-			return err
-		}
-		run.Body = append(run.Body, s)
+	this = add(short("stablehlo.convert", named("region_this", int32s), this))
+	assigned := add(constant(named("region_assigned", int32s), ir.Whole(device)))
+	from := add(short("stablehlo.subtract", named("region_from", int32s), this, assigned))
+	run, err := w.replaced(statements...)
+	if err != nil {
+		return err
 	}
-	run.Body = append(run.Body, give("stablehlo.return", results))
-	types, skipped := make([]ir.Type, len(results)), make([]*ir.Value, len(results))
+	skipped := make([]*ir.Value, len(results))
 	for i, v := range results {
-		types[i], skipped[i] = v.Type, named(fmt.Sprintf("skipped_%d", i), v.Type)
-		skip.Body = append(skip.Body, constant(skipped[i], ir.Zero(v.Type.DType)))
+		skipped[i] = named(fmt.Sprintf("skipped_%d", i), v.Type)
 	}
-	skip.Body = append(skip.Body, give("stablehlo.return", skipped))
-	branches := &ir.Statement{Op: "stablehlo.if", Operands: []*ir.Value{here}, Results: ir.Pack("region_out", types...), Pack: "region_out",
-		Regions: []*ir.Region{run, skip}, Form: ir.Inline}
+	branches := where0(from, "region_out", run, results, skipped)
 	f.Body = append(f.Body, branches)
 	slots := make([]*ir.Value, len(results))
 	for i, made := range branches.Results {
 		slots[i] = named(fmt.Sprintf("slot_%d", i), outTypes[i])
 		if i < len(b.out) {
-			add(w.send(slots[i], made))
+			f.Body = append(f.Body, w.send(slots[i], made)...)
 		} else {
 			add(unchanged(slots[i], made))
 		}

@@ -180,13 +180,10 @@ func (w *writer) borders(p *lowering.Program, sig Signature) (args, results []Pl
 // function is a function that the step calls, as it is written.
 func (w *writer) function(f *ir.Function) (*ir.Function, error) {
 	written := *f
-	written.Private, written.Body = true, nil
-	for _, s := range f.Body {
-		s, err := w.replaced(s)
-		if err != nil {
-			return nil, err
-		}
-		written.Body = append(written.Body, s)
+	written.Private = true
+	var err error
+	if written.Body, err = w.replaced(f.Body...); err != nil {
+		return nil, err
 	}
 	return &written, nil
 }
@@ -218,11 +215,11 @@ func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
 	borders := fl.borders(regions)
 	for _, b := range borders {
 		for _, v := range b.lent {
-			s, err := w.again(v)
+			again, err := w.again(v)
 			if err != nil {
 				return nil, err
 			}
-			w.body = append(w.body, s)
+			w.body = append(w.body, again...)
 		}
 	}
 	unread := fl.unread()
@@ -242,11 +239,11 @@ func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
 		if len(s.Results) == 1 && fl.alias[s.Results[0]] != nil || unread[^unit] {
 			continue
 		}
-		s, err := w.replaced(s)
+		written, err := w.replaced(s)
 		if err != nil {
 			return nil, err
 		}
-		w.body = append(w.body, s)
+		w.body = append(w.body, written...)
 	}
 	f.Body = append(w.gathers(), w.body...)
 	return f, nil
