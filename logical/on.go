@@ -18,9 +18,10 @@ import (
 // replica's other devices would not run them. A region has a gradient but no second one:
 // differentiating it again is an error. On panics with an [*Error].
 //
-// Device k sends the result to the others, which costs the result's bytes on the interconnect. So
-// do the gradients that leave the region in the backward pass. Values that the backward pass needs
-// from the forward pass stay on device k.
+// Device k sends the result to the others, bit for bit, which costs the result's bytes on the
+// interconnect. So do the gradients that leave the region in the backward pass. Values that the
+// backward pass needs from the forward pass stay on device k, and have their memory on the others
+// too.
 //
 // In the body of a loop over layers (package loop) and of a block (package remat) On may stand too.
 // What the backward pass needs is there kept or computed again as the policy of the loop or the
@@ -189,9 +190,8 @@ func isVariable(node *graph.Node, first graph.NodeId) bool {
 }
 
 // result returns the node that stands outside for the region's y. GoMLX gives a node one input to
-// carry gradients to, and the region has several sources; so the result is a sum over the sources
-// in which the first term is y and the others are zeros, each with the gradient of its source. The
-// compiler drops the zeros.
+// carry gradients to, and the region has several sources; so y is loaded in the place of a sum over
+// the sources, each term of which is zeros with the gradient of its source. Nothing reads the sum.
 func (r *deviceRegion) result(y *graph.Node) *graph.Node {
 	slot := &Slot{}
 	r.target.Emit(y, Op{Kind: OpSave, Slot: slot}, nil)
@@ -216,18 +216,14 @@ func (r *deviceRegion) result(y *graph.Node) *graph.Node {
 	}
 	var sum *graph.Node
 	for i, source := range r.sources {
-		kind := OpZeros
-		if i == 0 {
-			kind = OpLoad
-		}
-		term := r.target.Emit(source, Op{Kind: kind, Slot: slot}, func(v *graph.Node) *graph.Node { return backward(v)[i] })
+		term := r.target.Emit(source, Op{Kind: OpZeros, Slot: slot}, func(v *graph.Node) *graph.Node { return backward(v)[i] })
 		if sum == nil {
 			sum = term
 		} else {
 			sum = graph.Add(sum, term)
 		}
 	}
-	return sum
+	return r.target.Emit(sum, Op{Kind: OpLoad, Slot: slot}, func(v *graph.Node) *graph.Node { return v })
 }
 
 func begin(target Target, device int) {

@@ -150,8 +150,8 @@ func Shift(x *graph.Node, by int, axes ...string) *graph.Node {
 	return Permute(x, pairs, c.axes...)
 }
 
-// Broadcast returns the x of one device on all devices of the axes. It costs an all-reduce, to
-// which the other devices add zeros.
+// Broadcast returns the x of one device on all devices of the axes, with its bits. It costs an
+// all-reduce, to which the other devices give zeros.
 func Broadcast(x *graph.Node, device int, axes ...string) *graph.Node {
 	c := collectiveOf("manual: broadcast", x, axes)
 	if device < 0 || device >= c.devices {
@@ -160,9 +160,11 @@ func Broadcast(x *graph.Node, device int, axes ...string) *graph.Node {
 	g := x.Graph()
 	here := graph.Equal(Index(g, c.axes...), graph.Const(g, int32(device)))
 	if x.DType() == dtypes.Bool {
-		return AllReduce(graph.And(x, here), Max, c.axes...)
+		c.x = graph.And(x, here)
+	} else {
+		c.x = graph.Where(here, x, graph.ZerosLike(x))
 	}
-	return AllReduce(graph.Where(here, x, graph.ZerosLike(x)), Sum, c.axes...)
+	return c.emit(region.Reduced{Axes: c.axes, By: region.Only}, func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
 }
 
 // Index returns the number of the device on the axes, an int32 scalar: its coordinates on them in

@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
@@ -251,13 +252,14 @@ func (rc *ReplicaContext) first(x *graph.Node) *graph.Node {
 	return rc.of(rc.constant(dtypes.Int32, 0), x)
 }
 
-// of returns a replica's x: the sum of it and the others' zeros.
+// of returns a replica's x, with its bits.
 func (rc *ReplicaContext) of(replica, x *graph.Node) *graph.Node {
+	here := graph.Equal(rc.ReplicaIDInSyncGroup(), replica)
 	if x.DType() == dtypes.Bool {
-		return graph.ConvertDType(rc.of(replica, graph.ConvertDType(x, dtypes.Int32)), dtypes.Bool)
+		return module.AllReduce(graph.And(x, here), module.Only)
 	}
 	zeros := graph.BroadcastToDims(rc.constant(x.DType(), 0), x.Shape().Dimensions...)
-	return rc.allReduce(Sum, graph.Where(graph.Equal(rc.ReplicaIDInSyncGroup(), replica), x, zeros))
+	return module.AllReduce(graph.Where(here, x, zeros), module.Only)
 }
 
 // inReplica refuses calls of the replica context inside a merge call.

@@ -213,7 +213,7 @@ func (rc *ReplicaContext) AllGather(x *graph.Node, axis int) *graph.Node {
 	return module.AllGather(x, axis)
 }
 
-// Broadcast returns the x of replica 0 on every replica, by one all-reduce.
+// Broadcast returns the x of replica 0 on every replica, bit for bit, by one all-reduce.
 func (rc *ReplicaContext) Broadcast(x *graph.Node) *graph.Node {
 	rc.inReplica("Broadcast")
 	return rc.first(x)
