@@ -105,6 +105,11 @@ func evaluated(ctx context.Context, strat *strategy.TPUStrategy, held *train.Eva
 	return nil
 }
 
+func noisy(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+	x = layers.DropoutStatic(rc.Scope("dropout"), x, 0.1) // each replica has masks of its own
+	return graph.Add(x, rc.Scope().RandomNormal(x.Graph(), x.Shape()))
+}
+
 func savedModel(ctx context.Context, strat *strategy.TPUStrategy, store *model.Store, path string) error {
 	scores := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		hidden := graph.Tanh(layers.Dense(rc.Scope("hidden"), in[0], true, 64))

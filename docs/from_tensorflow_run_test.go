@@ -58,8 +58,8 @@ func TestThePiecesOfTheTensorFlowPageRun(t *testing.T) {
 		require.NoError(t, err)
 
 		step := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{placed(rc, in[0])}
-		}, strategy.FunctionOptions{Name: "placed", Store: model.NewStore(), SplitBatch: true})
+			return []*graph.Node{placed(rc, noisy(rc, in[0]))}
+		}, strategy.FunctionOptions{Name: "placed", Store: model.NewStore(), SplitBatch: true, Training: true})
 		_, err = step.Compiled(ctx, shapes.Make(dtypes.Float32, 8, 16))
 		return err
 	}))

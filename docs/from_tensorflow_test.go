@@ -203,8 +203,8 @@ func TestTheGoOfTheTensorFlowPageIsTested(t *testing.T) {
 		require.Contains(t, tested, block[1], "no test compiles this")
 		shown[tested[block[1]]] = true
 	}
-	assert.Len(t, shown, 9)
-	for _, name := range []string{"trainEpochs", "fitted", "checkpointed", "savedModel"} {
+	assert.Len(t, shown, 10)
+	for _, name := range []string{"trainEpochs", "fitted", "checkpointed", "noisy", "savedModel"} {
 		assert.True(t, shown[name], name)
 	}
 }
