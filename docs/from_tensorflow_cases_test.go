@@ -69,7 +69,7 @@ func fitted(ctx context.Context, strat *strategy.TPUStrategy, digits, heldOut in
 }
 
 func checkpointed(ctx context.Context, strat *strategy.TPUStrategy, store *model.Store, step int64, folder string) error {
-	group := checkpoint.Strategy(strat, store) // the model, the optimizer and the random state
+	group := checkpoint.Strategy(strat, store) // all variables of the store and of the scope
 	dir, err := checkpoint.OpenDirectory(folder, checkpoint.Options{Keep: 3})
 	if err != nil {
 		return err
