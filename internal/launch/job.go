@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/tpu"
@@ -73,16 +76,51 @@ func wrong(field, hint, format string, args ...any) error {
 	return &errkind.Fault{Op: "launch: " + field, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// What is put into a script or a manifest as it is.
-var (
-	nameText    = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$`)
-	placeText   = regexp.MustCompile(`^[a-z0-9][-a-z0-9]{0,62}$`)
-	projectText = regexp.MustCompile(`^[a-z0-9][-a-z0-9.:]{0,62}$`)
-	imageText   = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9._/:@]{0,255}$`)
-	programText = regexp.MustCompile(`^[A-Za-z0-9._][-A-Za-z0-9._/@]{0,255}$`)
-	fetchText   = regexp.MustCompile(`^[A-Za-z0-9_][-A-Za-z0-9._/]{0,200}$`)
-	bucketText  = regexp.MustCompile(`^gs://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[-A-Za-z0-9._]+)*$`)
+// The forms of what is put into a script or a manifest as it is. They are read by Go and by bash: a
+// script checks by them what comes from the environment. Names are labels of RFC 1035, as Google's
+// APIs want them, short enough for what is put behind them.
+const (
+	nameForm    = `^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$`
+	poolForm    = `^[a-z]([-a-z0-9]{0,34}[a-z0-9])?$` // a node pool's name has at most 40 letters, and this stands before -0
+	placeForm   = `^[a-z][a-z0-9]{0,30}(-[a-z0-9]{1,20}){1,4}$`
+	projectForm = `^[a-z0-9][-a-z0-9.:]{0,62}$`
+	imageForm   = `^[A-Za-z0-9][-A-Za-z0-9._/:@]{0,254}$`
+	programForm = `^[A-Za-z0-9._][-A-Za-z0-9._/@]{0,254}$`
+	fetchForm   = `^[A-Za-z0-9_][-A-Za-z0-9._/]{0,200}$`
+	bucketForm  = `^gs://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[-A-Za-z0-9._]+)*$`
 )
+
+// form is what a field, and the variable of the environment that stands for it, has to be.
+type form struct {
+	Field    string
+	Variable string // of a script; empty if there is none
+	Text     string
+	Pattern  string
+	Hint     string
+}
+
+func (j Job) forms() []form {
+	name, letters := nameForm, 40
+	if j.On == GKE {
+		name, letters = poolForm, 36
+	}
+	list := []form{
+		{"name", "NAME", j.Name, name, fmt.Sprintf("small letters, digits and -, at most %d, from a letter on", letters)},
+		{"project", "PROJECT", j.Project, projectForm, "a project's id, such as my-project"},
+		{"zone", "ZONE", j.Zone, placeForm, "a zone, such as us-west4-a"},
+		{"image", "IMAGE", j.Image, imageForm, "letters, digits and -._/:@"},
+		{"program", "", j.Program, programForm, "a Go package, such as ./examples/multihost"},
+		{"fetch", "", j.Fetch, fetchForm, "a path such as accept.jsonl.gz"},
+		{"restarts", "TRIES", "", `^(0|[1-9][0-9]{0,8})$`, "a number"},
+		{"restarts", "PAUSE", "", `^[0-9]{1,9}([.][0-9]{1,9})?$`, "a number of seconds"},
+	}
+	if j.On == GKE {
+		return append(list, form{"cluster", "CLUSTER", j.Cluster, nameForm, "small letters, digits and -, at most 40, from a letter on"},
+			form{"location", "LOCATION", j.Location, placeForm, "a region or a zone, such as us-west4"})
+	}
+	return append(list, form{"bucket", "BUCKET", j.Bucket, bucketForm, "gs://bucket or gs://bucket/folder"},
+		form{"restarts", "RESTARTS", strconv.Itoa(j.Restarts), `^(0|[1-9][0-9]{0,8})$`, "a number from 0 to 999999999"})
+}
 
 // check returns what is wrong with the job. All of it is found before anything is rented.
 func (j Job) check() error {
@@ -124,28 +162,25 @@ func (j Job) check() error {
 	if other, err := tpu.ParseAccelerator(j.Slice.Type()); (err != nil || other != j.Slice) && (j.On == TPUVM || j.On == Queued) && j.Slice.Generation().Dims == 2 {
 		return wrong("slice", "take a type such as v5litepod-16", "the Cloud TPU API makes no %s", j.Slice)
 	}
-	for _, f := range []struct {
-		field, text string
-		form        *regexp.Regexp
-		hint        string
-	}{
-		{"name", j.Name, nameText, "small letters, digits and -, at most 40, from a letter on"},
-		{"project", j.Project, projectText, "a project's id, such as my-project"},
-		{"zone", j.Zone, placeText, "a zone, such as us-west4-a"},
-		{"image", j.Image, imageText, "letters, digits and -._/:@"},
-		{"program", j.Program, programText, "a Go package, such as ./examples/multihost"},
-		{"bucket", j.Bucket, bucketText, "gs://bucket or gs://bucket/folder"},
-		{"fetch", j.Fetch, fetchText, "a path such as accept.jsonl.gz"},
-		{"cluster", j.Cluster, placeText, "small letters, digits and -"},
-		{"location", j.Location, placeText, "a region or a zone, such as us-west4"},
-	} {
-		if f.text != "" && !f.form.MatchString(f.text) {
-			return wrong(f.field, "write "+f.hint, "%.60q", f.text)
+	for _, f := range j.forms() {
+		if f.Text != "" && !regexp.MustCompile(f.Pattern).MatchString(f.Text) {
+			return wrong(f.Field, "write "+f.Hint, "%.60q", f.Text)
 		}
 	}
-	for _, argument := range j.Arguments {
-		if strings.ContainsAny(argument, "\x00\n\r") {
-			return wrong("arguments", "leave it out", "%.60q has a line's end in it", argument)
+	for i, argument := range j.Arguments {
+		at, why, hint := strings.IndexByte(argument, 0), "is zero, which ends an argument", "leave it out"
+		if at < 0 && j.On == GKE && !utf8.ValidString(argument) {
+			for at = 0; ; {
+				r, n := utf8.DecodeRuneInString(argument[at:])
+				if r == utf8.RuneError && n == 1 {
+					break
+				}
+				at += n
+			}
+			why, hint = "is not of UTF-8, as a manifest is", "have the program read it from a file"
+		}
+		if at >= 0 {
+			return wrong("arguments", hint, "byte %d of argument %d (%.60q) %s", at, i, argument, why)
 		}
 	}
 	return nil
@@ -177,10 +212,11 @@ func join(list []Place) string {
 // binary is the name of the program's file.
 func (j Job) binary() string {
 	name := path.Base(path.Clean(strings.TrimSuffix(j.Program, "/...")))
-	if name == "." || name == ".." || name == "/" {
+	switch name {
+	case ".", "..", "/", "pid", "start.sh", "libtpu.so": // the last three stand beside it
 		return "program"
 	}
-	return name
+	return strings.TrimLeft(name, "-") // which would be a flag
 }
 
 // name is the default of Name: the binary's, as far as a name may have its letters.
@@ -197,19 +233,47 @@ func (j Job) name() string {
 		}
 		return '-'
 	}, j.binary()), "-0123456789")
-	if len(name) > 40 {
-		name = strings.TrimRight(name[:40], "-")
+	if len(name) > 36 {
+		name = strings.TrimRight(name[:36], "-")
 	}
-	if !nameText.MatchString(name) {
+	if !regexp.MustCompile(poolForm).MatchString(name) {
 		return "program"
 	}
 	return name
 }
 
-// Quote writes a word for a shell.
+// Quote writes a word for bash, on one line that can be read: what cannot be seen is written as its
+// code, as is each byte that is not of UTF-8. The word has no byte 0.
 func Quote(word string) string {
-	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%") == "" {
+	switch {
+	case word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%") == "":
 		return word
+	case printable(word):
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	var b strings.Builder
+	b.WriteString("$'")
+	for i, r := range word {
+		switch {
+		case r == '\'' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == utf8.RuneError || !unicode.IsPrint(r):
+			n := utf8.RuneLen(r)
+			if r == utf8.RuneError && !strings.HasPrefix(word[i:], string(r)) {
+				n = 1 // a byte that is not of UTF-8
+			}
+			for _, c := range []byte(word[i : i+n]) {
+				fmt.Fprintf(&b, `\%03o`, c) // octal has three digits and no more
+			}
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String() + "'"
+}
+
+// printable says that all of a text can be seen on one line.
+func printable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }

@@ -80,7 +80,7 @@ func TestGoldenTexts(t *testing.T) {
 			out, err := exec.Command("bash", "-n", file).CombinedOutput()
 			assert.NoError(t, err, "%s", out)
 			if path, err := exec.LookPath("shellcheck"); err == nil {
-				out, err := exec.Command(path, "-s", "bash", "-e", "SC2034,SC2317", file).CombinedOutput()
+				out, err := exec.Command(path, "-s", "bash", "-e", "SC2016,SC2034,SC2317", file).CombinedOutput()
 				assert.NoError(t, err, "%s", out)
 			}
 		})
@@ -125,7 +125,7 @@ func TestWhatCannotBeLaunchedIsSaid(t *testing.T) {
 		`project: "-x"`:                                                   func(j *launch.Job) { j.Project = "-x" },
 		`image: "a b"`:                                                    func(j *launch.Job) { j.Image = "a b" },
 		`bucket: "s3://b"`:                                                func(j *launch.Job) { j.Bucket = "s3://b" },
-		`arguments: "a\nb" has a line's end in it`:                        func(j *launch.Job) { j.Arguments = []string{"a\nb"} },
+		`arguments: byte 1 of argument 1 ("a\x00b") is zero`:              func(j *launch.Job) { j.Arguments = []string{"", "a\x00b"} },
 		`cluster: tpu-vm has no clusters; leave it out, or take gke`:      func(j *launch.Job) { j.Cluster = "c" },
 		`bucket: gke copies no program to its machines`:                   func(j *launch.Job) { j.On, j.Bucket = launch.GKE, "gs://bucket" },
 		`restarts: -1; give a number from 0`:                              func(j *launch.Job) { j.Restarts = -1 },
@@ -138,7 +138,9 @@ func TestWhatCannotBeLaunchedIsSaid(t *testing.T) {
 			assert.Equal(t, errkind.ValueError, errkind.Of(err))
 		}
 	}
-	_, err := job(t, "v5litepod-8", launch.GKE).Text(launch.Manifest)
+	_, err := with(job(t, "v5litepod-8", launch.GKE), func(j *launch.Job) { j.Image, j.Arguments = "i", []string{"ok", "é\xff"} }).Text(launch.Manifest)
+	assert.ErrorContains(t, err, `launch: arguments: byte 2 of argument 1 ("é\xff") is not of UTF-8`)
+	_, err = job(t, "v5litepod-8", launch.GKE).Text(launch.Manifest)
 	assert.ErrorContains(t, err, "launch: image: the manifest names an image, and there is none; give the image, or the project and the zone")
 	_, err = job(t, "v5litepod-8", launch.TPUVM).Text(launch.Manifest)
 	assert.ErrorContains(t, err, "launch: part: tpu-vm has no manifest")

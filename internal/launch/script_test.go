@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,6 +23,7 @@ type cloud struct {
 	t    *testing.T
 	dir  string
 	text string
+	args []string // of the script
 }
 
 func newCloud(t *testing.T, job launch.Job) *cloud {
@@ -50,10 +52,10 @@ func (c *cloud) run(signal syscall.Signal, env ...string) (code int, said string
 	for _, path := range old {
 		require.NoError(c.t, os.Remove(path))
 	}
-	cmd := exec.Command("bash", filepath.Join(c.dir, "script"))
+	cmd := exec.Command("bash", append([]string{filepath.Join(c.dir, "script")}, c.args...)...)
 	cmd.Dir = c.dir
 	cmd.Env = append(os.Environ(), append([]string{"PATH=" + filepath.Join(c.dir, "bin") + ":" + os.Getenv("PATH"),
-		"STATE=" + filepath.Join(c.dir, "state"), "CALLS=" + calls, "CODES=" + filepath.Join(c.dir, "codes"), "AT=", "HOW=", "LATE=", "KEEPS=",
+		"STATE=" + filepath.Join(c.dir, "state"), "CALLS=" + calls, "CODES=" + filepath.Join(c.dir, "codes"), "AT=", "HOW=", "LATE=", "KEEPS=", "REMOTE=",
 		"PROJECT=my-project", "ZONE=us-west4-a", "CLUSTER=my-cluster", "LIBTPU=" + filepath.Join(c.dir, "libtpu"), "PAUSE=0.01", "TRIES=3", "TMPDIR=" + c.dir}, env...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -287,4 +289,71 @@ func TestABinaryThatIsThereIsNotBuilt(t *testing.T) {
 	code, said := c.run(0, "BINARY="+filepath.Join(c.dir, "libtpu"))
 	assert.Zero(t, code, said)
 	assert.NotContains(t, strings.Join(c.calls(), "\n"), "go build")
+}
+
+// TestWhatTheEnvironmentGivesIsChecked: nothing is called with a name that is none, and nothing of
+// what it names is touched.
+func TestWhatTheEnvironmentGivesIsChecked(t *testing.T) {
+	hostile := map[string][]string{
+		"NAME": {"prod slice", "x;touch PWNED", "$(touch PWNED)", "`touch PWNED`", "-rf", "prod\nslice", "x'y", "X", "9a", "a-", "a.b", "prod|x", "a/b", "a&b",
+			strings.Repeat("a", 41), "é", "a\x1b[31m", "prod*", "{a,b}", "~"},
+		"PROJECT":  {"p;touch PWNED", "--flag", "a b", "$(touch PWNED)", "p\nq"},
+		"ZONE":     {"us;touch PWNED", "us west4-a", "us", "--zone", "us-west4-a\n", "us-$(touch PWNED)-a"},
+		"IMAGE":    {"i|e touch PWNED", "-f", "i j", "a\nb", "$(touch PWNED)", "a\"b"},
+		"TRIES":    {"a[$(touch PWNED)]", "-1", "1 2", "x", "09"},
+		"PAUSE":    {"1;touch PWNED", "-1", "infinity"},
+		"RESTARTS": {"a[$(touch PWNED)]", "x"},
+		"BUCKET":   {"gs://b;touch PWNED", "s3://bucket", "gs://bucket/a b", "gs://bucket/$(touch PWNED)", "-x"},
+		"CLUSTER":  {"c;touch PWNED", "c d", "--all", "9c"},
+		"LOCATION": {"l;touch PWNED", "us central1", "--all"},
+	}
+	for place, job := range jobs(t) {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t, job)
+			for _, theirs := range []string{"tpu.prod", "request.prod", "instance.prod", "group.prod", "policy.prod", "pool.prod-0", "job.prod"} {
+				require.NoError(t, os.WriteFile(filepath.Join(c.dir, "state", theirs), nil, 0o600))
+			}
+			before := c.left()
+			for variable, values := range hostile {
+				if of, ok := map[string]bool{"CLUSTER": true, "LOCATION": true, "BUCKET": false, "RESTARTS": false}[variable]; ok && of != (place == "gke") {
+					continue // the place does not read it
+				}
+				for _, value := range values {
+					code, said := c.run(0, variable+"="+value)
+					assert.Equal(t, 2, code, "%s=%q: %s", variable, value, said)
+					assert.Contains(t, said, "launch: "+variable+" is ", "%q", value)
+					assert.NotContains(t, said, "\x1b")
+					assert.NoFileExists(t, filepath.Join(c.dir, "calls"), "%s=%q: something was called", variable, value)
+				}
+			}
+			assert.Equal(t, before, c.left())
+			assert.NoFileExists(t, filepath.Join(c.dir, "PWNED"))
+		})
+	}
+}
+
+// hostileWords are arguments that shells, YAML and Kubernetes would like to read otherwise.
+var hostileWords = []string{"", " ", "a,b", "a, b", `","`, "it's", `"`, `\`, `\n`, "a\nb", "a\r\nb", "\t", "\x1b[31m", "\x7f", "\u0085", "\u2028", "\u2029", "\ufeff", "\u00a0",
+	"\U0001f600", "\ufffe", "$HOME", "$(touch PWNED)", "$$", "$$(X)", "$é", "$", "`touch PWNED`", "; touch PWNED", "& touch PWNED", "-rf", "*", "~", "!!", "#x", "{a,b}", "null", "true", "1e3",
+	"END_OF_MANIFEST", "NAME_OF_THE_JOB", "IMAGE_OF_THE_JOB", "image: \"IMAGE_OF_THE_JOB\"", "  name: \"NAME_OF_THE_JOB\"", "\x01\x02", "é", "''", "'\\''", "a\n", "%s", "&"}
+
+// TestArgumentsReachTheProgramThroughBothShells: those of the job and those of the script's own call,
+// bytes that are no text among them.
+func TestArgumentsReachTheProgramThroughBothShells(t *testing.T) {
+	words := append(slices.Clone(hostileWords), "\xff\xfe", "a\xe2\x80b", "\xef\xbf\xbd")
+	c := newCloud(t, with(job(t, "v5litepod-16", launch.TPUVM), func(j *launch.Job) { j.Arguments = words }))
+	c.args = words
+	remote := filepath.Join(c.dir, "remote")
+	require.NoError(t, os.MkdirAll(filepath.Join(remote, "multihost"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(remote, "multihost", "start.sh"), []byte(`for word in "$@"; do printf '%s\0' "$word"; done >arguments`), 0o600))
+	code, said := c.run(0, "REMOTE="+remote)
+	require.Zero(t, code, said)
+	got, err := os.ReadFile(filepath.Join(remote, "arguments"))
+	require.NoError(t, err)
+	assert.Equal(t, strings.Join(append(words, words...), "\x00")+"\x00", string(got))
+	for _, dir := range []string{c.dir, remote} {
+		assert.NoFileExists(t, filepath.Join(dir, "PWNED"))
+	}
+	assert.NotContains(t, said, "\x1b")
 }

@@ -2,10 +2,11 @@ package launch
 
 import (
 	"embed"
-	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/template"
+	"unicode/utf8"
 
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
@@ -35,7 +36,8 @@ type view struct {
 	Hosts, ChipsPerHost    int
 	Grace                  int
 	CLibrary               string
-	ArgumentsJSON          string
+	ArgumentsYAML          string
+	Checks                 []form
 	Words                  string // the arguments for a shell, each with a space behind it
 	Environment            []string
 	Copies, Policy         bool
@@ -87,6 +89,9 @@ func (j Job) view() view {
 	if v.Command == "" {
 		v.Command = "package internal/launch"
 	}
+	if !printable(v.Command) { // which would leave its comment
+		v.Command = strconv.Quote(v.Command)
+	}
 	if m.Type != "" {
 		v.MachineType = m.machineType(v.ChipsPerHost)
 	}
@@ -102,8 +107,12 @@ func (j Job) view() view {
 		words = append(words, Quote(argument))
 	}
 	v.Words = strings.Join(append(words, ""), " ")
-	list, _ := json.Marshal(append([]string{}, j.Arguments...)) // strings always marshal
-	v.ArgumentsJSON = strings.ReplaceAll(string(list), `","`, `", "`)
+	list := make([]string, len(j.Arguments))
+	for i, argument := range j.Arguments {
+		list[i] = scalar(argument)
+	}
+	v.ArgumentsYAML = "[" + strings.Join(list, ", ") + "]"
+	v.Checks = j.forms()
 	v.Title = j.title()
 	switch j.On {
 	case TPUVM, Queued:
@@ -144,6 +153,20 @@ func (v *view) cluster(m Machines) {
 	v.Succeeded, v.Failed = "Completed", "Failed"
 }
 
+// scalar writes an argument for a manifest: as Go writes a text of UTF-8, which is a scalar of YAML
+// with all its escapes, and so that Kubernetes, which puts variables in place of $(NAME) and $ in
+// place of $$, gives the program the same.
+func scalar(argument string) string {
+	var b strings.Builder
+	for i := range len(argument) {
+		b.WriteByte(argument[i])
+		if argument[i] == '$' && i+1 < len(argument) && (argument[i+1] == '$' || argument[i+1] == '(' || argument[i+1] >= utf8.RuneSelf) {
+			b.WriteByte('$')
+		}
+	}
+	return strconv.Quote(b.String())
+}
+
 // title says what the job is, in a line.
 func (j Job) title() string {
 	a, n := j.Slice, j.Slice.Hosts()
@@ -173,7 +196,7 @@ func orElse(text, other string) string {
 
 // render fills in a template. Those of this package fit the view.
 func render(name string, v view) string {
-	functions := template.FuncMap{"indent": indent, "pod": func(view) (string, error) { return "", nil }}
+	functions := template.FuncMap{"indent": indent, "quote": Quote, "pod": func(view) (string, error) { return "", nil }}
 	t := template.New(name).Funcs(functions)
 	functions["pod"] = func(v view) (string, error) {
 		var b strings.Builder

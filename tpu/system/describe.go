@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -65,6 +66,9 @@ var joined = regexp.MustCompile(`^([0-9]{1,4})\s*x\s+(.*)$`)
 // "2x v5e-256". A wrong name gives a [*tpu.AcceleratorError].
 func ParseSlices(name string) (slices int, a tpu.Accelerator, err error) {
 	slices = 1
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return 0, a, &tpu.AcceleratorError{Text: name, Reason: "it has letters that cannot be seen, such as a line's end", Hint: "leave them out"}
+	}
 	text := strings.TrimSpace(name)
 	if m := joined.FindStringSubmatch(text); m != nil {
 		// The expression lets digits through only, and few of them.

@@ -165,6 +165,20 @@ func TestCloudWrapIsATorusForWholeCubesAndPods(t *testing.T) {
 	}
 }
 
+func TestANameOfASliceIsOneLine(t *testing.T) {
+	for _, name := range []string{"v5litepod-16\n", "\nv5litepod-16", "2x\nv5litepod-16", "v5litepod-16\u2028", "2x v5e-16\x1b[31m", "\xff"} {
+		_, _, err := system.ParseSlices(name)
+		var wrong *tpu.AcceleratorError
+		require.ErrorAs(t, err, &wrong, "%q", name)
+		assert.NotContains(t, err.Error(), "\n")
+		assert.NotContains(t, err.Error(), "\x1b")
+	}
+	count, a, err := system.ParseSlices(" 2 x v5litepod-16 ")
+	require.NoError(t, err)
+	assert.Equal(t, "v5litepod-16", a.Type())
+	assert.Equal(t, 2, count)
+}
+
 func FuzzParseSlices(f *testing.F) {
 	for _, name := range append(described, "2x", "x v5e-8", "9999x v2-8", "0x v2-8", "2 x v5e:4x4") {
 		f.Add(name)

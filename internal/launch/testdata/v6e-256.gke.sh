@@ -19,8 +19,36 @@ REGION=${ZONE%-*}
 IMAGE=${IMAGE:-$REGION-docker.pkg.dev/$PROJECT/tpustrategy/$NAME:latest}
 PAUSE=${PAUSE:-10} # seconds between two looks at what is being made or deleted
 TRIES=${TRIES:-30} # looks before something counts as not deletable, or not reachable
+CLUSTER=${CLUSTER:-my-cluster}
+LOCATION=${LOCATION:-$REGION} # the cluster's own: a region or a zone
 
 say() { printf 'launch: %s\n' "$*" >&2; }
+
+# check VARIABLE FORM HINT: nothing is called with a value that is not of its form.
+check() {
+  local LC_ALL=C
+  [[ ${!1} =~ $2 ]] || { say "$1 is $(printf '%q' "${!1}"): write $3" && exit 2; }
+}
+check NAME '^[a-z]([-a-z0-9]{0,34}[a-z0-9])?$' 'small letters, digits and -, at most 36, from a letter on'
+check PROJECT '^[a-z0-9][-a-z0-9.:]{0,62}$' 'a project'\''s id, such as my-project'
+check ZONE '^[a-z][a-z0-9]{0,30}(-[a-z0-9]{1,20}){1,4}$' 'a zone, such as us-west4-a'
+check IMAGE '^[A-Za-z0-9][-A-Za-z0-9._/:@]{0,254}$' 'letters, digits and -._/:@'
+check TRIES '^(0|[1-9][0-9]{0,8})$' 'a number'
+check PAUSE '^[0-9]{1,9}([.][0-9]{1,9})?$' 'a number of seconds'
+check CLUSTER '^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$' 'small letters, digits and -, at most 40, from a letter on'
+check LOCATION '^[a-z][a-z0-9]{0,30}(-[a-z0-9]{1,20}){1,4}$' 'a region or a zone, such as us-west4'
+[ -z "${TMPDIR:-}" ] || check TMPDIR '^/[^:[:cntrl:]]*$' 'the path of a folder without a colon, which scp takes for a machine'
+
+# quoted WORD: for the shell of another machine, which reads it once more.
+quoted() {
+  local LC_ALL=C rest=$1 out="'"
+  case $rest in '' | *[!a-zA-Z0-9_./:=@%+,-]*) ;; *) printf '%s' "$rest" && return ;; esac
+  while [[ $rest == *\'* ]]; do
+    out+="${rest%%\'*}'\\''"
+    rest=${rest#*\'}
+  done
+  printf '%s' "$out$rest'"
+}
 
 made=() # what may be there, "KIND NAME"; the newest last
 work=$(mktemp -d)
@@ -75,12 +103,14 @@ remove() {
 remove_all() {
   local i left=()
   for ((i = ${#made[@]} - 1; i >= 0; i--)); do
-    # shellcheck disable=SC2086 # two words
-    remove ${made[i]} || left=("${made[i]}" ${left[@]+"${left[@]}"})
+    remove "${made[i]%% *}" "${made[i]#* }" || left=("${made[i]}" ${left[@]+"${left[@]}"})
   done
   made=(${left[@]+"${left[@]}"})
   [ "${#made[@]}" -eq 0 ]
 }
+
+# how THING: the command that deletes it.
+how() { "how_${1%% *}" "${1#* }"; }
 
 finish() {
   local code=$? thing job
@@ -93,10 +123,10 @@ finish() {
   done 2>/dev/null
   rm -rf "$work"
   if [ "${#made[@]}" -gt 0 ] && [ -n "${KEEP:-}" ]; then
-    for thing in "${made[@]}"; do say "kept, and billed: $thing; delete it with: $(how_$thing)"; done
+    for thing in "${made[@]}"; do say "kept, and billed: $thing; delete it with: $(how "$thing")"; done
   elif [ "${#made[@]}" -gt 0 ]; then
     remove_all || {
-      for thing in "${made[@]}"; do say "STILL THERE, AND BILLED: $thing; delete it with: $(how_$thing)"; done
+      for thing in "${made[@]}"; do say "STILL THERE, AND BILLED: $thing; delete it with: $(how "$thing")"; done
       [ "$code" -ne 0 ] || code=1
     }
   fi
@@ -107,8 +137,6 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-CLUSTER=${CLUSTER:-my-cluster}
-LOCATION=${LOCATION:-$REGION} # the cluster's own: a region or a zone
 pools() { gcloud container node-pools "$@" --project="$PROJECT" --cluster="$CLUSTER" --location="$LOCATION"; }
 list_pool() { pools list --filter="name=$1" --format='value(name)'; }
 delete_pool() { pools delete "$1" --quiet; }
@@ -144,7 +172,8 @@ kubectl get crd jobsets.jobset.x-k8s.io >/dev/null || {
   say "the cluster has no JobSet: install it as https://jobset.sigs.k8s.io/docs/installation says"
   exit 1
 }
-sed -e "s|IMAGE_OF_THE_JOB|$IMAGE|" -e "s|NAME_OF_THE_JOB|$NAME|" >"$work/job.yaml" <<'END_OF_MANIFEST'
+# Whole lines, of which no argument is one.
+sed -e "s|^\\( *image: \\)\"IMAGE_OF_THE_JOB\"\$|\\1\"$IMAGE\"|" -e "s|^  name: \"NAME_OF_THE_JOB\"\$|  name: \"$NAME\"|" >"$work/job.yaml" <<'END_OF_MANIFEST'
 # Runs ./examples/multihost on v6e-256: 64 machines of 4 chips, from Google Kubernetes Engine.
 #
 # Printed by
@@ -157,7 +186,7 @@ sed -e "s|IMAGE_OF_THE_JOB|$IMAGE|" -e "s|NAME_OF_THE_JOB|$NAME|" >"$work/job.ya
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
 metadata:
-  name: NAME_OF_THE_JOB
+  name: "NAME_OF_THE_JOB"
   annotations:
     alpha.jobset.sigs.k8s.io/exclusive-topology: cloud.google.com/gke-nodepool # a job is one slice
 spec:
@@ -196,7 +225,7 @@ spec:
                 cloud.google.com/gke-tpu-topology: 16x16
               containers:
                 - name: job
-                  image: IMAGE_OF_THE_JOB
+                  image: "IMAGE_OF_THE_JOB"
                   args: ["-slice", "-v"]
                   ports:
                     - containerPort: 8471 # where the TPU runtime listens for the other hosts
