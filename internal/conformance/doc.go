@@ -9,6 +9,16 @@
 // notapplicable_test.go) or is unmapped: nothing here knows how to run it, which
 // counts as a failure.
 //
+// Every file NAME.json of the directory is read, whatever its name: what a case has says which form
+// it is of, and a file may hold cases of several forms and name topologies of the others. A field, an
+// input or an expression that nothing here reads is a failure.
+//
+// # Inputs
+//
+// A case gives the values of the replicas as a list, as a nest of lists, by their class
+// ({"PerReplica": [...]}), or as the expression of Python that each replica computes from its id:
+// "id+1", "[id, 2.]", "tf.constant(3.) made in each replica".
+//
 // # The rooms
 //
 // The programs in generate run TensorFlow and write cases to testdata/goldens at the module's root.
@@ -30,7 +40,8 @@
 // Values compare as values, with the rounding of float32, or of half precision where a
 // case has such a dtype; errors by their kind,
 // TypeError and AttributeError being one: both say that a value is of the wrong
-// sort. Texts of errors are each project's own. A tensor that TensorFlow leaves on
+// sort. Shardings over meshes and with subgroups compare as XLA normalises them.
+// Texts of errors are each project's own. A tensor that TensorFlow leaves on
 // one device is a value on all replicas here and must be equal on them; what it
 // calls Mirrored although its components differ is PerReplica here.
 package conformance

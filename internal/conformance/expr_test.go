@@ -6,80 +6,10 @@ import (
 	"go/parser"
 	"go/token"
 	"strconv"
-	"strings"
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/require"
 )
-
-// Cases write a replica's value as an expression of its id: id+1, [id, id+10].
-
-// evaluate computes an expression for a replica.
-func evaluate(c *caseRun, text string, id int) any {
-	text = strings.TrimSpace(text)
-	if strings.HasPrefix(text, "[") {
-		list := []any{}
-		for _, part := range splitTop(text[1 : len(text)-1]) {
-			list = append(list, evaluate(c, part, id))
-		}
-		return list
-	}
-	e, err := parser.ParseExpr(text)
-	if err != nil {
-		c.unmapped("expression %q", text)
-	}
-	return arithmetic(c, e, map[string]float64{"id": float64(id), "replica_id": float64(id)})
-}
-
-func splitTop(text string) (parts []string) {
-	depth, start := 0, 0
-	for i, r := range text {
-		switch r {
-		case '[', '(':
-			depth++
-		case ']', ')':
-			depth--
-		case ',':
-			if depth == 0 {
-				parts, start = append(parts, text[start:i]), i+1
-			}
-		}
-	}
-	return append(parts, text[start:])
-}
-
-func arithmetic(c *caseRun, e ast.Expr, names map[string]float64) float64 {
-	switch e := e.(type) {
-	case *ast.ParenExpr:
-		return arithmetic(c, e.X, names)
-	case *ast.BasicLit:
-		x, err := strconv.ParseFloat(e.Value, 64)
-		require.NoError(c, err)
-		return x
-	case *ast.Ident:
-		if x, ok := names[e.Name]; ok {
-			return x
-		}
-	case *ast.UnaryExpr:
-		if e.Op == token.SUB {
-			return -arithmetic(c, e.X, names)
-		}
-	case *ast.BinaryExpr:
-		x, y := arithmetic(c, e.X, names), arithmetic(c, e.Y, names)
-		switch e.Op {
-		case token.ADD:
-			return x + y
-		case token.SUB:
-			return x - y
-		case token.MUL:
-			return x * y
-		case token.QUO:
-			return x / y
-		}
-	}
-	c.unmapped("expression of %T", e)
-	return 0
-}
 
 // build makes a node of an expression.
 func build(c *caseRun, text string, names map[string]*graph.Node, calls map[string]func(*graph.Node) *graph.Node) *graph.Node {

@@ -60,29 +60,7 @@ func reduceCase(c *caseRun, g golden, v *env) {
 	reduceOne := func(op strategy.ReduceOp, x any, axes ...int) any {
 		return c.either(eager.Of(s).Reduce(ctx, op, x, axes...))
 	}
-	value := func() any {
-		if values := g.list("values"); values != nil {
-			return v.perReplica(c, values, g.text("dtype"))
-		}
-		if x, ok := g.Inputs["value"]; ok {
-			switch x := x.(type) {
-			case map[string]any: // a nest of per-replica values, or one mirrored value
-				if kind, values, ok := distributedOf(x); ok && kind == "Mirrored" {
-					m, err := v.s.Mirror(ctx, tensor(c, values[0], dtypeOf(g.text("dtype"), values[0])), noAnnotation)
-					require.NoError(c, err)
-					return m
-				}
-				nest := map[string]any{}
-				for k, y := range x {
-					nest[k] = v.perReplica(c, y.([]any), "")
-				}
-				return nest
-			default:
-				return tensor(c, x, dtypeOf(g.text("dtype"), x))
-			}
-		}
-		return v.perReplica(c, upTo(v.n), "")
-	}
+	value := func() any { return v.input(c, g) }
 	name := g.Name
 	switch {
 	case strings.Contains(g.text("op"), "."):
@@ -119,7 +97,12 @@ func reduceCase(c *caseRun, g golden, v *env) {
 		if strings.Contains(name, "read") {
 			o.Synchronization, o.Aggregation = strategy.OnRead, strategy.AggregateSum
 		}
-		x := v.variable(c, tensor(c, g.Inputs["value"], dtypes.Float32), o)
+		var x any
+		if _, _, ok := distributedOf(g.Inputs["value"]); ok {
+			x = v.input(c, g)
+		} else {
+			x = v.variable(c, tensor(c, g.Inputs["value"], dtypes.Float32), o)
+		}
 		got := map[string]any{"SUM": reduceOne(strategy.Sum, x, axesOf(c, g)...), "MEAN": reduceOne(strategy.Mean, x, axesOf(c, g)...)}
 		c.check(g.Outputs, got)
 	case outputs["mean_of_means"] != nil:
@@ -169,7 +152,6 @@ func reduceCase(c *caseRun, g golden, v *env) {
 
 func gatherCase(c *caseRun, g golden, v *env) {
 	ctx := v.ctx
-	values := g.list("values")
 	axis := 0
 	if axes := axesOf(c, g); len(axes) == 1 {
 		axis = axes[0]
@@ -187,46 +169,54 @@ func gatherCase(c *caseRun, g golden, v *env) {
 			return v.s.Gather(rc.Context(), x, axis)
 		})
 		c.check(g.Outputs, failed(err))
-	case values != nil:
-		out, err := v.s.Gather(ctx, v.perReplica(c, values, g.text("dtype")), axis)
-		c.check(g.Outputs, c.either(out, err))
-	case g.Inputs["value"] != nil:
-		out, err := eager.Of(v.s).Gather(ctx, tensor(c, g.Inputs["value"], dtypeOf("", g.Inputs["value"])), axis)
+	case g.Inputs["values"] != nil || g.Inputs["value"] != nil:
+		out, err := eager.Of(v.s).Gather(ctx, v.input(c, g), axis)
 		c.check(g.Outputs, c.either(out, err))
 	default:
 		c.unmapped("gather %q", g.Name)
 	}
 }
 
-// replicaValue makes a replica's nest of tensors from expressions of its id:
-// floats, or integers where the expressions are of integers.
+// replicaValue makes a replica's nest of tensors from expressions of its id.
 func replicaValue(c *caseRun, x any, id int) any {
 	switch x := x.(type) {
 	case string:
-		y := evaluate(c, x, id)
-		d := dtypes.Float32
-		if isIntegral(x) {
-			d = dtypes.Int32
-		}
-		return tensor(c, y, d)
-	case []any:
-		list := make([]any, len(x))
-		for i, y := range x {
-			list[i] = replicaValue(c, y, id)
-		}
-		return list
+		return replicaValue(c, python(c, x, id), id)
 	case map[string]any:
+		if _, values, ok := distributedOf(x); ok {
+			return replicaValue(c, values[id], id)
+		}
 		m := map[string]any{}
 		for k, y := range x {
 			m[k] = replicaValue(c, y, id)
 		}
 		return m
+	case []any:
+		if isNest(x) {
+			list := make([]any, len(x))
+			for i, y := range x {
+				list[i] = replicaValue(c, y, id)
+			}
+			return list
+		}
 	}
 	return tensor(c, x, dtypeOf("", x))
 }
 
-// isIntegral reports whether an expression has neither a point nor a division.
-func isIntegral(text string) bool { return !strings.ContainsAny(text, "./") }
+// isNest reports whether a list is one of values, not of numbers.
+func isNest(list []any) bool {
+	for _, x := range list {
+		switch x := x.(type) {
+		case string, map[string]any:
+			return true
+		case []any:
+			if isNest(x) {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 func allReduceCase(c *caseRun, g golden, v *env) {
 	if g.text("y") != "" {
@@ -236,7 +226,7 @@ func allReduceCase(c *caseRun, g golden, v *env) {
 	outputs := g.outputs()
 	run := func(op strategy.ReduceOp) any {
 		return c.either(v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
-			return rc.AllReduce(op, replicaValue(c, g.Inputs["value"], rc.ReplicaIDInSyncGroup()))
+			return rc.AllReduce(op, v.part(c, g, rc.ReplicaIDInSyncGroup()))
 		}))
 	}
 	switch {
@@ -247,7 +237,7 @@ func allReduceCase(c *caseRun, g golden, v *env) {
 		op, err := strategy.ParseReduceOp("sum")
 		require.NoError(c, err)
 		c.check(g.Outputs, map[string]any{"SUM": run(strategy.Sum), "MEAN": run(strategy.Mean), "string_op": run(op)})
-	case g.Inputs["value"] != nil:
+	case g.Inputs["value"] != nil || g.Inputs["values"] != nil:
 		op := strategy.Sum
 		if strings.Contains(g.Name, "MEAN") {
 			op = strategy.Mean
@@ -294,11 +284,7 @@ func allGatherCase(c *caseRun, g golden, v *env) {
 	}
 	run := func(ctx context.Context) any {
 		return c.either(v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
-			id := rc.ReplicaIDInSyncGroup()
-			if values := g.list("values"); values != nil {
-				return rc.AllGather(tensor(c, values[id], dtypeOf(g.text("dtype"), values)), axis)
-			}
-			return rc.AllGather(replicaValue(c, g.Inputs["value"], id), axis)
+			return rc.AllGather(v.part(c, g, rc.ReplicaIDInSyncGroup()), axis)
 		}))
 	}
 	if g.Inputs["value"] == nil && g.Inputs["values"] == nil {

@@ -42,6 +42,7 @@ func runSemantics(t *testing.T, s *tally, data []byte, w *world) {
 		decode(t, raw, &g)
 		g.raw = raw
 		s.run(t, "strategy_semantics", g.Section, g.Name, g.Strategy, func(c *caseRun) {
+			checkInputs(c, g)
 			if host, ok := hostSections[g.Section]; ok {
 				host(c, g)
 				return

@@ -131,26 +131,8 @@ func localResultsCase(c *caseRun, g golden, v *env) {
 			o.Synchronization = strategy.OnRead
 		}
 		c.check(g.Outputs, results(v.variable(c, float32(1), o)))
-	case g.list("values") != nil:
-		c.check(g.Outputs, results(v.perReplica(c, g.list("values"), "")))
-	case g.Inputs["value"] != nil:
-		var nest func(x any) any
-		nest = func(x any) any {
-			switch x := x.(type) {
-			case map[string]any:
-				m := map[string]any{}
-				for k, y := range x {
-					m[k] = nest(y)
-				}
-				return m
-			case []any:
-				if len(x) == v.n {
-					return v.perReplica(c, x, "")
-				}
-			}
-			return plainValue(x)
-		}
-		c.check(g.Outputs, results(nest(g.Inputs["value"])))
+	case g.Inputs["values"] != nil || g.Inputs["value"] != nil:
+		c.check(g.Outputs, results(v.input(c, g)))
 	case strings.HasPrefix(g.Name, "default strategy"):
 		c.check(g.Outputs, results(float32(5)))
 	case strings.Contains(g.Name, "Mirrored"):

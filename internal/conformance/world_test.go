@@ -90,6 +90,7 @@ func (w *world) envOf(c *caseRun, name string, p int) *env {
 	default:
 		c.unmapped("strategy %q", name)
 	}
+	c.replicas = v.n
 	v.s = w.get(c, v.semantics, v.n, p, "")
 	v.e = eager.Of(v.s)
 	return v

@@ -78,6 +78,7 @@ type assignmentFile struct {
 	Topologies map[string]goldenTopology
 	Ring3D     map[string][][3]int `json:"ring_3d"`
 	Cases      []assignmentGolden
+	known      map[string]goldenTopology // those of other files too
 }
 
 func (g goldenTopology) build(t testing.TB) tpu.Topology {
@@ -87,12 +88,27 @@ func (g goldenTopology) build(t testing.TB) tpu.Topology {
 	return topology
 }
 
-// Assignments are the cases of a file of topologies, rings and device assignments, on
-// package tpu.
-func Assignments(data []byte) ([]Case, error) {
+// Assignments are the cases of a file of topologies, rings and device assignments, on package tpu.
+// They may name topologies of the other files.
+func Assignments(data []byte, others ...[]byte) ([]Case, error) {
 	var all assignmentFile
 	if err := json.Unmarshal(data, &all); err != nil {
 		return nil, err
+	}
+	all.known = maps.Clone(all.Topologies)
+	for _, data := range others {
+		var other struct{ Topologies map[string]goldenTopology }
+		if err := json.Unmarshal(data, &other); err != nil {
+			return nil, err
+		}
+		for name, topology := range other.Topologies {
+			if _, ok := all.known[name]; !ok {
+				if all.known == nil {
+					all.known = map[string]goldenTopology{}
+				}
+				all.known[name] = topology
+			}
+		}
 	}
 	var cases []Case
 	for _, name := range slices.Sorted(maps.Keys(all.Topologies)) {
@@ -167,6 +183,8 @@ func checkRing(c *T, name string, want [][3]int) {
 	assert.Equal(c, want, got)
 }
 
+var orders = map[string]tpu.DeviceOrder{"": tpu.AutoOrder, "AUTO": tpu.AutoOrder, "RING": tpu.RingOrder, "MESH": tpu.MeshOrder}
+
 // assignmentCase runs one case by its kind.
 func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 	var in struct {
@@ -181,6 +199,8 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 		Wire     string          `json:"serialized_hex"`
 		Task     int
 		Core     int
+		Tasks    int `json:"num_tasks"`                // in the wire form too
+		PerTask  int `json:"num_tpu_devices_per_task"` // likewise
 		Build    *struct {
 			Topology string
 			Shape    []int  `json:"computation_shape"`
@@ -189,24 +209,30 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 			Order    string `json:"device_order_mode"`
 		}
 	}
-	require.NoError(c, json.Unmarshal(g.Input, &in))
+	Strictly(c, g.Input, &in)
+	order, ok := orders[in.Order]
+	if !ok {
+		c.Unmapped("device order %q", in.Order)
+	}
 	replicas := 1 // TensorFlow's default
 	if in.Replicas != nil {
 		replicas = *in.Replicas
 	}
-	orders := map[string]tpu.DeviceOrder{"": tpu.AutoOrder, "AUTO": tpu.AutoOrder, "RING": tpu.RingOrder, "MESH": tpu.MeshOrder}
 	// A topology has a name in the file, perhaps with a note of its form.
 	name, _, _ := strings.Cut(in.Topology, " (")
-	recorded, known := all.Topologies[name]
+	recorded, known := all.known[name]
 	topology := func() tpu.Topology {
-		if !known {
+		switch {
+		case !known && g.Error == nil:
+			c.Unmapped("topology %q, which no file has", name)
+		case !known:
 			c.NotApplicable(NotTopology)
 		}
 		return recorded.build(c)
 	}
 	switch g.Kind {
 	case "build":
-		options := tpu.AssignmentOptions{Replicas: replicas, Order: orders[in.Order]}
+		options := tpu.AssignmentOptions{Replicas: replicas, Order: order}
 		if in.Shape != nil && json.Unmarshal(in.Shape, &options.ComputationShape) != nil ||
 			in.Stride != nil && json.Unmarshal(in.Stride, &options.ComputationStride) != nil {
 			c.NotApplicable(NotNumbers)
@@ -222,7 +248,7 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 		build := func() (tpu.DeviceAssignment, error) { // the case that starts from the wire form
 			topology, err := tpu.ParseTopologyProto(topology().MarshalProto())
 			require.NoError(c, err)
-			options := tpu.AssignmentOptions{Replicas: replicas, Order: orders[in.Order]}
+			options := tpu.AssignmentOptions{Replicas: replicas, Order: order}
 			for from, to := range map[*json.RawMessage]*[]int{&in.Shape: &options.ComputationShape, &in.Stride: &options.ComputationStride} {
 				if *from != nil {
 					require.NoError(c, json.Unmarshal(*from, to))

@@ -3,7 +3,11 @@
 // the tests of those packages and the whole conformance run use it.
 package valuecases
 
-import "testing"
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+)
 
 // Case is one recorded case.
 type Case struct {
@@ -51,5 +55,15 @@ func Run(t *testing.T, cases []Case, left func(name string) bool) {
 			}
 			c.Run(&T{T: t, NotApplicable: func(why Why) { t.Skipf("not applicable: %d", why) }, Unmapped: t.Fatalf})
 		})
+	}
+}
+
+// Strictly decodes the input of a case. A field that nothing here reads makes the case unmapped.
+func Strictly(t *T, input json.RawMessage, into any) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(input))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		t.Unmapped("input %s: %v", input, err)
 	}
 }

@@ -1,0 +1,115 @@
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// caseFile is a file of cases by their forms. A file may hold cases of several forms: what a case has
+// says which form it is of.
+type caseFile struct {
+	// rest is what stands beside the cases.
+	rest  map[string]json.RawMessage
+	cases map[string][]json.RawMessage
+}
+
+// The forms, by the field that only their cases have, and what stands beside the cases of a form.
+var (
+	forms  = map[string]string{"kind": "device_assignment", "api": "sharding", "section": "strategy_semantics", "num_logical_devices": "tpu_graph"}
+	beside = map[string]string{
+		"topologies": "device_assignment", "ring_3d": "device_assignment", "get_sharding_tile_shape": "sharding", "device_tables": "sharding",
+		"oracle": "", "generator": "", "conventions": "", "hlo_oracle": "",
+	}
+	// fields are those of a case of a form.
+	fields = map[string][]string{
+		"device_assignment":  {"kind", "name", "input", "output", "error"},
+		"sharding":           {"api", "name", "input", "output", "error"},
+		"strategy_semantics": {"section", "name", "strategy", "inputs", "outputs"},
+		"tpu_graph":          {"name", "num_replicas", "num_logical_devices", "metadata", "op_counts", "ops", "fn_calls", "observed", "error"},
+	}
+)
+
+// readFile sorts the cases of a file. What it does not know is an error.
+func readFile(data []byte) (f caseFile, err error) {
+	if err := json.Unmarshal(data, &f.rest); err != nil {
+		return f, err
+	}
+	var all []json.RawMessage
+	if err := json.Unmarshal(f.rest["cases"], &all); err != nil {
+		return f, fmt.Errorf("cases: %w", err)
+	}
+	delete(f.rest, "cases")
+	f.cases = map[string][]json.RawMessage{}
+	for key := range f.rest {
+		form, ok := beside[key]
+		if !ok {
+			return f, fmt.Errorf("%q stands beside the cases, which nothing here reads", key)
+		}
+		if form != "" {
+			f.cases[form] = nil
+		}
+	}
+	for i, raw := range all {
+		var has map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &has); err != nil {
+			return f, fmt.Errorf("case %d: %w", i, err)
+		}
+		form := ""
+		for key, of := range forms {
+			if has[key] != nil {
+				form = of
+			}
+		}
+		if form == "" {
+			return f, fmt.Errorf("case %d is of no form that is known: it has %q", i, slices.Sorted(maps.Keys(has)))
+		}
+		for key := range has {
+			if !slices.Contains(fields[form], key) {
+				return f, fmt.Errorf("case %d of the form %s: nothing here reads its %q", i, form, key)
+			}
+		}
+		f.cases[form] = append(f.cases[form], raw)
+	}
+	return f, nil
+}
+
+// of is a file of the cases of one form.
+func (f caseFile) of(form string) ([]byte, error) {
+	cases := f.cases[form]
+	if cases == nil {
+		cases = []json.RawMessage{}
+	}
+	one := map[string]any{"cases": cases}
+	for key, raw := range f.rest {
+		if beside[key] == form {
+			one[key] = raw
+		}
+	}
+	return json.Marshal(one)
+}
+
+// inputs are the inputs that the runner of each section reads; see checkInputs.
+var inputs = map[string]string{
+	"reduce": "axis dtype op value values", "gather": "axis dtype value values", "all_reduce": "dtype op value values x y",
+	"all_gather": "axis dtype value values", "run_return": "a b", "local_results": "dtype value values", "merge_call": "three",
+	"variable": "dtype init name", "mirrored_write": "dtype initial value", "scatter": "initial",
+	"sync_on_read": "added components dtype initial value", "checkpoint": "components dtype", "update": "args grad initial lr value",
+	"non_slot": "args", "broadcast_to": "value", "reduce_to": "value values dtype", "batch_reduce_to": "value values dtype", "run_steps": "data iterations",
+}
+
+// checkInputs refuses inputs that nothing here reads: a case that is run without them would say
+// nothing.
+func checkInputs(c *caseRun, g golden) {
+	if _, host := hostSections[g.Section]; host {
+		return // package inputcases looks at its own
+	}
+	known := strings.Fields(inputs[g.Section])
+	for _, key := range slices.Sorted(maps.Keys(g.Inputs)) {
+		if !slices.Contains(known, key) {
+			c.unmapped("input %q of the section %q", key, g.Section)
+		}
+	}
+}
