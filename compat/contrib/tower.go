@@ -60,7 +60,7 @@ type MergeFunc func(ctx context.Context, d *DistributionStrategy, args ...any) (
 type towerKey struct{}
 
 // TowerContextOf returns the tower's context that ctx belongs to, if any: TensorFlow's
-// get_tower_context.
+// get_tower_context. Outside every scope there is none, where TensorFlow has the default strategy's.
 func TowerContextOf(ctx context.Context) (*TowerContext, bool) {
 	if _, ok := eager.ReplicaContextOf(ctx); !ok {
 		return nil, false
