@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
 // The exit codes, and errors with one.
@@ -87,7 +88,7 @@ type exited int
 // run executes one command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) (code int) {
 	var c cli
-	out := &output{w: a.stdout}
+	out := newOutput(a.stdout)
 	a.stdout = out
 	defer func() {
 		if r := recover(); r != nil {
@@ -101,7 +102,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	parser, err := kong.New(&c,
 		kong.Name("tpustrategy"),
 		kong.Description("Looks at TPU slices, places replicas on them and compiles steps for them."),
-		kong.Writers(a.stdout, a.stderr),
+		kong.Writers(a.stdout, plain.NewWriter(a.stderr)),
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.NamedMapper("localpath", kong.MapperFunc(localPath)),
@@ -120,7 +121,9 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		c.JSON = c.JSON || slices.Contains(args, "--json") // it may stand behind what is wrong
 		return a.fail(&c, &usageError{Err: &errkind.Fault{Op: "command line", Err: err, Hint: "see tpustrategy --help"}})
 	}
-	if err := kctx.Run(&c); err != nil {
+	err = kctx.Run(&c)
+	_ = out.text.Flush() // out.err has what went wrong
+	if err != nil {
 		// Whatever was under way failed for it, in one way or another.
 		var signal *command.Signal
 		if errors.As(context.Cause(ctx), &signal) {
@@ -147,9 +150,9 @@ func (a *app) fail(c *cli, err error) int {
 	if c.JSON && !f.Reported {
 		_ = a.printJSON(map[string]any{"error": f})
 	}
-	fmt.Fprintf(a.stderr, "tpustrategy: %s\n", f.Message)
+	fmt.Fprintf(a.stderr, "tpustrategy: %s\n", plain.Text(f.Message))
 	if f.Log != "" && f.Sort == "died" {
-		fmt.Fprintf(a.stderr, "The end of its log:\n%s\n", indent(f.Log, "  "))
+		fmt.Fprintf(a.stderr, "The end of its log:\n%s\n", plain.Text(indent(f.Log, "  ")))
 	}
 	return ahead.Codes[f.Sort]
 }

@@ -66,7 +66,11 @@ func (c *launchCmd) Run(a *app, root *cli) error {
 	if root.JSON {
 		return a.printJSON(map[string]any{"slice": slice.Type(), "slices": count, "on": c.On, "part": c.Part, "text": text})
 	}
-	_, err = fmt.Fprint(a.stdout, text)
+	out := a.stdout
+	if _, ok := a.terminal(); !ok {
+		out = a.bytes() // it is a file for bash or kubectl, each byte of it
+	}
+	_, err = fmt.Fprint(out, text)
 	return err
 }
 

@@ -30,8 +30,8 @@ func TestAnAnswerThatCannotBeWrittenIsAnError(t *testing.T) {
 		assert.Equal(t, exitFailed, a.run(t.Context(), strings.Fields(line)), line)
 		assert.Equal(t, "tpustrategy: the answer is not complete: no space left on device; see where it goes, and ask again\n", errs.String(), line)
 	}
-	out := &output{w: fullDisk{}}
-	_, err := out.Write(nil)
+	out := newOutput(fullDisk{})
+	_, err := out.Write([]byte("x"))
 	assert.True(t, errors.Is(err, syscall.ENOSPC) && out.err == err)
 }
 

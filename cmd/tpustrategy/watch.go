@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/plain"
 	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 
@@ -59,7 +60,7 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 		return w.follow(ctx, func() error { return a.printLine(w.answer()) })
 	}
 	if f, ok := a.terminal(); ok {
-		return w.follow(ctx, w.drawn(a.stdout, func() (int, int, error) { return term.GetSize(int(f.Fd())) }))
+		return w.follow(ctx, w.drawn(a.bytes(), func() (int, int, error) { return term.GetSize(int(f.Fd())) }))
 	}
 	return w.follow(ctx, w.lines(a.stdout))
 }
@@ -204,7 +205,11 @@ func (w *watcher) text(width int) []string {
 	}
 	lines := []string{w.summary()}
 	lines = append(lines, status.Table(w.sights, width)...)
-	return append(lines, w.remarks()...)
+	lines = append(lines, w.remarks()...)
+	for i := range lines {
+		lines[i] = plain.Line(lines[i])
+	}
+	return lines
 }
 
 func (w *watcher) summary() string {

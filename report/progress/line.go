@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/tpustrategy/tpustrategy/internal/plain"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
@@ -185,9 +186,9 @@ func (l *Line) show(now time.Time) {
 		if l.drawn {
 			_, _ = io.WriteString(l.w, "\r\x1b[K")
 		}
-		fmt.Fprintln(l.w, l.opts.Prefix+m.advice(l.share(m, now)))
+		fmt.Fprintln(l.w, plain.Line(l.opts.Prefix+m.advice(l.share(m, now))))
 	}
-	text := l.opts.Prefix + m.text(passed, memoryOf(l.pid))
+	text := plain.Line(l.opts.Prefix + m.text(passed, memoryOf(l.pid)))
 	if others := len(l.under) - 1; others > 0 {
 		text += fmt.Sprintf(", and %d more", others)
 	}
@@ -196,7 +197,7 @@ func (l *Line) show(now time.Time) {
 		return
 	}
 	if width := l.width() - 1; len(text) > width { // the last column would wrap
-		text = text[:width]
+		text = strings.ToValidUTF8(text[:width], "")
 	}
 	fmt.Fprintf(l.w, "\r\x1b[K%s", text)
 	l.drawn = true

@@ -241,3 +241,15 @@ func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
 	assert.Zero(t, knownOf("", at(phase.Compiling, "gpt", 1000)))
 	assert.True(t, strings.HasSuffix(RecordFile(), "compilations.jsonl") || RecordFile() == "")
 }
+
+func TestANameDoesNotMoveTheCursor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w bytes.Buffer
+		l := To(&w, Options{Prefix: "p: "})
+		l.Phase(at(phase.Tracing, "a\x1b[2J\nb\xff", 0))
+		time.Sleep(11 * time.Second)
+		l.Close()
+		synctest.Wait()
+		assert.Equal(t, "p: tracing a\\u001b[2J b\\xff for v5e:4x4 (4 x 4 devices): 10s\n", noMemory(w.String()))
+	})
+}

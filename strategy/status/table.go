@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
 // Summary says in one line where a run is, such as "step 400 of 1000, 12.3 steps/s, loss 0.2512,
@@ -92,7 +94,7 @@ func Table(all []Sight, width int) []string {
 				does = r.Error
 			}
 		}
-		rows = append(rows, []string{strconv.Itoa(i), strconv.FormatInt(r.Step, 10), s.state(), clean(does), lasts, number(float64(r.Rate)), loss, saved, clean(r.Name)})
+		rows = append(rows, []string{strconv.Itoa(i), strconv.FormatInt(r.Step, 10), s.state(), plain.Line(does), lasts, number(float64(r.Rate)), loss, saved, plain.Line(r.Name)})
 	}
 	const state, does, name = 2, 3, 8
 	widths := make([]int, len(rows[0]))
@@ -163,16 +165,6 @@ func number(x float64) string {
 		return strconv.FormatFloat(x, 'g', 3, 64)
 	}
 	return strconv.FormatFloat(x, 'g', 4, 64)
-}
-
-// clean is a text of another host without what a terminal would act on.
-func clean(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, text)
 }
 
 func cut(text string, most int) string {

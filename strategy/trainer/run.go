@@ -13,6 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/plain"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/report/curve"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -52,7 +53,7 @@ func Code(ctx context.Context, name string, err error, w io.Writer) int {
 	case errors.As(err, &exit):
 		return exit.Code
 	}
-	fmt.Fprintf(w, "%s: %v\n", name, err)
+	fmt.Fprintf(w, "%s: %s\n", name, plain.Text(err.Error()))
 	switch code := interrupt.Code(err); {
 	case code != command.Failed:
 		return code
@@ -133,7 +134,7 @@ func (f *Flags) Hooks(w io.Writer, every fit.Every, metrics ...string) []fit.Hoo
 			return nil
 		}
 		if err := curves(f.set.Name(), table, pictures, metrics); err != nil {
-			fmt.Fprintf(w, "%s: no curves: %v\n", f.set.Name(), err)
+			fmt.Fprintf(w, "%s: no curves: %s\n", f.set.Name(), plain.Text(err.Error()))
 		}
 		return nil
 	}}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/tpustrategy/tpustrategy/internal/plain"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 )
 
@@ -111,7 +112,7 @@ func (b *display) record(s progress) {
 func (b *display) text(s progress, most int) string {
 	var parts []string
 	for _, m := range b.latest[:min(most, len(b.latest))] {
-		parts = append(parts, fmt.Sprintf("%s %.4f", m.Name, m.Value))
+		parts = append(parts, fmt.Sprintf("%s %.4f", plain.Line(m.Name), m.Value))
 	}
 	if seconds := s.Elapsed().Seconds(); seconds > 0 && s.Rows() > 0 && (!b.terminal || b.width >= wide) {
 		parts = append(parts, fmt.Sprintf("%.0f rows/s", float64(s.Rows())/seconds))

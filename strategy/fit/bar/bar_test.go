@@ -73,3 +73,10 @@ step 40 of 40  loss 1.0000  held/loss 2.0000  100 rows/s
 	is, _ = terminal(file)
 	assert.False(t, is)
 }
+
+func TestAMetricsNameDoesNotMoveTheCursor(t *testing.T) {
+	var drawn bytes.Buffer
+	b := &display{w: &drawn}
+	b.record(at{1, 1, []fit.Metric{{Name: "a\x1b[2J\xff\n", Value: 1}}})
+	assert.Contains(t, drawn.String(), "a\\u001b[2J\\xff  1.0000")
+}
