@@ -22,12 +22,15 @@ func (a axis) at(v float64) float64 {
 	return a.from + (v-low)/(high-low)*(a.to-a.from)
 }
 
+// nothing is a difference that float64 has no parts of worth drawing.
+const nothing = 1e-300
+
 // newAxis is an axis that has room for the numbers from low to high, and some more on the sides that
 // are padded.
 func newAxis(low, high float64, log, pad bool) axis {
-	if size := max(math.Abs(low), math.Abs(high)); high-low <= 1e-9*size || high == low {
+	if size := max(math.Abs(low), math.Abs(high)); high-low <= 1e-9*size || high-low < nothing && !log {
 		by := size / 20
-		if by < 1e-300 {
+		if by < nothing {
 			by = 1
 		}
 		if log {
@@ -59,6 +62,9 @@ func (a axis) ticks(most int) []tick {
 		return a.decades(most)
 	}
 	step := niceStep((a.high - a.low) / float64(most))
+	if !(step > 0) || math.IsInf(step, 0) { // between two numbers next to 0
+		return []tick{{a.low, number(a.low, a.low)}, {a.high, number(a.high, a.high)}}
+	}
 	if a.whole {
 		step = max(step, 1)
 	}

@@ -1,9 +1,14 @@
 package curve
 
 import (
+	"cmp"
+	"encoding/binary"
 	"errors"
 	"io"
 	"math"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -79,19 +84,81 @@ func TestLearningChoosesWhatIsLookedAt(t *testing.T) {
 	require.ErrorContains(t, err, "name those to draw")
 }
 
+// notNumbers matches a number of a picture that is none.
+var notNumbers = regexp.MustCompile(`="[^"]*(NaN|Inf)[^"]*"`)
+
+// draws draws series in each way, and checks that the pictures have numbers in them only.
+func draws(t *testing.T, series []Series) {
+	for _, p := range []Plot{{Series: series}, {Series: series, LogY: true}, {Series: series, LogX: true, LogY: true}} {
+		p.Series = slices.Clone(p.Series)
+		for i := range p.Series {
+			if p.Series[i].Right = i%3 == 2; i%2 == 1 {
+				p.Series[i].Smooth = 0.9
+			}
+		}
+		svg, err := p.SVG()
+		if err != nil {
+			var e *PlotError
+			require.ErrorAs(t, err, &e)
+			continue
+		}
+		if found := notNumbers.Find(svg); found != nil {
+			t.Fatalf("%s is in the picture of %v", found, series)
+		}
+		_, err = p.HTML()
+		require.NoError(t, err, "%v", series)
+	}
+}
+
+// A picture of values next to nothing, or of all that there are, has a place for each.
+func TestExtremeValuesHavePlaces(t *testing.T) {
+	const least, most = math.SmallestNonzeroFloat64, math.MaxFloat64
+	for _, values := range [][]float64{{least, 2 * least}, {least, 3 * least, -least}, {0, least}, {1e-320, 5e-320, 2e-310}, {1e-308, 2e-308}, {1e-300, 3e-300},
+		{-most, most}, {most, most / 2}, {least, most}, {most, math.Inf(1)}, {-1e308, 1e308, 5}, {1, 1 + 1e-15}, {1e-310, 1}} {
+		steps := make([]Point, len(values))
+		for i, v := range values {
+			steps[i] = Point{math.Abs(v), float64(i)}
+		}
+		slices.SortFunc(steps, func(a, b Point) int { return cmp.Compare(a.Step, b.Step) })
+		draws(t, []Series{{Name: "loss", Points: points(values...)}})
+		draws(t, []Series{{Name: "steps", Points: steps}})
+	}
+}
+
+// FuzzReadCSV reads any text as a table, and one that has the form of a table, of numbers that are
+// made of the bytes.
 func FuzzReadCSV(f *testing.F) {
-	f.Add("step,epoch,loss\n1,0,5.5\n2,0,\n")
-	f.Add("\ufeffstep,\"a\nb\"\r\n1e3,NaN")
-	f.Fuzz(func(t *testing.T, text string) {
+	f.Add("step,epoch,loss\n1,0,5.5\n2,0,\n", []byte{})
+	f.Add("\ufeffstep,\"a\nb\"\r\n1e3,NaN", []byte("0123456789abcdef"))
+	f.Add("step,loss\n1,5e-324\n2,1e-323\n", []byte{0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 2})
+	f.Fuzz(func(t *testing.T, text string, numbers []byte) {
 		series, err := ReadCSV(strings.NewReader(text))
 		if err != nil {
 			var e *TableError
 			require.ErrorAs(t, err, &e)
-			return
+		} else {
+			draws(t, series)
 		}
-		if _, err := (Plot{Series: series}).SVG(); err != nil {
-			var e *PlotError
-			require.ErrorAs(t, err, &e)
+		var table strings.Builder
+		table.WriteString("step,epoch,loss,held/loss,learning_rate\r\n")
+		for row := 0; len(numbers) >= 9 && row < 100; row++ {
+			table.WriteString(strconv.Itoa(row))
+			for column := range 4 {
+				cell := ""
+				if len(numbers) >= 9 && (column > 0 || row%2 == 0) {
+					x := math.Float64frombits(binary.BigEndian.Uint64(numbers[1:]))
+					if numbers[0]%4 == 3 { // near the numbers before
+						x = float64(int8(numbers[1])) * math.Pow(10, float64(int8(numbers[2])))
+					}
+					cell, numbers = strconv.FormatFloat(x, 'g', -1, 64), numbers[9:]
+				}
+				table.WriteString("," + cell)
+			}
+			table.WriteString("\r\n")
 		}
+		series, err = ReadCSV(strings.NewReader(table.String()))
+		require.NoError(t, err, "%s", table.String())
+		require.Len(t, series, 3)
+		draws(t, series)
 	})
 }

@@ -98,7 +98,9 @@ func (p Plot) lines() ([]line, error) {
 			return nil, &PlotError{Series: s.Name, Reason: fmt.Sprintf("smoothing by %g", s.Smooth), Hint: "give a number from 0 to below 1, such as 0.9"}
 		}
 		l := line{name: s.Name, color: i, right: s.Right, points: slices.Clone(s.Points)}
-		for k, at := range l.points {
+		for k := range l.points {
+			at := &l.points[k]
+			at.Step, at.Value = noLess(at.Step), noLess(at.Value)
 			if math.IsNaN(at.Step) || math.Abs(at.Step) > farthest {
 				return nil, &PlotError{Series: s.Name, Reason: fmt.Sprintf("point %d is at step %g", k, at.Step), Hint: "give steps that are finite numbers"}
 			}
@@ -126,6 +128,14 @@ func (p Plot) lines() ([]line, error) {
 		return nil, &PlotError{Reason: "no value has a place in it", Hint: "give at least one point that is finite, and above 0 on a logarithmic axis"}
 	}
 	return out, nil
+}
+
+// noLess is 0 for a number so near to it that the sizes of a picture have no quotients with it.
+func noLess(v float64) float64 {
+	if math.Abs(v) < nothing {
+		return 0
+	}
+	return v
 }
 
 // smooth takes means over the neighbours on both sides, of which each weighs by times what the one
