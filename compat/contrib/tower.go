@@ -112,8 +112,8 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 // CallForEachTower runs fn once for each tower: TensorFlow's call_for_each_tower. PerDevice and
 // Mirrored values and variables among the nests args are unwrapped, so that a tower receives its
 // own component; all else is passed whole. A tower writes a variable with the variable's methods
-// and [TowerContext.Context]. The results are merged: an object that is the same on every tower stays as it is,
-// the components of one value become that value, and all else becomes a [PerDevice].
+// and [TowerContext.Context]. The results are merged: an object that is the same on every tower
+// stays as it is, the components of one value become that value, and all else becomes a [PerDevice].
 //
 // The towers run in turn, each until it joins the others; there is no option to run them
 // concurrently.
