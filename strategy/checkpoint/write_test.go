@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/tensors"
@@ -20,7 +21,6 @@ func TestVariablesThatCannotBeSavedAreNamed(t *testing.T) {
 	}{
 		"no form":    {Group{Variables: []Variable{&memory{path: "/z", value: tensors.FromScalar(complex128(1))}}}, "/z"},
 		"twice":      {numbers(1).With(&memory{path: "/a", value: tensors.FromScalar(float32(1))}), "/a"},
-		"same name":  {numbers(1).With(&memory{path: "a", value: tensors.FromScalar(float32(1))}), "a"},
 		"no path":    {Group{Variables: []Variable{&memory{value: tensors.FromScalar(float32(1))}}}, ""},
 		"unreadable": {numbers(1).With(&memory{path: "/bad", value: tensors.FromScalar(float32(1)), read: func() error { return broken }}), "/bad"},
 	} {
@@ -35,4 +35,25 @@ func TestVariablesThatCannotBeSavedAreNamed(t *testing.T) {
 	require.ErrorIs(t, d.Save(ctx, 1, numbers(1).With(&memory{path: "/bad", value: tensors.FromScalar(float32(1)), read: func() error { return broken }}), SaveOptions{}), broken)
 	require.NoError(t, d.Save(ctx, 1, Group{}, SaveOptions{}), "nothing at all is a checkpoint too")
 	require.Empty(t, latest(t, d).Variables())
+}
+
+// TestAVariableOfTheScopeMayHaveTheNameOfOneOfTheStore saves both, each under its own path.
+func TestAVariableOfTheScopeMayHaveTheNameOfOneOfTheStore(t *testing.T) {
+	ctx := context.Background()
+	d := newDirectory(t, Options{})
+	both := func(x float32) Group { return numbers(x).With(&memory{path: "a", value: tensors.FromScalar(x + 1)}) }
+	require.NoError(t, d.Save(ctx, 1, both(1), SaveOptions{}))
+	m := newManager(t, d.Path(), ManagerOptions{})
+	require.NoError(t, m.Save(ctx, 2, both(1), SaveOptions{}))
+	require.NoError(t, m.Close())
+	for step := int64(1); step <= 2; step++ {
+		c, err := d.Open(step)
+		require.NoError(t, err)
+		g := both(7)
+		require.NoError(t, c.Restore(ctx, g, RestoreOptions{}))
+		assert.Equal(t, []float32{1, 1, 1}, g.Variables[0].(*memory).value.Value())
+		assert.Equal(t, float32(2), g.Variables[3].(*memory).value.Value())
+		require.NoError(t, c.Export(ctx, filepath.Join(t.TempDir(), "all.safetensors")))
+		require.NoError(t, c.Close())
+	}
 }
