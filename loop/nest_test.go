@@ -31,8 +31,9 @@ func nest(loops, p int, drop bool) stackOf {
 			if drop {
 				x = layers.Dropout(scope, x, graph.Scalar(x.Graph(), dtypes.Float32, 1e-9))
 			}
+			x = in(scope.In("inner"), x, loops-1)
 			h := graph.MulScalar(graph.Tanh(layers.Dense(scope.In("dense"), x, true, width)), 0.1)
-			return in(scope.In("inner"), graph.Add(x, logical.Split(h, 1, p)), loops-1)
+			return graph.Add(x, logical.Split(h, 1, p))
 		}, loop.Options{})
 	}
 	return func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return in(rc.Scope("layers"), x, loops) }
@@ -50,15 +51,18 @@ func unrolledNest(loops int) stackOf {
 				}
 				return v
 			}
+			inner := path
 			if len(at) > 0 {
-				h := graph.Add(graph.Dot(x, part("weights")).Product(), graph.ExpandLeftToRank(part("biases"), 2))
-				x = graph.Add(x, graph.MulScalar(graph.Tanh(h), 0.1))
-				path += "/inner"
+				inner += "/inner"
 			}
 			for i := 0; i < 2 && loops > 0; i++ {
-				x = in(path, x, loops-1, append(at[:len(at):len(at)], i)...)
+				x = in(inner, x, loops-1, append(at[:len(at):len(at)], i)...)
 			}
-			return x
+			if len(at) == 0 {
+				return x
+			}
+			h := graph.Add(graph.Dot(x, part("weights")).Product(), graph.ExpandLeftToRank(part("biases"), 2))
+			return graph.Add(x, graph.MulScalar(graph.Tanh(h), 0.1))
 		}
 		return in("/layers", x, loops)
 	}
