@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
@@ -139,7 +140,7 @@ func metricName(name string) string {
 	if name == Loss { // which is the last step's
 		return MeanLoss
 	}
-	return name
+	return strings.ToValidUTF8(name, "\ufffd") // which no file of metrics can hold
 }
 
 // records lets the hooks record. All of them do, whatever any of them returns.

@@ -2,6 +2,7 @@ package fit
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -92,9 +93,10 @@ func find(all []Metric, name string) (float64, bool) {
 	return all[i].Value, true
 }
 
-// Set publishes a metric of this step. It takes the place of one of the same name.
+// Set publishes a metric of this step. It takes the place of one of the same name. Bytes of a name
+// that are not UTF-8, which no file of metrics can hold, become U+FFFD.
 func (s *State) Set(name string, value float64) {
-	s.metrics = set(s.metrics, name, value)
+	s.metrics = set(s.metrics, strings.ToValidUTF8(name, "\ufffd"), value)
 }
 
 func set(all []Metric, name string, value float64) []Metric {

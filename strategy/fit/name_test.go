@@ -1,0 +1,17 @@
+package fit
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Prometheus ends the process on a label that is not UTF-8, and JSON makes another name of it.
+func TestAMetricsNameIsUTF8(t *testing.T) {
+	s := &State{}
+	s.Set("a\xffb", 1)
+	s.Set("Größe", 2)
+	assert.Equal(t, []Metric{{"a\ufffdb", 1}, {"Größe", 2}}, s.Metrics())
+	assert.Equal(t, "a\ufffdb", metricName("a\xffb"))
+	assert.Equal(t, MeanLoss, metricName(Loss))
+}
