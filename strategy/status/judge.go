@@ -23,7 +23,7 @@ const minWait = 5 * time.Second
 // than that may last: by its own experience, or, where all hosts do the same, by that of those who
 // wait. That hosts take long, and all are at the same place, is no finding; see [Stand].
 func Judge(all []Sight, here int, floor ...time.Duration) []Finding {
-	j := judge{all: all, here: here, floor: minWait.Seconds()}
+	j := judge{all: all, here: here, floor: minWait.Seconds(), company: company(all, here)}
 	if len(floor) > 0 {
 		j.floor = floor[0].Seconds()
 	}
@@ -31,9 +31,10 @@ func Judge(all []Sight, here int, floor ...time.Duration) []Finding {
 }
 
 type judge struct {
-	all   []Sight
-	here  int
-	floor float64
+	company bool // see company
+	all     []Sight
+	here    int
+	floor   float64
 }
 
 // stuck finds who stops the run: those that are not there, or else those that are behind.
@@ -97,9 +98,13 @@ func (j *judge) absent(i int) (Finding, bool) {
 }
 
 // others reports whether the place has a record of any other host of the run.
-func (j *judge) others() bool {
-	for i := range j.all {
-		if i != j.here && !j.all[i].Missing {
+func (j *judge) others() bool { return j.company }
+
+// company reports whether any host but here has a record. A record may name many hosts that have
+// none: it is asked once for all of them.
+func company(all []Sight, here int) bool {
+	for i := range all {
+		if i != here && !all[i].Missing {
 			return true
 		}
 	}

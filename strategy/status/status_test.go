@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -158,25 +159,72 @@ func TestWhatIsNoRecordsFileIsNamedAndNeitherReadNorWrittenThrough(t *testing.T)
 	assert.Len(t, all, 5)
 }
 
-// FuzzParse: a record that is parsed makes sense, whatever the bytes are.
+// FuzzParse: whatever the bytes are, a record that is parsed makes sense, can be put and read again,
+// and is judged and shown without what a terminal would act on. The bytes are a file, or fill the
+// fields of a record that has a right form, so that most of what is tried is parsed.
 func FuzzParse(f *testing.F) {
 	r := record(1, 4, 7)
 	whole, err := r.Encode()
 	require.NoError(f, err)
-	f.Add(whole)
-	f.Add(append(whole, "rest of a longer one"...))
-	f.Add([]byte(`{"version":1,"hosts":2,"host":5,"state":"running"}` + "\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := status.Parse(data)
-		if err != nil {
+	f.Add(whole, "", int64(0), 0.0, uint8(0))
+	f.Add(append(whole, "rest of a longer one"...), "input", int64(1), 6.5, uint8(1))
+	f.Add([]byte(`{"version":1,"hosts":2,"host":5,"state":"running"}`+"\n"), "\x1b[2J\xff\n", int64(math.MinInt64), math.NaN(), uint8(7))
+	f.Add([]byte(`{"version":1,"hosts":65536,"host":65535,"state":"stuck","loss":"-Inf","took":{"input":1e308},"findings":[{"host":-9,"cause":"silent"}]}`+"\n"),
+		"exchange", int64(math.MaxInt64), math.Inf(1), uint8(255))
+	f.Fuzz(func(t *testing.T, data []byte, text string, n int64, x float64, choice uint8) {
+		text = strings.ToValidUTF8(text, "\ufffd") // as JSON has it
+		now := time.Unix(2000, 0)
+		var all []status.Record
+		if r, err := status.Parse(data); err == nil {
+			all = append(all, r)
+		} else {
 			assert.ErrorIs(t, err, status.ErrRecord)
-			return
 		}
-		assert.Less(t, r.Host, r.Hosts)
-		view := status.NewView()
-		view.Newest([]status.Record{r}, time.Now())
-		view.See([]status.Record{r}, time.Now(), time.Now())
-		status.Judge(view.Sights(time.Now()), status.Outside)
+		loss := status.Number(x)
+		kinds := []string{text, "input", "launch", "result", "exchange", "compile", "save", "hook"}
+		hosts := 1 + int(choice%5)
+		for host := range hosts {
+			r := status.Record{Version: status.Version, Run: text, Host: host, Hosts: hosts, Name: text, PID: int(n), Machine: text, Sequence: n, Time: now.Add(time.Duration(n)),
+				State: []status.State{status.Running, status.Stuck, status.Ended}[(int(choice)+host)%3], Step: max(n>>host, 0), Steps: n, Rate: loss, Loss: &loss, LossStep: n,
+				Checkpoint: n, Doing: kinds[(int(choice)+host)%len(kinds)], Detail: text, For: loss, Bound: loss / 2, Turn: n, Took: map[string]status.Number{text: loss, "input": loss},
+				Shares: map[string]status.Number{"input": loss, "launch": -loss}, Window: loss, Trouble: text, Error: text,
+				Findings: []status.Finding{{Host: int(choice) - 3, Name: text, Cause: status.Silent, Text: text, For: loss}}}
+			line, err := r.Encode()
+			require.NoError(t, err)
+			back, err := status.Parse(line)
+			require.NoError(t, err, "%s", line)
+			again, err := back.Encode()
+			require.NoError(t, err)
+			assert.Equal(t, string(line), string(again))
+			all = append(all, back)
+		}
+		for _, r := range all {
+			require.True(t, r.Host >= 0 && r.Host < r.Hosts && r.Step >= 0)
+		}
+		for _, of := range [][]status.Record{all, all[:1]} {
+			view := status.NewView()
+			view.Newest(of, now)
+			for i := range 2 {
+				at := now.Add(time.Duration(i) * 40 * time.Second)
+				view.See(of, at, at)
+				for k := range of {
+					of[k].Sequence++
+				}
+			}
+			sights := view.Sights(now.Add(41 * time.Second))
+			status.Judge(sights, status.Outside)
+			status.Judge(sights, 0)
+			if len(sights) > 64 { // the rest are missing
+				sights = sights[:64]
+			}
+			for _, line := range append(status.Table(sights, 0), status.Table(sights, 40)...) {
+				if strings.ContainsAny(line, "\x1b\n\r\a\u009b") || !utf8.ValidString(line) {
+					t.Fatalf("%q is shown", line)
+				}
+			}
+			status.Summary(sights)
+			status.Age(of, now)
+		}
 	})
 }
 
