@@ -62,7 +62,8 @@ func (e *Extended) StepsPerRun() int { return 1 }
 
 // VariableCreatedInScope reports whether the variable belongs to this strategy: TensorFlow's
 // variable_created_in_scope. What the strategy's own methods make belongs to it with a context
-// outside its scope, too: the method says whose it is, where TensorFlow's tf.Variable asks the scope.
+// outside its scope, too: the method says whose it is, where TensorFlow's tf.Variable asks the
+// scope.
 func (e *Extended) VariableCreatedInScope(v *strategy.Variable) bool {
 	return v != nil && v.Strategy() == e.strategy
 }
