@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -312,7 +311,8 @@ func (m *Manager) take(ctx context.Context) error {
 }
 
 // RemoveAfter removes the checkpoints of all steps after the given step, for a run that goes back to
-// that step. It is the one call that also removes what is damaged, as the caller names the steps. It
+// that step. A manifest that cannot be verified disowns nothing: it gets the name "checkpoint.json."
+// with "unverified-" and its checksum, the tensors beside it stay, and the logger is told. RemoveAfter
 // waits for the save under way. All processes may call it; process 0 removes.
 func (m *Manager) RemoveAfter(ctx context.Context, step int64) error {
 	if err := m.take(ctx); err != nil {
@@ -329,7 +329,7 @@ func (m *Manager) RemoveAfter(ctx context.Context, step int64) error {
 		}
 		for _, f := range slices.Backward(folders) {
 			if f.step > step && f.manifest {
-				if err := m.remove(ctx, f, slices.Sorted(maps.Keys(f.saves))...); err != nil {
+				if err := m.drop(ctx, f); err != nil {
 					return err
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -250,15 +251,35 @@ func (m *Manager) void(ctx context.Context, step int64, save string) error {
 	return storage.PutBytes(ctx, m.store, voidName(step, save), data, storage.PutOptions{})
 }
 
-// remove takes a checkpoint away: what its manifest names, if that is verified, and the given saves.
-// The manifest goes first, so that the checkpoint is never there in part, and what is left if this is
-// interrupted is disowned before.
-func (m *Manager) remove(ctx context.Context, f *stepFolder, saves ...string) error {
-	if f.sharded != nil {
-		saves = append(saves, f.sharded.Save)
+// drop takes a step away that the run goes back behind: its checkpoint, or the manifest that cannot
+// be verified, which is kept under another name.
+func (m *Manager) drop(ctx context.Context, f *stepFolder) error {
+	if err := m.look(ctx, f); err != nil {
+		return err
 	}
-	for _, save := range saves {
-		if err := m.void(ctx, f.step, save); err != nil {
+	if f.wrong == nil {
+		if err := m.clear(ctx, f, ""); err != nil {
+			return err
+		}
+		return m.remove(ctx, f)
+	}
+	m.leave(f, "", f.wrong)
+	data, err := readSmall(ctx, m.store, manifestName(f.step))
+	if err != nil {
+		return err
+	}
+	aside := fmt.Sprintf("%s.unverified-%s", manifestName(f.step), checksum(0).plus(data))
+	if err := storage.PutBytes(ctx, m.store, aside, data, storage.PutOptions{}); err != nil {
+		return err
+	}
+	return m.store.Remove(ctx, manifestName(f.step))
+}
+
+// remove takes a checkpoint away whose manifest is verified. The manifest goes first, so that the
+// checkpoint is never there in part, and what is left if this is interrupted is disowned before.
+func (m *Manager) remove(ctx context.Context, f *stepFolder) error {
+	if f.sharded != nil {
+		if err := m.void(ctx, f.step, f.sharded.Save); err != nil {
 			return err
 		}
 	}
@@ -266,16 +287,9 @@ func (m *Manager) remove(ctx context.Context, f *stepFolder, saves ...string) er
 		return err
 	}
 	if f.sharded == nil {
-		if err := m.store.Remove(ctx, stepName(f.step)+"/"+variablesFile); err != nil {
-			return err
-		}
+		return m.store.Remove(ctx, stepName(f.step)+"/"+variablesFile)
 	}
-	for _, save := range saves {
-		if err := m.discard(ctx, f.step, save, f.saves[save], false); err != nil {
-			return err
-		}
-	}
-	return nil
+	return m.discard(ctx, f.step, f.sharded.Save, f.saves[f.sharded.Save], false)
 }
 
 // discard removes the objects of a save that is disowned. What disowns it goes last, or stays for

@@ -174,12 +174,34 @@ func TestARetentionCountsAndDropsWhatIsVerified(t *testing.T) {
 	require.Equal(t, []int64{1, 3, 4, 5}, steps)
 	require.NoError(t, os.WriteFile(path, data, 0o644))
 	requireStep(t, m, 3, 3)
-	// The caller's word removes what is damaged, too.
+	// A run that goes back leaves what no verified manifest disowns: it can be mended by hand.
 	require.NoError(t, os.WriteFile(path, data[:9], 0o644))
+	before := contents(t, s)
 	require.NoError(t, m.RemoveAfter(ctx, 1))
-	for name := range contents(t, s) {
-		require.True(t, name == ownerObject || strings.HasPrefix(name, stepName(1)), name)
+	var aside string
+	for name, was := range before {
+		now, there := contents(t, s)[name]
+		if kept := name == ownerObject || strings.HasPrefix(name, stepName(1)) || strings.HasPrefix(name, stepName(3)) && name != manifestName(3); kept {
+			require.Equal(t, was, now, name)
+		} else {
+			require.False(t, there, name)
+		}
 	}
+	for name := range contents(t, s) {
+		if strings.HasPrefix(name, manifestName(3)+".unverified-") {
+			aside = name
+		}
+	}
+	require.Equal(t, before[manifestName(3)], contents(t, s)[aside])
+	steps, err = m.Steps(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1}, steps)
+	require.NoError(t, os.WriteFile(path, data, 0o644))
+	requireStep(t, m, 3, 3)
+	require.NoError(t, m.RemoveAfter(ctx, 2))
+	require.NoError(t, m.Save(ctx, 3, numbers(33), SaveOptions{}))
+	require.NoError(t, m.Wait(ctx))
+	requireStep(t, m, 3, 33)
 }
 
 // TestAnInterruptedRemovalGoesOn stops the removal of a checkpoint after each of its calls.
