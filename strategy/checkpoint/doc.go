@@ -64,8 +64,9 @@
 // read. A save removes it, as its void.json disowns it, and the checkpoints that the retention drops.
 // It removes nothing else: neither what lies beside a manifest that is damaged, of a later version or
 // of another step, nor tensors whose manifest is gone. Such a step counts for nothing in the
-// retention, and [ManagerOptions].Logger is told of it ([*UnverifiedError]). A restore needs neither the hosts nor the mesh of the save: each
-// process reads the blocks that its devices need. [Manager.Open] also opens what a Directory saved,
+// retention, and [ManagerOptions].Logger is told of it ([*UnverifiedError]). [Manager.RemoveAfter]
+// gives such a manifest another name. A restore needs neither the hosts nor the mesh of the save:
+// each process reads the blocks that its devices need. [Manager.Open] also opens what a Directory saved,
 // [Open] and Directory also open shards in a folder, and [Checkpoint.Export] makes one plain
 // safetensors file of either.
 //
