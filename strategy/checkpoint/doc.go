@@ -66,8 +66,8 @@
 // of another step, nor tensors whose manifest is gone. Such a step counts for nothing in the
 // retention, and [ManagerOptions].Logger is told of it ([*UnverifiedError]). [Manager.RemoveAfter]
 // gives such a manifest another name. A restore needs neither the hosts nor the mesh of the save:
-// each process reads the blocks that its devices need. [Manager.Open] also opens what a Directory saved,
-// [Open] and Directory also open shards in a folder, and [Checkpoint.Export] makes one plain
+// each process reads the blocks that its devices need. [Manager.Open] also opens what a Directory
+// saved, [Open] and Directory also open shards in a folder, and [Checkpoint.Export] makes one plain
 // safetensors file of either.
 //
 // # On the disk
